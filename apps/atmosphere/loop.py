@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
 
+from hpckit.apps.atmosphere.base import BaseState
 from hpckit.apps.atmosphere.blow_up import Checked, courant, require_sound
+from hpckit.apps.atmosphere.output import base_profiles
 from hpckit.apps.common.grid import FixedSteps
 from hpckit.apps.common.loop import conserved
 from hpckit.comm.observe.timer import PhaseTimer
@@ -17,6 +20,8 @@ from hpckit.run.steps import step_count
 
 class Model(Checked, Protocol):
     """The model of a weather app."""
+
+    base: BaseState
 
     @property
     def dt(self) -> float:
@@ -58,6 +63,10 @@ class AtmosphereRun(FixedSteps):
         across = {"y": "ny", "x": "nx"} if "y" in self.model.spacing else {"x": "nx"}
         middles = {name: (np.arange(getattr(grid, n)) + 0.5) * self.model.spacing[name] for name, n in across.items()}
         return {"z": self.model.base.height, **middles}
+
+    def constants(self) -> Mapping[str, Mapping[str, Any]]:
+        """The base state."""
+        return base_profiles(self.model.base)
 
     def check(self) -> None:
         """Collective: raise `BlowUpError` for a state that is not finite or too fast for the step."""

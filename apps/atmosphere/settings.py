@@ -1,4 +1,4 @@
-"""Settings that the weather apps share: the base state."""
+"""Settings that the weather apps share: base state, output, waves."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
+from hpckit.apps.common import settings
 from hpckit.io.settings import InputFile, Section
 
 
@@ -40,6 +41,14 @@ class Base(Section):
                         f" or leave base.{name} out"
                     )
         return self
+
+
+class Output(settings.Output):
+    """Output files."""
+
+    fields: tuple[Literal["theta_total", "temperature", "pressure"], ...] = Field(
+        (), description="full fields to write beside the deviations from the base state"
+    )
 
 
 class Wave(Section):

@@ -54,6 +54,10 @@ class GridRun(Evolution):
     def coords(self) -> dict[str, np.ndarray]:
         """The coordinates along each dim of the files, m."""
 
+    def constants(self) -> Mapping[str, Mapping[str, Any]]:
+        """What the files hold that does not change with time: dims, values and attributes by name."""
+        return {}
+
     @abstractmethod
     def check(self) -> None:
         """Collective: raise `BlowUpError` if the last watch shows a blow-up."""
@@ -188,9 +192,12 @@ def run_on_grid(kind: Callable[[Run, Any], GridRun], module: Any, config: Any, r
         driver=config.output.driver,
         compression=config.output.compression,
         resume=run.kept("fields"),
+        constants=it.constants(),
+        one_file=1e9 * config.output.one_file,
     ) as it.writer:
         run.keep("fields", it.writer.kept)
         ran = time_loop(it)
+        it.writer.close(last=ran.complete)
     cell_steps = it.cells * ran.steps
     run.finish(
         {

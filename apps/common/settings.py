@@ -12,13 +12,21 @@ from hpckit.io.settings import Section
 PRECISION = "precision of the state; float32 halves memory and traffic (needs --gpu)"
 
 
-class Output(Section):
+class FieldFiles(Section):
+    """The files of the fields."""
+
+    single: bool = Field(True, description="write float32 instead of float64")
+    compression: int = Field(1, ge=0, le=9, description="gzip level; 0: none")
+    one_file: float = Field(
+        4.0, ge=0, description="GB of frames that become one file at the end; 0: none (hpckit pack DIR does it later)"
+    )
+    driver: Literal["auto", "shards", "gather", "mpio"] = Field("auto", description="how the ranks write")
+
+
+class Output(FieldFiles):
     """Output files."""
 
     every: float = Field(100.0, gt=0, description="simulated time between frames, s")
-    single: bool = Field(True, description="write float32 instead of float64")
-    compression: int = Field(1, ge=0, le=9, description="gzip level; 0: none")
-    driver: Literal["auto", "shards", "gather", "mpio"] = Field("auto", description="how the ranks write")
 
 
 def device_problems(config: Any, gpu: bool) -> Iterator[str]:

@@ -6,6 +6,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from hpckit.apps.common.settings import FieldFiles
 from hpckit.io.settings import LIMIT, OptionalSpan, Seconds, Section
 from hpckit.report.settings import Report
 
@@ -96,13 +97,10 @@ class Time(Section):
     limit: OptionalSpan = Field("", description=LIMIT)
 
 
-class Output(Section):
+class Output(FieldFiles):
     """Output files."""
 
     frames: int = Field(10, ge=1, description="frames after the first, evenly spaced over the run")
-    single: bool = Field(True, description="write float32 instead of float64")
-    compression: int = Field(1, ge=0, le=9, description="gzip level; 0: none")
-    driver: Literal["auto", "shards", "gather", "mpio"] = Field("auto", description="how the ranks write")
 
 
 class Config(Section):

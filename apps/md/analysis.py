@@ -61,6 +61,7 @@ class Analysis:
 
     def __init__(self, config: Config, run: Run, system: System) -> None:
         self.settings, self.run, self.system = config.analysis, run, system
+        self.begin = config.settled
         self._measurements: Measurements | None = None
         if self.settings.measures:
             what = measured(config, system.domains.lengths, system.domains.periodic)
@@ -68,10 +69,10 @@ class Analysis:
 
     def add(self, step: int, time: float) -> None:
         """Measure the particles if a sample is due after this step."""
-        if self._measurements is None or step < self.settings.after:
+        if self._measurements is None or step < self.begin:
             return
         structure, motion = (
-            every > 0 and (step - self.settings.after) % every == 0
+            every > 0 and (step - self.begin) % every == 0
             for every in (self.settings.every, self.settings.motion_every)
         )
         if not (structure or motion):
@@ -95,9 +96,9 @@ class Analysis:
 def from_files(config: Config, output: Path) -> dict[str, Any]:
     """The observables from the trajectory in the folder `output`, else from the last frame, else {}.
 
-    Frames before `analysis.after` are skipped; of a long trajectory the last frames are used.
+    Frames before `Config.settled` are skipped; of a long trajectory the last frames are used.
     """
-    for name, read in (("trajectory.h5", read_h5md), ("trajectory.dump", read_lammps_dump)):
+    for name, read in (("trajectory.h5md", read_h5md), ("trajectory.dump", read_lammps_dump)):
         if (output / name).is_file():
             return {"source": "trajectory", **_of_trajectory(config, read, output / name)}
     frame = last_frame(config, output)
@@ -117,7 +118,7 @@ def _of_trajectory(config: Config, read: Callable[[Path], Iterator[Snapshot]], p
     for frame in read(path):
         steps.append(frame.step)
         count = frame.count
-    late = [number for number, step in enumerate(steps) if step >= config.analysis.after] or [len(steps) - 1]
+    late = [number for number, step in enumerate(steps) if step >= config.settled] or [len(steps) - 1]
     if len(late) > 2 and steps[-1] - steps[-2] != steps[-2] - steps[-3]:
         late.pop()  # the last frame of a run may come early
     first, end = late[0], late[-1] + 1

@@ -16,7 +16,7 @@ class Analysis(Section):
     motion_every: int = Field(
         0, ge=0, description="steps between samples of displacement and velocity correlation; 0: none"
     )
-    after: int = Field(0, ge=0, description="steps before the first sample, to forget the initial state")
+    after: int = Field(0, ge=0, description="steps before the first sample, at least dynamics.equilibrate")
     reach: float = Field(0.0, ge=0, description="longest distance of g(r); 0: 4 diameters, at most half the box")
     bins: int = Field(200, ge=1, description="bins of g(r)")
     k_max: float = Field(0.0, ge=0, description="longest wave vector of S(k); 0: no S(k)")

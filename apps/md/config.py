@@ -157,7 +157,12 @@ class Dynamics(Section):
     temperature: float = Field(1.0, ge=0, description="temperature of the thermostat")
     damping: float = Field(1.0, gt=0, description="time scale of the thermostat: 100 time steps or more")
     seed: int = Field(4711, ge=0, description="random seed of langevin and bussi")
-    equilibrate: int = Field(0, ge=0, description="initial steps with the thermostat bussi, before `kind` takes over")
+    equilibrate: int = Field(
+        0,
+        ge=0,
+        description="initial steps with the thermostat bussi, before `kind` takes over; they are in no mean, analysis"
+        " or change of the energy",
+    )
     chain: int = Field(3, ge=1, le=20, description="links of the chain of nose_hoover")
     largest_force: float = Field(1e-6, gt=0, description="fire ends when no force component exceeds this")
     longest: float = Field(0.1, gt=0, description="longest move of a particle in a step of fire")
@@ -207,6 +212,22 @@ class Config(Section):
     analysis: Analysis = Field(default_factory=Analysis, description="observables measured during the run")
     ranks: Ranks = Field(default_factory=Ranks, description="decomposition of the box over the ranks")
     report: Report = Field(default_factory=Report, description="contents of the report")
+
+    @property
+    def settled(self) -> int:
+        """The first step that counts in means and observables: after the equilibration, or later (analysis.after)."""
+        return max(self.analysis.after, self.dynamics.equilibrate)
+
+    @property
+    def averaged_from(self) -> int:
+        """The first step of the means: `settled`, else after a fifth of the steps."""
+        return self.settled or self.time.steps // 5
+
+    @property
+    def target(self) -> float | None:
+        """The temperature that the run is asked to have after `settled`; None where it is whatever follows."""
+        held = self.dynamics.kind in ("langevin", "bussi", "nose_hoover")
+        return self.dynamics.temperature if held or self.dynamics.equilibrate else None
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,6 +23,8 @@ from hpckit.report.run_data import RunData
 from hpckit.report.units import number, pretty, signs, time_scale, with_error
 from hpckit.run.settings import with_common
 
+PRESSURES = tuple(f"pressure_{ab}" for ab in ("xx", "yy", "zz", "xy", "xz", "yz"))
+LEAST_DRAWN = 30  # temperatures of which a distribution is drawn
 BLOCKS = 8  # parts of a series whose spread gives the error of its mean
 TO_CM2_PER_S = {"real": 0.1, "metal": 1e-4}  # of angstrom^2 per fs and per ps
 KOLMOGOROV = 1.95  # over sqrt(n): the distance that 1 of 1000 samples of the same distribution exceeds
@@ -66,14 +69,9 @@ def _found(run: RunData, config: Config) -> dict[str, Any]:
     return from_files(config, output)
 
 
-def _after(config: Config) -> int:
-    """The step after which the initial state is forgotten."""
-    return config.analysis.after or config.time.steps // 5
-
-
 def mean_after(run: RunData, config: Config, name: str) -> tuple[float, float]:
-    """Mean of a metric after `analysis.after` steps (or the first fifth), and its error from means over blocks."""
-    values = [float(line[name]) for line in run.metrics if name in line and line.get("step", 0) >= _after(config)]
+    """Mean of a metric from `Config.averaged_from` on, and its error from means over blocks."""
+    values = [float(line[name]) for line in run.metrics if name in line and line.get("step", 0) >= config.averaged_from]
     if not values:
         return float("nan"), float("nan")
     if len(values) < 2 * BLOCKS:
@@ -90,23 +88,40 @@ def _state(run: RunData, config: Config, names: dict[str, str]) -> Iterator[Sect
     energy = pretty(names.get("energy", ""))
     scale, time = time_scale(times[-1], names.get("time", ""))
 
+    begin = config.settled * config.time.dt * (1 - 1e-12)
+    begin = begin if times[-1] > begin else 0.0
+
     def over(name: str, per: float = 1.0) -> tuple[Any, Any]:
-        at, values = run.series(name)
-        return np.array(at) / scale, np.array(values) / per
+        at, values = (np.array(each) for each in run.series(name))
+        return at[at >= begin] / scale, values[at >= begin] / per
+
+    def with_mean(name: str) -> dict[str, tuple[Any, Any]]:
+        """A metric, and its mean so far, from where means begin."""
+        at, values = over(name)
+        counted = at * scale >= config.averaged_from * config.time.dt * (1 - 1e-12)
+        so_far = np.cumsum(values[counted]) / np.arange(1, counted.sum() + 1)
+        return {"at the time": (at, values), "mean so far": (at[counted], so_far)}
 
     each = {name: over(name, count) for name in ("kinetic", "potential", "energy")}
-    late = np.array([line.get("step", 0) >= _after(config) for line in run.metrics if "energy" in line])
+    late = np.array([line.get("step", 0) >= config.averaged_from for line in run.metrics if "energy" in line])
     late[-2:] = True
     kept = np.array(total)[late]
     drift = {"total energy": (np.array(times)[late] / scale, (kept - kept[0]) / count)}
     drawn = [
         lines("energy per particle", each, f"time ({time})", energy),
         lines("total energy per particle, change", drift, f"time ({time})", energy),
-        lines("temperature", {"": over("temperature")}, f"time ({time})", pretty(names.get("temperature", ""))),
-        lines("pressure", {"": over("pressure")}, f"time ({time})", pretty(names.get("pressure", ""))),
+        lines(
+            "temperature",
+            with_mean("temperature"),
+            f"time ({time})",
+            pretty(names.get("temperature", "")),
+            level=config.target,
+        ),
+        lines("pressure", with_mean("pressure"), f"time ({time})", pretty(names.get("pressure", ""))),
     ]
+    drawn += _canonical(run, config, count, pretty(names.get("temperature", "")))
     rows, numbers = [], dict[str, Any]()
-    for name in ("temperature", "pressure", *(f"pressure_{ab}" for ab in ("xx", "yy", "zz", "xy", "xz", "yz"))):
+    for name in ("temperature", "pressure", *PRESSURES):
         value, error = mean_after(run, config, name)
         unit = pretty(names.get(name.split("_")[0], ""))
         rows.append((name.replace("_", " "), *with_error(value, error), unit))
@@ -119,7 +134,7 @@ def _state(run: RunData, config: Config, names: dict[str, str]) -> Iterator[Sect
         rows.append(("drift of the total energy per particle", number(slope * scale, 3), "", f"{energy}/{time}"))
         rows.append(("its fluctuation about that, root mean square", number(spread, 3), "", energy))
         numbers |= {"drift": slope, "fluctuation": spread}
-    said = f"Means and change from step {_after(config)} on"
+    said = f"Means and change from step {config.averaged_from} on"
     if any(row[2] for row in rows):
         said += f"; errors from the spread over {BLOCKS} blocks of time."
         listing = table(("quantity", "mean", "error", "unit"), rows, (1, 2))
@@ -131,14 +146,41 @@ def _state(run: RunData, config: Config, names: dict[str, str]) -> Iterator[Sect
         said += (
             " The potential ends in a step at the cutoff (shift = false): pairs that cross it change the total energy."
         )
+    if begin:
+        said += f" The charts begin at step {config.settled}; what was before is in metrics.jsonl."
+    if config.target:
+        said += " Gray line: the temperature that was asked for."
     shown = grid(drawn) + listing + caption(said)
-    metrics = ("temperature", "pressure", "kinetic", "potential")
+    metrics = ("temperature", "pressure", "kinetic", "potential", *PRESSURES)
     yield Section("state", "Energies, temperature and pressure", shown, numbers, "headline", metrics)
+
+
+def _canonical(run: RunData, config: Config, count: int, unit: str) -> list[str]:
+    """The distribution of the temperature beside the canonical one, where a thermostat holds it; [] elsewhere.
+
+    Of f = 3 N - 3 degrees of freedom the kinetic energy has a gamma distribution: T a mean of T0 and a variance of
+    2 T0**2 / f.
+    """
+    if config.dynamics.kind not in ("langevin", "bussi", "nose_hoover") or not config.target:
+        return []
+    found = np.array([line["temperature"] for line in run.metrics if line.get("step", 0) >= config.averaged_from])
+    if len(found) < LEAST_DRAWN:
+        return []
+    half = max(3 * count - 3, 1) / 2
+    density, edges = np.histogram(found, bins=max(8, min(40, len(found) // 8)), density=True)
+    middles = (edges[1:] + edges[:-1]) / 2
+    width = 4 * config.target / half**0.5
+    u = np.linspace(max(config.target - width, 1e-9 * config.target), config.target + width, 200) / config.target
+    exact = (
+        half / config.target * np.exp(half * np.log(half) - math.lgamma(half + 1) + (half - 1) * np.log(u) - half * u)
+    )
+    both = {"measured": (middles, density), "canonical": (u * config.target, exact)}
+    return [lines("distribution of the temperature", both, f"T ({unit})", f"1/{unit}" if unit else "", dots=True)]
 
 
 def _drift(run: RunData, config: Config, count: int) -> tuple[float, float]:
     """Slope of the total energy per particle over time, and its spread about the line."""
-    late = [line for line in run.metrics if line.get("step", 0) >= _after(config)]
+    late = [line for line in run.metrics if line.get("step", 0) >= config.averaged_from]
     times, energy = np.array([[line["time"], line["energy"] / count] for line in late]).reshape(-1, 2).T
     if len(times) < 3:
         return float("nan"), float("nan")

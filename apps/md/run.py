@@ -19,16 +19,22 @@ from hpckit.apps.md.potentials import interaction_of
 from hpckit.apps.md.start import Start
 from hpckit.apps.md.table import HEADER, performance, row
 from hpckit.apps.md.trajectory import Trajectory
-from hpckit.comm.agree import first_of_ranks
+from hpckit.comm.agree import least_of_ranks
 from hpckit.errors import BlowUpError
 from hpckit.io.checkpoint.state import Restored, State
 from hpckit.md.fire import Fire
 from hpckit.md.saved import pieces_of, restore, values_of
 from hpckit.md.system import System
-from hpckit.md.thermo import Thermo, measure
+from hpckit.md.thermo import Thermo, freedom, measure
 from hpckit.plan.particles.domain import DomainDecomposition
 from hpckit.run.context import DryRun, Run
 
+BEYOND = 100  # times all energy at the start: no motion makes more
+LEAST_MISS = 0.02  # of the temperature: less is no finding
+WARMER = (
+    "equilibrate longer, with a shorter dynamics.damping, or start hotter (system.temperature): a lattice that melts"
+    " takes half of its kinetic energy"
+)
 BYTES_PER_SLOT = 4 * 32 + 8 + 12 + 100 * 4  # records, their spares, ids, images, a list of about 100 neighbors
 
 
@@ -45,6 +51,8 @@ class MolecularDynamics(Evolution):
         self.is_at_minimum = False
         self.first: Thermo
         self.last: Thermo
+        self.start: Thermo | None = None  # where the dynamics proper begins, from which energy is conserved
+        self.seen = [0, 0.0]  # temperatures that count: how many, and their sum
         run.say(HEADER)
 
     @property
@@ -60,7 +68,6 @@ class MolecularDynamics(Evolution):
     def begin(self) -> None:
         """Collective: metrics and frame of the initial state."""
         self.look()
-        self.first = self.last
         self.write()
         self.analysis.add(0, 0.0)
 
@@ -69,6 +76,8 @@ class MolecularDynamics(Evolution):
         self.step, self.time = kept.step, kept.step * self.config.time.dt
         self._back(kept)
         self.first = self.last = thermo_of(kept.values["first"])
+        self.start = thermo_of(kept.values["start"]) if kept.values["start"] else None
+        self.seen = list(kept.values["seen"])
         if self.config.analysis.measures:
             self.run.say(f"observables of this run are those of the steps after {self.step}")
 
@@ -77,15 +86,25 @@ class MolecularDynamics(Evolution):
         self.dynamics.restore(kept.values["dynamics"])
 
     def saved(self) -> State:
-        """Collective: the content of a checkpoint: particles, counters, thermostat, and initial metrics."""
-        values = {"system": values_of(self.system), "dynamics": self.dynamics.saved(), "first": asdict(self.first)}
+        """Collective: the content of a checkpoint: particles, counters, thermostat, and what is held against."""
+        values = {
+            "system": values_of(self.system),
+            "dynamics": self.dynamics.saved(),
+            "first": asdict(self.first),
+            "start": asdict(self.start) if self.start else None,
+            "seen": self.seen,
+        }
         return State(pieces_of(self.system), values)
 
     def advance(self) -> Due:
         """Collective: do the next step."""
         times, step, dynamics = self.config.time, self.step + 1, self.dynamics
-        wanted = step % times.thermo == 0 or step == times.steps
-        self.run.advance(step, partial(dynamics.step, self.system, times.dt, wanted), self.saved, self._back)
+        wanted = step % times.thermo == 0 or step in (times.steps, self.config.dynamics.equilibrate)
+        try:
+            self.run.advance(step, partial(dynamics.step, self.system, times.dt, wanted), self.saved, self._back)
+        except BlowUpError as error:
+            error.where += f", step {step}"
+            raise
         self.step, self.time = step, step * times.dt
         self.analysis.add(step, self.time)
         enough = self.config.dynamics.largest_force
@@ -96,10 +115,14 @@ class MolecularDynamics(Evolution):
         return Due(wanted or self.is_at_minimum, self.is_at_minimum or self.trajectory.is_due(step))
 
     def look(self) -> None:
-        """Collective: measure, print a table line, write metrics. Raises `BlowUpError` if a value is not finite."""
+        """Collective: measure, print a table line, write metrics. Raises `BlowUpError` if a value is beyond reason."""
         with self.run.timer("thermo"):
             self.last = thermo = measure(self.system)
-            _require_sound(self.system, thermo, self.step)
+            if self.step == 0:
+                self.first = thermo
+            self._require_sound()
+            if self.step >= self.config.averaged_from:
+                self.seen = [self.seen[0] + 1, self.seen[1] + thermo.temperature]
             self.run.say(row(self.step, thermo, self.system.count, self.config.system.units == "lj"))
             tensor = zip(("xx", "yy", "zz", "xy", "xz", "yz"), thermo.tensor, strict=True)
             self.run.metric(
@@ -114,6 +137,31 @@ class MolecularDynamics(Evolution):
                 rebuilds=self.system.neighbors.builds,
                 **({"imbalance": self.system.balance.imbalance} if self.config.ranks.balance else {}),
             )
+        given = self.config.dynamics
+        if self.step == given.equilibrate and given.kind == "nve":
+            self.start = thermo
+        if self.step == given.equilibrate > 0:
+            self.run.say(f"equilibrated: T = {thermo.temperature:.4g} after {self.step} steps; now {given.kind}")
+
+    def _require_sound(self) -> None:
+        """Collective: raise `BlowUpError` if energy or pressure are not finite, or energy came from nowhere."""
+        thermo, first, system = self.last, self.first, self.system
+        asked = 1.5 * system.count * system.units.boltzmann * (self.config.target or 0.0)
+        most = BEYOND * (first.kinetic + abs(first.potential) + asked)
+        if not (math.isfinite(thermo.total) and math.isfinite(thermo.pressure)):
+            raise _blow_up(system, self.step, "forces or velocities are no longer finite")
+        if abs(thermo.total - first.total) > most:
+            each = [energy / system.count for energy in (first.total, thermo.total)]
+            raise _blow_up(system, self.step, "the energy of a particle has jumped from {:.4g} to {:.4g}".format(*each))
+
+    def temperature(self) -> dict[str, Any]:
+        """The mean temperature beside the one asked for, and whether it misses that beyond chance; {} if none is."""
+        asked, count = self.config.target, self.seen[0]
+        if not (asked and count):
+            return {}
+        mean = self.seen[1] / count
+        chance = max(LEAST_MISS, 4 * math.sqrt(2 / freedom(self.system)))
+        return {"asked": asked, "mean": mean, "missed": abs(mean / asked - 1) > chance}
 
     def rate(self, steps: int, seconds: float) -> str:
         """Particle-steps per second."""
@@ -145,7 +193,7 @@ def run(config: Config, run: Run) -> None:
     start = Start(config)
     with run.compiling():
         system = make_system(config, start, run.comm, run.timer, run.device)
-    notes = [*start.notes, *_image_notes(config, system.domains)]
+    notes = [*start.notes, *_notes(config), *_image_notes(config, system.domains)]
     for line in (*(f"note: {note}" for note in notes), *domain_lines(system.domains)):
         run.say(line)
     run.say(f"{system.count} particles and kernels ready in {clock.perf_counter() - begin:.1f} s")
@@ -154,7 +202,14 @@ def run(config: Config, run: Run) -> None:
         ran = time_loop(it)
     for line in performance(system.count, ran.steps, ran.seconds, config.time.dt, run.size, config.system.units):
         run.say(line)
-    steady = config.dynamics.kind == "nve" and not config.dynamics.equilibrate
+    temperature, findings = it.temperature(), []
+    if temperature.get("missed"):
+        text = f"the run is at T = {temperature['mean']:.4g}, and you asked for {temperature['asked']:g}"
+        findings.append({"text": text, "do": WARMER})
+        run.say(f"note: {text}; {WARMER}")
+    energy: dict[str, Any] = conserved(energy=(it.start.total, it.last.total)) if it.start else {}
+    for record in energy.values():
+        record["since"] = config.dynamics.equilibrate * config.time.dt
     run.finish(
         {
             "steps": it.step,
@@ -164,7 +219,9 @@ def run(config: Config, run: Run) -> None:
             "atom_steps_per_second": system.count * ran.steps / ran.seconds,
             "rebuilds": system.neighbors.builds,
             "units": system.units.names | dict.fromkeys(("kinetic", "potential"), system.units.names["energy"]),
-            "conserved": conserved(energy=(it.first.total, it.last.total)) if steady else {},
+            "conserved": energy,
+            "temperature": temperature,
+            "findings": findings,
             "domains": _domains(system),
         },
         status="done" if ran.complete else "stopped",
@@ -177,19 +234,21 @@ def thermo_of(values: dict[str, Any]) -> Thermo:
     return Thermo(**{**values, "tensor": tuple(values["tensor"])})
 
 
-def _require_sound(system: System, thermo: Thermo, step: int) -> None:
-    """Collective: raise `BlowUpError` with a lost particle, on metrics that all ranks share."""
-    if math.isfinite(thermo.total) and math.isfinite(thermo.pressure):
-        return
+def _blow_up(system: System, step: int, message: str) -> BlowUpError:
+    """Collective: the error, the same on all ranks, with the particle whose motion is least sound."""
     particles = system.particles.on_host()
     slots = particles.own
-    lost = slots[~np.isfinite(particles.forces[slots, :3] + particles.velocities[slots, :3]).all(axis=1)]
-    rank, particle = first_of_ranks(system.mesh.comm, int(particles.ids[lost[0]]) + 1 if len(lost) else None) or (0, 0)
-    raise BlowUpError(
-        "forces or velocities are no longer finite",
-        where=f"rank {rank}, step {step}, particle {particle}",
+    with np.errstate(over="ignore", invalid="ignore"):
+        wild = np.abs(particles.velocities[slots, :3] + particles.forces[slots, :3]).max(axis=1, initial=0.0)
+    wild[~np.isfinite(wild)] = np.inf
+    worst = int(wild.argmax()) if len(slots) else -1
+    own = (float(-wild[worst]), int(particles.ids[slots[worst]]) + 1) if len(slots) else (math.inf, 0)
+    rank, particle = least_of_ranks(system.mesh.comm, *own)
+    return BlowUpError(
+        message,
+        where=f"rank {rank}, particle {particle}, step {step}",
         likely="two particles that came too close: a time step too long, or overlaps at the start",
-        do="lower time.dt, or start from particles that do not overlap",
+        do="lower time.dt, start from particles that do not overlap, or minimize first (dynamics.kind=fire)",
     )
 
 
@@ -215,6 +274,7 @@ def dry_run(config: Config, ranks: int) -> DryRun:
     frames = Trajectory.frames(config)
     notes = [
         *start.notes,
+        *_notes(config),
         *_image_notes(config, domains),
         f"{own:.0f} particles and {shell:.0f} ghosts a rank, lists reach {reach:g}",
     ]
@@ -232,6 +292,16 @@ def dry_run(config: Config, ranks: int) -> DryRun:
         steps=config.time.steps,
         notes=notes,
     )
+
+
+def _notes(config: Config) -> list[str]:
+    """Settings that are allowed, and hardly meant."""
+    notes, pair, steps = [], config.interaction, config.time.steps
+    if pair.kind == "lennard_jones" and max(_cutoffs(config)) <= min(pair.sigma):
+        notes.append(f"interaction.cutoff {pair.cutoff:g} is within the core of the particles: they hardly interact")
+    if config.analysis.measures and config.settled > steps:
+        notes.append(f"nothing is measured: analysis begins at step {config.settled}, and the run has {steps} steps")
+    return notes
 
 
 def _image_notes(config: Config, domains: DomainDecomposition) -> list[str]:

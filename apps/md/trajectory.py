@@ -28,7 +28,7 @@ H5MD_UNITS = {
 
 
 class Trajectory:
-    """Frames every `output.every` steps in output/trajectory.h5 (or .dump), and the final state as LAMMPS data file.
+    """Frames every `output.every` steps in output/trajectory.h5md (or .dump), and the final state as LAMMPS data file.
 
     A resumed run appends after the frames that existed when its state was saved.
     """
@@ -41,7 +41,7 @@ class Trajectory:
         if run.rank == 0 and config.output.every:
             folder = run.directory.output
             if config.output.format == "h5md":
-                self._writer = H5mdWriter(folder / "trajectory.h5", H5MD_UNITS[config.system.units], resume=kept)
+                self._writer = H5mdWriter(folder / "trajectory.h5md", H5MD_UNITS[config.system.units], resume=kept)
             else:
                 self._writer = DumpWriter(folder / "trajectory.dump", resume=kept)
             run.keep("trajectory", self._writer.kept)

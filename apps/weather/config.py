@@ -7,9 +7,9 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from hpckit.apps.atmosphere.settings import Base, Wave
+from hpckit.apps.atmosphere.settings import Base, Output, Wave
 from hpckit.apps.atmosphere.stability import outruns_sound
-from hpckit.apps.common.settings import PRECISION, Output
+from hpckit.apps.common.settings import PRECISION
 from hpckit.apps.common.settings import device_problems as device_problems
 from hpckit.io.settings import LIMIT, OptionalSpan, Seconds, Section
 from hpckit.report.settings import Report

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from hpckit.apps.atmosphere.base import BaseState, base_state
+from hpckit.apps.atmosphere.output import full_fields
 from hpckit.apps.atmosphere.overlap import Lines, Order, edges_first
 from hpckit.apps.atmosphere.profiles import profile_of
 from hpckit.apps.weather.config import Config
@@ -208,11 +209,12 @@ class Model:
         self.steps_done = restored.values["step"]
 
     def output(self) -> dict[str, np.ndarray]:
-        """The output fields, on the owned cells: theta and rho as deviations from the base state."""
+        """The output fields, on the owned cells: theta and rho as deviations, and what `output.fields` asks for."""
         rho, rho_u, rho_w, rho_theta = self.state.to_host().astype(np.float64, copy=False)
-        total = rho + self.base.column[0][:, None]
-        theta = (rho_theta + self.base.column[1][:, None]) / total - self.base.theta[:, None]
+        total, warm = rho + self.base.column[0][:, None], rho_theta + self.base.column[1][:, None]
+        theta = warm / total - self.base.theta[:, None]
         fields = {"theta": theta, "u": rho_u / total, "w": rho_w / total, "rho": rho}
+        fields |= full_fields(self.config.output.fields, total, warm)
         dtype = np.float32 if self.config.output.single else np.float64
         return {name: np.ascontiguousarray(values, dtype) for name, values in fields.items()}
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hpckit.apps.atmosphere.base import require_top
 from hpckit.apps.atmosphere.loop import AtmosphereRun
+from hpckit.apps.atmosphere.output import variables
 from hpckit.apps.atmosphere.profiles import profile_of
 from hpckit.apps.common.grid import grid_dry_run, run_on_grid, sent_bytes
 from hpckit.apps.weather import model
@@ -17,18 +20,16 @@ from hpckit.run.steps import frame_count, step_count
 
 # Two sweeps, four fields of 8 bytes, each read once and written once, the write after a read of the cache line.
 BYTES_PER_CELL_STEP = 2 * 4 * 8 * 3
-VARIABLES = {
-    "theta": {"units": "K", "long_name": "potential temperature, deviation from the base state"},
-    "u": {"units": "m s-1", "long_name": "wind along x", "standard_name": "x_wind"},
-    "w": {"units": "m s-1", "long_name": "vertical wind", "standard_name": "upward_air_velocity"},
-    "rho": {"units": "kg m-3", "long_name": "density, deviation from the base state"},
-}
 
 
 class Weather(AtmosphereRun):
     """The run of the slab."""
 
-    app, bytes_per_cell_step, metrics, variables = "weather", BYTES_PER_CELL_STEP, METRICS, VARIABLES
+    app, bytes_per_cell_step, metrics = "weather", BYTES_PER_CELL_STEP, METRICS
+
+    def __init__(self, run: Run, model: Any) -> None:
+        super().__init__(run, model)
+        self.variables = variables("uw", self.config.output.fields)
 
 
 def run(config: Config, run: Run) -> None:
@@ -51,7 +52,7 @@ def dry_run(config: Config, ranks: int) -> DryRun:
         (grid.dz, grid.dx),
         halo_bytes=sent_bytes([decomposition], 4 * 8),
         memory_per_rank=row * (width + 2 * HALO) + 4 * HALO * row + 4 * 8 * grid.nz * width,
-        points=len(VARIABLES) * grid.nx * grid.nz,
+        points=len(variables("uw", config.output.fields)) * grid.nx * grid.nz,
         frames=frame_count(config, dt, steps),
         steps=steps,
         note=f"dt {dt:.4g} s; one halo exchange a step",

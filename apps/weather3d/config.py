@@ -7,9 +7,9 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from hpckit.apps.atmosphere import settings
+from hpckit.apps.atmosphere import output, settings
 from hpckit.apps.atmosphere.stability import outruns_sound
-from hpckit.apps.common.settings import PRECISION, Output
+from hpckit.apps.common.settings import PRECISION
 from hpckit.apps.common.settings import device_problems as device_problems
 from hpckit.apps.weather3d.presets import PRESETS as PRESETS
 from hpckit.io.settings import LIMIT, OptionalSpan, Seconds, Section
@@ -55,7 +55,7 @@ class Grid(Section):
         return self.height / self.nz
 
 
-FIELD_NAMES = ("theta", "u", "v", "w", "rho", "x", "y", "z", "time")
+FIELD_NAMES = (*output.DEVIATIONS, *output.FULL, "theta_base", "rho_base", "pressure_base", "x", "y", "z", "time")
 Side = Literal["periodic", "walls", "open"]
 
 
@@ -182,7 +182,7 @@ class Config(Section):
     jet: Jet = Field(default_factory=Jet, description="initial jet")
     tracers: tuple[Tracer, ...] = Field((), description="tracers that the air carries")
     time: Time = Field(default_factory=Time, description="duration and time step")
-    output: Output = Field(default_factory=Output, description="output files")
+    output: settings.Output = Field(default_factory=settings.Output, description="output files")
     precision: Literal["float64", "float32"] = Field("float64", description=PRECISION)
     report: Report = Field(default_factory=Report, description="contents of the report")
     coriolis: float = Field(

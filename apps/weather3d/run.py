@@ -8,6 +8,7 @@ from typing import Any
 
 from hpckit.apps.atmosphere.base import require_top
 from hpckit.apps.atmosphere.loop import AtmosphereRun
+from hpckit.apps.atmosphere.output import variables
 from hpckit.apps.common.grid import grid_dry_run, local_cells, run_on_grid, sent_bytes
 from hpckit.apps.weather3d import model
 from hpckit.apps.weather3d.config import METRICS, Config
@@ -23,13 +24,6 @@ from hpckit.run.steps import frame_count, step_count
 
 # Three sweeps, five fields of 8 bytes, each read once and written once, the write after a read of the cache line.
 BYTES_PER_CELL_STEP = 3 * FIELDS * 8 * 3
-VARIABLES = {
-    "theta": {"units": "K", "long_name": "potential temperature, deviation from the base state"},
-    "u": {"units": "m s-1", "long_name": "wind along x", "standard_name": "x_wind"},
-    "v": {"units": "m s-1", "long_name": "wind along y", "standard_name": "y_wind"},
-    "w": {"units": "m s-1", "long_name": "vertical wind", "standard_name": "upward_air_velocity"},
-    "rho": {"units": "kg m-3", "long_name": "density, deviation from the base state"},
-}
 
 
 class Weather3D(AtmosphereRun):
@@ -41,7 +35,8 @@ class Weather3D(AtmosphereRun):
     def __init__(self, run: Run, model: Model) -> None:
         super().__init__(run, model)
         tracers = [tracer.name for tracer in self.config.tracers]
-        self.variables = VARIABLES | {name: {"units": "1", "long_name": f"mixing ratio of {name}"} for name in tracers}
+        mixed = {name: {"units": "1", "long_name": f"mixing ratio of {name}"} for name in tracers}
+        self.variables = variables("uvw", self.config.output.fields) | mixed
 
     def more(self) -> Mapping[str, Any]:
         """The budget of the mass, with open sides."""
@@ -70,7 +65,7 @@ def dry_run(config: Config, ranks: int) -> DryRun:
     # State and work space; of the tracers two copies, the density before a sweep and the mass fluxes.
     arrays = FIELDS * (2 if mixes else 1) + min(mixes, 1) + (2 * tracers + 4 if tracers else 0)
     owned = max(math.prod(decomposition.owned(rank)) for rank in range(ranks))
-    written = len(VARIABLES) + tracers
+    written = len(variables("uvw", config.output.fields)) + tracers
     return grid_dry_run(
         config,
         decomposition,

@@ -44,6 +44,7 @@ VERBS = {
         "FILE [--k-max K] [--report PAGE.html]",
         "g(r), S(k), diffusion and more from a LAMMPS dump, extended XYZ or H5MD trajectory",
     ),
+    "pack": ("hpckit.cli.verbs.pack", "DIR", "make one file of the frames of an output, to copy it"),
     "watch": (
         "hpckit.cli.verbs.watch",
         "DIR [--once]",

@@ -28,6 +28,11 @@ def is_hdf5(path: Path) -> bool:
         return file.read(len(SIGNATURE)) == SIGNATURE
 
 
+def hdf5_files(folder: Path) -> list[Path]:
+    """The files in a folder of outputs that are HDF5 by their names."""
+    return sorted(path for path in folder.glob("*") if path.suffix in (".h5", ".h5md"))
+
+
 def require_sound(paths: Iterable[Path]) -> None:
     """Raise `CorruptDataError`, with file and reason, unless every file can be read to its end.
 

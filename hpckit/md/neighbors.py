@@ -58,7 +58,7 @@ class NeighborList:
         order, own_starts = sort(particles.positions, particles.slots, grid, ghosts=False)
         particles.reorder(order, len(order))
         if particles.count != count:
-            raise lost(self.mesh.rank)
+            raise lost(self.mesh.rank, particles)
         records = ghosts.rebuild(domains, particles, self.reach)
         order, ghost_starts = sort(records, len(records), grid, ghosts=True)
         self._place_ghosts(particles, ghosts, records, order)
@@ -124,11 +124,15 @@ class NeighborList:
         ghosts.settle(where)
 
 
-def lost(rank: int) -> BlowUpError:
-    """The error for particles that are far beyond the box or have a non-finite position."""
+def lost(rank: int, particles: Particles) -> BlowUpError:
+    """The error for particles that are far beyond the box or have a non-finite position; it names one of them."""
+    held = particles.on_host()
+    slots = held.own
+    away = np.abs(held.positions[slots, :3]).max(axis=1, initial=0.0)
+    named = f", particle {held.ids[slots[np.argmax(away)]] + 1}" if len(slots) else ""  # of NaN the first
     return BlowUpError(
         "a particle is lost: it is far beyond the box, or its position is no longer a number",
-        where=f"rank {rank}",
+        where=f"rank {rank}{named}",
         likely="two particles that came too close: a time step too long, or overlaps at the start",
         do="lower time.dt, start from particles that do not overlap, or minimize first (dynamics.kind=fire)",
     )

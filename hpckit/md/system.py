@@ -112,7 +112,7 @@ class System:
         particles, zeros = self.particles, self.device.zeros
         box = self.domains.lower, self.domains.upper, self.domains.periodic
         if wrap(particles.positions, particles.images, particles.slots, *box):
-            raise lost(self.mesh.rank)
+            raise lost(self.mesh.rank, particles)
         migrate(self.mesh, self.domains, particles)
         self.neighbors.rebuild(self.domains, particles, self.ghosts)
         slots = particles.slots

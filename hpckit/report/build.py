@@ -97,7 +97,7 @@ def compose(
         sections.headline(values),
         sections.findings(found),
         placed(brought, "headline"),
-        fields_section(fields, cuts),
+        fields_section(fields, cuts, settings.scale == "each"),
         animation_section(figures.animation),
         hovmoeller_section(*figures.hovmoeller),
         spectra_section(figures.spectra),

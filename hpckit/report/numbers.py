@@ -34,7 +34,7 @@ T_EFF = "t_eff = cells x steps x bytes per cell and step / wall time"
 
 def numbers(run: RunData, fields: Sequence[Slices]) -> Record:
     """Everything that `report.json` holds but the findings."""
-    conserved = [name for name in run.summary.get("conserved", {}) or ("mass", "energy")]
+    conserved = list(run.summary.get("conserved", ("mass", "energy")))
     return {
         "schema": 1,
         "run": run.directory.name,
@@ -54,6 +54,7 @@ def numbers(run: RunData, fields: Sequence[Slices]) -> Record:
         "decomposition": run.summary.get("decomposition"),
         "provenance": run.provenance or None,
         "configuration": configuration(run.resolved),
+        "told": run.summary.get("findings") or [],
         "unreadable": run.problems,
     }
 

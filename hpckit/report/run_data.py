@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeGuard
@@ -86,8 +87,13 @@ class RunData:
         return [time for time, _ in pairs], [value for _, value in pairs]
 
     def changes(self, name: str) -> tuple[list[float], list[float]]:
-        """The changes of a metric relative to its first value, and their times; none if that is 0."""
-        times, values = self.series(name)
+        """The changes of a metric relative to its first value, and their times; none if that is 0.
+
+        The first value is that from which the summary says that it is conserved (`since`).
+        """
+        since = ((self.summary.get("conserved") or {}).get(name) or {}).get("since", -math.inf)
+        pairs = [(time, value) for time, value in zip(*self.series(name), strict=True) if time >= since * (1 - 1e-12)]
+        times, values = [time for time, _ in pairs], [value for _, value in pairs]
         if not values or not values[0]:
             return [], []
         return times, [(value - values[0]) / abs(values[0]) for value in values]

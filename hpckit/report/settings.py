@@ -17,6 +17,9 @@ class Report(Section):
     cut: Literal["extremum", "center"] = Field(
         "extremum", description="where fields in 3-D are cut: through the main field's extremum, or the middle"
     )
+    scale: Literal["all", "each"] = Field(
+        "all", description="color scale of a field's pictures: one for all times, or one for each time"
+    )
     hovmoeller: Literal["auto", "mean", "extremum", "off"] = Field(
         "auto",
         description="diagrams of place and time: mean or extremum over the other dims; auto: the mean where it keeps"

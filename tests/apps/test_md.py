@@ -9,13 +9,20 @@ import sys
 
 import numpy as np
 import pytest
+from mpi4py import MPI
 from pydantic import ValidationError
 
 from hpckit.apps.md.config import PRESETS, Config
+from hpckit.apps.md.report import mean_after
 from hpckit.apps.md.run import dry_run
-from hpckit.errors import DecompositionError, InputError
+from hpckit.apps.md.run import run as run_md
+from hpckit.errors import BlowUpError, DecompositionError, InputError
 from hpckit.io.particles.h5md_reader import read_h5md
 from hpckit.io.particles.lammps_data import read_lammps_data
+from hpckit.report.numbers import numbers
+from hpckit.report.run_data import load_run
+from hpckit.report.sections.findings import find
+from hpckit.run.context import Run
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -39,7 +46,7 @@ def test_a_run_prints_a_thermo_table_and_leaves_its_particles(tmp_path):
         assert float(table[0][1]) == 2.0
         lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
         assert lines[-1]["temperature"] == pytest.approx(float(table[-1][1]), rel=1e-7)
-        frames = list(read_h5md(folder / "output/trajectory.h5"))
+        frames = list(read_h5md(folder / "output/trajectory.h5md"))
         assert [frame.step for frame in frames] == [0, 25, 40]
         assert np.bincount(frames[0].types).tolist() == [192, 48]
         end = read_lammps_data(folder / "output/end.data")
@@ -51,6 +58,55 @@ def test_a_run_prints_a_thermo_table_and_leaves_its_particles(tmp_path):
     ]
     assert energies[0]["final"] == pytest.approx(energies[1]["final"], rel=1e-11)
     assert abs(energies[0]["relative_change"]) < 1e-3
+
+
+def alone(folder, settings):
+    """A run on one rank, in this process; returns its summary."""
+    run_md(Config.model_validate(settings), Run(MPI.COMM_SELF, folder, app="md"))
+    return json.loads((folder / "summary.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [({"system": {"density": 20.0}}, "energy of a particle has jumped"), ({"time": {"dt": 5.0}}, "lost")],
+)
+def test_energy_from_nowhere_is_a_blow_up(tmp_path, settings, said):
+    few = {"system": {"cells": (5, 5, 5), **settings.get("system", {})}}
+    with pytest.raises(BlowUpError, match=said) as caught:
+        alone(
+            tmp_path / "r",
+            {**few, "neighbors": {"every": 20, "check": False}, "time": {"steps": 20, **settings.get("time", {})}},
+        )
+    assert re.match(r"rank 0, particle \d+, step \d+$", caught.value.where)
+    assert caught.value.exit_code == 4
+
+
+def test_nothing_is_counted_before_the_equilibration_ends(tmp_path, capsys):
+    settings = {
+        "system": {"cells": (4, 4, 4), "temperature": 1.0},
+        "dynamics": {"equilibrate": 105, "temperature": 1.0, "damping": 50.0},  # too slow: half of it melts the lattice
+        "time": {"steps": 200, "thermo": 20},
+        "analysis": {"every": 10, "after": 40},
+    }
+    found = alone(tmp_path / "r", settings)
+    said = capsys.readouterr().out
+    assert "equilibrated: T = 0." in said
+    assert "you asked for 1" in said
+    run = load_run(tmp_path / "r")
+    late = [line for line in run.metrics if line["step"] >= 105]
+    assert late[0]["step"] == 105
+    assert (
+        json.loads((tmp_path / "r/output/analysis.json").read_text())["radial"]["frames"] == 10
+    )  # at 105, 115, ... 195
+    mean = np.mean([line["temperature"] for line in late])
+    assert found["temperature"] == {"asked": 1.0, "mean": pytest.approx(mean), "missed": True}
+    assert find(numbers(run, []))[0].text == found["findings"][0]["text"]
+    energy = found["conserved"]["energy"]
+    assert energy["initial"] == late[0]["energy"]
+    assert abs(energy["relative_change"]) < 1e-3
+    times, changes = run.changes("energy")
+    assert (times, changes[0]) == ([line["time"] for line in late], 0.0)
+    assert mean_after(run, Config.model_validate(settings), "temperature")[0] == pytest.approx(mean)
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
 
 import h5py
 import numpy as np
 import pytest
+from mpi4py import MPI
 from pydantic import ValidationError
 
 from hpckit.apps.atmosphere.base import base_state
@@ -20,9 +22,11 @@ from hpckit.apps.weather.setups import inflow_rows, initial_state, vertical_forc
 from hpckit.bench.rivals import c as c_rival
 from hpckit.bench.weather.verb import TOLERANCE, Slab
 from hpckit.errors import DecompositionError, InputError
+from hpckit.io import open_fields
 from hpckit.kernels.euler.constants import CP, GRAVITY, HALO, RD, RHO, RHO_THETA, RHO_U, Sweep
 from hpckit.kernels.euler.slab.dispatch import sweep_x, sweep_z
 from hpckit.kernels.euler.status import new_status
+from hpckit.run.context import Run
 from hpckit.run.steps import is_frame, step_count
 
 FOUND: dict = {}
@@ -364,3 +368,33 @@ def test_frames_and_steps():
 def test_stability_limit():
     assert stable_cfl(0.0) == pytest.approx(np.sqrt(3) / 1.37222, rel=1e-4)
     assert stable_cfl(0.05) == pytest.approx(1.3455, abs=1e-3)
+
+
+@pytest.mark.parametrize("app", ["weather", "weather3d"])
+def test_full_fields_and_the_base_state_are_in_the_file(tmp_path, app):
+    """Deviation and base state give the full field, and the three full ones fit together (Exner's function)."""
+    xarray = pytest.importorskip("xarray")
+    names = ("theta_total", "temperature", "pressure")
+    grid = {"nx": 12, "nz": 8, "width": 3000.0, "height": 2000.0}
+    bubble = {"amplitude": 5.0, "x": 1500.0, "z": 1000.0, "radius_x": 700.0, "radius_z": 500.0}
+    if app == "weather3d":
+        grid, bubble = {**grid, "ny": 6, "length": 1500.0}, {**bubble, "y": 700.0, "radius_y": 700.0}
+    module = importlib.import_module(f"hpckit.apps.{app}.config")
+    files = {"fields": names, "single": False}
+    config = module.Config.model_validate(
+        {"grid": grid, "base": {"kind": "stable", "u": 3.0}, "bubbles": [bubble], "time": {"end": 0}, "output": files}
+    )
+    importlib.import_module(f"hpckit.apps.{app}.run").run(config, Run(MPI.COMM_SELF, tmp_path / "r", app=app))
+    with open_fields(tmp_path / "r") as fields:
+        one = fields.isel(time=0)
+        theta, temperature, pressure = (one[name] for name in names)
+        xarray.testing.assert_allclose(one["theta"] + one["theta_base"], theta, rtol=1e-12)
+        assert float(one["theta"].max()) > 3.0
+        exner = (pressure / 1e5) ** (287 / 1004)
+        xarray.testing.assert_allclose(theta * exner, temperature, rtol=1e-9)
+        rho = one["rho"] + one["rho_base"]
+        xarray.testing.assert_allclose(pressure / (287 * temperature), rho, rtol=1e-12)
+        still = one["theta"].isel(x=0, **({"y": 0} if app == "weather3d" else {}))
+        assert abs(float(still.max())) < 1e-9  # there the air is that of the base state
+        column = pressure.isel(x=0, **({"y": 0} if app == "weather3d" else {}))
+        np.testing.assert_allclose(column, one["pressure_base"], rtol=1e-9)

@@ -272,7 +272,7 @@ def test_a_directory_that_cannot_be_is_named(given: str, message: str, capsys: p
     [
         (["run", "heat", "--dry-run"], "hpckit.apps.diffusion.run"),
         (["bench", "watch"], "hpckit.bench.overhead.watch"),
-        (["analyze", "trajectory.h5"], "hpckit.cli.verbs.analyze"),
+        (["analyze", "trajectory.h5md"], "hpckit.cli.verbs.analyze"),
     ],
 )
 def test_no_mpi_library_is_a_bad_environment(command, module, monkeypatch, capsys):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import fcntl
 import itertools
+import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +20,8 @@ import pytest
 from conftest import PROGRAMS, mpi_command, mpiexec, wait_until
 from lone import LoneMesh
 
+from hpckit.apps.atmosphere.output import variables
+from hpckit.cli.main import main
 from hpckit.errors import CorruptDataError, InputError, SetupError
 from hpckit.io import FieldWriter, open_fields
 from hpckit.io.fields.hdf5 import CHUNK_BYTES, chunk_shape
@@ -37,6 +41,7 @@ def write_slab(directory, mesh, driver="shards", z=None, **options):
     variables = {"theta": {"units": "K", "long_name": "potential temperature"}}
     attributes = {"title": "a slab", "ranks": 1, "versions": {"numpy": "2"}}
     units = {"z": "m", "x": "m"}
+    options = {"constants": {"profile": {"dims": ("z",), "values": coords["z"] ** 2, "units": "m2"}}, **options}
     with FieldWriter(mesh, directory, cells, coords, units, variables, attributes, driver=driver, **options) as writer:
         for t, frame in zip(TIMES, values, strict=True):
             writer.write(t, {"theta": frame})
@@ -55,22 +60,109 @@ def test_mpio_driver(mpirun, tmp_path):
     assert '"mpio": true' in mpirun(2, "io_fields.py", tmp_path).stdout
 
 
-@pytest.mark.parametrize("driver", ["shards", "gather"])
-@pytest.mark.parametrize("engine", ["h5netcdf", "netcdf4"])
-def test_xarray_opens_the_file(tmp_path, driver, engine):
+def alone(path: Path, folder: Path) -> Path:
+    """A copy of one file, far from what stood beside it."""
+    folder.mkdir(exist_ok=True)
+    return Path(shutil.copy(path, folder))
+
+
+def require_values(path: Path, values, engine="h5netcdf"):
+    """The file holds the slab, and opens by itself as any CF file does."""
     xarray = pytest.importorskip("xarray")
-    values = write_slab(tmp_path, LoneMesh("z", "x"), driver)
-    with xarray.open_dataset(tmp_path / "fields.h5", engine=engine, decode_timedelta=False) as fields:
+    with xarray.open_dataset(path, engine=engine) as fields:
         assert fields["theta"].dims == ("time", "z", "x")
         np.testing.assert_array_equal(fields["theta"].values, values)
-        np.testing.assert_array_equal(fields["time"].values, TIMES)
+        since = fields["time"].values - np.datetime64("2000-01-01")
+        np.testing.assert_array_equal(since / np.timedelta64(1, "ms"), 1e3 * np.array(TIMES))
         np.testing.assert_array_equal(fields["x"].values, X)
         np.testing.assert_array_equal(fields["z"].values, Z)
-        assert fields["time"].attrs["units"] == "seconds"
         assert (fields["z"].attrs["units"], fields["z"].attrs["positive"]) == ("m", "up")
         assert fields["theta"].attrs == {"units": "K", "long_name": "potential temperature"}
+        assert fields["profile"].dims == ("z",)
+        np.testing.assert_array_equal(fields["profile"].values, Z**2)
         assert fields.attrs["Conventions"] == "CF-1.11"
         assert fields.attrs["versions"] == '{"numpy": "2"}'
+
+
+@pytest.mark.parametrize("driver", ["shards", "gather"])
+@pytest.mark.parametrize("engine", ["h5netcdf", "netcdf4"])
+def test_one_file_holds_everything(tmp_path, driver, engine, capsys):
+    """A copy of it alone opens in xarray: written at the end, or packed later."""
+    values = write_slab(tmp_path / "end", LoneMesh("z", "x"), driver)
+    assert [path.name for path in (tmp_path / "end").iterdir()] == ["fields.h5"]
+    require_values(alone(tmp_path / "end/fields.h5", tmp_path / "a"), values, engine)
+
+    write_slab(tmp_path / "kept", LoneMesh("z", "x"), driver, one_file=0)
+    require_values(tmp_path / "kept/fields.h5", values, engine)
+    copy = alone(tmp_path / "kept/fields.h5", tmp_path / "b")
+    with pytest.raises(CorruptDataError, match=r"frames/000000/frame\.h5") as caught:
+        open_fields(copy)
+    assert "hpckit pack" in caught.value.do
+    assert main(["pack", str(tmp_path / "b")]) == CorruptDataError.exit_code
+    for said in ("one file of", "one file already"):
+        assert main(["pack", str(tmp_path / "kept")]) == 0
+        assert said in capsys.readouterr().out
+        assert [path.name for path in (tmp_path / "kept").iterdir()] == ["fields.h5"]
+        require_values(alone(tmp_path / "kept/fields.h5", tmp_path / "b"), values, engine)
+    assert main(["pack", str(tmp_path)]) == InputError.exit_code
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of the checker, about its own
+def test_the_file_follows_the_cf_conventions(tmp_path):
+    """Neither errors nor warnings, for what the apps write: deviations, full fields, base state, faces."""
+    checker = pytest.importorskip("compliance_checker.runner", reason="compliance-checker is not installed")
+    mesh = LoneMesh("z", "y", "x", periodic=("x",))
+    cells = Decomposition((3, 4, 5), mesh.topology)
+    coords = {name: np.arange(n) + 0.5 for name, n in zip("zyx", cells.shape, strict=True)}
+    with_faces = {"flux": {"units": "m s-1", "long_name": "a flux", "location": ("center", "center", "face")}}
+    known = variables("uvw", ("theta_total", "temperature", "pressure")) | with_faces
+    constants = {"theta_base": {"dims": ("z",), "values": coords["z"], "units": "K", "long_name": "of the base state"}}
+    attributes, units = {"title": "all fields", "source": "hpckit tests"}, dict.fromkeys(coords, "m")
+    with FieldWriter(mesh, tmp_path, cells, coords, units, known, attributes, constants=constants) as writer:
+        for t in (0.0, 2.5):
+            writer.write(t, {name: np.full(cells.shape, 300.0 + t, np.float32) for name in known})
+    (tmp_path / "fields.nc").symlink_to("fields.h5")  # the checker wants this name
+    told = tmp_path / "cf.json"
+    checker.CheckSuite.load_all_available_checkers()
+    checker.ComplianceChecker.run_checker(
+        str(tmp_path / "fields.nc"), ["cf:1.11"], 0, "strict", output_filename=str(told), output_format="json"
+    )
+    found = json.loads(told.read_text())["cf:1.11"]
+    assert found["scored_points"] > 20
+    assert [one["msgs"] for one in found["all_priorities"] if one["value"][0] < one["value"][1]] == []
+
+
+def test_writers_go_on_after_packing(tmp_path):
+    """With all frames or with those of an earlier checkpoint, also where a kill left some files of packed frames."""
+    mesh, cells = LoneMesh("z", "x"), Decomposition((N, N), LoneMesh("z", "x").topology)
+    places = ({"z": Z, "x": X}, {"z": "m", "x": "m"}, {"q": {}})
+    frame = np.arange(49.0).reshape(N, N)
+    with FieldWriter(mesh, tmp_path, cells, *places, driver="shards") as writer:
+        for t in range(4):
+            writer.write(t, {"q": frame + 100 * t})
+            if t == 1:
+                kept = writer.kept()
+        shutil.copytree(tmp_path / "frames", tmp_path / "before")
+    for number in (1, 2):
+        shutil.copytree(tmp_path / f"before/00000{number}", tmp_path / f"frames/00000{number}")
+    (tmp_path / "frames/000001/rank-00000.h5").unlink()
+    with pytest.raises(InputError, match="4 frames are in"):
+        FieldWriter(mesh, tmp_path, cells, *places)
+    with FieldWriter(mesh, tmp_path, cells, *places, append=True) as writer:
+        writer.write(4.0, {"q": frame + 400})
+        with open_fields(tmp_path) as live:
+            assert "frames/" in live.attrs["values_in"]
+            np.testing.assert_array_equal(live["q"].values, frame + 100 * np.arange(5)[:, None, None])
+    with FieldWriter(mesh, tmp_path, cells, *places, resume=kept) as writer:
+        writer.write(1.5, {"q": -frame})
+    assert not (tmp_path / "frames").exists()
+    with open_fields(tmp_path) as fields:
+        np.testing.assert_array_equal(fields["q"].values, [frame, frame + 100, -frame])
+        assert fields["time"].values.tolist() == [0.0, 1.0, 1.5]
+        assert fields.attrs["frame_numbers"].tolist() == [0, 1, 5]
+    with FieldWriter(mesh, tmp_path, cells, *places, append=True):
+        pass  # nothing to add: the file stays, and no second copy of its frames
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["before", "fields.h5"]
 
 
 def vtk_reader(path):
@@ -113,15 +205,17 @@ def test_vtk_volume_line_and_corners(tmp_path, frames):
     cells = Decomposition((2, 3, 4), mesh.topology)
     coords = {"z": [10.0, 30.0], "y": [5.5, 6.5, 7.5], "x": [1.0, 3.0, 5.0, 7.0]}
     values, corners = np.arange(24.0).reshape(2, 3, 4), np.arange(60.0).reshape(3, 4, 5)
-    variables = {"a": {}, "b": {"location": "face"}}
+    variables = {"a": {}, "b": {"location": "face"}, "v": {"location": ("center", "face", "center")}}
+    v = np.arange(32.0).reshape(2, 4, 4) ** 2
     with FieldWriter(mesh, tmp_path / "volume", cells, coords, {}, variables) as writer:
         for t in range(frames):
-            writer.write(t, {"a": values, "b": corners})
+            writer.write(t, {"a": values, "b": corners, "v": v})
     reader = vtk_reader(tmp_path / "volume" / "fields.h5")
     reader.Update()
     image = reader.GetOutput()
     assert image.GetBounds() == (0.0, 8.0, 5.0, 8.0, 0.0, 40.0)
     assert cell_value(image, "a", 5.1, 6.4, 31.0) == values[1, 1, 2]
+    assert cell_value(image, "v", 5.1, 6.4, 31.0) == 0.5 * (v[1, 1, 2] + v[1, 2, 2])  # the mean of two faces
     point = image.FindPoint(8.0, 6.0, 20.0)
     assert image.GetPointData().GetArray("b").GetValue(point) == corners[1, 1, 4]
 
@@ -143,7 +237,7 @@ def test_uneven_levels_are_left_to_xarray(tmp_path):
 
 
 def test_datasets_are_compressed_and_checked(tmp_path):
-    write_slab(tmp_path, LoneMesh("z", "x"))
+    write_slab(tmp_path, LoneMesh("z", "x"), one_file=0)
     shard = tmp_path / "frames/000001/rank-00000.h5"
     with h5py.File(shard) as file:
         theta = file["theta"]
@@ -166,7 +260,7 @@ def test_chunks_fit_the_cache():
 
 def test_moved_directories_and_missing_files(tmp_path):
     pytest.importorskip("h5netcdf")
-    values = write_slab(tmp_path / "run/output", LoneMesh("z", "x"))
+    values = write_slab(tmp_path / "run/output", LoneMesh("z", "x"), one_file=0)
     (tmp_path / "run").rename(tmp_path / "moved")
     with open_fields(tmp_path / "moved") as fields:
         np.testing.assert_array_equal(fields["theta"].values, values)

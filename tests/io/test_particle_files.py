@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
 import subprocess
+from pathlib import Path
 
 import h5py
 import numpy as np
 import pytest
 from conftest import lmp, no_lammps
 
-from hpckit.errors import InputError, SetupError
+from hpckit.cli.main import main
+from hpckit.errors import CorruptDataError, InputError, SetupError
 from hpckit.io.particles.extended_xyz import read_extended_xyz, write_extended_xyz
 from hpckit.io.particles.h5md import H5mdWriter
 from hpckit.io.particles.h5md_reader import read_h5md
@@ -380,14 +383,45 @@ def test_h5md_while_it_grows_and_when_it_is_done(system, tmp_path):
         assert file["particles/all/position/time"].attrs["unit"] == "ps"
 
 
+def test_a_killed_run_is_packed_and_goes_on(system, tmp_path, capsys):
+    """Of five frames the table of the trajectory holds three when the run is killed."""
+    path, frames = tmp_path / "run/t.h5md", list(frames_of(system, 6))
+    path.parent.mkdir()
+    writer = H5mdWriter(path)
+    for frame in frames[:3]:
+        writer.write(frame)
+    writer.close(last=False)
+    writer._listed = np.inf
+    for frame in frames[3:5]:
+        writer.write(frame)
+    alone = Path(shutil.copy(path, tmp_path / "alone.h5md"))
+    with pytest.raises(CorruptDataError, match="missing") as caught:
+        next(read_h5md(alone))
+    assert "hpckit pack" in caught.value.do
+    assert main(["pack", str(path.parent)]) == 0
+    assert "one file of" in capsys.readouterr().out
+    shutil.copy(path, alone)
+    for read, frame in zip(read_h5md(alone), frames[:3], strict=True):
+        assert_same(read, frame)
+    with H5mdWriter(path, resume=writer.kept()) as resumed:
+        resumed.write(frames[5])
+    assert [file.name for file in path.parent.iterdir()] == ["t.h5md"]
+    for read, frame in zip(read_h5md(path), frames, strict=True):
+        assert_same(read, frame)
+
+
 def test_mdanalysis_opens_h5md(system, tmp_path):
+    """As docs/molecular-dynamics.md says, in another folder than that of the run."""
     analysis = pytest.importorskip("MDAnalysis", reason="MDAnalysis is not installed")
     frames = list(frames_of(system, 3))
     with H5mdWriter(tmp_path / "t.h5md", UNITS) as writer:
         for frame in frames:
             writer.write(frame)
-    universe = analysis.Universe.empty(N, atom_resindex=[0] * N)
-    universe.load_new(str(tmp_path / "t.h5md"))
+    write_lammps_data(tmp_path / "end.data", frames[-1])
+    shutil.copytree(tmp_path, tmp_path / "elsewhere")
+    places = [str(tmp_path / "elsewhere" / name) for name in ("end.data", "t.h5md")]
+    universe = analysis.Universe(*places, atom_style="id type x y z", convert_units=False)
+    np.testing.assert_array_equal(universe.atoms.types, [str(kind + 1) for kind in frames[0].types])
     assert universe.trajectory.n_frames == 3
     for read, frame in zip(universe.trajectory, frames, strict=True):
         np.testing.assert_allclose(read.positions, frame.positions, rtol=1e-6)

@@ -106,7 +106,7 @@ def test_heat_flows_until_types_are_equally_hot(tmp_path):
         "output.every=20",
     )
     hot = [[], []]
-    for frame in read_h5md(tmp_path / "run/output/trajectory.h5"):
+    for frame in read_h5md(tmp_path / "run/output/trajectory.h5md"):
         if frame.step >= 1500:
             squares = (frame.velocities**2).sum(axis=1) * masses[frame.types]
             for kind in (0, 1):

@@ -18,10 +18,10 @@ LEAN = {"times": 2, "frames": 0, "hovmoeller": "off", "spectra": False, "rooflin
 TIMES = np.linspace(0.0, 1000.0, 9)
 
 
-def make_run(directory: Path, shape=(50, 100), noise: float = 0.0) -> Path:
-    """A bubble that rises and spreads; returns the directory."""
+def make_run(directory: Path, shape=(50, 100), noise: float = 0.0, **options) -> Path:
+    """A bubble that rises and spreads; returns the directory. options: of the writer of the fields."""
     directory.mkdir(parents=True)
-    write_fields(directory / "output", shape, noise)
+    write_fields(directory / "output", shape, noise, **options)
     cells = Decomposition(shape, Topology(("z", "x"), (1, 3), ("x",)))
     blocks = [
         {"rank": rank, "host": f"node{rank // 2}", "start": cells.start(rank), "shape": cells.owned(rank)}
@@ -72,7 +72,7 @@ def make_run(directory: Path, shape=(50, 100), noise: float = 0.0) -> Path:
     return directory
 
 
-def write_fields(output: Path, shape, noise: float) -> None:
+def write_fields(output: Path, shape, noise: float, **options) -> None:
     """Frames of two variables on 20 km x 10 km."""
     mesh = LoneMesh("z", "x", periodic=("x",))
     cells = Decomposition(shape, mesh.topology)
@@ -82,7 +82,7 @@ def write_fields(output: Path, shape, noise: float) -> None:
         "p": {"units": "Pa", "long_name": "pressure <of air>"},
     }
     dice = np.random.default_rng(1)
-    with FieldWriter(mesh, output, cells, {"z": z, "x": x}, {"z": "m", "x": "m"}, variables) as writer:
+    with FieldWriter(mesh, output, cells, {"z": z, "x": x}, {"z": "m", "x": "m"}, variables, **options) as writer:
         for t in TIMES:
             top, width = 2000.0 + 4.5 * t, 1000.0 + 1.2 * t
             distance = np.hypot((x[None] - 10e3) / width, (z[:, None] - top) / 800.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import importlib
 import io
 import itertools
 import json
@@ -12,14 +13,19 @@ import numpy as np
 import pytest
 from made_run import LEAN, make_run
 from made_waves import write_waves
+from mpi4py import MPI
 from test_report import refuse_external
 
 from hpckit.report import build_report
 from hpckit.report.draw.animation import MOST_BYTES, animate
+from hpckit.report.draw.figures import read_fields
 from hpckit.report.draw.hovmoeller import diagrams, hovmoeller_numbers, hovmoeller_section
 from hpckit.report.field_file import FieldFile
+from hpckit.report.run_data import RunData, load_run
 from hpckit.report.sections.fields import cross_sections, cut_place, extremum, fields_section
-from hpckit.report.sections.slices import read_slice, read_slices
+from hpckit.report.sections.slices import color_scale, one_each, read_slice, read_slices
+from hpckit.report.settings import Report
+from hpckit.run.context import Run
 
 pytest.importorskip("matplotlib")
 Image = pytest.importorskip("PIL.Image")
@@ -189,7 +195,7 @@ def test_flow_on_faces_is_brought_to_the_centers(tmp_path):
         v = np.tile(np.arange(5.0)[:, None], (1, 6))
         writer.write(0.0, {"h": u, "u": u, "v": v})
     with FieldFile(tmp_path / "fields.h5", ("x",)) as file:
-        wind = read_slice(file, file.main(), [0], 400, {}, wind=True).wind
+        wind = read_slice(file, file.main(), [0], 400, {}, wind=True).wind.whole()
     assert wind.across[0, 0].tolist() == [0.5, 1.5, 2.5, 3.5, 4.5, 2.5]
     assert wind.up[0, :, 0].tolist() == [0.5, 1.5, 2.5, 3.5]
 
@@ -243,3 +249,97 @@ def test_parts_are_left_out_when_asked(tmp_path):
     page = build_report(directory, **{**LEAN, "variable": "p"}).read_text()
     for title in ("Animation", "Place and time", "Spectra"):
         assert f"<h2>{title}</h2>" not in page
+
+
+def test_pictures_show_what_differs(tmp_path):
+    """A dim that does not vary gives curves; a wide idle part is cut off; arrows leave a strong mean flow out."""
+    from lone import LoneMesh
+
+    from hpckit.io import FieldWriter
+    from hpckit.plan.grid.decomposition import Decomposition
+
+    mesh = LoneMesh("z", "x")
+    cells, centers = Decomposition((8, 60), mesh.topology), {"z": np.arange(8.0), "x": np.arange(60.0)}
+    x = np.arange(60.0)[None, :] + np.zeros((8, 1))
+    variables = {"theta": {"units": "K", "long_name": "a deviation"}, "h": {"units": "m"}}
+    variables |= {name: {"units": "m s-1"} for name in ("u", "w")}
+    with FieldWriter(mesh, tmp_path, cells, centers, {"z": "m", "x": "m"}, variables) as writer:
+        for t in range(3):
+            bump = t * np.exp(-((x - 40.0) ** 2)) * (1 + np.arange(8.0)[:, None])
+            writer.write(t, {"theta": bump, "h": x + t, "u": 20.0 + bump, "w": 0.1 * bump})
+    run = RunData(tmp_path, fields=tmp_path / "fields.h5")
+    theta, h, u, _ = read_fields(run, 100, Report())[0]
+    assert (h.values.shape, h.dims, h.note) == ((3, 60), ("x",), "the same all along z")
+    np.testing.assert_allclose(h.values, np.arange(60.0) + np.arange(3.0)[:, None])
+    assert theta.blank == [0.0]
+    assert theta.coords[1].tolist() == list(range(37, 44))
+    assert "x = 37 m to 43 m" in theta.note
+    assert theta.wind.mean[0] == pytest.approx(20.0, abs=2.0)
+    assert theta.wind.most < 20.0
+    assert np.isin(theta.wind.columns, theta.coords[1]).all()
+    np.testing.assert_allclose(theta.wind.whole().across.min(), 20.0, atol=1e-9)
+    assert u.middle == 20.0  # as it was at first, everywhere
+    one, two = one_each(theta)
+    assert 2 * color_scale(one)[1] == pytest.approx(color_scale(two)[1])
+    page = fields_section([theta], [], each=True)
+    assert page.count("color scale of") == 2
+    assert fields_section([theta], []).count("color scale of") == 1
+
+
+@pytest.mark.parametrize(
+    ("app", "settings", "title"),
+    [
+        (
+            "flood",
+            {
+                "grid": {"nx": 200, "ny": 4, "width": 2000.0, "height": 40.0},
+                "start": {"kind": "dam", "level": 1.0, "behind_level": 10.0, "x": 1000.0},
+                "time": {"end": 40.0},
+                "output": {"every": 20.0},
+            },
+            "Beside the exact solution",
+        ),
+        (
+            "weather",
+            {
+                "grid": {"nx": 60, "nz": 10, "width": 300e3, "height": 10e3},
+                "base": {"kind": "isothermal", "temperature": 250.0, "u": 20.0},
+                "bubbles": [],
+                "wave": {"amplitude": 0.01},
+                "time": {"end": 300.0},
+                "output": {"every": 150.0},
+            },
+            "Beside the exact solution",
+        ),
+        (
+            "weather",
+            {
+                "grid": {"nx": 128, "nz": 16, "width": 51_200.0, "height": 6400.0},
+                "bubbles": [{"amplitude": -15.0, "x": 25_600.0, "z": 3000.0, "radius_x": 4000.0, "keeps": "pressure"}],
+                "diffusion": 75.0,
+                "time": {"end": 900.0},
+                "output": {"every": 450.0},
+            },
+            "Beside the published density current",
+        ),
+    ],
+)
+def test_what_is_known_stands_beside_ours(tmp_path, app, settings, title):
+    config = importlib.import_module(f"hpckit.apps.{app}.config").Config.model_validate(settings)
+    run = Run(MPI.COMM_SELF, tmp_path / "r", app=app)
+    run.directory.write_json("resolved.json", {"app": app, "values": config.model_dump(mode="json")})
+    importlib.import_module(f"hpckit.apps.{app}.run").run(config, run)
+    found = {
+        one.title: one
+        for one in importlib.import_module(f"hpckit.apps.{app}.report").sections(load_run(tmp_path / "r"))
+    }
+    numbers = found[title].numbers
+    if app == "flood":
+        assert (numbers["time"], found[title].html.count("<svg")) == (40.0, 2)
+        assert numbers["error"] < 0.01
+    elif "wave" in settings:
+        assert found["Base state"].numbers["brunt_vaisala"] == pytest.approx(9.8 / np.sqrt(1004 * 250.0), rel=1e-3)
+        assert numbers["error"] < 0.5
+    else:
+        assert 12_500 < numbers["front"] < 15_000  # 14 767 m on the finest grids
+        assert numbers["least"] == pytest.approx(-9, abs=2.5)

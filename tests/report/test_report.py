@@ -140,7 +140,7 @@ def test_missing_and_broken_pieces_are_told(tmp_path):
     assert any("provenance.json" in finding["text"] for finding in found)
     assert any("fields.h5" in finding["text"] for finding in found)
 
-    gone = make_run(tmp_path / "gone")
+    gone = make_run(tmp_path / "gone", one_file=0)
     (gone / "output/frames/000004/frame.h5").unlink()
     build_report(gone, **LEAN)
     found = json.loads((gone / "report/report.json").read_text())["findings"]

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from hpckit.apps.common.validation import Check, Curves, Found, at_most, near
+from hpckit.apps.weather.report import front as front_in
 from hpckit.apps.weather.validate.case import DOUBLE, Case, Folders, Nested, Output
 from hpckit.apps.weather.validate.config import Config
 
@@ -79,13 +80,8 @@ def compare(folders: Folders) -> Found:
 
 
 def front(output: Output) -> float:
-    """Distance (m) of the -1 K line of theta' in the lowest cells from the middle, linear between cells."""
-    theta, x = output.last("theta")[0], output["x"] - MIDDLE
-    cold = np.flatnonzero(theta <= -1.0)
-    if not cold.size or cold[-1] + 1 >= len(x):
-        return float("nan")
-    i = cold[-1]
-    return float(x[i] + (x[i + 1] - x[i]) * (-1.0 - theta[i]) / (theta[i + 1] - theta[i]))
+    """Distance (m) of the -1 K line of theta' in the lowest cells from the middle."""
+    return front_in(output["x"] - MIDDLE, output.last("theta")[0])
 
 
 def _of_one(name: str, place: float, theta: np.ndarray, distance: float, kelvin: float) -> list[Check]:

@@ -7,12 +7,12 @@ from types import ModuleType
 from typing import Any
 
 from hpckit.errors import HpckitError, InputError
-from hpckit.io.probe import require_sound
+from hpckit.io.probe import hdf5_files, require_sound
 from hpckit.run.directory import RunDirectory
 from hpckit.settings.apps import app_of
 from hpckit.settings.table import Parser
 
-CHOICES = {"cut": ("extremum", "center"), "hovmoeller": ("auto", "mean", "extremum", "off")}
+CHOICES = {"cut": ("extremum", "center"), "scale": ("all", "each"), "hovmoeller": ("auto", "mean", "extremum", "off")}
 
 
 def main(arguments: list[str]) -> int:
@@ -29,6 +29,7 @@ def main(arguments: list[str]) -> int:
         "--variable", help="the main field: of the picture, the diagrams and the animation; default: the first"
     )
     it.add_argument("--times", type=int, help="how many times to draw; default 6, in a picture 3")
+    it.add_argument("--scale", choices=CHOICES["scale"], help="one color scale for all times, or one for each")
     it.add_argument("--cut", choices=CHOICES["cut"], help="where fields in 3-D are cut")
     it.add_argument("--hovmoeller", choices=CHOICES["hovmoeller"], help="what diagrams of place and time show")
     it.add_argument("--frames", type=int, help="frames of the animation, 0 for none; default 30")
@@ -42,13 +43,13 @@ def main(arguments: list[str]) -> int:
         raise InputError(f"--times is {options.times}; draw 1 to 24")
     if options.frames is not None and not 0 <= options.frames <= 120:
         raise InputError(f"--frames is {options.frames}; give 0 (no animation) to 120")
-    require_sound(sorted((directory.path / "output").glob("*.h5")))  # the run may come from an untrusted source
+    require_sound(hdf5_files(directory.path / "output"))  # the run may come from an untrusted source
     if options.picture:
         from hpckit.report.draw.picture import save_picture
 
         print(save_picture(directory.path, options.picture, options.variable or "", options.times or 3))
         return 0
-    names = ("variable", "times", "cut", "hovmoeller", "frames", "spectra", "roofline")
+    names = ("variable", "times", "scale", "cut", "hovmoeller", "frames", "spectra", "roofline")
     given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     print(build(directory, **given))
     return 0

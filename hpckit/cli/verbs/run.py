@@ -92,7 +92,7 @@ def _main(arguments: list[str], above: Joined | None) -> int:
         raise InputError("nothing to run", do="hpckit run FILE|PRESET|PROGRAM.py; hpckit init lists presets")
     require_ranks(options.ranks, above)
     if program is not None:
-        from hpckit.cli.verbs.program import run_program
+        from hpckit.cli.program import run_program
 
         watch = _watch(options, WatchSettings())
         asked = _asks_to_watch(options)

@@ -73,10 +73,11 @@ def _time_of(path: Path) -> float:
         with h5py.File(path, "r") as file:
             return float(file.attrs["time"])
     except (OSError, KeyError) as problem:
-        raise _unreadable(path, problem) from problem
+        raise unreadable(path, problem) from problem
 
 
-def _unreadable(path: Path, problem: Exception) -> CorruptDataError:
+def unreadable(path: Path, problem: Exception) -> CorruptDataError:
+    """The error for a file that HDF5 cannot read."""
     return CorruptDataError(
         f"{path.name} cannot be read as HDF5",
         where=str(path),
@@ -130,6 +131,11 @@ def write_virtual_frame(path: Path, time: float, layout: Layout, dtypes: Mapping
     return len(made.image)
 
 
+def nbytes(directory: Path) -> int:
+    """Bytes of the files of all frames."""
+    return sum(path.stat().st_size for path in (directory / FRAMES).glob("*/*"))
+
+
 def prune(directory: Path, keep: list[Frame]) -> None:
     """Remove obsolete frames and the leftovers of a killed writer."""
     wanted = {frame.number for frame in keep}
@@ -138,23 +144,35 @@ def prune(directory: Path, keep: list[Frame]) -> None:
             shutil.rmtree(frame_directory(directory, number), ignore_errors=True)
 
 
-def missing_sources(path: Path, prefix: str = "") -> list[str]:
-    """The missing files among those that the virtual datasets of `path` (and of the files below it) name.
+def require_sources(path: Path) -> None:
+    """Raise `CorruptDataError` if files are missing that hold values of `path`: HDF5 would show NaN, without a word."""
+    missing = missing_sources(path)
+    if missing:
+        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+        folder = missing[0].partition("/")[0]
+        raise CorruptDataError(
+            f"{path.name} refers to files that are missing: {', '.join(missing[:3])}{more}",
+            where=str(path),
+            likely=f"it was moved or copied without the folder {folder}/ beside it, which holds the values",
+            do="copy that folder too, or make one file of both where they are (hpckit pack DIR) and copy that",
+        )
 
-    HDF5 itself shows their values as fill values, without an error.
-    """
+
+def missing_sources(path: Path, prefix: str = "") -> list[str]:
+    """The missing files among those that the virtual datasets of `path` (and of the files below it) name."""
+    names: set[str] = set()
+
+    def collect(_: str, item: h5py.Group | h5py.Dataset) -> None:
+        if isinstance(item, h5py.Dataset) and item.is_virtual:
+            names.update(source.file_name for source in item.virtual_sources())
+
     try:
         with h5py.File(path, "r") as file:
-            names = {
-                source.file_name
-                for item in file.values()
-                if isinstance(item, h5py.Dataset) and item.is_virtual
-                for source in item.virtual_sources()
-            }
+            file.visititems(collect)
     except OSError as problem:
-        raise _unreadable(path, problem) from problem
+        raise unreadable(path, problem) from problem
     absent = []
-    for name in sorted(names):
+    for name in sorted(names - {"."}):
         below = path.parent / name
         where = f"{prefix}{name}"
         absent += missing_sources(below, where.rpartition("/")[0] + "/") if below.exists() else [where]

@@ -35,6 +35,15 @@ class Variable:
 
 
 @dataclass(frozen=True)
+class Constant:
+    """Values over some dims of the grid that do not change with time, with CF attributes."""
+
+    dims: tuple[str, ...]
+    values: Array
+    attributes: dict[str, Any]
+
+
+@dataclass(frozen=True)
 class Layout:
     """The grid of a file: `coords` maps each dim to its global points, `units` to their unit."""
 
@@ -42,6 +51,7 @@ class Layout:
     coords: dict[str, Array]
     units: dict[str, str]
     attributes: dict[str, Any] = field(default_factory=dict)
+    constants: dict[str, Constant] = field(default_factory=dict)
 
     @property
     def frame_bytes(self) -> int:
@@ -55,35 +65,39 @@ def make_layout(
     units: Mapping[str, str],
     variables: Mapping[str, Mapping[str, Any]],
     attributes: Mapping[str, Any] | None = None,
+    constants: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Layout:
     """Check names, sizes and locations and put a layout together.
 
     A variable's `location` ("center", "face", or one a dim) defaults to that of the decomposition; its other entries
-    become attributes in the file. `coords` names cell centers by axis (`x`) and faces by axis and `_face` (`x_face`);
-    faces between evenly spaced centers need not be given. Raises `InputError`.
+    become attributes in the file. `constants` have `dims` and `values` beside their attributes. `coords` names cell
+    centers by axis (`x`) and faces by axis and `_face` (`x_face`); faces between evenly spaced centers need not be
+    given. Raises `InputError`.
     """
     if not variables:
         raise InputError("a file of fields needs at least one variable", do='variables={"theta": {"units": "K"}}')
     made: dict[str, Variable] = {}
     points: dict[str, Array] = {}
-    for name, given in variables.items():
+    for name in (*variables, *(constants or {})):
         if not _NAME.match(name) or name in _TAKEN:
             raise InputError(
                 f"a variable cannot be called {name!r}",
                 do=f"use letters, digits and _, a letter first, and not {' or '.join(_TAKEN)}",
             )
+    for name, given in variables.items():
         here = decomposition.at(given.get("location", decomposition.location))
         dims = dim_names(here)
         made[name] = Variable(name, here, dims, {key: value for key, value in given.items() if key != "location"})
         for dim, count in zip(dims, here.global_shape, strict=True):
             points[dim] = _points(dim, count, coords)
-    clash = sorted(set(made) & set(points))
+    fixed = {name: _constant(name, given, points) for name, given in (constants or {}).items()}
+    clash = sorted({*made, *fixed} & {*points} | {*made} & {*fixed})
     if clash:
-        raise InputError(f"{', '.join(clash)}: both a variable and a dim", do="rename the variable")
+        raise InputError(f"{', '.join(clash)}: both a variable and a dim, or two variables", do="rename the variable")
     if "time" in points:
         raise InputError("an axis cannot be called time: that is the dim of the frames", do="rename the axis")
     named = {dim: str(units.get(dim, units.get(dim.removesuffix(FACE), "1"))) for dim in points}
-    return Layout(made, points, named, dict(attributes or {}))
+    return Layout(made, points, named, dict(attributes or {}), fixed)
 
 
 def dim_names(decomposition: Decomposition) -> tuple[str, ...]:
@@ -102,6 +116,15 @@ def spacing(points: Sequence[float] | Array) -> float | None:
     step = float(values[-1] - values[0]) / (values.size - 1)
     even = np.allclose(np.diff(values), step, rtol=1e-6, atol=0.0)
     return step if even and step != 0.0 else None
+
+
+def _constant(name: str, given: Mapping[str, Any], points: Mapping[str, Array]) -> Constant:
+    """A constant, with the size that its dims have."""
+    dims, values = tuple(given["dims"]), np.asarray(given["values"])
+    sizes = tuple(len(points[dim]) for dim in dims if dim in points)
+    if values.shape != sizes:
+        raise InputError(f"{name} has shape {values.shape}, the dims {', '.join(dims)} have {sizes}")
+    return Constant(dims, values, {key: value for key, value in given.items() if key not in ("dims", "values")})
 
 
 def _points(dim: str, count: int, coords: Mapping[str, npt.ArrayLike]) -> Array:

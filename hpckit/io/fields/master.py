@@ -10,15 +10,24 @@ from typing import Any
 import h5py
 import numpy as np
 
-from hpckit.io.fields.frames import Frame
+from hpckit.io.fields.frames import FRAMES, Frame
 from hpckit.io.fields.hdf5 import Source, memory_file, store_virtual
 from hpckit.io.fields.layout import FACE, Layout, Variable, spacing
 from hpckit.io.files import replace_file
 
 MASTER = "fields.h5"
 CONVENTIONS = "CF-1.11"
-_HORIZONTAL = ("x", "y")
 VERSION = (2, 0)
+VALUES_IN = "values_in"  # global attribute of a file that does not hold its values
+FRAME_NUMBERS = "frame_numbers"
+# A date that every reader of CF knows: the start of a run stands here, where the run does not say when it was.
+EPOCH = "2000-01-01 00:00:00"
+_LENGTHS = ("m", "km", "cm", "mm")
+_AXES = {
+    "x": {"axis": "X", "standard_name": "projection_x_coordinate"},
+    "y": {"axis": "Y", "standard_name": "projection_y_coordinate"},
+    "z": {"axis": "Z", "standard_name": "height", "positive": "up"},
+}
 
 
 def write_master(directory: Path, layout: Layout, frames: Sequence[Frame], dtypes: Mapping[str, np.dtype[Any]]) -> int:
@@ -30,6 +39,13 @@ def write_master(directory: Path, layout: Layout, frames: Sequence[Frame], dtype
     times = [frame.time for frame in frames]
     with memory_file() as made:
         put_global_attributes(made.file, layout)
+        put_attributes(
+            made.file,
+            {
+                FRAME_NUMBERS: np.array([frame.number for frame in frames], np.int64),
+                VALUES_IN: beside(FRAMES),
+            },
+        )
         put_coordinates(made.file, layout, times)
         for name, variable in layout.variables.items():
             shape = variable.shape
@@ -38,11 +54,17 @@ def write_master(directory: Path, layout: Layout, frames: Sequence[Frame], dtype
             ]
             store_virtual(made.file, name, (len(frames), *shape), dtypes[name], sources)
         put_variable_attributes(made.file, layout)
+        put_constants(made.file, layout)
         left_out = put_vtkhdf(made.file, layout, frames)
         if left_out:
             put_attributes(made.file, {"vtkhdf_left_out": left_out})
     replace_file(directory / MASTER, made.image)
     return len(made.image)
+
+
+def beside(folder: str) -> str:
+    """What a file says that refers to files in a folder."""
+    return f"the folder {folder}/ beside this file: copy both, or make one file (hpckit pack DIR)"
 
 
 def put_attributes(target: h5py.Group | h5py.Dataset, attributes: Mapping[str, Any]) -> None:
@@ -56,7 +78,15 @@ def put_coordinates(file: h5py.File, layout: Layout, times: Sequence[float]) -> 
     """`time` and the coordinate of each dim as dimension scales with CF attributes."""
     time = file.create_dataset("time", data=np.asarray(times, np.float64), fletcher32=True)
     put_attributes(
-        time, {"units": "seconds", "long_name": "time since the start", "standard_name": "time", "axis": "T"}
+        time,
+        {
+            "units": f"seconds since {EPOCH}",
+            "calendar": "proleptic_gregorian",
+            "units_metadata": "leap_seconds: none",
+            "long_name": "time since the start, which stands at the first moment of 2000",
+            "standard_name": "time",
+            "axis": "T",
+        },
     )
     time.make_scale("time")
     for dim, values in layout.coords.items():
@@ -64,11 +94,20 @@ def put_coordinates(file: h5py.File, layout: Layout, times: Sequence[float]) -> 
         axis = dim.removesuffix(FACE)
         where = "cell faces" if dim.endswith(FACE) else "cell centers"
         put_attributes(coordinate, {"units": layout.units[dim], "long_name": f"{axis} of {where}"})
-        if axis in _HORIZONTAL:
-            put_attributes(coordinate, {"axis": axis.upper()})
-        elif axis == "z":
-            put_attributes(coordinate, {"axis": "Z", "positive": "up"})
+        more = dict(_AXES.get(axis, {}))
+        if layout.units[dim] not in _LENGTHS:
+            more.pop("standard_name", "")
+        put_attributes(coordinate, more)
         coordinate.make_scale(dim)
+
+
+def put_constants(file: h5py.File, layout: Layout) -> None:
+    """What does not change with time, as the base state of an atmosphere."""
+    for name, constant in layout.constants.items():
+        dataset = file.create_dataset(name, data=constant.values, fletcher32=True)
+        for place, dim in enumerate(constant.dims):
+            dataset.dims[place].attach_scale(file[dim])
+        put_attributes(dataset, {"units": "1", **constant.attributes})
 
 
 def put_variable_attributes(file: h5py.File, layout: Layout) -> None:
@@ -82,18 +121,17 @@ def put_variable_attributes(file: h5py.File, layout: Layout) -> None:
 
 def put_global_attributes(file: h5py.File, layout: Layout) -> None:
     """`Conventions`, the order of the variables (HDF5 sorts them by name), then the caller's attributes."""
-    put_attributes(
-        file, {"Conventions": CONVENTIONS, "variable_order": " ".join(layout.variables), **layout.attributes}
-    )
+    order = " ".join(layout.variables)
+    put_attributes(file, {"Conventions": CONVENTIONS, "variable_order": order, **layout.attributes})
 
 
 def put_vtkhdf(file: h5py.File, layout: Layout, frames: Sequence[Frame]) -> str:
     """Add the group `VTKHDF`, whose datasets are hard links to the variables; '' or why it was left out.
 
     VTK's x, y, z run along the grid's last, last but one and first dim: a (z, x) slab is drawn with x to the right and
-    z upwards. Values at cell centers become cell data. Values at the faces of every dim become point data. Mixed
-    locations are left to xarray. An image has even spacing only. Source: VTK File Formats, "VTKHDF File Format",
-    version 2.0, ImageData and temporal data.
+    z upwards. Values at cell centers become cell data, values at the faces of every dim point data; those on the faces
+    of one dim come to cell centers when the file is packed (`pack_fields`). An image has even spacing only. Source: VTK
+    File Formats, "VTKHDF File Format", version 2.0, ImageData and temporal data.
     """
     centered = [v for v in layout.variables.values() if not any(dim.endswith(FACE) for dim in v.dims)]
     cornered = [v for v in layout.variables.values() if _at_corners(v)]

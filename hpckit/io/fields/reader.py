@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from hpckit.errors import CorruptDataError, InputError, SetupError
-from hpckit.io.fields.frames import missing_sources
+from hpckit.errors import InputError, SetupError
+from hpckit.io.fields.frames import require_sources
 from hpckit.io.fields.master import MASTER
 from hpckit.io.probe import require_sound
 
 
 def open_fields(path: Path | str) -> Any:
-    """The fields of a run as an `xarray.Dataset`, read lazily; close it after use.
+    """The fields of a run as an `xarray.Dataset`, read lazily, times in seconds since the start; close it after use.
 
     `path`: a `fields.h5`, the directory it stands in, or a run directory. Raises `InputError` if there is none,
     `CorruptDataError` if it is damaged or one of its files is missing (HDF5 would show NaN), and `SetupError` without
@@ -29,16 +29,8 @@ def open_fields(path: Path | str) -> Any:
         ) from problem
     file = find_fields(path)
     require_sound([file])
-    missing = missing_sources(file)
-    if missing:
-        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-        raise CorruptDataError(
-            f"files of the output are missing: {', '.join(missing[:3])}{more}",
-            where=str(file),
-            likely="the master file was moved or copied without its folder frames/",
-            do="keep fields.h5 and frames/ together",
-        )
-    return xarray.open_dataset(file, engine="h5netcdf", decode_timedelta=False)
+    require_sources(file)
+    return xarray.open_dataset(file, engine="h5netcdf", decode_times=False)
 
 
 def find_fields(path: Path | str) -> Path:

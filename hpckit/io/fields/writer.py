@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import shutil
 import time as clock
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -13,20 +15,23 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
+import hpckit
 from hpckit.collectives.whole import gather_blocks
 from hpckit.comm.agree import all_of_ranks, share_json, together
 from hpckit.errors import CorruptDataError, InputError, SetupError
 from hpckit.io.fields import frames as fr
 from hpckit.io.fields.hdf5 import write_mpio_frame
 from hpckit.io.fields.layout import make_layout
-from hpckit.io.fields.master import write_master
-from hpckit.io.files import sync_directory
+from hpckit.io.fields.master import MASTER, write_master
+from hpckit.io.fields.pack import pack_fields, packed_frames, unpack_frames
+from hpckit.io.files import sync_directory, utc_now
 from hpckit.io.probe import problems
 from hpckit.plan.grid.decomposition import Decomposition
 
 Array = npt.NDArray[Any]
 Blocks = dict[str, Array]
 DRIVERS = ("auto", "shards", "gather", "mpio")
+ONE_FILE = 4e9  # bytes of frames that `close` puts into one file
 SMALL_FRAME = 1 << 20  # bytes: below, one file a frame is less work than a file a rank
 
 
@@ -35,12 +40,17 @@ class FieldWriter:
 
     `decomposition` says which points each rank owns; `coords` maps dims to their global points (`x`; `x_face` for
     faces), `units` to their units. `variables` maps names to attributes (`units`, `long_name`) and, where it differs,
-    `location` ("center", "face", or one a dim). `attributes` become global attributes of the file.
+    `location` ("center", "face", or one a dim). `attributes` become global attributes of the file. `constants` maps
+    names of what does not change with time to `dims`, `values` (of the whole grid) and attributes.
 
     Drivers: "shards", each rank writes a file of its own and rank 0 a virtual dataset over them; "gather", rank 0
     collects the blocks and writes one file a frame; "mpio", all ranks write one file through parallel HDF5. "auto" is
     "gather" on one rank or for frames under 1 MiB, else "shards". A rank needs memory for its compressed blocks
     (with "gather" rank 0 for the whole frame) while it writes.
+
+    While frames are written, `fields.h5` refers to files in the folder `frames` beside it. `close` makes one file of
+    them that holds everything, and removes the folder, if they are not larger than `one_file` bytes and the disk has
+    room; else `hpckit pack` does it later. A reader that opened `fields.h5` before must open it again.
 
     Every file is written under another name, forced to disk and renamed, the master last: a reader of `fields.h5`, at
     any instant and after any kill, sees complete frames only. `append=True` continues after the existing frames,
@@ -65,12 +75,17 @@ class FieldWriter:
         compression: int = 1,
         append: bool = False,
         resume: Mapping[str, Any] | None = None,
+        constants: Mapping[str, Mapping[str, Any]] | None = None,
+        one_file: float = ONE_FILE,
     ) -> None:
         if not 0 <= compression <= 9:
             raise InputError(f"compression is a gzip level from 0 (none) to 9, not {compression}")
         self.directory = Path(directory)
         self.comm = mesh.comm
-        self.layout = make_layout(decomposition, coords, units, variables, attributes)
+        history = f"{utc_now()} written by hpckit {hpckit.__version__}"
+        attributes = {"history": history, **(attributes or {})}
+        self.layout = make_layout(decomposition, coords, units, variables, attributes, constants)
+        self.one_file = one_file
         self.driver = choose_driver(driver, self.comm.size, self.layout.frame_bytes)
         self.compression = compression
         self.nbytes = 0
@@ -105,9 +120,22 @@ class FieldWriter:
         self._next += 1
         self.seconds += clock.perf_counter() - begin
 
-    def close(self) -> None:
-        """End writing; every frame written is complete already."""
+    def close(self, last: bool = True) -> None:
+        """End writing, and make one file of the frames (see above); without `last` more may come, and they stay."""
+        if not self._open:
+            return
         self._open = False
+        kept: str | None = None  # why the files of the frames stay; None: they do not
+        if self.comm.rank == 0:
+            kept = self._kept_because(last)
+        kept = share_json(self.comm, kept)
+        if kept is None:
+            try:
+                pack_fields(self.directory, self.comm)
+            except SetupError as problem:
+                kept = problem.message
+        if kept and self.comm.rank == 0:
+            warnings.warn(f"{self.directory / MASTER} needs the folder {fr.FRAMES} beside it: {kept}", stacklevel=2)
 
     def __enter__(self) -> FieldWriter:
         return self
@@ -115,12 +143,27 @@ class FieldWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        if kind is None:
+            self.close()
+        self._open = False  # other ranks may not come here after an error
 
     def kept(self) -> dict[str, Any]:
         """On rank 0 the record that a resumed run needs to continue: the frames and their types."""
         frames = [[frame.number, frame.time] for frame in self._frames]
         return {"frames": frames, "dtypes": {name: dtype.str for name, dtype in self._dtypes.items()}}
+
+    def _kept_because(self, last: bool) -> str | None:
+        """On rank 0: why `close` leaves the frames in their files; '' if the user knows, None for no reason."""
+        if packed_frames(self.directory):
+            return None
+        if not (last and self._frames and self.one_file):
+            return ""
+        size, free = fr.nbytes(self.directory), shutil.disk_usage(self.directory).free
+        if size > self.one_file:
+            return f"with {size / 1e9:.3g} GB the frames stay as they are (hpckit pack makes one file)"
+        if free < 1.1 * size:
+            return f"the disk has no room for {size / 1e9:.3g} GB more (hpckit pack makes one file)"
+        return None
 
     @property
     def speed(self) -> str:
@@ -133,14 +176,19 @@ class FieldWriter:
         if self.comm.rank:
             return 0
         (self.directory / fr.FRAMES).mkdir(parents=True, exist_ok=True)
-        self._next = 1 + max(fr.numbers(self.directory), default=-1)
+        packed = [frame.number for frame in packed_frames(self.directory)]
+        self._next = 1 + max([*packed, *fr.numbers(self.directory)], default=-1)
+        wanted = packed if resume is None else {number for number, _ in resume.get("frames", [])}
+        if packed and (append or resume):
+            unpack_frames(self.directory, wanted)
         if resume is not None:
             self._go_on(resume)
             return 0
         self._frames = fr.complete_frames(self.directory)
-        if self._frames and not append:
+        count = len(packed) or len(self._frames)
+        if count and not append:
             raise InputError(
-                f"{len(self._frames)} frames are in the output directory already",
+                f"{count} {'frames are' if count > 1 else 'frame is'} in the output directory already",
                 where=str(self.directory),
                 do="choose an empty directory, or open the writer with append=True",
             )

@@ -16,9 +16,11 @@ import h5py
 import numpy as np
 
 import hpckit
-from hpckit.errors import CorruptDataError, InputError, SetupError, write_error
-from hpckit.io.fields.hdf5 import FORMAT, Source, memory_file, store_virtual
-from hpckit.io.files import replace_file, replacing
+from hpckit.errors import CorruptDataError, InputError, write_error
+from hpckit.io.fields.hdf5 import Source, memory_file, store_virtual
+from hpckit.io.fields.master import VALUES_IN, beside
+from hpckit.io.fields.pack import pack_file
+from hpckit.io.files import replace_file
 from hpckit.io.probe import problems
 from hpckit.plan.particles.snapshot import Snapshot
 
@@ -132,19 +134,8 @@ class H5mdWriter:
         if self._first is None:
             shutil.rmtree(self._folder, ignore_errors=True)
             return
-        try:
-            with replacing(self.path) as temporary, h5py.File(temporary, "w", libver=FORMAT) as file:
-                self._put_common(file)
-                for name, like in self._values(self._first).items():
-                    shape, chunk = (len(self._frames), *like.shape), (1, *_chunk(like.shape))
-                    target = file.create_dataset(_value(name), shape, like.dtype, chunks=chunk, fletcher32=True)
-                    for number in range(len(self._frames)):
-                        with h5py.File(self._folder / _name(number), "r") as frame:
-                            target[number] = frame[_value(name)][...]
-                self._put_units(file)
-        except SetupError:
-            self._list()  # the table of the frames is whole; only the move into one file failed
-            raise
+        self._list()  # whole, also where the move into one file fails
+        pack_file(self.path, drop=(VALUES_IN,))
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def __enter__(self) -> Self:
@@ -168,6 +159,7 @@ class H5mdWriter:
         """The trajectory as it stands: virtual datasets over the files of the frames."""
         assert self._first is not None
         with memory_file() as made:
+            made.file.attrs[VALUES_IN] = beside(self._folder.name)
             self._put_common(made.file)
             for name, like in self._values(self._first).items():
                 zeros = (0,) * like.ndim

@@ -57,6 +57,39 @@ def _columns(lines: Mapping[str, tuple[Sequence[float], Sequence[float]]], unit:
     return {head: times} | {name: [of.get(time, math.nan) for time in times] for name, of in named.items()}
 
 
+def beside(
+    title: str,
+    x: Any,
+    ours: Any,
+    other: Mapping[str, Any],
+    x_label: str,
+    unit: str = "",
+    residual: bool = True,
+) -> str:
+    """Our curve with others over it, dashed; below the difference from the first of them, unless `residual` is off."""
+    heights = {"height_ratios": (3, 1)} if residual else None
+    size = (3.7, 2.9 if residual else 2.2)
+    figure, rows = pyplot().subplots(
+        1 + residual, 1, figsize=size, layout="constrained", sharex=True, squeeze=False, gridspec_kw=heights
+    )
+    axes = rows[0, 0]
+    axes.plot(x, ours, color=SERIES[0], label="ours", linewidth=1.6)
+    for (name, values), color in zip(other.items(), (INK, *SERIES[1:]), strict=False):
+        axes.plot(x, values, color=color, label=name, linewidth=0.9, linestyle=(0, (4, 2)))
+    axes.legend(loc="best", handlelength=2.2)
+    axes.set_title(f"{title} ({unit})" if unit else title)
+    axes.grid(axis="y")
+    if residual:
+        name, values = next(iter(other.items()))
+        rows[1, 0].axhline(0.0, color="#aab4bd", linewidth=0.7)
+        rows[1, 0].plot(x, ours - values, color=SERIES[1], linewidth=0.9)
+        rows[1, 0].set_title(f"ours - {name}", fontsize="small")
+        rows[1, 0].locator_params(axis="y", nbins=3)
+    rows[-1, 0].set_xlabel(x_label)
+    rows[-1, 0].margins(x=0.01)
+    return to_svg(figure, f"{title}: ours beside {', '.join(other)}", "chart")
+
+
 def least_span(values: Sequence[float], zero: bool = False) -> tuple[float, float] | None:
     """Limits of an axis for values that are equal but for rounding; None if they differ enough to fill it.
 

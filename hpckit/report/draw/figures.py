@@ -14,7 +14,7 @@ from hpckit.report.draw.spectra import Spectrum
 from hpckit.report.field_file import FieldFile
 from hpckit.report.run_data import RunData
 from hpckit.report.sections.fields import cross_sections, cut_place
-from hpckit.report.sections.slices import Slices, read_slices
+from hpckit.report.sections.slices import Slices, cropped, drawn_as_lines, read_slices, still_dim
 from hpckit.report.sections.spectra import spectra, spectra_numbers
 from hpckit.report.settings import Report
 
@@ -75,7 +75,7 @@ def read_fields(run: RunData, points: int, settings: Report) -> tuple[list[Slice
     try:
         missing = missing_sources(run.fields)
         if missing:
-            run.tell(f"files of the output are missing: {', '.join(missing[:3])}")
+            run.tell(f"values of the fields are missing, with their files: {', '.join(missing[:3])}")
         with FieldFile(run.fields, run.periodic) as file:
             if not file.variables or not len(file.times):
                 return [], []
@@ -83,7 +83,8 @@ def read_fields(run: RunData, points: int, settings: Report) -> tuple[list[Slice
             place = cut_place(file, main, settings.cut)
             slices = read_slices(file, settings.times, points, main.name, place)
             cuts: list[Slices] = _try(run, "sections", [], lambda: cross_sections(file, main, settings.cut, points))
-            return slices, cuts
+            telling = [one for one in cuts if still_dim(one) is None]
+            return cropped([drawn_as_lines(one) for one in slices], main.name), telling
     except (OSError, CorruptDataError, KeyError) as problem:
         run.tell(f"the fields cannot be read: {problem}")
         return [], []

@@ -17,6 +17,7 @@ Array = npt.NDArray[Any]
 SHORTEST = 0.05  # of the longest arrow; shorter ones would be dots
 WIDTH = 3.7  # inches of one panel
 LEFT, ACROSS = 0.15, 0.80  # of that: where the picture begins, and how wide it is
+FLATTEST = 0.17  # height over width of a picture in which equal lengths look equal
 CONTOUR_BYTES = 90_000  # contours of a noisy field would fill the page
 
 
@@ -199,13 +200,13 @@ def _lines(field: Slices) -> str:
 def shape_of(field: Slices) -> float:
     """Height over width of a panel."""
     rows, columns = (abs(np.subtract(*edges(points))) for points in field.coords)
-    return float(np.clip(rows / columns, 0.25, 1.3)) if _aspect(field) == "equal" else 0.6
+    return float(np.clip(rows / columns, FLATTEST, 1.3)) if _aspect(field) == "equal" else 0.6
 
 
 def _aspect(field: Slices) -> str:
     """The aspect: "equal" if the dims have one unit and the picture does not become too thin, else "auto"."""
     rows, columns = (abs(np.subtract(*edges(points))) for points in field.coords)
-    return "equal" if field.coord_units[0] == field.coord_units[1] and 0.2 <= rows / columns <= 5 else "auto"
+    return "equal" if field.coord_units[0] == field.coord_units[1] and FLATTEST <= rows / columns <= 5 else "auto"
 
 
 def _image_bytes(svg: str) -> int:

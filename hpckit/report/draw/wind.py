@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,8 @@ ROWS, COLUMNS = 13, 22  # of arrows, at most
 class Wind:
     """Arrows [times, rows, columns]: `across` along the picture's columns, `up` along its rows, at `rows`, `columns`.
 
-    `most` is the length of the longest, in `units`.
+    `most` is the length of the longest, in `units`. `mean` is the mean flow that they are without, along and up; None
+    where they are the flow itself.
     """
 
     rows: Array
@@ -28,6 +29,14 @@ class Wind:
     up: Array
     most: float
     units: str
+    mean: tuple[float, float] | None = None
+
+    def whole(self) -> Wind:
+        """The flow itself, its mean included."""
+        if self.mean is None:
+            return self
+        across, up = self.across + self.mean[0], self.up + self.mean[1]
+        return replace(self, across=across, up=up, most=float(np.hypot(across, up).max()), mean=None)
 
 
 def read_wind(file: FieldFile, frames: Sequence[int], kept: Sequence[Dim], cut: Mapping[str, int]) -> Wind | None:
@@ -43,11 +52,15 @@ def read_wind(file: FieldFile, frames: Sequence[int], kept: Sequence[Dim], cut: 
     parts = [
         np.stack([_at_centers(file, one, frame, cut, kept)[np.ix_(*picks)] for frame in frames]) for one in (across, up)
     ]
+    mean = float(parts[0].mean()), float(parts[1].mean())
+    apart = [part - each for part, each in zip(parts, mean, strict=True)]
+    hidden = np.hypot(*mean) > np.hypot(*apart).max()  # a mean flow that is stronger than all that differs from it
+    parts = apart if hidden else parts
     most = float(np.hypot(*parts).max())
     if not (np.isfinite(most) and most > 0):
         return None
     rows, columns = (dim.points[pick] for dim, pick in zip(kept, picks, strict=True))
-    return Wind(rows, columns, parts[0], parts[1], most, across.units)
+    return Wind(rows, columns, parts[0], parts[1], most, across.units, mean if hidden else None)
 
 
 def _picks(count: int, most: int) -> Array:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from hpckit.report.draw.maps import colorbar, panels
-from hpckit.report.draw.wind import Wind
 from hpckit.report.field_file import FieldFile, Variable, evenly
 from hpckit.report.page import caption, escape, grid, section
-from hpckit.report.sections.slices import Slices, middle_of, read_slice, sharing_scale
+from hpckit.report.sections.slices import Slices, middle_of, one_each, read_slice, sharing_scale
 from hpckit.report.units import moment, number, pretty, with_units
 
 CUT_TIMES = 3
@@ -78,12 +78,14 @@ def _joined(parts: Sequence[Slices]) -> Slices:
     first = drawn[0]
     wind = None
     if any(winds):
-        some = next(one for one in winds if one is not None)
-        across, up = (
-            np.concatenate([getattr(one, name) if one else np.zeros((1, *some.up.shape[1:])) for one in winds])
-            for name in ("across", "up")
-        )
-        wind = Wind(some.rows, some.columns, across, up, max(one.most for one in winds if one), some.units)
+        there = [one for one in winds if one is not None]
+        some, mean = there[-1], there[-1].mean
+        if any(one.mean is None for one in there):
+            there, mean = [one.whole() for one in there], None
+        left = iter(there)
+        both = [next(left) if one else replace(some, across=0 * some.across, up=0 * some.up) for one in winds]
+        across, up = (np.concatenate([getattr(one, name) for one in both]) for name in ("across", "up"))
+        wind = replace(some, across=across, up=up, most=max(one.most for one in there), mean=mean)
     return Slices(
         first.name,
         first.long_name,
@@ -102,16 +104,18 @@ def _joined(parts: Sequence[Slices]) -> Slices:
     )
 
 
-def fields_section(slices: Sequence[Slices], cuts: Sequence[Slices]) -> str:
-    """Each field at several times with one color scale; of a 3-D run first the sections through the main one."""
+def fields_section(slices: Sequence[Slices], cuts: Sequence[Slices], each: bool = False) -> str:
+    """Each field at several times with one color scale, or with `each` one a time; of a 3-D run first the sections
+    through the main one.
+    """
     parts = []
     if cuts:
         field = cuts[0]
         heading = f"sections through {field.long_name}"
         said = f"{number(field.low)} to {number(field.high)}; cut at each time where the field is most extreme"
         parts.append(f"<h3>{escape(with_units(heading, field.units))} <span>{escape(said)}</span></h3>")
-        parts.append(colorbar(field))
-        parts += [grid(panels(one)) + _notes(one) for one in cuts]
+        parts.append("" if each else colorbar(field))
+        parts += [_pictures(one, each) + _notes(one) for one in cuts]
     for field in slices:
         if cuts and field.name == cuts[0].name:
             continue
@@ -120,18 +124,27 @@ def fields_section(slices: Sequence[Slices], cuts: Sequence[Slices]) -> str:
         if field.low == field.high:
             parts.append(caption("The field is uniform at all times shown."))
             continue
-        parts += [colorbar(field), grid(panels(field)) if field.values.ndim > 2 else "".join(panels(field))]
+        parts += ["" if each else colorbar(field), _pictures(field, each)]
         parts.append(_notes(field))
     return section("Fields", *parts)
+
+
+def _pictures(field: Slices, each: bool) -> str:
+    """The panels of a field; with `each` every one with its color scale."""
+    if field.values.ndim < 3:
+        return "".join(panels(field))
+    return grid([f"<div>{panels(one)[0]}{colorbar(one)}</div>" for one in one_each(field)] if each else panels(field))
 
 
 def _notes(field: Slices) -> str:
     """Notes below the panels: arrows and times left out."""
     said = []
     if field.wind is not None and field.values.ndim > 2:
-        said.append(
-            f"Arrows: the flow in the plane; the longest is {number(field.wind.most, 3)} {pretty(field.wind.units)}."
-        )
+        wind, unit = field.wind, pretty(field.wind.units)
+        what = "the flow in the plane"
+        if wind.mean is not None:
+            what += f" without its mean, {number(wind.mean[0], 3)} {unit} along {field.dims[1]}"
+        said.append(f"Arrows: {what}; the longest is {number(wind.most, 3)} {unit}.")
     if field.blank:
         times = ", ".join(moment(time, field.times[-1]) for time in field.blank)
         said.append(f"Not drawn: t = {times}, where the field is the same everywhere.")

@@ -50,6 +50,8 @@ def _numerics(numbers: Record) -> Iterator[Finding]:
             f"the CFL number reached {number(cfl['max'], 3)}, above the limit of {number(limit, 3)}",
             "lower the time step or its safety factor",
         )
+    for told in numbers["told"]:  # by the app
+        yield Finding("warning", str(told["text"]), str(told.get("do", "")))
     mass = numbers["conserved"].get("mass")
     if mass and abs(mass.get("relative_change") or 0.0) > MASS:
         yield Finding(

@@ -15,6 +15,7 @@ from hpckit.report.sections.findings import Finding
 from hpckit.report.units import counted, duration, number, percent, scaled, time_scale
 
 Record = dict[str, Any]
+ROUNDING = 1e-12  # relative: of sums of many numbers
 TIMES = "\u00d7"
 MOST_CARDS = 7  # in a row
 
@@ -43,14 +44,22 @@ def verdict(numbers: Record) -> str:
     for name, record in numbers["conserved"].items():
         change = record.get("relative_change")
         if change is not None:
-            said = f"changed by {number(change, 2)} of its initial value" if change else "is the same to the last bit"
-            parts.append(f"{name.capitalize()} {said}.")
+            parts.append(f"{name.capitalize()} {_changed(change)}.")
     if numbers["cfl"]:
         parts.append(f"CFL at most {number(numbers['cfl']['max'], 3)}.")
     if numbers.get("result"):
         parts.append(str(numbers["result"]))
     otherwise = {"failed": "The run failed before it had results.", "done": "All steps are done."}
     return " ".join(parts) or otherwise.get(numbers["status"], "No results yet.")
+
+
+def _changed(change: float) -> str:
+    """A relative change in words."""
+    if not change:
+        return "is the same to the last bit"
+    if abs(change) < ROUNDING:
+        return f"is conserved to rounding ({number(abs(change), 2)})"
+    return f"changed by {number(100 * change, 2)} %"
 
 
 def failure(numbers: Record) -> str:

@@ -17,6 +17,9 @@ SIGNED = ("perturbation", "anomaly", "departure", "deviation", "vorticity", "div
 SEQUENTIAL, WARM = "viridis", "inferno"  # perceptually uniform; the second for temperatures
 DIVERGING = "RdBu_r"  # white, like the page, where the deviation is 0
 TAILS = (0.01, 0.995)  # quantiles over all times that bound a sequential scale, so that one peak does not bleach it
+IDLE = 0.01  # of the greatest deviation: where a field deviates less it is idle
+BUSY = 0.65  # of the width: a picture is cut to its busy part if that is narrower
+SAME = 1e-6  # of the range: a dim along which a field varies less is not drawn
 BLANK = 1e-3  # of the range of all times: a time with less of its own would be a panel of one color
 
 
@@ -146,6 +149,7 @@ def read_slice(
     low, high = (float(every[:, 0].min()), float(every[:, 1].max())) if every.size else (np.nan, np.nan)
     least = -1.0 if keep_blank else BLANK * (high - low)
     drawn = [i for i, (a, b) in enumerate(ends) if not b - a <= least] or list(range(len(frames)))
+    uniform = 0 not in drawn and np.isfinite(ends[0][0])  # at first: what the other times deviate from
     flow = read_wind(file, [frames[i] for i in drawn], kept, dict(_axes(variable, cut))) if wind else None
     return Slices(
         variable.name,
@@ -161,7 +165,82 @@ def read_slice(
         finite,
         _cut_text(variable, cut),
         [float(file.times[frame]) for i, frame in enumerate(frames) if i not in drawn],
+        center=ends[0][0] if uniform else None,
         wind=flow,
+    )
+
+
+def still_dim(field: Slices) -> int | None:
+    """The dim along which a field of two dims does not vary at any time, as across a channel; None without one."""
+    if field.values.ndim != 3 or not field.high > field.low or not np.isfinite(field.values).all():
+        return None
+    still = [d for d in (0, 1) if np.ptp(field.values, axis=1 + d).max() <= SAME * (field.high - field.low)]
+    return still[0] if len(still) == 1 else None
+
+
+def drawn_as_lines(field: Slices) -> Slices:
+    """The field without the dim along which it does not vary, if there is one: curves, not stripes."""
+    still = still_dim(field)
+    if still is None:
+        return field
+    note = ", ".join(part for part in (field.note, f"the same all along {field.dims[still]}") if part)
+    kept = 1 - still
+    return replace(
+        field,
+        values=field.values.mean(axis=1 + still),
+        dims=(field.dims[kept],),
+        coords=(field.coords[kept],),
+        coord_units=(field.coord_units[kept],),
+        note=note,
+        wind=None,
+    )
+
+
+def one_each(field: Slices) -> list[Slices]:
+    """A field of several times as fields of one time, each with a color scale of its own."""
+    made = []
+    for n, time in enumerate(field.times):
+        values, wind = field.values[n : n + 1], field.wind
+        wind = replace(wind, across=wind.across[n : n + 1], up=wind.up[n : n + 1]) if wind is not None else None
+        ends = float(np.nanmin(values)), float(np.nanmax(values))
+        places = field.places[n : n + 1]
+        one = replace(field, times=[time], values=values, low=ends[0], high=ends[1], wind=wind, places=places)
+        made.append(replace(one, center=field.middle, scale=None))
+    return made
+
+
+def cropped(fields: list[Slices], main: str) -> list[Slices]:
+    """The fields on that part of their last dim in which the main one deviates, if most of it is idle: a current in a
+    wide box fills its pictures.
+    """
+    lead = next((one for one in fields if one.name == main and one.values.ndim == 3), None)
+    if lead is None or lead.middle is None or not lead.finite:
+        return fields
+    size = np.abs(lead.values - lead.middle).max(axis=(0, 1))
+    busy = np.flatnonzero(size > IDLE * size.max())
+    if not busy.size or np.ptp(busy) + 1 > BUSY * size.size:
+        return fields
+    margin = max(1, round(0.05 * (np.ptp(busy) + 1)))
+    x = lead.coords[1]
+    low, high = x[max(busy[0] - margin, 0)], x[min(busy[-1] + margin, size.size - 1)]
+    return [_between(one, low, high) if one.dims[1:] == lead.dims[1:] else one for one in fields]
+
+
+def _between(field: Slices, low: float, high: float) -> Slices:
+    """The part of a field of two dims whose last coordinate lies between these."""
+    x, wind = field.coords[1], field.wind
+    kept = (x >= low) & (x <= high)
+    if wind is not None:
+        near = (wind.columns >= low) & (wind.columns <= high)
+        wind = replace(wind, columns=wind.columns[near], across=wind.across[:, :, near], up=wind.up[:, :, near])
+    unit = pretty(field.coord_units[1])
+    note = f"drawn where something happens, {field.dims[1]} = {scaled_place(low, unit)} to {scaled_place(high, unit)}"
+    return replace(
+        field,
+        values=field.values[:, :, kept],
+        coords=(field.coords[0], x[kept]),
+        note=", ".join(part for part in (field.note, note) if part),
+        wind=wind,
     )
 
 

@@ -141,7 +141,7 @@ def _difference(path: Path, step: int, whole: dict[int, str]) -> str:
 
 def _files_differ(name: str, case: Case, folder: Path) -> str:
     """The first dataset of the output files that has other bits than that of the unbroken run."""
-    file = "output/trajectory.h5" if case.app == "md" else "output/fields.h5"
+    file = "output/trajectory.h5md" if case.app == "md" else "output/fields.h5"
     with h5py.File(folder / f"{name}-whole" / file) as whole, h5py.File(folder / f"{name}-parts" / file) as parts:
         names: list[str] = []
         whole.visititems(lambda path, it: names.append(path) if isinstance(it, h5py.Dataset) else None)

@@ -17,7 +17,7 @@ import numpy as np
 
 from hpckit.errors import HpckitError
 from hpckit.io.particles.lammps_data import read_lammps_data
-from hpckit.io.probe import is_hdf5, require_sound
+from hpckit.io.probe import hdf5_files, is_hdf5, require_sound
 from hpckit.io.safetensors import Safetensors
 
 ROUNDING_ULP = 16  # up to so many units in the last place two fields are called equal but for rounding
@@ -63,7 +63,7 @@ def outputs(path: Path, files: contextlib.ExitStack) -> dict[str, Values]:
         found = dict(_datasets(files.enter_context(h5py.File(path))))
         return dict(sorted(found.items()))
     folder = path / "output"
-    hdf5 = [file for file in sorted(folder.glob("*.h5")) if not file.is_symlink()]
+    hdf5 = [file for file in hdf5_files(folder) if not file.is_symlink()]
     require_sound(hdf5)
     for file in hdf5:
         for name, values in sorted(_datasets(files.enter_context(h5py.File(file)))):
@@ -222,11 +222,11 @@ def _numbers(
     group: h5py.Group, above: str = "", within: tuple[int, ...] = ()
 ) -> Iterator[tuple[str, h5py.Dataset, h5py.Group]]:
     """Datasets of numbers with their names and groups. Links by name, which may lead anywhere, and links back up are
-    left out.
+    left out; so is the group VTKHDF, which shows values that stand elsewhere.
     """
     within = (*within, h5py.h5o.get_info(group.id).addr)
     for name in sorted(group):
-        if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+        if name == "VTKHDF" or not isinstance(group.get(name, getlink=True), h5py.HardLink):
             continue
         item = group[name]
         if isinstance(item, h5py.Group) and h5py.h5o.get_info(item.id).addr not in within:
