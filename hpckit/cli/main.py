@@ -77,7 +77,7 @@ VERBS = {
         "OPERATION|pipeline|halo [--ranks N] [--bytes SIZE] [--machine FILE]",
         "prove, price and draw collectives, training pipelines and halo exchanges, at any scale and without MPI",
     ),
-    "completion": ("hpckit.cli.verbs.completion", "bash|zsh|fish", "print what a shell completes, to be sourced"),
+    "completion": ("hpckit.cli.completion", "bash|zsh|fish", "print what a shell completes, to be sourced"),
     "explain": ("hpckit.cli.verbs.explain", "[CODE]", "what an error or exit code means and what to do"),
 }
 
