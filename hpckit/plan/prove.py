@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 
 from hpckit.errors import HpckitError, PlanError
-from hpckit.plan.execution import Execution, Proof
-from hpckit.plan.form import MALFORMED
+from hpckit.plan.proof.execution import Execution, Proof
+from hpckit.plan.proof.form import MALFORMED
+from hpckit.plan.proof.strands import prove_strands
 from hpckit.plan.protocol import NOBODY, Claim, Plan, Strands, require_plan
-from hpckit.plan.strands import prove_strands
 
 
 def prove(plan: Plan) -> Proof:

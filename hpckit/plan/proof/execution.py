@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpckit.errors import HpckitError, PlanError
-from hpckit.plan.form import MALFORMED, check_claim, malformed, malformed_work
+from hpckit.plan.proof.form import MALFORMED, check_claim, malformed, malformed_work
 from hpckit.plan.protocol import EMPTY, IN_ORDER, NOBODY, NOTHING, Claim, Ends, Ints, Plan, Step, Strands, Work
 
 Numbers = npt.NDArray[np.uint64]
