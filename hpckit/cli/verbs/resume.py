@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from hpckit.cli.job import of_the_job, require_ranks, run_joined, run_launched
-from hpckit.cli.verbs.program import WATCHED, run_program
+from hpckit.cli.program import WATCHED, run_program
 from hpckit.cli.verbs.run import positive
 from hpckit.errors import InputError
 from hpckit.launch import mpiexec
