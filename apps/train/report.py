@@ -216,6 +216,8 @@ def _loss_curve(steps: list[float], loss: list[float], kept_at: list[float], kep
         axes.plot(kept_at, kept, color=SERIES[1], marker="o", markersize=2.5, label="validation")
     if min(loss) > 0 and max(loss) > 30 * min(loss):
         axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        axes.yaxis.set_minor_formatter("")
     axes.grid(axis="y")
     axes.margins(x=0.01)
     axes.set_xlabel("step")

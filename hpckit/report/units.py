@@ -42,6 +42,13 @@ def number(value: Any, digits: int = 4) -> str:
     return _typeset(text)
 
 
+def power_of_ten(value: float, _: int = 0) -> str:
+    """A tick of a logarithmic axis, its exponent in raised digits of full size: 10⁻³, 2×10⁻³."""
+    mantissa, exponent = f"{value:.2e}".split("e")
+    power = "10" + str(int(exponent)).translate(POWERS)
+    return power if float(mantissa) == 1 else f"{float(mantissa):g}\u00d7{power}"
+
+
 def signs(text: str) -> str:
     """Numbers in a text with true minus signs, and exponents without a zero before them: 1e-09 as 1e-9."""
     return re.sub(r"(?<=\d)e-0?", f"e{MINUS}", re.sub(r"(?<!\w)-(?=\d)", MINUS, text))

@@ -277,7 +277,10 @@ def test_pictures_show_what_differs(tmp_path):
     assert theta.wind.mean[0] == pytest.approx(20.0, abs=2.0)
     assert theta.wind.most < 20.0
     assert np.isin(theta.wind.columns, theta.coords[1]).all()
-    np.testing.assert_allclose(theta.wind.whole().across.min(), 20.0, atol=1e-9)
+    flow = theta.wind.whole()
+    bump = np.exp(-((flow.columns - 40.0) ** 2)) * (1 + flow.rows[:, None])
+    np.testing.assert_allclose(flow.across, [20.0 + bump, 20.0 + 2 * bump], rtol=1e-6)
+    np.testing.assert_allclose(flow.up, [0.1 * bump, 0.2 * bump], rtol=1e-5, atol=1e-6)
     assert u.middle == 20.0  # as it was at first, everywhere
     one, two = one_each(theta)
     assert 2 * color_scale(one)[1] == pytest.approx(color_scale(two)[1])

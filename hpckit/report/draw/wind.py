@@ -13,6 +13,7 @@ from hpckit.report.field_file import Dim, FieldFile, Variable
 
 Array = npt.NDArray[Any]
 ROWS, COLUMNS = 13, 22  # of arrows, at most
+SAME = 1e-6  # of the mean flow: where all flow differs less from it, it is the same everywhere
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,17 @@ class Wind:
         across, up = self.across + self.mean[0], self.up + self.mean[1]
         return replace(self, across=across, up=up, most=float(np.hypot(across, up).max()), mean=None)
 
+    def apart(self) -> Wind:
+        """The flow without its mean, where that is stronger than all that differs from it and would hide it; a flow
+        that is the same everywhere stays whole.
+        """
+        flow = self.whole()
+        mean = float(flow.across.mean()), float(flow.up.mean())
+        across, up = flow.across - mean[0], flow.up - mean[1]
+        most = float(np.hypot(across, up).max())
+        hidden = SAME * np.hypot(*mean) < most < np.hypot(*mean)
+        return replace(flow, across=across, up=up, most=most, mean=mean) if hidden else flow
+
 
 def read_wind(file: FieldFile, frames: Sequence[int], kept: Sequence[Dim], cut: Mapping[str, int]) -> Wind | None:
     """The flow on the two dims `kept`, others fixed at the indices of `cut`; None if the run has no such velocities or
@@ -52,15 +64,11 @@ def read_wind(file: FieldFile, frames: Sequence[int], kept: Sequence[Dim], cut: 
     parts = [
         np.stack([_at_centers(file, one, frame, cut, kept)[np.ix_(*picks)] for frame in frames]) for one in (across, up)
     ]
-    mean = float(parts[0].mean()), float(parts[1].mean())
-    apart = [part - each for part, each in zip(parts, mean, strict=True)]
-    hidden = np.hypot(*mean) > np.hypot(*apart).max()  # a mean flow that is stronger than all that differs from it
-    parts = apart if hidden else parts
     most = float(np.hypot(*parts).max())
     if not (np.isfinite(most) and most > 0):
         return None
     rows, columns = (dim.points[pick] for dim, pick in zip(kept, picks, strict=True))
-    return Wind(rows, columns, parts[0], parts[1], most, across.units, mean if hidden else None)
+    return Wind(rows, columns, parts[0], parts[1], most, across.units).apart()
 
 
 def _picks(count: int, most: int) -> Array:

@@ -78,14 +78,11 @@ def _joined(parts: Sequence[Slices]) -> Slices:
     first = drawn[0]
     wind = None
     if any(winds):
-        there = [one for one in winds if one is not None]
-        some, mean = there[-1], there[-1].mean
-        if any(one.mean is None for one in there):
-            there, mean = [one.whole() for one in there], None
-        left = iter(there)
+        there = [one.whole() for one in winds if one is not None]
+        some, left = there[0], iter(there)
         both = [next(left) if one else replace(some, across=0 * some.across, up=0 * some.up) for one in winds]
         across, up = (np.concatenate([getattr(one, name) for one in both]) for name in ("across", "up"))
-        wind = replace(some, across=across, up=up, most=max(one.most for one in there), mean=mean)
+        wind = replace(some, across=across, up=up, most=max(one.most for one in there)).apart()
     return Slices(
         first.name,
         first.long_name,

@@ -13,7 +13,7 @@ from hpckit.report.draw.spectra import BELOW, FIT_END, Fit, Spectrum, binned, fi
 from hpckit.report.field_file import FieldFile, Variable
 from hpckit.report.page import caption, grid, section
 from hpckit.report.style import MUTED, WARM, pyplot, to_svg
-from hpckit.report.units import length_scale, moment, number, pretty
+from hpckit.report.units import length_scale, moment, number, power_of_ten, pretty
 
 Record = dict[str, Any]
 DEPTH = 1e-14  # of the highest value: what lies lower is rounding
@@ -115,6 +115,8 @@ def _picture(one: Spectrum) -> str:
     _laws(axes, *binned(k, one.mean[: one.rings]))
     axes.set_ylim(floor * 0.5, top * 4)
     axes.set_xlim(k[0] * 0.9, k[-1])
+    axes.xaxis.set_major_formatter(power_of_ten)
+    axes.yaxis.set_major_formatter(power_of_ten)
     axes.xaxis.set_minor_formatter("")
     axes.set(xlabel="wavenumber (rad m\u207b\u00b9)", ylabel=f"density ({pretty(one.units)})", title=one.name)
     if axes.get_legend_handles_labels()[0]:
