@@ -79,7 +79,7 @@ class PageRun:
 
     def __init__(self, page: str, folder: Path, session: Session, long: bool = False) -> None:
         self.page, self.folder, self.session, self.long = page, folder, session, long
-        self.printed = ""
+        self.printed: str | None = ""  # by the last block; None where it is not for this run
         self.fresh = True
 
     def run(self, block: Block) -> None:
@@ -93,7 +93,7 @@ class PageRun:
             self._shell(block, where)
         elif "file" in block.marks:
             self._write(block)
-        elif "output" in block.marks:
+        elif "output" in block.marks and self.printed is not None:
             compare(block.text, self.printed, where)
 
     def _write(self, block: Block) -> Path:
@@ -140,6 +140,8 @@ class PageRun:
         if wanted and not lacking(block):
             self.printed = self._bash(block.text, where)
             return
+        if "long" in block.marks or lacking(block):
+            self.printed = None
         self._bash_syntax(block.text, where)
         for words in commands(block.text):
             self._check(words, where)
