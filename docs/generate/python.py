@@ -24,6 +24,7 @@ PAGES = {
         "hpckit.particles.particles", "hpckit.particles.migration",
         "hpckit.particles.ghosts", "hpckit.comm.observe.timer",
     ]),
+    "tensors": ("Tensors on a mesh", ["hpckit.tensors.*"]),
     "collectives": ("Collectives", ["hpckit.collectives.*"]),
     "kernels": ("Kernels", [
         "hpckit.kernels.compile.jit", "hpckit.kernels.compile.vectors", "hpckit.kernels.*.dispatch",
@@ -50,6 +51,7 @@ GROUPS = {
     "Meshes, fields, halo exchange": (
         "world Mesh Topology Decomposition Field HaloExchange print_root find_gpu empty_shared"
     ),
+    "Tensors": "Tensor Layout",
     "Boundary conditions": "bc.fixed bc.zero_gradient bc.mirror bc.antisymmetric",
     "Particles": "Swarm System",
     "Plans: make, prove, price, draw": "prove price draw " + " ".join(f"plan.{name}" for name in hpckit.plan.__all__),
