@@ -43,7 +43,7 @@ def number(value: Any, digits: int = 4) -> str:
 
 
 def power_of_ten(value: float, _: int = 0) -> str:
-    """A tick of a logarithmic axis, its exponent in raised digits of full size: 10⁻³, 2×10⁻³."""
+    """A tick of a logarithmic axis, its exponent in raised digits of full size: 10⁻³."""
     mantissa, exponent = f"{value:.2e}".split("e")
     power = "10" + str(int(exponent)).translate(POWERS)
     return power if float(mantissa) == 1 else f"{float(mantissa):g}\u00d7{power}"
