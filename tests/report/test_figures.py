@@ -23,7 +23,7 @@ from hpckit.report.draw.hovmoeller import diagrams, hovmoeller_numbers, hovmoell
 from hpckit.report.field_file import FieldFile
 from hpckit.report.run_data import RunData, load_run
 from hpckit.report.sections.fields import cross_sections, cut_place, extremum, fields_section
-from hpckit.report.sections.slices import color_scale, one_each, read_slice, read_slices
+from hpckit.report.sections.slices import color_scale, cropped, one_each, read_slice, read_slices
 from hpckit.report.settings import Report
 from hpckit.run.context import Run
 
@@ -287,6 +287,33 @@ def test_pictures_show_what_differs(tmp_path):
     page = fields_section([theta], [], each=True)
     assert page.count("color scale of") == 2
     assert fields_section([theta], []).count("color scale of") == 1
+
+
+def test_a_part_between_two_columns_of_arrows_is_drawn_without_them(tmp_path):
+    def values(time, z, x):
+        one = (1 + time) * np.exp(-(((x - 508.0) / 2.0) ** 2)) + 0 * z
+        return {"theta": one, "u": one, "w": one}
+
+    variables = {**THETA, "u": {"units": "m s-1"}, "w": {"units": "m s-1"}}
+    path = write_waves(tmp_path / "a", "zx", (8.0, 1000.0), (8, 1000), "", (0.0, 1.0), variables, values)
+    with FieldFile(path) as file:
+        (theta,) = cropped([read_slice(file, file.main(), [0, 1], 1000, {}, wind=True)], "theta")
+    assert theta.values.shape[2] < 20
+    assert fields_section([theta], []).count('class="panel"') == 2
+
+
+def test_sections_of_a_stream_leave_out_one_mean_of_all_times(tmp_path):
+    def values(time, z, y, x):
+        size = np.exp(-((x - 6.0) ** 2) - (y - 5.0) ** 2 - (z - 4.0) ** 2) * (1 + time)
+        return {"theta": size, "u": 20.0 + 5 * time + size, "v": 0 * x, "w": size}
+
+    variables = {**THETA, **{name: {"units": "m s-1"} for name in "uvw"}}
+    path = write_waves(tmp_path / "a", "zyx", (9.0, 11.0, 13.0), (9, 11, 13), "", (0.0, 1.0), variables, values)
+    with FieldFile(path) as file:
+        wind = cross_sections(file, file.main(), "center", 400)[0].wind
+        flow = [file.read(file.variables["u"], frame, (slice(None), 5)) for frame in (0, 1)]
+    assert wind.mean[0] == pytest.approx(np.mean(flow), rel=1e-6)
+    np.testing.assert_allclose(wind.whole().across, flow, rtol=1e-6)
 
 
 @pytest.mark.parametrize(
