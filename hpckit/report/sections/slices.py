@@ -232,8 +232,8 @@ def _between(field: Slices, low: float, high: float) -> Slices:
     kept = (x >= low) & (x <= high)
     if wind is not None:
         near = (wind.columns >= low) & (wind.columns <= high)
-        parts = {"columns": wind.columns[near], "across": wind.across[:, :, near], "up": wind.up[:, :, near]}
-        wind = replace(wind, **parts) if near.any() else None  # a part between two columns of arrows has none
+        wind = replace(wind, columns=wind.columns[near], across=wind.across[:, :, near], up=wind.up[:, :, near])
+        wind = wind if near.any() else None  # a part between two columns of arrows has none
     unit = pretty(field.coord_units[1])
     note = f"drawn where something happens, {field.dims[1]} = {scaled_place(low, unit)} to {scaled_place(high, unit)}"
     return replace(
