@@ -79,6 +79,7 @@ SAMPLES = {
     "analyze": ["analyze", "FILE"],
     "compare": ["compare", "A", "B"],
     "sample": ["sample", "DIR"],
+    "pack": ["pack", "DIR"],
     "graph": ["graph", "status", "FILE"],
     "plan": ["plan", "allreduce"],
     "completion": ["completion", "bash"],

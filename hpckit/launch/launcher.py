@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from hpckit.errors import InputError, SetupError
-from hpckit.report.units import counted
 from hpckit.settings.apps import App
 from hpckit.settings.config import BEYOND
 from hpckit.settings.table import bytes_text
@@ -123,7 +122,7 @@ def check_plan(app: App, config: Any, ranks: int) -> Any:
         mpi4py.rc.initialize = before
     if plan.memory_per_rank > MOST_MEMORY:
         raise InputError(
-            f"{counted(ranks, 'rank')} take {bytes_text(plan.memory_per_rank)} of memory each: no node has that",
+            f"the run takes {bytes_text(plan.memory_per_rank)} of memory a rank: no node has that",
             likely="a length or count that is far too large",
             do="look at the settings that are not defaults: hpckit run … --show-config",
         )

@@ -72,7 +72,8 @@ def test_a_timeline_has_the_actions_and_messages_of_a_pipeline(runs):
     trace = json.loads((runs / "zb_v" / "trace.json").read_text())
     check_trace(trace, 2)
     every = sorted(arrows(trace, "pipeline"))
-    assert every == [(0, 1)] * (6 * 2 * 4) + [(1, 0)] * (6 * 2 * 4)
+    steps, validation = 6 * 2 * 4, 8  # messages each way
+    assert every == [(0, 1)] * (steps + validation) + [(1, 0)] * (steps + validation)
     actions = [(event["pid"], event["name"]) for event in trace["traceEvents"] if event.get("cat") == "action"]
     assert {name[:2] for rank, name in actions if rank == 1} == {"1F", "1I", "1W", "2F", "2I", "2W"}
     assert len(actions) == 6 * 4 * 4 * 3

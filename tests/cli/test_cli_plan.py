@@ -36,7 +36,7 @@ def test_a_long_plan_that_cannot_be_the_quickest_is_told_by_a_bound(capsys, monk
     out = capsys.readouterr().out
     told = next(line for line in out.splitlines() if line.startswith("slower than the quickest, by a bound"))
     assert "--algorithm ring" in told
-    assert verb.main([*arguments, "--algorithm", "ring"]) == 0
+    assert main([*arguments, "--algorithm", "ring"]) == 0
     (row,) = json.loads(capsys.readouterr().out)["algorithms"]
     assert row["seconds"] == exact["ring"]["seconds"]
 

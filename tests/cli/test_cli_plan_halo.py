@@ -46,7 +46,8 @@ def test_the_price_by_hand_and_the_order(capsys, tmp_path):
     for row in rows:
         (y, x), expected = row["split"].values(), 0.0
         for parts, slab in ((y, 48 // x + 2), (x, 24 // y + 2)):
-            expected += 2 * (1e-6 + 8 * slab / 5e9) + (3e-6 if parts > 1 else 0.0)  # a whole dim is copied, not sent
+            # A whole dim is copied within the rank, not sent.
+            expected += 2 * (1e-6 + 8 * slab / 5e9) + 3e-6 if parts > 1 else 2 * 8 * slab / 1e9
         assert row["seconds"] == pytest.approx(expected, rel=1e-12)
 
 

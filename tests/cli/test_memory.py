@@ -14,7 +14,7 @@ from hpckit.launch import memory
 from hpckit.launch import mpiexec as launch
 from hpckit.launch.one_node import SEVERAL_NODES
 
-LARGE = ["thermal", "grid.nx=100000000", "grid.nz=100000000"]
+LARGE = ["thermal", "grid.nx=1000000", "grid.nz=1000000"]
 
 
 def here_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,7 +46,7 @@ def test_a_run_that_cannot_fit_is_refused(
 @pytest.mark.parametrize("ranks", ["1", "4096"])
 def test_what_no_node_has_is_refused_without_a_start(ranks: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "melt", "system.cells=[1000000, 1000000, 1000000]", "--dry-run", "-n", ranks]) == 2
-    assert "of memory each: no node has that" in capsys.readouterr().err
+    assert "of memory a rank: no node has that" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(mpiexec() is None, reason="no mpiexec: install the extra `mpi`")

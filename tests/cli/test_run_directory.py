@@ -161,7 +161,15 @@ def test_the_list_shows_what_may_be_read_and_names_the_rest(
             raise PermissionError(errno.EACCES, "Permission denied", str(path))
         return is_file(path)
 
+    scandir = os.scandir
+
+    def closed(path: object = ".") -> object:
+        if "closed" in Path(str(path)).parts:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return scandir(path)
+
     monkeypatch.setattr(Path, "is_file", refuse)
+    monkeypatch.setattr(os, "scandir", closed)
     monkeypatch.setattr(os, "geteuid", lambda: geteuid() + 1)  # all of it is another user's
     assert main(["ls", str(directory.path.parent)]) == 0
     rows = capsys.readouterr().out.splitlines()

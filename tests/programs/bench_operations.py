@@ -36,7 +36,8 @@ def every_case(comm: MPI.Intracomm) -> int:
     for operations, words in ASKED:
         for case in cases_of({**words, "operation": operations, "rounds": "1"}, [comm.size])[comm.size]:
             assert set(case["names"]) == set(algorithms_of(case["operation"]))
-            case["names"].remove("gloo")  # to start it takes seconds
+            # To start gloo takes seconds, and these ranks are on one node.
+            case["names"] = [name for name in case["names"] if name not in ("gloo", "nodes")]
             found = measured(case, comm)
             assert set(found["wrong"].values()) == {0}, found
             assert set(found["times"]) | set(found["left_out"]) == set(case["names"])

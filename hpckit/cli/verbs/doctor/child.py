@@ -13,8 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.comm.gpu import driver_count, missing
-
 ABI_LETTERS = {"mpich": "MPICH", "openmpi": "Open MPI", "impi": "MPICH"}
 THREAD_LEVELS = ("SINGLE", "FUNNELED", "SERIALIZED", "MULTIPLE")
 KERNEL = """
@@ -215,6 +213,8 @@ def _cupy() -> tuple[Any, int, str]:
 
 def gpu() -> None:
     """Run a kernel on the first GPU."""
+    from hpckit.comm.gpu import driver_count
+
     cupy, count, problem = _cupy()
     if count == 0:
         devices = list(Path("/dev").glob("nvidia[0-9]*"))
@@ -242,12 +242,12 @@ def gpu() -> None:
 
 def _own_kernel(found: str) -> None:
     """Run one of our kernels, as `hpckit run --gpu` would."""
+    from hpckit.comm.gpu import Gpu, missing
+    from hpckit.kernels import stencil
+
     if problem := missing():
         say("gpu", "warn", f"{found}, but `hpckit run --gpu` cannot use it: {problem}", do="pip install 'hpckit[gpu]'")
         return
-    from hpckit.comm.gpu import Gpu
-    from hpckit.kernels import stencil
-
     device, field, out = Gpu(), np.random.default_rng(0).normal(size=(23, 45, 67)), np.zeros((23, 45, 67))
     there = device.zeros(out.shape)
     stencil.diffuse(out, field, 0.3, 0.05, (0.7, 1.1, 0.9))
