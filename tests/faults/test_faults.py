@@ -61,7 +61,7 @@ from tests.faults.jobs import at_once, job, none_left
 begun = threading.Semaphore(0)
 def wait():
     with job([sys.executable, "-c", "import time; time.sleep(60)"]) as started:
-        print(started.pid, flush=True)
+        os.write(1, f"{started.pid}\\n".encode())  # print writes the end of the line apart: another may be between
         begun.release()
         started.wait()
 def end_when_two_run():

@@ -19,12 +19,14 @@ from conftest import mpi_command, mpiexec, run_limited, wait_until
 
 from hpckit.cli.main import main
 from hpckit.errors import InputError
+from hpckit.jobs import slurm
 from hpckit.jobs.attempt import finish
 from hpckit.jobs.graph.draw import _packed, columns, draw_svg, draw_text, draw_timeline
 from hpckit.jobs.graph.driver import Driver
 from hpckit.jobs.graph.graph import Graph, load_graph, make_graph
-from hpckit.jobs.graph.slurm import _limit, chains, clock_limit
+from hpckit.jobs.graph.slurm import _limit, chains, clock_limit, submit_graph
 from hpckit.jobs.graph.state import ATTEMPT, GraphState, read_json, stragglers, task_states
+from hpckit.jobs.site import Site
 from hpckit.launch import mpiexec as launch
 from hpckit.launch.one_node import SEVERAL_NODES
 
@@ -580,11 +582,34 @@ def test_tasks_share_a_job_with_what_makes_most_of_their_inputs_without_being_to
         return chains(graph, graph.order, GraphState(graph).home)
 
     Path("b.txt").write_text("larger than nothing")
-    assert grouped(a=task(), b=task("a"), c=task("a")) == [["a", "b"], ["c"]]
+    assert grouped(a=task(), b=task("a")) == [["a", "b"]]
+    assert grouped(a=task(), b=task("a"), c=task("a")) == [["a"], ["b"], ["c"]], "c would wait for b, and fail with it"
+    assert grouped(a=task(), b=task("a"), c=task("b"), d=task("a")) == [["a"], ["b", "c"], ["d"]]
     assert grouped(a=task(), b=task("a"), c=task("a", near="a")) == [["a", "c"], ["b"]], "who asks goes first"
     assert grouped(a=task(), b=task("a", cores=2)) == [["a"], ["b"]], "no core would be idle"
     assert grouped(a=task(time="03:00:00"), b=task("a", time="02:00:00")) == [["a"], ["b"]], "the job would be long"
     assert grouped(a=task(), b=task("a"), c=task("a", "b")) == [["a", "b", "c"]]
+
+
+def test_a_job_of_several_tasks_is_found_by_the_next_driver_though_the_first_of_them_is_done(here, monkeypatch):
+    """Two jobs with the same task would clear each other's attempts."""
+    tables = {name: {"command": ["true"], "outputs": [f"{name}.txt"]} for name in "abcd"}
+    for name, parent in (("b", "a"), ("d", "b")):
+        tables[name]["inputs"] = [f"{parent}.txt"]
+    tables["d"]["near"] = "b"
+    graph = make_graph("it", here, tables)
+    alive: dict[str, str] = {}
+    monkeypatch.setattr(slurm, "jobs_with_comment", lambda mark: dict(alive))
+    monkeypatch.setattr(slurm, "submit", lambda script, options, folder: 7 + (script.stem == "c"))
+
+    def jobs(*tasks: str) -> dict[str, str]:
+        return submit_graph(graph, GraphState(graph), list(tasks), Site(), lambda names: ["true"], lambda line: None)
+
+    assert jobs("a", "b", "c", "d") == {"a": "7", "b": "7", "d": "7", "c": "8"}
+    alive = {"it.a": "3", "it.a.copy": "4"}
+    assert jobs("b", "c", "d") == {"b": "3", "d": "3", "c": "8"}
+    alive = {"it.c": "3"}
+    assert jobs("b", "c", "d") == {"b": "7", "d": "7", "c": "3"}
 
 
 def test_a_job_of_several_tasks_has_the_time_of_all():

@@ -239,7 +239,7 @@ def test_a_run_whose_node_died_starts_again_though_the_dead_left_their_memory(he
 
 
 def test_a_graph_is_a_chain_of_jobs(slurm, here, capsys):
-    """Each task a job that waits for those before it; one that fails takes only its descendants with it."""
+    """Jobs wait for those before them, and hold tasks that follow alone; one that fails takes only its descendants."""
     for name, body in (("sum.py", SUM), ("size.py", SIZE)):
         (here / name).write_text(body)
     (here / "study.toml").write_text(STUDY)
@@ -255,7 +255,7 @@ def test_a_graph_is_a_chain_of_jobs(slurm, here, capsys):
     assert "failed" in said
     assert graph(["run", "study.toml", "--slurm", "--site", site, "--no-wait"]) == 0
     again = capsys.readouterr().out
-    assert "bad: job" in again
+    assert "bad, never: job" in again
     assert "sum" not in again
 
 

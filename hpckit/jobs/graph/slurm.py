@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from hpckit.jobs import slurm
 from hpckit.jobs.graph.graph import Graph
-from hpckit.jobs.graph.state import GraphState
+from hpckit.jobs.graph.state import GraphState, read_json, write_json
 from hpckit.jobs.script import Job, job_script, seconds
 from hpckit.jobs.site import Site
 
@@ -22,22 +22,34 @@ Say = Callable[[str], None]
 MOST_SECONDS = 4 * 3600  # of a job of tasks that nobody asked to share one: longer jobs wait longer, or are refused
 
 
-def chains(graph: Graph, tasks: list[str], home_of: Callable[[str], str] = lambda name: "") -> list[list[str]]:
-    """`tasks` (in the order of the graph) in groups that run one after the other in one job, on the same nodes.
+def chains(
+    graph: Graph, tasks: list[str], home_of: Callable[[str], str] = lambda name: "", held: Collection[str] = ()
+) -> list[list[str]]:
+    """`tasks` (in the order of the graph) in groups that run one after the other in one job, on the same nodes; without
+    those that are `held` by jobs that were submitted before.
 
     A task joins the job of the one named by its `near` if that job need not wait longer: the task's other inputs are
     done, or done before that job begins. Without being told it joins that of `home_of(name)`, which makes most of its
-    inputs, if the two also take the same cores, nobody else is to be near, and the job's limit stays short.
+    inputs, if the two also take the same cores, nobody else is to be near, and the job's limit stays short, and if no
+    other job would wait longer, or be lost where this task fails: all that needs the job's tasks needs this one.
     """
     found: list[list[str]] = []
     wanted = {graph.tasks[name].near for name in tasks}
     for name in tasks:
+        if name in held:
+            continue
         task = graph.tasks[name]
         near = task.near or home_of(name)
         home = next((chain for chain in found if chain[-1] == near), None)
         if home is not None and not task.near:
             alike = graph.tasks[near].slots == task.slots and near not in wanted
-            if not alike or _limit(graph, [*home, name]) > MOST_SECONDS:
+            chain = [*home, name]
+            others = [other for other in tasks if other not in chain and not set(home).isdisjoint(graph.parents[other])]
+            if (
+                not alike
+                or _limit(graph, chain) > MOST_SECONDS
+                or not all(_reaches(graph, name, other) for other in others)
+            ):
                 home = None
         if home is not None and all(
             parent not in tasks or parent in home or any(_reaches(graph, parent, first) for first in home)
@@ -64,21 +76,22 @@ def submit_graph(
     state.make()
     (state.folder / "jobs").mkdir(exist_ok=True)
     mark = _mark(state)
-    alive = slurm.jobs_with_comment(mark)
     jobs: dict[str, str] = {}
-    for chain in chains(graph, tasks, state.home):
+    for name, number in slurm.jobs_with_comment(mark).items():
+        there = [task for task in _tasks_of(graph, state, name) if task in tasks]
+        if there:
+            say(f"{', '.join(there)}: job {number} is there already")
+        jobs |= dict.fromkeys(there, number)
+    for chain in chains(graph, tasks, state.home, set(jobs)):
         name = f"{graph.name}.{chain[0]}"
-        if name in alive:
-            number = alive[name]
-            say(f"{', '.join(chain)}: job {number} is there already")
-        else:
-            waits = dict.fromkeys(jobs[parent] for task in chain for parent in graph.parents[task] if parent in jobs)
-            script = _script(graph, state, chain, site, command, name)
-            options = [f"--comment={mark}", "--kill-on-invalid-dep=yes"]
-            if waits:
-                options.append("--dependency=afterok:" + ":".join(waits))
-            number = str(slurm.submit(script, options, graph.folder))
-            say(f"{', '.join(chain)}: job {number}" + (f" after {', '.join(waits)}" if waits else ""))
+        waits = dict.fromkeys(jobs[parent] for task in chain for parent in graph.parents[task] if parent in jobs)
+        script = _script(graph, state, chain, site, command, name)
+        options = [f"--comment={mark}", "--kill-on-invalid-dep=yes"]
+        if waits:
+            options.append("--dependency=afterok:" + ":".join(waits))
+        write_json(_list_of(graph, state, name), {"tasks": chain})
+        number = str(slurm.submit(script, options, graph.folder))
+        say(f"{', '.join(chain)}: job {number}" + (f" after {', '.join(waits)}" if waits else ""))
         jobs |= dict.fromkeys(chain, number)
     return jobs
 
@@ -94,6 +107,15 @@ def submit_copy(
         number = str(slurm.submit(script, [f"--comment={mark}"], graph.folder))
         say(f"{name}: takes long, job {number} does it too")
     return number
+
+
+def _list_of(graph: Graph, state: GraphState, job: str) -> Path:
+    """The file with the tasks of the job of this name: when it is found again, the first of them may be done."""
+    return state.folder / "jobs" / f"{job.removeprefix(f'{graph.name}.')}.json"
+
+
+def _tasks_of(graph: Graph, state: GraphState, job: str) -> list[str]:
+    return (read_json(_list_of(graph, state, job)) or {}).get("tasks", [])  # none of a second copy's job
 
 
 def _limit(graph: Graph, chain: list[str]) -> int:

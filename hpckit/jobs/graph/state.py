@@ -157,6 +157,7 @@ class GraphState:
             "task": name,
             "key": key,
             "host": host or socket.gethostname(),
+            "driver": socket.gethostname(),
             "pid": os.getpid(),
             "started": time.time(),
         }
@@ -312,14 +313,14 @@ def stragglers(graph: Graph, state: GraphState, known: dict[str, str]) -> list[s
 
 
 def _is_alive(work: Path) -> bool:
-    """Whether an attempt may be running: it has not failed, and its process, if on this machine, is alive."""
+    """Whether an attempt may be running: it has not failed, and its driver, if on this machine, is alive."""
     about = read_json(work / ATTEMPT)
     if about is None or (work / FAILED).exists():
         return False
     try:
         os.kill(int(about["pid"]), 0)
     except ProcessLookupError:
-        return about["driver"] != os.uname().nodename
+        return about["driver"] != socket.gethostname()
     except OSError:
         pass
     return True
