@@ -54,8 +54,13 @@ def visible(text: str) -> str:
     """`text` as a terminal may get it: escapes in place of characters that it obeys or does not show, except ends of
     lines and tabs; long lines are cut short.
     """
-    lines = (line if len(line) <= LONGEST_LINE else line[: LONGEST_LINE - 1] + "…" for line in text.split("\n"))
-    return "\n".join(line if line.isprintable() else "".join(map(_visible, line)) for line in lines)
+    return "\n".join(map(_visible_line, text.split("\n")))
+
+
+def _visible_line(line: str) -> str:
+    if not line.isprintable():
+        line = "".join(map(_visible, line[:LONGEST_LINE]))
+    return line if len(line) <= LONGEST_LINE else line[: LONGEST_LINE - 1] + "…"
 
 
 def _visible(character: str) -> str:

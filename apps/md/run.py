@@ -35,6 +35,7 @@ WARMER = (
     "equilibrate longer, with a shorter dynamics.damping, or start hotter (system.temperature): a lattice that melts"
     " takes half of its kinetic energy"
 )
+MOST_PLANNED = 4096  # ranks of a dry run whose ghosts are planned: more take seconds
 BYTES_PER_SLOT = 4 * 32 + 8 + 12 + 100 * 4  # records, their spares, ids, images, a list of about 100 neighbors
 
 
@@ -260,6 +261,13 @@ def _domains(system: System) -> dict[str, Any]:
     }
 
 
+def _halo_bytes(config: Config, start: Start, ranks: int, shell: float) -> int:
+    """What a rank sends at each step, at most: by the plan, of very many ranks the positions of `shell` ghosts."""
+    if ranks > MOST_PLANNED:
+        return round(shell * 3 * 8)
+    return int(plans_of(config, start, ranks).ghosts.bytes_sent.max()) if ranks > 1 else 0
+
+
 def dry_run(config: Config, ranks: int) -> DryRun:
     """The cost of `run` on that many ranks; raises the errors that it would raise before its start."""
     start = Start(config)
@@ -285,7 +293,7 @@ def dry_run(config: Config, ranks: int) -> DryRun:
     return DryRun(
         ranks=ranks,
         decomposition=[f"{start.count} particles", *domain_lines(domains)],
-        halo_bytes=int(plans_of(config, start, ranks).ghosts.bytes_sent.max()) if ranks > 1 else 0,
+        halo_bytes=_halo_bytes(config, start, ranks, shell),
         memory_per_rank=round((own + shell) * BYTES_PER_SLOT),
         output_bytes=frames * start.count * (3 * 8 * 2 + 3 * 4 + 8),
         frames=frames,
