@@ -6,6 +6,7 @@ import dataclasses
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import h5py
@@ -467,3 +468,16 @@ def test_a_full_disk_is_said(system):
     dump = DumpWriter("/dev/full")
     with pytest.raises(SetupError, match="the disk is full"):
         dump.write(system)
+
+
+def test_extended_xyz_is_read_where_mpi_is_imported_and_not_started(tmp_path):
+    pytest.importorskip("ase")
+    path = tmp_path / "a.xyz"
+    path.write_text('1\nLattice="5 0 0 0 5 0 0 0 5" Properties=species:S:1:pos:R:3\nAr 1 2 3\n')
+    program = (
+        "import mpi4py, sys; mpi4py.rc.initialize = False; from mpi4py import MPI; "
+        "from hpckit.io.particles.extended_xyz import read_extended_xyz; "
+        "print(len(next(iter(read_extended_xyz(sys.argv[1]))).positions))"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(path)], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -173,8 +174,11 @@ def _name_of(types: np.ndarray, symbols: list[str], number: int) -> str:
 
 def _ase() -> None:
     try:
-        import ase  # noqa: F401
+        from ase import parallel
     except ImportError as error:
         raise SetupError(
             "extended XYZ is read and written by ASE, which is not installed", do="pip install ase"
         ) from error
+    mpi = sys.modules.get("mpi4py.MPI")
+    if mpi is not None and not mpi.Is_initialized() and parallel.world.comm is None:
+        parallel.world.comm = parallel.DummyMPI()  # ASE asks an imported MPI for its size, started or not
