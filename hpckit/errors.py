@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 LONGEST_LINE = 2000  # characters
+SPACES = "\t\u00a0\u2009\u202f"  # between a number and its unit; Python counts them as not printable
 
 
 class HpckitError(Exception):
@@ -64,7 +65,7 @@ def _visible_line(line: str) -> str:
 
 
 def _visible(character: str) -> str:
-    return character if character.isprintable() or character == "\t" else ascii(character)[1:-1]
+    return character if character.isprintable() or character in SPACES else ascii(character)[1:-1]
 
 
 def nearest(name: object, known: Iterable[str], cutoff: float = 0.6) -> str:

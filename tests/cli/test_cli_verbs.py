@@ -374,3 +374,8 @@ def test_ls_looks_below_the_folder(tmp_path: Path, capsys: pytest.CaptureFixture
     (tmp_path / "link").symlink_to(tmp_path / "deep")
     assert main(["ls", str(tmp_path)]) == 0
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines() if "20" in line] == ["a", "deep/er/b"]
+
+
+def test_spaces_before_units_are_shown_and_what_a_terminal_obeys_is_not():
+    assert errors.visible("1.1\u202f% of 3\u00a0GB\t\x1b[31m") == "1.1\u202f% of 3\u00a0GB\t\\x1b[31m"
+    assert len(errors.visible("\x00" * 3000)) == 2000
