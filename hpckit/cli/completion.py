@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from hpckit.cli.parsers import parser_of
 from hpckit.settings.apps import apps, find_app
 from hpckit.settings.schema import Schema, dotted
+from hpckit.settings.table import Parser
 
 SHELLS = {
     "bash": 'eval "$(hpckit completion bash)" in ~/.bashrc',
@@ -66,7 +67,7 @@ complete -o bashdefault -o default -F _hpckit hpckit
 def main(arguments: list[str]) -> int:
     """The verb `completion`."""
     lines = "\n".join(f"  {shell}: {line}" for shell, line in SHELLS.items())
-    it = argparse.ArgumentParser(
+    it = Parser(
         prog="hpckit completion",
         description="Print the completion of verbs, options, presets and settings for a shell.",
         epilog=f"To use it:\n{lines}",

@@ -379,3 +379,11 @@ def test_ls_looks_below_the_folder(tmp_path: Path, capsys: pytest.CaptureFixture
 def test_spaces_before_units_are_shown_and_what_a_terminal_obeys_is_not():
     assert errors.visible("1.1\u202f% of 3\u00a0GB\t\x1b[31m") == "1.1\u202f% of 3\u00a0GB\t\\x1b[31m"
     assert len(errors.visible("\x00" * 3000)) == 2000
+
+
+@pytest.mark.parametrize("words", ["pack", "completion bash", "plan redistribute --shape 4 --mesh a=2"])
+def test_escapes_in_wrong_words_are_shown_by_every_verb(words, capsys):
+    assert main([*words.split(), "DIR", "\x1b[31mred"]) == 2
+    said = capsys.readouterr().err
+    assert "\\x1b[31mred" in said
+    assert "\x1b" not in said

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 from pathlib import Path
 
@@ -15,12 +14,12 @@ from hpckit.io.fields.pack import pack_fields, pack_file
 from hpckit.io.probe import hdf5_files, require_sound
 from hpckit.launch.lock import locked
 from hpckit.run.directory import RunDirectory
-from hpckit.settings.table import bytes_text
+from hpckit.settings.table import Parser, bytes_text
 
 
 def main(arguments: list[str]) -> int:
     """The verb `pack`."""
-    it = argparse.ArgumentParser(
+    it = Parser(
         prog="hpckit pack",
         description="Make one file of the frames of an output, so that it can be copied by itself. The files of the"
         " frames go; a run can still be resumed.",

@@ -20,7 +20,7 @@ from hpckit.plan.prove import prove
 from hpckit.plan.tensors.layout import Layout, Partial, Placement, Replicate, Shard
 from hpckit.plan.tensors.redistribution import RedistributionPlan, ways
 from hpckit.plan.topology import Topology
-from hpckit.settings.table import bytes_text, print_table
+from hpckit.settings.table import Parser, bytes_text, print_table
 
 PARTS = ("latency", "transfer", "contention", "reduction")
 EXAMPLE = "hpckit plan redistribute --shape 4096x1024 --mesh dp=4,tp=8 --from dp=S0,tp=P --to dp=S0,tp=S1"
@@ -127,7 +127,7 @@ def _placement(text: str) -> Placement:
 
 
 def _parser() -> argparse.ArgumentParser:
-    it = argparse.ArgumentParser(
+    it = Parser(
         prog="hpckit plan redistribute",
         description="Compare the ways from one layout of a tensor to another, without MPI.",
         epilog=f"example: {EXAMPLE}",
