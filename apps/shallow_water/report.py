@@ -68,7 +68,7 @@ def sections(run: RunData) -> Iterator[Section]:
     error = float(np.linalg.norm(surface - exact[0]) / np.linalg.norm(exact[0]))
     said = (
         f"The mean over y and time (t = {number(ends[0], 3)} to {number(ends[1], 6)} s, {number(turns, 2)} inertial"
-        f" periods, in a window that waves do not pass); the surfaces differ by {number(100 * error, 2)} % (relative L2)."
+        f" periods, in a window without waves); the surfaces differ by {number(100 * error, 2)} % (relative L2)."
         " The balance that the step adjusts to: Gill (1982, Atmosphere-Ocean Dynamics, 7.2)."
     )
     yield Section("exact", "Beside the exact solution", grid(drawn) + caption(said), {"error": error})

@@ -86,7 +86,7 @@ def _contours(axes: Any, field: Slices, values: Array, scales: tuple[float, floa
         )
         # Two numbers tell the spacing of all lines; more would hide what is drawn.
         named = inside[[0, -1]] if len(inside) > 1 else inside
-        axes.clabel(lines, levels=named, fmt=lambda value: number(float(value), 3), fontsize=8, inline_spacing=2)
+        axes.clabel(lines, levels=named, fmt=lambda value: number(float(value), 3), fontsize=9.2, inline_spacing=2)
 
 
 def _arrows(axes: Any, field: Slices, index: int, scales: tuple[float, float]) -> None:
