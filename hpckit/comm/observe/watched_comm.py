@@ -95,7 +95,7 @@ class WatchedRequest(MPI.Request):
     def __init__(self, request: MPI.Request, comm: WatchedComm, *message: Any) -> None:
         self.comm, self.message = comm, message
 
-    def Wait(self, status: MPI.Status | None = None) -> bool:
+    def Wait(self, status: MPI.Status | None = None) -> Any:
         """As `MPI.Request.Wait`."""
         return self._watched(super().Wait, status)
 
