@@ -75,11 +75,8 @@ def masses_of(config: Config) -> np.ndarray:
         return np.array(given.masses)
     if config.interaction.kind == "eam":
         file, names = _eam_file(config), config.interaction.elements
-        return (
-            file.masses[[file.elements.index(name) for name in names if name in file.elements]]
-            if names
-            else file.masses
-        )
+        chosen = [file.elements.index(name) for name in names if name in file.elements]
+        return file.masses[chosen] if names else file.masses
     return np.ones(len(given.fractions))
 
 

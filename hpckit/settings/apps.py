@@ -58,6 +58,11 @@ class App:
         return self._optional_module("report")
 
     @property
+    def script_module(self) -> ModuleType | None:
+        """The module that reads inputs of another program as settings: `reads` and `settings_of`; None for none."""
+        return self._optional_module("script")
+
+    @property
     def scaling_module(self) -> ModuleType | None:
         """The module that tells scaling studies of it (`hpckit.apps.common.scaling`), None for an app without one."""
         return self._optional_module("scaling")

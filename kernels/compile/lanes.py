@@ -87,8 +87,8 @@ class Lanes:
     load(a, i): a[i : i + n] · broadcast(x): x in all lanes · gather(a, offset, index): a[offset + index[lane]] ·
     load_records(a, list, k): x, y, z of the records that start at a[list[k + lane]] · load_records_w: the same with w ·
     load_each(a, list, k): a[list[k + lane] / 4], also of float64 as float32 · types(w): the types that w carries, as
-    numbers · keep(out, m, a, k, mask): out[m:] = the lanes of a[k : k + n] in the mask, of int32, and keep_lanes(out, m,
-    vector, mask) the same of a vector; n entries are written, those behind the last one to be written over.
+    numbers · keep(out, m, a, k, mask): out[m:] = the lanes of a[k : k + n] in the mask, of int32; keep_lanes(out, m,
+    vector, mask): the same of a vector. n entries are written, those behind the last one to be written over.
     """
 
     def __init__(self, kind: str, n: int) -> None:

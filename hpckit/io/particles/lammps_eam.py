@@ -20,8 +20,8 @@ class EamFile:
 
     elements: their names (of funcfl the file's stem); masses [elements]; embedding [elements, m] at densities 0,
     density_step, …; density [elements, elements, n]: at a particle of the first element from one of the second, at
-    distances 0, step, …; pair [elements, elements, n]: r times the energy, in eV Å; of funcfl the effective charges Z(r)
-    of the element, of which the product with those of the other counts (`HARTREE_BOHR`).
+    distances 0, step, …; pair [elements, elements, n]: r times the energy, in eV Å; of funcfl the effective charges
+    Z(r) of the element, whose product with those of the other counts.
     """
 
     form: str

@@ -6,7 +6,7 @@ fourth-order difference at both ends (Hermite), so that the two agree to roundin
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -79,6 +79,6 @@ def in_single(given: Tables) -> Tables:
 def _aligned(count: int, dtype: type = np.float64) -> Floats:
     """Zeros that start at a cache line."""
     size = np.dtype(dtype).itemsize
-    memory = np.zeros(count + LINE // size, dtype)
+    memory: npt.NDArray[Any] = np.zeros(count + LINE // size, dtype)
     first = -memory.ctypes.data % LINE // size
     return memory[first : first + count]
