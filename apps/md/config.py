@@ -11,6 +11,7 @@ from hpckit.io.settings import LIMIT, InputFile, OptionalSpan, RelativeToSource,
 from hpckit.report.settings import Report
 
 SUMMARY = "molecular dynamics: Lennard-Jones liquids and mixtures, metals, droplets, your own pair potentials"
+SCRIPTS = "lammps.script"  # reads inputs of LAMMPS
 GPU = True  # supports `hpckit run --gpu`
 Axis = Literal["x", "y", "z"]
 Rule = Literal["lorentz_berthelot", "geometric"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from mpi4py import MPI
 
-from hpckit.apps.md import lammps_velocities
 from hpckit.apps.md.config import Config
+from hpckit.apps.md.lammps import velocities as lammps_velocities
 from hpckit.apps.md.potentials import masses_of
 from hpckit.errors import InputError
 from hpckit.io.particles.frames import read_frame

@@ -59,8 +59,11 @@ class App:
 
     @property
     def script_module(self) -> ModuleType | None:
-        """The module that reads inputs of another program as settings: `reads` and `settings_of`; None for none."""
-        return self._optional_module("script")
+        """The module that reads inputs of another program as settings, with `reads` and `settings_of`: the one that
+        `SCRIPTS` in its `config` names; None without that.
+        """
+        name = getattr(self.config_module, "SCRIPTS", None)
+        return self._module(name) if name else None
 
     @property
     def scaling_module(self) -> ModuleType | None:

@@ -183,7 +183,7 @@ def _entries(node: Node, index: int) -> list[Node]:
 
 
 def repr_toml(value: Any) -> str:
-    """`value` as TOML writes it on one line; what is None in a table is left out of it, since TOML has no word for it."""
+    """`value` as TOML writes it on one line; a table leaves out what is None, for which TOML has no word."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (int, float)):

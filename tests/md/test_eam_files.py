@@ -8,6 +8,7 @@ from eam_files import CUTOFF, functions, write_eam
 
 from hpckit.errors import InputError
 from hpckit.io.particles.lammps_eam import read_eam
+from hpckit.io.particles.lammps_eam import write_eam as write_ours
 from hpckit.md.embedded import embedded_atoms
 
 
@@ -20,6 +21,12 @@ def test_a_file_of_two_elements_is_read_whole(tmp_path, form):
     assert (found.density_step, found.step, found.masses.tolist()) == (density_step, step, [1.0, 1.7])
     for one, other in ((found.embedding, embedding), (found.density, density), (found.pair, pair)):
         np.testing.assert_array_equal(one, other)
+    write_ours(tmp_path / "again.eam", found)
+    again = read_eam(tmp_path / "again.eam")
+    for name in ("form", "elements", "cutoff", "step", "density_step"):
+        assert getattr(again, name) == getattr(found, name)
+    for name in ("masses", "embedding", "density", "pair"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(found, name))
     turned = embedded_atoms([found], ["B", "A", "B"])
     np.testing.assert_array_equal(turned.density[0, 1], density[1, 0])
     np.testing.assert_array_equal(turned.pair[1, 2], pair[0, 1])
@@ -54,7 +61,7 @@ def test_faults_name_their_lines(tmp_path, change, said):
     (tmp_path / "ab.eam").write_text(text.replace(*change))
     with pytest.raises(InputError) as error:
         read_eam(tmp_path / "ab.eam")
-    assert said in str(error.value)
+    assert said in f"{error.value} {error.value.where}"
 
 
 def test_a_file_that_ends_early_is_refused(tmp_path):

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from hpckit.errors import InputError
+from hpckit.io.files import write_file
 from hpckit.plan.particles.snapshot import Floats
 
 
@@ -95,6 +96,31 @@ def read_eam(path: str | Path) -> EamFile:
     if len(head) == 2 and len(head[0]) >= 3 and len(head[1]) == 5 and all(map(_is_number, [*head[0][:3], *head[1]])):
         return _funcfl(words)
     return _setfl(words)
+
+
+def write_eam(path: str | Path, file: EamFile) -> None:
+    """Write a setfl or Finnis-Sinclair file (by `file.form`); numbers come back to the last bit.
+
+    Raises `InputError` for funcfl: its charges are no pair energies.
+    """
+    if file.form not in ("setfl", "fs"):
+        raise InputError(f"files of the form {file.form} are not written", do='choose "setfl" or "fs"')
+    n, (many, points) = len(file.elements), (file.embedding.shape[1], file.pair.shape[2])
+    steps = f"{many} {float(file.density_step)!r} {points} {float(file.step)!r} {float(file.cutoff)!r}"
+    lines = ["written by hpckit", "", "", f"{n} {' '.join(file.elements)}", steps]
+    for b in range(n):
+        lines.append(f"0 {float(file.masses[b])!r} 0.0 none")
+        lines += _column(file.embedding[b])
+        for a in range(n) if file.form == "fs" else [0]:
+            lines += _column(file.density[a, b])
+    for a in range(n):
+        for b in range(a + 1):
+            lines += _column(file.pair[a, b])
+    write_file(Path(path), "\n".join([*lines, ""]).encode())
+
+
+def _column(values: Floats) -> list[str]:
+    return [repr(value) for value in values.tolist()]
 
 
 def _funcfl(words: _Words) -> EamFile:

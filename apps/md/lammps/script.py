@@ -1,7 +1,7 @@
 """Input scripts of LAMMPS, as far as one run of hpckit can say what they say: their language of lines and variables.
 
 A script is executed line by line as LAMMPS does it: comments, `&`, `${name}`, `$x` and `$(…)`, variables of the styles
-index, loop, equal and string, `next`, `label` and `jump SELF`. The commands that come out are in `script_commands`.
+index, loop, equal and string, `next`, `label` and `jump SELF`. The commands that come out are in `commands`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hpckit.apps.md.script_commands import Commands, Mistake, Reading
+from hpckit.apps.md.lammps.commands import Commands, Mistake, Reading
 from hpckit.errors import InputError
 from hpckit.plan.text import read_text
 
