@@ -167,6 +167,11 @@ class Engine:
         """Whether no text waits or runs."""
         return not self._samples
 
+    @property
+    def longest(self) -> int:
+        """Tokens that a text may have, with what is written."""
+        return min(self.shape.context, self.blocks.count * PAGE)
+
     def encode(self, text: str) -> list[int]:
         """The tokens of a text. Raises `InputError` where the model has no such tokens."""
         tokens = self.tokenizer.encode(text).tolist()
@@ -194,7 +199,7 @@ class Engine:
         sampling = sampling or Sampling()
         sampling.check(self.shape.vocab)
         tokens = self.encode(prompt) if isinstance(prompt, str) else [int(token) for token in prompt]
-        most = min(self.shape.context, self.blocks.count * PAGE)
+        most = self.longest
         if not tokens or min(tokens) < 0 or max(tokens) >= self.shape.vocab:
             raise InputError(f"a prompt has tokens from 0 to {self.shape.vocab - 1}, and at least one")
         if len(tokens) + sampling.max_tokens > most:
