@@ -48,8 +48,8 @@ def keep(qkv: Any, keys: Any, values: Any, positions: Any, slots: Any, cosines: 
 
 
 @functools.cache
-def _attend(width: int) -> Any:
-    real = np.float32
+def _attend(dtype: str, width: int) -> Any:
+    real = np.dtype(dtype).type
 
     @inlined
     def score(query, keys, g, block, place, factor):
@@ -94,5 +94,5 @@ def attend(qkv: Any, keys: Any, values: Any, rows: Any, starts: Any, tables: Any
     """See `reference.attend`."""
     count, width = qkv.shape[0] * qkv.shape[1] * (qkv.shape[2] - 2), qkv.shape[3]
     if count:
-        launch = _attend(width)[blocks(count, THREADS), THREADS]
-        launch(qkv, keys, values, rows, starts, tables, np.float32(width**-0.5), out)
+        launch = _attend(qkv.dtype.name, width)[blocks(count, THREADS), THREADS]
+        launch(qkv, keys, values, rows, starts, tables, qkv.dtype.type(width**-0.5), out)
