@@ -26,7 +26,8 @@ from hpckit.training.messages import Messages, form_of
 from hpckit.training.replicas import Replicas
 from hpckit.training.sharded import Shards, lifetimes
 from hpckit.training.stage import Stage, nothing
-from hpckit.training.step import Form, Holding, Step
+from hpckit.training.step import Form, Holding, Step, tokens_of
+from hpckit.training.tensor import Ranks, tensor_parallel
 
 if TYPE_CHECKING:
     from hpckit.nn.layer import Sequential
@@ -45,7 +46,7 @@ class StepResult(NamedTuple):
 
 
 class Pipeline:
-    """A model cut into stages on `mesh["pp"]`, with replicas on `mesh["dp"]`; either axis may be missing.
+    """A model cut into stages on `mesh["pp"]`, with replicas on `mesh["dp"]`; any axis may be missing.
 
         plan = hp.plan.training_plan(comm.size, len(model.layers), pp=2, batch=32, microbatches=8, schedule="zb_h1")
         pipeline = hp.Pipeline(hp.Mesh(comm, dp=plan.dp, pp=plan.pp), model, loss, plan)
@@ -59,8 +60,9 @@ class Pipeline:
     Every rank makes the whole model; only the layers of its own stages get memory. The gradients of a stage are added
     in the order of the microbatches, so that parameters have the same bits under every schedule and any number of
     stages, one rank included. deterministic: see `Replicas`. sharding: what the replicas hold in shards, 0 to 3 (see
-    `hpckit.training.sharded`); it changes no bit. device: where the stages live and compute. Collective; raises
-    `InputError` if mesh, model and plan do not fit together.
+    `hpckit.training.sharded`); it changes no bit. device: where the stages live and compute. On a mesh with an axis "tp"
+    its ranks share each layer (`hpckit.training.tensor`): `model` and `loss` are then the parts of this rank. Collective;
+    raises `InputError` if mesh, model and plan do not fit together.
     """
 
     def __init__(
@@ -77,6 +79,12 @@ class Pipeline:
     ) -> None:
         self.plan, self.mesh, self.device = plan, mesh, device
         _check(model, mesh, plan)
+        self.tensor = Ranks(mesh["tp"] if plan.tp > 1 else MPI.COMM_SELF, deterministic)
+        if plan.tp > 1 and device.is_gpu:
+            raise InputError("tensor parallelism runs on the host", do="take tp=1 on GPUs")
+        if plan.tp > 1:
+            model, loss = tensor_parallel(model, loss, self.tensor)
+        self.model, self.loss = model, loss
         self._line = line = mesh["pp"] if "pp" in mesh.topology.names else MPI.COMM_SELF
         rank = line.rank
         self.replicas = Replicas(mesh["dp"] if "dp" in mesh.topology.names else MPI.COMM_SELF, deterministic, device)
@@ -96,6 +104,7 @@ class Pipeline:
         self._names = list(model.names)
         # The first stage counts a tied weight.
         second = [p.name for p in self.parameters.list if p.shared and 0 not in layers]
+        second += [p.name for p in self.parameters.list if p.cut is None and self.tensor.rank]  # they hold it, too
         self._squares = Squares(self.parameters, model.parameters(), second)
         messages = Messages(line, device)
         settle = device.wait if device.is_gpu and plan.pp > 1 else nothing
@@ -109,6 +118,7 @@ class Pipeline:
             [parameter for parameter in self.parameters.list if parameter.shared],
             messages,
             self.shards,
+            self.tensor,
         )
         self._done: list[tuple[Action, float, float]] = []  # compute actions of the last step, with their times
 
@@ -191,6 +201,7 @@ class Pipeline:
             for stage in own.stages:
                 self.need(stage)
             return None
+        step = Pass(training=False, tokens=tokens_of(x))
         y = self.device.to_device(x) if self.device.is_gpu and x.dtype.kind == "f" else x
         self._learn_forms(y)
         given, sent = form_of(y), len(own.messages.sent)
@@ -199,7 +210,7 @@ class Pipeline:
                 posted = own.messages.post(rank_of[stage - 1], *own.forms[given][stage][0])
                 y = own.messages.wait(posted, f"{stage}F")
             self.need(stage)
-            y = each.output(y)
+            y = each.output(y, step)
             if stage + 1 < len(rank_of) and rank_of[stage + 1] != own.rank:
                 own.messages.send(rank_of[stage + 1], y)
         del own.messages.sent[sent:]  # they are no messages of a step
@@ -218,7 +229,8 @@ class Pipeline:
         squares = self._squares()
         if self.plan.pp > 1:
             all_reduce(squares, self.mesh["pp"], "sum", deterministic=True).wait()
-        return self.shards.squared_norm(squares)
+        squared = np.array([self.shards.squared_norm(squares)])
+        return float(self.tensor.sum(squared)[0] if self.plan.tp > 1 else squared[0])
 
     def measured(self) -> MeasuredStep:
         """The last step on the time axis, and the stages' times since `reset_times`. Collective over the pipeline."""
@@ -261,11 +273,13 @@ class Pipeline:
         if form in self._own.forms or self.plan.pp == 1 or not len(x):
             return
         forms: dict[int, tuple[Form, Form]] = {}
-        y, came = x, form
+        y, came, step = x, form, Pass(training=False, tokens=tokens_of(x))
         for stage, home in enumerate(self.plan.schedule.rank_of):
             if home == self._own.rank:
                 self.need(stage)
-                y = self._own.stages[stage].output(y if form_of(y) == came else self.device.zeros(*came))
+                y = self._own.stages[stage].output(
+                    y if form_of(y) == came else self.device.zeros(*came), step
+                )
                 forms[stage] = came, form_of(y)
             shape, dtype = share_json(self._line, [y.shape, y.dtype.name], home)
             came = tuple(shape), np.dtype(dtype)
@@ -274,7 +288,7 @@ class Pipeline:
     def _mean_loss(self, step: Step) -> float:
         """The mean loss of the batch, on every rank: microbatches in their order, then replicas in theirs."""
         sums = np.zeros(self.plan.dp)
-        if self.plan.schedule.stages - 1 in self._own.stages:
+        if self.plan.schedule.stages - 1 in self._own.stages and not self.tensor.rank:
             for loss in step.losses:
                 sums[self.replicas.rank] += float(loss)
         if self.mesh.size > 1:
@@ -332,12 +346,12 @@ def _following(program: Sequence[Action]) -> list[int]:
 def _check(model: Sequential, mesh: Mesh, plan: TrainingPlan) -> None:
     """Raise `InputError` unless the plan was made for this mesh and model."""
     sizes = dict(zip(mesh.topology.names, mesh.topology.sizes, strict=True))
-    wanted = {"dp": plan.dp, "pp": plan.pp}
+    wanted = {"dp": plan.dp, "pp": plan.pp, **({"tp": plan.tp} if plan.tp > 1 or "tp" in sizes else {})}
     if any(sizes.get(name, 1) != size for name, size in wanted.items()) or set(sizes) - set(wanted):
         shown = " x ".join(f"{name}={size}" for name, size in sizes.items())
         raise InputError(
-            f"the mesh is {shown}, and the plan is for dp={plan.dp} x pp={plan.pp}",
-            do=f"make it by Mesh(comm, dp={plan.dp}, pp={plan.pp})",
+            f"the mesh is {shown}, and the plan is for {' x '.join(f'{name}={n}' for name, n in wanted.items())}",
+            do=f"make it by Mesh(comm, {', '.join(f'{name}={n}' for name, n in wanted.items())})",
         )
     if len(model.layers) != plan.partition.starts[-1]:
         raise InputError(

@@ -17,6 +17,7 @@ from hpckit.training.messages import Messages, form_of
 from hpckit.training.replicas import add_second
 from hpckit.training.sharded import Shards
 from hpckit.training.stage import FORWARD, INPUT, Left, Stage
+from hpckit.training.tensor import Ranks
 
 if TYPE_CHECKING:
     from hpckit.nn.layer import Pass
@@ -44,6 +45,7 @@ class Holding:
     shared: list[Parameter]
     messages: Messages
     shards: Shards
+    tensor: Ranks
     forms: dict[Form, dict[int, tuple[Form, Form]]] = field(default_factory=dict)
 
 
@@ -67,7 +69,9 @@ class Step:
     ) -> None:
         self._own, self._weigh, self.held = own, weigh, 0
         self.x, self.targets, self.cuts, self.scale = x, targets, cuts, scale
-        self.passes = [replace(passing, first_sample=passing.first_sample + cut.start) for cut in cuts]
+        self.passes = [
+            replace(passing, first_sample=passing.first_sample + cut.start, tokens=tokens_of(x[cut])) for cut in cuts
+        ]
         self.losses: list[Any] = [0.0] * len(cuts)
         self.done: list[tuple[Action, float, float]] = []
         self._outputs: dict[Key, Any] = {}  # made for the next stage
@@ -246,6 +250,15 @@ class Step:
         add_second(self._own.shared)
 
     def _reduce(self, action: Action) -> None:
+        unit = self._own.units[action.stage]
+        if self._own.tensor.size > 1:
+            self._own.shards.open(unit)
+            self._own.tensor.add_up(self._own.shards.units[unit].parameters)
         if not self._own.plan.program.tied:
             add_second(self._own.shared)
-        self._own.shards.start_sum(self._own.units[action.stage])
+        self._own.shards.start_sum(unit)
+
+
+def tokens_of(x: Any) -> tuple[int, int]:
+    """Samples, and tokens of each where x has tokens."""
+    return len(x), int(x.shape[1]) if x.ndim > 1 else 1

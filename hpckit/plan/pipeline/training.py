@@ -21,7 +21,7 @@ MOST_NAMED = 6  # meshes that a message offers
 
 @dataclass(frozen=True)
 class TrainingPlan:
-    """A training step on `dp` replicas of a pipeline of `pp` ranks; made and proved by `training_plan`.
+    """A training step on `dp` replicas of a pipeline of `pp` groups of `tp` ranks; made and proved by `training_plan`.
 
     batch: samples of a step, over all replicas. program: what each rank of a pipeline does. partition: the layers of
     each stage. tied: the first and the last layer share a weight.
@@ -33,6 +33,7 @@ class TrainingPlan:
     program: Program
     partition: Partition
     tied: bool
+    tp: int = 1
 
     @property
     def schedule(self) -> Schedule:
@@ -46,8 +47,9 @@ class TrainingPlan:
 
     def __str__(self) -> str:
         layers = ", ".join(f"{first}-{end - 1}" for first, end in pairwise(self.partition.starts))
+        mesh = {"dp": self.dp, "pp": self.pp, **({"tp": self.tp} if self.tp > 1 else {})}
         return (
-            f"{self.dp} x {self.pp} ranks (dp x pp), {self.batch} samples a step; {self.schedule.title()}; "
+            f"{' x '.join(map(str, mesh.values()))} ranks ({' x '.join(mesh)}), {self.batch} samples a step; {self.schedule.title()}; "
             f"layers of the stages: {layers}"
         )
 
@@ -71,6 +73,7 @@ def training_plan(
     batch: int,
     dp: int = 0,
     pp: int = 1,
+    tp: int = 1,
     microbatches: int = 1,
     schedule: str | Schedule = "1f1b",
     chunks: int | None = None,
@@ -79,21 +82,21 @@ def training_plan(
 ) -> TrainingPlan:
     """The plan of a step on so many ranks, proved.
 
-    layers: of the model. dp: replicas; 0 takes what `ranks` leaves. batch: samples of a step over all replicas, dealt
+    layers: of the model. dp: replicas; 0 takes what `ranks` leaves. tp: ranks that share each layer. batch: samples of a step over all replicas, dealt
     evenly to them and to their microbatches. schedule: a name (see `SCHEDULES`), a CSV file of your own, or a value.
     chunks: stages a rank, where the schedule leaves that open. costs: of each layer, s a microbatch, for stages that
     take equally long; without them layers count alike. tied: the first and the last layer share a weight.
 
     Raises `InputError` with everything that does not fit and what would.
     """
-    numbers = {"ranks": ranks, "layers": layers, "batch": batch, "pp": pp, "microbatches": microbatches}
+    numbers = {"ranks": ranks, "layers": layers, "batch": batch, "pp": pp, "tp": tp, "microbatches": microbatches}
     for name, value in numbers.items():
         if whole(value, name) < 1:
             raise InputError(f"{name} is {value}", do="give a whole number, 1 or more")
-    replicas = whole(dp, "dp") or ranks // pp or 1
+    replicas = whole(dp, "dp") or ranks // (pp * tp) or 1
     if dp < 0:
         raise InputError(f"dp is {dp}", do="give a number of replicas, or 0 to take what the ranks allow")
-    faults = list(_mesh_faults(ranks, replicas, pp))
+    faults = list(_mesh_faults(ranks, replicas, pp, tp))
     order: Schedule | None = None
     try:
         order = _schedule(schedule, pp, microbatches, chunks)
@@ -116,17 +119,23 @@ def training_plan(
     prove(order)
     prove(program)
     partition = partition_layers([1.0] * layers if costs is None else costs, order.stages)
-    return TrainingPlan(replicas, pp, batch, program, partition, tied)
+    return TrainingPlan(replicas, pp, batch, program, partition, tied, tp)
 
 
-def _mesh_faults(ranks: int, dp: int, pp: int) -> Iterator[tuple[str, str]]:
-    if dp * pp == ranks:
+def _mesh_faults(ranks: int, dp: int, pp: int, tp: int) -> Iterator[tuple[str, str]]:
+    if dp * pp * tp == ranks:
         return
-    pairs = [f"dp={ranks // n} pp={n}" for n in range(1, ranks + 1) if ranks % n == 0]
+    shared = f" tp={tp}" if tp > 1 else ""
+    each = ranks // tp if ranks % tp == 0 else 0
+    pairs = [f"dp={each // n} pp={n}{shared}" for n in range(1, each + 1) if each % n == 0]
+    if not each:
+        pairs = [f"tp={n}" for n in range(1, ranks + 1) if ranks % n == 0]
     shown = ", ".join(pairs[:MOST_NAMED]) + (", ..." if len(pairs) > MOST_NAMED else "")
+    given = f"dp={dp} x pp={pp}" + (f" x tp={tp}" if tp > 1 else "")
+    count = dp * pp * tp
     yield (
-        f"dp={dp} x pp={pp} is {dp * pp} ranks, and there {'is 1' if ranks == 1 else f'are {ranks}'}",
-        f"take {shown}" + (f", or start {dp * pp} ranks" if dp * pp > ranks else ""),
+        f"{given} is {count} ranks, and there {'is 1' if ranks == 1 else f'are {ranks}'}",
+        f"take {shown}" + (f", or start {count} ranks" if count > ranks else ""),
     )
 
 
