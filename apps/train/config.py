@@ -161,10 +161,13 @@ class Batch(Section):
 
 
 class Ranks(Section):
-    """The mesh: how the ranks share the work."""
+    """The mesh: how the ranks share the work; ranks of one tp group are neighbors."""
 
-    dp: int = Field(0, ge=0, description="replicas, which share the samples; 0: all ranks over pp")
-    pp: int = Field(1, ge=1, description="ranks in a pipeline, which share the layers")
+    dp: int = Field(0, ge=0, description="replicas, which share the samples; 0: all ranks over pp tp")
+    pp: int = Field(1, ge=1, description="stages of a pipeline, which share the layers")
+    tp: int = Field(
+        1, ge=1, description="ranks that share each layer: heads, columns of matrices, vocabulary (gpt2, llama)"
+    )
 
 
 class Pipeline(Section):

@@ -123,9 +123,7 @@ def own_part(parameter: Parameter, cut: Cut | None, rank: int) -> Parameter:
     """The part of a parameter that a rank holds, or all of it: a parameter of its own without values."""
     if cut is None:
         return replace(parameter, value=None, grad=None, second_grad=None)
-    return replace(
-        parameter, shape=cut.shape(rank), cut=cut, rank=rank, value=None, grad=None, second_grad=None
-    )
+    return replace(parameter, shape=cut.shape(rank), cut=cut, rank=rank, value=None, grad=None, second_grad=None)
 
 
 def token_bounds(tokens: tuple[int, int], ranks: int) -> list[tuple[int, int]]:

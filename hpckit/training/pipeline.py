@@ -60,9 +60,9 @@ class Pipeline:
     Every rank makes the whole model; only the layers of its own stages get memory. The gradients of a stage are added
     in the order of the microbatches, so that parameters have the same bits under every schedule and any number of
     stages, one rank included. deterministic: see `Replicas`. sharding: what the replicas hold in shards, 0 to 3 (see
-    `hpckit.training.sharded`); it changes no bit. device: where the stages live and compute. On a mesh with an axis "tp"
-    its ranks share each layer (`hpckit.training.tensor`): `model` and `loss` are then the parts of this rank. Collective;
-    raises `InputError` if mesh, model and plan do not fit together.
+    `hpckit.training.sharded`); it changes no bit. device: where the stages live and compute. On a mesh with an axis
+    "tp" its ranks share each layer (`hpckit.training.tensor`): `model` and `loss` are then the parts of this rank.
+    Collective; raises `InputError` if mesh, model and plan do not fit together.
     """
 
     def __init__(
@@ -277,9 +277,7 @@ class Pipeline:
         for stage, home in enumerate(self.plan.schedule.rank_of):
             if home == self._own.rank:
                 self.need(stage)
-                y = self._own.stages[stage].output(
-                    y if form_of(y) == came else self.device.zeros(*came), step
-                )
+                y = self._own.stages[stage].output(y if form_of(y) == came else self.device.zeros(*came), step)
                 forms[stage] = came, form_of(y)
             shape, dtype = share_json(self._line, [y.shape, y.dtype.name], home)
             came = tuple(shape), np.dtype(dtype)

@@ -5,7 +5,7 @@ large transformer models", 2022, arXiv:2205.05198. Between the products each ran
 whole: norms, dropout and residuals work on these alone. In front of a product that is cut by columns the tokens are
 gathered; behind one that is cut by rows the sums are scattered:
 
-    tokens of a rank -> norm -> all-gather -> columns | heads | activation | rows -> reduce-scatter -> + tokens of a rank
+    tokens of a rank -> norm -> all-gather -> columns -> heads | activation -> rows -> reduce-scatter -> + those tokens
 
 In the backward pass each turns into the other. Logits stay cut by the vocabulary, and so does the loss.
 """
@@ -62,7 +62,7 @@ class Ranks:
         return whole
 
     def scatter(self, summands: Any, tokens: tuple[int, int]) -> Any:
-        """This rank's tokens [n, d] of the sum of all ranks' arrays [samples, tokens, d], which are used up."""
+        """The tokens [n, d] of this rank in the sum of all ranks' arrays [samples, tokens, d], which are used up."""
         width, own = summands.shape[-1], self.own(tokens)
         counts = [(end - start) * width for start, end in token_bounds(tokens, self.size)]
         flat = summands.reshape(-1)
@@ -294,7 +294,7 @@ class TensorCrossEntropy:
 
 
 def tensor_parallel(model: Sequential, loss: Any, ranks: Ranks) -> tuple[Sequential, Any]:
-    """This rank's part of a transformer and of its loss; what is given stays as it is.
+    """The part of this rank of a transformer and of its loss; what is given stays as it is.
 
     Raises `InputError` where heads or widths do not divide, or a layer has no such form.
     """

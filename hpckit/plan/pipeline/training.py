@@ -49,8 +49,8 @@ class TrainingPlan:
         layers = ", ".join(f"{first}-{end - 1}" for first, end in pairwise(self.partition.starts))
         mesh = {"dp": self.dp, "pp": self.pp, **({"tp": self.tp} if self.tp > 1 else {})}
         return (
-            f"{' x '.join(map(str, mesh.values()))} ranks ({' x '.join(mesh)}), {self.batch} samples a step; {self.schedule.title()}; "
-            f"layers of the stages: {layers}"
+            f"{' x '.join(map(str, mesh.values()))} ranks ({' x '.join(mesh)}), {self.batch} samples a step; "
+            f"{self.schedule.title()}; layers of the stages: {layers}"
         )
 
     def cuts(self, samples: int) -> list[slice]:
@@ -82,10 +82,11 @@ def training_plan(
 ) -> TrainingPlan:
     """The plan of a step on so many ranks, proved.
 
-    layers: of the model. dp: replicas; 0 takes what `ranks` leaves. tp: ranks that share each layer. batch: samples of a step over all replicas, dealt
-    evenly to them and to their microbatches. schedule: a name (see `SCHEDULES`), a CSV file of your own, or a value.
-    chunks: stages a rank, where the schedule leaves that open. costs: of each layer, s a microbatch, for stages that
-    take equally long; without them layers count alike. tied: the first and the last layer share a weight.
+    layers: of the model. dp: replicas; 0 takes what `ranks` leaves. tp: ranks that share each layer. batch: samples of
+    a step over all replicas, dealt evenly to them and to their microbatches. schedule: a name (see `SCHEDULES`), a CSV
+    file of your own, or a value. chunks: stages a rank, where the schedule leaves that open. costs: of each layer, s a
+    microbatch, for stages that take equally long; without them layers count alike. tied: the first and the last layer
+    share a weight.
 
     Raises `InputError` with everything that does not fit and what would.
     """
