@@ -102,6 +102,7 @@ def plan_of(config: Config, products: list[float], tied: bool, ranks: int) -> Tr
         pp=config.mesh.pp,
         tp=config.mesh.tp,
         microbatches=config.batch.microbatches or _microbatches(config, ranks),
+        parts=config.batch.parts,
         schedule=schedule,
         chunks=chunks,
         costs=costs,

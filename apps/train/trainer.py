@@ -74,7 +74,7 @@ class Trainer:
     def step(self, timer: PhaseTimer) -> StepFigures:
         """One step of the optimizer. Raises `BlowUpError` on every rank if the loss is not finite."""
         with timer("data"):
-            share = self.sampler.take(self.replica, self.replicas)
+            share = self.sampler.take(self.replica, self.replicas, self.laid.plan.parts)
             x, targets = self.laid.data.training.take(share.indices, share.epoch)
         with timer("compute"):
             self.pipeline.zero_grads()
@@ -162,7 +162,7 @@ class Trainer:
 
     def warm_up(self) -> None:
         """Compile what a step calls and weigh what it keeps, outside the time that is measured; nothing is learned."""
-        share = self.sampler.take(self.replica, self.replicas)
+        share = self.sampler.take(self.replica, self.replicas, self.laid.plan.parts)
         self.sampler.position = 0  # it is taken again
         x, targets = self.laid.data.training.take(share.indices)
         self.weighed = self.pipeline.run(x, targets, Pass(True, self.config.seed), weigh=True).held
@@ -249,7 +249,7 @@ def balanced(config: Config, laid: Layout, comm: MPI.Intracomm, device: Device) 
     plan = laid.plan
     if plan.pp == 1 or device.is_gpu or config.pipeline.balance == "arithmetic":
         return laid
-    x, targets = laid.data.training.take(np.arange(plan.batch // (plan.dp * plan.microbatches)))
+    x, targets = laid.data.training.take(np.arange(max(1, plan.batch // (plan.dp * plan.microbatches))))
     loss = CrossEntropy(laid.shape.vocab)
     times = measure_layers(laid.model, loss, x, targets, dtype=config.precision, comm=comm)
     partition = partition_layers([layer.seconds for layer in times], plan.schedule.stages)

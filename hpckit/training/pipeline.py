@@ -19,10 +19,12 @@ from hpckit.errors import InputError
 from hpckit.nn.layer import Pass
 from hpckit.nn.parameters import SLOT, Parameters, Squares
 from hpckit.plan.pipeline.partition import Layer as LayerTimes
+from hpckit.plan.pipeline.parts import subtrees
 from hpckit.plan.pipeline.price import MeasuredStep
 from hpckit.plan.pipeline.schedule import COMPUTE, Action
 from hpckit.plan.pipeline.training import TrainingPlan
 from hpckit.training.messages import Messages, form_of
+from hpckit.training.parts import Parts
 from hpckit.training.replicas import Replicas
 from hpckit.training.sharded import Shards, lifetimes
 from hpckit.training.stage import Stage, nothing
@@ -119,8 +121,16 @@ class Pipeline:
             messages,
             self.shards,
             self.tensor,
+            self._parts() if plan.parts else None,
         )
         self._done: list[tuple[Action, float, float]] = []  # compute actions of the last step, with their times
+
+    def _parts(self) -> Parts:
+        """The trees of the gradients, over the plan's fixed parts of a batch."""
+        self.shards.nodes = nodes = subtrees(self.plan.parts, self.plan.dp)
+        shared = [parameter for parameter in self.parameters.list if parameter.shared]
+        complete = self.tensor.add_up if self.plan.tp > 1 else nothing
+        return Parts(nodes, self.shards, shared, complete)
 
     def initialize(self, seed: int) -> None:
         """Set the parameters by a seed, the same numbers whatever the mesh, and check that replicas agree."""
@@ -161,7 +171,7 @@ class Pipeline:
         sums over the replicas. weigh: measure the kept bytes after each action, which takes time. Collective over the
         mesh. Raises `InputError` for arrays that do not fit.
         """
-        samples, most = len(x), self.plan.batch // self.plan.dp
+        samples, most = len(x), self.plan.samples(self.replicas.rank)
         if len(targets) != samples or samples > most:
             raise InputError(
                 f"{samples} samples with {len(targets)} targets, where the plan has {most} samples a replica",
@@ -172,12 +182,14 @@ class Pipeline:
         if self.device.is_gpu and x.dtype.kind == "f":  # tokens and targets: the layers check them first
             x = self.device.to_device(x)
         whole = self.replicas.total(_count(targets)) if total is None else float(total)
+        if not sync and self.plan.parts:
+            raise InputError("fixed parts are those of one run, and sync=False continues in another", do="take parts=0")
         if not sync and self.shards.stage > 1:
             raise InputError(
                 f"sharding={self.shards.stage} keeps no gradients between runs, which sync=False asks for",
                 do="give the plan more microbatches, or take sharding=1",
             )
-        cuts = self.plan.cuts(samples)
+        cuts = self.plan.cuts(samples, self.replicas.rank)
         for cut in cuts:
             self._learn_forms(x[cut])
         step = Step(self._own, x, targets, cuts, passing or Pass(), 1.0 / whole if whole else 0.0, weigh)
@@ -284,11 +296,15 @@ class Pipeline:
         self._own.forms[form] = forms
 
     def _mean_loss(self, step: Step) -> float:
-        """The mean loss of the batch, on every rank: microbatches in their order, then replicas in theirs."""
-        sums = np.zeros(self.plan.dp)
+        """The mean loss of the batch, on every rank: parts, or else microbatches, in order, then replicas in theirs."""
+        parts = None if self._own.parts is None else self._own.parts.node
+        sums = np.zeros(self.plan.parts or self.plan.dp)
         if self.plan.schedule.stages - 1 in self._own.stages and not self.tensor.rank:
-            for loss in step.losses:
-                sums[self.replicas.rank] += float(loss)
+            for number, loss in enumerate(step.losses):
+                if parts is None:
+                    sums[self.replicas.rank] += float(loss)
+                elif number < parts.count:
+                    sums[parts.first + number] = float(loss)
         if self.mesh.size > 1:
             all_reduce(sums, self.mesh, "sum", deterministic=True).wait()
         total = 0.0

@@ -10,6 +10,7 @@ from hpckit.errors import InputError
 from hpckit.plan.blocks import block_starts
 from hpckit.plan.numbers import count as whole
 from hpckit.plan.pipeline.partition import Partition, partition_layers
+from hpckit.plan.pipeline.parts import fault, subtrees
 from hpckit.plan.pipeline.program import Program, pipeline_program
 from hpckit.plan.pipeline.schedule import Schedule
 from hpckit.plan.pipeline.schedules import pipeline_schedule
@@ -23,8 +24,9 @@ MOST_NAMED = 6  # meshes that a message offers
 class TrainingPlan:
     """A training step on `dp` replicas of a pipeline of `pp` groups of `tp` ranks; made and proved by `training_plan`.
 
-    batch: samples of a step, over all replicas. program: what each rank of a pipeline does. partition: the layers of
-    each stage. tied: the first and the last layer share a weight.
+    batch: samples of a step, over all replicas. parts: the batch's fixed parts, whose sums are added as a tree
+    (`hpckit.plan.pipeline.parts`), each a microbatch of its replica; 0: none. program: what each rank of a pipeline
+    does. partition: the layers of each stage. tied: the first and the last layer share a weight.
     """
 
     dp: int
@@ -34,6 +36,7 @@ class TrainingPlan:
     partition: Partition
     tied: bool
     tp: int = 1
+    parts: int = 0
 
     @property
     def schedule(self) -> Schedule:
@@ -53,13 +56,23 @@ class TrainingPlan:
             f"{self.schedule.title()}; layers of the stages: {layers}"
         )
 
-    def cuts(self, samples: int) -> list[slice]:
+    def samples(self, replica: int) -> int:
+        """The most samples of a replica in a step."""
+        if not self.parts:
+            return self.batch // self.dp
+        node = subtrees(self.parts, self.dp)[replica]
+        starts = block_starts(self.batch, self.parts)
+        return int(starts[node.first + node.count] - starts[node.first])
+
+    def cuts(self, samples: int, replica: int = 0) -> list[slice]:
         """The microbatches of a replica that has so many samples: of equal sizes in a full batch.
 
-        At the end of the data there may be fewer: sizes differ by at most 1 then, and some may be empty.
+        At the end of the data there may be fewer: sizes differ by at most 1 then, and some may be empty. With fixed
+        parts a replica that has fewer than others gets empty microbatches at the end.
         """
-        starts = block_starts(samples, self.microbatches).tolist()
-        return [slice(first, end) for first, end in pairwise(starts)]
+        own = subtrees(self.parts, self.dp)[replica].count if self.parts else self.microbatches
+        starts = block_starts(samples, own).tolist()
+        return [slice(first, end) for first, end in pairwise([*starts, *[samples] * (self.microbatches - own)])]
 
     def stages_of(self, rank: int) -> list[int]:
         """The stages of a rank of the pipeline, in their order."""
@@ -75,6 +88,7 @@ def training_plan(
     pp: int = 1,
     tp: int = 1,
     microbatches: int = 1,
+    parts: int = 0,
     schedule: str | Schedule = "1f1b",
     chunks: int | None = None,
     costs: Sequence[float] | None = None,
@@ -83,10 +97,11 @@ def training_plan(
     """The plan of a step on so many ranks, proved.
 
     layers: of the model. dp: replicas; 0 takes what `ranks` leaves. tp: ranks that share each layer. batch: samples of
-    a step over all replicas, dealt evenly to them and to their microbatches. schedule: a name (see `SCHEDULES`), a CSV
-    file of your own, or a value. chunks: stages a rank, where the schedule leaves that open. costs: of each layer, s a
-    microbatch, for stages that take equally long; without them layers count alike. tied: the first and the last layer
-    share a weight.
+    a step over all replicas, dealt evenly to them and to their microbatches. parts: a power of two of fixed parts of
+    the batch, each a microbatch in place of `microbatches`; what is learned then has the same bits for any replicas,
+    stages and shards. schedule: a name (see `SCHEDULES`), a CSV file of your own, or a value. chunks: stages a rank,
+    where the schedule leaves that open. costs: of each layer, s a microbatch, for stages that take equally long;
+    without them layers count alike. tied: the first and the last layer share a weight.
 
     Raises `InputError` with everything that does not fit and what would.
     """
@@ -98,6 +113,12 @@ def training_plan(
     if dp < 0:
         raise InputError(f"dp is {dp}", do="give a number of replicas, or 0 to take what the ranks allow")
     faults = list(_mesh_faults(ranks, replicas, pp, tp))
+    if wrong := fault(parts, replicas):
+        what, do = wrong.split(": ")
+        faults.append((what, do))
+        parts = 0
+    if parts:
+        microbatches = max(node.count for node in subtrees(parts, replicas))
     order: Schedule | None = None
     try:
         order = _schedule(schedule, pp, microbatches, chunks)
@@ -105,7 +126,7 @@ def training_plan(
     except InputError as error:
         where = f"{error.where}: " if error.where else ""
         faults.append((where + error.message, error.do))
-    faults += _batch_faults(batch, replicas, microbatches)
+    faults += [] if parts else _batch_faults(batch, replicas, microbatches)
     stages = order.stages if order else pp
     if layers < stages:
         held = f"{stages // pp} stages on each of {pp} ranks" if stages != pp else f"pp={pp} stages"
@@ -120,7 +141,7 @@ def training_plan(
     prove(order)
     prove(program)
     partition = partition_layers([1.0] * layers if costs is None else costs, order.stages)
-    return TrainingPlan(replicas, pp, batch, program, partition, tied, tp)
+    return TrainingPlan(replicas, pp, batch, program, partition, tied, tp, parts)
 
 
 def _mesh_faults(ranks: int, dp: int, pp: int, tp: int) -> Iterator[tuple[str, str]]:
