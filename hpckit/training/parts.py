@@ -10,14 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from hpckit.collectives import all_gather, all_to_all
-from hpckit.plan.pipeline.parts import Node, joined, tree_sum
+from hpckit.plan.pipeline.parts import Node, joined
 
 if TYPE_CHECKING:
     from hpckit.nn.parameters import Parameter
-    from hpckit.training.replicas import Replicas
     from hpckit.training.sharded import Shards
 
 Bind = Callable[[Any], object]
@@ -131,22 +127,3 @@ def _binds_second(parameter: Parameter) -> Bind:
         parameter.second_grad = memory.reshape(parameter.shape)
 
     return bind
-
-
-def scatter_tree(vector: Any, replicas: Replicas, nodes: Sequence[Node], counts: np.ndarray) -> Any:
-    """The part of this replica in the sum of all replicas' vectors, added as the tree."""
-    own = int(counts[replicas.rank])
-    came = replicas.device.zeros((own * replicas.size,), vector.dtype)
-    all_to_all(vector, replicas.comm, came, counts=np.tile(counts, (replicas.size, 1))).wait()
-
-    def add(left: Any, right: Any) -> Any:
-        left += right
-        return left
-
-    return tree_sum(nodes, [came[own * r : own * (r + 1)] for r in range(replicas.size)], add)
-
-
-def sum_tree(vector: Any, replicas: Replicas, nodes: Sequence[Node], counts: np.ndarray) -> None:
-    """Make all replicas' vectors their sum, added as the tree."""
-    part = scatter_tree(vector, replicas, nodes, counts)
-    all_gather(part, replicas.comm, vector, counts=counts).wait()

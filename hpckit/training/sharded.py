@@ -26,7 +26,6 @@ from hpckit.comm.shared.symmetric import shared_once
 from hpckit.errors import InputError
 from hpckit.nn.parameters import CHUNK, Owned, Parameter, Parameters, in_order
 from hpckit.plan.blocks import block_starts
-from hpckit.training.parts import scatter_tree, sum_tree
 
 if TYPE_CHECKING:
     from hpckit.plan.pipeline.parts import Node
@@ -252,9 +251,9 @@ class Shards:
         self.open(unit)
         it, whole = self.units[unit], self.vector(unit)
         if not self.stage:
-            sum_tree(whole, self.replicas, self.nodes, it.counts)
+            self.replicas.sum_tree(whole, self.nodes, it.counts)
             return
-        self.parameters.owned[unit].grads[...] = scatter_tree(whole, self.replicas, self.nodes, it.counts)
+        self.parameters.owned[unit].grads[...] = self.replicas.scatter_tree(whole, self.nodes, it.counts)
         if self.stage > 1:
             self._release(unit)
 
@@ -265,7 +264,7 @@ class Shards:
             self.finish_sums()
             second = parameter.second_grad.reshape(-1)
             if replicas.size > 2:
-                sum_tree(second, replicas, self.nodes, np.diff(block_starts(parameter.size, replicas.size)))
+                replicas.sum_tree(second, self.nodes, np.diff(block_starts(parameter.size, replicas.size)))
             elif replicas.size > 1:
                 all_reduce(second, replicas.comm, "sum", deterministic=True).wait()
             first = self.parameters.offsets[parameter.name]

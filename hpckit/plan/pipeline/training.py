@@ -117,7 +117,7 @@ def training_plan(
         what, do = wrong.split(": ")
         faults.append((what, do))
         parts = 0
-    if parts:
+    elif parts:
         microbatches = max(node.count for node in subtrees(parts, replicas))
     order: Schedule | None = None
     try:
@@ -126,7 +126,7 @@ def training_plan(
     except InputError as error:
         where = f"{error.where}: " if error.where else ""
         faults.append((where + error.message, error.do))
-    faults += [] if parts else _batch_faults(batch, replicas, microbatches)
+    faults += [] if parts or wrong else _batch_faults(batch, replicas, microbatches)
     stages = order.stages if order else pp
     if layers < stages:
         held = f"{stages // pp} stages on each of {pp} ranks" if stages != pp else f"pp={pp} stages"
