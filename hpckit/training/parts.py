@@ -49,14 +49,14 @@ class PartSum:
             leaf = Node(0, self.node.first + self._done)
             self._done += 1
             joined(self._nodes, leaf, self._current, self._add)
-            if self._done < self.node.count:
+            if self._done < self.node.parts:
                 self._current = self._free.pop() if self._free else self._zeros(len(self._current))
                 self._current[...] = 0
                 self._bind(self._current)
 
     def close(self) -> None:
         """All parts are complete: the root is in the vector that the first part began with."""
-        self.reach(self.node.count)
+        self.reach(self.node.parts)
         ((_, root),) = self._nodes
         self._bind(root)
         self._nodes.clear()

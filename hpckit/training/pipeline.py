@@ -297,14 +297,14 @@ class Pipeline:
 
     def _mean_loss(self, step: Step) -> float:
         """The mean loss of the batch, on every rank: parts, or else microbatches, in order, then replicas in theirs."""
-        parts = None if self._own.parts is None else self._own.parts.node
+        node = None if self._own.parts is None else self._own.parts.node
         sums = np.zeros(self.plan.parts or self.plan.dp)
         if self.plan.schedule.stages - 1 in self._own.stages and not self.tensor.rank:
             for number, loss in enumerate(step.losses):
-                if parts is None:
+                if node is None:
                     sums[self.replicas.rank] += float(loss)
-                elif number < parts.count:
-                    sums[parts.first + number] = float(loss)
+                elif number < node.parts:
+                    sums[node.first + number] = float(loss)
         if self.mesh.size > 1:
             all_reduce(sums, self.mesh, "sum", deterministic=True).wait()
         total = 0.0

@@ -86,7 +86,7 @@ class Sampler:
         start, size = block(total, replicas, replica)
         if parts:
             node, starts = subtrees(parts, replicas)[replica], block_starts(total, parts)
-            start, size = (int(n) for n in (starts[node.first], starts[node.first + node.count] - starts[node.first]))
+            start, size = (int(n) for n in (starts[node.first], starts[node.first + node.parts] - starts[node.first]))
         numbers = np.arange(place + start, place + start + size, dtype=np.int64)
         if self.shuffle:
             numbers = permuted(numbers, self.samples, self.seed, epoch)

@@ -24,11 +24,11 @@ def test_replicas_add_up_to_the_tree_of_one_rank(parts):
     values = np.random.default_rng(1).standard_normal(parts)
     for replicas in range(1, parts + 1):
         nodes, roots = subtrees(parts, replicas), []
-        assert [node.first for node in nodes] == [0, *np.cumsum([node.count for node in nodes])[:-1]]
-        assert sum(node.count for node in nodes) == parts
+        assert [node.first for node in nodes] == [0, *np.cumsum([node.parts for node in nodes])[:-1]]
+        assert sum(node.parts for node in nodes) == parts
         for node in nodes:
             done: list = []
-            for part in range(node.first, node.first + node.count):
+            for part in range(node.first, node.first + node.parts):
                 joined(done, Node(0, part), values[part], np.add)
             ((found, root),) = done
             assert found == node

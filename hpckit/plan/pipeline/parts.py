@@ -13,18 +13,18 @@ T = TypeVar("T")
 
 
 class Node(NamedTuple):
-    """The sum of 2^level parts, from part index * 2^level on."""
+    """The sum of 2^level parts, from part place * 2^level on."""
 
     level: int
-    index: int
+    place: int
 
     @property
     def first(self) -> int:
         """Its first part."""
-        return self.index << self.level
+        return self.place << self.level
 
     @property
-    def count(self) -> int:
+    def parts(self) -> int:
         """Its number of parts."""
         return 1 << self.level
 
@@ -42,9 +42,9 @@ def subtrees(parts: int, replicas: int) -> list[Node]:
 
 def joined(done: list[tuple[Node, T]], node: Node, value: T, add: Callable[[T, T], T]) -> None:
     """Put the next node behind those that are done, and add up what has become whole: add(left, right)."""
-    while done and node.index & 1 and done[-1][0] == (node.level, node.index - 1):
+    while done and node.place & 1 and done[-1][0] == (node.level, node.place - 1):
         value = add(done.pop()[1], value)
-        node = Node(node.level + 1, node.index >> 1)
+        node = Node(node.level + 1, node.place >> 1)
     done.append((node, value))
 
 

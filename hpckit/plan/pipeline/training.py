@@ -62,7 +62,7 @@ class TrainingPlan:
             return self.batch // self.dp
         node = subtrees(self.parts, self.dp)[replica]
         starts = block_starts(self.batch, self.parts)
-        return int(starts[node.first + node.count] - starts[node.first])
+        return int(starts[node.first + node.parts] - starts[node.first])
 
     def cuts(self, samples: int, replica: int = 0) -> list[slice]:
         """The microbatches of a replica that has so many samples: of equal sizes in a full batch.
@@ -70,7 +70,7 @@ class TrainingPlan:
         At the end of the data there may be fewer: sizes differ by at most 1 then, and some may be empty. With fixed
         parts a replica that has fewer than others gets empty microbatches at the end.
         """
-        own = subtrees(self.parts, self.dp)[replica].count if self.parts else self.microbatches
+        own = subtrees(self.parts, self.dp)[replica].parts if self.parts else self.microbatches
         starts = block_starts(samples, own).tolist()
         return [slice(first, end) for first, end in pairwise([*starts, *[samples] * (self.microbatches - own)])]
 
@@ -118,7 +118,7 @@ def training_plan(
         faults.append((what, do))
         parts = 0
     elif parts:
-        microbatches = max(node.count for node in subtrees(parts, replicas))
+        microbatches = max(node.parts for node in subtrees(parts, replicas))
     order: Schedule | None = None
     try:
         order = _schedule(schedule, pp, microbatches, chunks)
