@@ -121,13 +121,17 @@ def test_a_watched_run_from_the_command_line(tmp_path, words):
     [
         (
             "(first if comm.rank else second).Allreduce(MPI.IN_PLACE, x)",
-            ["rank 0 is in Allreduce of 9 float64 on Dup 2 of world at stalls.py:5"]
-            + ["rank 1 is in Allreduce of 9 float64 on Dup 1 of world at stalls.py:5"],
+            [
+                "rank 0 is in Allreduce of 9 float64 on Dup 2 of world at stalls.py:5",
+                "rank 1 is in Allreduce of 9 float64 on Dup 1 of world at stalls.py:5",
+            ],
         ),
         (
             "comm.Barrier() if comm.rank else comm.Irecv(x, 1, 7).Wait()",
-            ["rank 0 is in Irecv of 9 float64 with rank 1 on world at stalls.py:5"]
-            + ["rank 1 is in Barrier on world at stalls.py:5"],
+            [
+                "rank 0 is in Irecv of 9 float64 with rank 1 on world at stalls.py:5",
+                "rank 1 is in Barrier on world at stalls.py:5",
+            ],
         ),
     ],
 )
