@@ -337,6 +337,10 @@ class Config(Section):
         for axis in "xy":
             if getattr(self.sides, axis) == "open":
                 yield f"sides.{axis} = 'open' is not there with dynamics.kind = 'hevi': take 'periodic' or 'walls'"
+        if self.tracers:
+            yield "tracers are not there with dynamics.kind = 'hevi': leave them out, or take 'explicit'"
+        if self.drag:
+            yield "drag is not there with dynamics.kind = 'hevi': leave it out, or take 'explicit'"
         if self.jet.speed and self.jet.balanced:
             yield "jet.balanced is balanced for the explicit scheme: set dynamics.kind = 'explicit'"
         if dynamics.substeps % 2:

@@ -117,8 +117,7 @@ class Model:
         with timer("halo"):
             self.exchange(self.state)
         self.start[...] = self.state.data
-        substeps = self.config.substeps
-        for stage, (share, count) in enumerate(((1 / 3, -(-substeps // 3)), (1 / 2, substeps // 2), (1.0, substeps))):
+        for stage, (share, count) in enumerate(zip((1 / 3, 1 / 2, 1.0), substeps_of(self.config), strict=True)):
             if stage:
                 with timer("halo"):
                     self.exchange(self.state)
@@ -266,14 +265,28 @@ class Model:
         """What the summary adds: nothing yet."""
         return {}
 
+    @property
+    def fields(self) -> list[Field]:
+        """The fields that a checkpoint holds."""
+        return [self.state]
+
+    def values(self) -> dict[str, Any]:
+        """Collective: the numbers that a checkpoint holds."""
+        return {"step": self.steps_done}
+
+    def own(self, values: dict[str, Any]) -> None:
+        """Take over the numbers of a checkpoint."""
+        self.steps_done = values["step"]
+
     def saved(self, **values: Any) -> State:
-        """Collective: the content of a checkpoint: state, step, and extra `values`."""
-        return State([Piece.of_field(self.state)], {"step": self.steps_done, **values})
+        """Collective: the content of a checkpoint: fields, numbers, and extra `values`."""
+        return State([Piece.of_field(each) for each in self.fields], {**self.values(), **values})
 
     def restore(self, restored: Restored) -> None:
         """Continue from a checkpoint."""
-        read_into(restored, self.state)
-        self.steps_done = restored.values["step"]
+        for each in self.fields:
+            read_into(restored, each)
+        self.own(restored.values)
 
     def output(self) -> dict[str, np.ndarray]:
         """Collective: the output fields, on the owned cells: theta and rho as deviations, winds in the middles."""
@@ -283,6 +296,12 @@ class Model:
         fields |= full_fields(self.config.output.fields, rho, heat)
         dtype = np.float32 if self.config.output.single else np.float64
         return {name: np.ascontiguousarray(values, dtype) for name, values in fields.items()}
+
+
+def substeps_of(config: Config) -> tuple[int, int, int]:
+    """Acoustic substeps of the three stages, which are a third, half and all of a step."""
+    count = config.substeps
+    return -(-count // 3), count // 2, count
 
 
 def level_tables(edges: np.ndarray) -> np.ndarray:

@@ -18,7 +18,7 @@ u8 = np.uint64
 FIRST = HALO - FACES_BACK  # of the cells of `work`
 
 
-@jit
+@jit(borrowed=True)
 def prepare(state, water, column, levels, work):
     nz, tall, wide = state.shape[1:]
     end = wide - FIRST + 1
@@ -42,11 +42,11 @@ def prepare(state, water, column, levels, work):
             if water.size:
                 _weight(rho, water[k, j, FIRST:end], base_rho, levels[WATER, k], dry, weight)
             else:
-                dry[:] = 1.0
-                weight[:] = rho
+                _fill(dry, 1.0)
+                _take(rho, weight)
 
 
-@jit(noalias=True)
+@jit(noalias=True, borrowed=True)
 def _speeds(
     rho, west, south, under, momentum_u, momentum_v, momentum_w, heat, base, base_under, base_heat, below, above, gate,
     u, v, w, theta,
@@ -59,7 +59,7 @@ def _speeds(
         theta[i] = (heat[i] + base_heat) / here
 
 
-@jit(noalias=True)
+@jit(noalias=True, borrowed=True)
 def _pressure(heat, base_heat, base_p, p, stiff):
     far, per_base = 0, 1.0 / base_heat
     for i in range(u8(len(heat))):
@@ -71,7 +71,7 @@ def _pressure(heat, base_heat, base_p, p, stiff):
     return far
 
 
-@jit(noalias=True)
+@jit(noalias=True, borrowed=True)
 def _pressure_far(heat, base_heat, base_p, p, stiff):
     per_base = 1.0 / base_heat
     for i in range(u8(len(heat))):
@@ -79,7 +79,7 @@ def _pressure_far(heat, base_heat, base_p, p, stiff):
         stiff[i] = GAMMA * (base_p + p[i]) / (heat[i] + base_heat)
 
 
-@jit(noalias=True)
+@jit(noalias=True, borrowed=True)
 def _weight(rho, water, base_rho, base_water, dry, weight):
     for i in range(u8(len(rho))):
         dry[i] = 1.0 / (1.0 + water[i])
@@ -88,11 +88,18 @@ def _weight(rho, water, base_rho, base_water, dry, weight):
 
 @jit
 def tendencies(state, work, column, levels, wind, weights, stage, slow):
+    wide = state.shape[3]
+    many = wide - 2 * HALO + 2
+    _along(state, work, column, levels, wind, weights, stage, slow, np.empty(many), np.empty((2, 4, many)))
+    _upward(state, work, levels, weights, slow, np.zeros((2, 4, many)), np.zeros(wide))
+
+
+@jit(borrowed=True)
+def _along(state, work, column, levels, wind, weights, stage, slow, flux, north):
+    """What passes the faces across x and y, and the forces along them."""
     nz, tall, wide = state.shape[1:]
     dx, dy = stage.dx, stage.dy
     lo, hi = HALO, wide - HALO  # owned cells of a row
-    many = hi - lo + 2
-    flux, north = np.empty(many), np.empty((2, 4, many))
     inner = weights[2]
     for k in range(nz):
         low = max(k - 1, 0)
@@ -154,16 +161,13 @@ def tendencies(state, work, column, levels, wind, weights, stage, slow):
                     state[1, k, j - 1, lo:hi], rho_u[lo:hi], state[1, k, j - 1, lo + 1 : hi + 1], rho_u[lo + 1 : hi + 1],
                     calm * wind[0, k], -stage.coriolis, slow[2, k, j, lo:hi],
                 )  # fmt: skip
-    _upward(state, work, levels, weights, slow)
 
 
-@jit
-def _upward(state, work, levels, weights, slow):
+@jit(borrowed=True)
+def _upward(state, work, levels, weights, slow, up, still):
     """What passes the faces between levels, and the forces along z."""
     nz, tall, wide = state.shape[1:]
     lo, hi = HALO, wide - HALO
-    up = np.zeros((2, 4, hi - lo + 1))
-    still = np.zeros(wide)
     for j in range(HALO, tall - HALO + 1):
         owned = j < tall - HALO
         for k in range(nz + 1):
@@ -219,28 +223,34 @@ def _upward(state, work, levels, weights, slow):
                     levels[PER_FACE, k], slow[3, k, j, lo:hi],
                 )  # fmt: skip
             else:
-                slow[3, 0, j, lo:hi] = 0.0
+                _fill(slow[3, 0, j, lo:hi], 0.0)
 
 
-@jit(noalias=True)
+@jit(noalias=True, borrowed=True)
+def _fill(out, value):
+    for i in range(u8(len(out))):
+        out[i] = value
+
+
+@jit(noalias=True, borrowed=True)
 def _take(a, out):
     for i in range(u8(len(a))):
         out[i] = a[i]
 
 
-@jit(noalias=True)
+@jit(noalias=True, borrowed=True)
 def _mean(a, b, out):
     for i in range(u8(len(a))):
         out[i] = 0.5 * (a[i] + b[i])
 
 
-@jit(noalias=True)
+@jit(noalias=True, borrowed=True)
 def _weighted(a, b, below, above, out):
     for i in range(u8(len(a))):
         out[i] = below * a[i] + above * b[i]
 
 
-@jit(noalias=True)
+@jit(noalias=True, borrowed=True)
 def _carry(q, flux, count, row):
     """Times what a row carries through its faces: six cells from q[i] on."""
     even0, even1, even2, odd0, odd1, odd2 = row[0], row[1], row[2], row[3], row[4], row[5]
@@ -251,58 +261,58 @@ def _carry(q, flux, count, row):
         )  # fmt: skip
 
 
-@jit
+@jit(borrowed=True)
 def _carry_rows(q, flux, count, row):
     """The same across rows: six of them."""
     _carry_six(q[0], q[1], q[2], q[3], q[4], q[5], flux, row)
 
 
-@jit(noalias=True)
+@jit(noalias=True, borrowed=True)
 def _carry_six(a, b, c, d, e, f, flux, row):
     even0, even1, even2, odd0, odd1, odd2 = row[0], row[1], row[2], row[3], row[4], row[5]
     for i in range(u8(len(a))):
         flux[i] = carried(flux[i], a[i], b[i], c[i], d[i], e[i], f[i], even0, even1, even2, odd0, odd1, odd2)
 
 
-@jit(noalias=True)
+@jit(noalias=True, borrowed=True)
 def _difference(flux, out, width):
     per_width = 1.0 / width
     for i in range(u8(len(out))):
         out[i] = (flux[i] - flux[i + u8(1)]) * per_width
 
 
-@jit(noalias=True)
+@jit(noalias=True, borrowed=True)
 def _subtract(low, high, width, out):
     _subtract_times(low, high, 1.0 / width, out)
 
 
-@jit(noalias=True)
+@jit(noalias=True, borrowed=True)
 def _subtract_times(low, high, per_width, out):
     for i in range(u8(len(out))):
         out[i] += (low[i] - high[i]) * per_width
 
 
-@jit(noalias=True)
+@jit(noalias=True, borrowed=True)
 def _gradient(low, high, dry_low, dry_high, width, out):
     per_width = 1.0 / width
     for i in range(u8(len(out))):
         out[i] -= 0.5 * (dry_low[i] + dry_high[i]) * ((high[i] - low[i]) * per_width)
 
 
-@jit(noalias=True)
+@jit(noalias=True, borrowed=True)
 def _turn(a, b, c, d, calm, coriolis, out):
     for i in range(u8(len(out))):
         out[i] += coriolis * (0.25 * ((a[i] + b[i]) + (c[i] + d[i])) - calm)
 
 
-@jit(noalias=True)
+@jit(noalias=True, borrowed=True)
 def _lift(p_low, p_high, dry_low, dry_high, weight_low, weight_high, below, above, per_face, out):
     for i in range(u8(len(out))):
         force = (p_high[i] - p_low[i]) * per_face + GRAVITY * (below * weight_low[i] + above * weight_high[i])
         out[i] -= (below * dry_low[i] + above * dry_high[i]) * force
 
 
-@jit
+@jit(borrowed=True)
 def begin(start, state, work, fast, pressure):
     nz, tall, wide = state.shape[1:]
     first, end = HALO - 1, wide - HALO + 1
@@ -313,13 +323,13 @@ def begin(start, state, work, fast, pressure):
             _times(work[5, k, j, first:end], fast[4, k, j, first:end], pressure[k, j - HALO + 1])
 
 
-@jit(noalias=True)
+@jit(noalias=True, borrowed=True)
 def _minus(a, b, out):
     for i in range(u8(len(out))):
         out[i] = a[i] - b[i]
 
 
-@jit(noalias=True)
+@jit(noalias=True, borrowed=True)
 def _times(a, b, out):
     for i in range(u8(len(out))):
         out[i] = a[i] * b[i]
@@ -327,12 +337,16 @@ def _times(a, b, out):
 
 @jit
 def substep(work, slow, fast, pressure, levels, flux_x, flux_y, flux_z, state, numbers):
+    columns = np.zeros((5, fast.shape[1] + 1, fast.shape[3] - 2 * HALO))
+    _substep(work, slow, fast, pressure, levels, flux_x, flux_y, flux_z, state, numbers, columns)
+
+
+@jit(borrowed=True)
+def _substep(work, slow, fast, pressure, levels, flux_x, flux_y, flux_z, state, numbers, columns):
     nz, tall, wide = fast.shape[1:]
     lo, hi = HALO, wide - HALO
     dt, implicit, share = numbers.dt, numbers.implicit, numbers.share
-    factor, value = np.zeros((nz + 1, hi - lo)), np.zeros((nz + 1, hi - lo))
-    rho, heat, p = np.empty((nz, hi - lo)), np.empty((nz, hi - lo)), np.empty((nz, hi - lo))
-    theta_face = np.empty((2, hi - lo))
+    factor, value, rho, heat, p = columns[0], columns[1], columns[2], columns[3], columns[4]
     for j in range(HALO, tall - HALO + 1):
         at = j - HALO + 1  # of the pressure
         for k in range(nz):
@@ -397,7 +411,7 @@ def substep(work, slow, fast, pressure, levels, flux_x, flux_y, flux_z, state, n
             )  # fmt: skip
 
 
-@jit(noalias=True)
+@jit(noalias=True, borrowed=True)
 def _push(p_low, p_high, dry_low, dry_high, slow, dt, width, momentum):
     per_width = 1.0 / width
     for i in range(u8(len(momentum))):
@@ -405,19 +419,19 @@ def _push(p_low, p_high, dry_low, dry_high, slow, dt, width, momentum):
         momentum[i] += dt * (slow[i] - gradient)
 
 
-@jit(noalias=True)
+@jit(noalias=True, borrowed=True)
 def _add_mean(flux, state, fast, share):
     for i in range(u8(len(flux))):
         flux[i] += share * (state[i] + fast[i])
 
 
-@jit(noalias=True)
+@jit(noalias=True, borrowed=True)
 def _add_mixed(flux, state, new, old, implicit, share):
     for i in range(u8(len(flux))):
         flux[i] += share * (state[i] + (implicit * new[i] + (1.0 - implicit) * old[i]))
 
 
-@jit(noalias=True)
+@jit(noalias=True, borrowed=True)
 def _explicit(
     u, v, v_north, w, w_above, theta_south, theta, theta_north, theta_below, theta_above, rho, heat, slow_rho,
     slow_heat, stiff, dx, dy, dt, implicit, per_cell, below, above, below_up, above_up, gate, new_rho, new_heat, p,
@@ -438,7 +452,7 @@ def _explicit(
         p[i] = stiff[i] * (implicit * new_heat[i] + explicit * heat[i])
 
 
-@jit(noalias=True)
+@jit(noalias=True, borrowed=True)
 def _eliminate(
     stiff_low, stiff, dry_low, dry, theta_2, theta_1, theta, theta_above, p_low, p, rho_low, rho, old_low, old, w, slow,
     per_face, down, up, below_1, above_1, below, above, below_up, above_up, dt, implicit, factor_low, value_low, factor,
@@ -461,13 +475,13 @@ def _eliminate(
         value[i] = (right - lower * value_low[i]) * pivot
 
 
-@jit(noalias=True)
+@jit(noalias=True, borrowed=True)
 def _back(factor, above, value):
     for i in range(u8(len(value))):
         value[i] -= factor[i] * above[i]
 
 
-@jit(noalias=True)
+@jit(noalias=True, borrowed=True)
 def _settle(
     w, w_above, theta_below, theta, theta_above, stiff, rho, heat, per_cell, below, above, below_up, above_up, step,
     damping, fast_rho, fast_w, fast_heat, pressure,
@@ -482,7 +496,7 @@ def _settle(
         fast_w[i] = w[i]
 
 
-@jit
+@jit(borrowed=True)
 def finish(state, fast):
     nz, tall, wide = state.shape[1:]
     for field in range(5):
@@ -491,7 +505,7 @@ def finish(state, fast):
                 _add(fast[field, k, j, HALO : wide - HALO], state[field, k, j, HALO : wide - HALO])
 
 
-@jit(noalias=True)
+@jit(noalias=True, borrowed=True)
 def _add(a, out):
     for i in range(u8(len(out))):
         out[i] += a[i]
