@@ -69,7 +69,9 @@ class Model:
         self.work = device.zeros((WORKS, *shape[1:]), dtype)
         self.work[6] = 1.0
         nz, ny, nx = self.state.interior.shape[1:]
-        self.mass_flux = [device.zeros(faces, dtype) for faces in ((nz, ny, nx + 1), (nz, ny + 1, nx), (nz + 1, ny, nx))]
+        self.mass_flux = [
+            device.zeros(faces, dtype) for faces in ((nz, ny, nx + 1), (nz, ny + 1, nx), (nz + 1, ny, nx))
+        ]
         calm = np.array([self.base.wind, self.base.wind_v, np.zeros(grid.nz), self.base.theta])
         self.column, self.levels, self.rest, self.wind, self.weights, self.water = (
             self._table(values)

@@ -1,4 +1,4 @@
-"""The box with split dynamics: equal bits on any number of ranks and after a resume, rest, waves, mistakes explained."""
+"""The box with split dynamics: equal bits on any number of ranks and after a resume, mistakes explained."""
 
 from __future__ import annotations
 
@@ -52,7 +52,9 @@ def test_any_number_of_ranks_gives_the_same_bits(mpirun, tmp_path, runs):
             for axis in axes:
                 many = np.load(tmp_path / f"{name}-{ranks}{axis}.npz")
                 for key in one.files:
-                    np.testing.assert_array_equal(many[key], one[key], err_msg=f"{name}, {key}, {ranks} ranks on {axis}")
+                    np.testing.assert_array_equal(
+                        many[key], one[key], err_msg=f"{name}, {key}, {ranks} ranks on {axis}"
+                    )
         assert one["w_max"][0] < 1e-12 if name == "rest" else one["w_max"][0] > 0.1
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hpckit.kernels.euler.box.constants import FIELDS, RHO, RHO_U, RHO_V, RHO_W
+from hpckit.kernels.euler.box.constants import FIELDS, RHO_W
 from hpckit.kernels.euler.constants import C0, GAMMA, HALO
 from hpckit.kernels.euler.hevi import dispatch, reference
 from hpckit.kernels.euler.hevi.constants import LEVELS, NO_WATER, WORKS, Stage, Substep, upwind_weights

@@ -1,4 +1,4 @@
-"""The box with split dynamics on these ranks: `split_ranks.py FOLDER`, with cases.json in it; a state a case and mesh."""
+"""The box with split dynamics on these ranks: `split_ranks.py FOLDER`, with cases.json in it; a file a case."""
 
 import json
 import sys

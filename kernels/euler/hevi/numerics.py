@@ -1,4 +1,4 @@
-"""The arithmetic of a face and of a column's level, written once for CPU and GPU: pieces that become part of callers."""
+"""The arithmetic of a face and of a level of a column, written once for CPU and GPU: pieces of their callers."""
 
 from __future__ import annotations
 
@@ -29,6 +29,4 @@ def upper_of(size, tension, stiff, up, theta_high, above):
 @inlined
 def diagonal_of(size, tension, stiff_low, stiff, down, up, theta, below, above):
     """The coefficient of W of the face itself."""
-    return 1.0 + size * (
-        tension * theta * (stiff * up + stiff_low * down) + GRAVITY * (above * up - below * down)
-    )
+    return 1.0 + size * (tension * theta * (stiff * up + stiff_low * down) + GRAVITY * (above * up - below * down))

@@ -6,8 +6,8 @@ rho w in z. rho w of level 0 is the ground's, 0; that of the lid, 0 too, is not 
 
 A large step is Runge and Kutta's in three stages of dt/3, dt/2 and dt (Wicker and Skamarock 2002, MWR 130, 2088-2097).
 Each stage evaluates the slow tendencies R at the latest state * (`prepare`, `tendencies`), and then advances the
-deviations '' from * in acoustic substeps from t (`begin`, `substep`, `finish`), after Klemp, Skamarock and Dudhia (2007,
-MWR 135, 2897-2913, eqs. 19 to 24), in terms of p'' = (gamma p / rho theta)* (rho theta)'':
+deviations '' from * in acoustic substeps from t (`begin`, `substep`, `finish`), after Klemp, Skamarock and Dudhia
+(2007, MWR 135, 2897-2913, eqs. 19 to 24), in terms of p'' = (gamma p / rho theta)* (rho theta)'':
 
     U'' += dt (R_U - dp''/dx), V'' alike                          explicit, with the old pressure, forward
     rho''  += dt (R_rho  - dU''/dx - dV''/dy - dW''/dz)            with the new U'', V''; W'' implicit
@@ -15,11 +15,12 @@ MWR 135, 2897-2913, eqs. 19 to 24), in terms of p'' = (gamma p / rho theta)* (rh
     W'' += dt (R_W - dp''/dz - g rho'')                           p'', rho'' implicit: a tridiagonal system by column
 
 The vertical is off-centered: the share `implicit` of the new level. The horizontal pressure gradient uses
-p'' + damping (p'' - p'' of the substep before), which damps the divergence (Skamarock and Klemp 1992, MWR 120, 2109-2127).
+p'' + damping (p'' - p'' of the substep before), which damps the divergence (Skamarock and Klemp 1992, MWR 120,
+2109-2127).
 
 Moist air: rho is the density of dry air, theta the moist theta (1 + (R_v / R_d) q_v) theta, which makes p = C0 (rho
-theta)**gamma; `water` is the mixing ratio of all water, q_t, with which the pressure gradient is divided by 1 + q_t, and
-the weight in the vertical is that of (1 + q_t) rho. Without water it is an empty array.
+theta)**gamma; `water` is the mixing ratio of all water, q_t: the pressure gradient is divided by 1 + q_t, and the weight
+in the vertical is that of (1 + q_t) rho. Without water it is an empty array.
 
 levels: float64[5, nz + 1]: 1 / thickness of cells (the last is not used), 1 / distance of middles at faces (0 at ground
 and lid), the share of the cell below and of that above in a mean at a face (by thickness), q_t of the base state.
@@ -192,7 +193,9 @@ def substep(
     old = np.concatenate([w, np.zeros_like(w[:1])])
     explicit = 1 - implicit
     new_rho = rho + dt * (slow[RHO, :, OWNED, OWNED] - divergence(u, v) - explicit * np.diff(old, axis=0) * per_cell)
-    carried = divergence(u * mean(theta, 2), v * mean(theta, 1)) + explicit * np.diff(theta_face * old, axis=0) * per_cell
+    carried = (
+        divergence(u * mean(theta, 2), v * mean(theta, 1)) + explicit * np.diff(theta_face * old, axis=0) * per_cell
+    )
     new_heat = heat + dt * (slow[RHO_THETA, :, OWNED, OWNED] - carried)
     mixed_rho = implicit * new_rho + explicit * rho
     mixed_p = stiff * (implicit * new_heat + explicit * heat)
@@ -205,7 +208,8 @@ def substep(
         lower = -size * (tension * stiff[k - 1] * down * theta_face[k - 1] - GRAVITY * below[k] * down)
         upper = -size * (tension * stiff[k] * up * theta_face[k + 1] + GRAVITY * above[k] * up)
         diagonal = 1 + size * (
-            tension * theta_face[k] * (stiff[k] * up + stiff[k - 1] * down) + GRAVITY * (above[k] * up - below[k] * down)
+            tension * theta_face[k] * (stiff[k] * up + stiff[k - 1] * down)
+            + GRAVITY * (above[k] * up - below[k] * down)
         )
         gradient = tension * (mixed_p[k] - mixed_p[k - 1])
         weight = GRAVITY * (below[k] * mixed_rho[k - 1] + above[k] * mixed_rho[k])

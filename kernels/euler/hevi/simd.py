@@ -105,7 +105,7 @@ def _along(state, work, column, levels, wind, weights, stage, slow, flux, north)
         low = max(k - 1, 0)
         below, above = levels[BELOW, k], levels[ABOVE, k]
         for j in range(HALO, tall - HALO + 1):
-            rho_u, rho_v, rho_w = state[1, k, j], state[2, k, j], state[3, k, j]
+            rho_u, rho_v = state[1, k, j], state[2, k, j]
             owned = j < tall - HALO
             # along x
             if owned:
@@ -158,8 +158,8 @@ def _along(state, work, column, levels, wind, weights, stage, slow, flux, north)
                         state[2, k, j + 1, lo : hi + 1], calm * wind[1, k], stage.coriolis, slow[1, k, j, lo : hi + 1],
                     )  # fmt: skip
                 _turn(
-                    state[1, k, j - 1, lo:hi], rho_u[lo:hi], state[1, k, j - 1, lo + 1 : hi + 1], rho_u[lo + 1 : hi + 1],
-                    calm * wind[0, k], -stage.coriolis, slow[2, k, j, lo:hi],
+                    state[1, k, j - 1, lo:hi], rho_u[lo:hi], state[1, k, j - 1, lo + 1 : hi + 1],
+                    rho_u[lo + 1 : hi + 1], calm * wind[0, k], -stage.coriolis, slow[2, k, j, lo:hi],
                 )  # fmt: skip
 
 

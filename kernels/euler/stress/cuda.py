@@ -143,14 +143,22 @@ def _mix(state, work, mu, rest, levels, numbers):
         dx, dy, dt, cross, per_cell = numbers[0], numbers[1], numbers[2], numbers[4], levels[PER_CELL, k]
         normal = 1.0 + cross
         u, v, theta = work[0], work[1], work[3]
-        x = normal * (mu[k, j, i] * (u[k, j, i + 1] - u[k, j, i]) - mu[k, j, i - 1] * (u[k, j, i] - u[k, j, i - 1])) / dx
+        x = (
+            normal
+            * (mu[k, j, i] * (u[k, j, i + 1] - u[k, j, i]) - mu[k, j, i - 1] * (u[k, j, i] - u[k, j, i - 1]))
+            / dx
+        )
         y = stress_xy(work, mu, dx, dy, 0, cross, k, j + 1, i) - stress_xy(work, mu, dx, dy, 0, cross, k, j, i)
         z = stress_xz(work, mu, rest, levels, dx, 0, cross, k + 1, j, i) - stress_xz(
             work, mu, rest, levels, dx, 0, cross, k, j, i
         )
         state[1, k, j, i] += dt * (x / dx + y / dy + z * per_cell)
         x = stress_xy(work, mu, dx, dy, 1, cross, k, j, i + 1) - stress_xy(work, mu, dx, dy, 1, cross, k, j, i)
-        y = normal * (mu[k, j, i] * (v[k, j + 1, i] - v[k, j, i]) - mu[k, j - 1, i] * (v[k, j, i] - v[k, j - 1, i])) / dy
+        y = (
+            normal
+            * (mu[k, j, i] * (v[k, j + 1, i] - v[k, j, i]) - mu[k, j - 1, i] * (v[k, j, i] - v[k, j - 1, i]))
+            / dy
+        )
         z = stress_yz(work, mu, rest, levels, dy, 0, cross, k + 1, j, i) - stress_yz(
             work, mu, rest, levels, dy, 0, cross, k, j, i
         )

@@ -1,4 +1,4 @@
-"""The arithmetic of stresses at an edge of a cell, written once for CPU and GPU. work, levels, mu: as in `reference`."""
+"""The arithmetic of stresses at an edge of a cell, written once for CPU and GPU. Arrays: as in `reference`."""
 
 from __future__ import annotations
 

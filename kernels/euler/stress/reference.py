@@ -120,7 +120,7 @@ def mix(
 def _shears(
     u: np.ndarray, v: np.ndarray, w: np.ndarray, levels: np.ndarray, spacing: Spacing, rest: np.ndarray, cross: float
 ) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
-    """Shears as u (or v) and as v (or w) feel them: at vertical edges (x, y), and at the nz + 1 edges (x, z), (y, z)."""
+    """Shears as u (v) and as v (w) feel them: at vertical edges (x, y), and at the nz + 1 edges (x, z) and (y, z)."""
     dx, dy = spacing
     per_face = levels[PER_FACE, :, None, None]
     u_y, v_x = (u - np.roll(u, 1, 1)) / dy, (v - np.roll(v, 1, 2)) / dx
