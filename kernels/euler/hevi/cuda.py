@@ -1,4 +1,4 @@
-"""Split-explicit, implicit-in-the-vertical dynamics of a box, CUDA: a thread a cell; a thread a column where implicit."""
+"""Split-explicit, vertically implicit dynamics of a box, CUDA: a thread a cell, or a column where implicit."""
 
 from __future__ import annotations
 

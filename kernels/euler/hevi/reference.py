@@ -18,9 +18,9 @@ The vertical is off-centered: the share `implicit` of the new level. The horizon
 p'' + damping (p'' - p'' of the substep before), which damps the divergence (Skamarock and Klemp 1992, MWR 120,
 2109-2127).
 
-Moist air: rho is the density of dry air, theta the moist theta (1 + (R_v / R_d) q_v) theta, which makes p = C0 (rho
-theta)**gamma; `water` is the mixing ratio of all water, q_t: the pressure gradient is divided by 1 + q_t, and the weight
-in the vertical is that of (1 + q_t) rho. Without water it is an empty array.
+Moist air: rho is the density of dry air, theta the moist theta (1 + (R_v / R_d) q_v) theta, for which
+p = C0 (rho theta)**gamma; `water` is the mixing ratio of all water, q_t: the pressure gradient is divided by 1 + q_t,
+and the weight in the vertical is that of (1 + q_t) rho. Without water it is an empty array.
 
 levels: float64[5, nz + 1]: 1 / thickness of cells (the last is not used), 1 / distance of middles at faces (0 at ground
 and lid), the share of the cell below and of that above in a mean at a face (by thickness), q_t of the base state.
