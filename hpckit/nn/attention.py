@@ -73,9 +73,11 @@ class Attention:
             self.out.apply(mixed.reshape(batch, length, -1), y, onto)
             return y, None
         self._rotate(qkv)
+        step.rounded(qkv)
         logs = empty((batch, self.heads, length), x)
         drop = (*numbers_of(step, f"{self.name}.dropout"), self.dropout if step.training else 0.0)
         dispatch.attention(qkv, self.heads, self.kv_heads, mixed, logs, *drop)
+        step.rounded(mixed)
         y = empty_like(x)
         self.out.apply(mixed.reshape(batch, length, -1), y, onto)
         return y, {"x": x, "qkv": qkv, "mixed": mixed, "logs": logs, "drop": drop}
