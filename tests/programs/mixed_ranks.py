@@ -26,19 +26,19 @@ def as_nodes_of_one():
     axes._node_size = lambda given: 1
 
 
-def trained(kind, comm, dp, pp, schedule, parts, sharding=0, steps=3):
+def trained(kind, comm, dp, pp, schedule, parts, sharding=0, steps=3, tp=1, tree=0):
     """Losses and norms, hashes of master and rounded values, bytes that this rank holds."""
-    model = gpt2(64, 4, 32, 2, 5, tied=True, dropout=0.1)
-    chunks = len(model.layers) if schedule == "looped_bfs" else None
+    whole = gpt2(64, 4, 32, 2, 5, tied=True, dropout=0.1)
+    chunks = len(whole.layers) if schedule == "looped_bfs" else None
     plan = hp.plan.training_plan(
-        comm.size, len(model.layers), batch=BATCH, dp=dp, pp=pp, microbatches=parts, schedule=schedule,
-        chunks=chunks, tied=True,
+        comm.size, len(whole.layers), batch=BATCH, dp=dp, pp=pp, tp=tp, microbatches=1 if tree else parts,
+        schedule=schedule, chunks=chunks, tied=True, parts=tree,
     )  # fmt: skip
-    with hp.Mesh(comm, dp=dp, pp=pp) as mesh:
-        it = hp.Pipeline(mesh, model, CrossEntropy(17, 64), plan, dtype=kind, sharding=sharding)
+    with hp.Mesh(comm, dp=dp, pp=pp, tp=tp) as mesh:
+        it = hp.Pipeline(mesh, whole, CrossEntropy(17, 64), plan, dtype=kind, sharding=sharding)
         it.initialize(3)
         optimizer, told, scale = AdamW(it.parameters), [], LossScale(2.0**12)
-        share = hp.Sampler(BATCH, BATCH, shuffle=False).take(mesh["dp"].rank, dp)
+        share = hp.Sampler(BATCH, BATCH, shuffle=False).take(mesh["dp"].rank, dp, plan.parts)
         for step in range(steps):
             it.zero_grads()
             own, passing = WORDS[share.indices], Pass(step=step, seed=1, first_sample=share.first_sample)
@@ -48,7 +48,7 @@ def trained(kind, comm, dp, pp, schedule, parts, sharding=0, steps=3):
             optimizer.step(1e-2, clip_scale(squared, 0.1) / scale.value)
             told.append((result.loss, squared))
         it.check()
-        hashes = {}
+        hashes, model = {}, it.model
         for number in plan.stages_of(mesh["pp"].rank):
             it.need(number)
             for layer in plan.partition.layers(number):
@@ -61,7 +61,11 @@ def trained(kind, comm, dp, pp, schedule, parts, sharding=0, steps=3):
         if sharding:  # a shard is at most a chunk away from its part, in each unit
             assert count < it.parameters.size / dp + 2048 * len(plan.stages_of(mesh["pp"].rank))
         sent = it._own.messages.sent
-        assert pp == 1 or all(bytes_ == 2 * BATCH // dp // parts * 5 * 32 for bytes_ in sent if bytes_ != 4 * 64 * 32)
+        assert (
+            pp == 1
+            or tree
+            or all(bytes_ == 2 * BATCH // dp // parts * 5 * 32 for bytes_ in sent if bytes_ != 4 * 64 * 32)
+        )
     return told, hashes
 
 
@@ -74,6 +78,19 @@ def shards_and_stages_change_no_bit(kind):
         told, hashes = trained(kind, WORLD, 1, SIZE, schedule, 3)
         assert told == alone[0], (kind, schedule, told, alone[0])
         assert hashes.items() <= alone[1].items(), (kind, schedule)
+
+
+def fixed_parts_and_tensor_parallelism(kind):
+    """Parts of a batch have the same bits on one replica and on all; tp rounds sums elsewhere, and is as near."""
+    alone = trained(kind, MPI.COMM_SELF, 1, 1, "1f1b", 1, tree=4)
+    for sharding in (0, 2):
+        told, hashes = trained(kind, WORLD, SIZE, 1, "1f1b", 1, sharding, tree=4)
+        assert (told, hashes) == alone, (kind, sharding, told, alone[0])
+    if SIZE == 2:
+        told, _ = trained(kind, WORLD, 1, 1, "1f1b", 2, tp=2)
+        wanted, _ = trained(kind, MPI.COMM_SELF, 1, 1, "1f1b", 2)
+        unit = {"bfloat16": 2.0**-8, "float16": 2.0**-11}[kind]
+        assert np.abs(np.array(told) / wanted - 1).max() < 8 * unit, (told, wanted)
 
 
 def an_overflow_on_one_replica_is_skipped_by_all():
@@ -111,6 +128,8 @@ def an_overflow_on_one_replica_is_skipped_by_all():
 
 shards_and_stages_change_no_bit("bfloat16")
 shards_and_stages_change_no_bit("float16")
+fixed_parts_and_tensor_parallelism("bfloat16")
+fixed_parts_and_tensor_parallelism("float16")
 an_overflow_on_one_replica_is_skipped_by_all()
 as_nodes_of_one()
 shards_and_stages_change_no_bit("bfloat16")
