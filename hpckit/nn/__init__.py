@@ -17,7 +17,6 @@ _NAMES = {
     "norms": ("LayerNorm", "RMSNorm"),
     "optimizers": ("SGD", "AdamW", "clip_scale", "warmup_cosine"),
     "parameters": ("Parameter", "Parameters"),
-    "precision": ("LossScale", "MixedPrecision", "mixed"),
     "rotary": ("RopeScaling",),
 }
 _HOMES = {name: f"hpckit.nn.{file}" for file, names in _NAMES.items() for name in names}

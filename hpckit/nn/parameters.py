@@ -72,7 +72,7 @@ class Parameter:
     cut, rank: of a part of a parameter, which ranks hold in parts, and of which one this is. partial: gradients of the
     ranks of a tensor-parallel group are those of their own tokens, and are to be added.
     value, grad: views into the vectors of `Parameters`, once bound. stored: in mixed precision the view of the values'
-    bits; `value` is then there while the layer computes (`hpckit.nn.precision`).
+    bits; `value` is then there while the layer computes (`hpckit.training.precision`).
     """
 
     name: str

@@ -14,8 +14,8 @@ from hpckit.comm.device import HOST, Device
 from hpckit.errors import InputError
 from hpckit.nn.layer import Pass
 from hpckit.nn.parameters import Parameters, Squares, arithmetic_of
-from hpckit.nn.precision import mixed
 from hpckit.training.averaging.gossip import LocalSGD
+from hpckit.training.precision import mixed
 from hpckit.training.replicas import Replicas, add_second
 from hpckit.training.sharded import Shards
 from hpckit.training.stage import Stage

@@ -18,7 +18,6 @@ from hpckit.comm.mesh import Mesh
 from hpckit.errors import InputError
 from hpckit.nn.layer import Pass
 from hpckit.nn.parameters import SLOT, Parameters, Squares
-from hpckit.nn.precision import mixed
 from hpckit.plan.pipeline.partition import Layer as LayerTimes
 from hpckit.plan.pipeline.parts import subtrees
 from hpckit.plan.pipeline.price import MeasuredStep
@@ -26,6 +25,7 @@ from hpckit.plan.pipeline.schedule import COMPUTE, Action
 from hpckit.plan.pipeline.training import TrainingPlan
 from hpckit.training.messages import Messages, form_of
 from hpckit.training.parts import Parts
+from hpckit.training.precision import mixed
 from hpckit.training.replicas import Replicas
 from hpckit.training.sharded import Shards, lifetimes
 from hpckit.training.stage import Stage, nothing
@@ -64,7 +64,7 @@ class Pipeline:
     in the order of the microbatches, so that parameters have the same bits under every schedule and any number of
     stages, one rank included. deterministic: see `Replicas`. sharding: what the replicas hold in shards, 0 to 3 (see
     `hpckit.training.sharded`); it changes no bit. dtype: float32, float64, or "bfloat16" or "float16" for mixed
-    precision (`hpckit.nn.precision`): messages between stages are then of 16 bits, too. device: where the stages live
+    precision (`hpckit.training.precision`): messages between stages are then of 16 bits, too. device: where the stages live
     and compute. On a mesh with an axis "tp" its ranks share each layer (`hpckit.training.tensor`): `model` and `loss`
     are then the parts of this rank. Collective; raises `InputError` if mesh, model and plan do not fit together.
     """
@@ -178,7 +178,7 @@ class Pipeline:
         x, targets: arrays of the host whose first dim counts samples, the same on all ranks of the pipeline; with fewer
         samples than the plan's, as at the end of the data, microbatches are smaller, and there may be none. total:
         targets of the whole batch; left out, the replicas add up theirs. sync: False only accumulates; the next run
-        sums over the replicas. loss_scale: a factor of all gradients (`hp.nn.LossScale`), not of the loss that is
+        sums over the replicas. loss_scale: a factor of all gradients (`hp.training.LossScale`), not of the loss that is
         returned. weigh: measure the kept bytes after each action, which takes time. Collective over the
         mesh. Raises `InputError` for arrays that do not fit.
         """

@@ -13,7 +13,7 @@ from hpckit.nn.gpt import gpt2
 from hpckit.nn.layer import Pass
 from hpckit.nn.loss import CrossEntropy
 from hpckit.nn.optimizers import AdamW, clip_scale
-from hpckit.nn.precision import LossScale
+from hpckit.training.precision import LossScale
 
 WORLD = MPI.COMM_WORLD
 SIZE, BATCH = WORLD.size, 12
