@@ -190,7 +190,7 @@ class Pipeline(Section):
 
     schedule: str | None = Field(
         None,
-        description="gpipe, 1f1b, interleaved, looped_bfs, zb_h1, zb_h2, zb_v, or a CSV file with a table; omitted:"
+        description="gpipe, 1f1b, interleaved, looped_bfs, zb_h1, zb_h2, zb_v, dualpipe_v, or a CSV file; omitted:"
         " 1f1b, or with sharding.stage 2 or 3 and no pipeline looped_bfs with a stage for each layer",
     )
     chunks: int | None = Field(None, ge=1, description="stages per rank, for interleaved and looped_bfs; omitted: 2")
