@@ -159,12 +159,28 @@ class Batch(Section):
         " divide the samples, at most 4 per rank",
     )
 
+    parts: int = Field(
+        0,
+        ge=0,
+        description="a power of two, such as 8: cut the batch into so many fixed parts and add their gradients as a"
+        " tree, with the same bits for any mesh.dp, mesh.pp, sharding and schedule; 0: as is fastest",
+    )
+
+    @model_validator(mode="after")
+    def _parts_are_microbatches(self) -> Self:
+        if self.parts and self.microbatches is not None:
+            raise ValueError("each of the batch.parts is a microbatch: omit batch.microbatches")
+        return self
+
 
 class Ranks(Section):
-    """The mesh: how the ranks share the work."""
+    """The mesh: how the ranks share the work; ranks of one tp group are neighbors."""
 
-    dp: int = Field(0, ge=0, description="replicas, which share the samples; 0: all ranks over pp")
-    pp: int = Field(1, ge=1, description="ranks in a pipeline, which share the layers")
+    dp: int = Field(0, ge=0, description="replicas, which share the samples; 0: all ranks over pp tp")
+    pp: int = Field(1, ge=1, description="stages of a pipeline, which share the layers")
+    tp: int = Field(
+        1, ge=1, description="ranks that share each layer: heads, columns of matrices, vocabulary (gpt2, llama)"
+    )
 
 
 class Pipeline(Section):
@@ -172,7 +188,7 @@ class Pipeline(Section):
 
     schedule: str | None = Field(
         None,
-        description="gpipe, 1f1b, interleaved, looped_bfs, zb_h1, zb_h2, zb_v, or a CSV file with a table; omitted:"
+        description="gpipe, 1f1b, interleaved, looped_bfs, zb_h1, zb_h2, zb_v, dualpipe_v, or a CSV file; omitted:"
         " 1f1b, or with sharding.stage 2 or 3 and no pipeline looped_bfs with a stage for each layer",
     )
     chunks: int | None = Field(None, ge=1, description="stages per rank, for interleaved and looped_bfs; omitted: 2")

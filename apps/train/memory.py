@@ -14,6 +14,7 @@ from hpckit.apps.train.shape import SIDE, Shape
 from hpckit.apps.train.trainer import Trainer
 from hpckit.comm.agree import all_of_ranks
 from hpckit.kernels.nn.memory import owned_bytes
+from hpckit.nn.cuts import local_sizes
 
 VECTORS = {"adamw": 2, "sgd": 1}  # of the optimizer, each as long as the parameters
 
@@ -30,13 +31,13 @@ def memory_per_rank(config: Config, laid: Layout) -> dict[str, list[float]]:
     """
     plan, itemsize = laid.plan, np.dtype(config.precision).itemsize
     samples = config.batch.size // (plan.dp * plan.microbatches)
-    kept = [samples * n * itemsize for n in saved_numbers(laid.shape, laid.window)]
-    live = plan.schedule.live()
+    kept = [samples * n * itemsize for n in saved_numbers(laid.shape, laid.window, plan.tp)]
+    live, sizes = plan.schedule.live(), local_sizes(laid.model, plan.tp)
     found: dict[str, list[float]] = {"parameters": [], "gradients": [], "optimizer": [], "activations": []}
     for rank in range(plan.pp):
         stages = plan.stages_of(rank)
         numbers = [n for stage in stages for n in plan.partition.layers(stage)]
-        held = {id(p): p.size for n in numbers for p in laid.model.layers[n].parameters()}
+        held = {p.name: sizes[p.name] for n in numbers for p in laid.model.layers[n].parameters()}
         size, sharding = float(sum(held.values()) * itemsize), config.sharding.stage
         found["parameters"].append(size / (plan.dp if sharding == 3 else 1))
         found["gradients"].append(size / (plan.dp if sharding > 1 else 1))
@@ -45,8 +46,12 @@ def memory_per_rank(config: Config, laid: Layout) -> dict[str, list[float]]:
     return found
 
 
-def saved_numbers(shape: Shape, window: int) -> list[float]:
-    """How many numbers each layer saves for the backward pass of one sample, the last one with the loss."""
+def saved_numbers(shape: Shape, window: int, tp: int = 1) -> list[float]:
+    """How many numbers each layer saves for the backward pass of one sample, the last one with the loss.
+
+    A rank of a group of tp keeps its part of everything but the tokens that it gathered, two for a block, one for the
+    head.
+    """
     if shape.kind == "cnn":
         side, inputs, found = SIDE, 1, []
         for outputs in shape.channels:
@@ -58,8 +63,11 @@ def saved_numbers(shape: Shape, window: int) -> list[float]:
         return [float(a + b) for a, b in pairwise(sizes)]  # what comes in; slopes, or the logits
     inner = (2 if shape.kind == "gpt2" else 3) * shape.hidden
     keys = 2 * shape.width * shape.kv_heads // shape.heads
-    block = shape.width if shape.recompute else 6 * shape.width + keys + inner + shape.heads
-    return [window * n for n in (1.0, *[float(block)] * shape.layers, float(2 * shape.width + shape.vocab))]
+    block = shape.width / tp
+    if not shape.recompute:
+        block = 2 * shape.width + (4 * shape.width + keys + inner + shape.heads) / tp
+    head = shape.width + (shape.width + shape.vocab) / tp
+    return [window * n for n in (1.0, *[block] * shape.layers, head)]
 
 
 def memory_of(trainer: Trainer) -> dict[str, Any]:

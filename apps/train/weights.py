@@ -19,7 +19,7 @@ from hpckit.errors import write_error
 from hpckit.io.files import replace_file
 from hpckit.io.safetensors import SINGLE, Safetensors, save_safetensors
 from hpckit.nn.layer import Sequential
-from hpckit.nn.parameters import Parameters
+from hpckit.nn.parameters import Parameter, Parameters
 
 FOLDER = "model"  # in the run's output
 
@@ -27,18 +27,18 @@ FOLDER = "model"  # in the run's output
 def gathered(trainer: Trainer) -> dict[str, np.ndarray] | None:
     """All parameters by name, in the order of the model, on rank 0; None elsewhere. Collective.
 
-    The ranks of the first replica send theirs.
+    The ranks of the first replica send theirs; parts of tp are joined on its first rank.
     """
     line, own, plan = trainer.mesh["pp"], dict[str, np.ndarray](), trainer.laid.plan
     saved = {parameter.name for parameter in trainer.saved}
     for stage in plan.stages_of(line.rank):
         trainer.pipeline.need(stage)
         for number in plan.partition.layers(stage):
-            for parameter in trainer.laid.model.layers[number].parameters():
+            for parameter in trainer.model.layers[number].parameters():
                 if parameter.name in saved and not trainer.replica:
-                    value = trainer.device.to_host(parameter.value)
+                    value = _joined(trainer, parameter, trainer.device.to_host(parameter.value))
                     own[parameter.name] = value.copy() if trainer.pipeline.shards.gathers else value
-    if trainer.replica:
+    if trainer.replica or trainer.pipeline.tensor.rank:
         return None
     every = trainer.laid.model.parameters()
     holders = max_of_ranks(line, np.array([line.rank if parameter.name in own else -1 for parameter in every]))
@@ -56,6 +56,19 @@ def gathered(trainer: Trainer) -> dict[str, np.ndarray] | None:
         if values is not None:
             found[parameter.name] = values.reshape(parameter.shape)
     return found if line.rank == 0 else None
+
+
+def _joined(trainer: Trainer, parameter: Parameter, value: np.ndarray) -> np.ndarray:
+    """The whole of a parameter on the first rank of its group of tp, something else on the others. Collective."""
+    cut, ranks = parameter.cut, trainer.pipeline.tensor
+    if cut is None:
+        return value
+    counts = [cut.size(rank) for rank in range(ranks.size)]
+    every = gather(np.ascontiguousarray(value).reshape(-1), ranks.comm, counts=counts).wait()
+    if every is None:
+        return value
+    parts = np.split(every, np.cumsum(counts)[:-1])
+    return cut.join([part.reshape(cut.shape(rank)) for rank, part in enumerate(parts)])
 
 
 def whole(trainer: Trainer, weights: dict[str, np.ndarray]) -> Sequential:
@@ -92,5 +105,5 @@ def load(trainer: Trainer, path: Path) -> None:
     require_fit(trainer.laid.shape, tensors, held)
     for parameter in held:
         value = from_hugging_face(trainer.laid.shape, tensors, parameter.name)
-        trainer.pipeline.parameters.set_value(parameter, value)
+        trainer.pipeline.parameters.set_value(parameter, parameter.own(value))
     trainer.pipeline.parameters.updated()

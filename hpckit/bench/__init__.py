@@ -23,6 +23,7 @@ BENCHMARKS = {
     "halo": _in("halo.verb", "halo exchange on 2 ranks against Sendrecv with NumPy slices, and against mpiarray"),
     "machine": _in("machine.verb", "peaks of this node for rooflines, and the model that collectives are priced with"),
     "md": _in("md.verb", "the Lennard-Jones melt beside LAMMPS (lj/cut, and the tuned lj/cut/opt), on 1 and 2 cores"),
+    "planner": _in("planner.verb", "the planner of training against published steps and memories; its largest search"),
     "price": _in("machine.price", "prices of all-reduces and halos against measured times, on 2 ranks"),
     "scaling": _in("scaling.verb", "scaling studies of any app: times, fits, and the price on 4,096 ranks"),
     "shallow_water": _in("shallow_water.verb", "fused stages against a plain copy and jitted JAX, 2 ranks against 1"),

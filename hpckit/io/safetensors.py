@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from hpckit.errors import CorruptDataError, InputError
 from hpckit.io.files import replace_file
@@ -51,9 +52,7 @@ class Safetensors(Mapping[str, np.ndarray]):
         """The tensor, as a view of the file where its dtype is one of NumPy's."""
         file, kind, shape, begin = self._at[name]
         dtype = np.dtype("<u2" if kind == BFLOAT16 else NAMES[kind])
-        if file not in self._maps:
-            self._maps[file] = np.memmap(file, np.uint8, "r")
-        flat = self._maps[file][begin : begin + math.prod(shape) * dtype.itemsize].view(dtype)
+        flat = self._map(file)[begin : begin + math.prod(shape) * dtype.itemsize].view(dtype)
         if kind == BFLOAT16:
             flat = (flat.astype(np.uint32) << np.uint32(16)).view(np.float32)
         return np.asarray(flat).reshape(shape)
@@ -67,6 +66,23 @@ class Safetensors(Mapping[str, np.ndarray]):
     def shape(self, name: str) -> tuple[int, ...]:
         """The shape of a tensor, without reading it."""
         return self._at[name][2]
+
+    def kind(self, name: str) -> str:
+        """The dtype of a tensor in the format's words, as F32 or BF16."""
+        return self._at[name][1]
+
+    def rows(self, name: str, numbers: npt.NDArray[np.integer]) -> npt.NDArray[np.float32]:
+        """Some rows of a table, float32; only they are read."""
+        file, kind, shape, begin = self._at[name]
+        if kind != BFLOAT16:
+            return self[name][numbers].astype(np.float32)
+        table = self._map(file)[begin : begin + 2 * math.prod(shape)].view("<u2").reshape(shape)
+        return (table[numbers].astype(np.uint32) << np.uint32(16)).view(np.float32)
+
+    def _map(self, file: Path) -> np.memmap:
+        if file not in self._maps:
+            self._maps[file] = np.memmap(file, np.uint8, "r")
+        return self._maps[file]
 
     def _add(self, file: Path) -> None:
         header, first = _header(file)

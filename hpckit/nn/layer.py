@@ -57,7 +57,8 @@ class Pass:
 
     training: whether dropout is active. seed, step, first_sample: these and the layer's name determine its random
     numbers; `first_sample` is the number of the microbatch's first sample in the whole batch of the step. cache: the
-    earlier tokens, if a text is written token by token.
+    earlier tokens, if a text is written token by token. tokens: samples of the microbatch and tokens of each, where
+    layers hold a part of them (`hpckit.training.tensor`).
     """
 
     training: bool = True
@@ -65,6 +66,7 @@ class Pass:
     step: int = 0
     first_sample: int = 0
     cache: KeyValues | None = None
+    tokens: tuple[int, int] = (0, 0)
 
 
 class Layer(Protocol):

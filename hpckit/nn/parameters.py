@@ -18,6 +18,49 @@ SLOT = 16  # a parameter starts at a multiple of this many elements: a cache lin
 CHUNK = 2048  # elements of a parameter whose squares are added before those of others, on whatever rank they are
 
 
+class Cut(NamedTuple):
+    """The parts of a parameter on the ranks of a tensor-parallel group.
+
+    whole: the shape of all. ranges: for each rank the pieces start to end of dim `dim` that it holds, one after the
+    other in its own array.
+    """
+
+    whole: tuple[int, ...]
+    dim: int
+    ranges: tuple[tuple[tuple[int, int], ...], ...]
+
+    def shape(self, rank: int) -> tuple[int, ...]:
+        """The shape of a rank's part."""
+        count = sum(end - start for start, end in self.ranges[rank])
+        return (*self.whole[: self.dim], count, *self.whole[self.dim + 1 :])
+
+    def size(self, rank: int) -> int:
+        """Elements of a rank's part."""
+        return math.prod(self.shape(rank))
+
+    def places(self, rank: int) -> list[tuple[int, int, int]]:
+        """Pieces of a rank: where each begins in the part, where in the whole, and its length along `dim`."""
+        found, at = [], 0
+        for start, end in self.ranges[rank]:
+            found.append((at, start, end - start))
+            at += end - start
+        return found
+
+    def take(self, whole: Any, rank: int) -> Any:
+        """A rank's part of an array of the whole."""
+        before = (slice(None),) * self.dim
+        return np.concatenate([whole[(*before, slice(start, end))] for start, end in self.ranges[rank]], axis=self.dim)
+
+    def join(self, parts: Sequence[Any]) -> Any:
+        """The whole from the parts of all ranks."""
+        before = (slice(None),) * self.dim
+        found = np.empty(self.whole, parts[0].dtype)
+        for rank, part in enumerate(parts):
+            for at, start, count in self.places(rank):
+                found[(*before, slice(start, start + count))] = part[(*before, slice(at, at + count))]
+        return found
+
+
 @dataclass(eq=False)
 class Parameter:
     """A named array of numbers that training changes.
@@ -25,6 +68,8 @@ class Parameter:
     init: standard deviation of normal numbers, or a function from a NumPy random generator to the initial values.
     decay: whether weight decay applies. shared: a second layer uses it too (tied embeddings) and adds its gradients to
     `second_grad`, so that the sums do not depend on whether the two layers are on one rank.
+    cut, rank: of a part of a parameter, which ranks hold in parts, and of which one this is. partial: gradients of the
+    ranks of a tensor-parallel group are those of their own tokens, and are to be added.
     value, grad: views into the vectors of `Parameters`, once bound.
     """
 
@@ -33,6 +78,9 @@ class Parameter:
     init: float | Callable[[np.random.Generator], Any] = 0.0
     decay: bool = True
     shared: bool = False
+    cut: Cut | None = None
+    rank: int = 0
+    partial: bool = False
     value: Any = field(default=None, repr=False)
     grad: Any = field(default=None, repr=False)
     second_grad: Any = field(default=None, repr=False)
@@ -43,10 +91,21 @@ class Parameter:
         return math.prod(self.shape)
 
     def initial(self, seed: int) -> Any:
-        """The initial values: a function of (seed, name) alone, the same on every rank."""
+        """The initial values: a function of (seed, name, index in the whole) alone, the same on every mesh."""
         digest = hashlib.sha256(f"{seed}/{self.name}".encode()).digest()
         random = np.random.Generator(np.random.Philox(key=int.from_bytes(digest[:16], "little")))
-        return self.init(random) if callable(self.init) else self.init * random.standard_normal(self.shape)
+        if callable(self.init):
+            return self.own(self.init(random))
+        return self.own(self.init * random.standard_normal(self.whole))
+
+    @property
+    def whole(self) -> tuple[int, ...]:
+        """The shape of the parameter, of which this may be a part."""
+        return self.shape if self.cut is None else self.cut.whole
+
+    def own(self, whole: Any) -> Any:
+        """What this holds of an array of the whole, or a number."""
+        return whole if self.cut is None or np.ndim(whole) == 0 else self.cut.take(whole, self.rank)
 
 
 def zeros(random: np.random.Generator) -> float:

@@ -25,8 +25,10 @@ from hpckit.comm.shared.group import node_group
 from hpckit.comm.shared.symmetric import shared_once
 from hpckit.errors import InputError
 from hpckit.nn.parameters import CHUNK, Owned, Parameter, Parameters, in_order
+from hpckit.plan.blocks import block_starts
 
 if TYPE_CHECKING:
+    from hpckit.plan.pipeline.parts import Node
     from hpckit.training.replicas import Replicas
 
 STAGES = {
@@ -128,6 +130,7 @@ class Shards:
         self._longest = longest * own.dtype.itemsize
         self._free = [zeros((longest,), dtype) for _ in range(count)]
         self._sums: list[Request] = []
+        self.nodes: Sequence[Node] = ()  # of the replicas, where the parts of a batch are added as a tree
         self._open: set[int] = set()  # units whose gradients are bound
 
     @property
@@ -209,6 +212,11 @@ class Shards:
         self.parameters.bind_grads(memory, it.parameters, it.start)
         self._open.add(unit)
 
+    def vector(self, unit: int) -> Any:
+        """The gradients of a unit that is open."""
+        it = self.units[unit]
+        return self._buffer(unit) if self.stage > 1 else self.parameters.grads[it.start : it.end]
+
     def _buffer(self, unit: int) -> Any:
         it = self.units[unit]
         return self._buffers[self._lives[unit]][: it.end - it.start]
@@ -218,7 +226,10 @@ class Shards:
         it, replicas = self.units[unit], self.replicas
         if replicas.size == 1 or it.start == it.end:
             return
-        how: dict[str, Any] = {"deterministic": replicas.deterministic}
+        if self.nodes and replicas.size > 2:  # of two the order of the ranks is that of the tree
+            self._sum_tree(unit)
+            return
+        how: dict[str, Any] = {"deterministic": replicas.deterministic or bool(self.nodes)}
         if self.stage < 2:
             whole = self.parameters.grads[it.start : it.end]
             if self.stage:
@@ -229,8 +240,37 @@ class Shards:
         self.open(unit)
         shard = self.parameters.owned[unit].grads
         reduce_scatter(self._buffer(unit), replicas.comm, "sum", shard, counts=it.counts, **how).wait()
+        self._release(unit)
+
+    def _release(self, unit: int) -> None:
         self._open.discard(unit)  # its buffer serves other units from now on
-        self.parameters.bind_grads(self.parameters.grads, it.parameters)
+        self.parameters.bind_grads(self.parameters.grads, self.units[unit].parameters)
+
+    def _sum_tree(self, unit: int) -> None:
+        """Sum a unit over the replicas in the order of the tree, and wait."""
+        self.open(unit)
+        it, whole = self.units[unit], self.vector(unit)
+        if not self.stage:
+            self.replicas.sum_tree(whole, self.nodes, it.counts)
+            return
+        self.parameters.owned[unit].grads[...] = self.replicas.scatter_tree(whole, self.nodes, it.counts)
+        if self.stage > 1:
+            self._release(unit)
+
+    def add_second(self, unit: int, shared: Iterable[Parameter]) -> None:
+        """Sum the second gradients of a unit's weights over the replicas, then add them to the sums of the first."""
+        inside, replicas = self.units[unit].parameters, self.replicas
+        for parameter in [p for p in shared if p in inside]:
+            self.finish_sums()
+            second = parameter.second_grad.reshape(-1)
+            if replicas.size > 2:
+                replicas.sum_tree(second, self.nodes, np.diff(block_starts(parameter.size, replicas.size)))
+            elif replicas.size > 1:
+                all_reduce(second, replicas.comm, "sum", deterministic=True).wait()
+            first = self.parameters.offsets[parameter.name]
+            for part, low, high in self.parameters.parts_of(parameter):
+                part.grads[first + low - part.start : first + high - part.start] += second[low:high]
+            second[...] = 0
 
     def move(self) -> None:
         """Advance the sums under way."""

@@ -17,6 +17,9 @@ from hpckit.kernels.nn.convolution import reference as images_reference
 from hpckit.kernels.nn.matmul import multiply
 from hpckit.kernels.nn.norm import dispatch as norm
 from hpckit.kernels.nn.norm import reference as norm_reference
+from hpckit.kernels.nn.paged import dispatch as paged
+from hpckit.kernels.nn.paged import reference as paged_reference
+from hpckit.kernels.nn.paged.pages import PAGE, page_shapes
 from hpckit.kernels.nn.tile import dispatch as tile
 from hpckit.kernels.nn.tile import reference as tile_reference
 from tests.gpu.checks import Check, Pairs, size
@@ -274,6 +277,26 @@ def tiles(device: Device, dtype: np.dtype) -> Pairs:
     return pairs
 
 
+def pages(device: Device, dtype: np.dtype) -> Pairs:
+    """Attention over blocks: pieces of two texts, whose keys and values are kept first."""
+    both = Both(device, dtype)
+    groups, heads, width, length = 2, *size(device, (3, 40, 70), (1, 6, 35))
+    keys, values = (np.zeros(shape, dtype) for shape in page_shapes(groups, 5, width, 16))
+    tables, starts = np.array([[4, 1, 0], [2, 3, 0]]), np.array([0, 0])
+    rows, turns = np.array([0, length, length + 3]), both.normal(length, width // 2)
+    positions = np.concatenate([np.arange(length), np.arange(3)])
+    slots = np.concatenate(
+        [tables[0][positions[:length] // PAGE] * PAGE + positions[:length] % PAGE, 2 * PAGE + np.arange(3)]
+    )
+    told = {"qkv": both.normal(length + 3, groups, heads + 2, width), "keys": keys, "values": values}
+    angles = np.cos(turns), np.sin(turns)
+    both.call(paged.keep, paged_reference.keep, "pages", told, "qkv", "keys", "values", positions, slots, *angles)
+    qkv, keys, values = (np.ascontiguousarray(both.pairs[f"pages: {name}"][1], dtype) for name in told)
+    told = {"out": both.normal(length + 3, groups * heads * width)}
+    both.call(paged.attend, paged_reference.attend, "pages", told, qkv, keys, values, rows, starts, tables, "out")
+    return both.pairs
+
+
 CHECKS = [
     Check("activations and dropout", numbers),
     Check("losses and embeddings", rows, SINGLE),
@@ -282,4 +305,5 @@ CHECKS = [
     Check("optimizers and products", optimizers),
     Check("images", pictures),
     Check("products in a fixed order", tiles),
+    Check("attention over blocks", pages, SINGLE),
 ]
