@@ -148,7 +148,7 @@ class PipelineStage(nn.Module):
         return self.stages[str(stage)]
 
     def _learn_forms(self, x: torch.Tensor) -> None:
-        """Learn the forms of what stages take and give by a forward pass of such a microbatch, which leaves no trace."""
+        """Learn what stages take and give by a forward pass of such a microbatch, which leaves no trace."""
         form: Form = tuple(x.shape), x.dtype
         if form in self._forms or self.schedule.ranks == 1 or not len(x):
             return
