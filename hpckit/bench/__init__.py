@@ -28,6 +28,7 @@ BENCHMARKS = {
     "scaling": _in("scaling.verb", "scaling studies of any app: times, fits, and the price on 4,096 ranks"),
     "shallow_water": _in("shallow_water.verb", "fused stages against a plain copy and jitted JAX, 2 ranks against 1"),
     "stencil": _in("stencil", "the heat equation against a plain copy and C, stars and the weather slab against C"),
+    "torch": _in("train.modules", "DDP and FSDP of hpckit.torch against torch.distributed's over gloo, on 2 ranks"),
     "trace": _in("overhead.trace", "what phase table and timeline cost: their records as part of a step"),
     "train": _in("train.verb", "GPT and MLP steps against PyTorch, on 2 ranks against its DDP and its pipelines"),
     "watch": _in("overhead.watch", "what it costs to watch, to compute steps twice, to send checksums"),

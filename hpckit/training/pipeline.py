@@ -66,7 +66,8 @@ class Pipeline:
     `hpckit.training.sharded`); it changes no bit. dtype: float32, float64, or "bfloat16" or "float16" for mixed
     precision (`hpckit.training.precision`): messages between stages are then of 16 bits, too. device: where the
     stages live and compute. On a mesh with an axis "tp" its ranks share each layer (`hpckit.training.tensor`): `model`
-    and `loss` are then the parts of this rank. Collective; raises `InputError` if mesh, model and plan do not fit together.
+    and `loss` are then the parts of this rank. Collective; raises `InputError` if mesh, model and plan do not fit
+    together.
     """
 
     def __init__(
