@@ -1,8 +1,9 @@
 """hpckit: a rank mesh with named axes carries everything, and every communication on it is a plan.
 
-The names below and six namespaces are the public face: `hp.plan` (plans as values), `hp.bc` (boundary conditions),
-`hp.nn` (layers, losses, optimizers), `hp.io` (files), `hp.training` (parallel and decentralized training), `hp.adjoint`
-(steps that know their gradient). Names are loaded on first use, so that `import hpckit` starts neither MPI nor a GPU.
+The names below and seven namespaces are the public face: `hp.plan` (plans as values), `hp.bc` (boundary conditions),
+`hp.nn` (layers, losses, optimizers), `hp.io` (files), `hp.training` (parallel and decentralized training), `hp.serving`
+(models that write), `hp.adjoint` (steps that know their gradient). Names are loaded on first use, so that
+`import hpckit` starts neither MPI nor a GPU.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ NAMESPACES = {
     "io": "hpckit.io",
     "nn": "hpckit.nn",
     "plan": "hpckit.plan",
+    "serving": "hpckit.serving",
     "training": "hpckit.training",
 }
 _HOMES = NAMESPACES | {

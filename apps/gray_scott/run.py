@@ -71,6 +71,7 @@ def run(config: Config, run: Run) -> None:
                 "cells": math.prod(shape),
                 "wall_seconds": seconds,
                 "decomposition": part,
+                "units": {"time": "steps"},
             },
             "done" if step == config.time.steps else "stopped",
         )

@@ -49,12 +49,14 @@ def evaluate(trainer: Trainer, data: Text | Images, most: int | None = None) -> 
         x, targets = data.take(taken[part])
         logits = trainer.pipeline.forward(x)
         if logits is not None:
-            rows = logits.reshape(-1, logits.shape[-1])
-            likeliest = trainer.device.to_host(rows[:, : trainer.laid.shape.vocab].argmax(axis=1))
+            likeliest = trainer.device.to_host(trainer.loss.answers(logits))
             right = (likeliest == targets.reshape(-1)).sum()
+            loss = float(trainer.loss.forward(logits, targets)[0])
+            if trainer.pipeline.tensor.rank:
+                continue  # the first rank of each group of tp counts
             if answers is not None:
                 answers[part] = likeliest
-            sums += [float(trainer.loss.forward(logits, targets)[0]), right, targets.size]
+            sums += [loss, right, targets.size]
     trainer.pipeline.finish()
     sum_of_ranks(trainer.mesh.comm, sums)
     if answers is not None:

@@ -99,8 +99,8 @@ def require_fit(shape: Shape, tensors: Safetensors, parameters: Iterable[Paramet
         except ValueError:  # queries, keys and values that do not stand beside each other
             problems.append(f"the parts of {parameter.name} have shapes that do not go together")
         else:
-            if found != parameter.shape:
-                problems.append(f"{parameter.name} should be {parameter.shape} and is {found}")
+            if found != parameter.whole:
+                problems.append(f"{parameter.name} should be {parameter.whole} and is {found}")
     if problems:
         more = f" and {len(problems) - MOST_NAMED} more" if len(problems) > MOST_NAMED else ""
         raise InputError(

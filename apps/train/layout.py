@@ -13,6 +13,7 @@ from hpckit.apps.train.models import model_of
 from hpckit.apps.train.shape import Shape, read_shape, shape_of
 from hpckit.errors import InputError
 from hpckit.io.safetensors import Safetensors
+from hpckit.nn.cuts import misfits
 from hpckit.nn.layer import Sequential
 from hpckit.plan.pipeline.training import TrainingPlan, training_plan
 
@@ -29,6 +30,12 @@ class Layout:
     model: Sequential
     data: DataSet
     plan: TrainingPlan
+
+    @property
+    def mesh(self) -> dict[str, int]:
+        """The axes of the mesh, the last one innermost."""
+        plan = self.plan
+        return {"dp": plan.dp, "pp": plan.pp, **({"tp": plan.tp} if plan.tp > 1 else {})}
 
 
 def layout(config: Config, ranks: int) -> Layout:
@@ -66,6 +73,8 @@ def layout(config: Config, ranks: int) -> Layout:
     if model is not None and config.model.weights is not None:
         weights = config.model.weights
         tried(lambda: require_fit(shape, Safetensors(weights), model.parameters()))
+    if model is not None:
+        problems += [InputError(wrong) for wrong in misfits(model, config.mesh.tp)]
     plan = tried(lambda: plan_of(config, shape.products(window), shape.tied, ranks))
     if problems:
         told = [problem.do for problem in problems if problem.do]
@@ -83,7 +92,7 @@ def plan_of(config: Config, products: list[float], tied: bool, ranks: int) -> Tr
     schedule, chunks = config.pipeline.schedule, config.pipeline.chunks
     if schedule is None:
         # Gradients and parameters come and go by stages: without a pipeline each layer is one.
-        by_layers = config.sharding.stage > 1 and config.mesh.pp == 1 and ranks > 1
+        by_layers = config.sharding.stage > 1 and config.mesh.pp == 1 and ranks > config.mesh.tp
         schedule, chunks = ("looped_bfs", len(costs)) if by_layers and chunks is None else ("1f1b", chunks)
     return training_plan(
         ranks,
@@ -91,7 +100,9 @@ def plan_of(config: Config, products: list[float], tied: bool, ranks: int) -> Tr
         batch=config.batch.size,
         dp=config.mesh.dp,
         pp=config.mesh.pp,
+        tp=config.mesh.tp,
         microbatches=config.batch.microbatches or _microbatches(config, ranks),
+        parts=config.batch.parts,
         schedule=schedule,
         chunks=chunks,
         costs=costs,
@@ -104,7 +115,7 @@ def _microbatches(config: Config, ranks: int) -> int:
     divides the samples of a replica, as interleaved schedules want it.
     """
     pp = config.mesh.pp
-    share = config.batch.size // (config.mesh.dp or max(1, ranks // pp))
+    share = config.batch.size // (config.mesh.dp or max(1, ranks // (pp * config.mesh.tp)))
     if pp == 1 or not share:
         return 1
     fitting = [parts for parts in range(1, min(share, 4 * pp) + 1) if share % parts == 0]

@@ -29,10 +29,12 @@ from hpckit.run.context import DryRun, Run
 SAMPLE = "sample.txt"
 TITLES = {  # of metrics, for the report
     "grad_norm": "norm of the gradient",
+    "loss_scale": "factor of the loss (float16)",
     "lr": "learning rate",
     "mfu": "MFU: model operations over the peak",
     "communication": "communication, share of a step",
     "bubble": "bubble, share of the pipeline's time",
+    "skipped": "steps skipped for an overflow",
     "tokens": "tokens seen",
     "tokens_per_second": "tokens per second",
     "samples_per_second": "samples per second",
@@ -115,7 +117,7 @@ def run(config: Config, run: Run) -> None:
     """
     begin = clock.perf_counter()
     laid = layout(config, run.size)
-    with Mesh(run.comm, dp=laid.plan.dp, pp=laid.plan.pp) as mesh:
+    with Mesh(run.comm, **laid.mesh) as mesh:
         with run.compiling():
             laid = balanced(config, laid, mesh.comm, run.device)
             trainer = Trainer(config, laid, mesh, run.device)
@@ -138,7 +140,7 @@ def run(config: Config, run: Run) -> None:
                 "units": {"time": "steps", "loss": "nats", "validation_loss": "nats"},
                 "titles": TITLES,
                 "headline": _headline(it, laid),
-                "mesh": {"dp": laid.plan.dp, "pp": laid.plan.pp},
+                "mesh": laid.mesh,
                 "memory": memory_of(trainer),
                 **it.figures.summary(),
                 **(_validated(config, run, laid, last) if last else {}),
@@ -237,15 +239,18 @@ def describe(laid: Layout) -> list[str]:
 def dry_run(config: Config, ranks: int) -> DryRun:
     """The cost of `run` on that many ranks; raises the errors that it would raise before its start."""
     laid = layout(config, ranks)
-    plan, itemsize = laid.plan, np.dtype(config.precision).itemsize
+    plan, itemsize = laid.plan, np.dtype(config.precision if not config.storage else np.uint16).itemsize
     count = sum(parameter.size for parameter in laid.model.parameters())
     price = price_schedule(plan.schedule)
     per_step = config.batch.size * laid.window
     unit = "tokens" if laid.shape.is_language else "images"
     memory = memory_per_rank(config, laid)
     part = config.batch.size // (plan.dp * plan.microbatches)
-    boundary = part * laid.window * laid.shape.width * itemsize if laid.shape.is_language else 0
-    sent = price.messages // max(plan.pp, 1) * boundary if plan.pp > 1 else 0
+    tokens = part * laid.window * laid.shape.width * itemsize if laid.shape.is_language else 0  # of a microbatch
+    sent = price.messages // max(plan.pp, 1) * tokens / plan.tp if plan.pp > 1 else 0
+    # Tokens are gathered twice in a block, and their sums scattered, forward and backward.
+    blocks = plan.microbatches * laid.shape.layers / plan.pp
+    sent += 8 * blocks * (plan.tp - 1) / plan.tp * tokens
     reduced = 2 * (plan.dp - 1) / plan.dp * max(memory["parameters"]) if plan.dp > 1 else 0
     notes = [
         f"{per_step} {unit} and {config.batch.size * laid.shape.training_flops(laid.window) / 1e9:.3g} GFLOP a step"
@@ -253,7 +258,7 @@ def dry_run(config: Config, ranks: int) -> DryRun:
     if plan.pp > 1:
         notes.append(f"bubble {price.bubble:.2%} if F, I and W take equally long on all stages")
     for rank, (*held, activations) in enumerate(zip(*memory.values(), strict=True)):
-        who = f"rank {rank} of a pipeline" if plan.pp > 1 else "a rank"
+        who = f"{'a rank of stage' if plan.tp > 1 else 'rank'} {rank} of a pipeline" if plan.pp > 1 else "a rank"
         notes.append(
             f"{who}: {sum(held) / 1e6:.3g} MB of parameters, gradients and optimizer,"
             f" about {activations / 1e6:.3g} MB of activations"

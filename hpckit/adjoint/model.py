@@ -55,7 +55,8 @@ class Model:
         them if the function returns a tuple.
         """
         graph, several = self._traced(args, options)
-        outs: list[Any] = [out] if isinstance(out, Field) else [*(out or [None] * len(graph.outputs))]
+        given: Any = [out] if isinstance(out, Field) else out
+        outs = list(given or [None] * len(graph.outputs))
         if len(outs) != len(graph.outputs):
             raise InputError(f"{self.name} has {len(graph.outputs)} results, and `out` {len(outs)} fields")
         bound = self.bound(graph, args)

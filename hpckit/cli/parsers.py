@@ -79,6 +79,7 @@ SAMPLES = {
     "analyze": ["analyze", "FILE"],
     "compare": ["compare", "A", "B"],
     "sample": ["sample", "DIR"],
+    "generate": ["generate", "DIR", "FILE"],
     "pack": ["pack", "DIR"],
     "graph": ["graph", "status", "FILE"],
     "plan": ["plan", "allreduce"],

@@ -53,6 +53,7 @@ class Attention:
         if rope_base and self.head_width % 2:
             raise InputError(f"rotary positions need heads of an even width, not {self.head_width}")
         self.dropout, self.name = checked(dropout), name
+        self.share = 0, 1  # the heads are this one of so many equal shares of all heads
         every = (heads + 2 * self.kv_heads) * self.head_width
         self.qkv = Linear(width, every, f"{name}.qkv", bias, std)
         self.out = Linear(heads * self.head_width, width, f"{name}.out", bias, std if out_std is None else out_std)
@@ -73,9 +74,12 @@ class Attention:
             self.out.apply(mixed.reshape(batch, length, -1), y, onto)
             return y, None
         self._rotate(qkv)
+        step.rounded(qkv)
         logs = empty((batch, self.heads, length), x)
         drop = (*numbers_of(step, f"{self.name}.dropout"), self.dropout if step.training else 0.0)
-        dispatch.attention(qkv, self.heads, self.kv_heads, mixed, logs, *drop)
+        for at, numbers in self._draws(batch, drop):
+            dispatch.attention(qkv[at], self.heads, self.kv_heads, mixed[at], logs[at], *numbers)
+        step.rounded(mixed)
         y = empty_like(x)
         self.out.apply(mixed.reshape(batch, length, -1), y, onto)
         return y, {"x": x, "qkv": qkv, "mixed": mixed, "logs": logs, "drop": drop}
@@ -85,10 +89,11 @@ class Attention:
         mixed = saved["mixed"]
         dmixed = self.out.backward_input(None, dy).reshape(mixed.shape)
         dqkv = empty_like(saved["qkv"])
-        dispatch.attention_gradient(
-            saved["qkv"], self.heads, self.kv_heads, mixed, saved.pop("logs"), dmixed, dqkv, *saved["drop"]
-        )
-        del saved["qkv"]
+        qkv, logs = saved.pop("qkv"), saved.pop("logs")
+        for at, numbers in self._draws(len(qkv), saved["drop"]):
+            dispatch.attention_gradient(
+                qkv[at], self.heads, self.kv_heads, mixed[at], logs[at], dmixed[at], dqkv[at], *numbers
+            )
         self._rotate(dqkv, back=True)
         saved["dqkv"] = dqkv.reshape(*dy.shape[:-1], -1)
         return self.qkv.backward_input(None, saved["dqkv"])
@@ -97,6 +102,15 @@ class Attention:
         """W: add to the gradients of out, then of qkv."""
         self.out.backward_weight(saved["mixed"].reshape(*dy.shape[:-1], -1), dy)
         self.qkv.backward_weight(saved["x"], saved["dqkv"])
+
+    def _draws(self, batch: int, drop: tuple[int, int, int, float]) -> list[tuple[slice, tuple[int, int, int, float]]]:
+        """Samples to compute at once, and what determines their dropout. It counts the heads of all samples one after
+        the other: with a share of the heads, those of a sample are at a place of their own.
+        """
+        (key, step, first, rate), (share, shares) = drop, self.share
+        if shares == 1 or not rate:
+            return [(slice(None), drop)]
+        return [(slice(k, k + 1), (key, step, (first + k) * shares + share, rate)) for k in range(batch)]
 
     def _continue(self, qkv: Any, cache: KeyValues, mixed: Any) -> None:
         """Attention of tokens that follow those of a cache; the cache then keeps their keys and values too."""

@@ -36,20 +36,24 @@ class Embedding:
 
         Raises `InputError` for tokens outside the table, too many tokens, or numbers that are not integers.
         """
-        vocab, table = self.token.shape[0], self.token.value
+        first, table = 0 if step.cache is None else step.cache.length, self.token.value
+        tokens = placed(self.checked(tokens, step), table)
+        y = empty((*tokens.shape, table.shape[1]), table)
+        dispatch.embed(tokens, table, table[:0] if self.position is None else self.position.value[first:], y)
+        return y, tokens
+
+    def checked(self, tokens: Any, step: Pass) -> Any:
+        """The tokens as `forward` takes them, else `InputError`."""
+        vocab = self.token.whole[0]
         tokens = whole_numbers(tokens, "tokens")
         if tokens.ndim != 2:
             raise InputError(f"tokens are [samples, context], not {list(tokens.shape)}", do="give tokens[None] for one")
         if tokens.size and (int(tokens.min()) < 0 or int(tokens.max()) >= vocab):
             raise InputError(f"tokens range from 0 to {vocab - 1}, not from {tokens.min()} to {tokens.max()}")
-        first = 0 if step.cache is None else step.cache.length
-        end = first + tokens.shape[1]
+        end = tokens.shape[1] + (0 if step.cache is None else step.cache.length)
         if self.position is not None and end > self.position.shape[0]:
             raise InputError(f"{end} tokens per sample exceed the context of {self.position.shape[0]}")
-        tokens = placed(tokens, table)
-        y = empty((*tokens.shape, table.shape[1]), table)
-        dispatch.embed(tokens, table, table[:0] if self.position is None else self.position.value[first:], y)
-        return y, tokens
+        return tokens
 
     def backward_input(self, saved: Any, dy: Any) -> Any:
         """B: None, since tokens have no gradient."""

@@ -56,16 +56,16 @@ class Variable:
 
 
 class FieldFile:
-    """An open `fields.h5`: `with FieldFile(path) as file:`. `times` are seconds; `variables` keep their order.
+    """An open `fields.h5`: `with FieldFile(path) as file:`. `times` are in `time_unit`; `variables` keep their order.
 
     `periodic`: the axes whose ends meet. Raises `OSError` if the file cannot be read, `KeyError` if it lacks
     required content.
     """
 
-    def __init__(self, path: Path, periodic: Sequence[str] = ()) -> None:
+    def __init__(self, path: Path, periodic: Sequence[str] = (), time_unit: str = "s") -> None:
         self.file = h5py.File(path, "r")
         self.times: Array = self.file["time"][:].astype(np.float64)
-        self.periodic = tuple(periodic)
+        self.periodic, self.time_unit = tuple(periodic), time_unit
         self.datasets = {name: self.file[name] for name in names_in(self.file)}  # kept open with their chunk caches
         self.variables = {name: self._variable(name) for name in self.datasets}
 

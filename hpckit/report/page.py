@@ -59,6 +59,12 @@ def with_data(picture: str, name: str, columns: Mapping[str, Sequence[float]]) -
     return f"<figure>{picture}{link}</figure>"
 
 
+def from_file(variable: str) -> str:
+    """A link below pictures of fields to the file that holds their numbers."""
+    title = f"the numbers of these figures: the variable {variable}"
+    return f'<a class="data" href="../output/fields.h5" download title="{escape(title)}">HDF5</a>'
+
+
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], numeric: Sequence[int] = (), long: bool = False) -> str:
     """A table of texts (escaped here); the columns numbered in `numeric` are set to the right.
 
@@ -143,7 +149,7 @@ ul.findings em { font-style: normal; color: var(--muted); display: block; font-s
 .grid { display: flex; flex-wrap: wrap; gap: 8px 18px; margin-top: 8px; align-items: flex-start; }
 .grid > * { flex: 1 1 300px; min-width: 0; }
 figure { margin: 0; } figure:has(> .wide) { max-width: 820px; } figure:has(> .chart) { max-width: 520px; }
-.data { display: block; text-align: right; font-size: 12px; line-height: 1; color: var(--muted); }
+.data { display: block; margin-top: 4px; text-align: right; font-size: 12px; line-height: 1; color: var(--muted); }
 .data { text-decoration: none; } .data:hover { text-decoration: underline; }
 nav { display: flex; flex-wrap: wrap; gap: 2px 18px; font-size: 14px; margin: -12px 0 24px; }
 nav a { color: var(--accent); text-decoration: none; } nav a:hover { text-decoration: underline; }

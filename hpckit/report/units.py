@@ -103,15 +103,15 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest:02d} s" if rest else f"{minutes} min"
 
 
-def moment(seconds: float, end: float) -> str:
-    """A simulated time in the unit that suits a run until `end` seconds: 3 min 20 s."""
-    scale, unit = time_scale(end)
+def moment(time: float, end: float, unit: str = "s") -> str:
+    """A simulated time in the unit that suits a run until `end`, both in `unit`: 3 min 20 s."""
+    scale, unit = time_scale(end, unit)
     if unit == "min":
-        minutes, rest = divmod(round(seconds), 60)
+        minutes, rest = divmod(round(time), 60)
         if rest and not minutes:
             return f"{rest} s"
         return f"{minutes} min {rest:02d} s" if rest else f"{minutes} min"
-    return f"{number(seconds / scale, 3)} {unit}"
+    return f"{number(time / scale, 3)} {unit}".rstrip()
 
 
 def time_scale(end: float, unit: str = "s") -> tuple[float, str]:

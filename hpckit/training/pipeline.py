@@ -19,14 +19,18 @@ from hpckit.errors import InputError
 from hpckit.nn.layer import Pass
 from hpckit.nn.parameters import SLOT, Parameters, Squares
 from hpckit.plan.pipeline.partition import Layer as LayerTimes
+from hpckit.plan.pipeline.parts import subtrees
 from hpckit.plan.pipeline.price import MeasuredStep
 from hpckit.plan.pipeline.schedule import COMPUTE, Action
 from hpckit.plan.pipeline.training import TrainingPlan
 from hpckit.training.messages import Messages, form_of
+from hpckit.training.parts import Parts
+from hpckit.training.precision import mixed
 from hpckit.training.replicas import Replicas
 from hpckit.training.sharded import Shards, lifetimes
 from hpckit.training.stage import Stage, nothing
-from hpckit.training.step import Form, Holding, Step
+from hpckit.training.step import Form, Holding, Step, tokens_of
+from hpckit.training.tensor import Ranks, tensor_parallel
 
 if TYPE_CHECKING:
     from hpckit.nn.layer import Sequential
@@ -45,7 +49,7 @@ class StepResult(NamedTuple):
 
 
 class Pipeline:
-    """A model cut into stages on `mesh["pp"]`, with replicas on `mesh["dp"]`; either axis may be missing.
+    """A model cut into stages on `mesh["pp"]`, with replicas on `mesh["dp"]`; any axis may be missing.
 
         plan = hp.plan.training_plan(comm.size, len(model.layers), pp=2, batch=32, microbatches=8, schedule="zb_h1")
         pipeline = hp.Pipeline(hp.Mesh(comm, dp=plan.dp, pp=plan.pp), model, loss, plan)
@@ -59,8 +63,11 @@ class Pipeline:
     Every rank makes the whole model; only the layers of its own stages get memory. The gradients of a stage are added
     in the order of the microbatches, so that parameters have the same bits under every schedule and any number of
     stages, one rank included. deterministic: see `Replicas`. sharding: what the replicas hold in shards, 0 to 3 (see
-    `hpckit.training.sharded`); it changes no bit. device: where the stages live and compute. Collective; raises
-    `InputError` if mesh, model and plan do not fit together.
+    `hpckit.training.sharded`); it changes no bit. dtype: float32, float64, or "bfloat16" or "float16" for mixed
+    precision (`hpckit.training.precision`): messages between stages are then of 16 bits, too. device: where the
+    stages live and compute. On a mesh with an axis "tp" its ranks share each layer (`hpckit.training.tensor`): `model`
+    and `loss` are then the parts of this rank. Collective; raises `InputError` if mesh, model and plan do not fit
+    together.
     """
 
     def __init__(
@@ -77,6 +84,12 @@ class Pipeline:
     ) -> None:
         self.plan, self.mesh, self.device = plan, mesh, device
         _check(model, mesh, plan)
+        self.tensor = Ranks(mesh["tp"] if plan.tp > 1 else MPI.COMM_SELF, deterministic)
+        if plan.tp > 1 and device.is_gpu:
+            raise InputError("tensor parallelism runs on the host", do="take tp=1 on GPUs")
+        if plan.tp > 1:
+            model, loss = tensor_parallel(model, loss, self.tensor)
+        self.model, self.loss = model, loss
         self._line = line = mesh["pp"] if "pp" in mesh.topology.names else MPI.COMM_SELF
         rank = line.rank
         self.replicas = Replicas(mesh["dp"] if "dp" in mesh.topology.names else MPI.COMM_SELF, deterministic, device)
@@ -87,7 +100,7 @@ class Pipeline:
             self.replicas,
             sharding,
             held,
-            np.dtype(dtype),
+            dtype,
             lambda parameters: _spans(parameters, list(layers.values())),
             _lives(program, list(layers)),
             _partners(list(layers.values())),
@@ -96,6 +109,7 @@ class Pipeline:
         self._names = list(model.names)
         # The first stage counts a tied weight.
         second = [p.name for p in self.parameters.list if p.shared and 0 not in layers]
+        second += [p.name for p in self.parameters.list if p.cut is None and self.tensor.rank]  # they hold it, too
         self._squares = Squares(self.parameters, model.parameters(), second)
         messages = Messages(line, device)
         settle = device.wait if device.is_gpu and plan.pp > 1 else nothing
@@ -103,14 +117,30 @@ class Pipeline:
             plan,
             rank,
             loss,
-            {s: Stage(own, messages.move, settle=settle) for s, own in layers.items()},
+            {
+                s: Stage(
+                    mixed(own, self.parameters.storage, first=s == 0, last=s == plan.schedule.stages - 1),
+                    messages.move,
+                    settle=settle,
+                )
+                for s, own in layers.items()
+            },
             {s: unit for unit, s in enumerate(layers)},
             _following(program),
             [parameter for parameter in self.parameters.list if parameter.shared],
             messages,
             self.shards,
+            self.tensor,
+            self._parts() if plan.parts else None,
         )
         self._done: list[tuple[Action, float, float]] = []  # compute actions of the last step, with their times
+
+    def _parts(self) -> Parts:
+        """The trees of the gradients, over the plan's fixed parts of a batch."""
+        self.shards.nodes = nodes = subtrees(self.plan.parts, self.plan.dp)
+        shared = [parameter for parameter in self.parameters.list if parameter.shared]
+        complete = self.tensor.add_up if self.plan.tp > 1 else nothing
+        return Parts(nodes, self.shards, shared, complete)
 
     def initialize(self, seed: int) -> None:
         """Set the parameters by a seed, the same numbers whatever the mesh, and check that replicas agree."""
@@ -142,16 +172,18 @@ class Pipeline:
         total: float | None = None,
         sync: bool = True,
         weigh: bool = False,
+        loss_scale: float = 1.0,
     ) -> StepResult:
         """Forward and backward of this replica's part of the batch; adds to the gradients.
 
         x, targets: arrays of the host whose first dim counts samples, the same on all ranks of the pipeline; with fewer
         samples than the plan's, as at the end of the data, microbatches are smaller, and there may be none. total:
         targets of the whole batch; left out, the replicas add up theirs. sync: False only accumulates; the next run
-        sums over the replicas. weigh: measure the kept bytes after each action, which takes time. Collective over the
+        sums over the replicas. loss_scale: a factor of all gradients (`hp.training.LossScale`), not of the loss that is
+        returned. weigh: measure the kept bytes after each action, which takes time. Collective over the
         mesh. Raises `InputError` for arrays that do not fit.
         """
-        samples, most = len(x), self.plan.batch // self.plan.dp
+        samples, most = len(x), self.plan.samples(self.replicas.rank)
         if len(targets) != samples or samples > most:
             raise InputError(
                 f"{samples} samples with {len(targets)} targets, where the plan has {most} samples a replica",
@@ -162,22 +194,25 @@ class Pipeline:
         if self.device.is_gpu and x.dtype.kind == "f":  # tokens and targets: the layers check them first
             x = self.device.to_device(x)
         whole = self.replicas.total(_count(targets)) if total is None else float(total)
+        if not sync and self.plan.parts:
+            raise InputError("fixed parts are those of one run, and sync=False continues in another", do="take parts=0")
         if not sync and self.shards.stage > 1:
             raise InputError(
                 f"sharding={self.shards.stage} keeps no gradients between runs, which sync=False asks for",
                 do="give the plan more microbatches, or take sharding=1",
             )
-        cuts = self.plan.cuts(samples)
+        cuts = self.plan.cuts(samples, self.replicas.rank)
         for cut in cuts:
             self._learn_forms(x[cut])
-        step = Step(self._own, x, targets, cuts, passing or Pass(), 1.0 / whole if whole else 0.0, weigh)
+        scale = 1.0 / whole if whole else 0.0
+        step = Step(self._own, x, targets, cuts, passing or Pass(), scale * loss_scale, weigh)
         step.work_off(self.plan.program.actions[self._own.rank], sync)
         self._done = step.done
         observer = self.mesh.observer
         if observer.on:
             for action, start, end in step.done:
                 observer.act(str(action), start, end)
-        return StepResult(self._mean_loss(step), whole, perf_counter() - begin, step.held)
+        return StepResult(self._loss(step) * scale, whole, perf_counter() - begin, step.held)
 
     def forward(self, x: Any) -> Any:
         """The output for x without training, on the rank of the last stage; None on the others.
@@ -191,6 +226,7 @@ class Pipeline:
             for stage in own.stages:
                 self.need(stage)
             return None
+        step = Pass(training=False, tokens=tokens_of(x))
         y = self.device.to_device(x) if self.device.is_gpu and x.dtype.kind == "f" else x
         self._learn_forms(y)
         given, sent = form_of(y), len(own.messages.sent)
@@ -199,7 +235,7 @@ class Pipeline:
                 posted = own.messages.post(rank_of[stage - 1], *own.forms[given][stage][0])
                 y = own.messages.wait(posted, f"{stage}F")
             self.need(stage)
-            y = each.output(y)
+            y = each.output(y, step)
             if stage + 1 < len(rank_of) and rank_of[stage + 1] != own.rank:
                 own.messages.send(rank_of[stage + 1], y)
         del own.messages.sent[sent:]  # they are no messages of a step
@@ -218,7 +254,8 @@ class Pipeline:
         squares = self._squares()
         if self.plan.pp > 1:
             all_reduce(squares, self.mesh["pp"], "sum", deterministic=True).wait()
-        return self.shards.squared_norm(squares)
+        squared = np.array([self.shards.squared_norm(squares)])
+        return float(self.tensor.sum(squared)[0] if self.plan.tp > 1 else squared[0])
 
     def measured(self) -> MeasuredStep:
         """The last step on the time axis, and the stages' times since `reset_times`. Collective over the pipeline."""
@@ -261,28 +298,32 @@ class Pipeline:
         if form in self._own.forms or self.plan.pp == 1 or not len(x):
             return
         forms: dict[int, tuple[Form, Form]] = {}
-        y, came = x, form
+        y, came, step = x, form, Pass(training=False, tokens=tokens_of(x))
         for stage, home in enumerate(self.plan.schedule.rank_of):
             if home == self._own.rank:
                 self.need(stage)
-                y = self._own.stages[stage].output(y if form_of(y) == came else self.device.zeros(*came))
+                y = self._own.stages[stage].output(y if form_of(y) == came else self.device.zeros(*came), step)
                 forms[stage] = came, form_of(y)
             shape, dtype = share_json(self._line, [y.shape, y.dtype.name], home)
             came = tuple(shape), np.dtype(dtype)
         self._own.forms[form] = forms
 
-    def _mean_loss(self, step: Step) -> float:
-        """The mean loss of the batch, on every rank: microbatches in their order, then replicas in theirs."""
-        sums = np.zeros(self.plan.dp)
-        if self.plan.schedule.stages - 1 in self._own.stages:
-            for loss in step.losses:
-                sums[self.replicas.rank] += float(loss)
+    def _loss(self, step: Step) -> float:
+        """The loss of the batch, on every rank: parts, or else microbatches, in order, then replicas in theirs."""
+        node = None if self._own.parts is None else self._own.parts.node
+        sums = np.zeros(self.plan.parts or self.plan.dp)
+        if self.plan.schedule.stages - 1 in self._own.stages and not self.tensor.rank:
+            for number, loss in enumerate(step.losses):
+                if node is None:
+                    sums[self.replicas.rank] += float(loss)
+                elif number < node.parts:
+                    sums[node.first + number] = float(loss)
         if self.mesh.size > 1:
             all_reduce(sums, self.mesh, "sum", deterministic=True).wait()
         total = 0.0
         for each in sums.tolist():
             total += each
-        return total * step.scale
+        return total
 
 
 def _count(targets: Any) -> float:
@@ -332,12 +373,12 @@ def _following(program: Sequence[Action]) -> list[int]:
 def _check(model: Sequential, mesh: Mesh, plan: TrainingPlan) -> None:
     """Raise `InputError` unless the plan was made for this mesh and model."""
     sizes = dict(zip(mesh.topology.names, mesh.topology.sizes, strict=True))
-    wanted = {"dp": plan.dp, "pp": plan.pp}
+    wanted = {"dp": plan.dp, "pp": plan.pp, **({"tp": plan.tp} if plan.tp > 1 or "tp" in sizes else {})}
     if any(sizes.get(name, 1) != size for name, size in wanted.items()) or set(sizes) - set(wanted):
         shown = " x ".join(f"{name}={size}" for name, size in sizes.items())
         raise InputError(
-            f"the mesh is {shown}, and the plan is for dp={plan.dp} x pp={plan.pp}",
-            do=f"make it by Mesh(comm, dp={plan.dp}, pp={plan.pp})",
+            f"the mesh is {shown}, and the plan is for {' x '.join(f'{name}={n}' for name, n in wanted.items())}",
+            do=f"make it by Mesh(comm, {', '.join(f'{name}={n}' for name, n in wanted.items())})",
         )
     if len(model.layers) != plan.partition.starts[-1]:
         raise InputError(

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import operator
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hpckit.collectives import all_reduce, broadcast
+from hpckit.collectives import all_gather, all_reduce, all_to_all, broadcast
 from hpckit.collectives.axis import axis_of
 from hpckit.comm.agree import first_other
 from hpckit.comm.device import HOST, Device
 from hpckit.comm.shared.symmetric import empty_shared
 from hpckit.errors import MismatchError
 from hpckit.kernels.device_array import to_host
+from hpckit.plan.pipeline.parts import Node, tree_sum
 
 if TYPE_CHECKING:
     from hpckit.nn.parameters import Parameter
@@ -45,6 +47,20 @@ class Replicas:
         value = np.array([number], np.float64)
         all_reduce(value, self.comm, "sum", deterministic=True).wait()
         return float(value[0])
+
+    def scatter_tree(self, vector: Any, nodes: Sequence[Node], counts: np.ndarray) -> Any:
+        """The part of this replica in the sum of all replicas' vectors, added as the tree of which they are nodes.
+
+        counts: elements of each replica's part.
+        """
+        own = int(counts[self.rank])
+        came = self.device.zeros((own * self.size,), vector.dtype)
+        all_to_all(vector, self.comm, came, counts=np.tile(counts, (self.size, 1))).wait()
+        return tree_sum(nodes, [came[own * r : own * (r + 1)] for r in range(self.size)], operator.iadd)
+
+    def sum_tree(self, vector: Any, nodes: Sequence[Node], counts: np.ndarray) -> None:
+        """Make all replicas' vectors their sum, added as the tree."""
+        all_gather(self.scatter_tree(vector, nodes, counts), self.comm, vector, counts=counts).wait()
 
     def broadcast(self, values: Any, root: int = 0) -> None:
         """Broadcast the values of `root`, and check the result by `require_equal`."""

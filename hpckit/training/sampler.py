@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from hpckit.errors import InputError
-from hpckit.plan.blocks import block
+from hpckit.plan.blocks import block, block_starts
 from hpckit.plan.numbers import count as whole
+from hpckit.plan.pipeline.parts import subtrees
 
 ROUNDS = 6  # of the Feistel network; 4 already look random (Luby and Rackoff 1988)
 
@@ -71,10 +72,11 @@ class Sampler:
         """The epoch of the next batch, from 0."""
         return self._begin() // self.samples
 
-    def take(self, replica: int = 0, replicas: int = 1) -> Share:
+    def take(self, replica: int = 0, replicas: int = 1, parts: int = 0) -> Share:
         """The samples of one replica in the next batch; advances the position. Every replica must take every batch.
 
-        The batch is cut into contiguous blocks, in the order of the replicas, whose sizes differ by at most 1.
+        The batch is cut into contiguous blocks, in the order of the replicas, whose sizes differ by at most 1. parts:
+        cut it into so many, of which each replica gets those that `TrainingPlan` with such parts gives it.
         """
         if not 0 <= replica < replicas:
             raise InputError(f"replica {replica} of {replicas}", do="count replicas from 0")
@@ -82,6 +84,9 @@ class Sampler:
         epoch, place = divmod(first, self.samples)
         total = min(self.batch, self.samples - place)
         start, size = block(total, replicas, replica)
+        if parts:
+            node, starts = subtrees(parts, replicas)[replica], block_starts(total, parts)
+            start, size = (int(n) for n in (starts[node.first], starts[node.first + node.parts] - starts[node.first]))
         numbers = np.arange(place + start, place + start + size, dtype=np.int64)
         if self.shuffle:
             numbers = permuted(numbers, self.samples, self.seed, epoch)

@@ -54,10 +54,10 @@ class Stage:
             self.pause()
         return x, kept
 
-    def output(self, x: Any) -> Any:
+    def output(self, x: Any, step: Pass) -> Any:
         """The output without training: nothing is kept, and no time is counted."""
         for layer in self.layers:
-            x, _ = layer.forward(x, Pass(training=False))
+            x, _ = layer.forward(x, step)
         return x
 
     def backward_input(self, kept: list[Any], dy: Any) -> tuple[Any, Left]:

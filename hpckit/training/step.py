@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hpckit.errors import InputError
+from hpckit.kernels.nn.memory import empty_like
 from hpckit.plan.pipeline.schedule import COMPUTE, Action
 from hpckit.plan.pipeline.training import TrainingPlan
 from hpckit.training.held import held_bytes
 from hpckit.training.messages import Messages, form_of
+from hpckit.training.parts import Parts
 from hpckit.training.replicas import add_second
 from hpckit.training.sharded import Shards
 from hpckit.training.stage import FORWARD, INPUT, Left, Stage
+from hpckit.training.tensor import Ranks
 
 if TYPE_CHECKING:
     from hpckit.nn.layer import Pass
@@ -44,6 +47,8 @@ class Holding:
     shared: list[Parameter]
     messages: Messages
     shards: Shards
+    tensor: Ranks
+    parts: Parts | None = None
     forms: dict[Form, dict[int, tuple[Form, Form]]] = field(default_factory=dict)
 
 
@@ -67,7 +72,9 @@ class Step:
     ) -> None:
         self._own, self._weigh, self.held = own, weigh, 0
         self.x, self.targets, self.cuts, self.scale = x, targets, cuts, scale
-        self.passes = [replace(passing, first_sample=passing.first_sample + cut.start) for cut in cuts]
+        self.passes = [
+            replace(passing, first_sample=passing.first_sample + cut.start, tokens=tokens_of(x[cut])) for cut in cuts
+        ]
         self.losses: list[Any] = [0.0] * len(cuts)
         self.done: list[tuple[Action, float, float]] = []
         self._outputs: dict[Key, Any] = {}  # made for the next stage
@@ -96,6 +103,8 @@ class Step:
 
     def work_off(self, actions: Sequence[Action], sync: bool) -> None:
         """Execute the program; without `sync` gradients are not summed over replicas and stages."""
+        if self._own.parts is not None:
+            self._own.parts.begin()
         for place, action in enumerate(actions):
             if action.microbatch >= 0:
                 cut = self.cuts[action.microbatch]
@@ -152,6 +161,7 @@ class Step:
             self._keep_gradient(stage, number, dx)
             self._send_gradient(action)
 
+        self._begin_part(stage, number)
         self._own.stages[stage].backward(self._kept.pop((stage, number)), dy, ready=ready)
         self._weighed[stage] = self._weighed.get(stage, 0) + 1
         self._weigh_ready(stage)
@@ -175,9 +185,23 @@ class Step:
         """W of all microbatches whose turn it is: a stage adds to its gradients in the order of the microbatches."""
         done = self._weighed.get(stage, 0)
         while done < len(self._order) and (stage, self._order[done]) in self._ready:
+            self._begin_part(stage, self._order[done])
             self._own.stages[stage].backward_weight(self._left.pop((stage, self._order[done])))
             done += 1
         self._weighed[stage] = done
+
+    def _is_last(self, stage: int) -> bool:
+        return stage + 1 == self._own.plan.schedule.stages
+
+    def _begin_part(self, stage: int, number: int) -> None:
+        """From now on the stage adds to the gradients of this part."""
+        if self._own.parts is not None:
+            self._own.parts.reach(self._own.units[stage], number, self._is_last(stage))
+
+    def _close_parts(self, stage: int) -> None:
+        """The gradients of all parts of the stage are there."""
+        if self._own.parts is not None:
+            self._own.parts.close(self._own.units[stage], self._is_last(stage))
 
     def _output_gradient(self, action: Action) -> tuple[Any, float]:
         """The gradient of a stage's output, and the begin of its work."""
@@ -230,22 +254,44 @@ class Step:
     # A weight of the first and the last stage: the first adds to `grad`, the last to `second_grad`; both get the sum.
 
     def _send_tied(self, action: Action) -> None:
+        self._close_parts(action.stage)
         for parameter in self._own.shared:
             self._own.messages.send(action.peer, parameter.grad if action.stage == 0 else parameter.second_grad)
 
     def _receive_tied(self, action: Action) -> None:
-        self._coming[action.stage, "T", -1] = [
-            self._own.messages.post_into(action.peer, parameter.second_grad if action.stage == 0 else parameter.grad)
-            for parameter in self._own.shared
-        ]
+        coming = self._coming[action.stage, "T", -1] = []
+        for parameter in self._own.shared:
+            into = parameter.second_grad if action.stage == 0 else parameter.grad
+            if self._own.parts is not None:  # the layers may still add to the gradients of a part there
+                into = empty_like(into)
+            coming.append(self._own.messages.post_into(action.peer, into))
 
     def _tie(self, action: Action) -> None:
-        for posted in self._coming.pop((action.stage, "T", -1), ()):
-            self._own.messages.wait(posted, "tied weights")
+        came = [self._own.messages.wait(each, "tied weights") for each in self._coming.pop((action.stage, "T", -1), ())]
         self._own.messages.finish()  # sent memory is added to from now on
-        add_second(self._own.shared)
+        if self._own.parts is None:
+            add_second(self._own.shared)
+            return
+        for stage in {0, self._own.plan.schedule.stages - 1} & set(self._own.stages):
+            self._close_parts(stage)
+        for parameter, other in zip(self._own.shared, came, strict=False):  # nothing comes where both are on this rank
+            (parameter.second_grad if action.stage == 0 else parameter.grad)[...] = other
 
     def _reduce(self, action: Action) -> None:
+        unit, shards = self._own.units[action.stage], self._own.shards
+        if self._own.parts is not None:
+            self._close_parts(action.stage)
+            shards.start_sum(unit)
+            shards.add_second(unit, self._own.shared)
+            return
+        if self._own.tensor.size > 1:
+            shards.open(unit)
+            self._own.tensor.add_up(shards.units[unit].parameters)
         if not self._own.plan.program.tied:
             add_second(self._own.shared)
-        self._own.shards.start_sum(self._own.units[action.stage])
+        shards.start_sum(unit)
+
+
+def tokens_of(x: Any) -> tuple[int, int]:
+    """Samples, and tokens of each where x has tokens."""
+    return len(x), int(x.shape[1]) if x.ndim > 1 else 1

@@ -10,6 +10,7 @@ from hpckit.errors import InputError
 from hpckit.plan.blocks import block_starts
 from hpckit.plan.numbers import count as whole
 from hpckit.plan.pipeline.partition import Partition, partition_layers
+from hpckit.plan.pipeline.parts import fault, subtrees
 from hpckit.plan.pipeline.program import Program, pipeline_program
 from hpckit.plan.pipeline.schedule import Schedule
 from hpckit.plan.pipeline.schedules import pipeline_schedule
@@ -21,10 +22,11 @@ MOST_NAMED = 6  # meshes that a message offers
 
 @dataclass(frozen=True)
 class TrainingPlan:
-    """A training step on `dp` replicas of a pipeline of `pp` ranks; made and proved by `training_plan`.
+    """A training step on `dp` replicas of a pipeline of `pp` groups of `tp` ranks; made and proved by `training_plan`.
 
-    batch: samples of a step, over all replicas. program: what each rank of a pipeline does. partition: the layers of
-    each stage. tied: the first and the last layer share a weight.
+    batch: samples of a step, over all replicas. parts: the batch's fixed parts, whose sums are added as a tree
+    (`hpckit.plan.pipeline.parts`), each a microbatch of its replica; 0: none. program: what each rank of a pipeline
+    does. partition: the layers of each stage. tied: the first and the last layer share a weight.
     """
 
     dp: int
@@ -33,6 +35,8 @@ class TrainingPlan:
     program: Program
     partition: Partition
     tied: bool
+    tp: int = 1
+    parts: int = 0
 
     @property
     def schedule(self) -> Schedule:
@@ -46,18 +50,29 @@ class TrainingPlan:
 
     def __str__(self) -> str:
         layers = ", ".join(f"{first}-{end - 1}" for first, end in pairwise(self.partition.starts))
+        mesh = {"dp": self.dp, "pp": self.pp, **({"tp": self.tp} if self.tp > 1 else {})}
         return (
-            f"{self.dp} x {self.pp} ranks (dp x pp), {self.batch} samples a step; {self.schedule.title()}; "
-            f"layers of the stages: {layers}"
+            f"{' x '.join(map(str, mesh.values()))} ranks ({' x '.join(mesh)}), {self.batch} samples a step; "
+            f"{self.schedule.title()}; layers of the stages: {layers}"
         )
 
-    def cuts(self, samples: int) -> list[slice]:
+    def samples(self, replica: int) -> int:
+        """The most samples of a replica in a step."""
+        if not self.parts:
+            return self.batch // self.dp
+        node = subtrees(self.parts, self.dp)[replica]
+        starts = block_starts(self.batch, self.parts)
+        return int(starts[node.first + node.parts] - starts[node.first])
+
+    def cuts(self, samples: int, replica: int = 0) -> list[slice]:
         """The microbatches of a replica that has so many samples: of equal sizes in a full batch.
 
-        At the end of the data there may be fewer: sizes differ by at most 1 then, and some may be empty.
+        At the end of the data there may be fewer: sizes differ by at most 1 then, and some may be empty. With fixed
+        parts a replica that has fewer than others gets empty microbatches at the end.
         """
-        starts = block_starts(samples, self.microbatches).tolist()
-        return [slice(first, end) for first, end in pairwise(starts)]
+        own = subtrees(self.parts, self.dp)[replica].parts if self.parts else self.microbatches
+        starts = block_starts(samples, own).tolist()
+        return [slice(first, end) for first, end in pairwise([*starts, *[samples] * (self.microbatches - own)])]
 
     def stages_of(self, rank: int) -> list[int]:
         """The stages of a rank of the pipeline, in their order."""
@@ -71,7 +86,9 @@ def training_plan(
     batch: int,
     dp: int = 0,
     pp: int = 1,
+    tp: int = 1,
     microbatches: int = 1,
+    parts: int = 0,
     schedule: str | Schedule = "1f1b",
     chunks: int | None = None,
     costs: Sequence[float] | None = None,
@@ -79,21 +96,29 @@ def training_plan(
 ) -> TrainingPlan:
     """The plan of a step on so many ranks, proved.
 
-    layers: of the model. dp: replicas; 0 takes what `ranks` leaves. batch: samples of a step over all replicas, dealt
-    evenly to them and to their microbatches. schedule: a name (see `SCHEDULES`), a CSV file of your own, or a value.
-    chunks: stages a rank, where the schedule leaves that open. costs: of each layer, s a microbatch, for stages that
-    take equally long; without them layers count alike. tied: the first and the last layer share a weight.
+    layers: of the model. dp: replicas; 0 takes what `ranks` leaves. tp: ranks that share each layer. batch: samples of
+    a step over all replicas, dealt evenly to them and to their microbatches. parts: a power of two of fixed parts of
+    the batch, each a microbatch in place of `microbatches`; what is learned then has the same bits for any replicas,
+    stages and shards. schedule: a name (see `SCHEDULES`), a CSV file of your own, or a value. chunks: stages a rank,
+    where the schedule leaves that open. costs: of each layer, s a microbatch, for stages that take equally long;
+    without them layers count alike. tied: the first and the last layer share a weight.
 
     Raises `InputError` with everything that does not fit and what would.
     """
-    numbers = {"ranks": ranks, "layers": layers, "batch": batch, "pp": pp, "microbatches": microbatches}
+    numbers = {"ranks": ranks, "layers": layers, "batch": batch, "pp": pp, "tp": tp, "microbatches": microbatches}
     for name, value in numbers.items():
         if whole(value, name) < 1:
             raise InputError(f"{name} is {value}", do="give a whole number, 1 or more")
-    replicas = whole(dp, "dp") or ranks // pp or 1
+    replicas = whole(dp, "dp") or ranks // (pp * tp) or 1
     if dp < 0:
         raise InputError(f"dp is {dp}", do="give a number of replicas, or 0 to take what the ranks allow")
-    faults = list(_mesh_faults(ranks, replicas, pp))
+    faults = list(_mesh_faults(ranks, replicas, pp, tp))
+    if wrong := fault(parts, replicas):
+        what, do = wrong.split(": ")
+        faults.append((what, do))
+        parts = 0
+    elif parts:
+        microbatches = max(node.parts for node in subtrees(parts, replicas))
     order: Schedule | None = None
     try:
         order = _schedule(schedule, pp, microbatches, chunks)
@@ -101,7 +126,7 @@ def training_plan(
     except InputError as error:
         where = f"{error.where}: " if error.where else ""
         faults.append((where + error.message, error.do))
-    faults += _batch_faults(batch, replicas, microbatches)
+    faults += [] if parts or wrong else _batch_faults(batch, replicas, microbatches)
     stages = order.stages if order else pp
     if layers < stages:
         held = f"{stages // pp} stages on each of {pp} ranks" if stages != pp else f"pp={pp} stages"
@@ -116,17 +141,23 @@ def training_plan(
     prove(order)
     prove(program)
     partition = partition_layers([1.0] * layers if costs is None else costs, order.stages)
-    return TrainingPlan(replicas, pp, batch, program, partition, tied)
+    return TrainingPlan(replicas, pp, batch, program, partition, tied, tp, parts)
 
 
-def _mesh_faults(ranks: int, dp: int, pp: int) -> Iterator[tuple[str, str]]:
-    if dp * pp == ranks:
+def _mesh_faults(ranks: int, dp: int, pp: int, tp: int) -> Iterator[tuple[str, str]]:
+    if dp * pp * tp == ranks:
         return
-    pairs = [f"dp={ranks // n} pp={n}" for n in range(1, ranks + 1) if ranks % n == 0]
+    shared = f" tp={tp}" if tp > 1 else ""
+    each = ranks // tp if ranks % tp == 0 else 0
+    pairs = [f"dp={each // n} pp={n}{shared}" for n in range(1, each + 1) if each % n == 0]
+    if not each:
+        pairs = [f"tp={n}" for n in range(1, ranks + 1) if ranks % n == 0]
     shown = ", ".join(pairs[:MOST_NAMED]) + (", ..." if len(pairs) > MOST_NAMED else "")
+    given = f"dp={dp} x pp={pp}" + (f" x tp={tp}" if tp > 1 else "")
+    count = dp * pp * tp
     yield (
-        f"dp={dp} x pp={pp} is {dp * pp} ranks, and there {'is 1' if ranks == 1 else f'are {ranks}'}",
-        f"take {shown}" + (f", or start {dp * pp} ranks" if dp * pp > ranks else ""),
+        f"{given} is {count} ranks, and there {'is 1' if ranks == 1 else f'are {ranks}'}",
+        f"take {shown}" + (f", or start {count} ranks" if count > ranks else ""),
     )
 
 

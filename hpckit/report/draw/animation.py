@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,9 +17,9 @@ import numpy as np
 from hpckit.report.draw.maps import draw, extend_of, shape_of, shown_range
 from hpckit.report.field_file import FieldFile, Variable
 from hpckit.report.page import caption, escape, section
-from hpckit.report.sections.slices import Slices, read_slice
+from hpckit.report.sections.slices import Slices, drawn_as_lines, read_slice
 from hpckit.report.style import pyplot
-from hpckit.report.units import moment, number, with_units
+from hpckit.report.units import length_scale, number, with_units
 
 MOST_BYTES = 1_200_000
 SIZES = (
@@ -64,6 +64,7 @@ def animate(
     field = read_slice(file, variable, [int(frame) for frame in chosen], POINTS, cut, keep_blank=True)
     if not field.finite or not field.high > field.low:
         return None
+    field = drawn_as_lines(field)
     for width, most in SIZES:
         made = _encode(field, width, min(most, frames))
         if len(made.moving) + sum(map(len, made.stills)) <= most_bytes:
@@ -86,7 +87,7 @@ def animation_section(made: Animation | None) -> str:
         '<div class="film"><label><input type="checkbox"> key frames in place of motion</label>'
         f'<img class="motion" {size} alt="{escape(field.long_name)} over time, animated" src="{_data(made.moving)}">'
         f'<div class="strip">{stills}</div></div>',
-        caption(f"{len(field.times)} times from 0 to {moment(field.times[-1], field.times[-1])}, in a loop."),
+        caption(f"{len(field.times)} times from 0 to {field.moment(-1)}, in a loop."),
     )
 
 
@@ -139,6 +140,8 @@ def _pictures(field: Slices, width: int, picks: Sequence[int]) -> list[np.ndarra
     figure = plt.figure(figsize=(wide, tall), dpi=width / wide)
     figure.patch.set_facecolor("white")
     low, high = 0.46 / tall, 1.0 - 0.76 / tall
+    if field.values.ndim == 2:
+        return _curves(field, figure.add_axes((0.12, low, 0.84, high)), picks)
     axes = figure.add_axes((0.10, low, 0.74, high))
     bar_axes = figure.add_axes((0.86, low, 0.022, high))
     image = draw(axes, field, picks[0], contours=False, arrows=False)
@@ -146,13 +149,29 @@ def _pictures(field: Slices, width: int, picks: Sequence[int]) -> list[np.ndarra
     bar = figure.colorbar(image, cax=bar_axes, extend=extend_of(field))
     bar.outline.set_visible(False)
     bar.ax.set_ylim(*shown_range(field))
+    return _photographed(field, axes, picks, image.set_data)
+
+
+def _curves(field: Slices, axes: Any, picks: Sequence[int]) -> list[np.ndarray]:
+    """The frames of a field of one dim: its curve between fixed ends."""
+    scale, unit = length_scale(float(np.ptp(field.coords[0])), field.coord_units[0])
+    (line,) = axes.plot(field.coords[0] / scale, field.values[picks[0]])
+    margin = 0.05 * (field.high - field.low)
+    axes.set(ylim=(field.low - margin, field.high + margin), xlabel=with_units(field.dims[0], unit))
+    axes.ticklabel_format(axis="x", style="plain", useOffset=False)
+    axes.grid(axis="y")
+    return _photographed(field, axes, picks, line.set_ydata)
+
+
+def _photographed(field: Slices, axes: Any, picks: Sequence[int], show: Callable[[Any], object]) -> list[np.ndarray]:
+    """The picture at each time, once `show` has taken its values; closes the figure."""
     made = []
     for pick in picks:
-        image.set_data(field.values[pick])
-        axes.set_title(f"t = {moment(field.times[pick], field.times[-1])}", pad=5)
-        figure.canvas.draw()
-        made.append(np.asarray(figure.canvas.buffer_rgba())[..., :3].copy())
-    plt.close(figure)
+        show(field.values[pick])
+        axes.set_title(f"t = {field.moment(pick)}", pad=5)
+        axes.figure.canvas.draw()
+        made.append(np.asarray(axes.figure.canvas.buffer_rgba())[..., :3].copy())
+    pyplot().close(axes.figure)
     return made
 
 

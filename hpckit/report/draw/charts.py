@@ -87,6 +87,7 @@ def beside(
         rows[1, 0].locator_params(axis="y", nbins=3)
     rows[-1, 0].set_xlabel(x_label)
     rows[-1, 0].margins(x=0.01)
+    rows[-1, 0].ticklabel_format(axis="x", style="plain", useOffset=False)
     return to_svg(figure, f"{title}: ours beside {', '.join(other)}", "chart")
 
 

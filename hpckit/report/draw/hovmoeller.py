@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from hpckit.report.draw.maps import colorbar, edges
 from hpckit.report.field_file import Dim, FieldFile, Variable
-from hpckit.report.page import caption, escape, grid, section
+from hpckit.report.page import caption, escape, from_file, grid, section
 from hpckit.report.sections.slices import BLANK, Slices, color_scale, middle_of, sharing_scale
 from hpckit.report.style import pyplot, to_svg
 from hpckit.report.units import length_scale, number, time_scale, with_units
@@ -49,7 +49,7 @@ def diagrams(file: FieldFile, variable: Variable, how: str) -> tuple[list[Slices
         far = highs if middle is None else _farther(lows, highs, middle)
         points = dim.points[:: stride if number_ == 0 else 1]
         values = means[number_] if how == "mean" else far
-        made.append(_diagram(variable, dim, points, values, file.times[frames], middle, how))
+        made.append(_diagram(variable, dim, points, values, file.times[frames], middle, how, file.time_unit))
     return [one for one in made if one.high - one.low > BLANK * (high - low)], how
 
 
@@ -87,7 +87,7 @@ def _budget(file: FieldFile, variable: Variable) -> tuple[Array, int]:
 
 
 def _diagram(
-    variable: Variable, dim: Dim, points: Array, rows: Array, times: Array, middle: float | None, how: str
+    variable: Variable, dim: Dim, points: Array, rows: Array, times: Array, middle: float | None, how: str, unit: str
 ) -> Slices:
     """Rows [times, points] as a field of dims (time, place); of many places neighbors are joined."""
     starts = np.arange(0, len(points), -(-len(points) // MOST_POINTS))
@@ -104,7 +104,7 @@ def _diagram(
         values[None],
         ("time", dim.axis),
         (times, np.add.reduceat(points, starts) / counts),
-        ("s", dim.units),
+        (unit, dim.units),
         float(values.min()),
         float(values.max()),
         True,
@@ -131,6 +131,7 @@ def hovmoeller_section(made: list[Slices], how: str) -> str:
         f"<h3>{escape(with_units(field.long_name, field.units))} <span>{escape(said)}</span></h3>",
         colorbar(field),
         grid(_picture(one) for one in shared),
+        from_file(field.name),
         caption(f"Hovmöller diagrams of {len(field.coords[0])} times; a slope in them is a speed."),
     )
 
@@ -157,18 +158,19 @@ def _picture(field: Slices) -> str:
     times, points = field.coords
     first, last = field.ends or edges(points)
     scale, unit = length_scale(last - first, field.coord_units[1])
-    per, time_unit = time_scale(float(times[-1]))
+    per, time_unit = time_scale(float(times[-1]), field.coord_units[0])
     low, high, cmap = color_scale(field)
     figure, axes = plt.subplots(figsize=(3.7, 2.6), layout="constrained", dpi=130)
     style = {"vmin": low, "vmax": high, "cmap": cmap, "shading": "flat", "rasterized": True}
     at_times, at_points = _between(times / per), np.array([first, *_between(points)[1:-1], last]) / scale
-    place = f"{field.dims[1]} ({unit})" if unit else field.dims[1]
+    place = with_units(field.dims[1], unit)
+    along = "step" if time_unit == "steps" else f"time ({time_unit})"
     if field.dims[1] == "z":
         axes.pcolormesh(at_times, at_points, field.values[0].T, **style)
-        axes.set(xlabel=f"time ({time_unit})", ylabel=place)
+        axes.set(xlabel=along, ylabel=place)
     else:
         axes.pcolormesh(at_points, at_times, field.values[0], **style)
-        axes.set(xlabel=place, ylabel=f"time ({time_unit})")
+        axes.set(xlabel=place, ylabel=along)
     axes.locator_params(nbins=5, steps=(1, 2, 5, 10))
     axes.ticklabel_format(style="plain", useOffset=False)
     return to_svg(figure, f"{field.long_name} against {field.dims[1]} and time", "panel")

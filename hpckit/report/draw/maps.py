@@ -9,14 +9,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hpckit.report.page import with_data
 from hpckit.report.sections.slices import Slices, color_scale
 from hpckit.report.style import INK, pyplot, to_svg
-from hpckit.report.units import MINUS, length_scale, moment, number, pretty
+from hpckit.report.units import MINUS, length_scale, number, pretty
 
 Array = npt.NDArray[Any]
 SHORTEST = 0.05  # of the longest arrow; shorter ones would be dots
 WIDTH = 3.7  # inches of one panel
 LEFT, ACROSS = 0.15, 0.80  # of that: where the picture begins, and how wide it is
+CURVES = 0.5  # height over width of curves along one dim
 FLATTEST = 0.17  # height over width of a picture in which equal lengths look equal
 CONTOUR_BYTES = 90_000  # contours of a noisy field would fill the page
 
@@ -67,18 +69,24 @@ def scales_of(field: Slices) -> tuple[tuple[float, float], tuple[str, str]]:
 
 
 def _contours(axes: Any, field: Slices, values: Array, scales: tuple[float, float]) -> None:
-    """Thin lines at tenths of the color scale."""
+    """Thin lines at round values, about ten over the color scale."""
     if min(values.shape) < 8 or not np.isfinite(values).all():
         return
     low, high, _ = color_scale(field)
-    levels = np.linspace(low, high, 11)[1:-1]
-    if field.middle is not None:
-        levels = np.delete(levels, 4)  # the middle itself, where rounding decides
+    levels = pyplot().MaxNLocator(10, steps=(1, 2, 5, 10)).tick_values(low, high)
+    levels = levels[(levels > low) & (levels < high)]
+    if field.middle is not None:  # not the middle itself, where rounding decides
+        levels = levels[np.abs(levels - field.middle) > 1e-6 * (high - low)]
     inside = levels[(levels > values.min()) & (levels < values.max())]
     if inside.size:
         color = INK if field.middle is not None else "#ffffff"
         points = (field.coords[1] / scales[1], field.coords[0] / scales[0])
-        axes.contour(*points, values, levels=inside, colors=color, linewidths=0.35, alpha=0.55, linestyles="solid")
+        lines = axes.contour(
+            *points, values, levels=inside, colors=color, linewidths=0.35, alpha=0.55, linestyles="solid"
+        )
+        # Two numbers tell the spacing of all lines; more would hide what is drawn.
+        named = inside[[0, -1]] if len(inside) > 1 else inside
+        axes.clabel(lines, levels=named, fmt=lambda value: number(float(value), 3), fontsize=9.2, inline_spacing=2)
 
 
 def _arrows(axes: Any, field: Slices, index: int, scales: tuple[float, float]) -> None:
@@ -160,7 +168,7 @@ def shown_range(field: Slices) -> tuple[float, float]:
 def _panel(field: Slices, index: int) -> str:
     plt = pyplot()
     height = ACROSS * WIDTH * shape_of(field) + 0.58
-    label = f"t = {moment(field.times[index], field.times[-1])}"
+    label = f"t = {field.moment(index)}"
     title = f"{label}, {field.places[index]}" if field.places else label
     text = ""
     for contours in (True, False):
@@ -189,16 +197,22 @@ def _lines(field: Slices) -> str:
     figure, axes = plt.subplots(figsize=(2 * WIDTH, 2.6), layout="constrained")
     scale, unit = length_scale(float(np.subtract(*edges(field.coords[0])[::-1])), field.coord_units[0])
     shades = plt.get_cmap("viridis")(np.linspace(0.85, 0.1, len(field.times)))
-    for time, values, color in zip(field.times, field.values, shades, strict=True):
-        axes.plot(field.coords[0] / scale, values, color=color, label=moment(time, field.times[-1]))
+    for index, (values, color) in enumerate(zip(field.values, shades, strict=True)):
+        axes.plot(field.coords[0] / scale, values, color=color, label=field.moment(index))
     axes.set_xlabel(f"{field.dims[0]} ({unit})" if unit else field.dims[0])
+    axes.ticklabel_format(axis="x", style="plain", useOffset=False)
     axes.grid(axis="y")
     axes.legend(ncols=len(field.times), loc="lower center", bbox_to_anchor=(0.5, 1.0))
-    return to_svg(figure, f"{field.long_name} along {field.dims[0]}", "wide")
+    place = f"{field.dims[0]} ({field.coord_units[0]})"
+    columns = {place: field.coords[0]} | {field.moment(i): values for i, values in enumerate(field.values)}
+    name = f"{field.long_name} along {field.dims[0]}"
+    return with_data(to_svg(figure, name, "wide"), name, columns)
 
 
 def shape_of(field: Slices) -> float:
     """Height over width of a panel."""
+    if field.values.ndim == 2:
+        return CURVES
     rows, columns = (abs(np.subtract(*edges(points))) for points in field.coords)
     return float(np.clip(rows / columns, FLATTEST, 1.3)) if _aspect(field) == "equal" else 0.6
 

@@ -12,7 +12,7 @@ from hpckit.report.draw.maps import draw, extend_of, shown_range
 from hpckit.report.field_file import FieldFile
 from hpckit.report.sections.slices import Slices, read_slices
 from hpckit.report.style import pyplot
-from hpckit.report.units import moment, with_units
+from hpckit.report.units import with_units
 
 KINDS = ("png", "svg", "pdf")
 
@@ -40,9 +40,9 @@ def save_picture(directory: Path, file: Path, variable: str = "", times: int = 3
         sharey=True,
         squeeze=False,
     )
-    for index, time in enumerate(field.times):
+    for index in range(len(field.times)):
         image = draw(axes[0, index], field, index)
-        axes[0, index].set_title(moment(time, field.times[-1]))
+        axes[0, index].set_title(field.moment(index))
         if index:
             axes[0, index].set_ylabel("")
     bar = figure.colorbar(image, ax=axes, pad=0.01, shrink=0.85, extend=extend_of(field))

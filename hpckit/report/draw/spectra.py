@@ -38,9 +38,9 @@ BELOW = 0.5  # of the fitted law: where the spectrum stays below, waves are not 
 class Spectrum:
     """E(k) at several times.
 
-    `k` (rad/m) at the middle of rings of width `dk`, without k = 0; `density` [times, rings], the variance (or kinetic
-    energy per mass) per wavenumber; `variance` [times], its integral. `spacing`: the widest cell of the dims
-    transformed, m. `rings`: the number below the shortest wave of every dim; rings beyond have gaps.
+    `k` (rad per `length_unit`) at the middle of rings of width `dk`, without k = 0; `density` [times, rings], the
+    variance (or kinetic energy per mass) per wavenumber; `variance` [times], its integral. `spacing`: the widest
+    cell of the dims transformed. `rings`: the number below the shortest wave of every dim; rings beyond have gaps.
     """
 
     name: str
@@ -53,6 +53,8 @@ class Spectrum:
     spacing: float
     rings: int
     said: str
+    time_unit: str = "s"
+    length_unit: str = "m"
 
     @property
     def mean(self) -> Array:
@@ -142,7 +144,8 @@ def spectrum(file: FieldFile, variables: Sequence[Variable], name: str, units: s
     k = dk * np.arange(1, rows.shape[1] + 1)
     rings = min(len(k), round(math.pi / widest / dk))
     times = [float(file.times[frame]) for frame in frames]
-    return Spectrum(name, units, times, k, dk, rows, rows.sum(axis=1) * dk, widest, rings, _said(variables[0], dims))
+    said, length = _said(variables[0], dims), dims[0].units or "1"
+    return Spectrum(name, units, times, k, dk, rows, rows.sum(axis=1) * dk, widest, rings, said, file.time_unit, length)
 
 
 def binned(k: Array, density: Array) -> tuple[Array, Array]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from hpckit.report.draw.maps import colorbar, panels
 from hpckit.report.field_file import FieldFile, Variable, evenly
-from hpckit.report.page import caption, escape, grid, section
+from hpckit.report.page import caption, escape, from_file, grid, section
 from hpckit.report.sections.slices import Slices, middle_of, one_each, read_slice, sharing_scale
 from hpckit.report.units import moment, number, pretty, with_units
 
@@ -97,6 +97,7 @@ def _joined(parts: Sequence[Slices]) -> Slices:
         all(one.finite for one in drawn),
         blank=[one.times[0] for one in parts if not one.high > one.low],
         wind=wind,
+        time_unit=first.time_unit,
         places=[one.note.removeprefix("cut at ") for one in drawn],
     )
 
@@ -134,7 +135,7 @@ def _pictures(field: Slices, each: bool) -> str:
 
 
 def _notes(field: Slices) -> str:
-    """Notes below the panels: arrows and times left out."""
+    """Notes below the panels, arrows and times left out; and where their numbers are."""
     said = []
     if field.wind is not None and field.values.ndim > 2:
         wind, unit = field.wind, pretty(field.wind.units)
@@ -143,6 +144,6 @@ def _notes(field: Slices) -> str:
             what += f" without its mean, {number(wind.mean[0], 3)} {unit} along {field.dims[1]}"
         said.append(f"Arrows: {what}; the longest is {number(wind.most, 3)} {unit}.")
     if field.blank:
-        times = ", ".join(moment(time, field.times[-1]) for time in field.blank)
+        times = ", ".join(moment(time, field.times[-1], field.time_unit) for time in field.blank)
         said.append(f"Not drawn: t = {times}, where the field is the same everywhere.")
-    return caption(" ".join(said)) if said else ""
+    return (caption(" ".join(said)) if said else "") + from_file(field.name)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from hpckit.report.draw.wind import Wind, read_wind
 from hpckit.report.field_file import Dim, FieldFile, Variable, evenly
-from hpckit.report.units import pretty, scaled_place
+from hpckit.report.units import moment, pretty, scaled_place
 
 Array = npt.NDArray[Any]
 SIGNED = ("perturbation", "anomaly", "departure", "deviation", "vorticity", "divergence")
@@ -50,7 +50,12 @@ class Slices:
     scale: tuple[float, float, str] | None = None
     ends: tuple[float, float] | None = None
     wind: Wind | None = None
+    time_unit: str = "s"
     places: list[str] = field(default_factory=list)  # where each time is cut, if not all at the same place
+
+    def moment(self, index: int) -> str:
+        """The time of that number for people, in the unit that suits the last one."""
+        return moment(self.times[index], self.times[-1], self.time_unit)
 
     @property
     def middle(self) -> float | None:
@@ -167,6 +172,7 @@ def read_slice(
         [float(file.times[frame]) for i, frame in enumerate(frames) if i not in drawn],
         center=ends[0][0] if uniform else None,
         wind=flow,
+        time_unit=file.time_unit,
     )
 
 

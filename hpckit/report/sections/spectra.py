@@ -11,9 +11,9 @@ import numpy as np
 
 from hpckit.report.draw.spectra import BELOW, FIT_END, Fit, Spectrum, binned, fit, spectrum
 from hpckit.report.field_file import FieldFile, Variable
-from hpckit.report.page import caption, grid, section
+from hpckit.report.page import caption, grid, section, with_data
 from hpckit.report.style import MUTED, WARM, pyplot, to_svg
-from hpckit.report.units import length_scale, moment, number, power_of_ten, pretty
+from hpckit.report.units import length_scale, moment, number, power_of_ten, pretty, with_units
 
 Record = dict[str, Any]
 DEPTH = 1e-14  # of the highest value: what lies lower is rounding
@@ -27,13 +27,17 @@ def spectra(file: FieldFile, variable: Variable) -> list[Spectrum]:
     if len(winds) > 1 and len({len(one.dims) for one in winds}) == 1:
         made.append(spectrum(file, winds, "kinetic energy", "m3 s-2", 0.5))
     if variable not in winds or not made:
-        made.append(spectrum(file, [variable], variable.long_name, density_units(variable.units), 1.0))
+        made.append(
+            spectrum(file, [variable], variable.long_name, density_units(variable.units, variable.dims[-1].units), 1.0)
+        )
     return [one for one in made if one is not None]
 
 
-def density_units(units: str) -> str:
-    """Units of the variance per wavenumber in rad/m: the square of the field's times m; `m s-1` gives `m3 s-2`."""
-    powers = {"m": 1}
+def density_units(units: str, length: str = "m") -> str:
+    """Units of the variance per wavenumber in rad/`length`: the square of the field's times that of lengths; `m s-1`
+    gives `m3 s-2`.
+    """
+    powers = {} if length in ("", "1") else {length: 1}
     for name, power in re.findall(r"([A-Za-z]+)(-?\d+)?", units):
         powers[name] = powers.get(name, 0) + 2 * int(power or 1)
     return " ".join(name if power == 1 else f"{name}{power}" for name, power in powers.items() if power)
@@ -90,12 +94,14 @@ def _found(one: Spectrum, law: Fit | None) -> str:
     if law.cutoff is None:
         return f"{text}; it holds to the shortest wave."
     wave = 2 * math.pi / law.cutoff
-    scale, unit = length_scale(wave, "m")
-    return f"{text}; effective resolution {number(wave / scale, 3)} {unit}, {number(wave / one.spacing, 2)} cells."
+    scale, unit = length_scale(wave, one.length_unit)
+    size = f"{number(wave / scale, 3)} {unit}, " if unit else ""
+    return f"{text}; effective resolution {size}{number(wave / one.spacing, 2)} cells."
 
 
 def _picture(one: Spectrum) -> str:
     plt = pyplot()
+    wavenumber = "rad" if one.length_unit == "1" else f"rad {pretty(one.length_unit + '-1')}"
     figure, axes = plt.subplots(figsize=(3.7, 2.9), layout="constrained")
     k = one.k[: one.rings]
     lines = [binned(k, row[: one.rings]) for row in one.density]
@@ -103,7 +109,7 @@ def _picture(one: Spectrum) -> str:
     floor = max(top * DEPTH, min(float(density.min()) for _, density in lines if density.size))
     shades = plt.get_cmap("viridis")(np.linspace(0.85, 0.1, len(one.times)))
     for time, (places, density), color in zip(one.times, lines, shades, strict=True):
-        seen, label = density >= floor, moment(time, one.times[-1])
+        seen, label = density >= floor, moment(time, one.times[-1], one.time_unit)
         if seen.any():
             axes.loglog(places[seen], density[seen], color=color, marker="." if seen.sum() < 3 else None, label=label)
     law = law_of(one)
@@ -118,10 +124,14 @@ def _picture(one: Spectrum) -> str:
     axes.xaxis.set_major_formatter(power_of_ten)
     axes.yaxis.set_major_formatter(power_of_ten)
     axes.xaxis.set_minor_formatter("")
-    axes.set(xlabel="wavenumber (rad m\u207b\u00b9)", ylabel=f"density ({pretty(one.units)})", title=one.name)
+    axes.set(xlabel=f"wavenumber ({wavenumber})", ylabel=with_units("density", one.units), title=one.name)
     if axes.get_legend_handles_labels()[0]:
         axes.legend(loc="lower left", handlelength=1.2)
-    return to_svg(figure, f"spectrum of {one.name}", "chart")
+    columns = {f"wavenumber ({wavenumber})": k} | {
+        moment(time, one.times[-1], one.time_unit): row[: one.rings]
+        for time, row in zip(one.times, one.density, strict=True)
+    }
+    return with_data(to_svg(figure, f"spectrum of {one.name}", "chart"), f"spectrum of {one.name}", columns)
 
 
 def _laws(axes: Any, k: Any, mean: Any) -> None:

@@ -1,0 +1,131 @@
+"""Which part of each parameter a rank of a tensor-parallel group holds; made and checked without MPI.
+
+Shoeybi et al., "Megatron-LM", 2019: of two linear maps in a row the first is cut by its columns and the second by its
+rows, so that between them no message is needed; attention is cut by its heads, embeddings and heads by the vocabulary.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from hpckit.errors import InputError
+from hpckit.nn.attention import Attention
+from hpckit.nn.block import Recompute, Residual
+from hpckit.nn.dropout import Dropout
+from hpckit.nn.embedding import Embedding, Unembedding
+from hpckit.nn.feedforward import FeedForward, GatedFeedForward
+from hpckit.nn.layer import Sequential
+from hpckit.nn.linear import Linear
+from hpckit.nn.norms import LayerNorm, RMSNorm
+from hpckit.nn.parameters import Cut, Parameter
+from hpckit.plan.blocks import block, block_starts
+
+
+def parts_of(layer: Any) -> Iterator[Any]:
+    """A layer's parts down to those that hold parameters or draw numbers, in their order."""
+    inner: list[Any] = []
+    if isinstance(layer, Sequential):
+        inner = layer.layers
+    elif isinstance(layer, Recompute):
+        inner = [layer.layer]
+    elif isinstance(layer, Residual):
+        inner = [layer.norm, layer.branch, *([layer.dropout] if layer.dropout else [])]
+    if not inner:
+        yield layer
+    for part in inner:
+        yield from parts_of(part)
+
+
+def misfits(model: Sequential, ranks: int) -> list[str]:
+    """What keeps a model from being cut for so many ranks, with what would fit; an empty list if nothing does."""
+    if ranks == 1:
+        return []
+    whole: dict[str, int] = {}
+    strange = set()
+    for part in parts_of(model):
+        if isinstance(part, Attention):
+            whole["heads"], whole["heads of keys and values"] = part.heads, part.kv_heads
+        elif isinstance(part, FeedForward | GatedFeedForward):
+            whole["numbers inside an MLP"] = part.up.weight.shape[1]
+        elif not isinstance(part, Embedding | Unembedding | Dropout | LayerNorm | RMSNorm):
+            strange.add(type(part).__name__)
+    if strange or not whole:
+        return [
+            f"tp={ranks} is for transformers, and this model has {', '.join(sorted(strange)) or 'no block'}: take tp=1"
+        ]
+    wrong = [f"{count} {what}" for what, count in whole.items() if count % ranks]
+    if not wrong:
+        return []
+    common = math.gcd(*whole.values())
+    fitting = [n for n in range(1, common + 1) if not common % n]
+    return [f"{' and '.join(wrong)} do not divide by tp={ranks}: take tp={' or '.join(map(str, fitting))}"]
+
+
+def cuts(model: Sequential, ranks: int) -> dict[str, Cut]:
+    """The cut of each parameter that so many ranks hold in parts, by name; they hold the others whole.
+
+    Raises `InputError` for a model that does not divide.
+    """
+    if wrong := misfits(model, ranks):
+        raise InputError("; ".join(wrong))
+    found: dict[str, Cut] = {}
+
+    def cut(parameter: Parameter | None, dim: int, counts: list[int], each: int = 1) -> None:
+        """Cut each of several groups of columns or rows, of counts[i] * each, for all ranks."""
+        if parameter is None:
+            return
+        starts = np.cumsum([0, *counts]).tolist()
+        found[parameter.name] = Cut(
+            parameter.shape,
+            dim,
+            tuple(
+                tuple(
+                    (each * (start + first), each * (start + first + size))
+                    for start, count in zip(starts, counts, strict=False)
+                    for first, size in [block(count, ranks, rank)]
+                )
+                for rank in range(ranks)
+            ),
+        )
+
+    def columns(linear: Linear, counts: list[int], each: int = 1) -> None:
+        cut(linear.weight, 1, counts, each)
+        cut(linear.bias, 0, counts, each)
+
+    for part in parts_of(model):
+        if isinstance(part, Embedding):
+            cut(part.token, 0, [part.token.shape[0]])
+        elif isinstance(part, Unembedding):
+            cut(part.weight, 0, [part.weight.shape[0]])
+        elif isinstance(part, Attention):
+            columns(part.qkv, [part.heads, part.kv_heads, part.kv_heads], part.head_width)
+            cut(part.out.weight, 0, [part.heads], part.head_width)
+        elif isinstance(part, FeedForward | GatedFeedForward):
+            for linear in (part.up, part.gate) if isinstance(part, GatedFeedForward) else (part.up,):
+                columns(linear, [linear.weight.shape[1]])
+            cut(part.down.weight, 0, [part.down.weight.shape[0]])
+    return found
+
+
+def local_sizes(model: Sequential, ranks: int) -> dict[str, int]:
+    """Elements of each parameter on the rank that holds most of it."""
+    made = cuts(model, ranks) if ranks > 1 else {}
+    return {p.name: max(map(made[p.name].size, range(ranks))) if p.name in made else p.size for p in model.parameters()}
+
+
+def own_part(parameter: Parameter, cut: Cut | None, rank: int) -> Parameter:
+    """The part of a parameter that a rank holds, or all of it: a parameter of its own without values."""
+    if cut is None:
+        return replace(parameter, value=None, grad=None, second_grad=None)
+    return replace(parameter, shape=cut.shape(rank), cut=cut, rank=rank, value=None, grad=None, second_grad=None)
+
+
+def token_bounds(tokens: tuple[int, int], ranks: int) -> list[tuple[int, int]]:
+    """Rows of the flat tokens of a microbatch that each rank holds; tokens: samples, and tokens of a sample."""
+    return list(pairwise(block_starts(math.prod(tokens), ranks).tolist()))

@@ -1,0 +1,66 @@
+"""The fixed parts of a batch: sums over them are added as one binary tree, on however many ranks the parts are.
+
+A batch is cut into a power of two of parts, and sums over its samples are those of the parts, added in pairs, then
+pairs of pairs. A replica computes a whole subtree, so what ranks exchange are nodes of one tree everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
+
+T = TypeVar("T")
+
+
+class Node(NamedTuple):
+    """The sum of 2^level parts, from part place * 2^level on."""
+
+    level: int
+    place: int
+
+    @property
+    def first(self) -> int:
+        """Its first part."""
+        return self.place << self.level
+
+    @property
+    def parts(self) -> int:
+        """Its number of parts."""
+        return 1 << self.level
+
+
+def subtrees(parts: int, replicas: int) -> list[Node]:
+    """The node that each replica computes: where their number is a power of two all alike, else the first have more."""
+    nodes = [Node(parts.bit_length() - 1, 0)]
+    while len(nodes) < replicas:
+        most = max(node.level for node in nodes)
+        at = max(number for number, node in enumerate(nodes) if node.level == most)
+        level, index = nodes[at]
+        nodes[at : at + 1] = [Node(level - 1, 2 * index), Node(level - 1, 2 * index + 1)]
+    return nodes
+
+
+def joined(done: list[tuple[Node, T]], node: Node, value: T, add: Callable[[T, T], T]) -> None:
+    """Put the next node behind those that are done, and add up what has become whole: add(left, right)."""
+    while done and node.place & 1 and done[-1][0] == (node.level, node.place - 1):
+        value = add(done.pop()[1], value)
+        node = Node(node.level + 1, node.place >> 1)
+    done.append((node, value))
+
+
+def tree_sum(nodes: Sequence[Node], values: Sequence[T], add: Callable[[T, T], T]) -> T:
+    """The sum of the nodes of all replicas, in their order."""
+    done: list[tuple[Node, T]] = []
+    for node, value in zip(nodes, values, strict=True):
+        joined(done, node, value, add)
+    ((_, total),) = done
+    return total
+
+
+def fault(parts: int, replicas: int) -> str:
+    """What is wrong with a number of parts, and what would be right; "" if nothing is."""
+    if parts and (parts < 1 or parts & (parts - 1)):
+        return f"{parts} fixed parts are no power of two: take 8, or 0 for none"
+    if parts and parts < replicas:
+        return f"{parts} fixed parts are fewer than {replicas} replicas: take {1 << (replicas - 1).bit_length()}, or 0"
+    return ""

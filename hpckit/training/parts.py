@@ -1,0 +1,129 @@
+"""Gradients of the fixed parts of a batch, added as a tree: the same bits for any replicas, stages and shards.
+
+Each microbatch is a part (`hpckit.plan.pipeline.parts`). Its gradients go to memory of their own, and what waits for
+its neighbor is kept: at most one buffer for each level of the tree. The root of a replica comes to stand where the
+gradients would be without parts; the replicas then add their nodes in the order of the tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from hpckit.plan.pipeline.parts import Node, joined
+
+if TYPE_CHECKING:
+    from hpckit.nn.parameters import Parameter
+    from hpckit.training.sharded import Shards
+
+Bind = Callable[[Any], object]
+
+
+class PartSum:
+    """The tree of one vector over the parts of a replica. bind: makes layers add to a buffer from now on.
+
+    closed: called when a part is complete, before it is added.
+    """
+
+    def __init__(self, node: Node, zeros: Callable[[int], Any], closed: Callable[[], object]) -> None:
+        self.node, self._zeros, self._closed = node, zeros, closed
+        self._free: list[Any] = []
+        self._nodes: list[tuple[Node, Any]] = []
+        self._current: Any = None
+        self._bind: Bind = int
+        self._done = 0
+
+    @property
+    def begun(self) -> bool:
+        """Whether a part was begun since the last root."""
+        return self._current is not None
+
+    def begin(self, vector: Any, bind: Bind) -> None:
+        """Begin with the first part; its gradients go to `vector`, which is zero, and so does the root."""
+        self._current, self._bind, self._done = vector, bind, 0
+
+    def reach(self, number: int) -> None:
+        """The parts before this one are complete, counted from 0 in the replica."""
+        while self._done < number:
+            self._closed()
+            leaf = Node(0, self.node.first + self._done)
+            self._done += 1
+            joined(self._nodes, leaf, self._current, self._add)
+            if self._done < self.node.parts:
+                self._current = self._free.pop() if self._free else self._zeros(len(self._current))
+                self._current[...] = 0
+                self._bind(self._current)
+
+    def close(self) -> None:
+        """All parts are complete: the root is in the vector that the first part began with."""
+        self.reach(self.node.parts)
+        ((_, root),) = self._nodes
+        self._bind(root)
+        self._nodes.clear()
+        self._current = None
+
+    def _add(self, left: Any, right: Any) -> Any:
+        left += right
+        self._free.append(right)
+        return left
+
+
+class Parts:
+    """The gradients of a rank's units, and second gradients of shared weights, over the parts of a batch.
+
+    nodes: of all replicas. complete: called with the parameters of a unit when a part of it is complete.
+    """
+
+    def __init__(
+        self, nodes: Sequence[Node], shards: Shards, shared: Sequence[Parameter], complete: Callable[[Any], object]
+    ) -> None:
+        self.node, self._shards, self._shared = nodes[shards.replicas.rank], shards, list(shared)
+        device, dtype = shards.replicas.device, shards.parameters.dtype
+
+        def zeros(count: int) -> Any:
+            return device.zeros((count,), dtype)
+
+        def closing(own: Sequence[Parameter]) -> Callable[[], object]:
+            return lambda: complete(own)
+
+        self._sums = [PartSum(self.node, zeros, closing(unit.parameters)) for unit in shards.units]
+        self._seconds = [PartSum(self.node, zeros, int) for _ in self._shared]
+        self._closed: set[int] = set()
+
+    def begin(self) -> None:
+        """Begin a step."""
+        self._closed.clear()
+
+    def reach(self, unit: int, number: int, second: bool) -> None:
+        """Begin part `number` of a unit. second: its layers add to second gradients, too."""
+        for it in self._trees(unit, second):
+            it.reach(number)
+
+    def close(self, unit: int, second: bool) -> None:
+        """All parts of a unit are complete; a second call does nothing."""
+        if unit not in self._closed:
+            self._closed.add(unit)
+            for it in self._trees(unit, second):
+                it.close()
+
+    def _trees(self, unit: int, second: bool) -> list[PartSum]:
+        """The tree of a unit, and those of the second gradients, begun."""
+        it, shards, own = self._sums[unit], self._shards, self._shards.units[unit]
+        if not it.begun:
+            shards.open(unit)
+            it.begin(
+                shards.vector(unit), lambda memory: shards.parameters.bind_grads(memory, own.parameters, own.start)
+            )
+        found = [it]
+        for parameter, tree in zip(self._shared, self._seconds, strict=True) if second else ():
+            if not tree.begun:
+                tree.begin(parameter.second_grad.reshape(-1), _binds_second(parameter))
+            found.append(tree)
+        return found
+
+
+def _binds_second(parameter: Parameter) -> Bind:
+    def bind(memory: Any) -> None:
+        parameter.second_grad = memory.reshape(parameter.shape)
+
+    return bind

@@ -1,0 +1,105 @@
+"""Fixed parts: losses, norms and values have the bits of one rank on every mesh dp x pp, with every stage of shards."""
+
+import sys
+
+import numpy as np
+from mpi4py import MPI
+
+import hpckit as hp
+from hpckit.nn.feedforward import mlp
+from hpckit.nn.gpt import gpt2, llama
+from hpckit.nn.layer import Pass
+from hpckit.nn.loss import CrossEntropy
+from hpckit.nn.optimizers import AdamW, clip_scale
+
+WORLD = MPI.COMM_WORLD
+SAMPLES, BATCH = 29, 13  # parts of 2 and of 1 sample; then of 1 and of none in the last batch, which has 3
+WORDS = np.random.default_rng(3).integers(0, 17, (SAMPLES, 6)).astype(np.int32)
+PICTURES = np.random.default_rng(4).standard_normal((SAMPLES, 7))
+
+
+def model_of(kind):
+    if kind == "mlp":
+        return mlp([7, 20, 30, 20, 5]), CrossEntropy(5)
+    if kind == "llama":
+        return llama(17, 4, 32, 4, 2, 48, 5), CrossEntropy(17)
+    return gpt2(24, 4, 32, 2, 5, tied=kind == "tied", dropout=0.1), CrossEntropy(17, 24)
+
+
+def trained(comm, kind, dtype, *, dp=1, pp=1, tp=1, stage=0, schedule="1f1b", parts=8):
+    """Losses and norms of three steps, and the values of this rank's stages after them."""
+    model, loss = model_of(kind)
+    chunks = len(model.layers) if schedule == "looped_bfs" else None
+    plan = hp.plan.training_plan(
+        comm.size, len(model.layers), batch=BATCH, dp=dp, pp=pp, tp=tp, parts=parts, schedule=schedule,
+        chunks=chunks, tied=kind == "tied",
+    )  # fmt: skip
+    with hp.Mesh(comm, dp=dp, pp=pp, tp=tp) as mesh:
+        it = hp.Pipeline(mesh, model, loss, plan, dtype=dtype, sharding=stage)
+        it.initialize(3)
+        optimizer, told = AdamW(it.parameters), []
+        sampler = hp.Sampler(SAMPLES, BATCH, shuffle=False)
+        for step in range(3):
+            share = sampler.take(mesh["dp"].rank, dp, parts)
+            it.zero_grads()
+            own = PICTURES[share.indices].astype(dtype), WORDS[share.indices, 0] % 5
+            if kind != "mlp":
+                own = WORDS[share.indices, :-1], WORDS[share.indices, 1:]
+            result = it.run(*own, Pass(step=step, seed=1, first_sample=share.first_sample))
+            squared = it.squared_norm()
+            optimizer.step(1e-2, clip_scale(squared, 0.05))
+            told.append((result.loss, squared))
+        it.check()
+        values = {}
+        for number in plan.stages_of(mesh["pp"].rank):
+            it.need(number)
+            for layer in plan.partition.layers(number):
+                values |= {p.name: p.value.copy() for p in it.model.layers[layer].parameters()}
+        return told, values
+
+
+def same(kind, dtype, **how):
+    alone = {name: value for name, value in how.items() if name == "parts"}
+    wanted, every = trained(MPI.COMM_SELF, kind, dtype, **alone)
+    told, values = trained(WORLD, kind, dtype, **how)
+    assert told == wanted, (kind, dtype, how, told, wanted)
+    for name, value in values.items():
+        assert np.array_equal(value, every[name]), (kind, dtype, how, name, np.abs(value - every[name]).max())
+
+
+f4, f8 = np.float32, np.float64
+cases = {
+    2: [
+        ("tied", f4, {"dp": 2}),
+        ("tied", f8, {"pp": 2, "schedule": "zb_v"}),
+        ("llama", f4, {"dp": 2, "stage": 3, "schedule": "looped_bfs"}),
+        ("mlp", f8, {"dp": 2, "stage": 1, "parts": 4}),
+    ],
+    3: [("tied", f4, {"dp": 3}), ("gpt2", f8, {"dp": 3, "stage": 2})],
+    4: [
+        ("tied", f4, {"dp": 4}),
+        ("tied", f4, {"dp": 2, "pp": 2, "schedule": "zb_h1"}),
+        ("tied", f8, {"dp": 4, "stage": 3, "schedule": "looped_bfs"}),
+        ("llama", f8, {"dp": 4, "stage": 1}),
+    ],
+    6: [("tied", f4, {"dp": 3, "pp": 2, "stage": 2}), ("tied", f8, {"dp": 6}), ("gpt2", f4, {"dp": 2, "pp": 3})],
+    8: [
+        ("tied", f4, {"dp": 8, "stage": 1}),
+        ("tied", f8, {"dp": 4, "pp": 2}),
+        ("tied", f4, {"dp": 2, "pp": 4, "stage": 3}),
+        ("llama", f8, {"dp": 8, "stage": 3, "schedule": "looped_bfs"}),
+    ],
+}
+cases |= {5: [("tied", f8, {"dp": 5, "stage": 1})], 7: [("llama", f4, {"dp": 7})]}
+for kind, dtype, how in cases[WORLD.size]:
+    same(kind, dtype, **how)
+if WORLD.size == 4:  # with tp the bits are those of tp alone
+    pair = WORLD.Split(WORLD.rank // 2)
+    wanted, every = trained(pair, "tied", f8, tp=2)
+    for how in ({"dp": 2}, {"pp": 2}, {"dp": 2, "stage": 2}):
+        told, values = trained(WORLD, "tied", f8, tp=2, **how)
+        assert told == wanted, (how, told, wanted)
+        assert all(np.array_equal(value, every[name]) for name, value in values.items()), how
+    pair.Free()
+if WORLD.rank == 0:
+    print("good", sys.argv[1:])

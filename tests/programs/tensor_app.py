@@ -1,0 +1,91 @@
+"""The training app with tp=2 on 2 ranks: a state that goes on anywhere, and logits of weights of transformers.
+
+`tensor_app.py FOLDER`: FOLDER/gpt2 and FOLDER/llama may hold checkpoints, whose logits go to FOLDER/logits.npz.
+"""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+from mpi4py import MPI
+
+import hpckit as hp
+from hpckit.apps.train import weights
+from hpckit.apps.train.config import Config
+from hpckit.apps.train.layout import layout
+from hpckit.apps.train.trainer import Trainer
+from hpckit.comm.observe.timer import PhaseTimer
+
+WORLD = MPI.COMM_WORLD
+FOLDER = Path(sys.argv[1])
+SETTINGS = {
+    "model": {"kind": "gpt2", "layers": 2, "width": 24, "heads": 2, "context": 13, "dropout": 0.1},
+    "data": {"file": FOLDER / "text.txt", "validation": 0.2},
+    "batch": {"size": 4},
+    "optimizer": {"lr": 0.01, "warmup": 2},
+    "time": {"steps": 6},
+    "precision": "float64",
+}
+
+
+class Saved:
+    """The pieces of all ranks, as a checkpoint gives them back; every element is saved once."""
+
+    def __init__(self, comm, trainer):
+        state = trainer.state()
+        self.values, self.arrays = state.values, {}
+        own = [(p.name, p.shape, p.start, p.block) for p in state.pieces]
+        for name, shape, start, block in [piece for pieces in comm.allgather(own) for piece in pieces]:
+            whole = self.arrays.setdefault(name, np.full(shape, np.nan))
+            part = tuple(slice(a, a + n) for a, n in zip(start, block.shape, strict=True))
+            assert np.isnan(whole[part]).all(), f"{name} is saved twice"
+            whole[part] = block
+        assert not any(np.isnan(whole).any() for whole in self.arrays.values()), "something is not saved"
+
+    def read(self, name, start, shape):
+        return self.arrays[name][tuple(slice(a, a + n) for a, n in zip(start, shape, strict=True))]
+
+
+def trained(comm, changes, steps, saved=None):
+    """Losses of the steps, the state after them, the weights on rank 0."""
+    config = Config.model_validate({**SETTINGS, **changes})
+    laid = layout(config, comm.size)
+    with hp.Mesh(comm, **laid.mesh) as mesh:
+        trainer = Trainer(config, laid, mesh)
+        trainer.warm_up()
+        if saved is not None:
+            trainer.restore(saved)
+        losses = [trainer.step(PhaseTimer()).loss for _ in range(steps)]
+        return losses, Saved(comm, trainer), weights.gathered(trainer)
+
+
+if WORLD.rank == 0:
+    (FOLDER / "text.txt").write_text("the quick brown fox jumps over the lazy dog; " * 11)
+WORLD.Barrier()
+TP, SERIAL, PP = {"mesh": {"tp": 2}}, {}, {"mesh": {"pp": 2}, "batch": {"size": 4, "microbatches": 2}}
+straight, _, wanted = trained(MPI.COMM_SELF, SERIAL, 6)
+first, saved, _ = trained(WORLD, TP, 3)
+for comm, changes in ((WORLD, TP), (MPI.COMM_SELF, SERIAL), (WORLD, PP)):
+    losses, _, found = trained(comm, changes, 3, saved)
+    assert np.allclose(first + losses, straight, rtol=1e-12, atol=0), (changes, first + losses, straight)
+    if comm.rank == 0:
+        assert all(np.allclose(found[name], value, rtol=0, atol=1e-10) for name, value in wanted.items())
+_, saved, _ = trained(MPI.COMM_SELF, SERIAL, 3)
+losses, _, _ = trained(WORLD, TP, 3, saved)
+assert np.allclose(losses, straight[3:], rtol=1e-12, atol=0)
+
+tokens = np.random.default_rng(5).integers(0, 50, (3, 11)).astype(np.int32)
+found = {}
+for kind in ("gpt2", "llama"):
+    if (FOLDER / kind).is_dir():
+        config = Config.model_validate(
+            {**SETTINGS, "model": {"kind": kind, "weights": FOLDER / kind}, "precision": "float32", **TP}
+        )
+        with hp.Mesh(WORLD, dp=1, pp=1, tp=2) as mesh:
+            trainer = Trainer(config, layout(config, 2), mesh)
+            weights.load(trainer, FOLDER / kind)
+            parts = WORLD.allgather(trainer.pipeline.forward(tokens))
+            found[kind] = np.concatenate(parts, axis=-1)
+if WORLD.rank == 0:
+    np.savez(FOLDER / "logits.npz", tokens=tokens, **found)
+    print("good")
