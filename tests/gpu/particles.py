@@ -11,12 +11,14 @@ from hpckit.comm.device import Device
 from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.noise import reference as noise_reference
 from hpckit.kernels.particles.cells import reference as cells_reference
+from hpckit.kernels.particles.eam import curves as eam_curves
+from hpckit.kernels.particles.eam import reference as eam_reference
 from hpckit.kernels.particles.integrate import reference as integrate_reference
 from hpckit.kernels.particles.lennard_jones.dispatch import POTENTIAL, parameters
 from hpckit.kernels.particles.pair import curves, tabulated
 from hpckit.kernels.particles.pair import reference as pair_reference
 from hpckit.kernels.particles.pair.custom import make_potential
-from hpckit.kernels.particles.pair.potential import Potential
+from hpckit.kernels.particles.pair.potential import Form, Potential
 from hpckit.kernels.particles.records import reference as records_reference
 from tests.gpu.checks import Check, Pairs, size
 
@@ -102,7 +104,7 @@ def lists(device: Device, dtype: np.dtype) -> Pairs:
 
 def forces(device: Device, dtype: np.dtype) -> Pairs:
     """Lennard-Jones forces, energies and virials of one type and of three; the gather that limits them."""
-    from hpckit.kernels.particles.pair.cuda import Form, force_kernel, gather, stored_table
+    from hpckit.kernels.particles.pair.cuda import force_kernel, gather, stored_table
     from hpckit.kernels.particles.pair.cuda import run as launch
     from hpckit.kernels.particles.records.cuda import to_single
 
@@ -135,9 +137,51 @@ def forces(device: Device, dtype: np.dtype) -> Pairs:
     return pairs
 
 
+def embedded(device: Device, dtype: np.dtype) -> Pairs:
+    """Embedded atoms of one type and of three: slopes of the embedding function, then forces, energies and virials."""
+    from hpckit.kernels.particles.eam import cuda
+    from hpckit.kernels.particles.records.cuda import to_single
+
+    pairs: Pairs = {}
+    for types in (1, 3):
+        own, others = size(device, (700, 300), (30, 12))
+        case, given = Sorted(device, own, others, types), _metal(types)
+        slopes, energies = eam_reference.densities_of_pairs(case.host, *case.pairs(), given)
+        slopes[own:] = np.linspace(-1, -0.5, others)  # as their owners would have computed them
+        expected = eam_reference.forces_of_pairs(case.host, *case.pairs(), given, slopes, energies)
+        records, kind, there = case.records, "d", given
+        if dtype == np.float32:
+            records, kind, there = device.zeros(case.host.shape, np.float32), "f", eam_curves.in_single(given)
+            to_single(case.records, 0, len(case.host), np.full(3, 1.5), records)
+        there = there._replace(pairs=device.to_device(there.pairs), embedding=device.to_device(there.embedding))
+        lists = cells_reference.Lists(case.entries, case.lengths, None, None, [])
+        found = device.zeros((len(case.host),)), device.zeros((len(case.host),))
+        cuda.run_densities(cuda.density_kernel(Form("cuda", kind, types)), records, own, lists, there, *found)
+        pairs[f"slopes, {types} types"] = found[0][:own], slopes[:own]
+        pairs[f"energies, {types} types"] = found[1][:own], energies[:own]
+        given_slopes = device.to_device(slopes)
+        for measure in (False, True):
+            out, tallies = device.zeros((own, 4)), device.zeros((own, 8))
+            kernel = cuda.force_kernel(Form("cuda", kind, types, measure))
+            cuda.run_forces(kernel, records, own, lists, there, given_slopes, found[1], out, tallies)
+            pairs[f"forces, {types} types, measure {measure}"] = out, expected[0][:own]
+            if measure:
+                pairs[f"tallies, {types} types"] = tallies, expected[1][:own]
+    return pairs
+
+
+def _metal(types: int) -> eam_curves.Tables:
+    """Tables of functions that fade at the cutoff, other ones for each pair of types."""
+    r, n, kinds = np.linspace(0, CUTOFF, 300), np.linspace(0, 6, 200), np.arange(types)
+    fade, strength = (1 - r / CUTOFF) ** 3, (1 + 0.2 * kinds[:, None] + 0.3 * kinds)[..., None]
+    pair = (strength + strength.transpose(1, 0, 2)) * fade * r * np.exp(-2 * r)
+    embedding = -np.sqrt(n + 0.1) * (1 + 0.1 * kinds[:, None])
+    return eam_curves.tables(embedding, strength * fade * np.exp(-r), pair, n[1], r[1], CUTOFF)
+
+
 def custom(device: Device, dtype: np.dtype) -> Pairs:
     """A force derived from an energy that fades to the cutoff, one that is given, and a table, against them by hand."""
-    from hpckit.kernels.particles.pair.cuda import Form, force_kernel, stored_table
+    from hpckit.kernels.particles.pair.cuda import force_kernel, stored_table
     from hpckit.kernels.particles.pair.cuda import run as launch
     from hpckit.kernels.particles.records.cuda import to_single
 
@@ -309,6 +353,12 @@ def _moved(device: Device, x: np.ndarray, chosen: np.ndarray, segments: np.ndarr
     singles, wanted = device.zeros((n, 4), np.float32), np.zeros((n, 4), np.float32)
     cuda.to_single(there, 1, n, np.array([1.0, 2.0, 3.0]), singles)
     records_reference.to_single(x, 1, n, np.array([1.0, 2.0, 3.0]), wanted)
+    numbers, one = np.concatenate([x[:, 0], np.zeros(len(chosen))]), device.zeros((len(chosen), 1))
+    taken, given = device.to_device(numbers), device.to_device(numbers)
+    cuda.take_values(taken, lists[0], len(chosen), one)
+    cuda.copy_values(taken, lists[0], len(chosen), device.to_device(target))
+    cuda.put_values(one, given, device.to_device(target), 0, len(chosen))
+    numbers[target] = numbers[chosen]
     values, masses = np.array([1.0, 2.0, 4.0, 8.0]), device.zeros((n,))
     some = np.where(np.arange(n) % 5 > 0, np.arange(n), -1)
     inverse = device.zeros((n,))
@@ -332,6 +382,9 @@ def _moved(device: Device, x: np.ndarray, chosen: np.ndarray, segments: np.ndarr
         "records": (four, expected),
         "copied": (copied, moved),
         "put": (put, moved),
+        "one number": (one, x[chosen, :1]),
+        "copied numbers": (taken, numbers),
+        "put numbers": (given, numbers),
         "single": (singles, wanted.astype(float)),
         "masses": (masses, weights[0]),
         "over masses": (inverse, weights[1]),
@@ -357,6 +410,7 @@ CHECKS = [
     Check("neighbor lists", lists),
     Check("pair forces", forces, 2e-5),
     Check("pair forces from Python functions", custom, 2e-5),
+    Check("embedded atoms", embedded, 2e-4),
     Check("motion of particles", motion),
     Check("ghosts and records", ghosts),
     Check("noise", noise),

@@ -55,6 +55,27 @@ def _put(values, positions, slots, first, stop):
 
 
 @kernel
+def _take_values(values, chosen, count, out):
+    k = u8(cuda.blockIdx.x) * u8(cuda.blockDim.x) + u8(cuda.threadIdx.x)
+    if k < u8(count):
+        out[k] = values[u8(chosen[k])]
+
+
+@kernel
+def _put_values(given, values, slots, first, stop):
+    k = u8(cuda.blockIdx.x) * u8(cuda.blockDim.x) + u8(cuda.threadIdx.x)
+    if k < u8(stop) - u8(first):
+        values[u8(slots[k + u8(first)])] = given[k]
+
+
+@kernel
+def _copy_values(values, chosen, count, target):
+    k = u8(cuda.blockIdx.x) * u8(cuda.blockDim.x) + u8(cuda.threadIdx.x)
+    if k < u8(count):
+        values[u8(target[k])] = values[u8(chosen[k])]
+
+
+@kernel
 def _to_single(positions, first, stop, center, out, words):
     s = u8(first) + u8(cuda.blockIdx.x) * u8(cuda.blockDim.x) + u8(cuda.threadIdx.x)
     if s < u8(stop):
@@ -150,6 +171,24 @@ def put(values: Any, positions: Any, slots: Any, first: int, stop: int) -> None:
     if stop > first:
         launch = _put[blocks(stop - first, THREADS), THREADS]
         launch(values.reshape(-1), positions.reshape(-1), slots, first, stop)
+
+
+def take_values(values: Any, chosen: Any, count: int, out: Any) -> None:
+    """See `reference.take_values`."""
+    if count:
+        _take_values[blocks(count, THREADS), THREADS](values, chosen, count, out.reshape(-1))
+
+
+def put_values(given: Any, values: Any, slots: Any, first: int, stop: int) -> None:
+    """See `reference.put_values`."""
+    if stop > first:
+        _put_values[blocks(stop - first, THREADS), THREADS](given.reshape(-1), values, slots, first, stop)
+
+
+def copy_values(values: Any, chosen: Any, count: int, target: Any) -> None:
+    """See `reference.copy_values`."""
+    if count:
+        _copy_values[blocks(count, THREADS), THREADS](values, chosen, count, target)
 
 
 def to_single(positions: Any, first: int, stop: int, center: Any, out: Any) -> None:

@@ -41,6 +41,21 @@ def copy_all(positions, chosen, segments, shifts, count, target) -> None:  # typ
     positions[target[:count], :3] = positions[chosen[:count], :3] + shifts[segments[:count]]
 
 
+def take_values(values, chosen, count, out) -> None:  # type: ignore[no-untyped-def]
+    """out[k, 0] = the value of slot chosen[k]; values: [slots], out: [n, 1]."""
+    out[:count, 0] = values[chosen[:count]]
+
+
+def put_values(given, values, slots, first, stop) -> None:  # type: ignore[no-untyped-def]
+    """The values of the slots first to stop - 1 of the list = the rows of `given` [n, 1]."""
+    values[slots[first:stop]] = given[: stop - first, 0]
+
+
+def copy_values(values, chosen, count, target) -> None:  # type: ignore[no-untyped-def]
+    """The value of slot target[k] = that of slot chosen[k]: images."""
+    values[target[:count]] = values[chosen[:count]]
+
+
 def weigh(positions, ids, slots, masses, factor, slot_masses, inverse_masses) -> None:  # type: ignore[no-untyped-def]
     """The mass of each slot by its type, and factor / mass; for empty slots, the first mass and 0."""
     filled = ids[:slots] >= 0

@@ -40,6 +40,27 @@ def copy_all(positions, chosen, segments, shifts, count, target):
 
 
 @jit
+def take_values(values, chosen, count, out):
+    """See `reference.take_values`."""
+    for k in range(np.uint64(count)):
+        out[k, 0] = values[np.uint64(chosen[k])]
+
+
+@jit
+def put_values(given, values, slots, first, stop):
+    """See `reference.put_values`."""
+    for k in range(np.uint64(stop - first)):
+        values[np.uint64(slots[np.uint64(first) + k])] = given[k, 0]
+
+
+@jit
+def copy_values(values, chosen, count, target):
+    """See `reference.copy_values`."""
+    for k in range(np.uint64(count)):
+        values[np.uint64(target[k])] = values[np.uint64(chosen[k])]
+
+
+@jit
 def weigh(positions, ids, slots, masses, factor, slot_masses, inverse_masses):
     """See `reference.weigh`."""
     last = len(masses) - 1
