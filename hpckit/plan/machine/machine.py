@@ -17,6 +17,7 @@ SHIPPED = Path(__file__).parent
 MEASURED = ("ranks", "messages", "start", "latency", "bytes", "stored", "added")
 SMALL = 1 << 16  # bytes of a message whose cost is mostly its own, not that of its bytes
 NUMBERS = ("latency", "bandwidth", "uplink", "shared")
+COMPUTE = ("peak", "memory", "bandwidth", "efficiency")
 
 
 @dataclass(frozen=True)
@@ -70,13 +71,25 @@ class Measured:
 
 
 @dataclass(frozen=True)
+class Compute:
+    """What a rank computes with: peak FLOP/s of matrix products, bytes of memory, and bytes/s to and from it, by the
+    data sheet. efficiency: the share of the data sheet's rates, those of the links included, that programs reach.
+    """
+
+    peak: float
+    memory: float
+    bandwidth: float
+    efficiency: float = 1.0
+
+
+@dataclass(frozen=True)
 class Machine:
     """Levels from the innermost out; overhead: s a rank spends on sending, and on taking, a message; reduction:
     bytes/s of the data that a rank adds; copy: bytes/s of what it copies within its own memory, 0: as `reduction`;
     source: where the numbers come from.
 
     measured: of a node whose cores copy the messages themselves; takes the place of the numbers of the levels. There a
-    rank that adds does not copy meanwhile.
+    rank that adds does not copy meanwhile. compute: of a rank, for plans of training.
     """
 
     name: str
@@ -86,6 +99,7 @@ class Machine:
     source: str = ""
     measured: tuple[Measured, ...] = ()
     copy: float = 0.0
+    compute: Compute | None = None
 
     def largest_unit(self) -> int:
         """Ranks in a unit of the largest level below the outermost, 0 where there is none."""
@@ -182,6 +196,8 @@ def toml_of(machine: Machine) -> str:
     lines = [f"name = {json.dumps(machine.name)}", f"source = {json.dumps(machine.source)}"]
     keys = ("overhead", "reduction", *(["copy"] if machine.copy else []))
     lines += [f"{key} = {getattr(machine, key):.6g}" for key in keys]
+    if machine.compute:
+        lines += ["", "[compute]", *(f"{key} = {getattr(machine.compute, key):.6g}" for key in COMPUTE)]
     for level in machine.levels:
         numbers = [f"{key} = {getattr(level, key):.6g}" for key in NUMBERS if getattr(level, key)]
         lines += ["", "[[level]]", f"name = {json.dumps(level.name)}", f"ranks = {level.ranks}", *numbers]
@@ -203,7 +219,7 @@ def shipped() -> list[str]:
 
 
 def _machine(given: dict, name: str, faults: list[str]) -> Machine | None:
-    known = ("name", "source", "overhead", "reduction", "copy", "level", "measured")
+    known = ("name", "source", "overhead", "reduction", "copy", "compute", "level", "measured")
     unknown = sorted(set(given) - set(known))
     if unknown:
         faults.append(f"unknown: {', '.join(unknown)} (known: {', '.join(known)})")
@@ -224,8 +240,24 @@ def _machine(given: dict, name: str, faults: list[str]) -> Machine | None:
         faults.append(f"[[measured]] are tables with {', '.join(MEASURED)}")
         rows = []
     measured = tuple(_measured(row, number, faults) for number, row in enumerate(rows))
+    compute = _compute(given["compute"], faults) if "compute" in given else None
     source = str(given.get("source", ""))
-    return Machine(str(given.get("name", name)), tuple(levels), overhead, reduction, source, measured, copy)
+    return Machine(str(given.get("name", name)), tuple(levels), overhead, reduction, source, measured, copy, compute)
+
+
+def _compute(table: object, faults: list[str]) -> Compute | None:
+    if not isinstance(table, dict):
+        faults.append(f"[compute] is a table with {', '.join(COMPUTE)}")
+        return None
+    unknown = sorted(set(table) - set(COMPUTE))
+    if unknown:
+        faults.append(f"compute: unknown {', '.join(unknown)} (known: {', '.join(COMPUTE)})")
+    units = {"peak": "FLOP/s", "memory": "bytes", "bandwidth": "bytes/s"}
+    peak, memory, bandwidth = (_number(table, key, f"compute: {key} ({unit})", faults) for key, unit in units.items())
+    efficiency = _number(table, "efficiency", "compute: efficiency", faults) if "efficiency" in table else 1.0
+    if efficiency > 1:
+        faults.append(f"compute: efficiency is a share of the peak, 1 or less, not {efficiency:g}")
+    return Compute(peak, memory, bandwidth, efficiency)
 
 
 def _level(table: dict, number: int, outermost: bool, faults: list[str]) -> Level:
