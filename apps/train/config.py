@@ -54,6 +54,14 @@ class Model(Section):
         description="in a block's MLP (gpt2), between the layers (mlp); gelu: GPT-2's tanh approximation; gelu_erf:"
         " the exact form; omitted: gelu (gpt2), relu (mlp)",
     )
+    experts: int = Field(
+        0, ge=0, le=4096, description="gated maps in each block, a mixture of experts as in Mixtral (llama); 0: one map"
+    )
+    top_k: int = Field(2, ge=1, description="experts that each token goes through")
+    expert_balance: float = Field(
+        0.01, ge=0, description="factor of the loss that shares the tokens of a sample evenly over the experts"
+    )
+    router_z: float = Field(0.001, ge=0, description="factor of the loss that keeps the router's values small")
     context: int = Field(128, ge=2, description="context length in tokens (gpt2, llama)")
     rope_base: float = Field(10_000.0, gt=1, description="base of the rotary positions (llama)")
     tied: bool | None = Field(
@@ -120,12 +128,15 @@ class Model(Section):
             ("weights", self.weights is not None, LANGUAGE),
             ("kv_heads", self.kv_heads is not None, ("llama",)),
             ("hidden", self.hidden is not None, LANGUAGE),
+            ("experts", self.experts > 0, ("llama",)),
             ("activation", self.activation is not None, ("gpt2", "mlp")),
             ("dropout", self.dropout > 0, ("gpt2",)),
             ("attention_dropout", self.attention_dropout is not None, LANGUAGE),
         ):
             if given and self.kind not in kinds:
                 wrong.append(f"model.{name} belongs to {_or(kinds)}, but model.kind is {self.kind!r}: omit it")
+        if self.experts and self.top_k > self.experts:
+            wrong.append(f"top_k is {self.top_k}, of {self.experts} experts: take 1 to {self.experts}")
         if min(self.channels) < 1:
             wrong.append(f"channels are {list(self.channels)}: all must be at least 1")
         if wrong:
@@ -354,6 +365,10 @@ PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
     "llama": (
         "the same, Llama shaped: rotary positions, RMSNorm, SwiGLU, grouped-query attention",
         {"model": {"kind": "llama", "kv_heads": 4}},
+    ),
+    "moe": (
+        "a mixture of experts in the shape of Mixtral: each token goes through 2 of 8 gated maps",
+        {"model": {"kind": "llama", "kv_heads": 4, "experts": 8, "hidden": 352}},
     ),
     "digits": (
         "a convolution network learns to read handwritten digits",

@@ -48,10 +48,21 @@ LLAMA = {
     "head.norm.gain": "model.norm.weight",
     "head.weight": "lm_head.weight",
 }
-TABLES = {"gpt2": (GPT2, "transformer.h."), "llama": (LLAMA, "model.layers.")}
+MIXTRAL = LLAMA | {
+    "mlp.router.weight": "block_sparse_moe.gate.weight",
+    "mlp.gate.weight": "block_sparse_moe.experts.[].w1.weight",
+    "mlp.up.weight": "block_sparse_moe.experts.[].w3.weight",
+    "mlp.down.weight": "block_sparse_moe.experts.[].w2.weight",
+}
+TABLES = {
+    "gpt2": (GPT2, "transformer.h."),
+    "llama": (LLAMA, "model.layers."),
+    "mixtral": (MIXTRAL, "model.layers."),
+}
 BARE = "transformer."  # which the first GPT-2 checkpoints leave out
 HEAD = "lm_head.weight"
 MOST_NAMED = 4  # misfits that a message names
+EACH = "[]"  # stands for the number of an expert; all are one weight here: [experts, inputs, outputs]
 SPLIT = "{}"  # stands for q, k and v, which are one weight here: [width, queries | keys | values]
 
 
@@ -66,25 +77,30 @@ def to_hugging_face(shape: Shape, weights: Mapping[str, np.ndarray]) -> dict[str
     """Their tensors from all of our parameters."""
     found = {}
     for name, value in weights.items():
-        theirs = their_name(shape.kind, name)
-        if SPLIT in theirs:
+        theirs = their_name(shape.names, name)
+        if EACH in theirs:
+            for number, part in enumerate(value):
+                found[theirs.replace(EACH, str(number))] = part.T
+        elif SPLIT in theirs:
             for letter, part in zip("qkv", np.split(value, _splits(shape), axis=1), strict=True):
                 found[theirs.replace(SPLIT, letter)] = part.T
         else:
-            found[theirs] = value.T if _is_turned(shape.kind, name) else value
+            found[theirs] = value.T if _is_turned(shape.names, name) else value
     return found
 
 
 def from_hugging_face(shape: Shape, tensors: Mapping[str, np.ndarray], name: str) -> np.ndarray:
     """Our parameter `name` from their tensors. Raises `KeyError` with their name where it is not there."""
-    theirs = their_name(shape.kind, name)
+    theirs = their_name(shape.names, name)
+    if EACH in theirs:
+        return np.stack([tensors[theirs.replace(EACH, str(number))].T for number in range(shape.experts)])
     if SPLIT in theirs:
         return np.concatenate([tensors[theirs.replace(SPLIT, letter)].T for letter in "qkv"], axis=1)
     if theirs not in tensors and theirs.removeprefix(BARE) in tensors:
         theirs = theirs.removeprefix(BARE)
     if theirs == HEAD and theirs not in tensors:
-        theirs = their_name(shape.kind, "embed.token.weight")
-    return tensors[theirs].T if _is_turned(shape.kind, name) else tensors[theirs]
+        theirs = their_name(shape.names, "embed.token.weight")
+    return tensors[theirs].T if _is_turned(shape.names, name) else tensors[theirs]
 
 
 def require_fit(shape: Shape, tensors: Safetensors, parameters: Iterable[Parameter]) -> None:
@@ -112,7 +128,7 @@ def require_fit(shape: Shape, tensors: Safetensors, parameters: Iterable[Paramet
 
 def _is_turned(kind: str, name: str) -> bool:
     """Whether they keep the transpose of our parameter."""
-    return kind == "llama" and name.startswith("block.") and name.endswith(".weight")
+    return kind in ("llama", "mixtral") and name.startswith("block.") and name.endswith(".weight")
 
 
 def _splits(shape: Shape) -> list[int]:

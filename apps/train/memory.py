@@ -67,6 +67,8 @@ def saved_numbers(shape: Shape, window: int, tp: int = 1) -> list[float]:
         sizes = [SIDE * SIDE, *[shape.width] * shape.layers, shape.vocab]
         return [float(a + b) for a, b in pairwise(sizes)]  # what comes in; slopes, or the logits
     inner = (2 if shape.kind == "gpt2" else 3) * shape.hidden
+    if shape.experts:  # tokens on their way to and from the experts, and the router's values
+        inner = shape.top_k * (inner + 3 * shape.width) + 3 * shape.experts
     keys = 2 * shape.width * shape.kv_heads // shape.heads
     block = shape.width / tp
     if not shape.recompute:

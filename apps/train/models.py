@@ -50,6 +50,10 @@ def model_of(shape: Shape) -> Sequential:
             recompute=shape.recompute,
             attention_dropout=shape.attention_dropout,
             rope_scaling=shape.rope_scaling,
+            experts=shape.experts,
+            top_k=shape.top_k,
+            balance=shape.expert_balance,
+            router_z=shape.router_z,
         )
     if shape.kind == "mlp":
         first, *others = mlp([SIDE * SIDE, *[shape.width] * shape.layers, shape.vocab], shape.activation).layers

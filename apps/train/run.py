@@ -224,7 +224,7 @@ def describe(laid: Layout) -> list[str]:
     net = {
         "gpt2": f"GPT-2 shaped network of {shape.layers} x {shape.width}, {shape.heads} heads",
         "llama": f"Llama shaped network of {shape.layers} x {shape.width}, {shape.heads} heads,"
-        f" {shape.kv_heads} of keys and values",
+        f" {shape.kv_heads} of keys and values" + f", {shape.top_k} of {shape.experts} experts" * (shape.experts > 0),
         "mlp": f"multilayer perceptron of {shape.layers} hidden layers of {shape.width}",
         "cnn": f"convolution network of {', '.join(map(str, shape.channels))} channels",
     }[shape.kind]

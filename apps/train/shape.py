@@ -35,7 +35,8 @@ class Shape:
     """A network of one of the kinds of `Model`; see there. vocab: answers it chooses among.
 
     hidden: width inside a block's MLP. activation: of a GPT-2's MLP, or between the layers of an `mlp`, a name
-    of `hpckit.nn.activations`; other kinds have a fixed one.
+    of `hpckit.nn.activations`; other kinds have a fixed one. experts: in each block, of which a
+    token goes through `top_k`; 0 for a plain gated map.
     norm_eps: added to the variance in its norms. recompute: blocks keep only their input for the backward pass.
     """
 
@@ -56,6 +57,15 @@ class Shape:
     channels: tuple[int, ...] = ()
     norm_eps: float = NORM_EPS
     recompute: bool = False
+    experts: int = 0
+    top_k: int = 2
+    expert_balance: float = 0.01
+    router_z: float = 0.001
+
+    @property
+    def names(self) -> str:
+        """The kind whose names its weights have in transformers."""
+        return "mixtral" if self.experts else self.kind
 
     @property
     def is_language(self) -> bool:
@@ -73,6 +83,8 @@ class Shape:
             sizes = [SIDE * SIDE, *[self.width] * self.layers, self.vocab]
             return [float(a * b) for a, b in pairwise(sizes)]
         inside = (3 if self.kind == "llama" else 2) * self.width * self.hidden
+        if self.experts:
+            inside = self.top_k * inside + self.width * self.experts
         keys = 2 * self.width * (self.width // self.heads) * self.kv_heads
         block = 2 * self.width**2 + keys + inside + (window + 1) * self.width
         return [window * n for n in (0.0, *[float(block)] * self.layers, float(self.vocab * self.width))]
@@ -103,6 +115,8 @@ def shape_of(model: Model, classes: int) -> Shape:
             dropout=model.dropout,
             attention_dropout=model.weights_dropout,
             recompute=model.recompute,
+            expert_balance=model.expert_balance,
+            router_z=model.router_z,
         )
     return Shape(
         kind=model.kind,
@@ -120,6 +134,10 @@ def shape_of(model: Model, classes: int) -> Shape:
         activation=model.mlp_activation,
         channels=model.channels,
         recompute=model.recompute,
+        experts=model.experts,
+        top_k=model.top_k,
+        expert_balance=model.expert_balance,
+        router_z=model.router_z,
     )
 
 
@@ -131,6 +149,7 @@ def read_shape(weights: Path, kind: str) -> Shape:
             raise FileNotFoundError
         given = parse_json(read_bytes(path, "the description"))
         found = str(given["model_type"])
+        found = "llama" if found == "mixtral" else found  # a Llama with experts
         if found != kind:
             raise InputError(
                 f"the checkpoint in {path.parent} is of the kind {found!r}, and model.kind is {kind!r}",
@@ -182,6 +201,8 @@ def _llama(given: dict[str, Any]) -> Shape:
         rope_scaling=_rope_scaling(_rope(given)),
         tied=bool(given.get("tie_word_embeddings", False)),
         norm_eps=float(given.get("rms_norm_eps", 1e-6)),
+        experts=int(given.get("num_local_experts") or 0),
+        top_k=int(given.get("num_experts_per_tok") or 2),
     )
 
 
@@ -253,10 +274,13 @@ def hugging_face_config(shape: Shape, precision: str = "float32") -> dict[str, A
             **dict.fromkeys(("embd_pdrop", "resid_pdrop"), shape.dropout),
             **dict.fromkeys(("bos_token_id", "eos_token_id")),
         }
+    named: dict[str, Any] = {"model_type": "llama", "architectures": ["LlamaForCausalLM"]}
+    if shape.experts:
+        named = {"model_type": "mixtral", "architectures": ["MixtralForCausalLM"], "sliding_window": None}
+        named |= {"num_local_experts": shape.experts, "num_experts_per_tok": shape.top_k}
     return {
         **common,
-        "model_type": "llama",
-        "architectures": ["LlamaForCausalLM"],
+        **named,
         "num_hidden_layers": shape.layers,
         "hidden_size": shape.width,
         "num_attention_heads": shape.heads,

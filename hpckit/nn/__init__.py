@@ -9,6 +9,7 @@ _NAMES = {
     "convolution": ("Convolution", "Flatten", "MaxPool"),
     "dropout": ("Dropout",),
     "embedding": ("Embedding", "Unembedding"),
+    "experts": ("Experts",),
     "feedforward": ("FeedForward", "GatedFeedForward", "mlp"),
     "gpt": ("gpt2", "llama"),
     "layer": ("KeyValues", "Layer", "Pass", "Sequential", "backward"),

@@ -6,6 +6,7 @@ from typing import Any
 
 from hpckit.nn.attention import Attention
 from hpckit.nn.dropout import Dropout
+from hpckit.nn.experts import Experts
 from hpckit.nn.feedforward import FeedForward, GatedFeedForward
 from hpckit.nn.layer import Layer, Pass
 from hpckit.nn.norms import LayerNorm, RMSNorm
@@ -18,7 +19,7 @@ class Residual:
     def __init__(
         self,
         norm: LayerNorm | RMSNorm,
-        branch: Attention | FeedForward | GatedFeedForward,
+        branch: Attention | FeedForward | GatedFeedForward | Experts,
         dropout: Dropout | None = None,
     ) -> None:
         self.norm, self.branch, self.dropout = norm, branch, dropout if dropout and dropout.rate else None

@@ -12,6 +12,7 @@ from hpckit.nn.attention import Attention
 from hpckit.nn.block import Recompute, Residual
 from hpckit.nn.dropout import Dropout
 from hpckit.nn.embedding import Embedding, Unembedding
+from hpckit.nn.experts import Experts
 from hpckit.nn.feedforward import FeedForward, GatedFeedForward
 from hpckit.nn.layer import KeyValues, Layer, Pass, Sequential
 from hpckit.nn.norms import LayerNorm, RMSNorm
@@ -82,15 +83,26 @@ def llama(
     *,
     attention_dropout: float = 0.0,
     rope_scaling: RopeScaling | None = None,
+    experts: int = 0,
+    top_k: int = 2,
+    balance: float = 0.01,
+    router_z: float = 0.001,
 ) -> Sequential:
-    """Tokens [B, T] -> logits [B, T, vocab], the shape of Llama (Touvron et al. 2023).
+    """Tokens [B, T] -> logits [B, T, vocab], the shape of Llama (Touvron et al. 2023), with experts that of Mixtral.
 
     hidden: width of the gated map. context: number of tokens that the model is meant for; rotary positions have no
-    table, so longer samples run too. rope_scaling: slows the rotation, as in Llama 3.1. Other arguments: see `gpt2`.
+    table, so longer samples run too. rope_scaling: slows the rotation, as in Llama 3.1. experts: gated maps in
+    each block, of which each token takes `top_k`; balance, router_z: see `Experts`. Other arguments: see `gpt2`.
     """
     _check(vocab=vocab, layers=layers, width=width, heads=heads, hidden=hidden, context=context)
     embed = Embedding(vocab, width, "embed", 0, STD, shared=tied)
     blocks: list[Layer] = []
+
+    def inside(name: str) -> GatedFeedForward | Experts:
+        if not experts:
+            return GatedFeedForward(width, hidden, name, STD)
+        return Experts(width, hidden, experts, top_k, name, STD, balance=balance, z=router_z)
+
     for name in (f"block.{i}" for i in range(layers)):
         attention = Attention(
             width,
@@ -105,7 +117,7 @@ def llama(
         )
         parts: list[Layer] = [
             Residual(RMSNorm(width, f"{name}.norm1", eps), attention),
-            Residual(RMSNorm(width, f"{name}.norm2", eps), GatedFeedForward(width, hidden, f"{name}.mlp", STD)),
+            Residual(RMSNorm(width, f"{name}.norm2", eps), inside(f"{name}.mlp")),
         ]
         blocks.append(Sequential(parts, ["attention", "mlp"]))
     logits = Unembedding(vocab, width, "head", STD, embed.token if tied else None)

@@ -73,7 +73,8 @@ class Step:
         self._own, self._weigh, self.held = own, weigh, 0
         self.x, self.targets, self.cuts, self.scale = x, targets, cuts, scale
         self.passes = [
-            replace(passing, first_sample=passing.first_sample + cut.start, tokens=tokens_of(x[cut])) for cut in cuts
+            replace(passing, first_sample=passing.first_sample + cut.start, tokens=tokens_of(x[cut]), scale=scale)
+            for cut in cuts
         ]
         self.losses: list[Any] = [0.0] * len(cuts)
         self.done: list[tuple[Action, float, float]] = []

@@ -29,6 +29,7 @@ SHAPES = {
     "llama": Shape("llama", 97, 3, 24, 6, 2, 40, 17, rope_base=500.0, norm_eps=1e-6),
     "llama3": Shape("llama", 97, 2, 24, 6, 2, 40, 17, rope_base=50.0, rope_scaling=RopeScaling(8.0, 1.0, 4.0, 13)),
     "llama_linear": Shape("llama", 97, 1, 24, 3, 3, 40, 17, rope_scaling=RopeScaling(4.0)),
+    "mixtral": Shape("llama", 97, 2, 24, 6, 2, 40, 17, norm_eps=1e-6, experts=5, top_k=3),
     "llama_tied": Shape("llama", 97, 1, 24, 3, 3, 40, 17, tied=True),
 }
 TOKENS = np.random.default_rng(8).integers(0, 97, (2, 11)).astype(np.int32)

@@ -4,7 +4,8 @@ A step is forward, loss, backward and AdamW in float32, one BLAS thread. PyTorch
 of the first steps are compared before anything is timed, then steps of both run in turn. The ratios are times, ours
 over PyTorch's: below 1 is better for hpckit.
 
-Products in a fixed order against NumPy's BLAS, for several numbers of rows: ratios above 1 are better for hpckit. On 2
+Products in a fixed order against NumPy's BLAS, for several numbers of rows, and experts
+against a loop of each over all tokens: ratios above 1 are better for hpckit. On 2
 ranks: data-parallel steps and pipelines, against one rank and against PyTorch's DDP and its best schedule.
 """
 
@@ -32,6 +33,8 @@ TILES = {
     "tile_vs_blas_32": (32, 21, 9),
     "tile_vs_blas_512": (512, 9, 5),
 }
+MOE = "moe_vs_dense_loop"
+TOKENS = 512  # of a pass through experts
 KINDS = ("float32", "bfloat16", "q8_0", "q4_0")  # of weights, all against float32 by BLAS
 
 # On 2 ranks: part of `train_ranks`, its title, its rounds, all and with --quick.
@@ -44,7 +47,7 @@ PARTS = {
 
 def add_options(it: Any) -> tuple[str, ...]:
     """The option of this benchmark, and its name for `run`."""
-    return add_only(it, [*CASES, *TILES, *PARTS], "CASE")
+    return add_only(it, [*CASES, *TILES, MOE, *PARTS], "CASE")
 
 
 def run(quick: bool = False, only: Sequence[str] | None = None) -> dict[str, Any]:
@@ -54,8 +57,12 @@ def run(quick: bool = False, only: Sequence[str] | None = None) -> dict[str, Any
     with_torch = importlib.util.find_spec("torch") is not None
     if not with_torch:
         rows.append({"note": "PyTorch is not installed (pip install torch): all that is compared with it is left out"})
-    for key in only or [*CASES, *TILES, *PARTS]:
-        if key in TILES:
+    for key in only or [*CASES, *TILES, MOE, *PARTS]:
+        if key == MOE:
+            found = run_ranks("hpckit.bench.train.experts", 1, ((TOKENS, 11 if quick else 31),))[0]
+            rows += [timed(f"2 of 8 experts, {TOKENS} tokens", name, each) for name, each in found["times"].items()]
+            ratios[key] = ratio(found["times"]["dense loop"], found["times"]["experts"])
+        elif key in TILES:
             count, rounds, few = TILES[key]
             found = run_ranks("hpckit.bench.train.tile", 1, ((count, KINDS, few if quick else rounds),))[0]
             for name, seconds in found["times"].items():
