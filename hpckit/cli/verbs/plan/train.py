@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from hpckit.cli.verbs.plan.export import add_export, export
 from hpckit.errors import InputError
 from hpckit.io.files import write_svg
 from hpckit.plan.machine.machine import Machine, machine_of, shipped
@@ -47,6 +48,10 @@ def main(arguments: list[str]) -> int:
         raise _too_large(model, machine, found)
     if options.prove:
         _proved(model, machine, found.best)
+    if options.export_trace is not None:
+        plan = TrainingStep(model, found.best.strategy, machine)
+        export(plan, options.export_trace, reached(machine), itemsize=1)
+        return 0
     if options.draw is not None:
         return _draw(model, machine, found.best, options.draw)
     other = {}
@@ -329,6 +334,7 @@ def _parser() -> argparse.ArgumentParser:
     it.add_argument("--context-by", choices=CONTEXT, help="fix how ranks of cp meet all keys")
     it.add_argument("--brief", action="store_true", help="do not look at other networks, memories and batches")
     it.add_argument("--draw", nargs="?", const="-", metavar="FILE.svg", help="draw instead: the step as SVG, or a text")
+    add_export(it)
     it.add_argument("--prove", action="store_true", help="prove the step of all ranks as one plan, and price that")
     it.add_argument("--json", action="store_true", help="print one JSON object")
     return it
