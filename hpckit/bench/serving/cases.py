@@ -7,15 +7,17 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
 
 from hpckit.bench.measure import Times, interleave
 from hpckit.bench.ranks import answer
-from hpckit.bench.serving.model import decode_seconds, first_seconds, panels, read_seconds, tokens, write
+from hpckit.bench.serving.model import decode_seconds, each_seconds, first_seconds, panels, read_seconds, tokens, write
 from hpckit.kernels.nn.tile.reference import unpack
 from hpckit.serving.engine import Engine
+from hpckit.serving.price import price, rates_here
 from hpckit.serving.sampler import Sampling
 from hpckit.serving.step import Piece, Step
 from hpckit.serving.weights import Matrix
@@ -24,14 +26,14 @@ PROMPT, LONG = 32, 1024
 
 
 def decode(folder: Path, rounds: int, kind: str) -> dict[str, Any]:
-    """A token of one text, and a plain read of the memory that it reads."""
+    """A token of one text, and a plain read of the memory that it reads: medians of seven each in a round."""
     engine = Engine(folder, weights=kind, texts=2, kv_tokens=2048)
     words, times = panels(engine), Times(read=[], token=[])
     decode_seconds(engine, 2)
     read_seconds(words)
     for _ in range(rounds):
-        times["read"].append(min(read_seconds(words) for _ in range(3)))
-        times["token"].append(decode_seconds(engine, 8))
+        times["read"].append(median(read_seconds(words) for _ in range(7)))
+        times["token"].append(median(each_seconds(engine, 7)))
     return {"times": times, "bytes": engine.weights.nbytes}
 
 
@@ -173,6 +175,22 @@ def batch(folder: Path, rounds: int, most: int) -> dict[str, Any]:
     return {"times": times, "tokens": sum(counts)}
 
 
+def plan(folder: Path, rounds: int, kind: str) -> dict[str, Any]:
+    """A token of one text, and the first after 512, as `hpckit plan serve` predicts and as measured just after."""
+    engine, times = Engine(folder, weights=kind, texts=2, kv_tokens=4096), Times()
+    for n in range(rounds + 1):
+        priced = price(engine.shape, kind, 1, rates_here(kind), context=512, texts=1)
+        found = {
+            "decode, predicted": priced.decode[1],
+            "decode": decode_seconds(engine, 8, 508),
+            "first token, predicted": priced.first[512],
+            "first token": first_seconds(engine, tokens(512, 20 + n)),
+        }
+        for name, seconds in found.items():
+            times.setdefault(name, []).extend([seconds] if n else [])
+    return {"times": times}
+
+
 def ranks(folder: Path, rounds: int, kind: str) -> dict[str, Any]:
     """A token of one text on all ranks, on rank 0 alone, and half of its layers on every rank at once: the ceiling."""
     from mpi4py import MPI
@@ -207,7 +225,7 @@ def ranks(folder: Path, rounds: int, kind: str) -> dict[str, Any]:
 
 
 CASES: dict[str, Callable[..., dict[str, Any]]] = {
-    one.__name__: one for one in (decode, prefix, promise, overhead, theirs, batch, ranks)
+    one.__name__: one for one in (decode, prefix, promise, overhead, theirs, batch, plan, ranks)
 }
 
 

@@ -71,14 +71,21 @@ def tokens(count: int, seed: int = 0) -> list[int]:
     return np.random.default_rng(seed).integers(0, SHAPE["vocab_size"], count).tolist()
 
 
-def decode_seconds(engine: Engine, count: int, prompt: int = 8) -> float:
-    """Seconds of a token, of `count` that follow the first one; this rank is rank 0."""
+def each_seconds(engine: Engine, count: int, prompt: int = 8) -> list[float]:
+    """Seconds of each token, of `count` that follow the first one; this rank is rank 0."""
     engine.add(tokens(prompt), Sampling(max_tokens=count + 1, ignore_end=True))
     engine.step()
-    begin = time.perf_counter()
+    found = []
     while not engine.idle:
+        begin = time.perf_counter()
         engine.step()
-    return (time.perf_counter() - begin) / count
+        found.append(time.perf_counter() - begin)
+    return found
+
+
+def decode_seconds(engine: Engine, count: int, prompt: int = 8) -> float:
+    """The mean of `each_seconds`."""
+    return sum(each_seconds(engine, count, prompt)) / count
 
 
 def first_seconds(engine: Engine, prompt: list[int]) -> float:

@@ -2,7 +2,8 @@
 and against transformers, 32 texts at once, shared beginnings, 2 ranks against one, and what the one answer costs.
 
 Outputs are compared before anything is timed. `one_answer_cost_…` and `scheduler_overhead` are times, ours over those
-without: below 1 is better. Without transformers what is compared with it is left out.
+without: below 1 is better. `plan_error_…`: |predicted / measured - 1| of `hpckit plan serve`, below 0.2 is good.
+Without transformers what is compared with it is left out.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from statistics import median
 from typing import Any
 
 from hpckit.bench.command import add_only
-from hpckit.bench.measure import Ratios, Rows, ratio, result, speed_up, timed
+from hpckit.bench.measure import Ratios, Rows, ratio, result, speed_up, spread, timed
 from hpckit.bench.ranks import run_ranks
 
 LAYERS, FEW_LAYERS = 12, 2
@@ -30,6 +31,7 @@ CASES: dict[str, tuple[str, int, tuple[int, int], tuple[Any, ...], tuple[Any, ..
     "one_answer_cost_32": ("promise", 1, (11, 5), (32,), (32,)),
     "one_answer_cost_512": ("promise", 1, (5, 3), (512,), (512,)),
     "scheduler_overhead": ("overhead", 1, (21, 7), (32,), (32,)),
+    "plan_error": ("plan", 1, (7, 3), ("bfloat16",), ("bfloat16",)),
     "tp2_decode": ("ranks", 2, (11, 5), ("bfloat16",), ("bfloat16",)),
 }
 THEIRS = ("theirs", "batch")
@@ -74,6 +76,12 @@ def _ratios(key: str, name: str, times: dict[str, list[float]]) -> Ratios:
         return {key: ratio(times["tile"], times["library"])}
     if name == "overhead":
         return {key: ratio(times["step"], times["bare"])}
+    if name == "plan":
+        errors = {
+            part: [abs(told / real - 1) for told, real in zip(times[f"{part}, predicted"], times[part], strict=True)]
+            for part in ("decode", "first token")
+        }
+        return {f"{key}_{part.replace(' ', '_')}": spread(each) for part, each in errors.items()}
     if name == "ranks":
         return speed_up(key, times, 2)
     found = {key: ratio(times["theirs"], times["ours"])}
