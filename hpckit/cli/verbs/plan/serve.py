@@ -14,6 +14,7 @@ from hpckit.serving.price import Price, price, rates_here, rates_of
 from hpckit.serving.shape import read_shape
 from hpckit.settings.table import Parser, bytes_text, print_table
 
+EXAMPLE = "hpckit plan serve runs/train-001 --ranks 2 --texts 32 --context 1024"
 OTHER_KINDS = ("bfloat16", "q8_0", "q4_0")
 
 
@@ -46,7 +47,11 @@ def main(arguments: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    it = Parser(prog="hpckit plan serve", description="Price a server of a language model: memory, tokens/s, TTFT.")
+    it = Parser(
+        prog="hpckit plan serve",
+        description="Price a server of a language model: memory, tokens a second, time to the first token.",
+        epilog=f"example: {EXAMPLE}",
+    )
     it.add_argument("model", type=Path, metavar="MODEL", help="a run of `train`, or a Hugging Face folder")
     it.add_argument("--ranks", type=int, default=1, metavar="N", help="ranks of a node, a core each (1)")
     it.add_argument("--weights", default="float32", metavar="KIND", help="of the first row (float32)")

@@ -54,7 +54,7 @@ def run(quick: bool = False, only: Sequence[str] | None = None) -> dict[str, Any
         if name in THEIRS and not has_theirs:
             continue
         given = (name, FEW_LAYERS if quick else LAYERS, rounds[quick], *(few if quick else every))
-        found = run_ranks("hpckit.bench.serving.cases", ranks, (given,))[0]
+        found = run_ranks("hpckit.bench.train.serving.cases", ranks, (given,))[0]
         times = found["times"]
         for candidate, seconds in times.items():
             more = {}

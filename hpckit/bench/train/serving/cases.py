@@ -14,7 +14,15 @@ import numpy as np
 
 from hpckit.bench.measure import Times, interleave
 from hpckit.bench.ranks import answer
-from hpckit.bench.serving.model import decode_seconds, each_seconds, first_seconds, panels, read_seconds, tokens, write
+from hpckit.bench.train.serving.model import (
+    decode_seconds,
+    each_seconds,
+    first_seconds,
+    panels,
+    read_seconds,
+    tokens,
+    write,
+)
 from hpckit.kernels.nn.tile.reference import unpack
 from hpckit.serving.engine import Engine
 from hpckit.serving.price import price, rates_here
