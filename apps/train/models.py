@@ -29,7 +29,7 @@ def model_of(shape: Shape) -> Sequential:
             shape.context,
             tied=shape.tied,
             dropout=shape.dropout,
-            recompute=shape.recompute,
+            recompute=shape.recompute if shape.recompute in ("attention", "blocks") else False,
             attention_dropout=shape.attention_dropout,
             activation=shape.activation,
             hidden=shape.hidden,
@@ -47,7 +47,7 @@ def model_of(shape: Shape) -> Sequential:
             shape.rope_base,
             tied=shape.tied,
             eps=shape.norm_eps,
-            recompute=shape.recompute,
+            recompute=shape.recompute if shape.recompute in ("attention", "blocks") else False,
             attention_dropout=shape.attention_dropout,
             rope_scaling=shape.rope_scaling,
         )

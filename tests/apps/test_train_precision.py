@@ -124,6 +124,20 @@ def test_weights_are_saved_in_16_bits_and_memory_is_as_foreseen(made, tmp_path, 
         assert measured[name][0] == pytest.approx(value, rel=0.05), name
 
 
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("kind", ["gpt2", "llama"])
+def test_recomputation_changes_no_bit_and_keeps_what_was_foreseen(made, precision, kind):
+    found = []
+    for recompute in (False, "attention", "blocks", "whole"):
+        model = {"kind": kind, "layers": 3, "width": 64, "heads": 2, "context": 13, "attention_dropout": 0.1}
+        trainer = made(precision, model={**model, "recompute": recompute}, batch={"size": 8, "microbatches": 2})
+        measured, foreseen = memory_of(trainer)["activations"][0], memory_per_rank(trainer.config, trainer.laid)
+        assert measured == pytest.approx(foreseen["activations"][0], rel=0.05), recompute
+        found.append((measured, losses(trainer, 3)))
+    assert all(told == found[0][1] for _, told in found)
+    assert sorted((held for held, _ in found), reverse=True) == [held for held, _ in found]
+
+
 def test_scales_that_are_no_powers_of_two_are_refused():
     for wrong in (3, 0.5, 2**30):
         with pytest.raises(ValidationError):
