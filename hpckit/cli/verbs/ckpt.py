@@ -130,7 +130,9 @@ def _export(directory: RunDirectory, root: Path, options: Namespace) -> int:
     """Have the app write a checkpoint of its run in a format of others."""
     record = directory.read_json("resolved.json") or {}
     package = str(record.get("package", ""))
-    if not package or importlib.util.find_spec(f"{package}.export") is None:
+    found = bool(package) and importlib.util.find_spec(f"{package}.models") is not None
+    export = getattr(importlib.import_module(f"{package}.models"), "export", None) if found else None
+    if export is None:
         raise InputError(
             f"{directory.path} is not a run whose app exports checkpoints", do="give a run of `train` with a checkpoint"
         )
@@ -139,8 +141,7 @@ def _export(directory: RunDirectory, root: Path, options: Namespace) -> int:
     if not chosen:
         raise InputError(f"no {options.generation or 'checkpoint'} in {root}", do=f"hpckit ckpt ls {directory.path}")
     it = open_generation(root, chosen[-1])
-    app = importlib.import_module(f"{package}.export")
-    nbytes = app.export(record["values"], it, options.to, options.precision)
+    nbytes = export(record["values"], it, options.to, options.precision)
     print(f"g{chosen[-1]:06d}, step {it.step}: {bytes_text(nbytes)} to {options.to}")
     return 0
 
