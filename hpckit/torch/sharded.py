@@ -6,15 +6,15 @@ al. 2020, "ZeRO", arXiv:1910.02054, stage 3.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 from torch.autograd import Variable
-from torch.utils._pytree import tree_leaves
 
 from hpckit.collectives import Request, all_reduce, reduce_scatter
 from hpckit.collectives.axis import axis_of
@@ -169,8 +169,8 @@ class FullyShardedDataParallel(States, nn.Module):
     def _watch_output(self, output: Any, units: list[Unit]) -> None:
         """Have the values again when the gradient of an output comes."""
         if not self.by_pointer:
-            for tensor in tree_leaves(output):
-                if isinstance(tensor, torch.Tensor) and tensor.requires_grad:
+            for tensor in tensors_in(output):
+                if tensor.requires_grad:
                     tensor.register_hook(lambda _: self._backward(units))
 
     def _backward(self, units: list[Unit]) -> None:
@@ -343,6 +343,21 @@ class FullyShardedDataParallel(States, nn.Module):
         for number, each in enumerate(self._trained):
             if not self._has[number] and not self._had[number]:
                 each.shard.grad = None
+
+
+def tensors_in(output: Any) -> Iterator[torch.Tensor]:
+    """The tensors in what a module returns: in tuples, dicts (transformers' outputs are some) and data classes."""
+    if isinstance(output, torch.Tensor):
+        yield output
+    elif isinstance(output, Mapping):
+        for each in output.values():
+            yield from tensors_in(each)
+    elif isinstance(output, (list, tuple)):
+        for each in output:
+            yield from tensors_in(each)
+    elif is_dataclass(output) and not isinstance(output, type):
+        for place in fields(output):
+            yield from tensors_in(getattr(output, place.name))
 
 
 def blocks_of(module: nn.Module, given: type | Iterable[Any] | None) -> list[nn.Module]:
