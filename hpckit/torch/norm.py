@@ -56,8 +56,9 @@ class SyncBatchNorm(_BatchNorm):
         model = SyncBatchNorm.convert(model, mesh["dp"])  # before DistributedDataParallel
         model = DistributedDataParallel(model, mesh["dp"])
 
-    PyTorch's own needs a GPU. Parts of a batch may differ in size. In training forward and backward are collective; a
-    rank without samples takes part with an empty x (and `samples = 0`, a loss of 0 from what it gets).
+    PyTorch's own needs a GPU. In training forward and backward are collective. Each rank's gradients hold parts of the
+    others' losses: so where parts of a batch differ in size, leave `samples` alone, and scale the mean loss of n of N
+    samples on p ranks by n p / N.
     """
 
     replicas: Replicas
