@@ -74,7 +74,9 @@ def bits_of_data_parallel():
         twins(net, momentum, pictures, models.Residual, by_pointer, False)
         branches = models.made(models.Branches)
         branches.threshold = float("inf") if WORLD.rank % 2 else -float("inf")
-        twins(branches, adamw, [models.vectors(1, 2 * RANKS)] * 3, nn.Linear if by_pointer else None, by_pointer, False)
+        # By messages all ranks run the same blocks: there everything is one.
+        kind = nn.Linear if by_pointer and cut.by_pointer else None
+        twins(branches, adamw, [models.vectors(1, 2 * RANKS)] * 3, kind, by_pointer, False)
 
 
 class Recomputed(models.Transformer):
