@@ -18,6 +18,7 @@ from hpckit.comm.agree import max_of_ranks
 from hpckit.errors import write_error
 from hpckit.io.files import replace_file
 from hpckit.io.safetensors import SINGLE, Safetensors, save_safetensors
+from hpckit.kernels.nn.narrow.dispatch import widened
 from hpckit.nn.layer import Sequential
 from hpckit.nn.parameters import Parameter, Parameters
 
@@ -27,8 +28,10 @@ FOLDER = "model"  # in the run's output
 def gathered(trainer: Trainer) -> dict[str, np.ndarray] | None:
     """All parameters by name, in the order of the model, on rank 0; None elsewhere. Collective.
 
-    The ranks of the first replica send theirs; parts of tp are joined on its first rank.
+    The ranks of the first replica send theirs; parts of tp are joined on its first rank. In mixed precision they are
+    rounded, as the layers use them, and come as float32.
     """
+    storage = trainer.config.storage
     line, own, plan = trainer.mesh["pp"], dict[str, np.ndarray](), trainer.laid.plan
     saved = {parameter.name for parameter in trainer.saved}
     for stage in plan.stages_of(line.rank):
@@ -36,7 +39,8 @@ def gathered(trainer: Trainer) -> dict[str, np.ndarray] | None:
         for number in plan.partition.layers(stage):
             for parameter in trainer.model.layers[number].parameters():
                 if parameter.name in saved and not trainer.replica:
-                    value = _joined(trainer, parameter, trainer.device.to_host(parameter.value))
+                    held = parameter.stored if storage else parameter.value
+                    value = _joined(trainer, parameter, trainer.device.to_host(held))
                     own[parameter.name] = value.copy() if trainer.pipeline.shards.gathers else value
     if trainer.replica or trainer.pipeline.tensor.rank:
         return None
@@ -44,7 +48,7 @@ def gathered(trainer: Trainer) -> dict[str, np.ndarray] | None:
     holders = max_of_ranks(line, np.array([line.rank if parameter.name in own else -1 for parameter in every]))
     found: dict[str, np.ndarray] = {}
     for parameter, holder in zip(every, holders.tolist(), strict=True):
-        values = np.empty(0, trainer.config.precision)
+        values = np.empty(0, np.uint16 if storage else trainer.config.precision)
         if holder == line.rank:
             values = np.ascontiguousarray(own[parameter.name]).reshape(-1)
         if holder == 0:
@@ -55,7 +59,9 @@ def gathered(trainer: Trainer) -> dict[str, np.ndarray] | None:
         values = gather(values, line, counts=counts).wait()
         if values is not None:
             found[parameter.name] = values.reshape(parameter.shape)
-    return found if line.rank == 0 else None
+    if line.rank:
+        return None
+    return {name: widened(bits, storage) for name, bits in found.items()} if storage else found
 
 
 def _joined(trainer: Trainer, parameter: Parameter, value: np.ndarray) -> np.ndarray:
@@ -74,7 +80,7 @@ def _joined(trainer: Trainer, parameter: Parameter, value: np.ndarray) -> np.nda
 def whole(trainer: Trainer, weights: dict[str, np.ndarray]) -> Sequential:
     """The network with all of its numbers, on the host of one rank."""
     model = model_of(trainer.laid.shape)
-    held = Parameters(model.parameters(), np.dtype(trainer.config.precision))
+    held = Parameters(model.parameters(), np.dtype(trainer.config.arithmetic))
     for parameter in held.list:
         parameter.value[...] = weights[parameter.name]
     return model
@@ -88,11 +94,11 @@ def save(weights: dict[str, np.ndarray], shape: Shape, config: Config, folder: P
     try:
         folder.mkdir(exist_ok=True)
         if not shape.is_language:
-            save_safetensors(folder / SINGLE, weights)
+            save_safetensors(folder / SINGLE, weights, storage=config.storage)
             return
         tensors = to_hugging_face(shape, weights)
-        save_safetensors(folder / SINGLE, tensors, {"format": "pt"})
-        replace_file(folder / CONFIG, json.dumps(hugging_face_config(shape), indent=2).encode())
+        save_safetensors(folder / SINGLE, tensors, {"format": "pt"}, storage=config.storage)
+        replace_file(folder / CONFIG, json.dumps(hugging_face_config(shape, config.precision), indent=2).encode())
         if config.data.tokenizer is not None:
             shutil.copyfile(config.data.tokenizer, folder / "tokenizer.json")
     except OSError as problem:

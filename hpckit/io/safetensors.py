@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from hpckit.errors import CorruptDataError, InputError
 from hpckit.io.files import replace_file
+from hpckit.kernels.nn.narrow.dispatch import narrowed
 from hpckit.plan.text import parse_json, read_bytes
 
 NAMES = {
@@ -27,6 +28,7 @@ NAMES = {
 }  # fmt: skip
 BFLOAT16 = "BF16"  # no dtype of NumPy: read as the upper half of float32
 WORDS = {np.dtype(text): name for name, text in NAMES.items()}
+SHORT = {"bfloat16": BFLOAT16, "float16": "F16"}
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 LARGEST_HEADER = 100 << 20
 ALIGNED = 64  # bytes: where the tensors begin
@@ -105,10 +107,11 @@ class Safetensors(Mapping[str, np.ndarray]):
 
 
 def save_safetensors(
-    path: str | Path, tensors: Mapping[str, np.ndarray], metadata: Mapping[str, str] | None = None
+    path: str | Path, tensors: Mapping[str, np.ndarray], metadata: Mapping[str, str] | None = None, storage: str = ""
 ) -> None:
     """Write the tensors to one file, which replaces one of that name when it is complete.
 
+    storage: "bfloat16" or "float16" rounds float32 tensors to 16 bits.
     Raises `InputError` for a dtype that the format does not have.
     """
     header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
@@ -116,6 +119,8 @@ def save_safetensors(
     for name, tensor in tensors.items():
         array = np.asarray(tensor, order="C")
         kind = WORDS.get(array.dtype.newbyteorder("<"))
+        if storage and array.dtype == np.float32:
+            kind, array = SHORT[storage], narrowed(array, storage)
         if kind is None:
             raise InputError(f"the tensor {name} is {array.dtype}, which safetensors does not have")
         header[name] = {"dtype": kind, "shape": list(array.shape), "data_offsets": [begin, begin + array.nbytes]}

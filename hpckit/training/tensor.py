@@ -150,7 +150,9 @@ class Branch:
             change += self.bias.value
         if self.dropout is not None:
             change = self.dropout.forward(change, step)[0]
-        return x + change, {"norm": of_norm, "branch": of_branch, "pass": step}
+        y = x + change
+        step.rounded(y)
+        return y, {"norm": of_norm, "branch": of_branch, "pass": step}
 
     def backward_input(self, saved: Any, dy: Any) -> Any:
         """B: the gradient of x. `saved` keeps those between the parts for W."""
