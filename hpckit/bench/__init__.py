@@ -26,9 +26,7 @@ BENCHMARKS = {
     "planner": _in("planner.verb", "the planner of training against published steps and memories; its largest search"),
     "price": _in("machine.price", "prices of all-reduces and halos against measured times, on 2 ranks"),
     "scaling": _in("scaling.verb", "scaling studies of any app: times, fits, and the price on 4,096 ranks"),
-    "serve": _in(
-        "train.serving.load", "an OpenAI server at a URL under load: TTFT, TPOT, ITL, tokens/s, goodput"
-    ),
+    "serve": _in("train.serving.load", "an OpenAI server at a URL under load: TTFT, TPOT, ITL, tokens/s, goodput"),
     "serving": _in(
         "train.serving.verb", "a language model: decoding against memory and transformers, 32 texts at once"
     ),
