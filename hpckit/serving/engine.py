@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 MOST_KV_BYTES = 4 << 30  # of keys and values, where nothing else is said
-STOP, LENGTH, ABORT = "stop", "length", "abort"
+STOP, LENGTH = "stop", "length"
+FAILURES, PAUSE = 2, 16  # steps with wrong guesses in a row, and tokens of a text without guesses after them
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,8 @@ class _Sample:
     stream: Stream
     prompt: list[tuple[tuple[int, float], ...]] = field(default_factory=list)
     reason: str = ""
+    failures: int = 0  # steps in a row whose guesses were all wrong
+    pause: int = 0  # tokens that come without guesses
 
 
 class Completion:
@@ -168,10 +171,13 @@ class Engine:
         """Tokens that a text may have, with what is written."""
         return min(self.shape.context, self.blocks.count * PAGE)
 
-    def encode(self, text: str) -> list[int]:
-        """The tokens of a text. Raises `InputError` where the model has no such tokens."""
+    def encode(self, text: str, special: bool = True) -> list[int]:
+        """The tokens of a text; special: with the mark of its start, where the tokenizer has one.
+
+        Raises `InputError` where the model has no such tokens.
+        """
         try:
-            tokens = self.tokenizer.encode(text).tolist()
+            tokens = self.tokenizer.encode(text, special).tolist()
         except UnicodeEncodeError:
             raise InputError("the text has half of a character (a surrogate)", do="send whole characters") from None
         if tokens and max(tokens) >= self.shape.vocab:
@@ -289,6 +295,10 @@ class Engine:
         self.team.tell(np.zeros(0, np.int64))
 
     def _guesses(self, sample: _Sample) -> tuple[int, ...]:
+        """Guesses for a text: none for a while after FAILURES in a row, so that they cost little where they fail."""
+        if sample.pause:
+            sample.pause -= 1
+            return ()
         left = sample.sampling.max_tokens - len(sample.text.written) - 1
         return guessed(sample.text.tokens, min(self.speculate, left)) if left > 0 else ()
 
@@ -318,6 +328,10 @@ class Engine:
             matched += 1
         self.counters.drafts += len(drafts)
         self.counters.accepted += matched
+        if drafts:
+            sample.failures = 0 if matched else sample.failures + 1
+            if sample.failures == FAILURES:
+                sample.failures, sample.pause = 0, PAUSE
         text.drafts = ()
         return events, len(piece.tokens) - len(drafts) + matched
 
