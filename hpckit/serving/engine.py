@@ -246,7 +246,8 @@ class Engine:
         if step is None:
             return []
         samples = [self._samples[piece.text] for piece in step.pieces]
-        self.team.tell(step.words())
+        if self.team.size > 1:
+            self.team.tell(step.words())
         logits = self.model.run(step)
         events, accepted, row = list[Event](), list[int](), 0
         for piece, sample in zip(step.pieces, samples, strict=True):
@@ -299,7 +300,7 @@ class Engine:
         if sample.pause:
             sample.pause -= 1
             return ()
-        left = sample.sampling.max_tokens - len(sample.text.written) - 1
+        left = sample.sampling.max_tokens - sample.text.count - 1
         return guessed(sample.text.tokens, min(self.speculate, left)) if left > 0 else ()
 
     def _answered(self, sample: _Sample, piece: Piece, logits: Floats) -> tuple[list[Event], int]:
@@ -313,7 +314,7 @@ class Engine:
         self.counters.prompt_tokens += max(0, min(piece.end, text.prompt) - piece.start)
         if piece.end < len(text.tokens):
             return [], len(piece.tokens)
-        if not text.written:
+        if not text.count:
             self.counters.found_tokens += text.found
         if not sampling.max_tokens:
             sample.reason = LENGTH
@@ -339,8 +340,9 @@ class Engine:
         """Choose the next token of a text."""
         text, sampling = sample.text, sample.sampling
         ends = () if sampling.ignore_end else self.ends
-        prompt, written = text.tokens[: text.prompt], text.written
-        logits = adjusted(row, sampling, prompt, written, ends)
+        count, logits = text.count, row
+        if sampling.changes_logits or count < sampling.min_tokens:
+            logits = adjusted(row, sampling, text.tokens[: text.prompt], text.written, ends)
         draw = uniform(sample.seed, sample.number, len(text.tokens)) if sampling.temperature else 0.0
         token = chosen(logits, sampling, draw)
         logprobs = (
@@ -355,11 +357,11 @@ class Engine:
             new = sample.stream.push(token)
             if sample.stream.stopped:
                 sample.reason = STOP
-            elif len(written) + 1 >= sampling.max_tokens:
+            elif count + 1 >= sampling.max_tokens:
                 sample.reason = LENGTH
         if sample.reason:
             new += sample.stream.end()
-        before = () if written else tuple(sample.prompt)
+        before = () if count else tuple(sample.prompt)
         return Event(sample.request, sample.number, token, new, logprobs, before, sample.reason, text.found)
 
     def _end(self, sample: _Sample) -> None:
