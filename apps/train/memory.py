@@ -32,7 +32,7 @@ def memory_per_rank(config: Config, laid: Layout) -> dict[str, list[float]]:
     plan, itemsize = laid.plan, np.dtype(config.precision).itemsize
     samples = config.batch.size // (plan.dp * plan.microbatches)
     kept = [samples * n * itemsize for n in saved_numbers(laid.shape, laid.window, plan.tp)]
-    live, sizes = plan.schedule.live(), local_sizes(laid.model, plan.tp)
+    live, sizes = plan.schedule.live(), local_sizes(laid.model, plan.tp, plan.layer_parts)
     found: dict[str, list[float]] = {"parameters": [], "gradients": [], "optimizer": [], "activations": []}
     for rank in range(plan.pp):
         stages = plan.stages_of(rank)

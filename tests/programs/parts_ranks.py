@@ -21,18 +21,22 @@ PICTURES = np.random.default_rng(4).standard_normal((SAMPLES, 7))
 def model_of(kind):
     if kind == "mlp":
         return mlp([7, 20, 30, 20, 5]), CrossEntropy(5)
+    if kind == "eight":  # parts of a layer: vocabulary, padding and tokens that do not divide
+        return gpt2(21, 2, 40, 8, 5, tied=True, dropout=0.1, hidden=48), CrossEntropy(17, 21)
+    if kind == "eight_llama":
+        return llama(17, 2, 32, 16, 8, 48, 5, attention_dropout=0.1, recompute=True), CrossEntropy(17)
     if kind == "llama":
         return llama(17, 4, 32, 4, 2, 48, 5), CrossEntropy(17)
     return gpt2(24, 4, 32, 2, 5, tied=kind == "tied", dropout=0.1), CrossEntropy(17, 24)
 
 
-def trained(comm, kind, dtype, *, dp=1, pp=1, tp=1, stage=0, schedule="1f1b", parts=8):
+def trained(comm, kind, dtype, *, dp=1, pp=1, tp=1, stage=0, schedule="1f1b", parts=8, layer_parts=0):
     """Losses and norms of three steps, and the values of this rank's stages after them."""
     model, loss = model_of(kind)
     chunks = len(model.layers) if schedule == "looped_bfs" else None
     plan = hp.plan.training_plan(
         comm.size, len(model.layers), batch=BATCH, dp=dp, pp=pp, tp=tp, parts=parts, schedule=schedule,
-        chunks=chunks, tied=kind == "tied",
+        chunks=chunks, tied=kind in ("tied", "eight"), layer_parts=layer_parts,
     )  # fmt: skip
     with hp.Mesh(comm, dp=dp, pp=pp, tp=tp) as mesh:
         it = hp.Pipeline(mesh, model, loss, plan, dtype=dtype, sharding=stage)
@@ -59,7 +63,7 @@ def trained(comm, kind, dtype, *, dp=1, pp=1, tp=1, stage=0, schedule="1f1b", pa
 
 
 def same(kind, dtype, **how):
-    alone = {name: value for name, value in how.items() if name == "parts"}
+    alone = {name: value for name, value in how.items() if name in ("parts", "layer_parts")}
     wanted, every = trained(MPI.COMM_SELF, kind, dtype, **alone)
     told, values = trained(WORLD, kind, dtype, **how)
     assert told == wanted, (kind, dtype, how, told, wanted)
@@ -74,20 +78,37 @@ cases = {
         ("tied", f8, {"pp": 2, "schedule": "zb_v"}),
         ("llama", f4, {"dp": 2, "stage": 3, "schedule": "looped_bfs"}),
         ("mlp", f8, {"dp": 2, "stage": 1, "parts": 4}),
+        ("eight", f4, {"tp": 2, "layer_parts": 8}),
+        ("eight_llama", f8, {"tp": 2, "layer_parts": 4, "parts": 2}),
     ],
-    3: [("tied", f4, {"dp": 3}), ("gpt2", f8, {"dp": 3, "stage": 2})],
+    3: [
+        ("tied", f4, {"dp": 3}),
+        ("gpt2", f8, {"dp": 3, "stage": 2}),
+        ("eight", f4, {"tp": 3, "layer_parts": 8, "parts": 2}),
+    ],
     4: [
         ("tied", f4, {"dp": 4}),
         ("tied", f4, {"dp": 2, "pp": 2, "schedule": "zb_h1"}),
         ("tied", f8, {"dp": 4, "stage": 3, "schedule": "looped_bfs"}),
         ("llama", f8, {"dp": 4, "stage": 1}),
+        ("eight", f4, {"tp": 4, "layer_parts": 8, "parts": 2}),
+        ("eight", f8, {"tp": 2, "pp": 2, "layer_parts": 8}),
+        ("eight_llama", f4, {"tp": 2, "dp": 2, "stage": 2, "layer_parts": 4}),
     ],
-    6: [("tied", f4, {"dp": 3, "pp": 2, "stage": 2}), ("tied", f8, {"dp": 6}), ("gpt2", f4, {"dp": 2, "pp": 3})],
+    6: [
+        ("eight", f4, {"tp": 3, "dp": 2, "layer_parts": 8}),
+        ("tied", f4, {"dp": 3, "pp": 2, "stage": 2}),
+        ("tied", f8, {"dp": 6}),
+        ("gpt2", f4, {"dp": 2, "pp": 3}),
+    ],
     8: [
         ("tied", f4, {"dp": 8, "stage": 1}),
         ("tied", f8, {"dp": 4, "pp": 2}),
         ("tied", f4, {"dp": 2, "pp": 4, "stage": 3}),
         ("llama", f8, {"dp": 8, "stage": 3, "schedule": "looped_bfs"}),
+        ("eight", f4, {"dp": 2, "pp": 2, "tp": 2, "stage": 1, "layer_parts": 8}),
+        ("eight_llama", f8, {"tp": 8, "layer_parts": 8}),
+        ("eight", f4, {"dp": 2, "tp": 4, "stage": 3, "layer_parts": 8}),
     ],
 }
 cases |= {5: [("tied", f8, {"dp": 5, "stage": 1})], 7: [("llama", f4, {"dp": 7})]}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -48,7 +48,7 @@ def tensor_step(ours: Sequential, heads: int, x: np.ndarray, targets: np.ndarray
     model, width = gpt(ours, heads), ours.parameters()[0].shape[1]
     mesh = init_device_mesh("cpu", (MPI.COMM_WORLD.size,))
     columns = dict.fromkeys(("query", "key", "value", "up"), ColwiseParallel())
-    every = [SplitBlock(block, width) for block in model.blocks]
+    every = [SplitBlock(cast(Block, block), width) for block in model.blocks]
     model.blocks = nn.ModuleList(
         parallelize_module(block, mesh, {**columns, "out": RowwiseParallel(), "down": RowwiseParallel()})
         for block in every

@@ -24,7 +24,8 @@ from hpckit.plan.pipeline.times import StageTimes
 from hpckit.plan.pipeline.training import TrainingPlan, training_plan
 from hpckit.training.data import DataParallel
 from hpckit.training.pipeline import Pipeline
-from hpckit.training.tensor import Ranks, tensor_parallel
+from hpckit.training.tensor.model import tensor_parallel
+from hpckit.training.tensor.ranks import Ranks
 
 VOCAB, LENGTH, LAYERS, WIDTH, HEADS = 256, 128, 4, 256, 8
 DATA_BATCH, PIPE_BATCH, MICROBATCHES = 8, 16, 8  # samples a rank; samples of a pipeline's step
@@ -208,9 +209,13 @@ class Apart(Ranks):
         """As many numbers, of about the size of what is gathered."""
         return _noise((*tokens, own.shape[-1]))
 
-    def scatter(self, summands: Any, tokens: tuple[int, int]) -> Any:
+    def scatter(self, summands: list[Any], tokens: tuple[int, int]) -> Any:
         """The summand of this rank."""
-        return rows(summands)[self.own(tokens)]
+        return rows(summands[0])[self.own(tokens)]
+
+    def of_parts(self, own: np.ndarray) -> np.ndarray:
+        """The numbers of this rank."""
+        return own
 
     def sum(self, values: Any) -> Any:
         """The summand of this rank."""
@@ -258,7 +263,7 @@ def tensor(rounds: int, with_torch: bool) -> dict[str, Any]:
 def parts(rounds: int, with_torch: bool) -> dict[str, Any]:
     """A step of one rank on a batch as a whole, in microbatches, and with fixed parts that are added as a tree."""
     x, targets = text(DATA_BATCH, 0)
-    ways = {"whole": {}, "microbatches": {"microbatches": FIXED}, "parts": {"parts": FIXED}}
+    ways: dict[str, dict[str, Any]] = {"whole": {}, "microbatches": {"microbatches": FIXED}, "parts": {"parts": FIXED}}
     steps = {}
     for name, how in ways.items():
         plan = training_plan(1, LAYERS + 2, batch=DATA_BATCH, **how)
