@@ -261,9 +261,10 @@ def tensor(rounds: int, with_torch: bool) -> dict[str, Any]:
 
 
 def parts(rounds: int, with_torch: bool) -> dict[str, Any]:
-    """A step of one rank on a batch as a whole, in microbatches, and with fixed parts that are added as a tree."""
+    """A step of one rank on a batch as a whole, in microbatches, with fixed parts of it, and of the layers, too."""
     x, targets = text(DATA_BATCH, 0)
     ways: dict[str, dict[str, Any]] = {"whole": {}, "microbatches": {"microbatches": FIXED}, "parts": {"parts": FIXED}}
+    ways["layer_parts"] = {"parts": FIXED, "layer_parts": FIXED}
     steps = {}
     for name, how in ways.items():
         plan = training_plan(1, LAYERS + 2, batch=DATA_BATCH, **how)

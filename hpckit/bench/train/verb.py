@@ -138,10 +138,13 @@ def tensor_ratios(times: Times) -> Ratios:
 
 
 def parts_ratios(times: Times) -> Ratios:
-    """Of the time of a step with fixed parts to one without, and to one in as many microbatches."""
+    """Of the time of a step with fixed parts of the batch to one without, and to one in as many microbatches; and with
+    fixed parts of the layers, too, to one without any.
+    """
     return {
         "fixed_tree_cost": _sure(times["parts"], times["whole"]),
         "fixed_tree_vs_microbatches": _sure(times["parts"], times["microbatches"]),
+        "fixed_layers_cost": _sure(times["layer_parts"], times["whole"]),
     }
 
 
