@@ -9,9 +9,15 @@ from hpckit.plan.pipeline.training import training_plan
 from hpckit.training.sampler import Sampler
 
 
-@pytest.mark.parametrize("ranks", [2, 3, 4, *(pytest.param(n, marks=pytest.mark.nightly) for n in (5, 6, 7, 8))])
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_meshes_have_the_bits_of_one_rank(ranks, mpirun):
+    assert "good" in mpirun(ranks, "parts_ranks.py", "few", timeout=200).stdout
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("ranks", range(2, 9))
 def test_every_mesh_has_the_bits_of_one_rank(ranks, mpirun):
-    assert "good" in mpirun(ranks, "parts_ranks.py", timeout=300).stdout
+    assert "good" in mpirun(ranks, "parts_ranks.py", timeout=400).stdout
 
 
 def pairs(values):
