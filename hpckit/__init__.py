@@ -1,8 +1,9 @@
 """hpckit: a rank mesh with named axes carries everything, and every communication on it is a plan.
 
-The names below and four namespaces are the public face: `hp.plan` (plans as values), `hp.bc` (boundary conditions),
-`hp.nn` (layers, losses, optimizers), `hp.io` (files), `hp.training` (parallel and decentralized training). Names are
-loaded on first use, so that `import hpckit` starts neither MPI nor a GPU.
+The names below and seven namespaces are the public face: `hp.plan` (plans as values), `hp.bc` (boundary conditions),
+`hp.nn` (layers, losses, optimizers), `hp.io` (files), `hp.training` (parallel and decentralized training), `hp.serving`
+(models that write), `hp.adjoint` (steps that know their gradient). Names are loaded on first use, so that
+`import hpckit` starts neither MPI nor a GPU.
 """
 
 from __future__ import annotations
@@ -37,10 +38,12 @@ def loaded_on_use(module: str, homes: Mapping[str, str]) -> tuple[Callable[[str]
 
 
 NAMESPACES = {
+    "adjoint": "hpckit.adjoint",
     "bc": "hpckit.grid.boundary_conditions",
     "io": "hpckit.io",
     "nn": "hpckit.nn",
     "plan": "hpckit.plan",
+    "serving": "hpckit.serving",
     "training": "hpckit.training",
 }
 _HOMES = NAMESPACES | {

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from hpckit.apps.md.config import Config
+from hpckit.apps.md.potentials import reaches
 from hpckit.errors import InputError
 from hpckit.io.particles.h5md_reader import read_h5md
 from hpckit.io.particles.lammps_data import read_lammps_data
@@ -29,7 +30,7 @@ MOST_FRAMES, MOST_PLACES = 100, 4_000_000  # read from a trajectory at most: fra
 def diameters(config: Config, types: int) -> list[float]:
     """The diameter of each type: sigma of Lennard-Jones, a share of the cutoff for other potentials."""
     pair = config.interaction
-    return list(pair.sigma) if pair.kind == "lennard_jones" else [CORE * pair.cutoff] * types
+    return list(pair.sigma) if pair.kind == "lennard_jones" else [CORE * max(reaches(config))] * types
 
 
 def measured(config: Config, lengths: np.ndarray, periodic: Sequence[bool] | np.ndarray) -> Measured:

@@ -10,9 +10,11 @@ from hpckit.apps.md.analysis_settings import Analysis
 from hpckit.io.settings import LIMIT, InputFile, OptionalSpan, RelativeToSource, Section
 from hpckit.report.settings import Report
 
-SUMMARY = "molecular dynamics: Lennard-Jones liquids and mixtures, droplets, your own pair potentials"
+SUMMARY = "molecular dynamics: Lennard-Jones liquids and mixtures, metals, droplets, your own pair potentials"
+SCRIPTS = "lammps.script"  # reads inputs of LAMMPS
 GPU = True  # supports `hpckit run --gpu`
 Axis = Literal["x", "y", "z"]
+Potential = Literal["lennard_jones", "morse", "buckingham", "yukawa", "table", "eam", "stillinger_weber", "python"]
 Rule = Literal["lorentz_berthelot", "geometric"]
 FunctionPlace = Annotated[str, RelativeToSource()]  # file.py:name
 
@@ -29,9 +31,10 @@ class System(Section):
     velocities: Literal["file", "draw"] = Field(
         "file", description="of particles from a file: the file's (at rest if it has none), or drawn at `temperature`"
     )
-    lattice: Literal["fcc", "bcc", "sc"] = Field("fcc", description="initial lattice")
+    lattice: Literal["fcc", "bcc", "sc", "diamond"] = Field("fcc", description="initial lattice")
     cells: tuple[int, int, int] = Field((20, 20, 20), description="lattice cells along x, y, z")
     density: float = Field(0.8442, gt=0, description="number density of the lattice")
+    edge: float = Field(0.0, ge=0, description="edge of a lattice cell, in place of the density; 0: by `density`")
     droplet: float = Field(
         0.0,
         ge=0,
@@ -39,20 +42,26 @@ class System(Section):
     )
     vapor: float = Field(0.02, gt=0, description="number density outside the droplet")
     periodic: tuple[Axis, ...] = Field(("x", "y", "z"), description="periodic dims; the others are open")
-    masses: tuple[float, ...] = Field((1.0,), min_length=1, description="mass of each type (as many as a file has)")
+    masses: tuple[float, ...] = Field(
+        (), description="mass of each type; empty: those of the file of particles or of the potential, else 1"
+    )
     fractions: tuple[float, ...] = Field((1.0,), min_length=1, description="share of each type in a lattice")
     temperature: float = Field(
         1.44, ge=0, description="temperature of drawn velocities: of a lattice, or of a file with velocities = draw"
     )
     seed: int = Field(87287, ge=0, description="random seed of velocities and types")
+    draw: Literal["normal", "lammps", "lammps_geom"] = Field(
+        "normal",
+        description="drawn velocities; lammps, lammps_geom: those of `velocity create` of LAMMPS, loop all or geom",
+    )
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
         if min(self.cells) < 1:
             raise ValueError(f"cells are {list(self.cells)}: at least 1 along each dim")
-        if min(self.masses) <= 0:
+        if min(self.masses, default=1.0) <= 0:
             raise ValueError(f"masses are {list(self.masses)}: all must be above 0")
-        if not self.file and len(self.fractions) != len(self.masses):
+        if not self.file and self.masses and len(self.fractions) != len(self.masses):
             raise ValueError(f"{len(self.fractions)} fractions for {len(self.masses)} masses: give both for each type")
         if min(self.fractions) < 0 or abs(sum(self.fractions) - 1) > 1e-9:
             raise ValueError(f"fractions are {list(self.fractions)}: they must be at least 0 and add up to 1")
@@ -73,11 +82,19 @@ class Pair(Section):
 class Interaction(Section):
     """Forces between pairs of particles."""
 
-    kind: Literal["lennard_jones", "morse", "buckingham", "yukawa", "table", "python"] = Field(
-        "lennard_jones",
-        description="the potential; table: numbers from `file`; python: the function that `function` names",
+    kind: Literal["lennard_jones", "morse", "buckingham", "yukawa", "table", "eam", "stillinger_weber", "python"] = (
+        Field(
+            "lennard_jones",
+            description="the potential; table: numbers from `file`; eam: metals, embedded atoms of `file`;"
+            " stillinger_weber: silicon, of `file`; python: the function that `function` names",
+        )
     )
-    file: InputFile | None = Field(None, description="LAMMPS table file, for kind = table")
+    file: InputFile | None = Field(
+        None,
+        description="for kind = table a LAMMPS table file, for eam a funcfl, setfl or Finnis-Sinclair file, for"
+        " stillinger_weber a file of pair_style sw",
+    )
+    elements: tuple[str, ...] = Field((), description="for files: the element of each type; empty: those of the file")
     keyword: str = Field("", description="section of the table file; empty: its only section")
     points: int = Field(1000, ge=2, description="points, equally spaced in r^2, to which the table is resampled")
     interpolation: Literal["spline", "linear"] = Field(
@@ -113,6 +130,13 @@ class Interaction(Section):
             raise ValueError("interaction.kind = 'python' needs interaction.function = 'file.py:name'")
         if self.kind == "table" and not self.file:
             raise ValueError("interaction.kind = 'table' needs interaction.file, a LAMMPS table file")
+        if self.kind == "eam" and not self.file:
+            raise ValueError("interaction.kind = 'eam' needs interaction.file, a funcfl, setfl or Finnis-Sinclair file")
+        if self.kind == "stillinger_weber" and (not self.file or len(set(self.elements)) != 1):
+            raise ValueError("interaction.kind = 'stillinger_weber' needs interaction.file, and elements of one name")
+        special = self.switch or self.tail or self.shift or self.force or self.pairs
+        if self.kind in ("eam", "stillinger_weber") and special:
+            raise ValueError(f"interaction.switch, tail, shift, force and pairs do not go with {self.kind}: omit them")
         if self.kind == "table" and (self.switch or self.tail or self.force):
             raise ValueError("interaction.switch, tail and force go with functions, not with a table: omit them")
         if self.switch and (self.shift or self.tail or self.force or self.switch >= self._cutoffs[0]):
@@ -239,7 +263,7 @@ class Config(Section):
         for wall in self.dynamics.walls:
             if wall.dim in self.system.periodic:
                 raise ValueError(f"dynamics.walls need open dims, but {wall.dim} is in system.periodic")
-        types, given = len(self.system.masses), self.interaction
+        types, given = len(self.system.masses or self.system.fractions), self.interaction
         if not self.system.file and given.kind == "lennard_jones" and types != len(given.epsilon):
             raise ValueError(f"interaction has {len(given.epsilon)} types of particles and system.masses {types}")
         if not self.system.file and any(max(pair.types) > types for pair in given.pairs):

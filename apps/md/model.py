@@ -10,7 +10,7 @@ from mpi4py import MPI
 
 from hpckit.apps.md.config import Config
 from hpckit.apps.md.motion import external_of
-from hpckit.apps.md.potentials import interaction_of
+from hpckit.apps.md.potentials import interaction_of, reaches
 from hpckit.apps.md.start import Start
 from hpckit.comm.device import HOST, Device
 from hpckit.comm.mesh import Mesh
@@ -79,8 +79,7 @@ def make_system(config: Config, start: Start, comm: MPI.Intracomm, timer: PhaseT
 
 def plans_of(config: Config, start: Start, ranks: int) -> MdPlans:
     """The plans of a run on that many ranks, for particles spread evenly over the box."""
-    lengths, given = start.upper - start.lower, config.interaction
-    cutoffs = [given.cutoff, *(pair.cutoff for pair in given.pairs if pair.cutoff is not None)]
+    lengths, cutoffs = start.upper - start.lower, reaches(config)
     density = start.count / float(np.prod(lengths))
     return md_plans(lengths, density, max(cutoffs), config.neighbors.skin, topology_of(config, lengths, ranks))
 

@@ -15,7 +15,7 @@ from hpckit.apps.md.analysis import Analysis, measured
 from hpckit.apps.md.config import Config
 from hpckit.apps.md.model import domain_lines, make_system, plans_of, topology_of
 from hpckit.apps.md.motion import dynamics_of
-from hpckit.apps.md.potentials import interaction_of
+from hpckit.apps.md.potentials import interaction_of, reaches
 from hpckit.apps.md.start import Start
 from hpckit.apps.md.table import HEADER, performance, row
 from hpckit.apps.md.trajectory import Trajectory
@@ -272,7 +272,7 @@ def dry_run(config: Config, ranks: int) -> DryRun:
     """The cost of `run` on that many ranks; raises the errors that it would raise before its start."""
     start = Start(config)
     domains = DomainDecomposition.even(topology_of(config, start.upper - start.lower, ranks), start.lower, start.upper)
-    reach = max(_cutoffs(config)) + config.neighbors.skin
+    reach = max(reaches(config)) + config.neighbors.skin
     lengths = domains.lengths / np.array(domains.topology.sizes)
     density = start.count / float(np.prod(domains.lengths))
     own = density * float(np.prod(lengths))
@@ -305,7 +305,7 @@ def dry_run(config: Config, ranks: int) -> DryRun:
 def _notes(config: Config) -> list[str]:
     """Settings that are allowed, and hardly meant."""
     notes, pair, steps = [], config.interaction, config.time.steps
-    if pair.kind == "lennard_jones" and max(_cutoffs(config)) <= min(pair.sigma):
+    if pair.kind == "lennard_jones" and max(reaches(config)) <= min(pair.sigma):
         notes.append(f"interaction.cutoff {pair.cutoff:g} is within the core of the particles: they hardly interact")
     if config.analysis.measures and config.settled > steps:
         notes.append(f"nothing is measured: analysis begins at step {config.settled}, and the run has {steps} steps")
@@ -315,15 +315,10 @@ def _notes(config: Config) -> list[str]:
 def _image_notes(config: Config, domains: DomainDecomposition) -> list[str]:
     """A note if the box is so small that particles interact with several images, which is allowed."""
     lengths = [float(n) for n, wraps in zip(domains.lengths, domains.periodic, strict=True) if wraps]
-    most = 2 * max(_cutoffs(config))
+    most = 2 * max(reaches(config))
     if not lengths or min(lengths) >= most:
         return []
     return [
         f"a periodic box of {min(lengths):g} is shorter than twice the cutoff, {most:g}: particles meet several images"
         " of one another, and maybe their own; all are counted"
     ]
-
-
-def _cutoffs(config: Config) -> list[float]:
-    given = config.interaction
-    return [given.cutoff, *(pair.cutoff for pair in given.pairs if pair.cutoff is not None)]

@@ -6,6 +6,8 @@ import numpy as np
 from mpi4py import MPI
 
 from hpckit.apps.md.config import Config
+from hpckit.apps.md.lammps import velocities as lammps_velocities
+from hpckit.apps.md.potentials import masses_of
 from hpckit.errors import InputError
 from hpckit.io.particles.frames import read_frame
 from hpckit.kernels.noise.dispatch import normals, uniforms
@@ -19,6 +21,10 @@ BASES = {
     "sc": [[0.0, 0.0, 0.0]],
     "bcc": [[0.0, 0.0, 0.0], [0.5, 0.5, 0.5]],
     "fcc": [[0.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.5, 0.0, 0.5], [0.0, 0.5, 0.5]],
+    "diamond": [
+        *([0.0, 0.0, 0.0], [0.0, 0.5, 0.5], [0.5, 0.0, 0.5], [0.5, 0.5, 0.0]),
+        *([0.25, 0.25, 0.25], [0.25, 0.75, 0.75], [0.75, 0.25, 0.75], [0.75, 0.75, 0.25]),
+    ],
 }
 VELOCITIES, TYPES = 1, 2  # streams of random numbers
 
@@ -45,7 +51,7 @@ class Start:
         x, y, z = (axis in self.periodic for axis in "xyz")
         self.file = read_frame(system.file, system.frame, (x, y, z))
         self.lower, self.upper, self.count = self.file.lower, self.file.upper, self.file.count
-        self.masses = np.array(system.masses) if self.file.masses is None else self.file.masses
+        self.masses = masses_of(self.config) if self.file.masses is None else self.file.masses
         highest = int(self.file.types.max(initial=0)) + 1
         if highest > len(self.masses):
             raise InputError(
@@ -76,9 +82,14 @@ class Start:
     def _from_lattice(self) -> None:
         system = self.config.system
         basis = np.array(BASES[system.lattice])
-        self.edge = (len(basis) / system.density) ** (1 / 3)
+        self.edge = system.edge or (len(basis) / system.density) ** (1 / 3)
         self.lower, self.upper = np.zeros(3), np.array(system.cells) * self.edge
-        self.masses = np.array(system.masses)
+        self.masses = masses_of(self.config)
+        if len(self.masses) != len(system.fractions):
+            raise InputError(
+                f"the potential has {len(self.masses)} types, and system.fractions {len(system.fractions)}",
+                do="give system.fractions, one for each type, or interaction.elements",
+            )
         self._places = self._droplet() if system.droplet else None
         self.count = int(np.prod(system.cells)) * len(basis) if self._places is None else len(self._places)
 
@@ -101,7 +112,7 @@ class Start:
         ids = np.arange(first, first + count)
         places = self._sites_of(ids) if self._places is None else self._places[first : first + count]
         types = self._types()[first : first + count]
-        velocities = self._velocities(comm, ids, self.masses[types])
+        velocities = self._velocities(comm, ids, places, self.masses[types])
         return pack_particles(ids, places, velocities, types)
 
     def _file_particles(self, comm: MPI.Comm) -> np.ndarray:
@@ -109,7 +120,7 @@ class Start:
         file, chosen = self.file, slice(None) if comm.rank == 0 else slice(0)
         ids, types = np.arange(file.count)[chosen], file.types[chosen]
         if self.config.system.velocities == "draw":
-            velocities = self._velocities(comm, ids, self.masses[types])
+            velocities = self._velocities(comm, ids, file.positions[chosen], self.masses[types])
         else:
             velocities = np.zeros((len(ids), 3)) if file.velocities is None else file.velocities[chosen]
         return pack_particles(ids, file.positions[chosen], velocities, types, file.images[chosen])
@@ -123,6 +134,16 @@ class Start:
         inset = [0.0 if axis in self.periodic else 0.5 * (1 - basis[:, d].max()) for d, axis in enumerate("xyz")]
         return (np.stack([x, *np.divmod(rest, system.cells[2])], axis=1) + basis[site] + inset) * self.edge
 
+    def _lammps_order(self, ids: np.ndarray) -> np.ndarray:
+        """The places of particles in the order that LAMMPS makes them: of a lattice x runs fastest."""
+        system = self.config.system
+        if self.file is not None or self._places is not None:
+            return ids
+        cell, site = np.divmod(ids, len(BASES[system.lattice]))
+        x, rest = np.divmod(cell, system.cells[1] * system.cells[2])
+        y, z = np.divmod(rest, system.cells[2])
+        return np.asarray(((z * system.cells[1] + y) * system.cells[0] + x) * len(BASES[system.lattice]) + site)
+
     def _types(self) -> np.ndarray:
         """The type of every particle, in the given fractions and random order."""
         system = self.config.system
@@ -135,11 +156,16 @@ class Start:
         types[np.argsort(drawn[:, 0], kind="stable")] = np.searchsorted(ends, np.arange(self.count), side="right")
         return types
 
-    def _velocities(self, comm: MPI.Comm, ids: np.ndarray, masses: np.ndarray) -> np.ndarray:
-        """Normal velocities at the temperature with zero total momentum: the same bits on any number of ranks."""
+    def _velocities(self, comm: MPI.Comm, ids: np.ndarray, places: np.ndarray, masses: np.ndarray) -> np.ndarray:
+        """Random velocities at the temperature with zero total momentum: the same bits on any number of ranks."""
         system, units = self.config.system, UNITS[self.config.system.units]
-        drawn = np.empty((len(ids), 4))
-        normals(system.seed, 0, ids, VELOCITIES, drawn)
+        if system.draw == "normal":
+            drawn = np.empty((len(ids), 4))
+            normals(system.seed, 0, ids, VELOCITIES, drawn)
+        elif system.draw == "lammps":
+            drawn = lammps_velocities.in_order(system.seed, self._lammps_order(ids))
+        else:
+            drawn = lammps_velocities.by_place(system.seed, places)
         v = drawn[:, :3] / np.sqrt(masses)[:, None]
         momentum = add_ranks(comm, np.column_stack([masses[:, None] * v, masses]), self.count, exact=True)
         v -= momentum[:3] / momentum[3]

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from hpckit.io.settings import LIMIT, InputFile, OptionalSpan, RelativeToSource, Section
 
 SUMMARY = "neural networks on a mesh of ranks: GPT (GPT-2 and Llama) on any text, MLP and CNN on digits"
 GPU = True  # supports `hpckit run --gpu`
 LANGUAGE = ("gpt2", "llama")
+MOST_SCALE = 1 << 24  # of the loss
 
 
 def _existing(path: Path) -> Path:
@@ -195,7 +197,7 @@ class Pipeline(Section):
 
     schedule: str | None = Field(
         None,
-        description="gpipe, 1f1b, interleaved, looped_bfs, zb_h1, zb_h2, zb_v, or a CSV file with a table; omitted:"
+        description="gpipe, 1f1b, interleaved, looped_bfs, zb_h1, zb_h2, zb_v, dualpipe_v, or a CSV file; omitted:"
         " 1f1b, or with sharding.stage 2 or 3 and no pipeline looped_bfs with a stage for each layer",
     )
     chunks: int | None = Field(None, ge=1, description="stages per rank, for interleaved and looped_bfs; omitted: 2")
@@ -214,6 +216,24 @@ class Sharding(Section):
         description="0: nothing; 1: the optimizer's state; 2: and the gradients; 3: and the parameters, which within a"
         " node exist once from 1 on",
     )
+
+
+class Mixed(Section):
+    """Mixed precision: what `precision` bfloat16 or float16 means besides."""
+
+    loss_scale: float | None = Field(
+        None,
+        description="factor of the loss at the start, a power of two, which float16 halves at an overflow; omitted:"
+        " 65536 for float16, else 1",
+    )
+    growth: int = Field(2000, ge=0, description="steps without an overflow that double it (float16); 0: it stays")
+
+    @field_validator("loss_scale")
+    @classmethod
+    def _is_power(cls, value: float | None) -> float | None:
+        if value is not None and (not 1 <= value <= MOST_SCALE or math.frexp(value)[0] != 0.5):
+            raise ValueError(f"{value:g} is not a power of two from 1 to {MOST_SCALE}")
+        return value
 
 
 class Optimizer(Section):
@@ -276,10 +296,25 @@ class Config(Section):
     optimizer: Optimizer = Field(default_factory=Optimizer, description="optimizer")
     time: Time = Field(default_factory=Time, description="duration")
     sample: Sample = Field(default_factory=Sample, description="the text that a language model writes at the end")
-    precision: Literal["float32", "float64"] = Field("float32", description="precision of all numbers")
+    precision: Literal["float32", "float64", "bfloat16", "float16"] = Field(
+        "float32",
+        description="of all numbers; bfloat16, float16: weights and activations are held in 16 bits, sums and the"
+        " optimizer's values in float32",
+    )
+    mixed: Mixed = Field(default_factory=Mixed, description="mixed precision: bfloat16 and float16")
     seed: int = Field(
         1, ge=0, le=2**31 - 1, description="random seed of initial weights, data order, dropout and sampling"
     )
+
+    @property
+    def arithmetic(self) -> str:
+        """The dtype in which is computed."""
+        return "float32" if self.storage else self.precision
+
+    @property
+    def storage(self) -> str:
+        """The kind of 16 bits in which weights and activations are held, "" for none."""
+        return self.precision if self.precision in ("bfloat16", "float16") else ""
 
     @property
     def warmup(self) -> int:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
 
 import numpy as np
 
 import hpckit
 from hpckit.apps.train.config import Config
 from hpckit.errors import InputError, SetupError
+from hpckit.io.tokenizers import Tokenizer, tokenizer_of
 from hpckit.plan.text import read_bytes
 from hpckit.training.sampler import permuted
 
@@ -128,74 +127,11 @@ def _digits(config: Config) -> DataSet:
             do="pip install 'hpckit[train]'",
         ) from problem
     found = load_digits()
-    images = (found.images / BRIGHTEST - 0.5).astype(config.precision)[..., None]
+    images = (found.images / BRIGHTEST - 0.5).astype(config.arithmetic)[..., None]
     order = np.random.default_rng(SPLIT_SEED).permutation(len(images))
     kept = min(max(1, round(len(images) * config.data.validation)), len(images) - 1)
     parts = [Images(images[part], found.target[part].astype(np.int32)) for part in np.split(order, [len(order) - kept])]
     return DataSet(parts[0], parts[1], DIGITS, f"{len(images)} handwritten digits of scikit-learn")
-
-
-class Tokenizer(Protocol):
-    """The mapping between a text and its token ids, 0 to `vocab` - 1."""
-
-    vocab: int
-
-    def encode(self, text: str) -> np.ndarray:
-        """The tokens, int32 [n]."""
-
-    def decode(self, tokens: Sequence[int]) -> str:
-        """The text; invalid bytes become a replacement character."""
-
-
-class Bytes:
-    """Each byte of the text in UTF-8 is a token."""
-
-    vocab = 256
-
-    def encode(self, text: str) -> np.ndarray:
-        """The bytes."""
-        return np.frombuffer(text.encode(), np.uint8).astype(np.int32)
-
-    def decode(self, tokens: Sequence[int]) -> str:
-        """The text of the bytes."""
-        return bytes(int(token) & 0xFF for token in tokens).decode(errors="replace")
-
-
-class Pieces:
-    """The tokens of a `tokenizer.json`, as written by the package tokenizers.
-
-    Raises `SetupError` without that package, `InputError` for a file that it cannot read.
-    """
-
-    def __init__(self, path: Path) -> None:
-        try:
-            from tokenizers import Tokenizer as Loaded
-        except ImportError as problem:
-            raise SetupError(
-                f"{path.name} needs the package tokenizers",
-                likely="it is not installed",
-                do="pip install tokenizers, or omit data.tokenizer: each byte is then a token",
-            ) from problem
-        try:
-            self._loaded: Any = Loaded.from_file(str(path))
-        except Exception as problem:  # the package does not name its class
-            raise InputError(
-                f"{path} is not a file of the package tokenizers: {problem}", do="give a tokenizer.json"
-            ) from None
-        self.vocab = int(self._loaded.get_vocab_size())
-
-    def encode(self, text: str) -> np.ndarray:
-        """The tokens, without start and end marks of a text."""
-        return np.array(self._loaded.encode(text, add_special_tokens=False).ids, np.int32)
-
-    def decode(self, tokens: Sequence[int]) -> str:
-        """The text of the tokens."""
-        return self._loaded.decode([int(token) for token in tokens], skip_special_tokens=False)
-
-
-def tokenizer_of(path: Path | None) -> Tokenizer:
-    """The tokenizer of a file, or bytes without one."""
-    return Bytes() if path is None else Pieces(path)
 
 
 def read_text(path: Path | None) -> str:

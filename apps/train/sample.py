@@ -7,10 +7,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from hpckit.apps.train.data import tokenizer_of
 from hpckit.apps.train.models import loaded
 from hpckit.apps.train.shape import LANGUAGE, read_shape
 from hpckit.errors import InputError
+from hpckit.io.tokenizers import tokenizer_of
 from hpckit.nn.gpt import continued
 
 

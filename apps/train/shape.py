@@ -234,9 +234,9 @@ def _strange(given: dict[str, Any], kind: str) -> list[tuple[str, bool]]:
     ]
 
 
-def hugging_face_config(shape: Shape) -> dict[str, Any]:
-    """The config.json of a language model, as transformers reads it."""
-    common = {"vocab_size": shape.vocab, "tie_word_embeddings": shape.tied, "torch_dtype": "float32"}
+def hugging_face_config(shape: Shape, precision: str = "float32") -> dict[str, Any]:
+    """The config.json of a language model, as transformers reads it. precision: that of its tensors."""
+    common = {"vocab_size": shape.vocab, "tie_word_embeddings": shape.tied, "torch_dtype": precision}
     if shape.kind == "gpt2":
         return {
             **common,

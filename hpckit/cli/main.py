@@ -61,6 +61,16 @@ VERBS = {
         'DIR ["PROMPT"]',
         "text that a trained language model writes after a prompt",
     ),
+    "generate": (
+        "hpckit.cli.serving.generate",
+        "MODEL PROMPTS.jsonl [-n RANKS] [--out FILE]",
+        "what a language model writes after many prompts, on one rank or several",
+    ),
+    "serve": (
+        "hpckit.cli.serving.serve",
+        "MODEL [-n RANKS] [--port P]",
+        "an OpenAI server for a language model, on one rank or several",
+    ),
     "graph": (
         "hpckit.cli.verbs.graph",
         "run|status|draw|report FILE",

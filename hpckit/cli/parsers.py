@@ -79,6 +79,8 @@ SAMPLES = {
     "analyze": ["analyze", "FILE"],
     "compare": ["compare", "A", "B"],
     "sample": ["sample", "DIR"],
+    "generate": ["generate", "DIR", "FILE"],
+    "serve": ["serve", "DIR"],
     "pack": ["pack", "DIR"],
     "graph": ["graph", "status", "FILE"],
     "plan": ["plan", "allreduce"],

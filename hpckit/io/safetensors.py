@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from hpckit.errors import CorruptDataError, InputError
 from hpckit.io.files import replace_file
+from hpckit.kernels.nn.narrow.dispatch import narrowed
 from hpckit.plan.text import parse_json, read_bytes
 
 NAMES = {
@@ -26,6 +28,7 @@ NAMES = {
 }  # fmt: skip
 BFLOAT16 = "BF16"  # no dtype of NumPy: read as the upper half of float32
 WORDS = {np.dtype(text): name for name, text in NAMES.items()}
+SHORT = {"bfloat16": BFLOAT16, "float16": "F16"}
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 LARGEST_HEADER = 100 << 20
 ALIGNED = 64  # bytes: where the tensors begin
@@ -51,9 +54,7 @@ class Safetensors(Mapping[str, np.ndarray]):
         """The tensor, as a view of the file where its dtype is one of NumPy's."""
         file, kind, shape, begin = self._at[name]
         dtype = np.dtype("<u2" if kind == BFLOAT16 else NAMES[kind])
-        if file not in self._maps:
-            self._maps[file] = np.memmap(file, np.uint8, "r")
-        flat = self._maps[file][begin : begin + math.prod(shape) * dtype.itemsize].view(dtype)
+        flat = self._map(file)[begin : begin + math.prod(shape) * dtype.itemsize].view(dtype)
         if kind == BFLOAT16:
             flat = (flat.astype(np.uint32) << np.uint32(16)).view(np.float32)
         return np.asarray(flat).reshape(shape)
@@ -67,6 +68,23 @@ class Safetensors(Mapping[str, np.ndarray]):
     def shape(self, name: str) -> tuple[int, ...]:
         """The shape of a tensor, without reading it."""
         return self._at[name][2]
+
+    def kind(self, name: str) -> str:
+        """The dtype of a tensor in the format's words, as F32 or BF16."""
+        return self._at[name][1]
+
+    def rows(self, name: str, numbers: npt.NDArray[np.integer]) -> npt.NDArray[np.float32]:
+        """Some rows of a table, float32; only they are read."""
+        file, kind, shape, begin = self._at[name]
+        if kind != BFLOAT16:
+            return self[name][numbers].astype(np.float32)
+        table = self._map(file)[begin : begin + 2 * math.prod(shape)].view("<u2").reshape(shape)
+        return (table[numbers].astype(np.uint32) << np.uint32(16)).view(np.float32)
+
+    def _map(self, file: Path) -> np.memmap:
+        if file not in self._maps:
+            self._maps[file] = np.memmap(file, np.uint8, "r")
+        return self._maps[file]
 
     def _add(self, file: Path) -> None:
         header, first = _header(file)
@@ -89,10 +107,11 @@ class Safetensors(Mapping[str, np.ndarray]):
 
 
 def save_safetensors(
-    path: str | Path, tensors: Mapping[str, np.ndarray], metadata: Mapping[str, str] | None = None
+    path: str | Path, tensors: Mapping[str, np.ndarray], metadata: Mapping[str, str] | None = None, storage: str = ""
 ) -> None:
     """Write the tensors to one file, which replaces one of that name when it is complete.
 
+    storage: "bfloat16" or "float16" rounds float32 tensors to 16 bits.
     Raises `InputError` for a dtype that the format does not have.
     """
     header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
@@ -100,6 +119,8 @@ def save_safetensors(
     for name, tensor in tensors.items():
         array = np.asarray(tensor, order="C")
         kind = WORDS.get(array.dtype.newbyteorder("<"))
+        if storage and array.dtype == np.float32:
+            kind, array = SHORT[storage], narrowed(array, storage)
         if kind is None:
             raise InputError(f"the tensor {name} is {array.dtype}, which safetensors does not have")
         header[name] = {"dtype": kind, "shape": list(array.shape), "data_offsets": [begin, begin + array.nbytes]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import Any
 
@@ -18,21 +19,20 @@ from hpckit.md.neighbors import NeighborList
 from hpckit.particles.particles import Particles
 
 
-class Forces:
+class Forces(ABC):
     """Computes forces for a part of a neighbor list; with `measure`, energies and virials of the slots too (`tallies`).
 
     precision: "double", or "mixed" (pairs in float32, sums in float64). exact: forces are added without rounding, so
-    that no bit depends on the number of ranks. isa: an entry of `vectors.available()`, the best by default. Raises
-    `InputError` for options that this processor, or a GPU as `device`, does not support.
+    that no bit depends on the number of ranks. isa: an entry of `vectors.available()`, the best by default. Forces may
+    be computed in several `stages`: before each but the first, ghosts get the `values` that their owners computed in
+    the one before. Raises `InputError` for options that this processor, or a GPU as `device`, does not support.
     """
 
+    stages = 1
+    values_each = 1  # numbers of each slot in `values`
+
     def __init__(
-        self,
-        interaction: Interaction,
-        precision: str = "double",
-        exact: bool = False,
-        isa: str | None = None,
-        device: Device = HOST,
+        self, types: int, one_cutoff: bool, precision: str, exact: bool, isa: str | None, device: Device
     ) -> None:
         isa = "cuda" if device.is_gpu else isa or vectors.available()[0]
         if not device.is_gpu and isa not in vectors.available():
@@ -43,18 +43,9 @@ class Forces:
             raise InputError("repro = True does not run on GPUs", do="leave --gpu out, or set repro = False")
         if exact and precision != "double":
             raise InputError("reproducible forces are added in double precision", do='set precision to "double"')
-        kind, potential = "f" if precision == "mixed" else "d", interaction.potential
-        one_cutoff = interaction.one_cutoff and not device.is_gpu
-        self.interaction, self.exact, self.device = interaction, exact, device
-        self.form = Form(isa, kind, interaction.types, False, exact, one_cutoff)
-        try:
-            self._kernels = {
-                measure: force_kernel(potential, replace(self.form, measure=measure)) for measure in (False, True)
-            }
-        except TypeError as error:
-            raise InputError(f"the potential {potential.key[1]} has no form for GPUs: {error}") from error
-        stored = stored_table(interaction.table, self.form, interaction.rows, potential.rows_at)
-        self._table = device.to_device(stored)
+        kind = "f" if precision == "mixed" else "d"
+        self.exact, self.device = exact, device
+        self.form = Form(isa, kind, types, False, exact, one_cutoff and not device.is_gpu)
         self._singles = device.zeros((0, RECORD), np.float32)
         self.tallies = device.zeros((0, TALLY))
 
@@ -62,6 +53,11 @@ class Forces:
     def mixed(self) -> bool:
         """Whether pairs are computed in float32."""
         return self.form.kind == "f"
+
+    @property
+    def values(self) -> Any:
+        """Numbers of each slot, float64[parts, slots, width], that ghosts get before a later stage."""
+        raise NotImplementedError
 
     def prepare(self, particles: Particles, neighbors: NeighborList, first: int, stop: int) -> None:
         """Convert the positions of the slots first to stop - 1, if pairs are computed in float32."""
@@ -75,11 +71,68 @@ class Forces:
         """The records of positions from which pairs are computed, in their precision."""
         return self._singles if self.mixed else particles.positions
 
-    def compute(self, particles: Particles, neighbors: NeighborList, part: Any, measure: bool) -> None:
-        """Write the forces of the slots of a part of the lists: `inner`, one of `inner_parts`, or `outer`."""
-        if measure and len(self.tallies) < particles.slots:
+    def reserve_tallies(self, particles: Particles) -> None:
+        """Make room for the tallies of all slots."""
+        if len(self.tallies) < particles.slots:
             self.tallies = self.device.zeros((particles.capacity, TALLY))
+
+    @abstractmethod
+    def compute(self, particles: Particles, neighbors: NeighborList, part: Any, measure: bool, stage: int = 0) -> None:
+        """Do a stage for the slots of a part of the lists (`inner`, one of `inner_parts`, or `outer`); the last writes
+        their forces.
+        """
+
+
+class PairForces(Forces):
+    """The forces of a pair potential; see `Forces`."""
+
+    def __init__(
+        self,
+        interaction: Interaction,
+        precision: str = "double",
+        exact: bool = False,
+        isa: str | None = None,
+        device: Device = HOST,
+    ) -> None:
+        super().__init__(interaction.types, interaction.one_cutoff, precision, exact, isa, device)
+        potential = interaction.potential
+        try:
+            self._kernels = {
+                measure: force_kernel(potential, replace(self.form, measure=measure)) for measure in (False, True)
+            }
+        except TypeError as error:
+            raise InputError(f"the potential {potential.key[1]} has no form for GPUs: {error}") from error
+        stored = stored_table(interaction.table, self.form, interaction.rows, potential.rows_at)
+        self._table = device.to_device(stored)
+
+    def compute(self, particles: Particles, neighbors: NeighborList, part: Any, measure: bool, stage: int = 0) -> None:
+        """Write the forces of the slots of a part of the lists; see `Forces.compute`."""
+        if measure:
+            self.reserve_tallies(particles)
         lists = neighbors.lists
         assert lists is not None
         what = part, self.records(particles), lists.bounds, lists.entries, self._table
         forces(self._kernels[measure], self.form, *what, particles.forces, self.tallies)
+
+
+class NearForces(Forces):
+    """Forces in two stages: the first notes the neighbors within the cutoff, and the second takes only these."""
+
+    stages = 2
+
+    def __init__(
+        self, types: int, one_cutoff: bool, precision: str, exact: bool, isa: str | None, device: Device
+    ) -> None:
+        super().__init__(types, one_cutoff, precision, exact, isa, device)
+        self.near, self.counts = device.zeros((0,), np.int32), device.zeros((0,), np.int32)
+
+    def reserve_near(self, particles: Particles, neighbors: NeighborList) -> None:
+        """Make room for the near neighbors of all slots; a GPU keeps none."""
+        lists = neighbors.lists
+        assert lists is not None
+        if self.device.is_gpu:
+            return
+        if len(self.counts) < neighbors.slots:
+            self.counts = self.device.zeros((particles.capacity,), np.int32)
+        if len(self.near) < len(lists.entries):
+            self.near = self.device.zeros((len(lists.entries),), np.int32)

@@ -15,14 +15,22 @@ from hpckit.kernels.particles.cells.constants import FAR
 from hpckit.kernels.particles.integrate.dispatch import wrap
 from hpckit.kernels.particles.records.dispatch import types_of, weigh
 from hpckit.md.balance import LoadBalance
-from hpckit.md.forces import Forces
+from hpckit.md.embedded import EmbeddedAtoms, EmbeddedForces
+from hpckit.md.forces import Forces, PairForces
 from hpckit.md.interaction import Interaction
 from hpckit.md.neighbors import NeighborList, Rebuilds, lost
+from hpckit.md.stillinger_weber import StillingerWeber, StillingerWeberForces
 from hpckit.md.units import UNITS, Units
 from hpckit.particles.ghosts import GhostExchange
 from hpckit.particles.migration import audit, migrate, send_to
 from hpckit.particles.particles import Particles
 from hpckit.plan.particles.domain import DomainDecomposition
+
+FORCES: dict[type, Any] = {
+    Interaction: PairForces,
+    EmbeddedAtoms: EmbeddedForces,
+    StillingerWeber: StillingerWeberForces,
+}
 
 
 class External(Protocol):
@@ -52,7 +60,7 @@ class System:
         mesh: Mesh,
         domains: DomainDecomposition,
         masses: np.ndarray,
-        interaction: Interaction,
+        interaction: Interaction | EmbeddedAtoms | StillingerWeber,
         *,
         skin: float = 0.3,
         units: Units = UNITS["lj"],
@@ -69,9 +77,10 @@ class System:
         if len(self.masses) != interaction.types:
             raise InputError(f"{len(self.masses)} masses for {interaction.types} types of particles")
         self.interaction = interaction
-        self.forces = Forces(interaction, precision, repro, isa, device)
+        self.forces: Forces = FORCES[type(interaction)](interaction, precision, repro, isa, device)
         self.neighbors = NeighborList(mesh, interaction.cutoff, skin, rebuilds or Rebuilds(), self.forces.form, device)
-        self.particles, self.ghosts = Particles(device), GhostExchange(mesh, device)
+        self.particles = Particles(device)
+        self.ghosts = GhostExchange(mesh, device, values=self.forces.values_each)
         self.balance = LoadBalance(balance_every)
         self.timer = timer or PhaseTimer()
         self.external: External | None = None  # adds to the forces of pairs
@@ -150,6 +159,8 @@ class System:
         assert lists is not None
         for part in (lists.inner, lists.outer):
             self._add_pairs(part, measure)
+        for stage in range(1, self.forces.stages):
+            self._later_stage(stage, measure)
         if self.external is not None:
             self.external.add(self, measure)
 
@@ -171,14 +182,29 @@ class System:
                 if self.mesh.size > 1:
                     forces.prepare(particles, neighbors, particles.slots, neighbors.slots)
             self._add_pairs(lists.outer, measure)
+        for stage in range(1, forces.stages):
+            self._later_stage(stage, measure)
         if self.external is not None:
             self.external.add(self, measure)
 
-    def _add_pairs(self, part: Any, measure: bool) -> None:
+    def _later_stage(self, stage: int, measure: bool) -> None:
+        """Collective: bring the ghosts what their owners computed, and do the stage that needs it."""
+        values, lists = self.forces.values, self.neighbors.lists
+        assert lists is not None
+        with self.timer("exchange"):
+            self.ghosts.start_values(values)
+        for part in lists.inner_parts if self.ghosts.under_way else (lists.inner,):
+            self._add_pairs(part, measure, stage)
+            self.ghosts.advance()
+        with self.timer("exchange"):
+            self.ghosts.finish_values(values)
+        self._add_pairs(lists.outer, measure, stage)
+
+    def _add_pairs(self, part: Any, measure: bool, stage: int = 0) -> None:
         """Compute the forces of a part of the lists."""
         if not len(part):
             return
         with self.timer("force"):
             self.balance.begin()
-            self.forces.compute(self.particles, self.neighbors, part, measure)
+            self.forces.compute(self.particles, self.neighbors, part, measure, stage)
             self.balance.end(self._pairs)

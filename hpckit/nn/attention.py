@@ -74,10 +74,12 @@ class Attention:
             self.out.apply(mixed.reshape(batch, length, -1), y, onto)
             return y, None
         self._rotate(qkv)
+        step.rounded(qkv)
         logs = empty((batch, self.heads, length), x)
         drop = (*numbers_of(step, f"{self.name}.dropout"), self.dropout if step.training else 0.0)
         for at, numbers in self._draws(batch, drop):
             dispatch.attention(qkv[at], self.heads, self.kv_heads, mixed[at], logs[at], *numbers)
+        step.rounded(mixed)
         y = empty_like(x)
         self.out.apply(mixed.reshape(batch, length, -1), y, onto)
         return y, {"x": x, "qkv": qkv, "mixed": mixed, "logs": logs, "drop": drop}

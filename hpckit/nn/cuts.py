@@ -138,7 +138,7 @@ def local_sizes(model: Sequential, ranks: int, parts: int = 0) -> dict[str, int]
 def own_part(parameter: Parameter, cut: Cut | None, rank: int) -> Parameter:
     """A part of a parameter, or all of it: a parameter of its own, named after its number, without values."""
     if cut is None:
-        return replace(parameter, value=None, grad=None, second_grad=None)
+        return replace(parameter, value=None, stored=None, grad=None, second_grad=None)
     return replace(
         parameter,
         name=f"{parameter.name}{PART}{rank}",
@@ -146,6 +146,7 @@ def own_part(parameter: Parameter, cut: Cut | None, rank: int) -> Parameter:
         cut=cut,
         rank=rank,
         value=None,
+        stored=None,
         grad=None,
         second_grad=None,
     )

@@ -1,13 +1,15 @@
 """Ghosts: copies of other ranks' particles, and of images across the box, refreshed each step in one direction only.
 
-Forces are computed only for own particles, over full lists, so nothing is sent back. The `GhostPlan` of each rebuild
-fixes the messages: every rank sends directly to all ranks that need its particles, one message per peer and step. The
-exchange can be under way while the forces of clusters that touch no ghosts are computed.
+Forces are computed only for own particles, over full lists, so nothing is sent back. Where they depend on what the
+owner of a ghost computes, such as a density, a second exchange in the same direction brings that. The `GhostPlan` of
+each rebuild fixes the messages: every rank sends directly to all ranks that need its particles, one message per peer
+and exchange. It can be under way while the forces of clusters that touch no ghosts are computed.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +22,15 @@ from hpckit.comm.progress import Begun, Unfinished
 from hpckit.comm.shared.transport import open_rows
 from hpckit.kernels.device_array import address
 from hpckit.kernels.particles.cells.constants import RECORD
-from hpckit.kernels.particles.records.dispatch import choose_ghosts, copy_all, put, take_all
+from hpckit.kernels.particles.records.dispatch import (
+    choose_ghosts,
+    copy_all,
+    copy_values,
+    put,
+    put_values,
+    take_all,
+    take_values,
+)
 from hpckit.particles.particles import Particles
 from hpckit.plan.particles.domain import DomainDecomposition, GhostRegion
 
@@ -76,21 +86,23 @@ class Buffer:
 
 
 class GhostExchange(Begun):
-    """The ghosts of a rank: `rebuild` selects them, `start` and `finish` update their positions.
+    """The ghosts of a rank: `rebuild` selects them, `start` and `finish` update their positions, `start_values` and
+    `finish_values` some numbers of each.
 
     A rank has images of its own particles in up to 26 directions, and one call per direction would cost more than the
     work: each ghost has the number of its segment (`DomainDecomposition.ghosts`), each segment its shift, and one
     kernel moves them all. Ghosts are numbered in the order of arrival: images of own particles first, then those of
     peers on the same node, then those of other peers. Particles are on `device`; a GPU packs and unpacks with one
     kernel each, and `start` waits for the packing. within_node: whether peers on a node use shared memory (never on a
-    GPU), or the communicator of the ranks that do; False for messages only.
+    GPU), or the communicator of the ranks that do; False for messages only. values: how many numbers of each particle
+    `start_values` sends.
     """
 
-    def __init__(self, mesh: Mesh, device: Device = HOST, within_node: bool | MPI.Comm = True) -> None:
-        self.mesh, self.device = mesh, device
-        self._tag = mesh.lasting_tags(3)
+    def __init__(self, mesh: Mesh, device: Device = HOST, within_node: bool | MPI.Comm = True, values: int = 1) -> None:
+        self.mesh, self.device, self._values = mesh, device, values
+        self._tag = mesh.lasting_tags(4)
         node = None if isinstance(within_node, bool) else within_node
-        self._mail = open_rows(mesh.comm, RECORD, node) if within_node and not device.is_gpu else None
+        self._mail = open_rows(mesh.comm, max(RECORD, values), node) if within_node and not device.is_gpu else None
         self._planned: tuple[DomainDecomposition, float] | None = None
         self._requests: list[MPI.Request] = []
         self._observer = mesh.observer
@@ -122,6 +134,8 @@ class GhostExchange(Begun):
         records = self._exchange_records(particles)
         self._out = Buffer(self.device, self._gone.total, 3)
         self._in = Buffer(self.device, sum(self._received), 3)
+        self._values_out = Buffer(self.device, self._gone.total, self._values)
+        self._values_in = Buffer(self.device, sum(self._received), self._values)
         return records
 
     def _plan(self, domains: DomainDecomposition, reach: float) -> None:
@@ -162,19 +176,21 @@ class GhostExchange(Begun):
 
     def start(self, particles: Particles) -> None:
         """Send the positions of the particles that are ghosts elsewhere, and move the images of own particles."""
-        reporting = self._observer.on and bool(self.peers)
-        if reporting:
-            self._report.begin()
         positions = particles.positions
-        given = self._give(positions, 3)
-        if self._far_peers:
-            take_all(positions, *self._gone, self._out.values)
-            self._out.leave()
-            self._requests = self._communicate(self._in, self._out, self._tag)
-        self._seal(given, self._out)
-        if reporting:
-            self._report.posted()
+        self._begin(self._out, self._tag, lambda rows, out: take_all(positions, *rows, out), self._in)
         copy_all(positions, *self._images, self._slots)
+
+    def start_values(self, values: Any) -> None:
+        """Send the values of each particle that is a ghost elsewhere, and copy those of the images.
+
+        float64[parts, slots, width], of which `values` are parts x width.
+        """
+
+        def take(rows: Rows, out: Any) -> None:
+            take_values(values, rows.slots, rows.total, out)
+
+        self._begin(self._values_out, self._tag + 3, take, self._values_in)
+        copy_values(values, self._images.slots, self._images.total, self._slots)
 
     @property
     def under_way(self) -> bool:
@@ -188,6 +204,28 @@ class GhostExchange(Begun):
 
     def finish(self, particles: Particles) -> None:
         """Wait for the positions of the others' particles, and put them in place."""
+        self._end(self._in, lambda came, first, stop: put(came, particles.positions, self._slots, first, stop))
+
+    def finish_values(self, values: Any) -> None:
+        """Wait for the values of the others' particles, and put them in place."""
+        self._end(self._values_in, lambda came, first, stop: put_values(came, values, self._slots, first, stop))
+
+    def _begin(self, out: Buffer, tag: int, take: Callable[[Rows, Any], None], into: Buffer) -> None:
+        """Send rows that `take` packs."""
+        reporting = self._observer.on and bool(self.peers)
+        if reporting:
+            self._report.begin()
+        given = self._give(take, out.width)
+        if self._far_peers:
+            take(self._gone, out.values)
+            out.leave()
+            self._requests = self._communicate(into, out, tag)
+        self._seal(given, out)
+        if reporting:
+            self._report.posted()
+
+    def _end(self, into: Buffer, place: Callable[[Any, int, int], None]) -> None:
+        """Wait for rows, and have `place` put them into the ghosts `first` to `stop` - 1."""
         if not self.peers:
             return
         if self._observer.on:
@@ -199,12 +237,12 @@ class GhostExchange(Begun):
         self.wait_seconds += waited
         if self._observer.on:
             self._report.end(waited=waited)
-        first, near = self._images.total, self._from_near(3)
-        self._check(near, self._in)
-        self._in.arrive()
-        for came in (*near, self._in.values):
+        first, near = self._images.total, self._from_near(into.width)
+        self._check(near, into)
+        into.arrive()
+        for came in (*near, into.values):
             if len(came):
-                put(came, particles.positions, self._slots, first, first + len(came))
+                place(came, first, first + len(came))
                 first += len(came)
 
     def _wait(self, requests: list[MPI.Request]) -> None:
@@ -219,13 +257,13 @@ class GhostExchange(Begun):
         stop = first + count
         return Rows(self._chosen[first:stop], self._segments[first:stop], self._shifts, count)
 
-    def _give(self, positions: Any, width: int) -> np.ndarray:
+    def _give(self, take: Callable[[Rows, Any], None], width: int) -> np.ndarray:
         """Pack and return the rows for peers on the node."""
         if self._mail is None:
             return NOTHING[:, :width]
         if self._given.total:
             given = self._mail.out(width)
-            take_all(positions, *self._given, given)
+            take(self._given, given)
         else:
             given = NOTHING[:, :width]
         self._mail.post()
@@ -271,7 +309,7 @@ class GhostExchange(Begun):
         if self._observer.on and self.peers:
             self._report.begin()
         positions, far = particles.positions, Buffer(self.device, self._gone.total, RECORD)
-        given = self._give(positions, RECORD)
+        given = self._give(lambda rows, out: take_all(positions, *rows, out), RECORD)
         take_all(positions, *self._gone, far.values)
         self._received = self._exchange_counts() if self._far_peers else []
         arriving = Buffer(self.device, sum(self._received), RECORD)

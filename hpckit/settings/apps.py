@@ -58,6 +58,14 @@ class App:
         return self._optional_module("report")
 
     @property
+    def script_module(self) -> ModuleType | None:
+        """The module that reads inputs of another program as settings, with `reads` and `settings_of`: the one that
+        `SCRIPTS` in its `config` names; None without that.
+        """
+        name = getattr(self.config_module, "SCRIPTS", None)
+        return self._module(name) if name else None
+
+    @property
     def scaling_module(self) -> ModuleType | None:
         """The module that tells scaling studies of it (`hpckit.apps.common.scaling`), None for an app without one."""
         return self._optional_module("scaling")

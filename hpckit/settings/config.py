@@ -87,7 +87,8 @@ def load(target: str, words: list[str], environment: Mapping[str, str] | None = 
     if config is None or mistakes:
         raise _listed(mistakes)
     origins = {dotted(path): settings.origin(path) for path in schema.leaves()}
-    return Configuration(app, config, title, origins, text or run_file_text(app, config))
+    head = "".join(f"# {note}\n" for note in base.notes)
+    return Configuration(app, config, title, origins, text or head + run_file_text(app, config))
 
 
 def _is_finite(value: float) -> bool:
@@ -181,16 +182,27 @@ def _base_layer(target: str) -> tuple[App, Layer, str, str]:
         tree = {"app": app.name, **(app.presets[preset][1] if preset else {})}
         return app, Layer(f"preset {preset}" if preset else f"app {app.name}", tree, app.folder), "", preset
     path = Path(target)
+    if path.suffix != ".toml" and path.is_file():
+        for app in apps().values():
+            if (script := app.script_module) is not None and script.reads(path):
+                found = script.settings_of(path)
+                notes = (f"made from {path.name}", *found.notes)
+                return app, Layer(target, found.tree, path.parent, found.lines, notes=notes), "", _title(path)
     layer = read_toml(path, target)
     name = layer.tree.get("app")
     if name is None:
         raise InputError(f"{target} does not say which app it is for", do=f'add app = "…": {", ".join(apps())}')
-    found = apps().get(str(name)) or app_in(path.parent / str(name))
-    if found is None:
+    other = apps().get(str(name)) or app_in(path.parent / str(name))
+    if other is None:
         where = layer.origin(("app",))
         near = did_you_mean(str(name), apps())
         raise InputError(f"{where}: no app {name!r}", likely=near, do=f"apps: {', '.join(apps())}")
-    return found, layer, layer.text, path.stem
+    return other, layer, layer.text, path.stem
+
+
+def _title(script: Path) -> str:
+    """The title of a run from an input of another program: in.eam is eam."""
+    return script.name.removeprefix("in.") if script.name.startswith("in.") else script.stem
 
 
 def _user_layer(environment: Mapping[str, str], app: App) -> Layer:

@@ -36,13 +36,16 @@ class Mistake:
 
 @dataclass(frozen=True)
 class Layer:
-    """Settings from one source: `tree` is nested tables, `base` the folder that its file names are relative to."""
+    """Settings from one source: `tree` is nested tables, `base` the folder that its file names are relative to; `notes`
+    go to the head of the run file.
+    """
 
     source: str
     tree: dict[str, Any]
     base: Path
     lines: dict[Key, int] = field(default_factory=dict)
     text: str = ""
+    notes: tuple[str, ...] = ()
 
     def origin(self, path: Key) -> str:
         """Where the value at `path` was said: `weather.toml:12`."""

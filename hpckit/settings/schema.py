@@ -183,13 +183,14 @@ def _entries(node: Node, index: int) -> list[Node]:
 
 
 def repr_toml(value: Any) -> str:
-    """`value` as TOML writes it on one line."""
+    """`value` as TOML writes it on one line; a table leaves out what is None, for which TOML has no word."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, (int, float)):
         return repr(value)
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{key} = {repr_toml(item)}" for key, item in value.items()) + "}"
+        said = {key: item for key, item in value.items() if item is not None}
+        return "{" + ", ".join(f"{key} = {repr_toml(item)}" for key, item in said.items()) + "}"
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(repr_toml(item) for item in value) + "]"
     return json.dumps(str(value), ensure_ascii=False)

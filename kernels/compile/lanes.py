@@ -85,7 +85,10 @@ class Lanes:
     """The intrinsics of n lanes of "d" or "f"; made by `lanes`, which keeps them.
 
     load(a, i): a[i : i + n] · broadcast(x): x in all lanes · gather(a, offset, index): a[offset + index[lane]] ·
-    load_records(a, list, k): x, y, z of the records that start at a[list[k + lane]] · load_records_w: the same with w.
+    load_records(a, list, k): x, y, z of the records that start at a[list[k + lane]] · load_records_w: the same with w ·
+    load_each(a, list, k): a[list[k + lane] / 4], also of float64 as float32 · types(w): the types that w carries, as
+    numbers · keep(out, m, a, k, mask): out[m:] = the lanes of a[k : k + n] in the mask, of int32; keep_lanes(out, m,
+    vector, mask): the same of a vector. n entries are written, those behind the last one to be written over.
     """
 
     def __init__(self, kind: str, n: int) -> None:
@@ -94,6 +97,8 @@ class Lanes:
         self.load, self.broadcast = self._load(), self._broadcast()
         self.gather = self._gather()
         self.load_records, self.load_records_w = self._load_records(3), self._load_records(4)
+        self.load_each, self.types = self._load_each(), self._type_numbers()
+        self.keep, self.keep_lanes = self._keep(), self._keep_lanes()
 
     def load_row(self, count: int) -> Any:
         """The intrinsic `(a, i)`: the `count` vectors that follow each other from a[i], as a tuple."""
@@ -173,6 +178,8 @@ class Lanes:
         result = ir.Constant(kind, ir.Undefined)
         for lane in range(self.n):
             number = b.load(b.gep(base, [b.sext(b.extract_element(index, I32(lane)), I64)]))
+            if number.type != kind.element:
+                number = b.fptrunc(number, kind.element)
             result = b.insert_element(result, number, I32(lane))
         return result
 
@@ -210,6 +217,68 @@ class Lanes:
             return vector(array, types.intp, Vec("i", vector.n)), generate
 
         return gather
+
+    def _load_each(self) -> Any:
+        vector = self.vector
+
+        @intrinsic
+        def load_each(context, array, list_, k):
+            def generate(c, b, signature, values):
+                data = c.make_array(signature.args[0])(c, b, values[0]).data
+                kind = ir.VectorType(I32, self.n)
+                entries = b.load(address(c, b, signature.args[1], *values[1:], kind), align=4)
+                return self._gathered(b, data, b.lshr(entries, constant(kind, 2)))
+
+            return vector(array, list_, types.intp), generate
+
+        return load_each
+
+    def _type_numbers(self) -> Any:
+        vector = self.vector
+
+        @intrinsic
+        def type_numbers(context, w):
+            return vector(vector), lambda c, b, s, values: b.sitofp(self._types(b, values[0]), llvm(vector))
+
+        return type_numbers
+
+    def _compressed(self, b: Any, value: Any, mask: Any) -> Any:
+        """The lanes of the mask side by side, the others undefined."""
+        kind = value.type
+        element = {"i32": "i32", "double": "f64", "float": "f32"}[str(kind.element)]
+        name = f"llvm.experimental.vector.compress.v{self.n}{element}"
+        return call(b, name, kind, value, mask, ir.Constant(kind, ir.Undefined))
+
+    def _keep(self) -> Any:
+        vector, kind = self.vector, ir.VectorType(I32, self.n)
+
+        @intrinsic
+        def keep(context, out, m, array, k, mask):
+            def generate(c, b, signature, values):
+                out, m, array, k, mask = values
+                entries = b.load(address(c, b, signature.args[2], array, k, kind), align=4)
+                place = address(c, b, signature.args[0], out, m, kind)
+                b.store(self._compressed(b, entries, mask), place, align=4)
+                return c.get_dummy_value()
+
+            return types.void(out, types.intp, array, types.intp, Vec("m", vector.n)), generate
+
+        return keep
+
+    def _keep_lanes(self) -> Any:
+        vector = self.vector
+
+        @intrinsic
+        def keep_lanes(context, out, m, value, mask):
+            def generate(c, b, signature, values):
+                out, m, value, mask = values
+                place = address(c, b, signature.args[0], out, m, llvm(vector))
+                b.store(self._compressed(b, value, mask), place, align=BYTES[vector.kind])
+                return c.get_dummy_value()
+
+            return types.void(out, types.intp, vector, Vec("m", vector.n)), generate
+
+        return keep_lanes
 
     def _load_records(self, parts: int) -> Any:
         vector, n = self.vector, self.n

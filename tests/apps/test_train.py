@@ -16,7 +16,7 @@ from traces import arrows, check_trace
 import hpckit.apps.train.report as extension
 from hpckit.apps.train import trainer
 from hpckit.apps.train.config import PRESETS, Config
-from hpckit.apps.train.data import Bytes, Pieces, Text, read_text
+from hpckit.apps.train.data import Text, read_text
 from hpckit.apps.train.layout import layout
 from hpckit.apps.train.run import dry_run
 from hpckit.apps.train.sample import sampled
@@ -24,6 +24,7 @@ from hpckit.cli.main import main
 from hpckit.comm.device import HOST
 from hpckit.errors import InputError, SetupError
 from hpckit.io.safetensors import Safetensors
+from hpckit.io.tokenizers import Bytes, Pieces
 from hpckit.nn.gpt import chosen
 from hpckit.plan.pipeline.partition import Layer
 from hpckit.plan.pipeline.price import price_schedule

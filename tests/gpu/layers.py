@@ -15,8 +15,13 @@ from hpckit.kernels.nn.attention import reference as attention_reference
 from hpckit.kernels.nn.convolution import dispatch as images
 from hpckit.kernels.nn.convolution import reference as images_reference
 from hpckit.kernels.nn.matmul import multiply
+from hpckit.kernels.nn.narrow import dispatch as short
+from hpckit.kernels.nn.narrow import reference as short_reference
 from hpckit.kernels.nn.norm import dispatch as norm
 from hpckit.kernels.nn.norm import reference as norm_reference
+from hpckit.kernels.nn.paged import dispatch as paged
+from hpckit.kernels.nn.paged import reference as paged_reference
+from hpckit.kernels.nn.paged.pages import PAGE, page_shapes
 from hpckit.kernels.nn.tile import dispatch as tile
 from hpckit.kernels.nn.tile import reference as tile_reference
 from tests.gpu.checks import Check, Pairs, size
@@ -274,6 +279,49 @@ def tiles(device: Device, dtype: np.dtype) -> Pairs:
     return pairs
 
 
+def words(device: Device, dtype: np.dtype) -> Pairs:
+    """Numbers of 16 bits: rounded, brought back, added to. They are float32 whatever the precision of the check."""
+    random, pairs, n = np.random.default_rng(5), Pairs(), size(device, 70_001, 17)
+    x = (random.standard_normal(n) * 10.0 ** random.integers(-9, 5, n)).astype(np.float32)
+    for kind in short.KINDS:
+        limited = np.clip(x, -6e4, 6e4)
+        here, there = np.zeros(n, np.uint16), device.to_device(np.zeros(n, np.uint16))
+        short_reference.narrow(limited, here, kind)
+        short.narrow(device.to_device(limited), there, kind)
+        pairs[f"{kind} bits"] = there.copy(), here.astype(np.float64)
+        added = random.standard_normal(n).astype(np.float32)
+        short_reference.accumulate(here, added, kind)
+        short.accumulate(there, device.to_device(added), kind)
+        back = np.zeros(n, np.float32)
+        short_reference.widen(here, back, kind)
+        pairs[f"{kind} sums"] = short.widened(there, kind), back.astype(np.float64)
+        rounded = device.to_device(added)
+        short.round_to(rounded, kind)
+        short_reference.round_to(added, kind)
+        pairs[f"{kind} rounded"] = rounded, added.astype(np.float64)
+    return pairs
+
+
+def pages(device: Device, dtype: np.dtype) -> Pairs:
+    """Attention over blocks: pieces of two texts, whose keys and values are kept first."""
+    both = Both(device, dtype)
+    groups, heads, width, length = 2, *size(device, (3, 40, 70), (1, 6, 35))
+    keys, values = (np.zeros(shape, dtype) for shape in page_shapes(groups, 5, width, 16))
+    tables, starts = np.array([[4, 1, 0], [2, 3, 0]]), np.array([0, 0])
+    rows, turns = np.array([0, length, length + 3]), both.normal(length, width // 2)
+    positions = np.concatenate([np.arange(length), np.arange(3)])
+    slots = np.concatenate(
+        [tables[0][positions[:length] // PAGE] * PAGE + positions[:length] % PAGE, 2 * PAGE + np.arange(3)]
+    )
+    told = {"qkv": both.normal(length + 3, groups, heads + 2, width), "keys": keys, "values": values}
+    angles = np.cos(turns), np.sin(turns)
+    both.call(paged.keep, paged_reference.keep, "pages", told, "qkv", "keys", "values", positions, slots, *angles)
+    qkv, keys, values = (np.ascontiguousarray(both.pairs[f"pages: {name}"][1], dtype) for name in told)
+    told = {"out": both.normal(length + 3, groups * heads * width)}
+    both.call(paged.attend, paged_reference.attend, "pages", told, qkv, keys, values, rows, starts, tables, "out")
+    return both.pairs
+
+
 CHECKS = [
     Check("activations and dropout", numbers),
     Check("losses and embeddings", rows, SINGLE),
@@ -282,4 +330,6 @@ CHECKS = [
     Check("optimizers and products", optimizers),
     Check("images", pictures),
     Check("products in a fixed order", tiles),
+    Check("numbers of 16 bits", words),
+    Check("attention over blocks", pages, SINGLE),
 ]

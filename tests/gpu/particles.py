@@ -11,13 +11,16 @@ from hpckit.comm.device import Device
 from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.noise import reference as noise_reference
 from hpckit.kernels.particles.cells import reference as cells_reference
+from hpckit.kernels.particles.eam import curves as eam_curves
+from hpckit.kernels.particles.eam import reference as eam_reference
 from hpckit.kernels.particles.integrate import reference as integrate_reference
 from hpckit.kernels.particles.lennard_jones.dispatch import POTENTIAL, parameters
 from hpckit.kernels.particles.pair import curves, tabulated
 from hpckit.kernels.particles.pair import reference as pair_reference
 from hpckit.kernels.particles.pair.custom import make_potential
-from hpckit.kernels.particles.pair.potential import Potential
+from hpckit.kernels.particles.pair.potential import Form, Potential
 from hpckit.kernels.particles.records import reference as records_reference
+from hpckit.kernels.particles.stillinger_weber import reference as sw_reference
 from tests.gpu.checks import Check, Pairs, size
 
 CUTOFF, REACH = 2.5, 2.8
@@ -102,7 +105,7 @@ def lists(device: Device, dtype: np.dtype) -> Pairs:
 
 def forces(device: Device, dtype: np.dtype) -> Pairs:
     """Lennard-Jones forces, energies and virials of one type and of three; the gather that limits them."""
-    from hpckit.kernels.particles.pair.cuda import Form, force_kernel, gather, stored_table
+    from hpckit.kernels.particles.pair.cuda import force_kernel, gather, stored_table
     from hpckit.kernels.particles.pair.cuda import run as launch
     from hpckit.kernels.particles.records.cuda import to_single
 
@@ -135,9 +138,78 @@ def forces(device: Device, dtype: np.dtype) -> Pairs:
     return pairs
 
 
+def embedded(device: Device, dtype: np.dtype) -> Pairs:
+    """Embedded atoms of one type and of three: slopes of the embedding function, then forces, energies and virials."""
+    from hpckit.kernels.particles.eam import cuda
+    from hpckit.kernels.particles.records.cuda import to_single
+
+    pairs: Pairs = {}
+    for types in (1, 3):
+        own, others = size(device, (700, 300), (30, 12))
+        case, given = Sorted(device, own, others, types), _metal(types)
+        slopes, energies = eam_reference.densities_of_pairs(case.host, *case.pairs(), given)
+        slopes[own:] = np.linspace(-1, -0.5, others)  # as their owners would have computed them
+        expected = eam_reference.forces_of_pairs(case.host, *case.pairs(), given, slopes, energies)
+        records, kind, there = case.records, "d", given
+        if dtype == np.float32:
+            records, kind, there = device.zeros(case.host.shape, np.float32), "f", eam_curves.in_single(given)
+            to_single(case.records, 0, len(case.host), np.full(3, 1.5), records)
+        there = there._replace(pairs=device.to_device(there.pairs), embedding=device.to_device(there.embedding))
+        lists = cells_reference.Lists(case.entries, case.lengths, None, None, [])
+        found = device.zeros((len(case.host),)), device.zeros((len(case.host),))
+        cuda.run_densities(cuda.density_kernel(Form("cuda", kind, types)), records, own, lists, there, *found)
+        pairs[f"slopes, {types} types"] = found[0][:own], slopes[:own]
+        pairs[f"energies, {types} types"] = found[1][:own], energies[:own]
+        given_slopes = device.to_device(slopes)
+        for measure in (False, True):
+            out, tallies = device.zeros((own, 4)), device.zeros((own, 8))
+            kernel = cuda.force_kernel(Form("cuda", kind, types, measure))
+            cuda.run_forces(kernel, records, own, lists, there, given_slopes, found[1], out, tallies)
+            pairs[f"forces, {types} types, measure {measure}"] = out, expected[0][:own]
+            if measure:
+                pairs[f"tallies, {types} types"] = tallies, expected[1][:own]
+    return pairs
+
+
+def silicon(device: Device, dtype: np.dtype) -> Pairs:
+    """Stillinger and Weber's potential: moments of bonds, then forces, energies and virials."""
+    from hpckit.kernels.particles.stillinger_weber import cuda
+
+    own, others = size(device, (700, 300), (30, 12))
+    case, given = Sorted(device, own, others), sw_reference.Silicon(21.0, -0.3, 4.0, 5.0, 4.0, 0.5, 1.0, 1.8, 1.2, 1.8)
+    first, second = case.pairs()
+    moments = sw_reference.moments_of_pairs(case.host, first, second, given)
+    found = device.zeros(moments.shape)
+    lists, form = cells_reference.Lists(case.entries, case.lengths, None, None, []), Form("cuda")
+    cuda.run_moments(
+        cuda.moment_kernel(form), case.records, own, lists, given, [found[k].reshape(-1) for k in range(3)]
+    )
+    pairs: Pairs = {"moments": (found[:, :own], moments[:, :own])}
+    rng = np.random.default_rng(5)
+    moments[:, own:] = rng.normal(size=(3, others, 4))  # as their owners would have computed them
+    expected = sw_reference.forces_of_pairs(case.host, first, second, given, moments)
+    parts = [device.to_device(np.ascontiguousarray(part.ravel())) for part in moments]
+    for measure in (False, True):
+        out, tallies = device.zeros((own, 4)), device.zeros((own, 8))
+        kernel = cuda.force_kernel(Form("cuda", measure=measure), given.p, given.q)
+        cuda.run_forces(kernel, case.records, own, lists, given, parts, out, tallies)
+        pairs[f"forces, measure {measure}"] = out, expected[0][:own]
+    pairs["tallies"] = tallies, expected[1][:own]
+    return pairs
+
+
+def _metal(types: int) -> eam_curves.Tables:
+    """Tables of functions that fade at the cutoff, other ones for each pair of types."""
+    r, n, kinds = np.linspace(0, CUTOFF, 300), np.linspace(0, 6, 200), np.arange(types)
+    fade, strength = (1 - r / CUTOFF) ** 3, (1 + 0.2 * kinds[:, None] + 0.3 * kinds)[..., None]
+    pair = (strength + strength.transpose(1, 0, 2)) * fade * r * np.exp(-2 * r)
+    embedding = -np.sqrt(n + 0.1) * (1 + 0.1 * kinds[:, None])
+    return eam_curves.tables(embedding, strength * fade * np.exp(-r), pair, n[1], r[1], CUTOFF)
+
+
 def custom(device: Device, dtype: np.dtype) -> Pairs:
     """A force derived from an energy that fades to the cutoff, one that is given, and a table, against them by hand."""
-    from hpckit.kernels.particles.pair.cuda import Form, force_kernel, stored_table
+    from hpckit.kernels.particles.pair.cuda import force_kernel, stored_table
     from hpckit.kernels.particles.pair.cuda import run as launch
     from hpckit.kernels.particles.records.cuda import to_single
 
@@ -309,6 +381,13 @@ def _moved(device: Device, x: np.ndarray, chosen: np.ndarray, segments: np.ndarr
     singles, wanted = device.zeros((n, 4), np.float32), np.zeros((n, 4), np.float32)
     cuda.to_single(there, 1, n, np.array([1.0, 2.0, 3.0]), singles)
     records_reference.to_single(x, 1, n, np.array([1.0, 2.0, 3.0]), wanted)
+    numbers = np.concatenate([x[:, :2], np.zeros((len(chosen), 2))]).reshape(1, -1, 2)
+    numbers, one = np.concatenate([numbers, -numbers]), device.zeros((len(chosen), 4))
+    taken, given = device.to_device(numbers), device.to_device(numbers)
+    cuda.take_values(taken, lists[0], len(chosen), one)
+    cuda.copy_values(taken, lists[0], len(chosen), device.to_device(target))
+    cuda.put_values(one, given, device.to_device(target), 0, len(chosen))
+    numbers[:, target] = numbers[:, chosen]
     values, masses = np.array([1.0, 2.0, 4.0, 8.0]), device.zeros((n,))
     some = np.where(np.arange(n) % 5 > 0, np.arange(n), -1)
     inverse = device.zeros((n,))
@@ -332,6 +411,9 @@ def _moved(device: Device, x: np.ndarray, chosen: np.ndarray, segments: np.ndarr
         "records": (four, expected),
         "copied": (copied, moved),
         "put": (put, moved),
+        "one number": (one, np.concatenate([x[chosen, :2], -x[chosen, :2]], axis=1)),
+        "copied numbers": (taken, numbers),
+        "put numbers": (given, numbers),
         "single": (singles, wanted.astype(float)),
         "masses": (masses, weights[0]),
         "over masses": (inverse, weights[1]),
@@ -357,6 +439,8 @@ CHECKS = [
     Check("neighbor lists", lists),
     Check("pair forces", forces, 2e-5),
     Check("pair forces from Python functions", custom, 2e-5),
+    Check("embedded atoms", embedded, 2e-4),
+    Check("bonds of silicon", silicon),
     Check("motion of particles", motion),
     Check("ghosts and records", ghosts),
     Check("noise", noise),

@@ -116,6 +116,38 @@ def test_a_watched_run_from_the_command_line(tmp_path, words):
         assert not list((tmp_path / "run").rglob("stall.json"))
 
 
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (
+            "(first if comm.rank else second).Allreduce(MPI.IN_PLACE, x)",
+            [
+                "rank 0 is in Allreduce of 9 float64 on Dup 2 of world at stalls.py:5",
+                "rank 1 is in Allreduce of 9 float64 on Dup 1 of world at stalls.py:5",
+            ],
+        ),
+        (
+            "comm.Barrier() if comm.rank else comm.Irecv(x, 1, 7).Wait()",
+            [
+                "rank 0 is in Irecv of 9 float64 with rank 1 on world at stalls.py:5",
+                "rank 1 is in Barrier on world at stalls.py:5",
+            ],
+        ),
+    ],
+)
+def test_communicators_and_requests_of_a_program_are_named(tmp_path, line, told):
+    program = tmp_path / "stalls.py"
+    program.write_text(
+        "import numpy as np\nfrom mpi4py import MPI\nimport hpckit as hp\n"
+        f"comm = hp.world(); x = np.ones(9); first, second = comm.Dup(), comm.Dup()\n{line}\n"
+    )
+    command = [sys.executable, "-m", "hpckit.cli.main", "run", program, "-n", "2", "--watch", "0.4", "--watch-end", "1"]
+    ended = run_limited([str(word) for word in command], 60, cwd=tmp_path)
+    assert ended.code != 0
+    for sentence in told:
+        assert sentence in ended.stderr
+
+
 def test_halo_exchanges_are_watched(mpirun, tmp_path):
     mpirun(3, "watch_ranks.py", "exchange", tmp_path, 0.4)
     found = report(tmp_path, "right.json")
@@ -180,6 +212,10 @@ def test_diagnosis_of_different_operations_circles_and_ends():
     ]
     assert diagnose(circle, 1.0).kind == "crossed"
     assert diagnose([circle[0], replace(circle[1], still=0.2)], 1.0) is None
+    astray = diagnose([*(rank(r, call(7)) for r in (0, 1, 3)), rank(2, call(1, group="copy of dp"), dp=6)], 1.0)
+    assert (astray.kind, astray.culprits) == ("crossed", (2,))
+    assert "rank 2 is elsewhere than the others" in astray.text()
+    assert astray.text().count("rank 2") == 2
     together = [rank(r, call(7)) for r in ALL]
     assert diagnose(together, 1.0).kind == "together"
     assert diagnose([*together[:3], replace(together[3], still=0.1)], 1.0) is None

@@ -103,7 +103,7 @@ def test_halo_plans_are_priced_too():
 
 
 def test_shipped_machines_say_where_their_numbers_come_from():
-    assert shipped() == ["ethernet", "infiniband", "nvlink"]
+    assert shipped() == ["ethernet", "infiniband", "llama3", "nvlink", "selene"]
     for name in shipped():
         machine = machine_of(name)
         assert "data sheet" in machine.source or "IEEE" in machine.source

@@ -18,6 +18,7 @@ from hpckit.md.neighbors import Rebuilds
 from hpckit.md.snapshots import load_snapshot, snapshot
 from hpckit.md.system import System
 from hpckit.md.thermo import measure
+from hpckit.md.units import UNITS
 from hpckit.particles.migration import audit
 from hpckit.plan.particles.domain import DomainDecomposition
 
@@ -44,6 +45,7 @@ def system_of(case: dict) -> System:
         epsilon, sigma, cutoff = (np.array(case[key], float) for key in ("epsilon", "sigma", "cutoff"))
         interaction = Interaction(POTENTIAL, parameters(epsilon, sigma, cutoff, case.get("shift", False)))
     options = {key: case[key] for key in ("skin", "precision", "repro", "isa") if key in case}
+    options["units"] = UNITS[case.get("units", "lj")]
     rebuilds = Rebuilds(**case.get("rebuilds", {}))
     system = System(mesh, domains, data.masses, interaction, rebuilds=rebuilds, **options)
     load_snapshot(system, data if comm.rank == 0 else None)

@@ -49,8 +49,9 @@ def trained(comm, kind, dtype, *, dp=1, pp=1, tp=1, stage=0, schedule="1f1b", pa
         for step in range(3):
             share = sampler.take(mesh["dp"].rank, dp, parts)
             it.zero_grads()
-            own = PICTURES[share.indices].astype(dtype), WORDS[share.indices, 0] % 5
-            if kind != "mlp":
+            if kind == "mlp":
+                own = PICTURES[share.indices].astype(dtype), WORDS[share.indices, 0] % 5
+            else:
                 own = WORDS[share.indices, :-1], WORDS[share.indices, 1:]
             result = it.run(*own, Pass(step=step, seed=1, first_sample=share.first_sample))
             squared = it.squared_norm()
@@ -61,7 +62,8 @@ def trained(comm, kind, dtype, *, dp=1, pp=1, tp=1, stage=0, schedule="1f1b", pa
         for number in plan.stages_of(mesh["pp"].rank):
             it.need(number)
             for layer in plan.partition.layers(number):
-                values |= {p.name: p.value.copy() for p in it.model.layers[layer].parameters()}
+                own = it.model.layers[layer].parameters()
+                values |= {p.name: (p.value if p.stored is None else p.stored).copy() for p in own}
         return told, values
 
 
@@ -79,6 +81,7 @@ cases = {
     2: [
         ("tied", f8, {"pp": 2, "schedule": "zb_v"}),
         ("llama", f4, {"dp": 2, "stage": 3, "schedule": "looped_bfs"}),
+        ("eight", "bfloat16", {"tp": 2, "layer_parts": 8}),
         ("eight", f4, {"tp": 2, "layer_parts": 8}),
         ("tied", f4, {"dp": 2}),
         ("mlp", f8, {"dp": 2, "stage": 1, "parts": 4}),
@@ -97,6 +100,7 @@ cases = {
         ("llama", f8, {"dp": 4, "stage": 1}),
         ("eight", f4, {"tp": 4, "layer_parts": 8, "parts": 2}),
         ("eight", f8, {"tp": 2, "pp": 2, "layer_parts": 8}),
+        ("eight_llama", "bfloat16", {"tp": 2, "dp": 2, "stage": 3, "layer_parts": 8}),
     ],
     6: [
         ("eight", f4, {"tp": 3, "dp": 2, "layer_parts": 8}),

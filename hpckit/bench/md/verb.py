@@ -2,7 +2,8 @@
 
 The input is LAMMPS's own benchmark: density 0.8442, temperature 1.44, cutoff 2.5, skin 0.3, lists anew every 20 steps,
 100 steps of 0.005. Times are those of the loop, with rebuilds and the thermo at the end, without compilation. The
-rivals run in turn; the energy at the start is compared first. Beside the ratios with LAMMPS: instruction sets by
+rivals run in turn; the energy at the start is compared first. LAMMPS's other benchmarks run from its own input scripts.
+Beside the ratios with LAMMPS: instruction sets by
 themselves, mixed precision, two types of particles, a potential written in Python, Morse.
 """
 
@@ -22,6 +23,7 @@ import numpy as np
 from hpckit.apps.md.potentials import custom
 from hpckit.bench.command import add_only
 from hpckit.bench.md.case import LENNARD_JONES, STEPS, Melt, run_lammps
+from hpckit.bench.md.scripts import SCRIPTS, beside_lammps
 from hpckit.bench.measure import Ratios, Rows, Times, ratio, result
 from hpckit.bench.ranks import run_ranks
 from hpckit.errors import SetupError
@@ -32,7 +34,7 @@ from hpckit.md.interaction import Interaction
 
 SMALL, LARGE = 20, 40  # lattice cells along an edge: 32 000 and 256 000 particles
 SAME = 1e-7  # relative, of energies that LAMMPS prints with eight digits
-PARTS = ("32k", "forms", "morse", "2ranks", "256k")
+PARTS = ("32k", *SCRIPTS, "forms", "morse", "2ranks", "256k")
 MORSE = (1.0, 5.0, 1.12)  # depth, stiffness, distance
 
 
@@ -54,6 +56,9 @@ def run(quick: bool = False, only: Sequence[str] | None = None) -> dict[str, Any
         folder = Path(name) if has_lammps else None
         if "32k" in wanted:
             ratios |= _beside_lammps(SMALL, rounds, folder, rows, "md_32k")
+        for part in SCRIPTS:
+            if part in wanted and folder is not None:
+                ratios |= beside_lammps(part, rounds, rows)
         if "forms" in wanted:
             ratios |= _forms(rounds, rows)
         if "morse" in wanted:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from hpckit.settings.config import Configuration
 
 FLAGS = ("--check", "--no-watch")  # options without a value that may follow a program's name
-USAGE = """hpckit run FILE|PRESET [key=value …] [-n RANKS] [--dry-run] [--show-config]
+USAGE = """hpckit run FILE|PRESET [key=value …] [-n RANKS] [--dry-run] [--show-config] [--to-toml]
        hpckit run PROGRAM.py [-n RANKS] [--watch SECONDS] [--check] [arguments of the program …]"""
 
 
@@ -38,7 +38,8 @@ def parser() -> argparse.ArgumentParser:
     it = Parser(
         prog="hpckit run",
         usage=USAGE,
-        description="Run an app from a run file or preset, or a Python program of your own, on MPI ranks.",
+        description="Run an app from a run file, a preset or a LAMMPS input script, or a Python program of your own, on"
+        " MPI ranks.",
         epilog="Under mpiexec or srun it joins the ranks that are there. Exit codes: hpckit explain.",
         allow_abbrev=False,
     )
@@ -51,6 +52,7 @@ def parser() -> argparse.ArgumentParser:
     it.add_argument("-n", "--ranks", type=positive, metavar="RANKS", help="MPI ranks to start (1)")
     it.add_argument("--dry-run", action="store_true", help="print what the run would need, start nothing")
     it.add_argument("--show-config", action="store_true", help="print every setting with its origin, start nothing")
+    it.add_argument("--to-toml", action="store_true", help="print the settings as a run file, start nothing")
     it.add_argument(
         "--repro", action="store_true", help="the same bits on any number of ranks, for apps with a setting `repro`"
     )
@@ -98,8 +100,10 @@ def _main(arguments: list[str], above: Joined | None) -> int:
         asked = _asks_to_watch(options)
         return run_program([*options.words, *program], options.ranks or 1, above, watch, asked=asked)
     ranks = above.size if above else options.ranks or 1
-    if options.show_config or options.dry_run:
+    if options.show_config or options.dry_run or options.to_toml:
         configuration = _load(options)
+        if options.to_toml:
+            print(configuration.run_file, end="")
         if options.show_config:
             show_config(configuration)
         if options.dry_run:

@@ -121,7 +121,7 @@ class Stall:
         for rank in self.culprits[:MOST_SHOWN]:
             if rank in self.ranks:
                 lines.append(f"  {self.ranks[rank].text()}")
-        if self.kind not in ("differ", "crossed", "together"):
+        if self.kind not in ("differ", "together") and (self.kind != "crossed" or self.culprits != self.waiting):
             lines += [f"  {who} in {what}" for who, what in self._by_place("wait", "waits")]
         return "\n".join(lines)
 
@@ -162,7 +162,9 @@ class Stall:
         if self.kind == STOPPED:
             return f"the process of {who} is stopped, by a signal or a debugger"
         if self.kind == "crossed":
-            return f"{who} wait for one another"
+            if self.culprits == self.waiting:
+                return f"{who} wait for one another"
+            return f"{who} {'is' if len(self.culprits) == 1 else 'are'} elsewhere than the others, and all wait"
         if self.kind == "together":
             return f"all of {who} are in {due.what() if due else 'an operation'}, and it does not end"
         has, is_over = ("has", "is") if len(self.culprits) == 1 else ("have", "are")
@@ -185,7 +187,7 @@ class Stall:
         places: dict[str, list[int]] = {}
         for rank in self.waiting:
             call = self.ranks[rank].last
-            if call is not None:
+            if call is not None and not (self.kind == "crossed" and rank in self.culprits):
                 places.setdefault(f"{call.what()} at {call.where()}", []).append(rank)
         return [(f"{ranks_text(who)} {several if len(who) > 1 else one}", what) for what, who in places.items()]
 
@@ -225,8 +227,19 @@ def diagnose(ranks: Iterable[Rank], limit: float) -> Stall | None:
         return Stall("elsewhere", seconds, tuple(sorted(away)), tuple(stuck), seen)
     circle = sorted({*reached, *stuck})
     if all(seen[rank].still > limit for rank in circle):
-        return Stall("crossed", seconds, tuple(circle), tuple(circle), seen)
+        return Stall("crossed", seconds, _odd(seen, circle), tuple(circle), seen)
     return None
+
+
+def _odd(seen: Mapping[int, Rank], circle: list[int]) -> tuple[int, ...]:
+    """The ranks that are not in the operation of most ranks of a circle; all, if no operation has more than half."""
+    where: dict[tuple[str, int], list[int]] = {}
+    for rank in circle:
+        call = _call(seen[rank])
+        if not call.message:
+            where.setdefault((call.group, call.number), []).append(rank)
+    most = max(where.values(), key=len, default=[])
+    return tuple(rank for rank in circle if rank not in most) if 2 * len(most) > len(circle) else tuple(circle)
 
 
 def diagnose_idle(ranks: Iterable[Rank], limit: float) -> Stall | None:

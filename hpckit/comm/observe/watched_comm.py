@@ -6,6 +6,7 @@ hpckit's own exchanges and collectives report themselves; MPI calls inside them 
 from __future__ import annotations
 
 from collections.abc import Callable
+from sys import _getframe
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from mpi4py import MPI
 
 from hpckit.comm.checksums import SAME_RESULT_OF_MPI
 from hpckit.comm.observe.observer import ANYBODY, NOBODY, observer_of, set_observer
+from hpckit.comm.observe.sites import communicates
 
 __communicates__ = True  # its frames are not call sites
 # Name -> (position of the buffer whose elements all ranks must agree on, position of the root); None for none.
@@ -60,14 +62,57 @@ MESSAGES: dict[str, tuple[int | None, int, str, bool]] = {
     "probe": (None, 0, "source", True),
 }
 BUFFERS = {"Sendrecv": "recvbuf"}  # names of buffers passed by keyword
-MAKERS = ("Dup", "Dup_with_info", "Clone", "Split", "Split_type", "Create", "Create_group")
+# Name -> (position and name of the peer) of messages whose request is waited for later.
+LATER: dict[str, tuple[int, str]] = {
+    "Irecv": (1, "source"),
+    "irecv": (1, "source"),
+    "Isend": (1, "dest"),
+    "Issend": (1, "dest"),
+    "isend": (1, "dest"),
+    "issend": (1, "dest"),
+}
+MAKERS = ("Dup", "Dup_with_info", "Clone", "Split", "Split_type", "Create")  # by all ranks together
 
 
 class WatchedComm(MPI.Intracomm):
-    """The same communicator, with its handle; communicators made from it by Dup, Split and Create are watched too."""
+    """The same communicator, with its handle; communicators made from it by Dup, Split and Create are watched too.
+
+    These get a name by which reports tell them apart, the same on all ranks: `Dup 2 of world`.
+    """
 
     def __init__(self, comm: MPI.Comm) -> None:
         self.observer = observer_of(comm)
+        self.made = 0
+
+
+class WatchedRequest(MPI.Request):
+    """The same request, whose wait is reported as that for its message."""
+
+    def __new__(cls, request: MPI.Request, *_: Any) -> WatchedRequest:
+        """A handle of the same request."""
+        return super().__new__(cls, request)
+
+    def __init__(self, request: MPI.Request, comm: WatchedComm, *message: Any) -> None:
+        self.comm, self.message = comm, message
+
+    def Wait(self, status: MPI.Status | None = None) -> Any:
+        """As `MPI.Request.Wait`."""
+        return self._watched(super().Wait, status)
+
+    def wait(self, status: MPI.Status | None = None) -> Any:
+        """As `MPI.Request.wait`."""
+        return self._watched(super().wait, status)
+
+    def _watched(self, wait: Callable[..., Any], status: MPI.Status | None) -> Any:
+        observer = self.comm.observer
+        if not observer.on or observer.inside:
+            return wait(status)
+        operation = observer.message(self.comm, *self.message)
+        operation.wait()
+        try:
+            return wait(status)
+        finally:
+            operation.end()
 
 
 def _described(buffer: Any) -> tuple[Any, int]:
@@ -118,9 +163,7 @@ def _message(name: str, buffer_at: int | None, peer_at: int, peer_name: str, any
             buffer = given[buffer_at] if len(given) > buffer_at else named.get(BUFFERS.get(name, "buf"))
             dtype, count = _described(buffer)
         peer = given[peer_at] if len(given) > peer_at else named.get(peer_name, MPI.ANY_SOURCE)
-        if peer < 0:
-            peer = ANYBODY if any_peer and peer == MPI.ANY_SOURCE else NOBODY
-        operation = observer.message(self, name, dtype, count, peer)
+        operation = observer.message(self, name, dtype, count, _peer(peer, any_peer))
         operation.wait()
         try:
             return original(self, *given, **named)
@@ -130,22 +173,54 @@ def _message(name: str, buffer_at: int | None, peer_at: int, peer_name: str, any
     return call
 
 
+def _peer(given: int, any_peer: bool) -> int:
+    """A peer as reports have it."""
+    return given if given >= 0 else ANYBODY if any_peer and given == MPI.ANY_SOURCE else NOBODY
+
+
+def _later(name: str, peer_at: int, peer_name: str) -> Callable[..., Any]:
+    original = getattr(MPI.Intracomm, name)
+    receives = peer_name == "source"
+
+    def call(self: WatchedComm, *given: Any, **named: Any) -> MPI.Request:
+        request = original(self, *given, **named)
+        if not self.observer.on or self.observer.inside:
+            return request
+        dtype, count = _described(given[0] if given else named.get("buf"))
+        # The object form receives into no buffer, and its arguments may stand one place earlier.
+        peer = given[peer_at] if len(given) > peer_at else named.get(peer_name, MPI.ANY_SOURCE)
+        return WatchedRequest(request, self, name, dtype, count, _peer(peer, receives))
+
+    return call
+
+
 def _maker(name: str) -> Callable[..., Any]:
     original = getattr(MPI.Intracomm, name)
 
     def make(self: WatchedComm, *given: Any, **named: Any) -> MPI.Comm:
         made = original(self, *given, **named)
+        own = not communicates(_getframe(1))  # the program's; hpckit names its own itself
+        self.made += own
         if made == MPI.COMM_NULL:
             return made
+        if own and not made.name:
+            made.name = f"{name} {self.made} of {_name_of(self)}"[: MPI.MAX_OBJECT_NAME - 1]
         set_observer(made, self.observer)
         return WatchedComm(made)
 
     return make
 
 
+def _name_of(comm: MPI.Comm) -> str:
+    """The name of a communicator: `world`, as programs know it, that of a mesh's axis, or the one it was given here."""
+    return {"MPI_COMM_WORLD": "world", "": f"{comm.size} ranks"}.get(comm.name, comm.name)
+
+
 for _name, _places in COLLECTIVE.items():
     setattr(WatchedComm, _name, _collective(_name, *_places))
 for _name, _where in MESSAGES.items():
     setattr(WatchedComm, _name, _message(_name, *_where))
+for _name, _peers in LATER.items():
+    setattr(WatchedComm, _name, _later(_name, *_peers))
 for _name in MAKERS:
     setattr(WatchedComm, _name, _maker(_name))

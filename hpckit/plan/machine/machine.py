@@ -17,6 +17,7 @@ SHIPPED = Path(__file__).parent
 MEASURED = ("ranks", "messages", "start", "latency", "bytes", "stored", "added")
 SMALL = 1 << 16  # bytes of a message whose cost is mostly its own, not that of its bytes
 NUMBERS = ("latency", "bandwidth", "uplink", "shared")
+COMPUTE = ("peak", "memory", "bandwidth", "efficiency")
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,8 @@ class Measured:
     """What steps of so many messages at once took on so many ranks of a node, by the size of a message.
 
     place: "messages"; "memory": what as many ranks took at once in the shared memory of the node; "copy": what they
-    copied at once within their own memory.
+    copied at once within their own memory; "pieces": the same of strided data in so many pieces as `nbytes` says, and
+    pieces/s; its start is that of an exchange of fields, its latency that of a message of one within the node.
     start: s until the first message of a collective leaves. latency: s of an empty step. nbytes: of a message,
     ascending. stored, added: bytes/s of a message that is stored, and of one that is taken and added, all in all.
     """
@@ -63,9 +65,21 @@ class Measured:
         sizes = np.maximum([np.maximum(moved, largest), np.where(moved <= SMALL, moved, largest)], 1.0)
         if self.place == "memory":
             sizes = np.maximum([np.full_like(moved, nbytes)], 1.0)
-        if self.place == "copy":
+        if self.place in ("copy", "pieces"):
             sizes = np.maximum([moved], 1.0)
         return 1.0 / np.exp(np.interp(np.log(sizes), np.log(self.nbytes), np.log(rates)).min(axis=0))
+
+
+@dataclass(frozen=True)
+class Compute:
+    """What a rank computes with: peak FLOP/s of matrix products, bytes of memory, and bytes/s to and from it, by the
+    data sheet. efficiency: the share of the data sheet's rates, those of the links included, that programs reach.
+    """
+
+    peak: float
+    memory: float
+    bandwidth: float
+    efficiency: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -75,7 +89,7 @@ class Machine:
     source: where the numbers come from.
 
     measured: of a node whose cores copy the messages themselves; takes the place of the numbers of the levels. There a
-    rank that adds does not copy meanwhile.
+    rank that adds does not copy meanwhile. compute: of a rank, for plans of training.
     """
 
     name: str
@@ -85,6 +99,7 @@ class Machine:
     source: str = ""
     measured: tuple[Measured, ...] = ()
     copy: float = 0.0
+    compute: Compute | None = None
 
     def largest_unit(self) -> int:
         """Ranks in a unit of the largest level below the outermost, 0 where there is none."""
@@ -97,6 +112,14 @@ class Machine:
             size = self.levels[number].ranks
             level[sender // size == receiver // size] = number
         return level
+
+    def gathering(self, ranks: int, nbytes: Floats, pieces: Floats) -> Floats:
+        """Seconds of copies of fields' slabs of so many bytes each in so many pieces, within the memory of a rank."""
+        copies, strided = self.tables(ranks, "copy"), self.tables(ranks, "pieces")
+        if not strided:
+            return self.copying(ranks, nbytes)
+        whole = nbytes * copies[-1].seconds_per_byte(copies[-1].stored, 0.0, nbytes) if copies else 0.0 * nbytes
+        return np.maximum(whole, pieces * strided[-1].seconds_per_byte(strided[-1].stored, 0.0, pieces))
 
     def copying(self, ranks: int, nbytes: Floats) -> Floats:
         """Seconds of copies of so many bytes each within the memory of a rank."""
@@ -173,6 +196,8 @@ def toml_of(machine: Machine) -> str:
     lines = [f"name = {json.dumps(machine.name)}", f"source = {json.dumps(machine.source)}"]
     keys = ("overhead", "reduction", *(["copy"] if machine.copy else []))
     lines += [f"{key} = {getattr(machine, key):.6g}" for key in keys]
+    if machine.compute:
+        lines += ["", "[compute]", *(f"{key} = {getattr(machine.compute, key):.6g}" for key in COMPUTE)]
     for level in machine.levels:
         numbers = [f"{key} = {getattr(level, key):.6g}" for key in NUMBERS if getattr(level, key)]
         lines += ["", "[[level]]", f"name = {json.dumps(level.name)}", f"ranks = {level.ranks}", *numbers]
@@ -194,7 +219,7 @@ def shipped() -> list[str]:
 
 
 def _machine(given: dict, name: str, faults: list[str]) -> Machine | None:
-    known = ("name", "source", "overhead", "reduction", "copy", "level", "measured")
+    known = ("name", "source", "overhead", "reduction", "copy", "compute", "level", "measured")
     unknown = sorted(set(given) - set(known))
     if unknown:
         faults.append(f"unknown: {', '.join(unknown)} (known: {', '.join(known)})")
@@ -215,8 +240,24 @@ def _machine(given: dict, name: str, faults: list[str]) -> Machine | None:
         faults.append(f"[[measured]] are tables with {', '.join(MEASURED)}")
         rows = []
     measured = tuple(_measured(row, number, faults) for number, row in enumerate(rows))
+    compute = _compute(given["compute"], faults) if "compute" in given else None
     source = str(given.get("source", ""))
-    return Machine(str(given.get("name", name)), tuple(levels), overhead, reduction, source, measured, copy)
+    return Machine(str(given.get("name", name)), tuple(levels), overhead, reduction, source, measured, copy, compute)
+
+
+def _compute(table: object, faults: list[str]) -> Compute | None:
+    if not isinstance(table, dict):
+        faults.append(f"[compute] is a table with {', '.join(COMPUTE)}")
+        return None
+    unknown = sorted(set(table) - set(COMPUTE))
+    if unknown:
+        faults.append(f"compute: unknown {', '.join(unknown)} (known: {', '.join(COMPUTE)})")
+    units = {"peak": "FLOP/s", "memory": "bytes", "bandwidth": "bytes/s"}
+    peak, memory, bandwidth = (_number(table, key, f"compute: {key} ({unit})", faults) for key, unit in units.items())
+    efficiency = _number(table, "efficiency", "compute: efficiency", faults) if "efficiency" in table else 1.0
+    if efficiency > 1:
+        faults.append(f"compute: efficiency is a share of the peak, 1 or less, not {efficiency:g}")
+    return Compute(peak, memory, bandwidth, efficiency)
 
 
 def _level(table: dict, number: int, outermost: bool, faults: list[str]) -> Level:
@@ -262,8 +303,8 @@ def _measured(table: dict, number: int, faults: list[str]) -> Measured:
         faults.append(f"{name}: bytes ascend, and stored and added have a number for each")
         lists = [(1.0,)] * 3
     place = table.get("place", "messages")
-    if place not in ("messages", "memory", "copy"):
-        faults.append(f'{name}: place is "messages", "memory" or "copy", not {place!r}')
+    if place not in ("messages", "memory", "copy", "pieces"):
+        faults.append(f'{name}: place is "messages", "memory", "copy" or "pieces", not {place!r}')
     return Measured(whole[0], whole[1], seconds[0], seconds[1], lists[0], lists[1], lists[2], str(place))
 
 

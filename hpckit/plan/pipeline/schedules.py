@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import Any
@@ -112,6 +113,52 @@ def zb_v(ranks: int, microbatches: int) -> Schedule:
     return _schedule("zb_v", microbatches, [*range(ranks), *reversed(range(ranks))], lists)
 
 
+def dualpipe_v(ranks: int, microbatches: int) -> Schedule:
+    """DualPipe cut in half: the folded stages of `zb_v`, forward and backward passes of different microbatches in turn.
+
+    So the messages of one, as those of experts, can hide behind the other (DeepSeek-AI 2024, arXiv:2412.19437; the
+    half: github.com/deepseek-ai/DualPipe).
+
+    Bubble (p - 1) / (6 m + p - 1) from m = 2 p on; a rank holds at most p + 1/2 microbatches. B are cut into I and W
+    only at the ends.
+    """
+    last, enough = 2 * ranks - 1, max(microbatches, 2 * ranks)
+    lists = []
+    for rank in range(ranks):
+        down, up, late, own = rank, last - rank, ranks - 1 - rank, rank + 1
+        order = [(down, "F")] * (2 * late) + [(down, "F"), (up, "F")] * own
+        order += [(up, "I"), (up, "W"), (up, "F")] * late
+        order += [(down, "F"), (up, "B"), (up, "F"), (down, "B")] * (enough - 2 * ranks + own)
+        order += [(up, "B"), (up, "F"), (down, "B")] * late
+        both, first_saved = [up, down] * own, 2 * (own // 2) + (rank % 2 == 0)
+        order += [(stage, "B" if n < first_saved else "I") for n, stage in enumerate(both)]
+        waiting = deque(both[first_saved:])
+        for _ in range(late):
+            order += [(waiting.popleft(), "W"), (down, "I")]
+            waiting.append(down)
+        order += [(stage, "W") for stage in waiting]
+        lists.append(_halves_after_wholes(order, microbatches))
+    return _schedule("dualpipe_v", microbatches, [*range(ranks), *reversed(range(ranks))], lists)
+
+
+def _halves_after_wholes(order: Iterable[tuple[int, str]], microbatches: int) -> list[Action]:
+    """As `_numbered`, where B and I of a stage share one count; W follow the I of their stage."""
+    counts: dict[tuple[int, str], int] = {}
+    halves: dict[int, deque[int]] = {}
+    actions = []
+    for stage, kind in order:
+        if kind == "W":
+            number = halves[stage].popleft()
+        else:
+            key = (stage, "F" if kind == "F" else "B")
+            number = counts[key] = counts.get(key, -1) + 1
+            if kind == "I":
+                halves.setdefault(stage, deque()).append(number)
+        if number < microbatches:
+            actions.append(Action(stage, kind, number))
+    return actions
+
+
 def _zero_bubble(name: str, ranks: int, microbatches: int, reach: int) -> Schedule:
     """Each rank starts `reach` microbatches more than the next one, and ends with as many W more; see `zb_h1`, `zb_h2`.
 
@@ -166,6 +213,7 @@ SCHEDULES: dict[str, tuple[Callable[..., Schedule], tuple[str, ...]]] = {
     "zb_h1": (zb_h1, ()),
     "zb_h2": (zb_h2, ()),
     "zb_v": (zb_v, ()),
+    "dualpipe_v": (dualpipe_v, ()),
 }
 ALIASES = {
     "onefoneb": "1f1b",
@@ -196,7 +244,7 @@ def pipeline_schedule(name: str, ranks: int, microbatches: int, **options: Any) 
         )
     given = {key: whole(value, f"option {key}") for key, value in options.items()}
     # The zb schedules are made for 2 p - 1 microbatches at least, and cut.
-    wide = max(microbatches, 2 * ranks) if build in (zb_h1, zb_h2, zb_v) else microbatches
+    wide = max(microbatches, 2 * ranks) if build in (zb_h1, zb_h2, zb_v, dualpipe_v) else microbatches
     if ranks * wide * max(given.get("chunks", 2), 1) * 2 > MOST_ACTIONS:
         raise InputError(
             f"a schedule of {ranks} ranks and {microbatches} microbatches is too large",
@@ -232,6 +280,7 @@ def closed_form(schedule: Schedule) -> tuple[float, float] | None:
         "zb_h1": (3 * m, p, False),
         "zb_h2": (3 * m, 2 * p - 1, True),
         "zb_v": (6 * m, 2 * p - 1, True),
+        "dualpipe_v": (6 * m, 2 * p, False),
     }
     if schedule.name not in forms:
         return None

@@ -124,7 +124,9 @@ class Branch:
             change += self.bias.value
         if self.dropout is not None:
             change = self.dropout.forward(change, step)[0]
-        return x + change, {"norm": of_norm, "parts": [kept for _, kept in done], "pass": step}
+        y = x + change
+        step.rounded(y)
+        return y, {"norm": of_norm, "parts": [kept for _, kept in done], "pass": step}
 
     def backward_input(self, saved: Any, dy: Any) -> Any:
         """B: the gradient of x. `saved` keeps those between the parts for W."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 import numpy as np
 
 from hpckit.kernels.compile.jit import inlined
+from hpckit.kernels.particles.loops import REORDERED
 from hpckit.kernels.particles.pair.potential import OWN, Potential
-from hpckit.kernels.particles.pair.simd import REORDERED
 
 PARAMETERS = OWN + 2
 

@@ -15,8 +15,8 @@ import numpy as np
 
 from hpckit.kernels.compile import dual
 from hpckit.kernels.compile.jit import compiled, inlined
+from hpckit.kernels.particles.loops import REORDERED
 from hpckit.kernels.particles.pair.potential import OWN, Potential
-from hpckit.kernels.particles.pair.simd import REORDERED
 
 NODES = 400  # of the quadrature of tails
 

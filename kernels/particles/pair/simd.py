@@ -14,18 +14,22 @@ import numpy as np
 
 from hpckit.kernels.compile import lanes as vectors
 from hpckit.kernels.compile import vectors as simd
-from hpckit.kernels.compile.jit import FUSED, STRICT, inlined, jit
+from hpckit.kernels.compile.jit import inlined, jit
 from hpckit.kernels.particles.cells.constants import CLUSTER, RECORD
+from hpckit.kernels.particles.loops import (
+    AHEAD,
+    REORDERED,
+    itself,
+    load_one,
+    no_prefetch,
+    smaller,
+    sums,
+    type_of_double,
+    type_of_float,
+    zero_unless_number,
+)
 from hpckit.kernels.particles.pair.potential import CUTOFF2, SHIFT, Form, Potential, with_rows
 from hpckit.kernels.particles.pair.reference import TALLY
-
-AHEAD = 2048
-REORDERED = FUSED | {"reassoc", "arcp"}  # what vectors of `kernels.compile.vectors` may have done to them
-
-# Forces that are added without rounding are cut into two parts on fixed scales (Demmel and Nguyen, IEEE Trans. Comput.
-# 64, 2015): a multiple of 2^-28, and a multiple of 2^-70 for the rest. Sums of multiples are exact below 2^53 of their
-# unit: up to 2^25 units of force, and 2^12 neighbors.
-COARSE, FINE = 1.5 * 2.0 ** (52 - 28), 1.5 * 2.0 ** (52 - 70)
 
 
 def stored_table(
@@ -53,7 +57,7 @@ def force_kernel(potential: Potential, form: Form) -> Any:
     """
     n, number = form.lanes, np.float32 if form.kind == "f" else np.float64
     load, row_of, parameters_of, broadcast, zero_unless, minimum, prefetch = _pieces(potential, form)
-    add, store = _sums(form)
+    nothing, add, store, _ = sums(form)
     force, energy_and_force = _functions(potential)
 
     @inlined(math=REORDERED)
@@ -74,16 +78,6 @@ def force_kernel(potential: Potential, form: Form) -> Any:
 
     limit_of = common_limit if form.one_cutoff else own_limit
     held = bounded if potential.clamp else unbounded
-
-    @inlined
-    def zero():
-        return broadcast(number(0.0))
-
-    @inlined
-    def two_zeros():
-        return broadcast(number(0.0)), broadcast(number(0.0))
-
-    nothing = two_zeros if form.exact else zero
 
     def forces(clusters, records, start, entries, table, forces, tallies):
         common = broadcast(table[CUTOFF2])
@@ -157,7 +151,7 @@ def _pieces(potential: Potential, form: Form) -> tuple:
     """What the loop is made of: loading neighbors, finding parameters, and what differs between vectors and numbers."""
     count, stored = potential.parameters, form.stored_types
     row_size = count * stored
-    own_type = _type_of_float if form.kind == "f" else _type_of_double
+    own_type = type_of_float if form.kind == "f" else type_of_double
     numbers = simd.numbers(count)
 
     @inlined
@@ -175,7 +169,7 @@ def _pieces(potential: Potential, form: Form) -> tuple:
     if form.isa == "scalar":
         gather_row = _scalar_row(count, stored, own_type)
         parameters = (first_row, same) if form.types == 1 else (place_of_row, gather_row)
-        return _load_one, *parameters, _itself, _zero_unless_number, _smaller, _no_prefetch
+        return load_one, *parameters, itself, zero_unless_number, smaller, no_prefetch
     lanes = vectors.lanes(form.kind, form.lanes)
     common = lanes.broadcast, simd.zero_unless, simd.minimum, simd.prefetch
     if form.types == 1:
@@ -203,55 +197,6 @@ def _pieces(potential: Potential, form: Form) -> tuple:
     return lanes.load_records_w, load_own_row, look_up, *common
 
 
-def _sums(form: Form) -> tuple:
-    """How products are added to a sum, and how four sums are stored."""
-    plain = _store_numbers if form.isa == "scalar" else simd.store_sums
-    if not form.exact:
-        return _add, plain
-    rounded = _rounded_number if form.isa == "scalar" else simd.rounded
-    shift = _itself if form.isa == "scalar" else vectors.lanes(form.kind, form.lanes).broadcast
-    total = _itself if form.isa == "scalar" else simd.sum_lanes
-
-    @inlined(math=REORDERED)
-    def add_exactly(sums, factor, other):
-        product = factor * other
-        coarse = rounded(product, shift(COARSE))
-        return sums[0] + coarse, sums[1] + rounded(product - coarse, shift(FINE))
-
-    @inlined(math=REORDERED)
-    def store_exactly(array, index, x, y, z, w):
-        array[index] = total(x[0]) + total(x[1])
-        array[index + 1] = total(y[0]) + total(y[1])
-        array[index + 2] = total(z[0]) + total(z[1])
-        array[index + 3] = total(w[0]) + total(w[1])
-
-    return add_exactly, store_exactly
-
-
-@inlined(math=REORDERED)
-def _add(total, factor, other):
-    return total + factor * other
-
-
-@inlined
-def _type_of_double(w):
-    return (np.float64(w).view(np.int64) & 0xFFFFFFFF) >> 1
-
-
-@inlined
-def _type_of_float(w):
-    return np.int64(np.float32(w).view(np.int32) & (simd.MOST_TYPES - 1))
-
-
-# ---- the same pieces for numbers
-
-
-@inlined
-def _load_one(records, entries, k):
-    j = np.uint64(np.uint32(entries[np.uint64(k)]))  # a signed index may be negative: the test for it takes as long
-    return records[j], records[j + np.uint64(1)], records[j + np.uint64(2)], records[j + np.uint64(3)]
-
-
 def _scalar_row(count: int, stored: int, own_type: Any) -> Any:
     numbers = simd.numbers(count, stored)
 
@@ -260,34 +205,3 @@ def _scalar_row(count: int, stored: int, own_type: Any) -> Any:
         return numbers(table, first + own_type(w))
 
     return row
-
-
-@inlined
-def _itself(value):
-    return value
-
-
-@inlined
-def _zero_unless_number(within, value):
-    return value if within else 0.0
-
-
-@inlined
-def _smaller(first, second):
-    return min(first, second)
-
-
-@inlined
-def _no_prefetch(entries, k):
-    pass
-
-
-@inlined
-def _store_numbers(array, index, x, y, z, w):
-    array[index], array[index + 1], array[index + 2], array[index + 3] = x, y, z, w
-
-
-@jit(math=STRICT)
-def _rounded_number(value, shift):
-    """`simd.rounded` of a number; compiled by itself, so that the caller's freedom to reorder ends here."""
-    return (value + shift) - shift

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from hpckit.kernels.compile import lanes, vectors
 from hpckit.kernels.compile.jit import inlined
+from hpckit.kernels.particles.loops import REORDERED
 from hpckit.kernels.particles.pair import curves
 from hpckit.kernels.particles.pair.potential import OWN, Potential
-from hpckit.kernels.particles.pair.simd import REORDERED
 
 INNER2, SCALE, LAST, FIRST = range(OWN, OWN + 4)
 PARAMETERS = OWN + 4

@@ -55,6 +55,35 @@ def _put(values, positions, slots, first, stop):
 
 
 @kernel
+def _take_values(values, chosen, count, out):
+    k = u8(cuda.blockIdx.x) * u8(cuda.blockDim.x) + u8(cuda.threadIdx.x)
+    if k < u8(count):
+        width = values.shape[2]
+        for part in range(values.shape[0]):
+            for d in range(width):
+                out[k, part * width + d] = values[part, i8(chosen[k]), d]
+
+
+@kernel
+def _put_values(given, values, slots, first, stop):
+    k = u8(cuda.blockIdx.x) * u8(cuda.blockDim.x) + u8(cuda.threadIdx.x)
+    if k < u8(stop) - u8(first):
+        width = values.shape[2]
+        for part in range(values.shape[0]):
+            for d in range(width):
+                values[part, i8(slots[k + u8(first)]), d] = given[k, part * width + d]
+
+
+@kernel
+def _copy_values(values, chosen, count, target):
+    k = u8(cuda.blockIdx.x) * u8(cuda.blockDim.x) + u8(cuda.threadIdx.x)
+    if k < u8(count):
+        for part in range(values.shape[0]):
+            for d in range(values.shape[2]):
+                values[part, i8(target[k]), d] = values[part, i8(chosen[k]), d]
+
+
+@kernel
 def _to_single(positions, first, stop, center, out, words):
     s = u8(first) + u8(cuda.blockIdx.x) * u8(cuda.blockDim.x) + u8(cuda.threadIdx.x)
     if s < u8(stop):
@@ -150,6 +179,24 @@ def put(values: Any, positions: Any, slots: Any, first: int, stop: int) -> None:
     if stop > first:
         launch = _put[blocks(stop - first, THREADS), THREADS]
         launch(values.reshape(-1), positions.reshape(-1), slots, first, stop)
+
+
+def take_values(values: Any, chosen: Any, count: int, out: Any) -> None:
+    """See `reference.take_values`."""
+    if count:
+        _take_values[blocks(count, THREADS), THREADS](values, chosen, count, out)
+
+
+def put_values(given: Any, values: Any, slots: Any, first: int, stop: int) -> None:
+    """See `reference.put_values`."""
+    if stop > first:
+        _put_values[blocks(stop - first, THREADS), THREADS](given, values, slots, first, stop)
+
+
+def copy_values(values: Any, chosen: Any, count: int, target: Any) -> None:
+    """See `reference.copy_values`."""
+    if count:
+        _copy_values[blocks(count, THREADS), THREADS](values, chosen, count, target)
 
 
 def to_single(positions: Any, first: int, stop: int, center: Any, out: Any) -> None:

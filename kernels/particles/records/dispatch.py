@@ -12,9 +12,12 @@ from hpckit.kernels.particles.records.reference import type_words, types_of
 __all__ = [
     "choose_ghosts",
     "copy_all",
+    "copy_values",
     "permute",
     "put",
+    "put_values",
     "take_all",
+    "take_values",
     "to_single",
     "type_words",
     "types_of",
@@ -39,6 +42,21 @@ def copy_all(positions: Any, chosen: Any, segments: Any, shifts: Any, count: int
 def put(values: Any, positions: Any, slots: Any, first: int, stop: int) -> None:
     """See `reference.put`."""
     _form(positions).put(values, positions, slots, first, stop)
+
+
+def take_values(values: Any, chosen: Any, count: int, out: Any) -> None:
+    """See `reference.take_values`."""
+    _form(values).take_values(values, chosen, count, out)
+
+
+def put_values(given: Any, values: Any, slots: Any, first: int, stop: int) -> None:
+    """See `reference.put_values`."""
+    _form(values).put_values(given, values, slots, first, stop)
+
+
+def copy_values(values: Any, chosen: Any, count: int, target: Any) -> None:
+    """See `reference.copy_values`."""
+    _form(values).copy_values(values, chosen, count, target)
 
 
 def to_single(positions: Any, first: int, stop: int, center: np.ndarray, out: Any) -> None:

@@ -40,6 +40,39 @@ def copy_all(positions, chosen, segments, shifts, count, target):
 
 
 @jit
+def take_values(values, chosen, count, out):
+    """See `reference.take_values`."""
+    parts, _, width = values.shape
+    for k in range(np.uint64(count)):
+        s = np.uint64(chosen[k])
+        for part in range(parts):
+            for d in range(width):
+                out[k, part * width + d] = values[part, s, d]
+
+
+@jit
+def put_values(given, values, slots, first, stop):
+    """See `reference.put_values`."""
+    parts, _, width = values.shape
+    for k in range(np.uint64(stop - first)):
+        s = np.uint64(slots[np.uint64(first) + k])
+        for part in range(parts):
+            for d in range(width):
+                values[part, s, d] = given[k, part * width + d]
+
+
+@jit
+def copy_values(values, chosen, count, target):
+    """See `reference.copy_values`."""
+    parts, _, width = values.shape
+    for k in range(np.uint64(count)):
+        s, t = np.uint64(chosen[k]), np.uint64(target[k])
+        for part in range(parts):
+            for d in range(width):
+                values[part, t, d] = values[part, s, d]
+
+
+@jit
 def weigh(positions, ids, slots, masses, factor, slot_masses, inverse_masses):
     """See `reference.weigh`."""
     last = len(masses) - 1

@@ -1,0 +1,475 @@
+"""The commands of LAMMPS input scripts that hpckit knows, turned into the settings of one run.
+
+Each method `_name` does the command of this name. What is not known, or says what a run of hpckit cannot do, is a
+mistake with its line; reading goes on, so that all are found at once.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+# Commands without an effect on the motion, or that hpckit does in its own way.
+PASSED_OVER = (
+    *("atom_modify", "comm_modify", "comm_style", "dump_modify", "echo", "info", "log", "newton", "package", "print"),
+    *("restart", "shell", "suffix", "thermo_modify", "thermo_style", "timer", "unfix", "undump", "uncompute"),
+    *("write_data", "write_dump", "write_restart"),
+)
+DEFAULT_STEP = {"lj": 0.005, "metal": 0.001, "real": 1.0}
+DEFAULT_SKIN = {"lj": 0.3, "metal": 2.0, "real": 2.0}
+SITES = {"sc": 1, "bcc": 2, "fcc": 4, "diamond": 8}
+PARAMETERS = {"morse": 3, "buck": 3}  # of a pair, before its own cutoff
+NAMES = {"lj/cut": "lennard_jones", "morse": "morse", "buck": "buckingham", "table": "table"}
+EAM = ("eam", "eam/alloy", "eam/fs")
+WHOLE = 1e-9  # of a lattice cell: what counts as a whole number of them
+
+
+class Mistake(NamedTuple):
+    """What is wrong with a line."""
+
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.line}: {self.text}"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Settings of the app from a script: a tree, the line that said each, and what was passed over."""
+
+    tree: dict[str, Any]
+    lines: dict[tuple[str | int, ...], int]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass
+class Pair:
+    """A pair_coeff: its types, the words behind them, its line."""
+
+    first: range
+    second: range
+    words: list[str]
+    line: int
+
+
+@dataclass
+class Commands:
+    """The state of a script: what was said so far, and the mistakes in it."""
+
+    path: Path
+    mistakes: list[Mistake] = field(default_factory=list)
+    tree: dict[str, Any] = field(default_factory=lambda: {"app": "md"})
+    lines: dict[tuple[str | int, ...], int] = field(default_factory=dict)
+    notes: dict[str, None] = field(default_factory=dict)
+    units: str = "lj"
+    lattice: tuple[str, float] | None = None
+    regions: dict[str, list[float]] = field(default_factory=dict)
+    types: int = 0
+    masses: dict[int, float] = field(default_factory=dict)
+    style: list[str] = field(default_factory=list)
+    pairs: list[Pair] = field(default_factory=list)
+    modify: dict[str, str] = field(default_factory=dict)
+    fixes: dict[str, tuple[int, list[str]]] = field(default_factory=dict)
+    steps: int | None = None
+    number: int = 0
+    failed: set[str] = field(default_factory=set)  # commands with mistakes, of whose absence nothing is said
+
+    def do(self, number: int, words: list[str]) -> None:
+        """Take up a command, or note what is wrong with it."""
+        name, *rest = words
+        self.number = number
+        try:
+            self._do(number, name, rest)
+        except ValueError as error:
+            self.failed.add(name)
+            self.mistakes.append(Mistake(number, str(error)))
+
+    def _do(self, number: int, name: str, rest: list[str]) -> None:
+        if name in PASSED_OVER:
+            self.notes[f"line {number}: {name} is passed over"] = None
+            return
+        method = getattr(self, f"_{name}", None) if name in KNOWN else None
+        if method is None:
+            raise ValueError(f"{name} is not known here")
+        if self.steps is not None and name != "run":
+            raise ValueError(f"{name} after run: hpckit does one run; put what follows into a script of its own")
+        try:
+            method(*rest)
+        except TypeError:
+            raise ValueError(f"{name} {' '.join(rest)}: words are missing, or too many") from None
+
+    def reading(self) -> Reading:
+        """The settings, after the last command."""
+        finishes = {
+            self._finish_particles: {"region", "create_box", "create_atoms", "read_data", "mass"},
+            self._finish_pairs: {"pair_style", "pair_coeff", "region", "create_box", "read_data"},
+            self._finish_motion: {"fix", "run"},
+        }
+        for finish, about in finishes.items():
+            try:
+                if not about & self.failed:
+                    finish()
+            except ValueError as error:
+                self.mistakes.append(Mistake(self.number, str(error)))
+        return Reading(self.tree, self.lines, tuple(self.notes))
+
+    def _set(self, key: str, value: Any, line: int | None = None) -> None:
+        *tables, name = key.split(".")
+        table = self.tree
+        for each in tables:
+            table = table.setdefault(each, {})
+        table[name] = value
+        self.lines[tuple(key.split("."))] = self.number if line is None else line
+
+    # ---- what the particles are
+
+    def _units(self, name: str) -> None:
+        if name not in DEFAULT_STEP:
+            raise ValueError(f"units {name}: known are {', '.join(DEFAULT_STEP)}")
+        self.units = name
+        self._set("system.units", name)
+
+    def _dimension(self, number: str) -> None:
+        if number != "3":
+            raise ValueError("dimension 2: particles move in three dims here")
+
+    def _atom_style(self, name: str, *rest: str) -> None:
+        if rest or name not in ("atomic", "charge"):
+            raise ValueError(f"atom_style {name}: known is atomic")
+
+    def _boundary(self, x: str, y: str, z: str) -> None:
+        if any(each not in ("p", "f") for each in (x, y, z)):
+            raise ValueError(f"boundary {x} {y} {z}: known are p and f")
+        self._set("system.periodic", [axis for axis, each in zip("xyz", (x, y, z), strict=True) if each == "p"])
+
+    def _processors(self, *words: str) -> None:
+        for axis, word in zip("xyz", words, strict=False):
+            self._set(f"ranks.{axis}", 0 if word == "*" else int(word))
+
+    def _lattice(self, name: str, scale: str, *rest: str) -> None:
+        if rest or name not in SITES:
+            raise ValueError(f"lattice {name} {' '.join(rest)}: known are {', '.join(SITES)}, with a scale alone")
+        self.lattice = name, float(scale)
+        self._set("system.lattice", name)
+        self._set("system.density" if self.units == "lj" else "system.edge", float(scale))
+
+    def _region(self, name: str, style: str, *rest: str) -> None:
+        ends, options = rest[:6], rest[6:]
+        if style != "block" or len(ends) < 6 or options not in ((), ("units", "box"), ("units", "lattice")):
+            raise ValueError(f"region {name} {style} {' '.join(rest)}: known is block, with six numbers")
+        if "lattice" in self.failed:
+            return
+        edge = self._edge() if options != ("units", "box") else 1.0
+        self.regions[name] = [float(end) * edge for end in ends]
+
+    def _edge(self) -> float:
+        if self.lattice is None:
+            raise ValueError("a lattice comes first")
+        name, scale = self.lattice
+        return float((SITES[name] / scale) ** (1 / 3)) if self.units == "lj" else scale
+
+    def _create_box(self, types: str, region: str) -> None:
+        if {"region", "lattice"} & self.failed:
+            return
+        if region not in self.regions:
+            raise ValueError(f"create_box {types} {region}: there is no such region")
+        self.types = int(types)
+        box, edge = self.regions[region], self._edge()
+        cells = [(high - low) / edge for low, high in zip(box[::2], box[1::2], strict=True)]
+        if any(box[::2]) or any(n < 0.5 or abs(n - round(n)) > WHOLE * n for n in cells):
+            raise ValueError("create_box: the box begins at 0 and holds a whole number of lattice cells here")
+        self._set("system.cells", [round(n) for n in cells])
+
+    def _create_atoms(self, kind: str, style: str, *rest: str) -> None:
+        if {"region", "create_box"} & self.failed:
+            return
+        if style != "box" or rest or "cells" not in self.tree.get("system", {}):
+            raise ValueError(f"create_atoms {kind} {style} {' '.join(rest)}: known is box, behind create_box")
+        if not 1 <= int(kind) <= self.types:
+            raise ValueError(f"create_atoms {kind}: there are {self.types} types")
+        self._set("system.fractions", [float(k + 1 == int(kind)) for k in range(self.types)])
+
+    def _read_data(self, file: str, *rest: str) -> None:
+        if rest:
+            raise ValueError(f"read_data {file} {' '.join(rest)}: known is a file alone")
+        path = self._file(file)
+        self._set("system.file", str(path))
+        with path.open(encoding="utf-8", errors="replace") as lines:
+            for _, line in zip(range(60), lines, strict=False):
+                words = line.split()
+                if words[1:3] == ["atom", "types"]:
+                    self.types = int(words[0])
+
+    def _file(self, name: str) -> Path:
+        """A file that a command names: beside the script, in this folder, or in that of LAMMPS's potentials."""
+        for folder in (self.path.parent, Path.cwd(), Path(os.environ.get("LAMMPS_POTENTIALS", "."))):
+            if (folder / name).is_file():
+                return (folder / name).resolve()
+        raise ValueError(f"there is no file {name} beside the script, nor in the folder LAMMPS_POTENTIALS")
+
+    def _types(self, word: str) -> range:
+        """The types that a word names: 2, *, 2*, *3, 2*3; none where the box that says how many there are failed."""
+        if not self.types and self.failed:
+            return range(0)
+        low, star, high = word.partition("*")
+        first = int(low) if low else 1
+        last = (int(high) if high else self.types) if star else first
+        if not 1 <= first <= last <= self.types:
+            raise ValueError(f"type {word}: there are {self.types} types")
+        return range(first, last + 1)
+
+    def _mass(self, kind: str, mass: str) -> None:
+        for each in self._types(kind):
+            self.masses[each] = float(mass)
+        self.lines["system", "masses"] = self.number
+
+    def _velocity(self, group: str, style: str, *rest: str) -> None:
+        if group != "all" or style != "create" or len(rest) < 2:
+            raise ValueError(f"velocity {group} {style}: known is velocity all create T SEED")
+        options = dict(zip(rest[2::2], rest[3::2], strict=False))
+        allowed = {"dist": ("uniform", "gaussian"), "mom": ("yes",), "rot": ("no",), "loop": ("all", "geom")}
+        for key, value in options.items():
+            if value not in allowed.get(key, ()):
+                raise ValueError(f"velocity … {key} {value}: not known here")
+        self._set("system.temperature", float(rest[0]))
+        self._set("system.seed", int(rest[1]))
+        uniform = options.get("dist", "uniform") == "uniform"
+        drawn = "lammps_geom" if options.get("loop") == "geom" else "lammps"
+        self._set("system.draw", drawn if uniform else "normal")
+        if not uniform:
+            self.notes[f"line {self.number}: normal velocities come from hpckit's own random numbers"] = None
+        if "file" in self.tree.get("system", {}):
+            self._set("system.velocities", "draw")
+
+    def _finish_particles(self) -> None:
+        if self.masses:
+            count = max(self.types, max(self.masses))
+            missing = [k for k in range(1, count + 1) if k not in self.masses]
+            if missing:
+                raise ValueError(f"there is no mass of the types {', '.join(map(str, missing))}")
+            line = self.lines["system", "masses"]
+            self._set("system.masses", [self.masses[k] for k in range(1, count + 1)], line)
+        if not {"file", "fractions"} & self.tree.get("system", {}).keys():
+            raise ValueError("the script makes no particles: create_box and create_atoms, or read_data")
+        if "file" not in self.tree["system"] and "temperature" not in self.tree["system"]:
+            self._set("system.temperature", 0.0)
+
+    # ---- forces
+
+    def _pair_style(self, style: str, *rest: str) -> None:
+        name = style.removesuffix("/opt").removesuffix("/omp")
+        if name not in (*NAMES, *EAM, "sw"):
+            raise ValueError(f"pair_style {style}: known are {', '.join([*NAMES, *EAM, 'sw'])}")
+        self.style, self.pairs = [name, *rest], []
+        if name in (*EAM, "sw"):
+            self._set("interaction.kind", "stillinger_weber" if name == "sw" else "eam")
+            return
+        self._set("interaction.kind", NAMES[name])
+        if name == "table":
+            if len(rest) != 2 or rest[0] not in ("spline", "linear"):
+                raise ValueError("pair_style table: known are spline N and linear N")
+            self._set("interaction.interpolation", rest[0])
+            self._set("interaction.points", int(rest[1]))
+        else:
+            self._set("interaction.cutoff", float(rest[0]))
+
+    def _pair_modify(self, *words: str) -> None:
+        for key, value in zip(words[::2], words[1::2], strict=True):
+            if key in ("shift", "tail"):
+                self._set(f"interaction.{key}", value == "yes")
+            elif key == "mix" and value in ("geometric", "arithmetic"):
+                self.modify["mix"] = value
+            else:
+                raise ValueError(f"pair_modify {key} {value}: known are shift, tail, mix geometric and arithmetic")
+
+    def _pair_coeff(self, first: str, second: str, *rest: str) -> None:
+        if "pair_style" in self.failed:
+            return
+        if not self.style:
+            raise ValueError("pair_coeff comes behind pair_style")
+        if self.style[0] in (*EAM, "sw"):
+            self._from_file(first, second, rest)
+        else:
+            self.pairs.append(Pair(self._types(first), self._types(second), list(rest), self.number))
+
+    def _from_file(self, first: str, second: str, rest: tuple[str, ...]) -> None:
+        if not rest or "file" in self.tree["interaction"]:
+            raise ValueError(f"pair_coeff of {self.style[0]}: one file, of eam one of one element here")
+        self._set("interaction.file", str(self._file(rest[0])))
+        if self.style[0] == "eam":
+            return
+        if (first, second) != ("*", "*") or len(rest) < 2 or "NULL" in rest:
+            raise ValueError(f"pair_coeff of {self.style[0]}: * * FILE and an element for each type")
+        self._set("interaction.elements", list(rest[1:]))
+
+    def _finish_pairs(self) -> None:
+        if not self.style:
+            raise ValueError("the script has no pair_style")
+        name, types = self.style[0], self.types or 1
+        if name in (*EAM, "sw"):
+            if "file" not in self.tree["interaction"]:
+                raise ValueError("there is no pair_coeff")
+            return
+        given: dict[tuple[int, int], Pair] = {}
+        for pair in self.pairs:
+            given |= {(a, b): pair for a in pair.first for b in pair.second if a <= b}
+        missing = [k for k in range(1, types + 1) if (k, k) not in given]
+        if missing:
+            raise ValueError(f"there is no pair_coeff of {', '.join(f'{k} {k}' for k in missing)}")
+        if name == "lj/cut":
+            self._lennard_jones(given, types)
+        elif name == "table":
+            self._table(given)
+        else:
+            self._with_parameters(given, PARAMETERS[name])
+
+    def _lennard_jones(self, given: dict[tuple[int, int], Pair], types: int) -> None:
+        own = [_numbers(given[k, k], 2) for k in range(1, types + 1)]
+        line = given[1, 1].line
+        self._set("interaction.epsilon", [each[0] for each in own], line)
+        self._set("interaction.sigma", [each[1] for each in own], line)
+        rule = self.modify.get("mix", "geometric")
+        self._set("interaction.mixing", {"arithmetic": "lorentz_berthelot"}.get(rule, rule), line)
+        pairs = []
+        for (a, b), pair in sorted(given.items()):
+            values = _numbers(pair, 2)
+            special: dict[str, Any] = {} if a == b else {"epsilon": values[0], "sigma": values[1]}
+            special |= {"cutoff": values[2]} if len(values) > 2 else {}
+            if special:
+                pairs.append({"types": [a, b], **special})
+        common = {pair.get("cutoff") for pair in pairs}
+        if types == 1 and pairs and common != {None}:
+            self._set("interaction.cutoff", pairs[0]["cutoff"], line)
+        elif pairs:
+            self._set("interaction.pairs", pairs, line)
+
+    def _table(self, given: dict[tuple[int, int], Pair]) -> None:
+        files = {pair.words[0] for pair in given.values()}
+        if len(files) > 1:
+            raise ValueError(f"pair_coeff of table: one file for all pairs here, not {', '.join(sorted(files))}")
+        first = given[1, 1]
+        self._set("interaction.file", str(self._file(first.words[0])), first.line)
+        self._set("interaction.keyword", first.words[1], first.line)
+        if any(len(pair.words) < 3 for pair in given.values()):
+            raise ValueError("pair_coeff of table: FILE KEYWORD CUTOFF")
+        self._set("interaction.cutoff", float(first.words[2]), first.line)
+        pairs = [
+            {"types": list(key), "keyword": pair.words[1], "cutoff": float(pair.words[2])}
+            for key, pair in sorted(given.items())
+        ]
+        if len(pairs) > 1:
+            self._set("interaction.pairs", pairs, first.line)
+
+    def _with_parameters(self, given: dict[tuple[int, int], Pair], count: int) -> None:
+        pairs = []
+        for key, pair in sorted(given.items()):
+            values = _numbers(pair, count)
+            more = {"cutoff": values[count]} if len(values) > count else {}
+            pairs.append({"types": list(key), "parameters": values[:count], **more})
+        self._set("interaction.parameters", pairs[0]["parameters"], given[1, 1].line)
+        self._set("interaction.pairs", pairs, given[1, 1].line)
+
+    # ---- lists, motion, output
+
+    def _neighbor(self, skin: str, style: str = "bin") -> None:
+        self._set("neighbors.skin", float(skin))
+
+    def _neigh_modify(self, *words: str) -> None:
+        for key, value in zip(words[::2], words[1::2], strict=True):
+            if key in ("every", "delay"):
+                self._set(f"neighbors.{key}", int(value))
+            elif key == "check":
+                self._set("neighbors.check", value == "yes")
+            elif key not in ("one", "page", "cluster", "binsize"):
+                raise ValueError(f"neigh_modify {key}: known are every, delay, check, one and page")
+
+    def _timestep(self, dt: str) -> None:
+        self._set("time.dt", float(dt))
+
+    def _thermo(self, every: str) -> None:
+        self._set("time.thermo", max(1, int(every)))
+
+    def _fix(self, name: str, group: str, style: str, *rest: str) -> None:
+        if group != "all":
+            raise ValueError(f"fix {name} {group} {style}: known is the group all")
+        if style not in ("nve", "nvt", "langevin", "temp/csvr"):
+            raise ValueError(f"fix {name} {group} {style}: known are nve, nvt, langevin and temp/csvr")
+        self.fixes[name] = self.number, [style, *rest]
+
+    def _dump(self, name: str, group: str, style: str, every: str, file: str, *rest: str) -> None:
+        if group != "all" or style not in ("atom", "custom"):
+            raise ValueError(f"dump {name} {group} {style}: known are atom and custom of the group all")
+        self._set("output.every", int(every))
+        self._set("output.format", "dump")
+        self.notes[f"line {self.number}: the dump is output/ in the run directory"] = None
+
+    def _run(self, steps: str, *rest: str) -> None:
+        if rest:
+            raise ValueError(f"run {steps} {' '.join(rest)}: known is a number of steps alone")
+        self.steps = (self.steps or 0) + int(steps)
+        self._set("time.steps", self.steps)
+
+    def _finish_motion(self) -> None:
+        if self.steps is None:
+            raise ValueError("the script has no run")
+        if "thermo" not in self.tree["time"]:
+            self._set("time.thermo", max(1, self.steps))
+        if "dt" not in self.tree["time"]:
+            self._set("time.dt", DEFAULT_STEP[self.units])
+        if "skin" not in self.tree.get("neighbors", {}):
+            self._set("neighbors.skin", DEFAULT_SKIN[self.units])
+        styles = {words[0]: (line, words[1:]) for line, words in self.fixes.values()}
+        if "nvt" in styles and len(styles) > 1:
+            raise ValueError("fix nvt moves the particles by itself: no other fix beside it")
+        if "nvt" not in styles and "nve" not in styles:
+            raise ValueError("no fix moves the particles: fix nve or fix nvt")
+        for style, (line, words) in styles.items():
+            if style != "nve":
+                self._thermostat(style, line, words)
+
+    def _thermostat(self, style: str, line: int, words: list[str]) -> None:
+        if style == "nvt":
+            options = {words[k]: words[k + 1 :] for k in range(len(words)) if not _is_number(words[k])}
+            if set(options) - {"temp", "tchain"} or len(options.get("temp", [])) < 3:
+                raise ValueError("fix nvt: known are temp T T DAMPING and tchain N")
+            first, last, damping = options["temp"][:3]
+            self._set("dynamics.chain", int(options.get("tchain", ["3"])[0]), line)
+        else:
+            if len(words) != 4:
+                raise ValueError(f"fix {style}: known are T T DAMPING SEED alone")
+            first, last, damping = words[:3]
+            self._set("dynamics.seed", int(words[3]), line)
+        if float(first) != float(last):
+            raise ValueError(f"fix {style} from {first} to {last}: the temperature stays the same here")
+        kinds = {"nvt": "nose_hoover", "langevin": "langevin", "temp/csvr": "bussi"}
+        self._set("dynamics.kind", kinds[style], line)
+        self._set("dynamics.temperature", float(first), line)
+        self._set("dynamics.damping", float(damping), line)
+
+
+KNOWN = (
+    *("atom_style", "boundary", "create_atoms", "create_box", "dimension", "dump", "fix", "lattice", "mass"),
+    *("neigh_modify", "neighbor", "pair_coeff", "pair_modify", "pair_style", "processors", "read_data", "region"),
+    *("run", "thermo", "timestep", "units", "velocity"),
+)
+
+
+def _numbers(pair: Pair, least: int) -> list[float]:
+    try:
+        values = [float(word) for word in pair.words]
+    except ValueError:
+        values = []
+    if len(values) < least:
+        raise ValueError(f"pair_coeff of line {pair.line}: expected {least} numbers, and a cutoff or none")
+    return values
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,222 @@
+"""Input scripts of LAMMPS, as far as one run of hpckit can say what they say: their language of lines and variables.
+
+A script is executed line by line as LAMMPS does it: comments, `&`, `${name}`, `$x` and `$(…)`, variables of the styles
+index, loop, equal and string, `next`, `label` and `jump SELF`. The commands that come out are in `commands`.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hpckit.apps.md.lammps.commands import Commands, Mistake, Reading
+from hpckit.errors import InputError
+from hpckit.plan.text import read_text
+
+ENDINGS = (".in", ".lmp", ".lmps", ".lammps")
+MOST_BYTES, MOST_LINES = 1 << 20, 100_000  # of a file; executed, with those of loops
+OPERATORS: dict[type, Callable[..., Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.Mod: math.fmod,
+    ast.Pow: math.pow,
+    ast.USub: operator.neg,
+    ast.UAdd: operator.pos,
+}
+FUNCTIONS: dict[str, Callable[..., float]] = {
+    **{name: getattr(math, name) for name in ("sqrt", "exp", "sin", "cos", "tan", "asin", "acos", "atan", "ceil")},
+    "ln": math.log,
+    "log": math.log10,
+    "abs": abs,
+    "floor": math.floor,
+    "round": round,
+}
+REFERENCE = re.compile(r"\$(?:\{(\w+)\}|\(([^()]*(?:\([^()]*\)[^()]*)*)\)|(\w))")
+
+
+@dataclass
+class Variable:
+    """A variable: the values of index and loop styles and the one that counts, else a formula or a text."""
+
+    values: list[str]
+    at: int = 0
+    formula: str | None = None
+
+
+def reads(path: Path) -> bool:
+    """Whether a file is an input script by its name: in.NAME, NAME.in, NAME.lmp, NAME.lammps."""
+    return path.name.startswith("in.") or path.suffix in ENDINGS
+
+
+def settings_of(path: Path) -> Reading:
+    """The settings that a script amounts to.
+
+    Raises `InputError` that lists every line that is not known here, with its number.
+    """
+    lines = _joined(read_text(path, "the input script", MOST_BYTES, "give a LAMMPS input script"))
+    commands = Commands(path)
+    _Execution(lines, commands).run()
+    found = commands.reading()
+    if commands.mistakes:
+        each = sorted(set(commands.mistakes))
+        raise InputError(
+            "\n".join([f"{len(each)} of its lines cannot be done here", *(f"  {path.name}:{m}" for m in each)])
+            if len(each) > 1
+            else f"{path.name}:{each[0]}",
+            do="take these lines out, or write what they mean into a run file (docs: Coming from LAMMPS)",
+        )
+    return found
+
+
+def _joined(text: str) -> list[tuple[int, str]]:
+    """Lines with their numbers, without comments, those that end with & in one."""
+    found: list[tuple[int, str]] = []
+    held, first = "", 0
+    for number, raw in enumerate(text.splitlines(), 1):
+        line = _without_comment(raw).rstrip()
+        first = first or number
+        if line.endswith("&"):
+            held += line[:-1] + " "
+            continue
+        found.append((first, (held + line).strip()))
+        held, first = "", 0
+    if held:
+        found.append((first, held.strip()))
+    return found
+
+
+def _without_comment(line: str) -> str:
+    quote = ""
+    for place, letter in enumerate(line):
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter in "\"'":
+            quote = letter
+        elif letter == "#":
+            return line[:place]
+    return line
+
+
+class _Execution:
+    """The lines of a script, one after the other, with its variables."""
+
+    def __init__(self, lines: list[tuple[int, str]], commands: Commands) -> None:
+        self.lines, self.commands = lines, commands
+        self.variables: dict[str, Variable] = {}
+        self.skips = False  # the next jump, as a variable has no more values
+
+    def run(self) -> None:
+        """Execute all lines; mistakes are in `commands`."""
+        at = done = 0
+        while at < len(self.lines):
+            number, line = self.lines[at]
+            at, done = at + 1, done + 1
+            if done > MOST_LINES:
+                self.commands.mistakes.append(Mistake(number, "the script does not end: too many lines were executed"))
+                return
+            try:
+                words = self._substituted(line).split()
+                target = self._do(number, words) if words else None
+            except ValueError as error:
+                self.commands.mistakes.append(Mistake(number, str(error)))
+                self.commands.failed.add(line.split()[0])
+                continue
+            if target is not None:
+                at = target
+
+    def _do(self, number: int, words: list[str]) -> int | None:
+        """One command; the line to go to, None for the next one."""
+        name, *rest = words
+        if name == "variable":
+            self._define(rest)
+        elif name == "next":
+            self._next(rest)
+        elif name == "jump":
+            if rest[:1] != ["SELF"]:
+                raise ValueError(f"jump {' '.join(rest)}: only jump SELF LABEL is known")
+            if not self.skips:
+                return self._label(rest[1] if len(rest) > 1 else "")
+            self.skips = False
+        elif name != "label":
+            self.commands.do(number, words)
+        return None
+
+    def _label(self, name: str) -> int:
+        for at, (_, line) in enumerate(self.lines):
+            if not name or line.split() == ["label", name]:
+                return at
+        raise ValueError(f"there is no label {name}")
+
+    def _define(self, words: list[str]) -> None:
+        name, style, *values = words if len(words) > 1 else (*words, "", "")
+        if style in ("index", "loop") and name in self.variables and self.variables[name].formula is None:
+            return  # as in LAMMPS, the first definition stays
+        if style in ("index", "string", "getenv") and values:
+            self.variables[name] = Variable(values if style == "index" else [" ".join(values).strip("\"'")])
+        elif style == "loop" and values:
+            ends = [int(value) for value in values if value != "pad"]
+            first, last = (1, ends[0]) if len(ends) == 1 else ends[:2]
+            self.variables[name] = Variable([str(k) for k in range(first, last + 1)])
+        elif style == "equal" and values:
+            self.variables[name] = Variable([], formula="".join(values).strip("\"'"))
+        elif style == "delete":
+            self.variables.pop(name, None)
+        else:
+            raise ValueError(f"variable {' '.join(words)}: known are the styles index, loop, equal, string and delete")
+
+    def _next(self, names: list[str]) -> None:
+        for name in names:
+            variable = self.variables.get(name)
+            if variable is None or variable.formula is not None:
+                raise ValueError(f"next {name}: no such variable of style index or loop")
+            variable.at += 1
+            if variable.at >= len(variable.values):
+                del self.variables[name]
+                self.skips = True
+
+    def _substituted(self, line: str) -> str:
+        """A line with the values of its variables."""
+
+        def value(match: re.Match[str]) -> str:
+            if match[2] is not None:
+                formula, _, form = match[2].partition(":")
+                return (form or "%.15g") % self._evaluate(formula)
+            return self._value(match[1] or match[3])
+
+        return REFERENCE.sub(value, line) if not line.startswith("print") else "print"
+
+    def _value(self, name: str) -> str:
+        variable = self.variables.get(name)
+        if variable is None:
+            raise ValueError(f"there is no variable {name}")
+        return variable.values[variable.at] if variable.formula is None else f"{self._evaluate(variable.formula):.15g}"
+
+    def _evaluate(self, formula: str) -> float:
+        """The value of a formula of numbers, v_name, + - * / ^ % and functions."""
+        try:
+            return float(self._node(ast.parse(formula.replace("^", "**").strip(), mode="eval").body))
+        except (SyntaxError, KeyError, TypeError, ArithmeticError) as error:
+            raise ValueError(f"the formula {formula!r} cannot be evaluated here") from error
+
+    def _node(self, node: ast.expr) -> Any:
+        if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+            return node.value
+        if isinstance(node, ast.BinOp):
+            return OPERATORS[type(node.op)](self._node(node.left), self._node(node.right))
+        if isinstance(node, ast.UnaryOp):
+            return OPERATORS[type(node.op)](self._node(node.operand))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            return FUNCTIONS[node.func.id](*map(self._node, node.args))
+        if isinstance(node, ast.Name) and node.id == "PI":
+            return math.pi
+        if isinstance(node, ast.Name) and node.id.startswith("v_"):
+            return float(self._value(node.id[2:]))
+        raise KeyError(ast.dump(node))

@@ -1,0 +1,59 @@
+"""The numbers that `velocity … create` of LAMMPS draws, so that a run starts as LAMMPS starts it.
+
+They come from the generator of Park and Miller (Commun. ACM 31, 1988): x' = 16807 x mod 2^31 - 1. With `loop all` one
+sequence runs over all particles in their order; with `loop geom` each has a sequence of its own, whose seed is a hash
+of the command's seed and of its coordinates (Jenkins' one at a time), so that the result does not depend on the order.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+FACTOR, MODULUS = 16807, 2**31 - 1
+WARM_UP = 5  # numbers that a sequence of its own leaves out
+MASK = 0x7FFFFFF
+
+
+def in_order(seed: int, order: np.ndarray) -> np.ndarray:
+    """Uniform numbers from -1/2 to 1/2, float64[n, 3], of the particles at these places of the sequence."""
+    powers = np.array([pow(FACTOR, int(k), MODULUS) for k in range(1, 4)], np.uint64)
+    starts = _powers(3 * order.astype(np.int64)) * np.uint64(seed % MODULUS) % np.uint64(MODULUS)
+    return (starts[:, None] * powers % np.uint64(MODULUS)).astype(np.float64) * (1.0 / MODULUS) - 0.5
+
+
+def by_place(seed: int, places: np.ndarray) -> np.ndarray:
+    """The same of particles at some positions, float64[n, 3]: each its own sequence."""
+    state = np.maximum(_hash(seed, np.ascontiguousarray(places[:, :3], np.float64)) & np.uint64(MASK), 1)
+    drawn = np.empty((len(places), 3))
+    for k in range(WARM_UP + 3):
+        state = state * np.uint64(FACTOR) % np.uint64(MODULUS)
+        if k >= WARM_UP:
+            drawn[:, k - WARM_UP] = state * (1.0 / MODULUS)
+    return drawn - 0.5
+
+
+def _powers(exponents: np.ndarray) -> np.ndarray:
+    """FACTOR to some powers, modulo MODULUS."""
+    found, base = np.ones(len(exponents), np.uint64), np.uint64(FACTOR)
+    left = exponents.astype(np.uint64)
+    while left.any():
+        odd = (left & np.uint64(1)).astype(bool)
+        found[odd] = found[odd] * base % np.uint64(MODULUS)
+        base = base * base % np.uint64(MODULUS)
+        left >>= np.uint64(1)
+    return found
+
+
+def _hash(seed: int, places: np.ndarray) -> np.ndarray:
+    """The hash of the bytes of a seed (int32) and of each row, uint32 in uint64; bytes count as signed numbers."""
+    word = np.uint64(0xFFFFFFFF)
+    given = np.broadcast_to(np.array([seed], np.int32).view(np.int8), (len(places), 4))
+    letters = np.concatenate([given, places.view(np.int8).reshape(len(places), -1)], axis=1)
+    found = np.zeros(len(places), np.uint64)
+    for column in letters.astype(np.int64).view(np.uint64).T:
+        found = (found + column) & word
+        found = (found + (found << np.uint64(10))) & word
+        found ^= found >> np.uint64(6)
+    found = (found + (found << np.uint64(3))) & word
+    found ^= found >> np.uint64(11)
+    return (found + (found << np.uint64(15))) & word

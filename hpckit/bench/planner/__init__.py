@@ -1,0 +1,1 @@
+"""The planner of training against published steps, and against steps measured here."""

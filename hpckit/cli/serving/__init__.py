@@ -1,0 +1,1 @@
+"""The verbs of serving: `generate` and `serve`."""

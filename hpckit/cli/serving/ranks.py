@@ -1,0 +1,96 @@
+"""What the verbs `generate` and `serve` share: the options of an engine, and its ranks."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hpckit.cli.job import of_the_job, require_ranks
+from hpckit.errors import InputError
+from hpckit.launch import mpiexec
+from hpckit.launch.launcher import Joined, check_world
+from hpckit.launch.scratch import scratch
+
+if TYPE_CHECKING:
+    from hpckit.serving.engine import Engine
+
+
+def add_engine(it: argparse.ArgumentParser) -> None:
+    """MODEL and the options of an engine."""
+    it.add_argument("model", type=Path, metavar="MODEL", help="a run of `train`, or a Hugging Face folder")
+    it.add_argument("-n", "--ranks", type=int, metavar="N", help="ranks that split every weight (1)")
+    it.add_argument(
+        "--weights", default="", metavar="KIND", help="float32, bfloat16, bfloat16_dot, q8_0 or q4_0 (as the file has)"
+    )
+    it.add_argument("--rows", type=int, default=512, metavar="N", help="most tokens of a step (512)")
+    it.add_argument("--texts", type=int, default=32, metavar="N", help="most texts that run at once (32)")
+    it.add_argument("--chunk", type=int, metavar="N", help="most tokens of a prompt in a step beside other texts")
+    it.add_argument("--kv-tokens", type=int, metavar="N", help="tokens whose keys and values are kept (up to 4 GiB)")
+    it.add_argument("--speculate", type=int, default=0, metavar="K", help="tokens to guess from the text itself (0)")
+
+
+def engine_of(options: argparse.Namespace, comm: Any) -> Engine:
+    """The engine that the options describe. Collective."""
+    from hpckit.serving.engine import Engine
+
+    return Engine(
+        options.model,
+        weights=options.weights,
+        rows=options.rows,
+        texts=options.texts,
+        chunk=options.chunk,
+        kv_tokens=options.kv_tokens,
+        speculate=options.speculate,
+        comm=comm,
+    )
+
+
+def on_ranks(
+    verb: str, arguments: Sequence[str], options: argparse.Namespace, work: Callable[[Any], int], drains: bool = False
+) -> int:
+    """Run work(comm) on the ranks of a launcher above us, on one rank here, or on those that we start.
+
+    drains: rank 0 ends all by itself after a first SIGTERM; it writes its process number to `options.mark`.
+    """
+    ranks = options.ranks
+    if ranks is not None and ranks < 1:
+        raise InputError(f"-n {ranks}", do="give 1 or more")
+
+    def here(above: Joined | None) -> int:
+        require_ranks(ranks, above)
+        if above is None:
+            return work(None) if ranks in (None, 1) else _started(verb, arguments, ranks, drains)
+        from mpi4py import MPI
+
+        check_world(above, MPI.COMM_WORLD.size)
+        return work(MPI.COMM_WORLD)
+
+    return of_the_job(here)
+
+
+def _started(verb: str, arguments: Sequence[str], ranks: int, drains: bool) -> int:
+    """The verb on ranks that we start; the second request to stop ends them at once."""
+    mpiexec.require_room(ranks)
+    mpiexec.warn_if_crowded(ranks)
+
+    def show(line: str, is_error: bool) -> None:
+        print(line, file=sys.stderr if is_error else sys.stdout, flush=True)
+
+    with scratch() as folder:
+        mark = Path(folder, "rank0")
+
+        def stop(times: int, process: subprocess.Popen) -> None:
+            if drains and mark.exists():
+                os.kill(int(mark.read_text(encoding="utf-8")), signal.SIGTERM)
+            else:
+                process.terminate()
+
+        told = ["--mark", str(mark)] if drains else []
+        words = mpiexec.command(ranks, ["-m", "hpckit.cli.main", verb, *arguments, *told], "-P")
+        return mpiexec.run_job(words, mpiexec.rank_environment(ranks), show, stop).code

@@ -1,0 +1,74 @@
+"""Texts as token ids: bytes, or the pieces of a `tokenizer.json`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from hpckit.errors import InputError, SetupError
+
+
+class Tokenizer(Protocol):
+    """The mapping between a text and its token ids, 0 to `vocab` - 1."""
+
+    vocab: int
+
+    def encode(self, text: str) -> np.ndarray:
+        """The tokens, int32 [n]."""
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text; invalid bytes become a replacement character."""
+
+
+class Bytes:
+    """Each byte of the text in UTF-8 is a token."""
+
+    vocab = 256
+
+    def encode(self, text: str) -> np.ndarray:
+        """The bytes."""
+        return np.frombuffer(text.encode(), np.uint8).astype(np.int32)
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text of the bytes."""
+        return bytes(int(token) & 0xFF for token in tokens).decode(errors="replace")
+
+
+class Pieces:
+    """The tokens of a `tokenizer.json`, as written by the package tokenizers.
+
+    Raises `SetupError` without that package, `InputError` for a file that it cannot read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        try:
+            from tokenizers import Tokenizer as Loaded
+        except ImportError as problem:
+            raise SetupError(
+                f"{path.name} needs the package tokenizers",
+                likely="it is not installed",
+                do="pip install tokenizers",
+            ) from problem
+        try:
+            self._loaded: Any = Loaded.from_file(str(path))
+        except Exception as problem:  # the package does not name its class
+            raise InputError(
+                f"{path} is not a file of the package tokenizers: {problem}", do="give a tokenizer.json"
+            ) from None
+        self.vocab = int(self._loaded.get_vocab_size())
+
+    def encode(self, text: str) -> np.ndarray:
+        """The tokens, without start and end marks of a text."""
+        return np.array(self._loaded.encode(text, add_special_tokens=False).ids, np.int32)
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text of the tokens."""
+        return self._loaded.decode([int(token) for token in tokens], skip_special_tokens=False)
+
+
+def tokenizer_of(path: Path | None) -> Tokenizer:
+    """The tokenizer of a file, or bytes without one."""
+    return Bytes() if path is None else Pieces(path)

@@ -1,0 +1,250 @@
+"""The time of a transformer's block on a rank: its products, its passes over memory, its messages.
+
+One rule for every kernel: a product reads its operands while it multiplies and writes its result afterwards,
+max(FLOPs / peak, bytes read / bandwidth) + bytes written / bandwidth; everything else takes its bytes / bandwidth. All
+rates are the data sheet's, times the machine's efficiency.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from hpckit.plan.machine.machine import Machine
+from hpckit.plan.training.links import Line, compute_of, line
+from hpckit.plan.training.model import LanguageModel, Matrix
+from hpckit.plan.training.strategy import Strategy
+
+ITEM = 2
+
+
+@dataclass
+class BlockTimes:
+    """Seconds of a block for one microbatch on a rank.
+
+    forward; inputs, weights: the halves of the backward pass; again: what is recomputed. messages: of each axis,
+    forward and backward, that the computations do not hide; forwards: the forward part of these. hidden: the messages
+    that computations hide.
+    """
+
+    forward: float = 0.0
+    inputs: float = 0.0
+    weights: float = 0.0
+    again: float = 0.0
+    messages: dict[str, float] = field(default_factory=lambda: {"tp": 0.0, "cp": 0.0, "ep": 0.0})
+    forwards: dict[str, float] = field(default_factory=lambda: {"tp": 0.0, "cp": 0.0, "ep": 0.0})
+    hidden: float = 0.0
+
+    @property
+    def computing(self) -> float:
+        """All computations."""
+        return self.forward + self.inputs + self.weights + self.again
+
+    @property
+    def seconds(self) -> float:
+        """Forward and backward with their messages."""
+        return self.computing + sum(self.messages.values())
+
+    @property
+    def ahead(self) -> float:
+        """The forward pass with its messages."""
+        return self.forward + sum(self.forwards.values())
+
+    def times(self, count: float) -> BlockTimes:
+        """Of so many blocks."""
+        return BlockTimes(
+            self.forward * count,
+            self.inputs * count,
+            self.weights * count,
+            self.again * count,
+            {axis: value * count for axis, value in self.messages.items()},
+            {axis: value * count for axis, value in self.forwards.items()},
+            self.hidden * count,
+        )
+
+    def plus(self, other: BlockTimes) -> BlockTimes:
+        """With others after it."""
+        return BlockTimes(
+            self.forward + other.forward,
+            self.inputs + other.inputs,
+            self.weights + other.weights,
+            self.again + other.again,
+            {axis: value + other.messages[axis] for axis, value in self.messages.items()},
+            {axis: value + other.forwards[axis] for axis, value in self.forwards.items()},
+            self.hidden + other.hidden,
+        )
+
+
+class Kernels:
+    """Seconds of kernels on a machine."""
+
+    def __init__(self, machine: Machine) -> None:
+        it = compute_of(machine)
+        self.peak, self.bandwidth = it.peak * it.efficiency, it.bandwidth * it.efficiency
+
+    def product(self, rows: float, inner: float, columns: float, written: float = ITEM, weights: float = 1.0) -> float:
+        """[rows, inner] times [inner, columns]. written: bytes an element; weights: matrices that are read."""
+        read = ITEM * (rows * inner + weights * inner * columns)
+        return max(2.0 * rows * inner * columns / self.peak, read / self.bandwidth) + self.over(
+            written * rows * columns
+        )
+
+    def weight_gradient(self, rows: float, it: Matrix, strategy: Strategy, split: int, matrices: float = 1.0) -> float:
+        """The gradient of a weight: [inputs, rows] times [rows, outputs], added to what was there.
+
+        If the product does not add itself, its result is written in half precision, and added by a pass.
+        """
+        gradient = strategy.precision.gradient
+        written = gradient if strategy.fused else ITEM + ITEM + 2 * gradient
+        count = matrices * it.inputs * it.outputs / split
+        read = ITEM * rows * (it.inputs + it.outputs / split)
+        return max(2.0 * rows * it.inputs * it.outputs / split / self.peak, read / self.bandwidth) + self.over(
+            written * count
+        )
+
+    def over(self, nbytes: float) -> float:
+        """A pass over memory."""
+        return nbytes / self.bandwidth
+
+
+def block_times(model: LanguageModel, it: Strategy, machine: Machine, experts: bool = False) -> BlockTimes:
+    """The time of a block; experts: of one with experts."""
+    kernels, found = Kernels(machine), BlockTimes()
+    n, t = float(it.tokens), it.tp
+    between = n * model.width / (t if it.sequence else 1)
+    tp = line(machine, t, 1)
+    whole = tp.gather(ITEM * n * model.width)  # of a microbatch's tokens, gathered or scattered
+    matrices = model.attention()
+    hidden = model.hidden
+    ways = 4  # gathers and scatters of tp: around attention and MLP
+    if experts and model.experts is not None:
+        hidden = model.experts.shared * model.experts.hidden
+        ways = 4 if hidden else 2
+    if hidden:
+        matrices = [*matrices, *model.mlp(hidden)]
+    for matrix in matrices:
+        _matrix(kernels, matrix, n, it, found)
+    core = _scores(model, it, kernels, found)
+    drop = int(model.dropout)
+    # Norms; dropout with the residual sum; backward the norms, the masks, the sums of both branches.
+    found.forward += kernels.over(between * 2 * (2 * ITEM + 3 * ITEM + drop))
+    found.inputs += kernels.over(between * 2 * (3 * ITEM + (2 * ITEM + 1) * drop + 3 * ITEM))
+    _activation(model, kernels, n * hidden / t, found)
+    if not model.positions:  # rotary positions of queries and keys, there and back
+        turned = kernels.over(2 * ITEM * n * (model.heads + model.kv_heads) * model.head / t)
+        found.forward += turned
+        found.inputs += turned
+    sent = {"tp": ways * whole, "cp": 0.0, "ep": 0.0}
+    if experts and model.experts is not None:
+        sent["ep"] = _experts(model, it, machine, kernels, found)
+    exposed, hidden_part = _context(model, it, machine, core)
+    sent["cp"] = exposed[0]
+    found.hidden = hidden_part
+    found.forwards = dict(sent)
+    found.messages = {axis: 2 * value for axis, value in sent.items()}
+    found.messages["cp"] = exposed[0] + exposed[1]
+    if it.recompute == "full":
+        found.again = found.forward
+        for axis, value in sent.items():
+            found.messages[axis] += value
+    elif it.recompute == "selective":
+        gate = kernels.over(n * hidden / t * ITEM * (2 + model.gated))
+        found.again = kernels.over(between * 2 * 2 * ITEM) + gate if it.flash else core
+    return found
+
+
+def _matrix(kernels: Kernels, it: Matrix, n: float, strategy: Strategy, found: BlockTimes) -> None:
+    t = strategy.tp
+    rows = n / t if it.split == "none" and strategy.sequence else n
+    inputs = it.inputs / (t if it.split == "inputs" else 1)
+    outputs = it.outputs / (t if it.split == "outputs" else 1)
+    found.forward += kernels.product(rows, inputs, outputs)
+    found.inputs += kernels.product(rows, outputs, inputs)
+    part = Matrix(it.inputs, it.outputs, it.split)
+    found.weights += kernels.weight_gradient(rows, part, strategy, t if it.split != "none" else 1)
+
+
+def _scores(model: LanguageModel, it: Strategy, kernels: Kernels, found: BlockTimes) -> float:
+    """The attention between its matrices; returns its forward time."""
+    n, heads = float(it.tokens), model.heads / it.tp
+    scores = n * it.context * heads
+    if it.flash:  # half of the scores are masked and not computed; backward computes them again: 5 products for 2
+        rows = n * heads * (model.head + model.value) + n * model.kv_heads / it.tp * (model.head + model.value)
+        core = scores / 2 * 2 * (model.head + model.value) / kernels.peak + kernels.over(ITEM * rows)
+        back = scores / 2 * (6 * model.head + 4 * model.value) / kernels.peak + kernels.over(2 * ITEM * rows)
+    else:
+        drop = int(model.dropout)
+        products = [2.0 * scores * wide / kernels.peak for wide in (model.head, model.value)]
+        read = kernels.over(ITEM * scores)
+        core = products[0] + max(products[1], read) + kernels.over(scores * (3 * ITEM + drop * (2 * ITEM + 1)))
+        back = products[1] + max(products[1], read) + 2 * max(products[0], read)
+        back += kernels.over(scores * (4 * ITEM + drop * (2 * ITEM + 1)))
+    found.forward += core
+    found.inputs += back
+    return core
+
+
+def _activation(model: LanguageModel, kernels: Kernels, elements: float, found: BlockTimes) -> None:
+    """Between the matrices of an MLP."""
+    found.forward += kernels.over(elements * ITEM * (3 if model.gated else 2))
+    found.inputs += kernels.over(elements * ITEM * (5 if model.gated else 3))
+
+
+def _experts(model: LanguageModel, it: Strategy, machine: Machine, kernels: Kernels, found: BlockTimes) -> float:
+    """Router, experts and their all-to-alls; returns the seconds of the messages of the forward pass.
+
+    Tokens are dealt evenly: ranks of tp have their own ones, and an expert is whole on its rank.
+    """
+    own = model.experts
+    assert own is not None
+    tokens = it.tokens / it.tp
+    taken, held = tokens * own.active, own.count / it.ep
+    router = Matrix(model.width, own.count, "none")
+    found.forward += kernels.product(tokens, model.width, own.count)
+    found.inputs += kernels.product(tokens, own.count, model.width)
+    found.weights += kernels.weight_gradient(tokens, router, it, 1)
+    for matrix in model.mlp(own.hidden):
+        found.forward += kernels.product(taken, matrix.inputs, matrix.outputs, weights=held)
+        found.inputs += kernels.product(taken, matrix.outputs, matrix.inputs, weights=held)
+        found.weights += kernels.weight_gradient(taken, matrix, it, 1, held)
+    _activation(model, kernels, taken * own.hidden, found)
+    moved = kernels.over(2 * 2 * ITEM * taken * model.width)  # sorted by expert, and back
+    found.forward += moved
+    found.inputs += moved
+    ep = expert_line(it, machine)
+    nodes = ep.size / ep.inner
+    copies = nodes * (1 - (1 - 1 / nodes) ** own.active) / own.active if nodes > 1 else 1.0  # distinct nodes of a token
+    return 2 * ep.exchange(ITEM * taken * model.width, copies)
+
+
+def expert_line(it: Strategy, machine: Machine) -> Line:
+    """The ranks among which experts are dealt: first those of tp and cp, which stand together, then those of dp."""
+    near = it.tp * it.cp
+    if it.ep <= near:
+        return line(machine, it.ep, 1)
+    far = line(machine, it.ep // near if it.ep % near == 0 else it.ep, near * it.pp)
+    inner = line(machine, near, 1)
+    return replace(far, size=it.ep, inner=min(inner.inner * far.inner, it.ep), near=inner.near)
+
+
+def _context(model: LanguageModel, it: Strategy, machine: Machine, core: float) -> tuple[tuple[float, float], float]:
+    """Exposed seconds of the messages of cp, forward and backward, and the hidden ones.
+
+    Ring: keys and values go round while the attention works (Liu et al. 2023, arXiv:2310.01889), zigzag chunks keep the
+    work even; backward their gradients go with them. Ulysses: queries, keys, values and outputs change from tokens to
+    heads (Jacobs et al. 2023, arXiv:2309.14509). Gather: all keys and values are gathered first (Llama team 2024).
+    """
+    if it.cp == 1:
+        return (0.0, 0.0), 0.0
+    cp, n = line(machine, it.cp, it.tp), it.tokens
+    keys = ITEM * n * max(model.kv_heads / it.tp, 1) * (model.head + model.value)
+    if it.context_by == "ulysses":
+        queries = ITEM * n * model.heads / it.tp * (model.head + model.value)
+        one = cp.exchange(keys + queries) + cp.latency
+        return (one, one), 0.0
+    if it.context_by == "gather":
+        one = cp.gather(keys * it.cp)
+        return (one, 2 * one), 0.0
+    ring = (it.cp - 1) * cp.message(keys)
+    work = core * (it.cp - 1) / it.cp
+    out = max(ring - work, 0.0), max(2 * ring - 2.5 * work, 0.0)
+    return out, 3 * ring - sum(out)

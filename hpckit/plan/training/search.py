@@ -1,0 +1,210 @@
+"""The choice of a mesh: every legal split of a model over some ranks, the quickest that fits the memory first."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hpckit.errors import InputError
+from hpckit.plan.machine.machine import Level, Machine
+from hpckit.plan.training.block import BlockTimes
+from hpckit.plan.training.cost import StepCost, share, step_cost
+from hpckit.plan.training.links import compute_of
+from hpckit.plan.training.memory import memory
+from hpckit.plan.training.model import LanguageModel
+from hpckit.plan.training.strategy import RECOMPUTE, SCHEDULES, Strategy, divisors
+
+HEADROOM = 0.92  # of the memory; the rest is for libraries, fragments, buffers of messages
+FAR = 1.5  # a mesh that takes so many times as long as the best is not looked at any further
+MOST_CONTEXT_RANKS = 64
+MICROBATCHES = (1, 2, 4, 8, 16)
+CHUNKS = (2, 3, 4, 6, 8)
+ORDER = ("interleaved", "1f1b", "zb_h1", "zb_v", "dualpipe_v")
+
+
+Mesh = tuple[int, int, int, int, int]  # dp, pp, cp, tp, ep
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A strategy with its cost, and its memory by kind, bytes."""
+
+    strategy: Strategy
+    cost: StepCost
+    memory: dict[str, float]
+
+    @property
+    def bytes(self) -> float:
+        """All memory of the fullest rank."""
+        return sum(self.memory.values())
+
+
+@dataclass(frozen=True)
+class Found:
+    """The result of a search. best: the quickest that fits; others: quickest of each other mesh, in order.
+
+    examined: how many strategies; tight: the one that needs least memory, if none fits (best is None then).
+    """
+
+    best: Choice | None
+    others: list[Choice]
+    examined: int
+    tight: Choice | None
+
+
+def search(
+    model: LanguageModel,
+    ranks: int,
+    machine: Machine,
+    batch: int,
+    context: int,
+    fixed: dict[str, Any] | None = None,
+    only: Collection[Mesh] | None = None,
+) -> Found:
+    """All legal meshes of so many ranks, with the microbatch, schedule, ZeRO stage and recomputation that suit each.
+
+    fixed: fields of `Strategy` that are given. only: the meshes to look at. More is recomputed only where less does not
+    fit, as it takes longer. Raises `InputError` if no mesh is legal.
+    """
+    room, given = compute_of(machine).memory * HEADROOM, fixed or {}
+    best: dict[Mesh, Choice] = {}
+    tight: Choice | None = None
+    examined, quickest = 0, float("inf")
+    for mesh in meshes(model, ranks, batch, context, given):
+        key = mesh_of(mesh)
+        if only is not None and key not in only:
+            continue
+        for size in _microbatches(mesh, given):
+            forms = _Forms(model, replace(mesh, microbatch=size), machine, given)
+            for schedule, chunks, sharding in _orders(model, forms.mesh, given):
+                for recompute in forms.recompute:
+                    strategy, block = forms.of(recompute)
+                    if strategy.microbatches * block.seconds > FAR * quickest:
+                        examined += 1
+                        break
+                    it = replace(strategy, schedule=schedule, chunks=chunks, sharding=sharding)
+                    examined += 1
+                    held = memory(model, it)
+                    total = sum(held.values())
+                    if total > room:
+                        if tight is None or total < tight.bytes:
+                            tight = Choice(it, step_cost(model, it, machine, block), held)
+                        continue
+                    cost = step_cost(model, it, machine, block)
+                    old = best.get(key)
+                    if old is None or _better(cost, total, old):
+                        best[key] = Choice(it, cost, held)
+                        quickest = min(quickest, cost.seconds)
+                    break
+    if not examined and only is None:
+        raise InputError(
+            f"no mesh of {ranks} ranks suits {model.name} with a batch of {batch} samples of {context} tokens",
+            do=f"the batch divides into dp replicas, {model.heads} heads into tp, {model.layers} layers into pp, the "
+            "context into 2 cp: give other numbers of ranks or samples, or leave axes open",
+        )
+    ordered = sorted(best.values(), key=lambda it: it.cost.seconds)
+    return Found(ordered[0] if ordered else None, ordered[1:], examined, tight)
+
+
+class _Forms:
+    """A mesh with its microbatch under each recomputation, made when asked for."""
+
+    def __init__(self, model: LanguageModel, mesh: Strategy, machine: Machine, fixed: dict[str, Any]) -> None:
+        self.mesh = mesh
+        self.recompute = [fixed["recompute"]] if "recompute" in fixed else RECOMPUTE
+        self._made: dict[str, tuple[Strategy, BlockTimes]] = {}
+        self._model, self._machine, self._fixed = model, machine, fixed
+
+    def of(self, recompute: str) -> tuple[Strategy, BlockTimes]:
+        """The strategy with the way of its context axis that takes least, and the times of a rank's blocks."""
+        if recompute not in self._made:
+            ways = ["ring"] if self.mesh.cp == 1 else _ways(self._model, self.mesh, self._fixed)
+            each = []
+            for way in ways:
+                it = replace(self.mesh, recompute=recompute, context_by=way)
+                each.append((it, share(self._model, it, self._machine)))
+            self._made[recompute] = min(each, key=lambda pair: pair[1].seconds)
+        return self._made[recompute]
+
+
+def mesh_of(it: Strategy) -> Mesh:
+    """The sizes of its axes."""
+    return it.dp, it.pp, it.cp, it.tp, it.ep
+
+
+def _better(cost: StepCost, total: float, old: Choice) -> bool:
+    """Quicker; or as quick within a thousandth, with less memory."""
+    if cost.seconds < old.cost.seconds * 0.999:
+        return True
+    return cost.seconds <= old.cost.seconds * 1.001 and total < old.bytes
+
+
+def meshes(model: LanguageModel, ranks: int, batch: int, context: int, fixed: dict[str, Any]) -> Iterator[Strategy]:
+    """Every mesh that the ranks, the model and the batch allow."""
+
+    def options(axis: str, found: list[int]) -> list[int]:
+        return [fixed[axis]] if axis in fixed else found
+
+    for tp in options("tp", [n for n in divisors(ranks) if model.heads % n == 0]):
+        if ranks % tp or model.hidden % tp or (model.kv_heads % tp and tp % model.kv_heads):
+            continue
+        for cp in options("cp", [n for n in divisors(ranks // tp) if n <= MOST_CONTEXT_RANKS]):
+            if ranks % (tp * cp) or (cp > 1 and context % (2 * cp)):
+                continue
+            for pp in options("pp", [n for n in divisors(ranks // (tp * cp)) if n <= model.layers + 2]):
+                dp = ranks // (tp * cp * pp)
+                if ranks % (tp * cp * pp) or batch % dp or ("dp" in fixed and dp != fixed["dp"]):
+                    continue
+                for ep in options("ep", _expert_ranks(model, dp * cp * tp)):
+                    yield Strategy(batch, context, dp, pp, cp, tp, ep)
+
+
+def _expert_ranks(model: LanguageModel, ranks: int) -> list[int]:
+    if model.experts is None:
+        return [1]
+    return [n for n in divisors(model.experts.count) if ranks % n == 0]
+
+
+def _microbatches(mesh: Strategy, fixed: dict[str, Any]) -> list[int]:
+    own = mesh.batch // mesh.dp
+    sizes = [fixed["microbatch"]] if "microbatch" in fixed else MICROBATCHES
+    return [size for size in sizes if own % size == 0]
+
+
+def _ways(model: LanguageModel, mesh: Strategy, fixed: dict[str, Any]) -> list[str]:
+    if "context_by" in fixed:
+        return [fixed["context_by"]]
+    return ["ring", "gather", *(["ulysses"] if model.kv_heads % (mesh.cp * mesh.tp) == 0 else [])]
+
+
+def _orders(model: LanguageModel, it: Strategy, fixed: dict[str, Any]) -> list[tuple[str, int, int]]:
+    """The schedules, chunks and ZeRO stages."""
+    stages = [fixed["sharding"]] if "sharding" in fixed else [0, 1, 2, 3] if it.dp * it.cp > 1 else [0]
+    return [(*order, stage) for order in _schedules(model, it, fixed) for stage in stages]
+
+
+def _schedules(model: LanguageModel, it: Strategy, fixed: dict[str, Any]) -> Iterator[tuple[str, int]]:
+    if it.pp == 1:
+        yield "1f1b", 1
+        return
+    m, p = it.microbatches, it.pp
+    for name in [fixed["schedule"]] if "schedule" in fixed else ORDER:
+        held, least, multiple = SCHEDULES[name]
+        if m < least * p - (least == 2) or (multiple and m % p):
+            continue
+        for chunks in [held] if held else [fixed["chunks"]] if "chunks" in fixed else CHUNKS:
+            if p * chunks <= model.layers + 2:
+                yield name, chunks
+
+
+def altered(machine: Machine, network: float = 1.0, memory: float = 1.0) -> Machine:
+    """The machine with links between nodes, or memories, so many times as large."""
+    levels = tuple(_scaled(level, number, machine, network) for number, level in enumerate(machine.levels))
+    compute = compute_of(machine)
+    return replace(machine, levels=levels, compute=replace(compute, memory=compute.memory * memory))
+
+
+def _scaled(level: Level, number: int, machine: Machine, network: float) -> Level:
+    inner = number == 0 and len(machine.levels) > 1
+    return replace(level, bandwidth=level.bandwidth * (1 if inner else network), uplink=level.uplink * network)

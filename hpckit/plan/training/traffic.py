@@ -1,0 +1,73 @@
+"""What the axes of a mesh send: bytes that a rank sends in a step, by the same formulas as the times."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from hpckit.plan.machine.machine import Machine
+from hpckit.plan.training.block import ITEM, expert_line
+from hpckit.plan.training.links import Line, line
+from hpckit.plan.training.memory import held_parameters
+from hpckit.plan.training.model import LanguageModel
+from hpckit.plan.training.strategy import Strategy
+
+
+class Traffic(NamedTuple):
+    """An axis: its ranks, how many of them share a node, what it sends, and bytes that a rank sends in a step."""
+
+    ranks: int
+    inner: int
+    what: str
+    nbytes: float
+
+
+def traffic(model: LanguageModel, it: Strategy, machine: Machine) -> dict[str, Traffic]:
+    """The axes of more than one rank."""
+    n, m, t = it.tokens, it.microbatches, it.tp
+    blocks = math.ceil(model.layers / (it.pp * it.chunks)) * it.chunks
+    dense = round(blocks * model.dense_layers / model.layers)
+    passes = 3 if it.recompute == "full" else 2
+    found: dict[str, Traffic] = {}
+
+    def part(size: int) -> float:
+        return (size - 1) / size
+
+    if t > 1:
+        ways = 4 * dense
+        if model.experts is not None:
+            ways += (4 if model.experts.shared else 2) * (blocks - dense)
+        what = "activations, gathered and scattered" if it.sequence else "activations, summed"
+        found["tp"] = Traffic(t, line(machine, t, 1).inner, what, m * passes * ways * part(t) * ITEM * n * model.width)
+    if it.cp > 1:
+        keys = ITEM * n * max(model.kv_heads / t, 1) * (model.head + model.value)
+        queries = ITEM * n * model.heads / t * (model.head + model.value)
+        one = {"ring": (it.cp - 1) * keys, "gather": (it.cp - 1) * keys, "ulysses": part(it.cp) * (keys + queries)}
+        times = passes if it.context_by == "ulysses" else passes + 1
+        how = {"ring": "keys and values, in a ring", "gather": "keys and values, gathered", "ulysses": "all heads"}
+        here = line(machine, it.cp, t)
+        found["cp"] = Traffic(it.cp, here.inner, how[it.context_by], m * blocks * times * one[it.context_by])
+    if it.ep > 1 and model.experts is not None:
+        tokens = n / t * model.experts.active
+        sent = m * (blocks - dense) * passes * 2 * part(it.ep) * ITEM * tokens * model.width
+        found["ep"] = Traffic(it.ep, expert_line(it, machine).inner, "tokens to experts and back", sent)
+    if it.pp > 1:
+        here = line(machine, it.pp, t * it.cp)
+        sent = m * 2 * it.chunks * ITEM * n * model.width / t
+        found["pp"] = Traffic(it.pp, here.inner, "activations and their gradients", sent)
+    replicas = it.dp * it.cp
+    if replicas > 1:
+        shared, own = held_parameters(model, it)
+        twins = it.dp * it.cp * t // it.ep
+        one_copy = part(replicas) * shared + part(twins) * own
+        gradient, value = it.precision.gradient, it.precision.parameter
+        often = {0: 2 * gradient, 1: gradient + value, 2: gradient * m + value, 3: (gradient + 2 * value) * m}
+        name = "dp x cp" if it.cp > 1 and it.dp > 1 else "dp" if it.dp > 1 else "cp (gradients)"
+        here = _replicas(it, machine)
+        what = "gradients" if it.sharding == 0 else "gradients and parameters"
+        found[name] = Traffic(replicas, here.inner, what, often[it.sharding] * one_copy)
+    return found
+
+
+def _replicas(it: Strategy, machine: Machine) -> Line:
+    return line(machine, it.dp, it.tp * it.cp * it.pp) if it.dp > 1 else line(machine, it.cp, it.tp)

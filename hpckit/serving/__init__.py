@@ -1,0 +1,15 @@
+"""Language models that write: the engine, how it chooses tokens, and steps as plans."""
+
+from hpckit import loaded_on_use
+
+_HOMES = {
+    "Completion": "hpckit.serving.engine",
+    "Engine": "hpckit.serving.engine",
+    "Event": "hpckit.serving.engine",
+    "Piece": "hpckit.serving.step",
+    "Proof": "hpckit.serving.step",
+    "Sampling": "hpckit.serving.sampler",
+    "Step": "hpckit.serving.step",
+}
+__all__ = list(_HOMES)
+__getattr__, __dir__ = loaded_on_use(__name__, _HOMES)

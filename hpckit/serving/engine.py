@@ -1,0 +1,367 @@
+"""The engine: requests in, tokens out, a step at a time.
+
+    engine = hp.serving.Engine("runs/train-001")
+    for completion in engine.generate(["To be", "or not"], hp.serving.Sampling(max_tokens=20)):
+        print(completion.text)
+
+On several ranks rank 0 makes the engine's calls, and the others are in `follow`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hpckit.errors import InputError
+from hpckit.io.tokenizers import tokenizer_of
+from hpckit.kernels.nn.paged.pages import PAGE
+from hpckit.serving.blocks import Blocks
+from hpckit.serving.model import Model
+from hpckit.serving.sampler import Floats, Sampling, adjusted, chosen, likeliest, log_probabilities, seed_of, uniform
+from hpckit.serving.scheduler import Scheduler, Text
+from hpckit.serving.shape import CONFIG, read_shape
+from hpckit.serving.speculation import guessed
+from hpckit.serving.step import Piece, Step
+from hpckit.serving.team import Team
+from hpckit.serving.text import Chat, Stream, ends_of
+from hpckit.serving.weights import Weights
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+MOST_KV_BYTES = 4 << 30  # of keys and values, where nothing else is said
+STOP, LENGTH, ABORT = "stop", "length", "abort"
+
+
+@dataclass(frozen=True)
+class Event:
+    """What a step brought to one sample of a request.
+
+    token: None where only text or the end came. logprobs: (token, logarithm) of the chosen one, then of the likeliest.
+    prompt: the same for each token of the prompt but the first, at the first event, where that was asked for. reason:
+    "stop", "length" or "" while it goes on. found: tokens of the prompt that were there already.
+    """
+
+    request: str
+    sample: int
+    token: int | None
+    text: str
+    logprobs: tuple[tuple[int, float], ...] = ()
+    prompt: tuple[tuple[tuple[int, float], ...], ...] = ()
+    reason: str = ""
+    found: int = 0
+
+
+@dataclass
+class _Sample:
+    """A sample of a request that is under way."""
+
+    request: str
+    number: int
+    text: Text
+    sampling: Sampling
+    seed: int
+    stream: Stream
+    prompt: list[tuple[tuple[int, float], ...]] = field(default_factory=list)
+    reason: str = ""
+
+
+class Completion:
+    """A sample of a request at its end: prompt and tokens (lists of numbers), text, logprobs of each token where they
+    were asked for (see `Event`), reason; found: tokens of the prompt that were there already.
+    """
+
+    def __init__(self, sample: _Sample) -> None:
+        self.request, self.sample, self.found = sample.request, sample.number, 0
+        self.prompt = sample.text.tokens[: sample.text.prompt]
+        self.tokens: list[int] = []
+        self.text = self.reason = ""
+        self.logprobs: list[tuple[tuple[int, float], ...]] = []
+        self.prompt_logprobs: tuple[tuple[tuple[int, float], ...], ...] = ()
+
+    def add(self, event: Event) -> None:
+        """What a step brought."""
+        self.text += event.text
+        self.reason, self.found = event.reason, event.found
+        self.prompt_logprobs = event.prompt or self.prompt_logprobs
+        if event.token is not None:
+            self.tokens.append(event.token)
+            if event.logprobs:
+                self.logprobs.append(event.logprobs)
+
+
+@dataclass
+class Counters:
+    """What an engine has done since it began."""
+
+    steps: int = 0
+    prompt_tokens: int = 0
+    found_tokens: int = 0
+    written_tokens: int = 0
+    drafts: int = 0
+    accepted: int = 0
+    finished: int = 0
+    aborted: int = 0
+    seconds: float = 0.0
+
+
+class Engine:
+    """Serves the model in a folder: a run directory of `train`, or one of Hugging Face (`shape.KINDS`).
+
+    weights: a kind of the tile ("float32", "bfloat16", "bfloat16_dot", "q8_0", "q4_0"); by default that of the file.
+    rows: most tokens of a step. texts: most texts that run at once. kv_tokens: room for keys and values, by default
+    that of all texts, up to 4 GiB. chunk: most tokens of one prompt in a step beside other texts. speculate: tokens
+    that are guessed from the text itself (`speculation`). prefixes: whether texts find what others have computed.
+    comm: ranks of one node, each with its columns of every weight. Collective.
+
+    Raises `InputError` for a folder that cannot be served.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        weights: str = "",
+        rows: int = 512,
+        texts: int = 32,
+        kv_tokens: int | None = None,
+        chunk: int | None = None,
+        speculate: int = 0,
+        prefixes: bool = True,
+        comm: MPI.Comm | None = None,
+    ) -> None:
+        self.folder = model_folder(Path(folder))
+        shape = self.shape = read_shape(self.folder)
+        if rows < 1 or texts < 1 or speculate < 0 or (chunk is not None and chunk < 1):
+            raise InputError(
+                f"an engine for {rows} tokens a step, {texts} texts and {speculate} guesses", do="give 1 or more"
+            )
+        self.team = Team(comm)
+        room = kv_tokens or min(texts * shape.context, max(shape.context, MOST_KV_BYTES // shape.kv_bytes))
+        self.blocks = Blocks(-(-room // PAGE))
+        answers = min(rows, texts * (1 + speculate))
+        self.weights = Weights(self.folder, shape, weights, self.team.rank, self.team.size)
+        self.model = Model(self.weights, self.team, self.blocks.count, rows, answers)
+        self.team.make_room(1 + texts * (4 + -(-shape.context // PAGE)) + rows)
+        self.scheduler = Scheduler(self.blocks, rows, answers, texts, chunk)
+        self.speculate, self._prefixes = speculate, prefixes
+        path = self.folder / "tokenizer.json"
+        self.tokenizer = tokenizer_of(path if path.exists() else None)
+        self.ends = tuple(dict.fromkeys((*shape.end, *ends_of(self.folder))))
+        self.chat = Chat(self.folder)
+        self.counters = Counters()
+        self._samples: dict[int, _Sample] = {}
+        self._made = 0
+
+    @property
+    def idle(self) -> bool:
+        """Whether no text waits or runs."""
+        return not self._samples
+
+    @property
+    def longest(self) -> int:
+        """Tokens that a text may have, with what is written."""
+        return min(self.shape.context, self.blocks.count * PAGE)
+
+    def encode(self, text: str) -> list[int]:
+        """The tokens of a text. Raises `InputError` where the model has no such tokens."""
+        try:
+            tokens = self.tokenizer.encode(text).tolist()
+        except UnicodeEncodeError:
+            raise InputError("the text has half of a character (a surrogate)", do="send whole characters") from None
+        if tokens and max(tokens) >= self.shape.vocab:
+            raise InputError(
+                f"the tokenizer has tokens up to {max(tokens)}, and the model {self.shape.vocab}",
+                likely="its tokenizer.json is missing",
+                do="put the tokenizer.json of the model beside its config.json",
+            )
+        return tokens
+
+    def add(
+        self,
+        prompt: str | Sequence[int],
+        sampling: Sampling | None = None,
+        *,
+        name: str | None = None,
+        priority: int = 0,
+        salt: str = "",
+    ) -> str:
+        """A request that waits from now on; returns its name. salt: a tenant that shares no blocks with others.
+
+        Raises `InputError` for values that cannot be, and for texts that are longer than the model's context.
+        """
+        sampling = sampling or Sampling()
+        tokens = self.encode(prompt) if isinstance(prompt, str) else [int(token) for token in prompt]
+        self.check(tokens, sampling)
+        name = f"request-{self._made}" if name is None else name
+        seed = seed_of(name) if sampling.seed is None else sampling.seed
+        leader = None
+        for number in range(sampling.n):
+            own = salt if self._prefixes else f"{salt}/{self._made}"
+            text = Text(self._made, list(tokens), len(tokens), priority, own, leader, sampling.prompt_logprobs)
+            leader = leader or text
+            self._samples[text.number] = _Sample(
+                name, number, text, sampling, seed, Stream(self.tokenizer, sampling.stop)
+            )
+            self._made += 1
+            self.scheduler.add(text)
+        return name
+
+    def check(self, tokens: Sequence[int], sampling: Sampling) -> None:
+        """Raise the `InputError` of `add`, without adding anything."""
+        sampling.check(self.shape.vocab)
+        if not tokens or min(tokens) < 0 or max(tokens) >= self.shape.vocab:
+            raise InputError(f"a prompt has tokens from 0 to {self.shape.vocab - 1}, and at least one")
+        if len(tokens) + sampling.max_tokens > self.longest:
+            raise InputError(
+                f"{len(tokens)} tokens and {sampling.max_tokens} more, where a text has at most {self.longest}",
+                do=f"give a shorter prompt, or max_tokens of at most {max(0, self.longest - len(tokens))}",
+            )
+
+    def abort(self, name: str) -> None:
+        """End all samples of a request; their blocks are free."""
+        for sample in [one for one in self._samples.values() if one.request == name]:
+            self.counters.aborted += 1
+            self._end(sample)
+
+    def step(self) -> list[Event]:
+        """Compute one step, and return what it brought; nothing where no text waits."""
+        begin = time.perf_counter()
+        if self.speculate:
+            for text in self.scheduler.running:
+                if len(text.tokens) - text.computed == 1:
+                    text.drafts = self._guesses(self._samples[text.number])
+        step = self.scheduler.plan()
+        if step is None:
+            return []
+        samples = [self._samples[piece.text] for piece in step.pieces]
+        self.team.tell(step.words())
+        logits = self.model.run(step)
+        events, accepted, row = list[Event](), list[int](), 0
+        for piece, sample in zip(step.pieces, samples, strict=True):
+            brought, count = self._answered(sample, piece, logits[row : row + piece.answers])
+            events += brought
+            accepted.append(count)
+            row += piece.answers
+        self.scheduler.done(step, [sample.text for sample in samples], accepted)
+        for sample in samples:
+            if sample.reason:
+                self._end(sample)
+                self.counters.finished += 1
+        self.counters.steps += 1
+        self.counters.seconds += time.perf_counter() - begin
+        return events
+
+    def generate(
+        self, prompts: Sequence[str | Sequence[int]], sampling: Sampling | Sequence[Sampling] | None = None
+    ) -> list[Completion]:
+        """The completions of all prompts, in their order, `n` of each. Collective: an empty list on ranks above 0."""
+        if self.team.rank:
+            self.follow()
+            return []
+        try:
+            each = [sampling] * len(prompts) if sampling is None or isinstance(sampling, Sampling) else list(sampling)
+            for prompt, one in zip(prompts, each, strict=True):
+                self.add(prompt, one)
+            samples = list(self._samples.values())
+            found = {(one.request, one.number): Completion(one) for one in samples}
+            while not self.idle:
+                for event in self.step():
+                    found[event.request, event.sample].add(event)
+            return [found[one.request, one.number] for one in samples]
+        finally:
+            self.close()
+
+    def follow(self) -> None:
+        """The ranks above 0: run the steps that rank 0 tells, until it closes the engine."""
+        while len(words := self.team.hear()):
+            self.model.run(Step.of(words))
+
+    def close(self) -> None:
+        """Rank 0: the others leave `follow`; texts that are under way are ended."""
+        for sample in list(self._samples.values()):
+            self._end(sample)
+        self.team.tell(np.zeros(0, np.int64))
+
+    def _guesses(self, sample: _Sample) -> tuple[int, ...]:
+        left = sample.sampling.max_tokens - len(sample.text.written) - 1
+        return guessed(sample.text.tokens, min(self.speculate, left)) if left > 0 else ()
+
+    def _answered(self, sample: _Sample, piece: Piece, logits: Floats) -> tuple[list[Event], int]:
+        """What a piece brought, and how many of its tokens count."""
+        text, sampling = sample.text, sample.sampling
+        drafts = piece.tokens[len(text.tokens) - piece.start :]
+        if text.needs_all and piece.start < text.prompt:
+            for row, place in zip(logits, range(piece.start + 1, text.prompt), strict=False):
+                logprobs = log_probabilities(row)
+                sample.prompt.append(tuple(likeliest(logprobs, sampling.logprobs or 0, text.tokens[place])))
+        self.counters.prompt_tokens += max(0, min(piece.end, text.prompt) - piece.start)
+        if piece.end < len(text.tokens):
+            return [], len(piece.tokens)
+        if not text.written:
+            self.counters.found_tokens += text.found
+        if not sampling.max_tokens:
+            sample.reason = LENGTH
+            prompt = tuple(sample.prompt)
+            return [Event(sample.request, sample.number, None, "", (), prompt, LENGTH, text.found)], len(piece.tokens)
+        events, matched = list[Event](), 0
+        for n, row in enumerate(logits[len(logits) - 1 - len(drafts) :]):
+            event = self._next(sample, row)
+            events.append(event)
+            if sample.reason or n == len(drafts) or event.token != drafts[n]:
+                break
+            matched += 1
+        self.counters.drafts += len(drafts)
+        self.counters.accepted += matched
+        text.drafts = ()
+        return events, len(piece.tokens) - len(drafts) + matched
+
+    def _next(self, sample: _Sample, row: Floats) -> Event:
+        """Choose the next token of a text."""
+        text, sampling = sample.text, sample.sampling
+        ends = () if sampling.ignore_end else self.ends
+        prompt, written = text.tokens[: text.prompt], text.written
+        logits = adjusted(row, sampling, prompt, written, ends)
+        draw = uniform(sample.seed, sample.number, len(text.tokens)) if sampling.temperature else 0.0
+        token = chosen(logits, sampling, draw)
+        logprobs = (
+            () if sampling.logprobs is None else tuple(likeliest(log_probabilities(row), sampling.logprobs, token))
+        )
+        text.tokens.append(token)
+        self.counters.written_tokens += 1
+        new = ""
+        if token in ends:
+            sample.reason = STOP
+        else:
+            new = sample.stream.push(token)
+            if sample.stream.stopped:
+                sample.reason = STOP
+            elif len(written) + 1 >= sampling.max_tokens:
+                sample.reason = LENGTH
+        if sample.reason:
+            new += sample.stream.end()
+        before = () if written else tuple(sample.prompt)
+        return Event(sample.request, sample.number, token, new, logprobs, before, sample.reason, text.found)
+
+    def _end(self, sample: _Sample) -> None:
+        self.scheduler.drop(sample.text)
+        self._samples.pop(sample.text.number, None)
+
+
+def model_folder(folder: Path) -> Path:
+    """The folder with config.json and weights: of a run of `train`, or this one. Raises `InputError`."""
+    for one in (folder / "output" / "model", folder):
+        if (one / CONFIG).is_file():
+            return one
+    if not folder.is_dir():
+        raise InputError(f"there is no folder {folder}", do="give a run of `train`, or a Hugging Face folder")
+    raise InputError(
+        f"{folder} has no language model: no {CONFIG}, and no output/model/{CONFIG}",
+        likely="the run is not finished, classifies images, or is no run of `train`",
+        do="hpckit resume DIR, or give a folder with config.json and model.safetensors",
+    )

@@ -1,0 +1,175 @@
+"""A language model that runs steps: rows of many texts at once, with the bits that each text alone would give.
+
+Products are the tile's, attention goes over the blocks of a text in its order, and everything else is done row by row
+or number by number. Ranks split columns and heads, never a sum (`weights`): between two products all ranks write their
+columns where all see them, and wait for each other.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hpckit.kernels.nn import dispatch as numbers
+from hpckit.kernels.nn.norm import dispatch as norms
+from hpckit.kernels.nn.paged import dispatch as paged
+from hpckit.kernels.nn.paged.pages import PAGE, page_shapes
+from hpckit.kernels.nn.tile import dispatch as tile
+from hpckit.kernels.nn.tile.tile import width_of
+from hpckit.nn.rotary import angles
+from hpckit.serving.step import Step
+from hpckit.serving.team import Team
+from hpckit.serving.weights import Block, Feed, Norm, Weights
+
+WHOLE = 128  # numbers of which activations take a multiple, so that none is left over from their vectors
+Floats = npt.NDArray[np.float32]
+
+
+class Model:
+    """A model with memory for `blocks` blocks of keys and values, and for steps of up to `rows` tokens.
+
+    answers: most rows of logits of a step. Collective over the team.
+    """
+
+    def __init__(self, weights: Weights, team: Team, blocks: int, rows: int, answers: int) -> None:
+        s = self.shape = weights.shape
+        self.weights, self.team, self.count = weights, team, blocks
+        self.rows, self.answers = rows, answers
+        _, groups = weights.groups
+        shapes = page_shapes(max(1, groups), blocks, s.head_width, width_of("float32"))
+        self._keys, self._values = (np.zeros((s.layers, *shape), np.float32) for shape in shapes)
+        if s.rope_base:
+            tables = (
+                table.astype(np.float32) for table in angles(s.context, s.head_width, s.rope_base, s.rope_scaling)
+            )
+            self._cosines, self._sines = tables
+        else:
+            self._cosines = self._sines = np.zeros((0, s.head_width // 2), np.float32)
+        most = rows * max(1, s.chosen)
+        self._mixed = team.array(rows, s.heads * s.head_width)
+        self._hidden = team.array(most, s.hidden)
+        self._branch = team.array(rows, s.width)
+        self._logits = team.array(answers, s.vocab)
+
+    @property
+    def kv_bytes(self) -> int:
+        """Bytes of this rank's keys and values."""
+        return self._keys.nbytes + self._values.nbytes
+
+    def run(self, step: Step) -> Floats:
+        """The logits of the step's answers, [answers, vocab]; the next step writes over them. Collective."""
+        rows = np.cumsum([0, *(len(piece.tokens) for piece in step.pieces)])
+        starts = np.array([piece.start for piece in step.pieces])
+        tables = np.zeros((len(step.pieces), max(len(piece.blocks) for piece in step.pieces)), np.int64)
+        for n, piece in enumerate(step.pieces):
+            tables[n, : len(piece.blocks)] = piece.blocks
+        owner = np.repeat(np.arange(len(starts)), np.diff(rows))
+        positions = np.arange(rows[-1]) - rows[owner] + starts[owner]
+        slots = tables[owner, positions // PAGE] * PAGE + positions % PAGE
+        tokens = np.array([token for piece in step.pieces for token in piece.tokens], np.int64)
+        x = self.weights.embed(tokens)
+        if self.weights.positions is not None:
+            x = x + self.weights.positions[positions]
+        places = positions, slots, rows, starts, tables
+        for number, block in enumerate(self.weights.blocks):
+            x = self._attention(number, block, x, places)
+            x = self._feed(block, x)
+        wanted = [
+            row
+            for first, piece in zip(rows[1:], step.pieces, strict=True)
+            for row in range(first - piece.answers, first)
+        ]
+        logits = self._logits[: len(wanted)]
+        if wanted:
+            head = self.weights.head
+            head.multiply(self._normed(self.weights.norm, x[wanted]), logits[:, head.begin : head.end])
+        self.team.wait()
+        return logits
+
+    def _attention(self, number: int, block: Block, x: Floats, places: tuple[Any, ...]) -> Floats:
+        s, count = self.shape, len(x)
+        first, groups = self.weights.groups
+        if groups:
+            flat = np.empty((count, groups * self.weights.group_columns), np.float32)
+            block.qkv.multiply(self._normed(block.norm1, x), flat)
+            lines = s.group + 2
+            qkv = flat.reshape(count, groups, -1)[:, :, : lines * s.head_width]
+            qkv = np.ascontiguousarray(qkv).reshape(count, groups, lines, s.head_width)
+            keys, values = self._keys[number], self._values[number]
+            positions, slots, rows, starts, tables = places
+            paged.keep(qkv, keys, values, positions, slots, self._cosines, self._sines)
+            each = s.group * s.head_width
+            mixed = self._mixed[:count, first * each : (first + groups) * each]
+            paged.attend(qkv, keys, values, rows, starts, tables, mixed)
+        self.team.wait()
+        out = block.out
+        out.multiply(self._mixed[:count], self._branch[:count, out.begin : out.end])
+        self.team.wait()
+        return x + self._branch[:count]
+
+    def _feed(self, block: Block, x: Floats) -> Floats:
+        count, normed = len(x), self._normed(block.norm2, x)
+        if block.router is not None:
+            return self._experts(block, x, normed)
+        feed = block.feeds[0]
+        self._up(feed, normed, self._hidden[:count])
+        self.team.wait()
+        down = feed.down
+        down.multiply(self._hidden[:count], self._branch[:count, down.begin : down.end])
+        self.team.wait()
+        return x + self._branch[:count]
+
+    def _experts(self, block: Block, x: Floats, normed: Floats) -> Floats:
+        """Each token through the experts with the largest shares, in the order of their numbers."""
+        assert block.router is not None
+        count, chosen = len(x), self.shape.chosen
+        scores = np.empty((count, self.shape.experts), np.float32)
+        tile.multiply(normed, block.router, scores)
+        shares = np.exp(scores.astype(np.float64) - scores.max(axis=1, keepdims=True))
+        picked = np.sort(np.argsort(-scores, axis=1, kind="stable")[:, :chosen], axis=1)
+        shares = np.take_along_axis(shares, picked, axis=1)
+        total = shares[:, 0].copy()
+        for n in range(1, chosen):
+            total += shares[:, n]
+        shares = (shares / total[:, None]).astype(np.float32)
+        calls, at = [], 0
+        for expert in np.unique(picked).tolist():
+            tokens, order = np.nonzero(picked == expert)
+            calls.append((block.feeds[expert], tokens, order, self._hidden[at : at + len(tokens)]))
+            self._up(block.feeds[expert], normed[tokens], calls[-1][3])
+            at += len(tokens)
+        self.team.wait()
+        down = block.feeds[0].down
+        added = np.zeros((count, down.end - down.begin), np.float32)
+        for feed, tokens, order, hidden in calls:
+            found = np.empty((len(tokens), down.end - down.begin), np.float32)
+            feed.down.multiply(hidden, found)
+            added[tokens] += shares[tokens, order, None] * found
+        self._branch[:count, down.begin : down.end] = added
+        self.team.wait()
+        return x + self._branch[:count]
+
+    def _up(self, feed: Feed, rows: Floats, hidden: Floats) -> None:
+        """The columns of this rank of activation(up(rows)), or of silu(gate(rows)) up(rows)."""
+        up = feed.up
+        shape = len(rows), up.end - up.begin
+        size = shape[0] * shape[1]
+        raw, done = (np.zeros(-(-size // WHOLE) * WHOLE, np.float32) for _ in range(2))
+        up.multiply(rows, raw[:size].reshape(shape))
+        if feed.gate is None:
+            getattr(numbers, self.shape.activation)(raw, done)
+        else:
+            gate = np.zeros_like(raw)
+            feed.gate.multiply(rows, gate[:size].reshape(shape))
+            numbers.swiglu(gate, raw, done)
+        hidden[:, up.begin : up.end] = done[:size].reshape(shape)
+
+    def _normed(self, norm: Norm, x: Floats) -> Floats:
+        y, mean, spread = np.empty_like(x), np.empty(len(x), np.float32), np.empty(len(x), np.float32)
+        if norm.bias is None:
+            norms.rms_norm(x, norm.gain, self.shape.eps, y, spread)
+        else:
+            norms.layer_norm(x, norm.gain, norm.bias, self.shape.eps, y, mean, spread)
+        return y

@@ -1,0 +1,152 @@
+"""Requests as JSON, in the words of OpenAI's API and of vLLM's additions to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from hpckit.errors import InputError
+from hpckit.serving.engine import Engine
+from hpckit.serving.sampler import Sampling
+
+Kind = TypeVar("Kind", bound=BaseModel)
+
+
+class StreamOptions(BaseModel):
+    """include_usage: a last chunk without choices counts the tokens."""
+
+    include_usage: bool = False
+
+
+class Message(BaseModel):
+    """A message of a chat; content: a text, or parts of the type text."""
+
+    model_config = ConfigDict(extra="allow")
+    role: str
+    content: str | list[dict[str, Any]] | None = None
+
+    def plain(self) -> dict[str, Any]:
+        """For a template: the content is a text. Raises `InputError` for pictures and sounds."""
+        content = self.content or ""
+        if isinstance(content, list):
+            if any(part.get("type") != "text" for part in content):
+                raise InputError("a message has parts that are no text", do="send parts of the type text")
+            content = "".join(str(part.get("text", "")) for part in content)
+        return {"role": self.role, "content": content}
+
+
+class Request(BaseModel):
+    """What completions and chats share; see `Sampling`. priority: smaller ones go first. cache_salt: a tenant who
+    shares no blocks with others. Fields that are not known are left alone, as other servers do.
+    """
+
+    model_config = ConfigDict(extra="ignore")
+    model: str | None = None
+    max_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    repetition_penalty: float | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+    logit_bias: dict[int, float] | None = None
+    seed: int | None = None
+    stop: str | list[str] | None = None
+    n: int | None = None
+    ignore_eos: bool = False
+    min_tokens: int | None = None
+    stream: bool = False
+    stream_options: StreamOptions | None = None
+    priority: int = 0
+    cache_salt: str = ""
+    user: str | None = None
+
+    def sampling(self, room: int, default: int | None, **own: Any) -> Sampling:
+        """How tokens are chosen. room: tokens that fit behind the prompt; default: max_tokens where none is given, all
+        of the room without one. The temperature is 1 where none is given, as at OpenAI.
+        """
+        stop = [self.stop] if isinstance(self.stop, str) else self.stop or []
+        given = {
+            "top_p": self.top_p,
+            "top_k": None if self.top_k == -1 else self.top_k,
+            "min_p": self.min_p,
+            "repetition_penalty": self.repetition_penalty,
+            "frequency_penalty": self.frequency_penalty,
+            "presence_penalty": self.presence_penalty,
+            "logit_bias": self.logit_bias,
+            "seed": self.seed,
+            "n": self.n,
+            "min_tokens": self.min_tokens,
+            **own,
+        }
+        asked = self.max_tokens if self.max_tokens is not None else default
+        return Sampling(
+            max_tokens=max(0, room) if asked is None else asked,
+            temperature=1.0 if self.temperature is None else self.temperature,
+            stop=tuple(stop),
+            ignore_end=self.ignore_eos,
+            **{name: value for name, value in given.items() if value is not None},
+        )
+
+
+class CompletionRequest(Request):
+    """The body of /v1/completions."""
+
+    prompt: str | list[int] | list[str | list[int]]
+    logprobs: int | None = None
+    echo: bool = False
+
+    def prompts(self, engine: Engine) -> list[list[int]]:
+        """The prompts as tokens."""
+        given = self.prompt
+        if isinstance(given, str):
+            return [engine.encode(given)]
+        if given and isinstance(given[0], int):
+            return [[int(token) for token in given]]
+        return [engine.encode(one) if isinstance(one, str) else list(one) for one in given]  # type: ignore[arg-type]
+
+    def way(self, room: int) -> Sampling:
+        """See `Request.sampling`; 16 tokens where nothing else is said, as at OpenAI."""
+        wants = self.echo and self.logprobs is not None
+        return self.sampling(room, 16, logprobs=self.logprobs, prompt_logprobs=wants or None)
+
+
+class ChatRequest(Request):
+    """The body of /v1/chat/completions."""
+
+    messages: list[Message] = Field(min_length=1)
+    max_completion_tokens: int | None = None
+    logprobs: bool = False
+    top_logprobs: int | None = None
+
+    def prompts(self, engine: Engine) -> list[list[int]]:
+        """The prompt as tokens."""
+        return [engine.encode(engine.chat.prompt([message.plain() for message in self.messages]))]
+
+    def way(self, room: int) -> Sampling:
+        """See `Request.sampling`; up to the end of the context where nothing else is said."""
+        wanted = (self.top_logprobs or 0) if self.logprobs else None
+        return self.sampling(room, self.max_completion_tokens, logprobs=wanted)
+
+
+def request_of(body: Mapping[str, Any]) -> CompletionRequest | ChatRequest:
+    """A request from an object with `prompt` or `messages`. Raises `InputError` with all that is wrong."""
+    kind: type[CompletionRequest] | type[ChatRequest] = ChatRequest if "messages" in body else CompletionRequest
+    return checked(kind, body)
+
+
+def checked(kind: type[Kind], body: Any) -> Kind:
+    """The body as a request of a kind."""
+    try:
+        return kind.model_validate(body)
+    except ValidationError as problem:
+        told = [f"{'.'.join(str(part) for part in one['loc'][:2]) or 'it'}: {one['msg']}" for one in problem.errors()]
+        raise InputError(f"the request does not fit: {'; '.join(dict.fromkeys(told))}") from None
+
+
+def room_for(engine: Engine, prompt: Sequence[int]) -> int:
+    """Tokens that fit behind a prompt."""
+    return engine.longest - len(prompt)

@@ -1,0 +1,188 @@
+"""What the next step computes: running texts first, then waiting ones, until the step's tokens are spent.
+
+There is no phase of prefill or decode: a text has tokens, of which some are computed, and a step takes as many of the
+others as fit, so that pieces of long prompts run beside texts that get their next token. Where no block is left, the
+text that came last, of the lowest priority, loses its blocks and waits at the head: it is computed again later.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from hpckit.kernels.nn.paged.pages import PAGE
+from hpckit.serving.blocks import Blocks, chain
+from hpckit.serving.step import Piece, Step
+
+
+@dataclass
+class Text:
+    """A text that is written: its prompt, and what came after it.
+
+    priority: smaller ones go first, of equal ones those with the smaller number, which came earlier. leader: another
+    text with the same prompt that is computed first, so that this one finds its blocks. needs_all: the logits of the
+    whole prompt are wanted. drafts: guesses of the next tokens.
+    """
+
+    number: int
+    tokens: list[int]
+    prompt: int
+    priority: int = 0
+    salt: str = ""
+    leader: Text | None = None
+    needs_all: bool = False
+    computed: int = 0
+    blocks: list[int] = field(default_factory=list)
+    drafts: tuple[int, ...] = ()
+    hashes: list[bytes] = field(default_factory=list)
+    found: int = 0  # tokens of the prompt that were there already
+    preempted: int = 0
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Who goes first."""
+        return self.priority, self.number
+
+    @property
+    def written(self) -> list[int]:
+        """The tokens after the prompt."""
+        return self.tokens[self.prompt :]
+
+
+class Scheduler:
+    """Texts that wait and run on `blocks`; a step has up to `rows` tokens, `answers` logits and `texts` texts.
+
+    chunk: most tokens of a prompt in a step while other texts are there, so that these do not wait long.
+    """
+
+    def __init__(self, blocks: Blocks, rows: int, answers: int, texts: int, chunk: int | None = None) -> None:
+        self.blocks, self.rows, self.answers, self.texts = blocks, rows, answers, texts
+        self.chunk = chunk or rows
+        self.waiting: list[Text] = []
+        self.running: list[Text] = []
+        self.preemptions = 0
+
+    def add(self, text: Text) -> None:
+        """A text that waits from now on."""
+        bisect.insort(self.waiting, text, key=lambda one: one.order)
+
+    def drop(self, text: Text) -> None:
+        """End a text; its blocks are free."""
+        for texts in (self.waiting, self.running):
+            if text in texts:
+                texts.remove(text)
+        self._release(text)
+
+    def plan(self) -> Step | None:
+        """The next step; None where no text waits or runs. Texts that were preempted for it are among the waiting."""
+        self._rows, self._answers, preempted = self.rows, self.answers, self.preemptions
+        pieces: list[Piece] = []
+        several = len(self.running) + len(self.waiting) > 1
+        for text in list(self.running):
+            if text not in self.running:  # preempted for one before it
+                continue
+            count = self._count(text, several)
+            while count and text in self.running and not self._extend(text, text.computed + count):
+                self._preempt(self.running[-1])
+            if count and text in self.running:
+                pieces.append(self._piece(text, count))
+        if self.preemptions == preempted:
+            for text in list(self.waiting):
+                if len(self.running) >= self.texts or not self._rows:
+                    break
+                if text.leader is not None and text.leader.computed < text.leader.prompt and self._alive(text.leader):
+                    continue
+                piece = self._admit(text, several)
+                if piece is None:
+                    break
+                pieces.append(piece)
+        return Step(tuple(pieces)) if pieces else None
+
+    def done(self, step: Step, texts: Sequence[Text], accepted: Sequence[int]) -> None:
+        """The step is computed; accepted: of how many of a piece's tokens the keys and values count (all but wrong
+        drafts). Full blocks may be found by other texts from now on.
+        """
+        for piece, text, count in zip(step.pieces, texts, accepted, strict=True):
+            before = text.computed // PAGE
+            text.computed = piece.start + count
+            self._hash(text, text.computed // PAGE)
+            for n in range(before, text.computed // PAGE):
+                self.blocks.keep(text.blocks[n], text.hashes[n])
+
+    def _count(self, text: Text, several: bool) -> int:
+        """How many tokens of a text the step takes; drafts go along only where all of them fit."""
+        left = len(text.tokens) - text.computed
+        if left < 1:
+            return 0
+        room = min(self._rows, self.chunk if several and left > 1 else self._rows)
+        if text.needs_all and text.computed < text.prompt:
+            room = min(room, self._answers)
+        count = min(left, room)
+        if count == left:
+            if not self._answers:
+                return 0
+            text.drafts = text.drafts[: max(0, min(self._rows - count, self._answers - 1))]
+            return count + len(text.drafts)
+        return count
+
+    def _piece(self, text: Text, count: int) -> Piece:
+        every = [*text.tokens, *text.drafts]
+        end = text.computed + count
+        answers = 1 + len(text.drafts) if end >= len(text.tokens) else 0
+        if text.needs_all and text.computed < text.prompt:
+            answers = count
+        self._rows -= count
+        self._answers -= answers
+        return Piece(text.number, text.computed, tuple(every[text.computed : end]), tuple(text.blocks), answers)
+
+    def _admit(self, text: Text, several: bool) -> Piece | None:
+        """Begin to compute a text that waits, from the blocks that are known already; None where blocks are lacking."""
+        most = 0 if text.needs_all else (len(text.tokens) - 1) // PAGE
+        self._hash(text, most)
+        known = self.blocks.find(text.hashes[:most])
+        self.blocks.hold(known)
+        text.blocks, text.computed = list(known), len(known) * PAGE
+        count = self._count(text, several)
+        if not count or not self._extend(text, text.computed + count):
+            self._release(text)
+            return None
+        text.found = text.computed
+        self.waiting.remove(text)
+        bisect.insort(self.running, text, key=lambda one: one.order)
+        return self._piece(text, count)
+
+    def _extend(self, text: Text, end: int) -> bool:
+        """Blocks for `end` tokens of a text; False, and none taken, where there are not enough. One too many from
+        drafts that were wrong goes back.
+        """
+        lacking = -(-end // PAGE) - len(text.blocks)
+        if lacking > self.blocks.free:
+            return False
+        for _ in range(lacking):
+            block = self.blocks.take()
+            assert block is not None
+            text.blocks.append(block)
+        if lacking < 0:
+            self.blocks.release(text.blocks[lacking:])
+            del text.blocks[lacking:]
+        return True
+
+    def _preempt(self, text: Text) -> None:
+        self.running.remove(text)
+        self._release(text)
+        text.preempted += 1
+        self.preemptions += 1
+        self.add(text)
+
+    def _release(self, text: Text) -> None:
+        self.blocks.release(text.blocks)
+        text.blocks, text.computed, text.drafts = [], 0, ()
+
+    def _hash(self, text: Text, count: int) -> None:
+        """The hashes of the first blocks of a text; those that are there stay, as its tokens do."""
+        if len(text.hashes) < count:
+            text.hashes = list(chain(text.tokens[: count * PAGE], text.salt))
+
+    def _alive(self, text: Text) -> bool:
+        return text in self.running or text in self.waiting

@@ -1,0 +1,129 @@
+"""Texts of a served model: tokens as they become text, the texts that end it, and chats as prompts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from hpckit.errors import InputError, SetupError
+from hpckit.io.tokenizers import Tokenizer
+from hpckit.plan.text import parse_json, read_bytes
+
+UNKNOWN = "\ufffd"  # of bytes that are not a character yet
+PLAIN = "{% for message in messages %}{{ message['role'] }}: {{ message['content'] }}\n{% endfor %}assistant:"
+
+
+class Stream:
+    """Text from tokens that come one by one, up to one of the texts `stop`.
+
+    A character that takes several tokens comes with its last one, and what may be the beginning of a stop text is held
+    back until that is known.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, stop: Sequence[str] = ()) -> None:
+        self._tokenizer, self._stop = tokenizer, stop
+        self._tokens: list[int] = []
+        self._before = self._read = 0
+        self._held = ""
+        self.stopped = False
+
+    def push(self, token: int) -> str:
+        """The text that is certain now; `stopped` says whether a stop text has come."""
+        self._tokens.append(token)
+        return self._passed(self._decoded(final=False), final=False)
+
+    def end(self) -> str:
+        """What was held back."""
+        return "" if self.stopped else self._passed(self._decoded(final=True), final=True)
+
+    def _decoded(self, final: bool) -> str:
+        """The new text, decoded after some tokens before it: how it is spaced depends on them."""
+        before = self._tokenizer.decode(self._tokens[self._before : self._read])
+        whole = self._tokenizer.decode(self._tokens[self._before :])
+        if len(whole) <= len(before) or (whole.endswith(UNKNOWN) and not final):
+            return ""
+        self._before, self._read = self._read, len(self._tokens)
+        return whole[len(before) :]
+
+    def _passed(self, new: str, final: bool) -> str:
+        self._held += new
+        places = [place for place in (self._held.find(stop) for stop in self._stop) if place >= 0]
+        if places:
+            self.stopped = True
+            text, self._held = self._held[: min(places)], ""
+            return text
+        kept = 0
+        if not final:
+            for stop in self._stop:
+                for size in range(min(len(stop) - 1, len(self._held)), kept, -1):
+                    if self._held.endswith(stop[:size]):
+                        kept = size
+                        break
+        text = self._held[: len(self._held) - kept]
+        self._held = self._held[len(text) :]
+        return text
+
+
+class Chat:
+    """Chats as prompts, by the template of a model's folder (`chat_template.jinja`, or in tokenizer_config.json), or a
+    plain one of roles and texts.
+
+    Raises `SetupError` at its first use without the package jinja2, `InputError` for a template that fails.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._settings = _json(folder / "tokenizer_config.json")
+        template = self._settings.get("chat_template")
+        if (folder / "chat_template.jinja").is_file():
+            template = (folder / "chat_template.jinja").read_text(encoding="utf-8")
+        if isinstance(template, list):
+            named = {one["name"]: one["template"] for one in template}
+            template = named.get("default", next(iter(named.values()), None))
+        self.has_template = isinstance(template, str)
+        self._template: str = template if isinstance(template, str) else PLAIN
+
+    def prompt(self, messages: Sequence[dict[str, Any]]) -> str:
+        """The prompt of a chat: messages with role and content."""
+        try:
+            from jinja2 import TemplateError
+            from jinja2.sandbox import ImmutableSandboxedEnvironment
+        except ImportError:
+            raise SetupError(
+                "chats need the package jinja2", do="pip install 'hpckit[serve]', or ask /v1/completions"
+            ) from None
+
+        def refuse(message: str) -> None:
+            raise TemplateError(message)
+
+        environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+        environment.globals["raise_exception"] = refuse
+        environment.filters["tojson"] = lambda value, **options: json.dumps(value, ensure_ascii=False)
+        told = {name: self._special(name) for name in ("bos_token", "eos_token", "pad_token", "unk_token")}
+        try:
+            template = environment.from_string(self._template)
+            return template.render(messages=messages, add_generation_prompt=True, tools=None, **told)
+        except (TemplateError, TypeError, ValueError) as problem:
+            raise InputError(f"the chat does not fit the model's template: {problem}") from None
+
+    def _special(self, name: str) -> str:
+        found = self._settings.get(name) or ""
+        return str(found.get("content", "")) if isinstance(found, dict) else str(found)
+
+
+def ends_of(folder: Path) -> tuple[int, ...]:
+    """The tokens that end a text, as generation_config.json says."""
+    found = _json(folder / "generation_config.json").get("eos_token_id")
+    return tuple(found) if isinstance(found, list) else () if found is None else (int(found),)
+
+
+def _json(path: Path) -> dict[str, Any]:
+    """The object of a file; an empty one where there is none. Raises `InputError` for another kind of file."""
+    if not path.is_file():
+        return {}
+    try:
+        found = parse_json(read_bytes(path, "the description"))
+    except ValueError as problem:
+        raise InputError(f"{path} is not JSON: {problem}") from None
+    return found if isinstance(found, dict) else {}

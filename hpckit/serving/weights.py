@@ -1,0 +1,264 @@
+"""The weights of a model: this rank's columns of every matrix, packed for the tile as they are read.
+
+A matrix is split over ranks by panels of its columns, and that of queries, keys and values by groups: so every output
+is one chain of additions on one rank, and has the bits that one rank alone gives it. All ranks of a node together hold
+each weight once; rows of the table of tokens are read from the mapped file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from hpckit.errors import InputError
+from hpckit.io.safetensors import BFLOAT16, Safetensors
+from hpckit.kernels.nn.tile import dispatch as tile
+from hpckit.kernels.nn.tile.packed import KINDS, Packed, aligned, panel_shape
+from hpckit.kernels.nn.tile.tile import width_of
+from hpckit.plan.blocks import block
+from hpckit.serving.shape import Shape
+
+Floats = npt.NDArray[np.float32]
+# Of transformers: the blocks, and a block's parts by our names; {} is the number of an expert.
+GPT2 = {
+    "blocks": "transformer.h.",
+    "norm1": "ln_1",
+    "qkv": "attn.c_attn",
+    "out": "attn.c_proj",
+    "norm2": "ln_2",
+    "up": "mlp.c_fc",
+    "down": "mlp.c_proj",
+    "embed": "transformer.wte",
+    "positions": "transformer.wpe",
+    "norm": "transformer.ln_f",
+    "head": "lm_head",
+}
+LLAMA = {
+    "blocks": "model.layers.",
+    "norm1": "input_layernorm",
+    "q": "self_attn.q_proj",
+    "k": "self_attn.k_proj",
+    "v": "self_attn.v_proj",
+    "out": "self_attn.o_proj",
+    "norm2": "post_attention_layernorm",
+    "gate": "mlp.gate_proj",
+    "up": "mlp.up_proj",
+    "down": "mlp.down_proj",
+    "embed": "model.embed_tokens",
+    "norm": "model.norm",
+    "head": "lm_head",
+}
+MIXTRAL = {
+    **LLAMA,
+    "router": "block_sparse_moe.gate",
+    "gate": "block_sparse_moe.experts.{}.w1",
+    "up": "block_sparse_moe.experts.{}.w3",
+    "down": "block_sparse_moe.experts.{}.w2",
+}
+BARE = "transformer."  # which the first GPT-2 checkpoints leave out
+
+
+class Matrix(NamedTuple):
+    """Columns begin to end of a matrix, packed; their biases, or None."""
+
+    packed: Packed
+    begin: int
+    end: int
+    bias: Floats | None = None
+
+    def multiply(self, rows: Any, out: Any) -> None:
+        """Out = rows @ matrix + bias: [M, inputs] to [M, end - begin]."""
+        if self.bias is None:
+            tile.multiply(rows, self.packed, out)
+        else:
+            out[:] = self.bias
+            tile.multiply(rows, self.packed, out, add=True)
+
+
+class Norm(NamedTuple):
+    """A norm by root mean squares, or, with biases, a layer norm."""
+
+    gain: Floats
+    bias: Floats | None
+
+
+class Feed(NamedTuple):
+    """The MLP of a block, or one of its experts."""
+
+    gate: Matrix | None
+    up: Matrix
+    down: Matrix
+
+
+@dataclass(frozen=True)
+class Block:
+    """The weights of a block; `qkv` has the columns of `groups` groups, each filled up to whole panels."""
+
+    norm1: Norm
+    qkv: Matrix
+    out: Matrix
+    norm2: Norm
+    feeds: list[Feed]
+    router: Packed | None
+
+
+class Weights:
+    """The weights that rank `rank` of `ranks` holds. kind: a kind of the tile; "" is that of the file.
+
+    `groups`: first and number of its groups of heads. Raises `InputError` for a checkpoint that does not fit its shape.
+    """
+
+    def __init__(self, folder: Path, shape: Shape, kind: str = "", rank: int = 0, ranks: int = 1) -> None:
+        self.shape, self.rank, self.ranks = shape, rank, ranks
+        self._names = GPT2 if shape.kind == "gpt2" else MIXTRAL if shape.experts else LLAMA
+        self._tensors = Safetensors(folder)
+        self._check()
+        self.kind = kind or (
+            "bfloat16" if self._tensors.kind(self._name("embed") + ".weight") == BFLOAT16 else "float32"
+        )
+        if self.kind not in KINDS or KINDS[self.kind].sums != "float32":
+            told = ", ".join(name for name in KINDS if KINDS[name].sums == "float32")
+            raise InputError(f"there are no weights of the kind {self.kind!r}", do=f"choose one of {told}")
+        self.panel = width_of(self.kind)
+        self.groups = block(shape.kv_heads, ranks, rank)
+        lines = (shape.group + 2) * shape.head_width
+        self.group_columns = -(-lines // self.panel) * self.panel
+        self.blocks = [self._block(i) for i in range(shape.layers)]
+        self.norm = self._norm(self._name("norm"))
+        tied = f"{self._name('head')}.weight" not in self._tensors
+        table = self._name("embed" if tied or shape.tied else "head")
+        weight = self._tensors[f"{table}.weight"]
+        self.head = self._sharded(lambda begin, end: weight[begin:end].T, shape.width, shape.vocab)
+        positions = f"{self._name('positions')}.weight" if shape.kind == "gpt2" else ""
+        self.positions = np.ascontiguousarray(self._tensors[positions], np.float32) if positions else None
+
+    def embed(self, tokens: npt.NDArray[np.integer]) -> Floats:
+        """The vectors of tokens, float32 [n, width]."""
+        return self._tensors.rows(f"{self._name('embed')}.weight", tokens)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the packed matrices of this rank."""
+        every = [self.head, *(block.qkv for block in self.blocks), *(block.out for block in self.blocks)]
+        every += [each for block in self.blocks for feed in block.feeds for each in feed if each is not None]
+        return sum(matrix.packed.nbytes for matrix in every)
+
+    def _block(self, number: int) -> Block:
+        s, name = self.shape, lambda part, *expert: self._name(part, number).format(*expert)
+        mixed = s.heads * s.head_width
+        feeds = [
+            Feed(
+                self._linear(name("gate", e), s.width, s.hidden) if s.is_gated else None,
+                self._linear(name("up", e), s.width, s.hidden),
+                self._linear(name("down", e), s.hidden, s.width),
+            )
+            for e in range(max(1, s.experts))
+        ]
+        router = None
+        if s.experts:
+            router = tile.pack(np.asarray(self._tensors[f"{name('router')}.weight"].T, np.float32), "float32")
+        return Block(
+            self._norm(name("norm1")),
+            self._qkv(name),
+            self._linear(name("out"), mixed, s.width),
+            self._norm(name("norm2")),
+            feeds,
+            router,
+        )
+
+    def _qkv(self, name: Callable[..., str]) -> Matrix:
+        """The columns of this rank's groups: of each its queries, its key and its value."""
+        s, (first, count) = self.shape, self.groups
+        columns, own = self.group_columns, []
+        bias = np.zeros((count, columns), np.float32)
+        for n in range(count):
+            whole, at = np.zeros((s.width, columns), np.float32), 0
+            for letter, begin, heads in (
+                ("q", (first + n) * s.group, s.group),
+                ("k", first + n, 1),
+                ("v", first + n, 1),
+            ):
+                weight, added = self._heads(name, letter, begin * s.head_width, (begin + heads) * s.head_width)
+                whole[:, at : at + weight.shape[1]] = weight
+                bias[n, at : at + weight.shape[1]] = added
+                at += weight.shape[1]
+            own.append(tile.pack(whole, self.kind).panels)
+        panels = aligned(panel_shape(self.kind, s.width, count * columns, self.panel), KINDS[self.kind].memory)
+        if own:
+            np.concatenate(own, out=panels)
+        packed = Packed(self.kind, s.width, count * columns, self.panel, panels)
+        has_bias = s.kind in ("gpt2", "qwen2")
+        return Matrix(packed, first * columns, (first + count) * columns, bias.reshape(-1) if has_bias else None)
+
+    def _heads(self, name: Callable[..., str], letter: str, begin: int, end: int) -> tuple[Any, Any]:
+        """Weight and bias of some columns of queries, keys or values: [width, columns], and [columns] or 0."""
+        if self.shape.kind == "gpt2":
+            part = slice(*("qkv".index(letter) * self.shape.width + at for at in (begin, end)))
+            return self._tensors[f"{name('qkv')}.weight"][:, part], self._tensors[f"{name('qkv')}.bias"][part]
+        bias = f"{name(letter)}.bias"
+        added = self._tensors[bias][begin:end] if bias in self._tensors else 0
+        return self._tensors[f"{name(letter)}.weight"][begin:end].T, added
+
+    def _linear(self, name: str, inputs: int, outputs: int) -> Matrix:
+        weight = self._tensors[f"{name}.weight"]
+        across = weight if self.shape.kind == "gpt2" else weight.T
+        bias = self._tensors.get(f"{name}.bias")
+        return self._sharded(lambda begin, end: across[:, begin:end], inputs, outputs, bias)
+
+    def _sharded(self, columns: Callable[[int, int], Any], inputs: int, outputs: int, bias: Any = None) -> Matrix:
+        """The panels of a matrix that are this rank's; columns(begin, end): [inputs, end - begin]."""
+        first, count = block(-(-outputs // self.panel), self.ranks, self.rank)
+        begin, end = (min(n * self.panel, outputs) for n in (first, first + count))
+        packed = tile.pack(np.asarray(columns(begin, end), np.float32), self.kind)
+        return Matrix(packed, begin, end, None if bias is None else np.ascontiguousarray(bias[begin:end], np.float32))
+
+    def _norm(self, name: str) -> Norm:
+        gain, bias = (self._tensors.get(f"{name}.{part}") for part in ("weight", "bias"))
+        assert gain is not None
+        return Norm(np.array(gain, np.float32), None if bias is None else np.array(bias, np.float32))
+
+    def _name(self, part: str, number: int | None = None) -> str:
+        name = self._names[part] if number is None else f"{self._names['blocks']}{number}.{self._names[part]}"
+        bare = name.removeprefix(BARE)
+        return bare if self.shape.kind == "gpt2" and f"{self._names['embed']}.weight" not in self._tensors else name
+
+    def _check(self) -> None:
+        """Raise `InputError` unless all tensors are there in the shapes that config.json means."""
+        wrong = []
+        for name, expected in self._expected().items():
+            if name not in self._tensors:
+                wrong.append(f"no tensor {name}")
+            elif self._tensors.shape(name) != expected:
+                wrong.append(f"{name} should be {list(expected)} and is {list(self._tensors.shape(name))}")
+        if wrong:
+            more = f" and {len(wrong) - 4} more" if len(wrong) > 4 else ""
+            raise InputError(
+                f"{self._tensors.path} does not fit its config.json: {'; '.join(wrong[:4])}{more}",
+                likely="weights of another network, or only a part of them",
+                do="give weights and config.json of one checkpoint",
+            )
+
+    def _expected(self) -> dict[str, tuple[int, ...]]:
+        s, found = self.shape, dict[str, tuple[int, ...]]()
+        mixed, kept = s.heads * s.head_width, s.kv_heads * s.head_width
+        found[f"{self._name('embed')}.weight"] = (s.vocab, s.width)
+        for number in range(s.layers):
+            found[f"{self._name('norm1', number)}.weight"] = found[f"{self._name('norm2', number)}.weight"] = (s.width,)
+            if s.kind == "gpt2":
+                maps = {"qkv": (3 * s.width, s.width), "out": (s.width, mixed), "up": (s.hidden, s.width)}
+            else:
+                maps = {"q": (mixed, s.width), "k": (kept, s.width), "v": (kept, s.width), "out": (s.width, mixed)}
+                maps |= {"gate": (s.hidden, s.width), "up": (s.hidden, s.width)}
+            maps["down"] = (s.width, s.hidden)
+            if s.experts:
+                found[f"{self._name('router', number)}.weight"] = (s.experts, s.width)
+            for part, sizes in maps.items():
+                for expert in range(max(1, s.experts) if part in ("gate", "up", "down") else 1):
+                    name = f"{self._name(part, number).format(expert)}.weight"
+                    found[name] = sizes[::-1] if s.kind == "gpt2" else sizes
+        return found

@@ -1,0 +1,1 @@
+"""The embedded-atom method: densities of electrons, and forces that depend on them."""

@@ -1,0 +1,60 @@
+"""`hpckit plan train`: tables, JSON, drawings, and wrong input."""
+
+from __future__ import annotations
+
+import json
+
+from hpckit.cli.main import main
+
+TRAIN = ["plan", "train"]
+SMALL = [*TRAIN, "llama3-8b", "--ranks", "16", "--machine", "selene", "--batch", "64"]
+
+
+def test_a_choice_comes_with_its_reasons(capsys):
+    assert main(SMALL) == 0
+    said = capsys.readouterr().out
+    for part in ("MFU", "memory of the fullest rank", "messages of the axes", "runner-up", "half the network", "why"):
+        assert part in said
+
+
+def test_json_has_everything_and_parts_add_up(capsys):
+    assert main([*SMALL, "--brief", "--tp", "4", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    best = said["best"]
+    assert best["split"]["tp"] == 4
+    assert sum(best["parts"].values()) == best["seconds"]
+    assert best["tokens_per_second"] == 64 * 8192 / best["seconds"]
+    assert said["others"][0]["seconds"] >= best["seconds"]
+    assert set(said["traffic"]) >= {"tp"}
+
+
+def test_several_numbers_of_ranks_make_a_table(capsys):
+    assert main([*TRAIN, "llama3-8b", "--ranks", "2,16", "--machine", "llama3", "--batch", "64"]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert any(row[:1] == ["2"] and "fit:" in row for row in rows)
+    assert any(row[:1] == ["16"] and "none" in row for row in rows)
+
+
+def test_the_step_is_drawn(capsys, tmp_path):
+    picture = tmp_path / "step.svg"
+    assert main([*SMALL, "--pp", "4", "--schedule", "1f1b", "--draw", str(picture)]) == 0
+    assert picture.read_text().startswith("<svg")
+
+
+def test_a_preset_of_the_app_is_a_model(capsys):
+    assert main([*TRAIN, "train/llama", "--ranks", "4", "--machine", "selene", "--batch", "64", "--brief"]) == 0
+    assert "train/llama" in capsys.readouterr().out
+
+
+def test_all_mistakes_are_said_at_once(capsys):
+    wrong = [*TRAIN, "llama3-9b", "--ranks", "0", "--machine", "ethernet", "--batch", "-1"]
+    assert main(wrong) == 2
+    said = capsys.readouterr().err
+    for part in ("no model 'llama3-9b'", "--ranks is 0", "does not say what its ranks compute", "--batch is -1"):
+        assert part in said
+    assert main([*TRAIN, "llama3-405b", "--ranks", "64", "--machine", "selene"]) == 2
+    said = capsys.readouterr().err
+    assert "does not fit" in said
+    assert "take about" in said
+    assert main([*TRAIN, "llama3-8b", "--ranks", "8", "--tp", "5", "--machine", "selene"]) == 2
+    assert "no mesh of 8 ranks" in capsys.readouterr().err

@@ -1,0 +1,158 @@
+"""LAMMPS input scripts as settings: what they say, variables and loops, and everything that cannot be done at once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from lammps_runs import needs_lammps, run_lammps, thermo_rows
+from mpi4py import MPI
+
+from hpckit.apps.md.config import Config
+from hpckit.apps.md.lammps.script import settings_of
+from hpckit.apps.md.model import make_system
+from hpckit.apps.md.start import Start
+from hpckit.comm.observe.timer import PhaseTimer
+from hpckit.errors import InputError
+from hpckit.md.dynamics import NVE
+from hpckit.md.thermo import measure
+
+
+def hpckit(*words, cwd):
+    """A command, as a user gives it."""
+    command = [sys.executable, "-m", "hpckit.cli.main", *map(str, words)]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300, check=False)
+
+
+LOOPED = """# two types in a loop   # and a comment
+variable n index 4
+variable edge equal 2*${n}-v_n/4+sqrt(1)
+units lj
+lattice fcc 0.8442
+region box block 0 ${edge} 0 $n 0 $(2+3)
+create_box 2 box
+create_atoms 1 box
+mass * 1.5
+pair_style lj/cut 2.5
+pair_coeff * * 1.0 1.0
+pair_coeff 1 2 0.5 &
+    0.9 2.2
+velocity all create 1.2 4928 loop all
+fix 1 all nve
+fix 2 all langevin 1.0 1.0 0.5 77
+variable k loop 3
+label again
+run $(v_k*10)
+next k
+jump SELF again
+"""
+
+
+def test_variables_loops_and_continued_lines(tmp_path):
+    (tmp_path / "in.looped").write_text(LOOPED)
+    found = settings_of(tmp_path / "in.looped")
+    assert found.tree["system"] == {
+        "units": "lj",
+        "lattice": "fcc",
+        "density": 0.8442,
+        "cells": [8, 4, 5],
+        "fractions": [1.0, 0.0],
+        "masses": [1.5, 1.5],
+        "temperature": 1.2,
+        "seed": 4928,
+        "draw": "lammps",
+    }
+    pair = found.tree["interaction"]
+    assert pair["pairs"] == [{"types": [1, 2], "epsilon": 0.5, "sigma": 0.9, "cutoff": 2.2}]
+    assert (pair["epsilon"], pair["mixing"], pair["cutoff"]) == ([1.0, 1.0], "geometric", 2.5)
+    assert found.tree["time"] == {"steps": 60, "thermo": 60, "dt": 0.005}
+    assert found.tree["dynamics"] == {"seed": 77, "kind": "langevin", "temperature": 1.0, "damping": 0.5}
+    assert found.lines["system", "cells"] == 7
+
+
+def test_every_line_that_cannot_be_done_is_named_at_once(tmp_path):
+    text = LOOPED.replace("fix 1 all nve", "fix 1 all nve\nfix 3 all shake 1e-4 5 0\nbond_style fene\nrun")
+    text = text.replace("units lj", "units si").replace("$n 0", "${m} 0")
+    (tmp_path / "in.bad").write_text(text)
+    with pytest.raises(InputError) as error:
+        settings_of(tmp_path / "in.bad")
+    for line, what in (
+        (4, "units si"),
+        (6, "no variable m"),
+        (16, "shake"),
+        (17, "bond_style"),
+        (18, "run"),
+    ):
+        assert f"in.bad:{line}: " in str(error.value)
+        assert what in str(error.value)
+    assert str(error.value).startswith("5 of its lines")
+    done = hpckit("run", "in.bad", cwd=tmp_path)
+    assert done.returncode != 0
+    assert "in.bad:17: bond_style is not known here" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("units lj\n", "makes no particles"),
+        (LOOPED.replace("fix 1 all nve", ""), "no fix moves"),
+        (LOOPED.replace("0 $n 0", "0 3.5 0"), "whole number of lattice cells"),
+        (LOOPED.replace("next k", "next q"), "no such variable"),
+        (LOOPED.replace("run", "timestep 0.1\nrun"), "one run"),
+        (LOOPED.replace("next k\n", ""), "does not end"),
+        (LOOPED.replace("sqrt(1)", "__import__('os')"), "cannot be evaluated"),
+    ],
+)
+def test_scripts_that_say_too_little_or_too_much(tmp_path, text, said):
+    (tmp_path / "in.bad").write_text(text)
+    with pytest.raises(InputError) as error:
+        settings_of(tmp_path / "in.bad")
+    assert said in str(error.value)
+
+
+@needs_lammps
+@pytest.mark.parametrize("loop", ["geom", "all"])
+def test_a_script_starts_and_moves_as_lammps_does_it(tmp_path, loop):
+    """The same random velocities, so the same temperatures, energies and pressures."""
+    text = f"""units metal
+lattice fcc 3.615
+region box block 0 4 0 5 0 4
+create_box 1 box
+create_atoms 1 box
+mass 1 63.55
+pair_style morse 6.5
+pair_coeff 1 1 0.35 1.4 2.85
+velocity all create 1600.0 376847 loop {loop}
+neighbor 1.0 bin
+fix 1 all nve
+timestep 0.002
+thermo 20
+thermo_style custom step temp epair emol etotal press
+thermo_modify format float %.14g
+run 40
+"""
+    expected = thermo_rows(run_lammps(tmp_path, text))
+    (tmp_path / "in.metal").write_text(text)
+    config = Config.model_validate(settings_of(tmp_path / "in.metal").tree)
+    system, dynamics = make_system(config, Start(config), MPI.COMM_SELF, PhaseTimer()), NVE()
+    for step in range(41):
+        if step:
+            dynamics.step(system, config.time.dt, step % 20 == 0)
+        if step % 20 == 0:
+            it = measure(system)
+            ours = [step, it.temperature, it.potential, it.total, it.pressure]
+            assert ours == pytest.approx(expected[step // 20, [0, 1, 2, 4, 5]].tolist(), rel=1e-9)
+    system.mesh.close()
+
+
+def test_a_script_becomes_a_run_file(tmp_path):
+    (tmp_path / "in.looped").write_text(LOOPED)
+    done = hpckit("run", "in.looped", "--to-toml", "time.steps=5", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "made from in.looped" in done.stdout
+    (tmp_path / "looped.toml").write_text(done.stdout)
+    again = hpckit("run", "looped.toml", "--show-config", cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert "lammps" in again.stdout

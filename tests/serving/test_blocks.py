@@ -1,0 +1,129 @@
+"""Blocks of keys and values: no leak and no block of two texts, whatever is done; prefixes; who is evicted."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hpckit.kernels.nn.paged.pages import PAGE
+from hpckit.serving.blocks import Blocks, chain
+from hpckit.serving.scheduler import Scheduler, Text
+from hpckit.serving.step import Proof
+
+
+def test_ten_thousand_operations_leave_no_block_behind():
+    random = np.random.default_rng(1)
+    blocks = Blocks(13)
+    scheduler, proof = Scheduler(blocks, rows=90, answers=12, texts=7, chunk=33), Proof(13, 90)
+    alive: dict[int, Text] = {}
+    common, made, done = random.integers(0, 9, 130).tolist(), 0, 0
+    while done < 10_000:
+        done += 1
+        what = random.random()
+        if what < 0.3 and len(alive) < 25:
+            own = random.integers(0, 9, random.integers(1, 60)).tolist()
+            tokens = [*common[: random.integers(0, 130)], *own]
+            leader = random.choice(list(alive.values())) if alive and what < 0.03 else None
+            if leader is not None:
+                tokens = leader.tokens[: leader.prompt]
+            text = Text(made, tokens, len(tokens), int(random.integers(0, 3)), str(made % 2), leader)
+            if leader is not None:
+                text.salt = leader.salt
+            alive[made] = text
+            scheduler.add(text)
+            made += 1
+        elif what < 0.36 and alive:
+            text = alive.pop(int(random.choice(list(alive))))
+            scheduler.drop(text)
+            proof.dropped(text.number)
+        else:
+            for text in scheduler.running:
+                if len(text.tokens) - text.computed == 1:
+                    text.drafts = tuple(random.integers(0, 9, random.integers(0, 4)).tolist())
+            step = scheduler.plan()
+            for text in scheduler.waiting:
+                proof.dropped(text.number)
+            if step is not None:
+                if done < 1500:  # the proof is slower than what it proves
+                    proof.run(step, {number: text.tokens for number, text in alive.items()})
+                texts = [alive[piece.text] for piece in step.pieces]
+                accepted = []
+                for piece, text in zip(step.pieces, texts, strict=True):
+                    drafts = max(0, piece.end - len(text.tokens))
+                    right = int(random.integers(0, drafts + 1))
+                    accepted.append(len(piece.tokens) - drafts + right)
+                    if piece.end >= len(text.tokens):
+                        guesses = piece.tokens[len(piece.tokens) - drafts :]
+                        other = guesses[right] + 1 if right < drafts else 0
+                        text.tokens += [*guesses[:right], other]
+                    text.drafts = ()
+                scheduler.done(step, texts, accepted)
+                for text in texts:
+                    if len(text.tokens) > 220 or random.random() < 0.02:
+                        scheduler.drop(alive.pop(text.number))
+                        proof.dropped(text.number)
+        blocks.check()
+        held = [block for text in scheduler.running for block in text.blocks]
+        assert blocks.used == len(set(held))
+    for text in alive.values():
+        scheduler.drop(text)
+    assert blocks.used == 0
+    assert scheduler.preemptions > 20
+
+
+def test_a_beginning_is_found_until_its_blocks_are_needed():
+    blocks, text = Blocks(3), list(range(3 * PAGE))
+    hashes = list(chain(text))
+    own = [blocks.take() for _ in range(3)]
+    for block, known in zip(own, hashes, strict=True):
+        blocks.keep(block, known)
+    blocks.release(own)
+    assert blocks.find(hashes) == own
+    assert blocks.find(list(chain([*text[: 2 * PAGE], *[0] * PAGE]))) == own[:2]
+    assert blocks.find(list(chain(text, "another tenant"))) == []
+    assert blocks.take() == own[2]  # the end of the text goes first
+    assert blocks.find(hashes) == own[:2]
+    blocks.hold(own[:1])
+    assert blocks.take() == own[1]
+    assert blocks.take() is None
+    blocks.release(own[:1])
+    with pytest.raises(ValueError, match="has no owner"):
+        blocks.release(own[:1])
+
+
+def test_pieces_of_a_long_prompt_run_beside_a_text_and_priorities_go_first():
+    scheduler = Scheduler(Blocks(20), rows=10, answers=4, texts=3)
+    short, long, urgent = Text(0, [1], 1), Text(1, [2] * 25, 25), Text(2, [3], 1, priority=-1)
+    for text in (short, long, urgent):
+        scheduler.add(text)
+    counts = []
+    for _ in range(3):
+        step = scheduler.plan()
+        counts.append([(piece.text, len(piece.tokens), piece.answers) for piece in step.pieces])
+        texts = [(short, long, urgent)[piece.text] for piece in step.pieces]
+        for piece, text in zip(step.pieces, texts, strict=True):
+            text.tokens += [4] * piece.answers
+        scheduler.done(step, texts, [len(piece.tokens) for piece in step.pieces])
+    assert counts == [
+        [(2, 1, 1), (0, 1, 1), (1, 8, 0)],
+        [(2, 1, 1), (0, 1, 1), (1, 8, 0)],
+        [(2, 1, 1), (0, 1, 1), (1, 8, 0)],
+    ]
+
+
+def test_without_blocks_the_last_text_is_computed_again_later():
+    scheduler = Scheduler(Blocks(2), rows=2 * PAGE, answers=4, texts=3)
+    texts = [Text(n, [n] * PAGE, PAGE) for n in range(2)]
+    for text in texts:
+        scheduler.add(text)
+    step = scheduler.plan()
+    for text in texts:
+        text.tokens.append(9)
+    scheduler.done(step, texts, [PAGE, PAGE])
+    step = scheduler.plan()  # each wants a second block
+    assert [piece.text for piece in step.pieces] == [0]
+    assert scheduler.waiting == [texts[1]]
+    assert texts[1].blocks == []
+    scheduler.done(step, texts[:1], [1])
+    scheduler.drop(texts[0])
+    assert [len(piece.tokens) for piece in scheduler.plan().pieces] == [PAGE + 1]
