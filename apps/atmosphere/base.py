@@ -19,7 +19,7 @@ class BaseState:
     """Rows of a base state, from the ground up; `column`, `faces`, `ghost` as `kernels.euler.slab.reference` has them.
 
     height: z of the cells (m), float64[nz]. theta: (rho theta) / rho of the cells (K). wind, wind_v: u and v of the
-    cells (m/s). faces_3d: float64[5, nz + 1], as `kernels.euler.box.reference` has it.
+    cells (m/s). faces_3d: float64[5, nz + 1], as `kernels.euler.box.reference` has it. `levels_state` has no faces.
     """
 
     height: np.ndarray
@@ -78,6 +78,28 @@ def base_state(profile: Profile, nz: int, dz: float, compat: bool = False) -> Ba
         wind=wind,
         wind_v=wind_v,
         faces_3d=np.array(faces),
+    )
+
+
+def levels_state(profile: Profile, edges: np.ndarray) -> BaseState:
+    """The profile between levels at any heights (m, from the ground up), float64[nz + 1]: rows of cells alone.
+
+    Densities are exact means over the cells, as in `base_state`. Raises `InputError` as it does.
+    """
+    require_top(profile, 1, float(edges[-1]))
+    thick, height = np.diff(edges), 0.5 * (edges[1:] + edges[:-1])
+    rho_theta = _rho_theta(profile.pressure(edges[:-1, None] + QUADRATURE_POINTS * thick[:, None])) @ QUADRATURE_WEIGHTS
+    rho = -np.diff(profile.pressure(edges)) / (GRAVITY * thick)
+    none = np.zeros((0, 0))
+    return BaseState(
+        height=height,
+        column=np.array([rho, rho_theta, C0 * rho_theta**GAMMA]),
+        faces=none,
+        ghost=none,
+        theta=rho_theta / rho,
+        wind=profile.wind(height),
+        wind_v=profile.wind_v(height),
+        faces_3d=none,
     )
 
 

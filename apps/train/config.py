@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from hpckit.io.settings import LIMIT, InputFile, OptionalSpan, RelativeToSource, Section
 
 SUMMARY = "neural networks on a mesh of ranks: GPT (GPT-2 and Llama) on any text, MLP and CNN on digits"
 GPU = True  # supports `hpckit run --gpu`
 LANGUAGE = ("gpt2", "llama")
+MOST_SCALE = 1 << 24  # of the loss
 
 
 def _existing(path: Path) -> Path:
@@ -66,12 +68,20 @@ class Model(Section):
         lt=1,
         description="dropout rate of the attention weights (gpt2, llama); omitted: as dropout",
     )
-    recompute: bool = Field(
-        False, description="blocks keep only their input and recompute the rest: less memory, a third more work"
+    recompute: bool | Literal["attention", "blocks", "whole"] = Field(
+        False,
+        description="what is worked out again in the backward pass, which saves memory and changes no bit. blocks, or"
+        " true: blocks keep only their input; attention: attention does, which costs less work; whole:"
+        " the stages of the pipeline do",
     )
     channels: tuple[int, ...] = Field(
         (16, 32), min_length=1, max_length=3, description="channels of the convolutions (cnn)"
     )
+
+    @property
+    def recomputed(self) -> str:
+        """What is recomputed: attention, blocks, whole, or "" for nothing."""
+        return ("", "blocks")[self.recompute] if isinstance(self.recompute, bool) else self.recompute
 
     @property
     def is_language(self) -> bool:
@@ -121,6 +131,7 @@ class Model(Section):
             ("activation", self.activation is not None, ("gpt2", "mlp")),
             ("dropout", self.dropout > 0, ("gpt2",)),
             ("attention_dropout", self.attention_dropout is not None, LANGUAGE),
+            ("recompute", bool(self.recomputed), LANGUAGE),
         ):
             if given and self.kind not in kinds:
                 wrong.append(f"model.{name} belongs to {_or(kinds)}, but model.kind is {self.kind!r}: omit it")
@@ -166,6 +177,13 @@ class Batch(Section):
         " tree, with the same bits for any mesh.dp, mesh.pp, sharding and schedule; 0: as is fastest",
     )
 
+    layer_parts: int = Field(
+        0,
+        ge=0,
+        description="with batch.parts, a power of two, such as 8: cut each layer into so many fixed parts (gpt2,"
+        " llama), with the same bits for any mesh.tp, too; 0: one for each rank of tp",
+    )
+
     @model_validator(mode="after")
     def _parts_are_microbatches(self) -> Self:
         if self.parts and self.microbatches is not None:
@@ -207,6 +225,24 @@ class Sharding(Section):
         description="0: nothing; 1: the optimizer's state; 2: and the gradients; 3: and the parameters, which within a"
         " node exist once from 1 on",
     )
+
+
+class Mixed(Section):
+    """Mixed precision: what `precision` bfloat16 or float16 means besides."""
+
+    loss_scale: float | None = Field(
+        None,
+        description="factor of the loss at the start, a power of two, which float16 halves at an overflow; omitted:"
+        " 65536 for float16, else 1",
+    )
+    growth: int = Field(2000, ge=0, description="steps without an overflow that double it (float16); 0: it stays")
+
+    @field_validator("loss_scale")
+    @classmethod
+    def _is_power(cls, value: float | None) -> float | None:
+        if value is not None and (not 1 <= value <= MOST_SCALE or math.frexp(value)[0] != 0.5):
+            raise ValueError(f"{value:g} is not a power of two from 1 to {MOST_SCALE}")
+        return value
 
 
 class Optimizer(Section):
@@ -269,10 +305,25 @@ class Config(Section):
     optimizer: Optimizer = Field(default_factory=Optimizer, description="optimizer")
     time: Time = Field(default_factory=Time, description="duration")
     sample: Sample = Field(default_factory=Sample, description="the text that a language model writes at the end")
-    precision: Literal["float32", "float64"] = Field("float32", description="precision of all numbers")
+    precision: Literal["float32", "float64", "bfloat16", "float16"] = Field(
+        "float32",
+        description="of all numbers; bfloat16, float16: weights and activations are held in 16 bits, sums and the"
+        " optimizer's values in float32",
+    )
+    mixed: Mixed = Field(default_factory=Mixed, description="mixed precision: bfloat16 and float16")
     seed: int = Field(
         1, ge=0, le=2**31 - 1, description="random seed of initial weights, data order, dropout and sampling"
     )
+
+    @property
+    def arithmetic(self) -> str:
+        """The dtype in which is computed."""
+        return "float32" if self.storage else self.precision
+
+    @property
+    def storage(self) -> str:
+        """The kind of 16 bits in which weights and activations are held, "" for none."""
+        return self.precision if self.precision in ("bfloat16", "float16") else ""
 
     @property
     def warmup(self) -> int:

@@ -127,7 +127,7 @@ def _digits(config: Config) -> DataSet:
             do="pip install 'hpckit[train]'",
         ) from problem
     found = load_digits()
-    images = (found.images / BRIGHTEST - 0.5).astype(config.precision)[..., None]
+    images = (found.images / BRIGHTEST - 0.5).astype(config.arithmetic)[..., None]
     order = np.random.default_rng(SPLIT_SEED).permutation(len(images))
     kept = min(max(1, round(len(images) * config.data.validation)), len(images) - 1)
     parts = [Images(images[part], found.target[part].astype(np.int32)) for part in np.split(order, [len(order) - kept])]

@@ -31,7 +31,7 @@ class Figures:
         self.flops = laid.shape.training_flops(laid.window)
         comm = trainer.mesh.comm
         wait_for_ranks(comm)
-        self.peak = float(sum_of_ranks(comm, np.array(gemm_peak(trainer.config.precision, trainer.device))))
+        self.peak = float(sum_of_ranks(comm, np.array(gemm_peak(trainer.config.arithmetic, trainer.device))))
         self.kept: dict[str, list[float]] = {}
         self.computing: list[float] = []  # of each measured step's forward and backward, the share without waiting
 
@@ -54,6 +54,8 @@ class Figures:
             "mfu": rate * self.flops / self.peak,
             "communication": max(0.0, step.seconds - measured.price.seconds) / seconds,
         }
+        if self.trainer.config.precision == "float16":
+            found |= {"loss_scale": self.trainer.loss_scale.value, "skipped": float(self.trainer.loss_scale.skipped)}
         if self.trainer.laid.plan.pp > 1:
             found["bubble"] = measured.price.bubble
         if not self.trainer.laid.shape.is_language:

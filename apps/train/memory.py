@@ -22,6 +22,8 @@ VECTORS = {"adamw": 2, "sgd": 1}  # of the optimizer, each as long as the parame
 def memory_per_rank(config: Config, laid: Layout) -> dict[str, list[float]]:
     """Bytes of parameters, gradients, optimizer and activations on each rank of a pipeline, as they can be foreseen.
 
+    In mixed precision the master values count to the optimizer.
+
     With shards a rank has its part of what they hold, and gradients, beyond a node parameters too, of whole stages that
     come and go besides (not counted here: `Shards` has buffers for those that live at once).
 
@@ -29,19 +31,31 @@ def memory_per_rank(config: Config, laid: Layout) -> dict[str, list[float]]:
     the shapes of the layers. What a schedule keeps for a late W besides, gradients of each layer's output and what
     recomputation brought back, is not foreseen.
     """
-    plan, itemsize = laid.plan, np.dtype(config.precision).itemsize
+    plan, itemsize = laid.plan, np.dtype(config.arithmetic).itemsize
+    short = 2 if config.storage else itemsize  # bytes of what mixed precision holds in 16 bits
     samples = config.batch.size // (plan.dp * plan.microbatches)
-    kept = [samples * n * itemsize for n in saved_numbers(laid.shape, laid.window, plan.tp)]
-    live, sizes = plan.schedule.live(), local_sizes(laid.model, plan.tp)
+    kept = [samples * n * short for n in saved_numbers(laid.shape, laid.window, plan.tp)]
+    kept[-1] += samples * laid.window * laid.shape.vocab * (itemsize - short) / plan.tp  # logits are float32
+    live, sizes = plan.schedule.live(), local_sizes(laid.model, plan.tp, plan.layer_parts)
     found: dict[str, list[float]] = {"parameters": [], "gradients": [], "optimizer": [], "activations": []}
     for rank in range(plan.pp):
         stages = plan.stages_of(rank)
         numbers = [n for stage in stages for n in plan.partition.layers(stage)]
         held = {p.name: sizes[p.name] for n in numbers for p in laid.model.layers[n].parameters()}
-        size, sharding = float(sum(held.values()) * itemsize), config.sharding.stage
-        found["parameters"].append(size / (plan.dp if sharding == 3 else 1))
-        found["gradients"].append(size / (plan.dp if sharding > 1 else 1))
-        found["optimizer"].append(VECTORS[config.optimizer.kind] * size / (plan.dp if sharding else 1))
+        count, sharding = float(sum(held.values())), config.sharding.stage
+        vectors = VECTORS[config.optimizer.kind] + bool(config.storage)
+        found["parameters"].append(short * count / (plan.dp if sharding == 3 else 1))
+        found["gradients"].append(itemsize * count / (plan.dp if sharding > 1 else 1))
+        found["optimizer"].append(vectors * itemsize * count / (plan.dp if sharding else 1))
+        if laid.shape.recompute == "whole":  # the input of each stage, and of the last one the logits
+            first = [plan.partition.layers(stage)[0] for stage in stages]
+            inputs = [laid.shape.width * laid.window * short / plan.tp if n else 4.0 * laid.window for n in first]
+            held_inputs = samples * sum(inputs) / len(stages) * live[rank]
+            ends = plan.schedule.stages - 1 in stages
+            found["activations"].append(
+                held_inputs + ends * samples * laid.window * laid.shape.vocab * itemsize / plan.tp
+            )
+            continue
         found["activations"].append(live[rank] / len(stages) * sum(kept[n] for n in numbers))
     return found
 
@@ -64,22 +78,27 @@ def saved_numbers(shape: Shape, window: int, tp: int = 1) -> list[float]:
     inner = (2 if shape.kind == "gpt2" else 3) * shape.hidden
     keys = 2 * shape.width * shape.kv_heads // shape.heads
     block = shape.width / tp
-    if not shape.recompute:
+    if shape.recompute != "blocks":
         block = 2 * shape.width + (4 * shape.width + keys + inner + shape.heads) / tp
+    if shape.recompute == "attention":
+        block -= (2 * shape.width + keys + shape.heads) / tp
     head = shape.width + (shape.width + shape.vocab) / tp
     return [window * n for n in (1.0, *[block] * shape.layers, head)]
 
 
 def memory_of(trainer: Trainer) -> dict[str, Any]:
-    """Bytes on every rank, in their order: parameters, gradients and optimizer as allocated, of what a node holds once
+    """Bytes on every rank, in their order: parameters, gradients and optimizer (with the master values of mixed
+    precision) as allocated, of what a node holds once
     this rank's part; activations as weighed in a step, and as foreseen; work arrays of all kinds; and the most that
     the process had resident. Collective.
     """
     state = sum(array.nbytes for array in trainer.optimizer.state().values() if array.ndim)
     foreseen = memory_per_rank(trainer.config, trainer.laid)["activations"][trainer.mesh["pp"].rank]
+    held = trainer.pipeline.shards.memory()
     own = {
-        **trainer.pipeline.shards.memory(),
-        "optimizer": state,
+        "parameters": held["parameters"],
+        "gradients": held["gradients"],
+        "optimizer": state + held["masters"],
         "activations": trainer.weighed,
         "activations_foreseen": foreseen,
         "work": owned_bytes(),

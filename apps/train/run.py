@@ -29,10 +29,12 @@ from hpckit.run.context import DryRun, Run
 SAMPLE = "sample.txt"
 TITLES = {  # of metrics, for the report
     "grad_norm": "norm of the gradient",
+    "loss_scale": "factor of the loss (float16)",
     "lr": "learning rate",
     "mfu": "MFU: model operations over the peak",
     "communication": "communication, share of a step",
     "bubble": "bubble, share of the pipeline's time",
+    "skipped": "steps skipped for an overflow",
     "tokens": "tokens seen",
     "tokens_per_second": "tokens per second",
     "samples_per_second": "samples per second",
@@ -237,7 +239,7 @@ def describe(laid: Layout) -> list[str]:
 def dry_run(config: Config, ranks: int) -> DryRun:
     """The cost of `run` on that many ranks; raises the errors that it would raise before its start."""
     laid = layout(config, ranks)
-    plan, itemsize = laid.plan, np.dtype(config.precision).itemsize
+    plan, itemsize = laid.plan, np.dtype(config.precision if not config.storage else np.uint16).itemsize
     count = sum(parameter.size for parameter in laid.model.parameters())
     price = price_schedule(plan.schedule)
     per_step = config.batch.size * laid.window

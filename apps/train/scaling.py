@@ -33,5 +33,5 @@ def load(config: Config, ranks: int) -> Load:
     laid = layout(config.model_copy(update=alone), 1)  # so many ranks may want more samples than there are
     plan = plan_of(config, laid.shape.products(laid.window), laid.shape.tied, ranks)
     bubble = price_schedule(plan.schedule).bubble if plan.pp > 1 else 0.0
-    nbytes = sum(parameter.size for parameter in laid.model.parameters()) * np.dtype(config.precision).itemsize
+    nbytes = sum(parameter.size for parameter in laid.model.parameters()) * np.dtype(config.arithmetic).itemsize
     return Load(config.batch.size / ranks / (1 - bubble), sums(plan.dp, nbytes / (plan.pp * plan.tp)))

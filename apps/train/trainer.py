@@ -25,6 +25,7 @@ from hpckit.nn.parameters import Parameter
 from hpckit.plan.pipeline.partition import partition_layers
 from hpckit.training.measure import measure_layers
 from hpckit.training.pipeline import Pipeline
+from hpckit.training.precision import LossScale
 from hpckit.training.sampler import Sampler
 
 
@@ -54,35 +55,45 @@ class Trainer:
     def __init__(self, config: Config, laid: Layout, mesh: Mesh, device: Device = HOST) -> None:
         self.config, self.laid, self.mesh, self.device = config, laid, mesh, device
         self.replica, self.replicas = mesh["dp"].rank, mesh["dp"].size
-        precision = np.dtype(config.precision)
         self.pipeline = Pipeline(
             mesh,
             laid.model,
             CrossEntropy(laid.shape.vocab),
             laid.plan,
-            dtype=precision,
+            dtype=config.precision,
             sharding=config.sharding.stage,
+            recompute=config.model.recomputed == "whole",
             device=device,
         )
         self.model, self.loss = self.pipeline.model, self.pipeline.loss
         self.pipeline.initialize(config.seed)
         self.optimizer = _optimizer(config, self.pipeline)
         self.sampler = Sampler(len(laid.data.training), config.batch.size, seed=config.seed)
+        half = config.precision == "float16"
+        start = config.mixed.loss_scale or (2.0**16 if half else 1.0)
+        self.loss_scale = LossScale(start, config.mixed.growth if half else 0)
         self.done = 0  # steps
         self.weighed = 0  # bytes that this rank keeps for backward passes at once, at most
 
     def step(self, timer: PhaseTimer) -> StepFigures:
-        """One step of the optimizer. Raises `BlowUpError` on every rank if the loss is not finite."""
+        """One step of the optimizer, skipped where the gradients overflow in float16.
+
+        Raises `BlowUpError` on every rank if the loss is not finite.
+        """
+        scale = self.loss_scale.value
         with timer("data"):
             share = self.sampler.take(self.replica, self.replicas, self.laid.plan.parts)
             x, targets = self.laid.data.training.take(share.indices, share.epoch)
         with timer("compute"):
             self.pipeline.zero_grads()
-            result = self.pipeline.run(x, targets, Pass(True, self.config.seed, self.done, share.first_sample))
+            passing = Pass(True, self.config.seed, self.done, share.first_sample)
+            result = self.pipeline.run(x, targets, passing, loss_scale=scale)
         with timer("optimizer"):
-            squared, lr = self.pipeline.squared_norm(), self._lr()
-            self._require_finite(result.loss, squared)
-            self.optimizer.step(lr, clip_scale(squared, self.config.optimizer.clip))
+            squared, lr = self.pipeline.squared_norm() / scale**2, self._lr()
+            used = self.loss_scale.update(math.isfinite(squared))
+            self._require_finite(result.loss, squared, scale)
+            if used:
+                self.optimizer.step(lr, clip_scale(squared, self.config.optimizer.clip) / scale)
         self.done += 1
         return StepFigures(self.done, result.loss, math.sqrt(squared), lr, share.total, self._seen, result.seconds)
 
@@ -125,11 +136,12 @@ class Trainer:
         for parameter in parameters:
             for start, shape, arrays in self._boxes(parameter):
                 pieces += [
-                    Piece(f"{name}/{parameter.name}", parameter.whole, place, host(array).reshape(shape)[part])
+                    Piece(f"{name}/{parameter.origin}", parameter.whole, place, host(array).reshape(shape)[part])
                     for name, array in arrays.items()
                     for place, part in placed(parameter, start, shape)
                 ]
-        return State(pieces, {"step": self.done, "position": self.sampler.position})
+        scaling = {f"loss_scale/{name}": value for name, value in self.loss_scale.state().items()}
+        return State(pieces, {"step": self.done, "position": self.sampler.position, **scaling})
 
     def restore(self, restored: Restored) -> None:
         """Go on from a state, whatever mesh saved it."""
@@ -138,12 +150,14 @@ class Trainer:
                 for name, array in arrays.items():
                     box = np.empty(shape, array.dtype)
                     for place, part in placed(parameter, start, shape):
-                        box[part] = restored.read(f"{name}/{parameter.name}", place, box[part].shape)
+                        box[part] = restored.read(f"{name}/{parameter.origin}", place, box[part].shape)
                     set_from_host(array, box.reshape(-1))
         self.pipeline.parameters.updated()
         self.done, self.sampler.position = restored.values["step"], restored.values["position"]
+        kept = self.loss_scale.state()
+        self.loss_scale.load({name: restored.values.get(f"loss_scale/{name}", kept[name]) for name in kept})
         if isinstance(self.optimizer, AdamW):
-            self.optimizer.count = self.done
+            self.optimizer.count = self.done - self.loss_scale.skipped
 
     def _boxes(self, parameter: Parameter) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]]:
         """The boxes of a parameter that this rank owns: start, shape, and their elements of values and optimizer."""
@@ -178,11 +192,19 @@ class Trainer:
             self.done, settings.lr, self.config.warmup, self.config.time.steps, settings.floor * settings.lr
         )
 
-    def _require_finite(self, loss: float, squared: float) -> None:
-        if math.isfinite(loss) and math.isfinite(squared):
+    def _require_finite(self, loss: float, squared: float, scale: float) -> None:
+        half = self.config.precision == "float16"
+        if math.isfinite(loss) and (math.isfinite(squared) or (half and self.loss_scale.value >= 1)):
             return
+        if half:
+            raise BlowUpError(
+                f"the loss is {loss:g} and the norm of the gradient {_root(squared):g} with a loss scale of {scale:g}",
+                where=f"step {self.done + 1}",
+                likely="numbers beyond 65504, where float16 ends",
+                do='set precision = "bfloat16", which has the range of float32, or lower optimizer.lr',
+            )
         raise BlowUpError(
-            f"the loss is {loss:g} and the norm of the gradient {math.sqrt(squared) if squared >= 0 else squared:g}",
+            f"the loss is {loss:g} and the norm of the gradient {_root(squared):g}",
             where=f"step {self.done + 1}",
             likely="a learning rate that is too high"
             if self.config.optimizer.clip
@@ -228,6 +250,11 @@ def placed(
             yield place, (*[slice(None)] * dim, slice(first - low, end - low), *[slice(None)] * (len(shape) - dim - 1))
 
 
+def _root(squared: float) -> float:
+    """The square root, of nan too."""
+    return math.sqrt(squared) if squared >= 0 else squared
+
+
 def _vectors(optimizer: AdamW | SGD) -> dict[str, Any]:
     """The flat vectors of an optimizer, each as long as what this rank owns of the parameters."""
     return {name: array for name, array in optimizer.state().items() if array.ndim}
@@ -251,6 +278,6 @@ def balanced(config: Config, laid: Layout, comm: MPI.Intracomm, device: Device) 
         return laid
     x, targets = laid.data.training.take(np.arange(max(1, plan.batch // (plan.dp * plan.microbatches))))
     loss = CrossEntropy(laid.shape.vocab)
-    times = measure_layers(laid.model, loss, x, targets, dtype=config.precision, comm=comm)
+    times = measure_layers(laid.model, loss, x, targets, dtype=config.arithmetic, comm=comm)
     partition = partition_layers([layer.seconds for layer in times], plan.schedule.stages)
     return replace(laid, plan=replace(plan, partition=partition))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Literal, Self
 
+import numpy as np
 from pydantic import Field, model_validator
 
 from hpckit.apps.atmosphere import output, settings
@@ -39,6 +41,19 @@ class Grid(Section):
     length: float = Field(20_000.0, gt=0, description="extent in y, m")
     height: float = Field(10_000.0, gt=0, description="extent in z, m (rigid free-slip walls below and above)")
 
+    lowest: float = Field(
+        0.0, ge=0, description="thickness of the lowest cells, m; those above grow by one factor; 0: all alike"
+    )
+
+    @property
+    def edges(self) -> np.ndarray:
+        """Heights of the faces between levels (m), float64[nz + 1]."""
+        if not self.lowest:
+            return np.arange(self.nz + 1) * self.dz
+        growth = stretching(self.lowest, self.height, self.nz)
+        edges = self.lowest * np.concatenate([[0.0], np.cumsum(growth ** np.arange(self.nz))])
+        return edges * (self.height / edges[-1])
+
     @property
     def dx(self) -> float:
         """Cell extent in x, m."""
@@ -53,6 +68,31 @@ class Grid(Section):
     def dz(self) -> float:
         """Cell extent in z, m."""
         return self.height / self.nz
+
+
+def stretching(lowest: float, height: float, nz: int) -> float:
+    """The factor by which the thickness of levels grows, if nz of them from `lowest` (m) on fill `height` (m)."""
+    low, high = 0.0, 4.0
+    for _ in range(80):
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if lowest * sum(middle**k for k in range(nz)) > height else (middle, high)
+    return 0.5 * (low + high)
+
+
+class Dynamics(Section):
+    """The scheme of the dynamics: the explicit one of steps of sound, or the split one of steps of the flow.
+
+    "hevi" takes large steps (Runge and Kutta's three stages, Wicker and Skamarock 2002) and within them acoustic
+    substeps, explicit in the horizontal and implicit in the vertical, on Arakawa's C grid.
+    """
+
+    kind: Literal["explicit", "hevi"] = Field("explicit", description="explicit, or split (hevi)")
+    step: float = Field(0.0, ge=0, description="hevi: large step, s; 0: 6 s per km of the finer of dx and dy")
+    substeps: int = Field(0, ge=0, le=100, description="hevi: acoustic substeps of a step, even; 0: by acoustic_cfl")
+    acoustic_cfl: float = Field(0.7, gt=0, le=0.9, description="hevi: Courant number of sound in x and y together")
+    order: Literal[3, 5] = Field(5, description="hevi: order of the upwind advection")
+    implicit: float = Field(0.55, ge=0.5, le=1, description="hevi: share of the new level in the vertical")
+    damping: float = Field(0.1, ge=0, le=0.25, description="hevi: damping of the divergence")
 
 
 FIELD_NAMES = (*output.DEVIATIONS, *output.FULL, "theta_base", "rho_base", "pressure_base", "x", "y", "z", "time")
@@ -174,6 +214,7 @@ class Config(Section):
     app: Literal["weather3d"] = "weather3d"
     grid: Grid = Field(default_factory=Grid, description="cells and extent")
     sides: Sides = Field(default_factory=Sides, description="periodic, walls or open")
+    dynamics: Dynamics = Field(default_factory=Dynamics, description="scheme of the dynamics")
     lid: Lid = Field(default_factory=Lid, description="sponge below the lid")
     base: Base = Field(default_factory=Base, description="the atmosphere at rest")
     bubbles: tuple[Bubble, ...] = Field((Bubble(),), description="initial patches of warm and cold air")
@@ -199,11 +240,21 @@ class Config(Section):
     def full_step(self) -> float:
         """The full time step, s."""
         grid = self.grid
+        if self.dynamics.kind == "hevi":
+            return self.dynamics.step or 6e-3 * min(grid.dx, grid.dy)
         return min(grid.dx, grid.dy, grid.dz) / self.time.max_speed * self.time.cfl
+
+    @property
+    def substeps(self) -> int:
+        """Acoustic substeps of a full step (hevi)."""
+        if self.dynamics.substeps:
+            return self.dynamics.substeps
+        speed = self.time.max_speed * math.hypot(1 / self.grid.dx, 1 / self.grid.dy)
+        return max(4, 2 * math.ceil(self.full_step * speed / (2 * self.dynamics.acoustic_cfl)))
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        problems = [*self._misplaced(), *self._wrong_sides(), *self._wrong_names(), *self._unstable()]
+        problems = [*self._misplaced(), *self._wrong_sides(), *self._wrong_names(), *self._unstable(), *self._unsplit()]
         if problems:
             raise ValueError("\n".join(problems))
         return self
@@ -264,10 +315,39 @@ class Config(Section):
 
     def _unstable(self) -> Iterator[str]:
         grid, dt = self.grid, self.full_step
-        yield from outruns_sound(self.base, self.time.cfl, self.time.max_speed, self.beta)
-        most = 0.5 / (dt * (grid.dx**-2 + grid.dy**-2 + grid.dz**-2))
+        if self.dynamics.kind == "explicit":
+            yield from outruns_sound(self.base, self.time.cfl, self.time.max_speed, self.beta)
+        thinnest = float(np.diff(grid.edges).min())
+        most = 0.5 / (dt * (grid.dx**-2 + grid.dy**-2 + thinnest**-2))
         if self.diffusion > most:
             yield (
                 f"diffusion = {self.diffusion:g} m2/s is unstable with steps of {dt:.4g} s: at most {most:.4g} m2/s on"
-                " this grid, or lower time.cfl"
+                f" this grid, or lower {'time.cfl' if self.dynamics.kind == 'explicit' else 'dynamics.step'}"
+            )
+
+    def _unsplit(self) -> Iterator[str]:
+        """Settings that one of the two dynamics does not have."""
+        grid, dynamics = self.grid, self.dynamics
+        if dynamics.kind == "explicit":
+            if grid.lowest:
+                yield "grid.lowest (stretched levels) needs the split dynamics: set dynamics.kind = 'hevi'"
+            return
+        if grid.lowest * grid.nz > grid.height:
+            yield f"grid.lowest of {grid.lowest:g} m times {grid.nz} levels is above grid.height: lower it"
+        for axis in "xy":
+            if getattr(self.sides, axis) == "open":
+                yield f"sides.{axis} = 'open' is not there with dynamics.kind = 'hevi': take 'periodic' or 'walls'"
+        if self.tracers:
+            yield "tracers are not there with dynamics.kind = 'hevi': leave them out, or take 'explicit'"
+        if self.drag:
+            yield "drag is not there with dynamics.kind = 'hevi': leave it out, or take 'explicit'"
+        if self.jet.speed and self.jet.balanced:
+            yield "jet.balanced is balanced for the explicit scheme: set dynamics.kind = 'explicit'"
+        if dynamics.substeps % 2:
+            yield f"dynamics.substeps = {dynamics.substeps} must be even: the second stage takes half of them"
+        speed = 350.0 * math.hypot(1 / grid.dx, 1 / grid.dy) * self.full_step / max(1, self.substeps)
+        if speed > 0.95:
+            yield (
+                f"dynamics.substeps = {self.substeps} is too few: sound passes {speed:.2f} cells in a substep of"
+                f" {self.full_step / self.substeps:.3g} s, at most 0.95"
             )

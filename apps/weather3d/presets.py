@@ -22,6 +22,16 @@ PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
             "output": {"every": 60.0},
         },
     ),
+    "thermal3d_hevi": (
+        "the warm bubble in large steps of the flow: split dynamics (HEVI) on levels that grow with height",
+        {
+            "grid": {"nx": 128, "ny": 128, "nz": 56, "lowest": 100.0},
+            "dynamics": {"kind": "hevi"},
+            "bubbles": [{"amplitude": 3.0}],
+            "time": {"end": 1000.0},
+            "output": {"every": 100.0},
+        },
+    ),
     "jet": (
         "a jet in a neutral atmosphere meanders and breaks up into vortices",
         {

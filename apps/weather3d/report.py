@@ -46,6 +46,8 @@ def sections(run: RunData) -> Iterator[Section]:
 
 def work(run: RunData) -> Iterator[Work]:
     """The sweeps, each a third of the bytes that t_eff counts, the Coriolis force and constant diffusion."""
+    if (run.values.get("dynamics") or {}).get("kind") == "hevi":
+        return
     size = float(run.summary.get("bytes_per_cell_step", 0)) / len(SWEEPS)
     for phase, flops in SWEEPS.items():
         yield Work(phase, (phase,), size, flops)

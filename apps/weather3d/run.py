@@ -10,7 +10,7 @@ from hpckit.apps.atmosphere.base import require_top
 from hpckit.apps.atmosphere.loop import AtmosphereRun
 from hpckit.apps.atmosphere.output import variables
 from hpckit.apps.common.grid import grid_dry_run, local_cells, run_on_grid, sent_bytes
-from hpckit.apps.weather3d import model
+from hpckit.apps.weather3d import model, split
 from hpckit.apps.weather3d.config import METRICS, Config
 from hpckit.apps.weather3d.model import AXES, HALOS, Model, mesh_for
 from hpckit.apps.weather3d.setups import column_of
@@ -24,19 +24,33 @@ from hpckit.run.steps import frame_count, step_count
 
 # Three sweeps, five fields of 8 bytes, each read once and written once, the write after a read of the cache line.
 BYTES_PER_CELL_STEP = 3 * FIELDS * 8 * 3
+# Of the split dynamics: arrays that a stage and a substep read or write, each once.
+STAGE_ARRAYS, SUBSTEP_ARRAYS = 65, 24
+SPLIT_ARRAYS = 4 * FIELDS + 8 + 1 + 3 + 1  # state, its start, two kinds of tendencies; work space, pressure, fluxes, mu
 
 
 class Weather3D(AtmosphereRun):
     """The run of the box."""
 
     app, bytes_per_cell_step, metrics = "weather3d", BYTES_PER_CELL_STEP, METRICS
-    model: Model
+    model: Model | split.Model
 
     def __init__(self, run: Run, model: Model) -> None:
         super().__init__(run, model)
+        self.is_split = self.config.dynamics.kind == "hevi"
+        if self.is_split:
+            arrays = 3 * STAGE_ARRAYS + sum(split.substeps_of(self.config)) * SUBSTEP_ARRAYS
+            self.bytes_per_cell_step = 8 * arrays
         tracers = [tracer.name for tracer in self.config.tracers]
         mixed = {name: {"units": "1", "long_name": f"mixing ratio of {name}"} for name in tracers}
         self.variables = variables("uvw", self.config.output.fields) | mixed
+
+    def check(self) -> None:
+        """Collective: raise `BlowUpError` for a state that is not finite or too fast for the step."""
+        if isinstance(self.model, split.Model):
+            self.model.require_sound(self.last, self.full)
+        else:
+            super().check()
 
     def more(self) -> Mapping[str, Any]:
         """The budget of the mass, with open sides."""
@@ -46,7 +60,7 @@ class Weather3D(AtmosphereRun):
 def run(config: Config, run: Run) -> None:
     """Do the run on all ranks of `run.comm`; raises the errors of `run_on_grid`."""
     with mesh_for(config, run.comm) as mesh:
-        run_on_grid(Weather3D, model, config, run, mesh)
+        run_on_grid(Weather3D, split if config.dynamics.kind == "hevi" else model, config, run, mesh)
 
 
 def dry_run(config: Config, ranks: int) -> DryRun:
@@ -56,6 +70,7 @@ def dry_run(config: Config, ranks: int) -> DryRun:
     topology = Topology.over(ranks, shape, AXES, periodic_axes(config), HALOS)
     decomposition = Decomposition(shape, topology, halo=HALOS)
     require_top(column_of(config.base), grid.nz, grid.dz)
+    is_split = config.dynamics.kind == "hevi"
     dt = config.full_step
     steps, tracers = step_count(config, dt), len(config.tracers)
     mixes = bool(config.diffusion) + bool(config.smagorinsky.coefficient)
@@ -64,17 +79,25 @@ def dry_run(config: Config, ranks: int) -> DryRun:
         sent += sent_bytes([Decomposition(shape, topology, halo=TRACER_HALOS)], 8 * tracers)
     # State and work space; of the tracers two copies, the density before a sweep and the mass fluxes.
     arrays = FIELDS * (2 if mixes else 1) + min(mixes, 1) + (2 * tracers + 4 if tracers else 0)
+    exchanges = 1 + mixes
+    if is_split:
+        arrays, exchanges = SPLIT_ARRAYS, 3 + min(mixes, 1)
+        around = Decomposition(shape, topology, halo=(0, 1, 1))
+        more = (sum(split.substeps_of(config)) - 3) * sent_bytes([around], 8)
+        note = f"large steps of {dt:.4g} s with {config.substeps} acoustic substeps; a halo of pressure in each"
+    else:
+        more, note = 0, f"dt {dt:.4g} s; the halo in x and that in y once a step"
     owned = max(math.prod(decomposition.owned(rank)) for rank in range(ranks))
     written = len(variables("uvw", config.output.fields)) + tracers
     return grid_dry_run(
         config,
         decomposition,
         (grid.dz, grid.dy, grid.dx),
-        halo_bytes=(1 + mixes) * sent,
+        halo_bytes=exchanges * sent + more,
         memory_per_rank=8 * local_cells(decomposition) * arrays
         + (8 + (4 if config.output.single else 8)) * written * owned,
         points=written * math.prod(shape),
         frames=frame_count(config, dt, steps),
         steps=steps,
-        note=f"dt {dt:.4g} s; the halo in x and that in y once a step",
+        note=note,
     )

@@ -8,6 +8,7 @@ from hpckit.apps.common.scaling import Load, growth, halos, most_cells
 from hpckit.apps.weather3d.config import Config
 from hpckit.apps.weather3d.model import AXES, HALOS
 from hpckit.apps.weather3d.sides import periodic_axes
+from hpckit.apps.weather3d.split import substeps_of
 from hpckit.apps.weather3d.tracers import HALOS as TRACER_HALOS
 from hpckit.kernels.euler.box.constants import FIELDS
 from hpckit.plan.grid.decomposition import Decomposition
@@ -36,12 +37,19 @@ def grown(config: Config, ranks: int) -> dict[str, Any]:
 
 
 def load(config: Config, ranks: int) -> Load:
-    """One exchange of the state a step, another where there is mixing, and those of the tracers."""
+    """One exchange of the state a step, another where there is mixing, and those of the tracers.
+
+    With split dynamics one of the state for each of the three stages, and one of the pressure for most substeps.
+    """
     grid = config.grid
     shape = (grid.nz, grid.ny, grid.nx)
     topology = Topology.over(ranks, shape, AXES, periodic_axes(config), HALOS)
     exchanges = 1 + bool(config.diffusion) + bool(config.smagorinsky.coefficient)
     decomposition = Decomposition(shape, topology, halo=HALOS)
+    if config.dynamics.kind == "hevi":
+        traffic = halos([decomposition], 8 * FIELDS, 2 + exchanges)
+        traffic += halos([Decomposition(shape, topology, halo=(0, 1, 1))], 8, sum(substeps_of(config)) - 3)
+        return Load(most_cells(decomposition), traffic)
     traffic = halos([decomposition], 8 * FIELDS, exchanges)
     if config.tracers:
         traffic += halos([Decomposition(shape, topology, halo=TRACER_HALOS)], 8 * len(config.tracers), exchanges)

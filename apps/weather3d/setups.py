@@ -31,12 +31,13 @@ def initial_state(
     middle; rho w is 0, and rho' but for the wave and for a jet in balance.
     """
     grid = config.grid
-    levels = np.arange(grid.nz)[:, None, None]
+    edges = grid.edges
+    bottom, thick = edges[:-1, None, None], np.diff(edges)[:, None, None]
     y_index, x_index = rows[None, :, None], columns[None, None, :]
     state = np.zeros((FIELDS, grid.nz, len(rows), len(columns)))
     gauss = list(zip(QUADRATURE_POINTS, QUADRATURE_WEIGHTS, strict=True))
     for (point_z, weight_z), (point_y, weight_y), (point_x, weight_x) in itertools.product(gauss, repeat=3):
-        z, y, x = (levels + point_z) * grid.dz, (y_index + point_y) * grid.dy, (x_index + point_x) * grid.dx
+        z, y, x = bottom + point_z * thick, (y_index + point_y) * grid.dy, (x_index + point_x) * grid.dx
         pressure, theta = profile.pressure(z), profile.theta(z)
         rho = (pressure / C0) ** (1 / GAMMA) / theta
         warmth = sum((_bubble(config, bubble, z, y, x) for bubble in config.bubbles), start=_band(config, z, x))

@@ -48,7 +48,8 @@ def relaxation_rates(config: Config, decomposition: Decomposition, rank: int) ->
     A rate falls from 1 / time at a side or at the lid as sin(pi/2 (1 - distance / depth))**2 to 0 in the interior.
     """
     grid, sides, lid = config.grid, config.sides, config.lid
-    rates = {"z": _fade((grid.nz - 0.5 - np.arange(grid.nz)) * grid.dz, lid.depth, lid.time)}
+    middles = 0.5 * (grid.edges[1:] + grid.edges[:-1])
+    rates = {"z": _fade(grid.height - middles, lid.depth, lid.time)}
     for axis, count, width in (("y", grid.ny, grid.dy), ("x", grid.nx, grid.dx)):
         dim = "zyx".index(axis)
         cells = np.arange(decomposition.owned(rank)[dim]) + decomposition.start(rank)[dim]

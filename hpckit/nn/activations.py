@@ -27,6 +27,7 @@ class Activation:
         y, slope = empty_like(x), empty_like(x)
         slope[...] = x
         self.function(slope, y)
+        step.rounded(slope, y)
         return y, slope
 
     def backward_input(self, saved: Any, dy: Any) -> Any:

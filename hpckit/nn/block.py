@@ -35,6 +35,7 @@ class Residual:
         else:
             change, of_branch = self.branch.forward(normed, step)
             y = x + self.dropout.forward(change, step)[0]
+        step.rounded(y)
         return y, {"norm": of_norm, "branch": of_branch, "pass": step}
 
     def backward_input(self, saved: Any, dy: Any) -> Any:

@@ -40,6 +40,7 @@ class FeedForward:
         slope, _ = self.up.forward(x, step)
         hidden, y = empty_like(slope), empty_like(x)
         self.activation(slope, hidden)
+        step.rounded(slope, hidden)
         self.down.apply(hidden, y, onto)
         return y, (x, slope, hidden)
 
@@ -74,6 +75,7 @@ class GatedFeedForward:
         (gate, _), (up, _) = self.gate.forward(x, step), self.up.forward(x, step)
         hidden, y = empty_like(gate), empty_like(x)
         dispatch.swiglu(gate, up, hidden)
+        step.rounded(gate, up, hidden)
         self.down.apply(hidden, y, onto)
         return y, (x, gate, up, hidden)
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from hpckit.errors import InputError
 from hpckit.kernels.device_array import from_host
+from hpckit.kernels.nn.narrow import dispatch as narrow
 from hpckit.nn.parameters import Parameter
 
 
@@ -58,7 +59,7 @@ class Pass:
     training: whether dropout is active. seed, step, first_sample: these and the layer's name determine its random
     numbers; `first_sample` is the number of the microbatch's first sample in the whole batch of the step. cache: the
     earlier tokens, if a text is written token by token. tokens: samples of the microbatch and tokens of each, where
-    layers hold a part of them (`hpckit.training.tensor`).
+    layers hold a part of them (`hpckit.training.tensor`). storage: "bfloat16" or "float16" in mixed precision.
     """
 
     training: bool = True
@@ -67,6 +68,16 @@ class Pass:
     first_sample: int = 0
     cache: KeyValues | None = None
     tokens: tuple[int, int] = (0, 0)
+    storage: str = ""
+
+    def rounded(self, *arrays: Any) -> None:
+        """Round numbers that a layer keeps for backward, in place, before anything is computed from them.
+
+        In mixed precision only; what was rounded is kept in 16 bits without a further loss.
+        """
+        if self.storage:
+            for array in arrays:
+                narrow.round_to(array, self.storage)
 
 
 class Layer(Protocol):

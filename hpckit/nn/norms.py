@@ -27,6 +27,7 @@ class LayerNorm:
         y, mean = empty_like(x), empty((x.size // x.shape[-1],), x)
         rstd = empty(mean.shape, x)
         dispatch.layer_norm(x, self.gain.value, self.bias.value, self.eps, y, mean, rstd)
+        step.rounded(y)
         return y, (x, mean, rstd)
 
     def backward_input(self, saved: Any, dy: Any, carry: Any = None) -> Any:
@@ -55,6 +56,7 @@ class RMSNorm:
         """`saved` is x and the statistics of its rows."""
         y, rstd = empty_like(x), empty((x.size // x.shape[-1],), x)
         dispatch.rms_norm(x, self.gain.value, self.eps, y, rstd)
+        step.rounded(y)
         return y, (x, rstd)
 
     def backward_input(self, saved: Any, dy: Any, carry: Any = None) -> Any:

@@ -89,7 +89,7 @@ class AdamW:
         settings = [scale, beta1, beta2, 1 - beta1, 1 - beta2, rate / (1 - beta1**self.count)]
         settings += [1 / math.sqrt(1 - beta2**self.count), self.eps]
         numbers = np.array(settings, p.dtype)
-        for (_, _, values, grads), state, bounds, decays in self.parts:
+        for (_, _, values, grads, _), state, bounds, decays in self.parts:
             shrink = (1 - rate * self.weight_decay * decays).astype(p.dtype)
             dispatch.adamw(values, grads, self.mean[state], self.square[state], bounds, shrink, numbers)
         p.updated()
@@ -124,7 +124,7 @@ class SGD:
         p = self.parameters
         p.add_second_grads()
         settings = np.array([scale, self.momentum, rate, self.nesterov], p.dtype)
-        for (_, _, values, grads), state, bounds, decays in self.parts:
+        for (_, _, values, grads, _), state, bounds, decays in self.parts:
             shrink = (self.weight_decay * decays).astype(p.dtype)
             dispatch.momentum(values, grads, self.velocity[state], bounds, shrink, settings)
         p.updated()

@@ -13,8 +13,10 @@ import numpy as np
 from hpckit.errors import InputError
 from hpckit.kernels.device_array import is_device_array, set_from_host, to_host
 from hpckit.kernels.nn import dispatch
+from hpckit.kernels.nn.narrow.dispatch import KINDS, narrow
 
 SLOT = 16  # a parameter starts at a multiple of this many elements: a cache line of float32
+PART = "#"  # between the name of a parameter and the number of a part of it
 CHUNK = 2048  # elements of a parameter whose squares are added before those of others, on whatever rank they are
 
 
@@ -68,9 +70,10 @@ class Parameter:
     init: standard deviation of normal numbers, or a function from a NumPy random generator to the initial values.
     decay: whether weight decay applies. shared: a second layer uses it too (tied embeddings) and adds its gradients to
     `second_grad`, so that the sums do not depend on whether the two layers are on one rank.
-    cut, rank: of a part of a parameter, which ranks hold in parts, and of which one this is. partial: gradients of the
-    ranks of a tensor-parallel group are those of their own tokens, and are to be added.
-    value, grad: views into the vectors of `Parameters`, once bound.
+    cut, rank: of a part of a parameter, how the whole is cut, and which part this is. partial: gradients of the ranks
+    of a tensor-parallel group are those of their own tokens, and are to be added.
+    value, grad: views into the vectors of `Parameters`, once bound. stored: in mixed precision the view of the values'
+    bits; `value` is then there while the layer computes (`hpckit.training.precision`).
     """
 
     name: str
@@ -84,6 +87,7 @@ class Parameter:
     value: Any = field(default=None, repr=False)
     grad: Any = field(default=None, repr=False)
     second_grad: Any = field(default=None, repr=False)
+    stored: Any = field(default=None, repr=False)
 
     @property
     def size(self) -> int:
@@ -92,11 +96,16 @@ class Parameter:
 
     def initial(self, seed: int) -> Any:
         """The initial values: a function of (seed, name, index in the whole) alone, the same on every mesh."""
-        digest = hashlib.sha256(f"{seed}/{self.name}".encode()).digest()
+        digest = hashlib.sha256(f"{seed}/{self.origin}".encode()).digest()
         random = np.random.Generator(np.random.Philox(key=int.from_bytes(digest[:16], "little")))
         if callable(self.init):
             return self.own(self.init(random))
         return self.own(self.init * random.standard_normal(self.whole))
+
+    @property
+    def origin(self) -> str:
+        """The name of the parameter of which this may be a part."""
+        return self.name.partition(PART)[0]
 
     @property
     def whole(self) -> tuple[int, ...]:
@@ -119,12 +128,33 @@ def ones(random: np.random.Generator) -> float:
 
 
 class Owned(NamedTuple):
-    """A part of the flat vectors that this rank updates: elements start to end, with their values and gradients."""
+    """A part of the flat vectors that this rank updates: elements start to end, with their values and gradients.
+
+    stored: in mixed precision the bits of the values; `values` are then the master values, float32.
+    """
 
     start: int
     end: int
     values: Any
     grads: Any
+    stored: Any = None
+
+
+def arithmetic_of(precision: Any) -> tuple[np.dtype, str]:
+    """The dtype in which layers compute, and the kind of 16 bits in which numbers are held, "" for none.
+
+    precision: float32, float64, "bfloat16" or "float16", as a dtype or a name. Raises `InputError` for another one.
+    """
+    name = str(getattr(precision, "__name__", precision))
+    if name in KINDS:
+        return np.dtype(np.float32), name
+    try:
+        dtype = np.dtype(precision)
+    except TypeError:
+        dtype = np.dtype(object)
+    if dtype not in (np.float32, np.float64):
+        raise InputError(f"no network computes in {name}", do=f"take float32, float64, {' or '.join(KINDS)}")
+    return dtype, ""
 
 
 class Parameters:
@@ -134,6 +164,8 @@ class Parameters:
     `device.zeros` the layers compute on that GPU. values, grads: the same for one of them; a vector of no elements
     leaves the parameters unbound, for sharding, which binds them when it has gathered them. owned: the parts that the
     optimizer of this rank updates, all of the vector unless it is sharded; `updated` is called after each update.
+    dtype: also "bfloat16" or "float16", for layers in mixed precision: `values` are then bits, uint16, rounded from the
+    master values that `owned` has; masters(n, dtype) makes these. Gradients are float32.
     Raises `InputError` if two parameters have the same name.
     """
 
@@ -145,6 +177,7 @@ class Parameters:
         *,
         values: Callable[..., Any] | None = None,
         grads: Callable[..., Any] | None = None,
+        masters: Callable[..., Any] | None = None,
     ) -> None:
         self.list = list({id(p): p for p in parameters}.values())
         names = [p.name for p in self.list]
@@ -158,18 +191,22 @@ class Parameters:
         places = np.cumsum([0] + [-(-p.size // SLOT) * SLOT for p in self.list])
         self.offsets = {p.name: int(start) for p, start in zip(self.list, places[:-1], strict=True)}
         self.size = int(places[-1])
-        self.dtype = np.dtype(dtype)
+        self.dtype, self.storage = arithmetic_of(dtype)
         self.values, self.grads = (
-            (values or allocate)(self.size, self.dtype),
+            (values or allocate)(self.size, np.dtype(np.uint16) if self.storage else self.dtype),
             (grads or allocate)(self.size, self.dtype),
         )
         self.bind_values(self.values, self.list)
         self.bind_grads(self.grads, self.list)
         for p in self.list:
-            second = self.values[:0] if not p.shared else allocate(p.size, self.dtype)
+            second = self.grads[:0] if not p.shared else allocate(p.size, self.dtype)
             p.second_grad = second.reshape(p.shape) if p.shared else None
-        self.owned: Sequence[Owned] = (Owned(0, self.size, self.values, self.grads),)
-        self.updated: Callable[[], object] = int  # nothing to do
+        if self.storage:
+            own = Owned(0, self.size, (masters or allocate)(self.size, self.dtype), self.grads, self.values)
+        else:
+            own = Owned(0, self.size, self.values, self.grads)
+        self.owned: Sequence[Owned] = (own,)
+        self.updated: Callable[[], object] = self.round_owned
         self._squares: Squares | None = None
 
     def __len__(self) -> int:
@@ -187,7 +224,8 @@ class Parameters:
     def bind_values(self, vector: Any, parameters: Iterable[Parameter], first: int = 0) -> None:
         """Make values views of a vector that starts at element `first` of the whole; None with an empty one."""
         for p in parameters:
-            p.value = self._view(vector, p, first)
+            view = self._view(vector, p, first)
+            p.value, p.stored = (None, view) if self.storage else (view, None)
 
     def bind_grads(self, vector: Any, parameters: Iterable[Parameter], first: int = 0) -> None:
         """The same for gradients."""
@@ -202,6 +240,12 @@ class Parameters:
         """Set all values; a stage with some of a model's layers gets the same values as the whole model."""
         for p in self.list:
             self.set_value(p, p.initial(seed))
+        self.round_owned()
+
+    def round_owned(self) -> None:
+        """In mixed precision round the master values that this rank owns to the stored ones; else nothing."""
+        for part in self.owned if self.storage else ():
+            narrow(part.values, part.stored, self.storage)
 
     def set_value(self, parameter: Parameter, value: Any) -> None:
         """Set the values of a parameter, of which this rank may hold only a part, from a host array or a number."""

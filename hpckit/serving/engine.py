@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 MOST_KV_BYTES = 4 << 30  # of keys and values, where nothing else is said
-STOP, LENGTH, ABORT = "stop", "length", "abort"
+STOP, LENGTH = "stop", "length"
+FAILURES, PAUSE = 2, 16  # steps with wrong guesses in a row, and tokens of a text without guesses after them
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Event:
 
     token: None where only text or the end came. logprobs: (token, logarithm) of the chosen one, then of the likeliest.
     prompt: the same for each token of the prompt but the first, at the first event, where that was asked for. reason:
-    "stop", "length" or "" while it goes on.
+    "stop", "length" or "" while it goes on. found: tokens of the prompt that were there already.
     """
 
     request: str
@@ -54,6 +55,7 @@ class Event:
     logprobs: tuple[tuple[int, float], ...] = ()
     prompt: tuple[tuple[tuple[int, float], ...], ...] = ()
     reason: str = ""
+    found: int = 0
 
 
 @dataclass
@@ -68,6 +70,8 @@ class _Sample:
     stream: Stream
     prompt: list[tuple[tuple[int, float], ...]] = field(default_factory=list)
     reason: str = ""
+    failures: int = 0  # steps in a row whose guesses were all wrong
+    pause: int = 0  # tokens that come without guesses
 
 
 class Completion:
@@ -76,7 +80,7 @@ class Completion:
     """
 
     def __init__(self, sample: _Sample) -> None:
-        self.request, self.sample, self._text = sample.request, sample.number, sample.text
+        self.request, self.sample, self.found = sample.request, sample.number, 0
         self.prompt = sample.text.tokens[: sample.text.prompt]
         self.tokens: list[int] = []
         self.text = self.reason = ""
@@ -86,17 +90,12 @@ class Completion:
     def add(self, event: Event) -> None:
         """What a step brought."""
         self.text += event.text
-        self.reason = event.reason
+        self.reason, self.found = event.reason, event.found
         self.prompt_logprobs = event.prompt or self.prompt_logprobs
         if event.token is not None:
             self.tokens.append(event.token)
             if event.logprobs:
                 self.logprobs.append(event.logprobs)
-
-    @property
-    def found(self) -> int:
-        """Tokens of the prompt that were there already."""
-        return self._text.found
 
 
 @dataclass
@@ -172,9 +171,15 @@ class Engine:
         """Tokens that a text may have, with what is written."""
         return min(self.shape.context, self.blocks.count * PAGE)
 
-    def encode(self, text: str) -> list[int]:
-        """The tokens of a text. Raises `InputError` where the model has no such tokens."""
-        tokens = self.tokenizer.encode(text).tolist()
+    def encode(self, text: str, special: bool = True) -> list[int]:
+        """The tokens of a text; special: with the mark of its start, where the tokenizer has one.
+
+        Raises `InputError` where the model has no such tokens.
+        """
+        try:
+            tokens = self.tokenizer.encode(text, special).tolist()
+        except UnicodeEncodeError:
+            raise InputError("the text has half of a character (a surrogate)", do="send whole characters") from None
         if tokens and max(tokens) >= self.shape.vocab:
             raise InputError(
                 f"the tokenizer has tokens up to {max(tokens)}, and the model {self.shape.vocab}",
@@ -197,16 +202,8 @@ class Engine:
         Raises `InputError` for values that cannot be, and for texts that are longer than the model's context.
         """
         sampling = sampling or Sampling()
-        sampling.check(self.shape.vocab)
         tokens = self.encode(prompt) if isinstance(prompt, str) else [int(token) for token in prompt]
-        most = self.longest
-        if not tokens or min(tokens) < 0 or max(tokens) >= self.shape.vocab:
-            raise InputError(f"a prompt has tokens from 0 to {self.shape.vocab - 1}, and at least one")
-        if len(tokens) + sampling.max_tokens > most:
-            raise InputError(
-                f"{len(tokens)} tokens and {sampling.max_tokens} more, where a text has at most {most}",
-                do=f"give a shorter prompt, or max_tokens of at most {max(0, most - len(tokens))}",
-            )
+        self.check(tokens, sampling)
         name = f"request-{self._made}" if name is None else name
         seed = seed_of(name) if sampling.seed is None else sampling.seed
         leader = None
@@ -220,6 +217,17 @@ class Engine:
             self._made += 1
             self.scheduler.add(text)
         return name
+
+    def check(self, tokens: Sequence[int], sampling: Sampling) -> None:
+        """Raise the `InputError` of `add`, without adding anything."""
+        sampling.check(self.shape.vocab)
+        if not tokens or min(tokens) < 0 or max(tokens) >= self.shape.vocab:
+            raise InputError(f"a prompt has tokens from 0 to {self.shape.vocab - 1}, and at least one")
+        if len(tokens) + sampling.max_tokens > self.longest:
+            raise InputError(
+                f"{len(tokens)} tokens and {sampling.max_tokens} more, where a text has at most {self.longest}",
+                do=f"give a shorter prompt, or max_tokens of at most {max(0, self.longest - len(tokens))}",
+            )
 
     def abort(self, name: str) -> None:
         """End all samples of a request; their blocks are free."""
@@ -238,7 +246,8 @@ class Engine:
         if step is None:
             return []
         samples = [self._samples[piece.text] for piece in step.pieces]
-        self.team.tell(step.words())
+        if self.team.size > 1:
+            self.team.tell(step.words())
         logits = self.model.run(step)
         events, accepted, row = list[Event](), list[int](), 0
         for piece, sample in zip(step.pieces, samples, strict=True):
@@ -287,7 +296,11 @@ class Engine:
         self.team.tell(np.zeros(0, np.int64))
 
     def _guesses(self, sample: _Sample) -> tuple[int, ...]:
-        left = sample.sampling.max_tokens - len(sample.text.written) - 1
+        """Guesses for a text: none for a while after FAILURES in a row, so that they cost little where they fail."""
+        if sample.pause:
+            sample.pause -= 1
+            return ()
+        left = sample.sampling.max_tokens - sample.text.count - 1
         return guessed(sample.text.tokens, min(self.speculate, left)) if left > 0 else ()
 
     def _answered(self, sample: _Sample, piece: Piece, logits: Floats) -> tuple[list[Event], int]:
@@ -301,11 +314,12 @@ class Engine:
         self.counters.prompt_tokens += max(0, min(piece.end, text.prompt) - piece.start)
         if piece.end < len(text.tokens):
             return [], len(piece.tokens)
-        if not text.written:
+        if not text.count:
             self.counters.found_tokens += text.found
         if not sampling.max_tokens:
             sample.reason = LENGTH
-            return [Event(sample.request, sample.number, None, "", (), tuple(sample.prompt), LENGTH)], len(piece.tokens)
+            prompt = tuple(sample.prompt)
+            return [Event(sample.request, sample.number, None, "", (), prompt, LENGTH, text.found)], len(piece.tokens)
         events, matched = list[Event](), 0
         for n, row in enumerate(logits[len(logits) - 1 - len(drafts) :]):
             event = self._next(sample, row)
@@ -315,6 +329,10 @@ class Engine:
             matched += 1
         self.counters.drafts += len(drafts)
         self.counters.accepted += matched
+        if drafts:
+            sample.failures = 0 if matched else sample.failures + 1
+            if sample.failures == FAILURES:
+                sample.failures, sample.pause = 0, PAUSE
         text.drafts = ()
         return events, len(piece.tokens) - len(drafts) + matched
 
@@ -322,8 +340,9 @@ class Engine:
         """Choose the next token of a text."""
         text, sampling = sample.text, sample.sampling
         ends = () if sampling.ignore_end else self.ends
-        prompt, written = text.tokens[: text.prompt], text.written
-        logits = adjusted(row, sampling, prompt, written, ends)
+        count, logits = text.count, row
+        if sampling.changes_logits or count < sampling.min_tokens:
+            logits = adjusted(row, sampling, text.tokens[: text.prompt], text.written, ends)
         draw = uniform(sample.seed, sample.number, len(text.tokens)) if sampling.temperature else 0.0
         token = chosen(logits, sampling, draw)
         logprobs = (
@@ -338,13 +357,12 @@ class Engine:
             new = sample.stream.push(token)
             if sample.stream.stopped:
                 sample.reason = STOP
-            elif len(written) + 1 >= sampling.max_tokens:
+            elif count + 1 >= sampling.max_tokens:
                 sample.reason = LENGTH
         if sample.reason:
             new += sample.stream.end()
-        return Event(
-            sample.request, sample.number, token, new, logprobs, () if written else tuple(sample.prompt), sample.reason
-        )
+        before = () if count else tuple(sample.prompt)
+        return Event(sample.request, sample.number, token, new, logprobs, before, sample.reason, text.found)
 
     def _end(self, sample: _Sample) -> None:
         self.scheduler.drop(sample.text)

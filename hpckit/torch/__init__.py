@@ -7,7 +7,13 @@ from hpckit import loaded_on_use
 from hpckit.errors import SetupError
 
 _HOMES = {
+    "ColumnParallelLinear": "hpckit.torch.linear",
     "DistributedDataParallel": "hpckit.torch.data",
+    "FullyShardedDataParallel": "hpckit.torch.sharded",
+    "Moves": "hpckit.torch.linear",
+    "PipelineStage": "hpckit.torch.pipeline",
+    "RowParallelLinear": "hpckit.torch.linear",
+    "SyncBatchNorm": "hpckit.torch.norm",
     "ZeroRedundancyOptimizer": "hpckit.torch.optimizer",
     "bound_threads": "hpckit.torch.tensors",
 }

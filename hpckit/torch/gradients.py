@@ -82,10 +82,11 @@ class Gradients:
         if self._running:
             return
         self._running = True
-        self._open()
+        self.open()
         Variable._execution_engine.queue_callback(self._end)
 
-    def _open(self) -> None:
+    def open(self) -> None:
+        """A backward pass begins."""
         self._has[:] = 0
         self._started = 0
         for bucket in self._buckets:
@@ -134,11 +135,16 @@ class Gradients:
 
     def skip(self) -> None:
         """Replace a backward pass on a replica without samples."""
-        self._open()
+        self.open()
         self._finish()
 
     def _finish(self) -> None:
         """Average what is left, wait, and let parameters have what others computed for them."""
+        self.start()
+        self.wait()
+
+    def start(self) -> None:
+        """Begin to average what is not under way."""
         for number, (parameter, view) in enumerate(zip(self.parameters, self._views, strict=True)):
             if parameter.grad is None:
                 view.zero_()
@@ -146,6 +152,9 @@ class Gradients:
                 self._take(number)
         while self._started < len(self._buckets):
             self._start_next()
+
+    def wait(self) -> None:
+        """Wait until all is averaged."""
         if self.replicas.size > 1:
             self._requests.append(all_reduce(self._has, self.replicas.comm, "max"))
         for request in self._requests:

@@ -4,9 +4,12 @@ from hpckit import loaded_on_use
 
 _HOMES = {
     "LocalSGD": "hpckit.training.averaging.gossip",
+    "LossScale": "hpckit.training.precision",
+    "MixedPrecision": "hpckit.training.precision",
     "ParameterServer": "hpckit.training.averaging.parameter_server",
     "gossip": "hpckit.training.averaging.gossip",
     "measure_layers": "hpckit.training.measure",
+    "mixed": "hpckit.training.precision",
     "parameter_server": "hpckit.training.averaging.server",
 }
 __all__ = list(_HOMES)

@@ -13,8 +13,9 @@ import numpy.typing as npt
 from hpckit.comm.device import HOST, Device
 from hpckit.errors import InputError
 from hpckit.nn.layer import Pass
-from hpckit.nn.parameters import Parameters, Squares
+from hpckit.nn.parameters import Parameters, Squares, arithmetic_of
 from hpckit.training.averaging.gossip import LocalSGD
+from hpckit.training.precision import mixed
 from hpckit.training.replicas import Replicas, add_second
 from hpckit.training.sharded import Shards
 from hpckit.training.stage import Stage
@@ -48,8 +49,8 @@ class DataParallel:
     bucket_bytes: of gradients that are summed at once, as soon as backward has completed them. sharding: 1 keeps the
     optimizer's state in shards (`hpckit.training.sharded`), with the same bits; parameters then stand once in the
     memory of a node, and a replica's gradients are sums in its own shard only. averaging: a `LocalSGD`
-    on the same axis; gradients then stay local, and `after_step` averages parameters. device: where the model lives
-    and computes. Collective; raises `InputError` for invalid arguments.
+    on the same axis, not in mixed precision; gradients then stay local, and `after_step` averages parameters. dtype:
+    see `Pipeline`. device: where the model lives and computes. Collective; raises `InputError` for invalid arguments.
     """
 
     def __init__(
@@ -81,13 +82,19 @@ class DataParallel:
                 f"sharding={sharding}" + (" with averaging" if averaging else ""),
                 do="take 0 or 1; a Pipeline, of one stage too, shards gradients and parameters as well",
             )
+        storage = arithmetic_of(dtype)[1]
+        if storage and averaging:
+            raise InputError(
+                f"averaging in {storage}", do="take float32: averages of rounded numbers would lose the small steps"
+            )
+        layers = mixed(layers, storage)
         self._buckets: list[Bucket] = []
 
         def units(parameters: Parameters) -> list[tuple[int, int]]:
             self._buckets = buckets_of(layers, parameters, bucket_bytes)
             return [(bucket.start, bucket.end) for bucket in self._buckets]
 
-        self.shards = Shards(self.replicas, sharding, model.parameters(), np.dtype(dtype), units)
+        self.shards = Shards(self.replicas, sharding, model.parameters(), dtype, units)
         self.parameters = self.shards.parameters
         self.stage = Stage(layers, self.shards.move, self._complete)
         self._squares = Squares(self.parameters, self.parameters.list)

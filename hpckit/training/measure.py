@@ -11,7 +11,7 @@ from mpi4py import MPI
 
 from hpckit.collectives import all_reduce
 from hpckit.nn.layer import Pass
-from hpckit.nn.parameters import Parameters
+from hpckit.nn.parameters import Parameters, arithmetic_of
 from hpckit.plan.pipeline.partition import Layer as LayerTimes
 from hpckit.training.stage import FORWARD, INPUT, Stage
 
@@ -38,7 +38,7 @@ def measure_layers(
     seconds = np.zeros((len(model.layers), 3))
     last = len(model.layers) - 1
     for number, layer in enumerate(model.layers):
-        Parameters(layer.parameters(), np.dtype(dtype)).initialize(0)
+        Parameters(layer.parameters(), arithmetic_of(dtype)[0]).initialize(0)
         stage, seconds[number] = Stage([layer]), np.inf
         for turn in range(max(1, repeats) + 1):
             y, kept = stage.forward(x, Pass())

@@ -25,11 +25,13 @@ from hpckit.plan.pipeline.schedule import COMPUTE, Action
 from hpckit.plan.pipeline.training import TrainingPlan
 from hpckit.training.messages import Messages, form_of
 from hpckit.training.parts import Parts
+from hpckit.training.precision import mixed
 from hpckit.training.replicas import Replicas
 from hpckit.training.sharded import Shards, lifetimes
 from hpckit.training.stage import Stage, nothing
 from hpckit.training.step import Form, Holding, Step, tokens_of
-from hpckit.training.tensor import Ranks, tensor_parallel
+from hpckit.training.tensor.model import tensor_parallel
+from hpckit.training.tensor.ranks import Ranks
 
 if TYPE_CHECKING:
     from hpckit.nn.layer import Sequential
@@ -62,9 +64,11 @@ class Pipeline:
     Every rank makes the whole model; only the layers of its own stages get memory. The gradients of a stage are added
     in the order of the microbatches, so that parameters have the same bits under every schedule and any number of
     stages, one rank included. deterministic: see `Replicas`. sharding: what the replicas hold in shards, 0 to 3 (see
-    `hpckit.training.sharded`); it changes no bit. device: where the stages live and compute. On a mesh with an axis
-    "tp" its ranks share each layer (`hpckit.training.tensor`): `model` and `loss` are then the parts of this rank.
-    Collective; raises `InputError` if mesh, model and plan do not fit together.
+    `hpckit.training.sharded`); it changes no bit. dtype: float32, float64, or "bfloat16" or "float16" for mixed
+    precision (`hpckit.training.precision`): messages between stages are then of 16 bits, too. recompute: stages keep
+    their input only, and run forward again in backward; it changes no bit. device: where the stages live and compute.
+    On a mesh with an axis "tp" its ranks share each layer (`hpckit.training.tensor`): `model` and `loss` are then the
+    parts of this rank. Collective; raises `InputError` if mesh, model and plan do not fit together.
     """
 
     def __init__(
@@ -77,14 +81,16 @@ class Pipeline:
         dtype: npt.DTypeLike = np.float32,
         deterministic: bool = True,
         sharding: int = 0,
+        recompute: bool = False,
         device: Device = HOST,
     ) -> None:
         self.plan, self.mesh, self.device = plan, mesh, device
         _check(model, mesh, plan)
-        self.tensor = Ranks(mesh["tp"] if plan.tp > 1 else MPI.COMM_SELF, deterministic)
-        if plan.tp > 1 and device.is_gpu:
-            raise InputError("tensor parallelism runs on the host", do="take tp=1 on GPUs")
-        if plan.tp > 1:
+        self.tensor = Ranks(mesh["tp"] if plan.tp > 1 else MPI.COMM_SELF, plan.layer_parts, deterministic)
+        whole = model
+        if self.tensor.parts > 1 and device.is_gpu:
+            raise InputError("tensor parallelism runs on the host", do="take tp=1 and layer_parts=0 on GPUs")
+        if self.tensor.parts > 1:
             model, loss = tensor_parallel(model, loss, self.tensor)
         self.model, self.loss = model, loss
         self._line = line = mesh["pp"] if "pp" in mesh.topology.names else MPI.COMM_SELF
@@ -97,7 +103,7 @@ class Pipeline:
             self.replicas,
             sharding,
             held,
-            np.dtype(dtype),
+            dtype,
             lambda parameters: _spans(parameters, list(layers.values())),
             _lives(program, list(layers)),
             _partners(list(layers.values())),
@@ -107,14 +113,23 @@ class Pipeline:
         # The first stage counts a tied weight.
         second = [p.name for p in self.parameters.list if p.shared and 0 not in layers]
         second += [p.name for p in self.parameters.list if p.cut is None and self.tensor.rank]  # they hold it, too
-        self._squares = Squares(self.parameters, model.parameters(), second)
+        every = self.tensor.every_part(whole)
+        self._squares = Squares(self.parameters, every, second)
         messages = Messages(line, device)
         settle = device.wait if device.is_gpu and plan.pp > 1 else nothing
         self._own = Holding(
             plan,
             rank,
             loss,
-            {s: Stage(own, messages.move, settle=settle) for s, own in layers.items()},
+            {
+                s: Stage(
+                    mixed(own, self.parameters.storage, first=s == 0, last=s == plan.schedule.stages - 1),
+                    messages.move,
+                    settle=settle,
+                    recompute=recompute,
+                )
+                for s, own in layers.items()
+            },
             {s: unit for unit, s in enumerate(layers)},
             _following(program),
             [parameter for parameter in self.parameters.list if parameter.shared],
@@ -162,13 +177,15 @@ class Pipeline:
         total: float | None = None,
         sync: bool = True,
         weigh: bool = False,
+        loss_scale: float = 1.0,
     ) -> StepResult:
         """Forward and backward of this replica's part of the batch; adds to the gradients.
 
         x, targets: arrays of the host whose first dim counts samples, the same on all ranks of the pipeline; with fewer
         samples than the plan's, as at the end of the data, microbatches are smaller, and there may be none. total:
         targets of the whole batch; left out, the replicas add up theirs. sync: False only accumulates; the next run
-        sums over the replicas. weigh: measure the kept bytes after each action, which takes time. Collective over the
+        sums over the replicas. loss_scale: a factor of all gradients (`hp.training.LossScale`), not of the loss that is
+        returned. weigh: measure the kept bytes after each action, which takes time. Collective over the
         mesh. Raises `InputError` for arrays that do not fit.
         """
         samples, most = len(x), self.plan.samples(self.replicas.rank)
@@ -192,14 +209,15 @@ class Pipeline:
         cuts = self.plan.cuts(samples, self.replicas.rank)
         for cut in cuts:
             self._learn_forms(x[cut])
-        step = Step(self._own, x, targets, cuts, passing or Pass(), 1.0 / whole if whole else 0.0, weigh)
+        scale = 1.0 / whole if whole else 0.0
+        step = Step(self._own, x, targets, cuts, passing or Pass(), scale * loss_scale, weigh)
         step.work_off(self.plan.program.actions[self._own.rank], sync)
         self._done = step.done
         observer = self.mesh.observer
         if observer.on:
             for action, start, end in step.done:
                 observer.act(str(action), start, end)
-        return StepResult(self._mean_loss(step), whole, perf_counter() - begin, step.held)
+        return StepResult(self._loss(step) * scale, whole, perf_counter() - begin, step.held)
 
     def forward(self, x: Any) -> Any:
         """The output for x without training, on the rank of the last stage; None on the others.
@@ -241,8 +259,9 @@ class Pipeline:
         squares = self._squares()
         if self.plan.pp > 1:
             all_reduce(squares, self.mesh["pp"], "sum", deterministic=True).wait()
-        squared = np.array([self.shards.squared_norm(squares)])
-        return float(self.tensor.sum(squared)[0] if self.plan.tp > 1 else squared[0])
+        if self.plan.tp > 1:
+            all_reduce(squares, self.mesh["tp"], "sum", deterministic=True).wait()
+        return self.shards.squared_norm(squares)
 
     def measured(self) -> MeasuredStep:
         """The last step on the time axis, and the stages' times since `reset_times`. Collective over the pipeline."""
@@ -295,8 +314,8 @@ class Pipeline:
             came = tuple(shape), np.dtype(dtype)
         self._own.forms[form] = forms
 
-    def _mean_loss(self, step: Step) -> float:
-        """The mean loss of the batch, on every rank: parts, or else microbatches, in order, then replicas in theirs."""
+    def _loss(self, step: Step) -> float:
+        """The loss of the batch, on every rank: parts, or else microbatches, in order, then replicas in theirs."""
         node = None if self._own.parts is None else self._own.parts.node
         sums = np.zeros(self.plan.parts or self.plan.dp)
         if self.plan.schedule.stages - 1 in self._own.stages and not self.tensor.rank:
@@ -310,7 +329,7 @@ class Pipeline:
         total = 0.0
         for each in sums.tolist():
             total += each
-        return total * step.scale
+        return total
 
 
 def _count(targets: Any) -> float:

@@ -9,6 +9,9 @@ shard is a range of the flat vector, so nothing is copied to cut it. The stages:
 
 A unit is a stage of the pipeline, so a schedule with several stages a rank (`looped_bfs`) has small ones. Where the
 replicas share a node, parameters live there once, in shared memory, from stage 1 on: to gather them is a pointer.
+
+In mixed precision what is gathered, or lies in shared memory, are the values in 16 bits; each replica has the float32
+master values of its own shard.
 """
 
 from __future__ import annotations
@@ -78,8 +81,8 @@ class Shards:
     """A vector of parameters on the replicas of an axis, whole or in shards. Collective, as are its methods.
 
     stage: 0 to 3, see `STAGES`; where there is one replica, nothing is cut. units: the first and the last element of
-    each. lives: for each unit the index of its buffer of gradients, alike on all replicas (stages 2 and 3). partners:
-    for a unit another one, whose parameters its layers use too.
+    each. dtype: of `Parameters`. lives: for each unit the index of its buffer of gradients, alike on all replicas
+    (stages 2 and 3). partners: for a unit another one, whose parameters its layers use too.
     """
 
     def __init__(
@@ -87,7 +90,7 @@ class Shards:
         replicas: Replicas,
         stage: int,
         parameters: Iterable[Parameter],
-        dtype: np.dtype,
+        dtype: Any,
         units: Callable[[Parameters], Sequence[tuple[int, int]]],
         lives: Sequence[int] = (),
         partners: Mapping[int, int] | None = None,
@@ -112,8 +115,16 @@ class Shards:
         def grads(count: int, dtype: np.dtype) -> Any:
             return replicas.allocate(count, dtype) if self.stage < 2 else zeros((0,), dtype)
 
+        def masters(count: int, dtype: np.dtype) -> Any:
+            return zeros((0 if self.stage else count,), dtype)
+
         self.parameters = own = Parameters(
-            parameters, dtype, lambda count, dtype: zeros((count,), dtype), values=values, grads=grads
+            parameters,
+            dtype,
+            lambda count, dtype: zeros((count,), dtype),
+            values=values,
+            grads=grads,
+            masters=masters,
         )
         self.units = []
         for start, end in units(own):
@@ -127,8 +138,8 @@ class Shards:
         self._gathered: dict[int, tuple[Any, Request | None]] = {}  # units whose values are or come here
         longest = max((unit.end - unit.start for unit in self.units), default=0)
         count = (4 if self._partners else 2) * self.gathers
-        self._longest = longest * own.dtype.itemsize
-        self._free = [zeros((longest,), dtype) for _ in range(count)]
+        self._longest = longest * own.values.itemsize
+        self._free = [zeros((longest,), own.values.dtype) for _ in range(count)]
         self._sums: list[Request] = []
         self.nodes: Sequence[Node] = ()  # of the replicas, where the parts of a batch are added as a tree
         self._open: set[int] = set()  # units whose gradients are bound
@@ -144,16 +155,19 @@ class Shards:
         zeros, size = self.replicas.device.zeros, 0
         ranges = [(int(unit.bounds[rank]), int(unit.bounds[rank + 1])) for unit in self.units]
         total = sum(end - start for start, end in ranges)
-        values = zeros((total,), own.dtype) if self.gathers else None
+        values = zeros((total,), own.values.dtype) if self.gathers else None
         grads = zeros((total,), own.dtype) if self.stage > 1 else None
+        masters = zeros((total,), own.dtype) if own.storage else None
         for start, end in ranges:
             at = slice(size, size + end - start)
+            held = own.values[start:end] if values is None else values[at]
             found.append(
                 Owned(
                     start,
                     end,
-                    own.values[start:end] if values is None else values[at],
+                    held if masters is None else masters[at],
                     own.grads[start:end] if grads is None else grads[at],
+                    None if masters is None else held,
                 )
             )
             size = at.stop
@@ -173,24 +187,35 @@ class Shards:
 
         Values of which there is one copy, in shards or in the memory of a node, are only waited for.
         """
-        if self.is_copied:
-            self.replicas.broadcast(self.parameters.values, root)
+        if self.is_copied and not (self.stage and self.parameters.storage):
+            self.replicas.broadcast(self._whole, root)
+            self.parameters.round_owned()
         else:
             self.parameters.updated()
 
     def check(self) -> None:
         """Raise `MismatchError` unless all replicas hold the same values, to the bit."""
         if self.is_copied:
-            self.replicas.require_equal(self.parameters.values)
+            self.replicas.require_equal(self._whole)
+
+    @property
+    def _whole(self) -> Any:
+        """All values that every replica holds: the master values, where they are not in shards."""
+        return self.parameters.values if self.stage else self.parameters.owned[0].values
 
     def memory(self) -> dict[str, int]:
-        """Bytes of parameters and gradients on this rank: what a node holds once counts by equal parts."""
-        own, sizes = self.parameters, {"parameters": 0, "gradients": 0}
+        """Bytes of parameters, gradients and master values on this rank.
+
+        What a node holds once counts by equal parts.
+        """
+        own, sizes = self.parameters, {"parameters": 0, "gradients": 0, "masters": 0}
         sizes["parameters"] = own.values.nbytes // (self.replicas.size if self.by_pointer else 1)
         sizes["parameters"] += sum(each.nbytes for each in self._free) + len(self._gathered) * self._longest
         sizes["gradients"] = own.grads.nbytes + sum(each.nbytes for each in self._buffers)
         if self.gathers:
-            sizes["parameters"] += sum(part.values.nbytes for part in own.owned)
+            sizes["parameters"] += sum(_held(part).nbytes for part in own.owned)
+        if own.storage:
+            sizes["masters"] = sum(part.values.nbytes for part in own.owned)
         if self.stage > 1:
             sizes["gradients"] += sum(part.grads.nbytes for part in own.owned)
         return sizes
@@ -314,7 +339,7 @@ class Shards:
         for other in [other for other in self._gathered if other not in kept]:
             self._drop(other)
         it, memory = self.units[unit], self._free.pop()
-        shard, whole = self.parameters.owned[unit].values, memory[: it.end - it.start]
+        shard, whole = _held(self.parameters.owned[unit]), memory[: it.end - it.start]
         self._gathered[unit] = memory, all_gather(shard, self.replicas.comm, whole, counts=it.counts)
 
     def _drop(self, unit: int) -> None:
@@ -326,6 +351,7 @@ class Shards:
 
     def _updated(self) -> None:
         """After a change of the owned values: all replicas have the new ones, or gather them when they need them."""
+        self.parameters.round_owned()
         if self.by_pointer:
             group = node_group(self.replicas.comm)
             assert group is not None
@@ -336,7 +362,12 @@ class Shards:
             for it, owned in zip(self.units, self.parameters.owned, strict=True):
                 if it.end > it.start:
                     whole = self.parameters.values[it.start : it.end]
-                    all_gather(owned.values, self.replicas.comm, whole, counts=it.counts).wait()
+                    all_gather(_held(owned), self.replicas.comm, whole, counts=it.counts).wait()
+
+
+def _held(part: Owned) -> Any:
+    """What other replicas gather of a part: in mixed precision the values in 16 bits."""
+    return part.values if part.stored is None else part.stored
 
 
 def lifetimes(events: Iterable[tuple[int, bool]], units: int) -> list[int]:

@@ -15,6 +15,8 @@ from hpckit.kernels.nn.attention import reference as attention_reference
 from hpckit.kernels.nn.convolution import dispatch as images
 from hpckit.kernels.nn.convolution import reference as images_reference
 from hpckit.kernels.nn.matmul import multiply
+from hpckit.kernels.nn.narrow import dispatch as short
+from hpckit.kernels.nn.narrow import reference as short_reference
 from hpckit.kernels.nn.norm import dispatch as norm
 from hpckit.kernels.nn.norm import reference as norm_reference
 from hpckit.kernels.nn.paged import dispatch as paged
@@ -277,6 +279,29 @@ def tiles(device: Device, dtype: np.dtype) -> Pairs:
     return pairs
 
 
+def words(device: Device, dtype: np.dtype) -> Pairs:
+    """Numbers of 16 bits: rounded, brought back, added to. They are float32 whatever the precision of the check."""
+    random, pairs, n = np.random.default_rng(5), Pairs(), size(device, 70_001, 17)
+    x = (random.standard_normal(n) * 10.0 ** random.integers(-9, 5, n)).astype(np.float32)
+    for kind in short.KINDS:
+        limited = np.clip(x, -6e4, 6e4)
+        here, there = np.zeros(n, np.uint16), device.to_device(np.zeros(n, np.uint16))
+        short_reference.narrow(limited, here, kind)
+        short.narrow(device.to_device(limited), there, kind)
+        pairs[f"{kind} bits"] = there.copy(), here.astype(np.float64)
+        added = random.standard_normal(n).astype(np.float32)
+        short_reference.accumulate(here, added, kind)
+        short.accumulate(there, device.to_device(added), kind)
+        back = np.zeros(n, np.float32)
+        short_reference.widen(here, back, kind)
+        pairs[f"{kind} sums"] = short.widened(there, kind), back.astype(np.float64)
+        rounded = device.to_device(added)
+        short.round_to(rounded, kind)
+        short_reference.round_to(added, kind)
+        pairs[f"{kind} rounded"] = rounded, added.astype(np.float64)
+    return pairs
+
+
 def pages(device: Device, dtype: np.dtype) -> Pairs:
     """Attention over blocks: pieces of two texts, whose keys and values are kept first."""
     both = Both(device, dtype)
@@ -305,5 +330,6 @@ CHECKS = [
     Check("optimizers and products", optimizers),
     Check("images", pictures),
     Check("products in a fixed order", tiles),
+    Check("numbers of 16 bits", words),
     Check("attention over blocks", pages, SINGLE),
 ]

@@ -26,3 +26,13 @@ def test_the_program_of_the_docs_runs(mpirun, tmp_path):
 
 def test_shards_have_the_bits_of_whole_replicas(mpirun):
     assert "good" in mpirun(4, "sharded_ranks.py", timeout=200).stdout
+
+
+def test_mixed_precision_has_the_same_bits_on_every_mesh_and_skips_alike(mpirun):
+    assert "good" in mpirun(2, "mixed_ranks.py", timeout=200).stdout
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("ranks", [1, 3, 4])
+def test_mixed_precision_on_more_ranks(mpirun, ranks):
+    assert "good" in mpirun(ranks, "mixed_ranks.py", timeout=280).stdout

@@ -16,6 +16,7 @@ Case = Literal[
     "rising_bubble",
     "linear_waves",
     "rest",
+    "split",
     "adjustment",
     "geostrophic_jet",
     "kelvin",

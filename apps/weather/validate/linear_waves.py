@@ -40,7 +40,7 @@ def runs(config: Config, folder: Path) -> dict[str, Nested]:
     """The slab on four grids, the box along x on two, along y on the coarsest: rows of six cells are slow."""
     slab = {f"waves-{n}m": Nested("weather/linear_waves", _slab(n)) for n in SPACINGS[: 2 if config.quick else 4]}
     box = {
-        f"waves-{along}-{n}m": Nested("weather3d", _box(n, along))
+        f"waves-{along}-{n}m": Nested("weather3d", box(n, along))
         for along, grids in (("x", 1 if config.quick else 2), ("y", 1))
         for n in SPACINGS[:grids]
     }
@@ -55,7 +55,8 @@ def _slab(spacing: int) -> dict:
     }
 
 
-def _box(spacing: int, along: str) -> dict:
+def box(spacing: int, along: str) -> dict:
+    """Settings of the box with the wave along an axis."""
     cells, high, side = round(WIDTH) // spacing, round(HEIGHT) // spacing, float(THIN * spacing)
     extents = {"width": WIDTH, "length": side} if along == "x" else {"width": side, "length": WIDTH}
     grid = {"nx": cells, "ny": THIN} if along == "x" else {"nx": THIN, "ny": cells}
@@ -78,7 +79,7 @@ def compare(folders: Folders) -> Found:
     families: dict[str, list[tuple[float, dict[str, tuple[float, float]]]]] = {}
     for name, folder in folders.items():
         family, _, spacing = name.rpartition("-")
-        errors = _errors(Output(folder), family)
+        errors = errors_of(Output(folder), family)
         families.setdefault(family, []).append((float(spacing[:-1]), errors))
         for field, (mean, greatest) in errors.items():
             if (bound := BOUNDS.get(round(float(spacing[:-1])), {}).get(field)) is not None:
@@ -131,7 +132,7 @@ def _fields(output: Output, family: str) -> dict[str, np.ndarray]:
     return {**ours, "u": ours["u"] - WIND}
 
 
-def _errors(output: Output, family: str) -> dict[str, tuple[float, float]]:
+def errors_of(output: Output, family: str) -> dict[str, tuple[float, float]]:
     """Relative L2 and greatest error of each field."""
     along = output["y" if family == "waves-y" else "x"]
     exact = exact_means(_channel(0.0 if family == "waves" else F), output.times[-1], along, output["z"])

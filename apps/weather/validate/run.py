@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hpckit.apps.common.validation import VALIDATION, Found, near
-from hpckit.apps.weather.validate import density_current, floods, linear_waves, rest, rising_bubble, rotating
+from hpckit.apps.weather.validate import density_current, floods, linear_waves, rest, rising_bubble, rotating, split
 from hpckit.apps.weather.validate.case import Case
 from hpckit.apps.weather.validate.config import Config
 from hpckit.comm.agree import share_json, wait_for_ranks
@@ -19,6 +19,7 @@ SUITE: dict[str, Case] = {
     "rising_bubble": rising_bubble.CASE,
     "linear_waves": linear_waves.CASE,
     "rest": rest.CASE,
+    "split": split.CASE,
     "adjustment": rotating.ADJUSTMENT,
     "geostrophic_jet": rotating.JET,
     "kelvin": rotating.KELVIN,

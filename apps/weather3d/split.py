@@ -1,0 +1,366 @@
+"""The box model with split dynamics (HEVI): large steps of the flow, acoustic substeps implicit in the vertical.
+
+The state is that of `model`, but on Arakawa's C grid: rho u, rho v and rho w stand at the low faces of their cells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hpckit.apps.atmosphere.base import BaseState, levels_state
+from hpckit.apps.atmosphere.output import full_fields
+from hpckit.apps.weather3d.config import Config
+from hpckit.apps.weather3d.model import HALOS, Watch
+from hpckit.apps.weather3d.setups import column_of, initial_state
+from hpckit.apps.weather3d.sides import HORIZONTAL, periodic_axes, relaxation_rates, scalar_walls
+from hpckit.comm.agree import max_of_ranks, sum_of_ranks
+from hpckit.comm.device import HOST, Device
+from hpckit.comm.mesh import Mesh
+from hpckit.comm.observe.timer import PhaseTimer
+from hpckit.errors import BlowUpError
+from hpckit.grid.boundary_conditions import Fill
+from hpckit.grid.exchange import HaloExchange
+from hpckit.grid.field import Field
+from hpckit.io.checkpoint.state import Piece, Restored, State, read_into
+from hpckit.kernels.device_array import is_simulated
+from hpckit.kernels.euler.box.constants import FIELDS, RHO, RHO_THETA, RHO_U, RHO_V, RHO_W
+from hpckit.kernels.euler.constants import CV, GAMMA, GRAVITY, HALO, RD
+from hpckit.kernels.euler.hevi import dispatch as hevi
+from hpckit.kernels.euler.hevi.constants import LEVELS, NO_WATER, WORKS, Stage, Substep, upwind_weights
+from hpckit.kernels.euler.relaxation.dispatch import relax
+from hpckit.kernels.euler.stress.dispatch import mix, viscosity
+from hpckit.plan.grid.decomposition import Decomposition
+
+FASTEST = 1.0  # cells that the wind may pass in a large step
+
+
+class Model:
+    """The state of a run on this rank, and its time step; as `model.Model`."""
+
+    def __init__(self, config: Config, mesh: Mesh, device: Device = HOST) -> None:
+        grid = config.grid
+        self.config, self.mesh = config, mesh
+        self.edges = grid.edges
+        self.spacing = {"x": grid.dx, "y": grid.dy, "z": float(np.diff(self.edges).min())}
+        self.cells = grid.nx * grid.ny * grid.nz
+        self.decomposition = Decomposition((grid.nz, grid.ny, grid.nx), mesh.topology, halo=HALOS)
+        profile = column_of(config.base)
+        self.base: BaseState = levels_state(profile, self.edges)
+        self.state = Field.zeros(
+            mesh, self.decomposition, config.precision, name="state", components=FIELDS, device=device
+        )
+        self.exchange = HaloExchange(mesh, self.state, _walls(config), axes=HORIZONTAL)  # corners too
+        around = Decomposition((grid.nz, grid.ny, grid.nx), mesh.topology, halo=(0, 1, 1))
+        self.pressure = Field.zeros(mesh, around, config.precision, name="pressure", device=device)
+        self.pressure_exchange = HaloExchange(mesh, self.pressure, scalar_walls(config))
+        _, rows, columns = (
+            np.arange(start, start + count)
+            for start, count in zip(
+                self.decomposition.start(mesh.rank), self.decomposition.owned(mesh.rank), strict=True
+            )
+        )
+        self.state.set_from_host(initial_state(config, profile, self.base, rows, columns))
+        self._stagger()
+        shape, dtype = self.state.data.shape, self.state.data.dtype
+        self.start, self.slow, self.fast = (device.zeros(shape, dtype) for _ in range(3))
+        self.work = device.zeros((WORKS, *shape[1:]), dtype)
+        self.work[6] = 1.0
+        nz, ny, nx = self.state.interior.shape[1:]
+        self.mass_flux = [
+            device.zeros(faces, dtype) for faces in ((nz, ny, nx + 1), (nz, ny + 1, nx), (nz + 1, ny, nx))
+        ]
+        calm = np.array([self.base.wind, self.base.wind_v, np.zeros(grid.nz), self.base.theta])
+        self.column, self.levels, self.rest, self.wind, self.weights, self.water = (
+            self._table(values)
+            for values in (
+                self.base.column,
+                level_tables(self.edges),
+                calm,
+                calm[:2].copy(),
+                upwind_weights(config.dynamics.order),
+                NO_WATER,
+            )
+        )
+        rates = relaxation_rates(config, self.decomposition, mesh.rank)
+        self.relaxes = any(rate.any() for rate in rates.values())
+        self.rates = {axis: self._table(rate) for axis, rate in rates.items()}
+        mixes = config.diffusion or config.smagorinsky.coefficient
+        self.mu = device.zeros(shape[1:], dtype) if mixes else None
+        self._greatest: Any = 0.0  # eddy viscosity, m2/s; on a GPU a number there
+        self.steps_done = 0
+
+    def _table(self, values: np.ndarray) -> Any:
+        """Values that kernels read, on the state's device and in its precision."""
+        return self.state.device.to_device(values.astype(self.state.data.dtype, copy=False))
+
+    def _stagger(self) -> None:
+        """Momenta from the middles of cells to their low faces."""
+        self.exchange(self.state)
+        data = self.state.data
+        data[RHO_U, :, :, 1:] = 0.5 * (data[RHO_U, :, :, 1:] + data[RHO_U, :, :, :-1])
+        data[RHO_V, :, 1:] = 0.5 * (data[RHO_V, :, 1:] + data[RHO_V, :, :-1])
+        self.exchange(self.state)  # and nothing passes walls
+
+    @property
+    def dt(self) -> float:
+        """The full time step, s."""
+        return self.config.full_step
+
+    @property
+    def wait_seconds(self) -> float:
+        """Seconds spent in MPI waits so far."""
+        return self.exchange.wait_seconds + self.pressure_exchange.wait_seconds
+
+    def step(self, dt: float, timer: PhaseTimer) -> None:
+        """Advance by dt (s): the dynamics, then the physics."""
+        with timer("halo"):
+            self.exchange(self.state)
+        self.start[...] = self.state.data
+        for stage, (share, count) in enumerate(zip((1 / 3, 1 / 2, 1.0), substeps_of(self.config), strict=True)):
+            if stage:
+                with timer("halo"):
+                    self.exchange(self.state)
+            self._stage(dt * share / count, count, stage == 2, timer)
+        self._physics(dt, timer)
+        self.steps_done += 1
+
+    def _stage(self, dt: float, count: int, last: bool, timer: PhaseTimer) -> None:
+        """The slow tendencies at the state, and `count` acoustic substeps of dt (s) from the start of the step."""
+        config, state, spacing = self.config, self.state.data, self.spacing
+        with timer("slow"):
+            hevi.prepare(state, self.water, self.column, self.levels, self.work)
+            numbers = Stage(spacing["x"], spacing["y"], config.coriolis)
+            hevi.tendencies(
+                state, self.work, self.column, self.levels, self.wind, self.weights, numbers, self.slow
+            )  # fmt: skip
+            self._close_walls()
+            hevi.begin(self.start, state, self.work, self.fast, self.pressure.data)
+        share = 1 / count if last and self._carries else 0.0
+        if share:
+            for flux in self.mass_flux:
+                flux[...] = 0.0
+        dynamics = config.dynamics
+        fast = Substep(spacing["x"], spacing["y"], dt, dynamics.implicit, dynamics.damping, share)
+        for substep in range(count):
+            if substep:
+                with timer("halo"):
+                    self.pressure_exchange(self.pressure)
+            with timer("sound"):
+                hevi.substep(
+                    self.work, self.slow, self.fast, self.pressure.data, self.levels, *self.mass_flux, state, fast
+                )  # fmt: skip
+        with timer("sound"):
+            hevi.finish(state, self.fast)
+
+    @property
+    def _carries(self) -> bool:
+        """Whether anything rides on the mean mass fluxes."""
+        return False
+
+    def _close_walls(self) -> None:
+        """No momentum through walls."""
+        topology, rank = self.mesh.topology, self.mesh.rank
+        for axis in set(HORIZONTAL) - set(periodic_axes(self.config)):
+            for step, at in ((-1, HALO), (1, -HALO)):
+                if topology.shift(rank, axis, step) is None:
+                    self.slow[(RHO_U, ..., at) if axis == "x" else (RHO_V, slice(None), at)] = 0.0
+
+    def _physics(self, dt: float, timer: PhaseTimer) -> None:
+        """All physics, one process after the other, each in place on the state after the last."""
+        config, spacing = self.config, (self.spacing["x"], self.spacing["y"])
+        coefficient, prandtl = config.smagorinsky.coefficient, config.smagorinsky.prandtl
+        if self.mu is not None:
+            with timer("halo"):
+                self.exchange(self.state)
+            state = self.state.data
+            with timer("mixing"):
+                hevi.prepare(state, self.water, self.column, self.levels, self.work)
+                if coefficient:
+                    share = min(0.25, prandtl / 2) / dt
+                    self._greatest = viscosity(
+                        state, self.work, self.column, self.levels, spacing, coefficient, prandtl, share, self.mu
+                    )  # fmt: skip
+                    mix(state, self.work, self.mu, self.rest, self.levels, spacing, dt, prandtl, 1.0)
+                if config.diffusion:
+                    self.mu[...] = (state[RHO] + self.column[0][:, None, None]) * config.diffusion
+                    mix(state, self.work, self.mu, self.rest, self.levels, spacing, dt, 1.0, 0.0)
+        if self.relaxes:
+            with timer("relaxation"):
+                rates = self.rates
+                tables = (self.column, self.rest, rates["x"], rates["y"], rates["z"])
+                relax(self.state.data, *tables, dt)
+
+    def _middles(self) -> tuple[np.ndarray, ...]:
+        """Collective: rho, u, v, w and rho theta in the middles of the owned cells, on the host, float64."""
+        self.exchange(self.state)
+        data = self.state.device.to_host(self.state.data).astype(np.float64, copy=False)
+        base_rho, base_heat, _ = self.base.column[:, :, None, None]
+        inner = slice(HALO, -HALO)
+        beyond = slice(HALO, 1 - HALO)
+        rho, heat = data[RHO, :, inner, inner] + base_rho, data[RHO_THETA, :, inner, inner] + base_heat
+        u, v = data[RHO_U, :, inner, beyond], data[RHO_V, :, beyond, inner]
+        w = np.concatenate([data[RHO_W, :, inner, inner], np.zeros_like(rho[:1])])
+        with np.errstate(all="ignore"):
+            u, v, w = (
+                0.5 * (u[..., 1:] + u[..., :-1]) / rho,
+                0.5 * (v[:, 1:] + v[:, :-1]) / rho,
+                0.5 * (w[1:] + w[:-1]) / rho,
+            )
+        return rho, u, v, w, heat
+
+    def watch(self) -> Watch:
+        """Collective: mass, energy, extremes. Sums may differ in the last bits between numbers of ranks."""
+        grid, base = self.config.grid, self.base
+        rho, u, v, w, heat = self._middles()
+        volumes = np.diff(self.edges)[:, None, None] * grid.dx * grid.dy
+        with np.errstate(all="ignore"):
+            pressure = base.column[2][:, None, None] * (heat / base.column[1][:, None, None]) ** GAMMA
+            sound = np.sqrt(GAMMA * pressure / rho)
+            theta = heat / rho - base.theta[:, None, None]
+            energy = rho * (0.5 * (u * u + v * v + w * w) + GRAVITY * base.height[:, None, None]) + CV / RD * pressure
+            good = np.isfinite(energy + sound + theta)
+        mass = (rho - base.column[0][:, None, None]) * volumes
+        own = [mass[good].sum(), (energy * volumes)[good].sum(), good.size - np.count_nonzero(good)]
+        sums = np.array(own, np.float64)
+        most = [np.abs(speed[good]).max(initial=0.0) for speed in (u, v, w)]
+        ends = np.array([*most, -theta[good].min(initial=np.inf), theta[good].max(initial=-np.inf)])
+        sum_of_ranks(self.mesh.comm, sums)
+        max_of_ranks(self.mesh.comm, ends)
+        mass_total = float((base.column[0] * volumes[:, 0, 0]).sum() * grid.nx * grid.ny + sums[0])
+        more = {}
+        if self.config.smagorinsky.coefficient:
+            greatest = max_of_ranks(self.mesh.comm, np.array(float(self._greatest)))
+            more["eddy_viscosity_max"] = float(greatest)
+        # speeds of the wind alone: sound does not limit the step
+        return Watch(mass_total, sums[1], *ends[:3], ends[2], -ends[3], ends[4], round(sums[2]), more)
+
+    def require_sound(self, watch: Watch, dt: float) -> None:
+        """Collective: raise `BlowUpError` on every rank if a value is not finite or the wind outruns the step."""
+        if watch.broken_cells:
+            raise BlowUpError(
+                f"the state is not finite (or no air is left) in {watch.broken_cells} cells",
+                where=f"step {self.steps_done}",
+                likely="a large step too long for this flow, or an initial state too violent for it",
+                do="lower dynamics.step, or take more cells",
+            )
+        for axis in "xyz":
+            speed = getattr(watch, f"speed_{axis}")
+            if speed * dt > FASTEST * self.spacing[axis] * (1 if axis != "z" else self._thickness_there):
+                raise BlowUpError(
+                    f"the wind of {speed:.1f} m/s passes more than {FASTEST:g} cell in {axis} in a large step of"
+                    f" {dt:.3g} s",
+                    where=f"step {self.steps_done}",
+                    likely="a step too long for this flow",
+                    do=f"set dynamics.step to at most {0.9 * self.spacing[axis] / speed:.2g}",
+                )
+
+    @property
+    def _thickness_there(self) -> float:
+        """Thickest over thinnest level: fast air is not beside the ground, where levels are thin."""
+        thick = np.diff(self.edges)
+        return float(thick.max() / thick.min())
+
+    def budgets(self, first: Watch, last: Watch) -> dict[str, dict[str, float]]:
+        """What the summary adds: nothing yet."""
+        return {}
+
+    @property
+    def fields(self) -> list[Field]:
+        """The fields that a checkpoint holds."""
+        return [self.state]
+
+    def values(self) -> dict[str, Any]:
+        """Collective: the numbers that a checkpoint holds."""
+        return {"step": self.steps_done}
+
+    def own(self, values: dict[str, Any]) -> None:
+        """Take over the numbers of a checkpoint."""
+        self.steps_done = values["step"]
+
+    def saved(self, **values: Any) -> State:
+        """Collective: the content of a checkpoint: fields, numbers, and extra `values`."""
+        return State([Piece.of_field(each) for each in self.fields], {**self.values(), **values})
+
+    def restore(self, restored: Restored) -> None:
+        """Continue from a checkpoint."""
+        for each in self.fields:
+            read_into(restored, each)
+        self.own(restored.values)
+
+    def output(self) -> dict[str, np.ndarray]:
+        """Collective: the output fields, on the owned cells: theta and rho as deviations, winds in the middles."""
+        rho, u, v, w, heat = self._middles()
+        theta = heat / rho - self.base.theta[:, None, None]
+        fields = {"theta": theta, "u": u, "v": v, "w": w, "rho": rho - self.base.column[0][:, None, None]}
+        fields |= full_fields(self.config.output.fields, rho, heat)
+        dtype = np.float32 if self.config.output.single else np.float64
+        return {name: np.ascontiguousarray(values, dtype) for name, values in fields.items()}
+
+
+def substeps_of(config: Config) -> tuple[int, int, int]:
+    """Acoustic substeps of the three stages, which are a third, half and all of a step."""
+    count = config.substeps
+    return -(-count // 3), count // 2, count
+
+
+def level_tables(edges: np.ndarray) -> np.ndarray:
+    """The tables of levels that the kernels read (`kernels.euler.hevi.reference`) of dry air, float64[5, nz + 1]."""
+    thick = np.diff(edges)
+    tables = np.zeros((LEVELS, len(edges)))
+    tables[0, :-1] = 1 / thick
+    tables[1, 1:-1] = 2 / (thick[1:] + thick[:-1])
+    tables[2, 1:-1] = thick[:-1] / (thick[:-1] + thick[1:])
+    tables[2, -1] = 1.0
+    tables[3] = 1 - tables[2]
+    return tables
+
+
+def _walls(config: Config) -> dict[str, tuple[Fill, Fill]]:
+    """Free-slip walls of the staggered state: what stands at the wall's face is 0, beyond it air is mirrored."""
+    periodic = periodic_axes(config)
+    return {axis: _mirrors(axis) for axis in HORIZONTAL if axis not in periodic}
+
+
+def _mirrors(axis: str) -> tuple[Fill, Fill]:
+    normal = RHO_U if axis == "x" else RHO_V
+
+    def low(halo: np.ndarray, inside: np.ndarray, on_face: bool) -> None:
+        halo[...] = inside[: len(halo)]
+        some = min(len(halo), len(inside) - 1)
+        halo[:some, normal] = -inside[1 : some + 1, normal]
+        inside[0, normal] = 0.0
+
+    def high(halo: np.ndarray, inside: np.ndarray, on_face: bool) -> None:
+        halo[...] = inside[: len(halo)]
+        halo[0, normal] = 0.0
+        halo[1:, normal] = -inside[: len(halo) - 1, normal]
+
+    return _fill(f"staggered_wall_low({axis})", low), _fill(f"staggered_wall_high({axis})", high)
+
+
+def _fill(name: str, apply: Callable[[np.ndarray, np.ndarray, bool], None]) -> Fill:
+    return Fill(name, apply, signed=True)
+
+
+def warm_up(config: Config, device: Device = HOST) -> None:
+    """Compile the kernels of a run (or load them); nothing to do in the simulator."""
+    if is_simulated(device.zeros(())):
+        return
+
+    def table(*shape: int) -> Any:
+        return device.to_device(np.ones(shape, config.precision))
+
+    state = device.zeros((FIELDS, 4, 3 * HALO, 3 * HALO), config.precision)
+    work, levels, column = table(WORKS, *state.shape[1:]), table(LEVELS, 5), table(3, 4)
+    slow, fast, pressure = state.copy(), state.copy(), table(4, HALO + 2, HALO + 2)
+    hevi.prepare(state, device.to_device(NO_WATER.astype(state.dtype)), column, levels, work)
+    weights = device.to_device(upwind_weights(5).astype(state.dtype))
+    hevi.tendencies(state, work, column, levels, table(2, 4), weights, Stage(1.0, 1.0, 0.0), slow)
+    hevi.begin(state, state, work, fast, pressure)
+    flux = table(4, HALO, HALO + 1), table(4, HALO + 1, HALO), table(5, HALO, HALO)
+    hevi.substep(work, slow, fast, pressure, levels, *flux, state, Substep(1.0, 1.0, 1e-3, 0.5, 0.0, 0.0))
+    hevi.finish(state, fast)
+    relax(state, column, table(4, 4), table(HALO), table(HALO), table(4), 1.0)

@@ -1,0 +1,279 @@
+"""A unit of a sharded model: parameters of one dtype that are gathered and whose gradients are averaged at once.
+
+Each parameter is cut along dim 0: a replica's shard is some of its rows. The values of a unit come in one of two ways.
+Where the replicas share a node they stand in its memory once, and to gather them is a pointer. Else they are gathered
+by messages into memory that exists only while it is needed, as autograd keeps the tensors, but not what they hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from hpckit.collectives import Request, all_gather
+from hpckit.comm.shared.symmetric import shared_once
+from hpckit.errors import InputError
+from hpckit.plan.blocks import block_starts
+from hpckit.torch.tensors import KINDS, as_array, as_tensor, kind_of, room_of
+from hpckit.training.replicas import Replicas
+
+
+@dataclass(eq=False)
+class Sharded:
+    """A parameter. name: the first of its names; places: modules that hold it, and what they call it.
+
+    rows: where the shard of each replica begins and the last one ends. whole, shard: what stands in the modules while
+    they compute, and otherwise.
+    """
+
+    name: str
+    places: list[tuple[nn.Module, str]]
+    rows: np.ndarray
+    whole: nn.Parameter
+    shard: nn.Parameter
+
+    @property
+    def width(self) -> int:
+        """Elements of a row."""
+        return self.whole.numel() // max(1, self.whole.shape[0])
+
+    def put(self, parameter: nn.Parameter) -> None:
+        """Let the modules have it."""
+        for module, name in self.places:
+            module._parameters[name] = parameter
+
+
+@dataclass(eq=False)
+class Unit:
+    """Parameters of a module, of one dtype; made by `PointerUnit` or `MessageUnit`.
+
+    waits: for how many gradients of this backward pass it waits; ready: whether they may be averaged.
+    """
+
+    replicas: Replicas
+    parameters: list[Sharded]
+    dtype: torch.dtype
+    counts: np.ndarray = field(init=False)
+    waits: int = 0
+
+    def __post_init__(self) -> None:
+        self.kind = kind_of(self.dtype)
+        widths = np.array([each.width for each in self.parameters])
+        rows = np.array([np.diff(each.rows) for each in self.parameters])
+        self.counts = (rows * widths[:, None]).sum(axis=0)
+        self.grads: np.ndarray | None = None
+
+    @property
+    def trained(self) -> list[Sharded]:
+        """The parameters that are not frozen."""
+        return [each for each in self.parameters if each.whole.requires_grad]
+
+    @property
+    def size(self) -> int:
+        """Elements of all its parameters."""
+        return int(self.counts.sum())
+
+    def pieces(self) -> list[tuple[int, slice, slice]]:
+        """The vector in which the shard of each replica stands behind that of the one before: which parameter, its
+        elements as a flat tensor, and where they stand.
+        """
+        found, at = [], 0
+        for rank in range(self.replicas.size):
+            for number, each in enumerate(self.parameters):
+                first, end = (int(row) * each.width for row in each.rows[rank : rank + 2])
+                if end > first:
+                    found.append((number, slice(first, end), slice(at, at + end - first)))
+                at += end - first
+        return found
+
+    def views(self, vector: np.ndarray) -> list[torch.Tensor]:
+        """A vector of this replica's elements as tensors in the shapes of its shards."""
+        found, at = [], 0
+        for each in self.parameters:
+            end = at + each.shard.numel()
+            found.append(as_tensor(vector[at:end].reshape(each.shard.shape), self.dtype))
+            at = end
+        return found
+
+    def use_whole(self) -> None:
+        """Let the modules compute with it."""
+        for each in self.parameters:
+            each.put(each.whole)
+
+    def use_shards(self) -> None:
+        """Let the modules show this replica's shards."""
+        for each in self.parameters:
+            each.put(each.shard)
+
+    def begin(self) -> None:
+        """Begin to gather the values, where they come by messages."""
+
+    def need(self) -> None:
+        """Have the values here."""
+
+    def free(self) -> None:
+        """Give back the memory of values that came by messages."""
+
+
+class PointerUnit(Unit):
+    """Values once in the memory of the node: rows of the very same memory are the shards."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        rank, kind = self.replicas.rank, KINDS[self.dtype][0]
+        vector = shared_once(self.replicas.comm, sum(room_of(each.whole) for each in self.parameters), kind)
+        at = 0
+        for each in self.parameters:
+            first, end = (int(row) for row in each.rows[rank : rank + 2])
+            place = vector[at : at + each.whole.numel()].reshape(each.whole.shape)
+            place[first:end] = as_array(each.whole.detach()[first:end].contiguous())
+            at += room_of(each.whole)
+            # Two tensors on one memory: autograd does not take the optimizer's writing for a mistake.
+            each.whole = nn.Parameter(as_tensor(place, self.dtype), each.whole.requires_grad)
+            each.shard = nn.Parameter(as_tensor(place[first:end], self.dtype), each.whole.requires_grad)
+
+
+class MessageUnit(Unit):
+    """Values in shards, gathered ahead of their use and freed behind it."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        rank = self.replicas.rank
+        self._shards = np.zeros(int(self.counts[rank]), KINDS[self.dtype][0])
+        at = 0
+        for each in self.parameters:
+            first, end = (int(row) for row in each.rows[rank : rank + 2])
+            rows = each.whole.detach()[first:end].contiguous()
+            place = self._shards[at : at + rows.numel()].reshape(rows.shape)
+            place[...] = as_array(rows)
+            at += rows.numel()
+            each.shard = nn.Parameter(as_tensor(place, self.dtype), each.whole.requires_grad)
+            each.whole = nn.Parameter(torch.empty(each.whole.shape, dtype=self.dtype), each.whole.requires_grad)
+            each.whole.untyped_storage().resize_(0)
+        self._pieces = self.pieces()
+        self._coming: tuple[np.ndarray, Request] | None = None
+        self._here = False
+
+    def begin(self) -> None:
+        """Begin to gather."""
+        if self._here or self._coming is not None:
+            return
+        every = np.empty(self.size, self._shards.dtype)
+        self._coming = every, all_gather(self._shards, self.replicas.comm, every, counts=self.counts)
+
+    def need(self) -> None:
+        """Gather, and let the tensors have memory for it."""
+        if self._here:
+            return
+        self.begin()
+        assert self._coming is not None
+        every, request = self._coming
+        request.wait()
+        self._coming, self._here = None, True
+        places, values = [], as_tensor(every, self.dtype)
+        for each in self.parameters:
+            each.whole.untyped_storage().resize_(each.whole.numel() * each.whole.element_size())
+            places.append(each.whole.data.view(-1))  # autograd does not count what is written to `data` as a change
+        for number, elements, at in self._pieces:
+            places[number][elements] = values[at]
+
+    def free(self) -> None:
+        """Free the values."""
+        if self._coming is not None:
+            self._coming[1].wait()
+            self._coming = None
+        if self._here:
+            self._here = False
+            for each in self.parameters:
+                each.whole.untyped_storage().resize_(0)
+
+
+def units_of(
+    replicas: Replicas, module: nn.Module, blocks: Sequence[nn.Module], by_pointer: bool
+) -> list[tuple[nn.Module, list[Unit]]]:
+    """The units of each block; and last those of the module itself: what belongs to no block, or to several."""
+    held: dict[nn.Parameter, list[tuple[nn.Module, str]]] = {}
+    names: dict[nn.Parameter, str] = {}
+    for path, inner in module.named_modules():
+        for name, parameter in inner._parameters.items():
+            if parameter is not None:
+                held.setdefault(parameter, []).append((inner, name))
+                names.setdefault(parameter, f"{path}.{name}".lstrip("."))
+    home: dict[nn.Parameter, nn.Module] = {}
+    for block in blocks:
+        for parameter in block.parameters():
+            home[parameter] = block if home.get(parameter, block) is block else module
+    for parameter, places in held.items():
+        inside = {id(inner) for inner in home.get(parameter, module).modules()}
+        if any(id(inner) not in inside for inner, _ in places):
+            home[parameter] = module
+    kind: Any = PointerUnit if by_pointer else MessageUnit
+    found = []
+    for owner in (*blocks, module):
+        own = [parameter for parameter in held if home.get(parameter, module) is owner]
+        units = []
+        for dtype in dict.fromkeys(parameter.dtype for parameter in own):
+            parameters = [
+                Sharded(names[each], held[each], block_starts(each.shape[0], replicas.size), each, each)
+                for each in own
+                if each.dtype == dtype
+            ]
+            units.append(kind(replicas, parameters, dtype))
+        found.append((owner, units))
+    return found
+
+
+def tensors_in(output: Any) -> Iterator[torch.Tensor]:
+    """The tensors in what a module returns: in tuples, dicts (transformers' outputs are some) and data classes."""
+    if isinstance(output, torch.Tensor):
+        yield output
+    elif isinstance(output, Mapping):
+        for each in output.values():
+            yield from tensors_in(each)
+    elif isinstance(output, (list, tuple)):
+        for each in output:
+            yield from tensors_in(each)
+    elif is_dataclass(output) and not isinstance(output, type):
+        for place in fields(output):
+            yield from tensors_in(getattr(output, place.name))
+
+
+def blocks_of(module: nn.Module, given: type | Iterable[Any] | None) -> list[nn.Module]:
+    """The modules that are meant, none within another. Raises `InputError`."""
+    kinds: tuple[type, ...] = ()
+    chosen: list[nn.Module] = []
+    if given is None:
+        lists = [each for each in module.modules() if isinstance(each, nn.ModuleList)]
+        chosen = [block for each in lists for block in each]
+    elif isinstance(given, type):
+        kinds = (given,)
+    else:
+        every = list(given)
+        kinds = tuple(each for each in every if isinstance(each, type))
+        chosen = [each for each in every if not isinstance(each, type)]
+    known = {id(each) for each in module.modules()}
+    for each in chosen:
+        if not isinstance(each, nn.Module) or id(each) not in known:
+            raise InputError(
+                f"blocks are modules of the model, or their classes, not {each!r}", do="give blocks=Block, a class"
+            )
+    inside = {id(each) for each in chosen}
+    found: list[nn.Module] = []
+
+    def visit(each: nn.Module) -> None:
+        if each is not module and (isinstance(each, kinds) or id(each) in inside):
+            found.append(each)
+        else:
+            for child in each.children():
+                visit(child)
+
+    visit(module)
+    if given is not None and not found:
+        named = ", ".join(kind.__name__ for kind in kinds) or "nothing"
+        raise InputError(f"the model has no blocks: {named} is not in it", do="give the class of its repeated part")
+    return found

@@ -1,0 +1,188 @@
+"""Mixed precision: weights and what layers keep in 16 bits, arithmetic and sums in float32, float32 master weights.
+
+Micikevicius et al. 2018, "Mixed precision training", arXiv:1710.03740. bfloat16 has the range of float32 and 8 bits of
+accuracy; float16 has 11 bits and ends at 65504, so that its gradients need a scaled loss.
+
+Three things are rounded, to the nearest, ties to even, never by chance: the weights, from master values that the
+optimizer updates; what a layer hands on, forward and backward; and what it keeps for its backward pass, before anything
+is computed from it. Rounded numbers are therefore the same wherever they are held: recomputed or kept, on one rank or
+sent to another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hpckit.errors import InputError
+from hpckit.kernels.device_array import address
+from hpckit.kernels.nn.memory import empty
+from hpckit.kernels.nn.narrow.dispatch import narrowed, round_to, widened
+from hpckit.nn.layer import Layer, Pass
+from hpckit.nn.parameters import Parameter
+
+
+class Kept(NamedTuple):
+    """An array that a layer keeps, as the bits of its numbers."""
+
+    bits: Any
+
+
+class MixedPrecision:
+    """A layer of float32 arithmetic whose weights, input, output and kept arrays are held in 16 bits.
+
+    kind: "bfloat16" or "float16", that of the `Parameters`; arrays between layers are the bits of such numbers, uint16.
+    first: x is data: whole numbers go in as they are, others are rounded. last: y and its gradient are float32, for a
+    loss. Statistics of rows, which are small, are kept in float32. The layer's values are there during `forward` and
+    `backward_input`; `backward_weight` sees gradients only.
+    """
+
+    def __init__(self, layer: Layer, kind: str, *, first: bool = False, last: bool = False) -> None:
+        self.layer, self.kind, self.first, self.last = layer, kind, first, last
+
+    def parameters(self) -> list[Parameter]:
+        """Those of the layer."""
+        return self.layer.parameters()
+
+    def forward(self, x: Any, step: Pass) -> tuple[Any, Any]:
+        """`saved` is what the layer saved, in 16 bits."""
+        known = {}
+        if not self.first:
+            bits, x = x, widened(x, self.kind)
+            known[address(x), x.nbytes] = Kept(bits)
+        elif x.dtype.kind == "f":
+            data, x = x, empty(x.shape, x, np.float32)
+            x[...] = data
+            round_to(x, self.kind)
+        with self._values():
+            y, saved = self.layer.forward(x, replace(step, storage=self.kind))
+        kept = _kept(saved, self.kind, x.size // 2, known) if step.training else None
+        return y if self.last else narrowed(y, self.kind), [kept]
+
+    def backward_input(self, saved: Any, dy: Any) -> Any:
+        """B: the gradient of x. `saved` gets what W needs, in float32."""
+        inner = _widened(saved[0], self.kind, {})
+        dy = dy if self.last else widened(dy, self.kind)
+        with self._values():
+            dx = self.layer.backward_input(inner, dy)
+        saved[:] = [inner, dy]
+        return None if dx is None else narrowed(dx, self.kind)
+
+    def backward_weight(self, saved: Any, dy: Any) -> None:
+        """W: add to the gradients, in float32."""
+        self.layer.backward_weight(*saved)
+
+    @contextmanager
+    def _values(self) -> Iterator[None]:
+        """The layer's values in float32, while it computes."""
+        every = self.layer.parameters()
+        for parameter in every:
+            if parameter.stored is None:
+                raise InputError(
+                    f"{parameter.name} has no values in 16 bits",
+                    do=f"make Parameters(model.parameters(), {self.kind!r}) and initialize them",
+                )
+            parameter.value = widened(parameter.stored, self.kind)
+        try:
+            yield
+        finally:
+            for parameter in every:
+                parameter.value = None
+
+
+def mixed(layers: Sequence[Layer], kind: str, *, first: bool = True, last: bool = True) -> list[Layer]:
+    """The layers in mixed precision; as they are for the kind "". first, last: whether they begin and end the model."""
+    if not kind:
+        return list(layers)
+    end = len(layers) - 1
+    return [
+        MixedPrecision(layer, kind, first=first and number == 0, last=last and number == end)
+        for number, layer in enumerate(layers)
+    ]
+
+
+def _kept(saved: Any, kind: str, most: int, known: dict[tuple[int, int], Kept]) -> Any:
+    """The same nested values with float32 arrays of more than `most` numbers in 16 bits, each array once."""
+
+    def inner(value: Any) -> Any:
+        return _kept(value, kind, most, known)
+
+    if isinstance(saved, dict):
+        return {name: inner(value) for name, value in saved.items()}
+    if isinstance(saved, list):
+        return [inner(value) for value in saved]
+    if isinstance(saved, tuple):
+        values = [inner(value) for value in saved]
+        return type(saved)(*values) if hasattr(saved, "_fields") else tuple(values)
+    if getattr(saved, "dtype", None) != np.float32 or saved.size <= most or not saved.flags.c_contiguous:
+        return saved
+    key = address(saved), saved.nbytes
+    if key not in known:
+        known[key] = Kept(narrowed(saved, kind))
+    return Kept(known[key].bits.reshape(saved.shape))
+
+
+def _widened(kept: Any, kind: str, made: dict[int, Any]) -> Any:
+    """The nested values again, an array that was there twice as one."""
+    if isinstance(kept, Kept):
+        key = address(kept.bits)
+        if key not in made:
+            made[key] = widened(kept.bits, kind)
+        return made[key].reshape(kept.bits.shape)
+    if isinstance(kept, dict):
+        return {name: _widened(value, kind, made) for name, value in kept.items()}
+    if isinstance(kept, list):
+        return [_widened(value, kind, made) for value in kept]
+    if isinstance(kept, tuple):
+        values = [_widened(value, kind, made) for value in kept]
+        return type(kept)(*values) if hasattr(kept, "_fields") else tuple(values)
+    return kept
+
+
+class LossScale:
+    """A factor of the loss that keeps gradients in the range of float16, found by trying: a power of two.
+
+        result = pipeline.run(x, targets, loss_scale=scale.value)
+        squared = pipeline.squared_norm() / scale.value**2  # the same number on every rank
+        if scale.update(math.isfinite(squared)):
+            optimizer.step(rate, clip_scale(squared, 1.0) / scale.value)
+
+    A step whose gradients overflow is skipped and halves the factor; `growth` steps in a row without one double it
+    (Micikevicius et al. 2018, section 3.2). Ranks agree without a message of their own: they decide by a norm that is
+    a sum over all of them. growth 0: the factor stays as it is. skipped: the number of skipped steps.
+    """
+
+    MOST = 2.0**24
+
+    def __init__(self, value: float = 2.0**16, growth: int = 2000) -> None:
+        if np.frexp(value)[0] != 0.5 or not 1 <= value <= self.MOST or growth < 0:
+            raise InputError(
+                f"a loss scale of {value:g} that grows after {growth} steps",
+                do=f"give a power of two from 1 to {self.MOST:.0f}, and 0 steps or more",
+            )
+        self.value, self.growth = float(value), growth
+        self.good = self.skipped = 0
+
+    def update(self, finite: bool) -> bool:
+        """Take note of a step; returns whether the optimizer is to use its gradients."""
+        if not finite:
+            self.skipped, self.good = self.skipped + 1, 0
+            if self.growth:
+                self.value /= 2
+            return False
+        self.good += 1
+        if self.growth and self.good >= self.growth:
+            self.value, self.good = min(2 * self.value, self.MOST), 0
+        return True
+
+    def state(self) -> dict[str, float]:
+        """What a checkpoint needs."""
+        return {"value": self.value, "good": self.good, "skipped": self.skipped}
+
+    def load(self, state: dict[str, float]) -> None:
+        """Go on from a state."""
+        self.value, self.good, self.skipped = float(state["value"]), int(state["good"]), int(state["skipped"])

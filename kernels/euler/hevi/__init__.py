@@ -1,0 +1,1 @@
+"""Kernels of the split-explicit, vertically implicit dynamics of a box (HEVI)."""

@@ -1,0 +1,45 @@
+"""What the kernels of the split dynamics pass around; state, halo and physics are those of the box."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+U, V, W, THETA, PRESSURE, STIFFNESS, DRY, WEIGHT = range(8)  # rows of `work`
+WORKS = 8
+PER_CELL, PER_FACE, BELOW, ABOVE, WATER = range(5)  # rows of `levels`
+LEVELS = 5
+FACES_BACK = 3  # cells that an upwind face reaches to either side
+NO_WATER = np.zeros((0, 0, 0))  # of dry air
+
+
+class Stage(NamedTuple):
+    """The numbers of a large stage."""
+
+    dx: float  # m
+    dy: float  # m
+    coriolis: float  # 1/s
+
+
+class Substep(NamedTuple):
+    """The numbers of an acoustic substep."""
+
+    dx: float  # m
+    dy: float  # m
+    dt: float  # s
+    implicit: float  # share of the new level in the vertical, 1/2 to 1
+    damping: float  # of the divergence: how far the pressure is extrapolated, 0 to 0.25
+    share: float  # of this substep in the mean mass fluxes; 0: they are left alone
+
+
+def upwind_weights(order: int) -> np.ndarray:
+    """Weights of the three sums and the three differences of cells at a face, float64[3, 6].
+
+    Row 0: second order, centered, for the face next to ground or lid; row 1: third order upwind, for the next one;
+    row 2: `order`, 3 or 5, elsewhere (Wicker and Skamarock 2002, eqs. 4 and 5).
+    """
+    second = [1 / 2, 0, 0, 0, 0, 0]
+    third = [7 / 12, -1 / 12, 0, 3 / 12, -1 / 12, 0]
+    fifth = [37 / 60, -8 / 60, 1 / 60, 10 / 60, -5 / 60, 1 / 60]
+    return np.array([second, third, {3: third, 5: fifth}[order]])

@@ -1,0 +1,313 @@
+"""Split-explicit, vertically implicit dynamics of a box, CUDA: a thread a cell, or a column where implicit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hpckit.kernels.compile.cuda_jit import blocks, cuda, threads
+from hpckit.kernels.compile.cuda_pieces import typed_kernel
+from hpckit.kernels.compile.jit import inlined
+from hpckit.kernels.device_array import empty
+from hpckit.kernels.euler.constants import GAMMA, GRAVITY, HALO
+from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, FACES_BACK, PER_CELL, PER_FACE, WATER, Stage, Substep
+from hpckit.kernels.euler.hevi.numerics import carried, diagonal_of, lower_of, upper_of
+from hpckit.kernels.euler.numerics import power
+
+THREADS = threads(128)
+FIRST = HALO - FACES_BACK
+
+
+def prepare(state: Any, water: Any, column: Any, levels: Any, work: Any) -> None:
+    nz, tall, wide = state.shape[1:]
+    grid = (blocks(wide - 2 * FIRST + 1, THREADS), tall - 2 * FIRST + 1, nz)
+    typed_kernel(_prepare, state.dtype)[grid, THREADS](state, water, column, levels, work)
+
+
+def tendencies(
+    state: Any, work: Any, column: Any, levels: Any, wind: Any, weights: Any, stage: Stage, slow: Any
+) -> None:
+    nz, tall, wide = state.shape[1:]
+    real = state.dtype.type
+    grid = (blocks(wide - 2 * HALO + 1, THREADS), tall - 2 * HALO + 1, nz)
+    numbers = real(1 / stage.dx), real(1 / stage.dy), real(stage.coriolis)
+    for part in (_air, _along_x, _along_y, _upward):
+        typed_kernel(part, state.dtype)[grid, THREADS](state, work, column, levels, wind, weights, numbers, slow)
+
+
+def begin(start: Any, state: Any, work: Any, fast: Any, pressure: Any) -> None:
+    nz, tall, wide = pressure.shape
+    grid = (blocks(wide, THREADS), tall, nz)
+    typed_kernel(_begin, state.dtype)[grid, THREADS](start, state, work, fast, pressure)
+
+
+def substep(
+    work: Any, slow: Any, fast: Any, pressure: Any, levels: Any, flux_x: Any, flux_y: Any, flux_z: Any, state: Any,
+    numbers: Substep,
+) -> None:  # fmt: skip
+    nz, tall, wide = state.shape[1:]
+    ny, nx = tall - 2 * HALO, wide - 2 * HALO
+    real = state.dtype.type
+    rates = tuple(
+        real(each)
+        for each in (1 / numbers.dx, 1 / numbers.dy, numbers.dt, numbers.implicit, numbers.damping, numbers.share)
+    )
+    scratch = empty((5, nz + 1, ny, nx), state)
+    grid = (blocks(nx + 1, THREADS), ny + 1, nz)
+    typed_kernel(_push, state.dtype)[grid, THREADS](work, slow, fast, pressure, flux_x, flux_y, state, rates)
+    plane = (blocks(nx, THREADS), ny)
+    typed_kernel(_columns, state.dtype)[plane, THREADS](
+        work, slow, fast, pressure, levels, flux_z, state, rates, scratch
+    )  # fmt: skip
+
+
+def finish(state: Any, fast: Any) -> None:
+    nz, tall, wide = state.shape[1:]
+    grid = (blocks(wide - 2 * HALO, THREADS), tall - 2 * HALO, nz)
+    typed_kernel(_finish, state.dtype)[grid, THREADS](state, fast)
+
+
+def _prepare(state, water, column, levels, work):
+    i, j, k = cuda.grid(1) + FIRST, cuda.blockIdx.y + FIRST, cuda.blockIdx.z
+    if i <= state.shape[3] - FIRST:
+        base_rho, base_heat, base_p = column[0, k], column[1, k], column[2, k]
+        rho, low = state[0, k, j, i] + base_rho, max(k - 1, 0)
+        heat = state[4, k, j, i] + base_heat
+        under = levels[BELOW, k] * (state[0, low, j, i] + column[0, low]) + levels[ABOVE, k] * rho
+        work[0, k, j, i] = state[1, k, j, i] / (0.5 * ((state[0, k, j, i - 1] + base_rho) + rho))
+        work[1, k, j, i] = state[2, k, j, i] / (0.5 * ((state[0, k, j - 1, i] + base_rho) + rho))
+        work[2, k, j, i] = state[3, k, j, i] / under if k > 0 else 0.0
+        work[3, k, j, i] = heat / rho
+        excess = base_p * power(state[4, k, j, i] / base_heat, True)
+        work[4, k, j, i] = excess
+        work[5, k, j, i] = GAMMA * (base_p + excess) / heat
+        if water.shape[0] > 0:
+            total = water[k, j, i]
+            work[6, k, j, i] = 1.0 / (1.0 + total)
+            work[7, k, j, i] = state[0, k, j, i] * (1.0 + total) + base_rho * (total - levels[WATER, k])
+        else:
+            work[6, k, j, i] = 1.0
+            work[7, k, j, i] = state[0, k, j, i]
+
+
+@inlined
+def across(flux, q, row, k, j, i):
+    """What passes between the cells i - 1 and i of a row of q."""
+    return carried(
+        flux, q[k, j, i - 3], q[k, j, i - 2], q[k, j, i - 1], q[k, j, i], q[k, j, i + 1], q[k, j, i + 2],
+        row[0], row[1], row[2], row[3], row[4], row[5],
+    )  # fmt: skip
+
+
+@inlined
+def along(flux, q, row, k, j, i):
+    """What passes between the rows j - 1 and j of q."""
+    return carried(
+        flux, q[k, j - 3, i], q[k, j - 2, i], q[k, j - 1, i], q[k, j, i], q[k, j + 1, i], q[k, j + 2, i],
+        row[0], row[1], row[2], row[3], row[4], row[5],
+    )  # fmt: skip
+
+
+@inlined
+def upward(flux, q, weights, k, j, i):
+    """What passes between the levels k - 1 and k of q, at a face that is not ground or lid."""
+    top = q.shape[0] - 1
+    row = weights[min(k - 1, top - k, 2)]
+    return carried(
+        flux, q[max(k - 3, 0), j, i], q[max(k - 2, 0), j, i], q[k - 1, j, i], q[k, j, i], q[min(k + 1, top), j, i],
+        q[min(k + 2, top), j, i], row[0], row[1], row[2], row[3], row[4], row[5],
+    )  # fmt: skip
+
+
+def _air(state, work, column, levels, wind, weights, numbers, slow):
+    """Rho and rho theta."""
+    i, j, k = cuda.grid(1) + HALO, cuda.blockIdx.y + HALO, cuda.blockIdx.z
+    if i < state.shape[3] - HALO and j < state.shape[2] - HALO:
+        u, v, w, theta, row = state[1], state[2], state[3], work[3], weights[2]
+        top = state.shape[1] - 1
+        w_top = w[k + 1, j, i] if k < top else 0.0
+        mass = (u[k, j, i + 1] - u[k, j, i]) * numbers[0] + (v[k, j + 1, i] - v[k, j, i]) * numbers[1]
+        slow[0, k, j, i] = -(mass + (w_top - w[k, j, i]) * levels[PER_CELL, k])
+        x = across(u[k, j, i + 1], theta, row, k, j, i + 1) - across(u[k, j, i], theta, row, k, j, i)
+        y = along(v[k, j + 1, i], theta, row, k, j + 1, i) - along(v[k, j, i], theta, row, k, j, i)
+        high = upward(w_top, theta, weights, k + 1, j, i) if k < top else 0.0
+        low = upward(w[k, j, i], theta, weights, k, j, i) if k > 0 else 0.0
+        slow[4, k, j, i] = -(x * numbers[0] + y * numbers[1] + (high - low) * levels[PER_CELL, k])
+
+
+def _along_x(state, work, column, levels, wind, weights, numbers, slow):
+    """Rho u."""
+    i, j, k = cuda.grid(1) + HALO, cuda.blockIdx.y + HALO, cuda.blockIdx.z
+    if i <= state.shape[3] - HALO and j < state.shape[2] - HALO:
+        u, v, w, speed, p, dry, row = state[1], state[2], state[3], work[0], work[4], work[6], weights[2]
+        top = state.shape[1] - 1
+        x = across(0.5 * (u[k, j, i] + u[k, j, i + 1]), speed, row, k, j, i + 1) - across(
+            0.5 * (u[k, j, i - 1] + u[k, j, i]), speed, row, k, j, i
+        )
+        y = along(0.5 * (v[k, j + 1, i - 1] + v[k, j + 1, i]), speed, row, k, j + 1, i) - along(
+            0.5 * (v[k, j, i - 1] + v[k, j, i]), speed, row, k, j, i
+        )
+        high = upward(0.5 * (w[k + 1, j, i - 1] + w[k + 1, j, i]), speed, weights, k + 1, j, i) if k < top else 0.0
+        low = upward(0.5 * (w[k, j, i - 1] + w[k, j, i]), speed, weights, k, j, i) if k > 0 else 0.0
+        force = 0.5 * (dry[k, j, i - 1] + dry[k, j, i]) * ((p[k, j, i] - p[k, j, i - 1]) * numbers[0])
+        around = 0.25 * ((v[k, j, i - 1] + v[k, j, i]) + (v[k, j + 1, i - 1] + v[k, j + 1, i]))
+        turn = numbers[2] * (around - column[0, k] * wind[1, k])
+        slow[1, k, j, i] = turn - (x * numbers[0] + y * numbers[1] + (high - low) * levels[PER_CELL, k]) - force
+
+
+def _along_y(state, work, column, levels, wind, weights, numbers, slow):
+    """Rho v."""
+    i, j, k = cuda.grid(1) + HALO, cuda.blockIdx.y + HALO, cuda.blockIdx.z
+    if i < state.shape[3] - HALO and j <= state.shape[2] - HALO:
+        u, v, w, speed, p, dry, row = state[1], state[2], state[3], work[1], work[4], work[6], weights[2]
+        top = state.shape[1] - 1
+        x = across(0.5 * (u[k, j - 1, i + 1] + u[k, j, i + 1]), speed, row, k, j, i + 1) - across(
+            0.5 * (u[k, j - 1, i] + u[k, j, i]), speed, row, k, j, i
+        )
+        y = along(0.5 * (v[k, j, i] + v[k, j + 1, i]), speed, row, k, j + 1, i) - along(
+            0.5 * (v[k, j - 1, i] + v[k, j, i]), speed, row, k, j, i
+        )
+        high = upward(0.5 * (w[k + 1, j - 1, i] + w[k + 1, j, i]), speed, weights, k + 1, j, i) if k < top else 0.0
+        low = upward(0.5 * (w[k, j - 1, i] + w[k, j, i]), speed, weights, k, j, i) if k > 0 else 0.0
+        force = 0.5 * (dry[k, j - 1, i] + dry[k, j, i]) * ((p[k, j, i] - p[k, j - 1, i]) * numbers[1])
+        around = 0.25 * ((u[k, j - 1, i] + u[k, j, i]) + (u[k, j - 1, i + 1] + u[k, j, i + 1]))
+        turn = -numbers[2] * (around - column[0, k] * wind[0, k])
+        slow[2, k, j, i] = turn - (x * numbers[0] + y * numbers[1] + (high - low) * levels[PER_CELL, k]) - force
+
+
+@inlined
+def at_level(w, k, j, i):
+    """A value at the face below level k, 0 at the lid."""
+    return w[k, j, i] if k < w.shape[0] else 0.0
+
+
+@inlined
+def through_middle(w, speed, weights, k, j, i):
+    """What rho w carries of w through the middle of level k."""
+    top = w.shape[0] - 1
+    row = weights[min(k, top - k, 2)]
+    return carried(
+        0.5 * (w[k, j, i] + at_level(w, k + 1, j, i)), speed[max(k - 2, 0), j, i], speed[max(k - 1, 0), j, i],
+        speed[k, j, i], at_level(speed, k + 1, j, i), at_level(speed, k + 2, j, i), at_level(speed, k + 3, j, i),
+        row[0], row[1], row[2], row[3], row[4], row[5],
+    )  # fmt: skip
+
+
+def _upward(state, work, column, levels, wind, weights, numbers, slow):
+    """Rho w."""
+    i, j, k = cuda.grid(1) + HALO, cuda.blockIdx.y + HALO, cuda.blockIdx.z
+    if i < state.shape[3] - HALO and j < state.shape[2] - HALO:
+        if k == 0:
+            slow[3, k, j, i] = 0.0
+        else:
+            u, v, w, speed, p, dry, weight = state[1], state[2], state[3], work[2], work[4], work[6], work[7]
+            below, above, per_face, row = levels[BELOW, k], levels[ABOVE, k], levels[PER_FACE, k], weights[2]
+            x = across(below * u[k - 1, j, i + 1] + above * u[k, j, i + 1], speed, row, k, j, i + 1) - across(
+                below * u[k - 1, j, i] + above * u[k, j, i], speed, row, k, j, i
+            )
+            y = along(below * v[k - 1, j + 1, i] + above * v[k, j + 1, i], speed, row, k, j + 1, i) - along(
+                below * v[k - 1, j, i] + above * v[k, j, i], speed, row, k, j, i
+            )
+            z = through_middle(w, speed, weights, k, j, i) - through_middle(w, speed, weights, k - 1, j, i)
+            force = (p[k, j, i] - p[k - 1, j, i]) * per_face
+            force += GRAVITY * (below * weight[k - 1, j, i] + above * weight[k, j, i])
+            share = below * dry[k - 1, j, i] + above * dry[k, j, i]
+            slow[3, k, j, i] = -(x * numbers[0] + y * numbers[1] + z * per_face) - share * force
+
+
+def _begin(start, state, work, fast, pressure):
+    i, j, k = cuda.grid(1), cuda.blockIdx.y, cuda.blockIdx.z
+    if i < pressure.shape[2]:
+        y, x = j + HALO - 1, i + HALO - 1
+        for field in range(5):
+            fast[field, k, y, x] = start[field, k, y, x] - state[field, k, y, x]
+        pressure[k, j, i] = work[5, k, y, x] * fast[4, k, y, x]
+
+
+def _push(work, slow, fast, pressure, flux_x, flux_y, state, rates):
+    i, j, k = cuda.grid(1), cuda.blockIdx.y, cuda.blockIdx.z
+    nx, ny = pressure.shape[2] - 2, pressure.shape[1] - 2
+    y, x, dt, share = j + HALO, i + HALO, rates[2], rates[5]
+    dry = work[6]
+    if i <= nx and j < ny:
+        gradient = (pressure[k, j + 1, i + 1] - pressure[k, j + 1, i]) * rates[0]
+        force = slow[1, k, y, x] - 0.5 * (dry[k, y, x - 1] + dry[k, y, x]) * gradient
+        fast[1, k, y, x] += dt * force
+        if share != 0.0:
+            flux_x[k, j, i] += share * (state[1, k, y, x] + fast[1, k, y, x])
+    if i < nx and j <= ny:
+        gradient = (pressure[k, j + 1, i + 1] - pressure[k, j, i + 1]) * rates[1]
+        force = slow[2, k, y, x] - 0.5 * (dry[k, y - 1, x] + dry[k, y, x]) * gradient
+        fast[2, k, y, x] += dt * force
+        if share != 0.0:
+            flux_y[k, j, i] += share * (state[2, k, y, x] + fast[2, k, y, x])
+
+
+@inlined
+def theta_face(theta, levels, k, y, x):
+    """Theta at the face below level k."""
+    nz = theta.shape[0]
+    return levels[BELOW, k] * theta[max(k - 1, 0), y, x] + levels[ABOVE, k] * theta[min(k, nz - 1), y, x]
+
+
+def _columns(work, slow, fast, pressure, levels, flux_z, state, rates, scratch):
+    i, j = cuda.grid(1), cuda.blockIdx.y
+    nz = pressure.shape[0]
+    if i < pressure.shape[2] - 2:
+        y, x, dt, implicit, damping, share = j + HALO, i + HALO, rates[2], rates[3], rates[4], rates[5]
+        explicit, size = 1.0 - implicit, (dt * implicit) * (dt * implicit)
+        theta, stiff, dry, u, v, w = work[3], work[5], work[6], fast[1], fast[2], fast[3]
+        for k in range(nz):
+            here, lower, upper = theta[k, y, x], w[k, y, x], at_level(w, k + 1, y, x)
+            per_cell = levels[PER_CELL, k]
+            div = (u[k, y, x + 1] - u[k, y, x]) * rates[0] + (v[k, y + 1, x] - v[k, y, x]) * rates[1]
+            div += explicit * ((upper - lower) * per_cell)
+            scratch[2, k, j, i] = fast[0, k, y, x] + dt * (slow[0, k, y, x] - div)
+            warm_x = u[k, y, x + 1] * (0.5 * (here + theta[k, y, x + 1])) - u[k, y, x] * (
+                0.5 * (theta[k, y, x - 1] + here)
+            )
+            warm_y = v[k, y + 1, x] * (0.5 * (here + theta[k, y + 1, x])) - v[k, y, x] * (
+                0.5 * (theta[k, y - 1, x] + here)
+            )
+            warm_z = theta_face(theta, levels, k + 1, y, x) * upper - theta_face(theta, levels, k, y, x) * lower
+            carry = warm_x * rates[0] + warm_y * rates[1] + explicit * (warm_z * per_cell)
+            new = fast[4, k, y, x] + dt * (slow[4, k, y, x] - carry)
+            scratch[3, k, j, i] = new
+            scratch[4, k, j, i] = stiff[k, y, x] * (implicit * new + explicit * fast[4, k, y, x])
+        factor, value = 0.0, 0.0
+        for k in range(1, nz):
+            below, above, down, up = levels[BELOW, k], levels[ABOVE, k], levels[PER_CELL, k - 1], levels[PER_CELL, k]
+            tension = (below * dry[k - 1, y, x] + above * dry[k, y, x]) * levels[PER_FACE, k]
+            soft, hard = stiff[k - 1, y, x], stiff[k, y, x]
+            lower = lower_of(size, tension, soft, down, theta_face(theta, levels, k - 1, y, x), below)
+            upper = upper_of(size, tension, hard, up, theta_face(theta, levels, k + 1, y, x), above)
+            middle = theta_face(theta, levels, k, y, x)
+            diagonal = diagonal_of(size, tension, soft, hard, down, up, middle, below, above)
+            mixed_low = implicit * scratch[2, k - 1, j, i] + explicit * fast[0, k - 1, y, x]
+            mixed = implicit * scratch[2, k, j, i] + explicit * fast[0, k, y, x]
+            weight = GRAVITY * (below * mixed_low + above * mixed)
+            gradient = tension * (scratch[4, k, j, i] - scratch[4, k - 1, j, i])
+            right = w[k, y, x] + dt * (slow[3, k, y, x] - gradient - weight)
+            pivot = 1.0 / (diagonal - lower * factor)
+            factor, value = upper * pivot, (right - lower * value) * pivot
+            scratch[0, k, j, i] = factor
+            scratch[1, k, j, i] = value
+        high = 0.0  # the new W'' of the face above
+        for k in range(nz - 1, -1, -1):
+            low = scratch[1, k, j, i] - scratch[0, k, j, i] * high if k > 0 else 0.0
+            per_cell = levels[PER_CELL, k]
+            fast[0, k, y, x] = scratch[2, k, j, i] - dt * implicit * ((high - low) * per_cell)
+            carry = theta_face(theta, levels, k + 1, y, x) * high - theta_face(theta, levels, k, y, x) * low
+            new = scratch[3, k, j, i] - dt * implicit * (carry * per_cell)
+            pressure[k, j + 1, i + 1] = stiff[k, y, x] * (new + damping * (new - fast[4, k, y, x]))
+            fast[4, k, y, x] = new
+            if share != 0.0:
+                flux_z[k, j, i] += share * (state[3, k, y, x] + (implicit * low + explicit * w[k, y, x]))
+            w[k, y, x] = low
+            high = low
+
+
+def _finish(state, fast):
+    i, j, k = cuda.grid(1) + HALO, cuda.blockIdx.y + HALO, cuda.blockIdx.z
+    if i < state.shape[3] - HALO:
+        for field in range(5):
+            state[field, k, j, i] += fast[field, k, j, i]

@@ -1,0 +1,80 @@
+"""Chooses the form of the split dynamics by the state it is given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hpckit.kernels.euler.box.constants import FIELDS
+from hpckit.kernels.euler.constants import HALO
+from hpckit.kernels.euler.hevi.constants import LEVELS, WORKS, Stage, Substep
+from hpckit.kernels.forms import double_form_for
+
+
+def prepare(state: Any, water: Any, column: Any, levels: Any, work: Any) -> None:
+    """Fill `work` from a state; see `reference.prepare`."""
+    form = _form(state, water, column, levels, work)
+    _check("the tables of levels", levels, (LEVELS, state.shape[1] + 1))
+    _check("the work space", work, (WORKS, *state.shape[1:]))
+    if water.size:
+        _check("the water", water, state.shape[1:])
+    form.prepare(state, water, column, levels, work)
+
+
+def tendencies(
+    state: Any, work: Any, column: Any, levels: Any, wind: Any, weights: Any, stage: Stage, slow: Any
+) -> None:
+    """The slow tendencies; see `reference.tendencies`."""
+    form = _form(state, work, column, levels, wind, weights, slow)
+    _check("the tendencies", slow, state.shape)
+    _check("the weights of faces", weights, (3, 6))
+    form.tendencies(state, work, column, levels, wind, weights, stage, slow)
+
+
+def begin(start: Any, state: Any, work: Any, fast: Any, pressure: Any) -> None:
+    """The deviations at the start of a stage; see `reference.begin`."""
+    form = _form(state, start, work, fast, pressure)
+    _check("the deviations", fast, state.shape)
+    _check("the pressure", pressure, _with_halo(state, 1))
+    form.begin(start, state, work, fast, pressure)
+
+
+def substep(
+    work: Any, slow: Any, fast: Any, pressure: Any, levels: Any, flux_x: Any, flux_y: Any, flux_z: Any, state: Any,
+    numbers: Substep,
+) -> None:  # fmt: skip
+    """An acoustic substep in place; see `reference.substep`."""
+    form = _form(state, work, slow, fast, pressure, levels, flux_x, flux_y, flux_z)
+    if numbers.share:
+        nz, ny, nx = _with_halo(state, 0)
+        for name, flux, wanted in (
+            ("x", flux_x, (nz, ny, nx + 1)),
+            ("y", flux_y, (nz, ny + 1, nx)),
+            ("z", flux_z, (nz + 1, ny, nx)),
+        ):
+            _check(f"the mass flux along {name}", flux, wanted)
+    form.substep(work, slow, fast, pressure, levels, flux_x, flux_y, flux_z, state, numbers)
+
+
+def finish(state: Any, fast: Any) -> None:
+    """Add the deviations to the state; see `reference.finish`."""
+    _form(state, fast).finish(state, fast)
+
+
+def _with_halo(state: Any, halo: int) -> tuple[int, int, int]:
+    nz, tall, wide = state.shape[1:]
+    return nz, tall - 2 * (HALO - halo), wide - 2 * (HALO - halo)
+
+
+def _form(state: Any, *arrays: Any) -> Any:
+    form = double_form_for(__package__, state, *arrays)
+    if state.ndim != 4 or state.shape[0] != FIELDS or state.shape[1] < 4 or min(state.shape[2:]) < 3 * HALO:
+        raise ValueError(
+            f"a state is [{FIELDS}, nz, ny + {2 * HALO}, nx + {2 * HALO}] with nz of at least 4, ny and nx of at least"
+            f" {HALO}, not {state.shape}"
+        )
+    return form
+
+
+def _check(name: str, array: Any, wanted: tuple[int, ...]) -> None:
+    if array.shape != tuple(wanted):
+        raise ValueError(f"{name} must be {tuple(wanted)}, not {array.shape}")

@@ -1,0 +1,32 @@
+"""The arithmetic of a face and of a level of a column, written once for CPU and GPU: pieces of their callers."""
+
+from __future__ import annotations
+
+from hpckit.kernels.compile.jit import inlined
+from hpckit.kernels.euler.constants import GRAVITY
+
+
+@inlined
+def carried(flux, a, b, c, d, e, f, even0, even1, even2, odd0, odd1, odd2):
+    """What a mass flux carries through the face in the middle of six cells."""
+    even = even0 * (d + c) + even1 * (e + b) + even2 * (f + a)
+    odd = odd0 * (d - c) + odd1 * (e - b) + odd2 * (f - a)
+    return flux * even - abs(flux) * odd
+
+
+@inlined
+def lower_of(size, tension, stiff_low, down, theta_low, below):
+    """The coefficient of W of the face below, of a level's tridiagonal row."""
+    return -size * (tension * stiff_low * down * theta_low - GRAVITY * below * down)
+
+
+@inlined
+def upper_of(size, tension, stiff, up, theta_high, above):
+    """The coefficient of W of the face above."""
+    return -size * (tension * stiff * up * theta_high + GRAVITY * above * up)
+
+
+@inlined
+def diagonal_of(size, tension, stiff_low, stiff, down, up, theta, below, above):
+    """The coefficient of W of the face itself."""
+    return 1.0 + size * (tension * theta * (stiff * up + stiff_low * down) + GRAVITY * (above * up - below * down))

@@ -1,0 +1,283 @@
+"""Split-explicit, vertically implicit dynamics of a box (HEVI), NumPy: definition and test oracle of compiled forms.
+
+The prognostic variables are those of the box as deviations from its base state: rho', rho u, rho v, rho w, (rho theta)'
+(float64[5, nz, ny + 12, nx + 12]), but on Arakawa's C grid: rho u stands at the low face of its cell in x, rho v in y,
+rho w in z. rho w of level 0 is the ground's, 0; that of the lid, 0 too, is not stored. Levels may be stretched.
+
+A large step is Runge and Kutta's in three stages of dt/3, dt/2 and dt (Wicker and Skamarock 2002, MWR 130, 2088-2097).
+Each stage evaluates the slow tendencies R at the latest state * (`prepare`, `tendencies`), and then advances the
+deviations '' from * in acoustic substeps from t (`begin`, `substep`, `finish`), after Klemp, Skamarock and Dudhia
+(2007, MWR 135, 2897-2913, eqs. 19 to 24), in terms of p'' = (gamma p / rho theta)* (rho theta)'':
+
+    U'' += dt (R_U - dp''/dx), V'' alike                          explicit, with the old pressure, forward
+    rho''  += dt (R_rho  - dU''/dx - dV''/dy - dW''/dz)            with the new U'', V''; W'' implicit
+    Theta'' += dt (R_Theta - d(U'' theta)/dx - … )
+    W'' += dt (R_W - dp''/dz - g rho'')                           p'', rho'' implicit: a tridiagonal system by column
+
+The vertical is off-centered: the share `implicit` of the new level. The horizontal pressure gradient uses
+p'' + damping (p'' - p'' of the substep before), which damps the divergence (Skamarock and Klemp 1992, MWR 120,
+2109-2127).
+
+Moist air: rho is the density of dry air, theta the moist theta (1 + (R_v / R_d) q_v) theta, for which
+p = C0 (rho theta)**gamma; `water` is the mixing ratio of all water, q_t: the pressure gradient is divided by 1 + q_t,
+and the weight in the vertical is that of (1 + q_t) rho. Without water it is an empty array.
+
+levels: float64[5, nz + 1]: 1 / thickness of cells (the last is not used), 1 / distance of middles at faces (0 at ground
+and lid), the share of the cell below and of that above in a mean at a face (by thickness), q_t of the base state.
+work: float64[8, …] as the state: u, v, w, theta, p', gamma p / (rho theta), 1 / (1 + q_t), deviation of (1 + q_t) rho.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hpckit.kernels.euler.box.constants import RHO, RHO_THETA, RHO_U, RHO_V, RHO_W
+from hpckit.kernels.euler.constants import GAMMA, GRAVITY, HALO
+from hpckit.kernels.euler.hevi.constants import (
+    ABOVE,
+    BELOW,
+    DRY,
+    FACES_BACK,
+    PER_CELL,
+    PER_FACE,
+    PRESSURE,
+    STIFFNESS,
+    THETA,
+    WATER,
+    WEIGHT,
+    Stage,
+    Substep,
+    U,
+    V,
+    W,
+)
+
+OWNED = slice(HALO, -HALO)
+WIDE = slice(HALO - FACES_BACK, FACES_BACK + 1 - HALO)  # where `work` is filled
+
+
+def prepare(state: np.ndarray, water: np.ndarray, column: np.ndarray, levels: np.ndarray, work: np.ndarray) -> None:
+    """Fill `work` in the owned cells and as far around them as faces reach. column: float64[3, nz] as in the box."""
+    base_rho, base_heat, base_pressure = column[:, :, None, None]
+    rho, heat = state[RHO] + base_rho, state[RHO_THETA] + base_heat
+    west, south = np.roll(rho, 1, axis=2), np.roll(rho, 1, axis=1)
+    new = np.zeros_like(work)
+    new[U], new[V] = state[RHO_U] / (0.5 * (west + rho)), state[RHO_V] / (0.5 * (south + rho))
+    new[W, 1:] = state[RHO_W, 1:] / _at_faces(rho, levels)[1:-1]
+    new[THETA] = heat / rho
+    new[PRESSURE] = base_pressure * np.expm1(GAMMA * np.log1p(state[RHO_THETA] / base_heat))
+    new[STIFFNESS] = GAMMA * (base_pressure + new[PRESSURE]) / heat
+    new[DRY], new[WEIGHT] = 1.0, state[RHO]
+    if water.size:
+        new[DRY] = 1 / (1 + water)
+        new[WEIGHT] = state[RHO] * (1 + water) + base_rho * (water - levels[WATER, :-1, None, None])
+    work[:, :, WIDE, WIDE] = new[:, :, WIDE, WIDE]
+
+
+def tendencies(
+    state: np.ndarray,
+    work: np.ndarray,
+    column: np.ndarray,
+    levels: np.ndarray,
+    wind: np.ndarray,
+    weights: np.ndarray,
+    stage: Stage,
+    slow: np.ndarray,
+) -> None:
+    """The slow tendencies at the owned cells; of rho u and rho v at the face beyond the last cell, too.
+
+    wind: u and v of the base state, against which the Coriolis force acts, float64[2, nz]. weights:
+    `constants.upwind_weights`. slow: float64[5, …] as the state.
+    """
+    momenta, speeds = state[RHO_U : RHO_W + 1], work[U : W + 1]
+    u, v, w = momenta
+    per_cell, dry, pressure = levels[PER_CELL, :-1, None, None], work[DRY], work[PRESSURE]
+    per_face = levels[PER_FACE, :-1, None, None]
+    new = np.zeros_like(slow)
+    lid = np.zeros_like(w[:1])
+    w_lid = np.concatenate([w, lid])
+    new[RHO] = -((_up(u) - u) / stage.dx + (np.roll(v, -1, 1) - v) / stage.dy + np.diff(w_lid, axis=0) * per_cell)
+
+    # at the low faces of cells
+    new[RHO_THETA] = -_divergence(work[THETA], u, v, w_lid, weights, stage, per_cell)
+    mean_x, mean_y = (lambda a: 0.5 * (np.roll(a, 1, 2) + a)), (lambda a: 0.5 * (np.roll(a, 1, 1) + a))
+    middle = _upwind(speeds[0], 0.5 * (u + _up(u)), 2, weights[2], 1)
+    new[RHO_U] = -(middle - np.roll(middle, 1, 2)) / stage.dx
+    new[RHO_U] -= _divergence(speeds[0], None, mean_x(v), mean_x(w_lid), weights, stage, per_cell)
+    new[RHO_U] -= mean_x(dry) * (pressure - np.roll(pressure, 1, 2)) / stage.dx
+    middle = _upwind(speeds[1], 0.5 * (v + np.roll(v, -1, 1)), 1, weights[2], 1)
+    new[RHO_V] = -(middle - np.roll(middle, 1, 1)) / stage.dy
+    new[RHO_V] -= _divergence(speeds[1], mean_y(u), None, mean_y(w_lid), weights, stage, per_cell)
+    new[RHO_V] -= mean_y(dry) * (pressure - np.roll(pressure, 1, 1)) / stage.dy
+    if stage.coriolis:
+        calm_u, calm_v = (column[0] * wind)[:, :, None, None]
+        around = 0.25 * ((np.roll(v, 1, 2) + v) + (np.roll(np.roll(v, -1, 1), 1, 2) + np.roll(v, -1, 1)))
+        new[RHO_U] += stage.coriolis * (around - calm_v)
+        around = 0.25 * ((np.roll(u, 1, 1) + u) + (np.roll(_up(u), 1, 1) + _up(u)))
+        new[RHO_V] -= stage.coriolis * (around - calm_u)
+
+    # at the faces between levels; those of ground and lid stay 0
+    flux_x, flux_y = _at_faces(u, levels)[:-1], _at_faces(v, levels)[:-1]
+    speed = np.concatenate([speeds[2], lid])
+    middle = np.empty_like(w)
+    for k in range(len(w)):
+        row = weights[min(k, len(w) - 1 - k, 2)]
+        six = [speed[np.clip(k + at, 0, len(w))] for at in range(-2, 4)]
+        middle[k] = _face(six, 0.5 * (w_lid[k] + w_lid[k + 1]), row)
+    change = np.zeros_like(w)
+    change[1:] = np.diff(middle, axis=0)
+    new[RHO_W] = -change * per_face
+    new[RHO_W] -= _divergence(speeds[2], flux_x, flux_y, None, weights, stage, per_cell)
+    gradient = np.zeros_like(w)
+    gradient[1:] = np.diff(pressure, axis=0)
+    force = gradient * per_face + GRAVITY * _at_faces(work[WEIGHT], levels)[:-1]
+    new[RHO_W] -= _at_faces(dry, levels)[:-1] * force
+    new[RHO_W, 0] = 0
+    beyond = slice(HALO, 1 - HALO)
+    slow[:, :, OWNED, OWNED] = new[:, :, OWNED, OWNED]
+    slow[RHO_U, :, OWNED, beyond] = new[RHO_U, :, OWNED, beyond]
+    slow[RHO_V, :, beyond, OWNED] = new[RHO_V, :, beyond, OWNED]
+
+
+def begin(start: np.ndarray, state: np.ndarray, work: np.ndarray, fast: np.ndarray, pressure: np.ndarray) -> None:
+    """The deviations '' at the start of a stage, in the owned cells and one beyond. pressure: p'', halo of 1."""
+    around = slice(HALO - 1, 1 - HALO)
+    fast[:, :, around, around] = (start - state)[:, :, around, around]
+    pressure[...] = (work[STIFFNESS] * fast[RHO_THETA])[:, around, around]
+
+
+def substep(
+    work: np.ndarray,
+    slow: np.ndarray,
+    fast: np.ndarray,
+    pressure: np.ndarray,
+    levels: np.ndarray,
+    flux_x: np.ndarray,
+    flux_y: np.ndarray,
+    flux_z: np.ndarray,
+    state: np.ndarray,
+    numbers: Substep,
+) -> None:
+    """Advance the deviations by an acoustic substep, in place.
+
+    pressure: p'' as the horizontal gradient takes it, of all owned cells and one cell around them; its owned cells are
+    written. flux_x, flux_y, flux_z: mean mass fluxes at the faces of the owned cells, to which share (* + '') is added;
+    not used where share is 0.
+    """
+    dx, dy, dt, implicit, damping, share = numbers
+    nz = len(pressure)
+    dry, theta, stiff = work[DRY], work[THETA], work[STIFFNESS, :, OWNED, OWNED]
+    beyond, inner = slice(HALO, 1 - HALO), slice(1, -1)
+
+    def mean(a: np.ndarray, dim: int) -> np.ndarray:
+        """At the faces of the owned cells across a dim."""
+        low = a[:, OWNED, HALO - 1 : -HALO] if dim == 2 else a[:, HALO - 1 : -HALO, OWNED]
+        high = a[:, OWNED, beyond] if dim == 2 else a[:, beyond, OWNED]
+        return 0.5 * (low + high)
+
+    across, along = pressure[:, inner, :], pressure[:, :, inner]
+    force_x = slow[RHO_U, :, OWNED, beyond] - mean(dry, 2) * np.diff(across, axis=2) / dx
+    force_y = slow[RHO_V, :, beyond, OWNED] - mean(dry, 1) * np.diff(along, axis=1) / dy
+    fast[RHO_U, :, OWNED, beyond] += dt * force_x
+    fast[RHO_V, :, beyond, OWNED] += dt * force_y
+    u, v = fast[RHO_U, :, OWNED, beyond], fast[RHO_V, :, beyond, OWNED]
+
+    def divergence(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return np.diff(a, axis=2) / dx + np.diff(b, axis=1) / dy
+
+    per_cell, per_face = levels[PER_CELL, :-1, None, None], levels[PER_FACE, :, None, None]
+    below, above = levels[BELOW, :, None, None], levels[ABOVE, :, None, None]
+    rho, heat, w = (fast[each, :, OWNED, OWNED] for each in (RHO, RHO_THETA, RHO_W))
+    theta_face = _at_faces(theta[:, OWNED, OWNED], levels)
+    chi = _at_faces(dry[:, OWNED, OWNED], levels)
+    old = np.concatenate([w, np.zeros_like(w[:1])])
+    explicit = 1 - implicit
+    new_rho = rho + dt * (slow[RHO, :, OWNED, OWNED] - divergence(u, v) - explicit * np.diff(old, axis=0) * per_cell)
+    carried = (
+        divergence(u * mean(theta, 2), v * mean(theta, 1)) + explicit * np.diff(theta_face * old, axis=0) * per_cell
+    )
+    new_heat = heat + dt * (slow[RHO_THETA, :, OWNED, OWNED] - carried)
+    mixed_rho = implicit * new_rho + explicit * rho
+    mixed_p = stiff * (implicit * new_heat + explicit * heat)
+    size = (dt * implicit) ** 2
+    factor = np.zeros_like(old)
+    value = np.zeros_like(old)
+    for k in range(1, nz):
+        down, up = per_cell[k - 1], per_cell[k]
+        tension = chi[k] * per_face[k]
+        lower = -size * (tension * stiff[k - 1] * down * theta_face[k - 1] - GRAVITY * below[k] * down)
+        upper = -size * (tension * stiff[k] * up * theta_face[k + 1] + GRAVITY * above[k] * up)
+        diagonal = 1 + size * (
+            tension * theta_face[k] * (stiff[k] * up + stiff[k - 1] * down)
+            + GRAVITY * (above[k] * up - below[k] * down)
+        )
+        gradient = tension * (mixed_p[k] - mixed_p[k - 1])
+        weight = GRAVITY * (below[k] * mixed_rho[k - 1] + above[k] * mixed_rho[k])
+        right = w[k] + dt * (slow[RHO_W, k, OWNED, OWNED] - gradient - weight)
+        pivot = 1 / (diagonal - lower * factor[k - 1])
+        factor[k] = upper * pivot
+        value[k] = (right - lower * value[k - 1]) * pivot
+    new = np.zeros_like(old)
+    for k in range(nz - 1, 0, -1):
+        new[k] = value[k] - factor[k] * new[k + 1]
+    new_rho -= dt * implicit * np.diff(new, axis=0) * per_cell
+    new_heat -= dt * implicit * np.diff(theta_face * new, axis=0) * per_cell
+    pressure[:, inner, inner] = stiff * (new_heat + damping * (new_heat - heat))
+    if share:
+        flux_x += share * (state[RHO_U, :, OWNED, beyond] + u)
+        flux_y += share * (state[RHO_V, :, beyond, OWNED] + v)
+        flux_z[:-1] += share * (state[RHO_W, :, OWNED, OWNED] + implicit * new[:-1] + explicit * w)
+    rho[...], heat[...], w[...] = new_rho, new_heat, new[:-1]
+
+
+def finish(state: np.ndarray, fast: np.ndarray) -> None:
+    """The state at the end of a stage: * and '' of the owned cells together."""
+    state[:, :, OWNED, OWNED] += fast[:, :, OWNED, OWNED]
+
+
+def _up(a: np.ndarray) -> np.ndarray:
+    return np.roll(a, -1, axis=2)
+
+
+def _at_faces(a: np.ndarray, levels: np.ndarray) -> np.ndarray:
+    """Means at the nz + 1 faces between levels; at ground and lid the value beside them."""
+    below, above = (levels[each, :, None, None] for each in (BELOW, ABOVE))
+    return below * np.concatenate([a[:1], a]) + above * np.concatenate([a, a[-1:]])
+
+
+def _face(six: list[np.ndarray], flux: np.ndarray, row: np.ndarray) -> np.ndarray:
+    """What a mass flux carries through the face in the middle of six cells."""
+    a, b, c, d, e, f = six
+    even = row[0] * (d + c) + row[1] * (e + b) + row[2] * (f + a)
+    odd = row[3] * (d - c) + row[4] * (e - b) + row[5] * (f - a)
+    return flux * even - np.abs(flux) * odd
+
+
+def _upwind(a: np.ndarray, flux: np.ndarray, dim: int, row: np.ndarray, shift: int = 0) -> np.ndarray:
+    """What passes the low faces of cells across a dim; with shift 1 what passes the middle of the cells of faces."""
+    return _face([np.roll(a, 3 - shift - at, axis=dim) for at in range(6)], flux, row)
+
+
+def _divergence(
+    a: np.ndarray,
+    flux_x: np.ndarray | None,
+    flux_y: np.ndarray | None,
+    flux_z: np.ndarray | None,
+    weights: np.ndarray,
+    stage: Stage,
+    per_cell: np.ndarray,
+) -> np.ndarray:
+    """Of what the mass fluxes at the low faces carry; flux_z with that of the lid."""
+    total = np.zeros_like(a)
+    for flux, dim, width in ((flux_x, 2, stage.dx), (flux_y, 1, stage.dy)):
+        if flux is not None:
+            carried = _upwind(a, flux, dim, weights[2])
+            total += (np.roll(carried, -1, dim) - carried) / width
+    if flux_z is not None:
+        nz = len(a)
+        carried_z = np.zeros_like(flux_z)
+        for k in range(1, nz):
+            row = weights[min(k - 1, nz - 1 - k, 2)]
+            carried_z[k] = _face([a[np.clip(k + at, 0, nz - 1)] for at in range(-3, 3)], flux_z[k], row)
+        total += np.diff(carried_z, axis=0) * per_cell
+    return total

@@ -1,0 +1,1 @@
+"""Kernels of mixing on staggered grids."""

@@ -1,0 +1,1 @@
+"""Numbers of 16 bits, bfloat16 and float16: to float32 and back."""

@@ -1,0 +1,108 @@
+"""Checks of the split dynamics of a box and of its mixing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hpckit.apps.atmosphere.base import levels_state
+from hpckit.apps.atmosphere.profiles import neutral
+from hpckit.apps.weather3d.split import level_tables
+from hpckit.comm.device import Device
+from hpckit.kernels.compile.cuda_jit import compiling
+from hpckit.kernels.euler.constants import HALO
+from hpckit.kernels.euler.hevi import dispatch as hevi
+from hpckit.kernels.euler.hevi.constants import WORKS, Stage, Substep, upwind_weights
+from hpckit.kernels.euler.stress import dispatch as stress
+from tests.gpu.checks import Check, Pairs, size
+from tests.gpu.euler import noise
+
+DX, DY = 50.0, 40.0
+SINGLE = 5e-5
+
+
+def _inputs(device: Device, dtype: np.dtype) -> tuple[tuple[int, int, int], dict[str, np.ndarray]]:
+    """Shape, and what the kernels read: levels that grow by a tenth each."""
+    nz, ny, nx = shape = size(device, (21, 37, 301), (4, 6, 7))
+    edges = np.concatenate([[0.0], np.cumsum(40.0 * 1.02 ** np.arange(nz))])
+    base = levels_state(neutral(300.0), edges)
+    cells = (5, nz, ny + 2 * HALO, nx + 2 * HALO)
+    state = noise(cells, dtype, 1.0)
+    state[3, 0] = 0.0
+    still = np.zeros(nz)
+    water = 0.01 * np.random.default_rng(3).random(cells[1:])
+    return shape, {
+        "start": noise(cells, dtype, 2.0),
+        "state": state,
+        "water": water,
+        "column": base.column,
+        "levels": level_tables(edges),
+        "rest": np.array([still + 1.0, still, still, base.theta]),
+        "work": np.zeros((WORKS, *cells[1:])),
+        "slow": np.zeros(cells),
+        "fast": np.zeros(cells),
+        "pressure": np.zeros((nz, ny + 2, nx + 2)),
+        "mu": np.zeros(cells[1:]),
+        "x": np.zeros((nz, ny, nx + 1)),
+        "y": np.zeros((nz, ny + 1, nx)),
+        "z": np.zeros((nz + 1, ny, nx)),
+        "weights": upwind_weights(5),
+    }
+
+
+def _stage(of: dict[str, Any]) -> None:
+    hevi.prepare(of["state"], of["water"], of["column"], of["levels"], of["work"])
+    wind = of["rest"][:2]
+    hevi.tendencies(
+        of["state"], of["work"], of["column"], of["levels"], wind, of["weights"], Stage(DX, DY, 1e-2), of["slow"]
+    )
+    hevi.begin(of["start"], of["state"], of["work"], of["fast"], of["pressure"])
+    numbers = Substep(DX, DY, 0.02, 0.6, 0.1, 0.5)
+    fluxes = of["x"], of["y"], of["z"]
+    hevi.substep(of["work"], of["slow"], of["fast"], of["pressure"], of["levels"], *fluxes, of["state"], numbers)
+    hevi.finish(of["state"], of["fast"])
+
+
+def _mixing(of: dict[str, Any]) -> Any:
+    hevi.prepare(of["state"], of["water"], of["column"], of["levels"], of["work"])
+    most = stress.viscosity(of["state"], of["work"], of["column"], of["levels"], (DX, DY), 0.2, 1 / 3, 1.0, of["mu"])
+    stress.mix(of["state"], of["work"], of["mu"], of["rest"], of["levels"], (DX, DY), 0.1, 1 / 3, 1.0)
+    return most
+
+
+def stage_case(device: Device, dtype: np.dtype) -> Pairs:
+    """A whole stage: tendencies, an acoustic substep, the mean fluxes."""
+    there, here = _both(device, dtype)
+    _stage(there)
+    if not compiling():
+        _stage(here)
+    inner = (slice(None), slice(None), slice(HALO, -HALO), slice(HALO, -HALO))
+    pairs: Pairs = {name: (there[name], here[name]) for name in "xyz"}
+    for field in range(5):
+        for name in ("slow", "state"):
+            pairs[f"{name} {field}"] = (there[name][inner][field], here[name][inner][field])
+    return pairs
+
+
+def mixing_case(device: Device, dtype: np.dtype) -> Pairs:
+    """Eddy viscosity and stresses."""
+    there, here = _both(device, dtype)
+    found, expected = _mixing(there), 0.0 if compiling() else _mixing(here)
+    inner = (slice(None), slice(HALO, -HALO), slice(HALO, -HALO))
+    value = np.atleast_1d(0.0 if compiling() else float(found))
+    pairs: Pairs = {"greatest": (device.to_device(value), np.atleast_1d(expected))}
+    pairs |= {f"field {field}": (there["state"][field][inner], here["state"][field][inner]) for field in range(5)}
+    return pairs | {"mu": (there["mu"][inner], here["mu"][inner])}
+
+
+def _both(device: Device, dtype: np.dtype) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """What the kernels take on the device, and the same values on the host in double precision."""
+    rounded = {name: each.astype(dtype) for name, each in _inputs(device, dtype)[1].items()}
+    return (
+        {name: device.to_device(each) for name, each in rounded.items()},
+        {name: each.astype(np.float64) for name, each in rounded.items()},
+    )
+
+
+CHECKS = [Check("split dynamics", stage_case, SINGLE), Check("staggered mixing", mixing_case, SINGLE)]

@@ -1,0 +1,97 @@
+"""The split dynamics of a box: compiled forms against the reference, rest, mass, and a constant that stays constant."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hpckit.kernels.euler.box.constants import FIELDS, RHO_W
+from hpckit.kernels.euler.constants import C0, GAMMA, HALO
+from hpckit.kernels.euler.hevi import dispatch, reference
+from hpckit.kernels.euler.hevi.constants import LEVELS, NO_WATER, WORKS, Stage, Substep, upwind_weights
+from hpckit.kernels.euler.stress import dispatch as stress
+from hpckit.kernels.euler.stress import reference as stress_reference
+
+DX, DY = 450.0, 500.0
+STAGE = Stage(DX, DY, 1e-3)
+SHAPE = (9, 7, 13)
+INNER = (slice(HALO, -HALO), slice(HALO, -HALO))
+
+
+def tables(nz: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Column, levels (stretched by a tenth each) and wind of some air."""
+    thick = 100.0 * 1.1 ** np.arange(nz)
+    z = np.cumsum(thick) - thick / 2
+    heat = 350.0 - 0.02 * z
+    column = np.array([heat / (300 + 0.003 * z), heat, C0 * heat**GAMMA])
+    levels = np.zeros((LEVELS, nz + 1))
+    levels[0, :-1] = 1 / thick
+    levels[1, 1:-1] = 1 / np.diff(z)
+    levels[2, 1:-1] = thick[:-1] / (thick[:-1] + thick[1:])
+    levels[2, -1] = 1
+    levels[3] = 1 - levels[2]
+    levels[4, :-1] = 0.01
+    return column, levels, np.array([3.0 + 0 * z, -2.0 + 0 * z])
+
+
+def air(seed: int = 0) -> np.ndarray:
+    """A rough state, periodic in y and x."""
+    rng, (nz, ny, nx) = np.random.default_rng(seed), SHAPE
+    scale = np.array([0.01, 8.0, 8.0, 3.0, 4.0])[:, None, None, None]
+    owned = rng.normal(size=(FIELDS, nz, ny, nx)) * scale
+    owned[RHO_W, 0] = 0
+    owned[4, 3, 2, 5] = 120.0  # outside of the series of the pressure
+    return np.pad(owned, ((0, 0), (0, 0), (HALO, HALO), (HALO, HALO)), mode="wrap")
+
+
+def fluxes() -> list[np.ndarray]:
+    nz, ny, nx = SHAPE
+    return [np.zeros((nz, ny, nx + 1)), np.zeros((nz, ny + 1, nx)), np.zeros((nz + 1, ny, nx))]
+
+
+def stage_of(kernels, water: np.ndarray, order: int = 5) -> dict[str, np.ndarray]:
+    """What a stage of three substeps leaves."""
+    column, levels, wind = tables(SHAPE[0])
+    start, state = air(1), air(2)
+    work, slow, fast = np.ones((WORKS, *state.shape[1:])), np.zeros_like(state), np.zeros_like(state)
+    pressure = np.zeros((SHAPE[0], SHAPE[1] + 2, SHAPE[2] + 2))
+    kernels.prepare(state, water, column, levels, work)
+    kernels.tendencies(state, work, column, levels, wind, upwind_weights(order), STAGE, slow)
+    kernels.begin(start, state, work, fast, pressure)
+    flux = fluxes()
+    for _ in range(3):
+        kernels.substep(work, slow, fast, pressure, levels, *flux, state, Substep(DX, DY, 0.5, 0.6, 0.1, 1 / 3))
+        pressure[:, [0, -1]] = pressure[:, [-2, 1]]
+        pressure[:, :, [0, -1]] = pressure[:, :, [-2, 1]]
+    kernels.finish(state, fast)
+    return {"slow": slow, "state": state[:, :, *INNER], "x": flux[0], "y": flux[1], "z": flux[2]}
+
+
+@pytest.mark.parametrize("order", [3, 5])
+@pytest.mark.parametrize("wet", [False, True])
+def test_a_stage_is_the_reference(wet, order):
+    rng = np.random.default_rng(4)
+    water = 0.02 * rng.random(air().shape[1:]) if wet else NO_WATER
+    expected, actual = stage_of(reference, water, order), stage_of(dispatch, water, order)
+    for name, values in expected.items():
+        greatest = np.abs(values).max()
+        np.testing.assert_allclose(actual[name], values, rtol=0, atol=1e-12 * greatest, err_msg=name)
+        assert greatest > 0
+
+
+@pytest.mark.parametrize("cross", [0.0, 1.0])
+def test_mixing_is_the_reference(cross):
+    found = []
+    column, levels, wind = tables(SHAPE[0])
+    rest = np.array([*wind, 0 * wind[0], column[1] / column[0]])
+    for kernels in (stress_reference, stress):
+        state = air(5)
+        work, mu = np.ones((WORKS, *state.shape[1:])), np.zeros(state.shape[1:])
+        reference.prepare(state, NO_WATER, column, levels, work)
+        greatest = kernels.viscosity(state, work, column, levels, (DX, DY), 0.2, 1 / 3, 1e-3, mu)
+        before = state.copy()
+        kernels.mix(state, work, mu, rest, levels, (DX, DY), 20.0, 1 / 3, cross)
+        found.append((mu, (state - before)[:, :, *INNER], greatest))
+    for expected, actual in zip(*found, strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-12 * np.abs(expected).max())
+    assert (np.abs(found[0][1]).max(axis=(1, 2, 3)) > 0).tolist() == [False, True, True, True, True]
