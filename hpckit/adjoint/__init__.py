@@ -6,6 +6,8 @@ from hpckit import loaded_on_use
 
 _HOMES = {
     "Model": "hpckit.adjoint.model",
+    "Window": "hpckit.adjoint.window",
+    "binomial_schedule": "hpckit.adjoint.schedule",
     "check": "hpckit.adjoint.check:check",
     "gradient": "hpckit.adjoint.model",
     "jvp": "hpckit.adjoint.model",
