@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from hpckit.adjoint.execute import Bound
-from hpckit.adjoint.model import Model, vjp_graph
+from hpckit.adjoint.models import Model, vjp_graph
 from hpckit.adjoint.program import Graph
 from hpckit.adjoint.schedule import binomial_schedule
 from hpckit.errors import InputError
@@ -116,7 +116,7 @@ class _Pool:
         state = args[: self.fields]
         if len(state) < self.fields or not all(isinstance(arg, Field) for arg in state):
             raise InputError(
-                f"{step.name} has {self.fields} results, so its first {self.fields} arguments are the fields of the state"
+                f"{step.name} has {self.fields} results: its first {self.fields} arguments are the fields of the state"
             )
         back = vjp_graph(graph)
         programs = step.program(graph), step.program(back)

@@ -17,6 +17,7 @@ def _in(module: str, measures: str) -> Benchmark:
 
 
 BENCHMARKS = {
+    "adjoint": _in("adjoint.verb", "traced models and their gradients against loops by hand and jitted JAX"),
     "checkpoint": _in("overhead.checkpoint", "a checkpoint against the raw disk, and the stall of one beside the run"),
     "collectives": _in("collectives.verb", "any collective by every algorithm against MPI and gloo; --tune"),
     "gpu": _in("gpu.verb", "a GPU: steps of every app against the bandwidth of a copy, training against PyTorch"),

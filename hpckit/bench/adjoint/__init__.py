@@ -1,0 +1,1 @@
+"""Traced models and their gradients against hand-written loops and JAX."""
