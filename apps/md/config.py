@@ -14,6 +14,7 @@ SUMMARY = "molecular dynamics: Lennard-Jones liquids and mixtures, metals, dropl
 SCRIPTS = "lammps.script"  # reads inputs of LAMMPS
 GPU = True  # supports `hpckit run --gpu`
 Axis = Literal["x", "y", "z"]
+Potential = Literal["lennard_jones", "morse", "buckingham", "yukawa", "table", "eam", "stillinger_weber", "python"]
 Rule = Literal["lorentz_berthelot", "geometric"]
 FunctionPlace = Annotated[str, RelativeToSource()]  # file.py:name
 
@@ -81,15 +82,19 @@ class Pair(Section):
 class Interaction(Section):
     """Forces between pairs of particles."""
 
-    kind: Literal["lennard_jones", "morse", "buckingham", "yukawa", "table", "eam", "python"] = Field(
-        "lennard_jones",
-        description="the potential; table: numbers from `file`; eam: metals, embedded atoms of `file`; python: the"
-        " function that `function` names",
+    kind: Literal["lennard_jones", "morse", "buckingham", "yukawa", "table", "eam", "stillinger_weber", "python"] = (
+        Field(
+            "lennard_jones",
+            description="the potential; table: numbers from `file`; eam: metals, embedded atoms of `file`;"
+            " stillinger_weber: silicon, of `file`; python: the function that `function` names",
+        )
     )
     file: InputFile | None = Field(
-        None, description="for kind = table a LAMMPS table file, for eam a funcfl, setfl or Finnis-Sinclair file"
+        None,
+        description="for kind = table a LAMMPS table file, for eam a funcfl, setfl or Finnis-Sinclair file, for"
+        " stillinger_weber a file of pair_style sw",
     )
-    elements: tuple[str, ...] = Field((), description="for eam: the element of each type; empty: those of the file")
+    elements: tuple[str, ...] = Field((), description="for files: the element of each type; empty: those of the file")
     keyword: str = Field("", description="section of the table file; empty: its only section")
     points: int = Field(1000, ge=2, description="points, equally spaced in r^2, to which the table is resampled")
     interpolation: Literal["spline", "linear"] = Field(
@@ -127,8 +132,11 @@ class Interaction(Section):
             raise ValueError("interaction.kind = 'table' needs interaction.file, a LAMMPS table file")
         if self.kind == "eam" and not self.file:
             raise ValueError("interaction.kind = 'eam' needs interaction.file, a funcfl, setfl or Finnis-Sinclair file")
-        if self.kind == "eam" and (self.switch or self.tail or self.shift or self.force or self.pairs):
-            raise ValueError("interaction.switch, tail, shift, force and pairs do not go with kind = 'eam': omit them")
+        if self.kind == "stillinger_weber" and (not self.file or len(set(self.elements)) != 1):
+            raise ValueError("interaction.kind = 'stillinger_weber' needs interaction.file, and elements of one name")
+        special = self.switch or self.tail or self.shift or self.force or self.pairs
+        if self.kind in ("eam", "stillinger_weber") and special:
+            raise ValueError(f"interaction.switch, tail, shift, force and pairs do not go with {self.kind}: omit them")
         if self.kind == "table" and (self.switch or self.tail or self.force):
             raise ValueError("interaction.switch, tail and force go with functions, not with a table: omit them")
         if self.switch and (self.shift or self.tail or self.force or self.switch >= self._cutoffs[0]):

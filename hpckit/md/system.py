@@ -19,13 +19,18 @@ from hpckit.md.embedded import EmbeddedAtoms, EmbeddedForces
 from hpckit.md.forces import Forces, PairForces
 from hpckit.md.interaction import Interaction
 from hpckit.md.neighbors import NeighborList, Rebuilds, lost
+from hpckit.md.stillinger_weber import StillingerWeber, StillingerWeberForces
 from hpckit.md.units import UNITS, Units
 from hpckit.particles.ghosts import GhostExchange
 from hpckit.particles.migration import audit, migrate, send_to
 from hpckit.particles.particles import Particles
 from hpckit.plan.particles.domain import DomainDecomposition
 
-FORCES: dict[type, Any] = {Interaction: PairForces, EmbeddedAtoms: EmbeddedForces}
+FORCES: dict[type, Any] = {
+    Interaction: PairForces,
+    EmbeddedAtoms: EmbeddedForces,
+    StillingerWeber: StillingerWeberForces,
+}
 
 
 class External(Protocol):
@@ -55,7 +60,7 @@ class System:
         mesh: Mesh,
         domains: DomainDecomposition,
         masses: np.ndarray,
-        interaction: Interaction | EmbeddedAtoms,
+        interaction: Interaction | EmbeddedAtoms | StillingerWeber,
         *,
         skin: float = 0.3,
         units: Units = UNITS["lj"],
@@ -74,7 +79,8 @@ class System:
         self.interaction = interaction
         self.forces: Forces = FORCES[type(interaction)](interaction, precision, repro, isa, device)
         self.neighbors = NeighborList(mesh, interaction.cutoff, skin, rebuilds or Rebuilds(), self.forces.form, device)
-        self.particles, self.ghosts = Particles(device), GhostExchange(mesh, device)
+        self.particles = Particles(device)
+        self.ghosts = GhostExchange(mesh, device, values=self.forces.values_each)
         self.balance = LoadBalance(balance_every)
         self.timer = timer or PhaseTimer()
         self.external: External | None = None  # adds to the forces of pairs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from eam_files import CUTOFF, functions, write_eam
+from potential_files import CUTOFF, functions, write_eam
 
 from hpckit.errors import InputError
 from hpckit.io.particles.lammps_eam import read_eam

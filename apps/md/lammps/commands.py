@@ -261,11 +261,11 @@ class Commands:
 
     def _pair_style(self, style: str, *rest: str) -> None:
         name = style.removesuffix("/opt").removesuffix("/omp")
-        if name not in NAMES and name not in EAM:
-            raise ValueError(f"pair_style {style}: known are {', '.join([*NAMES, *EAM])}")
+        if name not in (*NAMES, *EAM, "sw"):
+            raise ValueError(f"pair_style {style}: known are {', '.join([*NAMES, *EAM, 'sw'])}")
         self.style, self.pairs = [name, *rest], []
-        if name in EAM:
-            self._set("interaction.kind", "eam")
+        if name in (*EAM, "sw"):
+            self._set("interaction.kind", "stillinger_weber" if name == "sw" else "eam")
             return
         self._set("interaction.kind", NAMES[name])
         if name == "table":
@@ -290,14 +290,14 @@ class Commands:
             return
         if not self.style:
             raise ValueError("pair_coeff comes behind pair_style")
-        if self.style[0] in EAM:
-            self._eam(first, second, rest)
+        if self.style[0] in (*EAM, "sw"):
+            self._from_file(first, second, rest)
         else:
             self.pairs.append(Pair(self._types(first), self._types(second), list(rest), self.number))
 
-    def _eam(self, first: str, second: str, rest: tuple[str, ...]) -> None:
+    def _from_file(self, first: str, second: str, rest: tuple[str, ...]) -> None:
         if not rest or "file" in self.tree["interaction"]:
-            raise ValueError("pair_coeff of eam: one file, of one element here unless it is eam/alloy or eam/fs")
+            raise ValueError(f"pair_coeff of {self.style[0]}: one file, of eam one of one element here")
         self._set("interaction.file", str(self._file(rest[0])))
         if self.style[0] == "eam":
             return
@@ -309,7 +309,7 @@ class Commands:
         if not self.style:
             raise ValueError("the script has no pair_style")
         name, types = self.style[0], self.types or 1
-        if name in EAM:
+        if name in (*EAM, "sw"):
             if "file" not in self.tree["interaction"]:
                 raise ValueError("there is no pair_coeff")
             return

@@ -20,7 +20,7 @@ from hpckit.errors import SetupError
 from hpckit.md.thermo import Thermo, measure
 
 # Part -> the script, and the fastest form of the rival on one core: its suffix.
-SCRIPTS = {"eam": ("in.eam", "opt")}
+SCRIPTS = {"eam": ("in.eam", "opt"), "sw": ("POTENTIALS/in.sw", "omp")}
 SAME = 2e-6  # relative, of temperatures that LAMMPS prints with eight digits, after 100 steps
 
 
@@ -76,7 +76,7 @@ def beside_lammps(part: str, rounds: int, rows: Rows) -> Ratios:
         middle = sorted(each)[len(each) // 2]
         rows.append(
             {
-                "case": f"{name}, {count} particles",
+                "case": f"{script.name}, {count} particles",
                 "candidate": rival,
                 "seconds": round(middle, 4),
                 "ns_per_atom_step": round(middle / (count * steps) * 1e9, 1),

@@ -1,4 +1,4 @@
-"""A potential of embedded atoms of two elements, made here, as a file that LAMMPS and hpckit read."""
+"""Potentials made here as files that LAMMPS and hpckit read: embedded atoms of two elements, Stillinger and Weber's."""
 
 from __future__ import annotations
 
@@ -32,3 +32,10 @@ def write_eam(path: Path, finnis_sinclair: bool) -> None:
     for a, b in ((0, 0), (1, 0), (1, 1)):
         lines += [" ".join(f"{float(value):.17g}" for value in row) for row in pair[a, b].reshape(-1, 5)]
     path.write_text("\n".join(lines) + "\n")
+
+
+def write_sw(path: Path) -> None:
+    """Stillinger and Weber's potential of an element X, for distances about 1; a comment and two lines an entry."""
+    path.write_text(
+        "# made by a test\nY Y Y 1 1 1 1 1 1\n  1 1 1 1 0\nX X X 1.0 0.95 1.8 12.0 1.2\n -0.3 7.0 0.6 4 0 0\n"
+    )
