@@ -26,10 +26,10 @@ from mpi4py import MPI
 
 from hpckit.adjoint.ensemble import Ensemble
 from hpckit.adjoint.window import Window
-from hpckit.bench.adjoint.burgers import energy, fill_by_hand, jax_step, step, step_by_hand
 from hpckit.bench.command import add_only
 from hpckit.bench.measure import Ratios, Rows, by_round, interleave, ratio, result, spread, timed
 from hpckit.bench.ranks import run_ranks
+from hpckit.bench.stencil.burgers import energy, fill_by_hand, jax_step, step, step_by_hand
 from hpckit.comm.mesh import Mesh
 from hpckit.grid.field import Field
 from hpckit.plan.grid.decomposition import Decomposition
@@ -174,7 +174,7 @@ def ensemble(rounds: int) -> Result:
 
 def on_ranks(n: int, rounds: int) -> Result:
     """What a second rank gives the gradient and the steps, and one message for all members against one for each."""
-    (found,) = run_ranks("hpckit.bench.adjoint.ranks", RANKS, [(n, rounds)])
+    (found,) = run_ranks("hpckit.bench.stencil.traced_ranks", RANKS, [(n, rounds)])
     gain = {name: by_round(found[f"{name} alone"], found[name]) for name in ("steps", "gradient")}
     rows = [timed(f"{RANKS} ranks", name, each) for name, each in found.items()]
     return rows, {

@@ -11,10 +11,10 @@ from mpi4py import MPI
 
 from hpckit.adjoint.ensemble import Ensemble
 from hpckit.adjoint.window import Window
-from hpckit.bench.adjoint.burgers import energy, step
-from hpckit.bench.adjoint.verb import MEMBERS, SMALL, STEPS, start
 from hpckit.bench.measure import seconds_of
 from hpckit.bench.ranks import answer
+from hpckit.bench.stencil.burgers import energy, step
+from hpckit.bench.stencil.traced import MEMBERS, SMALL, STEPS, start
 from hpckit.comm.mesh import Mesh
 from hpckit.grid.exchange import HaloExchange
 

@@ -1,1 +1,0 @@
-"""Traced models and their gradients against hand-written loops and JAX."""
