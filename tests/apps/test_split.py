@@ -35,7 +35,7 @@ CASES = {
         "dynamics": HEVI,
         "base": {"kind": "weisman_klemp", "shear": 20.0, "u": -10.0},
         "moisture": {"kind": "kessler"},
-        "bubbles": [{"amplitude": 8.0, "radius_z": 3000.0}],
+        "bubbles": [{"amplitude": 8.0, "radius_z": 3000.0}, {"amplitude": -20.0, "x": 4000.0, "z": 1000.0}],
         "smagorinsky": {"coefficient": 0.2},
         "tracers": [{"name": "air", "shape": "uniform", "amount": 0.0, "background": 0.25}, {"name": "smoke"}],
     },
