@@ -1,8 +1,9 @@
 """hpckit: a rank mesh with named axes carries everything, and every communication on it is a plan.
 
-The names below and six namespaces are the public face: `hp.plan` (plans as values), `hp.bc` (boundary conditions),
+The names below and seven namespaces are the public face: `hp.plan` (plans as values), `hp.bc` (boundary conditions),
 `hp.nn` (layers, losses, optimizers), `hp.io` (files), `hp.training` (parallel and decentralized training), `hp.serving`
-(models that write). Names are loaded on first use, so that `import hpckit` starts neither MPI nor a GPU.
+(models that write), `hp.adjoint` (steps that know their gradient). Names are loaded on first use, so that
+`import hpckit` starts neither MPI nor a GPU.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ def loaded_on_use(module: str, homes: Mapping[str, str]) -> tuple[Callable[[str]
 
 
 NAMESPACES = {
+    "adjoint": "hpckit.adjoint",
     "bc": "hpckit.grid.boundary_conditions",
     "io": "hpckit.io",
     "nn": "hpckit.nn",

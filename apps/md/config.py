@@ -14,6 +14,7 @@ SUMMARY = "molecular dynamics: Lennard-Jones liquids and mixtures, metals, dropl
 SCRIPTS = "lammps.script"  # reads inputs of LAMMPS
 GPU = True  # supports `hpckit run --gpu`
 Axis = Literal["x", "y", "z"]
+Potential = Literal["lennard_jones", "morse", "buckingham", "yukawa", "table", "eam", "stillinger_weber", "python"]
 Rule = Literal["lorentz_berthelot", "geometric"]
 FunctionPlace = Annotated[str, RelativeToSource()]  # file.py:name
 
@@ -26,6 +27,7 @@ class System(Section):
         None,
         description="initial particles: LAMMPS data, or .dump, .lammpstrj, .xyz, .extxyz, .h5, .h5md; none: a lattice",
     )
+    style: str = Field("", description="atom style of a LAMMPS data file; empty: the one that it names, else atomic")
     frame: int = Field(-1, description="frame of a trajectory file, from 0; negative numbers count from the end")
     velocities: Literal["file", "draw"] = Field(
         "file", description="of particles from a file: the file's (at rest if it has none), or drawn at `temperature`"
@@ -81,15 +83,19 @@ class Pair(Section):
 class Interaction(Section):
     """Forces between pairs of particles."""
 
-    kind: Literal["lennard_jones", "morse", "buckingham", "yukawa", "table", "eam", "python"] = Field(
-        "lennard_jones",
-        description="the potential; table: numbers from `file`; eam: metals, embedded atoms of `file`; python: the"
-        " function that `function` names",
+    kind: Literal["lennard_jones", "morse", "buckingham", "yukawa", "table", "eam", "stillinger_weber", "python"] = (
+        Field(
+            "lennard_jones",
+            description="the potential; table: numbers from `file`; eam: metals, embedded atoms of `file`;"
+            " stillinger_weber: silicon, of `file`; python: the function that `function` names",
+        )
     )
     file: InputFile | None = Field(
-        None, description="for kind = table a LAMMPS table file, for eam a funcfl, setfl or Finnis-Sinclair file"
+        None,
+        description="for kind = table a LAMMPS table file, for eam a funcfl, setfl or Finnis-Sinclair file, for"
+        " stillinger_weber a file of pair_style sw",
     )
-    elements: tuple[str, ...] = Field((), description="for eam: the element of each type; empty: those of the file")
+    elements: tuple[str, ...] = Field((), description="for files: the element of each type; empty: those of the file")
     keyword: str = Field("", description="section of the table file; empty: its only section")
     points: int = Field(1000, ge=2, description="points, equally spaced in r^2, to which the table is resampled")
     interpolation: Literal["spline", "linear"] = Field(
@@ -127,8 +133,11 @@ class Interaction(Section):
             raise ValueError("interaction.kind = 'table' needs interaction.file, a LAMMPS table file")
         if self.kind == "eam" and not self.file:
             raise ValueError("interaction.kind = 'eam' needs interaction.file, a funcfl, setfl or Finnis-Sinclair file")
-        if self.kind == "eam" and (self.switch or self.tail or self.shift or self.force or self.pairs):
-            raise ValueError("interaction.switch, tail, shift, force and pairs do not go with kind = 'eam': omit them")
+        if self.kind == "stillinger_weber" and (not self.file or len(set(self.elements)) != 1):
+            raise ValueError("interaction.kind = 'stillinger_weber' needs interaction.file, and elements of one name")
+        special = self.switch or self.tail or self.shift or self.force or self.pairs
+        if self.kind in ("eam", "stillinger_weber") and special:
+            raise ValueError(f"interaction.switch, tail, shift, force and pairs do not go with {self.kind}: omit them")
         if self.kind == "table" and (self.switch or self.tail or self.force):
             raise ValueError("interaction.switch, tail and force go with functions, not with a table: omit them")
         if self.switch and (self.shift or self.tail or self.force or self.switch >= self._cutoffs[0]):
@@ -142,6 +151,22 @@ class Interaction(Section):
     def _cutoffs(self) -> list[float]:
         """All cutoffs, in growing order."""
         return sorted([self.cutoff, *(pair.cutoff for pair in self.pairs if pair.cutoff is not None)])
+
+
+class Bonds(Section):
+    """Bonds between particles, which a data file names."""
+
+    kind: Literal["none", "harmonic", "morse", "fene"] = Field("none", description="energy of a bond, as in LAMMPS")
+    parameters: tuple[tuple[float, ...], ...] = Field(
+        (), description="of each type of bonds: harmonic: K, r0; morse: D, alpha, r0; fene: K, R0, epsilon, sigma"
+    )
+    exclude: bool = Field(True, description="bonded particles do not interact as pairs, too (special_bonds lj 0 1 1)")
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.kind != "none" and not self.parameters:
+            raise ValueError(f"bonds.kind = {self.kind!r} needs bonds.parameters, for each type of bonds")
+        return self
 
 
 class Neighbors(Section):
@@ -221,6 +246,7 @@ class Config(Section):
     repro: bool = Field(False, description="add forces without rounding: the same bits on any number of ranks")
     system: System = Field(default_factory=System, description="the particles")
     interaction: Interaction = Field(default_factory=Interaction, description="forces between pairs")
+    bonds: Bonds = Field(default_factory=Bonds, description="bonds between particles")
     neighbors: Neighbors = Field(default_factory=Neighbors, description="neighbor lists")
     dynamics: Dynamics = Field(default_factory=Dynamics, description="how the particles move")
     time: Time = Field(default_factory=Time, description="duration and time step")

@@ -12,6 +12,7 @@ import numpy as np
 from hpckit.apps.md.config import Config
 from hpckit.errors import InputError
 from hpckit.io.particles.lammps_eam import EamFile, read_eam
+from hpckit.io.particles.lammps_sw import read_sw
 from hpckit.io.particles.lammps_table import read_lammps_table
 from hpckit.kernels.compile.jit import compiled
 from hpckit.kernels.compile.vector_form import require_form
@@ -19,11 +20,12 @@ from hpckit.kernels.particles.lennard_jones import dispatch as lennard_jones
 from hpckit.kernels.particles.loops import REORDERED
 from hpckit.kernels.particles.pair.custom import make_potential, tails
 from hpckit.kernels.particles.pair.named import NAMED
-from hpckit.md.embedded import EmbeddedAtoms, embedded_atoms
 from hpckit.md.interaction import Interaction, tabulated
+from hpckit.md.many_body.embedded import EmbeddedAtoms, embedded_atoms
+from hpckit.md.many_body.stillinger_weber import StillingerWeber
 
 
-def interaction_of(config: Config, types: int) -> Interaction | EmbeddedAtoms:
+def interaction_of(config: Config, types: int) -> Interaction | EmbeddedAtoms | StillingerWeber:
     """The potential with the parameters of all pairs of that many types.
 
     Raises `InputError` for a missing function, and for parameters that do not fit.
@@ -43,6 +45,8 @@ def interaction_of(config: Config, types: int) -> Interaction | EmbeddedAtoms:
         return _tabulated(config, types)
     if given.kind == "eam":
         return _embedded(config, types)
+    if given.kind == "stillinger_weber":
+        return _silicon(config, types)
     if given.kind == "python":
         energy, names = load_function(given.function or ""), None
     else:
@@ -65,6 +69,8 @@ def reaches(config: Config) -> list[float]:
     given = config.interaction
     if given.kind == "eam":
         return [_eam_file(config).cutoff]
+    if given.kind == "stillinger_weber":
+        return [_silicon(config, len(given.elements)).cutoff]
     return [given.cutoff, *(pair.cutoff for pair in given.pairs if pair.cutoff is not None)]
 
 
@@ -83,6 +89,16 @@ def masses_of(config: Config) -> np.ndarray:
 def _eam_file(config: Config) -> EamFile:
     assert config.interaction.file is not None  # the settings guarantee it
     return read_eam(config.interaction.file)
+
+
+def _silicon(config: Config, types: int) -> StillingerWeber:
+    given = config.interaction
+    assert given.file is not None  # the settings guarantee it
+    if len(given.elements) != types:
+        raise InputError(
+            f"interaction.elements names {len(given.elements)} types, and there are {types}", do="give one for each"
+        )
+    return StillingerWeber(read_sw(given.file, given.elements[0]), types)
 
 
 def _embedded(config: Config, types: int) -> EmbeddedAtoms:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -72,6 +74,41 @@ def to_hugging_face(shape: Shape, weights: Mapping[str, np.ndarray]) -> dict[str
                 found[theirs.replace(SPLIT, letter)] = part.T
         else:
             found[theirs] = value.T if _is_turned(shape.kind, name) else value
+    return found
+
+
+class Source(NamedTuple):
+    """Where a tensor of theirs comes from: columns of our parameter `ours` from `first` on, or all of it.
+
+    shape: theirs. turned: their rows are our columns.
+    """
+
+    ours: str
+    shape: tuple[int, ...]
+    turned: bool = False
+    first: int = 0
+
+    def box(self, row: int, count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The box of our parameter, start and shape, of so many of their rows."""
+        if self.turned:
+            return (0, self.first + row), (self.shape[1], count)
+        return (row, *[0] * (len(self.shape) - 1)), (count, *self.shape[1:])
+
+
+def sources(shape: Shape, parameters: Iterable[Parameter]) -> dict[str, Source]:
+    """Their tensors by name, in the order of `to_hugging_face`, each with its place among our parameters."""
+    found = {}
+    for parameter in parameters:
+        theirs = their_name(shape.kind, parameter.name)
+        if SPLIT in theirs:
+            ends = [0, *_splits(shape), parameter.shape[1]]
+            for letter, (first, end) in zip("qkv", pairwise(ends), strict=True):
+                size = end - first, parameter.shape[0]
+                found[theirs.replace(SPLIT, letter)] = Source(parameter.name, size, True, first)
+        elif _is_turned(shape.kind, parameter.name):
+            found[theirs] = Source(parameter.name, parameter.shape[::-1], True)
+        else:
+            found[theirs] = Source(parameter.name, parameter.shape)
     return found
 
 

@@ -36,7 +36,8 @@ class Shape:
 
     hidden: width inside a block's MLP. activation: of a GPT-2's MLP, or between the layers of an `mlp`, a name
     of `hpckit.nn.activations`; other kinds have a fixed one.
-    norm_eps: added to the variance in its norms. recompute: blocks keep only their input for the backward pass.
+    norm_eps: added to the variance in its norms. recompute: what is worked out again in the backward
+    pass, see `Model.recomputed`.
     """
 
     kind: str
@@ -55,7 +56,7 @@ class Shape:
     activation: str = "gelu"
     channels: tuple[int, ...] = ()
     norm_eps: float = NORM_EPS
-    recompute: bool = False
+    recompute: str = ""
 
     @property
     def is_language(self) -> bool:
@@ -102,7 +103,7 @@ def shape_of(model: Model, classes: int) -> Shape:
             read_shape(model.weights, model.kind),
             dropout=model.dropout,
             attention_dropout=model.weights_dropout,
-            recompute=model.recompute,
+            recompute=model.recomputed,
         )
     return Shape(
         kind=model.kind,
@@ -119,7 +120,7 @@ def shape_of(model: Model, classes: int) -> Shape:
         attention_dropout=model.weights_dropout,
         activation=model.mlp_activation,
         channels=model.channels,
-        recompute=model.recompute,
+        recompute=model.recomputed,
     )
 
 

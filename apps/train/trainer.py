@@ -62,6 +62,7 @@ class Trainer:
             laid.plan,
             dtype=config.precision,
             sharding=config.sharding.stage,
+            recompute=config.model.recomputed == "whole",
             device=device,
         )
         self.model, self.loss = self.pipeline.model, self.pipeline.loss

@@ -29,6 +29,7 @@ PAGES = {
     "kernels": ("Kernels", [
         "hpckit.kernels.compile.jit", "hpckit.kernels.compile.vectors", "hpckit.kernels.*.dispatch",
     ]),
+    "adjoint": ("Models that know their gradient", ["hpckit.adjoint.*"]),
     "layers": ("Layers and optimizers", ["hpckit.nn.*"]),
     "training": ("Training on a mesh", ["hpckit.training.*"]),
     "molecular-dynamics": ("Molecular dynamics", ["hpckit.md.*"]),
@@ -57,6 +58,7 @@ GROUPS = {
     "Plans: make, prove, price, draw": "prove price draw " + " ".join(f"plan.{name}" for name in hpckit.plan.__all__),
     "Collectives": "all_reduce reduce reduce_scatter all_gather gather broadcast scatter all_to_all "
     + "all_reduce_init reduce_scatter_init all_gather_init broadcast_init all_to_all_init",
+    "Gradients": " ".join(f"adjoint.{name}" for name in hpckit.adjoint.__all__),
     "Training": "DataParallel Pipeline Sampler " + " ".join(f"training.{name}" for name in hpckit.training.__all__),
     "Files and checkpoints": "Run FieldWriter Checkpoints " + " ".join(f"io.{name}" for name in hpckit.io.__all__),
     "Watching": "Watch",

@@ -26,6 +26,10 @@ BENCHMARKS = {
     "planner": _in("planner.verb", "the planner of training against published steps and memories; its largest search"),
     "price": _in("machine.price", "prices of all-reduces and halos against measured times, on 2 ranks"),
     "scaling": _in("scaling.verb", "scaling studies of any app: times, fits, and the price on 4,096 ranks"),
+    "serve": _in("train.serving.load", "an OpenAI server at a URL under load: TTFT, TPOT, ITL, tokens/s, goodput"),
+    "serving": _in(
+        "train.serving.verb", "a language model: decoding against memory and transformers, 32 texts at once"
+    ),
     "shallow_water": _in("shallow_water.verb", "fused stages against a plain copy and jitted JAX, 2 ranks against 1"),
     "stencil": _in("stencil", "the heat equation against a plain copy and C, stars and the weather slab against C"),
     "torch": _in("train.modules", "DDP and FSDP of hpckit.torch against torch.distributed's over gloo, on 2 ranks"),

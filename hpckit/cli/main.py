@@ -66,6 +66,11 @@ VERBS = {
         "MODEL PROMPTS.jsonl [-n RANKS] [--out FILE]",
         "what a language model writes after many prompts, on one rank or several",
     ),
+    "serve": (
+        "hpckit.cli.serving.serve",
+        "MODEL [-n RANKS] [--port P]",
+        "an OpenAI server for a language model, on one rank or several",
+    ),
     "graph": (
         "hpckit.cli.verbs.graph",
         "run|status|draw|report FILE",

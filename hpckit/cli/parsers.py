@@ -80,6 +80,7 @@ SAMPLES = {
     "compare": ["compare", "A", "B"],
     "sample": ["sample", "DIR"],
     "generate": ["generate", "DIR", "FILE"],
+    "serve": ["serve", "DIR"],
     "pack": ["pack", "DIR"],
     "graph": ["graph", "status", "FILE"],
     "plan": ["plan", "allreduce"],

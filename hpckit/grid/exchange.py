@@ -54,7 +54,7 @@ class HaloExchange(Begun):
 
     within_node: whether neighbors on one node exchange through shared memory (`hpckit.comm.shared.transport`) instead
     of MPI; or the communicator of the ranks that do. large: bytes above which a contiguous slab travels as a message of
-    its own.
+    its own. bindings: of how many sets of arrays it keeps the requests; a run that keeps many states needs as many.
 
     `halo(T)` exchanges. Between `halo.start(T)` and `halo.finish(T)` the program may update the core, but must not
     write to the rim or the halo. `halo.accumulate(T)` is the reverse, for deposits. Making an exchange is collective
@@ -72,6 +72,7 @@ class HaloExchange(Begun):
         axes: str | Sequence[str] | None = None,
         within_node: bool | MPI.Comm = True,
         large: int = LARGE,
+        bindings: int = KEPT_BINDINGS,
     ) -> None:
         fields = (prototypes,) if isinstance(prototypes, Field) else tuple(prototypes)
         if not fields or not all(isinstance(field, Field) for field in fields):
@@ -84,6 +85,7 @@ class HaloExchange(Begun):
         if any(field.device.is_gpu != device.is_gpu for field in fields):
             raise InputError("some of the fields are on a GPU and some on the host", do="make an exchange for each")
         self._lane = Lane(device) if device.is_gpu else None
+        self._kept_bindings = bindings
         for kind in self.types:
             kind.check_dtype()
         self._walls = self._read_walls(walls)
@@ -328,7 +330,7 @@ class HaloExchange(Begun):
             kind.check(array, self.mesh.rank, f"field {number}")
         place = tuple(address(array) for array in arrays)
         if place not in self._bound:
-            while len(self._bound) >= KEPT_BINDINGS:
+            while len(self._bound) >= self._kept_bindings:
                 self._let_go(next(iter(self._bound)))
             let_go = functools.partial(_call, weakref.WeakMethod(self._let_go), place)
             watches = [weakref.ref(_owner(array), let_go) for array in arrays]

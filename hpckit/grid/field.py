@@ -223,9 +223,11 @@ class Field:
     def dot(self, other: Field, repro: bool = False) -> float | complex:
         """The sum of the products with another field, conj(self) * other; `repro` as for `sum`. Collective.
 
-        Raises `InputError` if cells or components of the two differ.
+        Halos may differ. Raises `InputError` if cells or components of the two differ.
         """
-        if self.interior.shape != other.interior.shape or self.decomposition != other.decomposition:
+        mine, theirs = self.decomposition, other.decomposition
+        same = (mine.shape, mine.topology, mine.location) == (theirs.shape, theirs.topology, theirs.location)
+        if self.interior.shape != other.interior.shape or not same:
             raise InputError(f"{self} and {other} have no product", do="give fields of the same cells and components")
         return sums.dot(self.interior, other.interior, self.mesh.comm, self._cells, repro)
 

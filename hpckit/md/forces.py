@@ -29,6 +29,7 @@ class Forces(ABC):
     """
 
     stages = 1
+    values_each = 1  # numbers of each slot in `values`
 
     def __init__(
         self, types: int, one_cutoff: bool, precision: str, exact: bool, isa: str | None, device: Device
@@ -55,7 +56,7 @@ class Forces(ABC):
 
     @property
     def values(self) -> Any:
-        """A number of each slot, float64[slots], that ghosts get before a later stage."""
+        """Numbers of each slot, float64[parts, slots, width], that ghosts get before a later stage."""
         raise NotImplementedError
 
     def prepare(self, particles: Particles, neighbors: NeighborList, first: int, stop: int) -> None:
@@ -112,3 +113,26 @@ class PairForces(Forces):
         assert lists is not None
         what = part, self.records(particles), lists.bounds, lists.entries, self._table
         forces(self._kernels[measure], self.form, *what, particles.forces, self.tallies)
+
+
+class NearForces(Forces):
+    """Forces in two stages: the first notes the neighbors within the cutoff, and the second takes only these."""
+
+    stages = 2
+
+    def __init__(
+        self, types: int, one_cutoff: bool, precision: str, exact: bool, isa: str | None, device: Device
+    ) -> None:
+        super().__init__(types, one_cutoff, precision, exact, isa, device)
+        self.near, self.counts = device.zeros((0,), np.int32), device.zeros((0,), np.int32)
+
+    def reserve_near(self, particles: Particles, neighbors: NeighborList) -> None:
+        """Make room for the near neighbors of all slots; a GPU keeps none."""
+        lists = neighbors.lists
+        assert lists is not None
+        if self.device.is_gpu:
+            return
+        if len(self.counts) < neighbors.slots:
+            self.counts = self.device.zeros((particles.capacity,), np.int32)
+        if len(self.near) < len(lists.entries):
+            self.near = self.device.zeros((len(lists.entries),), np.int32)

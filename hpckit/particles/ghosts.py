@@ -87,21 +87,22 @@ class Buffer:
 
 class GhostExchange(Begun):
     """The ghosts of a rank: `rebuild` selects them, `start` and `finish` update their positions, `start_values` and
-    `finish_values` one number of each.
+    `finish_values` some numbers of each.
 
     A rank has images of its own particles in up to 26 directions, and one call per direction would cost more than the
     work: each ghost has the number of its segment (`DomainDecomposition.ghosts`), each segment its shift, and one
     kernel moves them all. Ghosts are numbered in the order of arrival: images of own particles first, then those of
     peers on the same node, then those of other peers. Particles are on `device`; a GPU packs and unpacks with one
     kernel each, and `start` waits for the packing. within_node: whether peers on a node use shared memory (never on a
-    GPU), or the communicator of the ranks that do; False for messages only.
+    GPU), or the communicator of the ranks that do; False for messages only. values: how many numbers of each particle
+    `start_values` sends.
     """
 
-    def __init__(self, mesh: Mesh, device: Device = HOST, within_node: bool | MPI.Comm = True) -> None:
-        self.mesh, self.device = mesh, device
+    def __init__(self, mesh: Mesh, device: Device = HOST, within_node: bool | MPI.Comm = True, values: int = 1) -> None:
+        self.mesh, self.device, self._values = mesh, device, values
         self._tag = mesh.lasting_tags(4)
         node = None if isinstance(within_node, bool) else within_node
-        self._mail = open_rows(mesh.comm, RECORD, node) if within_node and not device.is_gpu else None
+        self._mail = open_rows(mesh.comm, max(RECORD, values), node) if within_node and not device.is_gpu else None
         self._planned: tuple[DomainDecomposition, float] | None = None
         self._requests: list[MPI.Request] = []
         self._observer = mesh.observer
@@ -133,8 +134,8 @@ class GhostExchange(Begun):
         records = self._exchange_records(particles)
         self._out = Buffer(self.device, self._gone.total, 3)
         self._in = Buffer(self.device, sum(self._received), 3)
-        self._values_out = Buffer(self.device, self._gone.total, 1)
-        self._values_in = Buffer(self.device, sum(self._received), 1)
+        self._values_out = Buffer(self.device, self._gone.total, self._values)
+        self._values_in = Buffer(self.device, sum(self._received), self._values)
         return records
 
     def _plan(self, domains: DomainDecomposition, reach: float) -> None:
@@ -180,7 +181,10 @@ class GhostExchange(Begun):
         copy_all(positions, *self._images, self._slots)
 
     def start_values(self, values: Any) -> None:
-        """Send a value of each particle that is a ghost elsewhere, and copy those of the images; float64[slots]."""
+        """Send the values of each particle that is a ghost elsewhere, and copy those of the images.
+
+        float64[parts, slots, width], of which `values` are parts x width.
+        """
 
         def take(rows: Rows, out: Any) -> None:
             take_values(values, rows.slots, rows.total, out)

@@ -117,7 +117,9 @@ class _Walk:
     def __init__(self, plan: Plan, machine: Machine, nbytes: float, itemsize: float) -> None:
         depth, place, works = 1, "", False
         for step in plan.steps():
-            depth, place = max(depth, step.lag), place or step.place
+            depth = max(depth, step.lag)
+            if not place and _leaves(step.sends):
+                place = step.place if step.parts else "pieces"  # what an exchange of fields does first
             works = works or step.work is not None
         self.clocks = Clocks(plan.ranks, machine, depth, nbytes, place or "messages")
         self._sizes = nbytes, itemsize
@@ -171,6 +173,11 @@ class _Walk:
             if len(row):
                 latest[m] = row[row[:, 0].argmax()]
         return latest
+
+
+def _leaves(ends: Ends) -> bool:
+    """Whether a message goes to another rank."""
+    return bool(((ends.peer != NOBODY) & (ends.peer != ends.ranks())).any())
 
 
 def _cells_of(ends: Ends, rank: Ints, entry: Ints, cells: int) -> list[Ints]:

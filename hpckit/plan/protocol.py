@@ -62,7 +62,8 @@ class Ends:
     peer: int64[m], NOBODY for an entry without a message. first, last: int64[m], the cells of the message, last
     excluded. rank: int64[m]; None if entry r is that of rank r, as in a partial permutation. amount: int64[m] or
     float64[m], items in each message; None: one per cell. cells: a list indexed by `first` and `last`, for messages
-    whose cells are not contiguous; None if `first` and `last` are cells. Several messages between two ranks in a step
+    whose cells are not contiguous; None if `first` and `last` are cells. pieces: int64[m], the contiguous pieces of
+    memory that hold each message, which its price depends on; None: one. Several messages between two ranks in a step
     match in their order.
     """
 
@@ -72,6 +73,7 @@ class Ends:
     rank: Ints | None = None
     amount: npt.NDArray[Any] | None = None
     cells: Ints | None = None
+    pieces: Ints | None = None
 
     def of(self, rank: int) -> Ints:
         """The entries of one rank that have a message."""

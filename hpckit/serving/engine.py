@@ -44,7 +44,7 @@ class Event:
 
     token: None where only text or the end came. logprobs: (token, logarithm) of the chosen one, then of the likeliest.
     prompt: the same for each token of the prompt but the first, at the first event, where that was asked for. reason:
-    "stop", "length" or "" while it goes on.
+    "stop", "length" or "" while it goes on. found: tokens of the prompt that were there already.
     """
 
     request: str
@@ -54,6 +54,7 @@ class Event:
     logprobs: tuple[tuple[int, float], ...] = ()
     prompt: tuple[tuple[tuple[int, float], ...], ...] = ()
     reason: str = ""
+    found: int = 0
 
 
 @dataclass
@@ -76,7 +77,7 @@ class Completion:
     """
 
     def __init__(self, sample: _Sample) -> None:
-        self.request, self.sample, self._text = sample.request, sample.number, sample.text
+        self.request, self.sample, self.found = sample.request, sample.number, 0
         self.prompt = sample.text.tokens[: sample.text.prompt]
         self.tokens: list[int] = []
         self.text = self.reason = ""
@@ -86,17 +87,12 @@ class Completion:
     def add(self, event: Event) -> None:
         """What a step brought."""
         self.text += event.text
-        self.reason = event.reason
+        self.reason, self.found = event.reason, event.found
         self.prompt_logprobs = event.prompt or self.prompt_logprobs
         if event.token is not None:
             self.tokens.append(event.token)
             if event.logprobs:
                 self.logprobs.append(event.logprobs)
-
-    @property
-    def found(self) -> int:
-        """Tokens of the prompt that were there already."""
-        return self._text.found
 
 
 @dataclass
@@ -174,7 +170,10 @@ class Engine:
 
     def encode(self, text: str) -> list[int]:
         """The tokens of a text. Raises `InputError` where the model has no such tokens."""
-        tokens = self.tokenizer.encode(text).tolist()
+        try:
+            tokens = self.tokenizer.encode(text).tolist()
+        except UnicodeEncodeError:
+            raise InputError("the text has half of a character (a surrogate)", do="send whole characters") from None
         if tokens and max(tokens) >= self.shape.vocab:
             raise InputError(
                 f"the tokenizer has tokens up to {max(tokens)}, and the model {self.shape.vocab}",
@@ -197,16 +196,8 @@ class Engine:
         Raises `InputError` for values that cannot be, and for texts that are longer than the model's context.
         """
         sampling = sampling or Sampling()
-        sampling.check(self.shape.vocab)
         tokens = self.encode(prompt) if isinstance(prompt, str) else [int(token) for token in prompt]
-        most = self.longest
-        if not tokens or min(tokens) < 0 or max(tokens) >= self.shape.vocab:
-            raise InputError(f"a prompt has tokens from 0 to {self.shape.vocab - 1}, and at least one")
-        if len(tokens) + sampling.max_tokens > most:
-            raise InputError(
-                f"{len(tokens)} tokens and {sampling.max_tokens} more, where a text has at most {most}",
-                do=f"give a shorter prompt, or max_tokens of at most {max(0, most - len(tokens))}",
-            )
+        self.check(tokens, sampling)
         name = f"request-{self._made}" if name is None else name
         seed = seed_of(name) if sampling.seed is None else sampling.seed
         leader = None
@@ -220,6 +211,17 @@ class Engine:
             self._made += 1
             self.scheduler.add(text)
         return name
+
+    def check(self, tokens: Sequence[int], sampling: Sampling) -> None:
+        """Raise the `InputError` of `add`, without adding anything."""
+        sampling.check(self.shape.vocab)
+        if not tokens or min(tokens) < 0 or max(tokens) >= self.shape.vocab:
+            raise InputError(f"a prompt has tokens from 0 to {self.shape.vocab - 1}, and at least one")
+        if len(tokens) + sampling.max_tokens > self.longest:
+            raise InputError(
+                f"{len(tokens)} tokens and {sampling.max_tokens} more, where a text has at most {self.longest}",
+                do=f"give a shorter prompt, or max_tokens of at most {max(0, self.longest - len(tokens))}",
+            )
 
     def abort(self, name: str) -> None:
         """End all samples of a request; their blocks are free."""
@@ -305,7 +307,8 @@ class Engine:
             self.counters.found_tokens += text.found
         if not sampling.max_tokens:
             sample.reason = LENGTH
-            return [Event(sample.request, sample.number, None, "", (), tuple(sample.prompt), LENGTH)], len(piece.tokens)
+            prompt = tuple(sample.prompt)
+            return [Event(sample.request, sample.number, None, "", (), prompt, LENGTH, text.found)], len(piece.tokens)
         events, matched = list[Event](), 0
         for n, row in enumerate(logits[len(logits) - 1 - len(drafts) :]):
             event = self._next(sample, row)
@@ -342,9 +345,8 @@ class Engine:
                 sample.reason = LENGTH
         if sample.reason:
             new += sample.stream.end()
-        return Event(
-            sample.request, sample.number, token, new, logprobs, () if written else tuple(sample.prompt), sample.reason
-        )
+        before = () if written else tuple(sample.prompt)
+        return Event(sample.request, sample.number, token, new, logprobs, before, sample.reason, text.found)
 
     def _end(self, sample: _Sample) -> None:
         self.scheduler.drop(sample.text)

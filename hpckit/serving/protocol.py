@@ -95,7 +95,7 @@ class Request(BaseModel):
 class CompletionRequest(Request):
     """The body of /v1/completions."""
 
-    prompt: str | list[str] | list[int] | list[list[int]]
+    prompt: str | list[int] | list[str | list[int]]
     logprobs: int | None = None
     echo: bool = False
 

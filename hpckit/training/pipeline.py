@@ -64,10 +64,10 @@ class Pipeline:
     in the order of the microbatches, so that parameters have the same bits under every schedule and any number of
     stages, one rank included. deterministic: see `Replicas`. sharding: what the replicas hold in shards, 0 to 3 (see
     `hpckit.training.sharded`); it changes no bit. dtype: float32, float64, or "bfloat16" or "float16" for mixed
-    precision (`hpckit.training.precision`): messages between stages are then of 16 bits, too. device: where the
-    stages live and compute. On a mesh with an axis "tp" its ranks share each layer (`hpckit.training.tensor`): `model`
-    and `loss` are then the parts of this rank. Collective; raises `InputError` if mesh, model and plan do not fit
-    together.
+    precision (`hpckit.training.precision`): messages between stages are then of 16 bits, too. recompute: stages keep
+    their input only, and run forward again in backward; it changes no bit. device: where the stages live and compute.
+    On a mesh with an axis "tp" its ranks share each layer (`hpckit.training.tensor`): `model` and `loss` are then the
+    parts of this rank. Collective; raises `InputError` if mesh, model and plan do not fit together.
     """
 
     def __init__(
@@ -80,6 +80,7 @@ class Pipeline:
         dtype: npt.DTypeLike = np.float32,
         deterministic: bool = True,
         sharding: int = 0,
+        recompute: bool = False,
         device: Device = HOST,
     ) -> None:
         self.plan, self.mesh, self.device = plan, mesh, device
@@ -122,6 +123,7 @@ class Pipeline:
                     mixed(own, self.parameters.storage, first=s == 0, last=s == plan.schedule.stages - 1),
                     messages.move,
                     settle=settle,
+                    recompute=recompute,
                 )
                 for s, own in layers.items()
             },

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 
 from hpckit.kernels.compile import lanes as vectors
@@ -117,3 +119,78 @@ def store_numbers(array, index, x, y, z, w):
 def rounded_number(value, shift):
     """`simd.rounded` of a number; compiled by itself, so that the caller's freedom to reorder ends here."""
     return (value + shift) - shift
+
+
+class Pieces(NamedTuple):
+    """What the loops are made of: vectors of a form, or numbers; see `lanes.Lanes`. `load` has w only of several types,
+    `load_four` always.
+    """
+
+    load: Any
+    broadcast: Any
+    load_lanes: Any
+    keep: Any
+    keep_lanes: Any
+    ones: Any
+    types: Any
+    zero_unless: Any
+    minimum: Any
+    prefetch: Any
+    load_each: Any
+    load_four: Any
+
+
+def pieces(form: Form) -> Pieces:
+    """What loops over the neighbors in a list are made of, for a form."""
+    if form.isa == "scalar":
+        of_word = type_of_float if form.kind == "f" else type_of_double
+
+        @inlined
+        def type_number(w):
+            return float(of_word(w))
+
+        numbers = load_one, itself, _number_at, _keep_entry, _keep_number, _one, type_number
+        return Pieces(*numbers, zero_unless_number, smaller, no_prefetch, _value_of, load_one)
+    it = vectors.lanes(form.kind, form.lanes)
+    bits, count_ones = simd.bits, simd.count_ones
+
+    @inlined
+    def ones(mask):
+        return count_ones(bits(mask))
+
+    load = it.load_records_w
+    if form.types == 1:
+        load_records = it.load_records
+
+        @inlined
+        def load(records, entries, k):
+            x, y, z = load_records(records, entries, k)
+            return x, y, z, z
+
+    many = load, it.broadcast, it.load, it.keep, it.keep_lanes, ones, it.types
+    return Pieces(*many, simd.zero_unless, simd.minimum, simd.prefetch, it.load_each, it.load_records_w)
+
+
+@inlined
+def _number_at(array, k):
+    return array[k]
+
+
+@inlined
+def _keep_entry(out, m, array, k, within):
+    out[m] = array[k]
+
+
+@inlined
+def _keep_number(out, m, value, within):
+    out[m] = value
+
+
+@inlined
+def _one(within):
+    return 1 if within else 0
+
+
+@inlined
+def _value_of(array, entries, k):
+    return array[entries[k] >> 2]

@@ -15,6 +15,7 @@ from hpckit.bench.machine.calibrate import (
     PROBE_SIZES,
     SIZES,
     STARTS,
+    STRIDED,
     all_reduce_cases,
     default_cases,
     judged,
@@ -24,7 +25,7 @@ from hpckit.bench.machine.calibrate import (
     predictions,
     probe_cases,
 )
-from hpckit.bench.machine.times import LONG, PROBES, STEPS, Times, at_once, probe_plan, share
+from hpckit.bench.machine.times import HALO, LONG, PROBES, STEPS, Times, at_once, probe_plan, share
 from hpckit.errors import InputError
 from hpckit.plan.collective.algorithms import ALGORITHMS, collective_plan
 from hpckit.plan.machine.machine import Level, Machine, Measured, machine_of, toml_of
@@ -43,6 +44,9 @@ def true_machine():
         halves = tuple(n / 2 for n in PROBE_SIZES)
         copied = tuple(20e9 / (1 + math.log2(n / halves[0]) / 8) for n in halves)
         tables.append(Measured(ranks, ranks, 0.0, 0.5e-6, halves, copied, copied, "copy"))
+        counts = tuple((n + 2.0) ** 2 for n in STRIDED[1:])
+        pieces = tuple(1e9 / (1 + k / 4) for k in range(len(counts)))
+        tables.append(Measured(ranks, ranks, 2e-6, 0.7e-6, counts, pieces, pieces, "pieces"))
     return Machine("true", (Level("node", 0, 1e-6, 8e9),), 0.0, 5e9, "made up", tuple(tables))
 
 
@@ -53,7 +57,13 @@ def options_of(name, ranks):
 def times_on(machine, ranks):
     """Seconds of all cases as the machine would take them; a bare probe starts sooner than a whole call."""
     found = {}
+    (strided,) = machine.tables(ranks, "pieces")
     for operation, name, nbytes in [*probe_cases(ranks), *all_reduce_cases()]:
+        if operation == HALO:  # of so many cells: messages along z, strided copies along x
+            slabs = machine.gathering(ranks, np.zeros(1), np.array([(nbytes + 2.0) ** 2]))[0]
+            more = strided.latency if name == "z" else slabs if nbytes > STRIDED[0] else 0.0
+            found[operation, name, nbytes] = strided.start + 2 * more
+            continue
         whole = operation == "all_reduce"
         plan = collective_plan(operation, name, ranks, **options_of(name, ranks)) if whole else probe_plan(name, ranks)
         size = 0 if nbytes == EMPTY else nbytes
@@ -123,7 +133,7 @@ def test_a_wrong_prediction_and_a_wrong_order_count_and_noise_does_not():
 
 def test_steps_between_and_beyond_what_was_measured():
     machine = true_machine()
-    two, four = machine.measured[1], machine.measured[-2]
+    two, four = machine.tables(2)[-1], machine.tables(4)[-1]
 
     def step(ranks, messages, nbytes, moved):
         latency, stored, added = machine.step(ranks, messages, nbytes, np.array([moved]))
@@ -134,7 +144,7 @@ def test_steps_between_and_beyond_what_was_measured():
     assert step(3, 2, 2 * low, low) == step(2, 2, 2 * low, low)  # the nearest from below
     assert step(8, 8, 2 * high, high)[1] == pytest.approx(2 / four.stored[-1])  # they share
     between = step(4, 3, 0, math.sqrt(PROBE_SIZES[0] * PROBE_SIZES[1]))[1]
-    assert 1 / machine.measured[4].stored[0] < between < 1 / four.stored[1]
+    assert 1 / machine.tables(4)[1].stored[0] < between < 1 / four.stored[1]
     assert step(2, 2, 2 * high, low)[1] == pytest.approx(1 / two.stored[-1])  # a part of a buffer that no cache holds
     # Here small messages are the slower ones, whatever buffer they are part of.
     slow = dataclasses.replace(two, stored=(1e9, *two.stored[1:]))
@@ -168,7 +178,7 @@ def test_files_there_and_back(tmp_path):
     path = tmp_path / "here.toml"
     path.write_text(toml_of(true_machine()))
     again = machine_of(path)
-    assert (again.name, again.source, len(again.measured)) == ("true", "made up", 7)
+    assert (again.name, again.source, len(again.measured)) == ("true", "made up", 9)
     plan = collective_plan("all_reduce", "ring", 4)
     assert price(plan, again, 1e6).seconds == pytest.approx(price(plan, true_machine(), 1e6).seconds, rel=1e-5)
     shipped = machine_of("infiniband")

@@ -20,6 +20,7 @@ from hpckit.kernels.particles.pair import reference as pair_reference
 from hpckit.kernels.particles.pair.custom import make_potential
 from hpckit.kernels.particles.pair.potential import Form, Potential
 from hpckit.kernels.particles.records import reference as records_reference
+from hpckit.kernels.particles.stillinger_weber import reference as sw_reference
 from tests.gpu.checks import Check, Pairs, size
 
 CUTOFF, REACH = 2.5, 2.8
@@ -167,6 +168,33 @@ def embedded(device: Device, dtype: np.dtype) -> Pairs:
             pairs[f"forces, {types} types, measure {measure}"] = out, expected[0][:own]
             if measure:
                 pairs[f"tallies, {types} types"] = tallies, expected[1][:own]
+    return pairs
+
+
+def silicon(device: Device, dtype: np.dtype) -> Pairs:
+    """Stillinger and Weber's potential: moments of bonds, then forces, energies and virials."""
+    from hpckit.kernels.particles.stillinger_weber import cuda
+
+    own, others = size(device, (700, 300), (30, 12))
+    case, given = Sorted(device, own, others), sw_reference.Silicon(21.0, -0.3, 4.0, 5.0, 4.0, 0.5, 1.0, 1.8, 1.2, 1.8)
+    first, second = case.pairs()
+    moments = sw_reference.moments_of_pairs(case.host, first, second, given)
+    found = device.zeros(moments.shape)
+    lists, form = cells_reference.Lists(case.entries, case.lengths, None, None, []), Form("cuda")
+    cuda.run_moments(
+        cuda.moment_kernel(form), case.records, own, lists, given, [found[k].reshape(-1) for k in range(3)]
+    )
+    pairs: Pairs = {"moments": (found[:, :own], moments[:, :own])}
+    rng = np.random.default_rng(5)
+    moments[:, own:] = rng.normal(size=(3, others, 4))  # as their owners would have computed them
+    expected = sw_reference.forces_of_pairs(case.host, first, second, given, moments)
+    parts = [device.to_device(np.ascontiguousarray(part.ravel())) for part in moments]
+    for measure in (False, True):
+        out, tallies = device.zeros((own, 4)), device.zeros((own, 8))
+        kernel = cuda.force_kernel(Form("cuda", measure=measure), given.p, given.q)
+        cuda.run_forces(kernel, case.records, own, lists, given, parts, out, tallies)
+        pairs[f"forces, measure {measure}"] = out, expected[0][:own]
+    pairs["tallies"] = tallies, expected[1][:own]
     return pairs
 
 
@@ -353,12 +381,13 @@ def _moved(device: Device, x: np.ndarray, chosen: np.ndarray, segments: np.ndarr
     singles, wanted = device.zeros((n, 4), np.float32), np.zeros((n, 4), np.float32)
     cuda.to_single(there, 1, n, np.array([1.0, 2.0, 3.0]), singles)
     records_reference.to_single(x, 1, n, np.array([1.0, 2.0, 3.0]), wanted)
-    numbers, one = np.concatenate([x[:, 0], np.zeros(len(chosen))]), device.zeros((len(chosen), 1))
+    numbers = np.concatenate([x[:, :2], np.zeros((len(chosen), 2))]).reshape(1, -1, 2)
+    numbers, one = np.concatenate([numbers, -numbers]), device.zeros((len(chosen), 4))
     taken, given = device.to_device(numbers), device.to_device(numbers)
     cuda.take_values(taken, lists[0], len(chosen), one)
     cuda.copy_values(taken, lists[0], len(chosen), device.to_device(target))
     cuda.put_values(one, given, device.to_device(target), 0, len(chosen))
-    numbers[target] = numbers[chosen]
+    numbers[:, target] = numbers[:, chosen]
     values, masses = np.array([1.0, 2.0, 4.0, 8.0]), device.zeros((n,))
     some = np.where(np.arange(n) % 5 > 0, np.arange(n), -1)
     inverse = device.zeros((n,))
@@ -382,7 +411,7 @@ def _moved(device: Device, x: np.ndarray, chosen: np.ndarray, segments: np.ndarr
         "records": (four, expected),
         "copied": (copied, moved),
         "put": (put, moved),
-        "one number": (one, x[chosen, :1]),
+        "one number": (one, np.concatenate([x[chosen, :2], -x[chosen, :2]], axis=1)),
         "copied numbers": (taken, numbers),
         "put numbers": (given, numbers),
         "single": (singles, wanted.astype(float)),
@@ -411,6 +440,7 @@ CHECKS = [
     Check("pair forces", forces, 2e-5),
     Check("pair forces from Python functions", custom, 2e-5),
     Check("embedded atoms", embedded, 2e-4),
+    Check("bonds of silicon", silicon),
     Check("motion of particles", motion),
     Check("ghosts and records", ghosts),
     Check("noise", noise),

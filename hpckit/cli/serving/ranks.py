@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -13,6 +15,7 @@ from hpckit.cli.job import of_the_job, require_ranks
 from hpckit.errors import InputError
 from hpckit.launch import mpiexec
 from hpckit.launch.launcher import Joined, check_world
+from hpckit.launch.scratch import scratch
 
 if TYPE_CHECKING:
     from hpckit.serving.engine import Engine
@@ -48,8 +51,13 @@ def engine_of(options: argparse.Namespace, comm: Any) -> Engine:
     )
 
 
-def on_ranks(verb: str, arguments: Sequence[str], options: argparse.Namespace, work: Callable[[Any], int]) -> int:
-    """Run work(comm) on the ranks of a launcher above us, on one rank here, or on those that we start."""
+def on_ranks(
+    verb: str, arguments: Sequence[str], options: argparse.Namespace, work: Callable[[Any], int], drains: bool = False
+) -> int:
+    """Run work(comm) on the ranks of a launcher above us, on one rank here, or on those that we start.
+
+    drains: rank 0 ends all by itself after a first SIGTERM; it writes its process number to `options.mark`.
+    """
     ranks = options.ranks
     if ranks is not None and ranks < 1:
         raise InputError(f"-n {ranks}", do="give 1 or more")
@@ -57,7 +65,7 @@ def on_ranks(verb: str, arguments: Sequence[str], options: argparse.Namespace, w
     def here(above: Joined | None) -> int:
         require_ranks(ranks, above)
         if above is None:
-            return work(None) if ranks in (None, 1) else _started(verb, arguments, ranks)
+            return work(None) if ranks in (None, 1) else _started(verb, arguments, ranks, drains)
         from mpi4py import MPI
 
         check_world(above, MPI.COMM_WORLD.size)
@@ -66,7 +74,7 @@ def on_ranks(verb: str, arguments: Sequence[str], options: argparse.Namespace, w
     return of_the_job(here)
 
 
-def _started(verb: str, arguments: Sequence[str], ranks: int) -> int:
+def _started(verb: str, arguments: Sequence[str], ranks: int, drains: bool) -> int:
     """The verb on ranks that we start; the second request to stop ends them at once."""
     mpiexec.require_room(ranks)
     mpiexec.warn_if_crowded(ranks)
@@ -74,8 +82,15 @@ def _started(verb: str, arguments: Sequence[str], ranks: int) -> int:
     def show(line: str, is_error: bool) -> None:
         print(line, file=sys.stderr if is_error else sys.stdout, flush=True)
 
-    def stop(times: int, process: subprocess.Popen) -> None:
-        process.terminate()
+    with scratch() as folder:
+        mark = Path(folder, "rank0")
 
-    words = mpiexec.command(ranks, ["-m", "hpckit.cli.main", verb, *arguments], "-P")
-    return mpiexec.run_job(words, mpiexec.rank_environment(ranks), show, stop).code
+        def stop(times: int, process: subprocess.Popen) -> None:
+            if drains and mark.exists():
+                os.kill(int(mark.read_text(encoding="utf-8")), signal.SIGTERM)
+            else:
+                process.terminate()
+
+        told = ["--mark", str(mark)] if drains else []
+        words = mpiexec.command(ranks, ["-m", "hpckit.cli.main", verb, *arguments, *told], "-P")
+        return mpiexec.run_job(words, mpiexec.rank_environment(ranks), show, stop).code

@@ -261,7 +261,7 @@ class HaloPlan:
         if not it.itemsize or dec.topology.sizes[dim] == 1:
             return ways
         extents = self._extents[field]
-        pieces = math.prod(it.components) * math.prod(extents[:dim], start=np.ones(len(peer), np.int64))
+        pieces = self._pieces(field, dim)
         layer = math.prod(extents[dim + 1 :], start=np.ones(len(peer), np.int64)) * it.itemsize
         large = (pieces == 1) & (dec.halo[dim] * layer > self.large)
         ways[pieces == 1] = JOINED
@@ -271,21 +271,27 @@ class HaloPlan:
         ways[large] = SINGLE + field
         return ways
 
+    def _pieces(self, field: int, dim: int) -> Ints:
+        """In how many pieces of memory each rank's slabs along a dim lie."""
+        outer = math.prod(self._extents[field][:dim], start=np.ones(self.ranks, np.int64))
+        return math.prod(self.fields[field].components) * outer
+
     def _end(self, parts: Sequence[HaloStep], way: int, sending: bool) -> Ends:
         """One end of the messages of a direction by one way, of all fields together."""
         ranks = self.ranks
-        peer, amount = np.full(ranks, NOBODY), np.zeros(ranks)
+        peer, amount, pieces = np.full(ranks, NOBODY), np.zeros(ranks), np.zeros(ranks, np.int64)
         first, last = np.zeros(ranks, np.int64), np.zeros(ranks, np.int64)
         for step in reversed(parts):
             there, by = (step.send_to, step.sent_by) if sending else (step.recv_from, step.taken_by)
             low, high = step.send if sending else step.recv
             on = (there >= 0) & (by == way)
-            cells = self._across[step.field][step.dim] * (high - low)
+            cells, own = self._across[step.field][step.dim] * (high - low), self._pieces(step.field, step.dim)
             if len(parts) == 1 and on.all():
-                return Ends(there, low, high, amount=cells)
+                return Ends(there, low, high, amount=cells, pieces=own)
             peer, amount = np.where(on, there, peer), amount + np.where(on, cells, 0.0)
+            pieces = pieces + np.where(on, own, 0)
             first, last = np.where(on, low, first), np.where(on, high, last)
-        return Ends(peer, first, last, amount=amount)
+        return Ends(peer, first, last, amount=amount, pieces=pieces)
 
     def _name(self, step: HaloStep) -> str:
         return f"{self.topology.names[step.dim]} {'low' if step.side < 0 else 'high'}"

@@ -25,7 +25,7 @@ class Flight:
 
     nbytes: of each message. first: the first cell of each. add: the receiver adds. lag: the data was complete so many
     steps before. memory: in the shared memory of a node; else a rank sends at most one, and takes at most one. entry:
-    of the step's sends.
+    of the step's sends. pieces: of memory that hold each message of a field; None for those of collectives.
     """
 
     sender: Ints
@@ -36,6 +36,7 @@ class Flight:
     lag: int
     memory: bool
     entry: Ints
+    pieces: Floats | None = None
 
 
 def flights(step: Step, nbytes: float, itemsize: float) -> list[Flight]:
@@ -54,6 +55,7 @@ def flights(step: Step, nbytes: float, itemsize: float) -> list[Flight]:
         step.lag,
         step.place == "memory",
         entry,
+        None if step.parts or ends.pieces is None else ends.pieces[entry].astype(np.float64),
     )
     if whole.memory or (ends.rank is None and step.receives.rank is None):
         return [whole]
@@ -69,6 +71,7 @@ def flights(step: Step, nbytes: float, itemsize: float) -> list[Flight]:
             receiver=receiver[at],
             nbytes=whole.nbytes[at],
             first=whole.first[at],
+            pieces=None if whole.pieces is None else whole.pieces[at],
             entry=entry[at],
         )
         for at in rounds
@@ -157,7 +160,7 @@ class Clocks:
         level = self.machine.level_of(s, d)
         alone = flight.nbytes / np.array([x.bandwidth for x in levels])[level]
         if not away.all():
-            alone = np.where(away, alone, self.machine.copying(self.ranks, flight.nbytes))
+            alone = np.where(away, alone, self._copying(flight))
         shared = np.maximum(alone, flight.nbytes * self._seconds_per_byte(s, d, level))
         latency = np.where(away, np.array([x.latency for x in levels])[level] + overhead, 0.0)
         nothing = np.zeros(len(s))
@@ -182,8 +185,11 @@ class Clocks:
         latency, stored, added = self.machine.step(self.ranks, messages, self.nbytes, flight.nbytes)
         nothing = np.zeros(len(s))
         alone = flight.nbytes * (np.minimum(stored, added) if flight.add else stored)
+        if flight.pieces is not None and self.machine.tables(self.ranks, "pieces"):  # packed, and unpacked
+            strided = np.where(flight.pieces > 1, self.machine.gathering(self.ranks, flight.nbytes, flight.pieces), 0.0)
+            alone = alone + 2 * strided
         if not away.all() and self.machine.tables(self.ranks, "copy"):
-            alone = np.where(away, alone, self.machine.copying(self.ranks, flight.nbytes))
+            alone = np.where(away, alone, self._copying(flight))
         overhead = np.where(away, OVERHEAD * latency, 0.0)
         rest = np.where(away, (1.0 - OVERHEAD) * latency, 0.0)
         add = flight.nbytes * np.maximum(added - stored, 0.0)
@@ -199,6 +205,12 @@ class Clocks:
             at=slice(None) if len(s) == self.ranks else s,
         )
 
+    def _copying(self, flight: Flight) -> Floats:
+        """Seconds of each message if it is a copy within a rank."""
+        if flight.pieces is None:
+            return self.machine.copying(self.ranks, flight.nbytes)
+        return self.machine.gathering(self.ranks, flight.nbytes, flight.pieces)
+
     def _prepare_memory(self, flight: Flight) -> Prepared:
         """The same in shared memory, where each receiver reads the data of its senders, one after the other."""
         order = np.argsort(flight.receiver, kind="stable")
@@ -211,6 +223,11 @@ class Clocks:
         if self.machine.in_memory:
             latency, stored, added = self.machine.step(self.ranks, len(taker), self.nbytes, moved, "memory")
             wait, alone = np.where(away, latency, 0.0), moved * stored
+            strided = self.machine.tables(self.ranks, "pieces")
+            if flight.pieces is not None and strided:  # a slab is copied into the shared memory, and out of it
+                pieces = np.add.reduceat(flight.pieces[order], heads)
+                wait = np.where(away, strided[-1].latency, 0.0)
+                alone = 2 * np.maximum(alone, self.machine.gathering(self.ranks, moved, pieces))
             shared, add = alone, moved * np.maximum(added - stored, 0.0)
             if flight.add:
                 alone = shared = moved * np.minimum(stored, added)

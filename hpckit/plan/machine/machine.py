@@ -43,7 +43,8 @@ class Measured:
     """What steps of so many messages at once took on so many ranks of a node, by the size of a message.
 
     place: "messages"; "memory": what as many ranks took at once in the shared memory of the node; "copy": what they
-    copied at once within their own memory.
+    copied at once within their own memory; "pieces": the same of strided data in so many pieces as `nbytes` says, and
+    pieces/s; its start is that of an exchange of fields, its latency that of a message of one within the node.
     start: s until the first message of a collective leaves. latency: s of an empty step. nbytes: of a message,
     ascending. stored, added: bytes/s of a message that is stored, and of one that is taken and added, all in all.
     """
@@ -64,7 +65,7 @@ class Measured:
         sizes = np.maximum([np.maximum(moved, largest), np.where(moved <= SMALL, moved, largest)], 1.0)
         if self.place == "memory":
             sizes = np.maximum([np.full_like(moved, nbytes)], 1.0)
-        if self.place == "copy":
+        if self.place in ("copy", "pieces"):
             sizes = np.maximum([moved], 1.0)
         return 1.0 / np.exp(np.interp(np.log(sizes), np.log(self.nbytes), np.log(rates)).min(axis=0))
 
@@ -111,6 +112,14 @@ class Machine:
             size = self.levels[number].ranks
             level[sender // size == receiver // size] = number
         return level
+
+    def gathering(self, ranks: int, nbytes: Floats, pieces: Floats) -> Floats:
+        """Seconds of copies of fields' slabs of so many bytes each in so many pieces, within the memory of a rank."""
+        copies, strided = self.tables(ranks, "copy"), self.tables(ranks, "pieces")
+        if not strided:
+            return self.copying(ranks, nbytes)
+        whole = nbytes * copies[-1].seconds_per_byte(copies[-1].stored, 0.0, nbytes) if copies else 0.0 * nbytes
+        return np.maximum(whole, pieces * strided[-1].seconds_per_byte(strided[-1].stored, 0.0, pieces))
 
     def copying(self, ranks: int, nbytes: Floats) -> Floats:
         """Seconds of copies of so many bytes each within the memory of a rank."""
@@ -294,8 +303,8 @@ def _measured(table: dict, number: int, faults: list[str]) -> Measured:
         faults.append(f"{name}: bytes ascend, and stored and added have a number for each")
         lists = [(1.0,)] * 3
     place = table.get("place", "messages")
-    if place not in ("messages", "memory", "copy"):
-        faults.append(f'{name}: place is "messages", "memory" or "copy", not {place!r}')
+    if place not in ("messages", "memory", "copy", "pieces"):
+        faults.append(f'{name}: place is "messages", "memory", "copy" or "pieces", not {place!r}')
     return Measured(whole[0], whole[1], seconds[0], seconds[1], lists[0], lists[1], lists[2], str(place))
 
 

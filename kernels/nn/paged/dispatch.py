@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from hpckit.kernels.device_array import is_device_array
 from hpckit.kernels.forms import form_for
 from hpckit.kernels.nn.paged.pages import page_shapes
+
+FLOAT32, FLOAT64 = (3 * (np.dtype(name),) for name in ("float32", "float64"))
 
 
 def _check(qkv: Any, keys: Any, values: Any) -> None:
@@ -15,9 +19,9 @@ def _check(qkv: Any, keys: Any, values: Any) -> None:
         raise ValueError(f"keys {list(keys.shape)} and values {list(values.shape)} are not of the same blocks")
     if qkv.ndim != 4 or qkv.shape[1] != groups or qkv.shape[2] < 3 or qkv.shape[3] != width:
         raise ValueError(f"{groups} groups of width {width} do not fit queries, keys and values {list(qkv.shape)}")
-    given = {array.dtype.name for array in (qkv, keys, values)}
-    if given != {"float32"} and not (given == {"float64"} and is_device_array(qkv)):
-        raise ValueError(f"paged attention takes float32, on a GPU also float64, not {', '.join(sorted(given))}")
+    given = qkv.dtype, keys.dtype, values.dtype
+    if given != FLOAT32 and not (given == FLOAT64 and is_device_array(qkv)):
+        raise ValueError(f"paged attention takes float32, on a GPU also float64, not {', '.join(map(str, given))}")
 
 
 def keep(qkv: Any, keys: Any, values: Any, positions: Any, slots: Any, cosines: Any, sines: Any) -> None:

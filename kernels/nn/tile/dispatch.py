@@ -9,6 +9,8 @@ import numpy as np
 from hpckit.kernels.forms import form_for
 from hpckit.kernels.nn.tile.packed import KINDS, Packed, kind_of
 
+SUMS = {kind: np.dtype(it.sums) for kind, it in KINDS.items()}
+
 
 def pack(weight: Any, kind: str = "") -> Packed:
     """See `reference.pack`; the kind is the dtype of the weight if none is given."""
@@ -25,12 +27,12 @@ def pack_gguf(data: np.ndarray, kind: str) -> Packed:
 
 def multiply(a: Any, weight: Packed, out: Any, add: bool = False, bounds: np.ndarray | None = None) -> None:
     """See `reference.multiply`. Raises `ValueError` for what does not fit."""
-    sums = KINDS[weight.kind].sums
+    sums = SUMS[weight.kind]
     if a.ndim != 2 or a.shape[1] != weight.inputs or out.shape != (a.shape[0], weight.outputs):
         raise ValueError(
             f"{list(a.shape)} times a weight [{weight.inputs}, {weight.outputs}] does not go to {list(out.shape)}"
         )
-    if a.dtype.name != sums or out.dtype.name != sums:
+    if a.dtype != sums or out.dtype != sums:
         raise ValueError(f"a weight of {weight.kind} takes rows and sums of {sums}, not {a.dtype} and {out.dtype}")
     if bounds is not None:
         ends = np.asarray(bounds)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -19,18 +19,7 @@ from hpckit.kernels.compile import vectors as simd
 from hpckit.kernels.compile.jit import inlined, jit
 from hpckit.kernels.particles.cells.constants import CLUSTER, FAR, RECORD
 from hpckit.kernels.particles.eam.curves import rows_of_pair
-from hpckit.kernels.particles.loops import (
-    AHEAD,
-    REORDERED,
-    itself,
-    load_one,
-    no_prefetch,
-    smaller,
-    sums,
-    type_of_double,
-    type_of_float,
-    zero_unless_number,
-)
+from hpckit.kernels.particles.loops import AHEAD, REORDERED, pieces, sums, type_of_double, type_of_float
 from hpckit.kernels.particles.pair.potential import Form
 from hpckit.kernels.particles.pair.reference import TALLY
 
@@ -46,8 +35,8 @@ def density_kernel(form: Form) -> Any:
     counts[i]], padded to whole vectors with the entry `pad`.
     """
     n, number = form.lanes, np.float32 if form.kind == "f" else np.float64
-    load, broadcast, load_lanes, keep, keep_lanes, ones, types, *more = _pieces(form)
-    zero_unless, minimum, prefetch, _ = more
+    load, broadcast, load_lanes, keep, keep_lanes, ones, types, *more = pieces(form)
+    zero_unless, minimum, prefetch, _, _ = more
     nothing, add, _, total = sums(form)
     own_type = type_of_float if form.kind == "f" else type_of_double
     width, several, kinds_of_atoms = rows_of_pair(form.types), form.types > 1, form.types
@@ -127,8 +116,8 @@ def force_kernel(form: Form) -> Any:
     forces, tallies); see `reference.forces_of_pairs`. `near` and `counts` are of the density kernel.
     """
     n, number = form.lanes, np.float32 if form.kind == "f" else np.float64
-    load, broadcast, _, _, _, _, types, *more = _pieces(form)
-    zero_unless, minimum, _, load_each = more
+    load, broadcast, _, _, _, _, types, *more = pieces(form)
+    zero_unless, minimum, _, load_each, _ = more
     nothing, add, store, _ = sums(form)
     own_type = type_of_float if form.kind == "f" else type_of_double
     width, several, kinds_of_atoms = rows_of_pair(form.types), form.types > 1, form.types
@@ -237,74 +226,3 @@ def _embed(density, a, embedding, density_scale):
     c0, c1, c2, c3 = embedding[a, k, 0], embedding[a, k, 1], embedding[a, k, 2], embedding[a, k, 3]
     slope = (c1 + u * (2.0 * c2 + u * (3.0 * c3))) * density_scale
     return slope, c0 + u * (c1 + u * (c2 + u * c3)) + slope * max(density - last / density_scale, 0.0)
-
-
-class Pieces(NamedTuple):
-    """What the loops are made of: vectors of a form, or numbers."""
-
-    load: Any
-    broadcast: Any
-    load_lanes: Any
-    keep: Any
-    keep_lanes: Any
-    ones: Any
-    types: Any
-    zero_unless: Any
-    minimum: Any
-    prefetch: Any
-    load_each: Any
-
-
-def _pieces(form: Form) -> Pieces:
-    if form.isa == "scalar":
-        of_word = type_of_float if form.kind == "f" else type_of_double
-
-        @inlined
-        def type_number(w):
-            return float(of_word(w))
-
-        numbers = load_one, itself, _number_at, _keep_entry, _keep_number, _one, type_number
-        return Pieces(*numbers, zero_unless_number, smaller, no_prefetch, _value_of)
-    it = vectors.lanes(form.kind, form.lanes)
-    bits, count_ones = simd.bits, simd.count_ones
-
-    @inlined
-    def ones(mask):
-        return count_ones(bits(mask))
-
-    load = it.load_records_w
-    if form.types == 1:
-        load_records = it.load_records
-
-        @inlined
-        def load(records, entries, k):
-            x, y, z = load_records(records, entries, k)
-            return x, y, z, z
-
-    many = load, it.broadcast, it.load, it.keep, it.keep_lanes, ones, it.types
-    return Pieces(*many, simd.zero_unless, simd.minimum, simd.prefetch, it.load_each)
-
-
-@inlined
-def _number_at(array, k):
-    return array[k]
-
-
-@inlined
-def _keep_entry(out, m, array, k, within):
-    out[m] = array[k]
-
-
-@inlined
-def _keep_number(out, m, value, within):
-    out[m] = value
-
-
-@inlined
-def _one(within):
-    return 1 if within else 0
-
-
-@inlined
-def _value_of(array, entries, k):
-    return array[entries[k] >> 2]

@@ -58,21 +58,29 @@ def _put(values, positions, slots, first, stop):
 def _take_values(values, chosen, count, out):
     k = u8(cuda.blockIdx.x) * u8(cuda.blockDim.x) + u8(cuda.threadIdx.x)
     if k < u8(count):
-        out[k] = values[u8(chosen[k])]
+        width = values.shape[2]
+        for part in range(values.shape[0]):
+            for d in range(width):
+                out[k, part * width + d] = values[part, i8(chosen[k]), d]
 
 
 @kernel
 def _put_values(given, values, slots, first, stop):
     k = u8(cuda.blockIdx.x) * u8(cuda.blockDim.x) + u8(cuda.threadIdx.x)
     if k < u8(stop) - u8(first):
-        values[u8(slots[k + u8(first)])] = given[k]
+        width = values.shape[2]
+        for part in range(values.shape[0]):
+            for d in range(width):
+                values[part, i8(slots[k + u8(first)]), d] = given[k, part * width + d]
 
 
 @kernel
 def _copy_values(values, chosen, count, target):
     k = u8(cuda.blockIdx.x) * u8(cuda.blockDim.x) + u8(cuda.threadIdx.x)
     if k < u8(count):
-        values[u8(target[k])] = values[u8(chosen[k])]
+        for part in range(values.shape[0]):
+            for d in range(values.shape[2]):
+                values[part, i8(target[k]), d] = values[part, i8(chosen[k]), d]
 
 
 @kernel
@@ -176,13 +184,13 @@ def put(values: Any, positions: Any, slots: Any, first: int, stop: int) -> None:
 def take_values(values: Any, chosen: Any, count: int, out: Any) -> None:
     """See `reference.take_values`."""
     if count:
-        _take_values[blocks(count, THREADS), THREADS](values, chosen, count, out.reshape(-1))
+        _take_values[blocks(count, THREADS), THREADS](values, chosen, count, out)
 
 
 def put_values(given: Any, values: Any, slots: Any, first: int, stop: int) -> None:
     """See `reference.put_values`."""
     if stop > first:
-        _put_values[blocks(stop - first, THREADS), THREADS](given.reshape(-1), values, slots, first, stop)
+        _put_values[blocks(stop - first, THREADS), THREADS](given, values, slots, first, stop)
 
 
 def copy_values(values: Any, chosen: Any, count: int, target: Any) -> None:

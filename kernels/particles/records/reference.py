@@ -42,18 +42,19 @@ def copy_all(positions, chosen, segments, shifts, count, target) -> None:  # typ
 
 
 def take_values(values, chosen, count, out) -> None:  # type: ignore[no-untyped-def]
-    """out[k, 0] = the value of slot chosen[k]; values: [slots], out: [n, 1]."""
-    out[:count, 0] = values[chosen[:count]]
+    """out[k] = the values of slot chosen[k], one part after the other; values: [parts, slots, w], out: [n, parts w]."""
+    out[:count] = values[:, chosen[:count]].transpose(1, 0, 2).reshape(count, -1)
 
 
 def put_values(given, values, slots, first, stop) -> None:  # type: ignore[no-untyped-def]
-    """The values of the slots first to stop - 1 of the list = the rows of `given` [n, 1]."""
-    values[slots[first:stop]] = given[: stop - first, 0]
+    """The values of the slots first to stop - 1 of the list = the rows of `given` [n, parts w]."""
+    parts, _, width = values.shape
+    values[:, slots[first:stop]] = given[: stop - first].reshape(-1, parts, width).transpose(1, 0, 2)
 
 
 def copy_values(values, chosen, count, target) -> None:  # type: ignore[no-untyped-def]
-    """The value of slot target[k] = that of slot chosen[k]: images."""
-    values[target[:count]] = values[chosen[:count]]
+    """The values of slot target[k] = those of slot chosen[k]: images."""
+    values[:, target[:count]] = values[:, chosen[:count]]
 
 
 def weigh(positions, ids, slots, masses, factor, slot_masses, inverse_masses) -> None:  # type: ignore[no-untyped-def]

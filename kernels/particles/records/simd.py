@@ -42,22 +42,34 @@ def copy_all(positions, chosen, segments, shifts, count, target):
 @jit
 def take_values(values, chosen, count, out):
     """See `reference.take_values`."""
+    parts, _, width = values.shape
     for k in range(np.uint64(count)):
-        out[k, 0] = values[np.uint64(chosen[k])]
+        s = np.uint64(chosen[k])
+        for part in range(parts):
+            for d in range(width):
+                out[k, part * width + d] = values[part, s, d]
 
 
 @jit
 def put_values(given, values, slots, first, stop):
     """See `reference.put_values`."""
+    parts, _, width = values.shape
     for k in range(np.uint64(stop - first)):
-        values[np.uint64(slots[np.uint64(first) + k])] = given[k, 0]
+        s = np.uint64(slots[np.uint64(first) + k])
+        for part in range(parts):
+            for d in range(width):
+                values[part, s, d] = given[k, part * width + d]
 
 
 @jit
 def copy_values(values, chosen, count, target):
     """See `reference.copy_values`."""
+    parts, _, width = values.shape
     for k in range(np.uint64(count)):
-        values[np.uint64(target[k])] = values[np.uint64(chosen[k])]
+        s, t = np.uint64(chosen[k]), np.uint64(target[k])
+        for part in range(parts):
+            for d in range(width):
+                values[part, t, d] = values[part, s, d]
 
 
 @jit

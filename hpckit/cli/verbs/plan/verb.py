@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hpckit.cli.verbs.plan import halo, md, pipeline, redistribute, train
+from hpckit.cli.verbs.plan import halo, md, pipeline, redistribute, serve, train
 from hpckit.errors import HpckitError, InputError, nearest
 from hpckit.io.files import write_svg
 from hpckit.plan.collective.algorithms import ALGORITHMS, busbw_factor, collective_plan, operation_of
@@ -38,7 +38,7 @@ MOST_GAPS = 1024
 MOST_ON_NODE = 1024
 GOSSIP = "gossip"
 # With options of their own.
-OTHERS = {"pipeline": pipeline, "halo": halo, "md": md, "redistribute": redistribute, "train": train}
+OTHERS = {"pipeline": pipeline, "halo": halo, "md": md, "redistribute": redistribute, "serve": serve, "train": train}
 ROUNDING = 1e-12
 EXAMPLE = "hpckit plan allreduce --ranks 16384 --bytes 64MiB --machine infiniband"
 

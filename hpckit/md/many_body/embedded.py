@@ -13,7 +13,7 @@ from hpckit.errors import InputError
 from hpckit.io.particles.lammps_eam import EamFile
 from hpckit.kernels.particles.eam.curves import Tables, in_single, tables
 from hpckit.kernels.particles.eam.dispatch import densities, density_kernel, force_kernel, forces
-from hpckit.md.forces import Forces
+from hpckit.md.forces import NearForces
 from hpckit.md.interaction import MOST_ROWS
 from hpckit.md.neighbors import NeighborList
 from hpckit.particles.particles import Particles
@@ -61,10 +61,8 @@ class EmbeddedAtoms:
         return True
 
 
-class EmbeddedForces(Forces):
+class EmbeddedForces(NearForces):
     """The forces of embedded atoms; see `Forces`. First the densities, then forces, with the slopes of F between."""
-
-    stages = 2
 
     def __init__(
         self,
@@ -87,12 +85,11 @@ class EmbeddedForces(Forces):
         self._density_kernel = density_kernel(self.form)
         self._kernels = {measure: force_kernel(replace(self.form, measure=measure)) for measure in (False, True)}
         self._slopes, self._energies = device.zeros((0,)), device.zeros((0,))
-        self._near, self._counts = device.zeros((0,), np.int32), device.zeros((0,), np.int32)
 
     @property
     def values(self) -> Any:
         """F' at each slot."""
-        return self._slopes
+        return self._slopes.reshape(1, -1, 1)
 
     def compute(self, particles: Particles, neighbors: NeighborList, part: Any, measure: bool, stage: int = 0) -> None:
         """Densities, or forces, of the slots of a part of the lists; see `Forces.compute`."""
@@ -100,17 +97,15 @@ class EmbeddedForces(Forces):
         assert lists is not None
         records, zeros = self.records(particles), self.device.zeros
         if stage == 0:
+            self.reserve_near(particles, neighbors)
             if len(self._slopes) < neighbors.slots:
                 self._slopes, self._energies = zeros((particles.capacity,)), zeros((particles.capacity,))
-                self._counts = zeros((particles.capacity,), np.int32)
-            if not self.device.is_gpu and len(self._near) < len(lists.entries):
-                self._near = zeros((len(lists.entries),), np.int32)
-            found = self._near, self._counts, self._slopes, self._energies
+            found = self.near, self.counts, self._slopes, self._energies
             densities(self._density_kernel, self.form, part, records, neighbors.slots, lists, self._tables, *found)
             return
         if measure:
             self.reserve_tallies(particles)
-        near = self._near, self._counts, self._slopes, self._energies
+        near = self.near, self.counts, self._slopes, self._energies
         out = particles.forces, self.tallies
         forces(self._kernels[measure], self.form, part, records, lists, self._tables, *near, *out)
 

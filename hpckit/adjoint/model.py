@@ -1,0 +1,262 @@
+"""Models: steps and costs written as Python functions of fields, which know their derivatives.
+
+    @hp.adjoint.model(walls={"y": hp.bc.zero_gradient})
+    def step(T, conductivity, dt=0.1):
+        flux = lambda a, b: conductivity * (a - b)
+        …
+        return T + dt * change
+
+    T = step(T, conductivity)                               # one compiled kernel, one exchange
+    _, pull = hp.adjoint.vjp(step, T, conductivity)         # pull(sensitivity) -> sensitivities of T and conductivity
+    value, (g, _) = hp.adjoint.gradient(cost)(T, data)      # of a cost, a number
+
+Arguments by position are traced: Fields, and numbers that may differ from call to call. Keywords are plain Python
+values known when the step is traced: a choice of a scheme, a constant.
+"""
+
+from __future__ import annotations
+
+import inspect
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from numbers import Real
+from typing import Any
+
+from hpckit.adjoint.execute import MEMBER, Bound, require_same_grid
+from hpckit.adjoint.program import Graph, Program
+from hpckit.adjoint.trace import Axes, Traced
+from hpckit.adjoint.transforms import Grid, linear, sensitivities, tangents
+from hpckit.errors import InputError
+from hpckit.grid.field import Field
+from hpckit.kernels.graph.nodes import Node, constant, make
+
+__communicates__ = True  # its frames are not call sites
+
+
+class Model:
+    """A function of fields that is traced, compiled and differentiated; made by `model`.
+
+    Calling it is collective.
+    """
+
+    def __init__(self, function: Callable, walls: Mapping[str, Any] | None = None, exact: bool = False) -> None:
+        self.function, self.exact = function, exact
+        self.name = getattr(function, "__name__", "model")
+        self._walls = dict(walls or {})
+        self._graphs: dict[Any, tuple[Graph, bool]] = {}
+        self._programs: dict[Any, Program] = {}
+        self._bound: weakref.WeakKeyDictionary[Any, dict] = weakref.WeakKeyDictionary()
+        parameters = inspect.signature(function).parameters.values()
+        self.parameters = [each.name for each in parameters if each.kind is not each.KEYWORD_ONLY]
+
+    def __call__(self, *args: Any, out: Field | Sequence[Field] | None = None, **options: Any) -> Any:
+        """A Field for each result with cells, written to those given as `out`, and a float for each sum: a tuple of
+        them if the function returns a tuple.
+        """
+        graph, several = self._traced(args, options)
+        given: Any = [out] if isinstance(out, Field) else out
+        outs = list(given or [None] * len(graph.outputs))
+        if len(outs) != len(graph.outputs):
+            raise InputError(f"{self.name} has {len(graph.outputs)} results, and `out` {len(outs)} fields")
+        bound = self.bound(graph, args)
+        results = bound.run(dict(zip(graph.inputs, map(_plain, args), strict=True)), outs)
+        return tuple(results) if several else results[0]
+
+    def graph(self, *args: Any, **options: Any) -> Graph:
+        """The graph for arguments like these, a plain value; `str(graph)` has a line a node."""
+        return self._traced(args, options)[0]
+
+    def describe(self, *args: Any, **options: Any) -> str:
+        """The graph, its stages with their exchanges, and what a cell costs."""
+        return "\n".join(self.program(self._traced(args, options)[0]).describe())
+
+    def program(self, graph: Graph) -> Program:
+        """The stages of a graph of this model, or of one derived from it."""
+        key = (graph.name, graph.inputs, graph.outputs, graph.grid)
+        if key not in self._programs:
+            self._programs[key] = Program(graph, self.exact)
+        return self._programs[key]
+
+    def bound(self, graph: Graph, args: Sequence[Any], bindings: int = 8) -> Bound:
+        """The program of a graph on the mesh of the arguments. Collective when it is new."""
+        field = next((arg for arg in args if isinstance(arg, Field)), None)
+        if field is None:
+            raise InputError(f"{self.name} was given no field", do="give at least one Field: it says where to compute")
+        known = self._bound.setdefault(field.mesh, {})
+        key = (graph.inputs, graph.outputs, field.decomposition.shape, field.device.name)
+        if key not in known:
+            known[key] = Bound(self.program(graph), field.mesh, field.decomposition.shape, field.device, bindings)
+        return known[key]
+
+    def _traced(self, args: Sequence[Any], options: Mapping[str, Any]) -> tuple[Graph, bool]:
+        if len(args) != len(self.parameters) and not self._takes(args):
+            raise InputError(
+                f"{self.name} takes {', '.join(self.parameters)} by position, and was given {len(args)} arguments"
+            )
+        fields = [arg for arg in args if isinstance(arg, Field)]
+        if not fields:
+            raise InputError(f"{self.name} was given no field", do="give at least one Field: it says where to compute")
+        for name, arg in zip(self.parameters, args, strict=False):
+            if not isinstance(arg, Field) and (not isinstance(arg, Real) or isinstance(arg, bool)):
+                raise InputError(
+                    f"{name} of {self.name} is a {type(arg).__name__}, neither a Field nor a number",
+                    do="make arrays Fields; give choices and other constants as keywords, behind a * in the definition",
+                )
+        topology = require_same_grid(fields, self.name).mesh.topology
+        kinds = tuple(isinstance(arg, Field) for arg in args)
+        key = (topology.names, topology.periodic, kinds, tuple(sorted((k, repr(v)) for k, v in options.items())))
+        if key not in self._graphs:
+            names = tuple(name for name in topology.names if name != MEMBER)
+            axes = Axes(names, tuple(not topology.is_periodic(name) for name in names))
+            self._graphs[key] = self._trace(axes, kinds, options)
+        return self._graphs[key]
+
+    def _takes(self, args: Sequence[Any]) -> bool:
+        try:
+            inspect.signature(self.function).bind(*args)
+        except TypeError:
+            return False
+        return True
+
+    def _trace(self, axes: Axes, kinds: Sequence[bool], options: Mapping[str, Any]) -> tuple[Graph, bool]:
+        names = [*self.parameters, *(f"argument {k}" for k in range(len(self.parameters), len(kinds)))]
+        inputs = []
+        for name, is_field in zip(names, kinds, strict=False):
+            own = self._walls.get(name, {} if self._walls.keys() & set(self.parameters) else self._walls)
+            value = (name, axes.walls(own, name)) if is_field else name
+            inputs.append(make("field" if is_field else "number", value=value, is_field=is_field))
+        result = self.function(*(Traced(node, axes) for node in inputs), **options)
+        several = isinstance(result, tuple | list)
+        outputs = []
+        for each in result if several else [result]:
+            if isinstance(each, Real):
+                each = Traced(constant(float(each)), axes)
+            if not isinstance(each, Traced):
+                raise InputError(
+                    f"{self.name} returned a {type(each).__name__}",
+                    do="return what was computed from its fields, or a tuple",
+                )
+            outputs.append(each.node)
+        return Graph(self.name, tuple(inputs), tuple(outputs), axes.names, Grid(axes.walled)), several
+
+
+def model(function: Callable | None = None, *, walls: Mapping[str, Any] | None = None, exact: bool = False) -> Any:
+    """A step or a cost as a `Model`; a decorator, with or without options.
+
+    walls: boundary conditions of axes that are not periodic, as in `HaloExchange`: a mapping from an axis to a fill or
+    a pair (low, high), for all fields, or a mapping from an argument's name to such a mapping. exact: compute in the
+    order and with the rounding of NumPy; by default a product and a sum may become one rounding.
+    """
+    if function is None:
+        return lambda given: Model(given, walls, exact)
+    return Model(function, walls, exact)
+
+
+def jvp(step: Model, args: Sequence[Any], changes: Sequence[Any], **options: Any) -> tuple[Any, Any]:
+    """The results of a model, and how they change with its arguments: the tangent-linear model. Collective.
+
+    changes: of each argument a Field, a number, or None for no change.
+    """
+    graph, several = step._traced(args, options)
+    derived = jvp_graph(graph, [change is not None for change in changes])
+    given = [change for change in changes if change is not None]
+    bound = step.bound(derived, args)
+    found = bound.run(_inputs(derived, [*args, *given]), [None] * len(derived.outputs))
+    half = len(graph.outputs)
+    return (tuple(found[:half]), tuple(found[half:])) if several else (found[0], found[half])
+
+
+def vjp(step: Model, *args: Any, **options: Any) -> tuple[Any, Callable[..., tuple]]:
+    """The results of a model, and the function that takes sensitivities back from its results to its arguments.
+
+    The function takes a Field or a number for each result and returns one for each argument: sum over results and cells
+    of sensitivity times slope. All calls are collective.
+    """
+    graph, several = step._traced(args, options)
+    found = step.bound(graph, args).run(_inputs(graph, args), [None] * len(graph.outputs))
+
+    def pull(*seeds: Any) -> tuple:
+        derived = vjp_graph(graph)
+        if len(seeds) != len(graph.outputs):
+            raise InputError(f"{step.name} has {len(graph.outputs)} results, and got {len(seeds)} sensitivities")
+        return tuple(step.bound(derived, args).run(_inputs(derived, [*args, *seeds]), [None] * len(derived.outputs)))
+
+    return (tuple(found) if several else found[0]), pull
+
+
+def gradient(cost: Any, **options: Any) -> Callable[..., tuple[float, tuple]]:
+    """The function that returns a cost's value and its gradient in each argument. Collective.
+
+    cost: a model with one result, a sum; or an object with a method `gradient`, as a `Window`.
+    """
+    if not isinstance(cost, Model):
+        return cost.gradient
+
+    def value_and_gradient(*args: Any) -> tuple[float, tuple]:
+        graph, _ = cost._traced(args, options)
+        if len(graph.outputs) != 1 or graph.outputs[0].is_field:
+            raise InputError(
+                f"{cost.name} has no gradient: it does not return one number",
+                do="return a sum, as (u * u).sum(), or use vjp",
+            )
+        derived = vjp_graph(graph, with_results=True)
+        found = cost.bound(derived, args).run(_inputs(derived, [*args, 1.0]), [None] * len(derived.outputs))
+        return found[0], tuple(found[1:])
+
+    return value_and_gradient
+
+
+def jvp_graph(graph: Graph, moving: Sequence[bool]) -> Graph:
+    """The graph of results and their changes; its arguments are the model's, then the changes of those that move."""
+    changes = {
+        node: make(
+            node.op,
+            value=(f"change of {node.value[0]}", linear(node.value[1]))
+            if node.op == "field"
+            else f"change of {node.value}",
+            is_field=node.is_field,
+        )
+        for node, moves in zip(graph.inputs, moving, strict=True)
+        if moves
+    }
+    results = tangents(graph.outputs, changes)
+    return replace(
+        graph,
+        name=f"{graph.name}, tangent",
+        inputs=(*graph.inputs, *changes.values()),
+        outputs=(*graph.outputs, *results),
+    )
+
+
+def vjp_graph(graph: Graph, with_results: bool = False) -> Graph:
+    """The graph of the sensitivities to all arguments, after the results if those are wanted; its arguments are the
+    model's, then the sensitivities to the results.
+    """
+    seeds = [
+        make("field", value=(f"sensitivity {k}", graph.grid.walls(0.0)))
+        if node.is_field
+        else make("number", value=f"sensitivity {k}", is_field=False)
+        for k, node in enumerate(graph.outputs)
+    ]
+    found = sensitivities(graph.outputs, seeds, graph.inputs, graph.grid)
+    results: list[Node] = []
+    for leaf, node in zip(graph.inputs, found, strict=True):
+        node = constant(0.0) if node is None else node
+        results.append(
+            make("hold", node, value=graph.grid.walls(0.0), is_field=True) if leaf.is_field > node.is_field else node
+        )
+    return replace(
+        graph,
+        name=f"{graph.name}, adjoint",
+        inputs=(*graph.inputs, *seeds),
+        outputs=(*(graph.outputs if with_results else ()), *results),
+    )
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, Field) else float(value)
+
+
+def _inputs(graph: Graph, values: Sequence[Any]) -> dict[Node, Any]:
+    return dict(zip(graph.inputs, map(_plain, values), strict=True))

@@ -1,0 +1,143 @@
+"""What a graph needs to run on ranks: stages between exchanges, and how wide each halo must be.
+
+A stage fills the halos that its sweeps read, in one exchange, and then makes one pass over memory for all that can be
+computed from there on. Exchanges and widths follow from the offsets in the graph, so none can be forgotten, and none is
+wider than what is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from hpckit.adjoint.transforms import Grid
+from hpckit.errors import InputError
+from hpckit.kernels.graph.nodes import ARRAYS, Node, Offset, Walls, lines, ordered
+from hpckit.kernels.graph.sweep import Sweep
+
+MADE = ("hold", "fold")
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A traced model as a plain value: its leaves in the order of the arguments, and its results.
+
+    axes: the names of the dims. grid: which of them have walls.
+    """
+
+    name: str
+    inputs: tuple[Node, ...]
+    outputs: tuple[Node, ...]
+    axes: tuple[str, ...]
+    grid: Grid
+
+    def __str__(self) -> str:
+        names = ", ".join(node.value[0] if node.op == "field" else str(node.value) for node in self.inputs)
+        return "\n".join([f"{self.name}({names}) on {', '.join(self.axes)}:", *(f"  {x}" for x in lines(self.outputs))])
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A sweep over the owned cells and, for folds, `depth` cells beyond the walls."""
+
+    sweep: Sweep
+    depth: Offset
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Halos to fill, numbers to compute, sweeps; then the folds and the sums of what they wrote."""
+
+    exchanged: tuple[Node, ...]
+    passes: tuple[Pass, ...]
+
+
+class Program:
+    """The stages of a graph. exact: in NumPy's order and rounding."""
+
+    def __init__(self, graph: Graph, exact: bool = False) -> None:
+        self.graph, self.exact = graph, exact
+        dims = graph.grid.dims
+        nodes = ordered(graph.outputs)
+        self.arrays = tuple(node for node in nodes if node.op in ARRAYS)
+        self.made = tuple(node for node in nodes if node.op in (*MADE, "sum"))
+        level = _levels(nodes)
+        self.direct = tuple(node for node in dict.fromkeys(graph.outputs) if node.op in MADE)
+        made: list[tuple[Pass, ...]] = []
+        targets: list[tuple[tuple[Node, ...], ...]] = []
+        self.halo: dict[Node, Offset] = {
+            node: node.value[1] if node.op == "fold" else (0,) * dims for node in self.arrays
+        }
+        first_read: dict[Node, int] = {}
+        for turn in range(1 + max((level[node] for node in nodes), default=0)):
+            by_depth: dict[Offset, list[Node]] = {}
+            for node in self.made:
+                if level[node.args[0]] == turn:
+                    by_depth.setdefault(node.value[1] if node.op == "fold" else (0,) * dims, []).append(node)
+            for node in dict.fromkeys(graph.outputs):
+                if level[node] == turn and node.is_field and node.op not in MADE:
+                    by_depth.setdefault((0,) * dims, []).append(node)
+            passes = tuple(
+                Pass(Sweep([node.args[0] if node in self.made else node for node in each], dims, not exact), depth)
+                for depth, each in by_depth.items()
+            )
+            for each in passes:
+                for leaf, reach in each.sweep.reach.items():
+                    wide = tuple(max(-a, b) + d for (a, b), d in zip(reach, each.depth, strict=True))
+                    self.halo[leaf] = tuple(map(max, self.halo[leaf], wide))
+                    if any(wide):  # what is given goes with the first messages
+                        first_read.setdefault(leaf, 0 if leaf.op == "field" else turn)
+            made.append(passes)
+            targets.append(tuple(map(tuple, by_depth.values())))
+        self._targets = tuple(targets)
+        self.stages = tuple(
+            Stage(tuple(leaf for leaf, first in first_read.items() if first == turn), passes)
+            for turn, passes in enumerate(made)
+        )
+        self._require_walls()
+
+    def targets(self, stage: int) -> tuple[tuple[Node, ...], ...]:
+        """Of each pass of a stage the nodes whose values it makes: outputs, or what is held, folded or added up."""
+        return self._targets[stage]
+
+    def describe(self) -> Iterator[str]:
+        """What the program does, line by line: exchanges with their widths, passes with what a cell costs."""
+        yield str(self.graph)
+        for number, stage in enumerate(self.stages):
+            names = [f"{named(node)} {self.halo[node]}" for node in stage.exchanged]
+            yield f"stage {number}: " + (f"one exchange of {', '.join(names)}" if names else "no exchange")
+            for each in stage.passes:
+                kept = f"; kept in slabs: {len(each.sweep.stored)}" if each.sweep.stored else ""
+                yield f"  one pass: {each.sweep.count()}{kept} (unfused {each.sweep.unfused_bytes} bytes)"
+
+    def _require_walls(self) -> None:
+        for node in self.arrays:
+            for dim, wide in enumerate(self.halo[node]):
+                if wide and self.graph.grid.walled[dim] and None in (walls_of(node)[dim] or (None,)):
+                    axis, name = self.graph.axes[dim], named(node)
+                    raise InputError(
+                        f"{name} of {self.graph.name} is read beyond the walls of axis {axis}, where it has no values",
+                        where=node.line,
+                        do=f"give walls={{'{name}': {{'{axis}': hp.bc.zero_gradient}}}}, or make the axis periodic",
+                    )
+
+
+def named(node: Node) -> str:
+    """An array's name for the user."""
+    return node.value[0] if node.op == "field" else node.op
+
+
+def walls_of(node: Node) -> Walls:
+    """What fills the halo of an array beyond walls; folds are zero there."""
+    if node.op == "fold":
+        return tuple(pair and (0.0, 0.0) for pair in node.value[0])
+    return node.value if node.op == "hold" else node.value[1]
+
+
+def _levels(nodes: Sequence[Node]) -> dict[Node, int]:
+    """How many exchanges or sums a value has behind it."""
+    level: dict[Node, int] = {}
+    for node in nodes:
+        behind = max((level[arg] for arg in node.args), default=0)
+        level[node] = behind + (node.op in (*MADE, "sum"))
+    return level

@@ -1,0 +1,302 @@
+"""Tracing: a step is run once with stand-ins for its fields, which note what is done with them.
+
+A stand-in takes + - * / **, comparisons, the functions of this module (and NumPy's of the same names), shifts, sums and
+holds. What has no place in a graph (a branch on a cell's value, a loop over cells, a change in place) is refused, with
+the line and what to write instead.
+"""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from numbers import Real
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hpckit.errors import InputError, did_you_mean
+from hpckit.grid.boundary_conditions import Fill
+from hpckit.kernels.graph import nodes as graph
+from hpckit.kernels.graph.nodes import Node, Walls, constant, make
+
+ROOM = str(Path(__file__).parents[1])
+
+
+@dataclass(frozen=True)
+class Axes:
+    """The names of a grid's dims, and which have walls."""
+
+    names: tuple[str, ...]
+    walled: tuple[bool, ...]
+
+    def walls(self, given: Any, whose: str) -> Walls:
+        """A mapping from an axis to a fill or a pair of fills, as plain values; None for no walls."""
+        found: list[Any] = [(None, None) if walled else None for walled in self.walled]
+        for name, fills in (given or {}).items():
+            if name not in self.names:
+                raise InputError(
+                    f"the walls of {whose} name the axis {name!r}", do=f"the axes are {', '.join(self.names)}"
+                )
+            dim = self.names.index(name)
+            pair = tuple(fills) if isinstance(fills, tuple | list) else (fills, fills)
+            if len(pair) != 2:
+                raise InputError(f"the walls of {whose} along {name} are a fill or a pair (low, high), not {fills!r}")
+            if self.walled[dim]:
+                found[dim] = tuple(_plain_fill(fill, whose) for fill in pair)
+        return tuple(found)
+
+
+def _plain_fill(given: Any, whose: str) -> Any:
+    """A fill as its name, or the number that it writes."""
+    if given is None or (isinstance(given, Real) and not isinstance(given, bool)):
+        return given if given is None else float(given)
+    if isinstance(given, Fill):
+        given = float(given.value) if isinstance(given.value, Real) else given.name
+        if isinstance(given, float):
+            return given
+    if given in ("zero_gradient", "mirror", "antisymmetric"):
+        return given
+    raise InputError(
+        f"{given!r} at a wall of {whose} has no transposed fill",
+        do="take hp.bc.zero_gradient, mirror, antisymmetric, fixed(value), or a number",
+    )
+
+
+class Traced:
+    """The stand-in of a field or a number; `node` is what it stands for."""
+
+    __slots__ = ("axes", "node")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, node: Node, axes: Axes) -> None:
+        self.node, self.axes = node, axes
+
+    # ---- what becomes a node
+
+    def __add__(self, other: Any) -> Traced:
+        return _apply("add", self, other)
+
+    def __radd__(self, other: Any) -> Traced:
+        return _apply("add", other, self)
+
+    def __sub__(self, other: Any) -> Traced:
+        return _apply("sub", self, other)
+
+    def __rsub__(self, other: Any) -> Traced:
+        return _apply("sub", other, self)
+
+    def __mul__(self, other: Any) -> Traced:
+        return _apply("mul", self, other)
+
+    def __rmul__(self, other: Any) -> Traced:
+        return _apply("mul", other, self)
+
+    def __truediv__(self, other: Any) -> Traced:
+        return _apply("div", self, other)
+
+    def __rtruediv__(self, other: Any) -> Traced:
+        return _apply("div", other, self)
+
+    def __pow__(self, exponent: Any) -> Traced:
+        if not isinstance(exponent, Real):
+            raise refusal("a power whose exponent is not a constant", "write exp(exponent * log(value))")
+        return Traced(graph.power(self.node, float(exponent), _line()), self.axes)
+
+    def __neg__(self) -> Traced:
+        return _apply("neg", self)
+
+    def __pos__(self) -> Traced:
+        return self
+
+    def __abs__(self) -> Traced:
+        return _apply("absolute", self)
+
+    def __lt__(self, other: Any) -> Traced:
+        return _apply("less", self, other)
+
+    def __le__(self, other: Any) -> Traced:
+        return _apply("less_equal", self, other)
+
+    def __gt__(self, other: Any) -> Traced:
+        return _apply("less", other, self)
+
+    def __ge__(self, other: Any) -> Traced:
+        return _apply("less_equal", other, self)
+
+    def __eq__(self, other: object) -> Traced:  # type: ignore[override]
+        return _apply("equal", self, other)
+
+    def __ne__(self, other: object) -> Traced:  # type: ignore[override]
+        return _apply("not_equal", self, other)
+
+    def __and__(self, other: Any) -> Traced:
+        return _apply("logical_and", self, other)
+
+    def __or__(self, other: Any) -> Traced:
+        return _apply("logical_or", self, other)
+
+    def __invert__(self) -> Traced:
+        return _apply("logical_not", self)
+
+    def shift(self, **steps: int) -> Traced:
+        """The value of a neighbor, some cells further along axes: T.shift(x=+1)."""
+        unknown = [name for name in steps if name not in self.axes.names]
+        if unknown:
+            hint = did_you_mean(unknown[0], self.axes.names, f"the axes are {', '.join(self.axes.names)}")
+            raise refusal(f"a shift along {unknown[0]!r}, which is no axis of the grid", hint)
+        return self[tuple(steps.get(name, 0) for name in self.axes.names)]
+
+    def __getitem__(self, offset: Any) -> Traced:
+        offset = offset if isinstance(offset, tuple) else (offset,)
+        if not all(isinstance(step, int | np.integer) for step in offset) or len(offset) != len(self.axes.names):
+            one = ", ".join("+1" if dim == 0 else "0" for dim in range(len(self.axes.names)))
+            raise refusal(
+                "an index that is not an offset in each dim",
+                f"T[{one}] is the neighbor along {self.axes.names[0]}; a step says what one cell does",
+            )
+        return Traced(graph.shift(self.node, tuple(map(int, offset)), _line()), self.axes)
+
+    def sum(self) -> Traced:
+        """The sum over all owned cells of all ranks, with the same bits for any number of ranks: a number."""
+        if not self.node.is_field:
+            raise refusal("the sum of a single number", "take the sum of a field")
+        return Traced(make("sum", self.node, line=_line()), self.axes)
+
+    def hold(self, walls: Mapping[str, Any] | None = None) -> Traced:
+        """The same values as a field of their own: computed once, exchanged, and with these boundary conditions.
+
+        For a stage of a scheme in time, and for what has boundary conditions that do not follow from its arguments'.
+        """
+        return Traced(make("hold", self.node, value=self.axes.walls(walls, "a hold"), line=_line()), self.axes)
+
+    # ---- NumPy's functions
+
+    def __array_ufunc__(self, function: Any, method: str, *args: Any, **options: Any) -> Traced:
+        op = UFUNCS.get(function.__name__)
+        if method != "__call__" or options or op is None:
+            raise refusal(f"numpy.{function.__name__} with a field", f"a step may use {', '.join(sorted(UFUNCS))}")
+        return op(*args)
+
+    def __array_function__(self, function: Any, kinds: Any, args: Any, options: Any) -> Traced:
+        if function is np.where and len(args) == 3:
+            return where(*args)
+        if function is np.sum and len(args) == 1 and not options:
+            return args[0].sum()
+        raise refusal(f"numpy.{function.__name__} with a field", "write it with pointwise functions, shifts and sums")
+
+    # ---- what cannot become one
+
+    def __bool__(self) -> bool:
+        raise refusal(
+            "a branch on a value that each cell has of its own",
+            "write where(condition, a, b) from hp.adjoint; for a choice before the run, give the model a keyword",
+        )
+
+    def __float__(self) -> float:
+        raise refusal(
+            "a plain number made of a traced value", "use the functions of hp.adjoint, or NumPy's, in place of math's"
+        )
+
+    __int__ = __index__ = __float__
+
+    def __iter__(self) -> Any:
+        raise refusal(
+            "a loop over cells", "a step says what one cell does: use T[+1, 0] for neighbors and sum() for sums"
+        )
+
+    __len__ = __iter__
+
+    def __setitem__(self, place: Any, value: Any) -> None:
+        raise refusal("a change in place", "make a new value: where(condition, new, old)")
+
+    def __repr__(self) -> str:
+        return f"<traced {self.node!r}>"
+
+
+def refusal(what: str, do: str) -> InputError:
+    """The error for what cannot be traced, with the user's line."""
+    return InputError(f"{what} cannot be traced", where=_line(), do=do)
+
+
+def _apply(op: str, *args: Any) -> Traced:
+    traced = next(arg for arg in args if isinstance(arg, Traced))
+    return Traced(make(op, *(_node(arg) for arg in args), line=_line()), traced.axes)
+
+
+def _node(value: Any) -> Node:
+    if isinstance(value, Traced):
+        return value.node
+    if isinstance(value, bool | np.bool_):
+        return make("equal", constant(0.0), constant(0.0 if value else 1.0))
+    if isinstance(value, Real):
+        return constant(float(value))
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        return constant(float(value))
+    kind = type(value).__name__
+    raise refusal(f"a value of type {kind} beside a field", "give it to the step as an argument: a Field, or a number")
+
+
+def _line() -> str:
+    """The innermost line of the user's that is being run."""
+    frame: Any = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(ROOM):
+        frame = frame.f_back
+    if frame is None:
+        return ""
+    file, number = frame.f_code.co_filename, frame.f_lineno
+    return f"{Path(file).name}, line {number}: {linecache.getline(file, number).strip()}".rstrip(": ")
+
+
+def _function(op: str, plain: Callable) -> Callable[..., Any]:
+    def function(*args: Any) -> Any:
+        return _apply(op, *args) if any(isinstance(arg, Traced) for arg in args) else plain(*args)
+
+    function.__name__ = function.__qualname__ = op
+    function.__doc__ = f"numpy.{op}, which a step may use: of fields, traced values and numbers."
+    return function
+
+
+where = _function("where", np.where)
+sqrt, exp, log = (_function(name, getattr(np, name)) for name in ("sqrt", "exp", "log"))
+sin, cos, tanh = (_function(name, getattr(np, name)) for name in ("sin", "cos", "tanh"))
+minimum, maximum = _function("minimum", np.minimum), _function("maximum", np.maximum)
+
+UFUNCS: dict[str, Callable[..., Any]] = {
+    **{
+        name: lambda *args, op=op: _apply(op, *args)
+        for name, op in (
+            ("add", "add"),
+            ("subtract", "sub"),
+            ("multiply", "mul"),
+            ("divide", "div"),
+            ("negative", "neg"),
+            ("absolute", "absolute"),
+            ("minimum", "minimum"),
+            ("maximum", "maximum"),
+            ("sqrt", "sqrt"),
+            ("exp", "exp"),
+            ("log", "log"),
+            ("sin", "sin"),
+            ("cos", "cos"),
+            ("tanh", "tanh"),
+            ("less", "less"),
+            ("less_equal", "less_equal"),
+            ("equal", "equal"),
+            ("not_equal", "not_equal"),
+            ("logical_and", "logical_and"),
+            ("logical_or", "logical_or"),
+            ("logical_not", "logical_not"),
+            ("bitwise_and", "logical_and"),
+            ("bitwise_or", "logical_or"),
+            ("invert", "logical_not"),
+        )
+    },
+    "greater": lambda a, b: _apply("less", b, a),
+    "greater_equal": lambda a, b: _apply("less_equal", b, a),
+    "square": lambda a: a * a,
+    "power": lambda a, b: a**b,
+    "positive": lambda a: a,
+}

@@ -1,0 +1,153 @@
+"""`hpckit serve MODEL`: a server with OpenAI's API, on one rank or several of a node."""
+
+from __future__ import annotations
+
+import argparse
+import ipaddress
+import os
+import secrets
+import signal
+import socket
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hpckit.cli.serving.ranks import add_engine, engine_of, on_ranks
+from hpckit.errors import InputError, SetupError
+from hpckit.settings.table import Parser, bytes_text
+
+if TYPE_CHECKING:
+    from hpckit.serving.engine import Engine
+
+TOKEN = "HPCKIT_TOKEN"
+
+
+def main(arguments: list[str]) -> int:
+    """The verb `serve`; returns when the server has been stopped by Ctrl-C or SIGTERM, and its answers are sent."""
+    it = Parser(
+        prog="hpckit serve",
+        description="Serve a language model: /v1/completions, /v1/chat/completions, /v1/models, /health, /metrics,"
+        " /tokenize. Stopped by Ctrl-C or SIGTERM, after the answers that are under way.",
+    )
+    add_engine(it)
+    it.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="where to listen (127.0.0.1)")
+    it.add_argument("--port", type=int, default=8000, metavar="P", help="0: any that is free (8000)")
+    it.add_argument("--name", default="", metavar="NAME", help="of the model in answers (that of its folder)")
+    it.add_argument(
+        "--token-file",
+        type=Path,
+        metavar="FILE",
+        help=f"the token that clients send; else ${TOKEN}, else one is made for addresses beyond this machine",
+    )
+    it.add_argument("--waiting", type=int, default=256, metavar="N", help="most texts that wait; then 429 (256)")
+    it.add_argument("--patience", type=float, default=60.0, metavar="S", help="for answers after SIGTERM (60 s)")
+    it.add_argument("--mark", type=Path, help=argparse.SUPPRESS)
+    options = it.parse_args(arguments)
+    if not 0 <= options.port < 65536 or options.waiting < 1 or not options.patience >= 0:
+        raise InputError(
+            f"--port {options.port}, --waiting {options.waiting}, --patience {options.patience:g}",
+            do="a port from 0 to 65535, 1 or more that wait, 0 s or more",
+        )
+
+    def work(comm: Any) -> int:
+        import hpckit.serving.http  # what it needs is missed before the weights are read
+
+        assert hpckit.serving.http
+        listening = _listen(options.host, options.port) if comm is None or comm.rank == 0 else None
+        engine = engine_of(options, comm)
+        if listening is None:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, signal.SIG_IGN)  # rank 0 tells when it ends
+            engine.follow()
+            return 0
+        return _serve(engine, listening, options, comm)
+
+    return on_ranks("serve", arguments, options, work, drains=True)
+
+
+def _serve(engine: Engine, listening: socket.socket, options: argparse.Namespace, comm: Any) -> int:
+    import uvicorn
+
+    from hpckit.serving.http import application
+    from hpckit.serving.service import Service
+
+    service, name = Service(engine, options.waiting), options.name or options.model.resolve().name
+    token = _token(options)
+    config = uvicorn.Config(
+        application(service, name, token),
+        log_level="warning",
+        timeout_graceful_shutdown=max(1, round(options.patience)),
+        server_header=False,
+    )
+
+    class Server(uvicorn.Server):
+        """Says at once that it ends: new requests are refused."""
+
+        def handle_exit(self, sig: int, frame: Any) -> None:
+            service.draining = True
+            super().handle_exit(sig, frame)
+
+    server = Server(config)
+
+    def end() -> None:
+        server.should_exit = True
+
+    service.on_failure = end
+    host, port = listening.getsockname()[:2]
+    matrices = bytes_text(engine.weights.nbytes * engine.team.size)
+    print(
+        f"serving {name} on http://{f'[{host}]' if ':' in host else host}:{port}: {engine.weights.kind} weights of"
+        f" {matrices}, {engine.blocks.count} blocks of keys and values, {engine.team.size} rank(s)",
+        flush=True,
+    )
+    if options.mark:
+        options.mark.write_text(str(os.getpid()), encoding="utf-8")
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, frame: None)  # uvicorn sends itself the signal again when it has ended
+    server.run(sockets=[listening])
+    if service.problem is not None and comm is not None and comm.size > 1:
+        traceback.print_exception(service.problem)
+        comm.Abort(getattr(service.problem, "exit_code", 1))  # the others wait for a step that does not come
+    if service.problem is not None:
+        raise service.problem
+    return 0
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """A socket that listens there. Raises `SetupError` where that is not possible."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        made = socket.socket(family, kind, protocol)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(address)
+        made.listen(128)
+    except OSError as problem:
+        raise SetupError(
+            f"cannot listen on {host}:{port}: {problem.strerror or problem}",
+            likely="another server listens there, or the address is not one of this machine",
+            do="give another --port, or --port 0 for any that is free",
+        ) from None
+    return made
+
+
+def _token(options: argparse.Namespace) -> str:
+    """What clients must send; "" for a server of this machine without a token."""
+    if options.token_file is not None:
+        try:
+            found = options.token_file.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as problem:
+            raise InputError(f"{options.token_file} cannot be read: {problem}") from None
+        if not found:
+            raise InputError(f"{options.token_file} is empty", do="write the token into it")
+        return found
+    if found := os.environ.get(TOKEN, ""):
+        return found
+    try:
+        is_here = ipaddress.ip_address(options.host).is_loopback
+    except ValueError:
+        is_here = options.host == "localhost"
+    if is_here:
+        return ""
+    made = secrets.token_urlsafe(24)
+    print(f"clients send the token {made}", flush=True)
+    return made

@@ -1,0 +1,141 @@
+"""Answers as JSON, in the shapes of OpenAI's API: whole ones, and chunks of a stream."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from hpckit.serving.engine import Engine, Event
+from hpckit.serving.protocol import ChatRequest, CompletionRequest
+
+Pairs = tuple[tuple[int, float], ...]
+
+
+class Choice:
+    """One sample of an answer, as its events come."""
+
+    def __init__(self, index: int) -> None:
+        self.index, self.text, self.reason = index, "", ""
+        self.tokens: list[Pairs] = []
+        self.prompt: tuple[Pairs, ...] = ()
+        self.count = 0
+
+    def add(self, event: Event) -> None:
+        """What a step brought."""
+        self.text += event.text
+        self.reason = event.reason
+        self.prompt = event.prompt or self.prompt
+        self.count += event.token is not None
+        if event.logprobs:
+            self.tokens.append(event.logprobs)
+
+
+class Answers:
+    """Makes the answers to one request; model: the name that they carry."""
+
+    def __init__(
+        self, engine: Engine, request: CompletionRequest | ChatRequest, name: str, model: str, prompts: list[list[int]]
+    ) -> None:
+        self._engine, self._request, self._prompts = engine, request, prompts
+        self._chat = isinstance(request, ChatRequest)
+        kind = "chat.completion" if self._chat else "text_completion"
+        self._head = {"id": name, "object": kind, "created": int(time.time()), "model": model}
+        self._begun: set[int] = set()
+        self._offsets: dict[int, int] = {}
+        self.wants_usage = bool(request.stream_options and request.stream_options.include_usage)
+
+    def whole(self, choices: list[Choice], found: int) -> dict[str, Any]:
+        """The answer with all choices."""
+        told = []
+        for choice in choices:
+            own: dict[str, Any] = {"index": choice.index, "finish_reason": choice.reason, "logprobs": None}
+            if self._chat:
+                own["message"] = {"role": "assistant", "content": choice.text, "refusal": None}
+                if self._request.logprobs:
+                    own["logprobs"] = self._chat_logprobs(choice.tokens)
+            else:
+                echoed = self._echo(choice.index)
+                own["text"] = echoed + choice.text
+                if self._request.logprobs is not None:
+                    own["logprobs"] = self._logprobs(self._echoed(choice.index, choice.prompt) + choice.tokens, 0)
+            told.append(own)
+        return {**self._head, "choices": told, "usage": self.usage(sum(choice.count for choice in choices), found)}
+
+    def chunk(self, index: int, event: Event) -> dict[str, Any] | None:
+        """A piece of a stream; None where there is nothing to tell."""
+        begins = index not in self._begun
+        if not (event.text or event.reason or event.logprobs or begins):
+            return None
+        self._begun.add(index)
+        own: dict[str, Any] = {"index": index, "finish_reason": event.reason or None, "logprobs": None}
+        tokens = [event.logprobs] if event.logprobs else []
+        if self._chat:
+            own["delta"] = ({"role": "assistant"} if begins else {}) | {"content": event.text}
+            if tokens:
+                own["logprobs"] = self._chat_logprobs(tokens)
+        else:
+            own["text"] = (self._echo(index) if begins else "") + event.text
+            if begins:
+                tokens = self._echoed(index, event.prompt) + tokens
+            if tokens:
+                own["logprobs"] = self._logprobs(tokens, self._offsets.get(index, 0))
+            self._offsets[index] = self._offsets.get(index, 0) + len(own["text"])
+        return {**self._stream_head(), "choices": [own]} | ({"usage": None} if self.wants_usage else {})
+
+    def last(self, count: int, found: int) -> dict[str, Any]:
+        """The chunk without choices that counts the tokens."""
+        return {**self._stream_head(), "choices": [], "usage": self.usage(count, found)}
+
+    def usage(self, count: int, found: int) -> dict[str, Any]:
+        """The tokens of prompts and answers; found: those that were there already."""
+        asked = sum(map(len, self._prompts))
+        return {
+            "prompt_tokens": asked,
+            "completion_tokens": count,
+            "total_tokens": asked + count,
+            "prompt_tokens_details": {"cached_tokens": found},
+        }
+
+    def _stream_head(self) -> dict[str, Any]:
+        return {**self._head, "object": "chat.completion.chunk"} if self._chat else self._head
+
+    def _echo(self, index: int) -> str:
+        """The prompt of a choice, where it is to be repeated."""
+        if isinstance(self._request, CompletionRequest) and self._request.echo:
+            return self._engine.tokenizer.decode(self._prompt(index))
+        return ""
+
+    def _echoed(self, index: int, prompt: tuple[Pairs, ...]) -> list[Pairs]:
+        """The logarithms of the prompt's tokens: the first has none."""
+        return [((self._prompt(index)[0], float("nan")),), *prompt] if self._echo(index) and prompt else []
+
+    def _prompt(self, index: int) -> list[int]:
+        return self._prompts[index // (self._request.n or 1)]
+
+    def _token(self, token: int) -> str:
+        return self._engine.tokenizer.decode([token])
+
+    def _logprobs(self, tokens: list[Pairs], offset: int) -> dict[str, Any]:
+        names, offsets = [self._token(pairs[0][0]) for pairs in tokens], []
+        for name in names:
+            offsets.append(offset)
+            offset += len(name)
+        return {
+            "tokens": names,
+            "token_logprobs": [None if pairs[0][1] != pairs[0][1] else pairs[0][1] for pairs in tokens],
+            "top_logprobs": [
+                None if pairs[0][1] != pairs[0][1] else {self._token(token): value for token, value in pairs[::-1]}
+                for pairs in tokens
+            ],
+            "text_offset": offsets,
+        }
+
+    def _chat_logprobs(self, tokens: list[Pairs]) -> dict[str, Any]:
+        def told(token: int, value: float) -> dict[str, Any]:
+            text = self._token(token)
+            return {"token": text, "logprob": value, "bytes": list(text.encode())}
+
+        return {
+            "content": [told(*pairs[0]) | {"top_logprobs": [told(*pair) for pair in pairs[1:]]} for pairs in tokens],
+            "refusal": None,
+        }

@@ -1,0 +1,188 @@
+"""The routes of an OpenAI server over a `Service`: completions, chats, models, health, metrics, tokens."""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import json
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+from hpckit.errors import HpckitError, InputError, SetupError
+from hpckit.serving.answers import Answers, Choice
+from hpckit.serving.protocol import ChatRequest, CompletionRequest, checked, room_for
+from hpckit.serving.service import Failed, Overload, Service, metrics
+
+try:
+    from starlette.applications import Starlette
+    from starlette.requests import ClientDisconnect, Request
+    from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
+    from starlette.routing import Route
+except ImportError:
+    raise SetupError(
+        "a server needs the packages starlette and uvicorn",
+        likely="they are not installed",
+        do="pip install 'hpckit[serve]'",
+    ) from None
+
+MOST_BODY = 16 << 20  # bytes
+OPEN = ("/health",)  # which need no token
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class BodyTooLarge(Exception):
+    """More bytes than a body may have."""
+
+
+def application(service: Service, model: str, token: str = "", most_body: int = MOST_BODY) -> Starlette:
+    """The ASGI application. model: its name in answers. token: what clients must send as bearer, if any."""
+
+    async def completions(request: Request) -> Response:
+        return await _complete(request, CompletionRequest)
+
+    async def chats(request: Request) -> Response:
+        return await _complete(request, ChatRequest)
+
+    async def _complete(request: Request, kind: type[CompletionRequest] | type[ChatRequest]) -> Response:
+        service.require_room()
+        asked = checked(kind, await _body(request, most_body))
+        engine = service.engine
+        prompts = asked.prompts(engine)
+        ways = [asked.way(room_for(engine, prompt)) for prompt in prompts]
+        if not prompts or sum(way.n for way in ways) > 128:
+            raise InputError(f"{len(prompts)} prompts, each {asked.n or 1} times", do="ask for 1 to 128 texts at once")
+        for prompt, way in zip(prompts, ways, strict=True):
+            engine.check(prompt, way)
+        name = f"{'chatcmpl' if kind is ChatRequest else 'cmpl'}-{uuid.uuid4().hex}"
+        answers = Answers(engine, asked, name, asked.model or model, prompts)
+        events = service.ask(
+            name, prompts, ways, request.is_disconnected, priority=asked.priority, salt=asked.cache_salt
+        )
+        each = asked.n or 1
+        if asked.stream:
+            return StreamingResponse(_stream(events, answers, each), media_type="text/event-stream")
+        choices = [Choice(index) for index in range(len(prompts) * each)]
+        found: dict[int, int] = {}
+        async for n, event in events:
+            choices[n * each + event.sample].add(event)
+            found[n] = max(found.get(n, 0), event.found)
+        if not all(choice.reason for choice in choices):
+            raise ClientDisconnect
+        return JSONResponse(answers.whole(choices, sum(found.values())))
+
+    async def models(request: Request) -> Response:
+        one = {"id": model, "object": "model", "created": begun, "owned_by": "hpckit"}
+        return JSONResponse({"object": "list", "data": [{**one, "max_model_len": service.engine.longest}]})
+
+    async def health(request: Request) -> Response:
+        why = service.failed or ("shutting down" if service.draining else "")
+        return JSONResponse({"status": why or "ok"}, 503 if why else 200)
+
+    async def told(request: Request) -> Response:
+        return PlainTextResponse(metrics(service), media_type="text/plain; version=0.0.4")
+
+    async def tokenize(request: Request) -> Response:
+        body = await _body(request, most_body)
+        engine = service.engine
+        if "messages" in body:
+            (tokens,) = checked(ChatRequest, body).prompts(engine)
+        elif isinstance(body.get("prompt"), str):
+            tokens = engine.encode(body["prompt"])
+        else:
+            raise InputError("a text to tokenize is a prompt or messages", do='send {"prompt": "…"}')
+        return JSONResponse({"tokens": tokens, "count": len(tokens), "max_model_len": engine.longest})
+
+    async def detokenize(request: Request) -> Response:
+        tokens = (await _body(request, most_body)).get("tokens")
+        vocab = service.engine.shape.vocab
+        if not isinstance(tokens, list) or not all(type(one) is int and 0 <= one < vocab for one in tokens):
+            raise InputError(f"tokens are whole numbers from 0 to {vocab - 1}", do='send {"tokens": [1, 2]}')
+        return JSONResponse({"prompt": service.engine.tokenizer.decode(tokens)})
+
+    begun = int(time.time())
+    routes: list[tuple[str, Handler, str]] = [
+        ("/v1/completions", completions, "POST"),
+        ("/v1/chat/completions", chats, "POST"),
+        ("/v1/models", models, "GET"),
+        ("/health", health, "GET"),
+        ("/metrics", told, "GET"),
+        ("/tokenize", tokenize, "POST"),
+        ("/detokenize", detokenize, "POST"),
+    ]
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        service.start()
+        yield
+        service.stop()
+
+    return Starlette(
+        routes=[Route(path, _guarded(handler, path, token), methods=[method]) for path, handler, method in routes],
+        lifespan=lifespan,
+    )
+
+
+def _guarded(handler: Handler, path: str, token: str) -> Handler:
+    """The handler behind the token, with its errors as answers."""
+
+    async def guarded(request: Request) -> Response:
+        given = request.headers.get("authorization", "").removeprefix("Bearer ").strip()
+        if token and path not in OPEN and not hmac.compare_digest(given.encode(), token.encode()):
+            return _error(401, "the token is missing or wrong", "authentication_error")
+        try:
+            return await handler(request)
+        except BodyTooLarge as problem:
+            return _error(413, str(problem), "invalid_request_error")
+        except Overload as problem:
+            return _error(429, str(problem), "overloaded", {"retry-after": f"{problem.seconds:.0f}"})
+        except Failed as problem:
+            return _error(503, str(problem), "unavailable", {"retry-after": "5"})
+        except ClientDisconnect:
+            return Response(status_code=499)
+        except HpckitError as problem:
+            status = 400 if isinstance(problem, InputError) else 500
+            return _error(status, "; ".join(filter(None, (problem.message, problem.do))), "invalid_request_error")
+
+    return guarded
+
+
+def _error(status: int, message: str, kind: str, headers: dict[str, str] | None = None) -> Response:
+    body = {"error": {"message": message, "type": kind, "param": None, "code": status}}
+    return JSONResponse(body, status, headers)
+
+
+async def _body(request: Request, most: int) -> dict[str, Any]:
+    """The object of a body. Raises `BodyTooLarge` before all of it is read, `InputError` for what is no object."""
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if size > most:
+            raise BodyTooLarge(f"a body has at most {most} bytes")
+        parts.append(part)
+    try:
+        found = json.loads(b"".join(parts))
+    except (ValueError, RecursionError):
+        raise InputError("the body is not JSON") from None
+    if not isinstance(found, dict):
+        raise InputError("the body is not an object")
+    return found
+
+
+async def _stream(events: AsyncIterator[Any], answers: Answers, each: int) -> AsyncIterator[str]:
+    """Server-sent events: a chunk for each piece, the usage where it is wanted, and the end."""
+    count, found = 0, dict[int, int]()
+    try:
+        async with contextlib.aclosing(events) as coming:  # type: ignore[type-var]
+            async for n, event in coming:
+                count += event.token is not None
+                found[n] = max(found.get(n, 0), event.found)
+                chunk = answers.chunk(n * each + event.sample, event)
+                if chunk is not None:
+                    yield f"data: {json.dumps(chunk, ensure_ascii=False)}\n\n"
+        if answers.wants_usage:
+            yield f"data: {json.dumps(answers.last(count, sum(found.values())))}\n\n"
+    except Failed as problem:
+        yield f"data: {json.dumps({'error': {'message': str(problem), 'type': 'unavailable', 'code': 503}})}\n\n"
+    yield "data: [DONE]\n\n"

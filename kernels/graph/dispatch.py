@@ -1,0 +1,29 @@
+"""The form of a sweep for its arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from hpckit.kernels.forms import form_for
+from hpckit.kernels.graph.region import Block, Box
+from hpckit.kernels.graph.sweep import Sweep
+
+__all__ = ["bind"]
+
+
+def bind(sweep: Sweep, outs: Sequence[Block], ins: Sequence[Block], box: Box) -> Callable[[Sequence[float]], None]:
+    """The function (numbers) that writes the targets of a sweep in the cells of a box to `outs`.
+
+    outs, ins: C-contiguous arrays of float64 that do not overlap, for `sweep.targets` and `sweep.leaves`. numbers: the
+    values of `sweep.numbers`. Raises `TypeError` for other arrays, `ValueError` for those that lack cells.
+    """
+    for block, leaf in zip(ins, sweep.leaves, strict=True):
+        block.require(box, sweep.reach[leaf])
+    for block in outs:
+        block.require(box, ((0, 0),) * sweep.dims)
+    for block in (*outs, *ins):
+        if block.array.dtype != np.float64 or not block.array.flags.c_contiguous:
+            raise TypeError(f"a sweep takes C-contiguous arrays of float64, not {block.array.dtype}")
+    return form_for(__package__, outs[0].array).bind(sweep, outs, ins, box)

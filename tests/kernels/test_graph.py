@@ -1,0 +1,170 @@
+"""Sweeps of graphs: the generated kernels against NumPy, their counts, and each rule of differentiation."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from hpckit.kernels.graph import nodes, reference, simd
+from hpckit.kernels.graph.derivatives import PUSHED
+from hpckit.kernels.graph.nodes import POINTWISE, TRUTH, constant, make, shift
+from hpckit.kernels.graph.region import Block
+from hpckit.kernels.graph.sweep import Sweep, without_slabs
+
+SHAPES = {1: (11,), 2: (7, 11), 3: (5, 7, 11)}
+
+
+def field(name):
+    return make("field", value=(name, ()))
+
+
+def unit(dims, dim, step):
+    return tuple(step * (each == dim) for each in range(dims))
+
+
+def laplacian(x, dims):
+    """Sum of neighbors less 2 dims times the cell."""
+    total = make("mul", constant(-2.0 * dims), x)
+    for dim, step in itertools.product(range(dims), (-1, 1)):
+        total = make("add", total, shift(x, unit(dims, dim, step)))
+    return total
+
+
+def targets(dims):
+    """A value that is used at many offsets, a choice, a number, and a shift alone."""
+    u, v, c = field("u"), field("v"), make("number", value="c", is_field=False)
+    steep = laplacian(make("mul", u, v), dims)
+    rough = make("sqrt", make("add", constant(1.0), make("mul", steep, steep)))
+    rough = make("where", make("less", u, v), make("absolute", rough), make("maximum", u, v))
+    return (
+        make("add", laplacian(rough, dims), make("mul", c, u)),
+        make(
+            "div", make("sub", make("mul", u, v), make("mul", c, rough)), make("add", constant(3.0), make("mul", v, v))
+        ),
+        shift(v, unit(dims, dims - 1, 1)),
+    )
+
+
+def arrays(dims, count, seed, members=()):
+    rng = np.random.default_rng(seed)
+    shape = tuple(n + 4 for n in SHAPES[dims])
+    return [rng.random((*shape, *members)) for _ in range(count)]
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
+@pytest.mark.parametrize("members", [(), (3,)])
+def test_the_exact_kernel_has_numpys_bits(dims, members):
+    sweep = Sweep(targets(dims), dims, fused=False)
+    assert sweep.stored
+    assert sweep.count().operations < without_slabs(sweep).count(()).operations
+    data, outs = arrays(dims, 2, 1, members), arrays(dims, 6, 2, members)
+    box = (0,) * dims, SHAPES[dims]
+    blocks = [Block(each, (2,) * dims) for each in (*outs, *data)]
+    for form, mine in ((reference, blocks[:3]), (simd, blocks[3:6])):
+        form.bind(sweep, mine, blocks[6:], box)([0.3])
+    for out, other in zip(outs[:3], outs[3:], strict=True):
+        inside = (slice(2, -2),) * dims
+        assert np.array_equal(out[inside], other[inside])
+        assert not np.array_equal(out, other)  # nothing beyond the box was written
+
+
+def test_a_cell_has_the_same_bits_in_any_box():
+    """Fused, too: a grid cut into boxes is the grid computed whole."""
+    sweep = Sweep(targets(2), 2)
+    data, (whole, parts, exact) = arrays(2, 2, 3), arrays(2, 3, 4)
+    others = arrays(2, 2, 5)
+    blocks = [Block(each, (2, 2)) for each in data]
+
+    def outs(first):
+        return [Block(each, (2, 2)) for each in (first, *others)]
+
+    simd.bind(sweep, outs(whole), blocks, ((0, 0), (7, 11)))([0.3])
+    for box in (((0, 0), (3, 4)), ((0, 4), (3, 11)), ((3, 0), (7, 11))):
+        simd.bind(sweep, outs(parts), blocks, box)([0.3])
+    reference.bind(sweep, outs(exact), blocks, ((0, 0), (7, 11)))([0.3])
+    inside = (slice(2, -2), slice(2, -2))
+    assert np.array_equal(whole[inside], parts[inside])
+    np.testing.assert_allclose(whole[inside], exact[inside], rtol=1e-13, atol=1e-13)
+
+
+def test_a_slab_is_cheaper_where_it_is_kept_and_not_kept_where_it_is_dearer():
+    u = field("u")
+    assert not Sweep([laplacian(u, 2)], 2).kept
+    dear = make("exp", laplacian(u, 2))
+    sweep = Sweep([laplacian(dear, 2)], 2)
+    assert sweep.kept == (dear,)
+    (stored,) = sweep.stored
+    assert (stored.reach, stored.lead, stored.depth) == (((-1, 1), (-1, 1)), 1, 3)
+    assert sweep.reach[u] == ((-2, 2), (-2, 2))
+    # exp and the Laplacian of u once, that of exp once: 1 + 5 and 5; five loads each.
+    assert (sweep.count().operations, sweep.count().loads, sweep.count().stores) == (11, 10, 2)
+
+
+def test_equal_nodes_are_one():
+    u = field("u")
+    assert make("add", u, constant(1.0)) is make("add", field("u"), constant(1.0))
+    assert constant(0.0) is not constant(-0.0)
+    assert shift(shift(u, (1, 0)), (-1, 0)) is u
+    assert nodes.operations([laplacian(u, 2), laplacian(u, 2)]) == 5
+
+
+@pytest.mark.parametrize("op", sorted(POINTWISE - TRUTH))
+def test_rules_are_slopes(op):
+    """Each rule against a central difference, for each argument."""
+    count = {"where": 3, **dict.fromkeys(("add", "sub", "mul", "div", "minimum", "maximum", "power"), 2)}.get(op, 1)
+    values = [0.7, 1.3, 0.4][:count]
+    args = [make("number", value=name, is_field=False) for name in "abc"[:count]]
+    if op == "power":
+        args[1] = constant(values[1])
+    if op == "where":
+        args[0] = make("less", args[1], args[2])
+    node = make(op, *args)
+
+    def value(of, given):
+        known = dict(zip("abc", given, strict=False))
+        if of.op in ("number", "constant"):
+            return known[of.value] if of.op == "number" else of.value
+        return float(reference.number(of, [value(arg, given) for arg in of.args]))
+
+    h = 1e-6
+    for k in range(1 if op == "where" else 0, 1 if op == "power" else count):
+        up, down = ([v + s * h * (i == k) for i, v in enumerate(values)] for s in (1, -1))
+        slope = (value(node, up) - value(node, down)) / (2 * h)
+        assert value(PUSHED[op](node, constant(1.5), k), values) == pytest.approx(1.5 * slope, rel=1e-8, abs=1e-9)
+
+
+PROGRAM = """
+import sys
+import numpy as np
+sys.path.insert(0, sys.argv[1])
+import test_graph as t
+from hpckit.kernels.compile.simulated_stream import wait_for_all
+from hpckit.kernels.device_array import SimulatedArray, as_host
+from hpckit.kernels.graph import cuda, reference
+for dims in (1, 2, 3):
+    sweep = t.Sweep(t.targets(dims), dims)
+    box = (0,) * dims, tuple(min(n, 4) for n in t.SHAPES[dims])
+    data, outs = t.arrays(dims, 2, 1), t.arrays(dims, 6, 2)
+    origin = (2,) * dims
+    reference.bind(sweep, [t.Block(o, origin) for o in outs[:3]], [t.Block(a, origin) for a in data], box)([0.3])
+    device = [a.view(SimulatedArray) for a in (*outs[3:], *data)]
+    blocks = [t.Block(a, origin) for a in device]
+    cuda.bind(sweep, blocks[:3], blocks[3:], box)([0.3])
+    wait_for_all()
+    inside = tuple(slice(2, 2 + n) for n in box[1])
+    for out, other in zip(outs[:3], outs[3:]):
+        np.testing.assert_allclose(out[inside], as_host(other)[inside], rtol=1e-13)
+print("same")
+"""
+
+
+def test_the_cuda_kernel_computes_the_same():
+    env = {**os.environ, "NUMBA_ENABLE_CUDASIM": "1"}
+    command = [sys.executable, "-c", PROGRAM, os.path.dirname(__file__)]
+    done = subprocess.run(command, env=env, capture_output=True, text=True)
+    assert done.stdout.strip() == "same", done.stderr[-2000:]

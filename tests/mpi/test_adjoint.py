@@ -1,0 +1,175 @@
+"""Traced steps: their derivatives on ranks, their bits, and what cannot be traced."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import hpckit as hp
+from hpckit.errors import BlowUpError, InputError
+
+A = hp.adjoint
+
+
+def said(mpirun, ranks, *more):
+    return mpirun(ranks, "adjoints.py", *more).stdout.split()
+
+
+def test_derivatives_have_the_same_bits_on_any_number_of_ranks(mpirun):
+    alone = said(mpirun, 1)
+    assert alone
+    assert said(mpirun, 3) == alone
+
+
+@pytest.mark.nightly
+def test_derivatives_have_the_same_bits_on_many_ranks(mpirun):
+    """With walls in one dim, in none and in both."""
+    alone = said(mpirun, 1, "all")
+    assert len(set(alone)) == 3
+    assert all(said(mpirun, ranks, "all") == alone for ranks in (2, 4, 6))
+
+
+@pytest.fixture
+def mesh():
+    with hp.Mesh(hp.world(), y=1, x=1, periodic="x") as mesh:
+        yield mesh
+
+
+def field(mesh, shape=(5, 7), seed=0, halo=1):
+    made = hp.Field.zeros(mesh, hp.Decomposition(shape, mesh.topology, halo))
+    made.interior[...] = np.random.default_rng(seed).random(shape)
+    return made
+
+
+def heat(T, k):
+    change = T[+1, 0] + T[-1, 0] + T.shift(x=+1) + T.shift(x=-1) - 4 * T
+    return T + k * change
+
+
+def test_a_step_is_its_numpy_meaning_with_walls_and_periodic_ends(mesh):
+    step = A.model(heat, walls={"y": hp.bc.zero_gradient}, exact=True)
+    T = field(mesh, halo=0)
+    wide = np.pad(np.pad(T.interior, ((0, 0), (1, 1)), "wrap"), ((1, 1), (0, 0)), "edge")
+    inner = wide[1:-1, 1:-1]
+    expected = inner + 0.1 * (wide[2:, 1:-1] + wide[:-2, 1:-1] + wide[1:-1, 2:] + wide[1:-1, :-2] - 4 * inner)
+    assert np.array_equal(step(T, 0.1).interior, expected)
+    text = step.describe(T, 0.1)
+    assert "one exchange of T (1, 1)" in text
+    assert "7 operations, 5 loads, 1 stores, 24 bytes a cell" in text
+    narrow = A.model(heat, walls={"y": hp.bc.zero_gradient})(T, 0.1)
+    np.testing.assert_allclose(narrow.interior, expected, rtol=1e-14)
+
+
+def test_the_gradient_of_a_linear_step_is_its_transposed_matrix(mesh):
+    """With walls: the whole Jacobian, column by column, against the sensitivities, row by row."""
+    walls = {"y": (hp.bc.antisymmetric, hp.bc.mirror)}
+    step = A.model(lambda T: (T[2, 1] - 2.0 * T[-1, 0] + T * T[0, -1]).hold(walls)[1, 0] * 0.5, walls=walls)
+    T = field(mesh, (4, 3))
+    unit, columns, rows = field(mesh, (4, 3)), [], []
+    _, pull = A.vjp(step, T)
+    for place in np.ndindex(4, 3):
+        unit.interior[...] = 0
+        unit.interior[place] = 1
+        columns.append(A.jvp(step, (T,), (unit,))[1].interior.ravel().copy())
+        rows.append(pull(unit)[0].interior.ravel().copy())
+    np.testing.assert_allclose(np.array(columns).T, np.array(rows), rtol=1e-14, atol=1e-15)
+    assert abs(np.array(rows)).max() > 0.5
+
+
+def test_the_branch_not_taken_leaves_no_nan(mesh):
+    @A.model
+    def cost(x, y):
+        safe = A.where(x > 0.0, A.sqrt(x) + y / x + A.log(x) * (1.0 / x), 0.0)
+        return (safe + A.maximum(x, 0.0) ** 2 + abs(x) ** 1.5).sum()
+
+    x, y = field(mesh), field(mesh, seed=1)
+    x.interior[1:3] = 0.0
+    value, (gx, gy) = A.gradient(cost)(x, y)
+    X, Y = x.interior, y.interior
+    with np.errstate(all="ignore"):
+        slope = 0.5 / np.sqrt(X) - Y / X**2 + (1 - np.log(X)) / X**2 + 2 * X + 1.5 * np.sqrt(X)
+    np.testing.assert_allclose(gx.interior, np.where(X > 0, slope, 0.0), rtol=1e-13)
+    np.testing.assert_allclose(gy.interior, np.where(X > 0, 1 / np.where(X > 0, X, 1), 0), rtol=1e-15)
+    assert np.isfinite(value)
+
+
+def test_numbers_have_gradients(mesh):
+    walls = {"y": hp.bc.zero_gradient}
+
+    @A.model(walls=walls)
+    def cost(T, k):
+        new = heat(T, k) * k
+        return 2.0 * (new[1, 0] * T).sum() / k
+
+    T = field(mesh)
+    value, (_, slope) = A.gradient(cost)(T, 0.3)
+    h = 1e-6
+    assert slope == pytest.approx((cost(T, 0.3 + h) - cost(T, 0.3 - h)) / (2 * h), rel=1e-8)
+    assert value == pytest.approx(cost(T, 0.3), rel=1e-14)
+
+
+REFUSED = {
+    "a branch": (lambda T: T if T > 0 else -T, "where"),
+    "an index": (lambda T: T[1:, :], "neighbor along y"),
+    "an axis": (lambda T: T.shift(z=1), "the axes are y, x"),
+    "a loop": (lambda T: sum(T), "neighbors"),
+    "a function": (lambda T: np.arctan(T), "a step may use"),
+    "math": (lambda T: __import__("math").sqrt(T), "hp.adjoint"),
+    "a result": (lambda T: "T", "tuple"),
+    "an array": (lambda T: T + np.ones((5, 7)), "argument"),
+    "a wall without a fill": (lambda T: T[1, 0], "zero_gradient"),
+    "a fill without an adjoint": (lambda T: T.hold({"y": lambda halo, inside: None})[1, 0], "mirror"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_cannot_be_traced_is_refused_with_what_to_write(what, mesh):
+    function, do = REFUSED[what]
+    with pytest.raises(InputError) as refused:
+        A.model(function)(field(mesh))
+    assert do in refused.value.do
+    if what in ("a branch", "a loop", "math"):
+        assert "test_adjoint.py, line" in refused.value.where
+
+
+def test_arguments_that_do_not_fit_are_refused(mesh):
+    step = A.model(heat, walls={"y": 0.0})
+    for args in ((field(mesh),), (1.0, 2.0), (field(mesh), field(mesh, (5, 8))), (field(mesh), "k")):
+        with pytest.raises(InputError):
+            step(*args)
+    with pytest.raises(InputError, match="one number"):
+        A.gradient(step)(field(mesh), 0.1)
+
+
+def test_a_nan_is_named_by_its_cell(mesh):
+    T = field(mesh)
+    T.interior[3, 4] = -1.0
+    with pytest.raises(BlowUpError) as found:
+        A.check(A.model(lambda T: A.log(T)), T)
+    assert "(3, 4)" in found.value.where
+
+
+@pytest.mark.nightly
+def test_jax_has_the_same_gradient(mesh):
+    jax = pytest.importorskip("jax")
+    jax.config.update("jax_enable_x64", True)
+    jnp = jax.numpy
+    x = field(mesh, (12, 13)).interior.copy()
+
+    def far(a, dy, dx):
+        padded = jnp.pad(a, ((1, 1), (0, 0)), mode="edge")
+        return jnp.roll(padded, (-dy, -dx), (0, 1))[1:-1]
+
+    def theirs(a):
+        e = far(a, 0, 1) * far(a, 1, 0) - a * far(a, -1, -1)
+        return (jnp.where(e > 0.1, jnp.sqrt(jnp.abs(e)), e * e) + jnp.maximum(jnp.tanh(a), 0.3)).sum()
+
+    @A.model(walls={"y": hp.bc.zero_gradient})
+    def ours(a):
+        e = a[0, 1] * a[1, 0] - a * a[-1, -1]
+        return (A.where(e > 0.1, A.sqrt(abs(e)), e * e) + A.maximum(A.tanh(a), 0.3)).sum()
+
+    value, (slope,) = A.gradient(ours)(field(mesh, (12, 13)))
+    wanted, expected = jax.value_and_grad(theirs)(x)
+    assert value == pytest.approx(float(wanted), rel=1e-13)
+    np.testing.assert_allclose(slope.interior, np.asarray(expected), rtol=1e-12, atol=1e-12)
