@@ -157,9 +157,9 @@ def run(
     if "euler3d_physics" in wanted:
         more = _physics(quick)
         rows, ratios = rows + more[0], ratios | more[1]
-    for key, more in (("hevi_gain", _gains), ("moist_time", _moist)):
+    for key, timed_rows in (("hevi_gain", _gains), ("moist_time", _moist)):
         if key in wanted:
-            found = more(quick)
+            found = timed_rows(quick)
             rows, ratios = rows + found[0], ratios | found[1]
     return result("weather", rows, ratios, about={"ranks": RANKS})
 
