@@ -32,10 +32,10 @@ from hpckit.kernels.euler.box.constants import FIELDS, RHO, RHO_THETA, RHO_U, RH
 from hpckit.kernels.euler.constants import CV, GAMMA, GRAVITY, HALO, RD
 from hpckit.kernels.euler.hevi import dispatch as hevi
 from hpckit.kernels.euler.hevi.constants import LEVELS, NO_WATER, WORKS, Stage, Substep, upwind_weights
+from hpckit.kernels.euler.hevi.stress.dispatch import mix, mix_carried, viscosity
 from hpckit.kernels.euler.rain.constants import RV, WATER_DENSITY
 from hpckit.kernels.euler.rain.dispatch import kessler, saturate
 from hpckit.kernels.euler.relaxation.dispatch import relax
-from hpckit.kernels.euler.stress.dispatch import mix, mix_carried, viscosity
 from hpckit.plan.grid.decomposition import Decomposition
 
 FASTEST = 1.0  # cells that the wind may pass in a large step

@@ -14,8 +14,8 @@ from hpckit.kernels.compile.cuda_jit import compiling
 from hpckit.kernels.euler.constants import HALO
 from hpckit.kernels.euler.hevi import dispatch as hevi
 from hpckit.kernels.euler.hevi.constants import WORKS, Stage, Substep, upwind_weights
+from hpckit.kernels.euler.hevi.stress import dispatch as stress
 from hpckit.kernels.euler.rain import dispatch as rain
-from hpckit.kernels.euler.stress import dispatch as stress
 from tests.gpu.checks import Check, Pairs, size
 from tests.gpu.euler import noise
 

@@ -10,7 +10,7 @@ from hpckit.kernels.compile.cuda_pieces import typed_kernel
 from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.euler.constants import GRAVITY, HALO, REACH
 from hpckit.kernels.euler.hevi.constants import PER_CELL, PER_FACE
-from hpckit.kernels.euler.stress.numerics import (
+from hpckit.kernels.euler.hevi.stress.numerics import (
     carried_change,
     four_xy,
     four_xz,

@@ -7,7 +7,7 @@ import numpy as np
 from hpckit.kernels.compile.jit import jit
 from hpckit.kernels.euler.constants import GRAVITY, HALO, REACH
 from hpckit.kernels.euler.hevi.constants import PER_CELL, PER_FACE
-from hpckit.kernels.euler.stress.numerics import (
+from hpckit.kernels.euler.hevi.stress.numerics import (
     carried_change,
     four_xy,
     four_xz,
