@@ -12,6 +12,7 @@ _HOMES = {
     "check": "hpckit.adjoint.checks",
     "gradient": "hpckit.adjoint.models",
     "jvp": "hpckit.adjoint.models",
+    "minimize": "hpckit.adjoint.lbfgs",
     "model": "hpckit.adjoint.models",
     "vjp": "hpckit.adjoint.models",
     **dict.fromkeys(

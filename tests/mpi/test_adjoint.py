@@ -160,6 +160,31 @@ def test_windows_and_ensembles_that_make_no_sense_are_refused(mesh):
             total(two.stack([T, T]))
 
 
+def test_the_minimum_of_a_quadratic_is_found(mesh):
+    """Against the solution of the linear system of its matrix."""
+    walls = {"y": hp.bc.zero_gradient}
+
+    @A.model(walls=walls)
+    def cost(T, d):
+        return (0.5 * T * T + 0.5 * (T[0, 1] - T) ** 2 + (T[1, 0] - T) ** 2 - d * T).sum()
+
+    T, d, seen = field(mesh), field(mesh, seed=1), []
+
+    def slope(fields):
+        value, (here, _) = A.gradient(cost)(*fields, d)
+        return value, [here]
+
+    (found,) = A.minimize(slope, [T], 60, 1e-10, seen.append)
+    zero = T.like()
+    columns = []
+    for place in np.ndindex(5, 7):
+        unit = T.like()
+        unit.interior[place] = 1.0
+        columns.append(A.gradient(cost)(unit, zero)[1][0].interior.ravel().copy())
+    np.testing.assert_allclose(np.array(columns).T @ found.interior.ravel(), d.interior.ravel(), atol=1e-8)
+    assert [each.cost for each in seen] == sorted((each.cost for each in seen), reverse=True)
+
+
 REFUSED = {
     "a branch": (lambda T: T if T > 0 else -T, "where"),
     "an index": (lambda T: T[1:, :], "neighbor along y"),
