@@ -177,6 +177,13 @@ class Batch(Section):
         " tree, with the same bits for any mesh.dp, mesh.pp, sharding and schedule; 0: as is fastest",
     )
 
+    layer_parts: int = Field(
+        0,
+        ge=0,
+        description="with batch.parts, a power of two, such as 8: cut each layer into so many fixed parts (gpt2,"
+        " llama), with the same bits for any mesh.tp, too; 0: one for each rank of tp",
+    )
+
     @model_validator(mode="after")
     def _parts_are_microbatches(self) -> Self:
         if self.parts and self.microbatches is not None:

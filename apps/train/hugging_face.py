@@ -130,14 +130,14 @@ def require_fit(shape: Shape, tensors: Safetensors, parameters: Iterable[Paramet
     problems = []
     for parameter in parameters:
         try:
-            found = from_hugging_face(shape, shapes, parameter.name).shape
+            found = from_hugging_face(shape, shapes, parameter.origin).shape
         except KeyError as missing:
             problems.append(f"no tensor {missing.args[0]}")
         except ValueError:  # queries, keys and values that do not stand beside each other
-            problems.append(f"the parts of {parameter.name} have shapes that do not go together")
+            problems.append(f"the parts of {parameter.origin} have shapes that do not go together")
         else:
             if found != parameter.whole:
-                problems.append(f"{parameter.name} should be {parameter.whole} and is {found}")
+                problems.append(f"{parameter.origin} should be {parameter.whole} and is {found}")
     if problems:
         more = f" and {len(problems) - MOST_NAMED} more" if len(problems) > MOST_NAMED else ""
         raise InputError(

@@ -36,7 +36,7 @@ def memory_per_rank(config: Config, laid: Layout) -> dict[str, list[float]]:
     samples = config.batch.size // (plan.dp * plan.microbatches)
     kept = [samples * n * short for n in saved_numbers(laid.shape, laid.window, plan.tp)]
     kept[-1] += samples * laid.window * laid.shape.vocab * (itemsize - short) / plan.tp  # logits are float32
-    live, sizes = plan.schedule.live(), local_sizes(laid.model, plan.tp)
+    live, sizes = plan.schedule.live(), local_sizes(laid.model, plan.tp, plan.layer_parts)
     found: dict[str, list[float]] = {"parameters": [], "gradients": [], "optimizer": [], "activations": []}
     for rank in range(plan.pp):
         stages = plan.stages_of(rank)

@@ -30,7 +30,8 @@ from hpckit.training.replicas import Replicas
 from hpckit.training.sharded import Shards, lifetimes
 from hpckit.training.stage import Stage, nothing
 from hpckit.training.step import Form, Holding, Step, tokens_of
-from hpckit.training.tensor import Ranks, tensor_parallel
+from hpckit.training.tensor.model import tensor_parallel
+from hpckit.training.tensor.ranks import Ranks
 
 if TYPE_CHECKING:
     from hpckit.nn.layer import Sequential
@@ -85,10 +86,11 @@ class Pipeline:
     ) -> None:
         self.plan, self.mesh, self.device = plan, mesh, device
         _check(model, mesh, plan)
-        self.tensor = Ranks(mesh["tp"] if plan.tp > 1 else MPI.COMM_SELF, deterministic)
-        if plan.tp > 1 and device.is_gpu:
-            raise InputError("tensor parallelism runs on the host", do="take tp=1 on GPUs")
-        if plan.tp > 1:
+        self.tensor = Ranks(mesh["tp"] if plan.tp > 1 else MPI.COMM_SELF, plan.layer_parts, deterministic)
+        whole = model
+        if self.tensor.parts > 1 and device.is_gpu:
+            raise InputError("tensor parallelism runs on the host", do="take tp=1 and layer_parts=0 on GPUs")
+        if self.tensor.parts > 1:
             model, loss = tensor_parallel(model, loss, self.tensor)
         self.model, self.loss = model, loss
         self._line = line = mesh["pp"] if "pp" in mesh.topology.names else MPI.COMM_SELF
@@ -111,7 +113,8 @@ class Pipeline:
         # The first stage counts a tied weight.
         second = [p.name for p in self.parameters.list if p.shared and 0 not in layers]
         second += [p.name for p in self.parameters.list if p.cut is None and self.tensor.rank]  # they hold it, too
-        self._squares = Squares(self.parameters, model.parameters(), second)
+        every = self.tensor.every_part(whole)
+        self._squares = Squares(self.parameters, every, second)
         messages = Messages(line, device)
         settle = device.wait if device.is_gpu and plan.pp > 1 else nothing
         self._own = Holding(
@@ -256,8 +259,9 @@ class Pipeline:
         squares = self._squares()
         if self.plan.pp > 1:
             all_reduce(squares, self.mesh["pp"], "sum", deterministic=True).wait()
-        squared = np.array([self.shards.squared_norm(squares)])
-        return float(self.tensor.sum(squared)[0] if self.plan.tp > 1 else squared[0])
+        if self.plan.tp > 1:
+            all_reduce(squares, self.mesh["tp"], "sum", deterministic=True).wait()
+        return self.shards.squared_norm(squares)
 
     def measured(self) -> MeasuredStep:
         """The last step on the time axis, and the stages' times since `reset_times`. Collective over the pipeline."""

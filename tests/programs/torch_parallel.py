@@ -2,6 +2,7 @@
 
 import copy
 import functools
+from dataclasses import replace
 from itertools import pairwise
 
 import torch
@@ -174,7 +175,7 @@ def pipelines():
     wanted = one_by_one(model, batches, 4)
     models.close(wanted[1], models.serial(model, batches, adamw)[2])
     chunks = {"zb_v": None, "looped_bfs": 2}
-    for name in ("1f1b", "gpipe", "zb_h1", "zb_v", "looped_bfs"):
+    for name in ("1f1b", "gpipe", "zb_h1", "zb_v", "looped_bfs", last_first()):
         count = RANKS * (2 if name in chunks else 1)
         if count > len(model.h) + 2:
             continue
@@ -193,6 +194,14 @@ def pipelines():
     refused(lambda: PipelineStage({}, mesh, None), "is no module")
     if RANKS > 1:
         refused(lambda: PipelineStage([sharing] * RANKS, mesh, None), "share a parameter")
+
+
+def last_first():
+    """GPipe whose backward passes begin with the last microbatch: gradients are added in their order all the same."""
+    plain = hp.plan.pipeline_schedule("gpipe", RANKS, 4)
+    actions = tuple((*each[:4], *each[:3:-1]) for each in plain.actions)
+    assert all([a.kind for a in each] == ["F"] * 4 + ["B"] * 4 for each in actions)
+    return replace(plain, name="last_first", actions=actions)
 
 
 def piped(model, batches, mesh, count, schedule, chunks):

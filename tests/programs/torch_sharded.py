@@ -102,9 +102,12 @@ def recompute():
         with torch.no_grad():
             assert torch.isfinite(cut(x, y)["loss"])
         cut(x, y)
+        here = [unit for unit in cut.units if any(each.whole.untyped_storage().size() for each in unit.parameters)]
+        assert here == (cut.units if cut.by_pointer else cut.units[-1:]), "blocks are freed behind their use"
         (cut(x, y)["loss"] + cut(x, y)["loss"]).backward()
         for unit in cut.units:
             for each in unit.parameters:
+                assert cut.by_pointer or not each.whole.untyped_storage().size()
                 first, end = each.rows[WORLD.rank : WORLD.rank + 2]
                 wanted = dict(alone.named_parameters())[each.name].grad[first:end]
                 models.close({each.name: each.shard.grad}, {each.name: wanted})

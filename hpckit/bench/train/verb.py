@@ -6,7 +6,8 @@ over PyTorch's, eager or compiled: below 1 is better for hpckit. Ours in float32
 conversions cost less than they save.
 
 Products in a fixed order against NumPy's BLAS, for several numbers of rows: ratios above 1 are better for hpckit. On 2
-ranks: data-parallel steps and pipelines, against one rank and against PyTorch's DDP and its best schedule.
+ranks: data-parallel steps, pipelines and layers in parts, against one rank and against PyTorch's DDP, its best schedule
+and its DTensor. On one rank: fixed parts of a batch against none.
 """
 
 from __future__ import annotations
@@ -42,11 +43,13 @@ TILES = {
 }
 KINDS = ("float32", "bfloat16", "q8_0", "q4_0")  # of weights, all against float32 by BLAS
 
-# On 2 ranks: part of `train_ranks`, its title, its rounds, all and with --quick.
+# Part of `train_ranks`, its title, its ranks, its rounds, all and with --quick.
 PARTS = {
-    "data": ("data parallel, 2 ranks", 21, 7),
-    "sharding": ("replicas in shards, 2 ranks", 31, 11),
-    "pipeline": ("pipeline, 2 ranks", 37, 13),
+    "data": ("data parallel, 2 ranks", 2, 21, 7),
+    "sharding": ("replicas in shards, 2 ranks", 2, 31, 11),
+    "pipeline": ("pipeline, 2 ranks", 2, 37, 13),
+    "tensor": ("layers on 2 ranks", 2, 9, 5),
+    "parts": ("fixed parts, 1 rank", 1, 31, 11),
 }
 
 
@@ -71,8 +74,8 @@ def run(quick: bool = False, only: Sequence[str] | None = None) -> dict[str, Any
                 rows.append(timed(f"tile, {count} row{'s' * (count > 1)}", name, seconds, GFLOP_per_s=rate))
             ratios[key] = ratio(found["times"]["blas"], found["times"]["float32"])
         elif key in PARTS:
-            title, rounds, few = PARTS[key]
-            found = run_ranks("hpckit.bench.train.ranks", 2, ((key, few if quick else rounds, with_torch),))[0]
+            title, ranks, rounds, few = PARTS[key]
+            found = run_ranks("hpckit.bench.train.ranks", ranks, ((key, few if quick else rounds, with_torch),))[0]
             rows += [timed(title, name, seconds) for name, seconds in found["times"].items()]
             ratios |= RATIOS[key](**found)
         elif key in MIXED or with_torch:
@@ -130,10 +133,35 @@ def pipeline_ratios(times: Times, simulated: float) -> Ratios:
     return ratios
 
 
+def tensor_ratios(times: Times) -> Ratios:
+    """Of 2 ranks that share each layer to one (above 1 is better), and our time over that of PyTorch's DTensor.
+
+    tp_ceiling: what the machine allows, both halves at once without messages.
+    """
+    ratios = {"tp_speedup": _sure(times["one"], times["tensor"]), "tp_ceiling": _sure(times["one"], times["apart"])}
+    ratios["tp_of_ceiling"] = _sure(times["apart"], times["tensor"])
+    if "torch_dtensor" in times:
+        ratios["tp_vs_torch"] = _sure(times["tensor"], times["torch_dtensor"])
+    return ratios
+
+
+def parts_ratios(times: Times) -> Ratios:
+    """Of the time of a step with fixed parts of the batch to one without, and to one in as many microbatches; and with
+    fixed parts of the layers, too, to one without any.
+    """
+    return {
+        "fixed_tree_cost": _sure(times["parts"], times["whole"]),
+        "fixed_tree_vs_microbatches": _sure(times["parts"], times["microbatches"]),
+        "fixed_layers_cost": _sure(times["layer_parts"], times["whole"]),
+    }
+
+
 RATIOS: dict[str, Callable[..., Ratios]] = {
     "data": data_ratios,
     "sharding": sharding_ratios,
     "pipeline": pipeline_ratios,
+    "tensor": tensor_ratios,
+    "parts": parts_ratios,
 }
 
 
