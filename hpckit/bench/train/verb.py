@@ -1,8 +1,9 @@
 """Training: GPT and MLP steps on one core against PyTorch eager, from the same initial weights.
 
 A step is forward, loss, backward and AdamW in float32, one BLAS thread. PyTorch runs with its fused AdamW. The losses
-of the first steps are compared before anything is timed, then steps of both run in turn. The ratios are times, ours
-over PyTorch's: below 1 is better for hpckit.
+of the first steps are compared before anything is timed, then steps of all run in turn. The ratios are times, ours
+over PyTorch's, eager or compiled: below 1 is better for hpckit. Ours in float32 over ours in bfloat16: above 1 where
+conversions cost less than they save.
 
 Products in a fixed order against NumPy's BLAS, for several numbers of rows: ratios above 1 are better for hpckit. On 2
 ranks: data-parallel steps, pipelines and layers in parts, against one rank and against PyTorch's DDP, its best schedule
@@ -20,12 +21,19 @@ from hpckit.bench.command import add_only
 from hpckit.bench.measure import SELDOM, Ratios, Rows, Times, by_round, interval, ratio, result, spread, timed
 from hpckit.bench.ranks import run_ranks
 
-# Key -> case of `train_steps` and its rounds, all and with --quick.
-CASES = {
+# Key -> case of `train_steps` and its rounds, all and with --quick. The ratio: the first candidate to the last.
+CASES: dict[str, tuple[str, dict[str, Any], int, int]] = {
     "gpt_vs_torch": ("gpt", {"layers": 4, "width": 256, "heads": 8}, 41, 15),
+    "gpt_vs_torch_compiled": (
+        "gpt",
+        {"layers": 4, "width": 256, "heads": 8, "rivals": ["torch", "torch_compiled"]},
+        21,
+        9,
+    ),
     "gpt512_vs_torch": ("gpt", {"layers": 4, "width": 512, "heads": 8}, 21, 7),
     "mlp_vs_torch": ("mlp", {"sizes": [784, 1024, 1024, 10]}, 101, 41),
 }
+MIXED = {"gpt_float32_vs_bfloat16": ("gpt", {"layers": 4, "width": 256, "heads": 8, "rivals": ["bfloat16"]}, 21, 9)}
 # Key -> rows of a product, its rounds, all and with --quick.
 TILES = {
     "tile_vs_blas_1": (1, 41, 15),
@@ -47,7 +55,7 @@ PARTS = {
 
 def add_options(it: Any) -> tuple[str, ...]:
     """The option of this benchmark, and its name for `run`."""
-    return add_only(it, [*CASES, *TILES, *PARTS], "CASE")
+    return add_only(it, [*CASES, *MIXED, *TILES, *PARTS], "CASE")
 
 
 def run(quick: bool = False, only: Sequence[str] | None = None) -> dict[str, Any]:
@@ -57,7 +65,7 @@ def run(quick: bool = False, only: Sequence[str] | None = None) -> dict[str, Any
     with_torch = importlib.util.find_spec("torch") is not None
     if not with_torch:
         rows.append({"note": "PyTorch is not installed (pip install torch): all that is compared with it is left out"})
-    for key in only or [*CASES, *TILES, *PARTS]:
+    for key in only or [*CASES, *MIXED, *TILES, *PARTS]:
         if key in TILES:
             count, rounds, few = TILES[key]
             found = run_ranks("hpckit.bench.train.tile", 1, ((count, KINDS, few if quick else rounds),))[0]
@@ -70,12 +78,12 @@ def run(quick: bool = False, only: Sequence[str] | None = None) -> dict[str, Any
             found = run_ranks("hpckit.bench.train.ranks", ranks, ((key, few if quick else rounds, with_torch),))[0]
             rows += [timed(title, name, seconds) for name, seconds in found["times"].items()]
             ratios |= RATIOS[key](**found)
-        elif with_torch:
-            kind, shape, rounds, few = CASES[key]
+        elif key in MIXED or with_torch:
+            kind, shape, rounds, few = {**CASES, **MIXED}[key]
             found = run_ranks("hpckit.bench.train.steps", 1, ((kind, shape, few if quick else rounds),))[0]
             times = found["times"]
             rows += [_row(key, name, seconds, found) for name, seconds in times.items()]
-            ratios[key] = ratio(times["hpckit"], times["torch"])
+            ratios[key] = ratio(times["hpckit"], times[list(times)[-1]])
     return result("train", rows, ratios)
 
 
@@ -166,4 +174,4 @@ def _sure(slower: list[float], faster: list[float], scale: float = 1.0) -> dict[
 def _row(key: str, name: str, seconds: list[float], found: dict[str, Any]) -> dict[str, Any]:
     middle = median(seconds)
     rates = {"samples_per_s": round(found["samples"] / middle), "GFLOP_per_s": round(found["flops"] / middle / 1e9, 1)}
-    return timed(key.removesuffix("_vs_torch"), name, seconds, **rates, loss=found["losses"][name])
+    return timed(key.partition("_vs_")[0], name, seconds, **rates, loss=found["losses"][name])

@@ -40,7 +40,7 @@ class TensorEmbedding:
         for part in self.tables:
             first, here = _words_of(part, tokens)
             if here.any():
-                found = empty((1, np.count_nonzero(here), like.shape[1]), like)
+                found = empty((1, int(np.count_nonzero(here)), like.shape[1]), like)
                 dispatch.embed((tokens[here] - first)[None], part.value, like[:0], found)
                 summand[here] = found[0]
         y, own = self._ranks.scatter([summand], tokens.shape), self._ranks.own(tokens.shape)
