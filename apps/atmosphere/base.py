@@ -84,12 +84,13 @@ def base_state(profile: Profile, nz: int, dz: float, compat: bool = False) -> Ba
 def levels_state(profile: Profile, edges: np.ndarray) -> BaseState:
     """The profile between levels at any heights (m, from the ground up), float64[nz + 1]: rows of cells alone.
 
-    Densities are exact means over the cells, as in `base_state`. Raises `InputError` as it does.
+    Densities are exact means over the cells, as in `base_state`; of moist air that of the dry part. Raises
+    `InputError` as it does.
     """
     require_top(profile, 1, float(edges[-1]))
     thick, height = np.diff(edges), 0.5 * (edges[1:] + edges[:-1])
     rho_theta = _rho_theta(profile.pressure(edges[:-1, None] + QUADRATURE_POINTS * thick[:, None])) @ QUADRATURE_WEIGHTS
-    rho = -np.diff(profile.pressure(edges)) / (GRAVITY * thick)
+    rho = -np.diff(profile.pressure(edges)) / (GRAVITY * thick * (1 + profile.vapor(height)))
     none = np.zeros((0, 0))
     return BaseState(
         height=height,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from hpckit.apps.atmosphere.settings import Base, Wave
 from hpckit.apps.atmosphere.sounding import Sounding, read_sounding
 from hpckit.errors import InputError
 from hpckit.kernels.euler.constants import CP, GRAVITY, P0, RD
+from hpckit.kernels.euler.rain.constants import RV
 
 Function = Callable[[np.ndarray], np.ndarray]
 
@@ -29,14 +31,19 @@ class Profile:
     top: float
     name: str
     wind_v: Function = np.zeros_like
+    vapor: Function = np.zeros_like  # kg per kg of dry air; theta is then the moist theta (1 + (R_v / R_d) q_v) theta
 
 
-def profile_of(base: Base) -> Profile:
-    """The atmosphere of the settings; reads the sounding if there is one."""
+def profile_of(base: Base, moist: bool = False) -> Profile:
+    """The atmosphere of the settings; reads the sounding if there is one. moist: with the vapor that it has."""
     if base.kind == "sounding":
         assert base.file is not None  # the settings were checked
         sounding = read_sounding(base.file)
-        return observed(sounding, virtual=base.virtual, wind=base.wind, extrapolate=base.extrapolate, u=base.u)
+        virtual = base.virtual or moist
+        profile = observed(sounding, virtual=virtual, wind=base.wind, extrapolate=base.extrapolate, u=base.u)
+        return moistened(profile, sounding) if moist else profile
+    if base.kind == "weisman_klemp":
+        return weisman_klemp(base.vapor, base.shear, base.shear_depth, base.u)
     if base.kind == "stable":
         return stable(base.theta, base.frequency, base.u)
     if base.kind == "isothermal":
@@ -82,6 +89,40 @@ def isothermal(temperature: float, u: float = 0.0) -> Profile:
         lambda z: np.full_like(z, u),
         np.inf,
         "isothermal",
+    )
+
+
+def weisman_klemp(most: float, shear: float, depth: float, u: float = 0.0) -> Profile:
+    """The convective sounding of Weisman and Klemp (1982, MWR 110, 504-520), with at most `most` kg/kg of vapor.
+
+    theta = 300 + 43 (z / 12 km)**(5/4) K to the tropopause, isothermal with 213 K above; relative humidity
+    1 - 3/4 (z / 12 km)**(5/4), 1/4 above; wind u + shear tanh(z / depth) (m/s, m). 1000 hPa at the ground, in moist
+    hydrostatic balance, integrated in layers of 5 m; saturation after Klemp and Wilhelmson (1978).
+    """
+    trop, step, top = 12_000.0, 5.0, 30_000.0
+    z = np.arange(-1000.0, top + step, step)
+    share = np.clip(z / trop, 0.0, None) ** 1.25
+    theta = np.where(z <= trop, 300 + 43 * share, 343 * np.exp(GRAVITY / (CP * 213) * (z - trop)))
+    humidity = np.where(z <= trop, 1 - 0.75 * share, 0.25)
+    exner = np.exp(-GRAVITY * z / (CP * 330.0))
+    ground = int(np.searchsorted(z, 0.0))
+    vapor = np.zeros_like(z)
+    for _ in range(30):
+        pressure, temperature = P0 * np.maximum(exner, 0.02) ** (CP / RD), theta * exner
+        saturated = 380.0 / pressure * np.exp(17.27 * (temperature - 273.0) / (temperature - 36.0))
+        vapor = np.minimum(most, humidity * saturated)
+        virtual = theta * (1 + RV / RD * vapor) / (1 + vapor)
+        slope = -GRAVITY / (CP * virtual)
+        exner = np.concatenate([[0.0], np.cumsum(0.5 * step * (slope[1:] + slope[:-1]))])
+        exner += 1.0 - exner[ground]
+    moist, logarithm = theta * (1 + RV / RD * vapor), np.log(exner)
+    return Profile(
+        lambda height: np.interp(height, z, moist),
+        lambda height: P0 * np.exp(CP / RD * np.interp(height, z, logarithm)),
+        lambda height: u + shear * np.tanh(np.maximum(height, 0.0) / depth),
+        top - 1000.0,
+        "Weisman and Klemp",
+        vapor=lambda height: np.interp(height, z, vapor),
     )
 
 
@@ -167,6 +208,18 @@ def observed(sounding: Sounding, *, virtual: bool, wind: bool, extrapolate: bool
         "sounding",
         lambda height: np.interp(height, z[blowing], sounding.wind_v[blowing]) if wind else np.zeros_like(height),
     )
+
+
+def moistened(profile: Profile, sounding: Sounding) -> Profile:
+    """A profile of virtual theta with the vapor of its sounding, linear between the levels, and the moist theta."""
+
+    def vapor(height: np.ndarray) -> np.ndarray:
+        return np.interp(height, sounding.height, sounding.mixing_ratio)
+
+    def theta(height: np.ndarray) -> np.ndarray:
+        return profile.theta(height) * (1 + vapor(height))
+
+    return dataclasses.replace(profile, theta=theta, vapor=vapor)
 
 
 def _log_mean(ratio: np.ndarray) -> np.ndarray:

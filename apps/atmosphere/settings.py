@@ -13,10 +13,10 @@ from hpckit.io.settings import InputFile, Section
 class Base(Section):
     """The base state: an atmosphere at rest, or in uniform flow."""
 
-    kind: Literal["neutral", "stable", "isothermal", "standard", "sounding"] = Field(
+    kind: Literal["neutral", "stable", "isothermal", "standard", "sounding", "weisman_klemp"] = Field(
         "neutral",
         description="neutral: constant theta; stable: constant Brunt-Väisälä frequency; isothermal: constant T;"
-        " standard: US Standard Atmosphere 1976; sounding: from base.file",
+        " standard: US Standard Atmosphere 1976; sounding: from base.file; weisman_klemp: moist and convective",
     )
     theta: float = Field(300.0, gt=100, le=1000, description="theta at the ground, K (neutral, stable)")
     frequency: float = Field(0.02, gt=0, le=0.1, description="Brunt-Väisälä frequency, 1/s (stable)")
@@ -28,6 +28,10 @@ class Base(Section):
     wind: bool = Field(False, description="use the wind of the sounding (its eastward component)")
     virtual: bool = Field(False, description="use the virtual potential temperature of the sounding, not theta")
     extrapolate: bool = Field(False, description="continue a sounding isothermally above its last level")
+
+    vapor: float = Field(0.014, ge=0, le=0.03, description="greatest mixing ratio of vapor, kg/kg (weisman_klemp)")
+    shear: float = Field(0.0, ge=-100, le=100, description="wind aloft less that at the ground, m/s (weisman_klemp)")
+    shear_depth: float = Field(3000.0, gt=0, description="height over which it is reached as tanh, m (weisman_klemp)")
 
     @model_validator(mode="after")
     def _sounding_has_a_file(self) -> Self:

@@ -27,6 +27,7 @@ class System(Section):
         None,
         description="initial particles: LAMMPS data, or .dump, .lammpstrj, .xyz, .extxyz, .h5, .h5md; none: a lattice",
     )
+    style: str = Field("", description="atom style of a LAMMPS data file; empty: the one that it names, else atomic")
     frame: int = Field(-1, description="frame of a trajectory file, from 0; negative numbers count from the end")
     velocities: Literal["file", "draw"] = Field(
         "file", description="of particles from a file: the file's (at rest if it has none), or drawn at `temperature`"
@@ -152,6 +153,22 @@ class Interaction(Section):
         return sorted([self.cutoff, *(pair.cutoff for pair in self.pairs if pair.cutoff is not None)])
 
 
+class Bonds(Section):
+    """Bonds between particles, which a data file names."""
+
+    kind: Literal["none", "harmonic", "morse", "fene"] = Field("none", description="energy of a bond, as in LAMMPS")
+    parameters: tuple[tuple[float, ...], ...] = Field(
+        (), description="of each type of bonds: harmonic: K, r0; morse: D, alpha, r0; fene: K, R0, epsilon, sigma"
+    )
+    exclude: bool = Field(True, description="bonded particles do not interact as pairs, too (special_bonds lj 0 1 1)")
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.kind != "none" and not self.parameters:
+            raise ValueError(f"bonds.kind = {self.kind!r} needs bonds.parameters, for each type of bonds")
+        return self
+
+
 class Neighbors(Section):
     """Neighbor lists."""
 
@@ -229,6 +246,7 @@ class Config(Section):
     repro: bool = Field(False, description="add forces without rounding: the same bits on any number of ranks")
     system: System = Field(default_factory=System, description="the particles")
     interaction: Interaction = Field(default_factory=Interaction, description="forces between pairs")
+    bonds: Bonds = Field(default_factory=Bonds, description="bonds between particles")
     neighbors: Neighbors = Field(default_factory=Neighbors, description="neighbor lists")
     dynamics: Dynamics = Field(default_factory=Dynamics, description="how the particles move")
     time: Time = Field(default_factory=Time, description="duration and time step")

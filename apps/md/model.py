@@ -68,6 +68,7 @@ def make_system(config: Config, start: Start, comm: MPI.Intracomm, timer: PhaseT
         balance_every=config.ranks.balance,
         timer=timer,
         device=device,
+        bonds=start.bonds(),
     )
     system.external = external_of(config)
     system.load(start.packed(comm))

@@ -20,9 +20,9 @@ from hpckit.kernels.particles.lennard_jones import dispatch as lennard_jones
 from hpckit.kernels.particles.loops import REORDERED
 from hpckit.kernels.particles.pair.custom import make_potential, tails
 from hpckit.kernels.particles.pair.named import NAMED
-from hpckit.md.embedded import EmbeddedAtoms, embedded_atoms
 from hpckit.md.interaction import Interaction, tabulated
-from hpckit.md.stillinger_weber import StillingerWeber
+from hpckit.md.many_body.embedded import EmbeddedAtoms, embedded_atoms
+from hpckit.md.many_body.stillinger_weber import StillingerWeber
 
 
 def interaction_of(config: Config, types: int) -> Interaction | EmbeddedAtoms | StillingerWeber:

@@ -11,6 +11,7 @@ from hpckit.apps.md.potentials import masses_of
 from hpckit.errors import InputError
 from hpckit.io.particles.frames import read_frame
 from hpckit.kernels.noise.dispatch import normals, uniforms
+from hpckit.md.bonds import Bonds
 from hpckit.md.thermo import add_ranks
 from hpckit.md.units import UNITS
 from hpckit.particles.particles import pack_particles
@@ -49,7 +50,7 @@ class Start:
     def _from_file(self) -> None:
         system = self.config.system
         x, y, z = (axis in self.periodic for axis in "xyz")
-        self.file = read_frame(system.file, system.frame, (x, y, z))
+        self.file = read_frame(system.file, system.frame, (x, y, z), system.style or None)
         self.lower, self.upper, self.count = self.file.lower, self.file.upper, self.file.count
         self.masses = masses_of(self.config) if self.file.masses is None else self.file.masses
         highest = int(self.file.types.max(initial=0)) + 1
@@ -58,6 +59,10 @@ class Start:
                 f"{system.file} has particles of {highest} types and no masses",
                 do=f"give system.masses of {highest} types",
             )
+        bonded = self.config.bonds.kind != "none"
+        if (self.file.bonds is not None) != bonded:
+            what = "has no bonds, and bonds.kind asks for them" if bonded else "has bonds, and bonds.kind is none"
+            raise InputError(f"{system.file} {what}", do="set bonds.kind and bonds.parameters as the file needs them")
         self.notes = [f"{system.file} {note}" for note in self._notes_on(self.file, (x, y, z))]
 
     def _notes_on(self, file: Snapshot, periodic: tuple[bool, bool, bool]) -> list[str]:
@@ -114,6 +119,13 @@ class Start:
         types = self._types()[first : first + count]
         velocities = self._velocities(comm, ids, places, self.masses[types])
         return pack_particles(ids, places, velocities, types)
+
+    def bonds(self) -> Bonds | None:
+        """The bonds of the settings and the file; None without them."""
+        given = self.config.bonds
+        if self.file is None or self.file.bonds is None:
+            return None
+        return Bonds(self.file.bonds, self.count, given.kind, given.parameters, given.exclude)
 
     def _file_particles(self, comm: MPI.Comm) -> np.ndarray:
         assert self.file is not None

@@ -10,7 +10,8 @@ HEADER = "   Step          Temp          E_pair         E_mol          TotEng   
 def row(step: int, thermo: Thermo, count: int, per_particle: bool) -> str:
     """A line of the table; energies for each particle in reduced units, of the whole system in others."""
     share = 1 / max(count, 1) if per_particle else 1.0
-    values = (thermo.temperature, thermo.potential * share, 0.0, thermo.total * share, thermo.pressure)
+    pairs = thermo.potential - thermo.bonded
+    values = (thermo.temperature, pairs * share, thermo.bonded * share, thermo.total * share, thermo.pressure)
     return f"{step:10d} " + " ".join(f"{'-' if value < 0 else ' '}{abs(value):<13.8g}" for value in values)
 
 

@@ -76,12 +76,20 @@ class Model(Section):
         lt=1,
         description="dropout rate of the attention weights (gpt2, llama); omitted: as dropout",
     )
-    recompute: bool = Field(
-        False, description="blocks keep only their input and recompute the rest: less memory, a third more work"
+    recompute: bool | Literal["attention", "blocks", "whole"] = Field(
+        False,
+        description="what is worked out again in the backward pass, which saves memory and changes no bit. blocks, or"
+        " true: blocks keep only their input; attention: attention does, which costs less work; whole:"
+        " the stages of the pipeline do",
     )
     channels: tuple[int, ...] = Field(
         (16, 32), min_length=1, max_length=3, description="channels of the convolutions (cnn)"
     )
+
+    @property
+    def recomputed(self) -> str:
+        """What is recomputed: attention, blocks, whole, or "" for nothing."""
+        return ("", "blocks")[self.recompute] if isinstance(self.recompute, bool) else self.recompute
 
     @property
     def is_language(self) -> bool:
@@ -132,6 +140,7 @@ class Model(Section):
             ("activation", self.activation is not None, ("gpt2", "mlp")),
             ("dropout", self.dropout > 0, ("gpt2",)),
             ("attention_dropout", self.attention_dropout is not None, LANGUAGE),
+            ("recompute", bool(self.recomputed), LANGUAGE),
         ):
             if given and self.kind not in kinds:
                 wrong.append(f"model.{name} belongs to {_or(kinds)}, but model.kind is {self.kind!r}: omit it")
@@ -177,6 +186,13 @@ class Batch(Section):
         ge=0,
         description="a power of two, such as 8: cut the batch into so many fixed parts and add their gradients as a"
         " tree, with the same bits for any mesh.dp, mesh.pp, sharding and schedule; 0: as is fastest",
+    )
+
+    layer_parts: int = Field(
+        0,
+        ge=0,
+        description="with batch.parts, a power of two, such as 8: cut each layer into so many fixed parts (gpt2,"
+        " llama), with the same bits for any mesh.tp, too; 0: one for each rank of tp",
     )
 
     @model_validator(mode="after")

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -89,6 +91,41 @@ def to_hugging_face(shape: Shape, weights: Mapping[str, np.ndarray]) -> dict[str
     return found
 
 
+class Source(NamedTuple):
+    """Where a tensor of theirs comes from: columns of our parameter `ours` from `first` on, or all of it.
+
+    shape: theirs. turned: their rows are our columns.
+    """
+
+    ours: str
+    shape: tuple[int, ...]
+    turned: bool = False
+    first: int = 0
+
+    def box(self, row: int, count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The box of our parameter, start and shape, of so many of their rows."""
+        if self.turned:
+            return (0, self.first + row), (self.shape[1], count)
+        return (row, *[0] * (len(self.shape) - 1)), (count, *self.shape[1:])
+
+
+def sources(shape: Shape, parameters: Iterable[Parameter]) -> dict[str, Source]:
+    """Their tensors by name, in the order of `to_hugging_face`, each with its place among our parameters."""
+    found = {}
+    for parameter in parameters:
+        theirs = their_name(shape.kind, parameter.name)
+        if SPLIT in theirs:
+            ends = [0, *_splits(shape), parameter.shape[1]]
+            for letter, (first, end) in zip("qkv", pairwise(ends), strict=True):
+                size = end - first, parameter.shape[0]
+                found[theirs.replace(SPLIT, letter)] = Source(parameter.name, size, True, first)
+        elif _is_turned(shape.kind, parameter.name):
+            found[theirs] = Source(parameter.name, parameter.shape[::-1], True)
+        else:
+            found[theirs] = Source(parameter.name, parameter.shape)
+    return found
+
+
 def from_hugging_face(shape: Shape, tensors: Mapping[str, np.ndarray], name: str) -> np.ndarray:
     """Our parameter `name` from their tensors. Raises `KeyError` with their name where it is not there."""
     theirs = their_name(shape.names, name)
@@ -109,14 +146,14 @@ def require_fit(shape: Shape, tensors: Safetensors, parameters: Iterable[Paramet
     problems = []
     for parameter in parameters:
         try:
-            found = from_hugging_face(shape, shapes, parameter.name).shape
+            found = from_hugging_face(shape, shapes, parameter.origin).shape
         except KeyError as missing:
             problems.append(f"no tensor {missing.args[0]}")
         except ValueError:  # queries, keys and values that do not stand beside each other
-            problems.append(f"the parts of {parameter.name} have shapes that do not go together")
+            problems.append(f"the parts of {parameter.origin} have shapes that do not go together")
         else:
             if found != parameter.whole:
-                problems.append(f"{parameter.name} should be {parameter.whole} and is {found}")
+                problems.append(f"{parameter.origin} should be {parameter.whole} and is {found}")
     if problems:
         more = f" and {len(problems) - MOST_NAMED} more" if len(problems) > MOST_NAMED else ""
         raise InputError(

@@ -74,7 +74,8 @@ def layout(config: Config, ranks: int) -> Layout:
         weights = config.model.weights
         tried(lambda: require_fit(shape, Safetensors(weights), model.parameters()))
     if model is not None:
-        problems += [InputError(wrong) for wrong in misfits(model, config.mesh.tp)]
+        cut = (config.batch.layer_parts, "batch.layer_parts") if config.batch.layer_parts else (config.mesh.tp, "tp")
+        problems += [InputError(wrong) for wrong in misfits(model, *cut)]
     plan = tried(lambda: plan_of(config, shape.products(window), shape.tied, ranks))
     if problems:
         told = [problem.do for problem in problems if problem.do]
@@ -103,6 +104,7 @@ def plan_of(config: Config, products: list[float], tied: bool, ranks: int) -> Tr
         tp=config.mesh.tp,
         microbatches=config.batch.microbatches or _microbatches(config, ranks),
         parts=config.batch.parts,
+        layer_parts=config.batch.layer_parts,
         schedule=schedule,
         chunks=chunks,
         costs=costs,

@@ -36,7 +36,7 @@ def memory_per_rank(config: Config, laid: Layout) -> dict[str, list[float]]:
     samples = config.batch.size // (plan.dp * plan.microbatches)
     kept = [samples * n * short for n in saved_numbers(laid.shape, laid.window, plan.tp)]
     kept[-1] += samples * laid.window * laid.shape.vocab * (itemsize - short) / plan.tp  # logits are float32
-    live, sizes = plan.schedule.live(), local_sizes(laid.model, plan.tp)
+    live, sizes = plan.schedule.live(), local_sizes(laid.model, plan.tp, plan.layer_parts)
     found: dict[str, list[float]] = {"parameters": [], "gradients": [], "optimizer": [], "activations": []}
     for rank in range(plan.pp):
         stages = plan.stages_of(rank)
@@ -47,6 +47,15 @@ def memory_per_rank(config: Config, laid: Layout) -> dict[str, list[float]]:
         found["parameters"].append(short * count / (plan.dp if sharding == 3 else 1))
         found["gradients"].append(itemsize * count / (plan.dp if sharding > 1 else 1))
         found["optimizer"].append(vectors * itemsize * count / (plan.dp if sharding else 1))
+        if laid.shape.recompute == "whole":  # the input of each stage, and of the last one the logits
+            first = [plan.partition.layers(stage)[0] for stage in stages]
+            inputs = [laid.shape.width * laid.window * short / plan.tp if n else 4.0 * laid.window for n in first]
+            held_inputs = samples * sum(inputs) / len(stages) * live[rank]
+            ends = plan.schedule.stages - 1 in stages
+            found["activations"].append(
+                held_inputs + ends * samples * laid.window * laid.shape.vocab * itemsize / plan.tp
+            )
+            continue
         found["activations"].append(live[rank] / len(stages) * sum(kept[n] for n in numbers))
     return found
 
@@ -71,8 +80,10 @@ def saved_numbers(shape: Shape, window: int, tp: int = 1) -> list[float]:
         inner = shape.top_k * (inner + 3 * shape.width) + 3 * shape.experts
     keys = 2 * shape.width * shape.kv_heads // shape.heads
     block = shape.width / tp
-    if not shape.recompute:
+    if shape.recompute != "blocks":
         block = 2 * shape.width + (4 * shape.width + keys + inner + shape.heads) / tp
+    if shape.recompute == "attention":
+        block -= (2 * shape.width + keys + shape.heads) / tp
     head = shape.width + (shape.width + shape.vocab) / tp
     return [window * n for n in (1.0, *[block] * shape.layers, head)]
 

@@ -36,8 +36,8 @@ class Shape:
 
     hidden: width inside a block's MLP. activation: of a GPT-2's MLP, or between the layers of an `mlp`, a name
     of `hpckit.nn.activations`; other kinds have a fixed one. experts: in each block, of which a
-    token goes through `top_k`; 0 for a plain gated map.
-    norm_eps: added to the variance in its norms. recompute: blocks keep only their input for the backward pass.
+    token goes through `top_k`; 0 for a plain gated map. norm_eps: added to the variance in its norms. recompute: what
+    is worked out again in the backward pass, see `Model.recomputed`.
     """
 
     kind: str
@@ -56,7 +56,7 @@ class Shape:
     activation: str = "gelu"
     channels: tuple[int, ...] = ()
     norm_eps: float = NORM_EPS
-    recompute: bool = False
+    recompute: str = ""
     experts: int = 0
     top_k: int = 2
     expert_balance: float = 0.01
@@ -114,7 +114,7 @@ def shape_of(model: Model, classes: int) -> Shape:
             read_shape(model.weights, model.kind),
             dropout=model.dropout,
             attention_dropout=model.weights_dropout,
-            recompute=model.recompute,
+            recompute=model.recomputed,
             expert_balance=model.expert_balance,
             router_z=model.router_z,
         )
@@ -133,7 +133,7 @@ def shape_of(model: Model, classes: int) -> Shape:
         attention_dropout=model.weights_dropout,
         activation=model.mlp_activation,
         channels=model.channels,
-        recompute=model.recompute,
+        recompute=model.recomputed,
         experts=model.experts,
         top_k=model.top_k,
         expert_balance=model.expert_balance,

@@ -62,6 +62,7 @@ class Trainer:
             laid.plan,
             dtype=config.precision,
             sharding=config.sharding.stage,
+            recompute=config.model.recomputed == "whole",
             device=device,
         )
         self.model, self.loss = self.pipeline.model, self.pipeline.loss
@@ -135,7 +136,7 @@ class Trainer:
         for parameter in parameters:
             for start, shape, arrays in self._boxes(parameter):
                 pieces += [
-                    Piece(f"{name}/{parameter.name}", parameter.whole, place, host(array).reshape(shape)[part])
+                    Piece(f"{name}/{parameter.origin}", parameter.whole, place, host(array).reshape(shape)[part])
                     for name, array in arrays.items()
                     for place, part in placed(parameter, start, shape)
                 ]
@@ -149,7 +150,7 @@ class Trainer:
                 for name, array in arrays.items():
                     box = np.empty(shape, array.dtype)
                     for place, part in placed(parameter, start, shape):
-                        box[part] = restored.read(f"{name}/{parameter.name}", place, box[part].shape)
+                        box[part] = restored.read(f"{name}/{parameter.origin}", place, box[part].shape)
                     set_from_host(array, box.reshape(-1))
         self.pipeline.parameters.updated()
         self.done, self.sampler.position = restored.values["step"], restored.values["position"]

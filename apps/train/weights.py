@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from hpckit.errors import write_error
 from hpckit.io.files import replace_file
 from hpckit.io.safetensors import SINGLE, Safetensors, save_safetensors
 from hpckit.kernels.nn.narrow.dispatch import widened
+from hpckit.nn.cuts import held_parts
 from hpckit.nn.layer import Sequential
 from hpckit.nn.parameters import Parameter, Parameters
 
@@ -37,11 +39,11 @@ def gathered(trainer: Trainer) -> dict[str, np.ndarray] | None:
     for stage in plan.stages_of(line.rank):
         trainer.pipeline.need(stage)
         for number in plan.partition.layers(stage):
-            for parameter in trainer.model.layers[number].parameters():
-                if parameter.name in saved and not trainer.replica:
-                    held = parameter.stored if storage else parameter.value
-                    value = _joined(trainer, parameter, trainer.device.to_host(held))
-                    own[parameter.name] = value.copy() if trainer.pipeline.shards.gathers else value
+            for name, parts in by_origin(trainer.model.layers[number].parameters()).items():
+                if parts[0].name in saved and not trainer.replica:
+                    held = [trainer.device.to_host(part.stored if storage else part.value) for part in parts]
+                    value = _joined(trainer, parts[0], held)
+                    own[name] = value.copy() if trainer.pipeline.shards.gathers else value
     if trainer.replica or trainer.pipeline.tensor.rank:
         return None
     every = trainer.laid.model.parameters()
@@ -64,17 +66,27 @@ def gathered(trainer: Trainer) -> dict[str, np.ndarray] | None:
     return {name: widened(bits, storage) for name, bits in found.items()} if storage else found
 
 
-def _joined(trainer: Trainer, parameter: Parameter, value: np.ndarray) -> np.ndarray:
+def by_origin(parameters: Iterable[Parameter]) -> dict[str, list[Parameter]]:
+    """Parameters, or their parts, by the name of the whole."""
+    found: dict[str, list[Parameter]] = {}
+    for parameter in parameters:
+        found.setdefault(parameter.origin, []).append(parameter)
+    return found
+
+
+def _joined(trainer: Trainer, first: Parameter, values: Sequence[np.ndarray]) -> np.ndarray:
     """The whole of a parameter on the first rank of its group of tp, something else on the others. Collective."""
-    cut, ranks = parameter.cut, trainer.pipeline.tensor
+    cut, ranks = first.cut, trainer.pipeline.tensor
     if cut is None:
-        return value
-    counts = [cut.size(rank) for rank in range(ranks.size)]
-    every = gather(np.ascontiguousarray(value).reshape(-1), ranks.comm, counts=counts).wait()
+        return values[0]
+    flat = np.concatenate([value.reshape(-1) for value in values])
+    sizes = [cut.size(part) for part in range(ranks.parts)]
+    counts = [sum(sizes[part] for part in held) for held in held_parts(ranks.parts, ranks.size)]
+    every = gather(flat, ranks.comm, counts=counts).wait()
     if every is None:
-        return value
-    parts = np.split(every, np.cumsum(counts)[:-1])
-    return cut.join([part.reshape(cut.shape(rank)) for rank, part in enumerate(parts)])
+        return values[0]
+    pieces = np.split(every, np.cumsum(sizes)[:-1])
+    return cut.join([piece.reshape(cut.shape(part)) for part, piece in enumerate(pieces)])
 
 
 def whole(trainer: Trainer, weights: dict[str, np.ndarray]) -> Sequential:
@@ -110,6 +122,6 @@ def load(trainer: Trainer, path: Path) -> None:
     tensors, held = Safetensors(path), trainer.pipeline.parameters.list
     require_fit(trainer.laid.shape, tensors, held)
     for parameter in held:
-        value = from_hugging_face(trainer.laid.shape, tensors, parameter.name)
+        value = from_hugging_face(trainer.laid.shape, tensors, parameter.origin)
         trainer.pipeline.parameters.set_value(parameter, parameter.own(value))
     trainer.pipeline.parameters.updated()

@@ -95,7 +95,20 @@ class Dynamics(Section):
     damping: float = Field(0.1, ge=0, le=0.25, description="hevi: damping of the divergence")
 
 
-FIELD_NAMES = (*output.DEVIATIONS, *output.FULL, "theta_base", "rho_base", "pressure_base", "x", "y", "z", "time")
+WATER = ("vapor", "cloud", "rain")
+FIELD_NAMES = (
+    *WATER,
+    "rain_at_ground",
+    *output.DEVIATIONS,
+    *output.FULL,
+    "theta_base",
+    "rho_base",
+    "pressure_base",
+    "x",
+    "y",
+    "z",
+    "time",
+)
 Side = Literal["periodic", "walls", "open"]
 
 
@@ -178,6 +191,14 @@ class Smagorinsky(Section):
     prandtl: float = Field(1 / 3, gt=0, le=10, description="turbulent Prandtl number: theta and tracers get K / Pr")
 
 
+class Moisture(Section):
+    """Water in the air: vapor and cloud that turn into each other, or Kessler's rain too; with split dynamics."""
+
+    kind: Literal["none", "reversible", "kessler"] = Field(
+        "none", description="none; reversible: vapor and cloud; kessler: rain too"
+    )
+
+
 class Tracer(Section):
     """A tracer that the air carries, in kg per kg of air: `background`, plus `amount` within a shape.
 
@@ -221,6 +242,7 @@ class Config(Section):
     band: Band = Field(default_factory=Band, description="initial band of warm air")
     wave: Wave = Field(default_factory=Wave, description="a band of warm air that sends out linear waves")
     jet: Jet = Field(default_factory=Jet, description="initial jet")
+    moisture: Moisture = Field(default_factory=Moisture, description="water in the air")
     tracers: tuple[Tracer, ...] = Field((), description="tracers that the air carries")
     time: Time = Field(default_factory=Time, description="duration and time step")
     output: settings.Output = Field(default_factory=settings.Output, description="output files")
@@ -331,14 +353,20 @@ class Config(Section):
         if dynamics.kind == "explicit":
             if grid.lowest:
                 yield "grid.lowest (stretched levels) needs the split dynamics: set dynamics.kind = 'hevi'"
+            if self.moisture.kind != "none":
+                yield f"moisture.kind = {self.moisture.kind!r} needs the split dynamics: set dynamics.kind = 'hevi'"
+            if self.base.kind == "weisman_klemp":
+                yield "base.kind = 'weisman_klemp' is moist: set dynamics.kind = 'hevi' and moisture.kind = 'kessler'"
             return
+        if self.base.kind == "weisman_klemp" and self.moisture.kind == "none":
+            yield "base.kind = 'weisman_klemp' is moist: set moisture.kind = 'kessler' or 'reversible'"
+        if self.jet.speed and self.moisture.kind != "none":
+            yield "a jet has no moisture: leave jet.speed out, or set moisture.kind = 'none'"
         if grid.lowest * grid.nz > grid.height:
             yield f"grid.lowest of {grid.lowest:g} m times {grid.nz} levels is above grid.height: lower it"
         for axis in "xy":
             if getattr(self.sides, axis) == "open":
                 yield f"sides.{axis} = 'open' is not there with dynamics.kind = 'hevi': take 'periodic' or 'walls'"
-        if self.tracers:
-            yield "tracers are not there with dynamics.kind = 'hevi': leave them out, or take 'explicit'"
         if self.drag:
             yield "drag is not there with dynamics.kind = 'hevi': leave it out, or take 'explicit'"
         if self.jet.speed and self.jet.balanced:

@@ -32,6 +32,20 @@ PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
             "output": {"every": 100.0},
         },
     ),
+    "supercell": (
+        "a storm with rain in the sheared air of Weisman and Klemp (1982) splits: split dynamics, Kessler's rain",
+        {
+            "grid": {"nx": 84, "ny": 84, "nz": 40, "width": 168e3, "length": 168e3, "height": 20e3},
+            "dynamics": {"kind": "hevi"},
+            "base": {"kind": "weisman_klemp", "shear": 30.0, "u": -15.0},
+            "moisture": {"kind": "kessler"},
+            "bubbles": [{"x": 84e3, "y": 84e3, "z": 1500.0, "radius_x": 10e3, "radius_y": 10e3, "radius_z": 1500.0}],
+            "smagorinsky": {"coefficient": 0.2},
+            "lid": {"depth": 5000.0},
+            "time": {"end": 7200.0},
+            "output": {"every": 600.0},
+        },
+    ),
     "jet": (
         "a jet in a neutral atmosphere meanders and breaks up into vortices",
         {

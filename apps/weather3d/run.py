@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Mapping
 from typing import Any
 
 from hpckit.apps.atmosphere.base import require_top
 from hpckit.apps.atmosphere.loop import AtmosphereRun
-from hpckit.apps.atmosphere.output import variables
+from hpckit.apps.atmosphere.output import base_profiles, variables
 from hpckit.apps.common.grid import grid_dry_run, local_cells, run_on_grid, sent_bytes
 from hpckit.apps.weather3d import model, split
-from hpckit.apps.weather3d.config import METRICS, Config
+from hpckit.apps.weather3d.config import METRICS, WATER, Config
 from hpckit.apps.weather3d.model import AXES, HALOS, Model, mesh_for
 from hpckit.apps.weather3d.setups import column_of
 from hpckit.apps.weather3d.sides import periodic_axes
@@ -41,9 +42,24 @@ class Weather3D(AtmosphereRun):
         if self.is_split:
             arrays = 3 * STAGE_ARRAYS + sum(split.substeps_of(self.config)) * SUBSTEP_ARRAYS
             self.bytes_per_cell_step = 8 * arrays
-        tracers = [tracer.name for tracer in self.config.tracers]
+        tracers = [*self.water, *(tracer.name for tracer in self.config.tracers)]
         mixed = {name: {"units": "1", "long_name": f"mixing ratio of {name}"} for name in tracers}
         self.variables = variables("uvw", self.config.output.fields) | mixed
+
+    @property
+    def water(self) -> tuple[str, ...]:
+        """The kinds of water in the air."""
+        return WATER if self.config.moisture.kind != "none" else ()
+
+    def constants(self) -> Mapping[str, Mapping[str, Any]]:
+        """The base state; of moist air its theta, not the moist theta, and its vapor."""
+        if not self.water:
+            return super().constants()
+        assert isinstance(self.model, split.Model)
+        base, vapor = self.model.base, self.model.base_vapor
+        shown = base_profiles(dataclasses.replace(base, theta=self.model.base_theta))
+        told = {"units": "1", "long_name": "mixing ratio of vapor of the base state"}
+        return {**shown, "vapor_base": {"dims": ("z",), "values": vapor, **told}}
 
     def check(self) -> None:
         """Collective: raise `BlowUpError` for a state that is not finite or too fast for the step."""
@@ -72,28 +88,27 @@ def dry_run(config: Config, ranks: int) -> DryRun:
     require_top(column_of(config.base), grid.nz, grid.dz)
     is_split = config.dynamics.kind == "hevi"
     dt = config.full_step
-    steps, tracers = step_count(config, dt), len(config.tracers)
+    steps, tracers = step_count(config, dt), len(config.tracers) + (3 if config.moisture.kind != "none" else 0)
     mixes = bool(config.diffusion) + bool(config.smagorinsky.coefficient)
     sent = sent_bytes([decomposition], 8 * FIELDS)
-    if tracers:
-        sent += sent_bytes([Decomposition(shape, topology, halo=TRACER_HALOS)], 8 * tracers)
+    carried = sent_bytes([Decomposition(shape, topology, halo=TRACER_HALOS)], 8 * tracers) if tracers else 0
     # State and work space; of the tracers two copies, the density before a sweep and the mass fluxes.
     arrays = FIELDS * (2 if mixes else 1) + min(mixes, 1) + (2 * tracers + 4 if tracers else 0)
-    exchanges = 1 + mixes
     if is_split:
-        arrays, exchanges = SPLIT_ARRAYS, 3 + min(mixes, 1)
+        arrays = SPLIT_ARRAYS + (2 * tracers + 3 if tracers else 0)
         around = Decomposition(shape, topology, halo=(0, 1, 1))
-        more = (sum(split.substeps_of(config)) - 3) * sent_bytes([around], 8)
+        halo_bytes = (3 + min(mixes, 1)) * sent + (2 + min(mixes, 1)) * carried
+        halo_bytes += (sum(split.substeps_of(config)) - 3) * sent_bytes([around], 8)
         note = f"large steps of {dt:.4g} s with {config.substeps} acoustic substeps; a halo of pressure in each"
     else:
-        more, note = 0, f"dt {dt:.4g} s; the halo in x and that in y once a step"
+        halo_bytes, note = (1 + mixes) * (sent + carried), f"dt {dt:.4g} s; the halo in x and that in y once a step"
     owned = max(math.prod(decomposition.owned(rank)) for rank in range(ranks))
     written = len(variables("uvw", config.output.fields)) + tracers
     return grid_dry_run(
         config,
         decomposition,
         (grid.dz, grid.dy, grid.dx),
-        halo_bytes=exchanges * sent + more,
+        halo_bytes=halo_bytes,
         memory_per_rank=8 * local_cells(decomposition) * arrays
         + (8 + (4 if config.output.single else 8)) * written * owned,
         points=written * math.prod(shape),

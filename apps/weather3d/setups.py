@@ -13,12 +13,16 @@ from hpckit.apps.weather3d.balance import balanced_flow
 from hpckit.apps.weather3d.config import Base, Bubble, Config
 from hpckit.apps.weather3d.sides import distance, periodic_axes
 from hpckit.kernels.euler.box.constants import FIELDS, RHO, RHO_THETA, RHO_U, RHO_V
-from hpckit.kernels.euler.constants import C0, GAMMA
+from hpckit.kernels.euler.constants import C0, GAMMA, RD
+from hpckit.kernels.euler.rain.constants import RV
 
 
-def column_of(base: Base) -> Profile:
-    """The atmosphere that the settings ask for, its wind along y too; reads the sounding where there is one."""
-    profile = profile_of(base)
+def column_of(base: Base, moist: bool = False) -> Profile:
+    """The atmosphere that the settings ask for, its wind along y too; reads the sounding where there is one.
+
+    moist: with the vapor that it has.
+    """
+    profile = profile_of(base, moist)
     return profile if base.wind else dataclasses.replace(profile, wind_v=lambda z: np.full_like(z, base.v))
 
 
@@ -44,7 +48,7 @@ def initial_state(
         place, extent = (x, grid.width) if config.wave.along == "x" else (y, grid.length)
         light = wave_temperature(config.wave, config.base, place, z, extent, grid.height) / exner(pressure)
         weight = weight_x * weight_y * weight_z
-        state[RHO_THETA] += weight * rho * warmth
+        state[RHO_THETA] += weight * rho * (1 + RV / RD * profile.vapor(z)) * warmth
         state[RHO] -= weight * rho * light / (theta + light)
     total = base.column[0][:, None, None] + state[RHO]
     state[RHO_U], state[RHO_V] = total * base.wind[:, None, None], total * base.wind_v[:, None, None]

@@ -12,10 +12,12 @@ import numpy as np
 
 from hpckit.apps.atmosphere.base import BaseState, levels_state
 from hpckit.apps.atmosphere.output import full_fields
-from hpckit.apps.weather3d.config import Config
+from hpckit.apps.weather3d.carried import Carried
+from hpckit.apps.weather3d.config import WATER, Config
 from hpckit.apps.weather3d.model import HALOS, Watch
 from hpckit.apps.weather3d.setups import column_of, initial_state
 from hpckit.apps.weather3d.sides import HORIZONTAL, periodic_axes, relaxation_rates, scalar_walls
+from hpckit.apps.weather3d.tracers import warm_up as warm_up_transport
 from hpckit.comm.agree import max_of_ranks, sum_of_ranks
 from hpckit.comm.device import HOST, Device
 from hpckit.comm.mesh import Mesh
@@ -30,8 +32,10 @@ from hpckit.kernels.euler.box.constants import FIELDS, RHO, RHO_THETA, RHO_U, RH
 from hpckit.kernels.euler.constants import CV, GAMMA, GRAVITY, HALO, RD
 from hpckit.kernels.euler.hevi import dispatch as hevi
 from hpckit.kernels.euler.hevi.constants import LEVELS, NO_WATER, WORKS, Stage, Substep, upwind_weights
+from hpckit.kernels.euler.hevi.stress.dispatch import mix, mix_carried, viscosity
+from hpckit.kernels.euler.rain.constants import RV, WATER_DENSITY
+from hpckit.kernels.euler.rain.dispatch import kessler, saturate
 from hpckit.kernels.euler.relaxation.dispatch import relax
-from hpckit.kernels.euler.stress.dispatch import mix, viscosity
 from hpckit.plan.grid.decomposition import Decomposition
 
 FASTEST = 1.0  # cells that the wind may pass in a large step
@@ -47,7 +51,7 @@ class Model:
         self.spacing = {"x": grid.dx, "y": grid.dy, "z": float(np.diff(self.edges).min())}
         self.cells = grid.nx * grid.ny * grid.nz
         self.decomposition = Decomposition((grid.nz, grid.ny, grid.nx), mesh.topology, halo=HALOS)
-        profile = column_of(config.base)
+        profile = column_of(config.base, config.moisture.kind != "none")
         self.base: BaseState = levels_state(profile, self.edges)
         self.state = Field.zeros(
             mesh, self.decomposition, config.precision, name="state", components=FIELDS, device=device
@@ -87,6 +91,18 @@ class Model:
         rates = relaxation_rates(config, self.decomposition, mesh.rank)
         self.relaxes = any(rate.any() for rate in rates.values())
         self.rates = {axis: self._table(rate) for axis, rate in rates.items()}
+        self.dry = self._table(NO_WATER)
+        moist = config.moisture.kind != "none"
+        self.base_vapor = profile.vapor(self.base.height)
+        self.base_theta = self.base.theta / (1 + RV / RD * self.base_vapor)  # that of dry air; base.theta is moist
+        vapor = self.base_vapor if moist else None
+        self.carried = Carried(config, mesh, device, self.state, vapor) if moist or config.tracers else None
+        ground = Decomposition((1, grid.ny, grid.nx), mesh.topology, halo=(0, 0, 0))
+        self.rained = Field.zeros(mesh, ground, config.precision, name="rained", device=device)  # m since the start
+        if vapor is not None:
+            self.water = device.zeros(shape[1:], dtype)
+            self.levels[4, :-1] = self._table(vapor)
+            self.thickness = self._table(np.diff(self.edges))
         mixes = config.diffusion or config.smagorinsky.coefficient
         self.mu = device.zeros(shape[1:], dtype) if mixes else None
         self._greatest: Any = 0.0  # eddy viscosity, m2/s; on a GPU a number there
@@ -112,18 +128,24 @@ class Model:
     @property
     def wait_seconds(self) -> float:
         """Seconds spent in MPI waits so far."""
-        return self.exchange.wait_seconds + self.pressure_exchange.wait_seconds
+        waited = self.exchange.wait_seconds + self.pressure_exchange.wait_seconds
+        return waited + (self.carried.wait_seconds if self.carried else 0.0)
 
     def step(self, dt: float, timer: PhaseTimer) -> None:
         """Advance by dt (s): the dynamics, then the physics."""
         with timer("halo"):
             self.exchange(self.state)
+            if self.is_moist:
+                self.carried.total_water(self.water)  # type: ignore[union-attr]
         self.start[...] = self.state.data
         for stage, (share, count) in enumerate(zip((1 / 3, 1 / 2, 1.0), substeps_of(self.config), strict=True)):
             if stage:
                 with timer("halo"):
                     self.exchange(self.state)
             self._stage(dt * share / count, count, stage == 2, timer)
+        if self.carried:
+            forward = self.steps_done % 2 == 0
+            self.carried.move(self.start, self.column, self.mass_flux, dt, forward, timer)
         self._physics(dt, timer)
         self.steps_done += 1
 
@@ -138,7 +160,7 @@ class Model:
             )  # fmt: skip
             self._close_walls()
             hevi.begin(self.start, state, self.work, self.fast, self.pressure.data)
-        share = 1 / count if last and self._carries else 0.0
+        share = 1 / count if last and self.carried else 0.0
         if share:
             for flux in self.mass_flux:
                 flux[...] = 0.0
@@ -156,9 +178,9 @@ class Model:
             hevi.finish(state, self.fast)
 
     @property
-    def _carries(self) -> bool:
-        """Whether anything rides on the mean mass fluxes."""
-        return False
+    def is_moist(self) -> bool:
+        """Whether the air holds water."""
+        return self.config.moisture.kind != "none"
 
     def _close_walls(self) -> None:
         """No momentum through walls."""
@@ -175,23 +197,56 @@ class Model:
         if self.mu is not None:
             with timer("halo"):
                 self.exchange(self.state)
+                if self.carried:
+                    self.carried.corners(self.carried.field)
             state = self.state.data
             with timer("mixing"):
-                hevi.prepare(state, self.water, self.column, self.levels, self.work)
+                hevi.prepare(state, self.dry, self.column, self.levels, self.work)
                 if coefficient:
                     share = min(0.25, prandtl / 2) / dt
                     self._greatest = viscosity(
                         state, self.work, self.column, self.levels, spacing, coefficient, prandtl, share, self.mu
                     )  # fmt: skip
                     mix(state, self.work, self.mu, self.rest, self.levels, spacing, dt, prandtl, 1.0)
+                    self._mix_carried(dt / prandtl)
                 if config.diffusion:
                     self.mu[...] = (state[RHO] + self.column[0][:, None, None]) * config.diffusion
                     mix(state, self.work, self.mu, self.rest, self.levels, spacing, dt, 1.0, 0.0)
+                    self._mix_carried(dt)
+        if self.is_moist:
+            with timer("water"):
+                self._water(dt)
         if self.relaxes:
             with timer("relaxation"):
                 rates = self.rates
                 tables = (self.column, self.rest, rates["x"], rates["y"], rates["z"])
                 relax(self.state.data, *tables, dt)
+
+    def _mix_carried(self, dt: float) -> None:
+        """Diffuse what the air carries with rho K over dt (s), after a mixing of the air."""
+        if self.carried:
+            q, spacing = self.carried, (self.spacing["x"], self.spacing["y"])
+            state = self.state.data
+            mix_carried(q.field.data, q.spare.data, state, self.mu, self.column, self.levels, spacing, dt)
+            q.field, q.spare = q.spare, q.field
+
+    def _water(self, dt: float) -> None:
+        """What water does over dt (s): it condenses, evaporates, rains; at the pressure that the air has."""
+        assert self.carried
+        inner = (slice(None), slice(HALO, -HALO), slice(HALO, -HALO))
+        hevi.prepare(self.state.data, self.dry, self.column, self.levels, self.work)
+        column = self.column[:, :, None, None]
+        rho, heat = self.state.data[RHO][inner] + column[0], self.state.data[RHO_THETA][inner] + column[1]
+        pressure = self.work[4][inner] + column[2]
+        water = self.carried.field.interior[:3].copy()
+        theta = heat / (rho * (1.0 + RV / RD * water[0]))
+        exner = pressure / (RD * heat)
+        if self.config.moisture.kind == "kessler":
+            kessler(theta, water, rho, exner, pressure, self.thickness, dt, self.rained.data[0])
+        else:
+            saturate(theta, water, exner, pressure)
+        self.carried.field.interior[:3] = water
+        self.state.data[RHO_THETA][inner] = rho * theta * (1.0 + RV / RD * water[0]) - column[1]
 
     def _middles(self) -> tuple[np.ndarray, ...]:
         """Collective: rho, u, v, w and rho theta in the middles of the owned cells, on the host, float64."""
@@ -211,6 +266,14 @@ class Model:
             )
         return rho, u, v, w, heat
 
+    def _theta(self, rho: np.ndarray, heat: np.ndarray) -> np.ndarray:
+        """Deviation of theta from the base state's; of moist air not that of the moist theta."""
+        if not self.is_moist:
+            return heat / rho - self.base.theta[:, None, None]
+        assert self.carried
+        vapor = self.carried.field.to_host()[0]
+        return heat / (rho * (1 + RV / RD * vapor)) - self.base_theta[:, None, None]
+
     def watch(self) -> Watch:
         """Collective: mass, energy, extremes. Sums may differ in the last bits between numbers of ranks."""
         grid, base = self.config.grid, self.base
@@ -219,7 +282,7 @@ class Model:
         with np.errstate(all="ignore"):
             pressure = base.column[2][:, None, None] * (heat / base.column[1][:, None, None]) ** GAMMA
             sound = np.sqrt(GAMMA * pressure / rho)
-            theta = heat / rho - base.theta[:, None, None]
+            theta = self._theta(rho, heat)
             energy = rho * (0.5 * (u * u + v * v + w * w) + GRAVITY * base.height[:, None, None]) + CV / RD * pressure
             good = np.isfinite(energy + sound + theta)
         mass = (rho - base.column[0][:, None, None]) * volumes
@@ -230,7 +293,10 @@ class Model:
         sum_of_ranks(self.mesh.comm, sums)
         max_of_ranks(self.mesh.comm, ends)
         mass_total = float((base.column[0] * volumes[:, 0, 0]).sum() * grid.nx * grid.ny + sums[0])
-        more = {}
+        more = self.carried.watch(rho, volumes) if self.carried else {}
+        if self.is_moist:
+            fallen = np.array(float(self.rained.data.sum(dtype=np.float64)) * grid.dx * grid.dy * WATER_DENSITY)
+            more["rain_on_ground"] = float(sum_of_ranks(self.mesh.comm, fallen))
         if self.config.smagorinsky.coefficient:
             greatest = max_of_ranks(self.mesh.comm, np.array(float(self._greatest)))
             more["eddy_viscosity_max"] = float(greatest)
@@ -264,13 +330,21 @@ class Model:
         return float(thick.max() / thick.min())
 
     def budgets(self, first: Watch, last: Watch) -> dict[str, dict[str, float]]:
-        """What the summary adds: nothing yet."""
-        return {}
+        """Of moist air, the budget of water (kg) between two watches; `unexplained` is rounding."""
+        if not self.is_moist:
+            return {}
+        air, fallen = (
+            [sum(watch.more[f"{name}_mass"] for name in WATER) for watch in (first, last)],
+            last.more["rain_on_ground"] - first.more["rain_on_ground"],
+        )
+        change = air[1] - air[0]
+        return {"water_budget": {"in_air": air[1], "change": change, "rain": fallen, "unexplained": change + fallen}}
 
     @property
     def fields(self) -> list[Field]:
         """The fields that a checkpoint holds."""
-        return [self.state]
+        more = [self.rained] if self.is_moist else []
+        return [self.state, *([self.carried.field] if self.carried else []), *more]
 
     def values(self) -> dict[str, Any]:
         """Collective: the numbers that a checkpoint holds."""
@@ -293,9 +367,11 @@ class Model:
     def output(self) -> dict[str, np.ndarray]:
         """Collective: the output fields, on the owned cells: theta and rho as deviations, winds in the middles."""
         rho, u, v, w, heat = self._middles()
-        theta = heat / rho - self.base.theta[:, None, None]
+        theta = self._theta(rho, heat)
         fields = {"theta": theta, "u": u, "v": v, "w": w, "rho": rho - self.base.column[0][:, None, None]}
         fields |= full_fields(self.config.output.fields, rho, heat)
+        if self.carried:
+            fields |= dict(zip(self.carried.names, self.carried.field.to_host(), strict=True))
         dtype = np.float32 if self.config.output.single else np.float64
         return {name: np.ascontiguousarray(values, dtype) for name, values in fields.items()}
 
@@ -364,3 +440,16 @@ def warm_up(config: Config, device: Device = HOST) -> None:
     hevi.substep(work, slow, fast, pressure, levels, *flux, state, Substep(1.0, 1.0, 1e-3, 0.5, 0.0, 0.0))
     hevi.finish(state, fast)
     relax(state, column, table(4, 4), table(HALO), table(HALO), table(4), 1.0)
+    mu, spacing, cells = table(*state.shape[1:]), (1.0, 1.0), (4, HALO, HALO)
+    if config.smagorinsky.coefficient or config.diffusion:
+        viscosity(state, work, column, levels, spacing, 0.1, 1.0, 0.1, mu)
+        mix(state, work, mu, table(4, 4), levels, spacing, 0.0, 1.0, 1.0)
+    if config.tracers or config.moisture.kind != "none":
+        warm_up_transport(state, column)
+        q = table(1, 4, HALO + 6, HALO + 6)
+        mix_carried(q, q.copy(), state, mu, column, levels, spacing, 0.0)
+    air = [table(*cells) for _ in range(4)]
+    if config.moisture.kind == "kessler":
+        kessler(air[0], table(3, *cells), *air[1:], table(4), 1.0, table(HALO, HALO))
+    if config.moisture.kind == "reversible":
+        saturate(air[0], table(3, *cells), *air[2:])

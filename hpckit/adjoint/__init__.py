@@ -5,12 +5,16 @@ from __future__ import annotations
 from hpckit import loaded_on_use
 
 _HOMES = {
-    "Model": "hpckit.adjoint.model",
-    "check": "hpckit.adjoint.check:check",
-    "gradient": "hpckit.adjoint.model",
-    "jvp": "hpckit.adjoint.model",
-    "model": "hpckit.adjoint.model",
-    "vjp": "hpckit.adjoint.model",
+    "Ensemble": "hpckit.adjoint.ensemble",
+    "Model": "hpckit.adjoint.models",
+    "Window": "hpckit.adjoint.window",
+    "binomial_schedule": "hpckit.adjoint.schedule",
+    "check": "hpckit.adjoint.checks",
+    "gradient": "hpckit.adjoint.models",
+    "jvp": "hpckit.adjoint.models",
+    "minimize": "hpckit.adjoint.lbfgs",
+    "model": "hpckit.adjoint.models",
+    "vjp": "hpckit.adjoint.models",
     **dict.fromkeys(
         ("cos", "exp", "log", "maximum", "minimum", "sin", "sqrt", "tanh", "where"), "hpckit.adjoint.trace"
     ),

@@ -38,6 +38,11 @@ class Bound:
         self.grid = program.graph.grid
         self._bindings = bindings
         self._more = len(shape) - self.grid.dims  # dims behind the grid's
+        if self._more and any(node.op == "sum" for node in program.made):
+            raise InputError(
+                f"{program.graph.name} of an ensemble adds up cells, and would add its members, too",
+                do="run it for each member: ensemble.member(field, m)",
+            )
         self._exchanges: dict[tuple, HaloExchange] = {}
         self._scratch: dict[Any, Field] = {}
         whole = self.decomposition((0,) * self.grid.dims)

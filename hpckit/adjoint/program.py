@@ -22,7 +22,8 @@ MADE = ("hold", "fold")
 class Graph:
     """A traced model as a plain value: its leaves in the order of the arguments, and its results.
 
-    axes: the names of the dims. grid: which of them have walls.
+    axes: the names of the dims. grid: which of them have walls. backward: it is an adjoint, which computes cells beyond
+    walls from what is zero there, whatever it is multiplied by.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Graph:
     outputs: tuple[Node, ...]
     axes: tuple[str, ...]
     grid: Grid
+    backward: bool = False
 
     def __str__(self) -> str:
         names = ", ".join(node.value[0] if node.op == "field" else str(node.value) for node in self.inputs)
@@ -111,9 +113,9 @@ class Program:
                 yield f"  one pass: {each.sweep.count()}{kept} (unfused {each.sweep.unfused_bytes} bytes)"
 
     def _require_walls(self) -> None:
-        for node in self.arrays:
+        for node in () if self.graph.backward else self.arrays:
             for dim, wide in enumerate(self.halo[node]):
-                if wide and self.graph.grid.walled[dim] and None in (walls_of(node)[dim] or (None,)):
+                if wide and self.graph.grid.walled[dim] and None in (given_walls(node)[dim] or (None,)):
                     axis, name = self.graph.axes[dim], named(node)
                     raise InputError(
                         f"{name} of {self.graph.name} is read beyond the walls of axis {axis}, where it has no values",
@@ -127,11 +129,17 @@ def named(node: Node) -> str:
     return node.value[0] if node.op == "field" else node.op
 
 
-def walls_of(node: Node) -> Walls:
-    """What fills the halo of an array beyond walls; folds are zero there."""
+def given_walls(node: Node) -> Walls:
+    """What the user has said of an array's walls; folds are zero there."""
     if node.op == "fold":
         return tuple(pair and (0.0, 0.0) for pair in node.value[0])
     return node.value if node.op == "hold" else node.value[1]
+
+
+def walls_of(node: Node) -> Walls:
+    """What fills the halo of an array beyond walls, also where nothing that counts is read."""
+    every = given_walls(node)
+    return tuple(pair and tuple("zero_gradient" if fill is None else fill for fill in pair) for pair in every)
 
 
 def _levels(nodes: Sequence[Node]) -> dict[Node, int]:

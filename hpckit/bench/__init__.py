@@ -17,6 +17,7 @@ def _in(module: str, measures: str) -> Benchmark:
 
 
 BENCHMARKS = {
+    "adjoint": _in("stencil.traced", "traced models and their gradients against loops by hand and jitted JAX"),
     "checkpoint": _in("overhead.checkpoint", "a checkpoint against the raw disk, and the stall of one beside the run"),
     "collectives": _in("collectives.verb", "any collective by every algorithm against MPI and gloo; --tune"),
     "gpu": _in("gpu.verb", "a GPU: steps of every app against the bandwidth of a copy, training against PyTorch"),
@@ -26,8 +27,14 @@ BENCHMARKS = {
     "planner": _in("planner.verb", "the planner of training against published steps and memories; its largest search"),
     "price": _in("machine.price", "prices of all-reduces and halos against measured times, on 2 ranks"),
     "scaling": _in("scaling.verb", "scaling studies of any app: times, fits, and the price on 4,096 ranks"),
+    "serve": _in("train.serving.load", "an OpenAI server at a URL under load: TTFT, TPOT, ITL, tokens/s, goodput"),
+    "serving": _in(
+        "train.serving.verb", "a language model: decoding against memory and transformers, 32 texts at once"
+    ),
     "shallow_water": _in("shallow_water.verb", "fused stages against a plain copy and jitted JAX, 2 ranks against 1"),
-    "stencil": _in("stencil", "the heat equation against a plain copy and C, stars and the weather slab against C"),
+    "stencil": _in(
+        "stencil.verb", "the heat equation against a plain copy and C, stars and the weather slab against C"
+    ),
     "torch": _in("train.modules", "DDP and FSDP of hpckit.torch against torch.distributed's over gloo, on 2 ranks"),
     "trace": _in("overhead.trace", "what phase table and timeline cost: their records as part of a step"),
     "train": _in("train.verb", "GPT and MLP steps against PyTorch, on 2 ranks against its DDP and its pipelines"),

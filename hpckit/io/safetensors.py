@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpckit.errors import CorruptDataError, InputError
-from hpckit.io.files import replace_file
+from hpckit.io.files import replace_file, replacing
 from hpckit.kernels.nn.narrow.dispatch import narrowed
 from hpckit.plan.text import parse_json, read_bytes
 
@@ -32,6 +32,7 @@ SHORT = {"bfloat16": BFLOAT16, "float16": "F16"}
 SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 LARGEST_HEADER = 100 << 20
 ALIGNED = 64  # bytes: where the tensors begin
+SLAB = 64 << 20  # bytes of a tensor in memory at once, where it is streamed
 
 
 class Safetensors(Mapping[str, np.ndarray]):
@@ -114,8 +115,7 @@ def save_safetensors(
     storage: "bfloat16" or "float16" rounds float32 tensors to 16 bits.
     Raises `InputError` for a dtype that the format does not have.
     """
-    header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
-    parts, begin = [], 0
+    parts, entries = [], {}
     for name, tensor in tensors.items():
         array = np.asarray(tensor, order="C")
         kind = WORDS.get(array.dtype.newbyteorder("<"))
@@ -123,12 +123,50 @@ def save_safetensors(
             kind, array = SHORT[storage], narrowed(array, storage)
         if kind is None:
             raise InputError(f"the tensor {name} is {array.dtype}, which safetensors does not have")
-        header[name] = {"dtype": kind, "shape": list(array.shape), "data_offsets": [begin, begin + array.nbytes]}
-        begin += array.nbytes
+        entries[name] = kind, array.shape, array.nbytes
         parts.append(array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes())
+    replace_file(Path(path), b"".join([_head(entries, metadata), *parts]))
+
+
+def stream_safetensors(
+    path: str | Path,
+    shapes: Mapping[str, tuple[int, ...]],
+    read: Callable[[str, int, int], np.ndarray],
+    precision: str,
+    metadata: Mapping[str, str] | None = None,
+) -> int:
+    """Write tensors of these shapes to one file, rows by rows; returns its bytes.
+
+    read(name, first, count): so many rows of a tensor, its elements along the first dim. precision: float32, float64,
+    "bfloat16" or "float16". Memory has `SLAB` bytes of rows at once, or one row. Raises `SetupError` if the
+    file cannot be written.
+    """
+    dtype = np.dtype("<u2" if precision in SHORT else precision).newbyteorder("<")
+    kind = SHORT.get(precision) or WORDS[dtype]
+    entries = {name: (kind, shape, math.prod(shape) * dtype.itemsize) for name, shape in shapes.items()}
+    with replacing(Path(path)) as temporary, temporary.open("wb") as file:
+        file.write(_head(entries, metadata))
+        for name, shape in shapes.items():
+            row = math.prod(shape[1:]) * dtype.itemsize
+            step = max(1, SLAB // max(row, 1))
+            for first in range(0, shape[0], step):
+                rows = np.ascontiguousarray(read(name, first, min(step, shape[0] - first)))
+                if precision in SHORT:
+                    rows = narrowed(rows.astype(np.float32, copy=False), precision)
+                file.write(rows.astype(dtype, copy=False).data)
+        return file.tell()
+
+
+def _head(entries: Mapping[str, tuple[str, tuple[int, ...], int]], metadata: Mapping[str, str] | None) -> bytes:
+    """What stands before the tensors: of each its kind, its shape, and its bytes, in their order."""
+    header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
+    begin = 0
+    for name, (kind, shape, nbytes) in entries.items():
+        header[name] = {"dtype": kind, "shape": list(shape), "data_offsets": [begin, begin + nbytes]}
+        begin += nbytes
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-(len(text) + 8) % ALIGNED)
-    replace_file(Path(path), b"".join([struct.pack("<Q", len(text)), text, *parts]))
+    return struct.pack("<Q", len(text)) + text
 
 
 def _files(path: Path) -> list[Path]:

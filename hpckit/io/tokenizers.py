@@ -16,8 +16,8 @@ class Tokenizer(Protocol):
 
     vocab: int
 
-    def encode(self, text: str) -> np.ndarray:
-        """The tokens, int32 [n]."""
+    def encode(self, text: str, special: bool = False) -> np.ndarray:
+        """The tokens, int32 [n]; special: with those that begin or end a text, where there are any."""
 
     def decode(self, tokens: Sequence[int]) -> str:
         """The text; invalid bytes become a replacement character."""
@@ -28,7 +28,7 @@ class Bytes:
 
     vocab = 256
 
-    def encode(self, text: str) -> np.ndarray:
+    def encode(self, text: str, special: bool = False) -> np.ndarray:
         """The bytes."""
         return np.frombuffer(text.encode(), np.uint8).astype(np.int32)
 
@@ -60,9 +60,9 @@ class Pieces:
             ) from None
         self.vocab = int(self._loaded.get_vocab_size())
 
-    def encode(self, text: str) -> np.ndarray:
-        """The tokens, without start and end marks of a text."""
-        return np.array(self._loaded.encode(text, add_special_tokens=False).ids, np.int32)
+    def encode(self, text: str, special: bool = False) -> np.ndarray:
+        """The tokens; special: with the marks of a text's start or end that the file asks for."""
+        return np.array(self._loaded.encode(text, add_special_tokens=special).ids, np.int32)
 
     def decode(self, tokens: Sequence[int]) -> str:
         """The text of the tokens."""

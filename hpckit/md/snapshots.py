@@ -72,6 +72,7 @@ def _snapshot_of(system: System, every: np.ndarray, step: int, time: float, forc
         velocities=np.ascontiguousarray(packed["velocity"][:, :3]),
         forces=np.ascontiguousarray(every["force"][:, :3]) if forces else None,
         masses=system.masses,
+        bonds=None if system.bonds is None else system.bonds.topology,
         step=step,
         time=time,
     )

@@ -13,13 +13,14 @@ from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import InputError
 from hpckit.kernels.particles.cells.constants import FAR
 from hpckit.kernels.particles.integrate.dispatch import wrap
+from hpckit.kernels.particles.pair.potential import Form
 from hpckit.kernels.particles.records.dispatch import types_of, weigh
 from hpckit.md.balance import LoadBalance
-from hpckit.md.embedded import EmbeddedAtoms, EmbeddedForces
 from hpckit.md.forces import Forces, PairForces
 from hpckit.md.interaction import Interaction
+from hpckit.md.many_body.embedded import EmbeddedAtoms, EmbeddedForces
+from hpckit.md.many_body.stillinger_weber import StillingerWeber, StillingerWeberForces
 from hpckit.md.neighbors import NeighborList, Rebuilds, lost
-from hpckit.md.stillinger_weber import StillingerWeber, StillingerWeberForces
 from hpckit.md.units import UNITS, Units
 from hpckit.particles.ghosts import GhostExchange
 from hpckit.particles.migration import audit, migrate, send_to
@@ -40,14 +41,30 @@ class External(Protocol):
         """Add to `system.particles.forces`, and with `measure` to the energies, of this rank."""
 
 
+class Bonded(Protocol):
+    """Adds the forces of bonds to those of pairs: `hpckit.md.bonds`."""
+
+    topology: np.ndarray
+
+    def require_fit(self, interaction: Any, form: Form) -> None:
+        """Raise `InputError` for what bonds do not go with."""
+
+    def attach(self, system: System) -> None:
+        """Collective, after a rebuild: find the slots of the bonds."""
+
+    def add(self, system: System, measure: bool) -> None:
+        """Add to the forces, and with `measure` to the energies, of this rank."""
+
+
 class System:
     """Particles in a box, cut into domains over the ranks of `mesh` (axes x, y, z), with the forces between them.
 
     masses: of each type. skin: the reach of the lists beyond the cutoff. rebuilds: when to rebuild the lists.
-    precision: "double", or "mixed" (pairs in float32, sums in float64). repro: forces are added without rounding, so
-    that no bit depends on the number of ranks. balance_every: steps between two moves of the cuts by measured work, 0
-    for none. device: a GPU holds particles, lists and forces. Between rebuilds a single rank never waits for it, unless
-    `Rebuilds.check` asks for the largest move; with several ranks each step waits for the packed messages.
+    precision: "double", or "mixed" (pairs in float32, sums in float64). repro: forces are added without rounding,
+    so that no bit depends on the number of ranks. balance_every: steps between two moves of the cuts by measured
+    work, 0 for none. bonds: forces of bonds beside those of pairs. device: a GPU holds particles, lists and forces.
+    Between rebuilds a single rank never waits for it, unless `Rebuilds.check` asks for the largest move; with
+    several ranks each step waits for the packed messages.
 
     Make it with the same arguments on every rank. `load` (or `load_snapshot`) sets the particles, `rebuild` and
     `compute` their forces; each step of a dynamics calls `update`. `particles` has the arrays of this rank, on the
@@ -71,6 +88,7 @@ class System:
         balance_every: int = 0,
         timer: PhaseTimer | None = None,
         device: Device = HOST,
+        bonds: Bonded | None = None,
     ) -> None:
         self.mesh, self.domains, self.units, self.device = mesh, domains, units, device
         self.masses = np.asarray(masses, np.float64)
@@ -83,6 +101,9 @@ class System:
         self.ghosts = GhostExchange(mesh, device, values=self.forces.values_each)
         self.balance = LoadBalance(balance_every)
         self.timer = timer or PhaseTimer()
+        self.bonds = bonds
+        if bonds is not None:
+            bonds.require_fit(interaction, self.forces.form)
         self.external: External | None = None  # adds to the forces of pairs
         self.count = 0  # particles of all ranks
         self.steps = 0  # updates of the forces
@@ -131,6 +152,8 @@ class System:
         if self.balance.every and self.device.is_gpu:
             self._pairs = float(self.neighbors.pairs)
         self.forces.prepare(particles, self.neighbors, 0, self.neighbors.slots)
+        if self.bonds is not None:
+            self.bonds.attach(self)
 
     def update(self, measure: bool = False) -> None:
         """Collective: forces at the current positions, after one step's motion; rebuilds if it is due."""
@@ -161,8 +184,7 @@ class System:
             self._add_pairs(part, measure)
         for stage in range(1, self.forces.stages):
             self._later_stage(stage, measure)
-        if self.external is not None:
-            self.external.add(self, measure)
+        self._add_others(measure)
 
     def refresh(self, measure: bool = False) -> None:
         """Collective: update the ghosts; compute forces at the current positions, with the current lists."""
@@ -184,6 +206,12 @@ class System:
             self._add_pairs(lists.outer, measure)
         for stage in range(1, forces.stages):
             self._later_stage(stage, measure)
+        self._add_others(measure)
+
+    def _add_others(self, measure: bool) -> None:
+        """Add the forces of bonds, and from outside."""
+        if self.bonds is not None:
+            self.bonds.add(self, measure)
         if self.external is not None:
             self.external.add(self, measure)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Thermo:
     """Of all particles: temperature over 3 N - 3 degrees of freedom; energies (sums, not per particle); pressure and
-    its tensor xx, yy, zz, xy, xz, yz.
+    its tensor xx, yy, zz, xy, xz, yz. bonded: the part of the potential energy that is of bonds.
     """
 
     temperature: float
@@ -28,6 +28,7 @@ class Thermo:
     pressure: float
     tensor: tuple[float, ...]
     volume: float
+    bonded: float = 0.0
 
     @property
     def total(self) -> float:
@@ -47,15 +48,15 @@ def measure(system: System) -> Thermo:
         v, m = particles.velocities[:slots], system.slot_masses
         pairs = ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))
         motion = np.stack([m * v[:, a] * v[:, b] for a, b in pairs], axis=1)
-        columns = np.concatenate([motion, forces.tallies[:slots, :7]], axis=1)[particles.ids[:slots] >= 0]
+        columns = np.concatenate([motion, forces.tallies[:slots]], axis=1)[particles.ids[:slots] >= 0]
     else:
-        tallied = system.device.to_host(forces.tallies[:slots].sum(axis=0))[:7]
+        tallied = system.device.to_host(forces.tallies[:slots].sum(axis=0))
         columns = np.concatenate([_kinetic_sums(system), tallied])[None]
     sums = add_ranks(system.mesh.comm, np.ascontiguousarray(columns), _rows(system, 1), forces.exact)
     tail_energy, tail_virial = _tails(system)
     energy = 0.5 * units.energy * float(sums[:3].sum())
     volume = float(np.prod(system.domains.lengths))
-    virial = 0.5 * sums[7:] + np.array([tail_virial / 3] * 3 + [0.0] * 3)
+    virial = 0.5 * sums[7:13] + np.array([tail_virial / 3] * 3 + [0.0] * 3)
     tensor = units.pressure * (units.energy * sums[:6] + virial) / volume
     return Thermo(
         temperature=2 * energy / (freedom(system) * units.boltzmann),
@@ -64,6 +65,7 @@ def measure(system: System) -> Thermo:
         pressure=float(tensor[:3].sum() / 3),
         tensor=tuple(float(x) for x in tensor),
         volume=volume,
+        bonded=0.5 * float(sums[13]) if system.bonds is not None else 0.0,
     )
 
 

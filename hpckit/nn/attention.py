@@ -25,7 +25,8 @@ class Attention:
     kv_heads: fewer than heads for grouped-query attention. head_width: by default width / heads. rope_base: the base of
     rotary positions (10000 in Su et al. 2021), 0 for none; rope_scaling: how they are slowed. out_std: the standard
     deviation of the initial values of `out`. dropout: rate for the softmax weights, drawn as in `Dropout`, and drawn
-    again in backward instead of stored.
+    again in backward instead of stored. recompute: keep x only, and work out queries, keys, values and what they give
+    again in backward (selective recomputation: Korthikanti et al. 2022, section 5).
     """
 
     def __init__(
@@ -41,10 +42,11 @@ class Attention:
         out_std: float | None = None,
         dropout: float = 0.0,
         rope_scaling: RopeScaling | None = None,
+        recompute: bool = False,
     ) -> None:
         self.heads, self.kv_heads = heads, heads if kv_heads is None else kv_heads
         self.head_width, self.rope_base = head_width or width // max(heads, 1), rope_base
-        self.rope_scaling = rope_scaling
+        self.rope_scaling, self.recompute = rope_scaling, recompute
         if heads < 1 or self.kv_heads < 1 or heads % self.kv_heads or (head_width is None and width % heads):
             raise InputError(
                 f"a width of {width} does not divide into {heads} heads on {self.kv_heads} heads of keys and values",
@@ -64,15 +66,22 @@ class Attention:
 
     def forward(self, x: Any, step: Pass, onto: Any = None) -> tuple[Any, Any]:
         """The result, added to `onto` if a residual goes around the attention."""
+        saved = self._attend(x, step)
+        y = empty_like(x)
+        self.out.apply(saved["mixed"].reshape(*x.shape[:-1], -1), y, onto)
+        if step.cache is not None:
+            return y, None
+        return y, {"x": x, "step": step} if self.recompute else saved
+
+    def _attend(self, x: Any, step: Pass) -> dict[str, Any]:
+        """All up to the last product: what backward needs of it."""
         (batch, length, _), width = x.shape, self.head_width
         flat, _ = self.qkv.forward(x, step)
         qkv = flat.reshape(batch, length, -1, width)
         mixed = empty((batch, length, self.heads, width), x)
         if step.cache is not None:
             self._continue(qkv, step.cache, mixed)
-            y = empty_like(x)
-            self.out.apply(mixed.reshape(batch, length, -1), y, onto)
-            return y, None
+            return {"mixed": mixed}
         self._rotate(qkv)
         step.rounded(qkv)
         logs = empty((batch, self.heads, length), x)
@@ -80,12 +89,12 @@ class Attention:
         for at, numbers in self._draws(batch, drop):
             dispatch.attention(qkv[at], self.heads, self.kv_heads, mixed[at], logs[at], *numbers)
         step.rounded(mixed)
-        y = empty_like(x)
-        self.out.apply(mixed.reshape(batch, length, -1), y, onto)
-        return y, {"x": x, "qkv": qkv, "mixed": mixed, "logs": logs, "drop": drop}
+        return {"x": x, "qkv": qkv, "mixed": mixed, "logs": logs, "drop": drop}
 
     def backward_input(self, saved: Any, dy: Any) -> Any:
         """B: the gradient of x. `saved` keeps that of qkv for W."""
+        if self.recompute:
+            saved |= self._attend(saved["x"], saved.pop("step"))
         mixed = saved["mixed"]
         dmixed = self.out.backward_input(None, dy).reshape(mixed.shape)
         dqkv = empty_like(saved["qkv"])

@@ -23,8 +23,9 @@ from hpckit.nn.feedforward import FeedForward, GatedFeedForward
 from hpckit.nn.layer import Sequential
 from hpckit.nn.linear import Linear
 from hpckit.nn.norms import LayerNorm, RMSNorm
-from hpckit.nn.parameters import Cut, Parameter
+from hpckit.nn.parameters import PART, Cut, Parameter
 from hpckit.plan.blocks import block, block_starts
+from hpckit.plan.pipeline.parts import subtrees
 
 
 def parts_of(layer: Any) -> Iterator[Any]:
@@ -42,8 +43,11 @@ def parts_of(layer: Any) -> Iterator[Any]:
         yield from parts_of(part)
 
 
-def misfits(model: Sequential, ranks: int) -> list[str]:
-    """What keeps a model from being cut for so many ranks, with what would fit; an empty list if nothing does."""
+def misfits(model: Sequential, ranks: int, setting: str = "tp") -> list[str]:
+    """What keeps a model from being cut into so many parts, with what would fit; an empty list if nothing does.
+
+    setting: the name of their number.
+    """
     if ranks == 1:
         return []
     whole: dict[str, int] = {}
@@ -56,15 +60,15 @@ def misfits(model: Sequential, ranks: int) -> list[str]:
         elif not isinstance(part, Embedding | Unembedding | Dropout | LayerNorm | RMSNorm):
             strange.add(type(part).__name__)
     if strange or not whole:
-        return [
-            f"tp={ranks} is for transformers, and this model has {', '.join(sorted(strange)) or 'no block'}: take tp=1"
-        ]
+        held = ", ".join(sorted(strange)) or "no block"
+        return [f"{setting}={ranks} is for transformers, and this model has {held}: take {setting}=1"]
     wrong = [f"{count} {what}" for what, count in whole.items() if count % ranks]
     if not wrong:
         return []
     common = math.gcd(*whole.values())
     fitting = [n for n in range(1, common + 1) if not common % n]
-    return [f"{' and '.join(wrong)} do not divide by tp={ranks}: take tp={' or '.join(map(str, fitting))}"]
+    near = " or ".join(map(str, fitting))
+    return [f"{' and '.join(wrong)} do not divide by {setting}={ranks}: take {setting}={near}"]
 
 
 def cuts(model: Sequential, ranks: int) -> dict[str, Cut]:
@@ -113,19 +117,41 @@ def cuts(model: Sequential, ranks: int) -> dict[str, Cut]:
     return found
 
 
-def local_sizes(model: Sequential, ranks: int) -> dict[str, int]:
-    """Elements of each parameter on the rank that holds most of it."""
-    made = cuts(model, ranks) if ranks > 1 else {}
-    return {p.name: max(map(made[p.name].size, range(ranks))) if p.name in made else p.size for p in model.parameters()}
+def held_parts(parts: int, ranks: int) -> list[range]:
+    """The parts that each rank holds: one each, or where there are more, those of a node of their tree."""
+    if parts == ranks:
+        return [range(rank, rank + 1) for rank in range(ranks)]
+    return [range(node.first, node.first + node.parts) for node in subtrees(parts, ranks)]
+
+
+def local_sizes(model: Sequential, ranks: int, parts: int = 0) -> dict[str, int]:
+    """Elements of each parameter on the rank that holds most of it, where it is cut into `parts` or one for each."""
+    parts = parts or ranks
+    made = cuts(model, parts) if parts > 1 else {}
+    held = held_parts(parts, ranks)
+    return {
+        p.name: max(sum(map(made[p.name].size, each)) for each in held) if p.name in made else p.size
+        for p in model.parameters()
+    }
 
 
 def own_part(parameter: Parameter, cut: Cut | None, rank: int) -> Parameter:
-    """The part of a parameter that a rank holds, or all of it: a parameter of its own without values."""
+    """A part of a parameter, or all of it: a parameter of its own, named after its number, without values."""
     if cut is None:
-        return replace(parameter, value=None, grad=None, second_grad=None)
-    return replace(parameter, shape=cut.shape(rank), cut=cut, rank=rank, value=None, grad=None, second_grad=None)
+        return replace(parameter, value=None, stored=None, grad=None, second_grad=None)
+    return replace(
+        parameter,
+        name=f"{parameter.name}{PART}{rank}",
+        shape=cut.shape(rank),
+        cut=cut,
+        rank=rank,
+        value=None,
+        stored=None,
+        grad=None,
+        second_grad=None,
+    )
 
 
-def token_bounds(tokens: tuple[int, int], ranks: int) -> list[tuple[int, int]]:
-    """Rows of the flat tokens of a microbatch that each rank holds; tokens: samples, and tokens of a sample."""
-    return list(pairwise(block_starts(math.prod(tokens), ranks).tolist()))
+def token_bounds(tokens: tuple[int, int], parts: int) -> list[tuple[int, int]]:
+    """Rows of the flat tokens of a microbatch in each part; tokens: samples, and tokens of a sample."""
+    return list(pairwise(block_starts(math.prod(tokens), parts).tolist()))

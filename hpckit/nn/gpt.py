@@ -29,7 +29,7 @@ def gpt2(
     context: int,
     tied: bool = True,
     dropout: float = 0.0,
-    recompute: bool = False,
+    recompute: bool | str = False,
     *,
     attention_dropout: float | None = None,
     activation: str = "gelu",
@@ -40,7 +40,8 @@ def gpt2(
 
     vocab: rows of the table, at least the vocabulary (`CrossEntropy` ignores padding). context: most tokens in a
     sample. dropout: rate for the embedding and each branch; attention_dropout: rate for the attention's weights, the
-    same by default. recompute: blocks keep only their input for backward. activation: a name of `ACTIVATIONS` ("gelu"
+    same by default. recompute: "blocks" (or True) keep only their input
+    for backward, "attention" keeps only its own. activation: a name of `ACTIVATIONS` ("gelu"
     is the tanh form). hidden: width inside a block's MLP, by default 4 width. eps: that of the norms.
     The maps back to the residual start smaller by sqrt(2 layers), as in GPT-2.
     """
@@ -52,7 +53,15 @@ def gpt2(
     blocks: list[Layer] = []
     for name in (f"block.{i}" for i in range(layers)):
         small = STD / math.sqrt(2 * layers)
-        attention = Attention(width, heads, f"{name}.attention", std=STD, out_std=small, dropout=weights_dropout)
+        attention = Attention(
+            width,
+            heads,
+            f"{name}.attention",
+            std=STD,
+            out_std=small,
+            dropout=weights_dropout,
+            recompute=recompute == "attention",
+        )
         parts: list[Layer] = [
             Residual(LayerNorm(width, f"{name}.norm1", eps), attention, Dropout(dropout, f"{name}.dropout1")),
             Residual(
@@ -79,7 +88,7 @@ def llama(
     rope_base: float = 10000.0,
     tied: bool = False,
     eps: float = 1e-5,
-    recompute: bool = False,
+    recompute: bool | str = False,
     *,
     attention_dropout: float = 0.0,
     rope_scaling: RopeScaling | None = None,
@@ -114,6 +123,7 @@ def llama(
             std=STD,
             dropout=attention_dropout,
             rope_scaling=rope_scaling,
+            recompute=recompute == "attention",
         )
         parts: list[Layer] = [
             Residual(RMSNorm(width, f"{name}.norm1", eps), attention),
@@ -173,10 +183,12 @@ def chosen(logits: np.ndarray, temperature: float, top_k: int, random: Any) -> i
 
 
 def _model(
-    embed: Layer, blocks: list[Layer], norm: LayerNorm | RMSNorm, logits: Unembedding, recompute: bool
+    embed: Layer, blocks: list[Layer], norm: LayerNorm | RMSNorm, logits: Unembedding, recompute: bool | str
 ) -> Sequential:
+    if recompute not in (False, True, "blocks", "attention"):
+        raise InputError(f"recompute is {recompute!r}", do='give True or "blocks", "attention", or False')
     names = ["embed", *(f"block.{i}" for i in range(len(blocks))), "head"]
-    kept: list[Layer] = [Recompute(block) for block in blocks] if recompute else blocks
+    kept: list[Layer] = [Recompute(block) for block in blocks] if recompute in (True, "blocks") else blocks
     return Sequential([embed, *kept, Sequential([norm, logits], ["norm", "logits"])], names)
 
 

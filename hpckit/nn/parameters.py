@@ -16,6 +16,7 @@ from hpckit.kernels.nn import dispatch
 from hpckit.kernels.nn.narrow.dispatch import KINDS, narrow
 
 SLOT = 16  # a parameter starts at a multiple of this many elements: a cache line of float32
+PART = "#"  # between the name of a parameter and the number of a part of it
 CHUNK = 2048  # elements of a parameter whose squares are added before those of others, on whatever rank they are
 
 
@@ -69,8 +70,8 @@ class Parameter:
     init: standard deviation of normal numbers, or a function from a NumPy random generator to the initial values.
     decay: whether weight decay applies. shared: a second layer uses it too (tied embeddings) and adds its gradients to
     `second_grad`, so that the sums do not depend on whether the two layers are on one rank.
-    cut, rank: of a part of a parameter, which ranks hold in parts, and of which one this is. partial: gradients of the
-    ranks of a tensor-parallel group are those of their own tokens, and are to be added.
+    cut, rank: of a part of a parameter, how the whole is cut, and which part this is. partial: gradients of the ranks
+    of a tensor-parallel group are those of their own tokens, and are to be added.
     value, grad: views into the vectors of `Parameters`, once bound. stored: in mixed precision the view of the values'
     bits; `value` is then there while the layer computes (`hpckit.training.precision`).
     """
@@ -95,11 +96,16 @@ class Parameter:
 
     def initial(self, seed: int) -> Any:
         """The initial values: a function of (seed, name, index in the whole) alone, the same on every mesh."""
-        digest = hashlib.sha256(f"{seed}/{self.name}".encode()).digest()
+        digest = hashlib.sha256(f"{seed}/{self.origin}".encode()).digest()
         random = np.random.Generator(np.random.Philox(key=int.from_bytes(digest[:16], "little")))
         if callable(self.init):
             return self.own(self.init(random))
         return self.own(self.init * random.standard_normal(self.whole))
+
+    @property
+    def origin(self) -> str:
+        """The name of the parameter of which this may be a part."""
+        return self.name.partition(PART)[0]
 
     @property
     def whole(self) -> tuple[int, ...]:

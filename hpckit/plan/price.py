@@ -143,10 +143,15 @@ class _Walk:
             begin, end = self.clocks.fly(it, self._latest(step.sends, flight.sender, flight.entry))
             self.clocks.count(it)
             entry = matched[flight.entry]
-            cells = _cells_of(step.receives, flight.receiver, entry, self._cells)
-            for stop, own in zip(end, cells, strict=True):
+            if _single(step.receives, entry):
+                own = flight.receiver * self._cells + step.receives.first[entry]
                 self._there[own] = 0.0
-                self._there[own, 0] = stop
+                self._there[own, 0] = end
+            else:
+                cells = _cells_of(step.receives, flight.receiver, entry, self._cells)
+                for stop, each in zip(end, cells, strict=True):
+                    self._there[each] = 0.0
+                    self._there[each, 0] = stop
             found.append((flight.entry, begin, end))
         self.clocks.end_step()
         return found, worked
@@ -167,12 +172,19 @@ class _Walk:
 
     def _latest(self, ends: Ends, rank: Ints, entry: Ints) -> Floats:
         """When all cells of each message were there."""
+        if _single(ends, entry):
+            return self._there[rank * self._cells + ends.first[entry]]
         rows = [self._there[own] for own in _cells_of(ends, rank, entry, self._cells)]
         latest = np.zeros((len(rows), 1 + len(PARTS)))
         for m, row in enumerate(rows):
             if len(row):
                 latest[m] = row[row[:, 0].argmax()]
         return latest
+
+
+def _single(ends: Ends, entry: Ints) -> bool:
+    """Whether each of some entries has one cell."""
+    return ends.cells is None and bool((ends.last[entry] - ends.first[entry] == 1).all())
 
 
 def _leaves(ends: Ends) -> bool:

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 MOST_KV_BYTES = 4 << 30  # of keys and values, where nothing else is said
-STOP, LENGTH, ABORT = "stop", "length", "abort"
+STOP, LENGTH = "stop", "length"
+FAILURES, PAUSE = 2, 16  # steps with wrong guesses in a row, and tokens of a text without guesses after them
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,8 @@ class _Sample:
     stream: Stream
     prompt: list[tuple[tuple[int, float], ...]] = field(default_factory=list)
     reason: str = ""
+    failures: int = 0  # steps in a row whose guesses were all wrong
+    pause: int = 0  # tokens that come without guesses
 
 
 class Completion:
@@ -168,10 +171,13 @@ class Engine:
         """Tokens that a text may have, with what is written."""
         return min(self.shape.context, self.blocks.count * PAGE)
 
-    def encode(self, text: str) -> list[int]:
-        """The tokens of a text. Raises `InputError` where the model has no such tokens."""
+    def encode(self, text: str, special: bool = True) -> list[int]:
+        """The tokens of a text; special: with the mark of its start, where the tokenizer has one.
+
+        Raises `InputError` where the model has no such tokens.
+        """
         try:
-            tokens = self.tokenizer.encode(text).tolist()
+            tokens = self.tokenizer.encode(text, special).tolist()
         except UnicodeEncodeError:
             raise InputError("the text has half of a character (a surrogate)", do="send whole characters") from None
         if tokens and max(tokens) >= self.shape.vocab:
@@ -240,7 +246,8 @@ class Engine:
         if step is None:
             return []
         samples = [self._samples[piece.text] for piece in step.pieces]
-        self.team.tell(step.words())
+        if self.team.size > 1:
+            self.team.tell(step.words())
         logits = self.model.run(step)
         events, accepted, row = list[Event](), list[int](), 0
         for piece, sample in zip(step.pieces, samples, strict=True):
@@ -289,7 +296,11 @@ class Engine:
         self.team.tell(np.zeros(0, np.int64))
 
     def _guesses(self, sample: _Sample) -> tuple[int, ...]:
-        left = sample.sampling.max_tokens - len(sample.text.written) - 1
+        """Guesses for a text: none for a while after FAILURES in a row, so that they cost little where they fail."""
+        if sample.pause:
+            sample.pause -= 1
+            return ()
+        left = sample.sampling.max_tokens - sample.text.count - 1
         return guessed(sample.text.tokens, min(self.speculate, left)) if left > 0 else ()
 
     def _answered(self, sample: _Sample, piece: Piece, logits: Floats) -> tuple[list[Event], int]:
@@ -303,7 +314,7 @@ class Engine:
         self.counters.prompt_tokens += max(0, min(piece.end, text.prompt) - piece.start)
         if piece.end < len(text.tokens):
             return [], len(piece.tokens)
-        if not text.written:
+        if not text.count:
             self.counters.found_tokens += text.found
         if not sampling.max_tokens:
             sample.reason = LENGTH
@@ -318,6 +329,10 @@ class Engine:
             matched += 1
         self.counters.drafts += len(drafts)
         self.counters.accepted += matched
+        if drafts:
+            sample.failures = 0 if matched else sample.failures + 1
+            if sample.failures == FAILURES:
+                sample.failures, sample.pause = 0, PAUSE
         text.drafts = ()
         return events, len(piece.tokens) - len(drafts) + matched
 
@@ -325,8 +340,9 @@ class Engine:
         """Choose the next token of a text."""
         text, sampling = sample.text, sample.sampling
         ends = () if sampling.ignore_end else self.ends
-        prompt, written = text.tokens[: text.prompt], text.written
-        logits = adjusted(row, sampling, prompt, written, ends)
+        count, logits = text.count, row
+        if sampling.changes_logits or count < sampling.min_tokens:
+            logits = adjusted(row, sampling, text.tokens[: text.prompt], text.written, ends)
         draw = uniform(sample.seed, sample.number, len(text.tokens)) if sampling.temperature else 0.0
         token = chosen(logits, sampling, draw)
         logprobs = (
@@ -341,11 +357,11 @@ class Engine:
             new = sample.stream.push(token)
             if sample.stream.stopped:
                 sample.reason = STOP
-            elif len(written) + 1 >= sampling.max_tokens:
+            elif count + 1 >= sampling.max_tokens:
                 sample.reason = LENGTH
         if sample.reason:
             new += sample.stream.end()
-        before = () if written else tuple(sample.prompt)
+        before = () if count else tuple(sample.prompt)
         return Event(sample.request, sample.number, token, new, logprobs, before, sample.reason, text.found)
 
     def _end(self, sample: _Sample) -> None:

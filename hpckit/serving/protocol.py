@@ -98,15 +98,17 @@ class CompletionRequest(Request):
     prompt: str | list[int] | list[str | list[int]]
     logprobs: int | None = None
     echo: bool = False
+    add_special_tokens: bool = True
 
     def prompts(self, engine: Engine) -> list[list[int]]:
         """The prompts as tokens."""
         given = self.prompt
         if isinstance(given, str):
-            return [engine.encode(given)]
+            return [engine.encode(given, self.add_special_tokens)]
         if given and isinstance(given[0], int):
             return [[int(token) for token in given]]
-        return [engine.encode(one) if isinstance(one, str) else list(one) for one in given]  # type: ignore[arg-type]
+        special = self.add_special_tokens
+        return [engine.encode(one, special) if isinstance(one, str) else list(one) for one in given]  # type: ignore[arg-type]
 
     def way(self, room: int) -> Sampling:
         """See `Request.sampling`; 16 tokens where nothing else is said, as at OpenAI."""
@@ -124,7 +126,7 @@ class ChatRequest(Request):
 
     def prompts(self, engine: Engine) -> list[list[int]]:
         """The prompt as tokens."""
-        return [engine.encode(engine.chat.prompt([message.plain() for message in self.messages]))]
+        return [engine.encode(engine.chat.prompt([message.plain() for message in self.messages]), special=False)]
 
     def way(self, room: int) -> Sampling:
         """See `Request.sampling`; up to the end of the context where nothing else is said."""

@@ -89,11 +89,8 @@ def adjusted(
     logits: Floats, sampling: Sampling, prompt: Sequence[int], written: Sequence[int], ends: Sequence[int]
 ) -> Floats:
     """The logits after biases and penalties; ends: tokens that may not come before `min_tokens` are written."""
-    early = len(written) < sampling.min_tokens
-    if not (sampling.changes_logits or early):
-        return logits
     found = logits.copy()
-    if early:
+    if len(written) < sampling.min_tokens:
         found[list(ends)] = -np.inf
     for token, bias in sampling.logit_bias.items():
         found[token] += np.float32(bias)

@@ -45,6 +45,11 @@ class Text:
         return self.priority, self.number
 
     @property
+    def count(self) -> int:
+        """How many tokens came after the prompt."""
+        return len(self.tokens) - self.prompt
+
+    @property
     def written(self) -> list[int]:
         """The tokens after the prompt."""
         return self.tokens[self.prompt :]

@@ -13,6 +13,7 @@ _HOMES = {
     "Moves": "hpckit.torch.linear",
     "PipelineStage": "hpckit.torch.pipeline",
     "RowParallelLinear": "hpckit.torch.linear",
+    "SyncBatchNorm": "hpckit.torch.norm",
     "ZeroRedundancyOptimizer": "hpckit.torch.optimizer",
     "bound_threads": "hpckit.torch.tensors",
 }

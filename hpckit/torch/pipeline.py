@@ -22,6 +22,7 @@ from hpckit.plan.pipeline.schedule import Action, Schedule
 from hpckit.plan.pipeline.schedules import pipeline_schedule
 from hpckit.plan.prove import prove
 from hpckit.torch.gradients import Gradients
+from hpckit.torch.split import SplitBackward, Uses
 from hpckit.torch.tensors import KINDS, as_array, as_tensor, bound_threads, broadcast_tensors, require_model
 from hpckit.training.messages import Messages
 from hpckit.training.replicas import Replicas
@@ -46,9 +47,8 @@ class PipelineStage(nn.Module):
     stages: all modules in their order, of which this rank keeps its own; or {number: module} of its own alone. A stage
     takes one tensor and gives one. loss: a mean over samples. schedule: a name (`hpckit plan pipeline`) or a value;
     chunks: stages a rank, where it leaves that open. It is proved before it runs. Gradients are added in the order of
-    the microbatches, so every schedule has the bits of one process that takes the microbatches one by one. I computes
-    the gradient of the input alone; W goes through the stage again, so schedules that split backward cost that much
-    more than those with B.
+    the microbatches, so every schedule has the bits of one process that takes the microbatches one by one. Schedules
+    that split backward halve it as `hpckit.torch.split` does.
 
     Collective; raises `InputError` on every rank where stages and mesh do not fit.
     """
@@ -91,6 +91,7 @@ class PipelineStage(nn.Module):
         self.gradients = {number: Gradients(self.replicas, held, sys.maxsize) for number, held in self._trained.items()}
         for each in self.gradients.values():
             each.sync = False  # REDUCE of the program says when
+        self._halves = {number: SplitBackward(module) for number, module in own.items()} if _splits(schedule) else {}
         self._rank, self._messages = rank, Messages(self._line)
         self._forms: dict[Form, dict[int, tuple[Form, Form]]] = {}
 
@@ -182,9 +183,10 @@ class Step:
         self._order = [number for number, cut in enumerate(self.cuts) if cut.start < cut.stop]
         self._given: dict[Key, torch.Tensor] = {}  # inputs, which collect their gradients
         self._made: dict[Key, torch.Tensor] = {}  # outputs, or the loss
+        self._uses: dict[Key, Uses] = {}  # where backward is split
         self._outputs: dict[Key, torch.Tensor] = {}
         self._gradients: dict[Key, torch.Tensor] = {}
-        self._left: dict[Key, tuple[torch.Tensor, torch.Tensor | None]] = {}  # for W
+        self._left: dict[Key, tuple[Uses, torch.Tensor, torch.Tensor | None]] = {}  # for W
         self._coming: dict[tuple[int, str, int], Any] = {}
         self._ready: set[Key] = set()
         self._weighed = dict.fromkeys(own._trained, 0)  # microbatches whose W is done
@@ -228,7 +230,10 @@ class Step:
         if stage:
             x.requires_grad_(x.is_floating_point())
         with torch.enable_grad():
-            y = own.module(stage)(x)
+            if stage in own._halves:
+                y, self._uses[stage, number] = own._halves[stage].forward(x)
+            else:
+                y = own.module(stage)(x)
             if stage + 1 == own.schedule.stages:
                 y = own.loss_of(y, self._targets[cut]) * ((cut.stop - cut.start) / len(self._x))
                 self.losses[number] = y.item()
@@ -240,6 +245,7 @@ class Step:
         stage, _, number, _ = action
         dy = self._output_gradient(action)
         x = self._given.pop((stage, number))
+        self._uses.pop((stage, number), None)
         torch.autograd.backward(self._made.pop((stage, number)), dy)
         self._keep(stage, number, x.grad)
         self._send_gradient(action)
@@ -251,8 +257,8 @@ class Step:
         dy = self._output_gradient(action)
         x, y = self._given.pop((stage, number)), self._made.pop((stage, number))
         if stage:
-            self._keep(stage, number, torch.autograd.grad(y, x, dy, retain_graph=True)[0])
-        self._left[stage, number] = y, dy
+            self._keep(stage, number, self._own._halves[stage].input_gradient(y, x, dy))
+        self._left[stage, number] = self._uses.pop((stage, number)), y, dy
 
     def _backward_weight(self, action: Action) -> None:
         self._ready.add((action.stage, action.microbatch))
@@ -264,9 +270,7 @@ class Step:
             key = stage, self._order[self._weighed[stage]]
             if key not in self._ready:
                 return
-            y, dy = self._left.pop(key)
-            if self._own._trained[stage]:
-                torch.autograd.backward(y, dy, inputs=self._own._trained[stage])
+            self._own._halves[stage].add_weight_gradients(*self._left.pop(key))
             self._weighed[stage] += 1
 
     def _output_gradient(self, action: Action) -> torch.Tensor | None:
@@ -291,6 +295,17 @@ class Step:
         if action.sends is not None and action.stage:
             dx = self._gradients.pop((action.stage, action.microbatch))
             self._own._messages.send(action.peer, as_array(dx.contiguous()))
+
+
+def _splits(schedule: Schedule) -> bool:
+    """Whether any backward pass is halved: by the schedule, or as B of an earlier microbatch comes later."""
+    done: dict[int, list[int]] = {}
+    for action in (action for actions in schedule.actions for action in actions):
+        if action.kind in ("I", "W"):
+            return True
+        if action.kind == "B":
+            done.setdefault(action.stage, []).append(action.microbatch)
+    return any(numbers != sorted(numbers) for numbers in done.values())
 
 
 def numpy_dtype(dtype: torch.dtype) -> np.dtype:

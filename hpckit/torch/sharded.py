@@ -14,7 +14,6 @@ import numpy as np
 import torch
 from torch import nn
 from torch.autograd import Variable
-from torch.utils._pytree import tree_leaves
 
 from hpckit.collectives import Request, all_reduce, reduce_scatter
 from hpckit.collectives.axis import axis_of
@@ -24,7 +23,7 @@ from hpckit.comm.shared.group import node_group
 from hpckit.errors import InputError
 from hpckit.torch.states import States
 from hpckit.torch.tensors import KINDS, as_array, bound_threads, broadcast_tensors, require_model
-from hpckit.torch.units import Unit, units_of
+from hpckit.torch.units import Unit, blocks_of, tensors_in, units_of
 from hpckit.training.replicas import Replicas
 
 ROOMS = 2  # of a dtype: gradients of one unit are averaged while those of the next are made
@@ -169,8 +168,8 @@ class FullyShardedDataParallel(States, nn.Module):
     def _watch_output(self, output: Any, units: list[Unit]) -> None:
         """Have the values again when the gradient of an output comes."""
         if not self.by_pointer:
-            for tensor in tree_leaves(output):
-                if isinstance(tensor, torch.Tensor) and tensor.requires_grad:
+            for tensor in tensors_in(output):
+                if tensor.requires_grad:
                     tensor.register_hook(lambda _: self._backward(units))
 
     def _backward(self, units: list[Unit]) -> None:
@@ -343,39 +342,3 @@ class FullyShardedDataParallel(States, nn.Module):
         for number, each in enumerate(self._trained):
             if not self._has[number] and not self._had[number]:
                 each.shard.grad = None
-
-
-def blocks_of(module: nn.Module, given: type | Iterable[Any] | None) -> list[nn.Module]:
-    """The modules that are meant, none within another. Raises `InputError`."""
-    kinds: tuple[type, ...] = ()
-    chosen: list[nn.Module] = []
-    if given is None:
-        lists = [each for each in module.modules() if isinstance(each, nn.ModuleList)]
-        chosen = [block for each in lists for block in each]
-    elif isinstance(given, type):
-        kinds = (given,)
-    else:
-        every = list(given)
-        kinds = tuple(each for each in every if isinstance(each, type))
-        chosen = [each for each in every if not isinstance(each, type)]
-    known = {id(each) for each in module.modules()}
-    for each in chosen:
-        if not isinstance(each, nn.Module) or id(each) not in known:
-            raise InputError(
-                f"blocks are modules of the model, or their classes, not {each!r}", do="give blocks=Block, a class"
-            )
-    inside = {id(each) for each in chosen}
-    found: list[nn.Module] = []
-
-    def visit(each: nn.Module) -> None:
-        if each is not module and (isinstance(each, kinds) or id(each) in inside):
-            found.append(each)
-        else:
-            for child in each.children():
-                visit(child)
-
-    visit(module)
-    if given is not None and not found:
-        named = ", ".join(kind.__name__ for kind in kinds) or "nothing"
-        raise InputError(f"the model has no blocks: {named} is not in it", do="give the class of its repeated part")
-    return found

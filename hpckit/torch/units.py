@@ -7,8 +7,8 @@ by messages into memory that exists only while it is needed, as autograd keeps t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from torch import nn
 
 from hpckit.collectives import Request, all_gather
 from hpckit.comm.shared.symmetric import shared_once
+from hpckit.errors import InputError
 from hpckit.plan.blocks import block_starts
 from hpckit.torch.tensors import KINDS, as_array, as_tensor, kind_of, room_of
 from hpckit.training.replicas import Replicas
@@ -224,4 +225,55 @@ def units_of(
             ]
             units.append(kind(replicas, parameters, dtype))
         found.append((owner, units))
+    return found
+
+
+def tensors_in(output: Any) -> Iterator[torch.Tensor]:
+    """The tensors in what a module returns: in tuples, dicts (transformers' outputs are some) and data classes."""
+    if isinstance(output, torch.Tensor):
+        yield output
+    elif isinstance(output, Mapping):
+        for each in output.values():
+            yield from tensors_in(each)
+    elif isinstance(output, (list, tuple)):
+        for each in output:
+            yield from tensors_in(each)
+    elif is_dataclass(output) and not isinstance(output, type):
+        for place in fields(output):
+            yield from tensors_in(getattr(output, place.name))
+
+
+def blocks_of(module: nn.Module, given: type | Iterable[Any] | None) -> list[nn.Module]:
+    """The modules that are meant, none within another. Raises `InputError`."""
+    kinds: tuple[type, ...] = ()
+    chosen: list[nn.Module] = []
+    if given is None:
+        lists = [each for each in module.modules() if isinstance(each, nn.ModuleList)]
+        chosen = [block for each in lists for block in each]
+    elif isinstance(given, type):
+        kinds = (given,)
+    else:
+        every = list(given)
+        kinds = tuple(each for each in every if isinstance(each, type))
+        chosen = [each for each in every if not isinstance(each, type)]
+    known = {id(each) for each in module.modules()}
+    for each in chosen:
+        if not isinstance(each, nn.Module) or id(each) not in known:
+            raise InputError(
+                f"blocks are modules of the model, or their classes, not {each!r}", do="give blocks=Block, a class"
+            )
+    inside = {id(each) for each in chosen}
+    found: list[nn.Module] = []
+
+    def visit(each: nn.Module) -> None:
+        if each is not module and (isinstance(each, kinds) or id(each) in inside):
+            found.append(each)
+        else:
+            for child in each.children():
+                visit(child)
+
+    visit(module)
+    if given is not None and not found:
+        named = ", ".join(kind.__name__ for kind in kinds) or "nothing"
+        raise InputError(f"the model has no blocks: {named} is not in it", do="give the class of its repeated part")
     return found

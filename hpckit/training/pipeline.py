@@ -30,7 +30,8 @@ from hpckit.training.replicas import Replicas
 from hpckit.training.sharded import Shards, lifetimes
 from hpckit.training.stage import Stage, nothing
 from hpckit.training.step import Form, Holding, Step, tokens_of
-from hpckit.training.tensor import Ranks, tensor_parallel
+from hpckit.training.tensor.model import tensor_parallel
+from hpckit.training.tensor.ranks import Ranks
 
 if TYPE_CHECKING:
     from hpckit.nn.layer import Sequential
@@ -64,10 +65,10 @@ class Pipeline:
     in the order of the microbatches, so that parameters have the same bits under every schedule and any number of
     stages, one rank included. deterministic: see `Replicas`. sharding: what the replicas hold in shards, 0 to 3 (see
     `hpckit.training.sharded`); it changes no bit. dtype: float32, float64, or "bfloat16" or "float16" for mixed
-    precision (`hpckit.training.precision`): messages between stages are then of 16 bits, too. device: where the
-    stages live and compute. On a mesh with an axis "tp" its ranks share each layer (`hpckit.training.tensor`): `model`
-    and `loss` are then the parts of this rank. Collective; raises `InputError` if mesh, model and plan do not fit
-    together.
+    precision (`hpckit.training.precision`): messages between stages are then of 16 bits, too. recompute: stages keep
+    their input only, and run forward again in backward; it changes no bit. device: where the stages live and compute.
+    On a mesh with an axis "tp" its ranks share each layer (`hpckit.training.tensor`): `model` and `loss` are then the
+    parts of this rank. Collective; raises `InputError` if mesh, model and plan do not fit together.
     """
 
     def __init__(
@@ -80,14 +81,16 @@ class Pipeline:
         dtype: npt.DTypeLike = np.float32,
         deterministic: bool = True,
         sharding: int = 0,
+        recompute: bool = False,
         device: Device = HOST,
     ) -> None:
         self.plan, self.mesh, self.device = plan, mesh, device
         _check(model, mesh, plan)
-        self.tensor = Ranks(mesh["tp"] if plan.tp > 1 else MPI.COMM_SELF, deterministic)
-        if plan.tp > 1 and device.is_gpu:
-            raise InputError("tensor parallelism runs on the host", do="take tp=1 on GPUs")
-        if plan.tp > 1:
+        self.tensor = Ranks(mesh["tp"] if plan.tp > 1 else MPI.COMM_SELF, plan.layer_parts, deterministic)
+        whole = model
+        if self.tensor.parts > 1 and device.is_gpu:
+            raise InputError("tensor parallelism runs on the host", do="take tp=1 and layer_parts=0 on GPUs")
+        if self.tensor.parts > 1:
             model, loss = tensor_parallel(model, loss, self.tensor)
         self.model, self.loss = model, loss
         self._line = line = mesh["pp"] if "pp" in mesh.topology.names else MPI.COMM_SELF
@@ -110,7 +113,8 @@ class Pipeline:
         # The first stage counts a tied weight.
         second = [p.name for p in self.parameters.list if p.shared and 0 not in layers]
         second += [p.name for p in self.parameters.list if p.cut is None and self.tensor.rank]  # they hold it, too
-        self._squares = Squares(self.parameters, model.parameters(), second)
+        every = self.tensor.every_part(whole)
+        self._squares = Squares(self.parameters, every, second)
         messages = Messages(line, device)
         settle = device.wait if device.is_gpu and plan.pp > 1 else nothing
         self._own = Holding(
@@ -122,6 +126,7 @@ class Pipeline:
                     mixed(own, self.parameters.storage, first=s == 0, last=s == plan.schedule.stages - 1),
                     messages.move,
                     settle=settle,
+                    recompute=recompute,
                 )
                 for s, own in layers.items()
             },
@@ -254,8 +259,9 @@ class Pipeline:
         squares = self._squares()
         if self.plan.pp > 1:
             all_reduce(squares, self.mesh["pp"], "sum", deterministic=True).wait()
-        squared = np.array([self.shards.squared_norm(squares)])
-        return float(self.tensor.sum(squared)[0] if self.plan.tp > 1 else squared[0])
+        if self.plan.tp > 1:
+            all_reduce(squares, self.mesh["tp"], "sum", deterministic=True).wait()
+        return self.shards.squared_norm(squares)
 
     def measured(self) -> MeasuredStep:
         """The last step on the time axis, and the stages' times since `reset_times`. Collective over the pipeline."""

@@ -53,10 +53,7 @@ class Replicas:
 
         counts: elements of each replica's part.
         """
-        own = int(counts[self.rank])
-        came = self.device.zeros((own * self.size,), vector.dtype)
-        all_to_all(vector, self.comm, came, counts=np.tile(counts, (self.size, 1))).wait()
-        return tree_sum(nodes, [came[own * r : own * (r + 1)] for r in range(self.size)], operator.iadd)
+        return scatter_tree(vector, self.comm, self.rank, nodes, counts, self.device)
 
     def sum_tree(self, vector: Any, nodes: Sequence[Node], counts: np.ndarray) -> None:
         """Make all replicas' vectors their sum, added as the tree."""
@@ -78,6 +75,19 @@ class Replicas:
                 likely="only some replicas made an update, or made it with other gradients",
                 do="broadcast them from one replica, or start again from a checkpoint",
             )
+
+
+def scatter_tree(
+    vector: Any, comm: Any, rank: int, nodes: Sequence[Node], counts: np.ndarray, device: Device = HOST
+) -> Any:
+    """A rank's part of the sum of all ranks' vectors, added as the tree of which they are nodes.
+
+    counts: elements of each rank's part.
+    """
+    own, size = int(counts[rank]), len(counts)
+    came = device.zeros((own * size,), vector.dtype)
+    all_to_all(vector, comm, came, counts=np.tile(counts, (size, 1))).wait()
+    return tree_sum(nodes, [came[own * r : own * (r + 1)] for r in range(size)], operator.iadd)
 
 
 def add_second(shared: Iterable[Parameter]) -> None:

@@ -27,7 +27,8 @@ class Stage:
 
     pause: called between layers, to advance messages. complete: called with a layer's number after its part of a
     backward pass, when `backward` is called with `last`. settle: called before a clock is read after a layer, for
-    instance to wait for a GPU. `seconds` and `calls` count F, I and W of each layer, the loss within the last one's:
+    instance to wait for a GPU. recompute: keep the input of the stage only, and run forward again in backward: the same
+    bits. `seconds` and `calls` count F, I and W of each layer, the loss within the last one's:
     float64 and int64[layers, 3].
     """
 
@@ -37,22 +38,36 @@ class Stage:
         pause: Callable[[], object] = nothing,
         complete: Callable[[int], object] = nothing,
         settle: Callable[[], object] = nothing,
+        recompute: bool = False,
     ) -> None:
         self.layers = list(layers)
-        self.pause, self.complete, self.settle = pause, complete, settle
+        self.pause, self.complete, self.settle, self.recompute = pause, complete, settle, recompute
         self.seconds = np.zeros((len(self.layers), 3))
         self.calls = np.zeros((len(self.layers), 3), np.int64)
 
     def forward(self, x: Any, step: Pass) -> tuple[Any, list[Any]]:
         """The output, and what the layers saved."""
-        kept = []
+        given, kept = x, []
         for number, layer in enumerate(self.layers):
             begin = perf_counter()
             x, saved = layer.forward(x, step)
             self._spent(number, FORWARD, begin)
+            kept.append(None if self.recompute else saved)
+            self.pause()
+        return x, [given, step] if self.recompute else kept
+
+    def _again(self, kept: list[Any]) -> None:
+        """Replace the input by what the layers save when they run again. The time counts to the last layer's I."""
+        if not self.recompute:
+            return
+        begin, (x, step) = perf_counter(), kept
+        kept.clear()
+        for layer in self.layers:
+            x, saved = layer.forward(x, step)
             kept.append(saved)
             self.pause()
-        return x, kept
+        self.settle()
+        self.seconds[-1, INPUT] += perf_counter() - begin
 
     def output(self, x: Any, step: Pass) -> Any:
         """The output without training: nothing is kept, and no time is counted."""
@@ -63,6 +78,7 @@ class Stage:
     def backward_input(self, kept: list[Any], dy: Any) -> tuple[Any, Left]:
         """I: the gradient of the input, and the work left for `backward_weight`. Empties `kept`."""
         left: Left = []
+        self._again(kept)
         for number in reversed(range(len(self.layers))):
             saved = kept.pop()
             left.append((number, saved, dy))
@@ -84,6 +100,7 @@ class Stage:
 
         ready: called with the gradient of the input when it is there, before W of the layer that made it.
         """
+        self._again(kept)
         for number in reversed(range(len(self.layers))):
             saved = kept.pop()
             begin = perf_counter()

@@ -19,7 +19,7 @@ from hpckit.training.parts import Parts
 from hpckit.training.replicas import add_second
 from hpckit.training.sharded import Shards
 from hpckit.training.stage import FORWARD, INPUT, Left, Stage
-from hpckit.training.tensor import Ranks
+from hpckit.training.tensor.ranks import Ranks
 
 if TYPE_CHECKING:
     from hpckit.nn.layer import Pass

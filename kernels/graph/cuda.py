@@ -40,7 +40,7 @@ def bind(sweep: Sweep, outs: Sequence[Block], ins: Sequence[Block], box: Box) ->
     bounds = loops(box)
     if any(a >= b for a, b in bounds):
         return lambda numbers: None
-    made = compiled_kernel(kernel_text(sweep, kinds))
+    made = _kernel(sweep, kinds)
     members = outs[0].members
     geometry = tuple([n for place in classes for n in place] + [n for pair in bounds for n in pair] + [members])
     arrays = [block.array.reshape(-1) for block in (*outs, *ins)]
@@ -51,6 +51,13 @@ def bind(sweep: Sweep, outs: Sequence[Block], ins: Sequence[Block], box: Box) ->
         made[across, THREADS](*arrays, *map(float, numbers), geometry)
 
     return run
+
+
+def _kernel(sweep: Sweep, kinds: tuple[int, ...]) -> Any:
+    found = sweep.kernels.get(("cuda", kinds))
+    if found is None:
+        found = sweep.kernels["cuda", kinds] = compiled_kernel(kernel_text(sweep, kinds))
+    return found
 
 
 @functools.cache

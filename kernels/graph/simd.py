@@ -46,7 +46,7 @@ def bind(sweep: Sweep, outs: Sequence[Block], ins: Sequence[Block], box: Box) ->
     bounds = loops(box)
     if any(a >= b for a, b in bounds):
         return lambda numbers: None
-    kernel = compiled_kernel(kernel_text(sweep, kinds))
+    kernel = _kernel(sweep, kinds)
     members = blocks[0].members
     rings = [np.empty(_ring_size(each, sweep.dims, bounds, members)) for each in sweep.stored]
     geometry = np.array(
@@ -58,6 +58,13 @@ def bind(sweep: Sweep, outs: Sequence[Block], ins: Sequence[Block], box: Box) ->
         kernel(*arrays, *rings, *numbers, geometry)
 
     return run
+
+
+def _kernel(sweep: Sweep, kinds: tuple[int, ...]) -> Any:
+    found = sweep.kernels.get(("simd", kinds))
+    if found is None:
+        found = sweep.kernels["simd", kinds] = compiled_kernel(kernel_text(sweep, kinds))
+    return found
 
 
 @functools.cache

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from hpckit.kernels.graph.nodes import ARRAYS, POINTWISE, Node, Offset
 
@@ -57,6 +58,7 @@ class Sweep:
 
     def __init__(self, targets: Sequence[Node], dims: int, fused: bool = True) -> None:
         self.targets, self.dims, self.fused = tuple(targets), dims, fused
+        self.kernels: dict[Any, Any] = {}  # what the forms have made of it
         nodes = _within(self.targets)
         self.leaves = tuple(node for node in nodes if node.op in ARRAYS)
         fields = [node for node in nodes if node.is_field]

@@ -27,7 +27,17 @@ CASES = {
         "dynamics": {**HEVI, "order": 3},
         "sides": {"x": "walls", "y": "walls"},
         "bubbles": [{"amplitude": 10.0, "x": 1500.0, "y": 18_500.0}],
+        "tracers": [{"name": "air", "shape": "uniform", "amount": 0.0, "background": 0.25}],
         "diffusion": 200.0,
+    },
+    "storm": {
+        "grid": {**GRID, "height": 14e3, "lowest": 600.0},
+        "dynamics": HEVI,
+        "base": {"kind": "weisman_klemp", "shear": 20.0, "u": -10.0},
+        "moisture": {"kind": "kessler"},
+        "bubbles": [{"amplitude": 8.0, "radius_z": 3000.0}, {"amplitude": -20.0, "x": 4000.0, "z": 1000.0}],
+        "smagorinsky": {"coefficient": 0.2},
+        "tracers": [{"name": "air", "shape": "uniform", "amount": 0.0, "background": 0.25}, {"name": "smoke"}],
     },
     "rest": {
         "grid": GRID,
@@ -55,6 +65,12 @@ def test_any_number_of_ranks_gives_the_same_bits(mpirun, tmp_path, runs):
                     np.testing.assert_array_equal(
                         many[key], one[key], err_msg=f"{name}, {key}, {ranks} ranks on {axis}"
                     )
+        if name == "storm":
+            vapor, cloud, _, air, smoke = one["field1"]
+            assert cloud.max() > 1e-4
+            np.testing.assert_allclose(air, 0.25, rtol=1e-13)
+            assert smoke.min() >= -1e-16
+            assert vapor.max() < 0.0141
         assert one["w_max"][0] < 1e-12 if name == "rest" else one["w_max"][0] > 0.1
 
 

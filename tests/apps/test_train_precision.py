@@ -13,13 +13,16 @@ from pydantic import ValidationError
 from hpckit.apps.train.config import Config
 from hpckit.apps.train.layout import layout
 from hpckit.apps.train.memory import memory_of, memory_per_rank
+from hpckit.apps.train.models import export
 from hpckit.apps.train.shape import hugging_face_config
 from hpckit.apps.train.trainer import Trainer
-from hpckit.apps.train.weights import gathered, save
+from hpckit.apps.train.weights import gathered, save, whole
+from hpckit.cli.main import main
 from hpckit.comm.mesh import Mesh
 from hpckit.comm.observe.timer import PhaseTimer
-from hpckit.errors import BlowUpError
+from hpckit.errors import BlowUpError, InputError
 from hpckit.io.safetensors import Safetensors
+from hpckit.nn.layer import Pass
 
 TEXT = "".join(
     f"{i} ranks share {i * 7 % 13} nodes, and the {i % 5}th waits for the {i * i % 11}th. " for i in range(90)
@@ -36,6 +39,9 @@ class Memory:
         for piece in state.pieces:
             whole = self.arrays.setdefault(piece.name, np.zeros(piece.shape, piece.block.dtype))
             whole[tuple(slice(a, a + n) for a, n in zip(piece.start, piece.block.shape, strict=True))] = piece.block
+
+    def shape(self, name):
+        return self.arrays[name].shape
 
     def read(self, name, start, shape):
         return self.arrays[name][tuple(slice(a, a + n) for a, n in zip(start, shape, strict=True))]
@@ -124,7 +130,60 @@ def test_weights_are_saved_in_16_bits_and_memory_is_as_foreseen(made, tmp_path, 
         assert measured[name][0] == pytest.approx(value, rel=0.05), name
 
 
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("kind", ["gpt2", "llama"])
+def test_recomputation_changes_no_bit_and_keeps_what_was_foreseen(made, precision, kind):
+    found = []
+    for recompute in (False, "attention", "blocks", "whole"):
+        model = {"kind": kind, "layers": 3, "width": 64, "heads": 2, "context": 13, "attention_dropout": 0.1}
+        trainer = made(precision, model={**model, "recompute": recompute}, batch={"size": 8, "microbatches": 2})
+        measured, foreseen = memory_of(trainer)["activations"][0], memory_per_rank(trainer.config, trainer.laid)
+        assert measured == pytest.approx(foreseen["activations"][0], rel=0.05), recompute
+        found.append((measured, losses(trainer, 3)))
+    assert all(told == found[0][1] for _, told in found)
+    assert sorted((held for held, _ in found), reverse=True) == [held for held, _ in found]
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "llama"])
+def test_an_exported_checkpoint_is_the_model_that_a_run_saves(made, tmp_path, kind, monkeypatch):
+    monkeypatch.setattr("hpckit.io.safetensors.SLAB", 1000)  # a few rows at a time
+    model = {"kind": kind, "layers": 2, "width": 24, "heads": 6, "kv_heads": 2 if kind == "llama" else None}
+    trainer = made("bfloat16", model={**model, "context": 13})
+    losses(trainer, 2)
+    save(gathered(trainer), trainer.laid.shape, trainer.config, tmp_path / "saved")
+    values, state = trainer.config.model_dump(mode="json"), Memory(trainer.state())
+    for precision in ("bfloat16", ""):
+        nbytes = export(values, state, tmp_path / "again" / precision, precision)
+        assert nbytes == (tmp_path / "again" / precision / "model.safetensors").stat().st_size
+    saved, again, full = (Safetensors(tmp_path / name) for name in ("saved", "again/bfloat16", "again"))
+    assert list(saved) == list(again) == list(full)
+    for name, tensor in saved.items():
+        np.testing.assert_array_equal(tensor, again[name])
+        np.testing.assert_array_equal(tensor, np.asarray(full[name].astype(ml_dtypes.bfloat16), np.float32))
+    configs = [(tmp_path / name / "config.json").read_text() for name in ("saved", "again/bfloat16")]
+    assert configs[0] == configs[1]
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "again", dtype=torch.float32)
+    tokens = np.arange(13)[None] % 50
+    masters = {p.name: state.arrays[f"parameters/{p.name}"] for p in trainer.pipeline.parameters.list}
+    ours, _ = whole(trainer, masters).forward(tokens, Pass(training=False))
+    with torch.no_grad():
+        np.testing.assert_allclose(theirs(torch.from_numpy(tokens)).logits.numpy(), ours, rtol=1e-4, atol=1e-5)
+
+
 def test_scales_that_are_no_powers_of_two_are_refused():
     for wrong in (3, 0.5, 2**30):
         with pytest.raises(ValidationError):
             Config.model_validate({"mixed": {"loss_scale": wrong}})
+
+
+def test_an_export_that_cannot_be_is_explained(made, tmp_path, capsys):
+    assert main(["ckpt", "export", str(tmp_path), "--to", str(tmp_path / "x")]) == 2
+    assert not (tmp_path / "x").exists()
+    trainer = made("float32")
+    values, state = trainer.config.model_dump(mode="json"), Memory(trainer.state())
+    for key, value in (("kind", "cnn"), ("width", 48), ("weights", tmp_path / "gone")):
+        wrong = {**values, "model": {**values["model"], key: value}}
+        with pytest.raises(InputError):
+            export(wrong, state, tmp_path / "x")

@@ -58,3 +58,19 @@ def test_all_mistakes_are_said_at_once(capsys):
     assert "take about" in said
     assert main([*TRAIN, "llama3-8b", "--ranks", "8", "--tp", "5", "--machine", "selene"]) == 2
     assert "no mesh of 8 ranks" in capsys.readouterr().err
+
+
+def test_the_step_is_proved_and_exported(capsys, tmp_path):
+    small = [*SMALL, "--pp", "2", "--tp", "4", "--brief"]
+    assert main([*small, "--prove"]) == 0
+    said = capsys.readouterr().out
+    assert "no rank waits for ever" in said
+    assert "price of its plan" in said
+    folder = tmp_path / "trace"
+    assert main([*small, "--export-trace", str(folder)]) == 0
+    assert "smpirun -replay" in capsys.readouterr().err
+    assert (folder / "rank15").exists()
+    for words in (["allreduce", "--ranks", "4", "--algorithm", "ring"], ["halo", "--ranks", "4", "--shape", "64x64"]):
+        assert main(["plan", *words, "--machine", "selene", "--export-trace", str(tmp_path / words[0])]) == 0
+    times = ["--times", "1,1,1", "--schedule", "1f1b", "--machine", "selene"]
+    assert main(["plan", "pipeline", *times, "--export-trace", str(tmp_path / "pipeline")]) == 0

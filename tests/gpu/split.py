@@ -14,7 +14,8 @@ from hpckit.kernels.compile.cuda_jit import compiling
 from hpckit.kernels.euler.constants import HALO
 from hpckit.kernels.euler.hevi import dispatch as hevi
 from hpckit.kernels.euler.hevi.constants import WORKS, Stage, Substep, upwind_weights
-from hpckit.kernels.euler.stress import dispatch as stress
+from hpckit.kernels.euler.hevi.stress import dispatch as stress
+from hpckit.kernels.euler.rain import dispatch as rain
 from tests.gpu.checks import Check, Pairs, size
 from tests.gpu.euler import noise
 
@@ -96,6 +97,36 @@ def mixing_case(device: Device, dtype: np.dtype) -> Pairs:
     return pairs | {"mu": (there["mu"][inner], here["mu"][inner])}
 
 
+def rain_case(device: Device, dtype: np.dtype) -> Pairs:
+    """Kessler's rain, saturation adjustment, diffusion of mixing ratios."""
+    nz, ny, nx = size(device, (21, 37, 301), (4, 3, 5))
+    rng, z = np.random.default_rng(8), 500.0 * np.arange(nz)[:, None, None] + np.zeros((nz, ny, nx))
+    exner = 1 - 9.8 * z / (1004 * 320)
+    theta, pressure = 300 + 0.004 * z + rng.normal(size=z.shape), 1e5 * exner ** (1004 / 287)
+    water = rng.random((3, *z.shape)) * np.array([0.02, 0.004, 0.004])[:, None, None, None] * np.exp(-z / 3000)
+    rho = pressure / (287 * exner * theta)
+    parts = [theta, water, rho, exner, pressure, np.full(nz, 500.0), np.zeros((ny, nx))]
+    there, here = _copies(device, dtype, parts)
+    for of in (there,) if compiling() else (there, here):
+        theta, water, rho, exner, pressure, thickness, rained = of
+        rain.kessler(theta, water, rho, exner, pressure, thickness, 10.0, rained)
+        rain.saturate(theta, water, exner, pressure)
+    pairs: Pairs = {"theta": (there[0], here[0]), "water": (there[1], here[1]), "rained": (there[6], here[6])}
+    inputs = _inputs(device, dtype)[1]
+    q = rng.random((2, *[n - 6 * (d > 0) for d, n in enumerate(inputs["mu"].shape)]))
+    parts = [q, np.zeros_like(q), inputs["state"], inputs["mu"] + 5.0, inputs["column"], inputs["levels"]]
+    there, here = _copies(device, dtype, parts)
+    for of in (there,) if compiling() else (there, here):
+        stress.mix_carried(*of, (DX, DY), 0.5)
+    return pairs | {"mixed": (there[1], here[1])}
+
+
+def _copies(device: Device, dtype: np.dtype, arrays: list[np.ndarray]) -> tuple[list[Any], list[np.ndarray]]:
+    """The arrays on the device, and the same values on the host in double precision."""
+    rounded = [array.astype(dtype) for array in arrays]
+    return [device.to_device(array) for array in rounded], [array.astype(np.float64) for array in rounded]
+
+
 def _both(device: Device, dtype: np.dtype) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """What the kernels take on the device, and the same values on the host in double precision."""
     rounded = {name: each.astype(dtype) for name, each in _inputs(device, dtype)[1].items()}
@@ -105,4 +136,8 @@ def _both(device: Device, dtype: np.dtype) -> tuple[dict[str, Any], dict[str, np
     )
 
 
-CHECKS = [Check("split dynamics", stage_case, SINGLE), Check("staggered mixing", mixing_case, SINGLE)]
+CHECKS = [
+    Check("split dynamics", stage_case, SINGLE),
+    Check("staggered mixing", mixing_case, SINGLE),
+    Check("rain", rain_case, 2e-4),  # a little vapor that condenses is a small difference of large numbers
+]

@@ -9,8 +9,8 @@ from hpckit.kernels.euler.box.constants import FIELDS, RHO_W
 from hpckit.kernels.euler.constants import C0, GAMMA, HALO
 from hpckit.kernels.euler.hevi import dispatch, reference
 from hpckit.kernels.euler.hevi.constants import LEVELS, NO_WATER, WORKS, Stage, Substep, upwind_weights
-from hpckit.kernels.euler.stress import dispatch as stress
-from hpckit.kernels.euler.stress import reference as stress_reference
+from hpckit.kernels.euler.hevi.stress import dispatch as stress
+from hpckit.kernels.euler.hevi.stress import reference as stress_reference
 
 DX, DY = 450.0, 500.0
 STAGE = Stage(DX, DY, 1e-3)
@@ -95,3 +95,16 @@ def test_mixing_is_the_reference(cross):
     for expected, actual in zip(*found, strict=True):
         np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-12 * np.abs(expected).max())
     assert (np.abs(found[0][1]).max(axis=(1, 2, 3)) > 0).tolist() == [False, True, True, True, True]
+
+
+def test_mixing_of_what_the_air_carries_is_the_reference():
+    rng, (column, levels, _), state = np.random.default_rng(7), tables(SHAPE[0]), air(5)
+    mu = 5.0 + rng.random(state.shape[1:])
+    q = rng.random((2, SHAPE[0], SHAPE[1] + 6, SHAPE[2] + 6))
+    found = []
+    for kernels in (stress_reference, stress):
+        out = np.zeros_like(q)
+        kernels.mix_carried(q, out, state, mu, column, levels, (DX, DY), 20.0)
+        found.append(out[:, :, 3:-3, 3:-3])
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-13)
+    assert np.abs(found[0] - q[:, :, 3:-3, 3:-3]).max() > 1e-3

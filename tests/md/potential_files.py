@@ -1,10 +1,13 @@
-"""Potentials made here as files that LAMMPS and hpckit read: embedded atoms of two elements, Stillinger and Weber's."""
+"""Potentials made here as files that LAMMPS and hpckit read: embedded atoms, Stillinger and Weber's; chains."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import numpy as np
+
+from hpckit.io.particles.lammps_data import write_lammps_data
+from hpckit.plan.particles.snapshot import Snapshot
 
 CUTOFF, POINTS = 2.5, 600
 
@@ -39,3 +42,31 @@ def write_sw(path: Path) -> None:
     path.write_text(
         "# made by a test\nY Y Y 1 1 1 1 1 1\n  1 1 1 1 0\nX X X 1.0 0.95 1.8 12.0 1.2\n -0.3 7.0 0.6 4 0 0\n"
     )
+
+
+def write_chain(path: Path) -> None:
+    """Chains of eight beads, 0.97 apart, that cross the sides of a periodic box, as a data file with bonds."""
+    rng, edge, n = np.random.default_rng(6), 1.1, (12, 9, 8)
+    sites = np.stack(np.meshgrid(*map(np.arange, n), indexing="ij"), axis=-1).reshape(-1, 3)
+    count, box = len(sites), np.array(n) * [edge, edge, 0.97]
+    velocities = rng.normal(0, 1.0, (count, 3))
+    beads = np.arange(count - 1)
+    beads = beads[beads % 8 < 7]
+    order = rng.permutation(count)  # ids have nothing to do with places
+    bonds = np.column_stack([np.zeros(len(beads), np.int64), order[beads], order[beads + 1]])
+    places = np.empty((count, 3))
+    places[order] = (sites + 0.4) * [edge, edge, 0.97] + rng.uniform(-0.02, 0.02, (count, 3)) + [0, 0, 2.0]
+    shifted = np.floor(places / box)
+    snapshot = Snapshot(
+        lower=np.zeros(3),
+        upper=box,
+        periodic=(True, True, True),
+        ids=np.arange(1, count + 1),
+        types=np.zeros(count, np.int64),
+        positions=places - shifted * box,
+        images=shifted.astype(np.int32),
+        velocities=velocities - velocities.mean(axis=0),
+        masses=np.ones(1),
+        bonds=bonds,
+    )
+    write_lammps_data(path, snapshot)

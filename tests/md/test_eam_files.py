@@ -9,7 +9,7 @@ from potential_files import CUTOFF, functions, write_eam
 from hpckit.errors import InputError
 from hpckit.io.particles.lammps_eam import read_eam
 from hpckit.io.particles.lammps_eam import write_eam as write_ours
-from hpckit.md.embedded import embedded_atoms
+from hpckit.md.many_body.embedded import embedded_atoms
 
 
 @pytest.mark.parametrize("form", ["setfl", "fs"])

@@ -72,7 +72,7 @@ def test_variables_loops_and_continued_lines(tmp_path):
 
 
 def test_every_line_that_cannot_be_done_is_named_at_once(tmp_path):
-    text = LOOPED.replace("fix 1 all nve", "fix 1 all nve\nfix 3 all shake 1e-4 5 0\nbond_style fene\nrun")
+    text = LOOPED.replace("fix 1 all nve", "fix 1 all nve\nfix 3 all shake 1e-4 5 0\nkspace_style pppm\nrun")
     text = text.replace("units lj", "units si").replace("$n 0", "${m} 0")
     (tmp_path / "in.bad").write_text(text)
     with pytest.raises(InputError) as error:
@@ -81,7 +81,7 @@ def test_every_line_that_cannot_be_done_is_named_at_once(tmp_path):
         (4, "units si"),
         (6, "no variable m"),
         (16, "shake"),
-        (17, "bond_style"),
+        (17, "kspace_style"),
         (18, "run"),
     ):
         assert f"in.bad:{line}: " in str(error.value)
@@ -89,7 +89,7 @@ def test_every_line_that_cannot_be_done_is_named_at_once(tmp_path):
     assert str(error.value).startswith("5 of its lines")
     done = hpckit("run", "in.bad", cwd=tmp_path)
     assert done.returncode != 0
-    assert "in.bad:17: bond_style is not known here" in done.stderr
+    assert "in.bad:17: kspace_style is not known here" in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 
 import hpckit as hp
+from hpckit.adjoint.schedule import forward_steps
 from hpckit.errors import BlowUpError, InputError
 
 A = hp.adjoint
@@ -25,7 +28,7 @@ def test_derivatives_have_the_same_bits_on_any_number_of_ranks(mpirun):
 def test_derivatives_have_the_same_bits_on_many_ranks(mpirun):
     """With walls in one dim, in none and in both."""
     alone = said(mpirun, 1, "all")
-    assert len(set(alone)) == 3
+    assert len(set(alone)) == 4
     assert all(said(mpirun, ranks, "all") == alone for ranks in (2, 4, 6))
 
 
@@ -106,6 +109,80 @@ def test_numbers_have_gradients(mesh):
     h = 1e-6
     assert slope == pytest.approx((cost(T, 0.3 + h) - cost(T, 0.3 - h)) / (2 * h), rel=1e-8)
     assert value == pytest.approx(cost(T, 0.3), rel=1e-14)
+
+
+def fewest(steps, kept):
+    """The fewest steps forward, by trying where to keep a state."""
+    if steps == 1:
+        return 0
+    if kept == 0:
+        return steps * (steps - 1) // 2
+    return min(n + fewest(steps - n, kept - 1) + fewest(n, kept) for n in range(1, steps))
+
+
+fewest = functools.cache(fewest)
+
+
+@pytest.mark.parametrize("kept", [0, 1, 2, 3, 7])
+def test_a_schedule_walks_back_in_the_fewest_steps_with_the_states_that_it_may_keep(kept):
+    for steps in range(1, 24):
+        there, held, back, forward = {0}, {0}, [], 0
+        for move in A.binomial_schedule(steps, kept):
+            assert move.at in there
+            if move.kind == "forward":
+                forward += 1
+                there.add(move.at + 1)
+                held |= {move.at + 1} if move.keep else set()
+                assert len(held) <= kept + 1
+                there = held | {move.at + 1}
+            elif move.kind == "back":
+                back.append(move.at)
+                there &= held
+            else:
+                held.remove(move.at)
+                there.discard(move.at)
+        assert back == list(range(steps - 1, -1, -1))
+        assert forward == fewest(steps, kept) == forward_steps(steps, kept)
+
+
+def test_windows_and_ensembles_that_make_no_sense_are_refused(mesh):
+    T = field(mesh)
+    step = A.model(heat, walls={"y": 0.0})
+    total = A.model(lambda T: T.sum())
+    with pytest.raises(InputError, match="between 0 and 3"):
+        A.Window(step, 3, total, at=(4,))
+    with pytest.raises(InputError, match="no cost"):
+        A.Window(step, 3, step, data=lambda k: (0.1,)).gradient(T, 0.1)
+    with A.Ensemble(mesh, 2) as two:
+        with pytest.raises(InputError, match="2 members"):
+            two.stack([T])
+        with pytest.raises(InputError, match="its members, too"):
+            total(two.stack([T, T]))
+
+
+def test_the_minimum_of_a_quadratic_is_found(mesh):
+    """Against the solution of the linear system of its matrix."""
+    walls = {"y": hp.bc.zero_gradient}
+
+    @A.model(walls=walls)
+    def cost(T, d):
+        return (0.5 * T * T + 0.5 * (T[0, 1] - T) ** 2 + (T[1, 0] - T) ** 2 - d * T).sum()
+
+    T, d, seen = field(mesh), field(mesh, seed=1), []
+
+    def slope(fields):
+        value, (here, _) = A.gradient(cost)(*fields, d)
+        return value, [here]
+
+    (found,) = A.minimize(slope, [T], 60, 1e-10, seen.append)
+    zero = T.like()
+    columns = []
+    for place in np.ndindex(5, 7):
+        unit = T.like()
+        unit.interior[place] = 1.0
+        columns.append(A.gradient(cost)(unit, zero)[1][0].interior.ravel().copy())
+    np.testing.assert_allclose(np.array(columns).T @ found.interior.ravel(), d.interior.ravel(), atol=1e-8)
+    assert [each.cost for each in seen] == sorted((each.cost for each in seen), reverse=True)
 
 
 REFUSED = {

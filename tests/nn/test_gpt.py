@@ -133,11 +133,12 @@ def test_models(name, tied):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_recompute_gives_the_same_bits(name):
+@pytest.mark.parametrize("recompute", [True, "attention"])
+def test_recompute_gives_the_same_bits(name, recompute):
     dropped = {"dropout": 0.2} if name == "gpt2" else {}
     step = Pass(seed=1, step=2, first_sample=3)
     one, plain = gradients(MODELS[name](**dropped), np.float32, step)
-    other, again = gradients(MODELS[name](recompute=True, **dropped), np.float32, step)
+    other, again = gradients(MODELS[name](recompute=recompute, **dropped), np.float32, step)
     assert one == other
     np.testing.assert_array_equal(plain.grads, again.grads)
 

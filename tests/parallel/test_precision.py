@@ -64,7 +64,12 @@ def test_gradients_are_those_of_float64_up_to_the_rounding(kind, name):
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
 def test_recomputation_and_a_power_of_two_change_no_bit(kind, name):
     found = []
-    for more, scale in (({}, 256.0), ({"recompute": True}, 256.0), ({}, 1024.0)):
+    for more, scale in (
+        ({}, 256.0),
+        ({"recompute": True}, 256.0),
+        ({}, 1024.0),
+        ({"recompute": "attention"}, 256.0),
+    ):
         model = made(name, **more)
         parameters = Parameters(model.parameters(), kind)
         parameters.initialize(1)
@@ -72,6 +77,8 @@ def test_recomputation_and_a_power_of_two_change_no_bit(kind, name):
         found.append((loss, (grads / np.float32(scale)).tobytes(), held))
     assert found[1][:2] == found[0][:2]
     assert found[1][2] < 0.5 * found[0][2]
+    assert found[3][:2] == found[0][:2]
+    assert found[1][2] < found[3][2] < 0.8 * found[0][2]
     if kind == "bfloat16":  # float16 has numbers near its smallest one
         assert found[2][:2] == found[0][:2]
 

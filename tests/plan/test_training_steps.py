@@ -146,10 +146,10 @@ def _sends(cost, it):
 
 
 def test_a_search_finds_the_quickest_of_all_that_is_legal():
-    model, machine, batch, context = language_model("llama3-8b"), machine_of("selene"), 48, 8192
-    found = search(model, 24, machine, batch, context)
+    model, machine, batch, context = language_model("llama3-8b"), machine_of("selene"), 8, 8192
+    found = search(model, 16, machine, batch, context)
     quickest = float("inf")
-    for mesh in meshes(model, 24, batch, context, {}):
+    for mesh in meshes(model, 16, batch, context, {}):
         for size in _microbatches(mesh, {}):
             for recompute in RECOMPUTE:
                 for way in _ways(model, mesh, {}):
@@ -161,10 +161,10 @@ def test_a_search_finds_the_quickest_of_all_that_is_legal():
                             quickest = min(quickest, step_cost(model, one, machine, block).seconds)
     assert found.best.cost.seconds == pytest.approx(quickest, rel=2e-3)
     for each in [found.best, *found.others]:
-        assert list(faults(model, each.strategy, 24)) == []
+        assert list(faults(model, each.strategy, 16)) == []
         assert each.bytes <= HEADROOM * machine.compute.memory
     assert list(reasons(found))
-    names = [name for name, _ in other_conditions(model, 24, machine, batch, context, found)]
+    names = [name for name, _ in other_conditions(model, 16, machine, batch, context, found)]
     assert "half the network" in names
 
 

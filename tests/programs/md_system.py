@@ -12,6 +12,7 @@ from hpckit.apps.md.config import Config
 from hpckit.apps.md.potentials import interaction_of
 from hpckit.io.particles.lammps_data import read_lammps_data
 from hpckit.kernels.particles.lennard_jones.dispatch import POTENTIAL, parameters
+from hpckit.md.bonds import Bonds
 from hpckit.md.dynamics import NVE
 from hpckit.md.interaction import Interaction
 from hpckit.md.neighbors import Rebuilds
@@ -46,6 +47,8 @@ def system_of(case: dict) -> System:
         interaction = Interaction(POTENTIAL, parameters(epsilon, sigma, cutoff, case.get("shift", False)))
     options = {key: case[key] for key in ("skin", "precision", "repro", "isa") if key in case}
     options["units"] = UNITS[case.get("units", "lj")]
+    if "bonds" in case:
+        options["bonds"] = Bonds(data.bonds, data.count, *case["bonds"])
     rebuilds = Rebuilds(**case.get("rebuilds", {}))
     system = System(mesh, domains, data.masses, interaction, rebuilds=rebuilds, **options)
     load_snapshot(system, data if comm.rank == 0 else None)

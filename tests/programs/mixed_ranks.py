@@ -35,7 +35,9 @@ def trained(kind, comm, dp, pp, schedule, parts, sharding=0, steps=3, tp=1, tree
         schedule=schedule, chunks=chunks, tied=True, parts=tree,
     )  # fmt: skip
     with hp.Mesh(comm, dp=dp, pp=pp, tp=tp) as mesh:
-        it = hp.Pipeline(mesh, whole, CrossEntropy(17, 64), plan, dtype=kind, sharding=sharding)
+        it = hp.Pipeline(
+            mesh, whole, CrossEntropy(17, 64), plan, dtype=kind, sharding=sharding, recompute=schedule == "zb_h1"
+        )
         it.initialize(3)
         optimizer, told, scale = AdamW(it.parameters), [], LossScale(2.0**12)
         share = hp.Sampler(BATCH, BATCH, shuffle=False).take(mesh["dp"].rank, dp, plan.parts)

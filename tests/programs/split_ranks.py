@@ -17,7 +17,7 @@ from hpckit.errors import BlowUpError
 comm = MPI.COMM_WORLD
 folder = Path(sys.argv[1])
 AXES = {1: "x", 2: "xy", 3: "xy", 4: "b", 6: "b"}
-STEPS, HALF = 6, 3
+STEPS, HALF = 8, 4
 
 for name, settings in json.loads((folder / "cases.json").read_text()).items():
     config = Config.model_validate_json(json.dumps(settings), strict=True)
@@ -39,6 +39,11 @@ for name, settings in json.loads((folder / "cases.json").read_text()).items():
             model.require_sound(watch, model.dt)
             gathered = [field.gather() for field in model.fields]
             if comm.rank == 0:
+                for more in model.budgets(first, watch).values():
+                    assert abs(more["unexplained"]) < 1e-12 * more["in_air"], more
+                for tracer in config.tracers:
+                    changed = watch.more[f"{tracer.name}_mass"] / first.more[f"{tracer.name}_mass"] - 1
+                    assert abs(changed) < 1e-12, (name, tracer.name, changed)
                 assert abs(watch.mass / first.mass - 1) < 1e-14, f"{name}: mass"
                 more = {f"field{i}": values for i, values in enumerate(gathered)}
                 w_max = np.array([watch.w_max])

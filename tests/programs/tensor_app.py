@@ -74,6 +74,13 @@ _, saved, _ = trained(MPI.COMM_SELF, SERIAL, 3)
 losses, _, _ = trained(WORLD, TP, 3, saved)
 assert np.allclose(losses, straight[3:], rtol=1e-12, atol=0)
 
+FIXED = {"batch": {"size": 4, "parts": 4, "layer_parts": 2}}  # the bits of one rank
+straight, _, wanted = trained(MPI.COMM_SELF, FIXED, 4)
+first, saved, _ = trained(WORLD, {**FIXED, "mesh": {"tp": 2}}, 2)
+losses, _, found = trained(WORLD, {**FIXED, "mesh": {"dp": 2}, "sharding": {"stage": 2}}, 2, saved)
+assert first + losses == straight, (first, losses, straight)
+assert WORLD.rank or all(np.array_equal(found[name], value) for name, value in wanted.items())
+
 tokens = np.random.default_rng(5).integers(0, 50, (3, 11)).astype(np.int32)
 found = {}
 for kind in ("gpt2", "llama"):

@@ -62,7 +62,7 @@ def whole(mesh, it, what):
         parts = mesh["tp"].allgather(np.array(getattr(p, what)))
         if p.cut is None:
             assert all(np.array_equal(part, parts[0]) for part in parts), f"{what} of {p.name} differs over tp"
-        found[p.name] = parts[0] if p.cut is None else p.cut.join(parts)
+        found[p.origin] = parts[0] if p.cut is None else p.cut.join(parts)
     return found
 
 

@@ -12,7 +12,7 @@ from torch import nn
 from torch.optim import SGD, AdamW
 
 import hpckit as hp
-from hpckit.torch import DistributedDataParallel, ZeroRedundancyOptimizer, bound_threads
+from hpckit.torch import DistributedDataParallel, SyncBatchNorm, ZeroRedundancyOptimizer, bound_threads
 
 WORLD = MPI.COMM_WORLD
 RANKS = WORLD.size
@@ -94,6 +94,29 @@ def the_order_of_ranks():
     models.same(dict(own.module.named_parameters()), dict(alone.named_parameters()))
     if WORLD.rank == 0:
         models.same(models.values_of(own.module), models.values_of(alone))
+
+
+def the_mean_of_the_whole_batch():
+    """A ResNet with batch norms over all ranks: ten steps of the whole batch by one process, running means too."""
+    model = models.made(models.ResNet)
+    batches = [models.images(number, 2 * RANKS + 1) for number in range(10)]
+    _, grads, values, _ = models.serial(model, batches, adamw)
+    synchronous = SyncBatchNorm.convert(copy.deepcopy(model), WORLD)
+    assert not any(type(each) is nn.BatchNorm2d for each in synchronous.modules())
+    data = DistributedDataParallel(synchronous, WORLD)
+    optimizer = adamw(data.parameters())
+    for batch, wanted in zip(batches, grads, strict=True):
+        x, y = models.share(batch, WORLD.rank, RANKS)
+        optimizer.zero_grad()
+        scale = len(x) * RANKS / len(batch[0])  # all ranks' losses in one scale: each has gradients of the others'
+        (models.loss_of(data(x), y) * scale).backward()
+        models.close(models.grads_of(data.module), wanted)
+        optimizer.step()
+    models.close(models.values_of(data.module), values)
+    x = batches[0][0]
+    alone = models.made(models.ResNet)
+    alone.load_state_dict(values)
+    models.close({"y": data.module.eval()(x).detach()}, {"y": alone.eval()(x).detach()})
 
 
 def what_is_unused():
@@ -215,5 +238,6 @@ def refusals():
 
 
 CASES = (
-    the_whole_batch, the_order_of_ranks, what_is_unused, accumulation, the_state_of_optimizers, refusals,
+    the_whole_batch, the_mean_of_the_whole_batch, the_order_of_ranks, what_is_unused, accumulation,
+    the_state_of_optimizers, refusals,
 )  # fmt: skip

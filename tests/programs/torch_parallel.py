@@ -2,6 +2,7 @@
 
 import copy
 import functools
+from dataclasses import replace
 from itertools import pairwise
 
 import torch
@@ -14,6 +15,7 @@ from torch.optim import AdamW
 
 import hpckit as hp
 from hpckit.torch import ColumnParallelLinear, Moves, PipelineStage, RowParallelLinear
+from hpckit.torch.split import SplitBackward
 
 WORLD = MPI.COMM_WORLD
 RANKS = WORLD.size
@@ -119,6 +121,36 @@ def single_layers():
         refused(lambda: ColumnParallelLinear(nn.Linear(9, 8 + WORLD.rank), WORLD), "weight is [8, 9]")
 
 
+class Twice(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x):
+        return self.inner(torch.tanh(self.inner(x)))
+
+
+def halves():
+    """Backward in two halves has the bits of the whole, also where the second must go through all again."""
+    made = {
+        True: nn.Sequential(models.Block(WIDTH, HEADS), nn.LayerNorm(WIDTH), nn.Linear(WIDTH, WIDTH)),
+        False: nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU(inplace=True), Twice()),
+    }
+    for simple, module in made.items():
+        module, twin = module.double(), copy.deepcopy(module).double()
+        split = SplitBackward(module)
+        x, dy = (torch.randn(2, 3, WIDTH, dtype=torch.float64, generator=seeded(n)) for n in range(2))
+        x.requires_grad_()
+        twin(x).backward(dy)
+        y, uses = split.forward(x)
+        dx = split.input_gradient(y, x, dy)
+        assert torch.equal(dx, x.grad)
+        assert all(p.grad is None for p in module.parameters())
+        assert (uses.is_split and len(uses.gradients) == len(uses.edges)) == simple
+        split.add_weight_gradients(uses, y, dy)
+        models.same(models.grads_of(module), models.grads_of(twin))
+
+
 class Embedding(nn.Module):
     def __init__(self, whole):
         super().__init__()
@@ -143,7 +175,7 @@ def pipelines():
     wanted = one_by_one(model, batches, 4)
     models.close(wanted[1], models.serial(model, batches, adamw)[2])
     chunks = {"zb_v": None, "looped_bfs": 2}
-    for name in ("1f1b", "gpipe", "zb_h1", "zb_v", "looped_bfs"):
+    for name in ("1f1b", "gpipe", "zb_h1", "zb_v", "looped_bfs", last_first()):
         count = RANKS * (2 if name in chunks else 1)
         if count > len(model.h) + 2:
             continue
@@ -164,9 +196,16 @@ def pipelines():
         refused(lambda: PipelineStage([sharing] * RANKS, mesh, None), "share a parameter")
 
 
+def last_first():
+    """GPipe whose backward passes begin with the last microbatch: gradients are added in their order all the same."""
+    plain = hp.plan.pipeline_schedule("gpipe", RANKS, 4)
+    actions = tuple((*each[:4], *each[:3:-1]) for each in plain.actions)
+    assert all([a.kind for a in each] == ["F"] * 4 + ["B"] * 4 for each in actions)
+    return replace(plain, name="last_first", actions=actions)
+
+
 def piped(model, batches, mesh, count, schedule, chunks):
     stages = stages_of(copy.deepcopy(model), count)
-    names = {id(p): name for stage in stages for name, p in stage.named_parameters()}
     it = PipelineStage(stages, mesh, models.loss_of, schedule=schedule, microbatches=4, chunks=chunks)
     optimizer, losses = adamw(it.parameters()), []
     dp = mesh["dp"] if "dp" in mesh.topology.names else MPI.COMM_SELF
@@ -174,11 +213,8 @@ def piped(model, batches, mesh, count, schedule, chunks):
         optimizer.zero_grad()
         losses.append(it.run(*models.share(batch, dp.rank, dp.size)))
         optimizer.step()
-    assert names
-    whole = stages_of(copy.deepcopy(model), count)
     places = {id(p): name for name, p in model.named_parameters()}
     originals = stages_of(model, count)
-    assert len(whole) == len(originals)
     return losses, {
         places[id(p)]: dict(it.module(number).named_parameters())[name].detach()
         for number, stage in enumerate(originals)
@@ -204,4 +240,4 @@ def one_by_one(model, batches, microbatches):
     return losses, models.values_of(model)
 
 
-CASES = (heads_on_ranks, single_layers, pipelines)
+CASES = (heads_on_ranks, single_layers, halves, pipelines)

@@ -8,6 +8,9 @@ import pytest
 from models import write_model
 
 from hpckit.cli.main import main
+from hpckit.errors import InputError
+from hpckit.serving import Engine, Sampling
+from hpckit.serving.protocol import request_of
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +21,7 @@ def folders(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("ranks", [2, pytest.param(3, marks=pytest.mark.nightly)])
 def test_ranks_have_the_bits_of_one(ranks, folders, mpirun):
     assert "good" in mpirun(ranks, "serving_ranks.py", folders, timeout=100).stdout
 
@@ -46,6 +49,46 @@ def test_generate_writes_a_line_for_each_sample(tmp_path, capsys):
     capsys.readouterr()
     assert main(words) == 0  # the same seed, the same text
     assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == found
+
+
+def test_a_prompt_begins_as_the_tokenizer_says_and_a_chat_as_its_template(tmp_path):
+    tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed")
+    folder = write_model(tmp_path / "model", "llama")
+    made = tokenizers.Tokenizer(tokenizers.models.WordLevel({"<s>": 0, "a": 1, "user": 2, "?": 3}, unk_token="?"))
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    made.add_special_tokens(["<s>"])
+    made.post_processor = tokenizers.processors.TemplateProcessing("<s> $A", special_tokens=[("<s>", 0)])
+    made.save(str(folder / "tokenizer.json"))
+    template = "{{ bos_token }}{% for one in messages %}{{ one.role }} {{ one.content }} {% endfor %}"
+    told = {"chat_template": template, "bos_token": {"content": "<s>"}}
+    (folder / "tokenizer_config.json").write_text(json.dumps(told))
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [7, 8]}))
+    engine = Engine(folder, texts=1)
+    assert engine.ends == (7, 8)
+    assert request_of({"prompt": "a a"}).prompts(engine) == [[0, 1, 1]]
+    assert request_of({"prompt": ["a", [5, 6]], "add_special_tokens": False}).prompts(engine) == [[1], [5, 6]]
+    chat = {"messages": [{"role": "user", "content": "a"}]}
+    assert request_of(chat).prompts(engine) == [[0, 2, 1]]
+    (folder / "chat_template.jinja").write_text("{{ raise_exception('no chats') }}")
+    with pytest.raises(InputError, match="no chats"):
+        request_of(chat).prompts(Engine(folder, texts=1))
+
+
+def test_guesses_that_fail_pause(tmp_path):
+    engine = Engine(write_model(tmp_path, "llama"), texts=1, speculate=2)
+    asked = []
+    engine.add([1, 2, 3], Sampling(max_tokens=60, ignore_end=True))
+
+    def wrong(tokens, count):
+        asked.append(len(tokens))
+        return (60,) * count
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hpckit.serving.engine.guessed", wrong)
+        while not engine.idle:
+            engine.step()
+    assert engine.counters.written_tokens == 60
+    assert len(asked) < 20  # two of eighteen
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from models import write_model
 pytest.importorskip("starlette", reason="starlette is not installed")
 uvicorn = pytest.importorskip("uvicorn", reason="uvicorn is not installed")
 
+from hpckit.cli.main import main  # noqa: E402
 from hpckit.serving import Engine, Sampling  # noqa: E402
 from hpckit.serving.http import application  # noqa: E402
 from hpckit.serving.service import Service  # noqa: E402
@@ -270,6 +271,22 @@ def test_the_openai_client_works_unchanged(running):
     with pytest.raises(openai.BadRequestError, match="temperature"):
         client.completions.create(model="small", prompt="a", temperature=-1)
     assert client.models.list().data[0].id == "small"
+
+
+def test_the_load_of_the_benchmark(running, capsys):
+    url = f"http://127.0.0.1:{running.port}/v1"
+    words = ["bench", "serve", url, "--json", "--requests", "6", "--output-tokens", "4", "--goodput", "e2el=60000"]
+    for load in (["--concurrency", "3"], ["--rate", "50"]):
+        assert main([*words, *load]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert found["totals"]["requests"] == 6
+        assert found["totals"]["failed"] == 0
+        assert found["totals"]["goodput_per_s"] == found["totals"]["requests_per_s"] > 0
+        rows = {row["figure"]: row for row in found["results"]}
+        assert 0 < rows["TTFT ms"]["median"] <= rows["E2EL ms"]["median"] <= rows["E2EL ms"]["p99"]
+    for wrong in (["--rate", "0"], ["--goodput", "speed=1"], ["--requests", "0"]):
+        assert main(["bench", "serve", url, *wrong]) == 2
+    assert main(["bench", "serve", "http://127.0.0.1:9"]) == 3
 
 
 @pytest.mark.nightly

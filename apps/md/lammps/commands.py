@@ -23,6 +23,7 @@ SITES = {"sc": 1, "bcc": 2, "fcc": 4, "diamond": 8}
 PARAMETERS = {"morse": 3, "buck": 3}  # of a pair, before its own cutoff
 NAMES = {"lj/cut": "lennard_jones", "morse": "morse", "buck": "buckingham", "table": "table"}
 EAM = ("eam", "eam/alloy", "eam/fs")
+BONDS = {"harmonic": 2, "morse": 3, "fene": 4}  # numbers of a bond_coeff
 WHOLE = 1e-9  # of a lattice cell: what counts as a whole number of them
 
 
@@ -69,6 +70,7 @@ class Commands:
     regions: dict[str, list[float]] = field(default_factory=dict)
     types: int = 0
     masses: dict[int, float] = field(default_factory=dict)
+    bonds: dict[int, list[float]] = field(default_factory=dict)
     style: list[str] = field(default_factory=list)
     pairs: list[Pair] = field(default_factory=list)
     modify: dict[str, str] = field(default_factory=dict)
@@ -104,6 +106,7 @@ class Commands:
     def reading(self) -> Reading:
         """The settings, after the last command."""
         finishes = {
+            self._finish_bonds: {"bond_style", "bond_coeff", "special_bonds"},
             self._finish_particles: {"region", "create_box", "create_atoms", "read_data", "mass"},
             self._finish_pairs: {"pair_style", "pair_coeff", "region", "create_box", "read_data"},
             self._finish_motion: {"fix", "run"},
@@ -137,8 +140,33 @@ class Commands:
             raise ValueError("dimension 2: particles move in three dims here")
 
     def _atom_style(self, name: str, *rest: str) -> None:
-        if rest or name not in ("atomic", "charge"):
-            raise ValueError(f"atom_style {name}: known is atomic")
+        if rest or name not in ("atomic", "charge", "bond"):
+            raise ValueError(f"atom_style {name}: known are atomic and bond")
+        if name == "bond":
+            self._set("system.style", name)
+
+    def _special_bonds(self, *words: str) -> None:
+        said = {"fene": True, "lj 0 1 1": True, "lj 1 1 1": False}
+        given = " ".join(
+            "lj" if word == "lj/coul" else f"{float(word):g}" if _is_number(word) else word for word in words
+        )
+        if given not in said:
+            raise ValueError(f"special_bonds {' '.join(words)}: known are fene, lj 0 1 1 and lj 1 1 1")
+        self._set("bonds.exclude", said[given])
+
+    def _bond_style(self, name: str) -> None:
+        if name not in BONDS:
+            raise ValueError(f"bond_style {name}: known are {', '.join(BONDS)}")
+        self._set("bonds.kind", name)
+
+    def _bond_coeff(self, kind: str, *rest: str) -> None:
+        name = self.tree.get("bonds", {}).get("kind")
+        if "bond_style" in self.failed:
+            return
+        if name is None or len(rest) != BONDS[name] or not all(map(_is_number, rest)):
+            raise ValueError(f"bond_coeff {kind} {' '.join(rest)}: a type and {BONDS.get(name or '', 'some')} numbers")
+        self.bonds[int(kind)] = [float(word) for word in rest]
+        self.lines["bonds", "parameters"] = self.number
 
     def _boundary(self, x: str, y: str, z: str) -> None:
         if any(each not in ("p", "f") for each in (x, y, z)):
@@ -243,6 +271,16 @@ class Commands:
             self.notes[f"line {self.number}: normal velocities come from hpckit's own random numbers"] = None
         if "file" in self.tree.get("system", {}):
             self._set("system.velocities", "draw")
+
+    def _finish_bonds(self) -> None:
+        bonds = self.tree.get("bonds", {})
+        if "kind" in bonds:
+            if "exclude" not in bonds:
+                raise ValueError("special_bonds is missing: LAMMPS would exclude neighbors of neighbors, too")
+            if sorted(self.bonds) != list(range(1, len(self.bonds) + 1)) or not self.bonds:
+                raise ValueError("there is no bond_coeff of some types of bonds")
+            parameters = [self.bonds[kind] for kind in sorted(self.bonds)]
+            self._set("bonds.parameters", parameters, self.lines["bonds", "parameters"])
 
     def _finish_particles(self) -> None:
         if self.masses:
@@ -451,7 +489,8 @@ class Commands:
 
 
 KNOWN = (
-    *("atom_style", "boundary", "create_atoms", "create_box", "dimension", "dump", "fix", "lattice", "mass"),
+    *("atom_style", "bond_coeff", "bond_style", "boundary", "special_bonds"),
+    *("create_atoms", "create_box", "dimension", "dump", "fix", "lattice", "mass"),
     *("neigh_modify", "neighbor", "pair_coeff", "pair_modify", "pair_style", "processors", "read_data", "region"),
     *("run", "thermo", "timestep", "units", "velocity"),
 )

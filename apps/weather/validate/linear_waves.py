@@ -40,7 +40,7 @@ def runs(config: Config, folder: Path) -> dict[str, Nested]:
     """The slab on four grids, the box along x on two, along y on the coarsest: rows of six cells are slow."""
     slab = {f"waves-{n}m": Nested("weather/linear_waves", _slab(n)) for n in SPACINGS[: 2 if config.quick else 4]}
     box = {
-        f"waves-{along}-{n}m": Nested("weather3d", box(n, along))
+        f"waves-{along}-{n}m": Nested("weather3d", box_settings(n, along))
         for along, grids in (("x", 1 if config.quick else 2), ("y", 1))
         for n in SPACINGS[:grids]
     }
@@ -55,7 +55,7 @@ def _slab(spacing: int) -> dict:
     }
 
 
-def box(spacing: int, along: str) -> dict:
+def box_settings(spacing: int, along: str) -> dict:
     """Settings of the box with the wave along an axis."""
     cells, high, side = round(WIDTH) // spacing, round(HEIGHT) // spacing, float(THIN * spacing)
     extents = {"width": WIDTH, "length": side} if along == "x" else {"width": side, "length": WIDTH}

@@ -57,7 +57,7 @@ def runs(config: Config, folder: Path) -> dict[str, Nested]:
     }
     return {
         **{
-            f"split-waves-x-{n}m": Nested("weather3d", linear_waves.box(n, "x") | {"dynamics": LESS_DAMPED})
+            f"split-waves-x-{n}m": Nested("weather3d", linear_waves.box_settings(n, "x") | {"dynamics": LESS_DAMPED})
             for n in waves
         },
         f"split-current-{spacing}m": Nested("weather3d", current),

@@ -78,6 +78,11 @@ def gpt(ours: Sequential, heads: int) -> GPT:
     return filled(model, renamed)
 
 
+def compiled(model: nn.Module) -> Any:
+    """The model by `torch.compile`, which needs a C++ compiler."""
+    return torch.compile(model)
+
+
 def perceptron(ours: Sequential, sizes: list[int]) -> nn.Sequential:
     """The MLP of the sizes, with our values."""
     layers: list[nn.Module] = []
@@ -115,7 +120,9 @@ def cross_entropy(logits: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
 def training_step(
     model: nn.Module, x: np.ndarray, targets: np.ndarray, rate: float, place: str = "cpu"
 ) -> Callable[[], float]:
-    """A training step on a batch, which returns the mean loss before it; place: "cpu" or "cuda"."""
+    """A training step on a batch, which returns the mean loss before it; place: "cpu" (one thread) or "cuda"."""
+    if place == "cpu":
+        torch.set_num_threads(1)
     model.to(place)
     optimizer = adamw([model], rate)
     inputs, wanted = torch.from_numpy(x).to(place), torch.from_numpy(targets).to(place)

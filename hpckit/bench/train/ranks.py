@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import sys
 from collections.abc import Callable, Mapping
@@ -14,6 +15,7 @@ from hpckit.bench.measure import SELDOM, Times, in_turn, seconds_of, uncollected
 from hpckit.bench.ranks import answer, slowest, wait_asleep
 from hpckit.comm.mesh import Mesh
 from hpckit.nn.gpt import gpt2
+from hpckit.nn.linear import rows
 from hpckit.nn.loss import CrossEntropy
 from hpckit.nn.optimizers import AdamW
 from hpckit.nn.parameters import Parameters
@@ -22,10 +24,14 @@ from hpckit.plan.pipeline.times import StageTimes
 from hpckit.plan.pipeline.training import TrainingPlan, training_plan
 from hpckit.training.data import DataParallel
 from hpckit.training.pipeline import Pipeline
+from hpckit.training.tensor.model import tensor_parallel
+from hpckit.training.tensor.ranks import Ranks
 
 VOCAB, LENGTH, LAYERS, WIDTH, HEADS = 256, 128, 4, 256, 8
 DATA_BATCH, PIPE_BATCH, MICROBATCHES = 8, 16, 8  # samples a rank; samples of a pipeline's step
 RATE = 1e-3
+WIDE, WIDE_LAYERS, WIDE_HEADS, WIDE_BATCH = 1024, 2, 16, 4  # of the GPT whose layers ranks share
+FIXED = 8  # parts of a batch
 ZERO = {"whole": 0, "zero1": 1, "zero2": 2, "zero3": 3}
 SCHEDULES = ("gpipe", "1f1b", "zb_h1")
 NAP = 0.001  # s that ranks sleep at a time while one works alone
@@ -87,9 +93,9 @@ def data_step(comm: MPI.Intracomm, x: np.ndarray, targets: np.ndarray) -> tuple[
     return data, step
 
 
-def initial(parameters: Parameters) -> Any:
+def initial(parameters: Parameters, ours: Any = None) -> Any:
     """A model of ours that holds copies of the values, for PyTorch to start from."""
-    ours, values = model(), parameters.named()
+    ours, values = ours or model(), parameters.named()
     for parameter in ours.parameters():
         parameter.value = values[parameter.name].value.copy()
     return ours
@@ -196,6 +202,79 @@ def sharding(rounds: int, with_torch: bool) -> dict[str, Any]:
     return {"times": time_in_turn(steps, (), rounds), "memory": memory}
 
 
+class Apart(Ranks):
+    """A group of ranks that exchange nothing: the work of a tensor-parallel rank without its messages."""
+
+    def gather(self, own: Any, tokens: tuple[int, int]) -> Any:
+        """As many numbers, of about the size of what is gathered."""
+        return _noise((*tokens, own.shape[-1]))
+
+    def scatter(self, summands: list[Any], tokens: tuple[int, int]) -> Any:
+        """The summand of this rank."""
+        return rows(summands[0])[self.own(tokens)]
+
+    def of_parts(self, own: np.ndarray) -> np.ndarray:
+        """The numbers of this rank."""
+        return own
+
+    def sum(self, values: Any) -> Any:
+        """The summand of this rank."""
+        return values
+
+    def largest(self, values: Any) -> Any:
+        """The numbers of this rank."""
+        return values
+
+
+@functools.cache
+def _noise(shape: tuple[int, ...]) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal(shape, np.float32)
+
+
+def wide() -> Any:
+    """The GPT whose layers the ranks share."""
+    return gpt2(VOCAB, WIDE_LAYERS, WIDE, WIDE_HEADS, LENGTH, tied=False)
+
+
+def tensor(rounds: int, with_torch: bool) -> dict[str, Any]:
+    """A step of one rank alone, of ranks that share each layer, and of their halves without messages ("apart")."""
+    comm, layers = MPI.COMM_WORLD, WIDE_LAYERS + 2
+    x, targets = text(WIDE_BATCH, 0)
+    single = Pipeline(
+        Mesh(MPI.COMM_SELF, pp=1), wide(), CrossEntropy(VOCAB), training_plan(1, layers, batch=WIDE_BATCH)
+    )
+    one = pipe_step(single, x, targets)
+    shared_plan = training_plan(comm.size, layers, tp=comm.size, batch=WIDE_BATCH)
+    shared = Pipeline(Mesh(comm, dp=1, pp=1, tp=comm.size), wide(), CrossEntropy(VOCAB), shared_plan)
+    half = tensor_parallel(wide(), CrossEntropy(VOCAB), Apart(comm))
+    alone = Pipeline(Mesh(MPI.COMM_SELF, pp=1), *half, training_plan(1, layers, batch=WIDE_BATCH))
+    steps = {"one": one, "tensor": pipe_step(shared, x, targets), "apart": pipe_step(alone, x, targets)}
+    if with_torch:
+        from hpckit.bench.rivals.torch_tensor import tensor_step
+
+        theirs = {"torch_dtensor": tensor_step(initial(single.parameters, wide()), WIDE_HEADS, x, targets, RATE)}
+        first = [steps["one"]() for _ in range(3)]
+        np.testing.assert_allclose([steps["tensor"]() for _ in range(3)], first, rtol=2e-4)
+        np.testing.assert_allclose([theirs["torch_dtensor"]() for _ in range(3)], first, rtol=2e-4)
+        steps |= theirs
+    return {"times": time_in_turn(steps, ("one",), rounds)}
+
+
+def parts(rounds: int, with_torch: bool) -> dict[str, Any]:
+    """A step of one rank on a batch as a whole, in microbatches, with fixed parts of it, and of the layers, too."""
+    x, targets = text(DATA_BATCH, 0)
+    ways: dict[str, dict[str, Any]] = {"whole": {}, "microbatches": {"microbatches": FIXED}, "parts": {"parts": FIXED}}
+    ways["layer_parts"] = {"parts": FIXED, "layer_parts": FIXED}
+    steps = {}
+    for name, how in ways.items():
+        plan = training_plan(1, LAYERS + 2, batch=DATA_BATCH, **how)
+        steps[name] = pipe_step(Pipeline(Mesh(MPI.COMM_SELF, pp=1), model(), CrossEntropy(VOCAB), plan), x, targets)
+    first = {name: [step() for _ in range(3)] for name, step in steps.items()}
+    for losses in first.values():
+        np.testing.assert_allclose(losses, first["whole"], rtol=2e-4)
+    return {"times": time_in_turn(steps, (), rounds)}
+
+
 def speed_up(plan: TrainingPlan, rows: np.ndarray) -> float:
     """How much quicker a plan is than one rank, if ranks compute as one alone does and messages take no time."""
     stages = StageTimes(*(plan.partition.sums(column) for column in rows.T.tolist()))
@@ -204,7 +283,8 @@ def speed_up(plan: TrainingPlan, rows: np.ndarray) -> float:
 
 def case(part: str, rounds: int, with_torch: bool) -> dict[str, Any]:
     """One part of the benchmark on every rank."""
-    return {"data": data, "pipeline": pipe, "sharding": sharding}[part](rounds, with_torch)
+    every = {"data": data, "pipeline": pipe, "sharding": sharding, "tensor": tensor, "parts": parts}
+    return every[part](rounds, with_torch)
 
 
 if __name__ == "__main__":

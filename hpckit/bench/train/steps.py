@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -18,19 +18,29 @@ from hpckit.nn.layer import Pass, Sequential, backward
 from hpckit.nn.loss import CrossEntropy
 from hpckit.nn.optimizers import AdamW
 from hpckit.nn.parameters import Parameters
+from hpckit.training.precision import mixed
 
 VOCAB, LENGTH, BATCH = 256, 128, 8
 MLP_BATCH = 256
 RATE, DECAY = 1e-3, 0.01
 COMPARED = 5  # steps whose losses must agree
-Pair = tuple[Callable[[], float], Callable[[], float], dict[str, int]]
+CLOSE = 2e-4  # relative difference of losses in float32; of bfloat16's to float32's:
+CLOSE_SHORT = 2e-2
+Step = Callable[[], float]
+Candidates = tuple[dict[str, Step], dict[str, int]]
 
 
 def our_step(
-    model: Sequential, classes: int, x: np.ndarray, targets: np.ndarray, device: Device = HOST
-) -> Callable[[], float]:
+    model: Sequential,
+    classes: int,
+    x: np.ndarray,
+    targets: np.ndarray,
+    device: Device = HOST,
+    precision: str = "float32",
+) -> Step:
     """A step of ours on a batch: returns the mean loss before it."""
-    parameters = Parameters(model.parameters(), allocate=lambda count, dtype: device.zeros((count,), dtype))
+    parameters = Parameters(model.parameters(), precision, allocate=lambda count, dtype: device.zeros((count,), dtype))
+    model = Sequential(mixed(model.layers, parameters.storage))
     loss = CrossEntropy(classes)
     parameters.initialize(0)
     optimizer = AdamW(parameters, weight_decay=DECAY)
@@ -53,19 +63,28 @@ def gpt_flops(layers: int, width: int, vocab: int, batch: int, length: int) -> i
     return batch * length * (6 * weights + 6 * layers * length * width)  # of the causal half, 12 for a whole square
 
 
-def gpt_pair(layers: int, width: int, heads: int) -> Pair:
-    """Steps of a GPT of ours and of PyTorch's; samples and floating-point operations of a step."""
-    from hpckit.bench.rivals.torch import gpt, training_step
+def gpts(layers: int, width: int, heads: int, rivals: Sequence[str] = ("torch",)) -> Candidates:
+    """Steps of a GPT of ours and of rivals; samples and floating-point operations of a step.
 
+    rivals: "torch", "torch_compiled" (by `torch.compile`), or ours in "bfloat16".
+    """
     model = gpt2(VOCAB, layers, width, heads, LENGTH, tied=False)
     text = np.random.default_rng(1).integers(0, VOCAB, (BATCH, LENGTH + 1))
     x, targets = text[:, :-1].copy(), text[:, 1:].copy()
-    ours = our_step(model, VOCAB, x, targets)
-    work = {"samples": BATCH, "flops": gpt_flops(layers, width, VOCAB, BATCH, LENGTH)}
-    return ours, training_step(gpt(model, heads), x, targets, RATE), work
+    steps = {"hpckit": our_step(model, VOCAB, x, targets)}
+    for rival in rivals:
+        if rival == "bfloat16":
+            again = gpt2(VOCAB, layers, width, heads, LENGTH, tied=False)
+            steps[rival] = our_step(again, VOCAB, x, targets, precision=rival)
+            continue
+        from hpckit.bench.rivals.torch import compiled, gpt, training_step
+
+        theirs = gpt(model, heads)
+        steps[rival] = training_step(compiled(theirs) if rival == "torch_compiled" else theirs, x, targets, RATE)
+    return steps, {"samples": BATCH, "flops": gpt_flops(layers, width, VOCAB, BATCH, LENGTH)}
 
 
-def mlp_pair(sizes: list[int]) -> Pair:
+def mlps(sizes: list[int]) -> Candidates:
     """Steps of an MLP of ours and of PyTorch's; samples and floating-point operations of a step."""
     from hpckit.bench.rivals.torch import perceptron, training_step
 
@@ -74,20 +93,17 @@ def mlp_pair(sizes: list[int]) -> Pair:
     ours = our_step(model, sizes[-1], x, targets)
     products = [a * b for a, b in pairwise(sizes)]
     work = {"samples": MLP_BATCH, "flops": MLP_BATCH * (6 * sum(products) - 2 * products[0])}
-    return ours, training_step(perceptron(model, sizes), x, targets, RATE), work
+    return {"hpckit": ours, "torch": training_step(perceptron(model, sizes), x, targets, RATE)}, work
 
 
 def case(kind: str, shape: dict[str, Any], rounds: int) -> dict[str, Any]:
     """Losses compared, then times of steps in turn."""
-    import torch
-
-    torch.set_num_threads(1)
-    ours, theirs, work = gpt_pair(**shape) if kind == "gpt" else mlp_pair(**shape)
-    losses = np.array([(ours(), theirs()) for _ in range(COMPARED)])
-    np.testing.assert_allclose(losses[:, 0], losses[:, 1], rtol=2e-4)
-    times = interleave({"hpckit": ours, "torch": theirs}, rounds)
-    last = {"hpckit": round(losses[-1, 0], 6), "torch": round(losses[-1, 1], 6)}
-    return {"times": times, "losses": last, **work}
+    steps, work = gpts(**shape) if kind == "gpt" else mlps(**shape)
+    losses = {name: [step() for _ in range(COMPARED)] for name, step in steps.items()}
+    for name, found in losses.items():
+        np.testing.assert_allclose(found, losses["hpckit"], rtol=CLOSE_SHORT if name == "bfloat16" else CLOSE)
+    times = interleave(steps, rounds)
+    return {"times": times, "losses": {name: round(found[-1], 6) for name, found in losses.items()}, **work}
 
 
 if __name__ == "__main__":

@@ -1,12 +1,13 @@
 """Training: GPT and MLP steps on one core against PyTorch eager, from the same initial weights.
 
 A step is forward, loss, backward and AdamW in float32, one BLAS thread. PyTorch runs with its fused AdamW. The losses
-of the first steps are compared before anything is timed, then steps of both run in turn. The ratios are times, ours
-over PyTorch's: below 1 is better for hpckit.
+of the first steps are compared before anything is timed, then steps of all run in turn. The ratios are times, ours
+over PyTorch's, eager or compiled: below 1 is better for hpckit. Ours in float32 over ours in bfloat16: above 1 where
+conversions cost less than they save.
 
-Products in a fixed order against NumPy's BLAS, for several numbers of rows, and experts
-against a loop of each over all tokens: ratios above 1 are better for hpckit. On 2
-ranks: data-parallel steps and pipelines, against one rank and against PyTorch's DDP and its best schedule.
+Products in a fixed order against NumPy's BLAS, for several numbers of rows, and experts against a loop of each over all
+tokens: ratios above 1 are better for hpckit. On 2 ranks: data-parallel steps, pipelines and layers in parts, against
+one rank and against PyTorch's DDP, its best schedule and its DTensor. On one rank: fixed parts of a batch against none.
 """
 
 from __future__ import annotations
@@ -20,12 +21,19 @@ from hpckit.bench.command import add_only
 from hpckit.bench.measure import SELDOM, Ratios, Rows, Times, by_round, interval, ratio, result, spread, timed
 from hpckit.bench.ranks import run_ranks
 
-# Key -> case of `train_steps` and its rounds, all and with --quick.
-CASES = {
+# Key -> case of `train_steps` and its rounds, all and with --quick. The ratio: the first candidate to the last.
+CASES: dict[str, tuple[str, dict[str, Any], int, int]] = {
     "gpt_vs_torch": ("gpt", {"layers": 4, "width": 256, "heads": 8}, 41, 15),
+    "gpt_vs_torch_compiled": (
+        "gpt",
+        {"layers": 4, "width": 256, "heads": 8, "rivals": ["torch", "torch_compiled"]},
+        21,
+        9,
+    ),
     "gpt512_vs_torch": ("gpt", {"layers": 4, "width": 512, "heads": 8}, 21, 7),
     "mlp_vs_torch": ("mlp", {"sizes": [784, 1024, 1024, 10]}, 101, 41),
 }
+MIXED = {"gpt_float32_vs_bfloat16": ("gpt", {"layers": 4, "width": 256, "heads": 8, "rivals": ["bfloat16"]}, 21, 9)}
 # Key -> rows of a product, its rounds, all and with --quick.
 TILES = {
     "tile_vs_blas_1": (1, 41, 15),
@@ -37,17 +45,19 @@ MOE = "moe_vs_dense_loop"
 TOKENS = 512  # of a pass through experts
 KINDS = ("float32", "bfloat16", "q8_0", "q4_0")  # of weights, all against float32 by BLAS
 
-# On 2 ranks: part of `train_ranks`, its title, its rounds, all and with --quick.
+# Part of `train_ranks`, its title, its ranks, its rounds, all and with --quick.
 PARTS = {
-    "data": ("data parallel, 2 ranks", 21, 7),
-    "sharding": ("replicas in shards, 2 ranks", 31, 11),
-    "pipeline": ("pipeline, 2 ranks", 37, 13),
+    "data": ("data parallel, 2 ranks", 2, 21, 7),
+    "sharding": ("replicas in shards, 2 ranks", 2, 31, 11),
+    "pipeline": ("pipeline, 2 ranks", 2, 37, 13),
+    "tensor": ("layers on 2 ranks", 2, 9, 5),
+    "parts": ("fixed parts, 1 rank", 1, 31, 11),
 }
 
 
 def add_options(it: Any) -> tuple[str, ...]:
     """The option of this benchmark, and its name for `run`."""
-    return add_only(it, [*CASES, *TILES, MOE, *PARTS], "CASE")
+    return add_only(it, [*CASES, *MIXED, *TILES, MOE, *PARTS], "CASE")
 
 
 def run(quick: bool = False, only: Sequence[str] | None = None) -> dict[str, Any]:
@@ -57,7 +67,7 @@ def run(quick: bool = False, only: Sequence[str] | None = None) -> dict[str, Any
     with_torch = importlib.util.find_spec("torch") is not None
     if not with_torch:
         rows.append({"note": "PyTorch is not installed (pip install torch): all that is compared with it is left out"})
-    for key in only or [*CASES, *TILES, MOE, *PARTS]:
+    for key in only or [*CASES, *MIXED, *TILES, MOE, *PARTS]:
         if key == MOE:
             found = run_ranks("hpckit.bench.train.experts", 1, ((TOKENS, 11 if quick else 31),))[0]
             rows += [timed(f"2 of 8 experts, {TOKENS} tokens", name, each) for name, each in found["times"].items()]
@@ -70,16 +80,16 @@ def run(quick: bool = False, only: Sequence[str] | None = None) -> dict[str, Any
                 rows.append(timed(f"tile, {count} row{'s' * (count > 1)}", name, seconds, GFLOP_per_s=rate))
             ratios[key] = ratio(found["times"]["blas"], found["times"]["float32"])
         elif key in PARTS:
-            title, rounds, few = PARTS[key]
-            found = run_ranks("hpckit.bench.train.ranks", 2, ((key, few if quick else rounds, with_torch),))[0]
+            title, ranks, rounds, few = PARTS[key]
+            found = run_ranks("hpckit.bench.train.ranks", ranks, ((key, few if quick else rounds, with_torch),))[0]
             rows += [timed(title, name, seconds) for name, seconds in found["times"].items()]
             ratios |= RATIOS[key](**found)
-        elif with_torch:
-            kind, shape, rounds, few = CASES[key]
+        elif key in MIXED or with_torch:
+            kind, shape, rounds, few = {**CASES, **MIXED}[key]
             found = run_ranks("hpckit.bench.train.steps", 1, ((kind, shape, few if quick else rounds),))[0]
             times = found["times"]
             rows += [_row(key, name, seconds, found) for name, seconds in times.items()]
-            ratios[key] = ratio(times["hpckit"], times["torch"])
+            ratios[key] = ratio(times["hpckit"], times[list(times)[-1]])
     return result("train", rows, ratios)
 
 
@@ -129,10 +139,35 @@ def pipeline_ratios(times: Times, simulated: float) -> Ratios:
     return ratios
 
 
+def tensor_ratios(times: Times) -> Ratios:
+    """Of 2 ranks that share each layer to one (above 1 is better), and our time over that of PyTorch's DTensor.
+
+    tp_ceiling: what the machine allows, both halves at once without messages.
+    """
+    ratios = {"tp_speedup": _sure(times["one"], times["tensor"]), "tp_ceiling": _sure(times["one"], times["apart"])}
+    ratios["tp_of_ceiling"] = _sure(times["apart"], times["tensor"])
+    if "torch_dtensor" in times:
+        ratios["tp_vs_torch"] = _sure(times["tensor"], times["torch_dtensor"])
+    return ratios
+
+
+def parts_ratios(times: Times) -> Ratios:
+    """Of the time of a step with fixed parts of the batch to one without, and to one in as many microbatches; and with
+    fixed parts of the layers, too, to one without any.
+    """
+    return {
+        "fixed_tree_cost": _sure(times["parts"], times["whole"]),
+        "fixed_tree_vs_microbatches": _sure(times["parts"], times["microbatches"]),
+        "fixed_layers_cost": _sure(times["layer_parts"], times["whole"]),
+    }
+
+
 RATIOS: dict[str, Callable[..., Ratios]] = {
     "data": data_ratios,
     "sharding": sharding_ratios,
     "pipeline": pipeline_ratios,
+    "tensor": tensor_ratios,
+    "parts": parts_ratios,
 }
 
 
@@ -145,4 +180,4 @@ def _sure(slower: list[float], faster: list[float], scale: float = 1.0) -> dict[
 def _row(key: str, name: str, seconds: list[float], found: dict[str, Any]) -> dict[str, Any]:
     middle = median(seconds)
     rates = {"samples_per_s": round(found["samples"] / middle), "GFLOP_per_s": round(found["flops"] / middle / 1e9, 1)}
-    return timed(key.removesuffix("_vs_torch"), name, seconds, **rates, loss=found["losses"][name])
+    return timed(key.partition("_vs_")[0], name, seconds, **rates, loss=found["losses"][name])

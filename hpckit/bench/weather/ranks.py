@@ -15,6 +15,7 @@ from hpckit.apps.weather import model as slab
 from hpckit.apps.weather.config import PRESETS
 from hpckit.apps.weather.config import Config as SlabConfig
 from hpckit.apps.weather3d import model as box
+from hpckit.apps.weather3d import split
 from hpckit.apps.weather3d.config import Config as BoxConfig
 from hpckit.bench.measure import interleave
 from hpckit.bench.ranks import against_one, answer
@@ -29,8 +30,10 @@ def make(comm: MPI.Comm, sizes: list[int], physics: dict[str, Any] | None = None
         config = SlabConfig.model_validate({**PRESETS["collision"][1], "grid": grid})
         return slab.Model(config, Mesh(comm, z=1, x=0, periodic=("x",)))
     grid = dict(zip(("nx", "ny", "nz"), sizes, strict=True))
-    box_config = BoxConfig.model_validate({"grid": grid, **(physics or {})})
-    return box.Model(box_config, box.mesh_for(box_config, comm))
+    settings = physics or {}
+    box_config = BoxConfig.model_validate({**settings, "grid": grid | settings.get("grid", {})})
+    kind = split if box_config.dynamics.kind == "hevi" else box
+    return kind.Model(box_config, box.mesh_for(box_config, comm))
 
 
 def case(key: str, sizes: list[int], steps: int, rounds: int) -> dict[str, Any]:
@@ -46,12 +49,16 @@ def case(key: str, sizes: list[int], steps: int, rounds: int) -> dict[str, Any]:
 def physics_case(
     key: str, sizes: list[int], ways: dict[str, dict[str, Any]], steps: int, rounds: int
 ) -> dict[str, Any]:
-    """Times of some steps of a box of these sizes (x, y, z) in stable air, in turn with the settings of each way."""
+    """Times of some steps of a box of these sizes (x, y, z) in stable air, in turn with the settings of each way.
+
+    `dt` says how long the steps of each way are, s.
+    """
     models = {way: make(MPI.COMM_SELF, sizes, {"base": {"kind": "stable"}, **more}) for way, more in ways.items()}
     times = interleave({way: partial(_advance, model, steps) for way, model in models.items()}, rounds)
     for model in models.values():
         model.mesh.close()
-    return {"key": key, "steps": steps, "cells": sizes[0] * sizes[1] * sizes[2], "times": times}
+    cells, lengths = sizes[0] * sizes[1] * sizes[2], {way: model.dt for way, model in models.items()}
+    return {"key": key, "steps": steps, "cells": cells, "times": times, "dt": lengths}
 
 
 def _advance(model: Model, steps: int) -> None:

@@ -22,6 +22,11 @@ as another program or another guest of the host had it, are made again (`hpckit.
 
 `euler3d_physics` is what turbulence and tracers add to a step of the box on one rank: `euler3d_time_with_turbulence`,
 `…_with_a_tracer`, `…_with_four_tracers` are times over that of the dynamics alone.
+
+Split dynamics (HEVI) on one rank: `hevi_gain` says how many times as many seconds they simulate a second as the
+explicit ones with the same turbulence and three tracers, on 1000 m x 500 m, `hevi_gain_thin` on 1000 m x 100 m,
+`hevi_gain_shallow` on 100 m x 40 m, at steps that the flow allows. `moist_time` is the time of a step of a storm
+(vapor, cloud, rain, turbulence) over that of its dry dynamics, `tracer_time` what each of four tracers adds to it.
 """
 
 from __future__ import annotations
@@ -51,6 +56,8 @@ KEYS = (
     "weather_2ranks_big",
     "euler3d_2ranks",
     "euler3d_physics",
+    "hevi_gain",
+    "moist_time",
 )
 PLAIN = "dynamics alone"
 PHYSICS: dict[str, dict[str, Any]] = {  # settings of the box
@@ -58,6 +65,34 @@ PHYSICS: dict[str, dict[str, Any]] = {  # settings of the box
     "with turbulence": {"smagorinsky": {"coefficient": 0.2}},
     "with a tracer": {"tracers": [{"name": "a"}]},
     "with four tracers": {"tracers": [{"name": name} for name in "abcd"]},
+}
+WATERY: dict[str, Any] = {
+    "smagorinsky": {"coefficient": 0.2},
+    "tracers": [{"name": name, "shape": "uniform"} for name in "abc"],
+}
+# Of the split dynamics: sizes (x, y, z), extents (x, y, z) in m and the large step in s that the flow allows: a storm,
+# the same on thin levels with 33 m/s of updraft, shallow cumulus.
+GAINS: dict[str, tuple[tuple[int, int, int], tuple[float, float, float], float]] = {
+    "hevi_gain": ((64, 64, 40), (64e3, 64e3, 20e3), 6.0),
+    "hevi_gain_thin": ((64, 64, 64), (64e3, 64e3, 6.4e3), 3.0),
+    "hevi_gain_shallow": ((64, 64, 75), (6.4e3, 6.4e3, 3e3), 3.0),
+}
+STORM: dict[str, Any] = {
+    "grid": {"width": 64e3, "length": 64e3, "height": 20e3},
+    "dynamics": {"kind": "hevi"},
+    "base": {"kind": "stable"},
+    "bubbles": [{"x": 32e3, "y": 32e3, "z": 1500.0, "radius_x": 10e3, "radius_y": 10e3, "radius_z": 1500.0}],
+}
+MOIST = {
+    **STORM,
+    "base": {"kind": "weisman_klemp", "shear": 30.0, "u": -15.0},
+    "moisture": {"kind": "kessler"},
+    "smagorinsky": {"coefficient": 0.2},
+}
+MOIST_WAYS: dict[str, dict[str, Any]] = {
+    PLAIN: STORM,
+    "with four tracers": {**STORM, "tracers": PHYSICS["with four tracers"]["tracers"]},
+    "moist, with turbulence": MOIST,
 }
 # Case, sizes (x, (y,) z), steps a timing, rounds.
 FULL: tuple[tuple[Any, ...], ...] = (
@@ -122,6 +157,10 @@ def run(
     if "euler3d_physics" in wanted:
         more = _physics(quick)
         rows, ratios = rows + more[0], ratios | more[1]
+    for key, timed_rows in (("hevi_gain", _gains), ("moist_time", _moist)):
+        if key in wanted:
+            found = timed_rows(quick)
+            rows, ratios = rows + found[0], ratios | found[1]
     return result("weather", rows, ratios, about={"ranks": RANKS})
 
 
@@ -133,6 +172,33 @@ def _physics(quick: bool) -> tuple[Rows, Ratios]:
     rows = [_row(one["key"], way, times[way], one["steps"], one["cells"]) for way in PHYSICS]
     keys = {way: f"euler3d_time_{way.replace(' ', '_')}" for way in PHYSICS if way != PLAIN}
     return rows, {key: ratio(times[way], times[PLAIN]) for way, key in keys.items()}
+
+
+def _gains(quick: bool) -> tuple[Rows, Ratios]:
+    """Rows and simulated seconds a second of split over explicit dynamics, with turbulence and three tracers."""
+    rows: Rows = []
+    ratios: Ratios = {}
+    for key, (sizes, extents, step) in GAINS.items():
+        grid = dict(zip(("width", "length", "height"), extents, strict=True))
+        common = {**WATERY, "grid": grid, "bubbles": []}
+        ways = {"explicit": common, "split": {**common, "dynamics": {"kind": "hevi", "step": step}}}
+        (one,) = run_ranks("hpckit.bench.weather.ranks", 1, ((key, sizes, ways, 2, 3 if quick else 7),))
+        times, dt = one["times"], one["dt"]
+        rows += [_row(key, way, times[way], one["steps"], one["cells"]) | {"dt": dt[way]} for way in ways]
+        each = {way: [seconds / dt[way] for seconds in times[way]] for way in ways}
+        ratios[key] = ratio(each["explicit"], each["split"])
+    return rows, ratios
+
+
+def _moist(quick: bool) -> tuple[Rows, Ratios]:
+    """Rows of a storm and of its dry dynamics, and the times over those: moist physics, and one of four tracers."""
+    one_case = ("moist_time", (64, 64, 40), MOIST_WAYS, 2, 3 if quick else 9)
+    (one,) = run_ranks("hpckit.bench.weather.ranks", 1, (one_case,))
+    times = one["times"]
+    rows = [_row("moist_time", way, times[way], one["steps"], one["cells"]) for way in MOIST_WAYS]
+    each = [(all_four - none) / 4 for all_four, none in zip(times["with four tracers"], times[PLAIN], strict=True)]
+    ratios = {"moist_time": ratio(times["moist, with turbulence"], times[PLAIN])}
+    return rows, ratios | {"tracer_time": ratio(each, times[PLAIN])}
 
 
 def _against(rival: Rival, cells: str | None, simulated: float | None, rounds: int) -> tuple[Rows, Ratios]:

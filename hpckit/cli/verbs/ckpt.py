@@ -1,8 +1,11 @@
-"""`hpckit ckpt ls|verify|prune DIR`: the checkpoints of a run, or those in a folder of a program's own."""
+"""`hpckit ckpt ls|verify|prune|export DIR`: the checkpoints of a run, or those in a folder of a program's own."""
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import sys
+from argparse import Namespace
 from pathlib import Path
 
 from hpckit.errors import CorruptDataError, HpckitError, InputError, SetupError
@@ -12,19 +15,24 @@ from hpckit.launch.lock import locked
 from hpckit.run.directory import RunDirectory
 from hpckit.settings.table import Parser, bytes_text, print_table
 
+PRECISIONS = ("float32", "float64", "bfloat16", "float16")
 RUN = ("resolved.json", "attempts", "ckpt")  # a run has one of these
 
 
 def main(arguments: list[str]) -> int:
     """The verb `ckpt`."""
-    it = Parser(prog="hpckit ckpt", description="List, check or remove the checkpoints of a run.")
-    verbs = it.add_subparsers(dest="verb", required=True, metavar="ls|verify|prune")
+    it = Parser(prog="hpckit ckpt", description="List, check, remove or export the checkpoints of a run.")
+    verbs = it.add_subparsers(dest="verb", required=True, metavar="ls|verify|prune|export")
     listing = verbs.add_parser("ls", help="the generations, each with its step, size and state")
     verify = verbs.add_parser("verify", help="read every byte and compare it with its hash; exit code 5 if one differs")
     verify.add_argument("generations", nargs="*", metavar="gNNNNNN", help="which (all that were finished)")
     pruning = verbs.add_parser("prune", help="remove old and unfinished generations")
     pruning.add_argument("--keep", type=int, default=1, metavar="N", help="how many of the newest stay (1)")
-    for verb in (listing, verify, pruning):
+    exporting = verbs.add_parser("export", help="write a language model of `train` as transformers opens it")
+    exporting.add_argument("--to", type=Path, required=True, metavar="FOLDER", help="where model.safetensors goes")
+    exporting.add_argument("--precision", choices=PRECISIONS, default="", help="of the tensors (the run's)")
+    exporting.add_argument("--generation", metavar="gNNNNNN", default="", help="which (the newest that was finished)")
+    for verb in (listing, verify, pruning, exporting):
         verb.add_argument("directory", metavar="DIR", help="the run directory, or a program's folder of checkpoints")
     options = it.parse_args(_directory_last(arguments))
     directory = RunDirectory(options.directory)
@@ -38,6 +46,8 @@ def main(arguments: list[str]) -> int:
         root = directory.path
     if options.verb == "ls":
         return _list(root)
+    if options.verb == "export":
+        return _export(directory, root, options)
     return _verify(root, options.generations) if options.verb == "verify" else _prune(directory, root, options.keep)
 
 
@@ -114,6 +124,26 @@ def _finished(root: Path) -> list[int]:
         listed, found = generations(root), committed(root)
         if found or listed == generations(root):
             return found
+
+
+def _export(directory: RunDirectory, root: Path, options: Namespace) -> int:
+    """Have the app write a checkpoint of its run in a format of others."""
+    record = directory.read_json("resolved.json") or {}
+    package = str(record.get("package", ""))
+    found = bool(package) and importlib.util.find_spec(f"{package}.models") is not None
+    export = getattr(importlib.import_module(f"{package}.models"), "export", None) if found else None
+    if export is None:
+        raise InputError(
+            f"{directory.path} is not a run whose app exports checkpoints", do="give a run of `train` with a checkpoint"
+        )
+    there = _finished(root)
+    chosen = [n for n in there if not options.generation or f"g{n:06d}" == options.generation]
+    if not chosen:
+        raise InputError(f"no {options.generation or 'checkpoint'} in {root}", do=f"hpckit ckpt ls {directory.path}")
+    it = open_generation(root, chosen[-1])
+    nbytes = export(record["values"], it, options.to, options.precision)
+    print(f"g{chosen[-1]:06d}, step {it.step}: {bytes_text(nbytes)} to {options.to}")
+    return 0
 
 
 def _prune(directory: RunDirectory, root: Path, keep: int) -> int:

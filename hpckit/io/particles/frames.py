@@ -26,26 +26,33 @@ READERS: dict[str, Callable[[Path], Iterator[Snapshot]]] = {
 }
 
 
-def read_frames(path: str | Path, periodic: tuple[bool, bool, bool] = (True, True, True)) -> Iterator[Snapshot]:
+def read_frames(
+    path: str | Path, periodic: tuple[bool, bool, bool] = (True, True, True), style: str | None = None
+) -> Iterator[Snapshot]:
     """The frames of a LAMMPS data file or dump, an extended XYZ or H5MD trajectory, one at a time.
 
     The format is that of the end of the name (`READERS`), else of the first bytes. periodic: of a data file, which does
-    not say it. Raises `InputError` for what cannot be read.
+    not say it; style: its atom style, where it does not. Raises `InputError` for what cannot be read.
     """
     path = Path(path)
     reader = _reader_of(path)
     if reader is None:
-        return iter([read_lammps_data(path, periodic=periodic)])
+        return iter([read_lammps_data(path, style, periodic)])
     return reader(path)
 
 
-def read_frame(path: str | Path, frame: int = -1, periodic: tuple[bool, bool, bool] = (True, True, True)) -> Snapshot:
+def read_frame(
+    path: str | Path,
+    frame: int = -1,
+    periodic: tuple[bool, bool, bool] = (True, True, True),
+    style: str | None = None,
+) -> Snapshot:
     """A frame of a file, as of `read_frames`.
 
     frame: counted from 0, or below 0 from the end; a data file has one. Raises `InputError` for what cannot be read,
     and for a frame that is not there.
     """
-    frames = read_frames(path, periodic)
+    frames = read_frames(path, periodic, style)
     if frame >= 0:
         found = list(islice(frames, frame, frame + 1))
     else:

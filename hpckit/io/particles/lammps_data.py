@@ -23,16 +23,16 @@ STYLES = {
     "full": ("id", "molecule", "type", "charge", "x", "y", "z"),
     "sphere": ("id", "type", "diameter", "density", "x", "y", "z"),
 }
-SECTIONS = ("Masses", "Atoms", "Velocities")
+SECTIONS = ("Masses", "Atoms", "Velocities", "Bonds")
 # Columns of velocities; spheres turn too, which is passed over.
 VELOCITIES, OF_SPHERES = ("id", "vx", "vy", "vz"), ("id", "vx", "vy", "vz", "wx", "wy", "wz")
 # Sections that another program's force field may have; what they say is set in hpckit's own run file.
-PASSED_OVER = ("Pair Coeffs", "PairIJ Coeffs")
+PASSED_OVER = ("Pair Coeffs", "PairIJ Coeffs", "Bond Coeffs")
 LABELS = "Atom Type Labels"
-BONDED = ("Bonds", "Angles", "Dihedrals", "Impropers")
+BONDED = ("Angles", "Dihedrals", "Impropers")
 # What hpckit has not yet: files may count it, as 0.
-NOT_YET = ("bonds", "angles", "dihedrals", "impropers", "ellipsoids", "lines", "triangles", "bodies")
-COUNT = re.compile(rf"^\s*(\S+)\s+(atoms|{'|'.join(NOT_YET)}|\w+ types|extra .*)\s*$")
+NOT_YET = ("angles", "dihedrals", "impropers", "ellipsoids", "lines", "triangles", "bodies")
+COUNT = re.compile(rf"^\s*(\S+)\s+(atoms|bonds|{'|'.join(NOT_YET)}|\w+ types|extra .*)\s*$")
 EDGES = re.compile(r"^\s*(\S+)\s+(\S+)\s+([xyz])lo\s+([xyz])hi\s*$")
 NO_TILT = re.compile(r"^\s*([-+]?0*\.?0+(e[-+]?\d+)?\s+){3}xy\s+xz\s+yz\s*$")
 UNITS_OF_TITLE = re.compile(r"\bunits = (\w+)")
@@ -70,6 +70,7 @@ class _Reader:
         self.ids: Ints = np.zeros(0, np.int64)
         self.images = np.zeros((0, 3), np.int32)
         self.velocities: tuple[Ints, Floats] | None = None
+        self.bonds: tuple[Ints, list[int]] | None = None
 
     def read(self, periodic: tuple[bool, bool, bool]) -> Snapshot:
         """Header and sections."""
@@ -82,8 +83,8 @@ class _Reader:
                 raise self.lines.fault("every section once", repr(name))
             seen.add(name)
             self._section(name, comment)
-        for name in ("Atoms",):
-            if name not in seen and self.counts["atoms"]:
+        for name, what in (("Atoms", "atoms"), ("Bonds", "bonds")):
+            if name not in seen and self.counts.get(what):
                 raise self.lines.fault(f"a section {name}", "the end of the file")
         return self._snapshot(periodic, title or "")
 
@@ -127,7 +128,7 @@ class _Reader:
             raise self.lines.fault(f"a whole number of {what}, 0 or more", repr(word))
         count = int(word)
         if what in NOT_YET and count:
-            kind = "bonded terms" if what in NOT_YET[:4] else "particles other than points and spheres"
+            kind = "bonded terms but bonds" if what in NOT_YET[:3] else "particles other than points and spheres"
             raise self.lines.fault(f"0 {what}: hpckit has no {kind} yet", f"{count}")
         self.counts[what] = count
 
@@ -144,13 +145,15 @@ class _Reader:
             self._atoms(comment)
         elif name == "Velocities":
             self._velocities()
+        elif name == "Bonds":
+            self._bonds()
         elif name == LABELS:
             self._labels()
         elif name in PASSED_OVER:
             self.passed_over.append(name)
             self._pass_over()
         elif name in BONDED or name.endswith("Coeffs"):
-            raise self.lines.fault("sections without bonded terms, which hpckit has not yet", repr(name))
+            raise self.lines.fault("sections without bonded terms but bonds, which hpckit has not yet", repr(name))
         else:
             raise self.lines.fault(f"a section ({', '.join(SECTIONS)})", repr(name))
 
@@ -242,6 +245,28 @@ class _Reader:
                 raise self.lines.fault("the id of an atom", str(ids[strange[0]]), numbers[strange[0]])
         self.velocities = ids, values[:, 1:4]
 
+    def _bonds(self) -> None:
+        """Bonds as type and two ids, and their lines."""
+        values, numbers = self._table(self.counts.get("bonds", 0), "bonds (id, type, atom, atom)", (4,))
+        types = self.counts.get("bond types", 0)
+        kinds = self.lines.whole(values[:, 1], numbers, "a bond type", 1, types)
+        ends = [self.lines.whole(values[:, k], numbers, "an atom id", 1) for k in (2, 3)]
+        self.bonds = np.stack([kinds - 1, *ends], axis=1), numbers
+
+    def _bonded_places(self) -> Ints | None:
+        """The bonds with the places of their particles in the order of the ids."""
+        if self.bonds is None:
+            return None
+        rows, numbers = self.bonds
+        ordered = np.sort(self.ids)
+        places = np.searchsorted(ordered, rows[:, 1:])
+        there = ordered[np.minimum(places, len(ordered) - 1)] == rows[:, 1:] if len(ordered) else rows[:, 1:] < 0
+        strange = np.flatnonzero(~there.all(axis=1) | (rows[:, 1] == rows[:, 2]))
+        if strange.size:
+            first = rows[strange[0], 1:]
+            raise self.lines.fault("the ids of two atoms", f"{first[0]} {first[1]}", numbers[strange[0]])
+        return np.column_stack([rows[:, 0], places])
+
     def _snapshot(self, periodic: tuple[bool, bool, bool], title: str) -> Snapshot:
         n = self.counts["atoms"]
         atoms = self.atoms or {name: np.zeros(n) for name in STYLES["atomic"]}
@@ -264,6 +289,7 @@ class _Reader:
             velocities=None if velocities is None else np.ascontiguousarray(velocities),
             masses=self.masses,
             charges=charges,
+            bonds=self._bonded_places(),
             step=_step_of(title),
             units=match[1] if (match := UNITS_OF_TITLE.search(title)) else "",
             passed_over=tuple(self.passed_over),
@@ -273,13 +299,18 @@ class _Reader:
 def write_lammps_data(path: str | Path, snapshot: Snapshot, units: str = "lj") -> None:
     """Write a data file that LAMMPS and `read_lammps_data` read back to the last bit; whole or not at all.
 
-    Style `charge` where the snapshot has charges, else `atomic`. Raises `SetupError` where it cannot be written.
+    Style `bond` where the snapshot has bonds, `charge` where it has charges, else `atomic`. Raises `SetupError` where
+    it cannot be written.
     """
     path = Path(path)
     types = len(snapshot.masses) if snapshot.masses is not None else int(snapshot.types.max(initial=0)) + 1
     out = io.StringIO()
     out.write(f"LAMMPS data file by hpckit, timestep = {snapshot.step}, units = {units}\n\n")
-    out.write(f"{snapshot.count} atoms\n{types} atom types\n\n")
+    out.write(f"{snapshot.count} atoms\n{types} atom types\n")
+    bonds = snapshot.bonds
+    if bonds is not None:
+        out.write(f"{len(bonds)} bonds\n{int(bonds[:, 0].max(initial=0)) + 1} bond types\n")
+    out.write("\n")
     for name, low, high in zip("xyz", snapshot.lower, snapshot.upper, strict=True):
         out.write(f"{low:.17g} {high:.17g} {name}lo {name}hi\n")
     if snapshot.masses is not None:
@@ -287,12 +318,17 @@ def write_lammps_data(path: str | Path, snapshot: Snapshot, units: str = "lj") -
         for number, mass in enumerate(snapshot.masses, 1):
             out.write(f"{number} {mass:.17g}\n")
     charges = snapshot.charges
-    out.write(f"\nAtoms # {'atomic' if charges is None else 'charge'}\n\n")
-    charge = [] if charges is None else [charges]
-    _rows(out, snapshot.ids, snapshot.types + 1, *charge, *snapshot.positions.T, *snapshot.images.T)
+    style = "bond" if bonds is not None else "atomic" if charges is None else "charge"
+    out.write(f"\nAtoms # {style}\n\n")
+    charge = [] if charges is None or bonds is not None else [charges]
+    molecule = [] if bonds is None else [np.zeros(snapshot.count, np.int64)]
+    _rows(out, snapshot.ids, *molecule, snapshot.types + 1, *charge, *snapshot.positions.T, *snapshot.images.T)
     if snapshot.velocities is not None:
         out.write("\nVelocities\n\n")
         _rows(out, snapshot.ids, *snapshot.velocities.T)
+    if bonds is not None:
+        out.write("\nBonds\n\n")
+        _rows(out, np.arange(1, len(bonds) + 1), bonds[:, 0] + 1, *snapshot.ids[bonds[:, 1:]].T)
     write_file(path, out.getvalue().encode())
 
 

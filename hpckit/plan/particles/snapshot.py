@@ -21,7 +21,8 @@ class Snapshot:
     lower, upper: float64[3], corners of the box. periodic: of each dim. ids: int64[n], unique, as in files, from 1.
     types: int64[n], from 0. positions: float64[n, 3]. images: int32[n, 3], how many box lengths a particle has gone
     beyond its position: positions + images * (upper - lower) are the unwrapped places. velocities, forces: float64
-    [n, 3], or None where unknown. masses: float64[types], or None. charges: float64[n], or None. names: of the types,
+    [n, 3], or None where unknown. masses: float64[types], or None. charges: float64[n], or None. bonds: int64
+    [bonds, 3], or None: type from 0, and the places of two particles, from 0. names: of the types,
     empty where they have none. All lengths, masses and times in the units of the run that made it. units: their
     name, empty where the file does not say it. passed_over: sections of the file that were not used.
     """
@@ -42,6 +43,7 @@ class Snapshot:
     time: float = 0.0
     units: str = ""
     passed_over: tuple[str, ...] = ()
+    bonds: Ints | None = None
 
     def __post_init__(self) -> None:
         n = len(self.ids)

@@ -57,10 +57,10 @@ def tree_sum(nodes: Sequence[Node], values: Sequence[T], add: Callable[[T, T], T
     return total
 
 
-def fault(parts: int, replicas: int) -> str:
+def fault(parts: int, ranks: int, setting: str = "parts", axis: str = "dp") -> str:
     """What is wrong with a number of parts, and what would be right; "" if nothing is."""
     if parts and (parts < 1 or parts & (parts - 1)):
-        return f"{parts} fixed parts are no power of two: take 8, or 0 for none"
-    if parts and parts < replicas:
-        return f"{parts} fixed parts are fewer than {replicas} replicas: take {1 << (replicas - 1).bit_length()}, or 0"
+        return f"{setting}={parts} is no power of two: take 8, or 0 for none"
+    if parts and parts < ranks:
+        return f"{setting}={parts} is less than {axis}={ranks}: take {1 << (ranks - 1).bit_length()}, or 0"
     return ""

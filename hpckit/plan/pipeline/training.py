@@ -25,7 +25,8 @@ class TrainingPlan:
     """A training step on `dp` replicas of a pipeline of `pp` groups of `tp` ranks; made and proved by `training_plan`.
 
     batch: samples of a step, over all replicas. parts: the batch's fixed parts, whose sums are added as a tree
-    (`hpckit.plan.pipeline.parts`), each a microbatch of its replica; 0: none. program: what each rank of a pipeline
+    (`hpckit.plan.pipeline.parts`), each a microbatch of its replica; 0: none. layer_parts: into which each
+    layer is cut, on however many ranks; 0: one for each of tp. program: what each rank of a pipeline
     does. partition: the layers of each stage. tied: the first and the last layer share a weight.
     """
 
@@ -37,6 +38,7 @@ class TrainingPlan:
     tied: bool
     tp: int = 1
     parts: int = 0
+    layer_parts: int = 0
 
     @property
     def schedule(self) -> Schedule:
@@ -89,6 +91,7 @@ def training_plan(
     tp: int = 1,
     microbatches: int = 1,
     parts: int = 0,
+    layer_parts: int = 0,
     schedule: str | Schedule = "1f1b",
     chunks: int | None = None,
     costs: Sequence[float] | None = None,
@@ -99,9 +102,10 @@ def training_plan(
     layers: of the model. dp: replicas; 0 takes what `ranks` leaves. tp: ranks that share each layer. batch: samples of
     a step over all replicas, dealt evenly to them and to their microbatches. parts: a power of two of fixed parts of
     the batch, each a microbatch in place of `microbatches`; what is learned then has the same bits for any replicas,
-    stages and shards. schedule: a name (see `SCHEDULES`), a CSV file of your own, or a value. chunks: stages a rank,
-    where the schedule leaves that open. costs: of each layer, s a microbatch, for stages that take equally long;
-    without them layers count alike. tied: the first and the last layer share a weight.
+    stages and shards. layer_parts: with these, a power of two of fixed parts of each layer, for any tp. schedule: a
+    name (see `SCHEDULES`), a CSV file of your own, or a value. chunks: stages a rank, where the schedule leaves that
+    open. costs: of each layer, s a microbatch, for stages that take equally long; without them layers count alike.
+    tied: the first and the last layer share a weight.
 
     Raises `InputError` with everything that does not fit and what would.
     """
@@ -113,6 +117,11 @@ def training_plan(
     if dp < 0:
         raise InputError(f"dp is {dp}", do="give a number of replicas, or 0 to take what the ranks allow")
     faults = list(_mesh_faults(ranks, replicas, pp, tp))
+    if layer_parts and not parts:
+        faults.append((f"layer_parts={layer_parts} goes with fixed parts of the batch", "take parts=8, too"))
+    if layer_wrong := fault(layer_parts, tp, "layer_parts", "tp"):
+        what, do = layer_wrong.split(": ")
+        faults.append((what, do))
     if wrong := fault(parts, replicas):
         what, do = wrong.split(": ")
         faults.append((what, do))
@@ -141,7 +150,7 @@ def training_plan(
     prove(order)
     prove(program)
     partition = partition_layers([1.0] * layers if costs is None else costs, order.stages)
-    return TrainingPlan(replicas, pp, batch, program, partition, tied, tp, parts)
+    return TrainingPlan(replicas, pp, batch, program, partition, tied, tp, parts, layer_parts)
 
 
 def _mesh_faults(ranks: int, dp: int, pp: int, tp: int) -> Iterator[tuple[str, str]]:

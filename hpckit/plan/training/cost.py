@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass, replace
 
 from hpckit.plan.machine.machine import Machine
-from hpckit.plan.training.block import ITEM, BlockTimes, Kernels, block_times, expert_line
-from hpckit.plan.training.links import compute_of, line
+from hpckit.plan.training.block import ITEM, BlockTimes, Kernels, block_times
+from hpckit.plan.training.links import Line, compute_of, line
 from hpckit.plan.training.memory import held_parameters
 from hpckit.plan.training.model import LanguageModel
 from hpckit.plan.training.strategy import Strategy
@@ -138,10 +138,8 @@ def _data(model: LanguageModel, it: Strategy, machine: Machine, block: BlockTime
     else:
         stride = it.tp if it.cp > 1 else it.tp * it.cp * it.pp
         all_ranks = line(machine, replicas, stride)
-    twins = it.dp * it.cp * it.tp // it.ep
-    apart = line(machine, twins, it.ep if it.ep > 1 else it.tp)
-    if apart.inner > 1 and it.ep > 1 and it.ep >= (machine.levels[0].ranks or it.ep):
-        apart = line(machine, twins, max(it.ep, it.tp * it.cp * it.pp))
+    apart = twin_line(it, machine)
+    twins = apart.size
 
     buckets = math.ceil(model.layers / it.pp)  # messages of a block each
 
@@ -180,7 +178,14 @@ def _optimizer(model: LanguageModel, it: Strategy, kernels: Kernels) -> float:
     return kernels.over(OPTIMIZER * (shared + own))
 
 
-def expert_share(it: Strategy, machine: Machine) -> float:
-    """The share of the experts' ranks that stand outside of a rank's own node."""
-    ep = expert_line(it, machine)
-    return 1 - ep.inner / ep.size
+def twin_line(it: Strategy, machine: Machine) -> Line:
+    """The ranks that hold the same experts: those of tp and cp that ep leaves, and the others of dp."""
+    near, twins = it.tp * it.cp, it.dp * it.cp * it.tp // it.ep
+    if it.ep < near:
+        inside = line(machine, min(near // it.ep, twins), it.ep)
+        if it.dp == 1:
+            return inside
+        outside = line(machine, it.dp, near * it.pp)
+        slower = outside if outside.bandwidth < inside.bandwidth else inside
+        return replace(slower, size=twins, around=it.dp * inside.around + outside.around)
+    return line(machine, twins, near * it.pp * max(it.ep // near, 1))

@@ -9,7 +9,17 @@ from hpckit.kernels.compile.cuda_pieces import typed_kernel
 from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.device_array import empty
 from hpckit.kernels.euler.constants import GAMMA, GRAVITY, HALO
-from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, FACES_BACK, PER_CELL, PER_FACE, WATER, Stage, Substep
+from hpckit.kernels.euler.hevi.constants import (
+    ABOVE,
+    BELOW,
+    FACES_BACK,
+    PER_CELL,
+    PER_FACE,
+    SMALLEST,
+    WATER,
+    Stage,
+    Substep,
+)
 from hpckit.kernels.euler.hevi.numerics import carried, diagonal_of, lower_of, upper_of
 from hpckit.kernels.euler.numerics import power
 
@@ -310,4 +320,5 @@ def _finish(state, fast):
     i, j, k = cuda.grid(1) + HALO, cuda.blockIdx.y + HALO, cuda.blockIdx.z
     if i < state.shape[3] - HALO:
         for field in range(5):
-            state[field, k, j, i] += fast[field, k, j, i]
+            new = state[field, k, j, i] + fast[field, k, j, i]
+            state[field, k, j, i] = 0.0 if abs(new) < SMALLEST else new

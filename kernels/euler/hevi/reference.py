@@ -41,6 +41,7 @@ from hpckit.kernels.euler.hevi.constants import (
     PER_CELL,
     PER_FACE,
     PRESSURE,
+    SMALLEST,
     STIFFNESS,
     THETA,
     WATER,
@@ -231,8 +232,9 @@ def substep(
 
 
 def finish(state: np.ndarray, fast: np.ndarray) -> None:
-    """The state at the end of a stage: * and '' of the owned cells together."""
-    state[:, :, OWNED, OWNED] += fast[:, :, OWNED, OWNED]
+    """The state at the end of a stage: * and '' of the owned cells together; what is below SMALLEST is 0."""
+    new = state[:, :, OWNED, OWNED] + fast[:, :, OWNED, OWNED]
+    state[:, :, OWNED, OWNED] = np.where(np.abs(new) < SMALLEST, 0.0, new)
 
 
 def _up(a: np.ndarray) -> np.ndarray:

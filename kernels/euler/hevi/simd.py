@@ -10,7 +10,7 @@ import numpy as np
 
 from hpckit.kernels.compile.jit import jit
 from hpckit.kernels.euler.constants import GAMMA, GRAVITY, HALO
-from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, FACES_BACK, PER_CELL, PER_FACE, WATER
+from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, FACES_BACK, PER_CELL, PER_FACE, SMALLEST, WATER
 from hpckit.kernels.euler.hevi.numerics import carried, diagonal_of, lower_of, upper_of
 from hpckit.kernels.euler.numerics import outside, power
 
@@ -502,10 +502,11 @@ def finish(state, fast):
     for field in range(5):
         for k in range(nz):
             for j in range(HALO, tall - HALO):
-                _add(fast[field, k, j, HALO : wide - HALO], state[field, k, j, HALO : wide - HALO])
+                _settled(fast[field, k, j, HALO : wide - HALO], state[field, k, j, HALO : wide - HALO])
 
 
 @jit(noalias=True, borrowed=True)
-def _add(a, out):
+def _settled(a, out):
     for i in range(u8(len(out))):
-        out[i] += a[i]
+        new = out[i] + a[i]
+        out[i] = 0.0 if abs(new) < SMALLEST else new

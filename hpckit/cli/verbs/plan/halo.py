@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from hpckit.cli.verbs.plan.export import add_export, export
 from hpckit.cli.verbs.plan.halo_setting import EXAMPLE, RANKS, Setting, read_setting
 from hpckit.io.files import write_svg
 from hpckit.plan.draw import draw
@@ -35,6 +36,9 @@ def main(arguments: list[str]) -> int:
     chosen = Topology.over(setting.ranks, setting.shape, setting.axes, setting.periodic, setting.halo)
     splits = possible_splits(setting.ranks, setting.shape, setting.axes, setting.periodic, setting.halo)
     mesh = next(split for split in splits if split.topology == chosen)
+    if options.export_trace is not None:
+        export(halo_plan(mesh.decomposition), options.export_trace, setting.machine, itemsize=setting.itemsize)
+        return 0
     if options.draw is not None:
         plan = halo_plan(mesh.decomposition)
         if options.prove:
@@ -124,6 +128,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE.svg",
         help="draw the split that hpckit chooses, or --split, instead: a text table, or an SVG into a file",
     )
+    add_export(it)
     it.add_argument("--json", action="store_true", help="print one JSON object")
     return it
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from hpckit.cli.verbs.plan.export import add_export, export
 from hpckit.errors import InputError
 from hpckit.io.files import write_svg
 from hpckit.plan.draw import draw, draw_svg
@@ -39,6 +40,9 @@ def main(arguments: list[str]) -> int:
         for plan in named.values():
             proof = prove(plan)
             print(f"proved: {plan.title()}, {proof.messages} messages", file=sys.stderr if options.json else sys.stdout)
+    if options.export_trace is not None:
+        export(named[options.of], options.export_trace, machine)
+        return 0
     if options.draw is not None:
         return _draw(named, options)
     rows = {name: _row(plan, price(plan, machine)) for name, plan in named.items()}
@@ -138,6 +142,7 @@ def _parser() -> argparse.ArgumentParser:
     it.add_argument(
         "--draw", nargs="?", const="-", metavar="FILE.svg", help="draw instead: a text table, or an SVG into a file"
     )
-    it.add_argument("--of", choices=MdPlans._fields, default="ghosts", help="which plan goes into the SVG")
+    it.add_argument("--of", choices=MdPlans._fields, default="ghosts", help="which plan goes into the SVG or the trace")
+    add_export(it)
     it.add_argument("--json", action="store_true", help="print one JSON object")
     return it

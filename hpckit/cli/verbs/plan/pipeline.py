@@ -7,10 +7,11 @@ import json
 import shutil
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from hpckit.cli.verbs.plan.export import add_export, export
 from hpckit.errors import InputError
 from hpckit.io.files import write_svg
 from hpckit.plan.machine.machine import Machine, machine_of, shipped
@@ -92,6 +93,9 @@ def main(arguments: list[str]) -> int:
         return 0
     if options.save is not None:
         write_schedule(_only(possible, "table"), options.save)
+    if options.export_trace is not None:
+        _export(_only(possible, "trace"), options.export_trace, setting)
+        return 0
     if options.draw is not None:
         return _draw(possible, options.draw, setting)
     rows = sorted((_row(schedule, setting) for schedule in possible), key=lambda row: (row["time"], row["period"]))
@@ -135,6 +139,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     it.add_argument("--program", action="store_true", help="print each rank's list with messages and reductions")
     it.add_argument("--save", metavar="FILE.csv", help="write the schedule as a table that --schedule reads")
+    add_export(it)
     it.add_argument("--json", action="store_true", help="print one JSON object")
     return it
 
@@ -225,6 +230,14 @@ def _head(schedule: Schedule, setting: Setting) -> dict[str, Any]:
         "source": machine and machine.source,
         "bytes": setting.nbytes if machine else None,
     }
+
+
+def _export(schedule: Schedule, folder: str, setting: Setting) -> None:
+    """The program of the ranks, with its messages and the times of the stages."""
+    if setting.machine is None:
+        raise InputError("a trace has seconds and bytes", do="give --machine FILE, and --times or --layers")
+    program = replace(pipeline_program(schedule), seconds=setting.stage_times(schedule).table(schedule))
+    export(program, folder, setting.machine, setting.nbytes)
 
 
 def _print(

@@ -7,16 +7,21 @@ import json
 from pathlib import Path
 from typing import Any
 
+from hpckit.cli.verbs.plan.export import add_export, export
 from hpckit.errors import InputError
 from hpckit.io.files import write_svg
 from hpckit.plan.machine.machine import Machine, machine_of, shipped
-from hpckit.plan.pipeline.draw import draw_schedule, draw_schedule_svg
+from hpckit.plan.pipeline.draw import draw_schedule
 from hpckit.plan.pipeline.price import price_schedule
 from hpckit.plan.pipeline.schedules import pipeline_schedule
 from hpckit.plan.pipeline.times import StageTimes
+from hpckit.plan.price import price
+from hpckit.plan.prove import prove
+from hpckit.plan.training.draw import draw_step
 from hpckit.plan.training.model import NAMED, LanguageModel, language_model
 from hpckit.plan.training.reasons import compared, other_conditions, reasons
 from hpckit.plan.training.search import HEADROOM, Choice, Found, search
+from hpckit.plan.training.step import TrainingStep, reached
 from hpckit.plan.training.strategy import CONTEXT, RECOMPUTE, SCHEDULES
 from hpckit.plan.training.traffic import traffic
 from hpckit.report.units import counted
@@ -41,6 +46,12 @@ def main(arguments: list[str]) -> int:
     found = search(model, ranks[0], machine, batch, context, fixed)
     if found.best is None:
         raise _too_large(model, machine, found)
+    if options.prove:
+        _proved(model, machine, found.best)
+    if options.export_trace is not None:
+        plan = TrainingStep(model, found.best.strategy, machine)
+        export(plan, options.export_trace, reached(machine), itemsize=1)
+        return 0
     if options.draw is not None:
         return _draw(model, machine, found.best, options.draw)
     other = {}
@@ -272,20 +283,29 @@ def _choice(it: Choice) -> dict[str, Any]:
 
 
 def _draw(model: LanguageModel, machine: Machine, best: Choice, target: str) -> int:
-    """The schedule of a pipeline with the times of its stages."""
+    """One replica of the step: a text of the pipeline alone, or an SVG of all axes."""
     it = best.strategy
-    options = {"chunks": it.chunks} if it.schedule == "interleaved" else {}
-    schedule = pipeline_schedule(it.schedule, it.pp, it.microbatches, **options)
-    block, v = best.cost.block, it.chunks
-    sent = sum(block.messages.values()) - sum(block.forwards.values())
-    times = StageTimes(block.ahead / v, (block.inputs + block.again + sent) / v, block.weights / v)
-    priced = price_schedule(schedule, machine, 2.0 * it.tokens * model.width / it.tp, times, it.tp * it.cp)
     if target == "-":
-        print(draw_schedule(schedule, priced))
+        options = {"chunks": it.chunks} if it.schedule == "interleaved" else {}
+        schedule = pipeline_schedule(it.schedule, it.pp, it.microbatches, **options)
+        block, v = best.cost.block, it.chunks
+        sent = sum(block.messages.values()) - sum(block.forwards.values())
+        times = StageTimes(block.ahead / v, (block.inputs + block.again + sent) / v, block.weights / v)
+        nbytes = 2.0 * it.tokens * model.width / it.tp
+        print(draw_schedule(schedule, price_schedule(schedule, machine, nbytes, times, it.tp * it.cp)))
         return 0
-    write_svg(Path(target), draw_schedule_svg(schedule, priced, f"{priced.seconds:.4g} s on {machine.name}"))
+    write_svg(Path(target), draw_step(TrainingStep(model, it, machine, replicas=1), reached(machine)))
     print(f"{it}: drawn in {target}")
     return 0
+
+
+def _proved(model: LanguageModel, machine: Machine, best: Choice) -> None:
+    """Prove the step of all ranks; price the plan of a replica beside the formulas."""
+    plan = TrainingStep(model, best.strategy, machine)
+    proof = prove(plan)
+    print(f"proved: {plan.title()}: {proof.messages} messages in {proof.steps} steps, no rank waits for ever")
+    seconds = price(TrainingStep(model, best.strategy, machine, replicas=1), reached(machine)).seconds
+    print(f"price of its plan: {seconds:.4g} s; by formulas: {best.cost.seconds:.4g} s")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -313,6 +333,8 @@ def _parser() -> argparse.ArgumentParser:
     it.add_argument("--recompute", choices=RECOMPUTE, help="fix what is recomputed")
     it.add_argument("--context-by", choices=CONTEXT, help="fix how ranks of cp meet all keys")
     it.add_argument("--brief", action="store_true", help="do not look at other networks, memories and batches")
-    it.add_argument("--draw", nargs="?", const="-", metavar="FILE.svg", help="draw the pipeline of the step instead")
+    it.add_argument("--draw", nargs="?", const="-", metavar="FILE.svg", help="draw instead: the step as SVG, or a text")
+    add_export(it)
+    it.add_argument("--prove", action="store_true", help="prove the step of all ranks as one plan, and price that")
     it.add_argument("--json", action="store_true", help="print one JSON object")
     return it

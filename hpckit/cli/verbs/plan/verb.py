@@ -13,7 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hpckit.cli.verbs.plan import halo, md, pipeline, redistribute, train
+from hpckit.cli.verbs.plan import halo, md, pipeline, redistribute, serve, train
+from hpckit.cli.verbs.plan.export import add_export, export
 from hpckit.errors import HpckitError, InputError, nearest
 from hpckit.io.files import write_svg
 from hpckit.plan.collective.algorithms import ALGORITHMS, busbw_factor, collective_plan, operation_of
@@ -38,7 +39,7 @@ MOST_GAPS = 1024
 MOST_ON_NODE = 1024
 GOSSIP = "gossip"
 # With options of their own.
-OTHERS = {"pipeline": pipeline, "halo": halo, "md": md, "redistribute": redistribute, "train": train}
+OTHERS = {"pipeline": pipeline, "halo": halo, "md": md, "redistribute": redistribute, "serve": serve, "train": train}
 ROUNDING = 1e-12
 EXAMPLE = "hpckit plan allreduce --ranks 16384 --bytes 64MiB --machine infiniband"
 
@@ -63,6 +64,12 @@ def main(arguments: list[str]) -> int:
         if options.prove or plan in own:
             proof = prove(plan)
             print(f"proved: {plan.title()}, {proof.messages} messages", file=sys.stderr if options.json else sys.stdout)
+    if options.export_trace is not None:
+        if len(plans) != 1:
+            names = ", ".join(plan.algorithm for plan in plans)
+            raise InputError("one plan goes into one trace", do=f"choose it with --algorithm: {names}")
+        export(plans[0], options.export_trace, machine, nbytes)
+        return 0
     if options.draw is not None:
         return _draw(plans, options.draw, machine, nbytes)
     rows = list(_priced(plans, machine, nbytes, asked_for=bool(options.algorithm)))
@@ -114,6 +121,7 @@ def _parser() -> argparse.ArgumentParser:
     it.add_argument(
         "--draw", nargs="?", const="-", metavar="FILE.svg", help="draw instead: a text table, or an SVG into a file"
     )
+    add_export(it)
     it.add_argument("--json", action="store_true", help="print one JSON object")
     return it
 

@@ -8,9 +8,17 @@ from typing import Any
 from hpckit.kernels.compile.cuda_jit import blocks, cuda, threads
 from hpckit.kernels.compile.cuda_pieces import typed_kernel
 from hpckit.kernels.compile.jit import inlined
-from hpckit.kernels.euler.constants import GRAVITY, HALO
+from hpckit.kernels.euler.constants import GRAVITY, HALO, REACH
 from hpckit.kernels.euler.hevi.constants import PER_CELL, PER_FACE
-from hpckit.kernels.euler.stress.numerics import four_xy, four_xz, four_yz, shears_xy, shears_xz, shears_yz
+from hpckit.kernels.euler.hevi.stress.numerics import (
+    carried_change,
+    four_xy,
+    four_xz,
+    four_yz,
+    shears_xy,
+    shears_xz,
+    shears_yz,
+)
 
 THREADS = threads(128)
 
@@ -37,6 +45,16 @@ def mix(
     grid = (blocks(wide - 2 * HALO, THREADS), tall - 2 * HALO, nz)
     numbers = tuple(map(real, (*spacing, dt, 1 / prandtl, cross)))
     typed_kernel(_mix, state.dtype)[grid, THREADS](state, work, mu, rest, levels, numbers)
+
+
+def mix_carried(
+    q: Any, out: Any, state: Any, mu: Any, column: Any, levels: Any, spacing: tuple[float, float], dt: float
+) -> None:
+    nz, tall, wide = q.shape[1:]
+    numbers = tuple(map(state.dtype.type, (*spacing, dt)))
+    launch = typed_kernel(_mix_carried, state.dtype)[(blocks(wide - 2 * REACH, THREADS), tall - 2 * REACH, nz), THREADS]
+    for each, result in zip(q, out, strict=True):
+        launch(each, result, state, mu, column, levels, numbers)
 
 
 @inlined
@@ -182,3 +200,11 @@ def _mix(state, work, mu, rest, levels, numbers):
         z = warmth_z(work, mu, rest, levels, k + 1, j, i) - warmth_z(work, mu, rest, levels, k, j, i)
         change = 0.5 * x / (dx * dx) + 0.5 * y / (dy * dy) + z * per_cell
         state[4, k, j, i] += dt * numbers[3] * change
+
+
+def _mix_carried(q, out, state, mu, column, levels, numbers):
+    i, j, k = cuda.grid(1) + REACH, cuda.blockIdx.y + REACH, cuda.blockIdx.z
+    if i < q.shape[2] - REACH:
+        rho = state[0, k, j + HALO - REACH, i + HALO - REACH] + column[0, k]
+        change = carried_change(q, mu, levels, numbers[0], numbers[1], k, j, i)
+        out[k, j, i] = q[k, j, i] + numbers[2] * change / rho

@@ -229,9 +229,9 @@ def jvp_graph(graph: Graph, moving: Sequence[bool]) -> Graph:
     )
 
 
-def vjp_graph(graph: Graph, with_results: bool = False) -> Graph:
-    """The graph of the sensitivities to all arguments, after the results if those are wanted; its arguments are the
-    model's, then the sensitivities to the results.
+def vjp_graph(graph: Graph, with_results: bool = False, wanted: int | None = None) -> Graph:
+    """The graph of the sensitivities to all arguments, or the first `wanted`, after the results if those are asked for;
+    its arguments are the model's, then the sensitivities to the results.
     """
     seeds = [
         make("field", value=(f"sensitivity {k}", graph.grid.walls(0.0)))
@@ -239,9 +239,10 @@ def vjp_graph(graph: Graph, with_results: bool = False) -> Graph:
         else make("number", value=f"sensitivity {k}", is_field=False)
         for k, node in enumerate(graph.outputs)
     ]
-    found = sensitivities(graph.outputs, seeds, graph.inputs, graph.grid)
+    asked = graph.inputs[:wanted]
+    found = sensitivities(graph.outputs, seeds, asked, graph.grid)
     results: list[Node] = []
-    for leaf, node in zip(graph.inputs, found, strict=True):
+    for leaf, node in zip(asked, found, strict=True):
         node = constant(0.0) if node is None else node
         results.append(
             make("hold", node, value=graph.grid.walls(0.0), is_field=True) if leaf.is_field > node.is_field else node
@@ -251,6 +252,7 @@ def vjp_graph(graph: Graph, with_results: bool = False) -> Graph:
         name=f"{graph.name}, adjoint",
         inputs=(*graph.inputs, *seeds),
         outputs=(*(graph.outputs if with_results else ()), *results),
+        backward=True,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hpckit.kernels.euler.box.constants import FIELDS
+from hpckit.kernels.euler.constants import HALO, REACH
 from hpckit.kernels.euler.hevi.constants import LEVELS, WORKS
 from hpckit.kernels.forms import double_form_for
 
@@ -24,6 +25,18 @@ def mix(
 ) -> None:  # fmt: skip
     """Apply stress and flux of theta over dt in place; see `reference.mix`."""
     _form(state, work, levels, mu).mix(state, work, mu, rest, levels, spacing, dt, prandtl, cross)
+
+
+def mix_carried(
+    q: Any, out: Any, state: Any, mu: Any, column: Any, levels: Any, spacing: tuple[float, float], dt: float
+) -> None:
+    """Diffuse mixing ratios over dt into `out`; see `reference.mix_carried`."""
+    form = double_form_for(__package__, q, out, state, mu, column, levels)
+    nz, tall, wide = mu.shape
+    wanted = (len(q), nz, tall - 2 * (HALO - REACH), wide - 2 * (HALO - REACH))
+    if q.shape != wanted or out.shape != wanted:
+        raise ValueError(f"mixing ratios of this box are {wanted}, not {q.shape} and {out.shape}")
+    form.mix_carried(q, out, state, mu, column, levels, spacing, dt)
 
 
 def _form(state: Any, work: Any, levels: Any, mu: Any) -> Any:

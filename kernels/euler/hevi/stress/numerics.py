@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from hpckit.kernels.compile.jit import inlined
-from hpckit.kernels.euler.hevi.constants import PER_FACE
+from hpckit.kernels.euler.constants import HALO, REACH
+from hpckit.kernels.euler.hevi.constants import PER_CELL, PER_FACE
 
 
 @inlined
@@ -42,3 +43,19 @@ def four_xz(mu, k, j, i):
 def four_yz(mu, k, j, i):
     """Mean of mu around the low edge in y and z."""
     return 0.25 * ((mu[k, j - 1, i] + mu[k - 1, j - 1, i]) + (mu[k, j, i] + mu[k - 1, j, i]))
+
+
+@inlined
+def carried_change(q, mu, levels, dx, dy, k, j, i):
+    """What diffusion brings to rho times a mixing ratio in a cell, per s; k, j, i: of q."""
+    top, y, x = q.shape[0] - 1, j + HALO - REACH, i + HALO - REACH
+    low, high, here, weight = max(k - 1, 0), min(k + 1, top), q[k, j, i], mu[k, y, x]
+    along_x = (mu[k, y, x + 1] + weight) * (q[k, j, i + 1] - here) - (weight + mu[k, y, x - 1]) * (
+        here - q[k, j, i - 1]
+    )
+    along_y = (mu[k, y + 1, x] + weight) * (q[k, j + 1, i] - here) - (weight + mu[k, y - 1, x]) * (
+        here - q[k, j - 1, i]
+    )
+    above = (mu[high, y, x] + weight) * (q[high, j, i] - here) * levels[PER_FACE, k + 1]
+    below = (weight + mu[low, y, x]) * (here - q[low, j, i]) * levels[PER_FACE, k]
+    return 0.5 * (along_x / (dx * dx) + along_y / (dy * dy) + (above - below) * levels[PER_CELL, k])

@@ -5,9 +5,17 @@ from __future__ import annotations
 import numpy as np
 
 from hpckit.kernels.compile.jit import jit
-from hpckit.kernels.euler.constants import GRAVITY, HALO
+from hpckit.kernels.euler.constants import GRAVITY, HALO, REACH
 from hpckit.kernels.euler.hevi.constants import PER_CELL, PER_FACE
-from hpckit.kernels.euler.stress.numerics import four_xy, four_xz, four_yz, shears_xy, shears_xz, shears_yz
+from hpckit.kernels.euler.hevi.stress.numerics import (
+    carried_change,
+    four_xy,
+    four_xz,
+    four_yz,
+    shears_xy,
+    shears_xz,
+    shears_yz,
+)
 
 
 @jit
@@ -144,3 +152,16 @@ def mix(state, work, mu, rest, levels, spacing, dt, prandtl, cross):
                 state[4, k, j, i] += per_dx * (along_x[3, i + 1] - along_x[3, i])
                 if k:
                     state[3, k, j, i] += per_dx * (along_x[2, i + 1] - along_x[2, i])
+
+
+@jit
+def mix_carried(q, out, state, mu, column, levels, spacing, dt):
+    dx, dy = spacing
+    for number in range(q.shape[0]):
+        each = q[number]
+        for k in range(q.shape[1]):
+            for j in range(REACH, q.shape[2] - REACH):
+                for i in range(REACH, q.shape[3] - REACH):
+                    rho = state[0, k, j + HALO - REACH, i + HALO - REACH] + column[0, k]
+                    change = carried_change(each, mu, levels, dx, dy, k, j, i)
+                    out[number, k, j, i] = each[k, j, i] + dt * change / rho

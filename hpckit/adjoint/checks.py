@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.adjoint.model import Model, jvp, vjp
+from hpckit.adjoint.models import Model, jvp, vjp
 from hpckit.errors import BlowUpError
 from hpckit.grid.field import Field
 

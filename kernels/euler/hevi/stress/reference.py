@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from hpckit.kernels.euler.box.constants import RHO, RHO_THETA, RHO_U, RHO_V, RHO_W
-from hpckit.kernels.euler.constants import GRAVITY, HALO
+from hpckit.kernels.euler.constants import GRAVITY, HALO, REACH
 from hpckit.kernels.euler.hevi.constants import PER_CELL, PER_FACE
 
 OWNED = (slice(None), slice(HALO, -HALO), slice(HALO, -HALO))
@@ -115,6 +115,31 @@ def mix(
     warmth = (np.roll(flux_x, -1, 2) - flux_x) / dx + (np.roll(flux_y, -1, 1) - flux_y) / dy
     change[RHO_THETA] = (warmth + np.diff(flux_z, axis=0) * per_cell) / prandtl
     state[(slice(None), *OWNED)] += dt * change[(slice(None), *OWNED)]
+
+
+def mix_carried(
+    q: np.ndarray,
+    out: np.ndarray,
+    state: np.ndarray,
+    mu: np.ndarray,
+    column: np.ndarray,
+    levels: np.ndarray,
+    spacing: Spacing,
+    dt: float,
+) -> None:
+    """Diffuse mixing ratios, float64[n, nz, ny + 6, nx + 6], with rho K over dt (s) into the owned cells of `out`."""
+    (dx, dy), inner, near = spacing, slice(REACH, -REACH), slice(REACH - 1, 1 - REACH)
+    mu_near, rho = mu[AROUND], (state[RHO] + column[RHO, :, None, None])[OWNED]
+    for each, result in zip(q, out, strict=True):
+        seen = each[:, near, near]
+        x = 0.5 * (mu_near[:, 1:-1, 1:] + mu_near[:, 1:-1, :-1]) * np.diff(seen[:, 1:-1], axis=2) / dx
+        y = 0.5 * (mu_near[:, 1:, 1:-1] + mu_near[:, :-1, 1:-1]) * np.diff(seen[:, :, 1:-1], axis=1) / dy
+        z = np.zeros((len(each) + 1, *rho.shape[1:]))
+        z[1:-1] = 0.5 * (mu[OWNED][1:] + mu[OWNED][:-1]) * np.diff(each[:, inner, inner], axis=0)
+        z *= levels[PER_FACE, :, None, None]
+        change = np.diff(x, axis=2) / dx + np.diff(y, axis=1) / dy
+        change += np.diff(z, axis=0) * levels[PER_CELL, :-1, None, None]
+        result[:, inner, inner] = each[:, inner, inner] + dt * change / rho
 
 
 def _shears(

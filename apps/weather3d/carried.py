@@ -1,0 +1,115 @@
+"""What the air of the split dynamics carries: water and tracers, moved once a large step by its mean mass fluxes.
+
+The fluxes change the density in the acoustic substeps; here it is changed by the same once more, direction by
+direction, and each mixing ratio with it (`kernels.euler.tracers.reference`): a constant stays constant, masses are
+kept, nothing new arises. On stretched levels densities and horizontal fluxes count by thickness.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hpckit.apps.weather3d.config import Config
+from hpckit.apps.weather3d.sides import HORIZONTAL, scalar_walls
+from hpckit.apps.weather3d.tracers import HALOS as TRACER_HALOS
+from hpckit.apps.weather3d.tracers import start_of
+from hpckit.comm.agree import max_of_ranks, sum_of_ranks
+from hpckit.comm.device import Device
+from hpckit.comm.mesh import Mesh
+from hpckit.comm.observe.timer import PhaseTimer
+from hpckit.grid.exchange import HaloExchange
+from hpckit.grid.field import Field
+from hpckit.kernels.euler.constants import HALO
+from hpckit.kernels.euler.tracers.dispatch import transport
+from hpckit.plan.grid.decomposition import Decomposition
+
+WATER = ("vapor", "cloud", "rain")
+OWNED = (slice(None), slice(HALO, -HALO), slice(HALO, -HALO))
+
+
+class Carried:
+    """Mixing ratios on this rank, [n, nz, ny, nx]: water first where there is any, then the tracers of the settings."""
+
+    def __init__(self, config: Config, mesh: Mesh, device: Device, like: Field, vapor: np.ndarray | None) -> None:
+        """`like`: the state; vapor: of the base state by level, of moist air."""
+        grid = config.grid
+        self.water = WATER if vapor is not None else ()
+        self.names = [*self.water, *(tracer.name for tracer in config.tracers)]
+        self._mesh = mesh
+        self._widths = {"x": grid.dx, "y": grid.dy}
+        thick = np.diff(grid.edges)
+        self._reference = float(thick.max())
+        self._share = device.to_device((thick / self._reference).astype(config.precision))[:, None, None]
+        shape = (grid.nz, grid.ny, grid.nx)
+        cells = Decomposition(shape, mesh.topology, halo=TRACER_HALOS)
+        self.field = Field.zeros(
+            mesh, cells, config.precision, name="carried", components=len(self.names), device=device
+        )
+        self.spare = self.field.like()
+        self._density = Field.zeros(
+            mesh, like.decomposition, config.precision, name="density", components=1, device=device
+        )
+        self._old = device.zeros(like.data.shape[1:], config.precision)
+        walls = scalar_walls(config)
+
+        def exchange(field: Field, axes: Any) -> HaloExchange:
+            return HaloExchange(mesh, field, {axis: walls[axis] for axis in axes if axis in walls} or None, axes=axes)
+
+        self._exchanges = {
+            axis: [exchange(self.field, (axis,)), exchange(self._density, (axis,))] for axis in HORIZONTAL
+        }
+        self.corners = exchange(self.field, HORIZONTAL)
+        z, y, x = self.field.coords((grid.dz, grid.dy, grid.dx))
+        z = (0.5 * (grid.edges[1:] + grid.edges[:-1]))[:, None, None]
+        whole = np.zeros(self.field.interior.shape[1:])
+        start = [] if vapor is None else [vapor[:, None, None] + whole, whole, whole]
+        start += [start_of(tracer, config, z, y, x) + whole for tracer in config.tracers]
+        self.field.set_from_host(np.array(start, self.field.data.dtype))
+
+    @property
+    def wait_seconds(self) -> float:
+        """Seconds spent in MPI waits so far."""
+        pairs = [each for pair in self._exchanges.values() for each in pair]
+        return sum(each.wait_seconds for each in [*pairs, self.corners])
+
+    def move(self, start: Any, column: Any, fluxes: list[Any], dt: float, forward: bool, timer: PhaseTimer) -> None:
+        """Advance by a large step of dt (s) with its mean mass fluxes along x, y and z. start: the state before it."""
+        density, share = self._density, self._share
+        scaled = column * share[:, 0, 0]
+        density.interior[...] = start[0][OWNED] * share
+        along = dict(zip("xyz", fluxes, strict=True))
+        for axis in "xyz" if forward else "zyx":
+            flux, dim = along[axis], "zyx".index(axis)
+            with timer("halo"):
+                for field, exchange in zip((self.field, density), self._exchanges.get(axis, ()), strict=False):
+                    exchange(field)
+            with timer("transport"):
+                self._old[...] = density.data[0]
+                flux = flux if axis == "z" else flux * share
+                rate = dt / self._widths.get(axis, self._reference)
+                low, high = [slice(None)] * 3, [slice(None)] * 3
+                low[dim], high[dim] = slice(None, -1), slice(1, None)
+                density.data[0][OWNED] -= rate * (flux[tuple(high)] - flux[tuple(low)])
+                transport(self.field.data, self.spare.data, self._old, density.data, scaled, flux, dim, rate)
+                self.field, self.spare = self.spare, self.field
+
+    def total_water(self, out: Any) -> None:
+        """Collective: fill the mixing ratio of all water, in the owned cells and three around them."""
+        self.corners(self.field)
+        wide = slice(HALO - TRACER_HALOS[1], TRACER_HALOS[1] - HALO)
+        out[:, wide, wide] = self.field.data[0] + self.field.data[1] + self.field.data[2]
+
+    def watch(self, rho: np.ndarray, volumes: np.ndarray) -> dict[str, float]:
+        """Collective: mass (kg), least and greatest mixing ratio of each, by metric name. rho: of the owned cells."""
+        q = self.field.to_host().astype(np.float64, copy=False)
+        mass = (q * (rho * volumes)).sum(axis=(1, 2, 3))
+        ends = np.array([-q.min(axis=(1, 2, 3)), q.max(axis=(1, 2, 3))])
+        sum_of_ranks(self._mesh.comm, mass)
+        max_of_ranks(self._mesh.comm, ends)
+        return {
+            f"{name}_{what}": float(value)
+            for i, name in enumerate(self.names)
+            for what, value in (("mass", mass[i]), ("min", -ends[0, i]), ("max", ends[1, i]))
+        }

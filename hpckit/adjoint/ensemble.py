@@ -1,0 +1,95 @@
+"""Ensembles: many runs of one model side by side, in vector lanes, with one message for all of them.
+
+A field of an ensemble has one dim more than the grid, the last: the members of a cell are neighbors in memory, so a
+kernel computes them in vectors whatever the model does along x. A halo of all members is one slab, and one message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from hpckit.adjoint.execute import MEMBER
+from hpckit.comm.mesh import Mesh
+from hpckit.errors import InputError
+from hpckit.grid.field import Field
+from hpckit.plan.grid.decomposition import Decomposition
+from hpckit.plan.numbers import count
+
+__communicates__ = True  # its frames are not call sites
+
+
+class Ensemble:
+    """`members` runs on the ranks of a mesh. Making and closing it is collective; use it as a context manager.
+
+    Models take its fields as they take others: `step(ensemble.stack(starts))`. Every member has the bits of a run
+    alone. A model that adds up cells is refused: it would add the members, too.
+    """
+
+    def __init__(self, mesh: Mesh, members: int) -> None:
+        self.members = count(members, "the number of members")
+        if self.members < 1 or MEMBER in mesh.topology.names:
+            raise InputError(f"an ensemble has 1 member or more, on a mesh without an axis {MEMBER!r}")
+        topology = mesh.topology
+        axes: dict[str, Any] = dict(zip(topology.names, topology.sizes, strict=True))
+        self.base = mesh
+        axes[MEMBER] = 1
+        self.mesh = Mesh(mesh.comm, mesh.observer, periodic=topology.periodic, **axes)
+
+    def zeros(self, like: Field) -> Field:
+        """A field of zeros for all members, with the cells and the halo of a field of the mesh."""
+        dec = like.decomposition
+        wide = Decomposition((*dec.shape, self.members), self.mesh.topology, (*dec.halo, 0))
+        return Field.zeros(self.mesh, wide, name=like.name, units=like.units, device=like.device)
+
+    def stack(self, fields: Sequence[Field]) -> Field:
+        """The fields of all members as one. Raises `InputError` if there are not as many."""
+        if len(fields) != self.members:
+            raise InputError(f"{len(fields)} fields are not {self.members} members", do="give a field for each member")
+        found = self.zeros(fields[0])
+        for m, each in enumerate(fields):
+            found.interior[..., m] = each.interior
+        return found
+
+    def member(self, field: Field, m: int) -> Field:
+        """The field of one member, a copy on the mesh of the grid."""
+        found = self._alone(field)
+        found.interior[...] = field.interior[..., m]
+        return found
+
+    def mean(self, field: Field) -> Field:
+        """The mean over the members in each cell; members are added in their order."""
+        found = self._alone(field)
+        for m in range(self.members):
+            found.interior[...] += field.interior[..., m]
+        found.interior[...] /= self.members
+        return found
+
+    def spread(self, field: Field) -> Field:
+        """The standard deviation of the members in each cell, with n - 1 in the denominator; 0 for one member."""
+        found, mean = self._alone(field), self.mean(field)
+        for m in range(self.members):
+            found.interior[...] += (field.interior[..., m] - mean.interior) ** 2
+        found.interior[...] = np.sqrt(found.interior / max(1, self.members - 1))
+        return found
+
+    def close(self) -> None:
+        """Free the mesh of the members."""
+        self.mesh.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+
+    def _alone(self, field: Field) -> Field:
+        dec = field.decomposition
+        alone = Decomposition(dec.shape[:-1], self.base.topology, dec.halo[:-1])
+        return Field.zeros(self.base, alone, name=field.name, units=field.units, device=field.device)

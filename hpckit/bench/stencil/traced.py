@@ -1,0 +1,203 @@
+"""Traced models: their kernels against a loop by hand, their gradients against their own runs and against JAX.
+
+Burgers' equation in 2-D, two fields, periodic, double precision, one core, 1024 x 1024 cells (256 with `quick`).
+
+`traced_vs_hand`: a step as a traced model against a Numba loop written by hand; both fill their halos.
+`gradient_forwards` (a cost): the gradient of 50 steps in the first state, over the time of the 50 steps alone.
+`gradient_vs_jax`: JAX's gradient of the same 50 steps, jitted with `lax.scan`, over ours (extra `bench`); the two
+gradients must agree to 1e-12 of the largest value before the timing.
+`ensemble32_vs_calls`: 32 members of 64 x 64 cells in 32 calls over one call for all; `ensemble32_vs_vmap`: `jax.vmap`
+of JAX's step over the same.
+`adjoint_2ranks_eff`: the speed-up of the gradient on 2 ranks over that of the steps alone on 2 ranks.
+`ensemble_one_message`: on 2 ranks, the exchanges of 32 members of 64 x 64 cells one by one, over one for all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from mpi4py import MPI
+
+from hpckit.adjoint.ensemble import Ensemble
+from hpckit.adjoint.window import Window
+from hpckit.bench.command import add_only
+from hpckit.bench.measure import Ratios, Rows, by_round, interleave, ratio, result, spread, timed
+from hpckit.bench.ranks import run_ranks
+from hpckit.bench.stencil.burgers import energy, fill_by_hand, jax_step, step, step_by_hand
+from hpckit.comm.mesh import Mesh
+from hpckit.grid.field import Field
+from hpckit.plan.grid.decomposition import Decomposition
+
+PARTS = "traced", "gradient", "ensemble", "ranks"
+STEPS, MEMBERS, SMALL, RANKS = 50, 32, 64, 2
+PAUSE = 0.3  # s in which JAX's threads come to rest, on the core that all share
+Result = tuple[Rows, Ratios]
+
+
+def add_options(parser: argparse.ArgumentParser) -> tuple[str, ...]:
+    """`--only`."""
+    return add_only(parser, PARTS, "PART")
+
+
+def run(quick: bool = False, only: Sequence[str] | None = None) -> dict[str, Any]:
+    """Measure the parts asked for, all by default; rows and ratios."""
+    n = 256 if quick else 1024
+    rows: Rows = []
+    ratios: Ratios = {}
+    parts: dict[str, Callable[[], Result]] = {
+        "traced": lambda: traced(n),
+        "gradient": lambda: gradient(n, 3 if quick else 5),
+        "ensemble": lambda: ensemble(11 if quick else 21),
+        "ranks": lambda: on_ranks(n, 3 if quick else 7),
+    }
+    for name in only or PARTS:
+        more_rows, more_ratios = parts[name]()
+        rows += more_rows
+        ratios |= more_ratios
+    if _jax() is None:
+        rows.append({"note": "JAX is not installed (extra bench): the ratios against it are left out"})
+    return result("adjoint", rows, ratios)
+
+
+def start(mesh: Mesh, n: int, seed: int = 0) -> tuple[Field, Field]:
+    """A first state of n x n cells: smooth waves and noise."""
+    dec = Decomposition((n, n), mesh.topology, 1)
+    u, v = Field.zeros(mesh, dec), Field.zeros(mesh, dec)
+    j, i = u.indices()
+    wave = 2 * np.pi / n
+    u.interior[...] = 0.5 * np.sin(wave * i + seed) * np.cos(2 * wave * j)
+    v.interior[...] = 0.5 * np.cos(wave * i) * np.sin(wave * j + seed)
+    return u, v
+
+
+def traced(n: int) -> Result:
+    """A traced step against the loop by hand."""
+    with Mesh(MPI.COMM_SELF, y=1, x=1, periodic=("y", "x")) as mesh:
+        u, v = start(mesh, n)
+        new = u.like(), v.like()
+        hand = [np.zeros((n + 2, n + 2)) for _ in range(4)]
+        for own, field in zip(hand, (u, v), strict=False):
+            own[1:-1, 1:-1] = field.interior
+
+        def by_hand() -> None:
+            fill_by_hand(hand[0])
+            fill_by_hand(hand[1])
+            step_by_hand(*hand)
+
+        def ours() -> None:
+            step(u, v, out=new)
+
+        by_hand()
+        ours()
+        for own, field in zip(hand[2:], new, strict=True):
+            np.testing.assert_allclose(own[1:-1, 1:-1], field.interior, rtol=0, atol=1e-14)
+        times = interleave({"by hand": by_hand, "traced": ours}, 41)
+        (made,) = step.program(step.graph(u, v)).stages[0].passes
+        rows = [timed(f"step {n}^2", name, each) for name, each in times.items()]
+        rows[-1] |= {"bytes_a_cell": made.sweep.count().nbytes, "bytes_unfused": made.sweep.unfused_bytes}
+        return rows, {"traced_vs_hand": ratio(times["by hand"], times["traced"])}
+
+
+def gradient(n: int, rounds: int) -> Result:
+    """The gradient of many steps against the steps, and against JAX."""
+    with Mesh(MPI.COMM_SELF, y=1, x=1, periodic=("y", "x")) as mesh:
+        u, v = start(mesh, n)
+        window = Window(step, STEPS, energy)
+        candidates: dict[str, Callable[[], object]] = {
+            "steps": lambda: window.value(u, v),
+            "gradient": lambda: window.gradient(u, v),
+        }
+        jax = _jax()
+        if jax is not None:
+            state = tuple(jax.numpy.array(field.interior) for field in (u, v))
+            theirs = _jax_gradient(jax)
+            _, slopes = window.gradient(u, v)
+            for slope, other in zip(slopes, theirs(state), strict=True):
+                wanted = np.asarray(other)
+                np.testing.assert_allclose(slope.interior, wanted, rtol=0, atol=1e-12 * abs(wanted).max())
+
+            def with_pause() -> None:
+                jax.block_until_ready(theirs(state))
+
+            candidates["JAX"] = with_pause
+            candidates["pause"] = lambda: time.sleep(PAUSE)
+        times = interleave(candidates, rounds)
+        times.pop("pause", None)
+        rows = [timed(f"{STEPS} steps {n}^2", name, each) for name, each in times.items()]
+        ratios = {"gradient_forwards": ratio(times["gradient"], times["steps"])}
+        if "JAX" in times:
+            ratios["gradient_vs_jax"] = ratio(times["JAX"], times["gradient"])
+        return rows, ratios
+
+
+def ensemble(rounds: int) -> Result:
+    """All members in one call against a call for each, and against `jax.vmap`."""
+    with Mesh(MPI.COMM_SELF, y=1, x=1, periodic=("y", "x")) as mesh, Ensemble(mesh, MEMBERS) as members:
+        starts = [start(mesh, SMALL, seed) for seed in range(MEMBERS)]
+        news = [(u.like(), v.like()) for u, v in starts]
+        together = [members.stack(each) for each in zip(*starts, strict=True)]
+        new = [field.like() for field in together]
+
+        def calls() -> None:
+            for state, out in zip(starts, news, strict=True):
+                step(*state, out=out)
+
+        candidates: dict[str, Callable[[], object]] = {
+            "calls": calls,
+            "ensemble": lambda: step(*together, out=new),
+        }
+        for call in candidates.values():
+            call()
+        for m, out in enumerate(news):
+            np.testing.assert_array_equal(members.member(new[0], m).interior, out[0].interior)
+        jax = _jax()
+        if jax is not None:
+            state = tuple(jax.numpy.array(np.moveaxis(field.interior, -1, 0)) for field in together)
+            theirs = jax.jit(jax.vmap(jax_step))
+            np.testing.assert_allclose(np.asarray(theirs(state)[0][3]), news[3][0].interior, rtol=0, atol=1e-14)
+            candidates["jax.vmap"] = lambda: jax.block_until_ready(theirs(state))
+            candidates["pause"] = lambda: time.sleep(PAUSE)
+        times = interleave(candidates, rounds)
+        times.pop("pause", None)
+        rows = [timed(f"{MEMBERS} members of {SMALL}^2", name, each) for name, each in times.items()]
+        ratios = {"ensemble32_vs_calls": ratio(times["calls"], times["ensemble"])}
+        if "jax.vmap" in times:
+            ratios["ensemble32_vs_vmap"] = ratio(times["jax.vmap"], times["ensemble"])
+        return rows, ratios
+
+
+def on_ranks(n: int, rounds: int) -> Result:
+    """What a second rank gives the gradient and the steps, and one message for all members against one for each."""
+    (found,) = run_ranks("hpckit.bench.stencil.traced_ranks", RANKS, [(n, rounds)])
+    gain = {name: by_round(found[f"{name} alone"], found[name]) for name in ("steps", "gradient")}
+    rows = [timed(f"{RANKS} ranks", name, each) for name, each in found.items()]
+    return rows, {
+        "adjoint_2ranks_eff": spread(by_round(gain["gradient"], gain["steps"])),
+        "ensemble_one_message": ratio(found["messages of each"], found["one message"]),
+    }
+
+
+def _jax() -> Any:
+    """JAX in double precision on one thread, None without it."""
+    if importlib.util.find_spec("jax") is None:
+        return None
+    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+    return jax
+
+
+def _jax_gradient(jax: Any) -> Callable:
+    def cost(state: Any) -> Any:
+        (u, v), _ = jax.lax.scan(lambda now, _: (jax_step(now), None), state, None, length=STEPS)
+        return (u * u).sum() + (v * v).sum()
+
+    return jax.jit(jax.grad(cost))

@@ -1,0 +1,257 @@
+"""The cases of `hpckit bench serving`, each in a process of its own with one thread a rank: `cases KIND …`."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from hpckit.bench.measure import Times, interleave
+from hpckit.bench.ranks import answer
+from hpckit.bench.train.serving.model import (
+    decode_seconds,
+    each_seconds,
+    first_seconds,
+    panels,
+    read_seconds,
+    tokens,
+    write,
+)
+from hpckit.kernels.nn.tile.reference import unpack
+from hpckit.serving.engine import Engine
+from hpckit.serving.price import price, rates_here
+from hpckit.serving.sampler import Sampling
+from hpckit.serving.step import Piece, Step
+from hpckit.serving.weights import Matrix
+
+PROMPT, LONG = 32, 1024
+
+
+def decode(folder: Path, rounds: int, kind: str) -> dict[str, Any]:
+    """A token of one text, and a plain read of the memory that it reads: medians of seven each in a round."""
+    engine = Engine(folder, weights=kind, texts=2, kv_tokens=2048)
+    words, times = panels(engine), Times(read=[], token=[])
+    decode_seconds(engine, 2)
+    read_seconds(words)
+    for _ in range(rounds):
+        times["read"].append(median(read_seconds(words) for _ in range(7)))
+        times["token"].append(median(each_seconds(engine, 7)))
+    return {"times": times, "bytes": engine.weights.nbytes}
+
+
+def prefix(folder: Path, rounds: int) -> dict[str, Any]:
+    """The first token after LONG tokens of which none, or all whole blocks, are there already."""
+    engine = Engine(folder, texts=2, kv_tokens=8192)
+    times = Times(cold=[], found=[])
+    for n in range(rounds + 1):
+        prompt = tokens(LONG, 10 + n)
+        cold, found = (first_seconds(engine, prompt) for _ in range(2))
+        if n:
+            times["cold"].append(cold)
+            times["found"].append(found)
+    return {"times": times}
+
+
+def promise(folder: Path, rounds: int, rows: int) -> dict[str, Any]:
+    """A step of some rows with products of the tile, and with those of NumPy's library, which promises no bits."""
+    engine = Engine(folder, texts=rows, rows=rows, kv_tokens=rows * 64)
+    head = engine.weights.head
+    own = [head] + [
+        matrix
+        for block in engine.weights.blocks
+        for matrix in (block.qkv, block.out, *(each for feed in block.feeds for each in feed if each is not None))
+    ]
+    plain = {id(matrix.packed.panels): unpack(matrix.packed) for matrix in own}
+    ours = Matrix.multiply
+
+    def library(self: Matrix, given: Any, out: Any) -> None:
+        out[:] = given @ plain[id(self.packed.panels)]
+
+    many = rows if rows <= 64 else 1  # a batch of texts, or a piece of one
+    each = rows // many
+    step = Step(
+        tuple(
+            Piece(n, 0, tuple(tokens(each, n)), tuple(range(n * each, n * each + -(-each // 32))), 1)
+            for n in range(many)
+        )
+    )
+
+    def run(multiply: Callable) -> Callable[[], Any]:
+        def once() -> Any:
+            Matrix.multiply = multiply  # type: ignore[method-assign]
+            return engine.model.run(step)
+
+        return once
+
+    expected, found = run(library)().copy(), run(ours)()
+    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3 * float(np.abs(expected).max()))
+    return {"times": interleave({"library": run(library), "tile": run(ours)}, rounds)}
+
+
+def overhead(folder: Path, rounds: int, rows: int) -> dict[str, Any]:
+    """Steps of the engine that give each of so many texts a token, and the bare pass through the model."""
+    engine, times = Engine(folder, texts=rows, kv_tokens=rows * 256), Times(step=[], bare=[])
+    for n in range(rows):
+        engine.add(tokens(PROMPT, n), Sampling(max_tokens=100, ignore_end=True))
+    seconds: list[float] = []
+    run = engine.model.run
+
+    def timed(step: Step) -> Any:
+        begin = time.perf_counter()
+        found = run(step)
+        seconds.append(time.perf_counter() - begin)
+        return found
+
+    engine.model.run = timed  # type: ignore[method-assign]
+    while engine.scheduler.waiting or any(not text.written for text in engine.scheduler.running):
+        engine.step()
+    for _ in range(rounds + 2):
+        seconds.clear()
+        begin = time.perf_counter()
+        engine.step()
+        times["step"].append(time.perf_counter() - begin)
+        times["bare"].append(seconds[0])
+    engine.close()
+    return {"times": {name: each[2:] for name, each in times.items()}}
+
+
+def theirs(folder: Path, rounds: int, kind: str, count: int) -> dict[str, Any]:
+    """Tokens of one text by our engine and by transformers, of the same kind of weights; and 512 tokens at once."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    torch.set_num_threads(1)
+    dtype = {"bfloat16": torch.bfloat16, "float32": torch.float32}[kind]
+    other: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
+    own = {"bfloat16": "bfloat16_dot"}.get(kind, kind)  # products of bfloat16, as theirs are
+    engine, prompt, long = Engine(folder, weights=own, texts=2, kv_tokens=4096), tokens(8), tokens(512, 5)
+    given, many = torch.tensor([prompt]), torch.tensor([long])
+    way = {"do_sample": False, "pad_token_id": 0, "attention_mask": torch.ones_like(given)}
+    with torch.no_grad():
+        mine = engine.model.run(Step((Piece(0, 0, tuple(prompt), (0,), 1),)))[0]
+        expected = other(given).logits[0, -1].float().numpy()
+        assert np.abs(mine - expected).max() <= (0.1 if kind == "bfloat16" else 1e-3) * np.abs(expected).max()
+        times = Times(ours=[], theirs=[], our_prompt=[], their_prompt=[])
+        for n in range(rounds + 1):
+            seconds = {"ours": decode_seconds(engine, count)}
+            begin = time.perf_counter()
+            other.generate(given, max_new_tokens=1, min_new_tokens=1, **way)
+            middle = time.perf_counter()
+            other.generate(given, max_new_tokens=count + 1, min_new_tokens=count + 1, **way)
+            seconds["theirs"] = (time.perf_counter() - middle - (middle - begin)) / count
+            seconds["our_prompt"] = first_seconds(engine, [n + 1, *long[1:]])
+            begin = time.perf_counter()
+            other(many, logits_to_keep=1)
+            seconds["their_prompt"] = time.perf_counter() - begin
+            for name, one in seconds.items():
+                if n:
+                    times[name].append(one)
+    return {"times": times}
+
+
+def batch(folder: Path, rounds: int, most: int) -> dict[str, Any]:
+    """Useful tokens of 32 texts of most / 8 to `most` tokens: our engine, and one padded batch of transformers."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    torch.set_num_threads(1)
+    other: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    prompts = [tokens(PROMPT, n) for n in range(32)]
+    counts = np.linspace(most // 8, most, 32).astype(int).tolist()
+    ways = [Sampling(max_tokens=count, ignore_end=True) for count in counts]
+    engine, given = Engine(folder, texts=32, kv_tokens=32 * 256, prefixes=False), torch.tensor(prompts)
+    settings = {"do_sample": False, "pad_token_id": 0, "attention_mask": torch.ones_like(given)}
+    times, same = Times(ours=[], theirs=[]), 0.0
+    for n in range(rounds):
+        begin = time.perf_counter()
+        mine = engine.generate(prompts, ways)
+        middle = time.perf_counter()
+        with torch.no_grad():
+            found = other.generate(given, max_new_tokens=most, min_new_tokens=most, **settings)
+        times["ours"].append(middle - begin)
+        times["theirs"].append(time.perf_counter() - middle)
+        if not n:
+            texts = [row[PROMPT : PROMPT + count].tolist() for row, count in zip(found, counts, strict=True)]
+            same = float(np.mean([one.tokens[:8] == text[:8] for one, text in zip(mine, texts, strict=True)]))
+            assert same > 0.9, f"only {same:.0%} of the texts begin alike"
+    return {"times": times, "tokens": sum(counts)}
+
+
+def plan(folder: Path, rounds: int, kind: str) -> dict[str, Any]:
+    """A token of one text, and the first after 512, as `hpckit plan serve` predicts and as measured just after."""
+    engine, times = Engine(folder, weights=kind, texts=2, kv_tokens=4096), Times()
+    for n in range(rounds + 1):
+        priced = price(engine.shape, kind, 1, rates_here(kind), context=512, texts=1)
+        found = {
+            "decode, predicted": priced.decode[1],
+            "decode": decode_seconds(engine, 8, 508),
+            "first token, predicted": priced.first[512],
+            "first token": first_seconds(engine, tokens(512, 20 + n)),
+        }
+        for name, seconds in found.items():
+            times.setdefault(name, []).extend([seconds] if n else [])
+    return {"times": times}
+
+
+def ranks(folder: Path, rounds: int, kind: str) -> dict[str, Any]:
+    """A token of one text on all ranks, on rank 0 alone, and half of its layers on every rank at once: the ceiling."""
+    from mpi4py import MPI
+
+    from hpckit.bench.ranks import wait_asleep
+
+    world = MPI.COMM_WORLD
+    together, alone = (Engine(folder, weights=kind, texts=1, kv_tokens=512, comm=comm) for comm in (world, None))
+    times: Times = {"all ranks": [], "1 rank": [], "1 rank each": []}
+
+    def of_all(count: int) -> float:
+        if world.rank:
+            together.follow()
+            return 0.0
+        seconds = decode_seconds(together, count)
+        together.close()
+        return seconds
+
+    for n in range(rounds + 1):
+        world.Barrier()
+        seconds = {"all ranks": of_all(8)}
+        wait_asleep(world)
+        seconds["1 rank"] = decode_seconds(alone, 8) if not world.rank else 0.0
+        wait_asleep(world)
+        own = np.array([decode_seconds(alone, 8)])
+        world.Allreduce(MPI.IN_PLACE, own, MPI.MAX)
+        seconds["1 rank each"] = float(own[0])
+        for name, one in seconds.items():
+            if n:
+                times[name].append(one)
+    return {"times": times}
+
+
+CASES: dict[str, Callable[..., dict[str, Any]]] = {
+    one.__name__: one for one in (decode, prefix, promise, overhead, theirs, batch, plan, ranks)
+}
+
+
+def case(name: str, layers: int, rounds: int, *more: Any) -> dict[str, Any]:
+    """A case on a model with so many layers, which rank 0 writes."""
+    from mpi4py import MPI
+
+    from hpckit.comm.agree import share_json, wait_for_ranks
+
+    with tempfile.TemporaryDirectory() as own:
+        folder = Path(share_json(MPI.COMM_WORLD, own))
+        if MPI.COMM_WORLD.rank == 0:
+            write(folder, layers)
+        wait_for_ranks(MPI.COMM_WORLD)
+        found = CASES[name](folder, rounds, *more)
+        wait_for_ranks(MPI.COMM_WORLD)
+    return found
+
+
+if __name__ == "__main__":
+    answer(sys.argv[1:], case)

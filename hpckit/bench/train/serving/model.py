@@ -1,0 +1,121 @@
+"""A Llama shape of 200 million random parameters as a Hugging Face folder, and the times of its engine."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hpckit.io.safetensors import save_safetensors
+from hpckit.kernels.compile.jit import jit
+from hpckit.serving.engine import Engine
+from hpckit.serving.sampler import Sampling
+
+SHAPE: dict[str, Any] = {
+    "model_type": "llama",
+    "architectures": ["LlamaForCausalLM"],
+    "vocab_size": 32000,
+    "hidden_size": 1024,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 4,
+    "intermediate_size": 2816,
+    "max_position_embeddings": 2048,
+    "rms_norm_eps": 1e-5,
+    "rope_theta": 10000.0,
+    "tie_word_embeddings": False,
+    "hidden_act": "silu",
+    "bos_token_id": None,
+    "eos_token_id": None,
+}
+
+
+def write(folder: Path, layers: int) -> Path:
+    """The model with so many layers; returns its folder."""
+    shape = {**SHAPE, "num_hidden_layers": layers}
+    width, hidden, vocab = shape["hidden_size"], shape["intermediate_size"], shape["vocab_size"]
+    kept = width // 4
+    sizes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (vocab, width), "lm_head.weight": (vocab, width)}
+    sizes["model.norm.weight"] = (width,)
+    for i in range(layers):
+        own = {
+            "input_layernorm": (width,),
+            "self_attn.q_proj": (width, width),
+            "self_attn.k_proj": (kept, width),
+            "self_attn.v_proj": (kept, width),
+            "self_attn.o_proj": (width, width),
+            "post_attention_layernorm": (width,),
+            "mlp.gate_proj": (hidden, width),
+            "mlp.up_proj": (hidden, width),
+            "mlp.down_proj": (width, hidden),
+        }
+        sizes |= {f"model.layers.{i}.{name}.weight": size for name, size in own.items()}
+    random = np.random.default_rng(0)
+    tensors = {
+        name: random.standard_normal(size, np.float32) * np.float32(0.05)
+        if len(size) == 2
+        else np.ones(size, np.float32)
+        for name, size in sizes.items()
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    save_safetensors(folder / "model.safetensors", tensors, {"format": "pt"})
+    (folder / "config.json").write_text(json.dumps(shape), encoding="utf-8")
+    return folder
+
+
+def tokens(count: int, seed: int = 0) -> list[int]:
+    """Random tokens."""
+    return np.random.default_rng(seed).integers(0, SHAPE["vocab_size"], count).tolist()
+
+
+def each_seconds(engine: Engine, count: int, prompt: int = 8) -> list[float]:
+    """Seconds of each token, of `count` that follow the first one; this rank is rank 0."""
+    engine.add(tokens(prompt), Sampling(max_tokens=count + 1, ignore_end=True))
+    engine.step()
+    found = []
+    while not engine.idle:
+        begin = time.perf_counter()
+        engine.step()
+        found.append(time.perf_counter() - begin)
+    return found
+
+
+def decode_seconds(engine: Engine, count: int, prompt: int = 8) -> float:
+    """The mean of `each_seconds`."""
+    return sum(each_seconds(engine, count, prompt)) / count
+
+
+def first_seconds(engine: Engine, prompt: list[int]) -> float:
+    """Seconds to the first token."""
+    engine.add(prompt, Sampling(max_tokens=1, ignore_end=True))
+    begin = time.perf_counter()
+    while not engine.idle:
+        engine.step()
+    return time.perf_counter() - begin
+
+
+def panels(engine: Engine) -> list[Any]:
+    """The memory that a token reads, as words."""
+    every = [engine.weights.head]
+    for block in engine.weights.blocks:
+        every += [block.qkv, block.out, *(each for feed in block.feeds for each in feed if each is not None)]
+    return [matrix.packed.panels.reshape(-1).view(np.uint64) for matrix in every]
+
+
+def read_seconds(words: list[Any]) -> float:
+    """Seconds to read all of it."""
+    begin = time.perf_counter()
+    total = sum(int(_ored(one)) for one in words)
+    assert total >= 0
+    return time.perf_counter() - begin
+
+
+@jit
+def _ored(words):
+    total = np.uint64(0)
+    for i in range(len(words)):
+        total |= words[i]
+    return total

@@ -1,0 +1,90 @@
+"""Serving: a Llama shape of 200 million random parameters, one thread a rank: decoding against the bandwidth of memory
+and against transformers, 32 texts at once, shared beginnings, 2 ranks against one, and what the one answer costs.
+
+Outputs are compared before anything is timed. `one_answer_cost_…` and `scheduler_overhead` are times, ours over those
+without: below 1 is better. `plan_error_…`: |predicted / measured - 1| of `hpckit plan serve`, below 0.2 is good.
+Without transformers what is compared with it is left out.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from statistics import median
+from typing import Any
+
+from hpckit.bench.command import add_only
+from hpckit.bench.measure import Ratios, Rows, ratio, result, speed_up, spread, timed
+from hpckit.bench.ranks import run_ranks
+
+LAYERS, FEW_LAYERS = 12, 2
+# Key -> case, its ranks, its rounds (all, and with --quick), what else it takes (all, and with --quick).
+CASES: dict[str, tuple[str, int, tuple[int, int], tuple[Any, ...], tuple[Any, ...]]] = {
+    "decode_of_bandwidth_f32": ("decode", 1, (15, 5), ("float32",), ("float32",)),
+    "decode_of_bandwidth_bf16": ("decode", 1, (15, 5), ("bfloat16",), ("bfloat16",)),
+    "decode_of_bandwidth_q8": ("decode", 1, (15, 5), ("q8_0",), ("q8_0",)),
+    "decode_vs_transformers_bf16": ("theirs", 1, (7, 3), ("bfloat16", 8), ("bfloat16", 4)),
+    "decode_vs_transformers_f32": ("theirs", 1, (7, 3), ("float32", 8), ("float32", 4)),
+    "batch32_vs_transformers": ("batch", 1, (3, 2), (128,), (16,)),
+    "prefix_ttft": ("prefix", 1, (7, 3), (), ()),
+    "one_answer_cost_1": ("promise", 1, (15, 5), (1,), (1,)),
+    "one_answer_cost_32": ("promise", 1, (11, 5), (32,), (32,)),
+    "one_answer_cost_512": ("promise", 1, (5, 3), (512,), (512,)),
+    "scheduler_overhead": ("overhead", 1, (21, 7), (32,), (32,)),
+    "plan_error": ("plan", 1, (7, 3), ("bfloat16",), ("bfloat16",)),
+    "tp2_decode": ("ranks", 2, (11, 5), ("bfloat16",), ("bfloat16",)),
+}
+THEIRS = ("theirs", "batch")
+
+
+def add_options(it: Any) -> tuple[str, ...]:
+    """The option of this benchmark, and its name for `run`."""
+    return add_only(it, list(CASES), "CASE")
+
+
+def run(quick: bool = False, only: Sequence[str] | None = None) -> dict[str, Any]:
+    """Measure all, or the cases in `only`: rows and ratios; with `quick` on a model of 2 layers."""
+    rows: Rows = []
+    ratios: Ratios = {}
+    has_theirs = all(importlib.util.find_spec(name) for name in ("torch", "transformers"))
+    if not has_theirs:
+        rows.append({"note": "transformers or torch is not installed: what is compared with it is left out"})
+    for key in only or CASES:
+        name, ranks, rounds, every, few = CASES[key]
+        if name in THEIRS and not has_theirs:
+            continue
+        given = (name, FEW_LAYERS if quick else LAYERS, rounds[quick], *(few if quick else every))
+        found = run_ranks("hpckit.bench.train.serving.cases", ranks, (given,))[0]
+        times = found["times"]
+        for candidate, seconds in times.items():
+            more = {}
+            if "bytes" in found:
+                more["GB_per_s"] = round(found["bytes"] / median(seconds) / 1e9, 1)
+            if "tokens" in found:
+                more["tokens_per_s"] = round(found["tokens"] / median(seconds), 1)
+            rows.append(timed(key, candidate, seconds, **more))
+        ratios |= _ratios(key, name, times)
+    return result("serving", rows, ratios)
+
+
+def _ratios(key: str, name: str, times: dict[str, list[float]]) -> Ratios:
+    if name == "decode":
+        return {key: ratio(times["read"], times["token"])}
+    if name == "prefix":
+        return {key: ratio(times["cold"], times["found"])}
+    if name == "promise":
+        return {key: ratio(times["tile"], times["library"])}
+    if name == "overhead":
+        return {key: ratio(times["step"], times["bare"])}
+    if name == "plan":
+        errors = {
+            part: [abs(told / real - 1) for told, real in zip(times[f"{part}, predicted"], times[part], strict=True)]
+            for part in ("decode", "first token")
+        }
+        return {f"{key}_{part.replace(' ', '_')}": spread(each) for part, each in errors.items()}
+    if name == "ranks":
+        return speed_up(key, times, 2)
+    found = {key: ratio(times["theirs"], times["ours"])}
+    if "our_prompt" in times:
+        found[key.replace("decode", "prefill")] = ratio(times["their_prompt"], times["our_prompt"])
+    return found

@@ -1,0 +1,97 @@
+"""`hpckit plan serve MODEL`: memory and speed of a server before it is started, and what would change them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from hpckit.errors import InputError
+from hpckit.plan.machine.machine import machine_of
+from hpckit.serving.engine import model_folder
+from hpckit.serving.price import Price, price, rates_here, rates_of
+from hpckit.serving.shape import read_shape
+from hpckit.settings.table import Parser, bytes_text, print_table
+
+EXAMPLE = "hpckit plan serve runs/train-001 --ranks 2 --texts 32 --context 1024"
+OTHER_KINDS = ("bfloat16", "q8_0", "q4_0")
+
+
+def main(arguments: list[str]) -> int:
+    """The operation `serve` of the verb `plan`."""
+    options = _parser().parse_args(arguments)
+    folder = options.model if options.model.suffix == ".json" else model_folder(options.model)
+    shape = read_shape(folder.parent if folder.suffix == ".json" else folder)
+    context = options.context or min(shape.context, 1024)
+    if options.ranks < 1 or options.texts < 1 or not 0 < context <= shape.context:
+        raise InputError(
+            f"{options.ranks} ranks, {options.texts} texts of {context} tokens",
+            do=f"give 1 or more, and a context of at most {shape.context}",
+        )
+    machine = None if options.machine is None else machine_of(options.machine)
+    kinds = list(dict.fromkeys([options.weights, *OTHER_KINDS]))
+    rates = {kind: rates_here(kind) if machine is None else rates_of(machine, kind) for kind in kinds}
+    sizes = {"context": context, "texts": options.texts}
+    found = {kind: price(shape, kind, options.ranks, rates[kind], **sizes) for kind in kinds}
+    twice = price(shape, options.weights, 2 * options.ranks, rates[options.weights], **sizes)
+    source = rates[options.weights].source
+    if options.json:
+        head = {"operation": "serve", "ranks": options.ranks, "context": context, "source": source}
+        print(json.dumps({**head, "weights": {kind: _record(one) for kind, one in found.items()}}))
+        return 0
+    count = sum(n * a * b for n, a, b in shape.matrices().values())
+    print(f"{shape.kind}, {count / 1e6:.0f} million weights in products, {options.ranks} rank(s); rates: {source}")
+    _print(found, twice, options)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    it = Parser(
+        prog="hpckit plan serve",
+        description="Price a server of a language model: memory, tokens a second, time to the first token.",
+        epilog=f"example: {EXAMPLE}",
+    )
+    it.add_argument("model", type=Path, metavar="MODEL", help="a run of `train`, or a Hugging Face folder")
+    it.add_argument("--ranks", type=int, default=1, metavar="N", help="ranks of a node, a core each (1)")
+    it.add_argument("--weights", default="float32", metavar="KIND", help="of the first row (float32)")
+    it.add_argument("--texts", type=int, default=32, metavar="N", help="texts at once (32)")
+    it.add_argument("--context", type=int, metavar="N", help="tokens of a text (1024, or all that the model can)")
+    it.add_argument("--machine", metavar="FILE", help="with [compute]; left out: a core of this machine is measured")
+    it.add_argument("--json", action="store_true", help="print one JSON object")
+    return it
+
+
+def _record(one: Price) -> dict[str, Any]:
+    return {
+        "weights_bytes": one.weights,
+        "kv_bytes": one.kv,
+        "decode_seconds": {str(many): seconds for many, seconds in one.decode.items()},
+        "first_token_seconds": {str(length): seconds for length, seconds in one.first.items()},
+    }
+
+
+def _print(found: dict[str, Price], twice: Price, options: argparse.Namespace) -> None:
+    first = found[options.weights]
+    many = list(first.decode)
+    columns = ["weights", "a rank's", "KV a rank", *(f"{n} text{'s' * (n > 1)}, tokens/s" for n in many)]
+    columns += [f"first of {length}, ms" for length in first.first]
+    rows = [
+        [
+            kind,
+            bytes_text(one.weights),
+            bytes_text(one.kv),
+            *(round(n / one.decode[n], 1) for n in many),
+            *(round(1e3 * seconds, 1) for seconds in one.first.values()),
+        ]
+        for kind, one in found.items()
+    ]
+    print_table(columns, rows)
+    best = max(found, key=lambda kind: 1 / found[kind].decode[1])
+    if best != options.weights:
+        gain = first.decode[1] / found[best].decode[1]
+        print(f"--weights {best}: {gain:.1f} times the tokens/s of one text, in a coarser format")
+    gain = first.decode[1] * many[-1] / first.decode[many[-1]]
+    print(f"{many[-1]} texts at once: {gain:.1f} times the tokens/s of one")
+    gain = first.decode[1] / twice.decode[1]
+    print(f"-n {2 * options.ranks}: {gain:.2f} times the tokens/s of one text, if each rank has its core and bandwidth")

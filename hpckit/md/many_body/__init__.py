@@ -1,0 +1,1 @@
+"""Interactions of more than two particles: metals and silicon."""

@@ -1,0 +1,124 @@
+"""What serving a model takes, before it is started: memory, seconds of a token and to the first one.
+
+A pass of `rows` tokens reads every weight once and multiplies it by each row: the longer of the two counts, as the
+rates of the tile say, which differ with the rows. Keys and values are read once a text. Between products all ranks
+wait for each other: four times a block.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hpckit.errors import InputError
+from hpckit.kernels.nn.tile import dispatch as tile
+from hpckit.kernels.nn.tile.packed import KINDS, panel_shape
+from hpckit.kernels.nn.tile.tile import width_of
+from hpckit.plan.machine.machine import Machine
+from hpckit.serving.shape import Shape
+
+ROWS = (1, 4, 8, 32, 128, 512)
+WAIT = 1.5e-6  # s of a barrier of ranks with a core each, in shared memory
+WAITS = 4  # of a block
+MEMORY = 128 << 20  # bytes of the weights that are measured: more than caches hold
+INPUTS = 1024
+ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class Rates:
+    """seconds: of a weight's byte, by the rows that it is multiplied by at once (`ROWS`); wait: s of a barrier."""
+
+    seconds: tuple[float, ...]
+    wait: float = WAIT
+    source: str = ""
+
+    def of(self, rows: int) -> float:
+        """Seconds of a weight's byte, interpolated; beyond the most rows, in proportion."""
+        beyond = max(rows / ROWS[-1], 1.0)
+        return float(np.interp(min(rows, ROWS[-1]), ROWS, self.seconds)) * beyond
+
+
+@dataclass(frozen=True)
+class Price:
+    """Bytes of a rank's weights and of its keys and values; seconds by texts at once, and to the first token."""
+
+    weights: float
+    kv: float
+    decode: dict[int, float]
+    first: dict[int, float]
+
+
+def rates_here(kind: str) -> Rates:
+    """The rates of one core of this machine, measured in some seconds on random weights."""
+    if kind not in KINDS or KINDS[kind].sums != "float32":
+        raise InputError(f"there are no weights of the kind {kind!r}", do="choose float32, bfloat16, q8_0 or q4_0")
+    per_column = np.prod(panel_shape(kind, INPUTS, 1, 1)) * np.dtype(KINDS[kind].memory).itemsize
+    outputs = int(MEMORY // per_column) // width_of(kind) * width_of(kind)
+    part = np.random.default_rng(0).standard_normal((INPUTS, width_of(kind) * 32), np.float32)
+    one = tile.pack(part, kind)
+    copies = -(-outputs // part.shape[1])
+    packed = [one._replace(panels=one.panels.copy()) for _ in range(copies)]
+    nbytes, found = sum(each.nbytes for each in packed), []
+    for rows in ROWS:
+        given, out = np.ones((rows, INPUTS), np.float32), np.empty((rows, one.outputs), np.float32)
+        some = packed if rows <= 32 else packed[: max(1, copies * 32 // rows)]
+        share = len(some) / copies
+        seconds = [_seconds(given, some, out) for _ in range(ROUNDS + 1)][1:]
+        found.append(min(seconds) / (nbytes * share))
+    return Rates(tuple(found), source="measured here, one core")
+
+
+def rates_of(machine: Machine, kind: str) -> Rates:
+    """The rates of a rank of a machine, from its bandwidth and its peak. Raises `InputError` without `[compute]`."""
+    if machine.compute is None:
+        raise InputError(
+            f"the machine {machine.name} does not say what a rank computes with",
+            do="add [compute] with peak, memory and bandwidth to its file, or leave --machine out: measure here",
+        )
+    compute, nbytes = machine.compute, KINDS[kind].nbytes / KINDS[kind].along
+    read, flops = compute.bandwidth * compute.efficiency, compute.peak * compute.efficiency
+    seconds = tuple(max(1 / read, 2 * rows / nbytes / flops) for rows in ROWS)
+    return Rates(seconds, 2 * machine.levels[0].latency, machine.name)
+
+
+def price(shape: Shape, kind: str, ranks: int, rates: Rates, *, context: int, texts: int, rows: int = 512) -> Price:
+    """The price of a model on ranks with a core and a share of the weights each.
+
+    context: tokens of a text, for keys and values and for the first token. rows: most tokens of a step.
+    """
+    nbytes = KINDS[kind].nbytes / KINDS[kind].along
+    sizes = {name: count * a * b * nbytes for name, (count, a, b) in shape.matrices().items()}
+    read = 1 / rates.seconds[0]
+
+    def step(count: int, seen: float, heads: int, groups: int = 1) -> float:
+        """Seconds of a pass of so many rows, which read `seen` tokens of keys and values, with so many answers."""
+        total = 0.0
+        for name, size in sizes.items():
+            every = heads if name == "head" else count
+            share = 1 - (1 - shape.read_share(name)) ** every  # of experts: those that some token chose
+            total += size * share / ranks * rates.of(max(1, round(every * shape.read_share(name) / share)))
+        total += seen * shape.kv_bytes / ranks / read * groups
+        return total + (WAITS * shape.layers + 1) * (rates.wait if ranks > 1 else 0.0)
+
+    decode = {many: step(many, many * context, many) for many in sorted({1, 8, texts})}
+    first: dict[int, float] = {}
+    for length in sorted({min(128, context), context}):
+        pieces = [min(rows, length - begin) for begin in range(0, length, rows)]
+        # Twelve rows at a time go over the keys and values before them.
+        first[length] = sum(
+            step(piece, begin + piece / 2, 1 if begin + piece >= length else 0, max(1, piece * shape.group // 12))
+            for begin, piece in zip(range(0, length, rows), pieces, strict=True)
+        )
+    total = sum(sizes.values())
+    return Price(total / ranks, shape.kv_bytes * texts * context / ranks, decode, first)
+
+
+def _seconds(given: Any, packed: list[Any], out: Any) -> float:
+    begin = time.perf_counter()
+    for weight in packed:
+        tile.multiply(given, weight, out)
+    return time.perf_counter() - begin

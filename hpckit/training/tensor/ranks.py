@@ -1,0 +1,126 @@
+"""The ranks that share layers: what moves between them, and the sums over the parts of a layer."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hpckit.collectives import all_gather, all_reduce, reduce_scatter
+from hpckit.collectives.axis import axis_of
+from hpckit.kernels.nn.memory import empty
+from hpckit.nn.cuts import cuts, held_parts, own_part, token_bounds
+from hpckit.nn.linear import rows
+from hpckit.plan.pipeline.parts import Node, subtrees, tree_sum
+from hpckit.training.replicas import scatter_tree
+
+if TYPE_CHECKING:
+    from hpckit.nn.layer import Sequential
+    from hpckit.nn.parameters import Parameter
+
+
+class Ranks:
+    """The ranks of a tensor-parallel group, `mesh["tp"]`, and what moves between them.
+
+    parts: into which each layer is cut, by default one for each rank; else a power of two, of which a rank holds those
+    of a node of their tree, and sums are those of the tree, with the same bits on any number of ranks. deterministic:
+    sums are otherwise added in the order of the ranks.
+    """
+
+    def __init__(self, mesh_axis: Any, parts: int = 0, deterministic: bool = True) -> None:
+        axis = axis_of(mesh_axis)
+        self.comm, self.rank, self.size, self.deterministic = axis.given, axis.rank, axis.size, deterministic
+        self.parts = parts or self.size
+        self._held = held_parts(self.parts, self.size)
+        self.held = self._held[self.rank]
+        self._nodes = subtrees(parts, self.size) if parts else []
+        self._by_tree = bool(parts) and self.size > 2  # of two ranks the order is that of the tree
+
+    def every_part(self, model: Sequential) -> list[Parameter]:
+        """All parameters of a whole model, and in place of those that are cut all of their parts."""
+        made = cuts(model, self.parts) if self.parts > 1 else {}
+        return [
+            part
+            for p in model.parameters()
+            for part in ([own_part(p, made[p.name], n) for n in range(self.parts)] if p.name in made else [p])
+        ]
+
+    def blocks(self, tokens: tuple[int, int]) -> list[slice]:
+        """The rows of each of this rank's parts among those of this rank."""
+        bounds = token_bounds(tokens, self.parts)
+        first = bounds[self.held[0]][0]
+        return [slice(bounds[part][0] - first, bounds[part][1] - first) for part in self.held]
+
+    def own(self, tokens: tuple[int, int]) -> slice:
+        """The rows of this rank among those of a microbatch's tokens."""
+        bounds = token_bounds(tokens, self.parts)
+        return slice(bounds[self.held[0]][0], bounds[self.held[-1]][1])
+
+    def _counts(self, tokens: tuple[int, int], width: int) -> np.ndarray:
+        bounds = token_bounds(tokens, self.parts)
+        return np.array([(bounds[held[-1]][1] - bounds[held[0]][0]) * width for held in self._held])
+
+    def gather(self, own: Any, tokens: tuple[int, int]) -> Any:
+        """All tokens [samples, tokens, d] from those of each rank [n, d]."""
+        if self.size == 1:
+            return own.reshape(*tokens, own.shape[-1])
+        whole = empty((*tokens, own.shape[-1]), own)
+        all_gather(own.reshape(-1), self.comm, whole.reshape(-1), counts=self._counts(tokens, own.shape[-1])).wait()
+        return whole
+
+    def scatter(self, summands: list[Any], tokens: tuple[int, int]) -> Any:
+        """The tokens [n, d] of this rank in the sum of all parts' arrays [samples, tokens, d], which are used up.
+
+        summands: of this rank's parts.
+        """
+        total = self.added(summands, self.held[0])
+        if self.size == 1:
+            return rows(total)
+        width, flat = total.shape[-1], total.reshape(-1)
+        counts = self._counts(tokens, width)
+        if self._by_tree:
+            return scatter_tree(flat, self.comm, self.rank, self._nodes, counts).reshape(-1, width)
+        reduce_scatter(flat, self.comm, "sum", counts=counts, deterministic=self.deterministic).wait()
+        return rows(total)[self.own(tokens)]
+
+    def added(self, summands: Sequence[Any], first: int = 0) -> Any:
+        """The sum over parts from part `first` on, as their tree where they have one; uses them up."""
+        if not self._nodes:
+            return functools.reduce(operator.iadd, summands)
+        leaves = [Node(0, first + number) for number in range(len(summands))]
+        return tree_sum(leaves, summands, operator.iadd)
+
+    def sum(self, values: Any) -> Any:
+        """The sum of all ranks' arrays, in place."""
+        if self._by_tree:
+            every = all_gather(values.reshape(-1), self.comm, counts=[values.size] * self.size).wait()
+            values.reshape(-1)[...] = tree_sum(self._nodes, list(every.reshape(self.size, -1)), operator.iadd)
+        elif self.size > 1:
+            all_reduce(values, self.comm, "sum", deterministic=self.deterministic).wait()
+        return values
+
+    def of_parts(self, own: np.ndarray) -> np.ndarray:
+        """The numbers [parts, n] of all parts, from those of this rank's parts."""
+        if self.size == 1:
+            return own
+        counts = [len(held) * own.shape[1] for held in self._held]
+        return all_gather(own.reshape(-1), self.comm, counts=counts).wait().reshape(self.parts, -1)
+
+    def largest(self, values: Any) -> Any:
+        """The largest numbers of all ranks, element by element, in place."""
+        if self.size > 1:
+            all_reduce(values, self.comm, "max").wait()
+        return values
+
+    def add_up(self, parameters: Iterable[Parameter]) -> None:
+        """Add the gradients of parameters that each rank has from its own tokens only."""
+        partial = [p.grad for p in parameters if p.partial and p.grad is not None]
+        if partial and self.size > 1:
+            total = self.sum(np.concatenate([grad.reshape(-1) for grad in partial]))
+            at = 0
+            for grad in partial:
+                grad.reshape(-1)[...] = total[at : at + grad.size]
+                at += grad.size

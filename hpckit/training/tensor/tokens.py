@@ -1,0 +1,146 @@
+"""What works on a rank's tokens: norms, dropout, and the branches of a block, whose products meet all tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hpckit.kernels.nn import dispatch
+from hpckit.kernels.nn.memory import empty
+from hpckit.nn.dropout import Dropout, numbers_of
+from hpckit.nn.layer import Pass
+from hpckit.nn.linear import rows
+from hpckit.nn.parameters import Parameter
+
+if TYPE_CHECKING:
+    from hpckit.training.tensor.ranks import Ranks
+
+
+class TokenDropout:
+    """`Dropout` of a rank's tokens: it drops the numbers that it would drop of all tokens."""
+
+    def __init__(self, whole: Dropout, ranks: Ranks) -> None:
+        self.rate, self.name, self._ranks = whole.rate, whole.name, ranks
+
+    def parameters(self) -> list[Parameter]:
+        """No parameters."""
+        return []
+
+    def forward(self, x: Any, step: Pass) -> tuple[Any, Any]:
+        """x: [n, d]. `saved` is the pass."""
+        return self._drop(x, step), step
+
+    def backward_input(self, saved: Any, dy: Any) -> Any:
+        """B: drop the same elements of dy."""
+        return self._drop(dy, saved)
+
+    def backward_weight(self, saved: Any, dy: Any) -> None:
+        """W: there are no parameters."""
+
+    def _drop(self, x: Any, step: Pass) -> Any:
+        if not self.rate or not step.training or not len(x):
+            return x
+        (key, number, first), (_, length) = numbers_of(step, self.name), step.tokens
+        own, width = self._ranks.own(step.tokens), x.shape[-1]
+        if width % 4 == 0:  # four numbers are drawn at once: rows of such a width begin at a draw
+            y = empty(x.shape, x)
+            dispatch.dropout(x, y, key, number, first * length + own.start, self.rate)
+            return y
+        begin, end = own.start // length, -(-own.stop // length)  # samples of which this rank has tokens
+        whole = np.zeros((end - begin, length * width), x.dtype)
+        part = rows(whole.reshape(-1, width))[own.start - begin * length : own.stop - begin * length]
+        part[...] = x
+        dispatch.dropout(whole, whole, key, number, first + begin, self.rate)
+        return part
+
+
+class TokenNorm:
+    """A norm of a rank's tokens: its gradients are those of these tokens, part by part."""
+
+    def __init__(self, norm: Any, ranks: Ranks) -> None:
+        self.norm, self._ranks = norm, ranks
+
+    def parameters(self) -> list[Parameter]:
+        """Those of the norm."""
+        return self.norm.parameters()
+
+    def forward(self, x: Any, step: Pass) -> tuple[Any, Any]:
+        """x: [n, d]. `saved` is what the norm saved, and the pass."""
+        y, saved = self.norm.forward(x, step)
+        return y, (saved, step)
+
+    def backward_input(self, saved: Any, dy: Any, carry: Any = None) -> Any:
+        """B: the gradient of x, added to `carry` if a residual goes around the norm."""
+        return self.norm.backward_input(saved[0], dy, carry=carry)
+
+    def backward_weight(self, saved: Any, dy: Any) -> None:
+        """W: add to the gradients of the norm."""
+        kept, step = saved
+        if len(self._ranks.held) == 1:
+            self.norm.backward_weight(kept, dy)
+            return
+        own = self.norm.parameters()
+        into, summands = [p.grad for p in own], []
+        for block in self._ranks.blocks(step.tokens):
+            summands.append(np.zeros((len(own), *own[0].shape), dy.dtype))
+            for p, grad in zip(own, summands[-1], strict=True):
+                p.grad = grad
+            self.norm.backward_weight(tuple(each[block] for each in kept), dy[block])
+        for p, grad, total in zip(own, into, self._ranks.added(summands, self._ranks.held[0]), strict=True):
+            grad += total
+            p.grad = grad
+
+
+class Branch:
+    """y = x + dropout(branch(norm(x))) of a rank's tokens; each part of the branch works on all tokens.
+
+    bias: that of the branch's last product, which is added once.
+    """
+
+    def __init__(
+        self,
+        norm: TokenNorm,
+        parts: Sequence[Any],
+        bias: Parameter | None,
+        dropout: TokenDropout | None,
+        ranks: Ranks,
+    ) -> None:
+        self.norm, self.parts, self.bias, self.dropout, self._ranks = norm, list(parts), bias, dropout, ranks
+
+    def parameters(self) -> list[Parameter]:
+        """Those of the norm, of the parts of the branch, and the bias of its last product."""
+        own = [parameter for part in self.parts for parameter in part.parameters()]
+        return self.norm.parameters() + own + ([self.bias] if self.bias else [])
+
+    def forward(self, x: Any, step: Pass) -> tuple[Any, Any]:
+        """x: [n, d]. `saved` holds what norm and branch saved, and the pass."""
+        normed, of_norm = self.norm.forward(x, step)
+        every = self._ranks.gather(normed, step.tokens)
+        done = [part.forward(every, step) for part in self.parts]
+        change = self._ranks.scatter([summand for summand, _ in done], step.tokens)
+        if self.bias is not None:
+            change += self.bias.value
+        if self.dropout is not None:
+            change = self.dropout.forward(change, step)[0]
+        y = x + change
+        step.rounded(y)
+        return y, {"norm": of_norm, "parts": [kept for _, kept in done], "pass": step}
+
+    def backward_input(self, saved: Any, dy: Any) -> Any:
+        """B: the gradient of x. `saved` keeps those between the parts for W."""
+        step = saved["pass"]
+        dchange = dy if self.dropout is None else self.dropout.backward_input(step, dy)
+        saved["dparts"] = every = self._ranks.gather(dchange, step.tokens)
+        summands = [part.backward_input(kept, every) for part, kept in zip(self.parts, saved["parts"], strict=True)]
+        saved["dnorm"] = self._ranks.scatter(summands, step.tokens)
+        return self.norm.backward_input(saved["norm"], saved["dnorm"], carry=dy)
+
+    def backward_weight(self, saved: Any, dy: Any) -> None:
+        """W: add to the gradients of the branch, then of the norm."""
+        if self.bias is not None:
+            dispatch.add_columns(saved["dparts"], self.bias.grad)
+        for part, kept in zip(self.parts, saved["parts"], strict=True):
+            part.backward_weight(kept, saved["dparts"])
+        self.norm.backward_weight(saved["norm"], saved["dnorm"])

@@ -1,0 +1,81 @@
+"""Kessler's warm rain, CUDA: a thread a column; saturation adjustment: a thread a cell."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from hpckit.kernels.compile.cuda_jit import blocks, cuda, threads
+from hpckit.kernels.compile.cuda_pieces import typed_kernel
+from hpckit.kernels.device_array import empty
+from hpckit.kernels.euler.rain.constants import WATER_DENSITY
+from hpckit.kernels.euler.rain.numerics import collected, evaporated, fall_speed, saturation, warming
+
+THREADS = threads(128)
+
+
+def kessler(
+    theta: Any, water: Any, rho: Any, exner: Any, pressure: Any, thickness: Any, dt: float, rained: Any
+) -> None:
+    ny, nx = theta.shape[1:]
+    fall = empty(theta.shape, theta)
+    launch = typed_kernel(_kessler, theta.dtype)[(blocks(nx, THREADS), ny), THREADS]
+    launch(theta, water, rho, exner, pressure, thickness, theta.dtype.type(dt), rained, fall)
+
+
+def saturate(theta: Any, water: Any, exner: Any, pressure: Any) -> None:
+    nz, ny, nx = theta.shape
+    typed_kernel(_saturate, theta.dtype)[(blocks(nx, THREADS), ny, nz), THREADS](theta, water, exner, pressure)
+
+
+def _kessler(theta, water, rho, exner, pressure, thickness, dt, rained, fall):
+    i, j = cuda.grid(1), cuda.blockIdx.y
+    nz = theta.shape[0]
+    if i < theta.shape[2]:
+        longest = dt
+        for k in range(nz):
+            light = math.sqrt(rho[0, j, i] / rho[k, j, i])
+            fall[k, j, i] = fall_speed(water[2, k, j, i], 0.001 * rho[k, j, i], light)
+            if k < nz - 1 and fall[k, j, i] > 0.0:
+                longest = min(longest, 0.8 * thickness[k] / fall[k, j, i])
+        steps = math.ceil(dt / longest)
+        short, ground = dt / steps, 0.0
+        for step in range(steps):
+            ground += rho[0, j, i] * water[2, 0, j, i] * fall[0, j, i] / WATER_DENSITY
+            flux = 0.001 * rho[0, j, i] * water[2, 0, j, i] * fall[0, j, i]
+            for k in range(nz):
+                grams, scale = 0.001 * rho[k, j, i], 380.0 / pressure[k, j, i]
+                vapor, cloud, rain = water[0, k, j, i], water[1, k, j, i], water[2, k, j, i]
+                above = 0.0
+                if k + 1 < nz:
+                    above = 0.001 * rho[k + 1, j, i] * water[2, k + 1, j, i] * fall[k + 1, j, i]
+                settled = short * (above - flux) / (grams * thickness[k])
+                flux = above
+                made = collected(cloud, rain, short)
+                cloud = max(cloud - made, 0.0)
+                rain = max(rain + made + settled, 0.0)
+                limit, divisor = saturation(exner[k, j, i] * theta[k, j, i], scale)
+                change = (vapor - limit) / divisor
+                dried = evaporated(vapor, rain, grams, limit, scale, short)
+                dried = min(min(dried, max(-change - cloud, 0.0)), rain)
+                change = max(change, -cloud)
+                theta[k, j, i] += warming(exner[k, j, i]) * (change - dried)
+                water[0, k, j, i] = max(vapor - change + dried, 0.0)
+                water[1, k, j, i] = cloud + change
+                water[2, k, j, i] = rain - dried
+            if step + 1 < steps:
+                for k in range(nz):
+                    light = math.sqrt(rho[0, j, i] / rho[k, j, i])
+                    fall[k, j, i] = fall_speed(water[2, k, j, i], 0.001 * rho[k, j, i], light)
+        rained[j, i] += dt * (ground / steps)
+
+
+def _saturate(theta, water, exner, pressure):
+    i, j, k = cuda.grid(1), cuda.blockIdx.y, cuda.blockIdx.z
+    if i < theta.shape[2]:
+        for _ in range(4):
+            limit, divisor = saturation(exner[k, j, i] * theta[k, j, i], 380.0 / pressure[k, j, i])
+            change = max((water[0, k, j, i] - limit) / divisor, -water[1, k, j, i])
+            theta[k, j, i] += warming(exner[k, j, i]) * change
+            water[0, k, j, i] -= change
+            water[1, k, j, i] += change

@@ -1,0 +1,47 @@
+"""The arithmetic of warm rain in one cell, written once for CPU and GPU: pieces that become part of their callers."""
+
+from __future__ import annotations
+
+import math
+
+from hpckit.kernels.compile.jit import inlined
+from hpckit.kernels.euler.rain.constants import F2X, F5, HEAT, WARMED
+
+
+@inlined
+def fall_speed(rain, grams, light):
+    """Of rain, m/s; 0 without rain."""
+    return 36.34 * (rain * grams) ** 0.1364 * light if rain > 0.0 else 0.0
+
+
+@inlined
+def saturation(temperature, scale):
+    """Mixing ratio of saturated air, and by how much an excess of vapor is divided as it condenses."""
+    above = temperature - 36.0
+    limit = scale * math.exp(F2X * (temperature - 273.0) / above)
+    return limit, 1.0 + limit * F5 / (above * above)
+
+
+@inlined
+def collected(cloud, rain, dt):
+    """Cloud that turns into rain over dt."""
+    drizzle = max(0.001 * (cloud - 0.001), 0.0)
+    if rain > 0.0:
+        return cloud - (cloud - dt * drizzle) / (1.0 + dt * 2.2 * rain**0.875)
+    return dt * drizzle
+
+
+@inlined
+def evaporated(vapor, rain, grams, limit, scale, dt):
+    """Rain that evaporates over dt in air that is not saturated, without bounds."""
+    if rain > 0.0 and limit > vapor:
+        wet = grams * rain
+        rate = (1.6 + 124.9 * wet**0.2046) * wet**0.525 / (2.55e6 * scale / (3.8 * limit) + 5.4e5)
+        return dt * rate * ((limit - vapor) / (grams * limit))
+    return 0.0
+
+
+@inlined
+def warming(exner):
+    """What a unit of vapor that condenses adds to theta, K."""
+    return HEAT / (WARMED * exner)

@@ -1,0 +1,97 @@
+"""Kessler's warm rain and saturation adjustment, NumPy: definition and test oracle of the compiled forms.
+
+The scheme of Klemp and Wilhelmson (1978, J. Atmos. Sci. 35, 1070-1096) as the reference program of DCMIP2016 has it
+(version 2, rain in substeps): cloud turns into rain above 1 g/kg (2.13a), rain collects cloud (2.13b), falls (2.15) by
+upstream differences, evaporates (2.14); vapor condenses and cloud evaporates in one step of Soong and Ogura (1973, J.
+Atmos. Sci. 30, 879-893), at constant pressure.
+
+theta (K), water (vapor, cloud and rain, kg per kg of dry air: float64[3, nz, ny, nx]) are changed in place. rho:
+density of dry air, kg/m3. exner, pressure (Pa): T / theta and p, kept. thickness: of the layers, m, float64[nz]: rain
+moves between them by mass. The program takes the distance to the middle above; pass that, and half the last, for its
+bits.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hpckit.kernels.euler.rain.constants import CLOUD, F2X, F5, HEAT, RAIN, VAPOR, WARMED, WATER_DENSITY
+
+
+def kessler(
+    theta: np.ndarray,
+    water: np.ndarray,
+    rho: np.ndarray,
+    exner: np.ndarray,
+    pressure: np.ndarray,
+    thickness: np.ndarray,
+    dt: float,
+    rained: np.ndarray,
+) -> None:
+    """Rain over dt (s) in place; adds the water that reaches the ground (m) to rained, float64[ny, nx]."""
+    for j, i in np.ndindex(rained.shape):
+        column = (slice(None), j, i)
+        rained[j, i] += dt * _column(
+            theta[column], water[:, :, j, i], rho[column], exner[column], pressure[column], thickness, dt
+        )
+
+
+def saturate(theta: np.ndarray, water: np.ndarray, exner: np.ndarray, pressure: np.ndarray) -> None:
+    """Vapor condenses or cloud evaporates, in place, at constant pressure, until air is saturated or cloudless.
+
+    Four steps of Newton's method, of which Soong and Ogura take one.
+    """
+    for _ in range(4):
+        temperature = exner * theta
+        limit = 380.0 / pressure * np.exp(F2X * (temperature - 273.0) / (temperature - 36.0))
+        change = (water[VAPOR] - limit) / (1.0 + limit * F5 / (temperature - 36.0) ** 2)
+        change = np.maximum(change, -water[CLOUD])
+        theta += HEAT / (WARMED * exner) * change
+        water[VAPOR] -= change
+        water[CLOUD] += change
+
+
+def _column(
+    theta: np.ndarray,
+    water: np.ndarray,
+    rho: np.ndarray,
+    exner: np.ndarray,
+    pressure: np.ndarray,
+    thickness: np.ndarray,
+    dt: float,
+) -> float:
+    """One column; returns the rain at the ground, m of water per s."""
+    grams, light = 0.001 * rho, np.sqrt(rho[0] / rho)
+    scale = 380.0 / pressure
+    vapor, cloud, rain = water[VAPOR], water[CLOUD], water[RAIN]
+    fall = 36.34 * (rain * grams) ** 0.1364 * light
+    longest = dt
+    for k in range(len(rho) - 1):
+        if fall[k] != 0.0:
+            longest = min(longest, 0.8 * thickness[k] / fall[k])
+    steps = int(np.ceil(dt / longest))
+    short, ground = dt / steps, 0.0
+    for step in range(steps):
+        ground += rho[0] * rain[0] * fall[0] / WATER_DENSITY
+        flux = grams * rain * fall
+        settled = np.empty_like(flux)
+        settled[:-1] = short * (flux[1:] - flux[:-1]) / (grams[:-1] * thickness[:-1])
+        settled[-1] = -short * rain[-1] * fall[-1] / thickness[-1]
+        made = cloud - (cloud - short * np.maximum(0.001 * (cloud - 0.001), 0.0)) / (1.0 + short * 2.2 * rain**0.875)
+        cloud[:] = np.maximum(cloud - made, 0.0)
+        rain[:] = np.maximum(rain + made + settled, 0.0)
+        temperature = exner * theta
+        limit = scale * np.exp(F2X * (temperature - 273.0) / (temperature - 36.0))
+        change = (vapor - limit) / (1.0 + limit * F5 / (temperature - 36.0) ** 2)
+        wet = grams * rain
+        rate = (1.6 + 124.9 * wet**0.2046) * wet**0.525 / (2.55e6 * scale / (3.8 * limit) + 5.4e5)
+        dried = short * rate * (np.maximum(limit - vapor, 0.0) / (grams * limit))
+        dried = np.minimum(np.minimum(dried, np.maximum(-change - cloud, 0.0)), rain)
+        change = np.maximum(change, -cloud)
+        theta += HEAT / (WARMED * exner) * (change - dried)
+        vapor[:] = np.maximum(vapor - change + dried, 0.0)
+        cloud += change
+        rain -= dried
+        if step + 1 < steps:
+            fall = 36.34 * (rain * grams) ** 0.1364 * light
+    return ground / steps

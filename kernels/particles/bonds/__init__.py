@@ -1,0 +1,1 @@
+"""Bonds: which slots they join, and their forces."""
