@@ -6,8 +6,7 @@ from typing import Any
 
 from hpckit.nn.attention import Attention
 from hpckit.nn.dropout import Dropout
-from hpckit.nn.experts import Experts
-from hpckit.nn.feedforward import FeedForward, GatedFeedForward
+from hpckit.nn.feedforward import Experts, FeedForward, GatedFeedForward
 from hpckit.nn.layer import Layer, Pass
 from hpckit.nn.norms import LayerNorm, RMSNorm
 from hpckit.nn.parameters import Parameter

@@ -1,4 +1,7 @@
-"""The feed-forward part of a transformer's block: linear maps with an activation between; and plain MLPs."""
+"""The feed-forward part of a transformer's block: linear maps with an activation between, or a mixture of experts.
+
+And plain MLPs.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,16 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
+
 from hpckit.errors import InputError
+from hpckit.kernels.device_array import to_host
 from hpckit.kernels.nn import dispatch
+from hpckit.kernels.nn.matmul import multiply
 from hpckit.kernels.nn.memory import empty, empty_like
 from hpckit.nn.activations import activation_of
 from hpckit.nn.layer import Layer, Pass, Sequential
-from hpckit.nn.linear import Linear
+from hpckit.nn.linear import Linear, rows
 from hpckit.nn.parameters import Parameter
 
 
@@ -96,6 +103,142 @@ class GatedFeedForward:
         self.gate.backward_weight(x, dgate)
 
 
+class Experts:
+    """The sum of w_j down_j(silu(gate_j(x)) up_j(x)) over the `top_k` likeliest experts j of each token, as in Mixtral.
+
+    [B, T, width] -> [B, T, width]. w: softmax of the router's values over the chosen experts (Jiang et al. 2024); of
+    equal values the expert with the lower number comes first. No token is dropped. The tokens of an expert stand
+    together, in the order of the batch, and one product takes those of each expert.
+
+    balance, z: factors of two losses that the gradients contain, and the loss that a step reports does not. Balance:
+    experts sum_i f_i P_i of each sample, f_i the share of its tokens that chose expert i, P_i the mean of its
+    probability (Fedus et al. 2021; by sample as in DeepSeek-V3, so that neither microbatches nor ranks change it). z:
+    the mean of the squared log-sums of the router's values (Zoph et al. 2022).
+    """
+
+    def __init__(
+        self,
+        width: int,
+        hidden: int,
+        experts: int,
+        top_k: int = 2,
+        name: str = "mlp",
+        std: float = 0.02,
+        out_std: float | None = None,
+        balance: float = 0.0,
+        z: float = 0.0,
+    ) -> None:
+        if not 1 <= top_k <= experts:
+            raise InputError(f"{top_k} experts a token cannot be chosen among {experts}", do=f"give 1 to {experts}")
+        if min(width, hidden) < 1 or min(balance, z) < 0:
+            raise InputError(
+                f"experts of width {width}, hidden {hidden}, balance {balance:g}, z {z:g}",
+                do="give widths of 1 or more, and factors of 0 or more",
+            )
+        self.experts, self.top_k, self.balance, self.z = experts, top_k, balance, z
+        self.router = Linear(width, experts, f"{name}.router", bias=False, std=std)
+        self.gate, self.up = (
+            Parameter(f"{name}.{which}.weight", (experts, width, hidden), std) for which in ("gate", "up")
+        )
+        self.down = Parameter(f"{name}.down.weight", (experts, hidden, width), std if out_std is None else out_std)
+
+    def parameters(self) -> list[Parameter]:
+        """Those of the router, then gate, up and down of all experts."""
+        return [*self.router.parameters(), self.gate, self.up, self.down]
+
+    def forward(self, x: Any, step: Pass, onto: Any = None) -> tuple[Any, Any]:
+        """The result, added to `onto` if a residual goes around the layer."""
+        values, _ = self.router.forward(rows(x), step)
+        chosen = np.argsort(-values, axis=1, kind="stable")[:, : self.top_k]
+        weights = _softmax(np.take_along_axis(values, chosen, axis=1))
+        sent = chosen.reshape(-1)
+        order = np.argsort(sent, kind="stable")  # row -> token and choice; those of an expert stand together
+        place = np.argsort(order, kind="stable").reshape(chosen.shape)
+        bounds = np.concatenate([[0], np.cumsum(np.bincount(to_host(sent), minlength=self.experts))]).tolist()
+        taken = rows(x)[order // self.top_k]
+        gate = empty((len(taken), self.gate.shape[2]), x)
+        up, hidden, out = empty_like(gate), empty_like(gate), empty_like(taken)
+        for expert, (a, b) in self._groups(bounds):
+            multiply(taken[a:b], self.gate.value[expert], gate[a:b])
+            multiply(taken[a:b], self.up.value[expert], up[a:b])
+        dispatch.swiglu(gate, up, hidden)
+        step.rounded(gate, up, hidden)
+        for expert, (a, b) in self._groups(bounds):
+            multiply(hidden[a:b], self.down.value[expert], out[a:b])
+        y = empty_like(rows(x))
+        y[...] = 0 if onto is None else rows(onto)
+        for choice in range(self.top_k):
+            y += weights[:, choice, None] * out[place[:, choice]]
+        saved = {"taken": taken, "gate": gate, "up": up, "hidden": hidden, "out": out, "x": x, "values": values}
+        saved |= {"chosen": chosen, "weights": weights, "order": order, "place": place, "bounds": bounds, "pass": step}
+        return y.reshape(x.shape), saved
+
+    def backward_input(self, saved: Any, dy: Any) -> Any:
+        """B: the gradient of x. `saved` keeps those of the products' results for W."""
+        flat, weights, place, order = rows(dy), saved["weights"], saved["place"], saved["order"]
+        out, gate, up = saved.pop("out"), saved["gate"], saved["up"]
+        dweights = empty_like(weights)
+        for choice in range(self.top_k):
+            dweights[:, choice] = (out[place[:, choice]] * flat).sum(axis=1)
+        dout = weights.reshape(-1)[order][:, None] * flat[order // self.top_k]
+        dhidden, dtaken = empty_like(gate), empty_like(dout)
+        for expert, (a, b) in self._groups(saved["bounds"]):
+            multiply(dout[a:b], self.down.value[expert].T, dhidden[a:b])
+        dispatch.scale_two(dhidden, gate, up)  # the slopes become the gradients of gate and up
+        for expert, (a, b) in self._groups(saved["bounds"]):
+            multiply(gate[a:b], self.gate.value[expert].T, dtaken[a:b])
+            multiply(up[a:b], self.up.value[expert].T, dtaken[a:b], add=True)
+        dvalues = np.zeros_like(saved["values"])
+        inner = weights * (dweights - (weights * dweights).sum(axis=1, keepdims=True))
+        np.put_along_axis(dvalues, saved["chosen"], inner, axis=1)
+        dvalues += self._loss_gradient(saved)
+        saved |= {"dout": dout, "dvalues": dvalues}
+        dx = self.router.backward_input(None, dvalues)
+        for choice in range(self.top_k):
+            dx += dtaken[place[:, choice]]
+        return dx.reshape(dy.shape)
+
+    def backward_weight(self, saved: Any, dy: Any) -> None:
+        """W: add to the gradients of the router, and of gate, up and down of the experts that have tokens."""
+        self.router.backward_weight(rows(saved["x"]), saved["dvalues"])
+        taken, hidden = saved["taken"], saved["hidden"]
+        for expert, (a, b) in self._groups(saved["bounds"]):
+            multiply(taken[a:b].T, saved["gate"][a:b], self.gate.grad[expert], add=True)
+            multiply(taken[a:b].T, saved["up"][a:b], self.up.grad[expert], add=True)
+            multiply(hidden[a:b].T, saved["dout"][a:b], self.down.grad[expert], add=True)
+
+    def losses(self, saved: Any) -> tuple[float, float]:
+        """The two losses of a forward pass without their factors, the mean over its samples: balance, and z."""
+        values = saved["values"]
+        chance, log_sums = _softmax(values), _log_sums(values)
+        share, means = self._share(saved), self._by_sample(saved, chance).mean(axis=1)
+        return float(self.experts * (share * means).sum(axis=1).mean()), float((log_sums**2).mean())
+
+    def _loss_gradient(self, saved: Any) -> Any:
+        """The gradient of both losses with respect to the router's values, [tokens, experts]."""
+        values, scale = saved["values"], saved["pass"].scale
+        if not (self.balance or self.z):
+            return np.zeros_like(values)
+        chance = _softmax(values)
+        pull = (scale * self.balance * self.experts) * self._share(saved)
+        spread = np.repeat(pull, len(values) // len(pull), axis=0)
+        found = chance * (spread - (chance * spread).sum(axis=1, keepdims=True))
+        found += (2 * scale * self.z) * _log_sums(values)[:, None] * chance
+        return found.astype(values.dtype)
+
+    def _share(self, saved: Any) -> Any:
+        """The share of the choices of each sample that each expert has, [samples, experts]."""
+        own = np.arange(self.experts)
+        return (self._by_sample(saved, saved["chosen"])[..., None] == own).mean(axis=(1, 2))
+
+    def _by_sample(self, saved: Any, tokens: Any) -> Any:
+        return tokens.reshape(-1, saved["x"].shape[-2], tokens.shape[-1])
+
+    def _groups(self, bounds: list[int]) -> list[tuple[int, tuple[int, int]]]:
+        """Each expert that has tokens, with its rows."""
+        return [(e, (a, b)) for e, (a, b) in enumerate(pairwise(bounds)) if b > a]
+
+
 def mlp(sizes: Sequence[int], activation: str = "relu") -> Sequential:
     """Linear maps sizes[0] -> sizes[1] -> … with activations between them: [n, sizes[0]] -> [n, sizes[-1]].
 
@@ -114,3 +257,13 @@ def mlp(sizes: Sequence[int], activation: str = "relu") -> Sequential:
         last = i == len(sizes) - 2
         layers.append(linear if last else Sequential([linear, activation_of(activation)]))
     return Sequential(layers)
+
+
+def _softmax(values: Any) -> Any:
+    raised = np.exp(values - values.max(axis=1, keepdims=True))
+    return raised / raised.sum(axis=1, keepdims=True)
+
+
+def _log_sums(values: Any) -> Any:
+    most = values.max(axis=1)
+    return most + np.log(np.exp(values - most[:, None]).sum(axis=1))

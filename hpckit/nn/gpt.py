@@ -12,8 +12,7 @@ from hpckit.nn.attention import Attention
 from hpckit.nn.block import Recompute, Residual
 from hpckit.nn.dropout import Dropout
 from hpckit.nn.embedding import Embedding, Unembedding
-from hpckit.nn.experts import Experts
-from hpckit.nn.feedforward import FeedForward, GatedFeedForward
+from hpckit.nn.feedforward import Experts, FeedForward, GatedFeedForward
 from hpckit.nn.layer import KeyValues, Layer, Pass, Sequential
 from hpckit.nn.norms import LayerNorm, RMSNorm
 from hpckit.nn.rotary import RopeScaling

@@ -7,7 +7,7 @@ import pytest
 
 import hpckit as hp
 from hpckit.errors import InputError
-from hpckit.nn.experts import Experts
+from hpckit.nn.feedforward import Experts
 
 SIZES = {"width": 6, "hidden": 5, "experts": 4}
 

@@ -10,7 +10,7 @@ import numpy as np
 from hpckit.bench.measure import interleave
 from hpckit.bench.ranks import answer
 from hpckit.kernels.nn import dispatch
-from hpckit.nn.experts import Experts
+from hpckit.nn.feedforward import Experts
 from hpckit.nn.layer import Pass
 from hpckit.nn.parameters import Parameters
 

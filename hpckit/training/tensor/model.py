@@ -75,7 +75,7 @@ def tensor_parallel(model: Sequential, loss: Any, ranks: Ranks) -> tuple[Sequent
         if isinstance(layer, Recompute):
             return Recompute(of(layer.layer))
         if isinstance(layer, Residual):
-            last = layer.branch.out if isinstance(layer.branch, Attention) else layer.branch.down
+            last: Any = layer.branch.out if isinstance(layer.branch, Attention) else layer.branch.down
             bias = None if last.bias is None else part(last.bias)
             dropout = None if layer.dropout is None else TokenDropout(layer.dropout, ranks)
             own = [branch(layer.branch, number) for number in ranks.held]
