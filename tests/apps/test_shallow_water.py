@@ -34,7 +34,7 @@ def mapped(settings, folder):
     return {"formulas": formulas, "maps": settings | files}
 
 
-@pytest.mark.parametrize("counts", [(1, 3, 4), pytest.param((1, 2, 6), marks=pytest.mark.nightly)], ids=str)
+@pytest.mark.parametrize("counts", [(1, 3), pytest.param((1, 2, 4, 6), marks=pytest.mark.nightly)], ids=str)
 def test_any_number_of_ranks_gives_the_same_bits(mpirun, tmp_path, counts):
     """Every preset and every kind of side on 23 x 29 cells, and the refusals, which are collective."""
     grid = {"nx": 29, "ny": 23}

@@ -18,6 +18,7 @@ from hpckit.plan.collective.algorithms import ALGORITHMS, busbw_factor
 from hpckit.settings.sizes import parse_sizes
 
 
+@pytest.mark.nightly
 def test_all_operations_by_all_algorithms_and_planted_wrong_values(mpirun):
     assert "all good" in mpirun(3, "bench_operations.py").stdout
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3, pytest.param(4, marks=pytest.mark.nightly), 6])
+@pytest.mark.parametrize("ranks", [1, 2, 3, *(pytest.param(n, marks=pytest.mark.nightly) for n in (4, 6))])
 def test_every_operation_by_every_algorithm(mpirun, ranks):
     outcome = mpirun(ranks, "collectives.py", timeout=150)
     assert int(outcome.stdout.split()[1]) > 700
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3, pytest.param(4, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("ranks", [1, 2, *(pytest.param(n, marks=pytest.mark.nightly) for n in (3, 4))])
 def test_calls_that_are_kept_for_buffers_that_come_again(mpirun, ranks):
     assert "all good" in mpirun(ranks, "kept_calls.py").stdout
 

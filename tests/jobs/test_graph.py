@@ -356,6 +356,7 @@ def test_mpi_jobs_of_hpckit_and_of_others_are_tasks(here):
     assert set(states(path).values()) == {"done"}
 
 
+@pytest.mark.nightly
 def test_the_scaling_study_of_jobscripts_runs(here):
     """Shortened: one and two ranks, a small grid."""
     if mpiexec() is None:

@@ -67,7 +67,7 @@ def stage_of(kernels, water: np.ndarray, order: int = 5) -> dict[str, np.ndarray
     return {"slow": slow, "state": state[:, :, *INNER], "x": flux[0], "y": flux[1], "z": flux[2]}
 
 
-@pytest.mark.parametrize("order", [3, 5])
+@pytest.mark.parametrize("order", [pytest.param(3, marks=pytest.mark.nightly), 5])
 @pytest.mark.parametrize("wet", [False, True])
 def test_a_stage_is_the_reference(wet, order):
     rng = np.random.default_rng(4)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from conftest import PATIENCE
 
-RANKS = [1, 2, 3, 4, pytest.param(6, marks=pytest.mark.nightly)]
+RANKS = [1, 3, 4, *(pytest.param(n, marks=pytest.mark.nightly) for n in (2, 6))]
 
 
 @pytest.mark.parametrize("ranks", RANKS)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 4, pytest.param(6, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("ranks", [1, 2, *(pytest.param(n, marks=pytest.mark.nightly) for n in (4, 6))])
 def test_collectives_on_shared_memory(mpirun, ranks):
     assert "all good" in mpirun(ranks, "shared_memory.py", timeout=200).stdout
 

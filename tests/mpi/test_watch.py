@@ -80,6 +80,7 @@ def test_a_rank_that_computes_for_ever_is_named_and_the_job_ended(mpirun, tmp_pa
     assert found["ranks"][0]["stack"][0] == f"watch_ranks.py:{line_of('busy', 'LATE')} (busy)"
 
 
+@pytest.mark.nightly
 def test_no_alarm_on_ranks_that_are_slow(mpirun, tmp_path):
     outcome = mpirun(4, "watch_ranks.py", "slow", tmp_path, 5.0)
     assert outcome.stdout.strip() == "false"

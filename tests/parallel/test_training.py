@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 
+@pytest.mark.nightly
 def test_training_on_6_ranks_and_on_parts_of_them(mpirun):
     mpirun(6, "training_ranks.py", timeout=200)
 

@@ -15,24 +15,24 @@ from hpckit.apps.md.start import Start
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.md import balance
 from hpckit.md.dynamics import NVE
-from hpckit.md.forces import Forces
+from hpckit.md.forces import PairForces
 from hpckit.md.snapshots import snapshot
 from hpckit.particles.migration import audit
 
 comm = MPI.COMM_WORLD
 clock = SimpleNamespace(seconds=0.0, process_time=lambda: clock.seconds)
 balance.time = clock
-compute = Forces.compute
+compute = PairForces.compute
 
 
-def timed(forces, particles, neighbors, clusters, measure):
+def timed(forces, particles, neighbors, clusters, measure, stage):
     """Forces of some clusters, which take the time of their pairs."""
-    compute(forces, particles, neighbors, clusters, measure)
+    compute(forces, particles, neighbors, clusters, measure, stage)
     lists = neighbors.lists
     clock.seconds += 1e-9 * neighbors.pairs * len(clusters) / max(1, len(lists.inner) + len(lists.outer))
 
 
-Forces.compute = timed
+PairForces.compute = timed
 settings = PRESETS["droplet"][1] | {"ranks": {"x": comm.size, "balance": 15}}
 settings["system"] = settings["system"] | {"cells": (14, 10, 10), "droplet": 6.0}
 config = Config.model_validate(settings)

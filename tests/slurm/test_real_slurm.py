@@ -99,6 +99,7 @@ def test_a_run_on_one_node_under_mpiexec(here, capsys, monkeypatch):
         check_a_submitted_run(alone, here, capsys, 1, "mpiexec")
 
 
+@pytest.mark.nightly
 def test_an_array_makes_a_run_of_each_setting_and_a_job_waits_for_it(slurm, here, capsys):
     site = str(write_site(here))
     main(["diffusion/heat", *SMALL[1:], "--array", "grid.shape=[16,16],[24,16]", "--time", "5", "--site", site])
@@ -210,7 +211,8 @@ def test_a_scaling_study_starts_its_ranks_in_the_job(slurm, here, capsys):
     assert record["provenance"]["environment"]["SLURM_JOB_ID"] == number
 
 
-@pytest.mark.parametrize("limits", [2, pytest.param(3, marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("limits", [2, 3])
 def test_a_run_that_needs_several_time_limits_ends_with_the_same_bits(slurm, here, limits):
     found = requeued(slurm, here, limits)
     assert (found["starts"], found["exit"]) == (limits, "0:0"), output(here / "broken")
@@ -259,6 +261,7 @@ def test_a_graph_is_a_chain_of_jobs(slurm, here, capsys):
     assert "sum" not in again
 
 
+@pytest.mark.nightly
 def test_a_straggler_gets_a_second_job_and_jobs_that_are_ended_are_named(slurm, here, capsys):
     (here / "slow.py").write_text(
         "import sys, time\n"
