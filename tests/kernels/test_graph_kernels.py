@@ -142,7 +142,7 @@ PROGRAM = """
 import sys
 import numpy as np
 sys.path.insert(0, sys.argv[1])
-import test_graph as t
+import test_graph_kernels as t
 from hpckit.kernels.compile.simulated_stream import wait_for_all
 from hpckit.kernels.device_array import SimulatedArray, as_host
 from hpckit.kernels.graph import cuda, reference
