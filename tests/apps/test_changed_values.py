@@ -115,6 +115,7 @@ def test_checksums_of_single_messages_are_in_turn() -> None:
         lost.check(due, 0, first)
 
 
+@pytest.mark.nightly
 def test_a_changed_message_of_a_pipeline_names_sender_and_receiver() -> None:
     rows = list(rows_of("injecting", "message", 2, "5", ["message:pipeline"]))
     assert [(row["case"], row["problem"]) for row in rows] == [("message in pipeline", "")], "one rank tells"

@@ -24,7 +24,7 @@ from hpckit.settings.config import load
 
 # Those of the split dynamics are in test_hevi_runs.py.
 EXPLICIT = {name: each for name, (_, each) in PRESETS.items() if each.get("dynamics", {}).get("kind") != "hevi"}
-RUNS, MORE_RUNS = {1: "x", 3: "xy", 4: "xb"}, {1: "x", 2: "y", 6: "b"}  # ranks, and their axes: x, y or both
+RUNS, MORE_RUNS = {1: "x", 3: "xy"}, {1: "x", 2: "y", 4: "xb", 6: "b"}  # ranks, and their axes: x, y or both
 TRACERS = [
     {"name": "air", "shape": "uniform", "amount": 0.0, "background": 0.25},
     {"name": "smoke", "x": 2000.0, "y": 19_000.0, "sharp": True},

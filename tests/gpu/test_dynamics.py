@@ -30,8 +30,8 @@ RUNS = {
     "partial_dam_break": ("grid.nx=12", "grid.ny=9", "grid.sides_y=periodic", "physics.f=1e-2", "time.end=1.2"),
 }  # fmt: skip
 
-DAILY = {"thermal": (1, 2)}  # on how many ranks
-NIGHTLY = {name: (1, 2) for name in RUNS if name != "thermal"}
+DAILY = {"thermal": (2,)}  # on how many ranks
+NIGHTLY = {name: (1, 2) for name in RUNS}
 
 
 def fields(directory: Path) -> dict[str, np.ndarray]:

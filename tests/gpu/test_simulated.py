@@ -45,7 +45,7 @@ def temperature(directory: Path) -> np.ndarray:
         return file["temperature"][()]
 
 
-@pytest.mark.parametrize("ranks", [1, 2, pytest.param(4, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("ranks", [1, *(pytest.param(n, marks=pytest.mark.nightly) for n in (2, 4))])
 def test_exchanges_on_a_device_equal_those_on_the_host(mpirun, monkeypatch, ranks):
     monkeypatch.setenv("NUMBA_ENABLE_CUDASIM", "1")
     outcome = mpirun(ranks, "device_exchange.py", timeout=200)

@@ -48,7 +48,7 @@ def write_slab(directory, mesh, driver="shards", z=None, **options):
     return values
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+@pytest.mark.parametrize("ranks", [1, 2, 3, pytest.param(4, marks=pytest.mark.nightly)])
 def test_values_come_back_bitwise(mpirun, tmp_path, ranks):
     outcome = mpirun(ranks, "io_fields.py", tmp_path)
     assert '"ok": true' in outcome.stdout

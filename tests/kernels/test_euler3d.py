@@ -107,7 +107,7 @@ def test_mass_flux_is_the_reference_and_what_changes_the_density(direction, shap
         sweep(dispatch, direction, start, base, mass_flux=np.zeros(shape))
 
 
-@pytest.mark.parametrize("direction", ["x", "y", "z"])
+@pytest.mark.parametrize("direction", ["x", *(pytest.param(each, marks=pytest.mark.nightly) for each in "yz")])
 def test_beyond_the_series_the_pressure_is_pow(direction):
     base = base_of(8)
     owned = random_state(8, 9, 150)

@@ -49,7 +49,7 @@ def strided(array: np.ndarray) -> np.ndarray:
     return room[..., ::2]
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", [pytest.param(np.float32, marks=pytest.mark.nightly), np.float64])
 @pytest.mark.parametrize("shape", SHAPES + WIDE + LONG)
 def test_simd_has_the_bits_of_the_reference(shape, dtype):
     field, coefficient, out = fields(shape, dtype)

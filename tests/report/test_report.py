@@ -97,6 +97,7 @@ def test_page_says_what_it_must(run):
     assert "the slowest rank computes 20.3" in found
 
 
+@pytest.mark.nightly
 def test_large_and_noisy_fields_stay_small(tmp_path, monkeypatch):
     directory = make_run(tmp_path / "large", shape=(700, 1400), noise=0.4)
     assert 600_000 < build_report(directory).stat().st_size < 3_000_000

@@ -85,6 +85,7 @@ def check_a_submitted_run(slurm: Cluster, here: Path, capsys, nodes: int, launch
     assert not (directory / "report" / "index.html").exists()  # as asked for
 
 
+@pytest.mark.nightly
 def test_a_run_on_two_nodes_under_srun_keeps_the_kernels_that_it_compiled(slurm, here, capsys, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(here / "cache"))
     check_a_submitted_run(slurm, here, capsys, 2, "srun")
@@ -175,6 +176,7 @@ def test_the_ready_scripts_run(slurm, here, capsys, short):
     assert {summary["ranks"] for summary in done} == {2}
 
 
+@pytest.mark.nightly
 def test_the_ready_scripts_are_accepted_with_gpus_and_a_rank_gets_each(here, capsys, monkeypatch):
     """On nodes that have GPUs in name: what GPU sites ask for, by both kinds of request, and the GPU of each rank."""
     (here / "show.py").write_text(
