@@ -10,24 +10,14 @@ from typing import Any
 
 from hpckit.apps.train.config import LANGUAGE, Model
 from hpckit.errors import InputError
-from hpckit.nn.rotary import RopeScaling
+from hpckit.nn.activations import IN_TRANSFORMERS
+from hpckit.nn.rotary import RopeScaling, rope_kind, rope_scaling
 from hpckit.plan.text import parse_json, read_bytes
 
 SIDE = 8  # pixels of a digit along either dim
 KERNEL = 3  # pixels that a convolution sees along either dim
 CONFIG = "config.json"
 NORM_EPS = 1e-5
-# Activations of a GPT-2 in transformers -> ours; the first of one kind is what we write.
-ACTIVATIONS = {
-    "gelu_new": "gelu",
-    "gelu_pytorch_tanh": "gelu",
-    "gelu_fast": "gelu",
-    "gelu": "gelu_erf",
-    "gelu_python": "gelu_erf",
-    "relu": "relu",
-    "silu": "silu",
-    "swish": "silu",
-}
 
 
 @dataclass(frozen=True)
@@ -181,7 +171,7 @@ def _gpt2(given: dict[str, Any]) -> Shape:
         hidden=int(given.get("n_inner") or 4 * given["n_embd"]),
         context=int(given["n_positions"]),
         tied=bool(given.get("tie_word_embeddings", True)),
-        activation=ACTIVATIONS.get(given.get("activation_function", "gelu_new"), ""),
+        activation=IN_TRANSFORMERS.get(given.get("activation_function", "gelu_new"), ""),
         norm_eps=float(given.get("layer_norm_epsilon", NORM_EPS)),
     )
 
@@ -198,30 +188,12 @@ def _llama(given: dict[str, Any]) -> Shape:
         hidden=int(given["intermediate_size"]),
         context=int(given["max_position_embeddings"]),
         rope_base=float(given.get("rope_theta") or rope.get("rope_theta") or 10_000.0),
-        rope_scaling=_rope_scaling(_rope(given)),
+        rope_scaling=rope_scaling(given),
         tied=bool(given.get("tie_word_embeddings", False)),
         norm_eps=float(given.get("rms_norm_eps", 1e-6)),
         experts=int(given.get("num_local_experts") or 0),
         top_k=int(given.get("num_experts_per_tok") or 2),
     )
-
-
-def _rope(given: dict[str, Any]) -> dict[str, Any]:
-    """What a Llama's config.json says of its rotary positions."""
-    return given.get("rope_scaling") or given.get("rope_parameters") or {}
-
-
-def _rope_kind(rope: dict[str, Any]) -> str:
-    return str(rope.get("rope_type", rope.get("type", "default")))
-
-
-def _rope_scaling(rope: dict[str, Any]) -> RopeScaling | None:
-    if _rope_kind(rope) == "linear":
-        return RopeScaling(float(rope["factor"]))
-    if _rope_kind(rope) == "llama3":
-        low, high = float(rope["low_freq_factor"]), float(rope["high_freq_factor"])
-        return RopeScaling(float(rope["factor"]), low, high, int(rope["original_max_position_embeddings"]))
-    return None
 
 
 def _rope_record(shape: Shape) -> dict[str, Any]:
@@ -245,7 +217,7 @@ def _strange(given: dict[str, Any], kind: str) -> list[tuple[str, bool]]:
             ("attention scaled by the layer's number", bool(given.get("scale_attn_by_inverse_layer_idx"))),
             ("cross-attention", bool(given.get("add_cross_attention"))),
         ]
-    turning = _rope_kind(_rope(given))
+    turning = rope_kind(given)
     heads, width = given["num_attention_heads"], given["hidden_size"]
     return [
         (f"activation {given.get('hidden_act')}", given.get("hidden_act", "silu") != "silu"),
@@ -268,7 +240,7 @@ def hugging_face_config(shape: Shape, precision: str = "float32") -> dict[str, A
             "n_head": shape.heads,
             "n_positions": shape.context,
             "n_inner": shape.hidden,
-            "activation_function": next(theirs for theirs, ours in ACTIVATIONS.items() if ours == shape.activation),
+            "activation_function": next(theirs for theirs, ours in IN_TRANSFORMERS.items() if ours == shape.activation),
             "layer_norm_epsilon": shape.norm_eps,
             "attn_pdrop": shape.attention_dropout,
             **dict.fromkeys(("embd_pdrop", "resid_pdrop"), shape.dropout),

@@ -68,6 +68,17 @@ class SiLU(Activation):
 
 
 ACTIVATIONS: dict[str, Callable[[], Activation]] = {"relu": ReLU, "gelu": GELU, "gelu_erf": ExactGELU, "silu": SiLU}
+# Names in a config.json of transformers -> ours; the first of one kind is what we write.
+IN_TRANSFORMERS = {
+    "gelu_new": "gelu",
+    "gelu_pytorch_tanh": "gelu",
+    "gelu_fast": "gelu",
+    "gelu": "gelu_erf",
+    "gelu_python": "gelu_erf",
+    "relu": "relu",
+    "silu": "silu",
+    "swish": "silu",
+}
 
 
 def activation_of(name: str) -> Activation:

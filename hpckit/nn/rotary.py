@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -30,6 +31,27 @@ class RopeScaling:
         rounds = self.original * speeds / (2 * math.pi)
         kept = np.clip((rounds - self.low) / (self.high - self.low), 0, 1)
         return speeds * (kept + (1 - kept) / self.factor)
+
+
+def rope_kind(config: dict[str, Any]) -> str:
+    """How a config.json of transformers turns positions: `default`, `linear`, `llama3` or another kind."""
+    rope = _described(config)
+    return str(rope.get("rope_type", rope.get("type", "default")))
+
+
+def rope_scaling(config: dict[str, Any]) -> RopeScaling | None:
+    """The scaling that it asks for, of the kinds `linear` and `llama3`; None for others."""
+    kind, rope = rope_kind(config), _described(config)
+    if kind == "linear":
+        return RopeScaling(float(rope["factor"]))
+    if kind == "llama3":
+        low, high = float(rope["low_freq_factor"]), float(rope["high_freq_factor"])
+        return RopeScaling(float(rope["factor"]), low, high, int(rope["original_max_position_embeddings"]))
+    return None
+
+
+def _described(config: dict[str, Any]) -> dict[str, Any]:
+    return config.get("rope_scaling") or config.get("rope_parameters") or {}
 
 
 @functools.lru_cache(maxsize=8)

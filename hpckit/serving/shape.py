@@ -7,22 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from hpckit.errors import InputError
-from hpckit.nn.rotary import RopeScaling
+from hpckit.nn.activations import IN_TRANSFORMERS
+from hpckit.nn.rotary import RopeScaling, rope_kind, rope_scaling
 from hpckit.plan.text import parse_json, read_bytes
 
 CONFIG = "config.json"
 KINDS = ("gpt2", "llama", "mistral", "qwen2", "mixtral")
-# Activations in transformers -> functions of `hpckit.kernels.nn.dispatch`.
-ACTIVATIONS = {
-    "gelu_new": "gelu",
-    "gelu_pytorch_tanh": "gelu",
-    "gelu_fast": "gelu",
-    "gelu": "gelu_erf",
-    "gelu_python": "gelu_erf",
-    "relu": "relu",
-    "silu": "silu",
-    "swish": "silu",
-}
 
 
 @dataclass(frozen=True)
@@ -115,14 +105,14 @@ def _gpt2(given: dict[str, Any]) -> Shape:
         hidden=int(given.get("n_inner") or 4 * width),
         context=int(given["n_positions"]),
         eps=float(given.get("layer_norm_epsilon", 1e-5)),
-        activation=ACTIVATIONS.get(given.get("activation_function", "gelu_new"), ""),
+        activation=IN_TRANSFORMERS.get(given.get("activation_function", "gelu_new"), ""),
         tied=bool(given.get("tie_word_embeddings", True)),
         end=_ends(given),
     )
 
 
 def _llama(given: dict[str, Any], kind: str) -> Shape:
-    rope, heads = _rope(given), int(given["num_attention_heads"])
+    heads = int(given["num_attention_heads"])
     parameters = given.get("rope_parameters") or {}
     context = int(given["max_position_embeddings"])
     if window := given.get("sliding_window"):
@@ -139,9 +129,9 @@ def _llama(given: dict[str, Any], kind: str) -> Shape:
         hidden=int(given["intermediate_size"]),
         context=context,
         eps=float(given.get("rms_norm_eps", 1e-6)),
-        activation=ACTIVATIONS.get(given.get("hidden_act", "silu"), ""),
+        activation=IN_TRANSFORMERS.get(given.get("hidden_act", "silu"), ""),
         rope_base=float(given.get("rope_theta") or parameters.get("rope_theta") or (1e6 if kind == "mixtral" else 1e4)),
-        rope_scaling=_rope_scaling(rope),
+        rope_scaling=rope_scaling(given),
         tied=bool(given.get("tie_word_embeddings", False)),
         experts=int(given["num_local_experts"]) if kind == "mixtral" else 0,
         chosen=int(given["num_experts_per_tok"]) if kind == "mixtral" else 0,
@@ -152,23 +142,6 @@ def _llama(given: dict[str, Any], kind: str) -> Shape:
 def _ends(given: dict[str, Any]) -> tuple[int, ...]:
     found = given.get("eos_token_id")
     return tuple(int(token) for token in (found if isinstance(found, list) else [] if found is None else [found]))
-
-
-def _rope(given: dict[str, Any]) -> dict[str, Any]:
-    return given.get("rope_scaling") or given.get("rope_parameters") or {}
-
-
-def _turning(rope: dict[str, Any]) -> str:
-    return str(rope.get("rope_type", rope.get("type", "default")))
-
-
-def _rope_scaling(rope: dict[str, Any]) -> RopeScaling | None:
-    if _turning(rope) == "linear":
-        return RopeScaling(float(rope["factor"]))
-    if _turning(rope) == "llama3":
-        low, high = float(rope["low_freq_factor"]), float(rope["high_freq_factor"])
-        return RopeScaling(float(rope["factor"]), low, high, int(rope["original_max_position_embeddings"]))
-    return None
 
 
 def _strange(given: dict[str, Any], kind: str) -> list[str]:
@@ -182,9 +155,8 @@ def _strange(given: dict[str, Any], kind: str) -> list[str]:
         }
     else:
         wrong = {
-            f"the activation {given.get('hidden_act')}": ACTIVATIONS.get(given.get("hidden_act", "silu")) != "silu",
-            f"rotary positions of the kind {_turning(_rope(given))}": _turning(_rope(given))
-            not in ("default", "linear", "llama3"),
+            f"the activation {given.get('hidden_act')}": IN_TRANSFORMERS.get(given.get("hidden_act", "silu")) != "silu",
+            f"rotary positions of the kind {rope_kind(given)}": rope_kind(given) not in ("default", "linear", "llama3"),
             "biases in attention or MLP": kind != "qwen2"
             and bool(given.get("attention_bias") or given.get("mlp_bias")),
             "rotary positions on a part of a head": float(given.get("partial_rotary_factor") or 1) != 1,
