@@ -107,7 +107,8 @@ with Mesh(comm, z=1, x=0, periodic=("x",)) as mesh:
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     comm.Barrier()
     check(top / "apart", made.layout)
-    assert not (top / "apart/fields.h5.tmp").exists()
+    if comm.rank == 0:  # which makes it anew at once
+        assert not (top / "apart/fields.h5.tmp").exists()
     pack_fields(top / "apart", comm)
     check(top / "apart", made.layout)
 
