@@ -167,13 +167,13 @@ def shown_range(field: Slices) -> tuple[float, float]:
 
 def _panel(field: Slices, index: int) -> str:
     plt = pyplot()
-    height = ACROSS * WIDTH * shape_of(field) + 0.58
+    height = ACROSS * WIDTH * shape_of(field) + 0.62
     label = f"t = {field.moment(index)}"
     title = f"{label}, {field.places[index]}" if field.places else label
     text = ""
     for contours in (True, False):
         figure = plt.figure(figsize=(WIDTH, height))
-        axes = figure.add_axes((LEFT, 0.36 / height, ACROSS, (height - 0.58) / height))
+        axes = figure.add_axes((LEFT, 0.4 / height, ACROSS, (height - 0.62) / height))
         draw(axes, field, index, contours)
         axes.set_title(title, pad=4)
         _keep_on_page(axes)
