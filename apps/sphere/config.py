@@ -47,9 +47,7 @@ class Start(Section):
     )
     angle: float = Field(0.0, ge=-180, le=180, description="solid_body: tilt of the axis of flow and rotation, degrees")
     speed: float = Field(80.0, gt=0, description="solid_body, mountain, jet: maximum speed, m/s")
-    depth: float = Field(
-        10_000.0, gt=0, description="depth at the equator of the flow, the poles, or mean, m"
-    )
+    depth: float = Field(10_000.0, gt=0, description="depth at the equator of the flow, the poles, or mean, m")
     bump: float = Field(120.0, description="jet, hill: height of the bump on the surface, m; mountain: of the cone")
 
 

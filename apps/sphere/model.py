@@ -115,9 +115,9 @@ class Model:
         waves = speed + np.sqrt(gravity * np.maximum(depth, 0.0))
         ends = max_of_ranks(self.mesh.comm, np.array([speed.max(), waves.max(), -depth.min()]))
         error = None if self.first_depth is None else math.sqrt(sums[3] / sums[4])
-        return Watch(
-            *map(float, sums[:3]), float(ends[0]), float(ends[1]), -float(ends[2]), round(float(sums[5])), error
-        )
+        mass, total, potential = map(float, sums[:3])
+        fastest, courant = map(float, ends[:2])
+        return Watch(mass, total, potential, fastest, courant, -float(ends[2]), round(float(sums[5])), error)
 
     def vorticity(self) -> np.ndarray:
         """Relative vorticity (1/s) of the owned cells, by differences of fourth order; the halo must be filled."""

@@ -89,7 +89,7 @@ def dry_run(config: Config, ranks: int) -> DryRun:
     return grid_dry_run(
         config,
         decomposition,
-        (1.0, spacing(config), spacing(config)),
+        (spacing(config), spacing(config)),
         sides=", a closed sphere",
         halo_bytes=3 * 8 * len(PARTS) * int(plan.sent.max()),
         memory_per_rank=8 * (3 * len(PARTS) + 1) * local_cells(decomposition),

@@ -14,6 +14,7 @@ from hpckit.comm.mesh import Mesh
 from hpckit.comm.progress import Begun, Unfinished
 from hpckit.grid.field import Field
 from hpckit.kernels.particles.records.dispatch import put_values, take_values
+from hpckit.kernels.sphere.dispatch import copy
 from hpckit.plan.grid.panels import PanelPlan
 from hpckit.plan.protocol import Ends, Ints
 
@@ -35,16 +36,20 @@ class PanelExchange(Begun):
         (step,) = self.plan.steps()
         own = field.decomposition.local_shape(mesh.rank)
         inside = np.arange(np.prod(own)).reshape(own)[field.decomposition.interior].reshape(-1)
-        self._sends = self._part(step.sends, inside)
-        self._receives = self._part(step.receives, np.arange(len(self.plan.needed(mesh.rank))), self.plan.most_owned)
-        self.ghosts = self.device.zeros((self._width, sum(len(cells) for _, cells in self._receives)))
+        count = len(self.plan.needed(mesh.rank))
+        sends = dict(self._part(step.sends, inside))
+        receives = dict(self._part(step.receives, np.arange(count), self.plan.most_owned))
+        own_cells = sends.pop(mesh.rank, None), receives.pop(mesh.rank, None)
+        self._own = None if own_cells[0] is None else tuple(map(self.device.to_device, own_cells))
+        self._sends, self._receives = list(sends.items()), list(receives.items())
+        self.ghosts = self.device.zeros((self._width, count))
         self._from = [self.device.to_device(cells) for _, cells in self._sends]
         self._to = [self.device.to_device(cells) for _, cells in self._receives]
         self._out = [Buffer(self.device, len(cells), self._width) for _, cells in self._sends]
         self._in = [Buffer(self.device, len(cells), self._width) for _, cells in self._receives]
         self._tag = mesh.lasting_tags(2)
         self._requests: list[MPI.Request] = []
-        peers = [peer for peer, _ in self._receives if peer != mesh.rank]
+        peers = [peer for peer, _ in self._receives]
         self._report = mesh.observer.exchange(mesh.comm, "panels", "panel exchange", "float64", peers)
         self._seals = Seals(mesh.comm) if mesh.observer.checks_messages else None
         self.wait_seconds = 0.0
@@ -65,30 +70,29 @@ class PanelExchange(Begun):
     @property
     def bytes_sent(self) -> int:
         """Bytes that this rank sends to others in an exchange."""
-        return sum(8 * self._width * len(cells) for peer, cells in self._sends if peer != self.mesh.rank)
+        return sum(8 * self._width * len(cells) for _, cells in self._sends)
 
     def __call__(self, field: Field) -> Any:
         """The rows beyond the sides, float64[components, cells]; see above."""
-        rank, comm = self.mesh.rank, self.mesh.comm
+        comm = self.mesh.comm
         values, ghosts = field.data.reshape(self._width, -1, 1), self.ghosts.reshape(self._width, -1, 1)
-        reporting = self.mesh.observer.on and len(self._in) > 1
+        reporting = self.mesh.observer.on and bool(self._in)
         if reporting:
             self._report.begin()
-        kept = None
-        for (peer, cells), places, buffer in zip(self._sends, self._from, self._out, strict=True):
+        for (_, cells), places, buffer in zip(self._sends, self._from, self._out, strict=True):
             take_values(values, places, len(cells), buffer.values)
-            if peer == rank:
-                kept = buffer
         self._requests = []
         for ends, buffers, start in ((self._receives, self._in, comm.Irecv), (self._sends, self._out, comm.Isend)):
             for (peer, cells), buffer in zip(ends, buffers, strict=True):
-                if peer != rank:
-                    if buffers is self._out:
-                        buffer.leave()
-                    self._requests.append(start(buffer.message(0, len(cells)), peer, self._tag))
+                if buffers is self._out:
+                    buffer.leave()
+                self._requests.append(start(buffer.message(0, len(cells)), peer, self._tag))
         self._seal()
         if reporting:
             self._report.posted()
+        if self._own is not None:
+            copy(values[..., 0], self._own[0], self.ghosts, self._own[1])
+        if reporting:
             self._report.wait()
         begin = time.perf_counter()
         MPI.Request.Waitall(self._requests)
@@ -99,17 +103,15 @@ class PanelExchange(Begun):
             self._report.end(waited=waited)
         if self._seals is not None:
             self._seals.finish(self._ends(self._receives, self._in))
-        for (peer, cells), places, buffer in zip(self._receives, self._to, self._in, strict=True):
-            came = kept if peer == rank and kept is not None else buffer
-            if peer != rank:
-                buffer.arrive()
-            put_values(came.values, ghosts, places, 0, len(cells))
+        for (_, cells), places, buffer in zip(self._receives, self._to, self._in, strict=True):
+            buffer.arrive()
+            put_values(buffer.values, ghosts, places, 0, len(cells))
         return self.ghosts
 
     def _seal(self) -> None:
         """Send the checksums of what others need."""
         if self._seals is not None:
-            expected = [(peer, self._tag + 1) for peer, _ in self._receives if peer != self.mesh.rank]
+            expected = [(peer, self._tag + 1) for peer, _ in self._receives]
             self._seals.start(self._ends(self._sends, self._out), expected)
 
     def _ends(self, ends: list[tuple[int, Ints]], buffers: list[Buffer]) -> list[End]:
@@ -117,5 +119,4 @@ class PanelExchange(Begun):
         return [
             End(peer, self._tag + 1, "rows of panels", [buffer.on_host()])
             for (peer, _), buffer in zip(ends, buffers, strict=True)
-            if peer != self.mesh.rank
         ]

@@ -12,6 +12,10 @@ from hpckit.kernels.sphere.numerics import crossing, level_between, upwind
 THREADS = threads(128)
 
 
+def copy(values: Any, places: Any, ghosts: Any, targets: Any) -> None:
+    copy_kernel[(blocks(len(places), THREADS), len(values)), THREADS](values, places, ghosts, targets)
+
+
 def fill(state: Any, ghosts: Any, tables: Tables) -> None:
     parts, panels = state.shape[:2]
     most = max(tables.per_area.shape)
@@ -59,6 +63,13 @@ def _beyond(ghosts, part, side, near, weights, start, row, skip, cell):
     for k in range(1, ORDER):
         total += weights[row, start + cell, k] * ghosts[part, at + k]
     return total
+
+
+@kernel
+def copy_kernel(values, places, ghosts, targets):
+    k, part = cuda.grid(1), cuda.blockIdx.y
+    if k < len(places):
+        ghosts[part, targets[k]] = values[part, places[k]]
 
 
 @kernel

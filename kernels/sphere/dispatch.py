@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from hpckit.kernels.forms import double_form_for
+from hpckit.kernels.forms import double_form_for, form_for
 from hpckit.kernels.sphere.constants import HALO, Physics, Tables
+
+
+def copy(values: Any, places: Any, ghosts: Any, targets: Any) -> None:
+    """See `reference.copy`."""
+    form_for(__package__, values).copy(values, places, ghosts, targets)
 
 
 def fill(state: Any, ghosts: Any, tables: Tables) -> None:

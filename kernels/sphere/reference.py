@@ -27,6 +27,11 @@ from hpckit.kernels.sphere.constants import DEPTH, HALO, ORDER, SEAM, START, Phy
 LINES = ((0, -1), (1, 1), (0, -1), (1, 1))
 
 
+def copy(values: np.ndarray, places: np.ndarray, ghosts: np.ndarray, targets: np.ndarray) -> None:
+    """The cells at `targets` of the ghosts become those at `places` of values [components, cells]."""
+    ghosts[:, targets] = values[:, places]
+
+
 def fill(state: np.ndarray, ghosts: np.ndarray, tables: Tables) -> None:
     """Put what lies beyond the sides into the halo of the state, whose corners stay as they are."""
     _, panels, high, wide = state.shape

@@ -12,6 +12,13 @@ MASS, LEVEL = 0, 4  # rows of the edges: the flux, the carried velocity (X, Y, Z
 
 
 @jit
+def copy(values, places, ghosts, targets):
+    for part in range(values.shape[0]):
+        for k in range(len(places)):
+            ghosts[part, targets[k]] = values[part, places[k]]
+
+
+@jit
 def fill(state, ghosts, tables):
     high, wide = tables.per_area.shape
     line = np.empty(max(high, wide))

@@ -32,10 +32,12 @@ def case(device: Device, dtype: np.dtype) -> Pairs:
     there = [device.to_device(each) for each in here]
     on_device = [device.to_device(each) for each in (ghosts, heights, base, bottom)]
     its = type(tables)(*(device.to_device(each) for each in tables))
-    for form, table, (now, seams, out), (beyond, high_ground, old, ground) in (
-        (reference, tables, here, (ghosts, heights, base, bottom)),
-        (cuda, its, there, on_device),
+    places = np.arange(7), np.arange(3, 10)
+    for form, table, (now, seams, out), (beyond, high_ground, old, ground), (first, last) in (
+        (reference, tables, here, (ghosts, heights, base, bottom), places),
+        (cuda, its, there, on_device, tuple(map(device.to_device, places))),
     ):
+        form.copy(now.reshape(4, -1), first, beyond, last)
         form.fill(now, beyond, table)
         form.seam_flux(beyond, high_ground, table, physics, seams)
         form.stage(now, old, ground, seams, table, physics, 50.0, 0.25, out)

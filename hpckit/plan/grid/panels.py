@@ -51,14 +51,14 @@ class Seam(NamedTuple):
 class Strip(NamedTuple):
     """The rows that a rank needs at one side of one of its panels.
 
-    seam: whether another panel lies beyond. first: where they stand in the rank's buffer, WIDTH rows of `count` cells,
+    seam: whether another panel lies beyond. first: where they stand in the rank's buffer, WIDTH rows of `length` cells,
     the nearest first; at a seam as many rows of the panel's own follow. start: of the cells along the side.
     """
 
     seam: bool
     first: int
     start: int
-    count: int
+    length: int
 
 
 @functools.cache
@@ -143,7 +143,7 @@ class PanelPlan:
         for number, strips in enumerate(self.strips(rank)):
             panel = first_panel + number
             for side, strip in enumerate(strips):
-                along = np.arange(strip.start, strip.start + strip.count)
+                along = np.arange(strip.start, strip.start + strip.length)
                 if strip.seam:
                     other = seams()[panel][side]
                     theirs = n - 1 - along if other.turned else along
@@ -254,7 +254,7 @@ class PanelPlan:
                 across, along, dim = (x, y, 1) if side in (WEST, EAST) else (y, x, 0)
                 out = across if side in (EAST, NORTH) else -across
                 gap = start[dim] if side in (WEST, SOUTH) else n - start[dim] - owned[dim]
-                line = (2 * np.arange(strip.start, strip.start + strip.count) + 1 - n)[:, None] * along
+                line = (2 * np.arange(strip.start, strip.start + strip.length) + 1 - n)[:, None] * along
                 if strip.seam:
                     found += [n * out + (n - rows) * middle + line, n * middle + (n - rows) * out + line]
                 else:
