@@ -10,7 +10,7 @@ import numpy as np
 from hpckit.kernels.euler.constants import GRAVITY
 from hpckit.report.extension import Section
 from hpckit.report.field_file import text_of
-from hpckit.report.page import caption
+from hpckit.report.page import caption, grid, with_data
 from hpckit.report.run_data import RunData
 from hpckit.report.style import SERIES, pyplot, to_svg
 from hpckit.report.units import number, pretty
@@ -30,19 +30,20 @@ def profiles(run: RunData) -> Iterator[Section]:
             ]
     except (OSError, KeyError):
         return
-    figure, axes = pyplot().subplots(1, 3, figsize=(7.6, 2.4), layout="constrained", sharey=True)
-    for panel, (title, values, unit), color in zip(axes, shown, SERIES, strict=False):
-        panel.plot(values, z, color=color)
-        panel.set_title(f"{title.removesuffix(' of the base state')} ({pretty(unit)})")
-        panel.locator_params(axis="x", nbins=4)
+    pictures = []
+    for (title, values, unit), color in zip(shown, SERIES, strict=False):
+        figure, axes = pyplot().subplots(figsize=(3.7, 2.5), layout="constrained")
+        axes.plot(values, z, color=color)
+        axes.set_title(f"{title.removesuffix(' of the base state')} ({pretty(unit)})")
+        axes.locator_params(axis="x", nbins=4)
         if np.ptp(values) < 1e-6 * abs(values).max():
-            panel.set_xlim(values[0] - 1, values[0] + 1)
-        panel.grid(axis="x")
-    axes[0].set_ylabel("z (km)")
+            axes.set_xlim(values[0] - 1, values[0] + 1)
+        axes.grid(axis="x")
+        axes.set_ylabel("z (km)")
+        pictures.append(with_data(to_svg(figure, f"{title} over height", "chart"), title, {"z (km)": z, title: values}))
     theta = shown[0][1]
     squared = GRAVITY * np.gradient(np.log(theta), 1000 * z) if len(z) > 1 else np.zeros(1)
     mean = float(np.sqrt(max(squared.mean(), 0.0)))
     said = "theta and rho in the other pictures are deviations from these. "
     said += f"Mean Brunt-V\u00e4is\u00e4l\u00e4 frequency: {number(mean, 3)} 1/s." if mean > 1e-6 else "It is neutral."
-    picture = to_svg(figure, "the base state over height", "wide")
-    yield Section("base", "Base state", picture + caption(said), {"brunt_vaisala": mean})
+    yield Section("base", "Base state", grid(pictures) + caption(said), {"brunt_vaisala": mean})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -38,7 +38,7 @@ def sections(run: RunData) -> Iterator[Section]:
     except ValidationError:
         run.tell("the settings of the run cannot be read: no observables")
         return
-    names = run.summary.get("units") or {}
+    names = _symbols(run.summary.get("units") or {})
     found = _found(run, config)
     yield from _state(run, config, names)
     yield from observed(found, config.system.units)
@@ -53,7 +53,7 @@ def sections(run: RunData) -> Iterator[Section]:
 
 def observed(found: dict[str, Any], units: str) -> Iterator[Section]:
     """The sections of the results of `Measurements`; `found["source"]` names their source."""
-    names = UNITS[units].names
+    names = _symbols(UNITS[units].names)
     yield from _structure(found, names)
     yield from _motion(found, units, names)
     yield from _speeds(found)
@@ -80,12 +80,17 @@ def mean_after(run: RunData, config: Config, name: str) -> tuple[float, float]:
     return float(np.mean(values)), float(np.std(means, ddof=1) / np.sqrt(BLOCKS))
 
 
+def _symbols(names: Mapping[str, str]) -> dict[str, str]:
+    """Units as they are printed."""
+    return {what: pretty(unit) for what, unit in names.items()}
+
+
 def _state(run: RunData, config: Config, names: dict[str, str]) -> Iterator[Section]:
     count = int(run.summary.get("particles") or 0)
     times, total = run.series("energy")
     if not count or len(times) < 2:
         return
-    energy = pretty(names.get("energy", ""))
+    energy = names.get("energy", "")
     scale, time = time_scale(times[-1], names.get("time", ""))
 
     begin = config.settled * config.time.dt * (1 - 1e-12)
@@ -114,16 +119,16 @@ def _state(run: RunData, config: Config, names: dict[str, str]) -> Iterator[Sect
             "temperature",
             with_mean("temperature"),
             f"time ({time})",
-            pretty(names.get("temperature", "")),
+            names.get("temperature", ""),
             level=config.target,
         ),
-        lines("pressure", with_mean("pressure"), f"time ({time})", pretty(names.get("pressure", ""))),
+        lines("pressure", with_mean("pressure"), f"time ({time})", names.get("pressure", "")),
     ]
-    drawn += _canonical(run, config, count, pretty(names.get("temperature", "")))
+    drawn += _canonical(run, config, count, names.get("temperature", ""))
     rows, numbers = [], dict[str, Any]()
     for name in ("temperature", "pressure", *PRESSURES):
         value, error = mean_after(run, config, name)
-        unit = pretty(names.get(name.split("_")[0], ""))
+        unit = names.get(name.split("_")[0], "")
         rows.append((name.replace("_", " "), *with_error(value, error), unit))
         numbers[name] = {"mean": value, "error": error if np.isfinite(error) else None}
     value, error = mean_after(run, config, "potential")

@@ -21,7 +21,7 @@ TAKE_TARGETS = ("run", "submit", "init")  # verbs that take a preset or a run fi
 # Words of bash: verbs, the words of each verb, presets, the settings of each app. Files are completed beside them.
 BASH = r"""
 _hpckit_keys() {  # the settings of the app of a preset, or of a run file
-    local app=${1%/*}
+    local app=$1
     if [ -f "$1" ]; then
         app=$(sed -n 's/^app *= *"\([a-z0-9_]*\)".*/\1/p' "$1" | head -n 1)
     fi
@@ -44,7 +44,7 @@ WORDS
     TARGETS)
         for ((at = 2; at < COMP_CWORD; at++)); do
             case ${COMP_WORDS[at]} in
-            -* | *=*) ;;
+            -* | *=* | [0-9]*) ;;
             *)
                 target=${COMP_WORDS[at]}
                 break
@@ -61,6 +61,24 @@ WORDS
     esac
 }
 complete -o bashdefault -o default -F _hpckit hpckit
+"""
+FISH = r"""
+function __hpckit_target  # the preset or run file of the line, if it has one
+    for word in (commandline -opc)[3..-1]
+        if not string match -qr -- '^-|=|^[0-9]' $word
+            echo $word
+            return 0
+        end
+    end
+    return 1
+end
+function __hpckit_app  # whether the line's preset or run file is of this app, or one of these presets
+    set -l target (__hpckit_target); or return 1
+    if test -f $target
+        set target (sed -n 's/^app *= *"\([a-z0-9_]*\)".*/\1/p' $target | head -n 1)
+    end
+    contains -- "$target" $argv
+end
 """
 
 
@@ -80,7 +98,9 @@ def main(arguments: list[str]) -> int:
 
 
 def _bash() -> str:
-    keys = "".join(f"    {app}) echo {shlex.quote(' '.join(_settings(app)))} ;;\n" for app in apps())
+    keys = "".join(
+        f"    {' | '.join(_targets(app))}) echo {shlex.quote(' '.join(_settings(app)))} ;;\n" for app in apps()
+    )
     words = "".join(
         f"    {verb}) words={shlex.quote(' '.join(word for word, _ in _options(verb)))} ;;\n" for verb in _verbs()
     )
@@ -103,17 +123,17 @@ def _zsh() -> str:
 
 
 def _fish() -> str:
-    lines = ["complete -c hpckit -f -n __fish_use_subcommand"]
+    lines = [FISH.strip(), "complete -c hpckit -f -n __fish_use_subcommand"]
     for verb, does in _verbs().items():
         lines.append(f"complete -c hpckit -n __fish_use_subcommand -a {verb} -d {shlex.quote(does)}")
         for word, help in _options(verb):
             kind = "l" if word.startswith("--") else "s" if word.startswith("-") else "a"
             seen = f"-n '__fish_seen_subcommand_from {verb}'"
             lines.append(f"complete -c hpckit {seen} -{kind} {word.lstrip('-')} -d {shlex.quote(help)}")
-    targets = f"__fish_seen_subcommand_from {' '.join(TAKE_TARGETS)}"
-    lines.append(f"complete -c hpckit -n '{targets}' -a {shlex.quote(' '.join(_presets()))}")
+    takes = f"__fish_seen_subcommand_from {' '.join(TAKE_TARGETS)}"
+    lines.append(f"complete -c hpckit -n '{takes}; and not __hpckit_target' -a {shlex.quote(' '.join(_presets()))}")
     for app in apps():
-        said = f"'{targets}; and string match -qr \"(^| ){app}(/| |$)\" (commandline -o)'"
+        said = f"'{takes}; and __hpckit_app {' '.join(_targets(app))}'"
         lines.append(f"complete -c hpckit -n {said} -a {shlex.quote(' '.join(_settings(app)))}")
     return "\n".join(lines) + "\n"
 
@@ -145,7 +165,13 @@ def _of(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
 
 
 def _presets() -> list[str]:
-    return [f"{app}/{preset}" for app in apps() for preset in find_app(app).presets]
+    """Presets, by their own name and by that of their app and theirs."""
+    return [name for app in apps() for name in _targets(app)[1:]]
+
+
+def _targets(app: str) -> list[str]:
+    """What may stand for an app in a line: its name, and its presets."""
+    return [app, *(name for preset in find_app(app).presets for name in (preset, f"{app}/{preset}"))]
 
 
 def _settings(app: str) -> Iterable[str]:

@@ -51,9 +51,10 @@ def start_watch(options: dict[str, Any] | None) -> None:
         from mpi4py import MPI
 
         from hpckit.comm.observe.watch import Watch
-        from hpckit.comm.observe.watched_comm import WatchedComm
+        from hpckit.comm.observe.watched_comm import Requests, WatchedComm
 
         setattr(MPI, "COMM_WORLD", WatchedComm(MPI.COMM_WORLD))  # noqa: B010  (final for mypy; the program's calls are seen)
+        setattr(MPI, "Request", Requests)  # noqa: B010  (its waits for several requests)
         MPI.COMM_WORLD.Set_name("world")
         Watch(MPI.COMM_WORLD, **options)
 

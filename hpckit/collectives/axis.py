@@ -26,6 +26,9 @@ __communicates__ = True  # its frames are not call sites
 
 # Tags start over after so many collectives: no two that are under way at once come near.
 MOST_TAGS = 1 << 14
+# So many ranges of tags at most, by what is called: ranks that differ never take each other's messages for those of
+# their own call, but wait, and are heard by `CallOrder`. The ranges before these are for what is compared elsewhere.
+MOST_KINDS, FIRST_KIND = 4096, 2
 # Buffers of a size that are kept for the next collective.
 KEPT = 16
 
@@ -84,6 +87,7 @@ class Axis:
         self.calls = Calls(self.group, self.observer, self.progress, self.order)
         self.comm: MPI.Intracomm = given.Dup()
         self.rank, self.size = self.comm.rank, self.comm.size
+        self._kinds = max(0, min(MOST_KINDS, int(self.comm.Get_attr(MPI.TAG_UB) or 0) // MOST_TAGS - FIRST_KIND))
         self.name = given.Get_name() or "a communicator"
         self.node_size = _node_size(self.comm)
         self.table = shared_table(self.comm)
@@ -97,9 +101,11 @@ class Axis:
         self, what: tuple[Any, ...], key: Hashable, steps: Callable[[int], Steps], result: Callable[[], Any]
     ) -> MessageRun:
         """Run a collective by messages. what: as an observer is told of it; key: plain values that must be the same on
-        all ranks; steps: of a run with a tag, which comes from the number of the call.
+        all ranks; steps: of a run with a tag, which comes from the number of the call and from its key.
         """
         tag = (self.order.number + 1) % MOST_TAGS
+        if self._kinds:
+            tag += MOST_TAGS * (FIRST_KIND + self.order.digest(key) % self._kinds)
         return MessageRun(self.progress, steps(tag), result, what, self.order, key, self.observer.compares)
 
     def tag(self) -> int:

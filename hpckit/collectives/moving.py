@@ -165,11 +165,12 @@ class AllToAll:
             self._taken = np.empty_like(self._sent)
             yield axis.comm.Ialltoall(self._sent, self._taken)
         total = int(self._taken.sum())
-        if self._target is None:
-            self._target = given.empty(total)
-        sized(self._target, total, given)
-        slots = PairedSlots(counted_slots(given.flat, self._sent), counted_slots(self._target.flat, self._taken))
+        into = self._target
+        if into is None or into.size != total:
+            into = given.empty(total)
+        slots = PairedSlots(counted_slots(given.flat, self._sent), counted_slots(into.flat, self._taken))
         yield from Runner(axis, tag, self._choose(0).program(axis), slots).steps()
+        self._target = sized(self._target or into, total, given)  # the others got what they wait for all the same
 
     def result(self) -> Any:
         """The blocks from all ranks."""

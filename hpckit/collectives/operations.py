@@ -11,6 +11,7 @@ and again with the same buffers: arguments are checked and an algorithm is chose
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -408,7 +409,8 @@ def all_to_all_init(
             return call.request(buffer, blocks)
     run = moving.AllToAll(axis, given, target, sizes, taken, algorithm, options)
     what = _told(axis, ("all_to_all", algorithm), given, count=-1)
-    form = given.size if counts is None else taken is None  # the sizes themselves may be new at every call
+    # Of a matrix, all its numbers; where ranks tell each other what comes, that they do.
+    form = given.size if counts is None else taken is not None and digest_of(np.asarray(counts, np.int64))
     return _by_messages(axis, what, [given, target], run.steps, run.result, text_of(options), form)
 
 
@@ -423,6 +425,11 @@ def _again(mesh_axis: Any, how: Hashable, buffer: Any, out: Any) -> Request | No
         return axis.calls.start(how, buffer, out)
     except TypeError:  # what was given for a name is none: told where a call is made
         return None
+
+
+def digest_of(sizes: np.ndarray) -> bytes:
+    """Many sizes as a small plain value."""
+    return blake2b(np.ascontiguousarray(sizes).data, digest_size=16).digest()
 
 
 def bytes_of(sizes: np.ndarray | None) -> bytes | None:

@@ -6,8 +6,9 @@ as all ranks make the same calls, they agree on which are new. When they do not,
 a note: which call it is in, and how many calls by messages and in shared memory it began before. A rank whose own
 calls contradict the note joins the reduction, which then fails on all ranks: each raises `MismatchError`.
 
-Not found without a watch that checks: calls that were all compared before, come in another order on some ranks, and end
-nevertheless; and ranks that wait outside of hpckit, or never again.
+Tags of messages come from the digest, too, so a call never takes the messages of another one. Not found without a watch
+that checks: calls of the MPI library's own algorithms that were all compared before, come in another order on some
+ranks, and end nevertheless; and ranks that wait outside of hpckit, or never again.
 """
 
 from __future__ import annotations
@@ -79,6 +80,11 @@ class CallOrder:
         if self._comm != MPI.COMM_NULL and not MPI.Is_finalized():
             self._comm.Free()
 
+    def digest(self, key: Hashable) -> int:
+        """A number of a call's key, the same on all ranks."""
+        known = self._digests.get(key)
+        return _digest(key) if known is None else known
+
     def begin(
         self, key: Hashable, what: tuple, site: Site, steps: Iterator[Any], anew: bool
     ) -> tuple[Call, Iterator[Any]]:
@@ -87,7 +93,7 @@ class CallOrder:
         """
         self.number += 1
         known = None if anew else self._digests.get(key)
-        digest = _digest(key) if known is None else known
+        digest = self.digest(key)
         call = Call(MESSAGES, self.number, self._entered(), self._compared, digest, what, site)
         self._calls.append(call)
         if self.number % REMEMBERED == 0:  # of a rank that never waits

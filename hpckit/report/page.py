@@ -28,16 +28,19 @@ def caption(text: str) -> str:
     return f'<p class="caption">{escape(text)}</p>' if text else ""
 
 
-def grid(pictures: Iterable[str]) -> str:
+def grid(pictures: Iterable[str], alike: bool = False) -> str:
     """Pictures beside one another as the width allows, in rows that are full; '' for none.
 
-    A wide window has three in a row; where that leaves one or two over, the last rows have two.
+    A wide window has three in a row; where that leaves one or two over, the last rows have two. alike: pictures that
+    are compared with each other keep one size where rows of both lengths would be needed.
     """
     shown = [picture for picture in pictures if picture]
     if len(shown) < 2:
         return f'<div class="grid">{shown[0]}</div>' if shown else ""
     pairs = (-len(shown)) % 3  # rows of two at the end
     cut = len(shown) - 2 * pairs
+    if alike and cut and pairs:
+        return f'<div class="grid alike">{"".join(shown)}</div>'
     rows = [shown[i : i + 3] for i in range(0, cut, 3)] + [shown[i : i + 2] for i in range(cut, len(shown), 2)]
     return "".join(f'<div class="grid">{"".join(row)}</div>' for row in rows)
 
@@ -148,6 +151,7 @@ ul.findings em { font-style: normal; color: var(--muted); display: block; font-s
 .failure dt { color: var(--muted); } .failure dd { margin: 0; overflow-wrap: anywhere; }
 .grid { display: flex; flex-wrap: wrap; gap: 8px 18px; margin-top: 8px; align-items: flex-start; }
 .grid > * { flex: 1 1 300px; min-width: 0; }
+.alike > * { flex: 0 1 calc(100% / 3 - 12px); min-width: 260px; }
 figure { margin: 0; } figure:has(> .wide) { max-width: 820px; } figure:has(> .chart) { max-width: 520px; }
 .data { display: block; margin-top: 4px; text-align: right; font-size: 12px; line-height: 1; color: var(--muted); }
 .data { text-decoration: none; } .data:hover { text-decoration: underline; }
@@ -182,10 +186,10 @@ pre { background: var(--wash); padding: 12px 14px; border-radius: 6px; overflow-
 footer { margin-top: 52px; border-top: 1px solid var(--line); padding-top: 12px; color: var(--muted); font-size: 13px; }
 @media (max-width: 640px) {
   main { padding: 20px 16px 40px; } h1 { font-size: 24px; } .side { grid-template-columns: 1fr; }
-  .grid > * { flex-basis: 100%; }
+  .grid > * { flex-basis: 100%; } .alike > * { flex-grow: 1; }
   .card { flex-basis: calc(50% - 1px); }
   th, td { padding-right: 14px; } .long td:first-child { white-space: normal; }
-  .pan { overflow-x: auto; } .pan svg { width: 680px; }
+  .pan, figure:has(> .wide) { overflow-x: auto; } .pan svg, figure > .wide { width: 680px; }
 }
 @media print {
   body { font-size: 10.5pt; } main { max-width: none; padding: 0; } h2 { break-after: avoid; }

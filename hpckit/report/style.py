@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import re
+import textwrap
 from typing import Any
 
 from hpckit.errors import SetupError
@@ -84,6 +85,7 @@ def to_svg(figure: Any, label: str, css: str = "") -> str:
 
     `label` is its text for screen readers. Names inside are made unique, so that many figures share one page.
     """
+    _wrap_titles(figure)
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     pyplot().close(figure)
@@ -99,6 +101,19 @@ def to_svg(figure: Any, label: str, css: str = "") -> str:
     box = re.search(r'viewBox="[^"]*"', text)
     head = f'<svg class="{css}" {box.group(0) if box else ""} role="img" aria-label="{_attribute(label)}">'
     return re.sub(r"^<svg[^>]*>", lambda _: head, text, count=1)
+
+
+def _wrap_titles(figure: Any) -> None:
+    """Break the titles that would leave the figure into two lines."""
+    renderer = figure.canvas.get_renderer()
+    for axes in figure.axes:
+        for where in ("left", "center"):
+            text = axes.get_title(where)
+            if not text or "\n" in text:
+                continue
+            place = axes.set_title(text, loc=where).get_window_extent(renderer)
+            if place.x1 > figure.bbox.width or place.x0 < 0:
+                axes.set_title("\n".join(textwrap.wrap(text, max(12, (len(text) + 10) // 2))), loc=where)
 
 
 def _attribute(text: str) -> str:

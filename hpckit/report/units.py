@@ -119,7 +119,7 @@ def time_scale(end: float, unit: str = "s") -> tuple[float, str]:
     if unit in COARSER and end >= 1e4:
         return 1e3, COARSER[unit]
     if unit != "s":
-        return 1.0, unit
+        return 1.0, pretty(unit)
     if end >= 3 * 86400:
         return 86400.0, "days"
     if end >= 3 * 3600:

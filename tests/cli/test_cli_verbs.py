@@ -342,6 +342,8 @@ complete_ hpckit re
 complete_ hpckit run md/me
 complete_ hpckit run md/melt dynamics.eq
 complete_ hpckit run mine.toml grid.n
+complete_ hpckit run therm
+complete_ hpckit run -n 2 heat grid.sh
 complete_ hpckit doctor --cl
 complete_ hpckit graph re
 """
@@ -355,16 +357,27 @@ def test_a_shell_completes_verbs_options_presets_and_settings(
     assert main(["completion", "bash"]) == 0
     (tmp_path / "script").write_text(capsys.readouterr().out)
     done = subprocess.run(["bash", "-c", SHELL.format(script="./script")], capture_output=True, text=True, check=True)
-    assert (done.stderr, done.stdout.splitlines()) == (
-        "",
-        ["resume report", "md/melt", "dynamics.equilibrate=", "grid.nx= grid.nz=", "--clean", "report"],
-    )
+    found = [
+        "resume report",
+        "md/melt",
+        "dynamics.equilibrate=",
+        "grid.nx= grid.nz=",
+        "thermal thermal3d thermal3d_hevi",
+    ]
+    assert (done.stderr, done.stdout.splitlines()) == ("", [*found, "grid.shape=", "--clean", "report"])
     for shell in ("zsh", "fish"):
         assert main(["completion", shell]) == 0
         (tmp_path / shell).write_text(capsys.readouterr().out)
         assert "md/melt" in (tmp_path / shell).read_text()
         if shutil.which(shell):
             subprocess.run([shell, "-n", shell], check=True)
+    if shutil.which("fish"):
+        asked = ("run therm", "run -n 2 heat grid.sh", "run mine.toml grid.n", "ckpt pr")
+        lines = "; ".join(["source fish", *(f"complete -C 'hpckit {words}'" for words in asked)])
+        done = subprocess.run(["fish", "--no-config", "-c", lines], capture_output=True, text=True, check=True)
+        words = [line.split("\t")[0] for line in done.stdout.splitlines()]
+        found = ["thermal", "thermal3d", "thermal3d_hevi", "grid.shape=", "grid.nx=", "grid.nz=", "prune"]
+        assert (done.stderr, words) == ("", found)
 
 
 def test_ls_looks_below_the_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

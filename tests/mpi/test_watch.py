@@ -134,6 +134,25 @@ def test_a_watched_run_from_the_command_line(tmp_path, words):
                 "rank 1 is in Barrier on world at stalls.py:5",
             ],
         ),
+        (
+            "comm.Barrier() if comm.rank else MPI.Request.Waitall([comm.Isend(x, 1, 7), comm.Irecv(x[1:], 1, 7)])",
+            ["rank 0 is in Irecv of 8 float64 with rank 1 on world at stalls.py:5"],
+        ),
+        pytest.param(
+            "comm.Barrier() if comm.rank else MPI.Request.Waitany([comm.Irecv(x[:n], 1, n) for n in (2, 3)])",
+            ["rank 0 is in Waitany of 2 requests with rank 1 on world at stalls.py:5"],
+            marks=pytest.mark.nightly,
+        ),
+        (
+            "r = [comm.Isend(x, 1, 7), comm.Irecv(x[1:], 1, 7)]\n"
+            "while comm.rank == 0 and not MPI.Request.Testall(r): pass\ncomm.Barrier()",
+            ["rank 0 is in Irecv of 8 float64 with rank 1 on world at stalls.py:6"],
+        ),
+        pytest.param(
+            "r = comm.irecv(None, 1)\nwhile comm.rank == 0 and not r.test()[0]: pass\ncomm.Barrier()",
+            ["rank 0 is in irecv with rank 1 on world at stalls.py:6", "rank 1 is in Barrier"],
+            marks=pytest.mark.nightly,
+        ),
     ],
 )
 def test_communicators_and_requests_of_a_program_are_named(tmp_path, line, told):

@@ -10,7 +10,7 @@ import sys
 import numpy as np
 
 import hpckit as hp
-from hpckit.errors import MismatchError
+from hpckit.errors import InputError, MismatchError
 
 COMM = hp.world()
 P, RANK = COMM.size, COMM.rank
@@ -75,6 +75,49 @@ def plant(comm, odd, **options):
             return hp.all_gather(np.ones(counts[RANK]), comm, whole, path, counts=counts).wait()
 
         pair(lambda f=gathered: f(even), lambda f=gathered: f(skewed))
+    exchanged(comm, odd)
+
+
+def exchanged(comm, odd):
+    """All-to-all with counts: a matrix that differs, also between calls that were compared before; one kind of counts
+    on some ranks and another on others; an `out` that is too small, which fails on its rank alone.
+    """
+    square = np.full((P, P), 2)
+    more = square + np.eye(P, dtype=int)[odd][:, None] * np.eye(P, dtype=int)[(odd + 1) % P]
+
+    def call(counts, path="ring", size=None):
+        sent = (
+            np.asarray(counts)[RANK].sum() if np.ndim(counts) == 2 else np.sum(counts) if counts is not None else 2 * P
+        )
+        out = None if size is None else np.zeros(size)
+        return hp.all_to_all(np.full(sent, RANK + 1.0), comm, out, path, counts=counts).wait()
+
+    for path in ("pairwise", "staged"):
+        for _ in range(3):  # new, then known
+            differs(
+                comm,
+                lambda p=path: call(
+                    more if odd == RANK else square, p, size=(more if odd == RANK else square)[:, RANK].sum()
+                ),
+                "all_to_all",
+            )
+            for counts in (square, more):
+                expected = np.repeat(np.arange(P) + 1.0, counts[:, RANK])
+                assert np.array_equal(call(counts, path, counts[:, RANK].sum()), expected)
+    differs(comm, lambda: call([2] * P if odd == RANK else square, "pairwise"), "all_to_all")
+    differs(comm, lambda: call(None if odd == RANK else square, "pairwise"), "all_to_all")
+    for odds in (3, 1):
+        try:
+            got = call([odds] * P, "pairwise", 2 * P if odd == RANK else odds * P)
+        except InputError as error:
+            assert odd == RANK, error
+            assert str(odds * P) in str(error), error
+        else:
+            assert odd != RANK
+            assert np.array_equal(got, np.repeat(np.arange(P) + 1.0, odds))
+    x = np.full(5, RANK + 1.0)
+    hp.all_reduce(x, comm, algorithm="ring").wait()
+    assert (x == P * (P + 1) / 2).all(), x
 
 
 def kept_and_new(comm, odd):
@@ -97,6 +140,16 @@ def kept_and_new(comm, odd):
             request.start().wait()
     differs(comm, lambda: kept["ring" if odd == RANK else "tree"].start().wait(), "ring", "tree")
     differs(comm, lambda: kept["ring" if odd == RANK else "flat"].start().wait(), "ring", "flat")
+    # Of other sizes, both known: neither takes the messages of the other.
+    for path in ("ring", "tree"):
+        sizes = {n: hp.all_reduce_init(np.zeros(n * P), comm, algorithm=path) for n in (3, 4)}
+        for request in sizes.values():
+            request.start().wait()
+        differs(comm, lambda: sizes[3 + (odd == RANK)].start().wait(), f"of {3 * P}", f"of {4 * P}")  # noqa: B023
+        ops = [hp.all_reduce_init(np.zeros(3 * P), comm, op, path) for op in ("sum", "max")]
+        for request in ops:
+            request.start().wait()
+        differs(comm, lambda: ops[odd == RANK].start().wait(), "sum", "max")  # noqa: B023
 
 
 def checked(comm, odd):

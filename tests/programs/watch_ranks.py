@@ -7,10 +7,12 @@ import time
 from pathlib import Path
 
 import numpy as np
+from mpi4py import MPI
 
 import hpckit as hp
 from hpckit.comm.observe.observer import observer_of
 from hpckit.comm.observe.watch import Watch
+from hpckit.comm.observe.watched_comm import Requests, WatchedComm
 from hpckit.errors import InputError, MismatchError, StallError
 from hpckit.particles.ghosts import GhostExchange
 from hpckit.particles.migration import send_to
@@ -127,7 +129,42 @@ def collectives():
         first = (lambda: operate(fresh, "Barrier")) if odd else (lambda: hp.all_reduce(np.ones(3), fresh).wait())
         refused(first, "the first collective", "Barrier", "watch_ranks.py:")
         fresh.Free()
+        several_requests()
     mesh.close()
+
+
+def several_requests():
+    """Waits and tests of several watched requests do what those of MPI do."""
+    seen, size, rank = WatchedComm(comm), comm.size, comm.rank
+    right, left = (rank + 1) % size, (rank - 1) % size
+    for wait in ("all", "any", "some"):
+        for test in ("Wait", "Test"):
+            got = np.zeros((3, 2))
+            requests = [seen.Irecv(got[k], left, k) for k in range(3)]
+            requests += [seen.Isend(np.full(2, 10.0 * rank + k), right, k) for k in range(3)]
+            requests += [comm.Isend(np.ones(1), right, 9), MPI.Request()]
+            statuses, name = [], getattr(Requests, test + wait)
+            while any(requests):
+                name(requests, statuses) if wait != "any" else name(requests)
+            assert np.array_equal(got, 10.0 * left + np.arange(3)[:, None] + [0, 0])
+            if wait == "all":
+                assert len(statuses) == len(requests)
+                assert [(each.source, each.tag, each.Get_count(MPI.DOUBLE)) for each in statuses[:3]] == [
+                    (left, k, 2) for k in range(3)
+                ]
+            comm.Recv(np.ones(1), left, 9)
+    requests = [seen.isend([rank, "text"], right), seen.irecv(None, left)]
+    assert Requests.waitall(requests)[1] == [left, "text"]
+    request = seen.irecv(None, left)
+    seen.send("more", right)
+    while not (answer := request.test())[0]:
+        pass
+    assert answer[1] == "more"
+    assert isinstance(request, Requests)
+    barrier = comm.Ibarrier()
+    assert isinstance(barrier, Requests)
+    barrier.Wait()
+    assert not isinstance(3, Requests)
 
 
 def late():

@@ -15,13 +15,14 @@ from made_run import LEAN, TIMES, make_run
 from hpckit.errors import InputError, SetupError
 from hpckit.report import build_report, save_picture
 from hpckit.report.draw.charts import least_span, metric_groups
-from hpckit.report.draw.maps import scales_of
+from hpckit.report.draw.maps import panels, scales_of
 from hpckit.report.field_file import FieldFile, evenly
 from hpckit.report.page import grid, with_data
 from hpckit.report.run_data import RunData
 from hpckit.report.sections.findings import find
 from hpckit.report.sections.sections import configuration, history
 from hpckit.report.sections.slices import Slices, read_slices
+from hpckit.report.style import pyplot, to_svg
 from hpckit.report.units import counted, signs, time_scale, with_error
 from hpckit.settings.apps import apps
 
@@ -304,9 +305,25 @@ def test_titles_are_the_words_of_the_app_and_units_have_symbols(tmp_path):
     assert run.with_unit("stress") == "stress (\u03b5/\u03c3\u00b3)"
 
 
+def test_text_stays_inside_its_picture():
+    """The label of the axis below a map, and a title longer than its chart."""
+    dims, times = np.linspace(0, 1, 9), [0.0]
+    values = np.outer(dims, dims)[None]
+    slices = Slices("t", "theta", "K", times, values, ("y", "x"), (dims, dims), ("m", "m"), 0.0, 1.0, True)
+    svg = panels(slices)[0]
+    height = float(re.search(r'viewBox="0 0 \S+ (\S+)"', svg).group(1))
+    baseline = float(re.search(r'y="(\S+)"[^>]*>x \(m\)</text>', svg).group(1))
+    assert height - 3 > baseline > height - 15
+    figure, axes = pyplot().subplots(figsize=(2.6, 2), layout="constrained")
+    axes.set_title("potential temperature, deviation from the base state")
+    texts = re.findall(r"<text[^>]*>([^<]*(?:temp|base)[^<]*)<", to_svg(figure, "a chart"))
+    assert texts == ["potential temperature,", "deviation from the base state"]
+
+
 def test_rows_of_pictures_are_full_and_their_numbers_can_be_downloaded():
     counts = {n: [row.count("<svg") for row in grid(["<svg/>"] * n).split("</div>")[:-1]] for n in range(1, 9)}
     assert counts == {1: [1], 2: [2], 3: [3], 4: [2, 2], 5: [3, 2], 6: [3, 3], 7: [3, 2, 2], 8: [3, 3, 2]}
+    assert [grid(["<svg/>"] * n, alike=True).count("<div") for n in (4, 5, 6, 7)] == [2, 1, 2, 1]  # of one size
     shown = with_data(
         "<svg/>", "loss, of a run", {"step": list(range(9000)), "loss, nats": [0.1 * n for n in range(9000)]}
     )

@@ -1,11 +1,12 @@
-"""An mpi4py communicator that reports its blocking calls: `comm = WatchedComm(MPI.COMM_WORLD)`.
+"""An mpi4py communicator that reports its blocking calls, and the waits for its requests:
+`comm = WatchedComm(MPI.COMM_WORLD)`.
 
 hpckit's own exchanges and collectives report themselves; MPI calls inside them count as theirs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from sys import _getframe
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 from mpi4py import MPI
 
 from hpckit.comm.checksums import SAME_RESULT_OF_MPI
-from hpckit.comm.observe.observer import ANYBODY, NOBODY, observer_of, set_observer
+from hpckit.comm.observe.observer import ANYBODY, NOBODY, UNHEARD, observer_of, set_observer
 from hpckit.comm.observe.sites import communicates
 
 __communicates__ = True  # its frames are not call sites
@@ -71,6 +72,8 @@ LATER: dict[str, tuple[int, str]] = {
     "isend": (1, "dest"),
     "issend": (1, "dest"),
 }
+POLLS = 1000  # tests in vain after which a rank counts as one that waits
+REQUEST = MPI.Request
 MAKERS = ("Dup", "Dup_with_info", "Clone", "Split", "Split_type", "Create")  # by all ranks together
 
 
@@ -85,7 +88,21 @@ class WatchedComm(MPI.Intracomm):
         self.made = 0
 
 
-class WatchedRequest(MPI.Request):
+class _AnyRequest(type(MPI.Request)):  # type: ignore[misc]
+    """Takes every request of MPI for one of its class."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, REQUEST)
+
+    def __subclasscheck__(cls, kind: type) -> bool:
+        return issubclass(kind, REQUEST)
+
+
+class Requests(MPI.Request, metaclass=_AnyRequest):
+    """`MPI.Request` of a watched program: the waits for several requests at once are reported, too."""
+
+
+class WatchedRequest(Requests):
     """The same request, whose wait is reported as that for its message."""
 
     def __new__(cls, request: MPI.Request, *_: Any) -> WatchedRequest:
@@ -94,25 +111,117 @@ class WatchedRequest(MPI.Request):
 
     def __init__(self, request: MPI.Request, comm: WatchedComm, *message: Any) -> None:
         self.comm, self.message = comm, message
+        self.polls, self._polled = 0, UNHEARD  # tests in vain; the report of them
 
-    def Wait(self, status: MPI.Status | None = None) -> Any:
-        """As `MPI.Request.Wait`."""
-        return self._watched(super().Wait, status)
-
-    def wait(self, status: MPI.Status | None = None) -> Any:
-        """As `MPI.Request.wait`."""
-        return self._watched(super().wait, status)
-
-    def _watched(self, wait: Callable[..., Any], status: MPI.Status | None) -> Any:
+    @property
+    def reports(self) -> bool:
+        """Whether somebody listens now."""
         observer = self.comm.observer
-        if not observer.on or observer.inside:
-            return wait(status)
-        operation = observer.message(self.comm, *self.message)
-        operation.wait()
-        try:
-            return wait(status)
-        finally:
-            operation.end()
+        return observer.on and not observer.inside
+
+    def report(self) -> Any:
+        """The report of its message."""
+        return self.comm.observer.message(self.comm, *self.message)
+
+    def progress(self) -> None:
+        """It is done, or others that were tested with it: the rank goes on."""
+        self.polls = 0
+        self._polled.end()
+        self._polled = UNHEARD
+
+    def tested_in_vain(self, others: Sequence[WatchedRequest] = ()) -> None:
+        """A rank that does nothing but test, again and again, waits: for the first of the messages that is not done."""
+        self.polls += 1
+        if self.polls == POLLS and self.reports:
+            late = next((each for each in others if not each.Get_status()), self)
+            self._polled = late.report()
+            self._polled.wait()
+            self.comm.observer.inside = False  # what it calls between its tests is reported
+
+
+def _waits(name: str) -> Callable[..., Any]:
+    """`Wait` or `wait`, reported."""
+    original = getattr(MPI.Request, name)
+
+    def wait(self: WatchedRequest, status: MPI.Status | None = None) -> Any:
+        self.progress()
+        if not self.reports:
+            return original(self, status)
+        with self.report():
+            return original(self, status)
+
+    return wait
+
+
+def _waits_for_all(name: str, one: str) -> Callable[..., Any]:
+    """`Waitall` or `waitall`: a wait for each in turn, so that a report names the message that does not come."""
+    original = getattr(MPI.Request, name)
+
+    def wait_for_all(requests: Sequence[MPI.Request], statuses: list[MPI.Status] | None = None) -> Any:
+        if not any(isinstance(each, WatchedRequest) for each in _own(requests)):
+            return original(requests, statuses)
+        if statuses is not None:
+            statuses += [MPI.Status() for _ in range(len(requests) - len(statuses))]
+        told: Sequence[MPI.Status | None] = statuses or [None] * len(requests)
+        found = [getattr(request, one)(status) for request, status in zip(requests, told, strict=False)]
+        return found if one == "wait" else True
+
+    return wait_for_all
+
+
+def _waits_for_any(name: str) -> Callable[..., Any]:
+    """`Waitany`, `Waitsome` and the like: a wait for the rank that all the messages are with, or for any."""
+    original = getattr(MPI.Request, name)
+
+    def wait_for_any(requests: Sequence[MPI.Request], *more: Any, **named: Any) -> Any:
+        own = [each for each in _own(requests) if each]
+        if not own or not own[0].reports:
+            return original(requests, *more, **named)
+        peers = {each.message[-1] for each in own}
+        peer = peers.pop() if len(peers) == 1 and len(own) == len(requests) else ANYBODY
+        with own[0].comm.observer.message(own[0].comm, f"{name} of {len(requests)} requests", "", -1, peer):
+            return original(requests, *more, **named)
+
+    return wait_for_any
+
+
+def _tests(name: str) -> Callable[..., Any]:
+    """`Test` or `test`."""
+    original = getattr(MPI.Request, name)
+
+    def test(self: WatchedRequest, status: MPI.Status | None = None) -> Any:
+        under_way = bool(self)
+        answer = original(self, status)
+        if self:
+            self.tested_in_vain()
+        elif under_way:
+            self.progress()
+        return answer
+
+    return test
+
+
+def _tests_several(name: str) -> Callable[..., Any]:
+    """`Testall` and the like."""
+    original = getattr(MPI.Request, name)
+
+    def test_several(requests: Sequence[MPI.Request], *more: Any, **named: Any) -> Any:
+        own = [each for each in _own(requests) if each]
+        answer = original(requests, *more, **named)
+        if all(own):
+            for each in own[:1]:
+                each.tested_in_vain(own)
+        else:
+            for each in own:
+                each.progress()
+        return answer
+
+    return test_several
+
+
+def _own(requests: Sequence[MPI.Request]) -> list[WatchedRequest]:
+    """Those that report, of some requests."""
+    return [each for each in requests if type(each) is WatchedRequest]
 
 
 def _described(buffer: Any) -> tuple[Any, int]:
@@ -222,5 +331,14 @@ for _name, _where in MESSAGES.items():
     setattr(WatchedComm, _name, _message(_name, *_where))
 for _name, _peers in LATER.items():
     setattr(WatchedComm, _name, _later(_name, *_peers))
+for _name in ("Wait", "wait"):
+    setattr(WatchedRequest, _name, _waits(_name))
+    setattr(Requests, f"{_name}all", staticmethod(_waits_for_all(f"{_name}all", _name)))
+for _name in ("Waitany", "Waitsome", "waitany", "waitsome"):
+    setattr(Requests, _name, staticmethod(_waits_for_any(_name)))
+for _name in ("Test", "test"):
+    setattr(WatchedRequest, _name, _tests(_name))
+for _name in ("Testall", "Testany", "Testsome", "testall", "testany", "testsome"):
+    setattr(Requests, _name, staticmethod(_tests_several(_name)))
 for _name in MAKERS:
     setattr(WatchedComm, _name, _maker(_name))

@@ -18,6 +18,7 @@ Array = npt.NDArray[Any]
 SHORTEST = 0.05  # of the longest arrow; shorter ones would be dots
 WIDTH = 3.7  # inches of one panel
 LEFT, ACROSS = 0.15, 0.80  # of that: where the picture begins, and how wide it is
+BELOW, ABOVE = 0.48, 0.22  # inches for the ticks and label of the axis, and for the title
 CURVES = 0.5  # height over width of curves along one dim
 FLATTEST = 0.17  # height over width of a picture in which equal lengths look equal
 CONTOUR_BYTES = 90_000  # contours of a noisy field would fill the page
@@ -167,13 +168,13 @@ def shown_range(field: Slices) -> tuple[float, float]:
 
 def _panel(field: Slices, index: int) -> str:
     plt = pyplot()
-    height = ACROSS * WIDTH * shape_of(field) + 0.58
+    height = ACROSS * WIDTH * shape_of(field) + BELOW + ABOVE
     label = f"t = {field.moment(index)}"
     title = f"{label}, {field.places[index]}" if field.places else label
     text = ""
     for contours in (True, False):
         figure = plt.figure(figsize=(WIDTH, height))
-        axes = figure.add_axes((LEFT, 0.36 / height, ACROSS, (height - 0.58) / height))
+        axes = figure.add_axes((LEFT, BELOW / height, ACROSS, 1 - (BELOW + ABOVE) / height))
         draw(axes, field, index, contours)
         axes.set_title(title, pad=4)
         _keep_on_page(axes)

@@ -131,7 +131,8 @@ def _pictures(field: Slices, each: bool) -> str:
     """The panels of a field; with `each` every one with its color scale."""
     if field.values.ndim < 3:
         return "".join(panels(field))
-    return grid([f"<div>{panels(one)[0]}{colorbar(one)}</div>" for one in one_each(field)] if each else panels(field))
+    shown = [f"<div>{panels(one)[0]}{colorbar(one)}</div>" for one in one_each(field)] if each else panels(field)
+    return grid(shown, alike=True)
 
 
 def _notes(field: Slices) -> str:

@@ -86,7 +86,7 @@ def _draw(events: list[dict[str, Any]], begin: float, end: float) -> str:
     axes.spines["left"].set_visible(False)
     axes.tick_params(axis="y", length=0)
     axes.legend(ncols=6, loc="lower center", bbox_to_anchor=(0.5, 1.0), labelcolor=MUTED, handlelength=1.0)
-    return to_svg(figure, "timeline of some steps", "wide")
+    return f'<div class="pan">{to_svg(figure, "timeline of some steps", "wide")}</div>'
 
 
 def _arrows(
