@@ -20,12 +20,13 @@ from hpckit.collectives.axis import axis_of
 from hpckit.comm.mesh import Mesh
 from hpckit.comm.shared import calls
 from hpckit.comm.shared.group import node_group
-from hpckit.errors import InputError
+from hpckit.errors import InputError, MismatchError
 from hpckit.torch.states import States
 from hpckit.torch.tensors import KINDS, as_array, bound_threads, broadcast_tensors, require_model
 from hpckit.torch.units import Unit, blocks_of, tensors_in, units_of
 from hpckit.training.replicas import Replicas
 
+DIGEST = 4  # bytes
 ROOMS = 2  # of a dtype: gradients of one unit are averaged while those of the next are made
 
 
@@ -90,7 +91,8 @@ class FullyShardedDataParallel(States, nn.Module):
         self._under_way: list[tuple[Unit, np.ndarray, Request]] = []
         self._started = 0
         self._trained = [each for unit in self._turn for each in unit.trained]
-        self._has = np.zeros(len(self._trained), np.uint8)
+        # Which parameters have a gradient; and behind them what has been gathered (`_agree`).
+        self._has = np.zeros(len(self._trained) + 2 * DIGEST, np.uint8)
         self._had: list[bool] = []  # before this backward pass
         self._number = {id(each.whole): number for number, each in enumerate(self._trained)}
         self._running = False
@@ -338,7 +340,15 @@ class FullyShardedDataParallel(States, nn.Module):
         while self._under_way:
             self._finish_first()
         if self.replicas.size > 1:  # no rank goes on to change values before all have come here
+            said = self.units[0].order.view(np.uint8) if self.units else np.zeros(DIGEST, np.uint8)
+            self._has[-2 * DIGEST : -DIGEST], self._has[-DIGEST:] = said, 255 - said
             all_reduce(self._has, self._sums, "max").wait()
+            if (self._has[-2 * DIGEST : -DIGEST] != 255 - self._has[-DIGEST:]).any():
+                raise MismatchError(
+                    "ranks ran the blocks of a sharded model in different orders: one took the values of another block",
+                    likely="a branch or a number of passes that depends on the rank",
+                    do="let every rank run the same blocks in the same order; model.skip() for one without samples",
+                )
         for number, each in enumerate(self._trained):
             if not self._has[number] and not self._had[number]:
                 each.shard.grad = None

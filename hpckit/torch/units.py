@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import torch
@@ -58,6 +59,7 @@ class Unit:
     replicas: Replicas
     parameters: list[Sharded]
     dtype: torch.dtype
+    order: np.ndarray  # a digest of the gathers of all units, one number
     counts: np.ndarray = field(init=False)
     waits: int = 0
 
@@ -163,6 +165,7 @@ class MessageUnit(Unit):
         """Begin to gather."""
         if self._here or self._coming is not None:
             return
+        self.order[0] = crc32(self.parameters[0].name.encode(), int(self.order[0]))
         every = np.empty(self.size, self._shards.dtype)
         self._coming = every, all_gather(self._shards, self.replicas.comm, every, counts=self.counts)
 
@@ -213,6 +216,7 @@ def units_of(
         if any(id(inner) not in inside for inner, _ in places):
             home[parameter] = module
     kind: Any = PointerUnit if by_pointer else MessageUnit
+    order = np.zeros(1, np.uint32)
     found = []
     for owner in (*blocks, module):
         own = [parameter for parameter in held if home.get(parameter, module) is owner]
@@ -223,7 +227,7 @@ def units_of(
                 for each in own
                 if each.dtype == dtype
             ]
-            units.append(kind(replicas, parameters, dtype))
+            units.append(kind(replicas, parameters, dtype, order))
         found.append((owner, units))
     return found
 

@@ -11,6 +11,7 @@ from torch import nn
 from torch.optim import SGD, AdamW
 from torch.utils.checkpoint import checkpoint
 
+from hpckit.errors import MismatchError
 from hpckit.torch import DistributedDataParallel, FullyShardedDataParallel
 
 WORLD = MPI.COMM_WORLD
@@ -157,4 +158,19 @@ def refusals():
     refused(FullyShardedDataParallel(nn.Linear(2, 2), WORLD).skip, "skip() with samples=None")
 
 
-CASES = (bits_of_data_parallel, recompute, states, refusals)
+def orders():
+    """Blocks of one size, run in another order on one rank: nobody goes on with the values of another block."""
+    blocks = [nn.Sequential(nn.Linear(6, 6)) for _ in range(3)]
+    model = FullyShardedDataParallel(nn.Sequential(*blocks), WORLD, blocks=nn.Sequential, by_pointer=False)
+    order = (2, 1, 0) if WORLD.rank == RANKS - 1 else (0, 1, 2)
+    model(torch.ones(2, 6)).sum().backward()
+    model.module.forward = lambda x: blocks[order[2]](blocks[order[1]](blocks[order[0]](x)))
+    try:
+        model(torch.ones(2, 6)).sum().backward()
+    except MismatchError as error:
+        assert "different orders" in str(error)
+    else:
+        assert RANKS == 1
+
+
+CASES = (bits_of_data_parallel, recompute, states, refusals, orders)
