@@ -9,13 +9,13 @@ from functools import lru_cache
 
 import numpy as np
 
+from hpckit.apps.exact.rotating import ROSSBY_HAURWITZ
 from hpckit.apps.sphere.config import Config
 
 MOUNTAIN = (-np.pi / 2, np.pi / 6, np.pi / 9)  # longitude, latitude, radius of the cone
 JET = (np.pi / 7, np.pi / 2 - np.pi / 7)  # its latitudes
 BUMP = (np.pi / 4, 1 / 3, 1 / 15)  # latitude; widths in longitude and latitude
 HILL = (0.3, 0.5, 0.1)  # longitude, latitude, radius
-WAVE = (7.848e-6, 4)  # of Rossby and Haurwitz: omega = K in 1/s, wave number
 INTERVALS = 4096  # of the table of the jet's balance
 
 Start = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -67,7 +67,7 @@ def highest(config: Config) -> float:
     """A bound of the depth of the initial state, m, for the time step."""
     start, physics = config.start, config.physics
     if start.kind == "rossby_haurwitz":
-        omega = WAVE[0]
+        omega = ROSSBY_HAURWITZ[0]
         return start.depth + physics.radius**2 * omega * (2 * abs(physics.rotation) + 4 * omega) / physics.gravity
     if start.kind == "jet":
         table = jet_table(config)[1]
@@ -89,7 +89,7 @@ def _solid_body(config: Config, centers: np.ndarray) -> tuple[np.ndarray, np.nda
 
 
 def _rossby_haurwitz(config: Config, longitude: np.ndarray, latitude: np.ndarray) -> Start:
-    physics, (omega, n) = config.physics, WAVE
+    physics, (omega, n) = config.physics, ROSSBY_HAURWITZ
     radius, spin, c = physics.radius, physics.rotation, np.cos(latitude)
     a = omega / 2 * (2 * spin + omega) * c**2 + omega**2 / 4 * c ** (2 * n) * (
         (n + 1) * c**2 + (2 * n * n - n - 2) - 2 * n * n / np.where(c > 0, c, 1.0) ** 2

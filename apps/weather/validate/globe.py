@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 
 from hpckit.apps.common.validation import Curves, Found, at_least, at_most, convergence_order, near
-from hpckit.apps.sphere.config import DAY, PRESETS
-from hpckit.apps.sphere.setups import WAVE
+from hpckit.apps.exact.rotating import ROSSBY_HAURWITZ, rossby_haurwitz_speed
 from hpckit.apps.weather.validate.case import DOUBLE, Case, Folders, Nested, Output
 from hpckit.apps.weather.validate.config import Config
 from hpckit.grid.cubed_sphere import CubedSphere
 
 ELEMENTS = {8: (1.455e-3, 2.84e-3), 16: (3.68e-4, 7.42e-4)}  # L2 of h and u
+DAY, ROTATION = 86_400.0, 7.292e-5  # s, 1/s
 SHORT = 0.68 * DAY
 
 
@@ -91,13 +91,13 @@ def wave_speed(output: Output) -> tuple[float, float]:
 
     The phase is that of the wave number in the surface over all latitudes: an integral of the whole sphere.
     """
-    omega, wave = WAVE
-    spin = float(PRESETS["williamson6"][1].get("physics", {}).get("rotation", 7.292e-5))
-    exact = (wave * (3 + wave) * omega - 2 * spin) / ((1 + wave) * (2 + wave))
+    omega, wave = ROSSBY_HAURWITZ
     sphere = CubedSphere(output["height"].shape[-1], 1.0)
     turn = np.exp(-1j * wave * sphere.longitude) * np.cos(sphere.latitude) ** wave * output["area"]
     phases = np.unwrap(np.angle([(turn * surface).sum() for surface in output["height"]]))
-    return exact * DAY, float(np.polyfit(output.times / DAY, -phases / wave, 1)[0])
+    return rossby_haurwitz_speed(omega, wave, ROTATION) * DAY, float(
+        np.polyfit(output.times / DAY, -phases / wave, 1)[0]
+    )
 
 
 CASE = Case(runs, compare)
