@@ -59,9 +59,12 @@ class Model(Section):
     )
     top_k: int = Field(2, ge=1, description="experts that each token goes through")
     expert_balance: float = Field(
-        0.01, ge=0, description="factor of the loss that shares the tokens of a sample evenly over the experts"
+        0.01, ge=0, description="factor of the loss that shares the tokens of a batch evenly over the experts"
     )
     router_z: float = Field(0.001, ge=0, description="factor of the loss that keeps the router's values small")
+    shared_expert: int = Field(
+        0, ge=0, description="hidden width of a gated map beside the experts that every token goes through; 0: none"
+    )
     context: int = Field(128, ge=2, description="context length in tokens (gpt2, llama)")
     rope_base: float = Field(10_000.0, gt=1, description="base of the rotary positions (llama)")
     tied: bool | None = Field(
@@ -137,6 +140,7 @@ class Model(Section):
             ("kv_heads", self.kv_heads is not None, ("llama",)),
             ("hidden", self.hidden is not None, LANGUAGE),
             ("experts", self.experts > 0, ("llama",)),
+            ("shared_expert", self.shared_expert > 0, ("llama",)),
             ("activation", self.activation is not None, ("gpt2", "mlp")),
             ("dropout", self.dropout > 0, ("gpt2",)),
             ("attention_dropout", self.attention_dropout is not None, LANGUAGE),
@@ -146,6 +150,8 @@ class Model(Section):
                 wrong.append(f"model.{name} belongs to {_or(kinds)}, but model.kind is {self.kind!r}: omit it")
         if self.experts and self.top_k > self.experts:
             wrong.append(f"top_k is {self.top_k}, of {self.experts} experts: take 1 to {self.experts}")
+        if self.shared_expert and not self.experts and self.weights is None:
+            wrong.append("model.shared_expert stands beside experts: give model.experts, too")
         if min(self.channels) < 1:
             wrong.append(f"channels are {list(self.channels)}: all must be at least 1")
         if wrong:
@@ -209,6 +215,9 @@ class Ranks(Section):
     pp: int = Field(1, ge=1, description="stages of a pipeline, which share the layers")
     tp: int = Field(
         1, ge=1, description="ranks that share each layer: heads, columns of matrices, vocabulary (gpt2, llama)"
+    )
+    ep: int = Field(
+        1, ge=1, description="ranks that share the experts of each block, over the same ranks as dp and tp (llama)"
     )
 
 

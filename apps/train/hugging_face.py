@@ -55,6 +55,9 @@ MIXTRAL = LLAMA | {
     "mlp.gate.weight": "block_sparse_moe.experts.[].w1.weight",
     "mlp.up.weight": "block_sparse_moe.experts.[].w3.weight",
     "mlp.down.weight": "block_sparse_moe.experts.[].w2.weight",
+    "mlp.shared.gate.weight": "block_sparse_moe.shared_expert.w1.weight",
+    "mlp.shared.up.weight": "block_sparse_moe.shared_expert.w3.weight",
+    "mlp.shared.down.weight": "block_sparse_moe.shared_expert.w2.weight",
 }
 TABLES = {
     "gpt2": (GPT2, "transformer.h."),

@@ -13,7 +13,7 @@ from hpckit.apps.train.models import model_of
 from hpckit.apps.train.shape import Shape, read_shape, shape_of
 from hpckit.errors import InputError
 from hpckit.io.safetensors import Safetensors
-from hpckit.nn.cuts import misfits
+from hpckit.nn.cuts import expert_misfits, misfits
 from hpckit.nn.layer import Sequential
 from hpckit.plan.pipeline.training import TrainingPlan, training_plan
 
@@ -75,7 +75,8 @@ def layout(config: Config, ranks: int) -> Layout:
         tried(lambda: require_fit(shape, Safetensors(weights), model.parameters()))
     if model is not None:
         cut = (config.batch.layer_parts, "batch.layer_parts") if config.batch.layer_parts else (config.mesh.tp, "tp")
-        problems += [InputError(wrong) for wrong in misfits(model, *cut)]
+        wrong = [*misfits(model, *cut), *expert_misfits(model, config.mesh.ep)]
+        problems += [InputError(each) for each in wrong]
     plan = tried(lambda: plan_of(config, shape.products(window), shape.tied, ranks))
     if problems:
         told = [problem.do for problem in problems if problem.do]
@@ -102,6 +103,7 @@ def plan_of(config: Config, products: list[float], tied: bool, ranks: int) -> Tr
         dp=config.mesh.dp,
         pp=config.mesh.pp,
         tp=config.mesh.tp,
+        ep=config.mesh.ep,
         microbatches=config.batch.microbatches or _microbatches(config, ranks),
         parts=config.batch.parts,
         layer_parts=config.batch.layer_parts,

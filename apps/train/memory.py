@@ -37,16 +37,22 @@ def memory_per_rank(config: Config, laid: Layout) -> dict[str, list[float]]:
     kept = [samples * n * short for n in saved_numbers(laid.shape, laid.window, plan.tp)]
     kept[-1] += samples * laid.window * laid.shape.vocab * (itemsize - short) / plan.tp  # logits are float32
     live, sizes = plan.schedule.live(), local_sizes(laid.model, plan.tp, plan.layer_parts)
+    experts = {p.name: p.experts for p in laid.model.parameters() if p.experts}
+    for name, number in experts.items():  # on the rank that has most of them
+        sizes[name] = sizes[name] // number * -(-number // plan.ep)
     found: dict[str, list[float]] = {"parameters": [], "gradients": [], "optimizer": [], "activations": []}
     for rank in range(plan.pp):
         stages = plan.stages_of(rank)
         numbers = [n for stage in stages for n in plan.partition.layers(stage)]
         held = {p.name: sizes[p.name] for n in numbers for p in laid.model.layers[n].parameters()}
         count, sharding = float(sum(held.values())), config.sharding.stage
+        # Shards are over the replicas, of experts those that have the same ones.
+        copies = plan.dp * plan.tp // plan.ep if plan.ep > 1 else plan.dp
+        part = sum(n / (copies if name in experts else plan.dp) for name, n in held.items())
         vectors = VECTORS[config.optimizer.kind] + bool(config.storage)
-        found["parameters"].append(short * count / (plan.dp if sharding == 3 else 1))
-        found["gradients"].append(itemsize * count / (plan.dp if sharding > 1 else 1))
-        found["optimizer"].append(vectors * itemsize * count / (plan.dp if sharding else 1))
+        found["parameters"].append(short * (part if sharding == 3 else count))
+        found["gradients"].append(itemsize * (part if sharding > 1 else count))
+        found["optimizer"].append(vectors * itemsize * (part if sharding else count))
         if laid.shape.recompute == "whole":  # the input of each stage, and of the last one the logits
             first = [plan.partition.layers(stage)[0] for stage in stages]
             inputs = [laid.shape.width * laid.window * short / plan.tp if n else 4.0 * laid.window for n in first]
@@ -77,7 +83,7 @@ def saved_numbers(shape: Shape, window: int, tp: int = 1) -> list[float]:
         return [float(a + b) for a, b in pairwise(sizes)]  # what comes in; slopes, or the logits
     inner = (2 if shape.kind == "gpt2" else 3) * shape.hidden
     if shape.experts:  # tokens on their way to and from the experts, and the router's values
-        inner = shape.top_k * (inner + 3 * shape.width) + 3 * shape.experts
+        inner = shape.top_k * (inner + 3 * shape.width) + 3 * shape.experts + 3 * shape.shared_expert
     keys = 2 * shape.width * shape.kv_heads // shape.heads
     block = shape.width / tp
     if shape.recompute != "blocks":

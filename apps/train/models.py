@@ -64,6 +64,7 @@ def model_of(shape: Shape) -> Sequential:
             top_k=shape.top_k,
             balance=shape.expert_balance,
             router_z=shape.router_z,
+            shared=shape.shared_expert,
         )
     if shape.kind == "mlp":
         first, *others = mlp([SIDE * SIDE, *[shape.width] * shape.layers, shape.vocab], shape.activation).layers

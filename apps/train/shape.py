@@ -18,6 +18,7 @@ SIDE = 8  # pixels of a digit along either dim
 KERNEL = 3  # pixels that a convolution sees along either dim
 CONFIG = "config.json"
 NORM_EPS = 1e-5
+SHARED = "mixtral_shared"  # model_type of experts with a map beside them: transformers has no such network
 
 
 @dataclass(frozen=True)
@@ -25,9 +26,9 @@ class Shape:
     """A network of one of the kinds of `Model`; see there. vocab: answers it chooses among.
 
     hidden: width inside a block's MLP. activation: of a GPT-2's MLP, or between the layers of an `mlp`, a name
-    of `hpckit.nn.activations`; other kinds have a fixed one. experts: in each block, of which a
-    token goes through `top_k`; 0 for a plain gated map. norm_eps: added to the variance in its norms. recompute: what
-    is worked out again in the backward pass, see `Model.recomputed`.
+    of `hpckit.nn.activations`; other kinds have a fixed one. experts: in each block, of which a token goes through
+    `top_k`; 0 for a plain gated map. shared_expert: hidden width of the map beside them. norm_eps: added to the
+    variance in its norms. recompute: what is worked out again in the backward pass, see `Model.recomputed`.
     """
 
     kind: str
@@ -51,6 +52,7 @@ class Shape:
     top_k: int = 2
     expert_balance: float = 0.01
     router_z: float = 0.001
+    shared_expert: int = 0
 
     @property
     def names(self) -> str:
@@ -74,7 +76,7 @@ class Shape:
             return [float(a * b) for a, b in pairwise(sizes)]
         inside = (3 if self.kind == "llama" else 2) * self.width * self.hidden
         if self.experts:
-            inside = self.top_k * inside + self.width * self.experts
+            inside = self.top_k * inside + self.width * (self.experts + 3 * self.shared_expert)
         keys = 2 * self.width * (self.width // self.heads) * self.kv_heads
         block = 2 * self.width**2 + keys + inside + (window + 1) * self.width
         return [window * n for n in (0.0, *[float(block)] * self.layers, float(self.vocab * self.width))]
@@ -128,6 +130,7 @@ def shape_of(model: Model, classes: int) -> Shape:
         top_k=model.top_k,
         expert_balance=model.expert_balance,
         router_z=model.router_z,
+        shared_expert=model.shared_expert,
     )
 
 
@@ -139,7 +142,7 @@ def read_shape(weights: Path, kind: str) -> Shape:
             raise FileNotFoundError
         given = parse_json(read_bytes(path, "the description"))
         found = str(given["model_type"])
-        found = "llama" if found == "mixtral" else found  # a Llama with experts
+        found = "llama" if found in ("mixtral", SHARED) else found  # a Llama with experts
         if found != kind:
             raise InputError(
                 f"the checkpoint in {path.parent} is of the kind {found!r}, and model.kind is {kind!r}",
@@ -192,6 +195,7 @@ def _llama(given: dict[str, Any]) -> Shape:
         tied=bool(given.get("tie_word_embeddings", False)),
         norm_eps=float(given.get("rms_norm_eps", 1e-6)),
         experts=int(given.get("num_local_experts") or 0),
+        shared_expert=int(given.get("shared_expert_intermediate_size") or 0),
         top_k=int(given.get("num_experts_per_tok") or 2),
     )
 
@@ -250,6 +254,8 @@ def hugging_face_config(shape: Shape, precision: str = "float32") -> dict[str, A
     if shape.experts:
         named = {"model_type": "mixtral", "architectures": ["MixtralForCausalLM"], "sliding_window": None}
         named |= {"num_local_experts": shape.experts, "num_experts_per_tok": shape.top_k}
+    if shape.shared_expert:
+        named |= {"model_type": SHARED, "architectures": [], "shared_expert_intermediate_size": shape.shared_expert}
     return {
         **common,
         **named,

@@ -108,8 +108,6 @@ class Trainer:
 
         Without shards the first replica owns all, as far as files go, and of what the ranks of tp hold whole the first.
         """
-        if self.replica and not self.pipeline.shards.stage:
-            return []
         rank_of, layers, seen = self.laid.plan.schedule.rank_of, self.model.layers, set[str]()
         first = not self.pipeline.tensor.rank
         found = []
@@ -117,6 +115,7 @@ class Trainer:
             for number in self.laid.plan.partition.layers(stage):
                 for parameter in layers[number].parameters():
                     mine = home == self.mesh["pp"].rank and (first or parameter.cut is not None)
+                    mine = mine and self.pipeline.shards.saves(parameter)
                     if parameter.name not in seen and mine:
                         found.append(parameter)
                     seen.add(parameter.name)
@@ -128,9 +127,9 @@ class Trainer:
 
     def held(self) -> State:
         """The same of all parameters that this rank updates, be it a copy of others'."""
-        return self._state_of(self.pipeline.parameters.list)
+        return self._state_of(self.pipeline.parameters.list, copies=True)
 
-    def _state_of(self, parameters: Iterable[Parameter]) -> State:
+    def _state_of(self, parameters: Iterable[Parameter], copies: bool = False) -> State:
         host = self.device.to_host
         pieces = []
         for parameter in parameters:
@@ -140,6 +139,11 @@ class Trainer:
                     for name, array in arrays.items()
                     for place, part in placed(parameter, start, shape)
                 ]
+        if copies or not (self.replica or self.pipeline.tensor.rank):
+            pieces += [
+                Piece(f"shares/{name}", layer.shares.shape, (0,), layer.shares.copy())
+                for name, layer in self.pipeline.experts().items()
+            ]
         scaling = {f"loss_scale/{name}": value for name, value in self.loss_scale.state().items()}
         return State(pieces, {"step": self.done, "position": self.sampler.position, **scaling})
 
@@ -153,6 +157,9 @@ class Trainer:
                         box[part] = restored.read(f"{name}/{parameter.origin}", place, box[part].shape)
                     set_from_host(array, box.reshape(-1))
         self.pipeline.parameters.updated()
+        for name, layer in self.pipeline.experts().items():
+            if f"shares/{name}" in restored.names:
+                layer.shares = restored.read(f"shares/{name}", (0,), layer.shares.shape)
         self.done, self.sampler.position = restored.values["step"], restored.values["position"]
         kept = self.loss_scale.state()
         self.loss_scale.load({name: restored.values.get(f"loss_scale/{name}", kept[name]) for name in kept})
@@ -182,6 +189,8 @@ class Trainer:
         self.weighed = self.pipeline.run(x, targets, Pass(True, self.config.seed), weigh=True).held
         self.pipeline.squared_norm()
         self.pipeline.zero_grads()
+        for layer in self.pipeline.experts().values():
+            layer.forget()
         self.optimizer.step(0.0, 0.0)
         self.optimizer = _optimizer(self.config, self.pipeline)
         self.pipeline.reset_times()

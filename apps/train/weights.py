@@ -40,7 +40,10 @@ def gathered(trainer: Trainer) -> dict[str, np.ndarray] | None:
         trainer.pipeline.need(stage)
         for number in plan.partition.layers(stage):
             for name, parts in by_origin(trainer.model.layers[number].parameters()).items():
-                if parts[0].name in saved and not trainer.replica:
+                if parts[0].experts and plan.ep > 1:
+                    if trainer.pipeline.has_first_experts:
+                        own[name] = _joined_experts(trainer, parts[0])
+                elif parts[0].name in saved and not trainer.replica:
                     held = [trainer.device.to_host(part.stored if storage else part.value) for part in parts]
                     value = _joined(trainer, parts[0], held)
                     own[name] = value.copy() if trainer.pipeline.shards.gathers else value
@@ -87,6 +90,15 @@ def _joined(trainer: Trainer, first: Parameter, values: Sequence[np.ndarray]) ->
         return values[0]
     pieces = np.split(every, np.cumsum(sizes)[:-1])
     return cut.join([piece.reshape(cut.shape(part)) for part, piece in enumerate(pieces)])
+
+
+def _joined_experts(trainer: Trainer, part: Parameter) -> np.ndarray:
+    """All experts on the first rank of their line, something else on the others. Collective."""
+    values = trainer.device.to_host(part.stored if trainer.config.storage else part.value)
+    assert part.cut is not None
+    counts = [part.cut.size(rank) for rank in range(trainer.laid.plan.ep)]
+    every = gather(np.ascontiguousarray(values).reshape(-1), trainer.pipeline.expert_line, counts=counts).wait()
+    return values if every is None else every.reshape(part.whole)
 
 
 def whole(trainer: Trainer, weights: dict[str, np.ndarray]) -> Sequential:

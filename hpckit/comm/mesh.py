@@ -91,6 +91,7 @@ class Mesh:
         self._closed = False
         self._lines = {name: self._line(name) for name in self.topology.names}
         self._owned: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._folded: list[Mesh] = []
         self._most_tags = ((self._comm.Get_attr(MPI.TAG_UB) or 32767) + 1) // 2  # of each of the two ranges
         self._lasting_tags = self._passing_tags = 0  # handed out of each
         _open_meshes.add(self)
@@ -118,6 +119,24 @@ class Mesh:
         if self._closed:
             raise InputError("the mesh is closed", do="use its communicators before close or within `with`")
         return self._lines[name]
+
+    def fold(self, names: Sequence[str], /, **axes: int) -> Mesh:
+        """Another mesh over the ranks that differ from this one in the axes `names` only, in the order of this mesh.
+
+        mesh.fold(("dp", "tp"), edp=2, ep=4) lays the dp x tp ranks of each stage of a pipeline out anew, for instance
+        for experts. Names of axes that this mesh has not are passed over. Collective; it closes with this mesh. Raises
+        `InputError` unless the sizes of `axes` multiply to the number of these ranks.
+        """
+        topology = self.topology
+        free = [topology.axis(name) for name in names if name in topology.names]
+        fixed = tuple(0 if axis in free else at for axis, at in enumerate(self.coords))
+        ranks = self.comm.Split(color=topology.rank(fixed), key=self.rank)
+        try:
+            found = Mesh(ranks, self.observer, periodic=(), shape=None, halo=1, **axes)
+        finally:
+            ranks.Free()
+        self._folded.append(found)
+        return found
 
     def tags(self, count: int) -> int:
         """The first of `count` message tags for short-lived messages: the tags are reused after some millions. Call it
@@ -152,6 +171,8 @@ class Mesh:
         if self._closed:
             return
         self.release_requests()
+        for folded in self._folded:
+            folded.close()
         self._closed = True
         _open_meshes.discard(self)
         for line in self._lines.values():

@@ -68,7 +68,7 @@ class Attention:
         """The result, added to `onto` if a residual goes around the attention."""
         saved = self._attend(x, step)
         y = empty_like(x)
-        self.out.apply(saved["mixed"].reshape(*x.shape[:-1], -1), y, onto)
+        self.out.apply(saved["mixed"].reshape(*x.shape[:-1], self.heads * self.head_width), y, onto)
         if step.cache is not None:
             return y, None
         return y, {"x": x, "step": step} if self.recompute else saved
@@ -77,7 +77,7 @@ class Attention:
         """All up to the last product: what backward needs of it."""
         (batch, length, _), width = x.shape, self.head_width
         flat, _ = self.qkv.forward(x, step)
-        qkv = flat.reshape(batch, length, -1, width)
+        qkv = flat.reshape(batch, length, flat.shape[-1] // width, width)
         mixed = empty((batch, length, self.heads, width), x)
         if step.cache is not None:
             self._continue(qkv, step.cache, mixed)
@@ -104,12 +104,12 @@ class Attention:
                 qkv[at], self.heads, self.kv_heads, mixed[at], logs[at], dmixed[at], dqkv[at], *numbers
             )
         self._rotate(dqkv, back=True)
-        saved["dqkv"] = dqkv.reshape(*dy.shape[:-1], -1)
+        saved["dqkv"] = dqkv.reshape(*dy.shape[:-1], dqkv.shape[-2] * dqkv.shape[-1])
         return self.qkv.backward_input(None, saved["dqkv"])
 
     def backward_weight(self, saved: Any, dy: Any) -> None:
         """W: add to the gradients of out, then of qkv."""
-        self.out.backward_weight(saved["mixed"].reshape(*dy.shape[:-1], -1), dy)
+        self.out.backward_weight(saved["mixed"].reshape(*dy.shape[:-1], self.heads * self.head_width), dy)
         self.qkv.backward_weight(saved["x"], saved["dqkv"])
 
     def _draws(self, batch: int, drop: tuple[int, int, int, float]) -> list[tuple[slice, tuple[int, int, int, float]]]:

@@ -5,21 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 from hpckit.nn.attention import Attention
-from hpckit.nn.dropout import Dropout
 from hpckit.nn.feedforward import Experts, FeedForward, GatedFeedForward
 from hpckit.nn.layer import Layer, Pass
-from hpckit.nn.norms import LayerNorm, RMSNorm
 from hpckit.nn.parameters import Parameter
 
 
 class Residual:
-    """y = x + dropout(branch(norm(x))). Without dropout the branch's last product does the sum."""
+    """y = x + dropout(branch(norm(x))). Without dropout the branch's last product does the sum.
+
+    norm: a `LayerNorm`, an `RMSNorm`, or what a rank computes of one; dropout: a `Dropout` alike.
+    """
 
     def __init__(
         self,
-        norm: LayerNorm | RMSNorm,
+        norm: Any,
         branch: Attention | FeedForward | GatedFeedForward | Experts,
-        dropout: Dropout | None = None,
+        dropout: Any = None,
     ) -> None:
         self.norm, self.branch, self.dropout = norm, branch, dropout if dropout and dropout.rate else None
 

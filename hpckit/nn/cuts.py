@@ -19,7 +19,7 @@ from hpckit.nn.attention import Attention
 from hpckit.nn.block import Recompute, Residual
 from hpckit.nn.dropout import Dropout
 from hpckit.nn.embedding import Embedding, Unembedding
-from hpckit.nn.feedforward import FeedForward, GatedFeedForward
+from hpckit.nn.feedforward import Experts, FeedForward, GatedFeedForward
 from hpckit.nn.layer import Sequential
 from hpckit.nn.linear import Linear
 from hpckit.nn.norms import LayerNorm, RMSNorm
@@ -57,7 +57,9 @@ def misfits(model: Sequential, ranks: int, setting: str = "tp") -> list[str]:
             whole["heads"], whole["heads of keys and values"] = part.heads, part.kv_heads
         elif isinstance(part, FeedForward | GatedFeedForward):
             whole["numbers inside an MLP"] = part.up.weight.shape[1]
-        elif not isinstance(part, Embedding | Unembedding | Dropout | LayerNorm | RMSNorm):
+        elif isinstance(part, Experts) and setting == "batch.layer_parts":
+            strange.add("experts")
+        elif not isinstance(part, Experts | Embedding | Unembedding | Dropout | LayerNorm | RMSNorm):
             strange.add(type(part).__name__)
     if strange or not whole:
         held = ", ".join(sorted(strange)) or "no block"
@@ -117,6 +119,24 @@ def cuts(model: Sequential, ranks: int) -> dict[str, Cut]:
     return found
 
 
+def expert_cut(parameter: Parameter, ranks: int) -> Cut | None:
+    """The experts of each of so many ranks, as evenly as they can be dealt; None where there is one rank."""
+    if ranks == 1:
+        return None
+    starts = block_starts(parameter.experts, ranks).tolist()
+    return Cut(parameter.shape, 0, tuple(((first, end),) for first, end in pairwise(starts)))
+
+
+def expert_misfits(model: Sequential, ep: int) -> list[str]:
+    """What keeps a model's experts from being dealt to so many ranks, with what would fit."""
+    counts = [part.experts for part in parts_of(model) if isinstance(part, Experts)]
+    if ep == 1:
+        return []
+    if not counts:
+        return [f"ep={ep} is for experts, and this model has none: take ep=1, or model.experts"]
+    return [] if ep <= min(counts) else [f"ep={ep} ranks for {min(counts)} experts: take ep=1 to {min(counts)}"]
+
+
 def held_parts(parts: int, ranks: int) -> list[range]:
     """The parts that each rank holds: one each, or where there are more, those of a node of their tree."""
     if parts == ranks:
@@ -139,12 +159,14 @@ def own_part(parameter: Parameter, cut: Cut | None, rank: int) -> Parameter:
     """A part of a parameter, or all of it: a parameter of its own, named after its number, without values."""
     if cut is None:
         return replace(parameter, value=None, stored=None, grad=None, second_grad=None)
+    shape = cut.shape(rank)
     return replace(
         parameter,
         name=f"{parameter.name}{PART}{rank}",
-        shape=cut.shape(rank),
+        shape=shape,
         cut=cut,
         rank=rank,
+        experts=parameter.experts and shape[0],
         value=None,
         stored=None,
         grad=None,

@@ -5,14 +5,14 @@ And plain MLPs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from hpckit.errors import InputError
-from hpckit.kernels.device_array import to_host
+from hpckit.kernels.device_array import from_host, to_host
 from hpckit.kernels.nn import dispatch
 from hpckit.kernels.nn.matmul import multiply
 from hpckit.kernels.nn.memory import empty, empty_like
@@ -103,17 +103,44 @@ class GatedFeedForward:
         self.gate.backward_weight(x, dgate)
 
 
+class AtHome:
+    """The way of tokens to experts that are all on this rank: their rows are put together, and stay.
+
+    counts: rows of each expert. groups: for each expert with rows its number, its first and last row, and the number of
+    the rank from which they come. `hpckit.training.experts` has the way over a mesh.
+    """
+
+    def __init__(self, counts: np.ndarray) -> None:
+        bounds = np.concatenate([[0], np.cumsum(counts)]).tolist()
+        self.groups = [(expert, a, b, 0) for expert, (a, b) in enumerate(pairwise(bounds)) if b > a]
+
+    def there(self, x: Any, tokens: Any, weights: Any = None) -> Any:
+        """Rows x[tokens], times their weights if these are given, where their experts are."""
+        taken = x[tokens]
+        return taken if weights is None else weights[:, None] * taken
+
+    def back(self, found: Any) -> Any:
+        """The experts' results, one for each row that was sent, in the order of `there`."""
+        return found
+
+
 class Experts:
     """The sum of w_j down_j(silu(gate_j(x)) up_j(x)) over the `top_k` likeliest experts j of each token, as in Mixtral.
 
     [B, T, width] -> [B, T, width]. w: softmax of the router's values over the chosen experts (Jiang et al. 2024); of
     equal values the expert with the lower number comes first. No token is dropped. The tokens of an expert stand
-    together, in the order of the batch, and one product takes those of each expert.
+    together, in the order of the batch, and one product takes those of each expert. shared: hidden width of a map that
+    every token goes through besides (DeepSeek-AI 2024); 0: none. The router's values and weights are never rounded to
+    16 bits.
 
-    balance, z: factors of two losses that the gradients contain, and the loss that a step reports does not. Balance:
-    experts sum_i f_i P_i of each sample, f_i the share of its tokens that chose expert i, P_i the mean of its
-    probability (Fedus et al. 2021; by sample as in DeepSeek-V3, so that neither microbatches nor ranks change it). z:
-    the mean of the squared log-sums of the router's values (Zoph et al. 2022).
+    balance, z: factors of two losses that the gradients contain, and the loss that a step reports does not. Both are
+    means over the whole batch, so that neither microbatches nor ranks change them. Balance: experts sum_i f_i P_i, P_i
+    the mean probability of expert i, f_i its share of the choices (Fedus et al. 2021) in the batch before: all shares
+    of a batch are known only after its last forward pass, and a pipeline begins with backward passes earlier. z: the
+    mean of the squared log-sums of the router's values (Zoph et al. 2022).
+
+    shares: f, float64[experts], at first all alike, which pulls nowhere. chosen: the choices in backward passes since
+    they were last settled, int64[experts].
     """
 
     def __init__(
@@ -127,67 +154,85 @@ class Experts:
         out_std: float | None = None,
         balance: float = 0.0,
         z: float = 0.0,
+        shared: int = 0,
     ) -> None:
         if not 1 <= top_k <= experts:
             raise InputError(f"{top_k} experts a token cannot be chosen among {experts}", do=f"give 1 to {experts}")
-        if min(width, hidden) < 1 or min(balance, z) < 0:
+        if min(width, hidden) < 1 or min(balance, z, shared) < 0:
             raise InputError(
-                f"experts of width {width}, hidden {hidden}, balance {balance:g}, z {z:g}",
+                f"experts of width {width}, hidden {hidden}, shared {shared}, balance {balance:g}, z {z:g}",
                 do="give widths of 1 or more, and factors of 0 or more",
             )
-        self.experts, self.top_k, self.balance, self.z = experts, top_k, balance, z
+        self.name, self.experts, self.top_k, self.balance, self.z = name, experts, top_k, balance, z
         self.router = Linear(width, experts, f"{name}.router", bias=False, std=std)
         self.gate, self.up = (
-            Parameter(f"{name}.{which}.weight", (experts, width, hidden), std) for which in ("gate", "up")
+            Parameter(f"{name}.{which}.weight", (experts, width, hidden), std, experts=experts)
+            for which in ("gate", "up")
         )
-        self.down = Parameter(f"{name}.down.weight", (experts, hidden, width), std if out_std is None else out_std)
+        small = std if out_std is None else out_std
+        self.down = Parameter(f"{name}.down.weight", (experts, hidden, width), small, experts=experts)
+        self.shared = GatedFeedForward(width, shared, f"{name}.shared", std, out_std) if shared else None
+        self.way: Callable[[np.ndarray], AtHome] = AtHome
+        self.shares: np.ndarray
+        self.chosen = np.zeros(experts, np.int64)
+        self.forget()
 
     def parameters(self) -> list[Parameter]:
-        """Those of the router, then gate, up and down of all experts."""
-        return [*self.router.parameters(), self.gate, self.up, self.down]
+        """Those of the router, then gate, up and down of all experts, then those of the shared map."""
+        own = [*self.router.parameters(), self.gate, self.up, self.down]
+        return own if self.shared is None else own + self.shared.parameters()
 
     def forward(self, x: Any, step: Pass, onto: Any = None) -> tuple[Any, Any]:
         """The result, added to `onto` if a residual goes around the layer."""
+        if step.shapes:
+            return x, None
+        of_shared = None
+        if self.shared is not None:
+            onto, of_shared = self.shared.forward(x, step, onto)
         values, _ = self.router.forward(rows(x), step)
         chosen = np.argsort(-values, axis=1, kind="stable")[:, : self.top_k]
         weights = _softmax(np.take_along_axis(values, chosen, axis=1))
         sent = chosen.reshape(-1)
         order = np.argsort(sent, kind="stable")  # row -> token and choice; those of an expert stand together
         place = np.argsort(order, kind="stable").reshape(chosen.shape)
-        bounds = np.concatenate([[0], np.cumsum(np.bincount(to_host(sent), minlength=self.experts))]).tolist()
-        taken = rows(x)[order // self.top_k]
+        way = self.way(np.bincount(to_host(sent), minlength=self.experts))
+        taken = way.there(rows(x), order // self.top_k)
         gate = empty((len(taken), self.gate.shape[2]), x)
         up, hidden, out = empty_like(gate), empty_like(gate), empty_like(taken)
-        for expert, (a, b) in self._groups(bounds):
+        for expert, a, b, _ in way.groups:
             multiply(taken[a:b], self.gate.value[expert], gate[a:b])
             multiply(taken[a:b], self.up.value[expert], up[a:b])
         dispatch.swiglu(gate, up, hidden)
         step.rounded(gate, up, hidden)
-        for expert, (a, b) in self._groups(bounds):
+        for expert, a, b, _ in way.groups:
             multiply(hidden[a:b], self.down.value[expert], out[a:b])
+        step.rounded(out)
+        out = way.back(out)
         y = empty_like(rows(x))
         y[...] = 0 if onto is None else rows(onto)
         for choice in range(self.top_k):
             y += weights[:, choice, None] * out[place[:, choice]]
         saved = {"taken": taken, "gate": gate, "up": up, "hidden": hidden, "out": out, "x": x, "values": values}
-        saved |= {"chosen": chosen, "weights": weights, "order": order, "place": place, "bounds": bounds, "pass": step}
-        return y.reshape(x.shape), saved
+        saved |= {"chosen": chosen, "weights": weights, "order": order, "place": place, "way": way, "pass": step}
+        return y.reshape(x.shape), saved | {"shared": of_shared}
 
     def backward_input(self, saved: Any, dy: Any) -> Any:
         """B: the gradient of x. `saved` keeps those of the products' results for W."""
         flat, weights, place, order = rows(dy), saved["weights"], saved["place"], saved["order"]
-        out, gate, up = saved.pop("out"), saved["gate"], saved["up"]
+        out, gate, up, way = saved.pop("out"), saved["gate"], saved["up"], saved["way"]
+        self.chosen += np.bincount(to_host(saved["chosen"]).reshape(-1), minlength=self.experts)
         dweights = empty_like(weights)
         for choice in range(self.top_k):
             dweights[:, choice] = (out[place[:, choice]] * flat).sum(axis=1)
-        dout = weights.reshape(-1)[order][:, None] * flat[order // self.top_k]
+        dout = way.there(flat, order // self.top_k, weights.reshape(-1)[order])
         dhidden, dtaken = empty_like(gate), empty_like(dout)
-        for expert, (a, b) in self._groups(saved["bounds"]):
+        for expert, a, b, _ in way.groups:
             multiply(dout[a:b], self.down.value[expert].T, dhidden[a:b])
         dispatch.scale_two(dhidden, gate, up)  # the slopes become the gradients of gate and up
-        for expert, (a, b) in self._groups(saved["bounds"]):
+        for expert, a, b, _ in way.groups:
             multiply(gate[a:b], self.gate.value[expert].T, dtaken[a:b])
             multiply(up[a:b], self.up.value[expert].T, dtaken[a:b], add=True)
+        dtaken = way.back(dtaken)
         dvalues = np.zeros_like(saved["values"])
         inner = weights * (dweights - (weights * dweights).sum(axis=1, keepdims=True))
         np.put_along_axis(dvalues, saved["chosen"], inner, axis=1)
@@ -196,23 +241,37 @@ class Experts:
         dx = self.router.backward_input(None, dvalues)
         for choice in range(self.top_k):
             dx += dtaken[place[:, choice]]
+        if self.shared is not None:
+            dx += rows(self.shared.backward_input(saved["shared"], dy))
         return dx.reshape(dy.shape)
 
     def backward_weight(self, saved: Any, dy: Any) -> None:
-        """W: add to the gradients of the router, and of gate, up and down of the experts that have tokens."""
+        """W: add to the gradients of the router, of the experts that have tokens, and of the shared map."""
         self.router.backward_weight(rows(saved["x"]), saved["dvalues"])
         taken, hidden = saved["taken"], saved["hidden"]
-        for expert, (a, b) in self._groups(saved["bounds"]):
-            multiply(taken[a:b].T, saved["gate"][a:b], self.gate.grad[expert], add=True)
-            multiply(taken[a:b].T, saved["up"][a:b], self.up.grad[expert], add=True)
-            multiply(hidden[a:b].T, saved["dout"][a:b], self.down.grad[expert], add=True)
+        for expert, a, b, source in saved["way"].groups:
+            multiply(taken[a:b].T, saved["gate"][a:b], self.gate.grad_of(source)[expert], add=True)
+            multiply(taken[a:b].T, saved["up"][a:b], self.up.grad_of(source)[expert], add=True)
+            multiply(hidden[a:b].T, saved["dout"][a:b], self.down.grad_of(source)[expert], add=True)
+        if self.shared is not None:
+            self.shared.backward_weight(saved["shared"], dy)
+
+    def settle(self, chosen: np.ndarray) -> None:
+        """A batch is over: from now on the balance has its shares. chosen: the choices of all of it."""
+        if chosen.sum():
+            self.shares = chosen / chosen.sum()
+        self.chosen[...] = 0
+
+    def forget(self) -> None:
+        """No batch has been seen."""
+        self.shares = np.full(self.experts, 1 / self.experts)
+        self.chosen[...] = 0
 
     def losses(self, saved: Any) -> tuple[float, float]:
-        """The two losses of a forward pass without their factors, the mean over its samples: balance, and z."""
+        """The two losses of a forward pass without their factors, the mean over its tokens: balance, and z."""
         values = saved["values"]
-        chance, log_sums = _softmax(values), _log_sums(values)
-        share, means = self._share(saved), self._by_sample(saved, chance).mean(axis=1)
-        return float(self.experts * (share * means).sum(axis=1).mean()), float((log_sums**2).mean())
+        balance = self.experts * (self.shares * _softmax(values).mean(axis=0)).sum()
+        return float(balance), float((_log_sums(values) ** 2).mean())
 
     def _loss_gradient(self, saved: Any) -> Any:
         """The gradient of both losses with respect to the router's values, [tokens, experts]."""
@@ -220,23 +279,10 @@ class Experts:
         if not (self.balance or self.z):
             return np.zeros_like(values)
         chance = _softmax(values)
-        pull = (scale * self.balance * self.experts) * self._share(saved)
-        spread = np.repeat(pull, len(values) // len(pull), axis=0)
-        found = chance * (spread - (chance * spread).sum(axis=1, keepdims=True))
+        pull = (scale * self.balance * self.experts) * from_host(self.shares, values)
+        found = chance * (pull - (chance * pull).sum(axis=1, keepdims=True))
         found += (2 * scale * self.z) * _log_sums(values)[:, None] * chance
         return found.astype(values.dtype)
-
-    def _share(self, saved: Any) -> Any:
-        """The share of the choices of each sample that each expert has, [samples, experts]."""
-        own = np.arange(self.experts)
-        return (self._by_sample(saved, saved["chosen"])[..., None] == own).mean(axis=(1, 2))
-
-    def _by_sample(self, saved: Any, tokens: Any) -> Any:
-        return tokens.reshape(-1, saved["x"].shape[-2], tokens.shape[-1])
-
-    def _groups(self, bounds: list[int]) -> list[tuple[int, tuple[int, int]]]:
-        """Each expert that has tokens, with its rows."""
-        return [(e, (a, b)) for e, (a, b) in enumerate(pairwise(bounds)) if b > a]
 
 
 def mlp(sizes: Sequence[int], activation: str = "relu") -> Sequential:
@@ -260,6 +306,8 @@ def mlp(sizes: Sequence[int], activation: str = "relu") -> Sequential:
 
 
 def _softmax(values: Any) -> Any:
+    if not len(values):
+        return values.copy()
     raised = np.exp(values - values.max(axis=1, keepdims=True))
     return raised / raised.sum(axis=1, keepdims=True)
 

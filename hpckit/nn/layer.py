@@ -60,7 +60,8 @@ class Pass:
     numbers; `first_sample` is the number of the microbatch's first sample in the whole batch of the step. cache: the
     earlier tokens, if a text is written token by token. tokens: samples of the microbatch and tokens of each, where
     layers hold a part of them (`hpckit.training.tensor`). scale: what a token counts in the loss, for losses of layers'
-    own. storage: "bfloat16" or "float16" in mixed precision.
+    own. shapes: only the shapes of results are wanted, and layers do not talk to other ranks. storage: "bfloat16" or
+    "float16" in mixed precision.
     """
 
     training: bool = True
@@ -71,6 +72,7 @@ class Pass:
     tokens: tuple[int, int] = (0, 0)
     storage: str = ""
     scale: float = 0.0
+    shapes: bool = False
 
     def rounded(self, *arrays: Any) -> None:
         """Round numbers that a layer keeps for backward, in place, before anything is computed from them.

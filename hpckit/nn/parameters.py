@@ -71,7 +71,9 @@ class Parameter:
     decay: whether weight decay applies. shared: a second layer uses it too (tied embeddings) and adds its gradients to
     `second_grad`, so that the sums do not depend on whether the two layers are on one rank.
     cut, rank: of a part of a parameter, how the whole is cut, and which part this is. partial: gradients of the ranks
-    of a tensor-parallel group are those of their own tokens, and are to be added.
+    of a tensor-parallel group are those of their own tokens, and are to be added. experts: how many equal arrays, one
+    for each expert, stand one after the other; 0: it belongs to no experts. sources: gradients by the rank whose tokens
+    they come from, where those of each rank are added apart (`hpckit.training.experts`).
     value, grad: views into the vectors of `Parameters`, once bound. stored: in mixed precision the view of the values'
     bits; `value` is then there while the layer computes (`hpckit.training.precision`).
     """
@@ -84,6 +86,8 @@ class Parameter:
     cut: Cut | None = None
     rank: int = 0
     partial: bool = False
+    experts: int = 0
+    sources: list[Any] | None = field(default=None, repr=False)
     value: Any = field(default=None, repr=False)
     grad: Any = field(default=None, repr=False)
     second_grad: Any = field(default=None, repr=False)
@@ -93,6 +97,17 @@ class Parameter:
     def size(self) -> int:
         """Number of elements."""
         return math.prod(self.shape)
+
+    @property
+    def chunks(self) -> np.ndarray:
+        """Where the chunks begin whose squares are added before others, int64[chunks]; none goes over two experts."""
+        arrays = max(self.experts, 1)
+        each = self.size // arrays
+        return (each * np.arange(arrays)[:, None] + np.arange(0, each, CHUNK)).reshape(-1)
+
+    def grad_of(self, source: int) -> Any:
+        """Where the gradients of the tokens of a rank are added."""
+        return self.grad if self.sources is None else self.sources[source]
 
     def initial(self, seed: int) -> Any:
         """The initial values: a function of (seed, name, index in the whole) alone, the same on every mesh."""
@@ -296,16 +311,16 @@ class Squares:
     """
 
     def __init__(self, parameters: Parameters, every: Sequence[Parameter], skipped: Iterable[str] = ()) -> None:
-        counts = [-(-p.size // CHUNK) for p in every]
+        counts = [len(p.chunks) for p in every]
         firsts = dict(zip((p.name for p in every), np.cumsum([0, *counts]).tolist(), strict=False))
         self._count = sum(counts)
         self._tables: list[tuple[Owned, np.ndarray, np.ndarray]] = []
         counted = [p for p in parameters.list if p.name not in set(skipped)]
         tables = []
         for p in counted:
-            first, lows = parameters.offsets[p.name], np.arange(0, p.size, CHUNK)
-            ends = np.minimum(lows + CHUNK, p.size)
-            tables.append(np.stack([first + lows, first + ends, firsts[p.name] + lows // CHUNK]))
+            first, lows = parameters.offsets[p.name], p.chunks
+            ends = np.minimum(lows + CHUNK, np.append(lows[1:], p.size))
+            tables.append(np.stack([first + lows, first + ends, firsts[p.name] + np.arange(len(lows))]))
         starts, ends, places = np.concatenate([*tables, np.zeros((3, 0))], axis=1).astype(np.int64)
         for part in parameters.owned:
             inside = (starts >= part.start) & (ends <= part.end)

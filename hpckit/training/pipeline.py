@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,7 +12,7 @@ from mpi4py import MPI
 
 from hpckit.collectives import all_reduce
 from hpckit.collectives.whole import rows_of_ranks
-from hpckit.comm.agree import share_json
+from hpckit.comm.agree import share_json, sum_of_ranks
 from hpckit.comm.device import HOST, Device
 from hpckit.comm.mesh import Mesh
 from hpckit.errors import InputError
@@ -23,6 +23,9 @@ from hpckit.plan.pipeline.parts import subtrees
 from hpckit.plan.pipeline.price import MeasuredStep
 from hpckit.plan.pipeline.schedule import COMPUTE, Action
 from hpckit.plan.pipeline.training import TrainingPlan
+from hpckit.training.experts.mesh import TOKENS, ExpertMesh
+from hpckit.training.experts.model import every_part, expert_parallel, experts_of
+from hpckit.training.experts.shards import JoinedParts, JoinedShards
 from hpckit.training.messages import Messages, form_of
 from hpckit.training.parts import Parts
 from hpckit.training.precision import mixed
@@ -34,7 +37,9 @@ from hpckit.training.tensor.model import tensor_parallel
 from hpckit.training.tensor.ranks import Ranks
 
 if TYPE_CHECKING:
+    from hpckit.nn.feedforward import Experts
     from hpckit.nn.layer import Sequential
+    from hpckit.nn.parameters import Parameter
 
 
 class StepResult(NamedTuple):
@@ -96,24 +101,37 @@ class Pipeline:
         self._line = line = mesh["pp"] if "pp" in mesh.topology.names else MPI.COMM_SELF
         rank = line.rank
         self.replicas = Replicas(mesh["dp"] if "dp" in mesh.topology.names else MPI.COMM_SELF, deterministic, device)
+        self._experts = ExpertMesh(mesh, plan, deterministic, device) if plan.ep > 1 else None
+        if self._experts:
+            model = self.model = expert_parallel(model, self._experts.ranks)
         layers = {s: [model.layers[number] for number in plan.partition.layers(s)] for s in plan.stages_of(rank)}
         held = [parameter for own in layers.values() for layer in own for parameter in layer.parameters()]
         program = plan.program.actions[rank]
-        self.shards = Shards(
-            self.replicas,
-            sharding,
-            held,
-            dtype,
-            lambda parameters: _spans(parameters, list(layers.values())),
-            _lives(program, list(layers)),
-            _partners(list(layers.values())),
-        )
+
+        def shards(replicas: Replicas, held: Sequence[Parameter], partners: Mapping[int, int]) -> Shards:
+            return Shards(
+                replicas,
+                sharding,
+                held,
+                dtype,
+                lambda parameters: _spans(parameters, list(layers.values())),
+                _lives(program, list(layers)),
+                partners,
+            )
+
+        common = [p for p in held if not (self._experts and p.experts)]
+        self.shards: Shards | JoinedShards = shards(self.replicas, common, _partners(list(layers.values())))
+        if self._experts:
+            own = shards(self._experts.replicas, [p for p in held if p.experts], {})
+            self.shards = JoinedShards(self.shards, own, self._experts.every)
         self.parameters = self.shards.parameters
         self._names = list(model.names)
         # The first stage counts a tied weight.
         second = [p.name for p in self.parameters.list if p.shared and 0 not in layers]
         second += [p.name for p in self.parameters.list if p.cut is None and self.tensor.rank]  # they hold it, too
-        every = self.tensor.every_part(whole)
+        every = every_part(self.tensor.every_part(whole), plan.ep)
+        if isinstance(self.shards, JoinedShards):
+            second += [p.name for p in self.parameters.list if not self.shards.saves(p)]
         self._squares = Squares(self.parameters, every, second)
         messages = Messages(line, device)
         settle = device.wait if device.is_gpu and plan.pp > 1 else nothing
@@ -137,15 +155,22 @@ class Pipeline:
             self.shards,
             self.tensor,
             self._parts() if plan.parts else None,
+            everywhere=plan.ep > 1,
         )
         self._done: list[tuple[Action, float, float]] = []  # compute actions of the last step, with their times
 
-    def _parts(self) -> Parts:
+    def _parts(self) -> Parts | JoinedParts:
         """The trees of the gradients, over the plan's fixed parts of a batch."""
-        self.shards.nodes = nodes = subtrees(self.plan.parts, self.plan.dp)
+        nodes = subtrees(self.plan.parts, self.plan.dp)
+        shards = self.shards.common if isinstance(self.shards, JoinedShards) else self.shards
+        shards.nodes = nodes
         shared = [parameter for parameter in self.parameters.list if parameter.shared]
         complete = self.tensor.add_up if self.plan.tp > 1 else nothing
-        return Parts(nodes, self.shards, shared, complete)
+        found = Parts(nodes, shards, shared, complete)
+        if self._experts is None or not isinstance(self.shards, JoinedShards):
+            return found
+        self.shards.experts.nodes, sources = self._experts.nodes(nodes)
+        return JoinedParts(found, self.shards.experts, sources)
 
     def initialize(self, seed: int) -> None:
         """Set the parameters by a seed, the same numbers whatever the mesh, and check that replicas agree."""
@@ -212,6 +237,8 @@ class Pipeline:
         scale = 1.0 / whole if whole else 0.0
         step = Step(self._own, x, targets, cuts, passing or Pass(), scale * loss_scale, weigh)
         step.work_off(self.plan.program.actions[self._own.rank], sync)
+        if sync:
+            self._settle_experts()
         self._done = step.done
         observer = self.mesh.observer
         if observer.on:
@@ -227,7 +254,7 @@ class Pipeline:
         the mesh, so that a replica without samples calls it too, and gets None. Call `finish` after the last.
         """
         own, rank_of = self._own, self.plan.schedule.rank_of
-        if not len(x):
+        if not len(x) and not self._experts:
             for stage in own.stages:
                 self.need(stage)
             return None
@@ -244,7 +271,34 @@ class Pipeline:
             if stage + 1 < len(rank_of) and rank_of[stage + 1] != own.rank:
                 own.messages.send(rank_of[stage + 1], y)
         del own.messages.sent[sent:]  # they are no messages of a step
-        return y if rank_of[-1] == own.rank else None
+        return y if rank_of[-1] == own.rank and len(x) else None
+
+    def _settle_experts(self) -> None:
+        """A batch is over: add up which experts its tokens chose, on all ranks of a stage."""
+        own = list(self.experts().values())
+        if not own:
+            return
+        chosen = np.concatenate([layer.chosen for layer in own]).astype(np.float64)
+        for name in [name for name in TOKENS if name in self.mesh.topology.names]:
+            sum_of_ranks(self.mesh[name], chosen)
+        at = np.cumsum([layer.experts for layer in own])[:-1]
+        for layer, part in zip(own, np.split(chosen, at), strict=True):
+            layer.settle(part)
+
+    def experts(self) -> dict[str, Experts]:
+        """The mixtures of experts of this rank's stages, by their names."""
+        own = [n for stage in self._own.stages for n in self.plan.partition.layers(stage)]
+        return {part.name: part for n in own for part in experts_of(self.model.layers[n])}
+
+    @property
+    def expert_line(self) -> Any:
+        """The communicator of the ranks that have all experts among them, this one included."""
+        return self._experts.ranks.comm if self._experts else MPI.COMM_SELF
+
+    @property
+    def has_first_experts(self) -> bool:
+        """Whether this rank is of the first of these lines."""
+        return self._experts is None or not self._experts.replicas.rank
 
     def finish(self) -> None:
         """Wait until the messages of `forward` have left."""
@@ -259,7 +313,7 @@ class Pipeline:
         squares = self._squares()
         if self.plan.pp > 1:
             all_reduce(squares, self.mesh["pp"], "sum", deterministic=True).wait()
-        if self.plan.tp > 1:
+        if self.plan.tp > 1 and not self._experts:  # else the sum over all ranks of a stage has it
             all_reduce(squares, self.mesh["tp"], "sum", deterministic=True).wait()
         return self.shards.squared_norm(squares)
 
@@ -301,10 +355,10 @@ class Pipeline:
     def _learn_forms(self, x: Any) -> None:
         """Learn shape and dtype of the stages' inputs and outputs by a forward pass of the first such microbatch."""
         form = form_of(x)
-        if form in self._own.forms or self.plan.pp == 1 or not len(x):
+        if form in self._own.forms or self.plan.pp == 1 or not (len(x) or self._experts):
             return
         forms: dict[int, tuple[Form, Form]] = {}
-        y, came, step = x, form, Pass(training=False, tokens=tokens_of(x))
+        y, came, step = x, form, Pass(training=False, tokens=tokens_of(x), shapes=True)
         for stage, home in enumerate(self.plan.schedule.rank_of):
             if home == self._own.rank:
                 self.need(stage)
@@ -342,7 +396,7 @@ def _spans(parameters: Parameters, stages: Sequence[Sequence[Any]]) -> list[tupl
     ends = {p.name: parameters.offsets[p.name] + -(-p.size // SLOT) * SLOT for p in parameters.list}
     earlier, found = set[str](), []
     for layers in stages:
-        own = [p.name for layer in layers for p in layer.parameters() if p.name not in earlier]
+        own = [p.name for layer in layers for p in layer.parameters() if p.name in ends and p.name not in earlier]
         earlier.update(own)
         start = min((parameters.offsets[name] for name in own), default=0)
         found.append((start, max((ends[name] for name in own), default=start)))

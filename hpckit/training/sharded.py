@@ -27,7 +27,7 @@ from hpckit.comm.shared import calls
 from hpckit.comm.shared.group import node_group
 from hpckit.comm.shared.symmetric import shared_once
 from hpckit.errors import InputError
-from hpckit.nn.parameters import CHUNK, Owned, Parameter, Parameters, in_order
+from hpckit.nn.parameters import Owned, Parameter, Parameters, in_order
 from hpckit.plan.blocks import block_starts
 
 if TYPE_CHECKING:
@@ -67,8 +67,7 @@ def shard_bounds(parameters: Parameters, start: int, end: int, replicas: int) ->
     Cuts lie between the chunks of `hpckit.nn.parameters.Squares`, so that the norm of the gradients has the same bits
     for any number of replicas.
     """
-    firsts = [(parameters.offsets[p.name], p.size) for p in parameters.list]
-    edges = np.concatenate([[start, end], *(first + np.arange(0, size, CHUNK) for first, size in firsts)])
+    edges = np.concatenate([[start, end], *(parameters.offsets[p.name] + p.chunks for p in parameters.list)])
     places = np.unique(edges[(edges >= start) & (edges <= end)])
     ideal = start + (end - start) * np.arange(1, replicas) / replicas
     after = np.minimum(np.searchsorted(places, ideal), len(places) - 1)
@@ -219,6 +218,10 @@ class Shards:
         if self.stage > 1:
             sizes["gradients"] += sum(part.grads.nbytes for part in own.owned)
         return sizes
+
+    def saves(self, parameter: Parameter) -> bool:
+        """Whether this rank has numbers of a parameter that none before it has."""
+        return bool(self.stage) or not self.replicas.rank
 
     # Gradients.
 

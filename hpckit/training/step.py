@@ -13,6 +13,7 @@ from hpckit.errors import InputError
 from hpckit.kernels.nn.memory import empty_like
 from hpckit.plan.pipeline.schedule import COMPUTE, Action
 from hpckit.plan.pipeline.training import TrainingPlan
+from hpckit.training.experts.shards import JoinedParts, JoinedShards
 from hpckit.training.held import held_bytes
 from hpckit.training.messages import Messages, form_of
 from hpckit.training.parts import Parts
@@ -35,7 +36,8 @@ class Holding:
 
     stages: its own, by number. units: their numbers in `shards`. following: for each action of the program the stage
     that is computed after this one, -1 for none. shared: a weight of the first and the last stage, if it has one of
-    these. forms: of each stage's input and output, by the form of a microbatch of x.
+    these. everywhere: ranks without samples of a microbatch work on it, too: they have experts for those of others.
+    forms: of each stage's input and output, by the form of a microbatch of x.
     """
 
     plan: TrainingPlan
@@ -46,9 +48,10 @@ class Holding:
     following: Sequence[int]
     shared: list[Parameter]
     messages: Messages
-    shards: Shards
+    shards: Shards | JoinedShards
     tensor: Ranks
-    parts: Parts | None = None
+    parts: Parts | JoinedParts | None = None
+    everywhere: bool = False
     forms: dict[Form, dict[int, tuple[Form, Form]]] = field(default_factory=dict)
 
 
@@ -84,7 +87,7 @@ class Step:
         self._kept: dict[Key, list[Any]] = {}  # what F saved
         self._left: dict[Key, Left] = {}  # what W still needs
         self._loss_kept: dict[int, Any] = {}
-        self._order = [number for number, cut in enumerate(cuts) if cut.start < cut.stop]
+        self._order = [number for number, cut in enumerate(cuts) if cut.start < cut.stop or own.everywhere]
         self._ready: set[Key] = set()  # whose W is due, and waits for W of earlier microbatches
         self._weighed: dict[int, int] = {}  # stage -> number of W done
         self._do: dict[str, Callable[[Action], None]] = {
@@ -111,7 +114,7 @@ class Step:
                 cut = self.cuts[action.microbatch]
                 if action.kind in COMPUTE:
                     self._have(action, self._own.following[place])
-                if cut.start < cut.stop:
+                if cut.start < cut.stop or self._own.everywhere:
                     self._do[action.kind](action)
                     if self._weigh:
                         self.held = max(self.held, held_bytes([self._kept, self._left, self._loss_kept]))

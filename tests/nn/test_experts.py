@@ -30,14 +30,17 @@ def dense(layer, x):
         y += weights[..., expert, None] * ((gate / (1 + np.exp(-gate)) * up) @ layer.down.value[expert])
     raised = np.exp(values)
     chance = raised / raised.sum(-1, keepdims=True)
-    share = (weights > 0).mean(axis=1) / layer.top_k
-    balance = layer.experts * (share * chance.mean(axis=1)).sum(-1)
+    balance = layer.experts * (layer.shares * chance.mean(axis=1)).sum(-1)
+    if layer.shared is not None:
+        gate, up = x @ layer.shared.gate.weight.value, x @ layer.shared.up.weight.value
+        y += (gate / (1 + np.exp(-gate)) * up) @ layer.shared.down.weight.value
     return y, balance, (np.log(raised.sum(-1)) ** 2).mean(axis=1)
 
 
 @pytest.mark.parametrize("top_k", [1, 2, 4])
 def test_a_dense_loop_gives_the_same_and_differences_the_gradients(top_k):
-    layer, parameters = made(top_k, balance=0.3, z=0.2)
+    layer, parameters = made(top_k, balance=0.3, z=0.2, shared=3 * (top_k == 2))
+    layer.settle(np.array([1, 5, 0, 2]))
     random = np.random.default_rng(3)
     x, dy = random.standard_normal((2, 2, 5, 6))
     step = hp.nn.Pass(scale=0.1)
@@ -67,7 +70,7 @@ def test_experts_without_tokens_and_one_that_takes_all():
     x = np.random.default_rng(0).standard_normal((1, 7, 6))
     layer.router.weight.value[...] = 0.0  # all equal: the first expert takes all
     y, saved = layer.forward(x, hp.nn.Pass())
-    assert saved["bounds"] == [0, 7, 7, 7, 7]
+    assert saved["way"].groups == [(0, 0, 7, 0)]
     layer.backward_input(saved, np.ones_like(y))
     layer.backward_weight(saved, np.ones_like(y))
     assert layer.gate.grad[0].any()
@@ -79,6 +82,7 @@ def test_experts_without_tokens_and_one_that_takes_all():
 
 def test_microbatches_have_the_gradients_of_the_batch():
     layer, parameters = made(balance=0.5, z=0.5)
+    layer.settle(np.array([4, 0, 1, 2]))
     x, dy = np.random.default_rng(5).standard_normal((2, 6, 4, 6))
     found = []
     for cuts in ([slice(0, 6)], [slice(0, 1), slice(1, 4), slice(4, 6)]):
@@ -88,6 +92,10 @@ def test_microbatches_have_the_gradients_of_the_batch():
             layer.backward_input(saved, dy[cut])
             layer.backward_weight(saved, dy[cut])
         found.append(parameters.grads.copy())
+    assert layer.chosen.sum() == 2 * 6 * 4 * 2  # of both batches
+    layer.settle(layer.chosen)
+    assert layer.shares.sum() == pytest.approx(1.0)
+    assert not layer.chosen.any()
     np.testing.assert_allclose(found[0], found[1], rtol=0, atol=1e-13)
 
 

@@ -10,7 +10,7 @@ from hpckit.errors import InputError
 from hpckit.plan.blocks import block_starts
 from hpckit.plan.numbers import count as whole
 from hpckit.plan.pipeline.partition import Partition, partition_layers
-from hpckit.plan.pipeline.parts import fault, subtrees
+from hpckit.plan.pipeline.parts import Node, fault, joined, subtrees
 from hpckit.plan.pipeline.program import Program, pipeline_program
 from hpckit.plan.pipeline.schedule import Schedule
 from hpckit.plan.pipeline.schedules import pipeline_schedule
@@ -26,7 +26,8 @@ class TrainingPlan:
 
     batch: samples of a step, over all replicas. parts: the batch's fixed parts, whose sums are added as a tree
     (`hpckit.plan.pipeline.parts`), each a microbatch of its replica; 0: none. layer_parts: into which each
-    layer is cut, on however many ranks; 0: one for each of tp. program: what each rank of a pipeline
+    layer is cut, on however many ranks; 0: one for each of tp. ep: ranks that have all experts among them, taken from
+    dp x tp. program: what each rank of a pipeline
     does. partition: the layers of each stage. tied: the first and the last layer share a weight.
     """
 
@@ -39,6 +40,7 @@ class TrainingPlan:
     tp: int = 1
     parts: int = 0
     layer_parts: int = 0
+    ep: int = 1
 
     @property
     def schedule(self) -> Schedule:
@@ -53,8 +55,9 @@ class TrainingPlan:
     def __str__(self) -> str:
         layers = ", ".join(f"{first}-{end - 1}" for first, end in pairwise(self.partition.starts))
         mesh = {"dp": self.dp, "pp": self.pp, **({"tp": self.tp} if self.tp > 1 else {})}
+        experts = f", experts on {self.ep} of them" if self.ep > 1 else ""
         return (
-            f"{' x '.join(map(str, mesh.values()))} ranks ({' x '.join(mesh)}), {self.batch} samples a step; "
+            f"{' x '.join(map(str, mesh.values()))} ranks ({' x '.join(mesh)}){experts}, {self.batch} samples a step; "
             f"{self.schedule.title()}; layers of the stages: {layers}"
         )
 
@@ -92,6 +95,7 @@ def training_plan(
     microbatches: int = 1,
     parts: int = 0,
     layer_parts: int = 0,
+    ep: int = 1,
     schedule: str | Schedule = "1f1b",
     chunks: int | None = None,
     costs: Sequence[float] | None = None,
@@ -102,14 +106,23 @@ def training_plan(
     layers: of the model. dp: replicas; 0 takes what `ranks` leaves. tp: ranks that share each layer. batch: samples of
     a step over all replicas, dealt evenly to them and to their microbatches. parts: a power of two of fixed parts of
     the batch, each a microbatch in place of `microbatches`; what is learned then has the same bits for any replicas,
-    stages and shards. layer_parts: with these, a power of two of fixed parts of each layer, for any tp. schedule: a
+    stages and shards. layer_parts: with these, a power of two of fixed parts of each layer, for any tp. ep: ranks that
+    share the experts of a mixture, taken from dp x tp. schedule: a
     name (see `SCHEDULES`), a CSV file of your own, or a value. chunks: stages a rank, where the schedule leaves that
     open. costs: of each layer, s a microbatch, for stages that take equally long; without them layers count alike.
     tied: the first and the last layer share a weight.
 
     Raises `InputError` with everything that does not fit and what would.
     """
-    numbers = {"ranks": ranks, "layers": layers, "batch": batch, "pp": pp, "tp": tp, "microbatches": microbatches}
+    numbers = {
+        "ranks": ranks,
+        "layers": layers,
+        "batch": batch,
+        "pp": pp,
+        "tp": tp,
+        "ep": ep,
+        "microbatches": microbatches,
+    }
     for name, value in numbers.items():
         if whole(value, name) < 1:
             raise InputError(f"{name} is {value}", do="give a whole number, 1 or more")
@@ -128,6 +141,7 @@ def training_plan(
         parts = 0
     elif parts:
         microbatches = max(node.parts for node in subtrees(parts, replicas))
+    faults += _expert_faults(ep, replicas, tp, parts, layer_parts)
     order: Schedule | None = None
     try:
         order = _schedule(schedule, pp, microbatches, chunks)
@@ -150,7 +164,7 @@ def training_plan(
     prove(order)
     prove(program)
     partition = partition_layers([1.0] * layers if costs is None else costs, order.stages)
-    return TrainingPlan(replicas, pp, batch, program, partition, tied, tp, parts, layer_parts)
+    return TrainingPlan(replicas, pp, batch, program, partition, tied, tp, parts, layer_parts, ep)
 
 
 def _mesh_faults(ranks: int, dp: int, pp: int, tp: int) -> Iterator[tuple[str, str]]:
@@ -168,6 +182,31 @@ def _mesh_faults(ranks: int, dp: int, pp: int, tp: int) -> Iterator[tuple[str, s
         f"{given} is {count} ranks, and there {'is 1' if ranks == 1 else f'are {ranks}'}",
         f"take {shown}" + (f", or start {count} ranks" if count > ranks else ""),
     )
+
+
+def _expert_faults(ep: int, dp: int, tp: int, parts: int, layer_parts: int) -> Iterator[tuple[str, str]]:
+    if dp * tp % ep:
+        fitting = [str(n) for n in range(1, dp * tp + 1) if dp * tp % n == 0]
+        yield f"ep={ep} ranks of experts do not divide dp x tp = {dp * tp}", f"take ep={' or '.join(fitting)}"
+    elif ep > 1 and parts and tp > 1:
+        yield "fixed parts of a batch with ep go without tp", "take parts=0, or tp=1"
+    elif ep > 1 and parts and dp != ep and not _aligned(ep, dp, parts):
+        yield (
+            f"experts on ep={ep} of dp={dp} replicas cannot add the gradients of fixed parts as a tree",
+            f"take ep={dp}, or powers of two, or parts=0",
+        )
+
+
+def _aligned(ep: int, dp: int, parts: int) -> bool:
+    """Whether the replicas of each line of experts have whole nodes of the tree."""
+    nodes = subtrees(parts, dp)
+    for first in range(0, dp, ep):
+        done: list[tuple[Node, None]] = []
+        for node in nodes[first : first + ep]:
+            joined(done, node, None, lambda left, right: None)
+        if len(done) > 1:
+            return False
+    return True
 
 
 def _batch_faults(batch: int, dp: int, microbatches: int) -> Iterator[tuple[str, str]]:

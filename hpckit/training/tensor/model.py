@@ -11,7 +11,7 @@ from hpckit.nn.block import Recompute, Residual
 from hpckit.nn.cuts import cuts, own_part, parts_of
 from hpckit.nn.dropout import Dropout
 from hpckit.nn.embedding import Embedding, Unembedding
-from hpckit.nn.feedforward import GatedFeedForward
+from hpckit.nn.feedforward import Experts, GatedFeedForward
 from hpckit.nn.layer import Sequential
 from hpckit.nn.linear import Linear
 from hpckit.nn.loss import CrossEntropy
@@ -69,11 +69,33 @@ def tensor_parallel(model: Sequential, loss: Any, ranks: Ranks) -> tuple[Sequent
                 new.gate = linear(given.gate, number)
         return new
 
+    def mixture(given: Experts) -> Experts:
+        """The experts work on a rank's own tokens: each rank has all of them, or tokens travel to their ranks."""
+        if len(ranks.held) > 1:
+            raise InputError("fixed parts of a layer are for layers without experts", do="take layer_parts=0")
+        new = copy.copy(given)
+        new.router, new.shared = copy.copy(given.router), copy.copy(given.shared)
+        linears = [new.router]
+        if new.shared is not None:
+            for name in ("gate", "up", "down"):
+                setattr(new.shared, name, copy.copy(getattr(new.shared, name)))
+                linears.append(getattr(new.shared, name))
+        for each in linears:
+            each.weight = part(each.weight)
+        new.gate, new.up, new.down = part(given.gate), part(given.up), part(given.down)
+        for parameter in new.parameters():
+            parameter.partial = True
+        new.chosen = given.chosen.copy()
+        return new
+
     def of(layer: Any) -> Layer:
         if isinstance(layer, Sequential):
             return Sequential([of(each) for each in layer.layers], layer.names)
         if isinstance(layer, Recompute):
             return Recompute(of(layer.layer))
+        if isinstance(layer, Residual) and isinstance(layer.branch, Experts):
+            dropped = None if layer.dropout is None else TokenDropout(layer.dropout, ranks)
+            return Residual(norm(layer.norm), mixture(layer.branch), dropped)
         if isinstance(layer, Residual):
             last: Any = layer.branch.out if isinstance(layer.branch, Attention) else layer.branch.down
             bias = None if last.bias is None else part(last.bias)

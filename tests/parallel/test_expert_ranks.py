@@ -1,0 +1,59 @@
+"""Experts on several ranks: one answer on every mesh; what does not fit is told before MPI starts."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hpckit.apps.train.config import Config
+from hpckit.apps.train.layout import layout
+from hpckit.errors import InputError
+from hpckit.nn.feedforward import Experts
+from hpckit.nn.parameters import CHUNK, Parameter, Parameters, Squares, in_order
+from hpckit.plan.pipeline.training import training_plan
+from hpckit.training.experts.model import every_part
+
+
+@pytest.mark.parametrize("ranks", [2, *(pytest.param(n, marks=pytest.mark.nightly) for n in (3, 4))])
+def test_experts_have_the_gradients_of_one_rank(ranks, mpirun):
+    assert "good" in mpirun(ranks, "expert_ranks.py", "few").stdout
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("ranks", "case"), [(n, k) for n, count in ((2, 8), (4, 6), (6, 3), (8, 4)) for k in range(count)]
+)
+def test_every_mesh_of_experts_has_the_gradients_of_one_rank(ranks, case, mpirun):
+    assert "good" in mpirun(ranks, "expert_ranks.py", str(case), timeout=150).stdout
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_the_norm_has_the_bits_of_one_rank_however_experts_are_dealt(ranks):
+    layer = Experts(61, 43, 7)  # chunks do not divide an expert
+    assert 61 * 43 % CHUNK
+    whole = Parameters(layer.parameters(), np.float64)
+    whole.grads[...] = np.random.default_rng(1).standard_normal(whole.size)
+    parts = every_part(Experts(61, 43, 7).parameters(), ranks)
+    held = Parameters(parts, np.float64)
+    for p in held.list:
+        p.grad[...] = p.own(whole.named()[p.origin].grad)
+    assert in_order(Squares(held, parts)()) == in_order(Squares(whole, whole.list)()) == whole.squared_norm()
+    assert sum(p.size for p in parts) == whole.count
+    assert isinstance(parts[1], Parameter)
+
+
+def test_what_does_not_fit_is_told_before_mpi_starts():
+    def refused(ranks, **settings):
+        with pytest.raises(InputError) as caught:
+            layout(Config.model_validate({"data": {"file": __file__}, **settings}), ranks)
+        return caught.value.message
+
+    moe = {"kind": "llama", "experts": 3, "context": 16}
+    assert "ep=4 ranks for 3 experts: take ep=1 to 3" in refused(4, model=moe, mesh={"ep": 4})
+    assert "this model has none" in refused(2, mesh={"ep": 2}, model={"context": 16})
+    both = refused(4, model=moe, mesh={"ep": 3, "pp": 5}, batch={"parts": 8})
+    assert "pp=5" in both
+    assert "ep=3 ranks of experts do not divide" in both
+    with pytest.raises(InputError, match="cannot add the gradients of fixed parts") as caught:
+        training_plan(6, 4, batch=12, parts=8, ep=3)
+    assert "take ep=6, or powers of two, or parts=0" in caught.value.do
