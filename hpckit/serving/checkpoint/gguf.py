@@ -74,7 +74,9 @@ class Gguf(Mapping[str, np.ndarray]):
             import gguf
         except ImportError:
             raise SetupError(
-                f"{self.path.name} needs the package gguf", likely="it is not installed", do="pip install 'hpckit[gguf]'"
+                f"{self.path.name} needs the package gguf",
+                likely="it is not installed",
+                do="pip install 'hpckit[gguf]'",
             ) from None
         if not self.path.is_file():
             raise InputError(f"there is no file {self.path}", do="give a GGUF file")
