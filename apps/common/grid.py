@@ -28,13 +28,14 @@ class GridRun(Evolution):
 
     The model has config, decomposition, exchange, steps_done; watch() -> a record of diagnostics, output() -> the
     fields to write, saved(**values) and restore(restored). metrics: the reported diagnostics with their units; a value
-    of None is omitted. variables: the output fields with their attributes.
+    of None is omitted. variables: the output fields with their attributes. coord_units: of the coordinates, m if empty.
     """
 
     app: ClassVar[str]
     bytes_per_cell_step: ClassVar[int]
     metrics: ClassVar[Mapping[str, str]]
     variables: Mapping[str, Mapping[str, Any]]
+    coord_units: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, run: Run, model: Any) -> None:
         super().__init__(run)
@@ -52,7 +53,7 @@ class GridRun(Evolution):
 
     @abstractmethod
     def coords(self) -> dict[str, np.ndarray]:
-        """The coordinates along each dim of the files, m."""
+        """The coordinates along each dim of the files, in m or `coord_units`."""
 
     def constants(self) -> Mapping[str, Mapping[str, Any]]:
         """What the files hold that does not change with time: dims, values and attributes by name."""
@@ -186,7 +187,7 @@ def run_on_grid(kind: Callable[[Run, Any], GridRun], module: Any, config: Any, r
         run.directory.output,
         model.decomposition,
         coords=coords,
-        units=dict.fromkeys(coords, "m"),
+        units=it.coord_units or dict.fromkeys(coords, "m"),
         variables=it.variables,
         attributes={"title": run.title, "source": f"hpckit {it.app}"},
         driver=config.output.driver,

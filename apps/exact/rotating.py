@@ -80,3 +80,11 @@ def long_waves(
     k = 2 * np.pi * np.hypot(np.fft.fftfreq(ny, height / ny)[:, None], np.fft.rfftfreq(nx, width / nx))
     turned = np.fft.rfft2(surface) * np.cos(gravity_wave_speed(gravity, depth) * k * time)
     return np.fft.irfft2(turned, s=surface.shape)
+
+
+ROSSBY_HAURWITZ = (7.848e-6, 4)  # the wave of Williamson's test 6: its angular velocity in 1/s, wave number
+
+
+def rossby_haurwitz_speed(omega: float, wave: int, rotation: float) -> float:
+    """The angular velocity (1/s, eastward) of a Rossby-Haurwitz wave of a layer without divergence (Haurwitz 1940)."""
+    return (wave * (3 + wave) * omega - 2 * rotation) / ((1 + wave) * (2 + wave))

@@ -1,4 +1,8 @@
-"""The file of a run's fields as the figures need it: dims with their ends, and values read in parts."""
+"""The file of a run's fields as the figures need it: dims with their ends, and values read in parts.
+
+Fields on the panels of a cubed sphere are read as maps of latitude and longitude, by linear interpolation in the panel
+that shows a point.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
+from hpckit.grid.cubed_sphere import CubedSphere
 from hpckit.io.fields.layout import FACE, spacing
 
 Array = npt.NDArray[Any]
@@ -35,6 +40,31 @@ class Dim:
         return spacing(self.points)
 
 
+class Globe:
+    """The map of a cubed sphere with n cells along an edge: 4 n points around the equator, and 2 n rows."""
+
+    def __init__(self, n: int) -> None:
+        latitude = np.pi * ((np.arange(2 * n) + 0.5) / (2 * n) - 0.5)
+        longitude = np.pi * ((np.arange(4 * n) + 0.5) / (2 * n) - 1.0)
+        self.degrees = np.degrees(latitude), np.degrees(longitude)
+        self._panel, *along = CubedSphere(n, 1.0).places(latitude[:, None], longitude)
+        low = [np.clip(np.floor(place).astype(int), 0, n - 2) for place in along]
+        self._low, self._part = low, [place - first for place, first in zip(along, low, strict=True)]
+
+    def map_of(self, values: Array) -> Array:
+        """Values [6, n, n] at the points of the map, [2 n, 4 n]."""
+        (y, x), (up, right) = self._low, self._part
+        south, north = (
+            (1.0 - right) * values[self._panel, row, x] + right * values[self._panel, row, x + 1] for row in (y, y + 1)
+        )
+        return (1.0 - up) * south + up * north
+
+    def dims(self) -> tuple[Dim, Dim]:
+        """Latitude and longitude."""
+        north, east = self.degrees
+        return Dim("latitude", north, "degrees", False, False), Dim("longitude", east, "degrees", False, True)
+
+
 @dataclass(frozen=True)
 class Variable:
     """A field of the file."""
@@ -43,6 +73,7 @@ class Variable:
     long_name: str
     units: str
     dims: tuple[Dim, ...]
+    sphere: Globe | None = None
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -66,6 +97,7 @@ class FieldFile:
         self.file = h5py.File(path, "r")
         self.times: Array = self.file["time"][:].astype(np.float64)
         self.periodic, self.time_unit = tuple(periodic), time_unit
+        self._globe: Globe | None = None
         self.datasets = {name: self.file[name] for name in names_in(self.file)}  # kept open with their chunk caches
         self.variables = {name: self._variable(name) for name in self.datasets}
 
@@ -92,6 +124,9 @@ class FieldFile:
 
     def read(self, variable: Variable, frame: int, cut: Sequence[Any] = ()) -> Array:
         """The field at a frame, or a part of it given by indices and slices of its dims, in double precision."""
+        if variable.sphere is not None:
+            whole = self.datasets[variable.name][int(frame)].astype(np.float64)
+            return variable.sphere.map_of(whole)[tuple(cut)]
         return self.datasets[variable.name][(int(frame), *cut)].astype(np.float64)
 
     def slabs(self, variable: Variable, frame: int, stride: int = 1) -> Iterator[tuple[slice, Array]]:
@@ -112,6 +147,9 @@ class FieldFile:
             points = np.asarray(scale[:], np.float64)
             dims.append(Dim(axis, points, text_of(scale, "units"), face, axis in self.periodic))
         long_name = text_of(dataset, "long_name") or name.replace("_", " ")
+        if [dim.axis for dim in dims] == ["panel", "y", "x"]:
+            globe = self._globe = self._globe or Globe(len(dims[-1].points))
+            return Variable(name, long_name, text_of(dataset, "units"), globe.dims(), globe)
         return Variable(name, long_name, text_of(dataset, "units"), tuple(dims))
 
 

@@ -18,7 +18,7 @@ def test_a_dispatch_is_proved_and_priced_in_one_level_and_in_two(capsys, tmp_pat
     assert two["between nodes"] < two["between nodes in one level"] < one["rows"]
     assert main([*FEW, "--draw", str(tmp_path / "a.svg")]) == 0
     assert "<svg" in (tmp_path / "a.svg").read_text()
-    assert main([*FEW, "--export-trace", str(tmp_path / "trace")]) == 0
+    assert main([*FEW, "--machine", "selene", "--export-trace", str(tmp_path / "trace")]) == 0
     assert (tmp_path / "trace").is_dir()
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from hpckit.cli.main import main
 from hpckit.cli.verbs.plan import halo as plan_halo
+from hpckit.cli.verbs.plan import options as plan_options
 from hpckit.errors import PlanError
 from hpckit.plan.draw import draw
 from hpckit.plan.grid.decomposition import Decomposition
@@ -94,7 +95,7 @@ def test_every_plan_of_the_table_is_proved(capsys, monkeypatch):
     def refuse(plan):
         raise PlanError("rank 3 ends with nothing in the local cell (0, 0)")
 
-    monkeypatch.setattr(plan_halo, "prove", refuse)
+    monkeypatch.setattr(plan_options, "prove", refuse)
     assert main([*HALO, "--shape", "40x30", "--ranks", "4", "--prove"]) == 2
     assert "HPK-202" in capsys.readouterr().err
 

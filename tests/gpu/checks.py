@@ -19,7 +19,10 @@ from hpckit.comm.device import Device
 
 __all__ = ["DOUBLE", "SINGLE", "Check", "Pairs", "checks", "difference", "size"]
 
-MODULES = ("stencil", "slabs", "euler", "physics", "split", "shallow_water", "flood", "particles", "layers", "graphs")
+MODULES = (
+    "stencil", "slabs", "euler", "physics", "split", "shallow_water", "flood", "sphere",
+    "particles", "layers", "graphs",
+)  # fmt: skip
 DOUBLE, SINGLE = 1e-12, 2e-6  # largest difference allowed, over the largest magnitude
 
 Pairs = dict[str, tuple[Any, np.ndarray]]

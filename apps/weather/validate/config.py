@@ -21,6 +21,7 @@ Case = Literal[
     "geostrophic_jet",
     "kelvin",
     "poincare",
+    "sphere",
     "dam_breaks",
     "lakes",
 ]

@@ -7,7 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from hpckit.apps.common.validation import VALIDATION, Found, near
-from hpckit.apps.weather.validate import density_current, floods, linear_waves, rest, rising_bubble, rotating, split
+from hpckit.apps.weather.validate import (
+    density_current,
+    floods,
+    globe,
+    linear_waves,
+    rest,
+    rising_bubble,
+    rotating,
+    split,
+)
 from hpckit.apps.weather.validate.case import Case
 from hpckit.apps.weather.validate.config import Config
 from hpckit.comm.agree import share_json, wait_for_ranks
@@ -24,6 +33,7 @@ SUITE: dict[str, Case] = {
     "geostrophic_jet": rotating.JET,
     "kelvin": rotating.KELVIN,
     "poincare": rotating.POINCARE,
+    "sphere": globe.CASE,
     "dam_breaks": floods.DAMS,
     "lakes": floods.LAKES,
 }

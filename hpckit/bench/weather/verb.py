@@ -27,6 +27,9 @@ Split dynamics (HEVI) on one rank: `hevi_gain` says how many times as many secon
 explicit ones with the same turbulence and three tracers, on 1000 m x 500 m, `hevi_gain_thin` on 1000 m x 100 m,
 `hevi_gain_shallow` on 100 m x 40 m, at steps that the flow allows. `moist_time` is the time of a step of a storm
 (vapor, cloud, rain, turbulence) over that of its dry dynamics, `tracer_time` what each of four tracers adds to it.
+
+`sphere_vs_plane` is the time of a step of shallow water on a cubed sphere of 6 x 256 x 256 cells, halos and seams
+included, over that of the same scheme on as many cells of periodic planes.
 """
 
 from __future__ import annotations
@@ -58,6 +61,7 @@ KEYS = (
     "euler3d_physics",
     "hevi_gain",
     "moist_time",
+    "sphere_vs_plane",
 )
 PLAIN = "dynamics alone"
 PHYSICS: dict[str, dict[str, Any]] = {  # settings of the box
@@ -161,7 +165,21 @@ def run(
         if key in wanted:
             found = timed_rows(quick)
             rows, ratios = rows + found[0], ratios | found[1]
+    if "sphere_vs_plane" in wanted:
+        found = _sphere(quick)
+        rows, ratios = rows + found[0], ratios | found[1]
     return result("weather", rows, ratios, about={"ranks": RANKS})
+
+
+def _sphere(quick: bool) -> tuple[Rows, Ratios]:
+    """Rows of a step on a sphere and on planes, and the time of the first over that of the second."""
+    from hpckit.bench.weather.sphere import Steps  # starts MPI in this process
+
+    steps = 2 if quick else 4
+    both = Steps(256)
+    times = interleave(both.ways(steps), 5 if quick else 15)
+    rows = [_row("sphere_vs_plane", way, times[way], steps, both.cells) for way in times]
+    return rows, {"sphere_vs_plane": ratio(times["sphere"], times["planes"])}
 
 
 def _physics(quick: bool) -> tuple[Rows, Ratios]:

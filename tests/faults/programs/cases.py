@@ -105,6 +105,7 @@ MORE = {
     "weather_diffusion": _grid(
         "weather", "straka", 22, grid={"nx": 37, "nz": 12}, time={"end": 40.0}, output={"every": 10.0}
     ),
+    "sphere": _grid("sphere", "williamson5", 22, grid={"n": 10}, time={"end": 31_000.0}, output={"every": 8_000.0}),
     "md_nve": _md({"kind": "nve"}),
     "md_bussi": _md({"kind": "nve", "equilibrate": 30}),
     "md_nose_hoover": _md({"kind": "nose_hoover"}),

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
 
-from hpckit.cli.verbs.plan.export import add_export, export
+from hpckit.cli.verbs.plan.options import add_export, add_options, export, tell_proof
 from hpckit.errors import InputError
 from hpckit.io.files import write_svg
 from hpckit.plan.blocks import block_starts
 from hpckit.plan.draw import draw, draw_svg
-from hpckit.plan.machine.machine import machine_of, shipped
+from hpckit.plan.machine.machine import machine_of
 from hpckit.plan.price import price
-from hpckit.plan.prove import prove
 from hpckit.plan.training.dispatch import DispatchPlan
 from hpckit.settings.table import Parser, bytes_text, print_table
 
@@ -28,10 +26,8 @@ def main(arguments: list[str]) -> int:
     options = _parser().parse_args(arguments)
     machine = machine_of(options.machine)
     plans = _plans(options, machine.levels[0].ranks)
-    aside = sys.stderr if options.json else sys.stdout
     for plan in plans if options.prove else ():
-        proof = prove(plan)
-        print(f"proved: {plan.title()}, {proof.messages} messages", file=aside)
+        tell_proof(plan, options.json)
     rows = [
         {"levels": 1 + bool(plan.node_size), "seconds": price(plan, machine, itemsize=1).seconds, **plan.sent()}
         for plan in plans
@@ -93,13 +89,6 @@ def _parser() -> argparse.ArgumentParser:
     it.add_argument("--bytes", type=int, default=8192, help="of a token (8192)")
     it.add_argument("--node-size", type=int, help="ranks of a node; omitted: as the machine has")
     it.add_argument("--seed", type=int, default=1, help="of the choices (1)")
-    it.add_argument(
-        "--machine", default="infiniband", metavar="FILE", help=f"a machine file, or one of {', '.join(shipped())}"
-    )
-    it.add_argument("--prove", action="store_true", help="prove the plans first, all ranks symbolically")
-    it.add_argument(
-        "--draw", nargs="?", const="-", metavar="FILE.svg", help="draw the quickest: a table, or an SVG into a file"
-    )
+    add_options(it, "draw the quickest")
     add_export(it)
-    it.add_argument("--json", action="store_true", help="print one JSON object")
     return it

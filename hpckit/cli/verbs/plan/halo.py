@@ -5,20 +5,17 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import sys
 from pathlib import Path
 from typing import Any
 
-from hpckit.cli.verbs.plan.export import add_export, export
 from hpckit.cli.verbs.plan.halo_setting import EXAMPLE, RANKS, Setting, read_setting
+from hpckit.cli.verbs.plan.options import add_export, add_options, export, tell_proof
 from hpckit.io.files import write_svg
 from hpckit.plan.draw import draw
 from hpckit.plan.grid.draw import draw_halo_svg
 from hpckit.plan.grid.halo import HaloPlan, halo_plan
 from hpckit.plan.grid.split import Split, possible_splits
-from hpckit.plan.machine.machine import shipped
 from hpckit.plan.price import price
-from hpckit.plan.prove import prove
 from hpckit.plan.topology import Topology
 from hpckit.report.units import counted
 from hpckit.settings.table import Parser, bytes_text, print_table
@@ -117,26 +114,13 @@ def _parser() -> argparse.ArgumentParser:
     it.add_argument("--dtype", default="f8", help="of a cell, as NumPy calls it (default f8)")
     it.add_argument("--periodic", default="", metavar="AXES", help="axes that close on themselves, as in y,x")
     it.add_argument("--split", default="", metavar="y=N,…", help="ranks along these axes; the others are compared")
-    it.add_argument(
-        "--machine", default="infiniband", metavar="FILE", help=f"a machine file, or one of {', '.join(shipped())}"
-    )
-    it.add_argument("--prove", action="store_true", help="prove the plans first, all ranks symbolically")
-    it.add_argument(
-        "--draw",
-        nargs="?",
-        const="-",
-        metavar="FILE.svg",
-        help="draw the split that hpckit chooses, or --split, instead: a text table, or an SVG into a file",
-    )
     add_export(it)
-    it.add_argument("--json", action="store_true", help="print one JSON object")
+    add_options(it, "draw the split that hpckit chooses, or --split,")
     return it
 
 
 def _prove(plan: HaloPlan, aside: bool) -> None:
-    proof = prove(plan)
-    split = _name(plan.decomposition.topology)
-    print(f"proved: {split}: {plan.title()}, {proof.messages} messages", file=sys.stderr if aside else sys.stdout)
+    tell_proof(plan, aside, f"{_name(plan.decomposition.topology)}: ")
 
 
 def _head(setting: Setting) -> dict[str, Any]:

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from hpckit.cli.verbs.plan.export import add_export, export
+from hpckit.cli.verbs.plan.options import add_export, add_options, export, tell_proof
 from hpckit.errors import InputError
 from hpckit.io.files import write_svg
 from hpckit.plan.draw import draw, draw_svg
 from hpckit.plan.grid.factor import best_factorization
-from hpckit.plan.machine.machine import machine_of, shipped
+from hpckit.plan.machine.machine import machine_of
 from hpckit.plan.particles.uniform import MdPlans, md_plans
 from hpckit.plan.price import Price, price
 from hpckit.plan.protocol import NOBODY, Plan
-from hpckit.plan.prove import prove
 from hpckit.plan.topology import Topology
 from hpckit.report.units import counted
 from hpckit.settings.table import Parser, bytes_text, print_table
@@ -38,8 +36,7 @@ def main(arguments: list[str]) -> int:
     named: dict[str, Plan] = {"ghosts": plans.ghosts, "migration": plans.migration}
     if options.prove:
         for plan in named.values():
-            proof = prove(plan)
-            print(f"proved: {plan.title()}, {proof.messages} messages", file=sys.stderr if options.json else sys.stdout)
+            tell_proof(plan, options.json)
     if options.export_trace is not None:
         export(named[options.of], options.export_trace, machine)
         return 0
@@ -135,14 +132,7 @@ def _parser() -> argparse.ArgumentParser:
     it.add_argument("--box", default="1x1x1", metavar="EDGES", help="ratio of the edges (default 1x1x1)")
     it.add_argument("--periodic", default="x,y,z", metavar="AXES", help="axes that close on themselves (default x,y,z)")
     it.add_argument("--node-size", type=int, help="ranks of a node, which exchange in its shared memory")
-    it.add_argument(
-        "--machine", default="infiniband", metavar="FILE", help=f"a machine file, or one of {', '.join(shipped())}"
-    )
-    it.add_argument("--prove", action="store_true", help="prove the plans first, all ranks symbolically")
-    it.add_argument(
-        "--draw", nargs="?", const="-", metavar="FILE.svg", help="draw instead: a text table, or an SVG into a file"
-    )
     it.add_argument("--of", choices=MdPlans._fields, default="ghosts", help="which plan goes into the SVG or the trace")
     add_export(it)
-    it.add_argument("--json", action="store_true", help="print one JSON object")
+    add_options(it)
     return it

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from hpckit.cli.verbs.plan.export import add_export, export
+from hpckit.cli.verbs.plan.options import add_export, export
 from hpckit.errors import InputError
 from hpckit.io.files import write_svg
 from hpckit.plan.machine.machine import Machine, machine_of, shipped

@@ -5,18 +5,17 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from hpckit.cli.verbs.plan.options import add_options, tell_proof
 from hpckit.errors import InputError
 from hpckit.io.files import write_svg
 from hpckit.plan.draw import draw, draw_svg
-from hpckit.plan.machine.machine import Machine, machine_of, shipped
+from hpckit.plan.machine.machine import Machine, machine_of
 from hpckit.plan.price import price
-from hpckit.plan.prove import prove
 from hpckit.plan.tensors.layout import Layout, Partial, Placement, Replicate, Shard
 from hpckit.plan.tensors.redistribution import RedistributionPlan, ways
 from hpckit.plan.topology import Topology
@@ -34,10 +33,8 @@ def main(arguments: list[str]) -> int:
     plans = ways(source, target, dtype.itemsize)
     rows = sorted((_row(plan, machine) for plan in plans), key=lambda row: (row["seconds"], len(row["plan"].hops)))
     best: RedistributionPlan = rows[0]["plan"]
-    aside = sys.stderr if options.json else sys.stdout
     for row in rows if options.prove else ():
-        proof = prove(row["plan"])
-        print(f"proved: {row['plan'].title()}, {proof.messages} messages", file=aside)
+        tell_proof(row["plan"], options.json)
     if options.draw == "-":
         print(draw(best))
     elif options.draw is not None:
@@ -138,16 +135,5 @@ def _parser() -> argparse.ArgumentParser:
     it.add_argument("--from", dest="source", default="", metavar="NAME=S0,…", help=meaning)
     it.add_argument("--to", dest="target", default="", metavar="NAME=R,…", help="the layout after, in the same words")
     it.add_argument("--dtype", default="f4", help="of an element, as NumPy calls it (default f4)")
-    it.add_argument(
-        "--machine", default="infiniband", metavar="FILE", help=f"a machine file, or one of {', '.join(shipped())}"
-    )
-    it.add_argument("--prove", action="store_true", help="prove the plans first, all ranks symbolically")
-    it.add_argument(
-        "--draw",
-        nargs="?",
-        const="-",
-        metavar="FILE.svg",
-        help="draw the quickest instead: a text table, or an SVG into a file",
-    )
-    it.add_argument("--json", action="store_true", help="print one JSON object")
+    add_options(it, "draw the quickest")
     return it

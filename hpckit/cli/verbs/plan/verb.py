@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hpckit.cli.verbs.plan import dispatch, halo, md, pipeline, redistribute, serve, train
-from hpckit.cli.verbs.plan.export import add_export, export
+from hpckit.cli.verbs.plan.options import add_export, add_options, export, tell_proof
 from hpckit.errors import HpckitError, InputError, nearest
 from hpckit.io.files import write_svg
 from hpckit.plan.collective.algorithms import ALGORITHMS, busbw_factor, collective_plan, operation_of
@@ -22,9 +22,8 @@ from hpckit.plan.collective.gossip import GRAPHS, GossipPlan, gossip_plan, spect
 from hpckit.plan.collective.memory import IN_MEMORY
 from hpckit.plan.collective.plan import CollectivePlan
 from hpckit.plan.draw import draw, draw_svg
-from hpckit.plan.machine.machine import Machine, machine_of, shipped
+from hpckit.plan.machine.machine import Machine, machine_of
 from hpckit.plan.price import at_least, price, walk_length
-from hpckit.plan.prove import prove
 from hpckit.settings.sizes import parse_bytes
 from hpckit.settings.table import Parser, print_table
 
@@ -70,8 +69,7 @@ def main(arguments: list[str]) -> int:
     plans += own
     for plan in plans:
         if options.prove or plan in own:
-            proof = prove(plan)
-            print(f"proved: {plan.title()}, {proof.messages} messages", file=sys.stderr if options.json else sys.stdout)
+            tell_proof(plan, options.json)
     if options.export_trace is not None:
         if len(plans) != 1:
             names = ", ".join(plan.algorithm for plan in plans)
@@ -109,9 +107,6 @@ def _parser() -> argparse.ArgumentParser:
     it.add_argument("operation", metavar="OPERATION", help=f"one of {', '.join([*ALGORITHMS, GOSSIP, *OTHERS])}")
     it.add_argument("--ranks", type=int, default=16, help="how many ranks (default 16)")
     it.add_argument("--bytes", default="64MiB", help="size of each rank's buffer, as in 64MiB (default)")
-    it.add_argument(
-        "--machine", default="infiniband", metavar="FILE", help=f"a machine file, or one of {', '.join(shipped())}"
-    )
     it.add_argument("--algorithm", action="append", metavar="NAME", help="only this one; may be repeated")
     it.add_argument(
         "--from",
@@ -125,12 +120,8 @@ def _parser() -> argparse.ArgumentParser:
     it.add_argument("--node-size", type=int, help="ranks of a node (default: of the machine's innermost level)")
     it.add_argument("--across", metavar="NAME", help="of nodes: ring (default) or halving_doubling between them")
     it.add_argument("--servers", type=int, help="parameter servers (default: about the square root of the ranks)")
-    it.add_argument("--prove", action="store_true", help="prove the plans first, all ranks symbolically")
-    it.add_argument(
-        "--draw", nargs="?", const="-", metavar="FILE.svg", help="draw instead: a text table, or an SVG into a file"
-    )
     add_export(it)
-    it.add_argument("--json", action="store_true", help="print one JSON object")
+    add_options(it)
     return it
 
 

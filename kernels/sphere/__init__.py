@@ -1,0 +1,1 @@
+"""Shallow water on the panels of a cubed sphere."""
