@@ -73,13 +73,15 @@ def chat_settings(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 def _bytes(tokenizers: Any, metadata: Mapping[str, Any], tokens: list[str], cut: str) -> Any:
     """Pieces of bytes, joined in the order of the merges (GPT-2's way)."""
+    from tokenizers import pre_tokenizers
+
     merges = [tuple(str(pair).split(" ", 1)) for pair in metadata[f"{GIVEN}merges"]]
     vocab = {token: number for number, token in enumerate(tokens)}
     made = tokenizers.Tokenizer(tokenizers.models.BPE(vocab, merges, ignore_merges=cut in ("llama-bpe", "llama3")))
-    whole = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=not CUTS[cut])
+    whole = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=not CUTS[cut])
     if CUTS[cut]:
-        split = tokenizers.pre_tokenizers.Split(tokenizers.Regex(CUTS[cut]), "isolated")
-        made.pre_tokenizer = tokenizers.pre_tokenizers.Sequence([split, whole])
+        split = pre_tokenizers.Split(tokenizers.Regex(CUTS[cut]), "isolated")
+        made.pre_tokenizer = pre_tokenizers.Sequence([split, whole])
     else:
         made.pre_tokenizer = whole
     made.decoder = tokenizers.decoders.ByteLevel()
