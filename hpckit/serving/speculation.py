@@ -11,14 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from hpckit.serving.sampler import Sampling
-
-if TYPE_CHECKING:
-    from hpckit.serving.engine import Engine
 
 LONGEST, SHORTEST = 4, 2  # tokens at the end of the text that are looked for
 WINDOW = 4096  # tokens that are looked through
@@ -47,12 +44,30 @@ class Wanted(NamedTuple):
     seed: int
 
 
+class Writes(Protocol):
+    """What a draft needs of an engine."""
+
+    @property
+    def longest(self) -> int:
+        """Tokens that a text may have."""
+
+    @property
+    def idle(self) -> bool:
+        """Whether no text waits or runs."""
+
+    def add(self, prompt: Sequence[int], sampling: Sampling, *, name: str) -> str:
+        """A request that waits from now on."""
+
+    def step(self) -> Sequence[Any]:
+        """Compute one step, and return what it brought."""
+
+
 class Draft:
     """Guesses of a smaller model: an engine of its own, which finds the blocks of a text that it has seen, and computes
     the others and the guesses of all texts together.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Writes) -> None:
         self._engine = engine
 
     def guesses(self, wanted: Sequence[Wanted]) -> list[tuple[int, ...]]:
