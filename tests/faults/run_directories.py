@@ -161,7 +161,7 @@ def _killed(words: list[str], path: Path, victim: str, delay: float, random: Ran
                 pids = [place["pid"] for place in record.get("placement", [])]
             time.sleep(0.01)
         time.sleep(delay)
-        if victim == "front end":
+        if victim == "front end" and started.poll() is None:
             os.kill(started.pid, signal.SIGKILL)
         for pid in (
             pids if victim == "all ranks" else random.sample(pids, min(1, len(pids))) if victim == "rank" else []

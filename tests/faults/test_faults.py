@@ -109,7 +109,7 @@ HOSTILE = {
     "dotted key": ("run file", "graph"),
     "quoted dotted key": ("site file",),
     "many keys": ("run file",),
-    "memory": ("run file", "dump", "any trajectory", "sounding"),
+    "memory": ("run file", "dump", "any trajectory", "sounding", "compared files"),
     "pipe": ("run file", "machine", "schedule", "layers", "dump", "extended XYZ", "H5MD", "compared files", "weights"),
     "endless": ("run file", "graph", "atoms"),
     "terminal, bare": ("machine", "schedule", "dump", "word", "option", "settings"),

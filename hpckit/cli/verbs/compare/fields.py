@@ -15,7 +15,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from hpckit.errors import HpckitError
+from hpckit.errors import HpckitError, InputError
 from hpckit.io.particles.lammps_data import read_lammps_data
 from hpckit.io.probe import hdf5_files, is_hdf5, require_sound
 from hpckit.io.safetensors import Safetensors
@@ -258,5 +258,10 @@ def _particles(file: Path) -> Iterator[tuple[str, Values]]:
 
 
 def is_file_of_numbers(path: Path) -> bool:
-    """It is one HDF5 file, and no run."""
-    return path.is_file() and is_hdf5(path)
+    """It is one HDF5 file, and no run. Raises `InputError` for one that cannot be read."""
+    try:
+        return path.is_file() and is_hdf5(path)
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be read: {error.strerror}", do="give run directories, or files of HDF5"
+        ) from error
