@@ -50,6 +50,7 @@ _HOMES = NAMESPACES | {
     "Checkpoints": "hpckit.run.checkpoints",
     "DataParallel": "hpckit.training.data",
     "Decomposition": "hpckit.plan.grid.decomposition",
+    "FFT": "hpckit.tensors.fourier",
     "Field": "hpckit.grid.field",
     "FieldWriter": "hpckit.io.fields.writer",
     "HaloExchange": "hpckit.grid.exchange",
