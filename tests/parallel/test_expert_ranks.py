@@ -27,6 +27,12 @@ def test_every_mesh_of_experts_has_the_gradients_of_one_rank(ranks, case, mpirun
     assert "good" in mpirun(ranks, "expert_ranks.py", str(case), timeout=150).stdout
 
 
+@pytest.mark.nightly
+@pytest.mark.parametrize("case", range(3))
+def test_tokens_go_to_a_node_once_with_the_same_results(case, mpirun):
+    assert "good" in mpirun(4, "expert_ranks.py", "nodes", str(case), timeout=150).stdout
+
+
 @pytest.mark.parametrize("ranks", [2, 3, 4])
 def test_the_norm_has_the_bits_of_one_rank_however_experts_are_dealt(ranks):
     layer = Experts(61, 43, 7)  # chunks do not divide an expert

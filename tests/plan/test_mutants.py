@@ -509,7 +509,7 @@ def a_halo(rng):
                 rank = rng.randrange(ranks)
                 to = peers["send_to"][rank]
                 peers["send_to"][rank] = -1
-                if to >= 0:
+                if 0 <= to < ranks:  # the change before may have made it anything
                     peers["recv_from"][to] = -1
             step = dataclasses.replace(step, **peers)
         elif kind < 0.85:

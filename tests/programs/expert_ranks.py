@@ -1,6 +1,7 @@
 """Experts on several ranks: losses, norms, gradients and values are those of one rank, on every mesh.
 
-`expert_ranks.py few`: only some of the meshes; `expert_ranks.py 2`: only the third.
+`expert_ranks.py few`: only some of the meshes; `expert_ranks.py 2`: only the third; `expert_ranks.py nodes`: as if two
+ranks shared a node.
 """
 
 import sys
@@ -9,11 +10,14 @@ import numpy as np
 from mpi4py import MPI
 
 import hpckit as hp
+import hpckit.collectives.axis as axes
+from hpckit.comm.shared import group
 from hpckit.nn.gpt import llama
 from hpckit.nn.layer import Pass
 from hpckit.nn.loss import CrossEntropy
 from hpckit.nn.optimizers import AdamW, clip_scale
 from hpckit.training.experts.model import experts_of
+from hpckit.training.experts.way import OverNodes
 
 WORLD = MPI.COMM_WORLD
 SAMPLES, BATCH = 27, 12
@@ -31,6 +35,9 @@ def trained(comm, dtype, *, dp=1, pp=1, tp=1, ep=1, stage=0, schedule="1f1b", pa
     )  # fmt: skip
     with hp.Mesh(comm, dp=dp, pp=pp, **({"tp": tp} if tp > 1 else {})) as mesh:
         it = hp.Pipeline(mesh, model, CrossEntropy(17), plan, dtype=dtype, sharding=stage)
+        if ep > 2:
+            two = {type(part.way(np.zeros(part.experts, int))) is OverNodes for part in it.experts().values()}
+            assert two == {sys.argv[1:2] == ["nodes"]}
         it.initialize(3)
         for p in it.parameters.list:
             if bias and p.origin.endswith("router.weight"):  # all tokens choose the same experts
@@ -109,7 +116,16 @@ cases = {
         (f8, {"dp": 4, "tp": 2, "ep": 4, "stage": 3}),
     ],
 }
+cases["nodes"] = [
+    (f4, {"dp": 4, "ep": 4, "parts": 8, "top_k": 3}),
+    (f8, {"dp": 4, "ep": 4, "top_k": 3}),
+    (f8, {"dp": 2, "tp": 2, "ep": 4, "experts": 7}),
+]
 given, own = sys.argv[1:], cases[WORLD.size]
+if given[:1] == ["nodes"]:  # as if two ranks shared a node
+    group._split_by_node = lambda comm: comm if comm.size <= 2 else comm.Split(comm.rank // 2, comm.rank)
+    axes._node_size = lambda comm: min(2, comm.size)
+    given, own = given[1:], cases["nodes"]
 for dtype, how in own[:2] if given == ["few"] else [own[int(given[0])]] if given else own:
     same(dtype, **how)
 if WORLD.rank == 0:

@@ -30,8 +30,10 @@ HALO = "halo"  # the operation of halo exchanges of cubes of so many cells a ran
 # twice as long; so calls of up to `IN_A_ROW` bytes in all follow each other.
 IN_A_ROW = 2**18
 MOST_IN_A_ROW = 50
-MOST_ROUNDS = 200  # of a pass
-PASSES = 4  # over all sizes, so that a disturbance of some seconds meets each of them
+MOST_ROUNDS = 50  # of a pass
+# Over all sizes. A disturbance of seconds meets all of them alike, and the quiet rest has rounds of all of them: with
+# four passes, whatever was timed first in a pass was once 1.4 times as long as what came last.
+PASSES = 16
 MODULE = "hpckit.bench.machine.times"
 Case = tuple[str, str, int]  # operation, algorithm, bytes of the whole buffer
 Call = Callable[[], object]
@@ -88,7 +90,7 @@ def probe_plan(probe: str, ranks: int) -> CollectivePlan:
 
 
 def _case(cases: list[Case], seconds: float) -> dict[str, Any]:
-    """Cases of one size take turns until their share of the time is up, two rounds a pass at least; buffers are
+    """Cases of one size take turns until their share of the time is up, a round a pass at least; buffers are
     rewritten by their owner before each call.
     """
     from mpi4py import MPI
@@ -142,7 +144,7 @@ def _rounds(comm: Any, calls: list[tuple[Call, Call]], in_a_row: int, seconds: f
             for _ in range(in_a_row):
                 call()
             times[number].append((time.perf_counter() - start) / in_a_row)
-        going[...] = (time.perf_counter() - begin < seconds or len(times[0]) < 2) and len(times[0]) < MOST_ROUNDS
+        going[...] = time.perf_counter() - begin < seconds and len(times[0]) < MOST_ROUNDS
         comm.Bcast(going)
     own = np.array(times)
     every = np.empty((comm.size, *own.shape))

@@ -6,8 +6,9 @@ over PyTorch's, eager or compiled: below 1 is better for hpckit. Ours in float32
 conversions cost less than they save.
 
 Products in a fixed order against NumPy's BLAS, for several numbers of rows, and experts against a loop of each over all
-tokens: ratios above 1 are better for hpckit. On 2 ranks: data-parallel steps, pipelines and layers in parts, against
-one rank and against PyTorch's DDP, its best schedule and its DTensor. On one rank: fixed parts of a batch against none.
+tokens: ratios above 1 are better for hpckit. On 2 ranks: experts, data-parallel steps, pipelines and layers in parts,
+against one rank and against PyTorch's DDP, its best schedule and its DTensor. On one rank: fixed parts of a batch
+against none.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ TILES = {
 }
 MOE = "moe_vs_dense_loop"
 TOKENS = 512  # of a pass through experts
+SHARED = "ep_speedup"  # experts on 2 ranks against one
+SHARED_TOKENS = 2048
 KINDS = ("float32", "bfloat16", "q8_0", "q4_0")  # of weights, all against float32 by BLAS
 
 # Part of `train_ranks`, its title, its ranks, its rounds, all and with --quick.
@@ -57,7 +60,7 @@ PARTS = {
 
 def add_options(it: Any) -> tuple[str, ...]:
     """The option of this benchmark, and its name for `run`."""
-    return add_only(it, [*CASES, *MIXED, *TILES, MOE, *PARTS], "CASE")
+    return add_only(it, [*CASES, *MIXED, *TILES, MOE, SHARED, *PARTS], "CASE")
 
 
 def run(quick: bool = False, only: Sequence[str] | None = None) -> dict[str, Any]:
@@ -67,11 +70,16 @@ def run(quick: bool = False, only: Sequence[str] | None = None) -> dict[str, Any
     with_torch = importlib.util.find_spec("torch") is not None
     if not with_torch:
         rows.append({"note": "PyTorch is not installed (pip install torch): all that is compared with it is left out"})
-    for key in only or [*CASES, *MIXED, *TILES, MOE, *PARTS]:
+    for key in only or [*CASES, *MIXED, *TILES, MOE, SHARED, *PARTS]:
         if key == MOE:
             found = run_ranks("hpckit.bench.train.experts", 1, ((TOKENS, 11 if quick else 31),))[0]
             rows += [timed(f"2 of 8 experts, {TOKENS} tokens", name, each) for name, each in found["times"].items()]
             ratios[key] = ratio(found["times"]["dense loop"], found["times"]["experts"])
+        elif key == SHARED:
+            found = run_ranks("hpckit.bench.train.experts", 2, ((SHARED_TOKENS, 9 if quick else 25),))[0]
+            rows += [timed(f"2 of 8 experts, {SHARED_TOKENS} tokens", k, each) for k, each in found["times"].items()]
+            ratios[key] = _sure(found["times"]["one"], found["times"]["experts"])
+            ratios["ep_ceiling"] = _sure(found["times"]["one"], found["times"]["apart"])
         elif key in TILES:
             count, rounds, few = TILES[key]
             found = run_ranks("hpckit.bench.train.tile", 1, ((count, KINDS, few if quick else rounds),))[0]

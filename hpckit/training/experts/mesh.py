@@ -28,7 +28,7 @@ class ExpertMesh:
         for name, size in zip(mesh.topology.names, mesh.topology.sizes, strict=True):
             count *= size if name in TOKENS else 1
         folded = mesh.fold(TOKENS, edp=count // plan.ep, ep=plan.ep)
-        self.ranks = ExpertRanks(folded["ep"], apart=plan.parts > 0)
+        self.ranks = ExpertRanks(folded, apart=plan.parts > 0)
         self.replicas = Replicas(folded["edp"], deterministic, device)
         self.every = Replicas(folded.comm, deterministic, device)
 

@@ -29,14 +29,15 @@ def expert_parallel(model: Sequential, ranks: ExpertRanks) -> Sequential:
             return Recompute(of(layer.layer))
         if isinstance(layer, Residual) and isinstance(layer.branch, Experts):
             new = copy.copy(layer)
-            new.branch = _own(layer.branch, ranks)
+            new.branch = own_experts(layer.branch, ranks)
             return new
         return layer
 
     return Sequential([of(layer) for layer in model.layers], model.names)
 
 
-def _own(layer: Experts, ranks: ExpertRanks) -> Experts:
+def own_experts(layer: Experts, ranks: ExpertRanks) -> Experts:
+    """The layer with the experts of this rank, whose tokens travel."""
     new = copy.copy(layer)
     new.gate, new.up, new.down = (
         own_part(p, expert_cut(p, ranks.size), ranks.rank) for p in (layer.gate, layer.up, layer.down)

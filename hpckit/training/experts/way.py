@@ -1,4 +1,4 @@
-"""The way of tokens to experts on other ranks and back: an all-to-all with counts."""
+"""The way of tokens to experts on other ranks and back: all-to-alls with counts (`hpckit.plan.training.dispatch`)."""
 
 from __future__ import annotations
 
@@ -14,21 +14,26 @@ from hpckit.nn.feedforward import AtHome
 from hpckit.plan.blocks import block_starts
 
 if TYPE_CHECKING:
+    from hpckit.comm.mesh import Mesh
     from hpckit.nn.feedforward import Experts
 
 FEW = 64  # rows: products of fewer are worth a copy that puts the tokens of all ranks together
 
 
 class ExpertRanks:
-    """The ranks that have all experts of a model among them, `mesh["ep"]` of a folded mesh.
+    """The ranks that have all experts of a model among them, the axis "ep" of a mesh.
 
     apart: products take the tokens of each rank by themselves, so that each has the bits that it has on that rank
-    alone, and W adds the gradients of each rank's tokens apart.
+    alone, and W adds the gradients of each rank's tokens apart. Where the ranks are on several nodes with several of
+    them each, a token goes to a node once. Collective.
     """
 
-    def __init__(self, mesh_axis: Any, apart: bool = False) -> None:
-        axis = axis_of(mesh_axis)
+    def __init__(self, mesh: Mesh, apart: bool = False) -> None:
+        axis = axis_of(mesh["ep"])
         self.comm, self.rank, self.size, self.apart = axis.given, axis.rank, axis.size, apart
+        node = axis.node_size
+        two = 1 < node < self.size and self.size % node == 0
+        self.levels = mesh.fold(("ep",), node=self.size // node, local=node) if two else None
 
     def starts(self, experts: int) -> list[int]:
         """The first expert of each rank, and their number."""
@@ -36,7 +41,9 @@ class ExpertRanks:
 
     def ways(self, layer: Experts) -> Callable[[np.ndarray], AtHome]:
         """How the tokens of a layer travel."""
-        starts = self.starts(layer.experts)
+        starts, levels = self.starts(layer.experts), self.levels
+        if levels is not None:
+            return lambda counts: OverNodes(self, levels, starts, counts)
         return lambda counts: OverRanks(self, starts, counts)
 
 
@@ -49,39 +56,114 @@ class OverRanks(AtHome):
     """
 
     def __init__(self, ranks: ExpertRanks, starts: list[int], counts: np.ndarray) -> None:
-        self._ranks, own = ranks, slice(starts[ranks.rank], starts[ranks.rank + 1])
-        whole = np.empty(counts.size * ranks.size, np.int64)
-        all_gather(np.ascontiguousarray(counts, np.int64), ranks.comm, whole).wait()
-        table = whole.reshape(ranks.size, -1)
+        self._ranks = ranks
+        table = _gathered(counts, ranks.comm)
         self.counts = np.add.reduceat(table, starts[:-1], axis=1)  # rows from rank to rank
-        here = table[:, own]  # by source and own expert
-        first = np.cumsum(here).reshape(here.shape) - here
+        here = table[:, starts[ranks.rank] : starts[ranks.rank + 1]]  # by source and own expert
+        source, expert = np.indices(here.shape)
+        self._arrange(expert.reshape(-1), source.reshape(-1), here.reshape(-1))
+
+    def _arrange(self, experts: np.ndarray, sources: np.ndarray, counts: np.ndarray) -> None:
+        """Rows arrive in runs, each of an expert and of a source: make `groups` of them."""
+        starts, used = np.cumsum(counts) - counts, np.count_nonzero(counts)
         self._moved: np.ndarray | None = None  # where the rows that have been put together come from
-        if ranks.apart or here.sum() >= FEW * np.count_nonzero(here):
-            self.groups = [
-                (e, int(first[s, e]), int(first[s, e] + here[s, e]), int(s)) for s, e in np.argwhere(here).tolist()
-            ]
+        if self._ranks.apart or counts.sum() >= FEW * used:
+            runs = zip(experts.tolist(), starts.tolist(), counts.tolist(), sources.tolist(), strict=True)
+            self.groups = [(e, a, a + n, source) for e, a, n, source in runs if n]
             return
-        self._moved = np.concatenate(
-            [np.arange(first[s, e], first[s, e] + here[s, e]) for e in range(here.shape[1]) for s in range(len(here))]
-        ).astype(np.int64)
-        ends = np.cumsum(here.sum(axis=0)).tolist()
+        order = np.lexsort((sources, experts))
+        parts = [np.arange(starts[run], starts[run] + counts[run]) for run in order]
+        self._moved = np.concatenate([np.zeros(0, np.int64), *parts]).astype(np.int64)
+        ends = np.cumsum(np.bincount(experts, counts)).astype(int).tolist()
         self.groups = [(e, a, b, 0) for e, (a, b) in enumerate(zip([0, *ends], ends, strict=False)) if b > a]
 
     def there(self, x: Any, tokens: Any, weights: Any = None) -> Any:
         """Rows x[tokens], times their weights if these are given, where their experts are."""
-        came = self._sent(super().there(x, tokens, weights), self.counts)
-        return came if self._moved is None else came[self._moved]
+        return self._put_together(_sent(super().there(x, tokens, weights), self._ranks.comm, self.counts))
 
     def back(self, found: Any) -> Any:
         """The experts' results, one for each row that was sent, in the order of `there`."""
-        if self._moved is not None:
-            found, moved = empty_like(found), found
-            found[self._moved] = moved
-        return self._sent(found, np.ascontiguousarray(self.counts.T))
+        return _sent(self._as_they_came(found), self._ranks.comm, self.counts.T)
 
-    def _sent(self, rows: Any, counts: np.ndarray) -> Any:
-        """The rows that come, where counts[r][q] go from rank r to rank q."""
-        width = rows.shape[1]
-        flat = np.ascontiguousarray(rows).reshape(-1)
-        return all_to_all(flat, self._ranks.comm, counts=counts * width).wait().reshape(-1, width)
+    def _put_together(self, came: Any) -> Any:
+        return came if self._moved is None else came[self._moved]
+
+    def _as_they_came(self, found: Any) -> Any:
+        if self._moved is None:
+            return found
+        apart = empty_like(found)
+        apart[self._moved] = found
+        return apart
+
+
+class OverNodes(OverRanks):
+    """The same over several nodes: a token goes once to each node that has an expert of it.
+
+    It goes to the rank there with this rank's number in its node, and from there to the ranks of its experts. Results
+    come back as a row for each choice, so that they are added in the order of one rank.
+    """
+
+    def __init__(self, ranks: ExpertRanks, levels: Mesh, starts: list[int], counts: np.ndarray) -> None:
+        self._ranks, self._starts = ranks, starts
+        self._across, self._within = levels["node"], levels["local"]
+        self._experts = np.repeat(np.arange(len(counts)), counts)  # of each row
+        self._known = False
+
+    def there(self, x: Any, tokens: Any, weights: Any = None) -> Any:
+        """Rows x[tokens], times their weights if these are given, where their experts are."""
+        if not self._known:
+            self._find(tokens)
+        rows = _sent(x[self._once], self._across, self._tokens)[self._relayed]
+        if weights is not None:
+            rows = _sent(weights[:, None], self._across, self._choices)[self._sorted] * rows
+        return self._put_together(_sent(rows, self._within, self._rows))
+
+    def back(self, found: Any) -> Any:
+        """The experts' results, one for each row that was sent, in the order of `there`."""
+        rows = _sent(self._as_they_came(found), self._within, self._rows.T)
+        relayed = empty_like(rows)
+        relayed[self._sorted] = rows
+        return _sent(relayed, self._across, self._choices.T)
+
+    def _find(self, tokens: np.ndarray) -> None:
+        """Who sends what to whom; alike in the backward pass."""
+        self._known, starts = True, self._starts
+        nodes, local = self._across.size, self._within.size
+        edges = np.array(starts[::local])  # the first expert of each node
+        node = np.searchsorted(edges, self._experts, "right") - 1
+        keys, each = np.unique(node * (int(tokens.max(initial=0)) + 1) + tokens, return_inverse=True)
+        self._once = keys % (int(tokens.max(initial=0)) + 1)
+        of_node = np.bincount(keys // (int(tokens.max(initial=0)) + 1), minlength=nodes)
+        told = _gathered(np.concatenate([of_node, np.bincount(node, minlength=nodes)]), self._across)
+        self._tokens, self._choices = told[:, :nodes], told[:, nodes:]  # from node to node
+        pairs = np.stack([each - (np.cumsum(of_node) - of_node)[node], self._experts], axis=1)
+        came = _sent(pairs, self._across, self._choices)
+        here = self._across.rank
+        source = np.repeat(np.arange(nodes), self._choices[:, here])  # the node of each choice that came
+        sizes = self._tokens[:, here]
+        self._sorted = np.argsort(came[:, 1], kind="stable")  # by expert, then by source, then as there
+        self._relayed = ((np.cumsum(sizes) - sizes)[source] + came[:, 0])[self._sorted]
+        first, end = int(edges[here]), starts[(here + 1) * local]
+        kinds = (came[:, 1] - first) * nodes + source
+        table = _gathered(np.bincount(kinds, minlength=(end - first) * nodes), self._within)
+        table = table.reshape(local, end - first, nodes)
+        mine = starts[here * local : (here + 1) * local + 1]
+        self._rows = np.add.reduceat(table.sum(axis=2), np.array(mine[:-1]) - first, axis=1)
+        number = self._within.rank
+        own = table[:, mine[number] - first : mine[number + 1] - first]
+        twin, expert, origin = np.indices(own.shape)
+        self._arrange(expert.reshape(-1), (origin * local + twin).reshape(-1), own.reshape(-1))
+
+
+def _gathered(numbers: np.ndarray, comm: Any) -> np.ndarray:
+    """The numbers of all ranks, int64[ranks, n]."""
+    whole = np.empty(numbers.size * comm.size, np.int64)
+    all_gather(np.ascontiguousarray(numbers, np.int64), comm, whole).wait()
+    return whole.reshape(comm.size, -1)
+
+
+def _sent(rows: Any, comm: Any, counts: np.ndarray) -> Any:
+    """The rows that come, where counts[r][q] go from rank r to rank q."""
+    width = rows.shape[1]
+    flat = np.ascontiguousarray(rows).reshape(-1)
+    return all_to_all(flat, comm, counts=np.ascontiguousarray(counts) * width).wait().reshape(-1, width)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hpckit.cli.verbs.plan import fft, halo, md, pipeline, redistribute, serve, train
+from hpckit.cli.verbs.plan import dispatch, fft, halo, md, pipeline, redistribute, serve, train
 from hpckit.cli.verbs.plan.options import add_export, add_options, export, tell_proof
 from hpckit.errors import HpckitError, InputError, nearest
 from hpckit.io.files import write_svg
@@ -39,13 +39,14 @@ MOST_ON_NODE = 1024
 GOSSIP = "gossip"
 # With options of their own.
 OTHERS = {
-    "fft": fft,
     "pipeline": pipeline,
     "halo": halo,
     "md": md,
     "redistribute": redistribute,
     "serve": serve,
     "train": train,
+    "dispatch": dispatch,
+    "fft": fft,
 }
 ROUNDING = 1e-12
 EXAMPLE = "hpckit plan allreduce --ranks 16384 --bytes 64MiB --machine infiniband"
