@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-
-try:
-    from scipy import fft as lines  # transforms several lines at a time
-except ImportError:
-    from numpy import fft as lines  # type: ignore[no-redef]
 
 from hpckit.comm.mesh import Mesh
 from hpckit.errors import InputError
@@ -22,6 +19,8 @@ from hpckit.plan.tensors.redistribution import redistribution
 from hpckit.tensors.exchange import redistribute
 
 __communicates__ = True  # its frames are not call sites
+# SciPy's transforms several lines at a time.
+lines: Any = importlib.import_module("scipy.fft" if importlib.util.find_spec("scipy") else "numpy.fft")
 KINDS = {"float32": "complex64", "float64": "complex128", "complex64": "complex64", "complex128": "complex128"}
 
 

@@ -108,7 +108,8 @@ class FourierPlan:
         for axis in self._cutting(at, dim):
             others = [d for d in range(len(at.shape)) if d != dim and (d not in left or d == left[-1])]
             parts = {d: int(np.prod([at.axes.sizes[a] for a in at.cuts[d]], dtype=int)) for d in others}
-            into = max(others, key=lambda d: (d not in left, at.shape[d] / parts[d], d))
+            rated = [(d not in left, at.shape[d] / parts[d], d) for d in others]
+            into = max(rated)[2]
             at = at.placed(**{at.axes.names[axis]: Shard(into)})
         for axis in at.cuts[dim]:  # of one rank: they cut nothing
             at = at.placed(**{at.axes.names[axis]: Replicate()})

@@ -6,6 +6,7 @@ import argparse
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 from hpckit.cli.verbs.plan.options import add_options, tell_proof
 from hpckit.cli.verbs.plan.redistribute import axis_sizes, shape_of
@@ -37,7 +38,7 @@ def main(arguments: list[str]) -> int:
         write_svg(Path(options.draw), draw_svg(plan, machine))
         print(f"{plan.title()}: drawn in {options.draw}")
         return 0
-    rows = []
+    rows: list[dict[str, Any]] = []
     for change in plan.changes:
         messages, sent = change.traffic()
         seconds = price(change, machine).seconds
