@@ -6,7 +6,6 @@ cuts move to dims that are done: slabs take one change of layout, pencils two.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -82,7 +81,8 @@ class FourierPlan:
             if self._cutting(at, left[0]):
                 after = self._freed(at, left[0], left)
                 change, at = redistribution(at, after, itemsize), after
-            whole = tuple(itertools.takewhile(lambda dim, now=at: not self._cutting(now, dim), left))
+            cut = [bool(self._cutting(at, dim)) for dim in left]
+            whole = tuple(left[: cut.index(True)] if any(cut) else left)
             found.append(Stage(change, at, whole))
             if self.real and len(left) == len(at.shape):
                 at, itemsize = replace(at, shape=(*at.shape[:-1], at.shape[-1] // 2 + 1)), self.itemsize
