@@ -226,10 +226,13 @@ class Pipeline(Section):
 
     schedule: str | None = Field(
         None,
-        description="gpipe, 1f1b, interleaved, looped_bfs, zb_h1, zb_h2, zb_v, dualpipe_v, or a CSV file; omitted:"
+        description="gpipe, 1f1b, interleaved, looped_bfs, zb_h1, zb_h2, zb_v, dualpipe_v, interleaved_zb, zb_wave,"
+        " or a CSV file; omitted:"
         " 1f1b, or with sharding.stage 2 or 3 and no pipeline looped_bfs with a stage for each layer",
     )
-    chunks: int | None = Field(None, ge=1, description="stages per rank, for interleaved and looped_bfs; omitted: 2")
+    chunks: int | None = Field(
+        None, ge=1, description="stages per rank, for interleaved, looped_bfs, interleaved_zb (omitted: 2), zb_wave (4)"
+    )
     balance: Literal["measured", "arithmetic"] = Field(
         "measured",
         description="split the layers into stages of equal time, measured at the start, or of equal operations (always"

@@ -18,18 +18,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hpckit.errors import InputError
-from hpckit.io.tokenizers import tokenizer_of
+from hpckit.io.tokenizers import Pieces, Tokenizer, tokenizer_of
 from hpckit.kernels.nn.paged.pages import PAGE
 from hpckit.serving.blocks import Blocks
+from hpckit.serving.checkpoint.gguf import SUFFIX, Gguf
+from hpckit.serving.checkpoint.shape import CONFIG, read_shape
+from hpckit.serving.checkpoint.vocabulary import chat_settings, tokenizer_in
+from hpckit.serving.checkpoint.weights import Weights
 from hpckit.serving.model import Model
 from hpckit.serving.sampler import Floats, Sampling, adjusted, chosen, likeliest, log_probabilities, seed_of, uniform
 from hpckit.serving.scheduler import Scheduler, Text
-from hpckit.serving.shape import CONFIG, read_shape
 from hpckit.serving.speculation import guessed
 from hpckit.serving.step import Piece, Step
 from hpckit.serving.team import Team
 from hpckit.serving.text import Chat, Stream, ends_of
-from hpckit.serving.weights import Weights
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -114,7 +116,7 @@ class Counters:
 
 
 class Engine:
-    """Serves the model in a folder: a run directory of `train`, or one of Hugging Face (`shape.KINDS`).
+    """Serves the model in a folder: a run directory of `train`, or one of Hugging Face (`shape.KINDS`); or a GGUF file.
 
     weights: a kind of the tile ("float32", "bfloat16", "bfloat16_dot", "q8_0", "q4_0"); by default that of the file.
     rows: most tokens of a step. texts: most texts that run at once. kv_tokens: room for keys and values, by default
@@ -153,10 +155,8 @@ class Engine:
         self.team.make_room(1 + texts * (4 + -(-shape.context // PAGE)) + rows)
         self.scheduler = Scheduler(self.blocks, rows, answers, texts, chunk)
         self.speculate, self._prefixes = speculate, prefixes
-        path = self.folder / "tokenizer.json"
-        self.tokenizer = tokenizer_of(path if path.exists() else None)
+        self.tokenizer, self.chat = spoken(self.folder)
         self.ends = tuple(dict.fromkeys((*shape.end, *ends_of(self.folder))))
-        self.chat = Chat(self.folder)
         self.counters = Counters()
         self._samples: dict[int, _Sample] = {}
         self._made = 0
@@ -370,14 +370,32 @@ class Engine:
 
 
 def model_folder(folder: Path) -> Path:
-    """The folder with config.json and weights: of a run of `train`, or this one. Raises `InputError`."""
+    """The folder with config.json and weights: of a run of `train`, or this one; a GGUF file itself. Raises
+    `InputError`.
+    """
+    if folder.suffix == SUFFIX and not folder.is_dir():
+        return folder
     for one in (folder / "output" / "model", folder):
         if (one / CONFIG).is_file():
             return one
     if not folder.is_dir():
-        raise InputError(f"there is no folder {folder}", do="give a run of `train`, or a Hugging Face folder")
+        raise InputError(
+            f"there is no folder {folder}", do="give a run of `train`, a Hugging Face folder or a .gguf file"
+        )
     raise InputError(
         f"{folder} has no language model: no {CONFIG}, and no output/model/{CONFIG}",
         likely="the run is not finished, classifies images, or is no run of `train`",
         do="hpckit resume DIR, or give a folder with config.json and model.safetensors",
     )
+
+
+def spoken(folder: Path) -> tuple[Tokenizer, Chat]:
+    """How texts and chats of a model become tokens: by the files of its folder, or by a GGUF file, beside which a
+    tokenizer.json goes first.
+    """
+    is_file = folder.suffix == SUFFIX
+    path = (folder.parent if is_file else folder) / "tokenizer.json"
+    if not is_file:
+        return tokenizer_of(path if path.exists() else None), Chat(folder)
+    metadata = Gguf(folder).metadata
+    return Pieces(path) if path.exists() else tokenizer_in(metadata, folder.name), Chat(folder, chat_settings(metadata))

@@ -98,7 +98,7 @@ cases = {
     ],
     4: [
         (f4, {"dp": 4, "ep": 2, "parts": 8}),
-        (f4, {"dp": 2, "pp": 2, "ep": 2, "parts": 8, "schedule": "zb_h1"}),
+        (f4, {"dp": 2, "pp": 2, "ep": 2, "parts": 8, "schedule": "interleaved_zb"}),
         (f8, {"dp": 2, "tp": 2, "ep": 4, "shared": 4}),
         (f8, {"dp": 2, "tp": 2, "ep": 2, "stage": 1}),
         (f4, {"dp": 4, "ep": 4, "parts": 8, "stage": 3}),
@@ -110,7 +110,7 @@ cases = {
         (f4, {"dp": 3, "pp": 2, "ep": 3, "parts": 8}),
     ],
     8: [
-        (f8, {"dp": 2, "pp": 2, "tp": 2, "ep": 4}),
+        (f8, {"dp": 2, "pp": 2, "tp": 2, "ep": 4, "schedule": "zb_h1"}),
         (f4, {"dp": 8, "ep": 4, "parts": 8, "stage": 2}),
         (f4, {"dp": 4, "pp": 2, "ep": 2, "parts": 8}),
         (f8, {"dp": 4, "tp": 2, "ep": 4, "stage": 3}),

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def add_engine(it: argparse.ArgumentParser) -> None:
     """MODEL and the options of an engine."""
-    it.add_argument("model", type=Path, metavar="MODEL", help="a run of `train`, or a Hugging Face folder")
+    it.add_argument("model", type=Path, metavar="MODEL", help="a run of `train`, a Hugging Face folder or a .gguf file")
     it.add_argument("-n", "--ranks", type=int, metavar="N", help="ranks that split every weight (1)")
     it.add_argument(
         "--weights", default="", metavar="KIND", help="float32, bfloat16, bfloat16_dot, q8_0 or q4_0 (as the file has)"

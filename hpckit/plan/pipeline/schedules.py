@@ -141,6 +141,63 @@ def dualpipe_v(ranks: int, microbatches: int) -> Schedule:
     return _schedule("dualpipe_v", microbatches, [*range(ranks), *reversed(range(ranks))], lists)
 
 
+def zb_wave(ranks: int, microbatches: int, chunks: int = 4) -> Schedule:
+    """`zb_v` folded again: a microbatch goes down the ranks and up, once for every two stages of a rank.
+
+    The waves of Liu et al. 2023 (Hanayo, arXiv:2308.15762), whose turns cost no message, with W in the gaps. A rank
+    holds little more than p microbatches. Raises `InputError` unless the number of chunks is even.
+    """
+    if chunks < 2 or chunks % 2:
+        raise InputError(f"waves take an even number of chunks a rank, not {chunks}", do="take 2 or 4 chunks")
+    down = [*range(ranks), *reversed(range(ranks))]
+    return _greedy("zb_wave", microbatches, down * (chunks // 2), chunks * (ranks + 1))
+
+
+def interleaved_zb(ranks: int, microbatches: int, chunks: int = 2) -> Schedule:
+    """Several stages a rank, looped, whose W fill the gaps (as PyTorch's InterleavedZeroBubble; Qi et al. 2024).
+
+    I goes before F, and W only where a rank would wait; a rank holds little more than p microbatches.
+    """
+    if chunks < 2:
+        raise InputError(f"interleaved stages take 2 chunks a rank or more, not {chunks}", do="take zb_h1 for one")
+    return _greedy("interleaved_zb", microbatches, _looped(ranks, chunks), chunks * ranks)
+
+
+def _greedy(name: str, microbatches: int, rank_of: list[int], most: int) -> Schedule:
+    """Every rank does what it can, by the clock of equal times: I before F before W, of the latest stage first.
+
+    most: stages of microbatches that a rank holds at once. A forward pass of the last stages is never kept from
+    beginning, so that what is under way can end.
+    """
+    stages, ranks = len(rank_of), max(rank_of) + 1
+    done: dict[tuple[int, str, int], int] = {}  # when an action has ended
+    lists: list[list[Action]] = [[] for _ in range(ranks)]
+    held, clock, left = [0] * ranks, 0, 3 * stages * microbatches
+    own = [[stage for stage in reversed(range(stages)) if rank_of[stage] == rank] for rank in range(ranks)]
+    following = {(stage, kind): 0 for stage in range(stages) for kind in "FIW"}
+
+    def can(stage: int, kind: str, held: int) -> bool:
+        number = following[stage, kind]
+        if number == microbatches or (kind == "F" and held >= most and stage < stages - ranks):
+            return False
+        needs = {"F": [(stage - 1, "F")], "I": [(stage, "F"), (stage + 1, "I")], "W": [(stage, "I")]}[kind]
+        return all(done.get((s, k, number), clock + 1) <= clock for s, k in needs if 0 <= s < stages)
+
+    while left:
+        for rank in range(ranks):
+            ready = ((stage, kind) for kind in "IFW" for stage in own[rank] if can(stage, kind, held[rank]))
+            stage, kind = next(ready, (-1, ""))
+            if kind:
+                number = following[stage, kind]
+                following[stage, kind] += 1
+                done[stage, kind, number] = clock + 1
+                held[rank] += (kind == "F") - (kind == "W")
+                lists[rank].append(Action(stage, kind, number))
+                left -= 1
+        clock += 1
+    return _schedule(name, microbatches, rank_of, lists)
+
+
 def _halves_after_wholes(order: Iterable[tuple[int, str]], microbatches: int) -> list[Action]:
     """As `_numbered`, where B and I of a stage share one count; W follow the I of their stage."""
     counts: dict[tuple[int, str], int] = {}
@@ -214,12 +271,16 @@ SCHEDULES: dict[str, tuple[Callable[..., Schedule], tuple[str, ...]]] = {
     "zb_h2": (zb_h2, ()),
     "zb_v": (zb_v, ()),
     "dualpipe_v": (dualpipe_v, ()),
+    "interleaved_zb": (interleaved_zb, ("chunks",)),
+    "zb_wave": (zb_wave, ("chunks",)),
 }
 ALIASES = {
     "onefoneb": "1f1b",
     "interleaved1f1b": "interleaved",
     "loopedbreadthfirst": "looped_bfs",
     "breadthfirst": "looped_bfs",
+    "wave": "zb_wave",
+    "interleavedzerobubble": "interleaved_zb",
 }
 
 

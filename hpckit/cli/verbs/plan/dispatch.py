@@ -18,6 +18,7 @@ from hpckit.plan.price import price
 from hpckit.plan.training.dispatch import DispatchPlan
 from hpckit.settings.table import Parser, bytes_text, print_table
 
+EXAMPLE = "hpckit plan dispatch --ranks 32 --experts 64 --top-k 6 --tokens 128 --bytes 8192 --prove"
 MOST = 50_000_000  # choices of all tokens
 
 
@@ -58,15 +59,15 @@ def _plans(options: argparse.Namespace, node_size: int) -> list[DispatchPlan]:
     ranks, experts, chosen = options.ranks, options.experts, options.top_k
     wrong = [f"--{name.replace('_', '-')} is {value}" for name, value in vars(options).items()
              if name in ("ranks", "experts", "top_k", "tokens", "bytes") and value < 1]  # fmt: skip
-    if not wrong and experts < ranks:
-        wrong.append(f"{experts} experts for {ranks} ranks")
-    if not wrong and chosen > experts:
-        wrong.append(f"{chosen} of {experts} experts")
-    if not wrong and ranks * options.tokens * experts > MOST:
-        wrong.append(f"{ranks} x {options.tokens} tokens with {experts} experts are too many")
     node = node_size if options.node_size is None else options.node_size
-    if not wrong and node > 1 and ranks > node and ranks % node:
-        wrong.append(f"{ranks} ranks do not fill nodes of {node}")
+    if not wrong:
+        for is_wrong, what in (
+            (experts < ranks, f"{experts} experts for {ranks} ranks"),
+            (chosen > experts, f"{chosen} of {experts} experts"),
+            (ranks * options.tokens * experts > MOST, f"{ranks} x {options.tokens} tokens are too many to draw"),
+            (1 < node < ranks and ranks % node, f"{ranks} ranks do not fill nodes of {node}"),
+        ):
+            wrong += [what] if is_wrong else []
     if wrong:
         raise InputError("; ".join(wrong), do="give numbers of 1 or more, as many experts as ranks, whole nodes")
     drawn = np.random.default_rng(options.seed).random((ranks, options.tokens, experts))
@@ -80,7 +81,7 @@ def _parser() -> argparse.ArgumentParser:
     it = Parser(
         prog="hpckit plan dispatch",
         description="Tokens to the experts of a mixture and back, in one level and in two, without MPI.",
-        epilog="example: hpckit plan dispatch --ranks 32 --experts 64 --top-k 6 --tokens 128 --bytes 8192 --prove",
+        epilog=f"example: {EXAMPLE}",
     )
     it.add_argument("--ranks", type=int, default=16, help="ranks that have all experts among them (16)")
     it.add_argument("--experts", type=int, default=64, help="experts, dealt evenly (64)")
