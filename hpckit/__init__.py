@@ -58,7 +58,6 @@ _HOMES = NAMESPACES | {
     "Mesh": "hpckit.comm.mesh",
     "Pipeline": "hpckit.training.pipeline",
     "Run": "hpckit.launch.program_run:ProgramRun",
-    "Sampler": "hpckit.training.sampler",
     "Swarm": "hpckit.particles.swarm",
     "System": "hpckit.md.system",
     "Tensor": "hpckit.tensors.tensor",
