@@ -29,12 +29,12 @@ from hpckit.grid.field import Field
 from hpckit.io.checkpoint.state import Piece, Restored, State, read_into
 from hpckit.kernels.device_array import is_simulated
 from hpckit.kernels.euler.box.constants import FIELDS, RHO, RHO_THETA, RHO_U, RHO_V, RHO_W
-from hpckit.kernels.euler.constants import CV, GAMMA, GRAVITY, HALO, RD
+from hpckit.kernels.euler.constants import CV, GAMMA, GRAVITY, HALO, RD, REACH
 from hpckit.kernels.euler.hevi import dispatch as hevi
 from hpckit.kernels.euler.hevi.constants import LEVELS, NO_WATER, WORKS, Stage, Substep, upwind_weights
 from hpckit.kernels.euler.hevi.stress.dispatch import mix, mix_carried, viscosity
 from hpckit.kernels.euler.rain.constants import RV, WATER_DENSITY
-from hpckit.kernels.euler.rain.dispatch import kessler, saturate
+from hpckit.kernels.euler.rain.dispatch import air_of, kessler, put_back, saturate
 from hpckit.kernels.euler.relaxation.dispatch import relax
 from hpckit.plan.grid.decomposition import Decomposition
 
@@ -100,6 +100,7 @@ class Model:
         ground = Decomposition((1, grid.ny, grid.nx), mesh.topology, halo=(0, 0, 0))
         self.rained = Field.zeros(mesh, ground, config.precision, name="rained", device=device)  # m since the start
         if vapor is not None:
+            self.parcels = [device.zeros((n, *self.state.interior.shape[1:]), config.precision) for n in (4, 3)]
             self.water = device.zeros(shape[1:], dtype)
             self.levels[4, :-1] = self._table(vapor)
             self.thickness = self._table(np.diff(self.edges))
@@ -233,20 +234,15 @@ class Model:
     def _water(self, dt: float) -> None:
         """What water does over dt (s): it condenses, evaporates, rains; at the pressure that the air has."""
         assert self.carried
-        inner = (slice(None), slice(HALO, -HALO), slice(HALO, -HALO))
         hevi.prepare(self.state.data, self.dry, self.column, self.levels, self.work)
-        column = self.column[:, :, None, None]
-        rho, heat = self.state.data[RHO][inner] + column[0], self.state.data[RHO_THETA][inner] + column[1]
-        pressure = self.work[4][inner] + column[2]
-        water = self.carried.field.interior[:3].copy()
-        theta = heat / (rho * (1.0 + RV / RD * water[0]))
-        exner = pressure / (RD * heat)
+        state, carried, (air, water) = self.state.data, self.carried.field.data, self.parcels
+        air_of(state, self.work[4], self.column, carried, air, water)
+        theta, rho, exner, pressure = air
         if self.config.moisture.kind == "kessler":
             kessler(theta, water, rho, exner, pressure, self.thickness, dt, self.rained.data[0])
         else:
             saturate(theta, water, exner, pressure)
-        self.carried.field.interior[:3] = water
-        self.state.data[RHO_THETA][inner] = rho * theta * (1.0 + RV / RD * water[0]) - column[1]
+        put_back(air, water, self.column, state, carried)
 
     def _middles(self) -> tuple[np.ndarray, ...]:
         """Collective: rho, u, v, w and rho theta in the middles of the owned cells, on the host, float64."""
@@ -440,7 +436,7 @@ def warm_up(config: Config, device: Device = HOST) -> None:
     hevi.substep(work, slow, fast, pressure, levels, *flux, state, Substep(1.0, 1.0, 1e-3, 0.5, 0.0, 0.0))
     hevi.finish(state, fast)
     relax(state, column, table(4, 4), table(HALO), table(HALO), table(4), 1.0)
-    mu, spacing, cells = table(*state.shape[1:]), (1.0, 1.0), (4, HALO, HALO)
+    mu, spacing = table(*state.shape[1:]), (1.0, 1.0)
     if config.smagorinsky.coefficient or config.diffusion:
         viscosity(state, work, column, levels, spacing, 0.1, 1.0, 0.1, mu)
         mix(state, work, mu, table(4, 4), levels, spacing, 0.0, 1.0, 1.0)
@@ -448,8 +444,13 @@ def warm_up(config: Config, device: Device = HOST) -> None:
         warm_up_transport(state, column)
         q = table(1, 4, HALO + 6, HALO + 6)
         mix_carried(q, q.copy(), state, mu, column, levels, spacing, 0.0)
-    air = [table(*cells) for _ in range(4)]
-    if config.moisture.kind == "kessler":
-        kessler(air[0], table(3, *cells), *air[1:], table(4), 1.0, table(HALO, HALO))
-    if config.moisture.kind == "reversible":
-        saturate(air[0], table(3, *cells), *air[2:])
+    if config.moisture.kind != "none":
+        nz, ny, nx = state.shape[1], *(n - 2 * HALO for n in state.shape[2:])
+        air, water = table(4, nz, ny, nx), table(3, nz, ny, nx)
+        carried = table(3, nz, ny + 2 * REACH, nx + 2 * REACH)
+        air_of(state, table(*state.shape[1:]), column, carried, air, water)
+        put_back(air, water, column, state, carried)
+        if config.moisture.kind == "kessler":
+            kessler(air[0], water, *air[1:], table(nz), 1.0, table(ny, nx))
+        else:
+            saturate(air[0], water, *air[2:])

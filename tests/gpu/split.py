@@ -11,7 +11,7 @@ from hpckit.apps.atmosphere.profiles import neutral
 from hpckit.apps.weather3d.split import level_tables
 from hpckit.comm.device import Device
 from hpckit.kernels.compile.cuda_jit import compiling
-from hpckit.kernels.euler.constants import HALO
+from hpckit.kernels.euler.constants import HALO, REACH
 from hpckit.kernels.euler.hevi import dispatch as hevi
 from hpckit.kernels.euler.hevi.constants import WORKS, Stage, Substep, upwind_weights
 from hpckit.kernels.euler.hevi.stress import dispatch as stress
@@ -111,8 +111,21 @@ def rain_case(device: Device, dtype: np.dtype) -> Pairs:
         theta, water, rho, exner, pressure, thickness, rained = of
         rain.kessler(theta, water, rho, exner, pressure, thickness, 10.0, rained)
         rain.saturate(theta, water, exner, pressure)
-    pairs: Pairs = {"theta": (there[0], here[0]), "water": (there[1], here[1]), "rained": (there[6], here[6])}
     inputs = _inputs(device, dtype)[1]
+    shape = inputs["mu"].shape
+    cells = shape[0], *(n - 2 * HALO for n in shape[1:])
+    carried = 0.01 * rng.random((4, cells[0], *(n + 2 * REACH for n in cells[1:])))
+    parts = [inputs["state"], inputs["mu"], inputs["column"], carried, np.zeros((4, *cells)), np.zeros((3, *cells))]
+    unpacked = _copies(device, dtype, parts)
+    for of in unpacked[:1] if compiling() else unpacked:
+        state, deviation, column, carried, air, parcels = of
+        rain.air_of(state, deviation, column, carried, air, parcels)
+        air[0] *= 1.01
+        parcels *= 0.5
+        rain.put_back(air, parcels, column, state, carried)
+    labels = dict(zip(("moist state", "carried", "air", "parcels"), (0, 3, 4, 5), strict=True))
+    moist = {label: (unpacked[0][k], unpacked[1][k]) for label, k in labels.items()}
+    pairs: Pairs = moist | {"theta": (there[0], here[0]), "water": (there[1], here[1]), "rained": (there[6], here[6])}
     q = rng.random((2, *[n - 6 * (d > 0) for d, n in enumerate(inputs["mu"].shape)]))
     parts = [q, np.zeros_like(q), inputs["state"], inputs["mu"] + 5.0, inputs["column"], inputs["levels"]]
     there, here = _copies(device, dtype, parts)

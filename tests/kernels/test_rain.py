@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hpckit.kernels.euler.constants import HALO, REACH
 from hpckit.kernels.euler.rain import dispatch, reference
 from hpckit.kernels.euler.rain.constants import HEAT, WARMED
 
@@ -70,3 +71,31 @@ def test_saturated_air_has_its_cloud_and_nothing_is_lost():
         assert 0 < cloudy.sum() < cloudy.size
         found.append((theta, water))
     np.testing.assert_allclose(found[0][0], found[1][0], rtol=1e-14)
+
+
+def test_air_is_unpacked_and_put_back():
+    """The compiled form against NumPy, and nothing changes where nothing happens."""
+    rng, found = np.random.default_rng(7), []
+    state, deviation = (
+        rng.normal(size=(5, 6, 4 + 2 * HALO, 5 + 2 * HALO)),
+        rng.normal(size=(6, 4 + 2 * HALO, 5 + 2 * HALO)),
+    )
+    column = np.array([[1.0], [300.0], [1e5]]) * np.linspace(1.5, 0.5, 6)
+    carried = 0.01 * rng.random((4, 6, 4 + 2 * REACH, 5 + 2 * REACH))
+    for kernels in (reference, dispatch):
+        its, mixed = state.copy(), carried.copy()
+        air, water = np.zeros((4, 6, 4, 5)), np.zeros((3, 6, 4, 5))
+        kernels.air_of(its, deviation, column, mixed, air, water)
+        kernels.put_back(air, water, column, its, mixed)
+        np.testing.assert_array_equal(mixed, carried)
+        np.testing.assert_allclose(its, state, rtol=0, atol=2e-13 * 300)
+        np.testing.assert_allclose(
+            air[2] * air[0] * (air[1] * (1 + 461.0 / 287.0 * water[0])) * 287.0, air[3], rtol=1e-14
+        )
+        water *= 0.5
+        kernels.put_back(1.01 * air, water, column, its, mixed)
+        found.append((air, water, its, mixed))
+    for numpy, numba in zip(*found, strict=True):
+        np.testing.assert_allclose(numba, numpy, rtol=1e-14, atol=1e-12)
+    with pytest.raises(ValueError, match="water"):
+        dispatch.air_of(state, deviation, column, carried, np.zeros((4, 6, 4, 5)), np.zeros((3, 6, 4, 4)))

@@ -8,10 +8,46 @@ from typing import Any
 from hpckit.kernels.compile.cuda_jit import blocks, cuda, threads
 from hpckit.kernels.compile.cuda_pieces import typed_kernel
 from hpckit.kernels.device_array import empty
-from hpckit.kernels.euler.rain.constants import WATER_DENSITY
+from hpckit.kernels.euler.box.constants import RHO, RHO_THETA
+from hpckit.kernels.euler.constants import HALO, RD, REACH
+from hpckit.kernels.euler.rain.constants import RV, WATER_DENSITY
 from hpckit.kernels.euler.rain.numerics import collected, evaporated, fall_speed, saturation, warming
 
 THREADS = threads(128)
+
+
+def air_of(state: Any, deviation: Any, column: Any, carried: Any, air: Any, water: Any) -> None:
+    _, nz, ny, nx = air.shape
+    launch = typed_kernel(_air_of, air.dtype)[(blocks(nx, THREADS), ny, nz), THREADS]
+    launch(state, deviation, column, carried, air, water)
+
+
+def put_back(air: Any, water: Any, column: Any, state: Any, carried: Any) -> None:
+    _, nz, ny, nx = air.shape
+    typed_kernel(_put_back, air.dtype)[(blocks(nx, THREADS), ny, nz), THREADS](air, water, column, state, carried)
+
+
+def _air_of(state, deviation, column, carried, air, water):
+    i, j, k = cuda.grid(1), cuda.blockIdx.y, cuda.blockIdx.z
+    if i < air.shape[3]:
+        row, cell = j + HALO, i + HALO
+        rho, heat = state[RHO, k, row, cell] + column[0, k], state[RHO_THETA, k, row, cell] + column[1, k]
+        pressure, vapor = deviation[k, row, cell] + column[2, k], carried[0, k, j + REACH, i + REACH]
+        air[0, k, j, i] = heat / (rho * (1.0 + RV / RD * vapor))
+        air[1, k, j, i] = rho
+        air[2, k, j, i] = pressure / (RD * heat)
+        air[3, k, j, i] = pressure
+        for part in range(3):
+            water[part, k, j, i] = carried[part, k, j + REACH, i + REACH]
+
+
+def _put_back(air, water, column, state, carried):
+    i, j, k = cuda.grid(1), cuda.blockIdx.y, cuda.blockIdx.z
+    if i < air.shape[3]:
+        moist = air[1, k, j, i] * air[0, k, j, i] * (1.0 + RV / RD * water[0, k, j, i])
+        state[RHO_THETA, k, j + HALO, i + HALO] = moist - column[1, k]
+        for part in range(3):
+            carried[part, k, j + REACH, i + REACH] = water[part, k, j, i]
 
 
 def kessler(

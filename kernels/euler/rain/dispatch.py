@@ -4,7 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
+from hpckit.kernels.euler.constants import HALO, REACH
 from hpckit.kernels.forms import double_form_for
+
+
+def air_of(state: Any, deviation: Any, column: Any, carried: Any, air: Any, water: Any) -> None:
+    """The air and the water of the owned cells; see `reference.air_of`."""
+    form = double_form_for(__package__, state, deviation, column, carried, air, water)
+    _check_owned(air, water, state, carried)
+    form.air_of(state, deviation, column, carried, air, water)
+
+
+def put_back(air: Any, water: Any, column: Any, state: Any, carried: Any) -> None:
+    """Into state and mixing ratios what became of them; see `reference.put_back`."""
+    form = double_form_for(__package__, air, water, column, state, carried)
+    _check_owned(air, water, state, carried)
+    form.put_back(air, water, column, state, carried)
 
 
 def kessler(
@@ -23,6 +38,13 @@ def saturate(theta: Any, water: Any, exner: Any, pressure: Any) -> None:
     form = double_form_for(__package__, theta, water, exner, pressure)
     _check(theta, water, exner, pressure)
     form.saturate(theta, water, exner, pressure)
+
+
+def _check_owned(air: Any, water: Any, state: Any, carried: Any) -> None:
+    nz, ny, nx = air.shape[1:]
+    around = [(nz, ny + 2 * width, nx + 2 * width) for width in (HALO, REACH)]
+    if water.shape != (3, nz, ny, nx) or state.shape[1:] != around[0] or carried.shape[1:] != around[1]:
+        raise ValueError(f"air of {air.shape[1:]} has water of {water.shape}, state {state.shape}, {carried.shape}")
 
 
 def _check(theta: Any, water: Any, *others: Any) -> None:

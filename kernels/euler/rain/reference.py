@@ -15,7 +15,38 @@ from __future__ import annotations
 
 import numpy as np
 
-from hpckit.kernels.euler.rain.constants import CLOUD, F2X, F5, HEAT, RAIN, VAPOR, WARMED, WATER_DENSITY
+from hpckit.kernels.euler.box.constants import RHO, RHO_THETA
+from hpckit.kernels.euler.constants import HALO, RD, REACH
+from hpckit.kernels.euler.rain.constants import CLOUD, F2X, F5, HEAT, RAIN, RV, VAPOR, WARMED, WATER_DENSITY
+
+
+def air_of(
+    state: np.ndarray,
+    deviation: np.ndarray,
+    column: np.ndarray,
+    carried: np.ndarray,
+    air: np.ndarray,
+    water: np.ndarray,
+) -> None:
+    """theta, rho, exner and pressure of the owned cells into air [4, nz, ny, nx], their water into water [3, …].
+
+    state: with HALO cells around; deviation: of the pressure from column[2]; carried: mixing ratios, REACH around.
+    """
+    inner, within = (slice(None), *[slice(HALO, -HALO)] * 2), (slice(None), *[slice(REACH, -REACH)] * 2)
+    base = column[:, :, None, None]
+    water[...] = carried[(slice(3), *within)]
+    air[1] = state[RHO][inner] + base[0]
+    heat = state[RHO_THETA][inner] + base[1]
+    air[3] = deviation[inner] + base[2]
+    air[0] = heat / (air[1] * (1.0 + RV / RD * water[VAPOR]))
+    air[2] = air[3] / (RD * heat)
+
+
+def put_back(air: np.ndarray, water: np.ndarray, column: np.ndarray, state: np.ndarray, carried: np.ndarray) -> None:
+    """What became of theta and water, into the owned cells of state and mixing ratios."""
+    inner, within = (slice(None), *[slice(HALO, -HALO)] * 2), (slice(None), *[slice(REACH, -REACH)] * 2)
+    carried[(slice(3), *within)] = water
+    state[RHO_THETA][inner] = air[1] * air[0] * (1.0 + RV / RD * water[VAPOR]) - column[1][:, None, None]
 
 
 def kessler(

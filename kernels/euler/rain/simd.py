@@ -5,8 +5,39 @@ from __future__ import annotations
 import numpy as np
 
 from hpckit.kernels.compile.jit import jit
-from hpckit.kernels.euler.rain.constants import WATER_DENSITY
+from hpckit.kernels.euler.box.constants import RHO, RHO_THETA
+from hpckit.kernels.euler.constants import HALO, RD, REACH
+from hpckit.kernels.euler.rain.constants import RV, WATER_DENSITY
 from hpckit.kernels.euler.rain.numerics import collected, evaporated, fall_speed, saturation, warming
+
+
+@jit
+def air_of(state, deviation, column, carried, air, water):
+    _, nz, ny, nx = air.shape
+    for k in range(nz):
+        for j in range(ny):
+            for i in range(nx):
+                row, cell = j + HALO, i + HALO
+                rho, heat = state[RHO, k, row, cell] + column[0, k], state[RHO_THETA, k, row, cell] + column[1, k]
+                pressure, vapor = deviation[k, row, cell] + column[2, k], carried[0, k, j + REACH, i + REACH]
+                air[0, k, j, i] = heat / (rho * (1.0 + RV / RD * vapor))
+                air[1, k, j, i] = rho
+                air[2, k, j, i] = pressure / (RD * heat)
+                air[3, k, j, i] = pressure
+                for part in range(3):
+                    water[part, k, j, i] = carried[part, k, j + REACH, i + REACH]
+
+
+@jit
+def put_back(air, water, column, state, carried):
+    _, nz, ny, nx = air.shape
+    for k in range(nz):
+        for j in range(ny):
+            for i in range(nx):
+                moist = air[1, k, j, i] * air[0, k, j, i] * (1.0 + RV / RD * water[0, k, j, i])
+                state[RHO_THETA, k, j + HALO, i + HALO] = moist - column[1, k]
+                for part in range(3):
+                    carried[part, k, j + REACH, i + REACH] = water[part, k, j, i]
 
 
 @jit
