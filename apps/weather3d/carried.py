@@ -22,7 +22,7 @@ from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.grid.exchange import HaloExchange
 from hpckit.grid.field import Field
 from hpckit.kernels.euler.constants import HALO
-from hpckit.kernels.euler.tracers.dispatch import transport
+from hpckit.kernels.euler.tracers.dispatch import thin, transport
 from hpckit.plan.grid.decomposition import Decomposition
 
 WATER = ("vapor", "cloud", "rain")
@@ -41,7 +41,7 @@ class Carried:
         self._widths = {"x": grid.dx, "y": grid.dy}
         thick = np.diff(grid.edges)
         self._reference = float(thick.max())
-        self._share = device.to_device((thick / self._reference).astype(config.precision))[:, None, None]
+        self._share = device.to_device((thick / self._reference).astype(config.precision))
         shape = (grid.nz, grid.ny, grid.nx)
         cells = Decomposition(shape, mesh.topology, halo=TRACER_HALOS)
         self.field = Field.zeros(
@@ -75,10 +75,13 @@ class Carried:
         return sum(each.wait_seconds for each in [*pairs, self.corners])
 
     def move(self, start: Any, column: Any, fluxes: list[Any], dt: float, forward: bool, timer: PhaseTimer) -> None:
-        """Advance by a large step of dt (s) with its mean mass fluxes along x, y and z. start: the state before it."""
+        """Advance by a large step of dt (s) with its mean mass fluxes along x, y and z, which are weighed in place.
+
+        start: the state before it.
+        """
         density, share = self._density, self._share
-        scaled = column * share[:, 0, 0]
-        density.interior[...] = start[0][OWNED] * share
+        scaled = column * share
+        density.interior[...] = start[0][OWNED] * share[:, None, None]
         along = dict(zip("xyz", fluxes, strict=True))
         for axis in "xyz" if forward else "zyx":
             flux, dim = along[axis], "zyx".index(axis)
@@ -86,12 +89,8 @@ class Carried:
                 for field, exchange in zip((self.field, density), self._exchanges.get(axis, ()), strict=False):
                     exchange(field)
             with timer("transport"):
-                self._old[...] = density.data[0]
-                flux = flux if axis == "z" else flux * share
                 rate = dt / self._widths.get(axis, self._reference)
-                low, high = [slice(None)] * 3, [slice(None)] * 3
-                low[dim], high[dim] = slice(None, -1), slice(1, None)
-                density.data[0][OWNED] -= rate * (flux[tuple(high)] - flux[tuple(low)])
+                thin(density.data, self._old, flux, share, dim, rate)
                 transport(self.field.data, self.spare.data, self._old, density.data, scaled, flux, dim, rate)
                 self.field, self.spare = self.spare, self.field
 

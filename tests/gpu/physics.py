@@ -13,7 +13,7 @@ from hpckit.kernels.compile.cuda_jit import compiling
 from hpckit.kernels.euler.constants import HALO, REACH
 from hpckit.kernels.euler.relaxation.dispatch import relax
 from hpckit.kernels.euler.slab import dispatch as slab
-from hpckit.kernels.euler.tracers.dispatch import transport
+from hpckit.kernels.euler.tracers.dispatch import thin, transport
 from hpckit.kernels.euler.turbulence import dispatch as mixing
 from tests.gpu.checks import Check, Pairs, size
 from tests.gpu.euler import DX, DZ, noise, on_both
@@ -87,6 +87,13 @@ def tracers_case(device: Device, dtype: np.dtype) -> Pairs:
         if not compiling():
             transport(*here, dim, DT / width)
         pairs[f"transport along {'zyx'[dim]}"] = (there[1], here[1])
+        there, here = _copies(device, dtype, state[:1], old, flux, 0.5 + rng.random(nz))
+        thin(*there, dim, DT / width)
+        if not compiling():
+            thin(*here, dim, DT / width)
+        pairs |= {
+            f"{name} along {'zyx'[dim]}": (there[k], here[k]) for k, name in enumerate(("thinned", "old", "flux"))
+        }
     return pairs
 
 

@@ -123,3 +123,23 @@ def test_dispatch_refuses_what_does_not_fit():
         dispatch.transport(q, q.copy(), state[0].copy(), state, base.column, flux, 1, 0.1)
     with pytest.raises(TypeError, match="float32"):
         dispatch.transport(q.astype("f4"), q.copy(), state[0].copy(), state, base.column, flux, 2, 0.1)
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2])
+def test_density_after_its_mass_has_passed(dim):
+    """The compiled form has the bits of NumPy; what leaves a cell enters the next."""
+    rng, found = np.random.default_rng(1), []
+    density, share = rng.normal(size=(1, 5, 6 + 2 * HALO, 7 + 2 * HALO)), rng.random(5) + 0.5
+    flux = rng.normal(size=[n + (d == dim) for d, n in enumerate((5, 6, 7))])
+    for kernels in (reference, dispatch):
+        new, old, moved = density.copy(), np.zeros(density.shape[1:]), flux.copy()
+        kernels.thin(new, old, moved, share, dim, 0.3)
+        np.testing.assert_array_equal(old, density[0])
+        found.append((new, moved))
+    for numpy, numba in zip(*found, strict=True):
+        np.testing.assert_array_equal(numba, numpy)
+    own = found[0][0][0, :, HALO:-HALO, HALO:-HALO] - density[0, :, HALO:-HALO, HALO:-HALO]
+    ends = np.take(found[0][1], [0, -1], axis=dim).sum(axis=tuple(d for d in range(3) if d != dim))
+    np.testing.assert_allclose(own.sum(), 0.3 * (ends[0] - ends[1]), atol=1e-12)
+    with pytest.raises(ValueError, match="mass flux"):
+        dispatch.thin(density.copy(), density[0].copy(), flux[1:].copy(), share, dim, 0.3)

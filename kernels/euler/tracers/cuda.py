@@ -21,6 +21,49 @@ def transport(tracers: Any, out: Any, old: Any, state: Any, column: Any, mass_fl
         launch(tracers[tracer], out[tracer], old, state, column, mass_flux, state.dtype.type(rate))
 
 
+def thin(density: Any, old: Any, mass_flux: Any, thickness: Any, dim: int, rate: float) -> None:
+    levels, height, width = density.shape[1:]
+    if dim:
+        grid = blocks(mass_flux.shape[2], THREADS), mass_flux.shape[1], levels
+        typed_kernel(_weigh, density.dtype)[grid, THREADS](mass_flux, thickness)
+    grid = blocks(width, THREADS), height, levels
+    launch = typed_kernel((_thin_z, _thin_y, _thin_x)[dim], density.dtype)[grid, THREADS]
+    launch(density, old, mass_flux, density.dtype.type(rate))
+
+
+def _weigh(mass_flux, thickness):
+    i, j, k = cuda.grid(1), cuda.blockIdx.y, cuda.blockIdx.z
+    if i < mass_flux.shape[2]:
+        mass_flux[k, j, i] *= thickness[k]
+
+
+def _thin_x(density, old, mass_flux, rate):
+    i, j, k = cuda.grid(1), cuda.blockIdx.y, cuda.blockIdx.z
+    if i < old.shape[2]:
+        old[k, j, i] = density[0, k, j, i]
+        y, x = j - HALO, i - HALO
+        if y >= 0 and y < old.shape[1] - 2 * HALO and x >= 0 and x < old.shape[2] - 2 * HALO:
+            density[0, k, j, i] -= rate * (mass_flux[k, y, x + 1] - mass_flux[k, y, x])
+
+
+def _thin_y(density, old, mass_flux, rate):
+    i, j, k = cuda.grid(1), cuda.blockIdx.y, cuda.blockIdx.z
+    if i < old.shape[2]:
+        old[k, j, i] = density[0, k, j, i]
+        y, x = j - HALO, i - HALO
+        if y >= 0 and y < old.shape[1] - 2 * HALO and x >= 0 and x < old.shape[2] - 2 * HALO:
+            density[0, k, j, i] -= rate * (mass_flux[k, y + 1, x] - mass_flux[k, y, x])
+
+
+def _thin_z(density, old, mass_flux, rate):
+    i, j, k = cuda.grid(1), cuda.blockIdx.y, cuda.blockIdx.z
+    if i < old.shape[2]:
+        old[k, j, i] = density[0, k, j, i]
+        y, x = j - HALO, i - HALO
+        if y >= 0 and y < old.shape[1] - 2 * HALO and x >= 0 and x < old.shape[2] - 2 * HALO:
+            density[0, k, j, i] -= rate * (mass_flux[k + 1, y, x] - mass_flux[k, y, x])
+
+
 def _along_x(q, out, old, state, column, mass_flux, rate):
     i, j, k = cuda.grid(1), cuda.blockIdx.y, cuda.blockIdx.z
     if i < q.shape[2] - 2 * REACH:

@@ -17,3 +17,13 @@ def transport(tracers: Any, out: Any, old: Any, state: Any, column: Any, mass_fl
     if tracers.shape != wanted or out.shape != wanted or old.shape != state.shape[1:] or mass_flux.shape != faces:
         raise ValueError(f"a state of {state.shape} goes with tracers of {wanted[1:]} and a mass flux of {faces}")
     form.transport(tracers, out, old, state, column, mass_flux, dim, rate)
+
+
+def thin(density: Any, old: Any, mass_flux: Any, thickness: Any, dim: int, rate: float) -> None:
+    """Density after its mass has passed along a dim, and before; see `reference.thin`."""
+    form = double_form_for(__package__, density, old, mass_flux, thickness)
+    cells = (density.shape[1], *(n - 2 * HALO for n in density.shape[2:]))
+    faces = tuple(n + (d == dim) for d, n in enumerate(cells))
+    if old.shape != density.shape[1:] or mass_flux.shape != faces or thickness.shape != density.shape[1:2]:
+        raise ValueError(f"a density of {density.shape} goes with a mass flux of {faces}, not {mass_flux.shape}")
+    form.thin(density, old, mass_flux, thickness, dim, rate)

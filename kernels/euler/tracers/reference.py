@@ -62,6 +62,19 @@ def transport(
         result[:, REACH:-REACH, REACH:-REACH] = (rho_owned * q_owned - rate * np.diff(carried, axis=dim)) / rho_after
 
 
+def thin(
+    density: np.ndarray, old: np.ndarray, mass_flux: np.ndarray, thickness: np.ndarray, dim: int, rate: float
+) -> None:
+    """Density after its mass has passed along a dim, old as it was before: [1, nz, ny + 12, nx + 12] and [nz, …].
+
+    thickness: of the levels over the greatest, float64[nz], by which horizontal fluxes are multiplied in place.
+    """
+    old[...] = density[0]
+    if dim:
+        mass_flux *= thickness[:, None, None]
+    density[0, :, HALO:-HALO, HALO:-HALO] -= rate * np.diff(mass_flux, axis=dim)
+
+
 def _passing(five: list[np.ndarray], share: np.ndarray) -> np.ndarray:
     """Mean of q over the downstream share of the third of five cells, in the direction of the wind."""
     far, near, q = _edge(*five[:4]), _edge(*five[1:]), five[2]

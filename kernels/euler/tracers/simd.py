@@ -65,6 +65,29 @@ def transport(tracers, out, old, state, column, mass_flux, dim, rate):
                     )  # fmt: skip
 
 
+@jit(math=STRICT)
+def thin(density, old, mass_flux, thickness, dim, rate):
+    levels, rows, cells = density.shape[1], density.shape[2] - 2 * HALO, density.shape[3] - 2 * HALO
+    lines, count = mass_flux.shape[1], mass_flux.shape[2]
+    next_one = (lines * count, count, 1)[dim]
+    flux, new = mass_flux.reshape(-1), density[0].reshape(-1)
+    if dim:
+        for level in range(levels):
+            mass_flux[level] *= thickness[level]
+    old[:] = density[0]
+    for level in range(levels):
+        for row in range(rows):
+            at = (level * density.shape[2] + row + HALO) * density.shape[3] + HALO
+            _thin_row(new, at, flux, (level * lines + row) * count, next_one, rate, cells)
+
+
+@jit(noalias=True, math=STRICT)
+def _thin_row(density, at, flux, face, next_one, rate, count):
+    cell, low, high = u8(at), u8(face), u8(face + next_one)
+    for i in range(u8(count)):
+        density[cell + i] -= rate * (flux[high + i] - flux[low + i])
+
+
 @jit(noalias=True, math=STRICT)
 def _faces(q, q0, q1, q2, q3, q4, q5, flux, face, rho, low, high, base_low, base_high, rate, count, carried):
     """Tracer flux at a row of faces; q0 to q5, low, high: where its cells and densities stand."""
