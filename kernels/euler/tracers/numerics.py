@@ -23,7 +23,7 @@ def passing(q0, q1, q, q3, q4, share):
 
 @inlined(math=STRICT)
 def _edge(a, b, c, d):
-    return 0.5 * (b + c) - (_slope(b, c, d) - _slope(a, b, c)) / 6.0
+    return 0.5 * (b + c) - (_slope(b, c, d) - _slope(a, b, c)) * (1.0 / 6.0)
 
 
 @inlined(math=STRICT)

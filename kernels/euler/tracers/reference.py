@@ -90,7 +90,7 @@ def _passing(five: list[np.ndarray], share: np.ndarray) -> np.ndarray:
 
 def _edge(a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray) -> np.ndarray:
     """Value between b and c, fourth order where smooth, always within [b, c]."""
-    return 0.5 * (b + c) - (_slope(b, c, d) - _slope(a, b, c)) / 6
+    return 0.5 * (b + c) - (_slope(b, c, d) - _slope(a, b, c)) * (1 / 6)
 
 
 def _slope(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
