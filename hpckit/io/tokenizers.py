@@ -38,12 +38,17 @@ class Bytes:
 
 
 class Pieces:
-    """The tokens of a `tokenizer.json`, as written by the package tokenizers.
+    """The tokens of a `tokenizer.json`, as written by the package tokenizers, or of a tokenizer `made` with it.
 
     Raises `SetupError` without that package, `InputError` for a file that it cannot read.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | None = None, made: Any = None) -> None:
+        self._loaded: Any = self._read(path) if path is not None else made
+        self.vocab = int(self._loaded.get_vocab_size())
+
+    @staticmethod
+    def _read(path: Path) -> Any:
         try:
             from tokenizers import Tokenizer as Loaded
         except ImportError as problem:
@@ -53,12 +58,11 @@ class Pieces:
                 do="pip install tokenizers",
             ) from problem
         try:
-            self._loaded: Any = Loaded.from_file(str(path))
+            return Loaded.from_file(str(path))
         except Exception as problem:  # the package does not name its class
             raise InputError(
                 f"{path} is not a file of the package tokenizers: {problem}", do="give a tokenizer.json"
             ) from None
-        self.vocab = int(self._loaded.get_vocab_size())
 
     def encode(self, text: str, special: bool = False) -> np.ndarray:
         """The tokens; special: with the marks of a text's start or end that the file asks for."""

@@ -16,16 +16,20 @@ class RopeScaling:
 
     Pairs with more than `high` rotations within `original` tokens keep their speed, pairs with fewer than `low` turn
     slower by `factor`, with a straight line between (Llama 3.1, "The Llama 3 herd of models", 2024).
-    With low = high = inf all pairs turn slower by `factor` (Chen et al., "Extending context window", 2023).
+    With low = high = inf all pairs turn slower by `factor` (Chen et al., "Extending context window", 2023); with
+    `factors` each by its own, as GGUF files say it.
     """
 
     factor: float
     low: float = math.inf
     high: float = math.inf
     original: int = 1
+    factors: tuple[float, ...] = ()
 
     def scaled(self, speeds: np.ndarray) -> np.ndarray:
         """The slowed speeds of the pairs, radians per token."""
+        if self.factors:
+            return speeds / np.array(self.factors)
         if math.isinf(self.low):
             return speeds / self.factor
         rounds = self.original * speeds / (2 * math.pi)
@@ -40,13 +44,15 @@ def rope_kind(config: dict[str, Any]) -> str:
 
 
 def rope_scaling(config: dict[str, Any]) -> RopeScaling | None:
-    """The scaling that it asks for, of the kinds `linear` and `llama3`; None for others."""
+    """The scaling that it asks for, of the kinds `linear`, `llama3` and `factors`; None for others."""
     kind, rope = rope_kind(config), _described(config)
     if kind == "linear":
         return RopeScaling(float(rope["factor"]))
     if kind == "llama3":
         low, high = float(rope["low_freq_factor"]), float(rope["high_freq_factor"])
         return RopeScaling(float(rope["factor"]), low, high, int(rope["original_max_position_embeddings"]))
+    if kind == "factors":
+        return RopeScaling(1.0, factors=tuple(float(one) for one in rope["factors"]))
     return None
 
 

@@ -14,6 +14,7 @@ _HOMES = {
     "draw_schedule": "hpckit.plan.pipeline.draw",
     "draw_schedule_svg": "hpckit.plan.pipeline.draw",
     "draw_svg": "hpckit.plan.draw",
+    "fourier_plan": "hpckit.plan.tensors.fourier",
     "gossip_plan": "hpckit.plan.collective.gossip",
     "halo_plan": "hpckit.plan.grid.halo",
     "machine_of": "hpckit.plan.machine.machine",

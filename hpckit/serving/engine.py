@@ -18,18 +18,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hpckit.errors import InputError
-from hpckit.io.tokenizers import tokenizer_of
+from hpckit.io.tokenizers import Pieces, Tokenizer, tokenizer_of
 from hpckit.kernels.nn.paged.pages import PAGE
 from hpckit.serving.blocks import Blocks
+from hpckit.serving.checkpoint.gguf import SUFFIX, Gguf
+from hpckit.serving.checkpoint.shape import CONFIG, read_shape
+from hpckit.serving.checkpoint.vocabulary import chat_settings, tokenizer_in
+from hpckit.serving.checkpoint.weights import Weights
 from hpckit.serving.model import Model
 from hpckit.serving.sampler import Floats, Sampling, adjusted, chosen, likeliest, log_probabilities, seed_of, uniform
 from hpckit.serving.scheduler import Scheduler, Text
-from hpckit.serving.shape import CONFIG, read_shape
-from hpckit.serving.speculation import guessed
+from hpckit.serving.speculation import Draft, Wanted, guessed
 from hpckit.serving.step import Piece, Step
 from hpckit.serving.team import Team
 from hpckit.serving.text import Chat, Stream, ends_of
-from hpckit.serving.weights import Weights
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -114,12 +116,13 @@ class Counters:
 
 
 class Engine:
-    """Serves the model in a folder: a run directory of `train`, or one of Hugging Face (`shape.KINDS`).
+    """Serves the model in a folder: a run directory of `train`, or one of Hugging Face (`shape.KINDS`); or a GGUF file.
 
     weights: a kind of the tile ("float32", "bfloat16", "bfloat16_dot", "q8_0", "q4_0"); by default that of the file.
     rows: most tokens of a step. texts: most texts that run at once. kv_tokens: room for keys and values, by default
     that of all texts, up to 4 GiB. chunk: most tokens of one prompt in a step beside other texts. speculate: tokens
-    that are guessed from the text itself (`speculation`). prefixes: whether texts find what others have computed.
+    that are guessed from the text itself, or by the model `draft` of the same tokens (`speculation`). prefixes: whether
+    texts find what others have computed.
     comm: ranks of one node, each with its columns of every weight. Collective.
 
     Raises `InputError` for a folder that cannot be served.
@@ -135,6 +138,7 @@ class Engine:
         kv_tokens: int | None = None,
         chunk: int | None = None,
         speculate: int = 0,
+        draft: str | Path | None = None,
         prefixes: bool = True,
         comm: MPI.Comm | None = None,
     ) -> None:
@@ -144,6 +148,14 @@ class Engine:
             raise InputError(
                 f"an engine for {rows} tokens a step, {texts} texts and {speculate} guesses", do="give 1 or more"
             )
+        if draft is not None:
+            drafting = model_folder(Path(draft))
+            if read_shape(drafting).vocab != shape.vocab or not speculate:
+                raise InputError(
+                    f"{speculate} guesses of {draft}, which has {read_shape(drafting).vocab} tokens, for a model of"
+                    f" {shape.vocab}",
+                    do="give a model with the same tokenizer, and 1 guess or more",
+                )
         self.team = Team(comm)
         room = kv_tokens or min(texts * shape.context, max(shape.context, MOST_KV_BYTES // shape.kv_bytes))
         self.blocks = Blocks(-(-room // PAGE))
@@ -153,13 +165,14 @@ class Engine:
         self.team.make_room(1 + texts * (4 + -(-shape.context // PAGE)) + rows)
         self.scheduler = Scheduler(self.blocks, rows, answers, texts, chunk)
         self.speculate, self._prefixes = speculate, prefixes
-        path = self.folder / "tokenizer.json"
-        self.tokenizer = tokenizer_of(path if path.exists() else None)
+        self.tokenizer, self.chat = spoken(self.folder)
         self.ends = tuple(dict.fromkeys((*shape.end, *ends_of(self.folder))))
-        self.chat = Chat(self.folder)
         self.counters = Counters()
         self._samples: dict[int, _Sample] = {}
         self._made = 0
+        self._draft = None
+        if draft is not None and not self.team.rank:
+            self._draft = Draft(Engine(drafting, weights=weights, rows=rows, texts=texts, kv_tokens=room))
 
     @property
     def idle(self) -> bool:
@@ -239,9 +252,7 @@ class Engine:
         """Compute one step, and return what it brought; nothing where no text waits."""
         begin = time.perf_counter()
         if self.speculate:
-            for text in self.scheduler.running:
-                if len(text.tokens) - text.computed == 1:
-                    text.drafts = self._guesses(self._samples[text.number])
+            self._guess([text for text in self.scheduler.running if len(text.tokens) - text.computed == 1])
         step = self.scheduler.plan()
         if step is None:
             return []
@@ -295,13 +306,29 @@ class Engine:
             self._end(sample)
         self.team.tell(np.zeros(0, np.int64))
 
+    def _guess(self, texts: Sequence[Text]) -> None:
+        """Give the texts their guesses."""
+        samples = [self._samples[text.number] for text in texts]
+        if self._draft is None:
+            guesses = [self._guesses(sample) for sample in samples]
+        else:
+            counts = [(one, count) for one in samples if (count := self._most_guesses(one))]
+            wanted = [Wanted(one.text.tokens, count, one.sampling, one.seed) for one, count in counts]
+            texts, guesses = [one.text for one, _ in counts], self._draft.guesses(wanted)
+        for text, found in zip(texts, guesses, strict=True):
+            text.drafts = found
+
     def _guesses(self, sample: _Sample) -> tuple[int, ...]:
-        """Guesses for a text: none for a while after FAILURES in a row, so that they cost little where they fail."""
+        """Guesses for a text from itself."""
+        count = self._most_guesses(sample)
+        return guessed(sample.text.tokens, count) if count else ()
+
+    def _most_guesses(self, sample: _Sample) -> int:
+        """How many may be made: none for a while after FAILURES in a row, so that they cost little where they fail."""
         if sample.pause:
             sample.pause -= 1
-            return ()
-        left = sample.sampling.max_tokens - sample.text.count - 1
-        return guessed(sample.text.tokens, min(self.speculate, left)) if left > 0 else ()
+            return 0
+        return max(0, min(self.speculate, sample.sampling.max_tokens - sample.text.count - 1))
 
     def _answered(self, sample: _Sample, piece: Piece, logits: Floats) -> tuple[list[Event], int]:
         """What a piece brought, and how many of its tokens count."""
@@ -370,14 +397,32 @@ class Engine:
 
 
 def model_folder(folder: Path) -> Path:
-    """The folder with config.json and weights: of a run of `train`, or this one. Raises `InputError`."""
+    """The folder with config.json and weights: of a run of `train`, or this one; a GGUF file itself. Raises
+    `InputError`.
+    """
+    if folder.suffix == SUFFIX and not folder.is_dir():
+        return folder
     for one in (folder / "output" / "model", folder):
         if (one / CONFIG).is_file():
             return one
     if not folder.is_dir():
-        raise InputError(f"there is no folder {folder}", do="give a run of `train`, or a Hugging Face folder")
+        raise InputError(
+            f"there is no folder {folder}", do="give a run of `train`, a Hugging Face folder or a .gguf file"
+        )
     raise InputError(
         f"{folder} has no language model: no {CONFIG}, and no output/model/{CONFIG}",
         likely="the run is not finished, classifies images, or is no run of `train`",
         do="hpckit resume DIR, or give a folder with config.json and model.safetensors",
     )
+
+
+def spoken(folder: Path) -> tuple[Tokenizer, Chat]:
+    """How texts and chats of a model become tokens: by the files of its folder, or by a GGUF file, beside which a
+    tokenizer.json goes first.
+    """
+    is_file = folder.suffix == SUFFIX
+    path = (folder.parent if is_file else folder) / "tokenizer.json"
+    if not is_file:
+        return tokenizer_of(path if path.exists() else None), Chat(folder)
+    metadata = Gguf(folder).metadata
+    return Pieces(path) if path.exists() else tokenizer_in(metadata, folder.name), Chat(folder, chat_settings(metadata))

@@ -19,9 +19,9 @@ from hpckit.kernels.nn.paged.pages import PAGE, page_shapes
 from hpckit.kernels.nn.tile import dispatch as tile
 from hpckit.kernels.nn.tile.tile import width_of
 from hpckit.nn.rotary import angles
+from hpckit.serving.checkpoint.weights import Block, Feed, Norm, Weights
 from hpckit.serving.step import Step
 from hpckit.serving.team import Team
-from hpckit.serving.weights import Block, Feed, Norm, Weights
 
 WHOLE = 128  # numbers of which activations take a multiple, so that none is left over from their vectors
 Floats = npt.NDArray[np.float32]

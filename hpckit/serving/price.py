@@ -18,7 +18,7 @@ from hpckit.kernels.nn.tile import dispatch as tile
 from hpckit.kernels.nn.tile.packed import KINDS, panel_shape
 from hpckit.kernels.nn.tile.tile import width_of
 from hpckit.plan.machine.machine import Machine
-from hpckit.serving.shape import Shape
+from hpckit.serving.checkpoint.shape import Shape
 
 ROWS = (1, 4, 8, 32, 128, 512)
 WAIT = 1.5e-6  # s of a barrier of ranks with a core each, in shared memory

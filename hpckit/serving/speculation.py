@@ -1,16 +1,21 @@
-"""Guesses of the next tokens from the text itself: what followed where it said the same before.
+"""Guesses of the next tokens: what followed where the text said the same before, or what a smaller model would write.
 
 A guess is checked by computing it with the step: the token of each place is chosen as without guesses (greedy, or with
 the number that is drawn for the place), and guesses count up to the first that differs. So the text is the same with
 and without them, and a sampled one has the same distribution (Leviathan et al., "Fast inference from transformers via
-speculative decoding", 2023, where the draft is certain of its tokens).
+speculative decoding", 2023, where the draft is certain of its tokens). A smaller model draws with the same numbers, so
+that it often guesses what is sampled, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+
+from hpckit.serving.sampler import Sampling
 
 LONGEST, SHORTEST = 4, 2  # tokens at the end of the text that are looked for
 WINDOW = 4096  # tokens that are looked through
@@ -28,3 +33,55 @@ def guessed(tokens: Sequence[int], count: int) -> tuple[int, ...]:
             begin = int(places[-1]) + size
             return tuple(every[begin : begin + count].tolist())
     return ()
+
+
+class Wanted(NamedTuple):
+    """A text that wants up to `most` guesses, and how its tokens are chosen."""
+
+    tokens: Sequence[int]
+    most: int
+    sampling: Sampling
+    seed: int
+
+
+class Writes(Protocol):
+    """What a draft needs of an engine."""
+
+    @property
+    def longest(self) -> int:
+        """Tokens that a text may have."""
+
+    @property
+    def idle(self) -> bool:
+        """Whether no text waits or runs."""
+
+    def add(self, prompt: Sequence[int], sampling: Sampling, *, name: str) -> str:
+        """A request that waits from now on."""
+
+    def step(self) -> Sequence[Any]:
+        """Compute one step, and return what it brought."""
+
+
+class Draft:
+    """Guesses of a smaller model: an engine of its own, which finds the blocks of a text that it has seen, and computes
+    the others and the guesses of all texts together.
+    """
+
+    def __init__(self, engine: Writes) -> None:
+        self._engine = engine
+
+    def guesses(self, wanted: Sequence[Wanted]) -> list[tuple[int, ...]]:
+        """What the model would write after each text; nothing after one that is too long for it."""
+        engine = self._engine
+        found: dict[str, list[int]] = {str(n): [] for n in range(len(wanted))}
+        for name, (tokens, most, sampling, seed) in zip(found, wanted, strict=True):
+            if len(tokens) + most <= engine.longest:
+                own = replace(
+                    sampling, max_tokens=most, min_tokens=0, seed=seed, n=1, stop=(), logprobs=None, ignore_end=True
+                )
+                engine.add(tokens, replace(own, prompt_logprobs=False), name=name)
+        while not engine.idle:
+            for event in engine.step():
+                if event.token is not None:
+                    found[event.request].append(event.token)
+        return [tuple(tokens) for tokens in found.values()]

@@ -62,6 +62,7 @@ class Team:
         self._done += 1
         self._words[0] = self._done
         self.wait()
+        self.wait()  # all have their copy: after an empty plan nothing else keeps rank 0 from writing the next one
 
     def hear(self) -> npt.NDArray[np.int64]:
         """The other ranks: the plan that rank 0 tells. A rank that waits long sleeps between looks."""
@@ -72,7 +73,9 @@ class Team:
             if looks > QUICK_LOOKS:
                 time.sleep(NAP)
         self.wait()
-        return self._words[2 : 2 + int(self._words[1])].copy()
+        plan = self._words[2 : 2 + int(self._words[1])].copy()
+        self.wait()
+        return plan
 
     def _shared(self, count: int, dtype: Any) -> npt.NDArray[Any]:
         if self._group is None:

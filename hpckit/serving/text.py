@@ -70,13 +70,14 @@ class Chat:
     """Chats as prompts, by the template of a model's folder (`chat_template.jinja`, or in tokenizer_config.json), or a
     plain one of roles and texts.
 
-    Raises `SetupError` at its first use without the package jinja2, `InputError` for a template that fails.
+    settings: in the place of the folder's files. Raises `SetupError` at its first use without the package jinja2,
+    `InputError` for a template that fails.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._settings = _json(folder / "tokenizer_config.json")
+    def __init__(self, folder: Path, settings: dict[str, Any] | None = None) -> None:
+        self._settings = _json(folder / "tokenizer_config.json") if settings is None else settings
         template = self._settings.get("chat_template")
-        if (folder / "chat_template.jinja").is_file():
+        if settings is None and (folder / "chat_template.jinja").is_file():
             template = (folder / "chat_template.jinja").read_text(encoding="utf-8")
         if isinstance(template, list):
             named = {one["name"]: one["template"] for one in template}

@@ -7,6 +7,7 @@ _HOMES = {
     "LossScale": "hpckit.training.precision",
     "MixedPrecision": "hpckit.training.precision",
     "ParameterServer": "hpckit.training.averaging.parameter_server",
+    "Sampler": "hpckit.training.sampler",
     "gossip": "hpckit.training.averaging.gossip",
     "measure_layers": "hpckit.training.measure",
     "mixed": "hpckit.training.precision",

@@ -35,7 +35,7 @@ class DataParallel:
         data = hp.DataParallel(mesh["dp"], model)
         data.initialize(seed=1)
         optimizer = AdamW(data.parameters)
-        for share in ...:  # hp.Sampler
+        for share in ...:  # hp.training.Sampler
             data.parameters.zero_grads()
             y, saved = data.forward(x)
             loss, kept = loss_of.forward(y, targets)

@@ -61,7 +61,7 @@ class Pipeline:
         pipeline = hp.Pipeline(hp.Mesh(comm, dp=plan.dp, pp=plan.pp), model, loss, plan)
         pipeline.initialize(seed=1)
         optimizer = AdamW(pipeline.parameters)
-        for share in ...:  # hp.Sampler, the same on all ranks of a pipeline
+        for share in ...:  # hp.training.Sampler, the same on all ranks of a pipeline
             pipeline.zero_grads()
             result = pipeline.run(x, targets)
             optimizer.step(rate, clip_scale(pipeline.squared_norm(), 1.0))

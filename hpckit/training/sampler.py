@@ -31,7 +31,7 @@ class Share(NamedTuple):
 class Sampler:
     """Deals `samples` samples in batches of `batch`, every epoch in an order of its own.
 
-        sampler = hp.Sampler(len(data), batch=64, seed=1)
+        sampler = hp.training.Sampler(len(data), batch=64, seed=1)
         for _ in range(steps):
             share = sampler.take(replica=mesh["dp"].rank, replicas=mesh["dp"].size)
 

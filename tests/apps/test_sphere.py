@@ -18,6 +18,7 @@ from hpckit.apps.sphere.run import run as run_app
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import BlowUpError
 from hpckit.run.context import Run
+from tests.apps.spectral import Spectral
 
 
 def made(name, n, **sections):
@@ -75,6 +76,47 @@ def test_water_at_rest_stays_at_rest_over_a_mountain():
     for _ in range(10):
         model.step(time_step(model.config), PhaseTimer())
     assert np.abs(model.state.to_host()[1:]).max() < 1e-10
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(("preset", "bounds"), [("williamson5", (3e-4, 0.06)), ("williamson6", (1e-3, 0.02))])
+def test_another_program_finds_the_same(preset, bounds):
+    """Three days by spherical harmonics: surface and northward wind, which fall with the cells."""
+    errors = []
+    for n in (24, 48):
+        config = made(preset, n)
+        planet = config.physics
+        other = Spectral(42, planet.radius, planet.rotation, planet.gravity)
+        latitude, longitude = other.points()
+        across = np.cos(latitude)
+        places = np.stack([across * np.cos(longitude), across * np.sin(longitude), np.sin(latitude)])
+        level, velocity = setups.start(config, places)
+        ground = other.values(other.spectrum(setups.bottom(config, places)))
+        east = velocity[1] * np.cos(longitude) - velocity[0] * np.sin(longitude)
+        north = velocity[2] / across
+        days = 3 * 86_400.0
+        depth, _, northward, _ = other.run(level - ground, east, north, ground, days, 400.0)
+        model = model_of(config)
+        steps = int(np.ceil(days / time_step(config)))
+        for _ in range(steps):
+            model.step(days / steps, PhaseTimer())
+        model.watch()
+        ours, weights = model.output(), other.weights[:, None]
+        panel, y, x = model.sphere.places(latitude, longitude)
+        low, left = (np.clip(np.floor(each).astype(int), 0, n - 2) for each in (y, x))
+        found = []
+        for name, exact in (("height", depth + ground), ("v", northward)):
+            field = ours[name].astype(float)
+            south, up = (
+                (1 - x + left) * field[panel, row, left] + (x - left) * field[panel, row, left + 1]
+                for row in (low, low + 1)
+            )
+            off = (1 - y + low) * south + (y - low) * up - exact
+            found.append(np.sqrt((weights * off**2).sum() / (weights * exact**2).sum()))
+        errors.append(found)
+    assert errors[1][0] < bounds[0]
+    assert errors[1][1] < bounds[1]
+    assert errors[0][0] > 2 * errors[1][0]
 
 
 def test_vorticity_of_a_solid_body():

@@ -55,10 +55,10 @@ def batches(sampler, replicas, count):
 
 
 def test_any_number_of_replicas_goes_on_with_the_same_batches():
-    whole = batches(hp.Sampler(23, 6, seed=4), 1, 9)
-    sampler = hp.Sampler(23, 6, seed=4)
+    whole = batches(hp.training.Sampler(23, 6, seed=4), 1, 9)
+    sampler = hp.training.Sampler(23, 6, seed=4)
     parts = batches(sampler, 3, 2) + batches(sampler, 4, 1)
-    later = hp.Sampler(23, 6, seed=4, position=sampler.position)
+    later = hp.training.Sampler(23, 6, seed=4, position=sampler.position)
     assert parts + batches(later, 2, 3) + batches(later, 7, 3) == whole
     assert sorted(chain(*whole[:4])) == list(range(23))
     assert [len(batch) for batch in whole[:4]] == [6, 6, 6, 5]
@@ -67,7 +67,7 @@ def test_any_number_of_replicas_goes_on_with_the_same_batches():
 
 
 def test_the_last_batch_may_be_dropped():
-    sampler = hp.Sampler(23, 6, drop_last=True)
+    sampler = hp.training.Sampler(23, 6, drop_last=True)
     found = batches(sampler, 1, 6)
     assert [len(batch) for batch in found] == [6] * 6
     assert len(set(chain(*found[:3]))) == 18
@@ -76,7 +76,7 @@ def test_the_last_batch_may_be_dropped():
 
 
 def test_without_shuffling_samples_come_in_order():
-    assert batches(hp.Sampler(5, 3, shuffle=False), 2, 3) == [[0, 1, 2], [3, 4], [0, 1, 2]]
+    assert batches(hp.training.Sampler(5, 3, shuffle=False), 2, 3) == [[0, 1, 2], [3, 4], [0, 1, 2]]
 
 
 @pytest.mark.parametrize(
@@ -85,9 +85,9 @@ def test_without_shuffling_samples_come_in_order():
 )
 def test_numbers_that_cannot_be_are_refused(options):
     with pytest.raises(InputError):
-        hp.Sampler(**{"samples": 8, "batch": 4, **options})
+        hp.training.Sampler(**{"samples": 8, "batch": 4, **options})
 
 
 def test_replicas_are_counted_from_0():
     with pytest.raises(InputError, match="replica 2 of 2"):
-        hp.Sampler(8, 4).take(2, 2)
+        hp.training.Sampler(8, 4).take(2, 2)

@@ -121,6 +121,15 @@ def test_all_mistakes_of_a_machine_file_at_once(tmp_path):
     for said in ("unknown: color", "overhead", "reduction (bytes/s) is a number above 0, not -1", "not 'x'", "3 to 4",
                  "level b: unknown speed", "latency (s) is a number 0 or more, not -1"):  # fmt: skip
         assert said in caught.value.do
+    large = f"1{400 * '0'}"  # more than a float holds
+    path.write_text(
+        f"reduction = {large}\noverhead = 0\n[[level]]\nname='a'\nlatency=0\nbandwidth=1\n[[measured]]\n"
+        f"ranks = 2\nmessages = 1\nstart = 0\nlatency = 0\nbytes = [{large}]\nstored = [1]\nadded = [1]\n"
+    )
+    with pytest.raises(InputError) as caught:
+        machine_of(path)
+    for said in ("reduction (bytes/s) is a number above 0", "bytes is a list of numbers above 0"):
+        assert said in caught.value.do
     path.write_text("level = 3\n[")
     with pytest.raises(InputError, match="not TOML"):
         machine_of(path)

@@ -44,7 +44,7 @@ def trained(comm, dtype, *, dp=1, pp=1, tp=1, ep=1, stage=0, schedule="1f1b", pa
                 it.parameters.set_value(p, 0.0)
         it.parameters.updated()
         optimizer, told = AdamW(it.parameters), []
-        sampler = hp.Sampler(SAMPLES, BATCH, shuffle=False)
+        sampler = hp.training.Sampler(SAMPLES, BATCH, shuffle=False)
         for step in range(3):  # the last batch has 3 samples: replicas of 1 and of none
             share = sampler.take(mesh["dp"].rank, dp, parts)
             it.zero_grads()

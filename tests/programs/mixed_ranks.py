@@ -40,7 +40,7 @@ def trained(kind, comm, dp, pp, schedule, parts, sharding=0, steps=3, tp=1, tree
         )
         it.initialize(3)
         optimizer, told, scale = AdamW(it.parameters), [], LossScale(2.0**12)
-        share = hp.Sampler(BATCH, BATCH, shuffle=False).take(mesh["dp"].rank, dp, plan.parts)
+        share = hp.training.Sampler(BATCH, BATCH, shuffle=False).take(mesh["dp"].rank, dp, plan.parts)
         for step in range(steps):
             it.zero_grads()
             own, passing = WORDS[share.indices], Pass(step=step, seed=1, first_sample=share.first_sample)

@@ -45,7 +45,7 @@ def trained(comm, kind, dtype, *, dp=1, pp=1, tp=1, stage=0, schedule="1f1b", pa
         it = hp.Pipeline(mesh, model, loss, plan, dtype=dtype, sharding=stage)
         it.initialize(3)
         optimizer, told = AdamW(it.parameters), []
-        sampler = hp.Sampler(SAMPLES, BATCH, shuffle=False)
+        sampler = hp.training.Sampler(SAMPLES, BATCH, shuffle=False)
         for step in range(3):
             share = sampler.take(mesh["dp"].rank, dp, parts)
             it.zero_grads()

@@ -42,7 +42,7 @@ def trained(stage, dp, pp, schedule, microbatches, tied, kind=AdamW, samples=BAT
     it = hp.Pipeline(mesh, model, CrossEntropy(17, 64), plan, sharding=stage)
     it.initialize(3)
     optimizer, told = kind(it.parameters), []
-    share = hp.Sampler(samples, BATCH, shuffle=False).take(mesh["dp"].rank, dp)
+    share = hp.training.Sampler(samples, BATCH, shuffle=False).take(mesh["dp"].rank, dp)
     for step in range(2):
         it.zero_grads()
         own = WORDS[share.indices]

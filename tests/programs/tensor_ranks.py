@@ -36,7 +36,7 @@ def trained(comm, kind, heads, *, pp=1, tp=1, batch=8, samples=24, length=LENGTH
         it = hp.Pipeline(mesh, model, loss, plan, dtype=np.float64, sharding=sharding)
         it.initialize(3)
         optimizer, told, grads = AdamW(it.parameters), [], {}
-        sampler = hp.Sampler(samples, batch, shuffle=False)
+        sampler = hp.training.Sampler(samples, batch, shuffle=False)
         for step in range(STEPS):
             share = sampler.take(mesh["dp"].rank, plan.dp)
             words = WORDS[share.indices, : length + 1]

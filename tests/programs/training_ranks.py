@@ -92,14 +92,14 @@ def dropout_is_a_function_of_the_sample(comm):
     model, criterion = tiny_gpt(), CrossEntropy(VOCAB, PADDED)
     wanted = Parameters(model.parameters(), np.float64)
     wanted.initialize(3)
-    order = hp.Sampler(6, 6, seed=2).take().indices
+    order = hp.training.Sampler(6, 6, seed=2).take().indices
     logits, saved = model.forward(WORDS[order, :-1], Pass(seed=4, step=2))
     lost, kept = criterion.forward(logits, WORDS[order, 1:])
     backward(model, saved, criterion.backward(kept, 1 / (6 * LENGTH)))
     wanted.add_second_grads()
     for options in ({"dp": 2}, {"dp": 1, "pp": 2}):
         it = pipeline(comm, tiny_gpt(), criterion, 6, np.float64, microbatches=3, tied=True, **options)
-        share = hp.Sampler(6, 6, seed=2).take(it.mesh.coords[0], it.plan.dp)
+        share = hp.training.Sampler(6, 6, seed=2).take(it.mesh.coords[0], it.plan.dp)
         it.zero_grads()
         own = WORDS[share.indices]
         result = it.run(own[:, :-1], own[:, 1:], Pass(seed=4, step=2, first_sample=share.first_sample))
@@ -144,7 +144,7 @@ def replicas_have_the_gradients_of_the_whole_batch(comm):
         options = {"dp": dp, "pp": pp, "microbatches": 2, "schedule": "zb_h1"}
         it = pipeline(comm, mlp(SIZES), CrossEntropy(CLASSES), 24, np.float64, **options)
         for samples, (loss, squared, gradients) in whole.items():
-            sampler = hp.Sampler(samples, 24, shuffle=False)
+            sampler = hp.training.Sampler(samples, 24, shuffle=False)
             share = sampler.take(it.mesh.coords[0], dp)
             for _ in range(2):  # the same bits again
                 it.zero_grads()
@@ -160,7 +160,7 @@ def replicas_have_the_gradients_of_the_whole_batch(comm):
         assert again.loss == result.loss
         assert it.parameters.grads.tobytes() == bits
         # Two halves of a batch, of which only the second is summed over the replicas.
-        own = hp.Sampler(24, 24, shuffle=False).take(it.mesh.coords[0], dp).indices
+        own = hp.training.Sampler(24, 24, shuffle=False).take(it.mesh.coords[0], dp).indices
         half = len(own) // 2
         it.zero_grads()
         it.run(X[own[:half]], TARGETS[own[:half]], total=24, sync=False)
@@ -177,7 +177,7 @@ def data_parallel_has_them_too(comm):
     for bucket in (None, 0, 600):
         data = hp.DataParallel(comm, mlp(SIZES), dtype=np.float64, bucket_bytes=bucket)
         data.initialize(3)
-        own = hp.Sampler(13, 13, shuffle=False).take(comm.rank, comm.size).indices
+        own = hp.training.Sampler(13, 13, shuffle=False).take(comm.rank, comm.size).indices
         data.parameters.zero_grads()
         scale, lost = 1 / data.total(len(own)), 0.0
         for part, sums in ((own[:1], data.no_sync()), (own[1:], nullcontext())):  # accumulated, then summed

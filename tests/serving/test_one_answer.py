@@ -141,6 +141,23 @@ def test_weights_of_every_kind_keep_the_promise(weights, tmp_path):
     assert scheduled(folder, given, 3, expected[0], weights=weights)[:2] == expected
 
 
+@pytest.mark.parametrize("same", [True, False])
+def test_guesses_of_another_model_change_nothing(same, tmp_path):
+    folder, given = write_model(tmp_path / "model", "llama"), requests(4)
+    draft = folder if same else write_model(tmp_path / "draft", "llama", 7, num_hidden_layers=1)
+    expected = alone(folder, given)
+    engine = Watched(folder, rows=40, texts=4, speculate=3, draft=draft)
+    for n, (prompt, sampling) in enumerate(given):
+        engine.add(prompt, sampling, name=f"r{n}")
+    assert (engine.finish(), engine.bits) == expected
+    assert engine.blocks.used == 0
+    counters = engine.counters
+    assert counters.drafts > 20
+    assert (counters.accepted > 0.5 * counters.drafts) == same
+    with pytest.raises(InputError, match="61"):
+        Engine(folder, speculate=2, draft=write_model(tmp_path / "other", "llama", vocab_size=64))
+
+
 @pytest.mark.nightly
 def test_a_hundred_schedules(tmp_path):
     for kind in KINDS:

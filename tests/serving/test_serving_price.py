@@ -9,9 +9,9 @@ from models import write_model
 
 from hpckit.cli.main import main
 from hpckit.plan.machine.machine import machine_of
+from hpckit.serving.checkpoint.shape import read_shape
+from hpckit.serving.checkpoint.weights import Weights
 from hpckit.serving.price import ROWS, Rates, price, rates_of
-from hpckit.serving.shape import read_shape
-from hpckit.serving.weights import Weights
 
 MACHINE = """
 name = "mine"

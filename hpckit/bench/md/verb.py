@@ -3,8 +3,9 @@
 The input is LAMMPS's own benchmark: density 0.8442, temperature 1.44, cutoff 2.5, skin 0.3, lists anew every 20 steps,
 100 steps of 0.005. Times are those of the loop, with rebuilds and the thermo at the end, without compilation. The
 rivals run in turn; the energy at the start is compared first. LAMMPS's other benchmarks run from its own input scripts.
-Beside the ratios with LAMMPS: instruction sets by
-themselves, mixed precision, two types of particles, a potential written in Python, Morse.
+Beside the ratios with LAMMPS: instruction sets by themselves, mixed precision, two types of particles, a potential
+written in Python, Morse; `fft_2ranks_vs_scipy`, a Fourier transform of 256^3 values and back on 2 ranks over SciPy's on
+one (mpi4py-fft has no wheel), and its `_ceiling`, two of SciPy's at once.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from hpckit.apps.md.potentials import custom
 from hpckit.bench.command import add_only
 from hpckit.bench.md.case import LENNARD_JONES, STEPS, Melt, run_lammps
 from hpckit.bench.md.scripts import SCRIPTS, beside_lammps
-from hpckit.bench.measure import Ratios, Rows, Times, ratio, result
+from hpckit.bench.measure import Ratios, Rows, Times, ratio, result, speed_up, timed
 from hpckit.bench.ranks import run_ranks
 from hpckit.errors import SetupError
 from hpckit.kernels.compile import vectors
@@ -34,7 +35,7 @@ from hpckit.md.interaction import Interaction
 
 SMALL, LARGE = 20, 40  # lattice cells along an edge: 32 000 and 256 000 particles
 SAME = 1e-7  # relative, of energies that LAMMPS prints with eight digits
-PARTS = ("32k", *SCRIPTS, "forms", "morse", "2ranks", "256k")
+PARTS = ("32k", *SCRIPTS, "forms", "morse", "2ranks", "fft", "256k")
 MORSE = (1.0, 5.0, 1.12)  # depth, stiffness, distance
 
 
@@ -65,9 +66,21 @@ def run(quick: bool = False, only: Sequence[str] | None = None) -> dict[str, Any
             ratios |= _morse(rounds, folder, rows)
         if "2ranks" in wanted:
             ratios |= _two_ranks(rounds, folder, rows)
+        if "fft" in wanted:
+            ratios |= _transform(rounds, rows)
         if "256k" in wanted:
             ratios |= _beside_lammps(LARGE, 2 if quick else 5, folder, rows, "md_256k")
     return result("md", rows, ratios)
+
+
+def _transform(rounds: int, rows: Rows) -> Ratios:
+    """The Fourier transform of 256^3 values and back on 2 ranks, over SciPy's on one."""
+    if importlib.util.find_spec("scipy") is None:
+        rows.append({"note": "scipy is not installed: fft_2ranks_vs_scipy is left out"})
+        return {}
+    (one,) = run_ranks("hpckit.bench.md.transform", 2, ((256, rounds),))
+    rows += [timed(one["key"], name, seconds) for name, seconds in one["times"].items()]
+    return speed_up(one["key"], one["times"], 2)
 
 
 def _in_turn(ours: dict[str, Melt], rivals: dict[str, Callable[[], float]], rounds: int) -> Times:

@@ -17,13 +17,15 @@ from hpckit.launch import mpiexec
 from hpckit.launch.launcher import Joined, check_world
 from hpckit.launch.scratch import scratch
 
+DRAFTED = 3  # guesses of a smaller model, where nothing else is said
+
 if TYPE_CHECKING:
     from hpckit.serving.engine import Engine
 
 
 def add_engine(it: argparse.ArgumentParser) -> None:
     """MODEL and the options of an engine."""
-    it.add_argument("model", type=Path, metavar="MODEL", help="a run of `train`, or a Hugging Face folder")
+    it.add_argument("model", type=Path, metavar="MODEL", help="a run of `train`, a Hugging Face folder or a .gguf file")
     it.add_argument("-n", "--ranks", type=int, metavar="N", help="ranks that split every weight (1)")
     it.add_argument(
         "--weights", default="", metavar="KIND", help="float32, bfloat16, bfloat16_dot, q8_0 or q4_0 (as the file has)"
@@ -33,6 +35,7 @@ def add_engine(it: argparse.ArgumentParser) -> None:
     it.add_argument("--chunk", type=int, metavar="N", help="most tokens of a prompt in a step beside other texts")
     it.add_argument("--kv-tokens", type=int, metavar="N", help="tokens whose keys and values are kept (up to 4 GiB)")
     it.add_argument("--speculate", type=int, default=0, metavar="K", help="tokens to guess from the text itself (0)")
+    it.add_argument("--draft", type=Path, metavar="MODEL", help="a smaller model of the same tokens that guesses them")
 
 
 def engine_of(options: argparse.Namespace, comm: Any) -> Engine:
@@ -46,7 +49,8 @@ def engine_of(options: argparse.Namespace, comm: Any) -> Engine:
         texts=options.texts,
         chunk=options.chunk,
         kv_tokens=options.kv_tokens,
-        speculate=options.speculate,
+        speculate=options.speculate or (DRAFTED if options.draft else 0),
+        draft=options.draft,
         comm=comm,
     )
 

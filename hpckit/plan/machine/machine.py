@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -309,14 +310,23 @@ def _measured(table: dict, number: int, faults: list[str]) -> Measured:
 
 
 def _is_positive(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and bool(np.isfinite(value)) and value > 0
+    number = _float(value)
+    return math.isfinite(number) and number > 0
+
+
+def _float(value: object) -> float:
+    """A number of a file: nan for what is none, infinity for one that is too large."""
+    try:
+        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+    except OverflowError:
+        return math.inf
 
 
 def _number(table: dict, key: str, what: str, faults: list[str], least: float | None = None) -> float:
     """A finite number, above 0 or from `least` on; notes a fault otherwise."""
     value = table.get(key)
-    number = float(value) if isinstance(value, int | float) and not isinstance(value, bool) else float("nan")
-    if np.isfinite(number) and (number > 0 or (least is not None and number >= least)):
+    number = _float(value)
+    if math.isfinite(number) and (number > 0 or (least is not None and number >= least)):
         return number
     allowed = "above 0" if least is None else f"{least:g} or more"
     faults.append(f"{what} is a number {allowed}, not {value!r}")

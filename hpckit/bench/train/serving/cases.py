@@ -24,11 +24,11 @@ from hpckit.bench.train.serving.model import (
     write,
 )
 from hpckit.kernels.nn.tile.reference import unpack
+from hpckit.serving.checkpoint.weights import Matrix
 from hpckit.serving.engine import Engine
 from hpckit.serving.price import price, rates_here
 from hpckit.serving.sampler import Sampling
 from hpckit.serving.step import Piece, Step
-from hpckit.serving.weights import Matrix
 
 PROMPT, LONG = 32, 1024
 

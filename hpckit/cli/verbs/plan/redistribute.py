@@ -87,11 +87,11 @@ def _print(rows: list[dict[str, Any]], source: Layout, target: Layout, dtype: np
 def _setting(options: argparse.Namespace) -> tuple[Layout, Layout, np.dtype]:
     """The layouts and the dtype; raises `InputError` with every mistake."""
     wrong: list[str] = []
-    shape = [int(part) if part.isdigit() else -1 for part in options.shape.split("x")]
-    if min(shape) < 0:
+    shape = shape_of(options.shape)
+    if shape is None:
         wrong.append(f"--shape is {options.shape!r}")
-    axes = _pairs(options.mesh, r"[1-9]\d*")
-    if not axes:
+    axes = axis_sizes(options.mesh)
+    if axes is None:
         wrong.append(f"--mesh is {options.mesh!r}")
     placed = {}
     for name, text in (("--from", options.source), ("--to", options.target)):
@@ -106,9 +106,21 @@ def _setting(options: argparse.Namespace) -> tuple[Layout, Layout, np.dtype]:
         wrong.append(f"--dtype is {options.dtype!r}")
     if wrong:
         raise InputError("; ".join(wrong), do=f"S0 cuts dim 0, R copies, P is a summand, as in: {EXAMPLE}")
-    topology = Topology(tuple(axes or ()), tuple(int(size) for size in (axes or {}).values()))
-    source, target = (Layout(tuple(shape), topology, placed[name]) for name in ("--from", "--to"))
+    topology = Topology(tuple(axes or ()), tuple((axes or {}).values()))
+    source, target = (Layout(tuple(shape or ()), topology, placed[name]) for name in ("--from", "--to"))
     return source, target, dtype
+
+
+def shape_of(text: str) -> list[int] | None:
+    """`4096x1024` as counts; None where it is not of this form."""
+    parts = text.split("x")
+    return [int(part) for part in parts] if all(part.isdigit() for part in parts) else None
+
+
+def axis_sizes(text: str) -> dict[str, int] | None:
+    """`dp=2,tp=4` as the sizes of mesh axes; None where it is not of this form."""
+    found = _pairs(text, r"[1-9]\d*")
+    return {name: int(size) for name, size in found.items()} if found else None
 
 
 def _pairs(text: str, value: str) -> dict[str, str] | None:

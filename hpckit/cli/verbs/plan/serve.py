@@ -9,9 +9,9 @@ from typing import Any
 
 from hpckit.errors import InputError
 from hpckit.plan.machine.machine import machine_of
+from hpckit.serving.checkpoint.shape import read_shape
 from hpckit.serving.engine import model_folder
 from hpckit.serving.price import Price, price, rates_here, rates_of
-from hpckit.serving.shape import read_shape
 from hpckit.settings.table import Parser, bytes_text, print_table
 
 EXAMPLE = "hpckit plan serve runs/train-001 --ranks 2 --texts 32 --context 1024"

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hpckit.cli.verbs.plan import dispatch, halo, md, pipeline, redistribute, serve, train
+from hpckit.cli.verbs.plan import dispatch, fft, halo, md, pipeline, redistribute, serve, train
 from hpckit.cli.verbs.plan.options import add_export, add_options, export, tell_proof
 from hpckit.errors import HpckitError, InputError, nearest
 from hpckit.io.files import write_svg
@@ -46,6 +46,7 @@ OTHERS = {
     "serve": serve,
     "train": train,
     "dispatch": dispatch,
+    "fft": fft,
 }
 ROUNDING = 1e-12
 EXAMPLE = "hpckit plan allreduce --ranks 16384 --bytes 64MiB --machine infiniband"

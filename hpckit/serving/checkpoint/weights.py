@@ -21,7 +21,8 @@ from hpckit.kernels.nn.tile import dispatch as tile
 from hpckit.kernels.nn.tile.packed import KINDS, Packed, aligned, panel_shape
 from hpckit.kernels.nn.tile.tile import width_of
 from hpckit.plan.blocks import block
-from hpckit.serving.shape import Shape
+from hpckit.serving.checkpoint.gguf import SUFFIX, Gguf
+from hpckit.serving.checkpoint.shape import Shape
 
 Floats = npt.NDArray[np.float32]
 # Of transformers: the blocks, and a block's parts by our names; {} is the number of an expert.
@@ -116,11 +117,9 @@ class Weights:
     def __init__(self, folder: Path, shape: Shape, kind: str = "", rank: int = 0, ranks: int = 1) -> None:
         self.shape, self.rank, self.ranks = shape, rank, ranks
         self._names = GPT2 if shape.kind == "gpt2" else MIXTRAL if shape.experts else LLAMA
-        self._tensors = Safetensors(folder)
+        self._tensors: Safetensors | Gguf = Gguf(folder) if folder.suffix == SUFFIX else Safetensors(folder)
         self._check()
-        self.kind = kind or (
-            "bfloat16" if self._tensors.kind(self._name("embed") + ".weight") == BFLOAT16 else "float32"
-        )
+        self.kind = kind or self._kind_in_file()
         if self.kind not in KINDS or KINDS[self.kind].sums != "float32":
             told = ", ".join(name for name in KINDS if KINDS[name].sums == "float32")
             raise InputError(f"there are no weights of the kind {self.kind!r}", do=f"choose one of {told}")
@@ -136,6 +135,11 @@ class Weights:
         self.head = self._sharded(lambda begin, end: weight[begin:end].T, shape.width, shape.vocab)
         positions = f"{self._name('positions')}.weight" if shape.kind == "gpt2" else ""
         self.positions = np.ascontiguousarray(self._tensors[positions], np.float32) if positions else None
+
+    def _kind_in_file(self) -> str:
+        if isinstance(self._tensors, Gguf):  # its embeddings may be of another type than what is multiplied
+            return self._tensors.packed_as(f"{self._name('out', 0)}.weight")
+        return "bfloat16" if self._tensors.kind(f"{self._name('embed')}.weight") == BFLOAT16 else "float32"
 
     def embed(self, tokens: npt.NDArray[np.integer]) -> Floats:
         """The vectors of tokens, float32 [n, width]."""

@@ -1,4 +1,4 @@
-"""The shape of a language model to be served, as the config.json of a Hugging Face folder says it."""
+"""The shape of a language model to be served, as the config.json of a Hugging Face folder or a GGUF file says it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from hpckit.errors import InputError
 from hpckit.nn.activations import IN_TRANSFORMERS
 from hpckit.nn.rotary import RopeScaling, rope_kind, rope_scaling
 from hpckit.plan.text import parse_json, read_bytes
+from hpckit.serving.checkpoint.gguf import SUFFIX, Gguf
 
 CONFIG = "config.json"
 KINDS = ("gpt2", "llama", "mistral", "qwen2", "mixtral")
@@ -76,10 +77,10 @@ class Shape:
 
 
 def read_shape(folder: Path) -> Shape:
-    """The shape of the checkpoint in a folder. Raises `InputError` for one that cannot be served."""
-    path = folder / CONFIG
+    """The shape of the checkpoint in a folder, or of a GGUF file. Raises `InputError` for one that cannot be served."""
+    path = folder if folder.suffix == SUFFIX else folder / CONFIG
     try:
-        given = parse_json(read_bytes(path, "the description"))
+        given = Gguf(path).config if path is folder else parse_json(read_bytes(path, "the description"))
         kind = str(given["model_type"])
         if kind not in KINDS:
             raise InputError(f"{path} describes a model of the kind {kind!r}", do=f"give one of {', '.join(KINDS)}")
@@ -156,7 +157,8 @@ def _strange(given: dict[str, Any], kind: str) -> list[str]:
     else:
         wrong = {
             f"the activation {given.get('hidden_act')}": IN_TRANSFORMERS.get(given.get("hidden_act", "silu")) != "silu",
-            f"rotary positions of the kind {rope_kind(given)}": rope_kind(given) not in ("default", "linear", "llama3"),
+            f"rotary positions of the kind {rope_kind(given)}": rope_kind(given)
+            not in ("default", "linear", "llama3", "factors"),
             "biases in attention or MLP": kind != "qwen2"
             and bool(given.get("attention_bias") or given.get("mlp_bias")),
             "rotary positions on a part of a head": float(given.get("partial_rotary_factor") or 1) != 1,

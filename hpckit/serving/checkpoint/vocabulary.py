@@ -1,0 +1,113 @@
+"""The tokenizer that the metadata of a GGUF file describes, made of the parts of the package tokenizers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hpckit.errors import InputError, SetupError
+from hpckit.io.tokenizers import Bytes, Pieces, Tokenizer
+
+CONTROL, USER = 3, 4  # types of tokens: marks that no text has, and words that are never split
+SPACE = "\u2581"
+# Where texts are cut before pieces are joined, by the name of the pre-tokenizer (the models' own tokenizer.json).
+WORDS = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|NUMBER| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+CUTS = {
+    "default": "",
+    "gpt-2": "",
+    "llama-bpe": WORDS.replace("NUMBER", r"\p{N}{1,3}"),
+    "llama3": WORDS.replace("NUMBER", r"\p{N}{1,3}"),
+    "qwen2": WORDS.replace("NUMBER", r"\p{N}"),
+}
+GIVEN = "tokenizer.ggml."
+
+
+def tokenizer_in(metadata: Mapping[str, Any], name: str) -> Tokenizer:
+    """The tokenizer of a file; bytes where it has none. name: of the file.
+
+    Raises `InputError` for one of another kind, `SetupError` without the package tokenizers.
+    """
+    kind = metadata.get(f"{GIVEN}model", "none")
+    if kind in ("none", "no_vocab"):
+        return Bytes()
+    try:
+        import tokenizers
+    except ImportError:
+        raise SetupError(f"{name} needs the package tokenizers", do="pip install tokenizers") from None
+    cut = str(metadata.get(f"{GIVEN}pre", "default"))
+    if kind not in ("gpt2", "llama") or (kind == "gpt2" and cut not in CUTS):
+        raise InputError(
+            f"{name} has a tokenizer of the kind {kind}, cut as {cut}, which is not read",
+            do=f"put the model's tokenizer.json beside it; read are llama, and gpt2 cut as {', '.join(CUTS)}",
+        )
+    tokens = [str(token) for token in metadata[f"{GIVEN}tokens"]]
+    made = _bytes(tokenizers, metadata, tokens, cut) if kind == "gpt2" else _scored(tokenizers, metadata, tokens)
+    types = metadata.get(f"{GIVEN}token_type", [])
+    added = [(token, what) for token, what in zip(tokens, types, strict=False) if what in (CONTROL, USER)]
+    made.add_special_tokens([token for token, what in added if what == CONTROL])
+    made.add_tokens([tokenizers.AddedToken(token, normalized=False) for token, what in added if what == USER])
+    begin, end = (metadata.get(f"{GIVEN}{part}_token_id") for part in ("bos", "eos"))
+    marks = {
+        side: (tokens[number], int(number))
+        for side, number, wanted in (("bos", begin, kind == "llama"), ("eos", end, False))
+        if number is not None and metadata.get(f"{GIVEN}add_{side}_token", wanted)
+    }
+    if marks:
+        around = [*([marks["bos"][0]] if "bos" in marks else []), "$A", *([marks["eos"][0]] if "eos" in marks else [])]
+        made.post_processor = tokenizers.processors.TemplateProcessing(single=around, special_tokens=[*marks.values()])
+    return Pieces(made=made)
+
+
+def chat_settings(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """What tokenizer_config.json would say: the template of chats, and the marks in it."""
+    tokens = metadata.get(f"{GIVEN}tokens", [])
+    found = {"chat_template": metadata.get("tokenizer.chat_template")}
+    for name, short in (("bos", "bos"), ("eos", "eos"), ("unk", "unknown"), ("pad", "padding")):
+        number = metadata.get(f"{GIVEN}{short}_token_id")
+        if number is not None and 0 <= number < len(tokens):
+            found[f"{name}_token"] = tokens[number]
+    return found
+
+
+def _bytes(tokenizers: Any, metadata: Mapping[str, Any], tokens: list[str], cut: str) -> Any:
+    """Pieces of bytes, joined in the order of the merges (GPT-2's way)."""
+    from tokenizers import pre_tokenizers
+
+    merges = [tuple(str(pair).split(" ", 1)) for pair in metadata[f"{GIVEN}merges"]]
+    vocab = {token: number for number, token in enumerate(tokens)}
+    made = tokenizers.Tokenizer(tokenizers.models.BPE(vocab, merges, ignore_merges=cut in ("llama-bpe", "llama3")))
+    whole = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=not CUTS[cut])
+    if CUTS[cut]:
+        split = pre_tokenizers.Split(tokenizers.Regex(CUTS[cut]), "isolated")
+        made.pre_tokenizer = pre_tokenizers.Sequence([split, whole])
+    else:
+        made.pre_tokenizer = whole
+    made.decoder = tokenizers.decoders.ByteLevel()
+    if cut == "qwen2":
+        made.normalizer = tokenizers.normalizers.NFC()
+    return made
+
+
+def _scored(tokenizers: Any, metadata: Mapping[str, Any], tokens: list[str]) -> Any:
+    """Pieces with scores, of which those of the best score are joined first (SentencePiece's way)."""
+    scores = metadata[f"{GIVEN}scores"]
+    vocab = {token: number for number, token in enumerate(tokens)}
+    pairs = []
+    for number, token in enumerate(tokens):
+        for at in range(1, len(token)):
+            left, right = token[:at], token[at:]
+            if left in vocab and right in vocab:
+                pairs.append((-scores[number], vocab[left], vocab[right], (left, right)))
+    merges = [pair for *_, pair in sorted(pairs)]
+    unknown = tokens[int(metadata.get(f"{GIVEN}unknown_token_id", 0))]
+    parts, normal = tokenizers.decoders, tokenizers.normalizers
+    made = tokenizers.Tokenizer(
+        tokenizers.models.BPE(vocab, merges, unk_token=unknown, fuse_unk=True, byte_fallback=True)
+    )
+    has_space = metadata.get(f"{GIVEN}add_space_prefix", True)
+    made.normalizer = normal.Sequence([*([normal.Prepend(SPACE)] if has_space else []), normal.Replace(" ", SPACE)])
+    strip = [parts.Strip(" ", 1, 0)] if has_space else []
+    made.decoder = parts.Sequence([parts.Replace(SPACE, " "), parts.ByteFallback(), parts.Fuse(), *strip])
+    return made

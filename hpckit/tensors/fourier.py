@@ -1,0 +1,130 @@
+"""Fourier transforms of arrays that the ranks of a mesh share: lines by pocketfft, changes of layout by plans."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from hpckit.comm.mesh import Mesh
+from hpckit.errors import InputError
+from hpckit.plan.numbers import counts
+from hpckit.plan.tensors.fourier import FourierPlan
+from hpckit.plan.tensors.layout import Layout, Shard
+from hpckit.plan.tensors.redistribution import redistribution
+from hpckit.tensors.exchange import redistribute
+
+__communicates__ = True  # its frames are not call sites
+# SciPy's transforms several lines at a time.
+lines: Any = importlib.import_module("scipy.fft" if importlib.util.find_spec("scipy") else "numpy.fft")
+KINDS = {"float32": "complex64", "float64": "complex128", "complex64": "complex64", "complex128": "complex128"}
+
+
+class FFT:
+    """The discrete Fourier transform of a grid on a mesh, as `numpy.fft.rfftn` (real values) or `fftn` of the whole.
+
+    mesh: axis d cuts dim d of the grid, as it cuts a `Field`; or give a `layout` that says what each axis cuts. dtype:
+    of the values: float64, float32 (halved along the last dim, as rfftn), complex128 or complex64. Results have the
+    same bits on any number of ranks. Arrays are in host memory.
+
+        fft = hp.FFT(mesh, shape)
+        spectrum = fft.forward(field.interior)      # complex, this rank's part by fft.spectrum
+        ky, kx = fft.frequencies((dy, dx))          # of this part, to broadcast against it
+        field.interior[...] = fft.backward(spectrum)
+
+    `layout` and `spectrum` are the layouts before and after, `plan` is the plan of the messages. Raises `InputError`
+    for what does not fit.
+    """
+
+    def __init__(
+        self, mesh: Mesh, shape: Sequence[int], dtype: npt.DTypeLike = np.float64, layout: Layout | None = None
+    ) -> None:
+        if not isinstance(mesh, Mesh):
+            raise InputError(f"a Fourier transform runs on a mesh, not on {mesh!r}", do="give the Mesh first")
+        size, self.dtype = counts(shape, "the shape of a grid"), np.dtype(dtype)
+        if self.dtype.name not in KINDS:
+            raise InputError(f"a Fourier transform of {self.dtype}", do=f"give {', '.join(KINDS)}")
+        names = mesh.topology.names
+        if layout is None:
+            if len(names) != len(size):
+                raise InputError(
+                    f"the mesh has the axes {', '.join(names)}, the grid {len(size)} dims",
+                    do="give a layout that says which dim each axis cuts, or a mesh with an axis for each dim",
+                )
+            layout = Layout(size, mesh.topology, {name: Shard(dim) for dim, name in enumerate(names)})
+        elif layout.shape != size:
+            raise InputError(f"the layout is of {layout.shape}, the grid of {size}", do="give both one shape")
+        self.mesh, self.real = mesh, self.dtype.kind == "f"
+        self.complex = np.dtype(KINDS[self.dtype.name])
+        self.plan = FourierPlan(layout, self.real, float(self.complex.itemsize))
+        self.layout, self.spectrum = layout, self.plan.target
+        self._back = [
+            redistribution(plan.target, plan.source, plan.hops[0].itemsize) if plan is not None else None
+            for plan in (stage.change for stage in self.plan.stages)
+        ]
+
+    def forward(self, values: npt.ArrayLike) -> np.ndarray:
+        """Collective: the spectrum of values of this rank's part; a new array."""
+        found = self._checked(values, self.layout, self.dtype, "values")
+        for stage in self.plan.stages:
+            if stage.change is not None:
+                found = redistribute(self.mesh, stage.change, found)
+            for dim in stage.dims:
+                found = (lines.rfft if self._halves(dim) else lines.fft)(found, axis=dim)
+            found = np.ascontiguousarray(found, self.complex)
+        return found
+
+    def backward(self, spectrum: npt.ArrayLike) -> np.ndarray:
+        """Collective: the values whose spectrum has this part; a new array. As `irfftn`, or `ifftn`."""
+        found = self._checked(spectrum, self.spectrum, self.complex, "spectrum")
+        for stage, change in zip(reversed(self.plan.stages), reversed(self._back), strict=True):
+            for dim in reversed(stage.dims):
+                if self._halves(dim):
+                    found = lines.irfft(found, n=self.layout.shape[dim], axis=dim)
+                else:
+                    found = lines.ifft(found, axis=dim)
+            found = np.ascontiguousarray(found, self.dtype if found.dtype.kind == "f" else self.complex)
+            if change is not None:
+                found = redistribute(self.mesh, change, found)
+        return np.ascontiguousarray(found, self.dtype)
+
+    def _halves(self, dim: int) -> bool:
+        """Whether the spectrum holds half of a dim."""
+        return self.real and dim == len(self.layout.shape) - 1
+
+    def frequencies(self, spacing: float | Sequence[float] = 1.0) -> tuple[np.ndarray, ...]:
+        """Frequencies (cycles per unit of `spacing`) of this rank's part along each dim, shaped to broadcast."""
+        dims = len(self.layout.shape)
+        steps = np.broadcast_to(np.asarray(spacing, float), (dims,))
+        found = []
+        for dim, (n, part) in enumerate(zip(self.layout.shape, self.spectrum.slices(self.mesh.rank), strict=True)):
+            every = np.fft.rfftfreq if self._halves(dim) else np.fft.fftfreq
+            found.append(every(n, steps[dim])[part].reshape([-1 if d == dim else 1 for d in range(dims)]))
+        return tuple(found)
+
+    def weights(self) -> Any:
+        """How often each value of this rank's part stands in the whole spectrum: 2 where its conjugate is left out."""
+        dims, n = len(self.layout.shape), self.layout.shape[-1]
+        if not self.real:
+            return np.ones((1,) * dims)
+        twice = np.full(n // 2 + 1, 2.0)
+        twice[0] = 1.0
+        if n % 2 == 0:
+            twice[-1] = 1.0
+        return twice[self.spectrum.slices(self.mesh.rank)[-1]].reshape(
+            [-1 if d == dims - 1 else 1 for d in range(dims)]
+        )
+
+    def _checked(self, values: npt.ArrayLike, layout: Layout, dtype: np.dtype, what: str) -> np.ndarray:
+        given = np.asarray(values)
+        wanted = layout.local_shape(self.mesh.rank)
+        if given.shape != wanted or (dtype.kind == "f" and given.dtype.kind == "c"):
+            raise InputError(
+                f"rank {self.mesh.rank} holds {wanted} {dtype} of the {what}, the array is {given.shape} {given.dtype}",
+                do="give this rank's part: see fft.layout and fft.spectrum",
+            )
+        return np.ascontiguousarray(given, dtype)
