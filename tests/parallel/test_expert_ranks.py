@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -31,6 +35,26 @@ def test_every_mesh_of_experts_has_the_gradients_of_one_rank(ranks, case, mpirun
 @pytest.mark.parametrize("case", range(3))
 def test_tokens_go_to_a_node_once_with_the_same_results(case, mpirun):
     assert "good" in mpirun(4, "expert_ranks.py", "nodes", str(case), timeout=150).stdout
+
+
+@pytest.mark.nightly
+def test_a_run_with_experts_goes_on_on_another_mesh_to_the_bit(tmp_path):
+    small = ["model.layers=2", "model.width=32", "model.heads=4", "model.hidden=24", "model.context=16"]
+    small += ["model.experts=5", "model.shared_expert=8", "batch.parts=8", "sample.tokens=0", "time.steps=150"]
+
+    def hpckit(*words):
+        command = [str(Path(sys.executable).with_name("hpckit")), *words, "--no-report"]
+        return subprocess.run(
+            command, cwd=tmp_path, capture_output=True, text=True, timeout=140, check=False
+        ).returncode
+
+    limit = ["time.limit=1 s", "sharding.stage=1", "mesh.ep=2"]
+    assert hpckit("run", "moe", "-n", "2", *small, *limit) == 75  # stopped early
+    (stopped,) = (tmp_path / "runs").iterdir()
+    assert hpckit("resume", str(stopped), "-n", "1", "mesh.ep=1", "time.limit=1 h") == 0
+    assert hpckit("run", "moe", *small) == 0
+    one, other = (path.read_bytes() for path in tmp_path.glob("runs/*/output/model/model.safetensors"))
+    assert one == other
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 4])

@@ -37,7 +37,7 @@ def trained(comm, dtype, *, dp=1, pp=1, tp=1, ep=1, stage=0, schedule="1f1b", pa
         it = hp.Pipeline(mesh, model, CrossEntropy(17), plan, dtype=dtype, sharding=stage)
         if ep > 2:
             two = {type(part.way(np.zeros(part.experts, int))) is OverNodes for part in it.experts().values()}
-            assert two == {sys.argv[1:2] == ["nodes"]}
+            assert two <= {sys.argv[1:2] == ["nodes"]}  # a stage may have no experts
         it.initialize(3)
         for p in it.parameters.list:
             if bias and p.origin.endswith("router.weight"):  # all tokens choose the same experts

@@ -31,6 +31,10 @@ def test_four_ranks_have_the_bits_of_one(folders, mpirun):
     assert "good" in mpirun(4, "serving_ranks.py", folders, timeout=200).stdout
 
 
+def test_a_plan_is_heard_before_the_next_is_told(mpirun):
+    assert "good" in mpirun(2, "serving_team.py", timeout=60).stdout
+
+
 def test_generate_writes_a_line_for_each_sample(tmp_path, capsys):
     folder, prompts = write_model(tmp_path / "model", "llama", vocab_size=256), tmp_path / "prompts.jsonl"
     chat = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 3}

@@ -49,7 +49,7 @@ def paired(rows, heads):
     return rows.reshape(heads, 2, -1, *rows.shape[1:]).swapaxes(1, 2).reshape(rows.shape)
 
 
-def write_gguf(path, folder, storage="F32", vocabulary=None, **added):
+def write_gguf(path, folder, storage="F32", vocabulary=None, head="", **added):
     """The model of a folder as a GGUF file; matrices in a type of the format."""
     config = json.loads((folder / "config.json").read_text())
     kind, is_gpt2 = config["model_type"], config["model_type"] == "gpt2"
@@ -91,7 +91,7 @@ def write_gguf(path, folder, storage="F32", vocabulary=None, **added):
         tensors[f"blk.{number}.{PARTS[part]}.{ending}"] = rows
     tensors |= {name: np.stack([each[n] for n in range(len(each))]) for name, each in experts.items()}
     for name, rows in (tensors | added).items():
-        own = gguf.GGMLQuantizationType[storage if rows.ndim > 1 else "F32"]
+        own = gguf.GGMLQuantizationType["F32" if rows.ndim == 1 else (name == "output.weight" and head) or storage]
         it.add_tensor(name, gguf.quants.quantize(rows, own), raw_dtype=own)
     it.write_header_to_file()
     it.write_kv_data_to_file()
@@ -132,6 +132,13 @@ def test_the_numbers_of_the_file_are_kept(storage, kind, tmp_path):
         expected = from_gguf(np.array(raw).reshape(len(raw), -1, 34 if storage == "Q8_0" else 18), kind)
         for ours, theirs in zip(unpack_blocks(engine.weights.blocks[0].feeds[0].down.packed), expected, strict=True):
             np.testing.assert_array_equal(ours, theirs)
+
+
+def test_the_head_of_a_mixed_file_keeps_its_type(tmp_path):
+    folder = write_model(tmp_path / "model", "llama", **WIDE)
+    *_, engine = answer(write_gguf(tmp_path / "m.gguf", folder, "Q4_0", head="Q8_0"))
+    assert (engine.weights.kind, engine.weights.head.packed.kind) == ("q4_0", "q8_0")
+    assert answer(tmp_path / "m.gguf", weights="q4_0")[2].weights.head.packed.kind == "q4_0"
 
 
 def test_speeds_of_positions_have_their_factors(tmp_path):

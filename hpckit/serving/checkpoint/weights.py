@@ -132,7 +132,8 @@ class Weights:
         tied = f"{self._name('head')}.weight" not in self._tensors
         table = self._name("embed" if tied or shape.tied else "head")
         weight = self._tensors[f"{table}.weight"]
-        self.head = self._sharded(lambda begin, end: weight[begin:end].T, shape.width, shape.vocab)
+        own = self._tensors.packed_as(f"{table}.weight") if isinstance(self._tensors, Gguf) and not kind else ""
+        self.head = self._sharded(lambda begin, end: weight[begin:end].T, shape.width, shape.vocab, kind=own)
         positions = f"{self._name('positions')}.weight" if shape.kind == "gpt2" else ""
         self.positions = np.ascontiguousarray(self._tensors[positions], np.float32) if positions else None
 
@@ -214,11 +215,13 @@ class Weights:
         bias = self._tensors.get(f"{name}.bias")
         return self._sharded(lambda begin, end: across[:, begin:end], inputs, outputs, bias)
 
-    def _sharded(self, columns: Callable[[int, int], Any], inputs: int, outputs: int, bias: Any = None) -> Matrix:
-        """The panels of a matrix that are this rank's; columns(begin, end): [inputs, end - begin]."""
+    def _sharded(
+        self, columns: Callable[[int, int], Any], inputs: int, outputs: int, bias: Any = None, kind: str = ""
+    ) -> Matrix:
+        """The panels of a matrix that are this rank's; columns(begin, end): [inputs, end - begin]. kind: its own."""
         first, count = block(-(-outputs // self.panel), self.ranks, self.rank)
         begin, end = (min(n * self.panel, outputs) for n in (first, first + count))
-        packed = tile.pack(np.asarray(columns(begin, end), np.float32), self.kind)
+        packed = tile.pack(np.asarray(columns(begin, end), np.float32), kind or self.kind)
         return Matrix(packed, begin, end, None if bias is None else np.ascontiguousarray(bias[begin:end], np.float32))
 
     def _norm(self, name: str) -> Norm:
