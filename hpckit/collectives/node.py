@@ -1,8 +1,9 @@
 """Collectives in shared memory: started now, run in one compiled call once all ranks are there.
 
-A rank that waited inside the compiled call would leave its messages to others unattended, and a rank that needs them to
-come here would wait for ever. So the call is attempted: it says that this rank is there, looks for the others a while,
-and returns if some are missing; between attempts the rank looks after its messages.
+A rank that waited inside the compiled call would leave its messages to others unattended, and its part in collectives
+of other groups, and a rank that needs them to come here would wait for ever. So the call is attempted: it says that the
+rank is there, looks for the others a while, and returns if some are missing, also in the midst of it; between attempts
+the rank looks after all else.
 
 A call is made for an operation, a dtype and a size, and takes all such buffers. An axis keeps some of its calls: to
 make one takes longer than to run a small one.
@@ -206,7 +207,7 @@ def entered(group: NodeGroup | None, progress: Progress) -> int:
     if group is None:
         return 0
     waiting = [run for run in progress.runs if isinstance(run, NodeRun) and run._prepared.call.group is group]
-    return int(group.record[c.SEQUENCE]) + len(waiting)
+    return int(group.record[c.SEQUENCE]) + len(waiting) - bool(group.record[c.AT])  # in the midst of one: both count it
 
 
 class NodeRun:
@@ -248,7 +249,7 @@ class NodeRun:
     def advance(self) -> bool:
         """Run it if all ranks are there, and nothing that was started before it waits for the same ranks."""
         call, runs = self._prepared.call, self._prepared.progress.runs
-        if next(run for run in runs if isinstance(run, NodeRun) and run._prepared.call.group is call.group) is not self:
+        if not self._first():
             return False
         try:
             self.done = call.came(call.run(*self._arrays))
@@ -260,6 +261,8 @@ class NodeRun:
 
     def listen(self) -> None:
         """The rank waits in vain: hear whether others make another call, and compare with them then."""
+        if self._first() and self._prepared.call.group.record[c.AT]:
+            return  # in the midst of it: all have made this call
         comparison = self.order.listen(self._call)
         if comparison is not None:
             self._leave()
@@ -277,8 +280,12 @@ class NodeRun:
             self._leave()
             self.error, self.done = error, True
 
-    def _leave(self) -> None:
+    def _first(self) -> bool:
+        """Whether no other run waits for the same ranks before it."""
         runs, group = self._prepared.progress.runs, self._prepared.call.group
-        if next(run for run in runs if isinstance(run, NodeRun) and run._prepared.call.group is group) is self:
-            group.step_back()
-        runs.remove(self)
+        return next(run for run in runs if isinstance(run, NodeRun) and run._prepared.call.group is group) is self
+
+    def _leave(self) -> None:
+        if self._first():
+            self._prepared.call.group.step_back()
+        self._prepared.progress.runs.remove(self)

@@ -46,3 +46,13 @@ def test_a_killed_rank_leaves_no_memory_behind(mpirun, tmp_path):
     outcome = mpirun(2, program, timeout=60, check=False)
     assert outcome.code in (signal.SIGKILL, 128 + signal.SIGKILL)
     assert named_memory() <= before
+
+
+@pytest.mark.parametrize(
+    "ranks", [4, pytest.param(3, marks=pytest.mark.nightly), pytest.param(6, marks=pytest.mark.nightly)]
+)
+def test_collectives_of_groups_that_share_ranks_end_in_any_order(mpirun, ranks):
+    """Under way at once, started and waited for in an order of each rank's own: no rank waits inside of one for a rank
+    that waits for it inside of another.
+    """
+    mpirun(ranks, "crossing_groups.py", 20)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hpckit.comm.shared.compiled.atomics import copy_bytes
 from hpckit.comm.shared.compiled.constants import (
+    AT,
     BASES,
     CACHE_LINE,
     COPIED,
@@ -14,7 +15,6 @@ from hpckit.comm.shared.compiled.constants import (
     INLINE,
     ITEM,
     LINE,
-    PIECE,
     RANK,
     REDUCED,
     SEND,
@@ -28,6 +28,7 @@ from hpckit.comm.shared.compiled.constants import (
 )
 from hpckit.comm.shared.compiled.slots import flat_slot, reduce_sources, slot_of
 from hpckit.comm.shared.compiled.waiting import (
+    begin_pieces,
     count_to,
     counter_of,
     enter,
@@ -35,6 +36,7 @@ from hpckit.comm.shared.compiled.waiting import (
     leave,
     line_of,
     offset_of,
+    ready,
     record_at,
     wait,
     wait_all,
@@ -87,15 +89,16 @@ def symmetric(call):
     status = enter(call, group)
     if status:
         return status
-    ranks = group[SIZE]
-    first, end = share(call[COUNT], call[ITEM], ranks, group[RANK])
-    sources, targets = integers(group[SOURCES], ranks), integers(group[TARGETS], ranks)
-    bases = integers(call[BASES], ranks)
-    for rank in range(ranks):
-        sources[rank] = bases[rank] + offset_of(group, rank) + first * call[ITEM]
-        targets[rank] = sources[rank]
-    reduce_sources(call, group, ranks, end - first)
-    return leave(group)
+    if not group[AT]:
+        ranks = group[SIZE]
+        first, end = share(call[COUNT], call[ITEM], ranks, group[RANK])
+        sources, targets = integers(group[SOURCES], ranks), integers(group[TARGETS], ranks)
+        bases = integers(call[BASES], ranks)
+        for rank in range(ranks):
+            sources[rank] = bases[rank] + offset_of(group, rank) + first * call[ITEM]
+            targets[rank] = sources[rank]
+        reduce_sources(call, group, ranks, end - first)
+    return leave(call, group)
 
 
 @jit
@@ -111,23 +114,27 @@ def staged(call):
         return status
     most = group[STAGE_BYTES] // call[ITEM]
     pieces = (call[COUNT] + most - 1) // most
-    before = group[PIECE]
-    group[PIECE] = before + pieces
-    for k in range(pieces + 2):
-        if k < pieces:
+    before = begin_pieces(group, pieces)
+    for part in range(group[AT] - 1, 3 * (pieces + 2)):
+        k, what = part // 3, part % 3
+        group[AT] = part + 1
+        if what == 0 and k < pieces:
             status = _stage(call, group, k, before + k, most)
-        if not status and 1 <= k <= pieces:
+        elif what == 1 and 1 <= k <= pieces:
             status = _reduce_share(call, group, k - 1, before + k - 1, most)
-        if not status and k >= 2:
+        elif what == 2 and k >= 2:
             status = _collect(call, group, k - 2, before + k - 2, most)
         if status:
             return status
+    group[AT] = 0
     return GOOD
 
 
 @jit
 def _stage(call, group, k, piece, most):
-    status = wait_all(group, REDUCED, piece - SLOTS + 1)
+    status = ready(call, group, REDUCED, piece - SLOTS + 1)
+    if not status:
+        status = wait_all(group, REDUCED, piece - SLOTS + 1)
     if status:
         return status
     item, start, count = call[ITEM], k * most, min(most, call[COUNT] - k * most)
@@ -143,6 +150,11 @@ def _stage(call, group, k, piece, most):
 def _reduce_share(call, group, k, piece, most):
     item, start, count = call[ITEM], k * most, min(most, call[COUNT] - k * most)
     ranks, mine = group[SIZE], group[RANK]
+    status = ready(call, group, FILLED, piece + 1)
+    if not status:
+        status = ready(call, group, COPIED, piece - SLOTS + 1)
+    if status:
+        return status
     first, end = share(count, item, ranks, mine)
     sources, targets = integers(group[SOURCES], ranks), integers(group[TARGETS], 2)
     for rank in range(ranks):
@@ -165,6 +177,9 @@ def _reduce_share(call, group, k, piece, most):
 def _collect(call, group, k, piece, most):
     item, start, count = call[ITEM], k * most, min(most, call[COUNT] - k * most)
     ranks, mine = group[SIZE], group[RANK]
+    status = ready(call, group, REDUCED, piece + 1)
+    if status:
+        return status
     for step in range(1, ranks):
         rank = (mine + step) % ranks
         status = wait(group, counter_of(group, rank, REDUCED), piece + 1, rank)

@@ -38,8 +38,9 @@ how far this rank has come; a call record holds one bound collective. Times are 
     PART_BYTES,  # from a rank's slots to those of the next
     PLACES,  # address of int64[PLACE_COUNT][first address, end, number]: this rank's parts of symmetric buffers
     PLACE_COUNT,
+    AT,  # where it stands in a collective that it has entered and not left, 0 outside of one
     GROUP_FIELDS,
-) = range(33)
+) = range(34)
 
 # ---- a call record
 (
@@ -57,7 +58,7 @@ how far this rank has come; a call record holds one bound collective. Times are 
     AVERAGED,  # 1 where weights are to be turned into factors
     ROOT,
     STARTS,  # address of int64[SIZE + 1]: where the blocks start in the longer of the two buffers, in elements
-    PATIENCE,  # looks at the flags of the others on entering, 0 to wait for them
+    PATIENCE,  # looks at the flags of the others before it returns NOT_YET, 0 to wait for them
     FROM,  # as STARTS, for what arrives in an all-to-all
     WITHIN,  # number of the symmetric buffer that what is sent lies in, 0 where it lies in none
     BLOCK_AT,  # bytes from what is sent to what is received, where they may overlap; APART where they may not

@@ -9,6 +9,7 @@ from __future__ import annotations
 from hpckit.comm.shared.compiled.all_reduce import share
 from hpckit.comm.shared.compiled.atomics import process_vm_readv
 from hpckit.comm.shared.compiled.constants import (
+    AT,
     COUNT,
     GROUP,
     ITEM,
@@ -34,6 +35,7 @@ from hpckit.comm.shared.compiled.waiting import (
     integers,
     leave,
     offset_of,
+    ready_of,
     record_at,
     wait,
 )
@@ -67,7 +69,7 @@ def all_reduce(call):
     first, end = share(call[COUNT], item, ranks, mine)
     most = group[READ_BYTES] // item
     sources, targets = integers(group[SOURCES], ranks), integers(group[TARGETS], 1)
-    for start in range(first, end, most):
+    for start in range(first, end if not group[AT] else first, most):
         count = min(most, end - start)
         for rank in range(ranks):
             sources[rank] = group[READS] + rank * group[READ_BYTES]
@@ -78,13 +80,18 @@ def all_reduce(call):
         targets[0] = call[SEND] + start * item
         reduce_sources(call, group, 1, count)
     count_to(group, SHARED, group[SEQUENCE])
-    for step in range(1, ranks):
+    group[AT] = max(group[AT], 1)
+    for step in range(group[AT], ranks):
         rank = (mine + step) % ranks
-        status = wait(group, counter_of(group, rank, SHARED), group[SEQUENCE], rank)
+        group[AT] = step
+        status = ready_of(call, group, rank, SHARED, group[SEQUENCE])
+        if not status:
+            status = wait(group, counter_of(group, rank, SHARED), group[SEQUENCE], rank)
         if status:
             return status
         first, end = share(call[COUNT], item, ranks, rank)
         source = offset_of(group, rank) + first * item
         if not read_from(group, rank, source, call[SEND] + first * item, (end - first) * item):
             return give_up(group, rank, LOST)
-    return leave(group)
+    group[AT] = ranks
+    return leave(call, group)

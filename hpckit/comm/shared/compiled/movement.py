@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hpckit.comm.shared.compiled.atomics import copy_bytes
 from hpckit.comm.shared.compiled.constants import (
+    AT,
     BASES,
     COPIED,
     COUNT,
@@ -11,7 +12,6 @@ from hpckit.comm.shared.compiled.constants import (
     GOOD,
     GROUP,
     ITEM,
-    PIECE,
     RANK,
     RECV,
     REDUCED,
@@ -24,12 +24,15 @@ from hpckit.comm.shared.compiled.constants import (
 )
 from hpckit.comm.shared.compiled.slots import slot_of
 from hpckit.comm.shared.compiled.waiting import (
+    begin_pieces,
     count_to,
     counter_of,
     enter,
     integers,
     leave,
     offset_of,
+    ready,
+    ready_of,
     record_at,
     wait,
     wait_all,
@@ -72,14 +75,15 @@ def symmetric_all_gather(call):
     status = enter(call, group)
     if status:
         return status
-    ranks, item = group[SIZE], call[ITEM]
-    starts, bases = integers(call[STARTS], ranks + 1), integers(call[BASES], ranks)
-    for step in range(ranks):
-        rank = (group[RANK] + step) % ranks
-        source, target = bases[rank] + offset_of(group, rank), call[RECV] + starts[rank] * item
-        if source != target:
-            copy_bytes(target, source, (starts[rank + 1] - starts[rank]) * item)
-    return leave(group)
+    if not group[AT]:
+        ranks, item = group[SIZE], call[ITEM]
+        starts, bases = integers(call[STARTS], ranks + 1), integers(call[BASES], ranks)
+        for step in range(ranks):
+            rank = (group[RANK] + step) % ranks
+            source, target = bases[rank] + offset_of(group, rank), call[RECV] + starts[rank] * item
+            if source != target:
+                copy_bytes(target, source, (starts[rank + 1] - starts[rank]) * item)
+    return leave(call, group)
 
 
 @jit
@@ -92,29 +96,36 @@ def staged_all_gather(call):
     ranks, mine, item = group[SIZE], group[RANK], call[ITEM]
     starts = integers(call[STARTS], ranks + 1)
     own = starts[mine + 1] - starts[mine]
-    if call[SEND] != call[RECV] + starts[mine] * item:
+    if not group[AT] and call[SEND] != call[RECV] + starts[mine] * item:
         copy_bytes(call[RECV] + starts[mine] * item, call[SEND], own * item)
     most = group[STAGE_BYTES] // item
     pieces = (longest_of(starts, ranks) + most - 1) // most
-    before = group[PIECE]
-    group[PIECE] = before + pieces
-    for k in range(pieces + 1):
-        if k < pieces:
-            status = wait_all(group, COPIED, before + k - SLOTS + 1)
+    before = begin_pieces(group, pieces)
+    for part in range(group[AT] - 1, 2 * (pieces + 1)):
+        k, what = part // 2, part % 2
+        group[AT] = part + 1
+        if what == 0 and k < pieces:
+            status = ready(call, group, COPIED, before + k - SLOTS + 1)
+            if not status:
+                status = wait_all(group, COPIED, before + k - SLOTS + 1)
             if status:
                 return status
             copy_bytes(slot_of(group, mine, before + k), call[SEND] + k * most * item, part_of(own, k, most) * item)
             count_to(group, FILLED, before + k + 1)
-        if k >= 1:
+        elif what == 1 and k >= 1:
             status = _collect(call, group, starts, k - 1, before + k - 1, most)
             if status:
                 return status
+    group[AT] = 0
     return GOOD
 
 
 @jit
 def _collect(call, group, starts, k, piece, most):
     ranks, mine, item = group[SIZE], group[RANK], call[ITEM]
+    status = ready(call, group, FILLED, piece + 1)
+    if status:
+        return status
     for step in range(1, ranks):
         rank = (mine + step) % ranks
         status = wait(group, counter_of(group, rank, FILLED), piece + 1, rank)
@@ -134,10 +145,10 @@ def symmetric_broadcast(call):
     if status:
         return status
     root = call[ROOT]
-    if group[RANK] != root:
+    if group[RANK] != root and not group[AT]:
         source = integers(call[BASES], group[SIZE])[root] + offset_of(group, root)
         copy_bytes(call[SEND], source, call[COUNT] * call[ITEM])
-    return leave(group)
+    return leave(call, group)
 
 
 @jit
@@ -150,22 +161,27 @@ def staged_broadcast(call):
     mine, root, item = group[RANK], call[ROOT], call[ITEM]
     most = group[STAGE_BYTES] // item
     pieces = (call[COUNT] + most - 1) // most
-    before = group[PIECE]
-    group[PIECE] = before + pieces
-    for k in range(pieces):
+    before = begin_pieces(group, pieces)
+    for k in range(group[AT] - 1, pieces):
         piece = before + k
+        group[AT] = k + 1
         slot, data = slot_of(group, root, piece), call[SEND] + k * most * item
         nbytes = part_of(call[COUNT], k, most) * item
         if mine == root:
-            status = wait_all(group, COPIED, piece - SLOTS + 1)
+            status = ready(call, group, COPIED, piece - SLOTS + 1)
+            if not status:
+                status = wait_all(group, COPIED, piece - SLOTS + 1)
             if not status:
                 copy_bytes(slot, data, nbytes)
         else:
-            status = wait(group, counter_of(group, root, FILLED), piece + 1, root)
+            status = ready_of(call, group, root, FILLED, piece + 1)
+            if not status:
+                status = wait(group, counter_of(group, root, FILLED), piece + 1, root)
             if not status:
                 copy_bytes(data, slot, nbytes)
         if status:
             return status
         count_to(group, FILLED, piece + 1)
         pass_piece(group, piece)
+    group[AT] = 0
     return GOOD

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from hpckit.comm.shared.compiled.atomics import copy_bytes
 from hpckit.comm.shared.compiled.constants import (
+    AT,
     BASES,
     CACHE_LINE,
     FILLED,
@@ -14,7 +15,6 @@ from hpckit.comm.shared.compiled.constants import (
     GOOD,
     GROUP,
     ITEM,
-    PIECE,
     RANK,
     RECV,
     REDUCED,
@@ -32,12 +32,14 @@ from hpckit.comm.shared.compiled.constants import (
 from hpckit.comm.shared.compiled.movement import longest_of, part_of, pass_piece
 from hpckit.comm.shared.compiled.slots import flat_slot, reduce_sources, slot_of
 from hpckit.comm.shared.compiled.waiting import (
+    begin_pieces,
     count_to,
     counter_of,
     enter,
     integers,
     leave,
     offset_of,
+    ready,
     record_at,
     wait,
     wait_all,
@@ -52,14 +54,15 @@ def symmetric_reduce_scatter(call):
     status = enter(call, group)
     if status:
         return status
-    ranks, mine = group[SIZE], group[RANK]
-    starts, bases = integers(call[STARTS], ranks + 1), integers(call[BASES], ranks)
-    sources = integers(group[SOURCES], ranks)
-    for rank in range(ranks):
-        sources[rank] = bases[rank] + offset_of(group, rank) + starts[mine] * call[ITEM]
-    integers(group[TARGETS], 1)[0] = call[RECV]
-    reduce_sources(call, group, 1, starts[mine + 1] - starts[mine])
-    return leave(group)
+    if not group[AT]:
+        ranks, mine = group[SIZE], group[RANK]
+        starts, bases = integers(call[STARTS], ranks + 1), integers(call[BASES], ranks)
+        sources = integers(group[SOURCES], ranks)
+        for rank in range(ranks):
+            sources[rank] = bases[rank] + offset_of(group, rank) + starts[mine] * call[ITEM]
+        integers(group[TARGETS], 1)[0] = call[RECV]
+        reduce_sources(call, group, 1, starts[mine + 1] - starts[mine])
+    return leave(call, group)
 
 
 @jit
@@ -73,7 +76,9 @@ def _most(group, item):
 @jit
 def _stage(call, group, starts, k, piece, most):
     """Stage piece k of the blocks that are for others."""
-    status = wait_all(group, REDUCED, piece - SLOTS + 1)
+    status = ready(call, group, REDUCED, piece - SLOTS + 1)
+    if not status:
+        status = wait_all(group, REDUCED, piece - SLOTS + 1)
     if status:
         return status
     ranks, mine, item = group[SIZE], group[RANK], call[ITEM]
@@ -96,21 +101,26 @@ def staged_reduce_scatter(call):
     ranks = group[SIZE]
     starts, most = integers(call[STARTS], ranks + 1), _most(group, call[ITEM])
     pieces = (longest_of(starts, ranks) + most - 1) // most
-    before = group[PIECE]
-    group[PIECE] = before + pieces
-    for k in range(pieces + 1):
-        if k < pieces:
+    before = begin_pieces(group, pieces)
+    for part in range(group[AT] - 1, 2 * (pieces + 1)):
+        k, what = part // 2, part % 2
+        group[AT] = part + 1
+        if what == 0 and k < pieces:
             status = _stage(call, group, starts, k, before + k, most)
-        if not status and k >= 1:
+        elif what == 1 and k >= 1:
             status = _reduce_block(call, group, starts, k - 1, before + k - 1, most)
         if status:
             return status
+    group[AT] = 0
     return GOOD
 
 
 @jit
 def _reduce_block(call, group, starts, k, piece, most):
     ranks, mine, item = group[SIZE], group[RANK], call[ITEM]
+    status = ready(call, group, FILLED, piece + 1)
+    if status:
+        return status
     sources = integers(group[SOURCES], ranks)
     for rank in range(ranks):
         status = wait(group, counter_of(group, rank, FILLED), piece + 1, rank)
@@ -158,13 +168,14 @@ def symmetric_all_to_all(call):
     status = _enter_all_to_all(call, group)
     if status:
         return status
-    ranks, mine, item = group[SIZE], group[RANK], call[ITEM]
-    into, bases = integers(call[FROM], ranks + 1), integers(call[BASES], ranks)
-    for step in range(ranks):
-        rank = (mine + step) % ranks
-        source = bases[rank] + offset_of(group, rank) + _tables(group, rank)[mine] * item
-        copy_bytes(call[RECV] + into[rank] * item, source, (into[rank + 1] - into[rank]) * item)
-    return leave(group)
+    if not group[AT]:
+        ranks, mine, item = group[SIZE], group[RANK], call[ITEM]
+        into, bases = integers(call[FROM], ranks + 1), integers(call[BASES], ranks)
+        for step in range(ranks):
+            rank = (mine + step) % ranks
+            source = bases[rank] + offset_of(group, rank) + _tables(group, rank)[mine] * item
+            copy_bytes(call[RECV] + into[rank] * item, source, (into[rank + 1] - into[rank]) * item)
+    return leave(call, group)
 
 
 @jit
@@ -179,24 +190,30 @@ def staged_all_to_all(call):
     longest = 0
     for rank in range(ranks):
         longest = max(longest, longest_of(_tables(group, rank), ranks))
-    own = starts[mine + 1] - starts[mine]
-    copy_bytes(call[RECV] + into[mine] * item, call[SEND] + starts[mine] * item, own * item)
+    if not group[AT]:
+        own = starts[mine + 1] - starts[mine]
+        copy_bytes(call[RECV] + into[mine] * item, call[SEND] + starts[mine] * item, own * item)
     pieces = (longest + most - 1) // most
-    before = group[PIECE]
-    group[PIECE] = before + pieces
-    for k in range(pieces + 1):
-        if k < pieces:
+    before = begin_pieces(group, pieces)
+    for part in range(group[AT] - 1, 2 * (pieces + 1)):
+        k, what = part // 2, part % 2
+        group[AT] = part + 1
+        if what == 0 and k < pieces:
             status = _stage(call, group, starts, k, before + k, most)
-        if not status and k >= 1:
+        elif what == 1 and k >= 1:
             status = _collect(call, group, into, k - 1, before + k - 1, most)
         if status:
             return status
+    group[AT] = 0
     return GOOD
 
 
 @jit
 def _collect(call, group, into, k, piece, most):
     ranks, mine, item = group[SIZE], group[RANK], call[ITEM]
+    status = ready(call, group, FILLED, piece + 1)
+    if status:
+        return status
     for step in range(1, ranks):
         rank = (mine + step) % ranks
         status = wait(group, counter_of(group, rank, FILLED), piece + 1, rank)

@@ -19,6 +19,7 @@ from hpckit.comm.shared.compiled.atomics import (
 from hpckit.comm.shared.compiled.constants import (
     ABORT,
     ABORTED,
+    AT,
     AVERAGED,
     BEGUN,
     CLOCK,
@@ -40,6 +41,7 @@ from hpckit.comm.shared.compiled.constants import (
     NOT_YET,
     OFFSET,
     PATIENCE,
+    PIECE,
     PROCESSES,
     RANK,
     SEEN,
@@ -179,8 +181,12 @@ def enter(call, group):
     """Come to a collective and wait for all; a status, the same on all ranks but for lost ones.
 
     A rank that has come has left the one before: its line of the collective before that may be written again. A call
-    with PATIENCE returns NOT_YET where the others have not come; it is then made again, and goes on where it was.
+    with PATIENCE returns NOT_YET where the others have not come; it is then made again, and goes on where it was. It
+    does so in the midst of the collective, too (`ready`): a rank that waited there for one that waits for it in a
+    collective of another group would wait for ever.
     """
+    if group[AT]:
+        return GOOD
     sequence = group[SEQUENCE] + 1
     line = line_of(group, group[RANK], sequence)
     mine = integers(line, INLINE // 8)
@@ -232,10 +238,50 @@ def _factors(group, sequence):
 
 
 @jit
-def leave(group):
+def ready_of(call, group, rank, which, value):
+    """Before waiting for a counter of a rank in the midst of a collective: NOT_YET where a call with PATIENCE would
+    wait; its kernel then returns, and begins this part anew when it is called again.
+    """
+    if not call[PATIENCE]:
+        return GOOD
+    status = _look(group, counter_of(group, rank, which), value, rank, call[PATIENCE])
+    if not status:
+        group[BEGUN] = 0
+    return status
+
+
+@jit
+def ready(call, group, which, value):
+    """The same for a counter of all ranks."""
+    if call[PATIENCE]:
+        for rank in range(group[SIZE]):
+            status = _look(group, counter_of(group, rank, which), value, rank, call[PATIENCE])
+            if status:
+                return status
+        group[BEGUN] = 0
+    return GOOD
+
+
+@jit
+def leave(call, group):
     """Wait until all ranks are through the collective that this rank is through; a status."""
     count_to(group, DONE, group[SEQUENCE])
-    return wait_all(group, DONE, group[SEQUENCE])
+    group[AT] = max(group[AT], 1)
+    status = ready(call, group, DONE, group[SEQUENCE])
+    if not status:
+        status = wait_all(group, DONE, group[SEQUENCE])
+    if status != NOT_YET:
+        group[AT] = 0
+    return status
+
+
+@jit
+def begin_pieces(group, pieces):
+    """The number of the first of so many pieces, which this rank has begun now or before."""
+    if not group[AT]:
+        group[PIECE] += pieces
+        group[AT] = 1
+    return group[PIECE] - pieces
 
 
 @jit
