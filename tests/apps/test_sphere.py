@@ -33,7 +33,7 @@ def model_of(config):
     return Model(config, hp.Mesh(hp.world(), shape=(6, n, n), halo=WIDTHS, **axes_of(1)))
 
 
-@pytest.mark.parametrize("counts", [(1, 3, 4), pytest.param((1, 2, 5, 6), marks=pytest.mark.nightly)], ids=str)
+@pytest.mark.parametrize("counts", [(1, 4), pytest.param((1, 2, 3, 5, 6), marks=pytest.mark.nightly)], ids=str)
 def test_any_number_of_ranks_gives_the_same_bits(mpirun, tmp_path, counts):
     """Every preset on 6 x 16 x 16 cells, and an odd number of cells, whose blocks differ."""
     cases = {name: {**settings, "grid": {"n": 16}} for name, (_, settings) in PRESETS.items()}

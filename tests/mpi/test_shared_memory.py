@@ -55,4 +55,4 @@ def test_collectives_of_groups_that_share_ranks_end_in_any_order(mpirun, ranks):
     """Under way at once, started and waited for in an order of each rank's own: no rank waits inside of one for a rank
     that waits for it inside of another.
     """
-    mpirun(ranks, "crossing_groups.py", 20)
+    mpirun(ranks, "crossing_groups.py", 10)
