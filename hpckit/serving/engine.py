@@ -29,7 +29,7 @@ from hpckit.serving.model import Model
 from hpckit.serving.sampler import Floats, Sampling, adjusted, chosen, likeliest, log_probabilities, seed_of, uniform
 from hpckit.serving.scheduler import Scheduler, Text
 from hpckit.serving.speculation import Draft, Wanted, guessed
-from hpckit.serving.step import Piece, Step
+from hpckit.serving.step import HEAD, Piece, Step
 from hpckit.serving.team import Team
 from hpckit.serving.text import Chat, Stream, ends_of
 
@@ -123,7 +123,9 @@ class Engine:
     that of all texts, up to 4 GiB. chunk: most tokens of one prompt in a step beside other texts. speculate: tokens
     that are guessed from the text itself, or by the model `draft` of the same tokens (`speculation`). prefixes: whether
     texts find what others have computed.
-    comm: ranks of one node, each with its columns of every weight. Collective.
+    comm: ranks of one node, each with its columns of every weight. Collective. replicas: so many groups of these ranks
+    compute texts beside each other, each with all columns; weights, keys and values exist once for all of them, `rows`
+    are those of each.
 
     Raises `InputError` for a folder that cannot be served.
     """
@@ -141,6 +143,7 @@ class Engine:
         draft: str | Path | None = None,
         prefixes: bool = True,
         comm: MPI.Comm | None = None,
+        replicas: int = 1,
     ) -> None:
         self.folder = model_folder(Path(folder))
         shape = self.shape = read_shape(self.folder)
@@ -156,14 +159,14 @@ class Engine:
                     f" {shape.vocab}",
                     do="give a model with the same tokenizer, and 1 guess or more",
                 )
-        self.team = Team(comm)
+        self.team = Team(comm, replicas)
         room = kv_tokens or min(texts * shape.context, max(shape.context, MOST_KV_BYTES // shape.kv_bytes))
         self.blocks = Blocks(-(-room // PAGE))
         answers = min(rows, texts * (1 + speculate))
-        self.weights = Weights(self.folder, shape, weights, self.team.rank, self.team.size)
+        self.weights = Weights(self.folder, shape, weights, self.team)
         self.model = Model(self.weights, self.team, self.blocks.count, rows, answers)
-        self.team.make_room(1 + texts * (4 + -(-shape.context // PAGE)) + rows)
-        self.scheduler = Scheduler(self.blocks, rows, answers, texts, chunk)
+        self.team.make_room(1 + texts * (HEAD + -(-shape.context // PAGE)) + rows * replicas)
+        self.scheduler = Scheduler(self.blocks, rows, answers, texts, chunk, replicas)
         self.speculate, self._prefixes = speculate, prefixes
         self.tokenizer, self.chat = spoken(self.folder)
         self.ends = tuple(dict.fromkeys((*shape.end, *ends_of(self.folder))))

@@ -2,7 +2,7 @@
 
 Products are the tile's, attention goes over the blocks of a text in its order, and everything else is done row by row
 or number by number. Ranks split columns and heads, never a sum (`weights`): between two products all ranks write their
-columns where all see them, and wait for each other.
+columns where all see them, and wait for each other. A replica computes its own pieces of a step, beside the others.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Model:
         self.rows, self.answers = rows, answers
         _, groups = weights.groups
         shapes = page_shapes(max(1, groups), blocks, s.head_width, width_of("float32"))
-        self._keys, self._values = (np.zeros((s.layers, *shape), np.float32) for shape in shapes)
+        self._keys, self._values = (team.array_of_twins((s.layers, *shape), np.float32) for shape in shapes)
         if s.rope_base:
             tables = (
                 table.astype(np.float32) for table in angles(s.context, s.head_width, s.rope_base, s.rope_scaling)
@@ -51,7 +51,7 @@ class Model:
         self._mixed = team.array(rows, s.heads * s.head_width)
         self._hidden = team.array(most, s.hidden)
         self._branch = team.array(rows, s.width)
-        self._logits = team.array(answers, s.vocab)
+        self._logits = team.array_of_all(team.replicas * answers, s.vocab)
 
     @property
     def kv_bytes(self) -> int:
@@ -60,6 +60,14 @@ class Model:
 
     def run(self, step: Step) -> Floats:
         """The logits of the step's answers, [answers, vocab]; the next step writes over them. Collective."""
+        own, before = step.of_replica(self.team.replica)
+        if own.pieces:
+            self._run(own, self._logits[before : before + own.answers])
+        self.team.meet()
+        return self._logits[: step.answers]
+
+    def _run(self, step: Step, logits: Floats) -> None:
+        """The part of a step that is ours."""
         rows = np.cumsum([0, *(len(piece.tokens) for piece in step.pieces)])
         starts = np.array([piece.start for piece in step.pieces])
         tables = np.zeros((len(step.pieces), max(len(piece.blocks) for piece in step.pieces)), np.int64)
@@ -81,12 +89,9 @@ class Model:
             for first, piece in zip(rows[1:], step.pieces, strict=True)
             for row in range(first - piece.answers, first)
         ]
-        logits = self._logits[: len(wanted)]
         if wanted:
             head = self.weights.head
             head.multiply(self._normed(self.weights.norm, x[wanted]), logits[:, head.begin : head.end])
-        self.team.wait()
-        return logits
 
     def _attention(self, number: int, block: Block, x: Floats, places: tuple[Any, ...]) -> Floats:
         s, count = self.shape, len(x)

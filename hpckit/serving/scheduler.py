@@ -3,6 +3,10 @@
 There is no phase of prefill or decode: a text has tokens, of which some are computed, and a step takes as many of the
 others as fit, so that pieces of long prompts run beside texts that get their next token. Where no block is left, the
 text that came last, of the lowest priority, loses its blocks and waits at the head: it is computed again later.
+
+Replicas share blocks, so each may go on with any text. A text goes to the replica that computed its beginning, whose
+caches and memory have it, unless that one has clearly more to do in this step than another; and running texts change
+over where that shortens the step, which lasts as long as its longest part.
 """
 
 from __future__ import annotations
@@ -14,6 +18,8 @@ from dataclasses import dataclass, field
 from hpckit.kernels.nn.paged.pages import PAGE
 from hpckit.serving.blocks import Blocks, chain
 from hpckit.serving.step import Piece, Step
+
+LEAN = PAGE  # tokens of a step that a replica may have more than another, and still get a text for its beginning
 
 
 @dataclass
@@ -38,6 +44,7 @@ class Text:
     hashes: list[bytes] = field(default_factory=list)
     found: int = 0  # tokens of the prompt that were there already
     preempted: int = 0
+    replica: int = 0
 
     @property
     def order(self) -> tuple[int, int]:
@@ -56,17 +63,22 @@ class Text:
 
 
 class Scheduler:
-    """Texts that wait and run on `blocks`; a step has up to `rows` tokens, `answers` logits and `texts` texts.
+    """Texts that wait and run on `blocks`; a step has up to `rows` tokens and `answers` logits of each of so many
+    replicas, and `texts` texts in all.
 
     chunk: most tokens of a prompt in a step while other texts are there, so that these do not wait long.
     """
 
-    def __init__(self, blocks: Blocks, rows: int, answers: int, texts: int, chunk: int | None = None) -> None:
+    def __init__(
+        self, blocks: Blocks, rows: int, answers: int, texts: int, chunk: int | None = None, replicas: int = 1
+    ) -> None:
         self.blocks, self.rows, self.answers, self.texts = blocks, rows, answers, texts
         self.chunk = chunk or rows
         self.waiting: list[Text] = []
         self.running: list[Text] = []
-        self.preemptions = 0
+        self.preemptions = self.moves = 0
+        self.replicas = replicas
+        self._homes: dict[int, int] = {}  # which replica wrote a block
 
     def add(self, text: Text) -> None:
         """A text that waits from now on."""
@@ -81,9 +93,11 @@ class Scheduler:
 
     def plan(self) -> Step | None:
         """The next step; None where no text waits or runs. Texts that were preempted for it are among the waiting."""
-        self._rows, self._answers, preempted = self.rows, self.answers, self.preemptions
+        self._rows, self._answers = [self.rows] * self.replicas, [self.answers] * self.replicas
+        preempted = self.preemptions
         pieces: list[Piece] = []
         several = len(self.running) + len(self.waiting) > 1
+        self._balance(several)
         for text in list(self.running):
             if text not in self.running:  # preempted for one before it
                 continue
@@ -94,7 +108,7 @@ class Scheduler:
                 pieces.append(self._piece(text, count))
         if self.preemptions == preempted:
             for text in list(self.waiting):
-                if len(self.running) >= self.texts or not self._rows:
+                if len(self.running) >= self.texts or not any(self._rows):
                     break
                 if text.leader is not None and text.leader.computed < text.leader.prompt and self._alive(text.leader):
                     continue
@@ -102,7 +116,7 @@ class Scheduler:
                 if piece is None:
                     break
                 pieces.append(piece)
-        return Step(tuple(pieces)) if pieces else None
+        return Step(tuple(sorted(pieces, key=lambda piece: piece.replica))) if pieces else None
 
     def done(self, step: Step, texts: Sequence[Text], accepted: Sequence[int]) -> None:
         """The step is computed; accepted: of how many of a piece's tokens the keys and values count (all but wrong
@@ -114,20 +128,22 @@ class Scheduler:
             self._hash(text, text.computed // PAGE)
             for n in range(before, text.computed // PAGE):
                 self.blocks.keep(text.blocks[n], text.hashes[n])
+                self._homes[text.blocks[n]] = piece.replica
 
     def _count(self, text: Text, several: bool) -> int:
         """How many tokens of a text the step takes; drafts go along only where all of them fit."""
         left = len(text.tokens) - text.computed
         if left < 1:
             return 0
-        room = min(self._rows, self.chunk if several and left > 1 else self._rows)
+        rows, answers = self._rows[text.replica], self._answers[text.replica]
+        room = min(rows, self.chunk if several and left > 1 else rows)
         if text.needs_all and text.computed < text.prompt:
-            room = min(room, self._answers)
+            room = min(room, answers)
         count = min(left, room)
         if count == left:
-            if not self._answers:
+            if not answers:
                 return 0
-            text.drafts = text.drafts[: max(0, min(self._rows - count, self._answers - 1))]
+            text.drafts = text.drafts[: max(0, min(rows - count, answers - 1))]
             return count + len(text.drafts)
         return count
 
@@ -137,9 +153,40 @@ class Scheduler:
         answers = 1 + len(text.drafts) if end >= len(text.tokens) else 0
         if text.needs_all and text.computed < text.prompt:
             answers = count
-        self._rows -= count
-        self._answers -= answers
-        return Piece(text.number, text.computed, tuple(every[text.computed : end]), tuple(text.blocks), answers)
+        self._rows[text.replica] -= count
+        self._answers[text.replica] -= answers
+        own = tuple(every[text.computed : end])
+        return Piece(text.number, text.computed, own, tuple(text.blocks), answers, text.replica)
+
+    def _balance(self, several: bool) -> None:
+        """Running texts go to other replicas where that makes the longest part of the step shorter."""
+        if self.replicas == 1:
+            return
+        wanted = {text.number: self._wanted(text, several) for text in self.running}
+        while True:
+            loads = [0] * self.replicas
+            for text in self.running:
+                loads[text.replica] += wanted[text.number]
+            most, least = loads.index(max(loads)), loads.index(min(loads))
+            gap = loads[most] - loads[least]
+            movable = [text for text in self.running if text.replica == most and 0 < wanted[text.number] < gap]
+            if not movable:
+                return
+            best = min(movable, key=lambda text: abs(2 * wanted[text.number] - gap))
+            best.replica = least
+            self.moves += 1
+
+    def _wanted(self, text: Text, several: bool) -> int:
+        """Tokens that a running text would have in the next step."""
+        left = len(text.tokens) - text.computed
+        return min(left, self.chunk if several and left > 1 else self.rows) + len(text.drafts)
+
+    def _route(self, text: Text) -> None:
+        """Choose the replica of a text that begins."""
+        least = max(range(self.replicas), key=lambda replica: (self._rows[replica], self._answers[replica]))
+        home = self._homes.get(text.blocks[-1], least) if text.blocks else least
+        has_room = self._rows[home] and self._answers[home]
+        text.replica = home if has_room and self._rows[home] + LEAN >= self._rows[least] else least
 
     def _admit(self, text: Text, several: bool) -> Piece | None:
         """Begin to compute a text that waits, from the blocks that are known already; None where blocks are lacking."""
@@ -148,6 +195,7 @@ class Scheduler:
         known = self.blocks.find(text.hashes[:most])
         self.blocks.hold(known)
         text.blocks, text.computed = list(known), len(known) * PAGE
+        self._route(text)
         count = self._count(text, several)
         if not count or not self._extend(text, text.computed + count):
             self._release(text)

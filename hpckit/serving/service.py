@@ -197,6 +197,7 @@ def metrics(service: Service) -> str:
         "guesses": ("tokens that were guessed", counters.drafts),
         "guesses_accepted": ("guesses that were right", counters.accepted),
         "preemptions": ("texts that lost their blocks", engine.scheduler.preemptions),
+        "moves": ("texts that went on at another replica", engine.scheduler.moves),
         "requests_finished": ("samples that came to their end", counters.finished),
         "requests_aborted": ("samples whose client hung up", counters.aborted),
         "requests_refused": ("requests that found no room", service.refused),

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from hpckit.errors import InputError
 from hpckit.kernels.nn.paged.pages import PAGE
 
-HEAD = 4  # words of a piece before its tokens and blocks
+HEAD = 5  # words of a piece before its tokens and blocks
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,8 @@ class Piece:
     """Tokens of one text that a step computes.
 
     text: its number. start: of its tokens whose keys and values are there. blocks: those of the text, up to the last
-    one of these tokens. answers: of how many of the last of these tokens the logits are wanted.
+    one of these tokens. answers: of how many of the last of these tokens the logits are wanted. replica: which one
+    computes them.
     """
 
     text: int
@@ -30,6 +31,7 @@ class Piece:
     tokens: tuple[int, ...]
     blocks: tuple[int, ...]
     answers: int
+    replica: int = 0
 
     @property
     def end(self) -> int:
@@ -39,7 +41,9 @@ class Piece:
 
 @dataclass(frozen=True)
 class Step:
-    """The pieces of one pass through the model; their rows stand one after the other, and so do their answers."""
+    """The pieces of one pass through the model, by replicas; their rows stand one after the other, and so do their
+    answers.
+    """
 
     pieces: tuple[Piece, ...]
 
@@ -53,11 +57,17 @@ class Step:
         """Rows of logits."""
         return sum(piece.answers for piece in self.pieces)
 
+    def of_replica(self, replica: int) -> tuple[Step, int]:
+        """What a replica computes, and how many answers stand before its own."""
+        own = tuple(piece for piece in self.pieces if piece.replica == replica)
+        return Step(own), sum(piece.answers for piece in self.pieces if piece.replica < replica)
+
     def words(self) -> npt.NDArray[np.int64]:
         """The step as numbers: what rank 0 tells the others."""
         found = [len(self.pieces)]
         for piece in self.pieces:
-            found += [piece.text, piece.start, piece.answers, len(piece.tokens), *piece.tokens, *piece.blocks]
+            head = piece.text, piece.start, piece.answers, piece.replica, len(piece.tokens)
+            found += [*head, *piece.tokens, *piece.blocks]
         return np.array(found, np.int64)
 
     @classmethod
@@ -65,11 +75,11 @@ class Step:
         """The step that `words` are."""
         given, at, pieces = words.tolist(), 1, []
         for _ in range(given[0]):
-            text, start, answers, count = given[at : at + HEAD]
+            text, start, answers, replica, count = given[at : at + HEAD]
             at += HEAD
             held = -(-(start + count) // PAGE)
             tokens, blocks = given[at : at + count], given[at + count : at + count + held]
-            pieces.append(Piece(text, start, tuple(tokens), tuple(blocks), answers))
+            pieces.append(Piece(text, start, tuple(tokens), tuple(blocks), answers, replica))
             at += count + held
         return cls(tuple(pieces))
 
@@ -78,18 +88,24 @@ class Proof:
     """Replays steps on fingerprints: `run` raises `InputError` where a step would compute a wrong answer.
 
     Each place of a block holds a fingerprint of the whole text up to its token. A piece must find those of its own text
-    in its blocks, write only to blocks that no other piece of the step holds, and compute each token once.
+    in its blocks, write only to blocks that no other piece of the step holds, and compute each token once. rows: of
+    each replica.
     """
 
-    def __init__(self, blocks: int, rows: int) -> None:
+    def __init__(self, blocks: int, rows: int, replicas: int = 1) -> None:
         self._held = [[b""] * PAGE for _ in range(blocks)]
-        self._rows = rows
+        self._rows, self._replicas = rows, replicas
         self._computed: dict[int, int] = {}
 
     def run(self, step: Step, texts: Mapping[int, Sequence[int]]) -> None:
         """Check a step and do it; texts: the tokens of each text, at least those before its piece."""
-        if not 0 < step.rows <= self._rows:
-            self._fail(f"a step of {step.rows} tokens, of at most {self._rows}")
+        order = [piece.replica for piece in step.pieces]
+        if not order or order != sorted(order) or not 0 <= order[0] <= order[-1] < self._replicas:
+            self._fail(f"its pieces are those of the replicas {order}, of {self._replicas}")
+        for replica in set(order):
+            rows = step.of_replica(replica)[0].rows
+            if not 0 < rows <= self._rows:
+                self._fail(f"a step of {rows} tokens, of at most {self._rows}")
         if len({piece.text for piece in step.pieces}) < len(step.pieces):
             self._fail("a text is twice in it")
         written = [block for piece in step.pieces for block in piece.blocks[piece.start // PAGE :]]

@@ -1,4 +1,6 @@
-"""A model whose columns and heads are split over ranks has the bits of one rank: on 1, 2, 3, 4 ranks."""
+"""A model whose columns and heads are split over ranks, or which several replicas compute, has the bits of one rank: on
+1, 2, 3, 4 ranks.
+"""
 
 import sys
 from pathlib import Path
@@ -31,9 +33,40 @@ def written(engine):
     return [one.tokens for one in engine.generate(prompts, ways)]
 
 
+def on_replicas(engine):
+    """Weights are there once: what one replica writes, its twins see. What one wrote, another finds."""
+    panels, team = engine.weights.blocks[0].out.packed.panels, engine.team
+    kept = panels.reshape(-1)[:1].copy()  # none where a rank has no columns
+    team.meet()
+    if not team.replica:
+        panels.reshape(-1)[:1] = 7
+    team.meet()
+    assert (panels.reshape(-1)[:1] == 7).all(), team.rank
+    team.meet()
+    panels.reshape(-1)[:1] = kept
+    team.meet()
+    if WORLD.rank:
+        return engine.follow()
+    long = np.random.default_rng(2).integers(0, 61, 40).tolist()
+    way = Sampling(max_tokens=2, ignore_end=True)
+    places, found = set(), 0
+    engine.add(long, way)
+    while not engine.idle:
+        engine.step()
+    for n in range(6):  # they crowd the replica that has computed the beginning
+        engine.add([*long[:33], *[n] * 12], way)
+    while not engine.idle:
+        found += sum(event.found for event in engine.step() if event.reason)
+        places |= {text.replica for text in engine.scheduler.running}
+    assert min(2, team.replicas) <= len(places), places
+    assert found == 6 * 32, found
+    return engine.close()
+
+
+replicas = int(sys.argv[2])
 for folder in sorted(Path(sys.argv[1]).iterdir()):
     for kind in ("float32", "q8_0"):
-        engine = Watched(folder, weights=kind, rows=50, texts=4, comm=WORLD)
+        engine = Watched(folder, weights=kind, rows=50, texts=4, comm=WORLD, replicas=replicas)
         found = [written(engine), written(engine)]  # it can be used again
         alone = Watched(folder, weights=kind, rows=256, texts=4)
         expected = written(alone)
@@ -45,7 +78,8 @@ for folder in sorted(Path(sys.argv[1]).iterdir()):
             }
         total = np.array([engine.weights.nbytes], np.int64)
         WORLD.Allreduce(MPI.IN_PLACE, total)
-        assert total[0] <= alone.weights.nbytes * 1.01  # each weight once
+        assert total[0] <= alone.weights.nbytes * replicas * 1.01  # each weight once
+        on_replicas(engine)
 
 if WORLD.rank == 0:
     print("good")

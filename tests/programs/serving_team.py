@@ -11,8 +11,8 @@ from hpckit.serving.team import Team
 class Slow(Team):
     """Ranks above 0 stop for a moment whenever all have met."""
 
-    def wait(self):
-        super().wait()
+    def meet(self):
+        super().meet()
         if self.rank:
             time.sleep(0.02)
 

@@ -5,16 +5,22 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from hpckit.cli.main import main
+from hpckit.errors import InputError
 from hpckit.kernels.nn.paged.pages import PAGE
 from hpckit.serving.blocks import Blocks, chain
 from hpckit.serving.scheduler import Scheduler, Text
 from hpckit.serving.step import Proof
+from hpckit.serving.team import Team
 
 
-def test_ten_thousand_operations_leave_no_block_behind():
+@pytest.mark.parametrize("replicas", [1, 3])
+def test_ten_thousand_operations_leave_no_block_behind(replicas):
     random = np.random.default_rng(1)
     blocks = Blocks(13)
-    scheduler, proof = Scheduler(blocks, rows=90, answers=12, texts=7, chunk=33), Proof(13, 90)
+    rows = 90 // replicas
+    scheduler = Scheduler(blocks, rows, answers=12 // replicas, texts=7, chunk=33, replicas=replicas)
+    proof = Proof(13, rows, replicas)
     alive: dict[int, Text] = {}
     common, made, done = random.integers(0, 9, 130).tolist(), 0, 0
     while done < 10_000:
@@ -69,6 +75,7 @@ def test_ten_thousand_operations_leave_no_block_behind():
         scheduler.drop(text)
     assert blocks.used == 0
     assert scheduler.preemptions > 20
+    assert (scheduler.moves > 20) == (replicas > 1)
 
 
 def test_a_beginning_is_found_until_its_blocks_are_needed():
@@ -127,3 +134,42 @@ def test_without_blocks_the_last_text_is_computed_again_later():
     scheduler.done(step, texts[:1], [1])
     scheduler.drop(texts[0])
     assert [len(piece.tokens) for piece in scheduler.plan().pieces] == [PAGE + 1]
+
+
+def test_a_text_goes_to_the_replica_of_its_beginning_unless_that_has_more_to_do():
+    scheduler = Scheduler(Blocks(40), rows=4 * PAGE, answers=8, texts=9, replicas=2)
+
+    def step(*texts):
+        for text in texts:
+            scheduler.add(text)
+        plan = scheduler.plan()
+        for text in texts:
+            text.tokens.append(5)
+        scheduler.done(plan, texts, [len(piece.tokens) for piece in plan.pieces])
+        return [text.replica for text in texts]
+
+    first = [Text(n, [n] * (2 * PAGE + 1), 2 * PAGE + 1) for n in range(2)]
+    assert step(*first) == [0, 1]
+    for text in first:
+        scheduler.drop(text)
+    again = [Text(n, [n % 2] * (2 * PAGE) + [7] * 9, 2 * PAGE + 9) for n in (3, 2, 5, 7, 9)]
+    assert step(*again)[:4] == [1, 0, 1, 1]  # each where its beginning is
+    crowd = [Text(n, [1] * (2 * PAGE) + [8] * (PAGE - 2), 3 * PAGE - 2) for n in (11, 13, 15)]
+    for text in again:
+        scheduler.drop(text)
+    assert set(step(*crowd)) == {0, 1}
+    for text in scheduler.running:
+        text.replica = 1
+    loads = [piece.replica for piece in scheduler.plan().pieces]
+    assert sorted(loads) in ([0, 0, 1], [0, 1, 1])  # one more or less
+    assert scheduler.moves == 1
+
+
+def test_ranks_that_are_no_replicas_are_refused(tmp_path, capsys):
+    prompts = tmp_path / "p.jsonl"
+    prompts.write_text('"a"')
+    assert main(["generate", "none", str(prompts), "-n", "4", "--replicas", "3"]) == 2
+    assert "1 or 2 or 4 replicas" in capsys.readouterr().err
+    assert main(["generate", "none", str(prompts), "-n", "2", "--replicas", "0"]) == 2
+    with pytest.raises(InputError, match="2 equal replicas"):
+        Team(None, 2)

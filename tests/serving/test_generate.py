@@ -21,14 +21,12 @@ def folders(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("ranks", [2, pytest.param(3, marks=pytest.mark.nightly)])
-def test_ranks_have_the_bits_of_one(ranks, folders, mpirun):
-    assert "good" in mpirun(ranks, "serving_ranks.py", folders, timeout=100).stdout
-
-
-@pytest.mark.nightly
-def test_four_ranks_have_the_bits_of_one(folders, mpirun):
-    assert "good" in mpirun(4, "serving_ranks.py", folders, timeout=200).stdout
+@pytest.mark.parametrize(
+    ("ranks", "replicas"),
+    [(2, 1), (2, 2), *(pytest.param(*each, marks=pytest.mark.nightly) for each in ((3, 1), (4, 1), (4, 2), (3, 3)))],
+)
+def test_ranks_and_replicas_have_the_bits_of_one(ranks, replicas, folders, mpirun):
+    assert "good" in mpirun(ranks, "serving_ranks.py", folders, replicas, timeout=200).stdout
 
 
 def test_a_plan_is_heard_before_the_next_is_told(mpirun):

@@ -16,6 +16,7 @@ from hpckit.errors import InputError
 from hpckit.launch import mpiexec
 from hpckit.launch.launcher import Joined, check_world
 from hpckit.launch.scratch import scratch
+from hpckit.serving.team import require_replicas
 
 DRAFTED = 3  # guesses of a smaller model, where nothing else is said
 
@@ -27,6 +28,9 @@ def add_engine(it: argparse.ArgumentParser) -> None:
     """MODEL and the options of an engine."""
     it.add_argument("model", type=Path, metavar="MODEL", help="a run of `train`, a Hugging Face folder or a .gguf file")
     it.add_argument("-n", "--ranks", type=int, metavar="N", help="ranks that split every weight (1)")
+    it.add_argument(
+        "--replicas", type=int, default=1, metavar="N", help="groups of these ranks, each with texts of its own (1)"
+    )
     it.add_argument(
         "--weights", default="", metavar="KIND", help="float32, bfloat16, bfloat16_dot, q8_0 or q4_0 (as the file has)"
     )
@@ -52,6 +56,7 @@ def engine_of(options: argparse.Namespace, comm: Any) -> Engine:
         speculate=options.speculate or (DRAFTED if options.draft else 0),
         draft=options.draft,
         comm=comm,
+        replicas=options.replicas,
     )
 
 
@@ -65,6 +70,8 @@ def on_ranks(
     ranks = options.ranks
     if ranks is not None and ranks < 1:
         raise InputError(f"-n {ranks}", do="give 1 or more")
+    if ranks is not None:
+        require_replicas(ranks, options.replicas)
 
     def here(above: Joined | None) -> int:
         require_ranks(ranks, above)

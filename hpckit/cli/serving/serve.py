@@ -94,10 +94,11 @@ def _serve(engine: Engine, listening: socket.socket, options: argparse.Namespace
 
     service.on_failure = end
     host, port = listening.getsockname()[:2]
-    matrices = bytes_text(engine.weights.nbytes * engine.team.size)
+    matrices = bytes_text(engine.weights.nbytes * engine.team.columns)
     print(
         f"serving {name} on http://{f'[{host}]' if ':' in host else host}:{port}: {engine.weights.kind} weights of"
-        f" {matrices}, {engine.blocks.count} blocks of keys and values, {engine.team.size} rank(s)",
+        f" {matrices}, {engine.blocks.count} blocks of keys and values, {engine.team.size} rank(s)"
+        f"{f', {engine.team.replicas} replicas' if engine.team.replicas > 1 else ''}",
         flush=True,
     )
     if options.mark:

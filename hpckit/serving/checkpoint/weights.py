@@ -2,7 +2,7 @@
 
 A matrix is split over ranks by panels of its columns, and that of queries, keys and values by groups: so every output
 is one chain of additions on one rank, and has the bits that one rank alone gives it. All ranks of a node together hold
-each weight once; rows of the table of tokens are read from the mapped file.
+each weight once, whatever replicas they are; rows of the table of tokens are read from the mapped file.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from hpckit.kernels.nn.tile.tile import width_of
 from hpckit.plan.blocks import block
 from hpckit.serving.checkpoint.gguf import SUFFIX, Gguf
 from hpckit.serving.checkpoint.shape import Shape
+from hpckit.serving.team import Team
 
 Floats = npt.NDArray[np.float32]
 # Of transformers: the blocks, and a block's parts by our names; {} is the number of an expert.
@@ -109,13 +110,14 @@ class Block:
 
 
 class Weights:
-    """The weights that rank `rank` of `ranks` holds. kind: a kind of the tile; "" is that of the file.
+    """The weights that a rank of the team holds (by default: one alone). kind: a kind of the tile; "" is that of the
+    file.
 
     `groups`: first and number of its groups of heads. Raises `InputError` for a checkpoint that does not fit its shape.
     """
 
-    def __init__(self, folder: Path, shape: Shape, kind: str = "", rank: int = 0, ranks: int = 1) -> None:
-        self.shape, self.rank, self.ranks = shape, rank, ranks
+    def __init__(self, folder: Path, shape: Shape, kind: str = "", team: Team | None = None) -> None:
+        self.shape, self._team = shape, team or Team()
         self._names = GPT2 if shape.kind == "gpt2" else MIXTRAL if shape.experts else LLAMA
         self._tensors: Safetensors | Gguf = Gguf(folder) if folder.suffix == SUFFIX else Safetensors(folder)
         self._check()
@@ -124,7 +126,7 @@ class Weights:
             told = ", ".join(name for name in KINDS if KINDS[name].sums == "float32")
             raise InputError(f"there are no weights of the kind {self.kind!r}", do=f"choose one of {told}")
         self.panel = width_of(self.kind)
-        self.groups = block(shape.kv_heads, ranks, rank)
+        self.groups = block(shape.kv_heads, self._team.columns, self._team.column)
         lines = (shape.group + 2) * shape.head_width
         self.group_columns = -(-lines // self.panel) * self.panel
         self.blocks = [self._block(i) for i in range(shape.layers)]
@@ -136,6 +138,7 @@ class Weights:
         self.head = self._sharded(lambda begin, end: weight[begin:end].T, shape.width, shape.vocab, kind=own)
         positions = f"{self._name('positions')}.weight" if shape.kind == "gpt2" else ""
         self.positions = np.ascontiguousarray(self._tensors[positions], np.float32) if positions else None
+        self._team.meet()  # what the first replica packed is there
 
     def _kind_in_file(self) -> str:
         if isinstance(self._tensors, Gguf):  # its embeddings may be of another type than what is multiplied
@@ -166,7 +169,8 @@ class Weights:
         ]
         router = None
         if s.experts:
-            router = tile.pack(np.asarray(self._tensors[f"{name('router')}.weight"].T, np.float32), "float32")
+            weight = self._tensors[f"{name('router')}.weight"]
+            router = self._once("float32", s.width, s.experts, lambda: np.asarray(weight.T, np.float32))
         return Block(
             self._norm(name("norm1")),
             self._qkv(name),
@@ -181,6 +185,7 @@ class Weights:
         s, (first, count) = self.shape, self.groups
         columns, own = self.group_columns, []
         bias = np.zeros((count, columns), np.float32)
+        panels = self._panels(self.kind, s.width, count * columns)
         for n in range(count):
             whole, at = np.zeros((s.width, columns), np.float32), 0
             for letter, begin, heads in (
@@ -192,8 +197,8 @@ class Weights:
                 whole[:, at : at + weight.shape[1]] = weight
                 bias[n, at : at + weight.shape[1]] = added
                 at += weight.shape[1]
-            own.append(tile.pack(whole, self.kind).panels)
-        panels = aligned(panel_shape(self.kind, s.width, count * columns, self.panel), KINDS[self.kind].memory)
+            if not self._team.replica:
+                own.append(tile.pack(whole, self.kind).panels)
         if own:
             np.concatenate(own, out=panels)
         packed = Packed(self.kind, s.width, count * columns, self.panel, panels)
@@ -219,10 +224,24 @@ class Weights:
         self, columns: Callable[[int, int], Any], inputs: int, outputs: int, bias: Any = None, kind: str = ""
     ) -> Matrix:
         """The panels of a matrix that are this rank's; columns(begin, end): [inputs, end - begin]. kind: its own."""
-        first, count = block(-(-outputs // self.panel), self.ranks, self.rank)
+        first, count = block(-(-outputs // self.panel), self._team.columns, self._team.column)
         begin, end = (min(n * self.panel, outputs) for n in (first, first + count))
-        packed = tile.pack(np.asarray(columns(begin, end), np.float32), kind or self.kind)
+        packed = self._once(kind or self.kind, inputs, end - begin, lambda: np.asarray(columns(begin, end), np.float32))
         return Matrix(packed, begin, end, None if bias is None else np.ascontiguousarray(bias[begin:end], np.float32))
+
+    def _once(self, kind: str, inputs: int, outputs: int, weight: Callable[[], Floats]) -> Packed:
+        """A packed matrix, which exists once for all replicas: the first one packs it."""
+        if self._team.replicas == 1:
+            return tile.pack(weight(), kind)
+        panels = self._panels(kind, inputs, outputs)
+        if not self._team.replica:
+            panels[:] = tile.pack(weight(), kind).panels
+        return Packed(kind, inputs, outputs, width_of(kind), panels)
+
+    def _panels(self, kind: str, inputs: int, outputs: int) -> Any:
+        """Memory for packed columns, that of all replicas."""
+        shape, dtype = panel_shape(kind, inputs, outputs, width_of(kind)), KINDS[kind].memory
+        return self._team.array_of_twins(shape, dtype) if self._team.replicas > 1 else aligned(shape, dtype)
 
     def _norm(self, name: str) -> Norm:
         gain, bias = (self._tensors.get(f"{name}.{part}") for part in ("weight", "bias"))
