@@ -23,14 +23,17 @@ from hpckit.bench.train.serving.model import (
     tokens,
     write,
 )
+from hpckit.bench.train.serving.rivals import llama_cpp, llama_cpp_batch
 from hpckit.kernels.nn.tile.reference import unpack
 from hpckit.serving.checkpoint.weights import Matrix
 from hpckit.serving.engine import Engine
 from hpckit.serving.price import price, rates_here
 from hpckit.serving.sampler import Sampling
+from hpckit.serving.speculation import guessed
 from hpckit.serving.step import Piece, Step
 
 PROMPT, LONG = 32, 1024
+GUESSES = 3
 
 
 def decode(folder: Path, rounds: int, kind: str) -> dict[str, Any]:
@@ -232,8 +235,69 @@ def ranks(folder: Path, rounds: int, kind: str) -> dict[str, Any]:
     return {"times": times}
 
 
+def speculation(folder: Path, rounds: int, kind: str, count: int) -> dict[str, Any]:
+    """A text with K guesses of which 7 in 10 are right, with guesses that are all wrong, and without; a pass of K + 1
+    rows and of one. `gain`: what the formula (1 - a^(K + 1)) / (1 - a) and the cost of a pass make of the guesses that
+    were right.
+    """
+    engine, plain = (Engine(folder, weights=kind, texts=2, kv_tokens=4096, speculate=k) for k in (GUESSES, 0))
+    prompt, way = tokens(PROMPT), Sampling(max_tokens=count, ignore_end=True)
+    times = Times(plain=[], right=[], wrong=[], row=[], rows=[])
+    (known,) = plain.generate([prompt], way)
+    gains, dice = list[float](), np.random.default_rng(0)
+
+    def guesser(share: float, pauses: bool) -> Callable[[Any], tuple[int, ...]]:
+        def told_by(sample: Any) -> tuple[int, ...]:
+            if pauses and not engine._most_guesses(sample):
+                return ()
+            guessed(sample.text.tokens, GUESSES)  # what it costs to look
+            at = len(sample.text.written)
+            told = known.tokens[at : at + min(GUESSES, count - at - 1)]
+            return tuple(token if dice.random() < share else (token + 1) % 1000 for token in told)
+
+        return told_by
+
+    guessers = {"right": guesser(0.7, pauses=False), "wrong": guesser(0.0, pauses=True)}
+
+    def passes(rows: int) -> float:
+        step = Step((Piece(0, PROMPT, tuple(tokens(rows)), (0, 1), rows),))
+        return median(_seconds(lambda: engine.model.run(step)) for _ in range(7))
+
+    for n in range(rounds + 1):
+        seconds = {"plain": _seconds(lambda: plain.generate([prompt], way))}
+        for name, each in guessers.items():
+            engine._guesses = each  # type: ignore[method-assign]
+            before = engine.counters.accepted, engine.counters.steps
+            seconds[name] = _seconds(lambda: engine.generate([prompt], way))
+            if name == "right":
+                accepted, steps = engine.counters.accepted - before[0], engine.counters.steps - before[1]
+        seconds |= {"row": passes(1), "rows": passes(GUESSES + 1)}
+        a = _acceptance(accepted / max(1, steps - 1))
+        gains += [(1 - a ** (GUESSES + 1)) / (1 - a) * seconds["row"] / seconds["rows"]] if n else []
+        for name, one in seconds.items():
+            times[name] += [one] if n else []
+    return {"times": times, "gain": gains}
+
+
+def _acceptance(accepted: float) -> float:
+    """The chance of a guess by how many of GUESSES a step accepts: a + a^2 + … = accepted."""
+    low, high = 0.0, 1.0 - 1e-9
+    for _ in range(60):
+        middle = (low + high) / 2
+        is_less = sum(middle**k for k in range(1, GUESSES + 1)) < accepted
+        low, high = (middle, high) if is_less else (low, middle)
+    return low
+
+
+def _seconds(call: Callable[[], Any]) -> float:
+    begin = time.perf_counter()
+    call()
+    return time.perf_counter() - begin
+
+
 CASES: dict[str, Callable[..., dict[str, Any]]] = {
-    one.__name__: one for one in (decode, prefix, promise, overhead, theirs, batch, plan, ranks)
+    one.__name__: one
+    for one in (decode, prefix, promise, overhead, theirs, batch, plan, ranks, speculation, llama_cpp, llama_cpp_batch)
 }
 
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.io.safetensors import save_safetensors
+from hpckit.io.safetensors import Safetensors, save_safetensors
 from hpckit.kernels.compile.jit import jit
+from hpckit.serving.checkpoint.gguf import LLAMA, WHOLE
 from hpckit.serving.engine import Engine
 from hpckit.serving.sampler import Sampling
 
@@ -111,6 +112,46 @@ def read_seconds(words: list[Any]) -> float:
     total = sum(int(_ored(one)) for one in words)
     assert total >= 0
     return time.perf_counter() - begin
+
+
+def write_gguf(path: Path, folder: Path, storage: str) -> Path:
+    """The model of a folder as a GGUF file, with matrices of that type (F32, BF16, Q8_0); returns its path."""
+    import gguf
+
+    shape = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    vocab, heads = shape["vocab_size"], shape["num_attention_heads"]
+    it = gguf.GGUFWriter(path, "llama")
+    it.add_context_length(shape["max_position_embeddings"])
+    it.add_embedding_length(shape["hidden_size"])
+    it.add_block_count(shape["num_hidden_layers"])
+    it.add_head_count(heads)
+    it.add_head_count_kv(shape["num_key_value_heads"])
+    it.add_feed_forward_length(shape["intermediate_size"])
+    it.add_layer_norm_rms_eps(shape["rms_norm_eps"])
+    it.add_rope_freq_base(shape["rope_theta"])
+    it.add_rope_dimension_count(shape["hidden_size"] // heads)
+    it.add_tokenizer_model("llama")
+    it.add_token_list([f"w{n:05d}" for n in range(vocab)])
+    it.add_token_scores([0.0] * vocab)
+    it.add_token_types([2, 3, 3, *[1] * (vocab - 3)])
+    it.add_add_bos_token(False)
+    theirs = {ours: name for name, ours in (LLAMA | WHOLE["llama"]).items()}
+    for name, tensor in Safetensors(folder).items():
+        rows = np.array(tensor, np.float32)
+        stem, _, ending = name.rpartition(".")
+        number, _, part = stem.removeprefix("model.layers.").partition(".")
+        if number.isdigit():
+            if part in ("self_attn.q_proj", "self_attn.k_proj"):  # the pairs that turn together stand side by side
+                own = heads if "q_proj" in part else shape["num_key_value_heads"]
+                rows = rows.reshape(own, 2, -1, rows.shape[1]).swapaxes(1, 2).reshape(rows.shape)
+            full = f"blk.{number}.{theirs[part]}.{ending}"
+        else:
+            full = f"{theirs[stem]}.{ending}"
+        kind = gguf.GGMLQuantizationType["F32" if rows.ndim == 1 else storage]
+        it.add_tensor(full, gguf.quants.quantize(np.ascontiguousarray(rows), kind), raw_dtype=kind)
+    for write_out in (it.write_header_to_file, it.write_kv_data_to_file, it.write_tensors_to_file, it.close):
+        write_out()
+    return path
 
 
 @jit

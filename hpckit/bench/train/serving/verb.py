@@ -3,7 +3,9 @@ and against transformers, 32 texts at once, shared beginnings, 2 ranks against o
 
 Outputs are compared before anything is timed. `one_answer_cost_…` and `scheduler_overhead` are times, ours over those
 without: below 1 is better. `plan_error_…`: |predicted / measured - 1| of `hpckit plan serve`, below 0.2 is good.
-Without transformers what is compared with it is left out.
+`speculation_of_formula`: the gain by guesses of which 7 in 10 are right over what the formula of Leviathan et al. makes
+of them; `speculation_where_it_fails`: a text without guesses over one whose guesses are all wrong. Without transformers
+or xllamacpp (whose wheel has no AVX-512) what is compared with it is left out.
 """
 
 from __future__ import annotations
@@ -26,6 +28,11 @@ CASES: dict[str, tuple[str, int, tuple[int, int], tuple[Any, ...], tuple[Any, ..
     "decode_vs_transformers_bf16": ("theirs", 1, (7, 3), ("bfloat16", 8), ("bfloat16", 4)),
     "decode_vs_transformers_f32": ("theirs", 1, (7, 3), ("float32", 8), ("float32", 4)),
     "batch32_vs_transformers": ("batch", 1, (3, 2), (128,), (16,)),
+    "decode_vs_xllamacpp_f32": ("llama_cpp", 1, (7, 3), ("float32", 8), ("float32", 4)),
+    "decode_vs_xllamacpp_bf16": ("llama_cpp", 1, (7, 3), ("bfloat16", 8), ("bfloat16", 4)),
+    "decode_vs_xllamacpp_q8": ("llama_cpp", 1, (7, 3), ("q8_0", 8), ("q8_0", 4)),
+    "batch32_vs_xllamacpp": ("llama_cpp_batch", 1, (3, 2), (128,), (16,)),
+    "speculation_of_formula": ("speculation", 1, (7, 3), ("bfloat16_dot", 96), ("bfloat16_dot", 32)),
     "prefix_ttft": ("prefix", 1, (7, 3), (), ()),
     "one_answer_cost_1": ("promise", 1, (15, 5), (1,), (1,)),
     "one_answer_cost_32": ("promise", 1, (11, 5), (32,), (32,)),
@@ -34,7 +41,11 @@ CASES: dict[str, tuple[str, int, tuple[int, int], tuple[Any, ...], tuple[Any, ..
     "plan_error": ("plan", 1, (7, 3), ("bfloat16",), ("bfloat16",)),
     "tp2_decode": ("ranks", 2, (11, 5), ("bfloat16",), ("bfloat16",)),
 }
-THEIRS = ("theirs", "batch")
+# Cases and the packages that they compare with.
+NEEDS = {
+    **dict.fromkeys(("theirs", "batch"), ("torch", "transformers")),
+    **dict.fromkeys(("llama_cpp", "llama_cpp_batch"), ("xllamacpp", "gguf")),
+}
 
 
 def add_options(it: Any) -> tuple[str, ...]:
@@ -46,12 +57,11 @@ def run(quick: bool = False, only: Sequence[str] | None = None) -> dict[str, Any
     """Measure all, or the cases in `only`: rows and ratios; with `quick` on a model of 2 layers."""
     rows: Rows = []
     ratios: Ratios = {}
-    has_theirs = all(importlib.util.find_spec(name) for name in ("torch", "transformers"))
-    if not has_theirs:
-        rows.append({"note": "transformers or torch is not installed: what is compared with it is left out"})
     for key in only or CASES:
         name, ranks, rounds, every, few = CASES[key]
-        if name in THEIRS and not has_theirs:
+        missing = [each for each in NEEDS.get(name, ()) if importlib.util.find_spec(each) is None]
+        if missing:
+            rows.append({"case": key, "note": f"left out: {' and '.join(missing)} is not installed"})
             continue
         given = (name, FEW_LAYERS if quick else LAYERS, rounds[quick], *(few if quick else every))
         found = run_ranks("hpckit.bench.train.serving.cases", ranks, (given,))[0]
@@ -63,6 +73,13 @@ def run(quick: bool = False, only: Sequence[str] | None = None) -> dict[str, Any
             if "tokens" in found:
                 more["tokens_per_s"] = round(found["tokens"] / median(seconds), 1)
             rows.append(timed(key, candidate, seconds, **more))
+        if name == "speculation":
+            gains = [
+                plain / own / gain
+                for plain, own, gain in zip(times["plain"], times["right"], found["gain"], strict=True)
+            ]
+            ratios |= {key: spread(gains), "speculation_where_it_fails": ratio(times["plain"], times["wrong"])}
+            continue
         ratios |= _ratios(key, name, times)
     return result("serving", rows, ratios)
 
@@ -86,5 +103,10 @@ def _ratios(key: str, name: str, times: dict[str, list[float]]) -> Ratios:
         return speed_up(key, times, 2)
     found = {key: ratio(times["theirs"], times["ours"])}
     if "our_prompt" in times:
-        found[key.replace("decode", "prefill")] = ratio(times["their_prompt"], times["our_prompt"])
+        prefill = ratio(times["their_prompt"], times["our_prompt"])
+        kind = key.rpartition("_")[2]
+        rival = "xllamacpp" if name == "llama_cpp" else "torch"
+        found[f"prefill_{kind}_vs_{rival}"] = prefill
+        if name == "theirs":
+            found[f"prefill_vs_transformers_{kind}"] = prefill
     return found
