@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 
 MOST_KV_BYTES = 4 << 30  # of keys and values, where nothing else is said
 STOP, LENGTH = "stop", "length"
-FAILURES, PAUSE = 2, 16  # steps with wrong guesses in a row, and tokens of a text without guesses after them
+FAILURES = 2  # steps with wrong guesses in a row, after which a text goes on without
+PAUSE, LONGEST_PAUSE = 16, 256  # tokens without guesses: the first time, doubled each time to this, until one is right
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,7 @@ class _Sample:
     reason: str = ""
     failures: int = 0  # steps in a row whose guesses were all wrong
     pause: int = 0  # tokens that come without guesses
+    next_pause: int = PAUSE
 
 
 class Completion:
@@ -361,8 +363,11 @@ class Engine:
         self.counters.accepted += matched
         if drafts:
             sample.failures = 0 if matched else sample.failures + 1
+            if matched:
+                sample.next_pause = PAUSE
             if sample.failures == FAILURES:
-                sample.failures, sample.pause = 0, PAUSE
+                sample.failures, sample.pause = 0, sample.next_pause
+                sample.next_pause = min(LONGEST_PAUSE, 2 * sample.next_pause)
         text.drafts = ()
         return events, len(piece.tokens) - len(drafts) + matched
 

@@ -240,10 +240,11 @@ def speculation(folder: Path, rounds: int, kind: str, count: int) -> dict[str, A
     rows and of one. `gain`: what the formula (1 - a^(K + 1)) / (1 - a) and the cost of a pass make of the guesses that
     were right.
     """
-    engine, plain = (Engine(folder, weights=kind, texts=2, kv_tokens=4096, speculate=k) for k in (GUESSES, 0))
+    engine = Engine(folder, weights=kind, texts=2, kv_tokens=4096, speculate=GUESSES)
     prompt, way = tokens(PROMPT), Sampling(max_tokens=count, ignore_end=True)
     times = Times(plain=[], right=[], wrong=[], row=[], rows=[])
-    (known,) = plain.generate([prompt], way)
+    engine._guesses = lambda sample: ()  # type: ignore[method-assign]
+    (known,) = engine.generate([prompt], way)
     gains, dice = list[float](), np.random.default_rng(0)
 
     def guesser(share: float, pauses: bool) -> Callable[[Any], tuple[int, ...]]:
@@ -257,14 +258,18 @@ def speculation(folder: Path, rounds: int, kind: str, count: int) -> dict[str, A
 
         return told_by
 
-    guessers = {"right": guesser(0.7, pauses=False), "wrong": guesser(0.0, pauses=True)}
+    guessers: dict[str, Any] = {
+        "plain": lambda sample: (),
+        "right": guesser(0.7, pauses=False),
+        "wrong": guesser(0.0, pauses=True),
+    }
 
     def passes(rows: int) -> float:
         step = Step((Piece(0, PROMPT, tuple(tokens(rows)), (0, 1), rows),))
         return median(_seconds(lambda: engine.model.run(step)) for _ in range(7))
 
     for n in range(rounds + 1):
-        seconds = {"plain": _seconds(lambda: plain.generate([prompt], way))}
+        seconds = {}
         for name, each in guessers.items():
             engine._guesses = each  # type: ignore[method-assign]
             before = engine.counters.accepted, engine.counters.steps
