@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -117,6 +117,19 @@ class Counters:
     seconds: float = 0.0
 
 
+class Listener(Protocol):
+    """Hears what an engine does."""
+
+    def added(self, name: str, samples: int) -> None:
+        """A request has come."""
+
+    def aborted(self, name: str) -> None:
+        """A request is gone before its end."""
+
+    def stepped(self, step: Step, events: Sequence[Event], seconds: float) -> None:
+        """A step is done."""
+
+
 class Engine:
     """Serves the model in a folder: a run directory of `train`, or one of Hugging Face (`shape.KINDS`); or a GGUF file.
 
@@ -173,6 +186,7 @@ class Engine:
         self.tokenizer, self.chat = spoken(self.folder)
         self.ends = tuple(dict.fromkeys((*shape.end, *ends_of(self.folder))))
         self.counters = Counters()
+        self.listener: Listener | None = None
         self._samples: dict[int, _Sample] = {}
         self._made = 0
         self._draft = None
@@ -234,6 +248,8 @@ class Engine:
             )
             self._made += 1
             self.scheduler.add(text)
+        if self.listener is not None:
+            self.listener.added(name, sampling.n)
         return name
 
     def check(self, tokens: Sequence[int], sampling: Sampling) -> None:
@@ -252,6 +268,8 @@ class Engine:
         for sample in [one for one in self._samples.values() if one.request == name]:
             self.counters.aborted += 1
             self._end(sample)
+        if self.listener is not None:
+            self.listener.aborted(name)
 
     def step(self) -> list[Event]:
         """Compute one step, and return what it brought; nothing where no text waits."""
@@ -277,7 +295,10 @@ class Engine:
                 self._end(sample)
                 self.counters.finished += 1
         self.counters.steps += 1
-        self.counters.seconds += time.perf_counter() - begin
+        seconds = time.perf_counter() - begin
+        self.counters.seconds += seconds
+        if self.listener is not None:
+            self.listener.stepped(step, events, seconds)
         return events
 
     def generate(

@@ -415,6 +415,18 @@ def test_the_site_file_of_the_environment_is_taken(tmp_path, capsys, monkeypatch
     assert "1 node, 1 rank on each" in text
 
 
+def test_a_server_is_a_job_of_all_ranks_of_a_node(tmp_path, capsys):
+    model = tmp_path / "my model"
+    model.mkdir()
+    words = ["serve", str(model), "--ranks-per-node", "4", "--time", "04:00:00", "--dry-run", "--", "--replicas", "2"]
+    assert main([*words, "--host", "0.0.0.0", "--record", "runs/serving"]) == 0
+    text = capsys.readouterr().out
+    assert "#SBATCH --job-name=serve-my-model" in text
+    assert "4 ranks" in text
+    started = [line for line in text.splitlines() if line.startswith("launch hpckit serve")]
+    assert started == [f"launch hpckit serve '{model}' --replicas 2 --host 0.0.0.0 --record runs/serving"]
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -430,6 +442,10 @@ def test_the_site_file_of_the_environment_is_taken(tmp_path, capsys, monkeypatch
         (["diffusion/heat", "--ranks-per-node", "0", "--time", "10"], "number of ranks per node"),
         (["diffusion/heat", "--ranks-per-node", "1", "--nodes", "0", "--time", "10"], "0 nodes"),
         (["diffusion/heat", "--ranks-per-node", "1", "--time", "10", "--after", "job"], "names no jobs"),
+        (["serve", "--ranks-per-node", "1", "--time", "10"], "serve what"),
+        (["serve", "none", "--ranks-per-node", "1", "--time", "10"], "no model none"),
+        (["serve", "/", "--nodes", "2", "--ranks-per-node", "1", "--time", "10"], "share one node"),
+        (["serve", "/", "-n", "2", "--ranks-per-node", "1", "--time", "10"], "-n is for"),
     ],
 )
 def test_mistakes_are_told_before_anything_is_made(tmp_path, words, said):

@@ -10,7 +10,7 @@ from models import write_model
 from hpckit.cli.main import main
 from hpckit.errors import InputError
 from hpckit.serving import Engine, Sampling
-from hpckit.serving.protocol import request_of
+from hpckit.serving.server.protocol import request_of
 
 
 @pytest.fixture(scope="module")

@@ -20,8 +20,8 @@ uvicorn = pytest.importorskip("uvicorn", reason="uvicorn is not installed")
 
 from hpckit.cli.main import main  # noqa: E402
 from hpckit.serving import Engine, Sampling  # noqa: E402
-from hpckit.serving.http import application  # noqa: E402
-from hpckit.serving.service import Service  # noqa: E402
+from hpckit.serving.server.http import application  # noqa: E402
+from hpckit.serving.server.service import Service  # noqa: E402
 
 PLAIN = {"prompt": "Hello", "max_tokens": 6, "temperature": 0}
 

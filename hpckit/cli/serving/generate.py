@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hpckit.cli.serving.ranks import add_engine, engine_of, on_ranks
+from hpckit.cli.serving.ranks import add_engine, engine_of, on_ranks, recorded
 from hpckit.errors import InputError
 from hpckit.io.files import replace_file
 from hpckit.plan.text import read_bytes
@@ -39,7 +39,9 @@ def main(arguments: list[str]) -> int:
     bodies = _bodies(options.prompts, {key: getattr(options, key) for key in ("max_tokens", "temperature", "seed")})
 
     def work(comm: Any) -> int:
-        lines = _written(engine_of(options, comm), bodies)
+        engine = engine_of(options, comm)
+        with recorded(engine, options, "generate"):
+            lines = _written(engine, bodies)
         if comm is None or comm.rank == 0:
             text = "".join(f"{json.dumps(line, ensure_ascii=False)}\n" for line in lines)
             if options.out is None:
@@ -76,7 +78,7 @@ def _bodies(path: Path, common: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _written(engine: Engine, bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The lines of the output, on rank 0. Collective."""
-    from hpckit.serving.protocol import request_of, room_for
+    from hpckit.serving.server.protocol import request_of, room_for
 
     prompts, ways = [], []
     for number, body in enumerate(bodies):

@@ -7,12 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hpckit.cli.job import of_the_job, require_ranks
-from hpckit.errors import InputError
+from hpckit.errors import InputError, SetupError
 from hpckit.launch import mpiexec
 from hpckit.launch.launcher import Joined, check_world
 from hpckit.launch.scratch import scratch
@@ -39,6 +40,7 @@ def add_engine(it: argparse.ArgumentParser) -> None:
     it.add_argument("--chunk", type=int, metavar="N", help="most tokens of a prompt in a step beside other texts")
     it.add_argument("--kv-tokens", type=int, metavar="N", help="tokens whose keys and values are kept (up to 4 GiB)")
     it.add_argument("--speculate", type=int, default=0, metavar="K", help="tokens to guess from the text itself (0)")
+    it.add_argument("--record", type=Path, metavar="DIR", help="write a record there, and a page at the end")
     it.add_argument("--draft", type=Path, metavar="MODEL", help="a smaller model of the same tokens that guesses them")
 
 
@@ -58,6 +60,27 @@ def engine_of(options: argparse.Namespace, comm: Any) -> Engine:
         comm=comm,
         replicas=options.replicas,
     )
+
+
+@contextmanager
+def recorded(engine: Engine, options: argparse.Namespace, verb: str) -> Iterator[None]:
+    """What runs inside is recorded, if `--record` says so; its page is drawn at the end, where matplotlib is there."""
+    if options.record is None or engine.team.rank:
+        yield
+        return
+    from hpckit.serving.server.record import Record
+
+    record = Record(options.record, engine, {"model": options.model.resolve().name, "verb": verb})
+    try:
+        yield
+    finally:
+        record.close()
+        try:
+            from hpckit.serving.server.page import build_page
+
+            print(build_page(options.record), file=sys.stderr, flush=True)
+        except SetupError as problem:
+            print(f"no page: {problem.message}; hpckit report {options.record}", file=sys.stderr, flush=True)
 
 
 def on_ranks(

@@ -12,7 +12,7 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hpckit.cli.serving.ranks import add_engine, engine_of, on_ranks
+from hpckit.cli.serving.ranks import add_engine, engine_of, on_ranks, recorded
 from hpckit.errors import InputError, SetupError
 from hpckit.settings.table import Parser, bytes_text
 
@@ -50,9 +50,9 @@ def main(arguments: list[str]) -> int:
         )
 
     def work(comm: Any) -> int:
-        import hpckit.serving.http  # what it needs is missed before the weights are read
+        import hpckit.serving.server.http  # what it needs is missed before the weights are read
 
-        assert hpckit.serving.http
+        assert hpckit.serving.server.http
         listening = _listen(options.host, options.port) if comm is None or comm.rank == 0 else None
         engine = engine_of(options, comm)
         if listening is None:
@@ -68,8 +68,8 @@ def main(arguments: list[str]) -> int:
 def _serve(engine: Engine, listening: socket.socket, options: argparse.Namespace, comm: Any) -> int:
     import uvicorn
 
-    from hpckit.serving.http import application
-    from hpckit.serving.service import Service
+    from hpckit.serving.server.http import application
+    from hpckit.serving.server.service import Service
 
     service, name = Service(engine, options.waiting), options.name or options.model.resolve().name
     token = _token(options)
@@ -105,7 +105,8 @@ def _serve(engine: Engine, listening: socket.socket, options: argparse.Namespace
         options.mark.write_text(str(os.getpid()), encoding="utf-8")
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, frame: None)  # uvicorn sends itself the signal again when it has ended
-    server.run(sockets=[listening])
+    with recorded(engine, options, "serve"):
+        server.run(sockets=[listening])
     if service.problem is not None and comm is not None and comm.size > 1:
         traceback.print_exception(service.problem)
         comm.Abort(getattr(service.problem, "exit_code", 1))  # the others wait for a step that does not come

@@ -21,7 +21,9 @@ def main(arguments: list[str]) -> int:
         prog="hpckit report",
         description="Build report/index.html of a run directory. Options left out are those of the run file.",
     )
-    it.add_argument("directory", type=Path, metavar="DIR", help="a run directory; `hpckit ls` lists them")
+    it.add_argument(
+        "directory", type=Path, metavar="DIR", help="a run directory; `hpckit ls` lists them; or that of --record"
+    )
     it.add_argument(
         "--picture", type=Path, metavar="FILE", help="draw one field at several times to FILE (png, svg, pdf)"
     )
@@ -36,6 +38,11 @@ def main(arguments: list[str]) -> int:
     it.add_argument("--no-spectra", dest="spectra", action="store_false", default=None, help="leave the spectra out")
     it.add_argument("--no-roofline", dest="roofline", action="store_false", default=None, help="leave the roofline out")
     options = it.parse_args(arguments)
+    if (options.directory / "serving.jsonl").exists():
+        from hpckit.serving.server.page import build_page
+
+        print(build_page(options.directory))
+        return 0
     directory = RunDirectory(options.directory)
     if not (directory.path / "resolved.json").exists():
         raise InputError(f"{directory.path} is not a run directory: it has no resolved.json", do="hpckit ls")

@@ -35,8 +35,10 @@ MOST_TASKS = 1000  # of an array
 _COMMA = re.compile(r",(?![^\[\]]*\])")  # not one inside [ ]
 USAGE = """hpckit submit FILE|PRESET [key=value …] --nodes N --time T [options, and those of hpckit run]
        hpckit submit PROGRAM.py|bench|graph --nodes N --time T [options] [-- arguments]
+       hpckit submit serve|generate MODEL … --time T [options, and those of the verb]
        hpckit submit DIR --nodes N --time T        go on with a run that stopped
        hpckit submit --list JOBS.toml --into DIR   write the ready scripts of a list"""
+ON_A_NODE = ("serve", "generate")  # verbs for all ranks of one node
 RESUME = ("hpckit", "resume", RUN)
 
 
@@ -92,7 +94,7 @@ def main(arguments: list[str]) -> int:
 
 def _require_target(word: str) -> None:
     """Raise `InputError` if no program or app has this name, before other mistakes are reported."""
-    if word in ("bench", "graph"):
+    if word in ("bench", "graph", *ON_A_NODE):
         return
     if word.endswith(".py"):
         if not Path(word).is_file():
@@ -151,6 +153,9 @@ def _shape(options: argparse.Namespace, words: list[str], site: Site) -> Job:
             do="give 1 or more, with --array KEY=V1,V2,…",
         )
     serial = words[0] in ("bench", "graph")
+    serves = words[0] in ON_A_NODE
+    if serves:
+        _require_model(words, options.nodes)
     if {"-n", "--ranks"} & set(words) and not serial and not words[0].endswith(".py"):
         raise InputError("-n is for hpckit run", do="--nodes N --ranks-per-node R: the job has N x R ranks")
     ranks = options.ranks_per_node or (site.gpu.gpus_per_node if gpu else site.cpu.ranks_per_node)
@@ -159,13 +164,13 @@ def _shape(options: argparse.Namespace, words: list[str], site: Site) -> Job:
             "the number of ranks per node is missing", do="--ranks-per-node R, or [cpu] ranks_per_node in the site file"
         )
     title = safe_name(
-        options.name or "-".join([words[0], _subject(words)] if serial else [Path(words[0]).stem or words[0]])
+        options.name or "-".join([words[0], _subject(words)] if serial or serves else [Path(words[0]).stem or words[0]])
     )
     start: list[str] = []
-    if serial or words[0].endswith(".py"):
+    if serial or serves or words[0].endswith(".py"):
         if options.array:
             raise InputError("--array is for settings of apps; a program has none", do="submit it once for each")
-        start = ["hpckit", *([] if serial else ["run"]), *words, *_launcher(words, site)]
+        start = ["hpckit", *([] if serial or serves else ["run"]), *words, *_launcher(words, site)]
     return Job(
         name=title,
         nodes=options.nodes,
@@ -193,8 +198,23 @@ def _launcher(words: list[str], site: Site) -> list[str]:
 
 
 def _subject(words: list[str]) -> str:
-    """The subject of a benchmark or graph: its name, or that of the file."""
+    """The subject of a benchmark, graph or server: its name, or that of the file or model."""
+    if words[0] in ON_A_NODE:
+        return Path(words[1]).name
     return words[1] if words[0] == "bench" and len(words) > 1 else Path(words[-1]).stem
+
+
+def _require_model(words: list[str], nodes: int) -> None:
+    """Raise `InputError` unless a model follows the verb, and the ranks share a node."""
+    if len(words) < 2 or words[1].startswith("-"):
+        raise InputError(f"{words[0]} what?", do=f"hpckit submit {words[0]} MODEL --time T, options of the verb behind")
+    if not Path(words[1]).exists():
+        raise InputError(f"there is no model {words[1]}", do="give a folder or a .gguf file that the job sees, too")
+    if nodes != 1:
+        raise InputError(
+            f"--nodes {nodes}, and the ranks of a server share one node",
+            do="submit a server for each node, or --nodes 1",
+        )
 
 
 def _submit(options: argparse.Namespace, words: list[str], arguments: list[str], site: Site) -> int:

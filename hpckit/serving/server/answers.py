@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from hpckit.serving.engine import Engine, Event
-from hpckit.serving.protocol import ChatRequest, CompletionRequest
+from hpckit.serving.server.protocol import ChatRequest, CompletionRequest
 
 Pairs = tuple[tuple[int, float], ...]
 

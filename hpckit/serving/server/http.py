@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from hpckit.errors import HpckitError, InputError, SetupError
-from hpckit.serving.answers import Answers, Choice
-from hpckit.serving.protocol import ChatRequest, CompletionRequest, checked, room_for
-from hpckit.serving.service import Failed, Overload, Service, metrics
+from hpckit.serving.server.answers import Answers, Choice
+from hpckit.serving.server.protocol import ChatRequest, CompletionRequest, checked, room_for
+from hpckit.serving.server.service import Failed, Overload, Service, metrics
 
 try:
     from starlette.applications import Starlette
