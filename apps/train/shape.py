@@ -10,15 +10,14 @@ from typing import Any
 
 from hpckit.apps.train.config import LANGUAGE, Model
 from hpckit.errors import InputError
+from hpckit.io.config_json import CONFIG, MIXTURES, SHARED, described
 from hpckit.nn.activations import IN_TRANSFORMERS
-from hpckit.nn.rotary import RopeScaling, rope_kind, rope_scaling
+from hpckit.nn.rotary import RopeScaling
 from hpckit.plan.text import parse_json, read_bytes
 
 SIDE = 8  # pixels of a digit along either dim
 KERNEL = 3  # pixels that a convolution sees along either dim
-CONFIG = "config.json"
 NORM_EPS = 1e-5
-SHARED = "mixtral_shared"  # model_type of experts with a map beside them: transformers has no such network
 
 
 @dataclass(frozen=True)
@@ -142,13 +141,13 @@ def read_shape(weights: Path, kind: str) -> Shape:
             raise FileNotFoundError
         given = parse_json(read_bytes(path, "the description"))
         found = str(given["model_type"])
-        found = "llama" if found in ("mixtral", SHARED) else found  # a Llama with experts
+        found = "llama" if found in MIXTURES else found  # a Llama with experts
         if found != kind:
             raise InputError(
                 f"the checkpoint in {path.parent} is of the kind {found!r}, and model.kind is {kind!r}",
                 do=f"set model.kind to {found}" if found in LANGUAGE else f"give one of {' or '.join(LANGUAGE)}",
             )
-        shape = _gpt2(given) if kind == "gpt2" else _llama(given)
+        told = described(given)
     except FileNotFoundError:
         raise InputError(
             f"there is no {CONFIG} beside the weights in {path.parent}",
@@ -157,47 +156,17 @@ def read_shape(weights: Path, kind: str) -> Shape:
         ) from None
     except (ValueError, KeyError, TypeError) as problem:
         raise InputError(f"{path} does not describe a {kind} network: {problem!r}") from None
-    unknown = [what for what, strange in _strange(given, kind) if strange]
+    unknown = list(told.strange)
+    if told.heads * told.head_width != told.width:
+        unknown.append("heads whose widths do not add up to the model's")
     if unknown:
         raise InputError(f"{path}: this app has no {', no '.join(unknown)}", do="give another checkpoint")
-    return shape
-
-
-def _gpt2(given: dict[str, Any]) -> Shape:
-    return Shape(
-        kind="gpt2",
-        vocab=int(given["vocab_size"]),
-        layers=int(given["n_layer"]),
-        width=int(given["n_embd"]),
-        heads=int(given["n_head"]),
-        kv_heads=int(given["n_head"]),
-        hidden=int(given.get("n_inner") or 4 * given["n_embd"]),
-        context=int(given["n_positions"]),
-        tied=bool(given.get("tie_word_embeddings", True)),
-        activation=IN_TRANSFORMERS.get(given.get("activation_function", "gelu_new"), ""),
-        norm_eps=float(given.get("layer_norm_epsilon", NORM_EPS)),
-    )
-
-
-def _llama(given: dict[str, Any]) -> Shape:
-    rope = given.get("rope_parameters") or {}
-    return Shape(
-        kind="llama",
-        vocab=int(given["vocab_size"]),
-        layers=int(given["num_hidden_layers"]),
-        width=int(given["hidden_size"]),
-        heads=int(given["num_attention_heads"]),
-        kv_heads=int(given.get("num_key_value_heads") or given["num_attention_heads"]),
-        hidden=int(given["intermediate_size"]),
-        context=int(given["max_position_embeddings"]),
-        rope_base=float(given.get("rope_theta") or rope.get("rope_theta") or 10_000.0),
-        rope_scaling=rope_scaling(given),
-        tied=bool(given.get("tie_word_embeddings", False)),
-        norm_eps=float(given.get("rms_norm_eps", 1e-6)),
-        experts=int(given.get("num_local_experts") or 0),
-        shared_expert=int(given.get("shared_expert_intermediate_size") or 0),
-        top_k=int(given.get("num_experts_per_tok") or 2),
-    )
+    common = ("vocab", "layers", "width", "heads", "kv_heads", "hidden", "context", "tied", "experts", "shared_expert")
+    own: dict[str, Any] = {name: getattr(told, name) for name in common} | {"kind": kind, "norm_eps": told.eps}
+    if kind == "gpt2":
+        return Shape(**own, activation=told.activation)
+    own |= {"top_k": told.chosen} if told.experts else {}
+    return Shape(**own, rope_base=told.rope_base, rope_scaling=told.rope_scaling)
 
 
 def _rope_record(shape: Shape) -> dict[str, Any]:
@@ -210,25 +179,6 @@ def _rope_record(shape: Shape) -> dict[str, Any]:
         record |= {"rope_type": "llama3", "low_freq_factor": scaling.low, "high_freq_factor": scaling.high}
         record |= {"original_max_position_embeddings": scaling.original}
     return {**common, "rope_scaling": record}
-
-
-def _strange(given: dict[str, Any], kind: str) -> list[tuple[str, bool]]:
-    """What a config.json may ask for that the networks here do not have, and whether it does."""
-    if kind == "gpt2":
-        return [
-            (f"activation {given.get('activation_function')}", _gpt2(given).activation == ""),
-            ("attention without scaled scores", not given.get("scale_attn_weights", True)),
-            ("attention scaled by the layer's number", bool(given.get("scale_attn_by_inverse_layer_idx"))),
-            ("cross-attention", bool(given.get("add_cross_attention"))),
-        ]
-    turning = rope_kind(given)
-    heads, width = given["num_attention_heads"], given["hidden_size"]
-    return [
-        (f"activation {given.get('hidden_act')}", given.get("hidden_act", "silu") != "silu"),
-        (f"rotary positions of the kind {turning}", turning not in ("default", "linear", "llama3")),
-        ("biases in attention or MLP", bool(given.get("attention_bias") or given.get("mlp_bias"))),
-        ("heads whose widths do not add up to the model's", heads * (given.get("head_dim") or width // heads) != width),
-    ]
 
 
 def hugging_face_config(shape: Shape, precision: str = "float32") -> dict[str, Any]:
