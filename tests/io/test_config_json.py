@@ -47,5 +47,5 @@ def test_training_and_serving_see_the_same_network(given, tmp_path):
 def test_both_refuse_what_the_networks_have_not(changed, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({**LLAMA, **changed}))
     for read in (lambda: training.read_shape(tmp_path, "llama"), lambda: serving.read_shape(tmp_path)):
-        with pytest.raises(InputError, match="activation relu|part of a head|biases|of the kind x"):
+        with pytest.raises(InputError, match=r"activation relu|part of a head|biases|of the kind x"):
             read()
