@@ -3,10 +3,12 @@
 from hpckit import loaded_on_use
 
 _HOMES = {
+    "ColumnParallel": "hpckit.training.tensor.linear",
     "LocalSGD": "hpckit.training.averaging.gossip",
     "LossScale": "hpckit.training.precision",
     "MixedPrecision": "hpckit.training.precision",
     "ParameterServer": "hpckit.training.averaging.parameter_server",
+    "RowParallel": "hpckit.training.tensor.linear",
     "Sampler": "hpckit.training.sampler",
     "gossip": "hpckit.training.averaging.gossip",
     "measure_layers": "hpckit.training.measure",

@@ -16,6 +16,11 @@ def test_equals_the_serial_model(ranks, mpirun):
     assert "good" in mpirun(ranks, "tensor_ranks.py", timeout=200).stdout
 
 
+@pytest.mark.parametrize("ranks", [2, *(pytest.param(n, marks=pytest.mark.nightly) for n in (1, 3, 4))])
+def test_linear_maps_cut_over_ranks_are_the_whole_ones(ranks, mpirun):
+    assert "good" in mpirun(ranks, "tensor_linear.py", timeout=60).stdout
+
+
 def test_the_app_goes_on_anywhere_and_has_the_logits_of_transformers(mpirun, tmp_path):
     theirs = _checkpoints(tmp_path)
     assert "good" in mpirun(2, "tensor_app.py", tmp_path, timeout=200).stdout
