@@ -29,7 +29,7 @@ LIBRARIES = {
     "hpckit.apps.exact": {"numpy"},
     "hpckit.kernels": {"numpy", "numba", "llvmlite", "cupy"},
 }
-# Options on either processor; records on a GPU; vectors, numbers with a slope, tiles, and memory by its address.
+# Options on either processor; records on a GPU; vectors, functions of them, tiles, and memory by its address.
 COMPILER = {
     f"hpckit.kernels.{name}"
     for name in (
@@ -39,8 +39,7 @@ COMPILER = {
         "compile.lanes",
         "compile.strips",
         "compile.elementary",
-        "compile.dual",
-        "compile.vector_form",
+        "compile.functions",
         "particles.cuda_records",
         "nn.tile.tile",
     )

@@ -61,6 +61,12 @@ def full_fields(asked: Iterable[str], rho: Array, rho_theta: Array) -> dict[str,
     return {name: made[name]() for name in asked}
 
 
+def in_precision(fields: Mapping[str, Array], single: bool) -> dict[str, Array]:
+    """The fields as the files hold them."""
+    dtype = np.float32 if single else np.float64
+    return {name: np.ascontiguousarray(values, dtype) for name, values in fields.items()}
+
+
 def base_profiles(base: BaseState) -> Mapping[str, Mapping[str, Any]]:
     """The base state over height, as constants of the file."""
     rho, _, pressure = base.column

@@ -13,10 +13,11 @@ from hpckit.io.settings import InputFile, Section
 class Base(Section):
     """The base state: an atmosphere at rest, or in uniform flow."""
 
-    kind: Literal["neutral", "stable", "isothermal", "standard", "sounding", "weisman_klemp"] = Field(
+    kind: Literal["neutral", "stable", "isothermal", "standard", "sounding", "weisman_klemp", "saturated"] = Field(
         "neutral",
         description="neutral: constant theta; stable: constant Brunt-Väisälä frequency; isothermal: constant T;"
-        " standard: US Standard Atmosphere 1976; sounding: from base.file; weisman_klemp: moist and convective",
+        " standard: US Standard Atmosphere 1976; sounding: from base.file; weisman_klemp: moist and convective;"
+        " saturated: cloud everywhere, of constant theta_e",
     )
     theta: float = Field(300.0, gt=100, le=1000, description="theta at the ground, K (neutral, stable)")
     frequency: float = Field(0.02, gt=0, le=0.1, description="Brunt-Väisälä frequency, 1/s (stable)")
@@ -30,6 +31,8 @@ class Base(Section):
     extrapolate: bool = Field(False, description="continue a sounding isothermally above its last level")
 
     vapor: float = Field(0.014, ge=0, le=0.03, description="greatest mixing ratio of vapor, kg/kg (weisman_klemp)")
+    equivalent: float = Field(320.0, gt=250, le=350, description="theta_e, K (saturated)")
+    water: float = Field(0.02, gt=0, le=0.05, description="vapor and cloud together, kg/kg (saturated)")
     shear: float = Field(0.0, ge=-100, le=100, description="wind aloft less that at the ground, m/s (weisman_klemp)")
     shear_depth: float = Field(3000.0, gt=0, description="height over which it is reached as tanh, m (weisman_klemp)")
 
@@ -45,6 +48,41 @@ class Base(Section):
                         f" or leave base.{name} out"
                     )
         return self
+
+
+Points = tuple[tuple[float, float], ...]
+
+
+class Surface(Section):
+    """What passes the ground: prescribed fluxes, bulk fluxes toward a surface, and a stress on the wind.
+
+    The fluxes add up: heat + exchange |V| (theta - theta of the lowest level), vapor alike.
+    """
+
+    heat: float = Field(0.0, ge=-1, le=1, description="upward flux of theta, K m/s")
+    vapor: float = Field(0.0, ge=-1e-2, le=1e-2, description="upward flux of vapor, kg/kg m/s")
+    friction: float = Field(0.0, ge=0, le=5, description="friction velocity, m/s: a stress of rho times its square")
+    exchange: float = Field(0.0, ge=0, le=1, description="coefficient of the bulk fluxes of heat and vapor; 0: none")
+    theta: float = Field(300.0, gt=100, le=1000, description="theta of the surface, K (exchange)")
+    humidity: float = Field(0.0, ge=0, le=0.1, description="mixing ratio of vapor at the surface, kg/kg (exchange)")
+
+
+class Forcing(Section):
+    """What large scales and radiation do, by height: points [z (m), value], linear between, constant beyond."""
+
+    cooling: Points = Field((), description="tendency of theta, K/s: points [z, value]")
+    drying: Points = Field((), description="tendency of the mixing ratio of vapor, 1/s: points [z, value]")
+    subsidence: Points = Field((), description="vertical wind of large scales, m/s, not above 0: points [z, value]")
+    geostrophic_u: Points = Field((), description="geostrophic u, m/s: points [z, value]; none: that of the base state")
+    geostrophic_v: Points = Field((), description="geostrophic v, m/s: points [z, value]; none: that of the base state")
+
+
+class Noise(Section):
+    """Random theta' in the lowest air at the start, which turbulence grows from; the same on any number of ranks."""
+
+    amplitude: float = Field(0.0, ge=0, le=5, description="greatest theta', K; 0: none")
+    height: float = Field(200.0, gt=0, description="below this height, m")
+    seed: int = Field(1, ge=0, description="of the random numbers")
 
 
 class Output(settings.Output):

@@ -7,10 +7,11 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from hpckit.apps.md.analysis_settings import Analysis
+from hpckit.apps.md.molecules.settings import Angles, Bonds, Constraints, Coulomb, Dihedrals, Impropers
 from hpckit.io.settings import LIMIT, InputFile, OptionalSpan, RelativeToSource, Section
 from hpckit.report.settings import Report
 
-SUMMARY = "molecular dynamics: Lennard-Jones liquids and mixtures, metals, droplets, your own pair potentials"
+SUMMARY = "molecular dynamics: Lennard-Jones liquids and mixtures, metals, salts, droplets, your own pair potentials"
 SCRIPTS = "lammps.script"  # reads inputs of LAMMPS
 GPU = True  # supports `hpckit run --gpu`
 Axis = Literal["x", "y", "z"]
@@ -20,9 +21,14 @@ FunctionPlace = Annotated[str, RelativeToSource()]  # file.py:name
 
 
 class System(Section):
-    """The particles: a lattice, or a file."""
+    """The particles: a lattice, of water too, or a file."""
 
     units: Literal["lj", "metal", "real"] = Field("lj", description="system of units, as in LAMMPS")
+    kind: Literal["particles", "water"] = Field(
+        "particles",
+        description="on each site of the lattice: a particle; or water, rigid and turned at random: oxygen, type 1, and"
+        " two hydrogens, type 2, of the length and angle in bonds.parameters and angles.parameters",
+    )
     file: InputFile | None = Field(
         None,
         description="initial particles: LAMMPS data, or .dump, .lammpstrj, .xyz, .extxyz, .h5, .h5md; none: a lattice",
@@ -34,7 +40,7 @@ class System(Section):
     )
     lattice: Literal["fcc", "bcc", "sc", "diamond"] = Field("fcc", description="initial lattice")
     cells: tuple[int, int, int] = Field((20, 20, 20), description="lattice cells along x, y, z")
-    density: float = Field(0.8442, gt=0, description="number density of the lattice")
+    density: float = Field(0.8442, gt=0, description="number density of the lattice, of molecules for water")
     edge: float = Field(0.0, ge=0, description="edge of a lattice cell, in place of the density; 0: by `density`")
     droplet: float = Field(
         0.0,
@@ -62,7 +68,9 @@ class System(Section):
             raise ValueError(f"cells are {list(self.cells)}: at least 1 along each dim")
         if min(self.masses, default=1.0) <= 0:
             raise ValueError(f"masses are {list(self.masses)}: all must be above 0")
-        if not self.file and self.masses and len(self.fractions) != len(self.masses):
+        if self.kind == "water" and (self.file or self.droplet or len(self.masses) != 2 or len(self.fractions) != 1):
+            raise ValueError("kind = 'water' goes with two masses, and without file, droplet and fractions")
+        if not self.file and self.kind != "water" and self.masses and len(self.fractions) != len(self.masses):
             raise ValueError(f"{len(self.fractions)} fractions for {len(self.masses)} masses: give both for each type")
         if min(self.fractions) < 0 or abs(sum(self.fractions) - 1) > 1e-9:
             raise ValueError(f"fractions are {list(self.fractions)}: they must be at least 0 and add up to 1")
@@ -117,6 +125,10 @@ class Interaction(Section):
     )
     epsilon: tuple[float, ...] = Field((1.0,), min_length=1, description="depth of the well of each type")
     sigma: tuple[float, ...] = Field((1.0,), min_length=1, description="diameter of each type")
+    epsilon_14: tuple[float, ...] = Field(
+        (), description="depth of each type for the ends of dihedrals of kind charmm with a weight; empty: epsilon"
+    )
+    sigma_14: tuple[float, ...] = Field((), description="diameter of each type for these; empty: sigma")
     mixing: Rule = Field("lorentz_berthelot", description="mixing rule for sigma; epsilon is always geometric")
     cutoff: float = Field(2.5, gt=0, description="distance beyond which there is no force")
     shift: bool = Field(False, description="shift energies to 0 at the cutoff")
@@ -127,6 +139,9 @@ class Interaction(Section):
     def _fits(self) -> Self:
         if len(self.epsilon) != len(self.sigma):
             raise ValueError(f"epsilon has {len(self.epsilon)} types and sigma {len(self.sigma)}")
+        for name in ("epsilon_14", "sigma_14"):
+            if len(getattr(self, name)) not in (0, len(self.epsilon)):
+                raise ValueError(f"{name} has {len(getattr(self, name))} types and epsilon {len(self.epsilon)}")
         if self.kind == "python" and ":" not in (self.function or ""):
             raise ValueError("interaction.kind = 'python' needs interaction.function = 'file.py:name'")
         if self.kind == "table" and not self.file:
@@ -151,22 +166,6 @@ class Interaction(Section):
     def _cutoffs(self) -> list[float]:
         """All cutoffs, in growing order."""
         return sorted([self.cutoff, *(pair.cutoff for pair in self.pairs if pair.cutoff is not None)])
-
-
-class Bonds(Section):
-    """Bonds between particles, which a data file names."""
-
-    kind: Literal["none", "harmonic", "morse", "fene"] = Field("none", description="energy of a bond, as in LAMMPS")
-    parameters: tuple[tuple[float, ...], ...] = Field(
-        (), description="of each type of bonds: harmonic: K, r0; morse: D, alpha, r0; fene: K, R0, epsilon, sigma"
-    )
-    exclude: bool = Field(True, description="bonded particles do not interact as pairs, too (special_bonds lj 0 1 1)")
-
-    @model_validator(mode="after")
-    def _fits(self) -> Self:
-        if self.kind != "none" and not self.parameters:
-            raise ValueError(f"bonds.kind = {self.kind!r} needs bonds.parameters, for each type of bonds")
-        return self
 
 
 class Neighbors(Section):
@@ -211,6 +210,43 @@ class Dynamics(Section):
     walls: tuple[WallAt, ...] = Field((), description="walls across the ends of open dims")
 
 
+class Barostat(Section):
+    """The pressure that is held: the box changes its edges."""
+
+    kind: Literal["none", "mtk", "cell_rescaling"] = Field(
+        "none",
+        description="mtk: with nose_hoover constant temperature and pressure, with nve constant enthalpy;"
+        " cell_rescaling: with bussi",
+    )
+    pressure: float = Field(0.0, description="the pressure to hold")
+    damping: float = Field(
+        10.0, gt=0, description="time scale of the box: 1000 time steps or more; of mtk its period, else its relaxation"
+    )
+    dims: tuple[Axis, ...] = Field(("x", "y", "z"), min_length=1, description="dims whose edges change")
+    coupled: Literal["all", "none", "xy", "xz", "yz"] = Field(
+        "all", description="dims that change by one factor, under their mean pressure"
+    )
+    chain: int = Field(3, ge=0, le=20, description="links of the chain that holds mtk's box; 0: none")
+    correction: bool = Field(True, description="the terms of mtk that make the distribution of volumes canonical")
+    compressibility: float = Field(
+        0.0, ge=0, description="inverse pressure, needed by cell_rescaling; wrong by a factor, so is its time scale"
+    )
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if len(set(self.dims)) != len(self.dims) or not set(self.together) <= set(self.dims):
+            raise ValueError(f"barostat.dims are {list(self.dims)}, and barostat.coupled is {self.coupled!r}")
+        if self.kind == "cell_rescaling" and (len(self.together) != 3 or not self.compressibility):
+            raise ValueError("barostat.kind = 'cell_rescaling' takes all dims coupled, and barostat.compressibility")
+        return self
+
+    @property
+    def together(self) -> str:
+        """The dims that are coupled."""
+        named = {"all": "".join(self.dims) if len(self.dims) > 1 else "", "none": ""}
+        return named.get(self.coupled, self.coupled)
+
+
 class Time(Section):
     """Duration and time step."""
 
@@ -247,8 +283,14 @@ class Config(Section):
     system: System = Field(default_factory=System, description="the particles")
     interaction: Interaction = Field(default_factory=Interaction, description="forces between pairs")
     bonds: Bonds = Field(default_factory=Bonds, description="bonds between particles")
+    angles: Angles = Field(default_factory=Angles, description="angles between bonds")
+    dihedrals: Dihedrals = Field(default_factory=Dihedrals, description="turns around bonds")
+    impropers: Impropers = Field(default_factory=Impropers, description="what keeps four particles in a plane")
+    constraints: Constraints = Field(default_factory=Constraints, description="distances that stay")
+    coulomb: Coulomb = Field(default_factory=Coulomb, description="forces between charges")
     neighbors: Neighbors = Field(default_factory=Neighbors, description="neighbor lists")
     dynamics: Dynamics = Field(default_factory=Dynamics, description="how the particles move")
+    barostat: Barostat = Field(default_factory=Barostat, description="the pressure that is held")
     time: Time = Field(default_factory=Time, description="duration and time step")
     output: Output = Field(default_factory=Output, description="output files")
     analysis: Analysis = Field(default_factory=Analysis, description="observables measured during the run")
@@ -278,14 +320,48 @@ class Config(Section):
             raise ValueError("checks.replay compares bits: forces are reproducible only with repro = true (--repro)")
         if self.dynamics.kind == "fire" and self.dynamics.equilibrate:
             raise ValueError("dynamics.equilibrate precedes a motion in time, and fire is a minimization: omit it")
+        held, moved = self.barostat, self.dynamics.kind
+        fixed = self.constraints
+        if fixed.some or fixed.angles:
+            if moved in ("langevin", "fire"):
+                raise ValueError(f"constraints go with nve, bussi and nose_hoover, not with dynamics.kind = {moved!r}")
+            if self.bonds.kind != "harmonic" or (fixed.angles and self.angles.kind not in ("harmonic", "charmm")):
+                raise ValueError("constraints take r0 and theta0 of harmonic bonds, and of harmonic or charmm angles")
+        partners = {"mtk": ("nose_hoover", "nve"), "cell_rescaling": ("bussi",)}
+        if held.kind != "none":
+            if moved not in partners[held.kind]:
+                known = " or ".join(partners[held.kind])
+                raise ValueError(f"barostat.kind = {held.kind!r} goes with dynamics.kind = {known}, not {moved}")
+            if not set(held.dims) <= set(self.system.periodic):
+                raise ValueError(f"barostat.dims {list(held.dims)} must be periodic: {list(self.system.periodic)} are")
+            if self.analysis.k_max:
+                raise ValueError("analysis.k_max needs a box of constant size: omit it with a barostat")
+            if self.dynamics.walls:
+                raise ValueError("dynamics.walls do not move with a box that a barostat changes: omit them")
         for wall in self.dynamics.walls:
             if wall.dim in self.system.periodic:
                 raise ValueError(f"dynamics.walls need open dims, but {wall.dim} is in system.periodic")
         types, given = len(self.system.masses or self.system.fractions), self.interaction
+        if self.system.kind == "water":
+            sound = self.bonds.kind == "harmonic" and self.angles.kind in ("harmonic", "charmm")
+            if not sound or len(self.bonds.parameters) != 1 or len(self.angles.parameters) != 1:
+                raise ValueError(
+                    "system.kind = 'water' needs harmonic bonds and angles, and parameters of one type each"
+                )
+            if len(self.bonds.parameters[0]) < 2 or len(self.angles.parameters[0]) < 2:
+                raise ValueError("system.kind = 'water' takes r0 and theta0, the second number of bonds and angles")
+            if bool(fixed.bonds) != bool(fixed.angles):
+                raise ValueError("water is rigid, constraints.bonds = [1] and angles = [1], or free of constraints")
         if not self.system.file and given.kind == "lennard_jones" and types != len(given.epsilon):
             raise ValueError(f"interaction has {len(given.epsilon)} types of particles and system.masses {types}")
         if not self.system.file and any(max(pair.types) > types for pair in given.pairs):
             raise ValueError(f"interaction.pairs name unknown types: the types are 1 to {types}")
+        if self.coulomb.kind != "none" and given.kind in ("eam", "stillinger_weber", "table"):
+            raise ValueError(f"coulomb.kind = {self.coulomb.kind!r} goes with pair potentials, not with {given.kind}")
+        if self.coulomb.kind in ("ewald", "pppm") and set(self.system.periodic) != {"x", "y", "z"}:
+            raise ValueError(f"coulomb.kind = {self.coulomb.kind!r} needs a box that is periodic in x, y and z")
+        if self.coulomb.kind == "pppm" and self.ranks.balance:
+            raise ValueError("coulomb.kind = 'pppm' needs equal domains: omit ranks.balance, or take ewald")
         if self.interaction.shift and self.interaction.tail:
             raise ValueError("interaction.tail corrects a truncated potential, not one that is shifted")
         if self.repro and self.precision == "mixed":
@@ -324,6 +400,47 @@ PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
                 "lags": 125,
                 "spacing": 5,
             },
+        },
+    ),
+    "npt": (
+        "a Lennard-Jones liquid at a temperature and a pressure finds its density",
+        {
+            "system": {"cells": (8, 8, 8), "density": 0.8, "temperature": 2.0},
+            "interaction": {"tail": True},
+            "dynamics": {"kind": "nose_hoover", "temperature": 1.0, "damping": 1.0, "equilibrate": 500},
+            "barostat": {"kind": "mtk", "pressure": 1.0, "damping": 5.0},
+            "time": {"steps": 6000, "thermo": 50},
+            "output": {"every": 500},
+            "analysis": {"every": 100, "after": 2000},
+        },
+    ),
+    "spce": (
+        "SPC/E water at 298 K and 1 bar finds its density: rigid molecules, charges on a mesh",
+        {
+            "system": {
+                "units": "real",
+                "kind": "water",
+                "cells": (4, 4, 4),
+                "density": 0.0334,  # molecules per cubic angstrom: 0.999 g/cm3
+                "masses": (15.9994, 1.008),
+                "temperature": 298.0,
+            },
+            "interaction": {"epsilon": (0.15535, 0.0), "sigma": (3.166, 1.0), "cutoff": 9.0, "tail": True},
+            "bonds": {
+                "kind": "harmonic",
+                "parameters": ((450.0, 1.0),),
+                "pair_shares": (0.0, 0.0, 0.0),
+                "charge_shares": (0.0, 0.0, 0.0),
+            },
+            "angles": {"kind": "harmonic", "parameters": ((55.0, 109.47),)},
+            "constraints": {"bonds": (1,), "angles": (1,)},
+            "coulomb": {"kind": "pppm", "charges": (-0.8476, 0.4238)},
+            "neighbors": {"skin": 1.0},
+            "dynamics": {"kind": "nose_hoover", "temperature": 298.0, "damping": 200.0, "equilibrate": 1500},
+            "barostat": {"kind": "mtk", "pressure": 0.986923, "damping": 1000.0},  # atm: 1 bar
+            "time": {"steps": 6000, "dt": 2.0, "thermo": 50},
+            "output": {"every": 1000},
+            "analysis": {"every": 100, "after": 2000, "reach": 9.0},
         },
     ),
     "droplet": (

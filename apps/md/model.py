@@ -9,6 +9,8 @@ import numpy as np
 from mpi4py import MPI
 
 from hpckit.apps.md.config import Config
+from hpckit.apps.md.molecules.electrostatics import charged, long_range
+from hpckit.apps.md.molecules.topology import bonds_of, constraints_of, exclusions_of, terms_of
 from hpckit.apps.md.motion import external_of
 from hpckit.apps.md.potentials import interaction_of, reaches
 from hpckit.apps.md.start import Start
@@ -16,7 +18,7 @@ from hpckit.comm.device import HOST, Device
 from hpckit.comm.mesh import Mesh
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import DecompositionError
-from hpckit.md.dynamics import warm_up
+from hpckit.md.motion.dynamics import warm_up
 from hpckit.md.neighbors import Rebuilds
 from hpckit.md.system import System
 from hpckit.md.units import UNITS
@@ -55,11 +57,12 @@ def make_system(config: Config, start: Start, comm: MPI.Intracomm, timer: PhaseT
     x, y, z = topology.sizes
     mesh = Mesh(comm, periodic=config.system.periodic, x=x, y=y, z=z)
     neighbors = config.neighbors
+    pairs = interaction_of(config, len(start.masses))
     system = System(
         mesh,
         DomainDecomposition.even(mesh.topology, start.lower, start.upper),
         start.masses,
-        interaction_of(config, len(start.masses)),
+        charged(config, start, pairs),
         skin=neighbors.skin,
         units=UNITS[config.system.units],
         rebuilds=Rebuilds(neighbors.every, neighbors.delay, neighbors.check),
@@ -68,7 +71,11 @@ def make_system(config: Config, start: Start, comm: MPI.Intracomm, timer: PhaseT
         balance_every=config.ranks.balance,
         timer=timer,
         device=device,
-        bonds=start.bonds(),
+        bonds=bonds_of(config, start),
+        terms=terms_of(config, start),
+        exclusions=exclusions_of(config, start),
+        constraints=constraints_of(config, start),
+        long_range=long_range(config, start),
     )
     system.external = external_of(config)
     system.load(start.packed(comm))

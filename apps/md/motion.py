@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from hpckit.apps.md.config import Config
-from hpckit.md.dynamics import NVE, Dynamics
 from hpckit.md.external import External, Wall
-from hpckit.md.fire import Fire
+from hpckit.md.motion.barostats import MTK, CellRescaling
+from hpckit.md.motion.dynamics import NVE, Dynamics
+from hpckit.md.motion.fire import Fire
+from hpckit.md.motion.thermostats import Bussi, Langevin, NoseHoover
 from hpckit.md.system import System
-from hpckit.md.thermostats import Bussi, Langevin, NoseHoover
 
 
 class Equilibrated:
@@ -45,7 +46,14 @@ def dynamics_of(config: Config) -> Dynamics:
 
 
 def _proper(config: Config) -> Dynamics:
-    given = config.dynamics
+    given, held = config.dynamics, config.barostat
+    if held.kind == "cell_rescaling":
+        thermostat = Bussi(given.temperature, given.damping, given.seed)
+        return CellRescaling(thermostat, held.pressure, held.damping, held.compressibility)
+    if held.kind == "mtk":
+        chain = NoseHoover(given.temperature, given.damping, given.chain) if given.kind == "nose_hoover" else None
+        what = {"dims": "".join(held.dims), "coupled": held.together}
+        return MTK(chain, held.pressure, held.damping, length=held.chain, correction=held.correction, **what)
     if given.kind == "langevin":
         return Langevin(given.temperature, given.damping, given.seed)
     if given.kind == "bussi":

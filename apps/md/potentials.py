@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +14,14 @@ from hpckit.errors import InputError
 from hpckit.io.particles.lammps_eam import EamFile, read_eam
 from hpckit.io.particles.lammps_sw import read_sw
 from hpckit.io.particles.lammps_table import read_lammps_table
-from hpckit.kernels.compile.jit import compiled
-from hpckit.kernels.compile.vector_form import require_form
 from hpckit.kernels.particles.lennard_jones import dispatch as lennard_jones
-from hpckit.kernels.particles.loops import REORDERED
 from hpckit.kernels.particles.pair.custom import make_potential, tails
 from hpckit.kernels.particles.pair.named import NAMED
 from hpckit.md.interaction import Interaction, tabulated
 from hpckit.md.many_body.embedded import EmbeddedAtoms, embedded_atoms
 from hpckit.md.many_body.stillinger_weber import StillingerWeber
+
+FAR = 1e6  # farther than any partner
 
 
 def interaction_of(config: Config, types: int) -> Interaction | EmbeddedAtoms | StillingerWeber:
@@ -71,7 +70,8 @@ def reaches(config: Config) -> list[float]:
         return [_eam_file(config).cutoff]
     if given.kind == "stillinger_weber":
         return [_silicon(config, len(given.elements)).cutoff]
-    return [given.cutoff, *(pair.cutoff for pair in given.pairs if pair.cutoff is not None)]
+    charges = [config.coulomb.cutoff] if config.coulomb.kind != "none" else []
+    return [given.cutoff, *charges, *(pair.cutoff for pair in given.pairs if pair.cutoff is not None)]
 
 
 def masses_of(config: Config) -> np.ndarray:
@@ -133,31 +133,20 @@ def custom(
         shifts[place] = edge if shift else 0.0
         if tail:
             found[place] = tails(energy, own[place], float(cutoffs[place]))
-    if name == "python":
-        _require_forms(energy, force, own, switch > 0)
-    potential = make_potential(name, energy, own.shape[2], force, switched=switch > 0)
+    try:
+        potential = make_potential(name, energy, own.shape[2], force, switched=switch > 0)
+    except TypeError as error:
+        raise InputError(
+            f"the function {getattr(energy, '__name__', name)} cannot be compiled: {error}",
+            likely="it is vectorized over pairs, which cannot branch one by one",
+            do="write it with + - * / **, math.sqrt, math.exp, math.log, max, min and functions of your own that do"
+            " the same; use max and min in place of `if`",
+        ) from error
     columns = [cutoffs[..., None] ** 2, shifts[..., None], own]
     if switch:
         columns.append(np.full((*cutoffs.shape, 1), switch**2))
     table = np.concatenate(columns, axis=2)
     return Interaction(potential, table, found[..., 0], found[..., 1]) if tail else Interaction(potential, table)
-
-
-def _require_forms(energy: Callable, force: Callable | None, own: np.ndarray, switched: bool) -> None:
-    """Raise `InputError` if a user's function cannot be vectorized."""
-    derived = force is None or switched
-    for what, function in (("energy", energy), ("force", force)):
-        if function is None:
-            continue
-        try:
-            require_form(compiled(function, math=REORDERED), own.shape[2], len(own), derived and what == "energy")
-        except TypeError as error:
-            raise InputError(
-                f"the function {getattr(function, '__name__', what)} cannot be compiled: {error}",
-                likely="it is vectorized over pairs, which cannot branch one by one",
-                do="write it with + - * / **, math.sqrt, math.exp, math.log, max, min and functions of your own that do"
-                " the same; use max and min in place of `if`; begin sums with their first term",
-            ) from error
 
 
 def load_function(place: str) -> Callable:
@@ -221,17 +210,27 @@ def _tabulated(config: Config, types: int) -> Interaction:
 def _well_parameters(config: Config) -> np.ndarray:
     """Epsilon and sigma of all pairs, mixed unless given: [types, types, 2]."""
     given = config.interaction
-    epsilon, sigma = np.array(given.epsilon), np.array(given.sigma)
-    depths = np.sqrt(np.multiply.outer(epsilon, epsilon))
-    if given.mixing == "geometric":
-        diameters = np.sqrt(np.multiply.outer(sigma, sigma))
-    else:
-        diameters = 0.5 * np.add.outer(sigma, sigma)
+    depths, diameters = _mixed(config, given.epsilon, given.sigma)
     for pair in given.pairs:
         for place in _both(pair.types):
             depths[place] = depths[place] if pair.epsilon is None else pair.epsilon
             diameters[place] = diameters[place] if pair.sigma is None else pair.sigma
     return np.stack([depths, diameters], axis=-1)
+
+
+def _mixed(config: Config, epsilon: Sequence[float], sigma: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
+    """Depths and diameters of all pairs of types by the mixing rule."""
+    depths = np.sqrt(np.multiply.outer(epsilon, epsilon))
+    if config.interaction.mixing == "geometric":
+        return depths, np.sqrt(np.multiply.outer(sigma, sigma))
+    return depths, 0.5 * np.add.outer(sigma, sigma)
+
+
+def fourth_parameters(config: Config) -> np.ndarray:
+    """The table of `lennard_jones` for the ends of CHARMM's dihedrals, at every distance."""
+    given = config.interaction
+    mixed = _mixed(config, given.epsilon_14 or given.epsilon, given.sigma_14 or given.sigma)
+    return lennard_jones.parameters(*mixed, np.full_like(mixed[0], FAR), False)
 
 
 def _own_parameters(config: Config, types: int, names: tuple[str, ...] | None) -> np.ndarray:

@@ -90,7 +90,9 @@ def _state(run: RunData, config: Config, names: dict[str, str]) -> Iterator[Sect
     times, total = run.series("energy")
     if not count or len(times) < 2:
         return
-    energy = names.get("energy", "")
+    energy, held = names.get("energy", ""), config.barostat
+    resizes = held.kind != "none"
+    units = {"volume": f"{names.get('length', '')}³", "density": f"1/{names.get('length', '')}³"}
     scale, time = time_scale(times[-1], names.get("time", ""))
 
     begin = config.settled * config.time.dt * (1 - 1e-12)
@@ -122,19 +124,32 @@ def _state(run: RunData, config: Config, names: dict[str, str]) -> Iterator[Sect
             names.get("temperature", ""),
             level=config.target,
         ),
-        lines("pressure", with_mean("pressure"), f"time ({time})", names.get("pressure", "")),
+        lines(
+            "pressure",
+            with_mean("pressure"),
+            f"time ({time})",
+            names.get("pressure", ""),
+            level=held.pressure if resizes else None,
+        ),
     ]
+    if resizes:
+        length = names.get("length", "")
+        drawn.append(lines("density", with_mean("mass_density"), f"time ({time})", names.get("mass_density", "")))
+        edges = {axis: over(f"length_{axis}") for axis in "xyz"}
+        drawn.append(lines("edges of the box", edges, f"time ({time})", length))
     drawn += _canonical(run, config, count, names.get("temperature", ""))
     rows, numbers = [], dict[str, Any]()
-    for name in ("temperature", "pressure", *PRESSURES):
+    for name in ("temperature", "pressure", *PRESSURES, *(("volume", "density", "mass_density") if resizes else ())):
         value, error = mean_after(run, config, name)
-        unit = names.get(name.split("_")[0], "")
+        unit = names.get(name, names.get(name.split("_")[0], units.get(name, "")))
         rows.append((name.replace("_", " "), *with_error(value, error), unit))
         numbers[name] = {"mean": value, "error": error if np.isfinite(error) else None}
     value, error = mean_after(run, config, "potential")
     rows.append(("potential energy per particle", *with_error(value / count, error / count), energy))
     numbers["potential_per_particle"] = {"mean": value / count, "error": error / count if np.isfinite(error) else None}
-    slope, spread = _drift(run, config, count) if config.dynamics.kind == "nve" else (float("nan"),) * 2
+    slope, spread = (float("nan"),) * 2
+    if config.dynamics.kind == "nve" and not resizes:
+        slope, spread = _drift(run, config, count)
     if np.isfinite(slope):
         rows.append(("drift of the total energy per particle", number(slope * scale, 3), "", f"{energy}/{time}"))
         rows.append(("its fluctuation about that, root mean square", number(spread, 3), "", energy))
@@ -147,14 +162,15 @@ def _state(run: RunData, config: Config, names: dict[str, str]) -> Iterator[Sect
         said += f"; no errors: they need {2 * BLOCKS} values."
         listing = table(("quantity", "mean", "unit"), [(row[0], row[1], row[3]) for row in rows], (1,))
     pair = config.interaction
-    if config.dynamics.kind == "nve" and pair.kind == "lennard_jones" and not pair.shift:
+    if config.dynamics.kind == "nve" and not resizes and pair.kind == "lennard_jones" and not pair.shift:
         said += (
             " The potential ends in a step at the cutoff (shift = false): pairs that cross it change the total energy."
         )
     if begin:
         said += f" The charts begin at step {config.settled}; what was before is in metrics.jsonl."
     if config.target:
-        said += " Gray line: the temperature that was asked for."
+        what = "temperature and the pressure that were" if resizes else "temperature that was"
+        said += f" Gray lines: the {what} asked for." if resizes else f" Gray line: the {what} asked for."
     shown = grid(drawn) + listing + caption(said)
     metrics = ("temperature", "pressure", "kinetic", "potential", *PRESSURES)
     yield Section("state", "Energies, temperature and pressure", shown, numbers, "headline", metrics)

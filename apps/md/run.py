@@ -14,18 +14,20 @@ from hpckit.apps.common.loop import Due, Evolution, conserved, time_loop
 from hpckit.apps.md.analysis import Analysis, measured
 from hpckit.apps.md.config import Config
 from hpckit.apps.md.model import domain_lines, make_system, plans_of, topology_of
-from hpckit.apps.md.motion import dynamics_of
+from hpckit.apps.md.molecules.electrostatics import charge_lines
+from hpckit.apps.md.motion import Equilibrated, dynamics_of
 from hpckit.apps.md.potentials import interaction_of, reaches
 from hpckit.apps.md.start import Start
-from hpckit.apps.md.table import HEADER, performance, row
+from hpckit.apps.md.table import BOX, HEADER, performance, row
 from hpckit.apps.md.trajectory import Trajectory
 from hpckit.comm.agree import least_of_ranks
 from hpckit.errors import BlowUpError
 from hpckit.io.checkpoint.state import Restored, State
-from hpckit.md.fire import Fire
+from hpckit.md.motion.barostats import MTK
+from hpckit.md.motion.fire import Fire
 from hpckit.md.saved import pieces_of, restore, values_of
 from hpckit.md.system import System
-from hpckit.md.thermo import Thermo, freedom, measure
+from hpckit.md.thermo import Thermo, freedom, mass_density, measure
 from hpckit.plan.particles.domain import DomainDecomposition
 from hpckit.run.context import DryRun, Run
 
@@ -54,7 +56,8 @@ class MolecularDynamics(Evolution):
         self.last: Thermo
         self.start: Thermo | None = None  # where the dynamics proper begins, from which energy is conserved
         self.seen = [0, 0.0]  # temperatures that count: how many, and their sum
-        run.say(HEADER)
+        self.resizes = config.barostat.kind != "none"
+        run.say(HEADER + BOX * self.resizes)
 
     @property
     def is_over(self) -> bool:
@@ -83,7 +86,8 @@ class MolecularDynamics(Evolution):
             self.run.say(f"observables of this run are those of the steps after {self.step}")
 
     def _back(self, kept: Restored) -> None:
-        restore(self.system, kept, kept.step % self.config.time.thermo == 0)
+        settled = self.resizes and kept.step > self.config.dynamics.equilibrate  # a barostat measures every step
+        restore(self.system, kept, settled or self._measures(kept.step))
         self.dynamics.restore(kept.values["dynamics"])
 
     def saved(self) -> State:
@@ -100,7 +104,7 @@ class MolecularDynamics(Evolution):
     def advance(self) -> Due:
         """Collective: do the next step."""
         times, step, dynamics = self.config.time, self.step + 1, self.dynamics
-        wanted = step % times.thermo == 0 or step in (times.steps, self.config.dynamics.equilibrate)
+        wanted = self._measures(step)
         try:
             self.run.advance(step, partial(dynamics.step, self.system, times.dt, wanted), self.saved, self._back)
         except BlowUpError as error:
@@ -115,6 +119,11 @@ class MolecularDynamics(Evolution):
             self.system.compute(measure=True)
         return Due(wanted or self.is_at_minimum, self.is_at_minimum or self.trajectory.is_due(step))
 
+    def _measures(self, step: int) -> bool:
+        """Whether a line of the table follows this step."""
+        times = self.config.time
+        return step % times.thermo == 0 or step in (times.steps, self.config.dynamics.equilibrate)
+
     def look(self) -> None:
         """Collective: measure, print a table line, write metrics. Raises `BlowUpError` if a value is beyond reason."""
         with self.run.timer("thermo"):
@@ -124,7 +133,8 @@ class MolecularDynamics(Evolution):
             self._require_sound()
             if self.step >= self.config.averaged_from:
                 self.seen = [self.seen[0] + 1, self.seen[1] + thermo.temperature]
-            self.run.say(row(self.step, thermo, self.system.count, self.config.system.units == "lj"))
+            box = (thermo.volume, mass_density(self.system)) if self.resizes else ()
+            self.run.say(row(self.step, thermo, self.system.count, self.config.system.units == "lj", box))
             tensor = zip(("xx", "yy", "zz", "xy", "xz", "yz"), thermo.tensor, strict=True)
             self.run.metric(
                 step=self.step,
@@ -136,13 +146,35 @@ class MolecularDynamics(Evolution):
                 pressure=thermo.pressure,
                 **{f"pressure_{name}": value for name, value in tensor},
                 rebuilds=self.system.neighbors.builds,
+                **self._parts(),
+                **self._box(),
                 **({"imbalance": self.system.balance.imbalance} if self.config.ranks.balance else {}),
             )
         given = self.config.dynamics
-        if self.step == given.equilibrate and given.kind == "nve":
+        if self.step == given.equilibrate and given.kind == "nve" and not self.resizes:
             self.start = thermo
         if self.step == given.equilibrate > 0:
             self.run.say(f"equilibrated: T = {thermo.temperature:.4g} after {self.step} steps; now {given.kind}")
+
+    def _parts(self) -> dict[str, float]:
+        """Metrics of the parts of the potential energy that this system has."""
+        names = ("bonded", *(each.name for each in self.system.terms))
+        found = {name: getattr(self.last, name) for name in names if self.system.bonds or self.system.terms}
+        if self.system.charged:
+            found |= {"coulomb": self.last.coulomb, "long_range": self.last.long_range}
+        return found
+
+    def _box(self) -> dict[str, float]:
+        """Metrics of a box that changes, and the quantity that its barostat conserves."""
+        if not self.resizes:
+            return {}
+        found = dict(zip(("length_x", "length_y", "length_z"), map(float, self.system.domains.lengths), strict=True))
+        found |= {"volume": self.last.volume, "density": self.system.count / self.last.volume}
+        found["mass_density"] = mass_density(self.system)
+        moving = self.dynamics.proper if isinstance(self.dynamics, Equilibrated) else self.dynamics
+        if isinstance(moving, MTK) and self.step >= self.config.dynamics.equilibrate:
+            found["conserved"] = moving.conserved(self.system, self.last.total)
+        return found
 
     def _require_sound(self) -> None:
         """Collective: raise `BlowUpError` if energy or pressure are not finite, or energy came from nowhere."""
@@ -195,7 +227,7 @@ def run(config: Config, run: Run) -> None:
     with run.compiling():
         system = make_system(config, start, run.comm, run.timer, run.device)
     notes = [*start.notes, *_notes(config), *_image_notes(config, system.domains)]
-    for line in (*(f"note: {note}" for note in notes), *domain_lines(system.domains)):
+    for line in (*(f"note: {note}" for note in notes), *domain_lines(system.domains), *charge_lines(config, start)):
         run.say(line)
     run.say(f"{system.count} particles and kernels ready in {clock.perf_counter() - begin:.1f} s")
     with Trajectory(config, run, system) as trajectory:
@@ -292,7 +324,7 @@ def dry_run(config: Config, ranks: int) -> DryRun:
         )
     return DryRun(
         ranks=ranks,
-        decomposition=[f"{start.count} particles", *domain_lines(domains)],
+        decomposition=[f"{start.count} particles", *domain_lines(domains), *charge_lines(config, start)],
         halo_bytes=_halo_bytes(config, start, ranks, shell),
         memory_per_rank=round((own + shell) * BYTES_PER_SLOT),
         output_bytes=frames * start.count * (3 * 8 * 2 + 3 * 4 + 8),

@@ -1,4 +1,4 @@
-"""The initial particles: on a lattice, or from a file."""
+"""The initial particles: on a lattice, singly or as molecules of water, or from a file."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from mpi4py import MPI
 
 from hpckit.apps.md.config import Config
 from hpckit.apps.md.lammps import velocities as lammps_velocities
+from hpckit.apps.md.molecules.water import RIGID, water, without_vibration
 from hpckit.apps.md.potentials import masses_of
 from hpckit.errors import InputError
 from hpckit.io.particles.frames import read_frame
 from hpckit.kernels.noise.dispatch import normals, uniforms
-from hpckit.md.bonds import Bonds
 from hpckit.md.thermo import add_ranks
 from hpckit.md.units import UNITS
 from hpckit.particles.particles import pack_particles
 from hpckit.plan.blocks import block
-from hpckit.plan.particles.snapshot import Snapshot
+from hpckit.plan.particles.snapshot import BOUND, Snapshot
 
 BASES = {
     "sc": [[0.0, 0.0, 0.0]],
@@ -39,7 +39,7 @@ class Start:
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self.file: Snapshot | None = None
+        self.file: Snapshot | None = None  # all particles, of a file or of molecules on a lattice
         self.notes: list[str] = []  # notes about the file for the user
         self.periodic = config.system.periodic
         if config.system.file:
@@ -59,10 +59,16 @@ class Start:
                 f"{system.file} has particles of {highest} types and no masses",
                 do=f"give system.masses of {highest} types",
             )
-        bonded = self.config.bonds.kind != "none"
-        if (self.file.bonds is not None) != bonded:
-            what = "has no bonds, and bonds.kind asks for them" if bonded else "has bonds, and bonds.kind is none"
-            raise InputError(f"{system.file} {what}", do="set bonds.kind and bonds.parameters as the file needs them")
+        for name in BOUND:
+            asked, there = getattr(self.config, name).kind != "none", bool(len(self.file.terms.get(name, ())))
+            if there != asked:
+                what = (
+                    f"has no {name}, and {name}.kind asks for them" if asked else f"has {name}, and {name}.kind is none"
+                )
+                raise InputError(
+                    f"{system.file} {what}",
+                    do=f"set {name}.kind and {name}.parameters as the file needs them (zero: no forces)",
+                )
         self.notes = [f"{system.file} {note}" for note in self._notes_on(self.file, (x, y, z))]
 
     def _notes_on(self, file: Snapshot, periodic: tuple[bool, bool, bool]) -> list[str]:
@@ -78,8 +84,9 @@ class Start:
             notes.append(f"says that its units are {file.units}, this run's are {system.units} (system.units)")
         if file.velocities is None and system.velocities == "file":
             notes.append("has no velocities: particles start at rest (system.velocities=draw draws them)")
-        if file.charges is not None and file.charges.any():
-            notes.append("has charges, which are ignored: electrostatics is not supported")
+        charged = file.charges is not None and file.charges.any()
+        if charged and self.config.coulomb.kind == "none":
+            notes.append("has charges, which are ignored: coulomb.kind is none")
         if file.passed_over:
             notes.append(f"has {', '.join(file.passed_over)}: not used, pair forces are set in [interaction]")
         return notes
@@ -90,6 +97,11 @@ class Start:
         self.edge = system.edge or (len(basis) / system.density) ** (1 / 3)
         self.lower, self.upper = np.zeros(3), np.array(system.cells) * self.edge
         self.masses = masses_of(self.config)
+        if system.kind == "water":
+            sites = self._sites_of(np.arange(int(np.prod(system.cells)) * len(basis)))
+            self.file = water(self.config, sites, self.upper)
+            self.count = self.file.count
+            return
         if len(self.masses) != len(system.fractions):
             raise InputError(
                 f"the potential has {len(self.masses)} types, and system.fractions {len(system.fractions)}",
@@ -118,24 +130,44 @@ class Start:
         places = self._sites_of(ids) if self._places is None else self._places[first : first + count]
         types = self._types()[first : first + count]
         velocities = self._velocities(comm, ids, places, self.masses[types])
-        return pack_particles(ids, places, velocities, types)
+        return pack_particles(ids, places, velocities, types, charges=self._charges_of(types))
 
-    def bonds(self) -> Bonds | None:
-        """The bonds of the settings and the file; None without them."""
-        given = self.config.bonds
-        if self.file is None or self.file.bonds is None:
+    def bound(self, name: str) -> np.ndarray | None:
+        """The bonds, angles, dihedrals or impropers of the file or of water, type and ids from 0; None without."""
+        rows = None if self.file is None else self.file.terms.get(name)
+        return rows if rows is not None and len(rows) else None
+
+    def charges(self) -> np.ndarray | None:
+        """The charge of every particle; None without charges. Raises `InputError` where they are missing."""
+        if self.config.coulomb.kind == "none":
             return None
-        return Bonds(self.file.bonds, self.count, given.kind, given.parameters, given.exclude)
+        if self.file is not None and self.file.charges is not None and not self.config.coulomb.charges:
+            return self.file.charges
+        return self._charges_of(self._types() if self.file is None else self.file.types)
+
+    def _charges_of(self, types: np.ndarray) -> np.ndarray | None:
+        """The charges of particles of these types by the settings."""
+        given = self.config.coulomb
+        if given.kind == "none":
+            return None
+        if len(given.charges) != len(self.masses):
+            raise InputError(
+                f"coulomb.charges are of {len(given.charges)} types, and there are {len(self.masses)}",
+                do="give one for every type, or a file of particles that has charges",
+            )
+        return np.array(given.charges)[types]
 
     def _file_particles(self, comm: MPI.Comm) -> np.ndarray:
         assert self.file is not None
         file, chosen = self.file, slice(None) if comm.rank == 0 else slice(0)
         ids, types = np.arange(file.count)[chosen], file.types[chosen]
-        if self.config.system.velocities == "draw":
+        if self.config.system.velocities == "draw" or self.config.system.kind == "water":
             velocities = self._velocities(comm, ids, file.positions[chosen], self.masses[types])
         else:
             velocities = np.zeros((len(ids), 3)) if file.velocities is None else file.velocities[chosen]
-        return pack_particles(ids, file.positions[chosen], velocities, types, file.images[chosen])
+        charges = self.charges()
+        charges = charges[chosen] if charges is not None else None
+        return pack_particles(ids, file.positions[chosen], velocities, types, file.images[chosen], charges)
 
     def _sites_of(self, ids: np.ndarray) -> np.ndarray:
         system = self.config.system
@@ -178,12 +210,15 @@ class Start:
             drawn = lammps_velocities.in_order(system.seed, self._lammps_order(ids))
         else:
             drawn = lammps_velocities.by_place(system.seed, places)
-        v = drawn[:, :3] / np.sqrt(masses)[:, None]
+        v, held = drawn[:, :3] / np.sqrt(masses)[:, None], 0
+        if system.kind == "water":
+            v = without_vibration(v, places, masses)
+            held = self.count // 3 * RIGID if self.config.constraints.bonds else 0
         momentum = add_ranks(comm, np.column_stack([masses[:, None] * v, masses]), self.count, exact=True)
         v -= momentum[:3] / momentum[3]
         squares = add_ranks(comm, (masses[:, None] * v * v).sum(axis=1)[:, None], self.count, exact=True)[0]
         kinetic = 0.5 * units.energy * squares
-        wanted = 0.5 * max(3 * self.count - 3, 1) * units.boltzmann * system.temperature
+        wanted = 0.5 * max(3 * self.count - 3 - held, 1) * units.boltzmann * system.temperature
         return v * np.sqrt(wanted / kinetic) if kinetic > 0 else v
 
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 from hpckit.md.thermo import Thermo
 
 HEADER = "   Step          Temp          E_pair         E_mol          TotEng         Press     "
+BOX = "     Volume        Density   "  # behind the header where the box changes
 
 
-def row(step: int, thermo: Thermo, count: int, per_particle: bool) -> str:
-    """A line of the table; energies for each particle in reduced units, of the whole system in others."""
+def row(step: int, thermo: Thermo, count: int, per_particle: bool, box: tuple[float, ...] = ()) -> str:
+    """A line of the table; energies for each particle in reduced units, of the whole system in others; box: its volume
+    and density where it changes.
+    """
     share = 1 / max(count, 1) if per_particle else 1.0
     pairs = thermo.potential - thermo.bonded
-    values = (thermo.temperature, pairs * share, thermo.bonded * share, thermo.total * share, thermo.pressure)
+    values = [thermo.temperature, pairs * share, thermo.bonded * share, thermo.total * share, thermo.pressure, *box]
     return f"{step:10d} " + " ".join(f"{'-' if value < 0 else ' '}{abs(value):<13.8g}" for value in values)
 
 

@@ -209,15 +209,26 @@ class Batch(Section):
 
 
 class Ranks(Section):
-    """The mesh: how the ranks share the work; ranks of one tp group are neighbors."""
+    """The mesh: how the ranks share the work; ranks of one tp or cp group are neighbors."""
 
-    dp: int = Field(0, ge=0, description="replicas, which share the samples; 0: all ranks over pp tp")
+    dp: int = Field(0, ge=0, description="replicas, which share the samples; 0: all ranks over pp cp tp")
     pp: int = Field(1, ge=1, description="stages of a pipeline, which share the layers")
+    cp: int = Field(1, ge=1, description="ranks that share the tokens of each sample, for long windows (gpt2, llama)")
     tp: int = Field(
         1, ge=1, description="ranks that share each layer: heads, columns of matrices, vocabulary (gpt2, llama)"
     )
     ep: int = Field(
-        1, ge=1, description="ranks that share the experts of each block, over the same ranks as dp and tp (llama)"
+        1, ge=1, description="ranks that share the experts of each block, over the same ranks as dp, cp and tp (llama)"
+    )
+
+
+class Context(Section):
+    """The tokens of a sample on several ranks (mesh.cp)."""
+
+    kind: Literal["auto", "gather", "ring", "ulysses"] = Field(
+        "auto",
+        description="how attention meets the keys of other ranks: gather: all of them come first; ring: they go round"
+        " while it works; ulysses: tokens change to heads, and back; auto: what is priced as quickest",
     )
 
 
@@ -323,6 +334,7 @@ class Config(Section):
     data: Data = Field(default_factory=Data, description="training data")
     batch: Batch = Field(default_factory=Batch, description="samples of a step")
     mesh: Ranks = Field(default_factory=Ranks, description="how the ranks share the work")
+    context: Context = Field(default_factory=Context, description="samples on several ranks")
     pipeline: Pipeline = Field(default_factory=Pipeline, description="schedule of a pipeline")
     sharding: Sharding = Field(default_factory=Sharding, description="what the replicas hold in shards")
     optimizer: Optimizer = Field(default_factory=Optimizer, description="optimizer")

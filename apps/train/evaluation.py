@@ -49,6 +49,7 @@ def evaluate(trainer: Trainer, data: Text | Images, most: int | None = None) -> 
         x, targets = data.take(taken[part])
         logits = trainer.pipeline.forward(x)
         if logits is not None:
+            targets = trainer.pipeline.context.own(targets)  # of whose tokens the logits are
             likeliest = trainer.device.to_host(trainer.loss.answers(logits))
             right = (likeliest == targets.reshape(-1)).sum()
             loss = float(trainer.loss.forward(logits, targets)[0])

@@ -13,7 +13,7 @@ from hpckit.apps.train.models import model_of
 from hpckit.apps.train.shape import Shape, read_shape, shape_of
 from hpckit.errors import InputError
 from hpckit.io.safetensors import Safetensors
-from hpckit.nn.cuts import expert_misfits, misfits
+from hpckit.nn.cuts import context_misfits, expert_misfits, misfits
 from hpckit.nn.layer import Sequential
 from hpckit.plan.pipeline.training import TrainingPlan, training_plan
 
@@ -34,8 +34,7 @@ class Layout:
     @property
     def mesh(self) -> dict[str, int]:
         """The axes of the mesh, the last one innermost."""
-        plan = self.plan
-        return {"dp": plan.dp, "pp": plan.pp, **({"tp": plan.tp} if plan.tp > 1 else {})}
+        return self.plan.mesh
 
 
 def layout(config: Config, ranks: int) -> Layout:
@@ -76,6 +75,7 @@ def layout(config: Config, ranks: int) -> Layout:
     if model is not None:
         cut = (config.batch.layer_parts, "batch.layer_parts") if config.batch.layer_parts else (config.mesh.tp, "tp")
         wrong = [*misfits(model, *cut), *expert_misfits(model, config.mesh.ep)]
+        wrong += context_misfits(model, config.mesh.cp, config.context.kind, config.mesh.tp)
         problems += [InputError(each) for each in wrong]
     plan = tried(lambda: plan_of(config, shape.products(window), shape.tied, ranks))
     if problems:
@@ -102,6 +102,7 @@ def plan_of(config: Config, products: list[float], tied: bool, ranks: int) -> Tr
         batch=config.batch.size,
         dp=config.mesh.dp,
         pp=config.mesh.pp,
+        cp=config.mesh.cp,
         tp=config.mesh.tp,
         ep=config.mesh.ep,
         microbatches=config.batch.microbatches or _microbatches(config, ranks),
@@ -119,7 +120,7 @@ def _microbatches(config: Config, ranks: int) -> int:
     divides the samples of a replica, as interleaved schedules want it.
     """
     pp = config.mesh.pp
-    share = config.batch.size // (config.mesh.dp or max(1, ranks // (pp * config.mesh.tp)))
+    share = config.batch.size // (config.mesh.dp or max(1, ranks // (pp * config.mesh.cp * config.mesh.tp)))
     if pp == 1 or not share:
         return 1
     fitting = [parts for parts in range(1, min(share, 4 * pp) + 1) if share % parts == 0]

@@ -34,8 +34,9 @@ def memory_per_rank(config: Config, laid: Layout) -> dict[str, list[float]]:
     plan, itemsize = laid.plan, np.dtype(config.arithmetic).itemsize
     short = 2 if config.storage else itemsize  # bytes of what mixed precision holds in 16 bits
     samples = config.batch.size // (plan.dp * plan.microbatches)
-    kept = [samples * n * short for n in saved_numbers(laid.shape, laid.window, plan.tp)]
-    kept[-1] += samples * laid.window * laid.shape.vocab * (itemsize - short) / plan.tp  # logits are float32
+    window = -(-laid.window // plan.cp)  # tokens of a sample on the rank that has most
+    kept = [samples * n * short for n in saved_numbers(laid.shape, window, plan.tp)]
+    kept[-1] += samples * window * laid.shape.vocab * (itemsize - short) / plan.tp  # logits are float32
     live, sizes = plan.schedule.live(), local_sizes(laid.model, plan.tp, plan.layer_parts)
     experts = {p.name: p.experts for p in laid.model.parameters() if p.experts}
     for name, number in experts.items():  # on the rank that has most of them
@@ -47,20 +48,18 @@ def memory_per_rank(config: Config, laid: Layout) -> dict[str, list[float]]:
         held = {p.name: sizes[p.name] for n in numbers for p in laid.model.layers[n].parameters()}
         count, sharding = float(sum(held.values())), config.sharding.stage
         # Shards are over the replicas, of experts those that have the same ones.
-        copies = plan.dp * plan.tp // plan.ep if plan.ep > 1 else plan.dp
-        part = sum(n / (copies if name in experts else plan.dp) for name, n in held.items())
+        copies = plan.replicas * plan.tp // plan.ep if plan.ep > 1 else plan.replicas
+        part = sum(n / (copies if name in experts else plan.replicas) for name, n in held.items())
         vectors = VECTORS[config.optimizer.kind] + bool(config.storage)
         found["parameters"].append(short * (part if sharding == 3 else count))
         found["gradients"].append(itemsize * (part if sharding > 1 else count))
         found["optimizer"].append(vectors * itemsize * (part if sharding else count))
         if laid.shape.recompute == "whole":  # the input of each stage, and of the last one the logits
             first = [plan.partition.layers(stage)[0] for stage in stages]
-            inputs = [laid.shape.width * laid.window * short / plan.tp if n else 4.0 * laid.window for n in first]
+            inputs = [laid.shape.width * window * short / plan.tp if n else 4.0 * window for n in first]
             held_inputs = samples * sum(inputs) / len(stages) * live[rank]
             ends = plan.schedule.stages - 1 in stages
-            found["activations"].append(
-                held_inputs + ends * samples * laid.window * laid.shape.vocab * itemsize / plan.tp
-            )
+            found["activations"].append(held_inputs + ends * samples * window * laid.shape.vocab * itemsize / plan.tp)
             continue
         found["activations"].append(live[rank] / len(stages) * sum(kept[n] for n in numbers))
     return found

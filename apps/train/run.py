@@ -246,12 +246,14 @@ def dry_run(config: Config, ranks: int) -> DryRun:
     unit = "tokens" if laid.shape.is_language else "images"
     memory = memory_per_rank(config, laid)
     part = config.batch.size // (plan.dp * plan.microbatches)
-    tokens = part * laid.window * laid.shape.width * itemsize if laid.shape.is_language else 0  # of a microbatch
+    tokens = part * laid.window * laid.shape.width * itemsize // plan.cp if laid.shape.is_language else 0  # microbatch
     sent = price.messages // max(plan.pp, 1) * tokens / plan.tp if plan.pp > 1 else 0
     # Tokens are gathered twice in a block, and their sums scattered, forward and backward.
     blocks = plan.microbatches * laid.shape.layers / plan.pp
     sent += 8 * blocks * (plan.tp - 1) / plan.tp * tokens
-    reduced = 2 * (plan.dp - 1) / plan.dp * max(memory["parameters"]) if plan.dp > 1 else 0
+    if plan.cp > 1:  # keys and values are gathered forward and backward, their gradients scattered
+        sent += 3 * blocks * (plan.cp - 1) * tokens * 2 * laid.shape.kv_heads / laid.shape.heads
+    reduced = 2 * (plan.replicas - 1) / plan.replicas * max(memory["parameters"])
     notes = [
         f"{per_step} {unit} and {config.batch.size * laid.shape.training_flops(laid.window) / 1e9:.3g} GFLOP a step"
     ]

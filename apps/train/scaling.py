@@ -34,4 +34,4 @@ def load(config: Config, ranks: int) -> Load:
     plan = plan_of(config, laid.shape.products(laid.window), laid.shape.tied, ranks)
     bubble = price_schedule(plan.schedule).bubble if plan.pp > 1 else 0.0
     nbytes = sum(parameter.size for parameter in laid.model.parameters()) * np.dtype(config.arithmetic).itemsize
-    return Load(config.batch.size / ranks / (1 - bubble), sums(plan.dp, nbytes / (plan.pp * plan.tp)))
+    return Load(config.batch.size / ranks / (1 - bubble), sums(plan.replicas, nbytes / (plan.pp * plan.tp)))

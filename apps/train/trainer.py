@@ -47,7 +47,7 @@ class StepFigures:
 
 
 class Trainer:
-    """Model, optimizer and position in the data on a mesh dp x pp x tp. Collective, as are all of its methods.
+    """Model, optimizer and position in the data on a mesh dp x pp x cp x tp. Collective, as are all of its methods.
 
     device: where parameters, gradients and optimizer are, and where steps are computed; the data are the host's.
     """
@@ -64,6 +64,7 @@ class Trainer:
             sharding=config.sharding.stage,
             recompute=config.model.recomputed == "whole",
             device=device,
+            context=config.context.kind,
         )
         self.model, self.loss = self.pipeline.model, self.pipeline.loss
         self.pipeline.initialize(config.seed)
@@ -139,7 +140,7 @@ class Trainer:
                     for name, array in arrays.items()
                     for place, part in placed(parameter, start, shape)
                 ]
-        if copies or not (self.replica or self.pipeline.tensor.rank):
+        if copies or not (self.pipeline.replicas.rank or self.pipeline.tensor.rank):
             pieces += [
                 Piece(f"shares/{name}", layer.shares.shape, (0,), layer.shares.copy())
                 for name, layer in self.pipeline.experts().items()

@@ -30,8 +30,8 @@ FOLDER = "model"  # in the run's output
 def gathered(trainer: Trainer) -> dict[str, np.ndarray] | None:
     """All parameters by name, in the order of the model, on rank 0; None elsewhere. Collective.
 
-    The ranks of the first replica send theirs; parts of tp are joined on its first rank. In mixed precision they are
-    rounded, as the layers use them, and come as float32.
+    The ranks that have the first copy send theirs; parts of tp are joined on its first rank. In mixed precision they
+    are rounded, as the layers use them, and come as float32.
     """
     storage = trainer.config.storage
     line, own, plan = trainer.mesh["pp"], dict[str, np.ndarray](), trainer.laid.plan
@@ -43,11 +43,11 @@ def gathered(trainer: Trainer) -> dict[str, np.ndarray] | None:
                 if parts[0].experts and plan.ep > 1:
                     if trainer.pipeline.has_first_experts:
                         own[name] = _joined_experts(trainer, parts[0])
-                elif parts[0].name in saved and not trainer.replica:
+                elif parts[0].name in saved and not trainer.pipeline.replicas.rank:
                     held = [trainer.device.to_host(part.stored if storage else part.value) for part in parts]
                     value = _joined(trainer, parts[0], held)
                     own[name] = value.copy() if trainer.pipeline.shards.gathers else value
-    if trainer.replica or trainer.pipeline.tensor.rank:
+    if trainer.pipeline.replicas.rank or trainer.pipeline.tensor.rank:
         return None
     every = trainer.laid.model.parameters()
     holders = max_of_ranks(line, np.array([line.rank if parameter.name in own else -1 for parameter in every]))

@@ -32,10 +32,10 @@ OWNED = (slice(None), slice(HALO, -HALO), slice(HALO, -HALO))
 class Carried:
     """Mixing ratios on this rank, [n, nz, ny, nx]: water first where there is any, then the tracers of the settings."""
 
-    def __init__(self, config: Config, mesh: Mesh, device: Device, like: Field, vapor: np.ndarray | None) -> None:
-        """`like`: the state; vapor: of the base state by level, of moist air."""
+    def __init__(self, config: Config, mesh: Mesh, device: Device, like: Field, start: np.ndarray | None) -> None:
+        """`like`: the state; start: vapor, cloud and rain of the owned cells of moist air."""
         grid = config.grid
-        self.water = WATER if vapor is not None else ()
+        self.water = WATER if start is not None else ()
         self.names = [*self.water, *(tracer.name for tracer in config.tracers)]
         self._mesh = mesh
         self._widths = {"x": grid.dx, "y": grid.dy}
@@ -64,9 +64,9 @@ class Carried:
         z, y, x = self.field.coords((grid.dz, grid.dy, grid.dx))
         z = (0.5 * (grid.edges[1:] + grid.edges[:-1]))[:, None, None]
         whole = np.zeros(self.field.interior.shape[1:])
-        start = [] if vapor is None else [vapor[:, None, None] + whole, whole, whole]
-        start += [start_of(tracer, config, z, y, x) + whole for tracer in config.tracers]
-        self.field.set_from_host(np.array(start, self.field.data.dtype))
+        mixed = [] if start is None else list(start)
+        mixed += [start_of(tracer, config, z, y, x) + whole for tracer in config.tracers]
+        self.field.set_from_host(np.array(mixed, self.field.data.dtype))
 
     @property
     def wait_seconds(self) -> float:

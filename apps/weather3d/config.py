@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from typing import Literal, Self
@@ -90,7 +91,7 @@ class Dynamics(Section):
     step: float = Field(0.0, ge=0, description="hevi: large step, s; 0: 6 s per km of the finer of dx and dy")
     substeps: int = Field(0, ge=0, le=100, description="hevi: acoustic substeps of a step, even; 0: by acoustic_cfl")
     acoustic_cfl: float = Field(0.7, gt=0, le=0.9, description="hevi: Courant number of sound in x and y together")
-    order: Literal[3, 5] = Field(5, description="hevi: order of the upwind advection")
+    order: Literal[3, 5, 6] = Field(5, description="hevi: order of advection: upwind 3 or 5, centered 6")
     implicit: float = Field(0.55, ge=0.5, le=1, description="hevi: share of the new level in the vertical")
     damping: float = Field(0.1, ge=0, le=0.25, description="hevi: damping of the divergence")
 
@@ -109,6 +110,7 @@ FIELD_NAMES = (
     "z",
     "time",
 )
+STATISTICS = ("_variance", "_flux")  # how their names end
 Side = Literal["periodic", "walls", "open"]
 
 
@@ -148,6 +150,9 @@ class Bubble(Section):
     radius_x: float = Field(2_000.0, gt=0, description="semi-axis, m")
     radius_y: float = Field(2_000.0, gt=0, description="semi-axis, m")
     radius_z: float = Field(2_000.0, gt=0, description="semi-axis, m")
+    keeps: Literal["density", "pressure"] = Field(
+        "density", description="undisturbed variable: density (sudden heating), or pressure (after sound has left)"
+    )
 
 
 class Band(Section):
@@ -197,6 +202,10 @@ class Moisture(Section):
     kind: Literal["none", "reversible", "kessler"] = Field(
         "none", description="none; reversible: vapor and cloud; kessler: rain too"
     )
+    equations: Literal["dry_heat", "complete"] = Field(
+        "dry_heat",
+        description="dry_heat: air has the heat capacity of its dry part; complete: water has its own (reversible)",
+    )
 
 
 class Tracer(Section):
@@ -217,6 +226,14 @@ class Tracer(Section):
     radius_x: float = Field(2_000.0, gt=0, description="semi-axis, m (blob)")
     radius_y: float = Field(2_000.0, gt=0, description="semi-axis, m (blob)")
     radius_z: float = Field(2_000.0, gt=0, description="semi-axis, or half the thickness of a layer, m")
+
+
+class Output(settings.Output):
+    """Output files."""
+
+    statistics: float = Field(
+        0.0, ge=0, description="simulated time between column statistics (means, variances, fluxes), s; 0: none"
+    )
 
 
 class Time(Section):
@@ -242,10 +259,13 @@ class Config(Section):
     band: Band = Field(default_factory=Band, description="initial band of warm air")
     wave: Wave = Field(default_factory=Wave, description="a band of warm air that sends out linear waves")
     jet: Jet = Field(default_factory=Jet, description="initial jet")
+    surface: settings.Surface = Field(default_factory=settings.Surface, description="fluxes at the ground")
+    forcing: settings.Forcing = Field(default_factory=settings.Forcing, description="large scales and radiation")
+    noise: settings.Noise = Field(default_factory=settings.Noise, description="random theta' at the start")
     moisture: Moisture = Field(default_factory=Moisture, description="water in the air")
     tracers: tuple[Tracer, ...] = Field((), description="tracers that the air carries")
     time: Time = Field(default_factory=Time, description="duration and time step")
-    output: settings.Output = Field(default_factory=settings.Output, description="output files")
+    output: Output = Field(default_factory=Output, description="output files")
     precision: Literal["float64", "float32"] = Field("float64", description=PRECISION)
     report: Report = Field(default_factory=Report, description="contents of the report")
     coriolis: float = Field(
@@ -332,6 +352,8 @@ class Config(Section):
         for i, name in enumerate(names):
             if name in FIELD_NAMES:
                 yield f"tracers.{i}.name = {name!r} is taken: {', '.join(FIELD_NAMES)} are other fields of the output"
+            elif self.output.statistics and name.endswith(STATISTICS):
+                yield f"tracers.{i}.name = {name!r} may not end in {' or '.join(STATISTICS)}: statistics are called so"
             elif name in names[:i]:
                 yield f"tracers.{i}.name = {name!r} is taken by tracers.{names.index(name)}"
 
@@ -353,11 +375,21 @@ class Config(Section):
         if dynamics.kind == "explicit":
             if grid.lowest:
                 yield "grid.lowest (stretched levels) needs the split dynamics: set dynamics.kind = 'hevi'"
+            for name in ("surface", "forcing"):
+                if getattr(self, name) != type(getattr(self, name))():
+                    yield f"{name} needs the split dynamics: set dynamics.kind = 'hevi'"
             if self.moisture.kind != "none":
                 yield f"moisture.kind = {self.moisture.kind!r} needs the split dynamics: set dynamics.kind = 'hevi'"
+            if self.base.kind == "saturated":
+                yield "base.kind = 'saturated' is moist: set dynamics.kind = 'hevi' and moisture.kind = 'reversible'"
             if self.base.kind == "weisman_klemp":
                 yield "base.kind = 'weisman_klemp' is moist: set dynamics.kind = 'hevi' and moisture.kind = 'kessler'"
             return
+        moisture = self.moisture
+        if moisture.equations == "complete" and moisture.kind != "reversible":
+            yield f"moisture.equations = 'complete' needs moisture.kind = 'reversible', not {moisture.kind!r}: no rain"
+        if self.base.kind == "saturated" and moisture.equations != "complete":
+            yield "base.kind = 'saturated' needs moisture.kind = 'reversible' and moisture.equations = 'complete'"
         if self.base.kind == "weisman_klemp" and self.moisture.kind == "none":
             yield "base.kind = 'weisman_klemp' is moist: set moisture.kind = 'kessler' or 'reversible'"
         if self.jet.speed and self.moisture.kind != "none":
@@ -367,8 +399,14 @@ class Config(Section):
         for axis in "xy":
             if getattr(self.sides, axis) == "open":
                 yield f"sides.{axis} = 'open' is not there with dynamics.kind = 'hevi': take 'periodic' or 'walls'"
-        if self.drag:
-            yield "drag is not there with dynamics.kind = 'hevi': leave it out, or take 'explicit'"
+        wet = any((self.surface.vapor, self.surface.humidity, self.forcing.drying))
+        if wet and moisture.kind == "none":
+            yield "surface.vapor, surface.humidity and forcing.drying need moist air: set moisture.kind"
+        for name, points in self.forcing:
+            if any(high[0] <= low[0] for low, high in itertools.pairwise(points)):
+                yield f"forcing.{name}: the heights of its points must grow"
+        if any(wind > 0 for _, wind in self.forcing.subsidence):
+            yield "forcing.subsidence must not be above 0: air that sinks has a wind below 0"
         if self.jet.speed and self.jet.balanced:
             yield "jet.balanced is balanced for the explicit scheme: set dynamics.kind = 'explicit'"
         if dynamics.substeps % 2:

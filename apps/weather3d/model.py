@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hpckit.apps.atmosphere.base import BaseState, base_state
-from hpckit.apps.atmosphere.output import full_fields
+from hpckit.apps.atmosphere.output import full_fields, in_precision
 from hpckit.apps.atmosphere.overlap import Lines, Order, edges_first
 from hpckit.apps.weather3d.config import Config
 from hpckit.apps.weather3d.mixing import Mixing
@@ -316,18 +316,22 @@ class Model:
         self.steps_done = restored.values["step"]
         self.entered = list(restored.values["entered"]) if self.mesh.rank == 0 else [0.0, 0.0]
 
-    def output(self) -> dict[str, np.ndarray]:
-        """The output fields, on the owned cells: theta and rho as deviations, and what `output.fields` asks for."""
+    def shown(self) -> dict[str, np.ndarray]:
+        """The output fields, float64: theta and rho as deviations, and what `output.fields` asks for."""
         rho, *momentum, rho_theta = self.state.to_host().astype(np.float64, copy=False)
         base_rho, base_rho_theta, _ = self.base.column[:, :, None, None]
         total, warm = rho + base_rho, rho_theta + base_rho_theta
         theta = warm / total - self.base.theta[:, None, None]
         winds = dict(zip("uvw", (each / total for each in momentum), strict=True))
-        dtype = np.float32 if self.config.output.single else np.float64
         fields = {"theta": theta, **winds, "rho": rho} | full_fields(self.config.output.fields, total, warm)
         if self.tracers:
-            fields |= dict(zip(self.tracers.names, self.tracers.field.to_host(), strict=True))
-        return {name: np.ascontiguousarray(values, dtype) for name, values in fields.items()}
+            mixed = self.tracers.field.to_host().astype(np.float64, copy=False)
+            fields |= dict(zip(self.tracers.names, mixed, strict=True))
+        return fields
+
+    def output(self) -> dict[str, np.ndarray]:
+        """The output fields, on the owned cells, in the precision of the files."""
+        return in_precision(self.shown(), self.config.output.single)
 
 
 def warm_up(config: Config, device: Device = HOST) -> None:

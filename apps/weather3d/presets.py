@@ -32,6 +32,28 @@ PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
             "output": {"every": 100.0},
         },
     ),
+    "dry_bubble": (
+        "the dry warm bubble of Bryan and Fritsch (2002), in a slab six cells thick",
+        {
+            "grid": {"nx": 200, "ny": 6, "nz": 100, "length": 600.0},
+            "dynamics": {"kind": "hevi"},
+            "bubbles": [{"amplitude": 2.0, "y": 300.0, "radius_y": 1e9, "keeps": "pressure"}],
+            "time": {"end": 1000.0},
+            "output": {"every": 250.0},
+        },
+    ),
+    "moist_bubble": (
+        "the moist bubble of Bryan and Fritsch (2002): cloud everywhere, the same buoyancy, in the complete equations",
+        {
+            "grid": {"nx": 200, "ny": 6, "nz": 100, "length": 600.0},
+            "dynamics": {"kind": "hevi"},
+            "base": {"kind": "saturated"},
+            "moisture": {"kind": "reversible", "equations": "complete"},
+            "bubbles": [{"amplitude": 2.0, "y": 300.0, "radius_y": 1e9, "keeps": "pressure"}],
+            "time": {"end": 1000.0},
+            "output": {"every": 250.0, "fields": ["pressure"]},
+        },
+    ),
     "supercell": (
         "a storm with rain in the sheared air of Weisman and Klemp (1982) splits: split dynamics, Kessler's rain",
         {
@@ -44,6 +66,21 @@ PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
             "lid": {"depth": 5000.0},
             "time": {"end": 7200.0},
             "output": {"every": 600.0},
+        },
+    ),
+    "convective_boundary_layer": (
+        "heat from the ground stirs stable air: the mixed layer grows by encroachment and entrainment",
+        {
+            "grid": {"nx": 32, "ny": 32, "nz": 40, "width": 3200.0, "length": 3200.0, "height": 1600.0},
+            "dynamics": {"kind": "hevi", "step": 2.0},
+            "base": {"kind": "stable", "frequency": 0.01},
+            "bubbles": [],
+            "surface": {"heat": 0.1},
+            "noise": {"amplitude": 0.1},
+            "smagorinsky": {"coefficient": 0.18},
+            "drag": 2e-3,
+            "time": {"end": 3600.0},
+            "output": {"every": 600.0, "statistics": 60.0},
         },
     ),
     "jet": (

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import h5py
+import numpy as np
+
 from hpckit.apps.atmosphere.report import profiles
+from hpckit.apps.weather3d.statistics import FILE
 from hpckit.report.draw.charts import beside
 from hpckit.report.extension import Section, Work
-from hpckit.report.field_file import FieldFile
-from hpckit.report.page import caption
+from hpckit.report.field_file import FieldFile, text_of
+from hpckit.report.page import caption, grid, table, with_data
 from hpckit.report.run_data import RunData
-from hpckit.report.units import number
+from hpckit.report.style import SERIES, pyplot, to_svg
+from hpckit.report.units import number, pretty, time_scale
 
 # Of the reference kernels, counted in tests/report/work_counts.py.
 SWEEPS = {"x sweep": 261, "y sweep": 261, "z sweep": 288}
@@ -18,6 +23,11 @@ TURN, TURN_BYTES = 13, 8 * 5  # density and two momenta read, the momenta writte
 DIFFUSION, DIFFUSION_BYTES = 74, 8 * 9  # five fields read, four written
 
 
+FORCED = {
+    "surface": ("heat", "vapor", "exchange", "friction"),
+    "forcing": ("cooling", "drying", "subsidence"),
+}
+PICTURES = ("theta", "theta_flux", "w_variance", "theta_subgrid_flux", "vapor", "cloud", "rain", "vapor_flux")
 # Extremes of theta' (K) after 3000 s in the short channel, read from figure 1 of Skamarock and Klemp (1994).
 WAVES = "Skamarock and Klemp (1994, Mon. Weather Rev. 122) show -1.5e-3 to 2.8e-3 K in the whole field at 3000 s."
 
@@ -25,6 +35,9 @@ WAVES = "Skamarock and Klemp (1994, Mon. Weather Rev. 122) show -1.5e-3 to 2.8e-
 def sections(run: RunData) -> Iterator[Section]:
     """The base state; theta' along x halfway up, of waves from a band of warm air."""
     yield from profiles(run)
+    yield from parcel(run)
+    yield from columns(run)
+    yield from statistics(run)
     band = run.values.get("band") or {}
     if run.fields is None or not band.get("amplitude"):
         return
@@ -42,6 +55,101 @@ def sections(run: RunData) -> Iterator[Section]:
     said += WAVES if (band.get("x"), band.get("half_width")) == (100e3, 5e3) else ""
     numbers = {"z": float(height), "least": float(values.min()), "greatest": float(values.max())}
     yield Section("line", "Theta' through the waves", drawn + caption(said), numbers)
+
+
+def parcel(run: RunData) -> Iterator[Section]:
+    """CAPE, CIN and levels of a parcel lifted from the ground through the base state, of moist base states."""
+    lifted = run.summary.get("parcel")
+    if not isinstance(lifted, dict):
+        return
+    names = {"cape": "CAPE (J/kg)", "cin": "CIN (J/kg)", "lcl": "LCL (m)", "lfc": "LFC (m)", "el": "EL (m)"}
+    rows = [
+        [kind, *("none" if found.get(name) is None else f"{found[name]:.0f}" for name in names)]
+        for kind, found in lifted.items()
+    ]
+    said = (
+        "Of the parcel at the ground, by virtual temperatures: what condenses falls out (pseudo) or stays (reversible)."
+    )
+    shown = table(("adiabat", *names.values()), rows, numeric=range(1, 6))
+    yield Section("parcel", "Parcel lifted from the ground", shown + caption(said), lifted)
+
+
+def columns(run: RunData) -> Iterator[Section]:
+    """Means, resolved fluxes and variances over height at the last frame, of runs that are forced from outside.
+
+    The numbers are lists over height: z (m), mean of theta (K), flux of theta (K m/s), of vapor (m/s) and of u (m2/s2),
+    variances of w and u (m2/s2) and theta (K2), of deviations from the mean of a level.
+    """
+    is_forced = any(any((run.values.get(part) or {}).get(name) for name in names) for part, names in FORCED.items())
+    if run.fields is None or not is_forced:
+        return
+    with FieldFile(run.fields) as file:
+        frame, time = len(file.times) - 1, file.times[-1]
+        z = np.asarray(file.variables["w"].dims[0].points)
+        names = [name for name in ("theta", "u", "w", "vapor") if name in file.variables]
+        values = {name: np.asarray(file.read(file.variables[name], frame, (slice(None),) * 3)) for name in names}
+    with h5py.File(run.fields) as file:
+        base = np.asarray(file["theta_base"][...], np.float64)
+    means = {name: each.mean(axis=(1, 2), dtype=np.float64) for name, each in values.items()}
+    off = {name: each - means[name][:, None, None] for name, each in values.items()}
+    found = {
+        "mean of theta (K)": base + means["theta"],
+        "flux of theta (K m/s)": (off["w"] * off["theta"]).mean(axis=(1, 2)),
+        "flux of u (m2/s2)": (off["w"] * off["u"]).mean(axis=(1, 2)),
+        "variance of w (m2/s2)": (off["w"] ** 2).mean(axis=(1, 2)),
+        "variance of u (m2/s2)": (off["u"] ** 2).mean(axis=(1, 2)),
+        "variance of theta (K2)": (off["theta"] ** 2).mean(axis=(1, 2)),
+    }
+    if "vapor" in off:
+        found["flux of vapor (m/s)"] = (off["w"] * off["vapor"]).mean(axis=(1, 2))
+    drawn = []
+    for (title, row), color in zip(found.items(), SERIES * 2, strict=False):
+        figure, axes = pyplot().subplots(figsize=(3.7, 2.5), layout="constrained")
+        axes.plot(row, z / 1000, color=color)
+        axes.set_title(title)
+        axes.locator_params(axis="x", nbins=4)
+        axes.grid(axis="x")
+        axes.set_ylabel("z (km)")
+        shown = to_svg(figure, f"{title} over height", "chart")
+        drawn.append(with_data(shown, title, {"z (km)": (z / 1000).tolist(), title: row.tolist()}))
+    said = f"At t = {time:g} s, of what the grid resolves: deviations from the mean of each level."
+    numbers = {"z": z.tolist(), **{title.rpartition(" (")[0]: row.tolist() for title, row in found.items()}}
+    yield Section("columns", "Means, fluxes and variances", grid(drawn) + caption(said), numbers)
+
+
+def statistics(run: RunData) -> Iterator[Section]:
+    """Means, fluxes and variances by height and time, of runs with statistics; the inversion: where mean theta jumps.
+
+    The numbers: time (s), and inversion (m), the height of the face across which mean theta grows fastest.
+    """
+    path = run.fields.with_name(FILE) if run.fields is not None else None
+    if path is None or not path.exists():
+        return
+    with h5py.File(path) as file:
+        times, z = np.asarray(file["time"][...]), np.asarray(file["z"][...])
+        shown = [name for name in PICTURES if name in file and file[name].shape[0] > 1]
+        read = {name: (np.asarray(file[name][...]), text_of(file[name], "units")) for name in shown}
+        told = {name: text_of(file[name], "long_name") for name in shown}
+    if not shown:
+        return
+    rises = np.diff(read["theta"][0], axis=1) / np.diff(z)
+    inversion = 0.5 * (z[1:] + z[:-1])[rises.argmax(axis=1)]
+    per, unit = time_scale(float(times[-1]), run.frame_unit)
+    drawn = []
+    for name, (values, units) in read.items():
+        figure, axes = pyplot().subplots(figsize=(3.7, 2.6), layout="constrained", dpi=130)
+        most = float(np.abs(values).max()) or 1.0
+        signed = {"cmap": "RdBu_r", "vmin": -most, "vmax": most} if values.min() < 0 else {"cmap": "viridis"}
+        image = axes.pcolormesh(times / per, z / 1000, values.T, shading="nearest", rasterized=True, **signed)
+        if name == "theta":
+            axes.plot(times / per, inversion / 1000, color="white", linewidth=1)
+        figure.colorbar(image, ax=axes)
+        axes.set(title=f"{told[name]} ({pretty(units)})", xlabel=f"time ({unit})", ylabel="z (km)")
+        drawn.append(to_svg(figure, f"{told[name]} by height and time", "chart"))
+    said = f"Means of each level at {len(times)} times, from {FILE}. The line is the height at which mean theta grows"
+    said += f" fastest: {inversion[0]:.0f} m at the start, {inversion[-1]:.0f} m at the end."
+    numbers = {"time": times.tolist(), "inversion": inversion.tolist()}
+    yield Section("statistics", "Statistics over time", grid(drawn) + caption(said), numbers)
 
 
 def work(run: RunData) -> Iterator[Work]:

@@ -7,21 +7,27 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from hpckit.apps.atmosphere.base import require_top
 from hpckit.apps.atmosphere.loop import AtmosphereRun
 from hpckit.apps.atmosphere.output import base_profiles, variables
+from hpckit.apps.atmosphere.parcel import ADIABATS, lift_profile
 from hpckit.apps.common.grid import grid_dry_run, local_cells, run_on_grid, sent_bytes
+from hpckit.apps.common.loop import Due
 from hpckit.apps.weather3d import model, split
 from hpckit.apps.weather3d.config import METRICS, WATER, Config
 from hpckit.apps.weather3d.model import AXES, HALOS, Model, mesh_for
 from hpckit.apps.weather3d.setups import column_of
 from hpckit.apps.weather3d.sides import periodic_axes
+from hpckit.apps.weather3d.statistics import Statistics
 from hpckit.apps.weather3d.tracers import HALOS as TRACER_HALOS
+from hpckit.io.checkpoint.state import State
 from hpckit.kernels.euler.box.constants import FIELDS
 from hpckit.plan.grid.decomposition import Decomposition
 from hpckit.plan.topology import Topology
 from hpckit.run.context import DryRun, Run
-from hpckit.run.steps import frame_count, step_count
+from hpckit.run.steps import frame_count, passes, step_count
 
 # Three sweeps, five fields of 8 bytes, each read once and written once, the write after a read of the cache line.
 BYTES_PER_CELL_STEP = 3 * FIELDS * 8 * 3
@@ -46,6 +52,47 @@ class Weather3D(AtmosphereRun):
         mixed = {name: {"units": "1", "long_name": f"mixing ratio of {name}"} for name in tracers}
         self.variables = variables("uvw", self.config.output.fields) | mixed
 
+        self.statistics: Statistics | None = None
+        if self.config.output.statistics:
+            attributes = {"title": run.title, "source": f"hpckit {self.app}"}
+            kept = run.kept("statistics")
+            self.statistics = Statistics(model, run.directory.output, attributes, kept)
+            run.keep("statistics", self.statistics.writer.kept)
+
+    def begin(self) -> None:
+        """Collective: check and write the initial state."""
+        if self.statistics:
+            self.statistics.sample(self.time)
+        super().begin()
+
+    def advance(self) -> Due:
+        """Collective: the next step, and the statistics where they are due."""
+        due = super().advance()
+        every = self.config.output.statistics
+        if self.statistics and (self.step == self.steps or passes(every, self.full, self.step)):
+            with self.run.timer("statistics"):
+                self.statistics.sample(self.time)
+        return due
+
+    def write(self) -> None:
+        """Collective: write a frame, and the statistics so far."""
+        super().write()
+        self._write_statistics()
+
+    def saved(self) -> State:
+        """Collective: the content of a checkpoint; the statistics that it counts are on disk."""
+        self._write_statistics()
+        return super().saved()
+
+    def close(self) -> None:
+        """Collective: write what is left of the statistics."""
+        super().close()
+        self._write_statistics()
+
+    def _write_statistics(self) -> None:
+        if self.statistics:
+            self.statistics.writer.write()
+
     @property
     def water(self) -> tuple[str, ...]:
         """The kinds of water in the air."""
@@ -69,8 +116,16 @@ class Weather3D(AtmosphereRun):
             super().check()
 
     def more(self) -> Mapping[str, Any]:
-        """The budget of the mass, with open sides."""
-        return self.model.budgets(self.first, self.last)
+        """The budgets (mass with open sides, water, heat from the ground), and the lifted parcel of moist air."""
+        return {**self.model.budgets(self.first, self.last), **self._parcel()}
+
+    def _parcel(self) -> Mapping[str, Any]:
+        """CAPE, CIN (J/kg) and levels (m) of the base state by adiabat, where it has vapor, that of a sounding too."""
+        base = self.config.base
+        column = column_of(base, bool(self.water) or base.kind == "sounding")
+        if not column.vapor(np.zeros(1))[0]:
+            return {}
+        return {"parcel": {kind: lift_profile(column, adiabat=kind).numbers() for kind in ADIABATS}}
 
 
 def run(config: Config, run: Run) -> None:

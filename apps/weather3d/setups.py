@@ -7,6 +7,7 @@ import itertools
 
 import numpy as np
 
+from hpckit.apps.atmosphere import saturated
 from hpckit.apps.atmosphere.base import QUADRATURE_POINTS, QUADRATURE_WEIGHTS, BaseState
 from hpckit.apps.atmosphere.profiles import Profile, exner, profile_of, wave_temperature
 from hpckit.apps.weather3d.balance import balanced_flow
@@ -16,13 +17,18 @@ from hpckit.kernels.euler.box.constants import FIELDS, RHO, RHO_THETA, RHO_U, RH
 from hpckit.kernels.euler.constants import C0, GAMMA, RD
 from hpckit.kernels.euler.rain.constants import RV
 
+SCALE = 300.0  # K: a bubble in saturated air is lighter by amplitude / SCALE (Bryan and Fritsch 2002)
+
 
 def column_of(base: Base, moist: bool = False) -> Profile:
     """The atmosphere that the settings ask for, its wind along y too; reads the sounding where there is one.
 
     moist: with the vapor that it has.
     """
-    profile = profile_of(base, moist)
+    if base.kind == "saturated":
+        profile = saturated.cloudy(base.equivalent, base.water, base.u)
+    else:
+        profile = profile_of(base, moist)
     return profile if base.wind else dataclasses.replace(profile, wind_v=lambda z: np.full_like(z, base.v))
 
 
@@ -44,17 +50,38 @@ def initial_state(
         z, y, x = bottom + point_z * thick, (y_index + point_y) * grid.dy, (x_index + point_x) * grid.dx
         pressure, theta = profile.pressure(z), profile.theta(z)
         rho = (pressure / C0) ** (1 / GAMMA) / theta
-        warmth = sum((_bubble(config, bubble, z, y, x) for bubble in config.bubbles), start=_band(config, z, x))
+        warmth = _band(config, z, x)
         place, extent = (x, grid.width) if config.wave.along == "x" else (y, grid.length)
         light = wave_temperature(config.wave, config.base, place, z, extent, grid.height) / exner(pressure)
+        moist = 1 + RV / RD * profile.vapor(z)
+        for bubble in config.bubbles:
+            warmer = _bubble(config, bubble, z, y, x)
+            if bubble.keeps == "density":
+                warmth = warmth + warmer
+            else:
+                light = light + warmer * (theta / SCALE if profile.water else moist)
         weight = weight_x * weight_y * weight_z
-        state[RHO_THETA] += weight * rho * (1 + RV / RD * profile.vapor(z)) * warmth
+        state[RHO_THETA] += weight * rho * moist * warmth
         state[RHO] -= weight * rho * light / (theta + light)
+    if config.noise.amplitude:
+        low = base.height < config.noise.height
+        drawn = np.random.default_rng(config.noise.seed).uniform(-1, 1, (int(low.sum()), grid.ny, grid.nx))
+        warm = base.column[0][low] * (1 + RV / RD * profile.vapor(base.height[low])) * config.noise.amplitude
+        state[RHO_THETA, low] += warm[:, None, None] * drawn[:, rows][:, :, columns]
     total = base.column[0][:, None, None] + state[RHO]
     state[RHO_U], state[RHO_V] = total * base.wind[:, None, None], total * base.wind_v[:, None, None]
     if config.jet.speed:
         _add_jet(state, config, base, rows, columns)
     return state
+
+
+def initial_water(profile: Profile, base: BaseState, state: np.ndarray) -> np.ndarray:
+    """Vapor, cloud and rain at the start, float64[3, …] of cells as in state, from `initial_state` or zeros."""
+    rho, heat = (base.column[each][:, None, None] + state[field] for each, field in ((0, RHO), (1, RHO_THETA)))
+    if profile.water:
+        return saturated.parts(rho, heat, profile.water)
+    vapor = profile.vapor(base.height)[:, None, None] + np.zeros_like(rho)
+    return np.array([vapor, np.zeros_like(rho), np.zeros_like(rho)])
 
 
 def _bubble(config: Config, bubble: Bubble, z: np.ndarray, y: np.ndarray, x: np.ndarray) -> np.ndarray:

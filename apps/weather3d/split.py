@@ -5,17 +5,18 @@ The state is that of `model`, but on Arakawa's C grid: rho u, rho v and rho w st
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from hpckit.apps.atmosphere.base import BaseState, levels_state
-from hpckit.apps.atmosphere.output import full_fields
+from hpckit.apps.atmosphere.output import full_fields, in_precision
 from hpckit.apps.weather3d.carried import Carried
 from hpckit.apps.weather3d.config import WATER, Config
+from hpckit.apps.weather3d.forcing import Forced, is_forced, levels_of
 from hpckit.apps.weather3d.model import HALOS, Watch
-from hpckit.apps.weather3d.setups import column_of, initial_state
+from hpckit.apps.weather3d.setups import column_of, initial_state, initial_water
 from hpckit.apps.weather3d.sides import HORIZONTAL, periodic_axes, relaxation_rates, scalar_walls
 from hpckit.apps.weather3d.tracers import warm_up as warm_up_transport
 from hpckit.comm.agree import max_of_ranks, sum_of_ranks
@@ -33,8 +34,8 @@ from hpckit.kernels.euler.constants import CV, GAMMA, GRAVITY, HALO, RD, REACH
 from hpckit.kernels.euler.hevi import dispatch as hevi
 from hpckit.kernels.euler.hevi.constants import LEVELS, NO_WATER, WORKS, Stage, Substep, upwind_weights
 from hpckit.kernels.euler.hevi.stress.dispatch import mix, mix_carried, viscosity
-from hpckit.kernels.euler.rain.constants import RV, WATER_DENSITY
-from hpckit.kernels.euler.rain.dispatch import air_of, kessler, put_back, saturate
+from hpckit.kernels.euler.rain.constants import CL, CVV, LATENT, RV, WATER_DENSITY
+from hpckit.kernels.euler.rain.dispatch import air_of, compress, condense, kessler, put_back, saturate
 from hpckit.kernels.euler.relaxation.dispatch import relax
 from hpckit.plan.grid.decomposition import Decomposition
 
@@ -66,7 +67,8 @@ class Model:
                 self.decomposition.start(mesh.rank), self.decomposition.owned(mesh.rank), strict=True
             )
         )
-        self.state.set_from_host(initial_state(config, profile, self.base, rows, columns))
+        begin = initial_state(config, profile, self.base, rows, columns)
+        self.state.set_from_host(begin)
         self._stagger()
         shape, dtype = self.state.data.shape, self.state.data.dtype
         self.start, self.slow, self.fast = (device.zeros(shape, dtype) for _ in range(3))
@@ -77,32 +79,42 @@ class Model:
             device.zeros(faces, dtype) for faces in ((nz, ny, nx + 1), (nz, ny + 1, nx), (nz + 1, ny, nx))
         ]
         calm = np.array([self.base.wind, self.base.wind_v, np.zeros(grid.nz), self.base.theta])
+        geostrophic = calm[:2].copy()
+        for row, points in enumerate((config.forcing.geostrophic_u, config.forcing.geostrophic_v)):
+            if points:
+                geostrophic[row] = levels_of(points, self.base.height)
         self.column, self.levels, self.rest, self.wind, self.weights, self.water = (
             self._table(values)
             for values in (
                 self.base.column,
                 level_tables(self.edges),
                 calm,
-                calm[:2].copy(),
+                geostrophic,
                 upwind_weights(config.dynamics.order),
                 NO_WATER,
             )
         )
+        self.forced = Forced(config, self.base, self.edges, self.column, self._table) if is_forced(config) else None
+        # What mixing leaves alone: the base state, but not where fluxes and forcings change it.
+        still = calm.mean(axis=1, keepdims=True) + 0.0 * calm
+        self.unmixed = self._table(still) if self.forced else self.rest
         rates = relaxation_rates(config, self.decomposition, mesh.rank)
         self.relaxes = any(rate.any() for rate in rates.values())
         self.rates = {axis: self._table(rate) for axis, rate in rates.items()}
         self.dry = self._table(NO_WATER)
         moist = config.moisture.kind != "none"
-        self.base_vapor = profile.vapor(self.base.height)
+        self.is_complete = moist and config.moisture.equations == "complete"
+        still = initial_water(profile, self.base, np.zeros((FIELDS, grid.nz, 1, 1)))[..., 0, 0]
+        self.base_vapor = still[0]
         self.base_theta = self.base.theta / (1 + RV / RD * self.base_vapor)  # that of dry air; base.theta is moist
-        vapor = self.base_vapor if moist else None
-        self.carried = Carried(config, mesh, device, self.state, vapor) if moist or config.tracers else None
+        water = initial_water(profile, self.base, begin) if moist else None
+        self.carried = Carried(config, mesh, device, self.state, water) if moist or config.tracers else None
         ground = Decomposition((1, grid.ny, grid.nx), mesh.topology, halo=(0, 0, 0))
         self.rained = Field.zeros(mesh, ground, config.precision, name="rained", device=device)  # m since the start
-        if vapor is not None:
+        if moist:
             self.parcels = [device.zeros((n, *self.state.interior.shape[1:]), config.precision) for n in (4, 3)]
             self.water = device.zeros(shape[1:], dtype)
-            self.levels[4, :-1] = self._table(vapor)
+            self.levels[4, :-1] = self._table(still.sum(axis=0))
             self.thickness = self._table(np.diff(self.edges))
         mixes = config.diffusion or config.smagorinsky.coefficient
         self.mu = device.zeros(shape[1:], dtype) if mixes else None
@@ -145,6 +157,9 @@ class Model:
                     self.exchange(self.state)
             self._stage(dt * share / count, count, stage == 2, timer)
         if self.carried:
+            if self.is_complete:
+                with timer("water"):
+                    self._compress(dt)
             forward = self.steps_done % 2 == 0
             self.carried.move(self.start, self.column, self.mass_flux, dt, forward, timer)
         self._physics(dt, timer)
@@ -193,27 +208,24 @@ class Model:
 
     def _physics(self, dt: float, timer: PhaseTimer) -> None:
         """All physics, one process after the other, each in place on the state after the last."""
-        config, spacing = self.config, (self.spacing["x"], self.spacing["y"])
-        coefficient, prandtl = config.smagorinsky.coefficient, config.smagorinsky.prandtl
+        if self.forced:
+            with timer("halo"):
+                self.exchange(self.state)
+            with timer("forcing"):
+                self.forced.apply(self.state.data, self.carried.field.data if self.is_moist else None, dt)  # type: ignore[union-attr]
         if self.mu is not None:
             with timer("halo"):
                 self.exchange(self.state)
-                if self.carried:
-                    self.carried.corners(self.carried.field)
-            state = self.state.data
-            with timer("mixing"):
-                hevi.prepare(state, self.dry, self.column, self.levels, self.work)
-                if coefficient:
-                    share = min(0.25, prandtl / 2) / dt
-                    self._greatest = viscosity(
-                        state, self.work, self.column, self.levels, spacing, coefficient, prandtl, share, self.mu
-                    )  # fmt: skip
-                    mix(state, self.work, self.mu, self.rest, self.levels, spacing, dt, prandtl, 1.0)
+            state, spacing = self.state.data, (self.spacing["x"], self.spacing["y"])
+            mixings = self.viscosities(dt)
+            for _ in range(bool(self.config.smagorinsky.coefficient) + bool(self.config.diffusion)):
+                with timer("halo"):
+                    if self.carried:
+                        self.carried.corners(self.carried.field)
+                with timer("mixing"):
+                    prandtl, cross, self._greatest = next(mixings)
+                    mix(state, self.work, self.mu, self.unmixed, self.levels, spacing, dt, prandtl, cross)
                     self._mix_carried(dt / prandtl)
-                if config.diffusion:
-                    self.mu[...] = (state[RHO] + self.column[0][:, None, None]) * config.diffusion
-                    mix(state, self.work, self.mu, self.rest, self.levels, spacing, dt, 1.0, 0.0)
-                    self._mix_carried(dt)
         if self.is_moist:
             with timer("water"):
                 self._water(dt)
@@ -222,6 +234,26 @@ class Model:
                 rates = self.rates
                 tables = (self.column, self.rest, rates["x"], rates["y"], rates["z"])
                 relax(self.state.data, *tables, dt)
+
+    def viscosities(self, dt: float) -> Iterator[tuple[float, float, Any]]:
+        """Fill `work` and `mu` (rho K) for one mixing of a step of dt (s) after the other; the halo is filled.
+
+        Each: Prandtl number, 1 for Smagorinsky's symmetric stress (else 0), the greatest eddy viscosity (m2/s).
+        """
+        config, state, greatest = self.config, self.state.data, 0.0
+        assert self.mu is not None
+        hevi.prepare(state, self.dry, self.column, self.levels, self.work)
+        if config.smagorinsky.coefficient:
+            coefficient, prandtl = config.smagorinsky.coefficient, config.smagorinsky.prandtl
+            spacing = self.spacing["x"], self.spacing["y"]
+            share = min(0.25, prandtl / 2) / dt
+            greatest = viscosity(
+                state, self.work, self.column, self.levels, spacing, coefficient, prandtl, share, self.mu
+            )  # fmt: skip
+            yield prandtl, 1.0, greatest
+        if config.diffusion:
+            self.mu[...] = (state[RHO] + self.column[0][:, None, None]) * config.diffusion
+            yield 1.0, 0.0, greatest
 
     def _mix_carried(self, dt: float) -> None:
         """Diffuse what the air carries with rho K over dt (s), after a mixing of the air."""
@@ -240,9 +272,18 @@ class Model:
         theta, rho, exner, pressure = air
         if self.config.moisture.kind == "kessler":
             kessler(theta, water, rho, exner, pressure, self.thickness, dt, self.rained.data[0])
+        elif self.is_complete:
+            condense(theta, water, rho, exner, pressure)
         else:
             saturate(theta, water, exner, pressure)
         put_back(air, water, self.column, state, carried)
+
+    def _compress(self, dt: float) -> None:
+        """What water changes in the heating by compression over dt (s)."""
+        assert self.carried
+        spacing = self.spacing["x"], self.spacing["y"]
+        carried = self.carried.field.data
+        compress(self.state.data, self.start, carried, self.column, self.levels, *self.mass_flux, spacing, dt)
 
     def _middles(self) -> tuple[np.ndarray, ...]:
         """Collective: rho, u, v, w and rho theta in the middles of the owned cells, on the host, float64."""
@@ -279,7 +320,8 @@ class Model:
             pressure = base.column[2][:, None, None] * (heat / base.column[1][:, None, None]) ** GAMMA
             sound = np.sqrt(GAMMA * pressure / rho)
             theta = self._theta(rho, heat)
-            energy = rho * (0.5 * (u * u + v * v + w * w) + GRAVITY * base.height[:, None, None]) + CV / RD * pressure
+            energy = rho * (0.5 * (u * u + v * v + w * w) + GRAVITY * base.height[:, None, None])
+            energy = self._with_heat(energy, rho, pressure)
             good = np.isfinite(energy + sound + theta)
         mass = (rho - base.column[0][:, None, None]) * volumes
         own = [mass[good].sum(), (energy * volumes)[good].sum(), good.size - np.count_nonzero(good)]
@@ -293,11 +335,36 @@ class Model:
         if self.is_moist:
             fallen = np.array(float(self.rained.data.sum(dtype=np.float64)) * grid.dx * grid.dy * WATER_DENSITY)
             more["rain_on_ground"] = float(sum_of_ranks(self.mesh.comm, fallen))
+        if self.forced:
+            more |= self._forced_watch(heat, rho, volumes)
         if self.config.smagorinsky.coefficient:
             greatest = max_of_ranks(self.mesh.comm, np.array(float(self._greatest)))
             more["eddy_viscosity_max"] = float(greatest)
         # speeds of the wind alone: sound does not limit the step
         return Watch(mass_total, sums[1], *ends[:3], ends[2], -ends[3], ends[4], round(sums[2]), more)
+
+    def _forced_watch(self, heat: np.ndarray, rho: np.ndarray, volumes: np.ndarray) -> dict[str, float]:
+        """Collective: moist theta (K kg) of the air over the base state's, what entered, and the mixed layer's top."""
+        assert self.forced
+        mean = np.array([(heat / rho).sum(axis=(1, 2))[k] for k in range(len(heat))])
+        warmth = ((heat - self.base.column[1][:, None, None]) * volumes).sum()
+        sums = np.array([warmth, *map(float, self.forced.entered)])
+        sum_of_ranks(self.mesh.comm, sums)
+        sum_of_ranks(self.mesh.comm, mean)
+        rises = np.diff(mean) / np.diff(self.base.height)
+        top = float(self.edges[1 + int(rises.argmax())])
+        names = ("warmth", "warmth_entered", "water_entered")
+        return dict(zip(names, map(float, sums), strict=True)) | {"inversion": top}
+
+    def _with_heat(self, energy: np.ndarray, rho: np.ndarray, pressure: np.ndarray) -> np.ndarray:
+        """Motion and height of dry air, with its heat; in the complete equations those of all water, too."""
+        if not self.is_complete:
+            return energy + CV / RD * pressure
+        assert self.carried
+        vapor, cloud, rain = self.carried.field.to_host()[:3].astype(np.float64, copy=False)
+        temperature = pressure / (rho * (RD + RV * vapor))
+        heat = (CV + CVV * vapor + CL * (cloud + rain)) * temperature - LATENT * (cloud + rain)
+        return energy * (1 + vapor + cloud + rain) + rho * heat
 
     def require_sound(self, watch: Watch, dt: float) -> None:
         """Collective: raise `BlowUpError` on every rank if a value is not finite or the wind outruns the step."""
@@ -327,14 +394,27 @@ class Model:
 
     def budgets(self, first: Watch, last: Watch) -> dict[str, dict[str, float]]:
         """Of moist air, the budget of water (kg) between two watches; `unexplained` is rounding."""
+        entered = last.more.get("water_entered", 0.0) - first.more.get("water_entered", 0.0)
         if not self.is_moist:
-            return {}
+            if not self.forced or self.relaxes:
+                return {}
+            change, added = (last.more[name] - first.more[name] for name in ("warmth", "warmth_entered"))
+            heat = {"in_air": last.more["warmth"], "change": change, "entered": added}
+            return {"heat_budget": {**heat, "unexplained": change - added}}
         air, fallen = (
             [sum(watch.more[f"{name}_mass"] for name in WATER) for watch in (first, last)],
             last.more["rain_on_ground"] - first.more["rain_on_ground"],
         )
         change = air[1] - air[0]
-        return {"water_budget": {"in_air": air[1], "change": change, "rain": fallen, "unexplained": change + fallen}}
+        return {
+            "water_budget": {
+                "in_air": air[1],
+                "change": change,
+                "rain": fallen,
+                "entered": entered,
+                "unexplained": change + fallen - entered,
+            }
+        }
 
     @property
     def fields(self) -> list[Field]:
@@ -344,11 +424,16 @@ class Model:
 
     def values(self) -> dict[str, Any]:
         """Collective: the numbers that a checkpoint holds."""
-        return {"step": self.steps_done}
+        if not self.forced:
+            return {"step": self.steps_done}
+        entered = sum_of_ranks(self.mesh.comm, np.array([float(each) for each in self.forced.entered]))
+        return {"step": self.steps_done, "entered": entered.tolist()}
 
     def own(self, values: dict[str, Any]) -> None:
         """Take over the numbers of a checkpoint."""
         self.steps_done = values["step"]
+        if self.forced:
+            self.forced.entered = list(values["entered"]) if self.mesh.rank == 0 else [0.0, 0.0]
 
     def saved(self, **values: Any) -> State:
         """Collective: the content of a checkpoint: fields, numbers, and extra `values`."""
@@ -360,16 +445,20 @@ class Model:
             read_into(restored, each)
         self.own(restored.values)
 
-    def output(self) -> dict[str, np.ndarray]:
-        """Collective: the output fields, on the owned cells: theta and rho as deviations, winds in the middles."""
+    def shown(self) -> dict[str, np.ndarray]:
+        """Collective: the output fields, float64: theta and rho as deviations, winds in the middles; fills the halo."""
         rho, u, v, w, heat = self._middles()
         theta = self._theta(rho, heat)
         fields = {"theta": theta, "u": u, "v": v, "w": w, "rho": rho - self.base.column[0][:, None, None]}
         fields |= full_fields(self.config.output.fields, rho, heat)
         if self.carried:
-            fields |= dict(zip(self.carried.names, self.carried.field.to_host(), strict=True))
-        dtype = np.float32 if self.config.output.single else np.float64
-        return {name: np.ascontiguousarray(values, dtype) for name, values in fields.items()}
+            carried = self.carried.field.to_host().astype(np.float64, copy=False)
+            fields |= dict(zip(self.carried.names, carried, strict=True))
+        return fields
+
+    def output(self) -> dict[str, np.ndarray]:
+        """Collective: the output fields, on the owned cells, in the precision of the files."""
+        return in_precision(self.shown(), self.config.output.single)
 
 
 def substeps_of(config: Config) -> tuple[int, int, int]:
@@ -452,5 +541,8 @@ def warm_up(config: Config, device: Device = HOST) -> None:
         put_back(air, water, column, state, carried)
         if config.moisture.kind == "kessler":
             kessler(air[0], water, *air[1:], table(nz), 1.0, table(ny, nx))
+        elif config.moisture.equations == "complete":
+            compress(state, state, carried, column, levels, *flux, spacing, 1.0)
+            condense(air[0], water, *air[1:])
         else:
             saturate(air[0], water, *air[2:])

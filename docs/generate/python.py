@@ -37,6 +37,7 @@ PAGES = {
     "files": ("Files", [
         "hpckit.io.fields.writer", "hpckit.io.fields.reader", "hpckit.io.safetensors", "hpckit.io.particles.*",
     ]),
+    "soundings": ("Soundings", ["hpckit.apps.atmosphere.sounding", "hpckit.apps.atmosphere.parcel"]),
     "exact": ("Exact solutions", ["hpckit.apps.exact.*"]),
     "runs": ("Runs, checkpoints, reports", [
         "hpckit.run.context", "hpckit.launch.program_run", "hpckit.io.checkpoint.state",

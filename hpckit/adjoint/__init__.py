@@ -10,6 +10,7 @@ _HOMES = {
     "Window": "hpckit.adjoint.window",
     "binomial_schedule": "hpckit.adjoint.schedule",
     "check": "hpckit.adjoint.checks",
+    "fit_potential": "hpckit.md.fit",
     "gradient": "hpckit.adjoint.models",
     "jvp": "hpckit.adjoint.models",
     "minimize": "hpckit.adjoint.lbfgs",

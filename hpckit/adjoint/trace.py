@@ -7,8 +7,6 @@ the line and what to write instead.
 
 from __future__ import annotations
 
-import linecache
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from numbers import Real
@@ -21,6 +19,7 @@ from hpckit.errors import InputError, did_you_mean
 from hpckit.grid.boundary_conditions import Fill
 from hpckit.kernels.graph import nodes as graph
 from hpckit.kernels.graph.nodes import Node, Walls, constant, make
+from hpckit.kernels.graph.standin import StandIn, function, line
 
 ROOM = str(Path(__file__).parents[1])
 
@@ -65,81 +64,24 @@ def _plain_fill(given: Any, whose: str) -> Any:
     )
 
 
-class Traced:
+class Traced(StandIn):
     """The stand-in of a field or a number; `node` is what it stands for."""
 
-    __slots__ = ("axes", "node")
-    __hash__ = None  # type: ignore[assignment]
+    __slots__ = ("axes",)
 
     def __init__(self, node: Node, axes: Axes) -> None:
-        self.node, self.axes = node, axes
+        super().__init__(node)
+        self.axes = axes
 
     # ---- what becomes a node
 
-    def __add__(self, other: Any) -> Traced:
-        return _apply("add", self, other)
-
-    def __radd__(self, other: Any) -> Traced:
-        return _apply("add", other, self)
-
-    def __sub__(self, other: Any) -> Traced:
-        return _apply("sub", self, other)
-
-    def __rsub__(self, other: Any) -> Traced:
-        return _apply("sub", other, self)
-
-    def __mul__(self, other: Any) -> Traced:
-        return _apply("mul", self, other)
-
-    def __rmul__(self, other: Any) -> Traced:
-        return _apply("mul", other, self)
-
-    def __truediv__(self, other: Any) -> Traced:
-        return _apply("div", self, other)
-
-    def __rtruediv__(self, other: Any) -> Traced:
-        return _apply("div", other, self)
+    def _apply(self, op: str, *args: Any) -> Traced:
+        return _apply(op, *args)
 
     def __pow__(self, exponent: Any) -> Traced:
         if not isinstance(exponent, Real):
             raise refusal("a power whose exponent is not a constant", "write exp(exponent * log(value))")
         return Traced(graph.power(self.node, float(exponent), _line()), self.axes)
-
-    def __neg__(self) -> Traced:
-        return _apply("neg", self)
-
-    def __pos__(self) -> Traced:
-        return self
-
-    def __abs__(self) -> Traced:
-        return _apply("absolute", self)
-
-    def __lt__(self, other: Any) -> Traced:
-        return _apply("less", self, other)
-
-    def __le__(self, other: Any) -> Traced:
-        return _apply("less_equal", self, other)
-
-    def __gt__(self, other: Any) -> Traced:
-        return _apply("less", other, self)
-
-    def __ge__(self, other: Any) -> Traced:
-        return _apply("less_equal", other, self)
-
-    def __eq__(self, other: object) -> Traced:  # type: ignore[override]
-        return _apply("equal", self, other)
-
-    def __ne__(self, other: object) -> Traced:  # type: ignore[override]
-        return _apply("not_equal", self, other)
-
-    def __and__(self, other: Any) -> Traced:
-        return _apply("logical_and", self, other)
-
-    def __or__(self, other: Any) -> Traced:
-        return _apply("logical_or", self, other)
-
-    def __invert__(self) -> Traced:
-        return _apply("logical_not", self)
 
     def shift(self, **steps: int) -> Traced:
         """The value of a neighbor, some cells further along axes: T.shift(x=+1)."""
@@ -241,28 +183,13 @@ def _node(value: Any) -> Node:
 
 def _line() -> str:
     """The innermost line of the user's that is being run."""
-    frame: Any = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(ROOM):
-        frame = frame.f_back
-    if frame is None:
-        return ""
-    file, number = frame.f_code.co_filename, frame.f_lineno
-    return f"{Path(file).name}, line {number}: {linecache.getline(file, number).strip()}".rstrip(": ")
+    return line(ROOM)
 
 
-def _function(op: str, plain: Callable) -> Callable[..., Any]:
-    def function(*args: Any) -> Any:
-        return _apply(op, *args) if any(isinstance(arg, Traced) for arg in args) else plain(*args)
-
-    function.__name__ = function.__qualname__ = op
-    function.__doc__ = f"numpy.{op}, which a step may use: of fields, traced values and numbers."
-    return function
-
-
-where = _function("where", np.where)
-sqrt, exp, log = (_function(name, getattr(np, name)) for name in ("sqrt", "exp", "log"))
-sin, cos, tanh = (_function(name, getattr(np, name)) for name in ("sin", "cos", "tanh"))
-minimum, maximum = _function("minimum", np.minimum), _function("maximum", np.maximum)
+where = function("where", np.where)
+sqrt, exp, log = (function(name, getattr(np, name)) for name in ("sqrt", "exp", "log"))
+sin, cos, tanh = (function(name, getattr(np, name)) for name in ("sin", "cos", "tanh"))
+minimum, maximum = function("minimum", np.minimum), function("maximum", np.maximum)
 
 UFUNCS: dict[str, Callable[..., Any]] = {
     **{

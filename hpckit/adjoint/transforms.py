@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from numbers import Number
 
 from hpckit.kernels.graph import nodes as graph
-from hpckit.kernels.graph.derivatives import CHOOSING, PUSHED, SINGULAR, guarded, plus
+from hpckit.kernels.graph.derivatives import CHOOSING, PUSHED, SINGULAR, guarded, plus, pushed_forward
 from hpckit.kernels.graph.nodes import ARRAYS, POINTWISE, TRUTH, Node, Offset, Walls, constant, make, ordered
 
 ADDED_UP = "added up"
@@ -59,11 +59,8 @@ def tangents(outputs: Sequence[Node], changes: Mapping[Node, Node]) -> list[Node
         elif node.op == "sum":
             added = found[node.args[0]]
             change = added and make("sum", added)
-        elif node.op in POINTWISE - TRUTH:
-            for k, arg in enumerate(node.args):
-                moved = found[arg]
-                if moved is not None and not (node.op == "where" and k == 0):
-                    change = plus(change, PUSHED[node.op](node, moved, k))
+        else:
+            change = pushed_forward(node, found)
         found[node] = change
     return [found[node] or constant(0.0) for node in outputs]
 

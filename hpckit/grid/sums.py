@@ -33,6 +33,25 @@ def total(values: Any, comm: MPI.Comm, cells: Cells, repro: bool) -> float | com
     return _sum(values, comm, cells, repro)
 
 
+def totals(rows: np.ndarray, comm: MPI.Comm, count: int) -> np.ndarray:
+    """The sum of each row over all ranks, float64[n]; the same bits on any number of ranks, nan of rows not finite.
+
+    rows: real, [n, …] with this rank's values of each; count: the values of a row on all ranks.
+    """
+    flat = rows.astype(np.float64, copy=False).reshape(len(rows), -1)
+    largest = np.abs(flat).max(axis=1, initial=0.0)
+    largest[~np.isfinite(largest)] = math.inf
+    max_of_ranks(comm, largest)
+    good = np.flatnonzero(np.isfinite(largest))
+    exponents = {row: sums.exponent_above(float(largest[row])) for row in good}
+    bins = np.array([sums.bin_sums(flat[row], exponents[row], count) for row in good], np.int64)
+    sum_of_ranks(comm, bins)
+    found = np.full(len(rows), math.nan)
+    for row, own in zip(good, bins, strict=True):
+        found[row] = sums.combine(own, exponents[row], count)
+    return found
+
+
 def dot(a: Any, b: Any, comm: MPI.Comm, cells: Cells, repro: bool) -> float | complex:
     """The sum of conj(a) * b; integers exactly, modulo 2^64."""
     kinds = wide_integer(a.dtype), wide_integer(b.dtype)

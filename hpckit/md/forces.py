@@ -16,6 +16,7 @@ from hpckit.kernels.particles.pair.dispatch import TALLY, Form, force_kernel, fo
 from hpckit.kernels.particles.records.dispatch import to_single
 from hpckit.md.interaction import Interaction
 from hpckit.md.neighbors import NeighborList
+from hpckit.particles.ghosts import GhostExchange
 from hpckit.particles.particles import Particles
 
 
@@ -75,6 +76,9 @@ class Forces(ABC):
         """Make room for the tallies of all slots."""
         if len(self.tallies) < particles.slots:
             self.tallies = self.device.zeros((particles.capacity, TALLY))
+
+    def meet(self, particles: Particles, neighbors: NeighborList, ghosts: GhostExchange) -> None:  # noqa: B027
+        """Collective, after a rebuild: get what else ghosts have, beside their positions and types."""
 
     @abstractmethod
     def compute(self, particles: Particles, neighbors: NeighborList, part: Any, measure: bool, stage: int = 0) -> None:

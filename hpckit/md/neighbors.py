@@ -13,7 +13,7 @@ from hpckit.comm.mesh import Mesh
 from hpckit.errors import BlowUpError
 from hpckit.kernels.particles.cells.constants import CLUSTER, RECORD
 from hpckit.kernels.particles.cells.dispatch import Lists, ghost_slots, grid_over, list_neighbors, place, sort
-from hpckit.kernels.particles.integrate.dispatch import largest_move
+from hpckit.kernels.particles.integrate.dispatch import dilate, largest_move
 from hpckit.kernels.particles.pair.potential import Form
 from hpckit.particles.ghosts import GhostExchange
 from hpckit.particles.particles import Particles
@@ -46,6 +46,7 @@ class NeighborList:
         self.builds = self.missed = self.since = 0
         self.lists: Lists | None = None
         self._planned: DomainDecomposition | None = None
+        self.stretch = np.ones(3)  # of the box since the last rebuild
 
     def rebuild(self, domains: DomainDecomposition, particles: Particles, ghosts: GhostExchange) -> None:
         """Collective: sort, exchange ghosts, list pairs. Particles must be wrapped and at home. Waits for a GPU.
@@ -78,6 +79,12 @@ class NeighborList:
         self.built[: particles.slots] = particles.positions[: particles.slots]
         self.builds += 1
         self.since = 0
+        self.stretch = np.ones(3)
+
+    def dilate(self, slots: int, factors: np.ndarray, lower: np.ndarray) -> None:
+        """Take the places of the last rebuild along with a box that changes its edges."""
+        dilate(self.built, slots, factors, lower)
+        self.stretch = self.stretch * factors
 
     def is_due(self, particles: Particles) -> bool:
         """Collective, once per step: whether to rebuild the lists. If it checks moves, it waits for a GPU."""
@@ -89,7 +96,9 @@ class NeighborList:
         moved = np.array(largest_move(particles.positions, self.built, particles.slots))
         if self.mesh.size > 1:
             max_of_ranks(self.mesh.comm, moved)
-        late = not moved <= (0.5 * self.skin) ** 2
+        # Particles that were out of reach have come closer with a box that shrank.
+        spare = self.skin - (1 - min(1.0, float(self.stretch.min()))) * self.reach
+        late = not (spare > 0 and moved <= (0.5 * spare) ** 2)
         if late and self.since == max(1, rebuilds.delay, rebuilds.every):
             self.missed += self.since > 1
         return bool(late)

@@ -17,9 +17,13 @@ from hpckit.md.system import System
 from hpckit.particles.migration import send_to
 from hpckit.particles.particles import pack_particles
 from hpckit.plan.blocks import block
+from hpckit.plan.particles.domain import DomainDecomposition
 
 PARTICLE = np.dtype(
-    [("id", "i8"), ("position", "f8", 3), ("built", "f8", 3), ("velocity", "f8", 3), ("image", "i4", 3), ("type", "i4")]
+    [
+        *(("id", "i8"), ("position", "f8", 3), ("built", "f8", 3), ("velocity", "f8", 3)),
+        *(("image", "i4", 3), ("type", "i4"), ("charge", "f8")),
+    ]
 )
 ARRAYS = ("position", "built", "velocity", "image", "type")
 QUESTION = np.dtype([("id", "i8"), ("rank", "i8")])
@@ -29,7 +33,7 @@ def pieces_of(system: System) -> list[Piece]:
     """Collective: the arrays of all particles in the order of their ids, an even share of the rows on each rank.
 
     position, velocity: float64 [particles, 3]; built: the positions at the last rebuild, in the box; image: int32
-    [particles, 3], box lengths gone until then; type: int32 [particles], from 0.
+    [particles, 3], box lengths gone until then; type: int32 [particles], from 0; charge: float64 [particles].
     """
     particles = system.particles.on_host()
     slots = particles.own
@@ -37,7 +41,7 @@ def pieces_of(system: System) -> list[Piece]:
     each["id"], each["type"] = particles.ids[slots], types_of(particles.positions[slots])
     each["position"], each["velocity"] = particles.positions[slots, :3], particles.velocities[slots, :3]
     each["built"] = system.device.to_host(system.neighbors.built)[slots, :3]
-    each["image"] = particles.images[slots]
+    each["image"], each["charge"] = particles.images[slots], particles.charges[slots]
     came = send_to(system.mesh, each, _homes(system, each["id"]))
     came = came[np.argsort(came["id"])]
     first, count = _share(system)
@@ -45,15 +49,16 @@ def pieces_of(system: System) -> list[Piece]:
         raise AssertionError("particles of a checkpoint are lost or doubled")
     return [
         Piece(name, (system.count, *came[name].shape[1:]), (first, *(0 for _ in came[name].shape[1:])), came[name])
-        for name in ARRAYS
+        for name in _arrays(system)
     ]
 
 
 def values_of(system: System) -> dict[str, Any]:
-    """The counters of a system, which determine its next rebuild."""
-    neighbors = system.neighbors
+    """The box, and the counters of a system, which determine its next rebuild."""
+    neighbors, domains = system.neighbors, system.domains
     counters = {"builds": neighbors.builds, "missed": neighbors.missed, "since": neighbors.since}
-    return {**counters, "steps": system.steps}
+    box = {"lower": domains.lower.tolist(), "upper": domains.upper.tolist(), "stretch": neighbors.stretch.tolist()}
+    return {**counters, **box, "steps": system.steps}
 
 
 def restore(system: System, restored: Restored, measure: bool) -> None:
@@ -61,22 +66,30 @@ def restore(system: System, restored: Restored, measure: bool) -> None:
 
     Forces are computed as in the saved step, with energies or without: the two kernels may round differently.
     """
+    values, neighbors = restored.values["system"], system.neighbors
+    if "lower" in values and values["lower"] + values["upper"] != [*system.domains.lower, *system.domains.upper]:
+        system.domains = DomainDecomposition.even(system.mesh.topology, values["lower"], values["upper"])
     first, count = _share(system)
     ids = np.arange(first, first + count)
     rows: dict[str, np.ndarray] = {}
-    for name in ARRAYS:
+    for name in _arrays(system):
         rest = restored.shape(name)[1:]
         rows[name] = restored.read(name, (first, *(0 for _ in rest)), (count, *rest))
-    system.load(pack_particles(ids, rows["built"], rows["velocity"], rows["type"].astype(np.int64), rows["image"]))
+    given = rows["built"], rows["velocity"], rows["type"].astype(np.int64), rows["image"], rows.get("charge")
+    system.load(pack_particles(ids, *given))
     system.rebuild()
     particles, device = system.particles, system.device
     slots = particles.own
     places = _asked(system, device.to_host(particles.ids[slots]), rows["position"], first)
     particles.positions[slots, :3] = device.to_device(places)
-    values, neighbors = restored.values["system"], system.neighbors
     neighbors.builds, neighbors.missed, neighbors.since = (values[name] for name in ("builds", "missed", "since"))
-    system.steps = values["steps"]
+    neighbors.stretch, system.steps = np.array(values.get("stretch", [1.0] * 3)), values["steps"]
     system.refresh(measure)
+
+
+def _arrays(system: System) -> tuple[str, ...]:
+    """What a checkpoint holds: charges of those that have them."""
+    return (*ARRAYS, "charge") if system.charged else ARRAYS
 
 
 def _share(system: System) -> tuple[int, int]:

@@ -42,7 +42,7 @@ def load_snapshot(system: System, given: Snapshot | None) -> None:
     if given is not None:
         n = given.count
         velocities = np.zeros((n, 3)) if given.velocities is None else given.velocities
-        packed = pack_particles(np.arange(n), given.positions, velocities, given.types, given.images)
+        packed = pack_particles(np.arange(n), given.positions, velocities, given.types, given.images, given.charges)
     system.load(packed)
 
 
@@ -57,7 +57,7 @@ def _own_particles(system: System) -> np.ndarray:
 
 def _snapshot_of(system: System, every: np.ndarray, step: int, time: float, forces: bool) -> Snapshot:
     domains, every = system.domains, every[np.argsort(every["particle"]["id"])]
-    packed = every["particle"]
+    packed, terms = every["particle"], {each.name: each.topology for each in system.terms}
     x, y, z = map(bool, domains.periodic)
     positions, images = np.ascontiguousarray(packed["position"]), np.ascontiguousarray(packed["image"])
     wrap(positions, images, len(every), domains.lower, domains.upper, domains.periodic)
@@ -72,7 +72,11 @@ def _snapshot_of(system: System, every: np.ndarray, step: int, time: float, forc
         velocities=np.ascontiguousarray(packed["velocity"][:, :3]),
         forces=np.ascontiguousarray(every["force"][:, :3]) if forces else None,
         masses=system.masses,
+        charges=np.ascontiguousarray(packed["charge"]) if system.charged else None,
         bonds=None if system.bonds is None else system.bonds.topology,
+        angles=terms.get("angles"),
+        dihedrals=terms.get("dihedrals"),
+        impropers=terms.get("impropers"),
         step=step,
         time=time,
     )

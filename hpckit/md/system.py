@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,7 +13,7 @@ from hpckit.comm.mesh import Mesh
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import InputError
 from hpckit.kernels.particles.cells.constants import FAR
-from hpckit.kernels.particles.integrate.dispatch import wrap
+from hpckit.kernels.particles.integrate.dispatch import dilate, wrap
 from hpckit.kernels.particles.pair.potential import Form
 from hpckit.kernels.particles.records.dispatch import types_of, weigh
 from hpckit.md.balance import LoadBalance
@@ -20,6 +21,7 @@ from hpckit.md.forces import Forces, PairForces
 from hpckit.md.interaction import Interaction
 from hpckit.md.many_body.embedded import EmbeddedAtoms, EmbeddedForces
 from hpckit.md.many_body.stillinger_weber import StillingerWeber, StillingerWeberForces
+from hpckit.md.molecules.charges import Charged, ChargedForces
 from hpckit.md.neighbors import NeighborList, Rebuilds, lost
 from hpckit.md.units import UNITS, Units
 from hpckit.particles.ghosts import GhostExchange
@@ -31,6 +33,7 @@ FORCES: dict[type, Any] = {
     Interaction: PairForces,
     EmbeddedAtoms: EmbeddedForces,
     StillingerWeber: StillingerWeberForces,
+    Charged: ChargedForces,
 }
 
 
@@ -42,9 +45,11 @@ class External(Protocol):
 
 
 class Bonded(Protocol):
-    """Adds the forces of bonds to those of pairs: `hpckit.md.bonds`."""
+    """Adds the forces of bonds to those of pairs: `hpckit.md.molecules.bonds`; or of angles: `….terms`."""
 
-    topology: np.ndarray
+    @property
+    def topology(self) -> np.ndarray:
+        """Type and ids, from 0, of each: int64[n, 1 + particles]."""
 
     def require_fit(self, interaction: Any, form: Form) -> None:
         """Raise `InputError` for what bonds do not go with."""
@@ -56,13 +61,64 @@ class Bonded(Protocol):
         """Add to the forces, and with `measure` to the energies, of this rank."""
 
 
+class Bound(Bonded, Protocol):
+    """Angles, dihedrals or impropers (`name`); `energies`: what each own slot has, of the last measured step."""
+
+    name: str
+    energies: np.ndarray
+
+
+class Held(Protocol):
+    """Holds distances by forces that depend on all others: `hpckit.md.molecules.constraints`; `count`: how many."""
+
+    count: int
+
+    def attach(self, system: System) -> None:
+        """Collective, after a rebuild: find the slots."""
+
+    def add(self, system: System, measure: bool) -> None:
+        """Collective: add to the forces, and with `measure` to the virials, of this rank."""
+
+
+class Excluded(Protocol):
+    """Leaves pairs out of the lists, or a part of them: `hpckit.md.molecules.exclusions`."""
+
+    def require_fit(self, interaction: Any, isa: str) -> None:
+        """Raise `InputError` for what exclusions do not go with."""
+
+    def attach(self, system: System) -> None:
+        """Collective, after a rebuild: find the partners, and change the lists."""
+
+    def add(self, system: System, measure: bool) -> None:
+        """Add to the forces, and with `measure` to the energies, of this rank."""
+
+
+class LongRange(Protocol):
+    """A sum over all images of the charges, beside their pairs: `hpckit.md.molecules.ewald`.
+
+    energy, virial [6] (xx, yy, zz, xy, xz, yz): of the whole system, the same on every rank; of the last `add` that
+    measured.
+    """
+
+    energy: float
+    virial: np.ndarray
+
+    def meet(self, system: System) -> None:
+        """Collective, after a rebuild: take up the charges and the box."""
+
+    def add(self, system: System, measure: bool) -> None:
+        """Collective: add to the forces of this rank."""
+
+
 class System:
     """Particles in a box, cut into domains over the ranks of `mesh` (axes x, y, z), with the forces between them.
 
     masses: of each type. skin: the reach of the lists beyond the cutoff. rebuilds: when to rebuild the lists.
     precision: "double", or "mixed" (pairs in float32, sums in float64). repro: forces are added without rounding,
     so that no bit depends on the number of ranks. balance_every: steps between two moves of the cuts by measured
-    work, 0 for none. bonds: forces of bonds beside those of pairs. device: a GPU holds particles, lists and forces.
+    work, 0 for none. bonds: forces of bonds beside those of pairs; exclusions: what partners in a molecule have of
+    these; long_range: a sum over all images of the charges; terms: angles, dihedrals, impropers; constraints:
+    distances that stay. device: a GPU holds particles, lists and forces.
     Between rebuilds a single rank never waits for it, unless `Rebuilds.check` asks for the largest move; with
     several ranks each step waits for the packed messages.
 
@@ -77,7 +133,7 @@ class System:
         mesh: Mesh,
         domains: DomainDecomposition,
         masses: np.ndarray,
-        interaction: Interaction | EmbeddedAtoms | StillingerWeber,
+        interaction: Interaction | EmbeddedAtoms | StillingerWeber | Charged,
         *,
         skin: float = 0.3,
         units: Units = UNITS["lj"],
@@ -89,6 +145,10 @@ class System:
         timer: PhaseTimer | None = None,
         device: Device = HOST,
         bonds: Bonded | None = None,
+        exclusions: Excluded | None = None,
+        long_range: LongRange | None = None,
+        terms: Sequence[Bound] = (),
+        constraints: Held | None = None,
     ) -> None:
         self.mesh, self.domains, self.units, self.device = mesh, domains, units, device
         self.masses = np.asarray(masses, np.float64)
@@ -101,12 +161,20 @@ class System:
         self.ghosts = GhostExchange(mesh, device, values=self.forces.values_each)
         self.balance = LoadBalance(balance_every)
         self.timer = timer or PhaseTimer()
-        self.bonds = bonds
-        if bonds is not None:
-            bonds.require_fit(interaction, self.forces.form)
+        self.bonds, self.exclusions, self.long_range = bonds, exclusions, long_range
+        self.terms, self.constraints = tuple(terms), constraints
+        self.within_step = False  # whether velocities are half a step behind the positions
+        if constraints is not None and self.forces.form.isa == "cuda":
+            raise InputError("constraints are held on the CPU", do="leave --gpu out")
+        for each in (*([bonds] if bonds is not None else []), *terms):
+            each.require_fit(interaction, self.forces.form)
+        if exclusions is not None:
+            exclusions.require_fit(interaction, self.forces.form.isa)
+        self.ids_of_slots = np.zeros(0)  # of molecules: of own slots and ghosts, float64, -1 for none
         self.external: External | None = None  # adds to the forces of pairs
         self.count = 0  # particles of all ranks
         self.steps = 0  # updates of the forces
+        self.measured = False  # whether the last forces came with energies and virials
         self._pairs: float | None = None  # in the list of a GPU, which are its load
 
     def load(self, packed: np.ndarray) -> None:
@@ -152,11 +220,49 @@ class System:
         if self.balance.every and self.device.is_gpu:
             self._pairs = float(self.neighbors.pairs)
         self.forces.prepare(particles, self.neighbors, 0, self.neighbors.slots)
-        if self.bonds is not None:
-            self.bonds.attach(self)
+        self.forces.meet(particles, self.neighbors, self.ghosts)
+        molecular = [each for each in (self.bonds, *self.terms, self.exclusions, self.constraints) if each is not None]
+        if molecular:
+            self._number_slots()
+        for one in molecular:
+            one.attach(self)
+        if self.long_range is not None:
+            self.long_range.meet(self)
+
+    def _number_slots(self) -> None:
+        """Collective: the ids of all slots, with those of ghosts."""
+        particles, ids = self.particles, np.full((1, self.neighbors.slots, 1), -1.0)
+        ids[0, : particles.slots, 0] = particles.ids[: particles.slots]
+        self.ghosts.start_values(ids)
+        self.ghosts.finish_values(ids)
+        self.ids_of_slots = ids[0, :, 0]
+
+    @property
+    def charged(self) -> bool:
+        """Whether the forces depend on charges."""
+        return isinstance(self.forces, ChargedForces)
+
+    def stretch(self, factors: np.ndarray) -> None:
+        """Change the edges of the box by factors, and take all particles along; the lower corner stays.
+
+        `update` or `refresh` must follow: the ghosts are those of the old box until then.
+        """
+        particles, lower = self.particles, self.domains.lower
+        with self.timer("integrate"):
+            dilate(particles.positions, particles.slots, factors, lower)
+            self.neighbors.dilate(particles.slots, factors, lower)
+        self.domains = self.domains.stretched(factors)
+        self.ghosts.stretch(self.domains.lengths)
 
     def update(self, measure: bool = False) -> None:
         """Collective: forces at the current positions, after one step's motion; rebuilds if it is due."""
+        self.within_step = True
+        try:
+            self._update(measure)
+        finally:
+            self.within_step = False
+
+    def _update(self, measure: bool) -> None:
         self.steps += 1
         if self.balance.is_due(self.steps):
             # It rebuilds even if the cuts stay: the steps of a run must not depend on measured times.
@@ -209,11 +315,15 @@ class System:
         self._add_others(measure)
 
     def _add_others(self, measure: bool) -> None:
-        """Add the forces of bonds, and from outside."""
-        if self.bonds is not None:
-            self.bonds.add(self, measure)
+        """Collective: add the forces of bonds, of all images, and from outside."""
+        self.measured = measure
+        for each in (self.bonds, *self.terms, self.exclusions, self.long_range):
+            if each is not None:
+                each.add(self, measure)
         if self.external is not None:
             self.external.add(self, measure)
+        if self.constraints is not None:
+            self.constraints.add(self, measure)
 
     def _later_stage(self, stage: int, measure: bool) -> None:
         """Collective: bring the ghosts what their owners computed, and do the stage that needs it."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hpckit.comm.agree import max_of_ranks, share_numbers, sum_of_ranks
 from hpckit.kernels.particles.integrate.dispatch import kinetic
 from hpckit.kernels.sums import bin_sums, combine, exponent_above
+from hpckit.md.molecules.charges import Charged, ChargedForces
 from hpckit.md.system import System
 
 if TYPE_CHECKING:
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Thermo:
     """Of all particles: temperature over 3 N - 3 degrees of freedom; energies (sums, not per particle); pressure and
-    its tensor xx, yy, zz, xy, xz, yz. bonded: the part of the potential energy that is of bonds.
+    its tensor xx, yy, zz, xy, xz, yz. Parts of the potential energy: bonded: of molecules, of which
+    angles, dihedrals and impropers have theirs, and bonds the rest; coulomb: of pairs of charges;
+    long_range: of all images of the charges.
     """
 
     temperature: float
@@ -29,6 +32,11 @@ class Thermo:
     tensor: tuple[float, ...]
     volume: float
     bonded: float = 0.0
+    coulomb: float = 0.0
+    long_range: float = 0.0
+    angles: float = 0.0
+    dihedrals: float = 0.0
+    impropers: float = 0.0
 
     @property
     def total(self) -> float:
@@ -36,11 +44,29 @@ class Thermo:
         return self.kinetic + self.potential
 
 
-def measure(system: System) -> Thermo:
-    """Collective: the results of the last `System.compute(measure=True)`, summed over the ranks.
+@dataclass(frozen=True)
+class Totals:
+    """Sums over all particles, as energies: m v v and the virial, each xx, yy, zz, xy, xz, yz, and the potential
+    energies of all, of molecules, of pairs of charges, of all images of the charges, and of molecules by name.
+    """
 
-    P = (sum m v v + W) / V with the virial W of the pairs (Thompson, Plimpton and Mattson 2009, J. Chem. Phys. 131).
-    Waits for a GPU.
+    motion: np.ndarray
+    virial: np.ndarray
+    potential: float
+    bonded: float
+    coulomb: float = 0.0
+    long_range: float = 0.0
+    parts: dict[str, float] = field(default_factory=dict)
+
+    def pressures(self, system: System) -> np.ndarray:
+        """P = (sum m v v + W) / V, the tensor as xx, yy, zz, xy, xz, yz."""
+        return system.units.pressure * (self.motion + self.virial) / volume(system)
+
+
+def totals(system: System) -> Totals:
+    """Collective: the results of the last `System.compute(measure=True)`, summed over the ranks. Waits for a GPU.
+
+    The virial W of the pairs is that of Thompson, Plimpton and Mattson (2009, J. Chem. Phys. 131, 154107).
     """
     particles, units, forces = system.particles, system.units, system.forces
     slots = particles.slots
@@ -48,30 +74,77 @@ def measure(system: System) -> Thermo:
         v, m = particles.velocities[:slots], system.slot_masses
         pairs = ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))
         motion = np.stack([m * v[:, a] * v[:, b] for a, b in pairs], axis=1)
-        columns = np.concatenate([motion, forces.tallies[:slots]], axis=1)[particles.ids[:slots] >= 0]
+        each = [motion, forces.tallies[:slots], *(given[:, None] for given in _others(system))]
+        columns = np.concatenate(each, axis=1)[particles.ids[:slots] >= 0]
     else:
         tallied = system.device.to_host(forces.tallies[:slots].sum(axis=0))
-        columns = np.concatenate([_kinetic_sums(system), tallied])[None]
+        columns = np.array([*_kinetic_sums(system), *tallied, *(float(given.sum()) for given in _others(system))])
+        columns = columns[None]
     sums = add_ranks(system.mesh.comm, np.ascontiguousarray(columns), _rows(system, 1), forces.exact)
     tail_energy, tail_virial = _tails(system)
-    energy = 0.5 * units.energy * float(sums[:3].sum())
-    volume = float(np.prod(system.domains.lengths))
     virial = 0.5 * sums[7:13] + np.array([tail_virial / 3] * 3 + [0.0] * 3)
-    tensor = units.pressure * (units.energy * sums[:6] + virial) / volume
-    return Thermo(
-        temperature=2 * energy / (freedom(system) * units.boltzmann),
-        kinetic=energy,
-        potential=0.5 * float(sums[6]) + tail_energy,
-        pressure=float(tensor[:3].sum() / 3),
-        tensor=tuple(float(x) for x in tensor),
-        volume=volume,
-        bonded=0.5 * float(sums[13]) if system.bonds is not None else 0.0,
+    names = [each.name for each in system.terms]
+    parts = dict(zip(names, (0.5 * sums[len(sums) - len(names) :]).tolist(), strict=True))
+    coulomb = far = 0.0
+    if isinstance(system.interaction, Charged):
+        coulomb = float(0.5 * sums[14] + system.interaction.screening.own * sums[15])
+        tail_energy += coulomb - 0.5 * float(sums[14])
+    if system.long_range is not None:
+        far, virial = system.long_range.energy, virial + system.long_range.virial
+    return Totals(
+        motion=units.energy * sums[:6],
+        virial=virial,
+        potential=0.5 * float(sums[6]) + tail_energy + far,
+        bonded=0.5 * float(sums[13]) if system.bonds is not None or parts else 0.0,
+        coulomb=coulomb,
+        long_range=far,
+        parts=parts,
     )
 
 
+def _others(system: System) -> list[Any]:
+    """Of each slot of this rank: the energy of pairs of charges, and the squared charge, with charges; and the energies
+    of angles, dihedrals and impropers.
+    """
+    forces, slots = system.forces, system.particles.slots
+    found = [each.energies[:slots] for each in system.terms]
+    if isinstance(forces, ChargedForces):
+        found = [forces.energies[:slots], forces.charges[:slots] ** 2, *found]
+    return found
+
+
+def measure(system: System) -> Thermo:
+    """Collective: temperature, energies and pressure of the last `System.compute(measure=True)`. Waits for a GPU."""
+    found = totals(system)
+    kinetic, tensor = 0.5 * float(found.motion[:3].sum()), found.pressures(system)
+    return Thermo(
+        temperature=2 * kinetic / (freedom(system) * system.units.boltzmann),
+        kinetic=kinetic,
+        potential=found.potential,
+        pressure=float(tensor[:3].sum() / 3),
+        tensor=tuple(float(x) for x in tensor),
+        volume=volume(system),
+        bonded=found.bonded,
+        coulomb=found.coulomb,
+        long_range=found.long_range,
+        **found.parts,
+    )
+
+
+def volume(system: System) -> float:
+    """The volume of the box."""
+    return float(np.prod(system.domains.lengths))
+
+
+def mass_density(system: System) -> float:
+    """The mass per volume: g/cm3 in metal and real units."""
+    return system.units.mass_density * float(system.masses @ system.type_counts) / volume(system)
+
+
 def freedom(system: System) -> int:
-    """Degrees of freedom: three per particle, less three of the center of mass."""
-    return max(3 * system.count - 3, 1)
+    """Degrees of freedom: three per particle, less three of the center of mass and one for each constraint."""
+    held = 0 if system.constraints is None else system.constraints.count
+    return max(3 * system.count - 3 - held, 1)
 
 
 def kinetic_energy(system: System) -> float:
@@ -100,9 +173,9 @@ def _rows(system: System, slots: int) -> int:
 
 def _tails(system: System) -> tuple[float, float]:
     """Energy and virial of the pairs beyond the cutoff, as if particles were spread evenly."""
-    counts, volume = system.type_counts.astype(float), float(np.prod(system.domains.lengths))
+    counts = system.type_counts.astype(float)
     tails = system.interaction.tail_energy, system.interaction.tail_virial
-    energy, virial = (0.0 if tail is None else float(0.5 * counts @ tail @ counts / volume) for tail in tails)
+    energy, virial = (0.0 if tail is None else float(0.5 * counts @ tail @ counts / volume(system)) for tail in tails)
     return energy, virial
 
 

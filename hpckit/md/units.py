@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+GRAMS = 1.0 / 0.602214129  # g/cm3 in a g/mol per cubic angstrom
+
 
 @dataclass(frozen=True)
 class Units:
-    """boltzmann: energy per temperature; energy: of mass x velocity squared; pressure: of energy per volume; names of
+    """boltzmann: energy per temperature; energy: of mass x velocity squared; pressure: of energy per volume; coulomb:
+    energy of two elementary charges at unit distance; mass_density: of mass per volume; names of
     the units for tables and files.
     """
 
@@ -15,6 +18,8 @@ class Units:
     boltzmann: float
     energy: float
     pressure: float
+    coulomb: float
+    mass_density: float
     names: dict[str, str]
 
     @property
@@ -29,6 +34,8 @@ UNITS = {
         1.0,
         1.0,
         1.0,
+        1.0,
+        1.0,
         {
             "length": "sigma",
             "time": "tau",
@@ -36,6 +43,7 @@ UNITS = {
             "mass": "m",
             "temperature": "epsilon/k",
             "pressure": "epsilon/sigma3",
+            "mass_density": "m/sigma3",
         },
     ),
     "metal": Units(
@@ -43,6 +51,8 @@ UNITS = {
         8.617343e-05,
         1.0364269e-4,
         1.6021765e6,
+        14.399645,
+        GRAMS,
         {
             "length": "angstrom",
             "time": "ps",
@@ -50,6 +60,7 @@ UNITS = {
             "mass": "g/mol",
             "temperature": "K",
             "pressure": "bar",
+            "mass_density": "g/cm3",
         },
     ),
     "real": Units(
@@ -57,6 +68,8 @@ UNITS = {
         0.0019872067,
         48.88821291 * 48.88821291,
         68568.415,
+        332.06371,
+        GRAMS,
         {
             "length": "angstrom",
             "time": "fs",
@@ -64,6 +77,7 @@ UNITS = {
             "mass": "g/mol",
             "temperature": "K",
             "pressure": "atm",
+            "mass_density": "g/cm3",
         },
     ),
 }

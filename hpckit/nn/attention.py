@@ -71,7 +71,7 @@ class Attention:
         self.out.apply(saved["mixed"].reshape(*x.shape[:-1], self.heads * self.head_width), y, onto)
         if step.cache is not None:
             return y, None
-        return y, {"x": x, "step": step} if self.recompute else saved
+        return y, {"x": x, "pass": step} if self.recompute else saved
 
     def _attend(self, x: Any, step: Pass) -> dict[str, Any]:
         """All up to the last product: what backward needs of it."""
@@ -82,28 +82,21 @@ class Attention:
         if step.cache is not None:
             self._continue(qkv, step.cache, mixed)
             return {"mixed": mixed}
-        self._rotate(qkv)
+        self._rotate(qkv, self._places(length, step))
         step.rounded(qkv)
-        logs = empty((batch, self.heads, length), x)
         drop = (*numbers_of(step, f"{self.name}.dropout"), self.dropout if step.training else 0.0)
-        for at, numbers in self._draws(batch, drop):
-            dispatch.attention(qkv[at], self.heads, self.kv_heads, mixed[at], logs[at], *numbers)
+        core = self._mix(qkv, mixed, drop, step)
         step.rounded(mixed)
-        return {"x": x, "qkv": qkv, "mixed": mixed, "logs": logs, "drop": drop}
+        return {"x": x, "mixed": mixed, "core": core, "drop": drop, "pass": step}
 
     def backward_input(self, saved: Any, dy: Any) -> Any:
         """B: the gradient of x. `saved` keeps that of qkv for W."""
         if self.recompute:
-            saved |= self._attend(saved["x"], saved.pop("step"))
+            saved |= self._attend(saved["x"], saved["pass"])
         mixed = saved["mixed"]
         dmixed = self.out.backward_input(None, dy).reshape(mixed.shape)
-        dqkv = empty_like(saved["qkv"])
-        qkv, logs = saved.pop("qkv"), saved.pop("logs")
-        for at, numbers in self._draws(len(qkv), saved["drop"]):
-            dispatch.attention_gradient(
-                qkv[at], self.heads, self.kv_heads, mixed[at], logs[at], dmixed[at], dqkv[at], *numbers
-            )
-        self._rotate(dqkv, back=True)
+        dqkv = self._mix_gradient(saved, dmixed)
+        self._rotate(dqkv, self._places(dqkv.shape[1], saved["pass"]), back=True)
         saved["dqkv"] = dqkv.reshape(*dy.shape[:-1], dqkv.shape[-2] * dqkv.shape[-1])
         return self.qkv.backward_input(None, saved["dqkv"])
 
@@ -111,6 +104,27 @@ class Attention:
         """W: add to the gradients of out, then of qkv."""
         self.out.backward_weight(saved["mixed"].reshape(*dy.shape[:-1], self.heads * self.head_width), dy)
         self.qkv.backward_weight(saved["x"], saved["dqkv"])
+
+    def _places(self, tokens: int, step: Pass) -> tuple[Any, int]:
+        """The places of a pass's tokens in their sample, and how many it has: for rotary positions."""
+        return slice(tokens), tokens
+
+    def _mix(self, qkv: Any, mixed: Any, drop: tuple[int, int, int, float], step: Pass) -> Any:
+        """Set mixed to what the heads give; returns what `_mix_gradient` needs besides."""
+        logs = empty((len(qkv), self.heads, qkv.shape[1]), qkv)
+        for at, numbers in self._draws(len(qkv), drop):
+            dispatch.attention(qkv[at], self.heads, self.kv_heads, mixed[at], logs[at], *numbers)
+        return qkv, logs
+
+    def _mix_gradient(self, saved: Any, dmixed: Any) -> Any:
+        """The gradient of qkv, from that of mixed."""
+        (qkv, logs), mixed = saved.pop("core"), saved["mixed"]
+        dqkv = empty_like(qkv)
+        for at, numbers in self._draws(len(qkv), saved["drop"]):
+            dispatch.attention_gradient(
+                qkv[at], self.heads, self.kv_heads, mixed[at], logs[at], dmixed[at], dqkv[at], *numbers
+            )
+        return dqkv
 
     def _draws(self, batch: int, drop: tuple[int, int, int, float]) -> list[tuple[slice, tuple[int, int, int, float]]]:
         """Samples to compute at once, and what determines their dropout. It counts the heads of all samples one after
@@ -124,7 +138,7 @@ class Attention:
     def _continue(self, qkv: Any, cache: KeyValues, mixed: Any) -> None:
         """Attention of tokens that follow those of a cache; the cache then keeps their keys and values too."""
         first, count = cache.length, qkv.shape[1]
-        self._rotate(qkv, first=first, length=cache.capacity)
+        self._rotate(qkv, (slice(first, first + count), max(cache.capacity, first + count)))
         kept = cache.keep(self.name, qkv[:, :, self.heads :])
         if first == 0 and count > 1:
             logs = empty((len(qkv), self.heads, count), qkv)
@@ -132,15 +146,12 @@ class Attention:
         else:
             dispatch.cached_attention(qkv, self.heads, self.kv_heads, kept, first, mixed)
 
-    def _rotate(self, qkv: Any, back: bool = False, first: int = 0, length: int = 0) -> None:
-        """Turn queries and keys of tokens from number `first` on; length: tokens that the table must hold."""
+    def _rotate(self, qkv: Any, places: tuple[Any, int], back: bool = False) -> None:
+        """Turn queries and keys of tokens at some places of so many."""
         if self.rope_base:
-            end = first + qkv.shape[1]
-            key = (max(length, end), self.head_width, self.rope_base, self.rope_scaling)
-            cosines, sines, inverse = _tables(key, qkv)
-            dispatch.rotary(
-                qkv, self.heads + self.kv_heads, cosines[first:end], (inverse if back else sines)[first:end]
-            )
+            at, length = places
+            cosines, sines, inverse = _tables((length, self.head_width, self.rope_base, self.rope_scaling), qkv)
+            dispatch.rotary(qkv, self.heads + self.kv_heads, cosines[at], (inverse if back else sines)[at])
 
 
 def _tables(key: tuple[Any, ...], like: Any) -> tuple[Any, Any, Any]:

@@ -137,6 +137,21 @@ def expert_misfits(model: Sequential, ep: int) -> list[str]:
     return [] if ep <= min(counts) else [f"ep={ep} ranks for {min(counts)} experts: take ep=1 to {min(counts)}"]
 
 
+def context_misfits(model: Sequential, cp: int, kind: str = "auto", tp: int = 1) -> list[str]:
+    """What keeps so many ranks from sharing the tokens of a sample: layers that are no transformer's, or too few heads
+    of keys and values for `kind` "ulysses".
+    """
+    fit = Attention | Embedding | Unembedding | Dropout | LayerNorm | RMSNorm | FeedForward | GatedFeedForward | Experts
+    strange = sorted({type(part).__name__ for part in parts_of(model) if not isinstance(part, fit)})
+    least = min((part.kv_heads // tp for part in parts_of(model) if isinstance(part, Attention)), default=cp)
+    if cp > max(least, 1) and kind == "ulysses":
+        few = f"cp up to {max(least, 1)}, or ring, gather or auto"
+        return [f"ulysses deals {least} heads of keys to cp={cp} ranks: take {few}"]
+    if cp == 1 or not strange:
+        return []
+    return [f"cp={cp} is for language models, and this model has {', '.join(strange)}: take cp=1"]
+
+
 def held_parts(parts: int, ranks: int) -> list[range]:
     """The parts that each rank holds: one each, or where there are more, those of a node of their tree."""
     if parts == ranks:

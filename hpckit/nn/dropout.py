@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
+import numpy as np
+
 from hpckit.errors import InputError
 from hpckit.kernels.nn import dispatch
-from hpckit.kernels.nn.memory import empty_like
+from hpckit.kernels.nn.memory import empty, empty_like
 from hpckit.nn.layer import Pass
 from hpckit.nn.parameters import Parameter
 
@@ -37,12 +39,38 @@ class Dropout:
     def backward_weight(self, saved: Any, dy: Any) -> None:
         """W: there are no parameters."""
 
+    def runs(self, own: slice, step: Pass) -> list[tuple[slice, int]]:
+        """Of some rows of a pass's tokens, those that follow each other: their place, and the number of the first one
+        among all tokens.
+        """
+        return [(slice(0, own.stop - own.start), own.start)]
+
     def _drop(self, x: Any, step: Pass) -> Any:
         if not self.rate or not step.training:
             return x
         y = empty_like(x)
         dispatch.dropout(x, y, *numbers_of(step, self.name), self.rate)
         return y
+
+
+def drop_tokens(x: Any, start: int, step: Pass, name: str, rate: float) -> Any:
+    """What `Dropout` makes of some tokens of a microbatch: x [n, d], from token `start` on of all of them, which are
+    counted over the samples, one after the other. `step` says how many a sample has.
+    """
+    (key, number, first), length = numbers_of(step, name), step.length
+    width, end = x.shape[-1], start + len(x)
+    if not len(x):
+        return x
+    if width % 4 == 0:  # four numbers are drawn at once: rows of such a width begin at a draw
+        y = empty(x.shape, x)
+        dispatch.dropout(x, y, key, number, first * length + start, rate)
+        return y
+    begin, behind = start // length, -(-end // length)  # samples of which there are tokens
+    whole = np.zeros((behind - begin, length * width), x.dtype)
+    part = whole.reshape(-1, width)[start - begin * length : end - begin * length]
+    part[...] = x
+    dispatch.dropout(whole, whole, key, number, first + begin, rate)
+    return part
 
 
 def checked(rate: float) -> float:

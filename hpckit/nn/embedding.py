@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from hpckit.errors import InputError
 from hpckit.kernels.device_array import placed
 from hpckit.kernels.nn import dispatch
@@ -42,6 +44,10 @@ class Embedding:
         dispatch.embed(tokens, table, table[:0] if self.position is None else self.position.value[first:], y)
         return y, tokens
 
+    def places(self, tokens: int, step: Pass) -> Any:
+        """The numbers of a pass's tokens in their sample."""
+        return np.arange(tokens)
+
     def checked(self, tokens: Any, step: Pass) -> Any:
         """The tokens as `forward` takes them, else `InputError`."""
         vocab = self.token.whole[0]
@@ -50,7 +56,7 @@ class Embedding:
             raise InputError(f"tokens are [samples, context], not {list(tokens.shape)}", do="give tokens[None] for one")
         if tokens.size and (int(tokens.min()) < 0 or int(tokens.max()) >= vocab):
             raise InputError(f"tokens range from 0 to {vocab - 1}, not from {tokens.min()} to {tokens.max()}")
-        end = tokens.shape[1] + (0 if step.cache is None else step.cache.length)
+        end = max(tokens.shape[1], step.length) + (0 if step.cache is None else step.cache.length)
         if self.position is not None and end > self.position.shape[0]:
             raise InputError(f"{end} tokens per sample exceed the context of {self.position.shape[0]}")
         return tokens

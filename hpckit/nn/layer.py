@@ -59,7 +59,8 @@ class Pass:
     training: whether dropout is active. seed, step, first_sample: these and the layer's name determine its random
     numbers; `first_sample` is the number of the microbatch's first sample in the whole batch of the step. cache: the
     earlier tokens, if a text is written token by token. tokens: samples of the microbatch and tokens of each, where
-    layers hold a part of them (`hpckit.training.tensor`). scale: what a token counts in the loss, for losses of layers'
+    layers hold a part of them (`hpckit.training.tensor`). whole: tokens of a sample, where these are some of them
+    (`hpckit.training.context`). scale: what a token counts in the loss, for losses of layers'
     own. shapes: only the shapes of results are wanted, and layers do not talk to other ranks. storage: "bfloat16" or
     "float16" in mixed precision.
     """
@@ -70,9 +71,15 @@ class Pass:
     first_sample: int = 0
     cache: KeyValues | None = None
     tokens: tuple[int, int] = (0, 0)
+    whole: int = 0
     storage: str = ""
     scale: float = 0.0
     shapes: bool = False
+
+    @property
+    def length(self) -> int:
+        """Tokens of a whole sample, where a pass says it."""
+        return self.whole or self.tokens[1]
 
     def rounded(self, *arrays: Any) -> None:
         """Round numbers that a layer keeps for backward, in place, before anything is computed from them.

@@ -119,6 +119,11 @@ class GhostExchange(Begun):
         self._taker = np.array([number[segment.peer] for segment in segments])
         self._report.meet(self.peers)
 
+    def stretch(self, lengths: np.ndarray) -> None:
+        """Move images by these edges of the box from now on; who is a ghost stays until the next rebuild."""
+        self._shifts[...] = self.device.to_device(self.images * lengths)
+        self._planned = None
+
     def settle(self, slots: Any) -> None:
         """Set the slots of ghosts 0, 1, …."""
         self._slots = slots

@@ -13,9 +13,12 @@ from hpckit.kernels.particles.records.dispatch import permute, type_words
 
 ROOM = 1.1  # reserved over needed capacity
 PACKED = np.dtype(
-    [("position", "f8", 4), ("velocity", "f8", 4), ("id", "i8"), ("image", "i4", 3), ("unused", "i4")]
+    [
+        *(("position", "f8", 4), ("velocity", "f8", 4), ("id", "i8"), ("charge", "f8")),
+        *(("image", "i4", 3), ("unused", "i4")),
+    ]
 )  # a particle in one piece, as it is sent to another rank
-FIELDS = ("position", "velocity", "id", "image")
+FIELDS = ("position", "velocity", "id", "image", "charge")
 
 
 class Particles:
@@ -23,8 +26,9 @@ class Particles:
 
     positions: [capacity, 4], x, y, z and the type (`kernels.particles.records`), wrapped into the box at the last
     rebuild; velocities, forces: [capacity, 4], of own slots; ids: from 0; images: int32 [capacity, 3], how many box
-    lengths each own particle has gone: x + image * length is its unwrapped position. Every rebuild reorders the slots:
-    ids identify particles. All arrays are on `device`; on a GPU no slot is empty after a rebuild.
+    lengths each own particle has gone: x + image * length is its unwrapped position; charges: float64 [capacity], of
+    own slots, 0 in empty ones. Every rebuild reorders the slots: ids identify particles. All arrays are on `device`; on
+    a GPU no slot is empty after a rebuild.
     """
 
     def __init__(self, device: Device = HOST) -> None:
@@ -36,6 +40,7 @@ class Particles:
         self.forces = self.device.zeros((capacity, RECORD))
         self._take_up(self._arrays(capacity))
         self._spare = self._arrays(capacity)
+        self.charges = self.device.zeros((capacity,))
 
     def _arrays(self, capacity: int) -> tuple[Any, Any, Any, Any]:
         zeros = self.device.zeros
@@ -66,16 +71,16 @@ class Particles:
         """Allocate at least `capacity` slots; their contents are kept, except forces."""
         if capacity <= self.capacity:
             return
-        held = self._held
+        held = *self._held, self.charges
         self._make(-(-int(ROOM * capacity) // CLUSTER) * CLUSTER)
-        for new, old in zip(self._held, held, strict=True):
+        for new, old in zip((*self._held, self.charges), held, strict=True):
             new[: len(old)] = old
 
     def append(self, packed: npt.NDArray[Any]) -> None:
         """Add particles (`PACKED`, in host memory) behind the slots in use; discards the ghosts."""
         first, stop = self.slots, self.slots + len(packed)
         self.reserve(stop)
-        for array, name in zip(self._held, FIELDS, strict=True):
+        for array, name in zip((*self._held, self.charges), FIELDS, strict=True):
             array[first:stop] = self.device.to_device(packed[name])
         self.slots, self.ghost_slots = stop, 0
 
@@ -84,6 +89,7 @@ class Particles:
         packed = self.packed(slots)
         self.ids[slots] = -1
         self.velocities[slots] = 0.0
+        self.charges[slots] = 0.0
         self.positions[slots] = FAR
         self.positions[slots, 0] = FAR + FAR_STEP * slots
         return packed
@@ -91,7 +97,7 @@ class Particles:
     def packed(self, slots: Any) -> npt.NDArray[Any]:
         """The particles of some own slots as `PACKED` records in host memory."""
         packed = np.zeros(len(slots), PACKED)
-        for array, name in zip(self._held, FIELDS, strict=True):
+        for array, name in zip((*self._held, self.charges), FIELDS, strict=True):
             packed[name] = self.device.to_host(array[slots])
         return packed
 
@@ -100,6 +106,11 @@ class Particles:
         self.reserve(slots)
         old = self._held
         permute(order, slots, *old, *self._spare)
+        chosen = order[:slots]
+        empty = chosen < 0
+        charges = self.charges[chosen]
+        charges[empty] = 0.0
+        self.charges[:slots] = charges
         self._take_up(self._spare)
         self._spare = old
         self.slots, self.ghost_slots = slots, 0
@@ -123,11 +134,17 @@ def pack_particles(
     velocities: npt.NDArray[np.float64],
     types: npt.NDArray[np.int64],
     images: npt.NDArray[np.int32] | None = None,
+    charges: npt.NDArray[np.float64] | None = None,
 ) -> npt.NDArray[Any]:
-    """Particles as `PACKED` records from plain arrays: ids [n], positions and velocities [n, 3], types [n] from 0."""
+    """Particles as `PACKED` records from plain arrays: ids [n], positions and velocities [n, 3], types [n] from 0.
+
+    images [n, 3] and charges [n] are 0 where left out.
+    """
     packed = np.zeros(len(positions), PACKED)
     packed["position"][:, :3], packed["velocity"][:, :3] = positions, velocities
     packed["position"][:, 3], packed["id"] = type_words(types), ids
     if images is not None:
         packed["image"] = images
+    if charges is not None:
+        packed["charge"] = charges
     return packed

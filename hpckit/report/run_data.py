@@ -66,11 +66,19 @@ class RunData:
     @property
     def time_unit(self) -> str:
         """The unit of times in metrics: seconds, unless the app says another in the summary's `units`."""
+        return self._unit_of("time", "s")
+
+    @property
+    def frame_unit(self) -> str:
+        """The unit of the times of frames: that of metrics, unless the summary's `units` have one of `frames`."""
+        return self._unit_of("frames", self.time_unit)
+
+    def _unit_of(self, what: str, usual: str) -> str:
         for record in (self.summary, self.resolved):
             units = record.get("units")
-            if isinstance(units, dict) and "time" in units:
-                return str(units["time"])
-        return "s"
+            if isinstance(units, dict) and what in units:
+                return str(units[what])
+        return usual
 
     def tell(self, text: str) -> None:
         """Note a problem, once; the page shows it."""

@@ -37,8 +37,12 @@ def step_count(config: Any, dt: float) -> int:
 
 def is_frame(config: Any, dt: float, step: int, steps: int) -> bool:
     """Whether a frame follows `step`: the first step at or past each multiple of output.every, and the last one."""
-    every = config.output.every
-    if step == steps or dt >= every:
+    return step == steps or passes(config.output.every, dt, step)
+
+
+def passes(every: float, dt: float, step: int) -> bool:
+    """Whether `step`, of dt (s), is the first at or past a multiple of `every` (s)."""
+    if dt >= every:
         return True
     return math.floor(step * dt / every + 1e-9) > math.floor((step - 1) * dt / every + 1e-9)
 

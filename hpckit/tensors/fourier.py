@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 from collections.abc import Sequence
@@ -22,6 +23,14 @@ __communicates__ = True  # its frames are not call sites
 # SciPy's transforms several lines at a time.
 lines: Any = importlib.import_module("scipy.fft" if importlib.util.find_spec("scipy") else "numpy.fft")
 KINDS = {"float32": "complex64", "float64": "complex128", "complex64": "complex64", "complex128": "complex128"}
+
+
+@functools.cache
+def _keep_freed_memory() -> None:
+    """Have the C library keep memory that is freed, once: else each transform asks the system for its arrays anew, and
+    the pages of a grid of 54^3 take longer than its lines. glibc does so after it has freed a block of this size.
+    """
+    np.empty(31 << 20, np.uint8)
 
 
 class FFT:
@@ -58,6 +67,7 @@ class FFT:
             layout = Layout(size, mesh.topology, {name: Shard(dim) for dim, name in enumerate(names)})
         elif layout.shape != size:
             raise InputError(f"the layout is of {layout.shape}, the grid of {size}", do="give both one shape")
+        _keep_freed_memory()
         self.mesh, self.real = mesh, self.dtype.kind == "f"
         self.complex = np.dtype(KINDS[self.dtype.name])
         self.plan = FourierPlan(layout, self.real, float(self.complex.itemsize))

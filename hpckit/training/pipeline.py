@@ -23,6 +23,8 @@ from hpckit.plan.pipeline.parts import subtrees
 from hpckit.plan.pipeline.price import MeasuredStep
 from hpckit.plan.pipeline.schedule import COMPUTE, Action
 from hpckit.plan.pipeline.training import TrainingPlan
+from hpckit.training.context.model import context_parallel
+from hpckit.training.context.ranks import ContextRanks
 from hpckit.training.experts.mesh import TOKENS, ExpertMesh
 from hpckit.training.experts.model import every_part, expert_parallel, experts_of
 from hpckit.training.experts.shards import JoinedParts, JoinedShards
@@ -73,7 +75,10 @@ class Pipeline:
     precision (`hpckit.training.precision`): messages between stages are then of 16 bits, too. recompute: stages keep
     their input only, and run forward again in backward; it changes no bit. device: where the stages live and compute.
     On a mesh with an axis "tp" its ranks share each layer (`hpckit.training.tensor`): `model` and `loss` are then the
-    parts of this rank. Collective; raises `InputError` if mesh, model and plan do not fit together.
+    parts of this rank. On an axis "cp" they share the tokens of each sample (`hpckit.training.context`), which every
+    one of them gives whole; replicas of the parameters are then the ranks of dp and cp. context: how attention meets
+    the keys of other ranks of cp, "gather", "ring", "ulysses" or "auto" (`hpckit.plan.training.context`). Collective;
+    raises `InputError` if mesh, model and plan do not fit together.
     """
 
     def __init__(
@@ -88,19 +93,28 @@ class Pipeline:
         sharding: int = 0,
         recompute: bool = False,
         device: Device = HOST,
+        context: str = "auto",
     ) -> None:
         self.plan, self.mesh, self.device = plan, mesh, device
         _check(model, mesh, plan)
         self.tensor = Ranks(mesh["tp"] if plan.tp > 1 else MPI.COMM_SELF, plan.layer_parts, deterministic)
         whole = model
-        if self.tensor.parts > 1 and device.is_gpu:
-            raise InputError("tensor parallelism runs on the host", do="take tp=1 and layer_parts=0 on GPUs")
+        for name, shared in (("tensor", self.tensor.parts > 1), ("context", plan.cp > 1)):
+            if shared and device.is_gpu:
+                raise InputError(f"{name} parallelism runs on the host", do="take tp=1, cp=1, layer_parts=0 on GPUs")
+        self.context = ContextRanks(mesh["cp"] if plan.cp > 1 else MPI.COMM_SELF, deterministic, context)
+        if plan.cp > 1:
+            model = context_parallel(model, self.context, plan.tp)
         if self.tensor.parts > 1:
             model, loss = tensor_parallel(model, loss, self.tensor)
         self.model, self.loss = model, loss
         self._line = line = mesh["pp"] if "pp" in mesh.topology.names else MPI.COMM_SELF
         rank = line.rank
-        self.replicas = Replicas(mesh["dp"] if "dp" in mesh.topology.names else MPI.COMM_SELF, deterministic, device)
+        twins = mesh["dp"] if "dp" in mesh.topology.names else MPI.COMM_SELF
+        self._replica = twins.rank  # that takes samples of its own
+        if plan.cp > 1:
+            twins = mesh.fold(("dp", "cp"), replicas=plan.replicas)["replicas"]
+        self.replicas = Replicas(twins, deterministic, device)
         self._experts = ExpertMesh(mesh, plan, deterministic, device) if plan.ep > 1 else None
         if self._experts:
             model = self.model = expert_parallel(model, self._experts.ranks)
@@ -154,6 +168,7 @@ class Pipeline:
             messages,
             self.shards,
             self.tensor,
+            self.context,
             self._parts() if plan.parts else None,
             everywhere=plan.ep > 1,
         )
@@ -213,7 +228,7 @@ class Pipeline:
         returned. weigh: measure the kept bytes after each action, which takes time. Collective over the
         mesh. Raises `InputError` for arrays that do not fit.
         """
-        samples, most = len(x), self.plan.samples(self.replicas.rank)
+        samples, most = len(x), self.plan.samples(self._replica)
         if len(targets) != samples or samples > most:
             raise InputError(
                 f"{samples} samples with {len(targets)} targets, where the plan has {most} samples a replica",
@@ -223,7 +238,7 @@ class Pipeline:
         self._own.messages.sent.clear()
         if self.device.is_gpu and x.dtype.kind == "f":  # tokens and targets: the layers check them first
             x = self.device.to_device(x)
-        whole = self.replicas.total(_count(targets)) if total is None else float(total)
+        whole = self.replicas.total(_count(self.context.own(targets))) if total is None else float(total)
         if not sync and self.plan.parts:
             raise InputError("fixed parts are those of one run, and sync=False continues in another", do="take parts=0")
         if not sync and self.shards.stage > 1:
@@ -231,9 +246,9 @@ class Pipeline:
                 f"sharding={self.shards.stage} keeps no gradients between runs, which sync=False asks for",
                 do="give the plan more microbatches, or take sharding=1",
             )
-        cuts = self.plan.cuts(samples, self.replicas.rank)
+        cuts = self.plan.cuts(samples, self._replica)
         for cut in cuts:
-            self._learn_forms(x[cut])
+            self._learn_forms(self.context.own(x[cut]), tokens_of(x)[1])
         scale = 1.0 / whole if whole else 0.0
         step = Step(self._own, x, targets, cuts, passing or Pass(), scale * loss_scale, weigh)
         step.work_off(self.plan.program.actions[self._own.rank], sync)
@@ -247,7 +262,8 @@ class Pipeline:
         return StepResult(self._loss(step) * scale, whole, perf_counter() - begin, step.held)
 
     def forward(self, x: Any) -> Any:
-        """The output for x without training, on the rank of the last stage; None on the others.
+        """The output for x without training, on the rank of the last stage; None on the others. With an axis cp it is
+        that of this rank's tokens, `context.own` of all.
 
         x: as for `run`, at most as many samples as in a microbatch. Stages hand on one x after another: while a stage
         works on one, the next stage works on the x before. Collective over the pipeline, where shards are gathered over
@@ -258,9 +274,9 @@ class Pipeline:
             for stage in own.stages:
                 self.need(stage)
             return None
-        step = Pass(training=False, tokens=tokens_of(x))
-        y = self.device.to_device(x) if self.device.is_gpu and x.dtype.kind == "f" else x
-        self._learn_forms(y)
+        y = self.context.own(self.device.to_device(x) if self.device.is_gpu and x.dtype.kind == "f" else x)
+        step = Pass(training=False, tokens=tokens_of(y), whole=tokens_of(x)[1])
+        self._learn_forms(y, step.whole)
         given, sent = form_of(y), len(own.messages.sent)
         for stage, each in own.stages.items():
             if stage and rank_of[stage - 1] != own.rank:
@@ -352,13 +368,16 @@ class Pipeline:
         for stage in self._own.stages.values():
             stage.reset_times()
 
-    def _learn_forms(self, x: Any) -> None:
-        """Learn shape and dtype of the stages' inputs and outputs by a forward pass of the first such microbatch."""
+    def _learn_forms(self, x: Any, whole: int) -> None:
+        """Learn shape and dtype of the stages' inputs and outputs by a forward pass of the first such microbatch.
+
+        whole: tokens of a sample on all ranks that share them.
+        """
         form = form_of(x)
         if form in self._own.forms or self.plan.pp == 1 or not (len(x) or self._experts):
             return
         forms: dict[int, tuple[Form, Form]] = {}
-        y, came, step = x, form, Pass(training=False, tokens=tokens_of(x), shapes=True)
+        y, came, step = x, form, Pass(training=False, tokens=tokens_of(x), whole=whole, shapes=True)
         for stage, home in enumerate(self.plan.schedule.rank_of):
             if home == self._own.rank:
                 self.need(stage)
@@ -371,7 +390,7 @@ class Pipeline:
     def _loss(self, step: Step) -> float:
         """The loss of the batch, on every rank: parts, or else microbatches, in order, then replicas in theirs."""
         node = None if self._own.parts is None else self._own.parts.node
-        sums = np.zeros(self.plan.parts or self.plan.dp)
+        sums = np.zeros(self.plan.parts or self.plan.replicas)
         if self.plan.schedule.stages - 1 in self._own.stages and not self.tensor.rank:
             for number, loss in enumerate(step.losses):
                 if node is None:
@@ -433,7 +452,7 @@ def _following(program: Sequence[Action]) -> list[int]:
 def _check(model: Sequential, mesh: Mesh, plan: TrainingPlan) -> None:
     """Raise `InputError` unless the plan was made for this mesh and model."""
     sizes = dict(zip(mesh.topology.names, mesh.topology.sizes, strict=True))
-    wanted = {"dp": plan.dp, "pp": plan.pp, **({"tp": plan.tp} if plan.tp > 1 or "tp" in sizes else {})}
+    wanted = plan.mesh | {name: getattr(plan, name) for name in ("cp", "tp") if name in sizes}
     if any(sizes.get(name, 1) != size for name, size in wanted.items()) or set(sizes) - set(wanted):
         shown = " x ".join(f"{name}={size}" for name, size in sizes.items())
         raise InputError(

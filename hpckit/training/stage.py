@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hpckit.kernels.device_array import address
 from hpckit.nn.layer import Pass
 
 if TYPE_CHECKING:
@@ -142,3 +143,25 @@ class Stage:
         self.settle()
         self.seconds[number, kind] += perf_counter() - begin
         self.calls[number, kind] += 1
+
+
+def held_bytes(values: Any) -> int:
+    """Bytes of all arrays in nested lists, tuples and dicts; memory shared by several arrays counts once."""
+    parts = sorted({(address(array), array.nbytes) for array in _arrays(values) if array.nbytes})
+    total = end = 0
+    for start, nbytes in parts:
+        total += max(0, start + nbytes - max(start, end))
+        end = max(end, start + nbytes)
+    return total
+
+
+def _arrays(values: Any) -> Iterator[Any]:
+    if isinstance(values, dict):
+        values = values.values()
+    elif hasattr(values, "nbytes"):
+        yield values
+        return
+    elif not isinstance(values, list | tuple):
+        return
+    for value in values:
+        yield from _arrays(value)

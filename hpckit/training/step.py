@@ -13,13 +13,13 @@ from hpckit.errors import InputError
 from hpckit.kernels.nn.memory import empty_like
 from hpckit.plan.pipeline.schedule import COMPUTE, Action
 from hpckit.plan.pipeline.training import TrainingPlan
+from hpckit.training.context.ranks import ContextRanks
 from hpckit.training.experts.shards import JoinedParts, JoinedShards
-from hpckit.training.held import held_bytes
 from hpckit.training.messages import Messages, form_of
 from hpckit.training.parts import Parts
 from hpckit.training.replicas import add_second
 from hpckit.training.sharded import Shards
-from hpckit.training.stage import FORWARD, INPUT, Left, Stage
+from hpckit.training.stage import FORWARD, INPUT, Left, Stage, held_bytes
 from hpckit.training.tensor.ranks import Ranks
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ class Holding:
     messages: Messages
     shards: Shards | JoinedShards
     tensor: Ranks
+    context: ContextRanks
     parts: Parts | JoinedParts | None = None
     everywhere: bool = False
     forms: dict[Form, dict[int, tuple[Form, Form]]] = field(default_factory=dict)
@@ -74,9 +75,15 @@ class Step:
         weigh: bool = False,
     ) -> None:
         self._own, self._weigh, self.held = own, weigh, 0
-        self.x, self.targets, self.cuts, self.scale = x, targets, cuts, scale
+        self.x, self.targets, self.cuts, self.scale = own.context.own(x), own.context.own(targets), cuts, scale
         self.passes = [
-            replace(passing, first_sample=passing.first_sample + cut.start, tokens=tokens_of(x[cut]), scale=scale)
+            replace(
+                passing,
+                first_sample=passing.first_sample + cut.start,
+                tokens=tokens_of(self.x[cut]),
+                whole=tokens_of(x)[1],
+                scale=scale,
+            )
             for cut in cuts
         ]
         self.losses: list[Any] = [0.0] * len(cuts)

@@ -1,4 +1,4 @@
-"""Exponential and logarithm of vectors and numbers, as LLVM's instructions: used by `kernels.compile.dual`."""
+"""Exponential and logarithm of vectors and numbers, as LLVM's instructions: used by `compile.functions`."""
 
 from __future__ import annotations
 

@@ -88,30 +88,6 @@ def inlined(function: Callable | None = None, *, math: frozenset[str] = FUSED) -
     )
 
 
-def compiled(function: Callable, *, math: frozenset[str] = FUSED) -> Any:
-    """A user's function, compiled for whatever it is called with from kernels; not kept on disk by itself.
-
-    So are the plain Python functions that it calls by name. Its `math` should be its caller's, as with `inlined`.
-    Raises `TypeError` for a function that calls itself.
-    """
-    return _compiled(getattr(function, "py_func", function), math, ())
-
-
-def _compiled(function: Any, math: frozenset[str], callers: tuple) -> Any:
-    if function in callers:
-        raise TypeError(f"{function.__name__} calls itself")
-
-    def made(value: Any) -> Any:
-        return _compiled(value, math, (*callers, function)) if isinstance(value, types.FunctionType) else value
-
-    names = function.__globals__
-    helpers = {name: made(names[name]) for name in function.__code__.co_names if name in names}
-    cells = tuple(types.CellType(made(cell.cell_contents)) for cell in function.__closure__ or ())
-    twin = types.FunctionType(function.__code__, names | helpers, function.__name__, function.__defaults__, cells)
-    twin.__module__ = __name__  # kernels on disk import the module, and a user's file cannot be imported
-    return numba.njit(twin, fastmath=set(math) or False, error_model="numpy", nogil=True)
-
-
 @functools.cache
 def has_noalias() -> bool:
     """Whether this Numba takes the noalias flag of one function (a private hook, so a release may lose it)."""

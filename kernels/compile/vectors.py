@@ -3,12 +3,12 @@
 `Vec(kind, n)` is n lanes of "d" (float64), "f" (float32), "w" (float64, computed as written), "i" (int32) or "m" (one
 bit, the result of a comparison). In compiled code vectors take + - * / and unary minus, < > <= >=, & of masks, `**`
 with a constant integer, `math.sqrt`, `math.exp` and `math.log`, with vectors of the same kind and with numbers, so that
-a function written for numbers compiles for vectors too (and, with `compile.dual`, to its own derivative). Intrinsics
-that depend on the kind or on the instruction set are in `compile.lanes`.
+a function written for numbers compiles for vectors too (`compile.functions`). Intrinsics that depend on the kind or on
+the instruction set are in `compile.lanes`.
 
 Arithmetic on vectors may be reordered and contracted (reassoc, nsz, arcp, contract): without reassoc the derivatives of
-`compile.dual` are 30 % slower. nnan and ninf are not given: lanes that a mask discards may hold inf. `rounded` is
-exempt, and vectors of "w" are only contracted, as `jit` does it: for kernels whose balances must cancel to the bit.
+potentials are 30 % slower. nnan and ninf are not given: lanes that a mask discards may hold inf. `rounded` is exempt,
+and vectors of "w" are only contracted, as `jit` does it: for kernels whose balances must cancel to the bit.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ a zero sensitivity with an infinite slope (sqrt at 0, a division by 0 in the bra
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from hpckit.kernels.graph.nodes import Node, constant, is_constant, make, power
 
@@ -87,6 +87,16 @@ PUSHED: dict[str, Callable[[Node, Node, int], Node]] = {
     "where": lambda node, g, k: _chosen(node.args[0], g, k == 1),
 }
 """Of each operation: (node, g, k) -> g times the slope of the node in its argument k. Truth values have no slope."""
+
+
+def pushed_forward(node: Node, changes: Mapping[Node, Node | None]) -> Node | None:
+    """The change of a pointwise operation's value, of those of its arguments; None for 0."""
+    change: Node | None = None
+    for k, arg in enumerate(node.args if node.op in PUSHED else ()):
+        moved = changes[arg]
+        if moved is not None and not (node.op == "where" and k == 0):
+            change = plus(change, PUSHED[node.op](node, moved, k))
+    return change
 
 
 def guarded(g: Node, term: Node) -> Node:

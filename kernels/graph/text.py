@@ -88,20 +88,24 @@ class Cell:
                     if node.op == "sub" and k == 0:
                         return f"fused({x}, {y}, -{other})"
                     return f"fused({'-' * (node.op == 'sub')}{x}, {y}, {other})"
-        names = [self._name(*each) for each in at]
-        if node.op in BINARY:
-            return f"{names[0]} {BINARY[node.op]} {names[1]}"
-        if node.op in CALLS:
-            return f"{CALLS[node.op]}({names[0]})"
-        x, y = names[0], names[-1]
-        more = {
-            "neg": f"-{x}",
-            "power": f"{x} ** {y}",
-            "logical_not": f"not {x}",
-            "minimum": f"select(({x} < {y}) | ({x} != {x}), {x}, {y})",
-            "maximum": f"select(({y} < {x}) | ({x} != {x}), {x}, {y})",
-        }
-        return more[node.op] if node.op in more else f"select({', '.join(names)})"
+        return expression(node.op, [self._name(*each) for each in at])
+
+
+def expression(op: str, names: Sequence[str]) -> str:
+    """An operation on values with these names."""
+    if op in BINARY:
+        return f"{names[0]} {BINARY[op]} {names[1]}"
+    if op in CALLS:
+        return f"{CALLS[op]}({names[0]})"
+    x, y = names[0], names[-1]
+    more = {
+        "neg": f"-{x}",
+        "power": f"{x} ** {y}",
+        "logical_not": f"not {x}",
+        "minimum": f"select(({x} < {y}) | ({x} != {x}), {x}, {y})",
+        "maximum": f"select(({y} < {x}) | ({x} != {x}), {x}, {y})",
+    }
+    return more[op] if op in more else f"select({', '.join(names)})"
 
 
 def literal(value: float) -> str:

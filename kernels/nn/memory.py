@@ -54,6 +54,20 @@ def empty_like(array: Any) -> Any:
     return empty(array.shape, array)
 
 
+def zeros_like(array: Any) -> Any:
+    """`empty_like`, zeroed."""
+    made = empty_like(array)
+    made[...] = 0
+    return made
+
+
+def copied(view: Any) -> Any:
+    """A C-contiguous copy."""
+    made = empty_like(view)
+    made[...] = view
+    return made
+
+
 def kept_bytes() -> int:
     """Bytes that no array uses and that wait for the next one."""
     return sum(size * len(blocks) for size, blocks in _kept.items())

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hpckit.kernels.compile import dual  # noqa: F401  (math.sqrt of vectors)
+from hpckit.kernels.compile import functions  # noqa: F401  (math.sqrt of vectors)
 from hpckit.kernels.compile.jit import inlined, jit
 from hpckit.kernels.compile.strips import LANES, load
 from hpckit.kernels.compile.vectors import called, fused, prefetch, store

@@ -160,6 +160,7 @@ def test_the_elapsed_time_limit_ends_a_run_that_then_starts_over_without_a_check
     assert times == sorted(set(times))
 
 
+@pytest.mark.nightly
 def test_what_was_changed_behind_a_stopped_run_is_told_or_mended(tmp_path: Path) -> None:
     run = tmp_path / "run"
     words = ("run", "heat", *SETTINGS, "time.steps=100000", "time.limit=0.05 s", "--directory", run)

@@ -13,7 +13,7 @@ from hpckit.apps.atmosphere import loop
 from hpckit.comm import checksums
 from hpckit.grid import phases
 from hpckit.kernels.noise.dispatch import normals
-from hpckit.md import thermostats
+from hpckit.md.motion import thermostats
 from hpckit.run import step_boundary
 from hpckit.run.redundant_step import Kept
 

@@ -1,20 +1,25 @@
 """`python -m tests.gpu`: all checks of CUDA kernels on a GPU, or in Numba's simulator: one JSON object, a row a check.
 
-Exit code 1 where a kernel differs from its form for the CPU, 3 without a GPU.
+With `--double`, single precision is left out. Exit code 1 where a kernel differs from its form for the CPU, 3 without
+a GPU.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 
 from hpckit.comm.gpu import first_gpu
 from hpckit.errors import SetupError
-from tests.gpu.checks import checks
+from tests.gpu.checks import PRECISIONS, checks
 
 
 def main() -> int:
     """Run them, and say on standard error which one runs."""
+    parser = argparse.ArgumentParser(prog="python -m tests.gpu", description=__doc__)
+    parser.add_argument("--double", action="store_true", help="leave out single precision")
+    precisions = PRECISIONS[:1] if parser.parse_args().double else PRECISIONS
     try:
         device = first_gpu()
     except SetupError as error:
@@ -23,7 +28,7 @@ def main() -> int:
     rows = []
     for check in checks():
         print(f"checking {check.name}", file=sys.stderr, flush=True)
-        rows += check.rows(device)
+        rows += check.rows(device, precisions)
     failed = [row for row in rows if not row["passed"]]
     counts = {"passed": len(rows) - len(failed), "failed": len(failed)}
     print(json.dumps({"gpu": device.name, "results": rows, "checks": counts}))

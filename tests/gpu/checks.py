@@ -8,7 +8,7 @@ does not have, so that a kernel without a check is a failing test.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,12 +17,13 @@ import numpy as np
 from hpckit.bench.gpu.figure import size
 from hpckit.comm.device import Device
 
-__all__ = ["DOUBLE", "SINGLE", "Check", "Pairs", "checks", "difference", "size"]
+__all__ = ["DOUBLE", "PRECISIONS", "SINGLE", "Check", "Pairs", "checks", "difference", "size"]
 
 MODULES = (
     "stencil", "slabs", "euler", "physics", "split", "shallow_water", "flood", "sphere",
     "particles", "layers", "graphs",
 )  # fmt: skip
+PRECISIONS = ("float64", "float32")
 DOUBLE, SINGLE = 1e-12, 2e-6  # largest difference allowed, over the largest magnitude
 
 Pairs = dict[str, tuple[Any, np.ndarray]]
@@ -40,9 +41,10 @@ class Check:
     case: Callable[[Device, np.dtype], Pairs]
     single: float = SINGLE
 
-    def rows(self, device: Device) -> Rows:
+    def rows(self, device: Device, precisions: Sequence[str] = PRECISIONS) -> Rows:
         """The largest difference in each precision, where it is, and whether it is small enough."""
-        return [self._row(device, dtype, most) for dtype, most in ((np.float64, DOUBLE), (np.float32, self.single))]
+        allowed = {"float64": DOUBLE, "float32": self.single}
+        return [self._row(device, precision, allowed[precision]) for precision in precisions]
 
     def _row(self, device: Device, dtype: Any, allowed: float) -> dict[str, Any]:
         found = self.case(device, np.dtype(dtype))

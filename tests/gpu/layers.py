@@ -12,6 +12,7 @@ from hpckit.kernels.nn import dispatch as layers
 from hpckit.kernels.nn import reference as layers_reference
 from hpckit.kernels.nn.attention import dispatch as attention
 from hpckit.kernels.nn.attention import reference as attention_reference
+from hpckit.kernels.nn.attention.reference import Part
 from hpckit.kernels.nn.convolution import dispatch as images
 from hpckit.kernels.nn.convolution import reference as images_reference
 from hpckit.kernels.nn.matmul import multiply
@@ -191,6 +192,26 @@ def attends(device: Device, dtype: np.dtype) -> Pairs:
         kept, told = both.normal(2, length + 6, 2 * kv_heads, width), {"out": both.normal(2, length, heads, width)}
         cached = attention.cached_attention, attention_reference.cached_attention
         both.call(*cached, f"cache {length} x {width}", told, qkv, heads, kv_heads, kept, 5, "out")
+        if length == 1:
+            continue
+        # Some queries over some keys: a block before them, and one that they are in, put together.
+        some, early = qkv[:, length // 2 :, :heads].copy(), qkv[:, : length // 3, heads:].copy()
+        own = qkv[:, length // 3 :, heads:].copy()
+        pieces = Part(heads + 3, 2, length, length // 2, 0), Part(heads + 3, 2, length, length // 2, length // 3)
+        results = []
+        for number, (keys, part) in enumerate(zip((early, own), pieces, strict=True)):
+            told = {"out": np.zeros_like(some), "logs": np.zeros((2, heads, some.shape[1]), dtype)}
+            found = attention.partial_attention, attention_reference.partial_attention
+            both.call(*found, f"part {number} of {name}", told, some, keys, part, "out", "logs", *drop)
+            out, logs = np.zeros(some.shape), np.zeros((2, heads, some.shape[1]))
+            found[1](some.astype(np.float64), keys.astype(np.float64), part, out, logs, *drop)
+            results += [out.astype(dtype), logs.astype(dtype)]
+            rest = some, keys, part, results[-2], results[-1], both.normal(*out.shape)
+            told = {"dqueries": both.normal(*some.shape), "dkeys": both.normal(*keys.shape)}
+            found = attention.partial_attention_gradient, attention_reference.partial_attention_gradient
+            both.call(*found, f"part {number} of {name}", told, *rest, "dqueries", "dkeys", *drop)
+        told = {"joined": results[0], "sums": results[1]}
+        both.call(attention.join, attention_reference.join, name, told, "joined", "sums", *results[2:])
     turns = both.normal(5, 3)
     told = {"turned": both.normal(2, 5, 4, 6)}
     both.call(attention.rotary, attention_reference.rotary, "rotary", told, "turned", 3, np.cos(turns), np.sin(turns))

@@ -298,7 +298,7 @@ def motion(device: Device, dtype: np.dtype) -> Pairs:
     both("drift", (0,), x, v, n - 1, 0.1)
     both("kick_drift", (0, 1), x, v, f, inverse, n - 1, 0.1, 0.2)
     both("kinetic", (4,), v, inverse, ids, n - 1, np.zeros(6))
-    both("scale", (0,), v, n - 1, 0.9)
+    both("dilate", (0,), v, n - 1, (0.9, 1.1, 1.0), (0.0, 0.5, -2.0))
     both("mix_noise", (0,), v, f, inverse, ids, n - 1, 0.8, 0.3)
     both("powers", (4,), v, f, ids, n - 1, np.zeros(4))
     both("steer", (0,), v, f, n - 1, 0.9, 0.2)

@@ -111,6 +111,7 @@ def rain_case(device: Device, dtype: np.dtype) -> Pairs:
         theta, water, rho, exner, pressure, thickness, rained = of
         rain.kessler(theta, water, rho, exner, pressure, thickness, 10.0, rained)
         rain.saturate(theta, water, exner, pressure)
+        rain.condense(theta, water, rho, exner, pressure)
     inputs = _inputs(device, dtype)[1]
     shape = inputs["mu"].shape
     cells = shape[0], *(n - 2 * HALO for n in shape[1:])
@@ -125,6 +126,12 @@ def rain_case(device: Device, dtype: np.dtype) -> Pairs:
         rain.put_back(air, parcels, column, state, carried)
     labels = dict(zip(("moist state", "carried", "air", "parcels"), (0, 3, 4, 5), strict=True))
     moist = {label: (unpacked[0][k], unpacked[1][k]) for label, k in labels.items()}
+    flux = [inputs[name] + rng.normal(size=inputs[name].shape) for name in "xyz"]
+    parts = [inputs["state"], inputs["start"] * 0.01, carried, inputs["column"], inputs["levels"], *flux]
+    pressed = _copies(device, dtype, parts)
+    for of in pressed[:1] if compiling() else pressed:
+        rain.compress(*of, (DX, DY), 0.1)
+    moist["compressed"] = (pressed[0][0], pressed[1][0])
     pairs: Pairs = moist | {"theta": (there[0], here[0]), "water": (there[1], here[1]), "rained": (there[6], here[6])}
     q = rng.random((2, *[n - 6 * (d > 0) for d, n in enumerate(inputs["mu"].shape)]))
     parts = [q, np.zeros_like(q), inputs["state"], inputs["mu"] + 5.0, inputs["column"], inputs["levels"]]

@@ -31,7 +31,7 @@ def test_particles_on_a_device_move_as_on_the_host(mpirun, monkeypatch, ranks):
 @pytest.mark.parametrize("ranks", [2, *(pytest.param(n, marks=pytest.mark.nightly) for n in (1, 3))])
 def test_every_kind_of_motion_on_a_device_is_that_of_the_host(mpirun, monkeypatch, ranks):
     monkeypatch.setenv("NUMBA_ENABLE_CUDASIM", "1")
-    assert "all good 6" in mpirun(ranks, "md_device_motion.py", timeout=280).stdout
+    assert "all good 8" in mpirun(ranks, "md_device_motion.py", timeout=280).stdout
 
 
 def test_a_run_with_gpu_equals_one_without(tmp_path):

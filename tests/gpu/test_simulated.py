@@ -14,7 +14,7 @@ import pytest
 from conftest import run_limited
 
 from hpckit.comm.gpu import gpu_of
-from tests.gpu.checks import checks
+from tests.gpu.checks import PRECISIONS, checks
 
 SIMULATED = {"NUMBA_ENABLE_CUDASIM": "1"}
 SMALL = ("grid.shape=[9,13]", "time.steps=6", "time.monitor=3", "output.frames=2", "output.single=false", "--no-report")
@@ -78,14 +78,16 @@ np.testing.assert_array_equal(values, np.arange(11.0) * math.exp(-0.25))
     assert done.code == 0, done.stderr
 
 
-def test_every_kernel_agrees_with_the_cpu():
-    command, environment = [sys.executable, "-m", "tests.gpu"], {**os.environ, **SIMULATED}
+@pytest.mark.parametrize("precisions", [("float64",), pytest.param(PRECISIONS, marks=pytest.mark.nightly)], ids=str)
+def test_every_kernel_agrees_with_the_cpu(precisions):
+    command = [sys.executable, "-m", "tests.gpu", *["--double"] * (len(precisions) == 1)]
+    environment = {**os.environ, **SIMULATED}
     outcome = run_limited(command, 280, cwd=Path(__file__).parents[2], env=environment)
     assert outcome.code == 0, outcome.stderr
     result = json.loads(outcome.stdout)
     assert result["checks"] == {"passed": len(result["results"]), "failed": 0}
     assert {(row["check"], row["dtype"]) for row in result["results"]} == {
-        (check.name, dtype) for check in checks() for dtype in ("float64", "float32")
+        (check.name, dtype) for check in checks() for dtype in precisions
     }
 
 

@@ -324,6 +324,7 @@ def wait_for_frame(directory: Path, after: float) -> None:
     wait_until(lambda: check_after_kill(directory) > after, "no frame was written")
 
 
+@pytest.mark.nightly
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_killed_writer_harms_nothing(tmp_path):
     seed = random.randrange(10**6)

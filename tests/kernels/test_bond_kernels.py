@@ -7,7 +7,6 @@ import pytest
 
 from hpckit.kernels.particles.bonds import reference, simd
 from hpckit.kernels.particles.bonds.forms import FORMS
-from hpckit.kernels.particles.lennard_jones.dispatch import POTENTIAL, parameters
 from hpckit.kernels.particles.records.reference import type_words
 
 PARAMETERS = {
@@ -52,13 +51,10 @@ def test_kernels_agree_with_the_reference(name):
         np.testing.assert_array_equal(one, other)
     lost = reference.attach(positions, ids[:own], own, own, starts, ends[:, 1], kinds, *memory, *out)
     assert lost == simd.attach(positions, ids[:own], own, own, starts, ends[:, 1].copy(), kinds, *memory, *out) >= 0
-    one, given = np.ones((2, 2)), np.array(PARAMETERS[name])
-    table = parameters(one, 0.9 * one, 1.3 * one, shifted=True)
-    for potential in (None, POTENTIAL):
-        expected = reference.forces_of_bonds(positions, *found[0], FORMS[name], given, potential, table)
-        for measure in (False, True):
-            forces, tallies = np.ones((own, 4)), np.ones((own, 8))
-            what = own, positions, *found[0], given, table, forces, tallies
-            simd.bond_kernel(name, potential, measure)(*what)
-            np.testing.assert_allclose(forces - 1, expected[0], rtol=1e-11, atol=1e-11)
-            np.testing.assert_allclose(tallies - 1, expected[1] if measure else 0, rtol=1e-11, atol=1e-11)
+    given = np.array(PARAMETERS[name])
+    expected = reference.forces_of_bonds(positions, *found[0], FORMS[name], given)
+    for measure in (False, True):
+        forces, tallies = np.ones((own, 4)), np.ones((own, 8))
+        simd.bond_kernel(name, measure)(own, positions, *found[0], given, forces, tallies)
+        np.testing.assert_allclose(forces - 1, expected[0], rtol=1e-11, atol=1e-11)
+        np.testing.assert_allclose(tallies - 1, expected[1] if measure else 0, rtol=1e-11, atol=1e-11)

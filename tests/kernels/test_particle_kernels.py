@@ -207,6 +207,7 @@ def test_motion_matches_its_reference():
         form.kick_drift(positions, velocities, forces, 1 / masses, 50, 0.1, 0.2)
         form.kick(velocities, forces, 1 / masses, 50, 0.3)
         form.drift(positions, velocities, 50, 0.4)
+        form.dilate(positions, 50, np.array([1.01, 0.98, 1.0]), np.array([0.3, -2.0, 4.0]))
         largest, sums = form.largest_move(positions, start, 50), np.zeros(6)
         form.kinetic(velocities, masses, ids, 53, sums)
         leavers = np.full(20, -1)

@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hpckit.kernels.euler.constants import HALO, REACH
+from hpckit.kernels.euler.constants import C0, CV, GAMMA, HALO, RD, REACH
+from hpckit.kernels.euler.hevi.constants import LEVELS
 from hpckit.kernels.euler.rain import dispatch, reference
-from hpckit.kernels.euler.rain.constants import HEAT, WARMED
+from hpckit.kernels.euler.rain.constants import CL, CVV, HEAT, LATENT, RV, WARMED
 
 COLUMNS = Path(__file__).with_name("kessler_columns.npz")
 
@@ -71,6 +72,76 @@ def test_saturated_air_has_its_cloud_and_nothing_is_lost():
         assert 0 < cloudy.sum() < cloudy.size
         found.append((theta, water))
     np.testing.assert_allclose(found[0][0], found[1][0], rtol=1e-14)
+
+
+def test_condensation_keeps_internal_energy_and_saturates():
+    """At constant volume, with the heat capacities of vapor and water: the energy to rounding, and once is enough."""
+    found = []
+    for kernels in (reference, dispatch):
+        theta, water, _, exner, pressure, _ = cells()
+        water[1, 3:5], water[0, 3:5] = 0.0, 1e-3  # clear air stays as it is, to the bit
+        rho = pressure / ((RD + RV * water[0]) * exner * theta)
+
+        def energy(theta, exner, water):
+            return (CV + CVV * water[0] + CL * (water[1] + water[2])) * theta * exner - LATENT * water[1]
+
+        first, total, warm = energy(theta, exner, water), water[:2].sum(axis=0), theta.copy()
+        kernels.condense(theta, water, rho, exner, pressure)
+        after = C0 * (rho * theta * (1 + RV / RD * water[0])) ** GAMMA
+        temperature = after / (rho * (RD + RV * water[0]))
+        np.testing.assert_allclose(energy(theta, temperature / theta, water), first, rtol=1e-14)
+        np.testing.assert_allclose(water[:2].sum(axis=0), total, rtol=1e-14)
+        np.testing.assert_array_equal(theta[3:5], warm[3:5])
+        saturated = 611.2 * np.exp(17.67 * (temperature - 273.15) / (temperature - 29.65))
+        partial, cloudy = rho * RV * temperature * water[0], water[1] > 0
+        np.testing.assert_allclose(partial[cloudy], saturated[cloudy], rtol=1e-12)
+        assert (partial <= saturated * (1 + 1e-12)).all()
+        assert 0 < cloudy.sum() < cloudy.size
+        again = theta.copy()
+        kernels.condense(again, water.copy(), rho, temperature / theta, after)
+        np.testing.assert_allclose(again, theta, rtol=1e-14)
+        found.append((theta, water))
+    for numpy, numba in zip(*found, strict=True):
+        np.testing.assert_allclose(numba, numpy, rtol=1e-13, atol=1e-17)
+
+
+def test_compression_heats_moist_air_by_its_own_heat_capacities():
+    """Through a flow whose divergence is known: p follows rho**(c_p / c_v) of the moist air; dry air as it was."""
+    rng, (nz, ny, nx), (dx, dy), dt = np.random.default_rng(5), (6, 4, 5), (70.0, 90.0), 3.0
+    shape = (5, nz, ny + 2 * HALO, nx + 2 * HALO)
+    levels = np.zeros((LEVELS, nz + 1))
+    levels[0, :-1], levels[2], levels[3] = 1 / 50.0, 0.5, 0.5
+    column = np.array([np.linspace(1.2, 0.6, nz), 300 * np.linspace(1.2, 0.6, nz), np.ones(nz)])
+    start, before = rng.normal(scale=0.01, size=shape), rng.normal(size=shape)
+    carried = np.zeros((3, nz, ny + 2 * REACH, nx + 2 * REACH))
+    carried[:, :, :, REACH + 1 :] = np.array([0.012, 0.006, 0.002])[:, None, None, None]
+    rates = np.array([1e-3, -4e-4, 2e-4])  # of u along x, v along y, w along z, 1/s
+    rho = start[0] + column[0][:, None, None]
+    inner, wide = slice(HALO, -HALO), slice(HALO - 1, 1 - HALO)
+    row, file = rho[:, inner, wide], rho[:, wide, inner]
+    fluxes = [
+        0.5 * (row[..., 1:] + row[..., :-1]) * (rates[0] * dx * np.arange(nx + 1)),
+        0.5 * (file[:, 1:] + file[:, :-1]) * (rates[1] * dy * np.arange(ny + 1))[:, None],
+        np.zeros((nz + 1, ny, nx)),
+    ]
+    between = 0.5 * (rho[1:, inner, inner] + rho[:-1, inner, inner])
+    fluxes[2][1:-1] = between * (rates[2] * 50.0 * np.arange(1, nz))[:, None, None]
+    found = []
+    for kernels in (reference, dispatch):
+        state = before.copy()
+        kernels.compress(state, start, carried, column, levels, *fluxes, (dx, dy), dt)
+        heat, old = (each[4, :, inner, inner] + column[1][:, None, None] for each in (state, before))
+        np.testing.assert_array_equal(heat[..., :1], old[..., :1])
+        cv = CV + CVV * 0.012 + CL * 0.008
+        share = (1 + (RD + RV * 0.012) / cv) / GAMMA
+        expected = np.exp((1 - share) * rates.sum() * dt)
+        np.testing.assert_allclose((heat / old)[:-1, :, 1:], expected, rtol=1e-14)
+        state[4, :, inner, inner] = before[4, :, inner, inner]
+        np.testing.assert_array_equal(state, before)
+        found.append(heat)
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-15)
+    with pytest.raises(ValueError, match="fluxes"):
+        dispatch.compress(before, start, carried, column, levels, *fluxes[::-1], (dx, dy), dt)
 
 
 def test_air_is_unpacked_and_put_back():

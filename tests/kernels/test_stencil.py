@@ -62,7 +62,7 @@ def test_simd_has_the_bits_of_the_reference(shape, dtype):
         assert not np.array_equal(got, out)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", [pytest.param(np.float32, marks=pytest.mark.nightly), np.float64])
 @pytest.mark.parametrize("shape", [(41,), (13, 37), (9, 11, 35)])
 def test_pieces_equal_the_whole_bit_by_bit(shape, dtype):
     field, coefficient, out = fields(shape, dtype)

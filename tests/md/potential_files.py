@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -70,3 +72,111 @@ def write_chain(path: Path) -> None:
         bonds=bonds,
     )
     write_lammps_data(path, snapshot)
+
+
+def write_charged_chains(path: Path) -> None:
+    """Chains of five charged beads of two types and two types of bonds, some across the sides of a periodic box."""
+    rng, n, edge = np.random.default_rng(8), (4, 4, 4), np.array([8.0, 4.5, 4.5])
+    sites = np.stack(np.meshgrid(*map(np.arange, n), indexing="ij"), axis=-1).reshape(-1, 1, 3)
+    chain = np.array([[0, 0, 0], [1.2, 0.7, 0], [2.4, 0, 0], [3.6, 0.7, 0], [4.8, 0, 0.2]])
+    beads = (sites * edge + chain + rng.uniform(-0.05, 0.05, (len(sites), 5, 3))).reshape(-1, 3)
+    beads[:, 0] += 3.3
+    count, box = len(beads), np.array(n) * edge
+    order = rng.permutation(count)  # ids have nothing to do with places
+    bonds = np.array([(k % 2, 5 * j + k, 5 * j + k + 1) for j in range(len(sites)) for k in range(4)])
+    bonds[:, 1:] = order[bonds[:, 1:]]
+    charges, types = [0.4, -0.3, 0.2, -0.4, 0.1], [0, 1, 0, 1, 0]
+    write_lammps_data(path, _chains(rng, box, beads, order, charges, types, bonds=bonds))
+
+
+def _chains(
+    rng: np.random.Generator,
+    box: np.ndarray,
+    beads: np.ndarray,
+    order: np.ndarray,
+    charges: list[float],
+    types: list[int],
+    **more: Any,
+) -> Snapshot:
+    """Beads with the ids of `order`, wrapped into the box, with velocities; charges and types of each molecule."""
+    count = len(beads)
+    places, of_each, kinds = np.empty((count, 3)), np.empty(count), np.empty(count, np.int64)
+    places[order], of_each[order] = beads, np.tile(charges, count // len(charges))
+    kinds[order] = np.tile(types, count // len(types))
+    velocities, shifted = rng.normal(0, 0.004, (count, 3)), np.floor(places / box)
+    return Snapshot(
+        lower=np.zeros(3),
+        upper=box,
+        periodic=(True, True, True),
+        ids=np.arange(1, count + 1),
+        types=kinds,
+        positions=places - shifted * box,
+        images=shifted.astype(np.int32),
+        velocities=velocities - velocities.mean(axis=0),
+        masses=np.array([12.0, 14.0]),
+        charges=of_each,
+        **more,
+    )
+
+
+def write_branched_chains(path: Path, charged: bool = True) -> None:
+    """Molecules of seven beads, a zigzag of six and one beside it, some across the sides of a periodic box: bonds,
+    angles, dihedrals of two types each, and an improper around the branch; coefficients of the angles are in the file.
+    """
+    rng, n, edge = np.random.default_rng(9), (3, 4, 4), np.array([9.0, 5.0, 5.0])
+    sites = np.stack(np.meshgrid(*map(np.arange, n), indexing="ij"), axis=-1).reshape(-1, 1, 3)
+    turned = [[1.2 * k, 0.6 * (k % 2), 0.5 * (k // 2 % 2)] for k in range(6)]
+    shape = np.array([*turned, [2.5, -0.9, -0.8]])
+    beads = (sites * edge + shape + rng.uniform(-0.1, 0.1, (len(sites), 7, 3))).reshape(-1, 3)
+    beads[:, 0] += 4.1
+    count, box = len(beads), np.array(n) * edge
+    order = rng.permutation(count)  # ids have nothing to do with places
+    each = {
+        "bonds": [(k % 2, k, k + 1) for k in range(5)] + [(1, 2, 6)],
+        "angles": [(k % 2, k, k + 1, k + 2) for k in range(4)] + [(1, 6, 2, 3)],
+        "dihedrals": [(k % 2, k, k + 1, k + 2, k + 3) for k in range(3)] + [(0, 6, 2, 3, 4)],
+        "impropers": [(0, 2, 1, 3, 6)],
+    }
+    terms = {}
+    for name, rows in each.items():
+        all_rows = np.array([(kind, *(7 * j + k for k in places)) for j in range(len(sites)) for kind, *places in rows])
+        all_rows[:, 1:] = order[all_rows[:, 1:]]
+        terms[name] = all_rows
+    charges, types = [0.4, -0.3, 0.2, -0.4, 0.1, 0.2, -0.2], [0, 1, 0, 1, 0, 1, 1]
+    found = _chains(rng, box, beads, order, charges, types, coefficients={"impropers": [(20.0, 35.0)]}, **terms)
+    write_lammps_data(path, found if charged else replace(found, charges=None))
+
+
+def write_water(path: Path, name: str, velocities: np.ndarray | None = None, angle: float = 0.0) -> Snapshot:
+    """A reference configuration of SPC/E water of NIST (public domain; `nist_spce.npz`): cubic1 or cubic2, 100 or 200
+    molecules in a box of 20, as a data file. angle: of all molecules, which then have bonds of 1 to the last digit.
+    """
+    positions = np.load(Path(__file__).with_name("nist_spce.npz"))[name]
+    if angle:
+        arms = positions.reshape(-1, 3, 3)[:, 1:] - positions[::3, None]
+        arms -= 20.0 * np.rint(arms / 20.0)
+        along, across = arms.sum(axis=1), arms[:, 0] - arms[:, 1]
+        along /= np.linalg.norm(along, axis=1)[:, None]
+        across -= along * (along * across).sum(axis=1)[:, None]
+        across *= np.sin(np.radians(angle / 2)) / np.linalg.norm(across, axis=1)[:, None]
+        along *= np.cos(np.radians(angle / 2))
+        positions[1::3], positions[2::3] = positions[::3] + along + across, positions[::3] + along - across
+    count = len(positions)
+    first = np.arange(0, count, 3)
+    pairs = np.stack([first, first + 1, first, first + 2], axis=1).reshape(-1, 2)
+    snapshot = Snapshot(
+        lower=np.zeros(3),
+        upper=np.full(3, 20.0),
+        periodic=(True, True, True),
+        ids=np.arange(1, count + 1),
+        types=np.tile([0, 1, 1], count // 3),
+        positions=positions % 20.0,
+        images=np.zeros((count, 3), np.int32),
+        velocities=velocities,
+        masses=np.array([15.9994, 1.00794]),
+        charges=np.tile([-0.8476, 0.4238, 0.4238], count // 3),
+        bonds=np.column_stack([np.zeros(len(pairs), np.int64), pairs]),
+        angles=np.column_stack([np.zeros(len(first), np.int64), first + 1, first, first + 2]),
+    )
+    write_lammps_data(path, snapshot, "real")
+    return snapshot

@@ -13,7 +13,7 @@ from hpckit.apps.md.model import make_system
 from hpckit.apps.md.start import Start
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import InputError
-from hpckit.md.dynamics import NVE
+from hpckit.md.motion.dynamics import NVE
 from hpckit.md.thermo import measure
 
 SCRIPT = """units lj
@@ -72,8 +72,8 @@ def test_bonds_and_settings_must_agree(tmp_path):
     write_chain(tmp_path / "chain.data")
     text = SCRIPT.format("fene", "fene", "30.0 1.5 1.0 1.0")
     with pytest.raises(InputError) as error:
-        system_of(tmp_path, text.replace("special_bonds fene", ""))
-    assert "special_bonds is missing" in str(error.value)
+        system_of(tmp_path, text.replace("special_bonds fene", "special_bonds lj 0 1"))
+    assert "in.chain:3" in str(error.value)
     with pytest.raises(InputError) as error:
         system_of(tmp_path, text.replace("bond_coeff 1 30.0 1.5 1.0 1.0", "bond_coeff 1 30.0 1.5"))
     assert "in.chain:8" in str(error.value)

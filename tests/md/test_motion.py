@@ -18,7 +18,20 @@ def thermostat(kind, steps, every, **more):
     return {"settings": LIQUID | smooth | {"dynamics": dynamics, "time": {"steps": steps, "dt": 0.004}}, "every": every}
 
 
+def held(kind, moved, steps, every, system, **more):
+    """A system that barostats hold at a pressure."""
+    settings = {"system": {**LIQUID["system"], **system}, "barostat": {"kind": kind, "pressure": 1.2, **more}}
+    made = thermostat(moved, steps, every)
+    made["settings"] |= settings
+    if kind == "cell_rescaling" and system:
+        made["settings"]["interaction"] = {"epsilon": [0.0]}
+    return made
+
+
 CASES = {
+    "mtk": held("mtk", "nose_hoover", 1500, 25, {"density": 0.7}, damping=1.0, coupled="none"),
+    "cell_rescaling": held("cell_rescaling", "bussi", 1500, 25, {}, damping=0.5, compressibility=0.1),
+    "gas": held("cell_rescaling", "bussi", 12000, 12, {"density": 1.0}, damping=0.05, compressibility=1 / 1.2),
     "langevin": thermostat("langevin", 1500, 25),
     "bussi": thermostat("bussi", 1500, 25),
     "nose_hoover": thermostat("nose_hoover", 1500, 25, damping=0.2),
@@ -44,11 +57,14 @@ CASES = {
 }
 
 
+MOVED = ("langevin", "bussi", "nose_hoover", "mtk", "cell_rescaling")
+
+
 @pytest.fixture
 def found(mpirun, tmp_path):
     """Runs on one rank and on four, made once."""
     if not FOUND:
-        for ranks, cases in ((1, CASES), (4, {name: CASES[name] for name in ("langevin", "bussi", "nose_hoover")})):
+        for ranks, cases in ((1, CASES), (4, {name: CASES[name] for name in MOVED})):
             short = {name: json.loads(json.dumps(case)) for name, case in cases.items()}
             if ranks > 1:
                 for case in short.values():
@@ -79,12 +95,30 @@ def test_the_chain_keeps_its_energy(found):
     assert np.ptp(kept) < 5e-3 * np.ptp(found["nose_hoover", 1]["rows"][:, 3])
 
 
-@pytest.mark.parametrize("kind", ["langevin", "bussi", "nose_hoover"])
-def test_thermostats_do_not_see_the_number_of_ranks(found, kind):
+@pytest.mark.parametrize("kind", MOVED)
+def test_thermostats_and_barostats_do_not_see_the_number_of_ranks(found, kind):
     one, four = found[kind, "short"], found[kind, 4]
     np.testing.assert_allclose(four["rows"], one["rows"], rtol=1e-9)
     np.testing.assert_allclose(four["positions"], one["positions"], atol=1e-9)
     np.testing.assert_allclose(four["velocities"], one["velocities"], atol=1e-9)
+
+
+def test_the_barostat_keeps_its_conserved_quantity_and_the_pressure(found):
+    rows = found["mtk", 1]["rows"]
+    assert np.ptp(rows[:, 4]) < 1e-2 * np.ptp(rows[:, 3] + rows[:, 2])
+    assert np.ptp(rows[:, 6]) > 0.05 * rows[0, 6], "the box hardly changes"
+    for kind in ("mtk", "cell_rescaling"):
+        late = found[kind, 1]["rows"][12:]
+        assert late[:, 5].mean() == pytest.approx(1.2, abs=0.15)
+        assert late[:, 1].mean() == pytest.approx(1.2, rel=0.03)
+
+
+def test_volumes_of_an_ideal_gas_are_canonical(found):
+    """P V / k T of N particles, whose center of mass rests, has the gamma distribution of order N."""
+    volumes = found["gas", 1]["rows"][100:, 6] * 1.2 / 1.2
+    assert volumes.mean() == pytest.approx(256, rel=0.02)
+    assert volumes.var() == pytest.approx(256, rel=0.25)
+    assert stats.kstest(volumes[::3], "gamma", args=(256,)).pvalue > 1e-3
 
 
 def test_minimization_ends_in_the_crystal(found):

@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 
 from hpckit.apps.exact.lennard_jones_fluid import energy, pressure
 from hpckit.io.particles.h5md_reader import read_h5md
@@ -15,6 +16,13 @@ from hpckit.io.particles.lammps_data import write_lammps_data
 from hpckit.plan.particles.snapshot import Snapshot
 
 BLOCKS = 8
+
+
+SMALL_BOX = (
+    *("system.cells=[5,5,5]", "interaction.cutoff=3.5", "neighbors.skin=0.4", "time.dt=0.004", "time.thermo=10"),
+    *("time.steps=5000", "analysis.reach=2.5"),
+)
+RESCALED = "barostat.compressibility=0.1"
 
 
 def run_app(folder, *words, timeout=1500):
@@ -126,3 +134,22 @@ def test_argon_is_rahmans(tmp_path):
     (published,) = [one for one in report.sections(load_run(tmp_path / "run")) if one.key == "published"]
     assert [check["quantity"] for check in published.numbers["checks"] if not check["passed"]] == []
     assert len(published.numbers["checks"]) == 4
+
+
+@pytest.mark.parametrize(
+    "more", [(), ("dynamics.kind=bussi", "barostat.kind=cell_rescaling", RESCALED)], ids=["mtk", "bussi"]
+)
+def test_a_liquid_at_a_pressure_finds_the_density_of_the_equation_of_state(tmp_path, more):
+    run_app(tmp_path / "run", "md/npt", *SMALL_BOX, *more)
+    found = metrics(tmp_path / "run", after=1000)
+    expected = brentq(lambda density: pressure(1.0, density) - 1.0, 0.6, 0.9)
+    ours, error = mean_and_error(found["density"])
+    assert error < 0.01
+    assert abs(ours - expected) < 5 * error + 0.004
+    ours, error = mean_and_error(found["pressure"])
+    assert abs(ours - 1.0) < 5 * error + 0.02
+    if not more:
+        lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+        kept = [line["conserved"] for line in map(json.loads, lines) if "conserved" in line]
+        assert len(kept) > 400
+        assert np.ptp(kept) < 0.1 * np.ptp(found["energy"])

@@ -9,6 +9,7 @@ from test_nn_kernels import DTYPES, TOLERANCE, close
 from hpckit.kernels.nn import dispatch, reference, simd
 from hpckit.kernels.nn.attention import dispatch as attention
 from hpckit.kernels.nn.attention import reference as attention_reference
+from hpckit.kernels.nn.attention.reference import Part
 from hpckit.kernels.nn.attention.tile import ROWS, columns, tile_product
 from hpckit.kernels.nn.norm import dispatch as norm
 from hpckit.kernels.nn.norm import reference as norm_reference
@@ -67,6 +68,48 @@ def test_attention(dtype, length, heads, kv_heads, width, rate):
         results.append((out, logs, dqkv))
     for mine, theirs in zip(*results, strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=30 * TOLERANCE[dtype], atol=30 * TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("cuts", [[71], [37, 71], [3, 38, 70, 71], [0, 1, 2, 71]])
+@pytest.mark.parametrize("rate", [0.0, 0.3])
+def test_attention_in_parts_is_that_of_the_whole(dtype, cuts, rate):
+    """All pairs of pieces of queries and of keys, put together by their logs; all heads, and some of them."""
+    random, length, heads, kv_heads, width = np.random.default_rng(2), 71, 4, 2, 20
+    qkv = random.normal(0, 2, (2, length, heads + 2 * kv_heads, width)).astype(dtype)
+    dout = random.normal(size=(2, length, heads, width)).astype(dtype)
+    drop = 2**63 + 5, 7, 3, rate
+    out, logs, dqkv = np.empty_like(dout), np.empty((2, heads, length), dtype), np.empty_like(qkv)
+    attention.attention(qkv, heads, kv_heads, out, logs, *drop)
+    attention.attention_gradient(qkv, heads, kv_heads, out, logs, dout, dqkv, *drop)
+    for form in (attention, attention_reference):
+        found, their_logs, dfound = np.zeros_like(out), np.full_like(logs, -np.inf), np.zeros_like(qkv)
+        bounds = [slice(a, b) for a, b in zip([0, *cuts], cuts, strict=False) if a < b]
+        groups = [(slice(h * 2, h * 2 + 2), h) for h in range(kv_heads)]
+        for back in (False, True):
+            for rows, head, group in ((rows, head, group) for rows in bounds for head, group in groups):
+                columns_of = heads + group, heads + kv_heads + group
+                query, mine, mine_logs = qkv[:, rows, head], found[:, rows, head], their_logs[:, head, rows]
+                for seen in bounds:
+                    if seen.start > rows.start:
+                        continue
+                    part = Part(heads, head.start, length, rows.start, seen.start)
+                    keys = qkv[:, seen][:, :, columns_of]
+                    if back:
+                        dkeys, dquery = np.zeros_like(keys), np.zeros_like(query)
+                        rest = (mine.copy(), mine_logs.copy(), dout[:, rows, head].copy(), dquery, dkeys, *drop)
+                        form.partial_attention_gradient(query, keys, part, *rest)
+                        dfound[:, rows, head] += dquery
+                        for number, column in enumerate(columns_of):
+                            dfound[:, seen, column] += dkeys[:, :, number]
+                    else:
+                        some, some_logs = np.empty_like(query), np.empty_like(mine_logs)
+                        form.partial_attention(query, keys, part, some, some_logs, *drop)
+                        form.join(mine, mine_logs, some, some_logs)
+        for mine, theirs in ((found, out), (their_logs, logs), (dfound, dqkv)):
+            np.testing.assert_allclose(mine, theirs, rtol=50 * TOLERANCE[dtype], atol=50 * TOLERANCE[dtype])
+    with pytest.raises(ValueError, match="are no part like"):
+        attention.partial_attention(qkv[:, :5], qkv[:, 5:, :2], Part(8, 0, length, 0, 5), out, logs)
 
 
 def test_dropped_attention_weights_are_a_function_of_the_sample():

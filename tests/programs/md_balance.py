@@ -14,8 +14,8 @@ from hpckit.apps.md.model import make_system
 from hpckit.apps.md.start import Start
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.md import balance
-from hpckit.md.dynamics import NVE
 from hpckit.md.forces import PairForces
+from hpckit.md.motion.dynamics import NVE
 from hpckit.md.snapshots import snapshot
 from hpckit.particles.migration import audit
 

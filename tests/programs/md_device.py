@@ -10,8 +10,8 @@ import hpckit as hp
 from hpckit.comm.gpu import find_gpu
 from hpckit.kernels.particles.cells import cuda
 from hpckit.kernels.particles.lennard_jones.dispatch import POTENTIAL, parameters
-from hpckit.md.dynamics import NVE
 from hpckit.md.interaction import Interaction
+from hpckit.md.motion.dynamics import NVE
 from hpckit.md.neighbors import Rebuilds
 from hpckit.md.snapshots import snapshot
 from hpckit.md.system import System

@@ -10,14 +10,15 @@ import hpckit as hp
 from hpckit.comm.gpu import find_gpu
 from hpckit.errors import BlowUpError
 from hpckit.kernels.particles.lennard_jones.dispatch import POTENTIAL, parameters
-from hpckit.md.dynamics import NVE
 from hpckit.md.external import External, Wall
-from hpckit.md.fire import Fire
 from hpckit.md.interaction import Interaction
+from hpckit.md.motion.barostats import MTK, CellRescaling
+from hpckit.md.motion.dynamics import NVE
+from hpckit.md.motion.fire import Fire
+from hpckit.md.motion.thermostats import Bussi, Langevin, NoseHoover
 from hpckit.md.snapshots import snapshot
 from hpckit.md.system import System
 from hpckit.md.thermo import measure
-from hpckit.md.thermostats import Bussi, Langevin, NoseHoover
 from hpckit.particles.particles import pack_particles
 from hpckit.plan.particles.domain import DomainDecomposition
 
@@ -29,6 +30,8 @@ CASES = {  # dynamics; what acts from outside; steps between two moves of the cu
     "langevin between walls": (lambda: Langevin(2.0, 0.5, 9), OUTSIDE, 0),
     "bussi": (lambda: Bussi(2.0, 0.1, 9), None, 0),
     "nose_hoover": (lambda: NoseHoover(2.0, 0.1), None, 0),
+    "npt": (lambda: MTK(NoseHoover(2.0, 0.1), 3.0, 2.0, dims="xz", coupled="xz"), None, 0),
+    "cell rescaling": (lambda: CellRescaling(Bussi(2.0, 0.1, 9), 3.0, 2.0, 0.02), None, 0),
     "fire between walls": (lambda: Fire(0.05), OUTSIDE, 0),
     "nve, balanced": (NVE, None, 2),
 }
@@ -63,7 +66,7 @@ def outcome(case: tuple, **options: object) -> tuple:
         measure(system),
         snapshot(system, forces=True),
         getattr(dynamics, "largest_force", 0.0),
-        system.domains.cuts[0],
+        system.domains.cuts,
     )
     mesh.close()
     return found
@@ -80,9 +83,12 @@ for name, case in CASES.items():
         np.testing.assert_allclose(there[1].unwrapped, host[1].unwrapped, rtol=0, atol=1e-11)
         np.testing.assert_allclose(there[1].velocities, host[1].velocities, rtol=0, atol=1e-10)
         assert np.ptp(host[1].forces) > 0
+    ends = [[(cuts[0], cuts[-1]) for cuts in each[3]] for each in (there, host)]
+    np.testing.assert_allclose(*ends, rtol=1e-12)
+    assert (there[3][2][1] != EDGE * CELLS[2]) == (name in ("npt", "cell rescaling"))
     if case[2] and comm.size > 1:
         even = np.linspace(0, EDGE * CELLS[0], comm.size + 1)
-        assert not np.allclose(there[3], even), "the cuts stay where they were"
+        assert not np.allclose(there[3][0], even), "the cuts stay where they were"
     good += 1
 thrown = External((0.0, 0.0, 1e5), [Wall(2, False)])  # through the wall, on every rank
 try:

@@ -12,11 +12,10 @@ from hpckit.apps.md.model import make_system
 from hpckit.apps.md.motion import dynamics_of
 from hpckit.apps.md.start import Start
 from hpckit.comm.observe.timer import PhaseTimer
-from hpckit.md.dynamics import NVE
-from hpckit.md.fire import Fire
+from hpckit.md.motion.dynamics import NVE
+from hpckit.md.motion.fire import Fire
 from hpckit.md.snapshots import snapshot
 from hpckit.md.thermo import measure
-from hpckit.md.thermostats import NoseHoover
 
 comm = MPI.COMM_WORLD
 folder = Path(sys.argv[1])
@@ -33,8 +32,8 @@ for name, case in json.loads((folder / "cases.json").read_text()).items():
         dynamics.step(system, config.time.dt, wanted)
         if wanted:
             it = measure(system)
-            kept = dynamics.conserved(system, it.total) if isinstance(dynamics, NoseHoover) else it.total
-            rows.append([step, it.temperature, it.kinetic, it.potential, kept])
+            kept = dynamics.conserved(system, it.total) if hasattr(dynamics, "conserved") else it.total
+            rows.append([step, it.temperature, it.kinetic, it.potential, kept, it.pressure, it.volume])
             own = system.particles.own
             speeds.append(system.particles.velocities[own, 0])
         if isinstance(dynamics, Fire) and dynamics.largest_force < config.dynamics.largest_force:

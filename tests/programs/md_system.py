@@ -12,9 +12,9 @@ from hpckit.apps.md.config import Config
 from hpckit.apps.md.potentials import interaction_of
 from hpckit.io.particles.lammps_data import read_lammps_data
 from hpckit.kernels.particles.lennard_jones.dispatch import POTENTIAL, parameters
-from hpckit.md.bonds import Bonds
-from hpckit.md.dynamics import NVE
 from hpckit.md.interaction import Interaction
+from hpckit.md.molecules.bonds import Bonds
+from hpckit.md.motion.dynamics import NVE
 from hpckit.md.neighbors import Rebuilds
 from hpckit.md.snapshots import load_snapshot, snapshot
 from hpckit.md.system import System

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import trained as app
 from mpi4py import MPI
 
 import hpckit as hp
@@ -14,7 +15,6 @@ from hpckit.apps.train import weights
 from hpckit.apps.train.config import Config
 from hpckit.apps.train.layout import layout
 from hpckit.apps.train.trainer import Trainer
-from hpckit.comm.observe.timer import PhaseTimer
 
 WORLD = MPI.COMM_WORLD
 FOLDER = Path(sys.argv[1])
@@ -28,35 +28,9 @@ SETTINGS = {
 }
 
 
-class Saved:
-    """The pieces of all ranks, as a checkpoint gives them back; every element is saved once."""
-
-    def __init__(self, comm, trainer):
-        state = trainer.state()
-        self.values, self.arrays = state.values, {}
-        own = [(p.name, p.shape, p.start, p.block) for p in state.pieces]
-        for name, shape, start, block in [piece for pieces in comm.allgather(own) for piece in pieces]:
-            whole = self.arrays.setdefault(name, np.full(shape, np.nan))
-            part = tuple(slice(a, a + n) for a, n in zip(start, block.shape, strict=True))
-            assert np.isnan(whole[part]).all(), f"{name} is saved twice"
-            whole[part] = block
-        assert not any(np.isnan(whole).any() for whole in self.arrays.values()), "something is not saved"
-
-    def read(self, name, start, shape):
-        return self.arrays[name][tuple(slice(a, a + n) for a, n in zip(start, shape, strict=True))]
-
-
 def trained(comm, changes, steps, saved=None):
     """Losses of the steps, the state after them, the weights on rank 0."""
-    config = Config.model_validate({**SETTINGS, **changes})
-    laid = layout(config, comm.size)
-    with hp.Mesh(comm, **laid.mesh) as mesh:
-        trainer = Trainer(config, laid, mesh)
-        trainer.warm_up()
-        if saved is not None:
-            trainer.restore(saved)
-        losses = [trainer.step(PhaseTimer()).loss for _ in range(steps)]
-        return losses, Saved(comm, trainer), weights.gathered(trainer)
+    return app.trained({**SETTINGS, **changes}, comm, steps, saved)[:3]
 
 
 if WORLD.rank == 0:

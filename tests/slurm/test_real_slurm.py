@@ -200,6 +200,7 @@ def test_the_ready_scripts_are_accepted_with_gpus_and_a_rank_gets_each(here, cap
             assert seen == (["0", "1"] * 2 if bind == "single:1" else ["1", "0"] * 2)
 
 
+@pytest.mark.nightly
 def test_a_scaling_study_starts_its_ranks_in_the_job(slurm, here, capsys):
     """The ready script, shortened: one task of the job starts the ranks of the study by srun."""
     words = "bench scaling diffusion/heat grid.shape=[24,24] --ranks 1,2 --steps 12 --repeats 1 --machine infiniband"

@@ -11,6 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from hpckit.apps.md.lammps.fixes import FIXES, is_number, motion_of, shaken
+from hpckit.kernels.particles.bonds.forms import NAMES as BONDS
+from hpckit.kernels.particles.terms.forms import NAMES as TERMS
+
 # Commands without an effect on the motion, or that hpckit does in its own way.
 PASSED_OVER = (
     *("atom_modify", "comm_modify", "comm_style", "dump_modify", "echo", "info", "log", "newton", "package", "print"),
@@ -21,9 +25,25 @@ DEFAULT_STEP = {"lj": 0.005, "metal": 0.001, "real": 1.0}
 DEFAULT_SKIN = {"lj": 0.3, "metal": 2.0, "real": 2.0}
 SITES = {"sc": 1, "bcc": 2, "fcc": 4, "diamond": 8}
 PARAMETERS = {"morse": 3, "buck": 3}  # of a pair, before its own cutoff
-NAMES = {"lj/cut": "lennard_jones", "morse": "morse", "buck": "buckingham", "table": "table"}
+NAMES = {
+    "lj/cut": "lennard_jones",
+    "lj/charmm": "lennard_jones",
+    "morse": "morse",
+    "buck": "buckingham",
+    "table": "table",
+}
+CHARGED = {"coul/cut": "cut", "coul/long": "ewald", "coul/dsf": "dsf"}  # behind the pair potential's own name
+PAIRED = ("lj/cut", "lj/charmm", "buck")  # with charges
+FADING = "lj/charmm/coul/long"
 EAM = ("eam", "eam/alloy", "eam/fs")
-BONDS = {"harmonic": 2, "morse": 3, "fene": 4}  # numbers of a bond_coeff
+SPECIAL = {  # shares of pairs and of charges
+    "fene": ([0.0, 1.0, 1.0], [0.0, 1.0, 1.0]),
+    "charmm": ([0.0] * 3, [0.0] * 3),
+    "amber": ([0.0, 0.0, 0.5], [0.0, 0.0, 5.0 / 6.0]),
+    "dreiding": ([0.0, 0.0, 1.0], [0.0, 0.0, 1.0]),
+}
+BOUND = {"bonds": BONDS, **TERMS}  # their styles, and the parameters of these
+ENDS = ("style", "coeff")
 WHOLE = 1e-9  # of a lattice cell: what counts as a whole number of them
 
 
@@ -69,8 +89,10 @@ class Commands:
     lattice: tuple[str, float] | None = None
     regions: dict[str, list[float]] = field(default_factory=dict)
     types: int = 0
+    counts: dict[str, int] = field(default_factory=dict)  # types of bonds, angles, …
     masses: dict[int, float] = field(default_factory=dict)
-    bonds: dict[int, list[float]] = field(default_factory=dict)
+    bound: dict[str, dict[int, list[float]]] = field(default_factory=lambda: {name: {} for name in BOUND})
+    special: dict[str, list[float]] = field(default_factory=lambda: {"lj": [0.0] * 3, "coul": [0.0] * 3})
     style: list[str] = field(default_factory=list)
     pairs: list[Pair] = field(default_factory=list)
     modify: dict[str, str] = field(default_factory=dict)
@@ -100,15 +122,19 @@ class Commands:
             raise ValueError(f"{name} after run: hpckit does one run; put what follows into a script of its own")
         try:
             method(*rest)
-        except TypeError:
+        except (TypeError, IndexError):
             raise ValueError(f"{name} {' '.join(rest)}: words are missing, or too many") from None
 
     def reading(self) -> Reading:
         """The settings, after the last command."""
         finishes = {
-            self._finish_bonds: {"bond_style", "bond_coeff", "special_bonds"},
+            self._finish_bound: {
+                "special_bonds",
+                "read_data",
+                *(f"{what[:-1]}_{end}" for what in BOUND for end in ENDS),
+            },
             self._finish_particles: {"region", "create_box", "create_atoms", "read_data", "mass"},
-            self._finish_pairs: {"pair_style", "pair_coeff", "region", "create_box", "read_data"},
+            self._finish_pairs: {"kspace_style", "pair_style", "pair_coeff", "region", "create_box", "read_data"},
             self._finish_motion: {"fix", "run"},
         }
         for finish, about in finishes.items():
@@ -140,33 +166,66 @@ class Commands:
             raise ValueError("dimension 2: particles move in three dims here")
 
     def _atom_style(self, name: str, *rest: str) -> None:
-        if rest or name not in ("atomic", "charge", "bond"):
-            raise ValueError(f"atom_style {name}: known are atomic and bond")
-        if name == "bond":
+        if rest or name not in ("atomic", "charge", "bond", "angle", "molecular", "full"):
+            raise ValueError(f"atom_style {name}: known are atomic, charge, bond, angle, molecular and full")
+        if name != "atomic":
             self._set("system.style", name)
 
     def _special_bonds(self, *words: str) -> None:
-        said = {"fene": True, "lj 0 1 1": True, "lj 1 1 1": False}
-        given = " ".join(
-            "lj" if word == "lj/coul" else f"{float(word):g}" if _is_number(word) else word for word in words
-        )
-        if given not in said:
-            raise ValueError(f"special_bonds {' '.join(words)}: known are fene, lj 0 1 1 and lj 1 1 1")
-        self._set("bonds.exclude", said[given])
+        left, shares = list(words), dict(self.special)
+        while left:
+            name = left.pop(0)
+            if name in SPECIAL:
+                shares = dict(zip(("lj", "coul"), SPECIAL[name], strict=True))
+                continue
+            keys = {"lj": ("lj",), "coul": ("coul",), "lj/coul": ("lj", "coul")}.get(name)
+            if keys is None or len(left) < 3 or not all(map(is_number, left[:3])):
+                raise ValueError(
+                    f"special_bonds {' '.join(words)}: known are {', '.join(SPECIAL)}, lj, coul, lj/coul with 3 numbers"
+                )
+            shares |= {key: [float(word) for word in left[:3]] for key in keys}
+            del left[:3]
+        self.special = shares
 
     def _bond_style(self, name: str) -> None:
-        if name not in BONDS:
-            raise ValueError(f"bond_style {name}: known are {', '.join(BONDS)}")
-        self._set("bonds.kind", name)
+        self._bound_style("bonds", name)
+
+    def _angle_style(self, name: str) -> None:
+        self._bound_style("angles", name)
+
+    def _dihedral_style(self, name: str) -> None:
+        self._bound_style("dihedrals", name)
+
+    def _improper_style(self, name: str) -> None:
+        self._bound_style("impropers", name)
+
+    def _bound_style(self, what: str, name: str) -> None:
+        if name not in ("none", "zero", *BOUND[what]):
+            raise ValueError(f"{what[:-1]}_style {name}: known are {', '.join(('none', 'zero', *BOUND[what]))}")
+        self._set(f"{what}.kind", name)
 
     def _bond_coeff(self, kind: str, *rest: str) -> None:
-        name = self.tree.get("bonds", {}).get("kind")
-        if "bond_style" in self.failed:
+        self._bound_coeff("bonds", kind, rest)
+
+    def _angle_coeff(self, kind: str, *rest: str) -> None:
+        self._bound_coeff("angles", kind, rest)
+
+    def _dihedral_coeff(self, kind: str, *rest: str) -> None:
+        self._bound_coeff("dihedrals", kind, rest)
+
+    def _improper_coeff(self, kind: str, *rest: str) -> None:
+        self._bound_coeff("impropers", kind, rest)
+
+    def _bound_coeff(self, what: str, kind: str, rest: tuple[str, ...]) -> None:
+        style, one = self.tree.get(what, {}).get("kind"), what[:-1]
+        if f"{one}_style" in self.failed or style == "zero":
             return
-        if name is None or len(rest) != BONDS[name] or not all(map(_is_number, rest)):
-            raise ValueError(f"bond_coeff {kind} {' '.join(rest)}: a type and {BONDS.get(name or '', 'some')} numbers")
-        self.bonds[int(kind)] = [float(word) for word in rest]
-        self.lines["bonds", "parameters"] = self.number
+        names = BOUND[what].get(style or "", ())
+        if not names or len(rest) != len(names) or not all(map(is_number, rest)):
+            raise ValueError(f"{one}_coeff {kind} {' '.join(rest)}: a type and {' '.join(names) or 'numbers'}")
+        for each in self._among(kind, self.counts.get(one, 0)):
+            self.bound[what][each] = [float(word) for word in rest]
+        self.lines[what, "parameters"] = self.number
 
     def _boundary(self, x: str, y: str, z: str) -> None:
         if any(each not in ("p", "f") for each in (x, y, z)):
@@ -230,6 +289,8 @@ class Commands:
                 words = line.split()
                 if words[1:3] == ["atom", "types"]:
                     self.types = int(words[0])
+                elif words[2:3] == ["types"]:
+                    self.counts[words[1]] = int(words[0])
 
     def _file(self, name: str) -> Path:
         """A file that a command names: beside the script, in this folder, or in that of LAMMPS's potentials."""
@@ -242,11 +303,15 @@ class Commands:
         """The types that a word names: 2, *, 2*, *3, 2*3; none where the box that says how many there are failed."""
         if not self.types and self.failed:
             return range(0)
+        return self._among(word, self.types)
+
+    def _among(self, word: str, count: int) -> range:
+        """The numbers that a word names, of 1 to `count`."""
         low, star, high = word.partition("*")
         first = int(low) if low else 1
-        last = (int(high) if high else self.types) if star else first
-        if not 1 <= first <= last <= self.types:
-            raise ValueError(f"type {word}: there are {self.types} types")
+        last = (int(high) if high else count) if star else first
+        if not 1 <= first <= last <= count:
+            raise ValueError(f"type {word}: there are {count} types")
         return range(first, last + 1)
 
     def _mass(self, kind: str, mass: str) -> None:
@@ -272,15 +337,17 @@ class Commands:
         if "file" in self.tree.get("system", {}):
             self._set("system.velocities", "draw")
 
-    def _finish_bonds(self) -> None:
-        bonds = self.tree.get("bonds", {})
-        if "kind" in bonds:
-            if "exclude" not in bonds:
-                raise ValueError("special_bonds is missing: LAMMPS would exclude neighbors of neighbors, too")
-            if sorted(self.bonds) != list(range(1, len(self.bonds) + 1)) or not self.bonds:
-                raise ValueError("there is no bond_coeff of some types of bonds")
-            parameters = [self.bonds[kind] for kind in sorted(self.bonds)]
-            self._set("bonds.parameters", parameters, self.lines["bonds", "parameters"])
+    def _finish_bound(self) -> None:
+        for what, given in self.bound.items():
+            line = self.lines.get((what, "parameters"), self.number)
+            if given and sorted(given) != list(range(1, self.counts.get(what[:-1], 0) + 1)):
+                raise ValueError(f"there is no {what[:-1]}_coeff of some types of {what}")
+            if given:
+                self._set(f"{what}.parameters", [given[kind] for kind in sorted(given)], line)
+        if "bonds" in self.tree:
+            line = self.lines["bonds", "kind"]
+            self._set("bonds.pair_shares", self.special["lj"], line)
+            self._set("bonds.charge_shares", self.special["coul"], line)
 
     def _finish_particles(self) -> None:
         if self.masses:
@@ -298,10 +365,22 @@ class Commands:
     # ---- forces
 
     def _pair_style(self, style: str, *rest: str) -> None:
-        name = style.removesuffix("/opt").removesuffix("/omp")
-        if name not in (*NAMES, *EAM, "sw"):
-            raise ValueError(f"pair_style {style}: known are {', '.join([*NAMES, *EAM, 'sw'])}")
+        whole = style.removesuffix("/opt").removesuffix("/omp")
+        name, kind = next(
+            ((whole.removesuffix(f"/{end}"), kind) for end, kind in CHARGED.items() if whole.endswith(f"/{end}")),
+            (whole, ""),
+        )
+        charmm = name == "lj/charmm"
+        if name not in (*NAMES, *EAM, "sw") or (kind and name not in PAIRED) or (charmm and kind != "ewald"):
+            plain = [each for each in (*NAMES, *EAM, "sw") if each != "lj/charmm"]
+            known = [*plain, *(f"lj/cut/{end} and buck/{end}" for end in ("coul/cut", "coul/long"))]
+            raise ValueError(f"pair_style {style}: known are {', '.join([*known, 'lj/cut/coul/dsf', FADING])}")
         self.style, self.pairs = [name, *rest], []
+        if charmm:
+            self._set("interaction.switch", float(rest[0]))
+            rest = rest[1:]
+        if kind:
+            rest = self._charged(kind, rest)
         if name in (*EAM, "sw"):
             self._set("interaction.kind", "stillinger_weber" if name == "sw" else "eam")
             return
@@ -314,12 +393,45 @@ class Commands:
         else:
             self._set("interaction.cutoff", float(rest[0]))
 
+    def _charged(self, kind: str, words: tuple[str, ...]) -> tuple[str, ...]:
+        """The settings of a pair_style with charges; the words that are left for the pair potential."""
+        self._set("coulomb.kind", kind)
+        if kind == "dsf":
+            self._set("coulomb.damping", float(words[0]))
+            words = words[1:]
+        if kind != "cut":
+            self._set("coulomb.erfc", "lammps")
+        if len(words) > 1:
+            self._set("coulomb.cutoff", float(words[1]))
+        return words[:1]
+
+    def _kspace_style(self, name: str, accuracy: str) -> None:
+        if name not in ("ewald", "pppm") or not is_number(accuracy):
+            raise ValueError(f"kspace_style {name} {accuracy}: known are ewald and pppm with an accuracy")
+        if self.tree.get("coulomb", {}).get("kind") not in ("ewald", "pppm") and "pair_style" not in self.failed:
+            raise ValueError("kspace_style comes behind a pair_style with coul/long here")
+        self._set("coulomb.kind", name)
+        self._set("coulomb.accuracy", float(accuracy))
+
+    def _kspace_modify(self, *words: str) -> None:
+        left, keys = list(words), {"gewald": 1, "order": 1, "mesh": 3, "kmax/ewald": 3}
+        while left:
+            key = left.pop(0)
+            values, left = left[: keys.get(key, 0)], left[keys.get(key, 0) :]
+            if key not in keys or len(values) < keys[key]:
+                raise ValueError(f"kspace_modify {key}: known are {', '.join(keys)}")
+            name = {"gewald": "splitting", "kmax/ewald": "waves"}.get(key, key)
+            each: list[Any] = [float(value) if key == "gewald" else int(value) for value in values]
+            self._set(f"coulomb.{name}", each if len(each) > 1 else each[0])
+
     def _pair_modify(self, *words: str) -> None:
         for key, value in zip(words[::2], words[1::2], strict=True):
             if key in ("shift", "tail"):
                 self._set(f"interaction.{key}", value == "yes")
             elif key == "mix" and value in ("geometric", "arithmetic"):
                 self.modify["mix"] = value
+            elif key in ("table", "table/disp"):
+                continue  # hpckit has no tables of erfc: its error is that of the formula
             else:
                 raise ValueError(f"pair_modify {key} {value}: known are shift, tail, mix geometric and arithmetic")
 
@@ -351,28 +463,56 @@ class Commands:
             if "file" not in self.tree["interaction"]:
                 raise ValueError("there is no pair_coeff")
             return
+        coulomb = self.tree.get("coulomb", {})
+        if coulomb.get("kind") == "ewald" and "accuracy" not in coulomb:
+            raise ValueError("there is no kspace_style for a pair_style with coul/long")
         given: dict[tuple[int, int], Pair] = {}
-        for pair in self.pairs:
+        for pair in [*self._pairs_of_file(), *self.pairs]:
             given |= {(a, b): pair for a in pair.first for b in pair.second if a <= b}
         missing = [k for k in range(1, types + 1) if (k, k) not in given]
         if missing:
             raise ValueError(f"there is no pair_coeff of {', '.join(f'{k} {k}' for k in missing)}")
-        if name == "lj/cut":
-            self._lennard_jones(given, types)
+        if name in ("lj/cut", "lj/charmm"):
+            self._lennard_jones(given, types, name == "lj/charmm")
         elif name == "table":
             self._table(given)
         else:
             self._with_parameters(given, PARAMETERS[name])
 
-    def _lennard_jones(self, given: dict[tuple[int, int], Pair], types: int) -> None:
-        own = [_numbers(given[k, k], 2) for k in range(1, types + 1)]
+    def _pairs_of_file(self) -> list[Pair]:
+        """The section Pair Coeffs of the data file."""
+        file = self.tree.get("system", {}).get("file")
+        if file is None:
+            return []
+        found: list[Pair] = []
+        line = self.lines["system", "file"]
+        with Path(file).open(encoding="utf-8", errors="replace") as lines:
+            if not any(each.partition("#")[0].strip() == "Pair Coeffs" for each in lines):
+                return []
+            for each in lines:
+                words = each.partition("#")[0].split()
+                if words and not (words[0].isdigit() and 1 <= int(words[0]) <= self.types):
+                    break
+                if words:
+                    found.append(Pair(self._types(words[0]), self._types(words[0]), words[1:], line))
+                if len(found) == self.types:
+                    break
+        return found
+
+    def _lennard_jones(self, given: dict[tuple[int, int], Pair], types: int, charmm: bool = False) -> None:
+        own = [_numbers(given[k, k], 4 if charmm and len(given[k, k].words) > 2 else 2) for k in range(1, types + 1)]
         line = given[1, 1].line
+        if charmm:
+            if any(a != b or len(pair.words) not in (2, 4) for (a, b), pair in given.items()):
+                raise ValueError("pair_coeff of lj/charmm: one type, with epsilon, sigma, epsilon14, sigma14")
+            self._set("interaction.epsilon_14", [each[-2] for each in own], line)
+            self._set("interaction.sigma_14", [each[-1] for each in own], line)
         self._set("interaction.epsilon", [each[0] for each in own], line)
         self._set("interaction.sigma", [each[1] for each in own], line)
-        rule = self.modify.get("mix", "geometric")
+        rule = self.modify.get("mix", "arithmetic" if charmm else "geometric")
         self._set("interaction.mixing", {"arithmetic": "lorentz_berthelot"}.get(rule, rule), line)
         pairs = []
-        for (a, b), pair in sorted(given.items()):
+        for (a, b), pair in sorted(given.items()) if not charmm else ():
             values = _numbers(pair, 2)
             special: dict[str, Any] = {} if a == b else {"epsilon": values[0], "sigma": values[1]}
             special |= {"cutoff": values[2]} if len(values) > 2 else {}
@@ -433,8 +573,12 @@ class Commands:
     def _fix(self, name: str, group: str, style: str, *rest: str) -> None:
         if group != "all":
             raise ValueError(f"fix {name} {group} {style}: known is the group all")
-        if style not in ("nve", "nvt", "langevin", "temp/csvr"):
-            raise ValueError(f"fix {name} {group} {style}: known are nve, nvt, langevin and temp/csvr")
+        if style == "shake":
+            for key, kinds in shaken(list(rest)).items():
+                self._set(f"constraints.{key}", kinds)
+            return
+        if style not in FIXES:
+            raise ValueError(f"fix {name} {group} {style}: known are {', '.join((*FIXES, 'shake'))}")
         self.fixes[name] = self.number, [style, *rest]
 
     def _dump(self, name: str, group: str, style: str, every: str, file: str, *rest: str) -> None:
@@ -460,38 +604,25 @@ class Commands:
         if "skin" not in self.tree.get("neighbors", {}):
             self._set("neighbors.skin", DEFAULT_SKIN[self.units])
         styles = {words[0]: (line, words[1:]) for line, words in self.fixes.values()}
-        if "nvt" in styles and len(styles) > 1:
-            raise ValueError("fix nvt moves the particles by itself: no other fix beside it")
-        if "nvt" not in styles and "nve" not in styles:
-            raise ValueError("no fix moves the particles: fix nve or fix nvt")
-        for style, (line, words) in styles.items():
-            if style != "nve":
-                self._thermostat(style, line, words)
-
-    def _thermostat(self, style: str, line: int, words: list[str]) -> None:
-        if style == "nvt":
-            options = {words[k]: words[k + 1 :] for k in range(len(words)) if not _is_number(words[k])}
-            if set(options) - {"temp", "tchain"} or len(options.get("temp", [])) < 3:
-                raise ValueError("fix nvt: known are temp T T DAMPING and tchain N")
-            first, last, damping = options["temp"][:3]
-            self._set("dynamics.chain", int(options.get("tchain", ["3"])[0]), line)
-        else:
-            if len(words) != 4:
-                raise ValueError(f"fix {style}: known are T T DAMPING SEED alone")
-            first, last, damping = words[:3]
-            self._set("dynamics.seed", int(words[3]), line)
-        if float(first) != float(last):
-            raise ValueError(f"fix {style} from {first} to {last}: the temperature stays the same here")
-        kinds = {"nvt": "nose_hoover", "langevin": "langevin", "temp/csvr": "bussi"}
-        self._set("dynamics.kind", kinds[style], line)
-        self._set("dynamics.temperature", float(first), line)
-        self._set("dynamics.damping", float(damping), line)
+        for key, value, line in motion_of(styles):
+            self._set(key, value, line)
 
 
 KNOWN = (
-    *("atom_style", "bond_coeff", "bond_style", "boundary", "special_bonds"),
+    *("atom_style", "boundary", "special_bonds", *(f"{what[:-1]}_{end}" for what in BOUND for end in ENDS)),
     *("create_atoms", "create_box", "dimension", "dump", "fix", "lattice", "mass"),
-    *("neigh_modify", "neighbor", "pair_coeff", "pair_modify", "pair_style", "processors", "read_data", "region"),
+    *(
+        "kspace_modify",
+        "kspace_style",
+        "neigh_modify",
+        "neighbor",
+        "pair_coeff",
+        "pair_modify",
+        "pair_style",
+        "processors",
+        "read_data",
+        "region",
+    ),
     *("run", "thermo", "timestep", "units", "velocity"),
 )
 
@@ -501,14 +632,6 @@ def _numbers(pair: Pair, least: int) -> list[float]:
         values = [float(word) for word in pair.words]
     except ValueError:
         values = []
-    if len(values) < least:
+    if not least <= len(values) <= least + 1:
         raise ValueError(f"pair_coeff of line {pair.line}: expected {least} numbers, and a cutoff or none")
     return values
-
-
-def _is_number(word: str) -> bool:
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return True

@@ -17,6 +17,7 @@ Case = Literal[
     "linear_waves",
     "rest",
     "split",
+    "bryan_fritsch",
     "adjustment",
     "geostrophic_jet",
     "kelvin",

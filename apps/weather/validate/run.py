@@ -8,6 +8,7 @@ from typing import Any
 
 from hpckit.apps.common.validation import VALIDATION, Found, near
 from hpckit.apps.weather.validate import (
+    bryan_fritsch,
     density_current,
     floods,
     globe,
@@ -29,6 +30,7 @@ SUITE: dict[str, Case] = {
     "linear_waves": linear_waves.CASE,
     "rest": rest.CASE,
     "split": split.CASE,
+    "bryan_fritsch": bryan_fritsch.CASE,
     "adjustment": rotating.ADJUSTMENT,
     "geostrophic_jet": rotating.JET,
     "kelvin": rotating.KELVIN,

@@ -21,7 +21,7 @@ from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.grid.exchange import HaloExchange
 from hpckit.grid.field import Field
 from hpckit.kernels.particles.pair.cuda import gather
-from hpckit.md.dynamics import NVE
+from hpckit.md.motion.dynamics import NVE
 from hpckit.plan.grid.decomposition import Decomposition
 
 EXCHANGES, WARM_EXCHANGES = 50, 5

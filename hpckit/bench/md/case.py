@@ -21,8 +21,8 @@ from hpckit.apps.md.start import Start
 from hpckit.comm.mesh import Mesh
 from hpckit.errors import SetupError
 from hpckit.launch.mpiexec import find_mpiexec
-from hpckit.md.dynamics import NVE, warm_up
 from hpckit.md.interaction import Interaction
+from hpckit.md.motion.dynamics import NVE, warm_up
 from hpckit.md.neighbors import Rebuilds
 from hpckit.md.system import System
 from hpckit.md.thermo import Thermo, measure

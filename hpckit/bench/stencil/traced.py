@@ -10,6 +10,7 @@ gradients must agree to 1e-12 of the largest value before the timing.
 of JAX's step over the same.
 `adjoint_2ranks_eff`: the speed-up of the gradient on 2 ranks over that of the steps alone on 2 ranks.
 `ensemble_one_message`: on 2 ranks, the exchanges of 32 members of 64 x 64 cells one by one, over one for all.
+`assimilation_error`: the error after 30 iterations of 4D-Var over that before, of `assimilate/shallow_water`.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ from mpi4py import MPI
 
 from hpckit.adjoint.ensemble import Ensemble
 from hpckit.adjoint.window import Window
+from hpckit.apps.assimilate.config import Config
+from hpckit.apps.assimilate.twin import Twin
+from hpckit.apps.assimilate.variational import Variational
 from hpckit.bench.command import add_only
 from hpckit.bench.measure import Ratios, Rows, by_round, interleave, ratio, result, spread, timed
 from hpckit.bench.ranks import run_ranks
@@ -34,7 +38,7 @@ from hpckit.comm.mesh import Mesh
 from hpckit.grid.field import Field
 from hpckit.plan.grid.decomposition import Decomposition
 
-PARTS = "traced", "gradient", "ensemble", "ranks"
+PARTS = "traced", "gradient", "ensemble", "ranks", "assimilation"
 STEPS, MEMBERS, SMALL, RANKS = 50, 32, 64, 2
 PAUSE = 0.3  # s in which JAX's threads come to rest, on the core that all share
 Result = tuple[Rows, Ratios]
@@ -55,6 +59,7 @@ def run(quick: bool = False, only: Sequence[str] | None = None) -> dict[str, Any
         "gradient": lambda: gradient(n, 3 if quick else 5),
         "ensemble": lambda: ensemble(11 if quick else 21),
         "ranks": lambda: on_ranks(n, 3 if quick else 7),
+        "assimilation": lambda: assimilation(10 if quick else 30),
     }
     for name in only or PARTS:
         more_rows, more_ratios = parts[name]()
@@ -181,6 +186,21 @@ def on_ranks(n: int, rounds: int) -> Result:
         "adjoint_2ranks_eff": spread(by_round(gain["gradient"], gain["steps"])),
         "ensemble_one_message": ratio(found["messages of each"], found["one message"]),
     }
+
+
+def assimilation(iterations: int) -> Result:
+    """The twin experiment of the preset: its time, and the share of the error that is left."""
+    config = Config()
+    with Mesh(MPI.COMM_SELF, y=1, x=1, periodic=("y", "x")) as mesh:
+        twin = Twin(config, mesh)
+        analysis = Variational(config, twin, None)
+        begin = time.perf_counter()
+        while analysis.number < iterations and analysis.step():
+            pass
+        seconds = time.perf_counter() - begin
+        left = twin.off(analysis.state())["norm"] / twin.off(twin.background)["norm"]
+    case = f"4D-Var, {config.observed} stations, {analysis.number} iterations"
+    return [timed(case, "L-BFGS", [seconds])], {"assimilation_error": spread([left])}
 
 
 def _jax() -> Any:

@@ -22,6 +22,7 @@ from hpckit.nn.parameters import Parameters
 from hpckit.plan.pipeline.price import price_schedule
 from hpckit.plan.pipeline.times import StageTimes
 from hpckit.plan.pipeline.training import TrainingPlan, training_plan
+from hpckit.plan.training.context import KINDS
 from hpckit.training.data import DataParallel
 from hpckit.training.pipeline import Pipeline
 from hpckit.training.tensor.model import tensor_parallel
@@ -31,6 +32,7 @@ VOCAB, LENGTH, LAYERS, WIDTH, HEADS = 256, 128, 4, 256, 8
 DATA_BATCH, PIPE_BATCH, MICROBATCHES = 8, 16, 8  # samples a rank; samples of a pipeline's step
 RATE = 1e-3
 WIDE, WIDE_LAYERS, WIDE_HEADS, WIDE_BATCH = 1024, 2, 16, 4  # of the GPT whose layers ranks share
+LONG, LONG_LAYERS = 8192, 2  # tokens of a sample that ranks share, and blocks
 FIXED = 8  # parts of a batch
 ZERO = {"whole": 0, "zero1": 1, "zero2": 2, "zero3": 3}
 SCHEDULES = ("gpipe", "1f1b", "zb_h1")
@@ -64,9 +66,9 @@ def time_in_turn(
     return times
 
 
-def text(batch: int, number: int) -> tuple[np.ndarray, np.ndarray]:
-    """Tokens and the ones that follow: int64[batch, LENGTH] each."""
-    tokens = np.random.default_rng(number).integers(0, VOCAB, (batch, LENGTH + 1))
+def text(batch: int, number: int, length: int = LENGTH) -> tuple[np.ndarray, np.ndarray]:
+    """Tokens and the ones that follow: int64[batch, length] each."""
+    tokens = np.random.default_rng(number).integers(0, VOCAB, (batch, length + 1))
     return tokens[:, :-1].copy(), tokens[:, 1:].copy()
 
 
@@ -260,6 +262,24 @@ def tensor(rounds: int, with_torch: bool) -> dict[str, Any]:
     return {"times": time_in_turn(steps, ("one",), rounds)}
 
 
+def context(rounds: int, with_torch: bool) -> dict[str, Any]:
+    """A step of one rank alone on a long sample, and of ranks that share its tokens, in each way and as is priced."""
+    comm = MPI.COMM_WORLD
+
+    def step(comm: MPI.Intracomm, kind: str) -> Step:
+        net = gpt2(VOCAB, LONG_LAYERS, WIDTH, HEADS, LONG, tied=False)
+        plan = training_plan(comm.size, len(net.layers), cp=comm.size, batch=1)
+        mesh = Mesh(comm, dp=1, pp=1, cp=comm.size)
+        return pipe_step(Pipeline(mesh, net, CrossEntropy(VOCAB), plan, context=kind), *text(1, 0, LONG))
+
+    steps = {"one": step(MPI.COMM_SELF, "auto")}
+    steps |= {kind: step(comm, kind) for kind in ("auto", *KINDS)}
+    first = [steps["one"]() for _ in range(2)]
+    for kind in KINDS:
+        np.testing.assert_allclose([steps[kind]() for _ in range(2)], first, rtol=2e-4)
+    return {"times": time_in_turn(steps, ("one",), rounds)}
+
+
 def parts(rounds: int, with_torch: bool) -> dict[str, Any]:
     """A step of one rank on a batch as a whole, in microbatches, with fixed parts of it, and of the layers, too."""
     x, targets = text(DATA_BATCH, 0)
@@ -283,7 +303,8 @@ def speed_up(plan: TrainingPlan, rows: np.ndarray) -> float:
 
 def case(part: str, rounds: int, with_torch: bool) -> dict[str, Any]:
     """One part of the benchmark on every rank."""
-    every = {"data": data, "pipeline": pipe, "sharding": sharding, "tensor": tensor, "parts": parts}
+    every = {"data": data, "pipeline": pipe, "sharding": sharding, "tensor": tensor}
+    every |= {"context": context, "parts": parts}
     return every[part](rounds, with_torch)
 
 

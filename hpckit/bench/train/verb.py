@@ -6,9 +6,9 @@ over PyTorch's, eager or compiled: below 1 is better for hpckit. Ours in float32
 conversions cost less than they save.
 
 Products in a fixed order against NumPy's BLAS, for several numbers of rows, and experts against a loop of each over all
-tokens: ratios above 1 are better for hpckit. On 2 ranks: experts, data-parallel steps, pipelines and layers in parts,
-against one rank and against PyTorch's DDP, its best schedule and its DTensor. On one rank: fixed parts of a batch
-against none.
+tokens: ratios above 1 are better for hpckit. On 2 ranks: experts, data-parallel steps, pipelines, layers in parts and
+long samples, against one rank and against PyTorch's DDP, its best schedule and its DTensor. On one rank: fixed parts of
+a batch against none.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ PARTS = {
     "sharding": ("replicas in shards, 2 ranks", 2, 31, 11),
     "pipeline": ("pipeline, 2 ranks", 2, 37, 13),
     "tensor": ("layers on 2 ranks", 2, 9, 5),
+    "context": ("8192 tokens on 2 ranks", 2, 5, 3),
     "parts": ("fixed parts, 1 rank", 1, 31, 11),
 }
 
@@ -159,6 +160,14 @@ def tensor_ratios(times: Times) -> Ratios:
     return ratios
 
 
+def context_ratios(times: Times) -> Ratios:
+    """Of 2 ranks that share a sample's tokens to one (above 1 is better), by what is priced as quickest; and of the
+    times of the ways in which attention meets all keys, a ring's and Ulysses' over gathered keys' (below 1: quicker).
+    """
+    ratios = {"cp_speedup": _sure(times["one"], times["auto"])}
+    return ratios | {f"cp_{kind}_vs_gather": _sure(times[kind], times["gather"]) for kind in ("ring", "ulysses")}
+
+
 def parts_ratios(times: Times) -> Ratios:
     """Of the time of a step with fixed parts of the batch to one without, and to one in as many microbatches; and with
     fixed parts of the layers, too, to one without any.
@@ -175,6 +184,7 @@ RATIOS: dict[str, Callable[..., Ratios]] = {
     "sharding": sharding_ratios,
     "pipeline": pipeline_ratios,
     "tensor": tensor_ratios,
+    "context": context_ratios,
     "parts": parts_ratios,
 }
 

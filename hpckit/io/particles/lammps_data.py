@@ -11,7 +11,7 @@ import numpy as np
 from hpckit.errors import InputError
 from hpckit.io.files import write_file
 from hpckit.io.particles.text import Lines
-from hpckit.plan.particles.snapshot import Floats, Ints, Snapshot, sorted_by_id
+from hpckit.plan.particles.snapshot import BOUND, Floats, Ints, Snapshot, sorted_by_id
 
 # Atom style -> its columns; three image flags may follow.
 STYLES = {
@@ -23,16 +23,17 @@ STYLES = {
     "full": ("id", "molecule", "type", "charge", "x", "y", "z"),
     "sphere": ("id", "type", "diameter", "density", "x", "y", "z"),
 }
-SECTIONS = ("Masses", "Atoms", "Velocities", "Bonds")
+TERMS = {name.capitalize(): name for name in BOUND}  # section -> what it counts
+COEFFICIENTS = {f"{name.removesuffix('s').capitalize()} Coeffs": name for name in BOUND}
+SECTIONS = ("Masses", "Atoms", "Velocities", *TERMS, *COEFFICIENTS)
 # Columns of velocities; spheres turn too, which is passed over.
 VELOCITIES, OF_SPHERES = ("id", "vx", "vy", "vz"), ("id", "vx", "vy", "vz", "wx", "wy", "wz")
 # Sections that another program's force field may have; what they say is set in hpckit's own run file.
-PASSED_OVER = ("Pair Coeffs", "PairIJ Coeffs", "Bond Coeffs")
+PASSED_OVER = ("Pair Coeffs", "PairIJ Coeffs")
 LABELS = "Atom Type Labels"
-BONDED = ("Angles", "Dihedrals", "Impropers")
 # What hpckit has not yet: files may count it, as 0.
-NOT_YET = ("angles", "dihedrals", "impropers", "ellipsoids", "lines", "triangles", "bodies")
-COUNT = re.compile(rf"^\s*(\S+)\s+(atoms|bonds|{'|'.join(NOT_YET)}|\w+ types|extra .*)\s*$")
+NOT_YET = ("ellipsoids", "lines", "triangles", "bodies")
+COUNT = re.compile(rf"^\s*(\S+)\s+(atoms|{'|'.join((*BOUND, *NOT_YET))}|\w+ types|extra .*)\s*$")
 EDGES = re.compile(r"^\s*(\S+)\s+(\S+)\s+([xyz])lo\s+([xyz])hi\s*$")
 NO_TILT = re.compile(r"^\s*([-+]?0*\.?0+(e[-+]?\d+)?\s+){3}xy\s+xz\s+yz\s*$")
 UNITS_OF_TITLE = re.compile(r"\bunits = (\w+)")
@@ -45,7 +46,7 @@ def read_lammps_data(
 
     style: the atom style; by default the one in the comment behind `Atoms`, else `atomic` where the columns allow it.
     periodic: a data file does not say it. Raises `InputError` with the line, what was expected there and what was
-    found; for triclinic boxes and bonded terms too, which hpckit has not.
+    found; for triclinic boxes too, which hpckit has not.
     """
     lines = Lines(Path(path))
     try:
@@ -70,7 +71,8 @@ class _Reader:
         self.ids: Ints = np.zeros(0, np.int64)
         self.images = np.zeros((0, 3), np.int32)
         self.velocities: tuple[Ints, Floats] | None = None
-        self.bonds: tuple[Ints, list[int]] | None = None
+        self.terms: dict[str, tuple[Ints, list[int]]] = {}
+        self.coefficients: dict[str, list[tuple[float, ...]]] = {}
 
     def read(self, periodic: tuple[bool, bool, bool]) -> Snapshot:
         """Header and sections."""
@@ -83,7 +85,7 @@ class _Reader:
                 raise self.lines.fault("every section once", repr(name))
             seen.add(name)
             self._section(name, comment)
-        for name, what in (("Atoms", "atoms"), ("Bonds", "bonds")):
+        for name, what in (("Atoms", "atoms"), *TERMS.items()):
             if name not in seen and self.counts.get(what):
                 raise self.lines.fault(f"a section {name}", "the end of the file")
         return self._snapshot(periodic, title or "")
@@ -101,7 +103,7 @@ class _Reader:
                 continue  # a box that LAMMPS calls triclinic, and that is orthogonal
             elif re.search(r"\bxy\s+xz\s+yz\b|\bavec\b|\babc\s+origin\b", text):
                 raise self.lines.fault("an orthogonal box (xlo xhi, ylo yhi, zlo zhi)", "a triclinic one")
-            elif text.strip() in (LABELS, *SECTIONS, *PASSED_OVER, *BONDED) or text.strip().endswith("Coeffs"):
+            elif text.strip() in (LABELS, *SECTIONS, *PASSED_OVER) or text.strip().endswith("Coeffs"):
                 self.lines.put_back(line)
                 break
             else:
@@ -128,8 +130,7 @@ class _Reader:
             raise self.lines.fault(f"a whole number of {what}, 0 or more", repr(word))
         count = int(word)
         if what in NOT_YET and count:
-            kind = "bonded terms but bonds" if what in NOT_YET[:3] else "particles other than points and spheres"
-            raise self.lines.fault(f"0 {what}: hpckit has no {kind} yet", f"{count}")
+            raise self.lines.fault(f"0 {what}: hpckit has no particles other than points and spheres", f"{count}")
         self.counts[what] = count
 
     def _section_line(self) -> str | None:
@@ -145,15 +146,17 @@ class _Reader:
             self._atoms(comment)
         elif name == "Velocities":
             self._velocities()
-        elif name == "Bonds":
-            self._bonds()
+        elif name in TERMS:
+            self._terms(TERMS[name])
+        elif name in COEFFICIENTS:
+            self._coefficients(COEFFICIENTS[name])
         elif name == LABELS:
             self._labels()
         elif name in PASSED_OVER:
             self.passed_over.append(name)
             self._pass_over()
-        elif name in BONDED or name.endswith("Coeffs"):
-            raise self.lines.fault("sections without bonded terms but bonds, which hpckit has not yet", repr(name))
+        elif name.endswith("Coeffs"):
+            raise self.lines.fault(f"coefficients of one style ({', '.join(COEFFICIENTS)})", repr(name))
         else:
             raise self.lines.fault(f"a section ({', '.join(SECTIONS)})", repr(name))
 
@@ -189,7 +192,7 @@ class _Reader:
             self.labels[fields[1]] = fields[0]
 
     def _pass_over(self) -> None:
-        known = (*SECTIONS, *PASSED_OVER, *BONDED)
+        known = (*SECTIONS, *PASSED_OVER)
         while (line := self.lines.next()) is not None:
             if line.strip()[:1].isalpha() and line.partition("#")[0].strip() in known:
                 self.lines.put_back(line)
@@ -245,26 +248,46 @@ class _Reader:
                 raise self.lines.fault("the id of an atom", str(ids[strange[0]]), numbers[strange[0]])
         self.velocities = ids, values[:, 1:4]
 
-    def _bonds(self) -> None:
-        """Bonds as type and two ids, and their lines."""
-        values, numbers = self._table(self.counts.get("bonds", 0), "bonds (id, type, atom, atom)", (4,))
-        types = self.counts.get("bond types", 0)
-        kinds = self.lines.whole(values[:, 1], numbers, "a bond type", 1, types)
-        ends = [self.lines.whole(values[:, k], numbers, "an atom id", 1) for k in (2, 3)]
-        self.bonds = np.stack([kinds - 1, *ends], axis=1), numbers
+    def _terms(self, name: str) -> None:
+        """Bonds, angles, dihedrals or impropers as type and ids, and their lines."""
+        size, one = BOUND[name], name.removesuffix("s")
+        what = f"{name} (id, type{', atom' * size})"
+        values, numbers = self._table(self.counts.get(name, 0), what, (2 + size,))
+        kinds = self.lines.whole(values[:, 1], numbers, f"a {one} type", 1, self.counts.get(f"{one} types", 0))
+        ends = [self.lines.whole(values[:, 2 + k], numbers, "an atom id", 1) for k in range(size)]
+        self.terms[name] = np.stack([kinds - 1, *ends], axis=1), numbers
 
-    def _bonded_places(self) -> Ints | None:
-        """The bonds with the places of their particles in the order of the ids."""
-        if self.bonds is None:
+    def _coefficients(self, name: str) -> None:
+        """The numbers of each type of bonds, angles, …."""
+        types = self.counts.get(f"{name.removesuffix('s')} types", 0)
+        expected = f"{types} lines of coefficients (type, numbers)"
+        found: dict[int, tuple[float, ...]] = {}
+        while len(found) < types:
+            fields = self.lines.needed(expected).partition("#")[0].split()
+            if not fields:
+                continue
+            try:
+                number, values = int(fields[0]), tuple(map(float, fields[1:]))
+            except ValueError:
+                raise self.lines.fault(expected, repr(" ".join(fields))) from None
+            if not 1 <= number <= types or number in found:
+                raise self.lines.fault(expected, repr(" ".join(fields)))
+            found[number] = values
+        self.coefficients[name] = [found[number] for number in sorted(found)]
+
+    def _places_of(self, name: str) -> Ints | None:
+        """Bonds, angles, … with the places of their particles in the order of the ids."""
+        if name not in self.terms:
             return None
-        rows, numbers = self.bonds
+        rows, numbers = self.terms[name]
         ordered = np.sort(self.ids)
         places = np.searchsorted(ordered, rows[:, 1:])
         there = ordered[np.minimum(places, len(ordered) - 1)] == rows[:, 1:] if len(ordered) else rows[:, 1:] < 0
-        strange = np.flatnonzero(~there.all(axis=1) | (rows[:, 1] == rows[:, 2]))
+        twice = (np.diff(np.sort(rows[:, 1:], axis=1), axis=1) == 0).any(axis=1)
+        strange = np.flatnonzero(~there.all(axis=1) | twice)
         if strange.size:
-            first = rows[strange[0], 1:]
-            raise self.lines.fault("the ids of two atoms", f"{first[0]} {first[1]}", numbers[strange[0]])
+            found = " ".join(map(str, rows[strange[0], 1:]))
+            raise self.lines.fault(f"the ids of {BOUND[name]} atoms", found, numbers[strange[0]])
         return np.column_stack([rows[:, 0], places])
 
     def _snapshot(self, periodic: tuple[bool, bool, bool], title: str) -> Snapshot:
@@ -289,7 +312,11 @@ class _Reader:
             velocities=None if velocities is None else np.ascontiguousarray(velocities),
             masses=self.masses,
             charges=charges,
-            bonds=self._bonded_places(),
+            bonds=self._places_of("bonds"),
+            angles=self._places_of("angles"),
+            dihedrals=self._places_of("dihedrals"),
+            impropers=self._places_of("impropers"),
+            coefficients=self.coefficients,
             step=_step_of(title),
             units=match[1] if (match := UNITS_OF_TITLE.search(title)) else "",
             passed_over=tuple(self.passed_over),
@@ -299,17 +326,17 @@ class _Reader:
 def write_lammps_data(path: str | Path, snapshot: Snapshot, units: str = "lj") -> None:
     """Write a data file that LAMMPS and `read_lammps_data` read back to the last bit; whole or not at all.
 
-    Style `bond` where the snapshot has bonds, `charge` where it has charges, else `atomic`. Raises `SetupError` where
-    it cannot be written.
+    Style `bond` where the snapshot has bonds alone, `molecular` where it has angles, too, `charge` where it has
+    charges, `full` for both, else `atomic`. Raises `SetupError` where it cannot be written.
     """
     path = Path(path)
     types = len(snapshot.masses) if snapshot.masses is not None else int(snapshot.types.max(initial=0)) + 1
     out = io.StringIO()
     out.write(f"LAMMPS data file by hpckit, timestep = {snapshot.step}, units = {units}\n\n")
     out.write(f"{snapshot.count} atoms\n{types} atom types\n")
-    bonds = snapshot.bonds
-    if bonds is not None:
-        out.write(f"{len(bonds)} bonds\n{int(bonds[:, 0].max(initial=0)) + 1} bond types\n")
+    for name, rows in snapshot.terms.items():
+        kinds = int(rows[:, 0].max(initial=-1)) + 1
+        out.write(f"{len(rows)} {name}\n{max(kinds, len(snapshot.coefficients.get(name, ())))} {name[:-1]} types\n")
     out.write("\n")
     for name, low, high in zip("xyz", snapshot.lower, snapshot.upper, strict=True):
         out.write(f"{low:.17g} {high:.17g} {name}lo {name}hi\n")
@@ -318,18 +345,31 @@ def write_lammps_data(path: str | Path, snapshot: Snapshot, units: str = "lj") -
         for number, mass in enumerate(snapshot.masses, 1):
             out.write(f"{number} {mass:.17g}\n")
     charges = snapshot.charges
-    style = "bond" if bonds is not None else "atomic" if charges is None else "charge"
+    bound = "full" if charges is not None else "molecular" if {*snapshot.terms} - {"bonds"} else "bond"
+    style = bound if snapshot.terms else "atomic" if charges is None else "charge"
+    for section, name in COEFFICIENTS.items():
+        if name in snapshot.coefficients and name in snapshot.terms:
+            out.write(f"\n{section}\n\n")
+            for number, values in enumerate(snapshot.coefficients[name], 1):
+                out.write(" ".join([str(number), *(_number(value) for value in values)]) + "\n")
     out.write(f"\nAtoms # {style}\n\n")
-    charge = [] if charges is None or bonds is not None else [charges]
-    molecule = [] if bonds is None else [np.zeros(snapshot.count, np.int64)]
+    charge = [] if charges is None else [charges]
+    molecule = [np.zeros(snapshot.count, np.int64)] if snapshot.terms else []
     _rows(out, snapshot.ids, *molecule, snapshot.types + 1, *charge, *snapshot.positions.T, *snapshot.images.T)
     if snapshot.velocities is not None:
         out.write("\nVelocities\n\n")
         _rows(out, snapshot.ids, *snapshot.velocities.T)
-    if bonds is not None:
-        out.write("\nBonds\n\n")
-        _rows(out, np.arange(1, len(bonds) + 1), bonds[:, 0] + 1, *snapshot.ids[bonds[:, 1:]].T)
+    for section, name in TERMS.items():
+        if name in snapshot.terms:
+            rows = snapshot.terms[name]
+            out.write(f"\n{section}\n\n")
+            _rows(out, np.arange(1, len(rows) + 1), rows[:, 0] + 1, *snapshot.ids[rows[:, 1:]].T)
     write_file(path, out.getvalue().encode())
+
+
+def _number(value: float) -> str:
+    """Whole numbers as such: LAMMPS asks for them where it means them."""
+    return str(int(value)) if float(value).is_integer() else f"{value:.17g}"
 
 
 def _rows(out: io.StringIO, *columns: np.ndarray) -> None:

@@ -66,6 +66,11 @@ class DomainDecomposition:
         ends = zip(np.asarray(lower, float), np.asarray(upper, float), topology.sizes, strict=True)
         return cls(topology, tuple(tuple(float(x) for x in np.linspace(a, b, n + 1)) for a, b, n in ends))
 
+    def stretched(self, factors: npt.ArrayLike) -> Self:
+        """The box with its edges longer by factors, and the cuts with them; the lower corner stays."""
+        pairs = zip(self.cuts, map(float, np.asarray(factors)), strict=True)
+        return type(self)(self.topology, tuple(tuple(c[0] + factor * (x - c[0]) for x in c) for c, factor in pairs))
+
     @property
     def lower(self) -> npt.NDArray[np.float64]:
         """The lower corner of the box."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from hpckit.errors import InputError
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+BOUND = {"bonds": 2, "angles": 3, "dihedrals": 4, "impropers": 4}  # what binds particles, and how many
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,9 +23,10 @@ class Snapshot:
     types: int64[n], from 0. positions: float64[n, 3]. images: int32[n, 3], how many box lengths a particle has gone
     beyond its position: positions + images * (upper - lower) are the unwrapped places. velocities, forces: float64
     [n, 3], or None where unknown. masses: float64[types], or None. charges: float64[n], or None. bonds: int64
-    [bonds, 3], or None: type from 0, and the places of two particles, from 0. names: of the types,
-    empty where they have none. All lengths, masses and times in the units of the run that made it. units: their
-    name, empty where the file does not say it. passed_over: sections of the file that were not used.
+    [bonds, 3], or None: type from 0, and the places of two particles, from 0; so angles [n, 4], dihedrals and impropers
+    [n, 5]. coefficients: what a file says of their types, by the names of these fields: a row of numbers for each type.
+    names: of the types, empty where they have none. All lengths, masses and times in the units of the run that made it.
+    units: their name, empty where the file does not say it. passed_over: sections of the file that were not used.
     """
 
     lower: Floats
@@ -44,6 +46,10 @@ class Snapshot:
     units: str = ""
     passed_over: tuple[str, ...] = ()
     bonds: Ints | None = None
+    angles: Ints | None = None
+    dihedrals: Ints | None = None
+    impropers: Ints | None = None
+    coefficients: dict[str, list[tuple[float, ...]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         n = len(self.ids)
@@ -60,6 +66,12 @@ class Snapshot:
             values = getattr(self, name)
             if values is not None and values.shape != shape:
                 raise InputError(f"{name} of {n} particles have shape {shape}, not {values.shape}")
+
+    @property
+    def terms(self) -> dict[str, Ints]:
+        """What binds particles, by the names of the fields."""
+        each = {name: getattr(self, name) for name in BOUND}
+        return {name: rows for name, rows in each.items() if rows is not None}
 
     @property
     def count(self) -> int:

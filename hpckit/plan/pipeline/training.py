@@ -22,13 +22,14 @@ MOST_NAMED = 6  # meshes that a message offers
 
 @dataclass(frozen=True)
 class TrainingPlan:
-    """A training step on `dp` replicas of a pipeline of `pp` groups of `tp` ranks; made and proved by `training_plan`.
+    """A training step on `dp` replicas of a pipeline of `pp` groups of `cp * tp` ranks; made and proved by
+    `training_plan`.
 
     batch: samples of a step, over all replicas. parts: the batch's fixed parts, whose sums are added as a tree
     (`hpckit.plan.pipeline.parts`), each a microbatch of its replica; 0: none. layer_parts: into which each
     layer is cut, on however many ranks; 0: one for each of tp. ep: ranks that have all experts among them, taken from
-    dp x tp. program: what each rank of a pipeline
-    does. partition: the layers of each stage. tied: the first and the last layer share a weight.
+    dp x cp x tp. cp: ranks that share the tokens of each sample (`hpckit.plan.training.context`). program: what each
+    rank of a pipeline does. partition: the layers of each stage. tied: the first and the last layer share a weight.
     """
 
     dp: int
@@ -41,6 +42,12 @@ class TrainingPlan:
     parts: int = 0
     layer_parts: int = 0
     ep: int = 1
+    cp: int = 1
+
+    @property
+    def replicas(self) -> int:
+        """Ranks that have the same parameters, experts apart, and add their gradients: dp x cp."""
+        return self.dp * self.cp
 
     @property
     def schedule(self) -> Schedule:
@@ -52,9 +59,15 @@ class TrainingPlan:
         """Microbatches of a replica in a step."""
         return self.schedule.microbatches
 
+    @property
+    def mesh(self) -> dict[str, int]:
+        """The axes of its mesh, the last one innermost; cp and tp where they have several ranks."""
+        shared = {name: size for name, size in (("cp", self.cp), ("tp", self.tp)) if size > 1}
+        return {"dp": self.dp, "pp": self.pp, **shared}
+
     def __str__(self) -> str:
         layers = ", ".join(f"{first}-{end - 1}" for first, end in pairwise(self.partition.starts))
-        mesh = {"dp": self.dp, "pp": self.pp, **({"tp": self.tp} if self.tp > 1 else {})}
+        mesh = self.mesh
         experts = f", experts on {self.ep} of them" if self.ep > 1 else ""
         return (
             f"{' x '.join(map(str, mesh.values()))} ranks ({' x '.join(mesh)}){experts}, {self.batch} samples a step; "
@@ -92,6 +105,7 @@ def training_plan(
     dp: int = 0,
     pp: int = 1,
     tp: int = 1,
+    cp: int = 1,
     microbatches: int = 1,
     parts: int = 0,
     layer_parts: int = 0,
@@ -103,14 +117,14 @@ def training_plan(
 ) -> TrainingPlan:
     """The plan of a step on so many ranks, proved.
 
-    layers: of the model. dp: replicas; 0 takes what `ranks` leaves. tp: ranks that share each layer. batch: samples of
-    a step over all replicas, dealt evenly to them and to their microbatches. parts: a power of two of fixed parts of
-    the batch, each a microbatch in place of `microbatches`; what is learned then has the same bits for any replicas,
-    stages and shards. layer_parts: with these, a power of two of fixed parts of each layer, for any tp. ep: ranks that
-    share the experts of a mixture, taken from dp x tp. schedule: a
-    name (see `SCHEDULES`), a CSV file of your own, or a value. chunks: stages a rank, where the schedule leaves that
-    open. costs: of each layer, s a microbatch, for stages that take equally long; without them layers count alike.
-    tied: the first and the last layer share a weight.
+    layers: of the model. dp: replicas; 0 takes what `ranks` leaves. tp: ranks that share each layer. cp: ranks that
+    share the tokens of each sample. batch: samples of a step over all replicas, dealt evenly to them and to their
+    microbatches. parts: a power of two of fixed parts of the batch, each a microbatch in place of `microbatches`; what
+    is learned then has the same bits for any replicas, stages and shards. layer_parts: with these, a power of two of
+    fixed parts of each layer, for any tp. ep: ranks that share the experts of a mixture, taken from dp x cp x tp.
+    schedule: a name (see `SCHEDULES`), a CSV file of your own, or a value. chunks: stages a rank, where the schedule
+    leaves that open. costs: of each layer, s a microbatch, for stages that take equally long; without them layers count
+    alike. tied: the first and the last layer share a weight.
 
     Raises `InputError` with everything that does not fit and what would.
     """
@@ -120,16 +134,19 @@ def training_plan(
         "batch": batch,
         "pp": pp,
         "tp": tp,
+        "cp": cp,
         "ep": ep,
         "microbatches": microbatches,
     }
     for name, value in numbers.items():
         if whole(value, name) < 1:
             raise InputError(f"{name} is {value}", do="give a whole number, 1 or more")
-    replicas = whole(dp, "dp") or ranks // (pp * tp) or 1
+    replicas = whole(dp, "dp") or ranks // (pp * cp * tp) or 1
     if dp < 0:
         raise InputError(f"dp is {dp}", do="give a number of replicas, or 0 to take what the ranks allow")
-    faults = list(_mesh_faults(ranks, replicas, pp, tp))
+    faults = list(_mesh_faults(ranks, replicas, pp, tp, cp))
+    if cp > 1 and parts:
+        faults.append((f"fixed parts of a batch go without cp={cp}", "take parts=0, or cp=1"))
     if layer_parts and not parts:
         faults.append((f"layer_parts={layer_parts} goes with fixed parts of the batch", "take parts=8, too"))
     if layer_wrong := fault(layer_parts, tp, "layer_parts", "tp"):
@@ -141,7 +158,7 @@ def training_plan(
         parts = 0
     elif parts:
         microbatches = max(node.parts for node in subtrees(parts, replicas))
-    faults += _expert_faults(ep, replicas, tp, parts, layer_parts)
+    faults += _expert_faults(ep, replicas, tp, cp, parts)
     order: Schedule | None = None
     try:
         order = _schedule(schedule, pp, microbatches, chunks)
@@ -164,30 +181,32 @@ def training_plan(
     prove(order)
     prove(program)
     partition = partition_layers([1.0] * layers if costs is None else costs, order.stages)
-    return TrainingPlan(replicas, pp, batch, program, partition, tied, tp, parts, layer_parts, ep)
+    return TrainingPlan(replicas, pp, batch, program, partition, tied, tp, parts, layer_parts, ep, cp)
 
 
-def _mesh_faults(ranks: int, dp: int, pp: int, tp: int) -> Iterator[tuple[str, str]]:
-    if dp * pp * tp == ranks:
+def _mesh_faults(ranks: int, dp: int, pp: int, tp: int, cp: int) -> Iterator[tuple[str, str]]:
+    inner = {name: size for name, size in (("cp", cp), ("tp", tp)) if size > 1}
+    count, group = dp * pp * cp * tp, cp * tp
+    if count == ranks:
         return
-    shared = f" tp={tp}" if tp > 1 else ""
-    each = ranks // tp if ranks % tp == 0 else 0
+    shared = "".join(f" {name}={size}" for name, size in inner.items())
+    each = ranks // group if ranks % group == 0 else 0
     pairs = [f"dp={each // n} pp={n}{shared}" for n in range(1, each + 1) if each % n == 0]
     if not each:
-        pairs = [f"tp={n}" for n in range(1, ranks + 1) if ranks % n == 0]
+        pairs = [f"{' x '.join(inner)}={n}" for n in range(1, ranks + 1) if ranks % n == 0]
     shown = ", ".join(pairs[:MOST_NAMED]) + (", ..." if len(pairs) > MOST_NAMED else "")
-    given = f"dp={dp} x pp={pp}" + (f" x tp={tp}" if tp > 1 else "")
-    count = dp * pp * tp
+    given = f"dp={dp} x pp={pp}" + "".join(f" x {name}={size}" for name, size in inner.items())
     yield (
         f"{given} is {count} ranks, and there {'is 1' if ranks == 1 else f'are {ranks}'}",
         f"take {shown}" + (f", or start {count} ranks" if count > ranks else ""),
     )
 
 
-def _expert_faults(ep: int, dp: int, tp: int, parts: int, layer_parts: int) -> Iterator[tuple[str, str]]:
-    if dp * tp % ep:
-        fitting = [str(n) for n in range(1, dp * tp + 1) if dp * tp % n == 0]
-        yield f"ep={ep} ranks of experts do not divide dp x tp = {dp * tp}", f"take ep={' or '.join(fitting)}"
+def _expert_faults(ep: int, dp: int, tp: int, cp: int, parts: int) -> Iterator[tuple[str, str]]:
+    if (ranks := dp * cp * tp) % ep:
+        fitting = [str(n) for n in range(1, ranks + 1) if ranks % n == 0]
+        given = "dp x cp x tp" if cp > 1 else "dp x tp"
+        yield f"ep={ep} ranks of experts do not divide {given} = {ranks}", f"take ep={' or '.join(fitting)}"
     elif ep > 1 and parts and tp > 1:
         yield "fixed parts of a batch with ep go without tp", "take parts=0, or tp=1"
     elif ep > 1 and parts and dp != ep and not _aligned(ep, dp, parts):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from hpckit.plan.machine.machine import Machine
+from hpckit.plan.training.context import context_seconds
 from hpckit.plan.training.links import Line, compute_of, line
 from hpckit.plan.training.model import LanguageModel, Matrix
 from hpckit.plan.training.strategy import Strategy
@@ -227,24 +228,9 @@ def expert_line(it: Strategy, machine: Machine) -> Line:
 
 
 def _context(model: LanguageModel, it: Strategy, machine: Machine, core: float) -> tuple[tuple[float, float], float]:
-    """Exposed seconds of the messages of cp, forward and backward, and the hidden ones.
-
-    Ring: keys and values go round while the attention works (Liu et al. 2023, arXiv:2310.01889), zigzag chunks keep the
-    work even; backward their gradients go with them. Ulysses: queries, keys, values and outputs change from tokens to
-    heads (Jacobs et al. 2023, arXiv:2309.14509). Gather: all keys and values are gathered first (Llama team 2024).
-    """
+    """See `context_seconds`."""
     if it.cp == 1:
         return (0.0, 0.0), 0.0
-    cp, n = line(machine, it.cp, it.tp), it.tokens
-    keys = ITEM * n * max(model.kv_heads / it.tp, 1) * (model.head + model.value)
-    if it.context_by == "ulysses":
-        queries = ITEM * n * model.heads / it.tp * (model.head + model.value)
-        one = cp.exchange(keys + queries) + cp.latency
-        return (one, one), 0.0
-    if it.context_by == "gather":
-        one = cp.gather(keys * it.cp)
-        return (one, 2 * one), 0.0
-    ring = (it.cp - 1) * cp.message(keys)
-    work = core * (it.cp - 1) / it.cp
-    out = max(ring - work, 0.0), max(2 * ring - 2.5 * work, 0.0)
-    return out, 3 * ring - sum(out)
+    keys = ITEM * it.tokens * max(model.kv_heads / it.tp, 1) * (model.head + model.value)
+    queries = ITEM * it.tokens * model.heads / it.tp * (model.head + model.value)
+    return context_seconds(it.context_by, line(machine, it.cp, it.tp), keys, queries, core)

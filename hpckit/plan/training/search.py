@@ -147,7 +147,7 @@ def meshes(model: LanguageModel, ranks: int, batch: int, context: int, fixed: di
         return [fixed[axis]] if axis in fixed else found
 
     for tp in options("tp", [n for n in divisors(ranks) if model.heads % n == 0]):
-        if ranks % tp or model.hidden % tp or (model.kv_heads % tp and tp % model.kv_heads):
+        if ranks % tp or model.hidden % tp or model.kv_heads % tp:  # as training cuts layers
             continue
         for cp in options("cp", [n for n in divisors(ranks // tp) if n <= MOST_CONTEXT_RANKS]):
             if ranks % (tp * cp) or (cp > 1 and context % (2 * cp)):

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from hpckit.plan.machine.machine import Machine
 from hpckit.plan.training.block import ITEM, expert_line
+from hpckit.plan.training.context import KINDS
 from hpckit.plan.training.links import Line, line
 from hpckit.plan.training.memory import held_parameters
 from hpckit.plan.training.model import LanguageModel
@@ -44,9 +45,8 @@ def traffic(model: LanguageModel, it: Strategy, machine: Machine) -> dict[str, T
         queries = ITEM * n * model.heads / t * (model.head + model.value)
         one = {"ring": (it.cp - 1) * keys, "gather": (it.cp - 1) * keys, "ulysses": part(it.cp) * (keys + queries)}
         times = passes if it.context_by == "ulysses" else passes + 1
-        how = {"ring": "keys and values, in a ring", "gather": "keys and values, gathered", "ulysses": "all heads"}
         here = line(machine, it.cp, t)
-        found["cp"] = Traffic(it.cp, here.inner, how[it.context_by], m * blocks * times * one[it.context_by])
+        found["cp"] = Traffic(it.cp, here.inner, KINDS[it.context_by], m * blocks * times * one[it.context_by])
     if it.ep > 1 and model.experts is not None:
         tokens = n / t * model.experts.active
         sent = m * (blocks - dense) * passes * 2 * part(it.ep) * ITEM * tokens * model.width

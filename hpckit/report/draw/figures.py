@@ -45,7 +45,7 @@ def make_figures(run: RunData, settings: Report, most_bytes: int) -> Figures:
     if run.fields is None:
         return made
     try:
-        with FieldFile(run.fields, run.periodic, run.time_unit) as file:
+        with FieldFile(run.fields, run.periodic, run.frame_unit) as file:
             if not file.variables or not len(file.times):
                 return made
             main = file.main(settings.variable)
@@ -76,7 +76,7 @@ def read_fields(run: RunData, points: int, settings: Report) -> tuple[list[Slice
         missing = missing_sources(run.fields)
         if missing:
             run.tell(f"values of the fields are missing, with their files: {', '.join(missing[:3])}")
-        with FieldFile(run.fields, run.periodic, run.time_unit) as file:
+        with FieldFile(run.fields, run.periodic, run.frame_unit) as file:
             if not file.variables or not len(file.times):
                 return [], []
             main = file.main(settings.variable)

@@ -9,9 +9,8 @@ import numpy as np
 
 from hpckit.kernels.nn import dispatch
 from hpckit.kernels.nn.memory import empty
-from hpckit.nn.dropout import Dropout, numbers_of
+from hpckit.nn.dropout import Dropout, drop_tokens
 from hpckit.nn.layer import Pass
-from hpckit.nn.linear import rows
 from hpckit.nn.parameters import Parameter
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ class TokenDropout:
     """`Dropout` of a rank's tokens: it drops the numbers that it would drop of all tokens."""
 
     def __init__(self, whole: Dropout, ranks: Ranks) -> None:
-        self.rate, self.name, self._ranks = whole.rate, whole.name, ranks
+        self.rate, self.name, self._whole, self._ranks = whole.rate, whole.name, whole, ranks
 
     def parameters(self) -> list[Parameter]:
         """No parameters."""
@@ -40,20 +39,12 @@ class TokenDropout:
         """W: there are no parameters."""
 
     def _drop(self, x: Any, step: Pass) -> Any:
-        if not self.rate or not step.training or not len(x):
+        if not self.rate or not step.training:
             return x
-        (key, number, first), (_, length) = numbers_of(step, self.name), step.tokens
-        own, width = self._ranks.own(step.tokens), x.shape[-1]
-        if width % 4 == 0:  # four numbers are drawn at once: rows of such a width begin at a draw
-            y = empty(x.shape, x)
-            dispatch.dropout(x, y, key, number, first * length + own.start, self.rate)
-            return y
-        begin, end = own.start // length, -(-own.stop // length)  # samples of which this rank has tokens
-        whole = np.zeros((end - begin, length * width), x.dtype)
-        part = rows(whole.reshape(-1, width))[own.start - begin * length : own.stop - begin * length]
-        part[...] = x
-        dispatch.dropout(whole, whole, key, number, first + begin, self.rate)
-        return part
+        y = empty(x.shape, x)
+        for run, start in self._whole.runs(self._ranks.own(step.tokens), step):
+            y[run] = drop_tokens(x[run], start, step, self.name, self.rate)
+        return y
 
 
 class TokenNorm:

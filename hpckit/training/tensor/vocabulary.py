@@ -33,7 +33,7 @@ class TensorEmbedding:
         return self.tables + ([] if self.position is None else [self.position])
 
     def forward(self, tokens: Any, step: Pass) -> tuple[Any, Any]:
-        """`saved` is the tokens. Raises `InputError` as `Embedding` does."""
+        """`saved` is the tokens and the pass. Raises `InputError` as `Embedding` does."""
         tokens, like = self._whole.checked(tokens, step), self.tables[0].value
         summand = empty((*tokens.shape, like.shape[1]), like)
         summand[...] = 0
@@ -45,8 +45,9 @@ class TensorEmbedding:
                 summand[here] = found[0]
         y, own = self._ranks.scatter([summand], tokens.shape), self._ranks.own(tokens.shape)
         if self.position is not None:
-            y += self.position.value[np.arange(own.start, own.stop) % tokens.shape[1]]
-        return y, tokens
+            places = self._whole.places(tokens.shape[1], step)
+            y += self.position.value[places[np.arange(own.start, own.stop) % max(1, tokens.shape[1])]]
+        return y, (tokens, step)
 
     def backward_input(self, saved: Any, dy: Any) -> Any:
         """B: None, since tokens have no gradient."""
@@ -54,14 +55,17 @@ class TensorEmbedding:
 
     def backward_weight(self, saved: Any, dy: Any) -> None:
         """W: add dy to the rows of this rank's words, and to all positions."""
-        every = self._ranks.gather(dy, saved.shape)
+        tokens, step = saved
+        every = self._ranks.gather(dy, tokens.shape)
         for part in self.tables:
-            first, here = _words_of(part, saved)
+            first, here = _words_of(part, tokens)
             if here.any():
-                dispatch.embed_gradient((saved[here] - first)[None], every[here][None], part.grad, part.grad[:0])
-        if self.position is not None:
-            used = self.position.grad[: saved.shape[1]].reshape(-1)
-            dispatch.add_columns(every.reshape(len(saved), -1), used)
+                dispatch.embed_gradient((tokens[here] - first)[None], every[here][None], part.grad, part.grad[:0])
+        if self.position is not None and tokens.size:
+            places = self._whole.places(tokens.shape[1], step)
+            used = self.position.grad[places]
+            dispatch.add_columns(every.reshape(len(tokens), -1), used.reshape(-1))
+            self.position.grad[places] = used
 
 
 def _range(part: Parameter) -> tuple[int, int]:

@@ -10,8 +10,19 @@ from hpckit.kernels.compile.cuda_pieces import typed_kernel
 from hpckit.kernels.device_array import empty
 from hpckit.kernels.euler.box.constants import RHO, RHO_THETA
 from hpckit.kernels.euler.constants import HALO, RD, REACH
-from hpckit.kernels.euler.rain.constants import RV, WATER_DENSITY
-from hpckit.kernels.euler.rain.numerics import collected, evaporated, fall_speed, saturation, warming
+from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, PER_CELL
+from hpckit.kernels.euler.rain.constants import CL, CVV, LATENT, RV, WATER_DENSITY
+from hpckit.kernels.euler.rain.numerics import (
+    capacity,
+    collected,
+    evaporated,
+    fall_speed,
+    saturation,
+    stiffening,
+    theta_of,
+    vapor_at_saturation,
+    warming,
+)
 
 THREADS = threads(128)
 
@@ -62,6 +73,42 @@ def kessler(
 def saturate(theta: Any, water: Any, exner: Any, pressure: Any) -> None:
     nz, ny, nx = theta.shape
     typed_kernel(_saturate, theta.dtype)[(blocks(nx, THREADS), ny, nz), THREADS](theta, water, exner, pressure)
+
+
+def compress(
+    state: Any,
+    start: Any,
+    carried: Any,
+    column: Any,
+    levels: Any,
+    flux_x: Any,
+    flux_y: Any,
+    flux_z: Any,
+    spacing: tuple[float, float],
+    dt: float,
+) -> None:
+    nz, ny, nx = state.shape[1], *(n - 2 * HALO for n in state.shape[2:])
+    number = state.dtype.type
+    launch = typed_kernel(_compress, state.dtype)[(blocks(nx, THREADS), ny, nz), THREADS]
+    launch(
+        state,
+        start,
+        carried,
+        column,
+        levels,
+        flux_x,
+        flux_y,
+        flux_z,
+        number(spacing[0]),
+        number(spacing[1]),
+        number(dt),
+    )
+
+
+def condense(theta: Any, water: Any, rho: Any, exner: Any, pressure: Any) -> None:
+    nz, ny, nx = theta.shape
+    launch = typed_kernel(_condense, theta.dtype)[(blocks(nx, THREADS), ny, nz), THREADS]
+    launch(theta, water, rho, exner, pressure)
 
 
 def _kessler(theta, water, rho, exner, pressure, thickness, dt, rained, fall):
@@ -115,3 +162,49 @@ def _saturate(theta, water, exner, pressure):
             theta[k, j, i] += warming(exner[k, j, i]) * change
             water[0, k, j, i] -= change
             water[1, k, j, i] += change
+
+
+def _compress(state, start, carried, column, levels, flux_x, flux_y, flux_z, dx, dy, dt):
+    i, j, k = cuda.grid(1), cuda.blockIdx.y, cuda.blockIdx.z
+    nz = state.shape[1]
+    if i < state.shape[3] - 2 * HALO:
+        base, low, high = column[0, k], max(k - 1, 0), min(k + 1, nz - 1)
+        row, cell = j + HALO, i + HALO
+        here = start[0, k, row, cell] + base
+        west, east = start[0, k, row, cell - 1] + base, start[0, k, row, cell + 1] + base
+        south, north = start[0, k, row - 1, cell] + base, start[0, k, row + 1, cell] + base
+        under = levels[BELOW, k] * (start[0, low, row, cell] + column[0, low]) + levels[ABOVE, k] * here
+        over = levels[BELOW, k + 1] * here + levels[ABOVE, k + 1] * (start[0, high, row, cell] + column[0, high])
+        along_x = flux_x[k, j, i + 1] / (0.5 * (here + east)) - flux_x[k, j, i] / (0.5 * (west + here))
+        along_y = flux_y[k, j + 1, i] / (0.5 * (here + north)) - flux_y[k, j, i] / (0.5 * (south + here))
+        w_low = flux_z[k, j, i] / under if k > 0 else 0.0
+        w_high = flux_z[k + 1, j, i] / over if k + 1 < nz else 0.0
+        divergence = along_x / dx + along_y / dy + (w_high - w_low) * levels[PER_CELL, k]
+        q_row, q_cell = j + REACH, i + REACH
+        liquid = carried[1, k, q_row, q_cell] + carried[2, k, q_row, q_cell]
+        change = -stiffening(carried[0, k, q_row, q_cell], liquid) * divergence * dt
+        heat = state[RHO_THETA, k, row, cell]
+        state[RHO_THETA, k, row, cell] = heat + (heat + column[1, k]) * math.expm1(change)
+
+
+def _condense(theta, water, rho, exner, pressure):
+    i, j, k = cuda.grid(1), cuda.blockIdx.y, cuda.blockIdx.z
+    if i < theta.shape[2]:
+        vapor, cloud, rain = water[0, k, j, i], water[1, k, j, i], water[2, k, j, i]
+        total, before = vapor + cloud, exner[k, j, i] * theta[k, j, i]
+        energy = capacity(vapor, cloud + rain) * before - LATENT * cloud
+        after = energy / capacity(total, rain)
+        left = total
+        if vapor_at_saturation(after, rho[k, j, i])[0] < total:
+            after = before
+            for _ in range(6):
+                limit, slope = vapor_at_saturation(after, rho[k, j, i])
+                heat = capacity(limit, total - limit + rain)
+                excess = heat * after - LATENT * (total - limit) - energy
+                after -= excess / (heat + slope * (LATENT - (CL - CVV) * after))
+            left = vapor_at_saturation(after, rho[k, j, i])[0]
+        elif cloud == 0.0:
+            return
+        theta[k, j, i] = theta_of(theta[k, j, i], before, after, RD + RV * vapor, RD + RV * left)
+        water[0, k, j, i] = left
+        water[1, k, j, i] = total - left

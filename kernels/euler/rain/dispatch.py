@@ -40,6 +40,34 @@ def saturate(theta: Any, water: Any, exner: Any, pressure: Any) -> None:
     form.saturate(theta, water, exner, pressure)
 
 
+def compress(
+    state: Any,
+    start: Any,
+    carried: Any,
+    column: Any,
+    levels: Any,
+    flux_x: Any,
+    flux_y: Any,
+    flux_z: Any,
+    spacing: tuple[float, float],
+    dt: float,
+) -> None:
+    """What water changes in the heating by compression, in place; see `reference.compress`."""
+    form = double_form_for(__package__, state, start, carried, column, levels, flux_x, flux_y, flux_z)
+    nz, ny, nx = state.shape[1], *(n - 2 * HALO for n in state.shape[2:])
+    faces = flux_x.shape, flux_y.shape, flux_z.shape
+    if faces != ((nz, ny, nx + 1), (nz, ny + 1, nx), (nz + 1, ny, nx)) or start.shape != state.shape:
+        raise ValueError(f"a state of {state.shape} cannot have fluxes of {faces} from {start.shape}")
+    form.compress(state, start, carried, column, levels, flux_x, flux_y, flux_z, spacing, dt)
+
+
+def condense(theta: Any, water: Any, rho: Any, exner: Any, pressure: Any) -> None:
+    """Condensation at constant volume, in place; see `reference.condense`."""
+    form = double_form_for(__package__, theta, water, rho, exner, pressure)
+    _check(theta, water, rho, exner, pressure)
+    form.condense(theta, water, rho, exner, pressure)
+
+
 def _check_owned(air: Any, water: Any, state: Any, carried: Any) -> None:
     nz, ny, nx = air.shape[1:]
     around = [(nz, ny + 2 * width, nx + 2 * width) for width in (HALO, REACH)]

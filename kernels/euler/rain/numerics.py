@@ -5,7 +5,20 @@ from __future__ import annotations
 import math
 
 from hpckit.kernels.compile.jit import inlined
-from hpckit.kernels.euler.rain.constants import F2X, F5, HEAT, WARMED
+from hpckit.kernels.euler.constants import CP, CV, GAMMA, RD
+from hpckit.kernels.euler.rain.constants import (
+    BOLTON,
+    BOLTON_SHIFT,
+    BOLTON_SLOPE,
+    CL,
+    CVV,
+    F2X,
+    F5,
+    FREEZING,
+    HEAT,
+    RV,
+    WARMED,
+)
 
 
 @inlined
@@ -45,3 +58,31 @@ def evaporated(vapor, rain, grams, limit, scale, dt):
 def warming(exner):
     """What a unit of vapor that condenses adds to theta, K."""
     return HEAT / (WARMED * exner)
+
+
+@inlined
+def vapor_at_saturation(temperature, rho):
+    """Mixing ratio of saturated air by its density of dry air, and by how much it grows with temperature (1/K)."""
+    above = temperature - BOLTON_SHIFT
+    limit = BOLTON * math.exp(BOLTON_SLOPE * (temperature - FREEZING) / above) / (rho * RV * temperature)
+    return limit, limit * (BOLTON_SLOPE * (FREEZING - BOLTON_SHIFT) / (above * above) - 1.0 / temperature)
+
+
+@inlined
+def capacity(vapor, liquid):
+    """Heat capacity at constant volume of moist air, J/K per kg of dry air."""
+    return CV + CVV * vapor + CL * liquid
+
+
+@inlined
+def stiffening(vapor, liquid):
+    """c_p / c_v of moist air over that of dry air, less 1: by that much faster than density the moist theta changes."""
+    heat = capacity(vapor, liquid)
+    return (heat + RD + RV * vapor) / (heat * GAMMA) - 1.0
+
+
+@inlined
+def theta_of(theta, before, after, gas_before, gas_after):
+    """Theta with another temperature and gas constant at the same density. before, after: temperatures, K."""
+    ratio = after / before
+    return theta * ratio * math.exp(-(RD / CP) * math.log(ratio * (gas_after / gas_before)))

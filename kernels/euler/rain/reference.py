@@ -9,6 +9,10 @@ theta (K), water (vapor, cloud and rain, kg per kg of dry air: float64[3, nz, ny
 density of dry air, kg/m3. exner, pressure (Pa): T / theta and p, kept. thickness: of the layers, m, float64[nz]: rain
 moves between them by mass. The program takes the distance to the middle above; pass that, and half the last, for its
 bits.
+
+`compress` and `condense` are the thermodynamics of the complete equations (Bryan and Fritsch 2002, MWR 130, 2917-2928,
+set A): vapor and liquid water have heat capacities of their own, latent heat depends on the temperature, and the
+internal energy (c_v + c_vv q_v + c_l q_l) T - LATENT q_l is kept to rounding as water condenses at constant volume.
 """
 
 from __future__ import annotations
@@ -16,8 +20,26 @@ from __future__ import annotations
 import numpy as np
 
 from hpckit.kernels.euler.box.constants import RHO, RHO_THETA
-from hpckit.kernels.euler.constants import HALO, RD, REACH
-from hpckit.kernels.euler.rain.constants import CLOUD, F2X, F5, HEAT, RAIN, RV, VAPOR, WARMED, WATER_DENSITY
+from hpckit.kernels.euler.constants import CP, CV, GAMMA, HALO, RD, REACH
+from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, PER_CELL
+from hpckit.kernels.euler.rain.constants import (
+    BOLTON,
+    BOLTON_SHIFT,
+    BOLTON_SLOPE,
+    CL,
+    CLOUD,
+    CVV,
+    F2X,
+    F5,
+    FREEZING,
+    HEAT,
+    LATENT,
+    RAIN,
+    RV,
+    VAPOR,
+    WARMED,
+    WATER_DENSITY,
+)
 
 
 def air_of(
@@ -80,6 +102,76 @@ def saturate(theta: np.ndarray, water: np.ndarray, exner: np.ndarray, pressure: 
         theta += HEAT / (WARMED * exner) * change
         water[VAPOR] -= change
         water[CLOUD] += change
+
+
+def compress(
+    state: np.ndarray,
+    start: np.ndarray,
+    carried: np.ndarray,
+    column: np.ndarray,
+    levels: np.ndarray,
+    flux_x: np.ndarray,
+    flux_y: np.ndarray,
+    flux_z: np.ndarray,
+    spacing: tuple[float, float],
+    dt: float,
+) -> None:
+    """What water changes in the heating by compression over dt (s), in (rho theta)' of the owned cells, in place.
+
+    Pressure follows p = C0 (rho theta)**gamma with the moist theta; with gamma_m = c_p / c_v of moist air
+    d ln(rho theta) / dt = -(gamma_m / gamma) div v, of which the dynamics do -div v. start: the state before the step,
+    with a halo; carried: mixing ratios; flux_x, …: mean mass fluxes of the step, as `hevi.substep` makes them;
+    spacing: dx and dy, m; levels as in `hevi`.
+    """
+    dx, dy = spacing
+    wide, across = slice(HALO - 1, 1 - HALO), slice(HALO, -HALO)
+    rho = start[RHO] + column[0][:, None, None]
+    row, file = rho[:, across, wide], rho[:, wide, across]
+    u = flux_x / (0.5 * (row[..., :-1] + row[..., 1:]))
+    v = flux_y / (0.5 * (file[:, :-1] + file[:, 1:]))
+    inner = rho[:, across, across]
+    below, above = (levels[each, 1:-1, None, None] for each in (BELOW, ABOVE))
+    w = np.zeros_like(flux_z)
+    w[1:-1] = flux_z[1:-1] / (below * inner[:-1] + above * inner[1:])
+    divergence = np.diff(u, axis=2) / dx + np.diff(v, axis=1) / dy
+    divergence += np.diff(w, axis=0) * levels[PER_CELL, :-1, None, None]
+    vapor, liquid, rain = carried[:3, :, REACH:-REACH, REACH:-REACH]
+    capacity = CV + CVV * vapor + CL * (liquid + rain)
+    stiffening = (capacity + RD + RV * vapor) / (capacity * GAMMA) - 1.0
+    heat = state[RHO_THETA, :, across, across]
+    heat += (heat + column[1][:, None, None]) * np.expm1(-stiffening * divergence * dt)
+
+
+def condense(theta: np.ndarray, water: np.ndarray, rho: np.ndarray, exner: np.ndarray, pressure: np.ndarray) -> None:
+    """Vapor condenses or cloud evaporates, in place, at constant volume and internal energy.
+
+    Six steps of Newton's method for the temperature. exner and pressure are those before.
+    """
+    vapor, cloud, rain = water.copy()
+    total = vapor + cloud
+    temperature = exner * theta
+
+    def saturation(t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        above = t - BOLTON_SHIFT
+        limit = BOLTON * np.exp(BOLTON_SLOPE * (t - FREEZING) / above) / (rho * RV * t)
+        return limit, limit * (BOLTON_SLOPE * (FREEZING - BOLTON_SHIFT) / above**2 - 1 / t)
+
+    energy = (CV + CVV * vapor + CL * (cloud + rain)) * temperature - LATENT * cloud
+    clear = energy / (CV + CVV * total + CL * rain)  # if all of it were vapor
+    is_clear = saturation(clear)[0] >= total
+    new = temperature.copy()
+    for _ in range(6):
+        limit, slope = saturation(new)
+        capacity = CV + CVV * limit + CL * (total - limit + rain)
+        excess = capacity * new - LATENT * (total - limit) - energy
+        new -= excess / (capacity + slope * (LATENT - (CL - CVV) * new))
+    left = np.where(is_clear, total, saturation(new)[0])
+    new = np.where(is_clear, clear, new)
+    stays = (cloud == 0) & is_clear
+    left, new = np.where(stays, vapor, left), np.where(stays, temperature, new)
+    ratio = new / temperature
+    theta *= ratio * np.exp(-(RD / CP) * np.log(ratio * ((RD + RV * left) / (RD + RV * vapor))))
+    water[VAPOR], water[CLOUD] = left, np.where(stays, cloud, total - left)
 
 
 def _column(

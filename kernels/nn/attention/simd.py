@@ -67,15 +67,17 @@ def _row_softmax(dtype):
 
 
 @jit(noalias=True, borrowed=True)
-def _draw(mask, pitch, key, step, row, groups, count, ends, limit, factor):
-    """mask[t pitch + j] = `factor` or 0 for query t < count and j < ends + t, as `reference.kept` says.
+def _draw(mask, pitch, key, step, row, groups, begin, count, ends, most, limit, factor):
+    """mask[t pitch + begin % 4 + j] = `factor` or 0 for query t < count and key j < min(ends + t, most), as
+    `reference.kept` says.
 
-    row: of the first query in the counter. limit: the least word that is kept.
+    row: of the first query in the counter. begin: position of the first key. limit: the least word that is kept.
     """
     zero, four = factor - factor, u8(4)
+    lead = u8(begin) % four
     for t in range(u8(count)):
-        at, number = t * u8(pitch), (u8(row) + t) * u8(groups)
-        for g in range((u8(ends) + t + u8(3)) // four):
+        at, number = t * u8(pitch), (u8(row) + t) * u8(groups) + u8(begin) // four
+        for g in range((lead + min(u8(ends) + t, u8(most)) + u8(3)) // four):
             a, b, c, d = four_words(key, step, number + g, u8(0))
             place = at + four * g
             mask[place] = factor if a >= limit else zero
@@ -85,9 +87,9 @@ def _draw(mask, pitch, key, step, row, groups, count, ends, limit, factor):
 
 
 @jit(noalias=True, borrowed=True)
-def _times(x, mask, count):
+def _times(x, mask, lead, count):
     for i in range(u8(count)):
-        x[i] *= mask[i]
+        x[i] *= mask[u8(lead) + i]
 
 
 def _drop(dtype, key, step, first, rate):
@@ -102,30 +104,34 @@ def _attention(dtype):
     one = f(1)
 
     @jit(math=REORDERED, key=("attention", dtype, tile))
-    def kernel(qkv, heads, kv_heads, factor, out, logs, key, step, start, limit, kept):
-        batch, length, _, width = qkv.shape
-        pitch, wide = -(-length // BLOCK) * BLOCK + SKEW, -(-width // tile) * tile
-        keys, values = np.zeros(wide * pitch, qkv.dtype), np.zeros(pitch * wide, qkv.dtype)
-        query, found = np.zeros(BLOCK * wide, qkv.dtype), np.zeros(BLOCK * wide, qkv.dtype)
-        scores, group = np.zeros(BLOCK * pitch, qkv.dtype), heads // kv_heads
-        mask = np.zeros(BLOCK * pitch if limit else 0, qkv.dtype)
+    def kernel(queries, source, base, heads, kv_heads, factor, out, logs, whole, key, step, start, limit, kept):
+        (batch, length, _, width), most = queries.shape, source.shape[1]
+        all_heads, first_head, tokens, begin, key_begin = whole
+        padded, wide, shift = -(-most // BLOCK) * BLOCK, -(-width // tile) * tile, begin - key_begin
+        pitch = padded + SKEW
+        keys, values = np.zeros(wide * pitch, queries.dtype), np.zeros(pitch * wide, queries.dtype)
+        query, found = np.zeros(BLOCK * wide, queries.dtype), np.zeros(BLOCK * wide, queries.dtype)
+        scores, group = np.zeros(BLOCK * pitch, queries.dtype), heads // kv_heads
+        mask = np.zeros(BLOCK * pitch + SKEW if limit else 0, queries.dtype)
         for sample in range(batch):
             for head in range(heads):
                 if head % group == 0:
-                    _pack_across(qkv, sample, heads + head // group, keys, pitch)
-                    _pack(qkv, sample, 0, length, heads + kv_heads + head // group, one, values, wide)
+                    _pack_across(source, sample, base + head // group, keys, pitch)
+                    _pack(source, sample, 0, most, base + kv_heads + head // group, one, values, wide)
                 for first in range(0, length, BLOCK):
-                    count, end = min(BLOCK, length - first), first + BLOCK
-                    _pack(qkv, sample, first, count, head, factor, query, wide)
+                    count = min(BLOCK, length - first)
+                    end = min(-(-(shift + first + BLOCK) // BLOCK) * BLOCK, padded)
+                    _pack(queries, sample, first, count, head, factor, query, wide)
                     product(query, 0, wide, 1, keys, 0, pitch, scores, pitch, BLOCK, width, end, False)
                     for t in range(count):
-                        most, total = row_softmax(scores, t * pitch, first + t + 1, end)
-                        logs[sample, head, first + t] = most + f(math.log(total))
+                        most_of, total = row_softmax(scores, t * pitch, min(shift + first + t + 1, most), end)
+                        logs[sample, head, first + t] = most_of + f(math.log(total))
                         query[t * wide] = one / total  # the queries are done: their place holds the factors
                     if limit:
-                        row = ((start + u8(sample)) * u8(heads) + u8(head)) * u8(length) + u8(first)
-                        _draw(mask, pitch, key, step, row, -(-length // 4), count, first + 1, limit, kept)
-                        _times(scores, mask, BLOCK * pitch)
+                        row = ((start + u8(sample)) * u8(all_heads) + u8(first_head + head)) * u8(tokens)
+                        row, ends = row + u8(begin + first), shift + first + 1
+                        _draw(mask, pitch, key, step, row, -(-tokens // 4), key_begin, count, ends, most, limit, kept)
+                        _times(scores, mask, key_begin % 4, BLOCK * pitch)
                     product(scores, 0, pitch, 1, values, 0, wide, found, wide, BLOCK, end, wide, False)
                     for t in range(u8(count)):
                         target, at = out[u8(sample), u8(first) + t, u8(head)], t * u8(wide)
@@ -138,7 +144,14 @@ def _attention(dtype):
 
 def attention(qkv, heads, kv_heads, out, logs, key=0, step=0, first=0, rate=0.0):
     factor, drop = qkv.dtype.type(qkv.shape[3] ** -0.5), _drop(qkv.dtype, key, step, first, rate)
-    _attention(qkv.dtype.name)(qkv, heads, kv_heads, factor, out, logs, *drop)
+    whole = heads, 0, qkv.shape[1], 0, 0
+    _attention(qkv.dtype.name)(qkv, qkv, heads, heads, kv_heads, factor, out, logs, whole, *drop)
+
+
+def partial_attention(queries, keys, part, out, logs, key=0, step=0, first=0, rate=0.0):
+    factor, drop = queries.dtype.type(queries.shape[3] ** -0.5), _drop(queries.dtype, key, step, first, rate)
+    heads, kv_heads = queries.shape[2], keys.shape[2] // 2
+    _attention(queries.dtype.name)(queries, keys, 0, heads, kv_heads, factor, out, logs, tuple(part), *drop)
 
 
 @functools.cache
@@ -147,7 +160,7 @@ def _block_gradient(dtype):
     exp, zero = exponential(dtype), np.dtype(dtype).type(0)
 
     @jit(math=REORDERED, noalias=True, borrowed=True, key=("block_gradient", dtype))
-    def kernel(scores, dweights, pitch, out, dout, logs, sample, head, first, count, end):
+    def kernel(scores, dweights, pitch, out, dout, logs, sample, head, first, count, ends, most, end):
         for t in range(u8(count)):
             query, at = u8(first) + t, t * u8(pitch)
             row, drow = scores[at : at + u8(end)], dweights[at : at + u8(end)]
@@ -159,7 +172,7 @@ def _block_gradient(dtype):
                 weight = exp(row[j] - log)
                 row[j] = weight
                 drow[j] = weight * (drow[j] - dot)
-            for j in range(query + u8(1), u8(end)):
+            for j in range(min(u8(ends) + t, u8(most)), u8(end)):
                 row[j] = zero
                 drow[j] = zero
         for j in range(u8(count * pitch), u8(BLOCK * pitch)):  # queries behind the last one
@@ -176,60 +189,100 @@ def _attention_gradient(dtype):
     one, zero = f(1), f(0)
 
     @jit(math=REORDERED, key=("attention_gradient", dtype, tile))
-    def kernel(qkv, heads, kv_heads, factor, out, logs, dout, dqkv, key, step, start, limit, kept):
-        batch, length, _, width = qkv.shape
-        pitch, wide = -(-length // BLOCK) * BLOCK + SKEW, -(-width // tile) * tile
-        across, keys = np.zeros((2, wide * pitch), qkv.dtype), np.zeros(pitch * wide, qkv.dtype)
-        dkeys, dvalues = np.zeros(pitch * wide, qkv.dtype), np.zeros(pitch * wide, qkv.dtype)
-        query, slope, dquery = np.zeros((3, BLOCK * wide), qkv.dtype)
-        scores, dweights = np.zeros((2, BLOCK * pitch), qkv.dtype)
-        mask, group = np.zeros(BLOCK * pitch if limit else 0, qkv.dtype), heads // kv_heads
+    def kernel(
+        queries, source, base, heads, kv_heads, factor, out, logs, dout, dqueries, dsource, add,
+        whole, key, step, start, limit, kept,
+    ):  # fmt: skip
+        (batch, length, _, width), most = queries.shape, source.shape[1]
+        all_heads, first_head, tokens, begin, key_begin = whole
+        padded, wide, shift = -(-most // BLOCK) * BLOCK, -(-width // tile) * tile, begin - key_begin
+        pitch = padded + SKEW
+        across, keys = np.zeros((2, wide * pitch), queries.dtype), np.zeros(pitch * wide, queries.dtype)
+        dkeys, dvalues = np.zeros(pitch * wide, queries.dtype), np.zeros(pitch * wide, queries.dtype)
+        query, slope, dquery = np.zeros((3, BLOCK * wide), queries.dtype)
+        scores, dweights = np.zeros((2, BLOCK * pitch), queries.dtype)
+        mask, group = np.zeros(BLOCK * pitch + SKEW if limit else 0, queries.dtype), heads // kv_heads
         for sample in range(batch):
             for head in range(heads):
-                key_head = heads + head // group
+                key_head = base + head // group
                 if head % group == 0:
-                    _pack_across(qkv, sample, key_head, across[0], pitch)
-                    _pack_across(qkv, sample, key_head + kv_heads, across[1], pitch)
-                    _pack(qkv, sample, 0, length, key_head, one, keys, wide)
+                    _pack_across(source, sample, key_head, across[0], pitch)
+                    _pack_across(source, sample, key_head + kv_heads, across[1], pitch)
+                    _pack(source, sample, 0, most, key_head, one, keys, wide)
                     dkeys[:] = zero
                     dvalues[:] = zero
                 for first in range(0, length, BLOCK):
-                    count, end = min(BLOCK, length - first), first + BLOCK
-                    _pack(qkv, sample, first, count, head, factor, query, wide)
+                    count, ends = min(BLOCK, length - first), shift + first + 1
+                    end = min(-(-(shift + first + BLOCK) // BLOCK) * BLOCK, padded)
+                    _pack(queries, sample, first, count, head, factor, query, wide)
                     _pack(dout, sample, first, count, head, one, slope, wide)
                     product(query, 0, wide, 1, across[0], 0, pitch, scores, pitch, BLOCK, width, end, False)
                     product(slope, 0, wide, 1, across[1], 0, pitch, dweights, pitch, BLOCK, width, end, False)
                     if limit:
-                        row = ((start + u8(sample)) * u8(heads) + u8(head)) * u8(length) + u8(first)
-                        _draw(mask, pitch, key, step, row, -(-length // 4), count, first + 1, limit, kept)
-                        _times(dweights, mask, BLOCK * pitch)
-                    block_gradient(scores, dweights, pitch, out, dout, logs, sample, head, first, count, end)
+                        row = ((start + u8(sample)) * u8(all_heads) + u8(first_head + head)) * u8(tokens)
+                        row += u8(begin + first)
+                        _draw(mask, pitch, key, step, row, -(-tokens // 4), key_begin, count, ends, most, limit, kept)
+                        _times(dweights, mask, key_begin % 4, BLOCK * pitch)
+                    block_gradient(
+                        scores, dweights, pitch, out, dout, logs, sample, head, first, count, ends, most, end
+                    )
                     if limit:
-                        _times(scores, mask, BLOCK * pitch)
+                        _times(scores, mask, key_begin % 4, BLOCK * pitch)
                     product(scores, 0, 1, pitch, slope, 0, wide, dvalues, wide, end, BLOCK, wide, True)
                     product(dweights, 0, 1, pitch, query, 0, wide, dkeys, wide, end, BLOCK, wide, True)
                     product(dweights, 0, pitch, 1, keys, 0, wide, dquery, wide, BLOCK, end, wide, False)
-                    _unpack(dquery, wide, factor, dqkv, sample, first, count, head)
+                    _unpack(dquery, wide, factor, dqueries, sample, first, count, head, add)
                 if head % group == group - 1:
-                    _unpack(dkeys, wide, one, dqkv, sample, 0, length, key_head)
-                    _unpack(dvalues, wide, one, dqkv, sample, 0, length, key_head + kv_heads)
+                    _unpack(dkeys, wide, one, dsource, sample, 0, most, key_head, add)
+                    _unpack(dvalues, wide, one, dsource, sample, 0, most, key_head + kv_heads, add)
 
     return kernel
 
 
 @jit(noalias=True, borrowed=True)
-def _unpack(packed, pitch, factor, dqkv, sample, first, count, head):
-    """dqkv[sample, first + t, head, i] = factor packed[t pitch + i] for t < count."""
+def _unpack(packed, pitch, factor, dqkv, sample, first, count, head, add):
+    """dqkv[sample, first + t, head, i] = factor packed[t pitch + i] for t < count, or with `add` as much more."""
     width = u8(dqkv.shape[3])
     for t in range(u8(count)):
         row, at = dqkv[u8(sample), u8(first) + t, u8(head)], t * u8(pitch)
-        for i in range(width):
-            row[i] = factor * packed[at + i]
+        if add:
+            for i in range(width):
+                row[i] += factor * packed[at + i]
+        else:
+            for i in range(width):
+                row[i] = factor * packed[at + i]
 
 
 def attention_gradient(qkv, heads, kv_heads, out, logs, dout, dqkv, key=0, step=0, first=0, rate=0.0):
     factor, drop = qkv.dtype.type(qkv.shape[3] ** -0.5), _drop(qkv.dtype, key, step, first, rate)
-    _attention_gradient(qkv.dtype.name)(qkv, heads, kv_heads, factor, out, logs, dout, dqkv, *drop)
+    whole = heads, 0, qkv.shape[1], 0, 0
+    _attention_gradient(qkv.dtype.name)(
+        qkv, qkv, heads, heads, kv_heads, factor, out, logs, dout, dqkv, dqkv, False, whole, *drop
+    )
+
+
+def partial_attention_gradient(queries, keys, part, out, logs, dout, dqueries, dkeys, key=0, step=0, first=0, rate=0.0):
+    factor, drop = queries.dtype.type(queries.shape[3] ** -0.5), _drop(queries.dtype, key, step, first, rate)
+    heads, kv_heads = queries.shape[2], keys.shape[2] // 2
+    _attention_gradient(queries.dtype.name)(
+        queries, keys, 0, heads, kv_heads, factor, out, logs, dout, dqueries, dkeys, True, tuple(part), *drop
+    )
+
+
+@jit
+def join(out, logs, other, other_logs):
+    for sample in range(out.shape[0]):
+        for head in range(out.shape[2]):
+            for t in range(out.shape[1]):
+                a, b = logs[sample, head, t], other_logs[sample, head, t]
+                most = max(a, b)
+                x, y = math.exp(a - most), math.exp(b - most)
+                total = x + y
+                x, y = x / total, y / total
+                mine, theirs = out[sample, t, head], other[sample, t, head]
+                for i in range(mine.size):
+                    mine[i] = x * mine[i] + y * theirs[i]
+                logs[sample, head, t] = most + math.log(total)
 
 
 @functools.cache

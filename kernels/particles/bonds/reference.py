@@ -9,9 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.kernels.particles.pair.potential import CUTOFF2, SHIFT, Potential
 from hpckit.kernels.particles.pair.reference import TALLY
-from hpckit.kernels.particles.records.reference import types_of
 
 
 def attach(positions, ids, slots, own, starts, others, kinds, head, following, bounds, partners, partner_kinds) -> int:  # type: ignore[no-untyped-def]
@@ -44,28 +42,18 @@ def forces_of_bonds(
     kinds: np.ndarray,
     form: Any,
     parameters: np.ndarray,
-    potential: Potential | None,
-    table: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Forces float64[slots, 4] and tallies float64[slots, 8]. With a pair potential its energies and forces, which the
-    lists hold, are taken off again. form: of `forms.FORMS`; parameters: [types of bonds, …].
-    """
+    """Forces float64[slots, 4] and tallies [slots, 8]. form: of `forms.FORMS`; parameters: [types of bonds, …]."""
     own = len(bounds) - 1
     found, tallies = np.zeros((own, 4)), np.zeros((own, TALLY))
-    types = types_of(positions)
     for s in range(own):
         for k in range(bounds[s], bounds[s + 1]):
             d = positions[s, :3] - positions[partners[k], :3]
             r2 = float(d @ d)
             energy, f = form.py_func(r2, parameters[kinds[k]])
-            of_bond = energy
-            p = table[types[s], types[partners[k]]]
-            if potential is not None and r2 < p[CUTOFF2]:
-                of_pair = potential.energy_and_force.py_func(r2, p)
-                energy, f = energy - (of_pair[0] - p[SHIFT]), f - of_pair[1]
             found[s, :3] += f * d
             tallies[s, 0] += energy
-            tallies[s, 7] += of_bond
+            tallies[s, 7] += energy
             tallies[s, 1:7] += f * np.array(
                 [d[0] * d[0], d[1] * d[1], d[2] * d[2], d[0] * d[1], d[0] * d[2], d[1] * d[2]]
             )

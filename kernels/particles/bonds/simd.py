@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.kernels.compile.jit import inlined, jit
+from hpckit.kernels.compile.jit import jit
 from hpckit.kernels.particles.bonds.forms import FORMS
-from hpckit.kernels.particles.pair.potential import CUTOFF2, SHIFT, Potential
 from hpckit.kernels.particles.pair.reference import TALLY
 
 
@@ -47,32 +46,24 @@ def attach(positions, ids, slots, own, starts, others, kinds, head, following, b
 
 
 @cache
-def bond_kernel(name: str, potential: Potential | None, measure: bool) -> Any:
-    """The kernel (slots, positions, bounds, partners, kinds, parameters, table, forces, tallies), which adds the forces
-    of bonds of a form, less those of a pair potential; see `reference.forces_of_bonds`. measure: tallies too.
+def bond_kernel(name: str, measure: bool) -> Any:
+    """The kernel (slots, positions, bounds, partners, kinds, parameters, forces, tallies), which adds the forces of
+    bonds of a form; see `reference.forces_of_bonds`. measure: tallies too.
     """
     both = FORMS[name]
-    excludes = potential is not None
-    of_pair = potential.energy_and_force if potential is not None else _nothing
 
-    def bonds(slots, positions, bounds, partners, kinds, parameters, table, forces, tallies):
+    def bonds(slots, positions, bounds, partners, kinds, parameters, forces, tallies):
         for s in range(slots):
             if bounds[s] == bounds[s + 1]:
                 continue
-            x, y, z, a = positions[s, 0], positions[s, 1], positions[s, 2], _type(positions[s, 3])
-            fx, fy, fz, total, of_bonds = 0.0, 0.0, 0.0, 0.0, 0.0
+            x, y, z = positions[s, 0], positions[s, 1], positions[s, 2]
+            fx, fy, fz, total = 0.0, 0.0, 0.0, 0.0
             xx, yy, zz, xy, xz, yz = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
             for k in range(bounds[s], bounds[s + 1]):
                 j = partners[k]
                 dx, dy, dz = x - positions[j, 0], y - positions[j, 1], z - positions[j, 2]
                 r2 = dx * dx + (dy * dy + dz * dz)
                 energy, f = both(r2, parameters[kinds[k]])
-                of_bonds += energy
-                if excludes:
-                    p = table[a, _type(positions[j, 3])]
-                    if r2 < p[CUTOFF2]:
-                        pair, pair_force = of_pair(r2, p)
-                        energy, f = energy - (pair - p[SHIFT]), f - pair_force
                 gx, gy, gz = f * dx, f * dy, f * dz
                 fx, fy, fz = fx + gx, fy + gy, fz + gz
                 if measure:
@@ -83,18 +74,8 @@ def bond_kernel(name: str, potential: Potential | None, measure: bool) -> Any:
             forces[s, 1] += fy
             forces[s, 2] += fz
             if measure:
-                sums = total, xx, yy, zz, xy, xz, yz, of_bonds
+                sums = total, xx, yy, zz, xy, xz, yz, total
                 for column in range(TALLY):
                     tallies[s, column] += sums[column]
 
-    return jit(bonds, key=("bonds", name, potential.key if potential is not None else (), measure))
-
-
-@inlined
-def _type(w):
-    return (np.float64(w).view(np.int64) & 0xFFFFFFFF) >> 1
-
-
-@inlined
-def _nothing(r2, p):
-    return 0.0, 0.0
+    return jit(bonds, key=("bonds", name, measure))

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.kernels.compile import dual  # noqa: F401  (math.sqrt of vectors)
+from hpckit.kernels.compile import functions  # noqa: F401  (math.sqrt of vectors)
 from hpckit.kernels.compile import lanes as vectors
 from hpckit.kernels.compile import vectors as simd
 from hpckit.kernels.compile.jit import inlined, jit

@@ -124,11 +124,12 @@ def _kinetic(velocities, masses, ids, slots, partial):
 
 
 @kernel
-def _scale(velocities, slots, factor):
+def _dilate(records, slots, factors, center):
     s = u8(cuda.blockIdx.x) * u8(cuda.blockDim.x) + u8(cuda.threadIdx.x)
     if s < u8(slots):
         for d in range(3):
-            velocities[s * u8(4) + u8(d)] *= factor
+            at = s * u8(4) + u8(d)
+            records[at] = center[d] + factors[d] * (records[at] - center[d])
 
 
 @kernel
@@ -257,9 +258,10 @@ def kinetic(velocities: Any, masses: Any, ids: Any, slots: int, sums: Any) -> No
     sums[:] = partial.reshape(count, SUMS).sum(axis=0)
 
 
-def scale(velocities: Any, slots: int, factor: float) -> None:
-    """See `reference.scale`."""
-    _scale[blocks(max(1, slots), THREADS), THREADS](velocities.reshape(-1), slots, factor)
+def dilate(records: Any, slots: int, factors: Any, center: Any) -> None:
+    """See `reference.dilate`; factors and center come as NumPy arrays."""
+    each = (tuple(map(float, array)) for array in (factors, center))
+    _dilate[blocks(max(1, slots), THREADS), THREADS](records.reshape(-1), slots, *each)
 
 
 def mix_noise(velocities: Any, noise: Any, masses: Any, ids: Any, slots: int, keep: float, strength: float) -> None:

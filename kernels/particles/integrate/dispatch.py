@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from hpckit.kernels.forms import form_for
 
 __all__ = [
+    "dilate",
     "drift",
     "find_leavers",
     "hold_off",
@@ -17,10 +20,11 @@ __all__ = [
     "mix_noise",
     "powers",
     "push",
-    "scale",
     "steer",
     "wrap",
 ]
+
+ORIGIN = np.zeros(3)
 
 
 def _form(array: Any) -> Any:
@@ -64,9 +68,9 @@ def kinetic(velocities: Any, masses: Any, ids: Any, slots: int, sums: Any) -> No
     _form(velocities).kinetic(velocities, masses, ids, slots, sums)
 
 
-def scale(velocities: Any, slots: int, factor: float) -> None:
-    """See `reference.scale`."""
-    _form(velocities).scale(velocities, slots, factor)
+def dilate(records: Any, slots: int, factors: Any, center: Any = ORIGIN) -> None:
+    """See `reference.dilate`; factors and center come as NumPy arrays."""
+    _form(records).dilate(records, slots, factors, center)
 
 
 def mix_noise(velocities: Any, noise: Any, masses: Any, ids: Any, slots: int, keep: float, strength: float) -> None:

@@ -81,9 +81,9 @@ def kinetic(velocities: np.ndarray, masses: np.ndarray, ids: np.ndarray, slots: 
         sums[k] = (m * v[:, a] * v[:, b]).sum()
 
 
-def scale(velocities: np.ndarray, slots: int, factor: float) -> None:
-    """Multiply the velocities by a factor."""
-    velocities[:slots] *= factor
+def dilate(records: np.ndarray, slots: int, factors: np.ndarray, center: np.ndarray) -> None:
+    """Move x to center + factor (x - center) in each dim: positions in a box that grows, velocities about 0."""
+    records[:slots, :3] = center + factors * (records[:slots, :3] - center)
 
 
 def mix_noise(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hpckit.kernels.compile.jit import jit
+from hpckit.kernels.compile.jit import STRICT, jit
 from hpckit.kernels.particles.cells.constants import FAR, RECORD
 from hpckit.kernels.particles.integrate.reference import MOST_IMAGES
 
@@ -101,12 +101,12 @@ def kinetic(velocities, masses, ids, slots, sums):
             sums[5] += m * v * w
 
 
-@jit
-def scale(velocities, slots, factor):
-    """See `reference.scale`."""
+@jit(math=STRICT)
+def dilate(records, slots, factors, center):
+    """See `reference.dilate`; `DomainDecomposition.stretched` rounds alike."""
     for s in range(slots):
-        for d in range(RECORD):
-            velocities[s, d] *= factor
+        for d in range(3):
+            records[s, d] = center[d] + factors[d] * (records[s, d] - center[d])
 
 
 @jit

@@ -4,8 +4,7 @@ Each thread adds up its own force, so there are no atomics, and a force has the 
 one load of 16 bytes (float32) or two (float64); the list is read k by k, neighboring threads neighboring words. In
 mixed precision distances and pair functions are float32 and sums float64.
 
-A potential's functions are those of the CPU, compiled for the GPU, in mixed precision with float32 constants; a force
-that comes out of an energy is derived by `traced`.
+A potential's functions are those of the CPU, compiled for the GPU, in mixed precision with float32 constants.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ import numpy as np
 
 from hpckit.kernels.compile.cuda_jit import Kernel, blocks, cuda, kernel, threads
 from hpckit.kernels.compile.jit import inlined
+from hpckit.kernels.graph.scalars import from_source
 from hpckit.kernels.particles.cuda_records import load_record, loader, single, type_of_double, type_of_single
 from hpckit.kernels.particles.pair import tabulated_cuda
 from hpckit.kernels.particles.pair.potential import CUTOFF2, SHIFT, Form, Potential, with_rows
 from hpckit.kernels.particles.pair.reference import TALLY
-from hpckit.kernels.particles.pair.traced import derived
 
 THREADS = threads(128)
 u8 = np.uint64
@@ -109,8 +108,8 @@ def _functions(potential: Potential, form: Form) -> tuple[Any, Any]:
     own_force, own_both = potential.force, potential.energy_and_force
     if potential.rows_at is not None:
         own_force, own_both = tabulated_cuda.force, tabulated_cuda.energy_and_force
-    elif potential.energy is not None:
-        own_force, own_both = derived(potential.energy, potential.parameters)
+    elif potential.sources is not None:
+        own_force, own_both = (inlined(from_source(text, chosen=_chosen)) for text in potential.sources)
     if form.kind == "f":
         own_force, own_both = single(own_force), single(own_both)
     if potential.rows_at is not None:
@@ -125,6 +124,11 @@ def _functions(potential: Potential, form: Form) -> tuple[Any, Any]:
         return own_both(r2, p)
 
     return force, energy_and_force
+
+
+@inlined
+def _chosen(mask, yes, no, like):
+    return yes if mask else no
 
 
 def _lookup(potential: Potential, form: Form) -> tuple[Any, Any]:

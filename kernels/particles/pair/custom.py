@@ -1,24 +1,27 @@
 """Pair potentials from a Python function of the squared distance: its energy alone, or its force too.
 
-`energy(r2, parameters)` is written with + - * / **, `math.sqrt`, `math.exp`, `math.log`, `max`, `min` and numbers; the
-force comes out of it by dual numbers (`compile.dual`), within the same vector loop that the built-in potentials run in.
+`energy(r2, parameters)` is written with + - * / **, `math.sqrt`, `math.exp`, `math.log`, `max`, `min` and numbers. It
+is traced (`graph.scalars`), the force follows from the rules of `graph.derivatives`, and both become source that is
+compiled into the same loops as the built-in potentials, for vectors and for GPUs.
 """
 
 from __future__ import annotations
 
-import hashlib
-import types
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from hpckit.kernels.compile import dual
-from hpckit.kernels.compile.jit import compiled, inlined
+from hpckit.kernels.compile.functions import chosen
+from hpckit.kernels.compile.jit import inlined
+from hpckit.kernels.graph.nodes import Node, make, ordered
+from hpckit.kernels.graph.scalars import Scalar, from_source, slope, source, traced
 from hpckit.kernels.particles.loops import REORDERED
 from hpckit.kernels.particles.pair.potential import OWN, Potential
 
 NODES = 400  # of the quadrature of tails
+NO_VECTORS = ("sin", "cos", "tanh")
+R2 = make("number", value="r2", is_field=False)
 
 
 def make_potential(
@@ -26,52 +29,46 @@ def make_potential(
 ) -> Potential:
     """A potential with `parameters` numbers of its own for each pair of types.
 
-    energy(r2, parameters) -> E; force(r2, parameters) -> -dE/dr / r where it is given, else by dual numbers. switched:
+    energy(r2, parameters) -> E; force(r2, parameters) -> -dE/dr / r where it is given, else derived. switched:
     E is taken to 0 smoothly from an inner distance on, whose square is one more parameter, the last:
-    E (rc2 - r2)^2 (rc2 + 2 r2 - 3 ri2) / (rc2 - ri2)^3 (Brooks et al. 1983, J. Comput. Chem. 4).
+    E (rc2 - r2)^2 (rc2 + 2 r2 - 3 ri2) / (rc2 - ri2)^3 (Brooks et al. 1983, J. Comput. Chem. 4). Raises `TypeError`,
+    with the line, for functions that cannot be traced.
     """
-    function = compiled(energy, math=REORDERED)
-    given: Any = None if force is None else compiled(force, math=REORDERED)
     last = OWN + parameters
-    seed, value_of, slope_of = dual.force_seed, dual.value_of, dual.slope_of
+    count = last + (1 if switched else 0)
+    leaves = [make("number", value=f"p[{k}]", is_field=False) for k in range(count)]
+    r2, p = Scalar(R2), tuple(map(Scalar, leaves))
 
-    @inlined(math=REORDERED)
-    def plain(r2, p):
-        return function(r2, p[OWN:])
+    value = traced(faded(energy), r2, p[OWN:last], p[0], p[last]) if switched else traced(energy, r2, p[OWN:])
+    pull = slope(value, R2, -2.0) if force is None or switched else traced(force, r2, p[OWN:])
+    if pull is None or R2 not in ordered([value]):
+        raise TypeError("what it returns does not depend on r2")
+    _require_vectors([value, pull])
+    names = {R2: "r2", **{leaf: str(leaf.value) for leaf in leaves}}
+    sources = source("force", "r2, p", [pull], names), source("energy_and_force", "r2, p", [value, pull], names)
+    pieces = (inlined(from_source(text, chosen=chosen), math=REORDERED) for text in sources)
+    clamp = any(node.op in ("exp", "power") for node in ordered([value, pull]))
+    return Potential(("custom", name, *sources, count), count, *pieces, clamp=clamp, sources=sources)
 
-    @inlined(math=REORDERED)
-    def faded(r2, p):
-        outer, inner = p[0], p[last]
+
+def faded(energy: Callable) -> Callable:
+    """The energy taken to 0 smoothly between two squared distances: (r2, parameters, outer, inner) -> E."""
+
+    def switched(r2: Any, p: Any, outer: Any, inner: Any) -> Any:
         x = max(r2, inner)
         width = outer - inner
         rest = outer - x
         fade = rest * rest * (outer + 2.0 * x - 3.0 * inner) / (width * width * width)
-        return function(r2, p[OWN:last]) * fade
+        return energy(r2, p) * fade
 
-    whole = faded if switched else plain
+    return switched
 
-    @inlined(math=REORDERED)
-    def derived(r2, p):
-        return slope_of(whole(seed(r2), p))
 
-    @inlined(math=REORDERED)
-    def derived_both(r2, p):
-        result = whole(seed(r2), p)
-        return value_of(result), slope_of(result)
-
-    @inlined(math=REORDERED)
-    def own_force(r2, p):
-        return given(r2, p[OWN:])
-
-    @inlined(math=REORDERED)
-    def own_both(r2, p):
-        return function(r2, p[OWN:]), given(r2, p[OWN:])
-
-    key = ("custom", name, fingerprint(energy), fingerprint(force), parameters, switched)
-    count = last + (1 if switched else 0)
-    pieces = (own_force, own_both) if given is not None and not switched else (derived, derived_both)
-    clamp = _may_vanish(energy) or _may_vanish(force)
-    return Potential(key, count, *pieces, clamp=clamp, energy=whole if pieces[0] is derived else None)
+def _require_vectors(outputs: list[Node]) -> None:
+    """Raise `TypeError` for an operation that vectors do not have."""
+    for node in ordered(outputs):
+        if node.op in NO_VECTORS:
+            raise TypeError(f"{node.op} cannot be taken of r2 ({node.line.split(':')[0]})")
 
 
 def tails(energy: Callable, own: np.ndarray, cutoff: float) -> tuple[float, float]:
@@ -85,43 +82,3 @@ def tails(energy: Callable, own: np.ndarray, cutoff: float) -> tuple[float, floa
     energy_tail = float((values * volume).sum())
     at_cutoff = float(energy(cutoff * cutoff, tuple(own)))
     return energy_tail, 4 * np.pi * at_cutoff * cutoff**3 + 3 * energy_tail
-
-
-def fingerprint(function: Any) -> str | None:
-    """A name of all that a function computes: code, constants, and what it refers to; None where that cannot be told.
-
-    Kernels without a name are compiled in every process, in place of being kept on disk.
-    """
-    parts: list[str] = []
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest() if _describe(function, parts, set()) else None
-
-
-def _may_vanish(function: Any) -> bool:
-    """Whether a function has exponentials, which lose all their bits far out: or may have, as one cannot tell."""
-    parts: list[str] = []
-    return not _describe(function, parts, set()) or any("exp" in part or "pow" in part for part in parts)
-
-
-def _describe(value: Any, parts: list[str], seen: set[int]) -> bool:
-    value = getattr(value, "py_func", value)
-    if isinstance(value, types.ModuleType):
-        parts.append(value.__name__)
-        return True
-    if value is None or isinstance(value, bool | int | float | str | np.number):
-        parts.append(repr(value))
-        return True
-    if isinstance(value, tuple):
-        return all(_describe(each, parts, seen) for each in value)
-    if isinstance(value, types.BuiltinFunctionType):
-        parts.append(f"{value.__module__}.{value.__qualname__}")
-        return True
-    if not isinstance(value, types.FunctionType):
-        return False
-    if id(value) in seen:
-        return True
-    seen.add(id(value))
-    code = value.__code__
-    parts += [code.co_code.hex(), repr(code.co_consts), repr(code.co_names), repr(value.__defaults__)]
-    held = [cell.cell_contents for cell in value.__closure__ or ()]
-    named = [value.__globals__[name] for name in code.co_names if name in value.__globals__]
-    return all(_describe(each, parts, seen) for each in (*held, *named))

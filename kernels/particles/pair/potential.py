@@ -19,8 +19,8 @@ class Potential:
     The functions are compiled (`compile.jit.inlined`) and take numbers or vectors; p holds `parameters` numbers, first
     `CUTOFF2` and `SHIFT`, which is taken off the energy. clamp: whether r2 is held to the cutoff before the call, as
     functions need that are slow far out, where the numbers of an exponential no longer have all their bits. `key` names
-    the potential and all that is compiled into it. energy: E(r2, p) where the others are derived from it for
-    vectors of the CPU; a GPU then derives them in its own way. rows_at: for functions that take the kernel's whole
+    the potential and all that is compiled into it. sources: the two functions as Python where they were traced: a GPU
+    compiles them from there. rows_at: for functions that take the kernel's whole
     table as third argument (`tabulated`), the parameter that is the number of a row of four behind the parameters, else
     None; `reference` is then their form for NumPy, energy_and_force(r2, p, rows).
     """
@@ -30,7 +30,7 @@ class Potential:
     force: Callable[..., Any] = field(compare=False)
     energy_and_force: Callable[..., Any] = field(compare=False)
     clamp: bool = True
-    energy: Callable[..., Any] | None = field(default=None, compare=False)
+    sources: tuple[str, str] | None = field(default=None, compare=False)
     rows_at: int | None = None
     reference: Callable[..., Any] | None = field(default=None, compare=False)
 

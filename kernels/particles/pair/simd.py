@@ -56,7 +56,7 @@ def force_kernel(potential: Potential, form: Form) -> Any:
     records, table, forces and tallies are flat; records and table are float32 where form.kind is "f".
     """
     n, number = form.lanes, np.float32 if form.kind == "f" else np.float64
-    load, row_of, parameters_of, broadcast, zero_unless, minimum, prefetch = _pieces(potential, form)
+    load, row_of, parameters_of, broadcast, zero_unless, minimum, prefetch = lookup_pieces(potential, form)
     nothing, add, store, _ = sums(form)
     force, energy_and_force = _functions(potential)
 
@@ -147,7 +147,7 @@ def _functions(potential: Potential) -> tuple:
     return force, energy_and_force
 
 
-def _pieces(potential: Potential, form: Form) -> tuple:
+def lookup_pieces(potential: Potential, form: Form) -> tuple:
     """What the loop is made of: loading neighbors, finding parameters, and what differs between vectors and numbers."""
     count, stored = potential.parameters, form.stored_types
     row_size = count * stored

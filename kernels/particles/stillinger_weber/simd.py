@@ -10,7 +10,7 @@ import math
 from functools import cache
 from typing import Any
 
-from hpckit.kernels.compile import dual  # noqa: F401  (math.sqrt and math.exp of vectors)
+from hpckit.kernels.compile import functions  # noqa: F401  (math.sqrt and math.exp of vectors)
 from hpckit.kernels.compile.jit import inlined, jit
 from hpckit.kernels.particles.cells.constants import CLUSTER, RECORD
 from hpckit.kernels.particles.loops import AHEAD, REORDERED, pieces, sums

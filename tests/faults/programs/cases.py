@@ -42,7 +42,10 @@ def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, A
     return both
 
 
-def _md(dynamics: dict[str, Any]) -> Case:
+RESCALING = {"kind": "cell_rescaling", "damping": 0.3, "compressibility": 0.1}
+
+
+def _md(dynamics: dict[str, Any], barostat: dict[str, Any] | None = None) -> Case:
     settings = {
         "system": {"cells": [5, 4, 4]},
         "time": {"steps": 60, "thermo": 13},
@@ -50,12 +53,27 @@ def _md(dynamics: dict[str, Any]) -> Case:
         "repro": True,
         "precision": "double",
         "dynamics": dynamics,
+        "barostat": barostat or {},
+        "analysis": {"k_max": 0.0},
     }
     return Case("md", "mixture", settings, 60)
 
 
 def _grid(app: str, preset: str, steps: int, every: int = 1, **settings: Any) -> Case:
     return Case(app, preset, laid_over(settings, {"output": {"single": False}}), steps, every)
+
+
+def _assimilate(kind: str) -> Case:
+    settings = {
+        "grid": {"ny": 19, "nx": 23},
+        "window": {"steps": 9},
+        "truth": {"scale": 4.0, "spin_up": 2},
+        "background": {"scale": 4.0},
+        "observations": {"every": 1, "share": 0.05},
+        "method": {"kind": kind, "iterations": 9, "inner": 2, "members": 4},
+        "output": {"single": False},
+    }
+    return Case("assimilate", "", settings, 9)
 
 
 CASES = {
@@ -106,7 +124,12 @@ MORE = {
         "weather", "straka", 22, grid={"nx": 37, "nz": 12}, time={"end": 40.0}, output={"every": 10.0}
     ),
     "sphere": _grid("sphere", "williamson5", 22, grid={"n": 10}, time={"end": 31_000.0}, output={"every": 8_000.0}),
+    "assimilate": _assimilate("4dvar"),
+    "assimilate_cg": _assimilate("4dvar_cg"),
+    "assimilate_letkf": _assimilate("letkf"),
     "md_nve": _md({"kind": "nve"}),
     "md_bussi": _md({"kind": "nve", "equilibrate": 30}),
     "md_nose_hoover": _md({"kind": "nose_hoover"}),
+    "md_npt": _md({"kind": "nose_hoover"}, {"kind": "mtk", "coupled": "none", "damping": 1.0}),
+    "md_cell_rescaling": _md({"kind": "bussi", "equilibrate": 25}, RESCALING),
 }

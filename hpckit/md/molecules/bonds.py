@@ -11,19 +11,21 @@ from hpckit.kernels.particles.bonds.forms import NAMES
 from hpckit.kernels.particles.bonds.simd import attach, bond_kernel
 from hpckit.kernels.particles.pair.potential import Form
 from hpckit.md.interaction import Interaction
+from hpckit.md.molecules.charges import Charged
 from hpckit.md.system import System
 
 
 class Bonds:
     """Bonds of one form between particles given by their ids, from 0: topology int [bonds, 3], type and two ids.
 
-    kind: harmonic, morse or fene (`kernels.particles.bonds.forms`); parameters: [types of bonds][of the form]. exclude:
-    bonded particles do not interact as pairs, too. Every rank holds the topology; at each rebuild it finds the slots of
-    the bonds of its own particles. Bonds are counted at both ends, so no force is sent back. They must be shorter than
-    the reach of the lists, and half of a periodic box. Raises `InputError` for what does not fit.
+    kind: harmonic, morse or fene (`kernels.particles.bonds.forms`); parameters: [types of bonds][of the form]. Whether
+    bonded particles interact as pairs, too, say `Exclusions`. Every rank holds the topology; at each rebuild it finds
+    the slots of the bonds of its own particles. Bonds are counted at both ends, so no force is sent back. They must be
+    shorter than the reach of the lists, and half of a periodic box. held: bool[bonds], those without forces, as
+    constraints hold them. Raises `InputError` for what does not fit.
     """
 
-    def __init__(self, topology: np.ndarray, count: int, kind: str, parameters: Any, exclude: bool = True) -> None:
+    def __init__(self, topology: np.ndarray, count: int, kind: str, parameters: Any, held: Any = None) -> None:
         if kind not in NAMES:
             raise InputError(f"there are no bonds of kind {kind!r}", do=f"choose {', '.join(NAMES)}")
         rows = [tuple(map(float, row)) for row in parameters]
@@ -33,9 +35,10 @@ class Bonds:
             topology[:, 0].max() >= len(rows) or topology.min() < 0 or topology[:, 1:].max() >= count
         ):
             raise InputError(f"bonds name types beyond 1 to {len(rows)}, or particles beyond 1 to {count}")
-        self.topology, self.kind, self.exclude = np.asarray(topology, np.int64), kind, exclude
+        self.topology, self.kind = np.asarray(topology, np.int64), kind
         self.parameters = np.array(rows)
-        both = np.concatenate([self.topology[:, [1, 2, 0]], self.topology[:, [2, 1, 0]]])
+        acting = self.topology if held is None else self.topology[~held]
+        both = np.concatenate([acting[:, [1, 2, 0]], acting[:, [2, 1, 0]]])
         both = both[np.lexsort((both[:, 1], both[:, 0]))]  # sums in the order of the partners' ids, on every rank
         self._starts = np.searchsorted(both[:, 0], np.arange(count + 1))
         self._others, self._kinds = np.ascontiguousarray(both[:, 1]), both[:, 2].astype(np.int32)
@@ -47,18 +50,12 @@ class Bonds:
         """Raise `InputError` for a GPU, mixed precision, and interactions that are not of pairs."""
         if form.isa == "cuda" or form.kind == "f":
             raise InputError("bonds are computed in double precision on the CPU", do="leave --gpu and precision out")
-        if not isinstance(interaction, Interaction):
+        if not isinstance(interaction, Interaction | Charged):
             raise InputError("bonds go with pair potentials, not with those of metals or silicon")
-        if self.exclude and interaction.potential.rows_at is not None:
-            raise InputError("pairs of a table cannot be excluded between bonded particles", do="set exclude = false")
 
     def attach(self, system: System) -> None:
         """Collective, after a rebuild: find the slots of all bonds. Raises `BlowUpError` for one that is too long."""
         particles, slots, own = system.particles, system.neighbors.slots, system.particles.slots
-        ids = np.full((1, slots, 1), -1.0)
-        ids[0, :own, 0] = particles.ids[:own]
-        system.ghosts.start_values(ids)
-        system.ghosts.finish_values(ids)
         mine = particles.ids[:own]
         mine = mine[mine >= 0]
         most = int((self._starts[mine + 1] - self._starts[mine]).sum())
@@ -66,21 +63,24 @@ class Bonds:
         self._partners, self._partner_kinds = np.empty(most, np.int64), np.empty(most, np.int32)
         given = self._starts, self._others, self._kinds, self._head, np.empty(slots, np.int64)
         out = self._bounds, self._partners, self._partner_kinds
-        lost = attach(particles.positions, ids[0, :, 0], slots, own, *given, *out)
+        lost = attach(particles.positions, system.ids_of_slots, slots, own, *given, *out)
         if lost >= 0:
-            raise BlowUpError(
-                f"a bond of particle {lost + 1} is longer than lists reach",
-                where=f"rank {system.mesh.rank}",
-                likely="a chain that broke: a time step too long, or bonds that start stretched",
-                do="lower time.dt, or raise neighbors.skin",
-            )
+            raise lost_partner(system, lost)
 
     def add(self, system: System, measure: bool) -> None:
         """Add the forces of bonds to those of pairs, and with `measure` energies and virials."""
-        particles, interaction = system.particles, system.interaction
-        assert isinstance(interaction, Interaction)  # require_fit
-        potential, table = interaction.potential if self.exclude else None, interaction.table
-        kernel = bond_kernel(self.kind, potential, measure)
-        what = self._bounds, self._partners, self._partner_kinds, self.parameters, table
+        particles = system.particles
+        kernel = bond_kernel(self.kind, measure)
+        what = self._bounds, self._partners, self._partner_kinds, self.parameters
         with system.timer("force"):
             kernel(particles.slots, particles.positions, *what, particles.forces, system.forces.tallies)
+
+
+def lost_partner(system: System, particle: int) -> BlowUpError:
+    """The error for a particle (its id, from 0) with a partner in its molecule that is in no slot of this rank."""
+    return BlowUpError(
+        f"a bond of particle {particle + 1} is longer than lists reach",
+        where=f"rank {system.mesh.rank}",
+        likely="a chain that broke: a time step too long, or bonds that start stretched",
+        do="lower time.dt, or raise neighbors.skin",
+    )

@@ -12,8 +12,8 @@ import numpy as np
 
 from hpckit.errors import InputError
 from hpckit.kernels.noise.dispatch import normals
-from hpckit.kernels.particles.integrate.dispatch import drift, mix_noise, scale
-from hpckit.md.dynamics import half_kick, half_kick_and_drift
+from hpckit.kernels.particles.integrate.dispatch import dilate, drift, mix_noise
+from hpckit.md.motion.dynamics import half_kick, half_kick_and_drift
 from hpckit.md.system import System
 from hpckit.md.thermo import freedom, kinetic_energy
 
@@ -79,7 +79,8 @@ class Bussi:
         if kinetic > 0:
             with system.timer("integrate"):
                 particles = system.particles
-                scale(particles.velocities, particles.slots, math.sqrt(self._share(kinetic, system, dt)))
+                factor = math.sqrt(self.share(kinetic, system, dt))
+                dilate(particles.velocities, particles.slots, np.full(3, factor))
 
     def saved(self) -> dict[str, Any]:
         """The step, which random numbers are a function of."""
@@ -89,7 +90,7 @@ class Bussi:
         """Go on with the random numbers of the next step."""
         self.number = values["number"]
 
-    def _share(self, kinetic: float, system: System, dt: float) -> float:
+    def share(self, kinetic: float, system: System, dt: float) -> float:
         """New over old kinetic energy: their equation A7."""
         random = np.random.Generator(np.random.Philox(key=[self.seed, self.number]))
         degrees = freedom(system)
@@ -102,58 +103,30 @@ class Bussi:
         return max(share, 0.0)
 
 
-class NoseHoover:
-    """A chain of Nosé-Hoover thermostats: deterministic, conserves `conserved` up to the error of the time step.
+class Chain:
+    """Links of a Nosé-Hoover chain: a thermostat, the next one that holds the first, and so on.
 
-    Martyna, Tuckerman, Tobias and Klein (1996, Mol. Phys. 87, 1117), with one thermostat step around each half of
-    velocity Verlet. damping: the period of the thermostat; length: links of the chain.
+    Martyna, Tuckerman, Tobias and Klein (1996, Mol. Phys. 87, 1117). period: that of its oscillation. even: the first
+    link is as light as the others, whatever it holds.
     """
 
-    def __init__(self, temperature: float, damping: float, length: int = 3) -> None:
-        _require(temperature, damping)
-        if length < 1:
-            raise InputError(f"a chain has at least one link, not {length}")
-        self.temperature, self.damping = temperature, damping
-        self.places, self.speeds = np.zeros(length), np.zeros(length)
+    def __init__(self, length: int, period: float, even: bool = False) -> None:
+        if length < 0:
+            raise InputError(f"a chain has links or none, not {length}")
+        self.places, self.speeds, self.period, self.even = np.zeros(length), np.zeros(length), period, even
 
-    def step(self, system: System, dt: float, measure: bool) -> None:
-        """Collective: one step of dt; with `measure` energies and virials are those at its end."""
-        self._half(system, dt)
-        half_kick_and_drift(system, dt)
-        system.update(measure)
-        half_kick(system, dt)
-        self._half(system, dt)
+    def half(self, dt: float, doubled: float, freedom: int, thermal: float) -> float:
+        """Advance by half of dt, and return the factor of the velocities that it holds.
 
-    def saved(self) -> dict[str, Any]:
-        """The chain."""
-        return {"places": self.places.tolist(), "speeds": self.speeds.tolist()}
-
-    def restore(self, values: dict[str, Any]) -> None:
-        """Set the saved chain."""
-        self.places, self.speeds = np.array(values["places"]), np.array(values["speeds"])
-
-    def conserved(self, system: System, total: float) -> float:
-        """The conserved quantity: the total energy plus that of the chain."""
-        thermal, masses, freedom = self._masses(system)
-        links = 0.5 * masses * self.speeds**2 + thermal * self.places * np.array([freedom, *[1] * (len(masses) - 1)])
-        return total + float(links.sum())
-
-    def _masses(self, system: System) -> tuple[float, np.ndarray, int]:
-        thermal = system.units.boltzmann * self.temperature
-        masses = np.full(len(self.speeds), thermal * (self.damping / (2 * math.pi)) ** 2)
-        masses[0] *= freedom(system)
-        return thermal, masses, freedom(system)
-
-    def _half(self, system: System, dt: float) -> None:
-        """Half a step of the chain, and the velocities scaled by it."""
-        thermal, masses, freedom = self._masses(system)
-        kinetic = kinetic_energy(system)
-        speeds, last = self.speeds, len(self.speeds) - 1
-        factor = 1.0
-        quarter, eighth = 0.25 * dt, 0.125 * dt
+        doubled: twice their kinetic energy, of so many degrees of freedom; thermal: k T.
+        """
+        if not len(self.speeds):
+            return 1.0
+        masses, speeds, last = self._masses(freedom, thermal), self.speeds, len(self.speeds) - 1
+        factor, quarter, eighth = 1.0, 0.25 * dt, 0.125 * dt
 
         def pull(link: int) -> float:
-            inner = 2 * kinetic * factor**2 - freedom * thermal if link == 0 else None
+            inner = doubled * factor**2 - freedom * thermal if link == 0 else None
             push = inner if inner is not None else masses[link - 1] * speeds[link - 1] ** 2 - thermal
             return float(push / masses[link])
 
@@ -167,8 +140,71 @@ class NoseHoover:
             slow = math.exp(-eighth * speeds[link + 1])
             speeds[link] = slow * (slow * speeds[link] + quarter * pull(link))
         speeds[last] += quarter * pull(last)
+        return factor
+
+    def energy(self, freedom: int, thermal: float) -> float:
+        """The energy of the links."""
+        if not len(self.speeds):
+            return 0.0
+        links = 0.5 * self._masses(freedom, thermal) * self.speeds**2 + thermal * self.places
+        return float(links.sum()) + (freedom - 1) * thermal * float(self.places[0])
+
+    def saved(self) -> dict[str, Any]:
+        """Places and speeds of the links."""
+        return {"places": self.places.tolist(), "speeds": self.speeds.tolist()}
+
+    def restore(self, values: dict[str, Any]) -> None:
+        """Set the saved links."""
+        self.places, self.speeds = np.array(values["places"]), np.array(values["speeds"])
+
+    def _masses(self, freedom: int, thermal: float) -> np.ndarray:
+        masses = np.full(len(self.speeds), thermal * (self.period / (2 * math.pi)) ** 2)
+        masses[0] *= 1 if self.even else freedom
+        return masses
+
+
+class NoseHoover:
+    """A chain of Nosé-Hoover thermostats: deterministic, conserves `conserved` up to the error of the time step.
+
+    One step of the chain around each half of velocity Verlet. damping: the period of the thermostat; length: links of
+    the chain.
+    """
+
+    def __init__(self, temperature: float, damping: float, length: int = 3) -> None:
+        _require(temperature, damping)
+        if length < 1:
+            raise InputError(f"a chain has at least one link, not {length}")
+        self.temperature, self.chain = temperature, Chain(length, damping)
+
+    def step(self, system: System, dt: float, measure: bool) -> None:
+        """Collective: one step of dt; with `measure` energies and virials are those at its end."""
+        self._half(system, dt)
+        half_kick_and_drift(system, dt)
+        system.update(measure)
+        half_kick(system, dt)
+        self._half(system, dt)
+
+    def saved(self) -> dict[str, Any]:
+        """The chain."""
+        return self.chain.saved()
+
+    def restore(self, values: dict[str, Any]) -> None:
+        """Set the saved chain."""
+        self.chain.restore(values)
+
+    def conserved(self, system: System, total: float) -> float:
+        """The conserved quantity: the total energy plus that of the chain."""
+        return total + self.chain.energy(freedom(system), self.thermal(system))
+
+    def thermal(self, system: System) -> float:
+        """The thermal energy k T of the temperature that it holds."""
+        return system.units.boltzmann * self.temperature
+
+    def _half(self, system: System, dt: float) -> None:
+        """Half a step of the chain, and the velocities scaled by it."""
+        factor = self.chain.half(dt, 2 * kinetic_energy(system), freedom(system), self.thermal(system))
         with system.timer("integrate"):
-            scale(system.particles.velocities, system.particles.slots, factor)
+            dilate(system.particles.velocities, system.particles.slots, np.full(3, factor))
 
 
 def _require(temperature: float, damping: float) -> None:

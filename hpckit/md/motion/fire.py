@@ -9,9 +9,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from hpckit.comm.agree import max_of_ranks, sum_of_ranks
-from hpckit.kernels.particles.integrate.dispatch import drift, powers, scale, steer
-from hpckit.md.dynamics import half_kick, half_kick_and_drift
+from hpckit.kernels.particles.integrate.dispatch import dilate, drift, powers, steer
+from hpckit.md.motion.dynamics import half_kick, half_kick_and_drift
 from hpckit.md.system import System
 
 DELAY, GROW, SHRINK, ALPHA, ALPHA_SHRINK, FASTEST = 5, 1.1, 0.5, 0.1, 0.99, 10.0
@@ -33,7 +35,7 @@ class Fire:
         particles, slots = system.particles, system.particles.slots
         if not self._step:  # from rest
             self._step = dt
-            scale(particles.velocities, slots, 0.0)
+            dilate(particles.velocities, slots, np.zeros(3))
         uphill, forces, speeds = self._powers(system)
         if uphill > 0:
             self._downhill += 1
@@ -47,7 +49,7 @@ class Fire:
                 drift(particles.positions, particles.velocities, slots, -0.5 * self._step)
                 self._step = max(self._step * SHRINK, 0.02 * dt)
             self._downhill, self._alpha = 0, ALPHA
-            scale(particles.velocities, slots, 0.0)
+            dilate(particles.velocities, slots, np.zeros(3))
         fastest = math.sqrt(max(speeds, 0.0))
         now = self._step if fastest * self._step < self.longest else self.longest / fastest
         half_kick_and_drift(system, min(self._step, max(now, 0.02 * dt)))

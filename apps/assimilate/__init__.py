@@ -1,0 +1,1 @@
+"""Data assimilation: the state of a model from few and noisy observations."""

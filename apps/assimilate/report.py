@@ -1,0 +1,79 @@
+"""The report of an assimilation: cost, gradient and error by iteration, maps of the error before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from hpckit.report.extension import Section
+from hpckit.report.field_file import FieldFile
+from hpckit.report.page import caption, grid, table
+from hpckit.report.run_data import RunData
+from hpckit.report.style import ACCENT, pyplot, to_svg
+from hpckit.report.units import number
+
+SHOWN = {
+    "cost": "cost",
+    "gradient": "norm of the gradient",
+    "error": "error over that of the first guess",
+    "spread": "spread of the members",
+}
+
+
+def sections(run: RunData) -> Iterator[Section]:
+    """The charts, the table of first and last values, the maps."""
+    drawn, rows, numbers = [], [], {}
+    for name, title in SHOWN.items():
+        steps, values = run.series(name)
+        if len(steps) < 2:
+            continue
+        figure, axes = pyplot().subplots(figsize=(3.7, 2.6), layout="constrained")
+        axes.semilogy(steps, values, color=ACCENT, marker=".")
+        axes.set_title(title)
+        axes.set_xlabel("cycle" if run.values["method"]["kind"] == "letkf" else "iteration")
+        drawn.append(to_svg(figure, title, "chart"))
+    for name in ("error", "error_end", "error_h", "error_u", "cost", "cost_background", "gradient"):
+        _, values = run.series(name)
+        if values:
+            rows.append((run.words(name), number(values[0]), number(values[-1])))
+            numbers[name] = {"first": values[0], "last": values[-1]}
+    if not drawn:
+        return
+    said = f"{run.summary.get('stations')} stations see h, u and v, {run.summary.get('observations')} numbers in all."
+    shown = grid(drawn) + table(("quantity", "first", "last"), rows, (1, 2)) + caption(said)
+    yield Section("analysis", "Analysis", shown, numbers, "headline", tuple(numbers))
+    yield from _maps(run)
+
+
+def _maps(run: RunData) -> Iterator[Section]:
+    """The surface of the truth, and what first guess and analysis are off, at the first time of the file."""
+    if run.fields is None:
+        return
+    with FieldFile(run.fields) as file:
+        if not {"h_truth", "h_background", "h_analysis"} <= set(file.variables):
+            return
+        truth, before, after = (
+            np.asarray(file.read(file.variables[f"h_{kind}"], 0)) for kind in ("truth", "background", "analysis")
+        )
+    most = float(np.abs(before - truth).max()) or 1.0
+    size = float(np.sqrt(((after - truth) ** 2).mean()) / np.sqrt(((before - truth) ** 2).mean()))
+    span: dict[str, Any] = {"cmap": "RdBu_r", "vmin": -most, "vmax": most}
+    pictures = [
+        _map(truth - truth.mean(), "surface of the truth (m)", {"cmap": "RdBu_r"}),
+        _map(before - truth, "first guess less truth (m)", span),
+        _map(after - truth, "analysis less truth (m)", span),
+    ]
+    said = f"At the same scale: the error of h falls to {number(size, 3)} of that of the first guess."
+    yield Section("maps", "Maps of the error", grid(pictures) + caption(said), {"h": size}, "headline")
+
+
+def _map(values: np.ndarray, title: str, span: dict[str, Any]) -> str:
+    figure, axes = pyplot().subplots(figsize=(3.7, 3.1), layout="constrained")
+    shown = axes.imshow(values, origin="lower", interpolation="nearest", **span)
+    figure.colorbar(shown, ax=axes, shrink=0.8)
+    axes.set_title(title)
+    axes.set_xticks([])
+    axes.set_yticks([])
+    return to_svg(figure, title, "chart")

@@ -1,0 +1,191 @@
+"""The run of an assimilation: iterations or cycles, what they bring, fields, checkpoints."""
+
+from __future__ import annotations
+
+import math
+import time as clock
+from typing import Any
+
+import numpy as np
+
+from hpckit.apps.assimilate.config import METRICS, Config
+from hpckit.apps.assimilate.letkf import Letkf
+from hpckit.apps.assimilate.twin import Twin
+from hpckit.apps.assimilate.variational import Incremental, Variational
+from hpckit.apps.common.loop import Due, Evolution, time_loop
+from hpckit.comm.mesh import Mesh
+from hpckit.errors import BlowUpError
+from hpckit.io.checkpoint.state import Restored, State
+from hpckit.io.fields.writer import FieldWriter
+from hpckit.plan.grid.decomposition import Decomposition
+from hpckit.plan.grid.halo import halo_plan
+from hpckit.plan.topology import Topology
+from hpckit.run.context import DryRun, Run
+
+AXES = ("y", "x")
+METHODS = {"4dvar": Variational, "4dvar_cg": Incremental, "letkf": Letkf}
+UNITS = {"h": "m", "u": "m/s", "v": "m/s"}
+KINDS = {"truth": "truth", "background": "first guess", "analysis": "analysis"}
+VARIABLES = {
+    f"{name}_{kind}": {"units": unit, "long_name": f"{name} of the {said}"}
+    for kind, said in KINDS.items()
+    for name, unit in UNITS.items()
+}
+FIELDS_KEPT = 60  # of a rank, beside the states of the window
+
+
+class Assimilation(Evolution):
+    """The run; `step` counts iterations of 4D-Var, outer loops, or cycles of the filter."""
+
+    waits_in = ""
+
+    def __init__(self, config: Config, run: Run, twin: Twin) -> None:
+        super().__init__(run)
+        self.config, self.twin, self.stuck = config, twin, False
+        self.method: Any = METHODS[config.method.kind](config, twin, run.restored)
+        self.filters = config.method.kind == "letkf"
+        self.end = float(self.method.last)
+        self.found: dict[str, float] = {}
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all iterations are done, or the cost does not fall any more."""
+        return self.stuck or self.step >= self.method.last
+
+    def begin(self) -> None:
+        """Collective: how far the background is off."""
+        self.look()
+
+    def restore(self, kept: Restored) -> None:
+        """Collective: continue from a checkpoint."""
+        self.step, self.time, self.found = kept.step, float(kept.step), dict(kept.values["found"])
+
+    def saved(self) -> State:
+        """Collective: the content of a checkpoint."""
+        pieces, values = self.method.saved()
+        return State(pieces, {**values, "found": self.found})
+
+    def advance(self) -> Due:
+        """Collective: one iteration."""
+        with self.run.timer("compute"):
+            went_on = self.method.step()
+        if not went_on:
+            self.stuck = True
+            self.run.say(f"the cost does not fall any more: the end, after {self.step} iterations")
+            return Due(False)
+        self.step += 1
+        self.time = float(self.step)
+        return Due(True)
+
+    def look(self) -> None:
+        """Collective: errors beside those without observations. Raises `BlowUpError` if they are not finite."""
+        twin, last = self.twin, self.config.window.steps
+        with self.run.timer("diagnostics"):
+            here = self.method.state()
+            if self.filters:
+                off, free = twin.off(here, self.method.at), twin.off(self.method.free, self.method.at)
+                found = self.method.metrics() | {"error": off["norm"] / free["norm"]}
+            else:
+                off, end = twin.off(here), twin.off(twin.run(here, last), last)
+                if not self.found:
+                    self.found |= {"first": off["norm"], "first_end": end["norm"]}
+                found = self.method.metrics() | {
+                    "error": off["norm"] / self.found["first"],
+                    "error_end": end["norm"] / self.found["first_end"],
+                }
+            found |= {"error_h": off["h"], "error_u": off["u"]}
+        if not all(map(math.isfinite, found.values())):
+            raise BlowUpError(
+                "the analysis is not finite",
+                where=f"step {self.step}",
+                do="lower window.dt or background.error, or shorten the window",
+            )
+        self.found |= found
+        self.run.metric(step=self.step, time=self.time, **found)
+        told = ", ".join(
+            f"{name} {found[name]:.4g}" for name in ("cost", "gradient", "spread", "error") if name in found
+        )
+        self.run.say(f"{self.step:4d}  {told}")
+
+    def rate(self, steps: int, seconds: float) -> str:
+        """The time of an iteration."""
+        return f"{seconds / max(steps, 1):.3g} s an iteration"
+
+    def close(self) -> None:
+        """Collective: write the fields, and free what the method has."""
+        if self.is_over:
+            with self.run.timer("output"):
+                self._write()
+        if self.filters:
+            self.method.close()
+
+    def _write(self) -> None:
+        config, twin = self.config, self.twin
+        last, analysis = config.window.steps, self.method.state()
+        if self.filters:
+            at = self.method.at
+            frames = [(at, twin.truth[at], self.method.free, analysis)]
+        else:
+            frames = [(0, twin.truth[0], twin.background, analysis)]
+            frames.append((last, twin.truth[last], twin.run(twin.background, last), twin.run(analysis, last)))
+        coords = {axis: (np.arange(n) + 0.5) * config.grid.dx for axis, n in zip(AXES, _shape(config), strict=True)}
+        dtype = np.float32 if config.output.single else np.float64
+        units = dict.fromkeys(AXES, "m")
+        with FieldWriter(twin.mesh, self.run.directory.output, twin.decomposition, coords, units, VARIABLES) as writer:
+            for step, *states in frames:
+                fields = {
+                    f"{name}_{kind}": field.interior.astype(dtype)
+                    for kind, state in zip(KINDS, states, strict=True)
+                    for name, field in zip(UNITS, state, strict=True)
+                }
+                writer.write(step * config.window.dt, fields)
+
+
+def _shape(config: Config) -> tuple[int, int]:
+    return config.grid.ny, config.grid.nx
+
+
+def run(config: Config, run: Run) -> None:
+    """Do the run on all ranks of `run.comm`. Raises `BlowUpError` where the model or the analysis is not finite."""
+    begin = clock.perf_counter()
+    with Mesh(run.comm, y=0, x=0, periodic=AXES, shape=_shape(config)) as mesh:
+        with run.compiling():
+            twin = Twin(config, mesh)
+            it = Assimilation(config, run, twin)
+        seen = config.observed * 3 * len(config.times)
+        run.say(f"{config.observed} stations, {seen} observations; ready in {clock.perf_counter() - begin:.1f} s")
+        ran = time_loop(it)
+        run.finish(
+            {
+                "steps": it.step,
+                "cells": math.prod(_shape(config)),
+                "wall_seconds": ran.seconds,
+                "observations": seen,
+                "stations": config.observed,
+                "assimilation_error": it.found["error"],
+                "decomposition": twin.decomposition,
+                "units": {"time": "cycles" if it.filters else "iterations", "frames": "s", **METRICS},
+            },
+            status="done" if ran.complete else "stopped",
+        )
+
+
+def dry_run(config: Config, ranks: int) -> DryRun:
+    """The cost of `run` on that many ranks; raises the errors that it would raise before its start."""
+    shape = _shape(config)
+    part = Decomposition(shape, Topology.over(ranks, shape, dict.fromkeys(AXES, 0), AXES), 1)
+    cells = max(math.prod(part.local_shape(rank)) for rank in range(ranks))
+    members = config.method.members if config.method.kind == "letkf" else 1
+    frames = 1 if members > 1 else 2
+    steps = len(config.times) if members > 1 else config.method.iterations
+    kept = 0 if members > 1 else min(24 * cells * config.window.steps, int(config.method.memory * 2**20))
+    return DryRun(
+        ranks=ranks,
+        decomposition=[f"{shape[0]} x {shape[1]} cells on {' x '.join(map(str, part.topology.sizes))} ranks"],
+        halo_bytes=9 * members * max(halo_plan(part).nbytes(rank, 8) for rank in range(ranks)),
+        memory_per_rank=8 * cells * (FIELDS_KEPT + 3 * len(config.times) + 12 * members) + kept,
+        output_bytes=len(VARIABLES) * (4 if config.output.single else 8) * math.prod(shape) * frames,
+        frames=frames,
+        steps=steps,
+        notes=[f"{config.observed} stations, {config.observed * 3 * len(config.times)} observations"],
+    )

@@ -1,0 +1,124 @@
+"""The fixes of LAMMPS input scripts that move particles, as settings of the dynamics and the barostat."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+HOOVER = {
+    "nvt": "temp T T DAMPING and tchain N",
+    "npt": "temp T T DAMPING, iso, aniso, x, y or z P P DAMPING, couple, tchain N, pchain N and mtk",
+    "nph": "iso, aniso, x, y or z P P DAMPING, couple, pchain N and mtk",
+}
+FIXES = ("nve", *HOOVER, "langevin", "temp/csvr")
+HELD = {"temp", "iso", "aniso", "x", "y", "z"}  # two values, and a damping
+OPTIONS = {"nvt": {"tchain"}, "nph": {"couple", "mtk", "pchain"}}
+OPTIONS["npt"] = OPTIONS["nvt"] | OPTIONS["nph"]
+
+Settings = Iterator[tuple[str, Any, int]]  # key, value, line
+
+
+def motion_of(fixes: dict[str, tuple[int, list[str]]]) -> Settings:
+    """The settings of a script's fixes, given by style with their lines and words. Raises `ValueError`."""
+    alone = [style for style in fixes if style in HOOVER]
+    if alone and len(fixes) > 1:
+        raise ValueError(f"fix {alone[0]} moves the particles by itself: no other fix beside it")
+    if not alone and "nve" not in fixes:
+        raise ValueError(f"no fix moves the particles: fix {', '.join(('nve', *HOOVER))}")
+    for style, (line, words) in fixes.items():
+        found = () if style == "nve" else _hoover(style, words) if style in HOOVER else _thermostat(style, words)
+        for key, value in found:
+            yield key, value, line
+
+
+def shaken(words: list[str]) -> dict[str, list[float]]:
+    """What `fix shake` holds, as settings; tolerance and iterations are hpckit's own. Raises `ValueError`."""
+    found: dict[str, list[float]] = {}
+    keys, key = {"b": "bonds", "a": "angles", "t": "types", "m": "masses"}, ""
+    for word in words[3:]:
+        if word in keys:
+            key = word
+            found[keys[key]] = []
+        elif key and word.isdigit() and key != "m":
+            found[keys[key]].append(int(word))
+        elif key == "m" and is_number(word):
+            found["masses"].append(float(word))
+        else:
+            known = "bonds (b), angles (a), types (t) and masses (m)"
+            raise ValueError(f"fix shake … {word}: known are TOLERANCE ITERATIONS N, {known}")
+    if len(words) < 5 or not any(found.get(name) for name in ("bonds", "types", "masses")):
+        raise ValueError(
+            f"fix shake {' '.join(words)}: known are TOLERANCE ITERATIONS N b TYPES a TYPES t TYPES m MASSES"
+        )
+    return found
+
+
+def is_number(word: str) -> bool:
+    """Whether a word is a number."""
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
+def _thermostat(style: str, words: list[str]) -> Iterator[tuple[str, Any]]:
+    if len(words) != 4:
+        raise ValueError(f"fix {style}: known are T T DAMPING SEED alone")
+    yield "dynamics.seed", int(words[3])
+    yield "dynamics.kind", {"langevin": "langevin", "temp/csvr": "bussi"}[style]
+    yield "dynamics.temperature", _steady(style, "temperature", words)
+    yield "dynamics.damping", float(words[2])
+
+
+def _hoover(style: str, words: list[str]) -> Iterator[tuple[str, Any]]:
+    """The chains of Nosé and Hoover; a damping of LAMMPS times 2 pi is the period that hpckit takes."""
+    given, held = _options(words), HELD & {*words}
+    allowed = OPTIONS[style] | (HELD if style == "npt" else {"temp"} if style == "nvt" else HELD - {"temp"})
+    sizes = all(len(values) == (3 if key in HELD else 1) for key, values in given.items())
+    if not (given.keys() <= allowed and sizes and held) or ("temp" in held) == (style == "nph"):
+        raise ValueError(f"fix {style} {' '.join(words)}: known are {HOOVER[style]}")
+    if "temp" in held:
+        yield "dynamics.kind", "nose_hoover"
+        yield "dynamics.temperature", _steady(style, "temperature", given["temp"])
+        yield "dynamics.damping", 2 * math.pi * float(given["temp"][2])
+        yield "dynamics.chain", int(given.get("tchain", ["3"])[0])
+    if style != "nvt":
+        yield from _barostat(style, given, held - {"temp"})
+
+
+def _barostat(style: str, given: dict[str, list[str]], held: set[str]) -> Iterator[tuple[str, Any]]:
+    whole, values = held & {"iso", "aniso"}, [given[key] for key in sorted(held)]
+    if not held or (whole and len(held) > 1) or any(each != values[0] for each in values):
+        raise ValueError(f"fix {style}: one pressure and one damping for all dims here, by iso, aniso, or x, y, z")
+    coupled = given.get("couple", ["none"])[0]
+    dims = {"x", "y", "z"} if whole else held
+    if coupled not in ("none", "xyz", "xy", "xz", "yz") or not (coupled == "none" or {*coupled} <= dims):
+        raise ValueError(f"fix {style}: couple {coupled} does not go with {' '.join(sorted(held))}")
+    yield "barostat.kind", "mtk"
+    yield "barostat.pressure", _steady(style, "pressure", values[0])
+    yield "barostat.damping", 2 * math.pi * float(values[0][2])
+    yield "barostat.dims", sorted(dims)
+    yield "barostat.coupled", "all" if "iso" in held or coupled == "xyz" else coupled
+    yield "barostat.chain", int(given.get("pchain", ["3"])[0])
+    yield "barostat.correction", given.get("mtk", ["yes"])[0] == "yes"
+
+
+def _options(words: list[str]) -> dict[str, list[str]]:
+    """The keywords of a fix, each with the values that follow it."""
+    found: dict[str, list[str]] = {}
+    last: list[str] = []
+    for word in words:
+        if is_number(word) or (found and [*found][-1] in ("couple", "mtk") and not last):
+            last.append(word)
+        else:
+            last = found[word] = []
+    return found
+
+
+def _steady(style: str, name: str, words: list[str]) -> float:
+    """The first of two numbers, from which a ramp would lead to the second."""
+    if float(words[0]) != float(words[1]):
+        raise ValueError(f"fix {style} from {words[0]} to {words[1]}: the {name} stays the same here")
+    return float(words[0])

@@ -1,0 +1,1 @@
+"""Molecules and charges of a run: their settings, and what is made of them."""

@@ -1,0 +1,83 @@
+"""The charges of the settings: what pairs have of them, the sum over all images, and how fine that is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hpckit.apps.md.config import Config
+from hpckit.apps.md.start import Start
+from hpckit.kernels.particles.charged.screening import Screening, cut, damped_shifted, near_part, reaction_field
+from hpckit.md.interaction import Interaction
+from hpckit.md.molecules.charges import Charged
+from hpckit.md.molecules.estimates import Charges, Fineness, ewald_fineness, mesh_fineness
+from hpckit.md.molecules.ewald import Ewald
+from hpckit.md.molecules.mesh_ewald import MeshEwald
+from hpckit.md.units import UNITS
+
+IN_WAVES = ("ewald", "pppm")
+
+
+def fineness_of(config: Config, start: Start) -> Fineness:
+    """The splitting, and waves or mesh, of a sum over all images. Raises `InputError` without charges."""
+    given, units, charges = config.coulomb, UNITS[config.system.units], start.charges()
+    assert charges is not None  # the kind asks for them
+    squares = units.coulomb * float((charges * charges).sum())
+    lengths = tuple(float(length) for length in start.upper - start.lower)
+    what = Charges(start.count, squares, lengths, _cutoff(config), given.accuracy * units.coulomb)
+    if given.kind == "ewald":
+        return ewald_fineness(what, given.splitting, given.waves, given.squares)
+    return mesh_fineness(what, given.order, given.splitting, given.mesh)
+
+
+def charged(config: Config, start: Start, pairs: Any) -> Any:
+    """The interaction with charges; `pairs` as they are without."""
+    if config.coulomb.kind == "none":
+        return pairs
+    assert isinstance(pairs, Interaction)  # the settings guarantee it
+    return Charged(pairs, _screening(config, start), UNITS[config.system.units].coulomb)
+
+
+def long_range(config: Config, start: Start) -> Ewald | MeshEwald | None:
+    """The sum over all images of the settings; None without."""
+    if config.coulomb.kind not in IN_WAVES:
+        return None
+    return (Ewald if config.coulomb.kind == "ewald" else MeshEwald)(fineness_of(config, start))
+
+
+def charge_lines(config: Config, start: Start) -> list[str]:
+    """What is said of charges before a run."""
+    charges = start.charges()
+    if charges is None:
+        return []
+    total, units = float(charges.sum()), UNITS[config.system.units]
+    lines = []
+    if abs(total) > 1e-9 * float(np.abs(charges).sum()):
+        lines.append(f"note: the total charge is {total:.6g}, not 0: a background of the opposite one is assumed")
+    if config.coulomb.kind in IN_WAVES:
+        it = fineness_of(config, start)
+        what = f"waves up to {' x '.join(map(str, it.waves))}"
+        if config.coulomb.kind == "pppm":
+            what = f"a mesh of {' x '.join(map(str, it.mesh))}, order {it.order}"
+        lines += [
+            f"charges over all images: G = {it.splitting:.9g}, {what}",
+            f"estimated error of forces {it.error:.8g}, relative {it.error / units.coulomb:.8g}",
+        ]
+    return lines
+
+
+def _cutoff(config: Config) -> float:
+    return config.coulomb.cutoff or config.interaction.cutoff
+
+
+def _screening(config: Config, start: Start) -> Screening:
+    given, cutoff = config.coulomb, _cutoff(config)
+    if given.kind == "cut":
+        return cut(cutoff)
+    if given.kind == "reaction_field":
+        return reaction_field(cutoff, given.dielectric)
+    as_lammps = given.erfc == "lammps"
+    if given.kind == "dsf":
+        return damped_shifted(cutoff, given.damping, as_lammps)
+    return near_part(cutoff, fineness_of(config, start).splitting, as_lammps)

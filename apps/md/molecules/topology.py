@@ -1,0 +1,120 @@
+"""What binds the particles of a run: terms of the file, with parameters of the settings or of the file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hpckit.apps.md.config import Config
+from hpckit.apps.md.potentials import fourth_parameters
+from hpckit.apps.md.start import Start
+from hpckit.errors import InputError
+from hpckit.md.molecules.bonds import Bonds
+from hpckit.md.molecules.constraints import Constraints, clusters_of
+from hpckit.md.molecules.exclusions import Exclusions, Fourths
+from hpckit.md.molecules.terms import Terms
+
+TERMS = ("angles", "dihedrals", "impropers")
+NEAR = 0.1  # masses that are the same, as LAMMPS has it
+
+
+def bonds_of(config: Config, start: Start) -> Bonds | None:
+    """The bonds of the settings and the file; None without them, or without forces."""
+    rows, kind = start.bound("bonds"), config.bonds.kind
+    if rows is None or kind == "zero":
+        return None
+    return Bonds(rows, start.count, kind, _parameters(config, start, "bonds"), _held_bonds(config, start))
+
+
+def terms_of(config: Config, start: Start) -> list[Terms]:
+    """The angles, dihedrals and impropers of the settings and the file that have forces."""
+    found = []
+    for name in TERMS:
+        rows, kind = start.bound(name), getattr(config, name).kind
+        if rows is not None and kind != "zero":
+            held = _held_angles(config, start) if name == "angles" else None
+            found.append(Terms(name, rows, start.count, kind, _parameters(config, start, name), held))
+    return found
+
+
+def constraints_of(config: Config, start: Start) -> Constraints | None:
+    """The distances that the settings hold; None without. Raises `InputError` for unknown types."""
+    given, bonds, angles = config.constraints, start.bound("bonds"), start.bound("angles")
+    if not given.some or bonds is None:
+        return None
+    of_bonds = np.array(_parameters(config, start, "bonds"))
+    corners, of_angles = np.zeros((0, 4), np.int64), np.zeros((1, 2))
+    if given.angles and angles is not None:
+        of_angles = np.array([row[:2] for row in _parameters(config, start, "angles")])
+        corners = angles[_held_angles(config, start)]
+    for name, chosen, known in (("bonds", given.bonds, of_bonds), ("angles", given.angles, of_angles)):
+        if any(not 1 <= kind <= len(known) for kind in chosen):
+            raise InputError(f"constraints.{name} are {list(chosen)}, and there are types 1 to {len(known)}")
+    held = bonds[_held_bonds(config, start)]
+    cosines = np.cos(np.radians(of_angles[corners[:, 0], 1]))
+    clusters = clusters_of(held[:, 1:], of_bonds[held[:, 0], 1], corners[:, 1:], cosines, start.count)
+    return Constraints(clusters, start.count, config.time.dt)
+
+
+def exclusions_of(config: Config, start: Start) -> Exclusions | None:
+    """What partners in molecules have of pairs and charges; None where that is all, or without bonds."""
+    given, bonds = config.bonds, start.bound("bonds")
+    shares = given.pair_shares, given.charge_shares if config.coulomb.kind != "none" else given.pair_shares
+    fourths = _fourths(config, start)
+    if bonds is None or (set(shares[0] + shares[1]) == {1.0} and fourths is None):
+        return None
+    return Exclusions(bonds[:, 1:], start.count, *shares, fourths)
+
+
+def _fourths(config: Config, start: Start) -> Fourths | None:
+    """The pairs at the ends of CHARMM's dihedrals; None where no weight asks for them."""
+    rows, given = start.bound("dihedrals"), config.interaction
+    if rows is None or config.dihedrals.kind != "charmm":
+        return None
+    weights = np.array([row[3] for row in _parameters(config, start, "dihedrals")])[rows[:, 0]]
+    if not weights.any():
+        return None
+    if given.kind != "lennard_jones":
+        raise InputError(
+            f"weights of dihedrals.kind = 'charmm' are of Lennard-Jones pairs, and interaction.kind is {given.kind!r}",
+            do="set the weights to 0, and the share of pairs three bonds apart (bonds.pair_shares)",
+        )
+    chosen = weights != 0.0
+    return Fourths(rows[chosen][:, [1, 4]], weights[chosen], fourth_parameters(config))
+
+
+def _held_bonds(config: Config, start: Start) -> np.ndarray:
+    """Which bonds of the file constraints hold."""
+    given, rows, file = config.constraints, start.bound("bonds"), start.file
+    assert rows is not None
+    assert file is not None  # it has the rows
+    near = np.abs(np.subtract.outer(start.masses, given.masses)) <= NEAR
+    kinds = near.any(axis=1) | np.isin(np.arange(len(start.masses)) + 1, given.types)
+    return np.isin(rows[:, 0] + 1, given.bonds) | kinds[file.types[rows[:, 1:]]].any(axis=1)
+
+
+def _held_angles(config: Config, start: Start) -> np.ndarray:
+    """Which angles of the file constraints hold: of the types given, between two bonds that are held."""
+    given, rows, bonds = config.constraints, start.bound("angles"), start.bound("bonds")
+    assert rows is not None
+    held = np.isin(rows[:, 0] + 1, given.angles)
+    if bonds is None or not held.any():
+        return held & False
+    ends = bonds[_held_bonds(config, start)][:, 1:]
+    keys = np.unique(np.concatenate([ends, ends[:, ::-1]]) @ [start.count, 1])
+    sides = [np.isin(rows[:, 2] * start.count + rows[:, end], keys) for end in (1, 3)]
+    return held & sides[0] & sides[1]
+
+
+def _parameters(config: Config, start: Start, name: str) -> Any:
+    """Those of the settings, else of the file. Raises `InputError` for none."""
+    given = getattr(config, name)
+    assert start.file is not None  # it has the rows
+    found = given.parameters or start.file.coefficients.get(name)
+    if not found:
+        raise InputError(
+            f"{name}.kind = {given.kind!r} needs parameters for each type, and {config.system.file} has none",
+            do=f"give {name}.parameters",
+        )
+    return found

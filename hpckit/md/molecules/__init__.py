@@ -1,0 +1,1 @@
+"""What molecules and ions have beside pair potentials: bonds, exclusions, charges, and sums over all images."""

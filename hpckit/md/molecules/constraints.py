@@ -1,0 +1,131 @@
+"""Distances in molecules that stay: rigid water, bonds of hydrogen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hpckit.errors import BlowUpError, InputError
+from hpckit.kernels.particles.constraints.simd import hold_distances
+from hpckit.md.molecules.terms import Members
+from hpckit.md.system import System
+
+
+@dataclass(frozen=True, eq=False)
+class Clusters:
+    """Clusters of one shape: the ids of their particles, int64[clusters, n]; pairs of these, int64[m, 2], and the
+    lengths between them, float64[clusters, m].
+    """
+
+    ids: np.ndarray
+    pairs: np.ndarray
+    lengths: np.ndarray
+
+
+def clusters_of(
+    bonds: np.ndarray, lengths: np.ndarray, angles: np.ndarray, cosines: np.ndarray, count: int
+) -> list[Clusters]:
+    """Clusters of constrained bonds, ids from 0, int64[n, 2], of these lengths; and of angles [k, 3] between two of
+    them, whose ends keep their distance, too. A cluster is one particle in the middle and up to three around it; with
+    an angle, two. Raises `InputError` for others, and for angles between other bonds.
+    """
+    degree = np.bincount(bonds.ravel(), minlength=count)
+    first = np.where(degree[bonds[:, 0]] >= degree[bonds[:, 1]], 0, 1)
+    rows = np.arange(len(bonds))
+    middle, outer = bonds[rows, first], bonds[rows, 1 - first]
+    if (degree > 3).any() or (degree[outer] > 1).any():
+        raise InputError(
+            "constraints hold clusters of one particle and up to three around it, and these bonds make larger ones",
+            do="constrain fewer types of bonds",
+        )
+    order = np.lexsort((outer, middle))
+    middle, outer, lengths = middle[order], outer[order], lengths[order]
+    heads, starts = np.unique(middle, return_index=True)
+    sizes = np.diff([*starts, len(middle)])
+    at = {int(head): int(start) for head, start in zip(heads, starts, strict=True)}
+    opened = {}
+    for (one, head, other), cosine in zip(angles.tolist(), cosines.tolist(), strict=True):
+        start = at.get(head, -1)
+        ends = set(outer[start : start + 2].tolist()) if start >= 0 else set()
+        if degree[head] != 2 or ends != {one, other}:
+            raise InputError(
+                "constrained angles lie between the two constrained bonds of their particle, and these do not",
+                do="constrain the bonds of these angles, too, and no third one",
+            )
+        opened[head] = cosine
+    held = np.array([int(head) in opened for head in heads], bool)
+    found = []
+    for size, closed in ((1, False), (2, False), (3, False), (2, True)):
+        chosen = np.flatnonzero((sizes == size) & (held == closed))
+        if not len(chosen):
+            continue
+        slices = starts[chosen][:, None] + np.arange(size)
+        each, pairs = lengths[slices], [(0, 1 + k) for k in range(size)]
+        if closed:
+            cosine = np.array([opened[int(head)] for head in heads[chosen]])
+            squares = each[:, 0] ** 2 + each[:, 1] ** 2 - 2 * each[:, 0] * each[:, 1] * cosine
+            each, pairs = np.column_stack([each, np.sqrt(squares)]), [*pairs, (1, 2)]
+        found.append(Clusters(np.column_stack([heads[chosen], outer[slices]]), np.array(pairs), each))
+    return found
+
+
+class Constraints:
+    """Holds distances by forces: at each step such that the next places keep them (SHAKE), as `fix shake` of LAMMPS.
+
+    dt: the time step of the dynamics, velocity Verlet with or without chains and barostats around it. A cluster that is
+    cut by sides of domains is solved on each of their ranks, from what ghosts would move by. `count`: the distances,
+    each of which takes a degree of freedom.
+    """
+
+    def __init__(self, clusters: Sequence[Clusters], particles: int, dt: float) -> None:
+        self.dt, self.count = dt, sum(each.lengths.size for each in clusters)
+        self._groups = [
+            (
+                Members(np.column_stack([np.zeros(len(each.ids), np.int64), each.ids]), particles),
+                each.pairs,
+                each.lengths**2,
+            )
+            for each in clusters
+        ]
+
+    def attach(self, system: System) -> None:
+        """Collective, after a rebuild: find the slots of all clusters."""
+        for members, _, _ in self._groups:
+            members.attach(system)
+        self._weights = np.zeros((1, system.neighbors.slots, 1))
+        self._weights[0, : system.particles.slots, 0] = system.inverse_masses
+        self._exchange(system, self._weights)
+
+    def add(self, system: System, measure: bool) -> None:
+        """Collective: add the forces of constraints, after all others. Raises `BlowUpError` for no solution."""
+        particles, own = system.particles, system.particles.slots
+        # Velocities are those of half a step before the forces within a step, and those of now at the start.
+        per_force = self.dt**2 * (1.0 if system.within_step else 0.5)
+        moves = np.zeros((system.neighbors.slots, 3))
+        with system.timer("force"):
+            forces = particles.forces[:own, :3] * system.inverse_masses[:, None]
+            moves[:own] = self.dt * particles.velocities[:own, :3] + per_force * forces
+        with system.timer("exchange"):
+            for dim in range(3):
+                column = np.ascontiguousarray(moves[None, :, dim : dim + 1])
+                self._exchange(system, column)
+                moves[own:, dim] = column[0, own:, 0]
+        with system.timer("force"):
+            failed = 0
+            for members, pairs, squares in self._groups:
+                what = members.found, members.numbers, pairs, squares, 1.0 / per_force
+                out = particles.forces, system.forces.tallies, measure
+                failed += hold_distances(own, particles.positions, moves, self._weights[0, :, 0], *what, *out)
+        if failed:
+            raise BlowUpError(
+                f"{failed} molecules are too far from their constrained lengths",
+                where=f"rank {system.mesh.rank}",
+                likely="a time step too long, or molecules that start stretched",
+                do="lower time.dt, or start from lengths nearer to those of the constraints",
+            )
+
+    def _exchange(self, system: System, values: np.ndarray) -> None:
+        system.ghosts.start_values(values)
+        system.ghosts.finish_values(values)

@@ -1,0 +1,103 @@
+"""Ewald's sum over all images of the charges, wave by wave: the reference of the mesh."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from hpckit.comm.agree import max_of_ranks, sum_of_ranks
+from hpckit.errors import InputError
+from hpckit.kernels.particles.ewald import dispatch as kernels
+from hpckit.md.molecules.charges import ChargedForces
+from hpckit.md.molecules.estimates import Fineness, waves_within
+from hpckit.md.system import System
+
+
+class Ewald:
+    """The part of Coulomb's energy that is left beside pairs with erfc(g r) / r: smooth charges, as waves; `LongRange`.
+
+    Its sums over particles have no rounding of their own: the same bits on any number of ranks. Each rank holds all
+    waves, so the cost is particles times waves. A total charge has a background of the opposite one.
+    """
+
+    def __init__(self, fineness: Fineness) -> None:
+        self.fineness = fineness
+        self.energy, self.virial = 0.0, np.zeros(6)
+        self._rows = np.zeros((0, 5), np.int64)
+        self._most = np.array(fineness.waves, np.int64)
+
+    def meet(self, system: System) -> None:
+        """Collective: take up charges and box. Raises `InputError` for open dims, and without charges."""
+        self._forces = charges_of(system)
+        self._big = rounding(most_charge(system, self._forces))
+        self._constants = constant_energy(system, self._forces, self.fineness.splitting)
+        self._lengths = np.zeros(0)
+        if not len(self._rows):
+            self._rows, self._numbers = waves_within(self.fineness.waves, system.domains.lengths, self.fineness.squares)
+            self._waves = np.zeros((2, len(self._numbers)))
+        self._fit(system)
+
+    def _fit(self, system: System) -> None:
+        """Fit the waves, whose numbers stay, to the box."""
+        lengths = system.domains.lengths
+        if np.array_equal(lengths, self._lengths):
+            return
+        self._lengths, self._unit = lengths.copy(), 2 * np.pi / lengths
+        k = self._unit * self._numbers
+        squares, g4 = (k * k).sum(axis=1), 0.25 / self.fineness.splitting**2
+        self._weights = 4 * np.pi / float(np.prod(lengths)) * np.exp(-g4 * squares) / squares
+        slope = -2.0 * (1.0 / squares + g4)
+        parts = ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))
+        self._stress = np.stack([float(a == b) + slope * k[:, a] * k[:, b] for a, b in parts])
+        own, background = self._constants
+        self._constant = own - background / float(np.prod(lengths))
+
+    def add(self, system: System, measure: bool) -> None:
+        """Collective: add the forces of the waves, and with `measure` set energy and virial."""
+        self._fit(system)
+        particles, charges = system.particles, self._forces.charges
+        where = particles.positions, charges, particles.slots, self._rows, self._unit, self._most
+        with system.timer("long range"):
+            kernels.structure(*where, self._big, *self._waves)
+            sum_of_ranks(system.mesh.comm, self._waves)
+            kernels.wave_forces(*where, *self._waves, self._weights, particles.forces)
+            if measure:
+                each = self._weights * (self._waves**2).sum(axis=0)
+                self.energy = float(each.sum()) + self._constant
+                self.virial = self._stress @ each
+
+
+def rounding(total: float) -> float:
+    """A number that, added and taken away, rounds to multiples of which sums up to `total` are exact."""
+    return 1.5 * 2.0 ** math.ceil(math.log2(max(total, 1e-300)) + 1)
+
+
+def charges_of(system: System) -> ChargedForces:
+    """The forces of a system with charges in a periodic box. Raises `InputError` for others."""
+    forces = system.forces
+    if not isinstance(forces, ChargedForces):
+        raise InputError("a sum over all images needs charges", do="set interaction.coulomb")
+    if not all(system.domains.periodic):
+        raise InputError("a sum over all images needs a box that is periodic in x, y and z")
+    if system.device.is_gpu:
+        raise InputError("sums over all images run on the CPU", do="leave --gpu out, or set coulomb.kind = dsf")
+    return forces
+
+
+def most_charge(system: System, forces: ChargedForces) -> float:
+    """Collective: an upper bound of the sum of all magnitudes of charges."""
+    largest = np.array(np.abs(forces.charges[: system.particles.slots]).max(initial=0.0))
+    return float(max_of_ranks(system.mesh.comm, largest)) * system.count
+
+
+def constant_energy(system: System, forces: ChargedForces, splitting: float) -> tuple[float, float]:
+    """Collective: the energy of smooth charges with themselves, which is taken off, and that of a background of the
+    opposite charge times the volume.
+    """
+    own = forces.charges[: system.particles.slots]
+    most = most_charge(system, forces)
+    big = rounding(most), rounding(most**2)
+    parts = [((values + each) - each).sum() for values, each in zip((own, own * own), big, strict=True)]
+    total, squares = sum_of_ranks(system.mesh.comm, np.array(parts))
+    return -splitting / math.sqrt(math.pi) * float(squares), 0.5 * math.pi * float(total) ** 2 / splitting**2

@@ -1,0 +1,1 @@
+"""How particles move: velocity Verlet, thermostats, barostats, minimization."""

@@ -1,0 +1,51 @@
+"""Chooses the form of the charged pairs: vectors of the CPU, or, where `Form.isa` is "cuda", a GPU."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+from hpckit.kernels.particles.cells.reference import Lists
+from hpckit.kernels.particles.charged import simd
+from hpckit.kernels.particles.charged.simd import leave_out, partner_kernel
+from hpckit.kernels.particles.pair.potential import Form, Potential
+
+__all__ = ["force_kernel", "forces", "leave_out", "partner_kernel"]
+
+
+def _form(form: Form) -> ModuleType:
+    if form.isa != "cuda":
+        return simd
+    from hpckit.kernels.particles.charged import cuda
+
+    return cuda
+
+
+def force_kernel(potential: Potential, form: Form, kind: tuple) -> Any:
+    """The kernel of a potential and a screening (`Screening.key`) in a form, which `forces` runs."""
+    return _form(form).force_kernel(potential, form, kind)
+
+
+def forces(
+    kernel: Any,
+    form: Form,
+    part: Any,
+    records: Any,
+    lists: Lists,
+    table: Any,
+    charges: Any,
+    constants: Any,
+    out: Any,
+    tallies: Any,
+    energies: Any,
+) -> None:
+    """The forces of a part of the slots, float64 [slots, 4], and where the kernel measures tallies [slots, 8] and the
+    energies of charges [slots]. table: `pair.dispatch.stored_table`; charges (of all slots) and constants in the form's
+    precision. See `reference.forces_of_pairs`.
+    """
+    given = table, charges, constants
+    if form.isa == "cuda":
+        _form(form).run(kernel, records, len(part), lists, *given, form.types, out, tallies, energies)
+        return
+    flat = out.reshape(-1), tallies.reshape(-1), energies
+    kernel(part, records.reshape(-1), lists.bounds, lists.entries, *given, *flat)

@@ -1,0 +1,98 @@
+"""Charged pairs, NumPy: definition and test oracle of the compiled forms.
+
+A pair has the energy of a pair potential within the cutoff of its types, and q q' E(r) of `screening` within that of
+the charges. Partners in a molecule, which lists leave out, have a share of both. Charges are in units in which the
+energy of two at distance r is q q' / r.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hpckit.kernels.particles.charged.screening import REACH2, functions
+from hpckit.kernels.particles.pair import reference as pair_reference
+from hpckit.kernels.particles.pair.potential import CUTOFF2, SHIFT, Potential
+from hpckit.kernels.particles.pair.reference import TALLY
+from hpckit.kernels.particles.records.reference import types_of
+
+PARTS = ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))  # of a virial
+
+
+def forces_of_pairs(
+    positions: np.ndarray,
+    first: np.ndarray,
+    second: np.ndarray,
+    potential: Potential,
+    table: np.ndarray,
+    charges: np.ndarray,
+    kind: tuple,
+    constants: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Forces float64[slots, 4], tallies float64[slots, 8] and the part of the energy that is of charges [slots], over
+    pairs in both orders. charges: [slots]; kind, constants: of a `Screening`. See `pair.reference.forces_of_pairs`.
+    """
+    forces, tallies = pair_reference.forces_of_pairs(positions, first, second, potential, table)
+    dx = positions[first, :3] - positions[second, :3]
+    r2 = (dx * dx).sum(axis=1)
+    within = r2 < constants[REACH2]
+    energy, f = functions(*kind)[1].py_func, None
+    each = [energy(x, constants) if near else (0.0, 0.0) for x, near in zip(r2.tolist(), within.tolist(), strict=True)]
+    energies, f = np.array(each).reshape(-1, 2).T * (charges[first] * charges[second])
+    vectors = f[:, None] * dx
+    of_charges = np.zeros(len(positions))
+    np.add.at(of_charges, first, energies)
+    np.add.at(forces[:, :3], first, vectors)
+    tallies[:, 0] += of_charges
+    for column, (a, b) in enumerate(PARTS, start=1):
+        np.add.at(tallies[:, column], first, vectors[:, a] * dx[:, b])
+    return forces, tallies, of_charges
+
+
+def leave_out(bounds, entries, starts, partners, slots, pad) -> None:  # type: ignore[no-untyped-def]
+    """Put the entry `pad` in place of the partners of each slot: slot s has partners[starts[s] : starts[s + 1]], and
+    entries[bounds[s] : bounds[s + 1]], four times the slots of its neighbors.
+    """
+    for s in range(slots):
+        mine = entries[bounds[s] : bounds[s + 1]]
+        mine[np.isin(mine, 4 * partners[starts[s] : starts[s + 1]])] = pad
+
+
+def forces_of_partners(
+    positions: np.ndarray,
+    starts: np.ndarray,
+    partners: np.ndarray,
+    kinds: np.ndarray,
+    potential: Potential,
+    table: np.ndarray,
+    charges: np.ndarray,
+    kind: tuple,
+    constants: np.ndarray,
+    shares: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What partners add to forces, tallies and the energy of charges, of the slots that `starts` has.
+
+    kinds: of each partner, a row of shares [kinds, 2]: of the pair potential and of the whole 1/r. The sum over all
+    images, or a reaction field, still sees a partner: q q' (E(r) - (1 - share) / r) remains.
+    """
+    own = len(starts) - 1
+    forces, tallies, of_charges = np.zeros((own, 4)), np.zeros((own, TALLY)), np.zeros(own)
+    types = types_of(positions)
+    for s in range(own):
+        for k in range(starts[s], starts[s + 1]):
+            j, (pair_share, charge_share) = partners[k], shares[kinds[k]]
+            d = positions[s, :3] - positions[j, :3]
+            r2 = float(d @ d)
+            p = table[types[s], types[j]]
+            energy = f = of_charge = 0.0
+            if r2 < p[CUTOFF2] and pair_share:
+                e, g = potential.energy_and_force.py_func(r2, p)
+                energy, f = pair_share * (e - p[SHIFT]), pair_share * g
+            if r2 < constants[REACH2]:
+                e, g = functions(*kind)[1].py_func(r2, constants)
+                product, whole = charges[s] * charges[j], (1.0 - charge_share) / np.sqrt(r2)
+                of_charge, f = product * (e - whole), f + product * (g - whole / r2)
+            forces[s, :3] += f * d
+            tallies[s, 0] += energy + of_charge
+            tallies[s, 1:7] += [f * d[a] * d[b] for a, b in PARTS]
+            of_charges[s] += of_charge
+    return forces, tallies, of_charges

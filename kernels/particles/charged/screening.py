@@ -1,0 +1,168 @@
+"""What Coulomb's 1/r becomes within the cutoff: E = q q' (1/r + a r - P(r^2)), P a polynomial of r^2.
+
+A cut, a reaction field, damped and shifted charges and the near part of Ewald's sum are all of this form: erf(g r) / r
+is an entire function of r^2, whose Chebyshev polynomial needs neither exponential nor division. The force is the exact
+derivative of this energy. The second kind, `as_lammps`, computes erfc as LAMMPS does (Abramowitz and Stegun 1964,
+7.1.26, within 1.5e-7), for comparisons.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+import hpckit.kernels.compile.functions  # noqa: F401  (math.sqrt and math.exp of vectors)
+from hpckit.kernels.compile.jit import inlined
+from hpckit.kernels.particles.loops import REORDERED
+
+REACH2 = 0  # of the constants: the squared cutoff
+SCALE, SLOPE, FIRST = 1, 2, 3  # then r^2 to [-1, 1], a, the coefficients of P, those of 2 dP/d(r^2)
+MOST_DEGREE, ENOUGH = 30, 1e-13  # of P; error of P times the cutoff
+# Abramowitz and Stegun 7.1.26; 2 / sqrt(pi) in nine digits.
+POINT, FACTORS = 0.3275911, (0.254829592, -0.284496736, 1.421413741, -1.453152027, 1.061405429)
+TWO_OVER_ROOT = 1.12837917
+
+
+@dataclass(frozen=True, eq=False)
+class Screening:
+    """kind: smooth or as_lammps; degree: of P; constants: float64, as the kernels read them; cutoff: of the charges.
+
+    damping: g of erfc(g r), 0 without; own: the energy of a charge with itself, per squared charge.
+    """
+
+    kind: str
+    degree: int
+    constants: np.ndarray
+    cutoff: float
+    damping: float = 0.0
+    own: float = 0.0
+
+    @property
+    def key(self) -> tuple:
+        """What is compiled into kernels."""
+        return self.kind, self.degree
+
+
+def cut(cutoff: float) -> Screening:
+    """1/r up to the cutoff: `coul/cut` of LAMMPS."""
+    return _smooth(np.zeros(1), cutoff)
+
+
+def reaction_field(cutoff: float, dielectric: float) -> Screening:
+    """1/r + k r^2 - c beyond which is a medium (Tironi et al. 1995, J. Chem. Phys. 102, 5451); inf: a conductor."""
+    k = 0.5 if math.isinf(dielectric) else (dielectric - 1) / (2 * dielectric + 1)
+    # c - k (r / rc)^2, as a polynomial of s = 2 (r / rc)^2 - 1.
+    return _smooth(np.array([1.0 + 0.5 * k, -0.5 * k]) / cutoff, cutoff)
+
+
+def damped_shifted(cutoff: float, damping: float, as_lammps: bool = False) -> Screening:
+    """Force and energy go to 0 at the cutoff (Fennell and Gezelter 2006, J. Chem. Phys. 124, 234104): `coul/dsf`."""
+    edge, fade = math.erfc(damping * cutoff), math.exp(-((damping * cutoff) ** 2))
+    slope = edge / cutoff**2 + 2 * damping / math.sqrt(math.pi) * fade / cutoff
+    level = edge / cutoff + slope * cutoff
+    own = -(0.5 * level + damping / math.sqrt(math.pi))
+    return _damped(cutoff, damping, slope, level, own, as_lammps)
+
+
+def near_part(cutoff: float, damping: float, as_lammps: bool = False) -> Screening:
+    """erfc(g r) / r, the part of Ewald's sum that pairs have."""
+    return _damped(cutoff, damping, 0.0, 0.0, 0.0, as_lammps)
+
+
+def _damped(cutoff: float, damping: float, slope: float, level: float, own: float, as_lammps: bool) -> Screening:
+    if as_lammps:
+        two = 2 / math.sqrt(math.pi) if slope else TWO_OVER_ROOT  # of Ewald's sum LAMMPS has nine digits
+        return Screening("as_lammps", 0, np.array([cutoff**2, damping, slope, level, two]), cutoff, damping, own)
+
+    def smooth(s: np.ndarray) -> np.ndarray:
+        r = cutoff * np.sqrt(0.5 * (s + 1))
+        errors = np.array([math.erf(damping * x) for x in r])
+        return np.where(r > 0, errors / np.where(r > 0, r, 1.0), 2 * damping / math.sqrt(math.pi)) + level
+
+    points = np.polynomial.chebyshev.chebpts1(4 * MOST_DEGREE)
+    whole = np.polynomial.chebyshev.chebfit(points, smooth(points), MOST_DEGREE)
+    tails = np.abs(whole)[::-1].cumsum()[::-1] * cutoff
+    degree = int(np.argmax(tails < ENOUGH)) if (tails < ENOUGH).any() else MOST_DEGREE
+    found = _smooth(np.polynomial.chebyshev.cheb2poly(whole[: max(degree, 1) + 1]), cutoff, slope)
+    return Screening(found.kind, found.degree, found.constants, cutoff, damping, own)
+
+
+def _smooth(coefficients: np.ndarray, cutoff: float, slope: float = 0.0) -> Screening:
+    """P by its coefficients of powers of s = 2 (r / cutoff)^2 - 1."""
+    scale = 2.0 / cutoff**2
+    slopes = 2.0 * scale * np.polynomial.polynomial.polyder(coefficients)
+    constants = np.concatenate([[cutoff**2, scale, slope], coefficients, slopes])
+    return Screening("smooth", len(coefficients) - 1, constants, cutoff)
+
+
+def count_of(kind: str, degree: int) -> int:
+    """How many constants the functions read."""
+    return 5 if kind == "as_lammps" else FIRST + degree + 1 + max(degree, 1)
+
+
+@cache
+def functions(kind: str, degree: int) -> tuple[Any, Any]:
+    """The pieces force(r2, c), -dE/dr / r, and energy_and_force(r2, c) of a unit of charges; c: the constants."""
+    return _as_lammps() if kind == "as_lammps" else _polynomial(degree)
+
+
+def _polynomial(degree: int) -> tuple[Any, Any]:
+    energy, slope = _horner(degree, FIRST), _horner(max(degree - 1, 0), FIRST + degree + 1)
+
+    @inlined(math=REORDERED)
+    def force(r2, c):
+        y = 1.0 / math.sqrt(r2)
+        return y * (y * y - c[2]) + slope(c[1] * r2 - 1.0, c)
+
+    @inlined(math=REORDERED)
+    def energy_and_force(r2, c):
+        y = 1.0 / math.sqrt(r2)
+        s = c[1] * r2 - 1.0
+        return y + c[2] * (r2 * y) - energy(s, c), y * (y * y - c[2]) + slope(s, c)
+
+    return force, energy_and_force
+
+
+def _horner(degree: int, first: int) -> Any:
+    """The piece (s, c) for a polynomial whose coefficients are c[first], …."""
+    last = first + degree
+
+    @inlined(math=REORDERED)
+    def value(s, c):
+        return s * 0.0 + c[last]
+
+    for place in range(last - 1, first - 1, -1):
+        value = _with(value, place)
+    return value
+
+
+def _with(inner: Any, place: int) -> Any:
+    @inlined(math=REORDERED)
+    def value(s, c):
+        return c[place] + s * inner(s, c)
+
+    return value
+
+
+def _as_lammps() -> tuple[Any, Any]:
+    a, b, c3, d, e = FACTORS
+    point = POINT
+
+    @inlined
+    def both(r2, c):
+        y = 1.0 / math.sqrt(r2)
+        x = c[1] * (r2 * y)
+        fade = math.exp(-(x * x))
+        t = 1.0 / (1.0 + point * x)
+        rest = t * (a + t * (b + t * (c3 + t * (d + t * e)))) * fade
+        return rest * y + c[2] * (r2 * y) - c[3], ((rest + c[4] * x * fade) * y * y - c[2]) * y
+
+    @inlined
+    def force(r2, c):
+        return both(r2, c)[1]
+
+    return force, both

@@ -1,0 +1,160 @@
+"""Charged pairs, Numba: a loop over full neighbor lists made for a potential, a screening, an instruction set and a
+precision. What the functions compute is said in `reference`.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from hpckit.kernels.compile import vectors as simd
+from hpckit.kernels.compile.jit import inlined, jit
+from hpckit.kernels.particles.cells.constants import CLUSTER, RECORD
+from hpckit.kernels.particles.charged.screening import count_of, functions
+from hpckit.kernels.particles.loops import AHEAD, REORDERED, pieces, sums, type_of_double
+from hpckit.kernels.particles.pair.potential import CUTOFF2, SHIFT, Form, Potential
+from hpckit.kernels.particles.pair.reference import TALLY
+from hpckit.kernels.particles.pair.simd import lookup_pieces
+
+
+@cache
+def force_kernel(potential: Potential, form: Form, kind: tuple) -> Any:
+    """The kernel forces(clusters, records, start, entries, table, charges, constants, forces, tallies, energies); see
+    `reference.forces_of_pairs`.
+
+    All arrays are flat; records, table, charges and constants are float32 where form.kind is "f".
+    """
+    n, number = form.lanes, np.float32 if form.kind == "f" else np.float64
+    load, row_of, parameters_of, broadcast, zero_unless, minimum, prefetch = lookup_pieces(potential, form)
+    load_each = pieces(form).load_each
+    nothing, add, store, total = sums(form)
+    pair_force, pair_both = potential.force, potential.energy_and_force
+    charge_force, charge_both = functions(*kind)
+    constants_of = simd.numbers(count_of(*kind))
+    one_cutoff = form.one_cutoff
+
+    @inlined
+    def own_limit(p, common):
+        return p[CUTOFF2]
+
+    @inlined
+    def common_limit(p, common):
+        return common
+
+    limit_of = common_limit if one_cutoff else own_limit
+
+    def forces(clusters, records, start, entries, table, charges, constants, forces, tallies, energies):
+        common, c = broadcast(table[CUTOFF2]), constants_of(constants, 0)
+        reach2 = broadcast(c[0])
+        for cluster in clusters:
+            for i in range(CLUSTER * cluster, CLUSTER * cluster + CLUSTER):
+                own = RECORD * i
+                x, y, z = broadcast(records[own]), broadcast(records[own + 1]), broadcast(records[own + 2])
+                charge, row = broadcast(charges[i]), row_of(table, records, own)
+                fx, fy, fz = nothing(), nothing(), nothing()
+                for k in range(start[i], start[i + 1], n):
+                    prefetch(entries, k + AHEAD)
+                    other_x, other_y, other_z, w = load(records, entries, k)
+                    product = charge * load_each(charges, entries, k)
+                    dx, dy, dz = x - other_x, y - other_y, z - other_z
+                    r2 = dx * dx + (dy * dy + dz * dz)
+                    p = parameters_of(table, row, w)
+                    limit = limit_of(p, common)
+                    f = zero_unless(r2 < limit, pair_force(minimum(r2, limit), p))
+                    f = f + zero_unless(r2 < reach2, product * charge_force(minimum(r2, reach2), c))
+                    fx, fy, fz = add(fx, f, dx), add(fy, f, dy), add(fz, f, dz)
+                store(forces, own, fx, fy, fz, nothing())
+
+    def measure(clusters, records, start, entries, table, charges, constants, forces, tallies, energies):
+        common, c = broadcast(table[CUTOFF2]), constants_of(constants, 0)
+        reach2, one = broadcast(c[0]), broadcast(number(1.0))
+        for cluster in clusters:
+            for i in range(CLUSTER * cluster, CLUSTER * cluster + CLUSTER):
+                own = RECORD * i
+                x, y, z = broadcast(records[own]), broadcast(records[own + 1]), broadcast(records[own + 2])
+                charge, row = broadcast(charges[i]), row_of(table, records, own)
+                fx, fy, fz, energy, of_charges = nothing(), nothing(), nothing(), nothing(), nothing()
+                xx, yy, zz = nothing(), nothing(), nothing()
+                xy, xz, yz = nothing(), nothing(), nothing()
+                for k in range(start[i], start[i + 1], n):
+                    other_x, other_y, other_z, w = load(records, entries, k)
+                    product = charge * load_each(charges, entries, k)
+                    dx, dy, dz = x - other_x, y - other_y, z - other_z
+                    r2 = dx * dx + (dy * dy + dz * dz)
+                    p = parameters_of(table, row, w)
+                    limit = limit_of(p, common)
+                    e, f = pair_both(minimum(r2, limit), p)
+                    within, near = r2 < limit, r2 < reach2
+                    e, f = zero_unless(within, e - p[SHIFT]), zero_unless(within, f)
+                    u, g = charge_both(minimum(r2, reach2), c)
+                    u, f = zero_unless(near, product * u), f + zero_unless(near, product * g)
+                    energy, of_charges = add(energy, e, one), add(of_charges, u, one)
+                    fx, fy, fz = add(fx, f, dx), add(fy, f, dy), add(fz, f, dz)
+                    xx, yy, zz = add(xx, f * dx, dx), add(yy, f * dy, dy), add(zz, f * dz, dz)
+                    xy, xz, yz = add(xy, f * dx, dy), add(xz, f * dx, dz), add(yz, f * dy, dz)
+                store(forces, own, fx, fy, fz, nothing())
+                store(tallies, TALLY * i, energy, xx, yy, zz)
+                store(tallies, TALLY * i + 4, xy, xz, yz, nothing())
+                energies[i] = total(of_charges)
+                tallies[TALLY * i] += energies[i]
+
+    key = None if None in potential.key else ("charged", potential.key, form, kind)
+    return jit(measure if form.measure else forces, key=key, math=REORDERED)
+
+
+@jit
+def leave_out(bounds, entries, starts, partners, slots, pad):
+    """See `reference.leave_out`."""
+    for s in range(slots):
+        first, last = starts[s], starts[s + 1]
+        if first < last:
+            for k in range(bounds[s], bounds[s + 1]):
+                for m in range(first, last):
+                    if entries[k] == RECORD * partners[m]:
+                        entries[k] = pad
+
+
+@cache
+def partner_kernel(potential: Potential, kind: tuple) -> Any:
+    """The kernel (slots, positions, starts, partners, kinds, table, charges, constants, shares, forces, tallies,
+    energies, measure), which adds what partners have; see `reference.forces_of_partners`.
+    """
+    pair_both, charge_both = potential.energy_and_force, functions(*kind)[1]
+    constants_of = simd.numbers(count_of(*kind))
+    parameters = simd.numbers(potential.parameters)
+
+    def partners_of(
+        slots, positions, starts, partners, kinds, table, charges, constants, shares, forces, tallies, energies, measure
+    ):
+        c, types, flat = constants_of(constants, 0), table.shape[0], table.reshape(-1)
+        for s in range(slots):
+            for k in range(starts[s], starts[s + 1]):
+                j = partners[k]
+                dx, dy = positions[s, 0] - positions[j, 0], positions[s, 1] - positions[j, 1]
+                dz = positions[s, 2] - positions[j, 2]
+                r2 = dx * dx + (dy * dy + dz * dz)
+                row = type_of_double(positions[s, 3]) * types + type_of_double(positions[j, 3])
+                p = parameters(flat, row * table.shape[2])
+                energy, f, of_charge, share = 0.0, 0.0, 0.0, shares[kinds[k], 0]
+                if r2 < p[CUTOFF2] and share != 0.0:
+                    e, g = pair_both(r2, p)
+                    energy, f = share * (e - p[SHIFT]), share * g
+                if r2 < c[0]:
+                    u, g = charge_both(r2, c)
+                    product, whole = charges[s] * charges[j], (1.0 - shares[kinds[k], 1]) / math.sqrt(r2)
+                    of_charge, f = product * (u - whole), f + product * (g - whole / r2)
+                gx, gy, gz = f * dx, f * dy, f * dz
+                forces[s, 0] += gx
+                forces[s, 1] += gy
+                forces[s, 2] += gz
+                if measure:
+                    energies[s] += of_charge
+                    parts = energy + of_charge, gx * dx, gy * dy, gz * dz, gx * dy, gx * dz, gy * dz
+                    for column in range(7):
+                        tallies[s, column] += parts[column]
+
+    key = None if None in potential.key else ("partners", potential.key, kind)
+    return jit(partners_of, key=key)

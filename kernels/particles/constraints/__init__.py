@@ -1,0 +1,1 @@
+"""Distances in molecules that stay: the forces that hold them."""

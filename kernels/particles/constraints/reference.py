@@ -1,0 +1,50 @@
+"""Constrained distances, NumPy: definition and test oracle of the compiled form.
+
+SHAKE (Ryckaert, Ciccotti and Berendsen 1977, J. Comput. Phys. 23, 327) as forces, as LAMMPS has it: along the present
+distances r_k of a cluster act forces l_k r_k such that the places after the next drift keep the lengths. The
+multipliers are found by Newton's method, for all distances of a cluster at once.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+MOST_STEPS, ENOUGH = 20, 1e-14  # of Newton's method; error of squared lengths, relative
+PARTS = ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))  # of a virial
+
+
+def hold_distances(  # type: ignore[no-untyped-def]
+    own, positions, moves, weights, found, numbers, pairs, squares, scale, forces, tallies, measure
+) -> int:
+    """Add the forces of constraints to those of own slots, and with `measure` their virial, 2 / n for each of the n
+    particles of a cluster; returns how many clusters have no solution.
+
+    moves, [slots, 3]: what the next drift would add to the positions without constraints; weights: inverse masses of
+    all slots; found[k]: the slots of a cluster, numbers[k]: its row in squares [clusters, m], of the lengths between
+    the pairs [m, 2] of its particles; scale: force per weighted move.
+    """
+    failed, m = 0, len(pairs)
+    for places, number in zip(found, numbers, strict=True):
+        x, moved, w = positions[places, :3], positions[places, :3] + moves[places], weights[places]
+        ends = np.zeros((m, len(places)))
+        ends[np.arange(m), pairs[:, 0]], ends[np.arange(m), pairs[:, 1]] = 1.0, -1.0
+        r, s, wanted = ends @ x, ends @ moved, squares[number]
+        coupled = (ends * w) @ ends.T
+        factors = np.zeros(m)
+        for _ in range(MOST_STEPS):
+            now = s + (coupled * factors) @ r
+            error = (now * now).sum(axis=1) - wanted
+            if np.abs(error / wanted).max() < ENOUGH:
+                break
+            factors -= np.linalg.solve(2.0 * (now @ r.T) * coupled, error)
+        else:
+            failed += not np.abs(error / wanted).max() < 1e-8
+        pull = scale * factors
+        f = ends.T @ (pull[:, None] * r)
+        virial = (pull[:, None] * r).T @ r
+        for k, slot in enumerate(places):
+            if slot < own:
+                forces[slot, :3] += f[k]
+                if measure:
+                    tallies[slot] += 2.0 / len(places) * np.array([0.0, *(virial[a, b] for a, b in PARTS), 0.0])
+    return failed

@@ -1,0 +1,1 @@
+"""Sums over all images of charges, wave by wave (Ewald)."""

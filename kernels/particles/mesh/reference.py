@@ -1,0 +1,56 @@
+"""Charges and fields on a mesh, NumPy: definition and test oracle of the compiled forms.
+
+A particle has the `order` points nearest to it along each dim, with the weights of a cardinal B-spline (Hockney and
+Eastwood 1988, Computer Simulation Using Particles, chapter 5; Essmann et al. 1995, J. Chem. Phys. 103, 8577).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+WIDTH = 8  # points that the compiled forms touch along the last dim, those beyond `order` with weight 0
+
+
+def weights_at(place: float, order: int) -> tuple[int, np.ndarray]:
+    """The first point of a particle at `place`, in steps of the mesh, and the weights of its `order` points."""
+    place += 0.5 * (order % 2)
+    first = int(np.floor(place))
+    w = place - first
+    found = np.array([1.0 - w, w])
+    for m in range(3, order + 1):
+        longer = np.zeros(m)
+        for k in range(m):
+            before = (w + m - 1 - k) * found[k - 1] if k else 0.0
+            longer[k] = (before + ((k + 1 - w) * found[k] if k < m - 1 else 0.0)) / (m - 1)
+        found = longer
+    return first - (order - 1) // 2, found
+
+
+def spread(positions, charges, slots, lower, scale, start, shape, order, big, grid) -> int:  # type: ignore[no-untyped-def]
+    """Add the charges of the first `slots` slots to the flat local grid; returns how many are beyond it.
+
+    lower [3], scale [3]: corner of the box, and points per length; start [3]: the point at the corner of the local grid
+    of `shape`; `WIDTH` numbers stand behind it in `grid`. Each term is rounded by adding and taking away `big`, so that
+    sums of multiples of its last bit are exact, in any order and on any number of ranks.
+    """
+    lost, cells = 0, grid[: int(np.prod(shape))].reshape(tuple(shape))
+    for s in np.flatnonzero(charges[:slots] != 0.0):
+        each = [weights_at((positions[s, d] - lower[d]) * scale[d], order) for d in range(3)]
+        firsts = [first - start[d] for d, (first, _) in enumerate(each)]
+        if any(first < 0 or first + order > n for first, n in zip(firsts, shape, strict=True)):
+            lost += 1
+            continue
+        a, b, c = (slice(first, first + order) for first in firsts)
+        whole = charges[s] * np.einsum("i,j,k->ijk", *(weights for _, weights in each))
+        cells[a, b, c] += (whole + big) - big
+    return lost
+
+
+def gather(positions, charges, slots, lower, scale, start, shape, order, fields, forces) -> None:  # type: ignore[no-untyped-def]
+    """Add charge times field to the forces of the first `slots` slots; fields: three flat grids, [3, cells + WIDTH]."""
+    cells = fields[:, : int(np.prod(shape))].reshape(3, *shape)
+    for s in np.flatnonzero(charges[:slots] != 0.0):
+        each = [weights_at((positions[s, d] - lower[d]) * scale[d], order) for d in range(3)]
+        a, b, c = (slice(first - start[d], first - start[d] + order) for d, (first, _) in enumerate(each))
+        near = np.einsum("dijk,i,j,k->d", cells[:, a, b, c], *(weights for _, weights in each))
+        forces[s, :3] += charges[s] * near

@@ -1,0 +1,1 @@
+"""Angles, dihedrals and impropers: which slots they bind, and their forces."""

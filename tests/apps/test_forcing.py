@@ -1,0 +1,159 @@
+"""Fluxes at the ground and large-scale forcings of the box: known tendencies, closed budgets, a convective layer."""
+
+from __future__ import annotations
+
+import json
+
+import h5py
+import numpy as np
+import pytest
+from mpi4py import MPI
+from pydantic import ValidationError
+
+from hpckit.apps.weather3d.config import PRESETS, Config
+from hpckit.apps.weather3d.forcing import levels_of
+from hpckit.apps.weather3d.model import mesh_for
+from hpckit.apps.weather3d.report import sections
+from hpckit.apps.weather3d.run import run as run_app
+from hpckit.apps.weather3d.split import Model
+from hpckit.comm.observe.timer import PhaseTimer
+from hpckit.kernels.euler.box.constants import RHO_U, RHO_V
+from hpckit.report.run_data import load_run
+from hpckit.run.context import Run
+
+GRID = {"nx": 8, "ny": 7, "nz": 10, "width": 800.0, "length": 700.0, "height": 1000.0}
+STILL = {"grid": GRID, "dynamics": {"kind": "hevi", "step": 1.0}, "bubbles": []}
+
+
+def made(**settings) -> Model:
+    config = Config.model_validate({**STILL, "base": {"kind": "stable", "frequency": 0.01}, **settings})
+    return Model(config, mesh_for(config, MPI.COMM_SELF))
+
+
+def forced(model: Model, dt: float) -> tuple[np.ndarray, np.ndarray]:
+    """Theta before and after the forcings alone act over dt."""
+    before = model.output()["theta"]
+    carried = model.carried.field.data if model.is_moist else None
+    model.exchange(model.state)
+    model.forced.apply(model.state.data, carried, dt)
+    return before.astype(float), model.output()["theta"].astype(float)
+
+
+def test_heat_enters_the_lowest_level_alone():
+    model = made(surface={"heat": 0.2}, output={"single": False})
+    before, after = forced(model, 5.0)
+    np.testing.assert_allclose((after - before)[0], 0.2 * 5.0 / 100.0, rtol=1e-9)
+    assert not (after - before)[1:].any()
+
+
+def test_bulk_fluxes_follow_wind_and_difference():
+    surface = {"exchange": 2e-3, "theta": 310.0}
+    model = made(surface=surface, base={"kind": "neutral", "u": 6.0, "v": -8.0}, output={"single": False})
+    before, after = forced(model, 5.0)
+    speed = 10.0 * 1.0  # of 6 and -8 m/s
+    np.testing.assert_allclose((after - before)[0], 5.0 / 100.0 * 2e-3 * speed * 10.0, rtol=1e-3)
+
+
+def test_cooling_and_subsidence_by_level():
+    """Air of constant stratification that sinks warms everywhere at the same rate, and is cooled by level."""
+    forcing = {"subsidence": [[0.0, 0.0], [400.0, -0.02]], "cooling": [[0.0, -1e-4], [1000.0, 0.0]]}
+    model = made(forcing=forcing, output={"single": False})
+    before, after = forced(model, 10.0)
+    height, theta = model.base.height, model.base.theta
+    wind = np.minimum(height / 400.0, 1.0) * 0.02
+    slope = np.append(np.diff(theta) / 100.0, 0.0)
+    expected = 10.0 * (wind * slope - 1e-4 * (1 - height / 1000.0))
+    np.testing.assert_allclose((after - before)[:, 0, 0], expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize(("drag", "friction"), [(0.01, 0.0), (0.0, 0.5)])
+def test_the_ground_slows_the_lowest_wind(drag, friction):
+    model = made(drag=drag, surface={"friction": friction}, base={"kind": "neutral", "u": 3.0, "v": 4.0})
+    before = model.state.interior.copy()
+    forced(model, 2.0)
+    kept = 1 / (1 + 2.0 / 100.0 * (drag * 5.0 + friction**2 / 5.0))
+    for field in (RHO_U, RHO_V):
+        np.testing.assert_allclose(model.state.interior[field, 0], kept * before[field, 0], rtol=1e-12)
+        np.testing.assert_array_equal(model.state.interior[field, 1:], before[field, 1:])
+
+
+def test_points_are_joined_and_go_on():
+    got = levels_of(((100.0, 1.0), (300.0, 5.0)), np.array([0.0, 100.0, 150.0, 900.0]))
+    np.testing.assert_allclose(got, [1.0, 1.0, 2.0, 5.0])
+
+
+def test_wind_turns_toward_the_geostrophic_one():
+    """Without a ground: an inertial circle about the geostrophic wind, a quarter of it in pi / (2 f)."""
+    model = made(
+        base={"kind": "neutral", "u": 2.0},
+        forcing={"geostrophic_u": [[0.0, 5.0]], "geostrophic_v": [[0.0, 0.0]]},
+        coriolis=5e-3,
+        output={"single": False},
+    )
+    steps = 157
+    for _ in range(steps):
+        model.step(np.pi / 2 / 5e-3 / steps / 2, PhaseTimer())  # an eighth
+    out = model.output()
+    np.testing.assert_allclose(out["u"], 5.0 - 3.0 * np.cos(np.pi / 4), rtol=1e-4)
+    np.testing.assert_allclose(out["v"], 3.0 * np.sin(np.pi / 4), rtol=1e-4)
+
+
+def test_a_convective_layer_grows_by_encroachment_and_entrainment():
+    """Half an hour: the heat of the ground is in the air, the layer is mixed, its top above encroachment's."""
+    preset = PRESETS["convective_boundary_layer"][1]
+    grid = {"nx": 12, "ny": 12, "nz": 25, "width": 1200.0, "length": 1200.0, "height": 1000.0}
+    config = Config.model_validate({**preset, "grid": grid, "output": {"single": False}})
+    model = Model(config, mesh_for(config, MPI.COMM_SELF))
+    first = model.watch()
+    for _ in range(900):
+        model.step(2.0, PhaseTimer())
+    last, out = model.watch(), model.output()
+    budget = model.budgets(first, last)["heat_budget"]
+    rho = model.base.column[0][0]
+    assert abs(budget["unexplained"]) < 1e-12 * budget["entered"]
+    assert abs(budget["entered"] / (0.1 * 1800.0 * 1200.0**2 * rho) - 1) < 0.01
+    encroached = np.sqrt(2 * 0.1 * 1800.0 / (1e-4 * 300.0 / 9.8))
+    assert 1.05 < last.more["inversion"] / encroached < 1.5
+    theta = out["theta"] - out["theta"].mean(axis=(1, 2), keepdims=True)
+    flux = (out["w"] * theta).mean(axis=(1, 2))
+    assert -0.03 < flux.min() < -0.001  # entrainment
+    assert last.w_max > 1.0
+
+
+def test_the_report_has_means_fluxes_and_variances(tmp_path):
+    config = Config.model_validate(
+        {
+            **STILL,
+            "surface": {"heat": 0.1},
+            "noise": {"amplitude": 1.0},
+            "time": {"end": 20.0},
+            "output": {"every": 20.0},
+        }
+    )
+    path = tmp_path / "run"
+    run_app(config, Run(MPI.COMM_SELF, path, app="weather3d", title="convection", lines=False))
+    (path / "resolved.json").write_text(json.dumps({"values": config.model_dump(mode="json")}))
+    made = {section.key: section for section in sections(load_run(path))}
+    numbers = made["columns"].numbers
+    with h5py.File(path / "output" / "fields.h5") as file:
+        theta, w = file["theta"][-1].astype(float), file["w"][-1].astype(float)
+        mean = file["theta_base"][...] + theta.mean(axis=(1, 2))
+    np.testing.assert_allclose(numbers["mean of theta"], mean, rtol=1e-6)
+    covariance = [np.cov(w[k].ravel(), theta[k].ravel(), bias=True) for k in range(10)]
+    np.testing.assert_allclose(numbers["flux of theta"], [each[0, 1] for each in covariance], rtol=1e-3, atol=1e-9)
+    np.testing.assert_allclose(numbers["variance of w"], [each[0, 0] for each in covariance], rtol=1e-3, atol=1e-12)
+    assert made["columns"].html.count("<svg") == 6
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"surface": {"vapor": 1e-5}}, "need moist air"),
+        ({"forcing": {"subsidence": [[0.0, 0.1]]}}, "must not be above 0"),
+        ({"forcing": {"cooling": [[5.0, 0.1], [5.0, 0.2]]}}, "heights of its points must grow"),
+        ({"dynamics": {"kind": "explicit"}, "surface": {"heat": 0.1}}, "surface needs the split dynamics"),
+    ],
+)
+def test_forcings_that_cannot_be_are_refused(given, reason):
+    with pytest.raises(ValidationError, match=reason):
+        Config.model_validate({**STILL, **given})

@@ -1,0 +1,136 @@
+"""Rigid water beside LAMMPS's `fix shake`, on any number of ranks to the bit; the kernel against its reference."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from lammps_runs import needs_lammps, run_lammps, same_bits, thermo_rows
+from mpi4py import MPI
+from potential_files import write_water
+
+from hpckit.apps.md.config import Config
+from hpckit.apps.md.lammps.script import settings_of
+from hpckit.apps.md.model import make_system
+from hpckit.apps.md.motion import dynamics_of
+from hpckit.apps.md.start import Start
+from hpckit.comm.observe.timer import PhaseTimer
+from hpckit.errors import InputError
+from hpckit.kernels.particles.constraints import reference, simd
+from hpckit.md.molecules.constraints import clusters_of
+from hpckit.md.snapshots import snapshot
+from hpckit.md.thermo import freedom, measure
+
+SCRIPT = """units real
+atom_style full
+bond_style harmonic
+angle_style harmonic
+read_data water.data
+pair_style lj/cut/coul/long 8.0 8.0
+pair_coeff 1 1 0.15535 3.166
+pair_coeff 2 2 0.0 1.0
+pair_modify mix arithmetic table 0
+kspace_style pppm 1e-4
+bond_coeff 1 450.0 1.0
+angle_coeff 1 55.0 109.47
+neighbor 0.5 bin
+neigh_modify every 1 delay 0 check yes
+fix 1 all shake 1e-13 200 0 b 1 a 1
+fix 2 all {0}
+timestep 1.0
+thermo 20
+thermo_style custom step temp ke pe etotal press vol
+thermo_modify format float %.15g norm no
+run 200
+"""
+FIXES = {
+    "nve": "nve",
+    "nvt": "nvt temp 298.0 298.0 100.0",
+    "npt": "npt temp 298.0 298.0 100.0 iso 1.0 1.0 1000.0",
+}
+
+
+def script(name, folder):
+    velocities = np.random.default_rng(4).normal(0, 0.006, (600, 3))
+    write_water(folder / "water.data", "cubic2", velocities - velocities.mean(axis=0), angle=109.47)
+    text = SCRIPT.format(FIXES[name])
+    (folder / f"in.{name}").write_text(text)
+    return text
+
+
+@needs_lammps
+@pytest.mark.parametrize("name", FIXES)
+def test_rigid_water_follows_lammps_for_200_steps(tmp_path, name):
+    expected = thermo_rows(run_lammps(tmp_path, script(name, tmp_path)))
+    config = Config.model_validate(settings_of(tmp_path / f"in.{name}").tree)
+    system = make_system(config, Start(config), MPI.COMM_SELF, PhaseTimer())
+    assert freedom(system) == 3 * 600 - 3 - 3 * 200
+    dynamics = dynamics_of(config)
+    for step in range(201):
+        if step:
+            dynamics.step(system, config.time.dt, step % 20 == 0)
+        if step % 20 == 0:
+            it, row = measure(system), expected[step // 20]
+            ours = [it.temperature, it.kinetic, it.potential, it.total, it.volume]
+            # The mesh of LAMMPS has 4 pi in nine digits.
+            assert ours == pytest.approx([*row[1:5], row[6]], rel=1e-7 if name == "npt" else 2e-8)
+            assert it.pressure == pytest.approx(row[5], abs=1e-6 * np.abs(expected[:, 5]).max())
+    found = snapshot(system)
+    rows = found.bonds[:, 1:]
+    d = found.positions[rows[:, 0]] - found.positions[rows[:, 1]]
+    lengths = np.linalg.norm(d - found.edges * np.rint(d / found.edges), axis=1)
+    # What scales velocities or the box between steps moves the lengths.
+    assert np.abs(lengths - 1.0).max() < {"nve": 1e-10, "nvt": 1e-5, "npt": 1e-4}[name]
+    system.mesh.close()
+
+
+def test_any_number_of_ranks_has_the_same_bits(mpirun, tmp_path):
+    script("nve", tmp_path)
+    same_bits(mpirun, tmp_path, (1, 2, 3), 20, ["nve"])
+
+
+@pytest.mark.parametrize("pairs", [[(0, 1)], [(0, 1), (0, 2), (1, 2)], [(0, 1), (0, 2), (0, 3)]])
+def test_the_kernel_agrees_with_its_reference_and_holds_the_lengths(pairs):
+    rng, pairs = np.random.default_rng(5), np.array(pairs)
+    size, own = int(pairs.max()) + 1, 17
+    positions = np.zeros((24, 4))
+    shape = np.array([[0, 0, 0], [1, 0, 0], [-0.3, 0.9, 0], [-0.3, -0.4, 0.9]])
+    found = np.arange(24)[: 24 // size * size].reshape(-1, size)
+    for places in found:
+        positions[places, :3] = shape[:size] + rng.normal(0, 0.02, (size, 3)) + rng.normal(0, 5, 3)
+    moves, weights = rng.normal(0, 0.02, (24, 3)), rng.uniform(0.5, 1.5, 24)
+    numbers = np.arange(len(found))
+    gaps = positions[found][:, pairs[:, 0], :3] - positions[found][:, pairs[:, 1], :3]
+    squares = (gaps**2).sum(axis=2)
+    out = []
+    for form in (reference, simd):
+        forces, tallies = np.zeros((24, 4)), np.zeros((24, 8))
+        what = positions, moves, weights, found, numbers, pairs, squares, 3.0, forces, tallies, True
+        assert form.hold_distances(own, *what) == 0
+        assert not forces[own:].any()
+        out.append((forces, tallies))
+        forces = np.zeros((24, 4))
+        form.hold_distances(24, *what[:-3], forces, tallies, False)
+        moved = positions[:, :3] + moves + weights[:, None] * forces[:, :3] / 3.0
+        after = moved[found][:, pairs[:, 0]] - moved[found][:, pairs[:, 1]]
+        np.testing.assert_allclose((after**2).sum(axis=2), squares, rtol=1e-12)
+    for one, other in zip(*out, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-11)
+    moves[0] += 50.0
+    what = positions, moves, weights, found, numbers, pairs, squares, 3.0, np.zeros((24, 4)), np.zeros((24, 8)), False
+    assert simd.hold_distances(own, *what) == 1
+
+
+def test_clusters_that_cannot_be_held_are_named(tmp_path):
+    chain = np.array([[0, 1], [1, 2], [2, 3]])
+    with pytest.raises(InputError, match="up to three around it"):
+        clusters_of(chain, np.ones(3), np.zeros((0, 3), np.int64), np.zeros(0), 4)
+    with pytest.raises(InputError, match="these do not"):
+        clusters_of(chain[:1], np.ones(1), chain[None, :, 0], np.zeros(1), 4)
+    text = script("nve", tmp_path)
+    (tmp_path / "in.bad").write_text(text.replace("b 1 a 1", "c 1.0"))
+    with pytest.raises(InputError, match="known are TOLERANCE"):
+        settings_of(tmp_path / "in.bad")
+    (tmp_path / "in.bad").write_text(text.replace("b 1 a 1", "b 2 a 1"))
+    config = Config.model_validate(settings_of(tmp_path / "in.bad").tree)
+    with pytest.raises(InputError, match=r"constraints\.bonds are \[2\]"):
+        make_system(config, Start(config), MPI.COMM_SELF, PhaseTimer())

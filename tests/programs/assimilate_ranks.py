@@ -1,0 +1,34 @@
+"""Assimilations on these ranks: the metrics of some iterations of each method, all digits."""
+
+import json
+
+from mpi4py import MPI
+
+from hpckit.apps.assimilate.config import Config
+from hpckit.apps.assimilate.run import METHODS
+from hpckit.apps.assimilate.twin import Twin
+from hpckit.comm.mesh import Mesh
+
+comm = MPI.COMM_WORLD
+SMALL = {
+    "grid": {"ny": 21, "nx": 27},
+    "window": {"steps": 12},
+    "truth": {"spin_up": 3, "scale": 4.0},
+    "background": {"scale": 4.0},
+    "observations": {"share": 0.05, "every": 4},
+}
+METHOD = {"members": 5, "inner": 3, "radius": 6.0, "memory": 0.0625}
+STEPS = {"4dvar": 4, "4dvar_cg": 1, "letkf": 2}
+
+for kind, steps in STEPS.items():
+    config = Config.model_validate({**SMALL, "method": {**METHOD, "kind": kind}})
+    with Mesh(comm, y=0, x=0, periodic=("y", "x"), shape=(21, 27)) as mesh:
+        twin = Twin(config, mesh)
+        method = METHODS[kind](config, twin, None)
+        for _ in range(steps):
+            assert method.step()
+        found = method.metrics() | twin.off(method.state(), getattr(method, "at", 0))
+        if kind == "letkf":
+            method.close()
+    if comm.rank == 0:
+        print(kind, json.dumps(found))
