@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import array
 import contextlib
 import faulthandler
+import fcntl
 import hashlib
 import json
 import os
 import re
 import signal
+import stat
 import sys
+import termios
 import time
 import traceback
 from collections.abc import Iterable
@@ -24,6 +28,7 @@ from hpckit.errors import HpckitError, RankLostError
 from hpckit.launch.first_exit import END, FirstExit, announce
 from hpckit.launch.launcher import joined
 
+READ_SECONDS = 5.0  # a launcher's pipe is read within milliseconds, on a loaded machine too
 TELL_SECONDS = 30.0  # from the end of one rank's program to the warning that others still run
 # Frames around the user's lines in a traceback: this package, mpi4py's runner, Python's.
 FOREIGN = (os.path.dirname(os.path.abspath(hpckit.__file__)) + os.sep, os.path.dirname(mpi4py.__file__), "<frozen ")
@@ -147,6 +152,20 @@ def _tell(text: str, code: int, folder: str, alike: str = "") -> None:
     if not folder or not _leave(Path(folder, SAID), alike or text, whole, code):
         sys.stderr.write(whole)  # in one write, so that other ranks' output cannot come between
         sys.stderr.flush()
+        await_reader()
+
+
+def await_reader(descriptor: int = 2) -> None:
+    """Wait until the launcher has read what this rank wrote to a pipe, at most READ_SECONDS.
+
+    An abort right after a message makes launchers end the job, and drop what is left in their pipes.
+    """
+    until, unread = time.monotonic() + READ_SECONDS, array.array("i", [0])
+    with contextlib.suppress(OSError):
+        if not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+            return
+        while fcntl.ioctl(descriptor, termios.FIONREAD, unread) == 0 and unread[0] and time.monotonic() < until:
+            time.sleep(0.005)
 
 
 class OwnLines:
