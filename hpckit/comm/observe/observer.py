@@ -51,8 +51,9 @@ class Listener:
     def begun(self, operation: Operation) -> Any:
         """An operation begins; an exchange has been made."""
 
-    def again(self, operation: Exchange, note: Any) -> None:
-        """An exchange begins."""
+    def again(self, operation: Exchange, note: Any) -> bool:
+        """An exchange begins; whether to report its moments before the end (`posted`, `waits`) this time."""
+        return True
 
     def posted(self, operation: Operation, note: Any) -> None:
         """All messages that the rank can send without waiting have left."""
@@ -151,21 +152,41 @@ class Operation:
 class Exchange(Operation):
     """The report of an object that exchanges repeatedly with its neighbors, from `begin` to `end` each time."""
 
-    __slots__ = ("_listeners", "_notes")
+    __slots__ = ("_followed", "_listeners", "_notes")
     is_exchange = True
+    peers: list[int]
 
     def __init__(
         self, observer: Observer, comm: MPI.Comm, kind: str, name: str, dtype: Hashable, peers: Iterable[int]
     ) -> None:
         super().__init__(observer, comm, name, dtype, -1, peers=list(peers), blocks=True, kind=kind)
         self._notes, self._listeners = dict(self._heard), observer.listeners
+        self._followed: Sequence[tuple[Listener, Any]] = ()  # as `_heard`, if one of them follows this exchange
 
     def begin(self) -> None:
         """The exchange begins."""
         if self._listeners is not self._observer.listeners:
             self._listen_anew()
+        followed = False
         for listener, note in self._heard:
-            listener.again(self, note)
+            if listener.again(self, note):
+                followed = True
+        self._followed = self._heard if followed else ()
+
+    def posted(self) -> None:
+        """Its messages have left."""
+        for listener, note in self._followed:
+            listener.posted(self, note)
+
+    def wait(self, name: Hashable = None) -> None:
+        """The rank blocks from now on. Raises the errors of listeners."""
+        self._observer.inside = self.waiting = True
+        try:
+            for listener, note in self._followed:
+                listener.waits(self, note)
+        except BaseException:
+            self._observer.inside = self.waiting = False
+            raise
 
     def meet(self, peers: Iterable[int]) -> None:
         """From now on the rank waits for these ranks."""

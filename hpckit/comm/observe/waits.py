@@ -56,7 +56,7 @@ class Channel:
         self.calls, self.stride, self.seconds = 0, 1, 0.0
         # The next call to keep. Earlier ones are only counted in `calls` and `seconds`.
         self.due = 0
-        self.samples: list[Row] = []
+        self.samples: list[Sequence[float]] = []
 
     def meet(self, peers: Iterable[int]) -> None:
         """From now on this rank waits for these ranks of the exchange."""
@@ -67,10 +67,14 @@ class Channel:
         number = self.calls
         self.calls = number + 1
         self.seconds += waited
-        if number % self.stride == 0 and self._has_room(number):
-            self.samples.append([begun, posted, entered, left, waited])
-        full = not self.thin and len(self.samples) >= self.most
-        self.due = NEVER if full else number - number % self.stride + self.stride
+        if number < self.due:
+            return
+        if self._has_room(number):
+            self.samples.append((begun, posted, entered, left, waited))  # a list would cost the garbage collector time
+        if self.thin:
+            self.due = number - number % self.stride + self.stride
+        else:
+            self.due = number + 1 if len(self.samples) < self.most else NEVER
 
     def open(self, begun: float, posted: float) -> Row:
         """Begin a call that will be waited for, perhaps with others under way; returns the row for `close`."""
@@ -114,20 +118,23 @@ class Waits(Listener):
     def begun(self, operation: Operation) -> Any:
         """The note: the channel of an exchange; for other operations the channel and the row of this call."""
         if isinstance(operation, Exchange):
-            return self.channel(operation.kind, operation.comm, operation.peers or ())
+            return self.channel(operation.kind, operation.comm, operation.peers)
         if operation.comm.size == 1 or (operation.peer is not None and not operation.kind):
             return None
         channel = self._channel_of(operation)
         now = perf_counter()
         return channel, channel.open(now, now)
 
-    def again(self, operation: Exchange, note: Channel) -> None:
+    def again(self, operation: Exchange, note: Channel) -> bool:
         """An exchange begins: read the clock if its times are kept."""
         if note.met is not operation.peers:
-            note.meet(operation.peers or ())
-        note.noted = note.calls >= note.due
-        if note.noted:
-            note.begun = note.posted = perf_counter()
+            note.meet(operation.peers)
+        if note.calls < note.due:
+            note.noted = False
+            return False
+        note.noted = True
+        note.begun = note.posted = perf_counter()
+        return True
 
     def posted(self, operation: Operation, note: Any) -> None:
         """Its messages have left."""
