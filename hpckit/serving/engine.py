@@ -10,6 +10,7 @@ On several ranks rank 0 makes the engine's calls, and the others are in `follow`
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -138,9 +139,9 @@ class Engine:
     that of all texts, up to 4 GiB. chunk: most tokens of one prompt in a step beside other texts. speculate: tokens
     that are guessed from the text itself, or by the model `draft` of the same tokens (`speculation`). prefixes: whether
     texts find what others have computed.
-    comm: ranks of one node, each with its columns of every weight. Collective. replicas: so many groups of these ranks
-    compute texts beside each other, each with all columns; weights, keys and values exist once for all of them, `rows`
-    are those of each.
+    comm: ranks, each with its columns of every weight. Collective. replicas: so many groups of these ranks compute
+    texts beside each other, each with all columns; weights, keys and values exist once for all of them, `rows` are
+    those of each. stages: groups of ranks on one node each, with consecutive layers each; 0 for one stage a node.
 
     Raises `InputError` for a folder that cannot be served.
     """
@@ -159,6 +160,7 @@ class Engine:
         prefixes: bool = True,
         comm: MPI.Comm | None = None,
         replicas: int = 1,
+        stages: int = 0,
     ) -> None:
         self.folder = model_folder(Path(folder))
         shape = self.shape = read_shape(self.folder)
@@ -174,14 +176,16 @@ class Engine:
                     f" {shape.vocab}",
                     do="give a model with the same tokenizer, and 1 guess or more",
                 )
-        self.team = Team(comm, replicas)
-        room = kv_tokens or min(texts * shape.context, max(shape.context, MOST_KV_BYTES // shape.kv_bytes))
+        self.team = Team(comm, replicas, stages)
+        most = self.team.stages * MOST_KV_BYTES // shape.kv_bytes
+        room = kv_tokens or min(texts * shape.context, max(shape.context, most))
         self.blocks = Blocks(-(-room // PAGE))
         answers = min(rows, texts * (1 + speculate))
         self.weights = Weights(self.folder, shape, weights, self.team)
         self.model = Model(self.weights, self.team, self.blocks.count, rows, answers)
-        self.team.make_room(1 + texts * (HEAD + -(-shape.context // PAGE)) + rows * replicas)
-        self.scheduler = Scheduler(self.blocks, rows, answers, texts, chunk, replicas)
+        self.team.make_room(1 + texts * (HEAD + -(-shape.context // PAGE)) + rows * replicas, rows, shape.width)
+        self.scheduler = Scheduler(self.blocks, rows, answers, texts, chunk, replicas, self.team.stages)
+        self._begun: deque[Step] = deque()  # steps under way, as many as there are stages
         self.speculate, self._prefixes = speculate, prefixes
         self.tokenizer, self.chat = spoken(self.folder)
         self.ends = tuple(dict.fromkeys((*shape.end, *ends_of(self.folder))))
@@ -274,32 +278,47 @@ class Engine:
     def step(self) -> list[Event]:
         """Compute one step, and return what it brought; nothing where no text waits."""
         begin = time.perf_counter()
-        if self.speculate:
-            self._guess([text for text in self.scheduler.running if len(text.tokens) - text.computed == 1])
-        step = self.scheduler.plan()
-        if step is None:
+        while len(self._begun) < self.team.stages and (planned := self._planned()):
+            self._begun.append(planned)
+        if not self._begun:
             return []
-        samples = [self._samples[piece.text] for piece in step.pieces]
-        if self.team.size > 1:
-            self.team.tell(step.words())
-        logits = self.model.run(step)
-        events, accepted, row = list[Event](), list[int](), 0
-        for piece, sample in zip(step.pieces, samples, strict=True):
-            brought, count = self._answered(sample, piece, logits[row : row + piece.answers])
-            events += brought
-            accepted.append(count)
+        step, logits = self._computed()
+        events, row = list[Event](), 0
+        for piece in step.pieces:
+            sample = self._samples.get(piece.text)  # None where the request was aborted meanwhile
+            if sample is not None:
+                brought, accepted = self._answered(sample, piece, logits[row : row + piece.answers])
+                events += brought
+                if piece.answers:
+                    self.scheduler.done(piece, sample.text, accepted)
+                if sample.reason:
+                    self._end(sample)
+                    self.counters.finished += 1
             row += piece.answers
-        self.scheduler.done(step, [sample.text for sample in samples], accepted)
-        for sample in samples:
-            if sample.reason:
-                self._end(sample)
-                self.counters.finished += 1
         self.counters.steps += 1
         seconds = time.perf_counter() - begin
         self.counters.seconds += seconds
         if self.listener is not None:
             self.listener.stepped(step, events, seconds)
         return events
+
+    def _planned(self) -> Step | None:
+        """The next step, which the other stages may begin with; None where there is nothing to compute."""
+        if self.speculate:
+            free = [text for text in self.scheduler.running if not text.awaited]
+            self._guess([text for text in free if len(text.tokens) - text.computed == 1])
+        step = self.scheduler.plan()
+        if step is not None:
+            self.team.send(step.words())
+            self.scheduler.begin(step, [self._samples[piece.text].text for piece in step.pieces])
+        return step
+
+    def _computed(self) -> tuple[Step, Floats]:
+        """The oldest step under way, and its logits."""
+        step = self._begun.popleft()
+        if self.team.size > 1:
+            self.team.tell(step.words())
+        return step, self.model.run(step)
 
     def generate(
         self, prompts: Sequence[str | Sequence[int]], sampling: Sampling | Sequence[Sampling] | None = None
@@ -330,6 +349,9 @@ class Engine:
         """Rank 0: the others leave `follow`; texts that are under way are ended."""
         for sample in list(self._samples.values()):
             self._end(sample)
+        while self._begun:  # the other stages compute them anyway
+            self._computed()
+        self.team.send(np.zeros(0, np.int64))
         self.team.tell(np.zeros(0, np.int64))
 
     def _guess(self, texts: Sequence[Text]) -> None:

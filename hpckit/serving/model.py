@@ -2,7 +2,8 @@
 
 Products are the tile's, attention goes over the blocks of a text in its order, and everything else is done row by row
 or number by number. Ranks split columns and heads, never a sum (`weights`): between two products all ranks write their
-columns where all see them, and wait for each other. A replica computes its own pieces of a step, beside the others.
+columns where all see them, and wait for each other. A replica computes its own pieces of a step, beside the others. On
+several stages rows go from one to the next, each through its layers; the last one has the logits.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Model:
         self.rows, self.answers = rows, answers
         _, groups = weights.groups
         shapes = page_shapes(max(1, groups), blocks, s.head_width, width_of("float32"))
-        self._keys, self._values = (team.array_of_twins((s.layers, *shape), np.float32) for shape in shapes)
+        self._keys, self._values = (team.array_of_twins((len(weights.blocks), *shape), np.float32) for shape in shapes)
         if s.rope_base:
             tables = (
                 table.astype(np.float32) for table in angles(s.context, s.head_width, s.rope_base, s.rope_scaling)
@@ -51,7 +52,7 @@ class Model:
         self._mixed = team.array(rows, s.heads * s.head_width)
         self._hidden = team.array(most, s.hidden)
         self._branch = team.array(rows, s.width)
-        self._logits = team.array_of_all(team.replicas * answers, s.vocab)
+        self._logits = team.array_of_all(team.replicas * answers if team.is_last else 0, s.vocab)
 
     @property
     def kv_bytes(self) -> int:
@@ -59,7 +60,9 @@ class Model:
         return self._keys.nbytes + self._values.nbytes
 
     def run(self, step: Step) -> Floats:
-        """The logits of the step's answers, [answers, vocab]; the next step writes over them. Collective."""
+        """The logits of the step's answers, [answers, vocab], on the last stage; the next step writes over them.
+        Collective.
+        """
         own, before = step.of_replica(self.team.replica)
         if own.pieces:
             self._run(own, self._logits[before : before + own.answers])
@@ -76,21 +79,25 @@ class Model:
         owner = np.repeat(np.arange(len(starts)), np.diff(rows))
         positions = np.arange(rows[-1]) - rows[owner] + starts[owner]
         slots = tables[owner, positions // PAGE] * PAGE + positions % PAGE
-        tokens = np.array([token for piece in step.pieces for token in piece.tokens], np.int64)
-        x = self.weights.embed(tokens)
-        if self.weights.positions is not None:
-            x = x + self.weights.positions[positions]
+        if self.team.stage:
+            x = self.team.carried(len(positions))
+        else:
+            x = self.weights.embed(np.array([token for piece in step.pieces for token in piece.tokens], np.int64))
+            if self.weights.positions is not None:
+                x = x + self.weights.positions[positions]
         places = positions, slots, rows, starts, tables
         for number, block in enumerate(self.weights.blocks):
             x = self._attention(number, block, x, places)
             x = self._feed(block, x)
+        if not self.team.is_last:
+            return self.team.carry(x)
         wanted = [
             row
             for first, piece in zip(rows[1:], step.pieces, strict=True)
             for row in range(first - piece.answers, first)
         ]
-        if wanted:
-            head = self.weights.head
+        head = self.weights.head
+        if wanted and head is not None:
             head.multiply(self._normed(self.weights.norm, x[wanted]), logits[:, head.begin : head.end])
 
     def _attention(self, number: int, block: Block, x: Floats, places: tuple[Any, ...]) -> Floats:

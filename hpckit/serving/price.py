@@ -2,7 +2,8 @@
 
 A pass of `rows` tokens reads every weight once and multiplies it by each row: the longer of the two counts, as the
 rates of the tile say, which differ with the rows. Keys and values are read once a text. Between products all ranks
-wait for each other: four times a block.
+wait for each other: four times a block. Stages on several nodes work on steps of their own; each passes the rows of its
+step on.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from hpckit.serving.checkpoint.shape import Shape
 ROWS = (1, 4, 8, 32, 128, 512)
 WAIT = 1.5e-6  # s of a barrier of ranks with a core each, in shared memory
 WAITS = 4  # of a block
+LATENCY, BANDWIDTH = 2e-6, 1e10  # s and bytes/s between nodes, where no machine says them
 MEMORY = 128 << 20  # bytes of the weights that are measured: more than caches hold
 INPUTS = 1024
 ROUNDS = 3
@@ -30,10 +32,14 @@ ROUNDS = 3
 
 @dataclass(frozen=True)
 class Rates:
-    """seconds: of a weight's byte, by the rows that it is multiplied by at once (`ROWS`); wait: s of a barrier."""
+    """seconds: of a weight's byte, by the rows that it is multiplied by at once (`ROWS`); wait: s of a barrier; latency
+    and bandwidth: s and bytes/s of a message between nodes.
+    """
 
     seconds: tuple[float, ...]
     wait: float = WAIT
+    latency: float = LATENCY
+    bandwidth: float = BANDWIDTH
     source: str = ""
 
     def of(self, rows: int) -> float:
@@ -82,39 +88,60 @@ def rates_of(machine: Machine, kind: str) -> Rates:
     compute, nbytes = machine.compute, KINDS[kind].nbytes / KINDS[kind].along
     read, flops = compute.bandwidth * compute.efficiency, compute.peak * compute.efficiency
     seconds = tuple(max(1 / read, 2 * rows / nbytes / flops) for rows in ROWS)
-    return Rates(seconds, 2 * machine.levels[0].latency, machine.name)
+    outer = machine.levels[-1]
+    return Rates(seconds, 2 * machine.levels[0].latency, outer.latency, outer.bandwidth, machine.name)
 
 
-def price(shape: Shape, kind: str, ranks: int, rates: Rates, *, context: int, texts: int, rows: int = 512) -> Price:
+def price(
+    shape: Shape, kind: str, ranks: int, rates: Rates, *, context: int, texts: int, rows: int = 512, stages: int = 1
+) -> Price:
     """The price of a model on ranks with a core and a share of the weights each.
 
-    context: tokens of a text, for keys and values and for the first token. rows: most tokens of a step.
+    context: tokens of a text, for keys and values and for the first token. rows: most tokens of a step. stages: nodes
+    with a part of the layers each; the weights and the keys and values are those of a rank of the fullest one. Raises
+    `InputError` for more stages than layers.
     """
     nbytes = KINDS[kind].nbytes / KINDS[kind].along
     sizes = {name: count * a * b * nbytes for name, (count, a, b) in shape.matrices().items()}
-    read = 1 / rates.seconds[0]
+    read, own = 1 / rates.seconds[0], ranks // stages
+    shares = [len(layers) / shape.layers for layers in shape.layers_of(stages)]
+    heads_of = [float(n == stages - 1) for n in range(stages)]
 
-    def step(count: int, seen: float, heads: int, groups: int = 1) -> float:
-        """Seconds of a pass of so many rows, which read `seen` tokens of keys and values, with so many answers."""
+    def stage(share: float, head: float, count: int, seen: float, heads: int, groups: int) -> float:
+        """Seconds of a pass of so many rows through a stage with that share of the layers, and of its message."""
         total = 0.0
         for name, size in sizes.items():
             every = heads if name == "head" else count
-            share = 1 - (1 - shape.read_share(name)) ** every  # of experts: those that some token chose
-            total += size * share / ranks * rates.of(max(1, round(every * shape.read_share(name) / share)))
-        total += seen * shape.kv_bytes / ranks / read * groups
-        return total + (WAITS * shape.layers + 1) * (rates.wait if ranks > 1 else 0.0)
+            chosen = 1 - (1 - shape.read_share(name)) ** every  # of experts: those that some token chose
+            held = size * (head if name == "head" else share) / own
+            if chosen:
+                total += held * chosen * rates.of(max(1, round(every * shape.read_share(name) / chosen)))
+        total += share * seen * shape.kv_bytes / own / read * groups
+        total += (WAITS * share * shape.layers + 1) * (rates.wait if own > 1 else 0.0)
+        return total + (0.0 if head else rates.latency + 4 * count * shape.width / rates.bandwidth)
 
-    decode = {many: step(many, many * context, many) for many in sorted({1, 8, texts})}
+    def step(count: int, seen: float, heads: int, groups: int = 1) -> list[float]:
+        """Seconds of a step on each stage: so many rows that read `seen` tokens of keys and values, and its answers."""
+        return [stage(share, head, count, seen, heads, groups) for share, head in zip(shares, heads_of, strict=True)]
+
+    decode: dict[int, float] = {}
+    for many in sorted({1, 8, texts}):
+        flying = min(stages, many)
+        each = step(-(-many // flying), many * context / flying, -(-many // flying))
+        decode[many] = max(sum(each), flying * max(each))  # every step passes through all stages, one after the other
     first: dict[int, float] = {}
     for length in sorted({min(128, context), context}):
         pieces = [min(rows, length - begin) for begin in range(0, length, rows)]
         # Twelve rows at a time go over the keys and values before them.
-        first[length] = sum(
+        each_piece = [
             step(piece, begin + piece / 2, 1 if begin + piece >= length else 0, max(1, piece * shape.group // 12))
             for begin, piece in zip(range(0, length, rows), pieces, strict=True)
-        )
-    total = sum(sizes.values())
-    return Price(total / ranks, shape.kv_bytes * texts * context / ranks, decode, first)
+        ]
+        first[length] = sum(map(max, each_piece[:-1])) + sum(each_piece[-1])
+    fullest = max(
+        (sum(sizes.values()) - sizes["head"]) * a + sizes["head"] * b for a, b in zip(shares, heads_of, strict=True)
+    )
+    return Price(fullest / own, max(shares) * shape.kv_bytes * texts * context / own, decode, first)
 
 
 def _seconds(given: Any, packed: list[Any], out: Any) -> float:

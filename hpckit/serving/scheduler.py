@@ -7,6 +7,10 @@ text that came last, of the lowest priority, loses its blocks and waits at the h
 Replicas share blocks, so each may go on with any text. A text goes to the replica that computed its beginning, whose
 caches and memory have it, unless that one has clearly more to do in this step than another; and running texts change
 over where that shortens the step, which lasts as long as its longest part.
+
+Where a model's layers stand on several stages, as many steps are under way at once: each takes its share of the texts,
+and a text whose next token is awaited waits for it. Every stage runs the steps in one order, so that a block which is
+given away is written after all that read it.
 """
 
 from __future__ import annotations
@@ -45,6 +49,7 @@ class Text:
     found: int = 0  # tokens of the prompt that were there already
     preempted: int = 0
     replica: int = 0
+    awaited: bool = False  # its logits are under way
 
     @property
     def order(self) -> tuple[int, int]:
@@ -66,18 +71,26 @@ class Scheduler:
     """Texts that wait and run on `blocks`; a step has up to `rows` tokens and `answers` logits of each of so many
     replicas, and `texts` texts in all.
 
-    chunk: most tokens of a prompt in a step while other texts are there, so that these do not wait long.
+    chunk: most tokens of a prompt in a step while other texts are there, so that these do not wait long. stages: of
+    the model, and steps that are under way at once.
     """
 
     def __init__(
-        self, blocks: Blocks, rows: int, answers: int, texts: int, chunk: int | None = None, replicas: int = 1
+        self,
+        blocks: Blocks,
+        rows: int,
+        answers: int,
+        texts: int,
+        chunk: int | None = None,
+        replicas: int = 1,
+        stages: int = 1,
     ) -> None:
         self.blocks, self.rows, self.answers, self.texts = blocks, rows, answers, texts
         self.chunk = chunk or rows
         self.waiting: list[Text] = []
         self.running: list[Text] = []
         self.preemptions = self.moves = 0
-        self.replicas = replicas
+        self.replicas, self.stages = replicas, stages
         self._homes: dict[int, int] = {}  # which replica wrote a block
 
     def add(self, text: Text) -> None:
@@ -98,17 +111,24 @@ class Scheduler:
         pieces: list[Piece] = []
         several = len(self.running) + len(self.waiting) > 1
         self._balance(several)
+        most = -(-min(self.texts, len(self.running) + len(self.waiting)) // self.stages)
         for text in list(self.running):
-            if text not in self.running:  # preempted for one before it
+            if len(pieces) == most:
+                break
+            if text.awaited or text not in self.running:  # preempted for one before it
                 continue
             count = self._count(text, several)
             while count and text in self.running and not self._extend(text, text.computed + count):
-                self._preempt(self.running[-1])
+                last = next(one for one in reversed(self.running) if not one.awaited)
+                if last is text and any(one.awaited for one in self.running):
+                    count = 0  # those give their blocks back before it does
+                else:
+                    self._preempt(last)
             if count and text in self.running:
                 pieces.append(self._piece(text, count))
         if self.preemptions == preempted:
             for text in list(self.waiting):
-                if len(self.running) >= self.texts or not any(self._rows):
+                if len(self.running) >= self.texts or len(pieces) == most or not any(self._rows):
                     break
                 if text.leader is not None and text.leader.computed < text.leader.prompt and self._alive(text.leader):
                     continue
@@ -118,17 +138,27 @@ class Scheduler:
                 pieces.append(piece)
         return Step(tuple(sorted(pieces, key=lambda piece: piece.replica))) if pieces else None
 
-    def done(self, step: Step, texts: Sequence[Text], accepted: Sequence[int]) -> None:
-        """The step is computed; accepted: of how many of a piece's tokens the keys and values count (all but wrong
-        drafts). Full blocks may be found by other texts from now on.
+    def begin(self, step: Step, texts: Sequence[Text]) -> None:
+        """The step is under way. Pieces without answers count as computed: every stage runs later steps after it."""
+        for piece, text in zip(step.pieces, texts, strict=True):
+            text.awaited = piece.answers > 0
+            if not piece.answers:
+                self._advance(piece, text, len(piece.tokens))
+
+    def done(self, piece: Piece, text: Text, accepted: int) -> None:
+        """A piece with answers is computed; accepted: of how many of its tokens the keys and values count (all but
+        wrong drafts). Full blocks may be found by other texts from now on.
         """
-        for piece, text, count in zip(step.pieces, texts, accepted, strict=True):
-            before = text.computed // PAGE
-            text.computed = piece.start + count
-            self._hash(text, text.computed // PAGE)
-            for n in range(before, text.computed // PAGE):
-                self.blocks.keep(text.blocks[n], text.hashes[n])
-                self._homes[text.blocks[n]] = piece.replica
+        text.awaited = False
+        self._advance(piece, text, accepted)
+
+    def _advance(self, piece: Piece, text: Text, count: int) -> None:
+        before = text.computed // PAGE
+        text.computed = piece.start + count
+        self._hash(text, text.computed // PAGE)
+        for n in range(before, text.computed // PAGE):
+            self.blocks.keep(text.blocks[n], text.hashes[n])
+            self._homes[text.blocks[n]] = piece.replica
 
     def _count(self, text: Text, several: bool) -> int:
         """How many tokens of a text the step takes; drafts go along only where all of them fit."""
@@ -162,14 +192,15 @@ class Scheduler:
         """Running texts go to other replicas where that makes the longest part of the step shorter."""
         if self.replicas == 1:
             return
-        wanted = {text.number: self._wanted(text, several) for text in self.running}
+        free = [text for text in self.running if not text.awaited]
+        wanted = {text.number: self._wanted(text, several) for text in free}
         while True:
             loads = [0] * self.replicas
-            for text in self.running:
+            for text in free:
                 loads[text.replica] += wanted[text.number]
             most, least = loads.index(max(loads)), loads.index(min(loads))
             gap = loads[most] - loads[least]
-            movable = [text for text in self.running if text.replica == most and 0 < wanted[text.number] < gap]
+            movable = [text for text in free if text.replica == most and 0 < wanted[text.number] < gap]
             if not movable:
                 return
             best = min(movable, key=lambda text: abs(2 * wanted[text.number] - gap))

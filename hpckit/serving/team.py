@@ -1,7 +1,9 @@
-"""The ranks that serve a model together, on one node: arrays that some or all see, and the plan of a step from rank 0.
+"""The ranks that serve a model together: arrays that the ranks of a node see, the plan of a step from rank 0, and the
+rows that go from node to node.
 
-Ranks stand on two axes: those of a replica (`tp`) split the columns of every weight, and the replicas (`dp`) each take
-texts of their own. The ranks with the same columns are *twins*: weights, keys and values exist once for all of them.
+Ranks stand on three axes: stages (`pp`) hold consecutive layers, one stage a node; the ranks of a replica (`tp`) split
+the columns of every weight; the replicas (`dp`) each take texts of their own. Ranks of a stage with the same columns
+are *twins*: weights, keys and values exist once for all of them. Rank 0 is on the last stage, which has the logits.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ from hpckit.errors import InputError
 if TYPE_CHECKING:
     from mpi4py import MPI
 
+    from hpckit.training.messages import Messages
+
 QUICK_LOOKS = 2000  # at the number of the next step, before a rank sleeps between them
 NAP = 0.0005  # s between looks of a rank that has nothing to do
 LINE = 64  # bytes at whose multiples arrays of twins begin
@@ -27,41 +31,58 @@ CHUNK = 1 << 26  # bytes of the memory of twins that are mapped at once: a map f
 class Team:
     """The ranks of `comm`, or without one this process alone, as so many replicas. Collective.
 
-    replica, replicas: which one this rank belongs to, and how many there are. column, columns: the same for the
-    columns of weights. Raises `InputError` for ranks of several nodes, or that are not so many equal replicas.
+    stages: groups of ranks, each on one node, with consecutive layers each; 0 for one stage a node. stage, replica and
+    column: those of this rank; columns: ranks that split a weight. Raises `InputError` for ranks that are not so many
+    equal stages and replicas, and for a stage whose ranks are on several nodes.
     """
 
-    def __init__(self, comm: MPI.Comm | None = None, replicas: int = 1) -> None:
+    def __init__(self, comm: MPI.Comm | None = None, replicas: int = 1, stages: int = 0) -> None:
         self.rank, self.size = (0, 1) if comm is None else (comm.rank, comm.size)
-        require_replicas(self.size, replicas)
-        self.replicas, self.columns = replicas, self.size // replicas
-        self.replica, self.column = divmod(self.rank, self.columns)
+        self.stages = stages or (1 if comm is None else _nodes(comm))
+        require_groups(self.size, self.stages, replicas)
+        self.replicas, ranks = replicas, self.size // self.stages
+        self.columns = ranks // replicas
+        place, own = divmod(self.rank, ranks)
+        self.stage = (place - 1) % self.stages
+        self.replica, self.column = divmod(own, self.columns)
         self._all = self._own = None
         self._twins: MPI.Comm | None = None
         self._memory, self._used = np.zeros(0, np.uint8), 0
         self._words = np.zeros(0, np.int64)
         self._done = 0
-        if comm is not None and comm.size > 1:
+        self._messages: Messages | None = None
+        every = comm
+        if comm is not None and self.stages > 1:
             from hpckit.comm.mesh import Mesh
-            from hpckit.comm.shared.group import node_group
+            from hpckit.training.messages import Messages
 
-            self._all = self._own = node_group(comm)
-            if self._all is None:
-                raise InputError(
-                    f"the {comm.size} ranks of a server are not on one node",
-                    do="start them on one node, as with srun -N 1; one server a node serves more",
-                )
+            self._whole = Mesh(comm, pp=self.stages, ranks=ranks)
+            self._messages = Messages(self._whole.comm)
+            self._leads = not own  # hears the plan for its stage
+            self._leaders = range(ranks, self.size, ranks)
+            self._after, self._before = ((self.rank + way * ranks) % self.size for way in (1, -1))
+            comm = self._whole["ranks"]
+        if comm is not None and every is not None and comm.size > 1:
+            self._all = self._own = _group_on_one_node(comm, every)
             if replicas > 1:
+                from hpckit.comm.mesh import Mesh
+                from hpckit.comm.shared.group import node_group
+
                 self._mesh = Mesh(comm, dp=replicas, tp=self.columns)
                 self._own = node_group(self._mesh["tp"]) if self.columns > 1 else None
                 self._twins = self._mesh["dp"]
+
+    @property
+    def is_last(self) -> bool:
+        """Whether this rank's stage has the last layers, and the logits."""
+        return self.stage == self.stages - 1
 
     def array(self, *shape: int) -> npt.NDArray[np.float32]:
         """A float32 array that all ranks of this replica see."""
         return self._shared(self._own, math.prod(shape), np.float32).reshape(shape)
 
     def array_of_all(self, *shape: int) -> npt.NDArray[np.float32]:
-        """A float32 array that all ranks see."""
+        """A float32 array that all ranks of this stage see."""
         return self._shared(self._all, math.prod(shape), np.float32).reshape(shape)
 
     def array_of_twins(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
@@ -85,18 +106,30 @@ class Team:
             barrier(self._own)
 
     def meet(self) -> None:
-        """Wait for all ranks."""
+        """Wait for all ranks of this stage."""
         if self._all is not None:
             from hpckit.comm.shared.calls import barrier
 
             barrier(self._all)
 
-    def make_room(self, words: int) -> None:
-        """Room for plans of up to so many words."""
+    def make_room(self, words: int, rows: int = 0, width: int = 0) -> None:
+        """Room for plans of up to so many words, and for so many rows from the stage before."""
         self._words = self._shared(self._all, words + 2, np.int64)
+        if self._messages is not None:
+            self._plan = np.zeros(words + 1, np.int64)
+            self._rows = self.array(rows, width)
+
+    def send(self, plan: npt.NDArray[np.int64]) -> None:
+        """Rank 0: the plan of a step goes to the other stages, which may begin with it; it is told to all later."""
+        if self._messages is not None:
+            words = np.concatenate([[len(plan)], plan])
+            for leader in self._leaders:
+                self._messages.send(leader, words)
 
     def tell(self, plan: npt.NDArray[np.int64]) -> None:
-        """Rank 0: the plan of the next step, for `hear`; an empty one ends the work."""
+        """The first rank of a stage: the plan of its next step, for the `hear` of the others; an empty one ends the
+        work.
+        """
         if self._all is None:
             return
         self._words[2 : 2 + len(plan)] = plan
@@ -104,20 +137,45 @@ class Team:
         self._done += 1
         self._words[0] = self._done
         self.meet()
-        self.meet()  # all have their copy: after an empty plan nothing else keeps rank 0 from writing the next one
+        self.meet()  # all have their copy: after an empty plan nothing else keeps us from writing the next one
 
     def hear(self) -> npt.NDArray[np.int64]:
-        """The other ranks: the plan that rank 0 tells. A rank that waits long sleeps between looks."""
+        """The ranks above 0: the plan that rank 0 sends or tells. A rank that waits long sleeps between looks."""
+        if self._messages is not None and self._leads:
+            plan = self._received(self._messages)
+            self.tell(plan)
+            return plan
         self._done += 1
         looks = 0
         while int(self._words[0]) < self._done:
-            looks += 1
-            if looks > QUICK_LOOKS:
-                time.sleep(NAP)
+            looks = _looked(looks)
         self.meet()
         plan = self._words[2 : 2 + int(self._words[1])].copy()
         self.meet()
         return plan
+
+    def carried(self, count: int) -> npt.NDArray[np.float32]:
+        """So many rows from this replica on the stage before, [count, width]."""
+        assert self._messages is not None
+        if not self.column:
+            posted = self._messages.post_into(self._before, self._rows[:count])
+            self._messages.wait(posted, "rows of the stage before")
+        self.wait()
+        return self._rows[:count].copy()
+
+    def carry(self, rows: npt.NDArray[np.float32]) -> None:
+        """Send rows, which must not change afterwards, to this replica on the stage after."""
+        assert self._messages is not None
+        if not self.column:
+            self._messages.send(self._after, rows)
+
+    def _received(self, messages: Messages) -> npt.NDArray[np.int64]:
+        """The next plan from rank 0."""
+        posted, looks = messages.post_into(0, self._plan), 0
+        while not messages.has(posted):
+            looks = _looked(looks)
+        messages.wait(posted, "the plan of a step")
+        return self._plan[1 : 1 + int(self._plan[0])].copy()
 
     def _shared(self, group: Any, count: int, dtype: Any) -> npt.NDArray[Any]:
         if group is None:
@@ -127,11 +185,52 @@ class Team:
         return shared_once(group.comm, count, dtype)
 
 
-def require_replicas(ranks: int, replicas: int) -> None:
-    """Raise `InputError` unless so many ranks are so many equal replicas."""
-    if replicas < 1 or ranks % replicas:
-        fitting = " or ".join(str(n) for n in range(1, ranks + 1) if ranks % n == 0)
+def _looked(looks: int) -> int:
+    """The number of looks after one in vain: a rank that has looked often sleeps."""
+    if looks > QUICK_LOOKS:
+        time.sleep(NAP)
+    return looks + 1
+
+
+def _nodes(comm: MPI.Comm) -> int:
+    """On how many nodes the ranks are. Collective."""
+    from hpckit.comm.agree import all_of_ranks, min_of_ranks
+    from hpckit.comm.shared.group import node_comm
+
+    first = min_of_ranks(node_comm(comm), np.array([comm.rank]))
+    return len(np.unique(all_of_ranks(comm, first)))
+
+
+def _group_on_one_node(comm: MPI.Comm, every: MPI.Comm) -> Any:
+    """The group of the ranks of a stage, of `every` rank. All raise `InputError` if those of some stage are on several
+    nodes. Collective over all.
+    """
+    from hpckit.comm.agree import min_of_ranks
+    from hpckit.comm.shared.group import node_group
+
+    group = node_group(comm)
+    if not min_of_ranks(every, np.array([group is not None], np.int64))[0]:
         raise InputError(
-            f"{ranks} rank(s) are not {replicas} equal replicas",
-            do=f"give {fitting} replicas, or a number of ranks (-n) that is a multiple of {max(1, replicas)}",
+            f"a stage of {comm.size} ranks is not on one node",
+            do="start equally many ranks on each node, in blocks (srun --distribution=block), or give more stages",
         )
+    return group
+
+
+def require_groups(ranks: int, stages: int, replicas: int) -> None:
+    """Raise `InputError` unless so many ranks are so many equal stages of so many equal replicas."""
+    if stages < 1 or ranks % stages:
+        raise InputError(
+            f"{ranks} rank(s) are not {stages} equal stages",
+            do=f"give {_divisors(ranks)} stages, or the same number of ranks on each node",
+        )
+    if replicas < 1 or ranks // stages % replicas:
+        raise InputError(
+            f"{ranks // stages} rank(s){' of a stage' if stages > 1 else ''} are not {replicas} equal replicas",
+            do=f"give {_divisors(ranks // stages)} replicas, or a number of ranks (-n) that is a multiple of"
+            f" {stages * max(1, replicas)}",
+        )
+
+
+def _divisors(ranks: int) -> str:
+    return " or ".join(str(n) for n in range(1, ranks + 1) if ranks % n == 0)

@@ -96,6 +96,10 @@ class Messages(Begun):
         self._packing.append((event, leaving, peer))
         self._send_packed(wait=False)
 
+    def has(self, posted: Posted) -> bool:
+        """Whether a message is there: for a rank that has something else to do, or sleeps, until it comes."""
+        return posted.request.Test()
+
     def wait(self, posted: Posted, what: str) -> Any:
         """The received array; `what` names the operation for a watch."""
         request, array, peer, report, target, seal = posted

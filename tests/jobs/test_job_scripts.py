@@ -444,7 +444,6 @@ def test_a_server_is_a_job_of_all_ranks_of_a_node(tmp_path, capsys):
         (["diffusion/heat", "--ranks-per-node", "1", "--time", "10", "--after", "job"], "names no jobs"),
         (["serve", "--ranks-per-node", "1", "--time", "10"], "serve what"),
         (["serve", "none", "--ranks-per-node", "1", "--time", "10"], "no model none"),
-        (["serve", "/", "--nodes", "2", "--ranks-per-node", "1", "--time", "10"], "share one node"),
         (["serve", "/", "-n", "2", "--ranks-per-node", "1", "--time", "10"], "-n is for"),
     ],
 )

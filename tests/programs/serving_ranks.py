@@ -1,5 +1,5 @@
-"""A model whose columns and heads are split over ranks, or which several replicas compute, has the bits of one rank: on
-1, 2, 3, 4 ranks.
+"""A model whose columns and heads are split over ranks, which several replicas compute, or whose layers stand on
+several stages, has the bits of one rank: on 1, 2, 3, 4 ranks.
 """
 
 import sys
@@ -9,6 +9,7 @@ import numpy as np
 from mpi4py import MPI
 
 from hpckit.comm.agree import share_json
+from hpckit.comm.shared import group
 from hpckit.serving import Engine, Sampling
 
 WORLD = MPI.COMM_WORLD
@@ -35,7 +36,7 @@ def written(engine):
 
 def on_replicas(engine):
     """Weights are there once: what one replica writes, its twins see. What one wrote, another finds."""
-    panels, team = engine.weights.blocks[0].out.packed.panels, engine.team
+    panels, team = engine.weights.blocks[-1].out.packed.panels, engine.team
     kept = panels.reshape(-1)[:1].copy()  # none where a rank has no columns
     team.meet()
     if not team.replica:
@@ -63,10 +64,38 @@ def on_replicas(engine):
     return engine.close()
 
 
-replicas = int(sys.argv[2])
+def abandoned(engine):
+    """Requests that are aborted while steps of them are under way bring nothing, and leave nothing behind."""
+    if WORLD.rank:
+        return engine.follow()
+    for n in range(4):
+        engine.add([5 + n] * 20, Sampling(max_tokens=9, ignore_end=True), name=str(n))
+    engine.step()
+    for n in (0, 3):
+        engine.abort(str(n))
+    brought = {event.request for _ in range(40) for event in engine.step()}
+    assert brought == {"1", "2"}, brought
+    assert engine.idle
+    assert engine.blocks.used == 0
+    engine.blocks.check()
+    return engine.close()
+
+
+def two_nodes(comm):
+    """The ranks of `comm` on this half of the world, as if it was a node."""
+    node = comm.Split(2 * WORLD.rank // WORLD.size)
+    alike = np.array([node.size == comm.size])
+    comm.Allreduce(MPI.IN_PLACE, alike, MPI.LAND)
+    return comm if alike[0] else node
+
+
+replicas, stages = (int(word) for word in sys.argv[2:])
+if not stages:  # one a node
+    group._split_by_node = two_nodes
 for folder in sorted(Path(sys.argv[1]).iterdir()):
     for kind in ("float32", "q8_0"):
-        engine = Watched(folder, weights=kind, rows=50, texts=4, comm=WORLD, replicas=replicas)
+        engine = Watched(folder, weights=kind, rows=50, texts=4, comm=WORLD, replicas=replicas, stages=stages)
+        assert engine.team.stages == (stages or 2)
         found = [written(engine), written(engine)]  # it can be used again
         alone = Watched(folder, weights=kind, rows=256, texts=4)
         expected = written(alone)
@@ -80,6 +109,7 @@ for folder in sorted(Path(sys.argv[1]).iterdir()):
         WORLD.Allreduce(MPI.IN_PLACE, total)
         assert total[0] <= alone.weights.nbytes * replicas * 1.01  # each weight once
         on_replicas(engine)
+        abandoned(engine)
 
 if WORLD.rank == 0:
     print("good")

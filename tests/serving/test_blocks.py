@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 import numpy as np
 import pytest
 
@@ -10,18 +12,28 @@ from hpckit.errors import InputError
 from hpckit.kernels.nn.paged.pages import PAGE
 from hpckit.serving.blocks import Blocks, chain
 from hpckit.serving.scheduler import Scheduler, Text
-from hpckit.serving.step import Proof
+from hpckit.serving.step import Proof, Step
 from hpckit.serving.team import Team
 
 
-@pytest.mark.parametrize("replicas", [1, 3])
-def test_ten_thousand_operations_leave_no_block_behind(replicas):
+def computed(scheduler, step, texts, accepted):
+    """The end of a step that is under way alone."""
+    scheduler.begin(step, texts)
+    for piece, text, count in zip(step.pieces, texts, accepted, strict=True):
+        if piece.answers:
+            scheduler.done(piece, text, count)
+
+
+@pytest.mark.parametrize(("replicas", "stages"), [(1, 1), (3, 1), (2, 3)])
+def test_ten_thousand_operations_leave_no_block_behind(replicas, stages):
     random = np.random.default_rng(1)
     blocks = Blocks(13)
     rows = 90 // replicas
-    scheduler = Scheduler(blocks, rows, answers=12 // replicas, texts=7, chunk=33, replicas=replicas)
+    scheduler = Scheduler(blocks, rows, answers=12 // replicas, texts=7, chunk=33, replicas=replicas, stages=stages)
     proof = Proof(13, rows, replicas)
     alive: dict[int, Text] = {}
+    begun: deque[Step] = deque()
+    together = 0
     common, made, done = random.integers(0, 9, 130).tolist(), 0, 0
     while done < 10_000:
         done += 1
@@ -44,27 +56,27 @@ def test_ten_thousand_operations_leave_no_block_behind(replicas):
             proof.dropped(text.number)
         else:
             for text in scheduler.running:
-                if len(text.tokens) - text.computed == 1:
+                if not text.awaited and len(text.tokens) - text.computed == 1:
                     text.drafts = tuple(random.integers(0, 9, random.integers(0, 4)).tolist())
-            step = scheduler.plan()
+            step = scheduler.plan() if len(begun) < stages else None
             for text in scheduler.waiting:
                 proof.dropped(text.number)
             if step is not None:
                 if done < 1500:  # the proof is slower than what it proves
                     proof.run(step, {number: text.tokens for number, text in alive.items()})
-                texts = [alive[piece.text] for piece in step.pieces]
-                accepted = []
-                for piece, text in zip(step.pieces, texts, strict=True):
+                scheduler.begin(step, [alive[piece.text] for piece in step.pieces])
+                begun.append(step)
+            together = max(together, len(begun))
+            if begun and (step is None or len(begun) == stages):
+                answered = [piece for piece in begun.popleft().pieces if piece.answers and piece.text in alive]
+                for piece in answered:
+                    text = alive[piece.text]
                     drafts = max(0, piece.end - len(text.tokens))
                     right = int(random.integers(0, drafts + 1))
-                    accepted.append(len(piece.tokens) - drafts + right)
-                    if piece.end >= len(text.tokens):
-                        guesses = piece.tokens[len(piece.tokens) - drafts :]
-                        other = guesses[right] + 1 if right < drafts else 0
-                        text.tokens += [*guesses[:right], other]
+                    guesses = piece.tokens[len(piece.tokens) - drafts :]
+                    text.tokens += [*guesses[:right], guesses[right] + 1 if right < drafts else 0]
                     text.drafts = ()
-                scheduler.done(step, texts, accepted)
-                for text in texts:
+                    scheduler.done(piece, text, len(piece.tokens) - drafts + right)
                     if len(text.tokens) > 220 or random.random() < 0.02:
                         scheduler.drop(alive.pop(text.number))
                         proof.dropped(text.number)
@@ -74,6 +86,7 @@ def test_ten_thousand_operations_leave_no_block_behind(replicas):
     for text in alive.values():
         scheduler.drop(text)
     assert blocks.used == 0
+    assert together == stages
     assert scheduler.preemptions > 20
     assert (scheduler.moves > 20) == (replicas > 1)
 
@@ -110,7 +123,7 @@ def test_pieces_of_a_long_prompt_run_beside_a_text_and_priorities_go_first():
         texts = [(short, long, urgent)[piece.text] for piece in step.pieces]
         for piece, text in zip(step.pieces, texts, strict=True):
             text.tokens += [4] * piece.answers
-        scheduler.done(step, texts, [len(piece.tokens) for piece in step.pieces])
+        computed(scheduler, step, texts, [len(piece.tokens) for piece in step.pieces])
     assert counts == [
         [(2, 1, 1), (0, 1, 1), (1, 8, 0)],
         [(2, 1, 1), (0, 1, 1), (1, 8, 0)],
@@ -126,12 +139,12 @@ def test_without_blocks_the_last_text_is_computed_again_later():
     step = scheduler.plan()
     for text in texts:
         text.tokens.append(9)
-    scheduler.done(step, texts, [PAGE, PAGE])
+    computed(scheduler, step, texts, [PAGE, PAGE])
     step = scheduler.plan()  # each wants a second block
     assert [piece.text for piece in step.pieces] == [0]
     assert scheduler.waiting == [texts[1]]
     assert texts[1].blocks == []
-    scheduler.done(step, texts[:1], [1])
+    computed(scheduler, step, texts[:1], [1])
     scheduler.drop(texts[0])
     assert [len(piece.tokens) for piece in scheduler.plan().pieces] == [PAGE + 1]
 
@@ -145,7 +158,7 @@ def test_a_text_goes_to_the_replica_of_its_beginning_unless_that_has_more_to_do(
         plan = scheduler.plan()
         for text in texts:
             text.tokens.append(5)
-        scheduler.done(plan, texts, [len(piece.tokens) for piece in plan.pieces])
+        computed(scheduler, plan, texts, [len(piece.tokens) for piece in plan.pieces])
         return [text.replica for text in texts]
 
     first = [Text(n, [n] * (2 * PAGE + 1), 2 * PAGE + 1) for n in range(2)]

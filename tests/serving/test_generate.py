@@ -17,16 +17,24 @@ from hpckit.serving.server.protocol import request_of
 def folders(tmp_path_factory):
     folder = tmp_path_factory.mktemp("models")
     for kind in ("gpt2", "llama", "mixtral"):
-        write_model(folder / kind, kind)
+        write_model(folder / kind, kind, **({"n_layer": 3} if kind == "gpt2" else {"num_hidden_layers": 3}))
     return folder
 
 
 @pytest.mark.parametrize(
-    ("ranks", "replicas"),
-    [(2, 1), (2, 2), *(pytest.param(*each, marks=pytest.mark.nightly) for each in ((3, 1), (4, 1), (4, 2), (3, 3)))],
+    ("ranks", "replicas", "stages"),
+    [
+        (2, 1, 1),
+        (2, 2, 1),
+        (2, 1, 0),
+        *(
+            pytest.param(*each, marks=pytest.mark.nightly)
+            for each in ((3, 1, 1), (4, 1, 1), (4, 2, 1), (3, 3, 1), (4, 1, 0), (4, 2, 2), (6, 1, 2), (3, 1, 3))
+        ),
+    ],
 )
-def test_ranks_and_replicas_have_the_bits_of_one(ranks, replicas, folders, mpirun):
-    assert "good" in mpirun(ranks, "serving_ranks.py", folders, replicas, timeout=200).stdout
+def test_ranks_replicas_and_stages_have_the_bits_of_one(ranks, replicas, stages, folders, mpirun):
+    assert "good" in mpirun(ranks, "serving_ranks.py", folders, replicas, stages, timeout=200).stdout
 
 
 def test_a_plan_is_heard_before_the_next_is_told(mpirun):

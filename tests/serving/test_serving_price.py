@@ -8,6 +8,7 @@ import pytest
 from models import write_model
 
 from hpckit.cli.main import main
+from hpckit.errors import InputError
 from hpckit.plan.machine.machine import machine_of
 from hpckit.serving.checkpoint.shape import read_shape
 from hpckit.serving.checkpoint.weights import Weights
@@ -42,6 +43,28 @@ def test_bytes_and_seconds_are_those_of_the_formulas(tmp_path):
     two = price(shape, "float32", 2, rates, context=64, texts=4)
     assert two.decode[1] == pytest.approx(found.decode[1] / 2)
     assert price(shape, "float32", 2, Rates(rates.seconds, 1.0), context=64, texts=4).decode[1] > 4 * shape.layers
+
+
+def test_stages_work_on_steps_of_their_own(tmp_path):
+    sizes = {"vocab_size": 64, "hidden_size": 96, "intermediate_size": 128, "head_dim": 32, "num_hidden_layers": 5}
+    shape = read_shape(write_model(tmp_path / "model", "llama", **sizes))
+    rates = Rates((1e-9,) * len(ROWS), 0.0, latency=1.0, bandwidth=4 * 96.0)
+    options = {"context": 64, "texts": 4}
+    one, two = (price(shape, "float32", 2, rates, stages=stages, **options) for stages in (1, 2))
+    assert shape.layers_of(2) == [range(3), range(3, 5)]
+    assert [len(layers) for layers in shape.layers_of(3)] == [2, 2, 1]  # and the head
+    per_layer = (
+        1e-9 * (shape.kv_bytes * 64 + 4 * sum(a * b * n for n, a, b in shape.matrices().values()) - 4 * 96 * 64) / 5
+    )
+    assert two.decode[1] == pytest.approx(5 * per_layer + 1e-9 * 4 * 96 * 64 + 2)  # and a row to the second stage
+    weights = [sum(4 * a * b * n for name, (n, a, b) in shape.matrices().items() if name != "head") * 3 / 5]
+    assert two.weights == pytest.approx(weights[0])
+    assert two.kv == pytest.approx(
+        one.kv * 2 * 3 / 5
+    )  # a rank of the first stage has three layers, and no other rank beside it
+    assert two.decode[4] == pytest.approx(2 * (3 * per_layer + 3 * 1e-9 * shape.kv_bytes * 64 / 5 + 1 + 2))
+    with pytest.raises(InputError, match="6 stages for 5 layers"):
+        shape.layers_of(6)
 
 
 def test_experts_that_no_token_chose_are_not_read(tmp_path):

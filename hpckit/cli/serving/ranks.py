@@ -17,7 +17,7 @@ from hpckit.errors import InputError, SetupError
 from hpckit.launch import mpiexec
 from hpckit.launch.launcher import Joined, check_world
 from hpckit.launch.scratch import scratch
-from hpckit.serving.team import require_replicas
+from hpckit.serving.team import require_groups
 
 DRAFTED = 3  # guesses of a smaller model, where nothing else is said
 
@@ -31,6 +31,9 @@ def add_engine(it: argparse.ArgumentParser) -> None:
     it.add_argument("-n", "--ranks", type=int, metavar="N", help="ranks that split every weight (1)")
     it.add_argument(
         "--replicas", type=int, default=1, metavar="N", help="groups of these ranks, each with texts of its own (1)"
+    )
+    it.add_argument(
+        "--stages", type=int, default=0, metavar="N", help="groups of ranks with a part of the layers each (one a node)"
     )
     it.add_argument(
         "--weights", default="", metavar="KIND", help="float32, bfloat16, bfloat16_dot, q8_0 or q4_0 (as the file has)"
@@ -59,6 +62,7 @@ def engine_of(options: argparse.Namespace, comm: Any) -> Engine:
         draft=options.draft,
         comm=comm,
         replicas=options.replicas,
+        stages=options.stages,
     )
 
 
@@ -94,7 +98,7 @@ def on_ranks(
     if ranks is not None and ranks < 1:
         raise InputError(f"-n {ranks}", do="give 1 or more")
     if ranks is not None:
-        require_replicas(ranks, options.replicas)
+        require_groups(ranks, options.stages or 1, options.replicas)
 
     def here(above: Joined | None) -> int:
         require_ranks(ranks, above)

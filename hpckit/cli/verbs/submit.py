@@ -35,10 +35,10 @@ MOST_TASKS = 1000  # of an array
 _COMMA = re.compile(r",(?![^\[\]]*\])")  # not one inside [ ]
 USAGE = """hpckit submit FILE|PRESET [key=value …] --nodes N --time T [options, and those of hpckit run]
        hpckit submit PROGRAM.py|bench|graph --nodes N --time T [options] [-- arguments]
-       hpckit submit serve|generate MODEL … --time T [options, and those of the verb]
+       hpckit submit serve|generate MODEL … --nodes N --time T [options, and those of the verb]
        hpckit submit DIR --nodes N --time T        go on with a run that stopped
        hpckit submit --list JOBS.toml --into DIR   write the ready scripts of a list"""
-ON_A_NODE = ("serve", "generate")  # verbs for all ranks of one node
+SERVERS = ("serve", "generate")
 RESUME = ("hpckit", "resume", RUN)
 
 
@@ -94,7 +94,7 @@ def main(arguments: list[str]) -> int:
 
 def _require_target(word: str) -> None:
     """Raise `InputError` if no program or app has this name, before other mistakes are reported."""
-    if word in ("bench", "graph", *ON_A_NODE):
+    if word in ("bench", "graph", *SERVERS):
         return
     if word.endswith(".py"):
         if not Path(word).is_file():
@@ -153,9 +153,9 @@ def _shape(options: argparse.Namespace, words: list[str], site: Site) -> Job:
             do="give 1 or more, with --array KEY=V1,V2,…",
         )
     serial = words[0] in ("bench", "graph")
-    serves = words[0] in ON_A_NODE
+    serves = words[0] in SERVERS
     if serves:
-        _require_model(words, options.nodes)
+        _require_model(words)
     if {"-n", "--ranks"} & set(words) and not serial and not words[0].endswith(".py"):
         raise InputError("-n is for hpckit run", do="--nodes N --ranks-per-node R: the job has N x R ranks")
     ranks = options.ranks_per_node or (site.gpu.gpus_per_node if gpu else site.cpu.ranks_per_node)
@@ -199,22 +199,17 @@ def _launcher(words: list[str], site: Site) -> list[str]:
 
 def _subject(words: list[str]) -> str:
     """The subject of a benchmark, graph or server: its name, or that of the file or model."""
-    if words[0] in ON_A_NODE:
+    if words[0] in SERVERS:
         return Path(words[1]).name
     return words[1] if words[0] == "bench" and len(words) > 1 else Path(words[-1]).stem
 
 
-def _require_model(words: list[str], nodes: int) -> None:
-    """Raise `InputError` unless a model follows the verb, and the ranks share a node."""
+def _require_model(words: list[str]) -> None:
+    """Raise `InputError` unless a model follows the verb."""
     if len(words) < 2 or words[1].startswith("-"):
         raise InputError(f"{words[0]} what?", do=f"hpckit submit {words[0]} MODEL --time T, options of the verb behind")
     if not Path(words[1]).exists():
         raise InputError(f"there is no model {words[1]}", do="give a folder or a .gguf file that the job sees, too")
-    if nodes != 1:
-        raise InputError(
-            f"--nodes {nodes}, and the ranks of a server share one node",
-            do="submit a server for each node, or --nodes 1",
-        )
 
 
 def _submit(options: argparse.Namespace, words: list[str], arguments: list[str], site: Site) -> int:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+import numpy as np
+
 from hpckit.errors import InputError
 from hpckit.io.config_json import CONFIG, described
 from hpckit.nn.rotary import RopeScaling
+from hpckit.plan.blocks import block
 from hpckit.plan.text import parse_json, read_bytes
 from hpckit.serving.checkpoint.gguf import SUFFIX, Gguf
 
@@ -67,6 +70,23 @@ class Shape:
     def read_share(self, name: str) -> float:
         """The share of these matrices that one token reads: of experts, those that are chosen."""
         return self.chosen / self.experts if self.experts and name in ("up", "down") else 1.0
+
+    def layers_of(self, stages: int) -> list[range]:
+        """The layers of each stage, so that the stage with the most to read has the least, and counts differ by as
+        little as that allows: the last one has the head, too.
+
+        Raises `InputError` for more stages than layers.
+        """
+        if stages > self.layers:
+            raise InputError(f"{stages} stages for {self.layers} layers", do=f"give at most {self.layers} stages")
+        sizes = {name: count * a * b * self.read_share(name) for name, (count, a, b) in self.matrices().items()}
+        head = sizes.pop("head") / (sum(sizes.values()) / self.layers)  # in layers
+        least = self.layers // stages
+        last = min(range(1, least + 1), key=lambda n: (max(n + head, -(-(self.layers - n) // max(1, stages - 1))), -n))
+        last = self.layers if stages == 1 else last
+        counts = [*(block(self.layers - last, stages - 1, n)[1] for n in range(stages - 1)), last]
+        ends = np.cumsum(counts).tolist()
+        return [range(end - count, end) for end, count in zip(ends, counts, strict=True)]
 
     @property
     def kv_bytes(self) -> int:

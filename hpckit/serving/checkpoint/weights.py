@@ -113,7 +113,9 @@ class Weights:
     """The weights that a rank of the team holds (by default: one alone). kind: a kind of the tile; "" is that of the
     file.
 
-    `groups`: first and number of its groups of heads. Raises `InputError` for a checkpoint that does not fit its shape.
+    `groups`: first and number of its groups of heads. `head`: None but on the last stage.
+
+    Raises `InputError` for a checkpoint that does not fit its shape.
     """
 
     def __init__(self, folder: Path, shape: Shape, kind: str = "", team: Team | None = None) -> None:
@@ -129,16 +131,21 @@ class Weights:
         self.groups = block(shape.kv_heads, self._team.columns, self._team.column)
         lines = (shape.group + 2) * shape.head_width
         self.group_columns = -(-lines // self.panel) * self.panel
-        self.blocks = [self._block(i) for i in range(shape.layers)]
+        self.blocks = [self._block(i) for i in shape.layers_of(self._team.stages)[self._team.stage]]
         self.norm = self._norm(self._name("norm"))
+        self.head = self._head(kind) if self._team.is_last else None
+        positions = f"{self._name('positions')}.weight" if shape.kind == "gpt2" else ""
+        self.positions = np.ascontiguousarray(self._tensors[positions], np.float32) if positions else None
+        self._team.meet()  # what the first replica packed is there
+
+    def _head(self, kind: str) -> Matrix:
+        """The matrix of the logits; kind: the one that was asked for."""
+        shape = self.shape
         tied = f"{self._name('head')}.weight" not in self._tensors
         table = self._name("embed" if tied or shape.tied else "head")
         weight = self._tensors[f"{table}.weight"]
         own = self._tensors.packed_as(f"{table}.weight") if isinstance(self._tensors, Gguf) and not kind else ""
-        self.head = self._sharded(lambda begin, end: weight[begin:end].T, shape.width, shape.vocab, kind=own)
-        positions = f"{self._name('positions')}.weight" if shape.kind == "gpt2" else ""
-        self.positions = np.ascontiguousarray(self._tensors[positions], np.float32) if positions else None
-        self._team.meet()  # what the first replica packed is there
+        return self._sharded(lambda begin, end: weight[begin:end].T, shape.width, shape.vocab, kind=own)
 
     def _kind_in_file(self) -> str:
         if isinstance(self._tensors, Gguf):  # its embeddings may be of another type than what is multiplied
@@ -152,7 +159,8 @@ class Weights:
     @property
     def nbytes(self) -> int:
         """Bytes of the packed matrices of this rank."""
-        every = [self.head, *(block.qkv for block in self.blocks), *(block.out for block in self.blocks)]
+        every = [matrix for block in self.blocks for matrix in (block.qkv, block.out)]
+        every += [self.head] if self.head else []
         every += [each for block in self.blocks for feed in block.feeds for each in feed if each is not None]
         return sum(matrix.packed.nbytes for matrix in every)
 

@@ -65,7 +65,7 @@ def promise(folder: Path, rounds: int, rows: int) -> dict[str, Any]:
     """A step of some rows with products of the tile, and with those of NumPy's library, which promises no bits."""
     engine = Engine(folder, texts=rows, rows=rows, kv_tokens=rows * 64)
     head = engine.weights.head
-    own = [head] + [
+    own = ([head] if head else []) + [
         matrix
         for block in engine.weights.blocks
         for matrix in (block.qkv, block.out, *(each for feed in block.feeds for each in feed if each is not None))

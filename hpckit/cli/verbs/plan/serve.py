@@ -12,6 +12,7 @@ from hpckit.plan.machine.machine import machine_of
 from hpckit.serving.checkpoint.shape import read_shape
 from hpckit.serving.engine import model_folder
 from hpckit.serving.price import Price, price, rates_here, rates_of
+from hpckit.serving.team import require_groups
 from hpckit.settings.table import Parser, bytes_text, print_table
 
 EXAMPLE = "hpckit plan serve runs/train-001 --ranks 2 --texts 32 --context 1024"
@@ -29,19 +30,29 @@ def main(arguments: list[str]) -> int:
             f"{options.ranks} ranks, {options.texts} texts of {context} tokens",
             do=f"give 1 or more, and a context of at most {shape.context}",
         )
+    require_groups(options.ranks, options.stages, 1)
     machine = None if options.machine is None else machine_of(options.machine)
     kinds = list(dict.fromkeys([options.weights, *OTHER_KINDS]))
     rates = {kind: rates_here(kind) if machine is None else rates_of(machine, kind) for kind in kinds}
-    sizes = {"context": context, "texts": options.texts}
+    sizes = {"context": context, "texts": options.texts, "stages": options.stages}
     found = {kind: price(shape, kind, options.ranks, rates[kind], **sizes) for kind in kinds}
     twice = price(shape, options.weights, 2 * options.ranks, rates[options.weights], **sizes)
     source = rates[options.weights].source
     if options.json:
-        head = {"operation": "serve", "ranks": options.ranks, "context": context, "source": source}
+        head = {
+            "operation": "serve",
+            "ranks": options.ranks,
+            "stages": options.stages,
+            "context": context,
+            "source": source,
+        }
         print(json.dumps({**head, "weights": {kind: _record(one) for kind, one in found.items()}}))
         return 0
     count = sum(n * a * b for n, a, b in shape.matrices().values())
-    print(f"{shape.kind}, {count / 1e6:.0f} million weights in products, {options.ranks} rank(s); rates: {source}")
+    told = f" on {options.stages} nodes" if options.stages > 1 else ""
+    print(
+        f"{shape.kind}, {count / 1e6:.0f} million weights in products, {options.ranks} rank(s){told}; rates: {source}"
+    )
     _print(found, twice, options)
     return 0
 
@@ -53,7 +64,8 @@ def _parser() -> argparse.ArgumentParser:
         epilog=f"example: {EXAMPLE}",
     )
     it.add_argument("model", type=Path, metavar="MODEL", help="a run of `train`, or a Hugging Face folder")
-    it.add_argument("--ranks", type=int, default=1, metavar="N", help="ranks of a node, a core each (1)")
+    it.add_argument("--ranks", type=int, default=1, metavar="N", help="ranks, a core each (1)")
+    it.add_argument("--stages", type=int, default=1, metavar="N", help="nodes with a part of the layers each (1)")
     it.add_argument("--weights", default="float32", metavar="KIND", help="of the first row (float32)")
     it.add_argument("--texts", type=int, default=32, metavar="N", help="texts at once (32)")
     it.add_argument("--context", type=int, metavar="N", help="tokens of a text (1024, or all that the model can)")
