@@ -252,13 +252,25 @@ class Pipeline(Section):
 
 
 class Sharding(Section):
-    """What the replicas hold in shards (ZeRO); it changes memory and messages, and no bit of a result."""
+    """What the replicas hold in shards (ZeRO): it changes memory and messages; without `group` no bit of a result."""
 
     stage: Literal[0, 1, 2, 3] = Field(
         0,
         description="0: nothing; 1: the optimizer's state; 2: and the gradients; 3: and the parameters, which within a"
         " node exist once from 1 on",
     )
+    group: int = Field(
+        0,
+        ge=0,
+        description="so many neighboring replicas hold a copy in shards, such as the ranks of a node, and others"
+        " further copies (hybrid); bits are then kept with batch.parts only; 0: all replicas hold one",
+    )
+
+    @model_validator(mode="after")
+    def _groups_have_shards(self) -> Self:
+        if self.group and not self.stage:
+            raise ValueError(f"sharding.group is {self.group} without shards: set sharding.stage to 1, 2 or 3, too")
+        return self
 
 
 class Mixed(Section):

@@ -15,6 +15,7 @@ from hpckit.errors import InputError
 from hpckit.io.safetensors import Safetensors
 from hpckit.nn.cuts import context_misfits, expert_misfits, misfits
 from hpckit.nn.layer import Sequential
+from hpckit.plan.pipeline.parts import group_fault
 from hpckit.plan.pipeline.training import TrainingPlan, training_plan
 
 
@@ -78,6 +79,9 @@ def layout(config: Config, ranks: int) -> Layout:
         wrong += context_misfits(model, config.mesh.cp, config.context.kind, config.mesh.tp)
         problems += [InputError(each) for each in wrong]
     plan = tried(lambda: plan_of(config, shape.products(window), shape.tied, ranks))
+    if plan is not None:
+        what, do = group_fault(config.sharding.group, plan.replicas, plan.parts)
+        problems += [InputError(f"sharding.group: {what}", do=do)] if what else []
     if problems:
         told = [problem.do for problem in problems if problem.do]
         raise InputError(

@@ -49,7 +49,8 @@ def memory_per_rank(config: Config, laid: Layout) -> dict[str, list[float]]:
         count, sharding = float(sum(held.values())), config.sharding.stage
         # Shards are over the replicas, of experts those that have the same ones.
         copies = plan.replicas * plan.tp // plan.ep if plan.ep > 1 else plan.replicas
-        part = sum(n / (copies if name in experts else plan.replicas) for name, n in held.items())
+        group = config.sharding.group or plan.replicas
+        part = sum(n / (copies if name in experts else group) for name, n in held.items())
         vectors = VECTORS[config.optimizer.kind] + bool(config.storage)
         found["parameters"].append(short * (part if sharding == 3 else count))
         found["gradients"].append(itemsize * (part if sharding > 1 else count))

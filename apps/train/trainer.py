@@ -62,6 +62,7 @@ class Trainer:
             laid.plan,
             dtype=config.precision,
             sharding=config.sharding.stage,
+            shard_group=config.sharding.group,
             recompute=config.model.recomputed == "whole",
             device=device,
             context=config.context.kind,

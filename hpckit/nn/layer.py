@@ -62,7 +62,7 @@ class Pass:
     layers hold a part of them (`hpckit.training.tensor`). whole: tokens of a sample, where these are some of them
     (`hpckit.training.context`). scale: what a token counts in the loss, for losses of layers'
     own. shapes: only the shapes of results are wanted, and layers do not talk to other ranks. storage: "bfloat16" or
-    "float16" in mixed precision.
+    "float16" in mixed precision; marks: where `rounded` notes its arrays then.
     """
 
     training: bool = True
@@ -73,6 +73,7 @@ class Pass:
     tokens: tuple[int, int] = (0, 0)
     whole: int = 0
     storage: str = ""
+    marks: list[Any] | None = None
     scale: float = 0.0
     shapes: bool = False
 
@@ -89,6 +90,8 @@ class Pass:
         if self.storage:
             for array in arrays:
                 narrow.round_to(array, self.storage)
+                if self.marks is not None:
+                    self.marks.append(array)
 
 
 class Layer(Protocol):

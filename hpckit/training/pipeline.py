@@ -19,7 +19,7 @@ from hpckit.errors import InputError
 from hpckit.nn.layer import Pass
 from hpckit.nn.parameters import SLOT, Parameters, Squares
 from hpckit.plan.pipeline.partition import Layer as LayerTimes
-from hpckit.plan.pipeline.parts import subtrees
+from hpckit.plan.pipeline.parts import group_fault, subtrees
 from hpckit.plan.pipeline.price import MeasuredStep
 from hpckit.plan.pipeline.schedule import COMPUTE, Action
 from hpckit.plan.pipeline.training import TrainingPlan
@@ -71,7 +71,9 @@ class Pipeline:
     Every rank makes the whole model; only the layers of its own stages get memory. The gradients of a stage are added
     in the order of the microbatches, so that parameters have the same bits under every schedule and any number of
     stages, one rank included. deterministic: see `Replicas`. sharding: what the replicas hold in shards, 0 to 3 (see
-    `hpckit.training.sharded`); it changes no bit. dtype: float32, float64, or "bfloat16" or "float16" for mixed
+    `hpckit.training.sharded`); it changes no bit. shard_group: so many neighboring replicas hold a copy in shards, and
+    others further copies (0: all hold one); sums are then those of groups, with the same bits where the plan has
+    `parts`. dtype: float32, float64, or "bfloat16" or "float16" for mixed
     precision (`hpckit.training.precision`): messages between stages are then of 16 bits, too. recompute: stages keep
     their input only, and run forward again in backward; it changes no bit. device: where the stages live and compute.
     On a mesh with an axis "tp" its ranks share each layer (`hpckit.training.tensor`): `model` and `loss` are then the
@@ -91,6 +93,7 @@ class Pipeline:
         dtype: npt.DTypeLike = np.float32,
         deterministic: bool = True,
         sharding: int = 0,
+        shard_group: int = 0,
         recompute: bool = False,
         device: Device = HOST,
         context: str = "auto",
@@ -115,6 +118,13 @@ class Pipeline:
         if plan.cp > 1:
             twins = mesh.fold(("dp", "cp"), replicas=plan.replicas)["replicas"]
         self.replicas = Replicas(twins, deterministic, device)
+        groups: tuple[Replicas, ...] = ()
+        what, do = group_fault(shard_group, plan.replicas, plan.parts)
+        if what or (shard_group and not sharding):
+            raise InputError(what or f"shard_group={shard_group} without shards", do=do or "give sharding=1, 2 or 3")
+        if 0 < shard_group < plan.replicas:
+            axes = mesh.fold(("dp", "cp"), copies=plan.replicas // shard_group, shards=shard_group)
+            groups = tuple(Replicas(axes[name], deterministic, device) for name in ("shards", "copies"))
         self._experts = ExpertMesh(mesh, plan, deterministic, device) if plan.ep > 1 else None
         if self._experts:
             model = self.model = expert_parallel(model, self._experts.ranks)
@@ -122,7 +132,9 @@ class Pipeline:
         held = [parameter for own in layers.values() for layer in own for parameter in layer.parameters()]
         program = plan.program.actions[rank]
 
-        def shards(replicas: Replicas, held: Sequence[Parameter], partners: Mapping[int, int]) -> Shards:
+        def shards(
+            replicas: Replicas, held: Sequence[Parameter], partners: Mapping[int, int], *groups: Replicas
+        ) -> Shards:
             return Shards(
                 replicas,
                 sharding,
@@ -131,10 +143,11 @@ class Pipeline:
                 lambda parameters: _spans(parameters, list(layers.values())),
                 _lives(program, list(layers)),
                 partners,
+                *groups,
             )
 
         common = [p for p in held if not (self._experts and p.experts)]
-        self.shards: Shards | JoinedShards = shards(self.replicas, common, _partners(list(layers.values())))
+        self.shards: Shards | JoinedShards = shards(self.replicas, common, _partners(list(layers.values())), *groups)
         if self._experts:
             own = shards(self._experts.replicas, [p for p in held if p.experts], {})
             self.shards = JoinedShards(self.shards, own, self._experts.every)

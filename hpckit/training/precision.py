@@ -11,6 +11,7 @@ sent to another one.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -37,7 +38,8 @@ class MixedPrecision:
 
     kind: "bfloat16" or "float16", that of the `Parameters`; arrays between layers are the bits of such numbers, uint16.
     first: x is data: whole numbers go in as they are, others are rounded. last: y and its gradient are float32, for a
-    loss. Statistics of rows, which are small, are kept in float32. The layer's values are there during `forward` and
+    loss. What a layer keeps without having rounded it, such as the statistics of rows, stays float32, unless it is as
+    large as the layer's tokens: copies of what is rounded are. The layer's values are there during `forward` and
     `backward_input`; `backward_weight` sees gradients only.
     """
 
@@ -58,9 +60,14 @@ class MixedPrecision:
             data, x = x, empty(x.shape, x, np.float32)
             x[...] = data
             round_to(x, self.kind)
+        marks: list[Any] = []
         with self._values():
-            y, saved = self.layer.forward(x, replace(step, storage=self.kind))
-        kept = _kept(saved, self.kind, x.size // 2, known) if step.training else None
+            y, saved = self.layer.forward(x, replace(step, storage=self.kind, marks=marks))
+        # The same arrays on every mesh: ranks that share layers may hold few of the tokens, or none.
+        most = max(x.size, math.prod(step.tokens) * x.shape[-1] if x.ndim else 0) // 2
+        short = {(address(array), array.nbytes) for array in marks} | set(known)
+        marks.clear()  # layers keep the pass
+        kept = _kept(saved, self.kind, most, short, known) if step.training else None
         return y if self.last else narrowed(y, self.kind), [kept]
 
     def backward_input(self, saved: Any, dy: Any) -> Any:
@@ -105,11 +112,14 @@ def mixed(layers: Sequence[Layer], kind: str, *, first: bool = True, last: bool 
     ]
 
 
-def _kept(saved: Any, kind: str, most: int, known: dict[tuple[int, int], Kept]) -> Any:
-    """The same nested values with float32 arrays of more than `most` numbers in 16 bits, each array once."""
+def _kept(saved: Any, kind: str, most: int, short: set[tuple[int, int]], known: dict[tuple[int, int], Kept]) -> Any:
+    """The same nested values with float32 arrays that are rounded, and those of more than `most` numbers, in 16 bits.
+
+    short: address and bytes of those that are rounded. known: those that there are already; each array comes once.
+    """
 
     def inner(value: Any) -> Any:
-        return _kept(value, kind, most, known)
+        return _kept(value, kind, most, short, known)
 
     if isinstance(saved, dict):
         return {name: inner(value) for name, value in saved.items()}
@@ -118,9 +128,11 @@ def _kept(saved: Any, kind: str, most: int, known: dict[tuple[int, int], Kept]) 
     if isinstance(saved, tuple):
         values = [inner(value) for value in saved]
         return type(saved)(*values) if hasattr(saved, "_fields") else tuple(values)
-    if getattr(saved, "dtype", None) != np.float32 or saved.size <= most or not saved.flags.c_contiguous:
+    if getattr(saved, "dtype", None) != np.float32 or not saved.flags.c_contiguous:
         return saved
     key = address(saved), saved.nbytes
+    if key not in short and saved.size <= most:
+        return saved
     if key not in known:
         known[key] = Kept(narrowed(saved, kind))
     return Kept(known[key].bits.reshape(saved.shape))

@@ -10,6 +10,9 @@ shard is a range of the flat vector, so nothing is copied to cut it. The stages:
 A unit is a stage of the pipeline, so a schedule with several stages a rank (`looped_bfs`) has small ones. Where the
 replicas share a node, parameters live there once, in shared memory, from stage 1 on: to gather them is a pointer.
 
+The replicas may be several groups, each with a copy in shards (hybrid): parameters are gathered within a group, such as
+the ranks of a node; gradients are summed within it, then each shard over the groups.
+
 In mixed precision what is gathered, or lies in shared memory, are the values in 16 bits; each replica has the float32
 master values of its own shard.
 """
@@ -29,9 +32,9 @@ from hpckit.comm.shared.symmetric import shared_once
 from hpckit.errors import InputError
 from hpckit.nn.parameters import Owned, Parameter, Parameters, in_order
 from hpckit.plan.blocks import block_starts
+from hpckit.plan.pipeline.parts import Node, root
 
 if TYPE_CHECKING:
-    from hpckit.plan.pipeline.parts import Node
     from hpckit.training.replicas import Replicas
 
 STAGES = {
@@ -81,7 +84,8 @@ class Shards:
 
     stage: 0 to 3, see `STAGES`; where there is one replica, nothing is cut. units: the first and the last element of
     each. dtype: of `Parameters`. lives: for each unit the index of its buffer of gradients, alike on all replicas
-    (stages 2 and 3). partners: for a unit another one, whose parameters its layers use too.
+    (stages 2 and 3). partners: for a unit another one, whose parameters its layers use too. group: the replicas that
+    hold a copy in shards, all if none are given; twins: those of other groups that hold the same shards.
     """
 
     def __init__(
@@ -93,20 +97,25 @@ class Shards:
         units: Callable[[Parameters], Sequence[tuple[int, int]]],
         lives: Sequence[int] = (),
         partners: Mapping[int, int] | None = None,
+        group: Replicas | None = None,
+        twins: Replicas | None = None,
     ) -> None:
         if stage not in STAGES:
             raise InputError(
                 f"the stage of sharding is {stage!r}",
                 do=f"take {'; '.join(f'{number} ({what})' for number, what in STAGES.items())}",
             )
-        self.replicas, self.stage = replicas, stage if replicas.size > 1 else 0
-        self.by_pointer = self.stage > 0 and replicas.share_node and not replicas.device.is_gpu
+        self.stage = stage if (group or replicas).size > 1 else 0
+        if not self.stage:
+            group = twins = None
+        self.replicas, self.group, self.twins = replicas, group or replicas, twins
+        self.by_pointer = self.stage > 0 and self.group.share_node and not replicas.device.is_gpu
         self.gathers = self.stage == 3 and not self.by_pointer  # values of units come by messages, ahead of their use
         zeros = replicas.device.zeros
 
         def values(count: int, dtype: np.dtype) -> Any:
             if self.by_pointer:
-                return shared_once(replicas.comm, count, dtype)
+                return shared_once(self.group.comm, count, dtype)
             if self.gathers:
                 return zeros((0,), dtype)
             return replicas.allocate(count, dtype)
@@ -128,7 +137,7 @@ class Shards:
         self.units = []
         for start, end in units(own):
             inside = tuple(p for p in own.list if start <= own.offsets[p.name] < end)
-            self.units.append(Unit(start, end, shard_bounds(own, start, end, replicas.size), inside))
+            self.units.append(Unit(start, end, shard_bounds(own, start, end, self.group.size), inside))
         self._lives, self._partners = list(lives), dict(partners or {})
         if self.stage:
             self._own_units()
@@ -150,7 +159,7 @@ class Shards:
 
     def _own_units(self) -> None:
         """Bind the owned parts: views of the whole vectors, or memory of their own."""
-        own, rank, found = self.parameters, self.replicas.rank, []
+        own, rank, found = self.parameters, self.group.rank, []
         zeros, size = self.replicas.device.zeros, 0
         ranges = [(int(unit.bounds[rank]), int(unit.bounds[rank + 1])) for unit in self.units]
         total = sum(end - start for start, end in ranges)
@@ -191,11 +200,15 @@ class Shards:
             self.parameters.round_owned()
         else:
             self.parameters.updated()
+            self.check()
 
     def check(self) -> None:
         """Raise `MismatchError` unless all replicas hold the same values, to the bit."""
         if self.is_copied:
             self.replicas.require_equal(self._whole)
+        elif self.twins is not None:
+            for part in self.parameters.owned:
+                self.twins.require_equal(part.values)
 
     @property
     def _whole(self) -> Any:
@@ -208,7 +221,7 @@ class Shards:
         What a node holds once counts by equal parts.
         """
         own, sizes = self.parameters, {"parameters": 0, "gradients": 0, "masters": 0}
-        sizes["parameters"] = own.values.nbytes // (self.replicas.size if self.by_pointer else 1)
+        sizes["parameters"] = own.values.nbytes // (self.group.size if self.by_pointer else 1)
         sizes["parameters"] += sum(each.nbytes for each in self._free) + len(self._gathered) * self._longest
         sizes["gradients"] = own.grads.nbytes + sum(each.nbytes for each in self._buffers)
         if self.gathers:
@@ -221,14 +234,14 @@ class Shards:
 
     def saves(self, parameter: Parameter) -> bool:
         """Whether this rank has numbers of a parameter that none before it has."""
-        return bool(self.stage) or not self.replicas.rank
+        return not (self.replicas.rank // self.group.size if self.stage else self.replicas.rank)
 
     # Gradients.
 
     def squared_norm(self, squares: np.ndarray) -> float:
         """The sum of what `Squares` found on the replicas, chunk by chunk in the order of the model."""
         if self.stage:
-            all_reduce(squares, self.replicas.comm, "sum", deterministic=True).wait()
+            all_reduce(squares, self.group.comm, "sum", deterministic=True).wait()
         return in_order(squares)
 
     def open(self, unit: int) -> None:
@@ -257,18 +270,36 @@ class Shards:
         if self.nodes and replicas.size > 2:  # of two the order of the ranks is that of the tree
             self._sum_tree(unit)
             return
+        comm = self.group.comm
         how: dict[str, Any] = {"deterministic": replicas.deterministic or bool(self.nodes)}
         if self.stage < 2:
             whole = self.parameters.grads[it.start : it.end]
             if self.stage:
-                self._sums.append(reduce_scatter(whole, replicas.comm, "sum", counts=it.counts, **how))
+                self._sums.append(reduce_scatter(whole, comm, "sum", counts=it.counts, **how))
+                self._sum_twins(unit)
             else:
-                self._sums.append(all_reduce(whole, replicas.comm, "sum", **how))
+                self._sums.append(all_reduce(whole, comm, "sum", **how))
             return
         self.open(unit)
         shard = self.parameters.owned[unit].grads
-        reduce_scatter(self._buffer(unit), replicas.comm, "sum", shard, counts=it.counts, **how).wait()
+        reduce_scatter(self._buffer(unit), comm, "sum", shard, counts=it.counts, **how).wait()
+        self._sum_twins(unit)
         self._release(unit)
+
+    def _sum_twins(self, unit: int) -> None:
+        """Start to sum a shard over the groups, once it is summed within each."""
+        twins, shard = self.twins, self.parameters.owned[unit].grads
+        if twins is None:
+            return
+        self.finish_sums()
+        if self.nodes and twins.size > 2:
+            size = self.group.size
+            roots = [root(self.nodes[at : at + size]) for at in range(0, len(self.nodes), size)]
+            counts = np.diff(block_starts(len(shard), twins.size))
+            twins.sum_tree(shard, [node for node in roots if node], counts)
+        elif len(shard):
+            how = twins.deterministic or bool(self.nodes)
+            self._sums.append(all_reduce(shard, twins.comm, "sum", deterministic=how))
 
     def _release(self, unit: int) -> None:
         self._open.discard(unit)  # its buffer serves other units from now on
@@ -281,7 +312,10 @@ class Shards:
         if not self.stage:
             self.replicas.sum_tree(whole, self.nodes, it.counts)
             return
-        self.parameters.owned[unit].grads[...] = self.replicas.scatter_tree(whole, self.nodes, it.counts)
+        first = self.replicas.rank // self.group.size * self.group.size
+        nodes = self.nodes[first : first + self.group.size]
+        self.parameters.owned[unit].grads[...] = self.group.scatter_tree(whole, nodes, it.counts)
+        self._sum_twins(unit)
         if self.stage > 1:
             self._release(unit)
 
@@ -343,7 +377,7 @@ class Shards:
             self._drop(other)
         it, memory = self.units[unit], self._free.pop()
         shard, whole = _held(self.parameters.owned[unit]), memory[: it.end - it.start]
-        self._gathered[unit] = memory, all_gather(shard, self.replicas.comm, whole, counts=it.counts)
+        self._gathered[unit] = memory, all_gather(shard, self.group.comm, whole, counts=it.counts)
 
     def _drop(self, unit: int) -> None:
         memory, request = self._gathered.pop(unit)
@@ -356,7 +390,7 @@ class Shards:
         """After a change of the owned values: all replicas have the new ones, or gather them when they need them."""
         self.parameters.round_owned()
         if self.by_pointer:
-            group = node_group(self.replicas.comm)
+            group = node_group(self.group.comm)
             assert group is not None
             calls.barrier(group)
         elif self.gathers:
@@ -365,7 +399,7 @@ class Shards:
             for it, owned in zip(self.units, self.parameters.owned, strict=True):
                 if it.end > it.start:
                     whole = self.parameters.values[it.start : it.end]
-                    all_gather(_held(owned), self.replicas.comm, whole, counts=it.counts).wait()
+                    all_gather(_held(owned), self.group.comm, whole, counts=it.counts).wait()
 
 
 def _held(part: Owned) -> Any:

@@ -1,8 +1,10 @@
-"""Fixed parts: losses, norms and values have the bits of one rank on every mesh and with every stage of shards.
+"""Fixed parts: losses, norms, gradients and values have the bits of one rank on every mesh, with every stage of shards.
 
+`parts_ranks.py`: every dp x pp x tp of the ranks and every stage, in float32, float64 and bfloat16, ten steps of AdamW.
 `parts_ranks.py few`: only some of the meshes.
 """
 
+import functools
 import sys
 
 import numpy as np
@@ -14,6 +16,7 @@ from hpckit.nn.gpt import gpt2, llama
 from hpckit.nn.layer import Pass
 from hpckit.nn.loss import CrossEntropy
 from hpckit.nn.optimizers import AdamW, clip_scale
+from hpckit.plan.pipeline.parts import group_fault
 
 WORLD = MPI.COMM_WORLD
 SAMPLES, BATCH = 29, 13  # parts of 2 and of 1 sample; then of 1 and of none in the last batch, which has 3
@@ -22,6 +25,10 @@ PICTURES = np.random.default_rng(4).standard_normal((SAMPLES, 7))
 
 
 def model_of(kind):
+    if kind == "deep":  # a stage for each of 8 ranks, a part of each layer for each of 8, too
+        return gpt2(21, 6, 16, 8, 5, tied=True, dropout=0.1, hidden=24), CrossEntropy(17, 21)
+    if kind == "deep_llama":
+        return llama(17, 6, 32, 16, 8, 24, 5, attention_dropout=0.1, recompute="attention"), CrossEntropy(17)
     if kind == "mlp":
         return mlp([7, 20, 30, 20, 5]), CrossEntropy(5)
     if kind == "eight":  # parts of a layer: vocabulary, padding and tokens that do not divide
@@ -33,20 +40,20 @@ def model_of(kind):
     return gpt2(24, 4, 32, 2, 5, tied=kind == "tied", dropout=0.1), CrossEntropy(17, 24)
 
 
-def trained(comm, kind, dtype, *, dp=1, pp=1, tp=1, stage=0, schedule="1f1b", parts=8, layer_parts=0):
-    """Losses and norms of three steps, and the values of this rank's stages after them."""
+def trained(comm, kind, dtype, *, dp=1, pp=1, tp=1, stage=0, schedule="1f1b", parts=8, layer_parts=0, group=0, steps=3):
+    """Losses and norms of the steps, gradients of the first, and the values of this rank's stages after the last."""
     model, loss = model_of(kind)
     chunks = len(model.layers) if schedule == "looped_bfs" else None
     plan = hp.plan.training_plan(
         comm.size, len(model.layers), batch=BATCH, dp=dp, pp=pp, tp=tp, parts=parts, schedule=schedule,
-        chunks=chunks, tied=kind in ("tied", "eight"), layer_parts=layer_parts,
+        chunks=chunks, tied=kind in ("tied", "eight", "deep"), layer_parts=layer_parts,
     )  # fmt: skip
     with hp.Mesh(comm, dp=dp, pp=pp, tp=tp) as mesh:
-        it = hp.Pipeline(mesh, model, loss, plan, dtype=dtype, sharding=stage)
+        it = hp.Pipeline(mesh, model, loss, plan, dtype=dtype, sharding=stage, shard_group=group)
         it.initialize(3)
-        optimizer, told = AdamW(it.parameters), []
+        optimizer, told, grads = AdamW(it.parameters), [], {}
         sampler = hp.training.Sampler(SAMPLES, BATCH, shuffle=False)
-        for step in range(3):
+        for step in range(steps):
             share = sampler.take(mesh["dp"].rank, dp, parts)
             it.zero_grads()
             if kind == "mlp":
@@ -55,6 +62,8 @@ def trained(comm, kind, dtype, *, dp=1, pp=1, tp=1, stage=0, schedule="1f1b", pa
                 own = WORDS[share.indices, :-1], WORDS[share.indices, 1:]
             result = it.run(*own, Pass(step=step, seed=1, first_sample=share.first_sample))
             squared = it.squared_norm()
+            if step == 0 and stage == 0:
+                grads = {p.name: p.grad.copy() for p in it.parameters.list}
             optimizer.step(1e-2, clip_scale(squared, 0.05))
             told.append((result.loss, squared))
         it.check()
@@ -64,16 +73,34 @@ def trained(comm, kind, dtype, *, dp=1, pp=1, tp=1, stage=0, schedule="1f1b", pa
             for layer in plan.partition.layers(number):
                 own = it.model.layers[layer].parameters()
                 values |= {p.name: (p.value if p.stored is None else p.stored).copy() for p in own}
-        return told, values
+        return told, grads, values
+
+
+@functools.cache
+def serial(kind, dtype, **how):
+    return trained(MPI.COMM_SELF, kind, dtype, **how)
 
 
 def same(kind, dtype, **how):
-    alone = {name: value for name, value in how.items() if name in ("parts", "layer_parts")}
-    wanted, every = trained(MPI.COMM_SELF, kind, dtype, **alone)
-    told, values = trained(WORLD, kind, dtype, **how)
+    alone = {name: value for name, value in how.items() if name in ("parts", "layer_parts", "steps")}
+    wanted, *arrays = serial(kind, dtype, **alone)
+    told, *found = trained(WORLD, kind, dtype, **how)
     assert told == wanted, (kind, dtype, how, told, wanted)
-    for name, value in values.items():
-        assert np.array_equal(value, every[name]), (kind, dtype, how, name, np.abs(value - every[name]).max())
+    for what, mine, every in zip(("gradient", "value"), found, arrays, strict=True):
+        for name, value in mine.items():
+            worst = np.abs(value.astype(float) - every[name]).max()
+            assert np.array_equal(value, every[name]), (kind, dtype, how, what, name, worst)
+
+
+def every_mesh(size):
+    """All ways of so many ranks: dp x pp x tp, and what replicas hold in shards; with schedules that take turns."""
+    for dp in range(1, size + 1):
+        for pp in range(1, size // dp + 1):
+            if size % (dp * pp) == 0:
+                for stage in range(4) if dp > 1 else (0,):
+                    yield {"dp": dp, "pp": pp, "tp": size // (dp * pp), "stage": stage}
+                for group in [n for n in range(2, dp) if dp % n == 0 and not group_fault(n, dp, 8)[0]]:
+                    yield {"dp": dp, "pp": pp, "tp": size // (dp * pp), "stage": 1 + pp % 3, "group": group}
 
 
 f4, f8 = np.float32, np.float64
@@ -90,38 +117,22 @@ cases = {
     3: [
         ("tied", f4, {"dp": 3}),
         ("gpt2", f8, {"dp": 3, "stage": 2}),
-        ("eight", f4, {"tp": 3, "layer_parts": 8, "parts": 2}),
+        ("deep", "bfloat16", {"tp": 3, "layer_parts": 8}),  # ranks without tokens
     ],
     4: [
         ("tied", f4, {"dp": 2, "pp": 2, "schedule": "zb_h1"}),
         ("tied", f8, {"dp": 4, "stage": 3, "schedule": "looped_bfs"}),
         ("eight_llama", f4, {"tp": 2, "dp": 2, "stage": 2, "layer_parts": 4}),
-        ("tied", f4, {"dp": 4}),
-        ("llama", f8, {"dp": 4, "stage": 1}),
-        ("eight", f4, {"tp": 4, "layer_parts": 8, "parts": 2}),
-        ("eight", f8, {"tp": 2, "pp": 2, "layer_parts": 8}),
-        ("eight_llama", "bfloat16", {"tp": 2, "dp": 2, "stage": 3, "layer_parts": 8}),
-    ],
-    6: [
-        ("eight", f4, {"tp": 3, "dp": 2, "layer_parts": 8}),
-        ("tied", f4, {"dp": 3, "pp": 2, "stage": 2}),
-        ("tied", f8, {"dp": 6}),
-        ("gpt2", f4, {"dp": 2, "pp": 3}),
-    ],
-    8: [
-        ("tied", f4, {"dp": 8, "stage": 1}),
-        ("tied", f8, {"dp": 4, "pp": 2}),
-        ("tied", f4, {"dp": 2, "pp": 4, "stage": 3}),
-        ("llama", f8, {"dp": 8, "stage": 3, "schedule": "looped_bfs"}),
-        ("eight", f4, {"dp": 2, "pp": 2, "tp": 2, "stage": 1, "layer_parts": 8}),
-        ("eight_llama", f8, {"tp": 8, "layer_parts": 8}),
-        ("eight", f4, {"dp": 2, "tp": 4, "stage": 3, "layer_parts": 8}),
     ],
 }
-cases |= {5: [("tied", f8, {"dp": 5, "stage": 1})], 7: [("llama", f4, {"dp": 7})]}
 few = sys.argv[1:] == ["few"]
-for kind, dtype, how in cases[WORLD.size][: 3 if few else None]:
+for kind, dtype, how in cases.get(WORLD.size, []):
     same(kind, dtype, **how)
+for number, how in enumerate([] if few else every_mesh(WORLD.size)):
+    orders = ["looped_bfs"] if how["pp"] == 1 and how["stage"] > 1 else ["1f1b", "zb_h1", "gpipe", "zb_v"]
+    how["schedule"] = orders[number % len(orders) if how["pp"] < 5 else 0]  # zb_v has two stages a rank
+    for kind, dtype in (("deep", f4), ("deep_llama", f8), ("deep", "bfloat16")):
+        same(kind, dtype, **how, layer_parts=8, steps=10)
 if WORLD.size == 4 and not few:  # with tp the bits are those of tp alone
     pair = WORLD.Split(WORLD.rank // 2)
     wanted, every = trained(pair, "tied", f8, tp=2)

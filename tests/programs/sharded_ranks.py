@@ -30,19 +30,19 @@ def as_nodes_of(count):
         axes._node_size = lambda given: min(count, given.size)
 
 
-def trained(stage, dp, pp, schedule, microbatches, tied, kind=AdamW, samples=BATCH):
+def trained(stage, dp, pp, schedule, microbatches, tied, kind=AdamW, samples=BATCH, parts=0, group=0, damage=False):
     """Losses, norms, the hashes of all values that this rank uses, and the bytes that it holds."""
     model = gpt2(64, 6, 32, 2, 5, tied=tied, dropout=0.1)
     chunks = len(model.layers) if schedule == "looped_bfs" else None
     plan = hp.plan.training_plan(
         WORLD.size, len(model.layers), batch=BATCH, dp=dp, pp=pp, microbatches=microbatches, schedule=schedule,
-        chunks=chunks, tied=tied,
+        chunks=chunks, tied=tied, parts=parts,
     )  # fmt: skip
     mesh = hp.Mesh(WORLD, dp=dp, pp=pp)
-    it = hp.Pipeline(mesh, model, CrossEntropy(17, 64), plan, sharding=stage)
+    it = hp.Pipeline(mesh, model, CrossEntropy(17, 64), plan, sharding=stage, shard_group=group)
     it.initialize(3)
     optimizer, told = kind(it.parameters), []
-    share = hp.training.Sampler(samples, BATCH, shuffle=False).take(mesh["dp"].rank, dp)
+    share = hp.training.Sampler(samples, BATCH, shuffle=False).take(mesh["dp"].rank, dp, parts)
     for step in range(2):
         it.zero_grads()
         own = WORDS[share.indices]
@@ -52,6 +52,14 @@ def trained(stage, dp, pp, schedule, microbatches, tied, kind=AdamW, samples=BAT
         optimizer.step(1e-2, clip_scale(squared, LIMIT))
         told.append((result.loss, squared))
     it.check()
+    if damage:
+        it.parameters.owned[0].values[:1] += WORLD.rank
+        try:
+            it.check()
+        except hp.errors.MismatchError:
+            pass
+        else:
+            raise AssertionError("copies that differ are not found")
     hashes = {}
     for number in plan.stages_of(mesh["pp"].rank):
         it.need(number)
@@ -86,6 +94,30 @@ def stages_have_the_bits_of_whole_replicas():
     as_nodes_of(0)
 
 
+def groups_have_the_bits_of_whole_replicas():
+    """Two groups of two replicas, each on a node: with fixed parts sums over groups are those of all replicas."""
+    as_nodes_of(2)
+    wanted = trained(0, 4, 1, "looped_bfs", 1, True, parts=4)[:2]
+    for stage in (1, 2, 3):
+        told, hashes, held = trained(stage, 4, 1, "looped_bfs", 1, True, parts=4, group=2)
+        assert (told, hashes) == wanted, (stage, told, wanted[0])
+        part = held["whole"] / 2
+        assert abs(held["optimizer"] - 2 * part) < 0.1 * part, held
+        assert abs(held["parameters"] - part) < 0.1 * part, held
+    trained(3, 4, 1, "looped_bfs", 1, True, parts=4, group=2, damage=True)
+    as_nodes_of(1)  # groups over nodes, in order: to rounding
+    told, _, held = trained(3, 4, 1, "looped_bfs", 2, True, group=2)
+    assert np.allclose(told, wanted[0], rtol=1e-5), (told, wanted[0])
+    for wrong, how in ((3, {}), (2, {"stage": 0})):
+        try:
+            trained(how.get("stage", 1), 4, 1, "1f1b", 1, True, group=wrong)
+        except hp.errors.InputError as error:
+            assert error.do
+        else:
+            raise AssertionError((wrong, how))
+    as_nodes_of(0)
+
+
 def data_parallel_shards_the_optimizer():
     x, targets = np.random.default_rng(1).standard_normal((8, 7)).astype(np.float32), np.arange(8) % 5
     found = []
@@ -109,6 +141,7 @@ def data_parallel_shards_the_optimizer():
 
 
 stages_have_the_bits_of_whole_replicas()
+groups_have_the_bits_of_whole_replicas()
 data_parallel_shards_the_optimizer()
 if WORLD.rank == 0:
     print("good")

@@ -57,6 +57,31 @@ def tree_sum(nodes: Sequence[Node], values: Sequence[T], add: Callable[[T, T], T
     return total
 
 
+def root(nodes: Sequence[Node]) -> Node | None:
+    """The node that neighboring nodes add up to; None if that is no node of the tree."""
+    done: list[tuple[Node, None]] = []
+    for node in nodes:
+        joined(done, node, None, lambda left, right: None)
+    return done[0][0] if len(done) == 1 else None
+
+
+def group_fault(group: int, replicas: int, parts: int) -> tuple[str, str]:
+    """What is wrong with shards over groups of replicas, and what would be right; empty if nothing is."""
+
+    def fits(size: int) -> bool:
+        nodes = subtrees(parts, replicas) if parts else []
+        groups = [nodes[at : at + size] for at in range(0, len(nodes), size)]
+        return replicas % size == 0 and all(root(each) for each in groups)
+
+    if group < 0 or (group and replicas % group):
+        what = f"groups of {group} do not divide {replicas} replicas"
+    elif group and parts and parts >= replicas and not fits(group):
+        what = f"groups of {group} of {replicas} replicas cannot add fixed parts as a tree"
+    else:
+        return "", ""
+    return what, f"take {' or '.join(str(size) for size in range(1, replicas + 1) if fits(size))}, or 0 for all"
+
+
 def fault(parts: int, ranks: int, setting: str = "parts", axis: str = "dp") -> str:
     """What is wrong with a number of parts, and what would be right; "" if nothing is."""
     if parts and (parts < 1 or parts & (parts - 1)):

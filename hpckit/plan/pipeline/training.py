@@ -10,7 +10,7 @@ from hpckit.errors import InputError
 from hpckit.plan.blocks import block_starts
 from hpckit.plan.numbers import count as whole
 from hpckit.plan.pipeline.partition import Partition, partition_layers
-from hpckit.plan.pipeline.parts import Node, fault, joined, subtrees
+from hpckit.plan.pipeline.parts import fault, root, subtrees
 from hpckit.plan.pipeline.program import Program, pipeline_program
 from hpckit.plan.pipeline.schedule import Schedule
 from hpckit.plan.pipeline.schedules import pipeline_schedule
@@ -219,13 +219,7 @@ def _expert_faults(ep: int, dp: int, tp: int, cp: int, parts: int) -> Iterator[t
 def _aligned(ep: int, dp: int, parts: int) -> bool:
     """Whether the replicas of each line of experts have whole nodes of the tree."""
     nodes = subtrees(parts, dp)
-    for first in range(0, dp, ep):
-        done: list[tuple[Node, None]] = []
-        for node in nodes[first : first + ep]:
-            joined(done, node, None, lambda left, right: None)
-        if len(done) > 1:
-            return False
-    return True
+    return all(root(nodes[first : first + ep]) for first in range(0, dp, ep))
 
 
 def _batch_faults(batch: int, dp: int, microbatches: int) -> Iterator[tuple[str, str]]:

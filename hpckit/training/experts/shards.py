@@ -71,8 +71,7 @@ class JoinedShards:
 
     def saves(self, parameter: Parameter) -> bool:
         """Whether this rank has numbers of a parameter that none before it has."""
-        shards = self.experts if parameter.experts else self.common
-        return bool(shards.stage) or not shards.replicas.rank
+        return (self.experts if parameter.experts else self.common).saves(parameter)
 
     def squared_norm(self, squares: np.ndarray) -> float:
         """The sum of what `Squares` found, each parameter's on one of its replicas."""
