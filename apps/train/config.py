@@ -222,6 +222,18 @@ class Ranks(Section):
     )
 
 
+class Tensor(Section):
+    """Layers on several ranks (mesh.tp)."""
+
+    chunks: int = Field(
+        1,
+        ge=1,
+        le=64,
+        description="pieces in which the tokens of a microbatch go through a block's MLP: messages of one travel while"
+        " another is multiplied, which pays between nodes",
+    )
+
+
 class Context(Section):
     """The tokens of a sample on several ranks (mesh.cp)."""
 
@@ -346,6 +358,7 @@ class Config(Section):
     data: Data = Field(default_factory=Data, description="training data")
     batch: Batch = Field(default_factory=Batch, description="samples of a step")
     mesh: Ranks = Field(default_factory=Ranks, description="how the ranks share the work")
+    tensor: Tensor = Field(default_factory=Tensor, description="layers on several ranks")
     context: Context = Field(default_factory=Context, description="samples on several ranks")
     pipeline: Pipeline = Field(default_factory=Pipeline, description="schedule of a pipeline")
     sharding: Sharding = Field(default_factory=Sharding, description="what the replicas hold in shards")

@@ -66,6 +66,7 @@ class Trainer:
             recompute=config.model.recomputed == "whole",
             device=device,
             context=config.context.kind,
+            tensor_chunks=config.tensor.chunks,
         )
         self.model, self.loss = self.pipeline.model, self.pipeline.loss
         self.pipeline.initialize(config.seed)

@@ -77,9 +77,10 @@ class Pipeline:
     precision (`hpckit.training.precision`): messages between stages are then of 16 bits, too. recompute: stages keep
     their input only, and run forward again in backward; it changes no bit. device: where the stages live and compute.
     On a mesh with an axis "tp" its ranks share each layer (`hpckit.training.tensor`): `model` and `loss` are then the
-    parts of this rank. On an axis "cp" they share the tokens of each sample (`hpckit.training.context`), which every
-    one of them gives whole; replicas of the parameters are then the ranks of dp and cp. context: how attention meets
-    the keys of other ranks of cp, "gather", "ring", "ulysses" or "auto" (`hpckit.plan.training.context`). Collective;
+    parts of this rank; tensor_chunks: see `Ranks` there. On an axis "cp" they share the tokens of each sample
+    (`hpckit.training.context`), which every one of them gives whole; replicas of the parameters are then the ranks of
+    dp and cp. context: how attention meets the keys of other ranks of cp, "gather", "ring", "ulysses" or "auto"
+    (`hpckit.plan.training.context`). Collective;
     raises `InputError` if mesh, model and plan do not fit together.
     """
 
@@ -97,10 +98,12 @@ class Pipeline:
         recompute: bool = False,
         device: Device = HOST,
         context: str = "auto",
+        tensor_chunks: int = 1,
     ) -> None:
         self.plan, self.mesh, self.device = plan, mesh, device
         _check(model, mesh, plan)
-        self.tensor = Ranks(mesh["tp"] if plan.tp > 1 else MPI.COMM_SELF, plan.layer_parts, deterministic)
+        row = mesh["tp"] if plan.tp > 1 else MPI.COMM_SELF
+        self.tensor = Ranks(row, plan.layer_parts, deterministic, tensor_chunks)
         whole = model
         for name, shared in (("tensor", self.tensor.parts > 1), ("context", plan.cp > 1)):
             if shared and device.is_gpu:

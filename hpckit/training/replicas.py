@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,7 +53,7 @@ class Replicas:
 
         counts: elements of each replica's part.
         """
-        return scatter_tree(vector, self.comm, self.rank, nodes, counts, self.device)
+        return start_scatter_tree(vector, self.comm, self.rank, nodes, counts, self.device)()
 
     def sum_tree(self, vector: Any, nodes: Sequence[Node], counts: np.ndarray) -> None:
         """Make all replicas' vectors their sum, added as the tree."""
@@ -77,17 +77,23 @@ class Replicas:
             )
 
 
-def scatter_tree(
+def start_scatter_tree(
     vector: Any, comm: Any, rank: int, nodes: Sequence[Node], counts: np.ndarray, device: Device = HOST
-) -> Any:
-    """A rank's part of the sum of all ranks' vectors, added as the tree of which they are nodes.
+) -> Callable[[], Any]:
+    """Start to sum all ranks' vectors as the tree of which they are nodes; a call of what it returns waits for this
+    rank's part, and gives it.
 
     counts: elements of each rank's part.
     """
     own, size = int(counts[rank]), len(counts)
     came = device.zeros((own * size,), vector.dtype)
-    all_to_all(vector, comm, came, counts=np.tile(counts, (size, 1))).wait()
-    return tree_sum(nodes, [came[own * r : own * (r + 1)] for r in range(size)], operator.iadd)
+    request = all_to_all(vector, comm, came, counts=np.tile(counts, (size, 1)))
+
+    def finish() -> Any:
+        request.wait()
+        return tree_sum(nodes, [came[own * r : own * (r + 1)] for r in range(size)], operator.iadd)
+
+    return finish
 
 
 def add_second(shared: Iterable[Parameter]) -> None:

@@ -26,14 +26,14 @@ def model_of(kind, heads):
     ), CrossEntropy(VOCAB)  # fmt: skip
 
 
-def trained(comm, kind, heads, *, pp=1, tp=1, batch=8, samples=24, length=LENGTH, sharding=0, microbatches=1):
+def trained(comm, kind, heads, *, pp=1, tp=1, batch=8, samples=24, length=LENGTH, sharding=0, microbatches=1, chunks=1):
     """Losses and norms of the steps, gradients of the first, and the values after the last."""
     model, loss = model_of(kind, heads)
     plan = hp.plan.training_plan(
         comm.size, len(model.layers), batch=batch, pp=pp, tp=tp, microbatches=microbatches, tied=kind != "llama"
     )
     with hp.Mesh(comm, dp=plan.dp, pp=pp, tp=tp) as mesh:
-        it = hp.Pipeline(mesh, model, loss, plan, dtype=np.float64, sharding=sharding)
+        it = hp.Pipeline(mesh, model, loss, plan, dtype=np.float64, sharding=sharding, tensor_chunks=chunks)
         it.initialize(3)
         optimizer, told, grads = AdamW(it.parameters), [], {}
         sampler = hp.training.Sampler(samples, batch, shuffle=False)
@@ -87,13 +87,13 @@ cases = {
     1: [("gpt2", 2, {"tp": 1})],
     2: [
         ("gpt2", 2, {"tp": 2}),
-        ("llama", 2, {"tp": 2}),
+        ("llama", 2, {"tp": 2, "chunks": 3}),
         ("tied", 4, {"tp": 2, "batch": 1, "samples": 3, "length": 1}),  # one token
     ],
-    3: [("gpt2", 3, {"tp": 3}), ("llama", 3, {"tp": 3, "samples": 9})],
+    3: [("gpt2", 3, {"tp": 3}), ("llama", 3, {"tp": 3, "samples": 9, "chunks": 2})],
     4: [
         ("gpt2", 2, {"tp": 2, "pp": 2, "microbatches": 2}),
-        ("tied", 2, {"tp": 2, "sharding": 2, "samples": 9}),  # of the last batch one replica has no sample
+        ("tied", 2, {"tp": 2, "sharding": 2, "samples": 9, "chunks": 2}),  # of the last batch one replica has no sample
         ("gpt2", 4, {"tp": 4, "sharding": 1}),
     ],
     6: [

@@ -26,7 +26,7 @@ from hpckit.plan.training.context import KINDS
 from hpckit.training.data import DataParallel
 from hpckit.training.pipeline import Pipeline
 from hpckit.training.tensor.model import tensor_parallel
-from hpckit.training.tensor.ranks import Ranks
+from hpckit.training.tensor.ranks import WHOLE, Chunk, Ranks
 
 VOCAB, LENGTH, LAYERS, WIDTH, HEADS = 256, 128, 4, 256, 8
 DATA_BATCH, PIPE_BATCH, MICROBATCHES = 8, 16, 8  # samples a rank; samples of a pipeline's step
@@ -207,13 +207,13 @@ def sharding(rounds: int, with_torch: bool) -> dict[str, Any]:
 class Apart(Ranks):
     """A group of ranks that exchange nothing: the work of a tensor-parallel rank without its messages."""
 
-    def gather(self, own: Any, tokens: tuple[int, int]) -> Any:
+    def start_gather(self, own: Any, tokens: tuple[int, int], chunk: Chunk = WHOLE) -> Callable[[], Any]:
         """As many numbers, of about the size of what is gathered."""
-        return _noise((*tokens, own.shape[-1]))
+        return lambda: _noise((*tokens, own.shape[-1]))
 
-    def scatter(self, summands: list[Any], tokens: tuple[int, int]) -> Any:
+    def start_scatter(self, summands: list[Any], tokens: tuple[int, int], chunk: Chunk = WHOLE) -> Callable[[], Any]:
         """The summand of this rank."""
-        return rows(summands[0])[self.own(tokens)]
+        return lambda: rows(summands[0])[self.own(tokens)]
 
     def of_parts(self, own: np.ndarray) -> np.ndarray:
         """The numbers of this rank."""

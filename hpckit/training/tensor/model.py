@@ -101,7 +101,10 @@ def tensor_parallel(model: Sequential, loss: Any, ranks: Ranks) -> tuple[Sequent
             bias = None if last.bias is None else part(last.bias)
             dropout = None if layer.dropout is None else TokenDropout(layer.dropout, ranks)
             own = [branch(layer.branch, number) for number in ranks.held]
-            return Branch(norm(layer.norm), own, bias, dropout, ranks)
+            chunks = (
+                1 if isinstance(layer.branch, Attention) else ranks.chunks
+            )  # attention meets all tokens of a sample
+            return Branch(norm(layer.norm), own, bias, dropout, ranks, chunks)
         if isinstance(layer, Embedding):
             new = copy.copy(layer)
             new.position = None if layer.position is None else part(layer.position)

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hpckit.collectives import all_gather, all_reduce, reduce_scatter
 from hpckit.collectives.axis import axis_of
+from hpckit.errors import InputError
 from hpckit.kernels.nn.memory import empty
 from hpckit.nn.cuts import cuts, held_parts, own_part, token_bounds
 from hpckit.nn.linear import rows
+from hpckit.plan.blocks import block_starts
 from hpckit.plan.pipeline.parts import Node, subtrees, tree_sum
-from hpckit.training.replicas import scatter_tree
+from hpckit.training.replicas import start_scatter_tree
 
 if TYPE_CHECKING:
     from hpckit.nn.layer import Sequential
     from hpckit.nn.parameters import Parameter
+
+Chunk = tuple[int, int]  # its number, and how many there are
+WHOLE: Chunk = (0, 1)
 
 
 class Ranks:
@@ -27,10 +32,14 @@ class Ranks:
 
     parts: into which each layer is cut, by default one for each rank; else a power of two, of which a rank holds those
     of a node of their tree, and sums are those of the tree, with the same bits on any number of ranks. deterministic:
-    sums are otherwise added in the order of the ranks.
+    sums are otherwise added in the order of the ranks. chunks: in so many pieces tokens go through a block's MLP, and
+    the messages of one travel while another is multiplied. Raises `InputError` for less than one.
     """
 
-    def __init__(self, mesh_axis: Any, parts: int = 0, deterministic: bool = True) -> None:
+    def __init__(self, mesh_axis: Any, parts: int = 0, deterministic: bool = True, chunks: int = 1) -> None:
+        if chunks < 1:
+            raise InputError(f"tokens in {chunks} chunks", do="give 1 or more")
+        self.chunks = chunks
         axis = axis_of(mesh_axis)
         self.comm, self.rank, self.size, self.deterministic = axis.given, axis.rank, axis.size, deterministic
         self.parts = parts or self.size
@@ -59,32 +68,73 @@ class Ranks:
         bounds = token_bounds(tokens, self.parts)
         return slice(bounds[self.held[0]][0], bounds[self.held[-1]][1])
 
-    def _counts(self, tokens: tuple[int, int], width: int) -> np.ndarray:
-        bounds = token_bounds(tokens, self.parts)
-        return np.array([(bounds[held[-1]][1] - bounds[held[0]][0]) * width for held in self._held])
+    def piece(self, tokens: tuple[int, int], chunk: Chunk) -> Any:
+        """The rows of this rank's tokens in a chunk: it has a piece of each part, whatever the ranks."""
+        if chunk == WHOLE:
+            return slice(None)
+        found = [slice(block.start + low, block.start + high) for block, low, high in self._pieces(tokens, chunk)]
+        return found[0] if len(found) == 1 else np.concatenate([np.arange(each.start, each.stop) for each in found])
 
-    def gather(self, own: Any, tokens: tuple[int, int]) -> Any:
-        """All tokens [samples, tokens, d] from those of each rank [n, d]."""
+    def _pieces(self, tokens: tuple[int, int], chunk: Chunk) -> Iterator[tuple[slice, int, int]]:
+        number, chunks = chunk
+        for block in self.blocks(tokens):
+            low, high = block_starts(block.stop - block.start, chunks)[number : number + 2].tolist()
+            yield block, low, high
+
+    def _counts(self, tokens: tuple[int, int], chunk: Chunk) -> np.ndarray:
+        """The tokens of each rank in a chunk."""
+        number, chunks = chunk
+        sizes = np.array([block_starts(end - start, chunks) for start, end in token_bounds(tokens, self.parts)])
+        each = sizes[:, number + 1] - sizes[:, number]
+        return np.array([each[held.start : held.stop].sum() for held in self._held])
+
+    def start_gather(self, own: Any, tokens: tuple[int, int], chunk: Chunk = WHOLE) -> Callable[[], Any]:
+        """Start to gather all tokens [samples, tokens, d] from those of each rank [n, d]; a call of what it returns
+        waits for them, and gives them. Those of a chunk come as one sample, from its `piece` on each rank.
+        """
+        width = own.shape[-1]
         if self.size == 1:
-            return own.reshape(*tokens, own.shape[-1])
-        whole = empty((*tokens, own.shape[-1]), own)
-        all_gather(own.reshape(-1), self.comm, whole.reshape(-1), counts=self._counts(tokens, own.shape[-1])).wait()
-        return whole
+            return lambda: own.reshape(*(tokens if chunk == WHOLE else (1, len(own))), width)
+        counts = self._counts(tokens, chunk)
+        whole = empty((*(tokens if chunk == WHOLE else (1, int(counts.sum()))), width), own)
+        request = all_gather(own.reshape(-1), self.comm, whole.reshape(-1), counts=counts * width)
 
-    def scatter(self, summands: list[Any], tokens: tuple[int, int]) -> Any:
-        """The tokens [n, d] of this rank in the sum of all parts' arrays [samples, tokens, d], which are used up.
+        def finish() -> Any:
+            request.wait()
+            return whole
+
+        return finish
+
+    def start_scatter(self, summands: list[Any], tokens: tuple[int, int], chunk: Chunk = WHOLE) -> Callable[[], Any]:
+        """Start to sum all parts' arrays [samples, tokens, d], which are used up; a call of what it returns waits, and
+        gives the tokens [n, d] of this rank, or its `piece` of a chunk.
 
         summands: of this rank's parts.
         """
         total = self.added(summands, self.held[0])
         if self.size == 1:
-            return rows(total)
+            return lambda: rows(total)
         width, flat = total.shape[-1], total.reshape(-1)
-        counts = self._counts(tokens, width)
+        counts = self._counts(tokens, chunk)
         if self._by_tree:
-            return scatter_tree(flat, self.comm, self.rank, self._nodes, counts).reshape(-1, width)
-        reduce_scatter(flat, self.comm, "sum", counts=counts, deterministic=self.deterministic).wait()
-        return rows(total)[self.own(tokens)]
+            scattered = start_scatter_tree(flat, self.comm, self.rank, self._nodes, counts * width)
+            return lambda: scattered().reshape(-1, width)
+        request = reduce_scatter(flat, self.comm, "sum", counts=counts * width, deterministic=self.deterministic)
+        first = int(counts[: self.rank].sum())
+
+        def finish() -> Any:
+            request.wait()
+            return rows(total)[first : first + int(counts[self.rank])]
+
+        return finish
+
+    def gather(self, own: Any, tokens: tuple[int, int]) -> Any:
+        """`start_gather` of all tokens, waited for."""
+        return self.start_gather(own, tokens)()
+
+    def scatter(self, summands: list[Any], tokens: tuple[int, int]) -> Any:
+        """`start_scatter` of all tokens, waited for."""
+        return self.start_scatter(summands, tokens)()
 
     def added(self, summands: Sequence[Any], first: int = 0) -> Any:
         """The sum over parts from part `first` on, as their tree where they have one; uses them up."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -87,7 +87,8 @@ class TokenNorm:
 class Branch:
     """y = x + dropout(branch(norm(x))) of a rank's tokens; each part of the branch works on all tokens.
 
-    bias: that of the branch's last product, which is added once.
+    bias: that of the branch's last product, which is added once. chunks: of the tokens, one after the other, for parts
+    that work on each token alone; the tokens of the next come, and the sums of the last leave, while one is computed.
     """
 
     def __init__(
@@ -97,8 +98,10 @@ class Branch:
         bias: Parameter | None,
         dropout: TokenDropout | None,
         ranks: Ranks,
+        chunks: int = 1,
     ) -> None:
         self.norm, self.parts, self.bias, self.dropout, self._ranks = norm, list(parts), bias, dropout, ranks
+        self._chunks = chunks
 
     def parameters(self) -> list[Parameter]:
         """Those of the norm, of the parts of the branch, and the bias of its last product."""
@@ -108,30 +111,62 @@ class Branch:
     def forward(self, x: Any, step: Pass) -> tuple[Any, Any]:
         """x: [n, d]. `saved` holds what norm and branch saved, and the pass."""
         normed, of_norm = self.norm.forward(x, step)
-        every = self._ranks.gather(normed, step.tokens)
-        done = [part.forward(every, step) for part in self.parts]
-        change = self._ranks.scatter([summand for summand, _ in done], step.tokens)
+        kept: list[list[Any]] = []
+
+        def compute(number: int, every: Any) -> list[Any]:
+            if self._chunks > 1:
+                step.rounded(every)  # it is: this marks it as such
+            done = [part.forward(every, step) for part in self.parts]
+            kept.append([each for _, each in done])
+            return [summand for summand, _ in done]
+
+        change, _ = self._chunk_by_chunk(normed, step, compute)
         if self.bias is not None:
             change += self.bias.value
         if self.dropout is not None:
             change = self.dropout.forward(change, step)[0]
         y = x + change
         step.rounded(y)
-        return y, {"norm": of_norm, "parts": [kept for _, kept in done], "pass": step}
+        return y, {"norm": of_norm, "parts": kept, "pass": step}
+
+    def _chunk_by_chunk(self, own: Any, step: Pass, compute: Callable[[int, Any], list[Any]]) -> tuple[Any, list[Any]]:
+        """compute(number, tokens of all ranks) gives summands for each chunk: their sum for this rank's tokens, and the
+        tokens of all ranks, chunk by chunk.
+        """
+        ranks, count = self._ranks, self._chunks
+        pieces = [ranks.piece(step.tokens, (number, count)) for number in range(count)]
+        found: list[Any] = []
+        leaving = []
+        coming = ranks.start_gather(own[pieces[0]], step.tokens, (0, count))
+        for number in range(count):
+            found.append(coming())
+            if number + 1 < count:
+                coming = ranks.start_gather(own[pieces[number + 1]], step.tokens, (number + 1, count))
+            leaving.append(ranks.start_scatter(compute(number, found[-1]), step.tokens, (number, count)))
+        if count == 1:
+            return leaving[0](), found
+        total = empty(own.shape, own)
+        for piece, finish in zip(pieces, leaving, strict=True):
+            total[piece] = finish()
+        return total, found
 
     def backward_input(self, saved: Any, dy: Any) -> Any:
         """B: the gradient of x. `saved` keeps those between the parts for W."""
         step = saved["pass"]
         dchange = dy if self.dropout is None else self.dropout.backward_input(step, dy)
-        saved["dparts"] = every = self._ranks.gather(dchange, step.tokens)
-        summands = [part.backward_input(kept, every) for part, kept in zip(self.parts, saved["parts"], strict=True)]
-        saved["dnorm"] = self._ranks.scatter(summands, step.tokens)
+
+        def compute(number: int, every: Any) -> list[Any]:
+            each = zip(self.parts, saved["parts"][number], strict=True)
+            return [part.backward_input(kept, every) for part, kept in each]
+
+        saved["dnorm"], saved["dparts"] = self._chunk_by_chunk(dchange, step, compute)
         return self.norm.backward_input(saved["norm"], saved["dnorm"], carry=dy)
 
     def backward_weight(self, saved: Any, dy: Any) -> None:
         """W: add to the gradients of the branch, then of the norm."""
-        if self.bias is not None:
-            dispatch.add_columns(saved["dparts"], self.bias.grad)
-        for part, kept in zip(self.parts, saved["parts"], strict=True):
-            part.backward_weight(kept, saved["dparts"])
+        for every, of_parts in zip(saved["dparts"], saved["parts"], strict=True):
+            if self.bias is not None:
+                dispatch.add_columns(every, self.bias.grad)
+            for part, kept in zip(self.parts, of_parts, strict=True):
+                part.backward_weight(kept, every)
         self.norm.backward_weight(saved["norm"], saved["dnorm"])
