@@ -25,6 +25,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # Hundreds of processes import hpckit: without it each would compile all its modules.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# More ranks than cores, and two tests at once: a waiting rank of MPICH sleeps, so that the others run.
+os.environ.setdefault("MPIR_CVAR_ENABLE_HEAVY_YIELD", "1")
 for _variable in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
 

@@ -11,7 +11,6 @@ make one takes longer than to run a small one.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Hashable
 from typing import Any
 
@@ -21,7 +20,7 @@ from mpi4py import MPI
 from hpckit.collectives.request import Finished, MessageRun, Request, Run
 from hpckit.comm.call_order import CallOrder
 from hpckit.comm.observe.observer import Observer
-from hpckit.comm.progress import Progress, Unfinished, call_site, told
+from hpckit.comm.progress import Progress, Unfinished, call_site, give_way, told
 from hpckit.comm.shared.calls import Call, prepare
 from hpckit.comm.shared.compiled import constants as c
 from hpckit.comm.shared.group import NodeGroup
@@ -240,7 +239,7 @@ class NodeRun:
                 tries += 1
                 if tries > TRIES:  # let MPI and other processes go on
                     MPI.COMM_WORLD.Iprobe()
-                    os.sched_yield()
+                    give_way(tries)
                     progress.listen()
         if self.error is not None:
             raise self.error

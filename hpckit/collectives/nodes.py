@@ -6,7 +6,6 @@ owners, all blocks at once, so that every rank uses the network; and each node g
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from typing import Any
 
@@ -21,6 +20,7 @@ from hpckit.collectives.reduction import Reduction
 from hpckit.collectives.request import Steps
 from hpckit.collectives.runner import Runner
 from hpckit.comm.agree import min_of_ranks
+from hpckit.comm.progress import give_way
 from hpckit.comm.shared.calls import Call, prepare, takes
 from hpckit.comm.shared.group import NodeGroup, node_comm, node_group
 from hpckit.errors import SetupError
@@ -87,7 +87,7 @@ class Attempted:
             tries += 1
             if tries > TRIES:
                 MPI.COMM_WORLD.Iprobe()
-                os.sched_yield()
+                give_way(tries)
 
 
 class Turn:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any, Protocol, Self
 
@@ -10,7 +9,7 @@ from mpi4py import MPI
 
 from hpckit.comm.call_order import CallOrder
 from hpckit.comm.observe.observer import Observer, Operation
-from hpckit.comm.progress import Progress, Unfinished, call_site, progress, told
+from hpckit.comm.progress import Progress, Unfinished, call_site, give_way, progress, told
 from hpckit.errors import InputError, MismatchError
 
 __communicates__ = True  # its frames are not call sites
@@ -87,7 +86,7 @@ class MessageRun:
             else:
                 idle += 1
                 if idle > PATIENCE:
-                    os.sched_yield()
+                    give_way(idle)
                     progress.listen()
         if self.error is not None:
             raise self.error
@@ -168,9 +167,11 @@ class Compared:
 
     def wait(self) -> Any:
         """Its result, once it is done."""
+        idle = 0
         while self._run is None and self.error is None:
-            if not self._progress.advance():
-                os.sched_yield()
+            idle = 0 if self._progress.advance() else idle + 1
+            if idle:
+                give_way(idle)
         if self._run is None:
             raise self.error or AssertionError
         return self._run.wait()

@@ -27,9 +27,22 @@ __communicates__ = True  # its frames are not call sites
 GRACE = 1.0  # s for which what was not waited for goes on at the end of the program
 CANCELLED = 0.05  # s for which a receive may still arrive once it is cancelled
 LISTEN = 1e-3  # s between two looks, of a rank that waits, for what other ranks say about their calls
+QUICK_LOOKS, NAP = 200, 2e-5  # looks in vain before a waiting rank sleeps, and for how long, s
 MOST_TOLD = 8  # ranks that tell what they did not wait for
 
 Site = tuple[CodeType, int]  # the code and the line of a call
+
+
+def give_way(looks: int) -> None:
+    """Let other processes have the core, after so many looks in vain.
+
+    Where processes outnumber cores, a core that is only yielded comes back at once, and the rank that is waited for
+    does not run: the waiting one has to sleep.
+    """
+    if looks > QUICK_LOOKS:
+        time.sleep(NAP)
+    else:
+        os.sched_yield()
 
 
 class Run(Protocol):

@@ -23,6 +23,7 @@ from hpckit.launch.launcher import OPEN_MPI, mpi_kind
 from hpckit.launch.memory import available_bytes
 from hpckit.launch.one_node import is_alone, keep_to_loopback, own_launcher, several_nodes, without_network
 
+HEAVY_YIELD = "MPIR_CVAR_ENABLE_HEAVY_YIELD"
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 # For Open MPI's launcher only: more ranks than cores are intended, and ranks are not bound to cores.
@@ -106,14 +107,17 @@ def on_ranks(ranks: int) -> list[str]:
 
 
 def rank_environment(ranks: int, ours: bool = True) -> dict[str, str]:
-    """The environment of the ranks: threads per rank such that all together fill the cores, unless the user set them,
-    and no network if they stay on this node. ours: started by `command`, not by another launcher.
+    """The environment of the ranks: threads per rank such that all together fill the cores, unless the user set them;
+    no network if they stay on this node; naps of MPICH's waiting ranks if ranks outnumber cores. ours: started by
+    `command`, not by another launcher.
 
     MPIEXEC_TIMEOUT is removed: mpiexec would end the job with exit code 0.
     """
     environment = {name: value for name, value in os.environ.items() if name != "MPIEXEC_TIMEOUT"}
     if ours:
         environment |= without_network(environment)
+        if ranks > cores() and not several_nodes():
+            environment.setdefault(HEAVY_YIELD, "1")  # 4 ranks on 2 cores exchange messages 15 times as fast
     for name in THREAD_VARIABLES:
         environment.setdefault(name, str(max(1, cores() // ranks)))
     return environment

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from typing import Any, NamedTuple
 
@@ -14,7 +13,7 @@ from hpckit.comm.checksums import Due, SingleSeals
 from hpckit.comm.device import HOST, Device
 from hpckit.comm.observe.clocks import clock_offset
 from hpckit.comm.observe.observer import Operation, Unheard
-from hpckit.comm.progress import Begun, Unfinished
+from hpckit.comm.progress import Begun, Unfinished, give_way
 from hpckit.kernels.device_array import address
 from hpckit.kernels.nn import memory
 
@@ -174,7 +173,7 @@ class Messages(Begun):
         while self._progress.runs and not request.Test():
             looks = 0 if self._progress.advance() else looks + 1
             if looks > PATIENCE:
-                os.sched_yield()
+                give_way(looks)
         request.Wait()
 
 

@@ -7,12 +7,12 @@ per message suffice: every exchange is two-way, so receiving message n proves th
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 
 import numpy as np
 from mpi4py import MPI
 
+from hpckit.comm.progress import give_way
 from hpckit.comm.shared.compiled.flags import arrived, post
 from hpckit.comm.shared.group import node_comm
 from hpckit.comm.shared.memory import make_segment, whole_pages
@@ -107,8 +107,10 @@ class Flags:
     def wait(self) -> None:
         """Return when the messages of all peers have arrived."""
         if len(self._taken):
+            looks = 0
             while not arrived(self._taken, self.number, LOOKS):
-                os.sched_yield()
+                looks += 1
+                give_way(looks)
                 self._comm.Iprobe()  # MPI progress: a peer may wait for a message of ours
 
 

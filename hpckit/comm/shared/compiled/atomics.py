@@ -24,6 +24,7 @@ REDUCER = "void(int64, int64, int64, int64, int64, int64, int64)"
 
 # Functions of the C library; `clock_gettime` writes seconds and nanoseconds to an address.
 sched_yield = types.ExternalFunction("sched_yield", types.int32())
+usleep = types.ExternalFunction("usleep", types.int32(types.uint32))
 clock_gettime = types.ExternalFunction("clock_gettime", types.int32(types.int32, types.int64))
 copy_bytes = types.ExternalFunction("memcpy", types.int64(types.int64, types.int64, types.int64))
 kill = types.ExternalFunction("kill", types.int32(types.int32, types.int32))

@@ -14,6 +14,7 @@ from hpckit.comm.shared.compiled.atomics import (
     pause,
     sched_yield,
     store_release,
+    usleep,
     values_at,
 )
 from hpckit.comm.shared.compiled.constants import (
@@ -59,6 +60,8 @@ from hpckit.kernels.compile.jit import jit
 
 MONOTONIC = 1
 LOOKS = 64  # at a flag between looks at the clock
+QUICK_LOOKS = 1000  # that a rank yields its core, before it sleeps; none where ranks outnumber cores
+NAP = 20  # microseconds
 LIFE_SIGN = 50_000_000  # ns between looks at the processes
 
 integers = values_at("int64")
@@ -133,9 +136,13 @@ def _trouble(group, rank, begin):
 def _wait_long(group, flag, value, rank):
     begin = _now(group)
     looks = 0
+    quick = QUICK_LOOKS if group[SPINS] > LOOKS else 0
     while load_acquire(flag) < value:
-        sched_yield()
         looks += 1
+        if looks > quick:  # a core that is only yielded comes back at once, and the other rank does not run
+            usleep(NAP)
+        else:
+            sched_yield()
         if looks % LOOKS == 0:
             status = _trouble(group, rank, begin)
             if status and load_acquire(flag) < value:
