@@ -131,6 +131,20 @@ def test_rooms_do_not_import_each_other_in_a_circle():
     assert not circles({name: others - {name} for name, others in rooms.items() if name})
 
 
+def test_only_the_front_end_reads_environment_variables():
+    """Settings come from there; an app or a library that read them would not say so in its arguments."""
+    passes_on = {"hpckit.jobs.graph.pool"}  # gives its own to the process that it starts
+    wrong = {
+        module
+        for module, path in MODULES.items()
+        if room(module) and FLOOR[room(module)] < FLOOR["settings"]
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute | ast.Name)
+        and (node.attr if isinstance(node, ast.Attribute) else node.id) in ("environ", "getenv")
+    }
+    assert wrong == passes_on
+
+
 def test_apps_do_not_import_each_other():
     wrong = [
         f"{module} imports {name}"

@@ -32,7 +32,7 @@ from hpckit.plan.particles.domain import DomainDecomposition
 from hpckit.run.context import DryRun, Run
 
 BEYOND = 100  # times all energy at the start: no motion makes more
-LEAST_MISS = 0.02  # of the temperature: less is no finding
+LEAST_MISS = 0.02  # of the temperature: less is not a finding
 WARMER = (
     "equilibrate longer, with a shorter dynamics.damping, or start hotter (system.temperature): a lattice that melts"
     " takes half of its kinetic energy"

@@ -70,7 +70,7 @@ def _weights(directory: Path) -> Path:
         raise InputError(f"there is no folder {directory}", do="give a run of `train`; `hpckit ls` lists runs")
     raise InputError(
         f"{directory} has no language model: no output/model/config.json",
-        likely="the run is not finished, classifies images, or is no run of `train`",
+        likely="the run is not finished, classifies images, or is not a run of `train`",
         do="hpckit resume DIR, or give a folder with config.json and model.safetensors",
     )
 

@@ -1,4 +1,4 @@
-"""Programs that know their gradient: traced steps, fused kernels, and adjoints through halo exchanges."""
+"""Programs with gradients: traced steps, fused kernels, and adjoints through halo exchanges."""
 
 from __future__ import annotations
 

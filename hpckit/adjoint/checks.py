@@ -1,4 +1,4 @@
-"""Whether derivatives are right: the dot-product test and the Taylor test, and where the first nan came from."""
+"""Tests of derivatives: the dot-product test and the Taylor test; and the origin of the first nan."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class Bound:
         return Decomposition(self.shape, self.mesh.topology, (*halo, *(0,) * self._more))
 
     def zeros(self, node: Node | None = None, halo: Offset = ()) -> Field:
-        """A field with at least the halo given, and that which an array of the program needs."""
+        """A field with at least the given halo and the halo that an array of the program needs."""
         wide = halo or (0,) * self.grid.dims
         if node in self.program.halo:
             wide = tuple(map(max, wide, self.program.halo[node]))

@@ -55,7 +55,7 @@ class Descent:
             )
 
     def step(self) -> bool:
-        """One iteration; False, and nothing changed, where no step along the descent brings enough."""
+        """One iteration; False, with nothing changed, if no step along the descent lowers the cost enough."""
         way = _direction(self.slope, self.pairs)
         down = dot(self.slope, way)
         length = 1.0 if self.pairs else 1.0 / max(self.size, 1e-300)
@@ -80,7 +80,7 @@ class Descent:
         return True
 
     def pieces(self) -> list[Piece]:
-        """The fields of a checkpoint: the point, its slope, and the pairs that the curvature is known from."""
+        """The fields of a checkpoint: the point, its gradient, and the pairs that approximate the curvature."""
         groups = {"here": self.here, "slope": self.slope}
         for k, (moved, turned, _) in enumerate(self.pairs):
             groups |= {f"moved{k}": moved, f"turned{k}": turned}

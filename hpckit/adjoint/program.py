@@ -130,7 +130,7 @@ def named(node: Node) -> str:
 
 
 def given_walls(node: Node) -> Walls:
-    """What the user has said of an array's walls; folds are zero there."""
+    """The user's boundary conditions of an array; folds are zero there."""
     if node.op == "fold":
         return tuple(pair and (0.0, 0.0) for pair in node.value[0])
     return node.value if node.op == "hold" else node.value[1]

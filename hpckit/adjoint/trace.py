@@ -88,7 +88,7 @@ class Traced(StandIn):
         unknown = [name for name in steps if name not in self.axes.names]
         if unknown:
             hint = did_you_mean(unknown[0], self.axes.names, f"the axes are {', '.join(self.axes.names)}")
-            raise refusal(f"a shift along {unknown[0]!r}, which is no axis of the grid", hint)
+            raise refusal(f"a shift along {unknown[0]!r}, which is not an axis of the grid", hint)
         return self[tuple(steps.get(name, 0) for name in self.axes.names)]
 
     def __getitem__(self, offset: Any) -> Traced:

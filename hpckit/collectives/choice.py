@@ -25,7 +25,7 @@ from hpckit.plan.collective.plan import CollectivePlan
 # Bytes of a message of a segmented plan: one is added while the next ones fly.
 SEGMENT = 2 << 20
 MOST_SEGMENTS = 1024
-# Algorithms that are no plans by messages alone: over the memory of several nodes, in the order of the ranks, the MPI
+# Algorithms other than plans by messages alone: over the memory of several nodes, in the order of the ranks, the MPI
 # library's own, NVIDIA's.
 OTHERS = {
     "all_reduce": ("nodes", "ordered", "mpi", "nccl"),

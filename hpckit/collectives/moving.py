@@ -1,4 +1,4 @@
-"""Broadcast, gathers, scatter and all-to-all by the chosen algorithm: steps of a `Work`."""
+"""Broadcast, gathers, scatter and all-to-all by the chosen algorithm: the steps of a run."""
 
 from __future__ import annotations
 

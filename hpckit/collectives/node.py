@@ -37,9 +37,9 @@ SMALL = 64 * 1024
 
 
 class Prepared:
-    """A call, what an observer is told of it, and its last request, which serves again for the same small buffers.
+    """A call, its report to observers, and its last request, which is used again for the same small buffers.
 
-    what: as told to an observer. own: the part of the flat buffer that is the result, where there is no array that
+    what: the report to observers. own: the part of the flat buffer that is the result, where there is no array that
     receives. copies: the buffer is copied, since what is received lies over it.
     """
 

@@ -14,7 +14,7 @@ from mpi4py import MPI
 
 from hpckit.collectives.axis import Axis, axis_of
 from hpckit.collectives.buffers import Slots, segmented_slots
-from hpckit.collectives.choice import Choice, segments_of
+from hpckit.collectives.choice import segments_of
 from hpckit.collectives.rank_program import Phase, phases_over_nodes
 from hpckit.collectives.reduction import Reduction
 from hpckit.collectives.request import Steps
@@ -109,12 +109,10 @@ class Turn:
         self._queue.remove(self)
 
 
-def over_nodes(axis: Axis, choice: Choice, values: Any, reduction: Reduction) -> Nodes | None:
-    """The nodes of the choice "nodes"; None for others, and where the nodes differ in size, share no memory or do not
-    take the values. Collective the first time.
+def over_nodes(axis: Axis, values: Any, reduction: Reduction) -> Nodes | None:
+    """The nodes of an axis; None where they differ in size, share no memory or do not take the values. Collective the
+    first time.
     """
-    if choice.algorithm != "nodes":
-        return None
     if not axis.nodes:
         axis.nodes.append(nodes_of(axis))
         axis.frees += [nodes.free for nodes in axis.nodes if nodes is not None]

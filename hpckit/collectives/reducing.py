@@ -1,4 +1,4 @@
-"""All-reduce, reduce and reduce-scatter by the chosen algorithm: steps of a `Work`."""
+"""All-reduce, reduce and reduce-scatter by the chosen algorithm: the steps of a run."""
 
 from __future__ import annotations
 
@@ -29,30 +29,39 @@ PIECE = 1 << 20
 
 
 def all_reduce(axis: Axis, tag: int, values: Any, reduction: Reduction, choice: Choice) -> Steps:
-    """All-reduce of flat values in place."""
-    over = nodes.over_nodes(axis, choice, values, reduction)
-    if over is not None:
-        yield from nodes.all_reduce(over, values, reduction, *_weights(axis, reduction))
-        return
-    if choice.algorithm == "nodes":  # what comes next to it, by messages alone
-        choice = Choice("all_reduce", "hierarchical", {"node_size": axis.node_size})
+    """All-reduce of flat values in place, by the executor of the chosen algorithm."""
+    return ALL_REDUCE.get(choice.algorithm, _all_reduce_by_plan)(axis, tag, values, reduction, choice)
+
+
+def _all_reduce_by_plan(axis: Axis, tag: int, values: Any, reduction: Reduction, choice: Choice) -> Steps:
+    """By the messages of a plan."""
     weights, told = _weights(axis, reduction)
-    if choice.algorithm == "mpi":
-        working = reduction.own(values, keep=False)
-        numbers = working.view(np.uint8) if working.dtype == bool else working
-        reduced = axis.comm.Iallreduce(MPI.IN_PLACE, numbers, _op_of(reduction))  # at once, as `_weights` says
-        yield told
-        yield reduced
-        reduction.finish(working, weights)
-        reduction.narrow(working, values)
-        return
     yield told
-    if choice.algorithm == "ordered":
-        yield from all_reduce_in_order(axis, tag, values, reduction, weights)
-        return
     working = reduction.own(values, keep=False)
     program = choice.program(axis)
     yield from Runner(axis, tag, program, even_slots(working, program.slots), reduction.combine).steps()
+    reduction.finish(working, weights)
+    reduction.narrow(working, values)
+
+
+def _all_reduce_over_nodes(axis: Axis, tag: int, values: Any, reduction: Reduction, choice: Choice) -> Steps:
+    """Through the shared memory of each node; by messages alone where the nodes do not take the values."""
+    over = nodes.over_nodes(axis, values, reduction)
+    if over is not None:
+        yield from nodes.all_reduce(over, values, reduction, *_weights(axis, reduction))
+        return
+    instead = Choice("all_reduce", "hierarchical", {"node_size": axis.node_size})
+    yield from _all_reduce_by_plan(axis, tag, values, reduction, instead)
+
+
+def _all_reduce_by_library(axis: Axis, tag: int, values: Any, reduction: Reduction, choice: Choice) -> Steps:
+    """By the MPI library's own algorithm."""
+    weights, told = _weights(axis, reduction)
+    working = reduction.own(values, keep=False)
+    numbers = working.view(np.uint8) if working.dtype == bool else working
+    reduced = axis.comm.Iallreduce(MPI.IN_PLACE, numbers, _op_of(reduction))  # at once, as `_weights` says
+    yield told
+    yield reduced
     reduction.finish(working, weights)
     reduction.narrow(working, values)
 
@@ -82,7 +91,7 @@ def reduce(axis: Axis, tag: int, values: Any, reduction: Reduction, root: int, c
     yield told
     if choice.algorithm == "ordered":
         slots = even_slots(values if axis.rank == root else values.copy(), axis.size)
-        yield from reduce_scatter_in_order(axis, tag, slots, reduction, weights)
+        yield from _reduce_scatter_in_order(axis, tag, slots, reduction, weights)
         gather = Choice("gather", "naive", {"root": root}).program(axis)
         yield from Runner(axis, tag, gather, slots).steps()
         return
@@ -103,7 +112,7 @@ def reduce_scatter(
     yield told
     if choice.algorithm == "ordered":
         slots = counted_slots(values if into is None else values.copy(), sizes)
-        yield from reduce_scatter_in_order(axis, tag, slots, reduction, weights)
+        yield from _reduce_scatter_in_order(axis, tag, slots, reduction, weights)
         if into is not None:
             into[...] = slots.view(axis.rank, axis.rank + 1)
         return
@@ -133,17 +142,22 @@ def _weights(axis: Axis, reduction: Reduction) -> tuple[np.ndarray, MPI.Request]
     return weights, axis.comm.Iallgather(np.array([reduction.weight]), weights)
 
 
-def all_reduce_in_order(axis: Axis, tag: int, values: Any, reduction: Reduction, weights: np.ndarray) -> Steps:
-    """All-reduce of flat values in place."""
+def _all_reduce_in_order(axis: Axis, tag: int, values: Any, reduction: Reduction, choice: Choice) -> Steps:
+    """In the order of the ranks, in pieces that stay in the cache."""
+    weights, told = _weights(axis, reduction)
+    yield told
     length = max(1, PIECE // values.itemsize)
     gather = rank_program("all_gather", "ring", axis.size, axis.rank)
     for start in range(0, values.size, length):
         slots = even_slots(values[start : start + length], axis.size)
-        yield from reduce_scatter_in_order(axis, tag, slots, reduction, weights)
+        yield from _reduce_scatter_in_order(axis, tag, slots, reduction, weights)
         yield from Runner(axis, tag, gather, slots).steps()
 
 
-def reduce_scatter_in_order(axis: Axis, tag: int, slots: Slots, reduction: Reduction, weights: np.ndarray) -> Steps:
+ALL_REDUCE = {"nodes": _all_reduce_over_nodes, "mpi": _all_reduce_by_library, "ordered": _all_reduce_in_order}
+
+
+def _reduce_scatter_in_order(axis: Axis, tag: int, slots: Slots, reduction: Reduction, weights: np.ndarray) -> Steps:
     """Reduce-scatter of a slot a rank: the own slot ends with the result."""
     own = slots.view(axis.rank, axis.rank + 1)
     incoming = flat_like(own, axis.size * own.size)

@@ -102,7 +102,11 @@ class Runner:
         if move.send_to == NOBODY or not view.size:
             return None
         if move.send_to == self._axis.rank:
-            self._slots.view(*move.recv)[...] = view
+            target = self._slots.view(*move.recv)
+            if move.reduce:
+                self._combine(target, view)
+            else:
+                target[...] = view
             return None
         self._memory.settle()
         return self._axis.comm.Isend((view.view(np.uint8), MPI.BYTE), move.send_to, self._tag)

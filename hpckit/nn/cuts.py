@@ -138,7 +138,7 @@ def expert_misfits(model: Sequential, ep: int) -> list[str]:
 
 
 def context_misfits(model: Sequential, cp: int, kind: str = "auto", tp: int = 1) -> list[str]:
-    """What keeps so many ranks from sharing the tokens of a sample: layers that are no transformer's, or too few heads
+    """What keeps so many ranks from sharing the tokens of a sample: layers other than a transformer's, or too few heads
     of keys and values for `kind` "ulysses".
     """
     fit = Attention | Embedding | Unembedding | Dropout | LayerNorm | RMSNorm | FeedForward | GatedFeedForward | Experts

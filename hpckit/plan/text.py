@@ -68,8 +68,8 @@ def read_text(path: str | Path, what: str, most: int = MOST_BYTES, do: str = "")
 def parse_toml(text: str) -> dict[str, Any]:
     """The tables of a TOML text.
 
-    Raises `tomllib.TOMLDecodeError` for what is no TOML, and `ValueError` for a text beyond the limits, on which the
-    parser would take all of its stack or minutes.
+    Raises `tomllib.TOMLDecodeError` for text that is not TOML, and `ValueError` for a text beyond the limits, on which
+    the parser would take all of its stack or minutes.
     """
     if len(text) > MOST_TOML or text.count("=") > MOST_KEYS:
         raise ValueError(f"it has more than {MOST_TOML >> 20} MiB or {MOST_KEYS} keys")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
-import os
 import platform
 import re
 import socket
@@ -163,11 +162,12 @@ def _warm_up() -> None:
     multiply_add(a, 1.0, 0.0, 1)
 
 
-def machine_of(directory: RunDirectory) -> Record:
+def machine_of(directory: RunDirectory, cache: Path) -> Record:
     """The peaks of the cores that the run used on each node, `{"host", "nodes", "peaks"}`, or `{"reason"}`.
 
-    The result is kept in the run directory. A measurement takes about a second, once per host and number of cores, and
-    is repeated if other processes disturbed it.
+    cache: the folder with the peaks of hosts, `hpckit.settings.config.user_cache`. The result is kept in the run
+    directory. A measurement takes about a second, once per host and number of cores, and is repeated if other processes
+    disturbed it.
     """
     kept = directory.read_json(KEPT)
     if isinstance(kept, dict) and kept.get("peaks", {}).get("schema") == SCHEMA:
@@ -175,7 +175,7 @@ def machine_of(directory: RunDirectory) -> Record:
     wanted = cores_of(directory.read_json("provenance.json") or {}, directory.read_json("summary.json") or {})
     if "reason" in wanted:
         return wanted
-    peaks = find_peaks(wanted["host"], wanted["threads"])
+    peaks = find_peaks(wanted["host"], wanted["threads"], cache)
     if "reason" in peaks:
         return peaks
     record = {"host": wanted["host"], "nodes": wanted["nodes"], "peaks": peaks}
@@ -207,9 +207,9 @@ def cores_of(provenance: Record, summary: Record) -> Record:
     return {"host": host, "threads": threads, "nodes": len(hosts)}
 
 
-def find_peaks(host: str, threads: int) -> Record:
-    """The peaks of `threads` cores of a host: from the user's cache, or measured if this is the host."""
-    known = read_cache(host).get(str(threads))
+def find_peaks(host: str, threads: int, cache: Path) -> Record:
+    """The peaks of `threads` cores of a host: from the cache, or measured if this is the host."""
+    known = read_cache(host, cache).get(str(threads))
     here = host == socket.gethostname()
     sound = known if isinstance(known, dict) and known.get("schema") == SCHEMA else {}
     if sound and (not here or (sound["cpu"] == cpu_name() and sound["undisturbed"])):
@@ -218,28 +218,27 @@ def find_peaks(host: str, threads: int) -> Record:
         return {"reason": f"the run was on {host}; measure there with: hpckit bench machine"}
     if threads > cores():
         return {"reason": f"the run had {threads} cores of this host, and {cores()} may be used now"}
-    return keep(host, measure(threads))
+    return keep(host, measure(threads), cache)
 
 
-def cache_file(host: str) -> Path:
-    """The file that keeps the peaks of a host: below XDG_CACHE_HOME, else ~/.cache."""
-    folder = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
-    return Path(folder) / "hpckit" / f"machine-{re.sub(r'[^A-Za-z0-9.-]', '_', host)}.json"
+def cache_file(host: str, cache: Path) -> Path:
+    """The file that keeps the peaks of a host."""
+    return cache / f"machine-{re.sub(r'[^A-Za-z0-9.-]', '_', host)}.json"
 
 
-def read_cache(host: str) -> Record:
+def read_cache(host: str, cache: Path) -> Record:
     """The kept peaks of a host by number of threads; {} if there are none or the file cannot be read."""
     try:
-        record = json.loads(cache_file(host).read_text())
+        record = json.loads(cache_file(host, cache).read_text())
     except (OSError, ValueError):
         return {}
     return record if isinstance(record, dict) else {}
 
 
-def keep(host: str, peaks: Record) -> Record:
-    """Put peaks into the user's cache if it can be written; returns the best known value of each."""
-    path, number = cache_file(host), str(peaks["threads"])
-    known = read_cache(host)
+def keep(host: str, peaks: Record, cache: Path) -> Record:
+    """Put peaks into the cache if it can be written; returns the best known value of each."""
+    path, number = cache_file(host, cache), str(peaks["threads"])
+    known = read_cache(host, cache)
     before = known.get(number)
     if isinstance(before, dict) and all(before.get(name) == peaks[name] for name in ("schema", "cpu")):
         peaks = best_of(peaks, before)

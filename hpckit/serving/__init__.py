@@ -1,4 +1,4 @@
-"""Language models that write: the engine, how it chooses tokens, and steps as plans."""
+"""Text generation with language models: the engine, the choice of tokens, and steps as plans."""
 
 from hpckit import loaded_on_use
 

@@ -49,11 +49,11 @@ class Blocks:
 
     @property
     def known(self) -> int:
-        """Blocks that a text may find by their hash."""
+        """Blocks that can be found by their hash."""
         return len(self._known)
 
     def find(self, hashes: Sequence[bytes]) -> list[int]:
-        """The blocks of the longest beginning that is known; nobody owns them by that."""
+        """The known blocks of the longest prefix of a text; finding them adds no owner."""
         found = []
         for one in hashes:
             if one not in self._known:
@@ -62,14 +62,14 @@ class Blocks:
         return found
 
     def hold(self, blocks: Sequence[int]) -> None:
-        """One owner more for each of these blocks, which `find` gave."""
+        """Add an owner to each of these blocks, as `find` returned them."""
         for block in blocks:
             if not self._owners[block]:
                 del self._free[block]
             self._owners[block] += 1
 
     def take(self) -> int | None:
-        """A block that nobody owns, which now has one owner and holds nothing; None where there is none."""
+        """A free block, now empty and with one owner; None if no block is free."""
         if not self._free:
             return None
         block, _ = self._free.popitem(last=False)
@@ -79,12 +79,12 @@ class Blocks:
         return block
 
     def keep(self, block: int, known_as: bytes) -> None:
-        """The block is full, and may be found by this hash; where another block already is, that one stays."""
+        """The block is full and can be found by this hash, unless another block has the hash already."""
         if known_as not in self._known and block not in self._hash:
             self._known[known_as], self._hash[block] = block, known_as
 
     def release(self, blocks: Sequence[int]) -> None:
-        """One owner less for each block of a text; its end is given away before its beginning."""
+        """Remove an owner from each block of a text; blocks at its end are reused before those at its beginning."""
         for block in reversed(blocks):
             if self._owners[block] < 1:
                 raise ValueError(f"block {block} has no owner")

@@ -119,7 +119,7 @@ class Counters:
 
 
 class Listener(Protocol):
-    """Hears what an engine does."""
+    """Is called when an engine gets, computes or loses a request."""
 
     def added(self, name: str, samples: int) -> None:
         """A request has come."""
@@ -204,7 +204,7 @@ class Engine:
 
     @property
     def longest(self) -> int:
-        """Tokens that a text may have, with what is written."""
+        """The most tokens of a text, written ones included."""
         return min(self.shape.context, self.blocks.count * PAGE)
 
     def encode(self, text: str, special: bool = True) -> list[int]:
@@ -268,7 +268,7 @@ class Engine:
             )
 
     def abort(self, name: str) -> None:
-        """End all samples of a request; their blocks are free."""
+        """End all samples of a request and free their blocks."""
         for sample in [one for one in self._samples.values() if one.request == name]:
             self.counters.aborted += 1
             self._end(sample)
@@ -341,12 +341,12 @@ class Engine:
             self.close()
 
     def follow(self) -> None:
-        """The ranks above 0: run the steps that rank 0 tells, until it closes the engine."""
+        """On ranks above 0: run the steps that rank 0 sends, until it closes the engine."""
         while len(words := self.team.hear()):
             self.model.run(Step.of(words))
 
     def close(self) -> None:
-        """Rank 0: the others leave `follow`; texts that are under way are ended."""
+        """On rank 0: make the other ranks leave `follow`, and end the texts under way."""
         for sample in list(self._samples.values()):
             self._end(sample)
         while self._begun:  # the other stages compute them anyway
@@ -462,7 +462,7 @@ def model_folder(folder: Path) -> Path:
         )
     raise InputError(
         f"{folder} has no language model: no {CONFIG}, and no output/model/{CONFIG}",
-        likely="the run is not finished, classifies images, or is no run of `train`",
+        likely="the run is not finished, classifies images, or is not a run of `train`",
         do="hpckit resume DIR, or give a folder with config.json and model.safetensors",
     )
 

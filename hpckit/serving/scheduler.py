@@ -53,7 +53,7 @@ class Text:
 
     @property
     def order(self) -> tuple[int, int]:
-        """Who goes first."""
+        """The order of texts: by priority, then by arrival."""
         return self.priority, self.number
 
     @property
@@ -94,11 +94,11 @@ class Scheduler:
         self._homes: dict[int, int] = {}  # which replica wrote a block
 
     def add(self, text: Text) -> None:
-        """A text that waits from now on."""
+        """Add a text to those that wait."""
         bisect.insort(self.waiting, text, key=lambda one: one.order)
 
     def drop(self, text: Text) -> None:
-        """End a text; its blocks are free."""
+        """End a text and free its blocks."""
         for texts in (self.waiting, self.running):
             if text in texts:
                 texts.remove(text)

@@ -1,4 +1,4 @@
-"""Guesses of the next tokens: what followed where the text said the same before, or what a smaller model would write.
+"""Guesses of the next tokens: those that followed an earlier occurrence of the same tokens, or a smaller model's.
 
 A guess is checked by computing it with the step: the token of each place is chosen as without guesses (greedy, or with
 the number that is drawn for the place), and guesses count up to the first that differs. So the text is the same with
@@ -45,7 +45,7 @@ class Wanted(NamedTuple):
 
 
 class Writes(Protocol):
-    """What a draft needs of an engine."""
+    """The part of an engine that a draft model uses."""
 
     @property
     def longest(self) -> int:
@@ -56,7 +56,7 @@ class Writes(Protocol):
         """Whether no text waits or runs."""
 
     def add(self, prompt: Sequence[int], sampling: Sampling, *, name: str) -> str:
-        """A request that waits from now on."""
+        """Add a request to those that wait."""
 
     def step(self) -> Sequence[Any]:
         """Compute one step, and return what it brought."""
@@ -71,7 +71,7 @@ class Draft:
         self._engine = engine
 
     def guesses(self, wanted: Sequence[Wanted]) -> list[tuple[int, ...]]:
-        """What the model would write after each text; nothing after one that is too long for it."""
+        """The tokens that the model would write after each text; none after a text longer than its context."""
         engine = self._engine
         found: dict[str, list[int]] = {str(n): [] for n in range(len(wanted))}
         for name, (tokens, most, sampling, seed) in zip(found, wanted, strict=True):

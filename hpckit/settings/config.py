@@ -205,6 +205,11 @@ def _title(script: Path) -> str:
     return script.name.removeprefix("in.") if script.name.startswith("in.") else script.stem
 
 
+def user_cache(environment: Mapping[str, str] = os.environ) -> Path:
+    """The folder of what hpckit measured or made for this user: below XDG_CACHE_HOME, else ~/.cache."""
+    return Path(environment.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "hpckit"
+
+
 def _user_layer(environment: Mapping[str, str], app: App) -> Layer:
     """The table of `app` in the user file: `[weather.output]` there is `[output]` here."""
     given = environment.get("HPCKIT_CONFIG", "")

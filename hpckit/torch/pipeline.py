@@ -105,7 +105,7 @@ class PipelineStage(nn.Module):
             )
         missing = [number for number in wanted if not isinstance(given.get(number), nn.Module)]
         if missing:
-            raise InputError(f"stage {missing[0]} is no module on its rank {rank}", do=f"give it stages {wanted}")
+            raise InputError(f"stage {missing[0]} is not a module on its rank {rank}", do=f"give it stages {wanted}")
         seen: dict[int, int] = {}
         for number, module in given.items():
             for parameter in module.parameters():

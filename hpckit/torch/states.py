@@ -110,7 +110,7 @@ class States:
         return norm
 
     def _whole_of(self, parameter: Sharded, value: Any) -> Any:
-        """A part of an optimizer's state: rows are gathered, what is no rows is as it is."""
+        """A part of an optimizer's state: rows are gathered, anything else is left as it is."""
         if isinstance(value, torch.Tensor) and value.shape == parameter.shard.shape and value.dim():
             return self._gathered(parameter, value)
         return value

@@ -302,7 +302,7 @@ class Pipeline:
             y = each.output(y, step)
             if stage + 1 < len(rank_of) and rank_of[stage + 1] != own.rank:
                 own.messages.send(rank_of[stage + 1], y)
-        del own.messages.sent[sent:]  # they are no messages of a step
+        del own.messages.sent[sent:]  # they are not messages of a step
         return y if rank_of[-1] == own.rank and len(x) else None
 
     def _settle_experts(self) -> None:

@@ -33,7 +33,7 @@ NAMES = {
 
 
 def bind(sweep: Sweep, outs: Sequence[Block], ins: Sequence[Block], box: Box) -> Callable[[Sequence[float]], None]:
-    """As `reference.bind`, for C-contiguous arrays of the device. Products and sums are joined by the compiler."""
+    """See `reference.bind`; arrays are C-contiguous and on the device. Products and sums are joined by the compiler."""
     places = [block.strides() for block in (*outs, *ins)]
     classes = list(dict.fromkeys(places))
     kinds = tuple(classes.index(place) for place in places)

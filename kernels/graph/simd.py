@@ -38,7 +38,7 @@ PADDING = 8  # values between the rings' rows
 
 
 def bind(sweep: Sweep, outs: Sequence[Block], ins: Sequence[Block], box: Box) -> Callable[[Sequence[float]], None]:
-    """As `reference.bind`; arrays are C-contiguous, float64, and do not overlap."""
+    """See `reference.bind`; arrays are C-contiguous, float64, and do not overlap."""
     blocks = (*outs, *ins)
     shapes = [block.strides() for block in blocks]
     classes = list(dict.fromkeys(shapes))
@@ -157,7 +157,7 @@ def row_start(kind: int, di: int, dj: int, dk: int) -> str:
 
 
 def three(values: Sequence[Any]) -> Sequence[Any]:
-    """What is said of each dim, for three loops."""
+    """The extents of each dim, for three loops."""
     zero: Any = (0, 0) if isinstance(values[0], tuple) else 0
     return {1: (zero, zero, values[-1]), 2: (values[0], zero, values[-1]), 3: values}[len(values)]
 

@@ -108,7 +108,7 @@ def test_attention_in_parts_is_that_of_the_whole(dtype, cuts, rate):
                         form.join(mine, mine_logs, some, some_logs)
         for mine, theirs in ((found, out), (their_logs, logs), (dfound, dqkv)):
             np.testing.assert_allclose(mine, theirs, rtol=50 * TOLERANCE[dtype], atol=50 * TOLERANCE[dtype])
-    with pytest.raises(ValueError, match="are no part like"):
+    with pytest.raises(ValueError, match="are not a part like"):
         attention.partial_attention(qkv[:, :5], qkv[:, 5:, :2], Part(8, 0, length, 0, 5), out, logs)
 
 

@@ -10,10 +10,17 @@ import numpy as np
 from mpi4py import MPI
 
 import hpckit as hp
+from hpckit.collectives.axis import axis_of
+from hpckit.collectives.buffers import even_slots
+from hpckit.collectives.rank_program import program_of
+from hpckit.collectives.reduction import reduction_of
+from hpckit.collectives.request import MessageRun, Request
+from hpckit.collectives.runner import Runner
 from hpckit.comm.simulated_gpu import SimulatedGpu
 from hpckit.errors import InputError
 from hpckit.plan.blocks import block
 from hpckit.plan.collective.algorithms import ALGORITHMS
+from hpckit.plan.collective.plan import CollectivePlan, messages
 
 COMM = MPI.COMM_WORLD
 P, RANK = COMM.size, COMM.rank
@@ -367,6 +374,19 @@ def check_the_library_is_called_in_one_order(mesh):
         same(second, np.full(3, 100.0 * P), ("a sum beside an average", algorithm))
 
 
+def check_a_rank_adds_to_itself():
+    """A step that adds is a sum too where a rank sends to itself."""
+    plan = CollectivePlan(
+        "all_reduce", "itself", 1, 2, 1, lambda _: messages(*[np.array([i]) for i in (0, 0, 1)], np.array([1]), True)
+    )
+    values, axis = np.array([3.0, 4.0]), axis_of(MPI.COMM_SELF)
+    steps = Runner(
+        axis, axis.tag(), program_of(plan, 0), even_slots(values, 2), reduction_of(values.dtype, "sum").combine
+    ).steps()
+    Request.of(MessageRun(axis.progress, steps, lambda: None)).wait()
+    same(values, np.array([3.0, 7.0]), "a rank that adds to itself")
+
+
 def check_communicators():
     """A freed communicator takes what collectives keep for it along; the caller's messages are never mixed in."""
     for _ in range(3):
@@ -484,6 +504,7 @@ def main():
         check_nan(mesh)
         check_read_only(mesh)
         check_refusals(mesh)
+    check_a_rank_adds_to_itself()
     check_communicators()
     check_watched()
     hp.print_root(f"checks {checks}")

@@ -191,7 +191,7 @@ def pipelines():
     sharing = nn.Linear(2, 2)
     mesh = hp.Mesh(WORLD, pp=RANKS)
     refused(lambda: PipelineStage([sharing] * (RANKS + 1), mesh, None), f"{RANKS + 1} stages are given")
-    refused(lambda: PipelineStage({}, mesh, None), "is no module")
+    refused(lambda: PipelineStage({}, mesh, None), "is not a module")
     if RANKS > 1:
         refused(lambda: PipelineStage([sharing] * RANKS, mesh, None), "share a parameter")
 

@@ -150,21 +150,20 @@ def test_peaks_are_measured_and_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(measured, "MEMORY_BYTES", 1 << 20)
     monkeypatch.setattr(measured, "MOST_BYTES", 1 << 21)
     monkeypatch.setattr(measured, "SHORT", 1e-5)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     record = measured.measure(1)
     assert record["threads"] == 1
     assert min(record["copy"], record["triad"], record["flops"], *record["caches"].values()) > 0
     host = socket.gethostname()
     faster = {**record, "copy": 2 * record["copy"], "flops": 0.5 * record["flops"], "undisturbed": True}
-    measured.keep(host, record)
-    best = measured.keep(host, faster)
+    measured.keep(host, record, tmp_path)
+    best = measured.keep(host, faster, tmp_path)
     assert (best["copy"], best["flops"]) == (faster["copy"], record["flops"])
     monkeypatch.setattr(measured, "measure", lambda threads: pytest.fail("measured again"))
-    assert measured.find_peaks(host, 1) == best
-    assert "hpckit bench machine" in measured.find_peaks("elsewhere", 1)["reason"]
-    assert "10000 cores" in measured.find_peaks(host, 10_000)["reason"]
-    measured.cache_file(host).write_text("{")
-    assert measured.read_cache(host) == {}
+    assert measured.find_peaks(host, 1, tmp_path) == best
+    assert "hpckit bench machine" in measured.find_peaks("elsewhere", 1, tmp_path)["reason"]
+    assert "10000 cores" in measured.find_peaks(host, 10_000, tmp_path)["reason"]
+    measured.cache_file(host, tmp_path).write_text("{")
+    assert measured.read_cache(host, tmp_path) == {}
 
 
 def test_cache_sizes_are_read_from_the_system(tmp_path):
@@ -199,7 +198,6 @@ def test_cores_of_a_run():
 
 
 def test_a_run_keeps_the_peaks_it_was_drawn_with(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     directory = RunDirectory.create(tmp_path / "run")
     directory.write_json("provenance.json", {"placement": [place(0, socket.gethostname())]})
     measurements = []
@@ -210,11 +208,10 @@ def test_a_run_keeps_the_peaks_it_was_drawn_with(tmp_path, monkeypatch):
 
     monkeypatch.setattr(measured, "measure", measure)
     monkeypatch.setattr(measured, "cpu_name", lambda: PEAKS["cpu"])
-    first = measured.machine_of(directory)
+    first = measured.machine_of(directory, tmp_path / "cache")
     assert first["peaks"]["threads"] == 1
     assert json.loads((tmp_path / "run/machine.json").read_text()) == first
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "other"))
-    assert measured.machine_of(directory) == first
+    assert measured.machine_of(directory, tmp_path / "other") == first
     assert measurements == [1]
 
 

@@ -28,7 +28,7 @@ FASTEST = 1e12  # bytes/s: above any measured rate
 LATENCY_SHARE = 0.95  # of the quickest step, at most
 IN_NODE = ("flat", "staged")  # all-reduces in shared memory, of any buffer
 FLAT = 2**14  # bytes of the largest buffer for the first of them
-STRIDED = (4, 24, 48, 96, 192)  # cells along each dim of the fields whose strided slabs are copied
+STRIDED = (4, 24, 48, 96, 192, 320)  # cells along each dim of the fields whose strided slabs are copied
 COPIED, ADDED = ("broadcast", "staged"), ("all_reduce", "staged")
 
 

@@ -11,6 +11,7 @@ from hpckit.bench.measure import Ratios, Rows, machine, result, spread
 from hpckit.errors import InputError
 from hpckit.jobs.process import cores
 from hpckit.run.peaks import keep, measure
+from hpckit.settings.config import user_cache
 
 RANKS = {2: 45.0, 4: 60.0}  # ranks -> seconds of timing
 
@@ -32,7 +33,7 @@ def run(quick: bool = False, machine_file: str | None = None, predict: bool = Fa
     rows = []
     for threads in counts:
         peaks = measure(threads)
-        keep(socket.gethostname(), peaks)
+        keep(socket.gethostname(), peaks, user_cache())
         rows.append(
             {
                 "cores": threads,

@@ -71,7 +71,7 @@ def _bodies(path: Path, common: dict[str, Any]) -> list[dict[str, Any]]:
         else:
             wrong.append(number)
     if wrong or not found:
-        told = f"line {', '.join(map(str, wrong[:5]))} of {path} is no prompt" if wrong else f"{path} has no prompt"
+        told = f"line {', '.join(map(str, wrong[:5]))} of {path} is not a prompt" if wrong else f"{path} has no prompt"
         raise InputError(told, do='write a text in quotes, or an object, on each line: {"prompt": "To be", "seed": 1}')
     return found
 

@@ -44,7 +44,7 @@ def write_app(name: str) -> None:
     Raises `InputError` for a name that no package can have, or that is taken.
     """
     if not name.isidentifier() or name in apps() or importlib.util.find_spec(name) is not None:
-        why = "is taken" if name.isidentifier() else "is no name of a Python package"
+        why = "is taken" if name.isidentifier() else "is not a valid name of a Python package"
         raise InputError(f"--app {name}: the name {why}", do="take another, of letters, digits and _")
     for path in sorted(apps()[EXAMPLE].folder.glob("*.py")):
         text = path.read_text(encoding="utf-8").replace(f"hpckit.apps.{EXAMPLE}", name).replace(EXAMPLE, name)

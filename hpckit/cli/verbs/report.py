@@ -67,11 +67,13 @@ def build(directory: RunDirectory, **options: Any) -> Path:
     from hpckit.report.build import build_report
     from hpckit.report.settings import settings_of
     from hpckit.run.peaks import machine_of
+    from hpckit.settings.config import user_cache
 
     extension = extension_of(directory)
     settings = settings_of(directory.read_json("resolved.json") or {}, [], **options)
     draws = settings.roofline and hasattr(extension, "work") and directory.path.joinpath("summary.json").exists()
-    return build_report(directory.path, extension, machine_of(directory) if draws else None, **options)
+    machine = machine_of(directory, user_cache()) if draws else None
+    return build_report(directory.path, extension, machine, **options)
 
 
 def extension_of(directory: RunDirectory) -> ModuleType | None:

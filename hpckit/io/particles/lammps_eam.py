@@ -101,7 +101,7 @@ def read_eam(path: str | Path) -> EamFile:
 def write_eam(path: str | Path, file: EamFile) -> None:
     """Write a setfl or Finnis-Sinclair file (by `file.form`); numbers come back to the last bit.
 
-    Raises `InputError` for funcfl: its charges are no pair energies.
+    Raises `InputError` for funcfl, whose charges are not pair energies.
     """
     if file.form not in ("setfl", "fs"):
         raise InputError(f"files of the form {file.form} are not written", do='choose "setfl" or "fs"')

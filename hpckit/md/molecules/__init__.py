@@ -1,1 +1,1 @@
-"""What molecules and ions have beside pair potentials: bonds, exclusions, charges, and sums over all images."""
+"""Forces of molecules and ions beyond pair potentials: bonds, exclusions, charges, and sums over all images."""

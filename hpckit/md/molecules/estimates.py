@@ -155,7 +155,7 @@ class Fineness:
 def ewald_fineness(
     charges: Charges, splitting: float = 0.0, waves: tuple[int, int, int] = (0, 0, 0), squares: int = 0
 ) -> Fineness:
-    """The fineness of an Ewald sum; what is given stays."""
+    """The fineness of an Ewald sum; numbers that are given are kept."""
     g = splitting or charges.splitting()
     n = waves if all(waves) else charges.waves(g)
     each = [charges.wave_error(m, length, g) for m, length in zip(n, charges.lengths, strict=True)]
@@ -166,7 +166,7 @@ def ewald_fineness(
 def mesh_fineness(
     charges: Charges, order: int = 5, splitting: float = 0.0, mesh: tuple[int, int, int] = (0, 0, 0)
 ) -> Fineness:
-    """The fineness of a mesh; what is given stays. Raises `InputError` for orders other than 2 to 7."""
+    """The fineness of a mesh; numbers that are given are kept. Raises `InputError` for orders other than 2 to 7."""
     if not 2 <= order <= 7:
         raise InputError(f"charges are assigned to a mesh with order 2 to 7, not {order}")
     g = splitting or charges.splitting()

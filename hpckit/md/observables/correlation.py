@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from mpi4py import MPI
 
 from hpckit.errors import InputError
 from hpckit.md.observables.frame import Floats, Frame, own_block, summed
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 BLOCKS = 8  # groups of particles whose spread gives the errors
 

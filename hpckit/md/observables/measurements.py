@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from mpi4py import MPI
 
 from hpckit.errors import InputError
 from hpckit.md.observables.correlation import Correlation, TimeCorrelation
@@ -17,6 +16,9 @@ from hpckit.md.observables.profile import DensityProfile, RadialProfile
 from hpckit.md.observables.radial import RadialDistribution
 from hpckit.md.observables.speeds import SpeedDistribution
 from hpckit.md.observables.structure import StructureFactor
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 MOST_WAVES = 1500  # of S(k); above it a random choice
 FIT = (0.3, 1.0)  # shares of the longest lag between which the slope of the displacement is taken

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from mpi4py import MPI
 
 from hpckit.errors import InputError
 from hpckit.kernels.particles.observables.dispatch import pair_histogram
 from hpckit.md.observables.frame import Floats, Frame, own_block, summed
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 
 @dataclass(frozen=True)

@@ -85,7 +85,7 @@ def group_fault(group: int, replicas: int, parts: int) -> tuple[str, str]:
 def fault(parts: int, ranks: int, setting: str = "parts", axis: str = "dp") -> str:
     """What is wrong with a number of parts, and what would be right; "" if nothing is."""
     if parts and (parts < 1 or parts & (parts - 1)):
-        return f"{setting}={parts} is no power of two: take 8, or 0 for none"
+        return f"{setting}={parts} is not a power of two: take 8, or 0 for none"
     if parts and parts < ranks:
         return f"{setting}={parts} is less than {axis}={ranks}: take {1 << (ranks - 1).bit_length()}, or 0"
     return ""

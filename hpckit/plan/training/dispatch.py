@@ -129,7 +129,7 @@ class DispatchPlan:
     def claim(self) -> Claim:
         """Each expert's rank holds its tokens, and each rank the results of its own tokens' choices.
 
-        Raises `PlanError` for homes that are no ranks.
+        Raises `PlanError` for homes that are not ranks.
         """
         homes = self.homes
         if np.ndim(homes) != 3 or homes.dtype.kind not in "iu" or homes.min(initial=0) < NOTHING:

@@ -96,7 +96,7 @@ class LanguageModel:
 
     @property
     def vectors(self) -> int:
-        """Parameters of a block that are no matrices: norms and biases."""
+        """Parameters of a block other than matrices: norms and biases."""
         if not self.biases:
             return 2 * self.width
         return 4 * self.width + sum(m.outputs for m in [*self.attention(), *self.mlp(self.hidden)])

@@ -1,1 +1,1 @@
-"""What stands between clients and an engine: requests, answers, routes, and the record of a run."""
+"""The server between clients and an engine: requests, answers, routes, and the record of a run."""

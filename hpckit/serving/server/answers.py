@@ -62,7 +62,7 @@ class Answers:
         return {**self._head, "choices": told, "usage": self.usage(sum(choice.count for choice in choices), found)}
 
     def chunk(self, index: int, event: Event) -> dict[str, Any] | None:
-        """A piece of a stream; None where there is nothing to tell."""
+        """A chunk of a stream; None if there is nothing to send."""
         begins = index not in self._begun
         if not (event.text or event.reason or event.logprobs or begins):
             return None

@@ -33,7 +33,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 class BodyTooLarge(Exception):
-    """More bytes than a body may have."""
+    """The body is longer than allowed."""
 
 
 def application(service: Service, model: str, token: str = "", most_body: int = MOST_BODY) -> Starlette:
@@ -154,7 +154,7 @@ def _error(status: int, message: str, kind: str, headers: dict[str, str] | None 
 
 
 async def _body(request: Request, most: int) -> dict[str, Any]:
-    """The object of a body. Raises `BodyTooLarge` before all of it is read, `InputError` for what is no object."""
+    """The object of a body. Raises `BodyTooLarge` before all of it is read, `InputError` if it is not an object."""
     parts, size = [], 0
     async for part in request.stream():
         size += len(part)

@@ -25,7 +25,7 @@ NEEDED = ("time", "seconds", "waiting", "running", "blocks_used", "rows", "texts
 def build_page(folder: Path) -> Path:
     """Write `report/index.html` and `report/report.json` of the run in a folder; returns the path of the page.
 
-    Raises `CorruptDataError` for a record that is none, `SetupError` without matplotlib (extra `analysis`) or where
+    Raises `CorruptDataError` for a file that is not a record, `SetupError` without matplotlib (extra `analysis`) or if
     nothing can be written.
     """
     about, lines = read_record(folder)
@@ -59,7 +59,7 @@ def read_record(folder: Path) -> tuple[Record, list[Record]]:
         good = False
     if not good:
         raise CorruptDataError(
-            f"{folder / FILE} is no record of a serving run", do="give the folder of `hpckit serve --record`"
+            f"{folder / FILE} is not a record of a serving run", do="give the folder of `hpckit serve --record`"
         )
     return about, lines
 

@@ -32,7 +32,7 @@ class Message(BaseModel):
         content = self.content or ""
         if isinstance(content, list):
             if any(part.get("type") != "text" for part in content):
-                raise InputError("a message has parts that are no text", do="send parts of the type text")
+                raise InputError("a message has parts that are not text", do="send parts of the type text")
             content = "".join(str(part.get("text", "")) for part in content)
         return {"role": self.role, "content": content}
 
@@ -111,7 +111,7 @@ class CompletionRequest(Request):
         return [engine.encode(one, special) if isinstance(one, str) else list(one) for one in given]  # type: ignore[arg-type]
 
     def way(self, room: int) -> Sampling:
-        """See `Request.sampling`; 16 tokens where nothing else is said, as at OpenAI."""
+        """See `Request.sampling`; 16 tokens by default, as in OpenAI's API."""
         wants = self.echo and self.logprobs is not None
         return self.sampling(room, 16, logprobs=self.logprobs, prompt_logprobs=wants or None)
 
@@ -129,7 +129,7 @@ class ChatRequest(Request):
         return [engine.encode(engine.chat.prompt([message.plain() for message in self.messages]), special=False)]
 
     def way(self, room: int) -> Sampling:
-        """See `Request.sampling`; up to the end of the context where nothing else is said."""
+        """See `Request.sampling`; by default up to the end of the context."""
         wanted = (self.top_logprobs or 0) if self.logprobs else None
         return self.sampling(room, self.max_completion_tokens, logprobs=wanted)
 

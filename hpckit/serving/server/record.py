@@ -79,7 +79,7 @@ class Record:
             self._flush(now)
 
     def close(self) -> None:
-        """Write what is left, and the whole."""
+        """Write the last line and the summary of the run."""
         self._flush(time.perf_counter())
         self._file.close()
         self._about["seconds"] = time.perf_counter() - self._begin

@@ -64,12 +64,12 @@ class Service:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def start(self) -> None:
-        """Begin; called in the event loop."""
+        """Start the thread; called in the event loop."""
         self._loop = asyncio.get_running_loop()
         self._thread.start()
 
     def stop(self) -> None:
-        """End when nothing is under way, and tell the other ranks."""
+        """Stop once nothing is under way, on all ranks."""
         with self._changed:
             self._stopping = True
             self._changed.notify()

@@ -25,7 +25,7 @@ def part_of(layer: Attention, length: int, query: int, key: int = 0, head: int =
 
 
 class Gather:
-    """Keys and values are gathered, forward and again backward; their gradients are summed by a reduce-scatter."""
+    """Gathers keys and values, forward and again backward; a reduce-scatter sums their gradients."""
 
     def __init__(self, ranks: ContextRanks) -> None:
         self._ranks = ranks

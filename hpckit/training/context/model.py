@@ -1,4 +1,4 @@
-"""A whole transformer turned into what a rank computes of its own tokens."""
+"""A transformer with layers that compute this rank's tokens only."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def context_parallel(model: Sequential, ranks: ContextRanks, tp: int = 1) -> Sequential:
-    """The model for this rank's tokens, with the same parameters; what is given stays as it is.
+    """The model for this rank's tokens, with the same parameters; the given model is not changed.
 
     tp: ranks that share each layer besides. Raises `InputError` for a layer that has no such form.
     """

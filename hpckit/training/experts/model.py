@@ -1,4 +1,4 @@
-"""A model turned into what a rank of experts holds of it."""
+"""A model with only the experts that this rank holds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def experts_of(model: Any) -> Iterator[Experts]:
 
 
 def expert_parallel(model: Sequential, ranks: ExpertRanks) -> Sequential:
-    """The model with this rank's experts, whose tokens travel; what is given stays as it is."""
+    """The model with this rank's experts only, to which tokens travel; the given model is not changed."""
 
     def of(layer: Any) -> Any:
         if isinstance(layer, Sequential):

@@ -1,4 +1,4 @@
-"""Parameters of a rank of which some have other replicas than the rest: experts beside all that every rank has."""
+"""Parameters whose replicas differ: those of experts, and those that every rank has."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class JoinedShards:
         return {name: size + other[name] for name, size in self.common.memory().items()}
 
     def saves(self, parameter: Parameter) -> bool:
-        """Whether this rank has numbers of a parameter that none before it has."""
+        """Whether this rank holds elements of a parameter that no rank before it holds."""
         return (self.experts if parameter.experts else self.common).saves(parameter)
 
     def squared_norm(self, squares: np.ndarray) -> float:
@@ -94,11 +94,11 @@ class JoinedShards:
             each.finish_sums()
 
     def add_second(self, unit: int, shared: Iterable[Parameter]) -> None:
-        """See `Shards`: shared weights are no experts."""
+        """See `Shards`: shared weights are not experts."""
         self.common.add_second(unit, shared)
 
     def move(self) -> None:
-        """Advance the sums under way."""
+        """Advance the sums that are under way."""
         self.common.move()
         self.experts.move()
 
@@ -176,7 +176,7 @@ class JoinedParts:
                 tree.begin(vector, bind)
 
     def _vector(self, unit: int, source: int) -> Any:
-        """Where the sum of a source comes to stand: that of the first where the gradients of the unit are."""
+        """The vector of a source's sum; that of the first source is the memory of the unit's gradients."""
         if not source:
             return self._shards.vector(unit)
         if (unit, source) not in self._spare:

@@ -126,7 +126,7 @@ class OverNodes(OverRanks):
         return _sent(relayed, self._across, self._choices.T)
 
     def _find(self, tokens: np.ndarray) -> None:
-        """Who sends what to whom; alike in the backward pass."""
+        """Find the messages between ranks; the backward pass has the same."""
         self._known, starts = True, self._starts
         nodes, local = self._across.size, self._within.size
         edges = np.array(starts[::local])  # the first expert of each node

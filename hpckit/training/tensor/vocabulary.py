@@ -138,7 +138,7 @@ class TensorCrossEntropy:
 
     def __init__(self, whole: CrossEntropy, tables: Sequence[Parameter], ranks: Ranks) -> None:
         self.vocab, self.tables, self._ranks = whole.vocab, list(tables), ranks
-        # The first word of each part, and its columns that are no padding.
+        # The first word of each part, and its columns without the padding.
         self._words = [(first, max(0, min(end, whole.vocab) - first)) for first, end in map(_range, tables)]
 
     def forward(self, logits: Any, targets: Any) -> tuple[Any, Any]:

@@ -93,7 +93,7 @@ def _check_part(queries: Any, keys: Any, part: Part) -> None:
     if queries.shape[2] % max(keys.shape[2] // 2, 1) or keys.shape[2] % 2 or queries.shape[3:] != keys.shape[3:]:
         raise ValueError(f"queries {queries.shape} do not go with keys and values {keys.shape}")
     if not keys.shape[1] or part.query < part.key or part.query + queries.shape[1] > part.tokens:
-        raise ValueError(f"queries {queries.shape} over keys {keys.shape} are no part like {part}")
+        raise ValueError(f"queries {queries.shape} over keys {keys.shape} are not a part like {part}")
 
 
 def cached_attention(qkv: Any, heads: int, kv_heads: int, kept: Any, start: int, out: Any) -> None:

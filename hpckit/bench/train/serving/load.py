@@ -142,7 +142,7 @@ class _Server:
     def __init__(self, url: str) -> None:
         parts = urlsplit(url if "://" in url else f"http://{url}")
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise InputError(f"{url} is no address of a server", do="give one as http://127.0.0.1:8000")
+            raise InputError(f"{url} is not the address of a server", do="give one as http://127.0.0.1:8000")
         self._parts = parts
         base = parts.path.rstrip("/").removesuffix("/v1")
         self._path = f"{base}/v1/completions"

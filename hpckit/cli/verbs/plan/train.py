@@ -148,7 +148,7 @@ def _model(text: str) -> LanguageModel:
     config = Config.model_validate(presets[name][1]) if name in presets else None
     if config is None or not config.model.is_language:
         known = [PRESETS + it for it in presets if Config.model_validate(presets[it][1]).model.is_language]
-        raise InputError(f"{text!r} is no preset of a language model", do=f"take {', '.join(known)}")
+        raise InputError(f"{text!r} is not a preset of a language model", do=f"take {', '.join(known)}")
     it = shape_of(config.model, 256)  # bytes as tokens
     old = it.kind == "gpt2"
     head = it.width // it.heads
