@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -60,6 +61,12 @@ class Model(Section):
     top_k: int = Field(2, ge=1, description="experts that each token goes through")
     expert_balance: float = Field(
         0.01, ge=0, description="factor of the loss that shares the tokens of a batch evenly over the experts"
+    )
+    expert_capacity: float = Field(
+        0.0,
+        ge=0,
+        description="of the choices of a sample an expert takes at most so many times its even share, the rest is"
+        " dropped while training; 0: nothing is dropped",
     )
     router_z: float = Field(0.001, ge=0, description="factor of the loss that keeps the router's values small")
     shared_expert: int = Field(
@@ -420,6 +427,18 @@ def _or(values: Any) -> str:
     """`a, b or c`."""
     *most, last = map(str, values)
     return f"{', '.join(most)} or {last}" if most else last
+
+
+def device_problems(config: Config, gpu: bool) -> Iterator[str]:
+    """Settings that a GPU does not support."""
+    given = {
+        "mesh.tp": config.mesh.tp > 1,
+        "mesh.cp": config.mesh.cp > 1,
+        "batch.layer_parts": config.batch.layer_parts,
+    }
+    if gpu and any(given.values()):
+        names = _or([name for name, there in given.items() if there])
+        yield f"{names} share a layer or a sample among ranks of the host: omit it, or --gpu"
 
 
 PRESETS: dict[str, tuple[str, dict[str, Any]]] = {

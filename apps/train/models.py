@@ -65,6 +65,7 @@ def model_of(shape: Shape) -> Sequential:
             balance=shape.expert_balance,
             router_z=shape.router_z,
             shared=shape.shared_expert,
+            capacity=shape.expert_capacity,
         )
     if shape.kind == "mlp":
         first, *others = mlp([SIDE * SIDE, *[shape.width] * shape.layers, shape.vocab], shape.activation).layers

@@ -52,6 +52,7 @@ class Shape:
     expert_balance: float = 0.01
     router_z: float = 0.001
     shared_expert: int = 0
+    expert_capacity: float = 0.0
 
     @property
     def names(self) -> str:
@@ -108,6 +109,7 @@ def shape_of(model: Model, classes: int) -> Shape:
             recompute=model.recomputed,
             expert_balance=model.expert_balance,
             router_z=model.router_z,
+            expert_capacity=model.expert_capacity,
         )
     return Shape(
         kind=model.kind,
@@ -130,6 +132,7 @@ def shape_of(model: Model, classes: int) -> Shape:
         expert_balance=model.expert_balance,
         router_z=model.router_z,
         shared_expert=model.shared_expert,
+        expert_capacity=model.expert_capacity,
     )
 
 

@@ -5,6 +5,7 @@ And plain MLPs.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
@@ -128,10 +129,14 @@ class Experts:
     """The sum of w_j down_j(silu(gate_j(x)) up_j(x)) over the `top_k` likeliest experts j of each token, as in Mixtral.
 
     [B, T, width] -> [B, T, width]. w: softmax of the router's values over the chosen experts (Jiang et al. 2024); of
-    equal values the expert with the lower number comes first. No token is dropped. The tokens of an expert stand
-    together, in the order of the batch, and one product takes those of each expert. shared: hidden width of a map that
-    every token goes through besides (DeepSeek-AI 2024); 0: none. The router's values and weights are never rounded to
-    16 bits.
+    equal values the expert with the lower number comes first. The tokens of an expert stand together, in the order of
+    the batch, and one product takes those of each expert. shared: hidden width of a map that every token goes through
+    besides (DeepSeek-AI 2024); 0: none. The router's values and weights are never rounded to 16 bits.
+
+    capacity: 0 drops no token. Else an expert takes, of a sample of T tokens, at most ceil(capacity T top_k / experts)
+    choices while training, first choices before second ones, each in the order of the tokens (Lepikhin et al. 2020,
+    with a sample as the group); what is dropped adds nothing to its token, whose other weights stay as they are. No
+    sample depends on others, so neither microbatches nor replicas change what is dropped. `chosen` counts it.
 
     balance, z: factors of two losses that the gradients contain, and the loss that a step reports does not. Both are
     means over the whole batch, so that neither microbatches nor ranks change them. Balance: experts sum_i f_i P_i, P_i
@@ -155,15 +160,18 @@ class Experts:
         balance: float = 0.0,
         z: float = 0.0,
         shared: int = 0,
+        capacity: float = 0.0,
     ) -> None:
         if not 1 <= top_k <= experts:
             raise InputError(f"{top_k} experts a token cannot be chosen among {experts}", do=f"give 1 to {experts}")
-        if min(width, hidden) < 1 or min(balance, z, shared) < 0:
+        if min(width, hidden) < 1 or min(balance, z, shared, capacity) < 0:
             raise InputError(
-                f"experts of width {width}, hidden {hidden}, shared {shared}, balance {balance:g}, z {z:g}",
+                f"experts of width {width}, hidden {hidden}, shared {shared}, balance {balance:g}, z {z:g}, "
+                f"capacity {capacity:g}",
                 do="give widths of 1 or more, and factors of 0 or more",
             )
         self.name, self.experts, self.top_k, self.balance, self.z = name, experts, top_k, balance, z
+        self.capacity = capacity
         self.router = Linear(width, experts, f"{name}.router", bias=False, std=std)
         self.gate, self.up = (
             Parameter(f"{name}.{which}.weight", (experts, width, hidden), std, experts=experts)
@@ -192,9 +200,15 @@ class Experts:
         values, _ = self.router.forward(rows(x), step)
         chosen = np.argsort(-values, axis=1, kind="stable")[:, : self.top_k]
         weights = _softmax(np.take_along_axis(values, chosen, axis=1))
-        sent = chosen.reshape(-1)
+        sent, limited = chosen.reshape(-1), bool(self.capacity) and step.training
         order = np.argsort(sent, kind="stable")  # row -> token and choice; those of an expert stand together
         place = np.argsort(order, kind="stable").reshape(chosen.shape)
+        if limited:
+            kept = from_host(self._kept(to_host(chosen), len(x)), values)
+            order = order[kept.reshape(-1)[order]]
+            place = np.full(chosen.size, len(order))  # what is dropped finds a row of zeros behind the others
+            place[order] = np.arange(len(order))
+            place, sent = place.reshape(chosen.shape), sent[order]
         way = self.way(np.bincount(to_host(sent), minlength=self.experts))
         taken = way.there(rows(x), order // self.top_k)
         gate = empty((len(taken), self.gate.shape[2]), x)
@@ -207,13 +221,14 @@ class Experts:
         for expert, a, b, _ in way.groups:
             multiply(hidden[a:b], self.down.value[expert], out[a:b])
         step.rounded(out)
-        out = way.back(out)
+        out = _with_zeros(way.back(out), limited)
         y = empty_like(rows(x))
         y[...] = 0 if onto is None else rows(onto)
         for choice in range(self.top_k):
             y += weights[:, choice, None] * out[place[:, choice]]
         saved = {"taken": taken, "gate": gate, "up": up, "hidden": hidden, "out": out, "x": x, "values": values}
         saved |= {"chosen": chosen, "weights": weights, "order": order, "place": place, "way": way, "pass": step}
+        saved["limited"] = limited
         return y.reshape(x.shape), saved | {"shared": of_shared}
 
     def backward_input(self, saved: Any, dy: Any) -> Any:
@@ -232,7 +247,7 @@ class Experts:
         for expert, a, b, _ in way.groups:
             multiply(gate[a:b], self.gate.value[expert].T, dtaken[a:b])
             multiply(up[a:b], self.up.value[expert].T, dtaken[a:b], add=True)
-        dtaken = way.back(dtaken)
+        dtaken = _with_zeros(way.back(dtaken), saved["limited"])
         dvalues = np.zeros_like(saved["values"])
         inner = weights * (dweights - (weights * dweights).sum(axis=1, keepdims=True))
         np.put_along_axis(dvalues, saved["chosen"], inner, axis=1)
@@ -255,6 +270,18 @@ class Experts:
             multiply(hidden[a:b].T, saved["dout"][a:b], self.down.grad_of(source)[expert], add=True)
         if self.shared is not None:
             self.shared.backward_weight(saved["shared"], dy)
+
+    def _kept(self, chosen: np.ndarray, samples: int) -> np.ndarray:
+        """Which choices the experts have room for: bool[tokens, top_k]."""
+        tokens = len(chosen) // max(samples, 1)
+        most = math.ceil(self.capacity * tokens * self.top_k / self.experts)
+        sample = np.arange(len(chosen)) // max(tokens, 1)
+        wanted = (sample[:, None] * self.experts + chosen).T.reshape(-1)  # all first choices, then all second ones
+        order = np.argsort(wanted, kind="stable")
+        ordered = wanted[order]
+        turn = np.empty(wanted.size, np.int64)
+        turn[order] = np.arange(wanted.size) - np.searchsorted(ordered, ordered)
+        return (turn < most).reshape(chosen.shape[::-1]).T
 
     def settle(self, chosen: np.ndarray) -> None:
         """A batch is over: from now on the balance has its shares. chosen: the choices of all of it."""
@@ -303,6 +330,11 @@ def mlp(sizes: Sequence[int], activation: str = "relu") -> Sequential:
         last = i == len(sizes) - 2
         layers.append(linear if last else Sequential([linear, activation_of(activation)]))
     return Sequential(layers)
+
+
+def _with_zeros(found: Any, more: bool) -> Any:
+    """The rows, and one of zeros behind them if there is to be one."""
+    return np.concatenate([found, np.zeros_like(found, shape=(1, found.shape[1]))]) if more else found
 
 
 def _softmax(values: Any) -> Any:

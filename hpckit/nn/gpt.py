@@ -96,12 +96,14 @@ def llama(
     balance: float = 0.01,
     router_z: float = 0.001,
     shared: int = 0,
+    capacity: float = 0.0,
 ) -> Sequential:
     """Tokens [B, T] -> logits [B, T, vocab], the shape of Llama (Touvron et al. 2023), with experts that of Mixtral.
 
     hidden: width of the gated map. context: number of tokens that the model is meant for; rotary positions have no
     table, so longer samples run too. rope_scaling: slows the rotation, as in Llama 3.1. experts: gated maps in
-    each block, of which each token takes `top_k`; balance, router_z, shared: see `Experts`. Others: see `gpt2`.
+    each block, of which each token takes `top_k`; balance, router_z, shared, capacity: see `Experts`. Others: see
+    `gpt2`.
     """
     _check(vocab=vocab, layers=layers, width=width, heads=heads, hidden=hidden, context=context)
     embed = Embedding(vocab, width, "embed", 0, STD, shared=tied)
@@ -110,7 +112,8 @@ def llama(
     def inside(name: str) -> GatedFeedForward | Experts:
         if not experts:
             return GatedFeedForward(width, hidden, name, STD)
-        return Experts(width, hidden, experts, top_k, name, STD, balance=balance, z=router_z, shared=shared)
+        more = {"balance": balance, "z": router_z, "capacity": capacity}
+        return Experts(width, hidden, experts, top_k, name, STD, shared=shared, **more)
 
     for name in (f"block.{i}" for i in range(layers)):
         attention = Attention(

@@ -16,6 +16,7 @@ from hpckit.comm.agree import share_json, sum_of_ranks
 from hpckit.comm.device import HOST, Device
 from hpckit.comm.mesh import Mesh
 from hpckit.errors import InputError
+from hpckit.nn.cuts import expert_misfits
 from hpckit.nn.layer import Pass
 from hpckit.nn.parameters import SLOT, Parameters, Squares
 from hpckit.plan.pipeline.partition import Layer as LayerTimes
@@ -480,6 +481,8 @@ def _check(model: Sequential, mesh: Mesh, plan: TrainingPlan) -> None:
             f"the model has {len(model.layers)} layers, and the plan is for {plan.partition.starts[-1]}",
             do="give len(model.layers) to training_plan",
         )
+    if wrong := expert_misfits(model, 1, plan.cp * plan.tp > 1):
+        raise InputError("; ".join(wrong))
     if is_tied(model) != plan.tied:
         said, meant = ("ties", "not") if is_tied(model) else ("does not tie", "")
         raise InputError(

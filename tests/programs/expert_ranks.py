@@ -84,7 +84,7 @@ f4, f8 = np.float32, np.float64
 cases = {
     2: [
         (f4, {"dp": 2, "ep": 2, "parts": 8}),
-        (f8, {"dp": 2, "ep": 2, "microbatches": 2, "shared": 8}),
+        (f8, {"dp": 2, "ep": 2, "microbatches": 2, "shared": 8, "capacity": 0.6}),
         (f8, {"dp": 2, "ep": 2, "bias": 1, "top_k": 1, "parts": 2}),
         (f8, {"dp": 1, "tp": 2, "ep": 2}),
         (f4, {"dp": 2, "ep": 2, "parts": 4, "stage": 2, "schedule": "looped_bfs"}),
@@ -117,7 +117,7 @@ cases = {
     ],
 }
 cases["nodes"] = [
-    (f4, {"dp": 4, "ep": 4, "parts": 8, "top_k": 3}),
+    (f4, {"dp": 4, "ep": 4, "parts": 8, "top_k": 3, "capacity": 0.7}),
     (f8, {"dp": 4, "ep": 4, "top_k": 3}),
     (f8, {"dp": 2, "tp": 2, "ep": 4, "experts": 7}),
 ]

@@ -15,8 +15,6 @@ from hpckit.plan.training.links import Line, compute_of, line
 from hpckit.plan.training.model import LanguageModel, Matrix
 from hpckit.plan.training.strategy import Strategy
 
-ITEM = 2
-
 
 @dataclass
 class BlockTimes:
@@ -76,15 +74,15 @@ class BlockTimes:
 
 
 class Kernels:
-    """Seconds of kernels on a machine."""
+    """Seconds of kernels on a machine. item: bytes of a number."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Machine, item: int) -> None:
         it = compute_of(machine)
-        self.peak, self.bandwidth = it.peak * it.efficiency, it.bandwidth * it.efficiency
+        self.peak, self.bandwidth, self.item = it.peak * it.efficiency, it.bandwidth * it.efficiency, item
 
-    def product(self, rows: float, inner: float, columns: float, written: float = ITEM, weights: float = 1.0) -> float:
-        """[rows, inner] times [inner, columns]. written: bytes an element; weights: matrices that are read."""
-        read = ITEM * (rows * inner + weights * inner * columns)
+    def product(self, rows: float, inner: float, columns: float, written: float = 0, weights: float = 1.0) -> float:
+        """[rows, inner] times [inner, columns]. written: bytes an element, 0: `item`; weights: matrices read."""
+        read, written = self.item * (rows * inner + weights * inner * columns), written or self.item
         return max(2.0 * rows * inner * columns / self.peak, read / self.bandwidth) + self.over(
             written * rows * columns
         )
@@ -95,9 +93,9 @@ class Kernels:
         If the product does not add itself, its result is written in half precision, and added by a pass.
         """
         gradient = strategy.precision.gradient
-        written = gradient if strategy.fused else ITEM + ITEM + 2 * gradient
+        written = gradient if strategy.fused else 2 * self.item + 2 * gradient
         count = matrices * it.inputs * it.outputs / split
-        read = ITEM * rows * (it.inputs + it.outputs / split)
+        read = self.item * rows * (it.inputs + it.outputs / split)
         return max(2.0 * rows * it.inputs * it.outputs / split / self.peak, read / self.bandwidth) + self.over(
             written * count
         )
@@ -109,11 +107,12 @@ class Kernels:
 
 def block_times(model: LanguageModel, it: Strategy, machine: Machine, experts: bool = False) -> BlockTimes:
     """The time of a block; experts: of one with experts."""
-    kernels, found = Kernels(machine), BlockTimes()
+    item = it.item
+    kernels, found = Kernels(machine, item), BlockTimes()
     n, t = float(it.tokens), it.tp
     between = n * model.width / (t if it.sequence else 1)
     tp = line(machine, t, 1)
-    whole = tp.gather(ITEM * n * model.width)  # of a microbatch's tokens, gathered or scattered
+    whole = tp.gather(item * n * model.width)  # of a microbatch's tokens, gathered or scattered
     matrices = model.attention()
     hidden = model.hidden
     ways = 4  # gathers and scatters of tp: around attention and MLP
@@ -127,11 +126,11 @@ def block_times(model: LanguageModel, it: Strategy, machine: Machine, experts: b
     core = _scores(model, it, kernels, found)
     drop = int(model.dropout)
     # Norms; dropout with the residual sum; backward the norms, the masks, the sums of both branches.
-    found.forward += kernels.over(between * 2 * (2 * ITEM + 3 * ITEM + drop))
-    found.inputs += kernels.over(between * 2 * (3 * ITEM + (2 * ITEM + 1) * drop + 3 * ITEM))
+    found.forward += kernels.over(between * 2 * (2 * item + 3 * item + drop))
+    found.inputs += kernels.over(between * 2 * (3 * item + (2 * item + 1) * drop + 3 * item))
     _activation(model, kernels, n * hidden / t, found)
     if not model.positions:  # rotary positions of queries and keys, there and back
-        turned = kernels.over(2 * ITEM * n * (model.heads + model.kv_heads) * model.head / t)
+        turned = kernels.over(2 * item * n * (model.heads + model.kv_heads) * model.head / t)
         found.forward += turned
         found.inputs += turned
     sent = {"tp": ways * whole, "cp": 0.0, "ep": 0.0}
@@ -148,8 +147,8 @@ def block_times(model: LanguageModel, it: Strategy, machine: Machine, experts: b
         for axis, value in sent.items():
             found.messages[axis] += value
     elif it.recompute == "selective":
-        gate = kernels.over(n * hidden / t * ITEM * (2 + model.gated))
-        found.again = kernels.over(between * 2 * 2 * ITEM) + gate if it.flash else core
+        gate = kernels.over(n * hidden / t * item * (2 + model.gated))
+        found.again = kernels.over(between * 2 * 2 * item) + gate if it.flash else core
     return found
 
 
@@ -170,15 +169,16 @@ def _scores(model: LanguageModel, it: Strategy, kernels: Kernels, found: BlockTi
     scores = n * it.context * heads
     if it.flash:  # half of the scores are masked and not computed; backward computes them again: 5 products for 2
         rows = n * heads * (model.head + model.value) + n * model.kv_heads / it.tp * (model.head + model.value)
-        core = scores / 2 * 2 * (model.head + model.value) / kernels.peak + kernels.over(ITEM * rows)
-        back = scores / 2 * (6 * model.head + 4 * model.value) / kernels.peak + kernels.over(2 * ITEM * rows)
+        core = scores / 2 * 2 * (model.head + model.value) / kernels.peak + kernels.over(kernels.item * rows)
+        back = scores / 2 * (6 * model.head + 4 * model.value) / kernels.peak + kernels.over(2 * kernels.item * rows)
     else:
         drop = int(model.dropout)
         products = [2.0 * scores * wide / kernels.peak for wide in (model.head, model.value)]
-        read = kernels.over(ITEM * scores)
-        core = products[0] + max(products[1], read) + kernels.over(scores * (3 * ITEM + drop * (2 * ITEM + 1)))
+        read = kernels.over(kernels.item * scores)
+        dropped = drop * (2 * kernels.item + 1)
+        core = products[0] + max(products[1], read) + kernels.over(scores * (3 * kernels.item + dropped))
         back = products[1] + max(products[1], read) + 2 * max(products[0], read)
-        back += kernels.over(scores * (4 * ITEM + drop * (2 * ITEM + 1)))
+        back += kernels.over(scores * (4 * kernels.item + dropped))
     found.forward += core
     found.inputs += back
     return core
@@ -186,8 +186,8 @@ def _scores(model: LanguageModel, it: Strategy, kernels: Kernels, found: BlockTi
 
 def _activation(model: LanguageModel, kernels: Kernels, elements: float, found: BlockTimes) -> None:
     """Between the matrices of an MLP."""
-    found.forward += kernels.over(elements * ITEM * (3 if model.gated else 2))
-    found.inputs += kernels.over(elements * ITEM * (5 if model.gated else 3))
+    found.forward += kernels.over(elements * kernels.item * (3 if model.gated else 2))
+    found.inputs += kernels.over(elements * kernels.item * (5 if model.gated else 3))
 
 
 def _experts(model: LanguageModel, it: Strategy, machine: Machine, kernels: Kernels, found: BlockTimes) -> float:
@@ -208,13 +208,13 @@ def _experts(model: LanguageModel, it: Strategy, machine: Machine, kernels: Kern
         found.inputs += kernels.product(taken, matrix.outputs, matrix.inputs, weights=held)
         found.weights += kernels.weight_gradient(taken, matrix, it, 1, held)
     _activation(model, kernels, taken * own.hidden, found)
-    moved = kernels.over(2 * 2 * ITEM * taken * model.width)  # sorted by expert, and back
+    moved = kernels.over(2 * 2 * kernels.item * taken * model.width)  # sorted by expert, and back
     found.forward += moved
     found.inputs += moved
     ep = expert_line(it, machine)
     nodes = ep.size / ep.inner
     copies = nodes * (1 - (1 - 1 / nodes) ** own.active) / own.active if nodes > 1 else 1.0  # distinct nodes of a token
-    return 2 * ep.exchange(ITEM * taken * model.width, copies)
+    return 2 * ep.exchange(kernels.item * taken * model.width, copies)
 
 
 def expert_line(it: Strategy, machine: Machine) -> Line:
@@ -231,6 +231,6 @@ def _context(model: LanguageModel, it: Strategy, machine: Machine, core: float) 
     """See `context_seconds`."""
     if it.cp == 1:
         return (0.0, 0.0), 0.0
-    keys = ITEM * it.tokens * max(model.kv_heads / it.tp, 1) * (model.head + model.value)
-    queries = ITEM * it.tokens * model.heads / it.tp * (model.head + model.value)
+    keys = it.item * it.tokens * max(model.kv_heads / it.tp, 1) * (model.head + model.value)
+    queries = it.item * it.tokens * model.heads / it.tp * (model.head + model.value)
     return context_seconds(it.context_by, line(machine, it.cp, it.tp), keys, queries, core)

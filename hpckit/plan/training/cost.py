@@ -6,15 +6,16 @@ import math
 from dataclasses import dataclass, replace
 
 from hpckit.plan.machine.machine import Machine
-from hpckit.plan.training.block import ITEM, BlockTimes, Kernels, block_times
+from hpckit.plan.training.block import BlockTimes, Kernels, block_times
 from hpckit.plan.training.links import Line, compute_of, line
 from hpckit.plan.training.memory import held_parameters
 from hpckit.plan.training.model import LanguageModel
-from hpckit.plan.training.strategy import Strategy
+from hpckit.plan.training.strategy import SINGLE, Strategy
 
 # Bytes that a step of Adam in mixed precision moves a parameter: the gradient to float32 (6), unscaled (8), its norm
 # (4), clipped (8), value, moments and gradient read, three of them written (28), the value in half precision (6).
 OPTIMIZER = 60
+OPTIMIZER_SINGLE = 44  # all in float32: the gradient zeroed (4), its norm (4), clipped (8), Adam (28)
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def share(model: LanguageModel, it: Strategy, machine: Machine) -> BlockTimes:
 def step_cost(model: LanguageModel, it: Strategy, machine: Machine, block: BlockTimes | None = None) -> StepCost:
     """The cost of a step that fits (`strategy.require`). block: `share`, where it is known already."""
     block = block or share(model, it, machine)
-    kernels, n, m, p, v = Kernels(machine), it.tokens, it.microbatches, it.pp, it.chunks
+    kernels, n, m, p, v = Kernels(machine, it.item), it.tokens, it.microbatches, it.pp, it.chunks
     spare = math.ceil(model.layers / (p * v)) * p * v - model.layers
     blocks = math.ceil(model.layers / (p * v)) * v
     head = _head(model, it, kernels)
@@ -77,7 +78,7 @@ def step_cost(model: LanguageModel, it: Strategy, machine: Machine, block: Block
     send = 0.0
     if p > 1:
         # The ranks of tp send a part each; where each has all tokens, the receivers gather the parts.
-        nbytes = ITEM * n * model.width / it.tp
+        nbytes = kernels.item * n * model.width / it.tp
         send = line(machine, p, it.tp * it.cp).message(nbytes)
         if not it.sequence:
             send += line(machine, it.tp, 1).gather(nbytes * it.tp)
@@ -119,7 +120,7 @@ def _head(model: LanguageModel, it: Strategy, kernels: Kernels) -> float:
     n, columns = it.tokens, model.vocab / it.tp
     products = kernels.product(n, model.width, columns) + kernels.product(n, columns, model.width)
     weight = kernels.product(model.width, n, columns, written=it.precision.gradient)
-    return products + weight + kernels.over(n * columns * (ITEM + 3 * 4 + ITEM))
+    return products + weight + kernels.over(n * columns * (2 * kernels.item + 3 * 4))
 
 
 def _data(model: LanguageModel, it: Strategy, machine: Machine, block: BlockTimes) -> tuple[float, float]:
@@ -175,7 +176,7 @@ def _optimizer(model: LanguageModel, it: Strategy, kernels: Kernels) -> float:
     if it.sharding:
         shared /= it.dp * it.cp
         own /= max(it.dp * it.cp * it.tp // it.ep, 1)
-    return kernels.over(OPTIMIZER * (shared + own))
+    return kernels.over((OPTIMIZER if it.item < SINGLE.parameter else OPTIMIZER_SINGLE) * (shared + own))
 
 
 def twin_line(it: Strategy, machine: Machine) -> Line:

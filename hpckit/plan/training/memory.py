@@ -11,7 +11,6 @@ import math
 from hpckit.plan.training.model import LanguageModel
 from hpckit.plan.training.strategy import Precision, Strategy
 
-ITEM = 2  # bytes of a number in half precision
 HALF = Precision(gradient=2)
 LOGITS = 3 * 4  # bytes of a logit: itself, its softmax and its gradient in float32, for one microbatch
 
@@ -45,24 +44,24 @@ def block_bytes(model: LanguageModel, it: Strategy, recompute: str | None = None
 
     recompute: by default the strategy's. experts: of a block with experts.
     """
-    recompute, n, t = recompute or it.recompute, it.tokens, it.tp
+    recompute, n, t, item = recompute or it.recompute, it.tokens, it.tp, it.item
     between = n * model.width / (t if it.sequence else 1)  # tensors that are whole between the matrices
     if recompute == "full":
-        return ITEM * between
+        return item * between
     drop = int(model.dropout)
     light = it.flash and recompute == "selective"  # outputs of norms and activations come from their inputs again
-    whole = between * ((2 if light else 4) * ITEM + 2 * drop)  # inputs of both norms, of both first matrices; masks
+    whole = between * ((2 if light else 4) * item + 2 * drop)  # inputs of both norms, of both first matrices; masks
     inner = model.heads * (model.head + model.value) + model.kv_heads * (model.head + model.value)
     hidden = model.hidden
     if experts and model.experts is not None:
         hidden = model.experts.hidden * (model.experts.active + model.experts.shared)
-        whole += between * ITEM * model.experts.active  # each expert's own copy of its tokens
+        whole += between * item * model.experts.active  # each expert's own copy of its tokens
     if model.latent is not None:
-        whole += n * ITEM * (model.latent.queries + model.latent.keys + model.latent.rotary)
-    split = n * ITEM * (inner + hidden * (2 + model.gated - light)) / t
+        whole += n * item * (model.latent.queries + model.latent.keys + model.latent.rotary)
+    split = n * item * (inner + hidden * (2 + model.gated - light)) / t
     stored = 0.0
     if not it.flash and recompute == "none":
-        stored = n * it.context * model.heads / t * (2 * ITEM + drop)  # softmax, its dropped form, the mask
+        stored = n * it.context * model.heads / t * (2 * item + drop)  # softmax, its dropped form, the mask
     elif it.flash:
         stored = n * model.heads / t * 4  # the log-sums of the scores
     return whole + split + stored

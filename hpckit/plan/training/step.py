@@ -23,7 +23,6 @@ from hpckit.plan.pipeline.schedule import Schedule
 from hpckit.plan.pipeline.schedules import pipeline_schedule
 from hpckit.plan.pipeline.steps import Action, rounds
 from hpckit.plan.protocol import NOTHING, Claim, Ends, Floats, Ints, Step, Work
-from hpckit.plan.training.block import ITEM
 from hpckit.plan.training.cost import share, step_cost
 from hpckit.plan.training.links import compute_of
 from hpckit.plan.training.memory import held_parameters
@@ -137,18 +136,18 @@ class TrainingStep:
 
         cube = np.arange(self.lines).reshape(self.dp, it.cp, t)
         ways = 2 * (blocks - with_experts) + with_experts * (2 if model.experts and model.experts.shared else 1)
-        one = ways * ITEM * n * model.width / t
+        one = ways * self.strategy.item * n * model.width / t
         add(cube.reshape(-1, t), (one, again * one), (one, again * one))
-        keys = blocks * ITEM * n * max(model.kv_heads / t, 1) * (model.head + model.value)
+        keys = blocks * self.strategy.item * n * max(model.kv_heads / t, 1) * (model.head + model.value)
         along = cube.transpose(0, 2, 1).reshape(-1, it.cp)
         if it.context_by == "ulysses":
-            whole = keys + blocks * ITEM * n * model.heads / t * (model.head + model.value)
+            whole = keys + blocks * self.strategy.item * n * model.heads / t * (model.head + model.value)
             part = whole / it.cp / 2
             add(along, (part, again * part), (part, again * part))
         else:
             add(along, (keys, (again + 1) * keys), (0.0, 0.0), late=it.context_by == "ring")
         if it.ep > 1 and model.experts is not None:
-            part = with_experts * ITEM * n / t * model.experts.active * model.width / it.ep
+            part = with_experts * self.strategy.item * n / t * model.experts.active * model.width / it.ep
             size = min(it.ep, self.lines)
             add(np.arange(self.lines).reshape(-1, size), (part, again * part), (part, again * part))
         return found
@@ -281,7 +280,7 @@ class TrainingStep:
 
     def _passed(self, one: Step) -> tuple[Ends, Ends]:
         """The messages between stages, on all lines; the ranks of tp send a part each."""
-        nbytes = ITEM * self.strategy.tokens * self.model.width / self.strategy.tp
+        nbytes = self.strategy.item * self.strategy.tokens * self.model.width / self.strategy.tp
 
         def on_lines(ends: Ends) -> Ends:
             rank = ends.ranks()

@@ -31,7 +31,10 @@ MOST_NAMED = 6
 
 
 class Precision(NamedTuple):
-    """Bytes a parameter: of its value, its gradient, and of the optimizer's state (a copy and two moments, float32)."""
+    """Bytes a parameter: of its value, its gradient, and of the optimizer's state (a copy and two moments, float32).
+
+    Activations, and the messages that carry them, have numbers of as many bytes as the values.
+    """
 
     parameter: int = 2
     gradient: int = 4
@@ -39,6 +42,7 @@ class Precision(NamedTuple):
 
 
 MIXED = Precision()
+SINGLE = Precision(4, 4, 8)  # all in float32
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,11 @@ class Strategy:
     def tokens(self) -> int:
         """Tokens of a microbatch on a rank of cp."""
         return self.microbatch * self.context // self.cp
+
+    @property
+    def item(self) -> int:
+        """Bytes of a number of the activations: those of a parameter."""
+        return self.precision.parameter
 
     def __str__(self) -> str:
         axes = " ".join(f"{axis}={getattr(self, axis)}" for axis in (*AXES, *(["ep"] if self.ep > 1 else [])))

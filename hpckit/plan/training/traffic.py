@@ -6,7 +6,7 @@ import math
 from typing import NamedTuple
 
 from hpckit.plan.machine.machine import Machine
-from hpckit.plan.training.block import ITEM, expert_line
+from hpckit.plan.training.block import expert_line
 from hpckit.plan.training.context import KINDS
 from hpckit.plan.training.links import Line, line
 from hpckit.plan.training.memory import held_parameters
@@ -25,7 +25,7 @@ class Traffic(NamedTuple):
 
 def traffic(model: LanguageModel, it: Strategy, machine: Machine) -> dict[str, Traffic]:
     """The axes of more than one rank."""
-    n, m, t = it.tokens, it.microbatches, it.tp
+    n, m, t, item = it.tokens, it.microbatches, it.tp, it.item
     blocks = math.ceil(model.layers / (it.pp * it.chunks)) * it.chunks
     dense = round(blocks * model.dense_layers / model.layers)
     passes = 3 if it.recompute == "full" else 2
@@ -39,21 +39,21 @@ def traffic(model: LanguageModel, it: Strategy, machine: Machine) -> dict[str, T
         if model.experts is not None:
             ways += (4 if model.experts.shared else 2) * (blocks - dense)
         what = "activations, gathered and scattered" if it.sequence else "activations, summed"
-        found["tp"] = Traffic(t, line(machine, t, 1).inner, what, m * passes * ways * part(t) * ITEM * n * model.width)
+        found["tp"] = Traffic(t, line(machine, t, 1).inner, what, m * passes * ways * part(t) * item * n * model.width)
     if it.cp > 1:
-        keys = ITEM * n * max(model.kv_heads / t, 1) * (model.head + model.value)
-        queries = ITEM * n * model.heads / t * (model.head + model.value)
+        keys = item * n * max(model.kv_heads / t, 1) * (model.head + model.value)
+        queries = item * n * model.heads / t * (model.head + model.value)
         one = {"ring": (it.cp - 1) * keys, "gather": (it.cp - 1) * keys, "ulysses": part(it.cp) * (keys + queries)}
         times = passes if it.context_by == "ulysses" else passes + 1
         here = line(machine, it.cp, t)
         found["cp"] = Traffic(it.cp, here.inner, KINDS[it.context_by], m * blocks * times * one[it.context_by])
     if it.ep > 1 and model.experts is not None:
         tokens = n / t * model.experts.active
-        sent = m * (blocks - dense) * passes * 2 * part(it.ep) * ITEM * tokens * model.width
+        sent = m * (blocks - dense) * passes * 2 * part(it.ep) * item * tokens * model.width
         found["ep"] = Traffic(it.ep, expert_line(it, machine).inner, "tokens to experts and back", sent)
     if it.pp > 1:
         here = line(machine, it.pp, t * it.cp)
-        sent = m * 2 * it.chunks * ITEM * n * model.width / t
+        sent = m * 2 * it.chunks * item * n * model.width / t
         found["pp"] = Traffic(it.pp, here.inner, "activations and their gradients", sent)
     replicas = it.dp * it.cp
     if replicas > 1:
