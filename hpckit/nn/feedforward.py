@@ -202,7 +202,7 @@ class Experts:
         weights = _softmax(np.take_along_axis(values, chosen, axis=1))
         sent, limited = chosen.reshape(-1), bool(self.capacity) and step.training
         order = np.argsort(sent, kind="stable")  # row -> token and choice; those of an expert stand together
-        place = np.argsort(order, kind="stable").reshape(chosen.shape)
+        place: Any = np.argsort(order, kind="stable").reshape(chosen.shape)
         if limited:
             kept = from_host(self._kept(to_host(chosen), len(x)), values)
             order = order[kept.reshape(-1)[order]]

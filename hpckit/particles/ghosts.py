@@ -115,6 +115,7 @@ class GhostExchange(Begun):
         near = sorted(peers & mail.ranks) if mail is not None else []
         self._near_peers, self._far_peers = near, sorted(peers.difference(near))  # the latter are sent messages
         self.peers = [*near, *self._far_peers]
+        self._leaving = np.argsort(domains.direction(rank, self._far_peers)).tolist() if self._far_peers else []
         number = {taker: i for i, taker in enumerate([rank, *self.peers])}
         self._taker = np.array([number[segment.peer] for segment in segments])
         self._report.meet(self.peers)
@@ -306,14 +307,15 @@ class GhostExchange(Begun):
         return records
 
     def _communicate(self, into: Buffer, out: Buffer, tag: int) -> list[MPI.Request]:
-        """Post receives and sends of the rows of each peer, which are consecutive in both buffers."""
-        comm, requests = self.mesh.comm, []
-        for buffer, counts, start in ((into, self._received, comm.Irecv), (out, self._counts_sent, comm.Isend)):
-            first = 0
-            for peer, count in zip(self._far_peers, counts, strict=True):
-                if count:
-                    requests.append(start(buffer.message(first, first + count), peer, tag))
-                first += count
+        """Post receives, then sends by direction, of the rows of each peer, which are consecutive in both buffers."""
+        comm, requests, peers = self.mesh.comm, [], self._far_peers
+        came, left, every = self._received, self._counts_sent, range(len(peers))
+        for buffer, counts, start, order in ((into, came, comm.Irecv, every), (out, left, comm.Isend, self._leaving)):
+            ends = np.cumsum(counts).tolist()
+            for number in order:
+                if counts[number]:
+                    message = buffer.message(ends[number] - counts[number], ends[number])
+                    requests.append(start(message, peers[number], tag))
         return requests
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from hpckit.errors import PlanError
 from hpckit.plan.draw import draw
-from hpckit.plan.machine.machine import machine_of
+from hpckit.plan.machine.machine import Level, Machine, machine_of
 from hpckit.plan.particles.domain import DomainDecomposition
 from hpckit.plan.particles.ghosts import POSITION, GhostPlan
 from hpckit.plan.particles.migration import MigrationPlan, migration_of
@@ -163,3 +163,12 @@ def test_a_uniform_fluid_sends_what_a_shell_holds():
     leaving = plans.migration.counts.sum() * plans.migration.share
     faces = 12 * 6 * 10.0**2 * 0.8
     assert leaving == pytest.approx(faces * 0.25 * 0.3 / 4, rel=0.15)  # a quarter of the way, on average, outward
+
+
+@pytest.mark.parametrize("sizes", [(4, 4, 4), (3, 4, 5)])
+def test_ghosts_leave_by_direction_so_that_receivers_are_not_met_by_all_at_once(sizes):
+    """In the order of the ranks' numbers the price was six times what the busiest rank sends."""
+    topology = Topology(("z", "y", "x"), sizes, periodic=("z", "y", "x"))
+    plan = md_plans(84.0, 0.8442, 2.5, 0.3, topology).ghosts
+    machine = Machine("flat", (Level("all", 0, 0.0, 1e9),), 0.0, 1e15)
+    assert price(plan, machine).seconds < 1.4 * plan.bytes_sent.max() / 1e9

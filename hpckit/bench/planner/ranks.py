@@ -27,7 +27,7 @@ CALLS = 5  # in a row
 ENDS = (0.1, 0.3)  # what embedding and head take, in blocks, for stages that take equally long
 
 
-def case(shape: dict[str, int], batch: int, meshes: list[dict[str, Any]], rounds: int) -> dict[str, Any]:
+def case(shape: dict[str, Any], batch: int, meshes: list[dict[str, Any]], rounds: int) -> dict[str, Any]:
     """Seconds of each probe, and of a step on each mesh; "apart": on every rank, alone, with its share of the batch."""
     comm = MPI.COMM_WORLD
     steps: dict[str, Callable[[], float]] = {name: _again(probe) for name, probe in _probes(comm).items()}
@@ -62,16 +62,17 @@ def _probes(comm: MPI.Intracomm) -> dict[str, Callable[[], Any]]:
     }
 
 
-def _pipeline(comm: MPI.Intracomm, shape: dict[str, int], batch: int, mesh: dict[str, Any]) -> Pipeline:
+def _pipeline(comm: MPI.Intracomm, shape: dict[str, Any], batch: int, mesh: dict[str, Any]) -> Pipeline:
     """A GPT on a mesh; the keys of `mesh` are those of `training_plan`, and "sharding"."""
     given = {name: value for name, value in mesh.items() if name != "sharding"}
     net = gpt2(VOCAB, **shape, tied=False)
     costs = [ENDS[0], *[1.0] * shape["layers"], ENDS[1]]
     plan = training_plan(comm.size, len(net.layers), batch=batch, costs=costs, **given)
-    return Pipeline(Mesh(comm, **plan.mesh), net, CrossEntropy(VOCAB), plan, sharding=mesh.get("sharding", 0))
+    axes: dict[str, Any] = plan.mesh
+    return Pipeline(Mesh(comm, **axes), net, CrossEntropy(VOCAB), plan, sharding=mesh.get("sharding", 0))
 
 
-def _step(pipeline: Pipeline, shape: dict[str, int], samples: int) -> Callable[[], float]:
+def _step(pipeline: Pipeline, shape: dict[str, Any], samples: int) -> Callable[[], float]:
     pipeline.initialize(0)
     x, targets = text(samples, 0, shape["context"])
     return optimized(pipeline, AdamW(pipeline.parameters), x, targets, targets.size * pipeline.plan.dp)

@@ -71,6 +71,16 @@ class DomainDecomposition:
         pairs = zip(self.cuts, map(float, np.asarray(factors)), strict=True)
         return type(self)(self.topology, tuple(tuple(c[0] + factor * (x - c[0]) for x in c) for c, factor in pairs))
 
+    def direction(self, sender: npt.ArrayLike, receiver: npt.ArrayLike) -> npt.NDArray[np.int64]:
+        """The way from rank to rank around the mesh, as one number. Sent in this order, messages of all ranks that go
+        the same way meet no other at their receivers; by the numbers of ranks all would go to the same few at once.
+        """
+        sizes = self.topology.sizes
+        ends = np.broadcast_arrays(sender, receiver)
+        here, there = (np.array(np.unravel_index(rank, sizes)) for rank in ends)
+        way = (there - here).T % np.array(sizes)
+        return np.ravel_multi_index(tuple(way.T), sizes)
+
     @property
     def lower(self) -> npt.NDArray[np.float64]:
         """The lower corner of the box."""

@@ -106,7 +106,7 @@ class GhostPlan:
                 lag += 1
 
     def _step(self, rows: Ints, place: str, lag: int) -> Step:
-        """The messages of these rows of `sent`, which are sorted by sender and receiver."""
+        """The messages of these rows of `sent`, which are sorted by sender and receiver; they leave by direction."""
         sent, ranks = self.sent.of(rows), self.ranks
         pair, first = np.unique(sent.sender * ranks + sent.receiver, return_index=True)
         last = np.append(first[1:], len(rows))
@@ -124,18 +124,21 @@ class GhostPlan:
                 ]
             )
         amount = None if self.share == 1.0 else self.share
+        leave = np.lexsort((self.domains.direction(sender, receiver), sender))
         step = Step(
-            Ends(receiver, first, last, sender, cells=cell[rows]),
+            Ends(receiver[leave], first[leave], last[leave], sender[leave], cells=cell[rows]),
             Ends(sender, starts, starts + counts, receiver, cells=cells),
             itemsize=POSITION,
             place=place,  # type: ignore[arg-type]
             lag=lag,
             name=f"ghosts by {place}",
-            texts=lambda: list(map(str, last - first)),
+            texts=lambda: list(map(str, (last - first)[leave])),
         )
         if amount is None:
             return step
-        weighed = [replace(end, amount=amount * n) for end, n in ((step.sends, last - first), (step.receives, counts))]
+        weighed = [
+            replace(end, amount=amount * n) for end, n in ((step.sends, (last - first)[leave]), (step.receives, counts))
+        ]
         return replace(step, sends=weighed[0], receives=weighed[1])
 
     @functools.cached_property
