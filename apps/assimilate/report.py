@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from hpckit.report.data import map_link, with_data
+from hpckit.report.draw.maps import edges
 from hpckit.report.extension import Section
 from hpckit.report.field_file import FieldFile
 from hpckit.report.page import caption, grid, table
@@ -20,6 +22,15 @@ SHOWN = {
     "error": "error over that of the first guess",
     "spread": "spread of the members",
 }
+ROWS = {
+    "error": "error over that of the first guess, start of the window",
+    "error_end": "the same at its end",
+    "error_h": "error of h (m), root mean square",
+    "error_u": "error of u (m/s), root mean square",
+    "cost": "cost",
+    "cost_background": "the background's part of it",
+    "gradient": "norm of the gradient",
+}
 
 
 def sections(run: RunData) -> Iterator[Section]:
@@ -31,13 +42,16 @@ def sections(run: RunData) -> Iterator[Section]:
             continue
         figure, axes = pyplot().subplots(figsize=(3.7, 2.6), layout="constrained")
         axes.semilogy(steps, values, color=ACCENT, marker=".")
+        for axis in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
+            axis(lambda value, _: number(value, 1) if f"{value:e}"[0] in "125" else "")
         axes.set_title(title)
-        axes.set_xlabel("cycle" if run.values["method"]["kind"] == "letkf" else "iteration")
-        drawn.append(to_svg(figure, title, "chart"))
-    for name in ("error", "error_end", "error_h", "error_u", "cost", "cost_background", "gradient"):
+        along = "cycle" if run.values["method"]["kind"] == "letkf" else "iteration"
+        axes.set_xlabel(along)
+        drawn.append(with_data(to_svg(figure, title, "chart"), title, {along: steps, title: values}))
+    for name, what in ROWS.items():
         _, values = run.series(name)
         if values:
-            rows.append((run.words(name), number(values[0]), number(values[-1])))
+            rows.append((what, number(values[0]), number(values[-1])))
             numbers[name] = {"first": values[0], "last": values[-1]}
     if not drawn:
         return
@@ -57,23 +71,26 @@ def _maps(run: RunData) -> Iterator[Section]:
         truth, before, after = (
             np.asarray(file.read(file.variables[f"h_{kind}"], 0)) for kind in ("truth", "background", "analysis")
         )
+        y, x = (dim.points for dim in file.variables["h_truth"].dims)
     most = float(np.abs(before - truth).max()) or 1.0
     size = float(np.sqrt(((after - truth) ** 2).mean()) / np.sqrt(((before - truth) ** 2).mean()))
     span: dict[str, Any] = {"cmap": "RdBu_r", "vmin": -most, "vmax": most}
     pictures = [
-        _map(truth - truth.mean(), "surface of the truth (m)", {"cmap": "RdBu_r"}),
-        _map(before - truth, "first guess less truth (m)", span),
-        _map(after - truth, "analysis less truth (m)", span),
+        _map(truth - truth.mean(), (y, x), "surface of the truth (m)", {"cmap": "RdBu_r"}),
+        _map(before - truth, (y, x), "first guess less truth (m)", span),
+        _map(after - truth, (y, x), "analysis less truth (m)", span),
     ]
     said = f"At the same scale: the error of h falls to {number(size, 3)} of that of the first guess."
     yield Section("maps", "Maps of the error", grid(pictures) + caption(said), {"h": size}, "headline")
 
 
-def _map(values: np.ndarray, title: str, span: dict[str, Any]) -> str:
+def _map(values: np.ndarray, places: tuple[np.ndarray, np.ndarray], title: str, span: dict[str, Any]) -> str:
+    (bottom, top), (left, right) = (edges(each / 1000) for each in places)
     figure, axes = pyplot().subplots(figsize=(3.7, 3.1), layout="constrained")
-    shown = axes.imshow(values, origin="lower", interpolation="nearest", **span)
+    shown = axes.imshow(values, origin="lower", extent=(left, right, bottom, top), interpolation="nearest", **span)
     figure.colorbar(shown, ax=axes, shrink=0.8)
     axes.set_title(title)
-    axes.set_xticks([])
-    axes.set_yticks([])
-    return to_svg(figure, title, "chart")
+    axes.locator_params(nbins=5)
+    axes.set(xlabel="x (km)", ylabel="y (km)")
+    link = map_link(title, {"y (m)": places[0], "x (m)": places[1]}, title, values)
+    return f"<figure>{to_svg(figure, title, 'chart')}{link}</figure>"

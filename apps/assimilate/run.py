@@ -131,7 +131,9 @@ class Assimilation(Evolution):
         coords = {axis: (np.arange(n) + 0.5) * config.grid.dx for axis, n in zip(AXES, _shape(config), strict=True)}
         dtype = np.float32 if config.output.single else np.float64
         units = dict.fromkeys(AXES, "m")
-        with FieldWriter(twin.mesh, self.run.directory.output, twin.decomposition, coords, units, VARIABLES) as writer:
+        told = {"title": self.run.title, "source": "hpckit assimilate"}
+        output = self.run.directory.output
+        with FieldWriter(twin.mesh, output, twin.decomposition, coords, units, VARIABLES, told) as writer:
             for step, *states in frames:
                 fields = {
                     f"{name}_{kind}": field.interior.astype(dtype)

@@ -8,9 +8,10 @@ import h5py
 import numpy as np
 
 from hpckit.kernels.euler.constants import GRAVITY
+from hpckit.report.data import with_data
 from hpckit.report.extension import Section
 from hpckit.report.field_file import text_of
-from hpckit.report.page import caption, grid, with_data
+from hpckit.report.page import caption, grid
 from hpckit.report.run_data import RunData
 from hpckit.report.style import SERIES, pyplot, to_svg
 from hpckit.report.units import number, pretty

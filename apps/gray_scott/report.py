@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from hpckit.report.data import with_data
 from hpckit.report.extension import Section
 from hpckit.report.page import caption, grid
 from hpckit.report.run_data import RunData
@@ -16,7 +17,8 @@ def sections(run: RunData) -> Iterator[Section]:
     if len(steps) < 2:
         return
     figure, axes = pyplot().subplots(figsize=(3.7, 2.6), layout="constrained")
-    axes.plot(steps, [100 * share for share in covered], color=ACCENT)
+    percent = [100 * share for share in covered]
+    axes.plot(steps, percent, color=ACCENT)
     axes.set_xlabel("step")
     axes.set_title("covered by the pattern (%)")
     settings = run.values["reaction"]
@@ -24,4 +26,5 @@ def sections(run: RunData) -> Iterator[Section]:
         f"Feed {settings['feed']}, kill {settings['kill']}: {100 * covered[-1]:.0f} % of the box is covered at the end."
     )
     chart = to_svg(figure, "share of the box with v above 0.1", "chart")
+    chart = with_data(chart, "covered", {"step": steps, "covered (%)": percent})
     yield Section("pattern", "Pattern", grid([chart]) + caption(said), {"covered": covered[-1]}, metrics=("covered",))

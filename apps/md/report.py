@@ -114,6 +114,7 @@ def _state(run: RunData, config: Config, names: dict[str, str]) -> Iterator[Sect
     late[-2:] = True
     kept = np.array(total)[late]
     drift = {"total energy": (np.array(times)[late] / scale, (kept - kept[0]) / count)}
+    settled = config.averaged_from * config.time.dt / scale * (1 - 1e-12)
     drawn = [
         lines("energy per particle", each, f"time ({time})", energy),
         lines("total energy per particle, change", drift, f"time ({time})", energy),
@@ -123,6 +124,7 @@ def _state(run: RunData, config: Config, names: dict[str, str]) -> Iterator[Sect
             f"time ({time})",
             names.get("temperature", ""),
             level=config.target,
+            settled=settled,
         ),
         lines(
             "pressure",
@@ -130,6 +132,7 @@ def _state(run: RunData, config: Config, names: dict[str, str]) -> Iterator[Sect
             f"time ({time})",
             names.get("pressure", ""),
             level=held.pressure if resizes else None,
+            settled=settled,
         ),
     ]
     if resizes:

@@ -10,8 +10,10 @@ import numpy as np
 from hpckit.apps.md.analysis import diameters
 from hpckit.apps.md.config import Config
 from hpckit.plan.particles.snapshot import Snapshot
+from hpckit.report.data import columns_of, with_data
 from hpckit.report.style import SERIES, pyplot, to_svg
 
+FEWEST_SETTLED = 5  # values that may set the limits of an axis
 MOST = 5000  # particles in the picture
 Lines = Mapping[str, tuple[Sequence[float], Any]]
 
@@ -26,9 +28,11 @@ def lines(
     fit: tuple[float, float] | None = None,
     relative: bool = False,
     dots: bool = False,
+    settled: float | None = None,
 ) -> str:
     """Curves by name. `level`: a gray line; `fit`: shares of the longest x between which a line is fitted and drawn;
-    `relative`: over the first value; `dots`: the first curve as dots.
+    `relative`: over the first value; `dots`: the first curve as dots; `settled`: the y axis shows what
+    comes from this x on, and a first transient may leave it.
     """
     figure, axes = pyplot().subplots(figsize=(3.7, 2.2), layout="constrained")
     if level is not None:
@@ -47,11 +51,25 @@ def lines(
     axes.ticklabel_format(axis="x", scilimits=(-3, 6))
     if fit is not None:
         axes.set_ylim(bottom=0.0)
+    if settled is not None:
+        _fit(axes, series, settled, level)
     axes.set_xlabel(x_label.replace(" ()", ""))
     axes.set_title(f"{title} ({unit})" if unit else title)
     if len(series) > 1:
         axes.legend(loc="best", handlelength=1.2)
-    return to_svg(figure, title, "chart")
+    return with_data(to_svg(figure, title, "chart"), title, columns_of(series, x_label.replace(" ()", "")))
+
+
+def _fit(axes: Any, series: Lines, settled: float, level: float | None) -> None:
+    """Limits of the y axis by the values from `settled` on and the level, if a transient before them needs far more."""
+    both = [(np.asarray(x, float), np.asarray(y, float)) for x, y in series.values()]
+    late = np.concatenate([y[x >= settled] for x, y in both])
+    every = np.concatenate([y for _, y in both])
+    if len(late) < FEWEST_SETTLED or not np.isfinite(every).all():
+        return
+    low, high = (end([*late, *([] if level is None else [level])]) for end in (min, max))
+    if high > low and np.ptp(every) > 2 * (high - low):
+        axes.set_ylim(low - 0.3 * (high - low), high + 0.3 * (high - low))
 
 
 def picture(frame: Snapshot, config: Config, unit: str) -> tuple[str, str]:

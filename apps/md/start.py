@@ -88,7 +88,10 @@ class Start:
         if charged and self.config.coulomb.kind == "none":
             notes.append("has charges, which are ignored: coulomb.kind is none")
         if file.passed_over:
-            notes.append(f"has {', '.join(file.passed_over)}: not used, pair forces are set in [interaction]")
+            there = ", ".join(file.passed_over)
+            notes.append(
+                f"has {there}: the run takes pair forces from [interaction], where an input script copies them"
+            )
         return notes
 
     def _from_lattice(self) -> None:

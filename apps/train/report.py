@@ -13,8 +13,9 @@ from hpckit.apps.train.data import ANSWERS
 from hpckit.apps.train.timeline import TIMELINE, read_timeline
 from hpckit.plan.pipeline.draw import draw_schedule_svg
 from hpckit.plan.pipeline.price import price_schedule
+from hpckit.report.data import with_data
 from hpckit.report.extension import Section
-from hpckit.report.page import caption, escape, grid, table, with_data
+from hpckit.report.page import caption, escape, grid, table
 from hpckit.report.run_data import RunData
 from hpckit.report.style import INK, SERIES, WARM, pyplot, to_svg
 from hpckit.report.units import counted, number, percent

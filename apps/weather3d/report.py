@@ -9,10 +9,11 @@ import numpy as np
 
 from hpckit.apps.atmosphere.report import profiles
 from hpckit.apps.weather3d.statistics import FILE
+from hpckit.report.data import map_link, with_data
 from hpckit.report.draw.charts import beside
 from hpckit.report.extension import Section, Work
 from hpckit.report.field_file import FieldFile, text_of
-from hpckit.report.page import caption, grid, table, with_data
+from hpckit.report.page import caption, grid, table
 from hpckit.report.run_data import RunData
 from hpckit.report.style import SERIES, pyplot, to_svg
 from hpckit.report.units import number, pretty, time_scale
@@ -28,6 +29,7 @@ FORCED = {
     "forcing": ("cooling", "drying", "subsidence"),
 }
 PICTURES = ("theta", "theta_flux", "w_variance", "theta_subgrid_flux", "vapor", "cloud", "rain", "vapor_flux")
+DOWNWARD = 0.01  # of the greatest flux: less is noise of a layer that does not mix yet
 # Extremes of theta' (K) after 3000 s in the short channel, read from figure 1 of Skamarock and Klemp (1994).
 WAVES = "Skamarock and Klemp (1994, Mon. Weather Rev. 122) show -1.5e-3 to 2.8e-3 K in the whole field at 3000 s."
 
@@ -118,9 +120,10 @@ def columns(run: RunData) -> Iterator[Section]:
 
 
 def statistics(run: RunData) -> Iterator[Section]:
-    """Means, fluxes and variances by height and time, of runs with statistics; the inversion: where mean theta jumps.
+    """Means, fluxes and variances by height and time, of runs with statistics, and the inversion.
 
-    The numbers: time (s), and inversion (m), the height of the face across which mean theta grows fastest.
+    The numbers: time (s), and inversion (m), the height of the least (most downward) flux of theta, which is where warm
+    air is drawn into a mixed layer (Sullivan et al. 1998, J. Atmos. Sci. 55); None at times without a downward flux.
     """
     path = run.fields.with_name(FILE) if run.fields is not None else None
     if path is None or not path.exists():
@@ -132,8 +135,7 @@ def statistics(run: RunData) -> Iterator[Section]:
         told = {name: text_of(file[name], "long_name") for name in shown}
     if not shown:
         return
-    rises = np.diff(read["theta"][0], axis=1) / np.diff(z)
-    inversion = 0.5 * (z[1:] + z[:-1])[rises.argmax(axis=1)]
+    inversion = lowest_flux(z, *(read[name][0] for name in ("theta_flux", "theta_subgrid_flux") if name in read))
     per, unit = time_scale(float(times[-1]), run.frame_unit)
     drawn = []
     for name, (values, units) in read.items():
@@ -142,14 +144,29 @@ def statistics(run: RunData) -> Iterator[Section]:
         signed = {"cmap": "RdBu_r", "vmin": -most, "vmax": most} if values.min() < 0 else {"cmap": "viridis"}
         image = axes.pcolormesh(times / per, z / 1000, values.T, shading="nearest", rasterized=True, **signed)
         if name == "theta":
-            axes.plot(times / per, inversion / 1000, color="white", linewidth=1)
+            axes.plot(times / per, inversion / 1000, color="white", linewidth=1.2)
         figure.colorbar(image, ax=axes)
         axes.set(title=f"{told[name]} ({pretty(units)})", xlabel=f"time ({unit})", ylabel="z (km)")
-        drawn.append(to_svg(figure, f"{told[name]} by height and time", "chart"))
-    said = f"Means of each level at {len(times)} times, from {FILE}. The line is the height at which mean theta grows"
-    said += f" fastest: {inversion[0]:.0f} m at the start, {inversion[-1]:.0f} m at the end."
-    numbers = {"time": times.tolist(), "inversion": inversion.tolist()}
+        dims = {f"time ({run.frame_unit})": times, "z (m)": z}
+        link = map_link(f"{name} by height and time", dims, f"{name} ({units})", values)
+        drawn.append(f"<figure>{to_svg(figure, f'{told[name]} by height and time', 'chart')}{link}</figure>")
+    said = f"Means of each level at {len(times)} times, from {FILE}."
+    found = inversion[np.isfinite(inversion)]
+    if found.size:
+        said += " The white line is the inversion, the height of the least flux of theta (resolved and subgrid):"
+        said += f" {found[0]:.0f} m when the flux begins to point downward, {found[-1]:.0f} m at the end."
+    numbers = {"time": times.tolist(), "inversion": [float(z) if np.isfinite(z) else None for z in inversion]}
     yield Section("statistics", "Statistics over time", grid(drawn) + caption(said), numbers)
+
+
+def lowest_flux(z: np.ndarray, *fluxes: np.ndarray) -> np.ndarray:
+    """The height of the least flux at each time, NaN where none points downward by more than 1 % of the greatest.
+
+    z: heights (m), float64[nz]. fluxes: float64[times, nz], which are added.
+    """
+    flux = np.sum(fluxes, axis=0) if fluxes else np.zeros((1, len(z)))
+    downward = flux.min(axis=1) < -DOWNWARD * np.abs(flux).max(axis=1)
+    return np.where(downward, z[flux.argmin(axis=1)], np.nan)
 
 
 def work(run: RunData) -> Iterator[Work]:

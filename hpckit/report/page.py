@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
-from urllib.parse import quote
-
-MOST_ROWS = 4000  # of the data of a figure
 
 
 def escape(value: Any) -> str:
@@ -28,44 +25,23 @@ def caption(text: str) -> str:
     return f'<p class="caption">{escape(text)}</p>' if text else ""
 
 
-def grid(pictures: Iterable[str], alike: bool = False) -> str:
+def grid(pictures: Iterable[str], alike: bool = False, flat: bool = False) -> str:
     """Pictures beside one another as the width allows, in rows that are full; '' for none.
 
     A wide window has three in a row; where that leaves one or two over, the last rows have two. alike: pictures that
-    are compared with each other keep one size where rows of both lengths would be needed.
+    are compared with each other keep one size where rows of both lengths would be needed. flat: two in a row at most.
     """
     shown = [picture for picture in pictures if picture]
     if len(shown) < 2:
         return f'<div class="grid">{shown[0]}</div>' if shown else ""
+    if flat:
+        return f'<div class="grid alike flat">{"".join(shown)}</div>'
     pairs = (-len(shown)) % 3  # rows of two at the end
     cut = len(shown) - 2 * pairs
     if alike and cut and pairs:
         return f'<div class="grid alike">{"".join(shown)}</div>'
     rows = [shown[i : i + 3] for i in range(0, cut, 3)] + [shown[i : i + 2] for i in range(cut, len(shown), 2)]
     return "".join(f'<div class="grid">{"".join(row)}</div>' for row in rows)
-
-
-def with_data(picture: str, name: str, columns: Mapping[str, Sequence[float]]) -> str:
-    """A picture with a link below it that downloads its numbers as NAME.csv; '' for no picture.
-
-    columns: name with unit -> values, all of one length; of more than 4000 rows evenly spread ones are taken.
-    """
-    if not picture:
-        return ""
-    count = len(next(iter(columns.values())))
-    rows = range(count) if count <= MOST_ROWS else [i * (count - 1) // (MOST_ROWS - 1) for i in range(MOST_ROWS)]
-    lines = [",".join(f'"{title}"' if "," in title else title for title in columns)]
-    lines += [",".join(f"{values[row]:.9g}" for values in columns.values()) for row in rows]
-    address = "data:text/csv;charset=utf-8," + quote("\n".join(lines) + "\n", safe=",")
-    file = re.sub(r"\W+", "-", name).strip("-") or "data"
-    link = f'<a class="data" download="{escape(file)}.csv" href="{address}" title="the numbers of this figure">CSV</a>'
-    return f"<figure>{picture}{link}</figure>"
-
-
-def from_file(variable: str) -> str:
-    """A link below pictures of fields to the file that holds their numbers."""
-    title = f"the numbers of these figures: the variable {variable}"
-    return f'<a class="data" href="../output/fields.h5" download title="{escape(title)}">HDF5</a>'
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], numeric: Sequence[int] = (), long: bool = False) -> str:
@@ -152,9 +128,11 @@ ul.findings em { font-style: normal; color: var(--muted); display: block; font-s
 .grid { display: flex; flex-wrap: wrap; gap: 8px 18px; margin-top: 8px; align-items: flex-start; }
 .grid > * { flex: 1 1 300px; min-width: 0; }
 .alike > * { flex: 0 1 calc(100% / 3 - 12px); min-width: 260px; }
+.flat > * { flex-basis: calc(100% / 2 - 9px); }
 figure { margin: 0; } figure:has(> .wide) { max-width: 820px; } figure:has(> .chart) { max-width: 520px; }
-.data { display: block; margin-top: 4px; text-align: right; font-size: 12px; line-height: 1; color: var(--muted); }
+.data { display: inline-block; margin: 4px 14px 0 0; font-size: 12px; line-height: 1.2; color: var(--muted); }
 .data { text-decoration: none; } .data:hover { text-decoration: underline; }
+.grid > .panel:only-child, .grid > .chart:only-child { max-width: 520px; }
 nav { display: flex; flex-wrap: wrap; gap: 2px 18px; font-size: 14px; margin: -12px 0 24px; }
 nav a { color: var(--accent); text-decoration: none; } nav a:hover { text-decoration: underline; }
 svg { display: block; width: 100%; height: auto; }
@@ -188,7 +166,7 @@ footer { margin-top: 52px; border-top: 1px solid var(--line); padding-top: 12px;
   main { padding: 20px 16px 40px; } h1 { font-size: 24px; } .side { grid-template-columns: 1fr; }
   .grid > * { flex-basis: 100%; } .alike > * { flex-grow: 1; }
   .card { flex-basis: calc(50% - 1px); }
-  th, td { padding-right: 14px; } .long td:first-child { white-space: normal; }
+  th, td { padding-right: 9px; font-size: 13px; } .long td:first-child { white-space: normal; }
   .pan, figure:has(> .wide) { overflow-x: auto; } .pan svg, figure > .wide { width: 680px; }
 }
 @media print {

@@ -36,7 +36,7 @@ def run_file_text(app: App, config: BaseModel) -> str:
     head = [
         f"# {app.name}: {app.summary}",
         "#",
-        f"# Run it:               hpckit run FILE -n RANKS       (presets: hpckit init {app.name} lists them)",
+        "# Run it:               hpckit run FILE -n RANKS       (`hpckit init` lists presets)",
         "# What it would take:   hpckit run FILE -n RANKS --dry-run",
         "# One value changed:    hpckit run FILE section.key=value",
     ]

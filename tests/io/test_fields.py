@@ -117,7 +117,7 @@ def test_the_file_follows_the_cf_conventions(tmp_path):
     with_faces = {"flux": {"units": "m s-1", "long_name": "a flux", "location": ("center", "center", "face")}}
     known = variables("uvw", ("theta_total", "temperature", "pressure")) | with_faces
     constants = {"theta_base": {"dims": ("z",), "values": coords["z"], "units": "K", "long_name": "of the base state"}}
-    attributes, units = {"title": "all fields", "source": "hpckit tests"}, dict.fromkeys(coords, "m")
+    attributes, units = {"source": "hpckit tests"}, dict.fromkeys(coords, "m")
     with FieldWriter(mesh, tmp_path, cells, coords, units, known, attributes, constants=constants) as writer:
         for t in (0.0, 2.5):
             writer.write(t, {name: np.full(cells.shape, 300.0 + t, np.float32) for name in known})

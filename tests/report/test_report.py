@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 import re
 import sys
@@ -14,10 +16,11 @@ from made_run import LEAN, TIMES, make_run
 
 from hpckit.errors import InputError, SetupError
 from hpckit.report import build_report, save_picture
+from hpckit.report.data import map_link, with_data
 from hpckit.report.draw.charts import least_span, metric_groups
 from hpckit.report.draw.maps import panels, scales_of
 from hpckit.report.field_file import FieldFile, evenly
-from hpckit.report.page import grid, with_data
+from hpckit.report.page import grid
 from hpckit.report.run_data import RunData
 from hpckit.report.sections.findings import find
 from hpckit.report.sections.sections import configuration, history
@@ -333,6 +336,31 @@ def test_rows_of_pictures_are_full_and_their_numbers_can_be_downloaded():
     assert lines[-1] == "8999,899.9"
     assert len(lines) == 4001
     assert 'download="loss-of-a-run.csv"' in shown
+    assert grid(["<svg/>"] * 3, flat=True).count("<div") == 1  # pictures of one width, whose style sets two in a row
+
+
+def test_maps_can_be_downloaded_as_a_table():
+    """A row a point with its time and place; large ones as means over blocks, which the link says."""
+    times, z, x = [0.0, 60.0], np.arange(7.0), np.arange(0.0, 110.0, 10.0)
+    values = times[1] * np.ones(2)[:, None, None] + 100 * z[:, None] + x
+    link = map_link("theta z x", {"time (s)": times, "z (m)": z, "x (m)": x}, "theta (K)", values)
+    head, rows = _packed(link)
+    assert head == "time (s),z (m),x (m),theta (K)"
+    assert 'download="theta-z-x.csv.gz"' in link
+    found = dict(zip(map(tuple, rows[:, :3]), rows[:, 3], strict=True))
+    assert len(found) == values.size
+    assert found[60.0, 3.0, 20.0] == values[1, 3, 2]
+    wide = np.arange(300.0) + 1000 * np.arange(201.0)[:, None]
+    link = map_link("h", {"y (m)": np.arange(201.0), "x (m)": np.arange(300.0)}, "h (m)", wide)
+    rows = _packed(link)[1]
+    assert "means over 2 x 2" in link
+    assert len(rows) == 100 * 150
+    assert rows[151].tolist() == [2.5, 2.5, 2502.5]
+
+
+def _packed(link):
+    text = gzip.decompress(base64.b64decode(re.search(r'base64,([^"]*)"', link)[1])).decode().splitlines()
+    return text[0], np.array([[float(one) for one in line.split(",")] for line in text[1:]])
 
 
 def test_the_contents_lead_to_every_section(tmp_path):

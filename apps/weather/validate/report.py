@@ -8,6 +8,7 @@ from typing import Any
 from hpckit.apps.common.validation import VALIDATION
 from hpckit.io.fields.reader import find_fields
 from hpckit.plan.text import parse_json, read_bytes
+from hpckit.report.data import columns_of, with_data
 from hpckit.report.draw.maps import colorbar, panels
 from hpckit.report.extension import Section
 from hpckit.report.field_file import FieldFile
@@ -76,7 +77,9 @@ def curves(record: dict[str, Any]) -> str:
     axes.set_xlabel(record["x_label"])
     axes.set_ylabel(record["y_label"])
     figure.legend(loc="outside lower left", ncols=2, handlelength=1.2)
-    return to_svg(figure, record["title"], "chart")
+    return with_data(
+        to_svg(figure, record["title"], "chart"), record["title"], columns_of(record["lines"], record["x_label"])
+    )
 
 
 def picture(run: RunData, record: dict[str, str]) -> str:

@@ -83,7 +83,7 @@ class FieldWriter:
         self.directory = Path(directory)
         self.comm = mesh.comm
         history = f"{utc_now()} written by hpckit {hpckit.__version__}"
-        attributes = {"history": history, **(attributes or {})}
+        attributes = {"title": "fields of an hpckit run", "history": history, **(attributes or {})}
         self.layout = make_layout(decomposition, coords, units, variables, attributes, constants)
         self.one_file = one_file
         self.driver = choose_driver(driver, self.comm.size, self.layout.frame_bytes)

@@ -17,7 +17,7 @@ import numpy as np
 from hpckit.report.draw.maps import draw, extend_of, shape_of, shown_range
 from hpckit.report.field_file import FieldFile, Variable
 from hpckit.report.page import caption, escape, section
-from hpckit.report.sections.slices import Slices, drawn_as_lines, read_slice
+from hpckit.report.sections.slices import Slices, cropped, drawn_as_lines, read_slice
 from hpckit.report.style import pyplot
 from hpckit.report.units import length_scale, number, with_units
 
@@ -64,7 +64,7 @@ def animate(
     field = read_slice(file, variable, [int(frame) for frame in chosen], POINTS, cut, keep_blank=True)
     if not field.finite or not field.high > field.low:
         return None
-    field = drawn_as_lines(field)
+    field = cropped([drawn_as_lines(field)], variable.name)[0]
     for width, most in SIZES:
         made = _encode(field, width, min(most, frames))
         if len(made.moving) + sum(map(len, made.stills)) <= most_bytes:

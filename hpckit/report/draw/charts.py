@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hpckit.report.page import with_data
+from hpckit.report.data import columns_of, with_data
 from hpckit.report.run_data import RunData
 from hpckit.report.style import INK, MUTED, PHASE_COLORS, PHASES, SERIES, pyplot, to_svg
 from hpckit.report.units import time_scale
@@ -46,15 +46,8 @@ def over_time(
         axes.locator_params(axis="x", integer=True)
     if len(lines) > 1:
         axes.legend(loc="best", handlelength=1.2)
-    return with_data(to_svg(figure, f"{title} over time", "chart"), title, _columns(lines, own))
-
-
-def _columns(lines: Mapping[str, tuple[Sequence[float], Sequence[float]]], unit: str) -> Mapping[str, list[float]]:
-    """Time and the values of each line; nan where a line has none at a time."""
-    times = sorted({time for at, _ in lines.values() for time in at})
-    named = {name: dict(zip(at, values, strict=True)) for name, (at, values) in lines.items()}
-    head = unit if unit == "steps" else f"time ({unit})"
-    return {head: times} | {name: [of.get(time, math.nan) for time in times] for name, of in named.items()}
+    columns = columns_of(lines, own if own == "steps" else f"time ({own})")
+    return with_data(to_svg(figure, f"{title} over time", "chart"), title, columns)
 
 
 def beside(
@@ -88,7 +81,8 @@ def beside(
     rows[-1, 0].set_xlabel(x_label)
     rows[-1, 0].margins(x=0.01)
     rows[-1, 0].ticklabel_format(axis="x", style="plain", useOffset=False)
-    return to_svg(figure, f"{title}: ours beside {', '.join(other)}", "chart")
+    columns = {x_label: x, "ours": ours, **other}
+    return with_data(to_svg(figure, f"{title}: ours beside {', '.join(other)}", "chart"), title, columns)
 
 
 def least_span(values: Sequence[float], zero: bool = False) -> tuple[float, float] | None:

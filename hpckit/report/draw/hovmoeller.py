@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from hpckit.report.data import from_file, map_link
 from hpckit.report.draw.maps import colorbar, edges
 from hpckit.report.field_file import Dim, FieldFile, Variable
-from hpckit.report.page import caption, escape, from_file, grid, section
+from hpckit.report.page import caption, escape, grid, section
 from hpckit.report.sections.slices import BLANK, Slices, color_scale, middle_of, sharing_scale
 from hpckit.report.style import pyplot, to_svg
 from hpckit.report.units import length_scale, number, time_scale, with_units
@@ -131,7 +132,7 @@ def hovmoeller_section(made: list[Slices], how: str) -> str:
         f"<h3>{escape(with_units(field.long_name, field.units))} <span>{escape(said)}</span></h3>",
         colorbar(field),
         grid(_picture(one) for one in shared),
-        from_file(field.name),
+        f"<div>{''.join(map(_data, made))}{from_file(field.name)}</div>",
         caption(f"Hovmöller diagrams of {len(field.coords[0])} times; a slope in them is a speed."),
     )
 
@@ -150,6 +151,15 @@ def hovmoeller_numbers(made: list[Slices], how: str) -> Record | None:
         for one in made
     }
     return {"variable": made[0].name, "units": made[0].units, "over_other_dims": how, "axes": axes}
+
+
+def _data(field: Slices) -> str:
+    """The link to the numbers of a diagram."""
+    times, place = (f"{name} ({unit})" for name, unit in zip(("time", field.dims[1]), field.coord_units, strict=True))
+    dims = {times: field.coords[0], place: field.coords[1]}
+    return map_link(
+        f"{field.name} {field.dims[1]} and time", dims, with_units(field.name, field.units), field.values[0]
+    )
 
 
 def _picture(field: Slices) -> str:

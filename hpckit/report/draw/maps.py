@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hpckit.report.page import with_data
 from hpckit.report.sections.slices import Slices, color_scale
 from hpckit.report.style import INK, pyplot, to_svg
-from hpckit.report.units import MINUS, length_scale, number, pretty
+from hpckit.report.units import MINUS, length_scale, number, pretty, signs
 
 Array = npt.NDArray[Any]
 SHORTEST = 0.05  # of the longest arrow; shorter ones would be dots
@@ -21,6 +20,9 @@ LEFT, ACROSS = 0.15, 0.80  # of that: where the picture begins, and how wide it 
 BELOW, ABOVE = 0.48, 0.22  # inches for the ticks and label of the axis, and for the title
 CURVES = 0.5  # height over width of curves along one dim
 FLATTEST = 0.17  # height over width of a picture in which equal lengths look equal
+ROOM_FOR_NUMBERS = (
+    0.3  # height over width of a picture, and share of it that a contour spans, from which it is numbered
+)
 CONTOUR_BYTES = 90_000  # contours of a noisy field would fill the page
 
 
@@ -73,11 +75,7 @@ def _contours(axes: Any, field: Slices, values: Array, scales: tuple[float, floa
     """Thin lines at round values, about ten over the color scale."""
     if min(values.shape) < 8 or not np.isfinite(values).all():
         return
-    low, high, _ = color_scale(field)
-    levels = pyplot().MaxNLocator(10, steps=(1, 2, 5, 10)).tick_values(low, high)
-    levels = levels[(levels > low) & (levels < high)]
-    if field.middle is not None:  # not the middle itself, where rounding decides
-        levels = levels[np.abs(levels - field.middle) > 1e-6 * (high - low)]
+    levels = contour_levels(field)
     inside = levels[(levels > values.min()) & (levels < values.max())]
     if inside.size:
         color = INK if field.middle is not None else "#ffffff"
@@ -85,9 +83,42 @@ def _contours(axes: Any, field: Slices, values: Array, scales: tuple[float, floa
         lines = axes.contour(
             *points, values, levels=inside, colors=color, linewidths=0.35, alpha=0.55, linestyles="solid"
         )
-        # Two numbers tell the spacing of all lines; more would hide what is drawn.
-        named = inside[[0, -1]] if len(inside) > 1 else inside
-        axes.clabel(lines, levels=named, fmt=lambda value: number(float(value), 3), fontsize=9.2, inline_spacing=2)
+        if shape_of(field) < ROOM_FOR_NUMBERS:
+            return
+        _number_two(axes, lines)
+
+
+def _number_two(axes: Any, lines: Any) -> None:
+    """The values of the least and the greatest contour, each once, on its longest line if there is room on it.
+
+    The notes tell the spacing of all lines; more numbers would hide what is drawn.
+    """
+    size = np.ptp([axes.get_xlim(), axes.get_ylim()], axis=1)
+    for n in sorted({0, len(lines.levels) - 1}):
+        longest = max(
+            lines.allsegs[n], key=lambda line: np.hypot(*(np.diff(line, axis=0) / size).T).sum(), default=None
+        )
+        if longest is None or (np.ptp(longest, axis=0) / size).max() < ROOM_FOR_NUMBERS:
+            continue
+        axes.clabel(
+            lines,
+            levels=[lines.levels[n]],
+            fmt=lambda value: signs(f"{value:g}"),
+            fontsize=9.2,
+            inline_spacing=2,
+            manual=[tuple(longest[len(longest) // 2])],
+        )
+
+
+def contour_levels(field: Slices) -> Array:
+    """The round values of the contours."""
+    low, high, _ = color_scale(field)
+    low, high = max(low, min(field.low, high)), min(high, max(field.high, low))
+    levels: Array = pyplot().MaxNLocator(10, steps=(1, 2, 5, 10)).tick_values(low, high)
+    levels = levels[(levels > low) & (levels < high)]
+    if field.middle is not None:  # not the middle itself, where rounding decides
+        levels = levels[np.abs(levels - field.middle) > 1e-6 * (high - low)]
+    return levels
 
 
 def _arrows(axes: Any, field: Slices, index: int, scales: tuple[float, float]) -> None:
@@ -204,10 +235,7 @@ def _lines(field: Slices) -> str:
     axes.ticklabel_format(axis="x", style="plain", useOffset=False)
     axes.grid(axis="y")
     axes.legend(ncols=len(field.times), loc="lower center", bbox_to_anchor=(0.5, 1.0))
-    place = f"{field.dims[0]} ({field.coord_units[0]})"
-    columns = {place: field.coords[0]} | {field.moment(i): values for i, values in enumerate(field.values)}
-    name = f"{field.long_name} along {field.dims[0]}"
-    return with_data(to_svg(figure, name, "wide"), name, columns)
+    return to_svg(figure, f"{field.long_name} along {field.dims[0]}", "wide")
 
 
 def shape_of(field: Slices) -> float:

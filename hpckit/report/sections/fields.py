@@ -7,13 +7,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from hpckit.report.draw.maps import colorbar, panels
+from hpckit.report.data import data_link, from_file, map_link
+from hpckit.report.draw.maps import colorbar, contour_levels, panels, shape_of
 from hpckit.report.field_file import FieldFile, Variable, evenly
-from hpckit.report.page import caption, escape, from_file, grid, section
+from hpckit.report.page import caption, escape, grid, section
 from hpckit.report.sections.slices import Slices, middle_of, one_each, read_slice, sharing_scale
-from hpckit.report.units import moment, number, pretty, with_units
+from hpckit.report.units import moment, number, pretty, signs, with_units
 
 CUT_TIMES = 3
+CONTOURS = "QuadContourSet"  # as Matplotlib names them in a picture
+FLAT = 0.35  # height over width: flatter pictures stand in rows of two, not three
 READ_BYTES = (
     600_000_000  # of the main field that are searched for extremes; larger fields use the last time or the middle
 )
@@ -113,31 +116,43 @@ def fields_section(slices: Sequence[Slices], cuts: Sequence[Slices], each: bool 
         said = f"{number(field.low)} to {number(field.high)}; cut at each time where the field is most extreme"
         parts.append(f"<h3>{escape(with_units(heading, field.units))} <span>{escape(said)}</span></h3>")
         parts.append("" if each else colorbar(field))
-        parts += [_pictures(one, each) + _notes(one) for one in cuts]
-    for field in slices:
+        for one in cuts:
+            pictures = _pictures(one, each)
+            parts.append(pictures + _notes(one, not each and CONTOURS in pictures))
+    for number_of, field in enumerate(slices):
         if cuts and field.name == cuts[0].name:
             continue
+        twin = next((one for one in slices[:number_of] if _same(one, field)), None)
         said = f"{number(field.low)} to {number(field.high)}" + (f"; {field.note}" if field.note else "")
         parts.append(f"<h3>{escape(with_units(field.long_name, field.units))} <span>{escape(said)}</span></h3>")
         if field.low == field.high:
             parts.append(caption("The field is uniform at all times shown."))
             continue
-        parts += ["" if each else colorbar(field), _pictures(field, each)]
-        parts.append(_notes(field))
+        if twin is not None:
+            parts.append(caption(f"The same as {twin.long_name} at all times shown."))
+            continue
+        pictures = _pictures(field, each)
+        parts += ["" if each else colorbar(field), pictures]
+        parts.append(_notes(field, not each and CONTOURS in pictures))
     return section("Fields", *parts)
 
 
 def _pictures(field: Slices, each: bool) -> str:
     """The panels of a field; with `each` every one with its color scale."""
     if field.values.ndim < 3:
-        return "".join(panels(field))
+        return f"<figure>{panels(field)[0]}</figure>"
     shown = [f"<div>{panels(one)[0]}{colorbar(one)}</div>" for one in one_each(field)] if each else panels(field)
-    return grid(shown, alike=True)
+    return grid(shown, alike=True, flat=shape_of(field) < FLAT)
 
 
-def _notes(field: Slices) -> str:
-    """Notes below the panels, arrows and times left out; and where their numbers are."""
+def _notes(field: Slices, has_contours: bool) -> str:
+    """Notes below the panels: contours of one spacing, arrows and times left out; and where their numbers are."""
     said = []
+    levels = contour_levels(field) if has_contours else []
+    if len(levels) > 1:
+        spacing = f"{signs(f'{np.diff(levels).min():.2g}')} {pretty(field.units)}".rstrip()
+        but = f", without {number(field.middle, 3)}" if field.middle is not None else ""
+        said.append(f"Contours every {spacing}{but}.")
     if field.wind is not None and field.values.ndim > 2:
         wind, unit = field.wind, pretty(field.wind.units)
         what = "the flow in the plane"
@@ -147,4 +162,25 @@ def _notes(field: Slices) -> str:
     if field.blank:
         times = ", ".join(moment(time, field.times[-1], field.time_unit) for time in field.blank)
         said.append(f"Not drawn: t = {times}, where the field is the same everywhere.")
-    return (caption(" ".join(said)) if said else "") + from_file(field.name)
+    return (caption(" ".join(said)) if said else "") + f"<div>{_data(field)}{from_file(field.name)}</div>"
+
+
+def _data(field: Slices) -> str:
+    """The link to the numbers that are drawn."""
+    places = [f"{name} ({unit})" if unit else name for name, unit in zip(field.dims, field.coord_units, strict=True)]
+    if field.values.ndim < 3:
+        columns = {places[0]: field.coords[0]} | {field.moment(i): values for i, values in enumerate(field.values)}
+        return data_link(f"{field.long_name} along {field.dims[0]}", columns)
+    time = field.time_unit if field.time_unit == "steps" else f"time ({field.time_unit})"
+    dims = {time: field.times} | dict(zip(places, field.coords, strict=True))
+    name = f"{field.name} {' '.join(field.dims)}"
+    return map_link(name, dims, with_units(field.name, field.units), field.values)
+
+
+def _same(one: Slices, other: Slices) -> bool:
+    """Whether two fields have the same values, as the depth and the surface of water over flat ground have."""
+    return (
+        (one.units, one.dims, one.times) == (other.units, other.dims, other.times)
+        and other.high > other.low
+        and np.array_equal(one.values, other.values)
+    )

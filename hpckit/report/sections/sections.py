@@ -147,6 +147,9 @@ def history(run: RunData, numbers: Record, drawn: Collection[str] = ()) -> str:
         if not all(name in drawn or _constant(values) for name, (_, values) in lines.items()):
             one = run.words(title) if len(members) == 1 else title.replace("_", " ")
             named = run.with_unit(members[0], titles.get(title, one))
+            ends = {"_min": "least", "_max": "largest"}
+            if title.endswith(", least and largest"):
+                lines = {ends[name[-4:]]: line for name, line in lines.items()}
             pictures.append(charts.over_time(named, lines, unit=run.time_unit))
     rows = [
         (

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from hpckit.report.data import with_data
 from hpckit.report.draw.spectra import BELOW, FIT_END, Fit, Spectrum, binned, fit, spectrum
 from hpckit.report.field_file import FieldFile, Variable
-from hpckit.report.page import caption, grid, section, with_data
+from hpckit.report.page import caption, grid, section
 from hpckit.report.style import MUTED, WARM, pyplot, to_svg
 from hpckit.report.units import length_scale, moment, number, power_of_ten, pretty, with_units
 

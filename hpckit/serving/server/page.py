@@ -12,7 +12,8 @@ from hpckit import __version__
 from hpckit.errors import CorruptDataError, write_error
 from hpckit.io.files import replace_file
 from hpckit.plan.text import parse_json, read_bytes
-from hpckit.report.page import caption, escape, page, section, table, with_data
+from hpckit.report.data import with_data
+from hpckit.report.page import caption, escape, page, section, table
 from hpckit.report.style import SERIES, pyplot, to_svg
 from hpckit.report.units import duration, number, percent, time_scale
 from hpckit.serving.server.record import ABOUT, COUNTS, FILE, LATENCIES
