@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import quote
 
 import numpy as np
@@ -42,7 +42,7 @@ def columns_of(lines: Mapping[str, tuple[Sequence[float], Sequence[float]]], alo
     return {along: places} | {name: [of.get(place, np.nan) for place in places] for name, of in named.items()}
 
 
-def map_link(name: str, dims: Mapping[str, Sequence[float]], title: str, values: npt.NDArray[np.floating]) -> str:
+def map_link(name: str, dims: Mapping[str, npt.ArrayLike], title: str, values: npt.NDArray[np.floating]) -> str:
     """A link that downloads maps as NAME.csv.gz: a row a point, with its place (one column a dim) and its value.
 
     dims: name with unit -> places, one entry for each dim of `values`, in its order. Of more than 24 000 points the
@@ -74,7 +74,7 @@ def _means(values: npt.NDArray[np.floating], step: int, dim: int) -> npt.NDArray
     return kept.reshape(*kept.shape[:dim], whole, step, *kept.shape[dim + 1 :]).mean(axis=dim + 1)
 
 
-def _head(titles: Sequence[str] | Mapping[str, Sequence[float]]) -> str:
+def _head(titles: Iterable[str]) -> str:
     return ",".join(f'"{title}"' if "," in title else title for title in titles)
 
 

@@ -149,7 +149,7 @@ class Run:
         root = self
         while root._parent is not None:
             root = root._parent
-        text = f"compiling the kernels of {self.app or 'this program'}: once per machine, about a minute …"
+        text = f"compiling the kernels of {self.app or 'this program'}: once per machine, up to a minute or two …"
         timer = threading.Timer(COMPILE_SECONDS, root.say, (text,))
         timer.daemon = True
         timer.start()

@@ -8,16 +8,18 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn, Protocol, TextIO
 
-from hpckit.errors import visible
+from hpckit.errors import InputError, visible
 from hpckit.run.progress import clock_text
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser of a command line that shows words with control characters by escapes."""
+    """A parser of a command line whose messages are those of all mistakes."""
 
     def error(self, message: str) -> NoReturn:
-        """Print usage and message, and exit with 2."""
-        super().error(visible(message))
+        """Print what is wrong and where the usage stands, and exit with 2."""
+        message = message.replace("the following arguments are required:", "it needs")
+        told = InputError(f"{self.prog}: {visible(message)}", do=f"see {self.prog} --help")
+        self.exit(told.exit_code, told.report() + "\n")
 
 
 class Display(Protocol):

@@ -280,7 +280,7 @@ def test_what_cannot_be_resumed_is_told(tmp_path: Path, capsys, monkeypatch) -> 
     for words, message in (
         (["resume", "empty"], "is not a run of an app"),
         (["resume", "nothing"], "no run directory"),
-        (["resume"], "the following arguments are required: DIR\n"),
+        (["resume"], "it needs DIR\n"),
         (["ckpt", "ls", "empty"], "is not a run"),
         (["ckpt", "verify", "empty"], "is not a run"),
         (["ckpt", "prune", "empty"], "is not a run"),

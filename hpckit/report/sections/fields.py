@@ -148,7 +148,7 @@ def _pictures(field: Slices, each: bool) -> str:
 def _notes(field: Slices, has_contours: bool) -> str:
     """Notes below the panels: contours of one spacing, arrows and times left out; and where their numbers are."""
     said = []
-    levels = contour_levels(field) if has_contours else []
+    levels = contour_levels(field) if has_contours else np.zeros(0)
     if len(levels) > 1:
         spacing = f"{signs(f'{np.diff(levels).min():.2g}')} {pretty(field.units)}".rstrip()
         but = f", without {number(field.middle, 3)}" if field.middle is not None else ""
