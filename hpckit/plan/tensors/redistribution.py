@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -16,6 +17,7 @@ from hpckit.plan.protocol import NOBODY, Claim, Factors, Plan, Step
 from hpckit.plan.prove import prove
 from hpckit.plan.tensors.hop import Hop
 from hpckit.plan.tensors.layout import Layout, Partial, Replicate, Shard
+from hpckit.plan.topology import Topology
 
 MACHINE = "infiniband"  # whose prices choose, if no other is given
 MOST_PRICED = 200_000  # boxes; if a way has more, all are compared by the traffic of their busiest rank
@@ -24,9 +26,13 @@ MOST_LISTED = 4_000_000  # boxes; ways of more are chosen only if there is no ot
 
 @dataclass(frozen=True, eq=False)
 class RedistributionPlan:
-    """One change of layout, or several in a row; each starts when the one before it is over."""
+    """One change of layout, or several in a row; each starts when the one before it is over.
+
+    ends: the layouts before and after, where those of the hops are of a mesh on which an axis is two.
+    """
 
     hops: tuple[Hop, ...]
+    ends: tuple[Layout, Layout] | None = None
 
     @property
     def ranks(self) -> int:
@@ -36,12 +42,12 @@ class RedistributionPlan:
     @property
     def source(self) -> Layout:
         """The layout before."""
-        return self.hops[0].source
+        return self.ends[0] if self.ends else self.hops[0].source
 
     @property
     def target(self) -> Layout:
         """The layout after."""
-        return self.hops[-1].target
+        return self.ends[1] if self.ends else self.hops[-1].target
 
     @property
     def name(self) -> str:
@@ -91,7 +97,8 @@ def ways(source: Layout, target: Layout, itemsize: float = 8) -> list[Redistribu
 
     Summands are added along one axis after the other, the last axis of the mesh first: by doubling, or scattered over
     the dim that the target cuts along the axis, or over the longest. What remains goes in one exchange, or axis by
-    axis, in either order. Raises `InputError` for layouts of other shapes or meshes.
+    axis, in either order; an exchange of very many messages on one axis also in two of few each. Raises `InputError`
+    for layouts of other shapes or meshes.
     """
     if source.shape != target.shape or source.axes != target.axes:
         raise InputError(
@@ -116,7 +123,20 @@ def ways(source: Layout, target: Layout, itemsize: float = 8) -> list[Redistribu
             made = [*hops, *rest] or [Hop(at, target, itemsize=itemsize)]
             key = tuple((hop.source, hop.target, hop.axis, hop.doubling) for hop in made)
             found.setdefault(key, RedistributionPlan(tuple(made)))
+        halves = [] if hops else _in_two(source, target, itemsize)
+        if halves:
+            found[()] = RedistributionPlan(tuple(halves), (source, target))
     return list(found.values())
+
+
+def listed(plans: Sequence[RedistributionPlan]) -> list[RedistributionPlan]:
+    """Those of the ways whose boxes can be listed; the smallest one if none can."""
+    most = max(MOST_LISTED, min(map(_boxes, plans)))
+    return [plan for plan in plans if _boxes(plan) <= most]
+
+
+def _boxes(plan: RedistributionPlan) -> int:
+    return sum(hop.size for hop in plan.hops)
 
 
 def _scattered(at: Layout, target: Layout, axis: int) -> Shard | Replicate:
@@ -151,6 +171,43 @@ def _exchanges(source: Layout, target: Layout, itemsize: float) -> Iterator[list
         yield hops
 
 
+def _in_two(source: Layout, target: Layout, itemsize: float) -> list[Hop]:
+    """The exchange on one long axis as two, each among few of its ranks: a message of one carries what later goes to
+    several ranks. No hop where the axis, or a dim, does not divide.
+
+    An axis of p = q r ranks is taken as q times r neighbors; r, then q, messages a rank take the place of p.
+    """
+    differ = _differ(source, target)
+    if len(differ) != 1 or Hop(source, target, itemsize=itemsize).size <= MOST_LISTED:
+        return []
+    (axis,) = differ
+    before, after, ranks = source.placements[axis], target.placements[axis], source.axes.sizes[axis]
+    inner = max(n for n in range(1, math.isqrt(ranks) + 1) if ranks % n == 0)
+    if inner == 1 or not isinstance(before, Shard) or isinstance(after, Partial):
+        return []
+    first, last = _refined(source, axis, inner), _refined(target, axis, inner)
+    if first is None or last is None:
+        return []
+    middle = last.placed(**{last.axes.names[axis]: before})
+    return [Hop(first, middle, itemsize=itemsize), Hop(middle, last, itemsize=itemsize)]
+
+
+def _refined(layout: Layout, axis: int, inner: int) -> Layout | None:
+    """The same parts on the same ranks, with an axis as two, the second of `inner` neighbors; None if they differ."""
+    axes: dict[str, int] = {}
+    two: dict[str, tuple[str, ...]] = {}
+    for number, (name, size) in enumerate(zip(layout.axes.names, layout.axes.sizes, strict=True)):
+        two[name] = (f"{name}_outer", f"{name}_inner") if number == axis else (name,)
+        axes |= dict(zip(two[name], (size // inner, inner) if number == axis else (size,), strict=True))
+    if len(axes) != len(layout.axes.names) + 1:
+        return None
+    order = [layout.axes.names[cutting] for cut in layout.cuts for cutting in cut]
+    named = dict(zip(layout.axes.names, layout.placements, strict=True))
+    placed = {name: named[old] for old in [*order, *(n for n in named if n not in order)] for name in two[old]}
+    found = Layout(layout.shape, Topology(tuple(axes), tuple(axes.values())), placed)
+    return found if np.array_equal(found.bounds(), layout.bounds()) else None
+
+
 def redistribution(
     source: Layout, target: Layout, itemsize: float = 8, machine: Machine | None = None
 ) -> RedistributionPlan:
@@ -166,11 +223,10 @@ def redistribution(
 @lru_cache(maxsize=256)
 def _quickest(source: Layout, target: Layout, itemsize: float, machine: Machine) -> RedistributionPlan:
     plans = ways(source, target, itemsize)
-    sizes = [sum(hop.size for hop in plan.hops) for plan in plans]
-    likely = [plan for plan, size in zip(plans, sizes, strict=True) if size <= max(MOST_LISTED, min(sizes))]
+    likely = listed(plans)
     if len(likely) == 1:
         return likely[0]
-    exact = max(sizes) <= MOST_PRICED
+    exact = max(map(_boxes, plans)) <= MOST_PRICED
 
     def seconds(plan: RedistributionPlan) -> float:
         if exact:

@@ -17,7 +17,7 @@ from hpckit.plan.draw import draw, draw_svg
 from hpckit.plan.machine.machine import Machine, machine_of
 from hpckit.plan.price import price
 from hpckit.plan.tensors.layout import Layout, Partial, Placement, Replicate, Shard
-from hpckit.plan.tensors.redistribution import RedistributionPlan, ways
+from hpckit.plan.tensors.redistribution import RedistributionPlan, listed, ways
 from hpckit.plan.topology import Topology
 from hpckit.settings.table import Parser, bytes_text, print_table
 
@@ -30,7 +30,7 @@ def main(arguments: list[str]) -> int:
     options = _parser().parse_args(arguments)
     machine = machine_of(options.machine)
     source, target, dtype = _setting(options)
-    plans = ways(source, target, dtype.itemsize)
+    plans = listed(ways(source, target, dtype.itemsize))
     rows = sorted((_row(plan, machine) for plan in plans), key=lambda row: (row["seconds"], len(row["plan"].hops)))
     best: RedistributionPlan = rows[0]["plan"]
     for row in rows if options.prove else ():
