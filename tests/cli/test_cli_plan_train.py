@@ -42,8 +42,9 @@ def test_the_step_is_drawn(capsys, tmp_path):
 
 
 def test_a_preset_of_the_app_is_a_model(capsys):
-    assert main([*TRAIN, "train/llama", "--ranks", "4", "--machine", "selene", "--batch", "64", "--brief"]) == 0
-    assert "train/llama" in capsys.readouterr().out
+    more = ["--ranks", "4", "--machine", "selene", "--batch", "64", "--brief", "--ep", "2"]
+    assert main([*TRAIN, "train/moe", *more]) == 0
+    assert "train/moe, 0.009" in capsys.readouterr().out  # B parameters
 
 
 def test_all_mistakes_are_said_at_once(capsys):

@@ -156,8 +156,9 @@ def meshes(model: LanguageModel, ranks: int, batch: int, context: int, fixed: di
                 dp = ranks // (tp * cp * pp)
                 if ranks % (tp * cp * pp) or batch % dp or ("dp" in fixed and dp != fixed["dp"]):
                     continue
-                for ep in options("ep", _expert_ranks(model, dp * cp * tp)):
-                    yield Strategy(batch, context, dp, pp, cp, tp, ep)
+                for ep in _expert_ranks(model, dp * cp * tp):
+                    if ep == fixed.get("ep", ep):
+                        yield Strategy(batch, context, dp, pp, cp, tp, ep)
 
 
 def _expert_ranks(model: LanguageModel, ranks: int) -> list[int]:

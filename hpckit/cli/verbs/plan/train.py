@@ -18,7 +18,7 @@ from hpckit.plan.pipeline.times import StageTimes
 from hpckit.plan.price import price
 from hpckit.plan.prove import prove
 from hpckit.plan.training.draw import draw_step
-from hpckit.plan.training.model import NAMED, LanguageModel, language_model
+from hpckit.plan.training.model import NAMED, Experts, LanguageModel, language_model
 from hpckit.plan.training.reasons import compared, other_conditions, reasons
 from hpckit.plan.training.search import HEADROOM, Choice, Found, search
 from hpckit.plan.training.step import TrainingStep, reached
@@ -168,6 +168,7 @@ def _model(text: str) -> LanguageModel:
         positions=it.context if old else 0,
         biases=old,
         dropout=it.dropout > 0,
+        experts=Experts(it.experts, it.top_k, it.hidden, round(it.shared_expert / it.hidden)) if it.experts else None,
     )
 
 
