@@ -150,6 +150,8 @@ def test_steps_between_and_beyond_what_was_measured():
     slow = dataclasses.replace(two, stored=(1e9, *two.stored[1:]))
     machine = dataclasses.replace(machine, measured=(slow,))
     assert step(2, 2, 2 * high, low)[1] == pytest.approx(1e-9)
+    # Messages of fields have no buffer in common: they cost what messages of their own size do.
+    assert step(2, 2, 0, high)[1] == pytest.approx(1 / two.stored[-1])
 
 
 def test_copies_within_a_rank_cost_what_copies_cost():

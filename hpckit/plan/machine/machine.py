@@ -61,8 +61,9 @@ class Measured:
 
     def seconds_per_byte(self, rates: tuple[float, ...], nbytes: float, moved: Floats) -> Floats:
         """Of each message of `moved` bytes, of buffers of `nbytes`; rates: `stored` or `added`."""
-        # Where all ranks send and take at once, the messages that were measured were half a buffer each.
-        largest = nbytes / 2 if self.messages >= self.ranks else nbytes
+        # Where all ranks send and take at once, the messages that were measured were half a buffer each. Fields have no
+        # buffer in common: each message of theirs is one.
+        largest = (nbytes / 2 if self.messages >= self.ranks else nbytes) or moved
         sizes = np.maximum([np.maximum(moved, largest), np.where(moved <= SMALL, moved, largest)], 1.0)
         if self.place == "memory":
             sizes = np.maximum([np.full_like(moved, nbytes)], 1.0)
