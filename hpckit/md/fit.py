@@ -12,7 +12,10 @@ from mpi4py import MPI
 
 from hpckit.comm.agree import sum_of_ranks
 from hpckit.errors import BlowUpError, InputError
-from hpckit.kernels.particles.pair.parameters import normal_equations, pairs_within
+from hpckit.kernels.particles.cells import dispatch as cells
+from hpckit.kernels.particles.cells.constants import CLUSTER, RECORD
+from hpckit.kernels.particles.cells.reference import list_entries
+from hpckit.kernels.particles.pair.parameters import normal_equations
 
 Floats = npt.NDArray[np.float64]
 DAMPING, LEAST, MOST = 1e-3, 1e-12, 1e12  # of Marquardt: at the start, and its range
@@ -161,15 +164,44 @@ def _read(frames: Sequence[Frame], start: Sequence[float], cutoff: float, switch
 
 
 def _pairs(frame: _Read, cutoff: float) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Floats]:
-    """Both ends of each pair within the cutoff, and the way between them."""
-    volume, count = float(np.prod(frame.box)), len(frame.positions)
-    room = int(1.5 * count * count / volume * cutoff**3 * 2.1) + 16
-    while True:
-        i, j, apart = np.empty(room, np.int64), np.empty(room, np.int64), np.empty((room, 3))
-        found = pairs_within(frame.positions, frame.box, cutoff, i, j, apart)
-        if found <= room:
-            return i[:found], j[:found], apart[:found]
-        room = found
+    """Both ends i < j of each pair within the cutoff, in the order of their numbers, and the way x_i - x_j.
+
+    Found by the cells and lists of a run: the images beyond the box are its ghosts.
+    """
+    box, count, reach = frame.box, len(frame.positions), cutoff * (1 + 1e-6)
+    records, whose = np.zeros((count, RECORD)), np.arange(count)
+    records[:, :3] = frame.positions - box * np.floor(frame.positions / box)
+    for dim in range(3):
+        parts = [
+            (slice(None), 0.0),
+            (records[:, dim] < reach, box[dim]),
+            (records[:, dim] > box[dim] - reach, -box[dim]),
+        ]
+        copies = [records[part].copy() for part, _ in parts]
+        for each, (_, shift) in zip(copies, parts, strict=True):
+            each[:, dim] += shift
+        whose = np.concatenate([whose[part] for part, _ in parts])
+        records = np.concatenate(copies)
+    grid = cells.grid_over(records, count, np.zeros(3), box, reach)
+    order, starts = cells.sort(records[:count], count, grid, ghosts=False)
+    beyond, beyond_starts = cells.sort(records[count:], len(records) - count, grid, ghosts=True)
+    own, all_slots = len(order), len(order) + len(beyond)
+    slots, numbers = np.empty((all_slots + CLUSTER, RECORD)), np.full(all_slots + CLUSTER, -1)
+    cells.place(records[:count], order, own, 0, slots)
+    cells.place(records[count:], beyond, len(beyond), own, slots)
+    numbers[:own] = np.where(order >= 0, order, -1)
+    numbers[own:all_slots] = np.where(beyond >= 0, whose[count:][beyond], -1)
+    everywhere = np.full(3, -np.inf), np.full(3, np.inf)
+    both = starts, beyond_starts
+    lists = cells.list_neighbors(slots, own, len(beyond), grid, both, everywhere, "scalar", 1, None)
+    i, j = (numbers[each] for each in list_entries(lists.bounds, lists.entries, own))
+    once = (i >= 0) & (i < j)
+    i, j = i[once], j[once]
+    apart = frame.positions[i] - frame.positions[j]
+    apart -= box * np.rint(apart / box)
+    near = np.flatnonzero(np.einsum("nk,nk->n", apart, apart) < cutoff * cutoff)
+    near = near[np.lexsort((j[near], i[near]))]  # so that sums have one order
+    return i[near], j[near], np.ascontiguousarray(apart[near])
 
 
 def _fit(

@@ -98,6 +98,20 @@ def test_normal_equations_are_those_of_differences():
     assert (np.linalg.eigvalsh(matrix) > 0).all()
 
 
+@pytest.mark.parametrize("count", [1, 9, 300])
+def test_pairs_are_all_within_the_cutoff_across_the_box(count):
+    """Particles of a gas, some of them in other images of the box, against all pairs."""
+    x = np.random.default_rng(count).uniform(-1.0, 2.0, (count, 3)) * BOX
+    (read,) = _read([Frame(x, BOX, x)], [1.0], CUTOFF, None)
+    i, j, apart = _pairs(read, CUTOFF)
+    a, b = np.triu_indices(count, 1)
+    way = x[a] - x[b]
+    way -= BOX * np.rint(way / BOX)
+    near = (way**2).sum(axis=1) < CUTOFF**2
+    assert np.array_equal(np.stack([i, j]), np.stack([a[near], b[near]]))
+    assert np.array_equal(apart, way[near])
+
+
 def test_any_number_of_ranks_finds_the_same_bits(mpirun):
     one = mpirun(1, "fits.py", timeout=120).stdout
     assert one.startswith("[")

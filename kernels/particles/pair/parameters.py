@@ -25,29 +25,6 @@ def _chosen(mask: bool, yes: float, no: float, like: float) -> float:
     return yes if mask else no
 
 
-@jit(math=STRICT)
-def pairs_within(positions: Floats, box: Floats, cutoff: float, i: Any, j: Any, apart: Floats) -> int:
-    """Fill i, j [n] and apart [n, 3] = x_i - x_j with the pairs i < j within a cutoff, as far as there is room.
-
-    positions: [N, 3] in a periodic box [3] of at least twice the cutoff. Returns the number of pairs.
-    """
-    found = 0
-    d = np.empty(3)
-    for a in range(len(positions)):
-        for b in range(a + 1, len(positions)):
-            r2 = 0.0
-            for k in range(3):
-                d[k] = positions[a, k] - positions[b, k]
-                d[k] -= box[k] * np.rint(d[k] / box[k])
-                r2 += d[k] * d[k]
-            if r2 < cutoff * cutoff:
-                if found < len(i):
-                    i[found], j[found] = a, b
-                    apart[found] = d
-                found += 1
-    return found
-
-
 def normal_equations(energy: Callable, count: int, outer2: float, inner2: float | None = None) -> Callable:
     """The kernel of one frame's share in the normal equations of a least-squares fit of `count` parameters.
 
