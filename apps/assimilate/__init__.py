@@ -1,1 +1,1 @@
-"""Data assimilation: the state of a model from few and noisy observations."""
+"""Data assimilation: the state of a model, or its friction, from few and noisy observations."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from hpckit.adjoint.ensemble import Ensemble
 from hpckit.apps.assimilate.config import Config
-from hpckit.apps.assimilate.twin import MEMBERS, Twin
+from hpckit.apps.assimilate.twin import MEMBERS, VARIABLES, Twin, named
 from hpckit.apps.assimilate.water import State
 from hpckit.comm.agree import sum_of_ranks
 from hpckit.grid.field import Field
@@ -25,6 +25,8 @@ CELLS = 1024  # of an analysis at once
 
 class Letkf:
     """The filter: `step` is a forecast to the next observations and an analysis, `state` the mean of the members."""
+
+    unit, variables = "cycles", VARIABLES
 
     def __init__(self, config: Config, twin: Twin, restored: Restored | None) -> None:
         self.config, self.twin, self.number = config, twin, 0
@@ -62,12 +64,28 @@ class Letkf:
         h, u, v = map(self.ensemble.mean, self.members)
         return h, u, v
 
-    def metrics(self) -> dict[str, float]:
-        """The spread of the members, in the norm of `Twin.off`. Collective."""
+    def metrics(self, first: dict[str, float]) -> dict[str, float]:
+        """The spread of the members, in the norm of `Twin.off`; the error of their mean over that of the run without
+        observations at the same time. Collective.
+        """
         h, u, v = map(self.ensemble.spread, self.members)
         it, size = self.config.physics, h.decomposition.global_shape[0] * h.decomposition.global_shape[1]
         squares = [field.dot(field, repro=True).real / size for field in (h, u, v)]
-        return {"spread": (it.gravity * squares[0] + it.depth * (squares[1] + squares[2])) ** 0.5}
+        off, free = self.twin.off(self.state(), self.at), self.twin.off(self.free, self.at)
+        return {
+            "spread": (it.gravity * squares[0] + it.depth * (squares[1] + squares[2])) ** 0.5,
+            "error": off["norm"] / free["norm"],
+            "error_h": off["h"],
+            "error_u": off["u"],
+        }
+
+    def frames(self) -> list[tuple[int, dict[str, Field]]]:
+        """The fields of `VARIABLES` at the last observations that were used, with their step. Collective."""
+        return [(self.at, named(self.twin.truth[self.at], self.free, self.state()))]
+
+    def summary(self) -> dict[str, Any]:
+        """What the report needs beside the fields: nothing."""
+        return {}
 
     def saved(self) -> tuple[list[Piece], dict[str, Any]]:
         """What a checkpoint keeps."""

@@ -25,6 +25,7 @@ SHOWN = {
 ROWS = {
     "error": "error over that of the first guess, start of the window",
     "error_end": "the same at its end",
+    "error_n": "error of the logarithm of Manning's n, root mean square",
     "error_h": "error of h (m), root mean square",
     "error_u": "error of u (m/s), root mean square",
     "cost": "cost",
@@ -55,10 +56,45 @@ def sections(run: RunData) -> Iterator[Section]:
             numbers[name] = {"first": values[0], "last": values[-1]}
     if not drawn:
         return
-    said = f"{run.summary.get('stations')} stations see h, u and v, {run.summary.get('observations')} numbers in all."
+    floods = run.values["case"] == "flood"
+    seen = "gauges read the depth" if floods else "stations see h, u and v"
+    said = f"{run.summary.get('stations')} {seen}, {run.summary.get('observations')} numbers in all."
     shown = grid(drawn) + table(("quantity", "first", "last"), rows, (1, 2)) + caption(said)
     yield Section("analysis", "Analysis", shown, numbers, "headline", tuple(numbers))
-    yield from _maps(run)
+    yield from _flood(run) if floods else _maps(run)
+
+
+def _flood(run: RunData) -> Iterator[Section]:
+    """The depth at some gauges in time, and maps of Manning's n and of the flood at the end."""
+    read = run.summary.get("hydrographs")
+    if run.fields is None or not read:
+        return
+    drawn = []
+    for place, (j, i) in enumerate(read["cells"]):
+        figure, axes = pyplot().subplots(figsize=(3.7, 2.6), layout="constrained")
+        for name, color, dashes in (("truth", "black", ":"), ("first guess", "gray", "--"), ("analysis", ACCENT, "-")):
+            axes.plot(read["time"], read[name][place], color=color, linestyle=dashes, label=name)
+        axes.set_title(title := f"depth at cell ({j}, {i}) (m)")
+        axes.set_xlabel("time (s)")
+        axes.legend(fontsize=7)
+        lines = {name: read[name][place] for name in ("truth", "first guess", "analysis")}
+        drawn.append(with_data(to_svg(figure, title, "chart"), title, {"time (s)": read["time"], **lines}))
+    with FieldFile(run.fields) as file:
+        maps = {name: np.asarray(file.read(file.variables[name], 0)) for name in ("n_truth", "n_analysis", "h_truth")}
+        y, x = (np.asarray(dim.points) for dim in file.variables["h_truth"].dims)
+    low, high = (f(maps["n_truth"]) for f in (np.min, np.max))
+    span = {"cmap": "YlOrBr", "vmin": float(low), "vmax": float(high)}
+    j, i = np.array(run.summary["gauges"]).T
+    gauges = np.stack([y[j], x[i]], axis=1)
+    flood = np.where(maps["h_truth"] > 0.0, maps["h_truth"], np.nan)
+    drawn += [
+        _map(maps["n_truth"], (y, x), "Manning's n of the truth", span, gauges),
+        _map(maps["n_analysis"], (y, x), "Manning's n of the analysis", span, gauges),
+        _map(flood, (y, x), "depth at the end (m), and the gauges", {"cmap": "Blues"}, gauges),
+    ]
+    said = "Where no water comes near, no gauge can tell, and the first guess remains."
+    numbers = {"n": {"lowest": float(low), "highest": float(high)}}
+    yield Section("maps", "Floods and roughness", grid(drawn) + caption(said), numbers, "headline")
 
 
 def _maps(run: RunData) -> Iterator[Section]:
@@ -84,11 +120,20 @@ def _maps(run: RunData) -> Iterator[Section]:
     yield Section("maps", "Maps of the error", grid(pictures) + caption(said), {"h": size}, "headline")
 
 
-def _map(values: np.ndarray, places: tuple[np.ndarray, np.ndarray], title: str, span: dict[str, Any]) -> str:
+def _map(
+    values: np.ndarray,
+    places: tuple[np.ndarray, np.ndarray],
+    title: str,
+    span: dict[str, Any],
+    marks: np.ndarray | None = None,
+) -> str:
+    """A map of values at places (y, x) in m; marks: places (m) of dots, [n, 2]."""
     (bottom, top), (left, right) = (edges(each / 1000) for each in places)
     figure, axes = pyplot().subplots(figsize=(3.7, 3.1), layout="constrained")
     shown = axes.imshow(values, origin="lower", extent=(left, right, bottom, top), interpolation="nearest", **span)
     figure.colorbar(shown, ax=axes, shrink=0.8)
+    if marks is not None:
+        axes.plot(marks[:, 1] / 1000, marks[:, 0] / 1000, "k.", markersize=3)
     axes.set_title(title)
     axes.locator_params(nbins=5)
     axes.set(xlabel="x (km)", ylabel="y (km)")

@@ -8,9 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from hpckit.apps.assimilate import roughness
 from hpckit.apps.assimilate.config import METRICS, Config
+from hpckit.apps.assimilate.flood import Valley
 from hpckit.apps.assimilate.letkf import Letkf
-from hpckit.apps.assimilate.twin import Twin
+from hpckit.apps.assimilate.roughness import Roughness
+from hpckit.apps.assimilate.twin import VARIABLES, Twin
 from hpckit.apps.assimilate.variational import Incremental, Variational
 from hpckit.apps.common.loop import Due, Evolution, time_loop
 from hpckit.comm.mesh import Mesh
@@ -24,13 +27,6 @@ from hpckit.run.context import DryRun, Run
 
 AXES = ("y", "x")
 METHODS = {"4dvar": Variational, "4dvar_cg": Incremental, "letkf": Letkf}
-UNITS = {"h": "m", "u": "m/s", "v": "m/s"}
-KINDS = {"truth": "truth", "background": "first guess", "analysis": "analysis"}
-VARIABLES = {
-    f"{name}_{kind}": {"units": unit, "long_name": f"{name} of the {said}"}
-    for kind, said in KINDS.items()
-    for name, unit in UNITS.items()
-}
 FIELDS_KEPT = 60  # of a rank, beside the states of the window
 
 
@@ -39,11 +35,13 @@ class Assimilation(Evolution):
 
     waits_in = ""
 
-    def __init__(self, config: Config, run: Run, twin: Twin) -> None:
+    def __init__(self, config: Config, run: Run, twin: Twin | Valley) -> None:
         super().__init__(run)
         self.config, self.twin, self.stuck = config, twin, False
-        self.method: Any = METHODS[config.method.kind](config, twin, run.restored)
-        self.filters = config.method.kind == "letkf"
+        method: Any = Roughness if config.case == "flood" else METHODS[config.method.kind]
+        self.method: Any = method(config, twin, run.restored)
+        self.first: dict[str, float] = {}  # errors of the first guess
+        self.summary: dict[str, Any] = {}
         self.end = float(self.method.last)
         self.found: dict[str, float] = {}
 
@@ -58,12 +56,13 @@ class Assimilation(Evolution):
 
     def restore(self, kept: Restored) -> None:
         """Collective: continue from a checkpoint."""
-        self.step, self.time, self.found = kept.step, float(kept.step), dict(kept.values["found"])
+        self.step, self.time = kept.step, float(kept.step)
+        self.found, self.first = dict(kept.values["found"]), dict(kept.values["first"])
 
     def saved(self) -> State:
         """Collective: the content of a checkpoint."""
         pieces, values = self.method.saved()
-        return State(pieces, {**values, "found": self.found})
+        return State(pieces, {**values, "found": self.found, "first": self.first})
 
     def advance(self) -> Due:
         """Collective: one iteration."""
@@ -79,21 +78,8 @@ class Assimilation(Evolution):
 
     def look(self) -> None:
         """Collective: errors beside those without observations. Raises `BlowUpError` if they are not finite."""
-        twin, last = self.twin, self.config.window.steps
         with self.run.timer("diagnostics"):
-            here = self.method.state()
-            if self.filters:
-                off, free = twin.off(here, self.method.at), twin.off(self.method.free, self.method.at)
-                found = self.method.metrics() | {"error": off["norm"] / free["norm"]}
-            else:
-                off, end = twin.off(here), twin.off(twin.run(here, last), last)
-                if not self.found:
-                    self.found |= {"first": off["norm"], "first_end": end["norm"]}
-                found = self.method.metrics() | {
-                    "error": off["norm"] / self.found["first"],
-                    "error_end": end["norm"] / self.found["first_end"],
-                }
-            found |= {"error_h": off["h"], "error_u": off["u"]}
+            found = self.method.metrics(self.first)
         if not all(map(math.isfinite, found.values())):
             raise BlowUpError(
                 "the analysis is not finite",
@@ -116,31 +102,19 @@ class Assimilation(Evolution):
         if self.is_over:
             with self.run.timer("output"):
                 self._write()
-        if self.filters:
-            self.method.close()
+                self.summary = self.method.summary()
+        self.method.close()
 
     def _write(self) -> None:
-        config, twin = self.config, self.twin
-        last, analysis = config.window.steps, self.method.state()
-        if self.filters:
-            at = self.method.at
-            frames = [(at, twin.truth[at], self.method.free, analysis)]
-        else:
-            frames = [(0, twin.truth[0], twin.background, analysis)]
-            frames.append((last, twin.truth[last], twin.run(twin.background, last), twin.run(analysis, last)))
+        config, twin, variables = self.config, self.twin, self.method.variables
         coords = {axis: (np.arange(n) + 0.5) * config.grid.dx for axis, n in zip(AXES, _shape(config), strict=True)}
         dtype = np.float32 if config.output.single else np.float64
         units = dict.fromkeys(AXES, "m")
         told = {"title": self.run.title, "source": "hpckit assimilate"}
         output = self.run.directory.output
-        with FieldWriter(twin.mesh, output, twin.decomposition, coords, units, VARIABLES, told) as writer:
-            for step, *states in frames:
-                fields = {
-                    f"{name}_{kind}": field.interior.astype(dtype)
-                    for kind, state in zip(KINDS, states, strict=True)
-                    for name, field in zip(UNITS, state, strict=True)
-                }
-                writer.write(step * config.window.dt, fields)
+        with FieldWriter(twin.mesh, output, twin.decomposition, coords, units, variables, told) as writer:
+            for step, fields in self.method.frames():
+                writer.write(step * config.window.dt, {name: fields[name].interior.astype(dtype) for name in variables})
 
 
 def _shape(config: Config) -> tuple[int, int]:
@@ -150,44 +124,53 @@ def _shape(config: Config) -> tuple[int, int]:
 def run(config: Config, run: Run) -> None:
     """Do the run on all ranks of `run.comm`. Raises `BlowUpError` where the model or the analysis is not finite."""
     begin = clock.perf_counter()
-    with Mesh(run.comm, y=0, x=0, periodic=AXES, shape=_shape(config)) as mesh:
+    floods = config.case == "flood"
+    with Mesh(run.comm, y=0, x=0, periodic=() if floods else AXES, shape=_shape(config)) as mesh:
         with run.compiling():
-            twin = Twin(config, mesh)
+            twin = Valley(config, mesh) if floods else Twin(config, mesh)
             it = Assimilation(config, run, twin)
-        seen = config.observed * 3 * len(config.times)
-        run.say(f"{config.observed} stations, {seen} observations; ready in {clock.perf_counter() - begin:.1f} s")
+        run.say(f"{_told(config)}; ready in {clock.perf_counter() - begin:.1f} s")
         ran = time_loop(it)
         run.finish(
             {
                 "steps": it.step,
                 "cells": math.prod(_shape(config)),
                 "wall_seconds": ran.seconds,
-                "observations": seen,
+                "observations": config.readings,
                 "stations": config.observed,
                 "assimilation_error": it.found["error"],
                 "decomposition": twin.decomposition,
-                "units": {"time": "cycles" if it.filters else "iterations", "frames": "s", **METRICS},
+                "units": {"time": it.method.unit, "frames": "s", **METRICS},
+                **it.summary,
             },
             status="done" if ran.complete else "stopped",
         )
 
 
+def _told(config: Config) -> str:
+    name = "gauges" if config.case == "flood" else "stations"
+    return f"{config.observed} {name}, {config.readings} observations"
+
+
 def dry_run(config: Config, ranks: int) -> DryRun:
     """The cost of `run` on that many ranks; raises the errors that it would raise before its start."""
     shape = _shape(config)
-    part = Decomposition(shape, Topology.over(ranks, shape, dict.fromkeys(AXES, 0), AXES), 1)
+    periodic = () if config.case == "flood" else AXES
+    part = Decomposition(shape, Topology.over(ranks, shape, dict.fromkeys(AXES, 0), periodic), 1)
     cells = max(math.prod(part.local_shape(rank)) for rank in range(ranks))
-    members = config.method.members if config.method.kind == "letkf" else 1
-    frames = 1 if members > 1 else 2
-    steps = len(config.times) if members > 1 else config.method.iterations
-    kept = 0 if members > 1 else min(24 * cells * config.window.steps, int(config.method.memory * 2**20))
+    filters, variables = config.method.kind == "letkf", VARIABLES
+    members, frames = (config.method.members, 1) if filters else (1, 2)
+    if config.case == "flood":
+        variables, frames = roughness.VARIABLES, 1
+    steps = len(config.times) if filters else config.method.iterations
+    kept = 0 if filters else min(24 * cells * config.window.steps, int(config.method.memory * 2**20))
     return DryRun(
         ranks=ranks,
         decomposition=[f"{shape[0]} x {shape[1]} cells on {' x '.join(map(str, part.topology.sizes))} ranks"],
         halo_bytes=9 * members * max(halo_plan(part).nbytes(rank, 8) for rank in range(ranks)),
         memory_per_rank=8 * cells * (FIELDS_KEPT + 3 * len(config.times) + 12 * members) + kept,
-        output_bytes=len(VARIABLES) * (4 if config.output.single else 8) * math.prod(shape) * frames,
+        output_bytes=len(variables) * (4 if config.output.single else 8) * math.prod(shape) * frames,
         frames=frames,
         steps=steps,
-        notes=[f"{config.observed} stations, {config.observed * 3 * len(config.times)} observations"],
+        notes=[_told(config)],
     )

@@ -19,6 +19,19 @@ from hpckit.kernels.noise.dispatch import normals
 from hpckit.plan.grid.decomposition import Decomposition
 
 TRUTH, ERRORS, SEEN, MEMBERS = 1, 2, 3, 4  # streams of random numbers
+UNITS = {"h": "m", "u": "m/s", "v": "m/s"}
+KINDS = {"truth": "truth", "background": "first guess", "analysis": "analysis"}
+VARIABLES = {
+    f"{name}_{kind}": {"units": unit, "long_name": f"{name} of the {said}"}
+    for kind, said in KINDS.items()
+    for name, unit in UNITS.items()
+}
+
+
+def named(*states: State) -> dict[str, Field]:
+    """The fields of truth, background and analysis by the names of `VARIABLES`."""
+    pairs = zip(KINDS, states, strict=True)
+    return {f"{name}_{kind}": field for kind, state in pairs for name, field in zip(UNITS, state, strict=True)}
 
 
 class Covariance:

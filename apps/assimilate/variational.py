@@ -12,7 +12,7 @@ from hpckit.adjoint.lbfgs import Descent, add, dot, norm
 from hpckit.adjoint.models import jvp
 from hpckit.adjoint.window import Window
 from hpckit.apps.assimilate.config import Config
-from hpckit.apps.assimilate.twin import Twin
+from hpckit.apps.assimilate.twin import VARIABLES, Twin, named
 from hpckit.apps.assimilate.water import State, misfit, paired
 from hpckit.grid.field import Field
 from hpckit.io.checkpoint.state import Piece, Restored, read_into
@@ -25,6 +25,7 @@ class Variational:
     """4D-Var by L-BFGS: `step` is one iteration, `state` the analysis at the start of the window."""
 
     number = 0  # iterations done
+    unit, variables = "iterations", VARIABLES
 
     def __init__(self, config: Config, twin: Twin, restored: Restored | None) -> None:
         self.config, self.twin = config, twin
@@ -50,10 +51,36 @@ class Variational:
         """The white noise whose errors the analysis takes from the background."""
         return self.descent.here
 
-    def metrics(self) -> dict[str, float]:
-        """Cost, its part of the background, the norm of the gradient. Collective."""
+    def metrics(self, first: dict[str, float]) -> dict[str, float]:
+        """Cost, its part of the background, the norm of the gradient; errors at both ends of the window, over those of
+        the first guess, which are put into `first`. Collective.
+        """
+        twin, here, last = self.twin, self.state(), self.config.window.steps
+        off, end = twin.off(here), twin.off(twin.run(here, last), last)
+        if not first:
+            first |= {"first": off["norm"], "first_end": end["norm"]}
+        errors = {"error": off["norm"] / first["first"], "error_end": end["norm"] / first["first_end"]}
+        return {**self.costs(), **errors, "error_h": off["h"], "error_u": off["u"]}
+
+    def costs(self) -> dict[str, float]:
+        """Cost, its part of the background, the norm of the gradient, runs. Collective."""
         it, own = self.descent, self.noise
         return {"cost": it.cost, "cost_background": 0.5 * dot(own, own), "gradient": it.size, "runs": it.evaluations}
+
+    def frames(self) -> list[tuple[int, dict[str, Field]]]:
+        """The fields of `VARIABLES` at the start and at the end of the window, with their steps. Collective."""
+        twin, last, here = self.twin, self.config.window.steps, self.state()
+        return [
+            (0, named(twin.truth[0], twin.background, here)),
+            (last, named(twin.truth[last], twin.run(twin.background, last), twin.run(here, last))),
+        ]
+
+    def summary(self) -> dict[str, Any]:
+        """What the report needs beside the fields: nothing."""
+        return {}
+
+    def close(self) -> None:
+        """Nothing is to be freed."""
 
     def saved(self) -> tuple[list[Piece], dict[str, Any]]:
         """What a checkpoint keeps."""
@@ -109,8 +136,8 @@ class Incremental(Variational):
         """The white noise whose errors the analysis takes from the background."""
         return self.here
 
-    def metrics(self) -> dict[str, float]:
-        """Cost, its part of the background, the norm of the gradient. Collective."""
+    def costs(self) -> dict[str, float]:
+        """Cost, its part of the background, the norm of the gradient, runs. Collective."""
         half = 0.5 * dot(self.here, self.here)
         return {"cost": self.cost, "cost_background": half, "gradient": norm(self.slope), "runs": self.runs}
 

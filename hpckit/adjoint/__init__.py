@@ -16,6 +16,7 @@ _HOMES = {
     "minimize": "hpckit.adjoint.lbfgs",
     "model": "hpckit.adjoint.models",
     "vjp": "hpckit.adjoint.models",
+    "vmap": "hpckit.adjoint.samples",
     **dict.fromkeys(
         ("cos", "exp", "log", "maximum", "minimum", "sin", "sqrt", "tanh", "where"), "hpckit.adjoint.trace"
     ),

@@ -13,6 +13,7 @@ from typing import Any, Self
 import numpy as np
 
 from hpckit.adjoint.execute import MEMBER
+from hpckit.comm.agree import sum_of_ranks
 from hpckit.comm.mesh import Mesh
 from hpckit.errors import InputError
 from hpckit.grid.field import Field
@@ -74,6 +75,35 @@ class Ensemble:
         for m in range(self.members):
             found.interior[...] += (field.interior[..., m] - mean.interior) ** 2
         found.interior[...] = np.sqrt(found.interior / max(1, self.members - 1))
+        return found
+
+    def covariance(self, field: Field, other: Field, at: Sequence[int] | None = None) -> Field:
+        """The covariance over the members, with n - 1 in the denominator: of `field` in each cell with `other` in the
+        same cell, or with `other` in one cell of the grid, `at`, that some rank owns. Members are added in their order.
+        Collective. Raises `InputError` for fewer than 2 members, and for a cell beyond the grid.
+        """
+        if self.members < 2:
+            raise InputError("a covariance needs 2 members or more")
+        there = other.interior
+        if at is not None:
+            place = tuple(int(k) for k in at)
+            where = other.decomposition
+            shape, rank = where.global_shape[:-1], other.mesh.rank
+            if len(place) != len(shape) or not all(0 <= k < n for k, n in zip(place, shape, strict=False)):
+                raise InputError(f"cell {place} is not one of the grid's, {shape}")
+            local = tuple(k - a for k, a in zip(place, where.start(rank), strict=False))
+            there = np.zeros(self.members)
+            if all(0 <= k < n for k, n in zip(local, where.owned(rank), strict=False)):
+                there[:] = other.device.to_host(other.interior[local])
+            there = other.device.to_device(sum_of_ranks(self.base.comm, there))  # one rank has the cell, others add 0
+        found, mean = self._alone(field), self.mean(field)
+        average = there[..., 0].copy()
+        for m in range(1, self.members):
+            average += there[..., m]
+        average /= self.members
+        for m in range(self.members):
+            found.interior[...] += (field.interior[..., m] - mean.interior) * (there[..., m] - average)
+        found.interior[...] /= self.members - 1
         return found
 
     def close(self) -> None:

@@ -15,10 +15,11 @@ from hpckit.errors import InputError
 from hpckit.grid import sums
 from hpckit.grid.exchange import HaloExchange
 from hpckit.grid.field import Field
-from hpckit.kernels.graph import dispatch
+from hpckit.kernels.graph import dispatch, reference
 from hpckit.kernels.graph.nodes import POINTWISE, Node, Offset, Walls
 from hpckit.kernels.graph.reference import number
 from hpckit.kernels.graph.region import Block, Box
+from hpckit.kernels.graph.sweep import Sweep
 from hpckit.plan.grid.decomposition import Decomposition
 
 MEMBER = "member"
@@ -74,14 +75,16 @@ class Bound:
         inputs: Mapping[Node, Any],
         outs: Sequence[Field | None],
         filled: Sequence[Node] = (),
+        seen: dict[Node, Any] | None = None,
     ) -> list[Any]:
         """The program's results: fields, written to `outs` where given, and numbers.
 
         inputs: a Field for a field, a float for a number; new fields get the halo of the first. filled: inputs whose
-        halos hold what they must already.
+        halos hold what they must already. seen: receives the arrays and numbers on the way.
         """
         program = self.program
-        values: dict[Node, Any] = dict(inputs)
+        values: dict[Node, Any] = {} if seen is None else seen
+        values.update(inputs)
         for node, field in inputs.items():
             if node in program.halo and not self.fits(node, field):
                 wide = self._kept(("copy", node), node)
@@ -134,6 +137,18 @@ class Bound:
                 _fold(field.data, self._block(field).origin, self.owned, node.value, self._sides)
             elif node.op == "sum":
                 values[node] = sums.total(field.interior, self.mesh.comm, self._cells, True)
+
+    def sweep_by_reference(self, sweep: Sweep, out: Field, values: dict[Node, Any]) -> None:
+        """One target of a pass on the owned cells, by NumPy: from what a run has `seen`."""
+        ins = [
+            Block(field.device.to_host(field.data), field.decomposition.halo[: self.grid.dims])
+            for field in (values[leaf] for leaf in sweep.leaves)
+        ]
+        made = np.zeros(out.interior.shape)
+        whole = (0,) * self.grid.dims
+        numbers = [self._number(node, values) for node in sweep.numbers]
+        reference.bind(sweep, [Block(made, whole)], ins, (whole, self.owned))(numbers)
+        out.set_from_host(made)
 
     def _number(self, node: Node, values: dict[Node, Any]) -> float:
         """A number from numbers, as NumPy computes it."""

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
 from typing import Any
 
 from hpckit.adjoint.execute import Bound
+from hpckit.adjoint.finite import require_finite
 from hpckit.adjoint.models import Model, vjp_graph
 from hpckit.adjoint.program import Graph
+from hpckit.adjoint.resume import Place, Walks, name_of
 from hpckit.adjoint.schedule import binomial_schedule
 from hpckit.errors import InputError
 from hpckit.grid.field import Field
@@ -25,7 +28,9 @@ class Window:
     step: its first arguments are the fields of the state, its results those of the next state; further arguments are
     parameters, the same in all steps. cost: a model of the state's fields, and of what `data(k)` gives for time k: a
     tuple of fields and numbers; its values at the times `at` (the last by default) are added. memory: bytes of a rank
-    for the states that are kept; what does not fit is computed again (`schedule`), with the same bits.
+    for the states that are kept; what does not fit is computed again (`schedule`), with the same bits. folder: where a
+    gradient keeps checkpoints, made `every` time span ("10 min") or number of moves: a program that was killed goes on
+    in the middle of its gradient, on any number of ranks, with the same bits. One window, one folder.
 
     The terms of the gradient are added in one order, from the last time to the first: its bits depend neither on the
     number of ranks nor on the memory.
@@ -39,6 +44,8 @@ class Window:
         at: Collection[int] | None = None,
         data: Callable[[int], Sequence[Any]] | None = None,
         memory: float = MEMORY,
+        folder: str | Path | None = None,
+        every: str | int = "10 min",
         **options: Any,
     ) -> None:
         self.step, self.steps, self.cost, self.data, self.memory = step, steps, cost, data, memory
@@ -48,7 +55,9 @@ class Window:
             raise InputError(
                 f"a window of {steps} steps has its cost at times between 0 and {steps}, not at {sorted(self.at)}"
             )
-        self._pools: dict[Any, _Pool] = {}
+        self._pools: dict[Any, Pool] = {}
+        self._folder, self._every = folder, every
+        self._walks: Walks | None = None
 
     def value(self, *args: Any) -> float:
         """The cost of a run from a first state, with parameters. Collective."""
@@ -77,8 +86,15 @@ class Window:
         """The cost, and its gradient in each field of the first state and each parameter. Collective."""
         pool, last = self._pool(args), max(self.at)
         pool.begin(args)
-        costs: dict[int, float] = {}
-        for move in binomial_schedule(last, pool.kept) if last else ():
+        walks = self._walks
+        if walks is None and self._folder is not None:
+            walks = self._walks = Walks(pool.comm, self._folder, self._every)
+        name = name_of(pool.graph, self.steps, sorted(self.at), self.cost.name) if walks else ""
+        place = (walks.place(pool, name) if walks else None) or Place(0, pool.kept, {})
+        costs = place.costs
+        for number, move in enumerate(binomial_schedule(last, place.kept) if last else (), 1):
+            if number <= place.moves:
+                continue
             if move.kind == "forward":
                 pool.forward(move.at, move.keep)
             elif move.kind == "drop":
@@ -92,27 +108,52 @@ class Window:
                 if move.at in self.at:
                     costs[move.at] = pool.add_cost(move.at, self.cost, self._data(move.at))
                 pool.leave(move.at)
+            if walks:
+                walks.come(pool, name, Place(number, place.kept, costs))
         if not last:
             costs[0] = pool.add_cost(0, self.cost, self._data(0))
         return _added(costs), pool.result()
 
+    def require_finite(self, *args: Any) -> None:
+        """Raise `BlowUpError` if a value of the run, of its costs, or of its gradient is not finite: the operation, its
+        line, the step and the cell, the first of them in time. Collective; keeps all states.
+        """
+        pool, last = self._pool(args), max(self.at)
+        pool.begin(args)
+        for k in range(last + 1):
+            if k in self.at:
+                at = f"cost at step {k}"
+                given = [*pool.states[k], *self._data(k)]
+                graph = self.cost.graph(*given)
+                require_finite(self.cost.bound(graph, given), dict(zip(graph.inputs, given, strict=True)), when=at)
+            if k < last:
+                pool.forward(k, keep=True, looking=f"step {k + 1}")
+        for k in reversed(range(last + 1)):
+            if k < last:
+                pool.back(k, looking=f"adjoint of step {k + 1}")
+            if k in self.at:
+                pool.add_cost(k, self.cost, self._data(k), looking=f"gradient of the cost at step {k}")
+
     def _data(self, k: int) -> Sequence[Any]:
         return tuple(self.data(k)) if self.data is not None else ()
 
-    def _pool(self, args: Sequence[Any]) -> _Pool:
+    def _pool(self, args: Sequence[Any]) -> Pool:
         graph = self.step.graph(*args, **self.options)
         field = next(arg for arg in args if isinstance(arg, Field))
         key = (graph.inputs, graph.outputs, id(field.mesh), field.decomposition.shape)
         if key not in self._pools:
-            self._pools[key] = _Pool(self.step, graph, args, self.steps, self.memory)
+            self._pools[key] = Pool(self.step, graph, args, self.steps, self.memory)
         return self._pools[key]
 
 
-class _Pool:
-    """The memory of a window: states, sensitivities, parameters, and the programs that run on them."""
+class Pool:
+    """The memory of a window: states (those `held` stay), sensitivities to the state at hand (`now`), parameters and
+    their slopes, and the programs that run on them.
+    """
 
     def __init__(self, step: Model, graph: Graph, args: Sequence[Any], steps: int, memory: float) -> None:
         self.graph, self.fields = graph, len(graph.outputs)
+        self.comm = next(arg for arg in args if isinstance(arg, Field)).mesh.comm
         state = args[: self.fields]
         if len(state) < self.fields or not all(isinstance(arg, Field) for arg in state):
             raise InputError(
@@ -135,7 +176,7 @@ class _Pool:
         self._halos, self._free = halos, []  # type: tuple[list, list[State]]
         self._like = tuple(state)
         self.states: dict[int, State] = {}
-        self._held: set[int] = set()
+        self.held: set[int] = set()
         self._filled: set[int] = set()
         sent = set(programs[0].stages[0].exchanged)
         self._sent = [node for node in graph.inputs[: self.fields] if node in sent]
@@ -144,10 +185,10 @@ class _Pool:
             tuple(map(max, programs[1].halo[seed], programs[1].halo.get(result, zero)))
             for seed, result in zip(self.seeds, back.outputs, strict=False)
         ]
-        self._now = [self._there.zeros(halo=halo) for halo in wide]
+        self.now = [self._there.zeros(halo=halo) for halo in wide]
         self._next = [self._there.zeros(halo=halo) for halo in wide]
-        self._parameters: list[Any] = []
-        self._slopes: list[Any] = []
+        self.parameters: list[Any] = []
+        self.slopes: list[Any] = []
         self._results: list[Field | None] = []
         self._costs: list[Field] = []
 
@@ -159,47 +200,60 @@ class _Pool:
         for own, arg in zip(first, args[: self.fields], strict=True):
             own.interior[...] = arg.interior
         self.states[0] = first
-        self._held = {0}
-        if not self._parameters:
-            self._parameters = [
+        self.held = {0}
+        if not self.parameters:
+            self.parameters = [
                 self._there.zeros(halo=halo) if isinstance(arg, Field) else 0.0
                 for arg, halo in zip(args[self.fields :], self._halos[self.fields :], strict=True)
             ]
-            self._slopes = [arg.like() if isinstance(arg, Field) else 0.0 for arg in args[self.fields :]]
+            self.slopes = [arg.like() if isinstance(arg, Field) else 0.0 for arg in args[self.fields :]]
             self._results = [self._there.zeros() if isinstance(arg, Field) else None for arg in args[self.fields :]]
         for k, arg in enumerate(args[self.fields :]):
             if isinstance(arg, Field):
-                self._parameters[k].interior[...] = arg.interior
-                self._slopes[k].interior[...] = 0.0
+                self.parameters[k].interior[...] = arg.interior
+                self.slopes[k].interior[...] = 0.0
             else:
-                self._parameters[k], self._slopes[k] = float(arg), 0.0
-        for field in self._now:
+                self.parameters[k], self.slopes[k] = float(arg), 0.0
+        for field in self.now:
             field.interior[...] = 0.0
 
-    def forward(self, k: int, keep: bool, stay: bool = False) -> None:
-        """Compute state k + 1 from state k, which is left unless it is kept or stays."""
+    def hold(self, states: Collection[int], held: Collection[int]) -> None:
+        """Have room for these states; their values are the caller's to set."""
+        for k in list(self.states):
+            self.drop(k)
+        self.states = {k: self._buffer() for k in states}
+        self.held = set(held)
+
+    def forward(self, k: int, keep: bool, stay: bool = False, looking: str = "") -> None:
+        """Compute state k + 1 from state k, which is left unless it is kept or stays. looking: for what is not finite,
+        where it is said to be.
+        """
         new = self._buffer()
+        if looking:
+            require_finite(self._there, self._inputs(k), when=looking)
         self._there.run(self._inputs(k), new)
         self._filled.add(k)
         self.states[k + 1] = new
         if keep:
-            self._held.add(k + 1)
+            self.held.add(k + 1)
         if not stay:
             self.leave(k)
 
-    def back(self, k: int) -> None:
+    def back(self, k: int, looking: str = "") -> None:
         """From the sensitivities to state k + 1 those to state k, and what the step adds to those to parameters."""
-        inputs = {**self._inputs(k), **dict(zip(self.seeds, self._now, strict=True))}
+        inputs = {**self._inputs(k), **dict(zip(self.seeds, self.now, strict=True))}
         filled = self._sent if k in self._filled else ()
+        if looking:
+            require_finite(self._back, inputs, filled, looking)
         found = self._back.run(inputs, [*self._next, *self._results], filled)
         for place, slope in enumerate(found[self.fields :]):
             if isinstance(slope, Field):
-                self._slopes[place].interior[...] += slope.interior
+                self.slopes[place].interior[...] += slope.interior
             else:
-                self._slopes[place] += slope
-        self._now, self._next = self._next, self._now
+                self.slopes[place] += slope
+        self.now, self._next = self._next, self.now
 
-    def add_cost(self, k: int, cost: Model, data: Sequence[Any]) -> float:
+    def add_cost(self, k: int, cost: Model, data: Sequence[Any], looking: str = "") -> float:
         """The cost of state k; its slopes are added to the sensitivities."""
         args = [*self.states[k], *data]
         graph = cost.graph(*args)
@@ -209,30 +263,33 @@ class _Pool:
         bound = cost.bound(derived, args)
         if not self._costs:
             self._costs = [self._there.zeros() for _ in range(self.fields)]
-        found = bound.run(dict(zip(derived.inputs, [*args, 1.0], strict=True)), [None, *self._costs])
-        for own, slope in zip(self._now, found[1:], strict=True):
+        inputs = dict(zip(derived.inputs, [*args, 1.0], strict=True))
+        if looking:
+            require_finite(bound, inputs, when=looking)
+        found = bound.run(inputs, [None, *self._costs])
+        for own, slope in zip(self.now, found[1:], strict=True):
             own.interior[...] += slope.interior
         return found[0]
 
     def leave(self, k: int) -> None:
         """Drop state k unless it is kept."""
-        if k not in self._held:
+        if k not in self.held:
             self.drop(k)
 
     def drop(self, k: int) -> None:
         """Give the memory of state k back."""
-        self._held.discard(k)
+        self.held.discard(k)
         self._filled.discard(k)
         self._free.append(self.states.pop(k))
 
     def result(self) -> tuple:
         """The sensitivities to the first state and to the parameters, as fields of the caller's."""
         found: list[Any] = []
-        for own, like in zip(self._now, self._like, strict=True):
+        for own, like in zip(self.now, self._like, strict=True):
             field = like.like()
             field.interior[...] = own.interior
             found.append(field)
-        for slope in self._slopes:
+        for slope in self.slopes:
             if isinstance(slope, Field):
                 copy = slope.like()
                 copy.interior[...] = slope.interior
@@ -241,7 +298,7 @@ class _Pool:
         return tuple(found)
 
     def _inputs(self, k: int) -> dict[Node, Any]:
-        return dict(zip(self.graph.inputs, [*self.states[k], *self._parameters], strict=True))
+        return dict(zip(self.graph.inputs, [*self.states[k], *self.parameters], strict=True))
 
     def _buffer(self) -> State:
         if self._free:

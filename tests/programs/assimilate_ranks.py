@@ -5,6 +5,8 @@ import json
 from mpi4py import MPI
 
 from hpckit.apps.assimilate.config import Config
+from hpckit.apps.assimilate.flood import Valley
+from hpckit.apps.assimilate.roughness import Roughness
 from hpckit.apps.assimilate.run import METHODS
 from hpckit.apps.assimilate.twin import Twin
 from hpckit.comm.mesh import Mesh
@@ -19,6 +21,12 @@ SMALL = {
 }
 METHOD = {"members": 5, "inner": 3, "radius": 6.0, "memory": 0.0625}
 STEPS = {"4dvar": 4, "4dvar_cg": 1, "letkf": 2}
+FLOOD = {
+    "case": "flood",
+    "grid": {"ny": 17, "nx": 23, "dx": 25.0},
+    "window": {"steps": 40, "dt": 1.5},
+    "roughness": {"scale": 3.0},
+}
 
 for kind, steps in STEPS.items():
     config = Config.model_validate({**SMALL, "method": {**METHOD, "kind": kind}})
@@ -27,8 +35,18 @@ for kind, steps in STEPS.items():
         method = METHODS[kind](config, twin, None)
         for _ in range(steps):
             assert method.step()
-        found = method.metrics() | twin.off(method.state(), getattr(method, "at", 0))
+        found = method.metrics({}) | twin.off(method.state(), getattr(method, "at", 0))
         if kind == "letkf":
             method.close()
     if comm.rank == 0:
         print(kind, json.dumps(found))
+
+config = Config.model_validate({**FLOOD, "method": {"memory": 0.0625}})
+with Mesh(comm, y=0, x=0, shape=(17, 23)) as mesh:
+    valley = Valley(config, mesh)
+    method = Roughness(config, valley, None)
+    for _ in range(2):
+        assert method.step()
+    found = method.metrics({})
+if comm.rank == 0:
+    print("flood", json.dumps(found))
