@@ -130,7 +130,7 @@ class Pool:
         args = [*self.states[k], *data]
         graph = cost.graph(*args)
         if len(graph.outputs) != 1 or graph.outputs[0].is_field:
-            raise InputError(f"{cost.name} is no cost: it does not return one number", do="return a sum of its fields")
+            raise InputError(f"{cost.name} is not a cost: a cost returns one number", do="return a sum of its fields")
         derived = vjp_graph(graph, with_results=True, wanted=self.fields)
         bound = cost.bound(derived, args)
         if not self._costs:

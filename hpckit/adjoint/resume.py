@@ -5,20 +5,18 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from pydantic import ValidationError
 
+from hpckit.adjoint.pool import Pool
 from hpckit.comm.agree import max_of_ranks
 from hpckit.errors import InputError
 from hpckit.grid.field import Field
 from hpckit.io.checkpoint.manager import Keeper
 from hpckit.io.checkpoint.state import Piece, Restored, State, read_into
 from hpckit.io.settings import Checkpoint
-
-if TYPE_CHECKING:
-    from hpckit.adjoint.window import Pool
 
 
 class Place(NamedTuple):
