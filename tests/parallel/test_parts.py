@@ -17,7 +17,7 @@ def test_some_meshes_have_the_bits_of_one_rank(ranks, mpirun):
 @pytest.mark.nightly
 @pytest.mark.parametrize("ranks", range(1, 9))
 def test_every_mesh_has_the_bits_of_one_rank(ranks, mpirun):
-    assert "good" in mpirun(ranks, "parts_ranks.py", timeout=900).stdout
+    assert "good" in mpirun(ranks, "parts_ranks.py", timeout=1800).stdout
 
 
 def pairs(values):
