@@ -146,10 +146,10 @@ def _state(run: RunData, config: Config, names: dict[str, str]) -> Iterator[Sect
         value, error = mean_after(run, config, name)
         unit = names.get(name, names.get(name.split("_")[0], units.get(name, "")))
         rows.append((name.replace("_", " "), *with_error(value, error), unit))
-        numbers[name] = {"mean": value, "error": error if np.isfinite(error) else None}
+        numbers[name] = {"mean": _known(value), "error": _known(error)}
     value, error = mean_after(run, config, "potential")
     rows.append(("potential energy per particle", *with_error(value / count, error / count), energy))
-    numbers["potential_per_particle"] = {"mean": value / count, "error": error / count if np.isfinite(error) else None}
+    numbers["potential_per_particle"] = {"mean": _known(value / count), "error": _known(error / count)}
     slope, spread = (float("nan"),) * 2
     if config.dynamics.kind == "nve" and not resizes:
         slope, spread = _drift(run, config, count)
@@ -158,7 +158,10 @@ def _state(run: RunData, config: Config, names: dict[str, str]) -> Iterator[Sect
         rows.append(("its fluctuation about that, root mean square", number(spread, 3), "", energy))
         numbers |= {"drift": slope, "fluctuation": spread}
     said = f"Means and change from step {config.averaged_from} on"
-    if any(row[2] for row in rows):
+    if not np.isfinite(value):
+        said = f"No means: they count from step {config.averaged_from}, which the run did not reach."
+        listing = ""
+    elif any(row[2] for row in rows):
         said += f"; errors from the spread over {BLOCKS} blocks of time."
         listing = table(("quantity", "mean", "error", "unit"), rows, (1, 2))
     else:
@@ -177,6 +180,10 @@ def _state(run: RunData, config: Config, names: dict[str, str]) -> Iterator[Sect
     shown = grid(drawn) + listing + caption(said)
     metrics = ("temperature", "pressure", "kinetic", "potential", *PRESSURES)
     yield Section("state", "Energies, temperature and pressure", shown, numbers, "headline", metrics)
+
+
+def _known(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
 
 def _canonical(run: RunData, config: Config, count: int, unit: str) -> list[str]:

@@ -16,7 +16,7 @@ from hpckit.report.field_file import FieldFile, text_of
 from hpckit.report.page import caption, grid, table
 from hpckit.report.run_data import RunData
 from hpckit.report.style import SERIES, pyplot, to_svg
-from hpckit.report.units import number, pretty, time_scale
+from hpckit.report.units import moment, number, pretty, time_scale, with_units
 
 # Of the reference kernels, counted in tests/report/work_counts.py.
 SWEEPS = {"x sweep": 261, "y sweep": 261, "z sweep": 288}
@@ -108,13 +108,15 @@ def columns(run: RunData) -> Iterator[Section]:
     for (title, row), color in zip(found.items(), SERIES * 2, strict=False):
         figure, axes = pyplot().subplots(figsize=(3.7, 2.5), layout="constrained")
         axes.plot(row, z / 1000, color=color)
-        axes.set_title(title)
+        what, _, unit = title.removesuffix(")").rpartition(" (")
+        axes.set_title(with_units(what, unit))
         axes.locator_params(axis="x", nbins=4)
         axes.grid(axis="x")
         axes.set_ylabel("z (km)")
         shown = to_svg(figure, f"{title} over height", "chart")
         drawn.append(with_data(shown, title, {"z (km)": (z / 1000).tolist(), title: row.tolist()}))
-    said = f"At t = {time:g} s, of what the grid resolves: deviations from the mean of each level."
+    at = moment(float(time), float(time), run.frame_unit)
+    said = f"At t = {at}, of what the grid resolves: deviations from the mean of each level."
     numbers = {"z": z.tolist(), **{title.rpartition(" (")[0]: row.tolist() for title, row in found.items()}}
     yield Section("columns", "Means, fluxes and variances", grid(drawn) + caption(said), numbers)
 

@@ -316,6 +316,26 @@ def test_sections_of_a_stream_leave_out_one_mean_of_all_times(tmp_path):
     np.testing.assert_allclose(wind.whole().across, flow, rtol=1e-6)
 
 
+def test_arrows_in_a_wind_with_shear_leave_out_the_mean_of_each_height(tmp_path):
+    """A wind that turns with height is not in them, a plume is; where there is no more than the shear they show it."""
+
+    def values(time, z, x):
+        size = np.exp(-((x - 6.0) ** 2) - (z - 4.0) ** 2) * time
+        return {"theta": size, "u": 5 * (z - 4.5) + 0 * x, "w": 4 * size}
+
+    variables = {**THETA, "u": {"units": "m s-1"}, "w": {"units": "m s-1"}}
+    path = write_waves(tmp_path / "a", "zx", (9.0, 13.0), (9, 13), "", (0.0, 1.0), variables, values)
+    with FieldFile(path) as file:
+        both, still = (read_slice(file, file.main(), frames, 400, {}, wind=True) for frames in ([0, 1], [0]))
+        shear = file.read(file.variables["u"], 0)
+    np.testing.assert_allclose(both.wind.mean[0], shear[:, :1], rtol=1e-6)
+    assert np.abs(both.wind.across).max() < 1e-5
+    assert both.wind.most == pytest.approx(np.abs(both.wind.up).max())
+    assert "without the mean of each height" in fields_section([both], [])
+    assert still.wind.mean is None
+    np.testing.assert_allclose(both.wind.whole().across[-1], shear, rtol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("app", "settings", "title"),
     [

@@ -10,10 +10,11 @@ from typing import Any
 import h5py
 import numpy as np
 
+import hpckit
 from hpckit.io.fields.frames import FRAMES, Frame
 from hpckit.io.fields.hdf5 import Source, memory_file, store_virtual
 from hpckit.io.fields.layout import FACE, Layout, Variable, spacing
-from hpckit.io.files import replace_file
+from hpckit.io.files import replace_file, utc_now
 
 MASTER = "fields.h5"
 CONVENTIONS = "CF-1.11"
@@ -94,10 +95,8 @@ def put_coordinates(file: h5py.File, layout: Layout, times: Sequence[float]) -> 
         axis = dim.removesuffix(FACE)
         where = "cell faces" if dim.endswith(FACE) else "cell centers"
         put_attributes(coordinate, {"units": layout.units[dim], "long_name": f"{axis} of {where}"})
-        more = dict(_AXES.get(axis, {}))
-        if layout.units[dim] not in _LENGTHS:
-            more.pop("standard_name", "")
-        put_attributes(coordinate, more)
+        if layout.units[dim] in _LENGTHS:  # of others CF would think that they are latitudes and longitudes
+            put_attributes(coordinate, _AXES.get(axis, {}))
         coordinate.make_scale(dim)
 
 
@@ -117,6 +116,12 @@ def put_variable_attributes(file: h5py.File, layout: Layout) -> None:
         for place, dim in enumerate(("time", *variable.dims)):
             dataset.dims[place].attach_scale(file[dim])
         put_attributes(dataset, {"units": "1", **variable.attributes})
+
+
+def with_history(attributes: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The caller's attributes with a title, if they have none, and who wrote the file when."""
+    history = f"{utc_now()} written by hpckit {hpckit.__version__}"
+    return {"title": "fields of an hpckit run", "history": history, **(attributes or {})}
 
 
 def put_global_attributes(file: h5py.File, layout: Layout) -> None:

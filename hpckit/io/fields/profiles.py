@@ -13,7 +13,7 @@ from hpckit.comm.agree import together
 from hpckit.errors import CorruptDataError
 from hpckit.io.fields.hdf5 import memory_file, store
 from hpckit.io.fields.layout import make_layout
-from hpckit.io.fields.master import put_coordinates, put_global_attributes, put_variable_attributes
+from hpckit.io.fields.master import put_coordinates, put_global_attributes, put_variable_attributes, with_history
 from hpckit.io.files import replace_file
 from hpckit.plan.grid.decomposition import Decomposition
 from hpckit.plan.topology import Topology
@@ -45,7 +45,7 @@ class ProfileWriter:
     ) -> None:
         self.comm, self.path = comm, path
         whole = Decomposition((len(points),), Topology((dim,), (1,)), halo=0)
-        self._layout = make_layout(whole, {dim: points}, {dim: units}, variables, attributes)
+        self._layout = make_layout(whole, {dim: points}, {dim: units}, variables, with_history(attributes))
         self._times: list[float] = []
         self._rows: dict[str, list[np.ndarray]] = {name: [] for name in variables}
         self._written = -1

@@ -15,16 +15,15 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-import hpckit
 from hpckit.collectives.whole import gather_blocks
 from hpckit.comm.agree import all_of_ranks, share_json, together
 from hpckit.errors import CorruptDataError, InputError, SetupError
 from hpckit.io.fields import frames as fr
 from hpckit.io.fields.hdf5 import write_mpio_frame
 from hpckit.io.fields.layout import make_layout
-from hpckit.io.fields.master import MASTER, write_master
+from hpckit.io.fields.master import MASTER, with_history, write_master
 from hpckit.io.fields.pack import pack_fields, packed_frames, unpack_frames
-from hpckit.io.files import sync_directory, utc_now
+from hpckit.io.files import sync_directory
 from hpckit.io.probe import problems
 from hpckit.plan.grid.decomposition import Decomposition
 
@@ -82,9 +81,7 @@ class FieldWriter:
             raise InputError(f"compression is a gzip level from 0 (none) to 9, not {compression}")
         self.directory = Path(directory)
         self.comm = mesh.comm
-        history = f"{utc_now()} written by hpckit {hpckit.__version__}"
-        attributes = {"title": "fields of an hpckit run", "history": history, **(attributes or {})}
-        self.layout = make_layout(decomposition, coords, units, variables, attributes, constants)
+        self.layout = make_layout(decomposition, coords, units, variables, with_history(attributes), constants)
         self.one_file = one_file
         self.driver = choose_driver(driver, self.comm.size, self.layout.frame_bytes)
         self.compression = compression

@@ -20,6 +20,7 @@ LEFT, ACROSS = 0.15, 0.80  # of that: where the picture begins, and how wide it 
 BELOW, ABOVE = 0.48, 0.22  # inches for the ticks and label of the axis, and for the title
 CURVES = 0.5  # height over width of curves along one dim
 FLATTEST = 0.17  # height over width of a picture in which equal lengths look equal
+APART = np.array([0.25, 0.12])  # of the picture's width and height: nearer numbers would cover one another
 ROOM_FOR_NUMBERS = (
     0.3  # height over width of a picture, and share of it that a contour spans, from which it is numbered
 )
@@ -94,19 +95,24 @@ def _number_two(axes: Any, lines: Any) -> None:
     The notes tell the spacing of all lines; more numbers would hide what is drawn.
     """
     size = np.ptp([axes.get_xlim(), axes.get_ylim()], axis=1)
+    taken: list[Array] = []
     for n in sorted({0, len(lines.levels) - 1}):
         longest = max(
             lines.allsegs[n], key=lambda line: np.hypot(*(np.diff(line, axis=0) / size).T).sum(), default=None
         )
         if longest is None or (np.ptp(longest, axis=0) / size).max() < ROOM_FOR_NUMBERS:
             continue
+        place = longest[len(longest) // 2]
+        if any((np.abs(place - other) / size < APART).all() for other in taken):
+            continue
+        taken.append(place)
         axes.clabel(
             lines,
             levels=[lines.levels[n]],
             fmt=lambda value: signs(f"{value:g}"),
             fontsize=9.2,
             inline_spacing=2,
-            manual=[tuple(longest[len(longest) // 2])],
+            manual=[tuple(place)],
         )
 
 

@@ -20,8 +20,8 @@ SAME = 1e-6  # of the mean flow: where all flow differs less from it, it is the 
 class Wind:
     """Arrows [times, rows, columns]: `across` along the picture's columns, `up` along its rows, at `rows`, `columns`.
 
-    `most` is the length of the longest, in `units`. `mean` is the mean flow that they are without, along and up; None
-    where they are the flow itself.
+    `most` is the length of the longest, in `units`. `mean` is the mean flow that they are without, along and up: two
+    numbers, or of each row [rows, 1]; None where they are the flow itself. `has_levels`: rows are heights.
     """
 
     rows: Array
@@ -30,7 +30,8 @@ class Wind:
     up: Array
     most: float
     units: str
-    mean: tuple[float, float] | None = None
+    mean: tuple[Any, Any] | None = None
+    has_levels: bool = False
 
     def whole(self) -> Wind:
         """The flow itself, its mean included."""
@@ -40,15 +41,25 @@ class Wind:
         return replace(self, across=across, up=up, most=float(np.hypot(across, up).max()), mean=None)
 
     def apart(self) -> Wind:
-        """The flow without its mean, where that is stronger than all that differs from it and would hide it; a flow
-        that is the same everywhere stays whole.
+        """The flow without its mean, where that is stronger than all that differs from it and would hide it; else, over
+        heights, without the horizontal mean of each, as of wind with shear, where that is most of the flow. A flow
+        that is the same everywhere, or all along a height, stays whole.
         """
         flow = self.whole()
         mean = float(flow.across.mean()), float(flow.up.mean())
-        across, up = flow.across - mean[0], flow.up - mean[1]
-        most = float(np.hypot(across, up).max())
-        hidden = SAME * np.hypot(*mean) < most < np.hypot(*mean)
-        return replace(flow, across=across, up=up, most=most, mean=mean) if hidden else flow
+        off = flow._without(mean)
+        if SAME * np.hypot(*mean) < off.most < np.hypot(*mean):
+            return off
+        if flow.has_levels:
+            rows = flow.across.mean(axis=(0, 2))[:, None]
+            off = flow._without((rows, 0.0))
+            if off.most > SAME * np.abs(rows).max() and (rows**2).mean() > (off.across**2 + off.up**2).mean():
+                return off
+        return flow
+
+    def _without(self, mean: tuple[Any, Any]) -> Wind:
+        across, up = self.across - mean[0], self.up - mean[1]
+        return replace(self, across=across, up=up, most=float(np.hypot(across, up).max()), mean=mean)
 
 
 def read_wind(file: FieldFile, frames: Sequence[int], kept: Sequence[Dim], cut: Mapping[str, int]) -> Wind | None:
@@ -68,7 +79,7 @@ def read_wind(file: FieldFile, frames: Sequence[int], kept: Sequence[Dim], cut: 
     if not (np.isfinite(most) and most > 0):
         return None
     rows, columns = (dim.points[pick] for dim, pick in zip(kept, picks, strict=True))
-    return Wind(rows, columns, parts[0], parts[1], most, across.units).apart()
+    return Wind(rows, columns, parts[0], parts[1], most, across.units, has_levels=kept[0].axis == "z").apart()
 
 
 def _picks(count: int, most: int) -> Array:

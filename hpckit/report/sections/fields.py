@@ -150,14 +150,17 @@ def _notes(field: Slices, has_contours: bool) -> str:
     said = []
     levels = contour_levels(field) if has_contours else np.zeros(0)
     if len(levels) > 1:
-        spacing = f"{signs(f'{np.diff(levels).min():.2g}')} {pretty(field.units)}".rstrip()
+        spacing = float(f"{np.diff(levels).min():.2g}")
+        spacing_text = f"{signs(f'{spacing:g}')} {pretty(field.units)}".rstrip()
         but = f", without {number(field.middle, 3)}" if field.middle is not None else ""
-        said.append(f"Contours every {spacing}{but}.")
+        said.append(f"Contours every {spacing_text}{but}.")
     if field.wind is not None and field.values.ndim > 2:
         wind, unit = field.wind, pretty(field.wind.units)
         what = "the flow in the plane"
         if wind.mean is not None:
-            what += f" without its mean, {number(wind.mean[0], 3)} {unit} along {field.dims[1]}"
+            whole = np.ndim(wind.mean[0]) == 0
+            named = f"its mean, {number(wind.mean[0], 3)} {unit} along {field.dims[1]}"
+            what += f" without {named}" if whole else " without the mean of each height"
         said.append(f"Arrows: {what}; the longest is {number(wind.most, 3)} {unit}.")
     if field.blank:
         times = ", ".join(moment(time, field.times[-1], field.time_unit) for time in field.blank)
