@@ -288,10 +288,10 @@ def _columns(work, slow, fast, pressure, levels, flux_z, state, rates, scratch):
             below, above, down, up = levels[BELOW, k], levels[ABOVE, k], levels[PER_CELL, k - 1], levels[PER_CELL, k]
             tension = (below * dry[k - 1, y, x] + above * dry[k, y, x]) * levels[PER_FACE, k]
             soft, hard = stiff[k - 1, y, x], stiff[k, y, x]
-            lower = lower_of(size, tension, soft, down, theta_face(theta, levels, k - 1, y, x), below)
-            upper = upper_of(size, tension, hard, up, theta_face(theta, levels, k + 1, y, x), above)
+            lower = lower_of(size, tension, soft, down, theta_face(theta, levels, k - 1, y, x), below, GRAVITY)
+            upper = upper_of(size, tension, hard, up, theta_face(theta, levels, k + 1, y, x), above, GRAVITY)
             middle = theta_face(theta, levels, k, y, x)
-            diagonal = diagonal_of(size, tension, soft, hard, down, up, middle, below, above)
+            diagonal = diagonal_of(size, tension, soft, hard, down, up, middle, below, above, GRAVITY)
             mixed_low = implicit * scratch[2, k - 1, j, i] + explicit * fast[0, k - 1, y, x]
             mixed = implicit * scratch[2, k, j, i] + explicit * fast[0, k, y, x]
             weight = GRAVITY * (below * mixed_low + above * mixed)

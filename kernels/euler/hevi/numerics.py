@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from hpckit.kernels.compile.jit import inlined
-from hpckit.kernels.euler.constants import GRAVITY
 
 
 @inlined
@@ -15,18 +14,18 @@ def carried(flux, a, b, c, d, e, f, even0, even1, even2, odd0, odd1, odd2):
 
 
 @inlined
-def lower_of(size, tension, stiff_low, down, theta_low, below):
+def lower_of(size, tension, stiff_low, down, theta_low, below, gravity):
     """The coefficient of W of the face below, of a level's tridiagonal row."""
-    return -size * (tension * stiff_low * down * theta_low - GRAVITY * below * down)
+    return -size * (tension * stiff_low * down * theta_low - gravity * below * down)
 
 
 @inlined
-def upper_of(size, tension, stiff, up, theta_high, above):
+def upper_of(size, tension, stiff, up, theta_high, above, gravity):
     """The coefficient of W of the face above."""
-    return -size * (tension * stiff * up * theta_high + GRAVITY * above * up)
+    return -size * (tension * stiff * up * theta_high + gravity * above * up)
 
 
 @inlined
-def diagonal_of(size, tension, stiff_low, stiff, down, up, theta, below, above):
+def diagonal_of(size, tension, stiff_low, stiff, down, up, theta, below, above, gravity):
     """The coefficient of W of the face itself."""
-    return 1.0 + size * (tension * theta * (stiff * up + stiff_low * down) + GRAVITY * (above * up - below * down))
+    return 1.0 + size * (tension * theta * (stiff * up + stiff_low * down) + gravity * (above * up - below * down))

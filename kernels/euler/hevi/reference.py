@@ -64,7 +64,7 @@ def prepare(state: np.ndarray, water: np.ndarray, column: np.ndarray, levels: np
     west, south = np.roll(rho, 1, axis=2), np.roll(rho, 1, axis=1)
     new = np.zeros_like(work)
     new[U], new[V] = state[RHO_U] / (0.5 * (west + rho)), state[RHO_V] / (0.5 * (south + rho))
-    new[W, 1:] = state[RHO_W, 1:] / _at_faces(rho, levels)[1:-1]
+    new[W, 1:] = state[RHO_W, 1:] / at_faces(rho, levels)[1:-1]
     new[THETA] = heat / rho
     new[PRESSURE] = base_pressure * np.expm1(GAMMA * np.log1p(state[RHO_THETA] / base_heat))
     new[STIFFNESS] = GAMMA * (base_pressure + new[PRESSURE]) / heat
@@ -118,7 +118,7 @@ def tendencies(
         new[RHO_V] -= stage.coriolis * (around - calm_u)
 
     # at the faces between levels; those of ground and lid stay 0
-    flux_x, flux_y = _at_faces(u, levels)[:-1], _at_faces(v, levels)[:-1]
+    flux_x, flux_y = at_faces(u, levels)[:-1], at_faces(v, levels)[:-1]
     speed = np.concatenate([speeds[2], lid])
     middle = np.empty_like(w)
     for k in range(len(w)):
@@ -131,8 +131,8 @@ def tendencies(
     new[RHO_W] -= _divergence(speeds[2], flux_x, flux_y, None, weights, stage, per_cell)
     gradient = np.zeros_like(w)
     gradient[1:] = np.diff(pressure, axis=0)
-    force = gradient * per_face + GRAVITY * _at_faces(work[WEIGHT], levels)[:-1]
-    new[RHO_W] -= _at_faces(dry, levels)[:-1] * force
+    force = gradient * per_face + GRAVITY * at_faces(work[WEIGHT], levels)[:-1]
+    new[RHO_W] -= at_faces(dry, levels)[:-1] * force
     new[RHO_W, 0] = 0
     beyond = slice(HALO, 1 - HALO)
     slow[:, :, OWNED, OWNED] = new[:, :, OWNED, OWNED]
@@ -189,8 +189,8 @@ def substep(
     per_cell, per_face = levels[PER_CELL, :-1, None, None], levels[PER_FACE, :, None, None]
     below, above = levels[BELOW, :, None, None], levels[ABOVE, :, None, None]
     rho, heat, w = (fast[each, :, OWNED, OWNED] for each in (RHO, RHO_THETA, RHO_W))
-    theta_face = _at_faces(theta[:, OWNED, OWNED], levels)
-    chi = _at_faces(dry[:, OWNED, OWNED], levels)
+    theta_face = at_faces(theta[:, OWNED, OWNED], levels)
+    chi = at_faces(dry[:, OWNED, OWNED], levels)
     old = np.concatenate([w, np.zeros_like(w[:1])])
     explicit = 1 - implicit
     new_rho = rho + dt * (slow[RHO, :, OWNED, OWNED] - divergence(u, v) - explicit * np.diff(old, axis=0) * per_cell)
@@ -241,7 +241,7 @@ def _up(a: np.ndarray) -> np.ndarray:
     return np.roll(a, -1, axis=2)
 
 
-def _at_faces(a: np.ndarray, levels: np.ndarray) -> np.ndarray:
+def at_faces(a: np.ndarray, levels: np.ndarray) -> np.ndarray:
     """Means at the nz + 1 faces between levels; at ground and lid the value beside them."""
     below, above = (levels[each, :, None, None] for each in (BELOW, ABOVE))
     return below * np.concatenate([a[:1], a]) + above * np.concatenate([a, a[-1:]])

@@ -12,6 +12,7 @@ from hpckit.kernels.compile.jit import jit
 from hpckit.kernels.euler.constants import GAMMA, GRAVITY, HALO
 from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, FACES_BACK, PER_CELL, PER_FACE, SMALLEST, WATER
 from hpckit.kernels.euler.hevi.numerics import carried, diagonal_of, lower_of, upper_of
+from hpckit.kernels.euler.hevi.rows import add_mean, add_mixed, back, explicit_part, fill, mean, settle, take
 from hpckit.kernels.euler.numerics import outside, power
 
 u8 = np.uint64
@@ -42,8 +43,8 @@ def prepare(state, water, column, levels, work):
             if water.size:
                 _weight(rho, water[k, j, FIRST:end], base_rho, levels[WATER, k], dry, weight)
             else:
-                _fill(dry, 1.0)
-                _take(rho, weight)
+                fill(dry, 1.0)
+                take(rho, weight)
 
 
 @jit(noalias=True, borrowed=True)
@@ -109,12 +110,12 @@ def _along(state, work, column, levels, wind, weights, stage, slow, flux, north)
             owned = j < tall - HALO
             # along x
             if owned:
-                _take(rho_u[lo : hi + 1], flux)
+                take(rho_u[lo : hi + 1], flux)
                 _carry(work[3, k, j, lo - 3 : hi + 3], flux, hi + 1 - lo, inner)
                 _difference(flux, slow[4, k, j, lo:hi], dx)
-                _take(rho_u[lo : hi + 1], flux)
+                take(rho_u[lo : hi + 1], flux)
                 _difference(flux, slow[0, k, j, lo:hi], dx)
-                _mean(rho_u[lo - 1 : hi + 1], rho_u[lo : hi + 2], flux)
+                mean(rho_u[lo - 1 : hi + 1], rho_u[lo : hi + 2], flux)
                 _carry(work[0, k, j, lo - 3 : hi + 4], flux, hi + 2 - lo, inner)
                 _difference(flux, slow[1, k, j, lo : hi + 1], dx)
                 _gradient(
@@ -124,7 +125,7 @@ def _along(state, work, column, levels, wind, weights, stage, slow, flux, north)
                 _weighted(state[1, low, j, lo : hi + 1], rho_u[lo : hi + 1], below, above, flux)
                 _carry(work[2, k, j, lo - 3 : hi + 3], flux, hi + 1 - lo, inner)
                 _difference(flux, slow[3, k, j, lo:hi], dx)
-            _mean(state[1, k, j - 1, lo : hi + 1], rho_u[lo : hi + 1], flux)
+            mean(state[1, k, j - 1, lo : hi + 1], rho_u[lo : hi + 1], flux)
             _carry(work[1, k, j, lo - 3 : hi + 3], flux, hi + 1 - lo, inner)
             _difference(flux, slow[2, k, j, lo:hi], dx)
             _gradient(
@@ -133,21 +134,21 @@ def _along(state, work, column, levels, wind, weights, stage, slow, flux, north)
             )  # fmt: skip
             # along y: what passes the low faces of row j; the middles of the cells of rho v
             this, last = north[j & 1], north[1 - (j & 1)]
-            _take(rho_v[lo:hi], this[0])
+            take(rho_v[lo:hi], this[0])
             _carry_rows(work[3, k, j - 3 : j + 3, lo:hi], this[0], hi - lo, inner)
-            _mean(rho_v[lo - 1 : hi], rho_v[lo : hi + 1], this[1])
+            mean(rho_v[lo - 1 : hi], rho_v[lo : hi + 1], this[1])
             _carry_rows(work[0, k, j - 3 : j + 3, lo : hi + 1], this[1], hi + 1 - lo, inner)
             _weighted(state[2, low, j, lo:hi], rho_v[lo:hi], below, above, this[3])
             _carry_rows(work[2, k, j - 3 : j + 3, lo:hi], this[3], hi - lo, inner)
             if j == HALO:
-                _mean(state[2, k, j - 1, lo:hi], rho_v[lo:hi], last[2])
+                mean(state[2, k, j - 1, lo:hi], rho_v[lo:hi], last[2])
                 _carry_rows(work[1, k, j - 3 : j + 3, lo:hi], last[2], hi - lo, inner)
             else:
                 _subtract(last[0], this[0], dy, slow[4, k, j - 1, lo:hi])
                 _subtract(state[2, k, j - 1, lo:hi], rho_v[lo:hi], dy, slow[0, k, j - 1, lo:hi])
                 _subtract(last[1], this[1], dy, slow[1, k, j - 1, lo : hi + 1])
                 _subtract(last[3], this[3], dy, slow[3, k, j - 1, lo:hi])
-            _mean(rho_v[lo:hi], state[2, k, j + 1, lo:hi], this[2])
+            mean(rho_v[lo:hi], state[2, k, j + 1, lo:hi], this[2])
             _carry_rows(work[1, k, j - 2 : j + 4, lo:hi], this[2], hi - lo, inner)
             _subtract(last[2], this[2], dy, slow[2, k, j, lo:hi])
             if stage.coriolis != 0.0:
@@ -178,7 +179,7 @@ def _upward(state, work, levels, weights, slow, up, still):
             row = weights[max(min(k - 1, nz - 1 - k, 2), 0)]
             rho_w = still if wall else state[3, d, j]
             south = still if wall else state[3, d, j - 1]
-            _mean(south[lo:hi], rho_w[lo:hi], this[1])
+            mean(south[lo:hi], rho_w[lo:hi], this[1])
             _carry_six(
                 work[1, a, j, lo:hi], work[1, b, j, lo:hi], work[1, c, j, lo:hi], work[1, d, j, lo:hi],
                 work[1, e, j, lo:hi], work[1, f, j, lo:hi], this[1], row,
@@ -187,12 +188,12 @@ def _upward(state, work, levels, weights, slow, up, still):
                 _subtract_times(last[1], this[1], levels[PER_CELL, k - 1], slow[2, k - 1, j, lo:hi])
             if not owned:
                 continue
-            _take(rho_w[lo:hi], this[2])
+            take(rho_w[lo:hi], this[2])
             _carry_six(
                 work[3, a, j, lo:hi], work[3, b, j, lo:hi], work[3, c, j, lo:hi], work[3, d, j, lo:hi],
                 work[3, e, j, lo:hi], work[3, f, j, lo:hi], this[2], row,
             )  # fmt: skip
-            _mean(rho_w[lo - 1 : hi], rho_w[lo : hi + 1], this[0])
+            mean(rho_w[lo - 1 : hi], rho_w[lo : hi + 1], this[0])
             _carry_six(
                 work[0, a, j, lo : hi + 1], work[0, b, j, lo : hi + 1], work[0, c, j, lo : hi + 1],
                 work[0, d, j, lo : hi + 1], work[0, e, j, lo : hi + 1], work[0, f, j, lo : hi + 1], this[0], row,
@@ -208,7 +209,7 @@ def _upward(state, work, levels, weights, slow, up, still):
             # the middle of level k, between the faces k and k + 1, for w
             row = weights[min(k, nz - 1 - k, 2)]
             over = still if k + 1 == nz else state[3, k + 1, j]
-            _mean(rho_w[lo:hi], over[lo:hi], this[3])
+            mean(rho_w[lo:hi], over[lo:hi], this[3])
             _carry_six(
                 work[2, b, j, lo:hi], work[2, c, j, lo:hi], work[2, d, j, lo:hi],
                 (still if k + 1 >= nz else work[2, min(k + 1, nz - 1), j])[lo:hi],
@@ -223,25 +224,7 @@ def _upward(state, work, levels, weights, slow, up, still):
                     levels[PER_FACE, k], slow[3, k, j, lo:hi],
                 )  # fmt: skip
             else:
-                _fill(slow[3, 0, j, lo:hi], 0.0)
-
-
-@jit(noalias=True, borrowed=True)
-def _fill(out, value):
-    for i in range(u8(len(out))):
-        out[i] = value
-
-
-@jit(noalias=True, borrowed=True)
-def _take(a, out):
-    for i in range(u8(len(a))):
-        out[i] = a[i]
-
-
-@jit(noalias=True, borrowed=True)
-def _mean(a, b, out):
-    for i in range(u8(len(a))):
-        out[i] = 0.5 * (a[i] + b[i])
+                fill(slow[3, 0, j, lo:hi], 0.0)
 
 
 @jit(noalias=True, borrowed=True)
@@ -356,7 +339,7 @@ def _substep(work, slow, fast, pressure, levels, flux_x, flux_y, flux_z, state, 
                     slow[2, k, j, lo:hi], dt, numbers.dy, fast[2, k, j, lo:hi],
                 )  # fmt: skip
                 if share != 0.0:
-                    _add_mean(flux_y[k, 0], state[2, k, j, lo:hi], fast[2, k, j, lo:hi], share)
+                    add_mean(flux_y[k, 0], state[2, k, j, lo:hi], fast[2, k, j, lo:hi], share)
             if j == tall - HALO:
                 continue
             _push(
@@ -368,14 +351,14 @@ def _substep(work, slow, fast, pressure, levels, flux_x, flux_y, flux_z, state, 
                 slow[2, k, j + 1, lo:hi], dt, numbers.dy, fast[2, k, j + 1, lo:hi],
             )  # fmt: skip
             if share != 0.0:
-                _add_mean(flux_x[k, j - HALO], state[1, k, j, lo : hi + 1], fast[1, k, j, lo : hi + 1], share)
-                _add_mean(flux_y[k, j - HALO + 1], state[2, k, j + 1, lo:hi], fast[2, k, j + 1, lo:hi], share)
+                add_mean(flux_x[k, j - HALO], state[1, k, j, lo : hi + 1], fast[1, k, j, lo : hi + 1], share)
+                add_mean(flux_y[k, j - HALO + 1], state[2, k, j + 1, lo:hi], fast[2, k, j + 1, lo:hi], share)
         if j == tall - HALO:
             break
         for k in range(nz):
             top = k == nz - 1
             above = min(k + 1, nz - 1)
-            _explicit(
+            explicit_part(
                 fast[1, k, j, lo : hi + 1], fast[2, k, j, lo:hi], fast[2, k, j + 1, lo:hi], fast[3, k, j, lo:hi],
                 fast[3, above, j, lo:hi], work[3, k, j - 1, lo:hi], work[3, k, j, lo - 1 : hi + 1],
                 work[3, k, j + 1, lo:hi], work[3, max(k - 1, 0), j, lo:hi], work[3, above, j, lo:hi],
@@ -398,12 +381,12 @@ def _substep(work, slow, fast, pressure, levels, flux_x, flux_y, flux_z, state, 
         for k in range(nz - 1, -1, -1):  # value holds the new W'' from here on
             above = min(k + 1, nz - 1)
             if k:
-                _back(factor[k], value[k + 1], value[k])
+                back(factor[k], value[k + 1], value[k])
             if share != 0.0:
-                _add_mixed(
+                add_mixed(
                     flux_z[k, j - HALO], state[3, k, j, lo:hi], value[k], fast[3, k, j, lo:hi], implicit, share
                 )  # fmt: skip
-            _settle(
+            settle(
                 value[k], value[k + 1], work[3, max(k - 1, 0), j, lo:hi], work[3, k, j, lo:hi],
                 work[3, above, j, lo:hi], work[5, k, j, lo:hi], rho[k], heat[k], levels[PER_CELL, k], levels[BELOW, k],
                 levels[ABOVE, k], levels[BELOW, k + 1], levels[ABOVE, k + 1], dt * implicit, numbers.damping,
@@ -420,39 +403,6 @@ def _push(p_low, p_high, dry_low, dry_high, slow, dt, width, momentum):
 
 
 @jit(noalias=True, borrowed=True)
-def _add_mean(flux, state, fast, share):
-    for i in range(u8(len(flux))):
-        flux[i] += share * (state[i] + fast[i])
-
-
-@jit(noalias=True, borrowed=True)
-def _add_mixed(flux, state, new, old, implicit, share):
-    for i in range(u8(len(flux))):
-        flux[i] += share * (state[i] + (implicit * new[i] + (1.0 - implicit) * old[i]))
-
-
-@jit(noalias=True, borrowed=True)
-def _explicit(
-    u, v, v_north, w, w_above, theta_south, theta, theta_north, theta_below, theta_above, rho, heat, slow_rho,
-    slow_heat, stiff, dx, dy, dt, implicit, per_cell, below, above, below_up, above_up, gate, new_rho, new_heat, p,
-):  # fmt: skip
-    """Rho'' and Theta'' but for the new W'', and the pressure that they and the old ones make. theta: a cell ahead."""
-    per_dx, per_dy, explicit = 1.0 / dx, 1.0 / dy, 1.0 - implicit
-    for i in range(u8(len(rho))):
-        here = theta[i + u8(1)]
-        lower, upper = w[i], gate * w_above[i]
-        u_low, u_high = u[i], u[i + u8(1)]
-        div = (u_high - u_low) * per_dx + (v_north[i] - v[i]) * per_dy
-        new_rho[i] = rho[i] + dt * (slow_rho[i] - div - explicit * ((upper - lower) * per_cell))
-        warm_x = u_high * (0.5 * (here + theta[i + u8(2)])) - u_low * (0.5 * (theta[i] + here))
-        warm_y = v_north[i] * (0.5 * (here + theta_north[i])) - v[i] * (0.5 * (theta_south[i] + here))
-        warm_z = (below_up * here + above_up * theta_above[i]) * upper - (below * theta_below[i] + above * here) * lower
-        carry = warm_x * per_dx + warm_y * per_dy + explicit * (warm_z * per_cell)
-        new_heat[i] = heat[i] + dt * (slow_heat[i] - carry)
-        p[i] = stiff[i] * (implicit * new_heat[i] + explicit * heat[i])
-
-
-@jit(noalias=True, borrowed=True)
 def _eliminate(
     stiff_low, stiff, dry_low, dry, theta_2, theta_1, theta, theta_above, p_low, p, rho_low, rho, old_low, old, w, slow,
     per_face, down, up, below_1, above_1, below, above, below_up, above_up, dt, implicit, factor_low, value_low, factor,
@@ -464,36 +414,15 @@ def _eliminate(
         tension = (below * dry_low[i] + above * dry[i]) * per_face
         low, high = below_1 * theta_2[i] + above_1 * theta_1[i], below_up * theta[i] + above_up * theta_above[i]
         middle = below * theta_1[i] + above * theta[i]
-        lower = lower_of(size, tension, stiff_low[i], down, low, below)
-        upper = upper_of(size, tension, stiff[i], up, high, above)
-        diagonal = diagonal_of(size, tension, stiff_low[i], stiff[i], down, up, middle, below, above)
+        lower = lower_of(size, tension, stiff_low[i], down, low, below, GRAVITY)
+        upper = upper_of(size, tension, stiff[i], up, high, above, GRAVITY)
+        diagonal = diagonal_of(size, tension, stiff_low[i], stiff[i], down, up, middle, below, above, GRAVITY)
         mixed_low, mixed = implicit * rho_low[i] + explicit * old_low[i], implicit * rho[i] + explicit * old[i]
         weight = GRAVITY * (below * mixed_low + above * mixed)
         right = w[i] + dt * (slow[i] - tension * (p[i] - p_low[i]) - weight)
         pivot = 1.0 / (diagonal - lower * factor_low[i])
         factor[i] = upper * pivot
         value[i] = (right - lower * value_low[i]) * pivot
-
-
-@jit(noalias=True, borrowed=True)
-def _back(factor, above, value):
-    for i in range(u8(len(value))):
-        value[i] -= factor[i] * above[i]
-
-
-@jit(noalias=True, borrowed=True)
-def _settle(
-    w, w_above, theta_below, theta, theta_above, stiff, rho, heat, per_cell, below, above, below_up, above_up, step,
-    damping, fast_rho, fast_w, fast_heat, pressure,
-):  # fmt: skip
-    """All deviations of a level with the new W''."""
-    for i in range(u8(len(w))):
-        fast_rho[i] = rho[i] - step * ((w_above[i] - w[i]) * per_cell)
-        low, high = below * theta_below[i] + above * theta[i], below_up * theta[i] + above_up * theta_above[i]
-        new = heat[i] - step * ((high * w_above[i] - low * w[i]) * per_cell)
-        pressure[i] = stiff[i] * (new + damping * (new - fast_heat[i]))
-        fast_heat[i] = new
-        fast_w[i] = w[i]
 
 
 @jit(borrowed=True)

@@ -1,0 +1,65 @@
+"""Chooses the form of the split dynamics over terrain by the state it is given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hpckit.kernels.euler.box.constants import FIELDS
+from hpckit.kernels.euler.constants import HALO
+from hpckit.kernels.euler.hevi.constants import LEVELS, Stage, Substep
+from hpckit.kernels.euler.hevi.terrain.constants import METRICS, WORKS, Ground
+from hpckit.kernels.forms import double_form_for
+
+
+def prepare(state: Any, ground: Ground, levels: Any, work: Any) -> None:
+    """Fill `work` from a state; see `reference.prepare`."""
+    _form(state, ground, levels, work).prepare(state, ground, levels, work)
+
+
+def tendencies(
+    state: Any, work: Any, ground: Ground, column: Any, levels: Any, weights: Any, stage: Stage, slow: Any
+) -> None:
+    """The slow tendencies; see `reference.tendencies`."""
+    form = _form(state, ground, levels, work, column, weights, slow)
+    if slow.shape != state.shape or weights.shape != (3, 6):
+        raise ValueError(f"the tendencies must be {state.shape} and the weights of faces (3, 6)")
+    form.tendencies(state, work, ground, column, levels, weights, stage, slow)
+
+
+def substep(
+    work: Any, ground: Ground, slow: Any, fast: Any, pressure: Any, levels: Any, flux_x: Any, flux_y: Any, flux_z: Any,
+    state: Any, numbers: Substep,
+) -> None:  # fmt: skip
+    """An acoustic substep in place; see `reference.substep`."""
+    form = _form(state, ground, levels, work, slow, fast, pressure, flux_x, flux_y, flux_z)
+    nz, ny, nx = state.shape[1], state.shape[2] - 2 * HALO, state.shape[3] - 2 * HALO
+    wanted = [(nz, ny + 2, nx + 2)]
+    if numbers.share:
+        wanted += [(nz, ny, nx + 1), (nz, ny + 1, nx), (nz + 1, ny, nx)]
+    given = [each.shape for each in (pressure, flux_x, flux_y, flux_z)][: len(wanted)]
+    if given != wanted:
+        raise ValueError(f"pressure and mean mass fluxes of this box are {wanted}, not {given}")
+    form.substep(work, ground, slow, fast, pressure, levels, flux_x, flux_y, flux_z, state, numbers)
+
+
+def relax(state: Any, ground: Ground, levels: Any, lid: Any, dt: float) -> None:
+    """Relax toward the base state below the lid, in place; see `reference.relax`."""
+    form = _form(state, ground, levels, None, lid)
+    if lid.shape != (state.shape[1],):
+        raise ValueError(f"the rates of this box are [{state.shape[1]}], not {lid.shape}")
+    form.relax(state, ground, levels, lid, dt)
+
+
+def _form(state: Any, ground: Ground, levels: Any, work: Any, *arrays: Any) -> Any:
+    given = [*ground, levels, *([] if work is None else [work])]
+    form = double_form_for(__package__, state, *given, *arrays)
+    if state.ndim != 4 or state.shape[0] != FIELDS or state.shape[1] < 4 or min(state.shape[2:]) < 3 * HALO:
+        raise ValueError(
+            f"a state is [{FIELDS}, nz, ny + {2 * HALO}, nx + {2 * HALO}] with nz of at least 4, ny and nx of at least"
+            f" {HALO}, not {state.shape}"
+        )
+    nz, cells = state.shape[1], state.shape[1:]
+    wanted = [(3, *cells), (METRICS, *cells), (2, *cells), (2, nz), (LEVELS, nz + 1), (WORKS, *cells)][: len(given)]
+    if [each.shape for each in given] != wanted:
+        raise ValueError(f"terrain, levels and work space of this box are {wanted}")
+    return form
