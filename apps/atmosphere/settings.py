@@ -85,6 +85,31 @@ class Noise(Section):
     seed: int = Field(1, ge=0, description="of the random numbers")
 
 
+class Terrain(Section):
+    """The ground's height, and levels that follow it and are flat at the lid."""
+
+    kind: Literal["flat", "bell", "schaer", "file"] = Field(
+        "flat",
+        description="flat; bell: h / (1 + (r / a)**2), as a hill to the power 3/2; schaer: h exp(-(r / a)**2)"
+        " cos(pi x / wavelength)**2; file: heights from terrain.file",
+    )
+    height: float = Field(250.0, gt=0, le=10_000, description="h, m")
+    half_width: float = Field(5_000.0, gt=0, description="a, m")
+    wavelength: float = Field(4_000.0, gt=0, description="of the ridges (schaer), m")
+    x: float = Field(10_000.0, description="center, m")
+    y: float = Field(10_000.0, description="center of a hill, m")
+    ridge: bool = Field(True, description="a ridge along y; false: a hill")
+    file: InputFile | None = Field(None, description="a NumPy file (.npy) of float64[ny, nx], m, not below 0")
+    levels: Literal["sleve", "linear"] = Field(
+        "sleve", description="how the ground fades with height: smooth part and rest by scales, or linearly to the lid"
+    )
+    scale: float = Field(8_000.0, gt=0, description="sleve: height over which the smooth part fades, m")
+    fine: float = Field(3_000.0, gt=0, description="sleve: height over which the rest fades, m")
+    smoothings: int = Field(
+        50, ge=0, le=1000, description="sleve: passes of the filter 1-2-1 that make the smooth part"
+    )
+
+
 class Output(settings.Output):
     """Output files."""
 

@@ -32,8 +32,19 @@ OWNED = (slice(None), slice(HALO, -HALO), slice(HALO, -HALO))
 class Carried:
     """Mixing ratios on this rank, [n, nz, ny, nx]: water first where there is any, then the tracers of the settings."""
 
-    def __init__(self, config: Config, mesh: Mesh, device: Device, like: Field, start: np.ndarray | None) -> None:
-        """`like`: the state; start: vapor, cloud and rain of the owned cells of moist air."""
+    def __init__(
+        self,
+        config: Config,
+        mesh: Mesh,
+        device: Device,
+        like: Field,
+        start: np.ndarray | None,
+        over: tuple[np.ndarray, Any] | None = None,
+    ) -> None:
+        """`like`: the state; start: vapor, cloud and rain of the owned cells of moist air.
+
+        over: terrain's heights of the owned cells (m) and base density times J there, on the device.
+        """
         grid = config.grid
         self.water = WATER if start is not None else ()
         self.names = [*self.water, *(tracer.name for tracer in config.tracers)]
@@ -62,7 +73,8 @@ class Carried:
         }
         self.corners = exchange(self.field, HORIZONTAL)
         z, y, x = self.field.coords((grid.dz, grid.dy, grid.dx))
-        z = (0.5 * (grid.edges[1:] + grid.edges[:-1]))[:, None, None]
+        z = (0.5 * (grid.edges[1:] + grid.edges[:-1]))[:, None, None] if over is None else over[0]
+        self._base = None if over is None else over[1]
         whole = np.zeros(self.field.interior.shape[1:])
         mixed = [] if start is None else list(start)
         mixed += [start_of(tracer, config, z, y, x) + whole for tracer in config.tracers]
@@ -81,7 +93,11 @@ class Carried:
         """
         density, share = self._density, self._share
         scaled = column * share
-        density.interior[...] = start[0][OWNED] * share[:, None, None]
+        if self._base is None:
+            density.interior[...] = start[0][OWNED] * share[:, None, None]
+        else:  # all of it: a column has no base state of its own over terrain
+            scaled = 0.0 * scaled
+            density.interior[...] = (start[0][OWNED] + self._base) * share[:, None, None]
         along = dict(zip("xyz", fluxes, strict=True))
         for axis in "xyz" if forward else "zyx":
             flux, dim = along[axis], "zyx".index(axis)

@@ -105,6 +105,8 @@ FIELD_NAMES = (
     "theta_base",
     "rho_base",
     "pressure_base",
+    "altitude",
+    "surface_altitude",
     "x",
     "y",
     "z",
@@ -254,6 +256,7 @@ class Config(Section):
     sides: Sides = Field(default_factory=Sides, description="periodic, walls or open")
     dynamics: Dynamics = Field(default_factory=Dynamics, description="scheme of the dynamics")
     lid: Lid = Field(default_factory=Lid, description="sponge below the lid")
+    terrain: settings.Terrain = Field(default_factory=settings.Terrain, description="height of the ground")
     base: Base = Field(default_factory=Base, description="the atmosphere at rest")
     bubbles: tuple[Bubble, ...] = Field((Bubble(),), description="initial patches of warm and cold air")
     band: Band = Field(default_factory=Band, description="initial band of warm air")
@@ -297,6 +300,7 @@ class Config(Section):
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         problems = [*self._misplaced(), *self._wrong_sides(), *self._wrong_names(), *self._unstable(), *self._unsplit()]
+        problems += self._over_terrain()
         if problems:
             raise ValueError("\n".join(problems))
         return self
@@ -378,6 +382,8 @@ class Config(Section):
             for name in ("surface", "forcing"):
                 if getattr(self, name) != type(getattr(self, name))():
                     yield f"{name} needs the split dynamics: set dynamics.kind = 'hevi'"
+            if self.terrain.kind != "flat":
+                yield f"terrain.kind = {self.terrain.kind!r} needs the split dynamics: set dynamics.kind = 'hevi'"
             if self.moisture.kind != "none":
                 yield f"moisture.kind = {self.moisture.kind!r} needs the split dynamics: set dynamics.kind = 'hevi'"
             if self.base.kind == "saturated":
@@ -416,4 +422,33 @@ class Config(Section):
             yield (
                 f"dynamics.substeps = {self.substeps} is too few: sound passes {speed:.2f} cells in a substep of"
                 f" {self.full_step / self.substeps:.3g} s, at most 0.95"
+            )
+
+    def _over_terrain(self) -> Iterator[str]:
+        """What terrain does not have."""
+        terrain, grid = self.terrain, self.grid
+        if (terrain.kind == "file") != (terrain.file is not None):
+            yield "terrain.file goes with terrain.kind = 'file': give both or neither"
+        if terrain.kind == "flat":
+            return
+        if terrain.kind != "file":
+            if not (0 <= terrain.x <= grid.width and (terrain.ridge or 0 <= terrain.y <= grid.length)):
+                yield f"the terrain at x {terrain.x:g} m, y {terrain.y:g} m lies outside the box: move it"
+            if terrain.height >= 0.5 * grid.height:
+                yield f"terrain.height of {terrain.height:g} m is half of grid.height or more: lower it"
+        missing = {
+            "moisture": self.moisture.kind != "none",
+            "smagorinsky.coefficient": self.smagorinsky.coefficient,
+            "diffusion": self.diffusion,
+            "drag": self.drag,
+            "surface": self.surface != settings.Surface(),
+            "forcing": self.forcing != settings.Forcing(),
+            "jet.speed": self.jet.speed,
+            "output.statistics": self.output.statistics,
+        }
+        given = [name for name, is_on in missing.items() if is_on]
+        if given:
+            yield (
+                f"there is no {', '.join(given)} over terrain, which has dry air without mixing: leave"
+                f" {'it' if len(given) == 1 else 'them'} out, or set terrain.kind = 'flat'"
             )

@@ -83,6 +83,32 @@ PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
             "output": {"every": 600.0, "statistics": 60.0},
         },
     ),
+    "schaer": (
+        "waves over the ridges of Schaer et al. (2002): short ones fade with height, long ones reach the sponge",
+        {
+            "grid": {"nx": 200, "ny": 6, "nz": 70, "width": 100e3, "length": 3e3, "height": 21e3},
+            "dynamics": {"kind": "hevi"},
+            "base": {"kind": "stable", "theta": 288.0, "frequency": 0.01, "u": 10.0},
+            "terrain": {"kind": "schaer", "height": 250.0, "half_width": 5000.0, "wavelength": 4000.0, "x": 50e3},
+            "bubbles": [],
+            "lid": {"depth": 9000.0, "time": 200.0},
+            "time": {"end": 18_000.0},
+            "output": {"every": 3600.0},
+        },
+    ),
+    "linear_hill": (
+        "waves over a hill one meter high, as linear theory has them: isothermal air, the hill ten kilometers wide",
+        {
+            "grid": {"nx": 120, "ny": 6, "nz": 80, "width": 240e3, "length": 12e3, "height": 24e3},
+            "dynamics": {"kind": "hevi"},
+            "base": {"kind": "isothermal", "temperature": 250.0, "u": 20.0},
+            "terrain": {"kind": "bell", "height": 1.0, "half_width": 10e3, "x": 120e3},
+            "bubbles": [],
+            "lid": {"depth": 10e3, "time": 200.0},
+            "time": {"end": 15_000.0},
+            "output": {"every": 3000.0, "single": False},
+        },
+    ),
     "jet": (
         "a jet in a neutral atmosphere meanders and breaks up into vortices",
         {

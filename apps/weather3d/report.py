@@ -40,6 +40,7 @@ def sections(run: RunData) -> Iterator[Section]:
     yield from parcel(run)
     yield from columns(run)
     yield from statistics(run)
+    yield from over_terrain(run)
     band = run.values.get("band") or {}
     if run.fields is None or not band.get("amplitude"):
         return
@@ -57,6 +58,40 @@ def sections(run: RunData) -> Iterator[Section]:
     said += WAVES if (band.get("x"), band.get("half_width")) == (100e3, 5e3) else ""
     numbers = {"z": float(height), "least": float(values.min()), "greatest": float(values.max())}
     yield Section("line", "Theta' through the waves", drawn + caption(said), numbers)
+
+
+def over_terrain(run: RunData) -> Iterator[Section]:
+    """Vertical wind and theta' at true heights in a section along x through the highest ground, at the last frame.
+
+    The numbers: greatest w (m/s), greatest height of the ground (m), and the y of the section (m).
+    """
+    if run.fields is None or (run.values.get("terrain") or {}).get("kind", "flat") == "flat":
+        return
+    with h5py.File(run.fields) as file:
+        ground = np.asarray(file["surface_altitude"][...])
+        row = int(ground.max(axis=1).argmax())
+        z = np.asarray(file["altitude"][:, row], np.float64)
+    with FieldFile(run.fields) as file:
+        x, y = (np.asarray(file.variables["w"].dims[dim].points) for dim in (2, 1))
+        frame, time = len(file.times) - 1, file.times[-1]
+        read = {name: np.asarray(file.read(file.variables[name], frame, (slice(None), row))) for name in ("w", "theta")}
+        units = {name: file.variables[name].units for name in read}
+    drawn = []
+    for name, values in read.items():
+        figure, axes = pyplot().subplots(figsize=(7.6, 3.4), layout="constrained", dpi=130)
+        most = float(np.abs(values).max()) or 1.0
+        wide = np.broadcast_to(x / 1000, z.shape)
+        image = axes.contourf(wide, z / 1000, values, np.linspace(-most, most, 25), cmap="RdBu_r")
+        axes.fill_between(x / 1000, 0.0, ground[row] / 1000, color="0.35", linewidth=0)
+        figure.colorbar(image, ax=axes)
+        axes.set(title=f"{name} ({pretty(units[name])})", xlabel="x (km)", ylabel="altitude (km)")
+        drawn.append(to_svg(figure, f"{name} over terrain", "chart"))
+    said = (
+        f"At t = {time:g} s, y = {y[row]:g} m, ground up to {number(ground.max(), 3)} m. Heights are true ones; in the"
+    )
+    said += " other pictures z is that of the levels over ground at 0 m."
+    numbers = {"w": float(np.abs(read["w"]).max()), "ground": float(ground.max()), "y": float(y[row])}
+    yield Section("terrain", "Flow over terrain", grid(drawn) + caption(said), numbers)
 
 
 def parcel(run: RunData) -> Iterator[Section]:

@@ -21,6 +21,7 @@ from hpckit.apps.weather3d.model import AXES, HALOS, Model, mesh_for
 from hpckit.apps.weather3d.setups import column_of
 from hpckit.apps.weather3d.sides import periodic_axes
 from hpckit.apps.weather3d.statistics import Statistics
+from hpckit.apps.weather3d.terrain import heights, level_heights, parts_of, require_thick
 from hpckit.apps.weather3d.tracers import HALOS as TRACER_HALOS
 from hpckit.io.checkpoint.state import State
 from hpckit.kernels.euler.box.constants import FIELDS
@@ -33,7 +34,11 @@ from hpckit.run.steps import frame_count, passes, step_count
 BYTES_PER_CELL_STEP = 3 * FIELDS * 8 * 3
 # Of the split dynamics: arrays that a stage and a substep read or write, each once.
 STAGE_ARRAYS, SUBSTEP_ARRAYS = 65, 24
+SLOPING_STAGE, SLOPING_SUBSTEP, SLOPING_ARRAYS = 30, 8, 14  # as many more over terrain
 SPLIT_ARRAYS = 4 * FIELDS + 8 + 1 + 3 + 1  # state, its start, two kinds of tendencies; work space, pressure, fluxes, mu
+
+
+OVER_TERRAIN = "deviation from the base state at the altitude of the cell"
 
 
 class Weather3D(AtmosphereRun):
@@ -46,11 +51,16 @@ class Weather3D(AtmosphereRun):
         super().__init__(run, model)
         self.is_split = self.config.dynamics.kind == "hevi"
         if self.is_split:
-            arrays = 3 * STAGE_ARRAYS + sum(split.substeps_of(self.config)) * SUBSTEP_ARRAYS
+            sloping = self.config.terrain.kind != "flat"
+            arrays = 3 * (STAGE_ARRAYS + SLOPING_STAGE * sloping)
+            arrays += sum(split.substeps_of(self.config)) * (SUBSTEP_ARRAYS + SLOPING_SUBSTEP * sloping)
             self.bytes_per_cell_step = 8 * arrays
         tracers = [*self.water, *(tracer.name for tracer in self.config.tracers)]
         mixed = {name: {"units": "1", "long_name": f"mixing ratio of {name}"} for name in tracers}
         self.variables = variables("uvw", self.config.output.fields) | mixed
+        if self.config.terrain.kind != "flat":
+            for name in ("theta", "rho"):
+                self.variables[name] = {**self.variables[name], "comment": OVER_TERRAIN}
 
         self.statistics: Statistics | None = None
         if self.config.output.statistics:
@@ -99,9 +109,9 @@ class Weather3D(AtmosphereRun):
         return WATER if self.config.moisture.kind != "none" else ()
 
     def constants(self) -> Mapping[str, Mapping[str, Any]]:
-        """The base state; of moist air its theta, not the moist theta, and its vapor."""
+        """The base state; of moist air its theta, not the moist theta, and its vapor; altitudes over terrain."""
         if not self.water:
-            return super().constants()
+            return {**super().constants(), **altitudes(self.config)}
         assert isinstance(self.model, split.Model)
         base, vapor = self.model.base, self.model.base_vapor
         shown = base_profiles(dataclasses.replace(base, theta=self.model.base_theta))
@@ -128,6 +138,22 @@ class Weather3D(AtmosphereRun):
         return {"parcel": {kind: lift_profile(column, adiabat=kind).numbers() for kind in ADIABATS}}
 
 
+def altitudes(config: Config) -> Mapping[str, Mapping[str, Any]]:
+    """Heights of ground and cells over terrain; nothing of a flat box. Then z is the height over ground at 0 m."""
+    if config.terrain.kind == "flat":
+        return {}
+    ground, edges = heights(config), config.grid.edges
+    z = level_heights(config, edges, *parts_of(config, ground))
+    named = {
+        "surface_altitude": (("y", "x"), ground, "height of the ground"),
+        "altitude": (("z", "y", "x"), (0.5 * (z[1:] + z[:-1])).astype(np.float32), "height of the cells"),
+    }
+    return {
+        name: {"dims": dims, "values": values, "units": "m", "standard_name": name, "long_name": told}
+        for name, (dims, values, told) in named.items()
+    }
+
+
 def run(config: Config, run: Run) -> None:
     """Do the run on all ranks of `run.comm`; raises the errors of `run_on_grid`."""
     with mesh_for(config, run.comm) as mesh:
@@ -141,7 +167,9 @@ def dry_run(config: Config, ranks: int) -> DryRun:
     topology = Topology.over(ranks, shape, AXES, periodic_axes(config), HALOS)
     decomposition = Decomposition(shape, topology, halo=HALOS)
     require_top(column_of(config.base), grid.nz, grid.dz)
-    is_split = config.dynamics.kind == "hevi"
+    is_split, sloping = config.dynamics.kind == "hevi", config.terrain.kind != "flat"
+    if sloping:
+        require_thick(config)
     dt = config.full_step
     steps, tracers = step_count(config, dt), len(config.tracers) + (3 if config.moisture.kind != "none" else 0)
     mixes = bool(config.diffusion) + bool(config.smagorinsky.coefficient)
@@ -150,9 +178,9 @@ def dry_run(config: Config, ranks: int) -> DryRun:
     # State and work space; of the tracers two copies, the density before a sweep and the mass fluxes.
     arrays = FIELDS * (2 if mixes else 1) + min(mixes, 1) + (2 * tracers + 4 if tracers else 0)
     if is_split:
-        arrays = SPLIT_ARRAYS + (2 * tracers + 3 if tracers else 0)
+        arrays = SPLIT_ARRAYS + SLOPING_ARRAYS * sloping + (2 * tracers + 3 if tracers else 0)
         around = Decomposition(shape, topology, halo=(0, 1, 1))
-        halo_bytes = (3 + min(mixes, 1)) * sent + (2 + min(mixes, 1)) * carried
+        halo_bytes = (3 + min(mixes, 1) + (sloping and config.lid.depth > 0)) * sent + (2 + min(mixes, 1)) * carried
         halo_bytes += (sum(split.substeps_of(config)) - 3) * sent_bytes([around], 8)
         note = f"large steps of {dt:.4g} s with {config.substeps} acoustic substeps; a halo of pressure in each"
     else:

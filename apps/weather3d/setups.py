@@ -1,4 +1,4 @@
-"""What a run starts from: bubbles, a band of warm air and the jet, as arrays for the kernels."""
+"""What a run starts from: bubbles, a band of warm air and the jet (in balance too), as arrays for the kernels."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import numpy as np
 from hpckit.apps.atmosphere import saturated
 from hpckit.apps.atmosphere.base import QUADRATURE_POINTS, QUADRATURE_WEIGHTS, BaseState
 from hpckit.apps.atmosphere.profiles import Profile, exner, profile_of, wave_temperature
-from hpckit.apps.weather3d.balance import balanced_flow
 from hpckit.apps.weather3d.config import Base, Bubble, Config
 from hpckit.apps.weather3d.sides import distance, periodic_axes
 from hpckit.kernels.euler.box.constants import FIELDS, RHO, RHO_THETA, RHO_U, RHO_V
-from hpckit.kernels.euler.constants import C0, GAMMA, RD
+from hpckit.kernels.euler.constants import C0, GAMMA, GRAVITY, RD
 from hpckit.kernels.euler.rain.constants import RV
 
+ROUNDS = 60  # of the balance of a jet
+SMALL = 1e-15  # of the density: what the last round may still change
 SCALE = 300.0  # K: a bubble in saturated air is lighter by amplitude / SCALE (Bryan and Fritsch 2002)
 
 
@@ -33,16 +34,22 @@ def column_of(base: Base, moist: bool = False) -> Profile:
 
 
 def initial_state(
-    config: Config, profile: Profile, base: BaseState, rows: np.ndarray, columns: np.ndarray
+    config: Config,
+    profile: Profile,
+    base: BaseState,
+    rows: np.ndarray,
+    columns: np.ndarray,
+    faces: np.ndarray | None = None,
 ) -> np.ndarray:
     """Deviations from the base state at the start, float64[5, nz, rows, columns], for cells given by index in y and x.
 
-    Warm and cold air are means over each cell by Gauss-Legendre quadrature of 3 x 3 x 3 points, winds are taken in its
-    middle; rho w is 0, and rho' but for the wave and for a jet in balance.
+    faces: heights of the faces between levels by cell over terrain (m), float64[nz + 1, rows, columns]; rows of the
+    base state are [nz, rows, columns] then. Warm and cold air are means over each cell by Gauss-Legendre quadrature of
+    3 x 3 x 3 points, winds are taken in its middle; rho w is 0, and rho' but for the wave and for a jet in balance.
     """
     grid = config.grid
-    edges = grid.edges
-    bottom, thick = edges[:-1, None, None], np.diff(edges)[:, None, None]
+    edges = grid.edges[:, None, None] if faces is None else faces
+    bottom, thick = edges[:-1], np.diff(edges, axis=0)
     y_index, x_index = rows[None, :, None], columns[None, None, :]
     state = np.zeros((FIELDS, grid.nz, len(rows), len(columns)))
     gauss = list(zip(QUADRATURE_POINTS, QUADRATURE_WEIGHTS, strict=True))
@@ -64,15 +71,19 @@ def initial_state(
         state[RHO_THETA] += weight * rho * moist * warmth
         state[RHO] -= weight * rho * light / (theta + light)
     if config.noise.amplitude:
-        low = base.height < config.noise.height
+        low = 0.5 * (grid.edges[1:] + grid.edges[:-1]) < config.noise.height
         drawn = np.random.default_rng(config.noise.seed).uniform(-1, 1, (int(low.sum()), grid.ny, grid.nx))
         warm = base.column[0][low] * (1 + RV / RD * profile.vapor(base.height[low])) * config.noise.amplitude
-        state[RHO_THETA, low] += warm[:, None, None] * drawn[:, rows][:, :, columns]
-    total = base.column[0][:, None, None] + state[RHO]
-    state[RHO_U], state[RHO_V] = total * base.wind[:, None, None], total * base.wind_v[:, None, None]
+        state[RHO_THETA, low] += _by_cell(warm) * drawn[:, rows][:, :, columns]
+    total = _by_cell(base.column[0]) + state[RHO]
+    state[RHO_U], state[RHO_V] = total * _by_cell(base.wind), total * _by_cell(base.wind_v)
     if config.jet.speed:
         _add_jet(state, config, base, rows, columns)
     return state
+
+
+def _by_cell(rows: np.ndarray) -> np.ndarray:
+    return rows if rows.ndim == 3 else rows[:, None, None]
 
 
 def initial_water(profile: Profile, base: BaseState, state: np.ndarray) -> np.ndarray:
@@ -123,3 +134,44 @@ def jet_shape(config: Config, height: np.ndarray, rows: np.ndarray) -> np.ndarra
     far = distance((rows + 0.5) * grid.dy - jet.y, grid.length, "y" in periodic_axes(config)) / jet.half_width
     high = (height[:, None] - jet.z) / jet.half_height
     return 1 / (np.cosh(far) * np.cosh(high)) ** 2
+
+
+def balanced_flow(
+    u: np.ndarray, base: BaseState, dy: float, dz: float, coriolis: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Deviations rho' and (rho theta)', float64[nz, ny], that hold u' (m/s, [nz, ny]) between walls in y.
+
+    With v = w = 0 the box's sweeps (`kernels.euler.box.reference`) then give, but for their hyperviscosity,
+
+        -(p'_north - p'_south) / dy = f (rho u)'     and     -(p'_above - p'_below) / dz = g rho'
+
+    in each cell, with the pressures p' interpolated to the faces from (rho theta)' as the sweeps do it, mirrored beyond
+    the walls and repeated beyond ground and lid. The first is solved for (rho theta)' level by level, up to a constant,
+    which makes the mean of p' at the faces 0; the second is rho'. Thermal wind follows. The grid's two-cell wave has no
+    pressure at faces: that part of f rho u, none of a jet that is resolved, remains (least squares).
+    """
+    nz, ny = u.shape
+    rho_bar, rho_theta_bar, pressure_bar = base.column[:, :, None]
+    level_rho_theta, level_pressure = base.faces_3d[1][:, None], base.faces_3d[2][:, None]
+    north = _interpolation(ny, "symmetric").T
+    south_to_cells = np.linalg.pinv(north)
+    upward = _interpolation(nz, "edge")
+    rho = np.zeros((nz, ny))
+    for _ in range(ROUNDS):
+        pressure = np.zeros((nz, ny + 1))
+        np.cumsum(-coriolis * dy * (rho_bar + rho) * u, axis=1, out=pressure[:, 1:])
+        pressure -= pressure.mean(axis=1, keepdims=True)
+        excess = np.expm1(np.log1p(pressure / pressure_bar) / GAMMA)
+        rho_theta = rho_theta_bar * (excess @ south_to_cells)
+        lifted = np.expm1(GAMMA * np.log1p(upward @ rho_theta / level_rho_theta)) * level_pressure
+        new = -np.diff(lifted, axis=0) / (GRAVITY * dz)
+        change, rho = np.abs(new - rho).max(), new
+        if change <= SMALL:
+            break
+    return rho, rho_theta
+
+
+def _interpolation(n: int, beyond: str) -> np.ndarray:
+    """Values at the n + 1 faces from n cells, fourth order, with two rows beyond either end made as `beyond` says."""
+    rows = np.pad(np.eye(n), ((2, 2), (0, 0)), mode=beyond)  # type: ignore[call-overload]
+    return 7 / 12 * (rows[1:-2] + rows[2:-1]) - 1 / 12 * (rows[:-3] + rows[3:])

@@ -18,6 +18,7 @@ from hpckit.apps.weather3d.forcing import Forced, is_forced, levels_of
 from hpckit.apps.weather3d.model import HALOS, Watch
 from hpckit.apps.weather3d.setups import column_of, initial_state, initial_water
 from hpckit.apps.weather3d.sides import HORIZONTAL, periodic_axes, relaxation_rates, scalar_walls
+from hpckit.apps.weather3d.terrain import Terrain, flat_cells, require_thick
 from hpckit.apps.weather3d.tracers import warm_up as warm_up_transport
 from hpckit.comm.agree import max_of_ranks, sum_of_ranks
 from hpckit.comm.device import HOST, Device
@@ -34,6 +35,9 @@ from hpckit.kernels.euler.constants import CV, GAMMA, GRAVITY, HALO, RD, REACH
 from hpckit.kernels.euler.hevi import dispatch as hevi
 from hpckit.kernels.euler.hevi.constants import LEVELS, NO_WATER, WORKS, Stage, Substep, upwind_weights
 from hpckit.kernels.euler.hevi.stress.dispatch import mix, mix_carried, viscosity
+from hpckit.kernels.euler.hevi.terrain import dispatch as sloping
+from hpckit.kernels.euler.hevi.terrain.constants import METRICS, Ground
+from hpckit.kernels.euler.hevi.terrain.constants import WORKS as SLOPING_WORKS
 from hpckit.kernels.euler.rain.constants import CL, CVV, LATENT, RV, WATER_DENSITY
 from hpckit.kernels.euler.rain.dispatch import air_of, compress, condense, kessler, put_back, saturate
 from hpckit.kernels.euler.relaxation.dispatch import relax
@@ -67,12 +71,22 @@ class Model:
                 self.decomposition.start(mesh.rank), self.decomposition.owned(mesh.rank), strict=True
             )
         )
-        begin = initial_state(config, profile, self.base, rows, columns)
+        levels, self.terrain = level_tables(self.edges), None
+        self.rest_of = flat_cells(self.base, self.edges, grid.dx * grid.dy)
+        begin = np.zeros(0)
+        if config.terrain.kind == "flat":
+            begin = initial_state(config, profile, self.base, rows, columns)
+        else:
+            self.terrain = Terrain(config, profile, levels, (self.decomposition, mesh.rank), self._table)
+            self.rest_of = self.terrain.cells
+            self.spacing["z"] = require_thick(config)
+            begin = initial_state(config, profile, self.terrain.base, rows, columns, self.terrain.faces)
+            begin *= self.terrain.size
         self.state.set_from_host(begin)
         self._stagger()
         shape, dtype = self.state.data.shape, self.state.data.dtype
         self.start, self.slow, self.fast = (device.zeros(shape, dtype) for _ in range(3))
-        self.work = device.zeros((WORKS, *shape[1:]), dtype)
+        self.work = device.zeros((SLOPING_WORKS if self.terrain else WORKS, *shape[1:]), dtype)
         self.work[6] = 1.0
         nz, ny, nx = self.state.interior.shape[1:]
         self.mass_flux = [
@@ -87,7 +101,7 @@ class Model:
             self._table(values)
             for values in (
                 self.base.column,
-                level_tables(self.edges),
+                levels,
                 calm,
                 geostrophic,
                 upwind_weights(config.dynamics.order),
@@ -108,7 +122,8 @@ class Model:
         self.base_vapor = still[0]
         self.base_theta = self.base.theta / (1 + RV / RD * self.base_vapor)  # that of dry air; base.theta is moist
         water = initial_water(profile, self.base, begin) if moist else None
-        self.carried = Carried(config, mesh, device, self.state, water) if moist or config.tracers else None
+        over = (self.terrain.height, self.terrain.density) if self.terrain else None
+        self.carried = Carried(config, mesh, device, self.state, water, over) if moist or config.tracers else None
         ground = Decomposition((1, grid.ny, grid.nx), mesh.topology, halo=(0, 0, 0))
         self.rained = Field.zeros(mesh, ground, config.precision, name="rained", device=device)  # m since the start
         if moist:
@@ -169,11 +184,14 @@ class Model:
         """The slow tendencies at the state, and `count` acoustic substeps of dt (s) from the start of the step."""
         config, state, spacing = self.config, self.state.data, self.spacing
         with timer("slow"):
-            hevi.prepare(state, self.water, self.column, self.levels, self.work)
             numbers = Stage(spacing["x"], spacing["y"], config.coriolis)
-            hevi.tendencies(
-                state, self.work, self.column, self.levels, self.wind, self.weights, numbers, self.slow
-            )  # fmt: skip
+            tables = (self.levels, self.weights, numbers, self.slow)
+            if self.terrain:
+                sloping.prepare(state, self.terrain.ground, self.levels, self.work)
+                sloping.tendencies(state, self.work, self.terrain.ground, self.column, *tables)
+            else:
+                hevi.prepare(state, self.water, self.column, self.levels, self.work)
+                hevi.tendencies(state, self.work, self.column, self.levels, self.wind, *tables[1:])
             self._close_walls()
             hevi.begin(self.start, state, self.work, self.fast, self.pressure.data)
         share = 1 / count if last and self.carried else 0.0
@@ -187,9 +205,11 @@ class Model:
                 with timer("halo"):
                     self.pressure_exchange(self.pressure)
             with timer("sound"):
-                hevi.substep(
-                    self.work, self.slow, self.fast, self.pressure.data, self.levels, *self.mass_flux, state, fast
-                )  # fmt: skip
+                rest = (self.slow, self.fast, self.pressure.data, self.levels, *self.mass_flux, state, fast)
+                if self.terrain:
+                    sloping.substep(self.work, self.terrain.ground, *rest)
+                else:
+                    hevi.substep(self.work, *rest)
         with timer("sound"):
             hevi.finish(state, self.fast)
 
@@ -229,7 +249,12 @@ class Model:
         if self.is_moist:
             with timer("water"):
                 self._water(dt)
-        if self.relaxes:
+        if self.relaxes and self.terrain:
+            with timer("halo"):
+                self.exchange(self.state)
+            with timer("relaxation"):
+                sloping.relax(self.state.data, self.terrain.ground, self.levels, self.rates["z"], dt)
+        elif self.relaxes:
             with timer("relaxation"):
                 rates = self.rates
                 tables = (self.column, self.rest, rates["x"], rates["y"], rates["z"])
@@ -289,6 +314,8 @@ class Model:
         """Collective: rho, u, v, w and rho theta in the middles of the owned cells, on the host, float64."""
         self.exchange(self.state)
         data = self.state.device.to_host(self.state.data).astype(np.float64, copy=False)
+        if self.terrain:
+            return self.terrain.middles(data)
         base_rho, base_heat, _ = self.base.column[:, :, None, None]
         inner = slice(HALO, -HALO)
         beyond = slice(HALO, 1 - HALO)
@@ -306,31 +333,36 @@ class Model:
     def _theta(self, rho: np.ndarray, heat: np.ndarray) -> np.ndarray:
         """Deviation of theta from the base state's; of moist air not that of the moist theta."""
         if not self.is_moist:
-            return heat / rho - self.base.theta[:, None, None]
+            return heat / rho - self.rest_of.theta
         assert self.carried
         vapor = self.carried.field.to_host()[0]
         return heat / (rho * (1 + RV / RD * vapor)) - self.base_theta[:, None, None]
 
     def watch(self) -> Watch:
         """Collective: mass, energy, extremes. Sums may differ in the last bits between numbers of ranks."""
-        grid, base = self.config.grid, self.base
+        grid, rest = self.config.grid, self.rest_of
         rho, u, v, w, heat = self._middles()
-        volumes = np.diff(self.edges)[:, None, None] * grid.dx * grid.dy
+        volumes = rest.volume
         with np.errstate(all="ignore"):
-            pressure = base.column[2][:, None, None] * (heat / base.column[1][:, None, None]) ** GAMMA
+            pressure = rest.pressure * (heat / rest.heat) ** GAMMA
             sound = np.sqrt(GAMMA * pressure / rho)
             theta = self._theta(rho, heat)
-            energy = rho * (0.5 * (u * u + v * v + w * w) + GRAVITY * base.height[:, None, None])
+            energy = rho * (0.5 * (u * u + v * v + w * w) + GRAVITY * rest.height)
             energy = self._with_heat(energy, rho, pressure)
             good = np.isfinite(energy + sound + theta)
-        mass = (rho - base.column[0][:, None, None]) * volumes
+        mass = (rho - rest.rho) * volumes
         own = [mass[good].sum(), (energy * volumes)[good].sum(), good.size - np.count_nonzero(good)]
         sums = np.array(own, np.float64)
         most = [np.abs(speed[good]).max(initial=0.0) for speed in (u, v, w)]
         ends = np.array([*most, -theta[good].min(initial=np.inf), theta[good].max(initial=-np.inf)])
         sum_of_ranks(self.mesh.comm, sums)
         max_of_ranks(self.mesh.comm, ends)
-        mass_total = float((base.column[0] * volumes[:, 0, 0]).sum() * grid.nx * grid.ny + sums[0])
+        still = np.array(float((rest.rho * volumes).sum()))
+        if self.terrain:
+            sum_of_ranks(self.mesh.comm, still)
+        else:
+            still = still * (grid.nx * grid.ny)
+        mass_total = float(still + sums[0])
         more = self.carried.watch(rho, volumes) if self.carried else {}
         if self.is_moist:
             fallen = np.array(float(self.rained.data.sum(dtype=np.float64)) * grid.dx * grid.dy * WATER_DENSITY)
@@ -449,7 +481,7 @@ class Model:
         """Collective: the output fields, float64: theta and rho as deviations, winds in the middles; fills the halo."""
         rho, u, v, w, heat = self._middles()
         theta = self._theta(rho, heat)
-        fields = {"theta": theta, "u": u, "v": v, "w": w, "rho": rho - self.base.column[0][:, None, None]}
+        fields = {"theta": theta, "u": u, "v": v, "w": w, "rho": rho - self.rest_of.rho}
         fields |= full_fields(self.config.output.fields, rho, heat)
         if self.carried:
             carried = self.carried.field.to_host().astype(np.float64, copy=False)
@@ -523,6 +555,15 @@ def warm_up(config: Config, device: Device = HOST) -> None:
     hevi.begin(state, state, work, fast, pressure)
     flux = table(4, HALO, HALO + 1), table(4, HALO + 1, HALO), table(5, HALO, HALO)
     hevi.substep(work, slow, fast, pressure, levels, *flux, state, Substep(1.0, 1.0, 1e-3, 0.5, 0.0, 0.0))
+    if config.terrain.kind != "flat":
+        cells = state.shape[1:]
+        ground = Ground(table(3, *cells), table(METRICS, *cells), table(2, *cells), table(2, 4))
+        work = table(SLOPING_WORKS, *cells)
+        sloping.prepare(state, ground, levels, work)
+        stage, sound = Stage(1.0, 1.0, config.coriolis), Substep(1.0, 1.0, 1e-3, 0.5, 0.0, 0.0)
+        sloping.tendencies(state, work, ground, column, levels, weights, stage, slow)
+        sloping.substep(work, ground, slow, fast, pressure, levels, *flux, state, sound)
+        sloping.relax(state, ground, levels, table(4), 1.0)
     hevi.finish(state, fast)
     relax(state, column, table(4, 4), table(HALO), table(HALO), table(4), 1.0)
     mu, spacing = table(*state.shape[1:]), (1.0, 1.0)

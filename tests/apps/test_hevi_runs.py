@@ -14,6 +14,7 @@ from hpckit.apps.weather3d.model import mesh_for
 from hpckit.apps.weather3d.run import dry_run
 from hpckit.apps.weather3d.split import Model
 from hpckit.comm.observe.timer import PhaseTimer
+from hpckit.errors import InputError
 
 GRID = {"nx": 29, "ny": 27, "nz": 11, "lowest": 400.0}
 HEVI = {"kind": "hevi", "step": 4.0}
@@ -85,6 +86,25 @@ CASES = {
         "moisture": {"kind": "reversible", "equations": "complete"},
         "bubbles": [],
     },
+    "mountain": {
+        "grid": {**GRID, "lowest": 600.0},
+        "dynamics": HEVI,
+        "base": {"kind": "stable", "u": 8.0, "v": -5.0},
+        "terrain": {"kind": "bell", "ridge": False, "height": 2000.0, "half_width": 3000.0, "x": 9e3, "y": 12e3},
+        "coriolis": 1e-3,
+        "lid": {"depth": 3000.0},
+        "tracers": [{"name": "air", "shape": "uniform", "amount": 0.0, "background": 0.25}, {"name": "smoke"}],
+    },
+    "valleys": {
+        "grid": GRID,
+        "dynamics": HEVI,
+        "base": {"kind": "stable", "frequency": 0.015},
+        "terrain": {"kind": "schaer", "height": 2500.0, "half_width": 6000.0, "levels": "linear"},
+        "sides": {"x": "walls", "y": "walls"},
+        "bubbles": [],
+        "coriolis": 1e-3,
+        "lid": {"depth": 3000.0},
+    },
     "rest": {
         "grid": GRID,
         "dynamics": HEVI,
@@ -97,7 +117,7 @@ CASES = {
 RUNS, MORE_RUNS = {1: "x", 4: "b"}, {1: "x", 2: "xy", 3: "xy", 6: "b"}
 
 
-DAILY = ("walls", "storm")  # the others compile kernels of their own: 20 s
+DAILY = ("walls", "storm", "mountain", "valleys")  # the others compile kernels of their own: 20 s
 
 
 @pytest.mark.parametrize(
@@ -124,13 +144,32 @@ def test_any_number_of_ranks_gives_the_same_bits(mpirun, tmp_path, runs, names):
             np.testing.assert_allclose(air, 0.25, rtol=1e-13)
             assert smoke.min() >= -1e-16
             assert vapor.max() < 0.0141
+        if name == "mountain":
+            np.testing.assert_allclose(one["field1"][0], 0.25, rtol=1e-13)
         if name == "cloud":
             vapor, cloud, rain = one["field1"]
             np.testing.assert_allclose(vapor + cloud, 0.02, rtol=1e-13)
             assert cloud.min() > 5e-3
             assert not rain.any()
-        still = {"rest": 1e-12, "still_cloud": 1e-9}
+        still = {"rest": 1e-12, "still_cloud": 1e-9, "valleys": 1e-12}
         assert one["w_max"][0] < still[name] if name in still else one["w_max"][0] > 0.01, name
+
+
+def test_levels_that_cross_and_what_terrain_has_not_are_explained(tmp_path):
+    hill = {"kind": "bell", "height": 3000.0, "fine": 500.0, "smoothings": 500, "half_width": 1000.0}
+    thin = Config.model_validate({"grid": GRID, "dynamics": HEVI, "terrain": hill})
+    with pytest.raises(InputError, match="thick at its thinnest"):
+        dry_run(thin, 1)
+    np.save(tmp_path / "h.npy", np.full((27, 29), -5.0))
+    sunk = {"grid": GRID, "dynamics": HEVI, "terrain": {"kind": "file", "file": str(tmp_path / "h.npy")}}
+    with pytest.raises(InputError, match="falls to -5 m"):
+        dry_run(Config.model_validate(sunk), 1)
+    hill = {"kind": "bell"}
+    assert "terrain.file goes with" in problems(terrain={"kind": "file"})
+    assert "no moisture, drag over terrain" in problems(terrain=hill, drag=1e-3, moisture={"kind": "reversible"})
+    assert "lies outside" in problems(terrain={**hill, "x": 1e6})
+    with pytest.raises(ValidationError, match=r"terrain.kind = 'bell' needs the split"):
+        Config.model_validate({"terrain": hill})
 
 
 def problems(**settings) -> str:

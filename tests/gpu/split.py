@@ -15,6 +15,9 @@ from hpckit.kernels.euler.constants import HALO, REACH
 from hpckit.kernels.euler.hevi import dispatch as hevi
 from hpckit.kernels.euler.hevi.constants import WORKS, Stage, Substep, upwind_weights
 from hpckit.kernels.euler.hevi.stress import dispatch as stress
+from hpckit.kernels.euler.hevi.terrain import dispatch as sloping
+from hpckit.kernels.euler.hevi.terrain.constants import METRICS, Ground
+from hpckit.kernels.euler.hevi.terrain.constants import WORKS as SLOPING_WORKS
 from hpckit.kernels.euler.rain import dispatch as rain
 from tests.gpu.checks import Check, Pairs, size
 from tests.gpu.euler import noise
@@ -78,12 +81,50 @@ def stage_case(device: Device, dtype: np.dtype) -> Pairs:
     _stage(there)
     if not compiling():
         _stage(here)
+    return _pairs_of(there, here)
+
+
+def _pairs_of(there: dict[str, Any], here: dict[str, Any]) -> Pairs:
     inner = (slice(None), slice(None), slice(HALO, -HALO), slice(HALO, -HALO))
     pairs: Pairs = {name: (there[name], here[name]) for name in "xyz"}
     for field in range(5):
         for name in ("slow", "state"):
             pairs[f"{name} {field}"] = (there[name][inner][field], here[name][inner][field])
     return pairs
+
+
+def _over_terrain(of: dict[str, Any]) -> None:
+    ground = Ground(of["base"], of["metric"], of["winds"], of["tilt"])
+    sloping.prepare(of["state"], ground, of["levels"], of["work"])
+    stage = Stage(DX, DY, 1e-2)
+    sloping.tendencies(of["state"], of["work"], ground, of["column"], of["levels"], of["weights"], stage, of["slow"])
+    hevi.begin(of["start"], of["state"], of["work"], of["fast"], of["pressure"])
+    rest = (of["slow"], of["fast"], of["pressure"], of["levels"], of["x"], of["y"], of["z"], of["state"])
+    sloping.substep(of["work"], ground, *rest, Substep(DX, DY, 0.02, 0.6, 0.1, 0.5))
+    hevi.finish(of["state"], of["fast"])
+    sloping.relax(of["state"], ground, of["levels"], of["lid"], 2.0)
+
+
+def terrain_case(device: Device, dtype: np.dtype) -> Pairs:
+    """A stage over terrain, and its sponge."""
+    inputs, rng = _inputs(device, dtype)[1], np.random.default_rng(9)
+    cells, nz = inputs["state"].shape[1:], inputs["state"].shape[1]
+    column = np.broadcast_to(inputs["column"][:, :, None, None], (3, *cells))
+    metric = rng.uniform(-0.2, 0.2, (METRICS, *cells))
+    metric[[0, 1, 4, 5]] += 1.0
+    inputs |= {
+        "base": column * (1 + 0.01 * rng.random((3, *cells))),
+        "metric": metric,
+        "winds": rng.normal(size=(2, *cells)),
+        "tilt": rng.normal(size=(2, nz)) / 40.0,
+        "lid": np.linspace(0.0, 0.1, nz),
+        "work": np.zeros((SLOPING_WORKS, *cells)),
+    }
+    (there, here), names = _copies(device, dtype, list(inputs.values())), list(inputs)
+    both = dict(zip(names, there, strict=True)), dict(zip(names, here, strict=True))
+    for of in both[:1] if compiling() else both:
+        _over_terrain(of)
+    return _pairs_of(*both)
 
 
 def mixing_case(device: Device, dtype: np.dtype) -> Pairs:
@@ -158,6 +199,7 @@ def _both(device: Device, dtype: np.dtype) -> tuple[dict[str, Any], dict[str, np
 
 CHECKS = [
     Check("split dynamics", stage_case, SINGLE),
+    Check("split dynamics over terrain", terrain_case, SINGLE),
     Check("staggered mixing", mixing_case, SINGLE),
     Check("rain", rain_case, 2e-4),  # a little vapor that condenses is a small difference of large numbers
 ]

@@ -61,6 +61,10 @@ class Output:
         """The run's summary.json."""
         return json.loads((self.folder / "summary.json").read_text())
 
+    def resolved(self) -> dict[str, Any]:
+        """The run's settings."""
+        return json.loads((self.folder / "resolved.json").read_text())["values"]
+
     def change(self, name: str) -> float:
         """Relative change of a conserved quantity over the run, without its sign."""
         return abs(self.summary()["conserved"][name]["relative_change"])

@@ -18,6 +18,7 @@ Case = Literal[
     "rest",
     "split",
     "bryan_fritsch",
+    "mountains",
     "adjustment",
     "geostrophic_jet",
     "kelvin",

@@ -1,0 +1,283 @@
+"""The split dynamics over terrain, CUDA: a thread a cell, or a column where implicit, as the flat kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hpckit.kernels.compile.cuda_jit import blocks, cuda
+from hpckit.kernels.compile.cuda_pieces import typed_kernel
+from hpckit.kernels.compile.jit import inlined
+from hpckit.kernels.device_array import empty
+from hpckit.kernels.euler.constants import GAMMA, GRAVITY, HALO
+from hpckit.kernels.euler.hevi import cuda as flat
+from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, PER_CELL, PER_FACE, Stage, Substep
+from hpckit.kernels.euler.hevi.cuda import FIRST, THREADS, at_level, theta_face
+from hpckit.kernels.euler.hevi.numerics import diagonal_of, lower_of, upper_of
+from hpckit.kernels.euler.hevi.terrain.constants import (
+    EXCESS,
+    J_U,
+    J_V,
+    PER_W,
+    SLOPE_U,
+    SLOPE_V,
+    SLOPE_X,
+    SLOPE_Y,
+    STEEP,
+    Ground,
+)
+from hpckit.kernels.euler.numerics import power
+
+
+def prepare(state: Any, ground: Ground, levels: Any, work: Any) -> None:
+    nz, tall, wide = state.shape[1:]
+    grid = (blocks(wide - 2 * FIRST + 1, THREADS), tall - 2 * FIRST + 1, nz)
+    for part in (_prepare, _rise):
+        typed_kernel(part, state.dtype)[grid, THREADS](state, ground.base, ground.metric, levels, work)
+
+
+def tendencies(
+    state: Any, work: Any, ground: Ground, column: Any, levels: Any, weights: Any, stage: Stage, slow: Any
+) -> None:
+    nz, tall, wide = state.shape[1:]
+    real, base, metric = state.dtype.type, ground.base, ground.metric
+    plain = Stage(stage.dx, stage.dy, 0.0)
+    flat.tendencies(state, work, column, levels, column, weights, plain, slow)  # without a calm: no Coriolis force
+    grid = (blocks(wide - 2 * HALO + 1, THREADS), tall - 2 * HALO + 1, nz)
+    if stage.coriolis:
+        typed_kernel(_turn, state.dtype)[grid, THREADS](state, base, ground.wind, real(stage.coriolis), slow)
+    typed_kernel(_sloped, state.dtype)[grid, THREADS](metric, levels, slow)
+    rates = real(1 / stage.dx), real(1 / stage.dy)
+    typed_kernel(_forces, state.dtype)[grid, THREADS](state, work, metric, ground.tilt, levels, rates, slow)
+
+
+def substep(
+    work: Any, ground: Ground, slow: Any, fast: Any, pressure: Any, levels: Any, flux_x: Any, flux_y: Any, flux_z: Any,
+    state: Any, numbers: Substep,
+) -> None:  # fmt: skip
+    nz, tall, wide = state.shape[1:]
+    ny, nx = tall - 2 * HALO, wide - 2 * HALO
+    real, metric = state.dtype.type, ground.metric
+    rates = tuple(
+        real(each)
+        for each in (1 / numbers.dx, 1 / numbers.dy, numbers.dt, numbers.implicit, numbers.damping, numbers.share)
+    )
+    scratch = empty((6, nz + 1, ny, nx), state)
+    grid = (blocks(nx + 1, THREADS), ny + 1, nz)
+    typed_kernel(_push, state.dtype)[grid, THREADS](
+        metric, ground.tilt, slow, fast, pressure, levels, flux_x, flux_y, state, rates, scratch
+    )
+    plane = (blocks(nx, THREADS), ny)
+    typed_kernel(_columns, state.dtype)[plane, THREADS](
+        work, metric, slow, fast, pressure, levels, flux_z, state, rates, scratch
+    )
+
+
+def relax(state: Any, ground: Ground, levels: Any, lid: Any, dt: float) -> None:
+    nz, tall, wide = state.shape[1:]
+    grid = (blocks(wide - 2 * HALO, THREADS), tall - 2 * HALO, nz)
+    typed_kernel(_relax, state.dtype)[grid, THREADS](
+        state, ground.base, ground.metric, ground.wind, levels, lid, state.dtype.type(dt)
+    )
+
+
+def _prepare(state, base, metric, levels, work):
+    i, j, k = cuda.grid(1) + FIRST, cuda.blockIdx.y + FIRST, cuda.blockIdx.z
+    if i <= state.shape[3] - FIRST:
+        rho = state[0, k, j, i] + base[0, k, j, i]
+        heat = state[4, k, j, i] + base[1, k, j, i]
+        work[0, k, j, i] = state[1, k, j, i] / (0.5 * ((state[0, k, j, i - 1] + base[0, k, j, i - 1]) + rho))
+        work[1, k, j, i] = state[2, k, j, i] / (0.5 * ((state[0, k, j - 1, i] + base[0, k, j - 1, i]) + rho))
+        work[3, k, j, i] = heat / rho
+        excess = base[2, k, j, i] * power(state[4, k, j, i] / base[1, k, j, i], True)
+        work[EXCESS, k, j, i] = excess
+        work[5, k, j, i] = GAMMA * (base[2, k, j, i] + excess) / heat
+        work[4, k, j, i] = 0.0
+        work[6, k, j, i] = 1.0
+        work[7, k, j, i] = 0.0
+
+
+@inlined
+def at_w(a, levels, dim, k, j, i):
+    """The mean of what stands at faces across a dim, at the low face of a level."""
+    low, step_y, step_x = max(k - 1, 0), 1 if dim == 1 else 0, 1 if dim == 2 else 0
+    return levels[BELOW, k] * (0.5 * (a[low, j, i] + a[low, j + step_y, i + step_x])) + levels[ABOVE, k] * (
+        0.5 * (a[k, j, i] + a[k, j + step_y, i + step_x])
+    )
+
+
+def _rise(state, base, metric, levels, work):
+    i, j, k = cuda.grid(1) + FIRST, cuda.blockIdx.y + FIRST, cuda.blockIdx.z
+    if i < state.shape[3] - FIRST and j < state.shape[2] - FIRST:
+        low = max(k - 1, 0)
+        density = levels[BELOW, k] * (state[0, low, j, i] + base[0, low, j, i])
+        density += levels[ABOVE, k] * (state[0, k, j, i] + base[0, k, j, i])
+        flow = metric[SLOPE_X, k, j, i] * at_w(work[0], levels, 2, k, j, i)
+        flow += metric[SLOPE_Y, k, j, i] * at_w(work[1], levels, 1, k, j, i)
+        work[2, k, j, i] = state[3, k, j, i] / (metric[PER_W, k, j, i] * density) + flow
+
+
+def _turn(state, base, wind, coriolis, slow):
+    """The Coriolis force on what the base state's wind leaves of the momenta."""
+    i, j, k = cuda.grid(1) + HALO, cuda.blockIdx.y + HALO, cuda.blockIdx.z
+    rho = base[0]
+    if i <= state.shape[3] - HALO and j < state.shape[2] - HALO:
+        turn = 0.0
+        for north in range(2):
+            for west in range(2):
+                y, x = j + north, i - 1 + west
+                turn += state[2, k, y, x] - 0.5 * (rho[k, y - 1, x] + rho[k, y, x]) * wind[1, k, y, x]
+        slow[1, k, j, i] += coriolis * (0.25 * turn)
+    if i < state.shape[3] - HALO and j <= state.shape[2] - HALO:
+        turn = 0.0
+        for east in range(2):
+            for south in range(2):
+                y, x = j - 1 + south, i + east
+                turn += state[1, k, y, x] - 0.5 * (rho[k, y, x - 1] + rho[k, y, x]) * wind[0, k, y, x]
+        slow[2, k, j, i] -= coriolis * (0.25 * turn)
+
+
+def _sloped(metric, levels, slow):
+    """The tendency of J rho w becomes that of Omega."""
+    i, j, k = cuda.grid(1) + HALO, cuda.blockIdx.y + HALO, cuda.blockIdx.z
+    if k > 0 and i < slow.shape[3] - HALO and j < slow.shape[2] - HALO:
+        mean_u, mean_v = 0.0, 0.0
+        for at, share in ((k - 1, levels[BELOW, k]), (k, levels[ABOVE, k])):
+            east = slow[1, at, j, i] / metric[J_U, at, j, i] + slow[1, at, j, i + 1] / metric[J_U, at, j, i + 1]
+            north = slow[2, at, j, i] / metric[J_V, at, j, i] + slow[2, at, j + 1, i] / metric[J_V, at, j + 1, i]
+            mean_u += share * (0.5 * east)
+            mean_v += share * (0.5 * north)
+        sloped = metric[SLOPE_X, k, j, i] * mean_u + metric[SLOPE_Y, k, j, i] * mean_v
+        slow[3, k, j, i] = slow[3, k, j, i] * metric[PER_W, k, j, i] - sloped
+
+
+@inlined
+def upright(p, tilt, k, j, i):
+    """The vertical gradient in the middle of level k."""
+    m = min(max(k - 1, 0), p.shape[0] - 3)
+    return tilt[0, k] * (p[m + 1, j, i] - p[m, j, i]) + tilt[1, k] * (p[m + 2, j, i] - p[m + 1, j, i])
+
+
+def _forces(state, work, metric, tilt, levels, rates, slow):
+    """Of p' and rho' on the momenta and on Omega."""
+    i, j, k = cuda.grid(1) + HALO, cuda.blockIdx.y + HALO, cuda.blockIdx.z
+    p = work[EXCESS]
+    if i <= state.shape[3] - HALO and j < state.shape[2] - HALO:
+        rise = 0.5 * (upright(p, tilt, k, j, i - 1) + upright(p, tilt, k, j, i))
+        gradient = (p[k, j, i] - p[k, j, i - 1]) * rates[0]
+        slow[1, k, j, i] += metric[SLOPE_U, k, j, i] * rise - metric[J_U, k, j, i] * gradient
+    if i < state.shape[3] - HALO and j <= state.shape[2] - HALO:
+        rise = 0.5 * (upright(p, tilt, k, j - 1, i) + upright(p, tilt, k, j, i))
+        gradient = (p[k, j, i] - p[k, j - 1, i]) * rates[1]
+        slow[2, k, j, i] += metric[SLOPE_V, k, j, i] * rise - metric[J_V, k, j, i] * gradient
+    if k > 0 and i < state.shape[3] - HALO and j < state.shape[2] - HALO:
+        below, above = levels[BELOW, k], levels[ABOVE, k]
+        across = below * (p[k - 1, j, i + 1] - p[k - 1, j, i - 1]) + above * (p[k, j, i + 1] - p[k, j, i - 1])
+        along = below * (p[k - 1, j + 1, i] - p[k - 1, j - 1, i]) + above * (p[k, j + 1, i] - p[k, j - 1, i])
+        lift = metric[SLOPE_X, k, j, i] * (across * (0.5 * rates[0]))
+        lift += metric[SLOPE_Y, k, j, i] * (along * (0.5 * rates[1]))
+        pull = metric[STEEP, k, j, i] * ((p[k, j, i] - p[k - 1, j, i]) * levels[PER_FACE, k])
+        pull += GRAVITY * metric[PER_W, k, j, i] * (below * state[0, k - 1, j, i] + above * state[0, k, j, i])
+        slow[3, k, j, i] += lift - pull
+
+
+def _push(metric, tilt, slow, fast, pressure, levels, flux_x, flux_y, state, rates, scratch):
+    """The horizontal momenta, and what horizontal gradients of the pressure do to Omega, into the scratch."""
+    i, j, k = cuda.grid(1), cuda.blockIdx.y, cuda.blockIdx.z
+    nx, ny = pressure.shape[2] - 2, pressure.shape[1] - 2
+    y, x, dt, share, p = j + HALO, i + HALO, rates[2], rates[5], pressure
+    if i <= nx and j < ny:
+        rise = 0.5 * (upright(p, tilt, k, j + 1, i) + upright(p, tilt, k, j + 1, i + 1))
+        gradient = (p[k, j + 1, i + 1] - p[k, j + 1, i]) * rates[0]
+        force = metric[SLOPE_U, k, y, x] * rise - metric[J_U, k, y, x] * gradient
+        fast[1, k, y, x] += dt * (slow[1, k, y, x] + force)
+        if share != 0.0:
+            flux_x[k, j, i] += share * (state[1, k, y, x] + fast[1, k, y, x])
+    if i < nx and j <= ny:
+        rise = 0.5 * (upright(p, tilt, k, j, i + 1) + upright(p, tilt, k, j + 1, i + 1))
+        gradient = (p[k, j + 1, i + 1] - p[k, j, i + 1]) * rates[1]
+        force = metric[SLOPE_V, k, y, x] * rise - metric[J_V, k, y, x] * gradient
+        fast[2, k, y, x] += dt * (slow[2, k, y, x] + force)
+        if share != 0.0:
+            flux_y[k, j, i] += share * (state[2, k, y, x] + fast[2, k, y, x])
+    if k > 0 and i < nx and j < ny:
+        below, above = levels[BELOW, k], levels[ABOVE, k]
+        across = below * (p[k - 1, j + 1, i + 2] - p[k - 1, j + 1, i]) + above * (p[k, j + 1, i + 2] - p[k, j + 1, i])
+        along = below * (p[k - 1, j + 2, i + 1] - p[k - 1, j, i + 1]) + above * (p[k, j + 2, i + 1] - p[k, j, i + 1])
+        lift = metric[SLOPE_X, k, y, x] * (across * (0.5 * rates[0]))
+        scratch[5, k, j, i] = lift + metric[SLOPE_Y, k, y, x] * (along * (0.5 * rates[1]))
+
+
+def _columns(work, metric, slow, fast, pressure, levels, flux_z, state, rates, scratch):
+    i, j = cuda.grid(1), cuda.blockIdx.y
+    nz = pressure.shape[0]
+    if i < pressure.shape[2] - 2:
+        y, x, dt, implicit, damping, share = j + HALO, i + HALO, rates[2], rates[3], rates[4], rates[5]
+        explicit, size = 1.0 - implicit, (dt * implicit) * (dt * implicit)
+        theta, stiff, u, v, w = work[3], work[5], fast[1], fast[2], fast[3]
+        for k in range(nz):
+            here, lower, upper = theta[k, y, x], w[k, y, x], at_level(w, k + 1, y, x)
+            per_cell = levels[PER_CELL, k]
+            div = (u[k, y, x + 1] - u[k, y, x]) * rates[0] + (v[k, y + 1, x] - v[k, y, x]) * rates[1]
+            div += explicit * ((upper - lower) * per_cell)
+            scratch[2, k, j, i] = fast[0, k, y, x] + dt * (slow[0, k, y, x] - div)
+            warm_x = u[k, y, x + 1] * (0.5 * (here + theta[k, y, x + 1])) - u[k, y, x] * (
+                0.5 * (theta[k, y, x - 1] + here)
+            )
+            warm_y = v[k, y + 1, x] * (0.5 * (here + theta[k, y + 1, x])) - v[k, y, x] * (
+                0.5 * (theta[k, y - 1, x] + here)
+            )
+            warm_z = theta_face(theta, levels, k + 1, y, x) * upper - theta_face(theta, levels, k, y, x) * lower
+            carry = warm_x * rates[0] + warm_y * rates[1] + explicit * (warm_z * per_cell)
+            new = fast[4, k, y, x] + dt * (slow[4, k, y, x] - carry)
+            scratch[3, k, j, i] = new
+            scratch[4, k, j, i] = stiff[k, y, x] * (implicit * new + explicit * fast[4, k, y, x])
+        factor, value = 0.0, 0.0
+        for k in range(1, nz):
+            below, above, down, up = levels[BELOW, k], levels[ABOVE, k], levels[PER_CELL, k - 1], levels[PER_CELL, k]
+            tension, gravity = metric[STEEP, k, y, x] * levels[PER_FACE, k], GRAVITY * metric[PER_W, k, y, x]
+            soft, hard = stiff[k - 1, y, x], stiff[k, y, x]
+            lower = lower_of(size, tension, soft, down, theta_face(theta, levels, k - 1, y, x), below, gravity)
+            upper = upper_of(size, tension, hard, up, theta_face(theta, levels, k + 1, y, x), above, gravity)
+            middle = theta_face(theta, levels, k, y, x)
+            diagonal = diagonal_of(size, tension, soft, hard, down, up, middle, below, above, gravity)
+            mixed_low = implicit * scratch[2, k - 1, j, i] + explicit * fast[0, k - 1, y, x]
+            mixed = implicit * scratch[2, k, j, i] + explicit * fast[0, k, y, x]
+            weight = gravity * (below * mixed_low + above * mixed)
+            gradient = tension * (scratch[4, k, j, i] - scratch[4, k - 1, j, i])
+            right = w[k, y, x] + dt * (slow[3, k, y, x] + scratch[5, k, j, i] - gradient - weight)
+            pivot = 1.0 / (diagonal - lower * factor)
+            factor, value = upper * pivot, (right - lower * value) * pivot
+            scratch[0, k, j, i] = factor
+            scratch[1, k, j, i] = value
+        high = 0.0  # the new Omega'' of the face above
+        for k in range(nz - 1, -1, -1):
+            low = scratch[1, k, j, i] - scratch[0, k, j, i] * high if k > 0 else 0.0
+            per_cell = levels[PER_CELL, k]
+            fast[0, k, y, x] = scratch[2, k, j, i] - dt * implicit * ((high - low) * per_cell)
+            carry = theta_face(theta, levels, k + 1, y, x) * high - theta_face(theta, levels, k, y, x) * low
+            new = scratch[3, k, j, i] - dt * implicit * (carry * per_cell)
+            pressure[k, j + 1, i + 1] = stiff[k, y, x] * (new + damping * (new - fast[4, k, y, x]))
+            fast[4, k, y, x] = new
+            if share != 0.0:
+                flux_z[k, j, i] += share * (state[3, k, y, x] + (implicit * low + explicit * w[k, y, x]))
+            w[k, y, x] = low
+            high = low
+
+
+def _relax(state, base, metric, wind, levels, lid, dt):
+    i, j, k = cuda.grid(1) + HALO, cuda.blockIdx.y + HALO, cuda.blockIdx.z
+    if i < state.shape[3] - HALO and lid[k] != 0.0:
+        keep, low = 1.0 / (1.0 + dt * lid[k]), max(k - 1, 0)
+        here = state[0, k, j, i] + base[0, k, j, i]
+        goal = 0.5 * ((state[0, k, j, i - 1] + base[0, k, j, i - 1]) + here) * wind[0, k, j, i]
+        state[1, k, j, i] = goal + keep * (state[1, k, j, i] - goal)
+        goal = 0.5 * ((state[0, k, j - 1, i] + base[0, k, j - 1, i]) + here) * wind[1, k, j, i]
+        state[2, k, j, i] = goal + keep * (state[2, k, j, i] - goal)
+        goal = state[0, k, j, i] * (base[1, k, j, i] / base[0, k, j, i])
+        state[4, k, j, i] = goal + keep * (state[4, k, j, i] - goal)
+        if k > 0:
+            flow = metric[SLOPE_X, k, j, i] * at_w(wind[0], levels, 2, k, j, i)
+            flow += metric[SLOPE_Y, k, j, i] * at_w(wind[1], levels, 1, k, j, i)
+            density = levels[BELOW, k] * (state[0, low, j, i] + base[0, low, j, i]) + levels[ABOVE, k] * here
+            goal = -metric[PER_W, k, j, i] * density * flow
+            state[3, k, j, i] = goal + keep * (state[3, k, j, i] - goal)
