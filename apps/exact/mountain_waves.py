@@ -25,17 +25,25 @@ POINTS = 4000  # of the integrals over height
 
 
 def channel(
-    ground: np.ndarray, width: float, height: float, z: np.ndarray, time: float, wind: float, temperature: float
+    ground: np.ndarray,
+    width: float,
+    height: float,
+    z: np.ndarray,
+    time: float,
+    wind: float,
+    temperature: float,
+    sound: bool = True,
 ) -> np.ndarray:
     """The wind w (m/s) at heights z (m) and the places of `ground` after a time (s), float64[len(z), nx].
 
     ground: heights of a period of `width` (m), at equal distances. height: of the lid, m. wind: m/s. temperature: K.
+    sound: with the free waves of sound that the start sends out.
     """
-    scale, sound = RD * temperature / GRAVITY, np.sqrt(GAMMA * RD * temperature)
-    frequency, tilt = GRAVITY / np.sqrt(CP * temperature), 1 / (2 * scale) - GRAVITY / sound**2
+    scale, speed = RD * temperature / GRAVITY, np.sqrt(GAMMA * RD * temperature)
+    frequency, tilt = GRAVITY / np.sqrt(CP * temperature), 1 / (2 * scale) - GRAVITY / speed**2
     k = 2 * np.pi * np.fft.rfftfreq(len(ground), width / len(ground))[1:, None]
     lift = 1j * k * wind * np.fft.rfft(ground)[1:, None]
-    m = np.sqrt(((frequency / wind) ** 2 - k**2) * (1 - (wind / sound) ** 2) - tilt**2 + 0j)
+    m = np.sqrt(((frequency / wind) ** 2 - k**2) * (1 - (wind / speed) ** 2) - tilt**2 + 0j)
     rows = np.pi * np.arange(1, SINES + 1)[None, :] / height
     # The sines of the steady w_b, and of w at the start; the steady u, D- P and buoyancy follow from the first.
     steady = lift * (2 / height) * rows / (rows**2 - m**2)
@@ -44,15 +52,17 @@ def channel(
     begin = lift * (2 / POINTS) * (np.sin(rows[0][:, None] * points) @ shape)
     size = np.sqrt(rows**2 + tilt**2)
     buoyancy = 1j * frequency / (k * wind) * steady
-    pressed = (frequency * buoyancy - 1j * k * wind * steady) / sound
-    start = np.stack([sound / wind * pressed / size, begin - steady, -pressed / size, -buoyancy], axis=-1)
+    pressed = (frequency * buoyancy - 1j * k * wind * steady) / speed
+    start = np.stack([speed / wind * pressed / size, begin - steady, -pressed / size, -buoyancy], axis=-1)
     # i times the matrix of (D- u / size, w_b, D- P / size, b) in air that moves with the wind
     turn = np.zeros((*start.shape, 4), complex)
-    turn[..., 0, 2] = turn[..., 2, 0] = sound * k
-    turn[..., 1, 2], turn[..., 2, 1] = -1j * sound * size, 1j * sound * size
+    turn[..., 0, 2] = turn[..., 2, 0] = speed * k
+    turn[..., 1, 2], turn[..., 2, 1] = -1j * speed * size, 1j * speed * size
     turn[..., 1, 3], turn[..., 3, 1] = 1j * frequency, -1j * frequency
     rates, vectors = np.linalg.eigh(turn)
     parts = np.einsum("knab,kna->knb", vectors.conj(), start) * np.exp(-1j * rates * time)
+    if not sound:  # the two fastest of four
+        parts[..., [0, 3]] = 0
     free = np.einsum("knb,knb->kn", vectors[..., 1, :], parts) * np.exp(-1j * k * wind * time)
     above = _over(m * (height - z), m * height) * lift + free @ np.sin(rows[0][:, None] * z)
     modes = np.concatenate([np.zeros((1, len(z))), above * np.exp(z / (2 * scale))])
