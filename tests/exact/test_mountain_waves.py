@@ -22,7 +22,7 @@ def test_over_a_wide_hill_it_is_the_hydrostatic_closed_form():
 
 
 def test_in_a_channel_it_is_what_implicit_steps_of_the_equations_give():
-    """One wavenumber, on levels of 120 m in steps of a second; the wave long enough to propagate, and one that fades."""
+    """On levels of 120 m in steps of a second, of a wave that is long enough to propagate, and one that fades."""
     height, temperature, end, nz, dt = 12e3, 250.0, 200.0, 100, 1.0
     scale, sound = RD * temperature / GRAVITY, np.sqrt(GAMMA * RD * temperature)
     frequency, tilt, dz = GRAVITY / np.sqrt(CP * temperature), 1 / (2 * scale) - GRAVITY / sound**2, height / nz
