@@ -34,6 +34,9 @@ class System(Section):
         description="initial particles: LAMMPS data, or .dump, .lammpstrj, .xyz, .extxyz, .h5, .h5md; none: a lattice",
     )
     style: str = Field("", description="atom style of a LAMMPS data file; empty: the one that it names, else atomic")
+    replicate: tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]] = Field(
+        (1, 1, 1), description="copies of the file's particles and box along x, y, z"
+    )
     frame: int = Field(-1, description="frame of a trajectory file, from 0; negative numbers count from the end")
     velocities: Literal["file", "draw"] = Field(
         "file", description="of particles from a file: the file's (at rest if it has none), or drawn at `temperature`"
@@ -83,7 +86,7 @@ class Pair(Section):
     types: tuple[int, int] = Field(description="the two types, counted from 1")
     epsilon: float | None = Field(None, ge=0, description="depth of the well")
     parameters: tuple[float, ...] | None = Field(None, description="parameters of potentials other than Lennard-Jones")
-    sigma: float | None = Field(None, gt=0, description="diameter")
+    sigma: float | None = Field(None, ge=0, description="diameter")
     cutoff: float | None = Field(None, gt=0, description="distance beyond which there is no force")
     keyword: str | None = Field(None, description="section of the table file, for kind = table")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,7 @@ def interaction_of(config: Config, types: int) -> Interaction | EmbeddedAtoms | 
     else:
         energy, names = NAMED[given.kind]
     own = _well_parameters(config) if given.kind == "lennard_jones" else _own_parameters(config, types, names)
-    return custom(
+    found = custom(
         energy,
         own,
         _cutoffs(config, types),
@@ -61,6 +62,9 @@ def interaction_of(config: Config, types: int) -> Interaction | EmbeddedAtoms | 
         tail=given.tail,
         switch=given.switch,
     )
+    if given.kind == "lennard_jones":  # traced for GPUs and lists of neighbors, by hand for pairs of clusters
+        return replace(found, potential=replace(found.potential, by_inverse=lennard_jones.FADED))
+    return found
 
 
 def reaches(config: Config) -> list[float]:

@@ -27,6 +27,7 @@ BASES = {
         *([0.25, 0.25, 0.25], [0.25, 0.75, 0.75], [0.75, 0.25, 0.75], [0.75, 0.75, 0.25]),
     ],
 }
+NEAR = 0.1  # masses that are the same, as LAMMPS has it
 VELOCITIES, TYPES = 1, 2  # streams of random numbers
 
 
@@ -51,6 +52,8 @@ class Start:
         system = self.config.system
         x, y, z = (axis in self.periodic for axis in "xyz")
         self.file = read_frame(system.file, system.frame, (x, y, z), system.style or None)
+        if system.replicate != (1, 1, 1):
+            self.file = self.file.replicated(system.replicate)
         self.lower, self.upper, self.count = self.file.lower, self.file.upper, self.file.count
         self.masses = masses_of(self.config) if self.file.masses is None else self.file.masses
         highest = int(self.file.types.max(initial=0)) + 1
@@ -140,6 +143,28 @@ class Start:
         rows = None if self.file is None else self.file.terms.get(name)
         return rows if rows is not None and len(rows) else None
 
+    def held_bonds(self) -> np.ndarray:
+        """Which bonds constraints hold."""
+        given, rows, file = self.config.constraints, self.bound("bonds"), self.file
+        if rows is None or file is None:
+            return np.zeros(0, bool)
+        near = np.abs(np.subtract.outer(self.masses, given.masses)) <= NEAR
+        kinds = near.any(axis=1) | np.isin(np.arange(len(self.masses)) + 1, given.types)
+        return np.isin(rows[:, 0] + 1, given.bonds) | kinds[file.types[rows[:, 1:]]].any(axis=1)
+
+    def held_angles(self) -> np.ndarray:
+        """Which angles constraints hold: of the types given, between two bonds that are held."""
+        rows, bonds = self.bound("angles"), self.bound("bonds")
+        if rows is None:
+            return np.zeros(0, bool)
+        held = np.isin(rows[:, 0] + 1, self.config.constraints.angles)
+        if bonds is None or not held.any():
+            return held & False
+        ends = bonds[self.held_bonds()][:, 1:]
+        keys = np.unique(np.concatenate([ends, ends[:, ::-1]]) @ [self.count, 1])
+        sides = [np.isin(rows[:, 2] * self.count + rows[:, end], keys) for end in (1, 3)]
+        return held & sides[0] & sides[1]
+
     def charges(self) -> np.ndarray | None:
         """The charge of every particle; None without charges. Raises `InputError` where they are missing."""
         if self.config.coulomb.kind == "none":
@@ -213,7 +238,7 @@ class Start:
             drawn = lammps_velocities.in_order(system.seed, self._lammps_order(ids))
         else:
             drawn = lammps_velocities.by_place(system.seed, places)
-        v, held = drawn[:, :3] / np.sqrt(masses)[:, None], 0
+        v, held = drawn[:, :3] / np.sqrt(masses)[:, None], int(self.held_bonds().sum() + self.held_angles().sum())
         if system.kind == "water":
             v = without_vibration(v, places, masses)
             held = self.count // 3 * RIGID if self.config.constraints.bonds else 0

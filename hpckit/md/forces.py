@@ -19,6 +19,8 @@ from hpckit.md.neighbors import NeighborList
 from hpckit.particles.ghosts import GhostExchange
 from hpckit.particles.particles import Particles
 
+VIRIAL = 2  # as `measure`, which else is False or True: virials alone; only pairs of clusters tell them from energies
+
 
 class Forces(ABC):
     """Computes forces for a part of a neighbor list; with `measure`, energies and virials of the slots too (`tallies`).
@@ -31,6 +33,7 @@ class Forces(ABC):
 
     stages = 1
     values_each = 1  # numbers of each slot in `values`
+    by_clusters = False  # whether neighbors are listed as pairs of clusters
 
     def __init__(
         self, types: int, one_cutoff: bool, precision: str, exact: bool, isa: str | None, device: Device
@@ -80,8 +83,14 @@ class Forces(ABC):
     def meet(self, particles: Particles, neighbors: NeighborList, ghosts: GhostExchange) -> None:  # noqa: B027
         """Collective, after a rebuild: get what else ghosts have, beside their positions and types."""
 
+    def begin(self, particles: Particles, measure: int) -> None:  # noqa: B027
+        """Before the parts of the lists: nothing, unless parts add to what they have in common."""
+
+    def finish(self, particles: Particles, neighbors: NeighborList, measure: int) -> None:  # noqa: B027
+        """After all parts and stages."""
+
     @abstractmethod
-    def compute(self, particles: Particles, neighbors: NeighborList, part: Any, measure: bool, stage: int = 0) -> None:
+    def compute(self, particles: Particles, neighbors: NeighborList, part: Any, measure: int, stage: int = 0) -> None:
         """Do a stage for the slots of a part of the lists (`inner`, one of `inner_parts`, or `outer`); the last writes
         their forces.
         """
@@ -109,14 +118,14 @@ class PairForces(Forces):
         stored = stored_table(interaction.table, self.form, interaction.rows, potential.rows_at)
         self._table = device.to_device(stored)
 
-    def compute(self, particles: Particles, neighbors: NeighborList, part: Any, measure: bool, stage: int = 0) -> None:
+    def compute(self, particles: Particles, neighbors: NeighborList, part: Any, measure: int, stage: int = 0) -> None:
         """Write the forces of the slots of a part of the lists; see `Forces.compute`."""
         if measure:
             self.reserve_tallies(particles)
         lists = neighbors.lists
         assert lists is not None
         what = part, self.records(particles), lists.bounds, lists.entries, self._table
-        forces(self._kernels[measure], self.form, *what, particles.forces, self.tallies)
+        forces(self._kernels[bool(measure)], self.form, *what, particles.forces, self.tallies)
 
 
 class NearForces(Forces):

@@ -13,6 +13,7 @@ from hpckit.comm.mesh import Mesh
 from hpckit.errors import BlowUpError
 from hpckit.kernels.particles.cells.constants import CLUSTER, RECORD
 from hpckit.kernels.particles.cells.dispatch import Lists, ghost_slots, grid_over, list_neighbors, place, sort
+from hpckit.kernels.particles.charged.clusters.dispatch import GROUP, ClusterPairs, list_pairs
 from hpckit.kernels.particles.integrate.dispatch import dilate, largest_move
 from hpckit.kernels.particles.pair.potential import Form
 from hpckit.particles.ghosts import GhostExchange
@@ -32,19 +33,30 @@ class Rebuilds:
 
 
 class NeighborList:
-    """The neighbors within the cutoff plus `skin` of each own particle: `lists` for the force kernels of `form`.
+    """The neighbors within the cutoff plus `skin` of each own particle: `lists` for the force kernels of `form`, or
+    pairs of `clusters` where `by_clusters` is set.
 
     `builds` counts the rebuilds, `missed` the rebuilds that came after a particle had moved more than half the skin,
     `since` the steps after the last one; `built` has the positions at that time, by slot.
     """
 
-    def __init__(self, mesh: Mesh, cutoff: float, skin: float, rebuilds: Rebuilds, form: Form, device: Device) -> None:
+    def __init__(
+        self,
+        mesh: Mesh,
+        cutoff: float,
+        skin: float,
+        rebuilds: Rebuilds,
+        form: Form,
+        device: Device,
+        by_clusters: bool = False,
+    ) -> None:
         self.mesh, self.skin, self.reach, self.rebuilds = mesh, skin, cutoff + skin, rebuilds
-        self._form, self._device = form, device
+        self._form, self._device, self._by_clusters = form, device, by_clusters
         self.slots = 0  # own, ghosts and padding
         self.built = device.zeros((0, RECORD))
         self.builds = self.missed = self.since = 0
         self.lists: Lists | None = None
+        self.clusters: ClusterPairs | None = None
         self._planned: DomainDecomposition | None = None
         self.stretch = np.ones(3)  # of the box since the last rebuild
 
@@ -63,17 +75,11 @@ class NeighborList:
         records = ghosts.rebuild(domains, particles, self.reach)
         order, ghost_starts = sort(records, len(records), grid, ghosts=True)
         self._place_ghosts(particles, ghosts, records, order)
-        self.lists = list_neighbors(
-            particles.positions,
-            particles.slots,
-            particles.ghost_slots,
-            grid,
-            (own_starts, ghost_starts),
-            self._inside,
-            self._form.isa,
-            self._form.lanes,
-            self.lists,
-        )
+        what = particles.positions, particles.slots, particles.ghost_slots, grid, (own_starts, ghost_starts)
+        if self._by_clusters:
+            self.clusters = list_pairs(*what, self._inside, self._form.isa, self.clusters)
+        else:
+            self.lists = list_neighbors(*what, self._inside, self._form.isa, self._form.lanes, self.lists)
         if len(self.built) < particles.slots:
             self.built = self._device.zeros((particles.capacity, RECORD))
         self.built[: particles.slots] = particles.positions[: particles.slots]
@@ -104,8 +110,17 @@ class NeighborList:
         return bool(late)
 
     @property
+    def parts(self) -> Lists | ClusterPairs:
+        """What names the `inner` and the `outer` clusters."""
+        found = self.clusters if self._by_clusters else self.lists
+        assert found is not None
+        return found
+
+    @property
     def pairs(self) -> int:
-        """The number of pairs in the lists, including padding; waits for a GPU."""
+        """The number of pairs in the lists, in both orders and including padding; waits for a GPU."""
+        if self.clusters is not None:
+            return 2 * CLUSTER * GROUP * int(self.clusters.bounds[2 * self._own // GROUP])
         if self.lists is None:
             return 0
         bounds = self.lists.bounds

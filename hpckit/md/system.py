@@ -156,7 +156,8 @@ class System:
             raise InputError(f"{len(self.masses)} masses for {interaction.types} types of particles")
         self.interaction = interaction
         self.forces: Forces = FORCES[type(interaction)](interaction, precision, repro, isa, device)
-        self.neighbors = NeighborList(mesh, interaction.cutoff, skin, rebuilds or Rebuilds(), self.forces.form, device)
+        by = self.forces.form, device, self.forces.by_clusters
+        self.neighbors = NeighborList(mesh, interaction.cutoff, skin, rebuilds or Rebuilds(), *by)
         self.particles = Particles(device)
         self.ghosts = GhostExchange(mesh, device, values=self.forces.values_each)
         self.balance = LoadBalance(balance_every)
@@ -254,7 +255,7 @@ class System:
         self.domains = self.domains.stretched(factors)
         self.ghosts.stretch(self.domains.lengths)
 
-    def update(self, measure: bool = False) -> None:
+    def update(self, measure: int = False) -> None:
         """Collective: forces at the current positions, after one step's motion; rebuilds if it is due."""
         self.within_step = True
         try:
@@ -262,7 +263,7 @@ class System:
         finally:
             self.within_step = False
 
-    def _update(self, measure: bool) -> None:
+    def _update(self, measure: int) -> None:
         self.steps += 1
         if self.balance.is_due(self.steps):
             # It rebuilds even if the cuts stay: the steps of a run must not depend on measured times.
@@ -282,20 +283,22 @@ class System:
         else:
             self.refresh(measure)
 
-    def compute(self, measure: bool = False) -> None:
+    def compute(self, measure: int = False) -> None:
         """Compute the forces; ghosts must be up to date, as after `rebuild`."""
-        lists = self.neighbors.lists
-        assert lists is not None
-        for part in (lists.inner, lists.outer):
+        measure = self._what(measure)
+        parts = self.neighbors.parts
+        self.forces.begin(self.particles, measure)
+        for part in (parts.inner, parts.outer):
             self._add_pairs(part, measure)
         for stage in range(1, self.forces.stages):
             self._later_stage(stage, measure)
         self._add_others(measure)
 
-    def refresh(self, measure: bool = False) -> None:
+    def refresh(self, measure: int = False) -> None:
         """Collective: update the ghosts; compute forces at the current positions, with the current lists."""
-        particles, neighbors, forces, lists = self.particles, self.neighbors, self.forces, self.neighbors.lists
-        assert lists is not None
+        particles, neighbors, forces, lists = self.particles, self.neighbors, self.forces, self.neighbors.parts
+        measure = self._what(measure)
+        forces.begin(particles, measure)
         with self.timer("exchange"):
             self.ghosts.start(particles)
             # Images of own particles are in place, ghosts of other ranks not yet: inner clusters do not read them.
@@ -314,9 +317,16 @@ class System:
             self._later_stage(stage, measure)
         self._add_others(measure)
 
-    def _add_others(self, measure: bool) -> None:
+    def _what(self, measure: int) -> int:
+        """`VIRIAL` is for forces that find virials by themselves."""
+        return measure if self.forces.by_clusters else bool(measure)
+
+    def _add_others(self, measure: int) -> None:
         """Collective: add the forces of bonds, of all images, and from outside."""
-        self.measured = measure
+        self.measured = bool(measure)
+        with self.timer("force"):
+            self.forces.finish(self.particles, self.neighbors, measure)
+        measure = bool(measure)
         for each in (self.bonds, *self.terms, self.exclusions, self.long_range):
             if each is not None:
                 each.add(self, measure)
@@ -325,10 +335,9 @@ class System:
         if self.constraints is not None:
             self.constraints.add(self, measure)
 
-    def _later_stage(self, stage: int, measure: bool) -> None:
+    def _later_stage(self, stage: int, measure: int) -> None:
         """Collective: bring the ghosts what their owners computed, and do the stage that needs it."""
-        values, lists = self.forces.values, self.neighbors.lists
-        assert lists is not None
+        values, lists = self.forces.values, self.neighbors.parts
         with self.timer("exchange"):
             self.ghosts.start_values(values)
         for part in lists.inner_parts if self.ghosts.under_way else (lists.inner,):
@@ -338,7 +347,7 @@ class System:
             self.ghosts.finish_values(values)
         self._add_pairs(lists.outer, measure, stage)
 
-    def _add_pairs(self, part: Any, measure: bool, stage: int = 0) -> None:
+    def _add_pairs(self, part: Any, measure: int, stage: int = 0) -> None:
         """Compute the forces of a part of the lists."""
         if not len(part):
             return

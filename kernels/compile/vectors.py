@@ -278,6 +278,63 @@ def bits(context, mask):
     return types.int32(mask), lambda c, b, s, v: b.zext(b.bitcast(v[0], ir.IntType(mask.n)), I32)
 
 
+@functools.cache
+def mask_of(n: int) -> Any:
+    """The intrinsic `(bits)`: the mask of the n lowest bits of an int64, lane 0 in the lowest."""
+
+    @intrinsic
+    def mask_of(context, value):
+        def generate(c, b, signature, values):
+            return b.bitcast(b.trunc(values[0], ir.IntType(n)), ir.VectorType(ir.IntType(1), n))
+
+        return Vec("m", n)(types.int64), generate
+
+    return mask_of
+
+
+@functools.cache
+def inverse_root(isa: str) -> Any:
+    """The intrinsic `(x)`: 1 / sqrt(x) of a vector above 0, to about two units in the last place.
+
+    From the processor's estimate by Newton's iteration where that is quicker, which it is but for float64 of AVX2.
+    """
+
+    @intrinsic
+    def inverse_root(context, value):
+        def generate(c, b, signature, values):
+            x, kind = values[0], values[0].type
+            one, half = constant(kind, 1.0), constant(kind, 0.5)
+            if value.kind == "f" and value.n == 8:
+                y, steps = call(b, "llvm.x86.avx.rsqrt.ps.256", kind, x), 1
+            elif value.kind == "d" and isa == "avx512":
+                name = f"llvm.x86.avx512.rsqrt14.pd.{64 * value.n}"
+                y, steps = call(b, name, kind, x, constant(kind, 0.0), I8(255)), 2
+            else:
+                return arithmetic(b, "fdiv", one, overloaded(b, "sqrt", x))
+            for _ in range(steps):  # y += y (1 - x y^2) / 2
+                miss = overloaded(b, "fma", b.fneg(arithmetic(b, "fmul", x, y)), y, one)
+                y = overloaded(b, "fma", arithmetic(b, "fmul", half, y), miss, y)
+            return y
+
+        return value(value), generate
+
+    return inverse_root
+
+
+@intrinsic
+def take_from(context, array, index, value):
+    """array[index : index + n] -= value, of a float64 array, also for a vector of float32."""
+
+    def generate(c, b, signature, values):
+        wide = ir.VectorType(ELEMENT["d"], value.n)
+        place = address(c, b, signature.args[0], values[0], values[1], wide)
+        taken = b.fpext(values[2], wide) if value.kind == "f" else values[2]
+        b.store(b.fsub(b.load(place, align=8), taken, flags=AS_WRITTEN), place, align=8)
+        return c.get_dummy_value()
+
+    return types.void(array, types.intp, value), generate
+
+
 @intrinsic
 def count_ones(context, value):
     """The number of bits that are set in an int32."""

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from test_particle_kernels import clustered, listed, scattered
 
+from hpckit.apps.md.potentials import custom
 from hpckit.comm.device import HOST
 from hpckit.kernels.compile import vectors
+from hpckit.kernels.particles.cells import columns
 from hpckit.kernels.particles.cells import reference as cells_reference
 from hpckit.kernels.particles.charged import reference, screening, simd
-from hpckit.kernels.particles.lennard_jones.dispatch import POTENTIAL, parameters
+from hpckit.kernels.particles.charged.clusters import dispatch as clusters
+from hpckit.kernels.particles.charged.clusters import reference as clusters_reference
+from hpckit.kernels.particles.lennard_jones.dispatch import FADED, POTENTIAL, parameters
+from hpckit.kernels.particles.pair.named import NAMED
 from hpckit.kernels.particles.pair.potential import Form
 from hpckit.kernels.particles.pair.simd import stored_table
 from hpckit.kernels.particles.records import simd as records
@@ -128,3 +135,118 @@ def test_partners_are_left_out_of_lists_and_have_their_share():
     simd.partner_kernel(POTENTIAL, made.key)(own, *given, *found, True)
     for got, wanted in zip(found, expected, strict=True):
         np.testing.assert_allclose(got, wanted, rtol=1e-11, atol=1e-11 * np.abs(wanted).max())
+
+
+def halves(types, reach):
+    """Slots of own particles (x < 6) and, behind them, of ghosts, in clusters; how many of each, and their grid."""
+    records = scattered(901, EXTENT, types)
+    low, high = np.zeros(3), np.array([6.0, *EXTENT[1:]])
+    here = records[:, 0] < high[0]
+    grid = columns.grid_over(records, int(here.sum()), low, high, reach)
+    orders, starts = zip(
+        *(columns.sort(records[side], int(side.sum()), grid, ghosts=k > 0) for k, side in enumerate((here, ~here))),
+        strict=True,
+    )
+    own, ghosts = map(len, orders)
+    slots = HOST.zeros((own + ghosts + 8, 4))
+    for order, first, side in zip(orders, (0, own), (here, ~here), strict=True):
+        columns.place(records[side], order, len(order), first, slots)
+    slots[own + ghosts :] = 50.0
+    return slots, own, ghosts, grid, starts
+
+
+def paired(slots, own, ghosts, grid, starts):
+    """The pairs of clusters, and 60 pairs of particles left out of them by both forms of `mask_out`, [n, 2]."""
+    near = clusters.list_pairs(slots, own, ghosts, grid, starts, (np.full(3, -np.inf),) * 2, form_of_lists(), None)
+    first, second = cells_reference.neighbors(slots[: own + ghosts], own + ghosts, CUTOFF)
+    chosen = np.random.default_rng(3).permutation(np.flatnonzero(first < own))[:60]
+    out = np.stack([first[chosen], second[chosen]], axis=1)
+    out = np.unique(np.concatenate([out, out[out[:, 1] < own][:, ::-1]]), axis=0)
+    bounds = np.searchsorted(out[:, 0], np.arange(own + 1))
+    twin = near._replace(masks=near.masks.copy())
+    clusters.mask_out(near, bounds, np.ascontiguousarray(out[:, 1]), own)
+    clusters_reference.mask_out(twin, bounds, out[:, 1], own)
+    used = near.bounds[2 * own // clusters.GROUP]
+    assert (near.masks[:used] == twin.masks[:used]).all()
+    kept = (first < own) & ~np.isin(first * len(slots) + second, out @ [len(slots), 1])
+    return near, first[kept], second[kept]
+
+
+def faded(r2, p):
+    """E and -dE/dr / r of the potential below, by its formula."""
+    x3, x, width = (p[3] ** 2 / r2) ** 3, np.maximum(r2, p[4]), p[0] - p[4]
+    energy, slope = 4 * p[2] * (x3 * x3 - x3), -12 * p[2] * (2 * x3 - 1) * x3 / r2
+    fade = (p[0] - x) ** 2 * (p[0] + 2 * x - 3 * p[4]) / width**3
+    return energy * fade, -2 * (slope * fade - 6 * energy * (p[0] - x) * (x - p[4]) / width**3)
+
+
+def form_of_lists():
+    return vectors.available()[0]
+
+
+CLUSTERED = [(Form(isa, "d", 2), "near") for isa in vectors.available()[:-1]]
+CLUSTERED += [(Form(vectors.available()[0], "d", 20, one_cutoff=True), "as LAMMPS")]
+CLUSTERED += [(Form(vectors.available()[0], "f", 20), "near")]
+
+
+@pytest.mark.skipif(vectors.available()[0] == "scalar", reason="pairs of clusters are for vectors")
+@pytest.mark.parametrize(("form", "name"), CLUSTERED, ids=str)
+def test_pairs_of_clusters_agree_with_the_reference(form, name):
+    made, types = MADE[name], np.arange(form.types) / form.types
+    numbers = np.stack([1.0 + types, 0.8 + 0.2 * types], axis=-1)
+    own_parameters = np.stack(
+        [np.sqrt(np.multiply.outer(*numbers[:, [0, 0]].T)), 0.5 * np.add.outer(*numbers[:, [1, 1]].T)], axis=-1
+    )
+    cutoffs = np.full((form.types, form.types), 2.5 if form.one_cutoff else 2.2)
+    found = custom(NAMED["lennard_jones"][0], own_parameters, cutoffs, name="lennard_jones", switch=1.7)
+    potential, rules = replace(found.potential, by_inverse=FADED), clusters.rules_of(found.table)
+    assert rules is not None
+    assert rules[0] == ("same", "same", "product", "mean", "same")
+    slots, own, ghosts, grid, starts = halves(form.types, 2.8)
+    near, first, second = paired(slots, own, ghosts, grid, starts)
+    charges = np.where(slots[:, 0] < 1e6, np.random.default_rng(2).uniform(-2, 2, len(slots)), 0.0)
+    by_formula = SimpleNamespace(energy_and_force=SimpleNamespace(py_func=faded), clamp=True, reference=None)
+    what = by_formula, found.table, charges, made.key, made.constants
+    forces, tallies, energies = reference.forces_of_pairs(slots[: own + ghosts], first, second, *what)
+    kinds = np.minimum((slots[:, 3].view(np.int64) & 0xFFFFFFFF) >> 1, form.types - 1)
+    looked_up = form.types <= form.near_types or form.kind == "f"
+    words = slots[:, 3].copy() if form.kind == "d" else (0x3F800000 | kinds.astype(np.int32)).view(np.float32)
+    table = stored_table(found.table, replace(form, isa="avx2") if form.kind == "f" else form)
+    each = np.ascontiguousarray(rules[1][:, kinds], form.dtype).ravel()
+    center, tiles = np.array([3.0, 5.0, 6.0]), np.zeros((len(slots) // 8, 3, 8), form.dtype)
+    clusters.to_tiles(slots, 0, (own + ghosts) // 8, center, tiles)
+    twin = tiles.copy()
+    clusters_reference.to_tiles(slots, 0, (own + ghosts) // 8, center, twin)
+    assert (tiles == twin).all()
+    one_reach = form.one_cutoff and made.cutoff == 2.5
+    rough = 3e-4 if form.kind == "f" else 1e-11
+    levels = (
+        (clusters.ONLY_FORCES, clusters.VIRIALS) if form.types == 2 and form.isa != "avx2" else ()
+    )  # each is compiled
+    for level in (*levels, clusters.ENERGIES):
+        names = None if looked_up else rules[0]
+        kernel = clusters.force_kernel(potential, form, made.key, names, one_reach, level)
+        felt, pushed = np.zeros((2, own // 8, 3, 8)), np.zeros((len(slots) // 8, 3, 8))
+        got, sums, of_charges = np.zeros((len(slots), 4)), np.zeros((len(slots), 8)), np.zeros(len(slots))
+        numbers = charges.astype(form.dtype), words, each, table, made.constants.astype(form.dtype), 6.25
+        out = *(one.reshape(-1) for one in felt), pushed.reshape(-1), sums.reshape(-1), of_charges
+        for part in (near.inner, near.outer):
+            kernel(part, tiles.reshape(-1), *numbers, *near[:3], *out)
+        for form_of in (clusters_reference, clusters):
+            form_of.finish(slots, own, ghosts, center, *felt, pushed, level > 0, got, sums)
+            scale = np.abs(forces).max()
+            np.testing.assert_allclose(got[:own], forces[:own], rtol=rough, atol=rough * scale)
+            if level:
+                wanted = tallies[:own, 1:].sum(axis=0)
+                np.testing.assert_allclose(sums[:own, 1:].sum(axis=0), wanted, atol=10 * rough * np.abs(wanted).max())
+    assert sums[:own, 0].sum() == pytest.approx(tallies[:own, 0].sum(), rel=rough)
+    assert of_charges[:own].sum() == pytest.approx(energies[:own].sum(), rel=10 * rough)
+
+
+def test_a_table_without_a_rule_is_looked_up():
+    table = np.ones((3, 3, 3))
+    assert clusters.rules_of(table) is None
+    table[..., 2] = np.multiply.outer([1.0, 2.0, 3.0], [1.0, 2.0, 3.0])
+    assert clusters.rules_of(table)[0] == ("same", "same", "product")
+    table[0, 2, 2] = table[2, 0, 2] = 3.001
+    assert clusters.rules_of(table) is None

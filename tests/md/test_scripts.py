@@ -19,6 +19,7 @@ from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import InputError
 from hpckit.md.motion.dynamics import NVE
 from hpckit.md.thermo import measure
+from hpckit.plan.particles.snapshot import Snapshot
 
 
 def hpckit(*words, cwd):
@@ -218,3 +219,24 @@ def test_a_script_becomes_a_run_file(tmp_path):
     again = hpckit("run", "looped.toml", "--show-config", cwd=tmp_path)
     assert again.returncode == 0, again.stderr
     assert "lammps" in again.stdout
+
+
+def test_copies_of_a_file_keep_their_molecules_whole(tmp_path):
+    bonds = np.array([[0, 0, 1], [1, 1, 2]])
+    places = np.array([[9.5, 1.0, 2.0], [0.3, 1.0, 2.0], [1.0, 1.5, 2.5]])
+    images = np.array([[0, 0, 0], [1, 0, 0], [1, 0, -2]], np.int32)
+    box = np.array([-1.0, 0.0, 0.0]), np.array([9.0, 5.0, 7.0])
+    one = Snapshot(*box, (True,) * 3, np.array([1, 2, 4]), np.array([0, 1, 0]), places, images, bonds=bonds)
+    many = one.replicated((2, 1, 3))
+    assert many.upper.tolist() == [19.0, 5.0, 21.0]
+    assert many.ids.tolist() == [number + 4 * copy for copy in range(6) for number in (1, 2, 4)]
+    assert (many.positions >= many.lower).all()
+    assert (many.positions < many.upper).all()
+    gaps = one.unwrapped[bonds[:, 1]] - one.unwrapped[bonds[:, 2]]
+    found = many.unwrapped[many.bonds[:, 1]] - many.unwrapped[many.bonds[:, 2]]
+    np.testing.assert_allclose(found, np.tile(gaps, (6, 1)), atol=1e-12)
+    np.testing.assert_allclose(many.unwrapped[3:6] - many.unwrapped[:3], [[10.0, 0, 0]] * 3, atol=1e-12)
+    script = tmp_path / "in.copies"
+    script.write_text("units lj\nreplicate 2 2\nreplicate 2 1 1\nrun 1\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"three whole numbers[\s\S]*behind read_data"):
+        settings_of(script)

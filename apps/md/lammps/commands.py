@@ -292,6 +292,16 @@ class Commands:
                 elif words[2:3] == ["types"]:
                     self.counts[words[1]] = int(words[0])
 
+    def _replicate(self, *words: str) -> None:
+        if len(words) != 3 or not all(word.isdigit() and int(word) for word in words):
+            raise ValueError(f"replicate {' '.join(words)}: known are three whole numbers")
+        if "read_data" in self.failed:
+            return
+        if "file" not in self.tree.get("system", {}):
+            raise ValueError("replicate comes behind read_data here; a lattice takes a larger region")
+        before = self.tree["system"].get("replicate", [1, 1, 1])
+        self._set("system.replicate", [old * int(word) for old, word in zip(before, words, strict=True)])
+
     def _file(self, name: str) -> Path:
         """A file that a command names: beside the script, in this folder, or in that of LAMMPS's potentials."""
         for folder in (self.path.parent, Path.cwd(), Path(os.environ.get("LAMMPS_POTENTIALS", "."))):
@@ -622,6 +632,7 @@ KNOWN = (
         "processors",
         "read_data",
         "region",
+        "replicate",
     ),
     *("run", "thermo", "timestep", "units", "velocity"),
 )

@@ -16,7 +16,6 @@ from hpckit.md.molecules.exclusions import Exclusions, Fourths
 from hpckit.md.molecules.terms import Terms
 
 TERMS = ("angles", "dihedrals", "impropers")
-NEAR = 0.1  # masses that are the same, as LAMMPS has it
 
 
 def bonds_of(config: Config, start: Start) -> Bonds | None:
@@ -24,7 +23,7 @@ def bonds_of(config: Config, start: Start) -> Bonds | None:
     rows, kind = start.bound("bonds"), config.bonds.kind
     if rows is None or kind == "zero":
         return None
-    return Bonds(rows, start.count, kind, _parameters(config, start, "bonds"), _held_bonds(config, start))
+    return Bonds(rows, start.count, kind, _parameters(config, start, "bonds"), start.held_bonds())
 
 
 def terms_of(config: Config, start: Start) -> list[Terms]:
@@ -33,7 +32,7 @@ def terms_of(config: Config, start: Start) -> list[Terms]:
     for name in TERMS:
         rows, kind = start.bound(name), getattr(config, name).kind
         if rows is not None and kind != "zero":
-            held = _held_angles(config, start) if name == "angles" else None
+            held = start.held_angles() if name == "angles" else None
             found.append(Terms(name, rows, start.count, kind, _parameters(config, start, name), held))
     return found
 
@@ -47,11 +46,11 @@ def constraints_of(config: Config, start: Start) -> Constraints | None:
     corners, of_angles = np.zeros((0, 4), np.int64), np.zeros((1, 2))
     if given.angles and angles is not None:
         of_angles = np.array([row[:2] for row in _parameters(config, start, "angles")])
-        corners = angles[_held_angles(config, start)]
+        corners = angles[start.held_angles()]
     for name, chosen, known in (("bonds", given.bonds, of_bonds), ("angles", given.angles, of_angles)):
         if any(not 1 <= kind <= len(known) for kind in chosen):
             raise InputError(f"constraints.{name} are {list(chosen)}, and there are types 1 to {len(known)}")
-    held = bonds[_held_bonds(config, start)]
+    held = bonds[start.held_bonds()]
     cosines = np.cos(np.radians(of_angles[corners[:, 0], 1]))
     clusters = clusters_of(held[:, 1:], of_bonds[held[:, 0], 1], corners[:, 1:], cosines, start.count)
     return Constraints(clusters, start.count, config.time.dt)
@@ -82,29 +81,6 @@ def _fourths(config: Config, start: Start) -> Fourths | None:
         )
     chosen = weights != 0.0
     return Fourths(rows[chosen][:, [1, 4]], weights[chosen], fourth_parameters(config))
-
-
-def _held_bonds(config: Config, start: Start) -> np.ndarray:
-    """Which bonds of the file constraints hold."""
-    given, rows, file = config.constraints, start.bound("bonds"), start.file
-    assert rows is not None
-    assert file is not None  # it has the rows
-    near = np.abs(np.subtract.outer(start.masses, given.masses)) <= NEAR
-    kinds = near.any(axis=1) | np.isin(np.arange(len(start.masses)) + 1, given.types)
-    return np.isin(rows[:, 0] + 1, given.bonds) | kinds[file.types[rows[:, 1:]]].any(axis=1)
-
-
-def _held_angles(config: Config, start: Start) -> np.ndarray:
-    """Which angles of the file constraints hold: of the types given, between two bonds that are held."""
-    given, rows, bonds = config.constraints, start.bound("angles"), start.bound("bonds")
-    assert rows is not None
-    held = np.isin(rows[:, 0] + 1, given.angles)
-    if bonds is None or not held.any():
-        return held & False
-    ends = bonds[_held_bonds(config, start)][:, 1:]
-    keys = np.unique(np.concatenate([ends, ends[:, ::-1]]) @ [start.count, 1])
-    sides = [np.isin(rows[:, 2] * start.count + rows[:, end], keys) for end in (1, 3)]
-    return held & sides[0] & sides[1]
 
 
 def _parameters(config: Config, start: Start, name: str) -> Any:

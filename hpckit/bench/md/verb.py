@@ -2,7 +2,8 @@
 
 The input is LAMMPS's own benchmark: density 0.8442, temperature 1.44, cutoff 2.5, skin 0.3, lists anew every 20 steps,
 100 steps of 0.005. Times are those of the loop, with rebuilds and the thermo at the end, without compilation. The
-rivals run in turn; the energy at the start is compared first. LAMMPS's other benchmarks run from its own input scripts.
+rivals run in turn; the energy at the start is compared first. LAMMPS's other benchmarks run from its own input scripts;
+`pppm_vs_lammps` is the mesh of charges of in.spce, `…_2ranks` two ranks over one.
 Beside the ratios with LAMMPS: instruction sets by themselves, mixed precision, two types of particles, a potential
 written in Python, Morse; `fft_2ranks_vs_scipy`, a Fourier transform of 256^3 values and back on 2 ranks over SciPy's on
 one (mpi4py-fft has no wheel), and its `_ceiling`, two of SciPy's at once.
@@ -24,7 +25,7 @@ import numpy as np
 from hpckit.apps.md.potentials import custom
 from hpckit.bench.command import add_only
 from hpckit.bench.md.case import LENNARD_JONES, STEPS, Melt, run_lammps
-from hpckit.bench.md.scripts import SCRIPTS, beside_lammps
+from hpckit.bench.md.scripts import SCRIPTS, beside_lammps, two_ranks
 from hpckit.bench.measure import Ratios, Rows, Times, ratio, result, speed_up, timed
 from hpckit.bench.ranks import run_ranks
 from hpckit.errors import SetupError
@@ -33,9 +34,11 @@ from hpckit.kernels.particles.pair.named import NAMED
 from hpckit.launch.scratch import scratch
 from hpckit.md.interaction import Interaction
 
+LONG = ("rhodo", "spce")
 SMALL, LARGE = 20, 40  # lattice cells along an edge: 32 000 and 256 000 particles
 SAME = 1e-7  # relative, of energies that LAMMPS prints with eight digits
-PARTS = ("32k", *SCRIPTS, "forms", "morse", "2ranks", "fft", "256k")
+ON_TWO = tuple(f"{part}_2ranks" for part in SCRIPTS)
+PARTS = ("32k", *SCRIPTS, *ON_TWO, "forms", "morse", "2ranks", "fft", "256k")
 MORSE = (1.0, 5.0, 1.12)  # depth, stiffness, distance
 
 
@@ -59,7 +62,9 @@ def run(quick: bool = False, only: Sequence[str] | None = None) -> dict[str, Any
             ratios |= _beside_lammps(SMALL, rounds, folder, rows, "md_32k")
         for part in SCRIPTS:
             if part in wanted and folder is not None:
-                ratios |= beside_lammps(part, rounds, rows)
+                ratios |= beside_lammps(part, min(rounds, 3) if part in LONG else rounds, rows)
+            if f"{part}_2ranks" in wanted and folder is not None:
+                ratios |= two_ranks(part, min(rounds, 3))
         if "forms" in wanted:
             ratios |= _forms(rounds, rows)
         if "morse" in wanted:

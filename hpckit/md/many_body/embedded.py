@@ -91,7 +91,7 @@ class EmbeddedForces(NearForces):
         """F' at each slot."""
         return self._slopes.reshape(1, -1, 1)
 
-    def compute(self, particles: Particles, neighbors: NeighborList, part: Any, measure: bool, stage: int = 0) -> None:
+    def compute(self, particles: Particles, neighbors: NeighborList, part: Any, measure: int, stage: int = 0) -> None:
         """Densities, or forces, of the slots of a part of the lists; see `Forces.compute`."""
         lists = neighbors.lists
         assert lists is not None
@@ -107,7 +107,7 @@ class EmbeddedForces(NearForces):
             self.reserve_tallies(particles)
         near = self.near, self.counts, self._slopes, self._energies
         out = particles.forces, self.tallies
-        forces(self._kernels[measure], self.form, part, records, lists, self._tables, *near, *out)
+        forces(self._kernels[bool(measure)], self.form, part, records, lists, self._tables, *near, *out)
 
 
 HARTREE_BOHR = 27.2 * 0.529  # eV Å, as LAMMPS and the potentials have it

@@ -73,7 +73,7 @@ class StillingerWeberForces(NearForces):
         """The moments of each slot."""
         return self._moments
 
-    def compute(self, particles: Particles, neighbors: NeighborList, part: Any, measure: bool, stage: int = 0) -> None:
+    def compute(self, particles: Particles, neighbors: NeighborList, part: Any, measure: int, stage: int = 0) -> None:
         """Moments, or forces, of the slots of a part of the lists; see `Forces.compute`."""
         lists = neighbors.lists
         assert lists is not None
@@ -88,4 +88,4 @@ class StillingerWeberForces(NearForces):
         if measure:
             self.reserve_tallies(particles)
         out = particles.forces, self.tallies
-        forces(self._kernels[measure], *what, lists, self._given, self.near, self.counts, self._moments, *out)
+        forces(self._kernels[bool(measure)], *what, lists, self._given, self.near, self.counts, self._moments, *out)

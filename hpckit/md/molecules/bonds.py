@@ -47,9 +47,9 @@ class Bonds:
         self._partner_kinds = np.empty(0, np.int32)
 
     def require_fit(self, interaction: Any, form: Form) -> None:
-        """Raise `InputError` for a GPU, mixed precision, and interactions that are not of pairs."""
-        if form.isa == "cuda" or form.kind == "f":
-            raise InputError("bonds are computed in double precision on the CPU", do="leave --gpu and precision out")
+        """Raise `InputError` for a GPU, and interactions that are not of pairs."""
+        if form.isa == "cuda":
+            raise InputError("bonds are computed on the CPU", do="leave --gpu out")
         if not isinstance(interaction, Interaction | Charged):
             raise InputError("bonds go with pair potentials, not with those of metals or silicon")
 

@@ -9,14 +9,20 @@ import numpy as np
 
 from hpckit.comm.device import HOST, Device
 from hpckit.errors import InputError
+from hpckit.kernels.particles.cells.constants import CLUSTER
+from hpckit.kernels.particles.charged.clusters import dispatch as clusters
 from hpckit.kernels.particles.charged.dispatch import force_kernel, forces
 from hpckit.kernels.particles.charged.screening import Screening
 from hpckit.kernels.particles.pair.dispatch import stored_table
-from hpckit.md.forces import Forces
+from hpckit.kernels.particles.records.dispatch import types_of
+from hpckit.kernels.particles.records.reference import HIGH_SINGLE
+from hpckit.md.forces import VIRIAL, Forces
 from hpckit.md.interaction import Interaction
 from hpckit.md.neighbors import NeighborList
 from hpckit.particles.ghosts import GhostExchange
 from hpckit.particles.particles import Particles
+
+LEVELS = {False: clusters.ONLY_FORCES, True: clusters.ENERGIES, VIRIAL: clusters.VIRIALS}
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,18 +77,32 @@ class ChargedForces(Forces):
     ) -> None:
         pairs, screening = interaction.pairs, interaction.screening
         super().__init__(pairs.types, pairs.one_cutoff, precision, exact, isa, device)
+        self.by_clusters = self.form.isa in ("avx512", "avx2") and not exact
         try:
-            self._kernels = {
-                measure: force_kernel(pairs.potential, replace(self.form, measure=measure), screening.key)
-                for measure in (False, True)
-            }
+            self._kernels = self._compiled(pairs, screening)
         except TypeError as error:
             raise InputError(f"the potential {pairs.potential.key[1]} has no form for GPUs: {error}") from error
-        self._table = device.to_device(stored_table(pairs.table, self.form))
+        stored = self.form
+        if self.by_clusters and self.form.kind == "f":
+            stored = replace(stored, isa="avx2")  # eight lanes, as many as slots of a cluster
+        self._table = device.to_device(stored_table(pairs.table, stored))
         self._constants = device.to_device(screening.constants.astype(self.form.dtype))
         self._root = float(np.sqrt(interaction.strength))
         self.charges, self._stored = device.zeros((0,)), device.zeros((0,), self.form.dtype)
         self.energies = device.zeros((0,))
+        self._longest2 = interaction.cutoff**2
+        self._tiles = np.zeros((0, 3, CLUSTER))
+
+    def _compiled(self, pairs: Interaction, screening: Screening) -> dict[Any, Any]:
+        """A kernel for each of what may be asked for."""
+        if not self.by_clusters:
+            forms = {measure: replace(self.form, measure=measure) for measure in (False, True)}
+            return {measure: force_kernel(pairs.potential, form, screening.key) for measure, form in forms.items()}
+        rules = clusters.rules_of(pairs.table) if pairs.types > self.form.near_types else None
+        self._numbers_of_types = np.zeros((0, pairs.types)) if rules is None else rules[1]
+        one_reach = pairs.one_cutoff and pairs.cutoff == screening.cutoff
+        what = pairs.potential, self.form, screening.key, None if rules is None else rules[0], one_reach
+        return {level: clusters.force_kernel(*what, level) for level in LEVELS.values()}
 
     def meet(self, particles: Particles, neighbors: NeighborList, ghosts: GhostExchange) -> None:
         """Collective, after a rebuild: the charges of all slots."""
@@ -94,12 +114,60 @@ class ChargedForces(Forces):
         self._stored = self.charges.astype(self.form.dtype)
         if len(self.energies) < particles.slots:
             self.energies = self.device.zeros((particles.capacity,))
+        if self.by_clusters:
+            self._place_in_clusters(particles, neighbors)
 
-    def compute(self, particles: Particles, neighbors: NeighborList, part: Any, measure: bool, stage: int = 0) -> None:
-        """Write the forces of the slots of a part of the lists; see `Forces.compute`."""
+    def _place_in_clusters(self, particles: Particles, neighbors: NeighborList) -> None:
+        """What the loop over clusters reads of each slot beside its place, and where it adds."""
+        records = particles.positions[: neighbors.slots]
+        types = types_of(records)
+        if self.mixed:
+            self._words = (HIGH_SINGLE | types.astype(np.int32)).view(np.float32)
+        else:
+            self._words = np.ascontiguousarray(records[:, 3])
+        self._numbers = np.ascontiguousarray(self._numbers_of_types[:, types], self.form.dtype).ravel()
+        own, count = particles.slots // CLUSTER, neighbors.slots // CLUSTER
+        self._felt, self._pushed = np.zeros((2, own, 3, CLUSTER)), np.zeros((count, 3, CLUSTER))
+
+    def prepare(self, particles: Particles, neighbors: NeighborList, first: int, stop: int) -> None:
+        """See `Forces.prepare`."""
+        if not self.by_clusters:
+            super().prepare(particles, neighbors, first, stop)
+            return
+        if len(self._tiles) != neighbors.slots // CLUSTER:
+            self._tiles = np.zeros((neighbors.slots // CLUSTER, 3, CLUSTER), self.form.dtype)
+        last = min(stop, particles.slots + particles.ghost_slots)
+        clusters.to_tiles(particles.positions, first // CLUSTER, last // CLUSTER, neighbors.center, self._tiles)
+
+    def begin(self, particles: Particles, measure: int) -> None:
+        """See `Forces.begin`."""
         if measure:
             self.reserve_tallies(particles)
+        if self.by_clusters:
+            self._pushed[: None if measure else particles.slots // CLUSTER] = 0.0
+            if measure == VIRIAL:
+                self.tallies[: particles.slots, 0] = self.energies[: particles.slots] = 0.0
+
+    def compute(self, particles: Particles, neighbors: NeighborList, part: Any, measure: int, stage: int = 0) -> None:
+        """Write the forces of the slots of a part of the lists; see `Forces.compute`."""
+        if self.by_clusters:
+            near = neighbors.clusters
+            assert near is not None
+            own = self._words, self._numbers, self._table, self._constants, self._longest2
+            out = *(each.reshape(-1) for each in self._felt), self._pushed.reshape(-1)
+            tallies = self.tallies.reshape(-1), self.energies
+            kernel = self._kernels[LEVELS[measure]]
+            kernel(part, self._tiles.reshape(-1), self._stored, *own, *near[:3], *out, *tallies)
+            return
         lists = neighbors.lists
         assert lists is not None
         given = self.records(particles), lists, self._table, self._stored, self._constants
-        forces(self._kernels[measure], self.form, part, *given, particles.forces, self.tallies, self.energies)
+        wanted = bool(measure)
+        forces(self._kernels[wanted], self.form, part, *given, particles.forces, self.tallies, self.energies)
+
+    def finish(self, particles: Particles, neighbors: NeighborList, measure: int) -> None:
+        """See `Forces.finish`."""
+        if self.by_clusters:
+            where = particles.positions, particles.slots, particles.ghost_slots, neighbors.center
+            out = bool(measure), particles.forces, self.tallies
+            clusters.finish(*where, *self._felt, self._pushed, *out)

@@ -11,6 +11,7 @@ import numpy as np
 from hpckit.errors import InputError
 from hpckit.kernels.particles.bonds.simd import attach
 from hpckit.kernels.particles.cells.constants import CLUSTER, RECORD
+from hpckit.kernels.particles.charged.clusters.dispatch import mask_out
 from hpckit.kernels.particles.charged.dispatch import leave_out, partner_kernel
 from hpckit.kernels.particles.charged.screening import Screening, cut
 from hpckit.kernels.particles.lennard_jones import dispatch as lennard_jones
@@ -113,9 +114,8 @@ class Exclusions:
     def attach(self, system: System) -> None:
         """Collective, after a rebuild: find the slots of partners, and take them out of the lists."""
         particles, neighbors = system.particles, system.neighbors
-        slots, own, lists = neighbors.slots, particles.slots, neighbors.lists
+        slots, own, lists, clusters = neighbors.slots, particles.slots, neighbors.lists, neighbors.clusters
         self._nothing = np.zeros(slots)  # for pairs without charges
-        assert lists is not None
         mine = particles.ids[:own]
         mine = mine[mine >= 0]
         most = int((self._starts[mine + 1] - self._starts[mine]).sum())
@@ -126,6 +126,10 @@ class Exclusions:
         lost = attach(particles.positions, system.ids_of_slots, slots, own, *given, *out)
         if lost >= 0:
             raise lost_partner(system, lost)
+        if clusters is not None:
+            mask_out(clusters, self._bounds, self._partners, own)
+            return
+        assert lists is not None
         pad = np.int32(RECORD * (slots - CLUSTER))
         leave_out(lists.bounds, lists.entries, self._bounds, self._partners, own, pad)
 

@@ -81,9 +81,9 @@ class Terms:
         self._types = np.empty(0, np.int64)
 
     def require_fit(self, interaction: Any, form: Form) -> None:
-        """Raise `InputError` for a GPU, mixed precision, and interactions that are not of pairs."""
-        if form.isa == "cuda" or form.kind == "f":
-            raise InputError(f"{self.name} are computed in double precision on the CPU", do="leave --gpu and precision")
+        """Raise `InputError` for a GPU, and interactions that are not of pairs."""
+        if form.isa == "cuda":
+            raise InputError(f"{self.name} are computed on the CPU", do="leave --gpu out")
         if not isinstance(interaction, Interaction | Charged):
             raise InputError(f"{self.name} go with pair potentials, not with those of metals or silicon")
 

@@ -1,7 +1,7 @@
 """Motion at a given pressure: the box changes its edges, and the particles move along.
 
 Box and particles are stretched from the lower corner of the box, which stays. The pressure is that of all forces and of
-the motion, so each step needs the virial: forces are computed with energies throughout.
+the motion, so each step needs the virial; energies are those of the last step that was to be measured.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 
 from hpckit.errors import BlowUpError, InputError
 from hpckit.kernels.particles.integrate.dispatch import dilate, drift
+from hpckit.md.forces import VIRIAL
 from hpckit.md.motion.dynamics import half_kick, half_kick_and_drift
 from hpckit.md.motion.thermostats import Bussi, Chain, NoseHoover
 from hpckit.md.system import System
@@ -135,7 +136,7 @@ class MTK(Barostat):
         with system.timer("integrate"):
             drift(particles.positions, particles.velocities, particles.slots, dt)
         self._stretch(system, growth)
-        system.update(True)
+        system.update(measure or VIRIAL)
         half_kick(system, dt)
         with system.timer("integrate"):
             dilate(system.particles.velocities, system.particles.slots, self._drag(system, dt))
@@ -230,7 +231,7 @@ class CellRescaling(Barostat):
         now, thermostat = self.begin(system), self.thermostat
         half_kick_and_drift(system, dt)
         self._scale(system, now, self._resize(system, now, dt))
-        system.update(True)
+        system.update(measure or VIRIAL)
         half_kick(system, dt)
         thermostat.number += 1
         now = totals(system)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -92,6 +92,39 @@ class Snapshot:
     def particle_masses(self) -> Floats | None:
         """The mass of each particle: float64[n]."""
         return None if self.masses is None else self.masses[self.types]
+
+    def replicated(self, times: tuple[int, int, int]) -> Snapshot:
+        """Copies side by side along x, y and z in a larger box; ids and molecules go on, those along x first.
+
+        Molecules that lie across a side of the box stay whole: unwrapped places are copied.
+        """
+        copies, n = int(np.prod(times)), self.count
+        steps = np.stack([*np.meshgrid(*map(np.arange, times[::-1]), indexing="ij")], axis=-1).reshape(-1, 3)[:, ::-1]
+        whole = (self.unwrapped + (steps * self.edges)[:, None, :]).reshape(-1, 3)
+        edges = self.edges * times
+        away = np.where(self.periodic, np.floor((whole - self.lower) / edges), 0.0)
+
+        def each(values: Any) -> Any:
+            return None if values is None else np.tile(values, (copies, *(1,) * (values.ndim - 1)))
+
+        first = self.ids.max(initial=0) * np.arange(copies)
+        terms: dict[str, Any] = {
+            name: np.concatenate([rows[:, :1] + 0 * k, rows[:, 1:] + n * k], axis=1)
+            for name, found in self.terms.items()
+            for k, rows in [(np.repeat(np.arange(copies), len(found))[:, None], each(found))]
+        }
+        return replace(
+            self,
+            upper=self.lower + edges,
+            ids=(self.ids + first[:, None]).ravel(),
+            types=each(self.types),
+            positions=whole - away * edges,
+            images=away.astype(np.int32),
+            velocities=each(self.velocities),
+            forces=each(self.forces),
+            charges=each(self.charges),
+            **terms,
+        )
 
 
 def sorted_by_id(ids: Ints, *arrays: npt.NDArray | None) -> list[Any]:

@@ -90,36 +90,62 @@ def list_neighbors(
     (inf where the domain ends at no other). isa, padding: of the force kernel; the slots behind the ghosts become what
     lists are padded with. held: the lists before, whose memory is used again.
     """
-    own_clusters, clusters = own // CLUSTER, (own + ghosts) // CLUSTER
-    center = 0.5 * (grid.low + grid.high)
-    tiles, boxes = np.empty((clusters, 3, CLUSTER), np.float32), np.empty((clusters, 6))
-    pack_tiles(positions, 0, clusters, center, tiles, boxes)
-    lowest, highest = grid.low.copy(), grid.high.copy()
-    corners(boxes, lowest, highest)
-    _place_padding(positions, own + ghosts, center[0], highest[0] + 3 * grid.reach)
+    own_clusters = own // CLUSTER
+    search = searched(positions, own + ghosts, grid)
+    _place_padding(positions, own + ghosts, 0.5 * (grid.low + grid.high)[0], search.highest + 3 * grid.reach)
     bounds, entries = (
         (held.bounds, held.entries) if held is not None else (np.zeros(1, np.int64), np.empty(0, np.int32))
     )
     if len(bounds) < own + 1:
         bounds = np.empty(int(ROOM * own) + 1, np.int64)
-    found = np.empty(clusters + 1, np.int32)
-    where = (grid.low[:2], grid.scale, grid.shape, grid.ghost_low, grid.ghost_shape, grid.low, grid.high)
+    found = np.empty(len(search.boxes) + 1, np.int32)
     pad_entry = np.int32(RECORD * (own + ghosts))
-    # What float32 may round away: two coordinates, each by half a unit, and their difference.
-    largest = float(max((center - lowest).max(), (highest - center).max()))
-    reach = grid.reach * (1 + 1e-6) + 4 * FLOAT32_STEP * largest
     build = list_builder(isa)
+    given = search.tiles, search.boxes, search.reach, padding, pad_entry, *starts, search.where
     while True:
-        count = build(own_clusters, tiles, boxes, reach, padding, pad_entry, *starts, where, bounds, entries, found)
+        count = build(own_clusters, *given, bounds, entries, found)
         if count >= 0:
             break
         entries = np.empty(int(ROOM * -count) + 1000, np.int32)
-    inner, outer = np.empty(own_clusters, np.int32), np.empty(own_clusters, np.int32)
-    count_in = split_clusters(boxes, own_clusters, *inside, grid.reach, inner, outer)
-    inner, outer = inner[:count_in], outer[: own_clusters - count_in]
+    return Lists(entries, bounds, *parts_of(search.boxes, own_clusters, inside, grid.reach))
+
+
+class Search(NamedTuple):
+    """Clusters as a search for neighbors takes them: tiles and boxes (`reference.pack_tiles`), a reach that is longer
+    by what float32 rounds away, where the columns are, and the highest x.
+    """
+
+    tiles: np.ndarray
+    boxes: np.ndarray
+    reach: float
+    where: tuple[np.ndarray, ...]
+    highest: float
+
+
+def searched(positions: np.ndarray, slots: int, grid: Columns) -> Search:
+    """What a search for neighbors among so many slots needs."""
+    center, clusters = 0.5 * (grid.low + grid.high), slots // CLUSTER
+    tiles, boxes = np.empty((clusters, 3, CLUSTER), np.float32), np.empty((clusters, 6))
+    pack_tiles(positions, 0, clusters, center, tiles, boxes)
+    lowest, highest = grid.low.copy(), grid.high.copy()
+    corners(boxes, lowest, highest)
+    # What float32 may round away: two coordinates, each by half a unit, and their difference.
+    largest = float(max((center - lowest).max(), (highest - center).max()))
+    reach = grid.reach * (1 + 1e-6) + 4 * FLOAT32_STEP * largest
+    where = (grid.low[:2], grid.scale, grid.shape, grid.ghost_low, grid.ghost_shape, grid.low, grid.high)
+    return Search(tiles, boxes, reach, where, float(highest[0]))
+
+
+def parts_of(
+    boxes: np.ndarray, clusters: int, inside: tuple[np.ndarray, np.ndarray], reach: float
+) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
+    """The inner and the outer own clusters, and the inner ones in pieces: see `Lists`."""
+    inner, outer = np.empty(clusters, np.int32), np.empty(clusters, np.int32)
+    count_in = split_clusters(boxes, clusters, *inside, reach, inner, outer)
+    inner, outer = inner[:count_in], outer[: clusters - count_in]
     alone = bool(np.isinf(inside[0]).all() and np.isinf(inside[1]).all())
     size = max(1, -(-count_in // (1 if alone else PARTS)))
-    return Lists(entries, bounds, inner, outer, [inner[i : i + size] for i in range(0, count_in, size)])
+    return inner, outer, [inner[i : i + size] for i in range(0, count_in, size)]
 
 
 def _place_padding(positions: np.ndarray, first: int, middle: float, farthest: float) -> None:

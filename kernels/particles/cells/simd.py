@@ -104,7 +104,7 @@ def corners(boxes, lowest, highest):
 
 
 @inlined
-def _near(own, boxes, reach, column_start, first, lower, scale, shape, zones, found, t):
+def near(own, boxes, reach, column_start, first, lower, scale, shape, zones, found, t):
     """Append to `found` the clusters, numbered from `first`, whose box is within reach of box `own`; not `own`."""
     low_x, low_y, low_z = boxes[own, 0], boxes[own, 1], boxes[own, 2]
     high_x, high_y, high_z = boxes[own, 3], boxes[own, 4], boxes[own, 5]
@@ -139,7 +139,7 @@ def _near(own, boxes, reach, column_start, first, lower, scale, shape, zones, fo
 
 
 @inlined
-def _is_near_ends(own, boxes, reach, low, high):
+def is_near_ends(own, boxes, reach, low, high):
     """Whether ghosts may be within reach: all of them lie outside the brick."""
     near = False
     for d in range(3):
@@ -166,9 +166,9 @@ def list_builder(isa: str) -> Any:
         m = 0
         for own in range(clusters):
             found[0] = own
-            t = _near(own, boxes, reach, own_columns, 0, lower, scale, shape, 1, found, 1)
-            if _is_near_ends(own, boxes, reach, brick_low, brick_high):
-                t = _near(own, boxes, reach, ghost_columns, clusters, ghost_lower, scale, ghost_shape, 3, found, t)
+            t = near(own, boxes, reach, own_columns, 0, lower, scale, shape, 1, found, 1)
+            if is_near_ends(own, boxes, reach, brick_low, brick_high):
+                t = near(own, boxes, reach, ghost_columns, clusters, ghost_lower, scale, ghost_shape, 3, found, t)
             if m + CLUSTER * (CLUSTER * t + padding + CLUSTER) > len(entries):
                 return -1 - int((m + CLUSTER * (CLUSTER * t + padding + CLUSTER)) * (clusters / (own + 1.0)))
             for lane in range(CLUSTER):
@@ -206,9 +206,9 @@ def _build_list_scalar(
     m = 0
     for own in range(clusters):
         found[0] = own
-        t = _near(own, boxes, reach, own_columns, 0, lower, scale, shape, 1, found, 1)
-        if _is_near_ends(own, boxes, reach, brick_low, brick_high):
-            t = _near(own, boxes, reach, ghost_columns, clusters, ghost_lower, scale, ghost_shape, 3, found, t)
+        t = near(own, boxes, reach, own_columns, 0, lower, scale, shape, 1, found, 1)
+        if is_near_ends(own, boxes, reach, brick_low, brick_high):
+            t = near(own, boxes, reach, ghost_columns, clusters, ghost_lower, scale, ghost_shape, 3, found, t)
         if m + CLUSTER * (CLUSTER * t + padding + CLUSTER) > len(entries):
             return -1 - int((m + CLUSTER * (CLUSTER * t + padding + CLUSTER)) * (clusters / (own + 1.0)))
         for lane in range(CLUSTER):

@@ -107,6 +107,22 @@ def count_of(kind: str, degree: int) -> int:
 @cache
 def functions(kind: str, degree: int) -> tuple[Any, Any]:
     """The pieces force(r2, c), -dE/dr / r, and energy_and_force(r2, c) of a unit of charges; c: the constants."""
+    own_force, own_both = by_inverse(kind, degree)
+
+    @inlined(math=REORDERED)
+    def force(r2, c):
+        return own_force(1.0 / math.sqrt(r2), r2, c)
+
+    @inlined(math=REORDERED)
+    def energy_and_force(r2, c):
+        return own_both(1.0 / math.sqrt(r2), r2, c)
+
+    return force, energy_and_force
+
+
+@cache
+def by_inverse(kind: str, degree: int) -> tuple[Any, Any]:
+    """`functions` of (1/r, r2, c), for loops that have the inverse at hand."""
     return _as_lammps() if kind == "as_lammps" else _polynomial(degree)
 
 
@@ -114,13 +130,11 @@ def _polynomial(degree: int) -> tuple[Any, Any]:
     energy, slope = _horner(degree, FIRST), _horner(max(degree - 1, 0), FIRST + degree + 1)
 
     @inlined(math=REORDERED)
-    def force(r2, c):
-        y = 1.0 / math.sqrt(r2)
+    def force(y, r2, c):
         return y * (y * y - c[2]) + slope(c[1] * r2 - 1.0, c)
 
     @inlined(math=REORDERED)
-    def energy_and_force(r2, c):
-        y = 1.0 / math.sqrt(r2)
+    def energy_and_force(y, r2, c):
         s = c[1] * r2 - 1.0
         return y + c[2] * (r2 * y) - energy(s, c), y * (y * y - c[2]) + slope(s, c)
 
@@ -153,8 +167,7 @@ def _as_lammps() -> tuple[Any, Any]:
     point = POINT
 
     @inlined
-    def both(r2, c):
-        y = 1.0 / math.sqrt(r2)
+    def both(y, r2, c):
         x = c[1] * (r2 * y)
         fade = math.exp(-(x * x))
         t = 1.0 / (1.0 + point * x)
@@ -162,7 +175,7 @@ def _as_lammps() -> tuple[Any, Any]:
         return rest * y + c[2] * (r2 * y) - c[3], ((rest + c[4] * x * fade) * y * y - c[2]) * y
 
     @inlined
-    def force(r2, c):
-        return both(r2, c)[1]
+    def force(y, r2, c):
+        return both(y, r2, c)[1]
 
     return force, both

@@ -157,4 +157,4 @@ def partner_kernel(potential: Potential, kind: tuple) -> Any:
                         tallies[s, column] += parts[column]
 
     key = None if None in potential.key else ("partners", potential.key, kind)
-    return jit(partners_of, key=key)
+    return jit(partners_of, key=key, borrowed=True)

@@ -15,23 +15,64 @@ PARAMETERS = OWN + 2
 
 
 @inlined(math=REORDERED)
-def _force(r2, p):
-    """-dE/dr / r."""
-    y = 1.0 / r2
+def _force_by_inverse(y, r2, p):
+    """-dE/dr / r; y: 1/r2."""
     y3 = y * y * y
     return (y3 * y) * (p[2] * y3 - p[3])
 
 
 @inlined(math=REORDERED)
-def _energy_and_force(r2, p):
-    """E and -dE/dr / r."""
-    y = 1.0 / r2
+def _both_by_inverse(y, r2, p):
+    """E and -dE/dr / r; y: 1/r2."""
     y3 = y * y * y
     repulsion, attraction = p[2] * y3, p[3]
     return y3 * (repulsion * (1.0 / 12.0) - attraction * (1.0 / 6.0)), (y3 * y) * (repulsion - attraction)
 
 
-POTENTIAL = Potential(("lennard_jones",), PARAMETERS, _force, _energy_and_force, clamp=False)
+@inlined(math=REORDERED)
+def _force(r2, p):
+    return _force_by_inverse(1.0 / r2, r2, p)
+
+
+@inlined(math=REORDERED)
+def _energy_and_force(r2, p):
+    return _both_by_inverse(1.0 / r2, r2, p)
+
+
+POTENTIAL = Potential(
+    ("lennard_jones",),
+    PARAMETERS,
+    _force,
+    _energy_and_force,
+    clamp=False,
+    by_inverse=(_force_by_inverse, _both_by_inverse),
+)
+
+
+@inlined(math=REORDERED)
+def _faded(y, r2, p):
+    """Parts of E and -dE/dr / r that fade: x = sigma^2 / r2 cubed, 4 epsilon, fade and its slope times -2."""
+    x = p[3] * p[3] * y
+    x3, rest = x * x * x, p[0] - max(r2, p[4])
+    width = p[0] - p[4]
+    scale = rest / (width * width * width)
+    return x3, 4.0 * p[2], scale * rest * (3.0 * width - 2.0 * rest), 12.0 * scale * (width - rest)
+
+
+@inlined(math=REORDERED)
+def _faded_force(y, r2, p):
+    x3, depth, fade, slope = _faded(y, r2, p)
+    return depth * x3 * ((12.0 * x3 - 6.0) * y * fade + (x3 - 1.0) * slope)
+
+
+@inlined(math=REORDERED)
+def _faded_both(y, r2, p):
+    x3, depth, fade, slope = _faded(y, r2, p)
+    return depth * x3 * (x3 - 1.0) * fade, depth * x3 * ((12.0 * x3 - 6.0) * y * fade + (x3 - 1.0) * slope)
+
+
+# Of epsilon, sigma and the square of an inner distance, between which and the cutoff it fades (`pair.custom.faded`).
+FADED = _faded_force, _faded_both
 
 
 def parameters(epsilon: np.ndarray, sigma: np.ndarray, cutoff: np.ndarray, shifted: bool = False) -> np.ndarray:

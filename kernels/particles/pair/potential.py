@@ -22,7 +22,8 @@ class Potential:
     the potential and all that is compiled into it. sources: the two functions as Python where they were traced: a GPU
     compiles them from there. rows_at: for functions that take the kernel's whole
     table as third argument (`tabulated`), the parameter that is the number of a row of four behind the parameters, else
-    None; `reference` is then their form for NumPy, energy_and_force(r2, p, rows).
+    None; `reference` is then their form for NumPy, energy_and_force(r2, p, rows). by_inverse: both functions as
+    (1/r2, r2, p), for loops that have the inverse at hand.
     """
 
     key: tuple
@@ -33,6 +34,7 @@ class Potential:
     sources: tuple[str, str] | None = field(default=None, compare=False)
     rows_at: int | None = None
     reference: Callable[..., Any] | None = field(default=None, compare=False)
+    by_inverse: tuple[Callable[..., Any], Callable[..., Any]] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,7 @@ def term_kernel(name: str, kind: str, measure: bool) -> Any:
                 for column in range(6):
                     tallies[s, 1 + column] += share * virial[column]
 
-    give = jit(give, key=("give", measure))
+    give = jit(give, key=("give", measure), borrowed=True)
 
     def bend(own, positions, found, kinds, parameters, forces, tallies, energies):
         out = forces, tallies, energies
@@ -148,4 +148,4 @@ def term_kernel(name: str, kind: str, measure: bool) -> Any:
             give(m, own, 0.5, energy, mx, my, mz, virial, *out)
             give(n, own, 0.5, energy, lx, ly, lz, virial, *out)
 
-    return jit(bend if name == "angles" else turn, key=("terms", name, kind, measure))
+    return jit(bend if name == "angles" else turn, key=("terms", name, kind, measure), borrowed=True)

@@ -1,0 +1,66 @@
+"""Lists and forces of charged pairs by clusters, for NumPy arrays; a GPU takes the loop of `charged`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hpckit.kernels.particles.cells.columns import ROOM, Columns, parts_of, searched
+from hpckit.kernels.particles.cells.constants import CLUSTER
+from hpckit.kernels.particles.charged.clusters.mixing import rules_of
+from hpckit.kernels.particles.charged.clusters.reference import GROUP, ClusterPairs
+from hpckit.kernels.particles.charged.clusters.simd import (
+    ENERGIES,
+    ONLY_FORCES,
+    VIRIALS,
+    finish,
+    force_kernel,
+    mask_out,
+    pair_clusters,
+    to_tiles,
+)
+
+__all__ = [
+    "ENERGIES",
+    "GROUP",
+    "ONLY_FORCES",
+    "VIRIALS",
+    "ClusterPairs",
+    "finish",
+    "force_kernel",
+    "list_pairs",
+    "mask_out",
+    "rules_of",
+    "to_tiles",
+]
+
+
+def list_pairs(
+    positions: np.ndarray,
+    own: int,
+    ghosts: int,
+    grid: Columns,
+    starts: tuple[np.ndarray, np.ndarray],
+    inside: tuple[np.ndarray, np.ndarray],
+    isa: str,
+    held: ClusterPairs | None,
+) -> ClusterPairs:
+    """The clusters near each group; see `cells.columns.list_neighbors` for what is given."""
+    clusters, search = own // CLUSTER, searched(positions, own + ghosts, grid)
+    groups = own // GROUP
+    others, masks, bounds = (
+        (held.others, held.masks, held.bounds)
+        if held is not None
+        else (np.empty(0, np.int32), np.empty(0, np.uint32), np.zeros(1, np.int64))
+    )
+    if len(bounds) < 2 * groups + 1:
+        bounds = np.zeros(int(ROOM * 2 * groups) + 1, np.int64)
+    found = np.empty(len(search.boxes) + 1, np.int32)
+    build = pair_clusters(isa)
+    while True:
+        given = search.tiles, search.boxes, search.reach, *starts, search.where
+        count = build(clusters, *given, others, masks, bounds, found)
+        if count >= 0:
+            break
+        room = int(ROOM * -count) + 1000
+        others, masks = np.empty(room, np.int32), np.empty(room, np.uint32)
+    return ClusterPairs(others, masks, bounds, *parts_of(search.boxes, clusters, inside, grid.reach))

@@ -1,0 +1,325 @@
+"""Charged pairs by clusters, Numba: what the functions compute is said in `reference`.
+
+Neighbors lie side by side in tiles, so nothing is gathered; each pair is computed once; and where none of eight
+neighbors is within the cutoff, which is half of the cases, nothing but their distances is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from hpckit.kernels.compile import lanes as vectors
+from hpckit.kernels.compile import vectors as simd
+from hpckit.kernels.compile.jit import inlined, jit
+from hpckit.kernels.particles.cells.constants import CLUSTER, FAR
+from hpckit.kernels.particles.cells.simd import is_near_ends, near
+from hpckit.kernels.particles.charged.clusters.mixing import mixed, taken
+from hpckit.kernels.particles.charged.clusters.reference import GROUP, ClusterPairs
+from hpckit.kernels.particles.charged.screening import by_inverse, count_of
+from hpckit.kernels.particles.loops import REORDERED
+from hpckit.kernels.particles.pair.potential import CUTOFF2, SHIFT, Form, Potential
+from hpckit.kernels.particles.pair.reference import TALLY
+from hpckit.kernels.particles.pair.simd import lookup_pieces
+
+TILE = 3 * CLUSTER
+ONLY_FORCES, VIRIALS, ENERGIES = range(3)  # what a kernel finds, each more than the one before
+
+
+@jit
+def to_tiles(positions, first, stop, center, tiles):
+    """See `reference.to_tiles`."""
+    for c in range(first, stop):
+        for lane in range(CLUSTER):
+            for d in range(3):
+                tiles[c, d, lane] = positions[CLUSTER * c + lane, d] - center[d]
+
+
+@cache
+def pair_clusters(isa: str) -> Any:
+    """The kernel that lists clusters near groups, for an instruction set.
+
+    It returns the entries written, or -1 - (an estimate) where there is no room for them. tiles: float32.
+    """
+    eight = vectors.lanes("f", CLUSTER)
+    load, broadcast, bits = eight.load, eight.broadcast, simd.bits
+
+    @inlined
+    def meets(flat, own, first, c, within):
+        """Whether one of the four particles from `first` of a cluster is near one of cluster c."""
+        hits = 0
+        other_x, other_y, other_z = load(flat, TILE * c), load(flat, TILE * c + 8), load(flat, TILE * c + 16)
+        for lane in range(first, first + GROUP):
+            base = TILE * own + lane
+            dx, dy = broadcast(flat[base]) - other_x, broadcast(flat[base + 8]) - other_y
+            dz = broadcast(flat[base + 16]) - other_z
+            hits |= bits(dx * dx + (dy * dy + dz * dz) < within)
+        return hits != 0
+
+    @jit(key=("pair_clusters", isa))
+    def pair_clusters(clusters, tiles, boxes, reach, own_columns, ghost_columns, grid, others, masks, bounds, found):
+        lower, scale, shape, ghost_lower, ghost_shape, brick_low, brick_high = grid
+        flat, within = tiles.reshape(-1), broadcast(np.float32(reach * reach))
+        m = 0
+        for own in range(clusters):
+            found[0] = own
+            t = near(own, boxes, reach, own_columns, 0, lower, scale, shape, 1, found, 1)
+            u = t
+            if is_near_ends(own, boxes, reach, brick_low, brick_high):
+                u = near(own, boxes, reach, ghost_columns, clusters, ghost_lower, scale, ghost_shape, 3, found, t)
+            if m + 2 * u > len(others):
+                return -1 - int((m + 2 * u) * (clusters / (own + 1.0)))
+            for half in range(CLUSTER // GROUP):
+                group, first = 2 * own + half, GROUP * half
+                bounds[2 * group] = m
+                for k in range(t):
+                    c = np.int64(found[k])
+                    if c > own and meets(flat, own, first, c, within):
+                        others[m], masks[m] = c, np.uint32(0xFFFFFFFF)
+                        m += 1
+                    elif c == own:  # each pair of a cluster once: with particles behind
+                        mask = np.uint32(0)
+                        for i in range(GROUP):
+                            mask |= np.uint32(((0xFE << (first + i)) & 0xFF) << (CLUSTER * i))
+                        others[m], masks[m] = c, mask
+                        m += 1
+                bounds[2 * group + 1] = m
+                for k in range(t, u):
+                    c = np.int64(found[k])
+                    if meets(flat, own, first, c, within):
+                        others[m], masks[m] = c, np.uint32(0xFFFFFFFF)
+                        m += 1
+        bounds[4 * clusters] = m
+        return m
+
+    return pair_clusters
+
+
+def mask_out(pairs: ClusterPairs, starts: np.ndarray, partners: np.ndarray, own: int) -> None:
+    """See `reference.mask_out`."""
+    _mask_out(pairs.others, pairs.masks, pairs.bounds, starts, partners, own)
+
+
+@jit
+def _mask_out(others, masks, bounds, starts, partners, own):
+    for s in range(own):
+        for k in range(starts[s], starts[s + 1]):
+            p = partners[k]
+            i, j = s, p
+            if p < own and p // CLUSTER < s // CLUSTER:
+                i, j = p, s  # a pair of own particles is in the list of the first cluster
+            for _ in range(2):
+                group, wanted = i // GROUP, j // CLUSTER
+                low = bounds[2 * group + (1 if j >= own else 0)]
+                high = stop = bounds[2 * group + (2 if j >= own else 1)]
+                while low < high:
+                    middle = (low + high) // 2
+                    if others[middle] < wanted:
+                        low = middle + 1
+                    else:
+                        high = middle
+                if low < stop and others[low] == wanted:
+                    masks[low] &= ~np.uint32(1 << (CLUSTER * (i % GROUP) + j % CLUSTER))
+                if p // CLUSTER != s // CLUSTER:
+                    break
+                i, j = j, i
+
+
+@cache
+def force_kernel(
+    potential: Potential, form: Form, kind: tuple, rules: tuple[str, ...] | None, one_reach: bool, level: int
+) -> Any:
+    """The kernel forces(clusters, tiles, charges, words, numbers, table, constants, others, masks, bounds, inside,
+    outside, pushed, tallies, energies).
+
+    kind: of the screening; rules: of `mixing`, None where parameters are looked up; one_reach: whether all pairs have
+    the cutoff of the charges; level: ONLY_FORCES, VIRIALS or ENERGIES, which go to `tallies` [:, 0] and `energies` at
+    the first slot of a group, as sums over pairs in both orders. words: w of the records [slots]; numbers: those of
+    `mixing` at each slot, [varying, slots]; all arrays are flat. inside, outside, pushed: see `reference.finish`.
+    """
+    narrow = replace(form, isa="avx2") if form.kind == "f" else form  # eight lanes
+    n = narrow.lanes
+    it = vectors.lanes(form.kind, n)
+    load, broadcast, mask_of = it.load, it.broadcast, simd.mask_of(n)
+    bits, zero_unless, minimum = simd.bits, simd.zero_unless, simd.minimum
+    inverse_root, take_from = simd.inverse_root(form.isa), simd.take_from
+    total, store_sums = simd.sum_lanes, simd.store_sums
+    _, row_of, parameters_of, *_ = lookup_pieces(potential, narrow)
+    charge_force, charge_both = by_inverse(*kind)
+    constants_of = simd.numbers(count_of(*kind))
+    common_of = simd.numbers(potential.parameters, narrow.stored_types)
+    number = np.float32 if form.kind == "f" else np.float64
+    pair_force, pair_both = _by_inverse(potential)
+    own_numbers = sum(rule != "same" for rule in rules or ())
+    virials, both = level >= VIRIALS, level == ENERGIES
+
+    @inlined
+    def broadcast_at(array, k):
+        return broadcast(array[k])
+
+    if rules is None:
+
+        @inlined
+        def of_one(words, numbers, table, slot, slots):
+            return row_of(table, words, slot - 3)
+
+        @inlined
+        def of_many(words, numbers, slot, slots):
+            return load(words, slot)
+
+        @inlined
+        def parameters(row, w, table, common):
+            return parameters_of(table, row, w)
+
+    else:
+        take, mix = taken(own_numbers), mixed(rules)
+
+        @inlined
+        def of_one(words, numbers, table, slot, slots):
+            return take(broadcast_at, numbers, slot, slots)
+
+        @inlined
+        def of_many(words, numbers, slot, slots):
+            return take(load, numbers, slot, slots)
+
+        @inlined
+        def parameters(a, b, table, common):
+            return mix(a, b, common)
+
+    @inlined(math=REORDERED)
+    def act(a, b, allowed, fixed, f, h, e, u):
+        """Add what a particle of a group does to its own force f, to the push on its neighbors h, and to energies."""
+        longest, reach2, c, table, common = fixed
+        dx, dy, dz = a[0] - b[0], a[1] - b[1], a[2] - b[2]
+        r2 = dx * dx + (dy * dy + dz * dz)
+        within = (r2 < longest) & mask_of(allowed)
+        if bits(within) != 0:
+            r2 = minimum(r2, longest)
+            y = inverse_root(r2)
+            product = a[3] * b[3]
+            p = parameters(a[4], b[4], table, common)
+            if both:
+                energy, push = pair_both(y * y, r2, p)
+                of_charge, g = charge_both(y, r2, c)
+                energy, of_charge = energy - p[SHIFT], product * of_charge
+                if not one_reach:
+                    energy = zero_unless(r2 < p[CUTOFF2], energy)
+                    of_charge = zero_unless(r2 < reach2, of_charge)
+                e, u = e + zero_unless(within, energy), u + zero_unless(within, of_charge)
+            else:
+                push, g = pair_force(y * y, r2, p), charge_force(y, r2, c)
+            g = product * g
+            if not one_reach:
+                push, g = zero_unless(r2 < p[CUTOFF2], push), zero_unless(r2 < reach2, g)
+            push = zero_unless(within, push + g)
+            px, py, pz = push * dx, push * dy, push * dz
+            f = f[0] + px, f[1] + py, f[2] + pz
+            h = h[0] + px, h[1] + py, h[2] + pz
+        return f, h, e, u
+
+    @inlined
+    def particle(what, tile, slot, slots):
+        tiles, charges, words, numbers, table = what
+        x, y, z = broadcast(tiles[tile]), broadcast(tiles[tile + 8]), broadcast(tiles[tile + 16])
+        return x, y, z, broadcast(charges[slot]), of_one(words, numbers, table, slot, slots)
+
+    def forces(
+        clusters, tiles, charges, words, numbers, table, constants, longest2,
+        others, masks, bounds, inside, outside, pushed, tallies, energies,
+    ):  # fmt: skip
+        c, common, slots = constants_of(constants, 0), common_of(table, 0), len(charges)
+        nothing, longest, reach2 = broadcast(number(0.0)), broadcast(number(longest2)), broadcast(constants[0])
+        for cluster in clusters:
+            for half in range(2):
+                group, tile, slot = 2 * cluster + half, TILE * cluster + 4 * half, CLUSTER * cluster + 4 * half
+                what = tiles, charges, words, numbers, table
+                a0 = particle(what, tile, slot, slots)
+                a1 = particle(what, tile + 1, slot + 1, slots)
+                a2 = particle(what, tile + 2, slot + 2, slots)
+                a3 = particle(what, tile + 3, slot + 3, slots)
+                energy, of_charges = 0.0, 0.0
+                for segment in range(2):
+                    f0 = f1 = f2 = f3 = (nothing, nothing, nothing)
+                    e = u = nothing
+                    for k in range(bounds[2 * group + segment], bounds[2 * group + segment + 1]):
+                        other, mask = np.int64(others[k]), np.int64(masks[k])
+                        for part in range(0, CLUSTER, n):
+                            j, s = TILE * other + part, CLUSTER * other + part
+                            x, y, z = load(tiles, j), load(tiles, j + 8), load(tiles, j + 16)
+                            b = x, y, z, load(charges, s), of_many(words, numbers, s, slots)
+                            h = (nothing, nothing, nothing)
+                            fixed = longest, reach2, c, table, common
+                            f0, h, e, u = act(a0, b, mask >> part, fixed, f0, h, e, u)
+                            f1, h, e, u = act(a1, b, mask >> (8 + part), fixed, f1, h, e, u)
+                            f2, h, e, u = act(a2, b, mask >> (16 + part), fixed, f2, h, e, u)
+                            f3, h, e, u = act(a3, b, mask >> (24 + part), fixed, f3, h, e, u)
+                            if virials or segment == 0:
+                                take_from(pushed, j, h[0])
+                                take_from(pushed, j + 8, h[1])
+                                take_from(pushed, j + 16, h[2])
+                    out = inside if segment == 0 else outside
+                    store_sums(out, tile, f0[0], f1[0], f2[0], f3[0])
+                    store_sums(out, tile + 8, f0[1], f1[1], f2[1], f3[1])
+                    store_sums(out, tile + 16, f0[2], f1[2], f2[2], f3[2])
+                    if both:
+                        weight = 2.0 - segment
+                        energy, of_charges = energy + weight * total(e), of_charges + weight * total(u)
+                if both:
+                    for i in range(GROUP):
+                        tallies[TALLY * (slot + i)] = energies[slot + i] = 0.0
+                    tallies[TALLY * slot], energies[slot] = energy + of_charges, of_charges
+
+    key = None if None in potential.key else ("clusters", potential.key, form, kind, rules or (), one_reach, level)
+    return jit(forces, key=key, math=REORDERED, borrowed=True)
+
+
+def _by_inverse(potential: Potential) -> tuple[Any, Any]:
+    """The functions of a potential as (1/r2, r2, p)."""
+    if potential.by_inverse is not None:
+        return potential.by_inverse
+    own_force, own_both = potential.force, potential.energy_and_force
+
+    @inlined(math=REORDERED)
+    def force(y, r2, p):
+        return own_force(r2, p)
+
+    @inlined(math=REORDERED)
+    def both(y, r2, p):
+        return own_both(r2, p)
+
+    return force, both
+
+
+@jit
+def finish(positions, own, ghosts, center, inside, outside, pushed, measure, forces, tallies):
+    """See `reference.finish`."""
+    virial = np.zeros(6)
+    for s in range(own):
+        c, lane = s // CLUSTER, s % CLUSTER
+        for d in range(3):
+            forces[s, d] = inside[c, d, lane] + pushed[c, d, lane] + outside[c, d, lane]
+        forces[s, 3] = 0.0
+        if measure:
+            tallies[s, 7] = 0.0
+            far = positions[s, 0] >= 0.5 * FAR
+            for column in range(6):
+                a, b = (column, column) if column < 3 else (column // 5, min(column - 2, 2))
+                place = 0.0 if far else positions[s, a] - center[a]
+                tallies[s, 1 + column] = place * (2.0 * (inside[c, b, lane] + pushed[c, b, lane]) + outside[c, b, lane])
+    if measure and own > 0:
+        for s in range(own, own + ghosts):
+            if positions[s, 0] < 0.5 * FAR:
+                c, lane = s // CLUSTER, s % CLUSTER
+                x, y, z = positions[s, 0] - center[0], positions[s, 1] - center[1], positions[s, 2] - center[2]
+                px, py, pz = pushed[c, 0, lane], pushed[c, 1, lane], pushed[c, 2, lane]
+                virial[0] += x * px
+                virial[1] += y * py
+                virial[2] += z * pz
+                virial[3] += x * py
+                virial[4] += x * pz
+                virial[5] += y * pz
+        for column in range(6):
+            tallies[0, 1 + column] += virial[column]
