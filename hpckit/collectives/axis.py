@@ -14,7 +14,7 @@ from hpckit.collectives.nccl import Nccl, nccl_of
 from hpckit.collectives.node import Calls, entered
 from hpckit.collectives.request import MessageRun, Steps
 from hpckit.collectives.table import shared_table
-from hpckit.comm.call_order import CallOrder
+from hpckit.comm.call_order import CallOrder, Lane, Lanes
 from hpckit.comm.mesh import Mesh
 from hpckit.comm.observe.observer import observer_of
 from hpckit.comm.progress import progress
@@ -83,7 +83,7 @@ class Axis:
         self.given: Any = given
         self.observer, self.progress = observer_of(given), progress()
         self.group = _group(given)
-        self.order = CallOrder(given, lambda: entered(self.group, self.progress))
+        self.order = CallOrder(given, lambda: entered(self.group, self.progress), self._renew)
         self.calls = Calls(self.group, self.observer, self.progress, self.order)
         self.comm: MPI.Intracomm = given.Dup()
         self.rank, self.size = self.comm.rank, self.comm.size
@@ -92,21 +92,32 @@ class Axis:
         self.node_size = _node_size(self.comm)
         self.table = shared_table(self.comm)
         self.compared: set[Any] = set()  # algorithms of the caller's own, known to be the same on all ranks
+        self._lanes = Lanes()
         self._nccl: list[Nccl | None] = []
         self.nodes: list[Any] = []  # at most one: see `hpckit.collectives.nodes.over_nodes`
         self.frees: list[Callable[[], None]] = []  # what was made for the axis, and goes with it
         self._host, self._device = Memory(), DeviceMemory()
 
     def run(
-        self, what: tuple[Any, ...], key: Hashable, steps: Callable[[int], Steps], result: Callable[[], Any]
+        self,
+        what: tuple[Any, ...],
+        key: Hashable,
+        steps: Callable[[int], Steps],
+        result: Callable[[], Any],
+        by_library: Callable[[Lane], Steps] | None = None,
     ) -> MessageRun:
         """Run a collective by messages. what: as an observer is told of it; key: plain values that must be the same on
-        all ranks; steps: of a run with a tag, which comes from the number of the call and from its key.
+        all ranks; steps: of a run with a tag, which comes from the number of the call and from its key; by_library:
+        those of a run by the MPI library, on a communicator of the call's own.
         """
+        rest = result, what, self.order, key, self.observer.compares
+        if by_library is not None:
+            lane = self._lanes.of(key, self.comm)
+            return MessageRun(self.progress, by_library(lane), *rest, lane)
         tag = (self.order.number + 1) % MOST_TAGS
         if self._kinds:
             tag += MOST_TAGS * (FIRST_KIND + self.order.digest(key) % self._kinds)
-        return MessageRun(self.progress, steps(tag), result, what, self.order, key, self.observer.compares)
+        return MessageRun(self.progress, steps(tag), *rest)
 
     def tag(self) -> int:
         """The tag of the next collective, for one that is compared elsewhere."""
@@ -130,6 +141,13 @@ class Axis:
             self._nccl = [nccl_of(self.comm, array)]
         return self._nccl[0]
 
+    def _renew(self, fresh: MPI.Intracomm) -> None:
+        """Use another communicator. The old one is never freed: what is still on its way there would come to the next
+        one of its number.
+        """
+        self.progress.keep([self.comm, *self._lanes.drop()])
+        self.comm = fresh
+
     def free(self) -> None:
         """Free the communicator, and what was made for the axis."""
         if hasattr(self.given, "axis"):
@@ -137,7 +155,8 @@ class Axis:
         for free in self.frees:
             free()
         if self.comm != MPI.COMM_NULL and not MPI.Is_finalized():
-            self.comm.Free()
+            for comm in (self.comm, *self._lanes.drop()):
+                comm.Free()
         self.order.free()
 
 

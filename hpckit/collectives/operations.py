@@ -23,6 +23,7 @@ from hpckit.collectives.choice import IN_NODE, choose, text_of
 from hpckit.collectives.node import key_of
 from hpckit.collectives.reduction import reduction_of
 from hpckit.collectives.request import Request, Run, Steps
+from hpckit.comm.call_order import Lane
 from hpckit.comm.shared.calls import BYTES
 from hpckit.plan.numbers import checked_root
 
@@ -84,15 +85,15 @@ def all_reduce_init(
     what = _told(axis, ("all_reduce", op, chosen.algorithm), given)
     if chosen.algorithm in IN_NODE:
         return axis.calls.make(*chosen.names, what, how, buffer, None, **reduction.for_node()).request(buffer, None)
-    return _by_messages(
-        axis,
-        what,
-        [given],
-        lambda tag: reducing.all_reduce(axis, tag, given.flat, reduction, chosen),
-        given.put_back,
-        chosen.text,
-        kind,
-    )
+
+    def steps(tag: int) -> Steps:
+        return reducing.all_reduce(axis, tag, given.flat, reduction, chosen)
+
+    def by_library(lane: Lane) -> Steps:
+        return reducing.all_reduce_by_library(lane, given.flat, reduction)
+
+    own = by_library if chosen.algorithm == "mpi" else None
+    return _by_messages(axis, what, [given], steps, given.put_back, chosen.text, kind, by_library=own)
 
 
 def reduce(
@@ -450,9 +451,10 @@ def _by_messages(
     result: Callable[[], Any],
     *same: Any,
     data: Any = None,
+    by_library: Callable[[Lane], Steps] | None = None,
 ) -> Request:
-    """A request that runs by messages. steps: of a run with a tag. What must be the same on all ranks besides `what`:
-    plain values `same`; data: instead of dtype and count.
+    """A request that runs by messages. steps: of a run with a tag; by_library: instead, of one by the MPI library. What
+    must be the same on all ranks besides `what`: plain values `same`; data: instead of dtype and count.
     """
     _, name, dtype, count, root = what
     key = (name, data or (dtype.str, count), root, *same)
@@ -460,6 +462,6 @@ def _by_messages(
     def begin() -> Run:
         for buffer in filter(None, buffers):
             buffer.renew()
-        return axis.run(what, key, steps, result)
+        return axis.run(what, key, steps, result, by_library)
 
     return Request(axis.observer, what, begin)

@@ -16,6 +16,7 @@ from hpckit.collectives.rank_program import rank_program
 from hpckit.collectives.reduction import UFUNCS, Reduction
 from hpckit.collectives.request import Steps
 from hpckit.collectives.runner import Runner
+from hpckit.comm.call_order import Lane
 from hpckit.plan.protocol import NOBODY
 
 __communicates__ = True  # its frames are not call sites
@@ -35,7 +36,7 @@ def all_reduce(axis: Axis, tag: int, values: Any, reduction: Reduction, choice: 
 
 def _all_reduce_by_plan(axis: Axis, tag: int, values: Any, reduction: Reduction, choice: Choice) -> Steps:
     """By the messages of a plan."""
-    weights, told = _weights(axis, reduction)
+    weights, told = _weights(axis.comm, reduction)
     yield told
     working = reduction.own(values, keep=False)
     program = choice.program(axis)
@@ -48,18 +49,18 @@ def _all_reduce_over_nodes(axis: Axis, tag: int, values: Any, reduction: Reducti
     """Through the shared memory of each node; by messages alone where the nodes do not take the values."""
     over = nodes.over_nodes(axis, values, reduction)
     if over is not None:
-        yield from nodes.all_reduce(over, values, reduction, *_weights(axis, reduction))
+        yield from nodes.all_reduce(over, values, reduction, *_weights(axis.comm, reduction))
         return
     instead = Choice("all_reduce", "hierarchical", {"node_size": axis.node_size})
     yield from _all_reduce_by_plan(axis, tag, values, reduction, instead)
 
 
-def _all_reduce_by_library(axis: Axis, tag: int, values: Any, reduction: Reduction, choice: Choice) -> Steps:
-    """By the MPI library's own algorithm."""
-    weights, told = _weights(axis, reduction)
+def all_reduce_by_library(lane: Lane, values: Any, reduction: Reduction) -> Steps:
+    """All-reduce of flat values in place by the MPI library, on a communicator of this call's own."""
+    weights, told = _weights(lane.comm, reduction)
     working = reduction.own(values, keep=False)
     numbers = working.view(np.uint8) if working.dtype == bool else working
-    reduced = axis.comm.Iallreduce(MPI.IN_PLACE, numbers, _op_of(reduction))  # at once, as `_weights` says
+    reduced = lane.comm.Iallreduce(MPI.IN_PLACE, numbers, _op_of(reduction))  # at once, as `_weights` says
     yield told
     yield reduced
     reduction.finish(working, weights)
@@ -87,7 +88,7 @@ def _nan_op(name: str, dtype: np.dtype) -> MPI.Op:
 
 def reduce(axis: Axis, tag: int, values: Any, reduction: Reduction, root: int, choice: Choice) -> Steps:
     """Reduce flat values to `root`, where they are replaced; elsewhere they stay."""
-    weights, told = _weights(axis, reduction)
+    weights, told = _weights(axis.comm, reduction)
     yield told
     if choice.algorithm == "ordered":
         slots = even_slots(values if axis.rank == root else values.copy(), axis.size)
@@ -108,7 +109,7 @@ def reduce_scatter(
     axis: Axis, tag: int, values: Any, into: Any, sizes: np.ndarray, reduction: Reduction, choice: Choice
 ) -> Steps:
     """Reduce-scatter of flat values in blocks of these sizes; into `into`, or in place where it is None."""
-    weights, told = _weights(axis, reduction)
+    weights, told = _weights(axis.comm, reduction)
     yield told
     if choice.algorithm == "ordered":
         slots = counted_slots(values if into is None else values.copy(), sizes)
@@ -130,21 +131,21 @@ def reduce_scatter(
         reduction.narrow(working[own], into)
 
 
-def _weights(axis: Axis, reduction: Reduction) -> tuple[np.ndarray, MPI.Request]:
+def _weights(comm: MPI.Intracomm, reduction: Reduction) -> tuple[np.ndarray, MPI.Request]:
     """The weights of all ranks, float64[ranks], once the request is over: 1 unless it is an average.
 
     They are asked for now. Ranks go on with what is under way at their own pace, and call the library in one order only
     where they do so as collectives are started.
     """
-    weights = np.ones(axis.size)
+    weights = np.ones(comm.size)
     if reduction.op != "average":
         return weights, MPI.REQUEST_NULL
-    return weights, axis.comm.Iallgather(np.array([reduction.weight]), weights)
+    return weights, comm.Iallgather(np.array([reduction.weight]), weights)
 
 
 def _all_reduce_in_order(axis: Axis, tag: int, values: Any, reduction: Reduction, choice: Choice) -> Steps:
     """In the order of the ranks, in pieces that stay in the cache."""
-    weights, told = _weights(axis, reduction)
+    weights, told = _weights(axis.comm, reduction)
     yield told
     length = max(1, PIECE // values.itemsize)
     gather = rank_program("all_gather", "ring", axis.size, axis.rank)
@@ -154,7 +155,7 @@ def _all_reduce_in_order(axis: Axis, tag: int, values: Any, reduction: Reduction
         yield from Runner(axis, tag, gather, slots).steps()
 
 
-ALL_REDUCE = {"nodes": _all_reduce_over_nodes, "mpi": _all_reduce_by_library, "ordered": _all_reduce_in_order}
+ALL_REDUCE = {"nodes": _all_reduce_over_nodes, "ordered": _all_reduce_in_order}
 
 
 def _reduce_scatter_in_order(axis: Axis, tag: int, slots: Slots, reduction: Reduction, weights: np.ndarray) -> Steps:

@@ -7,7 +7,7 @@ from typing import Any, Protocol, Self
 
 from mpi4py import MPI
 
-from hpckit.comm.call_order import CallOrder
+from hpckit.comm.call_order import CallOrder, Lane
 from hpckit.comm.observe.observer import Observer, Operation
 from hpckit.comm.progress import Progress, Unfinished, call_site, give_way, progress, told
 from hpckit.errors import InputError, MismatchError
@@ -44,7 +44,7 @@ class Run(Protocol):
 class MessageRun:
     """A run of steps that send and receive messages. `finish` makes its result; what: as an observer is told of it.
 
-    order, key, anew: as of `CallOrder.begin`. An error is raised where the
+    order, key, anew, lane: as of `CallOrder.begin`. An error is raised where the
     program waits for this run, not for another.
     """
 
@@ -57,12 +57,13 @@ class MessageRun:
         order: CallOrder | None = None,
         key: Hashable = None,
         anew: bool = False,
+        lane: Lane | None = None,
     ) -> None:
         self._progress, self._finish, self._what, self.order = progress, finish, what, order
         self._site = call_site()
         self._call = None
         if order is not None:
-            self._call, steps = order.begin(key, what, self._site, steps, anew)
+            self._call, steps = order.begin(key, what, self._site, steps, anew, lane)
         self._steps = steps
         self._request: MPI.Request | None = None
         self._result: Any = None
@@ -95,6 +96,8 @@ class MessageRun:
     def advance(self) -> bool:
         """Go on as far as possible without waiting; whether anything moved."""
         moved = False
+        if self.done:  # another one has just abandoned it
+            return False
         try:
             while self._request is None or self._request.Test():
                 moved = True
@@ -103,9 +106,9 @@ class MessageRun:
                     self._result = self._finish()
                     self._end()
                     break
-        except MismatchError as error:  # calls that were begun after the one that differs come to nothing
-            runs = self._progress.runs
-            for run in runs[runs.index(self) :]:
+        except MismatchError as error:  # calls that were begun after the first that differs come to nothing
+            runs, lost = self._progress.runs, self.order is not None and self.order.lost
+            for run in runs[0 if lost else runs.index(self) :]:
                 if run.order is self.order and run is not self:
                     run.abandon(error)
             self._end(error)

@@ -6,9 +6,9 @@ as all ranks make the same calls, they agree on which are new. When they do not,
 a note: which call it is in, and how many calls by messages and in shared memory it began before. A rank whose own
 calls contradict the note joins the reduction, which then fails on all ranks: each raises `MismatchError`.
 
-Tags of messages come from the digest, too, so a call never takes the messages of another one. Not found without a watch
-that checks: calls of the MPI library's own algorithms that were all compared before, come in another order on some
-ranks, and end nevertheless; and ranks that wait outside of hpckit, or never again.
+Tags of messages come from the digest, too, so a call never takes the messages of another one. The library's own
+algorithms have no tags: each such call has a communicator of its own (`Lanes`). Not found without a watch that checks:
+ranks that wait outside of hpckit, or never again.
 """
 
 from __future__ import annotations
@@ -23,18 +23,19 @@ import numpy as np
 from mpi4py import MPI
 
 from hpckit.comm.observe.diagnosis import ranks_text
-from hpckit.comm.progress import Site, place, told
+from hpckit.comm.progress import Site, place, progress, told
 from hpckit.errors import MismatchError
 
 __communicates__ = True  # its frames are not call sites
 
-NOTE = 1  # the tag of notes
+NOTE, TOLD_TAG = 1, 2  # the tags of notes, and of what ranks tell once they differ
 # s that a rank waits in a call before it writes a note; twice as long after each, where ranks often are late.
 LEAST_IDLE, LONGEST_IDLE = 0.1, 8.0
 REMEMBERED = 256  # calls
 MOST_SEEN = 4096  # calls that were compared; all ranks forget them at the same call
+MOST_LANES = 8  # calls of the library in turn that are not compared again
 TEXT = 256  # bytes of a call in words
-TOLD = np.dtype([("number", np.int64), ("words", f"S{TEXT}")])
+TOLD = np.dtype([("number", np.int64), ("past", np.int64), ("words", f"S{TEXT}")])
 MESSAGES, MEMORY = 0, 1  # how a call runs
 
 
@@ -59,11 +60,15 @@ class Call(NamedTuple):
 class CallOrder:
     """The calls of this rank on an axis. Its messages go by a communicator of its own. Collective to make.
 
-    entered: how many calls in shared memory the rank has begun.
+    entered: how many calls in shared memory the rank has begun. lost: whether the ranks made other calls before the one
+    at which they were last found to differ, too. renew: takes a duplicate of the communicator after a
+    mismatch, when messages of the calls that differ are still on their way on the old one.
     """
 
-    def __init__(self, comm: MPI.Intracomm, entered: Callable[[], int]) -> None:
-        self._comm, self._entered = comm.Dup(), entered
+    def __init__(self, comm: MPI.Intracomm, entered: Callable[[], int], renew: Callable[[MPI.Intracomm], None]) -> None:
+        self._progress = progress()
+        self._progress.free()
+        self._comm, self._entered, self._renew = comm.Dup(), entered, renew
         self._rank, self._size = self._comm.rank, self._comm.size
         self._digests: dict[Hashable, int] = {}
         self._calls: deque[Call] = deque(maxlen=REMEMBERED)
@@ -74,11 +79,30 @@ class CallOrder:
         self._told: Call | None = None  # of which all ranks have a note
         self._due, self._patience = 0.0, LEAST_IDLE  # when this rank writes a note; s that it waits before
         self._compared = self.number = 0
+        self.lost = self._failing = False
+        self._written, self._heard = np.zeros(self._size, np.int64), 0  # notes to each rank; notes of all ranks
 
     def free(self) -> None:
-        """Free the communicator."""
+        """Free the communicator once its last notes are there: MPI gives its number to the next communicator, which
+        would take them for messages of its own.
+        """
         if self._comm != MPI.COMM_NULL and not MPI.Is_finalized():
-            self._comm.Free()
+            self._progress.free(self._last_notes())
+
+    def _last_notes(self) -> Iterator[MPI.Request]:
+        """Take the notes that nobody has heard; then the communicator goes."""
+        if self._size > 1:
+            written = np.array([self._written.sum()])
+            yield self._comm.Iallreduce(MPI.IN_PLACE, written)
+            if written[0]:
+                coming = np.zeros(1, np.int64)
+                yield self._comm.Ireduce_scatter_block(self._written, coming)
+                for _ in range(self._heard, int(coming[0])):
+                    note = np.empty(5, np.int64)
+                    yield self._comm.Irecv(note, MPI.ANY_SOURCE, NOTE)
+                for request, _ in self._sent:
+                    yield request
+        self._comm.Free()
 
     def digest(self, key: Hashable) -> int:
         """A number of a call's key, the same on all ranks."""
@@ -86,11 +110,12 @@ class CallOrder:
         return _digest(key) if known is None else known
 
     def begin(
-        self, key: Hashable, what: tuple, site: Site, steps: Iterator[Any], anew: bool
+        self, key: Hashable, what: tuple, site: Site, steps: Iterator[Any], anew: bool, lane: Lane | None = None
     ) -> tuple[Call, Iterator[Any]]:
         """A call by messages, and its steps, after those of its comparison if it is new, or if it is to be compared
-        `anew`. key: what must be the same on all ranks, of plain values.
+        `anew`. key: what must be the same on all ranks, of plain values. lane: of a call of the library.
         """
+        anew = anew or (lane is not None and lane.new)
         self.number += 1
         known = None if anew else self._digests.get(key)
         digest = self.digest(key)
@@ -104,24 +129,32 @@ class CallOrder:
             if len(self._digests) >= MOST_SEEN:
                 self._digests.clear()
             self._digests[key] = digest
-        return call, self._in_turn(self._comparison(call) if known is None else None, steps)
+        return call, self._in_turn(self._comparison(call) if known is None else None, steps, lane)
 
     def in_memory(self, what: tuple, site: Site) -> Call:
         """A call in shared memory that has been begun and waits for the others."""
         return Call(MEMORY, self.number, self._entered(), self._compared, 0, what, site)
 
-    def _in_turn(self, comparison: Iterator[Any] | None, steps: Iterator[Any]) -> Iterator[Any]:
+    def _in_turn(
+        self, comparison: Iterator[Any] | None, steps: Iterator[Any], lane: Lane | None = None
+    ) -> Iterator[Any]:
         """The steps after the comparison. Calls send in the order in which they were begun: the MPI library is called
         in one order on all ranks.
         """
         turn = _Turn(self._turns)
-        return self._started(turn, comparison, steps)
+        return self._started(turn, comparison, steps, lane)
 
-    def _started(self, turn: _Turn, comparison: Iterator[Any] | None, steps: Iterator[Any]) -> Iterator[Any]:
+    def _started(
+        self, turn: _Turn, comparison: Iterator[Any] | None, steps: Iterator[Any], lane: Lane | None
+    ) -> Iterator[Any]:
         try:
             if comparison is not None:
                 yield from comparison
             yield turn
+            if lane is not None and not lane.own:
+                lane.own = True
+                lane.comm, made = lane.comm.Idup()
+                yield made
             first = next(steps, None)
         finally:
             turn.leave()
@@ -139,15 +172,50 @@ class CallOrder:
         yield request
         if said[0] == -said[1]:
             return
-        self._digests.clear()  # on all ranks: some have not seen what others have
-        own = np.zeros(1, TOLD)
-        own["number"], own["words"] = self.number, call.words().encode()[-TEXT:]
-        every = np.empty(self._size, TOLD)
-        yield self._comm.Iallgather(own.view(np.uint8), every.view(np.uint8))
-        self.number = int(every["number"].max())  # the next call has the same number on all ranks
-        self._calls.clear()
-        self._patience = LEAST_IDLE
+        while self._failing:  # by another comparison under way, which ends this one
+            yield _Never
+        self._failing = True
+        try:
+            every = np.empty(self._size, TOLD)
+            yield from self._tell_all(call, every)
+            self._start_anew(every)
+        finally:
+            self._failing = False
         _refuse([words.decode(errors="replace") for words in every["words"].tolist()])
+
+    def _tell_all(self, call: Call, every: np.ndarray) -> Iterator[Any]:
+        """The calls of all ranks, by messages from and to rank 0: ranks may have begun unequal numbers of reductions on
+        the communicator, so none of the library's collectives would pair.
+        """
+        comm, own = self._comm, np.zeros(1, TOLD)
+        past = [(each.number, each.digest) for each in self._calls if each.number < call.number]
+        own["number"], own["past"], own["words"] = self.number, _digest(tuple(past)), call.words().encode()[-TEXT:]
+        if self._rank:
+            yield comm.Isend(own.view(np.uint8), 0, TOLD_TAG)
+            yield comm.Irecv(every.view(np.uint8), 0, TOLD_TAG)
+            return
+        every[0] = own[0]
+        others = range(1, self._size)
+        yield from [comm.Irecv(every[rank : rank + 1].view(np.uint8), rank, TOLD_TAG) for rank in others]
+        yield from [comm.Isend(every.view(np.uint8), rank, TOLD_TAG) for rank in others]
+
+    def _start_anew(self, every: np.ndarray) -> None:
+        """After a mismatch: other communicators, and the same numbers on all ranks. The old one is never freed: what is
+        on its way there would come to the next one of its number.
+        """
+        self._progress.keep([self._comm, self._sent])
+        group = self._comm.Get_group()
+        self._renew(self._comm.Create_group(group))
+        self._comm = self._comm.Create_group(group)
+        group.Free()
+        self.lost = bool((every["past"] != every["past"][0]).any())
+        self.number = int(every["number"].max())
+        self._compared, self._patience = 0, LEAST_IDLE
+        self._told = self._waiting = None
+        self._digests.clear()  # on all ranks: some have not seen what others have
+        self._calls.clear()
+        self._notes, self._sent, self._heard = [], [], 0
+        self._written[:] = 0
 
     def listen(self, call: Call) -> Iterator[Any] | None:
         """The rank waits in this call, and not for the first time: its own note, and those of others. Returns the steps
@@ -181,12 +249,14 @@ class CallOrder:
         note = np.array(call[:5], np.int64)
         self._sent = [each for each in self._sent if not each[0].Test()]
         self._sent += [(self._comm.Isend(note, rank, NOTE), note) for rank in ranks]
+        np.add.at(self._written, ranks, 1)
 
     def _hear(self) -> None:
         """Take the notes of others that have come."""
         while self._comm.Iprobe(MPI.ANY_SOURCE, NOTE):
             note = np.empty(5, np.int64)
             self._comm.Recv(note, MPI.ANY_SOURCE, NOTE)
+            self._heard += 1
             self._notes.append(note)
 
     def _contradicts(self, other: Call) -> bool | None:
@@ -208,6 +278,53 @@ class CallOrder:
         """The call by messages of this number, if it is remembered."""
         back = self.number - number + 1
         return self._calls[-back] if back <= len(self._calls) else None
+
+
+class Lane:
+    """A communicator for one call of the MPI library's own algorithms, which have no tags: ranks that make another call
+    wait in vain on another communicator, and are heard. own: whether `comm` is one, or still that of the axis. new: the
+    lane was another call's before, or nobody's, so this one is compared again.
+    """
+
+    def __init__(self, comm: MPI.Intracomm) -> None:
+        self.comm, self.own, self.new = comm, False, True
+
+
+class Lanes:
+    """The lanes of an axis: few, because communicators are. The one that was used longest ago is given to a call that
+    has none; all ranks make the same calls, so they agree on it.
+    """
+
+    def __init__(self) -> None:
+        self._lanes: dict[Hashable, Lane] = {}
+
+    def of(self, key: Hashable, comm: MPI.Intracomm) -> Lane:
+        """The lane of a call, whose communicator is made from that of the axis when it is the call's turn."""
+        lane = self._lanes.pop(key, None)
+        if lane is not None:
+            lane.new = False
+        elif len(self._lanes) < MOST_LANES:
+            lane = Lane(comm)
+        else:
+            lane = self._lanes.pop(next(iter(self._lanes)))
+            lane.new = True
+        self._lanes[key] = lane
+        return lane
+
+    def drop(self) -> list[MPI.Intracomm]:
+        """Their communicators; the next calls get new ones."""
+        made = [lane.comm for lane in self._lanes.values() if lane.own]
+        self._lanes.clear()
+        return made
+
+
+class _Never:
+    """Of a step that waits until its run is abandoned."""
+
+    @staticmethod
+    def Test() -> bool:
+        """Whether it is over."""
+        return False
 
 
 class _Turn:

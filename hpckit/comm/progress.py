@@ -13,7 +13,7 @@ import os
 import sys
 import time
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from sys import _getframe
 from time import perf_counter
@@ -127,6 +127,7 @@ class Progress:
         self.runs: list[Any] = []
         self.begun: weakref.WeakSet[Any] = weakref.WeakSet()
         self._kept: list[Any] = []
+        self._freeing: list[list[Any]] = []  # steps that free something, and the request that each waits for
         self._heard = 0.0  # when the rank last listened
         atexit.register(self.settle)
 
@@ -145,6 +146,15 @@ class Progress:
                     oldest.setdefault(id(run.order), run)
             for run in oldest.values():
                 run.listen()
+
+    def free(self, steps: Iterator[MPI.Request] | None = None) -> None:
+        """Go on with all steps that free something, and with these; never waits for another rank."""
+        if steps is not None:
+            self._freeing.append([steps, MPI.REQUEST_NULL])
+        for each in self._freeing:
+            while each[1] is not None and each[1].Test():
+                each[1] = next(each[0], None)
+        self._freeing = [each for each in self._freeing if each[1] is not None]
 
     def keep(self, memory: Any) -> None:
         """Keep something alive that MPI may still use, until the process ends."""

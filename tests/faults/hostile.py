@@ -121,6 +121,8 @@ GIVEN: dict[str, tuple[str, Callable[[Path], list[str]]]] = {
     "H5MD": ("a.h5", lambda path: ["analyze", str(path)]),
     "any trajectory": ("trajectory", lambda path: ["analyze", str(path)]),
     "atoms": ("a.data", lambda path: ["run", "melt", f"system.file={path}", "--dry-run"]),
+    "script of LAMMPS": ("in.x", lambda path: ["run", str(path), "--dry-run"]),
+    "atoms of a script": ("a.data", lambda path: ["run", _script(path), "--dry-run"]),
     "pair table": (
         "a.table",
         lambda path: ["run", "melt", "interaction.kind=table", f"interaction.file={path}", "--dry-run"],
@@ -142,6 +144,21 @@ GIVEN: dict[str, tuple[str, Callable[[Path], list[str]]]] = {
 RECORDS = ("resolved.json", "summary.json", "provenance.json", "progress.json", "metrics.jsonl", "job.json",
            "attempts/000/failure.json", "trace.json", "run.toml", "output/fields.h5", "stop")  # fmt: skip
 VERBS = ("ls", "report", "resume", "compare", "watch", "ckpt")
+
+
+def _script(data: Path) -> str:
+    """A script of LAMMPS that reads these atoms."""
+    script = data.with_name("in.lj")
+    lines = [
+        "units lj",
+        f"read_data {data.name}",
+        "pair_style lj/cut 2.5",
+        "pair_coeff 1 1 1 1",
+        "fix 1 all nve",
+        "run 1",
+    ]
+    script.write_text("\n".join(lines))
+    return str(script)
 
 
 def _some(path: Path) -> str:

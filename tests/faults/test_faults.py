@@ -104,12 +104,12 @@ def test_what_was_found_is_kept_and_not_run_again(tmp_path: Path, monkeypatch) -
 
 # What it holds -> where it is given.
 HOSTILE = {
-    "brackets": ("run file", "site file", "weights"),
+    "brackets": ("run file", "site file", "weights", "script of LAMMPS"),
     "digits": ("run file", "machine"),
     "dotted key": ("run file", "graph"),
     "quoted dotted key": ("site file",),
     "many keys": ("run file",),
-    "memory": ("run file", "dump", "any trajectory", "sounding", "compared files"),
+    "memory": ("run file", "dump", "any trajectory", "sounding", "compared files", "atoms of a script"),
     "pipe": ("run file", "machine", "schedule", "layers", "dump", "extended XYZ", "H5MD", "compared files", "weights"),
     "endless": ("run file", "graph", "atoms"),
     "terminal, bare": ("machine", "schedule", "dump", "word", "option", "settings"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import itertools
 import random
 from collections import Counter, defaultdict
 
@@ -22,6 +23,8 @@ from hpckit.plan.collective.gossip import GRAPHS, gossip_plan
 from hpckit.plan.collective.memory import IN_MEMORY
 from hpckit.plan.grid.decomposition import Decomposition
 from hpckit.plan.grid.halo import HaloPlan, halo_plan
+from hpckit.plan.grid.panels import PanelPlan
+from hpckit.plan.machine.machine import machine_of
 from hpckit.plan.particles.domain import DomainDecomposition
 from hpckit.plan.particles.ghosts import GhostPlan
 from hpckit.plan.particles.migration import MigrationPlan
@@ -29,8 +32,16 @@ from hpckit.plan.pipeline.program import pipeline_program
 from hpckit.plan.pipeline.schedules import SCHEDULES, pipeline_schedule
 from hpckit.plan.protocol import Step
 from hpckit.plan.prove import prove
+from hpckit.plan.tensors.fourier import FourierPlan
+from hpckit.plan.tensors.layout import Layout, Partial, Replicate, Shard
+from hpckit.plan.tensors.redistribution import RedistributionPlan, ways
 from hpckit.plan.topology import Topology
+from hpckit.plan.training.dispatch import DispatchPlan
+from hpckit.plan.training.model import language_model
+from hpckit.plan.training.step import TrainingStep
+from hpckit.plan.training.strategy import Strategy
 
+MADE = 1 << 62
 DIGIT = 40  # bits of the number of times that a contribution is in a sum
 
 
@@ -128,6 +139,8 @@ def simulate(plan, steps, memory, cells, rng, late, node=None, sizes=None):
         deliver(number - step.lag)
         if not late:
             deliver(number)
+        if step.work is not None:
+            compute(step.work, memory, plan.ranks, cells)
         new = messages_of(step, number, plan.ranks, cells, node, sizes)
         pending += new
         for message in new:
@@ -137,11 +150,31 @@ def simulate(plan, steps, memory, cells, rng, late, node=None, sizes=None):
     return memory
 
 
-def is_right(plan, steps, start, end, cells, rng, node=None, sizes=None):
-    """Whether the cells of `end` hold the sums of contributions that they must, however messages are delayed."""
+def compute(work, memory, ranks, cells):
+    """All entries at once: each finds what it needs, and leaves what it makes; content i is the number MADE + i."""
+    tables = work.reads, work.needs, work.writes, work.makes
+    if any(len(each) != len(work.rank) for each in tables) or len(work.seconds) != len(work.rank):
+        raise Wrong("lengths")
+    for rank, reads, needs in zip(work.rank, work.reads, work.needs, strict=True):
+        for cell, need in zip(reads, needs, strict=True):
+            if need != -1 and memory[whole(rank, 0, ranks)][whole(cell, 0, cells)] != MADE + whole(need, 0, MADE):
+                raise Wrong("what is needed is not there")
+    for rank, writes, makes in zip(work.rank, work.writes, work.makes, strict=True):
+        for cell, made in zip(writes, makes, strict=True):
+            if made != -1:
+                memory[whole(rank, 0, ranks)][whole(cell, 0, cells)] = MADE + whole(made, 0, MADE)
+
+
+def is_right(plan, steps, start, end, cells, rng, node=None, sizes=None, zeros=False):
+    """Whether the cells of `end` hold the sums of contributions that they must, however messages are delayed. zeros:
+    what cells without data hold.
+    """
     for late in (False, True, True):
         place = iter(range(10**9))
-        memory = [[1 << DIGIT * next(place) for _ in range(cells)] for _ in range(plan.ranks)]
+        memory = [
+            [0 if zeros and (r, c) not in start else 1 << DIGIT * next(place) for c in range(cells)]
+            for r in range(plan.ranks)
+        ]
         given = defaultdict(int)
         for (rank, cell), index in start.items():
             given[index] += memory[rank][cell]
@@ -438,24 +471,209 @@ def some_ghosts(sizes):
     return plan, plan.claim(), list(plan.steps()), node
 
 
+def by_claim(plan, steps, rng, node=None):
+    """Whether steps do what a plan claims, which is taken for true; where no data may arrive there is none."""
+    claim = plan.claim()
+    start, end = (np.broadcast_to(each, (plan.ranks, each.shape[1])) for each in (claim.start, claim.end))
+    given = {(int(r), int(c)): int(start[r, c]) for r, c in np.argwhere(start >= 0)}
+    due = {(int(r), int(c)): int(end[r, c]) for r, c in np.argwhere(end >= 0)}
+    cells = start.shape[1]
+    if not is_right(plan, steps, given, due, cells, rng, node, zeros=claim.zeros):
+        return False
+    memory = [[0] * cells for _ in range(plan.ranks)]
+    for rank, cell in given:
+        memory[rank][cell] = 1
+    simulate(plan, steps, memory, cells, rng, late=False, node=node)
+    return not any(memory[r][c] for r, c in np.argwhere(end == -2))
+
+
 def a_ghost_plan(rng):
     """The images are those of the plan's own claim, which found them by looking at all images of all particles."""
     sizes = rng.choice([(1, 1, 1), (2, 1, 1), (1, 3, 1), (2, 1, 2)])
     plan, claim, steps, node = some_ghosts(sizes)
-    start = {(int(r), int(c)): int(claim.start[r, c]) for r, c in np.argwhere(claim.start >= 0)}
-    cells = claim.start.shape[1]
-    end = {(int(r), int(c)): int(claim.end[r, c]) for r, c in np.argwhere(claim.end >= 0)}
+    steps = changed_steps(steps, rng, plan.ranks, claim.start.shape[1])
+    return Changed(plan, steps), lambda: by_claim(plan, steps, rng, node)
+
+
+@functools.cache
+def some_panels(sizes):
+    """A plan of a cubed sphere, and its steps."""
+    plan = PanelPlan(Decomposition((6, 6, 6), Topology(("panel", "y", "x"), sizes), 0))
+    return plan, list(plan.steps()), plan.claim().start.shape[1]
+
+
+def panels(rng):
+    plan, steps, cells = some_panels(rng.choice([(1, 1, 1), (2, 1, 1), (1, 2, 1), (6, 1, 1), (1, 2, 2)]))
     steps = changed_steps(steps, rng, plan.ranks, cells)
-    nothing = [(int(r), int(c)) for r, c in np.argwhere(claim.end == -2)]
+    return Changed(plan, steps), lambda: by_claim(plan, steps, rng)
+
+
+def a_dispatch(rng):
+    ranks = rng.choice([1, 2, 3, 4, 6])
+    node = rng.choice([0, *(n for n in (1, 2, 3) if ranks % n == 0)])
+    homes = np.array(
+        [[[rng.randrange(ranks) for _ in range(2)] for _ in range(rng.choice([1, 3]))] for _ in range(ranks)][:1]
+        * ranks
+    )
+    for rank in range(ranks):
+        for token in range(homes.shape[1]):
+            homes[rank, token] = -1 if rng.random() < 0.2 else [rng.randrange(ranks) for _ in range(2)]
+    plan = DispatchPlan(homes, node, combine=rng.random() < 0.7)
+    if rng.random() < 0.1:  # a fact about it is wrong
+        wrong = rng.choice([("node_size", ranks + 1), ("node_size", -1), ("homes", homes + ranks), ("homes", homes[0])])
+        return dataclasses.replace(plan, **dict([wrong])), lambda: not (homes >= 0).any()
+    steps = changed_steps(plan.steps(), rng, ranks, plan.claim().start.shape[1])
+    return Changed(plan, steps), lambda: by_claim(plan, steps, rng)
+
+
+def a_layout(rng, shape, sizes, partial):
+    """Any layout of a shape on axes of these sizes."""
+    kinds = [Replicate(), *map(Shard, range(len(shape))), *[Partial()] * partial]
+    names = ["a", "b"][: len(sizes)]
+    placed = [(name, rng.choice(kinds)) for name in names]
+    rng.shuffle(placed)  # which cuts a dim first
+    return Layout(shape, Topology(tuple(names), sizes), dict(placed))
+
+
+def a_redistribution(rng):
+    """A change within one step of it; or the steps in another order, one too few, or one for another layout."""
+    shape = rng.choice([(5,), (7, 4), (2, 3, 5)])
+    sizes = rng.choice([(2,), (3,), (2, 2), (2, 3)])
+    source, target = (a_layout(rng, shape, sizes, partial) for partial in (True, False))
+    plan = rng.choice(ways(source, target))
+    hops = list(plan.hops)
+    if rng.random() < 0.8:
+        hop = rng.choice(hops)
+        steps = changed_steps(hop.steps(), rng, hop.ranks, hop.width)
+        return Changed(hop, steps), lambda: by_claim(hop, steps, rng)
+    kind, at = rng.choice(["gone", "twice", "swap", "other"]), rng.randrange(len(hops))
+    if kind == "gone":
+        del hops[at]
+    elif kind == "twice":
+        hops.insert(at, hops[at])
+    elif kind == "swap":
+        other = rng.randrange(len(hops))
+        hops[at], hops[other] = hops[other], hops[at]
+    else:
+        name = rng.choice(["source", "target"])
+        hops[at] = dataclasses.replace(hops[at], **{name: a_layout(rng, shape, sizes, False)})
+    chained = all(one.target == other.source for one, other in itertools.pairwise(hops))
 
     def right():
-        if not is_right(plan, steps, start, end, cells, rng, node):
-            return False
-        memory = [[0] * cells for _ in range(plan.ranks)]
-        for rank, cell in start:
-            memory[rank][cell] = 1
-        simulate(plan, steps, memory, cells, rng, late=False, node=node)
-        return not any(memory[r][c] for r, c in nothing)
+        return bool(hops) and chained and all(by_claim(hop, list(hop.steps()), rng) for hop in hops)
+
+    return RedistributionPlan(tuple(hops)), right
+
+
+def a_fourier(rng):
+    """Stages in another order, lost, doubled, of other dims or layouts; or a change of layout that is wrong."""
+    shape = rng.choice([(6, 5), (4, 6, 5), (7, 4)])
+    cuts = [Shard(rng.randrange(len(shape))) for _ in range(2)]
+    sizes = rng.choice([(2, 2), (3, 1), (2, 3)])
+    source = Layout(shape, Topology(("a", "b"), sizes), dict(zip("ab", cuts, strict=True)))
+    plan = FourierPlan(source, rng.random() < 0.5)
+    stages = list(plan.stages)
+    at, kind = rng.randrange(len(stages)), rng.choice(["gone", "twice", "swap", "dims", "layout", "change", "none"])
+    stage = stages[at]
+    if kind == "gone":
+        del stages[at]
+    elif kind == "twice":
+        stages.insert(at, stage)
+    elif kind == "swap":
+        other = rng.randrange(len(stages))
+        stages[at], stages[other] = stages[other], stages[at]
+    elif kind == "dims":
+        dims = [rng.randrange(-1, len(shape) + 1) for _ in stage.dims]
+        stages[at] = dataclasses.replace(stage, dims=tuple(dims))
+    elif kind == "layout":
+        stages[at] = dataclasses.replace(stage, layout=a_layout(rng, stage.layout.shape, sizes, False))
+    elif kind == "none":
+        stages[at] = dataclasses.replace(stage, change=None)
+    elif stage.change is not None:
+        hops = list(stage.change.hops)
+        hops[rng.randrange(len(hops))] = dataclasses.replace(
+            rng.choice(hops), **{rng.choice(["source", "target"]): a_layout(rng, stage.layout.shape, sizes, False)}
+        )
+        stages[at] = dataclasses.replace(stage, change=RedistributionPlan(tuple(hops)))
+    plan.__dict__["stages"] = tuple(stages)
+
+    def right():
+        layout, done = source, []
+        for stage in stages:
+            if stage.change is not None:
+                for hop in stage.change.hops:
+                    if hop.source != layout or not by_claim(hop, list(hop.steps()), rng):
+                        return False
+                    layout = hop.target
+            if stage.layout != layout:
+                return False
+            for dim in stage.dims:
+                cut = [axis for axis in layout.cuts[dim] if sizes[axis] > 1] if 0 <= dim < len(shape) else [0]
+                if cut:
+                    return False
+                if plan.real and not done:  # halved along the last dim, which must come first
+                    if dim != len(shape) - 1:
+                        return False
+                    layout = dataclasses.replace(layout, shape=(*layout.shape[:-1], layout.shape[-1] // 2 + 1))
+                done.append(dim)
+        return sorted(done) == list(range(len(shape)))
+
+    return plan, right
+
+
+@functools.cache
+def some_training(form):
+    """A small step of training, and its steps."""
+    dp, pp, cp, tp, schedule = form
+    model = dataclasses.replace(language_model("llama3-8b"), layers=4)
+    strategy = Strategy(dp * pp, 64, dp=dp, pp=pp, cp=cp, tp=tp, schedule=schedule)
+    plan = TrainingStep(model, strategy, machine_of("selene"))
+    return plan, list(plan.steps()), plan.claim().end
+
+
+def a_training_step(rng):
+    """Changes of messages, or of computations: where, of what and into what."""
+    plan, steps, end = some_training(rng.choice([(2, 1, 1, 1, "1f1b"), (1, 2, 1, 2, "1f1b"), (1, 2, 2, 1, "zb_h1")]))
+    cells = end.shape[1]
+    busy = [at for at, step in enumerate(steps) if step.work is not None and len(step.work.rank)]
+    if rng.random() < 0.5:
+        steps = changed_steps(steps, rng, plan.ranks, cells)
+    else:
+        steps, at = list(steps), rng.choice(busy)
+        work = steps[at].work
+        name, m = (
+            rng.choice(["rank", "reads", "needs", "writes", "makes", "gone", "moved"]),
+            rng.randrange(len(work.rank)),
+        )
+        if name == "moved":
+            other = rng.choice(busy)
+            steps[at] = dataclasses.replace(steps[at], work=steps[other].work)
+            steps[other] = dataclasses.replace(steps[other], work=work)
+        elif name == "gone":
+            keep = np.arange(len(work.rank)) != m
+            tables = {
+                each: getattr(work, each)[keep] for each in ("rank", "seconds", "reads", "needs", "writes", "makes")
+            }
+            names = [each for each, kept in zip(work.names, keep, strict=True) if kept]
+            steps[at] = dataclasses.replace(steps[at], work=dataclasses.replace(work, **tables, names=names))
+        else:
+            table = np.array(getattr(work, name))
+            flat = table.reshape(-1)
+            if flat.size:
+                flat[rng.randrange(flat.size)] += rng.choice([-1, 1, 2, -cells, cells])
+            steps[at] = dataclasses.replace(steps[at], work=dataclasses.replace(work, **{name: table}))
+    due = {(int(r), int(c)): MADE + int(end[r, c]) for r, c in np.argwhere(end >= 0)}
+
+    def right():
+        for late in (False, True, True):
+            memory = [[-1 - r * cells - c for c in range(cells)] for r in range(plan.ranks)]
+            try:
+                simulate(plan, steps, memory, cells, rng, late)
+            except Wrong:
+                return False
+            if any(memory[r][c] != value for (r, c), value in due.items()):
+                return False
+        return True
 
     return Changed(plan, steps), right
 
@@ -699,6 +917,11 @@ KINDS = {
     "gossip": a_gossip,
     "migration": a_migration,
     "ghosts": a_ghost_plan,
+    "panels": panels,
+    "dispatches": a_dispatch,
+    "redistributions": a_redistribution,
+    "Fourier": a_fourier,
+    "training": a_training_step,
     "halos": a_halo,
     "pipelines": a_pipeline,
 }
@@ -709,8 +932,8 @@ def campaign(kind, seeds):
     wrong = accepted = 0
     for seed in seeds:
         rng = random.Random(f"{kind} {seed}")
-        plan, right = KINDS[kind](rng)
         try:
+            plan, right = KINDS[kind](rng)
             prove(plan)
         except PlanError:
             wrong += 1

@@ -10,6 +10,8 @@ import sys
 import numpy as np
 
 import hpckit as hp
+from hpckit.collectives.axis import axis_of
+from hpckit.comm.call_order import MESSAGES, Call
 from hpckit.errors import InputError, MismatchError
 
 COMM = hp.world()
@@ -27,7 +29,7 @@ def differs(comm, mine, *said):
         assert all(text in str(error) for text in said), str(error)
     else:
         raise AssertionError(f"rank {RANK}: no mismatch was seen, {said}")
-    for algorithm in ("ring", "auto"):
+    for algorithm in ("ring", "mpi", "auto"):
         x = np.full(5, RANK + 1.0)
         hp.all_reduce(x, comm, algorithm=algorithm).wait()
         assert (x == P * (P + 1) / 2).all(), x
@@ -152,6 +154,55 @@ def kept_and_new(comm, odd):
         differs(comm, lambda: ops[odd == RANK].start().wait(), "sum", "max")  # noqa: B023
 
 
+def by_library(comm, odd):
+    """Calls of the MPI library, all compared before, in another order: of one length, of two, and more of them than
+    there are communicators for; then in the right order, with the right numbers.
+    """
+
+    def calls():
+        made = {}
+        for op in ("sum", "max", "average"):
+            for n in (8, 9, 10, 11):
+                x = np.empty(n)
+                made[op, n] = x, hp.all_reduce_init(x, comm, op, "mpi", weight=1.0 if op == "average" else None)
+        return made
+
+    def right(made):
+        for (op, n), (x, request) in made.items():
+            x[...] = RANK + 1.0
+            request.start().wait()
+            expected = {"sum": P * (P + 1) / 2, "max": P, "average": (P + 1) / 2}[op]
+            assert np.array_equal(x, np.full(n, expected)), (op, n, x)
+
+    made = calls()
+    for one, other in ((("sum", 8), ("max", 8)), (("sum", 8), ("sum", 11)), (("average", 8), ("max", 10))):
+        for _ in range(2):
+            right(made)
+        differs(comm, lambda: made[other if odd == RANK else one][1].start().wait(), *map(str, (one[0], other[0])))  # noqa: B023
+    right(made)
+    # Several under way: none of them comes to anything.
+    keys = list(made) if odd == RANK else list(made)[::-1]
+    differs(comm, lambda: [each.wait() for each in [made[key][1].start() for key in keys]])
+
+
+def notes_that_nobody_heard(odd):
+    """A mesh is closed while notes of a rank that waited are on their way: the next communicators, of the same numbers,
+    do not get them.
+    """
+    for spare in range(8):
+        with hp.Mesh(COMM, dp=0, tp=1) as mesh:
+            order = axis_of(mesh["dp"]).order
+            axis_of(mesh["tp"])
+            if odd == RANK:
+                order._tell(Call(MESSAGES, 1, 0, 0, 7), [rank for rank in range(P) if rank != odd])
+        comms = [COMM.Dup() for _ in range(spare + 1)]
+        COMM.Barrier()
+        assert not [comm for comm in comms if comm.Iprobe()], "a message that was not sent to it"
+        assert COMM.allreduce(RANK) == P * (P - 1) // 2
+        for comm in comms:
+            comm.Free()
+
+
 def checked(comm, odd):
     """With a watch that compares, every call, before its first message leaves."""
     x = np.ones(8)
@@ -175,7 +226,9 @@ def main():
         for odd in {0, P - 1} if EVERY else {P - 1}:
             plant(mesh["dp"], odd)
             kept_and_new(mesh["dp"], odd)
+            by_library(mesh["dp"], odd)
         checked(mesh["dp"], P - 1)
+    notes_that_nobody_heard(P - 1)
     hp.print_root("all good")
 
 

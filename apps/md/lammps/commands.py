@@ -284,13 +284,16 @@ class Commands:
             raise ValueError(f"read_data {file} {' '.join(rest)}: known is a file alone")
         path = self._file(file)
         self._set("system.file", str(path))
-        with path.open(encoding="utf-8", errors="replace") as lines:
-            for _, line in zip(range(60), lines, strict=False):
-                words = line.split()
-                if words[1:3] == ["atom", "types"]:
-                    self.types = int(words[0])
-                elif words[2:3] == ["types"]:
-                    self.counts[words[1]] = int(words[0])
+        try:
+            with path.open(encoding="utf-8", errors="replace") as lines:
+                head = [line.split() for _, line in zip(range(60), lines, strict=False)]
+        except OSError as error:
+            raise ValueError(f"read_data {file}: {path} cannot be read: {error.strerror}") from None
+        for words in head:
+            if words[1:3] == ["atom", "types"]:
+                self.types = int(words[0])
+            elif words[2:3] == ["types"]:
+                self.counts[words[1]] = int(words[0])
 
     def _replicate(self, *words: str) -> None:
         if len(words) != 3 or not all(word.isdigit() and int(word) for word in words):

@@ -126,15 +126,37 @@ class FourierPlan:
             yield from change.steps()
 
     def claim(self) -> Claim | Factors:
-        """That of each change of layout; every dim is transformed once, where it is whole."""
-        done = [dim for stage in self.stages for dim in stage.dims]
-        cut = [dim for stage in self.stages for dim in stage.dims if self._cutting(stage.layout, dim)]
-        if sorted(done) != list(range(len(self.source.shape))) or cut:
-            raise PlanError(f"{self.title()}: the dims {done} are transformed, {cut} while they are cut")
+        """That of each change of layout; every dim is transformed once, where it is whole.
+
+        Raises `PlanError` for stages that do not follow on each other.
+        """
+        at, left = self.source, set(range(len(self.source.shape)))
+        for number, stage in enumerate(self.stages):
+            if stage.change is not None:
+                self._require(stage.change.source == at, number, f"comes a change of {stage.change.source}, not {at}")
+                at = stage.change.target
+            self._require(stage.layout == at, number, f"are transforms of {stage.layout}, not {at}")
+            for dim in stage.dims:
+                self._require(dim in left, number, f"dim {dim} is transformed, of which there is none, or again")
+                self._require(not self._cutting(at, dim), number, f"dim {dim} is transformed while it is cut")
+                first = len(left) == len(at.shape)
+                self._require(
+                    not (self.real and first) or dim == len(at.shape) - 1,
+                    number,
+                    f"dim {dim} of real values is transformed before the last one",
+                )
+                left.discard(dim)
+                if self.real and first:
+                    at = replace(at, shape=(*at.shape[:-1], at.shape[-1] // 2 + 1))
+        self._require(not left, len(self.stages), f"dims {sorted(left)} are not transformed")
         if not self.changes:
             nothing = np.zeros((1, 0), np.int64)
             return Claim(nothing, nothing)
         return Factors(self.changes, self._at_fault)
+
+    def _require(self, good: bool, stage: int, what: str) -> None:
+        if not good:
+            raise PlanError(f"{self.title()}: in stage {stage} {what}")
 
     def _at_fault(self) -> Plan:
         """The first change that cannot be proved."""

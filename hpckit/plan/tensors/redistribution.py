@@ -28,11 +28,16 @@ MOST_LISTED = 4_000_000  # boxes; ways of more are chosen only if there is no ot
 class RedistributionPlan:
     """One change of layout, or several in a row; each starts when the one before it is over.
 
-    ends: the layouts before and after, where those of the hops are of a mesh on which an axis is two.
+    ends: the layouts before and after, where those of the hops are of a mesh on which an axis is two. Raises
+    `PlanError` for no hops.
     """
 
     hops: tuple[Hop, ...]
     ends: tuple[Layout, Layout] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.hops:
+            raise PlanError("a redistribution has at least one change of layout")
 
     @property
     def ranks(self) -> int:
