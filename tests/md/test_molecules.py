@@ -13,7 +13,6 @@ from potential_files import write_branched_chains, write_water
 from hpckit.apps.md.config import Config
 from hpckit.apps.md.lammps.script import settings_of
 from hpckit.apps.md.model import make_system
-from hpckit.apps.md.molecules.topology import _held_bonds
 from hpckit.apps.md.start import Start
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import InputError
@@ -220,7 +219,7 @@ def test_bonds_are_held_by_type_of_particle_and_mass(tmp_path):
     for words in ("t 2", f"m {masses[1] + 0.05}"):
         (tmp_path / "in.held").write_text(text.format(words))
         config = Config.model_validate(settings_of(tmp_path / "in.held").tree)
-        held[words[0]] = _held_bonds(config, start := Start(config))
+        held[words[0]] = (start := Start(config)).held_bonds()
     rows, types = start.bound("bonds"), start.file.types
     np.testing.assert_array_equal(held["t"], (types[rows[:, 1:]] == 1).any(axis=1))
     np.testing.assert_array_equal(held["m"], (np.abs(masses - masses[1]) <= 0.15)[types[rows[:, 1:]]].any(axis=1))
