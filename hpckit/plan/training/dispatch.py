@@ -134,7 +134,7 @@ class DispatchPlan:
         homes = self.homes
         if np.ndim(homes) != 3 or homes.dtype.kind not in "iu" or homes.min(initial=0) < NOTHING:
             raise PlanError("the experts of a dispatch are ranks, int64[ranks, tokens, choices]")
-        if homes.max(initial=0) >= self.ranks or (self.node_size and self.ranks % self.node_size):
+        if homes.max(initial=0) >= self.ranks or self.node_size < 0 or (self.node_size and self.ranks % self.node_size):
             raise PlanError(f"a dispatch on {self.ranks} ranks, of which {self.node_size} share a node")
         rank, token, choice, home = self._rows()
         first, _, at_home, _, _ = self._places()
