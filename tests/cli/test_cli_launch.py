@@ -371,7 +371,7 @@ def test_a_job_on_one_node_listens_to_nobody_outside(tmp_path: Path, monkeypatch
         f"import time\n{LISTENERS}\nfrom mpi4py import MPI\nMPI.COMM_WORLD.Barrier()\nend = time.monotonic() + 20\n"
         "while not all(text.endswith('%lo') for text in listeners()) and time.monotonic() < end:\n"
         "    time.sleep(0.05)\n"
-        "print('listens', listeners(), flush=True)\n"
+        "import os\nos.write(1, f'listens {listeners()}\\n'.encode())\n"  # in one piece: lines of ranks may mix
     )
     words = [sys.executable, "-m", "hpckit.cli.main", "run", "ports.py", "-n", "2"]
     ended = run_limited(words, 60, cwd=tmp_path, env=clean_environment())

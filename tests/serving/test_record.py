@@ -71,4 +71,4 @@ def test_generate_draws_a_page_and_report_draws_it_again(model, tmp_path, capsys
     assert page.exists()
     (folder / "serving.jsonl").write_text(whole[:30] + "\n" + whole)
     assert main(["report", str(folder)]) == 5
-    assert "no record of a serving run" in capsys.readouterr().err
+    assert "not a record of a serving run" in capsys.readouterr().err
