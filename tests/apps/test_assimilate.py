@@ -43,8 +43,9 @@ def settings(**more):
     return Config.model_validate({**SMALL, **more})
 
 
-def test_any_number_of_ranks_has_the_same_bits(mpirun):
-    printed = {mpirun(ranks, "assimilate_ranks.py", timeout=150).stdout for ranks in (1, 3, 4)}
+@pytest.mark.parametrize("counts", [(1, 3), pytest.param((1, 2, 4, 6), marks=pytest.mark.nightly)], ids=str)
+def test_any_number_of_ranks_has_the_same_bits(mpirun, counts):
+    printed = {mpirun(ranks, "assimilate_ranks.py", timeout=150).stdout for ranks in counts}
     (text,) = printed
     assert [line.split()[0] for line in text.splitlines()] == ["4dvar", "4dvar_cg", "letkf", "flood"]
 
