@@ -218,6 +218,20 @@ def test_a_flood_follows_the_exact_wave_and_keeps_its_water(walled):
     assert h.interior.min() >= 0.0
 
 
+def test_shallow_water_on_a_slope_flows_as_manning_says(walled):
+    """A flow per width of h^(5/3) sqrt(slope) / n, where the walls have not been heard of."""
+    dx, dt, n, slope, depth = 10.0, 0.5, 0.05, 1e-3, 0.2
+    h = Field.zeros(walled, Decomposition((3, 120), walled.topology, 1))
+    qx, qy, bottom, rough = (h.like() for _ in range(4))
+    _, i = h.indices()
+    h.interior[...], rough.interior[...], bottom.interior[...] = depth, n, slope * dx * (120 - i)
+    step = flood_step(dx, dt, 9.81, 1e-4)
+    for _ in range(150):
+        h, qx, qy = step(h, qx, qy, bottom, rough)
+    middle = qx.interior[:, 50:70]
+    np.testing.assert_allclose(middle, depth ** (5 / 3) * np.sqrt(slope) / n, rtol=0.01)
+
+
 def test_a_lake_in_a_valley_stays_at_rest(walled):
     valley = Valley(Config.model_validate({**FLOOD, "window": {"steps": 10, "dt": 1.5}}), walled)
     h = valley.like.like()

@@ -28,7 +28,10 @@ FUNCTIONS = {
     "shared": (lambda x, y: W @ x + 0.5 * (V @ y) + V[:3] * np.sum(x * V), (X, Y)),
     "choices": (lambda x, y: np.where((x > y) & ~(x < 0), x, 1.0 - y), (X, Y)),
     "sums": (lambda x, y: (x.sum(), np.mean(x * y), x.max(), np.argmin(y), np.std(y), np.linalg.norm(x)), (X, Y)),
-    "matrices": (lambda a, x: (a @ x, x @ a.T @ x, a @ a, np.einsum("ij,i,k->jk", a, x, V), a.sum(axis=0)), (A, X)),
+    "matrices": (
+        lambda a, x: (a @ x, x @ a.T @ x, a @ a, np.einsum("ij,i,k->jk", a, x, V), a.sum(axis=0), a.sum()),
+        (A, X),
+    ),
     "solutions": (lambda a, x: (np.linalg.solve(a, x), np.linalg.det(a), np.linalg.inv(a)[0]), (A, X)),
     "eigen": (lambda a: np.linalg.eigh(a @ a.T), (A,)),
     "shapes": (lambda a: (a.reshape(25)[3::4], a.reshape(-1, 25).T, a[..., 2], a[1:, None, 0]), (A,)),
