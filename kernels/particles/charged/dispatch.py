@@ -1,10 +1,11 @@
-"""Chooses the form of the charged pairs: vectors of the CPU, or, where `Form.isa` is "cuda", a GPU."""
+"""Chooses the form of the charged pairs: the vectors of the CPU. GPUs have no such kernel yet."""
 
 from __future__ import annotations
 
 from types import ModuleType
 from typing import Any
 
+from hpckit.errors import InputError
 from hpckit.kernels.particles.cells.reference import Lists
 from hpckit.kernels.particles.charged import simd
 from hpckit.kernels.particles.charged.simd import leave_out, partner_kernel
@@ -14,11 +15,9 @@ __all__ = ["force_kernel", "forces", "leave_out", "partner_kernel"]
 
 
 def _form(form: Form) -> ModuleType:
-    if form.isa != "cuda":
-        return simd
-    from hpckit.kernels.particles.charged import cuda
-
-    return cuda
+    if form.isa == "cuda":
+        raise InputError("pairs with charges are computed on the CPU", do="leave --gpu out")
+    return simd
 
 
 def force_kernel(potential: Potential, form: Form, kind: tuple) -> Any:
