@@ -141,7 +141,9 @@ def _sloped(metric, levels, slow):
     i, j, k = cuda.grid(1) + HALO, cuda.blockIdx.y + HALO, cuda.blockIdx.z
     if k > 0 and i < slow.shape[3] - HALO and j < slow.shape[2] - HALO:
         mean_u, mean_v = 0.0, 0.0
-        for at, share in ((k - 1, levels[BELOW, k]), (k, levels[ABOVE, k])):
+        for above in range(2):
+            at = k - 1 + above
+            share = levels[ABOVE, k] if above else levels[BELOW, k]
             east = slow[1, at, j, i] / metric[J_U, at, j, i] + slow[1, at, j, i + 1] / metric[J_U, at, j, i + 1]
             north = slow[2, at, j, i] / metric[J_V, at, j, i] + slow[2, at, j + 1, i] / metric[J_V, at, j + 1, i]
             mean_u += share * (0.5 * east)
