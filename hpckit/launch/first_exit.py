@@ -134,10 +134,10 @@ class FirstExit:
         """Whether this end caused the recorded one, though that was seen before it.
 
         A dying process closes its files before it is gone. Launchers see that, and if it then has to wait for a core,
-        the ranks that they kill may be gone first.
+        the ranks that they kill may be gone first. Exit code 0 without the mark of a regular end is `os._exit(0)`.
         """
         assert self.when is not None
-        own = how not in ("", "exit code 0") and not how.endswith(BY_LAUNCHERS)
+        own = how != "" and not how.endswith(BY_LAUNCHERS)
         return own and self.how.endswith(BY_LAUNCHERS) and time.monotonic() - self.when < TOGETHER_SECONDS
 
 

@@ -92,7 +92,8 @@ def test_a_rank_that_the_launcher_ends_does_not_hide_the_one_that_it_followed(tm
     killed, crashed = "Killed (signal 9)", "Segmentation fault (signal 11)"
     assert noted(tmp_path, killed, killed, crashed, killed).rank == 2
     assert noted(tmp_path, killed, "exit code 5", crashed).rank == 1
-    assert noted(tmp_path, killed, "Terminated (signal 15)", "exit code 0", "").rank == 0
+    assert noted(tmp_path, killed, "Terminated (signal 15)", "").rank == 0
+    assert noted(tmp_path, killed, "exit code 0", killed).rank == 1, "os._exit(0)"
     assert noted(tmp_path, crashed, "exit code 5", killed).rank == 0
     (tmp_path / "1-101.end").touch()
     assert noted(tmp_path, killed, "exit code 5").rank == 0
