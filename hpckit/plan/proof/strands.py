@@ -181,9 +181,9 @@ class _Sampled(Execution):
 
     def _move(self, number: int, step: Step, sent: End, taken: End) -> None:
         """The same for the strands that are executed, after the checks of all."""
-        moved = np.flatnonzero((sent.first != taken.first) & (sent.last > sent.first))
+        moved = (sent.first != taken.first) & (sent.last > sent.first)
         if self._alike:
-            self._check_alike(step, whole=bool(len(moved)))
+            self._check_alike(step, whole=bool(moved.any()))
         self._check_strands(number, step, sent, taken, moved)
         if self._range is not None:
             low, high = self._range
@@ -218,17 +218,21 @@ class _Sampled(Execution):
     def _own_chosen(self, rank: Ints) -> Flags:
         return self._chosen[np.minimum(rank, len(self._chosen) - 1)]
 
-    def _check_strands(self, number: int, step: Step, sent: End, taken: End, moved: Ints) -> None:
-        """Check that messages keep within strands: they keep their columns, or their only cell stays in its strand."""
+    def _check_strands(self, number: int, step: Step, sent: End, taken: End, moved: Flags) -> None:
+        """Check that messages keep within strands: they keep their columns, or their only cell stays in its strand.
+
+        moved: for each message, whether its columns change.
+        """
         claim = self._strands
         if sent.cells is not None or taken.cells is not None:
             raise self.fault(number, step, "messages have lists of cells, and a plan of strands has ranges")
         if self._has_own:
             own = self._owns[sent.last] > self._owns[sent.first]
-            moved = np.union1d(moved, np.flatnonzero(own & (sent.rank != taken.rank)))
-        if not len(moved):
+            moved = moved | (own & (sent.rank != taken.rank))
+        at_moved = np.flatnonzero(moved)
+        if not len(at_moved):
             return
-        out, into = sent.of(moved), taken.of(moved)
+        out, into = sent.of(at_moved), taken.of(at_moved)
         strands = []
         for end in (out, into):
             of = claim.strand[end.first % claim.cells]
