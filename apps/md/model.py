@@ -82,6 +82,7 @@ def make_system(config: Config, start: Start, comm: MPI.Intracomm, timer: PhaseT
     system.rebuild()
     system.compute(measure=True)
     warm_up(system)
+    system.settle()
     return system
 
 

@@ -79,6 +79,9 @@ class Held(Protocol):
     def add(self, system: System, measure: bool) -> None:
         """Collective: add to the forces, and with `measure` to the virials, of this rank."""
 
+    def correct(self, system: System) -> None:
+        """Collective: move the particles of this rank such that the distances are those held."""
+
 
 class Excluded(Protocol):
     """Leaves pairs out of the lists, or a part of them: `hpckit.md.molecules.exclusions`."""
@@ -293,6 +296,22 @@ class System:
         for stage in range(1, self.forces.stages):
             self._later_stage(stage, measure)
         self._add_others(measure)
+
+    def settle(self) -> None:
+        """Collective, before the first step: bring held distances to their lengths, with forces and energies of the
+        places before, and constraints of those after, as `fix shake` of LAMMPS does. Without constraints: `compute`.
+        """
+        held, self.constraints = self.constraints, None
+        try:
+            self.compute(measure=True)
+        finally:
+            self.constraints = held
+        if held is None:
+            return
+        held.correct(self)
+        self.ghosts.start(self.particles)
+        self.ghosts.finish(self.particles)
+        held.add(self, True)
 
     def refresh(self, measure: int = False) -> None:
         """Collective: update the ghosts; compute forces at the current positions, with the current lists."""

@@ -84,9 +84,8 @@ def test_energies_and_pressures_follow_lammps_for_200_steps(tmp_path, name):
             rest = it.potential - it.coulomb - it.long_range - it.bonded
             ours = [step, it.temperature, rest, it.coulomb, it.long_range, it.bonded, it.total, it.pressure, *it.tensor]
             wanted = expected[step // 20]
-            # The energy of a charge with itself differs from LAMMPS's by 5e-11 of itself at every step; its mesh has
-            # 4 pi in nine digits.
-            close = 3e-9 if "pppm" in CASES[name][2] else 1e-10
+            # The mesh of LAMMPS has 4 pi in nine digits.
+            close = 3e-9 if "pppm" in CASES[name][2] else 1e-11
             scale = np.maximum(np.abs(wanted), np.abs(wanted[4]))
             scale[7:] = np.abs(expected[:, 7:]).max()
             scale[[0, 1, 2, 3, 5]] = np.abs(wanted[[0, 1, 2, 3, 5]])

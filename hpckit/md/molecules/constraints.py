@@ -112,12 +112,25 @@ class Constraints:
                 column = np.ascontiguousarray(moves[None, :, dim : dim + 1])
                 self._exchange(system, column)
                 moves[own:, dim] = column[0, own:, 0]
+        self._hold(system, moves, per_force, particles.forces, measure)
+
+    def correct(self, system: System) -> None:
+        """Collective: move particles along their distances, by the inverse of their masses, until these are those held.
+
+        Ghosts are to be refreshed. Raises `BlowUpError` for no solution.
+        """
+        pushes, own = np.zeros_like(system.particles.forces), system.particles.slots
+        self._hold(system, np.zeros((system.neighbors.slots, 3)), 1.0, pushes, False)
+        system.particles.positions[:own, :3] += pushes[:own, :3] * system.inverse_masses[:, None]
+
+    def _hold(self, system: System, moves: np.ndarray, per_force: float, forces: np.ndarray, measure: bool) -> None:
+        """Add to the forces what keeps the distances where particles would make these moves."""
+        own, failed = system.particles.slots, 0
         with system.timer("force"):
-            failed = 0
             for members, pairs, squares in self._groups:
                 what = members.found, members.numbers, pairs, squares, 1.0 / per_force
-                out = particles.forces, system.forces.tallies, measure
-                failed += hold_distances(own, particles.positions, moves, self._weights[0, :, 0], *what, *out)
+                out = forces, system.forces.tallies, measure
+                failed += hold_distances(own, system.particles.positions, moves, self._weights[0, :, 0], *what, *out)
         if failed:
             raise BlowUpError(
                 f"{failed} molecules are too far from their constrained lengths",

@@ -12,6 +12,7 @@ from hpckit.kernels.particles.ewald import dispatch as kernels
 from hpckit.md.molecules.charges import ChargedForces
 from hpckit.md.molecules.estimates import Fineness, waves_within
 from hpckit.md.system import System
+from hpckit.md.thermo import add_ranks
 
 
 class Ewald:
@@ -95,9 +96,7 @@ def constant_energy(system: System, forces: ChargedForces, splitting: float) -> 
     """Collective: the energy of smooth charges with themselves, which is taken off, and that of a background of the
     opposite charge times the volume.
     """
-    own = forces.charges[: system.particles.slots]
-    most = most_charge(system, forces)
-    big = rounding(most), rounding(most**2)
-    parts = [((values + each) - each).sum() for values, each in zip((own, own * own), big, strict=True)]
-    total, squares = sum_of_ranks(system.mesh.comm, np.array(parts))
+    own = np.asarray(forces.charges[: system.particles.slots])
+    columns, rows = np.column_stack([own, own * own]), max(2 * system.count, system.mesh.size)
+    total, squares = add_ranks(system.mesh.comm, columns, rows, exact=True)
     return -splitting / math.sqrt(math.pi) * float(squares), 0.5 * math.pi * float(total) ** 2 / splitting**2
