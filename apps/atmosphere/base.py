@@ -90,7 +90,7 @@ def levels_state(profile: Profile, edges: np.ndarray) -> BaseState:
     require_top(profile, 1, float(edges[-1]))
     thick, height = np.diff(edges), 0.5 * (edges[1:] + edges[:-1])
     rho_theta = _rho_theta(profile.pressure(edges[:-1, None] + QUADRATURE_POINTS * thick[:, None])) @ QUADRATURE_WEIGHTS
-    water = profile.water or profile.vapor(height)
+    water = profile.water or profile.vapor(height) + profile.cloud(height)
     rho = -np.diff(profile.pressure(edges)) / (GRAVITY * thick * (1 + water))
     none = np.zeros((0, 0))
     return BaseState(

@@ -32,6 +32,7 @@ class Profile:
     name: str
     wind_v: Function = np.zeros_like
     vapor: Function = np.zeros_like  # kg per kg of dry air; theta is then the moist theta (1 + (R_v / R_d) q_v) theta
+    cloud: Function = np.zeros_like  # kg per kg of dry air, where there is some
     water: float = 0.0  # vapor and cloud together of air that is saturated at all heights; 0: it is not
 
 

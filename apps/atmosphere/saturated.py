@@ -21,6 +21,7 @@ from hpckit.kernels.euler.rain.constants import (
     LATENT,
     RV,
 )
+from hpckit.kernels.euler.rain.reference import saturate
 
 
 def vapor_pressure(temperature: np.ndarray) -> np.ndarray:
@@ -78,6 +79,43 @@ def cloudy(theta_e: float, water: float, u: float = 0.0) -> Profile:
         "saturated",
         vapor=lambda height: np.interp(height, z, vapor),
         water=water,
+    )
+
+
+def from_levels(levels: np.ndarray, ground: float, wind: float | None, moist: bool) -> Profile:
+    """Lines of z (m), liquid water theta (K), vapor and cloud together (kg/kg), u and v (m/s), linear between them.
+
+    ground: pressure at z = 0, Pa. wind: a uniform u instead of that of the lines. moist: else the water is left out.
+    Cloud is what is over saturation, with the constants of `kernels.euler.rain.reference.saturate`; in moist
+    hydrostatic balance, integrated in layers of a 2000th of the height. The last line is the top.
+    """
+    z_of, liquid, total, u, v = levels.T
+    top = float(z_of[-1])
+    step = top / 2000
+    z = np.arange(-20, 2021) * step
+    theta_l, water = np.interp(z, z_of, liquid), np.interp(z, z_of, total) * moist
+    rain = np.zeros_like(z)
+    level = (ground / P0) ** (RD / CP)
+    ratio = level - GRAVITY * z / (CP * theta_l)
+    for _ in range(30):
+        pressure = P0 * np.maximum(ratio, 0.02) ** (CP / RD)
+        theta, parts_of = theta_l.copy(), np.array([water, rain, rain])
+        saturate(theta, parts_of, ratio, pressure)
+        vapor, cloud, _ = parts_of
+        moist_theta = theta * (1 + RV / RD * vapor)
+        slope = -GRAVITY * (1 + vapor + cloud) / (CP * moist_theta)
+        ratio = np.concatenate([[0.0], np.cumsum(0.5 * step * (slope[1:] + slope[:-1]))])
+        ratio += level - ratio[20]
+    logarithm = np.log(ratio)
+    return Profile(
+        lambda height: np.interp(height, z, moist_theta),
+        lambda height: P0 * np.exp(CP / RD * np.interp(height, z, logarithm)),
+        lambda height: np.interp(height, z_of, u) if wind is None else np.full_like(height, wind),
+        top,
+        "levels",
+        lambda height: np.interp(height, z_of, v) if wind is None else np.zeros_like(height),
+        vapor=lambda height: np.interp(height, z, vapor),
+        cloud=lambda height: np.interp(height, z, cloud),
     )
 
 

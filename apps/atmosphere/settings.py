@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
@@ -13,11 +14,13 @@ from hpckit.io.settings import InputFile, Section
 class Base(Section):
     """The base state: an atmosphere at rest, or in uniform flow."""
 
-    kind: Literal["neutral", "stable", "isothermal", "standard", "sounding", "weisman_klemp", "saturated"] = Field(
+    kind: Literal[
+        "neutral", "stable", "isothermal", "standard", "sounding", "levels", "weisman_klemp", "saturated"
+    ] = Field(
         "neutral",
         description="neutral: constant theta; stable: constant Brunt-Väisälä frequency; isothermal: constant T;"
-        " standard: US Standard Atmosphere 1976; sounding: from base.file; weisman_klemp: moist and convective;"
-        " saturated: cloud everywhere, of constant theta_e",
+        " standard: US Standard Atmosphere 1976; sounding: from base.file; levels: from base.levels;"
+        " weisman_klemp: moist and convective; saturated: cloud everywhere, of constant theta_e",
     )
     theta: float = Field(300.0, gt=100, le=1000, description="theta at the ground, K (neutral, stable)")
     frequency: float = Field(0.02, gt=0, le=0.1, description="Brunt-Väisälä frequency, 1/s (stable)")
@@ -26,7 +29,13 @@ class Base(Section):
     file: InputFile | None = Field(
         None, description="sounding: WRF input_sounding, or University of Wyoming listing or CSV (detected)"
     )
-    wind: bool = Field(False, description="use the wind of the sounding (its eastward component)")
+    levels: tuple[tuple[float, float, float, float, float], ...] = Field(
+        (),
+        description="levels: lines of [z (m), liquid water theta (K), vapor and cloud together (kg/kg), u, v (m/s)],"
+        " linear between; what is over saturation is cloud",
+    )
+    pressure: float = Field(1e5, ge=3e4, le=1.1e5, description="pressure at the ground, Pa (levels)")
+    wind: bool = Field(False, description="use the wind of the sounding or the levels (its eastward component)")
     virtual: bool = Field(False, description="use the virtual potential temperature of the sounding, not theta")
     extrapolate: bool = Field(False, description="continue a sounding isothermally above its last level")
 
@@ -40,8 +49,19 @@ class Base(Section):
     def _sounding_has_a_file(self) -> Self:
         if self.kind == "sounding" and self.file is None:
             raise ValueError("kind = 'sounding' needs the sounding: set base.file to its path")
+        heights = [line[0] for line in self.levels]
+        if self.kind == "levels":
+            if len(heights) < 2 or heights[0] != 0 or any(b <= a for a, b in itertools.pairwise(heights)):
+                raise ValueError(
+                    "kind = 'levels' needs base.levels, two lines or more from z = 0 up: [[0, 300, 0.01, 0, 0], …]"
+                )
+            if any(not (150 <= line[1] <= 5000 and 0 <= line[2] <= 0.06) for line in self.levels):
+                raise ValueError("base.levels: theta must be 150 to 5000 K, water 0 to 0.06 kg/kg")
+        elif heights:
+            raise ValueError(f"base.levels belong to kind = 'levels', but kind is {self.kind!r}: set it, or leave them")
         if self.kind != "sounding":
-            for name, given in (("file", self.file is not None), ("wind", self.wind), ("virtual", self.virtual)):
+            winds = self.wind and self.kind != "levels"
+            for name, given in (("file", self.file is not None), ("wind", winds), ("virtual", self.virtual)):
                 if given:
                     raise ValueError(
                         f"base.{name} belongs to a sounding, but kind is {self.kind!r}: set base.kind = 'sounding'"

@@ -138,7 +138,7 @@ class Config(Section):
                 )
         if self.inflow.speed and not 0 <= self.inflow.z <= grid.height:
             yield f"inflow.z of {self.inflow.z:g} m is not between the ground and {grid.height:g} m"
-        if self.base.kind in ("weisman_klemp", "saturated"):
+        if self.base.kind in ("levels", "weisman_klemp", "saturated"):
             yield f"base.kind = {self.base.kind!r} is moist, and the slab is dry: take weather3d"
         if self.wave.amplitude and not 0 <= self.wave.x <= grid.width:
             yield f"wave.x of {self.wave.x:g} m lies outside {slab}: move it, or enlarge the grid"

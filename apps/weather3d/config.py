@@ -28,6 +28,9 @@ METRICS = {
     "mass_through_sides": "kg",
     "mass_relaxed": "kg",
     "eddy_viscosity_max": "m2/s",
+    "rain_on_ground": "kg",
+    "cloud_cover": "1",
+    "liquid_water_path": "kg/m2",
 }
 GPU = True  # supports `hpckit run --gpu`
 

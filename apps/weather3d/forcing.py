@@ -11,7 +11,7 @@ import numpy as np
 
 from hpckit.apps.atmosphere.base import BaseState
 from hpckit.apps.atmosphere.settings import Points
-from hpckit.apps.weather3d.config import Config
+from hpckit.apps.weather3d.config import WATER, Config
 from hpckit.kernels.euler.box.constants import RHO, RHO_THETA, RHO_U, RHO_V
 from hpckit.kernels.euler.constants import HALO, RD, REACH
 from hpckit.kernels.euler.rain.constants import RV
@@ -74,6 +74,11 @@ class Forced:
             wetter[0] += rate * wetting
             wetter = np.maximum(wetter, -vapor)
             carried[0, :, REACH:-REACH, REACH:-REACH] += wetter
+            for other in carried[1 : len(WATER)] if self._sinking is not None else ():  # what condensed sinks, too
+                here = other[:, REACH:-REACH, REACH:-REACH]
+                sunk = dt * self._from_above(here)
+                here += sunk
+                self.entered[1] = self.entered[1] + (rho * sunk * self._volume).sum()
             self.entered[1] = self.entered[1] + (rho * wetter * self._volume).sum()
             added = rho * (warmer * (1 + KAPPA * vapor) + KAPPA * theta * wetter)
         else:

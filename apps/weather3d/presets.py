@@ -4,6 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
+
+
+def _line(z: float, theta: float, total: float, u: float, v: float = 0.0) -> list[float]:
+    """A line of base.levels, from the specific humidity of all water (g/kg of moist air)."""
+    return [z, theta, total / (1000 - total), u, v]
+
+
+BOMEX = [
+    _line(0.0, 298.7, 17.0, -8.75),
+    _line(520.0, 298.7, 16.3, -8.75),
+    _line(700.0, 298.7 + 3.7 * 180 / 960, 16.3 - 5.6 * 180 / 960, -8.75),
+    _line(1480.0, 302.4, 10.7, -8.75 + 4.14 * 780 / 2300),
+    _line(2000.0, 308.2, 4.2, -8.75 + 4.14 * 1300 / 2300),
+    _line(3000.0, 311.85, 3.0, -4.61),
+]
+
 PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
     "thermal3d": (
         "a warm bubble rises in a neutral atmosphere and rolls up into a ring",
@@ -66,6 +82,30 @@ PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
             "lid": {"depth": 5000.0},
             "time": {"end": 7200.0},
             "output": {"every": 600.0},
+        },
+    ),
+    "bomex": (
+        "shallow cumuli of the trade winds: BOMEX as compared by Siebesma et al. (2003), six hours",
+        {
+            "grid": {"nx": 64, "ny": 64, "nz": 75, "width": 6400.0, "length": 6400.0, "height": 3000.0},
+            "dynamics": {"kind": "hevi", "step": 3.0, "acoustic_cfl": 0.9},
+            "base": {"kind": "levels", "pressure": 101_500.0, "wind": True, "levels": BOMEX},
+            "moisture": {"kind": "reversible"},
+            "bubbles": [],
+            "surface": {"heat": 8e-3, "vapor": 5.2e-5 / (1 - 0.017) ** 2, "friction": 0.28},
+            "forcing": {
+                "cooling": [[0.0, -2 / 86_400], [1500.0, -2 / 86_400], [3000.0, 0.0]],
+                "drying": [[0.0, -1.2e-8], [300.0, -1.2e-8], [500.0, 0.0]],
+                "subsidence": [[0.0, 0.0], [1500.0, -0.0065], [2100.0, 0.0]],
+                "geostrophic_u": [[0.0, -10.0], [3000.0, -4.6]],
+                "geostrophic_v": [[0.0, 0.0]],
+            },
+            "coriolis": 0.376e-4,
+            "noise": {"amplitude": 0.1, "height": 1600.0},
+            "smagorinsky": {"coefficient": 0.18},
+            "lid": {"depth": 600.0},
+            "time": {"end": 21_600.0, "max_speed": 360.0},
+            "output": {"every": 3600.0, "statistics": 60.0},
         },
     ),
     "convective_boundary_layer": (

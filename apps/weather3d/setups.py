@@ -28,6 +28,9 @@ def column_of(base: Base, moist: bool = False) -> Profile:
     """
     if base.kind == "saturated":
         profile = saturated.cloudy(base.equivalent, base.water, base.u)
+    elif base.kind == "levels":
+        wind = None if base.wind else base.u
+        profile = saturated.from_levels(np.array(base.levels), base.pressure, wind, moist)
     else:
         profile = profile_of(base, moist)
     return profile if base.wind else dataclasses.replace(profile, wind_v=lambda z: np.full_like(z, base.v))
@@ -91,8 +94,8 @@ def initial_water(profile: Profile, base: BaseState, state: np.ndarray) -> np.nd
     rho, heat = (base.column[each][:, None, None] + state[field] for each, field in ((0, RHO), (1, RHO_THETA)))
     if profile.water:
         return saturated.parts(rho, heat, profile.water)
-    vapor = profile.vapor(base.height)[:, None, None] + np.zeros_like(rho)
-    return np.array([vapor, np.zeros_like(rho), np.zeros_like(rho)])
+    vapor, cloud = (each(base.height)[:, None, None] + np.zeros_like(rho) for each in (profile.vapor, profile.cloud))
+    return np.array([vapor, cloud, np.zeros_like(rho)])
 
 
 def _bubble(config: Config, bubble: Bubble, z: np.ndarray, y: np.ndarray, x: np.ndarray) -> np.ndarray:

@@ -43,6 +43,7 @@ from hpckit.kernels.euler.rain.dispatch import air_of, compress, condense, kessl
 from hpckit.kernels.euler.relaxation.dispatch import relax
 from hpckit.plan.grid.decomposition import Decomposition
 
+CLOUDY = 1e-6  # kg/kg: more cloud makes a cell cloudy
 FASTEST = 1.0  # cells that the wind may pass in a large step
 
 
@@ -367,6 +368,7 @@ class Model:
         if self.is_moist:
             fallen = np.array(float(self.rained.data.sum(dtype=np.float64)) * grid.dx * grid.dy * WATER_DENSITY)
             more["rain_on_ground"] = float(sum_of_ranks(self.mesh.comm, fallen))
+            more |= self._cloud_watch(rho, volumes)
         if self.forced:
             more |= self._forced_watch(heat, rho, volumes)
         if self.config.smagorinsky.coefficient:
@@ -374,6 +376,18 @@ class Model:
             more["eddy_viscosity_max"] = float(greatest)
         # speeds of the wind alone: sound does not limit the step
         return Watch(mass_total, sums[1], *ends[:3], ends[2], -ends[3], ends[4], round(sums[2]), more)
+
+    def _cloud_watch(self, rho: np.ndarray, volumes: np.ndarray) -> dict[str, float]:
+        """Collective: the share of columns with cloud, and the mean water that floats or falls over an area (kg/m2)."""
+        assert self.carried
+        water = self.carried.field.to_host()[1 : len(self.carried.water)]
+        covered = np.count_nonzero((water[0] > CLOUDY).any(axis=0))
+        sums = sum_of_ranks(self.mesh.comm, np.array([covered, (water * (rho * volumes)).sum(dtype=np.float64)]))
+        grid = self.config.grid
+        return {
+            "cloud_cover": float(sums[0]) / (grid.nx * grid.ny),
+            "liquid_water_path": float(sums[1]) / (grid.width * grid.length),
+        }
 
     def _forced_watch(self, heat: np.ndarray, rho: np.ndarray, volumes: np.ndarray) -> dict[str, float]:
         """Collective: moist theta (K kg) of the air over the base state's, what entered, and the mixed layer's top."""

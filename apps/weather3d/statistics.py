@@ -21,7 +21,7 @@ from hpckit.kernels.euler.constants import HALO, RD
 from hpckit.kernels.euler.hevi.constants import PER_FACE
 from hpckit.kernels.euler.rain.constants import RV
 
-FILE = "statistics.h5"
+FILE, FRACTION = "statistics.h5", "cloud_fraction"
 KAPPA = RV / RD
 INNER = slice(HALO, -HALO)
 
@@ -58,6 +58,8 @@ class Statistics:
             if name != "w":
                 rows[f"{name}_flux"] = self.mean(off["w"] * off[name])
         rows["theta"] = means["theta"] + base_theta(self.model)
+        if "cloud" in self.names:
+            rows[FRACTION] = self.mean((shown["cloud"] > split.CLOUDY).astype(np.float64))
         if isinstance(self.model, split.Model) and self.subgrid:
             for name, values in unresolved(self.model, shown).items():
                 rows[f"{name}_subgrid_flux"] = self.mean(values)
@@ -126,6 +128,9 @@ def through_faces(it: split.Model, shown: Mapping[str, np.ndarray], rho: np.ndar
 def described(names: list[str], subgrid: list[str]) -> dict[str, dict[str, str]]:
     """The variables of the file with their CF attributes."""
     told: dict[str, dict[str, str]] = {}
+    if "cloud" in names:
+        named = {"long_name": "share of cloudy cells", "standard_name": "cloud_area_fraction_in_atmosphere_layer"}
+        told[FRACTION] = {"units": "1", **named, "cell_methods": "area: mean"}
     for name in names:
         known = FULL["theta_total"] if name == "theta" else DEVIATIONS.get(name)
         known = known or {"units": "1", "long_name": f"mixing ratio of {name}"}
