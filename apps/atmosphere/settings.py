@@ -14,13 +14,13 @@ from hpckit.io.settings import InputFile, Section
 class Base(Section):
     """The base state: an atmosphere at rest, or in uniform flow."""
 
-    kind: Literal[
-        "neutral", "stable", "isothermal", "standard", "sounding", "levels", "weisman_klemp", "saturated"
-    ] = Field(
-        "neutral",
-        description="neutral: constant theta; stable: constant Brunt-Väisälä frequency; isothermal: constant T;"
-        " standard: US Standard Atmosphere 1976; sounding: from base.file; levels: from base.levels;"
-        " weisman_klemp: moist and convective; saturated: cloud everywhere, of constant theta_e",
+    kind: Literal["neutral", "stable", "isothermal", "standard", "sounding", "levels", "weisman_klemp", "saturated"] = (
+        Field(
+            "neutral",
+            description="neutral: constant theta; stable: constant Brunt-Väisälä frequency; isothermal: constant T;"
+            " standard: US Standard Atmosphere 1976; sounding: from base.file; levels: from base.levels;"
+            " weisman_klemp: moist and convective; saturated: cloud everywhere, of constant theta_e",
+        )
     )
     theta: float = Field(300.0, gt=100, le=1000, description="theta at the ground, K (neutral, stable)")
     frequency: float = Field(0.02, gt=0, le=0.1, description="Brunt-Väisälä frequency, 1/s (stable)")

@@ -233,11 +233,24 @@ class Tracer(Section):
     radius_z: float = Field(2_000.0, gt=0, description="semi-axis, or half the thickness of a layer, m")
 
 
+class Station(Section):
+    """A station, whose cell has a time series."""
+
+    name: str = Field(pattern="^[A-Za-z0-9_.-]+$", description="name: letters, digits, _ . -")
+    x: float = Field(description="place, m")
+    y: float = Field(description="place, m")
+
+
 class Output(settings.Output):
     """Output files."""
 
     statistics: float = Field(
         0.0, ge=0, description="simulated time between column statistics (means, variances, fluxes), s; 0: none"
+    )
+    stations: tuple[Station, ...] = Field((), description="places whose lowest cell has a time series")
+    series: float = Field(60.0, gt=0, description="simulated time between values of the series at stations, s")
+    maps: bool = Field(
+        False, description="maps of rain, updraft and its helicity since the last frame, with each frame"
     )
 
 
@@ -334,6 +347,11 @@ class Config(Section):
                     f"tracers.{i} at x {tracer.x:g} m, y {tracer.y:g} m, z {tracer.z:g} m lies outside {box}: move it,"
                     " or enlarge the grid"
                 )
+        for i, station in enumerate(self.output.stations):
+            if not (0 <= station.x <= grid.width and 0 <= station.y <= grid.length):
+                yield f"output.stations.{i} at x {station.x:g} m, y {station.y:g} m lies outside {box}: move it"
+            if station.name in [each.name for each in self.output.stations[:i]]:
+                yield f"output.stations.{i}.name = {station.name!r} is taken: give each station its own"
         if self.wave.amplitude and self.base.kind != "isothermal":
             yield f"the wave needs an isothermal base state: base.kind is {self.base.kind!r}, set it to 'isothermal'"
         if self.lid.depth >= grid.height:
@@ -382,6 +400,8 @@ class Config(Section):
         if dynamics.kind == "explicit":
             if grid.lowest:
                 yield "grid.lowest (stretched levels) needs the split dynamics: set dynamics.kind = 'hevi'"
+            if self.output.maps:
+                yield "output.maps needs the split dynamics: set dynamics.kind = 'hevi'"
             for name in ("surface", "forcing"):
                 if getattr(self, name) != type(getattr(self, name))():
                     yield f"{name} needs the split dynamics: set dynamics.kind = 'hevi'"
@@ -448,6 +468,8 @@ class Config(Section):
             "forcing": self.forcing != settings.Forcing(),
             "jet.speed": self.jet.speed,
             "output.statistics": self.output.statistics,
+            "output.stations": self.output.stations,
+            "output.maps": self.output.maps,
         }
         given = [name for name, is_on in missing.items() if is_on]
         if given:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 
-
 def _line(z: float, theta: float, total: float, u: float, v: float = 0.0) -> list[float]:
     """A line of base.levels, from the specific humidity of all water (g/kg of moist air)."""
     return [z, theta, total / (1000 - total), u, v]

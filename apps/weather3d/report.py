@@ -8,7 +8,7 @@ import h5py
 import numpy as np
 
 from hpckit.apps.atmosphere.report import profiles
-from hpckit.apps.weather3d.statistics import FILE
+from hpckit.apps.weather3d.products.statistics import FILE
 from hpckit.report.data import map_link, with_data
 from hpckit.report.draw.charts import beside
 from hpckit.report.extension import Section, Work

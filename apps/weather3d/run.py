@@ -18,12 +18,14 @@ from hpckit.apps.common.loop import Due
 from hpckit.apps.weather3d import model, split
 from hpckit.apps.weather3d.config import METRICS, WATER, Config
 from hpckit.apps.weather3d.model import AXES, HALOS, Model, mesh_for
+from hpckit.apps.weather3d.products.maps import Maps
+from hpckit.apps.weather3d.products.stations import Stations
+from hpckit.apps.weather3d.products.statistics import Statistics
 from hpckit.apps.weather3d.setups import column_of
 from hpckit.apps.weather3d.sides import periodic_axes
-from hpckit.apps.weather3d.statistics import Statistics
 from hpckit.apps.weather3d.terrain import heights, level_heights, parts_of, require_thick
 from hpckit.apps.weather3d.tracers import HALOS as TRACER_HALOS
-from hpckit.io.checkpoint.state import State
+from hpckit.io.checkpoint.state import Restored, State
 from hpckit.kernels.euler.box.constants import FIELDS
 from hpckit.plan.grid.decomposition import Decomposition
 from hpckit.plan.topology import Topology
@@ -63,45 +65,71 @@ class Weather3D(AtmosphereRun):
                 self.variables[name] = {**self.variables[name], "comment": OVER_TERRAIN}
 
         self.statistics: Statistics | None = None
-        if self.config.output.statistics:
-            attributes = {"title": run.title, "source": f"hpckit {self.app}"}
-            kept = run.kept("statistics")
-            self.statistics = Statistics(model, run.directory.output, attributes, kept)
+        self.stations: Stations | None = None
+        self.maps: Maps | None = None
+        attributes = {"title": run.title, "source": f"hpckit {self.app}"}
+        folder, asked = run.directory.output, self.config.output
+        if asked.statistics:
+            self.statistics = Statistics(model, folder, attributes, run.kept("statistics"))
             run.keep("statistics", self.statistics.writer.kept)
+        if asked.stations:
+            self.stations = Stations(model, folder, attributes, run.kept("stations"))
+            run.keep("stations", self.stations.writer.kept)
+        if asked.maps:
+            assert isinstance(model, split.Model)  # the settings were checked
+            self.maps = Maps(model, folder, self.coords(), attributes, run.kept("maps"))
+            run.keep("maps", self.maps.writer.kept)
 
     def begin(self) -> None:
         """Collective: check and write the initial state."""
-        if self.statistics:
-            self.statistics.sample(self.time)
+        for each in (self.statistics, self.stations):
+            if each:
+                each.sample(self.time)
         super().begin()
 
     def advance(self) -> Due:
         """Collective: the next step, and the statistics where they are due."""
         due = super().advance()
-        every = self.config.output.statistics
-        if self.statistics and (self.step == self.steps or passes(every, self.full, self.step)):
+        asked = self.config.output
+        for each, every in ((self.statistics, asked.statistics), (self.stations, asked.series)):
+            if each and (self.step == self.steps or passes(every, self.full, self.step)):
+                with self.run.timer("statistics"):
+                    each.sample(self.time)
+        if self.maps:
             with self.run.timer("statistics"):
-                self.statistics.sample(self.time)
+                self.maps.sample()
         return due
 
     def write(self) -> None:
         """Collective: write a frame, and the statistics so far."""
         super().write()
+        if self.maps:
+            self.maps.write(self.time)
         self._write_statistics()
 
     def saved(self) -> State:
         """Collective: the content of a checkpoint; the statistics that it counts are on disk."""
         self._write_statistics()
-        return super().saved()
+        state = super().saved()
+        return State([*state.pieces, self.maps.piece()], state.values) if self.maps else state
+
+    def restore(self, kept: Restored) -> None:
+        """Collective: continue from a checkpoint."""
+        super().restore(kept)
+        if self.maps:
+            self.maps.restore(kept)
 
     def close(self) -> None:
         """Collective: write what is left of the statistics."""
         super().close()
         self._write_statistics()
+        if self.maps:
+            self.maps.writer.close(last=self.is_over)
 
     def _write_statistics(self) -> None:
-        if self.statistics:
-            self.statistics.writer.write()
+        for each in (self.statistics, self.stations):
+            if each:
+                each.writer.write()
 
     @property
     def water(self) -> tuple[str, ...]:

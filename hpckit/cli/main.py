@@ -44,7 +44,12 @@ VERBS = {
         "FILE [--k-max K] [--report PAGE.html]",
         "g(r), S(k), diffusion and more from a LAMMPS dump, extended XYZ or H5MD trajectory",
     ),
-    "pack": ("hpckit.cli.verbs.pack", "DIR", "make one file of the frames of an output, to copy it"),
+    "pack": ("hpckit.cli.verbs.files.pack", "DIR", "make one file of the frames of an output, to copy it"),
+    "export": (
+        "hpckit.cli.verbs.files.export",
+        "wrf DIR [FILE]",
+        "write the fields of a weather3d run as a wrfout file, for wrf-python, MetPy and other tools for WRF",
+    ),
     "watch": (
         "hpckit.cli.verbs.watch",
         "DIR [--once]",

@@ -82,6 +82,7 @@ SAMPLES = {
     "generate": ["generate", "DIR", "FILE"],
     "serve": ["serve", "DIR"],
     "pack": ["pack", "DIR"],
+    "export": ["export", "wrf", "DIR"],
     "graph": ["graph", "status", "FILE"],
     "plan": ["plan", "allreduce"],
     "completion": ["completion", "bash"],

@@ -14,9 +14,9 @@ from pydantic import ValidationError
 from hpckit.apps.weather3d import split
 from hpckit.apps.weather3d.config import Config
 from hpckit.apps.weather3d.model import mesh_for
+from hpckit.apps.weather3d.products.statistics import FILE, through_faces
 from hpckit.apps.weather3d.report import lowest_flux, sections
 from hpckit.apps.weather3d.run import run as run_app
-from hpckit.apps.weather3d.statistics import FILE, through_faces
 from hpckit.errors import CorruptDataError
 from hpckit.io.fields.profiles import ProfileWriter
 from hpckit.kernels.euler.box.constants import RHO_THETA, RHO_U, RHO_V

@@ -98,6 +98,42 @@ def test_wind_turns_toward_the_geostrophic_one():
     np.testing.assert_allclose(out["v"], 3.0 * np.sin(np.pi / 4), rtol=1e-4)
 
 
+CLOUDY = {
+    "base": {
+        "kind": "levels",
+        "pressure": 101_000.0,
+        "wind": True,
+        "levels": [[0.0, 289.0, 0.009, 7.0, -5.0], [800.0, 289.0, 0.009, 7.0, -5.0], [1000.0, 300.0, 0.002, 9.0, -5.0]],
+    },
+    "moisture": {"kind": "reversible"},
+}
+
+
+def test_levels_are_those_of_the_run_file_with_cloud_where_water_saturates():
+    """Liquid water theta, all water and wind are given back; the cloud rests; and it sinks with its air."""
+    model = made(**CLOUDY, forcing={"subsidence": [[0.0, 0.0], [1000.0, -0.01]]}, output={"single": False})
+    out, column = model.output(), model.base.column
+    theta = out["theta"][:, 0, 0] + model.base_theta
+    vapor, cloud = out["vapor"][:, 0, 0], out["cloud"][:, 0, 0]
+    assert (cloud > 1e-5).tolist() == [False] * 5 + [True] * 3 + [False] * 2
+    ratio = (column[2] / 1e5) ** (287.0 / 1004.5)
+    np.testing.assert_allclose((theta - 2.5e6 / 1003.0 / ratio * cloud)[:8], 289.0, rtol=1e-4)
+    np.testing.assert_allclose((vapor + cloud)[:8], 0.009, rtol=1e-6)
+    np.testing.assert_allclose(out["u"][:, 0, 0], np.interp(model.base.height, [800.0, 1000.0], [7.0, 9.0]), rtol=1e-9)
+    below = 101_000.0 - 9.8 * (column[0] * (1 + vapor + cloud) * 100.0)[0] / 2
+    np.testing.assert_allclose(column[2][0], below, rtol=1e-5)
+    before, air = model.carried.field.to_host().sum(), model.carried.field.to_host()[1, :, 0, 0].copy()
+    forced(model, 10.0)
+    after = model.carried.field.to_host()[1, :, 0, 0]
+    wind = 0.01 * model.base.height / 1000.0
+    np.testing.assert_allclose(after - air, 10.0 * wind * np.append(np.diff(air) / 100.0, 0.0), atol=1e-12)
+    assert model.carried.field.to_host().sum() != before
+    still = made(**CLOUDY)
+    for _ in range(5):
+        still.step(1.0, PhaseTimer())
+    assert still.watch().w_max < 5e-3  # without the weight of the cloud 0.02
+
+
 def test_a_convective_layer_grows_by_encroachment_and_entrainment():
     """Half an hour: the heat of the ground is in the air, the layer is mixed, its top above encroachment's."""
     preset = PRESETS["convective_boundary_layer"][1]
@@ -151,6 +187,12 @@ def test_the_report_has_means_fluxes_and_variances(tmp_path):
         ({"surface": {"vapor": 1e-5}}, "need moist air"),
         ({"forcing": {"subsidence": [[0.0, 0.1]]}}, "must not be above 0"),
         ({"forcing": {"cooling": [[5.0, 0.1], [5.0, 0.2]]}}, "heights of its points must grow"),
+        ({"base": {"kind": "levels"}}, "two lines or more from z = 0 up"),
+        ({"base": {"levels": [[0.0, 300.0, 0.0, 0.0, 0.0], [9e3, 400.0, 0.0, 0.0, 0.0]]}}, "belong to kind = 'levels'"),
+        (
+            {"base": {"kind": "levels", "levels": [[0.0, 30.0, 0.0, 0.0, 0.0], [9e3, 40.0, 0.0, 0.0, 0.0]]}},
+            "must be 150",
+        ),
         ({"dynamics": {"kind": "explicit"}, "surface": {"heat": 0.1}}, "surface needs the split dynamics"),
     ],
 )

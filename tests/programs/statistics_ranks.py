@@ -9,7 +9,7 @@ from mpi4py import MPI
 from hpckit.apps.weather3d import model, split
 from hpckit.apps.weather3d.config import Config
 from hpckit.apps.weather3d.model import mesh_for
-from hpckit.apps.weather3d.statistics import Statistics
+from hpckit.apps.weather3d.products.statistics import Statistics
 from hpckit.comm.observe.timer import PhaseTimer
 
 comm = MPI.COMM_WORLD

@@ -13,7 +13,13 @@ from hpckit.comm.agree import together
 from hpckit.errors import CorruptDataError
 from hpckit.io.fields.hdf5 import memory_file, store
 from hpckit.io.fields.layout import make_layout
-from hpckit.io.fields.master import put_coordinates, put_global_attributes, put_variable_attributes, with_history
+from hpckit.io.fields.master import (
+    put_constants,
+    put_coordinates,
+    put_global_attributes,
+    put_variable_attributes,
+    with_history,
+)
 from hpckit.io.files import replace_file
 from hpckit.plan.grid.decomposition import Decomposition
 from hpckit.plan.topology import Topology
@@ -26,8 +32,8 @@ class ProfileWriter:
     """Writes values over one dim and time, float64, into `path`, an HDF5 file that xarray opens.
 
     dim, points, units: name, coordinates and unit of the dim. `variables` maps names to attributes, `attributes` are
-    those of the file. Rank 0 holds all of it and replaces the file. `resume`: the `kept` of an earlier writer, whose
-    first profiles stay; None or {}: none.
+    those of the file, `constants` have values over the dim alone. Rank 0 holds all of it and replaces the file.
+    `resume`: the `kept` of an earlier writer, whose first profiles stay; None or {}: none.
 
     Collective. Raises `CorruptDataError` if what is to stay is not there, on all ranks.
     """
@@ -42,10 +48,11 @@ class ProfileWriter:
         variables: Mapping[str, Mapping[str, Any]],
         attributes: Mapping[str, Any],
         resume: Mapping[str, Any] | None = None,
+        constants: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
         self.comm, self.path = comm, path
         whole = Decomposition((len(points),), Topology((dim,), (1,)), halo=0)
-        self._layout = make_layout(whole, {dim: points}, {dim: units}, variables, with_history(attributes))
+        self._layout = make_layout(whole, {dim: points}, {dim: units}, variables, with_history(attributes), constants)
         self._times: list[float] = []
         self._rows: dict[str, list[np.ndarray]] = {name: [] for name in variables}
         self._written = -1
@@ -74,6 +81,7 @@ class ProfileWriter:
             put_coordinates(made.file, self._layout, self._times)
             blank = (len(self._times), *next(iter(self._layout.variables.values())).shape)
             store(made.file, {name: np.array(rows).reshape(blank) for name, rows in self._rows.items()}, 1)
+            put_constants(made.file, self._layout)
             put_variable_attributes(made.file, self._layout)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         replace_file(self.path, made.image)

@@ -1,0 +1,1 @@
+"""Verbs that make files of the output of a run."""

@@ -1,0 +1,208 @@
+"""What modelers take along of the box: wrfout files, series at stations, maps of storms."""
+
+from __future__ import annotations
+
+import json
+
+import h5py
+import netCDF4
+import numpy as np
+import pytest
+import xarray
+from mpi4py import MPI
+from pydantic import ValidationError
+
+from hpckit.apps.weather3d.config import Config
+from hpckit.apps.weather3d.model import mesh_for
+from hpckit.apps.weather3d.products.maps import Maps
+from hpckit.apps.weather3d.products.wrf import to_faces
+from hpckit.apps.weather3d.run import run as run_app
+from hpckit.apps.weather3d.split import Model
+from hpckit.cli.main import main
+from hpckit.kernels.euler.box.constants import RHO_U, RHO_V, RHO_W
+from hpckit.run.context import Run
+
+STORM = {
+    "grid": {"nx": 13, "ny": 14, "nz": 17, "width": 13e3, "length": 14e3, "height": 12e3, "lowest": 300.0},
+    "dynamics": {"kind": "hevi", "step": 6.0},
+    "base": {"kind": "weisman_klemp", "shear": 20.0, "u": -10.0},
+    "moisture": {"kind": "kessler"},
+    "bubbles": [{"amplitude": 8.0, "x": 6500.0, "y": 7000.0, "z": 1500.0, "radius_x": 4e3, "radius_y": 4e3}],
+    "smagorinsky": {"coefficient": 0.2},
+    "tracers": [{"name": "smoke", "x": 6500.0, "y": 7000.0}],
+    "time": {"end": 240.0, "monitor": 10},
+    "output": {
+        "every": 120.0,
+        "maps": True,
+        "series": 30.0,
+        "stations": [{"name": "here", "x": 6400.0, "y": 7400.0}, {"name": "edge", "x": 13e3, "y": 0.0}],
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def storm(tmp_path_factory):
+    config = Config.model_validate(STORM)
+    path = tmp_path_factory.mktemp("storm") / "run"
+    run_app(config, Run(MPI.COMM_SELF, path, app="weather3d", title="storm", lines=False))
+    (path / "resolved.json").write_text(json.dumps({"values": config.model_dump(mode="json")}))
+    return path
+
+
+def destagger(values: np.ndarray, dim: int) -> np.ndarray:
+    """As wrf-python and MetPy do it."""
+    rows = np.moveaxis(np.asarray(values, np.float64), dim, 0)
+    return np.moveaxis(0.5 * (rows[1:] + rows[:-1]), 0, dim)
+
+
+@pytest.mark.parametrize("ends", ["wrap", "wall", "edge"])
+def test_winds_at_faces_have_those_of_the_middles_as_means(ends):
+    """To sixth order, and exactly for a uniform wind; walls let nothing through."""
+    errors = []
+    for n in (16, 32):
+        x = (np.arange(n) + 0.5) / n
+        wave = {"wrap": np.sin(2 * np.pi * x), "wall": np.sin(np.pi * x), "edge": 1 + 0 * x}[ends]
+        faces = to_faces(np.array([wave, 2 * wave]), 1, ends)
+        assert faces.shape == (2, n + 1)
+        errors.append(np.abs(destagger(faces, 1)[0] - wave).max())
+        if ends == "wall":
+            assert np.abs(faces[:, [0, -1]]).max() < 1e-15
+        if ends == "wrap":
+            np.testing.assert_array_equal(faces[:, 0], faces[:, -1])
+    assert errors[1] < 1e-15 if ends == "edge" else errors[1] < errors[0] / 50 < 1e-4
+    assert to_faces(np.ones(2), 0, "wall").shape == (3,)  # narrower than the filter
+
+
+def test_a_wrfout_has_what_its_readers_need(storm, capsys):
+    """Names, dims, attributes and staggering that wrf-python and MetPy look for; values are those of the fields."""
+    assert main(["export", "wrf", str(storm), "--start", "2011-05-24_20:00:00", "--lat", "35", "--lon", "-98"]) == 0
+    path = storm / "wrfout_d01_2011-05-24_20:00:00"
+    assert f"{path}: 3 frames" in capsys.readouterr().out
+    fields = xarray.open_dataset(storm / "output" / "fields.h5", decode_times=False)
+    nz, ny, nx = fields.theta.shape[1:]
+    with netCDF4.Dataset(path) as file:
+        sizes = {name: len(dim) for name, dim in file.dimensions.items()}
+        assert sizes == {
+            "Time": 3,
+            "DateStrLen": 19,
+            "west_east": nx,
+            "south_north": ny,
+            "bottom_top": nz,
+            "west_east_stag": nx + 1,
+            "south_north_stag": ny + 1,
+            "bottom_top_stag": nz + 1,
+        }
+        assert file.dimensions["Time"].isunlimited()
+        assert b"".join(file["Times"][1].compressed()) == b"2011-05-24_20:02:00"
+        np.testing.assert_allclose(file["XTIME"][:], [0.0, 2.0, 4.0])
+        volume = ("Time", "bottom_top", "south_north", "west_east")
+        for name in ("T", "P", "PB", "QVAPOR", "QCLOUD", "QRAIN", "smoke"):
+            assert file[name].dimensions == volume, name
+        for name, dim, stagger in (("U", 3, "X"), ("V", 2, "Y"), ("W", 1, "Z"), ("PH", 1, "Z"), ("PHB", 1, "Z")):
+            expected = list(volume)
+            expected[dim] += "_stag"
+            assert (list(file[name].dimensions), file[name].stagger) == (expected, stagger)
+        flat = ("Time", "south_north", "west_east")
+        for name in ("XLAT", "XLONG", "HGT", "PSFC", "T2", "Q2", "U10", "V10", "F", "MAPFAC_M", "SINALPHA", "COSALPHA"):
+            assert file[name].dimensions == flat, name
+        assert (file.DX, file.DY, file.MAP_PROJ, file.getncattr("WEST-EAST_GRID_DIMENSION")) == (1000, 1000, 0, nx + 1)
+        np.testing.assert_allclose([file["XLAT"][0].mean(), file["XLONG"][0].mean()], [35.0, -98.0], rtol=1e-6)
+        shown = {name: fields[name].values.astype(np.float64) for name in ("u", "v", "w", "theta", "rho", "vapor")}
+        for name, dim in (("U", 3), ("V", 2), ("W", 1)):
+            ours = shown[name.lower()]
+            assert np.abs(destagger(file[name][:], dim) - ours).max() < 0.06 * np.abs(ours - ours.mean()).max(), name
+        np.testing.assert_array_equal(file["QVAPOR"][:], fields.vapor.values)
+        theta = shown["theta"] + fields.theta_base.values[:, None, None]
+        np.testing.assert_allclose(file["T"][:] + 300, theta, rtol=1e-6)
+        pressure, rho = file["P"][:] + file["PB"][:], shown["rho"] + fields.rho_base.values[:, None, None]
+        warm = theta * (1 + 461 / 287 * shown["vapor"])
+        np.testing.assert_allclose(pressure, rho * 287 * warm * (pressure / 1e5) ** (287 / 1004), rtol=1e-4)
+        height = destagger(file["PH"][:] + file["PHB"][:], 1) / 9.81
+        np.testing.assert_allclose(height[0, :, 3, 4], fields.z.values, rtol=1e-5)
+        assert (file["PSFC"][:] > pressure[:, 0]).all()
+        np.testing.assert_allclose(file["PSFC"][0, 0, 0], 1e5, rtol=2e-4)
+        with h5py.File(storm / "output" / "maps" / "fields.h5") as maps:
+            for name, ours in (("RAINNC", "rain_at_ground"), ("UP_HELI_MAX", "updraft_helicity")):
+                np.testing.assert_array_equal(file[name][:], maps[ours][:, 0])
+        assert file["UP_HELI_MAX"][-1].max() > 0
+    with xarray.open_dataset(path, engine="netcdf4") as again:
+        assert set(again["U"].coords) >= {"XLONG_U", "XLAT_U"}
+    fields.close()
+
+
+def test_what_cannot_be_exported_is_refused(storm, tmp_path, capsys):
+    (tmp_path / "resolved.json").write_text(json.dumps({"values": {"app": "diffusion"}}))
+    for words, reason in (
+        (["grib", str(storm)], "not a format"),
+        (["wrf", str(tmp_path)], "a run of diffusion"),
+        (["wrf", str(storm), "--start", "yesterday"], "no date"),
+        (["wrf", str(storm), "--lat", "91"], "not on the globe"),
+    ):
+        assert main(["export", *words]) == 2
+        assert reason in capsys.readouterr().err
+
+
+def test_stations_have_the_series_of_their_cells(storm):
+    with (
+        xarray.open_dataset(storm / "output" / "stations.h5", decode_times=False) as series,
+        xarray.open_dataset(storm / "output" / "fields.h5", decode_times=False) as fields,
+        h5py.File(storm / "output" / "maps" / "fields.h5") as maps,
+    ):
+        assert series.time.values.tolist() == [30.0 * n for n in range(9)]
+        assert series.attrs["stations"] == "here edge"
+        assert series.station_x.values.tolist() == [6400.0, 13e3]
+        last = series.isel(time=-1)
+        for n, (y, x) in enumerate(((7, 6), (0, 12))):
+            there = fields.isel(time=-1, y=y, x=x)
+            for name in ("u", "v", "vapor"):
+                np.testing.assert_allclose(last[name][n], there[name][0], rtol=1e-6)
+            np.testing.assert_allclose(last.theta[n], there.theta[0] + fields.theta_base[0], rtol=1e-7)
+            np.testing.assert_allclose(last.w_max[n], there.w.max(), rtol=1e-6)
+            np.testing.assert_allclose(last.rain_at_ground[n], maps["rain_at_ground"][-1, 0, y, x], rtol=1e-6)
+        np.testing.assert_allclose(last.temperature, last.theta * (last.pressure / 1e5) ** (287 / 1004), rtol=1e-4)
+
+
+def test_maps_have_the_extremes_since_the_last_frame(storm):
+    """Updraft over all steps, so at least that of the frame; a storm that is symmetric in y has both signs."""
+    with (
+        h5py.File(storm / "output" / "maps" / "fields.h5") as maps,
+        h5py.File(storm / "output" / "fields.h5") as fields,
+    ):
+        updraft, w = maps["updraft"][:, 0], fields["w"][...]
+        assert (updraft[1:] >= w[1:].max(axis=1) - 1e-6).all()
+        most, least = maps["updraft_helicity"][-1, 0], maps["updraft_helicity_min"][-1, 0]
+        assert most.max() > 1.0 > -1.0 > least.min()
+        np.testing.assert_allclose(most, -least[::-1], atol=1e-5 * most.max())
+        assert (np.diff(maps["rain_at_ground"][...], axis=0) >= 0).all()
+
+
+def test_updraft_helicity_of_a_rotating_updraft(tmp_path):
+    """Air that turns as a solid body with 2 omega and rises with w: 3000 m times both; none where it sinks."""
+    config = Config.model_validate({**STORM, "bubbles": [], "base": {"kind": "neutral"}, "moisture": {"kind": "none"}})
+    model = Model(config, mesh_for(config, MPI.COMM_SELF))
+    omega, data = 1e-3, model.state.interior
+    rho = model.base.column[0][:, None, None]
+    data[RHO_U] = -rho * omega * (np.arange(14)[:, None] - 7) * 1e3
+    data[RHO_V] = rho * omega * (np.arange(13) - 6) * 1e3
+    data[RHO_W, 1:] = 0.5 * (rho[1:] + rho[:-1]) * np.where(np.arange(13) < 9, 4.0, -4.0)
+    maps = Maps(model, tmp_path, {"y": np.arange(14.0), "x": np.arange(13.0)}, {}, None)
+    maps.sample()
+    inner = maps.most.interior[:, 0, 2:-2, 2:-2]
+    np.testing.assert_allclose(inner[0, :, :7], 2 * omega * 4.0 * 3000.0, rtol=2e-3)
+    assert not inner[0, :, 7:].any()
+    assert not inner[1].any()
+    maps.write(0.0)
+    assert not maps.most.interior.any()
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"output": {"stations": [{"name": "far", "x": 1e6, "y": 0.0}]}}, "outside the box"),
+        ({"output": {"stations": [{"name": "a", "x": 1.0, "y": 0.0}] * 2}}, "is taken"),
+        ({"dynamics": {"kind": "explicit"}, "output": {"maps": True}}, "output.maps needs the split dynamics"),
+    ],
+)
+def test_products_that_cannot_be_are_refused(given, reason):
+    with pytest.raises(ValidationError, match=reason):
+        Config.model_validate(given)
