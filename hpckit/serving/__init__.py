@@ -7,8 +7,10 @@ _HOMES = {
     "Engine": "hpckit.serving.engine",
     "Event": "hpckit.serving.engine",
     "Piece": "hpckit.serving.step",
+    "Places": "hpckit.serving.plan",
     "Proof": "hpckit.serving.step",
     "Sampling": "hpckit.serving.sampler",
+    "ServingPlan": "hpckit.serving.plan",
     "Step": "hpckit.serving.step",
 }
 __all__ = list(_HOMES)

@@ -1,5 +1,6 @@
 """A language model that runs steps: rows of many texts at once, with the bits that each text alone would give.
 
+What a rank does in a step, and in which order, is `plan.program`, which every plan of a step is made of, too.
 Products are the tile's, attention goes over the blocks of a text in its order, and everything else is done row by row
 or number by number. Ranks split columns and heads, never a sum (`weights`): between two products all ranks write their
 columns where all see them, and wait for each other. A replica computes its own pieces of a step, beside the others. On
@@ -21,6 +22,7 @@ from hpckit.kernels.nn.tile import dispatch as tile
 from hpckit.kernels.nn.tile.tile import width_of
 from hpckit.nn.rotary import angles
 from hpckit.serving.checkpoint.weights import Block, Feed, Norm, Weights
+from hpckit.serving.plan import ANSWER, EMBED, program
 from hpckit.serving.step import Step
 from hpckit.serving.team import Team
 
@@ -52,6 +54,8 @@ class Model:
         self._mixed = team.array(rows, s.heads * s.head_width)
         self._hidden = team.array(most, s.hidden)
         self._branch = team.array(rows, s.width)
+        self._chosen: list[tuple[Feed, Any, Floats, Floats]] = []  # experts, their tokens, shares and hidden rows
+        self._program = program(team.stage, team.stages, len(weights.blocks))
         self._logits = team.array_of_all(team.replicas * answers if team.is_last else 0, s.vocab)
 
     @property
@@ -79,64 +83,90 @@ class Model:
         owner = np.repeat(np.arange(len(starts)), np.diff(rows))
         positions = np.arange(rows[-1]) - rows[owner] + starts[owner]
         slots = tables[owner, positions // PAGE] * PAGE + positions % PAGE
-        if self.team.stage:
-            x = self.team.carried(len(positions))
-        else:
-            x = self.weights.embed(np.array([token for piece in step.pieces for token in piece.tokens], np.int64))
-            if self.weights.positions is not None:
-                x = x + self.weights.positions[positions]
         places = positions, slots, rows, starts, tables
-        for number, block in enumerate(self.weights.blocks):
-            x = self._attention(number, block, x, places)
-            x = self._feed(block, x)
+        x = self.team.carried(len(positions)) if self.team.stage else self._branch[:0]
+        for action in self._program:
+            if action.does == EMBED:
+                x = self._embed(step, positions)
+            elif action.does == ANSWER:
+                if step.answers:
+                    self._answer(step, rows, x, logits)
+            else:
+                getattr(self, f"_{action.does}")(action.block, x, places)
+                self.team.wait()
+                if action.shows == "branch":
+                    x = x + self._branch[: len(x)]
         if not self.team.is_last:
-            return self.team.carry(x)
+            self.team.carry(x)
+
+    def _embed(self, step: Step, positions: Any) -> Floats:
+        """The rows of the tokens, with their positions where these are learned."""
+        x = self.weights.embed(np.array([token for piece in step.pieces for token in piece.tokens], np.int64))
+        return x if self.weights.positions is None else x + self.weights.positions[positions]
+
+    def _attend(self, number: int, x: Floats, places: tuple[Any, ...]) -> None:
+        """Keys and values of the rows, and the heads of this rank over those of each text."""
+        s, count, block = self.shape, len(x), self.weights.blocks[number]
+        first, groups = self.weights.groups
+        if not groups:
+            return
+        flat = np.empty((count, groups * self.weights.group_columns), np.float32)
+        block.qkv.multiply(self._normed(block.norm1, x), flat)
+        lines = s.group + 2
+        qkv = flat.reshape(count, groups, -1)[:, :, : lines * s.head_width]
+        qkv = np.ascontiguousarray(qkv).reshape(count, groups, lines, s.head_width)
+        keys, values = self._keys[number], self._values[number]
+        positions, slots, rows, starts, tables = places
+        paged.keep(qkv, keys, values, positions, slots, self._cosines, self._sines)
+        each = s.group * s.head_width
+        paged.attend(
+            qkv, keys, values, rows, starts, tables, self._mixed[:count, first * each : (first + groups) * each]
+        )
+
+    def _project(self, number: int, x: Floats, _: Any) -> None:
+        """The columns of the branch that attention is."""
+        out, count = self.weights.blocks[number].out, len(x)
+        out.multiply(self._mixed[:count], self._branch[:count, out.begin : out.end])
+
+    def _raise(self, number: int, x: Floats, _: Any) -> None:
+        """The hidden columns of the MLP, or of the experts that the rows choose."""
+        block = self.weights.blocks[number]
+        normed = self._normed(block.norm2, x)
+        if block.router is None:
+            self._up(block.feeds[0], normed, self._hidden[: len(x)])
+        else:
+            self._choose(block, normed)
+
+    def _lower(self, number: int, x: Floats, _: Any) -> None:
+        """The columns of the branch that the MLP is."""
+        block, count = self.weights.blocks[number], len(x)
+        down = block.feeds[0].down
+        branch = self._branch[:count, down.begin : down.end]
+        if block.router is None:
+            down.multiply(self._hidden[:count], branch)
+            return
+        added = np.zeros(branch.shape, np.float32)
+        for feed, tokens, share, hidden in self._chosen:
+            found = np.empty((len(tokens), branch.shape[1]), np.float32)
+            feed.down.multiply(hidden, found)
+            added[tokens] += share * found
+        branch[:] = added
+
+    def _answer(self, step: Step, rows: Any, x: Floats, logits: Floats) -> None:
+        """Our columns of the logits of the step's answers."""
         wanted = [
             row
             for first, piece in zip(rows[1:], step.pieces, strict=True)
             for row in range(first - piece.answers, first)
         ]
         head = self.weights.head
-        if wanted and head is not None:
+        if head is not None:
             head.multiply(self._normed(self.weights.norm, x[wanted]), logits[:, head.begin : head.end])
 
-    def _attention(self, number: int, block: Block, x: Floats, places: tuple[Any, ...]) -> Floats:
-        s, count = self.shape, len(x)
-        first, groups = self.weights.groups
-        if groups:
-            flat = np.empty((count, groups * self.weights.group_columns), np.float32)
-            block.qkv.multiply(self._normed(block.norm1, x), flat)
-            lines = s.group + 2
-            qkv = flat.reshape(count, groups, -1)[:, :, : lines * s.head_width]
-            qkv = np.ascontiguousarray(qkv).reshape(count, groups, lines, s.head_width)
-            keys, values = self._keys[number], self._values[number]
-            positions, slots, rows, starts, tables = places
-            paged.keep(qkv, keys, values, positions, slots, self._cosines, self._sines)
-            each = s.group * s.head_width
-            mixed = self._mixed[:count, first * each : (first + groups) * each]
-            paged.attend(qkv, keys, values, rows, starts, tables, mixed)
-        self.team.wait()
-        out = block.out
-        out.multiply(self._mixed[:count], self._branch[:count, out.begin : out.end])
-        self.team.wait()
-        return x + self._branch[:count]
-
-    def _feed(self, block: Block, x: Floats) -> Floats:
-        count, normed = len(x), self._normed(block.norm2, x)
-        if block.router is not None:
-            return self._experts(block, x, normed)
-        feed = block.feeds[0]
-        self._up(feed, normed, self._hidden[:count])
-        self.team.wait()
-        down = feed.down
-        down.multiply(self._hidden[:count], self._branch[:count, down.begin : down.end])
-        self.team.wait()
-        return x + self._branch[:count]
-
-    def _experts(self, block: Block, x: Floats, normed: Floats) -> Floats:
-        """Each token through the experts with the largest shares, in the order of their numbers."""
+    def _choose(self, block: Block, normed: Floats) -> None:
+        """Each token to the experts with the largest shares, in the order of their numbers, and into these."""
         assert block.router is not None
-        count, chosen = len(x), self.shape.chosen
+        count, chosen = len(normed), self.shape.chosen
         scores = np.empty((count, self.shape.experts), np.float32)
         tile.multiply(normed, block.router, scores)
         shares = np.exp(scores.astype(np.float64) - scores.max(axis=1, keepdims=True))
@@ -146,22 +176,13 @@ class Model:
         for n in range(1, chosen):
             total += shares[:, n]
         shares = (shares / total[:, None]).astype(np.float32)
-        calls, at = [], 0
+        self._chosen, at = [], 0
         for expert in np.unique(picked).tolist():
             tokens, order = np.nonzero(picked == expert)
-            calls.append((block.feeds[expert], tokens, order, self._hidden[at : at + len(tokens)]))
-            self._up(block.feeds[expert], normed[tokens], calls[-1][3])
+            hidden = self._hidden[at : at + len(tokens)]
+            self._up(block.feeds[expert], normed[tokens], hidden)
+            self._chosen.append((block.feeds[expert], tokens, shares[tokens, order, None], hidden))
             at += len(tokens)
-        self.team.wait()
-        down = block.feeds[0].down
-        added = np.zeros((count, down.end - down.begin), np.float32)
-        for feed, tokens, order, hidden in calls:
-            found = np.empty((len(tokens), down.end - down.begin), np.float32)
-            feed.down.multiply(hidden, found)
-            added[tokens] += shares[tokens, order, None] * found
-        self._branch[:count, down.begin : down.end] = added
-        self.team.wait()
-        return x + self._branch[:count]
 
     def _up(self, feed: Feed, rows: Floats, hidden: Floats) -> None:
         """The columns of this rank of activation(up(rows)), or of silu(gate(rows)) up(rows)."""

@@ -1,29 +1,37 @@
 """What serving a model takes, before it is started: memory, seconds of a token and to the first one.
 
+`Times` says what an action of a step's plan takes (`plan.ServingPlan`), `price` what many steps together do.
+
 A pass of `rows` tokens reads every weight once and multiplies it by each row: the longer of the two counts, as the
 rates of the tile say, which differ with the rows. Keys and values are read once a text. Between products all ranks
 wait for each other: four times a block. Stages on several nodes work on steps of their own; each passes the rows of its
-step on.
+step on, and the last one the plan of the next.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from hpckit.errors import InputError
+from hpckit.kernels.nn.paged.pages import PAGE
 from hpckit.kernels.nn.tile import dispatch as tile
 from hpckit.kernels.nn.tile.packed import KINDS, panel_shape
 from hpckit.kernels.nn.tile.tile import width_of
-from hpckit.plan.machine.machine import Machine
+from hpckit.plan.blocks import block
+from hpckit.plan.machine.machine import Level, Machine
 from hpckit.serving.checkpoint.shape import Shape
+from hpckit.serving.plan import ANSWER, ATTEND, LOWER, PROJECT, RAISE, Places, ServingPlan
+from hpckit.serving.step import Piece, Step
 
 ROWS = (1, 4, 8, 32, 128, 512)
 WAIT = 1.5e-6  # s of a barrier of ranks with a core each, in shared memory
 WAITS = 4  # of a block
+MATRICES = {ATTEND: ("qkv",), PROJECT: ("out",), RAISE: ("router", "up"), LOWER: ("down",)}
 LATENCY, BANDWIDTH = 2e-6, 1e10  # s and bytes/s between nodes, where no machine says them
 MEMORY = 128 << 20  # bytes of the weights that are measured: more than caches hold
 INPUTS = 1024
@@ -56,6 +64,77 @@ class Price:
     kv: float
     decode: dict[int, float]
     first: dict[int, float]
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds of what a rank computes, one of `columns` that split every weight of a model of `kind`."""
+
+    shape: Shape
+    kind: str
+    columns: int
+    rates: Rates
+
+    @property
+    def sizes(self) -> dict[str, float]:
+        """Bytes of each kind of matrix, all layers and ranks together."""
+        nbytes = KINDS[self.kind].nbytes / KINDS[self.kind].along
+        return {name: count * a * b * nbytes for name, (count, a, b) in self.shape.matrices().items()}
+
+    def product(self, name: str, rows: int, share: float) -> float:
+        """Of so many rows with a share of the matrices of a kind."""
+        each = self.shape.read_share(name)
+        chosen = 1 - (1 - each) ** rows  # of experts: those that some token chose
+        if not chosen:
+            return 0.0
+        return self.sizes[name] * share / self.columns * chosen * self.rates.of(max(1, round(rows * each / chosen)))
+
+    def attention(self, seen: float) -> float:
+        """Over so many tokens' keys and values, in all layers."""
+        return seen * self.shape.kv_bytes / self.columns * self.rates.seconds[0]
+
+    def passes(self, rows: int) -> int:
+        """How often so many rows of a text go over the keys and values before them: twelve at a time."""
+        return max(1, rows * self.shape.group // 12)
+
+    def __call__(self, does: str, pieces: Sequence[Piece]) -> float:
+        """Of an action of one layer, or of the head."""
+        rows, layer = sum(len(piece.tokens) for piece in pieces), 1 / self.shape.layers
+        if does == ANSWER:
+            return self.product("head", sum(piece.answers for piece in pieces), 1.0)
+        total = sum(self.product(name, rows, layer) for name in MATRICES.get(does, ()) if name in self.sizes)
+        if does == ATTEND:
+            seen = sum((piece.start + len(piece.tokens) / 2) * self.passes(len(piece.tokens)) for piece in pieces)
+            total += layer * self.attention(seen)
+        return total
+
+    def plan(self, places: Places, step: Step) -> ServingPlan:
+        """The plan of a step with these seconds. Raises `InputError` for more stages than layers."""
+        s = self.shape
+        layers = tuple(map(len, s.layers_of(places.stages)))
+        widths = {"mixed": s.heads * s.head_width, "branch": s.width, "logits": s.vocab}
+        return ServingPlan(places, layers, step, {**widths, "hidden": s.hidden * max(1, s.chosen)}, self)
+
+
+def full_step(places: Places, texts: int, context: int, rows: int) -> Step:
+    """A step as a busy server has them, of `texts` texts of `context` tokens: on each replica the next token of all but
+    one, whose prompt fills the step up to `rows` tokens.
+    """
+    pieces, held = [], -(-context // PAGE)
+    for replica in range(places.replicas):
+        first, own = block(texts, places.replicas, replica)
+        for text in range(first, first + own):
+            prompt = own > 1 and text == first + own - 1
+            count = min(context, max(1, rows - (text - first))) if prompt else 1
+            blocks = tuple(range(text * held, (text + 1) * held))
+            pieces.append(Piece(text, context - count, (0,) * count, blocks, 1, replica))
+    return Step(tuple(pieces))
+
+
+def machine_of_rates(rates: Rates, places: Places) -> Machine:
+    """Nodes whose ranks wait for each other, and the network between them, as `price` counts them."""
+    node = Level("node", places.of_stage, rates.wait, float("inf"))
+    return Machine(rates.source, (node, Level("network", 0, rates.latency, rates.bandwidth)), 0.0, float("inf"))
 
 
 def rates_here(kind: str) -> Rates:
@@ -101,24 +180,22 @@ def price(
     with a part of the layers each; the weights and the keys and values are those of a rank of the fullest one. Raises
     `InputError` for more stages than layers.
     """
-    nbytes = KINDS[kind].nbytes / KINDS[kind].along
-    sizes = {name: count * a * b * nbytes for name, (count, a, b) in shape.matrices().items()}
-    read, own = 1 / rates.seconds[0], ranks // stages
+    own = ranks // stages
+    times = Times(shape, kind, own, rates)
+    sizes = times.sizes
     shares = [len(layers) / shape.layers for layers in shape.layers_of(stages)]
     heads_of = [float(n == stages - 1) for n in range(stages)]
 
     def stage(share: float, head: float, count: int, seen: float, heads: int, groups: int) -> float:
         """Seconds of a pass of so many rows through a stage with that share of the layers, and of its message."""
-        total = 0.0
-        for name, size in sizes.items():
-            every = heads if name == "head" else count
-            chosen = 1 - (1 - shape.read_share(name)) ** every  # of experts: those that some token chose
-            held = size * (head if name == "head" else share) / own
-            if chosen:
-                total += held * chosen * rates.of(max(1, round(every * shape.read_share(name) / chosen)))
-        total += share * seen * shape.kv_bytes / own / read * groups
+        total = share * times.attention(seen * groups)
+        for name in sizes:
+            is_head = name == "head"
+            total += times.product(name, heads if is_head else count, head if is_head else share)
         total += (WAITS * share * shape.layers + 1) * (rates.wait if own > 1 else 0.0)
-        return total + (0.0 if head else rates.latency + 4 * count * shape.width / rates.bandwidth)
+        if stages == 1:
+            return total
+        return total + rates.latency + (0.0 if head else 4 * count * shape.width / rates.bandwidth)
 
     def step(count: int, seen: float, heads: int, groups: int = 1) -> list[float]:
         """Seconds of a step on each stage: so many rows that read `seen` tokens of keys and values, and its answers."""
@@ -132,9 +209,8 @@ def price(
     first: dict[int, float] = {}
     for length in sorted({min(128, context), context}):
         pieces = [min(rows, length - begin) for begin in range(0, length, rows)]
-        # Twelve rows at a time go over the keys and values before them.
         each_piece = [
-            step(piece, begin + piece / 2, 1 if begin + piece >= length else 0, max(1, piece * shape.group // 12))
+            step(piece, begin + piece / 2, 1 if begin + piece >= length else 0, times.passes(piece))
             for begin, piece in zip(range(0, length, rows), pieces, strict=True)
         ]
         first[length] = sum(map(max, each_piece[:-1])) + sum(each_piece[-1])

@@ -1,9 +1,9 @@
 """The ranks that serve a model together: arrays that the ranks of a node see, the plan of a step from rank 0, and the
 rows that go from node to node.
 
-Ranks stand on three axes: stages (`pp`) hold consecutive layers, one stage a node; the ranks of a replica (`tp`) split
-the columns of every weight; the replicas (`dp`) each take texts of their own. Ranks of a stage with the same columns
-are *twins*: weights, keys and values exist once for all of them. Rank 0 is on the last stage, which has the logits.
+Ranks stand on three axes (`plan.Places`): stages (`pp`) hold consecutive layers, one stage a node; the ranks of a
+replica (`tp`) split the columns of every weight; the replicas (`dp`) each take texts of their own. Ranks of a stage
+with the same columns are *twins*: weights, keys and values exist once for all of them.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpckit.errors import InputError
+from hpckit.serving.plan import Places
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -38,13 +39,9 @@ class Team:
 
     def __init__(self, comm: MPI.Comm | None = None, replicas: int = 1, stages: int = 0) -> None:
         self.rank, self.size = (0, 1) if comm is None else (comm.rank, comm.size)
-        self.stages = stages or (1 if comm is None else _nodes(comm))
-        require_groups(self.size, self.stages, replicas)
-        self.replicas, ranks = replicas, self.size // self.stages
-        self.columns = ranks // replicas
-        place, own = divmod(self.rank, ranks)
-        self.stage = (place - 1) % self.stages
-        self.replica, self.column = divmod(own, self.columns)
+        it = self.places = Places(self.size, stages or (1 if comm is None else _nodes(comm)), replicas)
+        self.stages, self.replicas, self.columns = it.stages, it.replicas, it.columns
+        self.stage, self.replica, self.column = it.place(self.rank)
         self._all = self._own = None
         self._twins: MPI.Comm | None = None
         self._memory, self._used = np.zeros(0, np.uint8), 0
@@ -56,11 +53,12 @@ class Team:
             from hpckit.comm.mesh import Mesh
             from hpckit.training.messages import Messages
 
-            self._whole = Mesh(comm, pp=self.stages, ranks=ranks)
+            self._whole = Mesh(comm, pp=self.stages, ranks=it.of_stage)
             self._messages = Messages(self._whole.comm)
-            self._leads = not own  # hears the plan for its stage
-            self._leaders = range(ranks, self.size, ranks)
-            self._after, self._before = ((self.rank + way * ranks) % self.size for way in (1, -1))
+            self._leads = self.rank in it.leaders
+            self._after, self._before = (
+                it.rank((self.stage + way) % self.stages, self.replica, self.column) for way in (1, -1)
+            )
             comm = self._whole["ranks"]
         if comm is not None and every is not None and comm.size > 1:
             self._all = self._own = _group_on_one_node(comm, every)
@@ -123,7 +121,7 @@ class Team:
         """Rank 0: the plan of a step goes to the other stages, which may begin with it; it is told to all later."""
         if self._messages is not None:
             words = np.concatenate([[len(plan)], plan])
-            for leader in self._leaders:
+            for leader in self.places.leaders:
                 self._messages.send(leader, words)
 
     def tell(self, plan: npt.NDArray[np.int64]) -> None:
@@ -215,22 +213,3 @@ def _group_on_one_node(comm: MPI.Comm, every: MPI.Comm) -> Any:
             do="start equally many ranks on each node, in blocks (srun --distribution=block), or give more stages",
         )
     return group
-
-
-def require_groups(ranks: int, stages: int, replicas: int) -> None:
-    """Raise `InputError` unless so many ranks are so many equal stages of so many equal replicas."""
-    if stages < 1 or ranks % stages:
-        raise InputError(
-            f"{ranks} rank(s) are not {stages} equal stages",
-            do=f"give {_divisors(ranks)} stages, or the same number of ranks on each node",
-        )
-    if replicas < 1 or ranks // stages % replicas:
-        raise InputError(
-            f"{ranks // stages} rank(s){' of a stage' if stages > 1 else ''} are not {replicas} equal replicas",
-            do=f"give {_divisors(ranks // stages)} replicas, or a number of ranks (-n) that is a multiple of"
-            f" {stages * max(1, replicas)}",
-        )
-
-
-def _divisors(ranks: int) -> str:
-    return " or ".join(str(n) for n in range(1, ranks + 1) if ranks % n == 0)

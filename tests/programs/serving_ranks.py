@@ -10,21 +10,70 @@ from mpi4py import MPI
 
 from hpckit.comm.agree import share_json
 from hpckit.comm.shared import group
+from hpckit.plan.prove import prove
 from hpckit.serving import Engine, Sampling
+from hpckit.serving.plan import ServingPlan
 
 WORLD = MPI.COMM_WORLD
 
 
 class Watched(Engine):
-    """An engine that keeps the bits of the logits."""
+    """An engine that keeps the bits of the logits. What a rank computes, sends and waits for in a step is what the plan
+    of the step says, which rank 0 proves.
+    """
 
     def __init__(self, *given, **options):
         super().__init__(*given, **options)
-        self.bits = []
+        self.bits, self.did, self.proved = [], [], 0
+        for name in ("embed", "attend", "project", "raise", "lower", "answer"):
+            self._record(self.model, f"_{name}", name)
+        lead = not self.team.column
+        self._record(self.team, "carry", *["sends"] * lead)
+        self._record(self.team, "carried", *["receives"] * lead)
+        self._record(self.team, "wait", *["waits"] * (self.team.columns > 1))
+        run = self.model.run
+
+        def compared(step):
+            self.did.clear()
+            logits = run(step)
+            plan = ServingPlan(self.team.places, tuple(map(len, self.shape.layers_of(self.team.stages))), step)
+            planned = list(of_rank(plan, self.team.rank))
+            assert self.did == planned, (self.team.rank, self.did, planned)
+            if not WORLD.rank and self.proved < 4:
+                prove(plan)
+                self.proved += 1
+            return logits
+
+        self.model.run = compared
+
+    def _record(self, owner, method, *told):
+        does = getattr(owner, method)
+
+        def recorded(*given):
+            self.did += told
+            return does(*given)
+
+        setattr(owner, method, recorded)
 
     def _next(self, sample, row):
         self.bits.append((sample.request, len(sample.text.tokens), row.tobytes()))
         return super()._next(sample, row)
+
+
+def of_rank(plan, rank):
+    """What a rank does in a step, by its plan, after it has heard it and before all of its stage meet."""
+    for step in plan.steps():
+        work, (sends, receives) = step.work, (step.sends, step.receives)
+        if work is not None:
+            for at in np.flatnonzero(work.rank == rank):
+                yield from [word for word in work.names[at].split()[:1] if word != "adds"]
+        if "tells" in step.name or "meet" in step.name:
+            continue
+        if step.place == "messages":
+            yield from ["sends"] * int((sends.rank == rank).sum())
+            yield from ["receives"] * int((receives.rank == rank).sum())
+        elif rank in (*sends.rank, *receives.rank):
+            yield "waits"
 
 
 def written(engine):

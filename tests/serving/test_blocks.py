@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 
 from hpckit.cli.main import main
-from hpckit.errors import InputError
+from hpckit.errors import InputError, PlanError
 from hpckit.kernels.nn.paged.pages import PAGE
+from hpckit.plan.prove import prove
 from hpckit.serving.blocks import Blocks, chain
+from hpckit.serving.plan import Places, ServingPlan
 from hpckit.serving.scheduler import Scheduler, Text
-from hpckit.serving.step import Proof, Step
+from hpckit.serving.step import Piece, Proof, Step
 from hpckit.serving.team import Team
 
 
@@ -64,6 +67,8 @@ def test_ten_thousand_operations_leave_no_block_behind(replicas, stages):
             if step is not None:
                 if done < 1500:  # the proof is slower than what it proves
                     proof.run(step, {number: text.tokens for number, text in alive.items()})
+                    if done < 150:
+                        prove(ServingPlan(Places(2 * stages * replicas, stages, replicas), (1,) * stages, step))
                 scheduler.begin(step, [alive[piece.text] for piece in step.pieces])
                 begun.append(step)
             together = max(together, len(begun))
@@ -89,6 +94,47 @@ def test_ten_thousand_operations_leave_no_block_behind(replicas, stages):
     assert together == stages
     assert scheduler.preemptions > 20
     assert (scheduler.moves > 20) == (replicas > 1)
+
+
+def test_a_wrong_step_of_all_ranks_is_found():
+    pieces = (
+        Piece(0, 40, (1,) * 3, (0, 1), 1, 0),
+        Piece(1, 33, (2,), (0, 2), 1, 0),  # reads the beginning of text 0
+        Piece(2, 0, (3,) * 70, (3, 4, 5), 1, 1),
+    )
+    places = Places(8, 2, 2)
+    plan = ServingPlan(places, (2, 1), Step(pieces))
+    assert prove(plan).messages == sum(int((step.sends.rank != step.sends.peer).sum()) for step in plan.steps())
+    for wrong, words in (
+        (replace(pieces[1], start=0, tokens=(2,) * 34), "block 0 of layer 0, which is fixed"),
+        (replace(pieces[2], blocks=(3, 4, 1)), "stores into block 1 of layer 0 while it sends it"),
+        (replace(pieces[1], blocks=(0, 1)), "block 1 of layer 0 while it receives twice"),
+        (replace(pieces[2], blocks=(3, 4)), "2 blocks for 70 tokens"),
+    ):
+        others = [piece for piece in pieces if piece.text != wrong.text]
+        with pytest.raises(PlanError, match=words):
+            prove(replace(plan, step=Step(tuple(sorted([*others, wrong], key=lambda piece: piece.replica)))))
+
+    @dataclass(frozen=True, eq=False)
+    class Hasty(ServingPlan):
+        """The ranks do not wait for the columns of an array; or write into one that others read."""
+
+        into: int = -1
+
+        def steps(self):
+            for step in super().steps():
+                if step.name.startswith("raise 1") and self.into < 0:
+                    nobody = (replace(ends, peer=np.full_like(ends.peer, -1)) for ends in (step.sends, step.receives))
+                    step = replace(step, sends=next(nobody), receives=next(nobody))
+                elif step.name.startswith("raise 1"):
+                    cells = np.full_like(step.receives.cells, self.into)
+                    step = replace(step, receives=replace(step.receives, cells=cells))
+                yield step
+
+    with pytest.raises(PlanError, match=r"computes lower 1 before columns .* is there"):
+        prove(Hasty(places, (2, 1), Step(pieces)))
+    with pytest.raises(PlanError, match="column 0 of branch while it computes from it"):
+        prove(Hasty(places, (2, 1), Step(pieces), into=4))
 
 
 def test_a_beginning_is_found_until_its_blocks_are_needed():

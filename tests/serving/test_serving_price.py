@@ -10,9 +10,11 @@ from models import write_model
 from hpckit.cli.main import main
 from hpckit.errors import InputError
 from hpckit.plan.machine.machine import machine_of
+from hpckit.plan.price import price as priced
 from hpckit.serving.checkpoint.shape import read_shape
 from hpckit.serving.checkpoint.weights import Weights
-from hpckit.serving.price import ROWS, Rates, price, rates_of
+from hpckit.serving.plan import Places
+from hpckit.serving.price import ROWS, Rates, Times, full_step, machine_of_rates, price, rates_of
 
 MACHINE = """
 name = "mine"
@@ -56,7 +58,9 @@ def test_stages_work_on_steps_of_their_own(tmp_path):
     per_layer = (
         1e-9 * (shape.kv_bytes * 64 + 4 * sum(a * b * n for n, a, b in shape.matrices().values()) - 4 * 96 * 64) / 5
     )
-    assert two.decode[1] == pytest.approx(5 * per_layer + 1e-9 * 4 * 96 * 64 + 2)  # and a row to the second stage
+    assert two.decode[1] == pytest.approx(
+        5 * per_layer + 1e-9 * 4 * 96 * 64 + 3
+    )  # a row to the second stage, and the plan to the first
     weights = [sum(4 * a * b * n for name, (n, a, b) in shape.matrices().items() if name != "head") * 3 / 5]
     assert two.weights == pytest.approx(weights[0])
     assert two.kv == pytest.approx(
@@ -65,6 +69,21 @@ def test_stages_work_on_steps_of_their_own(tmp_path):
     assert two.decode[4] == pytest.approx(2 * (3 * per_layer + 3 * 1e-9 * shape.kv_bytes * 64 / 5 + 1 + 2))
     with pytest.raises(InputError, match="6 stages for 5 layers"):
         shape.layers_of(6)
+
+
+def test_a_step_as_a_plan_has_the_price_of_the_formulas(tmp_path):
+    sizes = {"vocab_size": 64, "hidden_size": 96, "intermediate_size": 128, "head_dim": 32, "num_hidden_layers": 5}
+    rates = Rates(tuple(1e-9 * n for n in range(1, 7)), 1e-6, 1e-5, 1e9)
+    for kind in ("llama", "mixtral"):
+        shape = read_shape(write_model(tmp_path / kind, kind, **sizes))
+        for ranks, stages in ((1, 1), (2, 1), (4, 2)):
+            places, step = Places(ranks, stages), full_step(Places(), 1, 64, 8)
+            plan = Times(shape, "float32", places.columns, rates).plan(places, step)
+            told = priced(plan, machine_of_rates(rates, places)).seconds
+            formula = price(shape, "float32", ranks, rates, context=64, texts=1, stages=stages).decode[1]
+            assert told == pytest.approx(formula, rel=0.03)
+    busy = full_step(Places(4, 1, 2), 5, 64, 20)
+    assert [len(piece.tokens) for piece in busy.pieces] == [1, 1, 18, 1, 19]
 
 
 def test_experts_that_no_token_chose_are_not_read(tmp_path):
@@ -89,4 +108,14 @@ def test_the_verb_and_machines(tmp_path, capsys):
     assert main(words) == 0
     assert "-n 4" in capsys.readouterr().out
     assert main([*words, "--context", "100000"]) == 2
+    step = [*words[:-1], "4", "--stages", "2", "--texts", "3"]
+    capsys.readouterr()
+    assert main([*step, "--prove", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)["step"]
+    assert 0 < told["busy"] < told["seconds"]
+    assert main([*step, "--draw"]) == 0
+    assert "attend 1,mixed>0" in capsys.readouterr().out
+    assert main([*step, "--draw", str(tmp_path / "step.svg")]) == 0
+    assert "a serving step of" in (tmp_path / "step.svg").read_text()
+    assert main([*step, "--prove", "--rows", "0"]) == 2
     assert main(["plan", "serve", str(folder), "--machine", "infiniband"]) == 2

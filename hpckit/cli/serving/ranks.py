@@ -17,7 +17,7 @@ from hpckit.errors import InputError, SetupError
 from hpckit.launch import mpiexec
 from hpckit.launch.launcher import Joined, check_world
 from hpckit.launch.scratch import scratch
-from hpckit.serving.team import require_groups
+from hpckit.serving.plan import Places
 
 DRAFTED = 3  # guesses of a smaller model, where nothing else is said
 
@@ -98,7 +98,7 @@ def on_ranks(
     if ranks is not None and ranks < 1:
         raise InputError(f"-n {ranks}", do="give 1 or more")
     if ranks is not None:
-        require_groups(ranks, options.stages or 1, options.replicas)
+        Places(ranks, options.stages or 1, options.replicas)
 
     def here(above: Joined | None) -> int:
         require_ranks(ranks, above)

@@ -288,6 +288,8 @@ class Execution:
                 f"the plan allows what is {step.lag} steps old",
             )
         self._check_fixed(number, step, into, "receives into")
+        if step.place == "memory" and step.work is not None:
+            self._check_unread(number, step, step.work, into)
         self._check_sizes(number, step, sent, taken, out, into)
         if step.add and self._summed is None:
             self._summed = (self._held != 0 if self._zeros else np.ones(self._held.size)).astype(np.float64)
@@ -319,6 +321,14 @@ class Execution:
         if self._fixed is not None and self._fixed[into].any():
             at = int(np.argmax(self._fixed[into]))
             raise self.fault(number, step, f"{self._named(into[at], verb)}, which is fixed")
+
+    def _check_unread(self, number: int, step: Step, work: Work, into: Ints) -> None:
+        """Check that no rank writes into shared memory what another computes from in the same step."""
+        asked = work.needs != NOTHING
+        read = np.isin(into, (work.rank[:, None] * self._cells + work.reads)[asked])
+        if read.any():
+            at = int(np.argmax(read))
+            raise self.fault(number, step, f"{self._named(into[at], 'stores into')} while it computes from it")
 
     def _check_sizes(self, number: int, step: Step, sent: End, taken: End, out: Ints, into: Ints) -> None:
         """Check that cells of several sizes come into cells of their size."""

@@ -8,11 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from hpckit.errors import InputError
-from hpckit.plan.machine.machine import machine_of
-from hpckit.serving.checkpoint.shape import read_shape
+from hpckit.io.files import write_svg
+from hpckit.plan.draw import draw, draw_svg
+from hpckit.plan.machine.machine import Machine, machine_of
+from hpckit.plan.price import price
+from hpckit.plan.prove import prove
+from hpckit.serving.checkpoint.shape import Shape, read_shape
 from hpckit.serving.engine import model_folder
-from hpckit.serving.price import Price, price, rates_here, rates_of
-from hpckit.serving.team import require_groups
+from hpckit.serving.plan import Places, ServingPlan
+from hpckit.serving.price import Price, Times, full_step, machine_of_rates, rates_here, rates_of
+from hpckit.serving.price import price as serving_price
 from hpckit.settings.table import Parser, bytes_text, print_table
 
 EXAMPLE = "hpckit plan serve runs/train-001 --ranks 2 --texts 32 --context 1024"
@@ -30,13 +35,15 @@ def main(arguments: list[str]) -> int:
             f"{options.ranks} ranks, {options.texts} texts of {context} tokens",
             do=f"give 1 or more, and a context of at most {shape.context}",
         )
-    require_groups(options.ranks, options.stages, 1)
+    places = Places(options.ranks, options.stages, options.replicas)
     machine = None if options.machine is None else machine_of(options.machine)
+    if options.prove or options.draw is not None:
+        return _step(shape, places, machine, context, options)
     kinds = list(dict.fromkeys([options.weights, *OTHER_KINDS]))
     rates = {kind: rates_here(kind) if machine is None else rates_of(machine, kind) for kind in kinds}
     sizes = {"context": context, "texts": options.texts, "stages": options.stages}
-    found = {kind: price(shape, kind, options.ranks, rates[kind], **sizes) for kind in kinds}
-    twice = price(shape, options.weights, 2 * options.ranks, rates[options.weights], **sizes)
+    found = {kind: serving_price(shape, kind, options.ranks, rates[kind], **sizes) for kind in kinds}
+    twice = serving_price(shape, options.weights, 2 * options.ranks, rates[options.weights], **sizes)
     source = rates[options.weights].source
     if options.json:
         head = {
@@ -57,6 +64,36 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
+def _step(shape: Shape, places: Places, machine: Machine | None, context: int, options: argparse.Namespace) -> int:
+    """A full step as a plan of all ranks: proved and priced, or drawn."""
+    kind = options.weights
+    if options.rows < 1:
+        raise InputError(f"--rows is {options.rows}", do="give 1 or more")
+    step = full_step(places, options.texts, context, options.rows)
+    if options.draw == "-":
+        print(draw(ServingPlan(places, tuple(map(len, shape.layers_of(places.stages))), step)))
+        return 0
+    rates = rates_here(kind) if machine is None else rates_of(machine, kind)
+    plan = Times(shape, kind, places.columns, rates).plan(places, step)
+    on = machine or machine_of_rates(rates, places)
+    if options.draw is not None:
+        write_svg(Path(options.draw), draw_svg(plan, on))
+        print(f"{plan.title()}: drawn in {options.draw}")
+    else:
+        proof, told = prove(plan), price(plan, on)
+        if options.json:
+            head = {"operation": "serve", "ranks": options.ranks, "stages": places.stages, "replicas": places.replicas}
+            parts = {"seconds": told.seconds, "busy": float(told.busy.max()), "critical": told.critical}
+            print(json.dumps({**head, "step": {**parts, "messages": proof.messages, "steps": proof.steps}}))
+        else:
+            print(f"proved: {plan.title()}: {proof.messages} messages in {proof.steps} steps, no rank waits for ever")
+            print(
+                f"price of a full step with {kind}: {1e3 * told.seconds:.4g} ms, of which the busiest rank computes "
+                f"{1e3 * told.busy.max():.4g} ms; rates: {rates.source}"
+            )
+    return 0
+
+
 def _parser() -> argparse.ArgumentParser:
     it = Parser(
         prog="hpckit plan serve",
@@ -70,6 +107,10 @@ def _parser() -> argparse.ArgumentParser:
     it.add_argument("--texts", type=int, default=32, metavar="N", help="texts at once (32)")
     it.add_argument("--context", type=int, metavar="N", help="tokens of a text (1024, or all that the model can)")
     it.add_argument("--machine", metavar="FILE", help="with [compute]; left out: a core of this machine is measured")
+    it.add_argument("--replicas", type=int, default=1, metavar="N", help="of a stage, for a step as a plan (1)")
+    it.add_argument("--rows", type=int, default=512, metavar="N", help="most tokens of a replica in that step (512)")
+    it.add_argument("--prove", action="store_true", help="prove a full step as one plan of all ranks, and price that")
+    it.add_argument("--draw", nargs="?", const="-", metavar="FILE.svg", help="draw it: a text table, or an SVG")
     it.add_argument("--json", action="store_true", help="print one JSON object")
     return it
 
