@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from hpckit.apps.atmosphere.era5 import is_netcdf, read_levels
 from hpckit.apps.atmosphere.settings import Base, Wave
 from hpckit.apps.atmosphere.sounding import Sounding, read_sounding
 from hpckit.errors import InputError
@@ -39,8 +40,7 @@ class Profile:
 def profile_of(base: Base, moist: bool = False) -> Profile:
     """The atmosphere of the settings; reads the sounding if there is one. moist: with the vapor that it has."""
     if base.kind == "sounding":
-        assert base.file is not None  # the settings were checked
-        sounding = read_sounding(base.file)
+        sounding = sounding_of(base)
         virtual = base.virtual or moist
         profile = observed(sounding, virtual=virtual, wind=base.wind, extrapolate=base.extrapolate, u=base.u)
         return moistened(profile, sounding) if moist else profile
@@ -51,6 +51,21 @@ def profile_of(base: Base, moist: bool = False) -> Profile:
     if base.kind == "isothermal":
         return isothermal(base.temperature, base.u)
     return standard(base.u) if base.kind == "standard" else neutral(base.theta, base.u)
+
+
+def sounding_of(base: Base) -> Sounding:
+    """The sounding of the settings: text, or a column of a netCDF file."""
+    assert base.file is not None  # the settings were checked
+    if is_netcdf(base.file):
+        return read_levels(base.file, base.lat, base.lon, base.time, base.ground)
+    given = [name for name in ("lat", "lon", "time") if getattr(base, name) is not None]
+    if given or base.ground:
+        raise InputError(
+            f"base.{given[0] if given else 'ground'} belongs to a netCDF file, but {base.file} is not one",
+            where=str(base.file),
+            do="leave it out, or give ERA5 on pressure levels as base.file",
+        )
+    return read_sounding(base.file)
 
 
 def neutral(theta: float, u: float = 0.0) -> Profile:

@@ -27,8 +27,14 @@ class Base(Section):
     temperature: float = Field(250.0, gt=100, le=1000, description="temperature, K (isothermal)")
     u: float = Field(0.0, ge=-150, le=150, description="uniform wind along x, m/s")
     file: InputFile | None = Field(
-        None, description="sounding: WRF input_sounding, or University of Wyoming listing or CSV (detected)"
+        None,
+        description="sounding: input_sounding of WRF and CM1, University of Wyoming listing or CSV, or ERA5 on pressure"
+        " levels (netCDF); detected",
     )
+    lat: float | None = Field(None, ge=-90, le=90, description="ERA5: latitude of the column, degrees")
+    lon: float | None = Field(None, ge=-180, le=360, description="ERA5: longitude of the column, degrees")
+    time: str | None = Field(None, description='ERA5: time of the column, "2011-05-24T20:00"; the closest is taken')
+    ground: float = Field(0.0, ge=-500, le=6000, description="ERA5: height of the ground over the sea, m")
     levels: tuple[tuple[float, float, float, float, float], ...] = Field(
         (),
         description="levels: lines of [z (m), liquid water theta (K), vapor and cloud together (kg/kg), u, v (m/s)],"
@@ -61,7 +67,9 @@ class Base(Section):
             raise ValueError(f"base.levels belong to kind = 'levels', but kind is {self.kind!r}: set it, or leave them")
         if self.kind != "sounding":
             winds = self.wind and self.kind != "levels"
-            for name, given in (("file", self.file is not None), ("wind", winds), ("virtual", self.virtual)):
+            netcdf = {name: getattr(self, name) is not None for name in ("lat", "lon", "time")}
+            own = {"file": self.file is not None, "wind": winds, "virtual": self.virtual}
+            for name, given in {**own, **netcdf, "ground": bool(self.ground)}.items():
                 if given:
                     raise ValueError(
                         f"base.{name} belongs to a sounding, but kind is {self.kind!r}: set base.kind = 'sounding'"

@@ -47,8 +47,8 @@ CSV = {  # the same in its comma-separated form
     "wind speed_m/s": "speed",
 }
 EXPECTED = (
-    "give a WRF input_sounding (p theta qv, then lines of z theta qv u v), or a listing or CSV file of the University"
-    " of Wyoming"
+    "give an input_sounding of WRF or CM1 (p theta qv, then lines of z theta qv u v), a listing or CSV file of the"
+    " University of Wyoming, or ERA5 on pressure levels (netCDF)"
 )
 
 

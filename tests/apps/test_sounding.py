@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+import xarray
+from pydantic import ValidationError
 
 from hpckit.apps.atmosphere.base import base_state
-from hpckit.apps.atmosphere.profiles import neutral, observed, stable, standard
+from hpckit.apps.atmosphere.profiles import neutral, observed, profile_of, sounding_of, stable, standard
+from hpckit.apps.atmosphere.settings import Base
 from hpckit.apps.atmosphere.sounding import KNOT, Sounding, read_sounding
 from hpckit.errors import InputError
 from hpckit.kernels.euler.constants import C0, CP, GAMMA, GRAVITY, P0, RD
@@ -267,3 +272,91 @@ def test_wind_is_interpolated_where_it_was_observed():
     calm = Sounding(1e5, np.array([0.0, 1e4]), np.array([300.0, 330.0]), np.zeros(2), *np.full((2, 2), np.nan))
     with pytest.raises(InputError, match="no wind"):
         observed(calm, virtual=False, wind=True, extrapolate=False)
+
+
+ERA5 = {"t": ("K", "air_temperature"), "q": ("kg kg**-1", "specific_humidity"), "u": ("m s**-1", "eastward_wind")}
+ERA5 |= {"v": ("m s**-1", "northward_wind"), "z": ("m**2 s**-2", "geopotential")}
+
+
+def era5(path: Path, times=("2011-05-24T18:00", "2011-05-24T21:00"), **left_out) -> Path:
+    """A file as the Climate Data Store makes it: an atmosphere of 250 K whose ground value grows to the north-east."""
+    pressure = np.array([1000.0, 925, 850, 700, 500, 300, 100])
+    lat, lon = np.array([36.0, 35.5, 35.0]), np.array([262.0, 262.5])  # from the north, 0 to 360
+    shape = (len(times), len(pressure), len(lat), len(lon))
+    more = (lat - 35.0)[:, None] + 2 * (lon - 262.0)
+    z = 287.0 * 250.0 * np.log(1010.0 / pressure)
+    values = {
+        "t": 250.0 + 0 * np.zeros(shape),
+        "q": 1e-3 * (1 + np.arange(len(times))[:, None, None, None]) + np.zeros(shape),
+        "u": more + np.zeros(shape),
+        "v": pressure[:, None, None] / 100 + np.zeros(shape),
+        "z": z[:, None, None] * 9.80665 / 9.8 + np.zeros(shape),
+    }
+    dims = ("valid_time", "pressure_level", "latitude", "longitude")
+    coords = {"valid_time": np.array(times, "datetime64[ns]"), "pressure_level": pressure, "latitude": lat}
+    made = xarray.Dataset(
+        {
+            name: (dims, values[name].astype(np.float32), {"units": units, "standard_name": standard})
+            for name, (units, standard) in ERA5.items()
+            if name not in left_out
+        },
+        {**coords, "longitude": lon},
+    )
+    made.pressure_level.attrs["units"] = "hPa"
+    made.to_netcdf(path, format=left_out.get("format", "NETCDF4"), engine="netcdf4")
+    return path
+
+
+@pytest.mark.parametrize("kind", ["NETCDF4", "NETCDF3_64BIT"])
+def test_a_column_of_era5_is_read(tmp_path, kind):
+    """Between points, at the closest time, over a ground above the sea; longitudes east or west."""
+    path = era5(tmp_path / "era5.nc", format=kind)
+    base = Base(kind="sounding", file=path, lat=35.25, lon=-97.875, time="2011-05-24T20:00", ground=300.0)
+    found = sounding_of(base)
+    scale = 287.0 * 250.0 / 9.8
+    heights = scale * np.log(1010.0 / np.array([925.0, 850, 700, 500, 300, 100])) - 300.0
+    np.testing.assert_allclose(found.height, [0.0, *heights], rtol=1e-5, atol=1e-3)
+    np.testing.assert_allclose(found.surface_pressure, 1.01e5 * np.exp(-300.0 / scale), rtol=1e-4)
+    np.testing.assert_allclose(
+        found.theta[1:], 250.0 * (1000 / np.array([925.0, 850, 700, 500, 300, 100])) ** (2 / 7), rtol=1e-3
+    )
+    np.testing.assert_allclose(found.mixing_ratio, 2e-3 / (1 - 2e-3), rtol=1e-5)  # of 21 UTC
+    np.testing.assert_allclose(found.wind, 0.25 + 2 * 0.125, rtol=1e-5)
+    np.testing.assert_allclose(found.wind_v[1], 9.25, rtol=1e-6)
+    assert profile_of(base).pressure(np.zeros(1))[0] == pytest.approx(found.surface_pressure)
+    low = sounding_of(base.model_copy(update={"ground": 0.0}))  # the sea is below 1000 hPa
+    assert low.surface_pressure == pytest.approx(1.01e5, rel=1e-4)
+    assert low.height[1] == pytest.approx(scale * np.log(1.01), rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"lat": None}, "3 points of latitude"),
+        ({"time": None}, "it has 2 times"),
+        ({"time": "1999-01-01"}, "is not in the file"),
+        ({"time": "noon"}, "is no date"),
+        ({"lon": 10.0}, "outside the file"),
+        ({"ground": 6000.0, "left_out": ["q", "u"]}, r"no humidity \(q\), u"),
+    ],
+)
+def test_columns_that_are_not_in_the_file_are_refused(tmp_path, given, reason):
+    path = era5(tmp_path / "era5.nc", **dict.fromkeys(given.pop("left_out", ())))
+    where = {"lat": 35.2, "lon": -97.9, "time": "2011-05-24T21:00", **given}
+    with pytest.raises(InputError, match=reason):
+        sounding_of(Base(kind="sounding", file=path, **where))
+
+
+def test_places_belong_to_netcdf_files(write):
+    with pytest.raises(InputError, match=r"base\.lat belongs to a netCDF file"):
+        sounding_of(Base(kind="sounding", file=write(WRF), lat=35.0))
+    with pytest.raises(ValidationError, match=r"base\.time belongs to a sounding"):
+        Base(kind="neutral", time="2011-05-24")
+
+
+def test_an_input_sounding_of_cm1_is_that_of_wrf(write):
+    """CM1 writes and reads the same columns, with more digits and spaces."""
+    found = read_sounding(
+        write("   1000.000    300.0000     14.0000\n   50.0  300.1  13.9  1.5  0.0\n  15000. 400. 0. 30. 0.\n")
+    )
+    assert (found.surface_pressure, found.theta.tolist()) == (1e5, [300.0, 300.1, 400.0])
