@@ -27,17 +27,22 @@ hooks the cache is Numba's own.
 
 from __future__ import annotations
 
+import copy
 import functools
 import hashlib
 import importlib
 import importlib.util
 import sys
 import types
+import weakref
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numba
+from numba.core import inline_closurecall, ir
+from numba.core.bytecode import FunctionIdentity
 from numba.core.compiler import Flags
 from numba.core.options import DefaultOptions
 
@@ -83,9 +88,55 @@ def inlined(function: Callable | None = None, *, math: frozenset[str] = FUSED) -
     """
     if function is None:
         return functools.partial(inlined, math=math)
+    _remember_untyped()
+    _untyped[function] = None
     return numba.njit(
         function, inline="always", fastmath=set(math) or False, error_model="numpy", boundscheck=False, nogil=True
     )
+
+
+# The untyped code of each inlined function, once one call of it was inlined.
+_untyped: weakref.WeakKeyDictionary[Callable, Any] = weakref.WeakKeyDictionary()
+
+
+class _Scope(ir.Scope):
+    """The variables of an inlined function: Numba copies the code of a call block by block, and these with each."""
+
+    def __deepcopy__(self, memo: dict) -> _Scope:
+        return self
+
+
+@functools.cache
+def _remember_untyped() -> None:
+    """Have Numba translate the bytecode of an inlined function once, not at each of its calls (a private hook).
+
+    Numba copies the statements of the code before it changes them, and adds names to its variables: each call has
+    variables of its own.
+    """
+    worker = getattr(inline_closurecall, "InlineWorker", None)
+    translate = getattr(worker, "run_untyped_passes", None)
+    if translate is None or not hasattr(FunctionIdentity, "from_function"):
+        return
+
+    def run_untyped_passes(self: Any, func: Callable, enable_ssa: bool = False) -> Any:
+        if enable_ssa or func not in _untyped:
+            return translate(self, func, enable_ssa)
+        if _untyped[func] is None:
+            _untyped[func] = made = translate(self, func, enable_ssa)
+            for block in made.blocks.values():
+                block.scope.__class__ = _Scope
+        code = _untyped[func].copy()
+        code.func_id = FunctionIdentity.from_function(func)
+        scopes = {id(block.scope): copy.copy(block.scope) for block in code.blocks.values()}
+        for scope in scopes.values():
+            scope.localvars = copy.copy(scope.localvars)
+            scope.localvars._con = dict(scope.localvars._con)
+            scope.redefined, scope.var_redefinitions = defaultdict(int), defaultdict(set)
+        for block in code.blocks.values():
+            block.scope = scopes[id(block.scope)]
+        return code
+
+    worker.run_untyped_passes = run_untyped_passes
 
 
 @functools.cache

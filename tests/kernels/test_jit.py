@@ -56,6 +56,39 @@ if importlib.util.find_spec("scipy"):
 """
 
 
+@inlined
+def larger(x, y):
+    both = x * y
+    if both > 5.0:
+        both -= x
+    return both
+
+
+@inlined
+def twice_larger(x, y):
+    both = larger(x, y) + y
+    return larger(both, x)
+
+
+def test_the_variables_of_inlined_calls_are_their_own():
+    """Bytecode is translated once; calls in calls and calls side by side do not meet in a name."""
+
+    def both(x, y):
+        both = twice_larger(x, y)
+        for _ in range(3):
+            both = twice_larger(y, larger(x, both)) - both
+        return both + larger(y, x)
+
+    expected = both.__code__
+    plain = {"larger": larger.py_func, "range": range}
+    plain["twice_larger"] = type(both)(twice_larger.py_func.__code__, plain)
+    in_python = type(both)(expected, plain)
+    kernel = jit(math=STRICT)(both)
+    for x, y in ((1.5, 0.5), (2.0, 3.0), (-1.0, 7.0)):
+        assert kernel(x, y) == in_python(x, y)
+    assert options._untyped[larger.py_func] is not None
+
+
 def scale(a, b, c):
     for i in range(np.uint64(a.size)):
         c[i] += a[i] * b[i]
