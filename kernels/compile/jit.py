@@ -113,7 +113,7 @@ def _remember_untyped() -> None:
     Numba copies the statements of the code before it changes them, and adds names to its variables: each call has
     variables of its own.
     """
-    worker = getattr(inline_closurecall, "InlineWorker", None)
+    worker: Any = getattr(inline_closurecall, "InlineWorker", None)
     translate = getattr(worker, "run_untyped_passes", None)
     if translate is None or not hasattr(FunctionIdentity, "from_function"):
         return
