@@ -16,6 +16,7 @@ from hpckit.report.run_data import RunData
 from hpckit.report.style import ACCENT, pyplot, to_svg
 from hpckit.report.units import number
 
+FLAT = 0.6  # height over width of a map whose colors are told below it
 SHOWN = {
     "cost": "cost",
     "gradient": "norm of the gradient",
@@ -76,7 +77,7 @@ def _flood(run: RunData) -> Iterator[Section]:
             axes.plot(read["time"], read[name][place], color=color, linestyle=dashes, label=name)
         axes.set_title(title := f"depth at cell ({j}, {i}) (m)")
         axes.set_xlabel("time (s)")
-        axes.legend(fontsize=7)
+        axes.legend()
         lines = {name: read[name][place] for name in ("truth", "first guess", "analysis")}
         drawn.append(with_data(to_svg(figure, title, "chart"), title, {"time (s)": read["time"], **lines}))
     with FieldFile(run.fields) as file:
@@ -129,9 +130,12 @@ def _map(
 ) -> str:
     """A map of values at places (y, x) in m; marks: places (m) of dots, [n, 2]."""
     (bottom, top), (left, right) = (edges(each / 1000) for each in places)
-    figure, axes = pyplot().subplots(figsize=(3.7, 3.1), layout="constrained")
+    tall = (top - bottom) / (right - left)
+    flat = tall < FLAT
+    figure, axes = pyplot().subplots(figsize=(3.7, 1.2 + 3.1 * tall if flat else 3.1), layout="constrained")
     shown = axes.imshow(values, origin="lower", extent=(left, right, bottom, top), interpolation="nearest", **span)
-    figure.colorbar(shown, ax=axes, shrink=0.8)
+    bar = figure.colorbar(shown, ax=axes, **({"orientation": "horizontal", "aspect": 30} if flat else {"shrink": 0.8}))
+    bar.ax.locator_params(nbins=5)
     if marks is not None:
         axes.plot(marks[:, 1] / 1000, marks[:, 0] / 1000, "k.", markersize=3)
     axes.set_title(title)

@@ -13,7 +13,7 @@ import numpy as np
 from hpckit.adjoint.lbfgs import Descent, add, dot
 from hpckit.adjoint.window import Window
 from hpckit.apps.assimilate.config import Config
-from hpckit.apps.assimilate.flood import Valley, gauge_misfit
+from hpckit.apps.assimilate.flood import WET, Valley, gauge_misfit
 from hpckit.grid.field import Field
 from hpckit.io.checkpoint.state import Piece, Restored
 
@@ -108,7 +108,9 @@ class Roughness:
         Collective.
         """
         twin, nx = self.twin, self.config.grid.nx
-        sites = twin.sites[np.linspace(0, len(twin.sites) - 1, min(DRAWN, len(twin.sites))).round().astype(int)]
+        wet = twin.sites[twin.hydrographs(twin.truth, twin.sites).max(axis=0) > WET]
+        wet = wet if len(wet) else twin.sites
+        sites = wet[np.linspace(0, len(wet) - 1, min(DRAWN, len(wet))).round().astype(int)]
         maps = {"truth": twin.truth, "first guess": self.background, "analysis": self.state()}
         return {
             "gauges": [[int(site) // nx, int(site) % nx] for site in twin.sites],

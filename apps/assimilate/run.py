@@ -139,6 +139,7 @@ def run(config: Config, run: Run) -> None:
                 "observations": config.readings,
                 "stations": config.observed,
                 "assimilation_error": it.found["error"],
+                "result": f"The error is {100 * it.found['error']:.3g} % of that of the first guess.",
                 "decomposition": twin.decomposition,
                 "units": {"time": it.method.unit, "frames": "s", **METRICS},
                 **it.summary,

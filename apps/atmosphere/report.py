@@ -33,6 +33,7 @@ def profiles(run: RunData) -> Iterator[Section]:
         return
     pictures = []
     for (title, values, unit), color in zip(shown, SERIES, strict=False):
+        values, unit = (values / 100, "hPa") if unit == "Pa" else (values, unit)
         figure, axes = pyplot().subplots(figsize=(3.7, 2.5), layout="constrained")
         axes.plot(values, z, color=color)
         axes.set_title(f"{title.removesuffix(' of the base state')} ({pretty(unit)})")

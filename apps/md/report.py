@@ -124,6 +124,7 @@ def _state(run: RunData, config: Config, names: dict[str, str]) -> Iterator[Sect
             f"time ({time})",
             names.get("temperature", ""),
             level=config.target,
+            level_name="asked for",
             settled=settled,
         ),
         lines(
@@ -132,6 +133,7 @@ def _state(run: RunData, config: Config, names: dict[str, str]) -> Iterator[Sect
             f"time ({time})",
             names.get("pressure", ""),
             level=held.pressure if resizes else None,
+            level_name="asked for",
             settled=settled,
         ),
     ]

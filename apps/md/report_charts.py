@@ -25,18 +25,19 @@ def lines(
     unit: str = "",
     *,
     level: float | None = None,
+    level_name: str = "",
     fit: tuple[float, float] | None = None,
     relative: bool = False,
     dots: bool = False,
     settled: float | None = None,
 ) -> str:
-    """Curves by name. `level`: a gray line; `fit`: shares of the longest x between which a line is fitted and drawn;
-    `relative`: over the first value; `dots`: the first curve as dots; `settled`: the y axis shows what
-    comes from this x on, and a first transient may leave it.
+    """Curves by name. `level`: a gray line, `level_name` in the legend; `fit`: shares of the longest x between which a
+    line is fitted and drawn; `relative`: over the first value; `dots`: the first curve as dots; `settled`: the y axis
+    shows what comes from this x on, and a first transient may leave it.
     """
     figure, axes = pyplot().subplots(figsize=(3.7, 2.2), layout="constrained")
     if level is not None:
-        axes.axhline(level, color="#aab4bd", linewidth=0.7)
+        axes.axhline(level, color="#aab4bd", linewidth=0.7, label=level_name or None)
     for number, (name, (along, values)) in enumerate(series.items()):
         x, y = np.asarray(along, float), np.asarray(values, float)
         y = y / y[0] if relative and y[0] else y
@@ -91,7 +92,7 @@ def picture(frame: Snapshot, config: Config, unit: str) -> tuple[str, str]:
     widths = np.array(diameters(config, types))[frame.types[shown]]
     base = np.array([to_rgb(color) for color in SERIES])[frame.types[shown] % len(SERIES)]
     colors = 1 - (1 - base) * (0.18 + 0.82 * near)[:, None]
-    figure, axes = pyplot().subplots(figsize=(4.6, 4.6 * _ratio(frame)), layout="constrained")
+    figure, axes = pyplot().subplots(figsize=(3.9, 3.9 * _ratio(frame)), layout="constrained")
     circles = EllipseCollection(
         widths,
         widths,

@@ -176,7 +176,7 @@ def _memory(run: RunData) -> Iterator[Section]:
     ranks = range(len(memory[PARTS[0]]))
     scale = 1e9 if max(memory["resident"]) > 2e9 else 1e6
     unit = "GB" if scale == 1e9 else "MB"
-    figure, axes = pyplot().subplots(figsize=(4.2, 0.7 + 0.32 * min(len(ranks), 32)), layout="constrained")
+    figure, axes = pyplot().subplots(figsize=(3.7, 0.7 + 0.32 * min(len(ranks), 32)), layout="constrained")
     left = np.zeros(len(ranks))
     for part, name in enumerate(PARTS):
         values = np.array(memory[name]) / scale

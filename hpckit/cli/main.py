@@ -11,6 +11,16 @@ import hpckit
 from hpckit.errors import HpckitError, InputError, SetupError
 from hpckit.settings.table import silence
 
+# What other programs call a verb, or one may guess -> how it is said here.
+ELSEWHERE = {
+    "export": "ckpt export DIR --to FOLDER",
+    **dict.fromkeys(("picture", "plot", "draw"), "report DIR --picture FILE"),
+    **dict.fromkeys(("checkpoint", "checkpoints"), "ckpt ls DIR"),
+    **dict.fromkeys(("restart", "continue"), "resume DIR"),
+    **dict.fromkeys(("list", "runs"), "ls"),
+    "status": "watch DIR --once",
+    "validate": "run weather/validate",
+}
 # Verb -> (module with `main(arguments) -> int`, what it does, what it takes).
 VERBS = {
     "init": (
@@ -184,7 +194,9 @@ def _unknown(verb: str) -> int:
     from hpckit.errors import did_you_mean
 
     hint = did_you_mean(verb, VERBS, f"verbs: {', '.join(VERBS)}")
-    if verb.endswith((".toml", ".py")) or _is_preset(verb):
+    if verb in ELSEWHERE:
+        hint = f"it is hpckit {ELSEWHERE[verb]}"
+    elif verb.endswith((".toml", ".py")) or _is_preset(verb):
         hint = f"did you mean: hpckit run {verb}"
     print(f"HPK-200 bad input: no verb {verb!r}; {hint}", file=sys.stderr)
     return 2

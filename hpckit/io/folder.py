@@ -13,10 +13,25 @@ from pathlib import Path
 from typing import Any
 
 from hpckit.comm.agree import plain
-from hpckit.errors import CorruptDataError, InputError
+from hpckit.errors import CorruptDataError, InputError, did_you_mean
 
 SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+MOST_RUNS = 1000  # that are looked at for a name like the one given
 MOST_JSON = 64 << 20  # bytes of a record: the manifest of a large job has some MiB
+
+
+def _runs_near(path: Path) -> list[str]:
+    """The run directories beside a missing one and in runs/, as the user would name them."""
+    here = Path.cwd()
+    found = [*_beside(path.parent), *_beside(here / "runs")]
+    return [str(one.relative_to(here)) if one.is_relative_to(here) else str(one) for one in found]
+
+
+def _beside(folder: Path) -> list[Path]:
+    try:
+        return [one.parent for one in sorted(folder.glob("*/resolved.json"))[:MOST_RUNS]]
+    except OSError:
+        return []
 
 
 class Folder:
@@ -29,7 +44,11 @@ class Folder:
     def __init__(self, path: Path | str, foreign: bool = False) -> None:
         self.path = Path(path).absolute()
         if not require_own(self.path, "give the run directory itself", foreign):
-            raise InputError(f"no run directory {self.path} (No such file or directory)", do="hpckit ls")
+            raise InputError(
+                f"no run directory {self.path} (No such file or directory)",
+                likely=did_you_mean(str(path), _runs_near(self.path)),
+                do="hpckit ls lists the runs below runs/, hpckit ls FOLDER those below another folder",
+            )
 
     def write_text(self, name: str, text: str) -> None:
         """Replace the file `name` by `text`, atomically."""

@@ -9,6 +9,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from hpckit.errors import InputError, SetupError
+from hpckit.plan.text import read_bytes
+
+MOST_BYTES = 256 << 20  # of a tokenizer.json
 
 
 class Tokenizer(Protocol):
@@ -57,8 +60,9 @@ class Pieces:
                 likely="it is not installed",
                 do="pip install tokenizers",
             ) from problem
+        content = read_bytes(path, "the tokenizer", MOST_BYTES, "give a tokenizer.json")
         try:
-            return Loaded.from_file(str(path))
+            return Loaded.from_buffer(content)
         except Exception as problem:  # the package does not name its class
             raise InputError(
                 f"{path} is not a file of the package tokenizers: {problem}", do="give a tokenizer.json"

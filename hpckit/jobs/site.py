@@ -15,6 +15,16 @@ from hpckit.plan.text import parse_toml, read_text
 _WORD = re.compile(r"[A-Za-z0-9_.,:@%+=/\[\]*&|-]*")
 _OPTION = re.compile(r"--[a-z][a-z-]*(=[A-Za-z0-9_.,:@%+=/\[\]*&|-]+)?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# Pydantic's kinds of mistakes -> what a TOML file should hold there.
+EXPECTED = {
+    **dict.fromkeys(("tuple_type", "list_type"), 'a list in brackets, as in ["a", "b"]'),
+    "string_type": "a text in quotes",
+    "dict_type": "a table, as in { key = 1 }",
+    "model_type": "a table [NAME]",
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing"), "a number"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
+}
 _LAUNCH_WORD = re.compile(r"\S+")
 
 
@@ -136,11 +146,15 @@ def load_site(path: Path) -> Site:
     try:
         return Site.model_validate(tree)
     except ValidationError as error:
-        mistakes = [
-            f"{'.'.join(map(str, entry['loc']))}: {entry['msg'].removeprefix('Value error, ')}"
-            for entry in error.errors(include_url=False)
-        ]
+        mistakes = [f"{'.'.join(map(str, entry['loc']))}: {told(entry)}" for entry in error.errors(include_url=False)]
         raise InputError("\n".join(mistakes), where=str(path), do="docs/cluster.md lists the settings") from None
+
+
+def told(entry: Any) -> str:
+    """Pydantic's error at one setting, in the words of TOML."""
+    if entry["type"] in EXPECTED:
+        return f"expected {EXPECTED[entry['type']]}"
+    return str(entry["msg"]).removeprefix("Value error, ").replace("Input should be", "must be")
 
 
 def read_toml_file(path: Path, what: str, do: str = "") -> dict[str, Any]:

@@ -33,15 +33,15 @@ def grid(pictures: Iterable[str], alike: bool = False, flat: bool = False) -> st
     """
     shown = [picture for picture in pictures if picture]
     if len(shown) < 2:
-        return f'<div class="grid">{shown[0]}</div>' if shown else ""
+        return f'<div class="grid two">{shown[0]}</div>' if shown else ""
     if flat:
-        return f'<div class="grid alike flat">{"".join(shown)}</div>'
+        return f'<div class="grid alike flat two">{"".join(shown)}</div>'
     pairs = (-len(shown)) % 3  # rows of two at the end
     cut = len(shown) - 2 * pairs
     if alike and cut and pairs:
         return f'<div class="grid alike">{"".join(shown)}</div>'
     rows = [shown[i : i + 3] for i in range(0, cut, 3)] + [shown[i : i + 2] for i in range(cut, len(shown), 2)]
-    return "".join(f'<div class="grid">{"".join(row)}</div>' for row in rows)
+    return "".join(f'<div class="grid{" two" * (len(row) < 3)}">{"".join(row)}</div>' for row in rows)
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], numeric: Sequence[int] = (), long: bool = False) -> str:
@@ -129,6 +129,7 @@ ul.findings em { font-style: normal; color: var(--muted); display: block; font-s
 .grid > * { flex: 1 1 300px; min-width: 0; }
 .alike > * { flex: 0 1 calc(100% / 3 - 12px); min-width: 260px; }
 .flat > * { flex-basis: calc(100% / 2 - 9px); }
+@media (min-width: 1000px) { .two { --text: 0.76; } } /* larger pictures, the letters of those in rows of three */
 figure { margin: 0; } figure:has(> .wide) { max-width: 820px; } figure:has(> .chart) { max-width: 520px; }
 .data { display: inline-block; margin: 4px 14px 0 0; font-size: 12px; line-height: 1.2; color: var(--muted); }
 .data { text-decoration: none; } .data:hover { text-decoration: underline; }

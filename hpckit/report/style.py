@@ -98,6 +98,7 @@ def to_svg(figure: Any, label: str, css: str = "") -> str:
     text = re.sub(r'href="#', f'href="#{prefix}', text)
     text = text.replace("url(#", f"url(#{prefix}")
     text = re.sub(r"'DejaVu Sans'(?:, [^;\"]*)?", FONT, text)
+    text = re.sub(r"font-size: ([\d.]+px)", r"font-size: calc(\1 * var(--text, 1))", text)  # see page.CSS
     box = re.search(r'viewBox="[^"]*"', text)
     head = f'<svg class="{css}" {box.group(0) if box else ""} role="img" aria-label="{_attribute(label)}">'
     return re.sub(r"^<svg[^>]*>", lambda _: head, text, count=1)

@@ -9,7 +9,7 @@ from typing import Any
 
 from hpckit.errors import InputError, SetupError
 from hpckit.io.tokenizers import Tokenizer
-from hpckit.plan.text import parse_json, read_bytes
+from hpckit.plan.text import parse_json, read_bytes, read_text
 
 UNKNOWN = "\ufffd"  # of bytes that are not a character yet
 PLAIN = "{% for message in messages %}{{ message['role'] }}: {{ message['content'] }}\n{% endfor %}assistant:"
@@ -78,9 +78,9 @@ class Chat:
         self._settings = _json(folder / "tokenizer_config.json") if settings is None else settings
         template = self._settings.get("chat_template")
         if settings is None and (folder / "chat_template.jinja").is_file():
-            template = (folder / "chat_template.jinja").read_text(encoding="utf-8")
+            template = read_text(folder / "chat_template.jinja", "the template of chats")
         if isinstance(template, list):
-            named = {one["name"]: one["template"] for one in template}
+            named = {str(one.get("name")): one.get("template") for one in template if isinstance(one, dict)}
             template = named.get("default", next(iter(named.values()), None))
         self.has_template = isinstance(template, str)
         self._template: str = template if isinstance(template, str) else PLAIN
@@ -98,14 +98,24 @@ class Chat:
         def refuse(message: str) -> None:
             raise TemplateError(message)
 
-        environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+        class Sandbox(ImmutableSandboxedEnvironment):
+            """Powers, and texts times numbers, could take all memory."""
+
+            intercepted_binops = frozenset({"**", "*"})
+
+            def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+                if operator == "**" or not all(isinstance(one, (int, float)) for one in (left, right)):
+                    raise TemplateError(f"a template may not compute {operator} here")
+                return left * right
+
+        environment = Sandbox(trim_blocks=True, lstrip_blocks=True)
         environment.globals["raise_exception"] = refuse
         environment.filters["tojson"] = lambda value, **options: json.dumps(value, ensure_ascii=False)
         told = {name: self._special(name) for name in ("bos_token", "eos_token", "pad_token", "unk_token")}
         try:
             template = environment.from_string(self._template)
             return template.render(messages=messages, add_generation_prompt=True, tools=None, **told)
-        except (TemplateError, TypeError, ValueError) as problem:
+        except (TemplateError, TypeError, ValueError, LookupError, ArithmeticError, RecursionError) as problem:
             raise InputError(f"the chat does not fit the model's template: {problem}") from None
 
     def _special(self, name: str) -> str:
@@ -115,8 +125,12 @@ class Chat:
 
 def ends_of(folder: Path) -> tuple[int, ...]:
     """The tokens that end a text, as generation_config.json says."""
-    found = _json(folder / "generation_config.json").get("eos_token_id")
-    return tuple(found) if isinstance(found, list) else () if found is None else (int(found),)
+    path = folder / "generation_config.json"
+    found = _json(path).get("eos_token_id")
+    ends = found if isinstance(found, list) else [] if found is None else [found]
+    if not all(isinstance(end, int) and 0 <= end < 1 << 31 for end in ends):
+        raise InputError(f"{path}: eos_token_id is {found!r:.60}", do="give the number of a token, or a list of them")
+    return tuple(ends)
 
 
 def _json(path: Path) -> dict[str, Any]:

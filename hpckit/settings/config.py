@@ -28,6 +28,14 @@ from hpckit.settings.run_file import Key, run_file_text
 from hpckit.settings.schema import Schema, dotted, known_as, repr_toml
 
 MOST_MISTAKES = 100  # that are looked into
+# Names that other programs give to what is an option here.
+OPTIONS = {
+    **dict.fromkeys(
+        ("directory", "dir", "folder", "outdir", "output_dir", "output_directory", "run_dir"),
+        "the folder of a run is an option: --directory DIR",
+    ),
+    **dict.fromkeys(("np", "nprocs", "n_ranks", "num_ranks", "nranks"), "the number of ranks is an option: -n RANKS"),
+}
 BEYOND = "these settings lead to numbers that the computer cannot hold"
 
 
@@ -253,6 +261,8 @@ def _sentence(entry: Any, path: Key, schema: Schema) -> str:
     shown = shown if len(shown) <= 60 else shown[:57] + "..."
     kind = entry["type"]
     if kind == "extra_forbidden":
+        if option := OPTIONS.get(str(path[-1])):
+            return f"{key}: unknown key; {option}"
         near = schema.nearest(path)
         hint = f"did you mean {near}?" if near else f"known here: {', '.join(schema.keys(path[:-1]))}"
         return f"{key}: unknown key; {hint}"

@@ -144,7 +144,11 @@ def read_toml(path: Path, shown: str) -> Layer:
     do = "hpckit init APP FILE writes a run file to start from"
     if path.is_dir():
         inner = path / "run.toml"
-        raise InputError(f"{shown} is a folder", do=f"hpckit run {shlex.quote(str(inner))}" if inner.exists() else do)
+        if inner.exists():
+            again, on = shlex.quote(str(inner)), shlex.quote(shown)
+            raise InputError(f"{shown} is a folder, that of a run", do=f"hpckit resume {on}, or hpckit run {again}")
+        do = f"hpckit init --app NAME makes an app of your own; {do}"
+        raise InputError(f"{shown} is a folder without an app's config.py", do=do)
     if not path.exists():
         raise InputError(f"there is no file {shown}", do=do)
     text = read_text(path, "the run file", MOST_BYTES, do)
@@ -187,14 +191,24 @@ def command_line_layer(words: list[str], schema: Schema) -> tuple[Layer, list[Mi
     """`key=value` words as a layer; values are TOML, and bare words are texts."""
     tree: dict[str, Any] = {}
     mistakes = []
-    for word in words:
+    for number, word in enumerate(words):
         key, equals, text = word.partition("=")
         path = tuple(key.split("."))
-        if not equals or not all(re.fullmatch(r"[A-Za-z0-9_-]+", part) for part in path):
+        if not equals and number and _apart(words[number - 1], word, schema):
+            continue  # told with the key before it
+        if not equals and number + 1 < len(words) and _apart(word, words[number + 1], schema):
+            value = words[number + 1]
+            mistakes.append(Mistake("command line", f"'{word} {value}': did you mean {word}={value}?"))
+        elif not equals or not all(re.fullmatch(r"[A-Za-z0-9_-]+", part) for part in path):
             mistakes.append(Mistake("command line", f"{word!r}: expected key=value, as in grid.nx=100"))
         elif not _put(tree, path, _value(text, schema, path)):
             mistakes.append(Mistake("command line", f"{word!r}: another word gives {key} or a part of it a value"))
     return Layer("command line", tree, Path.cwd()), mistakes
+
+
+def _apart(key: str, value: str, schema: Schema) -> bool:
+    """Whether two words are a setting and its value without the = between them: `grid.nx 400`."""
+    return "=" not in key + value and bool(schema.at(key.split("."))) and not schema.at(value.split("."))
 
 
 def _put(tree: dict[str, Any], path: tuple[str, ...], value: Any) -> bool:

@@ -45,7 +45,7 @@ ELSEWHERE = {
     "buck": ("buckingham",),
     **dict.fromkeys(("timestep", "time_step", "delta_t", "deltat"), ("dt",)),
     **dict.fromkeys(("temp", "tstart"), ("temperature",)),
-    **dict.fromkeys(("tau", "tau_t", "tdamp", "damp"), ("damping",)),
+    **dict.fromkeys(("tau", "tau_t", "tdamp", "damp", "friction", "gamma"), ("damping",)),
     **dict.fromkeys(("thermostat", "integrator", "ensemble"), ("kind",)),
     **dict.fromkeys(("nsteps", "nstep", "niter", "max_steps", "iterations", "run"), ("steps",)),
     **dict.fromkeys(("t_end", "tend", "tmax", "t_max", "stop_time", "duration"), ("end",)),

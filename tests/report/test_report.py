@@ -368,5 +368,5 @@ def test_the_contents_lead_to_every_section(tmp_path):
     links = re.findall(r'<a href="#([^"]+)">', page.partition("</nav>")[0])
     assert links == re.findall(r'<section id="([^"]+)">', page)
     assert len(links) > 5
-    sizes = [float(size) for size in re.findall(r"font-size: ([\d.]+)px; font-family", page)]
+    sizes = [float(size) for size in re.findall(r"font-size: calc\(([\d.]+)px \* var\(--text, 1\)\)", page)]
     assert min(sizes) >= 9.2  # of 266 points that are shown 320 px wide or wider: 11 px and more

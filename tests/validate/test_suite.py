@@ -63,7 +63,7 @@ def test_the_fast_cases_pass_and_are_reported(quick):
     assert made["validation"].numbers["missed"] == 0
     assert made["curves"].html.count("<svg") == 4
     assert "cannot be drawn" not in made["pictures"].html
-    assert '<div class="grid"><svg class="panel"' in made["pictures"].html
+    assert '<div class="grid two"><svg class="panel"' in made["pictures"].html
 
 
 def test_errors_over_spacings_have_the_spacings_on_their_axis():

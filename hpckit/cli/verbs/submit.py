@@ -161,7 +161,8 @@ def _shape(options: argparse.Namespace, words: list[str], site: Site) -> Job:
     ranks = options.ranks_per_node or (site.gpu.gpus_per_node if gpu else site.cpu.ranks_per_node)
     if not ranks:
         raise InputError(
-            "the number of ranks per node is missing", do="--ranks-per-node R, or [cpu] ranks_per_node in the site file"
+            "the number of ranks per node is missing: no site file says it",
+            do="--ranks-per-node R, or ranks_per_node under [cpu] in ~/.config/hpckit/site.toml",
         )
     title = safe_name(
         options.name or "-".join([words[0], _subject(words)] if serial or serves else [Path(words[0]).stem or words[0]])

@@ -19,20 +19,11 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from hpckit.errors import InputError, nearest
-from hpckit.jobs.site import one_line, read_toml_file
+from hpckit.jobs.site import one_line, read_toml_file, told
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,60}")
 _FUNCTION = re.compile(r"(?:(.+\.py)|[A-Za-z_][\w.]*):[A-Za-z_]\w*")
 BLOCK_BYTES = 1 << 20
-# TOML's words for types that pydantic's errors name in Python's.
-EXPECTED = {
-    "tuple_type": 'a list in brackets, as in ["a", "b"]',
-    "string_type": "a text in quotes",
-    "dict_type": "a table, as in { key = 1 }",
-    "model_type": "a table [tasks.NAME]",
-    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "a whole number"),
-    **dict.fromkeys(("float_type", "float_parsing"), "a number"),
-}
 
 
 def inner_path(text: str) -> str:
@@ -220,9 +211,7 @@ def _sentence(entry: Any) -> str:
     if entry["type"] == "extra_forbidden":
         near = nearest(entry["loc"][-1], Task.model_fields)
         return "unknown key; " + (f"did you mean {near}?" if near else f"known: {', '.join(Task.model_fields)}")
-    if entry["type"] in EXPECTED:
-        return f"expected {EXPECTED[entry['type']]}"
-    return entry["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+    return "expected a table [tasks.NAME]" if entry["type"] == "model_type" else told(entry)
 
 
 def _contradictions(graph: Graph, wrong: Mapping[str, Any]) -> Iterable[str]:

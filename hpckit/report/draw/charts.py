@@ -9,7 +9,7 @@ from typing import Any
 from hpckit.report.data import columns_of, with_data
 from hpckit.report.run_data import RunData
 from hpckit.report.style import INK, MUTED, PHASE_COLORS, PHASES, SERIES, pyplot, to_svg
-from hpckit.report.units import time_scale
+from hpckit.report.units import MINUS, time_scale
 
 Record = dict[str, Any]
 SAME = 1e-6  # relative: smaller differences of a series are drawn flat
@@ -76,7 +76,7 @@ def beside(
         name, values = next(iter(other.items()))
         rows[1, 0].axhline(0.0, color="#aab4bd", linewidth=0.7)
         rows[1, 0].plot(x, ours - values, color=SERIES[1], linewidth=0.9)
-        rows[1, 0].set_title(f"ours - {name}", fontsize="small")
+        rows[1, 0].set_title(f"ours {MINUS} {name}", fontsize="small")
         rows[1, 0].locator_params(axis="y", nbins=3)
     rows[-1, 0].set_xlabel(x_label)
     rows[-1, 0].margins(x=0.01)

@@ -18,6 +18,7 @@ SHORTEST = 0.05  # of the longest arrow; shorter ones would be dots
 WIDTH = 3.7  # inches of one panel
 LEFT, ACROSS = 0.15, 0.80  # of that: where the picture begins, and how wide it is
 BELOW, ABOVE = 0.48, 0.22  # inches for the ticks and label of the axis, and for the title
+SMALLEST = 1e-3  # smaller numbers of a color scale are written with powers of ten
 CURVES = 0.5  # height over width of curves along one dim
 FLATTEST = 0.17  # height over width of a picture in which equal lengths look equal
 APART = np.array([0.25, 0.12])  # of the picture's width and height: nearer numbers would cover one another
@@ -57,8 +58,12 @@ def draw(axes: Any, field: Slices, index: int, contours: bool = True, arrows: bo
         _arrows(axes, field, index, scales)
     for name, set_label in ((1, axes.set_xlabel), (0, axes.set_ylabel)):
         set_label(f"{field.dims[name]} ({units[name]})" if units[name] else field.dims[name], fontsize=9.2)
-    axes.locator_params(axis="x", nbins=5, steps=(1, 2, 5, 10))
-    axes.locator_params(axis="y", nbins=4, steps=(1, 2, 5, 10))
+    for name, axis, most in ((1, axes.xaxis, 5), (0, axes.yaxis, 4)):
+        span = abs(np.subtract(*edges(field.coords[name])))
+        if field.coord_units[name].startswith("degree") and span > 90:
+            axis.set_major_locator(pyplot().MultipleLocator(60 if span > 200 else 30))
+        else:
+            axis.set_major_locator(pyplot().MaxNLocator(most, steps=(1, 2, 5, 10)))
     axes.ticklabel_format(style="plain", useOffset=False)
     return image
 
@@ -133,14 +138,18 @@ def _arrows(axes: Any, field: Slices, index: int, scales: tuple[float, float]) -
     assert wind is not None
     color = INK if field.middle is not None else "#ffffff"
     gap = WIDTH * ACROSS / len(wind.columns)
-    places = np.meshgrid(wind.columns / scales[1], wind.rows / scales[0])
-    long = np.hypot(wind.across[index], wind.up[index]) > SHORTEST * wind.most
+    below = WIDTH * ACROSS * shape_of(field) / len(wind.rows)
+    step = max(1, round(0.7 * gap / below))  # rows of a flat picture would be so near that they hide the field
+    rows = slice(step // 2, None, step)
+    across, up = wind.across[index][rows], wind.up[index][rows]
+    places = np.meshgrid(wind.columns / scales[1], wind.rows[rows] / scales[0])
+    long = np.hypot(across, up) > SHORTEST * wind.most
     if not long.any():
         return
     axes.quiver(
         *(place[long] for place in places),
-        wind.across[index][long],
-        wind.up[index][long],
+        across[long],
+        up[long],
         color=color,
         alpha=0.75,
         angles="uv",
@@ -170,7 +179,8 @@ def colorbar(field: Slices) -> str:
     axes = figure.add_axes((0.03, 0.55, 0.94, 0.3))
     scale = plt.cm.ScalarMappable(norm=plt.Normalize(low, high), cmap=cmap)
     extend = extend_of(field)
-    locator = plt.MaxNLocator(7, steps=(1, 2, 5, 10))
+    powers = max(abs(low), abs(high)) < SMALLEST
+    locator = plt.MaxNLocator(4 if powers else 7, steps=(1, 2, 5, 10))
     bar = figure.colorbar(scale, cax=axes, orientation="horizontal", extend=extend, ticks=locator)
     bar.outline.set_visible(False)
     bar.ax.set_xlim(*shown_range(field))
@@ -182,7 +192,7 @@ def colorbar(field: Slices) -> str:
 def _tick_text(ticks: Array) -> Callable[[float, int], str]:
     """The text of a tick with enough decimals to differ from the next one; powers of ten for small values."""
     step = float(np.diff(ticks).min())
-    if np.abs(ticks).max() < 1e-3:
+    if np.abs(ticks).max() < SMALLEST:
         return lambda value, _: number(value, 2) if abs(value) > 0.01 * step else "0"
     decimals = max(0, math.ceil(-math.log10(step) - 1e-9))
     return lambda value, _: f"{round(value, decimals) + 0.0:.{decimals}f}".replace("-", MINUS)

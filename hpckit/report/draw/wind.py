@@ -21,7 +21,8 @@ class Wind:
     """Arrows [times, rows, columns]: `across` along the picture's columns, `up` along its rows, at `rows`, `columns`.
 
     `most` is the length of the longest, in `units`. `mean` is the mean flow that they are without, along and up: two
-    numbers, or of each row [rows, 1]; None where they are the flow itself. `has_levels`: rows are heights.
+    numbers, or of each row [rows, 1] or each time [times, 1, 1]; None where they are the flow itself. `has_levels`:
+    rows are heights.
     """
 
     rows: Array
@@ -40,12 +41,25 @@ class Wind:
         across, up = self.across + self.mean[0], self.up + self.mean[1]
         return replace(self, across=across, up=up, most=float(np.hypot(across, up).max()), mean=None)
 
-    def apart(self) -> Wind:
+    def at(self, number: int) -> Wind:
+        """The arrows of one time."""
+        kept = slice(number, number + 1)
+        mean = self.mean
+        if mean is not None and np.ndim(mean[0]) == 3:
+            mean = mean[0][kept], mean[1][kept]
+        return replace(self, across=self.across[kept], up=self.up[kept], mean=mean)
+
+    def apart(self, each_time: bool = False) -> Wind:
         """The flow without its mean, where that is stronger than all that differs from it and would hide it; else, over
         heights, without the horizontal mean of each, as of wind with shear, where that is most of the flow. A flow
-        that is the same everywhere, or all along a height, stays whole.
+        that is the same everywhere, or all along a height, stays whole. each_time: each time has a mean of its own, as
+        planes at several heights have.
         """
         flow = self.whole()
+        if each_time:
+            means = [part.mean(axis=(1, 2), keepdims=True) for part in (flow.across, flow.up)]
+            off = flow._without((means[0], means[1]))
+            return off if SAME * np.hypot(*means).max() < off.most < np.hypot(*means).max() else flow
         mean = float(flow.across.mean()), float(flow.up.mean())
         off = flow._without(mean)
         if SAME * np.hypot(*mean) < off.most < np.hypot(*mean):

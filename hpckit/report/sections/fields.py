@@ -85,7 +85,8 @@ def _joined(parts: Sequence[Slices]) -> Slices:
         some, left = there[0], iter(there)
         both = [next(left) if one else replace(some, across=0 * some.across, up=0 * some.up) for one in winds]
         across, up = (np.concatenate([getattr(one, name) for one in both]) for name in ("across", "up"))
-        wind = replace(some, across=across, up=up, most=max(one.most for one in there)).apart()
+        planes = len({one.note for one in drawn}) > 1 and not some.has_levels
+        wind = replace(some, across=across, up=up, most=max(one.most for one in there)).apart(each_time=planes)
     return Slices(
         first.name,
         first.long_name,
@@ -158,9 +159,11 @@ def _notes(field: Slices, has_contours: bool) -> str:
         wind, unit = field.wind, pretty(field.wind.units)
         what = "the flow in the plane"
         if wind.mean is not None:
-            whole = np.ndim(wind.mean[0]) == 0
-            named = f"its mean, {number(wind.mean[0], 3)} {unit} along {field.dims[1]}"
-            what += f" without {named}" if whole else " without the mean of each height"
+            what += {
+                0: lambda mean: f" without its mean, {number(mean, 3)} {unit} along {field.dims[1]}",
+                2: lambda mean: " without the mean of each height",
+                3: lambda mean: " without the mean of each time",
+            }[np.ndim(wind.mean[0])](wind.mean[0])
         said.append(f"Arrows: {what}; the longest is {number(wind.most, 3)} {unit}.")
     if field.blank:
         times = ", ".join(moment(time, field.times[-1], field.time_unit) for time in field.blank)

@@ -207,7 +207,7 @@ def one_each(field: Slices) -> list[Slices]:
     made = []
     for n, time in enumerate(field.times):
         values, wind = field.values[n : n + 1], field.wind
-        wind = replace(wind, across=wind.across[n : n + 1], up=wind.up[n : n + 1]) if wind is not None else None
+        wind = wind.at(n) if wind is not None else None
         ends = float(np.nanmin(values)), float(np.nanmax(values))
         places = field.places[n : n + 1]
         one = replace(field, times=[time], values=values, low=ends[0], high=ends[1], wind=wind, places=places)

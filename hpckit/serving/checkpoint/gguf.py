@@ -86,7 +86,7 @@ class Gguf(Mapping[str, np.ndarray]):
         try:
             reader = gguf.GGUFReader(self.path)
             self.metadata: dict[str, Any] = {name: field.contents() for name, field in reader.fields.items()}
-        except (ValueError, IndexError, KeyError, TypeError) as problem:
+        except (ValueError, IndexError, KeyError, TypeError, ArithmeticError) as problem:
             raise CorruptDataError(
                 f"{self.path} ends before its last tensor, or is of another version: {problem}",
                 likely="a download or a copy that was cut off",
@@ -219,7 +219,7 @@ class Gguf(Mapping[str, np.ndarray]):
                 "num_experts_per_tok": told("expert_used_count", 0),
                 "eos_token_id": self.metadata.get("tokenizer.ggml.eos_token_id"),
             }
-        except (KeyError, TypeError, ValueError) as problem:
+        except (KeyError, TypeError, ValueError, ArithmeticError) as problem:
             raise InputError(f"{self.path} does not describe a language model: {problem!r}") from None
 
 

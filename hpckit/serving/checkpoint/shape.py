@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -14,6 +15,17 @@ from hpckit.plan.blocks import block
 from hpckit.plan.text import parse_json, read_bytes
 from hpckit.serving.checkpoint.gguf import SUFFIX, Gguf
 
+# The greatest numbers of a shape that are read: beyond those of any model, and what memory could hold.
+MOST = {
+    "vocab": 1 << 24,
+    "layers": 1 << 14,
+    "width": 1 << 20,
+    "heads": 1 << 16,
+    "kv_heads": 1 << 16,
+    "head_width": 1 << 16,
+    "hidden": 1 << 24,
+    "context": 1 << 26,
+}
 KINDS = ("gpt2", "llama", "mistral", "qwen2", "mixtral")
 
 
@@ -103,12 +115,18 @@ def read_shape(folder: Path) -> Shape:
         if kind not in KINDS:
             raise InputError(f"{path} describes a model of the kind {kind!r}", do=f"give one of {', '.join(KINDS)}")
         found = described(given)
-    except (ValueError, KeyError, TypeError) as problem:
+    except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError) as problem:
         raise InputError(f"{path} does not describe a language model: {problem!r}") from None
     if found.strange:
         raise InputError(
             f"{path}: a model with {', with '.join(found.strange)} cannot be served", do="give another model"
         )
     own = {field.name: getattr(found, field.name) for field in fields(Shape)}
+    wrong = [f"{name} = {own[name]}" for name, most in MOST.items() if not 1 <= own[name] <= most]
+    wrong += [f"{name} = {own[name]}" for name in ("eps", "rope_base") if not 0.0 <= own[name] < math.inf]
+    if not wrong and own["heads"] % own["kv_heads"]:
+        wrong = [f"{own['heads']} heads for {own['kv_heads']} of keys"]
+    if wrong:
+        raise InputError(f"{path} does not describe a language model: {', '.join(wrong)}", do="give another model")
     context = min(found.context, found.window or found.context)  # a text within the window is not slid over
     return Shape(**own | {"context": context})

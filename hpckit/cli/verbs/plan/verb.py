@@ -167,7 +167,7 @@ def _own_plan(operation: str, text: str, machine: Machine, options: argparse.Nam
             f"{name}({options.ranks}) raised {type(error).__name__}: {error}", where=text, do="mend the function"
         ) from error
     if not isinstance(plan, CollectivePlan):
-        raise InputError(f"{name} returns a {type(plan).__name__}", where=text, do="return a CollectivePlan")
+        raise InputError(f"{name} returns {plan!r:.60}", where=text, do="return a CollectivePlan")
     if (plan.operation, plan.ranks) != (operation, options.ranks):
         raise InputError(
             f"{name} makes a plan of {plan.operation} on {plan.ranks} ranks, not of {operation} on {options.ranks}",
