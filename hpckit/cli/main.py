@@ -13,7 +13,6 @@ from hpckit.settings.table import silence
 
 # What other programs call a verb, or one may guess -> how it is said here.
 ELSEWHERE = {
-    "export": "ckpt export DIR --to FOLDER",
     **dict.fromkeys(("picture", "plot", "draw"), "report DIR --picture FILE"),
     **dict.fromkeys(("checkpoint", "checkpoints"), "ckpt ls DIR"),
     **dict.fromkeys(("restart", "continue"), "resume DIR"),
