@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
 from typing import Any
@@ -12,11 +11,12 @@ from hpckit.apps.train.shape import LANGUAGE, read_shape
 from hpckit.errors import InputError
 from hpckit.io.tokenizers import tokenizer_of
 from hpckit.nn.gpt import continued
+from hpckit.settings.table import Parser
 
 
 def main(arguments: list[str]) -> int:
     """The verb `sample`."""
-    it = argparse.ArgumentParser(
+    it = Parser(
         prog="hpckit sample",
         description="Continue a prompt with the weights of a finished run of `train`, or of a Hugging Face folder.",
     )
@@ -28,7 +28,7 @@ def main(arguments: list[str]) -> int:
     it.add_argument("--seed", type=int, default=1, metavar="S", help="another seed, another text (1)")
     options = it.parse_args(arguments)
     low = {"tokens": options.tokens, "temperature": options.temperature, "top-k": options.top_k, "seed": options.seed}
-    if wrong := [f"--{name} is {value:g}" for name, value in low.items() if not 0 <= value < float("inf")]:
+    if wrong := [f"--{name} is {value!s:.40}" for name, value in low.items() if not 0 <= value < float("inf")]:
         raise InputError(", ".join(wrong), do="give numbers of 0 or more")
     print(sampled(options.directory, options.prompt, **{name.replace("-", "_"): value for name, value in low.items()}))
     return 0

@@ -9,6 +9,7 @@ On several ranks rank 0 makes the engine's calls, and the others are in `follow`
 
 from __future__ import annotations
 
+import os
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -473,7 +474,8 @@ def spoken(folder: Path) -> tuple[Tokenizer, Chat]:
     """
     is_file = folder.suffix == SUFFIX
     path = (folder.parent if is_file else folder) / "tokenizer.json"
+    found = os.path.lexists(path)  # a link that leads nowhere is refused, not left out
     if not is_file:
-        return tokenizer_of(path if path.exists() else None), Chat(folder)
+        return tokenizer_of(path if found else None), Chat(folder)
     metadata = Gguf(folder).metadata
-    return Pieces(path) if path.exists() else tokenizer_in(metadata, folder.name), Chat(folder, chat_settings(metadata))
+    return Pieces(path) if found else tokenizer_in(metadata, folder.name), Chat(folder, chat_settings(metadata))

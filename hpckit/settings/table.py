@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn, Protocol, TextIO
@@ -12,12 +13,17 @@ from hpckit.errors import InputError, visible
 from hpckit.run.progress import clock_text
 
 
+def _not_a_number(found: re.Match[str]) -> str:
+    return f"{found[2]} is not a {'whole ' if found[1] == 'int' else ''}number"
+
+
 class Parser(argparse.ArgumentParser):
     """A parser of a command line whose messages are those of all mistakes."""
 
     def error(self, message: str) -> NoReturn:
         """Print what is wrong and where the usage stands, and exit with 2."""
         message = message.replace("the following arguments are required:", "it needs")
+        message = re.sub(r"invalid (float|int) value: ('.*')$", _not_a_number, message, flags=re.DOTALL)
         told = InputError(f"{self.prog}: {visible(message)}", do=f"see {self.prog} --help")
         self.exit(told.exit_code, told.report() + "\n")
 

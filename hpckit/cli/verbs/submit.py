@@ -272,6 +272,8 @@ def _submit_app(options: argparse.Namespace, words: list[str], arguments: list[s
 
 def _go_on(directory: RunDirectory, job: Job, site: Site, dry: bool) -> int:
     """Submit a job that goes on with a run."""
+    if directory.is_done():
+        raise InputError(f"the run in {directory.path} is done: nothing is left to submit", do="hpckit report DIR")
     resolved = directory.read_json("resolved.json") or {}
     output = str(directory.path / "attempts/000/job-%j.out")
     job = replace(job, name=safe_name(str(resolved.get("title", "run"))), runs=[str(directory.path)], output=output)

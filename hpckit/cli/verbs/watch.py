@@ -40,6 +40,8 @@ def main(arguments: list[str]) -> int:
     options = it.parse_args(arguments)
     if not options.directory.is_dir():
         raise InputError(f"no folder {options.directory}", do="hpckit ls")
+    if options.json and not options.once:
+        raise InputError("--json is for one look", do="hpckit watch DIR --once --json")
     if not 0.1 <= options.every <= 3600:
         raise InputError(f"--every {options.every:g}: from 0.1 to 3600 seconds")
     watches = {}

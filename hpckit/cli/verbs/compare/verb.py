@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> int:
         "a", type=Path, metavar="A", help="a run directory, a folder of runs that are repeats, or an HDF5 file"
     )
     it.add_argument("b", type=Path, metavar="B")
-    it.add_argument("more", type=Path, nargs="*", metavar="C", help="more runs, for --report")
+    it.add_argument("more", type=Path, nargs="*", default=[], metavar="C", help="more runs, for --report")
     it.add_argument(
         "--report", type=Path, metavar="PAGE.html", help="write a page with the metrics of all runs in one chart each"
     )

@@ -26,6 +26,8 @@ def main(arguments: list[str]) -> int:
     )
     it.add_argument("directory", type=Path, metavar="DIR", help="a run directory, or a folder with fields.h5")
     given = it.parse_args(arguments).directory
+    if not given.is_dir():
+        raise InputError(f"there is no folder {given}", do="hpckit ls lists runs")
     is_run = (given / "resolved.json").is_file()
     folder = given / "output" if is_run else given
     files = hdf5_files(folder)
