@@ -37,6 +37,7 @@ def mistakes(target: str, *words: str) -> str:
         (["dynamics.kind=nvt"], "'nose_hoover' or 'bussi' or 'langevin'"),
         (["dynamics.kind=csvr"], "'bussi'"),
         (["dynamics.thermostat=bussi"], "did you mean dynamics.kind?"),
+        (["dynamics.friction=1"], "did you mean dynamics.damping?"),
     ],
 )
 def test_names_of_other_programs_find_ours(words, said, capsys):

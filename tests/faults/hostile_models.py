@@ -225,7 +225,7 @@ def cases() -> Iterator[tuple[str, Change]]:
     yield "a long name in model.gguf", patched("model.gguf", 24, struct.pack("<Q", 2**50))
 
 
-def judged(words: list[str], codes: tuple[int, ...], most: float = SECONDS) -> str:
+def judged(words: list[str], codes: tuple[int, ...], most: float | None = None) -> str:
     """What is wrong with the way in which a verb ended; "" for nothing."""
     out, error = io.StringIO(), io.StringIO()
     begin = time.process_time()
@@ -247,7 +247,7 @@ def judged(words: list[str], codes: tuple[int, ...], most: float = SECONDS) -> s
         text
         for wrong, text in (
             (code not in codes, f"exit code {code}: {said[-200:]!r}"),
-            (seconds > most, f"{seconds:.1f} s of processor time"),
+            (seconds > (SECONDS if most is None else most), f"{seconds:.1f} s of processor time"),
             (bool(bad), f"printed {bad}"),
             ("Traceback" in said, "a traceback"),
             (max(map(len, told.splitlines()), default=0) > 5000, "a line of more than 5000 characters"),

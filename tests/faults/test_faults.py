@@ -144,6 +144,16 @@ def test_every_safeguard_of_checkpoints_is_tested() -> None:
 
 
 @pytest.mark.nightly
+def test_models_and_prompts_made_to_do_harm_are_refused(monkeypatch) -> None:
+    from tests.faults import hostile_models
+
+    monkeypatch.setattr(hostile_models, "SECONDS", 60.0)  # here nothing is timed
+    found = list(hostile_models.campaign())
+    assert len(found) > 300
+    assert [(case, problem) for case, problem in found if problem] == []
+
+
+@pytest.mark.nightly
 @pytest.mark.parametrize("kind", ["config", "data file", "hostile"])
 def test_random_settings_and_files_are_read_or_refused(kind: str) -> None:
     rows = list(untrusted(kind, 11, 30))

@@ -20,6 +20,7 @@ from hpckit.report import build_report
 from hpckit.report.draw.animation import MOST_BYTES, animate
 from hpckit.report.draw.figures import read_fields
 from hpckit.report.draw.hovmoeller import diagrams, hovmoeller_numbers, hovmoeller_section
+from hpckit.report.draw.wind import Wind
 from hpckit.report.field_file import FieldFile
 from hpckit.report.run_data import RunData, load_run
 from hpckit.report.sections.fields import cross_sections, cut_place, extremum, fields_section
@@ -173,6 +174,19 @@ def test_sections_go_through_the_extremum(box):
     page = fields_section([], [along_x, along_y, above])
     assert "z = 650 m" in page
     assert "the longest is 5 m s\u207b\u00b9" in page
+
+
+def test_planes_at_several_heights_have_a_mean_each():
+    """A storm between opposite winds: arrows without the mean of each time, and its own picture has them too."""
+    storm = np.zeros((2, 3, 3))
+    storm[:, 1, 1] = 2.0
+    across = storm + np.array([-9.0, 5.0])[:, None, None]
+    flow = Wind(np.arange(3.0), np.arange(3.0), across, 0 * storm, 9.0, "m s-1")
+    off = flow.apart(each_time=True)
+    assert off.across == pytest.approx(storm - 2 / 9)
+    assert off.mean[0].ravel() == pytest.approx([-9.0 + 2 / 9, 5.0 + 2 / 9])
+    assert off.at(1).whole().across == pytest.approx(flow.across[1:])
+    assert flow.apart().mean is None  # of both times together: it would leave all of the wind
 
 
 def test_flow_on_faces_is_brought_to_the_centers(tmp_path):
