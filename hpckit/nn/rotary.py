@@ -47,13 +47,20 @@ def rope_scaling(config: dict[str, Any]) -> RopeScaling | None:
     """The scaling that it asks for, of the kinds `linear`, `llama3` and `factors`; None for others."""
     kind, rope = rope_kind(config), _described(config)
     if kind == "linear":
-        return RopeScaling(float(rope["factor"]))
+        return RopeScaling(_factor(rope["factor"]))
     if kind == "llama3":
-        low, high = float(rope["low_freq_factor"]), float(rope["high_freq_factor"])
-        return RopeScaling(float(rope["factor"]), low, high, int(rope["original_max_position_embeddings"]))
+        low, high = _factor(rope["low_freq_factor"]), _factor(rope["high_freq_factor"])
+        return RopeScaling(_factor(rope["factor"]), low, high, int(rope["original_max_position_embeddings"]))
     if kind == "factors":
-        return RopeScaling(1.0, factors=tuple(float(one) for one in rope["factors"]))
+        return RopeScaling(1.0, factors=tuple(_factor(one) for one in rope["factors"]))
     return None
+
+
+def _factor(given: Any) -> float:
+    factor = float(given)
+    if not 0.0 < factor < math.inf:
+        raise ValueError(f"positions scaled by {factor}")
+    return factor
 
 
 def _described(config: dict[str, Any]) -> dict[str, Any]:

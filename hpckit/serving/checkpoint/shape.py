@@ -124,6 +124,8 @@ def read_shape(folder: Path) -> Shape:
     own = {field.name: getattr(found, field.name) for field in fields(Shape)}
     wrong = [f"{name} = {own[name]}" for name, most in MOST.items() if not 1 <= own[name] <= most]
     wrong += [f"{name} = {own[name]}" for name in ("eps", "rope_base") if not 0.0 <= own[name] < math.inf]
+    wrong += [f"an end of texts at {end!s:.20}" for end in own["end"] if not 0 <= end < 1 << 31]
+    wrong += [f"a window of {found.window}"] * (found.window < 0)
     if not wrong and own["heads"] % own["kv_heads"]:
         wrong = [f"{own['heads']} heads for {own['kv_heads']} of keys"]
     if wrong:
