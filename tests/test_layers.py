@@ -37,6 +37,7 @@ COMPILER = {
         "compile.cuda_jit",
         "compile.vectors",
         "compile.lanes",
+        "compile.streams",
         "compile.strips",
         "compile.elementary",
         "compile.functions",

@@ -1,14 +1,15 @@
 """Explicit SIMD for Numba: values that are n numbers, their operators, and the intrinsics that kernels are made of.
 
-`Vec(kind, n)` is n lanes of "d" (float64), "f" (float32), "w" (float64, computed as written), "i" (int32) or "m" (one
-bit, the result of a comparison). In compiled code vectors take + - * / and unary minus, < > <= >=, & of masks, `**`
-with a constant integer, `math.sqrt`, `math.exp` and `math.log`, with vectors of the same kind and with numbers, so that
-a function written for numbers compiles for vectors too (`compile.functions`). Intrinsics that depend on the kind or on
-the instruction set are in `compile.lanes`.
+`Vec(kind, n)` is n lanes of "d" (float64), "f" (float32), "w" (float64, computed as written), "e" (float64) and "h"
+(float32) with the bits of NumPy, "i" (int32) or "m" (one bit, the result of a comparison). In compiled code vectors
+take + - * / and unary minus, < > <= >=, & of masks, `**` with a constant integer, `math.sqrt`, `math.exp` and
+`math.log`, with vectors of the same kind and with numbers, so that a function written for numbers compiles for vectors
+too (`compile.functions`). Intrinsics that depend on the kind or on the instruction set are in `compile.lanes`.
 
 Arithmetic on vectors may be reordered and contracted (reassoc, nsz, arcp, contract): without reassoc the derivatives of
 potentials are 30 % slower. nnan and ninf are not given: lanes that a mask discards may hold inf. `rounded` is exempt,
-and vectors of "w" are only contracted, as `jit` does it: for kernels whose balances must cancel to the bit.
+vectors of "w" are only contracted, as `jit` does it: for kernels whose balances must cancel to the bit, and those of
+"e" and "h" are not even that.
 """
 
 from __future__ import annotations
@@ -26,11 +27,12 @@ from numba.core import cgutils
 from numba.extending import intrinsic, lower_builtin, models, register_model, type_callable
 
 I8, I32, I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
-ELEMENT = {"d": ir.DoubleType(), "w": ir.DoubleType(), "f": ir.FloatType(), "i": I32, "m": ir.IntType(1)}
-NUMBER = {"d": types.float64, "w": types.float64, "f": types.float32}
-BYTES = {"d": 8, "w": 8, "f": 4, "i": 4}
+ELEMENT = {**dict.fromkeys("dwe", ir.DoubleType()), **dict.fromkeys("fh", ir.FloatType()), "i": I32, "m": ir.IntType(1)}
+NUMBER = {**dict.fromkeys("dwe", types.float64), **dict.fromkeys("fh", types.float32)}
+BYTES = {**dict.fromkeys("dwe", 8), **dict.fromkeys("fhi", 4)}
 FLAGS = ("reassoc", "nsz", "arcp", "contract")
 AS_WRITTEN = ("nsz", "contract")
+FREEDOM: dict[str, tuple[str, ...]] = {"w": AS_WRITTEN, "e": (), "h": ()}
 MOST_TYPES = 1 << 15  # of particles, that w of a record can name
 ISAS = ("avx512", "avx2", "scalar")
 NEEDS = {"avx512": {"avx512f", "avx512vl", "avx512dq", "avx2", "fma"}, "avx2": {"avx2", "fma"}, "scalar": set()}
@@ -136,7 +138,7 @@ def common(a: Any, b: Any) -> Vec | None:
     """The type in which two operands meet: that of the vector among them; None where they do not fit."""
     for one, other in ((a, b), (b, a)):
         if isinstance(one, Vec):
-            return one if one.kind in "dfw" and (other == one or is_number(other)) else None
+            return one if one.kind in NUMBER and (other == one or is_number(other)) else None
     return None
 
 
@@ -162,7 +164,7 @@ def _lower_arithmetic(operation: str) -> Callable:
     def lower(c: Any, b: Any, signature: Any, values: Any) -> Any:
         vector = signature.return_type
         x, y = (to_lanes(c, b, *pair, vector) for pair in zip(values, signature.args, strict=True))
-        return getattr(b, operation)(x, y, flags=AS_WRITTEN if vector.kind == "w" else FLAGS)
+        return getattr(b, operation)(x, y, flags=FREEDOM.get(vector.kind, FLAGS))
 
     return lower
 
@@ -200,7 +202,7 @@ def _lower_and(c: Any, b: Any, signature: Any, values: Any) -> Any:
 
 @type_callable(operator.neg)
 def _type_neg(context: Any) -> Callable:
-    return lambda a: a if isinstance(a, Vec) and a.kind in "dfw" else None
+    return lambda a: a if isinstance(a, Vec) and a.kind in NUMBER else None
 
 
 @lower_builtin(operator.neg, Vec)

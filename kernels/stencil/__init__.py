@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
-from hpckit.kernels.stencil.dispatch import diffuse, diffuse_flux, largest_step, prk_weights, star, star_laplacian
+from hpckit.kernels.stencil.dispatch import (
+    diffuse,
+    diffuse_flux,
+    diffuse_twice,
+    largest_step,
+    prk_weights,
+    star,
+    star_laplacian,
+)
 
-__all__ = ["diffuse", "diffuse_flux", "largest_step", "prk_weights", "star", "star_laplacian"]
+__all__ = ["diffuse", "diffuse_flux", "diffuse_twice", "largest_step", "prk_weights", "star", "star_laplacian"]

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from hpckit.kernels.compile.cuda_jit import blocks, cuda, kernel, threads
-from hpckit.kernels.stencil.region import Box
+from hpckit.kernels.device_array import empty
+from hpckit.kernels.stencil.region import Box, grown
 from hpckit.kernels.stencil.simd import curvature, diffuse_point, flux_point, own, same, star_point
 
 WARP, THREADS = threads(32), threads(256)
@@ -114,6 +115,13 @@ def diffuse(out: Any, field: Any, coefficient: Any, factor: Sequence[Any], box: 
         _run(cell_kernel(diffuse_point(1, variable)), out, field, coefficient, tuple(factor), box)
     else:
         _march(march_kernel(field.ndim, variable), out, field, coefficient, tuple(factor), box)
+
+
+def diffuse_twice(out: Any, field: Any, coefficient: Any, factor: Sequence[Any], box: Box) -> None:
+    """Two launches: a GPU has no cache that would keep the state between them."""
+    between = empty(out.shape, out)
+    diffuse(between, field, coefficient, factor, grown(box, 1))
+    diffuse(out, between, coefficient, factor, box)
 
 
 def diffuse_flux(out: Any, field: Any, conductivity: Any, factor: Sequence[Any], box: Box) -> None:

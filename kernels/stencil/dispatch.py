@@ -17,7 +17,7 @@ from hpckit.kernels.stencil import reference, simd
 from hpckit.kernels.stencil.reference import largest_step, prk_weights
 from hpckit.kernels.stencil.region import Region, boxes
 
-__all__ = ["diffuse", "diffuse_flux", "largest_step", "prk_weights", "star", "star_laplacian"]
+__all__ = ["diffuse", "diffuse_flux", "diffuse_twice", "largest_step", "prk_weights", "star", "star_laplacian"]
 
 DTYPES = (np.dtype(np.float64), np.dtype(np.float32))
 
@@ -37,14 +37,35 @@ def diffuse(
 
     TypeError for arrays of another kind or dtype; ValueError for shapes, overlap, or a region that lacks neighbors.
     """
-    form = _form("diffuse", out, field)
+    _heat("diffuse", 1, out, field, coefficient, dt, spacing, region)
+
+
+def diffuse_twice(
+    out: Any, field: Any, coefficient: Any, dt: float, spacing: float | Sequence[float], region: Region = None
+) -> None:
+    """Two explicit Euler steps of the heat equation: `diffuse` of `diffuse`, with its arguments and its bits.
+
+    Each cell needs two neighbors on every side, so a halo of 2 serves two steps with one exchange; None is every cell
+    that has them. In 3-D, with rows of 160 cells and more, the two are one pass over memory: with a field of
+    coefficients (double) 24 bytes a cell move for both, in place of 48; elsewhere, and on GPUs, they are two passes.
+
+    What lies beyond walls does not change between the two steps: where a wall's fill depends on the field, the cells
+    within two of that wall take two calls of `diffuse`.
+    """
+    _heat("diffuse_twice", 2, out, field, coefficient, dt, spacing, region)
+
+
+def _heat(
+    name: str, radius: int, out: Any, field: Any, coefficient: Any, dt: float, spacing: Any, region: Region
+) -> None:
+    form = _form(name, out, field)
     if not isinstance(coefficient, float | int):
         form = _like(form, "coefficient", coefficient, out, field)
     else:
         coefficient = field.dtype.type(coefficient)
     factor = reference.factors(dt, _per_dim(spacing, field), field.dtype)
-    for box in boxes(field.shape, region, 1):
-        form.diffuse(out, field, coefficient, factor, box)
+    for box in boxes(field.shape, region, radius):
+        getattr(form, name)(out, field, coefficient, factor, box)
 
 
 def diffuse_flux(

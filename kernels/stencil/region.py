@@ -25,6 +25,11 @@ def boxes(shape: tuple[int, ...], region: Region, radius: int) -> list[Box]:
     return [box for box in found if all(a < b for a, b in zip(*box, strict=True))]
 
 
+def grown(box: Box, cells: int) -> Box:
+    """A box and some cells more on each side."""
+    return tuple(a - cells for a in box[0]), tuple(b + cells for b in box[1])
+
+
 def _box(shape: tuple[int, ...], slices: Slices, radius: int) -> Box:
     if len(slices) != len(shape):
         raise ValueError(f"a region of {len(slices)} slices does not fit an array of shape {shape}: give one a dim")

@@ -8,7 +8,8 @@ limit, and gives the bits of `reference`.
 
 In 3-D the rows of large planes are taken in strips, so that the three planes a strip reads stay in the cache: 1.1x at
 640^3. In long rows vectors are stored to whole lines of the cache, behind a few cells of their own: 1.03x to 1.09x for
-heat with AVX-512, whose vectors are as long as a line. Short rows lose by it, and stars gain nothing.
+heat with AVX-512, whose vectors are as long as a line. Short rows lose by it, and stars gain nothing. Heat in long rows
+of 3-D grids has kernels of its own: `lines`.
 
 noalias is worth 1.1x for the flux form (10 streams) and nothing for the others; stars are compiled without. They take
 two rows at a time: 1.1x at radius 2 and 4.
@@ -16,6 +17,7 @@ two rows at a time: 1.1x at radius 2 and 4.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
@@ -23,11 +25,13 @@ from typing import Any
 import numpy as np
 
 from hpckit.kernels.compile.jit import STRICT, inlined, jit
-from hpckit.kernels.stencil.region import Box
+from hpckit.kernels.compile.streams import LINE, STREAMED
+from hpckit.kernels.stencil import lines
+from hpckit.kernels.stencil.region import Box, grown
 
 # Planes of more cells (2 MiB of double) are taken in strips of 512 KiB: below, cutting them costs more than it saves.
 WHOLE, STRIP = 1 << 18, 1 << 16
-LINE, LONG = 64, 160  # bytes of a line of the cache; cells of a row from which on vectors start at a line
+LONG = lines.LONG  # cells of a row from which on vectors start at a line of the cache
 ONE, TWO = np.uint64(1), np.uint64(2)
 piece = inlined(math=STRICT)
 
@@ -278,8 +282,33 @@ _sum_of_pairs = (_sum_1d, _sum_2d, _sum_3d)
 
 
 def diffuse(out: np.ndarray, field: np.ndarray, coefficient: Any, factor: Sequence[Any], box: Box) -> None:
-    kernel = diffuse_kernel(field.ndim, isinstance(coefficient, np.ndarray))
-    _run(kernel, out, field, coefficient, tuple(factor), box)
+    variable = isinstance(coefficient, np.ndarray)
+    if not lines.suits(out, box):
+        _run(diffuse_kernel(field.ndim, variable), out, field, coefficient, tuple(factor), box)
+        return
+    kernel = lines.once_kernel(out.dtype, variable, streams(out, 2 + variable, box))
+    strip = lines.rows_of_strip(lines.STRIP, box) if out.shape[1] * out.shape[2] > WHOLE else out.shape[1]
+    flat = coefficient.reshape(-1) if variable else coefficient
+    kernel(out.reshape(-1), field.reshape(-1), flat, tuple(factor), out.shape, *box, strip)
+
+
+def diffuse_twice(out: np.ndarray, field: np.ndarray, coefficient: Any, factor: Sequence[Any], box: Box) -> None:
+    variable = isinstance(coefficient, np.ndarray)
+    if not lines.suits(out, box):
+        between = np.empty_like(out)
+        diffuse(between, field, coefficient, factor, grown(box, 1))
+        diffuse(out, between, coefficient, factor, box)
+        return
+    kernel = lines.twice_kernel(out.dtype, variable, streams(out, 2 + variable, box))
+    strip = lines.rows_of_strip(lines.TWICE, box)
+    flat = coefficient.reshape(-1) if variable else coefficient
+    ring = lines.ring_of(strip, box, out.dtype)
+    kernel(out.reshape(-1), field.reshape(-1), flat, tuple(factor), out.shape, *box, strip, ring)
+
+
+def streams(out: np.ndarray, arrays: int, box: Box) -> bool:
+    """Whether a sweep over a box moves more than the cache holds, in so many arrays."""
+    return arrays * out.itemsize * math.prod(b - a for a, b in zip(*box, strict=True)) >= STREAMED
 
 
 def diffuse_flux(out: np.ndarray, field: np.ndarray, conductivity: Any, factor: Sequence[Any], box: Box) -> None:

@@ -24,6 +24,7 @@ def _case(ndim: int, device: Device, dtype: np.dtype) -> Pairs:
     calls: dict[str, tuple[str, int, tuple]] = {
         "constant": ("diffuse", 1, (0.3, 0.05, spacing)),
         "variable": ("diffuse", 1, (coefficient, 0.05, spacing)),
+        "twice": ("diffuse_twice", 2, (coefficient, 0.05, spacing)),
         "flux": ("diffuse_flux", 1, (coefficient, 0.05, spacing)),
         "star": ("star", 2, (2,)),
         "star_laplacian": ("star_laplacian", 2, (LAPLACIAN_4,)),

@@ -18,7 +18,11 @@ from hpckit.kernels.stencil import reference, simd
 from hpckit.kernels.stencil.region import boxes
 
 SHAPES = [(7,), (41,), (5, 7), (11, 37), (3, 3, 3), (7, 9, 35), (5, 66, 13)]
-LONG = [(3, 4, simd.LONG + n) for n in (1, 2, 13)]  # rows below and above the length from which on lines count
+LONG = [
+    (3, 4, simd.LONG + 1),
+    (5, 6, simd.LONG + 2),
+    (6, 7, simd.LONG + 13),
+]  # rows below and above the length from which on lines count
 WIDE = [(23,), (13, 37), (11, 13, 19)]
 LAPLACIAN_4 = (-205 / 72, 8 / 5, -1 / 5, 8 / 315, -1 / 560)  # order 8 (Fornberg 1988, table 2)
 
@@ -37,6 +41,8 @@ def calls(shape: tuple[int, ...], coefficient: np.ndarray):
     yield "diffuse_flux", 1, (coefficient, 0.05, spacing)
     yield "star", 1, (1,)
     yield "star_laplacian", 1, ((-2.0, 1.0),)
+    if min(shape) >= 5:
+        yield "diffuse_twice", 2, (coefficient, 0.05, spacing)
     if min(shape) >= 9:
         yield "star", 4, (4,)
         yield "star_laplacian", 4, (LAPLACIAN_4,)
@@ -98,6 +104,25 @@ def test_planes_taken_in_strips_have_the_bits_of_the_reference(monkeypatch):
     monkeypatch.setattr(simd, "STRIP", 31 * 10)
     stencil.diffuse(out, field, coefficient, 0.05, 1.0)
     np.testing.assert_array_equal(out, expected)
+
+
+@pytest.mark.parametrize("variable", [True, pytest.param(False, marks=pytest.mark.nightly)])
+def test_streams_and_strips_of_long_rows_have_the_bits_of_the_reference(monkeypatch, variable):
+    """Wherever a row starts within a line of the cache; nothing beside the region is written."""
+    monkeypatch.setattr(simd, "STREAMED", 1)
+    for place in range(3):
+        shape = 7, 29, simd.LONG + 9 + place
+        field, coefficient, out = fields(shape)
+        got = np.full(out.size + 8, 7.0)[place : place + out.size].reshape(shape)
+        region = slice(2, -2), slice(2, -3), slice(2, -3 - place)
+        for name, size in (("diffuse", "STRIP"), ("diffuse_twice", "TWICE")):
+            expected = strided(out)
+            got[...] = 7.0
+            monkeypatch.setattr(simd.lines, size, 9 * shape[2])
+            monkeypatch.setattr(simd, "WHOLE", 1)
+            for each in (got, expected):
+                getattr(stencil, name)(each, field, coefficient if variable else 0.3, 0.05, (0.7, 1.1, 0.9), region)
+            np.testing.assert_array_equal(got, expected, err_msg=f"{name} {place}")
 
 
 def test_only_the_region_is_written():
