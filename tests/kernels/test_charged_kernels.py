@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from test_particle_kernels import clustered, listed, scattered
+from test_particle_kernels import clustered, listed, narrow_at_night, scattered
 
 from hpckit.apps.md.potentials import custom
 from hpckit.comm.device import HOST
@@ -72,7 +72,7 @@ FORMS += [Form(vectors.available()[0], "f", 3, True)]
 
 
 @pytest.mark.parametrize("name", ["damped", "near", "as LAMMPS"])
-@pytest.mark.parametrize("form", FORMS, ids=str)
+@pytest.mark.parametrize("form", narrow_at_night(FORMS), ids=str)
 def test_every_form_agrees_with_the_reference(form, name):
     slots, starts, grid = clustered(scattered(901, EXTENT, form.types), EXTENT)
     start, entries, clusters = listed(slots, starts, grid, EXTENT, 2.8, form.isa, form.lanes)
@@ -191,7 +191,7 @@ CLUSTERED += [(Form(vectors.available()[0], "f", 20), "near")]
 
 
 @pytest.mark.skipif(vectors.available()[0] == "scalar", reason="pairs of clusters are for vectors")
-@pytest.mark.parametrize(("form", "name"), CLUSTERED, ids=str)
+@pytest.mark.parametrize(("form", "name"), narrow_at_night(CLUSTERED), ids=str)
 def test_pairs_of_clusters_agree_with_the_reference(form, name):
     made, types = MADE[name], np.arange(form.types) / form.types
     numbers = np.stack([1.0 + types, 0.8 + 0.2 * types], axis=-1)

@@ -143,7 +143,7 @@ NIST = {
 }
 
 
-@pytest.mark.parametrize("name", NIST)
+@pytest.mark.parametrize("name", [pytest.param("cubic1", marks=pytest.mark.nightly), "cubic2"])
 def test_every_part_of_the_energy_of_water_is_that_of_nist(tmp_path, name):
     water, units = write_water(tmp_path / "water.data", name), UNITS["real"]
     settings = {
