@@ -80,8 +80,8 @@ class Pipeline:
     On a mesh with an axis "tp" its ranks share each layer (`hpckit.training.tensor`): `model` and `loss` are then the
     parts of this rank; tensor_chunks: see `Ranks` there. On an axis "cp" they share the tokens of each sample
     (`hpckit.training.context`), which every one of them gives whole; replicas of the parameters are then the ranks of
-    dp and cp. context: how attention meets the keys of other ranks of cp, "gather", "ring", "ulysses" or "auto"
-    (`hpckit.plan.training.context`). Collective;
+    dp and cp. context: how attention meets the keys of other ranks of cp, "gather", "ring", "ulysses",
+    "plain_ring" or "auto" (`hpckit.plan.training.context`). Collective;
     raises `InputError` if mesh, model and plan do not fit together.
     """
 

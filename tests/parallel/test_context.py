@@ -10,7 +10,8 @@ from hpckit.nn.cuts import context_misfits, misfits
 from hpckit.nn.gpt import llama
 from hpckit.plan.machine.machine import Compute, Level, Machine
 from hpckit.plan.pipeline.training import training_plan
-from hpckit.plan.training.context import chunks_of, quickest
+from hpckit.plan.training.context import CORES, chunks_of, context_seconds, quickest
+from hpckit.plan.training.links import line
 from hpckit.plan.training.model import language_model
 from hpckit.plan.training.search import meshes
 
@@ -41,6 +42,16 @@ def test_zigzag_chunks_have_every_token_once_and_even_work(length, ranks):
             np.testing.assert_array_equal(held[chunk.own], np.arange(chunk.start, chunk.end))
     if length % (2 * ranks) == 0:
         assert len({int((held + 1).sum()) for held in tokens}) == 1, "pairs of a query and a key are spread evenly"
+    plain = chunks_of(length, ranks, zigzag=False)
+    assert [c.start for (c,) in plain] == [0, *(c.end for (c,) in plain[:-1])]
+    assert plain[-1][0].end == length
+
+
+def test_a_plain_ring_waits_for_its_last_rank():
+    along, core = line(CORES, 4, 1), 1.0
+    even, plain = (sum(context_seconds(kind, along, 0.0, 0.0, core)[0]) for kind in ("ring", "plain_ring"))
+    pairs = [int((np.arange(c.start, c.end) + 0.5).sum()) for (c,) in chunks_of(4096, 4, zigzag=False)]
+    assert (3.5 + plain) / (3.5 + even) == pytest.approx(max(pairs) / np.mean(pairs), rel=1e-3)
 
 
 def test_the_quickest_way_is_that_of_the_formulas():

@@ -94,6 +94,34 @@ def test_a_message_from_a_wrong_rank_or_of_a_wrong_time_is_found(name):
                 prove(spoiled)
 
 
+@pytest.mark.parametrize(
+    ("schedule", "ep", "tp", "part"), [("dualpipe_v", 2, 1, 0.6), ("zb_v", 2, 1, 0.2), ("dualpipe_v", 4, 2, 0.3)]
+)
+def test_messages_of_experts_fly_while_the_other_microbatch_computes(schedule, ep, tp, part):
+    levels = (replace(each, bandwidth=each.bandwidth / 20, uplink=each.uplink / 20) for each in MACHINE.levels)
+    slow = replace(MACHINE, levels=tuple(levels))
+    it = Strategy(32, 512, dp=2, pp=4, tp=tp, ep=ep, schedule=schedule, chunks=2)
+
+    class Apart(TrainingStep):
+        def _firsts(self, actions):
+            return set()
+
+    class Hasty(TrainingStep):
+        """A half is computed before what tp sent for the other action is there, or the action's own tokens."""
+
+        def _swap(self, it, before):
+            found = super()._swap(it, before)
+            return super()._swap(replace(it, rank=it.rank[:0]), before) if it.own > self._first and before else found
+
+    together, apart = TrainingStep(EXPERTS, it, slow), Apart(EXPERTS, it, slow)
+    prove(together)
+    seconds = [price(each, reached(slow)).seconds for each in (together, apart)]
+    messages = step_cost(EXPERTS, replace(it, schedule="1f1b", chunks=1), slow).parts["ep"]
+    assert seconds[1] - seconds[0] > part * messages, (seconds, messages)
+    with pytest.raises(PlanError):
+        prove(Hasty(EXPERTS, it, slow))
+
+
 def test_bytes_are_those_of_the_formulas():
     model, it = SPLITS["four axes"]
     plan = TrainingStep(model, it, MACHINE)

@@ -1,5 +1,10 @@
-"""Transformers whose samples' tokens are spread over ranks equal the serial model: losses, gradients, norms, steps."""
+"""Transformers whose samples' tokens are spread over ranks equal the serial model: losses, gradients, norms, steps.
 
+`context_ranks.py 2`: only the third case; `context_ranks.py axes 1`: all meshes of dp, cp, tp and ep with one stage,
+with experts, a shared one among them, and with losses that balance them.
+"""
+
+import itertools
 import sys
 
 import numpy as np
@@ -14,7 +19,7 @@ from hpckit.nn.optimizers import AdamW, clip_scale
 WORLD = MPI.COMM_WORLD
 KINDS = ("gather", "ring", "ulysses")
 VOCAB, LENGTH, LIMIT, STEPS = 29, 23, 0.05, 4
-WORDS = np.random.default_rng(3).integers(0, VOCAB, (32, LENGTH + 1)).astype(np.int32)
+WORDS = np.random.default_rng(3).integers(0, VOCAB, (48, LENGTH + 1)).astype(np.int32)
 WORDS[5, 7:] = VOCAB - 1
 
 
@@ -26,6 +31,10 @@ def model_of(kind):
     if kind == "heads":
         return llama(VOCAB, 2, 24, 6, 6, 12, LENGTH, attention_dropout=0.2), CrossEntropy(VOCAB)
     experts = {"experts": 5, "balance": 0.02} if kind == "experts" else {}
+    if kind == "axes":  # all five
+        return llama(
+            VOCAB, 3, 16, 8, 8, 12, LENGTH, attention_dropout=0.2, router_z=0.01, shared=8, experts=9, balance=0.02
+        ), CrossEntropy(VOCAB)
     return llama(
         VOCAB, 2, 16, 4, 2, 12, LENGTH, tied=kind == "tied", attention_dropout=0.2,
         recompute={"tied": True, "llama": "attention"}.get(kind, False), **experts,
@@ -60,13 +69,13 @@ def trained(comm, kind, *, pp=1, cp=1, tp=1, ep=1, batch=4, samples=13, length=L
             result = it.run(words[:, :-1], targets, Pass(step=step, seed=1, first_sample=share.first_sample))
             squared = it.squared_norm()
             if step == 0 and not how.get("sharding"):
-                grads = everything(mesh, it, "grad")
+                grads = everything(it, "grad")
             optimizer.step(1e-2, clip_scale(squared, LIMIT))
             told.append((result.loss, squared, result.targets))
         it.check()
         for stage in plan.stages_of(mesh["pp"].rank):
             it.need(stage)
-        values = everything(mesh, it, "value")
+        values = everything(it, "value")
         x = WORDS[:2, :length]
         logits = it.forward(x)
         it.finish()
@@ -76,19 +85,13 @@ def trained(comm, kind, *, pp=1, cp=1, tp=1, ep=1, batch=4, samples=13, length=L
         return np.array(told), grads, values, seen
 
 
-def everything(mesh, it, what):
-    """Arrays of all parameters that this stage has, whole, but for experts that are dealt to ranks."""
-    found = {}
-    for p in it.parameters.list:
-        if p.experts and p.cut:
-            continue
-        parts = mesh["tp"].allgather(np.array(getattr(p, what)))
-        found[p.origin] = parts[0] if p.cut is None else p.cut.join(parts)
-    return found
+def everything(it, what):
+    """Arrays of all parameters that this rank has, and the parameters."""
+    return {p.origin: (p, np.array(getattr(p, what))) for p in it.parameters.list}
 
 
-def close(mine, theirs, what, most=1e-12):
-    scale = max(np.abs(theirs).max(initial=0), 1e-3)
+def close(mine, theirs, what, most=1e-12, scale=0.0):
+    scale = max(scale, np.abs(theirs).max(initial=0), 1e-3)
     worst = np.abs(mine - theirs).max(initial=0) / scale
     assert worst <= most, (what, worst)
 
@@ -99,10 +102,13 @@ def equals_serial(kind, **how):
     wanted_told, wanted_grads, wanted, (_, wanted_logits) = trained(MPI.COMM_SELF, kind, **serial)
     close(told, wanted_told, (kind, how, "losses, norms and targets"))
     assert np.abs(wanted_told[:, 1]).min() > LIMIT**2, "clipping is tested too"
-    for name, grad in grads.items():
-        close(grad, wanted_grads[name], (kind, how, "gradient", name))
-    for name, value in values.items():
-        assert np.abs(value - wanted[name]).max() <= 1e-11, (kind, how, name)
+    for name, (p, grad) in grads.items():
+        whole = wanted_grads[name][1]
+        close(grad, p.own(whole), (kind, how, "gradient", name), scale=np.abs(whole).max())
+    for name, (p, value) in values.items():
+        assert np.abs(value - p.own(wanted[name][1])).max(initial=0) <= 1e-11, (kind, how, name)
+    count = WORLD.allreduce(len(grads)), WORLD.allreduce(len(values))
+    assert WORLD.rank or min(count[1], count[0] or how.get("sharding", 0)) >= 1
     if seen is not None:
         close(seen[1], wanted_logits[:, seen[0]], (kind, how, "logits"), 1e-9)
 
@@ -123,6 +129,7 @@ cases = {
         ("llama", {"cp": 3, "length": 2, "sharding": 1, "context": "ring"}),
         *(("heads", {"cp": 3, "context": kind}) for kind in KINDS),  # all heads of keys
         ("experts", {"cp": 3}),
+        ("heads", {"cp": 3, "context": "plain_ring", "length": 7}),
     ],
     4: [
         ("tied", {"cp": 4, "sharding": 3, "context": "ring"}),
@@ -145,7 +152,30 @@ cases = {
         ("experts", {"cp": 2, "tp": 2, "pp": 2, "ep": 4, "microbatches": 2}),
     ],
 }  # fmt: skip
-for kind, how in cases[WORLD.size] if len(sys.argv) < 2 else [cases[WORLD.size][int(sys.argv[1])]]:
+
+
+def every_mesh(pp):
+    """All meshes of the world's ranks with so many stages, and all numbers of ranks that share the experts."""
+    ranks = WORLD.size // pp
+    sizes = [n for n in range(1, ranks + 1) if ranks % n == 0]
+    order = {"microbatches": 2, "schedule": "zb_h1"} if pp > 1 else {}
+    for cp, tp, ep in itertools.product(sizes, sizes, sizes):
+        if ranks % (cp * tp) == 0 and (pp < 16 or ep > 1):
+            ways = KINDS if cp == 2 and ep == 2 else ["ring", "gather"][ep % 2 : ep % 2 + 1] if cp > 1 else ["auto"]
+            for way in ways:
+                yield (
+                    "axes",
+                    {"pp": pp, "cp": cp, "tp": tp, "ep": ep, "batch": 16, "samples": 37, "context": way, **order},
+                )
+
+
+given = sys.argv[1:]
+if given[:1] == ["axes"]:
+    found = list(every_mesh(int(given[1])))
+    chosen = found if len(given) < 3 else found[int(given[2]) :: int(given[3])]
+else:
+    chosen = cases[WORLD.size] if not given else [cases[WORLD.size][int(given[0])]]
+for kind, how in chosen:
     equals_serial(kind, **how)
 if WORLD.rank == 0:
-    print("good")
+    print("good", len(chosen))

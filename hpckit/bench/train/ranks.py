@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import sys
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -22,7 +23,9 @@ from hpckit.nn.parameters import Parameters
 from hpckit.plan.pipeline.price import price_schedule
 from hpckit.plan.pipeline.times import StageTimes
 from hpckit.plan.pipeline.training import TrainingPlan, training_plan
-from hpckit.plan.training.context import KINDS
+from hpckit.plan.training.context import CORES, KINDS, PLAIN, context_seconds
+from hpckit.plan.training.links import line
+from hpckit.training.context import ring
 from hpckit.training.data import DataParallel
 from hpckit.training.pipeline import Pipeline
 from hpckit.training.tensor.model import tensor_parallel
@@ -280,6 +283,50 @@ def context(rounds: int, with_torch: bool) -> dict[str, Any]:
     return {"times": time_in_turn(steps, ("one",), rounds)}
 
 
+class Clocked:
+    """The kernels of a module; `spent`: seconds of processor time in them, so that waits and other ranks do not count."""
+
+    def __init__(self, kernels: Any) -> None:
+        self._kernels, self.spent = kernels, 0.0
+
+    def __getattr__(self, name: str) -> Any:
+        kernel = getattr(self._kernels, name)
+
+        def clocked(*given: Any) -> Any:
+            begin = time.thread_time()
+            found = kernel(*given)
+            self.spent += time.thread_time() - begin
+            return found
+
+        return clocked
+
+
+def zigzag(rounds: int, with_torch: bool) -> dict[str, Any]:
+    """The attention of a step in a ring: of the slowest rank, with zigzag chunks and with a stretch of tokens a rank.
+
+    Processor time: there may be fewer cores than ranks. priced: the ratio that `context_seconds` says, and the losses
+    of both are compared.
+    """
+    comm, times, losses = MPI.COMM_WORLD, dict[str, list[float]](), {}
+    ring.dispatch = clock = Clocked(ring.dispatch)  # type: ignore[assignment]
+    steps = {}
+    for kind in ("ring", PLAIN):
+        net = gpt2(VOCAB, 1, WIDTH, HEADS, LONG // 2, tied=False)
+        plan = training_plan(comm.size, len(net.layers), cp=comm.size, batch=1)
+        pipeline = Pipeline(Mesh(comm, dp=1, pp=1, cp=comm.size), net, CrossEntropy(VOCAB), plan, context=kind)
+        steps[kind] = pipe_step(pipeline, *text(1, 0, LONG // 2))
+        losses[kind], times[kind] = [steps[kind]() for _ in range(2)], []
+    np.testing.assert_allclose(losses[PLAIN], losses["ring"], rtol=2e-4)
+    for _ in range(rounds):
+        for kind, step in steps.items():
+            clock.spent = 0.0
+            step()
+            times[kind].append(slowest(comm, clock.spent))
+    along, none = line(CORES, comm.size, 1), 0.0
+    exposed = {kind: sum(context_seconds(kind, along, none, none, 1.0)[0]) for kind in steps}
+    return {"times": times, "priced": (3.5 + exposed[PLAIN]) / (3.5 + exposed["ring"])}
+
+
 def parts(rounds: int, with_torch: bool) -> dict[str, Any]:
     """A step of one rank on a batch as a whole, in microbatches, with fixed parts of it, and of the layers, too."""
     x, targets = text(DATA_BATCH, 0)
@@ -304,7 +351,7 @@ def speed_up(plan: TrainingPlan, rows: np.ndarray) -> float:
 def case(part: str, rounds: int, with_torch: bool) -> dict[str, Any]:
     """One part of the benchmark on every rank."""
     every = {"data": data, "pipeline": pipe, "sharding": sharding, "tensor": tensor}
-    every |= {"context": context, "parts": parts}
+    every |= {"context": context, "parts": parts, "zigzag": zigzag}
     return every[part](rounds, with_torch)
 
 

@@ -21,6 +21,7 @@ from typing import Any
 from hpckit.bench.command import add_only
 from hpckit.bench.measure import SELDOM, Ratios, Rows, Times, by_round, interval, ratio, result, spread, timed
 from hpckit.bench.ranks import run_ranks
+from hpckit.plan.training.context import PLAIN
 
 # Key -> case of `train_steps` and its rounds, all and with --quick. The ratio: the first candidate to the last.
 CASES: dict[str, tuple[str, dict[str, Any], int, int]] = {
@@ -55,6 +56,7 @@ PARTS = {
     "pipeline": ("pipeline, 2 ranks", 2, 37, 13),
     "tensor": ("layers on 2 ranks", 2, 9, 5),
     "context": ("8192 tokens on 2 ranks", 2, 5, 3),
+    "zigzag": ("attention of 4096 tokens in a ring of 4 ranks, processor time of the slowest", 4, 9, 3),
     "parts": ("fixed parts, 1 rank", 1, 31, 11),
 }
 
@@ -168,6 +170,12 @@ def context_ratios(times: Times) -> Ratios:
     return ratios | {f"cp_{kind}_vs_gather": _sure(times[kind], times["gather"]) for kind in ("ring", "ulysses")}
 
 
+def zigzag_ratios(times: Times, priced: float) -> Ratios:
+    """What zigzag chunks gain over a stretch of tokens a rank (above 1 is better): measured, and over what is priced."""
+    gain = {"zigzag_vs_plain_4": _sure(times[PLAIN], times["ring"])}
+    return gain | {"zigzag_of_price_4": _sure(times[PLAIN], times["ring"], 1 / priced)}
+
+
 def parts_ratios(times: Times) -> Ratios:
     """Of the time of a step with fixed parts of the batch to one without, and to one in as many microbatches; and with
     fixed parts of the layers, too, to one without any.
@@ -186,6 +194,7 @@ RATIOS: dict[str, Callable[..., Ratios]] = {
     "tensor": tensor_ratios,
     "context": context_ratios,
     "parts": parts_ratios,
+    "zigzag": zigzag_ratios,
 }
 
 

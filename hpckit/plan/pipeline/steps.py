@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -170,9 +170,11 @@ def rounds(
     seconds: Mapping[tuple[int, str], float],
     title: str,
     ordered: bool = True,
+    paired: Collection[tuple[int, int]] = (),
 ) -> Iterator[Step]:
     """The steps of lists of actions with their messages. seconds: of a stage and a kind of action, where it takes any.
-    ordered: the messages between two ranks meet in their order, else each the one that takes it.
+    ordered: the messages between two ranks meet in their order, else each the one that takes it. paired: ranks and
+    places of computations that are done in one round with the rank's next one, which needs nothing of them.
 
     Raises `PlanError` if ranks wait for ever, and for messages without a receive.
     """
@@ -184,7 +186,7 @@ def rounds(
         before = list(at)
         done: list[tuple[int, Action]] = []
         for rank, actions in enumerate(lists):
-            computed = False
+            computed = second = False  # second: that of a pair is still to be done
             while at[rank] < len(actions):
                 action = actions[at[rank]]
                 stage, kind, number, peer = action
@@ -197,9 +199,12 @@ def rounds(
                         break
                     sent[rank, peer, None if ordered else made].append(made)
                 else:
-                    if computed or any(cell not in there[rank] for cell, _ in cells.needs(action)):
+                    some = [action]
+                    if (rank, at[rank]) in paired:
+                        some.append(next(it for it in actions[at[rank] + 1 :] if it.kind in COMPUTE))
+                    if computed != second or any(cell not in there[rank] for it in some for cell, _ in cells.needs(it)):
                         break
-                    computed = True
+                    computed, second = True, len(some) > 1
                     done.append((rank, action))
                     there[rank].update(cells.makes(action))
                     if action.sends is not None:

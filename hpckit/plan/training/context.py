@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 from hpckit.plan.blocks import block_starts
@@ -12,7 +13,9 @@ KINDS = {
     "gather": "keys and values, gathered",
     "ring": "keys and values, in a ring",
     "ulysses": "all heads",
+    "plain_ring": "keys and values, in a ring of uneven work",
 }
+PLAIN = "plain_ring"  # whole stretches of tokens in place of zigzag chunks: for comparison
 # What is known of a machine that nobody has described: cores that copy messages in their node's memory.
 CORES = Machine("cores of a node", (Level("node", 0, 1e-6, 5e9),), 1e-6, 5e9, compute=Compute(5e10, 4e9, 1e10))
 
@@ -30,10 +33,14 @@ class Chunk(NamedTuple):
         return slice(self.at, self.at + self.end - self.start)
 
 
-def chunks_of(length: int, ranks: int) -> list[list[Chunk]]:
+def chunks_of(length: int, ranks: int, zigzag: bool = True) -> list[list[Chunk]]:
     """The chunks of each rank: of 2 cp that a sample is cut into, sizes differing by at most 1, numbers r and
-    2 cp - 1 - r, so that causal attention is as much work on each rank. Some may be empty.
+    2 cp - 1 - r, so that causal attention is as much work on each rank. Some may be empty. Without `zigzag` a rank has
+    one stretch of tokens, and the last rank 2 - 1 / cp times the even work.
     """
+    if not zigzag:
+        starts = block_starts(length, ranks).tolist()
+        return [[Chunk(first, end, 0)] for first, end in pairwise(starts)]
     starts = block_starts(length, 2 * ranks).tolist()
     found = []
     for rank in range(ranks):
@@ -51,7 +58,7 @@ def context_seconds(kind: str, cp: Line, keys: float, queries: float, core: floa
     keys, queries: bytes of a rank's keys and values, and of its queries and results. core: seconds of its attention.
     Ring: keys and values go round while the attention works (Liu et al. 2023, arXiv:2310.01889), zigzag chunks keep the
     work even; backward their gradients go with them. Ulysses: queries, keys, values and outputs change from tokens to
-    heads (Jacobs et al. 2023, arXiv:2309.14509). Gather: all keys and values are gathered first (Llama team 2024).
+    heads (Jacobs et al. 2023, arXiv:2309.14509). Plain ring: all wait for the last rank. Gather: all keys and values are gathered first (Llama team 2024).
     """
     if kind == "ulysses":
         one = cp.exchange(keys + queries) + cp.latency
@@ -60,9 +67,10 @@ def context_seconds(kind: str, cp: Line, keys: float, queries: float, core: floa
         one = cp.gather(keys * cp.size)
         return (one, 2 * one), 0.0
     ring = (cp.size - 1) * cp.message(keys)
-    work = core * (cp.size - 1) / cp.size
+    uneven = 1 - 1 / cp.size if kind == PLAIN else 0.0  # of the last rank, beyond the even work
+    work = core * (1 + uneven) * (cp.size - 1) / cp.size
     out = max(ring - work, 0.0), max(2 * ring - 2.5 * work, 0.0)
-    return out, 3 * ring - sum(out)
+    return (out[0] + uneven * core, out[1] + 2.5 * uneven * core), 3 * ring - sum(out)
 
 
 def quickest(machine: Machine, cp: int, samples: int, length: int, heads: tuple[int, int, int], itemsize: int) -> str:

@@ -5,6 +5,10 @@ sends its part of the tokens to the ranks of tp, its keys to those of cp, tokens
 sends back what it made for the others; it adds what came, and passes the result to the next stage. The messages of all
 blocks of a chunk go as one. At the end gradients are summed, and parameters gathered, in rings over dp and cp.
 
+In DualPipe-V and ZB-V a rank takes a forward pass and the backward pass of another microbatch together, half by half in
+turn: while one computes, the messages of cp and ep of the other fly (DeepSeek-AI 2024, arXiv:2412.19437, section
+3.2.1). Those of tp are waited for.
+
 Contents are numbered by who makes them, so that `prove` sees a message that comes from the wrong rank, microbatch or
 stage, and a cell that is read before it is written; `rounds` finds no order if ranks wait for each other.
 """
@@ -12,9 +16,10 @@ stage, and a cell that is read before it is written; `rounds` finds no order if 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -22,7 +27,7 @@ from hpckit.plan.machine.machine import Machine
 from hpckit.plan.pipeline.schedule import Schedule
 from hpckit.plan.pipeline.schedules import pipeline_schedule
 from hpckit.plan.pipeline.steps import Action, rounds
-from hpckit.plan.protocol import NOTHING, Claim, Ends, Floats, Ints, Step, Work
+from hpckit.plan.protocol import NOTHING, Claim, Ends, Flags, Floats, Ints, Step, Work
 from hpckit.plan.training.cost import share, step_cost
 from hpckit.plan.training.links import compute_of
 from hpckit.plan.training.memory import held_parameters
@@ -31,6 +36,8 @@ from hpckit.plan.training.strategy import Strategy, require
 
 OPENS, FINISHED, PARTIAL, SUMMED, GATHERED = range(5)  # kinds of contents that are not cells of the pipeline
 SENDING = "FIB"  # actions whose ranks exchange
+OVERLAPPED = "dualpipe_v", "zb_v"  # schedules that take forward and backward passes together
+HIDDEN = "cp", "ep"  # axes whose messages fly while the rank computes something else
 NO_INTS = np.zeros(0, np.int64)
 
 
@@ -38,7 +45,7 @@ NO_INTS = np.zeros(0, np.int64)
 class Exchange:
     """What a rank sends to each other rank of a line in an action. before, after: bytes of a message, in F and in I.
 
-    late: what is sent before is needed only at the end, as keys in a ring are.
+    axis: of the mesh. late: what is sent before is needed only at the end, as keys in a ring are.
     """
 
     source: Ints
@@ -46,7 +53,28 @@ class Exchange:
     slot: Ints
     before: tuple[float, float]
     after: tuple[float, float]
+    axis: str
     late: bool = False
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Actions of a round, one of each of some ranks of a pipeline, on all lines.
+
+    work: what they need, make and take. home: ranks of the pipeline, [n]; rank: [n, lines]. mine, partial: what is
+    there when they are open, and when they have computed, [n, lines]. backward: 0 or 1, [n]. own, made: the cells.
+    paired: of which the rank has another one in this round, bool[n].
+    """
+
+    work: Work
+    home: Ints
+    rank: Ints
+    mine: Ints
+    partial: Ints
+    backward: Ints
+    own: int
+    made: int
+    paired: Floats
 
 
 @dataclass(frozen=True)
@@ -120,7 +148,9 @@ class TrainingStep:
         again = 2 if it.recompute == "full" else 1
         found, slot = [], 0
 
-        def add(neighbors: Ints, before: tuple[float, float], after: tuple[float, float], late: bool = False) -> None:
+        def add(
+            axis: str, neighbors: Ints, before: tuple[float, float], after: tuple[float, float], late: bool = False
+        ) -> None:
             nonlocal slot
             size = neighbors.shape[1]
             source, target, slots = [], [], []
@@ -132,24 +162,24 @@ class TrainingStep:
                 slot += 1
             if size > 1:
                 ends = [np.concatenate(each) for each in (source, target, slots)]
-                found.append(Exchange(ends[0], ends[1], ends[2], before, after, late))
+                found.append(Exchange(ends[0], ends[1], ends[2], before, after, axis, late))
 
         cube = np.arange(self.lines).reshape(self.dp, it.cp, t)
         ways = 2 * (blocks - with_experts) + with_experts * (2 if model.experts and model.experts.shared else 1)
         one = ways * self.strategy.item * n * model.width / t
-        add(cube.reshape(-1, t), (one, again * one), (one, again * one))
+        add("tp", cube.reshape(-1, t), (one, again * one), (one, again * one))
         keys = blocks * self.strategy.item * n * max(model.kv_heads / t, 1) * (model.head + model.value)
         along = cube.transpose(0, 2, 1).reshape(-1, it.cp)
         if it.context_by == "ulysses":
             whole = keys + blocks * self.strategy.item * n * model.heads / t * (model.head + model.value)
             part = whole / it.cp / 2
-            add(along, (part, again * part), (part, again * part))
+            add("cp", along, (part, again * part), (part, again * part))
         else:
-            add(along, (keys, (again + 1) * keys), (0.0, 0.0), late=it.context_by == "ring")
+            add("cp", along, (keys, (again + 1) * keys), (0.0, 0.0), late=it.context_by == "ring")
         if it.ep > 1 and model.experts is not None:
             part = with_experts * self.strategy.item * n / t * model.experts.active * model.width / it.ep
             size = min(it.ep, self.lines)
-            add(np.arange(self.lines).reshape(-1, size), (part, again * part), (part, again * part))
+            add("ep", np.arange(self.lines).reshape(-1, size), (part, again * part), (part, again * part))
         return found
 
     @cached_property
@@ -183,25 +213,40 @@ class TrainingStep:
                 if 0 <= other < schedule.stages and schedule.rank_of[other] != rank:
                     goes_to[stage, kind] = schedule.rank_of[other]
         lists: list[list[Action]] = []
+        paired: set[tuple[int, int]] = set()
         for rank, actions in enumerate(schedule.actions):
             lists.append([])
-            for action in actions:
-                for need in schedule.needs(action):
-                    home = schedule.rank_of[need.stage]
-                    if home != rank:
-                        lists[rank].append(Action(action.stage, f"RECV_{need.kind}", action.microbatch, home))
+            firsts = self._firsts(actions)
+            for number, action in enumerate(actions):
+                some = actions[number : number + 2] if number in firsts else actions[number : number + 1]
+                for each in some if number - 1 not in firsts else ():
+                    for need in schedule.needs(each):
+                        home = schedule.rank_of[need.stage]
+                        if home != rank:
+                            lists[rank].append(Action(each.stage, f"RECV_{need.kind}", each.microbatch, home))
+                if number in firsts:
+                    paired.add((rank, len(lists[rank])))
                 lists[rank].append(action)
                 peer = goes_to.get((action.stage, action.kind))
                 if peer is not None:
                     sent = "SEND_F" if action.kind == "F" else "SEND_I"
                     lists[rank].append(Action(action.stage, sent, action.microbatch, peer))
-        return rounds(schedule.cells(), lists, self.seconds, self.title(), ordered=False)
+        return rounds(schedule.cells(), lists, self.seconds, self.title(), ordered=False, paired=paired)
+
+    def _firsts(self, actions: Sequence[Action]) -> set[int]:
+        """The places of forward passes that are taken together with the backward pass of another microbatch behind."""
+        found: set[int] = set()
+        if self.strategy.schedule not in OVERLAPPED or not any(each.axis in HIDDEN for each in self.exchanges):
+            return found
+        for number, (one, other) in enumerate(pairwise(actions)):
+            if one.kind == "F" and other.kind in "BI" and one.microbatch != other.microbatch:
+                found.add(number)
+        return found
 
     def _expanded(self, one: Step) -> Iterator[Step]:
         """A round of one pipeline on all lines."""
-        work, it = one.work, self.strategy
+        work, across = one.work, np.arange(self.lines)
         assert work is not None
-        across = np.arange(self.lines)
         sends = self._passed(one)
         kinds = np.array([Action.parse(name).kind for name in work.names])
         busy = np.array([kind in SENDING for kind in kinds], bool) if self.exchanges else np.zeros(len(kinds), bool)
@@ -210,54 +255,82 @@ class TrainingStep:
             yield Step(*sends, itemsize=1.0, work=plain)
             return
         some = np.flatnonzero(busy)
-        opened = self._work(work, some, across)
-        key = work.makes[some, 0]  # names the action
-        rank = self.rank_of[work.rank[some]]
-        mine = self._content(OPENS, key[:, None], across)
-        partial = self._content(PARTIAL, key[:, None], across)
-        backward = (kinds[some] != "F").astype(int)
-        own, made = self._first, self._first + 1 + self.slots
-        flat, m = rank.ravel(), rank.size
-        zeros = np.zeros(m)
+        home = work.rank[some]
+        later = np.concatenate([[False], home[1:] == home[:-1]])  # the second ones of pairs
+        paired = np.zeros(len(busy), bool)
+        paired[some] = np.isin(home, home[later])
+        groups = [self._taken(work, some[part], n, paired) for n, part in enumerate((~later, later)) if part.any()]
+        first, second = groups[0], groups[1] if len(groups) > 1 else None
+        yield Step(*self._swap(first, True), itemsize=1.0, work=self._begun(first, None))
+        if second is not None:
+            yield Step(*self._swap(second, True), itemsize=1.0, work=self._begun(second, first))
+        yield Step(*self._swap(first, False), itemsize=1.0, work=_joined(self._computed(first, second), plain))
+        ends = self._ended(first)
+        if second is not None:
+            yield Step(*self._swap(second, False), itemsize=1.0, work=self._computed(second, first))
+            ends = _joined(ends, self._ended(second))
+        yield Step(*sends, itemsize=1.0, work=ends)
 
-        def column(cell: int) -> Ints:
-            return np.full((m, 1), cell)
+    def _taken(self, work: Work, entries: Ints, number: int, paired: Flags) -> Taken:
+        """Some actions of a round, of a rank each; number: 1 for the second ones of pairs; paired: of all entries."""
+        own = self._first + 2 * number * (1 + self.slots)
+        key = work.makes[entries, 0]  # names the action
+        across = np.arange(self.lines)
+        return Taken(
+            self._work(work, entries, across),
+            work.rank[entries],
+            self.rank_of[work.rank[entries]],
+            self._content(OPENS, key[:, None], across),
+            self._content(PARTIAL, key[:, None], across),
+            np.array([Action.parse(work.names[entry]).kind != "F" for entry in entries], int),
+            own,
+            own + 1 + self.slots,
+            paired[entries].astype(np.float64),
+        )
 
-        begin = Work(
-            flat,
-            zeros,
-            opened.reads,
-            opened.needs,
-            column(own),
-            mine.reshape(-1, 1),
-            [f"{n} opens" for n in opened.names],
-        )
-        yield Step(*self._swap(rank, backward, mine, own, True), itemsize=1.0, work=begin)
-        early, early_needs = self._peers(rank, mine, own, False, True)
-        compute = Work(
-            flat,
-            opened.seconds,
-            np.hstack([column(own), early]),
-            np.hstack([mine.reshape(-1, 1), early_needs]),
-            column(made),
-            partial.reshape(-1, 1),
-            opened.names,
-        )
-        plain_too = _joined(compute, plain)
-        yield Step(*self._swap(rank, backward, partial, made, False), itemsize=1.0, work=plain_too)
-        late, late_needs = self._peers(rank, mine, own, True, True)
-        back, back_needs = self._peers(rank, partial, made, False, False)
-        end = Work(
-            flat,
-            zeros,
-            np.hstack([column(made), late, back]),
-            np.hstack([partial.reshape(-1, 1), late_needs, back_needs]),
-            opened.writes,
-            opened.makes,
-            [f"{n} ends" for n in opened.names],
-        )
-        assert it.pp >= 1
-        yield Step(*sends, itemsize=1.0, work=end)
+    def _begun(self, it: Taken, before: Taken | None) -> Work:
+        """Actions are opened; the second ones of pairs, as the first, are half computed, once tp has the first ones."""
+        work, m = it.work, it.rank.size
+        half = 0.5 * np.repeat(it.paired, self.lines)
+        reads, needs = [work.reads], [work.needs]
+        if before is not None:
+            self._also(it, before, True, reads, needs)
+        own, mine = np.full((m, 1), it.own), it.mine.reshape(-1, 1)
+        names = [f"{n} opens" for n in work.names]
+        return Work(it.rank.ravel(), half * work.seconds, np.hstack(reads), np.hstack(needs), own, mine, names)
+
+    def _computed(self, it: Taken, other: Taken | None) -> Work:
+        """Actions, or the second halves of those of pairs: with what the peers sent, but for what is late."""
+        m, whole = it.rank.size, 1 - 0.5 * np.repeat(it.paired, self.lines)
+        early, early_needs = self._peers(it.rank, it.mine, it.own, False, True)
+        reads, needs = [np.full((m, 1), it.own), early], [it.mine.reshape(-1, 1), early_needs]
+        if other is not None:
+            self._also(it, other, it.own < other.own, reads, needs)
+        made, partial = np.full((m, 1), it.made), it.partial.reshape(-1, 1)
+        seconds = whole * it.work.seconds
+        return Work(it.rank.ravel(), seconds, np.hstack(reads), np.hstack(needs), made, partial, it.work.names)
+
+    def _ended(self, it: Taken) -> Work:
+        """What came late and what came back is added."""
+        m, work = it.rank.size, it.work
+        late, late_needs = self._peers(it.rank, it.mine, it.own, True, True)
+        back, back_needs = self._peers(it.rank, it.partial, it.made, False, False)
+        reads = np.hstack([np.full((m, 1), it.made), late, back])
+        needs = np.hstack([it.partial.reshape(-1, 1), late_needs, back_needs])
+        names = [f"{n} ends" for n in work.names]
+        return Work(it.rank.ravel(), np.zeros(m), reads, needs, work.writes, work.makes, names)
+
+    def _also(self, it: Taken, other: Taken, before: bool, reads: list[Ints], needs: list[Ints]) -> None:
+        """What tp sent for the other action of a pair, which the rank waits for: nothing for actions alone."""
+        where = np.array([np.flatnonzero(other.home == home)[0] if home in other.home else -1 for home in it.home])
+        content, cell = (other.mine, other.own) if before else (other.partial, other.made)
+        for each in self.exchanges:
+            if each.axis != "tp" or max(each.before if before else each.after) <= 0:
+                continue
+            for slot, giver in _givers(each, self.lines):
+                needed = np.where(where[:, None] >= 0, content[where][:, giver], NOTHING)
+                reads.append(np.full((it.rank.size, 1), cell + 1 + slot))
+                needs.append(needed.reshape(-1, 1))
 
     def _work(self, work: Work, entries: Ints, across: Ints) -> Work:
         """Some computations of one pipeline on all lines: entry by entry, all lines of each."""
@@ -297,8 +370,9 @@ class TrainingStep:
             return _nobody(), _nobody()
         return on_lines(one.sends), on_lines(one.receives)
 
-    def _swap(self, rank: Ints, backward: Ints, content: Ints, cell: int, before: bool) -> tuple[Ends, Ends]:
+    def _swap(self, it: Taken, before: bool) -> tuple[Ends, Ends]:
         """The messages within a stage: from the cell of a rank to the slots behind it of all its peers."""
+        rank, backward, cell = it.rank, it.backward, it.own if before else it.made
         source, target, slots, amounts = [], [], [], []
         for each in self.exchanges:
             sizes = np.array(each.before if before else each.after)[backward]
@@ -325,10 +399,7 @@ class TrainingStep:
                 continue
             if not before and max(each.after) <= 0:
                 continue
-            for slot in np.unique(each.slot):
-                at = each.slot == slot
-                giver = np.empty(self.lines, np.int64)
-                giver[each.target[at]] = each.source[at]
+            for slot, giver in _givers(each, self.lines):
                 reads.append(np.full((rank.size, 1), cell + 1 + slot))
                 needs.append(content[:, giver].reshape(-1, 1))
         if not reads:
@@ -436,12 +507,12 @@ class TrainingStep:
 
     @cached_property
     def _first(self) -> int:
-        """The first cell behind those of the pipeline: own part, slots, result, slots, a gradient, scratch, all."""
+        """The first cell behind those of the pipeline: twice own, slots, made, slots; gradient, scratch, all."""
         return self.schedule.cells().width * max(map(self.schedule.rank_of.count, range(self.strategy.pp)))
 
     @property
     def _cells(self) -> int:
-        return self._first + 2 * (1 + self.slots) + 3
+        return self._first + 4 * (1 + self.slots) + 3
 
     def _content(self, kind: int, key: int | Ints, line: Ints, number: int = 0) -> Ints:
         """The global index of a content: its kind, an action or a rank of the pipeline, a line, a place in a ring."""
@@ -469,6 +540,15 @@ def reached(machine: Machine) -> Machine:
         replace(level, bandwidth=level.bandwidth * part, uplink=level.uplink * part) for level in machine.levels
     )
     return replace(machine, levels=levels, reduction=machine.reduction * part)
+
+
+def _givers(exchange: Exchange, lines: int) -> Iterator[tuple[int, Ints]]:
+    """The slots of an exchange, and for each who sends to each line."""
+    for slot in np.unique(exchange.slot):
+        at = exchange.slot == slot
+        giver = np.empty(lines, np.int64)
+        giver[exchange.target[at]] = exchange.source[at]
+        yield int(slot), giver
 
 
 def _nobody() -> Ends:

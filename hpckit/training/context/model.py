@@ -33,7 +33,7 @@ def context_parallel(model: Sequential, ranks: ContextRanks, tp: int = 1) -> Seq
     if wrong := context_misfits(model, ranks.size, ranks.kind, tp):
         raise InputError("; ".join(wrong))
 
-    ways = {"gather": Gather(ranks), "ring": Ring(ranks), "ulysses": Ulysses(ranks)}
+    ways = {"gather": Gather(ranks), "ring": Ring(ranks), "ulysses": Ulysses(ranks), "plain_ring": Ring(ranks)}
 
     def of(layer: Any) -> Any:
         if isinstance(layer, Sequential):

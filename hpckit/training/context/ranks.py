@@ -12,7 +12,7 @@ from hpckit.collectives import all_gather, reduce_scatter
 from hpckit.collectives.axis import axis_of
 from hpckit.errors import InputError
 from hpckit.kernels.nn.memory import empty
-from hpckit.plan.training.context import CORES, KINDS, Chunk, chunks_of, quickest
+from hpckit.plan.training.context import CORES, KINDS, PLAIN, Chunk, chunks_of, quickest
 
 if TYPE_CHECKING:
     from hpckit.nn.attention import Attention
@@ -30,7 +30,7 @@ class ContextRanks:
         axis = axis_of(mesh_axis)
         self.comm, self.rank, self.size, self.deterministic = axis.given, axis.rank, axis.size, deterministic
         self.kind, self._machine = kind, machine
-        self.every = functools.lru_cache(maxsize=16)(lambda length: chunks_of(length, self.size))
+        self.every = functools.lru_cache(maxsize=16)(lambda length: chunks_of(length, self.size, kind != PLAIN))
         if kind not in (*KINDS, "auto"):
             raise InputError(f"context is {kind!r}", do=f"take auto, {', '.join(KINDS)}")
 
