@@ -21,6 +21,17 @@ def test_equals_the_serial_model(ranks, mpirun):
     assert "good" in mpirun(ranks, "context_ranks.py", timeout=200).stdout
 
 
+@pytest.mark.nightly
+@pytest.mark.parametrize("case", ["2", "4", "8", *(f"1 {piece} 4" for piece in range(4))])
+def test_every_mesh_of_eight_ranks_has_every_gradient_of_one(case, mpirun):
+    assert "good" in mpirun(8, "context_ranks.py", "axes", *case.split(), timeout=280).stdout
+
+
+@pytest.mark.nightly
+def test_five_axes_of_several_ranks_each_have_every_gradient_of_one(mpirun):
+    assert "good" in mpirun(16, "context_ranks.py", timeout=280).stdout
+
+
 @pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.nightly)])
 def test_the_app_goes_on_anywhere(ranks, mpirun, tmp_path):
     assert "good" in mpirun(ranks, "context_app.py", tmp_path, timeout=200).stdout

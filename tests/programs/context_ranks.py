@@ -151,6 +151,7 @@ cases = {
         ("experts", {"cp": 2, "tp": 2, "ep": 4, "sharding": 1, "context": "gather"}),
         ("experts", {"cp": 2, "tp": 2, "pp": 2, "ep": 4, "microbatches": 2}),
     ],
+    16: [("axes", {"cp": 2, "tp": 2, "pp": 2, "ep": 4, "batch": 16, "microbatches": 2, "schedule": "zb_v"})],
 }  # fmt: skip
 
 

@@ -284,7 +284,7 @@ def context(rounds: int, with_torch: bool) -> dict[str, Any]:
 
 
 class Clocked:
-    """The kernels of a module; `spent`: seconds of processor time in them, so that waits and other ranks do not count."""
+    """The kernels of a module; `spent`: processor time in them, s, in which neither waits nor other ranks count."""
 
     def __init__(self, kernels: Any) -> None:
         self._kernels, self.spent = kernels, 0.0
@@ -308,7 +308,7 @@ def zigzag(rounds: int, with_torch: bool) -> dict[str, Any]:
     of both are compared.
     """
     comm, times, losses = MPI.COMM_WORLD, dict[str, list[float]](), {}
-    ring.dispatch = clock = Clocked(ring.dispatch)  # type: ignore[assignment]
+    ring.dispatch = clock = Clocked(ring.dispatch)
     steps = {}
     for kind in ("ring", PLAIN):
         net = gpt2(VOCAB, 1, WIDTH, HEADS, LONG // 2, tied=False)

@@ -171,7 +171,7 @@ def context_ratios(times: Times) -> Ratios:
 
 
 def zigzag_ratios(times: Times, priced: float) -> Ratios:
-    """What zigzag chunks gain over a stretch of tokens a rank (above 1 is better): measured, and over what is priced."""
+    """What zigzag chunks gain over a stretch of tokens a rank (above 1 is better), and that over what is priced."""
     gain = {"zigzag_vs_plain_4": _sure(times[PLAIN], times["ring"])}
     return gain | {"zigzag_of_price_4": _sure(times[PLAIN], times["ring"], 1 / priced)}
 

@@ -57,8 +57,9 @@ def context_seconds(kind: str, cp: Line, keys: float, queries: float, core: floa
 
     keys, queries: bytes of a rank's keys and values, and of its queries and results. core: seconds of its attention.
     Ring: keys and values go round while the attention works (Liu et al. 2023, arXiv:2310.01889), zigzag chunks keep the
-    work even; backward their gradients go with them. Ulysses: queries, keys, values and outputs change from tokens to
-    heads (Jacobs et al. 2023, arXiv:2309.14509). Plain ring: all wait for the last rank. Gather: all keys and values are gathered first (Llama team 2024).
+    work even; backward their gradients go with them. Plain ring: without these chunks all wait for the last rank.
+    Ulysses: queries, keys, values and outputs change from tokens to heads (Jacobs et al. 2023, arXiv:2309.14509).
+    Gather: all keys and values are gathered first (Llama team 2024).
     """
     if kind == "ulysses":
         one = cp.exchange(keys + queries) + cp.latency
