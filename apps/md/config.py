@@ -44,6 +44,9 @@ class System(Section):
     lattice: Literal["fcc", "bcc", "sc", "diamond"] = Field("fcc", description="initial lattice")
     cells: tuple[int, int, int] = Field((20, 20, 20), description="lattice cells along x, y, z")
     density: float = Field(0.8442, gt=0, description="number density of the lattice, of molecules for water")
+    tilt: tuple[float, float, float] = Field(
+        (0.0, 0.0, 0.0), description="xy, xz, yz of a tilted box around a lattice, lengths; a file has its own"
+    )
     edge: float = Field(0.0, ge=0, description="edge of a lattice cell, in place of the density; 0: by `density`")
     droplet: float = Field(
         0.0,
@@ -69,6 +72,8 @@ class System(Section):
     def _fits(self) -> Self:
         if min(self.cells) < 1:
             raise ValueError(f"cells are {list(self.cells)}: at least 1 along each dim")
+        if any(self.tilt) and (self.file or self.droplet or self.kind == "water"):
+            raise ValueError("tilt is that of a lattice of particles: it goes without file, droplet and kind = 'water'")
         if min(self.masses, default=1.0) <= 0:
             raise ValueError(f"masses are {list(self.masses)}: all must be above 0")
         if self.kind == "water" and (self.file or self.droplet or len(self.masses) != 2 or len(self.fractions) != 1):

@@ -17,12 +17,13 @@ from hpckit.apps.md.start import Start
 from hpckit.comm.device import HOST, Device
 from hpckit.comm.mesh import Mesh
 from hpckit.comm.observe.timer import PhaseTimer
-from hpckit.errors import DecompositionError
+from hpckit.errors import DecompositionError, InputError
 from hpckit.md.motion.dynamics import warm_up
 from hpckit.md.neighbors import Rebuilds
 from hpckit.md.system import System
 from hpckit.md.units import UNITS
 from hpckit.plan.grid.factor import best_factorization
+from hpckit.plan.particles.cell import TILTS
 from hpckit.plan.particles.domain import DomainDecomposition
 from hpckit.plan.particles.uniform import MdPlans, md_plans
 from hpckit.plan.topology import Topology
@@ -48,11 +49,31 @@ def topology_of(config: Config, lengths: np.ndarray, ranks: int) -> Topology:
     return Topology(AXES, best_factorization(ranks, shape, wanted, closed), config.system.periodic)
 
 
+def require_fit(config: Config, start: Start) -> None:
+    """Raise `InputError` for settings that do not go with a tilted box."""
+    if not (start.tilt.any()):
+        return
+    wrong = {
+        "coulomb.kind = 'ewald'": config.coulomb.kind == "ewald",
+        "coulomb.kind = 'pppm'": config.coulomb.kind == "pppm",
+        "dynamics.walls": bool(config.dynamics.walls),
+        "analysis": config.analysis.measures,
+    }
+    named = [name for name, there in wrong.items() if there]
+    if named:
+        tilt = ", ".join(f"{name} = {value:g}" for name, value in zip(TILTS, start.tilt, strict=True))
+        raise InputError(
+            f"the box is tilted ({tilt}), which {' and '.join(named)} cannot be",
+            do="omit what is named, or start from an upright box",
+        )
+
+
 def make_system(config: Config, start: Start, comm: MPI.Intracomm, timer: PhaseTimer, device: Device = HOST) -> System:
     """Collective: the initial system, with forces. The caller closes `system.mesh`.
 
     Raises `InputError` for settings that a GPU does not support.
     """
+    require_fit(config, start)
     topology = topology_of(config, start.upper - start.lower, comm.size)
     x, y, z = topology.sizes
     mesh = Mesh(comm, periodic=config.system.periodic, x=x, y=y, z=z)
@@ -60,7 +81,7 @@ def make_system(config: Config, start: Start, comm: MPI.Intracomm, timer: PhaseT
     pairs = interaction_of(config, len(start.masses))
     system = System(
         mesh,
-        DomainDecomposition.even(mesh.topology, start.lower, start.upper),
+        DomainDecomposition.even(mesh.topology, start.lower, start.upper, start.tilt),
         start.masses,
         charged(config, start, pairs),
         skin=neighbors.skin,
@@ -98,4 +119,5 @@ def domain_lines(domains: DomainDecomposition, names: Sequence[str] = AXES) -> l
     sizes = " x ".join(map(str, domains.topology.sizes))
     edges = " x ".join(f"{length:g}" for length in domains.lengths)
     closed = ", ".join(domains.topology.periodic) or "no dim"
-    return [f"a box of {edges}, periodic in {closed}", f"{sizes} ranks along {', '.join(names)}"]
+    tilt = f", tilted by {', '.join(f'{each:g}' for each in domains.tilt)}" if any(domains.tilt) else ""
+    return [f"a box of {edges}{tilt}, periodic in {closed}", f"{sizes} ranks along {', '.join(names)}"]

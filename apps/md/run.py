@@ -13,7 +13,7 @@ import numpy as np
 from hpckit.apps.common.loop import Due, Evolution, conserved, time_loop
 from hpckit.apps.md.analysis import Analysis, measured
 from hpckit.apps.md.config import Config
-from hpckit.apps.md.model import domain_lines, make_system, plans_of, topology_of
+from hpckit.apps.md.model import domain_lines, make_system, plans_of, require_fit, topology_of
 from hpckit.apps.md.molecules.electrostatics import charge_lines
 from hpckit.apps.md.motion import Equilibrated, dynamics_of
 from hpckit.apps.md.potentials import interaction_of, reaches
@@ -303,12 +303,14 @@ def _halo_bytes(config: Config, start: Start, ranks: int, shell: float) -> int:
 def dry_run(config: Config, ranks: int) -> DryRun:
     """The cost of `run` on that many ranks; raises the errors that it would raise before its start."""
     start = Start(config)
-    domains = DomainDecomposition.even(topology_of(config, start.upper - start.lower, ranks), start.lower, start.upper)
+    require_fit(config, start)
+    topology = topology_of(config, start.upper - start.lower, ranks)
+    domains = DomainDecomposition.even(topology, start.lower, start.upper, start.tilt)
     reach = max(reaches(config)) + config.neighbors.skin
     lengths = domains.lengths / np.array(domains.topology.sizes)
     density = start.count / float(np.prod(domains.lengths))
     own = density * float(np.prod(lengths))
-    shell = density * float(np.prod(lengths + 2 * reach)) - own
+    shell = density * float(np.prod(lengths + 2 * domains.cell.reaches(reach))) - own
     measured(config, domains.lengths, domains.periodic)
     interaction_of(config, len(start.masses))
     frames = Trajectory.frames(config)
@@ -318,7 +320,7 @@ def dry_run(config: Config, ranks: int) -> DryRun:
         *_image_notes(config, domains),
         f"{own:.0f} particles and {shell:.0f} ghosts a rank, lists reach {reach:g}",
     ]
-    if ranks > 1 and lengths.min() < reach:
+    if ranks > 1 and (lengths < domains.cell.reaches(reach)).any():
         notes.append(
             "domains are thinner than the reach of the lists: ghosts come from beyond the neighbor rank, which is slow"
         )
@@ -346,7 +348,7 @@ def _notes(config: Config) -> list[str]:
 
 def _image_notes(config: Config, domains: DomainDecomposition) -> list[str]:
     """A note if the box is so small that particles interact with several images, which is allowed."""
-    lengths = [float(n) for n, wraps in zip(domains.lengths, domains.periodic, strict=True) if wraps]
+    lengths = [float(n) for n, wraps in zip(domains.cell.widths, domains.periodic, strict=True) if wraps]
     most = 2 * max(reaches(config))
     if not lengths or min(lengths) >= most:
         return []

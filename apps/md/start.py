@@ -16,6 +16,7 @@ from hpckit.md.thermo import add_ranks
 from hpckit.md.units import UNITS
 from hpckit.particles.particles import pack_particles
 from hpckit.plan.blocks import block
+from hpckit.plan.particles.cell import Cell
 from hpckit.plan.particles.snapshot import BOUND, Snapshot
 
 BASES = {
@@ -27,6 +28,7 @@ BASES = {
         *([0.25, 0.25, 0.25], [0.25, 0.75, 0.75], [0.75, 0.25, 0.75], [0.75, 0.75, 0.25]),
     ],
 }
+ON_SIDE = 1e-6  # of an edge: what counts as on a side of a tilted box, of which only the lower one is in it
 NEAR = 0.1  # masses that are the same, as LAMMPS has it
 VELOCITIES, TYPES = 1, 2  # streams of random numbers
 
@@ -34,8 +36,8 @@ VELOCITIES, TYPES = 1, 2  # streams of random numbers
 class Start:
     """The box and the initial particles; the same on every rank.
 
-    lower, upper: corners of the box; masses of the types; count of particles. Raises `InputError` for a file that
-    cannot be used.
+    lower, upper, tilt: of the box (`Cell`); masses of the types; count of particles. Raises `InputError` for a file
+    that cannot be used.
     """
 
     def __init__(self, config: Config) -> None:
@@ -55,6 +57,7 @@ class Start:
         if system.replicate != (1, 1, 1):
             self.file = self.file.replicated(system.replicate)
         self.lower, self.upper, self.count = self.file.lower, self.file.upper, self.file.count
+        self.tilt = self.file.tilt
         self.masses = masses_of(self.config) if self.file.masses is None else self.file.masses
         highest = int(self.file.types.max(initial=0)) + 1
         if highest > len(self.masses):
@@ -102,6 +105,7 @@ class Start:
         basis = np.array(BASES[system.lattice])
         self.edge = system.edge or (len(basis) / system.density) ** (1 / 3)
         self.lower, self.upper = np.zeros(3), np.array(system.cells) * self.edge
+        self.tilt = np.array(system.tilt)
         self.masses = masses_of(self.config)
         if system.kind == "water":
             sites = self._sites_of(np.arange(int(np.prod(system.cells)) * len(basis)))
@@ -113,7 +117,7 @@ class Start:
                 f"the potential has {len(self.masses)} types, and system.fractions {len(system.fractions)}",
                 do="give system.fractions, one for each type, or interaction.elements",
             )
-        self._places = self._droplet() if system.droplet else None
+        self._places = self._droplet() if system.droplet else self._tilted() if self.tilt.any() else None
         self.count = int(np.prod(system.cells)) * len(basis) if self._places is None else len(self._places)
 
     def _droplet(self) -> np.ndarray:
@@ -126,6 +130,22 @@ class Start:
         inside = np.linalg.norm(liquid - middle, axis=1) < system.droplet
         outside = np.linalg.norm(vapor - middle, axis=1) > system.droplet + 1.0
         return np.concatenate([liquid[inside], vapor[outside]])
+
+    def _tilted(self) -> np.ndarray:
+        """The lattice sites within a tilted box, in the order that LAMMPS makes them: x runs fastest."""
+        cell = self.cell
+        first, last = (np.floor(cell.bounds[0] / self.edge) - 1).astype(int), np.ceil(cell.bounds[1] / self.edge) + 1
+        corners = [np.arange(a, b) for a, b in zip(first, last.astype(int), strict=True)]
+        z, y, x = np.meshgrid(*corners[::-1], indexing="ij")
+        sites = np.stack([x, y, z], axis=-1).reshape(-1, 1, 3) + np.array(BASES[self.config.system.lattice])
+        places = sites.reshape(-1, 3) * self.edge
+        shares = (cell.straight(places) - cell.lower) / cell.lengths
+        return np.ascontiguousarray(places[((shares >= -ON_SIDE) & (shares < 1 - ON_SIDE)).all(axis=1)])
+
+    @property
+    def cell(self) -> Cell:
+        """The cell of the box."""
+        return Cell.of(self.lower, self.upper, self.tilt)
 
     def packed(self, comm: MPI.Comm) -> np.ndarray:
         """Collective: some of the particles on each rank, all of them together."""

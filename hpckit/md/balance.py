@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -70,7 +71,9 @@ def moved_cuts(
     positions: [n, 3] of this rank's particles, each with an equal share of its load (seconds). The work is summed into
     bins along each dim, and cut into equal parts.
     """
-    lower, lengths = domains.lower, domains.lengths
+    lower, lengths, spans = domains.lower, domains.lengths, domains.cell.reaches(reach)
+    if any(domains.tilt):
+        positions = domains.cell.straight(positions)
     share = load / max(len(positions), 1)
     work = np.zeros((3, BINS))
     for d in range(3):
@@ -87,8 +90,8 @@ def moved_cuts(
         wanted = np.interp(done[-1] * np.arange(1, parts) / parts, done, np.linspace(0, 1, BINS + 1))
         middle = np.array(old[1:-1])
         middle += STEP * (lower[d] + wanted * lengths[d] - middle)
-        cuts.append(_apart(old[0], middle, old[-1], min(THINNEST * reach, 0.5 * lengths[d] / parts)))
-    return DomainDecomposition(domains.topology, tuple(cuts))
+        cuts.append(_apart(old[0], middle, old[-1], min(THINNEST * spans[d], 0.5 * lengths[d] / parts)))
+    return replace(domains, cuts=tuple(cuts))
 
 
 def _apart(low: float, middle: np.ndarray, high: float, least: float) -> tuple[float, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +15,12 @@ from hpckit.errors import BlowUpError
 from hpckit.kernels.particles.cells.constants import CLUSTER, RECORD
 from hpckit.kernels.particles.cells.dispatch import Lists, ghost_slots, grid_over, list_neighbors, place, sort
 from hpckit.kernels.particles.charged.clusters.dispatch import GROUP, ClusterPairs, list_pairs
+from hpckit.kernels.particles.integrate.cell.dispatch import deform
 from hpckit.kernels.particles.integrate.dispatch import dilate, largest_move
 from hpckit.kernels.particles.pair.potential import Form
 from hpckit.particles.ghosts import GhostExchange
 from hpckit.particles.particles import Particles
+from hpckit.plan.particles.cell import Cell
 from hpckit.plan.particles.domain import DomainDecomposition
 
 
@@ -58,7 +61,8 @@ class NeighborList:
         self.lists: Lists | None = None
         self.clusters: ClusterPairs | None = None
         self._planned: DomainDecomposition | None = None
-        self.stretch = np.ones(3)  # of the box since the last rebuild
+        self._clear: tuple[np.ndarray, np.ndarray] | None = None  # corners between which no ghost lies, if not a domain
+        self.stretch = np.ones(3)  # of the box since the last rebuild: factors of its edges, or a map [3, 3] of places
 
     def rebuild(self, domains: DomainDecomposition, particles: Particles, ghosts: GhostExchange) -> None:
         """Collective: sort, exchange ghosts, list pairs. Particles must be wrapped and at home. Waits for a GPU.
@@ -67,7 +71,8 @@ class NeighborList:
         """
         count = particles.count
         self._plan(domains)
-        grid = grid_over(particles.positions, count, self._low, self._high, self.reach)
+        where = self._low, self._high, self.reach, self._clear
+        grid = grid_over(particles.positions, round(count * self._room), *where)
         order, own_starts = sort(particles.positions, particles.slots, grid, ghosts=False)
         particles.reorder(order, len(order))
         if particles.count != count:
@@ -92,6 +97,18 @@ class NeighborList:
         dilate(self.built, slots, factors, lower)
         self.stretch = self.stretch * factors
 
+    def deform(self, slots: int, matrix: np.ndarray, center: np.ndarray, target: np.ndarray) -> None:
+        """Take the places of the last rebuild along with a cell that changes its shape."""
+        deform(self.built, slots, matrix, center, target)
+        self.stretch = matrix @ (self.stretch if self.stretch.ndim == 2 else np.diag(self.stretch))
+
+    @property
+    def _least_stretch(self) -> float:
+        """The least factor of a distance by the change of the box since the last rebuild."""
+        if self.stretch.ndim == 1:
+            return float(self.stretch.min())
+        return float(np.linalg.svd(self.stretch, compute_uv=False)[-1])
+
     def is_due(self, particles: Particles) -> bool:
         """Collective, once per step: whether to rebuild the lists. If it checks moves, it waits for a GPU."""
         self.since += 1
@@ -103,7 +120,7 @@ class NeighborList:
         if self.mesh.size > 1:
             max_of_ranks(self.mesh.comm, moved)
         # Particles that were out of reach have come closer with a box that shrank.
-        spare = self.skin - (1 - min(1.0, float(self.stretch.min()))) * self.reach
+        spare = self.skin - (1 - min(1.0, self._least_stretch)) * self.reach
         late = not (spare > 0 and moved <= (0.5 * spare) ** 2)
         if late and self.since == max(1, rebuilds.delay, rebuilds.every):
             self.missed += self.since > 1
@@ -131,11 +148,31 @@ class NeighborList:
         if domains is self._planned:
             return
         self._planned = domains
-        self._low, self._high = domains.bounds(self.mesh.rank)
-        self.center = 0.5 * (self._low + self._high)
+        low, high = domains.bounds(self.mesh.rank)
+        self._low, self._high, self._room, self._clear = low, high, 1.0, None
         cut = np.array(domains.topology.sizes) > 1
         lower, upper = domains.owned(self.mesh.rank)
         self._inside = np.where(cut, lower, -np.inf), np.where(cut, upper, np.inf)
+        if any(domains.tilt):
+            corners = domains.cell.leaning(np.array([*itertools.product(*zip(low, high, strict=True))]))
+            self._low, self._high = corners.min(axis=0), corners.max(axis=0)
+            self._room = float(np.prod((self._high - self._low) / (high - low)))  # around the domain, over its volume
+            self._clear = self._upright(domains.cell, low, high, 0.0)
+            self._inside = self._upright(domains.cell, *self._inside, self.reach)
+        self.center = 0.5 * (self._low + self._high)
+
+    def _upright(self, cell: Cell, lower: np.ndarray, upper: np.ndarray, reach: float) -> tuple[np.ndarray, np.ndarray]:
+        """The largest upright corners that lie between these straight ones, for all y and z within `reach` of this
+        rank's domain.
+        """
+        low, high = lower.copy(), upper.copy()
+        first, last = self._low - reach - cell.lower, self._high + reach - cell.lower
+        xy, xz, yz = cell.slopes
+        over_y = np.array([yz * z for z in (first[2], last[2])])
+        over_x = np.array([xy * (y - yz * z) + xz * z for y in (first[1], last[1]) for z in (first[2], last[2])])
+        for dim, over in ((0, over_x), (1, over_y)):
+            low[dim], high[dim] = low[dim] + over.max(), high[dim] + over.min()
+        return low, high
 
     def _place_ghosts(self, particles: Particles, ghosts: GhostExchange, records: Any, order: Any) -> None:
         own, slots = particles.slots, len(order)

@@ -17,6 +17,7 @@ from hpckit.md.system import System
 from hpckit.particles.migration import send_to
 from hpckit.particles.particles import pack_particles
 from hpckit.plan.blocks import block
+from hpckit.plan.particles.cell import Cell
 from hpckit.plan.particles.domain import DomainDecomposition
 
 PARTICLE = np.dtype(
@@ -57,8 +58,8 @@ def values_of(system: System) -> dict[str, Any]:
     """The box, and the counters of a system, which determine its next rebuild."""
     neighbors, domains = system.neighbors, system.domains
     counters = {"builds": neighbors.builds, "missed": neighbors.missed, "since": neighbors.since}
-    box = {"lower": domains.lower.tolist(), "upper": domains.upper.tolist(), "stretch": neighbors.stretch.tolist()}
-    return {**counters, **box, "steps": system.steps}
+    box = {"lower": domains.lower.tolist(), "upper": domains.upper.tolist(), "tilt": list(domains.tilt)}
+    return {**counters, **box, "stretch": neighbors.stretch.tolist(), "steps": system.steps}
 
 
 def restore(system: System, restored: Restored, measure: bool) -> None:
@@ -67,8 +68,11 @@ def restore(system: System, restored: Restored, measure: bool) -> None:
     Forces are computed as in the saved step, with energies or without: the two kernels may round differently.
     """
     values, neighbors = restored.values["system"], system.neighbors
-    if "lower" in values and values["lower"] + values["upper"] != [*system.domains.lower, *system.domains.upper]:
-        system.domains = DomainDecomposition.even(system.mesh.topology, values["lower"], values["upper"])
+    if "lower" in values:
+        cell = Cell.of(values["lower"], values["upper"], values.get("tilt", (0.0, 0.0, 0.0)))
+        if cell != system.domains.cell:
+            ends = cell.lower, cell.upper, cell.tilt
+            system.domains = DomainDecomposition.even(system.mesh.topology, *ends)
     first, count = _share(system)
     ids = np.arange(first, first + count)
     rows: dict[str, np.ndarray] = {}

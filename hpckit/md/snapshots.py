@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from hpckit.collectives.whole import rows_of_ranks
-from hpckit.kernels.particles.integrate.dispatch import wrap
 from hpckit.kernels.particles.records.dispatch import types_of
 from hpckit.md.system import System
-from hpckit.particles.migration import exchange
+from hpckit.particles.migration import exchange, wrap
 from hpckit.particles.particles import PACKED, pack_particles
 from hpckit.plan.particles.snapshot import Snapshot
 
@@ -60,10 +59,11 @@ def _snapshot_of(system: System, every: np.ndarray, step: int, time: float, forc
     packed, terms = every["particle"], {each.name: each.topology for each in system.terms}
     x, y, z = map(bool, domains.periodic)
     positions, images = np.ascontiguousarray(packed["position"]), np.ascontiguousarray(packed["image"])
-    wrap(positions, images, len(every), domains.lower, domains.upper, domains.periodic)
+    wrap(domains, positions, images, len(every))
     return Snapshot(
         lower=domains.lower,
         upper=domains.upper,
+        tilt=np.array(domains.tilt),
         periodic=(x, y, z),
         ids=packed["id"] + 1,
         types=types_of(positions),

@@ -13,7 +13,8 @@ from hpckit.comm.mesh import Mesh
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import InputError
 from hpckit.kernels.particles.cells.constants import FAR
-from hpckit.kernels.particles.integrate.dispatch import dilate, wrap
+from hpckit.kernels.particles.integrate.cell.dispatch import deform
+from hpckit.kernels.particles.integrate.dispatch import dilate
 from hpckit.kernels.particles.pair.potential import Form
 from hpckit.kernels.particles.records.dispatch import types_of, weigh
 from hpckit.md.balance import LoadBalance
@@ -25,8 +26,9 @@ from hpckit.md.molecules.charges import Charged, ChargedForces
 from hpckit.md.neighbors import NeighborList, Rebuilds, lost
 from hpckit.md.units import UNITS, Units
 from hpckit.particles.ghosts import GhostExchange
-from hpckit.particles.migration import audit, migrate, send_to
+from hpckit.particles.migration import audit, migrate, send_to, wrap
 from hpckit.particles.particles import Particles
+from hpckit.plan.particles.cell import Cell
 from hpckit.plan.particles.domain import DomainDecomposition
 
 FORCES: dict[type, Any] = {
@@ -186,7 +188,6 @@ class System:
 
         Raises `InputError` for positions far beyond the box, and for types without a mass.
         """
-        box = self.domains.lower, self.domains.upper, self.domains.periodic
         positions, images = np.ascontiguousarray(packed["position"]), np.ascontiguousarray(packed["image"])
         far = np.flatnonzero(~(np.abs(positions[:, :3]).max(axis=1, initial=0.0) < 0.5 * FAR))
         if far.size:
@@ -194,7 +195,7 @@ class System:
                 f"particle {packed['id'][far[0]] + 1} is at {positions[far[0], :3].tolist()}",
                 do=f"give coordinates below {0.5 * FAR:g}",
             )
-        wrap(positions, images, len(packed), *box)
+        wrap(self.domains, positions, images, len(packed))
         packed = packed.copy()
         packed["position"], packed["image"] = positions, images
         arrived = send_to(self.mesh, packed, self.domains.owners(positions[:, :3]))
@@ -212,8 +213,7 @@ class System:
     def rebuild(self) -> None:
         """Collective: wrap, migrate, sort, exchange ghosts, list neighbors."""
         particles, zeros = self.particles, self.device.zeros
-        box = self.domains.lower, self.domains.upper, self.domains.periodic
-        if wrap(particles.positions, particles.images, particles.slots, *box):
+        if wrap(self.domains, particles.positions, particles.images, particles.slots):
             raise lost(self.mesh.rank, particles)
         migrate(self.mesh, self.domains, particles)
         self.neighbors.rebuild(self.domains, particles, self.ghosts)
@@ -247,16 +247,42 @@ class System:
         return isinstance(self.forces, ChargedForces)
 
     def stretch(self, factors: np.ndarray) -> None:
-        """Change the edges of the box by factors, and take all particles along; the lower corner stays.
+        """Change the edges of the box by factors, and take all particles along; the lower corner stays. An edge that
+        leans keeps its angle in its own dims: xy changes with ly, xz and yz with lz, as in LAMMPS.
 
         `update` or `refresh` must follow: the ghosts are those of the old box until then.
         """
+        if any(self.domains.tilt):
+            cell, (_, y, z) = self.domains.cell, factors
+            upper = cell.lower + factors * cell.lengths
+            self.reshape(Cell.of(cell.lower, upper, cell.tilt * np.array([y, z, z])))
+            return
         particles, lower = self.particles, self.domains.lower
         with self.timer("integrate"):
             dilate(particles.positions, particles.slots, factors, lower)
             self.neighbors.dilate(particles.slots, factors, lower)
         self.domains = self.domains.stretched(factors)
-        self.ghosts.stretch(self.domains.lengths)
+        self.ghosts.reshape(self.domains.cell)
+
+    def reshape(self, cell: Cell) -> None:
+        """Change the cell of the box, and take all particles along with it; cuts keep their shares.
+
+        `update` or `refresh` must follow: the ghosts are those of the old box until then.
+        """
+        particles, old = self.particles, self.domains.cell
+        matrix, low, high = old.map_to(cell), np.array(old.lower), np.array(cell.lower)
+        with self.timer("integrate"):
+            deform(particles.positions, particles.slots, matrix, low, high)
+            self.neighbors.deform(particles.slots, matrix, low, high)
+        self.domains = self.domains.reshaped(cell)
+        self.ghosts.reshape(cell)
+
+    def _flip(self) -> None:
+        """Take the cell of the same lattice that leans least; particles stay where they are."""
+        cell, change = self.domains.cell.flipped()
+        self.domains = self.domains.reshaped(cell)
+        images = self.particles.images[: self.particles.slots]
+        images[...] = images @ self.device.to_device(change)
 
     def update(self, measure: int = False) -> None:
         """Collective: forces at the current positions, after one step's motion; rebuilds if it is due."""
@@ -279,6 +305,9 @@ class System:
             return
         with self.timer("neighbor"):
             due = self.neighbors.is_due(self.particles)
+            if any(self.domains.tilt) and self.domains.cell.skewed:
+                due = True
+                self._flip()
             if due:
                 self.rebuild()
         if due:

@@ -31,7 +31,9 @@ from hpckit.kernels.particles.records.dispatch import (
     take_all,
     take_values,
 )
+from hpckit.particles.migration import straight
 from hpckit.particles.particles import Particles
+from hpckit.plan.particles.cell import Cell
 from hpckit.plan.particles.domain import DomainDecomposition, GhostRegion
 
 __communicates__ = True  # its frames are not call sites
@@ -86,7 +88,7 @@ class GhostExchange(Begun):
         self._plan(domains, reach)
         near, takers = len(self._near_peers), 1 + len(self.peers)
         self._chosen, self._segments, counts = choose_ghosts(
-            particles.positions, particles.slots, self._limits, self._taker, takers
+            straight(domains, particles), particles.slots, self._limits, self._taker, takers
         )
         self.sent = [int(count) for count in counts]
         own, given = self.sent[0], sum(self.sent[1 : 1 + near])
@@ -110,7 +112,7 @@ class GhostExchange(Begun):
         options, segments = domains.ghosts(rank, reach)
         self._limits = limits_of(options, *domains.owned(rank))
         self.images = np.array([segment.image for segment in segments])
-        self._shifts = self.device.to_device(self.images * domains.lengths)
+        self._shifts = self.device.to_device(domains.cell.shifts(self.images))
         peers = {segment.peer for segment in segments} - {rank}
         near = sorted(peers & mail.ranks) if mail is not None else []
         self._near_peers, self._far_peers = near, sorted(peers.difference(near))  # the latter are sent messages
@@ -120,9 +122,9 @@ class GhostExchange(Begun):
         self._taker = np.array([number[segment.peer] for segment in segments])
         self._report.meet(self.peers)
 
-    def stretch(self, lengths: np.ndarray) -> None:
-        """Move images by these edges of the box from now on; who is a ghost stays until the next rebuild."""
-        self._shifts[...] = self.device.to_device(self.images * lengths)
+    def reshape(self, cell: Cell) -> None:
+        """Move images by the edges of this cell from now on; who is a ghost stays until the next rebuild."""
+        self._shifts[...] = self.device.to_device(cell.shifts(self.images))
         self._planned = None
 
     def settle(self, slots: Any) -> None:

@@ -11,11 +11,34 @@ from hpckit.comm.agree import sum_of_ranks
 from hpckit.comm.checksums import End, Seals
 from hpckit.comm.mesh import Mesh
 from hpckit.errors import RankLostError
+from hpckit.kernels.particles.integrate.cell.dispatch import straighten, wrap_cell
 from hpckit.kernels.particles.integrate.dispatch import find_leavers
+from hpckit.kernels.particles.integrate.dispatch import wrap as wrap_upright
 from hpckit.particles.particles import Particles
 from hpckit.plan.particles.domain import DomainDecomposition
 
 __communicates__ = True  # its frames are not call sites
+
+
+def wrap(domains: DomainDecomposition, positions: Any, images: Any, slots: int) -> int:
+    """Move the particles of records [slots, 4] by whole edges of the box into it along periodic dims, and count the
+    moves in `images`; returns how many coordinates are too far away, or nan, which a GPU does not count.
+    """
+    cell = domains.cell
+    lower, upper = domains.lower, domains.upper
+    if not cell.tilted:
+        return wrap_upright(positions, images, slots, lower, upper, domains.periodic)
+    return wrap_cell(positions, images, slots, lower, cell.lengths, np.array(cell.tilt), domains.periodic)
+
+
+def straight(domains: DomainDecomposition, particles: Particles) -> Any:
+    """The records of own particles in straight coordinates: the positions themselves where there is no tilt."""
+    cell = domains.cell
+    if not cell.tilted:
+        return particles.positions
+    found = particles.device.zeros((max(1, particles.slots), particles.positions.shape[1]))
+    straighten(particles.positions, particles.slots, domains.lower, cell.slopes, found)
+    return found
 
 
 def migrate(mesh: Mesh, domains: DomainDecomposition, particles: Particles) -> int:
@@ -29,10 +52,11 @@ def migrate(mesh: Mesh, domains: DomainDecomposition, particles: Particles) -> i
     lower, upper = domains.owned(mesh.rank)
     zeros = particles.device.zeros
     slots = zeros((max(64, particles.slots // 8),), np.int64)
-    count = find_leavers(particles.positions, particles.slots, lower, upper, slots)
+    places = straight(domains, particles)
+    count = find_leavers(places, particles.slots, lower, upper, slots)
     if count > len(slots):
         slots = zeros((count,), np.int64)
-        find_leavers(particles.positions, particles.slots, lower, upper, slots)
+        find_leavers(places, particles.slots, lower, upper, slots)
     leaving = particles.take(slots[:count])
     particles.append(send_to(mesh, leaving, domains.owners(leaving["position"][:, :3])))
     return count

@@ -126,13 +126,6 @@ def test_a_trajectory_of_any_name_is_known_by_its_first_bytes(tmp_path):
         assert found.step == 1
 
 
-def test_a_tilted_box_is_refused(tmp_path):
-    path = tmp_path / "tilted.data"
-    path.write_text("x\n\n0 atoms\n1 atom types\n0 5 xlo xhi\n0 5 ylo yhi\n0 5 zlo zhi\n0 0.5 0 xy xz yz\n")
-    with pytest.raises(InputError, match="triclinic"):
-        read_frame(path)
-
-
 def test_files_of_a_run_file_are_beside_it(tmp_path, monkeypatch):
     """Wherever the command is given, and where the run is resumed."""
     folder = tmp_path / "project"

@@ -14,6 +14,7 @@ from hpckit.kernels.particles.cells import reference as cells_reference
 from hpckit.kernels.particles.eam import curves as eam_curves
 from hpckit.kernels.particles.eam import reference as eam_reference
 from hpckit.kernels.particles.integrate import reference as integrate_reference
+from hpckit.kernels.particles.integrate.cell import reference as cell_reference
 from hpckit.kernels.particles.lennard_jones.dispatch import POTENTIAL, parameters
 from hpckit.kernels.particles.pair import curves, tabulated
 from hpckit.kernels.particles.pair import reference as pair_reference
@@ -325,7 +326,29 @@ def motion(device: Device, dtype: np.dtype) -> Pairs:
     leave = integrate_reference.find_leavers(host, n, *corners, expected)
     pairs["leavers"] = leavers, expected.astype(float)
     pairs["number of leavers"] = device.to_device(np.array([float(count)])), np.array([float(leave)])
-    return pairs | {"wrapped": (there, host), "images": (images_there, images.astype(float))}
+    return pairs | {"wrapped": (there, host), "images": (images_there, images.astype(float))} | _tilted(device, n, x)
+
+
+def _tilted(device: Device, n: int, x: np.ndarray) -> Pairs:
+    """What is done in a tilted cell."""
+    from hpckit.kernels.particles.integrate.cell import cuda
+
+    cell = np.array([-1.0, -2.0, 0.5]), np.array([2.5, 5.0, 2.0]), np.array([1.0, -0.7, 2.0]), np.array([1, 0, 1], bool)
+    slopes, matrix = np.array([0.2, -0.35, 1.0]), np.array([[1.1, 0.2, -0.1], [0.0, 0.9, 0.3], [0.0, 0.0, 1.2]])
+    x[0, :3], host, images = cell[0] + [1.3, 2.0, 2.0], x.copy(), np.zeros((n, 3), np.int32)
+    there, images_there = device.to_device(x), device.to_device(images)
+    out, straight = np.zeros((n, 4)), device.zeros((n, 4))
+    cell_reference.wrap_cell(host, images, n - 1, *cell)
+    cuda.wrap_cell(there, images_there, n - 1, *cell)
+    cell_reference.straighten(host, n - 1, cell[0], slopes, out)
+    cuda.straighten(there, n - 1, cell[0], slopes, straight)
+    cell_reference.deform(host, n - 1, matrix, cell[0], cell[1])
+    cuda.deform(there, n - 1, matrix, cell[0], cell[1])
+    return {
+        "in the cell": (there, host),
+        "images of the cell": (images_there, images.astype(float)),
+        "straight": (straight, out),
+    }
 
 
 def ghosts(device: Device, dtype: np.dtype) -> Pairs:

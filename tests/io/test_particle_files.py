@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -118,7 +119,8 @@ GOOD = HEADER + ATOMS
         (("0 4 ylo yhi", "0 inf ylo yhi"), 6, "ylo below yhi", "0 inf"),
         (("0 4 ylo yhi", "0 b ylo yhi"), 6, "two numbers for ylo yhi", "0 b"),
         (("0 4 ylo yhi\n", ""), 7, "a header line `low high ylo yhi`", "none"),
-        (("0 4 zlo zhi", "0 4 zlo zhi\n0 0.1 0 xy xz yz"), 8, "an orthogonal box", "a triclinic one"),
+        (("0 4 zlo zhi", "0 4 zlo zhi\n0 x 0 xy xz yz"), 8, "three numbers for xy xz yz", "0 x 0"),
+        (("0 4 zlo zhi", "1 0 0 avec"), 7, "a box of xlo xhi", "one of general vectors"),
         (("1 atom types", "1 atom types\n2 bodies"), 5, "0 bodies", "2"),
         (("1 atom types", "1 atom types\n0 lines\n2 bodies"), 6, "0 bodies: hpckit has no particles", "2"),
         (("1 1.5", "2 1.5"), 11, "an atom type, a whole number, 1 to 1", "2"),
@@ -239,7 +241,8 @@ def test_every_prefix_of_a_data_file_is_refused_or_read(tmp_path):
         (("\n2\nITEM: BOX", "\n3\nITEM: BOX"), 12, "the end of the file after 2"),
         (("id type", "ID type"), 9, "a column id in ITEM: ATOMS, found ID type x y z"),
         (("x y z", "x y w"), 9, "columns x y z, xs ys zs"),
-        (("pp pp pp", "xy xz yz pp pp pp"), 5, "an orthogonal box"),
+        (("pp pp pp", "xy xz yz pp pp pp"), 6, "box bounds (low, high, tilt)"),
+        (("pp pp pp", "abc origin pp pp pp"), 5, "a box of general vectors"),
         (("0 4\n0 4\n0 4", "0 4\n4 4\n0 4"), 7, "low bounds below high ones"),
         (("ITEM: TIMESTEP\n5\n", ""), 7, "ITEM: TIMESTEP before ITEM: ATOMS"),
         (("2 1 1 1 1", "2 1 1 1 e"), 11, "a number in atoms"),
@@ -318,9 +321,52 @@ def test_extended_xyz(system, tmp_path):
     assert_same(first, system, exactly=False)
     assert (first.names, first.step, second.step, first.periodic) == (("Ar", "Kr"), 40, 50, (True, True, False))
     np.testing.assert_allclose(first.masses, system.masses)
-    path.write_text('2\nLattice="1 0 0 0 1 0 0.5 0 1" Properties=species:S:1:pos:R:3\nAr 0 0 0\nAr 1 1 1\n')
-    with pytest.raises(InputError, match="an orthogonal box"):
+    path.write_text('2\nLattice="1 0 0 0 1 0 1 0 0" Properties=species:S:1:pos:R:3\nAr 0 0 0\nAr 1 1 1\n')
+    with pytest.raises(InputError, match="three edges a, b, c with a volume"):
         list(read_extended_xyz(path))
+    # The primitive cell of fcc, of which ASE writes edges that point anywhere, is turned with its particles.
+    lattice, places = 2.0 * np.array([[0, 1, 1], [1, 0, 1], [1, 1, 0]]), np.array([[0.0, 0, 0], [1, 0.5, 0.25]])
+    rows = "\n".join(f"Ar {x} {y} {z}" for x, y, z in places)
+    path.write_text(f'2\nLattice="{" ".join(map(str, lattice.ravel()))}" Properties=species:S:1:pos:R:3\n{rows}\n')
+    (frame,) = read_extended_xyz(path)
+    np.testing.assert_allclose(frame.positions @ frame.cell.inverse, places @ np.linalg.inv(lattice), atol=1e-15)
+    np.testing.assert_allclose(np.linalg.norm(frame.positions[1]), np.linalg.norm(places[1]))
+    assert frame.cell.volume == pytest.approx(16.0)
+
+
+def test_tilted_boxes_in_every_format(system, tmp_path):
+    tilted = dataclasses.replace(system, tilt=np.array([1.5, -0.75, 0.5]))
+    write_lammps_data(tmp_path / "a.data", tilted)
+    with DumpWriter(tmp_path / "a.dump") as dump:
+        dump.write(tilted)
+    with H5mdWriter(tmp_path / "a.h5md") as trajectory:
+        trajectory.write(tilted)
+        trajectory.write(dataclasses.replace(system, step=80))
+    with H5mdWriter(tmp_path / "b.h5md") as trajectory:
+        trajectory.write(system)
+        with pytest.raises(InputError, match="the box is tilted at step 40"):
+            trajectory.write(tilted)
+    assert "-1.75 5.5 1.5\n0 7.5 -0.75\n2 9.5 0.5\n" in (tmp_path / "a.dump").read_text()
+    found = [read_lammps_data(tmp_path / "a.data"), *read_lammps_dump(tmp_path / "a.dump")]
+    if importlib.util.find_spec("ase"):
+        write_extended_xyz(tmp_path / "a.xyz", tilted)
+        found += read_extended_xyz(tmp_path / "a.xyz")
+    first, second = read_h5md(tmp_path / "a.h5md")
+    for read in (*found, first):
+        assert_same(read, tilted, exactly=False)
+        assert read.tilt.tolist() == [1.5, -0.75, 0.5]
+        np.testing.assert_allclose(read.unwrapped, tilted.unwrapped[np.argsort(tilted.ids)], rtol=1e-7)
+    assert not second.cell.tilted
+    scaled = (tilted.positions - tilted.lower) @ tilted.cell.inverse
+    wanted = {"xs ys zs": (scaled, tilted.positions), "xu yu zu": (tilted.unwrapped, tilted.unwrapped)}
+    for columns, (places, expected) in wanted.items():
+        text = (tmp_path / "a.dump").read_text().partition("ITEM: ATOMS")[0]
+        rows = "\n".join(f"{k} 1 {x:.17g} {y:.17g} {z:.17g}" for k, (x, y, z) in enumerate(places, 1))
+        (tmp_path / "b.dump").write_text(f"{text}ITEM: ATOMS id type {columns}\n{rows}\n")
+        (read,) = read_lammps_dump(tmp_path / "b.dump")
+        found_there = read.positions if places is scaled else read.unwrapped
+        np.testing.assert_allclose(found_there, expected, atol=1e-13)
+        assert (read.cell.straight(read.positions)[:, :2] < read.upper[:2] + 1e-12).all()
 
 
 @pytest.mark.parametrize(

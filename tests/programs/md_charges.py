@@ -1,4 +1,4 @@
-"""Charged particles on these ranks: `md_charges.py FOLDER STEPS NAME…` runs the scripts in.NAME; figures and places."""
+"""Scripts on these ranks: `md_charges.py FOLDER STEPS NAME…` runs the scripts in.NAME; figures, the box and places."""
 
 import sys
 from pathlib import Path
@@ -9,9 +9,9 @@ from mpi4py import MPI
 from hpckit.apps.md.config import Config
 from hpckit.apps.md.lammps.script import settings_of
 from hpckit.apps.md.model import make_system
+from hpckit.apps.md.motion import dynamics_of
 from hpckit.apps.md.start import Start
 from hpckit.comm.observe.timer import PhaseTimer
-from hpckit.md.motion.dynamics import NVE
 from hpckit.md.saved import pieces_of
 from hpckit.md.snapshots import snapshot
 from hpckit.md.thermo import measure
@@ -22,19 +22,22 @@ for name in sys.argv[3:]:
     config = Config.model_validate({**settings_of(folder / f"in.{name}").tree, "repro": True})
     start = Start(config)
     system = make_system(config, start, comm, PhaseTimer())
-    dynamics, rows = NVE(), []
+    dynamics, rows = dynamics_of(config), []
     for step in range(steps + 1):
         wanted = step % 10 == 0
         if step:
             dynamics.step(system, config.time.dt, wanted)
         if wanted:
             it = measure(system)
-            rows.append([it.temperature, it.potential, it.coulomb, it.long_range, it.pressure, *it.tensor])
+            box = *system.domains.upper, *system.domains.tilt
+            rows.append([it.temperature, it.potential, it.coulomb, it.long_range, it.pressure, *it.tensor, *box])
     kept = {piece.name: piece for piece in pieces_of(system)}
-    charges = np.concatenate(comm.allgather(kept["charge"].block))
+    charges = np.concatenate(comm.allgather(kept["charge"].block)) if system.charged else None
     found = snapshot(system, forces=True)
     if found is not None:
-        assert np.array_equal(charges, found.charges)
-        given = {key: getattr(found, key) for key in ("positions", "velocities", "forces", "charges")}
+        given = {key: getattr(found, key) for key in ("positions", "images", "velocities", "forces")}
+        if charges is not None:
+            assert np.array_equal(charges, found.charges)
+            given["charges"] = charges
         np.savez(folder / f"{name}-{comm.size}.npz", rows=rows, builds=system.neighbors.builds, **given)
     system.mesh.close()

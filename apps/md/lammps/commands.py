@@ -244,9 +244,11 @@ class Commands:
         self._set("system.density" if self.units == "lj" else "system.edge", float(scale))
 
     def _region(self, name: str, style: str, *rest: str) -> None:
-        ends, options = rest[:6], rest[6:]
-        if style != "block" or len(ends) < 6 or options not in ((), ("units", "box"), ("units", "lattice")):
-            raise ValueError(f"region {name} {style} {' '.join(rest)}: known is block, with six numbers")
+        count = {"block": 6, "prism": 9}.get(style, 0)
+        ends, options = rest[:count], rest[count:]
+        if not count or len(ends) < count or options not in ((), ("units", "box"), ("units", "lattice")):
+            known = "known are block with six numbers and prism with nine"
+            raise ValueError(f"region {name} {style} {' '.join(rest)}: {known}")
         if "lattice" in self.failed:
             return
         edge = self._edge() if options != ("units", "box") else 1.0
@@ -264,11 +266,13 @@ class Commands:
         if region not in self.regions:
             raise ValueError(f"create_box {types} {region}: there is no such region")
         self.types = int(types)
-        box, edge = self.regions[region], self._edge()
+        box, edge = self.regions[region][:6], self._edge()
         cells = [(high - low) / edge for low, high in zip(box[::2], box[1::2], strict=True)]
         if any(box[::2]) or any(n < 0.5 or abs(n - round(n)) > WHOLE * n for n in cells):
             raise ValueError("create_box: the box begins at 0 and holds a whole number of lattice cells here")
         self._set("system.cells", [round(n) for n in cells])
+        if any(self.regions[region][6:]):
+            self._set("system.tilt", self.regions[region][6:])
 
     def _create_atoms(self, kind: str, style: str, *rest: str) -> None:
         if {"region", "create_box"} & self.failed:

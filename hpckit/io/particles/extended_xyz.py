@@ -17,6 +17,7 @@ import numpy as np
 
 from hpckit.errors import InputError, SetupError
 from hpckit.io.files import replacing
+from hpckit.plan.particles.cell import Cell
 from hpckit.plan.particles.snapshot import Snapshot, sorted_by_id
 from hpckit.plan.text import open_regular
 
@@ -106,13 +107,13 @@ def write_extended_xyz(path: str | Path, snapshots: Snapshot | list[Snapshot]) -
 
 
 def _snapshot(atoms: Any, where: str) -> Snapshot:
-    cell = np.asarray(atoms.cell)
-    edges = np.diagonal(cell).copy()
-    if np.abs(cell - np.diag(edges)).max() > 1e-12 * max(np.abs(cell).max(), 1.0) or (edges <= 0).any():
-        raise InputError(
-            f"expected an orthogonal box (Lattice with three lengths on its diagonal), found {cell.tolist()}",
-            where=where,
-        )
+    given = np.asarray(atoms.cell)
+    given = np.where(np.abs(given) > 1e-12 * max(np.abs(given).max(), 1.0), given, 0.0)
+    lower = np.asarray(atoms.info.get("lower", np.zeros(3)), np.float64)
+    try:
+        cell, rotation = Cell.of_edges(given, lower)
+    except ValueError as error:
+        raise InputError(f"Lattice: {error}", where=where) from None
     n = len(atoms)
     arrays = atoms.arrays
     symbols = atoms.get_chemical_symbols()
@@ -127,19 +128,22 @@ def _snapshot(atoms: Any, where: str) -> Snapshot:
     else:
         names = tuple(dict.fromkeys(symbols))
         types = np.array([names.index(symbol) for symbol in symbols], np.int64)
-    lower = np.asarray(atoms.info.get("lower", np.zeros(3)), np.float64)
     by_particle = np.asarray(atoms.get_masses(), np.float64)
     masses = np.array(
         [by_particle[types == number].mean() if (types == number).any() else 1.0 for number in range(len(names))]
     )
     images = np.asarray(arrays.get("image", np.zeros((n, 3))), np.int32)
     velocities = arrays.get("velo")
-    ids, types, positions, images, velocities = sorted_by_id(ids, types, atoms.get_positions(), images, velocities)
+    places = atoms.get_positions()
+    if not np.array_equal(rotation, np.eye(3)):  # a cell in another position is turned, with all in it
+        places = lower + (places - lower) @ rotation
+        velocities = None if velocities is None else velocities @ rotation
+    ids, types, positions, images, velocities = sorted_by_id(ids, types, places, images, velocities)
     wraps = bool(atoms.pbc[0]), bool(atoms.pbc[1]), bool(atoms.pbc[2])
     info = atoms.info
     return Snapshot(
-        lower, lower + edges, wraps, ids, types, positions, images, velocities, None, masses, None, names,
-        int(info.get("step", 0)), float(info.get("time", 0.0)),
+        lower, np.array(cell.upper), wraps, ids, types, positions, images, velocities, None, masses, None, names,
+        int(info.get("step", 0)), float(info.get("time", 0.0)), tilt=np.array(cell.tilt),
     )  # fmt: skip
 
 
@@ -153,7 +157,7 @@ def _atoms(snapshot: Snapshot) -> Any:
     atoms = Atoms(
         symbols=[symbols[number] for number in snapshot.types],
         positions=snapshot.positions,
-        cell=np.diag(snapshot.edges),
+        cell=snapshot.cell.matrix,
         pbc=snapshot.periodic,
     )
     if snapshot.particle_masses is not None:

@@ -87,7 +87,8 @@ def with_images(frames: Iterable[Snapshot]) -> Iterator[Snapshot]:
     for frame in frames:
         found = frame
         if not frame.images.any() and places is not None and len(places) == frame.count:
-            turns = np.rint((places - frame.positions) / frame.edges) * np.array(frame.periodic)
+            gone = frame.cell.straight(places) - frame.cell.straight(frame.positions)
+            turns = np.rint(gone / frame.edges) * np.array(frame.periodic)
             found = replace(frame, images=(images + turns).astype(np.int32))
         places, images = frame.positions, found.images
         yield found

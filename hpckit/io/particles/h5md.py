@@ -42,9 +42,10 @@ class H5mdWriter:
 
     units: names of the units of length, time, velocity, force and mass as the units module spells them ("Angstrom",
     "ps", "Angstrom ps-1"); empty for reduced units. All frames hold the same particles; which of velocities and forces
-    they have is decided by the first. `resume` goes on where a writer was whose `kept` said so, and forgets later
-    frames; {} forgets all. Raises `InputError` for frames that are unlike the first, `SetupError` where the file cannot
-    be written, `CorruptDataError` where frames to go on after are gone.
+    they have is decided by the first, as is whether the edges of the box are three lengths or, of a tilted one, a
+    matrix; tilted: a matrix in any case, for a box that will be tilted. `resume` goes on where a writer was whose
+    `kept` said so, and forgets later frames; {} forgets all. Raises `InputError` for frames that are unlike the first,
+    `SetupError` where the file cannot be written, `CorruptDataError` where frames to go on after are gone.
     """
 
     def __init__(
@@ -53,8 +54,10 @@ class H5mdWriter:
         units: Mapping[str, str] | None = None,
         author: str = "unknown",
         resume: Mapping[str, Any] | None = None,
+        tilted: bool = False,
     ) -> None:
         self.path = Path(path)
+        self._tilted = tilted
         self._units = dict(units or {})
         self._author = author
         self._frames: list[tuple[int, float]] = []
@@ -146,7 +149,10 @@ class H5mdWriter:
 
     def _values(self, snapshot: Snapshot) -> dict[str, np.ndarray]:
         assert self._first is not None
-        values = {"box/edges": snapshot.edges}
+        whole = self._tilted or self._first.cell.tilted
+        if snapshot.cell.tilted and not whole:
+            raise InputError(f"the box is tilted at step {snapshot.step}, and was not at the first frame")
+        values = {"box/edges": snapshot.cell.matrix if whole else snapshot.edges}
         for name, (field, _) in ELEMENTS.items():
             if getattr(self._first, field) is not None:
                 given = getattr(snapshot, field)

@@ -12,12 +12,13 @@ import numpy as np
 from hpckit.errors import InputError
 from hpckit.io.fields.frames import require_sources
 from hpckit.io.probe import SIGNATURE, require_sound
+from hpckit.plan.particles.cell import Cell
 from hpckit.plan.particles.snapshot import Snapshot, sorted_by_id
 from hpckit.plan.text import read_bytes
 
 
 def read_h5md(path: str | Path) -> Iterator[Snapshot]:
-    """The frames of an H5MD file that has one group of particles in an orthogonal box, one at a time.
+    """The frames of an H5MD file that has one group of particles in a box, one at a time.
 
     Reads files of other programs too: edges and species fixed or time dependent, particles in any order. Raises
     `InputError` for another kind of file, naming the element that is missing or wrong, and `CorruptDataError` for a
@@ -75,16 +76,24 @@ def _snapshot(file: h5py.File, group: h5py.Group, number: int, path: Path) -> Sn
     positions = np.asarray(_at(group, "position", number, path), np.float64)
     n = len(positions)
     edges = np.asarray(_at(group, "box/edges", number, path), np.float64)
-    if edges.shape == (3, 3):
-        if np.count_nonzero(edges - np.diag(np.diagonal(edges))):
-            raise InputError("expected an orthogonal box, found a triclinic one", where=f"{path}, frame {number}")
-        edges = np.diagonal(edges).copy()
-    if edges.shape != (3,) or not (edges > 0).all():
-        raise InputError(f"expected three box edges above 0, found {edges}", where=f"{path}, frame {number}")
+    if edges.shape == (3,):
+        edges = np.diag(edges)
     boundary = [word.decode() if isinstance(word, bytes) else str(word) for word in group["box"].attrs["boundary"]]
     lower = (
         np.asarray(file["parameters/hpckit/box_lower"][...]) if "parameters/hpckit/box_lower" in file else np.zeros(3)
     )
+    try:
+        cell, rotation = Cell.of_edges(edges, lower)
+    except ValueError as error:
+        raise InputError(f"box/edges: {error}", where=f"{path}, frame {number}") from None
+    turned = not np.array_equal(rotation, np.eye(3))  # a box in another position is turned, with all in it
+    vectors = {
+        name: None if found is None else np.asarray(found, np.float64) @ rotation if turned else found
+        for name in ("velocity", "force")
+        for found in [_at(group, name, number, path)]
+    }
+    if turned:
+        positions = lower + (positions - lower) @ rotation
     ids = _at(group, "id", number, path)
     species = _at(group, "species", number, path)
     kinds = np.zeros(n, np.int64) if species is None else np.asarray(species, np.int64)
@@ -95,8 +104,8 @@ def _snapshot(file: h5py.File, group: h5py.Group, number: int, path: Path) -> Sn
         types,
         positions,
         np.zeros((n, 3), np.int32) if image is None else np.asarray(image, np.int32),
-        _at(group, "velocity", number, path),
-        _at(group, "force", number, path),
+        vectors["velocity"],
+        vectors["force"],
         _at(group, "mass", number, path),
     )
     masses = (
@@ -106,7 +115,7 @@ def _snapshot(file: h5py.File, group: h5py.Group, number: int, path: Path) -> Sn
     names = file.get("parameters/hpckit/type_names")
     return Snapshot(
         lower,
-        lower + edges,
+        np.array(cell.upper),
         (boundary[0] == "periodic", boundary[1] == "periodic", boundary[2] == "periodic"),
         ids,
         types,
@@ -119,6 +128,7 @@ def _snapshot(file: h5py.File, group: h5py.Group, number: int, path: Path) -> Sn
         tuple(names.asstr()[...]) if names is not None else (),
         int(_sampled(steps, number)),
         float(_sampled(times, number)),
+        tilt=np.array(cell.tilt),
     )
 
 

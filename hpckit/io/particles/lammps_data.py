@@ -35,7 +35,7 @@ LABELS = "Atom Type Labels"
 NOT_YET = ("ellipsoids", "lines", "triangles", "bodies")
 COUNT = re.compile(rf"^\s*(\S+)\s+(atoms|{'|'.join((*BOUND, *NOT_YET))}|\w+ types|extra .*)\s*$")
 EDGES = re.compile(r"^\s*(\S+)\s+(\S+)\s+([xyz])lo\s+([xyz])hi\s*$")
-NO_TILT = re.compile(r"^\s*([-+]?0*\.?0+(e[-+]?\d+)?\s+){3}xy\s+xz\s+yz\s*$")
+TILT = re.compile(r"^\s*(\S+)\s+(\S+)\s+(\S+)\s+xy\s+xz\s+yz\s*$")
 UNITS_OF_TITLE = re.compile(r"\bunits = (\w+)")
 
 
@@ -46,7 +46,7 @@ def read_lammps_data(
 
     style: the atom style; by default the one in the comment behind `Atoms`, else `atomic` where the columns allow it.
     periodic: a data file does not say it. Raises `InputError` with the line, what was expected there and what was
-    found; for triclinic boxes too, which hpckit has not.
+    found; for boxes of general vectors (avec, bvec, cvec), too.
     """
     lines = Lines(Path(path))
     try:
@@ -63,7 +63,7 @@ class _Reader:
             raise InputError(f"the atom style {style!r} is not supported", do=f"choose {', '.join(STYLES)}")
         self.lines, self.style = lines, style
         self.counts: dict[str, int] = {}
-        self.box = np.full((3, 2), np.nan)
+        self.box, self.tilt = np.full((3, 2), np.nan), np.zeros(3)
         self.passed_over: list[str] = []
         self.labels: dict[str, str] = {}  # of types, and their numbers
         self.masses: Floats | None = None
@@ -99,10 +99,10 @@ class _Reader:
                 self._edge("xyz".index(match[3]), match[1], match[2])
             elif (match := COUNT.match(text)) is not None:
                 self._count(match[2], match[1])
-            elif NO_TILT.match(text):
-                continue  # a box that LAMMPS calls triclinic, and that is orthogonal
-            elif re.search(r"\bxy\s+xz\s+yz\b|\bavec\b|\babc\s+origin\b", text):
-                raise self.lines.fault("an orthogonal box (xlo xhi, ylo yhi, zlo zhi)", "a triclinic one")
+            elif (match := TILT.match(text)) is not None:
+                self._tilt(match.groups())
+            elif re.search(r"\bavec\b|\babc\s+origin\b", text):
+                raise self.lines.fault("a box of xlo xhi, ylo yhi, zlo zhi and xy xz yz", "one of general vectors")
             elif text.strip() in (LABELS, *SECTIONS, *PASSED_OVER) or text.strip().endswith("Coeffs"):
                 self.lines.put_back(line)
                 break
@@ -124,6 +124,15 @@ class _Reader:
         if not np.isfinite(ends).all() or ends[0] >= ends[1]:
             raise self.lines.fault(f"{name}lo below {name}hi", f"{low} {high}")
         self.box[dim] = ends
+
+    def _tilt(self, words: tuple[str, ...]) -> None:
+        try:
+            tilt = np.array([float(word) for word in words])
+        except ValueError:
+            tilt = np.full(3, np.nan)
+        if not np.isfinite(tilt).all():
+            raise self.lines.fault("three numbers for xy xz yz", " ".join(words))
+        self.tilt = tilt
 
     def _count(self, what: str, word: str) -> None:
         if not word.isdigit():
@@ -304,6 +313,7 @@ class _Reader:
         return Snapshot(
             lower=self.box[:, 0].copy(),
             upper=self.box[:, 1].copy(),
+            tilt=self.tilt,
             periodic=periodic,
             ids=ids,
             types=types,
@@ -340,6 +350,8 @@ def write_lammps_data(path: str | Path, snapshot: Snapshot, units: str = "lj") -
     out.write("\n")
     for name, low, high in zip("xyz", snapshot.lower, snapshot.upper, strict=True):
         out.write(f"{low:.17g} {high:.17g} {name}lo {name}hi\n")
+    if snapshot.cell.tilted:
+        out.write(" ".join(f"{tilt:.17g}" for tilt in snapshot.tilt) + " xy xz yz\n")
     if snapshot.masses is not None:
         out.write("\nMasses\n\n")
         for number, mass in enumerate(snapshot.masses, 1):

@@ -13,7 +13,8 @@ import numpy as np
 
 from hpckit.errors import CorruptDataError, write_error
 from hpckit.io.particles.text import Lines
-from hpckit.plan.particles.snapshot import Floats, Snapshot, sorted_by_id
+from hpckit.plan.particles.cell import TILTS, Cell
+from hpckit.plan.particles.snapshot import Snapshot, sorted_by_id
 
 # How positions may be given: column names -> (whether scaled to the box, whether unwrapped).
 POSITIONS = {
@@ -87,20 +88,28 @@ def _float(lines: Lines, what: str) -> float:
         raise lines.fault(f"{what}, a number", repr(word)) from None
 
 
-def _box(lines: Lines, item: str) -> tuple[Floats, tuple[bool, bool, bool]]:
-    words = item.split()[3:]
-    if words[:3] == ["xy", "xz", "yz"] or "abc" in words:
-        raise lines.fault("an orthogonal box", "a triclinic one")
-    ends, numbers = lines.table(3, "box bounds (low, high)", _is_item, (2,))
+def _box(lines: Lines, item: str) -> tuple[Cell, tuple[bool, bool, bool]]:
+    words, tilt = item.split()[3:], np.zeros(3)
+    if "abc" in words:
+        raise lines.fault("box bounds, with xy xz yz or without", "a box of general vectors")
+    if words[:3] == [*TILTS]:
+        words = words[3:]
+        ends, numbers = lines.table(3, "box bounds (low, high, tilt)", _is_item, (3,))
+        ends, tilt = ends[:, :2].copy(), ends[:, 2].copy()
+        low, high = Cell((0.0,) * 3, (0.0,) * 3, (tilt[0], tilt[1], tilt[2])).bounds  # bounds are those of the whole
+        ends[:, 0] -= low
+        ends[:, 1] -= high
+    else:
+        ends, numbers = lines.table(3, "box bounds (low, high)", _is_item, (2,))
     for dim in range(3):
         if ends[dim, 0] >= ends[dim, 1]:
             raise lines.fault("low bounds below high ones", f"{ends[dim, 0]:.17g} {ends[dim, 1]:.17g}", numbers[dim])
     kinds = words if len(words) == 3 else ["pp"] * 3
-    return ends, (kinds[0] == "pp", kinds[1] == "pp", kinds[2] == "pp")
+    return Cell.of(ends[:, 0], ends[:, 1], tilt), (kinds[0] == "pp", kinds[1] == "pp", kinds[2] == "pp")
 
 
 def _atoms(
-    lines: Lines, names: list[str], step: int, time: float, count: int, box: tuple[Floats, tuple[bool, bool, bool]]
+    lines: Lines, names: list[str], step: int, time: float, count: int, box: tuple[Cell, tuple[bool, bool, bool]]
 ) -> Snapshot:
     for needed in ("id", "type"):
         if needed not in names:
@@ -117,26 +126,26 @@ def _atoms(
     ids = lines.whole(at["id"], numbers, "an atom id", 1)
     lines.unique(ids, numbers, "atom id")
     types = lines.whole(at["type"], numbers, "an atom type", 1) - 1
-    ends, periodic = box
-    lower, upper = ends[:, 0].copy(), ends[:, 1].copy()
+    cell, periodic = box
     scaled, unwrapped = POSITIONS[form]
     positions = np.stack([at[name] for name in form], axis=1)
     if scaled:
-        positions = lower + positions * (upper - lower)
+        positions = cell.leaning(cell.lower + positions * cell.lengths)
     found = {
         what: np.stack([at[name] for name in columns], axis=1) if set(columns) <= set(at) else None
         for what, columns in VECTORS.items()
     }
     images = np.zeros((count, 3), np.int32) if found["images"] is None else found["images"].astype(np.int32)
     if unwrapped:
-        turns = np.where(periodic, np.floor((positions - lower) / (upper - lower)), 0.0)
-        positions, images = positions - turns * (upper - lower), turns.astype(np.int32)
+        positions, images = cell.wrapped(positions, periodic)
     ids, types, positions, images, velocities, forces, charges = sorted_by_id(
         ids, types, positions, images, found["velocities"], found["forces"], at.get("q")
     )
+    ends = np.array(cell.lower), np.array(cell.upper)
     return Snapshot(
-        lower, upper, periodic, ids, types, positions, images, velocities, forces, None, charges, (), step, time
-    )
+        *ends, periodic, ids, types, positions, images, velocities, forces, None, charges, (), step, time,
+        tilt=np.array(cell.tilt),
+    )  # fmt: skip
 
 
 class DumpWriter:
@@ -200,21 +209,24 @@ def _text(snapshot: Snapshot) -> str:
     """A frame as LAMMPS writes it."""
     out = io.StringIO()
     bounds = " ".join("pp" if wraps else "ff" for wraps in snapshot.periodic)
+    cell = snapshot.cell
+    columns = [*cell.bounds, snapshot.tilt] if cell.tilted else [snapshot.lower, snapshot.upper]
+    bounds = f"{' '.join(TILTS)} {bounds}" if cell.tilted else bounds
     out.write(f"ITEM: TIMESTEP\n{snapshot.step}\nITEM: NUMBER OF ATOMS\n{snapshot.count}\nITEM: BOX BOUNDS {bounds}\n")
-    for low, high in zip(snapshot.lower, snapshot.upper, strict=True):
-        out.write(f"{low:.17g} {high:.17g}\n")
-    columns = ["id", "type", "x", "y", "z"]
+    for row in zip(*columns, strict=True):
+        out.write(" ".join(f"{number:.17g}" for number in row) + "\n")
+    names = ["id", "type", "x", "y", "z"]
     numbers: list[np.ndarray] = [snapshot.ids, snapshot.types + 1, *snapshot.positions.T]
-    for what, names in VECTORS.items():
+    for what, more in VECTORS.items():
         values = getattr(snapshot, what)
         if values is not None:
-            columns += names
+            names += more
             numbers += list(values.T)
     if snapshot.charges is not None:
-        columns.append("q")
+        names.append("q")
         numbers.append(snapshot.charges)
     form = " ".join("{}" if values.dtype.kind == "i" else "{:.17g}" for values in numbers) + "\n"
-    out.write(f"ITEM: ATOMS {' '.join(columns)}\n")
+    out.write(f"ITEM: ATOMS {' '.join(names)}\n")
     out.writelines(form.format(*row) for row in zip(*(values.tolist() for values in numbers), strict=True))
     return out.getvalue()
 

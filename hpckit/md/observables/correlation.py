@@ -65,7 +65,7 @@ class TimeCorrelation:
         """Compare a frame with the origins. Raises `InputError` for frames at unequal intervals, or out of order."""
         self._check_time(frame.time)
         own = own_block(frame, comm)
-        places = frame.positions[own] + frame.images[own] * (frame.upper - frame.lower)
+        places = frame.positions[own] + frame.cell.shifts(frame.images[own])
         velocities = None if frame.velocities is None else frame.velocities[own].copy()
         if self.frames % self.spacing == 0:
             self._origins.append((self.frames, places, velocities))

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from hpckit.comm.agree import sum_of_ranks
 from hpckit.plan.blocks import block
+from hpckit.plan.particles.cell import Cell
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -27,6 +28,10 @@ class Frame(Protocol):
     @property
     def upper(self) -> Floats:
         """High corner."""
+
+    @property
+    def cell(self) -> Cell:
+        """The cell of the box, with its tilt."""
 
     @property
     def periodic(self) -> tuple[bool, bool, bool]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 
 from hpckit.errors import DecompositionError
+from hpckit.plan.particles.cell import SPANS, TILTS, Cell
 from hpckit.plan.topology import Topology
 
 DIMS = 3
@@ -43,11 +44,14 @@ class DomainDecomposition:
     """The box lower <= x < upper over the three axes of `topology`, cut at `cuts[d]` (ends included) along dim d.
 
     Cuts need not be even. Along a dim that is not periodic the outer domains reach to infinity: every particle has an
-    owner wherever it goes. Raises `DecompositionError` for a box or cuts that do not grow.
+    owner wherever it goes. tilt: xy, xz, yz of the cell; all cuts, bounds and ghost regions are in straight coordinates
+    (`Cell`), which are places where there is no tilt. Raises `DecompositionError` for a box or cuts that do not grow,
+    and for an edge that leans where the box is open.
     """
 
     topology: Topology
     cuts: tuple[tuple[float, ...], ...]
+    tilt: tuple[float, float, float] = (0.0, 0.0, 0.0)
 
     def __post_init__(self) -> None:
         if len(self.topology.sizes) != DIMS or len(self.cuts) != DIMS:
@@ -59,17 +63,39 @@ class DomainDecomposition:
                 )
             if not all(math.isfinite(cut) for cut in cuts) or any(a >= b for a, b in itertools.pairwise(cuts)):
                 raise DecompositionError(f"the cuts along {name} must be finite and grow: {', '.join(map(str, cuts))}")
+        for name, tilt, (_, edge) in zip(TILTS, self.tilt, SPANS, strict=True):
+            if tilt and not self.periodic[edge]:
+                raise DecompositionError(
+                    f"the box has a tilt {name} = {tilt:g}, and is open along {'xyz'[edge]}",
+                    do=f"make {'xyz'[edge]} periodic, or give a box without this tilt",
+                )
 
     @classmethod
-    def even(cls, topology: Topology, lower: npt.ArrayLike, upper: npt.ArrayLike) -> Self:
+    def even(
+        cls,
+        topology: Topology,
+        lower: npt.ArrayLike,
+        upper: npt.ArrayLike,
+        tilt: npt.ArrayLike = (0.0, 0.0, 0.0),
+    ) -> Self:
         """A box cut into domains of equal size."""
         ends = zip(np.asarray(lower, float), np.asarray(upper, float), topology.sizes, strict=True)
-        return cls(topology, tuple(tuple(float(x) for x in np.linspace(a, b, n + 1)) for a, b, n in ends))
+        cuts = tuple(tuple(float(x) for x in np.linspace(a, b, n + 1)) for a, b, n in ends)
+        xy, xz, yz = (float(each) for each in np.asarray(tilt, float))
+        return cls(topology, cuts, (xy, xz, yz))
 
     def stretched(self, factors: npt.ArrayLike) -> Self:
         """The box with its edges longer by factors, and the cuts with them; the lower corner stays."""
         pairs = zip(self.cuts, map(float, np.asarray(factors)), strict=True)
-        return type(self)(self.topology, tuple(tuple(c[0] + factor * (x - c[0]) for x in c) for c, factor in pairs))
+        return replace(self, cuts=tuple(tuple(c[0] + factor * (x - c[0]) for x in c) for c, factor in pairs))
+
+    def reshaped(self, cell: Cell) -> Self:
+        """Another cell, and the cuts at the same shares of it."""
+        cuts = []
+        for old, low, high in zip(self.cuts, cell.lower, cell.upper, strict=True):
+            shares = [(x - old[0]) / (old[-1] - old[0]) for x in old[1:-1]]
+            cuts.append((low, *(low + share * (high - low) for share in shares), high))
+        return replace(self, cuts=tuple(cuts), tilt=cell.tilt)
 
     def direction(self, sender: npt.ArrayLike, receiver: npt.ArrayLike) -> npt.NDArray[np.int64]:
         """The way from rank to rank around the mesh, as one number. Sent in this order, messages of all ranks that go
@@ -82,18 +108,23 @@ class DomainDecomposition:
         return np.ravel_multi_index(tuple(way.T), sizes)
 
     @property
+    def cell(self) -> Cell:
+        """The cell of the box."""
+        return Cell.of(self.lower, self.upper, self.tilt)
+
+    @property
     def lower(self) -> npt.NDArray[np.float64]:
         """The lower corner of the box."""
         return np.array([cuts[0] for cuts in self.cuts])
 
     @property
     def upper(self) -> npt.NDArray[np.float64]:
-        """The upper corner of the box."""
+        """The upper corner of the box, in straight coordinates."""
         return np.array([cuts[-1] for cuts in self.cuts])
 
     @property
     def lengths(self) -> npt.NDArray[np.float64]:
-        """The edges of the box."""
+        """The edges of the box, without tilt."""
         return self.upper - self.lower
 
     @property
@@ -119,6 +150,8 @@ class DomainDecomposition:
     def owners(self, positions: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
         """The rank that owns each position [n, 3] (wrapped into the box where it is periodic)."""
         ranks = np.zeros(len(positions), np.int64)
+        if any(self.tilt):
+            positions = self.cell.straight(positions)
         for d, size in enumerate(self.topology.sizes):
             if size > 1:
                 ranks = ranks * size + np.searchsorted(self.cuts[d][1:-1], positions[:, d], side="right")
@@ -148,12 +181,14 @@ class DomainDecomposition:
         return found
 
     def ghosts(self, rank: int, reach: float) -> tuple[list[list[GhostRegion]], list[Segment]]:
-        """The ghosts that rank sends: for each dim its `ghost_regions`, and a segment for each of their combinations.
+        """The ghosts that rank sends, of particles within a distance `reach` of domains: for each dim its
+        `ghost_regions`, and a segment for each of their combinations.
 
         Segments are ordered as the product of the three lists; the first is the rank's own particles, unmoved. Peers
         are mutual: each receiver is also a sender.
         """
-        options = [self.ghost_regions(coord, d, reach) for d, coord in enumerate(self.topology.coords(rank))]
+        spans, coords = self.cell.reaches(reach).tolist(), self.topology.coords(rank)
+        options = [self.ghost_regions(coord, d, spans[d]) for d, coord in enumerate(coords)]
         segments = [
             Segment(self.topology.rank(tuple(one.to for one in each)), tuple(one.image for one in each))  # type: ignore[arg-type]
             for each in itertools.product(*options)

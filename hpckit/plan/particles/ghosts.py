@@ -36,6 +36,7 @@ class Ghosts(NamedTuple):
 def ghosts_of(domains: DomainDecomposition, rank: int, reach: float, positions: Floats) -> Ghosts:
     """The ghosts that a rank with particles at `positions` [n, 3] sends: by receiver, then segment, then particle."""
     options, segments = domains.ghosts(rank, reach)
+    positions = domains.cell.straight(positions)
     within = [
         [(positions[:, d] >= one.low) & (positions[:, d] < one.high) for one in each] for d, each in enumerate(options)
     ]
@@ -51,7 +52,7 @@ def ghosts_of(domains: DomainDecomposition, rank: int, reach: float, positions: 
 @dataclass(frozen=True, eq=False)
 class GhostPlan:
     """The ghosts of one rebuild: every particle within `reach` of a domain, for each dim by itself, is sent to its
-    rank.
+    rank. In a tilted cell each dim is a straight coordinate, of which `reach` spans `Cell.reaches`.
 
     positions: float64[n, 3] of all particles, wrapped into the box; a particle's number is its row. sent: the ghosts,
     one message for all from one rank to another. taken: int64[ranks, ranks], the ghosts that the rank of the row
@@ -183,12 +184,13 @@ class Expected:
     """
 
     def __init__(self, domains: DomainDecomposition, reach: float, positions: Floats) -> None:
-        self._images = np.where(domains.periodic, np.ceil(reach / domains.lengths), 0).astype(np.int64)
+        spans, straight = domains.cell.reaches(reach), domains.cell.straight(positions)
+        self._images = np.where(domains.periodic, np.ceil(spans / domains.lengths), 0).astype(np.int64)
         self._around = 2 * self._images + 1
         self._ranks = domains.topology.size
         owners, found = domains.owners(positions), []
         for rank in range(self._ranks):
-            particle, image = self._within(*domains.owned(rank), reach, positions, domains.lengths)
+            particle, image = self._within(*domains.owned(rank), spans, straight, domains.lengths)
             others = (owners[particle] != rank) | image.any(axis=1)
             found.append(np.sort(self.index(particle[others], image[others])))
         counts = np.array([len(each) for each in found])
@@ -201,14 +203,16 @@ class Expected:
         self._particles = particles
         return particles * math.prod(map(int, self._around))
 
-    def _within(self, low: Floats, high: Floats, reach: float, positions: Floats, lengths: Floats) -> tuple[Ints, Ints]:
-        """The particles and images that lie within reach of a box."""
+    def _within(
+        self, low: Floats, high: Floats, reach: Floats, positions: Floats, lengths: Floats
+    ) -> tuple[Ints, Ints]:
+        """The particles and images that lie within reach of a box, for each dim."""
         options = []
         for d in range(3):
             each = []
             for image in range(-int(self._images[d]), int(self._images[d]) + 1):
                 place = positions[:, d] + image * lengths[d]
-                each.append((image, (place >= low[d] - reach) & (place < high[d] + reach)))
+                each.append((image, (place >= low[d] - reach[d]) & (place < high[d] + reach[d])))
             options.append(each)
         particles, images = [], []
         for (i, x), (j, y) in itertools.product(*options[:2]):

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpckit.errors import InputError
+from hpckit.plan.particles.cell import Cell
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -17,16 +18,17 @@ BOUND = {"bonds": 2, "angles": 3, "dihedrals": 4, "impropers": 4}  # what binds 
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """Particles in an orthogonal box, in the order of their ids.
+    """Particles in a box, in the order of their ids.
 
-    lower, upper: float64[3], corners of the box. periodic: of each dim. ids: int64[n], unique, as in files, from 1.
-    types: int64[n], from 0. positions: float64[n, 3]. images: int32[n, 3], how many box lengths a particle has gone
-    beyond its position: positions + images * (upper - lower) are the unwrapped places. velocities, forces: float64
-    [n, 3], or None where unknown. masses: float64[types], or None. charges: float64[n], or None. bonds: int64
-    [bonds, 3], or None: type from 0, and the places of two particles, from 0; so angles [n, 4], dihedrals and impropers
-    [n, 5]. coefficients: what a file says of their types, by the names of these fields: a row of numbers for each type.
-    names: of the types, empty where they have none. All lengths, masses and times in the units of the run that made it.
-    units: their name, empty where the file does not say it. passed_over: sections of the file that were not used.
+    lower, upper: float64[3], corners of the box; tilt: xy, xz, yz of a tilted one (`Cell`). periodic: of each dim.
+    ids: int64[n], unique, as in files, from 1. types: int64[n], from 0. positions: float64[n, 3]. images: int32[n, 3],
+    how many edges of the box a particle has gone beyond its position: positions + cell.shifts(images) are the unwrapped
+    places. velocities, forces: float64[n, 3], or None where unknown. masses: float64[types], or None. charges:
+    float64[n], or None. bonds: int64[bonds, 3], or None: type from 0, and the places of two particles, from 0; so
+    angles [n, 4], dihedrals and impropers [n, 5]. coefficients: what a file says of their types, by the names of these
+    fields: a row of numbers for each type. names: of the types, empty where they have none. All lengths, masses and
+    times in the units of the run that made it. units: their name, empty where the file does not say it. passed_over:
+    sections of the file that were not used.
     """
 
     lower: Floats
@@ -50,6 +52,7 @@ class Snapshot:
     dihedrals: Ints | None = None
     impropers: Ints | None = None
     coefficients: dict[str, list[tuple[float, ...]]] = field(default_factory=dict)
+    tilt: Floats = field(default_factory=lambda: np.zeros(3))
 
     def __post_init__(self) -> None:
         n = len(self.ids)
@@ -62,6 +65,7 @@ class Snapshot:
             ("charges", (n,)),
             ("lower", (3,)),
             ("upper", (3,)),
+            ("tilt", (3,)),
         ):
             values = getattr(self, name)
             if values is not None and values.shape != shape:
@@ -80,13 +84,18 @@ class Snapshot:
 
     @property
     def edges(self) -> Floats:
-        """The lengths of the box: float64[3]."""
+        """The lengths of the box without its tilt: float64[3]."""
         return self.upper - self.lower
+
+    @property
+    def cell(self) -> Cell:
+        """The cell of the box."""
+        return Cell.of(self.lower, self.upper, self.tilt)
 
     @property
     def unwrapped(self) -> Floats:
         """Where the particles would be had they not been put back into the box: float64[n, 3]."""
-        return self.positions + self.images * self.edges
+        return self.positions + self.cell.shifts(self.images)
 
     @property
     def particle_masses(self) -> Floats | None:
@@ -100,9 +109,9 @@ class Snapshot:
         """
         copies, n = int(np.prod(times)), self.count
         steps = np.stack([*np.meshgrid(*map(np.arange, times[::-1]), indexing="ij")], axis=-1).reshape(-1, 3)[:, ::-1]
-        whole = (self.unwrapped + (steps * self.edges)[:, None, :]).reshape(-1, 3)
-        edges = self.edges * times
-        away = np.where(self.periodic, np.floor((whole - self.lower) / edges), 0.0)
+        whole = (self.unwrapped + self.cell.shifts(steps)[:, None, :]).reshape(-1, 3)
+        edges, tilt = self.edges * times, self.tilt * np.array([times[1], times[2], times[2]])
+        inside, away = Cell.of(self.lower, self.lower + edges, tilt).wrapped(whole, self.periodic)
 
         def each(values: Any) -> Any:
             return None if values is None else np.tile(values, (copies, *(1,) * (values.ndim - 1)))
@@ -116,10 +125,11 @@ class Snapshot:
         return replace(
             self,
             upper=self.lower + edges,
+            tilt=tilt,
             ids=(self.ids + first[:, None]).ravel(),
             types=each(self.types),
-            positions=whole - away * edges,
-            images=away.astype(np.int32),
+            positions=inside,
+            images=away,
             velocities=each(self.velocities),
             forces=each(self.forces),
             charges=each(self.charges),

@@ -35,7 +35,9 @@ ROOM = 1.1  # how much more is reserved than is needed now
 
 
 class Columns(NamedTuple):
-    """Columns over the domain from `low` to `high`: `scale` of them per length, `shape` in x and y; and the ghosts'."""
+    """Columns over the domain from `low` to `high`: `scale` of them per length, `shape` in x and y; and the ghosts'.
+    clear: corners between which no ghost lies.
+    """
 
     low: np.ndarray
     high: np.ndarray
@@ -44,10 +46,21 @@ class Columns(NamedTuple):
     shape: np.ndarray
     ghost_low: np.ndarray
     ghost_shape: np.ndarray
+    clear: tuple[np.ndarray, np.ndarray]
 
 
-def grid_over(positions: np.ndarray, count: int, low: np.ndarray, high: np.ndarray, reach: float) -> Columns:
-    """Columns for so many particles in a domain, and for the ghosts within `reach` around it."""
+def grid_over(
+    positions: np.ndarray,
+    count: int,
+    low: np.ndarray,
+    high: np.ndarray,
+    reach: float,
+    clear: tuple[np.ndarray, np.ndarray] | None = None,
+) -> Columns:
+    """Columns for so many particles in a domain, and for the ghosts within `reach` around it.
+
+    clear: corners between which no ghost lies; None: those of the domain.
+    """
     density = max(count, 1) / float(np.prod(high - low))
     width = WIDTH * (CLUSTER / density) ** (1 / 3)
     if reach > 0.75 * width:  # a part of the reach is searched with fewer columns
@@ -55,7 +68,7 @@ def grid_over(positions: np.ndarray, count: int, low: np.ndarray, high: np.ndarr
     shape = np.maximum(1, np.rint((high - low)[:2] / width)).astype(np.int64)
     scale = shape / (high - low)[:2]
     beyond = np.ceil(reach * scale).astype(np.int64)
-    return Columns(low, high, reach, scale, shape, low[:2] - beyond / scale, shape + 2 * beyond)
+    return Columns(low, high, reach, scale, shape, low[:2] - beyond / scale, shape + 2 * beyond, clear or (low, high))
 
 
 def sort(records: np.ndarray, count: int, grid: Columns, ghosts: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -132,7 +145,7 @@ def searched(positions: np.ndarray, slots: int, grid: Columns) -> Search:
     # What float32 may round away: two coordinates, each by half a unit, and their difference.
     largest = float(max((center - lowest).max(), (highest - center).max()))
     reach = grid.reach * (1 + 1e-6) + 4 * FLOAT32_STEP * largest
-    where = (grid.low[:2], grid.scale, grid.shape, grid.ghost_low, grid.ghost_shape, grid.low, grid.high)
+    where = (grid.low[:2], grid.scale, grid.shape, grid.ghost_low, grid.ghost_shape, *grid.clear)
     return Search(tiles, boxes, reach, where, float(highest[0]))
 
 

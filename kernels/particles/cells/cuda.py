@@ -167,9 +167,16 @@ class Cells(NamedTuple):
         return self.shape[0] * self.shape[1] * self.shape[2]
 
 
-def grid_over(positions: Any, count: int, low: np.ndarray, high: np.ndarray, reach: float) -> Cells:
+def grid_over(
+    positions: Any,
+    count: int,
+    low: np.ndarray,
+    high: np.ndarray,
+    reach: float,
+    clear: tuple[np.ndarray, np.ndarray] | None = None,
+) -> Cells:
     """Cells for so many particles in a domain and the ghosts around it: half the reach wide, or more where there is
-    little in them.
+    little in them. Ghosts may be everywhere, whatever is clear of them.
     """
     lengths = high - low + 2 * reach
     edge = 0.5 * reach * (1 + 1e-9)

@@ -22,9 +22,18 @@ def _form(array: Any) -> ModuleType:
     return cuda
 
 
-def grid_over(positions: Any, count: int, low: np.ndarray, high: np.ndarray, reach: float) -> Any:
-    """What `count` particles of a domain, and the ghosts within `reach` around it, are sorted into."""
-    return _form(positions).grid_over(positions, count, low, high, reach)
+def grid_over(
+    positions: Any,
+    count: int,
+    low: np.ndarray,
+    high: np.ndarray,
+    reach: float,
+    clear: tuple[np.ndarray, np.ndarray] | None = None,
+) -> Any:
+    """What `count` particles of a domain, and the ghosts within `reach` around it, are sorted into. clear: corners
+    between which no ghost lies; None: those of the domain.
+    """
+    return _form(positions).grid_over(positions, count, low, high, reach, clear)
 
 
 def sort(records: Any, count: int, grid: Any, ghosts: bool) -> tuple[Any, Any]:

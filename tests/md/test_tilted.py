@@ -1,0 +1,171 @@
+"""Tilted boxes: cells, ghosts, lists, motion, files and scripts, beside LAMMPS and on several ranks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from lammps_runs import needs_lammps, run_lammps, same_bits, thermo_rows
+from mpi4py import MPI
+from test_against_lammps import POTENTIALS
+
+from hpckit.apps.md.config import Config
+from hpckit.apps.md.lammps.script import settings_of
+from hpckit.apps.md.model import make_system
+from hpckit.apps.md.motion import dynamics_of
+from hpckit.apps.md.start import Start
+from hpckit.comm.observe.timer import PhaseTimer
+from hpckit.errors import DecompositionError
+from hpckit.kernels.particles.integrate.cell import reference, simd
+from hpckit.md.thermo import measure
+from hpckit.plan.particles.cell import Cell
+from hpckit.plan.particles.domain import DomainDecomposition
+from hpckit.plan.particles.ghosts import GhostPlan
+from hpckit.plan.prove import prove
+from hpckit.plan.topology import Topology
+
+TENSOR = "temp pe etotal press pxx pyy pzz pxy pxz pyz"
+LJ = """units lj
+lattice fcc 0.8442
+region box prism 0 5 0 6 0 4 2.0 -1.5 2.5
+create_box 1 box
+create_atoms 1 box
+mass 1 1.0
+pair_style lj/cut 2.5
+pair_coeff 1 1 1.0 1.0
+velocity all create 1.44 87287 loop all
+neighbor 0.3 bin
+"""
+METAL = f"""units metal
+lattice fcc 3.615
+region box prism 0 4 0 4 0 3 -1.0 1.5 -0.5
+create_box 1 box
+create_atoms 1 box
+pair_style eam
+pair_coeff 1 1 {POTENTIALS}/Cu_u3.eam
+velocity all create 1600.0 376847 loop geom
+neighbor 1.0 bin
+timestep 0.002
+"""
+END = (
+    """fix 1 all {0}
+thermo 10
+thermo_style custom step """
+    + TENSOR
+    + """
+thermo_modify format float %.15g norm no
+run 200
+"""
+)
+
+
+def figures(system):
+    it = measure(system)
+    return [it.temperature, it.potential, it.total, it.pressure, *it.tensor]
+
+
+def moved(path, steps=200):
+    """The figures of a script's run, every tenth step."""
+    config = Config.model_validate(settings_of(path).tree)
+    system, dynamics, rows = make_system(config, Start(config), MPI.COMM_SELF, PhaseTimer()), dynamics_of(config), []
+    for step in range(steps + 1):
+        if step:
+            dynamics.step(system, config.time.dt, step % 10 == 0)
+        if step % 10 == 0:
+            rows.append([step, *figures(system)])
+    system.mesh.close()
+    return np.array(rows), system
+
+
+@needs_lammps
+@pytest.mark.parametrize(("name", "text"), [("lj", LJ), ("eam", METAL)])
+def test_tilted_boxes_move_as_those_of_lammps_for_200_steps(tmp_path, name, text):
+    text += END.format("nve")
+    expected = thermo_rows(run_lammps(tmp_path, text))
+    (tmp_path / f"in.{name}").write_text(text)
+    found, system = moved(tmp_path / f"in.{name}")
+    np.testing.assert_allclose(found[:, :4], expected[:, :4], rtol=1e-10)
+    np.testing.assert_allclose(found[:, 4:], expected[:, 4:], rtol=0, atol=1e-9 * np.abs(expected[:, 4]).max())
+    assert system.neighbors.builds > 5
+    assert all(system.domains.tilt)
+
+
+def test_any_number_of_ranks_has_the_same_bits(mpirun, tmp_path):
+    """Domains are cut in straight coordinates; a box thinner than the lists meets itself more than once."""
+    thin = "prism 0 3 0 4 0 2 1.5 -1.0 2.0"
+    for name, text in (("lj", LJ), ("thin", LJ.replace("prism 0 5 0 6 0 4 2.0 -1.5 2.5", thin))):
+        (tmp_path / f"in.{name}").write_text(text + END.format("nve"))
+    found = same_bits(mpirun, tmp_path, (1, 2, 3), 60, ("lj", "thin"))
+    for one in found.values():
+        assert one["builds"] > 2
+        assert one["images"].any(axis=0).all()
+
+
+TILTED = Cell((-1.0, 0.5, 2.0), (4.0, 6.5, 9.0), (2.4, -1.7, 3.3))
+
+
+def test_a_cell_as_a_value():
+    rng = np.random.default_rng(3)
+    places = rng.uniform(-30, 30, (200, 3))
+    inside, images = TILTED.wrapped(places, (True, True, True))
+    shares = (inside - TILTED.lower) @ TILTED.inverse
+    assert ((shares > -1e-14) & (shares < 1 + 1e-14)).all()
+    np.testing.assert_allclose(inside + images @ TILTED.matrix, places, atol=1e-13)
+    np.testing.assert_allclose(TILTED.straight(inside), TILTED.lower + shares * TILTED.lengths, atol=1e-13)
+    np.testing.assert_allclose(TILTED.leaning(TILTED.straight(inside)), inside, atol=1e-14)
+    np.testing.assert_allclose(TILTED.inverse @ TILTED.matrix, np.eye(3), atol=1e-15)
+    np.testing.assert_allclose(TILTED.reciprocal @ TILTED.matrix.T, 2 * np.pi * np.eye(3), atol=1e-14)
+    a, b, c = TILTED.matrix
+    faces = np.cross(b, c), np.cross(c, a), np.cross(a, b)
+    np.testing.assert_allclose(TILTED.widths, [TILTED.volume / np.linalg.norm(face) for face in faces])
+    # The nearest images, against all images around.
+    around = np.stack(np.meshgrid(*[np.arange(-3, 4)] * 3, indexing="ij"), axis=-1).reshape(-1, 3) @ TILTED.matrix
+    gaps = inside[1:] - inside[:-1]
+    least = np.linalg.norm(gaps[:, None] + around, axis=2).min(axis=1)
+    found = np.linalg.norm(TILTED.nearest(gaps, (True,) * 3), axis=1)
+    near = least < 0.5 * TILTED.widths.min()
+    assert near.sum() > 10
+    np.testing.assert_allclose(found[near], least[near])
+    # A flip keeps the lattice, and where images lead.
+    skewed = Cell(TILTED.lower, TILTED.upper, (7.1, -4.9, 8.2))
+    flipped, change = skewed.flipped()
+    assert not flipped.skewed
+    np.testing.assert_allclose(images @ skewed.matrix, (images @ change) @ flipped.matrix, atol=1e-12)
+    other = Cell((0.0, 0.0, 0.0), (5.5, 6.0, 6.5), (-1.0, 2.0, 0.3))
+    np.testing.assert_allclose(TILTED.matrix @ TILTED.map_to(other).T, other.matrix, atol=1e-14)
+
+
+def test_ghosts_of_tilted_domains_are_proved_and_kernels_have_one_meaning():
+    rng = np.random.default_rng(5)
+    topology = Topology(("x", "y", "z"), (2, 1, 3), ("x", "y", "z"))
+    domains = DomainDecomposition.even(topology, TILTED.lower, TILTED.upper, TILTED.tilt)
+    records = np.column_stack([rng.uniform(-20, 20, (60, 3)), np.ones(60)])
+    records[7, :3] = np.array(TILTED.lower) + TILTED.matrix.sum(axis=0)  # the upper corner is the lower one
+    cell = np.array(TILTED.lower), TILTED.lengths, np.array(TILTED.tilt), np.array([True, True, True])
+    both = []
+    for form in (reference, simd):
+        positions, images = records.copy(), np.zeros((60, 3), np.int32)
+        assert form.wrap_cell(positions, images, 59, *cell) == 0
+        straight = np.zeros((60, 4))
+        form.straighten(positions, 59, cell[0], TILTED.slopes, straight)
+        form.deform(positions, 58, TILTED.map_to(Cell((0.0,) * 3, (2.0, 3.0, 4.0), (0.1, 0.2, 0.3))), *[cell[0]] * 2)
+        both.append((positions, images, straight))
+    for one, other in zip(*both, strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-13)
+    assert (both[1][0][59] == records[59]).all()
+    positions = TILTED.leaning(both[1][2][:59, :3])
+    prove(GhostPlan.of(domains, 1.7, positions))
+    # Every pair within reach of one another is on the rank of either: by its own particles and its ghosts.
+    owners, ghosts = domains.owners(positions), GhostPlan.of(domains, 1.7, positions).sent
+    around = np.stack(np.meshgrid(*[np.arange(-2, 3)] * 3, indexing="ij"), axis=-1).reshape(-1, 3)
+    held = {(r, p, *map(int, n)) for r, p, n in zip(ghosts.receiver, ghosts.particle, ghosts.image, strict=True)}
+    held |= {(int(owner), p, 0, 0, 0) for p, owner in enumerate(owners)}
+    pairs = 0
+    for i in range(len(positions)):
+        for n in around:
+            gaps = np.linalg.norm(positions + n @ TILTED.matrix - positions[i], axis=1)
+            for j in np.flatnonzero(gaps < 1.7):
+                assert (owners[i], j, *n) in held
+                pairs += 1
+    assert pairs > 150
+    with pytest.raises(DecompositionError, match="tilt xz"):
+        DomainDecomposition.even(Topology(("x", "y", "z"), (1, 1, 1), ("x", "y")), *TILTED.bounds, TILTED.tilt)
