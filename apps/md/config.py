@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from hpckit.apps.md.analysis_settings import Analysis
 from hpckit.apps.md.molecules.settings import Angles, Bonds, Constraints, Coulomb, Dihedrals, Impropers
+from hpckit.errors import InputError
 from hpckit.io.settings import LIMIT, InputFile, OptionalSpan, RelativeToSource, Section
+from hpckit.md.motion.deformation import Change, Deformation
+from hpckit.md.motion.dynamics import NVE
 from hpckit.report.settings import Report
 
 SUMMARY = "molecular dynamics: Lennard-Jones liquids and mixtures, metals, salts, droplets, your own pair potentials"
@@ -255,6 +260,56 @@ class Barostat(Section):
         return named.get(self.coupled, self.coupled)
 
 
+def _valid(make: Callable[[], Any]) -> None:
+    """Make something, with its `InputError` as the mistake of a setting."""
+    try:
+        make()
+    except InputError as error:
+        raise ValueError(error.message) from None
+
+
+class BoxChange(Section):
+    """How an edge or a tilt of the box changes."""
+
+    of: Literal["x", "y", "z", "xy", "xz", "yz"] = Field(description="the edge or the tilt")
+    style: Literal["final", "delta", "scale", "vel", "erate", "trate", "wiggle", "volume"] = Field(
+        description="final, delta, scale: what it is, what is added, or its factor at the end of the run; vel: its"
+        " speed; erate, trate: its rate, of the first length or of the one at the time; wiggle: amplitude and period;"
+        " volume: an edge that keeps the volume"
+    )
+    values: tuple[float, ...] = Field((), description="the numbers of the style; of an edge's final and delta two ends")
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        _valid(lambda: self.change)
+        return self
+
+    @property
+    def change(self) -> Change:
+        """As the dynamics has it."""
+        return Change(self.of, self.style, self.values)
+
+
+class Deform(Section):
+    """A box that changes by a program: particles are taken along."""
+
+    changes: tuple[BoxChange, ...] = Field((), description="edges and tilts that change over the run")
+    every: int = Field(1, ge=1, description="steps between two changes")
+    start: tuple[BoxChange, ...] = Field(
+        (), description="changes before the run, of styles final, delta, scale, volume"
+    )
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        wrong = sorted({each.style for each in self.start} - {"final", "delta", "scale", "volume"})
+        if wrong:
+            raise ValueError(f"deform.start has {', '.join(wrong)}, and takes final, delta, scale and volume")
+        for name in ("start", "changes"):
+            if given := [each.change for each in getattr(self, name)]:
+                _valid(partial(Deformation, NVE(), given, 1.0))
+        return self
+
+
 class Time(Section):
     """Duration and time step."""
 
@@ -299,6 +354,7 @@ class Config(Section):
     neighbors: Neighbors = Field(default_factory=Neighbors, description="neighbor lists")
     dynamics: Dynamics = Field(default_factory=Dynamics, description="how the particles move")
     barostat: Barostat = Field(default_factory=Barostat, description="the pressure that is held")
+    deform: Deform = Field(default_factory=Deform, description="a box that changes by a program")
     time: Time = Field(default_factory=Time, description="duration and time step")
     output: Output = Field(default_factory=Output, description="output files")
     analysis: Analysis = Field(default_factory=Analysis, description="observables measured during the run")
@@ -314,6 +370,17 @@ class Config(Section):
     def averaged_from(self) -> int:
         """The first step of the means: `settled`, else after a fifth of the steps."""
         return self.settled or self.time.steps // 5
+
+    @property
+    def resizes(self) -> bool:
+        """Whether the box changes during the run."""
+        return self.barostat.kind != "none" or bool(self.deform.changes)
+
+    @property
+    def tilts(self) -> bool:
+        """Whether the box may lean, also where its file or its lattice does not."""
+        changes = [*self.deform.changes, *self.deform.start]
+        return any(self.system.tilt) or any(len(each.of) == 2 for each in changes)
 
     @property
     def target(self) -> float | None:
@@ -346,6 +413,16 @@ class Config(Section):
                 raise ValueError("analysis.k_max needs a box of constant size: omit it with a barostat")
             if self.dynamics.walls:
                 raise ValueError("dynamics.walls do not move with a box that a barostat changes: omit them")
+        if self.deform.changes:
+            if held.kind != "none" or moved == "fire":
+                other = f"barostat.kind = {held.kind!r}" if held.kind != "none" else "dynamics.kind = 'fire'"
+                raise ValueError(f"deform.changes change the box by a program: omit {other}")
+            if self.analysis.k_max:
+                raise ValueError("analysis.k_max needs a box of constant size: omit it with deform.changes")
+            if self.time.steps <= self.dynamics.equilibrate:
+                raise ValueError("deform.changes begin after dynamics.equilibrate, and the run is over then")
+        if self.dynamics.walls and (self.deform.changes or self.deform.start):
+            raise ValueError("dynamics.walls do not move with a box that changes: omit them")
         for wall in self.dynamics.walls:
             if wall.dim in self.system.periodic:
                 raise ValueError(f"dynamics.walls need open dims, but {wall.dim} is in system.periodic")

@@ -18,12 +18,13 @@ from hpckit.comm.device import HOST, Device
 from hpckit.comm.mesh import Mesh
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import DecompositionError, InputError
-from hpckit.md.motion.dynamics import warm_up
+from hpckit.md.motion.deformation import Deformation, changed
+from hpckit.md.motion.dynamics import NVE, warm_up
 from hpckit.md.neighbors import Rebuilds
 from hpckit.md.system import System
 from hpckit.md.units import UNITS
 from hpckit.plan.grid.factor import best_factorization
-from hpckit.plan.particles.cell import TILTS
+from hpckit.plan.particles.cell import TILTS, Cell
 from hpckit.plan.particles.domain import DomainDecomposition
 from hpckit.plan.particles.uniform import MdPlans, md_plans
 from hpckit.plan.topology import Topology
@@ -49,9 +50,20 @@ def topology_of(config: Config, lengths: np.ndarray, ranks: int) -> Topology:
     return Topology(AXES, best_factorization(ranks, shape, wanted, closed), config.system.periodic)
 
 
+def started(config: Config, start: Start) -> Cell:
+    """The cell in which a run begins: that of the file or lattice, after the changes before the run."""
+    changes = [each.change for each in config.deform.start]
+    return changed(start.cell, changes) if changes else start.cell
+
+
 def require_fit(config: Config, start: Start) -> None:
     """Raise `InputError` for settings that do not go with a tilted box."""
-    if not (start.tilt.any()):
+    cell = started(config, start)
+    if config.deform.changes:
+        changes, closed = [each.change for each in config.deform.changes], [x in config.system.periodic for x in AXES]
+        duration = (config.time.steps - config.dynamics.equilibrate) * config.time.dt
+        Deformation(NVE(), changes, duration).require_sound(cell, closed)
+    if not (start.tilt.any() or config.tilts):
         return
     wrong = {
         "coulomb.kind = 'ewald'": config.coulomb.kind == "ewald",
@@ -61,9 +73,9 @@ def require_fit(config: Config, start: Start) -> None:
     }
     named = [name for name, there in wrong.items() if there]
     if named:
-        tilt = ", ".join(f"{name} = {value:g}" for name, value in zip(TILTS, start.tilt, strict=True))
+        tilt = ", ".join(f"{name} = {value:g}" for name, value in zip(TILTS, cell.tilt, strict=True))
         raise InputError(
-            f"the box is tilted ({tilt}), which {' and '.join(named)} cannot be",
+            f"the box is tilted or becomes so ({tilt} at the start), and {' and '.join(named)} cannot be with that",
             do="omit what is named, or start from an upright box",
         )
 
@@ -100,6 +112,8 @@ def make_system(config: Config, start: Start, comm: MPI.Intracomm, timer: PhaseT
     )
     system.external = external_of(config)
     system.load(start.packed(comm))
+    if config.deform.start:
+        system.reshape(started(config, start))
     system.rebuild()
     system.compute(measure=True)
     warm_up(system)

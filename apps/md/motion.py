@@ -7,6 +7,7 @@ from typing import Any
 from hpckit.apps.md.config import Config
 from hpckit.md.external import External, Wall
 from hpckit.md.motion.barostats import MTK, CellRescaling
+from hpckit.md.motion.deformation import Deformation
 from hpckit.md.motion.dynamics import NVE, Dynamics
 from hpckit.md.motion.fire import Fire
 from hpckit.md.motion.thermostats import Bussi, Langevin, NoseHoover
@@ -46,6 +47,14 @@ def dynamics_of(config: Config) -> Dynamics:
 
 
 def _proper(config: Config) -> Dynamics:
+    moving, given = _moving(config), config.deform
+    if not given.changes:
+        return moving
+    duration = (config.time.steps - config.dynamics.equilibrate) * config.time.dt
+    return Deformation(moving, [each.change for each in given.changes], duration, given.every)
+
+
+def _moving(config: Config) -> Dynamics:
     given, held = config.dynamics, config.barostat
     if held.kind == "cell_rescaling":
         thermostat = Bussi(given.temperature, given.damping, given.seed)

@@ -91,7 +91,7 @@ def _state(run: RunData, config: Config, names: dict[str, str]) -> Iterator[Sect
     if not count or len(times) < 2:
         return
     energy, held = names.get("energy", ""), config.barostat
-    resizes = held.kind != "none"
+    resizes, holds = config.resizes, held.kind != "none"
     units = {"volume": f"{names.get('length', '')}³", "density": f"1/{names.get('length', '')}³"}
     scale, time = time_scale(times[-1], names.get("time", ""))
 
@@ -132,7 +132,7 @@ def _state(run: RunData, config: Config, names: dict[str, str]) -> Iterator[Sect
             with_mean("pressure"),
             f"time ({time})",
             names.get("pressure", ""),
-            level=held.pressure if resizes else None,
+            level=held.pressure if holds else None,
             level_name="asked for",
             settled=settled,
         ),
@@ -177,8 +177,8 @@ def _state(run: RunData, config: Config, names: dict[str, str]) -> Iterator[Sect
     if begin:
         said += f" The charts begin at step {config.settled}; what was before is in metrics.jsonl."
     if config.target:
-        what = "temperature and the pressure that were" if resizes else "temperature that was"
-        said += f" Gray lines: the {what} asked for." if resizes else f" Gray line: the {what} asked for."
+        what = "temperature and the pressure that were" if holds else "temperature that was"
+        said += f" Gray lines: the {what} asked for." if holds else f" Gray line: the {what} asked for."
     shown = grid(drawn) + listing + caption(said)
     metrics = ("temperature", "pressure", "kinetic", "potential", *PRESSURES)
     yield Section("state", "Energies, temperature and pressure", shown, numbers, "headline", metrics)

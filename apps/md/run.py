@@ -56,7 +56,7 @@ class MolecularDynamics(Evolution):
         self.last: Thermo
         self.start: Thermo | None = None  # where the dynamics proper begins, from which energy is conserved
         self.seen = [0, 0.0]  # temperatures that count: how many, and their sum
-        self.resizes = config.barostat.kind != "none"
+        self.resizes = config.resizes
         run.say(HEADER + BOX * self.resizes)
 
     @property
@@ -86,7 +86,8 @@ class MolecularDynamics(Evolution):
             self.run.say(f"observables of this run are those of the steps after {self.step}")
 
     def _back(self, kept: Restored) -> None:
-        settled = self.resizes and kept.step > self.config.dynamics.equilibrate  # a barostat measures every step
+        held = self.config.barostat.kind != "none"
+        settled = held and kept.step > self.config.dynamics.equilibrate  # a barostat measures every step
         restore(self.system, kept, settled or self._measures(kept.step))
         self.dynamics.restore(kept.values["dynamics"])
 
@@ -169,6 +170,8 @@ class MolecularDynamics(Evolution):
         if not self.resizes:
             return {}
         found = dict(zip(("length_x", "length_y", "length_z"), map(float, self.system.domains.lengths), strict=True))
+        if any(self.system.domains.tilt) or self.config.tilts:
+            found |= dict(zip(("tilt_xy", "tilt_xz", "tilt_yz"), self.system.domains.tilt, strict=True))
         found |= {"volume": self.last.volume, "density": self.system.count / self.last.volume}
         found["mass_density"] = mass_density(self.system)
         moving = self.dynamics.proper if isinstance(self.dynamics, Equilibrated) else self.dynamics

@@ -39,9 +39,10 @@ class Trajectory:
         self._writer: H5mdWriter | DumpWriter | None = None
         kept = run.kept("trajectory")
         if run.rank == 0 and config.output.every:
-            folder = run.directory.output
+            folder, units = run.directory.output, H5MD_UNITS[config.system.units]
+            tilted = config.tilts or any(system.domains.tilt)
             if config.output.format == "h5md":
-                self._writer = H5mdWriter(folder / "trajectory.h5md", H5MD_UNITS[config.system.units], resume=kept)
+                self._writer = H5mdWriter(folder / "trajectory.h5md", units, resume=kept, tilted=tilted)
             else:
                 self._writer = DumpWriter(folder / "trajectory.dump", resume=kept)
             run.keep("trajectory", self._writer.kept)

@@ -273,9 +273,10 @@ class System:
         matrix, low, high = old.map_to(cell), np.array(old.lower), np.array(cell.lower)
         with self.timer("integrate"):
             deform(particles.positions, particles.slots, matrix, low, high)
-            self.neighbors.deform(particles.slots, matrix, low, high)
         self.domains = self.domains.reshaped(cell)
-        self.ghosts.reshape(cell)
+        if self.neighbors.builds:
+            self.neighbors.deform(particles.slots, matrix, low, high)
+            self.ghosts.reshape(cell)
 
     def _flip(self) -> None:
         """Take the cell of the same lattice that leans least; particles stay where they are."""

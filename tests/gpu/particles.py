@@ -335,7 +335,8 @@ def _tilted(device: Device, n: int, x: np.ndarray) -> Pairs:
 
     cell = np.array([-1.0, -2.0, 0.5]), np.array([2.5, 5.0, 2.0]), np.array([1.0, -0.7, 2.0]), np.array([1, 0, 1], bool)
     slopes, matrix = np.array([0.2, -0.35, 1.0]), np.array([[1.1, 0.2, -0.1], [0.0, 0.9, 0.3], [0.0, 0.0, 1.2]])
-    x[0, :3], host, images = cell[0] + [1.3, 2.0, 2.0], x.copy(), np.zeros((n, 3), np.int32)
+    x[0, :3] = cell[0] + [1.3, 2.0, 2.0]  # the upper corner is the lower one
+    host, images = x.copy(), np.zeros((n, 3), np.int32)
     there, images_there = device.to_device(x), device.to_device(images)
     out, straight = np.zeros((n, 4)), device.zeros((n, 4))
     cell_reference.wrap_cell(host, images, n - 1, *cell)

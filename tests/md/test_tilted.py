@@ -89,12 +89,49 @@ def test_tilted_boxes_move_as_those_of_lammps_for_200_steps(tmp_path, name, text
     assert all(system.domains.tilt)
 
 
+CHANGES = {
+    "shear": (LJ.replace("2.0 -1.5 2.5", "0.0 0.0 0.0"), "nve", "1 xy erate 0.9 yz erate -0.7 xz vel 0.4", ""),
+    "ends": (
+        LJ,
+        "nvt temp 1.4 1.4 0.5",
+        "2 x final 0.3 4.9 y delta -0.2 0.1 z scale 1.05 xy final -1.0 yz delta 0.3",
+        "",
+    ),
+    "rates": (
+        METAL,
+        "nve",
+        "1 x erate 0.2 y volume z volume xz trate 0.5 xy wiggle 0.4 0.3",
+        "xz delta 0.2 z scale 1.02 ",
+    ),
+    "upright": (METAL.replace("-1.0 1.5 -0.5", "0 0 0"), "nve", "1 x wiggle 0.2 0.25 z trate 0.1 units lattice", ""),
+}
+
+
+@needs_lammps
+@pytest.mark.parametrize("name", [*CHANGES])
+def test_boxes_change_as_by_fix_deform_of_lammps_for_200_steps(tmp_path, name):
+    text, moving, changes, before = CHANGES[name]
+    text += f"change_box all triclinic {before}{'remap units box' if before else ''}\n" + END.format(moving)
+    text = text.replace("fix 1", f"fix 2 all deform {changes} remap x\nfix 1").replace(TENSOR, f"{TENSOR} lx ly lz")
+    expected = thermo_rows(run_lammps(tmp_path, text))
+    (tmp_path / f"in.{name}").write_text(text)
+    found, system = moved(tmp_path / f"in.{name}")
+    np.testing.assert_allclose(found[:, :4], expected[:, :4], rtol=1e-10)
+    np.testing.assert_allclose(found[:, 4:11], expected[:, 4:11], rtol=0, atol=1e-9 * np.abs(expected[:, 4]).max())
+    np.testing.assert_allclose(system.domains.lengths, expected[-1, 11:], rtol=1e-12)
+    assert system.neighbors.builds > 3
+    if name == "shear":
+        assert not system.domains.cell.skewed or system.neighbors.since == 0
+
+
 def test_any_number_of_ranks_has_the_same_bits(mpirun, tmp_path):
     """Domains are cut in straight coordinates; a box thinner than the lists meets itself more than once."""
     thin = "prism 0 3 0 4 0 2 1.5 -1.0 2.0"
     for name, text in (("lj", LJ), ("thin", LJ.replace("prism 0 5 0 6 0 4 2.0 -1.5 2.5", thin))):
         (tmp_path / f"in.{name}").write_text(text + END.format("nve"))
-    found = same_bits(mpirun, tmp_path, (1, 2, 3), 60, ("lj", "thin"))
+    deform = "fix 2 all deform 1 xy erate 2.5 z scale 0.9\n"
+    (tmp_path / "in.shear").write_text(LJ + deform + END.format("nve").replace("200", "60"))
+    found = same_bits(mpirun, tmp_path, (1, 2, 3), 60, ("lj", "thin", "shear"))
     for one in found.values():
         assert one["builds"] > 2
         assert one["images"].any(axis=0).all()

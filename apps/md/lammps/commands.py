@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hpckit.apps.md.lammps.fixes import FIXES, is_number, motion_of, shaken
+from hpckit.apps.md.lammps.fixes import FIXES, deformed, is_number, motion_of, shaken
 from hpckit.kernels.particles.bonds.forms import NAMES as BONDS
 from hpckit.kernels.particles.terms.forms import NAMES as TERMS
 
@@ -298,6 +298,20 @@ class Commands:
                 self.types = int(words[0])
             elif words[2:3] == ["types"]:
                 self.counts[words[1]] = int(words[0])
+
+    def _change_box(self, group: str, *words: str) -> None:
+        if group != "all":
+            raise ValueError(f"change_box {group}: known is the group all")
+        kept = [word for word in words if word not in ("triclinic", "remap")]
+        _, changes = deformed(["1", *kept], self._edge() if self.lattice else 1.0)
+        wrong = [each["style"] for each in changes if each["style"] not in ("final", "delta", "scale", "volume")]
+        if wrong or (changes and words.count("remap") != 1) or {"flip"} & {*words}:
+            known = "x, y, z, xy, xz, yz by final, delta, scale and volume, once each, and then remap"
+            raise ValueError(f"change_box all {' '.join(words)}: known are triclinic, and {known}")
+        if "start" in self.tree.get("deform", {}):
+            raise ValueError("change_box a second time: one for all edges and tilts here")
+        if changes:
+            self._set("deform.start", changes)
 
     def _replicate(self, *words: str) -> None:
         if len(words) != 3 or not all(word.isdigit() and int(word) for word in words):
@@ -594,8 +608,15 @@ class Commands:
             for key, kinds in shaken(list(rest)).items():
                 self._set(f"constraints.{key}", kinds)
             return
+        if style == "deform":
+            if "changes" in self.tree.get("deform", {}):
+                raise ValueError("fix deform a second time: one for all edges and tilts here")
+            every, changes = deformed(list(rest), self._edge() if self.lattice else 1.0)
+            self._set("deform.every", every)
+            self._set("deform.changes", changes)
+            return
         if style not in FIXES:
-            raise ValueError(f"fix {name} {group} {style}: known are {', '.join((*FIXES, 'shake'))}")
+            raise ValueError(f"fix {name} {group} {style}: known are {', '.join((*FIXES, 'deform', 'shake'))}")
         self.fixes[name] = self.number, [style, *rest]
 
     def _dump(self, name: str, group: str, style: str, every: str, file: str, *rest: str) -> None:
@@ -626,7 +647,13 @@ class Commands:
 
 
 KNOWN = (
-    *("atom_style", "boundary", "special_bonds", *(f"{what[:-1]}_{end}" for what in BOUND for end in ENDS)),
+    *(
+        "atom_style",
+        "boundary",
+        "change_box",
+        "special_bonds",
+        *(f"{what[:-1]}_{end}" for what in BOUND for end in ENDS),
+    ),
     *("create_atoms", "create_box", "dimension", "dump", "fix", "lattice", "mass"),
     *(
         "kspace_modify",

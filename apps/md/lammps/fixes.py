@@ -6,6 +6,9 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from hpckit.md.motion.deformation import EDGES, STYLES
+from hpckit.plan.particles.cell import TILTS
+
 HOOVER = {
     "nvt": "temp T T DAMPING and tchain N",
     "npt": "temp T T DAMPING, iso, aniso, x, y or z P P DAMPING, couple, tchain N, pchain N and mtk",
@@ -52,6 +55,32 @@ def shaken(words: list[str]) -> dict[str, list[float]]:
             f"fix shake {' '.join(words)}: known are TOLERANCE ITERATIONS N b TYPES a TYPES t TYPES m MASSES"
         )
     return found
+
+
+def deformed(words: list[str], unit: float) -> tuple[int, list[dict[str, Any]]]:
+    """What `fix deform` changes, and every how many steps; unit: the length of a lattice cell. Raises `ValueError`."""
+    options = {"remap": ("x",), "flip": ("yes",), "units": ("box", "lattice")}
+    every, left, found = int(words[0]), words[1:], list[dict[str, Any]]()
+    while left:
+        name = left.pop(0)
+        if name in options:
+            if not left or left[0] not in options[name]:
+                known = " or ".join(options[name])
+                raise ValueError(f"fix deform … {name} {' '.join(left[:1])}: known is {name} {known}")
+            unit = 1.0 if left.pop(0) == "box" else unit
+            continue
+        style = left.pop(0) if left else ""
+        if name not in (*EDGES, *TILTS) or style not in STYLES:
+            raise ValueError(f"fix deform … {name} {style}: known are x, y, z, xy, xz, yz by {', '.join(STYLES)}")
+        count = STYLES[style][name in TILTS]
+        if len(left) < count or not all(map(is_number, left[:count])):
+            raise ValueError(f"fix deform … {name} {style}: {count} numbers follow")
+        found.append({"of": name, "style": style, "values": [float(word) for word in left[:count]]})
+        del left[:count]
+    for each in found:
+        lengths = {"final": 2, "delta": 2, "vel": 1, "wiggle": 1}.get(each["style"], 0)  # the others are pure numbers
+        each["values"] = [v * unit if k < lengths else v for k, v in enumerate(each["values"])]
+    return every, found
 
 
 def is_number(word: str) -> bool:
