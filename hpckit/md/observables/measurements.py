@@ -170,6 +170,7 @@ def _only(frame: Frame, kind: int) -> Any:
     return SimpleNamespace(
         lower=frame.lower,
         upper=frame.upper,
+        cell=frame.cell,
         periodic=frame.periodic,
         types=frame.types[chosen],
         positions=frame.positions[chosen],
