@@ -45,7 +45,7 @@ def profile_of(base: Base, moist: bool = False) -> Profile:
         profile = observed(sounding, virtual=virtual, wind=base.wind, extrapolate=base.extrapolate, u=base.u)
         return moistened(profile, sounding) if moist else profile
     if base.kind == "weisman_klemp":
-        return weisman_klemp(base.vapor, base.shear, base.shear_depth, base.u)
+        return weisman_klemp(base.vapor, base.shear, base.shear_depth, base.u, base.shear_shape)
     if base.kind == "stable":
         return stable(base.theta, base.frequency, base.u)
     if base.kind == "isothermal":
@@ -109,12 +109,14 @@ def isothermal(temperature: float, u: float = 0.0) -> Profile:
     )
 
 
-def weisman_klemp(most: float, shear: float, depth: float, u: float = 0.0) -> Profile:
+def weisman_klemp(most: float, shear: float, depth: float, u: float = 0.0, shape: str = "tanh") -> Profile:
     """The convective sounding of Weisman and Klemp (1982, MWR 110, 504-520), with at most `most` kg/kg of vapor.
 
     theta = 300 + 43 (z / 12 km)**(5/4) K to the tropopause, isothermal with 213 K above; relative humidity
-    1 - 3/4 (z / 12 km)**(5/4), 1/4 above; wind u + shear tanh(z / depth) (m/s, m). 1000 hPa at the ground, in moist
-    hydrostatic balance, integrated in layers of 5 m; saturation after Klemp and Wilhelmson (1978).
+    1 - 3/4 (z / 12 km)**(5/4), 1/4 above; wind u + shear tanh(z / depth) (m/s, m), or "linear" up to depth with a
+    parabola from 0.8 to 1.2 of it (Klemp, Skamarock and Park 2015, J. Adv. Model. Earth Syst. 7, 1155-1177). 1000 hPa
+    at the ground, in moist hydrostatic balance, integrated in layers of 5 m; saturation after Klemp and Wilhelmson
+    (1978).
     """
     trop, step, top = 12_000.0, 5.0, 30_000.0
     z = np.arange(-1000.0, top + step, step)
@@ -133,10 +135,17 @@ def weisman_klemp(most: float, shear: float, depth: float, u: float = 0.0) -> Pr
         exner = np.concatenate([[0.0], np.cumsum(0.5 * step * (slope[1:] + slope[:-1]))])
         exner += 1.0 - exner[ground]
     moist, logarithm = theta * (1 + RV / RD * vapor), np.log(exner)
+
+    def reached(height: np.ndarray) -> np.ndarray:
+        part = np.maximum(height, 0.0) / depth
+        if shape == "tanh":
+            return np.tanh(part)
+        return np.where(np.abs(part - 1) < 0.2, -0.8 + 3 * part - 1.25 * part * part, np.minimum(part, 1.0))
+
     return Profile(
         lambda height: np.interp(height, z, moist),
         lambda height: P0 * np.exp(CP / RD * np.interp(height, z, logarithm)),
-        lambda height: u + shear * np.tanh(np.maximum(height, 0.0) / depth),
+        lambda height: u + shear * reached(height),
         top - 1000.0,
         "Weisman and Klemp",
         vapor=lambda height: np.interp(height, z, vapor),

@@ -49,7 +49,10 @@ class Base(Section):
     equivalent: float = Field(320.0, gt=250, le=350, description="theta_e, K (saturated)")
     water: float = Field(0.02, gt=0, le=0.05, description="vapor and cloud together, kg/kg (saturated)")
     shear: float = Field(0.0, ge=-100, le=100, description="wind aloft less that at the ground, m/s (weisman_klemp)")
-    shear_depth: float = Field(3000.0, gt=0, description="height over which it is reached as tanh, m (weisman_klemp)")
+    shear_depth: float = Field(3000.0, gt=0, description="height over which it is reached, m (weisman_klemp)")
+    shear_shape: Literal["tanh", "linear"] = Field(
+        "tanh", description="how: as tanh, or linearly with a smooth kink (weisman_klemp)"
+    )
 
     @model_validator(mode="after")
     def _sounding_has_a_file(self) -> Self:
@@ -103,6 +106,17 @@ class Forcing(Section):
     subsidence: Points = Field((), description="vertical wind of large scales, m/s, not above 0: points [z, value]")
     geostrophic_u: Points = Field((), description="geostrophic u, m/s: points [z, value]; none: that of the base state")
     geostrophic_v: Points = Field((), description="geostrophic v, m/s: points [z, value]; none: that of the base state")
+
+
+class Radiation(Section):
+    """Longwave radiation by the path of liquid water (Stevens et al. 2005): it cools the top of clouds."""
+
+    top: float = Field(0.0, ge=0, le=500, description="flux that clouds send up, W/m2; 70 in DYCOMS-II RF01; 0: none")
+    base: float = Field(22.0, ge=0, le=500, description="flux that the ground adds below clouds, W/m2")
+    absorption: float = Field(85.0, ge=0, le=500, description="of liquid water, m2/kg")
+    free: float = Field(1.0, ge=0, le=10, description="cooling of the free troposphere, m^(-4/3); 0: none")
+    divergence: float = Field(3.75e-6, ge=0, le=1e-3, description="divergence of large scales that it balances, 1/s")
+    water: float = Field(0.008, gt=0, le=0.05, description="mixing ratio of all water at the inversion, kg/kg")
 
 
 class Noise(Section):

@@ -99,6 +99,7 @@ class Dynamics(Section):
     damping: float = Field(0.1, ge=0, le=0.25, description="hevi: damping of the divergence")
 
 
+MOST_PARCELS = 10_000
 WATER = ("vapor", "cloud", "rain")
 FIELD_NAMES = (
     *WATER,
@@ -233,6 +234,22 @@ class Tracer(Section):
     radius_z: float = Field(2_000.0, gt=0, description="semi-axis, or half the thickness of a layer, m")
 
 
+Row = tuple[float, float, int]
+
+
+class Parcels(Section):
+    """Parcels whose trajectories are written each `output.series`: a lattice at the start; 0 of them in a dim: none."""
+
+    x: Row = Field((0.0, 0.0, 0), description="first and last place along x (m), and how many")
+    y: Row = Field((0.0, 0.0, 0), description="first and last place along y (m), and how many")
+    z: Row = Field((500.0, 500.0, 1), description="first and last height (m), and how many")
+
+    @property
+    def count(self) -> int:
+        """The number of parcels."""
+        return self.x[2] * self.y[2] * self.z[2]
+
+
 class Station(Section):
     """A station, whose cell has a time series."""
 
@@ -248,7 +265,7 @@ class Output(settings.Output):
         0.0, ge=0, description="simulated time between column statistics (means, variances, fluxes), s; 0: none"
     )
     stations: tuple[Station, ...] = Field((), description="places whose lowest cell has a time series")
-    series: float = Field(60.0, gt=0, description="simulated time between values of the series at stations, s")
+    series: float = Field(60.0, gt=0, description="simulated time between values at stations and of parcels, s")
     maps: bool = Field(
         False, description="maps of rain, updraft and its helicity since the last frame, with each frame"
     )
@@ -280,9 +297,11 @@ class Config(Section):
     jet: Jet = Field(default_factory=Jet, description="initial jet")
     surface: settings.Surface = Field(default_factory=settings.Surface, description="fluxes at the ground")
     forcing: settings.Forcing = Field(default_factory=settings.Forcing, description="large scales and radiation")
+    radiation: settings.Radiation = Field(default_factory=settings.Radiation, description="longwave, of clouds")
     noise: settings.Noise = Field(default_factory=settings.Noise, description="random theta' at the start")
     moisture: Moisture = Field(default_factory=Moisture, description="water in the air")
     tracers: tuple[Tracer, ...] = Field((), description="tracers that the air carries")
+    parcels: Parcels = Field(default_factory=Parcels, description="parcels that the wind carries")
     time: Time = Field(default_factory=Time, description="duration and time step")
     output: Output = Field(default_factory=Output, description="output files")
     precision: Literal["float64", "float32"] = Field("float64", description=PRECISION)
@@ -293,6 +312,7 @@ class Config(Section):
     diffusion: float = Field(
         0.0, ge=0, description="diffusivity of u, v, w and theta (deviations from the base state), m2/s"
     )
+    prandtl: float = Field(1.0, gt=0, le=10, description="hevi: theta, water and tracers get diffusion / prandtl")
     smagorinsky: Smagorinsky = Field(default_factory=Smagorinsky, description="eddy viscosity")
     drag: float = Field(0.0, ge=0, le=1, description="drag coefficient of the ground, Cd of rho Cd |V| V")
     beta: float = Field(0.05, ge=0, le=1, description="strength of the hyperviscosity")
@@ -347,6 +367,12 @@ class Config(Section):
                     f"tracers.{i} at x {tracer.x:g} m, y {tracer.y:g} m, z {tracer.z:g} m lies outside {box}: move it,"
                     " or enlarge the grid"
                 )
+        for axis, extent in (("x", grid.width), ("y", grid.length), ("z", grid.height)):
+            low, high, count = getattr(self.parcels, axis)
+            if not (0 <= count <= MOST_PARCELS and 0 <= low <= high <= extent):
+                yield f"parcels.{axis}: give first and last place from 0 to {extent:g} m and a number of parcels"
+        if self.parcels.count > MOST_PARCELS:
+            yield f"{self.parcels.count} parcels are too many: at most {MOST_PARCELS}"
         for i, station in enumerate(self.output.stations):
             if not (0 <= station.x <= grid.width and 0 <= station.y <= grid.length):
                 yield f"output.stations.{i} at x {station.x:g} m, y {station.y:g} m lies outside {box}: move it"
@@ -388,7 +414,7 @@ class Config(Section):
             yield from outruns_sound(self.base, self.time.cfl, self.time.max_speed, self.beta)
         thinnest = float(np.diff(grid.edges).min())
         most = 0.5 / (dt * (grid.dx**-2 + grid.dy**-2 + thinnest**-2))
-        if self.diffusion > most:
+        if self.diffusion / min(self.prandtl, 1.0) > most:
             yield (
                 f"diffusion = {self.diffusion:g} m2/s is unstable with steps of {dt:.4g} s: at most {most:.4g} m2/s on"
                 f" this grid, or lower {'time.cfl' if self.dynamics.kind == 'explicit' else 'dynamics.step'}"
@@ -400,9 +426,12 @@ class Config(Section):
         if dynamics.kind == "explicit":
             if grid.lowest:
                 yield "grid.lowest (stretched levels) needs the split dynamics: set dynamics.kind = 'hevi'"
-            if self.output.maps:
-                yield "output.maps needs the split dynamics: set dynamics.kind = 'hevi'"
-            for name in ("surface", "forcing"):
+            for name, is_on in (("output.maps", self.output.maps), ("parcels", self.parcels.count)):
+                if is_on:
+                    yield f"{name} needs the split dynamics: set dynamics.kind = 'hevi'"
+            if self.prandtl != 1:
+                yield "prandtl needs the split dynamics: set dynamics.kind = 'hevi'"
+            for name in ("surface", "forcing", "radiation"):
                 if getattr(self, name) != type(getattr(self, name))():
                     yield f"{name} needs the split dynamics: set dynamics.kind = 'hevi'"
             if self.terrain.kind != "flat":
@@ -431,6 +460,8 @@ class Config(Section):
         wet = any((self.surface.vapor, self.surface.humidity, self.forcing.drying))
         if wet and moisture.kind == "none":
             yield "surface.vapor, surface.humidity and forcing.drying need moist air: set moisture.kind"
+        if self.radiation.top and moisture.kind == "none":
+            yield "radiation needs clouds: set moisture.kind"
         for name, points in self.forcing:
             if any(high[0] <= low[0] for low, high in itertools.pairwise(points)):
                 yield f"forcing.{name}: the heights of its points must grow"
@@ -466,10 +497,12 @@ class Config(Section):
             "drag": self.drag,
             "surface": self.surface != settings.Surface(),
             "forcing": self.forcing != settings.Forcing(),
+            "radiation": self.radiation != settings.Radiation(),
             "jet.speed": self.jet.speed,
             "output.statistics": self.output.statistics,
             "output.stations": self.output.stations,
             "output.maps": self.output.maps,
+            "parcels": self.parcels.count,
         }
         given = [name for name, is_on in missing.items() if is_on]
         if given:

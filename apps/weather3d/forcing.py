@@ -1,4 +1,4 @@
-"""What acts on the split dynamics from outside: fluxes at the ground, cooling and drying by level, subsidence.
+"""What acts on the split dynamics from outside: fluxes at the ground, tendencies by level, subsidence, radiation.
 
 Each process is in flux form or known by column, in whole arrays, so that what entered is summed to rounding.
 """
@@ -12,6 +12,7 @@ import numpy as np
 from hpckit.apps.atmosphere.base import BaseState
 from hpckit.apps.atmosphere.settings import Points
 from hpckit.apps.weather3d.config import WATER, Config
+from hpckit.apps.weather3d.radiation import flux, warming
 from hpckit.kernels.euler.box.constants import RHO, RHO_THETA, RHO_U, RHO_V
 from hpckit.kernels.euler.constants import HALO, RD, REACH
 from hpckit.kernels.euler.rain.constants import RV
@@ -31,7 +32,7 @@ def is_forced(config: Config) -> bool:
     """Whether anything acts from outside, but for a geostrophic wind."""
     surface, forcing = config.surface, config.forcing
     fluxes = (surface.heat, surface.vapor, surface.exchange, surface.friction, config.drag)
-    return any(fluxes) or any((forcing.cooling, forcing.drying, forcing.subsidence))
+    return any(fluxes) or any((forcing.cooling, forcing.drying, forcing.subsidence, config.radiation.top))
 
 
 class Forced:
@@ -48,6 +49,7 @@ class Forced:
         self._wetting = table(levels_of(forcing.drying, base.height)[:, None, None])
         sinking = -levels_of(forcing.subsidence, base.height) * gap  # 1/s, of what is above less what is here
         self._sinking = table(sinking[:, None, None]) if forcing.subsidence else None
+        self._faces = table(edges[:, None, None])
         self._rho = base.column[0]
         self._base_rho = table(base.column[0][:, None, None])
         self.entered: list[Any] = [0.0, 0.0]
@@ -68,6 +70,10 @@ class Forced:
         if self._sinking is not None:
             warmer += dt * self._from_above(theta)
             wetter += dt * self._from_above(vapor)
+        if self.config.radiation.top:
+            water = carried[: len(WATER), :, REACH:-REACH, REACH:-REACH]
+            up = flux(water[1:].sum(axis=0), water.sum(axis=0), rho, self._faces, self.config.radiation)
+            warmer += dt * warming(up, rho, self._column[2][:, None, None], self._faces)
         heating, wetting = self._through_ground(speed, theta[0], vapor[0])
         warmer[0] += rate * heating
         if carried is not None:

@@ -18,6 +18,12 @@ BOMEX = [
     _line(2000.0, 308.2, 4.2, -8.75 + 4.14 * 1300 / 2300),
     _line(3000.0, 311.85, 3.0, -4.61),
 ]
+DYCOMS = [
+    _line(0.0, 289.0, 9.0, 7.0, -5.5),
+    _line(837.5, 289.0, 9.0, 7.0, -5.5),
+    *(_line(840.0 + far, 297.5 + far ** (1 / 3), 1.5, 7.0, -5.5) for far in (2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 150.0)),
+    *(_line(840.0 + far, 297.5 + far ** (1 / 3), 1.5, 7.0, -5.5) for far in (250.0, 350.0, 500.0, 660.0)),
+]
 
 PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
     "thermal3d": (
@@ -80,7 +86,7 @@ PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
             "smagorinsky": {"coefficient": 0.2},
             "lid": {"depth": 5000.0},
             "time": {"end": 7200.0},
-            "output": {"every": 600.0},
+            "output": {"every": 600.0, "maps": True},
         },
     ),
     "bomex": (
@@ -105,6 +111,75 @@ PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
             "lid": {"depth": 600.0},
             "time": {"end": 21_600.0, "max_speed": 360.0},
             "output": {"every": 3600.0, "statistics": 60.0},
+        },
+    ),
+    "dycoms": (
+        "nocturnal stratocumulus under a strong inversion: DYCOMS-II RF01 (Stevens et al. 2005), four hours",
+        {
+            "grid": {"nx": 96, "ny": 96, "nz": 150, "width": 3360.0, "length": 3360.0, "height": 1500.0},
+            "dynamics": {"kind": "hevi", "step": 1.5, "acoustic_cfl": 0.9},
+            "base": {"kind": "levels", "pressure": 101_780.0, "wind": True, "levels": DYCOMS},
+            "moisture": {"kind": "reversible"},
+            "bubbles": [],
+            "surface": {
+                "heat": 15 / (1.22 * 1004.5),
+                "vapor": 115 / (1.22 * 2.5e6) / (1 - 0.009) ** 2,
+                "friction": 0.25,
+            },
+            "forcing": {
+                "subsidence": [[0.0, 0.0], [1500.0, -3.75e-6 * 1500.0]],
+                "geostrophic_u": [[0.0, 7.0]],
+                "geostrophic_v": [[0.0, -5.5]],
+            },
+            "radiation": {"top": 70.0},
+            "coriolis": 7.62e-5,
+            "noise": {"amplitude": 0.1, "height": 840.0},
+            "smagorinsky": {"coefficient": 0.18},
+            "lid": {"depth": 300.0},
+            "time": {"end": 14_400.0, "max_speed": 360.0},
+            "output": {"every": 1800.0, "statistics": 60.0},
+        },
+    ),
+    "dcmip_supercell": (
+        "the supercell of DCMIP2016 (Klemp et al. 2015) on a plane: constant viscosity, linear shear, Kessler's rain",
+        {
+            "grid": {"nx": 84, "ny": 84, "nz": 40, "width": 168e3, "length": 168e3, "height": 20e3},
+            "dynamics": {"kind": "hevi"},
+            "base": {
+                "kind": "weisman_klemp",
+                "shear": 30.0,
+                "shear_depth": 5000.0,
+                "shear_shape": "linear",
+                "u": -15.0,
+            },
+            "moisture": {"kind": "kessler"},
+            "bubbles": [{"x": 84e3, "y": 84e3, "z": 1500.0, "radius_x": 10e3, "radius_y": 10e3, "radius_z": 1500.0}],
+            "diffusion": 500.0,
+            "prandtl": 1 / 3,
+            "time": {"end": 7200.0},
+            "output": {"every": 600.0, "maps": True},
+        },
+    ),
+    "squall_line": (
+        "a line of storms along y in shear near the ground (Rotunno et al. 1988), as a slab six cells thick",
+        {
+            "grid": {"nx": 300, "ny": 6, "nz": 40, "width": 300e3, "length": 6e3, "height": 20e3},
+            "dynamics": {"kind": "hevi"},
+            "base": {
+                "kind": "weisman_klemp",
+                "shear": 17.5,
+                "shear_depth": 2500.0,
+                "shear_shape": "linear",
+                "u": -17.5,
+            },
+            "moisture": {"kind": "kessler"},
+            "bubbles": [
+                {"x": 150e3, "y": 3e3, "z": 1500.0, "radius_x": 10e3, "radius_y": 1e9, "radius_z": 1500.0},
+            ],
+            "smagorinsky": {"coefficient": 0.2},
+            "lid": {"depth": 5000.0},
+            "time": {"end": 10_800.0},
+            "output": {"every": 600.0, "maps": True},
         },
     ),
     "convective_boundary_layer": (

@@ -9,6 +9,7 @@ import numpy as np
 
 from hpckit.apps.atmosphere.report import profiles
 from hpckit.apps.weather3d.products.statistics import FILE
+from hpckit.apps.weather3d.products.storms import storms, trajectories
 from hpckit.report.data import map_link, with_data
 from hpckit.report.draw.charts import beside
 from hpckit.report.extension import Section, Work
@@ -41,6 +42,8 @@ def sections(run: RunData) -> Iterator[Section]:
     yield from columns(run)
     yield from statistics(run)
     yield from over_terrain(run)
+    yield from storms(run)
+    yield from trajectories(run)
     band = run.values.get("band") or {}
     if run.fields is None or not band.get("amplitude"):
         return

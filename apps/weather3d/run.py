@@ -19,6 +19,7 @@ from hpckit.apps.weather3d import model, split
 from hpckit.apps.weather3d.config import METRICS, WATER, Config
 from hpckit.apps.weather3d.model import AXES, HALOS, Model, mesh_for
 from hpckit.apps.weather3d.products.maps import Maps
+from hpckit.apps.weather3d.products.parcels import Parcels
 from hpckit.apps.weather3d.products.stations import Stations
 from hpckit.apps.weather3d.products.statistics import Statistics
 from hpckit.apps.weather3d.setups import column_of
@@ -67,6 +68,7 @@ class Weather3D(AtmosphereRun):
         self.statistics: Statistics | None = None
         self.stations: Stations | None = None
         self.maps: Maps | None = None
+        self.parcels: Parcels | None = None
         attributes = {"title": run.title, "source": f"hpckit {self.app}"}
         folder, asked = run.directory.output, self.config.output
         if asked.statistics:
@@ -79,10 +81,16 @@ class Weather3D(AtmosphereRun):
             assert isinstance(model, split.Model)  # the settings were checked
             self.maps = Maps(model, folder, self.coords(), attributes, run.kept("maps"))
             run.keep("maps", self.maps.writer.kept)
+        if self.config.parcels.count:
+            assert isinstance(model, split.Model)  # the settings were checked
+            self.parcels = Parcels(model, folder, attributes, run.kept("parcels"))
+            run.keep("parcels", self.parcels.writer.kept)
 
     def begin(self) -> None:
         """Collective: check and write the initial state."""
-        for each in (self.statistics, self.stations):
+        if self.parcels:
+            self.parcels.begin()
+        for each in (self.statistics, self.stations, self.parcels):
             if each:
                 each.sample(self.time)
         super().begin()
@@ -91,7 +99,11 @@ class Weather3D(AtmosphereRun):
         """Collective: the next step, and the statistics where they are due."""
         due = super().advance()
         asked = self.config.output
-        for each, every in ((self.statistics, asked.statistics), (self.stations, asked.series)):
+        if self.parcels:
+            with self.run.timer("statistics"):
+                self.parcels.move(self.dt)
+        sampled = ((self.statistics, asked.statistics), (self.stations, asked.series), (self.parcels, asked.series))
+        for each, every in sampled:
             if each and (self.step == self.steps or passes(every, self.full, self.step)):
                 with self.run.timer("statistics"):
                     each.sample(self.time)
@@ -111,13 +123,19 @@ class Weather3D(AtmosphereRun):
         """Collective: the content of a checkpoint; the statistics that it counts are on disk."""
         self._write_statistics()
         state = super().saved()
-        return State([*state.pieces, self.maps.piece()], state.values) if self.maps else state
+        if self.maps:
+            state = State([*state.pieces, self.maps.piece()], state.values)
+        if self.parcels:
+            state = State(state.pieces, {**state.values, "parcels": self.parcels.values()})
+        return state
 
     def restore(self, kept: Restored) -> None:
         """Collective: continue from a checkpoint."""
         super().restore(kept)
         if self.maps:
             self.maps.restore(kept)
+        if self.parcels:
+            self.parcels.restore(kept.values["parcels"])
 
     def close(self) -> None:
         """Collective: write what is left of the statistics."""
@@ -127,7 +145,7 @@ class Weather3D(AtmosphereRun):
             self.maps.writer.close(last=self.is_over)
 
     def _write_statistics(self) -> None:
-        for each in (self.statistics, self.stations):
+        for each in (self.statistics, self.stations, self.parcels):
             if each:
                 each.writer.write()
 

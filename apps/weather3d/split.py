@@ -123,6 +123,8 @@ class Model:
         self.base_vapor = still[0]
         self.base_theta = self.base.theta / (1 + RV / RD * self.base_vapor)  # that of dry air; base.theta is moist
         water = initial_water(profile, self.base, begin) if moist else None
+        # Vapor, too, is mixed as its deviation, else mixing would saturate air whose theta it leaves alone.
+        self.unmixed_vapor = 0.0 * self.base_vapor if self.forced else self.base_vapor
         over = (self.terrain.height, self.terrain.density) if self.terrain else None
         self.carried = Carried(config, mesh, device, self.state, water, over) if moist or config.tracers else None
         ground = Decomposition((1, grid.ny, grid.nx), mesh.topology, halo=(0, 0, 0))
@@ -130,6 +132,7 @@ class Model:
         if moist:
             self.parcels = [device.zeros((n, *self.state.interior.shape[1:]), config.precision) for n in (4, 3)]
             self.water = device.zeros(shape[1:], dtype)
+            self._still_vapor = self._table(self.unmixed_vapor[:, None, None])
             self.levels[4, :-1] = self._table(still.sum(axis=0))
             self.thickness = self._table(np.diff(self.edges))
         mixes = config.diffusion or config.smagorinsky.coefficient
@@ -279,15 +282,19 @@ class Model:
             yield prandtl, 1.0, greatest
         if config.diffusion:
             self.mu[...] = (state[RHO] + self.column[0][:, None, None]) * config.diffusion
-            yield 1.0, 0.0, greatest
+            yield config.prandtl, 0.0, greatest
 
     def _mix_carried(self, dt: float) -> None:
         """Diffuse what the air carries with rho K over dt (s), after a mixing of the air."""
         if self.carried:
             q, spacing = self.carried, (self.spacing["x"], self.spacing["y"])
-            state = self.state.data
+            state, deviates = self.state.data, self.is_moist and not self.forced
+            if deviates:
+                q.field.data[0] -= self._still_vapor
             mix_carried(q.field.data, q.spare.data, state, self.mu, self.column, self.levels, spacing, dt)
             q.field, q.spare = q.spare, q.field
+            if deviates:
+                q.field.data[0] += self._still_vapor
 
     def _water(self, dt: float) -> None:
         """What water does over dt (s): it condenses, evaporates, rains; at the pressure that the air has."""

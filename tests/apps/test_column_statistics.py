@@ -43,11 +43,18 @@ MOIST = {
     "moisture": {"kind": "kessler"},
     "noise": {"amplitude": 1.0, "height": 3000.0},
 }
+PRODUCTS = {
+    "output": {
+        "maps": True,
+        "stations": [{"name": "a", "x": 100.0, "y": 2700.0}, {"name": "b", "x": 2600.0, "y": 0.0}],
+    },
+    "parcels": {"x": [0.0, 2600.0, 5], "y": [1.0, 2799.0, 4], "z": [0.0, 8000.0, 3]},
+}
 EXPLICIT = {"grid": {**GRID, "lowest": 0.0}, "bubbles": [{"x": 1000.0, "y": 1500.0, "z": 700.0}], "base": {"u": 5.0}}
 
 
 def test_statistics_are_the_same_on_any_number_of_ranks(mpirun, tmp_path):
-    cases = {"moist": MOIST, "explicit": EXPLICIT}
+    cases = {"moist": {**MOIST, **PRODUCTS}, "explicit": EXPLICIT}
     (tmp_path / "cases.json").write_text(json.dumps(cases))
     for ranks in (1, 4):
         mpirun(ranks, "statistics_ranks.py", tmp_path, timeout=240)
@@ -58,6 +65,10 @@ def test_statistics_are_the_same_on_any_number_of_ranks(mpirun, tmp_path):
                 np.testing.assert_array_equal(one[key][...], four[key][...], err_msg=f"{name}, {key}")
             assert one["w_variance"][-1].max() > 0
             assert ("vapor_subgrid_flux" in one) is (name == "moist")
+        for file in ("stations.h5", "parcels.h5", "maps/fields.h5") if name == "moist" else ():
+            with h5py.File(tmp_path / f"moist-1/{file}") as one, h5py.File(tmp_path / f"moist-4/{file}") as four:
+                for key in set(one) - {"VTKHDF"}:
+                    np.testing.assert_array_equal(one[key][...], four[key][...], err_msg=f"{file}, {key}")
 
 
 def test_a_frame_has_the_means_that_numpy_finds(tmp_path):

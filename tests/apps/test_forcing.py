@@ -10,14 +10,17 @@ import pytest
 from mpi4py import MPI
 from pydantic import ValidationError
 
+from hpckit.apps.atmosphere.settings import Radiation
 from hpckit.apps.weather3d.config import PRESETS, Config
 from hpckit.apps.weather3d.forcing import levels_of
 from hpckit.apps.weather3d.model import mesh_for
+from hpckit.apps.weather3d.radiation import flux, inversion, warming
 from hpckit.apps.weather3d.report import sections
 from hpckit.apps.weather3d.run import run as run_app
 from hpckit.apps.weather3d.split import Model
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.kernels.euler.box.constants import RHO_U, RHO_V
+from hpckit.kernels.euler.constants import CP, RD
 from hpckit.report.run_data import load_run
 from hpckit.run.context import Run
 
@@ -132,6 +135,47 @@ def test_levels_are_those_of_the_run_file_with_cloud_where_water_saturates():
     for _ in range(5):
         still.step(1.0, PhaseTimer())
     assert still.watch().w_max < 5e-3  # without the weight of the cloud 0.02
+
+
+def test_longwave_flux_of_a_cloud_is_the_published_formula():
+    """A slab of cloud under dry air: the flux falls by absorption in it, rises above the inversion; air warms by it."""
+    faces = np.arange(0.0, 1001.0, 10.0)[:, None, None]
+    middle = 0.5 * (faces[1:] + faces[:-1])
+    liquid = np.where((middle > 500) & (middle < 700), 4e-4, 0.0) + np.zeros((1, 2, 3))
+    total = np.where(middle < 700, 9e-3, 1.5e-3) + np.zeros((1, 2, 3))
+    rho = 1.2 + 0.0 * total
+    given = Radiation(top=70.0)
+    up = flux(liquid, total, rho, faces, given)[:, 1, 2]
+    path = 85.0 * 1.2 * 4e-4 * 200.0
+    z, inside = faces[:, 0, 0], np.clip((faces[:, 0, 0] - 500.0) / 200.0, 0.0, 1.0)
+    top = 695.0 + 10.0 * 1e-3 / 7.5e-3
+    far = np.maximum(z - top, 0.0)
+    free = 1.12 * CP * 3.75e-6 * (0.25 * far ** (4 / 3) + np.minimum(z, top) * far ** (1 / 3))
+    expected = 70 * np.exp(-path * (1 - inside)) + 22 * np.exp(-path * inside) + free
+    np.testing.assert_allclose(up, expected, rtol=1e-12)
+    assert inversion(np.full((100, 1, 1), 9e-3), faces, 8e-3) == 1000.0
+    pressure = np.full((1, 1, 1), 9e4)
+    rate = warming(flux(liquid, total, rho, faces, given), rho, pressure, faces)
+    heat = (rate * rho * CP * 0.9 ** (RD / CP) * 10.0).sum(axis=0)
+    np.testing.assert_allclose(heat, up[0] - up[-1], rtol=1e-12)
+    cloudy = {**CLOUDY, "radiation": {"top": 70.0}, "output": {"single": False}}
+    before, after = forced(made(**cloudy), 10.0)
+    cooled = (after - before)[:, 0, 0]
+    assert cooled.argmin() in (6, 7)
+    assert -0.1 < cooled.min() < -1e-3
+
+
+def test_mixing_leaves_a_moist_base_state_alone():
+    """Theta and vapor at rest stay as they are: mixed alone, the vapor would saturate the air above."""
+    storm = {"kind": "weisman_klemp"}
+    grid = {**GRID, "nz": 20, "height": 14e3, "width": 16e3, "length": 14e3}
+    step = {"kind": "hevi", "step": 10.0}
+    still = made(grid=grid, base=storm, moisture={"kind": "kessler"}, dynamics=step, diffusion=1e3, prandtl=0.5)
+    before = still.carried.field.to_host().copy()
+    for _ in range(30):
+        still.step(10.0, PhaseTimer())
+    np.testing.assert_allclose(still.carried.field.to_host(), before, atol=1e-12)
+    assert still.watch().w_max < 1e-9
 
 
 def test_a_convective_layer_grows_by_encroachment_and_entrainment():

@@ -15,11 +15,15 @@ from pydantic import ValidationError
 from hpckit.apps.weather3d.config import Config
 from hpckit.apps.weather3d.model import mesh_for
 from hpckit.apps.weather3d.products.maps import Maps
+from hpckit.apps.weather3d.products.parcels import Parcels
+from hpckit.apps.weather3d.products.storms import track
 from hpckit.apps.weather3d.products.wrf import to_faces
+from hpckit.apps.weather3d.report import sections
 from hpckit.apps.weather3d.run import run as run_app
 from hpckit.apps.weather3d.split import Model
 from hpckit.cli.main import main
 from hpckit.kernels.euler.box.constants import RHO_U, RHO_V, RHO_W
+from hpckit.report.run_data import load_run
 from hpckit.run.context import Run
 
 STORM = {
@@ -30,6 +34,7 @@ STORM = {
     "bubbles": [{"amplitude": 8.0, "x": 6500.0, "y": 7000.0, "z": 1500.0, "radius_x": 4e3, "radius_y": 4e3}],
     "smagorinsky": {"coefficient": 0.2},
     "tracers": [{"name": "smoke", "x": 6500.0, "y": 7000.0}],
+    "parcels": {"x": [3e3, 9e3, 3], "y": [4e3, 10e3, 3], "z": [500.0, 2500.0, 2]},
     "time": {"end": 240.0, "monitor": 10},
     "output": {
         "every": 120.0,
@@ -206,3 +211,52 @@ def test_updraft_helicity_of_a_rotating_updraft(tmp_path):
 def test_products_that_cannot_be_are_refused(given, reason):
     with pytest.raises(ValidationError, match=reason):
         Config.model_validate(given)
+
+
+def test_parcels_turn_with_the_air_on_circles(tmp_path):
+    """A solid body's rotation, once around: the place is back to second order in the step; upward at a constant w."""
+    gone = []
+    for steps in (40, 80):
+        given = {
+            "grid": {**STORM["grid"], "lowest": 0.0},
+            "parcels": {"x": [8.3e3, 8.3e3, 1], "y": [7e3, 7e3, 1], "z": [6e3, 6e3, 1]},
+        }
+        config = Config.model_validate(
+            {**STORM, "bubbles": [], "base": {"kind": "neutral"}, "moisture": {"kind": "none"}, **given}
+        )
+        model = Model(config, mesh_for(config, MPI.COMM_SELF))
+        omega, data, rho = 2e-3, model.state.interior, model.base.column[0][:, None, None]
+        data[RHO_U] = -rho * omega * (np.arange(14)[:, None] + 0.5 - 7) * 1e3
+        data[RHO_V] = rho * omega * (np.arange(13) + 0.5 - 6.5) * 1e3
+        data[RHO_W, 1:] = 0.5 * (rho[1:] + rho[:-1]) * 0.5
+        parcels = Parcels(model, tmp_path, {}, None)
+        parcels.begin()
+        for _ in range(steps):
+            parcels.move(2 * np.pi / omega / steps)
+        z, y, x = parcels.swarm["position"][0]
+        assert z == pytest.approx(6e3 + 0.5 * 2 * np.pi / omega, rel=1e-3)
+        gone.append(np.hypot(x - 8.3e3, y - 7e3))
+    assert gone[1] < gone[0] / 3.5 < 60.0
+
+
+def test_the_report_has_storms_and_trajectories(storm):
+    made = {section.key: section for section in sections(load_run(storm))}
+    with h5py.File(storm / "output" / "maps" / "fields.h5") as maps, h5py.File(storm / "output" / "parcels.h5") as file:
+        numbers = made["storms"].numbers
+        assert numbers["updraft_helicity"] == pytest.approx(maps["updraft_helicity"][...].max())
+        assert numbers["rain"] == pytest.approx(maps["rain_at_ground"][-1].sum() * 1e6)
+        assert numbers["tracks"]["right"]["t"][-1] == 240.0
+        assert made["storms"].html.count("<svg") == 2
+        assert file["height"].shape == (9, 18)
+        rise = file["height"][...].max(axis=0) - file["height"][0]
+        assert made["trajectories"].numbers["greatest_rise"] == pytest.approx(rise.max())
+        assert rise.max() > 100.0
+        assert 280 < file["theta"][...].min() < file["theta"][...].max() < 330
+        assert (file["vapor"][-1] > 0).all()
+
+
+def test_tracks_are_where_rotation_is_strong():
+    times, y, x = np.array([0.0, 60.0, 120.0]), np.array([5.0, 15.0]), np.array([1.0, 2.0, 3.0])
+    values = np.zeros((3, 2, 3))
+    values[1, 1, 2], values[2, 0, 1], values[2, 1, 1] = 30.0, 90.0, 80.0
+    assert [row.tolist() for row in track(times, y, x, values)] == [[60.0, 120.0], [15.0, 5.0], [3.0, 2.0]]

@@ -4,11 +4,15 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
 from mpi4py import MPI
 
 from hpckit.apps.weather3d import model, split
 from hpckit.apps.weather3d.config import Config
 from hpckit.apps.weather3d.model import mesh_for
+from hpckit.apps.weather3d.products.maps import Maps
+from hpckit.apps.weather3d.products.parcels import Parcels
+from hpckit.apps.weather3d.products.stations import Stations
 from hpckit.apps.weather3d.products.statistics import Statistics
 from hpckit.comm.observe.timer import PhaseTimer
 
@@ -21,7 +25,28 @@ for name, settings in json.loads((folder / "cases.json").read_text()).items():
     with mesh_for(config, comm) as mesh:
         made = kind.Model(config, mesh)
         statistics = Statistics(made, folder / f"{name}-{comm.size}", {}, None)
+        others = []
+        if config.output.maps:
+            where = folder / f"{name}-{comm.size}"
+            y, x = (
+                (np.arange(n) + 0.5) * d
+                for n, d in ((config.grid.ny, config.grid.dy), (config.grid.nx, config.grid.dx))
+            )
+            maps = Maps(made, where, {"y": y, "x": x}, {}, None)
+            parcels = Parcels(made, where, {}, None)
+            parcels.begin()
+            others = [Stations(made, where, {}, None), parcels]
         for step in range(4):
             made.step(made.dt, PhaseTimer())
-            statistics.sample((step + 1) * made.dt)
-        statistics.writer.write()
+            if others:
+                maps.sample()
+                parcels.move(made.dt)
+                if step == 2:  # as a resumed run
+                    parcels.restore(parcels.values())
+            for each in (statistics, *others):
+                each.sample((step + 1) * made.dt)
+        for each in (statistics, *others):
+            each.writer.write()
+        if others:
+            maps.write(4 * made.dt)
+            maps.writer.close()

@@ -8,11 +8,12 @@ import re
 import sys
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 from conftest import made_once, mpiexec, run_limited
 
-from hpckit.apps.weather.validate import density_current, floods, linear_waves, rest, rising_bubble, rotating
+from hpckit.apps.weather.validate import clouds, density_current, floods, linear_waves, rest, rising_bubble, rotating
 from hpckit.apps.weather.validate.case import Output
 from hpckit.apps.weather.validate.config import CASES, Config
 from hpckit.apps.weather.validate.report import curves, sections
@@ -133,12 +134,30 @@ def test_the_whole_suite_passes(everything):
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(1900)
+def test_clouds_and_storms_are_within_their_spread_on_coarse_grids(tmp_path, monkeypatch):
+    """Cumuli, stratocumulus, a supercell and a squall line; cumuli without water in the air miss."""
+    code, record = suite(tmp_path / "run", "quick=true", 'cases=["bomex", "dycoms", "storms"]', timeout=1800)
+    assert [check for check in record["checks"] if not check["passed"]] == []
+    assert code == 0
+    monkeypatch.setattr(clouds.Columns, "__init__", _clear)
+    assert "lowest level with 1 % of cloud" in missed(clouds.compare_bomex(folders(tmp_path / "run", "bomex-quick")))
+
+
+def _clear(self, folder):
+    with h5py.File(folder / "output" / "statistics.h5") as file:
+        self._rows = {name: np.asarray(file[name][...], float) for name in file if file[name].dtype.kind == "f"}
+    self.times, self.z = self._rows["time"], self._rows["z"]
+    self._rows["cloud_fraction"] *= 0.0
+
+
+@pytest.mark.nightly
 @pytest.mark.timeout(3700)
 def test_the_long_cases_can_miss(everything, monkeypatch):
     """Another diffusion, another temperature, another gravity: seen in the numbers that they matter for."""
     run, _, _ = everything
     config = Config()
-    cases = [name for case in SUITE.values() for name in case.runs(config, run)]  # from coarse to fine
+    cases = [name for key in config.cases for name in SUITE[key].runs(config, run)]  # from coarse to fine
     monkeypatch.setattr(linear_waves, "WIND", 20.5)
     assert missed(linear_waves.compare(folders(run, *(name for name in cases if name.startswith("waves-")))))
     monkeypatch.setattr(rising_bubble, "GRAVITY", 9.8 * 1.05)

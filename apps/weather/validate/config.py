@@ -19,6 +19,9 @@ Case = Literal[
     "split",
     "bryan_fritsch",
     "mountains",
+    "bomex",
+    "dycoms",
+    "storms",
     "adjustment",
     "geostrophic_jet",
     "kelvin",
@@ -28,13 +31,18 @@ Case = Literal[
     "lakes",
 ]
 CASES: tuple[Case, ...] = get_args(Case)
+LONG = ("bomex", "dycoms", "storms")  # each half an hour or more: by name
 
 
 class Config(Section):
     """All settings of a run."""
 
     app: Literal["weather/validate"] = "weather/validate"
-    cases: tuple[Case, ...] = Field(CASES, min_length=1, description="cases to run")
+    cases: tuple[Case, ...] = Field(
+        tuple(case for case in CASES if case not in LONG),
+        min_length=1,
+        description="cases to run; bomex, dycoms and storms take half an hour each, and run if they are named",
+    )
     quick: bool = Field(False, description="coarser grids and fewer of them: two minutes on two cores")
     sounding: InputFile | None = Field(
         None, description="an observed column for the case `rest` (WRF input_sounding or Wyoming listing)"

@@ -9,6 +9,7 @@ from typing import Any
 from hpckit.apps.common.validation import VALIDATION, Found, near
 from hpckit.apps.weather.validate import (
     bryan_fritsch,
+    clouds,
     density_current,
     floods,
     globe,
@@ -18,6 +19,7 @@ from hpckit.apps.weather.validate import (
     rising_bubble,
     rotating,
     split,
+    storms,
 )
 from hpckit.apps.weather.validate.case import Case
 from hpckit.apps.weather.validate.config import Config
@@ -33,6 +35,9 @@ SUITE: dict[str, Case] = {
     "split": split.CASE,
     "bryan_fritsch": bryan_fritsch.CASE,
     "mountains": mountains.CASE,
+    "bomex": clouds.BOMEX,
+    "dycoms": clouds.DYCOMS,
+    "storms": storms.CASE,
     "adjustment": rotating.ADJUSTMENT,
     "geostrophic_jet": rotating.JET,
     "kelvin": rotating.KELVIN,

@@ -96,6 +96,7 @@ def through_faces(it: split.Model, shown: Mapping[str, np.ndarray], rho: np.ndar
     names = ["u", "v", "theta", *(it.carried.names if it.carried else ())]
     faces = {name: np.zeros((grid.nz + 1, *rho.shape[1:])) for name in names}
     rest = device.to_host(it.unmixed).astype(np.float64)[:, :, None, None]
+    mixed = {"vapor": shown["vapor"] - it.unmixed_vapor[:, None, None]} if it.is_moist else {}
     per_face = device.to_host(it.levels)[PER_FACE].astype(np.float64)[1:-1, None, None]
     for prandtl, cross, _ in it.viscosities(it.dt) if it.mu is not None else ():
         u, v, w, theta = (device.to_host(each).astype(np.float64) for each in it.work[:4])
@@ -108,12 +109,12 @@ def through_faces(it: split.Model, shown: Mapping[str, np.ndarray], rho: np.ndar
             faces[name][1:-1] -= (0.5 * (stress + np.roll(stress, -1, dim)))[:, INNER, INNER]
         rate = 0.5 * upright[:, INNER, INNER] * per_face / prandtl
         for name in names[3:]:
-            faces[name][1:-1] -= rate * np.diff(shown[name], axis=0)
+            faces[name][1:-1] -= rate * np.diff(mixed.get(name, shown[name]), axis=0)
         moist = -rate * np.diff((theta - rest[3])[:, INNER, INNER], axis=0)
         if it.is_moist:  # the moist theta is mixed
             warm, vapor = shown["theta"] + base_theta(it)[:, None, None], shown["vapor"]
             warm, vapor = 0.5 * (warm[1:] + warm[:-1]), 0.5 * (vapor[1:] + vapor[:-1])
-            wet = -rate * np.diff(shown["vapor"], axis=0)
+            wet = -rate * np.diff(mixed["vapor"], axis=0)
             moist = (moist - KAPPA * warm * wet) / (1 + KAPPA * vapor)
         faces["theta"][1:-1] += moist
     if it.forced:

@@ -1,0 +1,129 @@
+"""Clouds of the boundary layer within the spread of their intercomparisons: BOMEX and DYCOMS-II RF01.
+
+Ranges are about those that the models of Siebesma et al. (2003) and Stevens et al. (2005) span; they are round numbers,
+not read off to the last digit. The boxes are smaller than theirs, so means over time stand for means over an area.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from hpckit.apps.common.validation import Check, Found, at_least, at_most
+from hpckit.apps.weather.validate.case import Case, Folders, Nested, Output
+from hpckit.apps.weather.validate.config import Config
+
+SIEBESMA, STEVENS = "Siebesma et al. 2003", "Stevens et al. 2005"
+HOUR = 3600.0
+
+
+class Columns:
+    """The statistics of a run: `columns["cloud"]` is [times, nz]."""
+
+    def __init__(self, folder: Path) -> None:
+        with h5py.File(folder / "output" / "statistics.h5") as file:
+            self._rows = {name: np.asarray(file[name][...], np.float64) for name in file}
+        self.times, self.z = self._rows["time"], self._rows["z"]
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self._rows[name]
+
+    def mean(self, name: str, since: float) -> np.ndarray:
+        """The mean over the times from `since` (s) on, by height."""
+        return self._rows[name][self.times >= since].mean(axis=0)
+
+    def flux(self, name: str, since: float) -> np.ndarray:
+        """Resolved and subgrid upward flux together, mean over the times from `since` (s) on."""
+        return self.mean(f"{name}_flux", since) + self.mean(f"{name}_subgrid_flux", since)
+
+
+def _mean(output: Output, name: str, since: float) -> float:
+    return float(output.metric(name)[output.metric("time") >= since].mean())
+
+
+def between(case: str, quantity: str, ours: float, low: float, high: float, source: str, unit: str = "1") -> Check:
+    """A check that a number lies in a range."""
+    return Check(case, quantity, float(ours), low, high, source, unit=unit)
+
+
+def _bomex(config: Config, folder: Path) -> dict[str, Nested]:
+    """A quarter of the published area; quick: smaller and coarser, until clouds are there."""
+    grid = {"nx": 32, "ny": 32, "width": 3200.0, "length": 3200.0}
+    quick: Mapping[str, Any] = {"grid": {"nx": 12, "ny": 12, "nz": 50, "width": 1500.0, "length": 1500.0}}
+    if config.quick:
+        return {"bomex-quick": Nested("weather3d/bomex", {**quick, "time": {"end": 1.5 * HOUR}})}
+    return {"bomex": Nested("weather3d/bomex", {"grid": grid})}
+
+
+def compare_bomex(folders: Folders) -> Found:
+    """Cover, liquid water path, levels and fluxes of the last three hours (quick: of the last half hour)."""
+    (name, folder), *_ = folders.items()
+    output, columns = Output(folder), Columns(folder)
+    end = float(columns.times[-1])
+    since = end / 2 if end > 2 * HOUR else end - 0.5 * HOUR
+    fraction, z = columns.mean("cloud_fraction", since), columns.z
+    base = float(z[fraction > 0.01][0]) if (fraction > 0.01).any() else np.nan
+    top = float(z[fraction > 1e-3][-1]) if (fraction > 1e-3).any() else np.nan
+    water = columns.flux("vapor", since) + columns.flux("cloud", since)
+    budget = output.summary()["water_budget"]
+    closed = abs(budget["unexplained"]) / budget["in_air"]
+    checks = [at_most(name, "unexplained over all water", closed, 1e-12, "closed budget")]
+    checks.append(between(name, "lowest level with 1 % of cloud", base, 440.0, 700.0, SIEBESMA, "m"))
+    if end < 2 * HOUR:
+        checks.append(at_least(name, "cloud cover", _mean(output, "cloud_cover", since), 0.01, SIEBESMA))
+        return Found(checks, [], [(name, "w", "BOMEX: w")])
+    moisture = columns.mean("vapor", since) + columns.mean("cloud", since)
+    checks += [
+        between(name, "cloud cover", _mean(output, "cloud_cover", since), 0.08, 0.20, SIEBESMA),
+        between(name, "liquid water path", _mean(output, "liquid_water_path", since), 3e-3, 12e-3, SIEBESMA, "kg/m2"),
+        between(name, "greatest cloud fraction", float(fraction.max()), 0.035, 0.10, SIEBESMA),
+        between(name, "highest level with 0.1 % of cloud", top, 1500.0, 2100.0, SIEBESMA, "m"),
+        between(name, "flux of water at 300 m", np.interp(300.0, z, water), 4.6e-5, 6.2e-5, SIEBESMA, "m/s"),
+        between(name, "flux of water at 1000 m", np.interp(1000.0, z, water), 2.6e-5, 5.0e-5, SIEBESMA, "m/s"),
+        between(name, "water at 300 m", np.interp(300.0, z, moisture), 0.0165, 0.0180, SIEBESMA),
+        between(name, "theta at 300 m", np.interp(300.0, z, columns.mean("theta", since)), 298.4, 299.2, SIEBESMA, "K"),
+    ]
+    return Found(checks, [], [(name, "w", "BOMEX: w at the end")])
+
+
+def _dycoms(config: Config, folder: Path) -> dict[str, Nested]:
+    """A small box on 10 m levels; quick: 20 m levels, an hour."""
+    small = {"nx": 24, "ny": 24, "width": 1680.0, "length": 1680.0}
+    if config.quick:
+        coarse = {"nx": 12, "ny": 12, "nz": 60, "width": 840.0, "length": 840.0, "height": 1200.0}
+        return {"dycoms-quick": Nested("weather3d/dycoms", {"grid": coarse, "time": {"end": HOUR}})}
+    return {"dycoms": Nested("weather3d/dycoms", {"grid": small})}
+
+
+def compare_dycoms(folders: Folders) -> Found:
+    """Liquid water path, cover, the inversion and how fast air is entrained through it, from an hour before the end."""
+    (name, folder), *_ = folders.items()
+    output, columns = Output(folder), Columns(folder)
+    end = float(columns.times[-1])
+    since = max(end - 2 * HOUR, 0.5 * HOUR)
+    water = columns["vapor"] + columns["cloud"]
+    height = np.array([np.interp(-0.008, -row, columns.z) for row in water])
+    late = columns.times >= since
+    rise = float(np.polyfit(columns.times[late], height[late], 1)[0])
+    entrained = rise + 3.75e-6 * float(height[late].mean())
+    fraction = columns.mean("cloud_fraction", since)
+    base = float(columns.z[fraction > 0.5][0]) if (fraction > 0.5).any() else np.nan
+    budget = output.summary()["water_budget"]
+    closed = abs(budget["unexplained"]) / budget["in_air"]
+    path = _mean(output, "liquid_water_path", since)
+    checks = [
+        at_most(name, "unexplained over all water", closed, 1e-12, "closed budget"),
+        between(name, "liquid water path", path, 0.015, 0.075, STEVENS, "kg/m2"),
+        at_least(name, "cloud cover", _mean(output, "cloud_cover", since), 0.75, STEVENS),
+        between(name, "inversion, where water is 8 g/kg", float(height[-1]), 815.0, 900.0, STEVENS, "m"),
+        between(name, "entrainment", entrained, 2e-3, 8e-3, STEVENS, "m/s"),
+        between(name, "base of the cloud", base, 540.0, 750.0, STEVENS, "m"),
+    ]
+    return Found(checks, [], [(name, "cloud", "DYCOMS-II RF01: cloud at the end")])
+
+
+BOMEX, DYCOMS = Case(_bomex, compare_bomex), Case(_dycoms, compare_dycoms)
