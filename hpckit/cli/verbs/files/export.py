@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from hpckit.apps.weather3d.config import Config
@@ -11,6 +12,7 @@ from hpckit.io.fields.frames import require_sources
 from hpckit.io.fields.reader import find_fields
 from hpckit.io.probe import require_sound
 from hpckit.run.directory import RunDirectory
+from hpckit.run.settings import with_common
 from hpckit.settings.table import Parser, bytes_text
 
 FORMATS = ("wrf",)
@@ -51,6 +53,8 @@ def main(arguments: list[str]) -> int:
     require_sound([fields])
     start = start_of(given.start)
     path = given.file or given.directory / f"wrfout_d01_{start:%Y-%m-%d_%H:%M:%S}"
-    frames = write_wrfout(fields, Config.model_validate(values), path, start, (given.lat, given.lon))
+    config = with_common(Config).model_validate_json(json.dumps(values), strict=True)
+    assert isinstance(config, Config)
+    frames = write_wrfout(fields, config, path, start, (given.lat, given.lon))
     print(f"{path}: {frames} frames, {bytes_text(path.stat().st_size)}")
     return 0
