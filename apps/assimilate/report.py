@@ -14,7 +14,7 @@ from hpckit.report.field_file import FieldFile
 from hpckit.report.page import caption, grid, table
 from hpckit.report.run_data import RunData
 from hpckit.report.style import ACCENT, pyplot, to_svg
-from hpckit.report.units import number
+from hpckit.report.units import few_ticks, number
 
 FLAT = 0.6  # height over width of a map whose colors are told below it
 SHOWN = {
@@ -44,8 +44,7 @@ def sections(run: RunData) -> Iterator[Section]:
             continue
         figure, axes = pyplot().subplots(figsize=(3.7, 2.6), layout="constrained")
         axes.semilogy(steps, values, color=ACCENT, marker=".")
-        for axis in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
-            axis(lambda value, _: number(value, 1) if f"{value:e}"[0] in "125" else "")
+        few_ticks(axes.yaxis)
         axes.set_title(title)
         along = "cycle" if run.values["method"]["kind"] == "letkf" else "iteration"
         axes.set_xlabel(along)

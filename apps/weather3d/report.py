@@ -81,12 +81,12 @@ def over_terrain(run: RunData) -> Iterator[Section]:
         units = {name: file.variables[name].units for name in read}
     drawn = []
     for name, values in read.items():
-        figure, axes = pyplot().subplots(figsize=(7.6, 3.4), layout="constrained", dpi=130)
+        figure, axes = pyplot().subplots(figsize=(3.7, 2.5), layout="constrained", dpi=130)
         most = float(np.abs(values).max()) or 1.0
         wide = np.broadcast_to(x / 1000, z.shape)
         image = axes.contourf(wide, z / 1000, values, np.linspace(-most, most, 25), cmap="RdBu_r")
         axes.fill_between(x / 1000, 0.0, ground[row] / 1000, color="0.35", linewidth=0)
-        figure.colorbar(image, ax=axes)
+        figure.colorbar(image, ax=axes).ax.locator_params(nbins=5)
         axes.set(title=f"{name} ({pretty(units[name])})", xlabel="x (km)", ylabel="altitude (km)")
         drawn.append(to_svg(figure, f"{name} over terrain", "chart"))
     said = (

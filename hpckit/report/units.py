@@ -42,6 +42,18 @@ def number(value: Any, digits: int = 4) -> str:
     return _typeset(text)
 
 
+def few_ticks(axis: Any) -> None:
+    """Numbers as plain text at 1, 2 and 5 of each decade of a logarithmic axis of matplotlib; none at others, which
+    would cover each other.
+    """
+
+    def text(value: float, _: object = None) -> str:
+        return number(value, 1) if f"{value:e}"[0] in "125" else ""
+
+    axis.set_major_formatter(text)
+    axis.set_minor_formatter(text)
+
+
 def power_of_ten(value: float, _: int = 0) -> str:
     """A tick of a logarithmic axis, its exponent in raised digits of full size: 10⁻³."""
     mantissa, exponent = f"{value:.2e}".split("e")

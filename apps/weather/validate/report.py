@@ -16,7 +16,7 @@ from hpckit.report.page import caption, escape, grid, table
 from hpckit.report.run_data import RunData
 from hpckit.report.sections.slices import read_slice
 from hpckit.report.style import SERIES, pyplot, to_svg
-from hpckit.report.units import number, signs
+from hpckit.report.units import few_ticks, number, signs
 
 
 def sections(run: RunData) -> Iterable[Section]:
@@ -68,8 +68,7 @@ def curves(record: dict[str, Any]) -> str:
         spacings = sorted({one for x, _ in record["lines"].values() for one in x})
         axes.set_xticks(spacings, [f"{one:g}" for one in spacings], minor=False)
         axes.set_xticks([], minor=True)
-        axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        axes.yaxis.set_minor_formatter(lambda value, _: f"{value:g}" if f"{value:e}"[0] in "25" else "")
+        few_ticks(axes.yaxis)
     else:
         axes.ticklabel_format(scilimits=(-3, 6))
     axes.grid(axis="y")

@@ -15,7 +15,7 @@ from hpckit.plan.text import parse_json, read_bytes
 from hpckit.report.data import with_data
 from hpckit.report.page import caption, escape, page, section, table
 from hpckit.report.style import SERIES, pyplot, to_svg
-from hpckit.report.units import duration, number, percent, time_scale
+from hpckit.report.units import duration, few_ticks, number, percent, time_scale
 from hpckit.serving.server.record import ABOUT, COUNTS, FILE, LATENCIES
 
 Record = dict[str, Any]
@@ -168,6 +168,7 @@ def _picture(lines: Sequence[Record], blocks: int) -> str:
         axes.margins(x=0.01)
         if title.startswith("latency"):
             axes.set_yscale("log")
+            few_ticks(axes.yaxis)
         else:
             axes.set_ylim(bottom=0)
             axes.locator_params(axis="y", nbins=4)
