@@ -86,7 +86,7 @@ def over_terrain(run: RunData) -> Iterator[Section]:
         wide = np.broadcast_to(x / 1000, z.shape)
         image = axes.contourf(wide, z / 1000, values, np.linspace(-most, most, 25), cmap="RdBu_r")
         axes.fill_between(x / 1000, 0.0, ground[row] / 1000, color="0.35", linewidth=0)
-        figure.colorbar(image, ax=axes).ax.locator_params(nbins=5)
+        figure.colorbar(image, ax=axes, ticks=pyplot().MaxNLocator(5))
         axes.set(title=f"{name} ({pretty(units[name])})", xlabel="x (km)", ylabel="altitude (km)")
         drawn.append(to_svg(figure, f"{name} over terrain", "chart"))
     said = (
