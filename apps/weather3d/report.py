@@ -75,7 +75,7 @@ def over_terrain(run: RunData) -> Iterator[Section]:
         row = int(ground.max(axis=1).argmax())
         z = np.asarray(file["altitude"][:, row], np.float64)
     with FieldFile(run.fields) as file:
-        x, y = (np.asarray(file.variables["w"].dims[dim].points) for dim in (2, 1))
+        level, y, x = (np.asarray(dim.points) for dim in file.variables["w"].dims)
         frame, time = len(file.times) - 1, file.times[-1]
         read = {name: np.asarray(file.read(file.variables[name], frame, (slice(None), row))) for name in ("w", "theta")}
         units = {name: file.variables[name].units for name in read}
@@ -88,7 +88,8 @@ def over_terrain(run: RunData) -> Iterator[Section]:
         axes.fill_between(x / 1000, 0.0, ground[row] / 1000, color="0.35", linewidth=0)
         figure.colorbar(image, ax=axes, ticks=pyplot().MaxNLocator(5))
         axes.set(title=f"{name} ({pretty(units[name])})", xlabel="x (km)", ylabel="altitude (km)")
-        drawn.append(to_svg(figure, f"{name} over terrain", "chart"))
+        links = map_link(f"{name} over terrain", {"z over flat ground (m)": level, "x (m)": x}, name, values)
+        drawn.append(f"<figure>{to_svg(figure, f'{name} over terrain', 'chart')}{links}{from_file(name)}</figure>")
     said = (
         f"At t = {time:g} s, y = {y[row]:g} m, ground up to {number(ground.max(), 3)} m. Heights are true ones; in the"
     )

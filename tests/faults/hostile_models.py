@@ -225,16 +225,16 @@ def cases() -> Iterator[tuple[str, Change]]:
     yield "a long name in model.gguf", patched("model.gguf", 24, struct.pack("<Q", 2**50))
 
 
-def judged(words: list[str], codes: tuple[int, ...], most: float | None = None) -> str:
+def judged(words: list[str], codes: tuple[int, ...], most: float | None = None, waiting: int = WAITING) -> str:
     """What is wrong with the way in which a verb ended; "" for nothing."""
     out, error = io.StringIO(), io.StringIO()
     begin = time.process_time()
-    signal.alarm(WAITING)
+    signal.alarm(waiting)
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(error):
             code = main(words)
     except TimeoutError:
-        return f"no answer in {WAITING} s"
+        return f"no answer in {waiting} s"
     except BaseException as problem:
         return f"{type(problem).__name__}: {problem}"[:200]
     finally:
@@ -292,7 +292,7 @@ def campaign(first: int = 0, step: int = 1) -> Iterator[tuple[str, str]]:
         (good / "tokenizer_config.json").write_text("{}")
         (good / "generation_config.json").write_text("{}")
         for model in (good, good / "model.gguf"):  # imports and compiling are no part of a case's time
-            problem = judged(["generate", str(model), str(good / "p.jsonl")], (0,), math.inf)
+            problem = judged(["generate", str(model), str(good / "p.jsonl")], (0,), math.inf, 250)
             assert not problem, problem
         for name, change in list(cases())[first::step]:
             yield from tried(name, change, good, Path(folder) / "bad")
