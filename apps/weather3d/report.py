@@ -10,7 +10,7 @@ import numpy as np
 from hpckit.apps.atmosphere.report import profiles
 from hpckit.apps.weather3d.products.statistics import FILE
 from hpckit.apps.weather3d.products.storms import storms, trajectories
-from hpckit.report.data import map_link, with_data
+from hpckit.report.data import from_file, map_link, with_data
 from hpckit.report.draw.charts import beside
 from hpckit.report.extension import Section, Work
 from hpckit.report.field_file import FieldFile, text_of
