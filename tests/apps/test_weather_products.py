@@ -25,6 +25,7 @@ from hpckit.cli.main import main
 from hpckit.kernels.euler.box.constants import RHO_U, RHO_V, RHO_W
 from hpckit.report.run_data import load_run
 from hpckit.run.context import Run
+from hpckit.run.settings import with_common
 
 STORM = {
     "grid": {"nx": 13, "ny": 14, "nz": 17, "width": 13e3, "length": 14e3, "height": 12e3, "lowest": 300.0},
@@ -50,7 +51,8 @@ def storm(tmp_path_factory):
     config = Config.model_validate(STORM)
     path = tmp_path_factory.mktemp("storm") / "run"
     run_app(config, Run(MPI.COMM_SELF, path, app="weather3d", title="storm", lines=False))
-    (path / "resolved.json").write_text(json.dumps({"values": config.model_dump(mode="json")}))
+    values = with_common(Config).model_validate(STORM).model_dump(mode="json")  # as `hpckit run` writes them
+    (path / "resolved.json").write_text(json.dumps({"values": values}))
     return path
 
 
