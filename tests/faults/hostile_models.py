@@ -129,7 +129,8 @@ PROMPTS = {
     "logprobs below 0": '{"prompt": "a", "logprobs": -7}',
     "huge logprobs": f'{{"prompt": "a", "logprobs": {10**20}}}',
 }
-MAY_RUN = ("role to obey", "huge priority", "huge seed", "huge top_k", "many stops", "window below 0", "no messages",
+MAY_RUN = ("role to obey", "token of text", "seed below 0",
+           "huge priority", "huge seed", "huge top_k", "many stops", "window below 0", "no messages",
            "generation_config.json", "tokenizer_config.json", "chat_template.jinja", "eps of nan", "long prompt",
            "half a character")  # fmt: skip
 TEMPLATES = {

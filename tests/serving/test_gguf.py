@@ -207,7 +207,7 @@ def test_generate_reads_a_file_and_refuses_others(tmp_path, capsys):
         (b"text", "is not a GGUF file"),
         (whole[: len(whole) // 2], "cut off"),
         (whole[:300], "cut off"),
-        (None, "there is no file"),
+        (None, "there is no such file"),
     ):
         path.unlink() if content is None else path.write_bytes(content)
         assert main(["generate", str(path), str(prompts)]) == 2 or content is not None

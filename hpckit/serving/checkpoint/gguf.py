@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpckit.errors import CorruptDataError, InputError, SetupError
+from hpckit.plan.text import read_bytes
 
 SUFFIX = ".gguf"
 KINDS = {"F32": "float32", "F16": "float32", "BF16": "bfloat16", "Q4_0": "q4_0"}  # others are packed as q8_0
@@ -78,15 +79,12 @@ class Gguf(Mapping[str, np.ndarray]):
                 likely="it is not installed",
                 do="pip install 'hpckit[gguf]'",
             ) from None
-        if not self.path.is_file():
-            raise InputError(f"there is no file {self.path}", do="give a GGUF file")
-        with self.path.open("rb") as file:
-            if file.read(4) != b"GGUF":
-                raise InputError(f"{self.path} is not a GGUF file", do="give one that llama.cpp reads")
+        if read_bytes(self.path, "the model", 4, "give a GGUF file", whole=False) != b"GGUF":
+            raise InputError(f"{self.path} is not a GGUF file", do="give one that llama.cpp reads")
         try:
             reader = gguf.GGUFReader(self.path)
             self.metadata: dict[str, Any] = {name: field.contents() for name, field in reader.fields.items()}
-        except (ValueError, IndexError, KeyError, TypeError, ArithmeticError) as problem:
+        except (ValueError, IndexError, KeyError, TypeError, ArithmeticError, OSError) as problem:
             raise CorruptDataError(
                 f"{self.path} ends before its last tensor, or is of another version: {problem}",
                 likely="a download or a copy that was cut off",
