@@ -19,6 +19,7 @@ from hpckit.io.settings import LIMIT, OptionalSpan, Seconds, Section
 from hpckit.report.settings import Report
 
 SUMMARY = "compressible, non-hydrostatic atmosphere in a box: thermals, density currents, jets, observed soundings"
+SOUND = 350.0  # m/s: air of 305 K
 METRICS = {
     "mass": "kg",
     "energy": "J",
@@ -92,8 +93,10 @@ class Dynamics(Section):
 
     kind: Literal["explicit", "hevi"] = Field("explicit", description="explicit, or split (hevi)")
     step: float = Field(0.0, ge=0, description="hevi: large step, s; 0: 6 s per km of the finer of dx and dy")
-    substeps: int = Field(0, ge=0, le=100, description="hevi: acoustic substeps of a step, even; 0: by acoustic_cfl")
-    acoustic_cfl: float = Field(0.7, gt=0, le=0.9, description="hevi: Courant number of sound in x and y together")
+    substeps: int = Field(0, ge=0, le=100, description="hevi: acoustic substeps of a step; 0: by acoustic_cfl")
+    acoustic_cfl: float = Field(
+        0.83, gt=0, le=0.9, description="hevi: greatest Courant number of sound (350 m/s) in x and y together"
+    )
     order: Literal[3, 5, 6] = Field(5, description="hevi: order of advection: upwind 3 or 5, centered 6")
     implicit: float = Field(0.55, ge=0.5, le=1, description="hevi: share of the new level in the vertical")
     damping: float = Field(0.1, ge=0, le=0.25, description="hevi: damping of the divergence")
@@ -326,12 +329,12 @@ class Config(Section):
         return min(grid.dx, grid.dy, grid.dz) / self.time.max_speed * self.time.cfl
 
     @property
-    def substeps(self) -> int:
-        """Acoustic substeps of a full step (hevi)."""
-        if self.dynamics.substeps:
-            return self.dynamics.substeps
-        speed = self.time.max_speed * math.hypot(1 / self.grid.dx, 1 / self.grid.dy)
-        return max(4, 2 * math.ceil(self.full_step * speed / (2 * self.dynamics.acoustic_cfl)))
+    def substeps(self) -> tuple[int, int, int]:
+        """Acoustic substeps of the three stages, which are a third, half and all of a step (hevi)."""
+        passed = SOUND * math.hypot(1 / self.grid.dx, 1 / self.grid.dy) * self.full_step  # cells in a step
+        least = self.dynamics.substeps or passed / self.dynamics.acoustic_cfl
+        one, two, three = (max(1, math.ceil(least * share - 1e-9)) for share in (1 / 3, 1 / 2, 1.0))
+        return one, two, three
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -469,13 +472,13 @@ class Config(Section):
             yield "forcing.subsidence must not be above 0: air that sinks has a wind below 0"
         if self.jet.speed and self.jet.balanced:
             yield "jet.balanced is balanced for the explicit scheme: set dynamics.kind = 'explicit'"
-        if dynamics.substeps % 2:
-            yield f"dynamics.substeps = {dynamics.substeps} must be even: the second stage takes half of them"
-        speed = 350.0 * math.hypot(1 / grid.dx, 1 / grid.dy) * self.full_step / max(1, self.substeps)
-        if speed > 0.95:
+        most = 1 / math.sqrt(1 + 2 * dynamics.damping)  # forward-backward, with the damping of the divergence
+        each = max(share / count for share, count in zip((1 / 3, 1 / 2, 1.0), self.substeps, strict=True))
+        passed = SOUND * math.hypot(1 / grid.dx, 1 / grid.dy) * self.full_step * each
+        if passed > most:
             yield (
-                f"dynamics.substeps = {self.substeps} is too few: sound passes {speed:.2f} cells in a substep of"
-                f" {self.full_step / self.substeps:.3g} s, at most 0.95"
+                f"sound passes {passed:.2f} cells in a substep of {self.full_step * each:.3g} s, at most {most:.2f}"
+                f" with dynamics.damping = {dynamics.damping:g}: raise dynamics.substeps, or lower dynamics.acoustic_cfl"
             )
 
     def _over_terrain(self) -> Iterator[str]:

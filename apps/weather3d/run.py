@@ -36,7 +36,7 @@ from hpckit.run.steps import frame_count, passes, step_count
 # Three sweeps, five fields of 8 bytes, each read once and written once, the write after a read of the cache line.
 BYTES_PER_CELL_STEP = 3 * FIELDS * 8 * 3
 # Of the split dynamics: arrays that a stage and a substep read or write, each once.
-STAGE_ARRAYS, SUBSTEP_ARRAYS = 65, 24
+STAGE_ARRAYS, SUBSTEP_ARRAYS = 62, 20
 SLOPING_STAGE, SLOPING_SUBSTEP, SLOPING_ARRAYS = 30, 8, 14  # as many more over terrain
 SPLIT_ARRAYS = 4 * FIELDS + 8 + 1 + 3 + 1  # state, its start, two kinds of tendencies; work space, pressure, fluxes, mu
 
@@ -56,7 +56,7 @@ class Weather3D(AtmosphereRun):
         if self.is_split:
             sloping = self.config.terrain.kind != "flat"
             arrays = 3 * (STAGE_ARRAYS + SLOPING_STAGE * sloping)
-            arrays += sum(split.substeps_of(self.config)) * (SUBSTEP_ARRAYS + SLOPING_SUBSTEP * sloping)
+            arrays += sum(self.config.substeps) * (SUBSTEP_ARRAYS + SLOPING_SUBSTEP * sloping)
             self.bytes_per_cell_step = 8 * arrays
         tracers = [*self.water, *(tracer.name for tracer in self.config.tracers)]
         mixed = {name: {"units": "1", "long_name": f"mixing ratio of {name}"} for name in tracers}
@@ -227,8 +227,8 @@ def dry_run(config: Config, ranks: int) -> DryRun:
         arrays = SPLIT_ARRAYS + SLOPING_ARRAYS * sloping + (2 * tracers + 3 if tracers else 0)
         around = Decomposition(shape, topology, halo=(0, 1, 1))
         halo_bytes = (3 + min(mixes, 1) + (sloping and config.lid.depth > 0)) * sent + (2 + min(mixes, 1)) * carried
-        halo_bytes += (sum(split.substeps_of(config)) - 3) * sent_bytes([around], 8)
-        note = f"large steps of {dt:.4g} s with {config.substeps} acoustic substeps; a halo of pressure in each"
+        halo_bytes += (sum(config.substeps) - 3) * sent_bytes([around], 8)
+        note = f"large steps of {dt:.4g} s with {config.substeps[-1]} acoustic substeps; a halo of pressure in each"
     else:
         halo_bytes, note = (1 + mixes) * (sent + carried), f"dt {dt:.4g} s; the halo in x and that in y once a step"
     owned = max(math.prod(decomposition.owned(rank)) for rank in range(ranks))

@@ -8,7 +8,6 @@ from hpckit.apps.common.scaling import Load, growth, halos, most_cells
 from hpckit.apps.weather3d.config import Config
 from hpckit.apps.weather3d.model import AXES, HALOS
 from hpckit.apps.weather3d.sides import periodic_axes
-from hpckit.apps.weather3d.split import substeps_of
 from hpckit.apps.weather3d.tracers import HALOS as TRACER_HALOS
 from hpckit.kernels.euler.box.constants import FIELDS
 from hpckit.plan.grid.decomposition import Decomposition
@@ -48,7 +47,7 @@ def load(config: Config, ranks: int) -> Load:
     decomposition = Decomposition(shape, topology, halo=HALOS)
     if config.dynamics.kind == "hevi":
         traffic = halos([decomposition], 8 * FIELDS, 2 + exchanges)
-        traffic += halos([Decomposition(shape, topology, halo=(0, 1, 1))], 8, sum(substeps_of(config)) - 3)
+        traffic += halos([Decomposition(shape, topology, halo=(0, 1, 1))], 8, sum(config.substeps) - 3)
         return Load(most_cells(decomposition), traffic)
     traffic = halos([decomposition], 8 * FIELDS, exchanges)
     if config.tracers:

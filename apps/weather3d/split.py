@@ -170,11 +170,11 @@ class Model:
             if self.is_moist:
                 self.carried.total_water(self.water)  # type: ignore[union-attr]
         self.start[...] = self.state.data
-        for stage, (share, count) in enumerate(zip((1 / 3, 1 / 2, 1.0), substeps_of(self.config), strict=True)):
+        for stage, (share, count) in enumerate(zip((1 / 3, 1 / 2, 1.0), self.config.substeps, strict=True)):
             if stage:
                 with timer("halo"):
                     self.exchange(self.state)
-            self._stage(dt * share / count, count, stage == 2, timer)
+            self._stage(dt * share / count, count, stage, timer)
         if self.carried:
             if self.is_complete:
                 with timer("water"):
@@ -184,11 +184,11 @@ class Model:
         self._physics(dt, timer)
         self.steps_done += 1
 
-    def _stage(self, dt: float, count: int, last: bool, timer: PhaseTimer) -> None:
+    def _stage(self, dt: float, count: int, stage: int, timer: PhaseTimer) -> None:
         """The slow tendencies at the state, and `count` acoustic substeps of dt (s) from the start of the step."""
         config, state, spacing = self.config, self.state.data, self.spacing
         with timer("slow"):
-            numbers = Stage(spacing["x"], spacing["y"], config.coriolis)
+            numbers = Stage(spacing["x"], spacing["y"], config.coriolis, self.is_moist)
             tables = (self.levels, self.weights, numbers, self.slow)
             if self.terrain:
                 sloping.prepare(state, self.terrain.ground, self.levels, self.work)
@@ -197,25 +197,35 @@ class Model:
                 hevi.prepare(state, self.water, self.column, self.levels, self.work)
                 hevi.tendencies(state, self.work, self.column, self.levels, self.wind, *tables[1:])
             self._close_walls()
-            hevi.begin(self.start, state, self.work, self.fast, self.pressure.data)
-        share = 1 / count if last and self.carried else 0.0
+            if stage == 0:  # the state is the start
+                self.fast[...] = 0.0
+                self.pressure.data[...] = 0.0
+            else:
+                hevi.begin(self.start, state, self.work, self.fast, self.pressure.data)
+        share = 1 / count if stage == 2 and self.carried else 0.0
         if share:
-            for flux in self.mass_flux:
-                flux[...] = 0.0
+            self._start_fluxes(state)
         dynamics = config.dynamics
-        fast = Substep(spacing["x"], spacing["y"], dt, dynamics.implicit, dynamics.damping, share)
+        fast = Substep(spacing["x"], spacing["y"], dt, dynamics.implicit, dynamics.damping, share, self.is_moist)
         for substep in range(count):
             if substep:
                 with timer("halo"):
                     self.pressure_exchange(self.pressure)
             with timer("sound"):
-                rest = (self.slow, self.fast, self.pressure.data, self.levels, *self.mass_flux, state, fast)
+                rest = (self.slow, self.fast, self.pressure.data, self.levels, *self.mass_flux, fast)
                 if self.terrain:
                     sloping.substep(self.work, self.terrain.ground, *rest)
                 else:
                     hevi.substep(self.work, *rest)
         with timer("sound"):
             hevi.finish(state, self.fast)
+
+    def _start_fluxes(self, state: Any) -> None:
+        """Mean mass fluxes start as those of the state; the acoustic substeps add their shares of the deviations."""
+        inner, beyond = slice(HALO, -HALO), slice(HALO, 1 - HALO)
+        along_x, along_y, up = self.mass_flux
+        along_x[...], along_y[...] = state[RHO_U, :, inner, beyond], state[RHO_V, :, beyond, inner]
+        up[:-1], up[-1] = state[RHO_W, :, inner, inner], 0.0
 
     @property
     def is_moist(self) -> bool:
@@ -514,12 +524,6 @@ class Model:
         return in_precision(self.shown(), self.config.output.single)
 
 
-def substeps_of(config: Config) -> tuple[int, int, int]:
-    """Acoustic substeps of the three stages, which are a third, half and all of a step."""
-    count = config.substeps
-    return -(-count // 3), count // 2, count
-
-
 def level_tables(edges: np.ndarray) -> np.ndarray:
     """The tables of levels that the kernels read (`kernels.euler.hevi.reference`) of dry air, float64[5, nz + 1]."""
     thick = np.diff(edges)
@@ -575,7 +579,7 @@ def warm_up(config: Config, device: Device = HOST) -> None:
     hevi.tendencies(state, work, column, levels, table(2, 4), weights, Stage(1.0, 1.0, 0.0), slow)
     hevi.begin(state, state, work, fast, pressure)
     flux = table(4, HALO, HALO + 1), table(4, HALO + 1, HALO), table(5, HALO, HALO)
-    hevi.substep(work, slow, fast, pressure, levels, *flux, state, Substep(1.0, 1.0, 1e-3, 0.5, 0.0, 0.0))
+    hevi.substep(work, slow, fast, pressure, levels, *flux, Substep(1.0, 1.0, 1e-3, 0.5, 0.0, 0.0))
     if config.terrain.kind != "flat":
         cells = state.shape[1:]
         ground = Ground(table(3, *cells), table(METRICS, *cells), table(2, *cells), table(2, 4))
@@ -583,7 +587,7 @@ def warm_up(config: Config, device: Device = HOST) -> None:
         sloping.prepare(state, ground, levels, work)
         stage, sound = Stage(1.0, 1.0, config.coriolis), Substep(1.0, 1.0, 1e-3, 0.5, 0.0, 0.0)
         sloping.tendencies(state, work, ground, column, levels, weights, stage, slow)
-        sloping.substep(work, ground, slow, fast, pressure, levels, *flux, state, sound)
+        sloping.substep(work, ground, slow, fast, pressure, levels, *flux, sound)
         sloping.relax(state, ground, levels, table(4), 1.0)
     hevi.finish(state, fast)
     relax(state, column, table(4, 4), table(HALO), table(HALO), table(4), 1.0)

@@ -64,7 +64,7 @@ def _stage(of: dict[str, Any]) -> None:
     hevi.begin(of["start"], of["state"], of["work"], of["fast"], of["pressure"])
     numbers = Substep(DX, DY, 0.02, 0.6, 0.1, 0.5)
     fluxes = of["x"], of["y"], of["z"]
-    hevi.substep(of["work"], of["slow"], of["fast"], of["pressure"], of["levels"], *fluxes, of["state"], numbers)
+    hevi.substep(of["work"], of["slow"], of["fast"], of["pressure"], of["levels"], *fluxes, numbers)
     hevi.finish(of["state"], of["fast"])
 
 
@@ -99,7 +99,7 @@ def _over_terrain(of: dict[str, Any]) -> None:
     stage = Stage(DX, DY, 1e-2)
     sloping.tendencies(of["state"], of["work"], ground, of["column"], of["levels"], of["weights"], stage, of["slow"])
     hevi.begin(of["start"], of["state"], of["work"], of["fast"], of["pressure"])
-    rest = (of["slow"], of["fast"], of["pressure"], of["levels"], of["x"], of["y"], of["z"], of["state"])
+    rest = (of["slow"], of["fast"], of["pressure"], of["levels"], of["x"], of["y"], of["z"])
     sloping.substep(of["work"], ground, *rest, Substep(DX, DY, 0.02, 0.6, 0.1, 0.5))
     hevi.finish(of["state"], of["fast"])
     sloping.relax(of["state"], ground, of["levels"], of["lid"], 2.0)

@@ -60,7 +60,7 @@ def stage_of(kernels, water: np.ndarray, order: int = 5) -> dict[str, np.ndarray
     kernels.begin(start, state, work, fast, pressure)
     flux = fluxes()
     for _ in range(3):
-        kernels.substep(work, slow, fast, pressure, levels, *flux, state, Substep(DX, DY, 0.5, 0.6, 0.1, 1 / 3))
+        kernels.substep(work, slow, fast, pressure, levels, *flux, Substep(DX, DY, 0.5, 0.6, 0.1, 1 / 3))
         pressure[:, [0, -1]] = pressure[:, [-2, 1]]
         pressure[:, :, [0, -1]] = pressure[:, :, [-2, 1]]
     kernels.finish(state, fast)

@@ -53,9 +53,9 @@ def stage_of(kernels, ground: Ground | None, stage: Stage = STAGE) -> dict[str, 
     flux, numbers = fluxes(), Substep(DX, DY, 0.5, 0.6, 0.1, 1 / 3)
     for _ in range(3):
         if ground:
-            kernels.substep(work, ground, slow, fast, pressure, levels, *flux, state, numbers)
+            kernels.substep(work, ground, slow, fast, pressure, levels, *flux, numbers)
         else:
-            kernels.substep(work, slow, fast, pressure, levels, *flux, state, numbers)
+            kernels.substep(work, slow, fast, pressure, levels, *flux, numbers)
         pressure[:, [0, -1]] = pressure[:, [-2, 1]]
         pressure[:, :, [0, -1]] = pressure[:, :, [-2, 1]]
     flat.finish(state, fast)

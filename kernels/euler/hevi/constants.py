@@ -22,6 +22,7 @@ class Stage(NamedTuple):
     dx: float  # m
     dy: float  # m
     coriolis: float  # 1/s
+    wet: bool = True  # False: the rows DRY and WEIGHT of `work` are those of dry air, 1 and rho'
 
 
 class Substep(NamedTuple):
@@ -33,6 +34,7 @@ class Substep(NamedTuple):
     implicit: float  # share of the new level in the vertical, 1/2 to 1
     damping: float  # of the divergence: how far the pressure is extrapolated, 0 to 0.25
     share: float  # of this substep in the mean mass fluxes; 0: they are left alone
+    wet: bool = True  # False: the row DRY of `work` is 1
 
 
 def upwind_weights(order: int) -> np.ndarray:

@@ -51,23 +51,21 @@ def begin(start: Any, state: Any, work: Any, fast: Any, pressure: Any) -> None:
 
 
 def substep(
-    work: Any, slow: Any, fast: Any, pressure: Any, levels: Any, flux_x: Any, flux_y: Any, flux_z: Any, state: Any,
+    work: Any, slow: Any, fast: Any, pressure: Any, levels: Any, flux_x: Any, flux_y: Any, flux_z: Any,
     numbers: Substep,
 ) -> None:  # fmt: skip
-    nz, tall, wide = state.shape[1:]
+    nz, tall, wide = fast.shape[1:]
     ny, nx = tall - 2 * HALO, wide - 2 * HALO
-    real = state.dtype.type
+    real = fast.dtype.type
     rates = tuple(
         real(each)
         for each in (1 / numbers.dx, 1 / numbers.dy, numbers.dt, numbers.implicit, numbers.damping, numbers.share)
     )
-    scratch = empty((5, nz + 1, ny, nx), state)
+    scratch = empty((5, nz + 1, ny, nx), fast)
     grid = (blocks(nx + 1, THREADS), ny + 1, nz)
-    typed_kernel(_push, state.dtype)[grid, THREADS](work, slow, fast, pressure, flux_x, flux_y, state, rates)
+    typed_kernel(_push, fast.dtype)[grid, THREADS](work, slow, fast, pressure, flux_x, flux_y, rates)
     plane = (blocks(nx, THREADS), ny)
-    typed_kernel(_columns, state.dtype)[plane, THREADS](
-        work, slow, fast, pressure, levels, flux_z, state, rates, scratch
-    )  # fmt: skip
+    typed_kernel(_columns, fast.dtype)[plane, THREADS](work, slow, fast, pressure, levels, flux_z, rates, scratch)
 
 
 def finish(state: Any, fast: Any) -> None:
@@ -233,7 +231,7 @@ def _begin(start, state, work, fast, pressure):
         pressure[k, j, i] = work[5, k, y, x] * fast[4, k, y, x]
 
 
-def _push(work, slow, fast, pressure, flux_x, flux_y, state, rates):
+def _push(work, slow, fast, pressure, flux_x, flux_y, rates):
     i, j, k = cuda.grid(1), cuda.blockIdx.y, cuda.blockIdx.z
     nx, ny = pressure.shape[2] - 2, pressure.shape[1] - 2
     y, x, dt, share = j + HALO, i + HALO, rates[2], rates[5]
@@ -243,13 +241,13 @@ def _push(work, slow, fast, pressure, flux_x, flux_y, state, rates):
         force = slow[1, k, y, x] - 0.5 * (dry[k, y, x - 1] + dry[k, y, x]) * gradient
         fast[1, k, y, x] += dt * force
         if share != 0.0:
-            flux_x[k, j, i] += share * (state[1, k, y, x] + fast[1, k, y, x])
+            flux_x[k, j, i] += share * fast[1, k, y, x]
     if i < nx and j <= ny:
         gradient = (pressure[k, j + 1, i + 1] - pressure[k, j, i + 1]) * rates[1]
         force = slow[2, k, y, x] - 0.5 * (dry[k, y - 1, x] + dry[k, y, x]) * gradient
         fast[2, k, y, x] += dt * force
         if share != 0.0:
-            flux_y[k, j, i] += share * (state[2, k, y, x] + fast[2, k, y, x])
+            flux_y[k, j, i] += share * fast[2, k, y, x]
 
 
 @inlined
@@ -259,7 +257,7 @@ def theta_face(theta, levels, k, y, x):
     return levels[BELOW, k] * theta[max(k - 1, 0), y, x] + levels[ABOVE, k] * theta[min(k, nz - 1), y, x]
 
 
-def _columns(work, slow, fast, pressure, levels, flux_z, state, rates, scratch):
+def _columns(work, slow, fast, pressure, levels, flux_z, rates, scratch):
     i, j = cuda.grid(1), cuda.blockIdx.y
     nz = pressure.shape[0]
     if i < pressure.shape[2] - 2:
@@ -311,7 +309,7 @@ def _columns(work, slow, fast, pressure, levels, flux_z, state, rates, scratch):
             pressure[k, j + 1, i + 1] = stiff[k, y, x] * (new + damping * (new - fast[4, k, y, x]))
             fast[4, k, y, x] = new
             if share != 0.0:
-                flux_z[k, j, i] += share * (state[3, k, y, x] + (implicit * low + explicit * w[k, y, x]))
+                flux_z[k, j, i] += share * (implicit * low + explicit * w[k, y, x])
             w[k, y, x] = low
             high = low
 

@@ -39,20 +39,20 @@ def begin(start: Any, state: Any, work: Any, fast: Any, pressure: Any) -> None:
 
 
 def substep(
-    work: Any, slow: Any, fast: Any, pressure: Any, levels: Any, flux_x: Any, flux_y: Any, flux_z: Any, state: Any,
+    work: Any, slow: Any, fast: Any, pressure: Any, levels: Any, flux_x: Any, flux_y: Any, flux_z: Any,
     numbers: Substep,
 ) -> None:  # fmt: skip
     """An acoustic substep in place; see `reference.substep`."""
-    form = _form(state, work, slow, fast, pressure, levels, flux_x, flux_y, flux_z)
+    form = _form(fast, work, slow, pressure, levels, flux_x, flux_y, flux_z)
     if numbers.share:
-        nz, ny, nx = _with_halo(state, 0)
+        nz, ny, nx = _with_halo(fast, 0)
         for name, flux, wanted in (
             ("x", flux_x, (nz, ny, nx + 1)),
             ("y", flux_y, (nz, ny + 1, nx)),
             ("z", flux_z, (nz + 1, ny, nx)),
         ):
             _check(f"the mass flux along {name}", flux, wanted)
-    form.substep(work, slow, fast, pressure, levels, flux_x, flux_y, flux_z, state, numbers)
+    form.substep(work, slow, fast, pressure, levels, flux_x, flux_y, flux_z, numbers)
 
 
 def finish(state: Any, fast: Any) -> None:

@@ -29,3 +29,18 @@ def upper_of(size, tension, stiff, up, theta_high, above, gravity):
 def diagonal_of(size, tension, stiff_low, stiff, down, up, theta, below, above, gravity):
     """The coefficient of W of the face itself."""
     return 1.0 + size * (tension * theta * (stiff * up + stiff_low * down) + gravity * (above * up - below * down))
+
+
+@inlined
+def swept(
+    size, tension, gravity, stiff_low, stiff, down, up, low, middle, high, below, above, right, factor_low, value_low
+):
+    """One face of the tridiagonal system, forward: its factor and its value. low, middle, high: theta at three faces.
+
+    size: square of the implicit part of the substep; right: the right-hand side.
+    """
+    lower = lower_of(size, tension, stiff_low, down, low, below, gravity)
+    upper = upper_of(size, tension, stiff, up, high, above, gravity)
+    diagonal = diagonal_of(size, tension, stiff_low, stiff, down, up, middle, below, above, gravity)
+    pivot = 1.0 / (diagonal - lower * factor_low)
+    return upper * pivot, (right - lower * value_low) * pivot

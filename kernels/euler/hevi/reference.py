@@ -156,16 +156,15 @@ def substep(
     flux_x: np.ndarray,
     flux_y: np.ndarray,
     flux_z: np.ndarray,
-    state: np.ndarray,
     numbers: Substep,
 ) -> None:
     """Advance the deviations by an acoustic substep, in place.
 
     pressure: p'' as the horizontal gradient takes it, of all owned cells and one cell around them; its owned cells are
-    written. flux_x, flux_y, flux_z: mean mass fluxes at the faces of the owned cells, to which share (* + '') is added;
-    not used where share is 0.
+    written. flux_x, flux_y, flux_z: mean mass fluxes at the faces of the owned cells, which start as * (`mean_fluxes`),
+    to which the share of '' is added; not used where share is 0.
     """
-    dx, dy, dt, implicit, damping, share = numbers
+    dx, dy, dt, implicit, damping, share, _ = numbers
     nz = len(pressure)
     dry, theta, stiff = work[DRY], work[THETA], work[STIFFNESS, :, OWNED, OWNED]
     beyond, inner = slice(HALO, 1 - HALO), slice(1, -1)
@@ -225,9 +224,9 @@ def substep(
     new_heat -= dt * implicit * np.diff(theta_face * new, axis=0) * per_cell
     pressure[:, inner, inner] = stiff * (new_heat + damping * (new_heat - heat))
     if share:
-        flux_x += share * (state[RHO_U, :, OWNED, beyond] + u)
-        flux_y += share * (state[RHO_V, :, beyond, OWNED] + v)
-        flux_z[:-1] += share * (state[RHO_W, :, OWNED, OWNED] + implicit * new[:-1] + explicit * w)
+        flux_x += share * u
+        flux_y += share * v
+        flux_z[:-1] += share * (implicit * new[:-1] + explicit * w)
     rho[...], heat[...], w[...] = new_rho, new_heat, new[:-1]
 
 

@@ -1,10 +1,15 @@
-"""Rows of the split dynamics, Numba: what flat ground and terrain do alike."""
+"""Rows and planes of the split dynamics, Numba: what flat ground and terrain do alike.
+
+A plane is a row of columns, cells [nz, nx]: its kernels take flat arrays and the place of its first cell, and loop over
+levels themselves, since a call with a slice of each array costs as much as a row of arithmetic.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
 from hpckit.kernels.compile.jit import jit
+from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, PER_CELL
 
 u8 = np.uint64
 
@@ -24,64 +29,74 @@ def take(a, out):
 
 
 @jit(noalias=True, borrowed=True)
-def mean(a, b, out):
-    """Of two rows."""
-    for i in range(u8(len(a))):
-        out[i] = 0.5 * (a[i] + b[i])
-
-
-@jit(noalias=True, borrowed=True)
-def add_mean(flux, state, fast, share):
-    """Add a share of what passes a face: * and deviation together."""
-    for i in range(u8(len(flux))):
-        flux[i] += share * (state[i] + fast[i])
-
-
-@jit(noalias=True, borrowed=True)
-def add_mixed(flux, state, new, old, implicit, share):
-    """The same of the mass flux upward, at the time level of the implicit step."""
-    for i in range(u8(len(flux))):
-        flux[i] += share * (state[i] + (implicit * new[i] + (1.0 - implicit) * old[i]))
+def add(flux, fast, share, face, at, next_face, next_cell, levels, count):
+    """Add a share of the deviations of a momentum to a mean mass flux. face, at: the places of the first."""
+    for k in range(levels):
+        to, cell = u8(face + k * next_face), u8(at + k * next_cell)
+        for i in range(u8(count)):
+            flux[to + i] += share * fast[cell + i]
 
 
 @jit(noalias=True, borrowed=True)
 def explicit_part(
-    u, v, v_north, w, w_above, theta_south, theta, theta_north, theta_below, theta_above, rho, heat, slow_rho,
-    slow_heat, stiff, dx, dy, dt, implicit, per_cell, below, above, below_up, above_up, gate, new_rho, new_heat, p,
+    u, v, w, rho, heat, slow_rho, slow_heat, theta, stiff, levels, dx, dy, dt, implicit, at, wide, next_cell, new_rho,
+    new_heat, p,
 ):  # fmt: skip
-    """Rho'' and Theta'' but for the new W'', and the pressure that they and the old ones make. theta: a cell ahead."""
+    """Rho'' and Theta'' of a plane but for the new W'', and the pressure that they and the old ones make."""
     per_dx, per_dy, explicit = 1.0 / dx, 1.0 / dy, 1.0 - implicit
-    for i in range(u8(len(rho))):
-        here = theta[i + u8(1)]
-        lower, upper = w[i], gate * w_above[i]
-        u_low, u_high = u[i], u[i + u8(1)]
-        div = (u_high - u_low) * per_dx + (v_north[i] - v[i]) * per_dy
-        new_rho[i] = rho[i] + dt * (slow_rho[i] - div - explicit * ((upper - lower) * per_cell))
-        warm_x = u_high * (0.5 * (here + theta[i + u8(2)])) - u_low * (0.5 * (theta[i] + here))
-        warm_y = v_north[i] * (0.5 * (here + theta_north[i])) - v[i] * (0.5 * (theta_south[i] + here))
-        warm_z = (below_up * here + above_up * theta_above[i]) * upper - (below * theta_below[i] + above * here) * lower
-        carry = warm_x * per_dx + warm_y * per_dy + explicit * (warm_z * per_cell)
-        new_heat[i] = heat[i] + dt * (slow_heat[i] - carry)
-        p[i] = stiff[i] * (implicit * new_heat[i] + explicit * heat[i])
-
-
-@jit(noalias=True, borrowed=True)
-def back(factor, above, value):
-    """One level of the tridiagonal system, backward."""
-    for i in range(u8(len(value))):
-        value[i] -= factor[i] * above[i]
+    nz = levels.shape[1] - 1
+    for k in range(nz):
+        gate = 1.0 if k < nz - 1 else 0.0
+        here, over, under = at + k * next_cell, at + min(k + 1, nz - 1) * next_cell, at + max(k - 1, 0) * next_cell
+        c, east, west, north, south = u8(here), u8(here + 1), u8(here - 1), u8(here + wide), u8(here - wide)
+        top, bottom = u8(over), u8(under)
+        per_cell, below, above = levels[PER_CELL, k], levels[BELOW, k], levels[ABOVE, k]
+        below_up, above_up = levels[BELOW, k + 1], levels[ABOVE, k + 1]
+        for i in range(u8(new_rho.shape[1])):
+            warm, lower, upper = theta[c + i], w[c + i], gate * w[top + i]
+            u_low, u_high, v_low, v_high = u[c + i], u[east + i], v[c + i], v[north + i]
+            div = (u_high - u_low) * per_dx + (v_high - v_low) * per_dy
+            new_rho[k, i] = rho[c + i] + dt * (slow_rho[c + i] - div - explicit * ((upper - lower) * per_cell))
+            warm_x = u_high * (0.5 * (warm + theta[east + i])) - u_low * (0.5 * (theta[west + i] + warm))
+            warm_y = v_high * (0.5 * (warm + theta[north + i])) - v_low * (0.5 * (theta[south + i] + warm))
+            warm_z = (below_up * warm + above_up * theta[top + i]) * upper
+            warm_z -= (below * theta[bottom + i] + above * warm) * lower
+            carry = warm_x * per_dx + warm_y * per_dy + explicit * (warm_z * per_cell)
+            new = heat[c + i] + dt * (slow_heat[c + i] - carry)
+            new_heat[k, i] = new
+            p[k, i] = stiff[c + i] * (implicit * new + explicit * heat[c + i])
 
 
 @jit(noalias=True, borrowed=True)
 def settle(
-    w, w_above, theta_below, theta, theta_above, stiff, rho, heat, per_cell, below, above, below_up, above_up, step,
-    damping, fast_rho, fast_w, fast_heat, pressure,
+    factor, value, rho, heat, theta, stiff, levels, dt, implicit, damping, share, at, next_cell, pressure, middle,
+    next_middle, flux, face, next_face, fast_rho, fast_w, fast_heat, high,
 ):  # fmt: skip
-    """All deviations of a level with the new W''."""
-    for i in range(u8(len(w))):
-        fast_rho[i] = rho[i] - step * ((w_above[i] - w[i]) * per_cell)
-        low, high = below * theta_below[i] + above * theta[i], below_up * theta[i] + above_up * theta_above[i]
-        new = heat[i] - step * ((high * w_above[i] - low * w[i]) * per_cell)
-        pressure[i] = stiff[i] * (new + damping * (new - fast_heat[i]))
-        fast_heat[i] = new
-        fast_w[i] = w[i]
+    """The tridiagonal system of a plane backward, and all its deviations with the new W''. high: a row to work in.
+
+    middle, face: the places of the first cell in `pressure` and `flux`.
+    """
+    nz, step, explicit = levels.shape[1] - 1, dt * implicit, 1.0 - implicit
+    for i in range(u8(len(high))):
+        high[i] = 0.0
+    for k in range(nz - 1, -1, -1):
+        over, under = at + min(k + 1, nz - 1) * next_cell, at + max(k - 1, 0) * next_cell
+        c, top, bottom, q = u8(at + k * next_cell), u8(over), u8(under), u8(middle + k * next_middle)
+        per_cell, below, above = levels[PER_CELL, k], levels[BELOW, k], levels[ABOVE, k]
+        below_up, above_up = levels[BELOW, k + 1], levels[ABOVE, k + 1]
+        if share != 0.0:
+            f = u8(face + k * next_face)
+            for i in range(u8(len(high))):
+                new = value[k, i] - factor[k, i] * high[i]
+                flux[f + i] += share * (implicit * new + explicit * fast_w[c + i])
+        for i in range(u8(len(high))):
+            upper = high[i]
+            lower = value[k, i] - factor[k, i] * upper
+            warm_low = below * theta[bottom + i] + above * theta[c + i]
+            warm_high = below_up * theta[c + i] + above_up * theta[top + i]
+            fast_rho[c + i] = rho[k, i] - step * ((upper - lower) * per_cell)
+            new = heat[k, i] - step * ((warm_high * upper - warm_low * lower) * per_cell)
+            pressure[q + i] = stiff[c + i] * (new + damping * (new - fast_heat[c + i]))
+            fast_heat[c + i] = new
+            fast_w[c + i] = lower
+            high[i] = lower

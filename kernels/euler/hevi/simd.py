@@ -11,12 +11,13 @@ import numpy as np
 from hpckit.kernels.compile.jit import jit
 from hpckit.kernels.euler.constants import GAMMA, GRAVITY, HALO
 from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, FACES_BACK, PER_CELL, PER_FACE, SMALLEST, WATER
-from hpckit.kernels.euler.hevi.numerics import carried, diagonal_of, lower_of, upper_of
-from hpckit.kernels.euler.hevi.rows import add_mean, add_mixed, back, explicit_part, fill, mean, settle, take
+from hpckit.kernels.euler.hevi.numerics import carried, swept
+from hpckit.kernels.euler.hevi.rows import add, explicit_part, fill, settle, take
 from hpckit.kernels.euler.numerics import outside, power
 
 u8 = np.uint64
 FIRST = HALO - FACES_BACK  # of the cells of `work`
+ROWS = 16  # of the tendencies at a time
 
 
 @jit(borrowed=True)
@@ -89,210 +90,187 @@ def _weight(rho, water, base_rho, base_water, dry, weight):
 
 @jit
 def tendencies(state, work, column, levels, wind, weights, stage, slow):
-    wide = state.shape[3]
-    many = wide - 2 * HALO + 2
-    _along(state, work, column, levels, wind, weights, stage, slow, np.empty(many), np.empty((2, 4, many)))
-    _upward(state, work, levels, weights, slow, np.zeros((2, 4, many)), np.zeros(wide))
+    many = state.shape[3] - 2 * HALO + 2
+    x, y, z = np.zeros((4, many)), np.zeros((2, 4, many)), np.zeros((2, ROWS, 4, many))
+    _tendencies(state, work, column, levels, wind, weights, stage, slow, x, y, z, np.zeros(many))
 
 
 @jit(borrowed=True)
-def _along(state, work, column, levels, wind, weights, stage, slow, flux, north):
-    """What passes the faces across x and y, and the forces along them."""
+def _tendencies(state, work, column, levels, wind, weights, stage, slow, x, y, z, still):
+    """Some rows at a time, level by level: what passes each face is found once, and stays in the cache till used."""
     nz, tall, wide = state.shape[1:]
-    dx, dy = stage.dx, stage.dy
-    lo, hi = HALO, wide - HALO  # owned cells of a row
-    inner = weights[2]
-    for k in range(nz):
-        low = max(k - 1, 0)
-        below, above = levels[BELOW, k], levels[ABOVE, k]
-        for j in range(HALO, tall - HALO + 1):
-            rho_u, rho_v = state[1, k, j], state[2, k, j]
-            owned = j < tall - HALO
-            # along x
-            if owned:
-                take(rho_u[lo : hi + 1], flux)
-                _carry(work[3, k, j, lo - 3 : hi + 3], flux, hi + 1 - lo, inner)
-                _difference(flux, slow[4, k, j, lo:hi], dx)
-                take(rho_u[lo : hi + 1], flux)
-                _difference(flux, slow[0, k, j, lo:hi], dx)
-                mean(rho_u[lo - 1 : hi + 1], rho_u[lo : hi + 2], flux)
-                _carry(work[0, k, j, lo - 3 : hi + 4], flux, hi + 2 - lo, inner)
-                _difference(flux, slow[1, k, j, lo : hi + 1], dx)
-                _gradient(
-                    work[4, k, j, lo - 1 : hi], work[4, k, j, lo : hi + 1],
-                    work[6, k, j, lo - 1 : hi], work[6, k, j, lo : hi + 1], dx, slow[1, k, j, lo : hi + 1],
+    plane, end, inner = tall * wide, tall - HALO, weights[2]
+    per_dx, per_dy = 1.0 / stage.dx, 1.0 / stage.dy
+    n = wide - 2 * HALO  # owned cells of a row
+    mass_x, mass_y, mass_z = state[1].reshape(-1), state[2].reshape(-1), state[3].reshape(-1)
+    u, v, w, theta = work[0].reshape(-1), work[1].reshape(-1), work[2].reshape(-1), work[3].reshape(-1)
+    p, dry = work[4].reshape(-1), work[6].reshape(-1)
+    weight = work[7].reshape(-1) if stage.wet else state[0].reshape(-1)
+    new_rho, new_u, new_v = slow[0].reshape(-1), slow[1].reshape(-1), slow[2].reshape(-1)
+    new_w, new_heat = slow[3].reshape(-1), slow[4].reshape(-1)
+    for first in range(HALO, end + 1, ROWS):
+        for k in range(nz):
+            top = k == nz - 1
+            below, above = levels[BELOW, k], levels[ABOVE, k]
+            per_cell, per_face = levels[PER_CELL, k], levels[PER_FACE, k]
+            for j in range(first, min(first + ROWS, end + 1)):
+                at = k * plane + j * wide + HALO
+                low = at - plane if k else at
+                owned = j < end
+                this, last = y[j & 1], y[1 - (j & 1)]
+                if j == first:
+                    _faces_y(mass_y, u, v, w, theta, at - wide, low - wide, wide, n, below, above, inner, last)
+                _faces_y(mass_y, u, v, w, theta, at, low, wide, n, below, above, inner, this)
+                up, down = z[k & 1, j - first], z[1 - (k & 1), j - first]
+                if k == 0:
+                    fill(down.reshape(-1), 0.0)
+                if top:
+                    fill(up[0], 0.0)
+                    fill(up[1], 0.0)
+                    fill(up[3], 0.0)
+                else:
+                    row = weights[max(min(k, nz - 2 - k, 2), 0)]
+                    _faces_z(mass_z, u, v, theta, at, wide, plane, k, nz, n, row, up)
+                row = weights[min(k, nz - 1 - k, 2)]
+                over = mass_z[at + plane : at + plane + n] if not top else still[:n]
+                _middle_z(
+                    mass_z, over, w, w[at + plane : at + plane + n] if not top else still[:n],
+                    w[at + 2 * plane : at + 2 * plane + n] if k < nz - 2 else still[:n],
+                    w[at + 3 * plane : at + 3 * plane + n] if k < nz - 3 else still[:n],
+                    at, at - min(k, 1) * plane, at - min(k, 2) * plane, n, row, up[2],
                 )  # fmt: skip
-                _weighted(state[1, low, j, lo : hi + 1], rho_u[lo : hi + 1], below, above, flux)
-                _carry(work[2, k, j, lo - 3 : hi + 3], flux, hi + 1 - lo, inner)
-                _difference(flux, slow[3, k, j, lo:hi], dx)
-            mean(state[1, k, j - 1, lo : hi + 1], rho_u[lo : hi + 1], flux)
-            _carry(work[1, k, j, lo - 3 : hi + 3], flux, hi + 1 - lo, inner)
-            _difference(flux, slow[2, k, j, lo:hi], dx)
-            _gradient(
-                work[4, k, j - 1, lo:hi], work[4, k, j, lo:hi], work[6, k, j - 1, lo:hi], work[6, k, j, lo:hi], dy,
-                slow[2, k, j, lo:hi],
-            )  # fmt: skip
-            # along y: what passes the low faces of row j; the middles of the cells of rho v
-            this, last = north[j & 1], north[1 - (j & 1)]
-            take(rho_v[lo:hi], this[0])
-            _carry_rows(work[3, k, j - 3 : j + 3, lo:hi], this[0], hi - lo, inner)
-            mean(rho_v[lo - 1 : hi], rho_v[lo : hi + 1], this[1])
-            _carry_rows(work[0, k, j - 3 : j + 3, lo : hi + 1], this[1], hi + 1 - lo, inner)
-            _weighted(state[2, low, j, lo:hi], rho_v[lo:hi], below, above, this[3])
-            _carry_rows(work[2, k, j - 3 : j + 3, lo:hi], this[3], hi - lo, inner)
-            if j == HALO:
-                mean(state[2, k, j - 1, lo:hi], rho_v[lo:hi], last[2])
-                _carry_rows(work[1, k, j - 3 : j + 3, lo:hi], last[2], hi - lo, inner)
-            else:
-                _subtract(last[0], this[0], dy, slow[4, k, j - 1, lo:hi])
-                _subtract(state[2, k, j - 1, lo:hi], rho_v[lo:hi], dy, slow[0, k, j - 1, lo:hi])
-                _subtract(last[1], this[1], dy, slow[1, k, j - 1, lo : hi + 1])
-                _subtract(last[3], this[3], dy, slow[3, k, j - 1, lo:hi])
-            mean(rho_v[lo:hi], state[2, k, j + 1, lo:hi], this[2])
-            _carry_rows(work[1, k, j - 2 : j + 4, lo:hi], this[2], hi - lo, inner)
-            _subtract(last[2], this[2], dy, slow[2, k, j, lo:hi])
-            if stage.coriolis != 0.0:
-                calm = column[0, k]
+                _passes(mass_x, v, at - wide, at, 0.5, 0.5, at, 1, n + 1, inner, x[1])
                 if owned:
+                    _passes(mass_x, u, at - 1, at, 0.5, 0.5, at, 1, n + 2, inner, x[0])
+                    _passes(mass_x, w, low, at, below, above, at, 1, n + 1, inner, x[2])
+                    _passes(mass_x, theta, at, at, 0.5, 0.5, at, 1, n + 1, inner, x[3])
+                    _air(mass_x, mass_y, mass_z, over, x, last, this, up, at, wide, n, per_dx, per_dy, per_cell, down,
+                         new_rho, new_heat)  # fmt: skip
+                    _along(x[0], last[0], this[0], down[0], up[0], p, dry, at, 1, n + 1, 1, per_dx, per_dy, per_dx,
+                           per_cell, stage.wet, new_u)  # fmt: skip
+                    if k:
+                        _lift(x[2], last[2], this[2], down[2], up[2], p, dry, weight, low, at, n, per_dx, per_dy,
+                              per_face, below, above, stage.wet, new_w)  # fmt: skip
+                    else:
+                        fill(new_w[at : at + n], 0.0)
+                _along(x[1], last[1], this[1], down[1], up[1], p, dry, at, wide, n, 1, per_dx, per_dy, per_dy,
+                       per_cell, stage.wet, new_v)  # fmt: skip
+                if stage.coriolis != 0.0:
+                    calm = column[0, k]
+                    if owned:
+                        _turn(
+                            mass_y[at - 1 : at + n], mass_y[at : at + n + 1], mass_y[at + wide - 1 : at + wide + n],
+                            mass_y[at + wide : at + wide + n + 1], calm * wind[1, k], stage.coriolis,
+                            new_u[at : at + n + 1],
+                        )  # fmt: skip
                     _turn(
-                        rho_v[lo - 1 : hi], rho_v[lo : hi + 1], state[2, k, j + 1, lo - 1 : hi],
-                        state[2, k, j + 1, lo : hi + 1], calm * wind[1, k], stage.coriolis, slow[1, k, j, lo : hi + 1],
+                        mass_x[at - wide : at - wide + n], mass_x[at : at + n],
+                        mass_x[at - wide + 1 : at - wide + n + 1], mass_x[at + 1 : at + n + 1], calm * wind[0, k], -stage.coriolis, new_v[at : at + n],
                     )  # fmt: skip
-                _turn(
-                    state[1, k, j - 1, lo:hi], rho_u[lo:hi], state[1, k, j - 1, lo + 1 : hi + 1],
-                    rho_u[lo + 1 : hi + 1], calm * wind[0, k], -stage.coriolis, slow[2, k, j, lo:hi],
-                )  # fmt: skip
+
+
+@jit(noalias=True, borrowed=True)
+def _passes(mass, q, low, high, share_low, share_high, at, step, count, row, out):
+    """What a mean of two mass fluxes carries of q through the faces between the cells at - step and at."""
+    even0, even1, even2, odd0, odd1, odd2 = row[0], row[1], row[2], row[3], row[4], row[5]
+    m, n = u8(low), u8(high)
+    a, b, c, d, e, f = (
+        u8(at - 3 * step), u8(at - 2 * step), u8(at - step), u8(at), u8(at + step), u8(at + 2 * step)
+    )  # fmt: skip
+    for i in range(u8(count)):
+        flux = share_low * mass[m + i] + share_high * mass[n + i]
+        out[i] = carried(
+            flux, q[a + i], q[b + i], q[c + i], q[d + i], q[e + i], q[f + i], even0, even1, even2, odd0, odd1, odd2
+        )
 
 
 @jit(borrowed=True)
-def _upward(state, work, levels, weights, slow, up, still):
-    """What passes the faces between levels, and the forces along z."""
-    nz, tall, wide = state.shape[1:]
-    lo, hi = HALO, wide - HALO
-    for j in range(HALO, tall - HALO + 1):
-        owned = j < tall - HALO
-        for k in range(nz + 1):
-            this, last = up[k & 1], up[1 - (k & 1)]
-            wall = k == 0 or k == nz
-            a, b, c = max(k - 3, 0), max(k - 2, 0), max(k - 1, 0)
-            d, e, f = min(k, nz - 1), min(k + 1, nz - 1), min(k + 2, nz - 1)
-            row = weights[max(min(k - 1, nz - 1 - k, 2), 0)]
-            rho_w = still if wall else state[3, d, j]
-            south = still if wall else state[3, d, j - 1]
-            mean(south[lo:hi], rho_w[lo:hi], this[1])
-            _carry_six(
-                work[1, a, j, lo:hi], work[1, b, j, lo:hi], work[1, c, j, lo:hi], work[1, d, j, lo:hi],
-                work[1, e, j, lo:hi], work[1, f, j, lo:hi], this[1], row,
-            )  # fmt: skip
-            if k:
-                _subtract_times(last[1], this[1], levels[PER_CELL, k - 1], slow[2, k - 1, j, lo:hi])
-            if not owned:
-                continue
-            take(rho_w[lo:hi], this[2])
-            _carry_six(
-                work[3, a, j, lo:hi], work[3, b, j, lo:hi], work[3, c, j, lo:hi], work[3, d, j, lo:hi],
-                work[3, e, j, lo:hi], work[3, f, j, lo:hi], this[2], row,
-            )  # fmt: skip
-            mean(rho_w[lo - 1 : hi], rho_w[lo : hi + 1], this[0])
-            _carry_six(
-                work[0, a, j, lo : hi + 1], work[0, b, j, lo : hi + 1], work[0, c, j, lo : hi + 1],
-                work[0, d, j, lo : hi + 1], work[0, e, j, lo : hi + 1], work[0, f, j, lo : hi + 1], this[0], row,
-            )  # fmt: skip
-            if k:
-                per_cell = levels[PER_CELL, k - 1]
-                under = state[3, k - 1, j]
-                _subtract_times(last[2], this[2], per_cell, slow[4, k - 1, j, lo:hi])
-                _subtract_times(under[lo:hi], rho_w[lo:hi], per_cell, slow[0, k - 1, j, lo:hi])
-                _subtract_times(last[0], this[0], per_cell, slow[1, k - 1, j, lo : hi + 1])
-            if k == nz:
-                continue
-            # the middle of level k, between the faces k and k + 1, for w
-            row = weights[min(k, nz - 1 - k, 2)]
-            over = still if k + 1 == nz else state[3, k + 1, j]
-            mean(rho_w[lo:hi], over[lo:hi], this[3])
-            _carry_six(
-                work[2, b, j, lo:hi], work[2, c, j, lo:hi], work[2, d, j, lo:hi],
-                (still if k + 1 >= nz else work[2, min(k + 1, nz - 1), j])[lo:hi],
-                (still if k + 2 >= nz else work[2, min(k + 2, nz - 1), j])[lo:hi],
-                (still if k + 3 >= nz else work[2, min(k + 3, nz - 1), j])[lo:hi], this[3], row,
-            )  # fmt: skip
-            if k:
-                _subtract_times(last[3], this[3], levels[PER_FACE, k], slow[3, k, j, lo:hi])
-                _lift(
-                    work[4, k - 1, j, lo:hi], work[4, k, j, lo:hi], work[6, k - 1, j, lo:hi], work[6, k, j, lo:hi],
-                    work[7, k - 1, j, lo:hi], work[7, k, j, lo:hi], levels[BELOW, k], levels[ABOVE, k],
-                    levels[PER_FACE, k], slow[3, k, j, lo:hi],
-                )  # fmt: skip
-            else:
-                fill(slow[3, 0, j, lo:hi], 0.0)
+def _faces_y(mass, u, v, w, theta, at, low, wide, n, below, above, row, out):
+    """What passes the high faces in y of a row; of v the middle of its cells."""
+    north = at + wide
+    _passes(mass, u, north - 1, north, 0.5, 0.5, north, wide, n + 1, row, out[0])
+    _passes(mass, v, at, north, 0.5, 0.5, north, wide, n, row, out[1])
+    _passes(mass, w, low + wide, north, below, above, north, wide, n, row, out[2])
+    _passes(mass, theta, north, north, 0.5, 0.5, north, wide, n, row, out[3])
 
 
 @jit(noalias=True, borrowed=True)
-def _weighted(a, b, below, above, out):
-    for i in range(u8(len(a))):
-        out[i] = below * a[i] + above * b[i]
-
-
-@jit(noalias=True, borrowed=True)
-def _carry(q, flux, count, row):
-    """Times what a row carries through its faces: six cells from q[i] on."""
+def _faces_z(mass, u, v, theta, at, wide, plane, k, nz, n, row, out):
+    """What passes the high faces of level k of u, v and theta."""
     even0, even1, even2, odd0, odd1, odd2 = row[0], row[1], row[2], row[3], row[4], row[5]
-    for i in range(u8(count)):
-        flux[i] = carried(
-            flux[i], q[i], q[i + u8(1)], q[i + u8(2)], q[i + u8(3)], q[i + u8(4)], q[i + u8(5)],
-            even0, even1, even2, odd0, odd1, odd2,
+    a, b, c = u8(at - min(k, 2) * plane), u8(at - min(k, 1) * plane), u8(at)
+    d, e, f = u8(at + plane), u8(at + min(2, nz - 1 - k) * plane), u8(at + min(3, nz - 1 - k) * plane)
+    west, south = u8(at + plane - 1), u8(at + plane - wide)
+    for i in range(u8(n + 1)):
+        flux = 0.5 * mass[west + i] + 0.5 * mass[d + i]
+        out[0, i] = carried(
+            flux, u[a + i], u[b + i], u[c + i], u[d + i], u[e + i], u[f + i], even0, even1, even2, odd0, odd1, odd2
+        )
+    for i in range(u8(n)):
+        flux = 0.5 * mass[south + i] + 0.5 * mass[d + i]
+        out[1, i] = carried(
+            flux, v[a + i], v[b + i], v[c + i], v[d + i], v[e + i], v[f + i], even0, even1, even2, odd0, odd1, odd2
+        )
+    for i in range(u8(n)):
+        out[3, i] = carried(
+            mass[d + i], theta[a + i], theta[b + i], theta[c + i], theta[d + i], theta[e + i], theta[f + i], even0,
+            even1, even2, odd0, odd1, odd2,
         )  # fmt: skip
 
 
-@jit(borrowed=True)
-def _carry_rows(q, flux, count, row):
-    """The same across rows: six of them."""
-    _carry_six(q[0], q[1], q[2], q[3], q[4], q[5], flux, row)
-
-
 @jit(noalias=True, borrowed=True)
-def _carry_six(a, b, c, d, e, f, flux, row):
+def _middle_z(mass, over, w, w_1, w_2, w_3, at, at_1, at_2, n, row, out):
+    """What passes the middle of a level of w. over, w_1, w_2, w_3: rows above; at, at_1, at_2: places below."""
     even0, even1, even2, odd0, odd1, odd2 = row[0], row[1], row[2], row[3], row[4], row[5]
-    for i in range(u8(len(a))):
-        flux[i] = carried(flux[i], a[i], b[i], c[i], d[i], e[i], f[i], even0, even1, even2, odd0, odd1, odd2)
+    a, b, c = u8(at_2), u8(at_1), u8(at)
+    for i in range(u8(n)):
+        out[i] = carried(
+            0.5 * mass[c + i] + 0.5 * over[i], w[a + i], w[b + i], w[c + i], w_1[i], w_2[i], w_3[i], even0, even1,
+            even2, odd0, odd1, odd2,
+        )  # fmt: skip
 
 
 @jit(noalias=True, borrowed=True)
-def _difference(flux, out, width):
-    per_width = 1.0 / width
-    for i in range(u8(len(out))):
-        out[i] = (flux[i] - flux[i + u8(1)]) * per_width
+def _air(mass_x, mass_y, mass_z, over, x, south, north, up, at, wide, n, per_dx, per_dy, per_cell, down, rho, heat):
+    """Tendencies of rho and rho theta of a row."""
+    c, east, far = u8(at), u8(at + 1), u8(at + wide)
+    for i in range(u8(n)):
+        along = (mass_x[c + i] - mass_x[east + i]) * per_dx + (mass_y[c + i] - mass_y[far + i]) * per_dy
+        rho[c + i] = along + (mass_z[c + i] - over[i]) * per_cell
+    for i in range(u8(n)):
+        along = (x[3, i] - x[3, i + u8(1)]) * per_dx + (south[3, i] - north[3, i]) * per_dy
+        heat[c + i] = along + (down[3, i] - up[3, i]) * per_cell
 
 
 @jit(noalias=True, borrowed=True)
-def _subtract(low, high, width, out):
-    _subtract_times(low, high, 1.0 / width, out)
+def _along(x, south, north, down, up, p, dry, at, back, n, ahead, per_dx, per_dy, per_width, per_cell, wet, out):
+    """Tendency of a horizontal momentum of a row, without the Coriolis force. back: to the cell before its faces."""
+    c, before = u8(at), u8(at - back)
+    for i in range(u8(n)):
+        along = (x[i] - x[i + u8(ahead)]) * per_dx + (south[i] - north[i]) * per_dy
+        change = along + (down[i] - up[i]) * per_cell
+        share = 0.5 * (dry[before + i] + dry[c + i]) if wet else 1.0
+        out[c + i] = change - share * ((p[c + i] - p[before + i]) * per_width)
 
 
 @jit(noalias=True, borrowed=True)
-def _subtract_times(low, high, per_width, out):
-    for i in range(u8(len(out))):
-        out[i] += (low[i] - high[i]) * per_width
-
-
-@jit(noalias=True, borrowed=True)
-def _gradient(low, high, dry_low, dry_high, width, out):
-    per_width = 1.0 / width
-    for i in range(u8(len(out))):
-        out[i] -= 0.5 * (dry_low[i] + dry_high[i]) * ((high[i] - low[i]) * per_width)
+def _lift(
+    x, south, north, down, up, p, dry, weight, low, at, n, per_dx, per_dy, per_face, below, above, wet, out
+):  # fmt: skip
+    """Tendency of rho w of a row. low: the level below."""
+    c, under = u8(at), u8(low)
+    for i in range(u8(n)):
+        along = (x[i] - x[i + u8(1)]) * per_dx + (south[i] - north[i]) * per_dy
+        change = along + (down[i] - up[i]) * per_face
+        force = (p[c + i] - p[under + i]) * per_face + GRAVITY * (below * weight[under + i] + above * weight[c + i])
+        share = below * dry[under + i] + above * dry[c + i] if wet else 1.0
+        out[c + i] = change - share * force
 
 
 @jit(noalias=True, borrowed=True)
 def _turn(a, b, c, d, calm, coriolis, out):
     for i in range(u8(len(out))):
         out[i] += coriolis * (0.25 * ((a[i] + b[i]) + (c[i] + d[i])) - calm)
-
-
-@jit(noalias=True, borrowed=True)
-def _lift(p_low, p_high, dry_low, dry_high, weight_low, weight_high, below, above, per_face, out):
-    for i in range(u8(len(out))):
-        force = (p_high[i] - p_low[i]) * per_face + GRAVITY * (below * weight_low[i] + above * weight_high[i])
-        out[i] -= (below * dry_low[i] + above * dry_high[i]) * force
 
 
 @jit(borrowed=True)
@@ -319,110 +297,102 @@ def _times(a, b, out):
 
 
 @jit
-def substep(work, slow, fast, pressure, levels, flux_x, flux_y, flux_z, state, numbers):
+def substep(work, slow, fast, pressure, levels, flux_x, flux_y, flux_z, numbers):
     columns = np.zeros((5, fast.shape[1] + 1, fast.shape[3] - 2 * HALO))
-    _substep(work, slow, fast, pressure, levels, flux_x, flux_y, flux_z, state, numbers, columns)
+    _substep(work, slow, fast, pressure, levels, flux_x, flux_y, flux_z, numbers, columns)
 
 
 @jit(borrowed=True)
-def _substep(work, slow, fast, pressure, levels, flux_x, flux_y, flux_z, state, numbers, columns):
+def _substep(work, slow, fast, pressure, levels, flux_x, flux_y, flux_z, numbers, columns):
+    """A row of columns after the other: momenta along x and beyond it along y, then its columns."""
     nz, tall, wide = fast.shape[1:]
-    lo, hi = HALO, wide - HALO
-    dt, implicit, share = numbers.dt, numbers.implicit, numbers.share
+    nx, cells, far = wide - 2 * HALO, tall * wide, wide - 2 * HALO + 2
+    dt, implicit, share, wet = numbers.dt, numbers.implicit, numbers.share, numbers.wet
     factor, value, rho, heat, p = columns[0], columns[1], columns[2], columns[3], columns[4]
-    for j in range(HALO, tall - HALO + 1):
-        at = j - HALO + 1  # of the pressure
-        for k in range(nz):
+    fast_rho, u, v = fast[0].reshape(-1), fast[1].reshape(-1), fast[2].reshape(-1)
+    w, fast_heat = fast[3].reshape(-1), fast[4].reshape(-1)
+    slow_rho, slow_u, slow_v = slow[0].reshape(-1), slow[1].reshape(-1), slow[2].reshape(-1)
+    slow_w, slow_heat = slow[3].reshape(-1), slow[4].reshape(-1)
+    theta, stiff, dry = work[3].reshape(-1), work[5].reshape(-1), work[6].reshape(-1)
+    excess, x, y, z = pressure.reshape(-1), flux_x.reshape(-1), flux_y.reshape(-1), flux_z.reshape(-1)
+    next_p, per_dx, per_dy = pressure.shape[1] * far, 1.0 / numbers.dx, 1.0 / numbers.dy
+    for j in range(HALO, tall - HALO):
+        at, own = j * wide + HALO, (j - HALO + 1) * far + 1  # of the lowest cell in the state and in the pressure
+        if j == HALO:
+            _push(v, slow_v, dry, excess, at, at - wide, own, own - far, cells, next_p, nz, nx, per_dy, dt, wet)
+        _push(u, slow_u, dry, excess, at, at - 1, own, own - 1, cells, next_p, nz, nx + 1, per_dx, dt, wet)
+        _push(v, slow_v, dry, excess, at + wide, at, own + far, own, cells, next_p, nz, nx, per_dy, dt, wet)
+        if share != 0.0:
+            face, lines = (j - HALO) * nx, (tall - 2 * HALO + 1) * nx
             if j == HALO:
-                _push(
-                    pressure[k, 0, 1:-1], pressure[k, 1, 1:-1], work[6, k, j - 1, lo:hi], work[6, k, j, lo:hi],
-                    slow[2, k, j, lo:hi], dt, numbers.dy, fast[2, k, j, lo:hi],
-                )  # fmt: skip
-                if share != 0.0:
-                    add_mean(flux_y[k, 0], state[2, k, j, lo:hi], fast[2, k, j, lo:hi], share)
-            if j == tall - HALO:
-                continue
-            _push(
-                pressure[k, at, :-1], pressure[k, at, 1:], work[6, k, j, lo - 1 : hi], work[6, k, j, lo : hi + 1],
-                slow[1, k, j, lo : hi + 1], dt, numbers.dx, fast[1, k, j, lo : hi + 1],
-            )  # fmt: skip
-            _push(
-                pressure[k, at, 1:-1], pressure[k, at + 1, 1:-1], work[6, k, j, lo:hi], work[6, k, j + 1, lo:hi],
-                slow[2, k, j + 1, lo:hi], dt, numbers.dy, fast[2, k, j + 1, lo:hi],
-            )  # fmt: skip
-            if share != 0.0:
-                add_mean(flux_x[k, j - HALO], state[1, k, j, lo : hi + 1], fast[1, k, j, lo : hi + 1], share)
-                add_mean(flux_y[k, j - HALO + 1], state[2, k, j + 1, lo:hi], fast[2, k, j + 1, lo:hi], share)
-        if j == tall - HALO:
-            break
-        for k in range(nz):
-            top = k == nz - 1
-            above = min(k + 1, nz - 1)
-            explicit_part(
-                fast[1, k, j, lo : hi + 1], fast[2, k, j, lo:hi], fast[2, k, j + 1, lo:hi], fast[3, k, j, lo:hi],
-                fast[3, above, j, lo:hi], work[3, k, j - 1, lo:hi], work[3, k, j, lo - 1 : hi + 1],
-                work[3, k, j + 1, lo:hi], work[3, max(k - 1, 0), j, lo:hi], work[3, above, j, lo:hi],
-                fast[0, k, j, lo:hi], fast[4, k, j, lo:hi], slow[0, k, j, lo:hi], slow[4, k, j, lo:hi],
-                work[5, k, j, lo:hi], numbers.dx, numbers.dy, dt, implicit, levels[PER_CELL, k], levels[BELOW, k],
-                levels[ABOVE, k], levels[BELOW, k + 1], levels[ABOVE, k + 1], 0.0 if top else 1.0, rho[k], heat[k],
-                p[k],
-            )  # fmt: skip
-        for k in range(1, nz):
-            above = min(k + 1, nz - 1)
-            _eliminate(
-                work[5, k - 1, j, lo:hi], work[5, k, j, lo:hi], work[6, k - 1, j, lo:hi], work[6, k, j, lo:hi],
-                work[3, max(k - 2, 0), j, lo:hi], work[3, k - 1, j, lo:hi], work[3, k, j, lo:hi],
-                work[3, above, j, lo:hi], p[k - 1], p[k], rho[k - 1], rho[k], fast[0, k - 1, j, lo:hi],
-                fast[0, k, j, lo:hi], fast[3, k, j, lo:hi], slow[3, k, j, lo:hi], levels[PER_FACE, k],
-                levels[PER_CELL, k - 1], levels[PER_CELL, k], levels[BELOW, k - 1], levels[ABOVE, k - 1],
-                levels[BELOW, k], levels[ABOVE, k], levels[BELOW, k + 1], levels[ABOVE, k + 1], dt, implicit,
-                factor[k - 1], value[k - 1], factor[k], value[k],
-            )  # fmt: skip
-        for k in range(nz - 1, -1, -1):  # value holds the new W'' from here on
-            above = min(k + 1, nz - 1)
-            if k:
-                back(factor[k], value[k + 1], value[k])
-            if share != 0.0:
-                add_mixed(
-                    flux_z[k, j - HALO], state[3, k, j, lo:hi], value[k], fast[3, k, j, lo:hi], implicit, share
-                )  # fmt: skip
-            settle(
-                value[k], value[k + 1], work[3, max(k - 1, 0), j, lo:hi], work[3, k, j, lo:hi],
-                work[3, above, j, lo:hi], work[5, k, j, lo:hi], rho[k], heat[k], levels[PER_CELL, k], levels[BELOW, k],
-                levels[ABOVE, k], levels[BELOW, k + 1], levels[ABOVE, k + 1], dt * implicit, numbers.damping,
-                fast[0, k, j, lo:hi], fast[3, k, j, lo:hi], fast[4, k, j, lo:hi], pressure[k, at, 1:-1],
-            )  # fmt: skip
+                add(y, v, share, face, at, lines, cells, nz, nx)
+            add(y, v, share, face + nx, at + wide, lines, cells, nz, nx)
+            add(x, u, share, (j - HALO) * (nx + 1), at, (tall - 2 * HALO) * (nx + 1), cells, nz, nx + 1)
+        explicit_part(
+            u, v, w, fast_rho, fast_heat, slow_rho, slow_heat, theta, stiff, levels, numbers.dx, numbers.dy, dt,
+            implicit, at, wide, cells, rho, heat, p,
+        )  # fmt: skip
+        _eliminate(
+            w, slow_w, fast_rho, theta, stiff, dry, rho, p, levels, dt, implicit, wet, at, cells, factor, value,
+            factor[nz], value[nz],
+        )  # fmt: skip
+        settle(
+            factor, value, rho, heat, theta, stiff, levels, dt, implicit, numbers.damping, share, at, cells, excess,
+            own, next_p, z, (j - HALO) * nx, (tall - 2 * HALO) * nx, fast_rho, w, fast_heat, p[nz],
+        )  # fmt: skip
 
 
 @jit(noalias=True, borrowed=True)
-def _push(p_low, p_high, dry_low, dry_high, slow, dt, width, momentum):
-    per_width = 1.0 / width
-    for i in range(u8(len(momentum))):
-        gradient = 0.5 * (dry_low[i] + dry_high[i]) * ((p_high[i] - p_low[i]) * per_width)
-        momentum[i] += dt * (slow[i] - gradient)
+def _push(momentum, slow, dry, p, at, before, high, low, next_cell, next_p, nz, count, per_width, dt, wet):
+    """Momenta of a plane at faces between the cells `before` and `at`, which stand at low and high in the pressure."""
+    for k in range(nz):
+        c, b, right, left = (
+            u8(at + k * next_cell), u8(before + k * next_cell), u8(high + k * next_p), u8(low + k * next_p)
+        )  # fmt: skip
+        if wet:
+            for i in range(u8(count)):
+                gradient = 0.5 * (dry[b + i] + dry[c + i]) * ((p[right + i] - p[left + i]) * per_width)
+                momentum[c + i] += dt * (slow[c + i] - gradient)
+        else:
+            for i in range(u8(count)):
+                momentum[c + i] += dt * (slow[c + i] - (p[right + i] - p[left + i]) * per_width)
 
 
 @jit(noalias=True, borrowed=True)
 def _eliminate(
-    stiff_low, stiff, dry_low, dry, theta_2, theta_1, theta, theta_above, p_low, p, rho_low, rho, old_low, old, w, slow,
-    per_face, down, up, below_1, above_1, below, above, below_up, above_up, dt, implicit, factor_low, value_low, factor,
-    value,
+    w, slow, old, theta, stiff, dry, rho, p, levels, dt, implicit, wet, at, next_cell, factor, value, last_factor,
+    last_value,
 ):  # fmt: skip
-    """One level of the tridiagonal system, forward."""
-    size, explicit = (dt * implicit) ** 2, 1.0 - implicit
-    for i in range(u8(len(factor))):
-        tension = (below * dry_low[i] + above * dry[i]) * per_face
-        low, high = below_1 * theta_2[i] + above_1 * theta_1[i], below_up * theta[i] + above_up * theta_above[i]
-        middle = below * theta_1[i] + above * theta[i]
-        lower = lower_of(size, tension, stiff_low[i], down, low, below, GRAVITY)
-        upper = upper_of(size, tension, stiff[i], up, high, above, GRAVITY)
-        diagonal = diagonal_of(size, tension, stiff_low[i], stiff[i], down, up, middle, below, above, GRAVITY)
-        mixed_low, mixed = implicit * rho_low[i] + explicit * old_low[i], implicit * rho[i] + explicit * old[i]
-        weight = GRAVITY * (below * mixed_low + above * mixed)
-        right = w[i] + dt * (slow[i] - tension * (p[i] - p_low[i]) - weight)
-        pivot = 1.0 / (diagonal - lower * factor_low[i])
-        factor[i] = upper * pivot
-        value[i] = (right - lower * value_low[i]) * pivot
+    """The tridiagonal system of a plane, forward. last_factor, last_value: rows to work in."""
+    nz, size, explicit = levels.shape[1] - 1, (dt * implicit) ** 2, 1.0 - implicit
+    for i in range(u8(len(last_factor))):
+        last_factor[i] = 0.0
+        last_value[i] = 0.0
+    for k in range(1, nz):
+        c, b = u8(at + k * next_cell), u8(at + (k - 1) * next_cell)
+        under, over = u8(at + max(k - 2, 0) * next_cell), u8(at + min(k + 1, nz - 1) * next_cell)
+        per_face, down, up = levels[PER_FACE, k], levels[PER_CELL, k - 1], levels[PER_CELL, k]
+        below_1, above_1, below, above = levels[BELOW, k - 1], levels[ABOVE, k - 1], levels[BELOW, k], levels[ABOVE, k]
+        below_up, above_up = levels[BELOW, k + 1], levels[ABOVE, k + 1]
+        for i in range(u8(len(last_factor))):
+            tension = (below * dry[b + i] + above * dry[c + i]) * per_face if wet else per_face
+            low, middle = (
+                below_1 * theta[under + i] + above_1 * theta[b + i],
+                below * theta[b + i] + above * theta[c + i],
+            )
+            high = below_up * theta[c + i] + above_up * theta[over + i]
+            mixed_low = implicit * rho[k - 1, i] + explicit * old[b + i]
+            mixed = implicit * rho[k, i] + explicit * old[c + i]
+            weight = GRAVITY * (below * mixed_low + above * mixed)
+            right = w[c + i] + dt * (slow[c + i] - tension * (p[k, i] - p[k - 1, i]) - weight)
+            new_factor, new_value = swept(
+                size, tension, GRAVITY, stiff[b + i], stiff[c + i], down, up, low, middle, high, below, above, right,
+                last_factor[i], last_value[i],
+            )  # fmt: skip
+            factor[k, i] = new_factor
+            value[k, i] = new_value
+            last_factor[i] = new_factor
+            last_value[i] = new_value
 
 
 @jit(borrowed=True)

@@ -8,7 +8,14 @@ from hpckit.kernels.compile.jit import STRICT, inlined
 @inlined(math=STRICT)
 def passing(q0, q1, q, q3, q4, share):
     """Mean of q over the downstream share of a cell; see `reference._passing`."""
-    far, near = _edge(q0, q1, q, q3), _edge(q1, q, q3, q4)
+    return between(
+        edge(q1, q, slope(q0, q1, q), slope(q1, q, q3)), q, edge(q, q3, slope(q1, q, q3), slope(q, q3, q4)), share
+    )
+
+
+@inlined(math=STRICT)
+def between(far, q, near, share):
+    """The same from the values at both edges of the cell."""
     steep = near - far
     bend = steep * (6.0 * (q - 0.5 * (far + near)))
     square = steep * steep
@@ -22,12 +29,14 @@ def passing(q0, q1, q, q3, q4, share):
 
 
 @inlined(math=STRICT)
-def _edge(a, b, c, d):
-    return 0.5 * (b + c) - (_slope(b, c, d) - _slope(a, b, c)) * (1.0 / 6.0)
+def edge(b, c, slope_b, slope_c):
+    """The value between two cells with their limited slopes."""
+    return 0.5 * (b + c) - (slope_c - slope_b) * (1.0 / 6.0)
 
 
 @inlined(math=STRICT)
-def _slope(a, b, c):
+def slope(a, b, c):
+    """The limited slope of the cell b."""
     down, up = b - a, c - b
     middle = 0.5 * (c - a)
     size, one, two = abs(middle), 2.0 * abs(down), 2.0 * abs(up)

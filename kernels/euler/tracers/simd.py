@@ -9,65 +9,89 @@ import numpy as np
 
 from hpckit.kernels.compile.jit import STRICT, jit
 from hpckit.kernels.euler.constants import HALO, REACH
-from hpckit.kernels.euler.tracers.numerics import passing
+from hpckit.kernels.euler.tracers.numerics import between, edge, slope
 
 u8 = np.uint64
+ROWS = 8  # of a transport along z at a time
 
 
 @jit(math=STRICT)
 def transport(tracers, out, old, state, column, mass_flux, dim, rate):
-    # Of a row for all tracers: what each carries through two rows of faces, the share that passes.
-    carried, share = np.zeros((tracers.shape[0], 2, tracers.shape[3])), np.empty(tracers.shape[3])
-    _transport(tracers, out, old, state, column, mass_flux, dim, rate, carried, share)
+    # Of some rows for all tracers: what each carries through two rows of faces, slopes of two rows of cells, values at
+    # three rows of edges; of one row the share that passes. A slope or an edge serves all faces around it.
+    many, wide = (ROWS if dim == 0 else 1) * tracers.shape[0], tracers.shape[3]
+    carried, slopes, edges = np.zeros((many, 2, wide)), np.zeros((many, 2, wide)), np.zeros((many, 3, wide))
+    _transport(tracers, out, old, state, column, mass_flux, dim, rate, carried, slopes, edges, np.empty(wide))
 
 
 @jit(math=STRICT, borrowed=True)
-def _transport(tracers, out, old, state, column, mass_flux, dim, rate, carried, share):
+def _transport(tracers, out, old, state, column, mass_flux, dim, rate, carried, slopes, edges, share):
     levels, rows, cells = tracers.shape[1], tracers.shape[2] - 2 * REACH, tracers.shape[3] - 2 * REACH
     wide, tall = state.shape[3], state.shape[2]  # of the state's rows and planes
     row_q, plane_q = tracers.shape[3], tracers.shape[2] * tracers.shape[3]
     flux, before, after = mass_flux.reshape(-1), old.reshape(-1), state[0].reshape(-1)
     along, top = levels if dim == 0 else rows, levels - 1
-    for outer in range(rows if dim == 0 else levels):
-        for step in range(along if dim == 2 else along + 1):
-            level, row = (step, outer) if dim == 0 else (outer, step)
+    many = ROWS if dim == 0 else 1  # rows at a time: memory is read in longer pieces than rows
+    for outer in range((rows + many - 1) // many if dim == 0 else levels):
+        for turn in range((along if dim == 2 else along + 1) * many):
+            step, beside = turn // many, turn % many
+            level, row = (step, outer * many + beside) if dim == 0 else (outer, step)
+            if dim == 0 and row >= rows:
+                continue
             at_q = level * plane_q + (row + REACH) * row_q + REACH
             at_rho = (level * tall + row + HALO) * wide + HALO
             base, this, last = column[0, min(level, top)], step & 1, 1 - (step & 1)
+            count = cells
             if dim == 2:
                 face, count = (level * rows + row) * (cells + 1), cells + 1
                 _shares(flux, face, before, at_rho - 1, at_rho, base, base, rate, count, share)
-                q0, q1, q2, q3, q4, q5 = at_q - 3, at_q - 2, at_q - 1, at_q, at_q + 1, at_q + 2
-                back_q, back_rho = 0, 0
+                left, right, back_q, back_rho = at_q - 1, at_q, 0, 0
             elif dim == 1:
-                face, count = (level * (rows + 1) + row) * cells, cells
+                face = (level * (rows + 1) + row) * cells
                 _shares(flux, face, before, at_rho - wide, at_rho, base, base, rate, count, share)
-                q0, q1, q2 = at_q - 3 * row_q, at_q - 2 * row_q, at_q - row_q
-                q3, q4, q5 = at_q, at_q + row_q, at_q + 2 * row_q
-                back_q, back_rho = row_q, wide
+                left, right, back_q, back_rho = at_q - row_q, at_q, row_q, wide
             else:
-                face, count = (level * rows + row) * cells, cells
-                line = at_q - level * plane_q  # of the lowest level
-                low, high = max(level - 1, 0), min(level, top)
+                face, low, high = (level * rows + row) * cells, max(level - 1, 0), min(level, top)
                 below, above = at_rho + (low - level) * tall * wide, at_rho + (high - level) * tall * wide
                 _shares(flux, face, before, below, above, column[0, low], column[0, high], rate, count, share)
-                q0, q1, q2 = (
-                    line + max(level - 3, 0) * plane_q,
-                    line + max(level - 2, 0) * plane_q,
-                    line + low * plane_q,
+                left, right, back_q, back_rho = (
+                    at_q + (low - level) * plane_q,
+                    at_q + (high - level) * plane_q,
+                    plane_q,
+                    tall * wide,
                 )
-                q3, q4, q5 = (
-                    line + high * plane_q,
-                    line + min(level + 1, top) * plane_q,
-                    line + min(level + 2, top) * plane_q,
-                )
-                back_q, back_rho, base = plane_q, tall * wide, column[0, low]
+                base = column[0, low]
             for tracer in range(tracers.shape[0]):
-                q, new, passes = tracers[tracer].reshape(-1), out[tracer].reshape(-1), carried[tracer]
-                _faces(q, q0, q1, q2, q3, q4, q5, flux, face, share, count, passes[this])
+                q, new = tracers[tracer].reshape(-1), out[tracer].reshape(-1)
+                number = beside * tracers.shape[0] + tracer
+                passes, bent, value = carried[number], slopes[number], edges[number].reshape(-1)
                 if dim == 2:
+                    _slopes(q, at_q - 3, at_q - 2, at_q - 1, cells + 4, bent[0])
+                    _edges(q, at_q - 2, at_q - 1, bent[0], bent[0, 1:], cells + 3, value)
+                    _faces(q, left, right, flux, face, share, value, 0, 1, 2, count, passes[this])
                     _update_along(q, new, at_q, before, after, at_rho, base, rate, cells, passes[this])
-                elif step:
+                    continue
+                for m in range(step + 1 if step else -2, step + 2):  # of the rows of cells that come in sight
+                    if dim == 1:
+                        a, b, c = (
+                            at_q + (m - 1 - step) * row_q,
+                            at_q + (m - step) * row_q,
+                            at_q + (m + 1 - step) * row_q,
+                        )
+                    else:
+                        line = at_q - level * plane_q
+                        a, b, c = (
+                            line + min(max(m - 1, 0), top) * plane_q, line + min(max(m, 0), top) * plane_q,
+                            line + min(max(m + 1, 0), top) * plane_q,
+                        )  # fmt: skip
+                    _slopes(q, a, b, c, cells, bent[m % 2])
+                    if m > -2:
+                        _edges(q, a, b, bent[(m - 1) % 2], bent[m % 2], cells, edges[number, m % 3])
+                _faces(
+                    q, left, right, flux, face, share, value, (step - 1) % 3 * row_q, step % 3 * row_q,
+                    (step + 1) % 3 * row_q, count, passes[this],
+                )  # fmt: skip
+                if step:
                     _update_across(
                         q, new, at_q - back_q, before, after, at_rho - back_rho, base, rate, cells,
                         passes[last], passes[this],
@@ -107,20 +131,30 @@ def _shares(flux, face, rho, low, high, base_low, base_high, rate, count, share)
 
 
 @jit(noalias=True, math=STRICT)
-def _faces(q, q0, q1, q2, q3, q4, q5, flux, face, share, count, carried):
-    """Tracer flux at a row of faces; q0 to q5: where its cells stand."""
-    a, b, c, d, e, f, at = u8(q0), u8(q1), u8(q2), u8(q3), u8(q4), u8(q5), u8(face)
+def _slopes(q, low, here, high, count, out):
+    """Limited slopes of a row of cells."""
+    a, b, c = u8(low), u8(here), u8(high)
+    for i in range(u8(count)):
+        out[i] = slope(q[a + i], q[b + i], q[c + i])
+
+
+@jit(noalias=True, math=STRICT)
+def _edges(q, low, high, slope_low, slope_high, count, out):
+    """Values at a row of edges between cells."""
+    a, b = u8(low), u8(high)
+    for i in range(u8(count)):
+        out[i] = edge(q[a + i], q[b + i], slope_low[i], slope_high[i])
+
+
+@jit(noalias=True, math=STRICT)
+def _faces(q, low, high, flux, face, share, edges, before, here, after, count, carried):
+    """Tracer flux at a row of faces between the cells low and high; before, here, after: places of edges."""
+    a, b, at, e, f, g = u8(low), u8(high), u8(face), u8(before), u8(here), u8(after)
     for i in range(u8(count)):
         wind = flux[at + i]
         forward = wind > 0.0
-        carried[i] = wind * passing(
-            q[a + i] if forward else q[f + i],
-            q[b + i] if forward else q[e + i],
-            q[c + i] if forward else q[d + i],
-            q[d + i] if forward else q[c + i],
-            q[e + i] if forward else q[b + i],
-            share[i],
-        )
+        far = edges[e + i] if forward else edges[g + i]
+        carried[i] = wind * between(far, q[a + i] if forward else q[b + i], edges[f + i], share[i])
 
 
 @jit(noalias=True, math=STRICT)

@@ -60,7 +60,7 @@ def mix_carried(
 @inlined
 def square_xy(work, dx, dy, k, j, i):
     """The squared deformation at the low corner in x and y."""
-    u_y, v_x = shears_xy(work, dx, dy, k, j, i)
+    u_y, v_x = shears_xy(work, 1.0 / dx, 1.0 / dy, k, j, i)
     return (u_y + v_x) * (u_y + v_x)
 
 
@@ -126,7 +126,7 @@ def stress_xz(work, mu, rest, levels, dx, part, cross, k, j, i):
     """At the low edge in x and z: on u (part 0) or on w (part 1); none at ground and lid."""
     if k == 0 or k == work.shape[1]:
         return 0.0
-    u_z, w_x = shears_xz(work, rest, levels, dx, k, j, i)
+    u_z, w_x = shears_xz(work, rest, levels, 1.0 / dx, k, j, i)
     return four_xz(mu, k, j, i) * (u_z + cross * w_x if part == 0 else w_x + cross * u_z)
 
 
@@ -135,14 +135,14 @@ def stress_yz(work, mu, rest, levels, dy, part, cross, k, j, i):
     """At the low edge in y and z: on v (part 0) or on w (part 1)."""
     if k == 0 or k == work.shape[1]:
         return 0.0
-    v_z, w_y = shears_yz(work, rest, levels, dy, k, j, i)
+    v_z, w_y = shears_yz(work, rest, levels, 1.0 / dy, k, j, i)
     return four_yz(mu, k, j, i) * (v_z + cross * w_y if part == 0 else w_y + cross * v_z)
 
 
 @inlined
 def stress_xy(work, mu, dx, dy, part, cross, k, j, i):
     """At the low corner in x and y: on u (part 0) or on v (part 1)."""
-    u_y, v_x = shears_xy(work, dx, dy, k, j, i)
+    u_y, v_x = shears_xy(work, 1.0 / dx, 1.0 / dy, k, j, i)
     return four_xy(mu, k, j, i) * (u_y + cross * v_x if part == 0 else v_x + cross * u_y)
 
 

@@ -8,23 +8,23 @@ from hpckit.kernels.euler.hevi.constants import PER_CELL, PER_FACE
 
 
 @inlined
-def shears_xy(work, dx, dy, k, j, i):
+def shears_xy(work, per_dx, per_dy, k, j, i):
     """du/dy and dv/dx at the low corner of a cell in x and y."""
-    return (work[0, k, j, i] - work[0, k, j - 1, i]) / dy, (work[1, k, j, i] - work[1, k, j, i - 1]) / dx
+    return (work[0, k, j, i] - work[0, k, j - 1, i]) * per_dy, (work[1, k, j, i] - work[1, k, j, i - 1]) * per_dx
 
 
 @inlined
-def shears_xz(work, rest, levels, dx, k, j, i):
+def shears_xz(work, rest, levels, per_dx, k, j, i):
     """du/dz, without the base's, and dw/dx at the low edge in x and z of a cell above the ground."""
     u_z = ((work[0, k, j, i] - rest[0, k]) - (work[0, k - 1, j, i] - rest[0, k - 1])) * levels[PER_FACE, k]
-    return u_z, (work[2, k, j, i] - work[2, k, j, i - 1]) / dx
+    return u_z, (work[2, k, j, i] - work[2, k, j, i - 1]) * per_dx
 
 
 @inlined
-def shears_yz(work, rest, levels, dy, k, j, i):
+def shears_yz(work, rest, levels, per_dy, k, j, i):
     """dv/dz, without the base's, and dw/dy at the low edge in y and z of a cell above the ground."""
     v_z = ((work[1, k, j, i] - rest[1, k]) - (work[1, k - 1, j, i] - rest[1, k - 1])) * levels[PER_FACE, k]
-    return v_z, (work[2, k, j, i] - work[2, k, j - 1, i]) / dy
+    return v_z, (work[2, k, j, i] - work[2, k, j - 1, i]) * per_dy
 
 
 @inlined

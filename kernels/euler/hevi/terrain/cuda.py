@@ -52,23 +52,23 @@ def tendencies(
 
 def substep(
     work: Any, ground: Ground, slow: Any, fast: Any, pressure: Any, levels: Any, flux_x: Any, flux_y: Any, flux_z: Any,
-    state: Any, numbers: Substep,
+    numbers: Substep,
 ) -> None:  # fmt: skip
-    nz, tall, wide = state.shape[1:]
+    nz, tall, wide = fast.shape[1:]
     ny, nx = tall - 2 * HALO, wide - 2 * HALO
-    real, metric = state.dtype.type, ground.metric
+    real, metric = fast.dtype.type, ground.metric
     rates = tuple(
         real(each)
         for each in (1 / numbers.dx, 1 / numbers.dy, numbers.dt, numbers.implicit, numbers.damping, numbers.share)
     )
-    scratch = empty((6, nz + 1, ny, nx), state)
+    scratch = empty((6, nz + 1, ny, nx), fast)
     grid = (blocks(nx + 1, THREADS), ny + 1, nz)
-    typed_kernel(_push, state.dtype)[grid, THREADS](
-        metric, ground.tilt, slow, fast, pressure, levels, flux_x, flux_y, state, rates, scratch
+    typed_kernel(_push, fast.dtype)[grid, THREADS](
+        metric, ground.tilt, slow, fast, pressure, levels, flux_x, flux_y, rates, scratch
     )
     plane = (blocks(nx, THREADS), ny)
-    typed_kernel(_columns, state.dtype)[plane, THREADS](
-        work, metric, slow, fast, pressure, levels, flux_z, state, rates, scratch
+    typed_kernel(_columns, fast.dtype)[plane, THREADS](
+        work, metric, slow, fast, pressure, levels, flux_z, rates, scratch
     )
 
 
@@ -182,7 +182,7 @@ def _forces(state, work, metric, tilt, levels, rates, slow):
         slow[3, k, j, i] += lift - pull
 
 
-def _push(metric, tilt, slow, fast, pressure, levels, flux_x, flux_y, state, rates, scratch):
+def _push(metric, tilt, slow, fast, pressure, levels, flux_x, flux_y, rates, scratch):
     """The horizontal momenta, and what horizontal gradients of the pressure do to Omega, into the scratch."""
     i, j, k = cuda.grid(1), cuda.blockIdx.y, cuda.blockIdx.z
     nx, ny = pressure.shape[2] - 2, pressure.shape[1] - 2
@@ -193,14 +193,14 @@ def _push(metric, tilt, slow, fast, pressure, levels, flux_x, flux_y, state, rat
         force = metric[SLOPE_U, k, y, x] * rise - metric[J_U, k, y, x] * gradient
         fast[1, k, y, x] += dt * (slow[1, k, y, x] + force)
         if share != 0.0:
-            flux_x[k, j, i] += share * (state[1, k, y, x] + fast[1, k, y, x])
+            flux_x[k, j, i] += share * fast[1, k, y, x]
     if i < nx and j <= ny:
         rise = 0.5 * (upright(p, tilt, k, j, i + 1) + upright(p, tilt, k, j + 1, i + 1))
         gradient = (p[k, j + 1, i + 1] - p[k, j, i + 1]) * rates[1]
         force = metric[SLOPE_V, k, y, x] * rise - metric[J_V, k, y, x] * gradient
         fast[2, k, y, x] += dt * (slow[2, k, y, x] + force)
         if share != 0.0:
-            flux_y[k, j, i] += share * (state[2, k, y, x] + fast[2, k, y, x])
+            flux_y[k, j, i] += share * fast[2, k, y, x]
     if k > 0 and i < nx and j < ny:
         below, above = levels[BELOW, k], levels[ABOVE, k]
         across = below * (p[k - 1, j + 1, i + 2] - p[k - 1, j + 1, i]) + above * (p[k, j + 1, i + 2] - p[k, j + 1, i])
@@ -209,7 +209,7 @@ def _push(metric, tilt, slow, fast, pressure, levels, flux_x, flux_y, state, rat
         scratch[5, k, j, i] = lift + metric[SLOPE_Y, k, y, x] * (along * (0.5 * rates[1]))
 
 
-def _columns(work, metric, slow, fast, pressure, levels, flux_z, state, rates, scratch):
+def _columns(work, metric, slow, fast, pressure, levels, flux_z, rates, scratch):
     i, j = cuda.grid(1), cuda.blockIdx.y
     nz = pressure.shape[0]
     if i < pressure.shape[2] - 2:
@@ -261,7 +261,7 @@ def _columns(work, metric, slow, fast, pressure, levels, flux_z, state, rates, s
             pressure[k, j + 1, i + 1] = stiff[k, y, x] * (new + damping * (new - fast[4, k, y, x]))
             fast[4, k, y, x] = new
             if share != 0.0:
-                flux_z[k, j, i] += share * (state[3, k, y, x] + (implicit * low + explicit * w[k, y, x]))
+                flux_z[k, j, i] += share * (implicit * low + explicit * w[k, y, x])
             w[k, y, x] = low
             high = low
 

@@ -28,18 +28,18 @@ def tendencies(
 
 def substep(
     work: Any, ground: Ground, slow: Any, fast: Any, pressure: Any, levels: Any, flux_x: Any, flux_y: Any, flux_z: Any,
-    state: Any, numbers: Substep,
+    numbers: Substep,
 ) -> None:  # fmt: skip
     """An acoustic substep in place; see `reference.substep`."""
-    form = _form(state, ground, levels, work, slow, fast, pressure, flux_x, flux_y, flux_z)
-    nz, ny, nx = state.shape[1], state.shape[2] - 2 * HALO, state.shape[3] - 2 * HALO
+    form = _form(fast, ground, levels, work, slow, pressure, flux_x, flux_y, flux_z)
+    nz, ny, nx = fast.shape[1], fast.shape[2] - 2 * HALO, fast.shape[3] - 2 * HALO
     wanted = [(nz, ny + 2, nx + 2)]
     if numbers.share:
         wanted += [(nz, ny, nx + 1), (nz, ny + 1, nx), (nz + 1, ny, nx)]
     given = [each.shape for each in (pressure, flux_x, flux_y, flux_z)][: len(wanted)]
     if given != wanted:
         raise ValueError(f"pressure and mean mass fluxes of this box are {wanted}, not {given}")
-    form.substep(work, ground, slow, fast, pressure, levels, flux_x, flux_y, flux_z, state, numbers)
+    form.substep(work, ground, slow, fast, pressure, levels, flux_x, flux_y, flux_z, numbers)
 
 
 def relax(state: Any, ground: Ground, levels: Any, lid: Any, dt: float) -> None:

@@ -123,11 +123,10 @@ def substep(
     flux_x: np.ndarray,
     flux_y: np.ndarray,
     flux_z: np.ndarray,
-    state: np.ndarray,
     numbers: Substep,
 ) -> None:
     """Advance the deviations by an acoustic substep in place, as `flat.substep`."""
-    dx, dy, dt, implicit, damping, share = numbers
+    dx, dy, dt, implicit, damping, share, _ = numbers
     nz, metric = len(pressure), ground.metric
     theta, stiff = work[THETA], work[STIFFNESS, :, OWNED, OWNED]
     whole = np.zeros_like(theta)
@@ -178,9 +177,9 @@ def substep(
     new_heat -= dt * implicit * np.diff(theta_face * new, axis=0) * per_cell
     pressure[:, 1:-1, 1:-1] = stiff * (new_heat + damping * (new_heat - heat))
     if share:
-        flux_x += share * (state[RHO_U, :, OWNED, BEYOND] + u)
-        flux_y += share * (state[RHO_V, :, BEYOND, OWNED] + v)
-        flux_z[:-1] += share * (state[RHO_W, :, OWNED, OWNED] + implicit * new[:-1] + explicit * w)
+        flux_x += share * u
+        flux_y += share * v
+        flux_z[:-1] += share * (implicit * new[:-1] + explicit * w)
     rho[...], heat[...], w[...] = new_rho, new_heat, new[:-1]
 
 

@@ -9,8 +9,8 @@ from hpckit.kernels.euler.constants import GAMMA, GRAVITY, HALO
 from hpckit.kernels.euler.hevi import simd as flat
 from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, FACES_BACK, PER_CELL, PER_FACE, Stage
 from hpckit.kernels.euler.hevi.constants import WORKS as FLAT_WORKS
-from hpckit.kernels.euler.hevi.numerics import diagonal_of, lower_of, upper_of
-from hpckit.kernels.euler.hevi.rows import add_mean, add_mixed, back, explicit_part, fill, settle
+from hpckit.kernels.euler.hevi.numerics import swept
+from hpckit.kernels.euler.hevi.rows import add, explicit_part, fill, settle
 from hpckit.kernels.euler.numerics import outside, power
 
 u8 = np.uint64
@@ -241,150 +241,128 @@ def _lift(
 
 
 @jit
-def substep(work, ground, slow, fast, pressure, levels, flux_x, flux_y, flux_z, state, numbers):
+def substep(work, ground, slow, fast, pressure, levels, flux_x, flux_y, flux_z, numbers):
     nz, nx = fast.shape[1], fast.shape[3] - 2 * HALO
-    columns = np.zeros((7, nz + 1, nx))
-    _substep(work, ground, slow, fast, pressure, levels, flux_x, flux_y, flux_z, state, numbers, columns)
+    columns, slopes = np.zeros((5, nz + 1, nx)), np.zeros((2, nz, nx + 1))
+    _substep(work, ground, slow, fast, pressure, levels, flux_x, flux_y, flux_z, numbers, columns, slopes)
 
 
 @jit(borrowed=True)
-def _substep(work, ground, slow, fast, pressure, levels, flux_x, flux_y, flux_z, state, numbers, columns):
-    metric, tilt = ground.metric, ground.tilt
+def _substep(work, ground, slow, fast, pressure, levels, flux_x, flux_y, flux_z, numbers, columns, slopes):
+    """As the flat one; the gradients of the pressure along y, south and north of a plane, serve Omega too."""
+    tilt, metric = ground.tilt, ground.metric
     nz, tall, wide = fast.shape[1:]
-    lo, hi = HALO, wide - HALO
+    nx, cells, far = wide - 2 * HALO, tall * wide, wide - 2 * HALO + 2
     dt, implicit, share = numbers.dt, numbers.implicit, numbers.share
-    factor, value, rho, heat, p, south, north = (
-        columns[0], columns[1], columns[2], columns[3], columns[4], columns[5], columns[6],
+    factor, value, rho, heat, p = columns[0], columns[1], columns[2], columns[3], columns[4]
+    fast_rho, u, v = fast[0].reshape(-1), fast[1].reshape(-1), fast[2].reshape(-1)
+    w, fast_heat = fast[3].reshape(-1), fast[4].reshape(-1)
+    slow_rho, slow_u, slow_v = slow[0].reshape(-1), slow[1].reshape(-1), slow[2].reshape(-1)
+    slow_w, slow_heat = slow[3].reshape(-1), slow[4].reshape(-1)
+    theta, stiff = work[3].reshape(-1), work[5].reshape(-1)
+    size_u, size_v, slope_u, slope_v = (
+        metric[0].reshape(-1), metric[1].reshape(-1), metric[2].reshape(-1), metric[3].reshape(-1)
     )  # fmt: skip
+    steep, per_w, slope_x, slope_y = (
+        metric[4].reshape(-1), metric[5].reshape(-1), metric[6].reshape(-1), metric[7].reshape(-1)
+    )  # fmt: skip
+    excess, x, y, z = pressure.reshape(-1), flux_x.reshape(-1), flux_y.reshape(-1), flux_z.reshape(-1)
+    next_p, per_dx, per_dy = pressure.shape[1] * far, 1.0 / numbers.dx, 1.0 / numbers.dy
     for j in range(HALO, tall - HALO):
-        at = j - HALO + 1  # of the pressure
-        for k in range(nz):
-            m = min(max(k - 1, 0), nz - 3)
-            q = pressure[m : m + 3]
-            if j == HALO:
-                _slope(pressure[k, 0, 1:-1], pressure[k, 1, 1:-1], numbers.dy, south[k])
-                _accelerate(
-                    south[k], q[0, 0, 1:-1], q[1, 0, 1:-1], q[2, 0, 1:-1], q[0, 1, 1:-1], q[1, 1, 1:-1], q[2, 1, 1:-1],
-                    metric[1, k, j, lo:hi], metric[3, k, j, lo:hi], tilt[0, k], tilt[1, k], dt, slow[2, k, j, lo:hi],
-                    fast[2, k, j, lo:hi],
-                )  # fmt: skip
-                if share != 0.0:
-                    add_mean(flux_y[k, 0], state[2, k, j, lo:hi], fast[2, k, j, lo:hi], share)
-            else:
-                _swap(south[k], north[k])
-            _accelerate_x(
-                pressure[k, at, :-1], pressure[k, at, 1:], q[0, at, :-1], q[1, at, :-1], q[2, at, :-1], q[0, at, 1:],
-                q[1, at, 1:], q[2, at, 1:], metric[0, k, j, lo : hi + 1], metric[2, k, j, lo : hi + 1], tilt[0, k],
-                tilt[1, k], dt, numbers.dx, slow[1, k, j, lo : hi + 1], fast[1, k, j, lo : hi + 1],
-            )  # fmt: skip
-            _slope(pressure[k, at, 1:-1], pressure[k, at + 1, 1:-1], numbers.dy, north[k])
+        at, own = j * wide + HALO, (j - HALO + 1) * far + 1  # of the lowest cell in the state and in the pressure
+        south, north = slopes[j & 1], slopes[1 - (j & 1)]
+        if j == HALO:
             _accelerate(
-                north[k], q[0, at, 1:-1], q[1, at, 1:-1], q[2, at, 1:-1], q[0, at + 1, 1:-1], q[1, at + 1, 1:-1],
-                q[2, at + 1, 1:-1], metric[1, k, j + 1, lo:hi], metric[3, k, j + 1, lo:hi], tilt[0, k], tilt[1, k], dt,
-                slow[2, k, j + 1, lo:hi], fast[2, k, j + 1, lo:hi],
-            )  # fmt: skip
-            if share != 0.0:
-                add_mean(flux_x[k, j - HALO], state[1, k, j, lo : hi + 1], fast[1, k, j, lo : hi + 1], share)
-                add_mean(flux_y[k, j - HALO + 1], state[2, k, j + 1, lo:hi], fast[2, k, j + 1, lo:hi], share)
-        for k in range(nz):
-            top = k == nz - 1
-            above = min(k + 1, nz - 1)
-            explicit_part(
-                fast[1, k, j, lo : hi + 1], fast[2, k, j, lo:hi], fast[2, k, j + 1, lo:hi], fast[3, k, j, lo:hi],
-                fast[3, above, j, lo:hi], work[3, k, j - 1, lo:hi], work[3, k, j, lo - 1 : hi + 1],
-                work[3, k, j + 1, lo:hi], work[3, max(k - 1, 0), j, lo:hi], work[3, above, j, lo:hi],
-                fast[0, k, j, lo:hi], fast[4, k, j, lo:hi], slow[0, k, j, lo:hi], slow[4, k, j, lo:hi],
-                work[5, k, j, lo:hi], numbers.dx, numbers.dy, dt, implicit, levels[PER_CELL, k], levels[BELOW, k],
-                levels[ABOVE, k], levels[BELOW, k + 1], levels[ABOVE, k + 1], 0.0 if top else 1.0, rho[k], heat[k],
-                p[k],
-            )  # fmt: skip
-        for k in range(1, nz):
-            above = min(k + 1, nz - 1)
-            _eliminate(
-                work[5, k - 1, j, lo:hi], work[5, k, j, lo:hi], metric[4, k, j, lo:hi], metric[5, k, j, lo:hi],
-                metric[6, k, j, lo:hi], metric[7, k, j, lo:hi], pressure[k - 1, at], pressure[k, at], south[k - 1],
-                south[k], north[k - 1], north[k], work[3, max(k - 2, 0), j, lo:hi], work[3, k - 1, j, lo:hi],
-                work[3, k, j, lo:hi], work[3, above, j, lo:hi], p[k - 1], p[k], rho[k - 1], rho[k],
-                fast[0, k - 1, j, lo:hi], fast[0, k, j, lo:hi], fast[3, k, j, lo:hi], slow[3, k, j, lo:hi], numbers.dx,
-                levels[PER_FACE, k], levels[PER_CELL, k - 1], levels[PER_CELL, k], levels[BELOW, k - 1],
-                levels[ABOVE, k - 1], levels[BELOW, k], levels[ABOVE, k], levels[BELOW, k + 1], levels[ABOVE, k + 1],
-                dt, implicit, factor[k - 1], value[k - 1], factor[k], value[k],
-            )  # fmt: skip
-        for k in range(nz - 1, -1, -1):  # value holds the new Omega'' from here on
-            above = min(k + 1, nz - 1)
-            if k:
-                back(factor[k], value[k + 1], value[k])
-            if share != 0.0:
-                add_mixed(flux_z[k, j - HALO], state[3, k, j, lo:hi], value[k], fast[3, k, j, lo:hi], implicit, share)
-            settle(
-                value[k], value[k + 1], work[3, max(k - 1, 0), j, lo:hi], work[3, k, j, lo:hi],
-                work[3, above, j, lo:hi], work[5, k, j, lo:hi], rho[k], heat[k], levels[PER_CELL, k], levels[BELOW, k],
-                levels[ABOVE, k], levels[BELOW, k + 1], levels[ABOVE, k + 1], dt * implicit, numbers.damping,
-                fast[0, k, j, lo:hi], fast[3, k, j, lo:hi], fast[4, k, j, lo:hi], pressure[k, at, 1:-1],
-            )  # fmt: skip
-
-
-@jit(noalias=True, borrowed=True)
-def _slope(low, high, width, out):
-    per_width = 1.0 / width
-    for i in range(u8(len(out))):
-        out[i] = (high[i] - low[i]) * per_width
-
-
-@jit(noalias=True, borrowed=True)
-def _swap(to, value):
-    for i in range(u8(len(to))):
-        to[i] = value[i]
-
-
-@jit(noalias=True, borrowed=True)
-def _accelerate(along, a_low, b_low, c_low, a, b, c, size, slope, first, second, dt, slow, momentum):
-    """Rho v by the slow tendency and the pressure; along: its gradient along the level."""
-    for i in range(u8(len(momentum))):
-        upward = 0.5 * (
-            (first * (b_low[i] - a_low[i]) + second * (c_low[i] - b_low[i]))
-            + (first * (b[i] - a[i]) + second * (c[i] - b[i]))
+                v, slow_v, size_v, slope_v, excess, tilt, at, own, own - far, cells, next_p, nx, per_dy, dt, south
+            )
+        # the last gradient along x is not looked at: north is written over it
+        _accelerate(
+            u, slow_u, size_u, slope_u, excess, tilt, at, own, own - 1, cells, next_p, nx + 1, per_dx, dt, north
         )
-        momentum[i] += dt * (slow[i] + (slope[i] * upward - size[i] * along[i]))
+        _accelerate(
+            v, slow_v, size_v, slope_v, excess, tilt, at + wide, own + far, own, cells, next_p, nx, per_dy, dt, north
+        )
+        if share != 0.0:
+            face, lines = (j - HALO) * nx, (tall - 2 * HALO + 1) * nx
+            if j == HALO:
+                add(y, v, share, face, at, lines, cells, nz, nx)
+            add(y, v, share, face + nx, at + wide, lines, cells, nz, nx)
+            add(x, u, share, (j - HALO) * (nx + 1), at, (tall - 2 * HALO) * (nx + 1), cells, nz, nx + 1)
+        explicit_part(
+            u, v, w, fast_rho, fast_heat, slow_rho, slow_heat, theta, stiff, levels, numbers.dx, numbers.dy, dt,
+            implicit, at, wide, cells, rho, heat, p,
+        )  # fmt: skip
+        _eliminate(
+            w, slow_w, fast_rho, theta, stiff, steep, per_w, slope_x, slope_y, excess, south, north, rho, p, levels,
+            numbers.dx, dt, implicit, at, own, cells, next_p, factor, value, factor[nz], value[nz],
+        )  # fmt: skip
+        settle(
+            factor, value, rho, heat, theta, stiff, levels, dt, implicit, numbers.damping, share, at, cells, excess,
+            own, next_p, z, (j - HALO) * nx, (tall - 2 * HALO) * nx, fast_rho, w, fast_heat, p[nz],
+        )  # fmt: skip
 
 
 @jit(noalias=True, borrowed=True)
-def _accelerate_x(low, high, a_low, b_low, c_low, a, b, c, size, slope, first, second, dt, width, slow, momentum):
-    """Rho u alike."""
-    per_width = 1.0 / width
-    for i in range(u8(len(momentum))):
-        upward = 0.5 * (
-            (first * (b_low[i] - a_low[i]) + second * (c_low[i] - b_low[i]))
-            + (first * (b[i] - a[i]) + second * (c[i] - b[i]))
-        )
-        momentum[i] += dt * (slow[i] + (slope[i] * upward - size[i] * ((high[i] - low[i]) * per_width)))
+def _accelerate(momentum, slow, size, slope, p, tilt, at, high, low, next_cell, next_p, count, per_width, dt, along):
+    """Momenta of a plane at faces between two cells, at low and high in the pressure; along: its gradients there."""
+    nz = tilt.shape[1]
+    for k in range(nz):
+        m = min(max(k - 1, 0), nz - 3) * next_p
+        c, right, left = u8(at + k * next_cell), u8(high + k * next_p), u8(low + k * next_p)
+        a, b, d = u8(high + m), u8(high + m + next_p), u8(high + m + 2 * next_p)
+        a_low, b_low, d_low = u8(low + m), u8(low + m + next_p), u8(low + m + 2 * next_p)
+        first, second = tilt[0, k], tilt[1, k]
+        for i in range(u8(count)):
+            upward = 0.5 * (
+                (first * (p[b_low + i] - p[a_low + i]) + second * (p[d_low + i] - p[b_low + i]))
+                + (first * (p[b + i] - p[a + i]) + second * (p[d + i] - p[b + i]))
+            )
+            gradient = (p[right + i] - p[left + i]) * per_width
+            along[k, i] = gradient
+            momentum[c + i] += dt * (slow[c + i] + (slope[c + i] * upward - size[c + i] * gradient))
 
 
 @jit(noalias=True, borrowed=True)
 def _eliminate(
-    stiff_low, stiff, steep, per_w, slope_x, slope_y, pressure_low, pressure, south_low, south, north_low, north,
-    theta_2, theta_1, theta, theta_above, p_low, p, rho_low, rho, old_low, old, w, slow, dx, per_face, down, up,
-    below_1, above_1, below, above, below_up, above_up, dt, implicit, factor_low, value_low, factor, value,
+    w, slow, old, theta, stiff, steep, per_w, slope_x, slope_y, pressure, south, north, rho, p, levels, dx, dt,
+    implicit, at, own, next_cell, next_p, factor, value, last_factor, last_value,
 ):  # fmt: skip
-    """One level of the tridiagonal system, forward; pressure_low and pressure: a cell ahead."""
-    size, explicit, half_x = (dt * implicit) ** 2, 1.0 - implicit, 0.5 / dx
-    for i in range(u8(len(factor))):
-        far = i + u8(2)
-        tension, gravity = steep[i] * per_face, GRAVITY * per_w[i]
-        low, high = below_1 * theta_2[i] + above_1 * theta_1[i], below_up * theta[i] + above_up * theta_above[i]
-        middle = below * theta_1[i] + above * theta[i]
-        lower = lower_of(size, tension, stiff_low[i], down, low, below, gravity)
-        upper = upper_of(size, tension, stiff[i], up, high, above, gravity)
-        diagonal = diagonal_of(size, tension, stiff_low[i], stiff[i], down, up, middle, below, above, gravity)
-        mixed_low, mixed = implicit * rho_low[i] + explicit * old_low[i], implicit * rho[i] + explicit * old[i]
-        weight = gravity * (below * mixed_low + above * mixed)
-        across = (below * (pressure_low[far] - pressure_low[i]) + above * (pressure[far] - pressure[i])) * half_x
-        along = below * (0.5 * (south_low[i] + north_low[i])) + above * (0.5 * (south[i] + north[i]))
-        lift = slope_x[i] * across + slope_y[i] * along
-        right = w[i] + dt * (slow[i] + lift - tension * (p[i] - p_low[i]) - weight)
-        pivot = 1.0 / (diagonal - lower * factor_low[i])
-        factor[i] = upper * pivot
-        value[i] = (right - lower * value_low[i]) * pivot
+    """The tridiagonal system of a plane, forward. last_factor, last_value: rows to work in."""
+    nz, size, explicit, half_x = levels.shape[1] - 1, (dt * implicit) ** 2, 1.0 - implicit, 0.5 / dx
+    for i in range(u8(len(last_factor))):
+        last_factor[i] = 0.0
+        last_value[i] = 0.0
+    for k in range(1, nz):
+        c, b = u8(at + k * next_cell), u8(at + (k - 1) * next_cell)
+        under, over = u8(at + max(k - 2, 0) * next_cell), u8(at + min(k + 1, nz - 1) * next_cell)
+        east, west = u8(own + k * next_p + 1), u8(own + k * next_p - 1)
+        east_low, west_low = u8(own + (k - 1) * next_p + 1), u8(own + (k - 1) * next_p - 1)
+        per_face, down, up = levels[PER_FACE, k], levels[PER_CELL, k - 1], levels[PER_CELL, k]
+        below_1, above_1, below, above = levels[BELOW, k - 1], levels[ABOVE, k - 1], levels[BELOW, k], levels[ABOVE, k]
+        below_up, above_up = levels[BELOW, k + 1], levels[ABOVE, k + 1]
+        for i in range(u8(len(last_factor))):
+            tension, gravity = steep[c + i] * per_face, GRAVITY * per_w[c + i]
+            low, middle = (
+                below_1 * theta[under + i] + above_1 * theta[b + i],
+                below * theta[b + i] + above * theta[c + i],
+            )
+            high = below_up * theta[c + i] + above_up * theta[over + i]
+            mixed_low = implicit * rho[k - 1, i] + explicit * old[b + i]
+            mixed = implicit * rho[k, i] + explicit * old[c + i]
+            weight = gravity * (below * mixed_low + above * mixed)
+            across = below * (pressure[east_low + i] - pressure[west_low + i])
+            across += above * (pressure[east + i] - pressure[west + i])
+            along = below * (0.5 * (south[k - 1, i] + north[k - 1, i])) + above * (0.5 * (south[k, i] + north[k, i]))
+            lift = slope_x[c + i] * (across * half_x) + slope_y[c + i] * along
+            right = w[c + i] + dt * (slow[c + i] + lift - tension * (p[k, i] - p[k - 1, i]) - weight)
+            new_factor, new_value = swept(
+                size, tension, gravity, stiff[b + i], stiff[c + i], down, up, low, middle, high, below, above, right,
+                last_factor[i], last_value[i],
+            )  # fmt: skip
+            factor[k, i] = new_factor
+            value[k, i] = new_value
+            last_factor[i] = new_factor
+            last_value[i] = new_value
 
 
 @jit(borrowed=True)
