@@ -478,7 +478,7 @@ class Config(Section):
         if passed > most:
             yield (
                 f"sound passes {passed:.2f} cells in a substep of {self.full_step * each:.3g} s, at most {most:.2f}"
-                f" with dynamics.damping = {dynamics.damping:g}: raise dynamics.substeps, or lower dynamics.acoustic_cfl"
+                f" with dynamics.damping = {dynamics.damping:g}: raise dynamics.substeps or lower dynamics.acoustic_cfl"
             )
 
     def _over_terrain(self) -> Iterator[str]:

@@ -169,7 +169,8 @@ class Model:
             self.exchange(self.state)
             if self.is_moist:
                 self.carried.total_water(self.water)  # type: ignore[union-attr]
-        self.start[...] = self.state.data
+        # The start is kept where it is: the first stage writes the state into the other array.
+        self.start, self.state.data = self.state.data, self.start
         for stage, (share, count) in enumerate(zip((1 / 3, 1 / 2, 1.0), self.config.substeps, strict=True)):
             if stage:
                 with timer("halo"):
@@ -186,7 +187,8 @@ class Model:
 
     def _stage(self, dt: float, count: int, stage: int, timer: PhaseTimer) -> None:
         """The slow tendencies at the state, and `count` acoustic substeps of dt (s) from the start of the step."""
-        config, state, spacing = self.config, self.state.data, self.spacing
+        config, spacing = self.config, self.spacing
+        state = self.state.data if stage else self.start
         with timer("slow"):
             numbers = Stage(spacing["x"], spacing["y"], config.coriolis, self.is_moist)
             tables = (self.levels, self.weights, numbers, self.slow)
@@ -218,7 +220,7 @@ class Model:
                 else:
                     hevi.substep(self.work, *rest)
         with timer("sound"):
-            hevi.finish(state, self.fast)
+            hevi.finish(state, self.fast, self.state.data)
 
     def _start_fluxes(self, state: Any) -> None:
         """Mean mass fluxes start as those of the state; the acoustic substeps add their shares of the deviations."""
@@ -589,7 +591,7 @@ def warm_up(config: Config, device: Device = HOST) -> None:
         sloping.tendencies(state, work, ground, column, levels, weights, stage, slow)
         sloping.substep(work, ground, slow, fast, pressure, levels, *flux, sound)
         sloping.relax(state, ground, levels, table(4), 1.0)
-    hevi.finish(state, fast)
+    hevi.finish(state, fast, state)
     relax(state, column, table(4, 4), table(HALO), table(HALO), table(4), 1.0)
     mu, spacing = table(*state.shape[1:]), (1.0, 1.0)
     if config.smagorinsky.coefficient or config.diffusion:

@@ -65,7 +65,7 @@ def _stage(of: dict[str, Any]) -> None:
     numbers = Substep(DX, DY, 0.02, 0.6, 0.1, 0.5)
     fluxes = of["x"], of["y"], of["z"]
     hevi.substep(of["work"], of["slow"], of["fast"], of["pressure"], of["levels"], *fluxes, numbers)
-    hevi.finish(of["state"], of["fast"])
+    hevi.finish(of["state"], of["fast"], of["state"])
 
 
 def _mixing(of: dict[str, Any]) -> Any:
@@ -101,7 +101,7 @@ def _over_terrain(of: dict[str, Any]) -> None:
     hevi.begin(of["start"], of["state"], of["work"], of["fast"], of["pressure"])
     rest = (of["slow"], of["fast"], of["pressure"], of["levels"], of["x"], of["y"], of["z"])
     sloping.substep(of["work"], ground, *rest, Substep(DX, DY, 0.02, 0.6, 0.1, 0.5))
-    hevi.finish(of["state"], of["fast"])
+    hevi.finish(of["state"], of["fast"], of["state"])
     sloping.relax(of["state"], ground, of["levels"], of["lid"], 2.0)
 
 

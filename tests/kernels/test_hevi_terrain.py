@@ -47,7 +47,7 @@ def stage_of(kernels, ground: Ground | None, stage: Stage = STAGE) -> dict[str, 
         kernels.tendencies(state, work, ground, column, levels, weights, stage, slow)
     else:
         kernels.prepare(state, NO_WATER, column, levels, work)
-        kernels.tendencies(state, work, column, levels, wind, weights, stage, slow)
+        kernels.tendencies(state, work, column, levels, wind, weights, stage._replace(wet=False), slow)
     kept = slow.copy()
     flat.begin(start, state, work[:FLAT_WORKS], fast, pressure)
     flux, numbers = fluxes(), Substep(DX, DY, 0.5, 0.6, 0.1, 1 / 3)
@@ -55,10 +55,10 @@ def stage_of(kernels, ground: Ground | None, stage: Stage = STAGE) -> dict[str, 
         if ground:
             kernels.substep(work, ground, slow, fast, pressure, levels, *flux, numbers)
         else:
-            kernels.substep(work, slow, fast, pressure, levels, *flux, numbers)
+            kernels.substep(work, slow, fast, pressure, levels, *flux, numbers._replace(wet=False))
         pressure[:, [0, -1]] = pressure[:, [-2, 1]]
         pressure[:, :, [0, -1]] = pressure[:, :, [-2, 1]]
-    flat.finish(state, fast)
+    flat.finish(state, fast, state)
     found = {"slow": kept, "state": state[:, :, *INNER].copy(), "x": flux[0], "y": flux[1], "z": flux[2]}
     if ground:
         kernels.relax(state, ground, levels, np.linspace(0.0, 0.1, SHAPE[0]), 2.0)

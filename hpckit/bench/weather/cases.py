@@ -1,6 +1,7 @@
-"""The cases of the weather kernels on one core: the slab and the box, advanced by hpckit and by plain C.
+"""The cases of the weather kernels on one core: slab, box and split dynamics, advanced by hpckit and by plain C.
 
-The C versions (`rivals/sources/euler2d.c`, `euler3d.c`) have one loop nest for each operation and pow for the pressure.
+The C versions (`rivals/sources/euler2d.c`, `euler3d.c`, `hevi3d.c`) have one loop nest for each operation and pow for
+the pressure; that of the split dynamics solves column by column.
 """
 
 from __future__ import annotations
@@ -10,21 +11,25 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.apps.atmosphere.base import BaseState, base_state
+from hpckit.apps.atmosphere.base import BaseState, base_state, levels_state
 from hpckit.apps.atmosphere.profiles import profile_of
 from hpckit.apps.weather.config import PRESETS, Config
 from hpckit.apps.weather.setups import initial_state
 from hpckit.apps.weather3d.config import Config as Config3d
 from hpckit.apps.weather3d.setups import column_of
 from hpckit.apps.weather3d.setups import initial_state as initial_state_3d
+from hpckit.apps.weather3d.split import level_tables
 from hpckit.bench.rivals.c import pointers
 from hpckit.kernels.euler.box import dispatch as box_kernels
 from hpckit.kernels.euler.constants import HALO, Sweep
+from hpckit.kernels.euler.hevi import dispatch as hevi
+from hpckit.kernels.euler.hevi.constants import NO_WATER, WORKS, Stage, Substep, upwind_weights
 from hpckit.kernels.euler.slab import dispatch as slab_kernels
 from hpckit.kernels.euler.status import new_status
 
 NONE = np.zeros((0, 0))
 NO_INFLOW = np.zeros((2, 0))
+C_HALO = 4  # of `hevi3d.c`
 TOLERANCE = 1e-11  # of a field's range: the largest difference between the versions that is allowed
 
 
@@ -140,6 +145,73 @@ class Box(Case):
         return self.base.faces_3d
 
 
-def _fill(state: np.ndarray) -> None:
+class Split(Case):
+    """The split dynamics (HEVI): a bubble in stable air in a wind, at steps of the flow, on levels of one thickness."""
+
+    source = "hevi3d.c"
+
+    def __init__(self, nx: int = 64, ny: int = 64, nz: int = 40) -> None:
+        config = Config3d.model_validate(
+            {
+                "grid": {"nx": nx, "ny": ny, "nz": nz, "width": 1e3 * nx, "length": 1e3 * ny, "height": 500.0 * nz},
+                "dynamics": {"kind": "hevi"},
+                "base": {"kind": "stable", "u": 10.0, "v": 5.0},
+                "bubbles": [{"x": 2e4, "y": 2e4, "z": 5e3, "radius_x": 8e3, "radius_y": 8e3, "radius_z": 3e3}],
+            }
+        )
+        profile = column_of(config.base)
+        base = levels_state(profile, config.grid.edges)
+        start = initial_state_3d(config, profile, base, np.arange(ny), np.arange(nx))
+        for row, dim in ((1, 2), (2, 1)):  # momenta to the low faces of cells
+            start[row] = 0.5 * (start[row] + np.roll(start[row], 1, dim))
+        super().__init__(config, base, start, (5, nz, ny + 2 * HALO, nx + 2 * HALO))
+        self.dt = config.full_step
+        around = slice(C_HALO, -C_HALO)
+        self.c_state, self._owned_c = (
+            np.zeros((5, nz, ny + 2 * C_HALO, nx + 2 * C_HALO)),
+            (..., around, around),
+        )
+        self.levels, self.weights = level_tables(config.grid.edges), upwind_weights(config.dynamics.order)
+        self.old, self.slow, self.fast = (np.zeros_like(self.state) for _ in range(3))
+        self.work, self.pressure = np.ones((WORKS, *self.state.shape[1:])), np.zeros((nz, ny + 2, nx + 2))
+        self.none = np.zeros((0, 0, 0))
+        self.restart()
+
+    def run(self, steps: int) -> None:
+        """Advance by hpckit's kernels, as `apps.weather3d.split.Model` does."""
+        for _ in range(steps):
+            _fill(self.state)
+            _fill(self.state.swapaxes(2, 3))
+            self.old, self.state = self.state, self.old
+            for stage, (share, count) in enumerate(zip((1 / 3, 1 / 2, 1.0), self.config.substeps, strict=True)):
+                if stage:
+                    _fill(self.state)
+                    _fill(self.state.swapaxes(2, 3))
+                self._stage(self.state if stage else self.old, self.dt * share / count, count)
+
+    def _stage(self, state: np.ndarray, dt: float, count: int) -> None:
+        numbers, dynamics = Stage(self.widths["x"], self.widths["y"], 0.0, False), self.config.dynamics
+        sound = Substep(numbers.dx, numbers.dy, dt, dynamics.implicit, dynamics.damping, 0.0, False)
+        column, levels, none, calm = self.base.column, self.levels, self.none, self.levels[:2]
+        hevi.prepare(state, NO_WATER, column, levels, self.work)
+        hevi.tendencies(state, self.work, column, levels, calm, self.weights, numbers, self.slow)
+        hevi.begin(self.old, state, self.work, self.fast, self.pressure)
+        for substep in range(count):
+            if substep:
+                _fill(self.pressure, 1)
+                _fill(self.pressure.swapaxes(1, 2), 1)
+            hevi.substep(self.work, self.slow, self.fast, self.pressure, levels, none, none, none, sound)
+        hevi.finish(state, self.fast, self.state)
+
+    def run_c(self, library: ctypes.CDLL, steps: int) -> None:
+        """Advance by the C version."""
+        dynamics, counts = self.config.dynamics, np.array(self.config.substeps, np.int32)
+        arrays = pointers(self.c_state, self.base.column, self.levels, self.weights)
+        numbers = (self.widths["x"], self.widths["y"], dynamics.implicit, dynamics.damping, self.dt)
+        if library.hevi3d_run(*arrays, *self.sizes, *map(ctypes.c_double, numbers), *pointers(counts), steps):
+            raise MemoryError("the C version found no memory")
+
+
+def _fill(state: np.ndarray, halo: int = HALO) -> None:
     """The halo of a periodic state along its last dim."""
-    state[..., :HALO], state[..., -HALO:] = state[..., -2 * HALO : -HALO], state[..., HALO : 2 * HALO]
+    state[..., :halo], state[..., -halo:] = state[..., -2 * halo : -halo], state[..., halo : 2 * halo]

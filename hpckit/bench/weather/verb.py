@@ -3,7 +3,8 @@
 The C versions (`hpckit.bench.weather.cases`, built with -O3 -march=native) have one loop nest for each operation and
 pow for the pressure. The slab advances two colliding bubbles, the box one bubble in a sheared wind; fields must agree
 to 1e-11 of each field's range before anything is timed. `weather_vs_c` (400 x 200), `weather_big_vs_c` (2000 x 1000)
-and `euler3d_vs_c` (128^3) say how many times faster the kernels of hpckit are.
+and `euler3d_vs_c` (128^3) say how many times faster the kernels of hpckit are, `hevi_vs_c` those of the split dynamics
+(HEVI, 64 x 64 x 40 cells of 1000 m x 500 m, steps of 6 s; C solves its columns one by one).
 
 `--against CMD` (a command line, quoted) runs an external program, as the C++ miniWeather, in turn with ours: two
 colliding bubbles on `--against-cells` for `--against-time` simulated seconds, at least three rounds of each.
@@ -46,7 +47,7 @@ from hpckit.bench.measure import Ratios, Rows, interleave, ratio, result, speed_
 from hpckit.bench.ranks import run_ranks
 from hpckit.bench.rivals import c
 from hpckit.bench.rivals.program import LEAST_ROUNDS, Rival, in_turn
-from hpckit.bench.weather.cases import TOLERANCE, Box, Case, Slab
+from hpckit.bench.weather.cases import TOLERANCE, Box, Case, Slab, Split
 from hpckit.errors import InputError
 from hpckit.kernels.euler.constants import HALO
 
@@ -55,6 +56,7 @@ KEYS = (
     "weather_vs_c",
     "weather_big_vs_c",
     "euler3d_vs_c",
+    "hevi_vs_c",
     "weather_2ranks_small",
     "weather_2ranks_big",
     "euler3d_2ranks",
@@ -146,6 +148,7 @@ def run(
     cores: tuple[tuple[str, Callable[[], Case], int], ...] = (
         ("weather_big_vs_c", lambda: Slab(2000, 1000), 8),
         ("euler3d_vs_c", Box, 3),
+        ("hevi_vs_c", Split, 3),
     )
     for key, case, check_steps in cores:
         if key in wanted:

@@ -20,7 +20,7 @@ from hpckit.kernels.euler.hevi.constants import (
     Stage,
     Substep,
 )
-from hpckit.kernels.euler.hevi.numerics import carried, diagonal_of, lower_of, upper_of
+from hpckit.kernels.euler.hevi.numerics import carried, swept
 from hpckit.kernels.euler.numerics import power
 
 THREADS = threads(128)
@@ -68,10 +68,10 @@ def substep(
     typed_kernel(_columns, fast.dtype)[plane, THREADS](work, slow, fast, pressure, levels, flux_z, rates, scratch)
 
 
-def finish(state: Any, fast: Any) -> None:
+def finish(state: Any, fast: Any, new: Any) -> None:
     nz, tall, wide = state.shape[1:]
     grid = (blocks(wide - 2 * HALO, THREADS), tall - 2 * HALO, nz)
-    typed_kernel(_finish, state.dtype)[grid, THREADS](state, fast)
+    typed_kernel(_finish, state.dtype)[grid, THREADS](state, fast, new)
 
 
 def _prepare(state, water, column, levels, work):
@@ -257,66 +257,83 @@ def theta_face(theta, levels, k, y, x):
     return levels[BELOW, k] * theta[max(k - 1, 0), y, x] + levels[ABOVE, k] * theta[min(k, nz - 1), y, x]
 
 
+@inlined
+def explicit_part(work, slow, fast, levels, rates, scratch, k, j, i):
+    """Rho'' and Theta'' of a cell but for the new W'', and the pressure of them and the old ones: scratch 2 to 4."""
+    y, x, dt, implicit = j + HALO, i + HALO, rates[2], rates[3]
+    explicit, theta, u, v, w = 1.0 - implicit, work[3], fast[1], fast[2], fast[3]
+    here, lower, upper = theta[k, y, x], w[k, y, x], at_level(w, k + 1, y, x)
+    per_cell = levels[PER_CELL, k]
+    div = (u[k, y, x + 1] - u[k, y, x]) * rates[0] + (v[k, y + 1, x] - v[k, y, x]) * rates[1]
+    div += explicit * ((upper - lower) * per_cell)
+    scratch[2, k, j, i] = fast[0, k, y, x] + dt * (slow[0, k, y, x] - div)
+    warm_x = u[k, y, x + 1] * (0.5 * (here + theta[k, y, x + 1])) - u[k, y, x] * (0.5 * (theta[k, y, x - 1] + here))
+    warm_y = v[k, y + 1, x] * (0.5 * (here + theta[k, y + 1, x])) - v[k, y, x] * (0.5 * (theta[k, y - 1, x] + here))
+    warm_z = theta_face(theta, levels, k + 1, y, x) * upper - theta_face(theta, levels, k, y, x) * lower
+    carry = warm_x * rates[0] + warm_y * rates[1] + explicit * (warm_z * per_cell)
+    new = fast[4, k, y, x] + dt * (slow[4, k, y, x] - carry)
+    scratch[3, k, j, i] = new
+    scratch[4, k, j, i] = work[5, k, y, x] * (implicit * new + explicit * fast[4, k, y, x])
+
+
+@inlined
+def eliminate(work, slow, fast, levels, rates, scratch, tension, gravity, lift, factor, value, k, j, i):
+    """Factor and value of the tridiagonal system at the face below level k, from those of the face before; kept."""
+    y, x, dt, implicit = j + HALO, i + HALO, rates[2], rates[3]
+    explicit, theta, stiff = 1.0 - implicit, work[3], work[5]
+    below, above, down, up = levels[BELOW, k], levels[ABOVE, k], levels[PER_CELL, k - 1], levels[PER_CELL, k]
+    mixed_low = implicit * scratch[2, k - 1, j, i] + explicit * fast[0, k - 1, y, x]
+    mixed = implicit * scratch[2, k, j, i] + explicit * fast[0, k, y, x]
+    weight = gravity * (below * mixed_low + above * mixed)
+    gradient = tension * (scratch[4, k, j, i] - scratch[4, k - 1, j, i])
+    right = fast[3, k, y, x] + dt * (slow[3, k, y, x] + lift - gradient - weight)
+    new_factor, new_value = swept(
+        (dt * implicit) * (dt * implicit), tension, gravity, stiff[k - 1, y, x], stiff[k, y, x], down, up,
+        theta_face(theta, levels, k - 1, y, x), theta_face(theta, levels, k, y, x),
+        theta_face(theta, levels, k + 1, y, x), below, above, right, factor, value,
+    )  # fmt: skip
+    scratch[0, k, j, i] = new_factor
+    scratch[1, k, j, i] = new_value
+    return new_factor, new_value
+
+
+@inlined
+def settle(work, fast, pressure, levels, flux_z, rates, scratch, high, k, j, i):
+    """All deviations of a cell, from the new W'' of the face above; that of the face below is returned."""
+    y, x, implicit, damping, share = j + HALO, i + HALO, rates[3], rates[4], rates[5]
+    theta, w, step, per_cell = work[3], fast[3], rates[2] * rates[3], levels[PER_CELL, k]
+    low = scratch[1, k, j, i] - scratch[0, k, j, i] * high if k > 0 else 0.0
+    fast[0, k, y, x] = scratch[2, k, j, i] - step * ((high - low) * per_cell)
+    carry = theta_face(theta, levels, k + 1, y, x) * high - theta_face(theta, levels, k, y, x) * low
+    new = scratch[3, k, j, i] - step * (carry * per_cell)
+    pressure[k, j + 1, i + 1] = work[5, k, y, x] * (new + damping * (new - fast[4, k, y, x]))
+    fast[4, k, y, x] = new
+    if share != 0.0:
+        flux_z[k, j, i] += share * (implicit * low + (1.0 - implicit) * w[k, y, x])
+    w[k, y, x] = low
+    return low
+
+
 def _columns(work, slow, fast, pressure, levels, flux_z, rates, scratch):
     i, j = cuda.grid(1), cuda.blockIdx.y
     nz = pressure.shape[0]
     if i < pressure.shape[2] - 2:
-        y, x, dt, implicit, damping, share = j + HALO, i + HALO, rates[2], rates[3], rates[4], rates[5]
-        explicit, size = 1.0 - implicit, (dt * implicit) * (dt * implicit)
-        theta, stiff, dry, u, v, w = work[3], work[5], work[6], fast[1], fast[2], fast[3]
+        y, x, dry = j + HALO, i + HALO, work[6]
         for k in range(nz):
-            here, lower, upper = theta[k, y, x], w[k, y, x], at_level(w, k + 1, y, x)
-            per_cell = levels[PER_CELL, k]
-            div = (u[k, y, x + 1] - u[k, y, x]) * rates[0] + (v[k, y + 1, x] - v[k, y, x]) * rates[1]
-            div += explicit * ((upper - lower) * per_cell)
-            scratch[2, k, j, i] = fast[0, k, y, x] + dt * (slow[0, k, y, x] - div)
-            warm_x = u[k, y, x + 1] * (0.5 * (here + theta[k, y, x + 1])) - u[k, y, x] * (
-                0.5 * (theta[k, y, x - 1] + here)
-            )
-            warm_y = v[k, y + 1, x] * (0.5 * (here + theta[k, y + 1, x])) - v[k, y, x] * (
-                0.5 * (theta[k, y - 1, x] + here)
-            )
-            warm_z = theta_face(theta, levels, k + 1, y, x) * upper - theta_face(theta, levels, k, y, x) * lower
-            carry = warm_x * rates[0] + warm_y * rates[1] + explicit * (warm_z * per_cell)
-            new = fast[4, k, y, x] + dt * (slow[4, k, y, x] - carry)
-            scratch[3, k, j, i] = new
-            scratch[4, k, j, i] = stiff[k, y, x] * (implicit * new + explicit * fast[4, k, y, x])
-        factor, value = 0.0, 0.0
+            explicit_part(work, slow, fast, levels, rates, scratch, k, j, i)
+        factor, value, high = 0.0, 0.0, 0.0
         for k in range(1, nz):
-            below, above, down, up = levels[BELOW, k], levels[ABOVE, k], levels[PER_CELL, k - 1], levels[PER_CELL, k]
-            tension = (below * dry[k - 1, y, x] + above * dry[k, y, x]) * levels[PER_FACE, k]
-            soft, hard = stiff[k - 1, y, x], stiff[k, y, x]
-            lower = lower_of(size, tension, soft, down, theta_face(theta, levels, k - 1, y, x), below, GRAVITY)
-            upper = upper_of(size, tension, hard, up, theta_face(theta, levels, k + 1, y, x), above, GRAVITY)
-            middle = theta_face(theta, levels, k, y, x)
-            diagonal = diagonal_of(size, tension, soft, hard, down, up, middle, below, above, GRAVITY)
-            mixed_low = implicit * scratch[2, k - 1, j, i] + explicit * fast[0, k - 1, y, x]
-            mixed = implicit * scratch[2, k, j, i] + explicit * fast[0, k, y, x]
-            weight = GRAVITY * (below * mixed_low + above * mixed)
-            gradient = tension * (scratch[4, k, j, i] - scratch[4, k - 1, j, i])
-            right = w[k, y, x] + dt * (slow[3, k, y, x] - gradient - weight)
-            pivot = 1.0 / (diagonal - lower * factor)
-            factor, value = upper * pivot, (right - lower * value) * pivot
-            scratch[0, k, j, i] = factor
-            scratch[1, k, j, i] = value
-        high = 0.0  # the new W'' of the face above
+            tension = (levels[BELOW, k] * dry[k - 1, y, x] + levels[ABOVE, k] * dry[k, y, x]) * levels[PER_FACE, k]
+            factor, value = eliminate(
+                work, slow, fast, levels, rates, scratch, tension, GRAVITY, 0.0, factor, value, k, j, i
+            )
         for k in range(nz - 1, -1, -1):
-            low = scratch[1, k, j, i] - scratch[0, k, j, i] * high if k > 0 else 0.0
-            per_cell = levels[PER_CELL, k]
-            fast[0, k, y, x] = scratch[2, k, j, i] - dt * implicit * ((high - low) * per_cell)
-            carry = theta_face(theta, levels, k + 1, y, x) * high - theta_face(theta, levels, k, y, x) * low
-            new = scratch[3, k, j, i] - dt * implicit * (carry * per_cell)
-            pressure[k, j + 1, i + 1] = stiff[k, y, x] * (new + damping * (new - fast[4, k, y, x]))
-            fast[4, k, y, x] = new
-            if share != 0.0:
-                flux_z[k, j, i] += share * (implicit * low + explicit * w[k, y, x])
-            w[k, y, x] = low
-            high = low
+            high = settle(work, fast, pressure, levels, flux_z, rates, scratch, high, k, j, i)
 
 
-def _finish(state, fast):
+def _finish(state, fast, out):
     i, j, k = cuda.grid(1) + HALO, cuda.blockIdx.y + HALO, cuda.blockIdx.z
     if i < state.shape[3] - HALO:
         for field in range(5):
             new = state[field, k, j, i] + fast[field, k, j, i]
-            state[field, k, j, i] = 0.0 if abs(new) < SMALLEST else new
+            out[field, k, j, i] = 0.0 if abs(new) < SMALLEST else new

@@ -55,9 +55,9 @@ def substep(
     form.substep(work, slow, fast, pressure, levels, flux_x, flux_y, flux_z, numbers)
 
 
-def finish(state: Any, fast: Any) -> None:
-    """Add the deviations to the state; see `reference.finish`."""
-    _form(state, fast).finish(state, fast)
+def finish(state: Any, fast: Any, new: Any) -> None:
+    """State and deviations together; see `reference.finish`."""
+    _form(state, fast, new).finish(state, fast, new)
 
 
 def _with_halo(state: Any, halo: int) -> tuple[int, int, int]:

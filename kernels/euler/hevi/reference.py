@@ -24,7 +24,8 @@ and the weight in the vertical is that of (1 + q_t) rho. Without water it is an 
 
 levels: float64[5, nz + 1]: 1 / thickness of cells (the last is not used), 1 / distance of middles at faces (0 at ground
 and lid), the share of the cell below and of that above in a mean at a face (by thickness), q_t of the base state.
-work: float64[8, …] as the state: u, v, w, theta, p', gamma p / (rho theta), 1 / (1 + q_t), deviation of (1 + q_t) rho.
+work: float64[8, …] as the state: u, v, w, theta, p', gamma p / (rho theta), 1 / (1 + q_t), deviation of (1 + q_t) rho;
+the last two may be left alone in dry air: kernels are told so (`Stage.wet`, `Substep.wet`) and do not read them.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ from hpckit.kernels.euler.hevi.constants import (
 )
 
 OWNED = slice(HALO, -HALO)
+BEYOND = slice(HALO, 1 - HALO)  # and one more: the faces of the owned cells
 WIDE = slice(HALO - FACES_BACK, FACES_BACK + 1 - HALO)  # where `work` is filled
 
 
@@ -101,15 +103,15 @@ def tendencies(
 
     # at the low faces of cells
     new[RHO_THETA] = -_divergence(work[THETA], u, v, w_lid, weights, stage, per_cell)
-    mean_x, mean_y = (lambda a: 0.5 * (np.roll(a, 1, 2) + a)), (lambda a: 0.5 * (np.roll(a, 1, 1) + a))
+    low_x, low_y = (lambda a: 0.5 * (np.roll(a, 1, 2) + a)), (lambda a: 0.5 * (np.roll(a, 1, 1) + a))
     middle = _upwind(speeds[0], 0.5 * (u + _up(u)), 2, weights[2], 1)
     new[RHO_U] = -(middle - np.roll(middle, 1, 2)) / stage.dx
-    new[RHO_U] -= _divergence(speeds[0], None, mean_x(v), mean_x(w_lid), weights, stage, per_cell)
-    new[RHO_U] -= mean_x(dry) * (pressure - np.roll(pressure, 1, 2)) / stage.dx
+    new[RHO_U] -= _divergence(speeds[0], None, low_x(v), low_x(w_lid), weights, stage, per_cell)
+    new[RHO_U] -= low_x(dry) * (pressure - np.roll(pressure, 1, 2)) / stage.dx
     middle = _upwind(speeds[1], 0.5 * (v + np.roll(v, -1, 1)), 1, weights[2], 1)
     new[RHO_V] = -(middle - np.roll(middle, 1, 1)) / stage.dy
-    new[RHO_V] -= _divergence(speeds[1], mean_y(u), None, mean_y(w_lid), weights, stage, per_cell)
-    new[RHO_V] -= mean_y(dry) * (pressure - np.roll(pressure, 1, 1)) / stage.dy
+    new[RHO_V] -= _divergence(speeds[1], low_y(u), None, low_y(w_lid), weights, stage, per_cell)
+    new[RHO_V] -= low_y(dry) * (pressure - np.roll(pressure, 1, 1)) / stage.dy
     if stage.coriolis:
         calm_u, calm_v = (column[0] * wind)[:, :, None, None]
         around = 0.25 * ((np.roll(v, 1, 2) + v) + (np.roll(np.roll(v, -1, 1), 1, 2) + np.roll(v, -1, 1)))
@@ -134,7 +136,7 @@ def tendencies(
     force = gradient * per_face + GRAVITY * at_faces(work[WEIGHT], levels)[:-1]
     new[RHO_W] -= at_faces(dry, levels)[:-1] * force
     new[RHO_W, 0] = 0
-    beyond = slice(HALO, 1 - HALO)
+    beyond = BEYOND
     slow[:, :, OWNED, OWNED] = new[:, :, OWNED, OWNED]
     slow[RHO_U, :, OWNED, beyond] = new[RHO_U, :, OWNED, beyond]
     slow[RHO_V, :, beyond, OWNED] = new[RHO_V, :, beyond, OWNED]
@@ -161,59 +163,71 @@ def substep(
     """Advance the deviations by an acoustic substep, in place.
 
     pressure: p'' as the horizontal gradient takes it, of all owned cells and one cell around them; its owned cells are
-    written. flux_x, flux_y, flux_z: mean mass fluxes at the faces of the owned cells, which start as * (`mean_fluxes`),
+    written. flux_x, flux_y, flux_z: mean mass fluxes at the faces of the owned cells, which start as *,
     to which the share of '' is added; not used where share is 0.
     """
+    dx, dy, dt, _, _, share, _ = numbers
+    dry, beyond = work[DRY], BEYOND
+    chi_x, chi_y = mean_x(dry), mean_y(dry)
+    across, along = pressure[:, 1:-1, :], pressure[:, :, 1:-1]
+    fast[RHO_U, :, OWNED, beyond] += dt * (slow[RHO_U, :, OWNED, beyond] - chi_x * np.diff(across, axis=2) / dx)
+    fast[RHO_V, :, beyond, OWNED] += dt * (slow[RHO_V, :, beyond, OWNED] - chi_y * np.diff(along, axis=1) / dy)
+    if share:
+        flux_x += share * fast[RHO_U, :, OWNED, beyond]
+        flux_y += share * fast[RHO_V, :, beyond, OWNED]
+    tension = at_faces(dry[:, OWNED, OWNED], levels) * levels[PER_FACE, :, None, None]
+    columns(work, slow, fast, pressure, levels, flux_z, numbers, tension, np.full_like(tension, GRAVITY), 0 * tension)
+
+
+def columns(
+    work: np.ndarray,
+    slow: np.ndarray,
+    fast: np.ndarray,
+    pressure: np.ndarray,
+    levels: np.ndarray,
+    flux_z: np.ndarray,
+    numbers: Substep,
+    tension: np.ndarray,
+    gravity: np.ndarray,
+    lift: np.ndarray,
+) -> None:
+    """The part of a substep that is implicit: rho'', Theta'' and W'' of all columns, after U'' and V''.
+
+    At the faces between levels, float64[nz + 1, ny, nx]: tension, what the difference of p'' across a face pulls;
+    gravity, what rho'' there weighs; lift, what else moves W''.
+    """
     dx, dy, dt, implicit, damping, share, _ = numbers
-    nz = len(pressure)
-    dry, theta, stiff = work[DRY], work[THETA], work[STIFFNESS, :, OWNED, OWNED]
-    beyond, inner = slice(HALO, 1 - HALO), slice(1, -1)
-
-    def mean(a: np.ndarray, dim: int) -> np.ndarray:
-        """At the faces of the owned cells across a dim."""
-        low = a[:, OWNED, HALO - 1 : -HALO] if dim == 2 else a[:, HALO - 1 : -HALO, OWNED]
-        high = a[:, OWNED, beyond] if dim == 2 else a[:, beyond, OWNED]
-        return 0.5 * (low + high)
-
-    across, along = pressure[:, inner, :], pressure[:, :, inner]
-    force_x = slow[RHO_U, :, OWNED, beyond] - mean(dry, 2) * np.diff(across, axis=2) / dx
-    force_y = slow[RHO_V, :, beyond, OWNED] - mean(dry, 1) * np.diff(along, axis=1) / dy
-    fast[RHO_U, :, OWNED, beyond] += dt * force_x
-    fast[RHO_V, :, beyond, OWNED] += dt * force_y
+    nz, beyond = len(pressure), BEYOND
+    theta, stiff = work[THETA], work[STIFFNESS, :, OWNED, OWNED]
     u, v = fast[RHO_U, :, OWNED, beyond], fast[RHO_V, :, beyond, OWNED]
 
     def divergence(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return np.diff(a, axis=2) / dx + np.diff(b, axis=1) / dy
 
-    per_cell, per_face = levels[PER_CELL, :-1, None, None], levels[PER_FACE, :, None, None]
+    per_cell = levels[PER_CELL, :-1, None, None]
     below, above = levels[BELOW, :, None, None], levels[ABOVE, :, None, None]
     rho, heat, w = (fast[each, :, OWNED, OWNED] for each in (RHO, RHO_THETA, RHO_W))
     theta_face = at_faces(theta[:, OWNED, OWNED], levels)
-    chi = at_faces(dry[:, OWNED, OWNED], levels)
     old = np.concatenate([w, np.zeros_like(w[:1])])
     explicit = 1 - implicit
     new_rho = rho + dt * (slow[RHO, :, OWNED, OWNED] - divergence(u, v) - explicit * np.diff(old, axis=0) * per_cell)
-    carried = (
-        divergence(u * mean(theta, 2), v * mean(theta, 1)) + explicit * np.diff(theta_face * old, axis=0) * per_cell
-    )
+    carried = divergence(u * mean_x(theta), v * mean_y(theta)) + explicit * np.diff(theta_face * old, axis=0) * per_cell
     new_heat = heat + dt * (slow[RHO_THETA, :, OWNED, OWNED] - carried)
     mixed_rho = implicit * new_rho + explicit * rho
     mixed_p = stiff * (implicit * new_heat + explicit * heat)
     size = (dt * implicit) ** 2
-    factor = np.zeros_like(old)
-    value = np.zeros_like(old)
+    factor, value = np.zeros_like(old), np.zeros_like(old)
     for k in range(1, nz):
         down, up = per_cell[k - 1], per_cell[k]
-        tension = chi[k] * per_face[k]
-        lower = -size * (tension * stiff[k - 1] * down * theta_face[k - 1] - GRAVITY * below[k] * down)
-        upper = -size * (tension * stiff[k] * up * theta_face[k + 1] + GRAVITY * above[k] * up)
+        lower = -size * (tension[k] * stiff[k - 1] * down * theta_face[k - 1] - gravity[k] * below[k] * down)
+        upper = -size * (tension[k] * stiff[k] * up * theta_face[k + 1] + gravity[k] * above[k] * up)
         diagonal = 1 + size * (
-            tension * theta_face[k] * (stiff[k] * up + stiff[k - 1] * down)
-            + GRAVITY * (above[k] * up - below[k] * down)
+            tension[k] * theta_face[k] * (stiff[k] * up + stiff[k - 1] * down)
+            + gravity[k] * (above[k] * up - below[k] * down)
         )
-        gradient = tension * (mixed_p[k] - mixed_p[k - 1])
-        weight = GRAVITY * (below[k] * mixed_rho[k - 1] + above[k] * mixed_rho[k])
-        right = w[k] + dt * (slow[RHO_W, k, OWNED, OWNED] - gradient - weight)
+        gradient = tension[k] * (mixed_p[k] - mixed_p[k - 1])
+        weight = gravity[k] * (below[k] * mixed_rho[k - 1] + above[k] * mixed_rho[k])
+        right = w[k] + dt * (slow[RHO_W, k, OWNED, OWNED] + lift[k] - gradient - weight)
         pivot = 1 / (diagonal - lower * factor[k - 1])
         factor[k] = upper * pivot
         value[k] = (right - lower * value[k - 1]) * pivot
@@ -222,18 +236,29 @@ def substep(
         new[k] = value[k] - factor[k] * new[k + 1]
     new_rho -= dt * implicit * np.diff(new, axis=0) * per_cell
     new_heat -= dt * implicit * np.diff(theta_face * new, axis=0) * per_cell
-    pressure[:, inner, inner] = stiff * (new_heat + damping * (new_heat - heat))
+    pressure[:, 1:-1, 1:-1] = stiff * (new_heat + damping * (new_heat - heat))
     if share:
-        flux_x += share * u
-        flux_y += share * v
         flux_z[:-1] += share * (implicit * new[:-1] + explicit * w)
     rho[...], heat[...], w[...] = new_rho, new_heat, new[:-1]
 
 
-def finish(state: np.ndarray, fast: np.ndarray) -> None:
-    """The state at the end of a stage: * and '' of the owned cells together; what is below SMALLEST is 0."""
-    new = state[:, :, OWNED, OWNED] + fast[:, :, OWNED, OWNED]
-    state[:, :, OWNED, OWNED] = np.where(np.abs(new) < SMALLEST, 0.0, new)
+def mean_x(a: np.ndarray) -> np.ndarray:
+    """At the faces of the owned cells across x."""
+    return 0.5 * (a[:, OWNED, HALO - 1 : -HALO] + a[:, OWNED, BEYOND])
+
+
+def mean_y(a: np.ndarray) -> np.ndarray:
+    """At the faces of the owned cells across y."""
+    return 0.5 * (a[:, HALO - 1 : -HALO, OWNED] + a[:, BEYOND, OWNED])
+
+
+def finish(state: np.ndarray, fast: np.ndarray, new: np.ndarray) -> None:
+    """The state at the end of a stage: * and '' of the owned cells together; what is below SMALLEST is 0.
+
+    new: where it goes; it may be `state`.
+    """
+    total = state[:, :, OWNED, OWNED] + fast[:, :, OWNED, OWNED]
+    new[:, :, OWNED, OWNED] = np.where(np.abs(total) < SMALLEST, 0.0, total)
 
 
 def _up(a: np.ndarray) -> np.ndarray:

@@ -22,13 +22,6 @@ def fill(out, value):
 
 
 @jit(noalias=True, borrowed=True)
-def take(a, out):
-    """A copy."""
-    for i in range(u8(len(a))):
-        out[i] = a[i]
-
-
-@jit(noalias=True, borrowed=True)
 def add(flux, fast, share, face, at, next_face, next_cell, levels, count):
     """Add a share of the deviations of a momentum to a mean mass flux. face, at: the places of the first."""
     for k in range(levels):

@@ -12,7 +12,7 @@ from hpckit.kernels.compile.jit import jit
 from hpckit.kernels.euler.constants import GAMMA, GRAVITY, HALO
 from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, FACES_BACK, PER_CELL, PER_FACE, SMALLEST, WATER
 from hpckit.kernels.euler.hevi.numerics import carried, swept
-from hpckit.kernels.euler.hevi.rows import add, explicit_part, fill, settle, take
+from hpckit.kernels.euler.hevi.rows import add, explicit_part, fill, settle
 from hpckit.kernels.euler.numerics import outside, power
 
 u8 = np.uint64
@@ -40,12 +40,9 @@ def prepare(state, water, column, levels, work):
             p, stiff = work[4, k, j, FIRST:end], work[5, k, j, FIRST:end]
             if _pressure(state[4, k, j, FIRST:end], base_heat, base_p, p, stiff):
                 _pressure_far(state[4, k, j, FIRST:end], base_heat, base_p, p, stiff)
-            dry, weight = work[6, k, j, FIRST:end], work[7, k, j, FIRST:end]
             if water.size:
+                dry, weight = work[6, k, j, FIRST:end], work[7, k, j, FIRST:end]
                 _weight(rho, water[k, j, FIRST:end], base_rho, levels[WATER, k], dry, weight)
-            else:
-                fill(dry, 1.0)
-                take(rho, weight)
 
 
 @jit(noalias=True, borrowed=True)
@@ -163,9 +160,10 @@ def _tendencies(state, work, column, levels, wind, weights, stage, slow, x, y, z
                             mass_y[at + wide : at + wide + n + 1], calm * wind[1, k], stage.coriolis,
                             new_u[at : at + n + 1],
                         )  # fmt: skip
+                    south = at - wide
                     _turn(
-                        mass_x[at - wide : at - wide + n], mass_x[at : at + n],
-                        mass_x[at - wide + 1 : at - wide + n + 1], mass_x[at + 1 : at + n + 1], calm * wind[0, k], -stage.coriolis, new_v[at : at + n],
+                        mass_x[south : south + n], mass_x[at : at + n], mass_x[south + 1 : south + n + 1],
+                        mass_x[at + 1 : at + n + 1], calm * wind[0, k], -stage.coriolis, new_v[at : at + n],
                     )  # fmt: skip
 
 
@@ -396,16 +394,17 @@ def _eliminate(
 
 
 @jit(borrowed=True)
-def finish(state, fast):
+def finish(state, fast, new):
     nz, tall, wide = state.shape[1:]
+    inner = slice(HALO, wide - HALO)
     for field in range(5):
         for k in range(nz):
             for j in range(HALO, tall - HALO):
-                _settled(fast[field, k, j, HALO : wide - HALO], state[field, k, j, HALO : wide - HALO])
+                _settled(state[field, k, j, inner], fast[field, k, j, inner], new[field, k, j, inner])
 
 
-@jit(noalias=True, borrowed=True)
-def _settled(a, out):
+@jit(borrowed=True)
+def _settled(a, b, out):
     for i in range(u8(len(out))):
-        new = out[i] + a[i]
+        new = a[i] + b[i]
         out[i] = 0.0 if abs(new) < SMALLEST else new

@@ -10,9 +10,8 @@ from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.device_array import empty
 from hpckit.kernels.euler.constants import GAMMA, GRAVITY, HALO
 from hpckit.kernels.euler.hevi import cuda as flat
-from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, PER_CELL, PER_FACE, Stage, Substep
-from hpckit.kernels.euler.hevi.cuda import FIRST, THREADS, at_level, theta_face
-from hpckit.kernels.euler.hevi.numerics import diagonal_of, lower_of, upper_of
+from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, PER_FACE, Stage, Substep
+from hpckit.kernels.euler.hevi.cuda import FIRST, THREADS, eliminate, explicit_part, settle
 from hpckit.kernels.euler.hevi.terrain.constants import (
     EXCESS,
     J_U,
@@ -213,57 +212,18 @@ def _columns(work, metric, slow, fast, pressure, levels, flux_z, rates, scratch)
     i, j = cuda.grid(1), cuda.blockIdx.y
     nz = pressure.shape[0]
     if i < pressure.shape[2] - 2:
-        y, x, dt, implicit, damping, share = j + HALO, i + HALO, rates[2], rates[3], rates[4], rates[5]
-        explicit, size = 1.0 - implicit, (dt * implicit) * (dt * implicit)
-        theta, stiff, u, v, w = work[3], work[5], fast[1], fast[2], fast[3]
+        y, x = j + HALO, i + HALO
         for k in range(nz):
-            here, lower, upper = theta[k, y, x], w[k, y, x], at_level(w, k + 1, y, x)
-            per_cell = levels[PER_CELL, k]
-            div = (u[k, y, x + 1] - u[k, y, x]) * rates[0] + (v[k, y + 1, x] - v[k, y, x]) * rates[1]
-            div += explicit * ((upper - lower) * per_cell)
-            scratch[2, k, j, i] = fast[0, k, y, x] + dt * (slow[0, k, y, x] - div)
-            warm_x = u[k, y, x + 1] * (0.5 * (here + theta[k, y, x + 1])) - u[k, y, x] * (
-                0.5 * (theta[k, y, x - 1] + here)
-            )
-            warm_y = v[k, y + 1, x] * (0.5 * (here + theta[k, y + 1, x])) - v[k, y, x] * (
-                0.5 * (theta[k, y - 1, x] + here)
-            )
-            warm_z = theta_face(theta, levels, k + 1, y, x) * upper - theta_face(theta, levels, k, y, x) * lower
-            carry = warm_x * rates[0] + warm_y * rates[1] + explicit * (warm_z * per_cell)
-            new = fast[4, k, y, x] + dt * (slow[4, k, y, x] - carry)
-            scratch[3, k, j, i] = new
-            scratch[4, k, j, i] = stiff[k, y, x] * (implicit * new + explicit * fast[4, k, y, x])
-        factor, value = 0.0, 0.0
+            explicit_part(work, slow, fast, levels, rates, scratch, k, j, i)
+        factor, value, high = 0.0, 0.0, 0.0
         for k in range(1, nz):
-            below, above, down, up = levels[BELOW, k], levels[ABOVE, k], levels[PER_CELL, k - 1], levels[PER_CELL, k]
             tension, gravity = metric[STEEP, k, y, x] * levels[PER_FACE, k], GRAVITY * metric[PER_W, k, y, x]
-            soft, hard = stiff[k - 1, y, x], stiff[k, y, x]
-            lower = lower_of(size, tension, soft, down, theta_face(theta, levels, k - 1, y, x), below, gravity)
-            upper = upper_of(size, tension, hard, up, theta_face(theta, levels, k + 1, y, x), above, gravity)
-            middle = theta_face(theta, levels, k, y, x)
-            diagonal = diagonal_of(size, tension, soft, hard, down, up, middle, below, above, gravity)
-            mixed_low = implicit * scratch[2, k - 1, j, i] + explicit * fast[0, k - 1, y, x]
-            mixed = implicit * scratch[2, k, j, i] + explicit * fast[0, k, y, x]
-            weight = gravity * (below * mixed_low + above * mixed)
-            gradient = tension * (scratch[4, k, j, i] - scratch[4, k - 1, j, i])
-            right = w[k, y, x] + dt * (slow[3, k, y, x] + scratch[5, k, j, i] - gradient - weight)
-            pivot = 1.0 / (diagonal - lower * factor)
-            factor, value = upper * pivot, (right - lower * value) * pivot
-            scratch[0, k, j, i] = factor
-            scratch[1, k, j, i] = value
-        high = 0.0  # the new Omega'' of the face above
+            lift = scratch[5, k, j, i]
+            factor, value = eliminate(
+                work, slow, fast, levels, rates, scratch, tension, gravity, lift, factor, value, k, j, i
+            )
         for k in range(nz - 1, -1, -1):
-            low = scratch[1, k, j, i] - scratch[0, k, j, i] * high if k > 0 else 0.0
-            per_cell = levels[PER_CELL, k]
-            fast[0, k, y, x] = scratch[2, k, j, i] - dt * implicit * ((high - low) * per_cell)
-            carry = theta_face(theta, levels, k + 1, y, x) * high - theta_face(theta, levels, k, y, x) * low
-            new = scratch[3, k, j, i] - dt * implicit * (carry * per_cell)
-            pressure[k, j + 1, i + 1] = stiff[k, y, x] * (new + damping * (new - fast[4, k, y, x]))
-            fast[4, k, y, x] = new
-            if share != 0.0:
-                flux_z[k, j, i] += share * (implicit * low + explicit * w[k, y, x])
-            w[k, y, x] = low
-            high = low
+            high = settle(work, fast, pressure, levels, flux_z, rates, scratch, high, k, j, i)
 
 
 def _relax(state, base, metric, wind, levels, lid, dt):

@@ -30,10 +30,7 @@ from hpckit.kernels.euler.box.constants import RHO, RHO_THETA, RHO_U, RHO_V, RHO
 from hpckit.kernels.euler.constants import GAMMA, GRAVITY, HALO
 from hpckit.kernels.euler.hevi import reference as flat
 from hpckit.kernels.euler.hevi.constants import (
-    ABOVE,
-    BELOW,
     DRY,
-    PER_CELL,
     PER_FACE,
     PRESSURE,
     STIFFNESS,
@@ -59,8 +56,7 @@ from hpckit.kernels.euler.hevi.terrain.constants import (
     Ground,
 )
 
-OWNED, WIDE = flat.OWNED, flat.WIDE
-BEYOND = slice(HALO, 1 - HALO)
+OWNED, WIDE, BEYOND = flat.OWNED, flat.WIDE, flat.BEYOND
 
 
 def prepare(state: np.ndarray, ground: Ground, levels: np.ndarray, work: np.ndarray) -> None:
@@ -126,61 +122,20 @@ def substep(
     numbers: Substep,
 ) -> None:
     """Advance the deviations by an acoustic substep in place, as `flat.substep`."""
-    dx, dy, dt, implicit, damping, share, _ = numbers
-    nz, metric = len(pressure), ground.metric
-    theta, stiff = work[THETA], work[STIFFNESS, :, OWNED, OWNED]
-    whole = np.zeros_like(theta)
+    dx, dy, dt, _, _, share, _ = numbers
+    metric, whole = ground.metric, np.zeros_like(work[THETA])
     whole[:, HALO - 1 : 1 - HALO, HALO - 1 : 1 - HALO] = pressure
     force_u, force_v, lift = _horizontal(whole, metric, ground.tilt, levels, dx, dy)
     fast[RHO_U, :, OWNED, BEYOND] += dt * (slow[RHO_U] + force_u)[:, OWNED, BEYOND]
     fast[RHO_V, :, BEYOND, OWNED] += dt * (slow[RHO_V] + force_v)[:, BEYOND, OWNED]
-    u, v = fast[RHO_U, :, OWNED, BEYOND], fast[RHO_V, :, BEYOND, OWNED]
-
-    def divergence(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        return np.diff(a, axis=2) / dx + np.diff(b, axis=1) / dy
-
-    per_cell, per_face = levels[PER_CELL, :-1, None, None], levels[PER_FACE, :, None, None]
-    below, above = levels[BELOW, :, None, None], levels[ABOVE, :, None, None]
-    rho, heat, w = (fast[each, :, OWNED, OWNED] for each in (RHO, RHO_THETA, RHO_W))
-    theta_face = flat.at_faces(theta[:, OWNED, OWNED], levels)
-    theta_u = (0.5 * (np.roll(theta, 1, 2) + theta))[:, OWNED, BEYOND]
-    theta_v = (0.5 * (np.roll(theta, 1, 1) + theta))[:, BEYOND, OWNED]
-    steep, per_w = metric[STEEP, :, OWNED, OWNED], metric[PER_W, :, OWNED, OWNED]
-    old = np.concatenate([w, np.zeros_like(w[:1])])
-    explicit = 1 - implicit
-    new_rho = rho + dt * (slow[RHO, :, OWNED, OWNED] - divergence(u, v) - explicit * np.diff(old, axis=0) * per_cell)
-    carried = divergence(u * theta_u, v * theta_v) + explicit * np.diff(theta_face * old, axis=0) * per_cell
-    new_heat = heat + dt * (slow[RHO_THETA, :, OWNED, OWNED] - carried)
-    mixed_rho = implicit * new_rho + explicit * rho
-    mixed_p = stiff * (implicit * new_heat + explicit * heat)
-    size = (dt * implicit) ** 2
-    factor, value = np.zeros_like(old), np.zeros_like(old)
-    for k in range(1, nz):
-        down, up, gravity = per_cell[k - 1], per_cell[k], GRAVITY * per_w[k]
-        tension = steep[k] * per_face[k]
-        lower = -size * (tension * stiff[k - 1] * down * theta_face[k - 1] - gravity * below[k] * down)
-        upper = -size * (tension * stiff[k] * up * theta_face[k + 1] + gravity * above[k] * up)
-        diagonal = 1 + size * (
-            tension * theta_face[k] * (stiff[k] * up + stiff[k - 1] * down)
-            + gravity * (above[k] * up - below[k] * down)
-        )
-        gradient = tension * (mixed_p[k] - mixed_p[k - 1])
-        weight = gravity * (below[k] * mixed_rho[k - 1] + above[k] * mixed_rho[k])
-        right = w[k] + dt * (slow[RHO_W, k, OWNED, OWNED] + lift[k, OWNED, OWNED] - gradient - weight)
-        pivot = 1 / (diagonal - lower * factor[k - 1])
-        factor[k] = upper * pivot
-        value[k] = (right - lower * value[k - 1]) * pivot
-    new = np.zeros_like(old)
-    for k in range(nz - 1, 0, -1):
-        new[k] = value[k] - factor[k] * new[k + 1]
-    new_rho -= dt * implicit * np.diff(new, axis=0) * per_cell
-    new_heat -= dt * implicit * np.diff(theta_face * new, axis=0) * per_cell
-    pressure[:, 1:-1, 1:-1] = stiff * (new_heat + damping * (new_heat - heat))
     if share:
-        flux_x += share * u
-        flux_y += share * v
-        flux_z[:-1] += share * (implicit * new[:-1] + explicit * w)
-    rho[...], heat[...], w[...] = new_rho, new_heat, new[:-1]
+        flux_x += share * fast[RHO_U, :, OWNED, BEYOND]
+        flux_y += share * fast[RHO_V, :, BEYOND, OWNED]
+    tension = metric[STEEP, :, OWNED, OWNED] * levels[PER_FACE, :-1, None, None]
+    gravity = GRAVITY * metric[PER_W, :, OWNED, OWNED]
+    flat.columns(
+        work, slow, fast, pressure, levels, flux_z, numbers, tension, gravity, lift[:, OWNED, OWNED]
+    )  # fmt: skip
 
 
 def relax(state: np.ndarray, ground: Ground, levels: np.ndarray, lid: np.ndarray, dt: float) -> None:
