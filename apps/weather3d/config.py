@@ -98,6 +98,9 @@ class Dynamics(Section):
         0.83, gt=0, le=0.9, description="hevi: greatest Courant number of sound (350 m/s) in x and y together"
     )
     order: Literal[3, 5, 6] = Field(5, description="hevi: order of advection: upwind 3 or 5, centered 6")
+    weno: bool = Field(
+        False, description="hevi: WENO-Z instead of upwind 5: hardly new extremes at jumps; a step takes longer"
+    )
     implicit: float = Field(0.55, ge=0.5, le=1, description="hevi: share of the new level in the vertical")
     damping: float = Field(0.1, ge=0, le=0.25, description="hevi: damping of the divergence")
 
@@ -472,6 +475,8 @@ class Config(Section):
             yield "forcing.subsidence must not be above 0: air that sinks has a wind below 0"
         if self.jet.speed and self.jet.balanced:
             yield "jet.balanced is balanced for the explicit scheme: set dynamics.kind = 'explicit'"
+        if dynamics.weno and dynamics.order != 5:
+            yield f"dynamics.weno is of fifth order: leave out dynamics.order = {dynamics.order}"
         most = 1 / math.sqrt(1 + 2 * dynamics.damping)  # forward-backward, with the damping of the divergence
         each = max(share / count for share, count in zip((1 / 3, 1 / 2, 1.0), self.substeps, strict=True))
         passed = SOUND * math.hypot(1 / grid.dx, 1 / grid.dy) * self.full_step * each

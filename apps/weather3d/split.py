@@ -105,7 +105,7 @@ class Model:
                 levels,
                 calm,
                 geostrophic,
-                upwind_weights(config.dynamics.order),
+                upwind_weights(config.dynamics.order, config.dynamics.weno),
                 NO_WATER,
             )
         )

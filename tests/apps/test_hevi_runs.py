@@ -182,6 +182,7 @@ def test_mistakes_are_explained():
     assert "open" in problems(sides={"x": "open"})
     assert "no rain" in problems(moisture={"kind": "kessler", "equations": "complete"})
     assert "needs moisture.kind" in problems(base={"kind": "saturated"})
+    assert "of fifth order" in problems(dynamics={"kind": "hevi", "weno": True, "order": 3})
     assert "raise dynamics.substeps" in problems(dynamics={"kind": "hevi", "step": 20.0, "substeps": 2})
     assert "above grid.height" in problems(grid={"lowest": 2000.0})
     with pytest.raises(ValidationError, match="stretched levels"):

@@ -206,7 +206,7 @@ class Split(Case):
     def run_c(self, library: ctypes.CDLL, steps: int) -> None:
         """Advance by the C version."""
         dynamics, counts = self.config.dynamics, np.array(self.config.substeps, np.int32)
-        arrays = pointers(self.c_state, self.base.column, self.levels, self.weights)
+        arrays = pointers(self.c_state, self.base.column, self.levels, np.ascontiguousarray(self.weights[:, :6]))
         numbers = (self.widths["x"], self.widths["y"], dynamics.implicit, dynamics.damping, self.dt)
         if library.hevi3d_run(*arrays, *self.sizes, *map(ctypes.c_double, numbers), *pointers(counts), steps):
             raise MemoryError("the C version found no memory")

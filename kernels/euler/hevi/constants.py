@@ -37,13 +37,14 @@ class Substep(NamedTuple):
     wet: bool = True  # False: the row DRY of `work` is 1
 
 
-def upwind_weights(order: int) -> np.ndarray:
-    """Weights of the three sums and the three differences of cells at a face, float64[3, 6].
+def upwind_weights(order: int, weno: bool = False) -> np.ndarray:
+    """Weights of the three sums and the three differences of cells at a face, float64[3, 7].
 
     Row 0: second order, centered, for the face next to ground or lid; row 1: third order upwind, for the next one;
-    row 2: `order`, upwind 3 or 5 or centered 6, elsewhere (Wicker and Skamarock 2002, eqs. 4 and 5).
+    row 2: `order`, upwind 3 or 5 or centered 6, elsewhere (Wicker and Skamarock 2002, eqs. 4 and 5). The last number of
+    a row is 1 where the weights follow the flow (`weno`, instead of fifth order).
     """
-    second = [1 / 2, 0, 0, 0, 0, 0]
-    third = [7 / 12, -1 / 12, 0, 3 / 12, -1 / 12, 0]
-    fifth = [37 / 60, -8 / 60, 1 / 60, 10 / 60, -5 / 60, 1 / 60]
-    return np.array([second, third, {3: third, 5: fifth, 6: [*fifth[:3], 0, 0, 0]}[order]])
+    second = [1 / 2, 0, 0, 0, 0, 0, 0]
+    third = [7 / 12, -1 / 12, 0, 3 / 12, -1 / 12, 0, 0]
+    fifth = [37 / 60, -8 / 60, 1 / 60, 10 / 60, -5 / 60, 1 / 60, float(weno)]
+    return np.array([second, third, {3: third, 5: fifth, 6: [*fifth[:3], 0, 0, 0, 0]}[order]])

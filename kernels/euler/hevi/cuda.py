@@ -20,7 +20,7 @@ from hpckit.kernels.euler.hevi.constants import (
     Stage,
     Substep,
 )
-from hpckit.kernels.euler.hevi.numerics import carried, swept
+from hpckit.kernels.euler.hevi.numerics import carried, swept, weno
 from hpckit.kernels.euler.numerics import power
 
 THREADS = threads(128)
@@ -98,20 +98,29 @@ def _prepare(state, water, column, levels, work):
 
 
 @inlined
+def passed(flux, a, b, c, d, e, f, row):
+    """What a mass flux carries through the face in the middle of six cells, with a row of `upwind_weights`."""
+    value = carried(flux, a, b, c, d, e, f, row[0], row[1], row[2], row[3], row[4], row[5])
+    if row[6] != 0.0:
+        value = weno(flux, a, b, c, d, e, f)
+    return value
+
+
+@inlined
 def across(flux, q, row, k, j, i):
     """What passes between the cells i - 1 and i of a row of q."""
-    return carried(
+    return passed(
         flux, q[k, j, i - 3], q[k, j, i - 2], q[k, j, i - 1], q[k, j, i], q[k, j, i + 1], q[k, j, i + 2],
-        row[0], row[1], row[2], row[3], row[4], row[5],
+        row,
     )  # fmt: skip
 
 
 @inlined
 def along(flux, q, row, k, j, i):
     """What passes between the rows j - 1 and j of q."""
-    return carried(
+    return passed(
         flux, q[k, j - 3, i], q[k, j - 2, i], q[k, j - 1, i], q[k, j, i], q[k, j + 1, i], q[k, j + 2, i],
-        row[0], row[1], row[2], row[3], row[4], row[5],
+        row,
     )  # fmt: skip
 
 
@@ -120,9 +129,9 @@ def upward(flux, q, weights, k, j, i):
     """What passes between the levels k - 1 and k of q, at a face that is not ground or lid."""
     top = q.shape[0] - 1
     row = weights[min(k - 1, top - k, 2)]
-    return carried(
+    return passed(
         flux, q[max(k - 3, 0), j, i], q[max(k - 2, 0), j, i], q[k - 1, j, i], q[k, j, i], q[min(k + 1, top), j, i],
-        q[min(k + 2, top), j, i], row[0], row[1], row[2], row[3], row[4], row[5],
+        q[min(k + 2, top), j, i], row,
     )  # fmt: skip
 
 
@@ -193,10 +202,10 @@ def through_middle(w, speed, weights, k, j, i):
     """What rho w carries of w through the middle of level k."""
     top = w.shape[0] - 1
     row = weights[min(k, top - k, 2)]
-    return carried(
+    return passed(
         0.5 * (w[k, j, i] + at_level(w, k + 1, j, i)), speed[max(k - 2, 0), j, i], speed[max(k - 1, 0), j, i],
         speed[k, j, i], at_level(speed, k + 1, j, i), at_level(speed, k + 2, j, i), at_level(speed, k + 3, j, i),
-        row[0], row[1], row[2], row[3], row[4], row[5],
+        row,
     )  # fmt: skip
 
 

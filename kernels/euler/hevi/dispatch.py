@@ -26,7 +26,7 @@ def tendencies(
     """The slow tendencies; see `reference.tendencies`."""
     form = _form(state, work, column, levels, wind, weights, slow)
     _check("the tendencies", slow, state.shape)
-    _check("the weights of faces", weights, (3, 6))
+    _check("the weights of faces", weights, (3, 7))
     form.tendencies(state, work, column, levels, wind, weights, stage, slow)
 
 

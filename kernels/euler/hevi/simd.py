@@ -11,7 +11,7 @@ import numpy as np
 from hpckit.kernels.compile.jit import jit
 from hpckit.kernels.euler.constants import GAMMA, GRAVITY, HALO
 from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, FACES_BACK, PER_CELL, PER_FACE, SMALLEST, WATER
-from hpckit.kernels.euler.hevi.numerics import carried, swept
+from hpckit.kernels.euler.hevi.numerics import carried, swept, weno
 from hpckit.kernels.euler.hevi.rows import add, explicit_part, fill, settle
 from hpckit.kernels.euler.numerics import outside, power
 
@@ -175,6 +175,11 @@ def _passes(mass, q, low, high, share_low, share_high, at, step, count, row, out
     a, b, c, d, e, f = (
         u8(at - 3 * step), u8(at - 2 * step), u8(at - step), u8(at), u8(at + step), u8(at + 2 * step)
     )  # fmt: skip
+    if row[6] != 0.0:
+        for i in range(u8(count)):
+            flux = share_low * mass[m + i] + share_high * mass[n + i]
+            out[i] = weno(flux, q[a + i], q[b + i], q[c + i], q[d + i], q[e + i], q[f + i])
+        return
     for i in range(u8(count)):
         flux = share_low * mass[m + i] + share_high * mass[n + i]
         out[i] = carried(
@@ -199,6 +204,17 @@ def _faces_z(mass, u, v, theta, at, wide, plane, k, nz, n, row, out):
     a, b, c = u8(at - min(k, 2) * plane), u8(at - min(k, 1) * plane), u8(at)
     d, e, f = u8(at + plane), u8(at + min(2, nz - 1 - k) * plane), u8(at + min(3, nz - 1 - k) * plane)
     west, south = u8(at + plane - 1), u8(at + plane - wide)
+    if row[6] != 0.0:
+        for i in range(u8(n + 1)):
+            flux = 0.5 * mass[west + i] + 0.5 * mass[d + i]
+            out[0, i] = weno(flux, u[a + i], u[b + i], u[c + i], u[d + i], u[e + i], u[f + i])
+        for i in range(u8(n)):
+            flux = 0.5 * mass[south + i] + 0.5 * mass[d + i]
+            out[1, i] = weno(flux, v[a + i], v[b + i], v[c + i], v[d + i], v[e + i], v[f + i])
+        for i in range(u8(n)):
+            flux = mass[d + i]
+            out[3, i] = weno(flux, theta[a + i], theta[b + i], theta[c + i], theta[d + i], theta[e + i], theta[f + i])
+        return
     for i in range(u8(n + 1)):
         flux = 0.5 * mass[west + i] + 0.5 * mass[d + i]
         out[0, i] = carried(
@@ -221,6 +237,11 @@ def _middle_z(mass, over, w, w_1, w_2, w_3, at, at_1, at_2, n, row, out):
     """What passes the middle of a level of w. over, w_1, w_2, w_3: rows above; at, at_1, at_2: places below."""
     even0, even1, even2, odd0, odd1, odd2 = row[0], row[1], row[2], row[3], row[4], row[5]
     a, b, c = u8(at_2), u8(at_1), u8(at)
+    if row[6] != 0.0:
+        for i in range(u8(n)):
+            flux = 0.5 * mass[c + i] + 0.5 * over[i]
+            out[i] = weno(flux, w[a + i], w[b + i], w[c + i], w_1[i], w_2[i], w_3[i])
+        return
     for i in range(u8(n)):
         out[i] = carried(
             0.5 * mass[c + i] + 0.5 * over[i], w[a + i], w[b + i], w[c + i], w_1[i], w_2[i], w_3[i], even0, even1,

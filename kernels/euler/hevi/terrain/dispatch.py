@@ -21,8 +21,8 @@ def tendencies(
 ) -> None:
     """The slow tendencies; see `reference.tendencies`."""
     form = _form(state, ground, levels, work, column, weights, slow)
-    if slow.shape != state.shape or weights.shape != (3, 6):
-        raise ValueError(f"the tendencies must be {state.shape} and the weights of faces (3, 6)")
+    if slow.shape != state.shape or weights.shape != (3, 7):
+        raise ValueError(f"the tendencies must be {state.shape} and the weights of faces (3, 7)")
     form.tendencies(state, work, ground, column, levels, weights, stage, slow)
 
 
