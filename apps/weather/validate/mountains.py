@@ -19,7 +19,11 @@ from hpckit.apps.weather.validate.config import Config
 EXACT = "linear theory"
 HILL, WIDTH, TOP, WIND, TEMPERATURE, END = "mountain-hill", 80e3, 12e3, 20.0, 250.0, 2000.0
 # Greatest relative L2 errors of w by spacing in x (m), a fifth above what the scheme has: dz is a fifth of it.
-ERRORS = {2000: 0.18, 1000: 0.07}
+ERRORS = {2000: 0.175, 1000: 0.047}
+# The start sends out sound, which theory leaves out. With a fixed off-centering it outlives the run on fine grids (5 % of
+# w on 500 m) and hides the order: it fades at a rate of (implicit - 1/2) dt omega**2. So that off-centering is 0.25 s on
+# every grid: 3 % of the slowest sound (0.083 1/s) are left, and waves of gravity lose a percent.
+CENTERED, LATER, SUBSTEP = 0.5, 0.25, 0.002  # shares of the new level; s; s of substep by m of spacing
 
 
 def runs(config: Config, folder: Path) -> dict[str, Nested]:
@@ -42,7 +46,7 @@ def _hill(spacing: int) -> dict[str, Any]:
     cells = {"nx": round(WIDTH / spacing), "nz": round(5 * TOP / spacing)}
     return {
         "grid": {**cells, "width": WIDTH, "length": 600e3, "height": TOP},
-        "dynamics": {"step": 0.012 * spacing, "implicit": 0.51},  # off-centering is of first order
+        "dynamics": {"step": 6 * SUBSTEP * spacing, "substeps": 6, "implicit": CENTERED + LATER / (SUBSTEP * spacing)},
         "terrain": {"x": WIDTH / 2, "levels": "linear"},
         "lid": {"depth": 0.0},
         "time": {"end": END},
@@ -70,7 +74,7 @@ def compare(folders: Folders) -> Found:
         checks.append(at_most(name, "relative L2 error of w", error, ERRORS[spacing], EXACT))
     if len(found) > 1:
         order = convergence_order([at for at, _ in found], [error for _, error in found])
-        checks.append(at_least(HILL, "order of the L2 error of w", order, 1.3, EXACT))
+        checks.append(at_least(HILL, "order of the L2 error of w", order, 1.8, EXACT))
     hill = next(name for name in folders if name.startswith(HILL))
     return Found(checks, [], [(hill, "w", f"Waves over a hill of one meter, {END:g} s: w")])
 
