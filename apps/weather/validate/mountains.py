@@ -20,9 +20,9 @@ EXACT = "linear theory"
 HILL, WIDTH, TOP, WIND, TEMPERATURE, END = "mountain-hill", 80e3, 12e3, 20.0, 250.0, 2000.0
 # Greatest relative L2 errors of w by spacing in x (m), a fifth above what the scheme has: dz is a fifth of it.
 ERRORS = {2000: 0.175, 1000: 0.047}
-# The start sends out sound, which theory leaves out. With a fixed off-centering it outlives the run on fine grids (5 % of
-# w on 500 m) and hides the order: it fades at a rate of (implicit - 1/2) dt omega**2. So that off-centering is 0.25 s on
-# every grid: 3 % of the slowest sound (0.083 1/s) are left, and waves of gravity lose a percent.
+# The start sends out sound, which theory leaves out. With a fixed off-centering it outlives the run on fine grids (5 %
+# of w on 500 m) and hides the order, for it fades at a rate of (implicit - 1/2) dt omega**2. So that off-centering is
+# 0.25 s on every grid: 3 % of the slowest sound (0.083 1/s) are left, and waves of gravity lose a percent.
 CENTERED, LATER, SUBSTEP = 0.5, 0.25, 0.002  # shares of the new level; s; s of substep by m of spacing
 
 
