@@ -22,6 +22,12 @@ from hpckit.bench.ranks import against_one, answer
 from hpckit.comm.mesh import Mesh
 from hpckit.comm.observe.timer import PhaseTimer
 
+SPLIT: dict[str, Any] = {  # of split dynamics: a bubble in stable air on 1000 m x 500 m
+    "grid": {"width": 128e3, "length": 128e3, "height": 20e3},
+    "dynamics": {"kind": "hevi"},
+    "base": {"kind": "stable"},
+}
+
 
 def make(comm: MPI.Comm, sizes: list[int], physics: dict[str, Any] | None = None) -> Model:
     """The model of a case on the ranks of `comm`: a slab of two sizes, a box of three, which may have more physics."""
@@ -38,7 +44,8 @@ def make(comm: MPI.Comm, sizes: list[int], physics: dict[str, Any] | None = None
 
 def case(key: str, sizes: list[int], steps: int, rounds: int) -> dict[str, Any]:
     """Times of a case on all ranks, on every rank alone in turn, and on every rank alone at once."""
-    models = make(MPI.COMM_WORLD, sizes), make(MPI.COMM_SELF, sizes)
+    settings = SPLIT if key.startswith("hevi") else None
+    models = make(MPI.COMM_WORLD, sizes, settings), make(MPI.COMM_SELF, sizes, settings)
     together, alone = (partial(model.step, model.dt, PhaseTimer()) for model in models)
     timed = against_one(MPI.COMM_WORLD, together, alone, steps, rounds)
     for model in models:
