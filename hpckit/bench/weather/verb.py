@@ -15,11 +15,11 @@ Cells and simulated time that are not given are read from what it prints, as min
 else its whole wall time.
 
 `weather_2ranks_small`, `weather_2ranks_big`, `euler3d_2ranks` and `hevi_2ranks` are the speed-up of the apps' models,
-MPI included, on 2 ranks over 1: one job of 2 ranks runs both in turn. Alone runs each rank, the other asleep, and the mean
-counts: cores of a shared host differ in speed, and a speed-up over one of them would tell of the cores. The same keys
-with `_ceiling` are what the machine gives to 2 ranks at best, whatever the program: two runs on 1 rank each at the same
-time, which share memory, cache and clock but send nothing, over one alone. Rounds in which a rank waited for its core,
-as another program or another guest of the host had it, are made again (`hpckit.bench.measure`).
+MPI included, on 2 ranks over 1: one job of 2 ranks runs both in turn. Alone runs each rank, the other asleep, and the
+mean counts: cores of a shared host differ in speed, and a speed-up over one of them would tell of the cores. The same
+keys with `_ceiling` are what the machine gives to 2 ranks at best, whatever the program: two runs on 1 rank each at the
+same time, which share memory, cache and clock but send nothing, over one alone. Rounds in which a rank waited for its
+core, as another program or another guest of the host had it, are made again (`hpckit.bench.measure`).
 
 `euler3d_physics` is what turbulence and tracers add to a step of the box on one rank: `euler3d_time_with_turbulence`,
 `…_with_a_tracer`, `…_with_four_tracers` are times over that of the dynamics alone.
