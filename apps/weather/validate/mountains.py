@@ -1,8 +1,8 @@
 """Terrain under the split dynamics: waves over hills against linear theory, and rest between mountains.
 
 The hills are low enough for linear theory to be exact. One of 1 m stands in an isothermal channel whose solution in
-time is known: `apps.exact.mountain_waves.channel`. The ridges of Schaer et al. (2002, MWR 130, 2459-2480), 10 m high here,
-have short waves that fade with height and long ones that a sponge takes up; `boussinesq` has the steady ones.
+time is known: `apps.exact.mountain_waves.channel`. The ridges of Schaer et al. (2002, MWR 130, 2459-2480), 10 m high
+here, have short waves that fade with height and long ones that a sponge takes up; `boussinesq` has the steady ones.
 """
 
 from __future__ import annotations
