@@ -78,51 +78,45 @@ def their_name(kind: str, name: str) -> str:
     return f"{blocks}{found[1]}.{table[found[2]]}" if found else table[name]
 
 
-def to_hugging_face(shape: Shape, weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Their tensors from all of our parameters."""
-    found = {}
-    for name, value in weights.items():
-        theirs = their_name(shape.names, name)
-        if EACH in theirs:
-            for number, part in enumerate(value):
-                found[theirs.replace(EACH, str(number))] = part.T
-        elif SPLIT in theirs:
-            for letter, part in zip("qkv", np.split(value, _splits(shape), axis=1), strict=True):
-                found[theirs.replace(SPLIT, letter)] = part.T
-        else:
-            found[theirs] = value.T if _is_turned(shape.names, name) else value
-    return found
-
-
 class Source(NamedTuple):
-    """Where a tensor of theirs comes from: columns of our parameter `ours` from `first` on, or all of it.
+    """Where a tensor of theirs comes from: columns of our parameter `ours` from `first` on, one of its experts, or all.
 
-    shape: theirs. turned: their rows are our columns.
+    shape: theirs. turned: their rows are our columns. expert: its number, or -1.
     """
 
     ours: str
     shape: tuple[int, ...]
     turned: bool = False
     first: int = 0
+    expert: int = -1
 
     def box(self, row: int, count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The box of our parameter, start and shape, of so many of their rows."""
         if self.turned:
-            return (0, self.first + row), (self.shape[1], count)
+            one = ((self.expert,), (1,)) if self.expert >= 0 else ((), ())
+            return (*one[0], 0, self.first + row), (*one[1], self.shape[1], count)
         return (row, *[0] * (len(self.shape) - 1)), (count, *self.shape[1:])
+
+    def rows(self, box: np.ndarray) -> np.ndarray:
+        """Their rows, from that box of our numbers."""
+        return (box[0] if self.expert >= 0 else box).T if self.turned else box
 
 
 def sources(shape: Shape, parameters: Iterable[Parameter]) -> dict[str, Source]:
-    """Their tensors by name, in the order of `to_hugging_face`, each with its place among our parameters."""
+    """Their tensors by name, in the order of our parameters, each with its place among them."""
     found = {}
     for parameter in parameters:
-        theirs = their_name(shape.kind, parameter.name)
-        if SPLIT in theirs:
+        theirs = their_name(shape.names, parameter.name)
+        if EACH in theirs:
+            for number in range(shape.experts):
+                size = parameter.shape[:0:-1]
+                found[theirs.replace(EACH, str(number))] = Source(parameter.name, size, True, expert=number)
+        elif SPLIT in theirs:
             ends = [0, *_splits(shape), parameter.shape[1]]
             for letter, (first, end) in zip("qkv", pairwise(ends), strict=True):
                 size = end - first, parameter.shape[0]
                 found[theirs.replace(SPLIT, letter)] = Source(parameter.name, size, True, first)
-        elif _is_turned(shape.kind, parameter.name):
+        elif _is_turned(shape.names, parameter.name):
             found[theirs] = Source(parameter.name, parameter.shape[::-1], True)
         else:
             found[theirs] = Source(parameter.name, parameter.shape)

@@ -126,8 +126,7 @@ def export(values: dict[str, Any], restored: Restored, folder: Path, precision: 
 
     def rows(name: str, first: int, count: int) -> np.ndarray:
         source = tensors[name]
-        box = restored.read(f"parameters/{source.ours}", *source.box(first, count))
-        return box.T if source.turned else box
+        return source.rows(restored.read(f"parameters/{source.ours}", *source.box(first, count)))
 
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -192,15 +192,14 @@ def _finish(config: Config, run: Run, trainer: Trainer) -> str:
     laid, text = trainer.laid, ""
     with run.timer("output"):
         measured = trainer.pipeline.measured()
-        every = weights.gathered(trainer)
-        if every is not None:
-            weights.save(every, laid.shape, config, run.directory.output / weights.FOLDER)
+        weights.save(trainer, run.directory.output / weights.FOLDER)
+        if run.rank == 0:
             run.directory.write_json(f"output/{TIMELINE}", record_of(measured))
-    if every is None or laid.data.tokenizer is None or config.sample.tokens == 0:
+    if run.rank or laid.data.tokenizer is None or config.sample.tokens == 0:
         return text
     with run.timer("sample"):
         tokenizer, settings = laid.data.tokenizer, config.sample
-        model = weights.whole(trainer, every)
+        model = weights.read(run.directory.output / weights.FOLDER, laid.shape, config)
         tokens = continued(
             model,
             tokenizer.encode(settings.prompt),

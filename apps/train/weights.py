@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from hpckit.apps.train.config import Config
-from hpckit.apps.train.hugging_face import from_hugging_face, require_fit, to_hugging_face
+from hpckit.apps.train.hugging_face import Source, from_hugging_face, require_fit, sources
 from hpckit.apps.train.models import model_of
 from hpckit.apps.train.shape import CONFIG, Shape, hugging_face_config
 from hpckit.apps.train.trainer import Trainer
@@ -18,7 +18,7 @@ from hpckit.collectives import gather
 from hpckit.comm.agree import max_of_ranks
 from hpckit.errors import write_error
 from hpckit.io.files import replace_file
-from hpckit.io.safetensors import SINGLE, Safetensors, save_safetensors
+from hpckit.io.safetensors import SINGLE, Safetensors, stream_safetensors
 from hpckit.kernels.nn.narrow.dispatch import widened
 from hpckit.nn.cuts import held_parts
 from hpckit.nn.layer import Sequential
@@ -27,46 +27,62 @@ from hpckit.nn.parameters import Parameter, Parameters
 FOLDER = "model"  # in the run's output
 
 
-def gathered(trainer: Trainer) -> dict[str, np.ndarray] | None:
-    """All parameters by name, in the order of the model, on rank 0; None elsewhere. Collective.
+def in_turn(trainer: Trainer) -> Iterator[tuple[str, np.ndarray]]:
+    """All parameters by name, in the order of the model, one after the other on rank 0; empty arrays elsewhere.
 
-    The ranks that have the first copy send theirs; parts of tp are joined on its first rank. In mixed precision they
-    are rounded, as the layers use them, and come as float32.
+    Collective: all ranks go through all of them. Rank 0 holds one at a time, which may be gone with the next. The ranks
+    that have the first copy send theirs; parts of tp are joined on its first rank. In mixed precision they are rounded,
+    as the layers use them, and come as float32.
     """
-    storage = trainer.config.storage
-    line, own, plan = trainer.mesh["pp"], dict[str, np.ndarray](), trainer.laid.plan
-    saved = {parameter.name for parameter in trainer.saved}
+    storage, line, plan = trainer.config.storage, trainer.mesh["pp"], trainer.laid.plan
+    every = trainer.laid.model.parameters()
+    stage_of: dict[str, tuple[int, list[Parameter]]] = {}  # its parts, in the last of our stages that has it
     for stage in plan.stages_of(line.rank):
-        trainer.pipeline.need(stage)
         for number in plan.partition.layers(stage):
             for name, parts in by_origin(trainer.model.layers[number].parameters()).items():
-                if parts[0].experts and plan.ep > 1:
-                    if trainer.pipeline.has_first_experts:
-                        own[name] = _joined_experts(trainer, parts[0])
-                elif parts[0].name in saved and not trainer.pipeline.replicas.rank:
-                    held = [trainer.device.to_host(part.stored if storage else part.value) for part in parts]
-                    value = _joined(trainer, parts[0], held)
-                    own[name] = value.copy() if trainer.pipeline.shards.gathers else value
-    if trainer.pipeline.replicas.rank or trainer.pipeline.tensor.rank:
-        return None
-    every = trainer.laid.model.parameters()
-    holders = max_of_ranks(line, np.array([line.rank if parameter.name in own else -1 for parameter in every]))
-    found: dict[str, np.ndarray] = {}
-    for parameter, holder in zip(every, holders.tolist(), strict=True):
-        values = np.empty(0, np.uint16 if storage else trainer.config.precision)
-        if holder == line.rank:
-            values = np.ascontiguousarray(own[parameter.name]).reshape(-1)
-        if holder == 0:
-            if line.rank == 0:
-                found[parameter.name] = values.reshape(parameter.shape)
-            continue
-        counts = np.where(np.arange(line.size) == holder, parameter.size, 0)
-        values = gather(values, line, counts=counts).wait()
-        if values is not None:
-            found[parameter.name] = values.reshape(parameter.shape)
-    if line.rank:
-        return None
-    return {name: widened(bits, storage) for name, bits in found.items()} if storage else found
+                stage_of[name] = stage, parts
+    saved = {parameter.name for parameter in trainer.saved} if not trainer.pipeline.replicas.rank else set()
+    own = {
+        name
+        for name, (_, parts) in stage_of.items()
+        if (trainer.pipeline.has_first_experts if _are_dealt(trainer, parts[0]) else parts[0].name in saved)
+    }
+    sends = not (trainer.pipeline.replicas.rank or trainer.pipeline.tensor.rank)
+    holders = [0] * len(every)
+    if sends:
+        ours = np.array([line.rank if parameter.name in own else -1 for parameter in every])
+        holders = max_of_ranks(line, ours).tolist()
+    dtype, here = np.uint16 if storage else trainer.config.precision, -1
+    for parameter, holder in zip(every, holders, strict=True):
+        values = np.empty(0, dtype)
+        if parameter.name in stage_of:
+            stage, parts = stage_of[parameter.name]
+            if stage != here:
+                trainer.pipeline.need(stage)
+                here = stage
+            if parameter.name in own:
+                found = (_joined_experts if _are_dealt(trainer, parts[0]) else _joined)(trainer, parts)
+                values = np.ascontiguousarray(found).reshape(-1) if holder == line.rank else values
+        if sends and holder:
+            counts = np.where(np.arange(line.size) == holder, parameter.size, 0)
+            came = gather(values, line, counts=counts).wait()
+            values = values[:0] if came is None else came
+        if line.rank or not sends:
+            yield parameter.name, np.empty(0, dtype)
+        else:
+            whole = values.reshape(parameter.shape)
+            yield parameter.name, widened(whole, storage) if storage else whole
+
+
+def gathered(trainer: Trainer) -> dict[str, np.ndarray] | None:
+    """All of `in_turn` at once on rank 0; None elsewhere. Collective."""
+    every = {name: value.copy() for name, value in in_turn(trainer)}
+    return None if trainer.mesh.rank else every
+
+
+def _are_dealt(trainer: Trainer, part: Parameter) -> bool:
+    """Whether it is a part of experts that are on several ranks."""
+    return bool(part.experts) and trainer.laid.plan.ep > 1
 
 
 def by_origin(parameters: Iterable[Parameter]) -> dict[str, list[Parameter]]:
@@ -77,14 +93,15 @@ def by_origin(parameters: Iterable[Parameter]) -> dict[str, list[Parameter]]:
     return found
 
 
-def _joined(trainer: Trainer, first: Parameter, values: Sequence[np.ndarray]) -> np.ndarray:
+def _joined(trainer: Trainer, held: Sequence[Parameter]) -> np.ndarray:
     """The whole of a parameter on the first rank of its group of tp, something else on the others. Collective."""
-    cut, ranks = first.cut, trainer.pipeline.tensor
+    cut, ranks, storage = held[0].cut, trainer.pipeline.tensor, trainer.config.storage
+    values = [trainer.device.to_host(part.stored if storage else part.value) for part in held]
     if cut is None:
         return values[0]
     flat = np.concatenate([value.reshape(-1) for value in values])
     sizes = [cut.size(part) for part in range(ranks.parts)]
-    counts = [sum(sizes[part] for part in held) for held in held_parts(ranks.parts, ranks.size)]
+    counts = [sum(sizes[part] for part in own) for own in held_parts(ranks.parts, ranks.size)]
     every = gather(flat, ranks.comm, counts=counts).wait()
     if every is None:
         return values[0]
@@ -92,8 +109,9 @@ def _joined(trainer: Trainer, first: Parameter, values: Sequence[np.ndarray]) ->
     return cut.join([piece.reshape(cut.shape(part)) for part, piece in enumerate(pieces)])
 
 
-def _joined_experts(trainer: Trainer, part: Parameter) -> np.ndarray:
+def _joined_experts(trainer: Trainer, held: Sequence[Parameter]) -> np.ndarray:
     """All experts on the first rank of their line, something else on the others. Collective."""
+    part = held[0]
     values = trainer.device.to_host(part.stored if trainer.config.storage else part.value)
     assert part.cut is not None
     counts = [part.cut.size(rank) for rank in range(trainer.laid.plan.ep)]
@@ -101,32 +119,57 @@ def _joined_experts(trainer: Trainer, part: Parameter) -> np.ndarray:
     return values if every is None else every.reshape(part.whole)
 
 
-def whole(trainer: Trainer, weights: dict[str, np.ndarray]) -> Sequential:
-    """The network with all of its numbers, on the host of one rank."""
-    model = model_of(trainer.laid.shape)
-    held = Parameters(model.parameters(), np.dtype(trainer.config.arithmetic))
+def read(folder: Path, shape: Shape, config: Config) -> Sequential:
+    """The language model that `save` wrote, with all of its numbers, on the host of one rank."""
+    model, tensors = model_of(shape), Safetensors(folder)
+    held = Parameters(model.parameters(), np.dtype(config.arithmetic))
     for parameter in held.list:
-        parameter.value[...] = weights[parameter.name]
+        parameter.value[...] = from_hugging_face(shape, tensors, parameter.name)
     return model
 
 
-def save(weights: dict[str, np.ndarray], shape: Shape, config: Config, folder: Path) -> None:
-    """Write `model.safetensors`; of a language model as transformers opens it, with its config.json and tokenizer.
+def save(trainer: Trainer, folder: Path) -> None:
+    """Rank 0 writes `model.safetensors`; of a language model as transformers opens it, with its config.json and
+    tokenizer. Collective: numbers are written as they come, so that no rank holds more than one parameter of others.
 
-    Raises `SetupError` where it cannot be written.
+    Raises `SetupError` on rank 0 where it cannot be written.
     """
-    try:
-        folder.mkdir(exist_ok=True)
-        if not shape.is_language:
-            save_safetensors(folder / SINGLE, weights, storage=config.storage)
-            return
-        tensors = to_hugging_face(shape, weights)
-        save_safetensors(folder / SINGLE, tensors, {"format": "pt"}, storage=config.storage)
+    every = in_turn(trainer)
+    problem = None
+    if not trainer.mesh.rank:
+        try:
+            folder.mkdir(exist_ok=True)
+            _write(trainer, every, folder)
+        except OSError as found:
+            problem = found
+    for _ in every:  # what is not written comes, too: the other ranks send it
+        pass
+    if problem is not None:
+        raise write_error(problem, folder) from problem
+
+
+def _write(trainer: Trainer, every: Iterator[tuple[str, np.ndarray]], folder: Path) -> None:
+    """Write the parameters that come."""
+    config, shape, parameters = trainer.config, trainer.laid.shape, trainer.laid.model.parameters()
+    tensors = {p.name: Source(p.name, p.shape) for p in parameters}
+    if shape.is_language:
+        tensors = sources(shape, parameters)
+    name, value = "", np.empty(0)
+
+    def rows(theirs: str, first: int, count: int) -> np.ndarray:
+        nonlocal name, value
+        source = tensors[theirs]
+        while name != source.ours:
+            name, value = next(every)
+        return source.rows(value[tuple(slice(a, a + n) for a, n in zip(*source.box(first, count), strict=True))])
+
+    precision = config.storage or config.precision
+    shapes = {theirs: source.shape for theirs, source in tensors.items()}
+    stream_safetensors(folder / SINGLE, shapes, rows, precision, {"format": "pt"} if shape.is_language else None)
+    if shape.is_language:
         replace_file(folder / CONFIG, json.dumps(hugging_face_config(shape, config.precision), indent=2).encode())
         if config.data.tokenizer is not None:
             shutil.copyfile(config.data.tokenizer, folder / "tokenizer.json")
-    except OSError as problem:
-        raise write_error(problem, folder) from problem
 
 
 def load(trainer: Trainer, path: Path) -> None:

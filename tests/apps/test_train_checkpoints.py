@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hpckit.apps.train.config import Config
-from hpckit.apps.train.hugging_face import from_hugging_face, to_hugging_face
+from hpckit.apps.train.hugging_face import from_hugging_face, sources
 from hpckit.apps.train.layout import layout
 from hpckit.apps.train.models import model_of
 from hpckit.apps.train.shape import Shape, hugging_face_config, read_shape
@@ -100,7 +100,8 @@ def test_transformers_opens_ours_and_we_open_theirs(name, tmp_path):
 
 def test_the_first_gpt2_checkpoints_have_names_without_prefix():
     model, parameters = made(GPT2)
-    theirs = to_hugging_face(GPT2, {p.name: p.value for p in parameters.list})
+    values = {p.name: p.value for p in parameters.list}
+    theirs = {name: values[source.ours] for name, source in sources(GPT2, parameters.list).items()}
     bare = {name.removeprefix("transformer."): value for name, value in theirs.items()}
     bare["h.0.attn.bias"] = np.tri(13)  # masks stood among the weights
     np.testing.assert_array_equal(logits(filled(GPT2, bare)), logits(model))

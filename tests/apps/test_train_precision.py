@@ -16,7 +16,7 @@ from hpckit.apps.train.memory import memory_of, memory_per_rank
 from hpckit.apps.train.models import export
 from hpckit.apps.train.shape import hugging_face_config
 from hpckit.apps.train.trainer import Trainer
-from hpckit.apps.train.weights import gathered, save, whole
+from hpckit.apps.train.weights import read, save
 from hpckit.cli.main import main
 from hpckit.comm.mesh import Mesh
 from hpckit.comm.observe.timer import PhaseTimer
@@ -115,7 +115,7 @@ def test_gradients_that_overflow_at_every_scale_end_the_run(made):
 def test_weights_are_saved_in_16_bits_and_memory_is_as_foreseen(made, tmp_path, precision):
     trainer = made(precision)
     losses(trainer, 2)
-    save(gathered(trainer), trainer.laid.shape, trainer.config, tmp_path / "model")
+    save(trainer, tmp_path / "model")
     tensors = Safetensors(tmp_path / "model")
     parameters = trainer.pipeline.parameters
     for name in ("embed.token.weight", "embed.position.weight"):
@@ -144,13 +144,15 @@ def test_recomputation_changes_no_bit_and_keeps_what_was_foreseen(made, precisio
     assert sorted((held for held, _ in found), reverse=True) == [held for held, _ in found]
 
 
-@pytest.mark.parametrize("kind", ["gpt2", "llama"])
+@pytest.mark.parametrize("kind", ["gpt2", "llama", "mixtral"])
 def test_an_exported_checkpoint_is_the_model_that_a_run_saves(made, tmp_path, kind, monkeypatch):
     monkeypatch.setattr("hpckit.io.safetensors.SLAB", 1000)  # a few rows at a time
-    model = {"kind": kind, "layers": 2, "width": 24, "heads": 6, "kv_heads": 2 if kind == "llama" else None}
+    model = {"kind": "gpt2" if kind == "gpt2" else "llama", "layers": 2, "width": 24, "heads": 6}
+    model |= {} if kind == "gpt2" else {"kv_heads": 2}
+    model |= {"experts": 3, "top_k": 2} if kind == "mixtral" else {}
     trainer = made("bfloat16", model={**model, "context": 13})
     losses(trainer, 2)
-    save(gathered(trainer), trainer.laid.shape, trainer.config, tmp_path / "saved")
+    save(trainer, tmp_path / "saved")
     values, state = trainer.config.model_dump(mode="json"), Memory(trainer.state())
     for precision in ("bfloat16", ""):
         nbytes = export(values, state, tmp_path / "again" / precision, precision)
@@ -166,8 +168,10 @@ def test_an_exported_checkpoint_is_the_model_that_a_run_saves(made, tmp_path, ki
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "again", dtype=torch.float32)
     tokens = np.arange(13)[None] % 50
-    masters = {p.name: state.arrays[f"parameters/{p.name}"] for p in trainer.pipeline.parameters.list}
-    ours, _ = whole(trainer, masters).forward(tokens, Pass(training=False))
+    again = read(tmp_path / "again", trainer.laid.shape, trainer.config)
+    for p in again.parameters():
+        np.testing.assert_array_equal(p.value, state.arrays[f"parameters/{p.name}"])
+    ours, _ = again.forward(tokens, Pass(training=False))
     with torch.no_grad():
         np.testing.assert_allclose(theirs(torch.from_numpy(tokens)).logits.numpy(), ours, rtol=1e-4, atol=1e-5)
 

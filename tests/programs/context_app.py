@@ -7,6 +7,7 @@ import numpy as np
 import trained as app
 from mpi4py import MPI
 
+from hpckit.apps.train import weights
 from hpckit.apps.train.evaluation import evaluate
 
 WORLD = MPI.COMM_WORLD
@@ -25,7 +26,11 @@ def trained(comm, changes, steps, saved=None):
     """Losses of the steps, the state after them, validation, and the weights on rank 0."""
 
     def told(trainer, laid):
-        found = evaluate(trainer, laid.data.validation)
+        found, folder = evaluate(trainer, laid.data.validation), FOLDER / f"model-{WORLD.rank}-of-{comm.size}"
+        weights.save(trainer, folder)
+        every = weights.gathered(trainer)
+        for p in weights.read(folder, laid.shape, trainer.config).parameters() if every else ():
+            np.testing.assert_array_equal(p.value, every[p.name])
         return found.loss, found.accuracy
 
     losses, kept, found, said = app.trained({**SETTINGS, **changes}, comm, steps, saved, told)
