@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from hpckit.apps.md.analysis_settings import Analysis
+from hpckit.apps.md.free_energy.settings import Coupling, Metadynamics, Replicas, Restraint, Variable
 from hpckit.apps.md.molecules.settings import Angles, Bonds, Constraints, Coulomb, Dihedrals, Impropers
 from hpckit.errors import InputError
 from hpckit.io.settings import LIMIT, InputFile, OptionalSpan, RelativeToSource, Section
@@ -217,6 +218,11 @@ class Dynamics(Section):
         " or change of the energy",
     )
     chain: int = Field(3, ge=1, le=20, description="links of the chain of nose_hoover")
+    inner: int = Field(
+        1,
+        ge=1,
+        description="steps of bonds, angles, dihedrals and impropers in a step of all other forces (r-RESPA)",
+    )
     largest_force: float = Field(1e-6, gt=0, description="fire ends when no force component exceeds this")
     longest: float = Field(0.1, gt=0, description="longest move of a particle in a step of fire")
     field: tuple[float, float, float] = Field((0.0, 0.0, 0.0), description="uniform acceleration of all particles")
@@ -324,6 +330,7 @@ class Output(Section):
 
     every: int = Field(0, ge=0, description="steps between frames of the trajectory; 0: only the last")
     format: Literal["h5md", "dump"] = Field("h5md", description="trajectory as an H5MD file, or as a LAMMPS dump")
+    variables: int = Field(0, ge=0, description="steps between rows of output/variables.csv; 0: time.thermo")
 
 
 class Ranks(Section):
@@ -355,6 +362,11 @@ class Config(Section):
     dynamics: Dynamics = Field(default_factory=Dynamics, description="how the particles move")
     barostat: Barostat = Field(default_factory=Barostat, description="the pressure that is held")
     deform: Deform = Field(default_factory=Deform, description="a box that changes by a program")
+    variables: tuple[Variable, ...] = Field((), description="collective variables, numbers of some particles")
+    restraints: tuple[Restraint, ...] = Field((), description="springs on variables, still or moving")
+    metadynamics: Metadynamics = Field(default_factory=Metadynamics, description="hills where variables have been")
+    coupling: Coupling = Field(default_factory=Coupling, description="pairs or restraints switched on step by step")
+    replicas: Replicas = Field(default_factory=Replicas, description="copies that swap their temperatures")
     time: Time = Field(default_factory=Time, description="duration and time step")
     output: Output = Field(default_factory=Output, description="output files")
     analysis: Analysis = Field(default_factory=Analysis, description="observables measured during the run")
@@ -402,6 +414,16 @@ class Config(Section):
                 raise ValueError(f"constraints go with nve, bussi and nose_hoover, not with dynamics.kind = {moved!r}")
             if self.bonds.kind != "harmonic" or (fixed.angles and self.angles.kind not in ("harmonic", "charmm")):
                 raise ValueError("constraints take r0 and theta0 of harmonic bonds, and of harmonic or charmm angles")
+        if self.dynamics.inner > 1 and (
+            moved not in ("nve", "bussi", "nose_hoover")
+            or held.kind != "none"
+            or fixed.some
+            or self.bonds.kind == "none"
+        ):
+            raise ValueError(
+                "dynamics.inner above 1 needs bonds, and goes with nve, bussi and nose_hoover, at constant volume and"
+                " without constraints"
+            )
         partners = {"mtk": ("nose_hoover", "nve"), "cell_rescaling": ("bussi",)}
         if held.kind != "none":
             if moved not in partners[held.kind]:
@@ -449,9 +471,49 @@ class Config(Section):
             raise ValueError("coulomb.kind = 'pppm' needs equal domains: omit ranks.balance, or take ewald")
         if self.interaction.shift and self.interaction.tail:
             raise ValueError("interaction.tail corrects a truncated potential, not one that is shifted")
+        self._require_slow()
         if self.repro and self.precision == "mixed":
             raise ValueError("repro adds forces in double precision: set precision to double")
         return self
+
+    def _require_slow(self) -> None:
+        """Raise `ValueError` for variables, biases and a coupling that do not go together, or with the rest."""
+        if self.replicas.temperatures:
+            if self.dynamics.kind not in ("langevin", "bussi", "nose_hoover") or self.barostat.kind != "none":
+                raise ValueError("replicas go with langevin, bussi and nose_hoover, at constant volume")
+            if self.variables or self.coupling.states or self.analysis.measures:
+                raise ValueError("replicas go without variables, a coupling and analysis during the run: omit these")
+            if self.dynamics.temperature != self.replicas.temperatures[0]:
+                raise ValueError(
+                    f"dynamics.temperature is {self.dynamics.temperature:g}, and that of the first replica"
+                    f" {self.replicas.temperatures[0]:g}: set both alike"
+                )
+        names = [each.name for each in self.variables]
+        asked = [*(each.variable for each in self.restraints), *self.metadynamics.variables]
+        if len(set(names)) != len(names):
+            raise ValueError(f"variables have different names, and these are {names}")
+        if unknown := sorted({*asked} - {*names}):
+            raise ValueError(f"there are no variables {unknown}: the variables are {names}")
+        if self.variables and self.dynamics.kind == "fire":
+            raise ValueError("variables are of a motion in time, and fire is a minimization: omit them")
+        if (self.metadynamics.variables or self.coupling.states) and not self.target:
+            raise ValueError("metadynamics and a coupling need a temperature: dynamics.kind = 'langevin', for one")
+        coupled, pair = any(each.coupled for each in self.restraints), self.interaction
+        if coupled and not self.coupling.states:
+            raise ValueError("a restraint is coupled, and coupling.states is empty")
+        if not self.coupling.states:
+            return
+        if not (coupled or self.coupling.types):
+            raise ValueError("coupling.states change nothing: give coupling.types, or a restraint that is coupled")
+        if len(self.coupling.states) > self.time.steps:
+            raise ValueError(f"coupling has {len(self.coupling.states)} states and time.steps is {self.time.steps}")
+        plain = pair.kind == "lennard_jones" and not pair.switch and not pair.tail and self.coulomb.kind == "none"
+        if self.coupling.types and not plain:
+            raise ValueError("coupling.types are of Lennard-Jones pairs, without switch and tail, and without charges")
+        if self.coupling.types and self.bonds.kind != "none":
+            raise ValueError("coupling.types do not go with bonds, whose partners keep their pairs")
+        if self.coupling.types and self.precision == "mixed":
+            raise ValueError("a coupling measures energies in double precision: set precision to double")
 
 
 PRESETS: dict[str, tuple[str, dict[str, Any]]] = {

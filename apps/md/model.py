@@ -9,6 +9,7 @@ import numpy as np
 from mpi4py import MPI
 
 from hpckit.apps.md.config import Config
+from hpckit.apps.md.free_energy.model import biases_of
 from hpckit.apps.md.molecules.electrostatics import charged, long_range
 from hpckit.apps.md.molecules.topology import bonds_of, constraints_of, exclusions_of, terms_of
 from hpckit.apps.md.motion import external_of
@@ -109,8 +110,10 @@ def make_system(config: Config, start: Start, comm: MPI.Intracomm, timer: PhaseT
         exclusions=exclusions_of(config, start),
         constraints=constraints_of(config, start),
         long_range=long_range(config, start),
+        inner=config.dynamics.inner,
     )
     system.external = external_of(config)
+    system.biases = biases_of(config, start)
     system.load(start.packed(comm))
     if config.deform.start:
         system.reshape(started(config, start))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hpckit.apps.md.config import Config
-from hpckit.md.external import External, Wall
+from hpckit.md.external.fields import External, Wall
 from hpckit.md.motion.barostats import MTK, CellRescaling
 from hpckit.md.motion.deformation import Deformation
 from hpckit.md.motion.dynamics import NVE, Dynamics
@@ -35,6 +35,15 @@ class Equilibrated:
         self.left = values["left"]
         self.thermostat.restore(values["thermostat"])
         self.proper.restore(values["proper"])
+
+
+def at_temperature(dynamics: Any, temperature: float) -> None:
+    """Set the temperature of a thermostat, also of one that equilibrates."""
+    both: tuple[Any, ...] = (dynamics,)
+    if isinstance(dynamics, Equilibrated):
+        both = dynamics.thermostat, dynamics.proper
+    for each in both:
+        each.temperature = temperature
 
 
 def dynamics_of(config: Config) -> Dynamics:

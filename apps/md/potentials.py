@@ -18,6 +18,7 @@ from hpckit.io.particles.lammps_table import read_lammps_table
 from hpckit.kernels.particles.lennard_jones import dispatch as lennard_jones
 from hpckit.kernels.particles.pair.custom import make_potential, tails
 from hpckit.kernels.particles.pair.named import NAMED
+from hpckit.md.external.coupling import SoftPairs
 from hpckit.md.interaction import Interaction, tabulated
 from hpckit.md.many_body.embedded import EmbeddedAtoms, embedded_atoms
 from hpckit.md.many_body.stillinger_weber import StillingerWeber
@@ -39,6 +40,8 @@ def interaction_of(config: Config, types: int) -> Interaction | EmbeddedAtoms | 
             f"interaction.epsilon and sigma are of {len(given.epsilon)} types, and there are {types}",
             do="give one of each for every type",
         )
+    if config.coupling.types:
+        return soft_pairs(config, types).at(config.coupling.states[0])
     if given.kind == "lennard_jones" and not given.switch:
         return _lennard_jones(config, types)
     if given.kind == "table":
@@ -65,6 +68,16 @@ def interaction_of(config: Config, types: int) -> Interaction | EmbeddedAtoms | 
     if given.kind == "lennard_jones":  # traced for GPUs and lists of neighbors, by hand for pairs of clusters
         return replace(found, potential=replace(found.potential, by_inverse=lennard_jones.FADED))
     return found
+
+
+def soft_pairs(config: Config, types: int) -> SoftPairs:
+    """Lennard-Jones pairs of which those of the coupled types fade. Raises `InputError` for unknown types."""
+    given, wells = config.coupling, _well_parameters(config)
+    if not all(1 <= kind <= types for kind in given.types):
+        raise InputError(f"coupling.types are {list(given.types)}, and there are types 1 to {types}")
+    coupled = np.isin(np.arange(types) + 1, given.types)
+    what = _cutoffs(config, types), coupled, given.softness, given.power, config.interaction.shift
+    return SoftPairs(wells[..., 0], wells[..., 1], *what)
 
 
 def reaches(config: Config) -> list[float]:

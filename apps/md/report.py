@@ -13,6 +13,7 @@ from hpckit.apps.common.validation import Check
 from hpckit.apps.md.analysis import FILE, from_files, last_frame
 from hpckit.apps.md.argon import beside_rahman
 from hpckit.apps.md.config import Config
+from hpckit.apps.md.free_energy.report import free_energy_sections
 from hpckit.apps.md.report_charts import lines, picture
 from hpckit.md.observables.measurements import FIT
 from hpckit.md.units import UNITS
@@ -41,6 +42,7 @@ def sections(run: RunData) -> Iterator[Section]:
     names = _symbols(run.summary.get("units") or {})
     found = _found(run, config)
     yield from _state(run, config, names)
+    yield from free_energy_sections(run.directory / "output", names)
     yield from observed(found, config.system.units)
     checks = beside_rahman(config, mean_after(run, config, "temperature")[0], found)
     if checks:

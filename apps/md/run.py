@@ -13,21 +13,36 @@ import numpy as np
 from hpckit.apps.common.loop import Due, Evolution, conserved, time_loop
 from hpckit.apps.md.analysis import Analysis, measured
 from hpckit.apps.md.config import Config
+from hpckit.apps.md.free_energy.model import coupling_of
+from hpckit.apps.md.free_energy.record import Record
+from hpckit.apps.md.free_energy.replicas import (
+    OfReplica,
+    by_temperature,
+    replicas_of,
+    require_dealt,
+    settings_of,
+    together,
+    told,
+)
 from hpckit.apps.md.model import domain_lines, make_system, plans_of, require_fit, topology_of
 from hpckit.apps.md.molecules.electrostatics import charge_lines
-from hpckit.apps.md.motion import Equilibrated, dynamics_of
+from hpckit.apps.md.motion import Equilibrated, at_temperature, dynamics_of
 from hpckit.apps.md.potentials import interaction_of, reaches
 from hpckit.apps.md.start import Start
-from hpckit.apps.md.table import BOX, HEADER, performance, row
-from hpckit.apps.md.trajectory import Trajectory
+from hpckit.apps.md.trajectory import BOX, HEADER, Trajectory, performance, row
 from hpckit.comm.agree import least_of_ranks
+from hpckit.comm.mesh import axis_comm
 from hpckit.errors import BlowUpError
 from hpckit.io.checkpoint.state import Restored, State
+from hpckit.kernels.particles.integrate.dispatch import dilate
+from hpckit.md.external.biases import Biases
+from hpckit.md.external.coupling import Coupling
 from hpckit.md.motion.barostats import MTK
 from hpckit.md.motion.fire import Fire
+from hpckit.md.motion.replicas import DOMAIN, Replicas
 from hpckit.md.saved import pieces_of, restore, values_of
 from hpckit.md.system import System
-from hpckit.md.thermo import Thermo, freedom, mass_density, measure
+from hpckit.md.thermo import Thermo, freedom, mass_density, measure, totals
 from hpckit.plan.particles.domain import DomainDecomposition
 from hpckit.run.context import DryRun, Run
 
@@ -46,9 +61,19 @@ class MolecularDynamics(Evolution):
 
     waits_in = "exchange"
 
-    def __init__(self, config: Config, run: Run, system: System, trajectory: Trajectory) -> None:
+    def __init__(
+        self,
+        config: Config,
+        run: Run,
+        system: System,
+        trajectory: Trajectory,
+        coupling: Coupling | None = None,
+        replicas: Replicas | None = None,
+    ) -> None:
         super().__init__(run)
+        self.replicas = replicas
         self.config, self.system, self.trajectory = config, system, trajectory
+        self.record = Record(config, run, system, coupling)
         self.dynamics, self.analysis = dynamics_of(config), Analysis(config, run, system)
         self.end = config.time.steps * config.time.dt
         self.is_at_minimum = False
@@ -74,21 +99,32 @@ class MolecularDynamics(Evolution):
         self.look()
         self.write()
         self.analysis.add(0, 0.0)
+        self.record.add(0, 0.0)
 
     def restore(self, kept: Restored) -> None:
         """Collective: continue from a checkpoint."""
         self.step, self.time = kept.step, kept.step * self.config.time.dt
         self._back(kept)
+        kept = self._own(kept)
         self.first = self.last = thermo_of(kept.values["first"])
         self.start = thermo_of(kept.values["start"]) if kept.values["start"] else None
         self.seen = list(kept.values["seen"])
         if self.config.analysis.measures:
             self.run.say(f"observables of this run are those of the steps after {self.step}")
 
+    def _own(self, kept: Restored) -> Restored:
+        """Of several replicas the part of this one."""
+        return kept if self.replicas is None else OfReplica(kept, self.replicas.own)
+
     def _back(self, kept: Restored) -> None:
+        if self.replicas is not None:
+            self.replicas.restore(kept.values["exchange"])
+            kept = self._own(kept)
+            at_temperature(self.dynamics, self.replicas.temperature)
+        self.record.restore(kept.values["record"], kept.step)
         held = self.config.barostat.kind != "none"
         settled = held and kept.step > self.config.dynamics.equilibrate  # a barostat measures every step
-        restore(self.system, kept, settled or self._measures(kept.step))
+        restore(self.system, kept, settled or self._measures(kept.step) or self._exchanges(kept.step))
         self.dynamics.restore(kept.values["dynamics"])
 
     def saved(self) -> State:
@@ -99,26 +135,45 @@ class MolecularDynamics(Evolution):
             "first": asdict(self.first),
             "start": asdict(self.start) if self.start else None,
             "seen": self.seen,
+            "record": self.record.saved(),
         }
-        return State(pieces_of(self.system), values)
+        state = State(pieces_of(self.system), values)
+        return state if self.replicas is None else together(state, self.replicas)
 
     def advance(self) -> Due:
         """Collective: do the next step."""
-        times, step, dynamics = self.config.time, self.step + 1, self.dynamics
+        step, dynamics = self.step + 1, self.dynamics
         wanted = self._measures(step)
+        self.record.select(step)
         try:
-            self.run.advance(step, partial(dynamics.step, self.system, times.dt, wanted), self.saved, self._back)
+            self.run.advance(step, partial(self._move, step, wanted), self.saved, self._back)
         except BlowUpError as error:
             error.where += f", step {step}"
             raise
-        self.step, self.time = step, step * times.dt
+        self.step, self.time = step, step * self.config.time.dt
         self.analysis.add(step, self.time)
+        self.record.add(step, self.time)
         enough = self.config.dynamics.largest_force
         if isinstance(dynamics, Fire) and dynamics.largest_force < enough:
             self.is_at_minimum = True
             self.run.say(f"no force is larger than {enough:g}: a minimum after {step} steps")
             self.system.compute(measure=True)
         return Due(wanted or self.is_at_minimum, self.is_at_minimum or self.trajectory.is_due(step))
+
+    def _move(self, step: int, wanted: bool) -> None:
+        """Collective: the motion of a step, and an exchange of temperatures if one is due."""
+        due, replicas = self._exchanges(step), self.replicas
+        self.dynamics.step(self.system, self.config.time.dt, wanted or due)
+        if due and replicas is not None:
+            factor = replicas.attempt(totals(self.system).potential, self.system.units.boltzmann)
+            at_temperature(self.dynamics, replicas.temperature)
+            if factor != 1.0:
+                dilate(self.system.particles.velocities, self.system.particles.slots, np.full(3, factor))
+
+    def _exchanges(self, step: int) -> bool:
+        """Whether replicas try to swap temperatures after this step."""
+        given = self.config.dynamics.equilibrate
+        return self.replicas is not None and step > given and step % self.config.replicas.every == 0
 
     def _measures(self, step: int) -> bool:
         """Whether a line of the table follows this step."""
@@ -132,6 +187,13 @@ class MolecularDynamics(Evolution):
             if self.step == 0:
                 self.first = thermo
             self._require_sound()
+            exchanged = {}
+            if self.replicas is not None:
+                every = by_temperature(thermo, self.replicas)
+                self.last = thermo = every[0]
+                exchanged = {f"potential_{k}": each.potential for k, each in enumerate(every, 1)}
+                holders = np.argsort(self.replicas.which).tolist()
+                exchanged |= {f"replica_{k}": float(holder + 1) for k, holder in enumerate(holders, 1)}
             if self.step >= self.config.averaged_from:
                 self.seen = [self.seen[0] + 1, self.seen[1] + thermo.temperature]
             box = (thermo.volume, mass_density(self.system)) if self.resizes else ()
@@ -149,6 +211,8 @@ class MolecularDynamics(Evolution):
                 rebuilds=self.system.neighbors.builds,
                 **self._parts(),
                 **self._box(),
+                **self.record.metrics(),
+                **exchanged,
                 **({"imbalance": self.system.balance.imbalance} if self.config.ranks.balance else {}),
             )
         given = self.config.dynamics
@@ -218,6 +282,7 @@ class MolecularDynamics(Evolution):
         """Collective: write the observables."""
         with self.run.timer("analysis"):
             self.analysis.finish()
+            self.record.finish()
 
 
 def run(config: Config, run: Run) -> None:
@@ -226,19 +291,28 @@ def run(config: Config, run: Run) -> None:
     Raises `InputError` for invalid settings, `BlowUpError` if positions are no longer finite.
     """
     begin = clock.perf_counter()
-    start = Start(config)
+    replicas, asked = replicas_of(config, run.comm), config
+    if replicas is not None:
+        config = settings_of(config, replicas)
+    start, comm = Start(config), run.comm if replicas is None else axis_comm(replicas.mesh[DOMAIN])
     with run.compiling():
-        system = make_system(config, start, run.comm, run.timer, run.device)
+        system = make_system(config, start, comm, run.timer, run.device)
     notes = [*start.notes, *_notes(config), *_image_notes(config, system.domains)]
     for line in (*(f"note: {note}" for note in notes), *domain_lines(system.domains), *charge_lines(config, start)):
         run.say(line)
     run.say(f"{system.count} particles and kernels ready in {clock.perf_counter() - begin:.1f} s")
-    with Trajectory(config, run, system) as trajectory:
-        it = MolecularDynamics(config, run, system, trajectory)
+    biases = system.biases if isinstance(system.biases, Biases) else None
+    with Trajectory(config, run, system, replicas) as trajectory:
+        coupling = coupling_of(config, start, biases)
+        it = MolecularDynamics(config, run, system, trajectory, coupling, replicas)
         ran = time_loop(it)
     for line in performance(system.count, ran.steps, ran.seconds, config.time.dt, run.size, config.system.units):
         run.say(line)
+    it.config = asked
     temperature, findings = it.temperature(), []
+    if replicas is not None:
+        shares = ", ".join(f"{share:.0%}" for share in told(replicas)["acceptance"])
+        run.say(f"{replicas.number} attempts to swap temperatures; of neighbor pairs {shares} were accepted")
     if temperature.get("missed"):
         text = f"the run is at T = {temperature['mean']:.4g}, and you asked for {temperature['asked']:g}"
         findings.append({"text": text, "do": WARMER})
@@ -259,10 +333,13 @@ def run(config: Config, run: Run) -> None:
             "temperature": temperature,
             "findings": findings,
             "domains": _domains(system),
+            **({"replicas": told(replicas)} if replicas is not None else {}),
         },
         status="done" if ran.complete else "stopped",
     )
     system.mesh.close()
+    if replicas is not None:
+        replicas.mesh.close()
 
 
 def thermo_of(values: dict[str, Any]) -> Thermo:
@@ -305,7 +382,8 @@ def _halo_bytes(config: Config, start: Start, ranks: int, shell: float) -> int:
 
 def dry_run(config: Config, ranks: int) -> DryRun:
     """The cost of `run` on that many ranks; raises the errors that it would raise before its start."""
-    start = Start(config)
+    require_dealt(config, ranks)
+    start, ranks = Start(config), ranks // max(1, len(config.replicas.temperatures))
     require_fit(config, start)
     topology = topology_of(config, start.upper - start.lower, ranks)
     domains = DomainDecomposition.even(topology, start.lower, start.upper, start.tilt)

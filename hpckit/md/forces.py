@@ -115,8 +115,16 @@ class PairForces(Forces):
             }
         except TypeError as error:
             raise InputError(f"the potential {potential.key[1]} has no form for GPUs: {error}") from error
-        stored = stored_table(interaction.table, self.form, interaction.rows, potential.rows_at)
-        self._table = device.to_device(stored)
+        self.set_table(interaction)
+
+    def set_table(self, interaction: Interaction) -> None:
+        """Take the parameters of an interaction of the same potential from now on."""
+        stored = stored_table(interaction.table, self.form, interaction.rows, interaction.potential.rows_at)
+        self._table = self.device.to_device(stored)
+
+    def kernel(self, measure: bool) -> Any:
+        """The kernel with energies and virials, or without."""
+        return self._kernels[measure]
 
     def compute(self, particles: Particles, neighbors: NeighborList, part: Any, measure: int, stage: int = 0) -> None:
         """Write the forces of the slots of a part of the lists; see `Forces.compute`."""

@@ -23,7 +23,7 @@ from hpckit.plan.particles.domain import DomainDecomposition
 PARTICLE = np.dtype(
     [
         *(("id", "i8"), ("position", "f8", 3), ("built", "f8", 3), ("velocity", "f8", 3)),
-        *(("image", "i4", 3), ("type", "i4"), ("charge", "f8")),
+        *(("image", "i4", 3), ("type", "i4"), ("charge", "f8"), ("force", "f8", 3)),
     ]
 )
 ARRAYS = ("position", "built", "velocity", "image", "type")
@@ -34,7 +34,8 @@ def pieces_of(system: System) -> list[Piece]:
     """Collective: the arrays of all particles in the order of their ids, an even share of the rows on each rank.
 
     position, velocity: float64 [particles, 3]; built: the positions at the last rebuild, in the box; image: int32
-    [particles, 3], box lengths gone until then; type: int32 [particles], from 0; charge: float64 [particles].
+    [particles, 3], box lengths gone until then; type: int32 [particles], from 0; charge: float64 [particles]; force:
+    float64 [particles, 3], with constraints, whose forces depend on the velocities of half a step before.
     """
     particles = system.particles.on_host()
     slots = particles.own
@@ -43,6 +44,7 @@ def pieces_of(system: System) -> list[Piece]:
     each["position"], each["velocity"] = particles.positions[slots, :3], particles.velocities[slots, :3]
     each["built"] = system.device.to_host(system.neighbors.built)[slots, :3]
     each["image"], each["charge"] = particles.images[slots], particles.charges[slots]
+    each["force"] = particles.forces[slots, :3]
     came = send_to(system.mesh, each, _homes(system, each["id"]))
     came = came[np.argsort(came["id"])]
     first, count = _share(system)
@@ -89,11 +91,14 @@ def restore(system: System, restored: Restored, measure: bool) -> None:
     neighbors.builds, neighbors.missed, neighbors.since = (values[name] for name in ("builds", "missed", "since"))
     neighbors.stretch, system.steps = np.array(values.get("stretch", [1.0] * 3)), values["steps"]
     system.refresh(measure)
+    if "force" in rows:
+        forces = _asked(system, particles.ids[slots], rows["force"], first)
+        particles.forces[slots, :3] = forces
 
 
 def _arrays(system: System) -> tuple[str, ...]:
-    """What a checkpoint holds: charges of those that have them."""
-    return (*ARRAYS, "charge") if system.charged else ARRAYS
+    """What a checkpoint holds: charges of those that have them, forces where constraints add to them."""
+    return (*ARRAYS, *(["charge"] if system.charged else []), *(["force"] if system.constraints is not None else []))
 
 
 def _share(system: System) -> tuple[int, int]:

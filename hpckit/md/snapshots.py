@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hpckit.collectives.whole import rows_of_ranks
+from hpckit.comm.mesh import Mesh
 from hpckit.kernels.particles.records.dispatch import types_of
 from hpckit.md.system import System
 from hpckit.particles.migration import exchange, wrap
@@ -14,16 +15,21 @@ from hpckit.plan.particles.snapshot import Snapshot
 WITH_FORCE = np.dtype([("particle", PACKED), ("force", "f8", 4)])
 
 
-def snapshot(system: System, step: int = 0, time: float = 0.0, forces: bool = False) -> Snapshot | None:
+def snapshot(
+    system: System, step: int = 0, time: float = 0.0, forces: bool = False, within: tuple[Mesh, bool] | None = None
+) -> Snapshot | None:
     """Collective: all particles in the order of their ids, on rank 0; None elsewhere.
 
-    Positions are wrapped into the box, with image flags that count the crossings; ids count from 1.
+    Positions are wrapped into the box, with image flags that count the crossings; ids count from 1. within: a mesh of
+    several systems, on whose rank 0 the particles are, and whether this system is the one that is meant.
     """
+    mesh, chosen = within or (system.mesh, True)
     each = _own_particles(system)
-    counts = np.zeros(system.mesh.size, np.int64)
+    each = each if chosen else each[:0]
+    counts = np.zeros(mesh.size, np.int64)
     counts[0] = len(each)
-    every = exchange(system.mesh, each, counts)
-    return None if system.mesh.rank else _snapshot_of(system, every, step, time, forces)
+    every = exchange(mesh, each, counts)
+    return None if mesh.rank else _snapshot_of(system, every, step, time, forces)
 
 
 def frame(system: System, step: int = 0, time: float = 0.0) -> Snapshot:

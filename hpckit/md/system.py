@@ -40,7 +40,7 @@ FORCES: dict[type, Any] = {
 
 
 class External(Protocol):
-    """Adds external forces to those of pairs: `hpckit.md.external`."""
+    """Adds external forces to those of pairs: `hpckit.md.external.fields`."""
 
     def add(self, system: System, measure: bool) -> None:
         """Add to `system.particles.forces`, and with `measure` to the energies, of this rank."""
@@ -81,8 +81,21 @@ class Held(Protocol):
     def add(self, system: System, measure: bool) -> None:
         """Collective: add to the forces, and with `measure` to the virials, of this rank."""
 
+    def expect(self, stretch: np.ndarray, slowing: np.ndarray) -> None:
+        """Take the factors by which a barostat is about to change the box, and velocities up to the next drift."""
+
     def correct(self, system: System) -> None:
         """Collective: move the particles of this rank such that the distances are those held."""
+
+
+class Biased(Protocol):
+    """Adds forces by collective variables: `hpckit.md.external.biases`."""
+
+    def attach(self, system: System) -> None:
+        """Collective, after a rebuild: find the slots."""
+
+    def add(self, system: System, measure: bool) -> None:
+        """Collective: add to the forces, and with `measure` to energies and virials, of this rank."""
 
 
 class Excluded(Protocol):
@@ -123,7 +136,8 @@ class System:
     so that no bit depends on the number of ranks. balance_every: steps between two moves of the cuts by measured
     work, 0 for none. bonds: forces of bonds beside those of pairs; exclusions: what partners in a molecule have of
     these; long_range: a sum over all images of the charges; terms: angles, dihedrals, impropers; constraints:
-    distances that stay. device: a GPU holds particles, lists and forces.
+    distances that stay. inner: how many times in a step the forces of bonds and terms act (r-RESPA), while all others
+    act once; then `fast` has these forces, and `slow` the others. device: a GPU holds particles, lists and forces.
     Between rebuilds a single rank never waits for it, unless `Rebuilds.check` asks for the largest move; with
     several ranks each step waits for the packed messages.
 
@@ -154,6 +168,7 @@ class System:
         long_range: LongRange | None = None,
         terms: Sequence[Bound] = (),
         constraints: Held | None = None,
+        inner: int = 1,
     ) -> None:
         self.mesh, self.domains, self.units, self.device = mesh, domains, units, device
         self.masses = np.asarray(masses, np.float64)
@@ -169,6 +184,9 @@ class System:
         self.timer = timer or PhaseTimer()
         self.bonds, self.exclusions, self.long_range = bonds, exclusions, long_range
         self.terms, self.constraints = tuple(terms), constraints
+        self.inner, self.fast, self.slow = inner, np.zeros((0, 4)), np.zeros((0, 4))
+        if inner > 1 and (constraints is not None or device.is_gpu):
+            raise InputError("bonds in inner steps go with neither constraints nor GPUs", do="set dynamics.inner = 1")
         self.within_step = False  # whether velocities are half a step behind the positions
         if constraints is not None and self.forces.form.isa == "cuda":
             raise InputError("constraints are held on the CPU", do="leave --gpu out")
@@ -178,6 +196,7 @@ class System:
             exclusions.require_fit(interaction, self.forces.form.isa)
         self.ids_of_slots = np.zeros(0)  # of molecules: of own slots and ghosts, float64, -1 for none
         self.external: External | None = None  # adds to the forces of pairs
+        self.biases: Biased | None = None  # of collective variables
         self.count = 0  # particles of all ranks
         self.steps = 0  # updates of the forces
         self.measured = False  # whether the last forces came with energies and virials
@@ -228,7 +247,7 @@ class System:
         molecular = [each for each in (self.bonds, *self.terms, self.exclusions, self.constraints) if each is not None]
         if molecular:
             self._number_slots()
-        for one in molecular:
+        for one in (*molecular, *([self.biases] if self.biases is not None else [])):
             one.attach(self)
         if self.long_range is not None:
             self.long_range.meet(self)
@@ -366,6 +385,18 @@ class System:
             self._later_stage(stage, measure)
         self._add_others(measure)
 
+    def refresh_fast(self) -> None:
+        """Collective: update the ghosts; `fast`, the forces of bonds and terms, at the current positions."""
+        forces, own = self.particles.forces, self.particles.slots
+        with self.timer("exchange"):
+            self.ghosts.start(self.particles)
+            self.ghosts.finish(self.particles)
+        forces[:own] = 0.0
+        for each in (self.bonds, *self.terms):
+            if each is not None:
+                each.add(self, False)
+        self.fast = forces[:own].copy()
+
     def _what(self, measure: int) -> int:
         """`VIRIAL` is for forces that find virials by themselves."""
         return measure if self.forces.by_clusters else bool(measure)
@@ -375,12 +406,26 @@ class System:
         self.measured = bool(measure)
         with self.timer("force"):
             self.forces.finish(self.particles, self.neighbors, measure)
-        measure = bool(measure)
-        for each in (self.bonds, *self.terms, self.exclusions, self.long_range):
+        measure, forces, own = bool(measure), self.particles.forces, self.particles.slots
+        if self.inner > 1:
+            self.slow = forces[:own].copy()
+            forces[:own] = 0.0
+        for each in (self.bonds, *self.terms):
             if each is not None:
                 each.add(self, measure)
+        if self.inner > 1:
+            self.fast = forces[:own].copy()
+            forces[:own] = self.slow
+        for other in (self.exclusions, self.long_range):
+            if other is not None:
+                other.add(self, measure)
         if self.external is not None:
             self.external.add(self, measure)
+        if self.biases is not None:
+            self.biases.add(self, measure)
+        if self.inner > 1:
+            self.slow = forces[:own].copy()
+            forces[:own] += self.fast
         if self.constraints is not None:
             self.constraints.add(self, measure)
 

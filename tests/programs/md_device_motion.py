@@ -10,7 +10,7 @@ import hpckit as hp
 from hpckit.comm.gpu import find_gpu
 from hpckit.errors import BlowUpError
 from hpckit.kernels.particles.lennard_jones.dispatch import POTENTIAL, parameters
-from hpckit.md.external import External, Wall
+from hpckit.md.external.fields import External, Wall
 from hpckit.md.interaction import Interaction
 from hpckit.md.motion.barostats import MTK, CellRescaling
 from hpckit.md.motion.dynamics import NVE

@@ -598,6 +598,21 @@ class Commands:
     def _timestep(self, dt: str) -> None:
         self._set("time.dt", float(dt))
 
+    def _run_style(self, style: str, *words: str) -> None:
+        if style == "verlet" and not words:
+            return
+        levels = dict(zip(words[2::2], words[3::2], strict=False))
+        inner = {name: levels.get(name, levels.get("bond", "1")) for name in ("bond", "angle", "dihedral", "improper")}
+        outer = {name: levels.get(name, "2") for name in ("pair", "kspace")}
+        known = {*inner, *outer}
+        sound = style == "respa" and len(words) >= 2 and len(words) % 2 == 0 and words[0] == "2" and words[1].isdigit()
+        if not sound or {*levels} - known or {*inner.values()} != {"1"} or {*outer.values()} != {"2"}:
+            raise ValueError(
+                f"run_style {style} {' '.join(words)}: known are verlet, and respa 2 N with bond, angle, dihedral and"
+                " improper 1, pair and kspace 2"
+            )
+        self._set("dynamics.inner", max(1, int(words[1])))
+
     def _thermo(self, every: str) -> None:
         self._set("time.thermo", max(1, int(every)))
 
@@ -607,6 +622,7 @@ class Commands:
         if style == "shake":
             for key, kinds in shaken(list(rest)).items():
                 self._set(f"constraints.{key}", kinds)
+            self._set("constraints.foresee", False)
             return
         if style == "deform":
             if "changes" in self.tree.get("deform", {}):
@@ -668,7 +684,7 @@ KNOWN = (
         "region",
         "replicate",
     ),
-    *("run", "thermo", "timestep", "units", "velocity"),
+    *("run", "run_style", "thermo", "timestep", "units", "velocity"),
 )
 
 

@@ -85,6 +85,11 @@ class Constraints(Section):
     angles: tuple[int, ...] = Field(
         (), description="types of angles, from 1, between two such bonds, that keep theta0: rigid water"
     )
+    foresee: bool = Field(
+        True,
+        description="allow for what a barostat will do to box and velocities in the next step; false: as fix shake of"
+        " LAMMPS, whose conserved quantity falls",
+    )
 
     @property
     def some(self) -> bool:

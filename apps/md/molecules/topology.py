@@ -53,7 +53,7 @@ def constraints_of(config: Config, start: Start) -> Constraints | None:
     held = bonds[start.held_bonds()]
     cosines = np.cos(np.radians(of_angles[corners[:, 0], 1]))
     clusters = clusters_of(held[:, 1:], of_bonds[held[:, 0], 1], corners[:, 1:], cosines, start.count)
-    return Constraints(clusters, start.count, config.time.dt)
+    return Constraints(clusters, start.count, config.time.dt, given.foresee)
 
 
 def exclusions_of(config: Config, start: Start) -> Exclusions | None:

@@ -337,7 +337,8 @@ def write_lammps_data(path: str | Path, snapshot: Snapshot, units: str = "lj") -
     """Write a data file that LAMMPS and `read_lammps_data` read back to the last bit; whole or not at all.
 
     Style `bond` where the snapshot has bonds alone, `molecular` where it has angles, too, `charge` where it has
-    charges, `full` for both, else `atomic`. Raises `SetupError` where it cannot be written.
+    charges, `full` for both, else `atomic`; molecules are what these terms join. Raises `SetupError` where it cannot be
+    written.
     """
     path = Path(path)
     types = len(snapshot.masses) if snapshot.masses is not None else int(snapshot.types.max(initial=0)) + 1
@@ -366,7 +367,7 @@ def write_lammps_data(path: str | Path, snapshot: Snapshot, units: str = "lj") -
                 out.write(" ".join([str(number), *(_number(value) for value in values)]) + "\n")
     out.write(f"\nAtoms # {style}\n\n")
     charge = [] if charges is None else [charges]
-    molecule = [np.zeros(snapshot.count, np.int64)] if snapshot.terms else []
+    molecule = [snapshot.molecules] if snapshot.terms else []
     _rows(out, snapshot.ids, *molecule, snapshot.types + 1, *charge, *snapshot.positions.T, *snapshot.images.T)
     if snapshot.velocities is not None:
         out.write("\nVelocities\n\n")

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Self
 
 import numpy as np
 
-from hpckit.errors import CorruptDataError, write_error
+from hpckit.io.appended import AppendedText
 from hpckit.io.particles.text import Lines
 from hpckit.plan.particles.cell import TILTS, Cell
 from hpckit.plan.particles.snapshot import Snapshot, sorted_by_id
@@ -24,7 +21,6 @@ POSITIONS = {
     ("xsu", "ysu", "zsu"): (True, True),
 }
 VECTORS = {"images": ("ix", "iy", "iz"), "velocities": ("vx", "vy", "vz"), "forces": ("fx", "fy", "fz")}
-BLOCK_BYTES = 8 << 20  # read at once
 # Columns of words rather than numbers, which are passed over.
 WORDS = ("element",)
 
@@ -148,61 +144,21 @@ def _atoms(
     )  # fmt: skip
 
 
-class DumpWriter:
+class DumpWriter(AppendedText):
     """Writes frames one after the other into a dump that LAMMPS, OVITO and `read_lammps_dump` read: id, type, place in
     the box, images and, where the frame has them, velocities and forces; numbers to the last bit.
 
     A frame is handed to the system in one write and forced to disk: a process killed at any instant leaves whole
-    frames, and at most one that breaks off at the end. `resume` goes on where a writer was whose `kept` said so, and
-    forgets later frames; {} forgets all. Raises `SetupError` where it cannot be written, `CorruptDataError` where
-    frames to go on after are gone or have changed.
+    frames, and at most one that breaks off at the end. `resume` and errors: see `AppendedText`.
     """
-
-    def __init__(self, path: str | Path, resume: Mapping[str, Any] | None = None) -> None:
-        self.path = Path(path)
-        size = (resume or {}).get("bytes", 0)
-        self._hash = hashlib.sha256()
-        try:
-            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK, 0o644)
-            found = os.fstat(self._file).st_size
-            for start in range(0, min(size, found), BLOCK_BYTES):
-                self._hash.update(os.pread(self._file, min(BLOCK_BYTES, size - start), start))
-            problem = f"has {found} bytes, and had {size}" if found < size else "has changed since it was written"
-            if size and self._hash.hexdigest() != (resume or {}).get("hash"):
-                raise CorruptDataError(
-                    f"{self.path.name} {problem}",
-                    where=str(self.path),
-                    do="put the file back, or start the run again: hpckit run DIR/run.toml",
-                )
-            if found > size:
-                os.ftruncate(self._file, size)
-        except OSError as error:
-            raise write_error(error, self.path) from error
 
     def write(self, snapshot: Snapshot) -> None:
         """Append a frame."""
-        content = memoryview(_text(snapshot).encode())
-        self._hash.update(content)
-        try:
-            while content:
-                content = content[os.write(self._file, content) :]  # short writes are legal
-            os.fsync(self._file)
-        except OSError as error:
-            raise write_error(error, self.path) from error
-
-    def kept(self) -> dict[str, Any]:
-        """What a resumed run needs to go on here."""
-        return {"bytes": os.fstat(self._file).st_size, "hash": self._hash.hexdigest()}
+        self.append(_text(snapshot))
 
     def close(self, last: bool = True) -> None:
         """Close the file; frames may follow whether they come last or not."""
-        os.close(self._file)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *unused: object) -> None:
-        self.close()
+        super().close()
 
 
 def _text(snapshot: Snapshot) -> str:

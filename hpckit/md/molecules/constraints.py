@@ -76,11 +76,13 @@ class Constraints:
 
     dt: the time step of the dynamics, velocity Verlet with or without chains and barostats around it. A cluster that is
     cut by sides of domains is solved on each of their ranks, from what ghosts would move by. `count`: the distances,
-    each of which takes a degree of freedom.
+    each of which takes a degree of freedom. foresee: whether forces allow for what a barostat does in the next step.
     """
 
-    def __init__(self, clusters: Sequence[Clusters], particles: int, dt: float) -> None:
+    def __init__(self, clusters: Sequence[Clusters], particles: int, dt: float, foresee: bool = True) -> None:
+        self.foresee = foresee
         self.dt, self.count = dt, sum(each.lengths.size for each in clusters)
+        self._stretch, self._slowing = np.ones(3), np.ones(3)
         self._groups = [
             (
                 Members(np.column_stack([np.zeros(len(each.ids), np.int64), each.ids]), particles),
@@ -106,13 +108,24 @@ class Constraints:
         moves = np.zeros((system.neighbors.slots, 3))
         with system.timer("force"):
             forces = particles.forces[:own, :3] * system.inverse_masses[:, None]
-            moves[:own] = self.dt * particles.velocities[:own, :3] + per_force * forces
+            moves[:own] = self.dt * self._slowing * particles.velocities[:own, :3] + per_force * forces
         with system.timer("exchange"):
             for dim in range(3):
                 column = np.ascontiguousarray(moves[None, :, dim : dim + 1])
                 self._exchange(system, column)
                 moves[own:, dim] = column[0, own:, 0]
+        if (self._stretch != 1.0).any():
+            moves += (self._stretch - 1.0) * particles.positions[: len(moves), :3]
         self._hold(system, moves, per_force, particles.forces, measure)
+
+    def expect(self, stretch: np.ndarray, slowing: np.ndarray) -> None:
+        """Take the factors [3] by which a barostat is about to change the box, and velocities up to the next drift.
+
+        Without them distances are off by what the box adds in a step. Constraint forces pull it back in the next one,
+        and this work, which is in no virial, makes the conserved quantity of a barostat fall.
+        """
+        if self.foresee:
+            self._stretch, self._slowing = stretch, slowing
 
     def correct(self, system: System) -> None:
         """Collective: move particles along their distances, by the inverse of their masses, until these are those held.

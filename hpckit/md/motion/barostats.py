@@ -136,6 +136,8 @@ class MTK(Barostat):
         with system.timer("integrate"):
             drift(particles.positions, particles.velocities, particles.slots, dt)
         self._stretch(system, growth)
+        if system.constraints is not None:
+            system.constraints.expect(growth**2, self._drag(system, dt) ** 2)
         system.update(measure or VIRIAL)
         half_kick(system, dt)
         with system.timer("integrate"):

@@ -50,15 +50,42 @@ def warm_up(system: System) -> None:
 
 
 def half_kick_and_drift(system: System, dt: float, way: float | None = None) -> None:
-    """The first half of a step: a kick of half of dt, and a drift of dt, or of `way`."""
+    """The first part of a step: a kick of half of dt, and a drift of dt, or of `way`.
+
+    Where bonds act in inner steps, the whole step but the last kicks: Tuckerman, Berne and Martyna (1992), J. Chem.
+    Phys. 97, 1990; a step of the others' forces around steps of theirs.
+    """
     particles = system.particles
+    if system.inner > 1:
+        _inner_steps(system, dt)
+        return
     with system.timer("integrate"):
         arrays = particles.positions, particles.velocities, particles.forces, system.inverse_masses
         kick_drift(*arrays, particles.slots, 0.5 * dt, dt if way is None else way)
 
 
 def half_kick(system: System, dt: float) -> None:
-    """The second half of a step."""
+    """The last part of a step."""
     particles = system.particles
     with system.timer("integrate"):
-        kick(particles.velocities, particles.forces, system.inverse_masses, particles.slots, 0.5 * dt)
+        arrays = system.inverse_masses, particles.slots
+        if system.inner > 1:
+            kick(particles.velocities, system.fast, *arrays, 0.5 * dt / system.inner)
+            kick(particles.velocities, system.slow, *arrays, 0.5 * dt)
+            return
+        kick(particles.velocities, particles.forces, *arrays, 0.5 * dt)
+
+
+def _inner_steps(system: System, dt: float) -> None:
+    """A kick of half of dt by slow forces, and the inner steps of dt / n up to the drift of the last."""
+    particles, slots, small = system.particles, system.particles.slots, dt / system.inner
+    with system.timer("integrate"):
+        kick(particles.velocities, system.slow, system.inverse_masses, slots, 0.5 * dt)
+    for number in range(system.inner):
+        with system.timer("integrate"):
+            arrays = particles.velocities, system.fast, system.inverse_masses
+            kick_drift(particles.positions, *arrays, slots, 0.5 * small, small)
+        if number < system.inner - 1:
+            system.refresh_fast()
+            with system.timer("integrate"):
+                kick(particles.velocities, system.fast, system.inverse_masses, slots, 0.5 * small)

@@ -78,6 +78,30 @@ class Snapshot:
         return {name: rows for name, rows in each.items() if rows is not None}
 
     @property
+    def molecules(self) -> Ints:
+        """The molecule of each particle, those that terms join, from 1 in the order of their first particles; 0 for
+        particles in no term: int64[n].
+        """
+        found = np.arange(self.count)
+        pairs = [np.zeros((0, 2), np.int64)]
+        for rows in self.terms.values():
+            pairs += [rows[:, k : k + 2] for k in range(1, rows.shape[1] - 1)]
+        ends = np.concatenate(pairs)
+        while True:
+            lower = found[ends].min(axis=1, initial=self.count)
+            before = found.copy()
+            for side in ends.T:
+                np.minimum.at(found, side, lower)
+            found = found[found]
+            if np.array_equal(found, before):
+                break
+        bound = np.zeros(self.count, bool)
+        bound[ends.ravel()] = True
+        numbers = np.zeros(self.count, np.int64)
+        numbers[bound] = np.unique(found[bound], return_inverse=True)[1] + 1
+        return numbers
+
+    @property
     def count(self) -> int:
         """How many particles there are."""
         return len(self.ids)

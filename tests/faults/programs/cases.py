@@ -22,6 +22,7 @@ class Case:
     settings: Mapping[str, Any]
     steps: int
     every: int = 1
+    of: int = 1  # ranks are a multiple of it
 
     def config(self, folder: Path, ranks: int = 1) -> Any:
         """The checked settings of the app on so many ranks; a pipeline of two stages where that number is even."""
@@ -57,6 +58,34 @@ def _md(dynamics: dict[str, Any], barostat: dict[str, Any] | None = None) -> Cas
         "analysis": {"k_max": 0.0},
     }
     return Case("md", "mixture", settings, 60)
+
+
+BIASED = {
+    "variables": [
+        {"name": "r", "kind": "distance", "groups": [[1], [7, 9]]},
+        {"name": "z", "kind": "position", "groups": [[3]], "axis": "z"},
+        {"name": "c", "kind": "coordination", "groups": [[1, 2], [5, 6, 7, 8, 9]], "radius": 1.4},
+    ],
+    "restraints": [
+        {"variable": "c", "strength": 2.0, "center": 3.0, "to": 5.0, "over": 40, "after": 5},
+        {"variable": "r", "strength": 3.0, "center": 1.5, "coupled": True},
+    ],
+    "metadynamics": {
+        "variables": ["r", "z"],
+        "widths": [0.2, 0.5],
+        "height": 0.4,
+        "every": 4,
+        "lower": [0.2, 0.0],
+        "upper": [4.0, 1.0],
+    },
+    "coupling": {"states": [0.1, 0.6, 1.0], "types": [2], "every": 3},
+}
+NOT_MEASURED = {"every": 0, "motion_every": 0}
+REPLICAS = {"replicas": {"temperatures": [1.0, 1.05], "every": 3}}
+
+
+def _with(case: Case, more: Mapping[str, Any], of: int = 1) -> Case:
+    return Case(case.app, case.preset, laid_over(case.settings, more), case.steps, case.every, of)
 
 
 def _grid(app: str, preset: str, steps: int, every: int = 1, **settings: Any) -> Case:
@@ -132,4 +161,6 @@ MORE = {
     "md_nose_hoover": _md({"kind": "nose_hoover"}),
     "md_npt": _md({"kind": "nose_hoover"}, {"kind": "mtk", "coupled": "none", "damping": 1.0}),
     "md_cell_rescaling": _md({"kind": "bussi", "equilibrate": 25}, RESCALING),
+    "md_biases": _with(_md({"kind": "langevin", "temperature": 1.0}), BIASED),
+    "md_replicas": _with(_md({"kind": "langevin", "temperature": 1.0}), {**REPLICAS, "analysis": NOT_MEASURED}, 2),
 }

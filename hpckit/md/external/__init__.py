@@ -1,0 +1,1 @@
+"""Forces from outside, and along chosen paths: fields, walls, collective variables, biases, couplings."""
