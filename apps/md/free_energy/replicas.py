@@ -44,16 +44,10 @@ def require_dealt(config: Config, ranks: int) -> None:
 
 
 def settings_of(config: Config, replicas: Replicas) -> Config:
-    """The settings of this replica: its temperature, and random numbers of its own."""
+    """The settings of this replica: its temperature, and noise of its own; all start from the same particles."""
     number = replicas.own
     dynamics = {"temperature": replicas.temperatures[number], "seed": config.dynamics.seed + APART * number}
-    system = {"seed": config.system.seed + APART * number}
-    return config.model_copy(
-        update={
-            "dynamics": config.dynamics.model_copy(update=dynamics),
-            "system": config.system.model_copy(update=system),
-        }
-    )
+    return config.model_copy(update={"dynamics": config.dynamics.model_copy(update=dynamics)})
 
 
 class OfReplica:

@@ -22,7 +22,6 @@ class Case:
     settings: Mapping[str, Any]
     steps: int
     every: int = 1
-    of: int = 1  # ranks are a multiple of it
 
     def config(self, folder: Path, ranks: int = 1) -> Any:
         """The checked settings of the app on so many ranks; a pipeline of two stages where that number is even."""
@@ -80,12 +79,10 @@ BIASED = {
     },
     "coupling": {"states": [0.1, 0.6, 1.0], "types": [2], "every": 3},
 }
-NOT_MEASURED = {"every": 0, "motion_every": 0}
-REPLICAS = {"replicas": {"temperatures": [1.0, 1.05], "every": 3}}
 
 
-def _with(case: Case, more: Mapping[str, Any], of: int = 1) -> Case:
-    return Case(case.app, case.preset, laid_over(case.settings, more), case.steps, case.every, of)
+def _with(case: Case, more: Mapping[str, Any]) -> Case:
+    return Case(case.app, case.preset, laid_over(case.settings, more), case.steps, case.every)
 
 
 def _grid(app: str, preset: str, steps: int, every: int = 1, **settings: Any) -> Case:
@@ -162,5 +159,4 @@ MORE = {
     "md_npt": _md({"kind": "nose_hoover"}, {"kind": "mtk", "coupled": "none", "damping": 1.0}),
     "md_cell_rescaling": _md({"kind": "bussi", "equilibrate": 25}, RESCALING),
     "md_biases": _with(_md({"kind": "langevin", "temperature": 1.0}), BIASED),
-    "md_replicas": _with(_md({"kind": "langevin", "temperature": 1.0}), {**REPLICAS, "analysis": NOT_MEASURED}, 2),
 }

@@ -84,9 +84,9 @@ def digest(state: Kept | Generation) -> str:
 
 def chain(random: Random, case: Case) -> tuple[list[int], list[int]]:
     """The ranks of each part, no two alike that follow each other, and the steps after which all but the last stop."""
-    ranks = [random.choice([count for count in (2, 3, 4) if count % case.of == 0])]
+    ranks = [random.choice((2, 3, 4))]
     while len(ranks) <= PAIRS:
-        ranks.append(random.choice([count for count in (1, 2, 3, 4) if count != ranks[-1] and count % case.of == 0]))
+        ranks.append(random.choice([count for count in (1, 2, 3, 4) if count != ranks[-1]]))
     return ranks, sorted(random.sample(range(case.every, case.steps - 1, case.every), PAIRS))
 
 
@@ -118,7 +118,7 @@ def part(
 
 def resized(name: str, case: Case, folder: Path, ranks: list[int], stops: list[int]) -> list[str]:
     """What is wrong with each of the pairs, on rank 0."""
-    whole = part(case, folder, f"{name}-whole", case.of, NEVER, frozenset(stops))
+    whole = part(case, folder, f"{name}-whole", 1, NEVER, frozenset(stops))
     problems = []
     for number, count in enumerate(ranks):
         stop = [*stops, NEVER][number]
