@@ -415,10 +415,7 @@ class Config(Section):
             if self.bonds.kind != "harmonic" or (fixed.angles and self.angles.kind not in ("harmonic", "charmm")):
                 raise ValueError("constraints take r0 and theta0 of harmonic bonds, and of harmonic or charmm angles")
         if self.dynamics.inner > 1 and (
-            moved not in ("nve", "bussi", "nose_hoover")
-            or held.kind != "none"
-            or fixed.some
-            or self.bonds.kind == "none"
+            moved not in ("nve", "bussi", "nose_hoover") or self.resizes or fixed.some or self.bonds.kind == "none"
         ):
             raise ValueError(
                 "dynamics.inner above 1 needs bonds, and goes with nve, bussi and nose_hoover, at constant volume and"
@@ -479,7 +476,7 @@ class Config(Section):
     def _require_slow(self) -> None:
         """Raise `ValueError` for variables, biases and a coupling that do not go together, or with the rest."""
         if self.replicas.temperatures:
-            if self.dynamics.kind not in ("langevin", "bussi", "nose_hoover") or self.barostat.kind != "none":
+            if self.dynamics.kind not in ("langevin", "bussi", "nose_hoover") or self.resizes:
                 raise ValueError("replicas go with langevin, bussi and nose_hoover, at constant volume")
             if self.variables or self.coupling.states or self.analysis.measures:
                 raise ValueError("replicas go without variables, a coupling and analysis during the run: omit these")
@@ -494,6 +491,8 @@ class Config(Section):
             raise ValueError(f"variables have different names, and these are {names}")
         if unknown := sorted({*asked} - {*names}):
             raise ValueError(f"there are no variables {unknown}: the variables are {names}")
+        if self.resizes and any(each.kind == "position" for each in self.variables):
+            raise ValueError("variables of kind position need a box of constant size: omit them, or what changes it")
         if self.variables and self.dynamics.kind == "fire":
             raise ValueError("variables are of a motion in time, and fire is a minimization: omit them")
         if (self.metadynamics.variables or self.coupling.states) and not self.target:

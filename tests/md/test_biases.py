@@ -9,6 +9,7 @@ from hpckit.errors import InputError
 from hpckit.md.external.estimators import inefficiency, integrated, mbar
 from hpckit.md.external.grid import HillGrid
 from hpckit.md.external.variables import Box, Variable
+from hpckit.plan.particles.cell import Cell
 
 VARIABLES = (
     Variable("r", "distance", ((0, 1), (2, 3, 4))),
@@ -20,16 +21,19 @@ VARIABLES = (
 )
 
 
+@pytest.mark.parametrize("tilt", [(0.0, 0.0, 0.0), (1.5, -2.0, 1.0)], ids=["upright", "tilted"])
 @pytest.mark.parametrize("variable", VARIABLES, ids=lambda each: each.name)
-def test_slopes_of_variables_are_those_of_differences_and_images_do_not_matter(variable):
+def test_slopes_of_variables_are_those_of_differences_and_images_do_not_matter(variable, tilt):
     rng = np.random.default_rng(11)
-    box = Box(np.array([9.0, 8.0, 7.0]), np.array([True, True, True]))
+    if variable.kind == "position" and any(tilt):
+        return  # settings refuse it
+    box = Box(Cell.of(np.zeros(3), [9.0, 8.0, 7.0], tilt), np.array([True, True, True]))
     every = np.array(
         [[0.2, 0.1, 0], [1.1, 0.3, 0.2], [1.4, 1.2, 0.1], [2.2, 1.5, 0.9], [2.1, 0.7, 1.3], [0.1, 0.9, 0.6]]
     )
     places, masses = (every + rng.normal(0, 0.05, (6, 3)))[list(variable.ids)], np.arange(1.0, 1 + len(variable.ids))
     found = variable.value(places, masses, box)
-    moved = variable.value(places + box.lengths * rng.integers(-1, 2, places.shape), masses, box)
+    moved = variable.value(places + rng.integers(-1, 2, places.shape) @ box.cell.matrix, masses, box)
     assert moved.value == pytest.approx(found.value, rel=1e-12)
     np.testing.assert_allclose(moved.slopes, found.slopes, rtol=1e-9, atol=1e-12)
     h, by = 1e-5, np.zeros_like(places)

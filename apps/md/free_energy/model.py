@@ -39,7 +39,7 @@ def biases_of(config: Config, start: Start) -> Biases | None:
                 f"variable {one.name!r} names particle {max(one.ids) + 1}, and there are {start.count}",
                 do="give ids from 1 on",
             )
-    box = Box(start.upper - start.lower, np.array([axis in config.system.periodic for axis in "xyz"]))
+    box = Box(start.cell, np.array([axis in config.system.periodic for axis in "xyz"]))
     biases: list[Bias] = []
     for each in config.restraints:
         place = named(variables, each.variable)

@@ -206,7 +206,7 @@ class Biases:
         places = np.zeros((len(self._ids), 3))
         places[self._own] = system.particles.positions[self._slots, :3]
         sum_of_ranks(system.mesh.comm, places)
-        box = Box(system.domains.lengths, np.asarray(system.domains.periodic))
+        box = Box(system.domains.cell, np.asarray(system.domains.periodic))
         found = [
             each.value(places[rows], self._masses[rows], box)
             for each, rows in zip(self.variables, self._rows, strict=True)

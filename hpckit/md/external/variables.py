@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpckit.errors import InputError
+from hpckit.plan.particles.cell import Cell
 
 # How many groups each kind takes.
 KINDS = {"distance": 2, "angle": 3, "dihedral": 4, "coordination": 2, "position": 1}
@@ -56,7 +57,7 @@ class Variable:
         """After which the same values come again; 0 where they do not."""
         if self.kind == "position":
             along = "xyz".index(self.axis)
-            return float(box.lengths[along]) if box.periodic[along] else 0.0
+            return float(box.cell.lengths[along]) if box.periodic[along] else 0.0
         return TURN if self.kind == "dihedral" else 0.0
 
     def value(self, places: np.ndarray, masses: np.ndarray, box: Box) -> Value:
@@ -113,14 +114,14 @@ class Value:
 
 @dataclass(frozen=True, eq=False)
 class Box:
-    """Lengths and periodic dims of a box, each [3]."""
+    """The cell of a box, and which of its dims are periodic, [3]."""
 
-    lengths: np.ndarray
+    cell: Cell
     periodic: np.ndarray
 
     def nearest(self, gaps: np.ndarray) -> np.ndarray:
-        """Differences of places, to the nearest image."""
-        return gaps - np.where(self.periodic, self.lengths * np.rint(gaps / self.lengths), 0.0)
+        """Differences of places, [..., 3], to the nearest image."""
+        return self.cell.nearest(gaps.reshape(-1, 3), self.periodic).reshape(gaps.shape)
 
 
 def _center(points: np.ndarray, weights: np.ndarray, box: Box) -> np.ndarray:
