@@ -21,6 +21,7 @@ PHASES = ("#0f6674", "#4f9aa5", "#d9a441", "#7a8f3c", "#8a6fa8", "#5b7bb5", "#a3
 PHASE_COLORS = {"wait": "#c8644a", "halo": "#e3a18f", "output": "#9aa5b1", "diagnostics": "#c3cbd3", "other": "#e9edf0"}
 SERIES = (ACCENT, WARM, "#d9a441", "#5b7bb5", "#7a8f3c")
 
+WIDEST = 4.5  # inches: wider figures have a row of their own
 _SETTINGS: Any = {
     "svg.fonttype": "none",  # the reader's own font: sharp, small, can be searched
     "svg.hashsalt": "hpckit",
@@ -86,7 +87,7 @@ def to_svg(figure: Any, label: str, css: str = "") -> str:
     `label` is its text for screen readers. Names inside are made unique, so that many figures share one page.
     """
     _wrap_titles(figure)
-    buffer = io.StringIO()
+    width, buffer = figure.get_figwidth(), io.StringIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
     pyplot().close(figure)
     text = buffer.getvalue()
@@ -98,7 +99,8 @@ def to_svg(figure: Any, label: str, css: str = "") -> str:
     text = re.sub(r'href="#', f'href="#{prefix}', text)
     text = text.replace("url(#", f"url(#{prefix}")
     text = re.sub(r"'DejaVu Sans'(?:, [^;\"]*)?", FONT, text)
-    text = re.sub(r"font-size: ([\d.]+px)", r"font-size: calc(\1 * var(--text, 1))", text)  # see page.CSS
+    if width <= WIDEST:
+        text = re.sub(r"font-size: ([\d.]+px)", r"font-size: calc(\1 * var(--text, 1))", text)  # see page.CSS
     box = re.search(r'viewBox="[^"]*"', text)
     head = f'<svg class="{css}" {box.group(0) if box else ""} role="img" aria-label="{_attribute(label)}">'
     return re.sub(r"^<svg[^>]*>", lambda _: head, text, count=1)

@@ -11,7 +11,7 @@ import numpy as np
 from hpckit.apps.weather3d.products.maps import MAPS
 from hpckit.apps.weather3d.products.parcels import PARCELS
 from hpckit.io.fields.master import MASTER
-from hpckit.report.data import with_data
+from hpckit.report.data import map_link, with_data
 from hpckit.report.extension import Section
 from hpckit.report.page import caption, grid
 from hpckit.report.run_data import RunData
@@ -66,7 +66,8 @@ def storms(run: RunData) -> Iterator[Section]:
                 axes.plot(rows[2] / 1000, rows[1] / 1000, color=color, linewidth=1.0, marker="o", markersize=2.5)
         figure.colorbar(image, ax=axes)
         axes.set(title=title, xlabel="x (km)", ylabel="y (km)", aspect="equal" if y[-1] > 0.2 * x[-1] else "auto")
-        drawn.append(to_svg(figure, title, "chart"))
+        links = map_link(title, {"y (m)": y, "x (m)": x}, title, values)
+        drawn.append(f"<figure>{to_svg(figure, title, 'chart')}{links}</figure>")
     low, high = (number(numbers[f"updraft_helicity{end}"], 3) for end in ("_min", ""))
     said = (
         f"From {len(times)} maps: the strongest rotation of updrafts from 2 to 5 km, between {low} and {high} m² s⁻²,"
@@ -110,12 +111,12 @@ def trajectories(run: RunData) -> Iterator[Section]:
     plan.set(xlabel="x (km)", ylabel="y (km)", title="over the ground")
     up.set(xlabel="time (min)", ylabel="z (km)", title="height")
     columns = {"time (s)": times.tolist(), **{f"z of {n} (m)": z[:, n].tolist() for n in chosen}}
-    drawn = with_data(to_svg(figure, "trajectories", "chart"), "trajectories", columns)
+    drawn = with_data(to_svg(figure, "trajectories", "wide"), "trajectories", columns)
     numbers = {"count": len(rise), "greatest_rise": float(rise.max()), "rise_1km": int((rise >= 1000).sum())}
     said = (
         f"{len(rise)} parcels, from {PARCELS}: {numbers['rise_1km']} rise by 1 km or more, one by {rise.max():.0f} m."
     )
-    yield Section("trajectories", "Trajectories", grid([drawn]) + caption(said), numbers)
+    yield Section("trajectories", "Trajectories", drawn + caption(said), numbers)
 
 
 def _unbroken(x: np.ndarray, y: np.ndarray) -> list[slice]:
