@@ -196,7 +196,12 @@ def _base_layer(target: str) -> tuple[App, Layer, str, str]:
                 found = script.settings_of(path)
                 notes = (f"made from {path.name}", *found.notes)
                 return app, Layer(target, found.tree, path.parent, found.lines, notes=notes), "", _title(path)
-    layer = read_toml(path, target)
+    same = [f"{app.name}/{target}" for app in apps().values() if path.is_dir() and target in app.presets]
+    try:
+        layer = read_toml(path, target)
+    except InputError as problem:
+        problem.likely = problem.likely or (f"the preset was meant, which is {' or '.join(same)}" if same else "")
+        raise
     name = layer.tree.get("app")
     if name is None:
         raise InputError(f"{target} does not say which app it is for", do=f'add app = "…": {", ".join(apps())}')

@@ -194,6 +194,8 @@ def test_targets_that_are_no_run_file(tmp_path: Path) -> None:
     assert f"{tmp_path} is a folder" in mistakes(str(tmp_path))
     Path("run.toml").write_text("app = 'probe'\n")
     assert f"hpckit run {tmp_path}/run.toml" in mistakes(str(tmp_path))
+    (tmp_path / "short").mkdir()
+    assert "the preset was meant, which is probe/short" in mistakes("short")
     Path("latin.toml").write_bytes("app = 'probe'\n# caf\xe9\n".encode("latin-1"))
     assert "latin.toml, line 2" in mistakes("latin.toml")
     Path("marked.toml").write_bytes(b"\xef\xbb\xbfapp = 'probe'\n")
