@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from hpckit.apps.md.lammps.commands import Commands, Mistake, Reading
+from hpckit.apps.md.molecules import files
 from hpckit.errors import InputError
+from hpckit.io.particles.topologies import is_topology
 from hpckit.plan.text import read_text
 
 ENDINGS = (".in", ".lmp", ".lmps", ".lammps")
@@ -52,15 +54,17 @@ class Variable:
 
 
 def reads(path: Path) -> bool:
-    """Whether a file is an input script by its name: in.NAME, NAME.in, NAME.lmp, NAME.lammps."""
-    return path.name.startswith("in.") or path.suffix in ENDINGS
+    """Whether a file is an input script by its name: in.NAME, NAME.in, NAME.lmp, NAME.lammps; or a topology."""
+    return is_topology(path) or path.name.startswith("in.") or path.suffix in ENDINGS
 
 
 def settings_of(path: Path) -> Reading:
-    """The settings that a script amounts to.
+    """The settings that a script amounts to, or a topology.
 
     Raises `InputError` that lists every line that is not known here, with its number.
     """
+    if is_topology(path):
+        return files.settings_of(path)
     lines = _joined(read_text(path, "the input script", MOST_BYTES, "give a LAMMPS input script"))
     commands = Commands(path)
     _Execution(lines, commands).run()

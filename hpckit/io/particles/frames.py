@@ -15,6 +15,7 @@ from hpckit.io.particles.extended_xyz import read_extended_xyz
 from hpckit.io.particles.h5md_reader import read_h5md
 from hpckit.io.particles.lammps_data import read_lammps_data
 from hpckit.io.particles.lammps_dump import read_lammps_dump
+from hpckit.io.particles.topologies import COORDINATES, read_topology
 from hpckit.plan.particles.snapshot import Snapshot
 from hpckit.plan.text import read_bytes
 
@@ -23,13 +24,15 @@ READERS: dict[str, Callable[[Path], Iterator[Snapshot]]] = {
     **dict.fromkeys((".dump", ".lammpstrj"), read_lammps_dump),
     **dict.fromkeys((".xyz", ".extxyz"), read_extended_xyz),
     **dict.fromkeys((".h5", ".h5md"), read_h5md),
+    **dict.fromkeys(COORDINATES, lambda path: iter([read_topology(path).snapshot])),
 }
 
 
 def read_frames(
     path: str | Path, periodic: tuple[bool, bool, bool] = (True, True, True), style: str | None = None
 ) -> Iterator[Snapshot]:
-    """The frames of a LAMMPS data file or dump, an extended XYZ or H5MD trajectory, one at a time.
+    """The frames of a LAMMPS data file or dump, an extended XYZ or H5MD trajectory, one at a time; the only one of a
+    topology of AMBER or GROMACS.
 
     The format is that of the end of the name (`READERS`), else of the first bytes. periodic: of a data file, which does
     not say it; style: its atom style, where it does not. Raises `InputError` for what cannot be read.
