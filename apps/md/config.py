@@ -245,6 +245,9 @@ class Barostat(Section):
     coupled: Literal["all", "none", "xy", "xz", "yz"] = Field(
         "all", description="dims that change by one factor, under their mean pressure"
     )
+    tilts: tuple[Literal["xy", "xz", "yz"], ...] = Field(
+        (), description="tilts that mtk changes too, without shear stress: for crystals; a liquid resists no shear"
+    )
     chain: int = Field(3, ge=0, le=20, description="links of the chain that holds mtk's box; 0: none")
     correction: bool = Field(True, description="the terms of mtk that make the distribution of volumes canonical")
     compressibility: float = Field(
@@ -255,6 +258,8 @@ class Barostat(Section):
     def _fits(self) -> Self:
         if len(set(self.dims)) != len(self.dims) or not set(self.together) <= set(self.dims):
             raise ValueError(f"barostat.dims are {list(self.dims)}, and barostat.coupled is {self.coupled!r}")
+        if self.tilts and (self.kind == "cell_rescaling" or len(set(self.tilts)) != len(self.tilts)):
+            raise ValueError(f"barostat.tilts are {list(self.tilts)}: each once, with barostat.kind = 'mtk'")
         if self.kind == "cell_rescaling" and (len(self.together) != 3 or not self.compressibility):
             raise ValueError("barostat.kind = 'cell_rescaling' takes all dims coupled, and barostat.compressibility")
         return self
@@ -392,7 +397,8 @@ class Config(Section):
     def tilts(self) -> bool:
         """Whether the box may lean, also where its file or its lattice does not."""
         changes = [*self.deform.changes, *self.deform.start]
-        return any(self.system.tilt) or any(len(each.of) == 2 for each in changes)
+        leans = self.barostat.kind != "none" and bool(self.barostat.tilts)
+        return leans or any(self.system.tilt) or any(len(each.of) == 2 for each in changes)
 
     @property
     def target(self) -> float | None:
@@ -428,6 +434,10 @@ class Config(Section):
                 raise ValueError(f"barostat.kind = {held.kind!r} goes with dynamics.kind = {known}, not {moved}")
             if not set(held.dims) <= set(self.system.periodic):
                 raise ValueError(f"barostat.dims {list(held.dims)} must be periodic: {list(self.system.periodic)} are")
+            if not {tilt[1] for tilt in held.tilts} <= set(self.system.periodic):
+                raise ValueError(f"barostat.tilts {list(held.tilts)} lean along with edges that must be periodic")
+            if held.tilts and (fixed.some or fixed.angles):
+                raise ValueError("barostat.tilts and constraints do not go together: omit one of them")
             if self.analysis.k_max:
                 raise ValueError("analysis.k_max needs a box of constant size: omit it with a barostat")
             if self.dynamics.walls:

@@ -57,6 +57,12 @@ def started(config: Config, start: Start) -> Cell:
     return changed(start.cell, changes) if changes else start.cell
 
 
+def _leans(config: Config) -> bool:
+    """Whether a tilt changes during the run."""
+    held = config.barostat
+    return (held.kind != "none" and bool(held.tilts)) or any(len(each.of) == 2 for each in config.deform.changes)
+
+
 def require_fit(config: Config, start: Start) -> None:
     """Raise `InputError` for settings that do not go with a tilted box."""
     cell = started(config, start)
@@ -67,7 +73,7 @@ def require_fit(config: Config, start: Start) -> None:
     if not (start.tilt.any() or config.tilts):
         return
     wrong = {
-        "coulomb.kind = 'ewald'": config.coulomb.kind == "ewald",
+        "coulomb.kind = 'ewald' with tilts that change": config.coulomb.kind == "ewald" and _leans(config),
         "coulomb.kind = 'pppm'": config.coulomb.kind == "pppm",
         "dynamics.walls": bool(config.dynamics.walls),
         "analysis": config.analysis.measures,

@@ -10,6 +10,7 @@ from hpckit.md.motion.barostats import MTK, CellRescaling
 from hpckit.md.motion.deformation import Deformation
 from hpckit.md.motion.dynamics import NVE, Dynamics
 from hpckit.md.motion.fire import Fire
+from hpckit.md.motion.leaning import FullMTK
 from hpckit.md.motion.thermostats import Bussi, Langevin, NoseHoover
 from hpckit.md.system import System
 
@@ -70,7 +71,10 @@ def _moving(config: Config) -> Dynamics:
         return CellRescaling(thermostat, held.pressure, held.damping, held.compressibility)
     if held.kind == "mtk":
         chain = NoseHoover(given.temperature, given.damping, given.chain) if given.kind == "nose_hoover" else None
-        what = {"dims": "".join(held.dims), "coupled": held.together}
+        what: dict[str, Any] = {"dims": "".join(held.dims), "coupled": held.together}
+        if held.tilts:
+            what |= {"tilts": held.tilts, "length": held.chain, "correction": held.correction}
+            return FullMTK(chain, held.pressure, held.damping, **what)
         return MTK(chain, held.pressure, held.damping, length=held.chain, correction=held.correction, **what)
     if given.kind == "langevin":
         return Langevin(given.temperature, given.damping, given.seed)

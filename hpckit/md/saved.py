@@ -35,7 +35,8 @@ def pieces_of(system: System) -> list[Piece]:
 
     position, velocity: float64 [particles, 3]; built: the positions at the last rebuild, in the box; image: int32
     [particles, 3], box lengths gone until then; type: int32 [particles], from 0; charge: float64 [particles]; force:
-    float64 [particles, 3], with constraints, whose forces depend on the velocities of half a step before.
+    float64 [particles, 3], with constraints, whose forces depend on the velocities of half a step before, and where a
+    box that has changed since makes them differ from those of the positions.
     """
     particles = system.particles.on_host()
     slots = particles.own
@@ -61,7 +62,13 @@ def values_of(system: System) -> dict[str, Any]:
     neighbors, domains = system.neighbors, system.domains
     counters = {"builds": neighbors.builds, "missed": neighbors.missed, "since": neighbors.since}
     box = {"lower": domains.lower.tolist(), "upper": domains.upper.tolist(), "tilt": list(domains.tilt)}
-    return {**counters, **box, "stretch": neighbors.stretch.tolist(), "steps": system.steps}
+    return {
+        **counters,
+        **box,
+        "stretch": neighbors.stretch.tolist(),
+        "steps": system.steps,
+        "reshaped": system.reshaped,
+    }
 
 
 def restore(system: System, restored: Restored, measure: bool) -> None:
@@ -78,6 +85,7 @@ def restore(system: System, restored: Restored, measure: bool) -> None:
     first, count = _share(system)
     ids = np.arange(first, first + count)
     rows: dict[str, np.ndarray] = {}
+    system.reshaped = bool(values.get("reshaped"))
     for name in _arrays(system):
         rest = restored.shape(name)[1:]
         rows[name] = restored.read(name, (first, *(0 for _ in rest)), (count, *rest))
@@ -92,13 +100,15 @@ def restore(system: System, restored: Restored, measure: bool) -> None:
     neighbors.stretch, system.steps = np.array(values.get("stretch", [1.0] * 3)), values["steps"]
     system.refresh(measure)
     if "force" in rows:
-        forces = _asked(system, particles.ids[slots], rows["force"], first)
-        particles.forces[slots, :3] = forces
+        forces = _asked(system, device.to_host(particles.ids[slots]), rows["force"], first)
+        particles.forces[slots, :3] = device.to_device(forces)
+        system.reshaped = bool(values.get("reshaped"))
 
 
 def _arrays(system: System) -> tuple[str, ...]:
-    """What a checkpoint holds: charges of those that have them, forces where constraints add to them."""
-    return (*ARRAYS, *(["charge"] if system.charged else []), *(["force"] if system.constraints is not None else []))
+    """What a checkpoint holds: charges of those that have them, and forces that do not follow from the positions."""
+    forces = system.constraints is not None or system.reshaped
+    return (*ARRAYS, *["charge"] * system.charged, *["force"] * forces)
 
 
 def _share(system: System) -> tuple[int, int]:

@@ -199,6 +199,7 @@ class System:
         self.biases: Biased | None = None  # of collective variables
         self.count = 0  # particles of all ranks
         self.steps = 0  # updates of the forces
+        self.reshaped = False  # whether the cell has changed since the last forces
         self.measured = False  # whether the last forces came with energies and virials
         self._pairs: float | None = None  # in the list of a GPU, which are its load
 
@@ -292,7 +293,7 @@ class System:
         matrix, low, high = old.map_to(cell), np.array(old.lower), np.array(cell.lower)
         with self.timer("integrate"):
             deform(particles.positions, particles.slots, matrix, low, high)
-        self.domains = self.domains.reshaped(cell)
+        self.domains, self.reshaped = self.domains.reshaped(cell), True
         if self.neighbors.builds:
             self.neighbors.deform(particles.slots, matrix, low, high)
             self.ghosts.reshape(cell)
@@ -403,7 +404,7 @@ class System:
 
     def _add_others(self, measure: int) -> None:
         """Collective: add the forces of bonds, of all images, and from outside."""
-        self.measured = bool(measure)
+        self.measured, self.reshaped = bool(measure), False
         with self.timer("force"):
             self.forces.finish(self.particles, self.neighbors, measure)
         measure, forces, own = bool(measure), self.particles.forces, self.particles.slots

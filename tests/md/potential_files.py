@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from hpckit.io.particles.lammps_data import write_lammps_data
+from hpckit.plan.particles.cell import Cell
 from hpckit.plan.particles.snapshot import Snapshot
 
 CUTOFF, POINTS = 2.5, 600
@@ -147,10 +148,18 @@ def write_branched_chains(path: Path, charged: bool = True) -> None:
     write_lammps_data(path, found if charged else replace(found, charges=None))
 
 
+TILTED = {
+    "monoclinic4": Cell((0.0,) * 3, (36.0, 36.0, 31.1769145362), (0.0, 18.0, 0.0)),
+    "triclinic3": Cell((0.0,) * 3, (30.0, 29.5442325904, 28.9492293782), (5.2094453300, 7.7645713531, 1.2859043938)),
+}
+
+
 def write_water(path: Path, name: str, velocities: np.ndarray | None = None, angle: float = 0.0) -> Snapshot:
     """A reference configuration of SPC/E water of NIST (public domain; `nist_spce.npz`): cubic1 or cubic2, 100 or 200
-    molecules in a box of 20, as a data file. angle: of all molecules, which then have bonds of 1 to the last digit.
+    molecules in a box of 20, or one of `TILTED`, as a data file. angle: of all molecules of a cubic one, which then
+    have bonds of 1 to the last digit.
     """
+    cell = TILTED.get(name, Cell((0.0,) * 3, (20.0,) * 3))
     positions = np.load(Path(__file__).with_name("nist_spce.npz"))[name]
     if angle:
         arms = positions.reshape(-1, 3, 3)[:, 1:] - positions[::3, None]
@@ -165,12 +174,13 @@ def write_water(path: Path, name: str, velocities: np.ndarray | None = None, ang
     first = np.arange(0, count, 3)
     pairs = np.stack([first, first + 1, first, first + 2], axis=1).reshape(-1, 2)
     snapshot = Snapshot(
-        lower=np.zeros(3),
-        upper=np.full(3, 20.0),
+        lower=np.array(cell.lower),
+        upper=np.array(cell.upper),
+        tilt=np.array(cell.tilt),
         periodic=(True, True, True),
         ids=np.arange(1, count + 1),
         types=np.tile([0, 1, 1], count // 3),
-        positions=positions % 20.0,
+        positions=cell.wrapped(positions, True)[0] if cell.tilted else positions % 20.0,
         images=np.zeros((count, 3), np.int32),
         velocities=velocities,
         masses=np.array([15.9994, 1.00794]),

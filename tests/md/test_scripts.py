@@ -200,7 +200,8 @@ def test_chains_and_barostats_move_as_those_of_lammps_for_200_steps(tmp_path, na
         ("npt temp 1 1 0.1 x 0 0 1 couple yz", "couple yz does not go with x"),
         ("nph temp 1 1 0.1 iso 0 0 1", "known are iso"),
         ("nvt temp 1 1 0.1 iso 0 0 1", "known are temp T T DAMPING and tchain"),
-        ("npt temp 1 1 0.1 tri 0 0 1", "known are temp T T DAMPING, iso"),
+        ("npt temp 1 1 0.1 tri 0 0 1 xy 0 0 1", "one pressure and one damping"),
+        ("npt temp 1 1 0.1 x 0 0 1 y 0 0 1 xy 5 5 1", "xy 0 0 and the damping of the edges"),
     ],
 )
 def test_barostats_that_hpckit_has_not_are_named(tmp_path, fix, said):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from lammps_runs import needs_lammps, run_lammps, same_bits, thermo_rows
 from mpi4py import MPI
+from potential_files import write_water
 from test_against_lammps import POTENTIALS
 
 from hpckit.apps.md.config import Config
@@ -16,6 +19,8 @@ from hpckit.apps.md.start import Start
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import DecompositionError
 from hpckit.kernels.particles.integrate.cell import reference, simd
+from hpckit.md.saved import pieces_of, restore, values_of
+from hpckit.md.snapshots import snapshot
 from hpckit.md.thermo import measure
 from hpckit.plan.particles.cell import Cell
 from hpckit.plan.particles.domain import DomainDecomposition
@@ -124,6 +129,74 @@ def test_boxes_change_as_by_fix_deform_of_lammps_for_200_steps(tmp_path, name):
         assert not system.domains.cell.skewed or system.neighbors.since == 0
 
 
+PRESSURES = {
+    "tri": (METAL, "npt temp 800.0 800.0 0.1 tri 5000.0 5000.0 0.2"),
+    "upright": (METAL.replace("-1.0 1.5 -0.5", "0 0 0"), "nph tri 0.0 0.0 0.2 pchain 1 mtk no"),
+    "some": (METAL, "npt temp 800.0 800.0 0.1 x 0 0 0.3 z 0 0 0.3 xz 0 0 0.3 couple xz"),
+    "edges": (METAL, "npt temp 800.0 800.0 0.1 aniso 0.0 0.0 0.2"),
+}
+
+
+@needs_lammps
+@pytest.mark.parametrize("name", [*PRESSURES])
+def test_barostats_tilt_boxes_as_those_of_lammps_for_200_steps(tmp_path, name):
+    text, moving = PRESSURES[name]
+    text += "change_box all triclinic\n" + END.format(moving).replace(TENSOR, f"{TENSOR} lx ly lz xy xz yz")
+    expected = thermo_rows(run_lammps(tmp_path, text))
+    (tmp_path / f"in.{name}").write_text(text)
+    found, system = moved(tmp_path / f"in.{name}")
+    np.testing.assert_allclose(found[:, :4], expected[:, :4], rtol=1e-10)
+    np.testing.assert_allclose(found[:, 4:11], expected[:, 4:11], rtol=0, atol=1e-9 * np.abs(expected[:, 4]).max())
+    box = [*system.domains.lengths, *system.domains.tilt]
+    np.testing.assert_allclose(box, expected[-1, 11:], rtol=0, atol=1e-10 * expected[-1, 11])
+    assert (np.abs(expected[-1, 14:] - expected[0, 14:]) > 1e-3).any()
+
+
+WATER = """units real
+atom_style full
+read_data water.data
+pair_style lj/cut/coul/long 10.0
+pair_coeff 1 1 0.15539 3.16555789
+pair_coeff 2 2 0.0 1.0
+pair_modify mix arithmetic tail yes table 0
+bond_style harmonic
+bond_coeff 1 450 1.0
+angle_style harmonic
+angle_coeff 1 55 109.47
+special_bonds lj/coul 0 0 0
+kspace_style ewald {0}
+neighbor 1.0 bin
+fix 1 all nve
+timestep 0.25
+thermo 10
+thermo_style custom step temp evdwl ecoul elong emol etotal press pxx pyy pzz pxy pxz pyz
+thermo_modify format float %.15g norm no
+run {1}
+"""
+
+
+@needs_lammps
+@pytest.mark.parametrize("name", [pytest.param("monoclinic4", marks=pytest.mark.nightly), "triclinic3"])
+def test_water_of_nist_in_tilted_boxes_has_the_energies_of_a_converged_sum(tmp_path, name):
+    """Every part of the energy, the pressure's six, and 20 steps."""
+    write_water(tmp_path / "water.data", name)
+    expected = thermo_rows(run_lammps(tmp_path, WATER.format("1e-9", 20)))
+    (tmp_path / "in.water").write_text(WATER.format("1e-9", 20))
+    config = Config.model_validate(settings_of(tmp_path / "in.water").tree)
+    system, dynamics = make_system(config, Start(config), MPI.COMM_SELF, PhaseTimer()), dynamics_of(config)
+    for step in range(21):
+        if step:
+            dynamics.step(system, config.time.dt, step % 10 == 0)
+        if step % 10 == 0:
+            it, row = measure(system), expected[step // 10]
+            near = it.potential - it.coulomb - it.long_range - it.bonded
+            ours = [near, it.coulomb, it.long_range, it.bonded, it.total]
+            assert ours == pytest.approx(row[2:7].tolist(), rel=1e-6), step
+            most = np.abs(expected[:, 8:11]).max()
+            assert [it.pressure, *it.tensor] == pytest.approx(row[7:].tolist(), abs=1e-6 * most)
+    system.mesh.close()
+
+
 def test_any_number_of_ranks_has_the_same_bits(mpirun, tmp_path):
     """Domains are cut in straight coordinates; a box thinner than the lists meets itself more than once."""
     thin = "prism 0 3 0 4 0 2 1.5 -1.0 2.0"
@@ -131,10 +204,56 @@ def test_any_number_of_ranks_has_the_same_bits(mpirun, tmp_path):
         (tmp_path / f"in.{name}").write_text(text + END.format("nve"))
     deform = "fix 2 all deform 1 xy erate 2.5 z scale 0.9\n"
     (tmp_path / "in.shear").write_text(LJ + deform + END.format("nve").replace("200", "60"))
-    found = same_bits(mpirun, tmp_path, (1, 2, 3), 60, ("lj", "thin", "shear"))
-    for one in found.values():
-        assert one["builds"] > 2
-        assert one["images"].any(axis=0).all()
+    write_water(tmp_path / "water.data", "triclinic3")
+    (tmp_path / "in.water").write_text(WATER.format("1e-3", 60))
+    found = same_bits(mpirun, tmp_path, (1, 2, 3), 60, ("lj", "thin", "shear", "water"))
+    assert all(found[name]["builds"] > 1 for name in ("lj", "thin", "shear"))
+    assert all(found[name]["images"].any(axis=0).all() for name in ("lj", "thin"))
+
+
+class Kept:
+    """A checkpoint in memory, as text where it is text."""
+
+    def __init__(self, system, dynamics):
+        self.arrays = {piece.name: piece.block.copy() for piece in pieces_of(system)}
+        self.values = json.loads(json.dumps({"system": values_of(system), "dynamics": dynamics.saved()}))
+
+    def shape(self, name):
+        return self.arrays[name].shape
+
+    def read(self, name, start, shape):
+        return self.arrays[name][tuple(slice(a, a + n) for a, n in zip(start, shape, strict=True))]
+
+
+@needs_lammps
+@pytest.mark.parametrize("moving", ["nve\nfix 2 all deform 1 xy erate 2.5 z wiggle 0.3 0.2", PRESSURES["tri"][1]])
+def test_boxes_that_change_go_on_from_a_checkpoint_with_the_same_bits(tmp_path, moving):
+    """Also between the step that tilts the box beyond half of its edge and the one that flips it."""
+    text = LJ.replace("2.0 -1.5 2.5", "2.45 -1.5 2.5") if "deform" in moving else METAL
+    (tmp_path / "in.kept").write_text(text + END.format(moving).replace("200", "40"))
+    config = Config.model_validate({**settings_of(tmp_path / "in.kept").tree, "repro": True})
+    system, dynamics = make_system(config, Start(config), MPI.COMM_SELF, PhaseTimer()), dynamics_of(config)
+    kept, skewed = {}, 0
+    for step in range(1, 41):
+        dynamics.step(system, config.time.dt, True)
+        last = system.domains.cell.skewed
+        skewed += last
+        if (step == 20 and "npt" in moving) or (last and skewed == 1):
+            kept[step] = Kept(system, dynamics)
+    assert len(kept) == 1
+    whole = snapshot(system)
+    for step, there in kept.items():
+        again, goes_on = make_system(config, Start(config), MPI.COMM_SELF, PhaseTimer()), dynamics_of(config)
+        restore(again, there, measure=True)
+        goes_on.restore(there.values["dynamics"])
+        for _ in range(step, 40):
+            goes_on.step(again, config.time.dt, True)
+        found = snapshot(again)
+        for name in ("positions", "images", "velocities", "upper", "tilt"):
+            np.testing.assert_array_equal(getattr(found, name), getattr(whole, name), err_msg=name)
+        assert again.domains.tilt == system.domains.tilt
+        again.mesh.close()
+    system.mesh.close()
 
 
 TILTED = Cell((-1.0, 0.5, 2.0), (4.0, 6.5, 9.0), (2.4, -1.7, 3.3))

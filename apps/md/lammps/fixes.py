@@ -11,11 +11,12 @@ from hpckit.plan.particles.cell import TILTS
 
 HOOVER = {
     "nvt": "temp T T DAMPING and tchain N",
-    "npt": "temp T T DAMPING, iso, aniso, x, y or z P P DAMPING, couple, tchain N, pchain N and mtk",
-    "nph": "iso, aniso, x, y or z P P DAMPING, couple, pchain N and mtk",
+    "npt": "temp T T DAMPING, iso, aniso, tri, x, y or z P P DAMPING, xy, xz or yz 0 0 DAMPING, couple, tchain N,"
+    " pchain N and mtk",
+    "nph": "iso, aniso, tri, x, y or z P P DAMPING, xy, xz or yz 0 0 DAMPING, couple, pchain N and mtk",
 }
 FIXES = ("nve", *HOOVER, "langevin", "temp/csvr")
-HELD = {"temp", "iso", "aniso", "x", "y", "z"}  # two values, and a damping
+HELD = {"temp", "iso", "aniso", "tri", *EDGES, *TILTS}  # two values, and a damping
 OPTIONS = {"nvt": {"tchain"}, "nph": {"couple", "mtk", "pchain"}}
 OPTIONS["npt"] = OPTIONS["nvt"] | OPTIONS["nph"]
 
@@ -103,7 +104,8 @@ def _thermostat(style: str, words: list[str]) -> Iterator[tuple[str, Any]]:
 
 def _hoover(style: str, words: list[str]) -> Iterator[tuple[str, Any]]:
     """The chains of Nosé and Hoover; a damping of LAMMPS times 2 pi is the period that hpckit takes."""
-    given, held = _options(words), HELD & {*words}
+    given = _options(words)
+    held = HELD & given.keys()
     allowed = OPTIONS[style] | (HELD if style == "npt" else {"temp"} if style == "nvt" else HELD - {"temp"})
     sizes = all(len(values) == (3 if key in HELD else 1) for key, values in given.items())
     if not (given.keys() <= allowed and sizes and held) or ("temp" in held) == (style == "nph"):
@@ -118,8 +120,12 @@ def _hoover(style: str, words: list[str]) -> Iterator[tuple[str, Any]]:
 
 
 def _barostat(style: str, given: dict[str, list[str]], held: set[str]) -> Iterator[tuple[str, Any]]:
-    whole, values = held & {"iso", "aniso"}, [given[key] for key in sorted(held)]
-    if not held or (whole and len(held) > 1) or any(each != values[0] for each in values):
+    tilts = sorted(held & {*TILTS})
+    held = held - {*TILTS}
+    whole, values = held & {"iso", "aniso", "tri"}, [given[key] for key in sorted(held)]
+    if any(not float(s) == float(e) == 0.0 or (values and d != values[0][2]) for s, e, d in map(given.get, tilts)):  # type: ignore[misc]
+        raise ValueError(f"fix {style}: {', '.join(tilts)} 0 0 and the damping of the edges are known")
+    if not held or (tilts and whole) or (whole and len(held) > 1) or any(each != values[0] for each in values):
         raise ValueError(f"fix {style}: one pressure and one damping for all dims here, by iso, aniso, or x, y, z")
     coupled = given.get("couple", ["none"])[0]
     dims = {"x", "y", "z"} if whole else held
@@ -130,6 +136,8 @@ def _barostat(style: str, given: dict[str, list[str]], held: set[str]) -> Iterat
     yield "barostat.damping", 2 * math.pi * float(values[0][2])
     yield "barostat.dims", sorted(dims)
     yield "barostat.coupled", "all" if "iso" in held or coupled == "xyz" else coupled
+    if tilts or "tri" in whole:
+        yield "barostat.tilts", tilts or [*TILTS]
     yield "barostat.chain", int(given.get("pchain", ["3"])[0])
     yield "barostat.correction", given.get("mtk", ["yes"])[0] == "yes"
 

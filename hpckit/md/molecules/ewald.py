@@ -13,6 +13,8 @@ from hpckit.md.molecules.charges import ChargedForces
 from hpckit.md.molecules.estimates import Fineness, waves_within
 from hpckit.md.system import System
 from hpckit.md.thermo import add_ranks
+from hpckit.particles.migration import straight
+from hpckit.plan.particles.cell import Cell
 
 
 class Ewald:
@@ -33,19 +35,24 @@ class Ewald:
         self._forces = charges_of(system)
         self._big = rounding(most_charge(system, self._forces))
         self._constants = constant_energy(system, self._forces, self.fineness.splitting)
-        self._lengths = np.zeros(0)
+        self._cell: Cell | None = None
         if not len(self._rows):
-            self._rows, self._numbers = waves_within(self.fineness.waves, system.domains.lengths, self.fineness.squares)
+            cell, most = system.domains.cell, self.fineness.waves
+            if cell.tilted:
+                self._rows, self._numbers = waves_of_cell(most, cell)
+                self._most = np.abs(self._numbers).max(axis=0, initial=0)
+            else:
+                self._rows, self._numbers = waves_within(most, cell.lengths, self.fineness.squares)
             self._waves = np.zeros((2, len(self._numbers)))
         self._fit(system)
 
     def _fit(self, system: System) -> None:
         """Fit the waves, whose numbers stay, to the box."""
-        lengths = system.domains.lengths
-        if np.array_equal(lengths, self._lengths):
+        cell, lengths = system.domains.cell, system.domains.lengths
+        if cell == self._cell:
             return
-        self._lengths, self._unit = lengths.copy(), 2 * np.pi / lengths
-        k = self._unit * self._numbers
+        self._cell, self._unit = cell, 2 * np.pi / lengths
+        k = self._numbers @ cell.reciprocal if cell.tilted else self._unit * self._numbers
         squares, g4 = (k * k).sum(axis=1), 0.25 / self.fineness.splitting**2
         self._weights = 4 * np.pi / float(np.prod(lengths)) * np.exp(-g4 * squares) / squares
         slope = -2.0 * (1.0 / squares + g4)
@@ -58,15 +65,44 @@ class Ewald:
         """Collective: add the forces of the waves, and with `measure` set energy and virial."""
         self._fit(system)
         particles, charges = system.particles, self._forces.charges
-        where = particles.positions, charges, particles.slots, self._rows, self._unit, self._most
+        # Phases are those of straight coordinates in the upright box.
+        places = straight(system.domains, particles)
+        where = places, charges, particles.slots, self._rows, self._unit, self._most
         with system.timer("long range"):
             kernels.structure(*where, self._big, *self._waves)
             sum_of_ranks(system.mesh.comm, self._waves)
-            kernels.wave_forces(*where, *self._waves, self._weights, particles.forces)
+            if places is particles.positions:
+                kernels.wave_forces(*where, *self._waves, self._weights, particles.forces)
+            else:
+                upright = np.zeros((particles.slots, 4))
+                kernels.wave_forces(*where, *self._waves, self._weights, upright)
+                turn = system.domains.cell.reciprocal / self._unit[:, None]  # of k, from the upright box
+                for dim in range(3):  # not by a product of matrices, whose order of sums may depend on their size
+                    each = (upright[:, d] * turn[d, dim] for d in range(3))
+                    particles.forces[: particles.slots, dim] += sum(each)
             if measure:
                 each = self._weights * (self._waves**2).sum(axis=0)
                 self.energy = float(each.sum()) + self._constant
                 self.virial = self._stress @ each
+
+
+def waves_of_cell(most: tuple[int, int, int], cell: Cell) -> tuple[np.ndarray, np.ndarray]:
+    """As `waves_within`, in a tilted cell: all waves within the sphere that the largest of the three has there without
+    the tilt.
+    """
+    reciprocal = cell.reciprocal
+    limit = 1.00001 * float(((2 * np.pi / cell.lengths * most) ** 2).max())
+    top = np.floor(math.sqrt(limit) * np.linalg.norm(cell.matrix, axis=1) / (2 * np.pi)).astype(int)
+    z, rows, numbers, place = np.arange(-top[2], top[2] + 1), [], [], 0
+    for x in range(top[0] + 1):
+        for y in range(-top[1] if x else 0, top[1] + 1):
+            k = x * reciprocal[0] + y * reciprocal[1] + z[:, None] * reciprocal[2]
+            found = z[((k * k).sum(axis=1) <= limit) & ((x > 0) | (y > 0) | (z > 0))]
+            if found.size:
+                rows.append((x, y, int(found[0]), found.size, place))
+                numbers += [(x, y, int(each)) for each in found]
+                place += found.size
+    return np.array(rows, np.int64).reshape(-1, 5), np.array(numbers, np.int64).reshape(-1, 3)
 
 
 def rounding(total: float) -> float:

@@ -128,20 +128,18 @@ class MTK(Barostat):
         self._hold_barostat(system, dt, now)
         now = self._hold(system, now, dt)
         self._push(system, now, dt)
-        self._scale(system, now, self._drag(system, dt))
+        self._slow(system, dt)
         half_kick(system, dt)
-        growth = np.exp(0.5 * dt * self.speeds)
-        self._stretch(system, growth)
+        self._grow(system, 0.5 * dt)
         particles = system.particles
         with system.timer("integrate"):
             drift(particles.positions, particles.velocities, particles.slots, dt)
-        self._stretch(system, growth)
+        self._grow(system, 0.5 * dt)
         if system.constraints is not None:
-            system.constraints.expect(growth**2, self._drag(system, dt) ** 2)
+            system.constraints.expect(np.exp(0.5 * dt * self.speeds) ** 2, self._drag(system, dt) ** 2)
         system.update(measure or VIRIAL)
         half_kick(system, dt)
-        with system.timer("integrate"):
-            dilate(system.particles.velocities, system.particles.slots, self._drag(system, dt))
+        self._slow(system, dt)
         now = totals(system)
         self._push(system, now, dt)
         now = self._hold(system, now, dt)
@@ -194,8 +192,17 @@ class MTK(Barostat):
         push = 0.5 * dt * force / self._masses(system, self._kt(system, now))
         self.speeds = self.speeds + np.where(self.dims, push, 0.0)
 
+    def _grow(self, system: System, dt: float) -> None:
+        """Change the box for a time dt."""
+        self._stretch(system, np.exp(dt * self.speeds))
+
+    def _slow(self, system: System, dt: float) -> None:
+        """Half a step of the velocities, which go against the box."""
+        with system.timer("integrate"):
+            dilate(system.particles.velocities, system.particles.slots, self._drag(system, dt))
+
     def _drag(self, system: System, dt: float) -> np.ndarray:
-        """The factors of velocities in half a step, which go against the box."""
+        """The factors of velocities in half a step."""
         more = self.speeds[self.dims].sum() / (self.dims.sum() * system.count) if self.correction else 0.0
         return np.exp(-0.5 * dt * (self.speeds + more))
 
