@@ -375,7 +375,8 @@ class Config(Section):
                 )
         for axis, extent in (("x", grid.width), ("y", grid.length), ("z", grid.height)):
             low, high, count = getattr(self.parcels, axis)
-            if not (0 <= count <= MOST_PARCELS and 0 <= low <= high <= extent):
+            inside = 0 <= low <= high <= extent or not self.parcels.count  # where none are asked for, in any box
+            if not (0 <= count <= MOST_PARCELS and inside):
                 yield f"parcels.{axis}: give first and last place from 0 to {extent:g} m and a number of parcels"
         if self.parcels.count > MOST_PARCELS:
             yield f"{self.parcels.count} parcels are too many: at most {MOST_PARCELS}"
