@@ -11,6 +11,7 @@ import pytest
 from scipy import stats
 from test_physics import run_app
 
+from hpckit.apps.md.free_energy.report import free_energy_sections
 from hpckit.md.motion.replicas import swaps
 
 GAS = (
@@ -36,6 +37,8 @@ def test_springs_that_grow_have_their_exact_free_energy(tmp_path):
             f'[[variables]]\nname = "x{k}"\nkind = "position"\ngroups = [[{k + 1}]]\naxis = "{"xyz"[k % 3]}"\n'
         )
         parts.append(f'[[restraints]]\nvariable = "x{k}"\nstrength = 20.0\ncenter = 0.3\ncoupled = true\n')
+    parts.append('[[variables]]\nname = "pulled"\nkind = "position"\ngroups = [[8]]\naxis = "x"\n')
+    parts.append('[[restraints]]\nvariable = "pulled"\nstrength = 20.0\ncenter = 0.0\nto = 2.0\nover = 5000\n')
     parts.append("[coupling]\nstates = [0.25, 0.5, 1.0]\nevery = 10\n")
     path = toml(tmp_path, "\n".join(parts))
     run_app(tmp_path / "run", path, *GAS, "time.steps=6000", "time.dt=0.03")
@@ -44,6 +47,14 @@ def test_springs_that_grow_have_their_exact_free_energy(tmp_path):
     values, errors = np.array(found["mbar"]["values"]), np.array(found["mbar"]["errors"])
     assert 0.01 < errors[-1] < 0.4
     assert np.abs(values - exact)[1:].max() < 4 * errors[-1]
+    rows = np.genfromtxt(tmp_path / "run" / "output" / "variables.csv", delimiter=",", names=True)
+    assert rows["center_9"].tolist() == pytest.approx([0.0, 0.4, 0.8, 1.2, 1.6, 2.0, 2.0])
+    assert np.isfinite(rows["work_9"]).all()
+    assert results(tmp_path / "run")["work"] == [{"restraint": 9, "work": pytest.approx(rows["work_9"][-1])}]
+    assert abs(rows["pulled"][-1] - 2.0) < 1.5
+    (section,) = free_energy_sections(tmp_path / "run" / "output", {"energy": "", "time": "tau"})
+    assert section.numbers["mbar"]["value"] == values[-1]
+    assert section.html.count("<svg") > 10
     assert np.array(found["slopes"]) == pytest.approx(4 / np.array([0.25, 0.5, 1.0]), rel=0.2)
 
 

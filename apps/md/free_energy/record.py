@@ -32,7 +32,8 @@ class Rows:
 
     def add(self, values: list[float | int]) -> None:
         """Add a row, written with others or with the next checkpoint."""
-        self._wait.append(",".join(repr(value) for value in values) + "\n")
+        words = [str(value) if isinstance(value, int) else repr(float(value)) for value in values]
+        self._wait.append(",".join(words) + "\n")
         if len(self._wait) >= TOGETHER:
             self.flush()
 

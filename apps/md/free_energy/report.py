@@ -54,7 +54,9 @@ def free_energy_sections(output: Path, names: dict[str, str]) -> Iterator[Sectio
         said.append(f"{sum(coupling['samples'])} samples of {len(coupling['states'])} states.")
     for each in found.get("work", ()):
         said.append(f"Work of moving restraint {each['restraint']}: {each['work']:.5g} {energy}.")
-    yield Section("free_energy", "Free energy", grid(drawn) + listing + caption(" ".join(said)), numbers)
+    shown = grid(drawn) + listing + caption(" ".join(filter(None, said)))
+    metrics = ("bias", *(f"variable_{name}" for name in rows if name not in ("step", "time", "bias")))
+    yield Section("free_energy", "Free energy", shown, numbers, "headline", metrics)
 
 
 def _rows(path: Path) -> dict[str, np.ndarray]:

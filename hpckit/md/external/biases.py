@@ -92,7 +92,7 @@ class Restraint:
         return self._energy(values[self.place], self.center_at(step))[0]
 
     def _energy(self, value: float, center: float) -> tuple[float, float]:
-        gap = value - center
+        gap = float(value) - center
         if self.period:
             gap -= self.period * float(np.rint(gap / self.period))
         if (self.side == "below" and gap > 0) or (self.side == "above" and gap < 0):

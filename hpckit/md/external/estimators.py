@@ -73,8 +73,9 @@ def mbar(energies: np.ndarray, counts: Sequence[int]) -> FreeEnergies:
     if len(overlap) > 1 and overlap[-2] > 1.0 - APART:
         raise InputError(NO_OVERLAP, do=MORE_STATES)
     _, sizes, right = np.linalg.svd(w, full_matrices=False)
+    # One direction, a constant added to all free energies, has no inverse.
     inner = np.eye(len(sizes)) - (sizes[:, None] * (right * counts_of) @ right.T * sizes)
-    theta = right.T @ (sizes[:, None] * np.linalg.pinv(inner) * sizes) @ right
+    theta = right.T @ (sizes[:, None] * np.linalg.pinv(inner, rcond=APART) * sizes) @ right
     spread = theta.diagonal() - 2 * theta[0] + theta[0, 0]
     return FreeEnergies(found - found[0], np.sqrt(np.maximum(spread, 0.0)))
 
