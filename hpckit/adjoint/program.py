@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from hpckit.adjoint.picture import draw_graph
 from hpckit.adjoint.transforms import Grid
 from hpckit.errors import InputError
-from hpckit.kernels.graph.nodes import ARRAYS, Node, Offset, Walls, lines, ordered
+from hpckit.kernels.graph.nodes import ARRAYS, Node, Offset, Walls, lines, operations, ordered
 from hpckit.kernels.graph.sweep import Sweep
 
 MADE = ("hold", "fold")
@@ -36,6 +37,17 @@ class Graph:
     def __str__(self) -> str:
         names = ", ".join(node.value[0] if node.op == "field" else str(node.value) for node in self.inputs)
         return "\n".join([f"{self.name}({names}) on {', '.join(self.axes)}:", *(f"  {x}" for x in lines(self.outputs))])
+
+    def drawing(self) -> str:
+        """What `hp.draw` prints: a line a node, the exchanges, and what a cell costs."""
+        return "\n".join(Program(self).describe())
+
+    def drawing_svg(self) -> str:
+        """What `hp.plan.draw_svg` shows: a box a node, arrows with offsets, exchanges in color, counts below."""
+        program = Program(self)
+        exchanged = [node for stage in program.stages for node in stage.exchanged]
+        title = f"{self.name}: {operations(self.outputs)} operations on {', '.join(self.axes)}"
+        return draw_graph(title, self.outputs, program.halo, exchanged, list(program.costs()))
 
 
 @dataclass(frozen=True)
@@ -105,6 +117,10 @@ class Program:
     def describe(self) -> Iterator[str]:
         """What the program does, line by line: exchanges with their widths, passes with what a cell costs."""
         yield str(self.graph)
+        yield from self.costs()
+
+    def costs(self) -> Iterator[str]:
+        """The stages alone."""
         for number, stage in enumerate(self.stages):
             names = [f"{named(node)} {self.halo[node]}" for node in stage.exchanged]
             yield f"stage {number}: " + (f"one exchange of {', '.join(names)}" if names else "no exchange")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import colorsys
 from html import escape
+from typing import Protocol
 
 import numpy as np
 
@@ -18,13 +19,25 @@ MOST_MESSAGES = 8192
 ROW, LEFT, TOP, WIDTH = 26, 70, 46, 900
 
 
-def draw(plan: Plan) -> str:
+class Drawn(Protocol):
+    """What is no plan and has pictures of its own, as the graph of a traced model."""
+
+    def drawing(self) -> str:
+        """Its text."""
+
+    def drawing_svg(self) -> str:
+        """Its picture."""
+
+
+def draw(plan: Plan | Drawn) -> str:
     """A table, one line per step and one column per rank: `2>3` means that the rank sends its cell 2 to rank 3, `2-5>3`
     cells 2 to 5. Plans may have other labels: in a halo exchange, `2x16>3` is a box of 2 x 16 cells. Data of `+` steps
-    is added by the receiver; `m` steps run in shared memory.
+    is added by the receiver; `m` steps run in shared memory. The graph of a traced model, too: its nodes and exchanges.
 
     Raises `InputError` for more ranks or messages than a table can show.
     """
+    if hasattr(plan, "drawing"):
+        return plan.drawing()
     require_plan(plan)
     ranks = check_size(plan)
     said: dict[tuple[int, int], list[str]] = {}
@@ -44,12 +57,14 @@ def draw(plan: Plan) -> str:
     return "\n".join([plan.title(), *lines])
 
 
-def draw_svg(plan: Plan, machine: Machine | None = None, nbytes: float = 0.0, itemsize: float = 8) -> str:
+def draw_svg(plan: Plan | Drawn, machine: Machine | None = None, nbytes: float = 0.0, itemsize: float = 8) -> str:
     """An SVG picture: a row a rank, time to the right (of the machine, or a step a unit), a color a cell.
 
     A bar in the upper half of a row leaves the rank, one in the lower half arrives; one of the whole height is work.
     Raises `InputError` as `draw`.
     """
+    if hasattr(plan, "drawing_svg"):
+        return plan.drawing_svg()
     require_plan(plan)
     parts, height = timeline_parts(plan, machine, nbytes, itemsize)
     head = [

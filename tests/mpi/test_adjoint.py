@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import collections
 import functools
+import gc
 import shutil
+import tracemalloc
+import xml.etree.ElementTree
 
 import numpy as np
 import pytest
@@ -36,6 +40,14 @@ def test_derivatives_have_the_same_bits_on_many_ranks(mpirun, tmp_path):
         assert said(mpirun, ranks, tmp_path / f"{ranks}", "all") == alone
 
 
+@pytest.mark.nightly
+def test_gradients_of_200_steps_have_the_same_bits_on_any_number_of_ranks(mpirun, tmp_path):
+    """And for any number of states kept."""
+    alone = said(mpirun, 1, tmp_path, "long")
+    for ranks in (2, 3, 4, 6):
+        assert said(mpirun, ranks, tmp_path, "long") == alone
+
+
 @pytest.fixture
 def mesh():
     with hp.Mesh(hp.world(), y=1, x=1, periodic="x") as mesh:
@@ -46,6 +58,52 @@ def field(mesh, shape=(5, 7), seed=0, halo=1):
     made = hp.Field.zeros(mesh, hp.Decomposition(shape, mesh.topology, halo))
     made.interior[...] = np.random.default_rng(seed).random(shape)
     return made
+
+
+def live():
+    """The arrays that are allocated, their bytes, and the objects of this library by their types."""
+    gc.collect()
+    arrays = tracemalloc.DomainFilter(True, np.lib.tracemalloc_domain)
+    traces = tracemalloc.take_snapshot().filter_traces([arrays]).traces
+    kinds = collections.Counter(str(type(each)) for each in gc.get_objects() if "hpckit" in str(type(each)))
+    return len(traces), sum(each.size for each in traces), kinds
+
+
+def test_gradients_leave_no_memory_behind(mesh):
+    """After a hundred as many arrays, bytes and objects are alive as after three."""
+    walls = {"y": hp.bc.zero_gradient}
+    step, total = A.model(heat, walls=walls), A.model(lambda T: (T * T).sum(), walls=walls)
+    window = A.Window(step, 5, total, memory=0.0)
+    T, one = field(mesh), field(mesh, seed=1)
+
+    def evaluate():
+        A.gradient(total)(T)
+        window.gradient(T, 0.1)
+        A.vjp(step, T, 0.1)[1](one)
+        A.jvp(step, (T, 0.1), (one, None))
+
+    tracemalloc.start()
+    try:
+        for _ in range(3):
+            evaluate()
+        before = live()
+        for _ in range(100):
+            evaluate()
+        assert live() == before
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_graph_is_drawn_with_its_exchanges_and_counts(mesh):
+    graph = A.model(heat, walls={"y": hp.bc.zero_gradient}).graph(field(mesh), 0.1)
+    text, picture = hp.draw(graph), hp.plan.draw_svg(graph)
+    assert "one exchange of T (1, 1)" in text
+    assert "7 operations, 5 loads, 1 stores, 24 bytes a cell" in text
+    root = xml.etree.ElementTree.fromstring(picture)
+    words = [each.text for each in root.iter() if each.tag.endswith("}text")]
+    assert words.count("+") + words.count("*") + words.count("-") == 7
+    assert {"T", "k", "exchange (1, 1)", "result", "+1, 0", "0, -1"} <= set(words)
+    assert len([each for each in root.iter() if each.tag.endswith("}rect")]) == 1 + 7 + 3  # paper, operations, leaves
 
 
 def heat(T, k):
