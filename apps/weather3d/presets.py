@@ -79,7 +79,7 @@ PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
         "a storm with rain in the sheared air of Weisman and Klemp (1982) splits: split dynamics, Kessler's rain",
         {
             "grid": {"nx": 84, "ny": 84, "nz": 40, "width": 168e3, "length": 168e3, "height": 20e3},
-            "dynamics": {"kind": "hevi"},
+            "dynamics": {"kind": "hevi", "step": 8.0},
             "base": {"kind": "weisman_klemp", "shear": 30.0, "u": -15.0},
             "moisture": {"kind": "kessler"},
             "bubbles": [{"x": 84e3, "y": 84e3, "z": 1500.0, "radius_x": 10e3, "radius_y": 10e3, "radius_z": 1500.0}],
@@ -144,7 +144,7 @@ PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
         "the supercell of DCMIP2016 (Klemp et al. 2015) on a plane: constant viscosity, linear shear, Kessler's rain",
         {
             "grid": {"nx": 84, "ny": 84, "nz": 40, "width": 168e3, "length": 168e3, "height": 20e3},
-            "dynamics": {"kind": "hevi"},
+            "dynamics": {"kind": "hevi", "step": 8.0},
             "base": {
                 "kind": "weisman_klemp",
                 "shear": 30.0,

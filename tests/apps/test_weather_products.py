@@ -20,6 +20,7 @@ from hpckit.apps.weather3d.products.storms import track
 from hpckit.apps.weather3d.products.wrf import to_faces
 from hpckit.apps.weather3d.report import sections
 from hpckit.apps.weather3d.run import run as run_app
+from hpckit.apps.weather3d.setups import column_of
 from hpckit.apps.weather3d.split import Model
 from hpckit.cli.main import main
 from hpckit.kernels.euler.box.constants import RHO_U, RHO_V, RHO_W
@@ -262,3 +263,30 @@ def test_tracks_are_where_rotation_is_strong():
     values = np.zeros((3, 2, 3))
     values[1, 1, 2], values[2, 0, 1], values[2, 1, 1] = 30.0, 90.0, 80.0
     assert [row.tolist() for row in track(times, y, x, values)] == [[60.0, 120.0], [15.0, 5.0], [3.0, 2.0]]
+
+
+@pytest.mark.nightly
+def test_a_wrfout_over_terrain_and_of_explicit_dynamics(tmp_path):
+    """Heights of ground and levels; the pressure of an atmosphere at rest at the true height of each cell."""
+    grid = {"nx": 13, "ny": 14, "nz": 11, "width": 13e3, "length": 14e3, "height": 11e3}
+    hill = {"kind": "bell", "ridge": False, "height": 900.0, "half_width": 3e3, "x": 6e3, "y": 7e3}
+    base = {"kind": "stable", "frequency": 0.01}
+    for name, more in (("hill", {"dynamics": {"kind": "hevi"}, "terrain": hill}), ("explicit", {})):
+        config = Config.model_validate({"grid": grid, "base": base, "bubbles": [], "time": {"end": 0.0}, **more})
+        path = tmp_path / name
+        run_app(config, Run(MPI.COMM_SELF, path, app="weather3d", title=name, lines=False))
+        (path / "resolved.json").write_text(json.dumps({"values": config.model_dump(mode="json")}))
+        assert main(["export", "wrf", str(path), str(tmp_path / f"{name}.nc")]) == 0
+        with netCDF4.Dataset(tmp_path / f"{name}.nc") as file, h5py.File(path / "output" / "fields.h5") as fields:
+            height = destagger(file["PH"][0] + file["PHB"][0], 0) / 9.81
+            ground = fields["surface_altitude"][...] if more else np.zeros((14, 13))
+            np.testing.assert_allclose(file["HGT"][0], ground, atol=1e-3)
+            assert ground.max() == (pytest.approx(830.0, abs=1.0) if more else 0.0)
+            if more:
+                np.testing.assert_allclose(height, fields["altitude"][...], atol=0.5)
+            profile = column_of(config.base)
+            np.testing.assert_allclose(file["P"][0] + file["PB"][0], profile.pressure(height), rtol=4e-3)
+            np.testing.assert_allclose(file["T"][0] + 300, profile.theta(height), rtol=1e-3)
+            np.testing.assert_allclose(file["PSFC"][0], profile.pressure(ground), rtol=4e-3)
+            assert not file["QVAPOR"][:].any()
+            assert "RAINNC" not in file.variables

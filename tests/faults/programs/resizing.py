@@ -141,13 +141,18 @@ def _difference(path: Path, step: int, whole: dict[int, str]) -> str:
 
 def _files_differ(name: str, case: Case, folder: Path) -> str:
     """The first dataset of the output files that has other bits than that of the unbroken run."""
-    file = "output/trajectory.h5md" if case.app == "md" else "output/fields.h5"
-    with h5py.File(folder / f"{name}-whole" / file) as whole, h5py.File(folder / f"{name}-parts" / file) as parts:
-        names: list[str] = []
-        whole.visititems(lambda path, it: names.append(path) if isinstance(it, h5py.Dataset) else None)
-        for path in names:
-            if path not in parts or not np.array_equal(whole[path][...], parts[path][...], equal_nan=False):
-                return f"{path} of {file} differs from the unbroken run"
+    whole_run, parts_run = (folder / f"{name}-{kind}" / "output" for kind in ("whole", "parts"))
+    files = ["trajectory.h5md"] if case.app == "md" else ["fields.h5", "maps/fields.h5"]
+    files += sorted(path.name for path in whole_run.glob("*.h5") if path.name not in files)
+    for file in files:
+        if not (whole_run / file).is_file():
+            continue
+        with h5py.File(whole_run / file) as whole, h5py.File(parts_run / file) as parts:
+            names: list[str] = []
+            whole.visititems(lambda path, it, names=names: names.append(path) if isinstance(it, h5py.Dataset) else None)
+            for path in names:
+                if path not in parts or not np.array_equal(whole[path][...], parts[path][...], equal_nan=False):
+                    return f"{path} of {file} differs from the unbroken run"
     return ""
 
 
