@@ -21,7 +21,7 @@ RUNS = {
         'tracers=[{name="smoke"}]',
     ),
     "supercell": (
-        "grid.nx=8", "grid.ny=7", "grid.nz=4", "time.end=24", "time.monitor=1", "dynamics.step=12",
+        "grid.nx=13", "grid.ny=7", "grid.nz=4", "time.end=24", "time.monitor=1", "dynamics.step=12",
         "dynamics.substeps=4", "coriolis=1e-3", "sides.y=walls", 'tracers=[{name="smoke",shape="layer"}]',
         "bubbles=[{x=84e3,y=84e3,radius_x=6e4,radius_y=6e4,amplitude=-25}]",
     ),
