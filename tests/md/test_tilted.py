@@ -15,9 +15,10 @@ from hpckit.apps.md.config import Config
 from hpckit.apps.md.lammps.script import settings_of
 from hpckit.apps.md.model import make_system
 from hpckit.apps.md.motion import dynamics_of
+from hpckit.apps.md.run import dry_run
 from hpckit.apps.md.start import Start
 from hpckit.comm.observe.timer import PhaseTimer
-from hpckit.errors import DecompositionError
+from hpckit.errors import DecompositionError, InputError
 from hpckit.kernels.particles.integrate.cell import reference, simd
 from hpckit.md.saved import pieces_of, restore, values_of
 from hpckit.md.snapshots import snapshot
@@ -325,3 +326,35 @@ def test_ghosts_of_tilted_domains_are_proved_and_kernels_have_one_meaning():
     assert pairs > 150
     with pytest.raises(DecompositionError, match="tilt xz"):
         DomainDecomposition.even(Topology(("x", "y", "z"), (1, 1, 1), ("x", "y")), *TILTED.bounds, TILTED.tilt)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"system": {"tilt": [1.0, 0, 0]}, "coulomb": {"kind": "pppm", "charges": [0.1]}}, "pppm"),
+        ({"system": {"tilt": [0, 0, 1.0]}, "analysis": {"every": 5}}, "analysis"),
+        ({"deform": {"changes": [{"of": "xy", "style": "vel", "values": [1]}]}, "analysis": {"every": 5}}, "analysis"),
+        ({"deform": {"changes": [{"of": "x", "style": "vel", "values": [-1e4]}]}}, "edges of"),
+        ({"deform": {"start": [{"of": "y", "style": "scale", "values": [-1]}]}}, "edges of"),
+    ],
+)
+def test_what_does_not_go_with_a_tilted_box_is_named_before_the_start(settings, said):
+    config = Config.model_validate(settings)
+    with pytest.raises(InputError, match=said):
+        dry_run(config, 2)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"deform": {"changes": [{"of": "xy", "style": "scale", "values": [1]}]}}, "by these but scale"),
+        ({"deform": {"changes": [{"of": "x", "style": "final", "values": [1]}]}}, "takes 2 numbers"),
+        ({"deform": {"changes": [{"of": "x", "style": "volume"}]}}, "other than volume"),
+        ({"deform": {"start": [{"of": "x", "style": "vel", "values": [1]}]}}, "takes final, delta"),
+        ({"system": {"tilt": [1, 0, 0], "file": __file__}}, "without file"),
+        ({"barostat": {"kind": "mtk", "tilts": ["xy", "xy"]}, "dynamics": {"kind": "nve"}}, "each once"),
+    ],
+)
+def test_changes_of_a_box_that_cannot_be_are_named(settings, said):
+    with pytest.raises(ValueError, match=said):
+        Config.model_validate(settings)
