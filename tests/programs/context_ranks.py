@@ -31,9 +31,20 @@ def model_of(kind):
     if kind == "heads":
         return llama(VOCAB, 2, 24, 6, 6, 12, LENGTH, attention_dropout=0.2), CrossEntropy(VOCAB)
     experts = {"experts": 5, "balance": 0.02} if kind == "experts" else {}
-    if kind == "axes":  # all five
+    if kind in ("axes", "deep"):  # all five, and for many stages
         return llama(
-            VOCAB, 3, 16, 8, 8, 12, LENGTH, attention_dropout=0.2, router_z=0.01, shared=8, experts=9, balance=0.02
+            VOCAB,
+            6 if kind == "deep" else 3,
+            16,
+            8,
+            8,
+            12,
+            LENGTH,
+            attention_dropout=0.2,
+            router_z=0.01,
+            shared=8,
+            experts=9,
+            balance=0.02,
         ), CrossEntropy(VOCAB)
     return llama(
         VOCAB, 2, 16, 4, 2, 12, LENGTH, tied=kind == "tied", attention_dropout=0.2,
@@ -161,11 +172,11 @@ def every_mesh(pp):
     sizes = [n for n in range(1, ranks + 1) if ranks % n == 0]
     order = {"microbatches": 2, "schedule": "zb_h1"} if pp > 1 else {}
     for cp, tp, ep in itertools.product(sizes, sizes, sizes):
-        if ranks % (cp * tp) == 0 and (pp < 16 or ep > 1):
+        if ranks % (cp * tp) == 0:
             ways = KINDS if cp == 2 and ep == 2 else ["ring", "gather"][ep % 2 : ep % 2 + 1] if cp > 1 else ["auto"]
             for way in ways:
                 yield (
-                    "axes",
+                    "deep" if pp > 4 else "axes",
                     {"pp": pp, "cp": cp, "tp": tp, "ep": ep, "batch": 16, "samples": 37, "context": way, **order},
                 )
 
