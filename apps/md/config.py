@@ -21,7 +21,12 @@ SUMMARY = "molecular dynamics: Lennard-Jones liquids and mixtures, metals, salts
 SCRIPTS = "lammps.script"  # reads inputs of LAMMPS
 GPU = True  # supports `hpckit run --gpu`
 Axis = Literal["x", "y", "z"]
-Potential = Literal["lennard_jones", "morse", "buckingham", "yukawa", "table", "eam", "stillinger_weber", "python"]
+Potential = Literal[
+    "lennard_jones", "morse", "buckingham", "yukawa", "table", "eam", "stillinger_weber", "tersoff", "snap",
+    "python", "brick", "ase",
+]  # fmt: skip
+OF_BRICKS = ("brick", "ase")  # functions of all that is near
+OF_FILES = ("eam", "stillinger_weber", "tersoff", "snap")  # of many bodies
 Rule = Literal["lorentz_berthelot", "geometric"]
 FunctionPlace = Annotated[str, RelativeToSource()]  # file.py:name
 
@@ -105,18 +110,26 @@ class Pair(Section):
 class Interaction(Section):
     """Forces between pairs of particles."""
 
-    kind: Literal["lennard_jones", "morse", "buckingham", "yukawa", "table", "eam", "stillinger_weber", "python"] = (
-        Field(
-            "lennard_jones",
-            description="the potential; table: numbers from `file`; eam: metals, embedded atoms of `file`;"
-            " stillinger_weber: silicon, of `file`; python: the function that `function` names",
-        )
+    kind: Potential = Field(
+        "lennard_jones",
+        description="the potential; table: numbers from `file`; eam: metals, embedded atoms of `file`;"
+        " stillinger_weber: silicon, of `file`; tersoff: silicon, carbon and compounds, of `file`;"
+        " snap: of `file` and `parameters_file`; python: the function of pairs that `function` names; brick: one of all"
+        " particles of a rank and their ghosts;"
+        " ase: a calculator of ASE, which the function that `function` names returns",
     )
     file: InputFile | None = Field(
         None,
         description="for kind = table a LAMMPS table file, for eam a funcfl, setfl or Finnis-Sinclair file, for"
-        " stillinger_weber a file of pair_style sw",
+        " stillinger_weber a file of pair_style sw, for tersoff one of pair_style tersoff, for snap a .snapcoeff",
     )
+    parameters_file: InputFile | None = Field(None, description="for snap, the .snapparam beside `file`")
+    zbl: tuple[float, ...] = Field(
+        (),
+        description="for snap in units metal: Ziegler, Biersack and Littmark's repulsion of nuclei beside it, whose"
+        " fading begins and ends at these two distances",
+    )
+    nuclei: tuple[float, ...] = Field((), description="atomic number of each type, for zbl")
     elements: tuple[str, ...] = Field((), description="for files: the element of each type; empty: those of the file")
     keyword: str = Field("", description="section of the table file; empty: its only section")
     points: int = Field(1000, ge=2, description="points, equally spaced in r^2, to which the table is resampled")
@@ -129,7 +142,9 @@ class Interaction(Section):
         " dispersion; yukawa: strength, screening; python: those of your function",
     )
     function: FunctionPlace | None = Field(
-        None, description="file.py:name of a function energy(r2, parameters) of the squared distance, for kind = python"
+        None,
+        description="file.py:name of a function: energy(r2, parameters) of the squared distance, for kind = python;"
+        " function(brick), returning energies and slopes, for brick; one that returns a calculator, for ase",
     )
     force: FunctionPlace | None = Field(
         None, description="file.py:name of force(r2, parameters) = -dE/dr / r; omitted: derived from the energy"
@@ -156,16 +171,26 @@ class Interaction(Section):
         for name in ("epsilon_14", "sigma_14"):
             if len(getattr(self, name)) not in (0, len(self.epsilon)):
                 raise ValueError(f"{name} has {len(getattr(self, name))} types and epsilon {len(self.epsilon)}")
-        if self.kind == "python" and ":" not in (self.function or ""):
-            raise ValueError("interaction.kind = 'python' needs interaction.function = 'file.py:name'")
+        if self.kind in ("python", *OF_BRICKS) and ":" not in (self.function or ""):
+            raise ValueError(f"interaction.kind = {self.kind!r} needs interaction.function = 'file.py:name'")
+        if self.kind == "ase" and not self.elements:
+            raise ValueError("interaction.kind = 'ase' needs interaction.elements, a chemical symbol for each type")
         if self.kind == "table" and not self.file:
             raise ValueError("interaction.kind = 'table' needs interaction.file, a LAMMPS table file")
         if self.kind == "eam" and not self.file:
             raise ValueError("interaction.kind = 'eam' needs interaction.file, a funcfl, setfl or Finnis-Sinclair file")
         if self.kind == "stillinger_weber" and (not self.file or len(set(self.elements)) != 1):
             raise ValueError("interaction.kind = 'stillinger_weber' needs interaction.file, and elements of one name")
+        if self.kind == "tersoff" and not (self.file and self.elements):
+            raise ValueError("interaction.kind = 'tersoff' needs interaction.file, and elements, one for each type")
+        if self.kind == "snap" and not (self.file and self.parameters_file and self.elements):
+            raise ValueError("interaction.kind = 'snap' needs interaction.file, parameters_file and elements")
+        if self.zbl and (self.kind != "snap" or len(self.zbl) != 2 or not 0 < self.zbl[0] < self.zbl[1]):
+            raise ValueError("interaction.zbl is two growing distances above 0, and goes with kind = 'snap'")
+        if len(self.nuclei) != (len(self.elements) if self.zbl else 0):
+            raise ValueError("interaction.nuclei has an atomic number for each of interaction.elements, with zbl alone")
         special = self.switch or self.tail or self.shift or self.force or self.pairs
-        if self.kind in ("eam", "stillinger_weber") and special:
+        if self.kind in (*OF_FILES, *OF_BRICKS) and special:
             raise ValueError(f"interaction.switch, tail, shift, force and pairs do not go with {self.kind}: omit them")
         if self.kind == "table" and (self.switch or self.tail or self.force):
             raise ValueError("interaction.switch, tail and force go with functions, not with a table: omit them")
@@ -470,7 +495,7 @@ class Config(Section):
             raise ValueError(f"interaction has {len(given.epsilon)} types of particles and system.masses {types}")
         if not self.system.file and any(max(pair.types) > types for pair in given.pairs):
             raise ValueError(f"interaction.pairs name unknown types: the types are 1 to {types}")
-        if self.coulomb.kind != "none" and given.kind in ("eam", "stillinger_weber", "table"):
+        if self.coulomb.kind != "none" and given.kind in (*OF_FILES, *OF_BRICKS, "table"):
             raise ValueError(f"coulomb.kind = {self.coulomb.kind!r} goes with pair potentials, not with {given.kind}")
         if self.coulomb.kind in ("ewald", "pppm") and set(self.system.periodic) != {"x", "y", "z"}:
             raise ValueError(f"coulomb.kind = {self.coulomb.kind!r} needs a box that is periodic in x, y and z")

@@ -9,24 +9,34 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from mpi4py import MPI
 
 from hpckit.apps.md.config import Config
 from hpckit.errors import InputError
 from hpckit.io.particles.lammps_eam import EamFile, read_eam
+from hpckit.io.particles.lammps_snap import read_snap
 from hpckit.io.particles.lammps_sw import read_sw
 from hpckit.io.particles.lammps_table import read_lammps_table
+from hpckit.io.particles.lammps_tersoff import read_tersoff
 from hpckit.kernels.particles.lennard_jones import dispatch as lennard_jones
 from hpckit.kernels.particles.pair.custom import make_potential, tails
 from hpckit.kernels.particles.pair.named import NAMED
+from hpckit.md.bridges.ase_potential import AsePotential
+from hpckit.md.bridges.brick import BrickPotential
 from hpckit.md.external.coupling import SoftPairs
 from hpckit.md.interaction import Interaction, tabulated
 from hpckit.md.many_body.embedded import EmbeddedAtoms, embedded_atoms
+from hpckit.md.many_body.snap import SnapPotential
 from hpckit.md.many_body.stillinger_weber import StillingerWeber
+from hpckit.md.many_body.tersoff import TersoffBonds
 
 FAR = 1e6  # farther than any partner
 
 
-def interaction_of(config: Config, types: int) -> Interaction | EmbeddedAtoms | StillingerWeber:
+Potential = Interaction | EmbeddedAtoms | StillingerWeber | TersoffBonds | SnapPotential | BrickPotential | AsePotential
+
+
+def interaction_of(config: Config, types: int) -> Potential:
     """The potential with the parameters of all pairs of that many types.
 
     Raises `InputError` for a missing function, and for parameters that do not fit.
@@ -50,6 +60,15 @@ def interaction_of(config: Config, types: int) -> Interaction | EmbeddedAtoms | 
         return _embedded(config, types)
     if given.kind == "stillinger_weber":
         return _silicon(config, types)
+    if given.kind == "tersoff":
+        return TersoffBonds(read_tersoff(_file_of_elements(config, types), given.elements))
+    if given.kind == "snap":
+        return _snap(config, types)
+    if given.kind == "brick":
+        return BrickPotential(load_function(given.function or ""), given.cutoff, types)
+    if given.kind == "ase":
+        _require_elements(config, types)
+        return AsePotential(load_function(given.function or ""), given.elements, given.cutoff)
     if given.kind == "python":
         energy, names = load_function(given.function or ""), None
     else:
@@ -87,8 +106,31 @@ def reaches(config: Config) -> list[float]:
         return [_eam_file(config).cutoff]
     if given.kind == "stillinger_weber":
         return [_silicon(config, len(given.elements)).cutoff]
+    if given.kind == "tersoff":
+        return [read_tersoff(_file_of_elements(config, len(given.elements)), given.elements).cutoff]
+    if given.kind == "snap":
+        return [_snap(config, len(given.elements)).cutoff]
+    if given.kind == "ase":
+        return [2.0 * given.cutoff]
     charges = [config.coulomb.cutoff] if config.coulomb.kind != "none" else []
     return [given.cutoff, *charges, *(pair.cutoff for pair in given.pairs if pair.cutoff is not None)]
+
+
+def calculator(
+    symbols: Sequence[str], comm: MPI.Intracomm = MPI.COMM_SELF, repro: bool = False, **interaction: Any
+) -> Any:
+    """Hpckit as a calculator of ASE: a potential with the settings of `[interaction]` of a run file, for types that are
+    these chemical symbols: `calculator(["Cu"], kind="eam", file="Cu_u3.eam")`. See `hpckit.md.bridges.calculator`.
+
+    Raises `InputError` for settings that do not fit.
+    """
+    from hpckit.md.bridges.calculator import Calculator
+
+    fractions = [1.0 / len(symbols)] * len(symbols)
+    config = Config.model_validate(
+        {"system": {"masses": [1.0] * len(symbols), "fractions": fractions}, "interaction": interaction}
+    )
+    return Calculator(interaction_of(config, len(symbols)), symbols, comm, repro)
 
 
 def masses_of(config: Config) -> np.ndarray:
@@ -109,13 +151,30 @@ def _eam_file(config: Config) -> EamFile:
 
 
 def _silicon(config: Config, types: int) -> StillingerWeber:
-    given = config.interaction
-    assert given.file is not None  # the settings guarantee it
-    if len(given.elements) != types:
+    file = _file_of_elements(config, types)
+    return StillingerWeber(read_sw(file, config.interaction.elements[0]), types)
+
+
+def _snap(config: Config, types: int) -> SnapPotential:
+    given, file = config.interaction, _file_of_elements(config, types)
+    assert given.parameters_file is not None  # the settings guarantee it
+    zbl = (given.zbl[0], given.zbl[1]) if given.zbl else None
+    return SnapPotential(read_snap(file, given.parameters_file, given.elements, zbl, given.nuclei))
+
+
+def _file_of_elements(config: Config, types: int) -> Path:
+    """The file of a potential that has an element for each type."""
+    assert config.interaction.file is not None  # the settings guarantee it
+    _require_elements(config, types)
+    return Path(config.interaction.file)
+
+
+def _require_elements(config: Config, types: int) -> None:
+    given = config.interaction.elements
+    if len(given) != types:
         raise InputError(
-            f"interaction.elements names {len(given.elements)} types, and there are {types}", do="give one for each"
+            f"interaction.elements names {len(given)} types, and there are {types}", do="give one for each"
         )
-    return StillingerWeber(read_sw(given.file, given.elements[0]), types)
 
 
 def _embedded(config: Config, types: int) -> EmbeddedAtoms:

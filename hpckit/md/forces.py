@@ -18,6 +18,7 @@ from hpckit.md.interaction import Interaction
 from hpckit.md.neighbors import NeighborList
 from hpckit.particles.ghosts import GhostExchange
 from hpckit.particles.particles import Particles
+from hpckit.particles.returns import GhostReturn
 
 VIRIAL = 2  # as `measure`, which else is False or True: virials alone; only pairs of clusters tell them from energies
 
@@ -134,6 +135,51 @@ class PairForces(Forces):
         assert lists is not None
         what = part, self.records(particles), lists.bounds, lists.entries, self._table
         forces(self._kernels[bool(measure)], self.form, *what, particles.forces, self.tallies)
+
+
+class CenteredForces(Forces):
+    """Forces of potentials whose energy at a particle depends on the vectors to all that is near it: the rank that has
+    the particle pushes it and its neighbors, and what ghosts got goes back to their owners.
+
+    Forces are added to `pushed`, [slots, 4], which are those of the particles, or, of an exact form, [slots, 8]:
+    multiples of two scales, whose sums have no rounding (`kernels.particles.loops`).
+    """
+
+    def __init__(
+        self, types: int, one_cutoff: bool, precision: str, exact: bool, isa: str | None, device: Device
+    ) -> None:
+        super().__init__(types, one_cutoff, precision, exact, isa, device)
+        if self.mixed:
+            raise InputError("forces of many bodies are computed in double precision", do="omit precision")
+        self._width = 2 * RECORD if exact else RECORD
+        self.pushed = device.zeros((0, self._width))
+        self._back: GhostReturn | None = None
+
+    def meet(self, particles: Particles, neighbors: NeighborList, ghosts: GhostExchange) -> None:
+        """See `Forces.meet`."""
+        if self._back is None:
+            self._back = GhostReturn(ghosts, self._width)
+        self._back.rebuild()
+        if not self.exact:
+            self.pushed = particles.forces
+        elif len(self.pushed) < neighbors.slots:
+            self.pushed = self.device.zeros((particles.capacity, self._width))
+
+    def begin(self, particles: Particles, measure: int) -> None:
+        """See `Forces.begin`."""
+        self.pushed[...] = 0.0
+        if measure:
+            self.reserve_tallies(particles)
+
+    def finish(self, particles: Particles, neighbors: NeighborList, measure: int) -> None:
+        """Collective: add what ghosts elsewhere have got."""
+        assert self._back is not None
+        values = self.pushed.reshape(1, *self.pushed.shape)
+        self._back.start(values)
+        self._back.finish(values)
+        if self.exact:
+            own = slice(particles.slots)
+            particles.forces[own] = self.pushed[own, :RECORD] + self.pushed[own, RECORD:]
 
 
 class NearForces(Forces):

@@ -18,10 +18,14 @@ from hpckit.kernels.particles.integrate.dispatch import dilate
 from hpckit.kernels.particles.pair.potential import Form
 from hpckit.kernels.particles.records.dispatch import types_of, weigh
 from hpckit.md.balance import LoadBalance
+from hpckit.md.bridges.ase_potential import AseForces, AsePotential
+from hpckit.md.bridges.brick import BrickForces, BrickPotential
 from hpckit.md.forces import Forces, PairForces
 from hpckit.md.interaction import Interaction
 from hpckit.md.many_body.embedded import EmbeddedAtoms, EmbeddedForces
+from hpckit.md.many_body.snap import SnapForces, SnapPotential
 from hpckit.md.many_body.stillinger_weber import StillingerWeber, StillingerWeberForces
+from hpckit.md.many_body.tersoff import TersoffBonds, TersoffForces
 from hpckit.md.molecules.charges import Charged, ChargedForces
 from hpckit.md.neighbors import NeighborList, Rebuilds, lost
 from hpckit.md.units import UNITS, Units
@@ -35,6 +39,10 @@ FORCES: dict[type, Any] = {
     Interaction: PairForces,
     EmbeddedAtoms: EmbeddedForces,
     StillingerWeber: StillingerWeberForces,
+    TersoffBonds: TersoffForces,
+    SnapPotential: SnapForces,
+    BrickPotential: BrickForces,
+    AsePotential: AseForces,
     Charged: ChargedForces,
 }
 

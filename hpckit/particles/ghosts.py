@@ -50,6 +50,19 @@ class Rows(NamedTuple):
     total: int
 
 
+class Routes(NamedTuple):
+    """The ranks that get ghosts of this one and give it theirs, on its node and off it; how many are sent, to itself
+    first, and received, of each; the slots of the particles that are ghosts elsewhere, and of ghosts, in this order.
+    """
+
+    near: list[int]
+    far: list[int]
+    sent: list[int]
+    received: list[int]
+    chosen: Any
+    slots: Any
+
+
 class GhostExchange(Begun):
     """The ghosts of a rank: `rebuild` selects them, `start` and `finish` update their positions, `start_values` and
     `finish_values` some numbers of each.
@@ -65,6 +78,7 @@ class GhostExchange(Begun):
 
     def __init__(self, mesh: Mesh, device: Device = HOST, within_node: bool | MPI.Comm = True, values: int = 1) -> None:
         self.mesh, self.device, self._values = mesh, device, values
+        self.within_node = within_node
         self._tag = mesh.lasting_tags(4)
         node = None if isinstance(within_node, bool) else within_node
         self._mail = open_rows(mesh.comm, max(RECORD, values), node) if within_node and not device.is_gpu else None
@@ -139,6 +153,11 @@ class GhostExchange(Begun):
         total = sum(self.sent)
         segments = self.device.to_host(self._segments)[:total]
         return self.device.to_host(self._chosen)[:total], self.images[segments]
+
+    @property
+    def routes(self) -> Routes:
+        """Who sends what, since the last rebuild."""
+        return Routes(self._near_peers, self._far_peers, self.sent, self.received, self._chosen, self._slots)
 
     @property
     def bytes_sent(self) -> int:

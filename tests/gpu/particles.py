@@ -11,17 +11,18 @@ from hpckit.comm.device import Device
 from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.noise import reference as noise_reference
 from hpckit.kernels.particles.cells import reference as cells_reference
-from hpckit.kernels.particles.eam import curves as eam_curves
-from hpckit.kernels.particles.eam import reference as eam_reference
 from hpckit.kernels.particles.integrate import reference as integrate_reference
 from hpckit.kernels.particles.integrate.cell import reference as cell_reference
 from hpckit.kernels.particles.lennard_jones.dispatch import POTENTIAL, parameters
+from hpckit.kernels.particles.many_body.eam import curves as eam_curves
+from hpckit.kernels.particles.many_body.eam import reference as eam_reference
+from hpckit.kernels.particles.many_body.stillinger_weber import reference as sw_reference
+from hpckit.kernels.particles.many_body.tersoff import reference as tersoff_reference
 from hpckit.kernels.particles.pair import curves, tabulated
 from hpckit.kernels.particles.pair import reference as pair_reference
 from hpckit.kernels.particles.pair.custom import make_potential
 from hpckit.kernels.particles.pair.potential import Form, Potential
 from hpckit.kernels.particles.records import reference as records_reference
-from hpckit.kernels.particles.stillinger_weber import reference as sw_reference
 from tests.gpu.checks import Check, Pairs, size
 
 CUTOFF, REACH = 2.5, 2.8
@@ -141,7 +142,7 @@ def forces(device: Device, dtype: np.dtype) -> Pairs:
 
 def embedded(device: Device, dtype: np.dtype) -> Pairs:
     """Embedded atoms of one type and of three: slopes of the embedding function, then forces, energies and virials."""
-    from hpckit.kernels.particles.eam import cuda
+    from hpckit.kernels.particles.many_body.eam import cuda
     from hpckit.kernels.particles.records.cuda import to_single
 
     pairs: Pairs = {}
@@ -174,7 +175,7 @@ def embedded(device: Device, dtype: np.dtype) -> Pairs:
 
 def silicon(device: Device, dtype: np.dtype) -> Pairs:
     """Stillinger and Weber's potential: moments of bonds, then forces, energies and virials."""
-    from hpckit.kernels.particles.stillinger_weber import cuda
+    from hpckit.kernels.particles.many_body.stillinger_weber import cuda
 
     own, others = size(device, (700, 300), (30, 12))
     case, given = Sorted(device, own, others), sw_reference.Silicon(21.0, -0.3, 4.0, 5.0, 4.0, 0.5, 1.0, 1.8, 1.2, 1.8)
@@ -197,6 +198,30 @@ def silicon(device: Device, dtype: np.dtype) -> Pairs:
         pairs[f"forces, measure {measure}"] = out, expected[0][:own]
     pairs["tallies"] = tallies, expected[1][:own]
     return pairs
+
+
+def carbide(device: Device, dtype: np.dtype) -> Pairs:
+    """Tersoff's potential of two elements: forces on all slots, energies and virials."""
+    from hpckit.kernels.particles.many_body.tersoff import cuda
+
+    own, others = size(device, (700, 300), (24, 10))
+    case, rng = Sorted(device, own, others, 2), np.random.default_rng(2)
+    pair = ((900, 1100), (3.4, 3.6), (90, 110), (1.7, 1.9), (0.1, 0.3), (0.7, 2.3), (1.5, 1.6), (0.08, 0.1))
+    triple = ((-0.6, -0.4), (0.2, 0.4), (0.8, 1.2), (2, 3), (0.8, 1.2), (0, 1), (1.45, 1.55), (0.08, 0.1))
+    pairs, triples = (
+        np.stack([rng.uniform(*bounds, (2,) * d) for bounds in each], axis=-1) for d, each in ((2, pair), (3, triple))
+    )
+    triples[..., 5] = triples[..., 5] > 0.5
+    given = tersoff_reference.Tersoff(pairs, triples, 1.7, False, True)
+    expected = tersoff_reference.forces_of_pairs(case.host, *case.pairs(), given)
+    lists, found = cells_reference.Lists(case.entries, case.lengths, None, None, []), {}
+    tables = device.to_device(pairs.ravel()), device.to_device(triples.ravel()), given.cutoff
+    for measure in (False, True):
+        out, tallies = device.zeros((own + others, 4)), device.zeros((own, 8))
+        kernel = cuda.force_kernel(Form("cuda", measure=measure), False, True)
+        cuda.run_forces(kernel, case.records, own, lists, *tables, out, tallies)
+        found[f"forces, measure {measure}"] = out, expected[0]
+    return found | {"tallies": (tallies, expected[1][:own])}
 
 
 def _metal(types: int) -> eam_curves.Tables:
@@ -411,6 +436,11 @@ def _moved(device: Device, x: np.ndarray, chosen: np.ndarray, segments: np.ndarr
     cuda.take_values(taken, lists[0], len(chosen), one)
     cuda.copy_values(taken, lists[0], len(chosen), device.to_device(target))
     cuda.put_values(one, given, device.to_device(target), 0, len(chosen))
+    added, sums, twice = device.to_device(numbers), numbers.copy(), np.concatenate([target[:1], target[:-1]])
+    cuda.add_values(one, added, device.to_device(twice), 0, len(chosen))
+    cuda.add_copies(added, lists[0], len(chosen), device.to_device(target))
+    records_reference.add_values(device.to_host(one), sums, twice, 0, len(chosen))
+    records_reference.add_copies(sums, chosen, len(chosen), target)
     numbers[:, target] = numbers[:, chosen]
     values, masses = np.array([1.0, 2.0, 4.0, 8.0]), device.zeros((n,))
     some = np.where(np.arange(n) % 5 > 0, np.arange(n), -1)
@@ -438,6 +468,7 @@ def _moved(device: Device, x: np.ndarray, chosen: np.ndarray, segments: np.ndarr
         "one number": (one, np.concatenate([x[chosen, :2], -x[chosen, :2]], axis=1)),
         "copied numbers": (taken, numbers),
         "put numbers": (given, numbers),
+        "added numbers": (added, sums),
         "single": (singles, wanted.astype(float)),
         "masses": (masses, weights[0]),
         "over masses": (inverse, weights[1]),
@@ -465,6 +496,7 @@ CHECKS = [
     Check("pair forces from Python functions", custom, 2e-5),
     Check("embedded atoms", embedded, 2e-4),
     Check("bonds of silicon", silicon),
+    Check("bonds of carbide", carbide),
     Check("motion of particles", motion),
     Check("ghosts and records", ghosts),
     Check("noise", noise),

@@ -11,8 +11,8 @@ from test_particle_kernels import clustered, listed, narrow_at_night, scattered
 from hpckit.comm.device import HOST
 from hpckit.kernels.compile import vectors
 from hpckit.kernels.particles.cells import reference as cells_reference
-from hpckit.kernels.particles.eam import curves, reference
-from hpckit.kernels.particles.eam.simd import density_kernel, force_kernel
+from hpckit.kernels.particles.many_body.eam import curves, reference
+from hpckit.kernels.particles.many_body.eam.simd import density_kernel, force_kernel
 from hpckit.kernels.particles.pair.potential import Form
 from hpckit.kernels.particles.records import simd as records
 

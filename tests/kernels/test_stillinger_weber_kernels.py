@@ -12,9 +12,9 @@ from test_particle_kernels import clustered, listed, scattered
 from hpckit.comm.device import HOST
 from hpckit.kernels.compile import vectors
 from hpckit.kernels.particles.cells import reference as cells_reference
+from hpckit.kernels.particles.many_body.stillinger_weber import reference
+from hpckit.kernels.particles.many_body.stillinger_weber.simd import force_kernel, moment_kernel
 from hpckit.kernels.particles.pair.potential import Form
-from hpckit.kernels.particles.stillinger_weber import reference
-from hpckit.kernels.particles.stillinger_weber.simd import force_kernel, moment_kernel
 
 slow = pytest.mark.nightly
 EXTENT = (9.0, 11.0, 13.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,19 @@ def write_sw(path: Path) -> None:
     path.write_text(
         "# made by a test\nY Y Y 1 1 1 1 1 1\n  1 1 1 1 0\nX X X 1.0 0.95 1.8 12.0 1.2\n -0.3 7.0 0.6 4 0 0\n"
     )
+
+
+def write_tersoff(path: Path) -> None:
+    """Tersoff's potential of elements X and Y, for distances about 1, whose entries are all different."""
+    rng, lines = np.random.default_rng(9), ["# made by a test", ""]
+    bounds = (
+        *((0.8, 1.2), (0.8, 1.2), (0.9, 1.1), (0.6, 0.7), (-0.6, -0.4), (0.7, 2.3), (0.1, 0.3), (1.7, 1.9)),
+        *((90, 110), (1.45, 1.55), (0.08, 0.1), (3.4, 3.6), (900, 1100)),
+    )  # gamma, lambda3, c, d, costheta0, n, beta, lambda2, B, R, D, lambda1, A
+    for k, elements in enumerate(product("XY", repeat=3)):
+        numbers = [f"{rng.uniform(*each):.6g}" for each in bounds]
+        lines += [f"{' '.join(elements)} {1 + 2 * (k % 2)} {' '.join(numbers[:6])}", f"  {' '.join(numbers[6:])}"]
+    path.write_text("\n".join(lines) + "\n")
 
 
 def write_chain(path: Path) -> None:

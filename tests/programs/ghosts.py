@@ -13,6 +13,7 @@ from hpckit.errors import PlanError
 from hpckit.particles.ghosts import GhostExchange
 from hpckit.particles.migration import exchange, migrate
 from hpckit.particles.particles import Particles, pack_particles
+from hpckit.particles.returns import GhostReturn
 from hpckit.plan.particles.domain import DomainDecomposition
 from hpckit.plan.particles.ghosts import GhostPlan, Ghosts
 from hpckit.plan.particles.migration import MigrationPlan, migration_of
@@ -81,9 +82,33 @@ def prove_migration(mesh: hp.Mesh, domains: DomainDecomposition) -> None:
     hp.prove(plan)
 
 
+def prove_return(ghosts: GhostExchange, back: GhostReturn, own: Particles, there: int, count: int) -> None:
+    """What ghosts have arrives at the particles that they are of, and is added to what these have."""
+    back.rebuild()
+    ids = np.zeros((1, own.slots + there, 1))
+    ids[0, : own.slots, 0] = own.ids[: own.slots]
+    ghosts.start_values(ids)
+    ghosts.finish_values(ids)
+    whose = ids[0, own.slots :, 0].astype(np.int64)
+    for turn in range(3):
+        values = np.zeros((2, own.slots + there, 3))
+        values[:, : own.slots] = own.ids[: own.slots, None]
+        values[:, own.slots :] = np.random.default_rng(7 * comm.rank + turn).integers(0, 1000, (2, there, 3))
+        expected = np.zeros((count, 2, 3))
+        np.add.at(expected, whose, values[:, own.slots :].transpose(1, 0, 2))
+        comm.Allreduce(MPI.IN_PLACE, expected)
+        back.start(values)
+        back.advance()
+        back.finish(values)
+        mine = own.ids[: own.slots]
+        wanted = expected[mine] + mine[:, None, None]
+        np.testing.assert_array_equal(values[:, : own.slots].transpose(1, 0, 2), wanted)
+    assert (expected[mine] > 0).any() or not len(mine) or count < 100
+
+
 def history(mesh: hp.Mesh, domains: DomainDecomposition, ghosts: GhostExchange) -> tuple[list[np.ndarray], int]:
     """Ghost records after rebuilds with few and with many particles, and after each of some steps; bytes of a step."""
-    seen = []
+    seen, back = [], GhostReturn(ghosts, 6)
     for count in (40, 40, 900, 300):
         own = particles(mesh, domains, count)
         records = ghosts.rebuild(domains, own, REACH)
@@ -92,6 +117,7 @@ def history(mesh: hp.Mesh, domains: DomainDecomposition, ghosts: GhostExchange) 
         own.positions[first : first + len(records)] = records
         ghosts.settle(np.arange(first, first + len(records)))
         prove_rebuild(mesh, domains, ghosts, own, count)
+        prove_return(ghosts, back, own, len(records), count)
         seen.append(records.copy())
         for step in range(5):
             own.positions[:first, :3] += 0.01 * (step + 1)

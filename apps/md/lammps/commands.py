@@ -36,6 +36,7 @@ CHARGED = {"coul/cut": "cut", "coul/long": "ewald", "coul/dsf": "dsf"}  # behind
 PAIRED = ("lj/cut", "lj/charmm", "buck")  # with charges
 FADING = "lj/charmm/coul/long"
 EAM = ("eam", "eam/alloy", "eam/fs")
+OF_FILES = {**dict.fromkeys(EAM, "eam"), "sw": "stillinger_weber", "tersoff": "tersoff", "snap": "snap"}
 SPECIAL = {  # shares of pairs and of charges
     "fene": ([0.0, 1.0, 1.0], [0.0, 1.0, 1.0]),
     "charmm": ([0.0] * 3, [0.0] * 3),
@@ -96,6 +97,7 @@ class Commands:
     style: list[str] = field(default_factory=list)
     pairs: list[Pair] = field(default_factory=list)
     modify: dict[str, str] = field(default_factory=dict)
+    nuclei: dict[int, float] = field(default_factory=dict)  # atomic numbers of types, for zbl
     fixes: dict[str, tuple[int, list[str]]] = field(default_factory=dict)
     steps: int | None = None
     number: int = 0
@@ -396,14 +398,19 @@ class Commands:
     # ---- forces
 
     def _pair_style(self, style: str, *rest: str) -> None:
+        if style == "hybrid/overlay":
+            if len(rest) != 4 or rest[0] != "zbl" or rest[3] != "snap":
+                raise ValueError("pair_style hybrid/overlay: known is zbl INNER OUTER snap")
+            self._set("interaction.zbl", [float(word) for word in rest[1:3]])
+            style, rest = "snap", ()
         whole = style.removesuffix("/opt").removesuffix("/omp")
         name, kind = next(
             ((whole.removesuffix(f"/{end}"), kind) for end, kind in CHARGED.items() if whole.endswith(f"/{end}")),
             (whole, ""),
         )
         charmm = name == "lj/charmm"
-        if name not in (*NAMES, *EAM, "sw") or (kind and name not in PAIRED) or (charmm and kind != "ewald"):
-            plain = [each for each in (*NAMES, *EAM, "sw") if each != "lj/charmm"]
+        if name not in (*NAMES, *OF_FILES) or (kind and name not in PAIRED) or (charmm and kind != "ewald"):
+            plain = [each for each in (*NAMES, *OF_FILES) if each != "lj/charmm"]
             known = [*plain, *(f"lj/cut/{end} and buck/{end}" for end in ("coul/cut", "coul/long"))]
             raise ValueError(f"pair_style {style}: known are {', '.join([*known, 'lj/cut/coul/dsf', FADING])}")
         self.style, self.pairs = [name, *rest], []
@@ -412,8 +419,8 @@ class Commands:
             rest = rest[1:]
         if kind:
             rest = self._charged(kind, rest)
-        if name in (*EAM, "sw"):
-            self._set("interaction.kind", "stillinger_weber" if name == "sw" else "eam")
+        if name in OF_FILES:
+            self._set("interaction.kind", OF_FILES[name])
             return
         self._set("interaction.kind", NAMES[name])
         if name == "table":
@@ -471,10 +478,23 @@ class Commands:
             return
         if not self.style:
             raise ValueError("pair_coeff comes behind pair_style")
-        if self.style[0] in (*EAM, "sw"):
+        if rest and "zbl" in self.tree["interaction"] and rest[0] in ("zbl", "snap"):
+            kind, *words = rest
+            if kind == "zbl":
+                self._nuclei(first, second, words)
+                return
+            rest = tuple(words)
+        if self.style[0] in OF_FILES:
             self._from_file(first, second, rest)
         else:
             self.pairs.append(Pair(self._types(first), self._types(second), list(rest), self.number))
+
+    def _nuclei(self, first: str, second: str, words: list[str]) -> None:
+        """Atomic numbers of two types."""
+        if len(words) != 2:
+            raise ValueError("pair_coeff of zbl: two types and their atomic numbers")
+        for types, word in zip((self._types(first), self._types(second)), words, strict=True):
+            self.nuclei |= dict.fromkeys(types, float(word))
 
     def _from_file(self, first: str, second: str, rest: tuple[str, ...]) -> None:
         if not rest or "file" in self.tree["interaction"]:
@@ -482,6 +502,11 @@ class Commands:
         self._set("interaction.file", str(self._file(rest[0])))
         if self.style[0] == "eam":
             return
+        if self.style[0] == "snap":
+            if len(rest) < 3:
+                raise ValueError("pair_coeff of snap: * * FILE.snapcoeff FILE.snapparam and an element for each type")
+            self._set("interaction.parameters_file", str(self._file(rest[1])))
+            rest = (rest[0], *rest[2:])
         if (first, second) != ("*", "*") or len(rest) < 2 or "NULL" in rest:
             raise ValueError(f"pair_coeff of {self.style[0]}: * * FILE and an element for each type")
         self._set("interaction.elements", list(rest[1:]))
@@ -490,9 +515,14 @@ class Commands:
         if not self.style:
             raise ValueError("the script has no pair_style")
         name, types = self.style[0], self.types or 1
-        if name in (*EAM, "sw"):
+        if name in OF_FILES:
             if "file" not in self.tree["interaction"]:
                 raise ValueError("there is no pair_coeff")
+            if "zbl" in self.tree["interaction"]:
+                missing = [k for k in range(1, types + 1) if k not in self.nuclei]
+                if missing:
+                    raise ValueError(f"there is no pair_coeff of zbl for type {', '.join(map(str, missing))}")
+                self._set("interaction.nuclei", [self.nuclei[k] for k in range(1, types + 1)])
             return
         coulomb = self.tree.get("coulomb", {})
         if coulomb.get("kind") == "ewald" and "accuracy" not in coulomb:

@@ -28,6 +28,7 @@ from hpckit.md.thermo import Thermo, measure
 SCRIPTS: dict[str, tuple[str, tuple[str, ...], int]] = {
     "eam": ("in.eam", ("", "opt"), 0),
     "sw": ("POTENTIALS/in.sw", ("", "omp"), 0),
+    "tersoff": ("POTENTIALS/in.tersoff", ("", "omp"), 0),
     "chain": ("in.chain", ("", "opt"), 0),
     "rhodo": ("in.rhodo", ("opt",), 40),
     "spce": ("POTENTIALS/in.spce", ("omp",), 40),

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 from hpckit.errors import InputError
-from hpckit.kernels.particles.stillinger_weber.reference import Silicon
+from hpckit.kernels.particles.many_body.stillinger_weber.reference import Silicon
 from hpckit.plan.text import read_text
 
 NAMES = ("epsilon", "sigma", "a", "lambda", "gamma", "costheta0", "A", "B", "p", "q", "tol")
 MOST_BYTES = 1 << 24
-WORDS = 3 + len(NAMES)
 
 
 def read_sw(path: str | Path, element: str) -> Silicon:
@@ -19,26 +19,36 @@ def read_sw(path: str | Path, element: str) -> Silicon:
 
     Raises `InputError` with the line for an entry that is not whole, and for an element without one.
     """
+    entries = read_entries(path, NAMES)
+    if (element,) * 3 in entries:
+        return parameters(*entries[(element,) * 3][1])
+    there = ", ".join(" ".join(key) for key in entries)
+    raise InputError(f"{path} has no entry {element} {element} {element}", likely=f"it has {there}")
+
+
+def read_entries(path: str | Path, names: Sequence[str]) -> dict[tuple[str, ...], tuple[int, list[float]]]:
+    """The entries of a file for three elements each: its line and the numbers of these names.
+
+    The first entry of three elements counts. Raises `InputError` with the line for an entry that is not whole.
+    """
     words: list[tuple[int, str]] = []
-    text = read_text(Path(path), "the file of the potential", MOST_BYTES, "give a file of pair_style sw")
+    text = read_text(Path(path), "the file of the potential", MOST_BYTES, "give a file of LAMMPS's potentials")
     for number, line in enumerate(text.splitlines(), 1):
         words += [(number, word) for word in line.partition("#")[0].split()]
-    if not words or len(words) % WORDS:
+    each = 3 + len(names)
+    if not words or len(words) % each:
         where = f"{path}, line {words[-1][0]}" if words else str(path)
-        raise InputError(f"an entry has three elements and {', '.join(NAMES)}: {WORDS} words", where=where)
-    there = []
-    for k in range(0, len(words), WORDS):
-        entry = [word for _, word in words[k : k + WORDS]]
-        there.append(" ".join(entry[:3]))
-        if entry[:3] != [element] * 3:
-            continue
+        raise InputError(f"an entry has three elements and {', '.join(names)}: {each} words", where=where)
+    found: dict[tuple[str, ...], tuple[int, list[float]]] = {}
+    for k in range(0, len(words), each):
+        entry, number = [word for _, word in words[k : k + each]], words[k][0]
         try:
             values = [float(word) for word in entry[3:]]
         except ValueError:
-            where = f"{path}, line {words[k][0]}"
-            raise InputError(f"expected {', '.join(NAMES)}, found {' '.join(entry[3:])}", where=where) from None
-        return parameters(*values)
-    raise InputError(f"{path} has no entry {element} {element} {element}", likely=f"it has {', '.join(there)}")
+            given = f"expected {', '.join(names)}, found {' '.join(entry[3:])}"
+            raise InputError(given, where=f"{path}, line {number}") from None
+        found.setdefault(tuple(entry[:3]), (number, values))
+    return found
 
 
 def parameters(

@@ -11,8 +11,8 @@ import numpy as np
 from hpckit.comm.device import HOST, Device
 from hpckit.errors import InputError
 from hpckit.io.particles.lammps_eam import EamFile
-from hpckit.kernels.particles.eam.curves import Tables, in_single, tables
-from hpckit.kernels.particles.eam.dispatch import densities, density_kernel, force_kernel, forces
+from hpckit.kernels.particles.many_body.eam.curves import Tables, in_single, tables
+from hpckit.kernels.particles.many_body.eam.dispatch import densities, density_kernel, force_kernel, forces
 from hpckit.md.forces import NearForces
 from hpckit.md.interaction import MOST_ROWS
 from hpckit.md.neighbors import NeighborList

@@ -9,7 +9,7 @@ import numpy as np
 
 from hpckit.comm.device import HOST, Device
 from hpckit.errors import InputError
-from hpckit.kernels.particles.stillinger_weber.dispatch import (
+from hpckit.kernels.particles.many_body.stillinger_weber.dispatch import (
     PARTS,
     Silicon,
     force_kernel,

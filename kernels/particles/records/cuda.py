@@ -84,6 +84,25 @@ def _copy_values(values, chosen, count, target):
 
 
 @kernel
+def _add_values(given, values, slots, first, stop):
+    k = u8(cuda.blockIdx.x) * u8(cuda.blockDim.x) + u8(cuda.threadIdx.x)
+    if k < u8(stop) - u8(first):
+        width = values.shape[2]
+        for part in range(values.shape[0]):
+            for d in range(width):
+                cuda.atomic.add(values, (part, i8(slots[k + u8(first)]), d), given[k, part * width + d])
+
+
+@kernel
+def _add_copies(values, chosen, count, target):
+    k = u8(cuda.blockIdx.x) * u8(cuda.blockDim.x) + u8(cuda.threadIdx.x)
+    if k < u8(count):
+        for part in range(values.shape[0]):
+            for d in range(values.shape[2]):
+                cuda.atomic.add(values, (part, i8(chosen[k]), d), values[part, i8(target[k]), d])
+
+
+@kernel
 def _to_single(positions, first, stop, center, out, words):
     s = u8(first) + u8(cuda.blockIdx.x) * u8(cuda.blockDim.x) + u8(cuda.threadIdx.x)
     if s < u8(stop):
@@ -197,6 +216,18 @@ def copy_values(values: Any, chosen: Any, count: int, target: Any) -> None:
     """See `reference.copy_values`."""
     if count:
         _copy_values[blocks(count, THREADS), THREADS](values, chosen, count, target)
+
+
+def add_values(given: Any, values: Any, slots: Any, first: int, stop: int) -> None:
+    """See `reference.add_values`; by atomic additions, in no fixed order."""
+    if stop > first:
+        _add_values[blocks(stop - first, THREADS), THREADS](given, values, slots, first, stop)
+
+
+def add_copies(values: Any, chosen: Any, count: int, target: Any) -> None:
+    """See `reference.add_copies`; by atomic additions, in no fixed order."""
+    if count:
+        _add_copies[blocks(count, THREADS), THREADS](values, chosen, count, target)
 
 
 def to_single(positions: Any, first: int, stop: int, center: Any, out: Any) -> None:

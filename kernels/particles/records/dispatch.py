@@ -10,6 +10,8 @@ from hpckit.kernels.forms import form_for
 from hpckit.kernels.particles.records.reference import type_words, types_of
 
 __all__ = [
+    "add_copies",
+    "add_values",
     "choose_ghosts",
     "copy_all",
     "copy_values",
@@ -57,6 +59,16 @@ def put_values(given: Any, values: Any, slots: Any, first: int, stop: int) -> No
 def copy_values(values: Any, chosen: Any, count: int, target: Any) -> None:
     """See `reference.copy_values`."""
     _form(values).copy_values(values, chosen, count, target)
+
+
+def add_values(given: Any, values: Any, slots: Any, first: int, stop: int) -> None:
+    """See `reference.add_values`."""
+    _form(values).add_values(given, values, slots, first, stop)
+
+
+def add_copies(values: Any, chosen: Any, count: int, target: Any) -> None:
+    """See `reference.add_copies`."""
+    _form(values).add_copies(values, chosen, count, target)
 
 
 def to_single(positions: Any, first: int, stop: int, center: np.ndarray, out: Any) -> None:

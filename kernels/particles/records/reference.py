@@ -57,6 +57,21 @@ def copy_values(values, chosen, count, target) -> None:  # type: ignore[no-untyp
     values[:, target[:count]] = values[:, chosen[:count]]
 
 
+def add_values(given, values, slots, first, stop) -> None:  # type: ignore[no-untyped-def]
+    """The rows of `given` [n, parts w] are added to the values of slots first to stop - 1 of the list; some may be the
+    same.
+    """
+    parts, _, width = values.shape
+    for part, rows in zip(values, given[: stop - first].reshape(-1, parts, width).transpose(1, 0, 2), strict=True):
+        np.add.at(part, slots[first:stop], rows)
+
+
+def add_copies(values, chosen, count, target) -> None:  # type: ignore[no-untyped-def]
+    """The values of slot target[k] are added to those of slot chosen[k]: what images have goes to their particles."""
+    for part in values:
+        np.add.at(part, chosen[:count], part[target[:count]])
+
+
 def weigh(positions, ids, slots, masses, factor, slot_masses, inverse_masses) -> None:  # type: ignore[no-untyped-def]
     """The mass of each slot by its type, and factor / mass; for empty slots, the first mass and 0."""
     filled = ids[:slots] >= 0

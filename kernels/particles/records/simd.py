@@ -73,6 +73,28 @@ def copy_values(values, chosen, count, target):
 
 
 @jit
+def add_values(given, values, slots, first, stop):
+    """See `reference.add_values`."""
+    parts, _, width = values.shape
+    for k in range(np.uint64(stop - first)):
+        s = np.uint64(slots[np.uint64(first) + k])
+        for part in range(parts):
+            for d in range(width):
+                values[part, s, d] += given[k, part * width + d]
+
+
+@jit
+def add_copies(values, chosen, count, target):
+    """See `reference.add_copies`."""
+    parts, _, width = values.shape
+    for k in range(np.uint64(count)):
+        s, t = np.uint64(chosen[k]), np.uint64(target[k])
+        for part in range(parts):
+            for d in range(width):
+                values[part, s, d] += values[part, t, d]
+
+
+@jit
 def weigh(positions, ids, slots, masses, factor, slot_masses, inverse_masses):
     """See `reference.weigh`."""
     last = len(masses) - 1

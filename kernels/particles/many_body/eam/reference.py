@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from hpckit.kernels.particles.cells.constants import FAR
-from hpckit.kernels.particles.eam.curves import Tables, rows_of_pair
+from hpckit.kernels.particles.many_body.eam.curves import Tables, rows_of_pair
 from hpckit.kernels.particles.pair.reference import TALLY
 from hpckit.kernels.particles.records.reference import types_of
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from hpckit.kernels.particles.cells.constants import CLUSTER, RECORD
 from hpckit.kernels.particles.cells.reference import Lists
+from hpckit.kernels.particles.many_body.stillinger_weber import simd
+from hpckit.kernels.particles.many_body.stillinger_weber.reference import PARTS, Silicon
 from hpckit.kernels.particles.pair.potential import Form
-from hpckit.kernels.particles.stillinger_weber import simd
-from hpckit.kernels.particles.stillinger_weber.reference import PARTS, Silicon
 
 __all__ = ["PARTS", "Silicon", "force_kernel", "forces", "moment_kernel", "moments"]
 
@@ -19,7 +19,7 @@ __all__ = ["PARTS", "Silicon", "force_kernel", "forces", "moment_kernel", "momen
 def _form(form: Form) -> ModuleType:
     if form.isa != "cuda":
         return simd
-    from hpckit.kernels.particles.stillinger_weber import cuda
+    from hpckit.kernels.particles.many_body.stillinger_weber import cuda
 
     return cuda
 

@@ -18,8 +18,8 @@ from hpckit.kernels.compile import lanes as vectors
 from hpckit.kernels.compile import vectors as simd
 from hpckit.kernels.compile.jit import inlined, jit
 from hpckit.kernels.particles.cells.constants import CLUSTER, FAR, RECORD
-from hpckit.kernels.particles.eam.curves import rows_of_pair
 from hpckit.kernels.particles.loops import AHEAD, REORDERED, pieces, sums, type_of_double, type_of_float
+from hpckit.kernels.particles.many_body.eam.curves import rows_of_pair
 from hpckit.kernels.particles.pair.potential import Form
 from hpckit.kernels.particles.pair.reference import TALLY
 

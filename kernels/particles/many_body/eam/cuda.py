@@ -17,7 +17,7 @@ from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.particles.cells.constants import FAR
 from hpckit.kernels.particles.cells.reference import Lists
 from hpckit.kernels.particles.cuda_records import load_record, type_of_double, type_of_single
-from hpckit.kernels.particles.eam.curves import Tables, rows_of_pair
+from hpckit.kernels.particles.many_body.eam.curves import Tables, rows_of_pair
 from hpckit.kernels.particles.pair.potential import Form
 from hpckit.kernels.particles.pair.reference import TALLY
 

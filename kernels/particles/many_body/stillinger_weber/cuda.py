@@ -12,9 +12,9 @@ from hpckit.kernels.compile.cuda_jit import Kernel, blocks, cuda, kernel, thread
 from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.particles.cells.reference import Lists
 from hpckit.kernels.particles.cuda_records import load_record
+from hpckit.kernels.particles.many_body.stillinger_weber.reference import Silicon
 from hpckit.kernels.particles.pair.potential import Form
 from hpckit.kernels.particles.pair.reference import TALLY
-from hpckit.kernels.particles.stillinger_weber.reference import Silicon
 
 THREADS = threads(128)
 u8 = np.uint64

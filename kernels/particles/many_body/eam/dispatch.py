@@ -9,8 +9,8 @@ import numpy as np
 
 from hpckit.kernels.particles.cells.constants import CLUSTER, RECORD
 from hpckit.kernels.particles.cells.reference import Lists
-from hpckit.kernels.particles.eam import simd
-from hpckit.kernels.particles.eam.curves import Tables
+from hpckit.kernels.particles.many_body.eam import simd
+from hpckit.kernels.particles.many_body.eam.curves import Tables
 from hpckit.kernels.particles.pair.potential import Form
 
 __all__ = ["densities", "density_kernel", "force_kernel", "forces"]
@@ -19,7 +19,7 @@ __all__ = ["densities", "density_kernel", "force_kernel", "forces"]
 def _form(form: Form) -> ModuleType:
     if form.isa != "cuda":
         return simd
-    from hpckit.kernels.particles.eam import cuda
+    from hpckit.kernels.particles.many_body.eam import cuda
 
     return cuda
 

@@ -1,0 +1,1 @@
+"""Potentials of more than two particles: kernels of each."""

@@ -1,0 +1,37 @@
+"""SNAP on the CPU; a GPU has no form of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hpckit.kernels.particles.cells.reference import Lists
+from hpckit.kernels.particles.many_body.snap import simd
+from hpckit.kernels.particles.many_body.snap.reference import Snap, Tables, tables
+
+__all__ = ["Snap", "Tables", "force_kernel", "forces", "room", "tables"]
+
+force_kernel = simd.force_kernel
+
+
+def room(given: Snap, lists: Lists, own: int, had: Any) -> Any:
+    """Memory that the kernel works in, for the longest of the lists of the `own` slots."""
+    longest = int(np.diff(lists.bounds[: own + 1]).max(initial=0)) + 1
+    return had if had is not None and len(had[0]) >= longest else simd.make_room(longest, _size(given))
+
+
+def _size(given: Snap) -> int:
+    return int(tables(given.twice_j).blocks[-1])
+
+
+def forces(
+    kernel: Any, part: Any, records: Any, lists: Lists, given: Snap, room: Any, pushed: Any, tallies: Any
+) -> None:
+    """Add the forces of a part of the slots, on themselves and on their neighbors, ghosts too, to `pushed`, [slots, 4],
+    or, of an exact kernel, [slots, 8]; tallies [slots, 8] are written where it measures. See `tersoff.dispatch`.
+    """
+    rows = room[5][:, : max(_size(given), len(tables(given.twice_j).triples))]
+    each = tuple(np.ascontiguousarray(row) for row in rows)
+    kernel(part, records, lists.bounds, lists.entries, tuple(given), tuple(tables(given.twice_j)), *room[:5], each,
+           pushed, tallies)  # fmt: skip

@@ -1,0 +1,1 @@
+"""Tersoff's potential: bonds whose strength depends on what is around them."""
