@@ -139,7 +139,8 @@ def save(trainer: Trainer, folder: Path) -> None:
     if not trainer.mesh.rank:
         try:
             folder.mkdir(exist_ok=True)
-            _write(trainer, every, folder)
+            model = trainer.laid.model.parameters()
+            write(trainer.config, trainer.laid.shape, model, every, folder)
         except OSError as found:
             problem = found
     for _ in every:  # what is not written comes, too: the other ranks send it
@@ -148,9 +149,14 @@ def save(trainer: Trainer, folder: Path) -> None:
         raise write_error(problem, folder) from problem
 
 
-def _write(trainer: Trainer, every: Iterator[tuple[str, np.ndarray]], folder: Path) -> None:
-    """Write the parameters that come."""
-    config, shape, parameters = trainer.config, trainer.laid.shape, trainer.laid.model.parameters()
+def write(
+    config: Config,
+    shape: Shape,
+    parameters: Sequence[Parameter],
+    every: Iterator[tuple[str, np.ndarray]],
+    folder: Path,
+) -> None:
+    """Write the values that come in the order of the model's `parameters`, each with its name."""
     tensors = {p.name: Source(p.name, p.shape) for p in parameters}
     if shape.is_language:
         tensors = sources(shape, parameters)

@@ -13,7 +13,7 @@ from hpckit.apps.train.hugging_face import from_hugging_face, sources
 from hpckit.apps.train.layout import layout
 from hpckit.apps.train.models import model_of
 from hpckit.apps.train.shape import Shape, hugging_face_config, read_shape
-from hpckit.apps.train.weights import save
+from hpckit.apps.train.weights import write
 from hpckit.errors import CorruptDataError, InputError
 from hpckit.io.safetensors import Safetensors, save_safetensors
 from hpckit.nn.layer import Pass
@@ -52,6 +52,13 @@ def filled(shape, tensors):
     return model
 
 
+def save(parameters, shape, folder):
+    """As a run writes its final weights."""
+    folder.mkdir(exist_ok=True)
+    config = Config.model_validate({"model": {"kind": shape.kind}})
+    write(config, shape, parameters.list, iter([(p.name, p.value) for p in parameters.list]), folder)
+
+
 def logits(model):
     return np.array(model.forward(TOKENS, Pass(training=False))[0])
 
@@ -60,9 +67,7 @@ def logits(model):
 def test_weights_come_back(name, tmp_path):
     shape = SHAPES[name]
     model, parameters = made(shape)
-    weights = {p.name: p.value for p in parameters.list}
-    config = Config.model_validate({"model": {"kind": shape.kind}})
-    save(weights, shape, config, tmp_path / "model")
+    save(parameters, shape, tmp_path / "model")
     assert read_shape(tmp_path / "model", shape.kind) == shape
     again = filled(shape, Safetensors(tmp_path / "model"))
     np.testing.assert_array_equal(logits(again), logits(model))
@@ -74,12 +79,7 @@ def test_transformers_opens_ours_and_we_open_theirs(name, tmp_path):
     transformers = pytest.importorskip("transformers", reason="transformers is not installed")
     shape = SHAPES[name]
     model, parameters = made(shape)
-    save(
-        {p.name: p.value for p in parameters.list},
-        shape,
-        Config.model_validate({"model": {"kind": shape.kind}}),
-        tmp_path,
-    )
+    save(parameters, shape, tmp_path)
     theirs, told = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, output_loading_info=True)
     assert not told["missing_keys"]
     assert not told["unexpected_keys"]
@@ -135,8 +135,7 @@ def test_checkpoints_that_cannot_be_loaded_are_told(tmp_path):
 def test_weights_that_do_not_fit_are_told_before_mpi_starts(tmp_path):
     shape = SHAPES["llama"]
     _, parameters = made(shape)
-    weights = {p.name: p.value for p in parameters.list}
-    save(weights, shape, Config.model_validate({"model": {"kind": "llama"}}), tmp_path)
+    save(parameters, shape, tmp_path)
     given = {"model": {"kind": "llama", "weights": tmp_path}, "batch": {"window": 8}}
     with pytest.raises(InputError) as problem:  # the sources of hpckit have 256 tokens, and this network few
         layout(Config.model_validate(given), 1)
