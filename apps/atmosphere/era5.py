@@ -32,9 +32,12 @@ EXPECTED = "give ERA5 on pressure levels (netCDF) with temperature, specific hum
 
 
 def is_netcdf(path: Path) -> bool:
-    """Whether a file begins as netCDF files do."""
-    with path.open("rb") as file:
-        return file.read(8).startswith(MAGIC)
+    """Whether a file begins as netCDF files do; one that cannot be read does not."""
+    try:
+        with path.open("rb") as file:
+            return file.read(8).startswith(MAGIC)
+    except OSError:
+        return False
 
 
 def read_levels(path: Path, lat: float | None, lon: float | None, time: str | None, ground: float) -> Sounding:

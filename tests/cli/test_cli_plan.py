@@ -125,7 +125,7 @@ def other(ranks):
     for name, words in (
         (f"{file}:none", "no function 'none'"),
         (f"{file}:broken", "ZeroDivisionError"),
-        (f"{file}:other", "returns a int"),
+        (f"{file}:other", "returns 7"),
         (f"{tmp_path}/no.py:ring", "no file"),
         (str(file), "FILE.py:FUNCTION"),
     ):

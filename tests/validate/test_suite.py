@@ -113,7 +113,8 @@ def test_a_disturbed_rest_is_found(quick, monkeypatch):
 def test_every_case_is_in_the_suite():
     assert tuple(SUITE) == CASES
     plan = dry_run(Config(), 2)
-    assert len(plan.decomposition) == len(CASES)
+    assert len(plan.decomposition) == len(Config().cases)
+    assert set(Config().cases) <= set(CASES)
     quick_plan = dry_run(Config(quick=True), 2)
     assert quick_plan.steps < plan.steps
 

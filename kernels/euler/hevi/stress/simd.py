@@ -17,7 +17,7 @@ def viscosity(state, work, column, levels, spacing, coefficient, prandtl, share,
     xy, most = np.zeros((2, wide)), np.zeros(wide)
     xz, yz = np.zeros((2, tall, wide)), np.zeros((2, tall + 1, wide))
     _viscosity(state[0], work, column, levels, spacing, coefficient, prandtl, share, mu, xy, xz, yz, most)
-    return most.max()
+    return most[HALO : wide - HALO].max()
 
 
 @jit(borrowed=True)
