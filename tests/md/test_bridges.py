@@ -78,6 +78,7 @@ def test_the_gradients_of_a_network_are_derivatives_of_its_loss():
         assert (each[0] - each[1]) / 2e-5 == pytest.approx(float(gradients @ along), rel=1e-6)
 
 
+@pytest.mark.nightly
 def test_a_network_learns_energies_and_forces():
     frames, types = zip(*(shaken(27, seed) for seed in range(4)), strict=True)
     network = MessagePassing(2, 1.6, width=8, waves=6, seed=1)
