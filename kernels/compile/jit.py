@@ -115,7 +115,8 @@ def _remember_untyped() -> None:
     """
     worker: Any = getattr(inline_closurecall, "InlineWorker", None)
     translate = getattr(worker, "run_untyped_passes", None)
-    if translate is None or not hasattr(FunctionIdentity, "from_function"):
+    variables = getattr(ir, "VarMap", object)()
+    if translate is None or not hasattr(FunctionIdentity, "from_function") or not hasattr(variables, "_con"):
         return
 
     def run_untyped_passes(self: Any, func: Callable, enable_ssa: bool = False) -> Any:
