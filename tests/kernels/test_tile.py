@@ -15,7 +15,7 @@ from hpckit.kernels.compile.vectors import available
 from hpckit.kernels.nn.tile import dispatch, reference, simd
 from hpckit.kernels.nn.tile.packed import KINDS, to_blocks
 
-SHAPES = [(1, 1, 1), (3, 33, 100), (13, 70, 45), (5, 64, 17)]  # M, K, N
+SHAPES = [(1, 1, 1), (1, 35, 300), (3, 33, 100), (13, 70, 45), (5, 64, 17)]  # M, K, N
 AVX2 = "+sse2,+sse3,+ssse3,+sse4.1,+sse4.2,+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+popcnt,+lzcnt"
 per_kind = pytest.mark.parametrize("kind", KINDS)
 

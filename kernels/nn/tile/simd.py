@@ -27,7 +27,7 @@ from hpckit.kernels.nn.tile.packed import (
 )
 from hpckit.kernels.nn.tile.tile import SHAPE, SHAPES, instruction, tile, width_of, words_of
 
-HEIGHTS = SHAPE.heights
+HEIGHTS, BESIDE = SHAPE.heights, SHAPE.beside
 BLOCK_BYTES = 1 << 20  # of packed rows: half of a second cache
 AHEAD = 32 << 10  # bytes that a panel is asked for before it is used, where rows are few
 SLAB_BYTES = 32 << 10  # of a panel that all rows of a block meet at once: a first cache, or half of one
@@ -164,9 +164,10 @@ def _multiplier(kind: str) -> Any:
     sums, width = np.dtype(KINDS[kind].sums), width_of(kind)
     size_of_sum = sums.itemsize
     words, unit_bytes = words_of(kind), width * KINDS[kind].nbytes
-    key = (kind, ISA, instruction(kind), HEIGHTS)
+    key = (kind, ISA, instruction(kind), HEIGHTS, BESIDE)
     tile0, tile1, tile2, tile3 = (tile(kind, height) for height in HEIGHTS)
     height0, height1, height2, height3 = HEIGHTS
+    lowest = tile(kind, height3, BESIDE)
     slab = max(SLAB_BYTES // unit_bytes, 1)
     pack_rows = _row_packer(kind)
 
@@ -175,11 +176,16 @@ def _multiplier(kind: str) -> Any:
         return height3 if left <= height3 else height2 if left <= height2 else height1 if left <= height1 else height0
 
     @jit(math=STRICT, key=key, borrowed=True)
-    def part(packed, rows, units, panels, panel, begin, end, scratch, at):
-        """The sums of all rows of a block over the units begin to end of a panel, to scratch[at:]."""
+    def part(packed, rows, units, panels, panel, beside, begin, end, scratch, at):
+        """The sums of all rows of a block over the units begin to end of panels, to scratch[at:]."""
         called()  # compiled once, not for every memory layout of rows and results
         step = end - begin if rows <= height0 else slab
-        start = panel * units * unit_bytes
+        stride = units * unit_bytes
+        start = panel * stride
+        if beside > 1:
+            there, count = start + begin * unit_bytes, end - begin
+            lowest(packed, begin * height3 * words, panels, there, stride, count, scratch, at, False, AHEAD)
+            return
         for first in range(begin, max(end, begin + 1), step if step > 0 else 1):
             count, goes_on = min(step, end - first), first > begin
             ahead = AHEAD if rows <= height0 else count * unit_bytes
@@ -189,13 +195,13 @@ def _multiplier(kind: str) -> Any:
                 own = (above * units + first * height) * words
                 place, there = at + above * width, start + first * unit_bytes
                 if height == height0:
-                    tile0(packed, own, panels, there, count, scratch, place, goes_on, ahead)
+                    tile0(packed, own, panels, there, stride, count, scratch, place, goes_on, ahead)
                 elif height == height1:
-                    tile1(packed, own, panels, there, count, scratch, place, goes_on, ahead)
+                    tile1(packed, own, panels, there, stride, count, scratch, place, goes_on, ahead)
                 elif height == height2:
-                    tile2(packed, own, panels, there, count, scratch, place, goes_on, ahead)
+                    tile2(packed, own, panels, there, stride, count, scratch, place, goes_on, ahead)
                 else:
-                    tile3(packed, own, panels, there, count, scratch, place, goes_on, ahead)
+                    tile3(packed, own, panels, there, stride, count, scratch, place, goes_on, ahead)
                 above += height
 
     @jit(math=STRICT, key=key)
@@ -217,21 +223,25 @@ def _multiplier(kind: str) -> Any:
                 height = height_of(rows - above)
                 pack_rows(a, begin + above, min(height, rows - above), height, units, packed, above * units * words)
                 above += height
-            for panel in range(panels.shape[0]):
+            panel = 0
+            while panel < panels.shape[0]:
+                beside = BESIDE if rows <= height3 and panel + BESIDE <= panels.shape[0] else 1
+                columns = beside * width
                 level = 0  # how many sums of parts wait in scratch, each of twice as many parts as the next
                 for n in range(parts):
-                    part(packed, rows, units, panels, panel, bounds[n], bounds[n + 1], scratch, level * size)
+                    part(packed, rows, units, panels, panel, beside, bounds[n], bounds[n + 1], scratch, level * size)
                     level += 1
                     merged = n + 1
                     while level > 1 and (merged % 2 == 0 or n == parts - 1):
                         below, top = (level - 2) * size, (level - 1) * size
-                        for i in range(above * width):
+                        for i in range(above * columns):
                             scratch[below + i] += scratch[top + i]
                         level, merged = level - 1, merged // 2
                 first = panel * width
                 for r in range(rows):
-                    for column in range(min(width, outputs - first)):
-                        value = scratch[r * width + column]
+                    for column in range(min(columns, outputs - first)):
+                        value = scratch[r * columns + column]
                         out[begin + r, first + column] = out[begin + r, first + column] + value if add else value
+                panel += beside
 
     return multiply_panels

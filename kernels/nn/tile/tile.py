@@ -23,11 +23,14 @@ FLOAT = {"float32": ir.FloatType(), "float64": ir.DoubleType()}
 
 
 class Shape(NamedTuple):
-    """Registers: bytes of one, how many stand side by side in a panel, and the heights of tiles."""
+    """Registers: bytes of one, how many stand side by side in a panel, and the heights of tiles; how many panels a
+    single row meets at once, because one stream of memory, and few chains of sums, leave the memory idle.
+    """
 
     nbytes: int
     across: int
     heights: tuple[int, int, int, int]
+    beside: int
 
     def lanes(self, sums: str) -> int:
         """Numbers in a register."""
@@ -36,9 +39,9 @@ class Shape(NamedTuple):
 
 # Heights fill the 32 or 16 registers with sums. "scalar" is any other processor: LLVM makes NEON of its vectors.
 SHAPES = {
-    "avx512": Shape(64, 2, (12, 8, 4, 1)),
-    "avx2": Shape(32, 2, (6, 4, 2, 1)),
-    "scalar": Shape(16, 4, (6, 4, 2, 1)),
+    "avx512": Shape(64, 2, (12, 8, 4, 1), 4),
+    "avx2": Shape(32, 2, (6, 4, 2, 1), 2),
+    "scalar": Shape(16, 4, (6, 4, 2, 1), 2),
 }
 SHAPE = SHAPES[available()[0]]
 
@@ -89,9 +92,10 @@ def instruction(kind: str) -> str:
 class _Emitter:
     """Code of one tile. Panels and packed rows are addressed in bytes from the start of their arrays."""
 
-    def __init__(self, kind: str, rows: int, c: Any, b: Any) -> None:
+    def __init__(self, kind: str, rows: int, beside: int, c: Any, b: Any) -> None:
         it = KINDS[kind]
         self.kind, self.rows, self.c, self.b = kind, rows, c, b
+        self.across = beside * SHAPE.across
         self.number, lanes = FLOAT[it.sums], SHAPE.lanes(it.sums)
         self.size = 8 if it.sums == "float64" else 4
         self.lanes, self.vector, self.ints = lanes, ir.VectorType(self.number, lanes), ir.VectorType(I32, lanes)
@@ -100,7 +104,7 @@ class _Emitter:
 
     def grid(self, kind: Any) -> list[list[Any]]:
         """A register for each row and vector."""
-        return [[cgutils.alloca_once(self.b, kind) for _ in range(SHAPE.across)] for _ in range(self.rows)]
+        return [[cgutils.alloca_once(self.b, kind) for _ in range(self.across)] for _ in range(self.rows)]
 
     def load(self, base: Any, offset: Any, kind: Any, align: int) -> Any:
         """What stands so many bytes from the base."""
@@ -111,12 +115,16 @@ class _Emitter:
         """An offset and a constant."""
         return self.b.add(offset, I64(nbytes))
 
+    def place(self, panel: Any, v: int, nbytes: int) -> Any:
+        """The offset of a byte of the panel that vector v belongs to."""
+        return self.plus(panel[1][v // SHAPE.across], nbytes)
+
     def number_unit(self, rows: Any, panel: Any, sums: Any) -> None:
         """One number a column: a fused multiply-add for each row."""
         b = self.b
         weights = []
-        for v in range(SHAPE.across):
-            at = self.plus(panel[1], v * self.lanes * KINDS[self.kind].nbytes)
+        for v in range(self.across):
+            at = self.place(panel, v, v % SHAPE.across * self.lanes * KINDS[self.kind].nbytes)
             if self.kind == "bfloat16":
                 short = self.load(panel[0], at, ir.VectorType(I16, self.lanes), 2)
                 weights.append(b.bitcast(b.shl(b.zext(short, self.ints), constant(self.ints, 16)), self.vector))
@@ -124,18 +132,19 @@ class _Emitter:
                 weights.append(self.load(panel[0], at, self.vector, self.size))
         for r in range(self.rows):
             x = splat(b, self.load(rows[0], self.plus(rows[1], r * self.size), self.number, self.size), self.lanes)
-            for v in range(SHAPE.across):
+            for v in range(self.across):
                 b.store(overloaded(b, "fma", x, weights[v], b.load(sums[r][v])), sums[r][v])
 
     def pair_unit(self, rows: Any, panel: Any, sums: Any) -> None:
         """Two bfloat16 a column: the odd one is added first, as the instruction does it."""
         b = self.b
         words = [
-            self.load(panel[0], self.plus(panel[1], 4 * v * self.lanes), self.ints, 2) for v in range(SHAPE.across)
+            self.load(panel[0], self.place(panel, v, 4 * (v % SHAPE.across) * self.lanes), self.ints, 2)
+            for v in range(self.across)
         ]
         for r in range(self.rows):
             x = splat(b, self.load(rows[0], self.plus(rows[1], 4 * r), I32, 4), self.lanes)
-            for v in range(SHAPE.across):
+            for v in range(self.across):
                 total = b.load(sums[r][v])
                 if self.instruction:
                     pair = _BFloats(2 * self.lanes)
@@ -156,17 +165,17 @@ class _Emitter:
         b, height = self.b, 4 * self.rows
         for r in range(self.rows):
             surplus = self.load(rows[0], self.plus(rows[1], (QUADS + 1) * height + 4 * r), I32, 4)
-            for v in range(SHAPE.across):
+            for v in range(self.across):
                 b.store(splat(b, surplus, self.lanes), dots[r][v])
         for quad in range(QUADS):
-            words = [self._words(panel, quad, v) for v in range(SHAPE.across)]
+            words = [self._words(panel, quad, v) for v in range(self.across)]
             for r in range(self.rows):
                 x = splat(b, self.load(rows[0], self.plus(rows[1], quad * height + 4 * r), I32, 4), self.lanes)
-                for v in range(SHAPE.across):
+                for v in range(self.across):
                     b.store(self._dot(b.load(dots[r][v]), words[v], x), dots[r][v])
-        for v in range(SHAPE.across):
+        for v in range(self.across):
             halves = ir.VectorType(I16, self.lanes)
-            at = self.plus(panel[1], self.unit - 2 * self.lanes * (SHAPE.across - v))
+            at = self.place(panel, v, self.unit - 2 * self.lanes * (SHAPE.across - v % SHAPE.across))
             scale = self._from_half(self.load(panel[0], at, halves, 2))
             for r in range(self.rows):
                 own = self.load(rows[0], self.plus(rows[1], QUADS * height + 4 * r), self.number, 4)
@@ -176,10 +185,10 @@ class _Emitter:
 
     def _words(self, panel: Any, quad: int, v: int) -> Any:
         """Four bytes q + offset for each column."""
-        b, place = self.b, 4 * SHAPE.across * self.lanes
+        b, row, own = self.b, 4 * SHAPE.across * self.lanes, 4 * (v % SHAPE.across) * self.lanes
         if self.kind == "q8_0":
-            return self.load(panel[0], self.plus(panel[1], quad * place + 4 * v * self.lanes), self.ints, 1)
-        words = self.load(panel[0], self.plus(panel[1], quad // 2 * place + 4 * v * self.lanes), self.ints, 1)
+            return self.load(panel[0], self.place(panel, v, quad * row + own), self.ints, 1)
+        words = self.load(panel[0], self.place(panel, v, quad // 2 * row + own), self.ints, 1)
         words = b.lshr(words, constant(self.ints, 4)) if quad % 2 else words
         return b.and_(words, constant(self.ints, 0x0F0F0F0F))
 
@@ -217,17 +226,17 @@ class _Emitter:
         return b.bitcast(b.or_(b.bitcast(scaled, self.ints), sign), self.vector)
 
     def run(
-        self, rows: tuple[Any, Any], panel: tuple[Any, Any], units: Any, out: Any, goes_on: Any, ahead: Any
+        self, rows: tuple[Any, Any], panel: tuple[Any, list[Any]], units: Any, out: Any, goes_on: Any, ahead: Any
     ) -> None:
-        """All units; `out` is [rows, width], read first if the sums go on."""
+        """All units; `out` is [rows, width of all panels], read first if the sums go on."""
         b = self.b
         sums = self.grid(self.vector)
         dots = self.grid(self.ints) if KINDS[self.kind].along == BLOCK else None
         step = self.rows * words_of(self.kind) * self.size
         places = [
             [
-                b.bitcast(b.gep(out, [I64((r * SHAPE.across + v) * self.lanes)]), self.vector.as_pointer())
-                for v in range(SHAPE.across)
+                b.bitcast(b.gep(out, [I64((r * self.across + v) * self.lanes)]), self.vector.as_pointer())
+                for v in range(self.across)
             ]
             for r in range(self.rows)
         ]
@@ -240,11 +249,12 @@ class _Emitter:
                     b.store(constant(self.vector, 0.0), sums[r][v])
         with cgutils.for_range(b, units) as loop:
             own = rows[0], b.add(rows[1], b.mul(loop.index, I64(step)))
-            theirs = panel[0], b.add(panel[1], b.mul(loop.index, I64(self.unit)))
-            soon = b.gep(panel[0], [b.add(theirs[1], ahead)])
-            for line in range(0, self.unit, 64):
-                place = b.gep(soon, [I64(line)])
-                call(b, "llvm.prefetch.p0", ir.VoidType(), place, I32(0), I32(SECOND_CACHE), I32(1))
+            theirs = panel[0], [b.add(start, b.mul(loop.index, I64(self.unit))) for start in panel[1]]
+            for start in theirs[1]:
+                soon = b.gep(panel[0], [b.add(start, ahead)])
+                for line in range(0, self.unit, 64):
+                    place = b.gep(soon, [I64(line)])
+                    call(b, "llvm.prefetch.p0", ir.VoidType(), place, I32(0), I32(SECOND_CACHE), I32(1))
             if dots is not None:
                 self.block_unit(own, theirs, sums, dots)
             elif self.kind == "bfloat16_dot":
@@ -255,32 +265,35 @@ class _Emitter:
             b.store(b.load(sums[r][v]), places[r][v], align=self.size)
 
     def _each(self) -> list[tuple[int, int]]:
-        return [(r, v) for r in range(self.rows) for v in range(SHAPE.across)]
+        return [(r, v) for r in range(self.rows) for v in range(self.across)]
 
 
 @functools.cache
-def tile(kind: str, rows: int) -> Any:
-    """The intrinsic `(packed, first, panels, start, units, out, place, goes_on)` for so many rows of a kind.
+def tile(kind: str, rows: int, beside: int = 1) -> Any:
+    """The intrinsic `(packed, first, panels, start, stride, units, out, place, goes_on, ahead)` for so many rows of a
+    kind and so many panels beside each other, `stride` bytes apart.
 
-    out[place : place + rows * width] is [rows, width]: the products of packed rows from number `first` on with the
-    units of a panel from byte `start` on; added to what is there if the sums go on.
+    out[place : place + rows * width] is [rows, width of all panels]: the products of packed rows from number `first` on
+    with the units of the panels from byte `start` on; added to what is there if the sums go on.
     """
 
     @intrinsic
-    def tile(context, packed, first, panels, start, units, out, place, goes_on, ahead):
+    def tile(context, packed, first, panels, start, stride, units, out, place, goes_on, ahead):
         def generate(c, b, signature, values):
-            _, first, _, start, units, _, place, goes_on, ahead = values
-            data = [c.make_array(signature.args[i])(c, b, values[i]).data for i in (0, 2, 5)]
-            it = _Emitter(kind, rows, c, b)
+            _, first, _, start, stride, units, _, place, goes_on, ahead = values
+            data = [c.make_array(signature.args[i])(c, b, values[i]).data for i in (0, 2, 6)]
+            it = _Emitter(kind, rows, beside, c, b)
             row_bytes, panel_bytes = (b.bitcast(each, I8.as_pointer()) for each in data[:2])
             offset = b.mul(first, I64(it.size))
-            it.run((row_bytes, offset), (panel_bytes, start), units, b.gep(data[2], [place]), goes_on, ahead)
+            starts = [b.add(start, b.mul(stride, I64(n))) for n in range(beside)]
+            it.run((row_bytes, offset), (panel_bytes, starts), units, b.gep(data[2], [place]), goes_on, ahead)
             return c.get_dummy_value()
 
         arguments = (
             packed,
             types.int64,
             panels,
+            types.int64,
             types.int64,
             types.int64,
             out,
