@@ -30,6 +30,8 @@ from hpckit.kernels.nn.tile.tile import SHAPE, SHAPES, instruction, tile, width_
 HEIGHTS, BESIDE = SHAPE.heights, SHAPE.beside
 BLOCK_BYTES = 1 << 20  # of packed rows: half of a second cache
 AHEAD = 32 << 10  # bytes that a panel is asked for before it is used, where rows are few
+# Measured: where memory is the limit the processor asks soon enough by itself, and our asking takes its places.
+UNASKED = ("float32", "float64", "bfloat16_dot")  # kinds of which that holds for the second lowest tile, too
 SLAB_BYTES = 32 << 10  # of a panel that all rows of a block meet at once: a first cache, or half of one
 ISA = next(name for name, shape in SHAPES.items() if shape == SHAPE)
 
@@ -167,7 +169,7 @@ def _multiplier(kind: str) -> Any:
     key = (kind, ISA, instruction(kind), HEIGHTS, BESIDE)
     tile0, tile1, tile2, tile3 = (tile(kind, height) for height in HEIGHTS)
     height0, height1, height2, height3 = HEIGHTS
-    lowest = tile(kind, height3, BESIDE)
+    lowest, unasked = tile(kind, height3, BESIDE), height2 if kind in UNASKED else height3
     slab = max(SLAB_BYTES // unit_bytes, 1)
     pack_rows = _row_packer(kind)
 
@@ -184,11 +186,11 @@ def _multiplier(kind: str) -> Any:
         start = panel * stride
         if beside > 1:
             there, count = start + begin * unit_bytes, end - begin
-            lowest(packed, begin * height3 * words, panels, there, stride, count, scratch, at, False, AHEAD)
+            lowest(packed, begin * height3 * words, panels, there, stride, count, scratch, at, False, 0)
             return
         for first in range(begin, max(end, begin + 1), step if step > 0 else 1):
             count, goes_on = min(step, end - first), first > begin
-            ahead = AHEAD if rows <= height0 else count * unit_bytes
+            ahead = 0 if rows <= unasked else AHEAD if rows <= height0 else count * unit_bytes
             above = 0
             while above < rows:
                 height = height_of(rows - above)
