@@ -23,6 +23,9 @@ room = architecture.room
 # What apps share; an app imports no other app.
 SHARED_BY_APPS = {"hpckit.apps.common", "hpckit.apps.atmosphere", "hpckit.apps.exact"}
 MOST_ENTRIES = 16  # of a room
+# Each app has its own of these, and each operation's kernels their `Physics`: one idea, in the form of its room.
+OF_EACH_APP = {"Model", "Diagnostics"}
+OF_EACH_OPERATION = {"Physics"}
 # Libraries of the leaves; other rooms may import what they declare in setup.cfg.
 LIBRARIES = {
     "hpckit.plan": {"numpy"},
@@ -109,6 +112,50 @@ def test_rooms_are_small():
         for room in rooms
     }
     assert not {room: size for room, size in sizes.items() if size > MOST_ENTRIES}
+
+
+def homes_of_classes(texts):
+    """Class -> the modules that define it; settings are left out, which bear the names of keys in a file."""
+    defined = [
+        (module, node)
+        for module, text in texts.items()
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.ClassDef)
+    ]
+    settings, bases = {"Section", "_Table"}, {}
+    for _, node in defined:
+        bases.setdefault(node.name, set()).update(ast.unparse(base).rpartition(".")[2] for base in node.bases)
+    while more := {name for name, above in bases.items() if above & settings} - settings:
+        settings |= more
+    homes = {}
+    for module, node in defined:
+        if not {ast.unparse(base).rpartition(".")[2] for base in node.bases} & settings:
+            homes.setdefault(node.name, []).append(module)
+    return homes
+
+
+def test_no_class_name_stands_for_two_things():
+    texts = {module: path.read_text(encoding="utf-8") for module, path in MODULES.items()}
+    twice = {}
+    for name, modules in homes_of_classes(texts).items():
+        others = [
+            module
+            for module in modules
+            if not (name in OF_EACH_APP and app(module))
+            and not (name in OF_EACH_OPERATION and module.startswith("hpckit.kernels."))
+        ]
+        if len(others) > 1:
+            twice[name] = others
+    assert not twice, "rename them to the nouns of their fields"
+
+
+def test_a_class_name_that_stands_for_two_things_is_seen():
+    texts = {
+        "a": "class Step: pass\nclass Time(Section): pass",
+        "b": "class Outer:\n    class Step: pass\nclass Time(io.Section): pass\nclass Late(Time): pass",
+        "c": "class Late: pass",
+    }
+    assert homes_of_classes(texts) == {"Step": ["a", "b"], "Outer": ["b"], "Late": ["c"]}
 
 
 def test_nothing_imports_upwards():

@@ -9,7 +9,7 @@ import numpy as np
 
 from hpckit.report.data import map_link, with_data
 from hpckit.report.draw.maps import edges
-from hpckit.report.extension import Section
+from hpckit.report.extension import ReportSection
 from hpckit.report.field_file import FieldFile
 from hpckit.report.page import caption, grid, table
 from hpckit.report.run_data import RunData
@@ -35,7 +35,7 @@ ROWS = {
 }
 
 
-def sections(run: RunData) -> Iterator[Section]:
+def sections(run: RunData) -> Iterator[ReportSection]:
     """The charts, the table of first and last values, the maps."""
     drawn, rows, numbers = [], [], {}
     for name, title in SHOWN.items():
@@ -60,11 +60,11 @@ def sections(run: RunData) -> Iterator[Section]:
     seen = "gauges read the depth" if floods else "stations see h, u and v"
     said = f"{run.summary.get('stations')} {seen}, {run.summary.get('observations')} numbers in all."
     shown = grid(drawn) + table(("quantity", "first", "last"), rows, (1, 2)) + caption(said)
-    yield Section("analysis", "Analysis", shown, numbers, "headline", tuple(numbers))
+    yield ReportSection("analysis", "Analysis", shown, numbers, "headline", tuple(numbers))
     yield from _flood(run) if floods else _maps(run)
 
 
-def _flood(run: RunData) -> Iterator[Section]:
+def _flood(run: RunData) -> Iterator[ReportSection]:
     """The depth at some gauges in time, and maps of Manning's n and of the flood at the end."""
     read = run.summary.get("hydrographs")
     if run.fields is None or not read:
@@ -94,10 +94,10 @@ def _flood(run: RunData) -> Iterator[Section]:
     ]
     said = "Where no water comes near, no gauge can tell, and the first guess remains."
     numbers = {"n": {"lowest": float(low), "highest": float(high)}}
-    yield Section("maps", "Floods and roughness", grid(drawn) + caption(said), numbers, "headline")
+    yield ReportSection("maps", "Floods and roughness", grid(drawn) + caption(said), numbers, "headline")
 
 
-def _maps(run: RunData) -> Iterator[Section]:
+def _maps(run: RunData) -> Iterator[ReportSection]:
     """The surface of the truth, and what first guess and analysis are off, at the first time of the file."""
     if run.fields is None:
         return
@@ -117,7 +117,7 @@ def _maps(run: RunData) -> Iterator[Section]:
         _map(after - truth, (y, x), "analysis less truth (m)", span),
     ]
     said = f"At the same scale: the error of h falls to {number(size, 3)} of that of the first guess."
-    yield Section("maps", "Maps of the error", grid(pictures) + caption(said), {"h": size}, "headline")
+    yield ReportSection("maps", "Maps of the error", grid(pictures) + caption(said), {"h": size}, "headline")
 
 
 def _map(

@@ -18,7 +18,7 @@ from hpckit.run.context import Run
 from hpckit.run.steps import step_count
 
 
-class Model(Checked, Protocol):
+class WeatherModel(Checked, Protocol):
     """The model of a weather app."""
 
     base: BaseState
@@ -47,9 +47,9 @@ class Model(Checked, Protocol):
 class AtmosphereRun(FixedSteps):
     """The run of a weather model."""
 
-    model: Model
+    model: WeatherModel
 
-    def __init__(self, run: Run, model: Model) -> None:
+    def __init__(self, run: Run, model: WeatherModel) -> None:
         super().__init__(run, model, model.dt, step_count(model.config, model.dt), model.config.time.end)
 
     @property

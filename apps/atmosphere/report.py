@@ -9,7 +9,7 @@ import numpy as np
 
 from hpckit.kernels.euler.constants import GRAVITY
 from hpckit.report.data import with_data
-from hpckit.report.extension import Section
+from hpckit.report.extension import ReportSection
 from hpckit.report.field_file import text_of
 from hpckit.report.page import caption, grid
 from hpckit.report.run_data import RunData
@@ -19,7 +19,7 @@ from hpckit.report.units import number, pretty
 PROFILES = ("theta_base", "rho_base", "pressure_base")
 
 
-def profiles(run: RunData) -> Iterator[Section]:
+def profiles(run: RunData) -> Iterator[ReportSection]:
     """The base state over height; nothing where the file of fields has none."""
     if run.fields is None:
         return
@@ -48,4 +48,4 @@ def profiles(run: RunData) -> Iterator[Section]:
     mean = float(np.sqrt(max(squared.mean(), 0.0)))
     said = "theta and rho in the other pictures are deviations from these. "
     said += f"Mean Brunt-V\u00e4is\u00e4l\u00e4 frequency: {number(mean, 3)} 1/s." if mean > 1e-6 else "It is neutral."
-    yield Section("base", "Base state", grid(pictures) + caption(said), {"brunt_vaisala": mean})
+    yield ReportSection("base", "Base state", grid(pictures) + caption(said), {"brunt_vaisala": mean})

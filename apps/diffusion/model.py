@@ -26,7 +26,7 @@ from hpckit.run.steps import count_steps
 
 
 @dataclass(frozen=True)
-class Watch:
+class Diagnostics:
     """Diagnostics over all ranks: heat (integral of the temperature, K m2 or K m3), extremes (K)."""
 
     heat: float
@@ -93,7 +93,7 @@ class Model:
         read_into(restored, self.now)
         self.steps_done = restored.values["step"]
 
-    def watch(self) -> Watch:
+    def watch(self) -> Diagnostics:
         """Collective: heat and extremes, the same on every rank.
 
         Raises `BlowUpError` on all ranks if the temperature is not finite or leaves its bounds.
@@ -102,7 +102,7 @@ class Model:
         if not (self.bounds[0] <= low and high <= self.bounds[1]):
             self._raise_blow_up()
         volume = math.prod(self.config.grid.spacing)
-        return Watch(self.now.sum(repro=True) * volume, low, high)
+        return Diagnostics(self.now.sum(repro=True) * volume, low, high)
 
     def output(self) -> dict[str, np.ndarray]:
         """The output field, on the owned cells."""

@@ -32,7 +32,7 @@ SAMPLES = 4096  # of the start along x, at least
 
 
 @dataclass(frozen=True)
-class Channel:
+class WaveChannel:
     """The channel and the start of its waves. width, height, x0, d: m; temperature, amplitude: K; wind: m/s; f: 1/s.
 
     Constants of the gas: gravity m/s2, gas_constant and heat_capacity (at constant pressure) J/(kg K), p0 (Pa) at the
@@ -74,7 +74,7 @@ class Channel:
         return self.p0 / (self.gas_constant * self.temperature)
 
 
-def waves(channel: Channel, time: float, x: np.ndarray, z: np.ndarray) -> dict[str, np.ndarray]:
+def waves(channel: WaveChannel, time: float, x: np.ndarray, z: np.ndarray) -> dict[str, np.ndarray]:
     """The linear solution at `time` (s) on the points x (m, evenly spaced over the whole width) and z (m).
 
     Returns float64[len(z), len(x)] each: u, v, w (m/s, without the base wind), p (Pa), rho (kg/m3), theta (K), all as
@@ -100,7 +100,7 @@ def waves(channel: Channel, time: float, x: np.ndarray, z: np.ndarray) -> dict[s
     return {"u": fields[U] * up, "v": fields[V] * up, "w": fields[W] * up, "p": pressure, "rho": rho, "theta": theta}
 
 
-def matrices(channel: Channel, k: np.ndarray, m: float) -> np.ndarray:
+def matrices(channel: WaveChannel, k: np.ndarray, m: float) -> np.ndarray:
     """A of dq/dt = A q for wave numbers k and m (1/m), without advection by the base wind: complex[len(k), 5, 5]."""
     c, g = channel.sound, 1 / (2 * channel.scale_height) - channel.gravity / channel.sound**2
     a = np.zeros((len(k), 5, 5), complex)
@@ -111,7 +111,7 @@ def matrices(channel: Channel, k: np.ndarray, m: float) -> np.ndarray:
     return a
 
 
-def _evolve(channel: Channel, time: float, m: float) -> tuple[np.ndarray, np.ndarray]:
+def _evolve(channel: WaveChannel, time: float, m: float) -> tuple[np.ndarray, np.ndarray]:
     """Wave numbers k >= 0 and the Fourier coefficients of q at `time`, complex[5, len(k)], for vertical exp(i m z)."""
     n = SAMPLES * max(1, round(channel.width / channel.d / 512))
     points = np.arange(n) * channel.width / n
@@ -129,7 +129,7 @@ def _evolve(channel: Channel, time: float, m: float) -> tuple[np.ndarray, np.nda
     return k, (moved[:, :, 0] * np.exp(-1j * k * channel.wind * time)[:, None]).T
 
 
-def _to_points(channel: Channel, modes: np.ndarray, k: np.ndarray, x: np.ndarray) -> np.ndarray:
+def _to_points(channel: WaveChannel, modes: np.ndarray, k: np.ndarray, x: np.ndarray) -> np.ndarray:
     """Sum over wave numbers of both signs at the points x: complex[5, len(x)].
 
     Modes of -k follow from those of k with the complex structures of x and z told apart: q(-k, m) is the conjugate of
@@ -139,6 +139,6 @@ def _to_points(channel: Channel, modes: np.ndarray, k: np.ndarray, x: np.ndarray
     return (modes * weight) @ np.exp(1j * np.outer(k, x))
 
 
-def _check(channel: Channel, x: np.ndarray) -> None:
+def _check(channel: WaveChannel, x: np.ndarray) -> None:
     if len(x) > 1 and not np.allclose(np.diff(x), channel.width / len(x)):
         raise ValueError(f"the {len(x)} points do not cover the width of {channel.width:g} m evenly")

@@ -44,7 +44,7 @@ MOST_TRIES = 40  # of a time step, each half as long as the last
 
 
 @dataclass(frozen=True)
-class Watch:
+class Diagnostics:
     """Diagnostics over all ranks: volume (m3), energy over density (m5/s2), maximum speed (m/s) and depth (m), wet
     area (m2), lost cells; the relative error of the depth if an exact solution is known.
     """
@@ -182,7 +182,7 @@ class Model:
         max_of_ranks(self.mesh.comm, own)
         return (*(float(rate) for rate in own[:-1]), -float(own[-1]))
 
-    def watch(self) -> Watch:
+    def watch(self) -> Diagnostics:
         """Collective: the diagnostics; sums may differ in the last bits between numbers of ranks."""
         grid = self.config.grid
         own = diagnose(self.state, self.bottom.data, self.physics)
@@ -193,9 +193,9 @@ class Model:
         ends = max_of_ranks(self.mesh.comm, own[[SPEED, DEPTH_MAX]])
         mass, energy, wet = (float(value) for value in sums[:3] * (grid.dx * grid.dy))
         relative = float(sums[4] / sums[5]) if sums[5] else None
-        return Watch(mass, energy, float(ends[0]), float(ends[1]), wet, round(sums[3]), relative)
+        return Diagnostics(mass, energy, float(ends[0]), float(ends[1]), wet, round(sums[3]), relative)
 
-    def require_sound(self, watch: Watch) -> None:
+    def require_sound(self, watch: Diagnostics) -> None:
         """Collective: raise `BlowUpError` on every rank if a cell is lost, naming the first one."""
         if not watch.broken_cells:
             return

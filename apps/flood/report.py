@@ -12,7 +12,7 @@ from hpckit.apps.exact.shallow_water import stoker
 from hpckit.apps.flood.config import Config
 from hpckit.apps.flood.setups import exact_depth, places
 from hpckit.report.draw.charts import beside
-from hpckit.report.extension import Section
+from hpckit.report.extension import ReportSection
 from hpckit.report.field_file import FieldFile
 from hpckit.report.page import caption, grid
 from hpckit.report.run_data import RunData
@@ -26,7 +26,7 @@ SOURCES = {
 }
 
 
-def sections(run: RunData) -> Iterator[Section]:
+def sections(run: RunData) -> Iterator[ReportSection]:
     """Depth and velocity along x through the middle at the last time for which the exact solution is known."""
     try:
         config: Any = with_common(Config).model_validate({k: v for k, v in run.values.items() if k != "title"})
@@ -57,4 +57,6 @@ def sections(run: RunData) -> Iterator[Section]:
         drawn.append(beside("velocity along x", x / scale, u, {"exact": speed}, f"x ({unit})", "m/s"))
     said = f"At t = {time:g} s, along the middle of y; the depths differ by {number(100 * error, 2)} % in the mean."
     said += f" Source: {SOURCES[begin.kind]}."
-    yield Section("exact", "Beside the exact solution", grid(drawn) + caption(said), {"time": time, "error": error})
+    yield ReportSection(
+        "exact", "Beside the exact solution", grid(drawn) + caption(said), {"time": time, "error": error}
+    )

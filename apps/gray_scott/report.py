@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from hpckit.report.data import with_data
-from hpckit.report.extension import Section
+from hpckit.report.extension import ReportSection
 from hpckit.report.page import caption, grid
 from hpckit.report.run_data import RunData
 from hpckit.report.style import ACCENT, pyplot, to_svg
 
 
-def sections(run: RunData) -> Iterator[Section]:
+def sections(run: RunData) -> Iterator[ReportSection]:
     """The share of the box that is covered, over the steps."""
     steps, covered = run.series("covered")
     if len(steps) < 2:
@@ -27,4 +27,6 @@ def sections(run: RunData) -> Iterator[Section]:
     )
     chart = to_svg(figure, "share of the box with v above 0.1", "chart")
     chart = with_data(chart, "covered", {"step": steps, "covered (%)": percent})
-    yield Section("pattern", "Pattern", grid([chart]) + caption(said), {"covered": covered[-1]}, metrics=("covered",))
+    yield ReportSection(
+        "pattern", "Pattern", grid([chart]) + caption(said), {"covered": covered[-1]}, metrics=("covered",)
+    )

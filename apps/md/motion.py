@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hpckit.apps.md.config import Config
-from hpckit.md.external.fields import External, Wall
+from hpckit.md.external.fields import ExternalFields, Wall
 from hpckit.md.motion.barostats import MTK, CellRescaling
 from hpckit.md.motion.deformation import Deformation
 from hpckit.md.motion.dynamics import NVE, Dynamics
@@ -85,7 +85,7 @@ def _moving(config: Config) -> Dynamics:
     return Fire(given.longest) if given.kind == "fire" else NVE()
 
 
-def external_of(config: Config) -> External | None:
+def external_of(config: Config) -> ExternalFields | None:
     """The field and the walls of the settings; None without them."""
     given = config.dynamics
     walls = [
@@ -93,4 +93,4 @@ def external_of(config: Config) -> External | None:
         for wall in given.walls
         for end in (("low", "high") if wall.end == "both" else (wall.end,))
     ]
-    return External(given.field, walls) if walls or any(given.field) else None
+    return ExternalFields(given.field, walls) if walls or any(given.field) else None

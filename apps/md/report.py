@@ -18,7 +18,7 @@ from hpckit.apps.md.report_charts import lines, picture
 from hpckit.md.observables.measurements import FIT
 from hpckit.md.units import UNITS
 from hpckit.plan.text import parse_json, read_bytes
-from hpckit.report.extension import Section
+from hpckit.report.extension import ReportSection
 from hpckit.report.page import caption, grid, table
 from hpckit.report.run_data import RunData
 from hpckit.report.units import number, pretty, signs, time_scale, with_error
@@ -31,7 +31,7 @@ TO_CM2_PER_S = {"real": 0.1, "metal": 1e-4}  # of angstrom^2 per fs and per ps
 KOLMOGOROV = 1.95  # over sqrt(n): the distance that 1 of 1000 samples of the same distribution exceeds
 
 
-def sections(run: RunData) -> Iterator[Section]:
+def sections(run: RunData) -> Iterator[ReportSection]:
     """The sections with something to show."""
     try:
         given = {key: value for key, value in run.values.items() if key != "title"}
@@ -50,10 +50,10 @@ def sections(run: RunData) -> Iterator[Section]:
     end = last_frame(config, run.directory / "output")
     if end is not None:
         drawn, said = picture(end, config, names.get("length", ""))
-        yield Section("picture", "The particles at the end", drawn + caption(said), after="headline")
+        yield ReportSection("picture", "The particles at the end", drawn + caption(said), after="headline")
 
 
-def observed(found: dict[str, Any], units: str) -> Iterator[Section]:
+def observed(found: dict[str, Any], units: str) -> Iterator[ReportSection]:
     """The sections of the results of `Measurements`; `found["source"]` names their source."""
     names = _symbols(UNITS[units].names)
     yield from _structure(found, names)
@@ -87,7 +87,7 @@ def _symbols(names: Mapping[str, str]) -> dict[str, str]:
     return {what: pretty(unit) for what, unit in names.items()}
 
 
-def _state(run: RunData, config: Config, names: dict[str, str]) -> Iterator[Section]:
+def _state(run: RunData, config: Config, names: dict[str, str]) -> Iterator[ReportSection]:
     count = int(run.summary.get("particles") or 0)
     times, total = run.series("energy")
     if not count or len(times) < 2:
@@ -183,7 +183,7 @@ def _state(run: RunData, config: Config, names: dict[str, str]) -> Iterator[Sect
         said += f" Gray lines: the {what} asked for." if holds else f" Gray line: the {what} asked for."
     shown = grid(drawn) + listing + caption(said)
     metrics = ("temperature", "pressure", "kinetic", "potential", *PRESSURES)
-    yield Section("state", "Energies, temperature and pressure", shown, numbers, "headline", metrics)
+    yield ReportSection("state", "Energies, temperature and pressure", shown, numbers, "headline", metrics)
 
 
 def _known(value: float) -> float | None:
@@ -223,7 +223,7 @@ def _drift(run: RunData, config: Config, count: int) -> tuple[float, float]:
     return float(line[0]), float((energy - np.polyval(line, times - times[0])).std())
 
 
-def _structure(found: dict[str, Any], names: dict[str, str]) -> Iterator[Section]:
+def _structure(found: dict[str, Any], names: dict[str, str]) -> Iterator[ReportSection]:
     radial = found.get("radial")
     if not radial:
         return
@@ -242,12 +242,12 @@ def _structure(found: dict[str, Any], names: dict[str, str]) -> Iterator[Section
         drawn.append(lines("S(k)", {"": (k, s)}, f"k (1/{length})", level=1.0))
         numbers["structure_peak"] = [float(k[s.argmax()]), float(s.max())]
         said += f" S(k) is highest at k = {k[s.argmax()]:.4g} / {length}, {s.max():.4g}."
-    yield Section(
+    yield ReportSection(
         "structure", "Structure", grid(drawn) + caption(f"{said} {_source(found, radial['frames'])}"), numbers
     )
 
 
-def _motion(found: dict[str, Any], units: str, names: dict[str, str]) -> Iterator[Section]:
+def _motion(found: dict[str, Any], units: str, names: dict[str, str]) -> Iterator[ReportSection]:
     motion = found.get("motion")
     if not motion or len(motion["time"]) < 2:
         return
@@ -277,10 +277,10 @@ def _motion(found: dict[str, Any], units: str, names: dict[str, str]) -> Iterato
         f"The line is fitted from {FIT[0]:.0%} of the longest time on; errors from the spread over groups of particles."
     )
     shown = grid(drawn) + listing + caption(f"{said} {_source(found, motion['frames'])}")
-    yield Section("motion", "Motion", shown, numbers)
+    yield ReportSection("motion", "Motion", shown, numbers)
 
 
-def _speeds(found: dict[str, Any]) -> Iterator[Section]:
+def _speeds(found: dict[str, Any]) -> Iterator[ReportSection]:
     speeds = found.get("speeds")
     if not speeds:
         return
@@ -288,10 +288,10 @@ def _speeds(found: dict[str, Any]) -> Iterator[Section]:
     drawn = lines("speeds", both, "v \u221a(m / k T)", "density", dots=True)
     said = f"Largest difference of the cumulative distributions: {speeds['distance']:.2g}. "
     said += "T is that of each frame. " + _source(found, speeds["frames"])
-    yield Section("speeds", "Speeds", grid([drawn]) + caption(said), {"distance": speeds["distance"]})
+    yield ReportSection("speeds", "Speeds", grid([drawn]) + caption(said), {"distance": speeds["distance"]})
 
 
-def _profile(found: dict[str, Any], names: dict[str, str]) -> Iterator[Section]:
+def _profile(found: dict[str, Any], names: dict[str, str]) -> Iterator[ReportSection]:
     profile = found.get("profile")
     if not profile:
         return
@@ -304,7 +304,7 @@ def _profile(found: dict[str, Any], names: dict[str, str]) -> Iterator[Section]:
     if profile["axis"] == "r" and (radius := _half_radius(profile)):
         numbers["radius"] = radius
         said = f"The density is halfway between inside and outside at r = {radius:.4g} {length}. {said}"
-    yield Section("profile", "Density profile", grid([drawn]) + caption(said), numbers)
+    yield ReportSection("profile", "Density profile", grid([drawn]) + caption(said), numbers)
 
 
 def _half_radius(profile: dict[str, Any]) -> float | None:
@@ -321,7 +321,7 @@ def _half_radius(profile: dict[str, Any]) -> float | None:
     return float(r[k - 1] + share * (r[k] - r[k - 1]))
 
 
-def _published(checks: list[Check]) -> Section:
+def _published(checks: list[Check]) -> ReportSection:
     rows = [
         (
             "pass" if one.passed else "MISSES",
@@ -335,7 +335,7 @@ def _published(checks: list[Check]) -> Section:
     ]
     head = ("", "quantity", "ours", "should be", "unit", "source")
     said = "Rahman's run took 780 steps of 10 fs; repetitions find a few percent more diffusion, as their errors allow."
-    return Section(
+    return ReportSection(
         "published",
         "Beside Rahman's liquid argon",
         table(head, rows, (2,)) + caption(said),

@@ -39,7 +39,7 @@ from hpckit.md.external.biases import Biases
 from hpckit.md.external.coupling import Coupling
 from hpckit.md.motion.barostats import MTK
 from hpckit.md.motion.fire import Fire
-from hpckit.md.motion.replicas import DOMAIN, Replicas
+from hpckit.md.motion.replicas import DOMAIN, TemperatureReplicas
 from hpckit.md.saved import pieces_of, restore, values_of
 from hpckit.md.system import System
 from hpckit.md.thermo import Thermo, freedom, mass_density, measure, totals
@@ -68,7 +68,7 @@ class MolecularDynamics(Evolution):
         system: System,
         trajectory: Trajectory,
         coupling: Coupling | None = None,
-        replicas: Replicas | None = None,
+        replicas: TemperatureReplicas | None = None,
     ) -> None:
         super().__init__(run)
         self.replicas = replicas

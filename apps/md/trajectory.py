@@ -9,7 +9,7 @@ from hpckit.apps.md.config import Config
 from hpckit.io.particles.h5md import H5mdWriter
 from hpckit.io.particles.lammps_data import write_lammps_data
 from hpckit.io.particles.lammps_dump import DumpWriter
-from hpckit.md.motion.replicas import Replicas
+from hpckit.md.motion.replicas import TemperatureReplicas
 from hpckit.md.snapshots import snapshot
 from hpckit.md.system import System
 from hpckit.md.thermo import Thermo
@@ -38,7 +38,7 @@ class Trajectory:
     A resumed run appends after the frames that existed when its state was saved.
     """
 
-    def __init__(self, config: Config, run: Run, system: System, replicas: Replicas | None = None) -> None:
+    def __init__(self, config: Config, run: Run, system: System, replicas: TemperatureReplicas | None = None) -> None:
         self.config, self.run, self.system, self.replicas = config, run, system, replicas
         self.stopped = False  # the run ended early, and may be resumed
         self._writer: H5mdWriter | DumpWriter | None = None

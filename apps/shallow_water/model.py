@@ -44,7 +44,7 @@ AXES = ("y", "x")
 
 
 @dataclass(frozen=True)
-class Watch:
+class Diagnostics:
     """Diagnostics over all ranks: volume (m3), energy over density (m5/s2), potential enstrophy (m/s2),
     maximum speed and speed plus sqrt(g h) (m/s), minimum depth (m), cells that are not finite or dry.
     """
@@ -163,7 +163,7 @@ class Model:
     def _data(self) -> tuple[Any, Any, Any]:
         return self.h.data, self.u.data, self.v.data
 
-    def watch(self) -> Watch:
+    def watch(self) -> Diagnostics:
         """Collective: fill the halo and watch; sums may differ in the last bits between numbers of ranks."""
         self.exchange(self.fields)
         grid = self.config.grid
@@ -171,20 +171,20 @@ class Model:
         sums = sum_of_ranks(self.mesh.comm, own[[MASS, ENERGY, ENSTROPHY, BROKEN]])
         ends = max_of_ranks(self.mesh.comm, own[[SPEED, COURANT_SPEED, DEPTH_MIN]] * [1, 1, -1])
         mass, energy, enstrophy = (float(value) for value in sums[:3] * grid.dx * grid.dy)
-        return Watch(mass, energy, enstrophy, float(ends[0]), float(ends[1]), -float(ends[2]), round(sums[3]))
+        return Diagnostics(mass, energy, enstrophy, float(ends[0]), float(ends[1]), -float(ends[2]), round(sums[3]))
 
-    def cfl(self, watch: Watch, dt: float) -> float:
+    def cfl(self, watch: Diagnostics, dt: float) -> float:
         """The Courant number of long waves and flow together."""
         return watch.courant_speed * dt * inverse_width(self.config)
 
-    def require_sound(self, watch: Watch, dt: float) -> None:
+    def require_sound(self, watch: Diagnostics, dt: float) -> None:
         """Collective: raise `BlowUpError` on every rank if a cell is lost or dry, or the CFL limit is exceeded."""
         if watch.broken_cells:
             self._refuse_broken(watch)
         if self.cfl(watch, dt) > STABLE_CFL:
             self._refuse_fast(watch, dt)
 
-    def _refuse_broken(self, watch: Watch) -> None:
+    def _refuse_broken(self, watch: Diagnostics) -> None:
         """Raise `BlowUpError` with the first lost field and cell of the lowest rank that has one."""
         masks = [~np.isfinite(field.to_host()) for field in self.fields]
         lost = first_lost(self.mesh, self.decomposition, [*masks, self.h.to_host() <= 0], self.steps_done)
@@ -202,7 +202,7 @@ class Model:
             else "lower time.cfl, use more cells, or raise physics.viscosity",
         )
 
-    def _refuse_fast(self, watch: Watch, dt: float) -> None:
+    def _refuse_fast(self, watch: Diagnostics, dt: float) -> None:
         """Raise `BlowUpError` with the fastest cell."""
         h, u, v = (field.to_host()[: self._block[1][0], : self._block[1][1]] for field in self.fields)
         speed = np.hypot(u, v) + np.sqrt(self.config.physics.gravity * h)

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from hpckit.apps.exact.rotating import adjusted_step
 from hpckit.apps.shallow_water.config import Config
 from hpckit.report.draw.charts import beside
-from hpckit.report.extension import Section, Work
+from hpckit.report.extension import PhaseWork, ReportSection
 from hpckit.report.field_file import FieldFile
 from hpckit.report.page import caption, grid
 from hpckit.report.run_data import RunData
@@ -23,10 +23,10 @@ from hpckit.run.settings import with_common
 FLOPS, EXTRA = 333, 3 * 47
 
 
-def work(run: RunData) -> Iterator[Work]:
+def work(run: RunData) -> Iterator[PhaseWork]:
     """The step, with the bytes that t_eff counts."""
     flops = FLOPS - EXTRA if is_free(run) else FLOPS
-    yield Work("step", ("step",), float(run.summary.get("bytes_per_cell_step", 0)), flops)
+    yield PhaseWork("step", ("step",), float(run.summary.get("bytes_per_cell_step", 0)), flops)
 
 
 def is_free(run: RunData) -> bool:
@@ -37,7 +37,7 @@ def is_free(run: RunData) -> bool:
     return grid.get("sides") == "periodic" and bottom.get("kind") == "flat" and not any(forces)
 
 
-def sections(run: RunData) -> Iterator[Section]:
+def sections(run: RunData) -> Iterator[ReportSection]:
     """The current in geostrophic balance that a step in the surface leaves (Gill 1982), beside the mean over the run.
 
     Waves of the inertial frequency and above remain; a squared Hann window over all frames removes them.
@@ -71,4 +71,4 @@ def sections(run: RunData) -> Iterator[Section]:
         f" periods, in a window without waves); the surfaces differ by {number(100 * error, 2)} % (relative L2)."
         " The balance that the step adjusts to: Gill (1982, Atmosphere-Ocean Dynamics, 7.2)."
     )
-    yield Section("exact", "Beside the exact solution", grid(drawn) + caption(said), {"error": error})
+    yield ReportSection("exact", "Beside the exact solution", grid(drawn) + caption(said), {"error": error})

@@ -32,7 +32,7 @@ PARTS = ("depth", "vx", "vy", "vz")
 
 
 @dataclass(frozen=True)
-class Watch:
+class Diagnostics:
     """Diagnostics over all ranks: volume (m3), energy over density (m5/s2), potential enstrophy (m/s2), maximum speed
     and speed plus sqrt(g h) (m/s), least depth (m), cells that are not finite or dry. error: of a steady state, the
     norm of the change of depth over that of depth; None where the exact solution is not known.
@@ -94,7 +94,7 @@ class Model:
                 stage(now.data, self.state.data, bottom, self.seams, self.tables, self.physics, dt, share, out.data)
         self.steps_done += 1
 
-    def watch(self) -> Watch:
+    def watch(self) -> Diagnostics:
         """Collective: fill the halo and watch; sums may differ in the last bits between numbers of ranks."""
         fill(self.state.data, self.exchange(self.state), self.tables)
         state, bottom, gravity = self.state.to_host(), self.bottom.to_host()[0], self.config.physics.gravity
@@ -117,7 +117,7 @@ class Model:
         error = None if self.first_depth is None else math.sqrt(sums[3] / sums[4])
         mass, total, potential = map(float, sums[:3])
         fastest, courant = map(float, ends[:2])
-        return Watch(mass, total, potential, fastest, courant, -float(ends[2]), round(float(sums[5])), error)
+        return Diagnostics(mass, total, potential, fastest, courant, -float(ends[2]), round(float(sums[5])), error)
 
     def vorticity(self) -> np.ndarray:
         """Relative vorticity (1/s) of the owned cells, by differences of fourth order; the halo must be filled."""
@@ -139,11 +139,11 @@ class Model:
         places = np.arange(part.start - HALO, part.stop + HALO)
         return np.pi / 2 * ((places + 0.5) / self.config.grid.n - 0.5)
 
-    def cfl(self, watch: Watch, dt: float) -> float:
+    def cfl(self, watch: Diagnostics, dt: float) -> float:
         """The Courant number of waves and flow together."""
         return watch.courant_speed * dt / smallest(self.config)
 
-    def require_sound(self, watch: Watch, dt: float) -> None:
+    def require_sound(self, watch: Diagnostics, dt: float) -> None:
         """Collective: raise `BlowUpError` on every rank if a cell is lost or dry, or the CFL limit is exceeded."""
         if watch.broken_cells:
             masks = [~np.isfinite(each) for each in self.state.to_host()]

@@ -21,7 +21,7 @@ PIXELS, DIGITS, BRIGHTEST = (8, 8), 10, 16.0
 
 
 @dataclass(frozen=True)
-class Text:
+class TextSamples:
     """A text as samples: sample i has `window` tokens from i * window - shift on, each of which predicts the next.
 
     Every epoch has a shift of its own, from 0 to window - 1, so that the network sees each token at each position of a
@@ -71,8 +71,8 @@ class Images:
 class DataSet:
     """The training and the validation data; tokenizer: of a text; classes: number of answers; name: the origin."""
 
-    training: Text | Images
-    validation: Text | Images
+    training: TextSamples | Images
+    validation: TextSamples | Images
     classes: int
     name: str
     tokenizer: Tokenizer | None = None
@@ -108,8 +108,8 @@ def _text(config: Config, window: int) -> DataSet:
             )
     training, validation = np.split(tokens, [len(tokens) - kept])
     return DataSet(
-        Text(training, window, config.seed),
-        Text(validation, window),
+        TextSamples(training, window, config.seed),
+        TextSamples(validation, window),
         tokenizer.vocab,
         f"{name}, {len(tokens)} tokens",
         tokenizer,

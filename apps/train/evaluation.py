@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.apps.train.data import Images, Text
+from hpckit.apps.train.data import Images, TextSamples
 from hpckit.apps.train.trainer import Trainer
 from hpckit.comm.agree import sum_of_ranks
 from hpckit.plan.blocks import block
@@ -29,17 +29,17 @@ class Evaluation:
     answers: np.ndarray | None = None
 
 
-def evaluate(trainer: Trainer, data: Text | Images, most: int | None = None) -> Evaluation:
+def evaluate(trainer: Trainer, data: TextSamples | Images, most: int | None = None) -> Evaluation:
     """At most `most` samples, spread evenly over the data, forward only; always the same ones. Collective; the same
     on every rank. most: by default 64 of a text, all of the images.
 
     Stages hand on one part after another, so that the ranks of a pipeline work at the same time.
     """
     if most is None:
-        most = TEXT_SAMPLES if isinstance(data, Text) else len(data)
+        most = TEXT_SAMPLES if isinstance(data, TextSamples) else len(data)
     samples = min(most, len(data))
     taken = np.arange(samples) * len(data) // samples
-    answers = None if isinstance(data, Text) else np.zeros(samples, np.int32)
+    answers = None if isinstance(data, TextSamples) else np.zeros(samples, np.int32)
     first, own = block(samples, trainer.replicas, trainer.replica)
     at_once = max(1, trainer.config.batch.size // (trainer.replicas * trainer.laid.plan.microbatches))
     sums = np.zeros(3)  # loss, right ones, targets

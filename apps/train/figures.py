@@ -20,7 +20,7 @@ SIZE, GPU_SIZE = 1024, 4096  # rows and columns
 ROUNDS = 5
 
 
-class Figures:
+class TrainingFigures:
     """Measures the steps of a run. Collective to make, and to ask.
 
     flops: of one sample forward and backward; peak: of matrix products on all ranks together, operations/s.

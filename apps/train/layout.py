@@ -20,7 +20,7 @@ from hpckit.plan.pipeline.training import TrainingPlan, training_plan
 
 
 @dataclass(frozen=True)
-class Layout:
+class TrainingSetup:
     """What each rank makes alike: the network, by its shape, the data, and the plan of a step.
 
     window: tokens of a sample, 1 of an image.
@@ -38,7 +38,7 @@ class Layout:
         return self.plan.mesh
 
 
-def layout(config: Config, ranks: int) -> Layout:
+def layout(config: Config, ranks: int) -> TrainingSetup:
     """The layout of a run on so many ranks.
 
     Raises `InputError` with everything that does not fit and what would, `SetupError` where a package is missing.
@@ -89,7 +89,7 @@ def layout(config: Config, ranks: int) -> Layout:
             likely=problems[0].likely,
             do="; ".join(dict.fromkeys(told)),
         )
-    return Layout(shape, window, model, data, plan)
+    return TrainingSetup(shape, window, model, data, plan)
 
 
 def plan_of(config: Config, products: list[float], tied: bool, ranks: int) -> TrainingPlan:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hpckit.apps.train.config import Config
-from hpckit.apps.train.layout import Layout
+from hpckit.apps.train.layout import TrainingSetup
 from hpckit.apps.train.shape import SIDE, Shape
 from hpckit.apps.train.trainer import Trainer
 from hpckit.comm.agree import all_of_ranks
@@ -19,7 +19,7 @@ from hpckit.nn.cuts import local_sizes
 VECTORS = {"adamw": 2, "sgd": 1}  # of the optimizer, each as long as the parameters
 
 
-def memory_per_rank(config: Config, laid: Layout) -> dict[str, list[float]]:
+def memory_per_rank(config: Config, laid: TrainingSetup) -> dict[str, list[float]]:
     """Bytes of parameters, gradients, optimizer and activations on each rank of a pipeline, as they can be foreseen.
 
     In mixed precision the master values count to the optimizer.

@@ -14,7 +14,7 @@ from hpckit.apps.train.timeline import TIMELINE, read_timeline
 from hpckit.plan.pipeline.draw import draw_schedule_svg
 from hpckit.plan.pipeline.price import price_schedule
 from hpckit.report.data import with_data
-from hpckit.report.extension import Section
+from hpckit.report.extension import ReportSection
 from hpckit.report.page import caption, escape, grid, table
 from hpckit.report.run_data import RunData
 from hpckit.report.style import INK, SERIES, WARM, pyplot, to_svg
@@ -24,7 +24,7 @@ SMOOTH = 50  # parts of a run over whose steps the loss is averaged
 PARTS = ("parameters", "gradients", "optimizer", "activations")
 
 
-def sections(run: RunData) -> Iterator[Section]:
+def sections(run: RunData) -> Iterator[ReportSection]:
     """The sections with something to show."""
     yield from _learning(run)
     yield from _answers(run)
@@ -33,7 +33,7 @@ def sections(run: RunData) -> Iterator[Section]:
     yield from _memory(run)
 
 
-def _learning(run: RunData) -> Iterator[Section]:
+def _learning(run: RunData) -> Iterator[ReportSection]:
     steps, loss = run.series("loss")
     if len(steps) < 2:
         return
@@ -57,7 +57,7 @@ def _learning(run: RunData) -> Iterator[Section]:
         else:
             said += f", accuracy {percent(last['accuracy'])}"
     rows = [(name, value) for name, value in _speed(run)]
-    yield Section(
+    yield ReportSection(
         "learning",
         "Learning",
         grid(drawn) + caption(said + ".") + table(("median of a step", ""), rows, (1,)),
@@ -80,7 +80,7 @@ def _speed(run: RunData) -> Iterator[tuple[str, str]]:
         yield "communication: sums over ranks, outside of the pipeline", percent(known["communication"])
 
 
-def _answers(run: RunData) -> Iterator[Section]:
+def _answers(run: RunData) -> Iterator[ReportSection]:
     """The confusion matrix of the validation, and images that were misread."""
     path = run.directory / "output" / ANSWERS
     if not path.is_file():
@@ -94,7 +94,9 @@ def _answers(run: RunData) -> Iterator[Section]:
         mixed = matrix - np.diag(np.diag(matrix))
         true, answer = np.unravel_index(mixed.argmax(), mixed.shape)
         said += f" Most often: {true} read as {answer}, {counted(int(mixed.max()), 'time')}."
-    yield Section("answers", "Right and wrong", grid(drawn) + caption(said), {"confusion": matrix.tolist()}, "headline")
+    yield ReportSection(
+        "answers", "Right and wrong", grid(drawn) + caption(said), {"confusion": matrix.tolist()}, "headline"
+    )
 
 
 def _confusion(matrix: np.ndarray) -> str:
@@ -129,18 +131,18 @@ def _misread(misread: list[dict[str, Any]]) -> str:
     return to_svg(figure, f"{len(shown)} misread images", "chart")
 
 
-def _text(run: RunData) -> Iterator[Section]:
+def _text(run: RunData) -> Iterator[ReportSection]:
     text = run.summary.get("text")
     if text:
         settings = run.values.get("sample") or {}
         said = f"After the prompt {settings.get('prompt', '')!r}, temperature {settings.get('temperature')}"
         said += f", among the {settings['top_k']} likeliest." if settings.get("top_k") else "."
-        yield Section(
+        yield ReportSection(
             "text", "What it writes", f"<pre>{escape(text)}</pre>" + caption(said), {"text": text}, after="headline"
         )
 
 
-def _pipeline(run: RunData) -> Iterator[Section]:
+def _pipeline(run: RunData) -> Iterator[ReportSection]:
     path = run.directory / "output" / TIMELINE
     if (run.summary.get("mesh") or {}).get("pp", 1) < 2 or not path.is_file():
         return
@@ -161,7 +163,7 @@ def _pipeline(run: RunData) -> Iterator[Section]:
         if key in bubble
     ]
     rows.append(("the last step over the simulated one", f"{seconds / priced.seconds:.3f}"))
-    yield Section(
+    yield ReportSection(
         "pipeline",
         "A step of the pipeline",
         _wide(drawn) + _wide(beside) + table(("", ""), rows, (1,)),
@@ -169,7 +171,7 @@ def _pipeline(run: RunData) -> Iterator[Section]:
     )
 
 
-def _memory(run: RunData) -> Iterator[Section]:
+def _memory(run: RunData) -> Iterator[ReportSection]:
     memory = run.summary.get("memory") or {}
     if not all(name in memory for name in PARTS):
         return
@@ -203,7 +205,7 @@ def _memory(run: RunData) -> Iterator[Section]:
         " are activations, messages and what is made on the way, as far as they have 64 KB and more."
     )
     shown = grid([picture]) + table(head, rows, tuple(range(1, len(head)))) + caption(said)
-    yield Section("memory", "Memory per rank", shown, memory, after="phases")
+    yield ReportSection("memory", "Memory per rank", shown, memory, after="phases")
 
 
 def _loss_curve(steps: list[float], loss: list[float], kept_at: list[float], kept: list[float]) -> str:

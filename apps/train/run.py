@@ -14,8 +14,8 @@ from hpckit.apps.train import weights
 from hpckit.apps.train.config import Config
 from hpckit.apps.train.data import ANSWERS, Images
 from hpckit.apps.train.evaluation import Evaluation, answers_record, evaluate
-from hpckit.apps.train.figures import Figures
-from hpckit.apps.train.layout import Layout, layout
+from hpckit.apps.train.figures import TrainingFigures
+from hpckit.apps.train.layout import TrainingSetup, layout
 from hpckit.apps.train.memory import memory_of, memory_per_rank
 from hpckit.apps.train.timeline import TIMELINE, record_of
 from hpckit.apps.train.trainer import StepFigures, Trainer, balanced
@@ -48,7 +48,7 @@ class Training(Evolution):
 
     def __init__(self, config: Config, run: Run, trainer: Trainer) -> None:
         super().__init__(run)
-        self.config, self.trainer, self.figures = config, trainer, Figures(trainer)
+        self.config, self.trainer, self.figures = config, trainer, TrainingFigures(trainer)
         self.end = config.time.steps
         self.validated: Evaluation | None = None  # the last time
         self.done = StepFigures(0, math.nan, math.nan, 0.0, 0, 0, 0.0)
@@ -150,7 +150,7 @@ def run(config: Config, run: Run) -> None:
         )
 
 
-def _headline(it: Training, laid: Layout) -> dict[str, str]:
+def _headline(it: Training, laid: TrainingSetup) -> dict[str, str]:
     """What a reader of the report wants first: name -> value as text."""
     found: dict[str, str] = {}
     if it.validated is not None:
@@ -171,7 +171,7 @@ def _validate(config: Config, run: Run, trainer: Trainer, step: StepFigures) -> 
     return found
 
 
-def _validated(config: Config, run: Run, laid: Layout, last: Evaluation) -> dict[str, Any]:
+def _validated(config: Config, run: Run, laid: TrainingSetup, last: Evaluation) -> dict[str, Any]:
     """The last validation, for the summary; rank 0 writes a classifier's confusion matrix and its mistakes."""
     data = laid.data.validation
     if isinstance(data, Images) and last.answers is not None and run.rank == 0:
@@ -216,7 +216,7 @@ def _finish(config: Config, run: Run, trainer: Trainer) -> str:
     return text
 
 
-def describe(laid: Layout) -> list[str]:
+def describe(laid: TrainingSetup) -> list[str]:
     """What is trained on what, in lines."""
     count = sum(parameter.size for parameter in laid.model.parameters())
     shape, plan = laid.shape, laid.plan

@@ -11,7 +11,7 @@ import numpy as np
 from mpi4py import MPI
 
 from hpckit.apps.train.config import Config
-from hpckit.apps.train.layout import Layout
+from hpckit.apps.train.layout import TrainingSetup
 from hpckit.comm.device import HOST, Device
 from hpckit.comm.mesh import Mesh
 from hpckit.comm.observe.timer import PhaseTimer
@@ -52,7 +52,7 @@ class Trainer:
     device: where parameters, gradients and optimizer are, and where steps are computed; the data are the host's.
     """
 
-    def __init__(self, config: Config, laid: Layout, mesh: Mesh, device: Device = HOST) -> None:
+    def __init__(self, config: Config, laid: TrainingSetup, mesh: Mesh, device: Device = HOST) -> None:
         self.config, self.laid, self.mesh, self.device = config, laid, mesh, device
         self.replica, self.replicas = mesh["dp"].rank, mesh["dp"].size
         self.pipeline = Pipeline(
@@ -279,7 +279,7 @@ def _optimizer(config: Config, pipeline: Pipeline) -> AdamW | SGD:
     return AdamW(pipeline.parameters, settings.betas, settings.eps, settings.weight_decay)
 
 
-def balanced(config: Config, laid: Layout, comm: MPI.Intracomm, device: Device) -> Layout:
+def balanced(config: Config, laid: TrainingSetup, comm: MPI.Intracomm, device: Device) -> TrainingSetup:
     """The layout with layers on stages that take equally long, by a microbatch that all ranks measure at once.
 
     Without a pipeline, on GPUs and with `pipeline.balance = "arithmetic"` it stays as it is. What is learned does not

@@ -39,7 +39,7 @@ NONE = np.zeros((0, 0))
 
 
 @dataclass(frozen=True)
-class Watch:
+class Diagnostics:
     """Diagnostics over all ranks: mass (kg) and energy (J), each per meter of depth; speeds m/s, theta' K."""
 
     mass: float
@@ -187,7 +187,7 @@ class Model:
         with timer("diffusion"):
             diffuse(self.state.data, self.column, self.calm, grid.dx, grid.dz, self.config.diffusion * dt, work)
 
-    def watch(self) -> Watch:
+    def watch(self) -> Diagnostics:
         """Collective: mass, energy, extremes. Sums may differ in the last bits between numbers of ranks."""
         grid, base = self.config.grid, self.base
         own = diagnose(self.state.data, self.column, self.height)
@@ -197,7 +197,7 @@ class Model:
         kinetic, internal, potential = sums[1:4] * cell
         energy = 2 * kinetic + internal if self.config.compat else kinetic + internal + potential
         mass = (base.column[0].sum() * grid.nx + sums[0]) * cell
-        return Watch(mass, energy, ends[0], ends[1], ends[2], -ends[3], ends[4], round(sums[4]))
+        return Diagnostics(mass, energy, ends[0], ends[1], ends[2], -ends[3], ends[4], round(sums[4]))
 
     def saved(self, **values: Any) -> State:
         """The content of a checkpoint: the state, the step, and extra `values`."""

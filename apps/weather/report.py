@@ -9,11 +9,11 @@ import numpy as np
 from pydantic import ValidationError
 
 from hpckit.apps.atmosphere.report import profiles
-from hpckit.apps.exact.gravity_waves import Channel, waves
+from hpckit.apps.exact.gravity_waves import WaveChannel, waves
 from hpckit.apps.weather.config import Config
 from hpckit.kernels.euler.constants import CP, GRAVITY, RD
 from hpckit.report.draw.charts import beside
-from hpckit.report.extension import Section, Work
+from hpckit.report.extension import PhaseWork, ReportSection
 from hpckit.report.field_file import FieldFile
 from hpckit.report.page import caption, grid, table
 from hpckit.report.run_data import RunData
@@ -32,7 +32,7 @@ CURRENTS = {
 }
 
 
-def sections(run: RunData) -> Iterator[Section]:
+def sections(run: RunData) -> Iterator[ReportSection]:
     """The base state; a density current of Straka et al. and the waves of Baldauf and Brdar beside what is known."""
     yield from profiles(run)
     try:
@@ -54,7 +54,7 @@ def front(x: np.ndarray, theta: np.ndarray) -> float:
     return float(x[i] + (x[i + 1] - x[i]) * (-1.0 - theta[i]) / (theta[i + 1] - theta[i]))
 
 
-def _current(config: Config, file: FieldFile) -> Iterator[Section]:
+def _current(config: Config, file: FieldFile) -> Iterator[ReportSection]:
     """Front and extremes of the benchmark, at 900 s."""
     here = np.flatnonzero(np.isclose(file.times, 900.0))
     if len(config.bubbles) != 1 or config.base.kind != "neutral" or config.diffusion != 75.0 or not here.size:
@@ -80,16 +80,18 @@ def _current(config: Config, file: FieldFile) -> Iterator[Section]:
     said = f"On cells of {config.grid.dx:g} m x {config.grid.dz:g} m; coarser grids than the published ones are slower."
     listing = table(("at 900 s", "ours", "published", "unit", "source"), rows, (1, 2))
     numbers = {"front": ours, "least": float(theta.min()), "greatest": float(theta.max())}
-    yield Section("published", "Beside the published density current", listing + caption(said), numbers, "headline")
+    yield ReportSection(
+        "published", "Beside the published density current", listing + caption(said), numbers, "headline"
+    )
 
 
-def _waves(config: Config, file: FieldFile) -> Iterator[Section]:
+def _waves(config: Config, file: FieldFile) -> Iterator[ReportSection]:
     """Theta' and w in the middle of the channel at the end, beside the exact linear solution."""
     wave, base, end = config.wave, config.base, float(file.times[-1])
     if not wave.amplitude or end <= 0 or config.bubbles or config.diffusion or config.source.amplitude:
         return
     grid_ = config.grid
-    channel = Channel(
+    channel = WaveChannel(
         grid_.width,
         grid_.height,
         base.temperature,
@@ -121,11 +123,11 @@ def _waves(config: Config, file: FieldFile) -> Iterator[Section]:
     ours = file.read(theta, len(file.times) - 1, (row,))
     error = float(np.linalg.norm(ours - exact["theta"][0]) / np.linalg.norm(exact["theta"][0]))
     numbers = {"z": float(z[row]), "time": end, "error": error}
-    yield Section("exact", "Beside the exact solution", grid(drawn) + caption(said), numbers)
+    yield ReportSection("exact", "Beside the exact solution", grid(drawn) + caption(said), numbers)
 
 
-def work(run: RunData) -> Iterator[Work]:
+def work(run: RunData) -> Iterator[PhaseWork]:
     """Both sweeps; each moves half the bytes of t_eff."""
     size = float(run.summary.get("bytes_per_cell_step", 0)) / len(FLOPS)
     for phase, flops in FLOPS.items():
-        yield Work(phase, (phase,), size, flops)
+        yield PhaseWork(phase, (phase,), size, flops)

@@ -51,7 +51,7 @@ def mesh_for(config: Config, comm: MPI.Comm, **sizes: int) -> Mesh:
 
 
 @dataclass(frozen=True)
-class Watch:
+class Diagnostics:
     """Diagnostics over all ranks: mass (kg), energy (J), speeds (m/s; speed_*: wind and sound), theta' (K).
 
     more: metrics of this run alone, by name.
@@ -274,7 +274,7 @@ class Model:
         """The volume of a cell, m3."""
         return self.spacing["x"] * self.spacing["y"] * self.spacing["z"]
 
-    def watch(self) -> Watch:
+    def watch(self) -> Diagnostics:
         """Collective: mass, energy, extremes. Sums may differ in the last bits between numbers of ranks."""
         grid, base = self.config.grid, self.base
         own = diagnose(self.state.data, self.column, self.height)
@@ -290,11 +290,11 @@ class Model:
             more |= self.mixing.watch()
         if self.tracers:
             more |= self.tracers.watch(self.state.data, self.column, cell)
-        return Watch(
+        return Diagnostics(
             mass, sums[1:4].sum() * cell, ends[0], ends[1], ends[2], ends[3], -ends[4], ends[5], round(sums[4]), more
         )
 
-    def budgets(self, first: Watch, last: Watch) -> dict[str, dict[str, float]]:
+    def budgets(self, first: Diagnostics, last: Diagnostics) -> dict[str, dict[str, float]]:
         """With open sides: the budget of the mass (kg) between two watches; `unexplained` is rounding."""
         if not self.open_axes:
             return {}

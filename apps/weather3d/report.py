@@ -12,7 +12,7 @@ from hpckit.apps.weather3d.products.statistics import FILE
 from hpckit.apps.weather3d.products.storms import storms, trajectories
 from hpckit.report.data import from_file, map_link, with_data
 from hpckit.report.draw.charts import beside
-from hpckit.report.extension import Section, Work
+from hpckit.report.extension import PhaseWork, ReportSection
 from hpckit.report.field_file import FieldFile, text_of
 from hpckit.report.page import caption, grid, table
 from hpckit.report.run_data import RunData
@@ -35,7 +35,7 @@ DOWNWARD = 0.01  # of the greatest flux: less is noise of a layer that does not 
 WAVES = "Skamarock and Klemp (1994, Mon. Weather Rev. 122) show -1.5e-3 to 2.8e-3 K in the whole field at 3000 s."
 
 
-def sections(run: RunData) -> Iterator[Section]:
+def sections(run: RunData) -> Iterator[ReportSection]:
     """The base state; theta' along x halfway up, of waves from a band of warm air."""
     yield from profiles(run)
     yield from parcel(run)
@@ -60,10 +60,10 @@ def sections(run: RunData) -> Iterator[Section]:
     )
     said += WAVES if (band.get("x"), band.get("half_width")) == (100e3, 5e3) else ""
     numbers = {"z": float(height), "least": float(values.min()), "greatest": float(values.max())}
-    yield Section("line", "Theta' through the waves", drawn + caption(said), numbers)
+    yield ReportSection("line", "Theta' through the waves", drawn + caption(said), numbers)
 
 
-def over_terrain(run: RunData) -> Iterator[Section]:
+def over_terrain(run: RunData) -> Iterator[ReportSection]:
     """Vertical wind and theta' at true heights in a section along x through the highest ground, at the last frame.
 
     The numbers: greatest w (m/s), greatest height of the ground (m), and the y of the section (m).
@@ -95,10 +95,10 @@ def over_terrain(run: RunData) -> Iterator[Section]:
     )
     said += " other pictures z is that of the levels over ground at 0 m."
     numbers = {"w": float(np.abs(read["w"]).max()), "ground": float(ground.max()), "y": float(y[row])}
-    yield Section("terrain", "Flow over terrain", grid(drawn) + caption(said), numbers)
+    yield ReportSection("terrain", "Flow over terrain", grid(drawn) + caption(said), numbers)
 
 
-def parcel(run: RunData) -> Iterator[Section]:
+def parcel(run: RunData) -> Iterator[ReportSection]:
     """CAPE, CIN and levels of a parcel lifted from the ground through the base state, of moist base states."""
     lifted = run.summary.get("parcel")
     if not isinstance(lifted, dict):
@@ -112,10 +112,10 @@ def parcel(run: RunData) -> Iterator[Section]:
         "Of the parcel at the ground, by virtual temperatures: what condenses falls out (pseudo) or stays (reversible)."
     )
     shown = table(("adiabat", *names.values()), rows, numeric=range(1, 6))
-    yield Section("parcel", "Parcel lifted from the ground", shown + caption(said), lifted)
+    yield ReportSection("parcel", "Parcel lifted from the ground", shown + caption(said), lifted)
 
 
-def columns(run: RunData) -> Iterator[Section]:
+def columns(run: RunData) -> Iterator[ReportSection]:
     """Means, resolved fluxes and variances over height at the last frame, of runs that are forced from outside.
 
     The numbers are lists over height: z (m), mean of theta (K), flux of theta (K m/s), of vapor (m/s) and of u (m2/s2),
@@ -157,10 +157,10 @@ def columns(run: RunData) -> Iterator[Section]:
     at = moment(float(time), float(time), run.frame_unit)
     said = f"At t = {at}, of what the grid resolves: deviations from the mean of each level."
     numbers = {"z": z.tolist(), **{title.rpartition(" (")[0]: row.tolist() for title, row in found.items()}}
-    yield Section("columns", "Means, fluxes and variances", grid(drawn) + caption(said), numbers)
+    yield ReportSection("columns", "Means, fluxes and variances", grid(drawn) + caption(said), numbers)
 
 
-def statistics(run: RunData) -> Iterator[Section]:
+def statistics(run: RunData) -> Iterator[ReportSection]:
     """Means, fluxes and variances by height and time, of runs with statistics, and the inversion.
 
     The numbers: time (s), and inversion (m), the height of the least (most downward) flux of theta, which is where warm
@@ -197,7 +197,7 @@ def statistics(run: RunData) -> Iterator[Section]:
         said += " The white line is the inversion, the height of the least flux of theta (resolved and subgrid):"
         said += f" {found[0]:.0f} m when the flux begins to point downward, {found[-1]:.0f} m at the end."
     numbers = {"time": times.tolist(), "inversion": [float(z) if np.isfinite(z) else None for z in inversion]}
-    yield Section("statistics", "Statistics over time", grid(drawn) + caption(said), numbers)
+    yield ReportSection("statistics", "Statistics over time", grid(drawn) + caption(said), numbers)
 
 
 def lowest_flux(z: np.ndarray, *fluxes: np.ndarray) -> np.ndarray:
@@ -210,13 +210,13 @@ def lowest_flux(z: np.ndarray, *fluxes: np.ndarray) -> np.ndarray:
     return np.where(downward, z[flux.argmin(axis=1)], np.nan)
 
 
-def work(run: RunData) -> Iterator[Work]:
+def work(run: RunData) -> Iterator[PhaseWork]:
     """The sweeps, each a third of the bytes that t_eff counts, the Coriolis force and constant diffusion."""
     if (run.values.get("dynamics") or {}).get("kind") == "hevi":
         return
     size = float(run.summary.get("bytes_per_cell_step", 0)) / len(SWEEPS)
     for phase, flops in SWEEPS.items():
-        yield Work(phase, (phase,), size, flops)
-    yield Work("coriolis", ("coriolis",), TURN_BYTES, TURN)
+        yield PhaseWork(phase, (phase,), size, flops)
+    yield PhaseWork("coriolis", ("coriolis",), TURN_BYTES, TURN)
     if isinstance(run.values.get("diffusion"), (int, float)):
-        yield Work("diffusion", ("diffusion",), DIFFUSION_BYTES, DIFFUSION)
+        yield PhaseWork("diffusion", ("diffusion",), DIFFUSION_BYTES, DIFFUSION)

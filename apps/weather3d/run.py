@@ -48,7 +48,7 @@ class Weather3D(AtmosphereRun):
     """The run of the box."""
 
     app, bytes_per_cell_step, metrics = "weather3d", BYTES_PER_CELL_STEP, METRICS
-    model: Model | split.Model
+    model: Model | split.SplitModel
 
     def __init__(self, run: Run, model: Model) -> None:
         super().__init__(run, model)
@@ -78,11 +78,11 @@ class Weather3D(AtmosphereRun):
             self.stations = Stations(model, folder, attributes, run.kept("stations"))
             run.keep("stations", self.stations.writer.kept)
         if asked.maps:
-            assert isinstance(model, split.Model)  # the settings were checked
+            assert isinstance(model, split.SplitModel)  # the settings were checked
             self.maps = Maps(model, folder, self.coords(), attributes, run.kept("maps"))
             run.keep("maps", self.maps.writer.kept)
         if self.config.parcels.count:
-            assert isinstance(model, split.Model)  # the settings were checked
+            assert isinstance(model, split.SplitModel)  # the settings were checked
             self.parcels = Parcels(model, folder, attributes, run.kept("parcels"))
             run.keep("parcels", self.parcels.writer.kept)
 
@@ -158,7 +158,7 @@ class Weather3D(AtmosphereRun):
         """The base state; of moist air its theta, not the moist theta, and its vapor; altitudes over terrain."""
         if not self.water:
             return {**super().constants(), **altitudes(self.config)}
-        assert isinstance(self.model, split.Model)
+        assert isinstance(self.model, split.SplitModel)
         base, vapor = self.model.base, self.model.base_vapor
         shown = base_profiles(dataclasses.replace(base, theta=self.model.base_theta))
         told = {"units": "1", "long_name": "mixing ratio of vapor of the base state"}
@@ -166,7 +166,7 @@ class Weather3D(AtmosphereRun):
 
     def check(self) -> None:
         """Collective: raise `BlowUpError` for a state that is not finite or too fast for the step."""
-        if isinstance(self.model, split.Model):
+        if isinstance(self.model, split.SplitModel):
             self.model.require_sound(self.last, self.full)
         else:
             super().check()

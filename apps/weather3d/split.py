@@ -15,7 +15,7 @@ from hpckit.apps.atmosphere.output import full_fields, in_precision
 from hpckit.apps.weather3d.carried import Carried
 from hpckit.apps.weather3d.config import WATER, Config
 from hpckit.apps.weather3d.forcing import Forced, is_forced, levels_of
-from hpckit.apps.weather3d.model import HALOS, Watch
+from hpckit.apps.weather3d.model import HALOS, Diagnostics
 from hpckit.apps.weather3d.setups import column_of, initial_state, initial_water
 from hpckit.apps.weather3d.sides import HORIZONTAL, periodic_axes, relaxation_rates, scalar_walls
 from hpckit.apps.weather3d.terrain import Terrain, flat_cells, require_thick
@@ -33,7 +33,7 @@ from hpckit.kernels.device_array import is_simulated
 from hpckit.kernels.euler.box.constants import FIELDS, RHO, RHO_THETA, RHO_U, RHO_V, RHO_W
 from hpckit.kernels.euler.constants import CV, GAMMA, GRAVITY, HALO, RD, REACH
 from hpckit.kernels.euler.hevi import dispatch as hevi
-from hpckit.kernels.euler.hevi.constants import LEVELS, NO_WATER, WORKS, Stage, Substep, upwind_weights
+from hpckit.kernels.euler.hevi.constants import LEVELS, NO_WATER, WORKS, LargeStage, Substep, upwind_weights
 from hpckit.kernels.euler.hevi.stress.dispatch import mix, mix_carried, viscosity
 from hpckit.kernels.euler.hevi.terrain import dispatch as sloping
 from hpckit.kernels.euler.hevi.terrain.constants import METRICS, Ground
@@ -47,7 +47,7 @@ CLOUDY = 1e-6  # kg/kg: more cloud makes a cell cloudy
 FASTEST = 1.0  # cells that the wind may pass in a large step
 
 
-class Model:
+class SplitModel:
     """The state of a run on this rank, and its time step; as `model.Model`."""
 
     def __init__(self, config: Config, mesh: Mesh, device: Device = HOST) -> None:
@@ -190,7 +190,7 @@ class Model:
         config, spacing = self.config, self.spacing
         state = self.state.data if stage else self.start
         with timer("slow"):
-            numbers = Stage(spacing["x"], spacing["y"], config.coriolis, self.is_moist)
+            numbers = LargeStage(spacing["x"], spacing["y"], config.coriolis, self.is_moist)
             tables = (self.levels, self.weights, numbers, self.slow)
             if self.terrain:
                 sloping.prepare(state, self.terrain.ground, self.levels, self.work)
@@ -358,7 +358,7 @@ class Model:
         vapor = self.carried.field.to_host()[0]
         return heat / (rho * (1 + RV / RD * vapor)) - self.base_theta[:, None, None]
 
-    def watch(self) -> Watch:
+    def watch(self) -> Diagnostics:
         """Collective: mass, energy, extremes. Sums may differ in the last bits between numbers of ranks."""
         grid, rest = self.config.grid, self.rest_of
         rho, u, v, w, heat = self._middles()
@@ -394,7 +394,7 @@ class Model:
             greatest = max_of_ranks(self.mesh.comm, np.array(float(self._greatest)))
             more["eddy_viscosity_max"] = float(greatest)
         # speeds of the wind alone: sound does not limit the step
-        return Watch(mass_total, sums[1], *ends[:3], ends[2], -ends[3], ends[4], round(sums[2]), more)
+        return Diagnostics(mass_total, sums[1], *ends[:3], ends[2], -ends[3], ends[4], round(sums[2]), more)
 
     def _cloud_watch(self, rho: np.ndarray, volumes: np.ndarray) -> dict[str, float]:
         """Collective: the share of columns with cloud, and the mean water that floats or falls over an area (kg/m2)."""
@@ -431,7 +431,7 @@ class Model:
         heat = (CV + CVV * vapor + CL * (cloud + rain)) * temperature - LATENT * (cloud + rain)
         return energy * (1 + vapor + cloud + rain) + rho * heat
 
-    def require_sound(self, watch: Watch, dt: float) -> None:
+    def require_sound(self, watch: Diagnostics, dt: float) -> None:
         """Collective: raise `BlowUpError` on every rank if a value is not finite or the wind outruns the step."""
         if watch.broken_cells:
             raise BlowUpError(
@@ -457,7 +457,7 @@ class Model:
         thick = np.diff(self.edges)
         return float(thick.max() / thick.min())
 
-    def budgets(self, first: Watch, last: Watch) -> dict[str, dict[str, float]]:
+    def budgets(self, first: Diagnostics, last: Diagnostics) -> dict[str, dict[str, float]]:
         """Of moist air, the budget of water (kg) between two watches; `unexplained` is rounding."""
         entered = last.more.get("water_entered", 0.0) - first.more.get("water_entered", 0.0)
         if not self.is_moist:
@@ -578,7 +578,7 @@ def warm_up(config: Config, device: Device = HOST) -> None:
     slow, fast, pressure = state.copy(), state.copy(), table(4, HALO + 2, HALO + 2)
     hevi.prepare(state, device.to_device(NO_WATER.astype(state.dtype)), column, levels, work)
     weights = device.to_device(upwind_weights(5).astype(state.dtype))
-    hevi.tendencies(state, work, column, levels, table(2, 4), weights, Stage(1.0, 1.0, 0.0), slow)
+    hevi.tendencies(state, work, column, levels, table(2, 4), weights, LargeStage(1.0, 1.0, 0.0), slow)
     hevi.begin(state, state, work, fast, pressure)
     flux = table(4, HALO, HALO + 1), table(4, HALO + 1, HALO), table(5, HALO, HALO)
     hevi.substep(work, slow, fast, pressure, levels, *flux, Substep(1.0, 1.0, 1e-3, 0.5, 0.0, 0.0))
@@ -587,7 +587,7 @@ def warm_up(config: Config, device: Device = HOST) -> None:
         ground = Ground(table(3, *cells), table(METRICS, *cells), table(2, *cells), table(2, 4))
         work = table(SLOPING_WORKS, *cells)
         sloping.prepare(state, ground, levels, work)
-        stage, sound = Stage(1.0, 1.0, config.coriolis), Substep(1.0, 1.0, 1e-3, 0.5, 0.0, 0.0)
+        stage, sound = LargeStage(1.0, 1.0, config.coriolis), Substep(1.0, 1.0, 1e-3, 0.5, 0.0, 0.0)
         sloping.tendencies(state, work, ground, column, levels, weights, stage, slow)
         sloping.substep(work, ground, slow, fast, pressure, levels, *flux, sound)
         sloping.relax(state, ground, levels, table(4), 1.0)

@@ -40,7 +40,7 @@ POWER = 1.35  # of the fading of levels
 THINNEST = 0.2  # least thickness of a level, as a share of that over flat ground
 
 
-class Cells(NamedTuple):
+class TerrainCells(NamedTuple):
     """The base state in the middles of a rank's cells, each [nz, ny, nx] or [nz, 1, 1], float64 on the host."""
 
     rho: np.ndarray  # kg/m3
@@ -51,10 +51,10 @@ class Cells(NamedTuple):
     volume: np.ndarray  # m3
 
 
-def flat_cells(base: BaseState, edges: np.ndarray, area: float) -> Cells:
+def flat_cells(base: BaseState, edges: np.ndarray, area: float) -> TerrainCells:
     """Of a box over flat ground; area: dx dy, m2."""
     rows = (*base.column, base.theta, base.height, np.diff(edges) * area)
-    return Cells(*(row[:, None, None] for row in rows))
+    return TerrainCells(*(row[:, None, None] for row in rows))
 
 
 class Terrain:
@@ -112,7 +112,7 @@ class Terrain:
         self.size, self.height, self.thick = size[own], middle[own], thick[own]
         self.faces = z[own]
         self.winds = profile.wind(self.height), profile.wind_v(self.height)
-        self.cells = Cells(
+        self.cells = TerrainCells(
             rho[own], heat[own], base[2][own], (heat / rho)[own], self.height, thick[own] * grid.dx * grid.dy
         )
         self._base = base[:2][(slice(None), *inside)]

@@ -6,7 +6,7 @@ from hpckit import loaded_on_use
 
 _HOMES = {
     "Ensemble": "hpckit.adjoint.ensemble",
-    "Model": "hpckit.adjoint.models",
+    "TracedModel": "hpckit.adjoint.models",
     "Window": "hpckit.adjoint.window",
     "binomial_schedule": "hpckit.adjoint.schedule",
     "check": "hpckit.adjoint.checks",

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from hpckit.adjoint.finite import require_finite
-from hpckit.adjoint.models import Model, jvp_graph, vjp
+from hpckit.adjoint.models import TracedModel, jvp_graph, vjp
 from hpckit.grid.field import Field
 
 __communicates__ = True  # its frames are not call sites
 
 
 @dataclass(frozen=True)
-class Check:
+class AdjointCheck:
     """product: |<J x, y> - <x, J' y>| over |<J x, y>| for random x and y: rounding, about 1e-15.
 
     order: how the error of the linear forecast of <f(a + h x), y> falls with h: 2 (nan where it is only rounding).
@@ -32,7 +32,7 @@ class Check:
         return self.product < 1e-13 and (math.isnan(self.order) or abs(self.order - 2) < 0.1)
 
 
-def check(step: Model, *args: Any, seed: int = 0, size: float = 1e-4, **options: Any) -> Check:
+def check(step: TracedModel, *args: Any, seed: int = 0, size: float = 1e-4, **options: Any) -> AdjointCheck:
     """Both tests of a model at its arguments, in random directions that do not depend on the number of ranks.
 
     size: of the larger of the two changes of the Taylor test, relative to the size of each argument (to 1 where it is
@@ -56,7 +56,7 @@ def check(step: Model, *args: Any, seed: int = 0, size: float = 1e-4, **options:
         errors.append(abs(_dot(far if isinstance(far, tuple) else (far,), seeds) - base - h * ahead))
     linear = errors[1] < 1e-12 * max(abs(base), abs(ahead))
     order = math.nan if linear else math.log10(errors[0] / errors[1])
-    return Check(abs(ahead - back) / max(abs(ahead), np.finfo(float).tiny), order)
+    return AdjointCheck(abs(ahead - back) / max(abs(ahead), np.finfo(float).tiny), order)
 
 
 def _size(arg: Any) -> float:

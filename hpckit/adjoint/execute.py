@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.adjoint.program import MADE, Pass, Program, walls_of
+from hpckit.adjoint.program import MADE, SweepPass, SweepProgram, walls_of
 from hpckit.adjoint.transforms import ADDED_UP
 from hpckit.comm.device import HOST, Device
 from hpckit.comm.mesh import Mesh
@@ -19,21 +19,21 @@ from hpckit.kernels.graph import dispatch, reference
 from hpckit.kernels.graph.nodes import POINTWISE, Node, Offset, Walls
 from hpckit.kernels.graph.reference import number
 from hpckit.kernels.graph.region import Block, Box
-from hpckit.kernels.graph.sweep import Sweep
+from hpckit.kernels.graph.sweep import GraphSweep
 from hpckit.plan.grid.decomposition import Decomposition
 
 MEMBER = "member"
 """The axis of an ensemble's members, always whole, behind the axes of the grid."""
 
 
-class Bound:
+class BoundProgram:
     """A program on a mesh, for fields of one shape; keeps its exchanges and the fields between its stages.
 
     Collective. shape: of the grid's cells, members behind them if there are any.
     """
 
     def __init__(
-        self, program: Program, mesh: Mesh, shape: tuple[int, ...], device: Device = HOST, bindings: int = 8
+        self, program: SweepProgram, mesh: Mesh, shape: tuple[int, ...], device: Device = HOST, bindings: int = 8
     ) -> None:
         self.program, self.mesh, self.shape, self.device = program, mesh, shape, device
         self.grid = program.graph.grid
@@ -116,7 +116,9 @@ class Bound:
             found.append(result if out is None else out)
         return found
 
-    def _sweep(self, each: Pass, made: Sequence[Node], values: dict[Node, Any], results: Mapping[Node, Any]) -> None:
+    def _sweep(
+        self, each: SweepPass, made: Sequence[Node], values: dict[Node, Any], results: Mapping[Node, Any]
+    ) -> None:
         targets: list[Field] = []
         for node in made:
             if node.op in MADE:
@@ -138,7 +140,7 @@ class Bound:
             elif node.op == "sum":
                 values[node] = sums.total(field.interior, self.mesh.comm, self._cells, True)
 
-    def sweep_by_reference(self, sweep: Sweep, out: Field, values: dict[Node, Any]) -> None:
+    def sweep_by_reference(self, sweep: GraphSweep, out: Field, values: dict[Node, Any]) -> None:
         """One target of a pass on the owned cells, by NumPy: from what a run has `seen`."""
         ins = [
             Block(field.device.to_host(field.data), field.decomposition.halo[: self.grid.dims])

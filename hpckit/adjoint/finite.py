@@ -8,20 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.adjoint.execute import Bound
+from hpckit.adjoint.execute import BoundProgram
 from hpckit.comm.agree import least_of_ranks
 from hpckit.errors import BlowUpError
 from hpckit.grid.field import Field
 from hpckit.kernels.graph.nodes import ARRAYS, Node, ordered, said
 from hpckit.kernels.graph.reference import number
-from hpckit.kernels.graph.sweep import Sweep
+from hpckit.kernels.graph.sweep import GraphSweep
 
 __communicates__ = True  # its frames are not call sites
 Values = Mapping[Node, Any]
 Cell = tuple[int, ...]
 
 
-def require_finite(bound: Bound, inputs: Values, filled: Sequence[Node] = (), when: str = "") -> list[Any]:
+def require_finite(bound: BoundProgram, inputs: Values, filled: Sequence[Node] = (), when: str = "") -> list[Any]:
     """Run a program and return its results; raise `BlowUpError` if a value that it used is not finite. Collective.
 
     The error names the operation whose arguments are finite and whose value is not, with these, its line and its cell:
@@ -39,14 +39,14 @@ def require_finite(bound: Bound, inputs: Values, filled: Sequence[Node] = (), wh
         elif not math.isfinite(value):
             if node.op == "sum":
                 added = bound.zeros()
-                sweep = Sweep([node.args[0]], bound.grid.dims)
+                sweep = GraphSweep([node.args[0]], bound.grid.dims)
                 bound.sweep_by_reference(sweep, added, values)
                 _require_field(bound, values, node.args[0], added, when)
             raise _error(_Search(bound, values).origin(node, ()), "", when)
     return found
 
 
-def _require_field(bound: Bound, values: Values, node: Node, field: Field, when: str) -> None:
+def _require_field(bound: BoundProgram, values: Values, node: Node, field: Field, when: str) -> None:
     where = field.decomposition
     bad = np.argwhere(~np.isfinite(field.to_host()))
     order, told = math.inf, None
@@ -67,7 +67,7 @@ def _error(origin: tuple[str, str], cell: str, when: str) -> BlowUpError:
 class _Search:
     """From a value that is not finite to the first operation behind it whose arguments are."""
 
-    def __init__(self, bound: Bound, values: Values) -> None:
+    def __init__(self, bound: BoundProgram, values: Values) -> None:
         self._bound, self._values = bound, values
         self._known: dict[tuple[Node, Cell], float] = {}
 

@@ -23,8 +23,8 @@ from dataclasses import replace
 from numbers import Real
 from typing import Any
 
-from hpckit.adjoint.execute import MEMBER, Bound, require_same_grid
-from hpckit.adjoint.program import Graph, Program
+from hpckit.adjoint.execute import MEMBER, BoundProgram, require_same_grid
+from hpckit.adjoint.program import Graph, SweepProgram
 from hpckit.adjoint.trace import Axes, Traced
 from hpckit.adjoint.transforms import Grid, linear, sensitivities, tangents
 from hpckit.errors import InputError
@@ -34,7 +34,7 @@ from hpckit.kernels.graph.nodes import Node, constant, make
 __communicates__ = True  # its frames are not call sites
 
 
-class Model:
+class TracedModel:
     """A function of fields that is traced, compiled and differentiated; made by `model`.
 
     Calling it is collective.
@@ -45,7 +45,7 @@ class Model:
         self.name = getattr(function, "__name__", "model")
         self._walls = dict(walls or {})
         self._graphs: dict[Any, tuple[Graph, bool]] = {}
-        self._programs: dict[Any, Program] = {}
+        self._programs: dict[Any, SweepProgram] = {}
         self._bound: weakref.WeakKeyDictionary[Any, dict] = weakref.WeakKeyDictionary()
         parameters = inspect.signature(function).parameters.values()
         self.parameters = [each.name for each in parameters if each.kind is not each.KEYWORD_ONLY]
@@ -71,14 +71,14 @@ class Model:
         """The graph, its stages with their exchanges, and what a cell costs."""
         return "\n".join(self.program(self._traced(args, options)[0]).describe())
 
-    def program(self, graph: Graph) -> Program:
+    def program(self, graph: Graph) -> SweepProgram:
         """The stages of a graph of this model, or of one derived from it."""
         key = (graph.name, graph.inputs, graph.outputs, graph.grid)
         if key not in self._programs:
-            self._programs[key] = Program(graph, self.exact)
+            self._programs[key] = SweepProgram(graph, self.exact)
         return self._programs[key]
 
-    def bound(self, graph: Graph, args: Sequence[Any], bindings: int = 8) -> Bound:
+    def bound(self, graph: Graph, args: Sequence[Any], bindings: int = 8) -> BoundProgram:
         """The program of a graph on the mesh of the arguments. Collective when it is new."""
         field = next((arg for arg in args if isinstance(arg, Field)), None)
         if field is None:
@@ -86,7 +86,9 @@ class Model:
         known = self._bound.setdefault(field.mesh, {})
         key = (graph.inputs, graph.outputs, field.decomposition.shape, field.device.name)
         if key not in known:
-            known[key] = Bound(self.program(graph), field.mesh, field.decomposition.shape, field.device, bindings)
+            known[key] = BoundProgram(
+                self.program(graph), field.mesh, field.decomposition.shape, field.device, bindings
+            )
         return known[key]
 
     def _traced(self, args: Sequence[Any], options: Mapping[str, Any]) -> tuple[Graph, bool]:
@@ -142,18 +144,18 @@ class Model:
 
 
 def model(function: Callable | None = None, *, walls: Mapping[str, Any] | None = None, exact: bool = False) -> Any:
-    """A step or a cost as a `Model`; a decorator, with or without options.
+    """A step or a cost as a `TracedModel`; a decorator, with or without options.
 
     walls: boundary conditions of axes that are not periodic, as in `HaloExchange`: a mapping from an axis to a fill or
     a pair (low, high), for all fields, or a mapping from an argument's name to such a mapping. exact: compute in the
     order and with the rounding of NumPy; by default a product and a sum may become one rounding.
     """
     if function is None:
-        return lambda given: Model(given, walls, exact)
-    return Model(function, walls, exact)
+        return lambda given: TracedModel(given, walls, exact)
+    return TracedModel(function, walls, exact)
 
 
-def jvp(step: Model, args: Sequence[Any], changes: Sequence[Any], **options: Any) -> tuple[Any, Any]:
+def jvp(step: TracedModel, args: Sequence[Any], changes: Sequence[Any], **options: Any) -> tuple[Any, Any]:
     """The results of a model, and how they change with its arguments: the tangent-linear model. Collective.
 
     changes: of each argument a Field, a number, or None for no change.
@@ -167,7 +169,7 @@ def jvp(step: Model, args: Sequence[Any], changes: Sequence[Any], **options: Any
     return (tuple(found[:half]), tuple(found[half:])) if several else (found[0], found[half])
 
 
-def vjp(step: Model, *args: Any, **options: Any) -> tuple[Any, Callable[..., tuple]]:
+def vjp(step: TracedModel, *args: Any, **options: Any) -> tuple[Any, Callable[..., tuple]]:
     """The results of a model, and the function that takes sensitivities back from its results to its arguments.
 
     The function takes a Field or a number for each result and returns one for each argument: sum over results and cells
@@ -190,7 +192,7 @@ def gradient(cost: Any, **options: Any) -> Callable[..., tuple[float, tuple]]:
 
     cost: a model with one result, a sum; or an object with a method `gradient`, as a `Window`.
     """
-    if not isinstance(cost, Model):
+    if not isinstance(cost, TracedModel):
         return cost.gradient
 
     def value_and_gradient(*args: Any) -> tuple[float, tuple]:

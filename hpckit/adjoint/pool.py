@@ -6,9 +6,9 @@ import math
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from hpckit.adjoint.execute import Bound
+from hpckit.adjoint.execute import BoundProgram
 from hpckit.adjoint.finite import require_finite
-from hpckit.adjoint.models import Model, vjp_graph
+from hpckit.adjoint.models import TracedModel, vjp_graph
 from hpckit.adjoint.program import Graph
 from hpckit.errors import InputError
 from hpckit.grid.field import Field
@@ -23,7 +23,7 @@ class Pool:
     their slopes, and the programs that run on them.
     """
 
-    def __init__(self, step: Model, graph: Graph, args: Sequence[Any], steps: int, memory: float) -> None:
+    def __init__(self, step: TracedModel, graph: Graph, args: Sequence[Any], steps: int, memory: float) -> None:
         self.graph, self.fields = graph, len(graph.outputs)
         self.comm = next(arg for arg in args if isinstance(arg, Field)).mesh.comm
         state = args[: self.fields]
@@ -43,8 +43,8 @@ class Pool:
         largest = 8 * math.prod(int(n.max()) + 16 for n in plain.all_owned()) * self.fields  # bytes, alike on all ranks
         self.kept = int(max(0, min(steps - 1, memory // largest - 4)))
         bindings = min(self.kept, 1000) + 8
-        self._there: Bound = step.bound(graph, args, bindings)
-        self._back: Bound = step.bound(back, args, bindings)
+        self._there: BoundProgram = step.bound(graph, args, bindings)
+        self._back: BoundProgram = step.bound(back, args, bindings)
         self._halos, self._free = halos, []  # type: tuple[list, list[State]]
         self._like = tuple(state)
         self.states: dict[int, State] = {}
@@ -125,7 +125,7 @@ class Pool:
                 self.slopes[place] += slope
         self.now, self._next = self._next, self.now
 
-    def add_cost(self, k: int, cost: Model, data: Sequence[Any], looking: str = "") -> float:
+    def add_cost(self, k: int, cost: TracedModel, data: Sequence[Any], looking: str = "") -> float:
         """The cost of state k; its slopes are added to the sensitivities."""
         args = [*self.states[k], *data]
         graph = cost.graph(*args)

@@ -14,7 +14,7 @@ from hpckit.adjoint.picture import draw_graph
 from hpckit.adjoint.transforms import Grid
 from hpckit.errors import InputError
 from hpckit.kernels.graph.nodes import ARRAYS, Node, Offset, Walls, lines, operations, ordered
-from hpckit.kernels.graph.sweep import Sweep
+from hpckit.kernels.graph.sweep import GraphSweep
 
 MADE = ("hold", "fold")
 
@@ -40,33 +40,33 @@ class Graph:
 
     def drawing(self) -> str:
         """What `hp.draw` prints: a line a node, the exchanges, and what a cell costs."""
-        return "\n".join(Program(self).describe())
+        return "\n".join(SweepProgram(self).describe())
 
     def drawing_svg(self) -> str:
         """What `hp.plan.draw_svg` shows: a box a node, arrows with offsets, exchanges in color, counts below."""
-        program = Program(self)
+        program = SweepProgram(self)
         exchanged = [node for stage in program.stages for node in stage.exchanged]
         title = f"{self.name}: {operations(self.outputs)} operations on {', '.join(self.axes)}"
         return draw_graph(title, self.outputs, program.halo, exchanged, list(program.costs()))
 
 
 @dataclass(frozen=True)
-class Pass:
+class SweepPass:
     """A sweep over the owned cells and, for folds, `depth` cells beyond the walls."""
 
-    sweep: Sweep
+    sweep: GraphSweep
     depth: Offset
 
 
 @dataclass(frozen=True)
-class Stage:
+class ProgramStage:
     """Halos to fill, numbers to compute, sweeps; then the folds and the sums of what they wrote."""
 
     exchanged: tuple[Node, ...]
-    passes: tuple[Pass, ...]
+    passes: tuple[SweepPass, ...]
 
 
-class Program:
+class SweepProgram:
     """The stages of a graph. exact: in NumPy's order and rounding."""
 
     def __init__(self, graph: Graph, exact: bool = False) -> None:
@@ -77,7 +77,7 @@ class Program:
         self.made = tuple(node for node in nodes if node.op in (*MADE, "sum"))
         level = _levels(nodes)
         self.direct = tuple(node for node in dict.fromkeys(graph.outputs) if node.op in MADE)
-        made: list[tuple[Pass, ...]] = []
+        made: list[tuple[SweepPass, ...]] = []
         targets: list[tuple[tuple[Node, ...], ...]] = []
         self.halo: dict[Node, Offset] = {
             node: node.value[1] if node.op == "fold" else (0,) * dims for node in self.arrays
@@ -92,7 +92,9 @@ class Program:
                 if level[node] == turn and node.is_field and node.op not in MADE:
                     by_depth.setdefault((0,) * dims, []).append(node)
             passes = tuple(
-                Pass(Sweep([node.args[0] if node in self.made else node for node in each], dims, not exact), depth)
+                SweepPass(
+                    GraphSweep([node.args[0] if node in self.made else node for node in each], dims, not exact), depth
+                )
                 for depth, each in by_depth.items()
             )
             for each in passes:
@@ -105,7 +107,7 @@ class Program:
             targets.append(tuple(map(tuple, by_depth.values())))
         self._targets = tuple(targets)
         self.stages = tuple(
-            Stage(tuple(leaf for leaf, first in first_read.items() if first == turn), passes)
+            ProgramStage(tuple(leaf for leaf, first in first_read.items() if first == turn), passes)
             for turn, passes in enumerate(made)
         )
         self._require_walls()

@@ -19,7 +19,7 @@ from hpckit.io.checkpoint.state import Piece, Restored, State, read_into
 from hpckit.io.settings import Checkpoint
 
 
-class Place(NamedTuple):
+class WalkPlace(NamedTuple):
     """How far a walk has come: its moves that are done, of the schedule with `kept` states; the costs so far."""
 
     moves: int
@@ -46,7 +46,7 @@ class Walks:
         self._keeper = Keeper(comm, root, settings, {}, resume=True)
         self._restored: Restored | None = self._keeper.restored
 
-    def place(self, pool: Pool, window: str) -> Place | None:
+    def place(self, pool: Pool, window: str) -> WalkPlace | None:
         """Where the walk goes on, with the pool as it was there; None if it has to begin."""
         restored, self._restored = self._restored, None
         if restored is None or restored.values["window"] != window:
@@ -70,9 +70,9 @@ class Walks:
         slopes = iter(values["slopes"])
         pool.slopes = [each if isinstance(each, Field) else float.fromhex(next(slopes)) for each in pool.slopes]
         costs = {int(k): float.fromhex(cost) for k, cost in values["costs"].items()}
-        return Place(values["moves"], values["kept"], costs)
+        return WalkPlace(values["moves"], values["kept"], costs)
 
-    def come(self, pool: Pool, window: str, place: Place) -> None:
+    def come(self, pool: Pool, window: str, place: WalkPlace) -> None:
         """After a move: save everything if a checkpoint is due."""
         due = np.array([float(self._keeper.is_due_after(place.moves) or self._keeper.is_due_now())])
         max_of_ranks(self._comm, due)

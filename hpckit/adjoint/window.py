@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from hpckit.adjoint.finite import require_finite
-from hpckit.adjoint.models import Model
+from hpckit.adjoint.models import TracedModel
 from hpckit.adjoint.pool import Pool
-from hpckit.adjoint.resume import Place, Walks, name_of
+from hpckit.adjoint.resume import WalkPlace, Walks, name_of
 from hpckit.adjoint.schedule import binomial_schedule
 from hpckit.errors import InputError
 from hpckit.grid.field import Field
@@ -34,9 +34,9 @@ class Window:
 
     def __init__(
         self,
-        step: Model,
+        step: TracedModel,
         steps: int,
-        cost: Model,
+        cost: TracedModel,
         at: Collection[int] | None = None,
         data: Callable[[int], Sequence[Any]] | None = None,
         memory: float = MEMORY,
@@ -86,7 +86,7 @@ class Window:
         if walks is None and self._folder is not None:
             walks = self._walks = Walks(pool.comm, self._folder, self._every)
         name = name_of(pool.graph, self.steps, sorted(self.at), self.cost.name) if walks else ""
-        place = (walks.place(pool, name) if walks else None) or Place(0, pool.kept, {})
+        place = (walks.place(pool, name) if walks else None) or WalkPlace(0, pool.kept, {})
         costs = place.costs
         for number, move in enumerate(binomial_schedule(last, place.kept) if last else (), 1):
             if number <= place.moves:
@@ -105,7 +105,7 @@ class Window:
                     costs[move.at] = pool.add_cost(move.at, self.cost, self._data(move.at))
                 pool.leave(move.at)
             if walks:
-                walks.come(pool, name, Place(number, place.kept, costs))
+                walks.come(pool, name, WalkPlace(number, place.kept, costs))
         if not last:
             costs[0] = pool.add_cost(0, self.cost, self._data(0))
         return _added(costs), pool.result()

@@ -41,7 +41,7 @@ NODE_ALGORITHMS = {
 
 
 @dataclass(frozen=True)
-class Choice:
+class AlgorithmChoice:
     """An algorithm of an operation, and the options of its plan."""
 
     operation: str
@@ -79,7 +79,7 @@ def choose(
     root: int | None = None,
     given: Buffer | None = None,
     op: str = "sum",
-) -> Choice:
+) -> AlgorithmChoice:
     """The algorithm that runs, with all options of its plan.
 
     given: what this rank sends, where the sizes of all blocks are known; shared memory needs it. op: what combines, of
@@ -92,7 +92,7 @@ def choose(
             )
         algorithm = _measured(operation, axis, nbytes, given, deterministic, op)
     if algorithm in NODE_ALGORITHMS.get(operation, ()):
-        return Choice(operation, _checked_in_node(operation, algorithm, axis, given, options, op))
+        return AlgorithmChoice(operation, _checked_in_node(operation, algorithm, axis, given, options, op))
     others = OTHERS.get(operation, ())
     if algorithm in others:
         if options:
@@ -110,7 +110,7 @@ def choose(
                 "NCCL adds float32 and other numbers of GPUs, in CuPy's arrays, where every rank has a GPU of its own",
                 do="leave the algorithm to 'auto'",
             )
-        return Choice(operation, algorithm)
+        return AlgorithmChoice(operation, algorithm)
     if (operation, algorithm) in ADDED or algorithm not in ALGORITHMS[operation]:
         _require_everywhere(operation, algorithm, axis, options if root is None else {**options, "root": root})
     if algorithm not in ALGORITHMS[operation]:
@@ -129,7 +129,7 @@ def choose(
         full["segments"] = segments_of(operation, algorithm, axis.size, nbytes)
     if "node_size" in takes and "node_size" not in full:
         full["node_size"] = axis.node_size
-    choice = Choice(operation, algorithm, full)
+    choice = AlgorithmChoice(operation, algorithm, full)
     choice.program(axis)  # a wrong option is found before any message leaves
     return choice
 

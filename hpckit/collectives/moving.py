@@ -18,7 +18,7 @@ from hpckit.collectives.buffers import (
     flat_like,
     segmented_slots,
 )
-from hpckit.collectives.choice import Choice, choose
+from hpckit.collectives.choice import AlgorithmChoice, choose
 from hpckit.collectives.request import Steps
 from hpckit.collectives.runner import Runner
 from hpckit.errors import InputError
@@ -59,13 +59,13 @@ def apart(first: Buffer, second: Buffer) -> None:
         raise InputError("out overlaps the buffer", do="give an array of its own, or leave it out")
 
 
-def broadcast(axis: Axis, tag: int, values: Any, choice: Choice) -> Steps:
+def broadcast(axis: Axis, tag: int, values: Any, choice: AlgorithmChoice) -> Steps:
     """Copy flat values from the root, byte by byte: any dtype."""
     program = choice.program(axis)
     yield from Runner(axis, tag, program, even_slots(values, program.slots)).steps()
 
 
-class Gather:
+class BlockGather:
     """One gather of blocks, to `root`, or to all ranks where it is None.
 
     sizes: elements of each rank's block, None where the ranks must tell each other.
@@ -109,7 +109,7 @@ class Gather:
 
 
 class Scatter:
-    """One scatter of the blocks of `root`; `source` is None on the other ranks; sizes as of `Gather`."""
+    """One scatter of the blocks of `root`; `source` is None on the other ranks; sizes as of `BlockGather`."""
 
     def __init__(
         self,
@@ -200,7 +200,7 @@ def exchanged_sizes(
 
 def _chooser(
     operation: str, algorithm: str, axis: Axis, options: Options, root: int | None = None, known: int = 0
-) -> Callable[[int], Choice]:
+) -> Callable[[int], AlgorithmChoice]:
     """A function that chooses once the bytes are known; what is wrong with the names is found now.
 
     known: the bytes, where they are known already; the choice is then made now.

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from hpckit.collectives.request import Finished, MessageRun, Request, Run
+from hpckit.collectives.request import CollectiveRun, Finished, MessageRun, Request
 from hpckit.comm.call_order import CallOrder
 from hpckit.comm.observe.observer import Observer
-from hpckit.comm.progress import Progress, Unfinished, call_site, give_way, told
-from hpckit.comm.shared.calls import Call, prepare
+from hpckit.comm.progress import PendingOperations, Unfinished, call_site, give_way, told
+from hpckit.comm.shared.calls import GroupCall, prepare
 from hpckit.comm.shared.compiled import constants as c
 from hpckit.comm.shared.group import NodeGroup
 from hpckit.kernels.device_array import address
@@ -36,7 +36,7 @@ MOST = 64
 SMALL = 64 * 1024
 
 
-class Prepared:
+class PreparedCall:
     """A call, its report to observers, and its last request, which is used again for the same small buffers.
 
     what: the report to observers. own: the part of the flat buffer that is the result, where there is no array that
@@ -47,9 +47,9 @@ class Prepared:
 
     def __init__(
         self,
-        call: Call,
+        call: GroupCall,
         observer: Observer,
-        progress: Progress,
+        progress: PendingOperations,
         order: CallOrder,
         what: tuple,
         own: slice | None,
@@ -72,7 +72,7 @@ class Prepared:
         """A request for some buffers, to be started."""
         return Request(self.observer, self.what, lambda: self.begin(buffer, out))
 
-    def begin(self, buffer: Any, out: Any) -> Run:
+    def begin(self, buffer: Any, out: Any) -> CollectiveRun:
         """Start it. What is small is attempted at once: the others mostly are there. Not where somebody listens: a
         watch may compare what the ranks called, before any data moves.
         """
@@ -109,11 +109,13 @@ class Calls:
     where buffers are symmetric.
     """
 
-    def __init__(self, group: NodeGroup | None, observer: Observer, progress: Progress, order: CallOrder) -> None:
+    def __init__(
+        self, group: NodeGroup | None, observer: Observer, progress: PendingOperations, order: CallOrder
+    ) -> None:
         self._group, self._observer, self._order = group, observer, order
         self._progress, self._runs = progress, progress.runs
-        self._latest: dict[Hashable, Prepared] = {}  # by the names alone: looked up in half the time
-        self._kept: dict[Hashable, list[Prepared]] = {}
+        self._latest: dict[Hashable, PreparedCall] = {}  # by the names alone: looked up in half the time
+        self._kept: dict[Hashable, list[PreparedCall]] = {}
 
     def start(self, how: Hashable, buffer: Any, out: Any) -> Request | None:
         """Start a collective by a call that is kept, None where none takes the buffers. Small ones are attempted at
@@ -134,7 +136,7 @@ class Calls:
         prepared.call.came(status)
         return Request.of(NodeRun(prepared, buffer, out))
 
-    def find(self, how: Hashable | None, buffer: Any, out: Any) -> Prepared | None:
+    def find(self, how: Hashable | None, buffer: Any, out: Any) -> PreparedCall | None:
         """The call that is kept for such buffers."""
         if how is not None and isinstance(buffer, np.ndarray) and (out is None or isinstance(out, np.ndarray)):
             for prepared in self._kept.get(_key(how, buffer, out), ()):
@@ -153,7 +155,7 @@ class Calls:
         out: Any,
         own: slice | None = None,
         **options: Any,
-    ) -> Prepared:
+    ) -> PreparedCall:
         """A call for such buffers, of an algorithm in shared memory. It is kept unless `how` is None. own: the part of
         the flat buffer that is the result where there is no `out`; options: as of `prepare`.
         """
@@ -161,12 +163,12 @@ class Calls:
         copies = out is not None and _lies_over(self._group, operation, buffer, out, options.get("counts"))
         source = buffer.copy() if copies else buffer
         call = prepare(self._group, operation, source, out=out, algorithm=algorithm, **options)
-        made = Prepared(call, self._observer, self._progress, self._order, what, own, copies)
+        made = PreparedCall(call, self._observer, self._progress, self._order, what, own, copies)
         if how is not None and not copies:
             self._keep(how, made, buffer, out)
         return made
 
-    def _keep(self, how: Hashable, made: Prepared, buffer: Any, out: Any) -> None:
+    def _keep(self, how: Hashable, made: PreparedCall, buffer: Any, out: Any) -> None:
         if len(self._kept) >= MOST:
             gone = self._kept.pop(next(iter(self._kept)))
             self._latest = {name: one for name, one in self._latest.items() if one not in gone}
@@ -201,7 +203,7 @@ def key_of(counts: Any) -> tuple | None:
     return sizes.dtype.char, sizes.shape, sizes.tobytes()
 
 
-def entered(group: NodeGroup | None, progress: Progress) -> int:
+def entered(group: NodeGroup | None, progress: PendingOperations) -> int:
     """How many collectives of a group in shared memory this rank has begun."""
     if group is None:
         return 0
@@ -214,7 +216,7 @@ class NodeRun:
 
     __slots__ = ("_arrays", "_call", "_instead", "_prepared", "_site", "done", "error", "order")
 
-    def __init__(self, prepared: Prepared, buffer: Any, out: Any) -> None:
+    def __init__(self, prepared: PreparedCall, buffer: Any, out: Any) -> None:
         self._prepared, self._arrays, self.order = prepared, (buffer, out), prepared.order
         self._site = call_site()
         self.done = False

@@ -15,13 +15,13 @@ from mpi4py import MPI
 from hpckit.collectives.axis import Axis, axis_of
 from hpckit.collectives.buffers import Slots, segmented_slots
 from hpckit.collectives.choice import segments_of
-from hpckit.collectives.rank_program import Phase, phases_over_nodes
+from hpckit.collectives.rank_program import RankPhase, phases_over_nodes
 from hpckit.collectives.reduction import Reduction
 from hpckit.collectives.request import Steps
 from hpckit.collectives.runner import Runner
 from hpckit.comm.agree import min_of_ranks
 from hpckit.comm.progress import give_way
-from hpckit.comm.shared.calls import Call, prepare, takes
+from hpckit.comm.shared.calls import GroupCall, prepare, takes
 from hpckit.comm.shared.group import NodeGroup, node_comm, node_group
 from hpckit.errors import SetupError
 from hpckit.kernels.device_array import is_device_array
@@ -72,7 +72,7 @@ def nodes_of(axis: Axis) -> Nodes | None:
 class Attempted:
     """A call in shared memory where steps of a work have MPI's requests: it is made once all ranks are there."""
 
-    def __init__(self, call: Call, buffer: np.ndarray, out: np.ndarray) -> None:
+    def __init__(self, call: GroupCall, buffer: np.ndarray, out: np.ndarray) -> None:
         self._call, self._buffers, self._done = call, (buffer, out), False
 
     def Test(self) -> bool:
@@ -162,7 +162,7 @@ def _steps(
     reduction.narrow(working, values)
 
 
-def _plan(group: NodeGroup, across: Axis, values: np.ndarray, sizes: np.ndarray) -> tuple[tuple[Phase, ...], Slots]:
+def _plan(group: NodeGroup, across: Axis, values: np.ndarray, sizes: np.ndarray) -> tuple[tuple[RankPhase, ...], Slots]:
     """What this rank does in the plan "nodes", and its slots; sizes: elements of the block of each rank of a node."""
     nbytes = int(sizes[0]) * values.itemsize
     name = "ring" if nbytes >= RING_FROM else "halving_doubling"

@@ -22,7 +22,7 @@ from hpckit.collectives.buffers import Buffer, checked_counts, same_kind
 from hpckit.collectives.choice import IN_NODE, choose, text_of
 from hpckit.collectives.node import key_of
 from hpckit.collectives.reduction import reduction_of
-from hpckit.collectives.request import Request, Run, Steps
+from hpckit.collectives.request import CollectiveRun, Request, Steps
 from hpckit.comm.call_order import Lane
 from hpckit.comm.shared.calls import BYTES
 from hpckit.plan.numbers import checked_root
@@ -285,7 +285,7 @@ def all_gather_init(
             whole = given.empty(total).array if target is None else target.array
             what = _told(axis, ("all_gather", chosen.algorithm), given, count=-1)
             return axis.calls.make(*chosen.names, what, how, block, whole, counts=sizes).request(block, whole)
-    run = moving.Gather(axis, given, target, sizes, algorithm, options)
+    run = moving.BlockGather(axis, given, target, sizes, algorithm, options)
     what = _told(axis, ("all_gather", algorithm), given, count=-1)
     return _by_messages(axis, what, [given, target], run.steps, run.result, text_of(options), bytes_of(sizes))
 
@@ -350,7 +350,7 @@ def gather(
         moving.sized(given, int(sizes[axis.rank]), given, "the block")
         if target is not None:
             moving.sized(target, int(sizes.sum()), target)
-    run = moving.Gather(axis, given, target, sizes, algorithm, options, root)
+    run = moving.BlockGather(axis, given, target, sizes, algorithm, options, root)
     what = _told(axis, ("gather", algorithm), given, count=-1, root=root)
     same = text_of(options), bytes_of(sizes)
     return _by_messages(axis, what, [given, target], run.steps, run.result, *same).start()
@@ -459,7 +459,7 @@ def _by_messages(
     _, name, dtype, count, root = what
     key = (name, data or (dtype.str, count), root, *same)
 
-    def begin() -> Run:
+    def begin() -> CollectiveRun:
         for buffer in filter(None, buffers):
             buffer.renew()
         return axis.run(what, key, steps, result, by_library)

@@ -15,7 +15,7 @@ Range = tuple[int, int]
 NOTHING = (0, 0)
 
 
-class Move(NamedTuple):
+class RankStep(NamedTuple):
     """What a rank does in one step: slots that it sends, slots that arrive, each first to end (excluded).
 
     Counts of earlier moves tell what must be over first. send_after: receives that complete what is sent. take_after:
@@ -35,7 +35,7 @@ class Move(NamedTuple):
 class RankProgram(NamedTuple):
     """The moves of one rank; `slots` and `lag` as in the plan."""
 
-    moves: tuple[Move, ...]
+    moves: tuple[RankStep, ...]
     slots: int
     lag: int
 
@@ -54,7 +54,7 @@ def program_of(plan: CollectivePlan, rank: int) -> RankProgram:
 
 
 def _program(steps: Iterable[Step], rank: int, slots: int, lag: int) -> RankProgram:
-    moves: list[Move] = []
+    moves: list[RankStep] = []
     last_send, last_recv = [0] * slots, [0] * slots
     for step in steps:
         for send_to, send, recv_from, recv in _parts(step, rank, slots):
@@ -64,13 +64,13 @@ def _program(steps: Iterable[Step], rank: int, slots: int, lag: int) -> RankProg
             if step.add and send[0] < recv[1] and recv[0] < send[1]:
                 take_after = number  # it adds to what it sends itself
             receives_before = max(last_recv[slice(*recv)], default=0)
-            moves.append(Move(send_to, send, recv_from, recv, step.add, send_after, take_after, receives_before))
+            moves.append(RankStep(send_to, send, recv_from, recv, step.add, send_after, take_after, receives_before))
             last_send[slice(*send)] = [number] * (send[1] - send[0])
             last_recv[slice(*recv)] = [number] * (recv[1] - recv[0])
     return RankProgram(tuple(moves), slots, lag)
 
 
-class Phase(NamedTuple):
+class RankPhase(NamedTuple):
     """Steps of a rank that follow each other in one place, messages or the shared memory of its node.
 
     block: in memory, the slots that the rank adds up (`add`) or shows to the others. program: of messages.
@@ -82,7 +82,7 @@ class Phase(NamedTuple):
 
 
 @functools.lru_cache(maxsize=64)
-def phases_over_nodes(ranks: int, node_size: int, across: str, segments: int, rank: int) -> tuple[Phase, ...]:
+def phases_over_nodes(ranks: int, node_size: int, across: str, segments: int, rank: int) -> tuple[RankPhase, ...]:
     """What a rank does in the plan "nodes" of an all-reduce."""
     plan = collective_plan("all_reduce", "nodes", ranks, node_size=node_size, across=across, segments=segments)
     return tuple(
@@ -91,7 +91,7 @@ def phases_over_nodes(ranks: int, node_size: int, across: str, segments: int, ra
     )
 
 
-def _phase(steps: list[Step], plan: CollectivePlan, rank: int, node_size: int, lag: int) -> Phase:
+def _phase(steps: list[Step], plan: CollectivePlan, rank: int, node_size: int, lag: int) -> RankPhase:
     if steps[0].place == "messages":
         program = _program(steps, rank, plan.slots, lag)
         # Messages go between ranks of the same place in their nodes, who know each other by the numbers of these.
@@ -99,11 +99,11 @@ def _phase(steps: list[Step], plan: CollectivePlan, rank: int, node_size: int, l
             move._replace(send_to=_node(move.send_to, node_size), recv_from=_node(move.recv_from, node_size))
             for move in program.moves
         )
-        return Phase(False, NOTHING, program._replace(moves=tuple(moves)))
+        return RankPhase(False, NOTHING, program._replace(moves=tuple(moves)))
     adding = [step for step in steps if step.add]
     ends = adding[0].receives if adding else steps[0].sends
     entry = ends.of(rank)[0]
-    return Phase(bool(adding), (int(ends.first[entry]), int(ends.last[entry])), None)
+    return RankPhase(bool(adding), (int(ends.first[entry]), int(ends.last[entry])), None)
 
 
 def _node(rank: int, node_size: int) -> int:

@@ -11,7 +11,7 @@ from mpi4py import MPI
 from hpckit.collectives import nodes
 from hpckit.collectives.axis import Axis
 from hpckit.collectives.buffers import PairedSlots, Slots, counted_slots, even_slots, flat_like, segmented_slots
-from hpckit.collectives.choice import Choice
+from hpckit.collectives.choice import AlgorithmChoice
 from hpckit.collectives.rank_program import rank_program
 from hpckit.collectives.reduction import UFUNCS, Reduction
 from hpckit.collectives.request import Steps
@@ -29,12 +29,12 @@ NAN_OPS = ("max", "min")  # of floats: the library's own lose a nan on some rank
 PIECE = 1 << 20
 
 
-def all_reduce(axis: Axis, tag: int, values: Any, reduction: Reduction, choice: Choice) -> Steps:
+def all_reduce(axis: Axis, tag: int, values: Any, reduction: Reduction, choice: AlgorithmChoice) -> Steps:
     """All-reduce of flat values in place, by the executor of the chosen algorithm."""
     return ALL_REDUCE.get(choice.algorithm, _all_reduce_by_plan)(axis, tag, values, reduction, choice)
 
 
-def _all_reduce_by_plan(axis: Axis, tag: int, values: Any, reduction: Reduction, choice: Choice) -> Steps:
+def _all_reduce_by_plan(axis: Axis, tag: int, values: Any, reduction: Reduction, choice: AlgorithmChoice) -> Steps:
     """By the messages of a plan."""
     weights, told = _weights(axis.comm, reduction)
     yield told
@@ -45,13 +45,13 @@ def _all_reduce_by_plan(axis: Axis, tag: int, values: Any, reduction: Reduction,
     reduction.narrow(working, values)
 
 
-def _all_reduce_over_nodes(axis: Axis, tag: int, values: Any, reduction: Reduction, choice: Choice) -> Steps:
+def _all_reduce_over_nodes(axis: Axis, tag: int, values: Any, reduction: Reduction, choice: AlgorithmChoice) -> Steps:
     """Through the shared memory of each node; by messages alone where the nodes do not take the values."""
     over = nodes.over_nodes(axis, values, reduction)
     if over is not None:
         yield from nodes.all_reduce(over, values, reduction, *_weights(axis.comm, reduction))
         return
-    instead = Choice("all_reduce", "hierarchical", {"node_size": axis.node_size})
+    instead = AlgorithmChoice("all_reduce", "hierarchical", {"node_size": axis.node_size})
     yield from _all_reduce_by_plan(axis, tag, values, reduction, instead)
 
 
@@ -86,14 +86,14 @@ def _nan_op(name: str, dtype: np.dtype) -> MPI.Op:
     return MPI.Op.Create(combined, commute=True)
 
 
-def reduce(axis: Axis, tag: int, values: Any, reduction: Reduction, root: int, choice: Choice) -> Steps:
+def reduce(axis: Axis, tag: int, values: Any, reduction: Reduction, root: int, choice: AlgorithmChoice) -> Steps:
     """Reduce flat values to `root`, where they are replaced; elsewhere they stay."""
     weights, told = _weights(axis.comm, reduction)
     yield told
     if choice.algorithm == "ordered":
         slots = even_slots(values if axis.rank == root else values.copy(), axis.size)
         yield from _reduce_scatter_in_order(axis, tag, slots, reduction, weights)
-        gather = Choice("gather", "naive", {"root": root}).program(axis)
+        gather = AlgorithmChoice("gather", "naive", {"root": root}).program(axis)
         yield from Runner(axis, tag, gather, slots).steps()
         return
     program = choice.program(axis)
@@ -106,7 +106,7 @@ def reduce(axis: Axis, tag: int, values: Any, reduction: Reduction, root: int, c
 
 
 def reduce_scatter(
-    axis: Axis, tag: int, values: Any, into: Any, sizes: np.ndarray, reduction: Reduction, choice: Choice
+    axis: Axis, tag: int, values: Any, into: Any, sizes: np.ndarray, reduction: Reduction, choice: AlgorithmChoice
 ) -> Steps:
     """Reduce-scatter of flat values in blocks of these sizes; into `into`, or in place where it is None."""
     weights, told = _weights(axis.comm, reduction)
@@ -143,7 +143,7 @@ def _weights(comm: MPI.Intracomm, reduction: Reduction) -> tuple[np.ndarray, MPI
     return weights, comm.Iallgather(np.array([reduction.weight]), weights)
 
 
-def _all_reduce_in_order(axis: Axis, tag: int, values: Any, reduction: Reduction, choice: Choice) -> Steps:
+def _all_reduce_in_order(axis: Axis, tag: int, values: Any, reduction: Reduction, choice: AlgorithmChoice) -> Steps:
     """In the order of the ranks, in pieces that stay in the cache."""
     weights, told = _weights(axis.comm, reduction)
     yield told

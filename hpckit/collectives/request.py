@@ -9,7 +9,7 @@ from mpi4py import MPI
 
 from hpckit.comm.call_order import CallOrder, Lane
 from hpckit.comm.observe.observer import Observer, Operation
-from hpckit.comm.progress import Progress, Unfinished, call_site, give_way, progress, told
+from hpckit.comm.progress import PendingOperations, Unfinished, call_site, give_way, progress, told
 from hpckit.errors import InputError, MismatchError
 
 __communicates__ = True  # its frames are not call sites
@@ -20,7 +20,7 @@ Steps = Iterator[MPI.Request]
 PATIENCE = 50
 
 
-class Run(Protocol):
+class CollectiveRun(Protocol):
     """One run of a collective."""
 
     @property
@@ -50,7 +50,7 @@ class MessageRun:
 
     def __init__(
         self,
-        progress: Progress,
+        progress: PendingOperations,
         steps: Steps,
         finish: Callable[[], Any],
         what: tuple[Any, ...] = (MPI.COMM_NULL, "a collective"),
@@ -151,9 +151,9 @@ class Compared:
 
     order = None
 
-    def __init__(self, progress: Progress, operation: Operation, begin: Callable[[], Run]) -> None:
+    def __init__(self, progress: PendingOperations, operation: Operation, begin: Callable[[], CollectiveRun]) -> None:
         self._progress, self._operation, self._begin, self._comm = progress, operation, begin, operation.comm
-        self._run: Run | None = None
+        self._run: CollectiveRun | None = None
         self.error: Exception | None = None
         progress.runs.append(self)
 
@@ -224,14 +224,16 @@ class Request:
 
     __slots__ = ("_begin", "_observer", "_operation", "_run", "_waited", "_what", "done")
 
-    def __init__(self, observer: Observer | None, what: tuple[Any, ...], begin: Callable[[], Run] | None) -> None:
+    def __init__(
+        self, observer: Observer | None, what: tuple[Any, ...], begin: Callable[[], CollectiveRun] | None
+    ) -> None:
         self._observer, self._what, self._begin = observer, what, begin
-        self._run: Run | None = None
+        self._run: CollectiveRun | None = None
         self._operation: Any = None
         self._waited = self.done = False
 
     @classmethod
-    def of(cls, run: Run) -> Self:
+    def of(cls, run: CollectiveRun) -> Self:
         """A request of a run that nobody observes."""
         request = cls(None, (), None)
         request._run = run
@@ -296,7 +298,7 @@ class Request:
         self.done = run.done
         return result
 
-    def _started(self) -> Run:
+    def _started(self) -> CollectiveRun:
         if self._run is None:
             raise InputError("the request was not started", do="call start first")
         return self._run

@@ -15,7 +15,7 @@ from mpi4py import MPI
 
 from hpckit.collectives.axis import Axis
 from hpckit.collectives.buffers import PairedSlots, Slots
-from hpckit.collectives.rank_program import Move, RankProgram
+from hpckit.collectives.rank_program import RankProgram, RankStep
 from hpckit.collectives.request import Steps
 from hpckit.comm.progress import call_off
 from hpckit.plan.protocol import NOBODY
@@ -76,13 +76,13 @@ class Runner:
         left = [request for request, _ in self._receives[self._taken :]] + self._sends[self._left :]
         call_off([request for request in left if request is not None], self._axis.progress)
 
-    def _may_post(self, move: Move) -> bool:
+    def _may_post(self, move: RankStep) -> bool:
         """Whether a receive can be posted before its turn."""
         if move.reduce:
             return True
         return move.take_after <= self._left and move.receives_before <= self._taken
 
-    def _post(self, move: Move) -> Steps:
+    def _post(self, move: RankStep) -> Steps:
         view = self._slots.view(*move.recv)
         if move.recv_from in (NOBODY, self._axis.rank) or not view.size:
             self._receives.append((None, None))
@@ -97,7 +97,7 @@ class Runner:
             message = view.view(np.uint8)
         self._receives.append((self._axis.comm.Irecv((message, MPI.BYTE), move.recv_from, self._tag), scratch))
 
-    def _send(self, move: Move) -> MPI.Request | None:
+    def _send(self, move: RankStep) -> MPI.Request | None:
         view = self._slots.view(*move.send)
         if move.send_to == NOBODY or not view.size:
             return None

@@ -11,7 +11,7 @@ from hpckit.comm.device import Device
 from hpckit.kernels.device_array import address
 
 
-class Buffer:
+class MessageBuffer:
     """A message buffer for numbers of cells or particles: `values`, float64[count, width] on the device, and the memory
     that MPI uses: the same or, if MPI does not accept device memory, pinned host memory.
     """

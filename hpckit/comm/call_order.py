@@ -39,7 +39,7 @@ TOLD = np.dtype([("number", np.int64), ("past", np.int64), ("words", f"S{TEXT}")
 MESSAGES, MEMORY = 0, 1  # how a call runs
 
 
-class Call(NamedTuple):
+class OrderedCall(NamedTuple):
     """A call of this rank: by messages (number `number` of those) or in shared memory (number `entered`), after
     `entered` or `number` calls of the other kind. compared: reductions before its own.
     """
@@ -71,12 +71,12 @@ class CallOrder:
         self._comm, self._entered, self._renew = comm.Dup(), entered, renew
         self._rank, self._size = self._comm.rank, self._comm.size
         self._digests: dict[Hashable, int] = {}
-        self._calls: deque[Call] = deque(maxlen=REMEMBERED)
+        self._calls: deque[OrderedCall] = deque(maxlen=REMEMBERED)
         self._turns: deque[object] = deque()  # calls that have not sent their first messages
         self._notes: list[np.ndarray] = []  # of calls that this rank has not come to
         self._sent: list[tuple[MPI.Request, np.ndarray]] = []
-        self._waiting: Call | None = None
-        self._told: Call | None = None  # of which all ranks have a note
+        self._waiting: OrderedCall | None = None
+        self._told: OrderedCall | None = None  # of which all ranks have a note
         self._due, self._patience = 0.0, LEAST_IDLE  # when this rank writes a note; s that it waits before
         self._compared = self.number = 0
         self.lost = self._failing = False
@@ -111,7 +111,7 @@ class CallOrder:
 
     def begin(
         self, key: Hashable, what: tuple, site: Site, steps: Iterator[Any], anew: bool, lane: Lane | None = None
-    ) -> tuple[Call, Iterator[Any]]:
+    ) -> tuple[OrderedCall, Iterator[Any]]:
         """A call by messages, and its steps, after those of its comparison if it is new, or if it is to be compared
         `anew`. key: what must be the same on all ranks, of plain values. lane: of a call of the library.
         """
@@ -119,7 +119,7 @@ class CallOrder:
         self.number += 1
         known = None if anew else self._digests.get(key)
         digest = self.digest(key)
-        call = Call(MESSAGES, self.number, self._entered(), self._compared, digest, what, site)
+        call = OrderedCall(MESSAGES, self.number, self._entered(), self._compared, digest, what, site)
         self._calls.append(call)
         if self.number % REMEMBERED == 0:  # of a rank that never waits
             self._hear()
@@ -131,9 +131,9 @@ class CallOrder:
             self._digests[key] = digest
         return call, self._in_turn(self._comparison(call) if known is None else None, steps, lane)
 
-    def in_memory(self, what: tuple, site: Site) -> Call:
+    def in_memory(self, what: tuple, site: Site) -> OrderedCall:
         """A call in shared memory that has been begun and waits for the others."""
-        return Call(MEMORY, self.number, self._entered(), self._compared, 0, what, site)
+        return OrderedCall(MEMORY, self.number, self._entered(), self._compared, 0, what, site)
 
     def _in_turn(
         self, comparison: Iterator[Any] | None, steps: Iterator[Any], lane: Lane | None = None
@@ -162,13 +162,13 @@ class CallOrder:
             yield first
             yield from steps
 
-    def _comparison(self, call: Call) -> Iterator[Any]:
+    def _comparison(self, call: OrderedCall) -> Iterator[Any]:
         """Compare a call over the ranks: the reduction begins now. Raises `MismatchError` on every rank."""
         said = np.array([call.digest, -call.digest], np.int64)
         self._compared += 1
         return self._compare(call, said, self._comm.Iallreduce(MPI.IN_PLACE, said, MPI.MIN))
 
-    def _compare(self, call: Call, said: np.ndarray, request: MPI.Request) -> Iterator[Any]:
+    def _compare(self, call: OrderedCall, said: np.ndarray, request: MPI.Request) -> Iterator[Any]:
         yield request
         if said[0] == -said[1]:
             return
@@ -183,7 +183,7 @@ class CallOrder:
             self._failing = False
         _refuse([words.decode(errors="replace") for words in every["words"].tolist()])
 
-    def _tell_all(self, call: Call, every: np.ndarray) -> Iterator[Any]:
+    def _tell_all(self, call: OrderedCall, every: np.ndarray) -> Iterator[Any]:
         """The calls of all ranks, by messages from and to rank 0: ranks may have begun unequal numbers of reductions on
         the communicator, so none of the library's collectives would pair.
         """
@@ -217,7 +217,7 @@ class CallOrder:
         self._notes, self._sent, self._heard = [], [], 0
         self._written[:] = 0
 
-    def listen(self, call: Call) -> Iterator[Any] | None:
+    def listen(self, call: OrderedCall) -> Iterator[Any] | None:
         """The rank waits in this call, and not for the first time: its own note, and those of others. Returns the steps
         of a comparison that takes the place of the call, where another rank has made another one.
         """
@@ -231,7 +231,7 @@ class CallOrder:
             self._tell(call, [(self._rank + 1) % self._size])
         self._hear()
         for note in tuple(self._notes):
-            other = Call(*note.tolist())
+            other = OrderedCall(*note.tolist())
             judged = self._contradicts(other)
             if judged is None:
                 continue
@@ -245,7 +245,7 @@ class CallOrder:
                 return self._comparison(call._replace(digest=_digest((call.digest, self._rank, "differs"))))
         return None
 
-    def _tell(self, call: Call, ranks: list[int]) -> None:
+    def _tell(self, call: OrderedCall, ranks: list[int]) -> None:
         note = np.array(call[:5], np.int64)
         self._sent = [each for each in self._sent if not each[0].Test()]
         self._sent += [(self._comm.Isend(note, rank, NOTE), note) for rank in ranks]
@@ -259,7 +259,7 @@ class CallOrder:
             self._heard += 1
             self._notes.append(note)
 
-    def _contradicts(self, other: Call) -> bool | None:
+    def _contradicts(self, other: OrderedCall) -> bool | None:
         """Whether the calls of this rank cannot go with that of another; None where this rank has not come to it."""
         entered = self._entered()
         if other.way == MESSAGES:
@@ -274,7 +274,7 @@ class CallOrder:
             return None
         return self.number < other.number
 
-    def _call(self, number: int) -> Call | None:
+    def _call(self, number: int) -> OrderedCall | None:
         """The call by messages of this number, if it is remembered."""
         back = self.number - number + 1
         return self._calls[-back] if back <= len(self._calls) else None

@@ -103,7 +103,7 @@ def compare(sent: tuple[int, int], came: tuple[int, int], end: End, rank: int) -
     )
 
 
-class Due(NamedTuple):
+class ExpectedChecksum(NamedTuple):
     """A checksum to receive: its request, its buffer, and the number of the message among those of its sender."""
 
     request: MPI.Request
@@ -130,13 +130,13 @@ class SingleSeals:
         self._leaving = [each for each in self._leaving if not each[0].Test()]
         self._leaving.append((self._comm.Isend(seal, peer, self._tag), seal))
 
-    def post(self, peer: int) -> Due:
+    def post(self, peer: int) -> ExpectedChecksum:
         """Expect the checksum of a message whose receive is posted now; goes to `check`."""
         self._posted[peer] += 1
         seal = np.zeros(2, np.uint64)
-        return Due(self._comm.Irecv(seal, peer, self._tag), seal, self._posted[peer])
+        return ExpectedChecksum(self._comm.Irecv(seal, peer, self._tag), seal, self._posted[peer])
 
-    def check(self, due: Due, peer: int, array: np.ndarray) -> None:
+    def check(self, due: ExpectedChecksum, peer: int, array: np.ndarray) -> None:
         """Raise `SilentCorruptionError` when the message received differs from the one sent."""
         due.request.Wait()
         number, sent = map(int, due.seal)

@@ -20,7 +20,7 @@ from hpckit.plan.topology import Topology
 __communicates__ = True  # its frames are not call sites
 
 
-class Owned(Protocol):
+class Closable(Protocol):
     """An object that the mesh closes before it closes itself, such as an exchange with its requests."""
 
     def close(self) -> None:
@@ -162,7 +162,7 @@ class Mesh:
         self._lasting_tags += count
         return first
 
-    def adopt(self, owned: Owned) -> None:
+    def adopt(self, owned: Closable) -> None:
         """Close `owned` when this mesh closes, if it is still there."""
         self._owned.add(owned)
 

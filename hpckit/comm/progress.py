@@ -45,7 +45,7 @@ def give_way(looks: int) -> None:
         os.sched_yield()
 
 
-class Run(Protocol):
+class UnderWay(Protocol):
     """An operation under way that goes on when it is asked to. order: of the calls of its axis, if it has one."""
 
     order: Any
@@ -118,7 +118,7 @@ class Begun:
                 progress().keep(self)  # MPI still reads and writes its memory
 
 
-class Progress:
+class PendingOperations:
     """All that this rank has started and not finished, in the order of starting. There is one a process, as of MPI: a
     rank that waits for one collective must go on with the others, which other ranks may wait for first.
     """
@@ -184,7 +184,7 @@ class Progress:
                 print(f"hpckit: rank {MPI.COMM_WORLD.rank}: {text}", file=sys.stderr, flush=True)
 
 
-def call_off(requests: Iterable[MPI.Request], progress: Progress, patience: float = 0.0) -> None:
+def call_off(requests: Iterable[MPI.Request], progress: PendingOperations, patience: float = 0.0) -> None:
     """End requests: they get `patience` s, then receives are cancelled. Sends cannot be: they are kept."""
     left = [each for each in requests if each != MPI.REQUEST_NULL]
     if not left:
@@ -207,10 +207,10 @@ def _attribute() -> int:
     return MPI.Comm.Create_keyval(delete_fn=lambda comm, key, progress: progress.settle())
 
 
-def progress() -> Progress:
+def progress() -> PendingOperations:
     """The progress of this process; it is kept on MPI's communicator of it, whose attributes go first when MPI ends."""
     found: Any = MPI.COMM_SELF.Get_attr(_attribute())
     if found is None:
-        found = Progress()
+        found = PendingOperations()
         MPI.COMM_SELF.Set_attr(_attribute(), found)
     return found

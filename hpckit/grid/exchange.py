@@ -20,13 +20,13 @@ from mpi4py import MPI
 
 from hpckit.comm.agree import all_of_ranks, min_of_ranks, require_same
 from hpckit.comm.mesh import Mesh
-from hpckit.comm.observe.observer import UNHEARD, Exchange
+from hpckit.comm.observe.observer import UNHEARD, ExchangeReport
 from hpckit.comm.progress import Begun, Site, Unfinished, call_site
 from hpckit.comm.shared.transport import Transport
 from hpckit.errors import InputError, SetupError
 from hpckit.grid.boundary_conditions import Fill, as_fill
 from hpckit.grid.field import Field
-from hpckit.grid.phases import Bound, Lane, Phase, Place, prepare_mail
+from hpckit.grid.phases import BoundPhase, ExchangeStream, Phase, PhaseContext, prepare_mail
 from hpckit.grid.regions import FieldType
 from hpckit.kernels.device_array import address, is_device_array
 from hpckit.plan.grid.halo import LARGE, HaloField, halo_plan
@@ -84,7 +84,7 @@ class HaloExchange(Begun):
         device = fields[0].device
         if any(field.device.is_gpu != device.is_gpu for field in fields):
             raise InputError("some of the fields are on a GPU and some on the host", do="make an exchange for each")
-        self._lane = Lane(device) if device.is_gpu else None
+        self._lane = ExchangeStream(device) if device.is_gpu else None
         self._kept_bindings = bindings
         for kind in self.types:
             kind.check_dtype()
@@ -118,7 +118,7 @@ class HaloExchange(Begun):
         self.wait_seconds = 0.0
         self._observer, self._neighbors = mesh.observer, self._peers(chosen)
         self._report = self._reported("halo", "halo exchange")
-        self._back_report: Exchange | None = None
+        self._back_report: ExchangeReport | None = None
         mesh.adopt(self)
         self._outlive()
 
@@ -279,16 +279,16 @@ class HaloExchange(Begun):
         beside = {topology.shift(rank, name, step) for name in axes for step in (-1, 1)}
         return {peer for peer in beside if peer is not None and peer != rank}
 
-    def _reported(self, kind: str, name: str) -> Exchange:
+    def _reported(self, kind: str, name: str) -> ExchangeReport:
         return self._observer.exchange(self.mesh.comm, kind, name, self.types[0].dtype, self._neighbors)
 
-    def _planned(self, axes: Sequence[str], within_node: bool | MPI.Comm, large: int) -> Place:
+    def _planned(self, axes: Sequence[str], within_node: bool | MPI.Comm, large: int) -> PhaseContext:
         """Collective: the plan, and the transport of its messages. On a GPU each direction is one packed message."""
         mesh, lane = self.mesh, self._lane
         packed = lane is not None
         fields = [HaloField(t.decomposition, t.components, 0 if packed else t.dtype.itemsize) for t in self.types]
         plan = halo_plan(fields, axes, large=large)
-        place = Place(
+        place = PhaseContext(
             comm=mesh.comm,
             types=self.types,
             plan=plan,
@@ -380,9 +380,9 @@ def _arrays(fields: Any) -> Arrays:
 class _Binding:
     """The phases bound to some arrays, forward and (on first use) reverse; `watches` notice when an array is gone."""
 
-    def __init__(self, there: Sequence[Bound], watches: list[weakref.ref]) -> None:
+    def __init__(self, there: Sequence[BoundPhase], watches: list[weakref.ref]) -> None:
         self.there = there
-        self.back: Sequence[Bound] | None = None
+        self.back: Sequence[BoundPhase] | None = None
         self.watches = watches
 
     def free(self) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from hpckit.comm.buffer import Buffer
+from hpckit.comm.buffer import MessageBuffer
 from hpckit.comm.checksums import End, Seals
 from hpckit.comm.mesh import Mesh
 from hpckit.comm.progress import Begun, Unfinished
@@ -45,8 +45,8 @@ class PanelExchange(Begun):
         self.ghosts = self.device.zeros((self._width, count))
         self._from = [self.device.to_device(cells) for _, cells in self._sends]
         self._to = [self.device.to_device(cells) for _, cells in self._receives]
-        self._out = [Buffer(self.device, len(cells), self._width) for _, cells in self._sends]
-        self._in = [Buffer(self.device, len(cells), self._width) for _, cells in self._receives]
+        self._out = [MessageBuffer(self.device, len(cells), self._width) for _, cells in self._sends]
+        self._in = [MessageBuffer(self.device, len(cells), self._width) for _, cells in self._receives]
         self._tag = mesh.lasting_tags(2)
         self._requests: list[MPI.Request] = []
         peers = [peer for peer, _ in self._receives]
@@ -114,7 +114,7 @@ class PanelExchange(Begun):
             expected = [(peer, self._tag + 1) for peer, _ in self._receives]
             self._seals.start(self._ends(self._sends, self._out), expected)
 
-    def _ends(self, ends: list[tuple[int, Ints]], buffers: list[Buffer]) -> list[End]:
+    def _ends(self, ends: list[tuple[int, Ints]], buffers: list[MessageBuffer]) -> list[End]:
         """The rows of each peer."""
         return [
             End(peer, self._tag + 1, "rows of panels", [buffer.on_host()])

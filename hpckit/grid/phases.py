@@ -3,11 +3,11 @@
 A phase is made once for the types of the fields, from the messages of the plan. `bind` adds the views of slabs and the
 persistent requests for particular arrays. Both hold the memory by its address and keep no array alive.
 
-Fields on a GPU are packed, copied and unpacked in a `Lane`, a stream that first waits for all GPU work launched before
-`start`; `finish` makes the computing stream wait for it. In between, the kernels of the core run concurrently. A
-message leaves once its buffer is packed: the host waits for this in `complete`, after the program has launched the
+Fields on a GPU are packed, copied and unpacked in an `ExchangeStream`, which first waits for all GPU work launched
+before `start`; `finish` makes the computing stream wait for it. In between, the kernels of the core run concurrently.
+A message leaves once its buffer is packed: the host waits for this in `complete`, after the program has launched the
 core. It leaves from the device if MPI accepts its memory, else through pinned host memory. Receives are also posted
-then: the lane has emptied their buffers by that time.
+then: the stream has emptied their buffers by that time.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ __communicates__ = True  # its frames are not call sites
 Calls = list[tuple[Callable[..., object], tuple[Any, ...]]]
 
 
-class Lane:
-    """A stream of a GPU for an exchange. `begin` lets it wait for the current stream; `with lane:` puts kernels into
+class ExchangeStream:
+    """A stream of a GPU for an exchange. `begin` lets it wait for the current stream; `with` puts kernels into
     it, and at the end of the block the current stream waits for it.
     """
 
@@ -45,7 +45,7 @@ class Lane:
         self._computed, self._exchanged = device.event(), device.event()
 
     def begin(self) -> None:
-        """Make the lane wait for all GPU work launched so far."""
+        """Make the stream wait for all GPU work launched so far."""
         self._computed.record(self.device.current_stream())
         self.stream.wait_event(self._computed)
 
@@ -62,7 +62,7 @@ class Lane:
 
 
 @dataclass(frozen=True)
-class Place:
+class PhaseContext:
     """The context of the phases: the types of the fields, the rank, its messages, and their transport.
 
     first_tag: of the exchange. transport: None if all messages go by MPI. sealed: whether checksums follow them.
@@ -75,7 +75,7 @@ class Place:
     first_tag: int
     transport: Transport | None = None
     sealed: bool = False
-    lane: Lane | None = None
+    lane: ExchangeStream | None = None
 
     @property
     def device(self) -> Device:
@@ -93,7 +93,7 @@ class Buffers:
     buffer has a stage in pinned host memory.
     """
 
-    def __init__(self, place: Place, messages: Iterable[Message]) -> None:
+    def __init__(self, place: PhaseContext, messages: Iterable[Message]) -> None:
         self._device = place.device
         self.outgoing: list[tuple[Slab, Any]] = []
         self.incoming: list[tuple[Slab, Any]] = []
@@ -135,7 +135,7 @@ class Buffers:
 class Mail:
     """The messages of a phase that go through the shared memory of the node, without MPI."""
 
-    def __init__(self, place: Place, transport: Transport, messages: Sequence[Message]) -> None:
+    def __init__(self, place: PhaseContext, transport: Transport, messages: Sequence[Message]) -> None:
         self.flags = Flags(place.comm)
         self.outgoing: list[tuple[Slab, tuple[Any, Any]]] = []  # slabs, and their places in the two buffers
         self.incoming: list[tuple[Slab, tuple[Any, Any]]] = []
@@ -161,7 +161,7 @@ def entry_of(message: Message) -> int:
     return 2 * message.dim + (message.side > 0)
 
 
-def prepare_mail(place: Place, phases: Sequence[Sequence[Message]]) -> None:
+def prepare_mail(place: PhaseContext, phases: Sequence[Sequence[Message]]) -> None:
     """Collective over the node: reserve memory for the messages of all phases. Raises `SetupError` on all its ranks."""
     assert place.transport is not None
     sizes = [0] * (2 * place.plan.decomposition.ndim)
@@ -173,13 +173,13 @@ def prepare_mail(place: Place, phases: Sequence[Sequence[Message]]) -> None:
 
 
 @dataclass
-class Bound:
+class BoundPhase:
     """A phase bound to some arrays: calls before the messages, requests, calls after them.
 
     ready: on a GPU, the event after which the messages may leave. mail: calls for each of the two buffers.
     """
 
-    lane: Lane | None = None
+    lane: ExchangeStream | None = None
     before: Calls = field(default_factory=list)
     requests: list[MPI.Prequest] = field(default_factory=list)
     after: Calls = field(default_factory=list)
@@ -252,7 +252,7 @@ class Phase:
     adds: halos are sent back to their owners and added there, then cleared.
     """
 
-    def __init__(self, place: Place, messages: Sequence[Message], adds: bool = False) -> None:
+    def __init__(self, place: PhaseContext, messages: Sequence[Message], adds: bool = False) -> None:
         own = place.comm.rank
         self._place, self._adds = place, adds
         self._copies = [each for each in messages if each.send_to == own]
@@ -274,10 +274,10 @@ class Phase:
         """Whether a message of this rank goes by MPI."""
         return any(each.way != MEMORY for each in self._messages)
 
-    def bind(self, arrays: Sequence[Any]) -> Bound:
+    def bind(self, arrays: Sequence[Any]) -> BoundPhase:
         """The phase bound to these arrays."""
         place, buffers = self._place, self._buffers
-        bound = Bound(place.lane, self._copied(arrays), seals=self._seals)
+        bound = BoundPhase(place.lane, self._copied(arrays), seals=self._seals)
         for slab, values in buffers.outgoing:
             bound.before.append((slab.type.kernels.pack_slab, (*slab.arguments(arrays), values)))
             if self._adds:
@@ -309,7 +309,7 @@ class Phase:
             calls.append((kernel, (of.slabs(arrays[number], dim), of.decomposition.halo[dim])))
         return calls
 
-    def _bind_in_place(self, bound: Bound, arrays: Sequence[Any]) -> None:
+    def _bind_in_place(self, bound: BoundPhase, arrays: Sequence[Any]) -> None:
         """Add the messages that MPI sends from the fields and receives into them."""
         place = self._place
         receives, sends = [], []

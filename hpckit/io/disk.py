@@ -6,7 +6,7 @@ import ctypes
 import os
 from pathlib import Path
 
-from hpckit.io.failpoints import Operation, reach
+from hpckit.io.failpoints import FileOperation, reach
 
 PRIVATE = 0o600
 # Not posix_fallocate, which writes zeros where the file system has no such operation.
@@ -17,13 +17,13 @@ if _fallocate is not None:
 
 def make_directory(path: Path, site: str) -> None:
     """Make a folder that only its owner may enter. Raises `OSError`, as all functions here."""
-    _told(Operation(site, "mkdir", path))
+    _told(FileOperation(site, "mkdir", path))
     os.mkdir(path, 0o700)
 
 
 def create(path: Path, site: str) -> int:
     """Open a new file for writing, never through a link; returns the descriptor."""
-    _told(Operation(site, "create", path))
+    _told(FileOperation(site, "create", path))
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE)
 
 
@@ -40,7 +40,7 @@ def write(descriptor: int, data: memoryview | bytes, offset: int, path: Path, si
     left = memoryview(data)
     while left:
         try:
-            most = reach(Operation(site, "write", path, offset=offset, data=left))
+            most = reach(FileOperation(site, "write", path, offset=offset, data=left))
             taken = os.pwrite(descriptor, left if most is None else left[:most], offset)
         except InterruptedError:
             continue
@@ -49,13 +49,13 @@ def write(descriptor: int, data: memoryview | bytes, offset: int, path: Path, si
 
 def sync(descriptor: int, path: Path, site: str) -> None:
     """Force the file's bytes to disk."""
-    _told(Operation(site, "fsync", path))
+    _told(FileOperation(site, "fsync", path))
     os.fsync(descriptor)
 
 
 def sync_names(path: Path, site: str) -> None:
     """Force the names in a folder to disk."""
-    _told(Operation(site, "fsync_directory", path))
+    _told(FileOperation(site, "fsync_directory", path))
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -65,13 +65,13 @@ def sync_names(path: Path, site: str) -> None:
 
 def rename(path: Path, target: Path, site: str) -> None:
     """Put a file in the place of another one."""
-    _told(Operation(site, "rename", path, target=target))
+    _told(FileOperation(site, "rename", path, target=target))
     os.replace(path, target)
 
 
 def unlink(path: Path, site: str) -> None:
     """Remove a file."""
-    _told(Operation(site, "unlink", path))
+    _told(FileOperation(site, "unlink", path))
     os.unlink(path)
 
 
@@ -95,7 +95,7 @@ def read_whole(path: Path, limit: int) -> bytes:
     return content
 
 
-def _told(operation: Operation) -> None:
+def _told(operation: FileOperation) -> None:
     """Announce an operation, again if it is interrupted."""
     while True:
         try:

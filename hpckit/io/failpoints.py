@@ -32,7 +32,7 @@ ACTIONS = ("kill", "ENOSPC", "EDQUOT", "EIO", "EROFS", "EINTR", "short")
 
 
 @dataclass(frozen=True)
-class Operation:
+class FileOperation:
     """An operation that is about to happen: mkdir, create, write, fsync, fsync_directory, rename or unlink.
 
     target: the new name of a rename; offset and data: of a write.
@@ -47,7 +47,7 @@ class Operation:
 
 
 # The hook before each operation: it may raise OSError, end the process, or return the bytes a write may take.
-Hook = Callable[[Operation], int | None]
+Hook = Callable[[FileOperation], int | None]
 _hook: Hook | None = None
 
 
@@ -57,7 +57,7 @@ def install(hook: Hook | None) -> None:
     _hook = hook
 
 
-def reach(operation: Operation) -> int | None:
+def reach(operation: FileOperation) -> int | None:
     """Tell the hook; returns how many bytes a write may take, None for all."""
     return None if _hook is None else _hook(operation)
 
@@ -76,7 +76,7 @@ def breaking(text: str) -> Hook:
         )
     left = int(count or 1)
 
-    def hook(operation: Operation) -> int | None:
+    def hook(operation: FileOperation) -> int | None:
         nonlocal left
         if operation.site != site:
             return None

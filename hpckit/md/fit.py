@@ -22,7 +22,7 @@ DAMPING, LEAST, MOST = 1e-3, 1e-12, 1e12  # of Marquardt: at the start, and its 
 
 
 @dataclass(frozen=True)
-class Frame:
+class ReferenceFrame:
     """Positions [N, 3] in a periodic box [3], and their forces [N, 3] and energy (or None) in a reference."""
 
     positions: npt.ArrayLike
@@ -50,7 +50,7 @@ class Fit:
 def fit_potential(
     energy: Callable,
     start: Sequence[float],
-    frames: Sequence[Frame],
+    frames: Sequence[ReferenceFrame],
     cutoff: float,
     *,
     switch: float | None = None,
@@ -130,7 +130,7 @@ class _Read:
     energy: float  # nan: not known
 
 
-def _read(frames: Sequence[Frame], start: Sequence[float], cutoff: float, switch: float | None) -> list[_Read]:
+def _read(frames: Sequence[ReferenceFrame], start: Sequence[float], cutoff: float, switch: float | None) -> list[_Read]:
     """The frames as arrays; raises `InputError` for all that does not fit."""
     wrong: list[str] = []
     if not len(frames):

@@ -71,7 +71,7 @@ class Bonded(Protocol):
         """Add to the forces, and with `measure` to the energies, of this rank."""
 
 
-class Bound(Bonded, Protocol):
+class MoleculeTerms(Bonded, Protocol):
     """Angles, dihedrals or impropers (`name`); `energies`: what each own slot has, of the last measured step."""
 
     name: str
@@ -174,7 +174,7 @@ class System:
         bonds: Bonded | None = None,
         exclusions: Excluded | None = None,
         long_range: LongRange | None = None,
-        terms: Sequence[Bound] = (),
+        terms: Sequence[MoleculeTerms] = (),
         constraints: Held | None = None,
         inner: int = 1,
     ) -> None:

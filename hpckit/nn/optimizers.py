@@ -13,7 +13,7 @@ from hpckit.kernels.nn import dispatch
 from hpckit.nn.parameters import Owned, Parameters
 
 
-class Part(NamedTuple):
+class OwnedPart(NamedTuple):
     """An owned part of the parameters with its place in the state of an optimizer, and the parts of equal decay in it.
 
     bounds: int64 [k + 1], counted from the start of the part. decays: whether part k decays, bool [k].
@@ -25,7 +25,7 @@ class Part(NamedTuple):
     decays: np.ndarray
 
 
-def owned_parts(parameters: Parameters) -> list[Part]:
+def owned_parts(parameters: Parameters) -> list[OwnedPart]:
     """The parts of the parameters that this rank updates; their state stands in one vector, one after the other."""
     starts = np.array([parameters.offsets[p.name] for p in parameters.list] + [parameters.size], np.int64)
     decays = np.array([p.decay for p in parameters.list], bool)
@@ -36,7 +36,7 @@ def owned_parts(parameters: Parameters) -> list[Part]:
         kinds = decays[inside]
         turns = np.flatnonzero(np.diff(kinds, prepend=not kinds[0])) if len(kinds) else np.zeros(0, np.int64)
         bounds = np.append(np.maximum(starts[:-1][inside][turns] - owned.start, 0), size)
-        found.append(Part(owned, slice(at, at + size), bounds.astype(np.int64), kinds[turns]))
+        found.append(OwnedPart(owned, slice(at, at + size), bounds.astype(np.int64), kinds[turns]))
         at += size
     return found
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from mpi4py import MPI
 
-from hpckit.comm.buffer import Buffer
+from hpckit.comm.buffer import MessageBuffer
 from hpckit.comm.checksums import End, Seals
 from hpckit.comm.device import HOST, Device
 from hpckit.comm.mesh import Mesh
@@ -41,7 +41,7 @@ __communicates__ = True  # its frames are not call sites
 NOTHING = np.empty((0, RECORD))
 
 
-class Rows(NamedTuple):
+class PackedGhosts(NamedTuple):
     """Ghosts packed together: their source slots, their segments, and the shifts of all segments."""
 
     slots: Any
@@ -111,10 +111,10 @@ class GhostExchange(Begun):
         if self._mail is not None:
             self._mail.prepare(self._near_peers, self.sent[1 : 1 + near])
         records = self._exchange_records(particles)
-        self._out = Buffer(self.device, self._gone.total, 3)
-        self._in = Buffer(self.device, sum(self._received), 3)
-        self._values_out = Buffer(self.device, self._gone.total, self._values)
-        self._values_in = Buffer(self.device, sum(self._received), self._values)
+        self._out = MessageBuffer(self.device, self._gone.total, 3)
+        self._in = MessageBuffer(self.device, sum(self._received), 3)
+        self._values_out = MessageBuffer(self.device, self._gone.total, self._values)
+        self._values_in = MessageBuffer(self.device, sum(self._received), self._values)
         return records
 
     def _plan(self, domains: DomainDecomposition, reach: float) -> None:
@@ -176,7 +176,7 @@ class GhostExchange(Begun):
         float64[parts, slots, width], of which `values` are parts x width.
         """
 
-        def take(rows: Rows, out: Any) -> None:
+        def take(rows: PackedGhosts, out: Any) -> None:
             take_values(values, rows.slots, rows.total, out)
 
         self._begin(self._values_out, self._tag + 3, take, self._values_in)
@@ -200,7 +200,9 @@ class GhostExchange(Begun):
         """Wait for the values of the others' particles, and put them in place."""
         self._end(self._values_in, lambda came, first, stop: put_values(came, values, self._slots, first, stop))
 
-    def _begin(self, out: Buffer, tag: int, take: Callable[[Rows, Any], None], into: Buffer) -> None:
+    def _begin(
+        self, out: MessageBuffer, tag: int, take: Callable[[PackedGhosts, Any], None], into: MessageBuffer
+    ) -> None:
         """Send rows that `take` packs."""
         reporting = self._observer.on and bool(self.peers)
         if reporting:
@@ -214,7 +216,7 @@ class GhostExchange(Begun):
         if reporting:
             self._report.posted()
 
-    def _end(self, into: Buffer, place: Callable[[Any, int, int], None]) -> None:
+    def _end(self, into: MessageBuffer, place: Callable[[Any, int, int], None]) -> None:
         """Wait for rows, and have `place` put them into the ghosts `first` to `stop` - 1."""
         if not self.peers:
             return
@@ -242,12 +244,12 @@ class GhostExchange(Begun):
         if requests:
             MPI.Request.Waitall(requests)
 
-    def _rows(self, first: int, count: int) -> Rows:
+    def _rows(self, first: int, count: int) -> PackedGhosts:
         """`count` of the chosen ghosts, from number `first` on."""
         stop = first + count
-        return Rows(self._chosen[first:stop], self._segments[first:stop], self._shifts, count)
+        return PackedGhosts(self._chosen[first:stop], self._segments[first:stop], self._shifts, count)
 
-    def _give(self, take: Callable[[Rows, Any], None], width: int) -> np.ndarray:
+    def _give(self, take: Callable[[PackedGhosts, Any], None], width: int) -> np.ndarray:
         """Pack and return the rows for peers on the node."""
         if self._mail is None:
             return NOTHING[:, :width]
@@ -259,14 +261,14 @@ class GhostExchange(Begun):
         self._mail.post()
         return given
 
-    def _seal(self, near: np.ndarray, far: Buffer) -> None:
+    def _seal(self, near: np.ndarray, far: MessageBuffer) -> None:
         """Send the checksums of the rows for peers, on the node and off it."""
         if self._seals is not None:
             rows = np.concatenate([near, far.on_host()])
             parts = np.split(rows, np.cumsum(self.sent[1:])[:-1])
             self._seals.start(self._ends(parts), [(peer, self._tag + 2) for peer in self.peers])
 
-    def _check(self, near: list[np.ndarray], far: Buffer) -> None:
+    def _check(self, near: list[np.ndarray], far: MessageBuffer) -> None:
         """Compare the rows received with their checksums."""
         if self._seals is not None:
             parts = [*near, *np.split(far.on_host(), np.cumsum(self._received)[:-1])] if self._far_peers else near
@@ -298,11 +300,11 @@ class GhostExchange(Begun):
         """Exchange whole records, with the types; once per rebuild."""
         if self._observer.on and self.peers:
             self._report.begin()
-        positions, far = particles.positions, Buffer(self.device, self._gone.total, RECORD)
+        positions, far = particles.positions, MessageBuffer(self.device, self._gone.total, RECORD)
         given = self._give(lambda rows, out: take_all(positions, *rows, out), RECORD)
         take_all(positions, *self._gone, far.values)
         self._received = self._exchange_counts() if self._far_peers else []
-        arriving = Buffer(self.device, sum(self._received), RECORD)
+        arriving = MessageBuffer(self.device, sum(self._received), RECORD)
         far.leave()
         requests = self._communicate(arriving, far, self._tag + 1)
         self._seal(given, far)
@@ -327,7 +329,7 @@ class GhostExchange(Begun):
             self.device.wait()  # this call frees its pinned memory
         return records
 
-    def _communicate(self, into: Buffer, out: Buffer, tag: int) -> list[MPI.Request]:
+    def _communicate(self, into: MessageBuffer, out: MessageBuffer, tag: int) -> list[MPI.Request]:
         """Post receives, then sends by direction, of the rows of each peer, which are consecutive in both buffers."""
         comm, requests, peers = self.mesh.comm, [], self._far_peers
         came, left, every = self._received, self._counts_sent, range(len(peers))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from hpckit.comm.buffer import Buffer
+from hpckit.comm.buffer import MessageBuffer
 from hpckit.comm.checksums import End, Seals
 from hpckit.comm.device import Device
 from hpckit.comm.mesh import Mesh
@@ -64,8 +64,8 @@ class GhostReturn(Begun):
         self._received, self._sent = received, sent[1:]
         if self._mail is not None:
             self._mail.prepare(near, received[:count])
-        self._out = Buffer(self.device, self._gone, self._values)
-        self._in = Buffer(self.device, self._back[1], self._values)
+        self._out = MessageBuffer(self.device, self._gone, self._values)
+        self._in = MessageBuffer(self.device, self._back[1], self._values)
         self._report.meet([*near, *far])
 
     def start(self, values: Any) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from hpckit.errors import InputError
 from hpckit.plan.machine.machine import Machine
-from hpckit.plan.price import Event, timeline
+from hpckit.plan.price import MessageTime, timeline
 from hpckit.plan.protocol import Plan, Steps, require_plan
 
 # Above these a picture says nothing any more, and a table fills screens.
@@ -107,7 +107,7 @@ def _time(seconds: float) -> str:
     return f"{seconds * scale:.3g} {unit}"
 
 
-def _bars(event: Event, end: float, color: str) -> list[str]:
+def _bars(event: MessageTime, end: float, color: str) -> list[str]:
     x, width = LEFT + WIDTH * event.begin / end, max(WIDTH * (event.end - event.begin) / end, 1.0)
     verb = "adds" if event.add else "stores"
     text = f"step {event.number + 1}: rank {event.sender} sends {event.text}, rank {event.receiver} {verb} it"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hpckit.plan.machine.clocks import PARTS, Clocks, Prepared, flights
+from hpckit.plan.machine.clocks import PARTS, Clocks, PreparedFlight, flights
 from hpckit.plan.machine.machine import Level, Machine
 from hpckit.plan.protocol import NOBODY, NOTHING, Claim, Ends, Floats, Ints, Plan, Step, Steps, Work, require_plan
 
@@ -89,7 +89,7 @@ def _place(steps: Steps) -> str:
     return steps[0].place if steps.length else "messages"
 
 
-def _fly(clocks: Clocks, step: Step, prepared: list[Prepared]) -> list[tuple[Floats, Floats]]:
+def _fly(clocks: Clocks, step: Step, prepared: list[PreparedFlight]) -> list[tuple[Floats, Floats]]:
     """Let the messages of a step fly, one of each rank after the other; when those of each flight begin and end."""
     times = []
     ready = clocks.ready(step.lag) if len(prepared) != 1 else None
@@ -247,7 +247,7 @@ def at_least(plan: Plan, machine: Machine, nbytes: float = 0.0, itemsize: float 
     return max(chain, float(links.max()))
 
 
-def _repeated(clocks: Clocks, period: list[Prepared], times: int) -> Clocks:
+def _repeated(clocks: Clocks, period: list[PreparedFlight], times: int) -> Clocks:
     """The clocks after a stretch of alike steps, `period` flown so many times.
 
     Once one period has moved all clocks as the one before it, the rest is taken whole. Where the machine and the
@@ -300,7 +300,7 @@ def _level(values: Floats) -> bool:
 
 
 @dataclass(frozen=True)
-class Event:
+class MessageTime:
     """One message on the time axis, s: under way from begin to end (the adding included); number: of its step.
 
     first: its first cell. text: what the plan says of it. Work of a rank has itself as sender and receiver.
@@ -317,7 +317,7 @@ class Event:
     work: bool = False
 
 
-def timeline(plan: Plan, machine: Machine | None, nbytes: float = 0.0, itemsize: float = 8) -> Iterator[Event]:
+def timeline(plan: Plan, machine: Machine | None, nbytes: float = 0.0, itemsize: float = 8) -> Iterator[MessageTime]:
     """All that a plan does with its times, step by step, for drawings of a few ranks; without a machine a step takes
     a unit of time.
     """
@@ -334,11 +334,11 @@ def timeline(plan: Plan, machine: Machine | None, nbytes: float = 0.0, itemsize:
             begin, end = worked or (np.full(len(work.rank), float(number)), np.full(len(work.rank), number + 0.9))
             for m, (rank, start, stop) in enumerate(zip(work.rank, begin, end, strict=True)):
                 name = work.names[m] if len(work.names) else "computes"
-                yield Event(number, int(rank), int(rank), 0, float(start), float(stop), False, name, True)
+                yield MessageTime(number, int(rank), int(rank), 0, float(start), float(stop), False, name, True)
         for entry, begin, end in found:
             for m, start, stop in zip(entry, begin, end, strict=True):
                 text = texts[m] if texts else _range(step, int(m), plan)
-                yield Event(
+                yield MessageTime(
                     number,
                     int(ranks[m]),
                     int(ends.peer[m]),

@@ -14,7 +14,7 @@ from hpckit.io.files import replace_file
 from hpckit.report.draw.animation import animation_section
 from hpckit.report.draw.figures import Figures, make_figures, read_fields
 from hpckit.report.draw.hovmoeller import hovmoeller_section
-from hpckit.report.extension import Section, Work, app_sections, app_work, placed
+from hpckit.report.extension import PhaseWork, ReportSection, app_sections, app_work, placed
 from hpckit.report.field_file import variable_names
 from hpckit.report.numbers import numbers
 from hpckit.report.page import page
@@ -78,8 +78,8 @@ def compose(
     points: int,
     settings: Report,
     figures: Figures,
-    brought: Sequence[Section],
-    work: Sequence[Work],
+    brought: Sequence[ReportSection],
+    work: Sequence[PhaseWork],
     machine: Record,
 ) -> tuple[str, dict[str, Any]]:
     """The page, and the numbers in it, with fields of at most `points` points a dim."""

@@ -2,8 +2,8 @@
 
 An app brings a module `report` beside `config` and `run` with any of
 
-    def sections(run: RunData) -> Iterable[Section]
-    def work(run: RunData) -> Iterable[Work]
+    def sections(run: RunData) -> Iterable[ReportSection]
+    def work(run: RunData) -> Iterable[PhaseWork]
 
 The front end finds it by the app's name and passes it to `build_report`; the report itself knows no app. A failure of
 the module is noted on the page, and the rest of the page is built.
@@ -22,7 +22,7 @@ PLACES = ("headline", "fields", "conservation", "phases")
 
 
 @dataclass(frozen=True)
-class Section:
+class ReportSection:
     """An app's own part of the page.
 
     `title` is its heading, `html` its content (made with the functions of `hpckit.report.page`, which escape what
@@ -44,7 +44,7 @@ class Section:
 
 
 @dataclass(frozen=True)
-class Work:
+class PhaseWork:
     """The work of one or more phases of an app's timer per cell and step.
 
     `bytes`: the least traffic between memory and cores (each input read once, each output written once); `flops`:
@@ -57,17 +57,17 @@ class Work:
     flops: float
 
 
-def app_sections(extension: Any, run: RunData) -> list[Section]:
+def app_sections(extension: Any, run: RunData) -> list[ReportSection]:
     """The sections of the app, [] without any."""
     return _call(extension, "sections", run)
 
 
-def app_work(extension: Any, run: RunData) -> list[Work]:
+def app_work(extension: Any, run: RunData) -> list[PhaseWork]:
     """The work of the app's phases, [] if it gives none."""
     return _call(extension, "work", run)
 
 
-def placed(brought: Iterable[Section], after: str) -> str:
+def placed(brought: Iterable[ReportSection], after: str) -> str:
     """The HTML of the sections that follow a part of the page."""
     return "".join(section(one.title, one.html) for one in brought if one.after == after)
 

@@ -66,7 +66,7 @@ class Globe:
 
 
 @dataclass(frozen=True)
-class Variable:
+class FileField:
     """A field of the file."""
 
     name: str
@@ -109,27 +109,27 @@ class FieldFile:
     ) -> None:
         self.file.close()
 
-    def main(self, chosen: str = "") -> Variable:
+    def main(self, chosen: str = "") -> FileField:
         """The field of the figures: the chosen one, else the first."""
         return self.variables.get(chosen) or next(iter(self.variables.values()))
 
-    def velocity(self, axis: str) -> Variable | None:
+    def velocity(self, axis: str) -> FileField | None:
         """The velocity along an axis (u along x, v along y, w along z), None if the run wrote none."""
         found = self.variables.get(VELOCITIES.get(axis, ""))
         return found if found is not None and found.units in ("m s-1", "m/s") else None
 
-    def frame_bytes(self, variable: Variable) -> int:
+    def frame_bytes(self, variable: FileField) -> int:
         """Bytes of the field at one time."""
         return int(np.prod(variable.shape)) * int(self.datasets[variable.name].dtype.itemsize)
 
-    def read(self, variable: Variable, frame: int, cut: Sequence[Any] = ()) -> Array:
+    def read(self, variable: FileField, frame: int, cut: Sequence[Any] = ()) -> Array:
         """The field at a frame, or a part of it given by indices and slices of its dims, in double precision."""
         if variable.sphere is not None:
             whole = self.datasets[variable.name][int(frame)].astype(np.float64)
             return variable.sphere.map_of(whole)[tuple(cut)]
         return self.datasets[variable.name][(int(frame), *cut)].astype(np.float64)
 
-    def slabs(self, variable: Variable, frame: int, stride: int = 1) -> Iterator[tuple[slice, Array]]:
+    def slabs(self, variable: FileField, frame: int, stride: int = 1) -> Iterator[tuple[slice, Array]]:
         """The field at a frame in pieces along its first dim, each with its slice; every `stride`-th piece."""
         whole, rows = self.frame_bytes(variable), variable.shape[0]
         count = max(1, min(rows, rows * SLAB_BYTES // max(whole, 1))) if stride == 1 else 1
@@ -137,7 +137,7 @@ class FieldFile:
             where = slice(start, min(rows, start + count))
             yield where, self.read(variable, frame, (where,))
 
-    def _variable(self, name: str) -> Variable:
+    def _variable(self, name: str) -> FileField:
         dataset = self.file[name]
         scales = [dim[0] for dim in list(dataset.dims)[1:]]
         dims = []
@@ -149,8 +149,8 @@ class FieldFile:
         long_name = text_of(dataset, "long_name") or name.replace("_", " ")
         if [dim.axis for dim in dims] == ["panel", "y", "x"]:
             globe = self._globe = self._globe or Globe(len(dims[-1].points))
-            return Variable(name, long_name, text_of(dataset, "units"), globe.dims(), globe)
-        return Variable(name, long_name, text_of(dataset, "units"), tuple(dims))
+            return FileField(name, long_name, text_of(dataset, "units"), globe.dims(), globe)
+        return FileField(name, long_name, text_of(dataset, "units"), tuple(dims))
 
 
 def variable_names(path: Path) -> list[str]:

@@ -6,12 +6,12 @@ _HOMES = {
     "Completion": "hpckit.serving.engine",
     "Engine": "hpckit.serving.engine",
     "Event": "hpckit.serving.engine",
-    "Piece": "hpckit.serving.step",
+    "TextPiece": "hpckit.serving.step",
     "Places": "hpckit.serving.plan",
-    "Proof": "hpckit.serving.step",
+    "StepReplay": "hpckit.serving.step",
     "Sampling": "hpckit.serving.sampler",
     "ServingPlan": "hpckit.serving.plan",
-    "Step": "hpckit.serving.step",
+    "ServingStep": "hpckit.serving.step",
 }
 __all__ = list(_HOMES)
 __getattr__, __dir__ = loaded_on_use(__name__, _HOMES)

@@ -27,13 +27,13 @@ from hpckit.serving.checkpoint.gguf import SUFFIX, Gguf
 from hpckit.serving.checkpoint.shape import CONFIG, read_shape
 from hpckit.serving.checkpoint.vocabulary import chat_settings, tokenizer_in
 from hpckit.serving.checkpoint.weights import Weights
-from hpckit.serving.model import Model
+from hpckit.serving.model import ServedModel
 from hpckit.serving.sampler import Floats, Sampling, adjusted, chosen, likeliest, log_probabilities, seed_of, uniform
 from hpckit.serving.scheduler import Scheduler, Text
 from hpckit.serving.speculation import Draft, Wanted, guessed
-from hpckit.serving.step import HEAD, Piece, Step
+from hpckit.serving.step import HEAD, ServingStep, TextPiece
 from hpckit.serving.team import Team
-from hpckit.serving.text import Chat, Stream, ends_of
+from hpckit.serving.text import Chat, TextStream, ends_of
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -72,7 +72,7 @@ class _Sample:
     text: Text
     sampling: Sampling
     seed: int
-    stream: Stream
+    stream: TextStream
     prompt: list[tuple[tuple[int, float], ...]] = field(default_factory=list)
     reason: str = ""
     failures: int = 0  # steps in a row whose guesses were all wrong
@@ -119,7 +119,7 @@ class Counters:
     seconds: float = 0.0
 
 
-class Listener(Protocol):
+class EngineListener(Protocol):
     """Is called when an engine gets, computes or loses a request."""
 
     def added(self, name: str, samples: int) -> None:
@@ -128,7 +128,7 @@ class Listener(Protocol):
     def aborted(self, name: str) -> None:
         """A request is gone before its end."""
 
-    def stepped(self, step: Step, events: Sequence[Event], seconds: float) -> None:
+    def stepped(self, step: ServingStep, events: Sequence[Event], seconds: float) -> None:
         """A step is done."""
 
 
@@ -183,15 +183,15 @@ class Engine:
         self.blocks = Blocks(-(-room // PAGE))
         answers = min(rows, texts * (1 + speculate))
         self.weights = Weights(self.folder, shape, weights, self.team)
-        self.model = Model(self.weights, self.team, self.blocks.count, rows, answers)
+        self.model = ServedModel(self.weights, self.team, self.blocks.count, rows, answers)
         self.team.make_room(1 + texts * (HEAD + -(-shape.context // PAGE)) + rows * replicas, rows, shape.width)
         self.scheduler = Scheduler(self.blocks, rows, answers, texts, chunk, replicas, self.team.stages)
-        self._begun: deque[Step] = deque()  # steps under way, as many as there are stages
+        self._begun: deque[ServingStep] = deque()  # steps under way, as many as there are stages
         self.speculate, self._prefixes = speculate, prefixes
         self.tokenizer, self.chat = spoken(self.folder)
         self.ends = tuple(dict.fromkeys((*shape.end, *ends_of(self.folder))))
         self.counters = Counters()
-        self.listener: Listener | None = None
+        self.listener: EngineListener | None = None
         self._samples: dict[int, _Sample] = {}
         self._made = 0
         self._draft = None
@@ -249,7 +249,7 @@ class Engine:
             text = Text(self._made, list(tokens), len(tokens), priority, own, leader, sampling.prompt_logprobs)
             leader = leader or text
             self._samples[text.number] = _Sample(
-                name, number, text, sampling, seed, Stream(self.tokenizer, sampling.stop)
+                name, number, text, sampling, seed, TextStream(self.tokenizer, sampling.stop)
             )
             self._made += 1
             self.scheduler.add(text)
@@ -303,7 +303,7 @@ class Engine:
             self.listener.stepped(step, events, seconds)
         return events
 
-    def _planned(self) -> Step | None:
+    def _planned(self) -> ServingStep | None:
         """The next step, which the other stages may begin with; None where there is nothing to compute."""
         if self.speculate:
             free = [text for text in self.scheduler.running if not text.awaited]
@@ -314,7 +314,7 @@ class Engine:
             self.scheduler.begin(step, [self._samples[piece.text].text for piece in step.pieces])
         return step
 
-    def _computed(self) -> tuple[Step, Floats]:
+    def _computed(self) -> tuple[ServingStep, Floats]:
         """The oldest step under way, and its logits."""
         step = self._begun.popleft()
         if self.team.size > 1:
@@ -344,7 +344,7 @@ class Engine:
     def follow(self) -> None:
         """On ranks above 0: run the steps that rank 0 sends, until it closes the engine."""
         while len(words := self.team.hear()):
-            self.model.run(Step.of(words))
+            self.model.run(ServingStep.of(words))
 
     def close(self) -> None:
         """On rank 0: make the other ranks leave `follow`, and end the texts under way."""
@@ -379,7 +379,7 @@ class Engine:
             return 0
         return max(0, min(self.speculate, sample.sampling.max_tokens - sample.text.count - 1))
 
-    def _answered(self, sample: _Sample, piece: Piece, logits: Floats) -> tuple[list[Event], int]:
+    def _answered(self, sample: _Sample, piece: TextPiece, logits: Floats) -> tuple[list[Event], int]:
         """What a piece brought, and how many of its tokens count."""
         text, sampling = sample.text, sample.sampling
         drafts = piece.tokens[len(text.tokens) - piece.start :]

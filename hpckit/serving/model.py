@@ -21,16 +21,16 @@ from hpckit.kernels.nn.paged.pages import PAGE, page_shapes
 from hpckit.kernels.nn.tile import dispatch as tile
 from hpckit.kernels.nn.tile.tile import width_of
 from hpckit.nn.rotary import angles
-from hpckit.serving.checkpoint.weights import Block, Feed, Norm, Weights
+from hpckit.serving.checkpoint.weights import BlockWeights, Feed, Norm, Weights
 from hpckit.serving.plan import ANSWER, EMBED, program
-from hpckit.serving.step import Step
+from hpckit.serving.step import ServingStep
 from hpckit.serving.team import Team
 
 WHOLE = 128  # numbers of which activations take a multiple, so that none is left over from their vectors
 Floats = npt.NDArray[np.float32]
 
 
-class Model:
+class ServedModel:
     """A model with memory for `blocks` blocks of keys and values, and for steps of up to `rows` tokens.
 
     answers: most rows of logits of a step. Collective over the team.
@@ -63,7 +63,7 @@ class Model:
         """Bytes of this rank's keys and values."""
         return self._keys.nbytes + self._values.nbytes
 
-    def run(self, step: Step) -> Floats:
+    def run(self, step: ServingStep) -> Floats:
         """The logits of the step's answers, [answers, vocab], on the last stage; the next step writes over them.
         Collective.
         """
@@ -73,7 +73,7 @@ class Model:
         self.team.meet()
         return self._logits[: step.answers]
 
-    def _run(self, step: Step, logits: Floats) -> None:
+    def _run(self, step: ServingStep, logits: Floats) -> None:
         """The part of a step that is ours."""
         rows = np.cumsum([0, *(len(piece.tokens) for piece in step.pieces)])
         starts = np.array([piece.start for piece in step.pieces])
@@ -99,7 +99,7 @@ class Model:
         if not self.team.is_last:
             self.team.carry(x)
 
-    def _embed(self, step: Step, positions: Any) -> Floats:
+    def _embed(self, step: ServingStep, positions: Any) -> Floats:
         """The rows of the tokens, with their positions where these are learned."""
         x = self.weights.embed(np.array([token for piece in step.pieces for token in piece.tokens], np.int64))
         return x if self.weights.positions is None else x + self.weights.positions[positions]
@@ -152,7 +152,7 @@ class Model:
             added[tokens] += share * found
         branch[:] = added
 
-    def _answer(self, step: Step, rows: Any, x: Floats, logits: Floats) -> None:
+    def _answer(self, step: ServingStep, rows: Any, x: Floats, logits: Floats) -> None:
         """Our columns of the logits of the step's answers."""
         wanted = [
             row
@@ -163,7 +163,7 @@ class Model:
         if head is not None:
             head.multiply(self._normed(self.weights.norm, x[wanted]), logits[:, head.begin : head.end])
 
-    def _choose(self, block: Block, normed: Floats) -> None:
+    def _choose(self, block: BlockWeights, normed: Floats) -> None:
         """Each token to the experts with the largest shares, in the order of their numbers, and into these."""
         assert block.router is not None
         count, chosen = len(normed), self.shape.chosen

@@ -1,9 +1,9 @@
 """A step of serving as a plan of all ranks: what each computes, whose columns it waits for, and what it sends.
 
 `program` is the list that a rank of a stage walks through, the same for every step; `ServingPlan` is that list on all
-ranks with the texts and blocks of one step, so that `prove`, `price` and `draw` see what `Model` runs. A rank writes
-its columns of an array that its replica shares, and all of the replica wait before they read it: a step in shared
-memory. Rows, and the plan itself, go from stage to stage as messages.
+ranks with the texts and blocks of one step, so that `prove`, `price` and `draw` see what `ServedModel` runs. A rank
+writes its columns of an array that its replica shares, and all of the replica wait before they read it: a step in
+shared memory. Rows, and the plan itself, go from stage to stage as messages.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from hpckit.errors import InputError, PlanError
 from hpckit.kernels.nn.paged.pages import PAGE
 from hpckit.plan.protocol import NOTHING, Claim, Ends, Ints, Step, Work
-from hpckit.serving.step import Step as Pieces
+from hpckit.serving.step import ServingStep as Pieces
 
 EMBED, ATTEND, PROJECT, RAISE, LOWER, ANSWER = "embed", "attend", "project", "raise", "lower", "answer"
 SHOWN = {ATTEND: "mixed", PROJECT: "branch", RAISE: "hidden", LOWER: "branch"}  # the array that an action writes to
@@ -77,7 +77,7 @@ class Places:
         return [group * self.of_stage for group in range(1, self.stages)]
 
 
-class Action(NamedTuple):
+class Computation(NamedTuple):
     """What a rank computes next, in layer `block` of its stage, and the array whose columns it shows to its replica
     before it goes on; "" for none.
     """
@@ -88,14 +88,14 @@ class Action(NamedTuple):
 
 
 @cache
-def program(stage: int, stages: int, layers: int) -> tuple[Action, ...]:
+def program(stage: int, stages: int, layers: int) -> tuple[Computation, ...]:
     """What every rank of a stage with so many layers does in a step, between the rows that come and those that leave.
 
     After an array "branch" the rows are those before it plus the branch.
     """
-    begin = [] if stage else [Action(EMBED)]
-    blocks = [Action(does, block, shows) for block in range(layers) for does, shows in SHOWN.items()]
-    return (*begin, *blocks, *([Action(ANSWER)] if stage == stages - 1 else []))
+    begin = [] if stage else [Computation(EMBED)]
+    blocks = [Computation(does, block, shows) for block in range(layers) for does, shows in SHOWN.items()]
+    return (*begin, *blocks, *([Computation(ANSWER)] if stage == stages - 1 else []))
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,7 +108,7 @@ class ServingPlan:
 
     `prove` finds a block that two texts write, or that one writes and another reads, a column that a rank reads before
     it is there, rows that come from another stage or replica, logits that rank 0 does not get. What the blocks hold
-    from the steps before is for `hpckit.serving.Proof`.
+    from the steps before is for `hpckit.serving.StepReplay`.
     """
 
     places: Places
@@ -181,7 +181,7 @@ class ServingPlan:
 
     # -- the actions of a stage
 
-    def _program(self, stage: int) -> tuple[Action, ...]:
+    def _program(self, stage: int) -> tuple[Computation, ...]:
         return program(stage, self.places.stages, self.layers[stage])
 
     @cached_property
@@ -193,7 +193,7 @@ class ServingPlan:
     def _busy(self) -> list[int]:
         return [replica for replica, pieces in enumerate(self._own) if pieces]
 
-    def _acted(self, stage: int, number: int, action: Action) -> Step:
+    def _acted(self, stage: int, number: int, action: Computation) -> Step:
         """An action of all busy ranks of a stage, and their columns in the shared memory of their replica."""
         it, work, shown = self.places, _Works(), _Sent()
         for replica in self._busy:
@@ -218,7 +218,7 @@ class ServingPlan:
         name = " ".join(filter(None, [action.does, self._layer(stage, action), where]))
         return shown.step(name, work=work.made())
 
-    def _needed(self, stage: int, number: int, action: Action, replica: int, column: int, pieces: Any) -> list:
+    def _needed(self, stage: int, number: int, action: Computation, replica: int, column: int, pieces: Any) -> list:
         """Cells that an action reads, and what must be in them."""
         if action.does == EMBED:
             return [(0, self._index("the plan"))]
@@ -238,7 +238,7 @@ class ServingPlan:
                         found.append((self._kept(action.block, block), index))
         return found
 
-    def _made(self, stage: int, number: int, action: Action, replica: int, column: int, pieces: Any) -> list:
+    def _made(self, stage: int, number: int, action: Computation, replica: int, column: int, pieces: Any) -> list:
         """Cells that an action writes, and what is in them then."""
         if action.does == EMBED:
             return [(1, self._rows(stage, number, replica))]
@@ -276,7 +276,7 @@ class ServingPlan:
             nbytes = 4.0 * sum(len(piece.tokens) for piece in self._own[replica]) * self.widths["branch"]
             giver, taker = it.rank(before, replica), it.rank(stage, replica)
             rows = self._index("the rows", stage, replica, -1)
-            work.add(giver, 0.0, self._needed(before, last, Action(RAISE), replica, 0, []), [(1, rows)], "adds")
+            work.add(giver, 0.0, self._needed(before, last, Computation(RAISE), replica, 0, []), [(1, rows)], "adds")
             sent.add(giver, taker, [1], [1], nbytes, "rows")
             for column in range(1, it.columns):
                 seen.add(taker, it.rank(stage, replica, column), [1], [1], nbytes, "rows")
@@ -358,7 +358,7 @@ class ServingPlan:
         told = f" of replica {array - 3}" if array >= 3 else ""
         return f"column {column} of {ARRAYS[min(array, 3)]}{told}"
 
-    def _layer(self, stage: int, action: Action) -> str:
+    def _layer(self, stage: int, action: Computation) -> str:
         """The number of an action's layer in the model."""
         return "" if action.does in (EMBED, ANSWER) else str(sum(self.layers[:stage]) + action.block)
 

@@ -1,6 +1,6 @@
 """What serving a model takes, before it is started: memory, seconds of a token and to the first one.
 
-`Times` says what an action of a step's plan takes (`plan.ServingPlan`), `price` what many steps together do.
+`ComputeTimes` says what an action of a step's plan takes (`plan.ServingPlan`), `price` what many steps together do.
 
 A pass of `rows` tokens reads every weight once and multiplies it by each row: the longer of the two counts, as the
 rates of the tile say, which differ with the rows. Keys and values are read once a text. Between products all ranks
@@ -24,9 +24,9 @@ from hpckit.kernels.nn.tile.packed import KINDS, panel_shape
 from hpckit.kernels.nn.tile.tile import width_of
 from hpckit.plan.blocks import block
 from hpckit.plan.machine.machine import Level, Machine
-from hpckit.serving.checkpoint.shape import Shape
+from hpckit.serving.checkpoint.shape import TransformerShape
 from hpckit.serving.plan import ANSWER, ATTEND, LOWER, PROJECT, RAISE, Places, ServingPlan
-from hpckit.serving.step import Piece, Step
+from hpckit.serving.step import ServingStep, TextPiece
 
 ROWS = (1, 4, 8, 32, 128, 512)
 WAIT = 1.5e-6  # s of a barrier of ranks with a core each, in shared memory
@@ -57,7 +57,7 @@ class Rates:
 
 
 @dataclass(frozen=True)
-class Price:
+class ServingPrice:
     """Bytes of a rank's weights and of its keys and values; seconds by texts at once, and to the first token."""
 
     weights: float
@@ -67,10 +67,10 @@ class Price:
 
 
 @dataclass(frozen=True)
-class Times:
+class ComputeTimes:
     """Seconds of what a rank computes, one of `columns` that split every weight of a model of `kind`."""
 
-    shape: Shape
+    shape: TransformerShape
     kind: str
     columns: int
     rates: Rates
@@ -97,7 +97,7 @@ class Times:
         """How often so many rows of a text go over the keys and values before them: twelve at a time."""
         return max(1, rows * self.shape.group // 12)
 
-    def __call__(self, does: str, pieces: Sequence[Piece]) -> float:
+    def __call__(self, does: str, pieces: Sequence[TextPiece]) -> float:
         """Of an action of one layer, or of the head."""
         rows, layer = sum(len(piece.tokens) for piece in pieces), 1 / self.shape.layers
         if does == ANSWER:
@@ -108,7 +108,7 @@ class Times:
             total += layer * self.attention(seen)
         return total
 
-    def plan(self, places: Places, step: Step) -> ServingPlan:
+    def plan(self, places: Places, step: ServingStep) -> ServingPlan:
         """The plan of a step with these seconds. Raises `InputError` for more stages than layers."""
         s = self.shape
         layers = tuple(map(len, s.layers_of(places.stages)))
@@ -116,7 +116,7 @@ class Times:
         return ServingPlan(places, layers, step, {**widths, "hidden": s.hidden * max(1, s.chosen)}, self)
 
 
-def full_step(places: Places, texts: int, context: int, rows: int) -> Step:
+def full_step(places: Places, texts: int, context: int, rows: int) -> ServingStep:
     """A step as a busy server has them, of `texts` texts of `context` tokens: on each replica the next token of all but
     one, whose prompt fills the step up to `rows` tokens.
     """
@@ -127,8 +127,8 @@ def full_step(places: Places, texts: int, context: int, rows: int) -> Step:
             prompt = own > 1 and text == first + own - 1
             count = min(context, max(1, rows - (text - first))) if prompt else 1
             blocks = tuple(range(text * held, (text + 1) * held))
-            pieces.append(Piece(text, context - count, (0,) * count, blocks, 1, replica))
-    return Step(tuple(pieces))
+            pieces.append(TextPiece(text, context - count, (0,) * count, blocks, 1, replica))
+    return ServingStep(tuple(pieces))
 
 
 def machine_of_rates(rates: Rates, places: Places) -> Machine:
@@ -172,8 +172,16 @@ def rates_of(machine: Machine, kind: str) -> Rates:
 
 
 def price(
-    shape: Shape, kind: str, ranks: int, rates: Rates, *, context: int, texts: int, rows: int = 512, stages: int = 1
-) -> Price:
+    shape: TransformerShape,
+    kind: str,
+    ranks: int,
+    rates: Rates,
+    *,
+    context: int,
+    texts: int,
+    rows: int = 512,
+    stages: int = 1,
+) -> ServingPrice:
     """The price of a model on ranks with a core and a share of the weights each.
 
     context: tokens of a text, for keys and values and for the first token. rows: most tokens of a step. stages: nodes
@@ -181,7 +189,7 @@ def price(
     `InputError` for more stages than layers.
     """
     own = ranks // stages
-    times = Times(shape, kind, own, rates)
+    times = ComputeTimes(shape, kind, own, rates)
     sizes = times.sizes
     shares = [len(layers) / shape.layers for layers in shape.layers_of(stages)]
     heads_of = [float(n == stages - 1) for n in range(stages)]
@@ -217,7 +225,7 @@ def price(
     fullest = max(
         (sum(sizes.values()) - sizes["head"]) * a + sizes["head"] * b for a, b in zip(shares, heads_of, strict=True)
     )
-    return Price(fullest / own, max(shares) * shape.kv_bytes * texts * context / own, decode, first)
+    return ServingPrice(fullest / own, max(shares) * shape.kv_bytes * texts * context / own, decode, first)
 
 
 def _seconds(given: Any, packed: list[Any], out: Any) -> float:

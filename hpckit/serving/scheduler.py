@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 
 from hpckit.kernels.nn.paged.pages import PAGE
 from hpckit.serving.blocks import Blocks, chain
-from hpckit.serving.step import Piece, Step
+from hpckit.serving.step import ServingStep, TextPiece
 
 LEAN = PAGE  # tokens of a step that a replica may have more than another, and still get a text for its beginning
 
@@ -104,11 +104,11 @@ class Scheduler:
                 texts.remove(text)
         self._release(text)
 
-    def plan(self) -> Step | None:
+    def plan(self) -> ServingStep | None:
         """The next step; None where no text waits or runs. Texts that were preempted for it are among the waiting."""
         self._rows, self._answers = [self.rows] * self.replicas, [self.answers] * self.replicas
         preempted = self.preemptions
-        pieces: list[Piece] = []
+        pieces: list[TextPiece] = []
         several = len(self.running) + len(self.waiting) > 1
         self._balance(several)
         most = -(-min(self.texts, len(self.running) + len(self.waiting)) // self.stages)
@@ -136,23 +136,23 @@ class Scheduler:
                 if piece is None:
                     break
                 pieces.append(piece)
-        return Step(tuple(sorted(pieces, key=lambda piece: piece.replica))) if pieces else None
+        return ServingStep(tuple(sorted(pieces, key=lambda piece: piece.replica))) if pieces else None
 
-    def begin(self, step: Step, texts: Sequence[Text]) -> None:
+    def begin(self, step: ServingStep, texts: Sequence[Text]) -> None:
         """The step is under way. Pieces without answers count as computed: every stage runs later steps after it."""
         for piece, text in zip(step.pieces, texts, strict=True):
             text.awaited = piece.answers > 0
             if not piece.answers:
                 self._advance(piece, text, len(piece.tokens))
 
-    def done(self, piece: Piece, text: Text, accepted: int) -> None:
+    def done(self, piece: TextPiece, text: Text, accepted: int) -> None:
         """A piece with answers is computed; accepted: of how many of its tokens the keys and values count (all but
         wrong drafts). Full blocks may be found by other texts from now on.
         """
         text.awaited = False
         self._advance(piece, text, accepted)
 
-    def _advance(self, piece: Piece, text: Text, count: int) -> None:
+    def _advance(self, piece: TextPiece, text: Text, count: int) -> None:
         before = text.computed // PAGE
         text.computed = piece.start + count
         self._hash(text, text.computed // PAGE)
@@ -177,7 +177,7 @@ class Scheduler:
             return count + len(text.drafts)
         return count
 
-    def _piece(self, text: Text, count: int) -> Piece:
+    def _piece(self, text: Text, count: int) -> TextPiece:
         every = [*text.tokens, *text.drafts]
         end = text.computed + count
         answers = 1 + len(text.drafts) if end >= len(text.tokens) else 0
@@ -186,7 +186,7 @@ class Scheduler:
         self._rows[text.replica] -= count
         self._answers[text.replica] -= answers
         own = tuple(every[text.computed : end])
-        return Piece(text.number, text.computed, own, tuple(text.blocks), answers, text.replica)
+        return TextPiece(text.number, text.computed, own, tuple(text.blocks), answers, text.replica)
 
     def _balance(self, several: bool) -> None:
         """Running texts go to other replicas where that makes the longest part of the step shorter."""
@@ -219,7 +219,7 @@ class Scheduler:
         has_room = self._rows[home] and self._answers[home]
         text.replica = home if has_room and self._rows[home] + LEAN >= self._rows[least] else least
 
-    def _admit(self, text: Text, several: bool) -> Piece | None:
+    def _admit(self, text: Text, several: bool) -> TextPiece | None:
         """Begin to compute a text that waits, from the blocks that are known already; None where blocks are lacking."""
         most = 0 if text.needs_all else (len(text.tokens) - 1) // PAGE
         self._hash(text, most)

@@ -18,7 +18,7 @@ HEAD = 5  # words of a piece before its tokens and blocks
 
 
 @dataclass(frozen=True)
-class Piece:
+class TextPiece:
     """Tokens of one text that a step computes.
 
     text: its number. start: of its tokens whose keys and values are there. blocks: those of the text, up to the last
@@ -40,12 +40,12 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Step:
+class ServingStep:
     """The pieces of one pass through the model, by replicas; their rows stand one after the other, and so do their
     answers.
     """
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[TextPiece, ...]
 
     @property
     def rows(self) -> int:
@@ -57,10 +57,10 @@ class Step:
         """Rows of logits."""
         return sum(piece.answers for piece in self.pieces)
 
-    def of_replica(self, replica: int) -> tuple[Step, int]:
+    def of_replica(self, replica: int) -> tuple[ServingStep, int]:
         """What a replica computes, and how many answers stand before its own."""
         own = tuple(piece for piece in self.pieces if piece.replica == replica)
-        return Step(own), sum(piece.answers for piece in self.pieces if piece.replica < replica)
+        return ServingStep(own), sum(piece.answers for piece in self.pieces if piece.replica < replica)
 
     def words(self) -> npt.NDArray[np.int64]:
         """The step as numbers: what rank 0 tells the others."""
@@ -71,7 +71,7 @@ class Step:
         return np.array(found, np.int64)
 
     @classmethod
-    def of(cls, words: npt.NDArray[np.int64]) -> Step:
+    def of(cls, words: npt.NDArray[np.int64]) -> ServingStep:
         """The step that `words` are."""
         given, at, pieces = words.tolist(), 1, []
         for _ in range(given[0]):
@@ -79,12 +79,12 @@ class Step:
             at += HEAD
             held = -(-(start + count) // PAGE)
             tokens, blocks = given[at : at + count], given[at + count : at + count + held]
-            pieces.append(Piece(text, start, tuple(tokens), tuple(blocks), answers, replica))
+            pieces.append(TextPiece(text, start, tuple(tokens), tuple(blocks), answers, replica))
             at += count + held
         return cls(tuple(pieces))
 
 
-class Proof:
+class StepReplay:
     """Replays steps on fingerprints: `run` raises `InputError` where a step would compute a wrong answer.
 
     Each place of a block holds a fingerprint of the whole text up to its token. A piece must find those of its own text
@@ -97,7 +97,7 @@ class Proof:
         self._rows, self._replicas = rows, replicas
         self._computed: dict[int, int] = {}
 
-    def run(self, step: Step, texts: Mapping[int, Sequence[int]]) -> None:
+    def run(self, step: ServingStep, texts: Mapping[int, Sequence[int]]) -> None:
         """Check a step and do it; texts: the tokens of each text, at least those before its piece."""
         order = [piece.replica for piece in step.pieces]
         if not order or order != sorted(order) or not 0 <= order[0] <= order[-1] < self._replicas:
@@ -124,7 +124,7 @@ class Proof:
         """The text has lost its blocks, or ended."""
         self._computed.pop(text, None)
 
-    def _check(self, piece: Piece, text: Sequence[int]) -> None:
+    def _check(self, piece: TextPiece, text: Sequence[int]) -> None:
         if len(piece.blocks) != -(-piece.end // PAGE) or not 0 <= piece.answers <= len(piece.tokens):
             self._fail(f"text {piece.text} has {len(piece.blocks)} blocks for {piece.end} tokens")
         for place, chain in enumerate(_chains(text[: piece.start])):
@@ -134,7 +134,7 @@ class Proof:
         if piece.start < self._computed.get(piece.text, 0) and self._found(piece, piece.start) == first:
             self._fail(f"token {piece.start} of text {piece.text} is computed twice")
 
-    def _found(self, piece: Piece, place: int) -> bytes:
+    def _found(self, piece: TextPiece, place: int) -> bytes:
         return self._held[piece.blocks[place // PAGE]][place % PAGE]
 
     def _fail(self, why: str) -> None:

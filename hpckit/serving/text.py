@@ -15,7 +15,7 @@ UNKNOWN = "\ufffd"  # of bytes that are not a character yet
 PLAIN = "{% for message in messages %}{{ message['role'] }}: {{ message['content'] }}\n{% endfor %}assistant:"
 
 
-class Stream:
+class TextStream:
     """Text from tokens that come one by one, up to one of the texts `stop`.
 
     A character that takes several tokens comes with its last one, and what may be the beginning of a stop text is held

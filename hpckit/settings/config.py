@@ -17,9 +17,9 @@ from hpckit.errors import InputError, did_you_mean
 from hpckit.settings.apps import App, app_in, apps, find_preset, in_folder
 from hpckit.settings.layers import (
     USER_FILE,
-    Layer,
     Mistake,
     Settings,
+    SettingsLayer,
     command_line_layer,
     environment_layer,
     read_toml,
@@ -183,19 +183,19 @@ def _drop(tree: dict[str, Any], path: Key) -> Key:
     return outer[1]
 
 
-def _base_layer(target: str) -> tuple[App, Layer, str, str]:
+def _base_layer(target: str) -> tuple[App, SettingsLayer, str, str]:
     """App, layer, text and title of a run file or preset; the text is empty for a preset."""
     if not is_run_file(target):
         app, preset = find_preset(target)
         tree = {"app": app.name, **(app.presets[preset][1] if preset else {})}
-        return app, Layer(f"preset {preset}" if preset else f"app {app.name}", tree, app.folder), "", preset
+        return app, SettingsLayer(f"preset {preset}" if preset else f"app {app.name}", tree, app.folder), "", preset
     path = Path(target)
     if path.suffix != ".toml" and path.is_file():
         for app in apps().values():
             if (script := app.script_module) is not None and script.reads(path):
                 found = script.settings_of(path)
                 notes = (f"made from {path.name}", *found.notes)
-                return app, Layer(target, found.tree, path.parent, found.lines, notes=notes), "", _title(path)
+                return app, SettingsLayer(target, found.tree, path.parent, found.lines, notes=notes), "", _title(path)
     same = [f"{app.name}/{target}" for app in apps().values() if path.is_dir() and target in app.presets]
     try:
         layer = read_toml(path, target)
@@ -223,12 +223,12 @@ def user_cache(environment: Mapping[str, str] = os.environ) -> Path:
     return Path(environment.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()) / "hpckit"
 
 
-def _user_layer(environment: Mapping[str, str], app: App) -> Layer:
+def _user_layer(environment: Mapping[str, str], app: App) -> SettingsLayer:
     """The table of `app` in the user file: `[weather.output]` there is `[output]` here."""
     given = environment.get("HPCKIT_CONFIG", "")
     path = Path(given) if given else USER_FILE.expanduser()
     if given == os.devnull or (not given and not path.exists()):
-        return Layer("user file", {}, Path.cwd())
+        return SettingsLayer("user file", {}, Path.cwd())
     layer = read_toml(path, str(path))
     unknown = [name for name in layer.tree if name not in (*apps(), app.name)]
     if unknown:
@@ -241,7 +241,7 @@ def _user_layer(environment: Mapping[str, str], app: App) -> Layer:
     if not isinstance(tree, dict):
         raise InputError(f"{layer.origin((app.name,))}: {app.name} is a table here", do=f"write [{app.name}.SECTION]")
     lines = {key[1:]: line for key, line in layer.lines.items() if key[0] == app.name and key[1:]}
-    return Layer(str(path), tree, layer.base, lines)
+    return SettingsLayer(str(path), tree, layer.base, lines)
 
 
 def _path_in(loc: tuple[int | str, ...], tree: Any, schema: Schema) -> Key:

@@ -35,7 +35,7 @@ class Mistake:
 
 
 @dataclass(frozen=True)
-class Layer:
+class SettingsLayer:
     """Settings from one source: `tree` is nested tables, `base` the folder that its file names are relative to; `notes`
     go to the head of the run file.
     """
@@ -58,13 +58,15 @@ class Settings:
     """The layers merged into one tree of values, and for each leaf the layer that said it."""
 
     tree: dict[str, Any] = field(default_factory=dict)
-    owner: dict[Key, Layer] = field(default_factory=dict)
+    owner: dict[Key, SettingsLayer] = field(default_factory=dict)
 
-    def add(self, layer: Layer) -> list[Mistake]:
+    def add(self, layer: SettingsLayer) -> list[Mistake]:
         """Lay `layer` over what is there; returns the mistakes in its form."""
         return list(self._merge(self.tree, layer.tree, layer, ()))
 
-    def _merge(self, below: dict[str, Any], above: Mapping[str, Any], layer: Layer, path: Key) -> Iterator[Mistake]:
+    def _merge(
+        self, below: dict[str, Any], above: Mapping[str, Any], layer: SettingsLayer, path: Key
+    ) -> Iterator[Mistake]:
         for name, value in above.items():
             here = (*path, name)
             old = below.get(name, value)
@@ -87,7 +89,9 @@ class Settings:
                 below[name] = value
                 self.owner[here] = layer
 
-    def _merge_list(self, below: list[Any], above: Mapping[str, Any], layer: Layer, path: Key) -> Iterator[Mistake]:
+    def _merge_list(
+        self, below: list[Any], above: Mapping[str, Any], layer: SettingsLayer, path: Key
+    ) -> Iterator[Mistake]:
         """`bubbles.0.x = 5` changes a table of a list, all of which belongs to `layer` then."""
         for number, value in above.items():
             here = (*path, number)
@@ -117,7 +121,7 @@ class Settings:
             path = path[:-1]
         return ""
 
-    def leaves(self) -> Iterator[tuple[Key, Any, Layer]]:
+    def leaves(self) -> Iterator[tuple[Key, Any, SettingsLayer]]:
         """(path, value, layer) of everything that was said."""
         for path, layer in self.owner.items():
             yield path, self._table(path)[path[-1]], layer
@@ -136,7 +140,7 @@ class Settings:
         return table
 
 
-def read_toml(path: Path, shown: str) -> Layer:
+def read_toml(path: Path, shown: str) -> SettingsLayer:
     """The layer of a TOML file, shown to the user as `shown`.
 
     Raises `InputError` with the line if it cannot be read or is not TOML.
@@ -158,10 +162,10 @@ def read_toml(path: Path, shown: str) -> Layer:
         raise _syntax_error(error, text, shown) from None
     except ValueError as error:  # beyond the limits
         raise InputError(f"{shown} is not read: {error}", do=do) from None
-    return Layer(shown, tree, path.absolute().parent, key_lines(text), text)
+    return SettingsLayer(shown, tree, path.absolute().parent, key_lines(text), text)
 
 
-def environment_layer(environment: Mapping[str, str], schema: Schema) -> Layer:
+def environment_layer(environment: Mapping[str, str], schema: Schema) -> SettingsLayer:
     """`HPCKIT_GRID__NX=100` as `grid.nx = 100`; the origin names the variable."""
     tree: dict[str, Any] = {}
     for variable in sorted(environment):
@@ -171,7 +175,7 @@ def environment_layer(environment: Mapping[str, str], schema: Schema) -> Layer:
     return _EnvironmentLayer("environment", tree, Path.cwd())
 
 
-class _EnvironmentLayer(Layer):
+class _EnvironmentLayer(SettingsLayer):
     """Names the variable instead of a line."""
 
     def origin(self, path: Key) -> str:
@@ -187,7 +191,7 @@ def refuse_dashes(words: Iterable[str]) -> None:
         raise InputError(f"{', '.join(wrong)}: settings go without dashes", do=f"give {meant}")
 
 
-def command_line_layer(words: list[str], schema: Schema) -> tuple[Layer, list[Mistake]]:
+def command_line_layer(words: list[str], schema: Schema) -> tuple[SettingsLayer, list[Mistake]]:
     """`key=value` words as a layer; values are TOML, and bare words are texts."""
     tree: dict[str, Any] = {}
     mistakes = []
@@ -203,7 +207,7 @@ def command_line_layer(words: list[str], schema: Schema) -> tuple[Layer, list[Mi
             mistakes.append(Mistake("command line", f"{word!r}: expected key=value, as in grid.nx=100"))
         elif not _put(tree, path, _value(text, schema, path)):
             mistakes.append(Mistake("command line", f"{word!r}: another word gives {key} or a part of it a value"))
-    return Layer("command line", tree, Path.cwd()), mistakes
+    return SettingsLayer("command line", tree, Path.cwd()), mistakes
 
 
 def _apart(key: str, value: str, schema: Schema) -> bool:

@@ -18,7 +18,7 @@ __communicates__ = True  # its frames are not call sites
 Box = tuple[slice, ...]
 
 
-class Part(NamedTuple):
+class MessageBox(NamedTuple):
     """A message of a rank: its peer, and the box within the local array before, or within a summand after."""
 
     peer: int
@@ -26,17 +26,17 @@ class Part(NamedTuple):
     summand: int = 0
 
 
-class Program(NamedTuple):
+class HopProgram(NamedTuple):
     """What a rank does in a hop. doubled: in each step those it sends to, and the one it takes from (NOBODY: none)."""
 
-    sends: tuple[Part, ...]
-    receives: tuple[Part, ...]
+    sends: tuple[MessageBox, ...]
+    receives: tuple[MessageBox, ...]
     shape: tuple[int, ...]
     doubled: tuple[tuple[tuple[int, ...], int], ...]
 
 
 @lru_cache(maxsize=256)
-def program(hop: Hop, rank: int) -> Program:
+def program(hop: Hop, rank: int) -> HopProgram:
     """The part of a rank in the steps of a hop."""
     before, after = hop.source.bounds(), hop.target.bounds()
     shape = tuple((after[rank, :, 1] - after[rank, :, 0]).tolist())
@@ -46,7 +46,7 @@ def program(hop: Hop, rank: int) -> Program:
         for step in steps:
             gives, takes = (each.peer[each.of(rank)].tolist() for each in (step.sends, step.receives))
             doubled.append((tuple(gives), takes[0] if takes else NOBODY))
-        return Program((), (), shape, tuple(doubled))
+        return HopProgram((), (), shape, tuple(doubled))
     ends = steps[0].sends, steps[0].receives
     gives, takes = (each.peer[each.of(rank)].tolist() for each in ends)
 
@@ -56,10 +56,10 @@ def program(hop: Hop, rank: int) -> Program:
         return tuple(slice(int(a), int(b)) for a, b in zip(start, stop, strict=True))
 
     coords = hop.source.axes.all_coords()
-    return Program(
-        tuple(Part(peer, box(rank, peer, before[rank])) for peer in gives),
+    return HopProgram(
+        tuple(MessageBox(peer, box(rank, peer, before[rank])) for peer in gives),
         tuple(
-            Part(peer, box(peer, rank, after[rank]), int(coords[hop.axis, peer]) if hop.axis >= 0 else 0)
+            MessageBox(peer, box(peer, rank, after[rank]), int(coords[hop.axis, peer]) if hop.axis >= 0 else 0)
             for peer in takes
         ),
         shape,
@@ -76,7 +76,7 @@ def redistribute(mesh: Mesh, plan: RedistributionPlan, local: np.ndarray) -> np.
     return local
 
 
-def _exchanged(mesh: Mesh, hop: Hop, its: Program, local: np.ndarray) -> np.ndarray:
+def _exchanged(mesh: Mesh, hop: Hop, its: HopProgram, local: np.ndarray) -> np.ndarray:
     """The boxes that arrive, and the sums of their summands as a tree."""
     slots = [np.zeros(its.shape, local.dtype) for _ in range(hop.summands)]
     kept = [part for part in its.sends if part.peer == mesh.rank]
@@ -98,7 +98,7 @@ def _exchanged(mesh: Mesh, hop: Hop, its: Program, local: np.ndarray) -> np.ndar
     return slots[0]
 
 
-def _doubled(mesh: Mesh, its: Program, local: np.ndarray) -> np.ndarray:
+def _doubled(mesh: Mesh, its: HopProgram, local: np.ndarray) -> np.ndarray:
     """The sum over the axis, of blocks twice as large in each step."""
     total = local.copy()
     for gives, taker in its.doubled:

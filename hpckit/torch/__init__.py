@@ -10,7 +10,7 @@ _HOMES = {
     "ColumnParallelLinear": "hpckit.torch.linear",
     "DistributedDataParallel": "hpckit.torch.data",
     "FullyShardedDataParallel": "hpckit.torch.sharded",
-    "Moves": "hpckit.torch.linear",
+    "ActivationMoves": "hpckit.torch.linear",
     "PipelineStage": "hpckit.torch.pipeline",
     "RowParallelLinear": "hpckit.torch.linear",
     "SyncBatchNorm": "hpckit.torch.norm",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Bucket:
+class ParameterBucket:
     """Gradients that are averaged at once. members: numbers of the parameters; waits: for how many of them."""
 
     array: np.ndarray
@@ -46,7 +46,7 @@ class Gradients:
         self.sync = True
         self._views: list[torch.Tensor] = [torch.empty(0)] * len(self.parameters)
         self._home = [0] * len(self.parameters)
-        self._buckets: list[Bucket] = []
+        self._buckets: list[ParameterBucket] = []
         for members in _cut(self.parameters, bucket_bytes):
             self._add(members)
         self._has = np.zeros(len(self.parameters), np.uint8)  # which have a gradient, here or anywhere
@@ -61,7 +61,7 @@ class Gradients:
         array = self.replicas.allocate(sum(map(room_of, own)), KINDS[own[0].dtype][0])
         for number, view in zip(members, views_of(array, own), strict=True):
             self._views[number], self._home[number] = view, len(self._buckets)
-        self._buckets.append(Bucket(array, kind_of(own[0].dtype), members))
+        self._buckets.append(ParameterBucket(array, kind_of(own[0].dtype), members))
 
     def _hook(self, number: int) -> Any:
         def arrived(parameter: torch.Tensor) -> None:

@@ -39,7 +39,7 @@ class Moved(torch.autograd.Function):
         return context.move(gradient), None, None
 
 
-class Moves:
+class ActivationMoves:
     """What tensor parallel layers do with activations on the ranks of an axis. Each is collective, also backward."""
 
     def __init__(self, mesh_axis: Any) -> None:
@@ -132,7 +132,7 @@ class ParallelLinear(nn.Module):
         super().__init__()
         if not isinstance(whole, nn.Linear):
             raise InputError(f"a linear layer is cut, not {whole!r}", do="give a torch.nn.Linear")
-        self.moves, self.sequence_dim = Moves(mesh_axis), sequence_dim
+        self.moves, self.sequence_dim = ActivationMoves(mesh_axis), sequence_dim
         replicas = self.moves.replicas
         facts = {"weight": str(list(whole.weight.shape)), "bias": str(whole.bias is not None), "unit": str(unit)}
         require_same(replicas.comm, facts, "a linear layer is the same on every rank")

@@ -128,7 +128,7 @@ class PipelineStage(nn.Module):
         """
         if len(x) != len(targets):
             raise InputError(f"{len(x)} samples have {len(targets)} targets", do="give as many targets as samples")
-        step = Step(self, x, targets)
+        step = ModuleStep(self, x, targets)
         for each in self.gradients.values():
             each.weight = float(len(x))
         for cut in step.cuts:
@@ -172,7 +172,7 @@ class PipelineStage(nn.Module):
         self._forms[form] = forms
 
 
-class Step:
+class ModuleStep:
     """Forward and backward of one batch: what each action of the program does. Microbatches may be empty."""
 
     def __init__(self, own: PipelineStage, x: torch.Tensor, targets: torch.Tensor) -> None:

@@ -23,7 +23,7 @@ from hpckit.comm.shared.group import node_group
 from hpckit.errors import InputError, MismatchError
 from hpckit.torch.states import States
 from hpckit.torch.tensors import KINDS, as_array, bound_threads, broadcast_tensors, require_model
-from hpckit.torch.units import Unit, blocks_of, tensors_in, units_of
+from hpckit.torch.units import ModuleUnit, blocks_of, tensors_in, units_of
 from hpckit.training.replicas import Replicas
 
 DIGEST = 4  # bytes
@@ -76,7 +76,7 @@ class FullyShardedDataParallel(States, nn.Module):
         broadcast_tensors(replicas, [*module.parameters(), *module.buffers()])
         homes = units_of(replicas, module, blocks_of(module, blocks), self.by_pointer)
         self._root = homes[-1][1]
-        self.units: list[Unit] = [unit for _, units in homes for unit in units]
+        self.units: list[ModuleUnit] = [unit for _, units in homes for unit in units]
         self._wait_for_values()  # all have written theirs
         self._turn = [unit for unit in reversed(self.units) if unit not in self._root and unit.trained]
         self._turn += [unit for unit in self._root if unit.trained]
@@ -88,7 +88,7 @@ class FullyShardedDataParallel(States, nn.Module):
         for dtype in self._rooms:
             same = [unit for unit in self._turn if unit.dtype == dtype]
             self._room.update({id(unit): number % ROOMS for number, unit in enumerate(same)})
-        self._under_way: list[tuple[Unit, np.ndarray, Request]] = []
+        self._under_way: list[tuple[ModuleUnit, np.ndarray, Request]] = []
         self._started = 0
         self._trained = [each for unit in self._turn for each in unit.trained]
         # Which parameters have a gradient; and behind them what has been gathered (`_agree`).
@@ -148,7 +148,7 @@ class FullyShardedDataParallel(States, nn.Module):
             assert group is not None
             calls.barrier(group)
 
-    def _watch_block(self, block: nn.Module, units: list[Unit]) -> None:
+    def _watch_block(self, block: nn.Module, units: list[ModuleUnit]) -> None:
         """Let a block have its values while it computes, forward and backward, and the next one's come meanwhile."""
 
         def before(*_: Any) -> None:
@@ -167,14 +167,14 @@ class FullyShardedDataParallel(States, nn.Module):
         block.register_forward_pre_hook(before)
         block.register_forward_hook(behind)
 
-    def _watch_output(self, output: Any, units: list[Unit]) -> None:
+    def _watch_output(self, output: Any, units: list[ModuleUnit]) -> None:
         """Have the values again when the gradient of an output comes."""
         if not self.by_pointer:
             for tensor in tensors_in(output):
                 if tensor.requires_grad:
                     tensor.register_hook(lambda _: self._backward(units))
 
-    def _backward(self, units: list[Unit]) -> None:
+    def _backward(self, units: list[ModuleUnit]) -> None:
         """The gradient of an output is there: those behind it have been used, where their gradients are complete."""
         self._begin()
         first = self.units.index(units[0]) if units else len(self.units)
@@ -183,7 +183,7 @@ class FullyShardedDataParallel(States, nn.Module):
                 unit.free()
         self._need(units, -1)
 
-    def _need(self, units: list[Unit], ahead: int) -> None:
+    def _need(self, units: list[ModuleUnit], ahead: int) -> None:
         if self.by_pointer:
             return
         for unit in units:
@@ -239,7 +239,7 @@ class FullyShardedDataParallel(States, nn.Module):
         finally:
             self._sync = before
 
-    def _hook(self, unit: Unit, number: int) -> Any:
+    def _hook(self, unit: ModuleUnit, number: int) -> Any:
         def arrived(_: torch.Tensor) -> None:
             self._begin()
             self._has[number] = 1
@@ -272,7 +272,7 @@ class FullyShardedDataParallel(States, nn.Module):
                 return
             self._start_next()
 
-    def _is_taken(self, unit: Unit) -> bool:
+    def _is_taken(self, unit: ModuleUnit) -> bool:
         room = self._room.get(id(unit))
         return any(other.dtype == unit.dtype and self._room[id(other)] == room for other, _, _ in self._under_way)
 
@@ -320,7 +320,7 @@ class FullyShardedDataParallel(States, nn.Module):
         request.wait()
         self._hand(unit, into)
 
-    def _hand(self, unit: Unit, into: np.ndarray) -> None:
+    def _hand(self, unit: ModuleUnit, into: np.ndarray) -> None:
         """Let the shards have what was averaged, beside what they had."""
         for each, view in zip(unit.parameters, unit.views(into), strict=True):
             if each.shard.requires_grad:

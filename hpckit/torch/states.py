@@ -13,7 +13,7 @@ from hpckit.collectives import all_gather, all_reduce
 from hpckit.comm.agree import first_of_ranks
 from hpckit.errors import InputError
 from hpckit.torch.tensors import as_array
-from hpckit.torch.units import Sharded, Unit
+from hpckit.torch.units import ModuleUnit, Sharded
 
 if TYPE_CHECKING:
     from hpckit.training.replicas import Replicas
@@ -24,7 +24,7 @@ class States:
 
     module: nn.Module
     replicas: Replicas
-    units: list[Unit]
+    units: list[ModuleUnit]
 
     def full_state_dict(self) -> dict[str, torch.Tensor]:
         """The state of the module as one process has it, on every rank. Collective."""

@@ -50,7 +50,7 @@ class Sharded:
 
 
 @dataclass(eq=False)
-class Unit:
+class ModuleUnit:
     """Parameters of a module, of one dtype; made by `PointerUnit` or `MessageUnit`.
 
     waits: for how many gradients of this backward pass it waits; ready: whether they may be averaged.
@@ -122,7 +122,7 @@ class Unit:
         """Give back the memory of values that came by messages."""
 
 
-class PointerUnit(Unit):
+class PointerUnit(ModuleUnit):
     """Values once in the memory of the node: rows of the very same memory are the shards."""
 
     def __post_init__(self) -> None:
@@ -140,7 +140,7 @@ class PointerUnit(Unit):
             each.shard = nn.Parameter(as_tensor(place[first:end], self.dtype), each.whole.requires_grad)
 
 
-class MessageUnit(Unit):
+class MessageUnit(ModuleUnit):
     """Values in shards, gathered ahead of their use and freed behind it."""
 
     def __post_init__(self) -> None:
@@ -198,7 +198,7 @@ class MessageUnit(Unit):
 
 def units_of(
     replicas: Replicas, module: nn.Module, blocks: Sequence[nn.Module], by_pointer: bool
-) -> list[tuple[nn.Module, list[Unit]]]:
+) -> list[tuple[nn.Module, list[ModuleUnit]]]:
     """The units of each block; and last those of the module itself: what belongs to no block, or to several."""
     held: dict[nn.Parameter, list[tuple[nn.Module, str]]] = {}
     names: dict[nn.Parameter, str] = {}

@@ -12,7 +12,7 @@ from mpi4py import MPI
 from hpckit.collectives import all_reduce
 from hpckit.nn.layer import Pass
 from hpckit.nn.parameters import Parameters, arithmetic_of
-from hpckit.plan.pipeline.partition import Layer as LayerTimes
+from hpckit.plan.pipeline.partition import TimedLayer as LayerTimes
 from hpckit.training.stage import FORWARD, INPUT, Stage
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import numpy as np
 from mpi4py import MPI
 
 from hpckit.collectives.axis import MOST_TAGS, axis_of
-from hpckit.comm.checksums import Due, SingleSeals
+from hpckit.comm.checksums import ExpectedChecksum, SingleSeals
 from hpckit.comm.device import HOST, Device
 from hpckit.comm.observe.clocks import clock_offset
 from hpckit.comm.observe.observer import Operation, Unheard
@@ -32,7 +32,7 @@ class Posted(NamedTuple):
     peer: int
     report: Operation | Unheard
     target: Any = None
-    seal: Due | None = None
+    seal: ExpectedChecksum | None = None
 
 
 class Messages(Begun):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from hpckit.plan.pipeline.parts import Node, joined
+from hpckit.plan.pipeline.parts import PartialSum, joined
 
 if TYPE_CHECKING:
     from hpckit.nn.parameters import Parameter
@@ -25,10 +25,10 @@ class PartSum:
     closed: called when a part is complete, before it is added.
     """
 
-    def __init__(self, node: Node, zeros: Callable[[int], Any], closed: Callable[[], object]) -> None:
+    def __init__(self, node: PartialSum, zeros: Callable[[int], Any], closed: Callable[[], object]) -> None:
         self.node, self._zeros, self._closed = node, zeros, closed
         self._free: list[Any] = []
-        self._nodes: list[tuple[Node, Any]] = []
+        self._nodes: list[tuple[PartialSum, Any]] = []
         self._current: Any = None
         self._bind: Bind = int
         self._done = 0
@@ -46,7 +46,7 @@ class PartSum:
         """The parts before this one are complete, counted from 0 in the replica."""
         while self._done < number:
             self._closed()
-            leaf = Node(0, self.node.first + self._done)
+            leaf = PartialSum(0, self.node.first + self._done)
             self._done += 1
             joined(self._nodes, leaf, self._current, self._add)
             if self._done < self.node.parts:
@@ -75,7 +75,11 @@ class Parts:
     """
 
     def __init__(
-        self, nodes: Sequence[Node], shards: Shards, shared: Sequence[Parameter], complete: Callable[[Any], object]
+        self,
+        nodes: Sequence[PartialSum],
+        shards: Shards,
+        shared: Sequence[Parameter],
+        complete: Callable[[Any], object],
     ) -> None:
         self.node, self._shards, self._shared = nodes[shards.replicas.rank], shards, list(shared)
         device, dtype = shards.replicas.device, shards.parameters.dtype

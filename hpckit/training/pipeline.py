@@ -19,7 +19,7 @@ from hpckit.errors import InputError
 from hpckit.nn.cuts import expert_misfits
 from hpckit.nn.layer import Pass
 from hpckit.nn.parameters import SLOT, Parameters, Squares
-from hpckit.plan.pipeline.partition import Layer as LayerTimes
+from hpckit.plan.pipeline.partition import TimedLayer as LayerTimes
 from hpckit.plan.pipeline.parts import group_fault, subtrees
 from hpckit.plan.pipeline.price import MeasuredStep
 from hpckit.plan.pipeline.schedule import COMPUTE, Action
@@ -35,7 +35,7 @@ from hpckit.training.precision import mixed
 from hpckit.training.replicas import Replicas
 from hpckit.training.sharded import Shards, lifetimes
 from hpckit.training.stage import Stage, nothing
-from hpckit.training.step import Form, Holding, Step, tokens_of
+from hpckit.training.step import BatchStep, Form, Holding, tokens_of
 from hpckit.training.tensor.model import tensor_parallel
 from hpckit.training.tensor.ranks import Ranks
 
@@ -267,7 +267,7 @@ class Pipeline:
         for cut in cuts:
             self._learn_forms(self.context.own(x[cut]), tokens_of(x)[1])
         scale = 1.0 / whole if whole else 0.0
-        step = Step(self._own, x, targets, cuts, passing or Pass(), scale * loss_scale, weigh)
+        step = BatchStep(self._own, x, targets, cuts, passing or Pass(), scale * loss_scale, weigh)
         step.work_off(self.plan.program.actions[self._own.rank], sync)
         if sync:
             self._settle_experts()
@@ -404,7 +404,7 @@ class Pipeline:
             came = tuple(shape), np.dtype(dtype)
         self._own.forms[form] = forms
 
-    def _loss(self, step: Step) -> float:
+    def _loss(self, step: BatchStep) -> float:
         """The loss of the batch, on every rank: parts, or else microbatches, in order, then replicas in theirs."""
         node = None if self._own.parts is None else self._own.parts.node
         sums = np.zeros(self.plan.parts or self.plan.replicas)

@@ -27,7 +27,7 @@ from hpckit.nn.layer import Layer, Pass
 from hpckit.nn.parameters import Parameter
 
 
-class Kept(NamedTuple):
+class SavedBits(NamedTuple):
     """An array that a layer keeps, as the bits of its numbers."""
 
     bits: Any
@@ -55,7 +55,7 @@ class MixedPrecision:
         known = {}
         if not self.first:
             bits, x = x, widened(x, self.kind)
-            known[address(x), x.nbytes] = Kept(bits)
+            known[address(x), x.nbytes] = SavedBits(bits)
         elif x.dtype.kind == "f":
             data, x = x, empty(x.shape, x, np.float32)
             x[...] = data
@@ -112,7 +112,9 @@ def mixed(layers: Sequence[Layer], kind: str, *, first: bool = True, last: bool 
     ]
 
 
-def _kept(saved: Any, kind: str, most: int, short: set[tuple[int, int]], known: dict[tuple[int, int], Kept]) -> Any:
+def _kept(
+    saved: Any, kind: str, most: int, short: set[tuple[int, int]], known: dict[tuple[int, int], SavedBits]
+) -> Any:
     """The same nested values with float32 arrays that are rounded, and those of more than `most` numbers, in 16 bits.
 
     short: address and bytes of those that are rounded. known: those that there are already; each array comes once.
@@ -134,13 +136,13 @@ def _kept(saved: Any, kind: str, most: int, short: set[tuple[int, int]], known: 
     if key not in short and saved.size <= most:
         return saved
     if key not in known:
-        known[key] = Kept(narrowed(saved, kind))
-    return Kept(known[key].bits.reshape(saved.shape))
+        known[key] = SavedBits(narrowed(saved, kind))
+    return SavedBits(known[key].bits.reshape(saved.shape))
 
 
 def _widened(kept: Any, kind: str, made: dict[int, Any]) -> Any:
     """The nested values again, an array that was there twice as one."""
-    if isinstance(kept, Kept):
+    if isinstance(kept, SavedBits):
         key = address(kept.bits)
         if key not in made:
             made[key] = widened(kept.bits, kind)

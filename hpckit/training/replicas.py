@@ -15,7 +15,7 @@ from hpckit.comm.device import HOST, Device
 from hpckit.comm.shared.symmetric import empty_shared
 from hpckit.errors import MismatchError
 from hpckit.kernels.device_array import to_host
-from hpckit.plan.pipeline.parts import Node, tree_sum
+from hpckit.plan.pipeline.parts import PartialSum, tree_sum
 
 if TYPE_CHECKING:
     from hpckit.nn.parameters import Parameter
@@ -48,14 +48,14 @@ class Replicas:
         all_reduce(value, self.comm, "sum", deterministic=True).wait()
         return float(value[0])
 
-    def scatter_tree(self, vector: Any, nodes: Sequence[Node], counts: np.ndarray) -> Any:
+    def scatter_tree(self, vector: Any, nodes: Sequence[PartialSum], counts: np.ndarray) -> Any:
         """The part of this replica in the sum of all replicas' vectors, added as the tree of which they are nodes.
 
         counts: elements of each replica's part.
         """
         return start_scatter_tree(vector, self.comm, self.rank, nodes, counts, self.device)()
 
-    def sum_tree(self, vector: Any, nodes: Sequence[Node], counts: np.ndarray) -> None:
+    def sum_tree(self, vector: Any, nodes: Sequence[PartialSum], counts: np.ndarray) -> None:
         """Make all replicas' vectors their sum, added as the tree."""
         all_gather(self.scatter_tree(vector, nodes, counts), self.comm, vector, counts=counts).wait()
 
@@ -78,7 +78,7 @@ class Replicas:
 
 
 def start_scatter_tree(
-    vector: Any, comm: Any, rank: int, nodes: Sequence[Node], counts: np.ndarray, device: Device = HOST
+    vector: Any, comm: Any, rank: int, nodes: Sequence[PartialSum], counts: np.ndarray, device: Device = HOST
 ) -> Callable[[], Any]:
     """Start to sum all ranks' vectors as the tree of which they are nodes; a call of what it returns waits for this
     rank's part, and gives it.

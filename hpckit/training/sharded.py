@@ -32,7 +32,7 @@ from hpckit.comm.shared.symmetric import shared_once
 from hpckit.errors import InputError
 from hpckit.nn.parameters import Owned, Parameter, Parameters, in_order
 from hpckit.plan.blocks import block_starts
-from hpckit.plan.pipeline.parts import Node, root
+from hpckit.plan.pipeline.parts import PartialSum, root
 
 if TYPE_CHECKING:
     from hpckit.training.replicas import Replicas
@@ -149,7 +149,7 @@ class Shards:
         self._longest = longest * own.values.itemsize
         self._free = [zeros((longest,), own.values.dtype) for _ in range(count)]
         self._sums: list[Request] = []
-        self.nodes: Sequence[Node] = ()  # of the replicas, where the parts of a batch are added as a tree
+        self.nodes: Sequence[PartialSum] = ()  # of the replicas, where the parts of a batch are added as a tree
         self._open: set[int] = set()  # units whose gradients are bound
 
     @property

@@ -56,7 +56,7 @@ class Holding:
     forms: dict[Form, dict[int, tuple[Form, Form]]] = field(default_factory=dict)
 
 
-class Step:
+class BatchStep:
     """Forward and backward of one batch. All ranks skip microbatches without samples.
 
     losses: the sum of each microbatch on the rank of the last stage, a number or an array of one on a GPU. done:

@@ -81,7 +81,7 @@ def append(isa: str) -> Any:
     return append
 
 
-class Lanes:
+class LaneIntrinsics:
     """The intrinsics of n lanes of "d" or "f"; made by `lanes`, which keeps them.
 
     load(a, i): a[i : i + n] · broadcast(x): x in all lanes · gather(a, offset, index): a[offset + index[lane]] ·
@@ -387,6 +387,6 @@ def side_by_side(b: Any, vectors: list) -> Any:
 
 
 @functools.cache
-def lanes(kind: str, n: int) -> Lanes:
+def lanes(kind: str, n: int) -> LaneIntrinsics:
     """The intrinsics of n lanes of a kind, made once."""
-    return Lanes(kind, n)
+    return LaneIntrinsics(kind, n)

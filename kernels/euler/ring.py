@@ -107,7 +107,7 @@ def _repeat(ring, edge, to, fields, factor):
             ring[target + cell] = ring[source + cell] * scale
 
 
-class Layout(NamedTuple):
+class RowLayout(NamedTuple):
     """Where rows stand in the flat state."""
 
     pitch: int  # from field to field
@@ -135,7 +135,7 @@ class MassFlux(NamedTuple):
 def sweep_strip(flat, out, layout, strip, order, base, level, ghost, source, mass, sweep, parts):
     """Advance a strip of columns by dt along the sweep; between walls where `ghost` has a size.
 
-    flat: the state; out: takes the result, laid out like it, or is it. layout: `Layout`. strip: `Strip`. order:
+    flat: the state; out: takes the result, laid out like it, or is it. layout: `RowLayout`. strip: `Strip`. order:
     the state's fields in the order of `crossing.SLOTS`. base: with walls the base state at the faces (`faces` of the
     reference), else at the cells of all levels, of which `level` is the one of the strip. source: tendency of the
     momentum across, laid out like a field, or of size 0. mass: `MassFlux`. sweep: `Sweep`. parts: of `parts_of`.

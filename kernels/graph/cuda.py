@@ -16,8 +16,8 @@ from hpckit.kernels.compile.cuda_jit import blocks, cuda, kernel, simulating, th
 from hpckit.kernels.graph.nodes import Node, Offset
 from hpckit.kernels.graph.region import Block, Box, loops
 from hpckit.kernels.graph.simd import function_of, row_start, three
-from hpckit.kernels.graph.sweep import Sweep, without_slabs
-from hpckit.kernels.graph.text import Cell
+from hpckit.kernels.graph.sweep import GraphSweep, without_slabs
+from hpckit.kernels.graph.text import CellText
 
 THREADS = threads(128)
 NAMES = {
@@ -32,7 +32,7 @@ NAMES = {
 }
 
 
-def bind(sweep: Sweep, outs: Sequence[Block], ins: Sequence[Block], box: Box) -> Callable[[Sequence[float]], None]:
+def bind(sweep: GraphSweep, outs: Sequence[Block], ins: Sequence[Block], box: Box) -> Callable[[Sequence[float]], None]:
     """See `reference.bind`; arrays are C-contiguous and on the device. Products and sums are joined by the compiler."""
     places = [block.strides() for block in (*outs, *ins)]
     classes = list(dict.fromkeys(places))
@@ -53,7 +53,7 @@ def bind(sweep: Sweep, outs: Sequence[Block], ins: Sequence[Block], box: Box) ->
     return run
 
 
-def _kernel(sweep: Sweep, kinds: tuple[int, ...]) -> Any:
+def _kernel(sweep: GraphSweep, kinds: tuple[int, ...]) -> Any:
     found = sweep.kernels.get(("cuda", kinds))
     if found is None:
         found = sweep.kernels["cuda", kinds] = compiled_kernel(kernel_text(sweep, kinds))
@@ -66,7 +66,7 @@ def compiled_kernel(text: str) -> Any:
     return kernel(function_of(text, NAMES, sys.modules[__name__]))
 
 
-def kernel_text(sweep: Sweep, kinds: Sequence[int]) -> str:
+def kernel_text(sweep: GraphSweep, kinds: Sequence[int]) -> str:
     """The kernel of a sweep as Python for Numba-CUDA; kinds as in `simd.kernel_text`."""
     plain = without_slabs(sweep)
     place = {node: len(plain.targets) + k for k, node in enumerate(plain.leaves)}
@@ -79,7 +79,7 @@ def kernel_text(sweep: Sweep, kinds: Sequence[int]) -> str:
         a = place[node]
         return f"a{a}[{row_start(kinds[a], *three(offset))} + k]"
 
-    cell = Cell(plain, plain.targets, load, number.__getitem__)
+    cell = CellText(plain, plain.targets, load, number.__getitem__)
     stores = [f"a{a}[{row_start(kinds[a], 0, 0, 0)} + k] = {result}" for a, result in enumerate(cell.results)]
     return "\n".join(
         [

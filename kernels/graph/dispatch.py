@@ -8,12 +8,12 @@ import numpy as np
 
 from hpckit.kernels.forms import form_for
 from hpckit.kernels.graph.region import Block, Box
-from hpckit.kernels.graph.sweep import Sweep
+from hpckit.kernels.graph.sweep import GraphSweep
 
 __all__ = ["bind"]
 
 
-def bind(sweep: Sweep, outs: Sequence[Block], ins: Sequence[Block], box: Box) -> Callable[[Sequence[float]], None]:
+def bind(sweep: GraphSweep, outs: Sequence[Block], ins: Sequence[Block], box: Box) -> Callable[[Sequence[float]], None]:
     """The function (numbers) that writes the targets of a sweep in the cells of a box to `outs`.
 
     outs, ins: C-contiguous arrays of float64 that do not overlap, for `sweep.targets` and `sweep.leaves`. numbers: the

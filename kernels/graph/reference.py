@@ -9,7 +9,7 @@ import numpy as np
 
 from hpckit.kernels.graph.nodes import ARRAYS, Node, Offset
 from hpckit.kernels.graph.region import Block, Box
-from hpckit.kernels.graph.sweep import Sweep
+from hpckit.kernels.graph.sweep import GraphSweep
 
 FUNCTIONS: dict[str, Callable] = {
     "add": np.add,
@@ -38,7 +38,7 @@ FUNCTIONS: dict[str, Callable] = {
 }
 
 
-def bind(sweep: Sweep, outs: Sequence[Block], ins: Sequence[Block], box: Box) -> Callable[[Sequence[float]], None]:
+def bind(sweep: GraphSweep, outs: Sequence[Block], ins: Sequence[Block], box: Box) -> Callable[[Sequence[float]], None]:
     """The function (numbers) that writes the targets' values in the cells of the box to `outs`.
 
     ins: the arrays of `sweep.leaves`. numbers: the values of `sweep.numbers`.
@@ -53,7 +53,7 @@ def bind(sweep: Sweep, outs: Sequence[Block], ins: Sequence[Block], box: Box) ->
     return run
 
 
-def _value(sweep: Sweep, ins: Sequence[Block], box: Box, numbers: Sequence[float], target: Node) -> Any:
+def _value(sweep: GraphSweep, ins: Sequence[Block], box: Box, numbers: Sequence[float], target: Node) -> Any:
     known: dict[tuple[Node, Offset], Any] = {}
     arrays = dict(zip(sweep.leaves, ins, strict=True))
     given = dict(zip(sweep.numbers, numbers, strict=True))

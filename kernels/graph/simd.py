@@ -22,8 +22,8 @@ from hpckit.kernels.compile.jit import STRICT, jit
 from hpckit.kernels.compile.vectors import fused, select
 from hpckit.kernels.graph.nodes import Node, Offset
 from hpckit.kernels.graph.region import Block, Box, loops
-from hpckit.kernels.graph.sweep import Stored, Sweep
-from hpckit.kernels.graph.text import Cell
+from hpckit.kernels.graph.sweep import GraphSweep, Stored
+from hpckit.kernels.graph.text import CellText
 
 NAMES = {
     "fused": fused,
@@ -37,7 +37,7 @@ NAMES = {
 PADDING = 8  # values between the rings' rows
 
 
-def bind(sweep: Sweep, outs: Sequence[Block], ins: Sequence[Block], box: Box) -> Callable[[Sequence[float]], None]:
+def bind(sweep: GraphSweep, outs: Sequence[Block], ins: Sequence[Block], box: Box) -> Callable[[Sequence[float]], None]:
     """See `reference.bind`; arrays are C-contiguous, float64, and do not overlap."""
     blocks = (*outs, *ins)
     shapes = [block.strides() for block in blocks]
@@ -60,7 +60,7 @@ def bind(sweep: Sweep, outs: Sequence[Block], ins: Sequence[Block], box: Box) ->
     return run
 
 
-def _kernel(sweep: Sweep, kinds: tuple[int, ...]) -> Any:
+def _kernel(sweep: GraphSweep, kinds: tuple[int, ...]) -> Any:
     found = sweep.kernels.get(("simd", kinds))
     if found is None:
         found = sweep.kernels["simd", kinds] = compiled_kernel(kernel_text(sweep, kinds))
@@ -84,7 +84,7 @@ def function_of(text: str, names: Mapping[str, Any], home: ModuleType) -> Any:
     return function
 
 
-def kernel_text(sweep: Sweep, kinds: Sequence[int]) -> str:
+def kernel_text(sweep: GraphSweep, kinds: Sequence[int]) -> str:
     """The kernel of a sweep as Python. kinds: for each array, targets first, which of the layouts it has."""
     arrays = [f"a{k}" for k in range(len(kinds))]
     count = max(kinds) + 1
@@ -111,7 +111,12 @@ def kernel_text(sweep: Sweep, kinds: Sequence[int]) -> str:
 
 
 def _loop(
-    sweep: Sweep, made: Stored | None, kinds: Sequence[int], place: dict[Node, int], ring: dict, number: dict[Node, str]
+    sweep: GraphSweep,
+    made: Stored | None,
+    kinds: Sequence[int],
+    place: dict[Node, int],
+    ring: dict,
+    number: dict[Node, str],
 ) -> list[str]:
     """The loop over the rows of a slab that makes a kept value, or (None) the targets."""
     bases: dict[str, str] = {}  # expression of a row's start -> its name
@@ -132,7 +137,7 @@ def _loop(
         a = place[node]
         return f"a{a}[{base(row_start(kinds[a], lead + di, dj, kl + dk))} + k]"
 
-    cell = Cell(sweep, (made.node,) if made else sweep.targets, load, number.__getitem__)
+    cell = CellText(sweep, (made.node,) if made else sweep.targets, load, number.__getitem__)
     stores = []
     for a, result in enumerate(cell.results):
         if made:

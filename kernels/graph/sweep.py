@@ -49,7 +49,7 @@ class Count:
         return f"{self.operations} operations, {self.loads} loads, {self.stores} stores, {self.nbytes} bytes a cell"
 
 
-class Sweep:
+class GraphSweep:
     """The targets of a pass, what they read, and which values are kept in slabs.
 
     dims: of the grid. fused: whether a product may be added without being rounded first; False is the order and the
@@ -210,12 +210,12 @@ def _reads(targets: Sequence[Node], kept: Sequence[Node], zero: Offset) -> Itera
     return (pair for pair in expanded(targets, kept, len(zero)) if pair[0].op in ARRAYS)
 
 
-def without_slabs(sweep: Sweep) -> Sweep:
+def without_slabs(sweep: GraphSweep) -> GraphSweep:
     """The same pass with every value computed anew at each offset: for forms that keep none."""
-    plain = Sweep.__new__(Sweep)
+    plain = GraphSweep.__new__(GraphSweep)
     plain.__dict__.update(sweep.__dict__)
     plain.kept, plain.stored = (), ()
     return plain
 
 
-__all__ = ["Count", "Stored", "Sweep", "computed", "expanded", "without_slabs"]
+__all__ = ["Count", "GraphSweep", "Stored", "computed", "expanded", "without_slabs"]

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 
 from hpckit.kernels.graph.nodes import ARRAYS, Node, Offset
-from hpckit.kernels.graph.sweep import Sweep, computed, expanded
+from hpckit.kernels.graph.sweep import GraphSweep, computed, expanded
 
 BINARY = {
     "add": "+",
@@ -29,13 +29,13 @@ CALLS = {"sqrt": "sqrt", "exp": "exp", "log": "log", "sin": "sin", "cos": "cos",
 Load = Callable[[Node, Offset], str]
 
 
-class Cell:
+class CellText:
     """The assignments for some nodes of a sweep, and the names of their results.
 
     load: the expression of an array's or a kept value at an offset. number: the name of a number.
     """
 
-    def __init__(self, sweep: Sweep, made: Sequence[Node], load: Load, number: Callable[[Node], str]) -> None:
+    def __init__(self, sweep: GraphSweep, made: Sequence[Node], load: Load, number: Callable[[Node], str]) -> None:
         self.lines: list[str] = []
         self._names: dict[tuple[Node, Offset], str] = {}
         self._number = number

@@ -121,7 +121,7 @@ def rounded_number(value, shift):
     return (value + shift) - shift
 
 
-class Pieces(NamedTuple):
+class LoopPieces(NamedTuple):
     """What the loops are made of: vectors of a form, or numbers; see `lanes.Lanes`. `load` has w only of several types,
     `load_four` always.
     """
@@ -140,7 +140,7 @@ class Pieces(NamedTuple):
     load_four: Any
 
 
-def pieces(form: Form) -> Pieces:
+def pieces(form: Form) -> LoopPieces:
     """What loops over the neighbors in a list are made of, for a form."""
     if form.isa == "scalar":
         of_word = type_of_float if form.kind == "f" else type_of_double
@@ -150,7 +150,7 @@ def pieces(form: Form) -> Pieces:
             return float(of_word(w))
 
         numbers = load_one, itself, _number_at, _keep_entry, _keep_number, _one, type_number
-        return Pieces(*numbers, zero_unless_number, smaller, no_prefetch, _value_of, load_one)
+        return LoopPieces(*numbers, zero_unless_number, smaller, no_prefetch, _value_of, load_one)
     it = vectors.lanes(form.kind, form.lanes)
     bits, count_ones = simd.bits, simd.count_ones
 
@@ -168,7 +168,7 @@ def pieces(form: Form) -> Pieces:
             return x, y, z, z
 
     many = load, it.broadcast, it.load, it.keep, it.keep_lanes, ones, it.types
-    return Pieces(*many, simd.zero_unless, simd.minimum, simd.prefetch, it.load_each, it.load_records_w)
+    return LoopPieces(*many, simd.zero_unless, simd.minimum, simd.prefetch, it.load_each, it.load_records_w)
 
 
 @inlined

@@ -45,7 +45,7 @@ class Numbers(NamedTuple):
     drag_quadratic: float
 
 
-class Factors(NamedTuple):
+class RowFactors(NamedTuple):
     """What all vectors of a row share, made of the step of the stage (s) and of the tables of rows."""
 
     step: float
@@ -258,7 +258,7 @@ def _factors(stage, dt, numbers, rows, r, square):
     if square:  # a register less
         half_y = half_x
     south, north = np.uint64(max(r - 1, 0)), np.uint64(min(r, rows.shape[1] - 1))
-    return Factors(
+    return RowFactors(
         step,
         0.5 * step,
         half_x,

@@ -126,7 +126,7 @@ def test_the_inversion_is_where_the_flux_of_heat_points_down_most():
 def test_subgrid_fluxes_are_what_the_mixing_does(settings):
     """On periodic sides the mean of a level changes by the difference of the fluxes through its faces."""
     config = Config.model_validate(settings)
-    model = split.Model(config, mesh_for(config, MPI.COMM_SELF))
+    model = split.SplitModel(config, mesh_for(config, MPI.COMM_SELF))
     for _ in range(3):
         model.step(model.dt, split.PhaseTimer())
     shown = model.shown()

@@ -17,7 +17,7 @@ from hpckit.apps.weather3d.model import mesh_for
 from hpckit.apps.weather3d.radiation import flux, inversion, warming
 from hpckit.apps.weather3d.report import sections
 from hpckit.apps.weather3d.run import run as run_app
-from hpckit.apps.weather3d.split import Model
+from hpckit.apps.weather3d.split import SplitModel
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.kernels.euler.box.constants import RHO_U, RHO_V
 from hpckit.kernels.euler.constants import CP, RD
@@ -28,12 +28,12 @@ GRID = {"nx": 8, "ny": 7, "nz": 10, "width": 800.0, "length": 700.0, "height": 1
 STILL = {"grid": GRID, "dynamics": {"kind": "hevi", "step": 1.0}, "bubbles": []}
 
 
-def made(**settings) -> Model:
+def made(**settings) -> SplitModel:
     config = Config.model_validate({**STILL, "base": {"kind": "stable", "frequency": 0.01}, **settings})
-    return Model(config, mesh_for(config, MPI.COMM_SELF))
+    return SplitModel(config, mesh_for(config, MPI.COMM_SELF))
 
 
-def forced(model: Model, dt: float) -> tuple[np.ndarray, np.ndarray]:
+def forced(model: SplitModel, dt: float) -> tuple[np.ndarray, np.ndarray]:
     """Theta before and after the forcings alone act over dt."""
     before = model.output()["theta"]
     carried = model.carried.field.data if model.is_moist else None
@@ -183,7 +183,7 @@ def test_a_convective_layer_grows_by_encroachment_and_entrainment():
     preset = PRESETS["convective_boundary_layer"][1]
     grid = {"nx": 12, "ny": 12, "nz": 25, "width": 1200.0, "length": 1200.0, "height": 1000.0}
     config = Config.model_validate({**preset, "grid": grid, "output": {"single": False}})
-    model = Model(config, mesh_for(config, MPI.COMM_SELF))
+    model = SplitModel(config, mesh_for(config, MPI.COMM_SELF))
     first = model.watch()
     for _ in range(900):
         model.step(2.0, PhaseTimer())

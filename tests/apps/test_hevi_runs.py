@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from hpckit.apps.weather3d.config import PRESETS, Config
 from hpckit.apps.weather3d.model import mesh_for
 from hpckit.apps.weather3d.run import dry_run
-from hpckit.apps.weather3d.split import Model
+from hpckit.apps.weather3d.split import SplitModel
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import InputError
 
@@ -214,7 +214,7 @@ def test_a_bubble_in_cloud_rises_as_published():
     }
     config = Config.model_validate(settings)
     with mesh_for(config, MPI.COMM_SELF) as mesh:
-        model = Model(config, mesh)
+        model = SplitModel(config, mesh)
         first = model.watch()
         for _ in range(417):
             model.step(1000 / 417, PhaseTimer())

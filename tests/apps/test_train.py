@@ -16,7 +16,7 @@ from traces import arrows, check_trace
 import hpckit.apps.train.report as extension
 from hpckit.apps.train import trainer
 from hpckit.apps.train.config import PRESETS, Config
-from hpckit.apps.train.data import Text, read_text
+from hpckit.apps.train.data import TextSamples, read_text
 from hpckit.apps.train.layout import layout
 from hpckit.apps.train.run import dry_run
 from hpckit.apps.train.sample import sampled
@@ -26,7 +26,7 @@ from hpckit.errors import InputError, SetupError
 from hpckit.io.safetensors import Safetensors
 from hpckit.io.tokenizers import Bytes, Pieces
 from hpckit.nn.gpt import chosen
-from hpckit.plan.pipeline.partition import Layer
+from hpckit.plan.pipeline.partition import TimedLayer
 from hpckit.plan.pipeline.price import price_schedule
 from hpckit.plan.pipeline.schedules import pipeline_schedule
 from hpckit.report.build import build_report
@@ -248,7 +248,7 @@ def test_layers_are_dealt_to_stages_by_what_they_take(monkeypatch):
     laid = layout(config, 2)
     assert laid.plan.partition.starts == (0, 4, 5)  # the head with its 256 columns
     costs = iter([4.0, 1.0, 1.0, 1.0, 1.0])
-    said = [Layer(name, 0.0, 0.0, next(costs)) for name in laid.model.names]
+    said = [TimedLayer(name, 0.0, 0.0, next(costs)) for name in laid.model.names]
     with monkeypatch.context() as patched:
         patched.setattr(trainer, "measure_layers", lambda *_, **options: said)
         found = trainer.balanced(config, laid, MPI.COMM_SELF, HOST)
@@ -309,16 +309,16 @@ def test_windows_shift_from_epoch_to_epoch():
     """Every epoch covers the whole text, and in as many epochs as a window has tokens each shift comes once."""
     tokens = np.arange(53, dtype=np.int32)
     for window, length in ((7, 53), (7, 50), (7, 51), (7, 8), (13, 53), (2, 3)):
-        text = Text(tokens[:length], window, seed=3)
+        text = TextSamples(tokens[:length], window, seed=3)
         for epoch in range(2 * window):
             x, targets = text.take(np.arange(len(text)), epoch)
             np.testing.assert_array_equal(targets, x + 1)
             assert set(x.flat) == set(range(length - 1))
         assert sorted(text.shift(epoch) for epoch in range(window, 2 * window)) == list(range(window))
-    still = Text(tokens, 7)
+    still = TextSamples(tokens, 7)
     assert [still.shift(epoch) for epoch in range(9)] == [0] * 9
     assert still.take(np.arange(len(still)))[0][:, 0].tolist() == [0, 7, 14, 21, 28, 35, 42]
-    of_seeds = {seed: [Text(tokens, 13, seed).shift(epoch) for epoch in range(13)] for seed in (1, 2)}
+    of_seeds = {seed: [TextSamples(tokens, 13, seed).shift(epoch) for epoch in range(13)] for seed in (1, 2)}
     assert of_seeds[1] != of_seeds[2]
 
 

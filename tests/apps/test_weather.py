@@ -15,12 +15,12 @@ from pydantic import ValidationError
 from hpckit.apps.atmosphere.base import base_state
 from hpckit.apps.atmosphere.profiles import isothermal, neutral, profile_of
 from hpckit.apps.atmosphere.stability import stable_cfl
-from hpckit.apps.exact.gravity_waves import Channel, waves
+from hpckit.apps.exact.gravity_waves import WaveChannel, waves
 from hpckit.apps.weather.config import PRESETS, Config
 from hpckit.apps.weather.run import BYTES_PER_CELL_STEP, dry_run
 from hpckit.apps.weather.setups import inflow_rows, initial_state, vertical_force
 from hpckit.bench.rivals import c as c_rival
-from hpckit.bench.weather.verb import TOLERANCE, Slab
+from hpckit.bench.weather.verb import TOLERANCE, SlabCase
 from hpckit.errors import DecompositionError, InputError
 from hpckit.io import open_fields
 from hpckit.kernels.euler.constants import CP, GRAVITY, HALO, RD, RHO, RHO_THETA, RHO_U, Sweep
@@ -178,7 +178,7 @@ def test_c_version_computes_the_same():
     library = c_rival.build("euler2d.c")
     if library is None:
         pytest.skip("no C compiler")
-    slab = Slab(60, 32)
+    slab = SlabCase(60, 32)
     slab.run(30)
     slab.run_c(library, 30)
     assert 0 < slab.difference() < TOLERANCE
@@ -254,7 +254,7 @@ def test_the_wave_starts_as_the_exact_one():
     start = initial_state(config, profile, base, np.arange(grid.nx))
     total = base.column[0][:, None] + start[RHO]
     theta = base.column[1][:, None] / total - base.theta[:, None]
-    channel = Channel(grid.width, grid.height, 250.0, 20.0, 0.01, 100_000.0, 5_000.0, 0.0, GRAVITY, RD, CP)
+    channel = WaveChannel(grid.width, grid.height, 250.0, 20.0, 0.01, 100_000.0, 5_000.0, 0.0, GRAVITY, RD, CP)
     exact = waves(channel, 0.0, (np.arange(grid.nx) + 0.5) * grid.dx, base.height)["theta"]
     assert np.abs(theta - exact).max() < 5e-3 * exact.max()  # means over cells, not their middles
     np.testing.assert_allclose(start[RHO_U] / total, 20.0, rtol=1e-14)

@@ -16,7 +16,7 @@ from hpckit.apps.weather3d.run import BYTES_PER_CELL_STEP, dry_run
 from hpckit.apps.weather3d.setups import column_of, initial_state
 from hpckit.apps.weather3d.tracers import start_of as tracer_start
 from hpckit.bench.rivals import c
-from hpckit.bench.weather.verb import TOLERANCE, Box
+from hpckit.bench.weather.verb import TOLERANCE, BoxCase
 from hpckit.errors import DecompositionError, InputError
 from hpckit.kernels.euler.box.constants import RHO_THETA, RHO_U, RHO_V, RHO_W
 from hpckit.run.steps import step_count
@@ -250,7 +250,7 @@ def test_c_version_computes_the_same():
     library = c.build("euler3d.c")
     if library is None:
         pytest.skip("no C compiler")
-    box = Box(33, 29, 22)
+    box = BoxCase(33, 29, 22)
     box.run(20)
     box.run_c(library, 20)
     assert 0 < box.difference() < TOLERANCE

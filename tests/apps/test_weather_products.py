@@ -21,7 +21,7 @@ from hpckit.apps.weather3d.products.wrf import to_faces
 from hpckit.apps.weather3d.report import sections
 from hpckit.apps.weather3d.run import run as run_app
 from hpckit.apps.weather3d.setups import column_of
-from hpckit.apps.weather3d.split import Model
+from hpckit.apps.weather3d.split import SplitModel
 from hpckit.cli.main import main
 from hpckit.kernels.euler.box.constants import RHO_U, RHO_V, RHO_W
 from hpckit.report.run_data import load_run
@@ -187,7 +187,7 @@ def test_maps_have_the_extremes_since_the_last_frame(storm):
 def test_updraft_helicity_of_a_rotating_updraft(tmp_path):
     """Air that turns as a solid body with 2 omega and rises with w: 3000 m times both; none where it sinks."""
     config = Config.model_validate({**STORM, "bubbles": [], "base": {"kind": "neutral"}, "moisture": {"kind": "none"}})
-    model = Model(config, mesh_for(config, MPI.COMM_SELF))
+    model = SplitModel(config, mesh_for(config, MPI.COMM_SELF))
     omega, data = 1e-3, model.state.interior
     rho = model.base.column[0][:, None, None]
     data[RHO_U] = -rho * omega * (np.arange(14)[:, None] - 7) * 1e3
@@ -227,7 +227,7 @@ def test_parcels_turn_with_the_air_on_circles(tmp_path):
         config = Config.model_validate(
             {**STORM, "bubbles": [], "base": {"kind": "neutral"}, "moisture": {"kind": "none"}, **given}
         )
-        model = Model(config, mesh_for(config, MPI.COMM_SELF))
+        model = SplitModel(config, mesh_for(config, MPI.COMM_SELF))
         omega, data, rho = 2e-3, model.state.interior, model.base.column[0][:, None, None]
         data[RHO_U] = -rho * omega * (np.arange(14)[:, None] + 0.5 - 7) * 1e3
         data[RHO_V] = rho * omega * (np.arange(13) + 0.5 - 6.5) * 1e3

@@ -25,10 +25,10 @@ from hpckit.bench.machine.calibrate import (
     predictions,
     probe_cases,
 )
-from hpckit.bench.machine.times import HALO, LONG, PROBES, STEPS, Times, at_once, probe_plan, share
+from hpckit.bench.machine.times import HALO, LONG, PROBES, STEPS, CollectiveTimes, at_once, probe_plan, share
 from hpckit.errors import InputError
 from hpckit.plan.collective.algorithms import ALGORITHMS, collective_plan
-from hpckit.plan.machine.machine import Level, Machine, Measured, machine_of, toml_of
+from hpckit.plan.machine.machine import Level, Machine, MeasuredSteps, machine_of, toml_of
 from hpckit.plan.price import price
 
 
@@ -40,13 +40,13 @@ def true_machine():
             sizes = tuple(n / 2 if messages == ranks else float(n) for n in PROBE_SIZES)
             stored = tuple(8e9 / messages**0.7 / (1 + math.log2(n / PROBE_SIZES[0]) / 8) for n in PROBE_SIZES)
             added = tuple(0.6 * rate for rate in stored)
-            tables.append(Measured(ranks, messages, 40e-6, (3 + messages) * 1e-6, sizes, stored, added))
+            tables.append(MeasuredSteps(ranks, messages, 40e-6, (3 + messages) * 1e-6, sizes, stored, added))
         halves = tuple(n / 2 for n in PROBE_SIZES)
         copied = tuple(20e9 / (1 + math.log2(n / halves[0]) / 8) for n in halves)
-        tables.append(Measured(ranks, ranks, 0.0, 0.5e-6, halves, copied, copied, "copy"))
+        tables.append(MeasuredSteps(ranks, ranks, 0.0, 0.5e-6, halves, copied, copied, "copy"))
         counts = tuple((n + 2.0) ** 2 for n in STRIDED[1:])
         pieces = tuple(1e9 / (1 + k / 4) for k in range(len(counts)))
-        tables.append(Measured(ranks, ranks, 2e-6, 0.7e-6, counts, pieces, pieces, "pieces"))
+        tables.append(MeasuredSteps(ranks, ranks, 2e-6, 0.7e-6, counts, pieces, pieces, "pieces"))
     return Machine("true", (Level("node", 0, 1e-6, 8e9),), 0.0, 5e9, "made up", tuple(tables))
 
 
@@ -111,7 +111,7 @@ def rounds_of(times, ranks, unsteady=()):
     """Rounds that all take as long; those of the cases `unsteady` sometimes half as long, sometimes twice."""
     factors = {case: [0.5, 2.0] * 10 if case in unsteady else [1.0] * 20 for case in times}
     seconds = {case: [factor * seconds for factor in factors[case]] for case, seconds in times.items()}
-    return Times(seconds, {case: options_of(case[1], ranks) for case in times})
+    return CollectiveTimes(seconds, {case: options_of(case[1], ranks) for case in times})
 
 
 def test_a_wrong_prediction_and_a_wrong_order_count_and_noise_does_not():
@@ -213,7 +213,7 @@ def test_what_a_call_costs_is_asked_of_algorithms_that_are_there():
 def test_the_shared_memory_of_a_node_is_found_again_from_the_times_of_its_calls():
     sizes = tuple(map(float, PROBE_SIZES))
     stored = tuple(8e9 / (1 + k / 8) for k in range(len(sizes)))
-    table = Measured(2, 2, 0.3e-6, 0.9e-6, sizes, stored, tuple(0.6 * rate for rate in stored), "memory")
+    table = MeasuredSteps(2, 2, 0.3e-6, 0.9e-6, sizes, stored, tuple(0.6 * rate for rate in stored), "memory")
     true = true_machine()
     true = Machine(true.name, true.levels, true.overhead, true.reduction, "", (*true.measured, table))
     cases = [*memory_cases(), *default_cases()]
@@ -242,6 +242,6 @@ def memory_rounded(it):
         return tuple(float(f"{value:.6g}") for value in values)
 
     start, latency = rounded((it.start, it.latency))
-    return Measured(
+    return MeasuredSteps(
         it.ranks, it.messages, start, latency, rounded(it.nbytes), rounded(it.stored), rounded(it.added), it.place
     )

@@ -9,7 +9,7 @@ import pytest
 
 from hpckit.bench.collectives import cases, verb
 from hpckit.bench.collectives.cases import OPTIONS, algorithms_of, cases_of
-from hpckit.bench.collectives.values import DTYPES, PERIOD, REDUCING, Values, count_wrong, reduction
+from hpckit.bench.collectives.values import DTYPES, PERIOD, REDUCING, OperationValues, count_wrong, reduction
 from hpckit.bench.collectives.verb import run
 from hpckit.cli.main import main
 from hpckit.collectives.choice import NODE_ALGORITHMS
@@ -150,7 +150,7 @@ def test_values_are_exact_in_every_type_and_a_wrong_one_is_counted(dtype):
                 how = reduction(dtype, op)
             except InputError:
                 continue
-            values = Values("all_reduce", dtype, ranks, op, 0)
+            values = OperationValues("all_reduce", dtype, ranks, op, 0)
             total = how.widened(values.given[-1]).copy()
             for one in values.given[-2::-1]:  # another order than that of the ranks
                 how.combine(total, how.widened(one))
@@ -161,7 +161,7 @@ def test_values_are_exact_in_every_type_and_a_wrong_one_is_counted(dtype):
             else:
                 how.narrow(total, found)
             assert count_wrong(found, values.wanted(1, PERIOD)) == 0, (op, ranks)
-    values = Values("all_to_all", dtype, 3, None, 0)
+    values = OperationValues("all_to_all", dtype, 3, None, 0)
     count = 2 * PERIOD + 5
     sent = [np.resize(one, 3 * count) for one in values.given]
     for rank in range(3):

@@ -20,7 +20,7 @@ from hpckit.bench.measure import CALM, calmest, disturbance
 from hpckit.bench.scaling.files import latex, markdown
 from hpckit.bench.scaling.fit import Estimate, efficiency, karp_flatt, law, serial_fraction, undisturbed
 from hpckit.bench.scaling.model import curve
-from hpckit.bench.scaling.ranks import Turn
+from hpckit.bench.scaling.ranks import TimedSteps
 from hpckit.bench.scaling.reframe import reframe_test
 from hpckit.bench.scaling.study import Study, crowded, evaluated, words_with
 from hpckit.bench.scaling.verb import run
@@ -267,7 +267,7 @@ class Still:
 def test_turns_count_steps_where_an_app_takes_several_at_once(many, monkeypatch):
     monkeypatch.setattr("hpckit.bench.scaling.ranks.time.perf_counter", lambda: float(made))
     monkeypatch.setattr("hpckit.bench.scaling.ranks.core_wait", lambda: 0.0)
-    turn, made = Turn(Still(), skipped=4, steps=6), 0
+    turn, made = TimedSteps(Still(), skipped=4, steps=6), 0
     while True:
         made += many  # a second a step
         if turn.step(Still(), many):

@@ -24,7 +24,7 @@ from conftest import mpiexec, run_limited, wait_until
 from hpckit.cli.verbs.doctor import probes as doctor_probes
 from hpckit.cli.verbs.doctor import verb
 from hpckit.cli.verbs.doctor.node import Outcome
-from hpckit.cli.verbs.doctor.probes import PROBES, Place
+from hpckit.cli.verbs.doctor.probes import PROBES, ProbeFolder
 from hpckit.comm.observe import table as watch_table
 from hpckit.errors import SetupError
 from hpckit.launch import leftovers
@@ -48,8 +48,8 @@ cuda = SimpleNamespace(runtime=runtime)
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(tmp_path, tmp_path)
+def place(tmp_path: Path) -> ProbeFolder:
+    return ProbeFolder(tmp_path, tmp_path)
 
 
 def put_module(monkeypatch: pytest.MonkeyPatch, folder: Path, name: str, text: str) -> None:
@@ -127,7 +127,7 @@ shift 2; exec "$@"
 """
 
 
-def test_launcher_of_another_mpi(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, place: Place) -> None:
+def test_launcher_of_another_mpi(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, place: ProbeFolder) -> None:
     program = put_program(monkeypatch, tmp_path, "mpiexec", FOREIGN_LAUNCHER)
     use_launcher(monkeypatch, program)
     assert "worlds of 1 rank" in PROBES["MPI launch"](place).text
@@ -142,7 +142,7 @@ def test_launcher_of_another_mpi(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 def test_launcher_that_hangs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     program = put_program(monkeypatch, tmp_path, "mpiexec", '[ "$1" = --version ] && exit\nsleep 900')
     use_launcher(monkeypatch, program)
-    place = Place(tmp_path, tmp_path, limit=0.5)
+    place = ProbeFolder(tmp_path, tmp_path, limit=0.5)
     outcome = PROBES["MPI launch"](place)
     assert (outcome.status, "no answer within 0.5 s" in outcome.text) == ("fail", True)
     assert PROBES["two-rank ring"](place).status == "skipped"
@@ -162,14 +162,14 @@ def test_file_in_place_of_the_directory(
         assert "--directory" in probe["do"]
 
 
-def test_a_full_disk_is_told(monkeypatch: pytest.MonkeyPatch, place: Place) -> None:
+def test_a_full_disk_is_told(monkeypatch: pytest.MonkeyPatch, place: ProbeFolder) -> None:
     assert PROBES["rename and fsync"](place).status in ("ok", "warn")
     monkeypatch.setattr(doctor_probes, "FEW_BYTES", 1 << 62)
     outcome = PROBES["rename and fsync"](place)
     assert (outcome.status, "are free" in outcome.text) == ("warn", True)
 
 
-def test_file_system_without_locks(monkeypatch: pytest.MonkeyPatch, place: Place) -> None:
+def test_file_system_without_locks(monkeypatch: pytest.MonkeyPatch, place: ProbeFolder) -> None:
     def refuse(*unused: object) -> None:
         raise OSError(37, "No locks available")
 
@@ -201,7 +201,7 @@ def test_pretended_gpu(monkeypatch, tmp_path, place, factor, count, status, text
         assert (device_memory.status, "through the host" in device_memory.text) == ("warn", True)
 
 
-def test_crash_and_broken_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, place: Place) -> None:
+def test_crash_and_broken_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, place: ProbeFolder) -> None:
     put_module(monkeypatch, tmp_path, "h5py", "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)")
     for name in ("HDF5 round trip", "parallel HDF5"):
         outcome = PROBES[name](place)
@@ -220,8 +220,8 @@ BROKEN_MEMORY = {
 }
 LOOK = """
 import json, pathlib
-from hpckit.cli.verbs.doctor.probes import PROBES, Place
-place = Place(pathlib.Path("."), None)
+from hpckit.cli.verbs.doctor.probes import PROBES, ProbeFolder
+place = ProbeFolder(pathlib.Path("."), None)
 print(json.dumps([[found.status, found.text, found.do] for found in map(lambda n: PROBES[n](place), NAMES)]))
 """
 
@@ -252,7 +252,7 @@ def test_a_run_without_shared_memory_is_a_bad_environment(tmp_path: Path) -> Non
     assert (done.code, "MPI did not start" in done.stderr, "/dev/shm" in done.stderr) == (3, True, True), done.stderr
 
 
-def test_variables_that_name_nothing_good(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, place: Place) -> None:
+def test_variables_that_name_nothing_good(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, place: ProbeFolder) -> None:
     for name in ("TMPDIR", "TEMP", "TMP", "NUMBA_CACHE_DIR", "HDF5_USE_FILE_LOCKING"):
         monkeypatch.delenv(name, raising=False)
     assert PROBES["variables"](place).status == "ok"
@@ -298,7 +298,7 @@ def test_what_killed_jobs_left_is_removed_and_nothing_else(
     segment.write_bytes(bytes(4096))
     for path in (*gone, *kept, segment):
         aged(path)
-    text = PROBES["leftovers"](Place(tmp_path, None)).text
+    text = PROBES["leftovers"](ProbeFolder(tmp_path, None)).text
     assert ("3 of hpckit (" in text, "1 of the MPI library (4 KiB)" in text) == (True, True), text
     with open(segment, "rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ):
         assert leftovers.segments() == []  # a process has it
@@ -327,7 +327,7 @@ def test_the_next_job_removes_the_records_of_a_killed_watch(tmp_path: Path) -> N
         assert not Path(folder).exists()
 
 
-def test_threads_beyond_cores(monkeypatch: pytest.MonkeyPatch, place: Place) -> None:
+def test_threads_beyond_cores(monkeypatch: pytest.MonkeyPatch, place: ProbeFolder) -> None:
     place.job = ({"start": {"cores": [[0], [0]]}}, "")
     monkeypatch.setenv("OMP_NUM_THREADS", "512")
     outcome = PROBES["cores and threads"](place)
@@ -338,7 +338,7 @@ def test_threads_beyond_cores(monkeypatch: pytest.MonkeyPatch, place: Place) -> 
     assert (outcome.status, "core 0" in outcome.text) == ("fail", True)
 
 
-def test_slurm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, place: Place) -> None:
+def test_slurm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, place: ProbeFolder) -> None:
     put_program(monkeypatch, tmp_path, "sinfo", "echo connection refused >&2; exit 1")
     assert PROBES["Slurm"](place).status == "warn"
     put_program(monkeypatch, tmp_path, "sinfo", "echo 'debug*'")
@@ -349,7 +349,7 @@ def test_slurm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, place: Place) ->
     assert "needs" in PROBES["Slurm"](place).text
 
 
-def test_a_probe_cannot_end_or_hold_up_the_others(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_probe_cannot_end_or_hold_up_the_others(place: ProbeFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     hanging, over = [], threading.Event()
 
     class Thread(threading.Thread):
@@ -360,10 +360,10 @@ def test_a_probe_cannot_end_or_hold_up_the_others(place: Place, monkeypatch: pyt
             while self.is_alive() and self not in hanging:
                 super().join(0.01)
 
-    def raises(place: Place) -> Outcome:
+    def raises(place: ProbeFolder) -> Outcome:
         raise ValueError("odd")
 
-    def hangs(place: Place) -> Outcome:
+    def hangs(place: ProbeFolder) -> Outcome:
         hanging.append(threading.current_thread())
         over.wait()
         return Outcome("ok", "")

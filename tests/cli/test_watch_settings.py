@@ -15,7 +15,7 @@ from cli_command import probe_app  # noqa: F401  (a fixture)
 from hpckit.cli.verbs.run import parser, prepare
 from hpckit.comm.observe import status_file
 from hpckit.comm.observe.status_file import node_lines, read_nodes
-from hpckit.comm.observe.table import GROUPS, HEAD, RUNNING, Record, place, read_head, table_of, write_call
+from hpckit.comm.observe.table import GROUPS, HEAD, RUNNING, CallRecord, place, read_head, table_of, write_call
 from hpckit.comm.observe.watcher import Options, Watcher
 from hpckit.errors import InputError
 from hpckit.settings.config import load
@@ -73,7 +73,7 @@ def two_ranks(tmp_path: Path):
         HEAD.pack_into(table, place(slot), sleeps.pid, RUNNING, slot, 0, 0)
         words = [["group", 0, "dp", "dp", [0, 1]], ["site", 1, 0, "sum", "float64", "/a/b.py", 7, "f", -1]]
         (tmp_path / f"sites-{slot}").write_text("".join(json.dumps(line) + "\n" for line in words))
-    write_call(table, 0, Record(1, 1, 1, 4, -1, ended=0, digest=0))
+    write_call(table, 0, CallRecord(1, 1, 1, 4, -1, ended=0, digest=0))
     table[place(0) + GROUPS] = 1
 
     def watcher(**options) -> Watcher:
@@ -149,7 +149,7 @@ def test_a_rank_that_compiles_or_moves_files_is_no_culprit(two_ranks, monkeypatc
 
 def test_a_node_where_nothing_begins_is_idle(two_ranks, monkeypatch) -> None:
     table, watcher, asleep, _ = two_ranks
-    write_call(table, 0, Record(1, 1, 1, 4, -1, ended=1, digest=0))  # rank 0 is out of its operation
+    write_call(table, 0, CallRecord(1, 1, 1, 4, -1, ended=1, digest=0))  # rank 0 is out of its operation
     it = watcher()
     assert look(it, 2.0, monkeypatch) == []
     assert it.told is None, "computing for longer than the first limit is no stall"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hpckit.apps.exact.gravity_waves import Channel, matrices, waves
+from hpckit.apps.exact.gravity_waves import WaveChannel, matrices, waves
 
-CHANNEL = Channel(60_000.0, 10_000.0, 250.0, 20.0, 0.01, 23_000.0, 3_000.0, 1e-3, 9.8, 287.0, 1004.0)
+CHANNEL = WaveChannel(60_000.0, 10_000.0, 250.0, 20.0, 0.01, 23_000.0, 3_000.0, 1e-3, 9.8, 287.0, 1004.0)
 X = (np.arange(120) + 0.5) * 500.0
 
 
@@ -57,10 +57,10 @@ def test_the_linear_equations_are_solved():
 def test_wrong_constants_leave_a_residual(wrong):
     """The test above can fail: the solution of one channel does not solve the equations of another."""
 
-    class Mixed(Channel):
+    class Mixed(WaveChannel):
         pass
 
-    other = Channel(**{**vars(CHANNEL), **wrong})
+    other = WaveChannel(**{**vars(CHANNEL), **wrong})
     assert max(residuals_of(other, CHANNEL).values()) > 1e-3
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from hpckit.io.failpoints import SITES, Operation, breaking
+from hpckit.io.failpoints import SITES, FileOperation, breaking
 from hpckit.launch.scratch import scratch
 from tests.faults.stepping import DONE, FAILED, INTERVAL, digest, forked, heard, values
 
@@ -59,7 +59,7 @@ def _kill_in_save(root: Path, random: Random) -> tuple[str, int, dict[str, str]]
     left = random.randrange(8, 60)
     waiting, going = os.pipe()
 
-    def hook(operation: Operation) -> int | None:
+    def hook(operation: FileOperation) -> int | None:
         nonlocal left
         left -= 1
         if left == 0:

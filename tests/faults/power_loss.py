@@ -21,7 +21,7 @@ from hpckit.errors import CorruptDataError
 from hpckit.io import failpoints
 from hpckit.io.checkpoint.choose import choose
 from hpckit.io.checkpoint.writer import Writer
-from hpckit.io.failpoints import Operation
+from hpckit.io.failpoints import FileOperation
 from tests.faults.stepping import INTERVAL, SHAPE, state_of, values
 
 SAVES = 4
@@ -45,7 +45,7 @@ class Disk:
     lasting_files: dict[Path, File] = field(default_factory=dict)
     lasting_folders: set[Path] = field(default_factory=set)
 
-    def do(self, it: Operation) -> None:
+    def do(self, it: FileOperation) -> None:
         """One operation of the log."""
         if it.kind == "mkdir":
             self.folders.add(it.path)
@@ -101,12 +101,12 @@ def power_loss(most: int) -> Iterator[dict[str, Any]]:
             yield {"what": "power loss", "case": case, "passed": not problem, "problem": problem, "seconds": seconds}
 
 
-def _recorded(root: Path) -> tuple[list[Operation], list[tuple[int, int]]]:
+def _recorded(root: Path) -> tuple[list[FileOperation], list[tuple[int, int]]]:
     """The operations of some saves, and (operations until then, step) of each that was said to count."""
-    log: list[Operation] = []
+    log: list[FileOperation] = []
     saved: list[tuple[int, int]] = []
 
-    def hook(operation: Operation) -> int | None:
+    def hook(operation: FileOperation) -> int | None:
         copied = None if operation.data is None else memoryview(bytes(operation.data))
         log.append(replace(operation, data=copied))
         return None

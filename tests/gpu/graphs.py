@@ -10,7 +10,7 @@ from hpckit.comm.device import Device
 from hpckit.kernels.graph import cuda, reference
 from hpckit.kernels.graph.nodes import Node, constant, make, shift
 from hpckit.kernels.graph.region import Block
-from hpckit.kernels.graph.sweep import Sweep
+from hpckit.kernels.graph.sweep import GraphSweep
 from tests.gpu.checks import Check, Pairs, size
 
 HALO = 2
@@ -35,7 +35,7 @@ def sweeps(device: Device, dtype: np.dtype) -> Pairs:
     random = np.random.default_rng(4)
     for shape in size(device, ((1001,), (77, 131), (23, 29, 131)), ((5,), (3, 5), (2, 3, 5))):
         dims = len(shape)
-        sweep, box = Sweep(values(dims), dims), ((0,) * dims, shape)
+        sweep, box = GraphSweep(values(dims), dims), ((0,) * dims, shape)
         given = [random.random([n + 2 * HALO for n in shape]) for _ in range(2)]
         here = [np.zeros_like(given[0]) for _ in range(3)]
         there = [device.to_device(each) for each in (*here, *given)]

@@ -224,7 +224,7 @@ def carbide(device: Device, dtype: np.dtype) -> Pairs:
     return found | {"tallies": (tallies, expected[1][:own])}
 
 
-def _metal(types: int) -> eam_curves.Tables:
+def _metal(types: int) -> eam_curves.EamTables:
     """Tables of functions that fade at the cutoff, other ones for each pair of types."""
     r, n, kinds = np.linspace(0, CUTOFF, 300), np.linspace(0, 6, 200), np.arange(types)
     fade, strength = (1 - r / CUTOFF) ** 3, (1 + 0.2 * kinds[:, None] + 0.3 * kinds)[..., None]

@@ -13,7 +13,7 @@ from hpckit.comm.device import Device
 from hpckit.kernels.compile.cuda_jit import compiling
 from hpckit.kernels.euler.constants import HALO, REACH
 from hpckit.kernels.euler.hevi import dispatch as hevi
-from hpckit.kernels.euler.hevi.constants import WORKS, Stage, Substep, upwind_weights
+from hpckit.kernels.euler.hevi.constants import WORKS, LargeStage, Substep, upwind_weights
 from hpckit.kernels.euler.hevi.stress import dispatch as stress
 from hpckit.kernels.euler.hevi.terrain import dispatch as sloping
 from hpckit.kernels.euler.hevi.terrain.constants import METRICS, Ground
@@ -59,7 +59,7 @@ def _stage(of: dict[str, Any]) -> None:
     hevi.prepare(of["state"], of["water"], of["column"], of["levels"], of["work"])
     wind = of["rest"][:2]
     hevi.tendencies(
-        of["state"], of["work"], of["column"], of["levels"], wind, of["weights"], Stage(DX, DY, 1e-2), of["slow"]
+        of["state"], of["work"], of["column"], of["levels"], wind, of["weights"], LargeStage(DX, DY, 1e-2), of["slow"]
     )
     hevi.begin(of["start"], of["state"], of["work"], of["fast"], of["pressure"])
     numbers = Substep(DX, DY, 0.02, 0.6, 0.1, 0.5)
@@ -96,7 +96,7 @@ def _pairs_of(there: dict[str, Any], here: dict[str, Any]) -> Pairs:
 def _over_terrain(of: dict[str, Any]) -> None:
     ground = Ground(of["base"], of["metric"], of["winds"], of["tilt"])
     sloping.prepare(of["state"], ground, of["levels"], of["work"])
-    stage = Stage(DX, DY, 1e-2)
+    stage = LargeStage(DX, DY, 1e-2)
     sloping.tendencies(of["state"], of["work"], ground, of["column"], of["levels"], of["weights"], stage, of["slow"])
     hevi.begin(of["start"], of["state"], of["work"], of["fast"], of["pressure"])
     rest = (of["slow"], of["fast"], of["pressure"], of["levels"], of["x"], of["y"], of["z"])

@@ -23,7 +23,7 @@ from hpckit.jobs import slurm
 from hpckit.jobs.attempt import finish
 from hpckit.jobs.graph.draw import _packed, columns, draw_svg, draw_text, draw_timeline
 from hpckit.jobs.graph.driver import Driver
-from hpckit.jobs.graph.graph import Graph, load_graph, make_graph
+from hpckit.jobs.graph.graph import TaskGraph, load_graph, make_graph
 from hpckit.jobs.graph.slurm import _limit, chains, clock_limit, submit_graph
 from hpckit.jobs.graph.state import ATTEMPT, GraphState, read_json, stragglers, task_states
 from hpckit.jobs.site import Site
@@ -555,7 +555,7 @@ def test_names_of_files_may_hold_blanks_and_a_mistake_is_told_once(here):
 
 
 def test_tasks_that_want_to_be_near_share_a_job_unless_they_would_wait_for_themselves():
-    def graph(**parents: tuple[tuple[str, ...], str]) -> Graph:
+    def graph(**parents: tuple[tuple[str, ...], str]) -> TaskGraph:
         tables = {
             name: {"command": ["true"], "inputs": [f"{p}.txt" for p in needs], "outputs": [f"{name}.txt"], "near": near}
             for name, (needs, near) in parents.items()

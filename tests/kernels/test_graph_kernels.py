@@ -11,7 +11,7 @@ from hpckit.kernels.graph import nodes, reference, simd
 from hpckit.kernels.graph.derivatives import PUSHED
 from hpckit.kernels.graph.nodes import POINTWISE, TRUTH, constant, make, shift
 from hpckit.kernels.graph.region import Block
-from hpckit.kernels.graph.sweep import Sweep, without_slabs
+from hpckit.kernels.graph.sweep import GraphSweep, without_slabs
 
 SHAPES = {1: (11,), 2: (7, 11), 3: (5, 7, 11)}
 
@@ -56,7 +56,7 @@ def arrays(dims, count, seed, members=()):
 @pytest.mark.parametrize("dims", [1, 2, 3])
 @pytest.mark.parametrize("members", [(), (3,)])
 def test_the_exact_kernel_has_numpys_bits(dims, members):
-    sweep = Sweep(targets(dims), dims, fused=False)
+    sweep = GraphSweep(targets(dims), dims, fused=False)
     assert sweep.stored
     assert sweep.count().operations < without_slabs(sweep).count(()).operations
     data, outs = arrays(dims, 2, 1, members), arrays(dims, 6, 2, members)
@@ -72,7 +72,7 @@ def test_the_exact_kernel_has_numpys_bits(dims, members):
 
 def test_a_cell_has_the_same_bits_in_any_box():
     """Fused, too: a grid cut into boxes is the grid computed whole."""
-    sweep = Sweep(targets(2), 2)
+    sweep = GraphSweep(targets(2), 2)
     data, (whole, parts, exact) = arrays(2, 2, 3), arrays(2, 3, 4)
     others = arrays(2, 2, 5)
     blocks = [Block(each, (2, 2)) for each in data]
@@ -91,9 +91,9 @@ def test_a_cell_has_the_same_bits_in_any_box():
 
 def test_a_slab_is_cheaper_where_it_is_kept_and_not_kept_where_it_is_dearer():
     u = field("u")
-    assert not Sweep([laplacian(u, 2)], 2).kept
+    assert not GraphSweep([laplacian(u, 2)], 2).kept
     dear = make("exp", laplacian(u, 2))
-    sweep = Sweep([laplacian(dear, 2)], 2)
+    sweep = GraphSweep([laplacian(dear, 2)], 2)
     assert sweep.kept == (dear,)
     (stored,) = sweep.stored
     assert (stored.reach, stored.lead, stored.depth) == (((-1, 1), (-1, 1)), 1, 3)

@@ -8,12 +8,12 @@ import pytest
 from hpckit.kernels.euler.box.constants import FIELDS, RHO_W
 from hpckit.kernels.euler.constants import C0, GAMMA, HALO
 from hpckit.kernels.euler.hevi import dispatch, reference
-from hpckit.kernels.euler.hevi.constants import LEVELS, NO_WATER, WORKS, Stage, Substep, upwind_weights
+from hpckit.kernels.euler.hevi.constants import LEVELS, NO_WATER, WORKS, LargeStage, Substep, upwind_weights
 from hpckit.kernels.euler.hevi.stress import dispatch as stress
 from hpckit.kernels.euler.hevi.stress import reference as stress_reference
 
 DX, DY = 450.0, 500.0
-STAGE = Stage(DX, DY, 1e-3)
+STAGE = LargeStage(DX, DY, 1e-3)
 SHAPE = (9, 7, 13)
 INNER = (slice(HALO, -HALO), slice(HALO, -HALO))
 

@@ -7,7 +7,7 @@ import pytest
 
 from hpckit.kernels.euler.constants import C0, GAMMA
 from hpckit.kernels.euler.hevi import dispatch as flat
-from hpckit.kernels.euler.hevi.constants import NO_WATER, PER_CELL, PER_FACE, Stage, Substep, upwind_weights
+from hpckit.kernels.euler.hevi.constants import NO_WATER, PER_CELL, PER_FACE, LargeStage, Substep, upwind_weights
 from hpckit.kernels.euler.hevi.constants import WORKS as FLAT_WORKS
 from hpckit.kernels.euler.hevi.terrain import dispatch, reference
 from hpckit.kernels.euler.hevi.terrain.constants import J_U, J_V, METRICS, PER_W, STEEP, WORKS, Ground
@@ -35,7 +35,7 @@ def ground_of(rough: bool) -> Ground:
     return Ground(base, metric, winds, tilt)
 
 
-def stage_of(kernels, ground: Ground | None, stage: Stage = STAGE) -> dict[str, np.ndarray]:
+def stage_of(kernels, ground: Ground | None, stage: LargeStage = STAGE) -> dict[str, np.ndarray]:
     """What a stage of three substeps and the sponge leave; without `ground` by the flat kernels."""
     column, levels, wind = tables(SHAPE[0])
     start, state, weights = air(1), air(2), upwind_weights(5)

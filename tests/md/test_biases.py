@@ -8,16 +8,16 @@ import pytest
 from hpckit.errors import InputError
 from hpckit.md.external.estimators import inefficiency, integrated, mbar
 from hpckit.md.external.grid import HillGrid
-from hpckit.md.external.variables import Box, Variable
+from hpckit.md.external.variables import Box, CollectiveVariable
 from hpckit.plan.particles.cell import Cell
 
 VARIABLES = (
-    Variable("r", "distance", ((0, 1), (2, 3, 4))),
-    Variable("bend", "angle", ((0,), (1, 2), (3,))),
-    Variable("turn", "dihedral", ((0, 5), (1,), (2,), (3, 4))),
-    Variable("near", "coordination", ((0, 1), (2, 3, 4, 5)), radius=1.3),
-    Variable("odd", "coordination", ((0, 2), (1, 4)), radius=0.9, powers=(5, 9)),
-    Variable("x", "position", ((1, 3),), axis="y", origin=0.4),
+    CollectiveVariable("r", "distance", ((0, 1), (2, 3, 4))),
+    CollectiveVariable("bend", "angle", ((0,), (1, 2), (3,))),
+    CollectiveVariable("turn", "dihedral", ((0, 5), (1,), (2,), (3, 4))),
+    CollectiveVariable("near", "coordination", ((0, 1), (2, 3, 4, 5)), radius=1.3),
+    CollectiveVariable("odd", "coordination", ((0, 2), (1, 4)), radius=0.9, powers=(5, 9)),
+    CollectiveVariable("x", "position", ((1, 3),), axis="y", origin=0.4),
 )
 
 

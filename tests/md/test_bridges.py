@@ -9,7 +9,7 @@ from hpckit.apps.md.potentials import calculator
 from hpckit.errors import InputError
 from hpckit.md.bridges.ase_potential import AseForces, AsePotential
 from hpckit.md.bridges.network import Crystal, MessagePassing, forces_of, loss_gradient, train
-from hpckit.md.fit import Frame
+from hpckit.md.fit import ReferenceFrame
 
 ase = pytest.importorskip("ase")
 COUNTS = (1, 3)
@@ -57,7 +57,7 @@ def shaken(count, seed):
     strength = 1.0 + 0.5 * (types[brick.first] + types[brick.second])
     each = strength * np.exp(-2.0 * (brick.vectors**2).sum(axis=1))
     forces = forces_of(brick, (-2.0 * each)[:, None] * brick.vectors)
-    return Frame(places, box, forces, 0.5 * float(each.sum())), types
+    return ReferenceFrame(places, box, forces, 0.5 * float(each.sum())), types
 
 
 def test_the_gradients_of_a_network_are_derivatives_of_its_loss():

@@ -10,7 +10,7 @@ import pytest
 import hpckit as hp
 from hpckit.errors import BlowUpError, InputError
 from hpckit.kernels.particles.pair.parameters import normal_equations
-from hpckit.md.fit import Frame, _pairs, _read
+from hpckit.md.fit import ReferenceFrame, _pairs, _read
 
 BOX, CUTOFF = np.array([6.0, 6.5, 7.0]), 2.9
 
@@ -49,7 +49,7 @@ def frames_of(energy, p, switch=None, offset=0.0, count=4):
     for _ in range(count):
         x = lattice + rng.uniform(-0.4, 0.4, lattice.shape)
         total, forces = by_hand(energy, p, x, switch)
-        made.append(Frame(x, BOX, forces, total + offset * len(x)))
+        made.append(ReferenceFrame(x, BOX, forces, total + offset * len(x)))
     return made
 
 
@@ -63,7 +63,7 @@ def test_known_parameters_are_found(switch, offset):
     assert found.force_error < 1e-8
     assert found.energy_error < 1e-8
     assert (found.errors < 1e-6).all()
-    forces_only = [Frame(f.positions, f.box, f.forces) for f in frames]
+    forces_only = [ReferenceFrame(f.positions, f.box, f.forces) for f in frames]
     found = hp.adjoint.fit_potential(yukawa, [1.0, 1.0, 1.0], forces_only, CUTOFF, switch=switch)
     np.testing.assert_allclose(found.parameters, wanted, rtol=1e-5)
 
@@ -72,7 +72,9 @@ def test_errors_of_the_parameters_are_those_of_noise():
     wanted, rng, off = np.array([2.0, 0.7, 4.0]), np.random.default_rng(5), []
     frames = frames_of(yukawa, wanted)
     for _ in range(300):
-        noisy = [Frame(f.positions, f.box, f.forces + 0.01 * rng.standard_normal(f.forces.shape)) for f in frames]
+        noisy = [
+            ReferenceFrame(f.positions, f.box, f.forces + 0.01 * rng.standard_normal(f.forces.shape)) for f in frames
+        ]
         found = hp.adjoint.fit_potential(yukawa, wanted, noisy, CUTOFF)
         off.append((found.parameters - wanted) / found.errors)
     assert found.force_error == pytest.approx(0.01, rel=0.15)
@@ -102,7 +104,7 @@ def test_normal_equations_are_those_of_differences():
 def test_pairs_are_all_within_the_cutoff_across_the_box(count):
     """Particles of a gas, some of them in other images of the box, against all pairs."""
     x = np.random.default_rng(count).uniform(-1.0, 2.0, (count, 3)) * BOX
-    (read,) = _read([Frame(x, BOX, x)], [1.0], CUTOFF, None)
+    (read,) = _read([ReferenceFrame(x, BOX, x)], [1.0], CUTOFF, None)
     i, j, apart = _pairs(read, CUTOFF)
     a, b = np.triu_indices(count, 1)
     way = x[a] - x[b]
@@ -119,8 +121,8 @@ def test_any_number_of_ranks_finds_the_same_bits(mpirun):
 
 
 def test_mistakes_are_told_together():
-    good = Frame(np.zeros((2, 3)), BOX, np.zeros((2, 3)))
-    bad = Frame(np.zeros((2, 3)), [3.0, 9.0, 9.0], np.zeros((3, 3)))
+    good = ReferenceFrame(np.zeros((2, 3)), BOX, np.zeros((2, 3)))
+    bad = ReferenceFrame(np.zeros((2, 3)), [3.0, 9.0, 9.0], np.zeros((3, 3)))
     with pytest.raises(InputError, match=r"(?s)frame 1: positions \(2, 3\).*frame 1: the box is"):
         hp.adjoint.fit_potential(yukawa, [1.0, 1.0, 1.0], [good, bad], CUTOFF)
     with pytest.raises(InputError, match=r"no frame; there is no parameter to fit; .* 0 < switch < cutoff is needed"):

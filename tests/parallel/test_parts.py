@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hpckit.errors import InputError
-from hpckit.plan.pipeline.parts import Node, fault, group_fault, joined, subtrees, tree_sum
+from hpckit.plan.pipeline.parts import PartialSum, fault, group_fault, joined, subtrees, tree_sum
 from hpckit.plan.pipeline.training import training_plan
 from hpckit.training.sampler import Sampler
 
@@ -35,7 +35,7 @@ def test_replicas_add_up_to_the_tree_of_one_rank(parts):
         for node in nodes:
             done: list = []
             for part in range(node.first, node.first + node.parts):
-                joined(done, Node(0, part), values[part], np.add)
+                joined(done, PartialSum(0, part), values[part], np.add)
             ((found, root),) = done
             assert found == node
             roots.append(root)

@@ -8,7 +8,7 @@ from mpi4py import MPI
 import hpckit as hp
 from hpckit.bench.collectives import ranks
 from hpckit.bench.collectives.cases import algorithms_of, cases_of
-from hpckit.bench.collectives.ranks import Case, candidates, measured, time_in_turn
+from hpckit.bench.collectives.ranks import CollectiveCase, candidates, measured, time_in_turn
 from hpckit.bench.ranks import wait_asleep
 from hpckit.plan.collective.algorithms import ALGORITHMS
 
@@ -53,7 +53,7 @@ def planted(comm: MPI.Intracomm, operation: str) -> None:
     given = {"operation": [operation], "sizes": "5000", "dtype": "int16", "rounds": "1"}
     (case,) = cases_of(given, [comm.size])[comm.size]
     with hp.Mesh(comm, dp=0) as mesh:
-        one = Case(mesh, {**case, "names": ["mpi"]})
+        one = CollectiveCase(mesh, {**case, "names": ["mpi"]})
         run, call = candidates(one)[0]["mpi"]
 
         def spoiled() -> None:

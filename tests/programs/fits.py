@@ -6,7 +6,7 @@ import numpy as np
 from mpi4py import MPI
 
 from hpckit.adjoint import fit_potential
-from hpckit.md.fit import Frame
+from hpckit.md.fit import ReferenceFrame
 
 
 def energy(r2, p):
@@ -15,7 +15,7 @@ def energy(r2, p):
 
 rng = np.random.default_rng(3)
 frames = [
-    Frame(rng.uniform(0, 5, (n, 3)), [5.0, 5.5, 6.0], rng.standard_normal((n, 3)), float(n) if n % 2 else None)
+    ReferenceFrame(rng.uniform(0, 5, (n, 3)), [5.0, 5.5, 6.0], rng.standard_normal((n, 3)), float(n) if n % 2 else None)
     for n in (11, 17, 8, 23, 14)
 ]
 found = fit_potential(energy, [0.01, 0.9, 0.5], frames, 2.4, switch=1.9, offset=True, iterations=6)

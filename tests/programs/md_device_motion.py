@@ -10,7 +10,7 @@ import hpckit as hp
 from hpckit.comm.gpu import find_gpu
 from hpckit.errors import BlowUpError
 from hpckit.kernels.particles.lennard_jones.dispatch import POTENTIAL, parameters
-from hpckit.md.external.fields import External, Wall
+from hpckit.md.external.fields import ExternalFields, Wall
 from hpckit.md.interaction import Interaction
 from hpckit.md.motion.barostats import MTK, CellRescaling
 from hpckit.md.motion.dynamics import NVE
@@ -25,7 +25,7 @@ from hpckit.plan.particles.domain import DomainDecomposition
 comm = MPI.COMM_WORLD
 device = find_gpu(comm)
 CELLS, EDGE, STEPS = (3, 2, 3), 1.2, 3
-OUTSIDE = External((0.3, -0.2, 0.5), [Wall(2, True, 1.5, 0.5, 2.0), Wall(2, False, 1.0, 0.6, 2.0)])
+OUTSIDE = ExternalFields((0.3, -0.2, 0.5), [Wall(2, True, 1.5, 0.5, 2.0), Wall(2, False, 1.0, 0.6, 2.0)])
 CASES = {  # dynamics; what acts from outside; steps between two moves of the cuts
     "langevin between walls": (lambda: Langevin(2.0, 0.5, 9), OUTSIDE, 0),
     "bussi": (lambda: Bussi(2.0, 0.1, 9), None, 0),
@@ -90,7 +90,7 @@ for name, case in CASES.items():
         even = np.linspace(0, EDGE * CELLS[0], comm.size + 1)
         assert not np.allclose(there[3][0], even), "the cuts stay where they were"
     good += 1
-thrown = External((0.0, 0.0, 1e5), [Wall(2, False)])  # through the wall, on every rank
+thrown = ExternalFields((0.0, 0.0, 1e5), [Wall(2, False)])  # through the wall, on every rank
 try:
     outcome((NVE, thrown, 0), device=device)
 except BlowUpError as problem:

@@ -11,7 +11,7 @@ import numpy as np
 
 import hpckit as hp
 from hpckit.collectives.axis import axis_of
-from hpckit.comm.call_order import MESSAGES, Call
+from hpckit.comm.call_order import MESSAGES, OrderedCall
 from hpckit.errors import InputError, MismatchError
 
 COMM = hp.world()
@@ -194,7 +194,7 @@ def notes_that_nobody_heard(odd):
             order = axis_of(mesh["dp"]).order
             axis_of(mesh["tp"])
             if odd == RANK:
-                order._tell(Call(MESSAGES, 1, 0, 0, 7), [rank for rank in range(P) if rank != odd])
+                order._tell(OrderedCall(MESSAGES, 1, 0, 0, 7), [rank for rank in range(P) if rank != odd])
         comms = [COMM.Dup() for _ in range(spare + 1)]
         COMM.Barrier()
         assert not [comm for comm in comms if comm.Iprobe()], "a message that was not sent to it"

@@ -9,7 +9,7 @@ from mpi4py import MPI
 
 from hpckit.apps.weather3d.config import Config
 from hpckit.apps.weather3d.model import mesh_for
-from hpckit.apps.weather3d.split import Model
+from hpckit.apps.weather3d.split import SplitModel
 from hpckit.comm.agree import gather_json
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import BlowUpError
@@ -23,7 +23,7 @@ for name, settings in json.loads((folder / "cases.json").read_text()).items():
     config = Config.model_validate_json(json.dumps(settings), strict=True)
     for axis in AXES[comm.size]:
         with mesh_for(config, comm, **{"x": {"y": 1}, "y": {"x": 1}, "b": {"y": 2}}[axis]) as mesh:
-            model, resumed = Model(config, mesh), Model(config, mesh)
+            model, resumed = SplitModel(config, mesh), SplitModel(config, mesh)
             first = model.watch()
             for step in range(STEPS):
                 if step == HALF:  # what a checkpoint holds is all that there is
@@ -51,7 +51,7 @@ for name, settings in json.loads((folder / "cases.json").read_text()).items():
 
 config = Config.model_validate({"grid": {"nx": 29, "ny": 27, "nz": 8}, "dynamics": {"kind": "hevi"}})
 with mesh_for(config, comm) as mesh:
-    model = Model(config, mesh)
+    model = SplitModel(config, mesh)
     for poison, words in ((np.nan, "is not finite"), (500.0, "the wind of")):
         if comm.rank == comm.size - 1:
             model.state.interior[1, 3, 2, 2] = poison

@@ -14,7 +14,7 @@ from torch.nn import functional
 from torch.optim import AdamW
 
 import hpckit as hp
-from hpckit.torch import ColumnParallelLinear, Moves, PipelineStage, RowParallelLinear
+from hpckit.torch import ActivationMoves, ColumnParallelLinear, PipelineStage, RowParallelLinear
 from hpckit.torch.split import SplitBackward
 
 WORLD = MPI.COMM_WORLD
@@ -55,7 +55,7 @@ def heads_on_ranks():
     for sequence in (False, True):
         alone = copy.deepcopy(whole)
         cut = nn.Sequential(*(CutBlock(block, WORLD, sequence) for block in alone))
-        optimizers, moves = (adamw(alone.parameters()), adamw(cut.parameters())), Moves(WORLD)
+        optimizers, moves = (adamw(alone.parameters()), adamw(cut.parameters())), ActivationMoves(WORLD)
         for x in data:
             for optimizer in optimizers:
                 optimizer.zero_grad()

@@ -11,7 +11,7 @@ from made_run import LEAN, make_run
 from hpckit.cli.main import main
 from hpckit.errors import InputError
 from hpckit.report import build_report
-from hpckit.report.extension import Section
+from hpckit.report.extension import ReportSection
 from hpckit.report.page import escape, table
 from hpckit.report.settings import Report, settings_of
 from hpckit.settings.apps import App, apps
@@ -26,7 +26,9 @@ def record_of(directory):
 def test_an_app_brings_a_section(tmp_path):
     def sections(run):
         rows = [(escape("front"), "14.5 km", "14.53 km")]
-        yield Section("published", "Beside published numbers", table(("what", "ours", "theirs"), rows), {"front": 14.5})
+        yield ReportSection(
+            "published", "Beside published numbers", table(("what", "ours", "theirs"), rows), {"front": 14.5}
+        )
 
     directory = make_run(tmp_path / "run")
     page = build_report(directory, SimpleNamespace(sections=sections), **LEAN).read_text()
@@ -34,13 +36,13 @@ def test_an_app_brings_a_section(tmp_path):
     assert page.index("<h2>Beside published numbers</h2>") < page.index("<h2>Conservation</h2>")
     assert record_of(directory)["sections"] == {"published": {"front": 14.5}}
     with pytest.raises(ValueError, match="after one of"):
-        Section("a", "b", "c", after="nowhere")
+        ReportSection("a", "b", "c", after="nowhere")
 
 
 def test_metrics_that_an_app_draws_have_no_second_chart(tmp_path):
     directory = make_run(tmp_path / "run")
     for metrics, charts in (((), 1), (("w_max",), 0)):
-        brought = SimpleNamespace(sections=lambda run, drawn=metrics: [Section("a", "A", "", metrics=drawn)])
+        brought = SimpleNamespace(sections=lambda run, drawn=metrics: [ReportSection("a", "A", "", metrics=drawn)])
         page = build_report(directory, brought, **LEAN).read_text()
         assert page.count('aria-label="w max (m/s) over time"') == charts
         assert page.count('aria-label="CFL number over time"') == 1

@@ -18,7 +18,7 @@ from hpckit.apps.weather import report as slab
 from hpckit.apps.weather3d import report as box
 from hpckit.kernels.peaks import reference, simd
 from hpckit.report import build_report
-from hpckit.report.extension import Work
+from hpckit.report.extension import PhaseWork
 from hpckit.report.run_data import RunData
 from hpckit.report.sections.roofline import roofline, roofline_section
 from hpckit.run import peaks as measured
@@ -41,7 +41,9 @@ VALUES = {"cells": 1000, "steps": 50, "phases": {"a": {"mean": 1e-3}, "b": {"mea
 
 
 def test_a_point_lies_where_its_work_and_time_put_it():
-    record = roofline(VALUES, [Work("a and b", ("a", "b"), 96.0, 240.0), Work("gone", ("c",), 1.0, 1.0)], MACHINE)
+    record = roofline(
+        VALUES, [PhaseWork("a and b", ("a", "b"), 96.0, 240.0), PhaseWork("gone", ("c",), 1.0, 1.0)], MACHINE
+    )
     (point,) = record["points"]
     assert point["seconds"] == pytest.approx(4e-3)
     assert point["gflops"] == pytest.approx(240 * 1000 * 50 / 4e-3 / 1e9)
@@ -50,7 +52,7 @@ def test_a_point_lies_where_its_work_and_time_put_it():
     assert point["roof_gflops"] == pytest.approx(2.5 * 2 * 20.0)  # two nodes; memory is below the peak
     assert point["share_of_roof"] == pytest.approx(point["gflops"] / 100.0)
     assert point["share_of_copy"] == pytest.approx(point["t_eff"] / 36.0)
-    dense = roofline(VALUES, [Work("a", ("a",), 1.0, 240.0)], MACHINE)["points"][0]
+    dense = roofline(VALUES, [PhaseWork("a", ("a",), 1.0, 240.0)], MACHINE)["points"][0]
     assert dense["roof_gflops"] == 200.0
     page = roofline_section(record)
     assert page.count("<svg") == 1
@@ -60,7 +62,7 @@ def test_a_point_lies_where_its_work_and_time_put_it():
 
 
 def test_a_roofline_that_cannot_be_says_why():
-    work = [Work("a", ("a",), 1.0, 1.0)]
+    work = [PhaseWork("a", ("a",), 1.0, 1.0)]
     assert roofline(VALUES, [], MACHINE) is None
     assert roofline_section(None) == ""
     for values, machine, words in (
@@ -74,7 +76,7 @@ def test_a_roofline_that_cannot_be_says_why():
 
 def test_the_report_has_it_with_its_numbers(tmp_path):
     directory = make_run(tmp_path / "run")
-    app = SimpleNamespace(work=lambda run: [Work("x sweep", ("x sweep",), 96.0, 228.0)])
+    app = SimpleNamespace(work=lambda run: [PhaseWork("x sweep", ("x sweep",), 96.0, 228.0)])
     options = {**LEAN, "roofline": True}
     page = build_report(directory, app, MACHINE, **options).read_text()
     assert "<h2>Roofline</h2>" in page
@@ -216,5 +218,5 @@ def test_a_run_keeps_the_peaks_it_was_drawn_with(tmp_path, monkeypatch):
 
 
 def test_no_address_in_the_picture():
-    page = roofline_section(roofline(VALUES, [Work("a", ("a",), 96.0, 240.0)], MACHINE))
+    page = roofline_section(roofline(VALUES, [PhaseWork("a", ("a",), 96.0, 240.0)], MACHINE))
     assert not re.search(r'(?:src|href)="(?!#|data:)', page)

@@ -15,7 +15,7 @@ from hpckit.plan.prove import prove
 from hpckit.serving.blocks import Blocks, chain
 from hpckit.serving.plan import Places, ServingPlan
 from hpckit.serving.scheduler import Scheduler, Text
-from hpckit.serving.step import Piece, Proof, Step
+from hpckit.serving.step import ServingStep, StepReplay, TextPiece
 from hpckit.serving.team import Team
 
 
@@ -33,9 +33,9 @@ def test_ten_thousand_operations_leave_no_block_behind(replicas, stages):
     blocks = Blocks(13)
     rows = 90 // replicas
     scheduler = Scheduler(blocks, rows, answers=12 // replicas, texts=7, chunk=33, replicas=replicas, stages=stages)
-    proof = Proof(13, rows, replicas)
+    proof = StepReplay(13, rows, replicas)
     alive: dict[int, Text] = {}
-    begun: deque[Step] = deque()
+    begun: deque[ServingStep] = deque()
     together = 0
     common, made, done = random.integers(0, 9, 130).tolist(), 0, 0
     while done < 10_000:
@@ -98,12 +98,12 @@ def test_ten_thousand_operations_leave_no_block_behind(replicas, stages):
 
 def test_a_wrong_step_of_all_ranks_is_found():
     pieces = (
-        Piece(0, 40, (1,) * 3, (0, 1), 1, 0),
-        Piece(1, 33, (2,), (0, 2), 1, 0),  # reads the beginning of text 0
-        Piece(2, 0, (3,) * 70, (3, 4, 5), 1, 1),
+        TextPiece(0, 40, (1,) * 3, (0, 1), 1, 0),
+        TextPiece(1, 33, (2,), (0, 2), 1, 0),  # reads the beginning of text 0
+        TextPiece(2, 0, (3,) * 70, (3, 4, 5), 1, 1),
     )
     places = Places(8, 2, 2)
-    plan = ServingPlan(places, (2, 1), Step(pieces))
+    plan = ServingPlan(places, (2, 1), ServingStep(pieces))
     assert prove(plan).messages == sum(int((step.sends.rank != step.sends.peer).sum()) for step in plan.steps())
     for wrong, words in (
         (replace(pieces[1], start=0, tokens=(2,) * 34), "block 0 of layer 0, which is fixed"),
@@ -113,7 +113,7 @@ def test_a_wrong_step_of_all_ranks_is_found():
     ):
         others = [piece for piece in pieces if piece.text != wrong.text]
         with pytest.raises(PlanError, match=words):
-            prove(replace(plan, step=Step(tuple(sorted([*others, wrong], key=lambda piece: piece.replica)))))
+            prove(replace(plan, step=ServingStep(tuple(sorted([*others, wrong], key=lambda piece: piece.replica)))))
 
     @dataclass(frozen=True, eq=False)
     class Hasty(ServingPlan):
@@ -132,9 +132,9 @@ def test_a_wrong_step_of_all_ranks_is_found():
                 yield step
 
     with pytest.raises(PlanError, match=r"computes lower 1 before columns .* is there"):
-        prove(Hasty(places, (2, 1), Step(pieces)))
+        prove(Hasty(places, (2, 1), ServingStep(pieces)))
     with pytest.raises(PlanError, match="column 0 of branch while it computes from it"):
-        prove(Hasty(places, (2, 1), Step(pieces), into=4))
+        prove(Hasty(places, (2, 1), ServingStep(pieces), into=4))
 
 
 def test_a_beginning_is_found_until_its_blocks_are_needed():

@@ -8,7 +8,7 @@ from models import write_model
 
 from hpckit.errors import InputError
 from hpckit.kernels.nn.paged.pages import PAGE
-from hpckit.serving import Engine, Piece, Proof, Sampling, Step
+from hpckit.serving import Engine, Sampling, ServingStep, StepReplay, TextPiece
 
 KINDS = ("llama", "mixtral", "gpt2")
 
@@ -19,7 +19,7 @@ class Watched(Engine):
     def __init__(self, *given, **options):
         super().__init__(*given, **options)
         self.bits = {}
-        self.proof = Proof(self.blocks.count, self.model.rows)
+        self.proof = StepReplay(self.blocks.count, self.model.rows)
         run = self.model.run
 
         def proved(step):
@@ -168,29 +168,31 @@ def test_a_hundred_schedules(tmp_path):
 
 
 def test_a_step_is_a_value():
-    step = Step((Piece(3, 0, tuple(range(40)), (7, 2), 1), Piece(9, 31, (5, 6), (1, 4), 2)))
-    assert Step.of(step.words()) == step
+    step = ServingStep((TextPiece(3, 0, tuple(range(40)), (7, 2), 1), TextPiece(9, 31, (5, 6), (1, 4), 2)))
+    assert ServingStep.of(step.words()) == step
     assert (step.rows, step.answers) == (42, 3)
 
 
 def test_the_proof_finds_steps_that_are_wrong():
     texts = {0: list(range(50)), 1: list(range(40)), 2: [*range(32), 60, 61]}
-    begin = Step((Piece(0, 0, tuple(range(40)), (7, 2), 1),))
+    begin = ServingStep((TextPiece(0, 0, tuple(range(40)), (7, 2), 1),))
     wrong = {
-        "two texts": Step((Piece(1, 0, (0,), (3,), 0), Piece(2, 0, (0,), (3,), 0))),
-        "another text reads": Step((Piece(0, 40, (40,), (7, 2), 0), Piece(1, 0, (0,), (7,), 0))),
-        "that of another text": Step((Piece(2, 33, (61,), (7, 2), 1),)),
-        "computed twice": Step((Piece(0, 39, (39, 40), (7, 2), 1),)),
-        "blocks for": Step((Piece(0, 40, (40,), (7,), 1),)),
-        "at most": Step((Piece(0, 40, tuple(range(99)), (7, 2, 3, 4, 5), 1),)),
-        "twice in it": Step((Piece(1, 0, (0,), (3,), 0), Piece(1, 0, (0,), (4,), 0))),
-        "is written for two": Step((Piece(1, 0, tuple(range(40)), (3, 3), 0),)),
+        "two texts": ServingStep((TextPiece(1, 0, (0,), (3,), 0), TextPiece(2, 0, (0,), (3,), 0))),
+        "another text reads": ServingStep((TextPiece(0, 40, (40,), (7, 2), 0), TextPiece(1, 0, (0,), (7,), 0))),
+        "that of another text": ServingStep((TextPiece(2, 33, (61,), (7, 2), 1),)),
+        "computed twice": ServingStep((TextPiece(0, 39, (39, 40), (7, 2), 1),)),
+        "blocks for": ServingStep((TextPiece(0, 40, (40,), (7,), 1),)),
+        "at most": ServingStep((TextPiece(0, 40, tuple(range(99)), (7, 2, 3, 4, 5), 1),)),
+        "twice in it": ServingStep((TextPiece(1, 0, (0,), (3,), 0), TextPiece(1, 0, (0,), (4,), 0))),
+        "is written for two": ServingStep((TextPiece(1, 0, tuple(range(40)), (3, 3), 0),)),
     }
     for said, step in wrong.items():
-        proof = Proof(9, 60)
+        proof = StepReplay(9, 60)
         proof.run(begin, texts)
         with pytest.raises(InputError, match=said):
             proof.run(step, texts)
-    proof = Proof(9, 60)
+    proof = StepReplay(9, 60)
     proof.run(begin, texts)
-    proof.run(Step((Piece(1, 32, (32,), (7, 3), 1), Piece(0, 40, (40,), (7, 2), 1))), texts)  # a prefix that is shared
+    proof.run(
+        ServingStep((TextPiece(1, 32, (32,), (7, 3), 1), TextPiece(0, 40, (40,), (7, 2), 1))), texts
+    )  # a prefix that is shared

@@ -10,7 +10,7 @@ from models import write_model
 
 from hpckit.cli.main import main
 from hpckit.serving import Engine, Sampling
-from hpckit.serving.server.record import COUNTS, Record
+from hpckit.serving.server.record import COUNTS, ServingRecord
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def test_what_is_recorded_is_what_was_done(model, tmp_path, monkeypatch):
     monkeypatch.setattr("hpckit.serving.server.record.SHORTEST", 0.0)
     monkeypatch.setattr("hpckit.serving.server.record.STRETCHES", 1e9)  # a line for each step
     engine = Engine(model, texts=2, rows=64, kv_tokens=256, speculate=1)
-    record = Record(tmp_path, engine, {"model": "small"})
+    record = ServingRecord(tmp_path, engine, {"model": "small"})
     engine.add([1] * 40, Sampling(max_tokens=9, ignore_end=True, n=3), name="three")
     engine.add([1] * 40, Sampling(max_tokens=50), name="gone")
     engine.add([2] * 5, Sampling(max_tokens=1, ignore_end=True), name="one")

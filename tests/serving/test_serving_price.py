@@ -14,7 +14,7 @@ from hpckit.plan.price import price as priced
 from hpckit.serving.checkpoint.shape import read_shape
 from hpckit.serving.checkpoint.weights import Weights
 from hpckit.serving.plan import Places
-from hpckit.serving.price import ROWS, Rates, Times, full_step, machine_of_rates, price, rates_of
+from hpckit.serving.price import ROWS, ComputeTimes, Rates, full_step, machine_of_rates, price, rates_of
 
 MACHINE = """
 name = "mine"
@@ -78,7 +78,7 @@ def test_a_step_as_a_plan_has_the_price_of_the_formulas(tmp_path):
         shape = read_shape(write_model(tmp_path / kind, kind, **sizes))
         for ranks, stages in ((1, 1), (2, 1), (4, 2)):
             places, step = Places(ranks, stages), full_step(Places(), 1, 64, 8)
-            plan = Times(shape, "float32", places.columns, rates).plan(places, step)
+            plan = ComputeTimes(shape, "float32", places.columns, rates).plan(places, step)
             told = priced(plan, machine_of_rates(rates, places)).seconds
             formula = price(shape, "float32", ranks, rates, context=64, texts=1, stages=stages).decode[1]
             assert told == pytest.approx(formula, rel=0.03)

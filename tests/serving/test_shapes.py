@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from models import CONFIGS, write_model
 
-from hpckit.serving import Engine, Piece, Sampling, Step
+from hpckit.serving import Engine, Sampling, ServingStep, TextPiece
 
 PROMPT = np.random.default_rng(5).integers(0, 61, 40).tolist()
 
@@ -24,7 +24,7 @@ def test_logits_and_greedy_tokens_are_those_of_transformers(kind, tmp_path):
     with torch.no_grad():
         expected = theirs(torch.tensor([PROMPT])).logits[0].numpy()
     engine = Engine(folder, texts=64, rows=64)
-    found = engine.model.run(Step((Piece(0, 0, tuple(PROMPT), (3, 1), len(PROMPT)),)))
+    found = engine.model.run(ServingStep((TextPiece(0, 0, tuple(PROMPT), (3, 1), len(PROMPT)),)))
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
     written = engine.generate([PROMPT], Sampling(max_tokens=200, ignore_end=True))[0].tokens
     with torch.no_grad():

@@ -11,7 +11,7 @@ from hpckit.errors import InputError
 from hpckit.io.tokenizers import Bytes
 from hpckit.serving.sampler import Sampling, adjusted, chosen, likeliest, log_probabilities, probabilities, uniform
 from hpckit.serving.speculation import guessed
-from hpckit.serving.text import Stream
+from hpckit.serving.text import TextStream
 
 LOGITS = np.log(np.array([0.1, 0.4, 0.05, 0.3, 0.15], np.float32))
 
@@ -70,7 +70,7 @@ def test_all_wrong_values_are_told_at_once():
 )
 def test_characters_come_whole_and_stop_texts_do_not_come(stop, expected):
     tokens = Bytes().encode("höhe 😀 ab-").tolist()
-    stream, parts = Stream(Bytes(), stop), []
+    stream, parts = TextStream(Bytes(), stop), []
     for token in tokens:
         parts.append(stream.push(token))
         if stream.stopped:
@@ -79,7 +79,7 @@ def test_characters_come_whole_and_stop_texts_do_not_come(stop, expected):
     assert "".join(parts) == expected
     assert all("\ufffd" not in part for part in parts)
     assert stream.stopped == (stop == ("ab", "x"))
-    broken = Stream(Bytes())
+    broken = TextStream(Bytes())
     assert broken.push(0xC3) == ""
     assert broken.end() == "\ufffd"
 

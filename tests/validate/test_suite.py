@@ -141,7 +141,7 @@ def test_clouds_and_storms_are_within_their_spread_on_coarse_grids(tmp_path, mon
     code, record = suite(tmp_path / "run", "quick=true", 'cases=["bomex", "dycoms", "storms"]', timeout=1800)
     assert [check for check in record["checks"] if not check["passed"]] == []
     assert code == 0
-    monkeypatch.setattr(clouds.Columns, "__init__", _clear)
+    monkeypatch.setattr(clouds.CloudColumns, "__init__", _clear)
     assert "lowest level with 1 % of cloud" in missed(clouds.compare_bomex(folders(tmp_path / "run", "bomex-quick")))
 
 

@@ -11,7 +11,7 @@ from hpckit.errors import InputError
 from hpckit.md.external.biases import Bias, Biases, Metadynamics, Restraint
 from hpckit.md.external.coupling import Coupling
 from hpckit.md.external.grid import HillGrid
-from hpckit.md.external.variables import Box, Variable, named
+from hpckit.md.external.variables import Box, CollectiveVariable, named
 from hpckit.md.units import UNITS
 
 POINTS_IN_WIDTH = 5
@@ -22,7 +22,7 @@ def biases_of(config: Config, start: Start) -> Biases | None:
     if not config.variables:
         return None
     variables = [
-        Variable(
+        CollectiveVariable(
             one.name,
             one.kind,
             tuple(tuple(id_ - 1 for id_ in group) for group in one.groups),
@@ -51,7 +51,7 @@ def biases_of(config: Config, start: Start) -> Biases | None:
     return Biases(variables, biases)
 
 
-def _metadynamics(config: Config, variables: list[Variable], box: Box) -> Metadynamics:
+def _metadynamics(config: Config, variables: list[CollectiveVariable], box: Box) -> Metadynamics:
     given = config.metadynamics
     places = tuple(named(variables, name) for name in given.variables)
     periods = [variables[place].period(box) for place in places]

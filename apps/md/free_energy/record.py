@@ -21,7 +21,7 @@ TABLE = "free_energy.csv"  # of metadynamics: variables and free energy at the p
 TOGETHER = 200  # rows in a write
 
 
-class Rows:
+class CsvTable:
     """A table in CSV that grows while a run goes on, and is cut back when it resumes; on rank 0."""
 
     def __init__(self, run: Run, name: str, columns: list[str]) -> None:
@@ -70,10 +70,10 @@ class Record:
         if run.rank == 0 and self.biases is not None:
             moving = [f"{what}_{number}" for number, _ in self._moving for what in ("center", "work")]
             names = [each.name for each in self.biases.variables]
-            self._rows = Rows(run, ROWS, ["step", "time", *names, "bias", *moving])
+            self._rows = CsvTable(run, ROWS, ["step", "time", *names, "bias", *moving])
         if run.rank == 0 and coupling is not None:
             each = [f"energy_{state!r}" for state in coupling.states]
-            self._states = Rows(run, STATES, ["step", "state", "slope", *each])
+            self._states = CsvTable(run, STATES, ["step", "state", "slope", *each])
 
     def select(self, step: int) -> None:
         """Before the forces of a step: set the state of the coupling."""

@@ -14,13 +14,13 @@ from hpckit.comm.agree import all_of_ranks, gather_json
 from hpckit.comm.mesh import Mesh
 from hpckit.errors import DecompositionError
 from hpckit.io.checkpoint.state import Piece, Restored, State
-from hpckit.md.motion.replicas import AXIS, Replicas
+from hpckit.md.motion.replicas import AXIS, TemperatureReplicas
 from hpckit.md.thermo import Thermo
 
 APART = 1_000_003  # between the random seeds of two replicas
 
 
-def replicas_of(config: Config, comm: MPI.Intracomm) -> Replicas | None:
+def replicas_of(config: Config, comm: MPI.Intracomm) -> TemperatureReplicas | None:
     """Collective: the replicas of the settings, an equal number of ranks each; None without temperatures. The caller
     closes `mesh`. Raises `DecompositionError` for ranks that cannot be dealt.
     """
@@ -30,7 +30,7 @@ def replicas_of(config: Config, comm: MPI.Intracomm) -> Replicas | None:
     require_dealt(config, comm.size)
     count = len(given.temperatures)
     mesh = Mesh(comm, replica=count, domain=comm.size // count)
-    return Replicas(mesh, given.temperatures, given.seed)
+    return TemperatureReplicas(mesh, given.temperatures, given.seed)
 
 
 def require_dealt(config: Config, ranks: int) -> None:
@@ -43,7 +43,7 @@ def require_dealt(config: Config, ranks: int) -> None:
         )
 
 
-def settings_of(config: Config, replicas: Replicas) -> Config:
+def settings_of(config: Config, replicas: TemperatureReplicas) -> Config:
     """The settings of this replica: its temperature, and noise of its own; all start from the same particles."""
     number = replicas.own
     dynamics = {"temperature": replicas.temperatures[number], "seed": config.dynamics.seed + APART * number}
@@ -71,7 +71,7 @@ class OfReplica:
         return self._kept.read(name, (self._number, *start), (1, *shape))[0]
 
 
-def together(state: State, replicas: Replicas) -> State:
+def together(state: State, replicas: TemperatureReplicas) -> State:
     """Collective: the states of all replicas as one."""
     count, number = len(replicas.temperatures), replicas.own
     pieces = [
@@ -82,7 +82,7 @@ def together(state: State, replicas: Replicas) -> State:
     return State(pieces, {"replicas": every or [], "exchange": replicas.saved()})
 
 
-def by_temperature(thermo: Thermo, replicas: Replicas) -> list[Thermo]:
+def by_temperature(thermo: Thermo, replicas: TemperatureReplicas) -> list[Thermo]:
     """Collective: what all replicas measured, in the order of their temperatures."""
     own = np.array([x for value in astuple(thermo) for x in (value if isinstance(value, tuple) else (value,))])
     every = all_of_ranks(replicas.mesh[AXIS], own)[np.argsort(replicas.which)]
@@ -97,7 +97,7 @@ def by_temperature(thermo: Thermo, replicas: Replicas) -> list[Thermo]:
     return found
 
 
-def told(replicas: Replicas) -> dict[str, Any]:
+def told(replicas: TemperatureReplicas) -> dict[str, Any]:
     """What the summary of a run says of its replicas."""
     shares = [int(done) / max(int(tried), 1) for done, tried in zip(replicas.swapped, replicas.tried, strict=True)]
     return {

@@ -11,7 +11,7 @@ import numpy as np
 from hpckit.apps.md.free_energy.record import FILE, ROWS
 from hpckit.apps.md.report_charts import lines
 from hpckit.plan.text import parse_json, read_bytes
-from hpckit.report.extension import Section
+from hpckit.report.extension import ReportSection
 from hpckit.report.page import caption, grid, table
 from hpckit.report.style import pyplot, to_svg
 from hpckit.report.units import with_error
@@ -20,7 +20,7 @@ MOST = 2000  # points of a curve
 LEVELS = 20  # of a map
 
 
-def free_energy_sections(output: Path, names: dict[str, str]) -> Iterator[Section]:
+def free_energy_sections(output: Path, names: dict[str, str]) -> Iterator[ReportSection]:
     """The section, where a run has written something to show; names: its units, as they are printed."""
     rows, path = _rows(output / ROWS), output / FILE
     found: dict[str, Any] = dict(parse_json(read_bytes(path, "free energies"))) if path.is_file() else {}
@@ -56,7 +56,7 @@ def free_energy_sections(output: Path, names: dict[str, str]) -> Iterator[Sectio
         said.append(f"Work of moving restraint {each['restraint']}: {each['work']:.5g} {energy}.")
     shown = grid(drawn) + listing + caption(" ".join(filter(None, said)))
     metrics = ("bias", *(f"variable_{name}" for name in rows if name not in ("step", "time", "bias")))
-    yield Section("free_energy", "Free energy", shown, numbers, "headline", metrics)
+    yield ReportSection("free_energy", "Free energy", shown, numbers, "headline", metrics)
 
 
 def _rows(path: Path) -> dict[str, np.ndarray]:

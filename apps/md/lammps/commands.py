@@ -48,7 +48,7 @@ ENDS = ("style", "coeff")
 WHOLE = 1e-9  # of a lattice cell: what counts as a whole number of them
 
 
-class Mistake(NamedTuple):
+class ScriptMistake(NamedTuple):
     """What is wrong with a line."""
 
     line: int
@@ -82,7 +82,7 @@ class Commands:
     """The state of a script: what was said so far, and the mistakes in it."""
 
     path: Path
-    mistakes: list[Mistake] = field(default_factory=list)
+    mistakes: list[ScriptMistake] = field(default_factory=list)
     tree: dict[str, Any] = field(default_factory=lambda: {"app": "md"})
     lines: dict[tuple[str | int, ...], int] = field(default_factory=dict)
     notes: dict[str, None] = field(default_factory=dict)
@@ -111,7 +111,7 @@ class Commands:
             self._do(number, name, rest)
         except ValueError as error:
             self.failed.add(name)
-            self.mistakes.append(Mistake(number, str(error)))
+            self.mistakes.append(ScriptMistake(number, str(error)))
 
     def _do(self, number: int, name: str, rest: list[str]) -> None:
         if name in PASSED_OVER:
@@ -144,7 +144,7 @@ class Commands:
                 if not about & self.failed:
                     finish()
             except ValueError as error:
-                self.mistakes.append(Mistake(self.number, str(error)))
+                self.mistakes.append(ScriptMistake(self.number, str(error)))
         return Reading(self.tree, self.lines, tuple(self.notes))
 
     def _set(self, key: str, value: Any, line: int | None = None) -> None:

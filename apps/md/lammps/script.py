@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hpckit.apps.md.lammps.commands import Commands, Mistake, Reading
+from hpckit.apps.md.lammps.commands import Commands, Reading, ScriptMistake
 from hpckit.apps.md.molecules import files
 from hpckit.errors import InputError
 from hpckit.io.particles.topologies import is_topology
@@ -45,7 +45,7 @@ REFERENCE = re.compile(r"\$(?:\{(\w+)\}|\(([^()]*(?:\([^()]*\)[^()]*)*)\)|(\w))"
 
 
 @dataclass
-class Variable:
+class ScriptVariable:
     """A variable: the values of index and loop styles and the one that counts, else a formula or a text."""
 
     values: list[str]
@@ -114,7 +114,7 @@ class _Execution:
 
     def __init__(self, lines: list[tuple[int, str]], commands: Commands) -> None:
         self.lines, self.commands = lines, commands
-        self.variables: dict[str, Variable] = {}
+        self.variables: dict[str, ScriptVariable] = {}
         self.skips = False  # the next jump, as a variable has no more values
 
     def run(self) -> None:
@@ -124,13 +124,15 @@ class _Execution:
             number, line = self.lines[at]
             at, done = at + 1, done + 1
             if done > MOST_LINES:
-                self.commands.mistakes.append(Mistake(number, "the script does not end: too many lines were executed"))
+                self.commands.mistakes.append(
+                    ScriptMistake(number, "the script does not end: too many lines were executed")
+                )
                 return
             try:
                 words = self._substituted(line).split()
                 target = self._do(number, words) if words else None
             except ValueError as error:
-                self.commands.mistakes.append(Mistake(number, str(error)))
+                self.commands.mistakes.append(ScriptMistake(number, str(error)))
                 self.commands.failed.add(line.split()[0])
                 continue
             if target is not None:
@@ -164,13 +166,13 @@ class _Execution:
         if style in ("index", "loop") and name in self.variables and self.variables[name].formula is None:
             return  # as in LAMMPS, the first definition stays
         if style in ("index", "string", "getenv") and values:
-            self.variables[name] = Variable(values if style == "index" else [" ".join(values).strip("\"'")])
+            self.variables[name] = ScriptVariable(values if style == "index" else [" ".join(values).strip("\"'")])
         elif style == "loop" and values:
             ends = [int(value) for value in values if value != "pad"]
             first, last = (1, ends[0]) if len(ends) == 1 else ends[:2]
-            self.variables[name] = Variable([str(k) for k in range(first, last + 1)])
+            self.variables[name] = ScriptVariable([str(k) for k in range(first, last + 1)])
         elif style == "equal" and values:
-            self.variables[name] = Variable([], formula="".join(values).strip("\"'"))
+            self.variables[name] = ScriptVariable([], formula="".join(values).strip("\"'"))
         elif style == "delete":
             self.variables.pop(name, None)
         else:

@@ -21,7 +21,7 @@ SIEBESMA, STEVENS = "Siebesma et al. 2003", "Stevens et al. 2005"
 HOUR = 3600.0
 
 
-class Columns:
+class CloudColumns:
     """The statistics of a run: `columns["cloud"]` is [times, nz]."""
 
     def __init__(self, folder: Path) -> None:
@@ -62,7 +62,7 @@ def _bomex(config: Config, folder: Path) -> dict[str, Nested]:
 def compare_bomex(folders: Folders) -> Found:
     """Cover, liquid water path, levels and fluxes of the last three hours (quick: of the last half hour)."""
     (name, folder), *_ = folders.items()
-    output, columns = Output(folder), Columns(folder)
+    output, columns = Output(folder), CloudColumns(folder)
     end = float(columns.times[-1])
     since = end / 2 if end > 2 * HOUR else end - 0.5 * HOUR
     fraction, z = columns.mean("cloud_fraction", since), columns.z
@@ -102,7 +102,7 @@ def _dycoms(config: Config, folder: Path) -> dict[str, Nested]:
 def compare_dycoms(folders: Folders) -> Found:
     """Liquid water path, cover, the inversion and how fast air is entrained through it, from an hour before the end."""
     (name, folder), *_ = folders.items()
-    output, columns = Output(folder), Columns(folder)
+    output, columns = Output(folder), CloudColumns(folder)
     end = float(columns.times[-1])
     since = max(end - 2 * HOUR, 0.5 * HOUR)
     water = columns["vapor"] + columns["cloud"]

@@ -15,7 +15,7 @@ import numpy as np
 
 from hpckit.apps.atmosphere.base import QUADRATURE_POINTS, QUADRATURE_WEIGHTS
 from hpckit.apps.common.validation import Check, Curves, Found, at_least, at_most, convergence_order
-from hpckit.apps.exact.gravity_waves import Channel, waves
+from hpckit.apps.exact.gravity_waves import WaveChannel, waves
 from hpckit.apps.weather.validate.case import DOUBLE, Case, Folders, Nested, Output, relative_errors
 from hpckit.apps.weather.validate.config import Config
 from hpckit.kernels.euler.constants import CP, GRAVITY, RD
@@ -104,7 +104,7 @@ def compare(folders: Folders) -> Found:
     )
 
 
-def exact_means(channel: Channel, time: float, x: np.ndarray, z: np.ndarray) -> dict[str, np.ndarray]:
+def exact_means(channel: WaveChannel, time: float, x: np.ndarray, z: np.ndarray) -> dict[str, np.ndarray]:
     """The exact solution as means over cells around x and z (m)."""
     dx, dz = x[1] - x[0], z[1] - z[0]
     heights = z + np.multiply.outer(QUADRATURE_POINTS - 0.5, np.full(len(z), dz))  # [points, len(z)]
@@ -116,8 +116,8 @@ def exact_means(channel: Channel, time: float, x: np.ndarray, z: np.ndarray) -> 
     return total
 
 
-def _channel(f: float) -> Channel:
-    return Channel(WIDTH, HEIGHT, 250.0, WIND, 0.01, 100_000.0, 5_000.0, f, GRAVITY, RD, CP)
+def _channel(f: float) -> WaveChannel:
+    return WaveChannel(WIDTH, HEIGHT, 250.0, WIND, 0.01, 100_000.0, 5_000.0, f, GRAVITY, RD, CP)
 
 
 def _fields(output: Output, family: str) -> dict[str, np.ndarray]:

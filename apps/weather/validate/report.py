@@ -10,7 +10,7 @@ from hpckit.io.fields.reader import find_fields
 from hpckit.plan.text import parse_json, read_bytes
 from hpckit.report.data import columns_of, with_data
 from hpckit.report.draw.maps import colorbar, panels
-from hpckit.report.extension import Section
+from hpckit.report.extension import ReportSection
 from hpckit.report.field_file import FieldFile
 from hpckit.report.page import caption, escape, grid, table
 from hpckit.report.run_data import RunData
@@ -19,7 +19,7 @@ from hpckit.report.style import SERIES, pyplot, to_svg
 from hpckit.report.units import few_ticks, number, signs
 
 
-def sections(run: RunData) -> Iterable[Section]:
+def sections(run: RunData) -> Iterable[ReportSection]:
     """The verdicts, the curves and the pictures."""
     path = run.directory / VALIDATION
     if not path.is_file():
@@ -31,11 +31,13 @@ def sections(run: RunData) -> Iterable[Section]:
     said = caption(
         f"{passed} of {len(checks)} numbers are what they should be. The runs are in the folder cases/, each complete."
     )
-    yield Section("validation", "Our numbers beside the published and the exact", said + verdicts(checks), numbers)
+    yield ReportSection(
+        "validation", "Our numbers beside the published and the exact", said + verdicts(checks), numbers
+    )
     if record["curves"]:
-        yield Section("curves", "Ours and exact", grid(map(curves, record["curves"])))
+        yield ReportSection("curves", "Ours and exact", grid(map(curves, record["curves"])))
     drawn = "".join(picture(run, one) for one in record["pictures"])
-    yield Section("pictures", "The cases", drawn)
+    yield ReportSection("pictures", "The cases", drawn)
 
 
 def verdicts(checks: Iterable[dict[str, Any]]) -> str:

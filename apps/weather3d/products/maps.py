@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.apps.weather3d.split import Model
+from hpckit.apps.weather3d.split import SplitModel
 from hpckit.grid.field import Field
 from hpckit.io.checkpoint.state import Piece, Restored, read_into
 from hpckit.io.fields.writer import FieldWriter
@@ -40,7 +40,12 @@ class Maps:
     """The maps of a run, written below `folder`; resume: what an earlier writer kept."""
 
     def __init__(
-        self, model: Model, folder: Path, coords: Mapping[str, np.ndarray], attributes: Mapping[str, Any], resume: Any
+        self,
+        model: SplitModel,
+        folder: Path,
+        coords: Mapping[str, np.ndarray],
+        attributes: Mapping[str, Any],
+        resume: Any,
     ) -> None:
         self.model = model
         grid, mesh = model.config.grid, model.mesh

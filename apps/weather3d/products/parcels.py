@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from hpckit.apps.weather3d.products.statistics import base_theta
-from hpckit.apps.weather3d.split import Model
+from hpckit.apps.weather3d.split import SplitModel
 from hpckit.comm.agree import share_json
 from hpckit.io.fields.profiles import ProfileWriter
 from hpckit.kernels.euler.box.constants import RHO, RHO_U, RHO_V, RHO_W
@@ -36,7 +36,7 @@ OWN = {
 class Parcels:
     """The parcels of a run, and their file below `folder`; resume: the `kept` of an earlier writer."""
 
-    def __init__(self, model: Model, folder: Path, attributes: Mapping[str, Any], resume: Any) -> None:
+    def __init__(self, model: SplitModel, folder: Path, attributes: Mapping[str, Any], resume: Any) -> None:
         self.model, mesh, grid = model, model.mesh, model.config.grid
         spacing = (grid.dz, grid.dy, grid.dx)
         self.swarm = Swarm.on_grid(

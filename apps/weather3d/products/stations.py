@@ -13,7 +13,7 @@ import numpy as np
 
 from hpckit.apps.weather3d.model import Model as ExplicitModel
 from hpckit.apps.weather3d.products.statistics import base_theta
-from hpckit.apps.weather3d.split import Model
+from hpckit.apps.weather3d.split import SplitModel
 from hpckit.comm.agree import sum_of_ranks
 from hpckit.io.fields.profiles import ProfileWriter
 from hpckit.kernels.euler.constants import C0, GAMMA, P0, RD
@@ -36,7 +36,9 @@ MOIST = ("vapor", "rain_at_ground")
 class Stations:
     """The series of a run, in a file below `folder`; resume: the `kept` of an earlier writer."""
 
-    def __init__(self, it: ExplicitModel | Model, folder: Path, attributes: Mapping[str, Any], resume: Any) -> None:
+    def __init__(
+        self, it: ExplicitModel | SplitModel, folder: Path, attributes: Mapping[str, Any], resume: Any
+    ) -> None:
         self.model = it
         grid, given = it.config.grid, it.config.output.stations
         start, owned = (part(it.mesh.rank)[1:] for part in (it.decomposition.start, it.decomposition.owned))
@@ -69,7 +71,7 @@ class Stations:
 
     @property
     def _carried(self) -> tuple[str, ...]:
-        return self.model.carried.water if isinstance(self.model, Model) and self.model.carried else ()
+        return self.model.carried.water if isinstance(self.model, SplitModel) and self.model.carried else ()
 
     def sample(self, time: float) -> None:
         """Collective: the values at a time (s)."""
@@ -91,7 +93,7 @@ class Stations:
                 "vapor": vapor,
             }
             if self._carried:
-                assert isinstance(it, Model)
+                assert isinstance(it, SplitModel)
                 values["rain_at_ground"] = 1000.0 * float(it.rained.data[0, y, x])
             rows[:, n] = [values[name] for name in self.names]
         sum_of_ranks(it.mesh.comm, rows)

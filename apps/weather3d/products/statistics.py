@@ -31,15 +31,15 @@ class Statistics:
 
     def __init__(
         self,
-        it: model.Model | split.Model,
+        it: model.Model | split.SplitModel,
         folder: Path,
         attributes: Mapping[str, Any],
         resume: Mapping[str, Any] | None,
     ) -> None:
         self.model = it
-        carried = it.carried if isinstance(it, split.Model) else it.tracers
+        carried = it.carried if isinstance(it, split.SplitModel) else it.tracers
         self.names = ["u", "v", "w", "theta", *(carried.names if carried else ())]
-        has_subgrid = isinstance(it, split.Model) and (it.mu is not None or it.forced is not None)
+        has_subgrid = isinstance(it, split.SplitModel) and (it.mu is not None or it.forced is not None)
         self.subgrid = [name for name in self.names if name != "w"] if has_subgrid else []
         height = it.base.height
         self.writer = ProfileWriter(
@@ -60,7 +60,7 @@ class Statistics:
         rows["theta"] = means["theta"] + base_theta(self.model)
         if "cloud" in self.names:
             rows[FRACTION] = self.mean((shown["cloud"] > split.CLOUDY).astype(np.float64))
-        if isinstance(self.model, split.Model) and self.subgrid:
+        if isinstance(self.model, split.SplitModel) and self.subgrid:
             for name, values in unresolved(self.model, shown).items():
                 rows[f"{name}_subgrid_flux"] = self.mean(values)
         self.writer.add(time, rows)
@@ -72,12 +72,12 @@ class Statistics:
         return totals(values, self.model.mesh.comm, cells) / cells
 
 
-def base_theta(it: model.Model | split.Model) -> np.ndarray:
+def base_theta(it: model.Model | split.SplitModel) -> np.ndarray:
     """Theta of the base state (K), that of dry air, which the output's theta deviates from."""
-    return it.base_theta if isinstance(it, split.Model) else it.base.theta
+    return it.base_theta if isinstance(it, split.SplitModel) else it.base.theta
 
 
-def unresolved(it: split.Model, shown: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def unresolved(it: split.SplitModel, shown: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Upward subgrid fluxes in the middles of the owned cells: of u and v (m2/s2), theta (K m/s) and what air carries.
 
     shown: `it.shown()` of the state, which filled the halo.
@@ -86,7 +86,7 @@ def unresolved(it: split.Model, shown: Mapping[str, np.ndarray]) -> dict[str, np
     return {name: 0.5 * (each[1:] + each[:-1]) / rho for name, each in through_faces(it, shown, rho).items()}
 
 
-def through_faces(it: split.Model, shown: Mapping[str, np.ndarray], rho: np.ndarray) -> dict[str, np.ndarray]:
+def through_faces(it: split.SplitModel, shown: Mapping[str, np.ndarray], rho: np.ndarray) -> dict[str, np.ndarray]:
     """As `unresolved`, but times the density, float64[nz + 1, ny, nx].
 
     Of constant diffusion and Smagorinsky's mixing together, as

@@ -12,7 +12,7 @@ from hpckit.apps.weather3d.products.maps import MAPS
 from hpckit.apps.weather3d.products.parcels import PARCELS
 from hpckit.io.fields.master import MASTER
 from hpckit.report.data import map_link, with_data
-from hpckit.report.extension import Section
+from hpckit.report.extension import ReportSection
 from hpckit.report.page import caption, grid
 from hpckit.report.run_data import RunData
 from hpckit.report.style import SERIES, pyplot, to_svg
@@ -22,7 +22,7 @@ ROTATES = 25.0  # m2/s2: updraft helicity from which an updraft has a track
 KINDS = {"right": ("updraft_helicity", 1.0), "left": ("updraft_helicity_min", -1.0)}
 
 
-def storms(run: RunData) -> Iterator[Section]:
+def storms(run: RunData) -> Iterator[ReportSection]:
     """Rain at the ground, the swath of updraft helicity, and the tracks of its greatest and its least values.
 
     The numbers: rain (kg) and its greatest depth (mm), extremes of updraft helicity (m2/s2) and w (m/s), and the tracks
@@ -76,7 +76,7 @@ def storms(run: RunData) -> Iterator[Section]:
     said += " (black: cyclonic, gray: anticyclonic)."
     if "rain" in numbers:
         said += f" {number(numbers['rain'], 3)} kg of rain, at most {number(numbers['rain_depth'], 3)} mm."
-    yield Section("storms", "Storms: rain, swaths and tracks", grid(drawn) + caption(said), numbers)
+    yield ReportSection("storms", "Storms: rain, swaths and tracks", grid(drawn) + caption(said), numbers)
 
 
 def track(times: np.ndarray, y: np.ndarray, x: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -87,7 +87,7 @@ def track(times: np.ndarray, y: np.ndarray, x: np.ndarray, values: np.ndarray) -
     return times[strong], y[row], x[column]
 
 
-def trajectories(run: RunData) -> Iterator[Section]:
+def trajectories(run: RunData) -> Iterator[ReportSection]:
     """Paths of the parcels over the ground and by height, the ones that rise most in color.
 
     The numbers: count, greatest rise of a parcel (m), and how many rise by 1 km or more.
@@ -116,7 +116,7 @@ def trajectories(run: RunData) -> Iterator[Section]:
     said = (
         f"{len(rise)} parcels, from {PARCELS}: {numbers['rise_1km']} rise by 1 km or more, one by {rise.max():.0f} m."
     )
-    yield Section("trajectories", "Trajectories", drawn + caption(said), numbers)
+    yield ReportSection("trajectories", "Trajectories", drawn + caption(said), numbers)
 
 
 def _unbroken(x: np.ndarray, y: np.ndarray) -> list[slice]:

@@ -20,7 +20,7 @@ Run = Callable[[], object]
 
 
 @dataclass(frozen=True)
-class Call:
+class BenchCall:
     """One operation on the buffers of this rank.
 
     send: the input; out: the output, None if `send` is also the output; result: the array with the result. count:
@@ -39,7 +39,7 @@ class Call:
     in_place: bool
 
 
-def ours(call: Call, algorithm: str) -> Run:
+def ours(call: BenchCall, algorithm: str) -> Run:
     """The operation by one of our algorithms."""
     x, comm, out, root, op = call.send, call.comm, call.out, call.root, call.op
     run: Callable[..., Any] = getattr(collectives, call.operation)
@@ -59,7 +59,7 @@ def ours(call: Call, algorithm: str) -> Run:
     return runs[call.operation]
 
 
-def of_mpi(call: Call) -> Run:
+def of_mpi(call: BenchCall) -> Run:
     """The MPI library's own operation. Raises `InputError` for numbers that MPI does not know."""
     comm, root, here = call.comm, call.root, call.comm.rank == call.root
     combines = call.operation in REDUCING
@@ -98,7 +98,7 @@ def _numbers(array: np.ndarray, combines: bool) -> np.ndarray:
     return array.view(np.uint16) if array.dtype == np.float16 and not combines else array
 
 
-def of_gloo(call: Call, dist: Any) -> Run:
+def of_gloo(call: BenchCall, dist: Any) -> Run:
     """The operation by torch.distributed, whose process group must exist. Raises what torch raises."""
     x, out, root, here = _tensor(call, call.send), _tensor(call, call.out), call.root, call.comm.rank == call.root
     ops = {"sum": "SUM", "prod": "PRODUCT", "max": "MAX", "min": "MIN"}
@@ -124,7 +124,7 @@ def of_gloo(call: Call, dist: Any) -> Run:
     return runs[call.operation]
 
 
-def _tensor(call: Call, array: np.ndarray | None) -> Any:
+def _tensor(call: BenchCall, array: np.ndarray | None) -> Any:
     import torch
 
     if array is None:

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from mpi4py import MPI
 
-from hpckit.bench.collectives.calls import Call, Run, of_gloo, of_mpi, ours
+from hpckit.bench.collectives.calls import BenchCall, Run, of_gloo, of_mpi, ours
 from hpckit.bench.collectives.rows import NO_TORCH
-from hpckit.bench.collectives.values import BLOCKS, ROOTED, Values, array_dtype, count_wrong
+from hpckit.bench.collectives.values import BLOCKS, ROOTED, OperationValues, array_dtype, count_wrong
 from hpckit.bench.measure import Times
 from hpckit.bench.ranks import answer, slowest
 from hpckit.collectives.axis import axis_of
@@ -30,7 +30,7 @@ POISON = 101  # not a valid value: unwritten elements show
 REFUSALS = (HpckitError, MPI.Exception, RuntimeError, TypeError, ValueError, KeyError, NotImplementedError)
 
 
-class Case:
+class CollectiveCase:
     """Buffers of one operation and size, which are rewritten by their owner before every timed call."""
 
     def __init__(self, mesh: Mesh, asked: dict[str, Any]) -> None:
@@ -38,7 +38,7 @@ class Case:
         self.operation, self.count = asked["operation"], asked["count"]
         self.nbytes, self.rooted = asked["bytes"], asked["operation"] in ROOTED
         self.root = asked["root"] or 0
-        self.values = Values(self.operation, asked["dtype"], mesh.size, asked["reduce"], self.root)
+        self.values = OperationValues(self.operation, asked["dtype"], mesh.size, asked["reduce"], self.root)
         self.whole = self.count * (mesh.size if self.operation in BLOCKS else 1)
         gives = self.count if self.operation in ("all_gather", "gather") else self.whole
         if self.operation == "scatter" and mesh.rank != self.root:
@@ -46,7 +46,7 @@ class Case:
         self._given = np.resize(self.values.given[mesh.rank], gives)
         self._rooms: dict[bool, tuple[np.ndarray, np.ndarray]] = {}
 
-    def call(self, name: str) -> Call:
+    def call(self, name: str) -> BenchCall:
         """The operation of a candidate: on private buffers, common to all candidates, or on a symmetric one."""
         rank, here, operation = self.mesh.rank, self.mesh.rank == self.root, self.operation
         in_place, own = self.asked["place"] == "in", slice(rank * self.count, (rank + 1) * self.count)
@@ -64,7 +64,7 @@ class Case:
         if operation == "reduce_scatter" and out is None:
             result = send[: self.count] if name == "mpi" else send[own]
         kinds = self.asked["dtype"], self.asked["reduce"] or "sum"
-        return Call(operation, self.mesh.comm, send, out, result, self.count, *kinds, self.root, in_place)
+        return BenchCall(operation, self.mesh.comm, send, out, result, self.count, *kinds, self.root, in_place)
 
     def _buffers(self, symmetric: bool) -> tuple[np.ndarray, np.ndarray]:
         """Buffers for input and output; new array objects, so that hpckit's cache for one does not serve another
@@ -81,11 +81,11 @@ class Case:
         send, take = self._rooms[symmetric]
         return send[:], take[:]
 
-    def rewrite(self, call: Call) -> None:
+    def rewrite(self, call: BenchCall) -> None:
         """The values of this rank."""
         np.copyto(call.send, self._given)
 
-    def wrong(self, call: Call) -> int:
+    def wrong(self, call: BenchCall) -> int:
         """The number of wrong values on all ranks together; clears the result."""
         found = count_wrong(call.result, self.values.wanted(self.mesh.rank, self.count))
         call.result.fill(POISON)
@@ -94,15 +94,15 @@ class Case:
         return int(total)
 
 
-def candidates(case: Case) -> tuple[dict[str, tuple[Run, Call]], dict[str, str]]:
+def candidates(case: CollectiveCase) -> tuple[dict[str, tuple[Run, BenchCall]], dict[str, str]]:
     """The candidates with their buffers, by name, each tried once; and the reasons against others here."""
-    comm, found, left_out = case.mesh.comm, dict[str, tuple[Run, Call]](), dict[str, str]()
+    comm, found, left_out = case.mesh.comm, dict[str, tuple[Run, BenchCall]](), dict[str, str]()
     shares = axis_of(comm).group is not None
     for name in case.asked["names"]:
         if not shares and name in ("flat", "staged", "symmetric", "auto_symmetric"):
             left_out[name] = "the ranks share no memory"
             continue
-        made: tuple[Run, Call] | None = None
+        made: tuple[Run, BenchCall] | None = None
         why = ""
         try:
             call = case.call(name)
@@ -122,7 +122,7 @@ def candidates(case: Case) -> tuple[dict[str, tuple[Run, Call]], dict[str, str]]
     return found, left_out
 
 
-def _maker(name: str) -> Callable[[Call], Run]:
+def _maker(name: str) -> Callable[[BenchCall], Run]:
     if name == "mpi":
         return of_mpi
     if name == "gloo":
@@ -130,7 +130,7 @@ def _maker(name: str) -> Callable[[Call], Run]:
     return lambda call: ours(call, "auto" if name.startswith("auto") else name)
 
 
-def _of_gloo(call: Call) -> Run:
+def _of_gloo(call: BenchCall) -> Run:
     import torch
     import torch.distributed as dist
 
@@ -139,7 +139,9 @@ def _of_gloo(call: Call) -> Run:
     return of_gloo(call, dist)
 
 
-def time_in_turn(case: Case, runs: Mapping[str, tuple[Run, Call]], rounds: int) -> tuple[Times, dict[str, int]]:
+def time_in_turn(
+    case: CollectiveCase, runs: Mapping[str, tuple[Run, BenchCall]], rounds: int
+) -> tuple[Times, dict[str, int]]:
     """Seconds a call of each candidate, in turn, the slowest rank's; and how many values were wrong.
 
     Ranks of a rooted operation do not wait for each other, so that calls in a row would overlap: they begin together.
@@ -170,7 +172,7 @@ def time_in_turn(case: Case, runs: Mapping[str, tuple[Run, Call]], rounds: int) 
 def measured(asked: dict[str, Any], comm: MPI.Intracomm = MPI.COMM_WORLD) -> dict[str, Any]:
     """Times of one case on every rank, and how many values were wrong. Collective."""
     with Mesh(comm, dp=0) as mesh:
-        case = Case(mesh, asked)
+        case = CollectiveCase(mesh, asked)
         runs, left_out = candidates(case)
         times, wrong = time_in_turn(case, runs, asked["rounds"])
         about = {key: value for key, value in asked.items() if key not in ("names", "rounds")}

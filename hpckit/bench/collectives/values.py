@@ -29,7 +29,7 @@ def reduction(dtype: str, op: str) -> Reduction:
     return Reduction(array_dtype(dtype), op, kind=BFLOAT16 if dtype == BFLOAT16 else None)
 
 
-class Values:
+class OperationValues:
     """The values of one operation on so many ranks. op: of operations that reduce, else None."""
 
     def __init__(self, operation: str, dtype: str, ranks: int, op: str | None, root: int) -> None:

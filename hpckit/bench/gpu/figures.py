@@ -84,7 +84,7 @@ def exchanges(device: Device, quick: bool, copy: float) -> Found:
     return [{**row, "ranks": n} for n in RANKS for row in run_ranks("hpckit.bench.gpu.ranks", n, cases)], {}
 
 
-class Steps:
+class WarmSpotSteps:
     """Steps of a periodic slab or box at rest with a warm spot, on the device, as the models take them."""
 
     def __init__(self, device: Device, shape: tuple[int, ...], dtype: Any) -> None:
@@ -128,7 +128,7 @@ def air(shapes: tuple, device: Device, quick: bool, copy: float) -> Found:
     """Steps of slabs or boxes in both precisions."""
 
     def figure(shape: tuple[int, ...], key: str, dtype: Any) -> Found:
-        case = Steps(device, shape, dtype)
+        case = WarmSpotSteps(device, shape, dtype)
         title = f"{'box' if case.three else 'slab'} {' x '.join(map(str, reversed(shape)))}"
         return step_figure(key, title, seconds(device, case.step), case.cells, case.nbytes, dtype, copy)
 

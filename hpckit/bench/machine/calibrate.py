@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from hpckit.bench.collectives.rows import interval
-from hpckit.bench.machine.times import COPY, HALO, LONG, PROBE, PROBES, STEPS, Case, Times, at_once, share
+from hpckit.bench.machine.times import COPY, HALO, LONG, PROBE, PROBES, STEPS, Case, CollectiveTimes, at_once, share
 from hpckit.plan.collective.algorithms import ALGORITHMS, collective_plan
-from hpckit.plan.machine.machine import Level, Machine, Measured
+from hpckit.plan.machine.machine import Level, Machine, MeasuredSteps
 from hpckit.plan.price import price
 
 EMPTY = 64  # bytes: a message that costs nothing but its latency
@@ -78,7 +78,7 @@ def model(times: dict[int, dict[Case, float]], name: str, source: str) -> Machin
                 for plus in ("", "+")
             )
             row = (tuple(moved), stored, added)
-            measured.append(Measured(ranks, at_once(probe, ranks), start, latency, *row))
+            measured.append(MeasuredSteps(ranks, at_once(probe, ranks), start, latency, *row))
         measured += [*_copies(found, ranks, sizes), *_pieces(found, ranks), *_memory(found, ranks)]
     widest = max((it for it in measured if it.place == "messages"), key=lambda it: (-it.ranks, it.messages))
     long = [place for place, nbytes in enumerate(widest.nbytes) if nbytes >= min(SIZES) / 2]
@@ -86,7 +86,7 @@ def model(times: dict[int, dict[Case, float]], name: str, source: str) -> Machin
     return Machine(name, (level,), 0.0, max(widest.added[place] for place in long), source, tuple(measured))
 
 
-def _copies(found: dict[Case, float], ranks: int, sizes: tuple[int, ...]) -> list[Measured]:
+def _copies(found: dict[Case, float], ranks: int, sizes: tuple[int, ...]) -> list[MeasuredSteps]:
     """The table of copies of all ranks at once within their own memory."""
     if (PROBE, COPY, EMPTY) not in found:
         return []
@@ -95,10 +95,10 @@ def _copies(found: dict[Case, float], ranks: int, sizes: tuple[int, ...]) -> lis
     steps = [(found[PROBE, COPY, nbytes] - start) / STEPS for nbytes in sizes]
     latency = min(latency, LATENCY_SHARE * min(steps))
     rates = tuple(b / max(t - latency, b / FASTEST) for b, t in zip(moved, steps, strict=True))
-    return [Measured(ranks, ranks, 0.0, latency, moved, rates, rates, COPY)]
+    return [MeasuredSteps(ranks, ranks, 0.0, latency, moved, rates, rates, COPY)]
 
 
-def _pieces(found: dict[Case, float], ranks: int) -> list[Measured]:
+def _pieces(found: dict[Case, float], ranks: int) -> list[MeasuredSteps]:
     """The table of strided copies: both sides of a field along its last dim, a cell a piece, and the halo around. The
     latency of a message between ranks of the node is from the smallest field, along its first dim.
     """
@@ -111,10 +111,10 @@ def _pieces(found: dict[Case, float], ranks: int) -> list[Measured]:
     rates = tuple(
         2 * count / max(found[HALO, "x", n] - start, count / FASTEST) for n, count in zip(cubes, pieces, strict=True)
     )
-    return [Measured(ranks, ranks, start, latency, pieces, rates, rates, "pieces")]
+    return [MeasuredSteps(ranks, ranks, start, latency, pieces, rates, rates, "pieces")]
 
 
-def _memory(found: dict[Case, float], ranks: int) -> list[Measured]:
+def _memory(found: dict[Case, float], ranks: int) -> list[MeasuredSteps]:
     """The table of steps in shared memory: a staged broadcast copies twice, a staged all-reduce also adds."""
     if ("all_reduce", "flat", EMPTY) not in found:
         return []
@@ -131,7 +131,7 @@ def _memory(found: dict[Case, float], ranks: int) -> list[Measured]:
         moved.append(float(nbytes))
         stored.append(1 / copy)
         added.append(1 / add)
-    return [Measured(ranks, ranks, start, latency, tuple(moved), tuple(stored), tuple(added), "memory")]
+    return [MeasuredSteps(ranks, ranks, start, latency, tuple(moved), tuple(stored), tuple(added), "memory")]
 
 
 def _start(found: dict[Case, float], ranks: int) -> float:
@@ -148,7 +148,7 @@ def _empty(found: dict[Case, float], probe: str) -> tuple[float, float]:
     return step, max(short - STEPS * step, 0.0)
 
 
-def predictions(machine: Machine, ranks: int, times: Times) -> list[dict[str, Any]]:
+def predictions(machine: Machine, ranks: int, times: CollectiveTimes) -> list[dict[str, Any]]:
     """Predicted and measured seconds of each all-reduce, those first that are farthest off."""
     found, rows = times.undisturbed(), []
     for operation, algorithm, nbytes in found:
@@ -175,7 +175,7 @@ def _off(row: dict[str, Any]) -> float:
     return max(row["predicted_over_measured"], 1 / row["predicted_over_measured"])
 
 
-def pairs(rows: list[dict[str, Any]], times: Times) -> list[dict[str, Any]]:
+def pairs(rows: list[dict[str, Any]], times: CollectiveTimes) -> list[dict[str, Any]]:
     """The pairs of algorithms at a size that differ by more than 15 %: slower over faster as measured in the same
     rounds, with a 95 % confidence interval of the median above 1.15, and as predicted.
     """

@@ -40,7 +40,7 @@ Call = Callable[[], object]
 
 
 @dataclass(frozen=True)
-class Times:
+class CollectiveTimes:
     """seconds: of each case, round by round, on the slowest rank; cases of one size share their rounds. options: those
     of each case's plan.
     """
@@ -53,10 +53,10 @@ class Times:
         return {case: float(np.quantile(each, 0.1)) for case, each in self.seconds.items()}
 
 
-def measured(ranks: int, cases: list[Case], seconds: float) -> Times:
+def measured(ranks: int, cases: list[Case], seconds: float) -> CollectiveTimes:
     """The times of cases on so many ranks, in about `seconds` in all."""
     row = run_ranks(MODULE, ranks, ((cases, seconds),))[0]
-    return Times(dict(zip(cases, row["seconds"], strict=True)), dict(zip(cases, row["options"], strict=True)))
+    return CollectiveTimes(dict(zip(cases, row["seconds"], strict=True)), dict(zip(cases, row["options"], strict=True)))
 
 
 def at_once(probe: str, ranks: int) -> int:

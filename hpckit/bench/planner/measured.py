@@ -11,7 +11,7 @@ from dataclasses import replace
 from statistics import median
 from typing import Any
 
-from hpckit.bench.planner.published import Held
+from hpckit.bench.planner.published import HeldFigure
 from hpckit.bench.planner.ranks import CALLS, COLUMNS, INNER, LARGE, PASSED, ROWS, SMALL
 from hpckit.bench.ranks import run_ranks
 from hpckit.plan.machine.machine import Compute, Level, Machine
@@ -97,7 +97,7 @@ def calibrated(ranks: int, times: dict[str, float]) -> Machine:
     return replace(machine, compute=Compute(peak * share, 1e12, passes * share))
 
 
-def steps(rounds: int) -> Iterator[Held]:
+def steps(rounds: int) -> Iterator[HeldFigure]:
     """A row a mesh, in ms."""
     for ranks, meshes in MESHES.items():
         found = run_ranks("hpckit.bench.planner.ranks", ranks, ((SHAPE, BATCH, meshes, rounds),))[0]["times"]
@@ -108,4 +108,4 @@ def steps(rounds: int) -> Iterator[Held]:
             require(model(), it, ranks)
             name = " ".join(f"{key}={value}" for key, value in mesh.items())
             planned = 1e3 * step_cost(model(), it, machine).seconds
-            yield Held(f"measured on {ranks} ranks", name, 1e3 * times[str(number)], planned, "ms")
+            yield HeldFigure(f"measured on {ranks} ranks", name, 1e3 * times[str(number)], planned, "ms")

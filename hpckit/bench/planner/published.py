@@ -115,7 +115,7 @@ KORTHIKANTI = (
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldFigure:
     """A published figure beside the planner's. table, row: where it stands; unit: of both."""
 
     table: str
@@ -199,21 +199,21 @@ def korthikanti_strategy(row: KorthikantiRow, recompute: str, sequence: bool) ->
     )
 
 
-def steps(selene: Machine | None = None, llama3: Machine | None = None) -> Iterator[Held]:
+def steps(selene: Machine | None = None, llama3: Machine | None = None) -> Iterator[HeldFigure]:
     """The ten rows of Megatron-LM and the three of Llama 3, in TFLOP/s a GPU."""
     machine = selene or machine_of("selene")
     for row in MEGATRON:
         rate = megatron_flops(row) / row.gpus / megatron_step(row, machine).seconds / 1e12
-        yield Held("Megatron-LM 2021", f"{row.billions:g} B, {row.gpus} GPUs", row.rate, rate, "TFLOP/s")
+        yield HeldFigure("Megatron-LM 2021", f"{row.billions:g} B, {row.gpus} GPUs", row.rate, rate, "TFLOP/s")
     machine, model = llama3 or machine_of("llama3"), language_model("llama3-405b")
     for llama in LLAMA:
         it = llama_strategy(llama)
         require(model, it, llama.gpus)
         rate = step_cost(model, it, machine).rate / 1e12
-        yield Held("Llama 3 405B", f"{llama.gpus} GPUs, {llama.context} tokens", llama.rate, rate, "TFLOP/s")
+        yield HeldFigure("Llama 3 405B", f"{llama.gpus} GPUs, {llama.context} tokens", llama.rate, rate, "TFLOP/s")
 
 
-def korthikanti_times(machine: Machine | None = None) -> Iterator[Held]:
+def korthikanti_times(machine: Machine | None = None) -> Iterator[HeldFigure]:
     """The eight times of table 5."""
     machine = machine or machine_of("selene")
     for row in KORTHIKANTI:
@@ -221,26 +221,26 @@ def korthikanti_times(machine: Machine | None = None) -> Iterator[Held]:
         for recompute, sequence, published in (("full", False, row.seconds[0]), ("selective", True, row.seconds[1])):
             it = korthikanti_strategy(row, recompute, sequence)
             require(model, it, 8 * row.pp)
-            yield Held(
+            yield HeldFigure(
                 "Korthikanti 2022", f"{row.name} {recompute}", published, step_cost(model, it, machine).seconds, "s"
             )
 
 
-def korthikanti_memory() -> Iterator[Held]:
+def korthikanti_memory() -> Iterator[HeldFigure]:
     """The twelve memories of figure 1: matrices of the blocks and their optimizer, activations of the first rank."""
     for row in KORTHIKANTI:
         model = gpt(row.width, row.layers, row.heads)
         it = korthikanti_strategy(row, "none", sequence=False)
         matrices = model.layers * (model.dense - model.vectors) / (it.tp * it.pp)
         state = sum(it.precision) * matrices / 2**30
-        yield Held("Korthikanti 2022", f"{row.name} state", row.state, state, "GiB")
+        yield HeldFigure("Korthikanti 2022", f"{row.name} state", row.state, state, "GiB")
         for recompute, published in (("none", row.activations[0]), ("selective", row.activations[1])):
             it = korthikanti_strategy(row, recompute, sequence=recompute != "none")
             kept = block_bytes(model, it) * model.layers / it.pp * in_flight(it) / 2**30
-            yield Held("Korthikanti 2022", f"{row.name} activations, {recompute}", published, kept, "GiB")
+            yield HeldFigure("Korthikanti 2022", f"{row.name} activations, {recompute}", published, kept, "GiB")
 
 
-def korthikanti_left() -> Iterator[Held]:
+def korthikanti_left() -> Iterator[HeldFigure]:
     """The sixteen shares of figure 7, in %."""
     for row in KORTHIKANTI:
         model = gpt(row.width, row.layers, row.heads)
@@ -249,4 +249,4 @@ def korthikanti_left() -> Iterator[Held]:
         for (recompute, sequence), published in zip(forms, row.left, strict=True):
             part = block_bytes(model, korthikanti_strategy(row, recompute, sequence))
             name = f"{row.name} {'parallel sequences, ' if sequence else ''}{recompute}"
-            yield Held("Korthikanti 2022", name, published, 100 * part / whole, "%")
+            yield HeldFigure("Korthikanti 2022", name, published, 100 * part / whole, "%")

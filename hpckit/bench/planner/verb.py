@@ -15,7 +15,7 @@ from hpckit.bench.command import add_only
 from hpckit.bench.measure import Ratios, Rows, result, seconds_of, spread
 from hpckit.bench.planner import measured
 from hpckit.bench.planner.published import (
-    Held,
+    HeldFigure,
     korthikanti_left,
     korthikanti_memory,
     korthikanti_times,
@@ -40,7 +40,7 @@ def run(quick: bool = False, only: Sequence[str] | None = None) -> dict[str, Any
     rows: Rows = []
     ratios: Ratios = {}
     parts = only or PARTS
-    tables: dict[str, list[Held]] = {}
+    tables: dict[str, list[HeldFigure]] = {}
     if "published" in parts:
         tables |= {
             "published": list(steps()),
@@ -62,7 +62,7 @@ def run(quick: bool = False, only: Sequence[str] | None = None) -> dict[str, Any
     return result("planner", rows, ratios)
 
 
-def _row(it: Held) -> dict[str, Any]:
+def _row(it: HeldFigure) -> dict[str, Any]:
     return {
         "table": it.table,
         "row": it.row,

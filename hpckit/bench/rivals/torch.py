@@ -18,7 +18,7 @@ Values = dict[str, np.ndarray]
 DECAY = 0.01  # of weights; of vectors none
 
 
-class Block(nn.Module):
+class TorchBlock(nn.Module):
     """A block of GPT-2."""
 
     def __init__(self, width: int, heads: int) -> None:
@@ -44,7 +44,7 @@ class GPT(nn.Module):
     def __init__(self, vocab: int, context: int, width: int, heads: int, layers: int) -> None:
         super().__init__()
         self.token, self.position = nn.Embedding(vocab, width), nn.Embedding(context, width)
-        self.blocks = nn.ModuleList(Block(width, heads) for _ in range(layers))
+        self.blocks = nn.ModuleList(TorchBlock(width, heads) for _ in range(layers))
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, vocab, bias=False)
 
     def forward(self, tokens: Any) -> Any:

@@ -32,7 +32,7 @@ def data_steps(
     }
 
 
-class Part(nn.Module):
+class StageModule(nn.Module):
     """A stage of a GPT: some blocks, the first one with the embedding, the last one with the head."""
 
     def __init__(self, whole: GPT, stage: int, stages: int) -> None:
@@ -79,7 +79,7 @@ def _pipe_step(
     kind, placed = SCHEDULES[name]
     stages, own = sum(map(len, placed)), placed[comm.rank]
     whole = gpt(ours, heads)
-    parts = [Part(whole, number, stages) for number in own]
+    parts = [StageModule(whole, number, stages) for number in own]
     made = [
         pipelining.PipelineStage(part, number, stages, torch.device("cpu"))
         for part, number in zip(parts, own, strict=True)

@@ -14,14 +14,14 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 from torch.nn import functional
 
 from hpckit.bench.collectives.ranks import start_gloo
-from hpckit.bench.rivals.torch import DECAY, Block, cross_entropy, gpt
+from hpckit.bench.rivals.torch import DECAY, TorchBlock, cross_entropy, gpt
 from hpckit.nn.layer import Sequential
 
 
 class SplitBlock(nn.Module):
     """A block whose queries, keys and values are maps of their own, so that each can be cut by heads."""
 
-    def __init__(self, whole: Block, width: int) -> None:
+    def __init__(self, whole: TorchBlock, width: int) -> None:
         super().__init__()
         self.each = width // whole.heads
         self.norm1, self.norm2, self.out, self.up, self.down = whole.norm1, whole.norm2, whole.out, whole.up, whole.down
@@ -48,7 +48,7 @@ def tensor_step(ours: Sequential, heads: int, x: np.ndarray, targets: np.ndarray
     model, width = gpt(ours, heads), ours.parameters()[0].shape[1]
     mesh = init_device_mesh("cpu", (MPI.COMM_WORLD.size,))
     columns = dict.fromkeys(("query", "key", "value", "up"), ColwiseParallel())
-    every = [SplitBlock(cast(Block, block), width) for block in model.blocks]
+    every = [SplitBlock(cast(TorchBlock, block), width) for block in model.blocks]
     model.blocks = nn.ModuleList(
         parallelize_module(block, mesh, {**columns, "out": RowwiseParallel(), "down": RowwiseParallel()})
         for block in every

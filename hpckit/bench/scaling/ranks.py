@@ -39,7 +39,7 @@ Record = dict[str, Any]
 
 
 @dataclass
-class Turn:
+class TimedSteps:
     """Steps that are made in one go: `skipped` ones, then those that are timed, which the ranks of `gate` begin
     together; `seconds`: what one of these took on this rank, `waited`: the share of it without its core.
     """
@@ -98,7 +98,7 @@ class InTurn:
         self._case, self._values, self._comm, self._folder = case, values, comm, folder
         set_observer(comm, Observer())  # this app's own, whichever app has its turn
         self._app_goes, self._app_holds = threading.Semaphore(0), threading.Semaphore(0)
-        self._turn: Turn | None = None  # None: the app is to come to its end
+        self._turn: TimedSteps | None = None  # None: the app is to come to its end
         self._error: BaseException | None = None
         self._run: Stepped | None = None
         self._step = 0  # of the run, that ended last
@@ -112,7 +112,7 @@ class InTurn:
         share of them that a rank waited for its core. The first turn makes the app ready, too. Raises what the app
         raises, and `SetupError` for one that ended.
         """
-        self._turn = Turn(gate, skipped, steps)
+        self._turn = TimedSteps(gate, skipped, steps)
         self._let_go()
         if not self._turn.seconds:
             raise SetupError(

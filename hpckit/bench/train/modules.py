@@ -52,7 +52,7 @@ def case(batch: int, rounds: int) -> dict[str, Any]:
     from torch.nn.parallel import DistributedDataParallel as TheirDDP
 
     from hpckit.bench.collectives.ranks import start_gloo
-    from hpckit.bench.rivals.torch import GPT, Block, cross_entropy
+    from hpckit.bench.rivals.torch import GPT, TorchBlock, cross_entropy
     from hpckit.bench.train.ranks import HEADS, LAYERS, LENGTH, RATE, VOCAB, WIDTH, Step, text, time_in_turn
     from hpckit.torch.data import DistributedDataParallel
     from hpckit.torch.optimizer import ZeroRedundancyOptimizer
@@ -90,7 +90,7 @@ def case(batch: int, rounds: int) -> dict[str, Any]:
     steps: dict[str, Step] = {
         "ddp": step_of(DistributedDataParallel(copy.deepcopy(model), comm)),
         "gloo_ddp": step_of(TheirDDP(copy.deepcopy(model), gradient_as_bucket_view=True)),
-        "fsdp": step_of(FullyShardedDataParallel(copy.deepcopy(model), comm, blocks=Block)),
+        "fsdp": step_of(FullyShardedDataParallel(copy.deepcopy(model), comm, blocks=TorchBlock)),
         "gloo_fsdp": step_of(fully_sharded()),
         "zero1": step_of(DistributedDataParallel(copy.deepcopy(model), comm), zero=True),
     }

@@ -23,7 +23,7 @@ from hpckit.bench.rivals.c import pointers
 from hpckit.kernels.euler.box import dispatch as box_kernels
 from hpckit.kernels.euler.constants import HALO, Sweep
 from hpckit.kernels.euler.hevi import dispatch as hevi
-from hpckit.kernels.euler.hevi.constants import NO_WATER, WORKS, Stage, Substep, upwind_weights
+from hpckit.kernels.euler.hevi.constants import NO_WATER, WORKS, LargeStage, Substep, upwind_weights
 from hpckit.kernels.euler.slab import dispatch as slab_kernels
 from hpckit.kernels.euler.status import new_status
 
@@ -33,7 +33,7 @@ C_HALO = 4  # of `hevi3d.c`
 TOLERANCE = 1e-11  # of a field's range: the largest difference between the versions that is allowed
 
 
-class Case:
+class WeatherCase:
     """A state [fields, cells…] in the form of either version. sizes: cells along (x, (y,) z); widths: of a cell, m."""
 
     source: str  # of the C version
@@ -84,7 +84,7 @@ class Case:
         return float((np.abs(ours - theirs).max(axis=dims) / np.ptp(theirs, axis=dims)).max())
 
 
-class Slab(Case):
+class SlabCase(WeatherCase):
     """Two colliding bubbles."""
 
     source = "euler2d.c"
@@ -113,7 +113,7 @@ class Slab(Case):
         return np.ascontiguousarray(self.base.faces[:3])
 
 
-class Box(Case):
+class BoxCase(WeatherCase):
     """One bubble in a wind."""
 
     source = "euler3d.c"
@@ -145,7 +145,7 @@ class Box(Case):
         return self.base.faces_3d
 
 
-class Split(Case):
+class SplitCase(WeatherCase):
     """The split dynamics (HEVI): a bubble in stable air in a wind, at steps of the flow, on levels of one thickness."""
 
     source = "hevi3d.c"
@@ -178,7 +178,7 @@ class Split(Case):
         self.restart()
 
     def run(self, steps: int) -> None:
-        """Advance by hpckit's kernels, as `apps.weather3d.split.Model` does."""
+        """Advance by hpckit's kernels, as `apps.weather3d.split.SplitModel` does."""
         for _ in range(steps):
             _fill(self.state)
             _fill(self.state.swapaxes(2, 3))
@@ -190,7 +190,7 @@ class Split(Case):
                 self._stage(self.state if stage else self.old, self.dt * share / count, count)
 
     def _stage(self, state: np.ndarray, dt: float, count: int) -> None:
-        numbers, dynamics = Stage(self.widths["x"], self.widths["y"], 0.0, False), self.config.dynamics
+        numbers, dynamics = LargeStage(self.widths["x"], self.widths["y"], 0.0, False), self.config.dynamics
         sound = Substep(numbers.dx, numbers.dy, dt, dynamics.implicit, dynamics.damping, 0.0, False)
         column, levels, none, calm = self.base.column, self.levels, self.none, self.levels[:2]
         hevi.prepare(state, NO_WATER, column, levels, self.work)

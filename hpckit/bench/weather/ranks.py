@@ -10,7 +10,7 @@ from typing import Any
 
 from mpi4py import MPI
 
-from hpckit.apps.atmosphere.loop import Model
+from hpckit.apps.atmosphere.loop import WeatherModel
 from hpckit.apps.weather import model as slab
 from hpckit.apps.weather.config import PRESETS
 from hpckit.apps.weather.config import Config as SlabConfig
@@ -29,7 +29,7 @@ SPLIT: dict[str, Any] = {  # of split dynamics: a bubble in stable air on 1000 m
 }
 
 
-def make(comm: MPI.Comm, sizes: list[int], physics: dict[str, Any] | None = None) -> Model:
+def make(comm: MPI.Comm, sizes: list[int], physics: dict[str, Any] | None = None) -> WeatherModel:
     """The model of a case on the ranks of `comm`: a slab of two sizes, a box of three, which may have more physics."""
     if len(sizes) == 2:
         grid = dict(zip(("nx", "nz"), sizes, strict=True))
@@ -68,7 +68,7 @@ def physics_case(
     return {"key": key, "steps": steps, "cells": cells, "times": times, "dt": lengths}
 
 
-def _advance(model: Model, steps: int) -> None:
+def _advance(model: WeatherModel, steps: int) -> None:
     for _ in range(steps):
         model.step(model.dt, PhaseTimer())
 

@@ -21,7 +21,7 @@ from hpckit.plan.grid.panels import PANELS
 STAGES = ((0, 1.0, 1), (1, 0.25, 2), (2, 2.0 / 3.0, 0))  # of SSP-RK3: from, share, to
 
 
-class Steps:
+class PlanetSteps:
     """A planet on this rank, and the same cells as periodic squares."""
 
     def __init__(self, n: int) -> None:

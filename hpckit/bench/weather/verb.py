@@ -47,7 +47,7 @@ from hpckit.bench.measure import Ratios, Rows, interleave, ratio, result, speed_
 from hpckit.bench.ranks import run_ranks
 from hpckit.bench.rivals import c
 from hpckit.bench.rivals.program import LEAST_ROUNDS, Rival, in_turn
-from hpckit.bench.weather.cases import TOLERANCE, Box, Case, Slab, Split
+from hpckit.bench.weather.cases import TOLERANCE, BoxCase, SlabCase, SplitCase, WeatherCase
 from hpckit.errors import InputError
 from hpckit.kernels.euler.constants import HALO
 
@@ -147,10 +147,10 @@ def run(
         raise InputError(f"{', '.join(given)}: which program is meant?", do="name it with --against CMD")
     wanted = only or KEYS
     rows, ratios = slab_rows(quick) if "weather_vs_c" in wanted else ([], {})
-    cores: tuple[tuple[str, Callable[[], Case], int], ...] = (
-        ("weather_big_vs_c", lambda: Slab(2000, 1000), 8),
-        ("euler3d_vs_c", Box, 3),
-        ("hevi_vs_c", Split, 3),
+    cores: tuple[tuple[str, Callable[[], WeatherCase], int], ...] = (
+        ("weather_big_vs_c", lambda: SlabCase(2000, 1000), 8),
+        ("euler3d_vs_c", BoxCase, 3),
+        ("hevi_vs_c", SplitCase, 3),
     )
     for key, case, check_steps in cores:
         if key in wanted:
@@ -178,10 +178,10 @@ def run(
 
 def _sphere(quick: bool) -> tuple[Rows, Ratios]:
     """Rows of a step on a sphere and on planes, and the time of the first over that of the second."""
-    from hpckit.bench.weather.sphere import Steps  # starts MPI in this process
+    from hpckit.bench.weather.sphere import PlanetSteps  # starts MPI in this process
 
     steps = 2 if quick else 4
-    both = Steps(256)
+    both = PlanetSteps(256)
     times = interleave(both.ways(steps), 5 if quick else 15)
     rows = [_row("sphere_vs_plane", way, times[way], steps, both.cells) for way in times]
     return rows, {"sphere_vs_plane": ratio(times["sphere"], times["planes"])}
@@ -238,7 +238,7 @@ def _against(rival: Rival, cells: str | None, simulated: float | None, rounds: i
         raise InputError(f"--against-time {simulated:g} s must be above 0")
     if rounds < LEAST_ROUNDS:
         raise InputError(f"--against-rounds {rounds} is too few to tell: at least {LEAST_ROUNDS}")
-    case = Slab(int(sizes[1]), int(sizes[2]), compat=True)
+    case = SlabCase(int(sizes[1]), int(sizes[2]), compat=True)
     steps = math.ceil(simulated / case.dt - 1e-9)
 
     def ours() -> None:
@@ -254,10 +254,10 @@ def _against(rival: Rival, cells: str | None, simulated: float | None, rounds: i
 def slab_rows(quick: bool = False) -> tuple[Rows, Ratios]:
     """Rows with ns per cell-step of each version, and the ratio `weather_vs_c` where there is a C compiler."""
     steps, rounds = (4, 5) if quick else (10, 15)
-    return _rows(Slab(), "weather_vs_c", steps, rounds, 20)
+    return _rows(SlabCase(), "weather_vs_c", steps, rounds, 20)
 
 
-def _rows(case: Case, key: str, steps: int, rounds: int, check_steps: int) -> tuple[Rows, Ratios]:
+def _rows(case: WeatherCase, key: str, steps: int, rounds: int, check_steps: int) -> tuple[Rows, Ratios]:
     """Rows with ns per cell-step of each version of a case, and their ratio where there is a C compiler."""
     candidates = {"simd": lambda: case.run(steps)}
     library = c.build(case.source)

@@ -72,9 +72,9 @@ def recorded(engine: Engine, options: argparse.Namespace, verb: str) -> Iterator
     if options.record is None or engine.team.rank:
         yield
         return
-    from hpckit.serving.server.record import Record
+    from hpckit.serving.server.record import ServingRecord
 
-    record = Record(options.record, engine, {"model": options.model.resolve().name, "verb": verb})
+    record = ServingRecord(options.record, engine, {"model": options.model.resolve().name, "verb": verb})
     try:
         yield
     finally:

@@ -22,7 +22,7 @@ from hpckit.jobs import slurm
 from hpckit.jobs.attempt import Attempt, words_of
 from hpckit.jobs.graph.draw import draw_svg, draw_text, draw_timeline
 from hpckit.jobs.graph.driver import Driver, failure_words
-from hpckit.jobs.graph.graph import Graph, load_graph
+from hpckit.jobs.graph.graph import TaskGraph, load_graph
 from hpckit.jobs.graph.pool import PooledAttempt, check_for_pool
 from hpckit.jobs.graph.slurm import submit_copy, submit_graph
 from hpckit.jobs.graph.state import GraphState, stragglers, task_states
@@ -112,7 +112,7 @@ def say(line: str) -> None:
     print(f"{time.strftime('%H:%M:%S')}  {line}", flush=True)
 
 
-def _run_here(graph: Graph, state: GraphState, tasks: list[str], cores: int) -> int:
+def _run_here(graph: TaskGraph, state: GraphState, tasks: list[str], cores: int) -> int:
     """All tasks on this machine, or on the nodes of the allocation around it."""
     left = [name for name, known in task_states(graph, state).items() if known != "done"]
     for name in left:
@@ -137,7 +137,7 @@ def mpi_words(ranks: int) -> list[str]:
     return words[: words.index(sys.executable)]
 
 
-def _run_in_pool(graph: Graph, state: GraphState, above: Any) -> int:
+def _run_in_pool(graph: TaskGraph, state: GraphState, above: Any) -> int:
     """On the ranks of a launcher: rank 0 drives, by mpi4py.futures."""
     from mpi4py import MPI
 
@@ -195,7 +195,7 @@ def told_of(outcome: Mapping[str, str]) -> int:
     return FAILED_CODE if counts["failed"] else 0
 
 
-def _print_status(graph: Graph, state: GraphState) -> None:
+def _print_status(graph: TaskGraph, state: GraphState) -> None:
     rows = []
     for name, known in task_states(graph, state).items():
         record, failure = state.record(name) or {}, state.failure(name) or {}
@@ -206,7 +206,7 @@ def _print_status(graph: Graph, state: GraphState) -> None:
     print(f"go on:  hpckit graph run {shlex.quote(str(graph.folder / (graph.name + '.toml')))}")
 
 
-def write_report(graph: Graph, state: GraphState) -> Path:
+def write_report(graph: TaskGraph, state: GraphState) -> Path:
     """Write `report.html` beside the state of a graph: its attempts on a time axis, the graph, a table.
 
     Raises `InputError` for a graph that never ran.
@@ -265,7 +265,7 @@ def _cores() -> int:
     return int(tasks) if tasks.isdigit() and int(tasks) else cores()
 
 
-def run_on_slurm(graph: Graph, state: GraphState, options: argparse.Namespace) -> int:
+def run_on_slurm(graph: TaskGraph, state: GraphState, options: argparse.Namespace) -> int:
     """Submit what is not done, and wait for the jobs; returns 0 when all tasks are done."""
     site = find_site(options.site)
     if not site.environment.venv and sys.prefix != sys.base_prefix:
@@ -302,7 +302,7 @@ def run_on_slurm(graph: Graph, state: GraphState, options: argparse.Namespace) -
 
 
 def _outcome(
-    graph: Graph, state: GraphState, left: list[str], jobs: Mapping[str, str], known: Mapping[str, slurm.JobState]
+    graph: TaskGraph, state: GraphState, left: list[str], jobs: Mapping[str, str], known: Mapping[str, slurm.JobState]
 ) -> dict[str, str]:
     """What became of each task, now that all jobs have ended; says which were ended by something else."""
     outcome = {}
@@ -321,7 +321,7 @@ def _outcome(
     return outcome
 
 
-def run_in_job(graph: Graph, state: GraphState, options: argparse.Namespace) -> int:
+def run_in_job(graph: TaskGraph, state: GraphState, options: argparse.Namespace) -> int:
     """Inside a job of Slurm: these tasks, one after the other, each with its retries."""
     unknown = [name for name in options.tasks if name not in graph.tasks]
     if unknown:
@@ -331,7 +331,7 @@ def run_in_job(graph: Graph, state: GraphState, options: argparse.Namespace) -> 
     launcher = partial(_site_words, site) if os.environ.get("SLURM_JOB_ID") else mpi_words
     for name in options.tasks:
         task = graph.tasks[name]
-        alone = Graph(graph.name, graph.folder, {name: task.model_copy(update={"after": (), "near": ""})})
+        alone = TaskGraph(graph.name, graph.folder, {name: task.model_copy(update={"after": (), "near": ""})})
         own = GraphState(alone)
         others = "copy" if options.copy else "copied" if task.twice_after else ""
         code = told(Driver(alone, own, {"": 1}, partial(start, own, launcher, None), say, others))

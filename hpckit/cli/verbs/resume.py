@@ -24,7 +24,7 @@ from hpckit.run.directory import RunDirectory
 from hpckit.settings.apps import App, app_of
 from hpckit.settings.config import check, mistakes_of
 from hpckit.settings.identity import CHANGEABLE, inputs, is_changeable
-from hpckit.settings.layers import Layer, Mistake, Settings, command_line_layer, refuse_dashes
+from hpckit.settings.layers import Mistake, Settings, SettingsLayer, command_line_layer, refuse_dashes
 from hpckit.settings.schema import Schema, dotted
 from hpckit.settings.table import Parser
 
@@ -120,7 +120,7 @@ def _changed(record: dict[str, Any], words: list[str]) -> dict[str, Any]:
     schema = Schema(app.config)
     layer, mistakes = command_line_layer(words, schema)
     settings = Settings()
-    settings.add(Layer("resolved.json", copy.deepcopy(record["values"]), Path.cwd()))
+    settings.add(SettingsLayer("resolved.json", copy.deepcopy(record["values"]), Path.cwd()))
     mistakes += settings.add(layer)
     origins = dict(record.get("origins") or {})
     for path, _, owner in settings.leaves():

@@ -30,7 +30,7 @@ SPIN, LONGEST_SLEEP = 2e-4, 2e-3  # s of polling at full speed, and the longest 
 
 
 @dataclass(slots=True)
-class Check:
+class Comparison:
     """A comparison under way: the first of the members gathers `said`, the others wait for the answer."""
 
     members: Sequence[int]
@@ -52,7 +52,7 @@ class Checker:
         self._alarm = folder / ALARM
         self._tags = min(comm.Get_attr(MPI.TAG_UB) or 32767, 2**30) // 2
 
-    def start(self, members: Sequence[int], key: str, number: int, told: Mapping[str, Any]) -> Check:
+    def start(self, members: Sequence[int], key: str, number: int, told: Mapping[str, Any]) -> Comparison:
         """Send the call that this rank is about to make; never waits. key: of the communicator; number: of the call."""
         tag = 2 * ((crc32(key.encode()) + number) % self._tags)
         mine = _message(_shortened(told), SAID)
@@ -63,9 +63,9 @@ class Checker:
         else:
             said = [np.empty(ANSWERED, np.uint8)]
             requests = [comm.Irecv(said[0], root, tag + 1), comm.Isend(mine, root, tag)]
-        return Check(members, tag, mine, said, requests)
+        return Comparison(members, tag, mine, said, requests)
 
-    def test(self, check: Check) -> bool:
+    def test(self, check: Comparison) -> bool:
         """Whether the calls of all ranks have come and are the same; never waits. Raises `MismatchError` on each of
         them if the calls differ, `StallError` if the watcher has found that a rank never comes.
         """
@@ -95,7 +95,7 @@ class Checker:
             )
         return True
 
-    def finish(self, check: Check) -> None:
+    def finish(self, check: Comparison) -> None:
         """Wait for the calls of all ranks, while what is under way goes on. Raises as `test` does."""
         begin, others = time.perf_counter(), progress()
         while not self.test(check):

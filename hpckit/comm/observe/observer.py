@@ -41,7 +41,7 @@ Kind = TypeVar("Kind", bound="Listener")
 class Listener:
     """Receives the reports of operations; a subclass overrides the calls it needs. The lowest `order` is called first.
 
-    `begun` is called once for each `Operation` and once for each `Exchange`; the other calls get the note it returns.
+    `begun` is called once for each `Operation` and each `ExchangeReport`; the other calls get the note it returns.
     """
 
     order = 10
@@ -51,7 +51,7 @@ class Listener:
     def begun(self, operation: Operation) -> Any:
         """An operation begins; an exchange has been made."""
 
-    def again(self, operation: Exchange, note: Any) -> bool:
+    def again(self, operation: ExchangeReport, note: Any) -> bool:
         """An exchange begins; whether to report its moments before the end (`posted`, `waits`) this time."""
         return True
 
@@ -149,7 +149,7 @@ class Operation:
         self.end()
 
 
-class Exchange(Operation):
+class ExchangeReport(Operation):
     """The report of an object that exchanges repeatedly with its neighbors, from `begin` to `end` each time."""
 
     __slots__ = ("_followed", "_listeners", "_notes")
@@ -257,9 +257,9 @@ class Observer:
 
     def exchange(
         self, comm: MPI.Comm, kind: str, name: str, dtype: Hashable = "", peers: Iterable[int] = ()
-    ) -> Exchange:
-        """The report of an object that is made on all ranks of `comm` and exchanges with `peers`: see `Exchange`."""
-        return Exchange(self, comm, kind, name, dtype, peers)
+    ) -> ExchangeReport:
+        """The report of an object that is made on all ranks of `comm` and exchanges with `peers`."""
+        return ExchangeReport(self, comm, kind, name, dtype, peers)
 
     def message(
         self,

@@ -39,7 +39,7 @@ class Group:
 
 
 @dataclass(slots=True)
-class Site:
+class CallSite:
     """An operation at a place in the source on a communicator. index: in the table; place: index and root as one
     number, as in records; signature: a checksum of operation and root.
     """
@@ -71,23 +71,23 @@ class Sites:
     """The call sites of a rank. `world` holds all watched ranks; lines go to the file `path`."""
 
     def __init__(self, world: MPI.Intracomm, path: Path) -> None:
-        self.places: dict[int, dict[int, Site]] = {}  # by code object, then by instruction
+        self.places: dict[int, dict[int, CallSite]] = {}  # by code object, then by instruction
         self._world = world
         self._groups: dict[int, Group] = {}
-        self._sites: dict[Any, Site] = {}
+        self._sites: dict[Any, CallSite] = {}
         self._full = False
         self._modules: set[str] = set()  # that communicate, written so far
         self._codes: list[CodeType] = []  # kept alive, so that their ids are not reused
         self._log = open(path, "w", buffering=1, encoding="utf-8")  # noqa: SIM115
 
-    def find(self, frame: FrameType, comm: MPI.Comm, operation: Hashable, dtype: Hashable, root: int) -> Site:
+    def find(self, frame: FrameType, comm: MPI.Comm, operation: Hashable, dtype: Hashable, root: int) -> CallSite:
         """The site of an operation at a place in the source; made at the first call there."""
         key = (id(frame.f_code), frame.f_lasti, operation, dtype, id(comm), root)
         site = self._sites.get(key)
         if site is None:
             number = min(len(self._sites) + 1, MOST_SITES)
             group = self._groups.get(id(comm)) or self._new_group(comm)
-            site = Site(number, group, operation, dtype, root, frame.f_code, frame.f_lineno)
+            site = CallSite(number, group, operation, dtype, root, frame.f_code, frame.f_lineno)
             if number < MOST_SITES:
                 self._sites[key] = site
             self._tell_modules()
@@ -96,7 +96,7 @@ class Sites:
                 self._full = number == MOST_SITES
         return site
 
-    def know(self, frame: FrameType) -> dict[int, Site]:
+    def know(self, frame: FrameType) -> dict[int, CallSite]:
         """The sites of a new code object: INNER for modules that communicate, else an empty dict."""
         code = frame.f_code
         self._codes.append(code)

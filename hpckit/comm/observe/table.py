@@ -37,7 +37,7 @@ class Head(NamedTuple):
     allowed_until: int
 
 
-class Record(NamedTuple):
+class CallRecord(NamedTuple):
     """A call: its number among the rank's calls, its site (which gives the group), its number on the group (0 for a
     message, which has none), the elements and the root that all ranks must agree on (-1 for none; the peer of a
     message), whether it has ended, and a digest of all calls on the group up to it.
@@ -82,7 +82,7 @@ def place_and_root(site: int, root: int) -> int:
     return site | (root + 2) << 32
 
 
-def read_calls(table: mmap.mmap, slot: int, most: int = SLOTS) -> list[Record]:
+def read_calls(table: mmap.mmap, slot: int, most: int = SLOTS) -> list[CallRecord]:
     """The last calls of a rank, the latest last."""
     start = place(slot)
     (ended,) = struct.unpack_from("<Q", table, start + ENDED)
@@ -90,12 +90,12 @@ def read_calls(table: mmap.mmap, slot: int, most: int = SLOTS) -> list[Record]:
     return sorted(call for call in calls if call.sequence)[-most:]
 
 
-def _call(ended: int, sequence: int, site_and_root: int, number: int, elements: int, digest: int) -> Record:
+def _call(ended: int, sequence: int, site_and_root: int, number: int, elements: int, digest: int) -> CallRecord:
     site, root = site_and_root & 0xFFFFFFFF, (site_and_root >> 32) - 2
-    return Record(sequence, site, number, elements, root, int(sequence <= ended), digest)
+    return CallRecord(sequence, site, number, elements, root, int(sequence <= ended), digest)
 
 
-def write_call(table: mmap.mmap, slot: int, call: Record) -> None:
+def write_call(table: mmap.mmap, slot: int, call: CallRecord) -> None:
     """Write the last call of a rank, as the rank itself would; ranks have a faster way (`Watch._recorder`)."""
     numbers = (call.sequence, place_and_root(call.site, call.root), call.number, call.elements, call.digest)
     CALL.pack_into(table, place(slot) + RING + 64 * (call.sequence % SLOTS), *numbers)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 Span = tuple[str, float, float]  # name, begin, end
 
 
-class Phase:
+class TimedPhase:
     """One phase of a timer: a reusable context, since a new one at each entry would cost more."""
 
     __slots__ = ("_begin", "_name", "_seconds")
@@ -29,7 +29,7 @@ class Phase:
         self._seconds[self._name] += perf_counter() - self._begin
 
 
-class TracedPhase(Phase):
+class TracedPhase(TimedPhase):
     """A phase that also keeps its first times in `spans`."""
 
     __slots__ = ("_most", "_spans")
@@ -62,7 +62,7 @@ class PhaseTimer:
 
     def __init__(self, waits: Waits | None = None, traced: int = 0) -> None:
         self._seconds: dict[str, float] = defaultdict(float)
-        self._phases: dict[str, Phase] = {}
+        self._phases: dict[str, TimedPhase] = {}
         self.waits = waits
         self.traced = traced
         self.spans: list[Span] = []
@@ -134,13 +134,15 @@ class PhaseTimer:
 
         return traced_overlapped if most else overlapped, fold
 
-    def __call__(self, name: str) -> Phase:
+    def __call__(self, name: str) -> TimedPhase:
         """Add the time of the block to the phase `name`."""
         try:
             return self._phases[name]
         except KeyError:
             made = (
-                TracedPhase(name, self._seconds, self.spans, self.traced) if self.traced else Phase(name, self._seconds)
+                TracedPhase(name, self._seconds, self.spans, self.traced)
+                if self.traced
+                else TimedPhase(name, self._seconds)
             )
             return self._phases.setdefault(name, made)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hpckit.comm.agree import gather_json
-from hpckit.comm.observe.observer import Exchange, Listener, Operation
+from hpckit.comm.observe.observer import ExchangeReport, Listener, Operation
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -117,7 +117,7 @@ class Waits(Listener):
 
     def begun(self, operation: Operation) -> Any:
         """The note: the channel of an exchange; for other operations the channel and the row of this call."""
-        if isinstance(operation, Exchange):
+        if isinstance(operation, ExchangeReport):
             return self.channel(operation.kind, operation.comm, operation.peers)
         if operation.comm.size == 1 or (operation.peer is not None and not operation.kind):
             return None
@@ -125,7 +125,7 @@ class Waits(Listener):
         now = perf_counter()
         return channel, channel.open(now, now)
 
-    def again(self, operation: Exchange, note: Channel) -> bool:
+    def again(self, operation: ExchangeReport, note: Channel) -> bool:
         """An exchange begins: read the clock if its times are kept."""
         if note.met is not operation.peers:
             note.meet(operation.peers)

@@ -27,9 +27,9 @@ from typing import Any, Protocol, Self
 from mpi4py import MPI
 
 from hpckit.comm.agree import broadcast_bytes, require_same
-from hpckit.comm.observe.check import Check, Checker
+from hpckit.comm.observe.check import Checker, Comparison
 from hpckit.comm.observe.observer import Listener, Operation, observer_of
-from hpckit.comm.observe.sites import INNER, Site, Sites, communicates
+from hpckit.comm.observe.sites import INNER, CallSite, Sites, communicates
 from hpckit.comm.observe.table import (
     CALL,
     ENDED,
@@ -70,18 +70,18 @@ class Enter(Protocol):
         """Record it, and compare it over the ranks if the watch checks."""
 
 
-Recorder = tuple[Callable[..., Site], Callable[["Begun"], None], Callable[..., None], Callable[[], None]]
+Recorder = tuple[Callable[..., CallSite], Callable[["InFlight"], None], Callable[..., None], Callable[[], None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class InFlight:
     """A nonblocking operation between its start and its wait."""
 
-    site: Site
+    site: CallSite
     number: int
     count: int
     root: int
-    check: Check | None
+    check: Comparison | None
 
 
 class Watch(Listener):
@@ -199,10 +199,10 @@ class Watch(Listener):
         if operation.waiting:
             self.leave()
 
-    def _begin(self, comm: MPI.Comm, operation: Hashable, dtype: Hashable, count: int, root: int) -> Begun:
+    def _begin(self, comm: MPI.Comm, operation: Hashable, dtype: Hashable, count: int, root: int) -> InFlight:
         site = self._record(comm, operation, dtype, count, root)
         self.leave()
-        return Begun(site, site.group.number, count, root, self._compare(site, count, root))
+        return InFlight(site, site.group.number, count, root, self._compare(site, count, root))
 
     def listen_for_end(self) -> None:
         """Declare that this rank checks `is_ending` now and then and ends by itself; the watcher gives it time to."""
@@ -279,7 +279,7 @@ class Watch(Listener):
         sequence, last = 0, SLOTS - 1
         inner, identity, frame_of = INNER, id, _getframe
 
-        def record(comm: MPI.Comm, operation: Hashable, dtype: Hashable, count: int, root: int = -1) -> Site:
+        def record(comm: MPI.Comm, operation: Hashable, dtype: Hashable, count: int, root: int = -1) -> CallSite:
             nonlocal sequence
             frame = frame_of(1)
             while True:  # to the first frame outside the modules that communicate
@@ -313,13 +313,13 @@ class Watch(Listener):
             pack(words, slots[sequence & last], sequence, site.place, number, count, digest)
             return site
 
-        def note(site: Site, number: int, count: int, root: int) -> None:
+        def note(site: CallSite, number: int, count: int, root: int) -> None:
             """Record a call under a given number."""
             nonlocal sequence
             sequence += 1
             pack(words, slots[sequence & last], sequence, place_and_root(site.index, root), number, count, 0)
 
-        def record_again(begun: Begun) -> None:
+        def record_again(begun: InFlight) -> None:
             note(begun.site, begun.number, begun.count, begun.root)
 
         def record_message(comm: MPI.Comm, operation: Hashable, dtype: Hashable, count: int, peer: int) -> None:
@@ -335,7 +335,7 @@ class Watch(Listener):
 
         return record, record_again, record_message, leave
 
-    def _compare(self, site: Site, count: int, root: int) -> Check | None:
+    def _compare(self, site: CallSite, count: int, root: int) -> Comparison | None:
         """Begin to compare an operation over its ranks, if the watch checks."""
         group, number = site.group, site.group.number
         if self._checker is None or len(group.members) == 1:
@@ -343,7 +343,7 @@ class Watch(Listener):
         told = {**site.told(), "axis": group.axis, "count": count, "root": root, "number": number}
         return self._checker.start(group.members, group.key, number, told)
 
-    def _wait_for(self, check: Check | None) -> None:
+    def _wait_for(self, check: Comparison | None) -> None:
         if check is None or self._checker is None:
             return
         try:

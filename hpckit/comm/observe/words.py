@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from hpckit.comm.observe.diagnosis import Call
-from hpckit.comm.observe.table import Record
+from hpckit.comm.observe.table import CallRecord
 
 Place = tuple[int, str, str, str, int, str, int]  # group, operation, dtype, file, line, function, root
 
@@ -39,15 +39,17 @@ class Words:
 
     def every(self) -> list[Call]:
         """All call sites of the rank, as calls with unknown numbers."""
-        return [call for site in self.sites.values() for call in [self._made(site, Record(0, 0, 1, -1, site[6], 1, 0))]]
+        return [
+            call for site in self.sites.values() for call in [self._made(site, CallRecord(0, 0, 1, -1, site[6], 1, 0))]
+        ]
 
-    def call(self, record: Record) -> Call | None:
+    def call(self, record: CallRecord) -> Call | None:
         """A record as a call; None if its site has not been written yet."""
         if record.site not in self.sites:
             return None
         return self._made(self.sites[record.site], record)
 
-    def _made(self, site: Place, record: Record) -> Call:
+    def _made(self, site: Place, record: CallRecord) -> Call:
         group, operation, dtype, file, line, function, _ = site
         key, axis, members = self.groups[group]
         return Call(

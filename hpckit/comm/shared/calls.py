@@ -18,7 +18,7 @@ from hpckit.comm.shared.compiled import constants as c
 from hpckit.comm.shared.compiled.entry import entry, nothing, wanted
 from hpckit.comm.shared.compiled.simd import reducer
 from hpckit.comm.shared.failures import ALGORITHMS, OPERATIONS, fail, signature
-from hpckit.comm.shared.group import FLAT_BYTES, NodeGroup, Place
+from hpckit.comm.shared.group import FLAT_BYTES, NodeGroup, SymmetricBuffer
 from hpckit.errors import InputError
 from hpckit.plan.blocks import block_starts
 
@@ -45,7 +45,7 @@ BYTES = "bytes"
 PATIENCE = 50  # polls of a flag in an attempt
 
 
-class Call:
+class GroupCall:
     """A collective of a group, prepared for buffers of one dtype and size. Made by `prepare`.
 
     `run(buffer, out)` attempts it and returns a status for `came`: if the other ranks do not enter within some
@@ -80,10 +80,10 @@ class Call:
         self.record[c.WEIGHT : c.WEIGHT + 1].view(np.float64)[0] = value
 
 
-class Bound:
-    """A call with its buffers: `bound()` runs it on their current values. Raises like `Call.came`. Made by `bind`."""
+class BoundCall:
+    """A call with its buffers: `bound()` runs it on their values. Raises like `GroupCall.came`. Made by `bind`."""
 
-    def __init__(self, call: Call, buffer: Any, out: Any) -> None:
+    def __init__(self, call: GroupCall, buffer: Any, out: Any) -> None:
         self.call, self._buffers = call, (buffer, out)
 
     def __call__(self) -> None:
@@ -99,9 +99,9 @@ class Bound:
         return self.call.came(self.call.run(*self._buffers))
 
 
-def bind(group: NodeGroup, operation: str, buffer: np.ndarray, **options: Any) -> Bound:
+def bind(group: NodeGroup, operation: str, buffer: np.ndarray, **options: Any) -> BoundCall:
     """One collective of a group on its buffers; arguments as in `prepare`."""
-    return Bound(prepare(group, operation, buffer, **options), buffer, options.get("out"))
+    return BoundCall(prepare(group, operation, buffer, **options), buffer, options.get("out"))
 
 
 def barrier(group: NodeGroup) -> None:
@@ -110,7 +110,7 @@ def barrier(group: NodeGroup) -> None:
         record = np.zeros(c.CALL_FIELDS, np.int64)
         record[c.SIGNATURE] = signature("barrier", "flat", "sum", "uint8", 0, 0)
         record[c.SENT : c.SENT + c.ARRAY_FIELDS] = record[c.TAKEN : c.TAKEN + c.ARRAY_FIELDS] = wanted(None, False)
-        group.calls["barrier"] = Bound(Call(group, movement.barrier, record, None), None, None)
+        group.calls["barrier"] = BoundCall(GroupCall(group, movement.barrier, record, None), None, None)
     group.calls["barrier"]()
 
 
@@ -148,7 +148,7 @@ def prepare(
     kind: str | None = None,
     counts: Sequence[int] | None = None,
     out_counts: Sequence[int] | None = None,
-) -> Call:
+) -> GroupCall:
     """One collective of a group as a call for buffers of this dtype and size.
 
     operation and buffers, with p ranks:
@@ -207,7 +207,7 @@ def prepare(
     if place is not None:
         record[c.WITHIN], record[c.BASES] = place.number, place.bases.ctypes.data
         record[c.SYMMETRIC] = place.number if chosen == "symmetric" else 0
-    call = Call(group, KERNELS[operation, chosen], record, kept)
+    call = GroupCall(group, KERNELS[operation, chosen], record, kept)
     call.weight = weight
     return call
 
@@ -310,13 +310,15 @@ def _check_overlap(operation: str, buffer: np.ndarray, out: np.ndarray | None, o
         )
 
 
-def _choose(operation: str, buffer: np.ndarray, place: Place | None) -> str:
+def _choose(operation: str, buffer: np.ndarray, place: SymmetricBuffer | None) -> str:
     if operation == "all_reduce" and buffer.nbytes <= SMALL:
         return "flat"
     return "symmetric" if place is not None else "staged"
 
 
-def _check_algorithm(group: NodeGroup, operation: str, algorithm: str, buffer: np.ndarray, place: Place | None) -> None:
+def _check_algorithm(
+    group: NodeGroup, operation: str, algorithm: str, buffer: np.ndarray, place: SymmetricBuffer | None
+) -> None:
     if (operation, algorithm) not in KERNELS:
         there = ", ".join(name for name in ALGORITHMS if (operation, name) in KERNELS)
         raise InputError(f"{operation} has no algorithm {algorithm!r}; there are {there}")

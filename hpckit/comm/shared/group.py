@@ -29,7 +29,7 @@ ABORT_AT, PROCESSES_AT = 0, 64  # in the head of the segment
 
 
 @dataclass(frozen=True)
-class Place:
+class SymmetricBuffer:
     """A symmetric buffer: this rank's part of a segment, and the local addresses of the parts of all ranks.
 
     number: its index among the buffers of its group, from 1.
@@ -41,22 +41,22 @@ class Place:
     bases: np.ndarray  # int64[ranks]
 
 
-class Places:
+class SymmetricBuffers:
     """The symmetric buffers of a group that are still alive; compiled calls look them up too."""
 
     def __init__(self, record: np.ndarray) -> None:
-        self._record, self._places = record, dict[int, Place]()
+        self._record, self._places = record, dict[int, SymmetricBuffer]()
         self._made = 0
         self._note()
 
     def make(self, segment: Segment, address: int, nbytes: int, bases: np.ndarray) -> None:
         """Register a buffer for the lifetime of its memory."""
         self._made += 1
-        self._places[address] = Place(self._made, address, nbytes, bases)
+        self._places[address] = SymmetricBuffer(self._made, address, nbytes, bases)
         self._note()
         weakref.finalize(segment.mapping, self._forget, address)
 
-    def of(self, array: Any) -> Place | None:
+    def of(self, array: Any) -> SymmetricBuffer | None:
         """The symmetric buffer that holds all elements of an array; None for other arrays."""
         if self._places and isinstance(array, np.ndarray):
             start = array.ctypes.data
@@ -112,7 +112,7 @@ class NodeGroup:
         if self._segment.same_processes:
             record[c.PROCESSES] = processes.ctypes.data
         self.reads = self._reads_others()
-        self.places = Places(record)
+        self.places = SymmetricBuffers(record)
         self.calls: dict[str, Any] = {}  # that are kept for it: see `hpckit.comm.shared.calls`
         comm.Barrier()
 

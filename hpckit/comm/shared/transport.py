@@ -114,7 +114,7 @@ class Flags:
                 self._comm.Iprobe()  # MPI progress: a peer may wait for a message of ours
 
 
-class Rows:
+class RowExchange:
     """Rows of float64 that the ranks of a node exchange, in varying numbers: message k goes to rank k of the node.
     All ranks of `comm` make it and call `prepare`; most: values of the longest row.
     """
@@ -167,12 +167,12 @@ class Rows:
         return self._ins[key]
 
 
-def open_rows(comm: MPI.Comm, most: int, node: MPI.Comm | None = None) -> Rows | None:
+def open_rows(comm: MPI.Comm, most: int, node: MPI.Comm | None = None) -> RowExchange | None:
     """Collective: rows between the ranks of `comm`; None if this rank is alone on its node or cannot share memory.
 
     node: as in `Transport`.
     """
-    rows = Rows(Transport(comm, node), most)
+    rows = RowExchange(Transport(comm, node), most)
     if not rows.ranks:
         return None
     try:

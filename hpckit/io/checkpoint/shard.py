@@ -81,7 +81,7 @@ class _SparseFile:
 
 
 @dataclass(frozen=True)
-class Layout:
+class ShardLayout:
     """The layout of a shard: `offsets` of the pieces' values, `size` of the file, and all other bytes."""
 
     offsets: list[int]
@@ -89,7 +89,7 @@ class Layout:
     structure: list[tuple[int, bytes]]
 
 
-def lay_out(pieces: Sequence[Piece], facts: dict[str, Any]) -> Layout:
+def lay_out(pieces: Sequence[Piece], facts: dict[str, Any]) -> ShardLayout:
     """The layout of a shard with one dataset for each piece, which has `start` and `global_shape` as attributes.
 
     A second piece of the same array is called NAME~1. `facts` become attributes of the file.
@@ -115,7 +115,7 @@ def lay_out(pieces: Sequence[Piece], facts: dict[str, Any]) -> Layout:
     structure = []
     for start, stop in gaps([(at, piece.block.nbytes) for at, piece in zip(offsets, pieces, strict=True)], size):
         structure.append((start, made.content(start, stop - start)))
-    return Layout(offsets, size, structure)
+    return ShardLayout(offsets, size, structure)
 
 
 def gaps(taken: Sequence[tuple[int, int]], size: int) -> list[tuple[int, int]]:

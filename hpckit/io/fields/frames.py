@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from hpckit.errors import CorruptDataError
 from hpckit.io.fields.hdf5 import Source, memory_file, store, store_virtual
-from hpckit.io.fields.layout import Layout
+from hpckit.io.fields.layout import FileGrid
 from hpckit.io.files import replace_file
 
 Array = npt.NDArray[Any]
@@ -30,7 +30,7 @@ FRAME_FILE = "frame.h5"
 
 
 @dataclass(frozen=True)
-class Frame:
+class OutputFrame:
     """A complete output time."""
 
     number: int
@@ -58,13 +58,13 @@ def numbers(directory: Path) -> list[int]:
     return sorted(int(entry.name) for entry in root.iterdir() if entry.name.isdigit()) if root.is_dir() else []
 
 
-def complete_frames(directory: Path) -> list[Frame]:
+def complete_frames(directory: Path) -> list[OutputFrame]:
     """The complete frames, by rising time."""
-    frames: list[Frame] = []
+    frames: list[OutputFrame] = []
     for number in numbers(directory):
         path = frame_directory(directory, number) / FRAME_FILE
         if path.exists():
-            frames = drop_from([*frames, Frame(number, _time_of(path))], number)
+            frames = drop_from([*frames, OutputFrame(number, _time_of(path))], number)
     return frames
 
 
@@ -86,13 +86,13 @@ def unreadable(path: Path, problem: Exception) -> CorruptDataError:
     )
 
 
-def drop_from(frames: list[Frame], number: int) -> list[Frame]:
+def drop_from(frames: list[OutputFrame], number: int) -> list[OutputFrame]:
     """Without the older frames that the frame `number` makes obsolete: those at its time or later."""
     limit = next(frame.time for frame in frames if frame.number == number)
     return [frame for frame in frames if frame.time < limit or frame.number == number]
 
 
-def dtypes_of(directory: Path, frame: Frame) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
+def dtypes_of(directory: Path, frame: OutputFrame) -> dict[str, tuple[np.dtype[Any], tuple[int, ...]]]:
     """Type and shape of each variable of a frame, to check that another frame matches."""
     with h5py.File(directory / frame.file, "r") as file:
         return {name: (file[name].dtype, tuple(file[name].shape)) for name in file}
@@ -115,7 +115,7 @@ def write_whole_frame(path: Path, time: float, fields: Mapping[str, Array], comp
     return len(made.image)
 
 
-def write_virtual_frame(path: Path, time: float, layout: Layout, dtypes: Mapping[str, np.dtype[Any]]) -> int:
+def write_virtual_frame(path: Path, time: float, layout: FileGrid, dtypes: Mapping[str, np.dtype[Any]]) -> int:
     """A frame over the shards of all ranks, which must be on disk before; returns its bytes."""
     with memory_file() as made:
         made.file.attrs["time"] = time
@@ -136,7 +136,7 @@ def nbytes(directory: Path) -> int:
     return sum(path.stat().st_size for path in (directory / FRAMES).glob("*/*"))
 
 
-def prune(directory: Path, keep: list[Frame]) -> None:
+def prune(directory: Path, keep: list[OutputFrame]) -> None:
     """Remove obsolete frames and the leftovers of a killed writer."""
     wanted = {frame.number for frame in keep}
     for number in numbers(directory):

@@ -13,7 +13,7 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from hpckit.io.fields.layout import Layout
+from hpckit.io.fields.layout import FileGrid
 from hpckit.io.files import sync_directory
 
 Array = npt.NDArray[Any]
@@ -93,7 +93,7 @@ def store_virtual(
 
 
 def write_mpio_frame(
-    path: Path, comm: Any, time: float, layout: Layout, blocks: Mapping[str, npt.NDArray[Any]], compression: int
+    path: Path, comm: Any, time: float, layout: FileGrid, blocks: Mapping[str, npt.NDArray[Any]], compression: int
 ) -> int:
     """All ranks write their blocks into one file (collective); returns its bytes on rank 0, else 0."""
     temporary = path.with_name(path.name + ".tmp")

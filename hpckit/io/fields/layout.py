@@ -44,7 +44,7 @@ class Constant:
 
 
 @dataclass(frozen=True)
-class Layout:
+class FileGrid:
     """The grid of a file: `coords` maps each dim to its global points, `units` to their unit."""
 
     variables: dict[str, Variable]
@@ -66,7 +66,7 @@ def make_layout(
     variables: Mapping[str, Mapping[str, Any]],
     attributes: Mapping[str, Any] | None = None,
     constants: Mapping[str, Mapping[str, Any]] | None = None,
-) -> Layout:
+) -> FileGrid:
     """Check names, sizes and locations and put a layout together.
 
     A variable's `location` ("center", "face", or one a dim) defaults to that of the decomposition; its other entries
@@ -97,7 +97,7 @@ def make_layout(
     if "time" in points:
         raise InputError("an axis cannot be called time: that is the dim of the frames", do="rename the axis")
     named = {dim: str(units.get(dim, units.get(dim.removesuffix(FACE), "1"))) for dim in points}
-    return Layout(made, points, named, dict(attributes or {}), fixed)
+    return FileGrid(made, points, named, dict(attributes or {}), fixed)
 
 
 def dim_names(decomposition: Decomposition) -> tuple[str, ...]:

@@ -11,9 +11,9 @@ import h5py
 import numpy as np
 
 import hpckit
-from hpckit.io.fields.frames import FRAMES, Frame
+from hpckit.io.fields.frames import FRAMES, OutputFrame
 from hpckit.io.fields.hdf5 import Source, memory_file, store_virtual
-from hpckit.io.fields.layout import FACE, Layout, Variable, spacing
+from hpckit.io.fields.layout import FACE, FileGrid, Variable, spacing
 from hpckit.io.files import replace_file, utc_now
 
 MASTER = "fields.h5"
@@ -31,7 +31,9 @@ _AXES = {
 }
 
 
-def write_master(directory: Path, layout: Layout, frames: Sequence[Frame], dtypes: Mapping[str, np.dtype[Any]]) -> int:
+def write_master(
+    directory: Path, layout: FileGrid, frames: Sequence[OutputFrame], dtypes: Mapping[str, np.dtype[Any]]
+) -> int:
     """Replace `directory/fields.h5` by one that shows these frames; returns its bytes.
 
     Each variable is a virtual dataset (time, …dims) over the files of the frames, named relative to the master, so
@@ -75,7 +77,7 @@ def put_attributes(target: h5py.Group | h5py.Dataset, attributes: Mapping[str, A
         target.attrs[name] = value if plain else json.dumps(value, default=str)
 
 
-def put_coordinates(file: h5py.File, layout: Layout, times: Sequence[float]) -> None:
+def put_coordinates(file: h5py.File, layout: FileGrid, times: Sequence[float]) -> None:
     """`time` and the coordinate of each dim as dimension scales with CF attributes."""
     time = file.create_dataset("time", data=np.asarray(times, np.float64), fletcher32=True)
     put_attributes(
@@ -100,7 +102,7 @@ def put_coordinates(file: h5py.File, layout: Layout, times: Sequence[float]) -> 
         coordinate.make_scale(dim)
 
 
-def put_constants(file: h5py.File, layout: Layout) -> None:
+def put_constants(file: h5py.File, layout: FileGrid) -> None:
     """What does not change with time, as the base state of an atmosphere."""
     for name, constant in layout.constants.items():
         dataset = file.create_dataset(name, data=constant.values, fletcher32=True)
@@ -109,7 +111,7 @@ def put_constants(file: h5py.File, layout: Layout) -> None:
         put_attributes(dataset, {"units": "1", **constant.attributes})
 
 
-def put_variable_attributes(file: h5py.File, layout: Layout) -> None:
+def put_variable_attributes(file: h5py.File, layout: FileGrid) -> None:
     """Attach the dims and the attributes of each variable."""
     for name, variable in layout.variables.items():
         dataset = file[name]
@@ -124,13 +126,13 @@ def with_history(attributes: Mapping[str, Any] | None) -> dict[str, Any]:
     return {"title": "fields of an hpckit run", "history": history, **(attributes or {})}
 
 
-def put_global_attributes(file: h5py.File, layout: Layout) -> None:
+def put_global_attributes(file: h5py.File, layout: FileGrid) -> None:
     """`Conventions`, the order of the variables (HDF5 sorts them by name), then the caller's attributes."""
     order = " ".join(layout.variables)
     put_attributes(file, {"Conventions": CONVENTIONS, "variable_order": order, **layout.attributes})
 
 
-def put_vtkhdf(file: h5py.File, layout: Layout, frames: Sequence[Frame]) -> str:
+def put_vtkhdf(file: h5py.File, layout: FileGrid, frames: Sequence[OutputFrame]) -> str:
     """Add the group `VTKHDF`, whose datasets are hard links to the variables; '' or why it was left out.
 
     VTK's x, y, z run along the grid's last, last but one and first dim: a (z, x) slab is drawn with x to the right and

@@ -187,7 +187,7 @@ def _pipeline(options: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if name != "compression_opts"}
 
 
-def packed_frames(directory: Path) -> list[fr.Frame]:
+def packed_frames(directory: Path) -> list[fr.OutputFrame]:
     """The frames in `directory/fields.h5` itself; none if it is not there, or refers to files of frames."""
     path = directory / MASTER
     if not path.is_file():
@@ -196,7 +196,9 @@ def packed_frames(directory: Path) -> list[fr.Frame]:
         with h5py.File(path, "r") as file:
             if VALUES_IN in file.attrs or FRAME_NUMBERS not in file.attrs:
                 return []
-            return [fr.Frame(int(n), float(t)) for n, t in zip(file.attrs[FRAME_NUMBERS], file["time"], strict=True)]
+            return [
+                fr.OutputFrame(int(n), float(t)) for n, t in zip(file.attrs[FRAME_NUMBERS], file["time"], strict=True)
+            ]
     except (OSError, KeyError, ValueError) as problem:
         raise fr.unreadable(path, problem) from problem
 

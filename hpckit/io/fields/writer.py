@@ -89,7 +89,7 @@ class FieldWriter:
         self.seconds = 0.0
         self._open = True
         self._dtypes: dict[str, np.dtype[Any]] = {}
-        self._frames: list[fr.Frame] = []  # on rank 0 only
+        self._frames: list[fr.OutputFrame] = []  # on rank 0 only
         self._last = -math.inf
         self._next = 0
         together(self.comm, self.directory, lambda: self._start(append, resume))
@@ -195,7 +195,7 @@ class FieldWriter:
 
     def _go_on(self, resume: Mapping[str, Any]) -> None:
         """Continue after the frames of an earlier writer; raises `CorruptDataError` if one is gone."""
-        self._frames = [fr.Frame(number, time) for number, time in resume.get("frames", [])]
+        self._frames = [fr.OutputFrame(number, time) for number, time in resume.get("frames", [])]
         do = "put it back, or start the run again: hpckit run DIR/run.toml"
         files = [self.directory / frame.file for frame in self._frames]
         for frame, file in zip(self._frames, files, strict=True):
@@ -299,7 +299,7 @@ class FieldWriter:
         if self.driver == "shards":
             written += fr.write_virtual_frame(path / fr.FRAME_FILE, time, self.layout, self._dtypes)
         sync_directory(path.parent)
-        kept = fr.drop_from([*self._frames, fr.Frame(self._next, time)], self._next)
+        kept = fr.drop_from([*self._frames, fr.OutputFrame(self._next, time)], self._next)
         written += write_master(self.directory, self.layout, kept, self._dtypes)
         if len(kept) != len(fr.numbers(self.directory)):
             fr.prune(self.directory, kept)

@@ -10,7 +10,7 @@ import numpy as np
 
 from hpckit.errors import InputError
 from hpckit.io.files import write_file
-from hpckit.io.particles.text import Lines
+from hpckit.io.particles.text import NumberedLines
 from hpckit.plan.particles.snapshot import BOUND, Floats, Ints, Snapshot, sorted_by_id
 
 # Atom style -> its columns; three image flags may follow.
@@ -48,7 +48,7 @@ def read_lammps_data(
     periodic: a data file does not say it. Raises `InputError` with the line, what was expected there and what was
     found; for boxes of general vectors (avec, bvec, cvec), too.
     """
-    lines = Lines(Path(path))
+    lines = NumberedLines(Path(path))
     try:
         return _Reader(lines, style).read(periodic)
     finally:
@@ -58,7 +58,7 @@ def read_lammps_data(
 class _Reader:
     """One pass through a data file."""
 
-    def __init__(self, lines: Lines, style: str | None) -> None:
+    def __init__(self, lines: NumberedLines, style: str | None) -> None:
         if style is not None and style not in STYLES:
             raise InputError(f"the atom style {style!r} is not supported", do=f"choose {', '.join(STYLES)}")
         self.lines, self.style = lines, style

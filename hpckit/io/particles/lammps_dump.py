@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from hpckit.io.appended import AppendedText
-from hpckit.io.particles.text import Lines
+from hpckit.io.particles.text import NumberedLines
 from hpckit.plan.particles.cell import TILTS, Cell
 from hpckit.plan.particles.snapshot import Snapshot, sorted_by_id
 
@@ -31,7 +31,7 @@ def read_lammps_dump(path: str | Path) -> Iterator[Snapshot]:
     Needs the columns id, type and positions in any of LAMMPS's forms; images, velocities, forces and q are taken where
     they are. Raises `InputError` with the line, what was expected and what was found.
     """
-    lines = Lines(Path(path))
+    lines = NumberedLines(Path(path))
     try:
         while (frame := _frame(lines)) is not None:
             yield frame
@@ -39,7 +39,7 @@ def read_lammps_dump(path: str | Path) -> Iterator[Snapshot]:
         lines.close()
 
 
-def _frame(lines: Lines) -> Snapshot | None:
+def _frame(lines: NumberedLines) -> Snapshot | None:
     line = lines.next()
     while line is not None and not line.strip():
         line = lines.next()
@@ -69,14 +69,14 @@ def _frame(lines: Lines) -> Snapshot | None:
     return _atoms(lines, item.split()[2:], step, time, count, box)
 
 
-def _whole(lines: Lines, what: str) -> int:
+def _whole(lines: NumberedLines, what: str) -> int:
     word = lines.needed(what).strip()
     if not word.isdigit():
         raise lines.fault(f"{what}, a whole number", repr(word))
     return int(word)
 
 
-def _float(lines: Lines, what: str) -> float:
+def _float(lines: NumberedLines, what: str) -> float:
     word = lines.needed(what).strip()
     try:
         return float(word)
@@ -84,7 +84,7 @@ def _float(lines: Lines, what: str) -> float:
         raise lines.fault(f"{what}, a number", repr(word)) from None
 
 
-def _box(lines: Lines, item: str) -> tuple[Cell, tuple[bool, bool, bool]]:
+def _box(lines: NumberedLines, item: str) -> tuple[Cell, tuple[bool, bool, bool]]:
     words, tilt = item.split()[3:], np.zeros(3)
     if "abc" in words:
         raise lines.fault("box bounds, with xy xz yz or without", "a box of general vectors")
@@ -105,7 +105,12 @@ def _box(lines: Lines, item: str) -> tuple[Cell, tuple[bool, bool, bool]]:
 
 
 def _atoms(
-    lines: Lines, names: list[str], step: int, time: float, count: int, box: tuple[Cell, tuple[bool, bool, bool]]
+    lines: NumberedLines,
+    names: list[str],
+    step: int,
+    time: float,
+    count: int,
+    box: tuple[Cell, tuple[bool, bool, bool]],
 ) -> Snapshot:
     for needed in ("id", "type"):
         if needed not in names:

@@ -9,7 +9,7 @@ import numpy as np
 
 from hpckit.errors import InputError
 from hpckit.io.files import write_file
-from hpckit.io.particles.text import Lines
+from hpckit.io.particles.text import NumberedLines
 from hpckit.plan.particles.snapshot import Floats
 
 SPACINGS = ("R", "RSQ")
@@ -52,7 +52,7 @@ def read_lammps_table(path: str | Path, keyword: str = "") -> PairTable:
     Distances come from the file, or from its R or RSQ, as LAMMPS takes them. Raises `InputError` with the line, what
     was expected there and what was found.
     """
-    lines = Lines(Path(path))
+    lines = NumberedLines(Path(path))
     try:
         found: PairTable | None = None
         names: list[str] = []
@@ -84,7 +84,7 @@ def write_lammps_table(path: str | Path, table: PairTable) -> None:
     write_file(Path(path), "\n".join([*head, *body, ""]).encode())
 
 
-def _content(lines: Lines) -> str | None:
+def _content(lines: NumberedLines) -> str | None:
     """The next line that is neither blank nor a comment."""
     while (line := lines.next()) is not None:
         if line.partition("#")[0].strip():
@@ -92,7 +92,7 @@ def _content(lines: Lines) -> str | None:
     return None
 
 
-def _section(lines: Lines, name: str) -> PairTable:
+def _section(lines: NumberedLines, name: str) -> PairTable:
     line = _content(lines)
     if line is None:
         raise lines.fault(f"the parameters of {name} (N …)", "the end of the file")
@@ -111,7 +111,9 @@ def _section(lines: Lines, name: str) -> PairTable:
     return PairTable(r, values[:, 2], values[:, 3], slopes, name)
 
 
-def _parameters(lines: Lines, words: list[str]) -> tuple[int, str, tuple[float, float], tuple[float, float] | None]:
+def _parameters(
+    lines: NumberedLines, words: list[str]
+) -> tuple[int, str, tuple[float, float], tuple[float, float] | None]:
     """N, R or RSQ or nothing, its ends, the slopes of FPRIME."""
     count, spacing, ends, slopes = 0, "", (0.0, 0.0), None
     at = 0
@@ -140,7 +142,7 @@ def _parameters(lines: Lines, words: list[str]) -> tuple[int, str, tuple[float, 
     return count, spacing, ends, slopes
 
 
-def _two_numbers(lines: Lines, word: str, given: list[str]) -> tuple[float, float]:
+def _two_numbers(lines: NumberedLines, word: str, given: list[str]) -> tuple[float, float]:
     try:
         low, high = (float(each) for each in given)
     except ValueError:

@@ -18,7 +18,7 @@ LONGEST_LINE = 1 << 20
 BLOCK = 1 << 15
 
 
-class Lines:
+class NumberedLines:
     """The lines of a text file one by one, numbered; one can be put back."""
 
     def __init__(self, path: Path) -> None:

@@ -7,7 +7,7 @@ from statistics import mean
 from typing import Any
 from xml.sax.saxutils import escape
 
-from hpckit.jobs.graph.graph import Graph
+from hpckit.jobs.graph.graph import TaskGraph
 
 LEAST_WIDTH, BOX_HEIGHT, GAP_X, GAP_Y, MARGIN = 150, 40, 60, 18, 16
 TIMELINE, CORE_HEIGHT = 1000, 20
@@ -23,7 +23,7 @@ COLORS = {
 }
 
 
-def columns(graph: Graph) -> list[list[str]]:
+def columns(graph: TaskGraph) -> list[list[str]]:
     """The tasks by the length of the longest path to them, ordered by their parents, so that few arrows cross."""
     depth: dict[str, int] = {}
     for name in graph.order:
@@ -39,7 +39,7 @@ def columns(graph: Graph) -> list[list[str]]:
     return found
 
 
-def draw_text(graph: Graph, states: Mapping[str, str]) -> str:
+def draw_text(graph: TaskGraph, states: Mapping[str, str]) -> str:
     """A line for each task, parents first: its state, and the tasks that it waits for."""
     width = max(map(len, graph.order))
     lines = []
@@ -50,7 +50,7 @@ def draw_text(graph: Graph, states: Mapping[str, str]) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def draw_svg(graph: Graph, states: Mapping[str, str]) -> str:
+def draw_svg(graph: TaskGraph, states: Mapping[str, str]) -> str:
     """Boxes from left to right, an arrow for each edge, titled with its files."""
     place: dict[str, tuple[float, float]] = {}
     levels = columns(graph)
@@ -138,5 +138,5 @@ def _arrow(start: tuple[float, float], end: tuple[float, float], title: str) -> 
     )
 
 
-def _files(graph: Graph, parent: str, name: str) -> str:
+def _files(graph: TaskGraph, parent: str, name: str) -> str:
     return ", ".join(path for path in graph.tasks[name].reads if graph.maker.get(path) == parent) or "after"

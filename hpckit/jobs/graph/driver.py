@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from hpckit.jobs.graph.graph import Graph
+from hpckit.jobs.graph.graph import TaskGraph
 from hpckit.jobs.graph.state import ATTEMPT, FAILED, LOG, GraphState, read_json
 
 POLL_SECONDS = 0.02
@@ -58,7 +58,7 @@ class Driver:
 
     def __init__(
         self,
-        graph: Graph,
+        graph: TaskGraph,
         state: GraphState,
         hosts: Mapping[str, int],
         start: Callable[[str, str, str], Running],
@@ -261,7 +261,7 @@ def failure_words(name: str, failure: Mapping[str, Any]) -> str:
     return "\n".join([f"{name}: failed ({failure['exit_code']}), {failure['log']}", *(f"    {line}" for line in tail)])
 
 
-def _depths(graph: Graph) -> dict[str, int]:
+def _depths(graph: TaskGraph) -> dict[str, int]:
     """The length of the longest path of tasks after each one."""
     depth = dict.fromkeys(graph.order, 0)
     for name in reversed(graph.order):

@@ -103,7 +103,7 @@ class Task(BaseModel):
 
 
 @dataclass(frozen=True)
-class Graph:
+class TaskGraph:
     """Tasks by name, and the folder that their files are in. Made by `load_graph` or `make_graph`, which check it."""
 
     name: str
@@ -162,7 +162,7 @@ class Graph:
         return hashlib.sha256(json.dumps([what, inputs], sort_keys=True).encode()).hexdigest()
 
 
-def load_graph(path: Path) -> Graph:
+def load_graph(path: Path) -> TaskGraph:
     """The graph in the TOML file `path`: a table `[tasks.NAME]` for each task.
 
     Raises `InputError` that lists every mistake.
@@ -179,7 +179,7 @@ def load_graph(path: Path) -> Graph:
     return make_graph(path.stem, path.absolute().parent, tables)
 
 
-def make_graph(name: str, folder: Path, tables: Mapping[str, Any]) -> Graph:
+def make_graph(name: str, folder: Path, tables: Mapping[str, Any]) -> TaskGraph:
     """A checked graph of tasks given as tables (`Task`s or mappings).
 
     Raises `InputError` that lists every mistake: settings, names, files made twice, unknown parents, circles, inputs
@@ -198,7 +198,7 @@ def make_graph(name: str, folder: Path, tables: Mapping[str, Any]) -> Graph:
             for entry in error.errors(include_url=False):
                 place = ".".join(map(str, (task, *entry["loc"])))
                 mistakes.append(f"{place}: {_sentence(entry)}")
-    graph = Graph(name, Path(folder).absolute(), tasks)
+    graph = TaskGraph(name, Path(folder).absolute(), tasks)
     mistakes += _contradictions(graph, wrong)
     if mistakes:
         raise InputError("\n".join(mistakes), where=f"the graph {name}")
@@ -214,7 +214,7 @@ def _sentence(entry: Any) -> str:
     return "expected a table [tasks.NAME]" if entry["type"] == "model_type" else told(entry)
 
 
-def _contradictions(graph: Graph, wrong: Mapping[str, Any]) -> Iterable[str]:
+def _contradictions(graph: TaskGraph, wrong: Mapping[str, Any]) -> Iterable[str]:
     """The contradictions between tasks; of `wrong` tables only names and outputs are used."""
     makers: dict[str, str] = {}
     outputs = [table.get("outputs") for table in wrong.values() if isinstance(table, dict)]

@@ -19,13 +19,13 @@ from typing import Any
 from hpckit.errors import InputError
 from hpckit.jobs.attempt import TIMED_OUT, finish, words_of
 from hpckit.jobs.call_function import call, spec
-from hpckit.jobs.graph.graph import Graph
+from hpckit.jobs.graph.graph import TaskGraph
 from hpckit.jobs.graph.state import LOG, GraphState
 
 LAUNCHERS = ("PMI_", "PMIX_", "OMPI_", "MPI_", "HYDRA_", "HYDI_", "SLURM_STEP", "SLURM_PROCID", "SLURM_LOCALID")
 
 
-def check_for_pool(graph: Graph) -> None:
+def check_for_pool(graph: TaskGraph) -> None:
     """Raises `InputError` for tasks that cannot run on one rank of a job."""
     wide = [name for name, task in graph.tasks.items() if task.ranks > 1]
     if wide:

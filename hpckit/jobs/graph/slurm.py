@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from hpckit.jobs import slurm
-from hpckit.jobs.graph.graph import Graph
+from hpckit.jobs.graph.graph import TaskGraph
 from hpckit.jobs.graph.state import GraphState, read_json, write_json
 from hpckit.jobs.script import Job, job_script, seconds
 from hpckit.jobs.site import Site
@@ -23,7 +23,7 @@ MOST_SECONDS = 4 * 3600  # of a job of tasks that nobody asked to share one: lon
 
 
 def chains(
-    graph: Graph, tasks: list[str], home_of: Callable[[str], str] = lambda name: "", held: Collection[str] = ()
+    graph: TaskGraph, tasks: list[str], home_of: Callable[[str], str] = lambda name: "", held: Collection[str] = ()
 ) -> list[list[str]]:
     """`tasks` (in the order of the graph) in groups that run one after the other in one job, on the same nodes; without
     those that are `held` by jobs that were submitted before.
@@ -62,7 +62,7 @@ def chains(
 
 
 def submit_graph(
-    graph: Graph,
+    graph: TaskGraph,
     state: GraphState,
     tasks: list[str],
     site: Site,
@@ -97,7 +97,7 @@ def submit_graph(
 
 
 def submit_copy(
-    graph: Graph, state: GraphState, name: str, site: Site, command: Callable[[list[str]], list[str]], say: Say
+    graph: TaskGraph, state: GraphState, name: str, site: Site, command: Callable[[list[str]], list[str]], say: Say
 ) -> str:
     """Submit a second job for a slow task, if there is none yet; returns its number."""
     job, mark = f"{graph.name}.{name}.copy", _mark(state)
@@ -109,16 +109,16 @@ def submit_copy(
     return number
 
 
-def _list_of(graph: Graph, state: GraphState, job: str) -> Path:
+def _list_of(graph: TaskGraph, state: GraphState, job: str) -> Path:
     """The file with the tasks of the job of this name: when it is found again, the first of them may be done."""
     return state.folder / "jobs" / f"{job.removeprefix(f'{graph.name}.')}.json"
 
 
-def _tasks_of(graph: Graph, state: GraphState, job: str) -> list[str]:
+def _tasks_of(graph: TaskGraph, state: GraphState, job: str) -> list[str]:
     return (read_json(_list_of(graph, state, job)) or {}).get("tasks", [])  # none of a second copy's job
 
 
-def _limit(graph: Graph, chain: list[str]) -> int:
+def _limit(graph: TaskGraph, chain: list[str]) -> int:
     """The time limit of a job for these tasks, s."""
     return sum(seconds(graph.tasks[name].time) for name in chain)
 
@@ -136,7 +136,12 @@ def _mark(state: GraphState) -> str:
 
 
 def _script(
-    graph: Graph, state: GraphState, chain: list[str], site: Site, command: Callable[[list[str]], list[str]], name: str
+    graph: TaskGraph,
+    state: GraphState,
+    chain: list[str],
+    site: Site,
+    command: Callable[[list[str]], list[str]],
+    name: str,
 ) -> Path:
     """Write the job's script, wide enough for the widest of its tasks."""
     slots = max(graph.tasks[task].slots for task in chain)
@@ -157,5 +162,5 @@ def _script(
     return path
 
 
-def _reaches(graph: Graph, ancestor: str, name: str) -> bool:
+def _reaches(graph: TaskGraph, ancestor: str, name: str) -> bool:
     return name == ancestor or name in graph.descendants(ancestor)

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from hpckit.errors import InputError
-from hpckit.jobs.graph.graph import Graph, content_hash
+from hpckit.jobs.graph.graph import TaskGraph, content_hash
 from hpckit.plan.text import parse_json, read_bytes
 
 FOLDER, JOURNAL = ".hpckit-graph", "journal.jsonl"
@@ -34,7 +34,7 @@ LOCK_SECONDS = 10.0  # for the tasks of a killed driver to end
 class GraphState:
     """The folder with the state of one graph."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: TaskGraph) -> None:
         self.graph = graph
         self.folder = graph.folder / FOLDER / graph.name
         self._known: dict[Path, tuple[tuple[int, int, int], str]] = {}
@@ -279,7 +279,7 @@ def write_json(path: Path, value: dict[str, Any]) -> None:
     os.replace(temporary, path)
 
 
-def task_states(graph: Graph, state: GraphState) -> dict[str, str]:
+def task_states(graph: TaskGraph, state: GraphState) -> dict[str, str]:
     """done, changed (done once, from other inputs), running, failed, ready, waiting or skipped, for each task."""
     found: dict[str, str] = {}
     for name in graph.order:
@@ -299,7 +299,7 @@ def task_states(graph: Graph, state: GraphState) -> dict[str, str]:
     return found
 
 
-def stragglers(graph: Graph, state: GraphState, known: dict[str, str]) -> list[str]:
+def stragglers(graph: TaskGraph, state: GraphState, known: dict[str, str]) -> list[str]:
     """The running tasks that have passed their time limit for starting a second copy."""
     found = []
     for name in graph.order:

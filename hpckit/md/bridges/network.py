@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from hpckit.errors import InputError
 from hpckit.md.bridges.brick import BrickPotential
-from hpckit.md.fit import Frame
+from hpckit.md.fit import ReferenceFrame
 from hpckit.nn.activations import activation_of
 from hpckit.nn.layer import Pass, Sequential
 from hpckit.nn.linear import Linear
@@ -169,7 +169,7 @@ def loss_gradient(
 
 def train(
     network: MessagePassing,
-    frames: Sequence[Frame],
+    frames: Sequence[ReferenceFrame],
     types: Sequence[npt.ArrayLike],
     steps: int = 500,
     rate: float = 1e-2,

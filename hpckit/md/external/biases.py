@@ -16,7 +16,7 @@ from hpckit.comm.agree import sum_of_ranks
 from hpckit.errors import InputError
 from hpckit.kernels.particles.records.dispatch import types_of
 from hpckit.md.external.grid import HillGrid
-from hpckit.md.external.variables import Box, Value, Variable
+from hpckit.md.external.variables import Box, CollectiveVariable, Value
 from hpckit.md.system import System
 
 PARTS = ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))  # of a virial
@@ -172,7 +172,7 @@ class Biases:
     forces; energy: of all biases then. Raises `InputError` for particles beyond the system, and on a GPU.
     """
 
-    def __init__(self, variables: Sequence[Variable], biases: Sequence[Bias] = ()) -> None:
+    def __init__(self, variables: Sequence[CollectiveVariable], biases: Sequence[Bias] = ()) -> None:
         self.variables, self.biases = tuple(variables), tuple(biases)
         self.values, self.energy = np.zeros(len(self.variables)), 0.0
         self._ids = np.unique([id_ for each in self.variables for id_ in each.ids]).astype(np.int64)

@@ -23,7 +23,7 @@ class Wall:
     cutoff: float = 2.5
 
 
-class External:
+class ExternalFields:
     """Adds a field (an acceleration) and walls to the forces, and their energies to the potential energy.
 
     Raises `BlowUpError` on the rank that has a particle behind a wall.

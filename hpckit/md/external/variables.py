@@ -21,7 +21,7 @@ NEAR_ONE = 1e-5  # of a distance over the radius: there the switch of coordinati
 
 
 @dataclass(frozen=True, eq=False)
-class Variable:
+class CollectiveVariable:
     """A collective variable of groups of particles, ids from 0.
 
     kind: distance (between two groups), angle (at the second of three), dihedral (of four), coordination (pairs of the
@@ -164,7 +164,7 @@ def _dihedral(centers: np.ndarray, box: Box) -> tuple[float, np.ndarray, np.ndar
     return angle, slopes, arms.T @ slopes
 
 
-def named(variables: Sequence[Variable], name: str) -> int:
+def named(variables: Sequence[CollectiveVariable], name: str) -> int:
     """The place of a variable by its name. Raises `InputError` for an unknown one."""
     names = [each.name for each in variables]
     if name not in names:

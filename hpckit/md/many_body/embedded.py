@@ -11,7 +11,7 @@ import numpy as np
 from hpckit.comm.device import HOST, Device
 from hpckit.errors import InputError
 from hpckit.io.particles.lammps_eam import EamFile
-from hpckit.kernels.particles.many_body.eam.curves import Tables, in_single, tables
+from hpckit.kernels.particles.many_body.eam.curves import EamTables, in_single, tables
 from hpckit.kernels.particles.many_body.eam.dispatch import densities, density_kernel, force_kernel, forces
 from hpckit.md.forces import NearForces
 from hpckit.md.interaction import MOST_ROWS
@@ -78,7 +78,7 @@ class EmbeddedForces(NearForces):
         if made.pairs.size // 4 > MOST_ROWS and self.mixed:
             raise InputError(f"tables of {it.types} types with {made.points} points are too large for mixed precision")
         made = in_single(made) if self.mixed else made
-        self._tables: Tables = made._replace(
+        self._tables: EamTables = made._replace(
             pairs=device.to_device(made.pairs) if device.is_gpu else made.pairs,
             embedding=device.to_device(made.embedding),
         )

@@ -20,7 +20,7 @@ from hpckit.errors import InputError
 AXIS, DOMAIN = "replica", "domain"  # of the mesh
 
 
-class Replicas:
+class TemperatureReplicas:
     """The temperatures of the replicas along the axis `replica` of a mesh, and how often they were swapped.
 
     which: int64[replicas], the number of the temperature that each has, from 0. tried, swapped: of each neighbor pair,

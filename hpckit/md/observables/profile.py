@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Profile:
+class ProfileResult:
     """x: float64[bins], middles of the bins (of a radial profile: distances). density: particles per volume;
     mass_density: mass per volume.
     """
@@ -57,7 +57,7 @@ class DensityProfile:
         np.add.at(self._counts, (frame.types[own][inside], place[inside]), 1)
         self.frames += 1
 
-    def result(self, comm: MPI.Comm | None = None) -> Profile:
+    def result(self, comm: MPI.Comm | None = None) -> ProfileResult:
         """The result of the frames so far. Collective with a communicator."""
         if self._box is None:
             raise InputError("a profile needs a frame first")
@@ -66,7 +66,7 @@ class DensityProfile:
         slab = (self._box[1] - self._box[0]).prod() / bins
         x = low + (np.arange(bins) + 0.5) * (high - low) / bins
         samples = slab * max(self.frames, 1)
-        return Profile(x, counts.sum(0) / samples, self._masses @ counts / samples)
+        return ProfileResult(x, counts.sum(0) / samples, self._masses @ counts / samples)
 
 
 class RadialProfile:
@@ -102,14 +102,14 @@ class RadialProfile:
         np.add.at(self._counts, (frame.types[own][inside], shell[inside]), 1)
         self.frames += 1
 
-    def result(self, comm: MPI.Comm | None = None) -> Profile:
+    def result(self, comm: MPI.Comm | None = None) -> ProfileResult:
         """The result of the frames so far; x are distances. Collective with a communicator."""
         if not self.frames:
             raise InputError("a profile needs a frame first")
         counts, bins = summed(self._counts, comm), self._counts.shape[1]
         ends = np.linspace(0.0, self._reach, bins + 1)
         samples = 4 / 3 * np.pi * np.diff(ends**3) * self.frames
-        return Profile(0.5 * (ends[:-1] + ends[1:]), counts.sum(0) / samples, self._masses @ counts / samples)
+        return ProfileResult(0.5 * (ends[:-1] + ends[1:]), counts.sum(0) / samples, self._masses @ counts / samples)
 
 
 def _center(frame: Frame, edges: Floats, periodic: np.ndarray) -> Floats:

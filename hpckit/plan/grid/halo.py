@@ -45,7 +45,7 @@ class HaloField:
 
 
 @dataclass(frozen=True)
-class Part:
+class FieldPart:
     """The part of a message from one field: the boxes of the local array, without components, sent and received."""
 
     field: int
@@ -69,7 +69,7 @@ class Message:
     tag: int
     send_to: int | None
     recv_from: int | None
-    parts: tuple[Part, ...]
+    parts: tuple[FieldPart, ...]
 
     @property
     def send(self) -> Slices:
@@ -83,7 +83,7 @@ class Message:
 
     def back(self) -> Message:
         """The reverse message: the halo returns to its owner, which adds it."""
-        parts = tuple(Part(part.field, part.recv, part.send) for part in self.parts)
+        parts = tuple(FieldPart(part.field, part.recv, part.send) for part in self.parts)
         return replace(self, send_to=self.recv_from, recv_from=self.send_to, parts=parts)
 
 
@@ -333,7 +333,7 @@ class HaloPlan:
                     parts=tuple(self._part(step, rank) for step in on),
                 )
 
-    def _part(self, step: HaloStep, rank: int) -> Part:
+    def _part(self, step: HaloStep, rank: int) -> FieldPart:
         shape = self.fields[step.field].decomposition.local_shape(rank)
         full = tuple(slice(0, n) for n in shape)
 
@@ -341,7 +341,7 @@ class HaloPlan:
             along = slice(int(bounds[0][rank]), int(bounds[1][rank]))
             return (*full[: step.dim], along, *full[step.dim + 1 :])
 
-        return Part(step.field, box(step.send), box(step.recv))
+        return FieldPart(step.field, box(step.send), box(step.recv))
 
 
 def halo_plan(

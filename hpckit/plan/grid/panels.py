@@ -48,7 +48,7 @@ class Seam(NamedTuple):
     turned: bool
 
 
-class Strip(NamedTuple):
+class PanelStrip(NamedTuple):
     """The rows that a rank needs at one side of one of its panels.
 
     seam: whether another panel lies beyond. first: where they stand in the rank's buffer, WIDTH rows of `length` cells,
@@ -118,7 +118,7 @@ class PanelPlan:
         """What it is, in a few words."""
         return f"halos of a cubed sphere of {PANELS} x {self.cells} x {self.cells} cells on {self.ranks} ranks"
 
-    def strips(self, rank: int) -> tuple[tuple[Strip, ...], ...]:
+    def strips(self, rank: int) -> tuple[tuple[PanelStrip, ...], ...]:
         """The rows that a rank needs, for each of its panels and each side."""
         (panel, *start), (panels, *owned) = self.decomposition.start(rank), self.decomposition.owned(rank)
         found, first, n = [], 0, self.cells
@@ -130,7 +130,7 @@ class PanelPlan:
                 low, high = start[along], start[along] + owned[along]
                 if edge == 0:
                     low, high = max(0, low - REACH), min(n, high + REACH)
-                of_panel.append(Strip(edge == 0, first, low, high - low))
+                of_panel.append(PanelStrip(edge == 0, first, low, high - low))
                 first += (2 if edge == 0 else 1) * WIDTH * (high - low)
             found.append(tuple(of_panel))
         return tuple(found)

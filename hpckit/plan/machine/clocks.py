@@ -90,7 +90,7 @@ def _turns(key: Ints) -> Ints:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedFlight:
     """A flight on a machine. The columns of its costs are the whole time, then the share of each of PARTS.
 
     occupy: float64[n, 1 + parts], while the links are busy. arrive: until the data is there. add: until it is added
@@ -119,7 +119,7 @@ class Prepared:
             and (costs[unit:] == costs[:-unit]).all()
         )
 
-    def folded(self, unit: int) -> Prepared:
+    def folded(self, unit: int) -> PreparedFlight:
         """The flight within one unit, whose last ranks send to its first."""
         return replace(
             self,
@@ -149,7 +149,7 @@ class Clocks:
         # Complete data after the last flights; with a depth of 1 the present state says it.
         self._recent: deque[Floats] = deque([self.state[COMPLETE].copy()] * depth, maxlen=depth if depth > 1 else 0)
 
-    def prepare(self, flight: Flight) -> Prepared:
+    def prepare(self, flight: Flight) -> PreparedFlight:
         """What the messages of a flight cost on this machine, without waiting for anything."""
         if flight.memory:
             return self._prepare_memory(flight)
@@ -166,7 +166,7 @@ class Clocks:
         nothing = np.zeros(len(s))
         add = flight.nbytes / self.machine.reduction
         sending = np.where(away, overhead, 0.0)
-        return Prepared(
+        return PreparedFlight(
             sender=s,
             receiver=d,
             lag=flight.lag,
@@ -177,7 +177,7 @@ class Clocks:
             at=slice(None) if len(s) == self.ranks else s,
         )
 
-    def _prepare_measured(self, flight: Flight) -> Prepared:
+    def _prepare_measured(self, flight: Flight) -> PreparedFlight:
         """The same from the measured times of steps of as many messages, on a node whose cores copy and add."""
         s, d = flight.sender, flight.receiver
         away = s != d
@@ -194,7 +194,7 @@ class Clocks:
         rest = np.where(away, (1.0 - OVERHEAD) * latency, 0.0)
         add = flight.nbytes * np.maximum(added - stored, 0.0)
         level = self.machine.level_of(s, d)
-        return Prepared(
+        return PreparedFlight(
             sender=s,
             receiver=d,
             lag=flight.lag,
@@ -211,7 +211,7 @@ class Clocks:
             return self.machine.copying(self.ranks, flight.nbytes)
         return self.machine.gathering(self.ranks, flight.nbytes, flight.pieces)
 
-    def _prepare_memory(self, flight: Flight) -> Prepared:
+    def _prepare_memory(self, flight: Flight) -> PreparedFlight:
         """The same in shared memory, where each receiver reads the data of its senders, one after the other."""
         order = np.argsort(flight.receiver, kind="stable")
         s, d, nbytes = flight.sender[order], flight.receiver[order], flight.nbytes[order]
@@ -242,7 +242,7 @@ class Clocks:
                     inside = outer <= number
                     sharers = _sharers(self._unit(taker, number), inside)
                     shared = np.where(inside, np.maximum(shared, moved * sharers / unit.shared), shared)
-        return Prepared(
+        return PreparedFlight(
             sender=s,
             receiver=d,
             lag=flight.lag,
@@ -260,7 +260,7 @@ class Clocks:
             raise PlanError(f"a step waits for data {lag} steps back, and the plan says that none does")
         return self._recent[-lag] if self._recent.maxlen else self.state[COMPLETE].copy()
 
-    def fly(self, flight: Prepared, ready: Floats | None = None) -> tuple[Floats, Floats]:
+    def fly(self, flight: PreparedFlight, ready: Floats | None = None) -> tuple[Floats, Floats]:
         """Let the messages of one flight depart, arrive and be added; when each begins and ends, s.
 
         ready: of each message's data; by default what `lag` says, and the flight is a step of its own.
@@ -278,7 +278,7 @@ class Clocks:
         if self._recent.maxlen:
             self._recent.append(self.state[COMPLETE].copy())
 
-    def _fly_memory(self, flight: Prepared, ready: Floats) -> tuple[Floats, Floats]:
+    def _fly_memory(self, flight: PreparedFlight, ready: Floats) -> tuple[Floats, Floats]:
         """Each receiver begins once all its data is complete and it is free; the senders take no part."""
         heads, state = flight.heads, self.state
         assert heads is not None
@@ -297,7 +297,7 @@ class Clocks:
             state[clock][d] = _latest(state[clock][d], now)
         return np.repeat(begin[:, 0], lengths), np.repeat(now[:, 0], lengths)
 
-    def _fly(self, flight: Prepared, ready: Floats) -> tuple[Floats, Floats]:
+    def _fly(self, flight: PreparedFlight, ready: Floats) -> tuple[Floats, Floats]:
         at, d, state = flight.at, flight.receiver, self.state
         begin = _latest(_latest(ready, state[OUT][at]), state[IN][d])
         now = begin + flight.occupy
@@ -316,7 +316,7 @@ class Clocks:
         state[COMPLETE][d] = _latest(state[COMPLETE][d], now)
         return begin[:, 0], now[:, 0]
 
-    def count(self, flight: Prepared, times: int = 1) -> None:
+    def count(self, flight: PreparedFlight, times: int = 1) -> None:
         """Add what a flight, flown so many times, sends over the links."""
         for name, load in flight.load.items():
             self.load[name] += times * load

@@ -40,7 +40,7 @@ class Level:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredSteps:
     """What steps of so many messages at once took on so many ranks of a node, by the size of a message.
 
     place: "messages"; "memory": what as many ranks took at once in the shared memory of the node; "copy": what they
@@ -99,7 +99,7 @@ class Machine:
     overhead: float
     reduction: float
     source: str = ""
-    measured: tuple[Measured, ...] = ()
+    measured: tuple[MeasuredSteps, ...] = ()
     copy: float = 0.0
     compute: Compute | None = None
 
@@ -135,7 +135,7 @@ class Machine:
         """Whether steps in shared memory were measured."""
         return any(it.place == "memory" for it in self.measured)
 
-    def tables(self, ranks: int, place: str = "messages") -> list[Measured]:
+    def tables(self, ranks: int, place: str = "messages") -> list[MeasuredSteps]:
         """What was measured on the nearest number of ranks, from below if there is one; by the number of messages."""
         measured = [it for it in self.measured if it.place == place]
         counts = sorted({it.ranks for it in measured})
@@ -280,7 +280,7 @@ def _level(table: dict, number: int, outermost: bool, faults: list[str]) -> Leve
     return Level(name, 0 if outermost else ranks, latency, bandwidth, *limits)
 
 
-def _measured(table: dict, number: int, faults: list[str]) -> Measured:
+def _measured(table: dict, number: int, faults: list[str]) -> MeasuredSteps:
     name = f"measured {number + 1}"
     unknown = sorted(set(table) - {*MEASURED, "place"})
     if unknown:
@@ -307,7 +307,7 @@ def _measured(table: dict, number: int, faults: list[str]) -> Measured:
     place = table.get("place", "messages")
     if place not in ("messages", "memory", "copy", "pieces"):
         faults.append(f'{name}: place is "messages", "memory", "copy" or "pieces", not {place!r}')
-    return Measured(whole[0], whole[1], seconds[0], seconds[1], lists[0], lists[1], lists[2], str(place))
+    return MeasuredSteps(whole[0], whole[1], seconds[0], seconds[1], lists[0], lists[1], lists[2], str(place))
 
 
 def _is_positive(value: object) -> bool:

@@ -32,7 +32,7 @@ class GhostRegion:
 
 
 @dataclass(frozen=True)
-class Segment:
+class GhostSegment:
     """Ghosts of one peer that are moved by the same number of box lengths in each dim, their image flags."""
 
     peer: int
@@ -180,7 +180,7 @@ class DomainDecomposition:
                     found.append(GhostRegion(to, image, wanted_low, wanted_high))
         return found
 
-    def ghosts(self, rank: int, reach: float) -> tuple[list[list[GhostRegion]], list[Segment]]:
+    def ghosts(self, rank: int, reach: float) -> tuple[list[list[GhostRegion]], list[GhostSegment]]:
         """The ghosts that rank sends, of particles within a distance `reach` of domains: for each dim its
         `ghost_regions`, and a segment for each of their combinations.
 
@@ -190,7 +190,7 @@ class DomainDecomposition:
         spans, coords = self.cell.reaches(reach).tolist(), self.topology.coords(rank)
         options = [self.ghost_regions(coord, d, spans[d]) for d, coord in enumerate(coords)]
         segments = [
-            Segment(self.topology.rank(tuple(one.to for one in each)), tuple(one.image for one in each))  # type: ignore[arg-type]
+            GhostSegment(self.topology.rank(tuple(one.to for one in each)), tuple(one.image for one in each))  # type: ignore[arg-type]
             for each in itertools.product(*options)
         ]
         return options, segments

@@ -20,7 +20,7 @@ Floats = npt.NDArray[np.float64]
 ROUNDING = 1e-12
 
 
-class Layer(NamedTuple):
+class TimedLayer(NamedTuple):
     """A layer with its measured times for one microbatch, s."""
 
     name: str
@@ -103,13 +103,13 @@ def _best(costs: list[Floats], join: np.ufunc) -> tuple[float, list[int]]:
     return float(best[-1]), [0, *reversed(starts)]
 
 
-def read_layers(path: str | Path) -> list[Layer]:
+def read_layers(path: str | Path) -> list[TimedLayer]:
     """Layers from a CSV file, a line each: its name, and its times of F, I and W for one microbatch, ms.
 
     Lines that start with # are skipped. Raises `InputError` with every wrong line.
     """
     lines = read_text(path, "the table of layers").splitlines()
-    layers: list[Layer] = []
+    layers: list[TimedLayer] = []
     faults = []
     for number, line in enumerate(lines, 1):
         if not line.strip() or line.lstrip().startswith("#"):
@@ -119,7 +119,7 @@ def read_layers(path: str | Path) -> list[Layer]:
             forward, backward_input, backward_weight = (float(cell) / 1e3 for cell in cells)
             if not all(isfinite(x) and x >= 0 for x in (forward, backward_input, backward_weight)):
                 raise ValueError
-            layers.append(Layer(name, forward, backward_input, backward_weight))
+            layers.append(TimedLayer(name, forward, backward_input, backward_weight))
         except ValueError:
             faults.append(f"line {number}: {line.strip()[:60]!r}")
     if faults or not layers:

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 T = TypeVar("T")
 
 
-class Node(NamedTuple):
+class PartialSum(NamedTuple):
     """The sum of 2^level parts, from part place * 2^level on."""
 
     level: int
@@ -29,37 +29,37 @@ class Node(NamedTuple):
         return 1 << self.level
 
 
-def subtrees(parts: int, replicas: int) -> list[Node]:
+def subtrees(parts: int, replicas: int) -> list[PartialSum]:
     """The node that each replica computes: where their number is a power of two all alike, else the first have more."""
-    nodes = [Node(parts.bit_length() - 1, 0)]
+    nodes = [PartialSum(parts.bit_length() - 1, 0)]
     while len(nodes) < replicas:
         most = max(node.level for node in nodes)
         at = max(number for number, node in enumerate(nodes) if node.level == most)
         level, index = nodes[at]
-        nodes[at : at + 1] = [Node(level - 1, 2 * index), Node(level - 1, 2 * index + 1)]
+        nodes[at : at + 1] = [PartialSum(level - 1, 2 * index), PartialSum(level - 1, 2 * index + 1)]
     return nodes
 
 
-def joined(done: list[tuple[Node, T]], node: Node, value: T, add: Callable[[T, T], T]) -> None:
+def joined(done: list[tuple[PartialSum, T]], node: PartialSum, value: T, add: Callable[[T, T], T]) -> None:
     """Put the next node behind those that are done, and add up what has become whole: add(left, right)."""
     while done and node.place & 1 and done[-1][0] == (node.level, node.place - 1):
         value = add(done.pop()[1], value)
-        node = Node(node.level + 1, node.place >> 1)
+        node = PartialSum(node.level + 1, node.place >> 1)
     done.append((node, value))
 
 
-def tree_sum(nodes: Sequence[Node], values: Sequence[T], add: Callable[[T, T], T]) -> T:
+def tree_sum(nodes: Sequence[PartialSum], values: Sequence[T], add: Callable[[T, T], T]) -> T:
     """The sum of the nodes of all replicas, in their order."""
-    done: list[tuple[Node, T]] = []
+    done: list[tuple[PartialSum, T]] = []
     for node, value in zip(nodes, values, strict=True):
         joined(done, node, value, add)
     ((_, total),) = done
     return total
 
 
-def root(nodes: Sequence[Node]) -> Node | None:
+def root(nodes: Sequence[PartialSum]) -> PartialSum | None:
     """The node that neighboring nodes add up to; None if that is no node of the tree."""
-    done: list[tuple[Node, None]] = []
+    done: list[tuple[PartialSum, None]] = []
     for node in nodes:
         joined(done, node, None, lambda left, right: None)
     return done[0][0] if len(done) == 1 else None

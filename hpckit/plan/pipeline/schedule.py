@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from hpckit.errors import PlanError
-from hpckit.plan.pipeline.steps import COMPUTE, MADE, NONE, Action, Cell, Cells, rounds
+from hpckit.plan.pipeline.steps import COMPUTE, MADE, NONE, Action, Cell, StagePlaces, rounds
 from hpckit.plan.protocol import Claim, Step
 
 # How many ranks that wait for each other a message names, and how many faults; the others are counted.
@@ -106,9 +106,9 @@ class Schedule:
             peaks.append(peak)
         return peaks
 
-    def cells(self, tied: bool = False) -> Cells:
+    def cells(self, tied: bool = False) -> StagePlaces:
         """Where the data of the stages is."""
-        return Cells(self.rank_of, self.microbatches, tied)
+        return StagePlaces(self.rank_of, self.microbatches, tied)
 
     def promised(self) -> list[Cell]:
         """What must be made in the end."""

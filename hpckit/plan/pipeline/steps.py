@@ -2,7 +2,7 @@
 
 In a round every rank works off its list as far as possible, up to and including one computation; its messages leave
 then and arrive by the next round. A rank's cells are the results of its stages and the data they receive, numbered by
-`Cells`.
+`StagePlaces`.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Action(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Cells:
+class StagePlaces:
     """Where the data of stages is. rank_of: the rank of each stage; tied: the first and the last share a weight."""
 
     rank_of: tuple[int, ...]
@@ -165,7 +165,7 @@ class Cells:
 
 
 def rounds(
-    cells: Cells,
+    cells: StagePlaces,
     lists: Sequence[Sequence[Action]],
     seconds: Mapping[tuple[int, str], float],
     title: str,
@@ -231,7 +231,7 @@ def rounds(
 
 
 def _step(
-    cells: Cells,
+    cells: StagePlaces,
     done: Sequence[tuple[int, Action]],
     flying: Sequence[tuple[int, int, Cell, Cell]],
     seconds: Mapping[tuple[int, str], float],

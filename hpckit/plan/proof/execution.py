@@ -35,7 +35,7 @@ class Proof:
     copies: int
 
 
-class End(NamedTuple):
+class EndEntries(NamedTuple):
     """The entries of one end that have a message."""
 
     entry: Ints
@@ -46,13 +46,13 @@ class End(NamedTuple):
     amount: npt.NDArray | None
     cells: Ints | None
 
-    def of(self, entries: npt.NDArray) -> End:
+    def of(self, entries: npt.NDArray) -> EndEntries:
         """Some entries, in any order."""
         amount = None if self.amount is None else self.amount[entries]
         entry, rank, peer, first, last = (each[entries] for each in self[:5])
-        return End(entry, rank, peer, first, last, amount, self.cells)
+        return EndEntries(entry, rank, peer, first, last, amount, self.cells)
 
-    def joined(self, other: End) -> End:
+    def joined(self, other: EndEntries) -> EndEntries:
         """The entries of both."""
         return self._replace(**{name: np.concatenate([getattr(self, name), getattr(other, name)]) for name in EXTENTS})
 
@@ -125,7 +125,7 @@ class Execution:
         name = f" ({step.name})" if step.name else ""
         return PlanError(f"{self._plan.title()}: step {number}{name}: {what}")
 
-    def _end(self, number: int, step: Step, ends: Ends) -> End:
+    def _end(self, number: int, step: Step, ends: Ends) -> EndEntries:
         """The messages of one end, well-formed and in range."""
         verb, ranks = "sends to" if ends is step.sends else "receives from", self._plan.ranks
         given = [ends.peer, ends.first, ends.last] + ([] if ends.rank is None else [ends.rank])
@@ -140,7 +140,7 @@ class Execution:
             entry = np.flatnonzero(peer != NOBODY)
             rank, peer, first, last = (each[entry] for each in (rank, peer, first, last))
             amount = None if amount is None else amount[entry]
-        end = End(entry, rank, peer, first, last, amount, ends.cells)
+        end = EndEntries(entry, rank, peer, first, last, amount, ends.cells)
         if not len(entry):
             return end
         if min(peer.min(), rank.min()) < 0 or max(peer.max(), rank.max()) >= ranks:
@@ -166,7 +166,7 @@ class Execution:
             raise self.fault(number, step, "the amount of a message is a number, 0 or more")
         return end
 
-    def _matched(self, number: int, step: Step, sent: End, taken: End) -> tuple[End, End]:
+    def _matched(self, number: int, step: Step, sent: EndEntries, taken: EndEntries) -> tuple[EndEntries, EndEntries]:
         """Both ends, ordered so that entry m of one meets entry m of the other."""
         ranks = self._plan.ranks
         if step.sends.rank is None and step.receives.rank is None:
@@ -179,7 +179,7 @@ class Execution:
             other = step.receives
             amount = None if other.amount is None else other.amount[sent.peer]
             first, last = (each.astype(np.int64, copy=False)[sent.peer] for each in (other.first, other.last))
-            met = End(sent.peer, sent.peer, sent.rank, first, last, amount, other.cells)
+            met = EndEntries(sent.peer, sent.peer, sent.rank, first, last, amount, other.cells)
         else:
             out = np.argsort(sent.rank * ranks + sent.peer, kind="stable")
             into = np.argsort(taken.peer * ranks + taken.rank, kind="stable")
@@ -199,13 +199,15 @@ class Execution:
         self._check_equal(number, step, sent, met, "cells", sends, takes)
         return sent, met
 
-    def _unmet(self, number: int, step: Step, end: End, at: int, what: str, other: int) -> PlanError:
+    def _unmet(self, number: int, step: Step, end: EndEntries, at: int, what: str, other: int) -> PlanError:
         whose = f"rank {other}" if other >= 0 else "nobody"
         return self.fault(
             number, step, f"rank {end.rank[at]} {what} rank {end.peer[at]}, whose side of it is with {whose}"
         )
 
-    def _check_equal(self, number: int, step: Step, sent: End, met: End, unit: str, sends: Ints, takes: Ints) -> None:
+    def _check_equal(
+        self, number: int, step: Step, sent: EndEntries, met: EndEntries, unit: str, sends: Ints, takes: Ints
+    ) -> None:
         unequal = sends != takes
         if unequal.any():
             at = int(np.argmax(unequal))
@@ -216,7 +218,7 @@ class Execution:
                 f"rank {met.rank[at]} takes {takes[at]}",
             )
 
-    def _check_place(self, number: int, step: Step, sent: End) -> None:
+    def _check_place(self, number: int, step: Step, sent: EndEntries) -> None:
         if step.place == "messages":
             return
         node = self._node
@@ -229,7 +231,7 @@ class Execution:
                 f"rank {sent.rank[at]} sends to rank {sent.peer[at]} in shared memory, and they share none",
             )
 
-    def _check_tags(self, number: int, step: Step, sent: End) -> None:
+    def _check_tags(self, number: int, step: Step, sent: EndEntries) -> None:
         """Check that messages under way together between the same ranks have different tags, if they have any."""
         if step.tag == IN_ORDER:
             return
@@ -273,7 +275,7 @@ class Execution:
             self._summed[cells] = self._indices.contributions(work.makes[made])
         self._complete[cells] = number - step.lag
 
-    def _move(self, number: int, step: Step, sent: End, taken: End) -> None:
+    def _move(self, number: int, step: Step, sent: EndEntries, taken: EndEntries) -> None:
         """Let the messages of a step depart and arrive."""
         if not len(sent.rank):
             return
@@ -330,7 +332,7 @@ class Execution:
             at = int(np.argmax(read))
             raise self.fault(number, step, f"{self._named(into[at], 'stores into')} while it computes from it")
 
-    def _check_sizes(self, number: int, step: Step, sent: End, taken: End, out: Ints, into: Ints) -> None:
+    def _check_sizes(self, number: int, step: Step, sent: EndEntries, taken: EndEntries, out: Ints, into: Ints) -> None:
         """Check that cells of several sizes come into cells of their size."""
         size = self._size
         if size is None or (size.size == self._cells and (sent.first == taken.first).all()):
@@ -366,7 +368,7 @@ class Execution:
                 at = int(np.argmax(both))
                 raise self.fault(number, step, f"{self._named(into[at], 'stores into')} while it {verb} it")
 
-    def _flat(self, number: int, step: Step, end: End) -> Ints:
+    def _flat(self, number: int, step: Step, end: EndEntries) -> Ints:
         """The cells of all messages of one end, one after the other."""
         width = end.last - end.first
         wide = int(width[0])

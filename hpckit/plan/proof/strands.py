@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from hpckit.errors import PlanError
-from hpckit.plan.proof.execution import CONTRIBUTIONS, NOBODYS, End, Execution, Proof, random_numbers
+from hpckit.plan.proof.execution import CONTRIBUTIONS, NOBODYS, EndEntries, Execution, Proof, random_numbers
 from hpckit.plan.protocol import NOBODY, OWN, Ends, Flags, Ints, Plan, Step, Strands, Work
 
 MOST_CELLS = 2**22  # executed at a time: 24 bytes each
@@ -179,7 +179,7 @@ class _Sampled(Execution):
             flats.append((strands[strands < plan.ranks][:, None] * claim.cells + own).reshape(-1))
         return np.sort(np.concatenate(flats))
 
-    def _move(self, number: int, step: Step, sent: End, taken: End) -> None:
+    def _move(self, number: int, step: Step, sent: EndEntries, taken: EndEntries) -> None:
         """The same for the strands that are executed, after the checks of all."""
         moved = (sent.first != taken.first) & (sent.last > sent.first)
         if self._alike:
@@ -201,7 +201,7 @@ class _Sampled(Execution):
             sent, taken = self._clipped(sent, taken, *self._range)
         super()._move(number, step, sent, taken)
 
-    def _clipped(self, sent: End, taken: End, low: int, high: int) -> tuple[End, End]:
+    def _clipped(self, sent: EndEntries, taken: EndEntries, low: int, high: int) -> tuple[EndEntries, EndEntries]:
         """The part of messages that is in these columns, without walking through the rest; both ends have the same."""
         ends = []
         for around in (0, self._cells):
@@ -218,7 +218,7 @@ class _Sampled(Execution):
     def _own_chosen(self, rank: Ints) -> Flags:
         return self._chosen[np.minimum(rank, len(self._chosen) - 1)]
 
-    def _check_strands(self, number: int, step: Step, sent: End, taken: End, moved: Flags) -> None:
+    def _check_strands(self, number: int, step: Step, sent: EndEntries, taken: EndEntries, moved: Flags) -> None:
         """Check that messages keep within strands: they keep their columns, or their only cell stays in its strand.
 
         moved: for each message, whether its columns change.
@@ -275,7 +275,7 @@ class _Sampled(Execution):
             found.append(np.where(strand == OWN, rank, strand))
         return np.unique(np.concatenate(found))
 
-    def _flat(self, number: int, step: Step, end: End) -> Ints:
+    def _flat(self, number: int, step: Step, end: EndEntries) -> Ints:
         """The places of the cells that are executed, of all messages of one end."""
         flat = super()._flat(number, step, end)
         if self._range is not None:

@@ -20,7 +20,7 @@ from hpckit.plan.tensors.redistribution import RedistributionPlan, redistributio
 
 
 @dataclass(frozen=True)
-class Stage:
+class TransformStage:
     """A change of layout (None: none is needed), then transforms along `dims` in their order, whole in `layout`.
 
     layout: with the shape before the transforms; the first transform of real values leaves n // 2 + 1 of its dim.
@@ -72,7 +72,7 @@ class FourierPlan:
         return f"Fourier transform of {shape} {'real' if self.real else 'complex'} values: {self.source.text()}"
 
     @cached_property
-    def stages(self) -> tuple[Stage, ...]:
+    def stages(self) -> tuple[TransformStage, ...]:
         """What happens, in its order: dims from the last to the first, whatever is cut, so that bits are the same."""
         found, at, left = [], self.source, list(reversed(range(len(self.source.shape))))
         itemsize = self.itemsize / 2 if self.real else self.itemsize
@@ -83,7 +83,7 @@ class FourierPlan:
                 change, at = redistribution(at, after, itemsize), after
             cut = [bool(self._cutting(at, dim)) for dim in left]
             whole = tuple(left[: cut.index(True)] if any(cut) else left)
-            found.append(Stage(change, at, whole))
+            found.append(TransformStage(change, at, whole))
             if self.real and len(left) == len(at.shape):
                 at, itemsize = replace(at, shape=(*at.shape[:-1], at.shape[-1] // 2 + 1)), self.itemsize
             left = left[len(whole) :]

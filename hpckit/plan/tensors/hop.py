@@ -16,7 +16,7 @@ from hpckit.plan.tensors.layout import Layout, Partial, Replicate, Shard
 MOST_CELLS = 40_000_000  # of all ranks together: a proof takes some gigabytes
 
 
-class Cells(NamedTuple):
+class HeldBoxes(NamedTuple):
     """Boxes that ranks hold, one an entry: its rank, its place among the boxes of the rank, its numbers along dims."""
 
     rank: Ints
@@ -94,7 +94,7 @@ class Hop:
         ends = np.array(found, np.int64).reshape(len(self.edges), self.ranks, 2)
         return ends[:, :, 0], ends[:, :, 1] - ends[:, :, 0]
 
-    def cells(self, layout: Layout) -> Cells:
+    def cells(self, layout: Layout) -> HeldBoxes:
         """All boxes of all ranks, those of a rank in the order of rows.
 
         Raises `InputError` where they are too many for this machine.
@@ -114,7 +114,7 @@ class Hop:
             extent = count[dim, rank]
             ids[dim] = first[dim, rank] + rest % extent
             rest //= extent
-        return Cells(rank, place, ids)
+        return HeldBoxes(rank, place, ids)
 
     def _places(self, layout: Layout, rank: Ints, ids: Ints) -> Ints:
         """The places of boxes among those of a rank."""
@@ -153,7 +153,7 @@ class Hop:
 
     # ---- who sends what
 
-    def _filled(self, cells: Cells) -> np.ndarray:
+    def _filled(self, cells: HeldBoxes) -> np.ndarray:
         """Which boxes of the target hold data: of new summands the rank's own part, or that of coordinate 0."""
         coords = self.source.axes.all_coords()
         filled = np.ones(len(cells.rank), bool)
@@ -287,7 +287,7 @@ class Hop:
             if axis != self.axis and not isinstance(placement, Shard)
         )
 
-    def _index(self, cells: Cells) -> Ints:
+    def _index(self, cells: HeldBoxes) -> Ints:
         """The number of what a cell holds: its box, and which copy of it."""
         coords, index = self.source.axes.all_coords(), np.zeros(len(cells.rank), np.int64)
         for dim, each in enumerate(self.edges):

@@ -7,7 +7,7 @@ from html import escape
 import numpy as np
 
 from hpckit.plan.machine.machine import Machine
-from hpckit.plan.price import Event, timeline
+from hpckit.plan.price import MessageTime, timeline
 from hpckit.plan.training.step import TrainingStep
 
 COLORS = {
@@ -73,7 +73,7 @@ def draw_step(step: TrainingStep, machine: Machine) -> str:
     return "\n".join([*head, *bars, axis]) + "</svg>"
 
 
-def _key(step: TrainingStep, event: Event) -> str:
+def _key(step: TrainingStep, event: MessageTime) -> str:
     """The kind of a computation, or the axis of a message."""
     if event.work:
         kind = event.text.split()[0].lstrip("0123456789")[:1]

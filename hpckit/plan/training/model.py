@@ -22,7 +22,7 @@ class Matrix(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Experts:
+class ExpertSizes:
     """The experts of a block: `count` of them, of which a token takes `active`, and `shared`, which every token takes.
 
     hidden: the width inside an expert. first: the blocks before it are dense.
@@ -70,7 +70,7 @@ class LanguageModel:
     positions: int = 0
     biases: bool = False
     dropout: bool = False
-    experts: Experts | None = None
+    experts: ExpertSizes | None = None
     latent: Latent | None = None
 
     def attention(self) -> list[Matrix]:
@@ -257,7 +257,7 @@ def model_from(given: Mapping[str, Any], name: str, where: str = "") -> Language
         faults.append(f"{kv_heads} key and value heads do not divide {heads} heads")
     experts = None
     if given.get("n_routed_experts") or given.get("num_local_experts"):
-        experts = Experts(
+        experts = ExpertSizes(
             number("n_routed_experts", "num_local_experts"),
             number("num_experts_per_tok"),
             number("moe_intermediate_size", "intermediate_size"),

@@ -8,13 +8,13 @@ from contextlib import suppress
 from hpckit.errors import InputError
 from hpckit.plan.machine.machine import Machine
 from hpckit.plan.training.model import LanguageModel
-from hpckit.plan.training.search import Choice, Found, altered, mesh_of, search
+from hpckit.plan.training.search import PricedStrategy, SearchResult, altered, mesh_of, search
 
 WATCHED = 60  # of the quickest meshes are looked at again under other conditions
 NOTABLE = 0.02  # of a step
 
 
-def reasons(found: Found) -> Iterator[str]:
+def reasons(found: SearchResult) -> Iterator[str]:
     """For each axis of the choice, what the best mesh with more or less of it costs."""
     best = found.best
     assert best is not None
@@ -27,7 +27,7 @@ def reasons(found: Found) -> Iterator[str]:
             yield f"{axis}={size}: " + "; ".join(said)
 
 
-def compared(best: Choice, other: Choice) -> str:
+def compared(best: PricedStrategy, other: PricedStrategy) -> str:
     """How much longer another choice takes, and by what."""
     longer = other.cost.seconds / best.cost.seconds - 1
     parts = {name: other.cost.parts[name] - best.cost.parts[name] for name in best.cost.parts}
@@ -38,8 +38,8 @@ def compared(best: Choice, other: Choice) -> str:
 
 
 def other_conditions(
-    model: LanguageModel, ranks: int, machine: Machine, batch: int, context: int, found: Found
-) -> Iterator[tuple[str, Found]]:
+    model: LanguageModel, ranks: int, machine: Machine, batch: int, context: int, found: SearchResult
+) -> Iterator[tuple[str, SearchResult]]:
     """The choice with half and twice the network between nodes, memory, batch; of the meshes that were quick."""
     quick = [it for it in [found.best, *found.others][:WATCHED] if it is not None]
     only = {mesh_of(it.strategy) for it in quick}

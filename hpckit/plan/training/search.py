@@ -27,7 +27,7 @@ Mesh = tuple[int, int, int, int, int]  # dp, pp, cp, tp, ep
 
 
 @dataclass(frozen=True)
-class Choice:
+class PricedStrategy:
     """A strategy with its cost, and its memory by kind, bytes."""
 
     strategy: Strategy
@@ -41,16 +41,16 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Found:
+class SearchResult:
     """The result of a search. best: the quickest that fits; others: quickest of each other mesh, in order.
 
     examined: how many strategies; tight: the one that needs least memory, if none fits (best is None then).
     """
 
-    best: Choice | None
-    others: list[Choice]
+    best: PricedStrategy | None
+    others: list[PricedStrategy]
     examined: int
-    tight: Choice | None
+    tight: PricedStrategy | None
 
 
 def search(
@@ -61,15 +61,15 @@ def search(
     context: int,
     fixed: dict[str, Any] | None = None,
     only: Collection[Mesh] | None = None,
-) -> Found:
+) -> SearchResult:
     """All legal meshes of so many ranks, with the microbatch, schedule, ZeRO stage and recomputation that suit each.
 
     fixed: fields of `Strategy` that are given. only: the meshes to look at. More is recomputed only where less does not
     fit, as it takes longer. Raises `InputError` if no mesh is legal.
     """
     room, given = compute_of(machine).memory * HEADROOM, fixed or {}
-    best: dict[Mesh, Choice] = {}
-    tight: Choice | None = None
+    best: dict[Mesh, PricedStrategy] = {}
+    tight: PricedStrategy | None = None
     examined, quickest = 0, float("inf")
     for mesh in meshes(model, ranks, batch, context, given):
         key = mesh_of(mesh)
@@ -89,12 +89,12 @@ def search(
                     total = sum(held.values())
                     if total > room:
                         if tight is None or total < tight.bytes:
-                            tight = Choice(it, step_cost(model, it, machine, block), held)
+                            tight = PricedStrategy(it, step_cost(model, it, machine, block), held)
                         continue
                     cost = step_cost(model, it, machine, block)
                     old = best.get(key)
                     if old is None or _better(cost, total, old):
-                        best[key] = Choice(it, cost, held)
+                        best[key] = PricedStrategy(it, cost, held)
                         quickest = min(quickest, cost.seconds)
                     break
     if not examined and only is None:
@@ -104,7 +104,7 @@ def search(
             "context into 2 cp: give other numbers of ranks or samples, or leave axes open",
         )
     ordered = sorted(best.values(), key=lambda it: it.cost.seconds)
-    return Found(ordered[0] if ordered else None, ordered[1:], examined, tight)
+    return SearchResult(ordered[0] if ordered else None, ordered[1:], examined, tight)
 
 
 class _Forms:
@@ -133,7 +133,7 @@ def mesh_of(it: Strategy) -> Mesh:
     return it.dp, it.pp, it.cp, it.tp, it.ep
 
 
-def _better(cost: StepCost, total: float, old: Choice) -> bool:
+def _better(cost: StepCost, total: float, old: PricedStrategy) -> bool:
     """Quicker; or as quick within a thousandth, with less memory."""
     if cost.seconds < old.cost.seconds * 0.999:
         return True

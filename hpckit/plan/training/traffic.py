@@ -14,7 +14,7 @@ from hpckit.plan.training.model import LanguageModel
 from hpckit.plan.training.strategy import Strategy
 
 
-class Traffic(NamedTuple):
+class AxisTraffic(NamedTuple):
     """An axis: its ranks, how many of them share a node, what it sends, and bytes that a rank sends in a step."""
 
     ranks: int
@@ -23,13 +23,13 @@ class Traffic(NamedTuple):
     nbytes: float
 
 
-def traffic(model: LanguageModel, it: Strategy, machine: Machine) -> dict[str, Traffic]:
+def traffic(model: LanguageModel, it: Strategy, machine: Machine) -> dict[str, AxisTraffic]:
     """The axes of more than one rank."""
     n, m, t, item = it.tokens, it.microbatches, it.tp, it.item
     blocks = math.ceil(model.layers / (it.pp * it.chunks)) * it.chunks
     dense = round(blocks * model.dense_layers / model.layers)
     passes = 3 if it.recompute == "full" else 2
-    found: dict[str, Traffic] = {}
+    found: dict[str, AxisTraffic] = {}
 
     def part(size: int) -> float:
         return (size - 1) / size
@@ -39,22 +39,24 @@ def traffic(model: LanguageModel, it: Strategy, machine: Machine) -> dict[str, T
         if model.experts is not None:
             ways += (4 if model.experts.shared else 2) * (blocks - dense)
         what = "activations, gathered and scattered" if it.sequence else "activations, summed"
-        found["tp"] = Traffic(t, line(machine, t, 1).inner, what, m * passes * ways * part(t) * item * n * model.width)
+        found["tp"] = AxisTraffic(
+            t, line(machine, t, 1).inner, what, m * passes * ways * part(t) * item * n * model.width
+        )
     if it.cp > 1:
         keys = item * n * max(model.kv_heads / t, 1) * (model.head + model.value)
         queries = item * n * model.heads / t * (model.head + model.value)
         one = {"ring": (it.cp - 1) * keys, "gather": (it.cp - 1) * keys, "ulysses": part(it.cp) * (keys + queries)}
         times = passes if it.context_by == "ulysses" else passes + 1
         here = line(machine, it.cp, t)
-        found["cp"] = Traffic(it.cp, here.inner, KINDS[it.context_by], m * blocks * times * one[it.context_by])
+        found["cp"] = AxisTraffic(it.cp, here.inner, KINDS[it.context_by], m * blocks * times * one[it.context_by])
     if it.ep > 1 and model.experts is not None:
         tokens = n / t * model.experts.active
         sent = m * (blocks - dense) * passes * 2 * part(it.ep) * item * tokens * model.width
-        found["ep"] = Traffic(it.ep, expert_line(it, machine).inner, "tokens to experts and back", sent)
+        found["ep"] = AxisTraffic(it.ep, expert_line(it, machine).inner, "tokens to experts and back", sent)
     if it.pp > 1:
         here = line(machine, it.pp, t * it.cp)
         sent = m * 2 * it.chunks * item * n * model.width / t
-        found["pp"] = Traffic(it.pp, here.inner, "activations and their gradients", sent)
+        found["pp"] = AxisTraffic(it.pp, here.inner, "activations and their gradients", sent)
     replicas = it.dp * it.cp
     if replicas > 1:
         shared, own = held_parameters(model, it)
@@ -65,7 +67,7 @@ def traffic(model: LanguageModel, it: Strategy, machine: Machine) -> dict[str, T
         name = "dp x cp" if it.cp > 1 and it.dp > 1 else "dp" if it.dp > 1 else "cp (gradients)"
         here = _replicas(it, machine)
         what = "gradients" if it.sharding == 0 else "gradients and parameters"
-        found[name] = Traffic(replicas, here.inner, what, often[it.sharding] * one_copy)
+        found[name] = AxisTraffic(replicas, here.inner, what, often[it.sharding] * one_copy)
     return found
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from hpckit.report.draw.maps import draw, extend_of, shape_of, shown_range
-from hpckit.report.field_file import FieldFile, Variable
+from hpckit.report.field_file import FieldFile, FileField
 from hpckit.report.page import caption, escape, section
 from hpckit.report.sections.slices import Slices, cropped, drawn_as_lines, read_slice
 from hpckit.report.style import pyplot
@@ -48,7 +48,7 @@ class Animation:
 
 
 def animate(
-    file: FieldFile, variable: Variable, place: Sequence[int], frames: int, most_bytes: int = MOST_BYTES
+    file: FieldFile, variable: FileField, place: Sequence[int], frames: int, most_bytes: int = MOST_BYTES
 ) -> Animation | None:
     """The field over up to `frames` times; a 3-D one cut across its second dim at `place`; at most `most_bytes`.
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from hpckit.report.data import from_file, map_link
 from hpckit.report.draw.maps import colorbar, edges
-from hpckit.report.field_file import Dim, FieldFile, Variable
+from hpckit.report.field_file import Dim, FieldFile, FileField
 from hpckit.report.page import caption, escape, grid, section
 from hpckit.report.sections.slices import BLANK, Slices, color_scale, middle_of, sharing_scale
 from hpckit.report.style import pyplot, to_svg
@@ -23,7 +23,7 @@ READ_BYTES = 600_000_000  # in all; larger fields are read at fewer times and le
 KEEPS = 0.5  # of the field's standard deviation: a mean that keeps this much along some dim is shown
 
 
-def diagrams(file: FieldFile, variable: Variable, how: str) -> tuple[list[Slices], str]:
+def diagrams(file: FieldFile, variable: FileField, how: str) -> tuple[list[Slices], str]:
     """A diagram for each dim, with the dims (time, place), and the reduction over the other dims.
 
     how: "mean", "extremum" or "auto". The extremum is the value farthest from the field's middle (from 0 for a
@@ -59,7 +59,7 @@ class _Profile:
     other dims; the mean and the mean square of all of it. Reads every `stride`-th row of the first dim.
     """
 
-    def __init__(self, file: FieldFile, variable: Variable, frame: int, stride: int) -> None:
+    def __init__(self, file: FieldFile, variable: FileField, frame: int, stride: int) -> None:
         sizes = [len(range(0, variable.shape[0], stride)), *variable.shape[1:]]
         sums = [np.zeros(n) for n in sizes]
         self.ends = [np.full(n, np.inf) for n in sizes], [np.full(n, -np.inf) for n in sizes]
@@ -78,7 +78,7 @@ class _Profile:
         self.mean, self.square = float(sums[0].sum()) / points, squares / points
 
 
-def _budget(file: FieldFile, variable: Variable) -> tuple[Array, int]:
+def _budget(file: FieldFile, variable: FileField) -> tuple[Array, int]:
     """The frames to read, and the stride over rows of the first dim, within the budget."""
     size, count = file.frame_bytes(variable), len(file.times)
     most = max(6, min(MOST_TIMES, READ_BYTES // max(size, 1)))
@@ -88,7 +88,7 @@ def _budget(file: FieldFile, variable: Variable) -> tuple[Array, int]:
 
 
 def _diagram(
-    variable: Variable, dim: Dim, points: Array, rows: Array, times: Array, middle: float | None, how: str, unit: str
+    variable: FileField, dim: Dim, points: Array, rows: Array, times: Array, middle: float | None, how: str, unit: str
 ) -> Slices:
     """Rows [times, points] as a field of dims (time, place); of many places neighbors are joined."""
     starts = np.arange(0, len(points), -(-len(points) // MOST_POINTS))

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hpckit.report.field_file import SLAB_BYTES, Dim, FieldFile, Variable, evenly
+from hpckit.report.field_file import SLAB_BYTES, Dim, FieldFile, FileField, evenly
 
 Array = npt.NDArray[Any]
 MOST_TIMES = 4
@@ -63,7 +63,7 @@ class Spectrum:
 
 
 @dataclass(frozen=True)
-class Fit:
+class PowerLaw:
     """A power law C k**slope over `first` to `last` rad/m, and the wavenumber of its end (rad/m).
 
     Above `cutoff` the spectrum stays below the law; None if it follows the law to the shortest wave.
@@ -117,7 +117,7 @@ def rings_of(values: Array, dims: Sequence[Dim]) -> tuple[Array, Array, float]:
     return dk * np.arange(1, len(sums)), sums[1:] / dk, dk
 
 
-def spectrum(file: FieldFile, variables: Sequence[Variable], name: str, units: str, weight: float) -> Spectrum | None:
+def spectrum(file: FieldFile, variables: Sequence[FileField], name: str, units: str, weight: float) -> Spectrum | None:
     """The sum of the variables' spectra times `weight`: 1/2 for the kinetic energy of velocities.
 
     None for dims that are not evenly spaced or too short. At most `MOST_TIMES` frames are read, a plane at a time.
@@ -160,7 +160,7 @@ def binned(k: Array, density: Array) -> tuple[Array, Array]:
     return places[good] / counts[good], sums[good] / counts[good]
 
 
-def fit(k: Array, density: Array, spacing: float) -> Fit | None:
+def fit(k: Array, density: Array, spacing: float) -> PowerLaw | None:
     """A power law between the spectrum's peak and waves of 12 cells, and the wavenumber of its end.
 
     k and density [rings] are joined to bins first; None if too few of them lie in this range, if the spectrum falls
@@ -179,15 +179,15 @@ def fit(k: Array, density: Array, spacing: float) -> Fit | None:
     off = np.log10(density[chosen]) - (slope * np.log(k[chosen]) + offset) / math.log(10)
     if slope < STEEPEST or slope > FLATTEST or np.sqrt((off**2).mean()) > SCATTER:
         return None
-    made = Fit(float(slope), float(np.exp(offset)), float(k[chosen][0]), float(k[chosen][-1]), None)
+    made = PowerLaw(float(slope), float(np.exp(offset)), float(k[chosen][0]), float(k[chosen][-1]), None)
     beyond = k > end
     above = np.flatnonzero(beyond & (density >= BELOW * made.at(k)))
     first = above[-1] + 1 if above.size else int(np.argmax(beyond))
     cutoff = float(k[first]) if beyond.any() and first < len(k) else None
-    return Fit(made.slope, made.factor, made.first, made.last, cutoff)
+    return PowerLaw(made.slope, made.factor, made.first, made.last, cutoff)
 
 
-def _one(file: FieldFile, variable: Variable, along: Sequence[int], frame: int) -> tuple[Array, Array, float]:
+def _one(file: FieldFile, variable: FileField, along: Sequence[int], frame: int) -> tuple[Array, Array, float]:
     """The spectrum of a variable: dims `along` transformed, the mean over the others."""
     dims = [variable.dims[i] for i in along]
     if len(along) == len(variable.dims):
@@ -214,7 +214,7 @@ def _added(a: Array, b: Array) -> Array:
     return total
 
 
-def _said(variable: Variable, dims: Sequence[Dim]) -> str:
+def _said(variable: FileField, dims: Sequence[Dim]) -> str:
     """The method of the spectrum in words, for its caption."""
     axes = " and ".join(dim.axis for dim in dims)
     text = f"transformed along {axes}" + (", summed over rings of wavenumber" if len(dims) > 1 else "")

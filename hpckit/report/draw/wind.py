@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hpckit.report.field_file import Dim, FieldFile, Variable
+from hpckit.report.field_file import Dim, FieldFile, FileField
 
 Array = npt.NDArray[Any]
 ROWS, COLUMNS = 13, 22  # of arrows, at most
@@ -102,7 +102,7 @@ def _picks(count: int, most: int) -> Array:
     return ((np.arange(parts) + 0.5) * count / parts).astype(int)
 
 
-def _at_centers(file: FieldFile, variable: Variable, frame: int, cut: Mapping[str, int], kept: Sequence[Dim]) -> Array:
+def _at_centers(file: FieldFile, variable: FileField, frame: int, cut: Mapping[str, int], kept: Sequence[Dim]) -> Array:
     """A velocity at the cell centers of a picture: faces give the mean of the two beside a cell."""
     index = tuple(cut.get(dim.axis, slice(None)) for dim in variable.dims)
     values = file.read(variable, frame, index)

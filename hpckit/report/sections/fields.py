@@ -9,7 +9,7 @@ import numpy as np
 
 from hpckit.report.data import data_link, from_file, map_link
 from hpckit.report.draw.maps import colorbar, contour_levels, panels, shape_of
-from hpckit.report.field_file import FieldFile, Variable, evenly
+from hpckit.report.field_file import FieldFile, FileField, evenly
 from hpckit.report.page import caption, escape, grid, section
 from hpckit.report.sections.slices import Slices, middle_of, one_each, read_slice, sharing_scale
 from hpckit.report.units import moment, number, pretty, signs, with_units
@@ -22,7 +22,7 @@ READ_BYTES = (
 )
 
 
-def extremum(file: FieldFile, variable: Variable, frame: int) -> tuple[int, ...]:
+def extremum(file: FieldFile, variable: FileField, frame: int) -> tuple[int, ...]:
     """The cell where the field at a frame is farthest from its middle; the middle of the grid for a field of one value
     or values that are not finite.
     """
@@ -45,14 +45,14 @@ def extremum(file: FieldFile, variable: Variable, frame: int) -> tuple[int, ...]
     return tuple(int(i) for i in np.unravel_index(at, variable.shape))
 
 
-def cut_place(file: FieldFile, variable: Variable, how: str) -> tuple[int, ...]:
+def cut_place(file: FieldFile, variable: FileField, how: str) -> tuple[int, ...]:
     """Where fields of 3 dims are cut: the extremum of the main one at the last time, or the middle."""
     if how == "center" or len(variable.dims) != 3 or file.frame_bytes(variable) > READ_BYTES:
         return tuple(n // 2 for n in variable.shape)
     return extremum(file, variable, len(file.times) - 1)
 
 
-def cross_sections(file: FieldFile, variable: Variable, how: str, most_points: int) -> list[Slices]:
+def cross_sections(file: FieldFile, variable: FileField, how: str, most_points: int) -> list[Slices]:
     """The main field of a 3-D run on the planes across each of its dims at up to three times, with the flow in them and
     one color scale; each time is cut through its own extremum, or all times in the middle.
     """

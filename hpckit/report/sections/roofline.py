@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from hpckit.report.extension import Work
+from hpckit.report.extension import PhaseWork
 from hpckit.report.page import caption, section, table
 from hpckit.report.style import INK, MUTED, SERIES, pyplot, to_svg
 from hpckit.report.units import number, percent
@@ -25,7 +25,7 @@ FIGURE = (5.6, 3.2)  # inches
 DISTURBED = " Other processes used the cores during this measurement: the true peaks are higher."
 
 
-def roofline(values: Record, work: Sequence[Work], machine: Record) -> Record | None:
+def roofline(values: Record, work: Sequence[PhaseWork], machine: Record) -> Record | None:
     """Points and peaks: everything drawn, or `{"reason": …}`; None for an app that does not state its work.
 
     `values` are the numbers of the report, `machine` as `hpckit.run.peaks.machine_of` gives it.
@@ -53,7 +53,7 @@ def roofline(values: Record, work: Sequence[Work], machine: Record) -> Record | 
     return {"peaks": roofs, "points": found} if found else {"reason": "no phase with known work took any time"}
 
 
-def _point(work: Work, rows: Record, cell_steps: float, roofs: Record) -> Record | None:
+def _point(work: PhaseWork, rows: Record, cell_steps: float, roofs: Record) -> Record | None:
     seconds = sum(rows[name]["mean"] for name in work.phases if name in rows)
     if seconds <= 0 or work.bytes <= 0 or work.flops <= 0:
         return None

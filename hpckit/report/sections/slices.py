@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpckit.report.draw.wind import Wind, read_wind
-from hpckit.report.field_file import Dim, FieldFile, Variable, evenly
+from hpckit.report.field_file import Dim, FieldFile, FileField, evenly
 from hpckit.report.units import moment, pretty, scaled_place
 
 Array = npt.NDArray[Any]
@@ -129,7 +129,7 @@ def read_slices(
 
 def read_slice(
     file: FieldFile,
-    variable: Variable,
+    variable: FileField,
     frames: list[int],
     most_points: int,
     cut: dict[int, int],
@@ -262,15 +262,15 @@ def thin(values: Array, steps: list[int]) -> Array:
     return values
 
 
-def _index(variable: Variable, dim: int, place: tuple[int, ...] | None) -> int:
+def _index(variable: FileField, dim: int, place: tuple[int, ...] | None) -> int:
     return min(place[dim], variable.shape[dim] - 1) if place else variable.shape[dim] // 2
 
 
-def _axes(variable: Variable, cut: dict[int, int]) -> list[tuple[str, int]]:
+def _axes(variable: FileField, cut: dict[int, int]) -> list[tuple[str, int]]:
     return [(variable.dims[number].axis, index) for number, index in cut.items()]
 
 
-def _cut_text(variable: Variable, cut: dict[int, int]) -> str:
+def _cut_text(variable: FileField, cut: dict[int, int]) -> str:
     def text(dim: Dim, index: int) -> str:
         return f"{dim.axis} = {scaled_place(float(dim.points[index]), pretty(dim.units))}"
 

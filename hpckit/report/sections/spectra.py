@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from hpckit.report.data import with_data
-from hpckit.report.draw.spectra import BELOW, FIT_END, Fit, Spectrum, binned, fit, spectrum
-from hpckit.report.field_file import FieldFile, Variable
+from hpckit.report.draw.spectra import BELOW, FIT_END, PowerLaw, Spectrum, binned, fit, spectrum
+from hpckit.report.field_file import FieldFile, FileField
 from hpckit.report.page import caption, grid, section
 from hpckit.report.style import MUTED, WARM, pyplot, to_svg
 from hpckit.report.units import length_scale, moment, number, power_of_ten, pretty, with_units
@@ -21,7 +21,7 @@ DEPTH = 1e-14  # of the highest value: what lies lower is rounding
 LAWS = ((-5 / 3, "\u22125/3"), (-3.0, "\u22123"))
 
 
-def spectra(file: FieldFile, variable: Variable) -> list[Spectrum]:
+def spectra(file: FieldFile, variable: FileField) -> list[Spectrum]:
     """The kinetic energy per mass of the velocities there are (at least two), and the main field's variance."""
     winds = [one for one in (file.velocity(axis) for axis in "xyz") if one is not None]
     made = []
@@ -82,12 +82,12 @@ def spectra_numbers(made: Sequence[Spectrum]) -> list[Record]:
     return records
 
 
-def law_of(one: Spectrum) -> Fit | None:
+def law_of(one: Spectrum) -> PowerLaw | None:
     """The power law of the mean of the later times."""
     return fit(one.k[: one.rings], one.mean[: one.rings], one.spacing)
 
 
-def _found(one: Spectrum, law: Fit | None) -> str:
+def _found(one: Spectrum, law: PowerLaw | None) -> str:
     """Slope and effective resolution in words."""
     if law is None:
         return "No power law between the peak and waves of 12 cells."

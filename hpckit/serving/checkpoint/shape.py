@@ -30,7 +30,7 @@ KINDS = ("gpt2", "llama", "mistral", "qwen2", "mixtral")
 
 
 @dataclass(frozen=True)
-class Shape:
+class TransformerShape:
     """A transformer of one of `KINDS`.
 
     width: numbers of a token; head_width: of a head. hidden: width inside an MLP, or an expert. context: tokens that a
@@ -106,7 +106,7 @@ class Shape:
         return 2 * 4 * self.layers * self.kv_heads * self.head_width
 
 
-def read_shape(folder: Path) -> Shape:
+def read_shape(folder: Path) -> TransformerShape:
     """The shape of the checkpoint in a folder, or of a GGUF file. Raises `InputError` for one that cannot be served."""
     path = folder if folder.suffix == SUFFIX else folder / CONFIG
     try:
@@ -121,7 +121,7 @@ def read_shape(folder: Path) -> Shape:
         raise InputError(
             f"{path}: a model with {', with '.join(found.strange)} cannot be served", do="give another model"
         )
-    own = {field.name: getattr(found, field.name) for field in fields(Shape)}
+    own = {field.name: getattr(found, field.name) for field in fields(TransformerShape)}
     wrong = [f"{name} = {own[name]}" for name, most in MOST.items() if not 1 <= own[name] <= most]
     wrong += [f"{name} = {own[name]}" for name in ("eps", "rope_base") if not 0.0 <= own[name] < math.inf]
     wrong += [f"an end of texts at {end!s:.20}" for end in own["end"] if not 0 <= end < 1 << 31]
@@ -131,4 +131,4 @@ def read_shape(folder: Path) -> Shape:
     if wrong:
         raise InputError(f"{path} does not describe a language model: {', '.join(wrong)}", do="give another model")
     context = min(found.context, found.window or found.context)  # a text within the window is not slid over
-    return Shape(**own | {"context": context})
+    return TransformerShape(**own | {"context": context})

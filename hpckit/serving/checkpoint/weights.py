@@ -22,7 +22,7 @@ from hpckit.kernels.nn.tile.packed import KINDS, Packed, aligned, panel_shape
 from hpckit.kernels.nn.tile.tile import width_of
 from hpckit.plan.blocks import block
 from hpckit.serving.checkpoint.gguf import SUFFIX, Gguf
-from hpckit.serving.checkpoint.shape import Shape
+from hpckit.serving.checkpoint.shape import TransformerShape
 from hpckit.serving.team import Team
 
 Floats = npt.NDArray[np.float32]
@@ -65,7 +65,7 @@ MIXTRAL = {
 BARE = "transformer."  # which the first GPT-2 checkpoints leave out
 
 
-class Matrix(NamedTuple):
+class PackedMatrix(NamedTuple):
     """Columns begin to end of a matrix, packed; their biases, or None."""
 
     packed: Packed
@@ -92,18 +92,18 @@ class Norm(NamedTuple):
 class Feed(NamedTuple):
     """The MLP of a block, or one of its experts."""
 
-    gate: Matrix | None
-    up: Matrix
-    down: Matrix
+    gate: PackedMatrix | None
+    up: PackedMatrix
+    down: PackedMatrix
 
 
 @dataclass(frozen=True)
-class Block:
+class BlockWeights:
     """The weights of a block; `qkv` has the columns of `groups` groups, each filled up to whole panels."""
 
     norm1: Norm
-    qkv: Matrix
-    out: Matrix
+    qkv: PackedMatrix
+    out: PackedMatrix
     norm2: Norm
     feeds: list[Feed]
     router: Packed | None
@@ -118,7 +118,7 @@ class Weights:
     Raises `InputError` for a checkpoint that does not fit its shape.
     """
 
-    def __init__(self, folder: Path, shape: Shape, kind: str = "", team: Team | None = None) -> None:
+    def __init__(self, folder: Path, shape: TransformerShape, kind: str = "", team: Team | None = None) -> None:
         self.shape, self._team = shape, team or Team()
         self._names = GPT2 if shape.kind == "gpt2" else MIXTRAL if shape.experts else LLAMA
         self._tensors: Safetensors | Gguf = Gguf(folder) if folder.suffix == SUFFIX else Safetensors(folder)
@@ -138,7 +138,7 @@ class Weights:
         self.positions = np.ascontiguousarray(self._tensors[positions], np.float32) if positions else None
         self._team.meet()  # what the first replica packed is there
 
-    def _head(self, kind: str) -> Matrix:
+    def _head(self, kind: str) -> PackedMatrix:
         """The matrix of the logits; kind: the one that was asked for."""
         shape = self.shape
         tied = f"{self._name('head')}.weight" not in self._tensors
@@ -164,7 +164,7 @@ class Weights:
         every += [each for block in self.blocks for feed in block.feeds for each in feed if each is not None]
         return sum(matrix.packed.nbytes for matrix in every)
 
-    def _block(self, number: int) -> Block:
+    def _block(self, number: int) -> BlockWeights:
         s, name = self.shape, lambda part, *expert: self._name(part, number).format(*expert)
         mixed = s.heads * s.head_width
         feeds = [
@@ -179,7 +179,7 @@ class Weights:
         if s.experts:
             weight = self._tensors[f"{name('router')}.weight"]
             router = self._once("float32", s.width, s.experts, lambda: np.asarray(weight.T, np.float32))
-        return Block(
+        return BlockWeights(
             self._norm(name("norm1")),
             self._qkv(name),
             self._linear(name("out"), mixed, s.width),
@@ -188,7 +188,7 @@ class Weights:
             router,
         )
 
-    def _qkv(self, name: Callable[..., str]) -> Matrix:
+    def _qkv(self, name: Callable[..., str]) -> PackedMatrix:
         """The columns of this rank's groups: of each its queries, its key and its value."""
         s, (first, count) = self.shape, self.groups
         columns, own = self.group_columns, []
@@ -211,7 +211,7 @@ class Weights:
             np.concatenate(own, out=panels)
         packed = Packed(self.kind, s.width, count * columns, self.panel, panels)
         has_bias = s.kind in ("gpt2", "qwen2")
-        return Matrix(packed, first * columns, (first + count) * columns, bias.reshape(-1) if has_bias else None)
+        return PackedMatrix(packed, first * columns, (first + count) * columns, bias.reshape(-1) if has_bias else None)
 
     def _heads(self, name: Callable[..., str], letter: str, begin: int, end: int) -> tuple[Any, Any]:
         """Weight and bias of some columns of queries, keys or values: [width, columns], and [columns] or 0."""
@@ -222,7 +222,7 @@ class Weights:
         added = self._tensors[bias][begin:end] if bias in self._tensors else 0
         return self._tensors[f"{name(letter)}.weight"][begin:end].T, added
 
-    def _linear(self, name: str, inputs: int, outputs: int) -> Matrix:
+    def _linear(self, name: str, inputs: int, outputs: int) -> PackedMatrix:
         weight = self._tensors[f"{name}.weight"]
         across = weight if self.shape.kind == "gpt2" else weight.T
         bias = self._tensors.get(f"{name}.bias")
@@ -230,12 +230,14 @@ class Weights:
 
     def _sharded(
         self, columns: Callable[[int, int], Any], inputs: int, outputs: int, bias: Any = None, kind: str = ""
-    ) -> Matrix:
+    ) -> PackedMatrix:
         """The panels of a matrix that are this rank's; columns(begin, end): [inputs, end - begin]. kind: its own."""
         first, count = block(-(-outputs // self.panel), self._team.columns, self._team.column)
         begin, end = (min(n * self.panel, outputs) for n in (first, first + count))
         packed = self._once(kind or self.kind, inputs, end - begin, lambda: np.asarray(columns(begin, end), np.float32))
-        return Matrix(packed, begin, end, None if bias is None else np.ascontiguousarray(bias[begin:end], np.float32))
+        return PackedMatrix(
+            packed, begin, end, None if bias is None else np.ascontiguousarray(bias[begin:end], np.float32)
+        )
 
     def _once(self, kind: str, inputs: int, outputs: int, weight: Callable[[], Floats]) -> Packed:
         """A packed matrix, which exists once for all replicas: the first one packs it."""

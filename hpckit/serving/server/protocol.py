@@ -20,7 +20,7 @@ class StreamOptions(BaseModel):
     include_usage: bool = False
 
 
-class Message(BaseModel):
+class ChatMessage(BaseModel):
     """A message of a chat; content: a text, or parts of the type text."""
 
     model_config = ConfigDict(extra="allow")
@@ -37,7 +37,7 @@ class Message(BaseModel):
         return {"role": self.role, "content": content}
 
 
-class Request(BaseModel):
+class GenerationRequest(BaseModel):
     """What completions and chats share; see `Sampling`. priority: smaller ones go first. cache_salt: a tenant who
     shares no blocks with others. Fields that are not known are left alone, as other servers do.
     """
@@ -92,7 +92,7 @@ class Request(BaseModel):
         )
 
 
-class CompletionRequest(Request):
+class CompletionRequest(GenerationRequest):
     """The body of /v1/completions."""
 
     prompt: str | list[int] | list[str | list[int]]
@@ -111,15 +111,15 @@ class CompletionRequest(Request):
         return [engine.encode(one, special) if isinstance(one, str) else list(one) for one in given]  # type: ignore[arg-type]
 
     def way(self, room: int) -> Sampling:
-        """See `Request.sampling`; 16 tokens by default, as in OpenAI's API."""
+        """See `GenerationRequest.sampling`; 16 tokens by default, as in OpenAI's API."""
         wants = self.echo and self.logprobs is not None
         return self.sampling(room, 16, logprobs=self.logprobs, prompt_logprobs=wants or None)
 
 
-class ChatRequest(Request):
+class ChatRequest(GenerationRequest):
     """The body of /v1/chat/completions."""
 
-    messages: list[Message] = Field(min_length=1)
+    messages: list[ChatMessage] = Field(min_length=1)
     max_completion_tokens: int | None = None
     logprobs: bool = False
     top_logprobs: int | None = None
@@ -129,7 +129,7 @@ class ChatRequest(Request):
         return [engine.encode(engine.chat.prompt([message.plain() for message in self.messages]), special=False)]
 
     def way(self, room: int) -> Sampling:
-        """See `Request.sampling`; by default up to the end of the context."""
+        """See `GenerationRequest.sampling`; by default up to the end of the context."""
         wanted = (self.top_logprobs or 0) if self.logprobs else None
         return self.sampling(room, self.max_completion_tokens, logprobs=wanted)
 

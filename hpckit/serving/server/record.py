@@ -14,7 +14,7 @@ import numpy as np
 from hpckit.errors import write_error
 from hpckit.io.files import replace_file, utc_now
 from hpckit.serving.engine import Engine, Event
-from hpckit.serving.step import Step
+from hpckit.serving.step import ServingStep
 
 FILE, ABOUT = "serving.jsonl", "serving.json"
 SHORTEST, STRETCHES = 0.1, 1000  # a stretch of time is 0.1 s, or a thousandth of the run so far
@@ -27,7 +27,7 @@ LATENCIES = {
 }
 
 
-class Record:
+class ServingRecord:
     """Listens to an engine and writes `serving.jsonl` in a folder; `close` adds `serving.json`, the run in all.
 
     about: what the page says of the run. A line has the time of its end in seconds, the texts that wait and run then,
@@ -65,7 +65,7 @@ class Record:
         for key in [key for key in self._first if key[0] == name]:
             del self._first[key]
 
-    def stepped(self, step: Step, events: Sequence[Event], seconds: float) -> None:
+    def stepped(self, step: ServingStep, events: Sequence[Event], seconds: float) -> None:
         """A step is done."""
         now = time.perf_counter()
         self._steps += 1

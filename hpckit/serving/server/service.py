@@ -27,7 +27,7 @@ class Failed(Exception):
     """The engine has ended."""
 
 
-class Times:
+class Histogram:
     """A histogram of seconds in BUCKETS, as Prometheus takes it."""
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class Service:
         self.problem: BaseException | None = None
         self.on_failure: Callable[[], object] = lambda: None
         self.draining = False
-        self.first, self.whole = Times(), Times()  # seconds to the first token, and to the last
+        self.first, self.whole = Histogram(), Histogram()  # seconds to the first token, and to the last
         self.refused = 0
         self._changed = threading.Condition()
         self._inbox: list[Callable[[], object]] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from hpckit.plan.pipeline.parts import Node, joined
+from hpckit.plan.pipeline.parts import PartialSum, joined
 from hpckit.training.experts.way import ExpertRanks
 from hpckit.training.replicas import Replicas
 
@@ -32,14 +32,14 @@ class ExpertMesh:
         self.replicas = Replicas(folded["edp"], deterministic, device)
         self.every = Replicas(folded.comm, deterministic, device)
 
-    def nodes(self, nodes: Sequence[Node]) -> tuple[list[Node], list[Node]]:
+    def nodes(self, nodes: Sequence[PartialSum]) -> tuple[list[PartialSum], list[PartialSum]]:
         """The nodes of the batch's tree that the copies of the experts add up, and those of the ranks of this line.
 
         nodes: of all ranks, in their order.
         """
         size, found = self.ranks.size, []
         for first in range(0, len(nodes), size):
-            done: list[tuple[Node, None]] = []
+            done: list[tuple[PartialSum, None]] = []
             for node in nodes[first : first + size]:
                 joined(done, node, None, lambda left, right: None)
             found.append(done[0][0])

@@ -9,7 +9,7 @@ import numpy as np
 
 from hpckit.collectives import all_reduce
 from hpckit.nn.parameters import Parameter, Parameters, in_order
-from hpckit.plan.pipeline.parts import Node, joined
+from hpckit.plan.pipeline.parts import PartialSum, joined
 from hpckit.training.parts import Parts, PartSum
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class JoinedShards:
         self._own = [p.name for p in experts.parameters.list]
 
     @property
-    def nodes(self) -> Sequence[Node]:
+    def nodes(self) -> Sequence[PartialSum]:
         """See `Shards`."""
         return self.common.nodes
 
@@ -125,7 +125,7 @@ class JoinedParts:
     that rank's tree says; then it adds these sums as the tree of the batch says. sources: the node of each of them.
     """
 
-    def __init__(self, common: Parts, experts: Shards, sources: Sequence[Node]) -> None:
+    def __init__(self, common: Parts, experts: Shards, sources: Sequence[PartialSum]) -> None:
         self._common, self._shards, self._sources = common, experts, list(sources)
         self.node = common.node
         device, dtype = experts.replicas.device, experts.parameters.dtype
@@ -157,7 +157,7 @@ class JoinedParts:
             return
         self._closed.add(unit)
         self._begin(unit)
-        done: list[tuple[Node, Any]] = []
+        done: list[tuple[PartialSum, Any]] = []
         for source, (node, tree) in enumerate(zip(self._sources, self._trees[unit], strict=True)):
             tree.close()
             joined(done, node, self._vector(unit, source), _added)

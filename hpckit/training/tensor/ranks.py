@@ -16,7 +16,7 @@ from hpckit.kernels.nn.memory import empty
 from hpckit.nn.cuts import cuts, held_parts, own_part, token_bounds
 from hpckit.nn.linear import rows
 from hpckit.plan.blocks import block_starts
-from hpckit.plan.pipeline.parts import Node, subtrees, tree_sum
+from hpckit.plan.pipeline.parts import PartialSum, subtrees, tree_sum
 from hpckit.training.replicas import start_scatter_tree
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ class Ranks:
         """The sum over parts from part `first` on, as their tree where they have one; uses them up."""
         if not self._nodes:
             return functools.reduce(operator.iadd, summands)
-        leaves = [Node(0, first + number) for number in range(len(summands))]
+        leaves = [PartialSum(0, first + number) for number in range(len(summands))]
         return tree_sum(leaves, summands, operator.iadd)
 
     def sum(self, values: Any) -> Any:

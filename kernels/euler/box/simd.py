@@ -76,7 +76,7 @@ def _along_y(state, out, column, mass_flux, sweep, begin, end, work):
             strip = ring.Strip(_place_along_y(level, first, state.shape[2], width), then, min(ring.STRIP, end - first))
             mass = ring.MassFlux(mass_flux.reshape(-1), level * (rows + 1) * cells + first, cells)
             status |= ring.sweep_strip(
-                flat, out.reshape(-1), ring.Layout(pitch, width, rows), strip, ALONG_Y, column, level, none, none,
+                flat, out.reshape(-1), ring.RowLayout(pitch, width, rows), strip, ALONG_Y, column, level, none, none,
                 mass, sweep, parts,
             )  # fmt: skip
     return status
@@ -111,7 +111,7 @@ def _along_z(state, out, faces, ghost, mass_flux, sweep, begin, end, work):
             at = (HALO + row) * width + HALO + first
             then = at + ring.STRIP if first + ring.STRIP < cells else (HALO + row + 1) * width + HALO
             status |= ring.sweep_strip(
-                flat, out.reshape(-1), ring.Layout(pitch, plane, state.shape[1]),
+                flat, out.reshape(-1), ring.RowLayout(pitch, plane, state.shape[1]),
                 ring.Strip(at, then, min(ring.STRIP, cells - first)), ALONG_Z, faces, 0, ghost,
                 none, ring.MassFlux(mass_flux.reshape(-1), row * cells + first, own), sweep, parts,
             )  # fmt: skip

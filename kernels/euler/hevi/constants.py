@@ -16,7 +16,7 @@ SMALLEST = 1e-25
 NO_WATER = np.zeros((0, 0, 0))  # of dry air
 
 
-class Stage(NamedTuple):
+class LargeStage(NamedTuple):
     """The numbers of a large stage."""
 
     dx: float  # m

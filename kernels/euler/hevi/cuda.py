@@ -17,7 +17,7 @@ from hpckit.kernels.euler.hevi.constants import (
     PER_FACE,
     SMALLEST,
     WATER,
-    Stage,
+    LargeStage,
     Substep,
 )
 from hpckit.kernels.euler.hevi.numerics import carried, swept, weno
@@ -34,7 +34,7 @@ def prepare(state: Any, water: Any, column: Any, levels: Any, work: Any) -> None
 
 
 def tendencies(
-    state: Any, work: Any, column: Any, levels: Any, wind: Any, weights: Any, stage: Stage, slow: Any
+    state: Any, work: Any, column: Any, levels: Any, wind: Any, weights: Any, stage: LargeStage, slow: Any
 ) -> None:
     nz, tall, wide = state.shape[1:]
     real = state.dtype.type

@@ -6,7 +6,7 @@ from typing import Any
 
 from hpckit.kernels.euler.box.constants import FIELDS
 from hpckit.kernels.euler.constants import HALO
-from hpckit.kernels.euler.hevi.constants import LEVELS, WORKS, Stage, Substep
+from hpckit.kernels.euler.hevi.constants import LEVELS, WORKS, LargeStage, Substep
 from hpckit.kernels.forms import double_form_for
 
 
@@ -21,7 +21,7 @@ def prepare(state: Any, water: Any, column: Any, levels: Any, work: Any) -> None
 
 
 def tendencies(
-    state: Any, work: Any, column: Any, levels: Any, wind: Any, weights: Any, stage: Stage, slow: Any
+    state: Any, work: Any, column: Any, levels: Any, wind: Any, weights: Any, stage: LargeStage, slow: Any
 ) -> None:
     """The slow tendencies; see `reference.tendencies`."""
     form = _form(state, work, column, levels, wind, weights, slow)

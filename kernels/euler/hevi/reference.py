@@ -25,7 +25,7 @@ and the weight in the vertical is that of (1 + q_t) rho. Without water it is an 
 levels: float64[5, nz + 1]: 1 / thickness of cells (the last is not used), 1 / distance of middles at faces (0 at ground
 and lid), the share of the cell below and of that above in a mean at a face (by thickness), q_t of the base state.
 work: float64[8, …] as the state: u, v, w, theta, p', gamma p / (rho theta), 1 / (1 + q_t), deviation of (1 + q_t) rho;
-the last two may be left alone in dry air: kernels are told so (`Stage.wet`, `Substep.wet`) and do not read them.
+the last two may be left alone in dry air: kernels are told so (`LargeStage.wet`, `Substep.wet`) and do not read them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from hpckit.kernels.euler.hevi.constants import (
     THETA,
     WATER,
     WEIGHT,
-    Stage,
+    LargeStage,
     Substep,
     U,
     V,
@@ -85,7 +85,7 @@ def tendencies(
     levels: np.ndarray,
     wind: np.ndarray,
     weights: np.ndarray,
-    stage: Stage,
+    stage: LargeStage,
     slow: np.ndarray,
 ) -> None:
     """The slow tendencies at the owned cells; of rho u and rho v at the face beyond the last cell, too.
@@ -311,7 +311,7 @@ def _divergence(
     flux_y: np.ndarray | None,
     flux_z: np.ndarray | None,
     weights: np.ndarray,
-    stage: Stage,
+    stage: LargeStage,
     per_cell: np.ndarray,
 ) -> np.ndarray:
     """Of what the mass fluxes at the low faces carry; flux_z with that of the lid."""

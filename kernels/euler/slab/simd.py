@@ -67,7 +67,7 @@ def _columns(state, out, faces, ghost, source, sweep, begin, end, work):
     for first in range(begin, end, ring.STRIP):
         strip = ring.Strip(HALO + first, HALO + first + ring.STRIP, min(ring.STRIP, end - first))
         status |= ring.sweep_strip(
-            flat, out.reshape(-1), ring.Layout(pitch, width, state.shape[1]), strip, ALONG_Z, faces, 0, ghost,
+            flat, out.reshape(-1), ring.RowLayout(pitch, width, state.shape[1]), strip, ALONG_Z, faces, 0, ghost,
             source.reshape(-1), ring.MassFlux(none, 0, 0), sweep, parts,
         )  # fmt: skip
     return status

@@ -22,7 +22,7 @@ SECOND_CACHE = 2  # where the panel is asked for ahead, as llvm.prefetch numbers
 FLOAT = {"float32": ir.FloatType(), "float64": ir.DoubleType()}
 
 
-class Shape(NamedTuple):
+class TileShape(NamedTuple):
     """Registers: bytes of one, how many stand side by side in a panel, and the heights of tiles; how many panels a
     single row meets at once, because one stream of memory, and few chains of sums, leave the memory idle.
     """
@@ -39,9 +39,9 @@ class Shape(NamedTuple):
 
 # Heights fill the 32 or 16 registers with sums. "scalar" is any other processor: LLVM makes NEON of its vectors.
 SHAPES = {
-    "avx512": Shape(64, 2, (12, 8, 4, 1), 4),
-    "avx2": Shape(32, 2, (6, 4, 2, 1), 2),
-    "scalar": Shape(16, 4, (6, 4, 2, 1), 2),
+    "avx512": TileShape(64, 2, (12, 8, 4, 1), 4),
+    "avx2": TileShape(32, 2, (6, 4, 2, 1), 2),
+    "scalar": TileShape(16, 4, (6, 4, 2, 1), 2),
 }
 SHAPE = SHAPES[available()[0]]
 

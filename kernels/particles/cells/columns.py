@@ -34,7 +34,7 @@ FLOAT32_STEP = float(np.finfo(np.float32).eps)
 ROOM = 1.1  # how much more is reserved than is needed now
 
 
-class Columns(NamedTuple):
+class CellColumns(NamedTuple):
     """Columns over the domain from `low` to `high`: `scale` of them per length, `shape` in x and y; and the ghosts'.
     clear: corners between which no ghost lies.
     """
@@ -56,7 +56,7 @@ def grid_over(
     high: np.ndarray,
     reach: float,
     clear: tuple[np.ndarray, np.ndarray] | None = None,
-) -> Columns:
+) -> CellColumns:
     """Columns for so many particles in a domain, and for the ghosts within `reach` around it.
 
     clear: corners between which no ghost lies; None: those of the domain.
@@ -68,10 +68,12 @@ def grid_over(
     shape = np.maximum(1, np.rint((high - low)[:2] / width)).astype(np.int64)
     scale = shape / (high - low)[:2]
     beyond = np.ceil(reach * scale).astype(np.int64)
-    return Columns(low, high, reach, scale, shape, low[:2] - beyond / scale, shape + 2 * beyond, clear or (low, high))
+    return CellColumns(
+        low, high, reach, scale, shape, low[:2] - beyond / scale, shape + 2 * beyond, clear or (low, high)
+    )
 
 
-def sort(records: np.ndarray, count: int, grid: Columns, ghosts: bool) -> tuple[np.ndarray, np.ndarray]:
+def sort(records: np.ndarray, count: int, grid: CellColumns, ghosts: bool) -> tuple[np.ndarray, np.ndarray]:
     """The order of `count` own particles, or ghosts: order[slot] is a particle, -1 for none; and where columns start.
 
     Slots that hold no particle are left out.
@@ -90,7 +92,7 @@ def list_neighbors(
     positions: np.ndarray,
     own: int,
     ghosts: int,
-    grid: Columns,
+    grid: CellColumns,
     starts: tuple[np.ndarray, np.ndarray],
     inside: tuple[np.ndarray, np.ndarray],
     isa: str,
@@ -135,7 +137,7 @@ class Search(NamedTuple):
     highest: float
 
 
-def searched(positions: np.ndarray, slots: int, grid: Columns) -> Search:
+def searched(positions: np.ndarray, slots: int, grid: CellColumns) -> Search:
     """What a search for neighbors among so many slots needs."""
     center, clusters = 0.5 * (grid.low + grid.high), slots // CLUSTER
     tiles, boxes = np.empty((clusters, 3, CLUSTER), np.float32), np.empty((clusters, 6))

@@ -25,12 +25,12 @@ from hpckit.bench.train.serving.model import (
 )
 from hpckit.bench.train.serving.rivals import llama_cpp, llama_cpp_batch
 from hpckit.kernels.nn.tile.reference import unpack
-from hpckit.serving.checkpoint.weights import Matrix
+from hpckit.serving.checkpoint.weights import PackedMatrix
 from hpckit.serving.engine import Engine
 from hpckit.serving.price import price, rates_here
 from hpckit.serving.sampler import Sampling
 from hpckit.serving.speculation import guessed
-from hpckit.serving.step import Piece, Step
+from hpckit.serving.step import ServingStep, TextPiece
 
 PROMPT, LONG = 32, 1024
 GUESSES = 3
@@ -71,23 +71,23 @@ def promise(folder: Path, rounds: int, rows: int) -> dict[str, Any]:
         for matrix in (block.qkv, block.out, *(each for feed in block.feeds for each in feed if each is not None))
     ]
     plain = {id(matrix.packed.panels): unpack(matrix.packed) for matrix in own}
-    ours = Matrix.multiply
+    ours = PackedMatrix.multiply
 
-    def library(self: Matrix, given: Any, out: Any) -> None:
+    def library(self: PackedMatrix, given: Any, out: Any) -> None:
         out[:] = given @ plain[id(self.packed.panels)]
 
     many = rows if rows <= 64 else 1  # a batch of texts, or a piece of one
     each = rows // many
-    step = Step(
+    step = ServingStep(
         tuple(
-            Piece(n, 0, tuple(tokens(each, n)), tuple(range(n * each, n * each + -(-each // 32))), 1)
+            TextPiece(n, 0, tuple(tokens(each, n)), tuple(range(n * each, n * each + -(-each // 32))), 1)
             for n in range(many)
         )
     )
 
     def run(multiply: Callable) -> Callable[[], Any]:
         def once() -> Any:
-            Matrix.multiply = multiply  # type: ignore[method-assign]
+            PackedMatrix.multiply = multiply  # type: ignore[method-assign]
             return engine.model.run(step)
 
         return once
@@ -105,7 +105,7 @@ def overhead(folder: Path, rounds: int, rows: int) -> dict[str, Any]:
     seconds: list[float] = []
     run = engine.model.run
 
-    def timed(step: Step) -> Any:
+    def timed(step: ServingStep) -> Any:
         begin = time.perf_counter()
         found = run(step)
         seconds.append(time.perf_counter() - begin)
@@ -137,7 +137,7 @@ def theirs(folder: Path, rounds: int, kind: str, count: int) -> dict[str, Any]:
     given, many = torch.tensor([prompt]), torch.tensor([long])
     way = {"do_sample": False, "pad_token_id": 0, "attention_mask": torch.ones_like(given)}
     with torch.no_grad():
-        mine = engine.model.run(Step((Piece(0, 0, tuple(prompt), (0,), 1),)))[0]
+        mine = engine.model.run(ServingStep((TextPiece(0, 0, tuple(prompt), (0,), 1),)))[0]
         expected = other(given).logits[0, -1].float().numpy()
         assert np.abs(mine - expected).max() <= (0.1 if kind == "bfloat16" else 1e-3) * np.abs(expected).max()
         times = Times(ours=[], theirs=[], our_prompt=[], their_prompt=[])
@@ -265,7 +265,7 @@ def speculation(folder: Path, rounds: int, kind: str, count: int) -> dict[str, A
     }
 
     def passes(rows: int) -> float:
-        step = Step((Piece(0, PROMPT, tuple(tokens(rows)), (0, 1), rows),))
+        step = ServingStep((TextPiece(0, PROMPT, tuple(tokens(rows)), (0, 1), rows),))
         return median(_seconds(lambda: engine.model.run(step)) for _ in range(7))
 
     for n in range(rounds + 1):

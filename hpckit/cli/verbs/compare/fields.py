@@ -26,7 +26,7 @@ SLAB_VALUES = 1 << 21  # compared at once
 
 
 @dataclass(frozen=True)
-class Values:
+class OutputArray:
     """An array somewhere in an output. `rows(start, stop)` reads a part of its first dim, all of it where it has none.
 
     times: of its frames, where the first dim is one of frames.
@@ -44,7 +44,7 @@ def field_differences(a: Path, b: Path) -> list[dict[str, Any]]:
         return differences(ours, theirs)
 
 
-def differences(ours: dict[str, Values], theirs: dict[str, Values]) -> list[dict[str, Any]]:
+def differences(ours: dict[str, OutputArray], theirs: dict[str, OutputArray]) -> list[dict[str, Any]]:
     """For each array that both have: how many frames could be compared, values that differ in their bits, largest
     distance in units in the last place (ulp), largest and root-mean-square difference, that relative to the first's own
     deviation.
@@ -52,12 +52,12 @@ def differences(ours: dict[str, Values], theirs: dict[str, Values]) -> list[dict
     return [{"field": name, **_difference(ours[name], theirs[name])} for name in ours if name in theirs]
 
 
-def outputs(path: Path, files: contextlib.ExitStack) -> dict[str, Values]:
+def outputs(path: Path, files: contextlib.ExitStack) -> dict[str, OutputArray]:
     """Name -> array of everything in `output/` of a run, or in one HDF5 file, by name; `files` closes what is open.
 
     Raises `CorruptDataError` for a file that cannot be read.
     """
-    found: dict[str, Values] = {}
+    found: dict[str, OutputArray] = {}
     if not path.is_dir():
         require_sound([path])
         found = dict(_datasets(files.enter_context(h5py.File(path))))
@@ -112,7 +112,7 @@ def same_times(a: np.ndarray, b: np.ndarray) -> list[tuple[int, int]]:
     return pairs
 
 
-def _difference(a: Values, b: Values) -> dict[str, Any]:
+def _difference(a: OutputArray, b: OutputArray) -> dict[str, Any]:
     """Compare two arrays, frame by frame where they have frames, else a slab of the first dim at a time."""
     framed = a.times is not None and b.times is not None and a.shape[1:] == b.shape[1:]
     if not framed and a.shape != b.shape:
@@ -183,7 +183,7 @@ class _Sums:
         }
 
 
-def _datasets(file: h5py.File) -> Iterator[tuple[str, Values]]:
+def _datasets(file: h5py.File) -> Iterator[tuple[str, OutputArray]]:
     """All datasets of numbers by name; one that has several names once, by the shortest."""
     names: dict[Any, tuple[str, h5py.Dataset, h5py.Group]] = {}
     for name, dataset, group in _numbers(file):
@@ -191,7 +191,7 @@ def _datasets(file: h5py.File) -> Iterator[tuple[str, Values]]:
         if address not in names or (name.count("/"), name) < (names[address][0].count("/"), names[address][0]):
             names[address] = name, dataset, group
     for name, dataset, group in names.values():
-        yield name, Values(dataset.shape, _reader(dataset), _times(dataset, group))
+        yield name, OutputArray(dataset.shape, _reader(dataset), _times(dataset, group))
 
 
 def _reader(dataset: h5py.Dataset) -> Callable[[int, int], np.ndarray]:
@@ -235,11 +235,11 @@ def _numbers(
             yield f"{above}{name}", item, group
 
 
-def _held(values: np.ndarray) -> Values:
-    return Values(values.shape, lambda start, stop: np.atleast_1d(values[start:stop] if values.ndim else values))
+def _held(values: np.ndarray) -> OutputArray:
+    return OutputArray(values.shape, lambda start, stop: np.atleast_1d(values[start:stop] if values.ndim else values))
 
 
-def _tensors(file: Path) -> Iterator[tuple[str, Values]]:
+def _tensors(file: Path) -> Iterator[tuple[str, OutputArray]]:
     tensors = Safetensors(file)
     for name in sorted(tensors):
         values = tensors[name]
@@ -247,7 +247,7 @@ def _tensors(file: Path) -> Iterator[tuple[str, Values]]:
             yield name, _held(values)
 
 
-def _particles(file: Path) -> Iterator[tuple[str, Values]]:
+def _particles(file: Path) -> Iterator[tuple[str, OutputArray]]:
     """The particles of a data file, as a frame at its step."""
     snapshot = read_lammps_data(file)
     times = np.array([float(snapshot.step)])

@@ -35,7 +35,7 @@ INSTALL_MPI = "pip install 'hpckit[mpi]', or load the cluster's MPI module"
 
 
 @dataclass
-class Place:
+class ProbeFolder:
     """Where the probes work: the directory to be tested and a scratch folder in it, None with the reason if absent.
 
     Answers of the two-rank job are kept here, for the probes that share it.
@@ -62,15 +62,15 @@ class Place:
         return _run(words, {**_clean(os.environ), **_threads()}, self.limit)
 
 
-Probe = Callable[[Place], Outcome]
+Probe = Callable[[ProbeFolder], Outcome]
 
 
-def mpi_library(place: Place) -> Outcome:
+def mpi_library(place: ProbeFolder) -> Outcome:
     """MPI starts in a process of its own, with threads."""
     return _for_want_of_memory(place, _child("mpi", place, INSTALL_MPI))
 
 
-def mpi_matches(place: Place) -> Outcome:
+def mpi_matches(place: ProbeFolder) -> Outcome:
     """The MPI that mpi4py was built for, the library it loaded and the launcher are of one kind."""
     stages, problem = _run_child("abi", place)
     answer = stages.get("abi")
@@ -90,7 +90,7 @@ def mpi_matches(place: Place) -> Outcome:
     return Outcome("ok", text)
 
 
-def mpi_launch(place: Place) -> Outcome:
+def mpi_launch(place: ProbeFolder) -> Outcome:
     """The launcher starts two ranks of one world."""
     stages, problem = place.job
     start = stages.get("start")
@@ -105,17 +105,17 @@ def mpi_launch(place: Place) -> Outcome:
     return Outcome("ok", f"{find_mpiexec()} started 2 ranks in one world")
 
 
-def mpi_ring(place: Place) -> Outcome:
+def mpi_ring(place: ProbeFolder) -> Outcome:
     """Data sent around a ring of two ranks arrive as they were."""
     return _stage(place, "ring", "unset variables that choose a network (UCX_*, FI_*, MPICH_*), or another MPI")
 
 
-def halo(place: Place) -> Outcome:
+def halo(place: ProbeFolder) -> Outcome:
     """A halo exchange on two ranks puts every value where it belongs."""
     return _stage(place, "halo", "reinstall hpckit and clear its Numba cache (find . -name '*.nb?' -delete)")
 
 
-def binding(place: Place) -> Outcome:
+def binding(place: ProbeFolder) -> Outcome:
     """Ranks have cores of their own, and no more threads than cores."""
     available = cores()
     told = {name: os.environ[name] for name in THREAD_VARIABLES if os.environ.get(name, "").isdigit()}
@@ -133,19 +133,19 @@ def binding(place: Place) -> Outcome:
     return Outcome("ok", f"{available}{whole} cores may be used; {threads} thread{'s' * (threads > 1)} a rank")
 
 
-def hdf5(place: Place) -> Outcome:
+def hdf5(place: ProbeFolder) -> Outcome:
     """A compressed, checked file comes back as it was, and a damaged one is refused."""
     if place.scratch is None:
         return Outcome("fail", place.reason, "choose a directory you may write to (--directory DIR)")
     return _child("hdf5", place, "pip install --force-reinstall h5py", str(place.scratch))
 
 
-def hdf5_parallel(place: Place) -> Outcome:
+def hdf5_parallel(place: ProbeFolder) -> Outcome:
     """Whether h5py can write one file from all ranks."""
     return _child("hdf5_parallel", place, "pip install --force-reinstall h5py")
 
 
-def file_locks(place: Place) -> Outcome:
+def file_locks(place: ProbeFolder) -> Outcome:
     """Files in the output directory can be locked, which HDF5 wants."""
     if place.scratch is None:
         return Outcome("fail", place.reason, "choose a directory you may write to (--directory DIR)")
@@ -157,7 +157,7 @@ def file_locks(place: Place) -> Outcome:
     return Outcome("ok", "files in the output directory can be locked")
 
 
-def file_rename(place: Place) -> Outcome:
+def file_rename(place: ProbeFolder) -> Outcome:
     """A file is replaced in one step and forced to disk; there is room."""
     if place.scratch is None:
         return Outcome("fail", place.reason, "choose a directory you may write to (--directory DIR)")
@@ -173,17 +173,17 @@ def file_rename(place: Place) -> Outcome:
     return Outcome("ok", f"files are replaced in one step and forced to disk; {free / 1e9:.0f} GB free")
 
 
-def numba(place: Place) -> Outcome:
+def numba(place: ProbeFolder) -> Outcome:
     """Numba compiles a kernel, with the promise that arrays do not overlap."""
     return _child("numba", place, "pip install --upgrade numba llvmlite")
 
 
-def gpu(place: Place) -> Outcome:
+def gpu(place: ProbeFolder) -> Outcome:
     """A GPU is found, and a kernel on it computes what it should."""
     return _child("gpu", place, "pip install 'hpckit[gpu]', and check the driver with nvidia-smi")
 
 
-def gpu_mpi(place: Place) -> Outcome:
+def gpu_mpi(place: ProbeFolder) -> Outcome:
     """Whether MPI takes device memory; tried in a child, for it may crash."""
     outcome = _child("gpu_mpi", place, "")
     if outcome.status == "fail":  # a crash here is an answer: copies go through the host
@@ -192,7 +192,7 @@ def gpu_mpi(place: Place) -> Outcome:
     return outcome
 
 
-def slurm(place: Place) -> Outcome:
+def slurm(place: ProbeFolder) -> Outcome:
     """Slurm answers, and its srun speaks the dialect of this MPI."""
     if not shutil.which("sinfo"):
         return Outcome("skipped", "no Slurm here (no sinfo on PATH)")
@@ -214,7 +214,7 @@ def slurm(place: Place) -> Outcome:
     return Outcome("ok", f"{text}: use srun --mpi={needed}")
 
 
-def analysis(place: Place) -> Outcome:
+def analysis(place: ProbeFolder) -> Outcome:
     """The packages that draw the report and read fields."""
     missing = [name for name in ("matplotlib", "xarray", "h5netcdf") if importlib.util.find_spec(name) is None]
     if missing:
@@ -222,7 +222,7 @@ def analysis(place: Place) -> Outcome:
     return Outcome("ok", "reports and open_fields have what they need")
 
 
-def _for_want_of_memory(place: Place, outcome: Outcome) -> Outcome:
+def _for_want_of_memory(place: ProbeFolder, outcome: Outcome) -> Outcome:
     """The outcome of a start of MPI; where it failed and this node lacks shared memory, that is named."""
     if outcome.status != "fail" or place.memory.status != "fail":
         return outcome
@@ -251,7 +251,7 @@ PROBES: dict[str, Probe] = {
 }
 
 
-def _stage(place: Place, name: str, do: str) -> Outcome:
+def _stage(place: ProbeFolder, name: str, do: str) -> Outcome:
     """The outcome of a stage of the two-rank job."""
     stages, problem = place.job
     if "start" not in stages:
@@ -261,7 +261,7 @@ def _stage(place: Place, name: str, do: str) -> Outcome:
     return Outcome(stages[name]["status"], stages[name]["text"], do)
 
 
-def _child(name: str, place: Place, do: str, *arguments: str) -> Outcome:
+def _child(name: str, place: ProbeFolder, do: str, *arguments: str) -> Outcome:
     """The outcome of a probe in a process of its own."""
     stages, problem = _run_child(name, place, *arguments)
     if name not in stages:
@@ -270,7 +270,7 @@ def _child(name: str, place: Place, do: str, *arguments: str) -> Outcome:
     return Outcome(answer["status"], answer["text"], answer.get("do", do))
 
 
-def _run_child(name: str, place: Place, *arguments: str) -> tuple[dict[str, dict[str, Any]], str]:
+def _run_child(name: str, place: ProbeFolder, *arguments: str) -> tuple[dict[str, dict[str, Any]], str]:
     words = [sys.executable, "-m", "hpckit.cli.verbs.doctor.child", name, *arguments]
     return _run(words, _clean(os.environ), place.limit)
 

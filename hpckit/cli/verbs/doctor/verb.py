@@ -14,7 +14,7 @@ from pathlib import Path
 
 from hpckit.cli.verbs.doctor import node
 from hpckit.cli.verbs.doctor.node import Outcome
-from hpckit.cli.verbs.doctor.probes import PROBES, Place, Probe
+from hpckit.cli.verbs.doctor.probes import PROBES, Probe, ProbeFolder
 from hpckit.errors import InputError, SetupError
 from hpckit.launch.launcher import joined
 from hpckit.settings.table import Parser
@@ -24,7 +24,7 @@ COLORS = {"ok": "32", "warn": "33", "fail": "31", "skipped": "90"}
 
 
 @dataclass(frozen=True)
-class Finding:
+class ProbeResult:
     """What a probe found: `status` is ok, warn, fail or skipped; `do` is how to mend it."""
 
     name: str
@@ -68,15 +68,17 @@ def main(arguments: list[str]) -> int:
     return SetupError.exit_code if failed else 0
 
 
-def examine(place: Place, probes: dict[str, Probe] | None = None, limit: float = LIMIT_SECONDS) -> Iterator[Finding]:
+def examine(
+    place: ProbeFolder, probes: dict[str, Probe] | None = None, limit: float = LIMIT_SECONDS
+) -> Iterator[ProbeResult]:
     """Run the probes one after another; none can end or hold up the others."""
     for name, probe in (PROBES if probes is None else probes).items():
         begin = time.perf_counter()
         outcome = _guarded(probe, place, limit)
-        yield Finding(name, outcome.status, outcome.text, outcome.do, round(time.perf_counter() - begin, 2))
+        yield ProbeResult(name, outcome.status, outcome.text, outcome.do, round(time.perf_counter() - begin, 2))
 
 
-def _guarded(probe: Probe, place: Place, limit: float) -> Outcome:
+def _guarded(probe: Probe, place: ProbeFolder, limit: float) -> Outcome:
     """The outcome of a probe; one that raises or hangs has failed, with the reason."""
     outcomes: list[Outcome] = []
 
@@ -101,21 +103,21 @@ class _Scratch:
         self.directory = directory
         self.made: tempfile.TemporaryDirectory[str] | None = None
 
-    def __enter__(self) -> Place:
+    def __enter__(self) -> ProbeFolder:
         reason = ""
         try:
             self.directory.mkdir(exist_ok=True)
             self.made = tempfile.TemporaryDirectory(prefix=".hpckit-doctor-", dir=self.directory)
         except OSError as problem:
             reason = f"{self.directory} cannot be written: {problem.strerror}"
-        return Place(self.directory, Path(self.made.name) if self.made else None, reason)
+        return ProbeFolder(self.directory, Path(self.made.name) if self.made else None, reason)
 
     def __exit__(self, *unused: object) -> None:
         if self.made is not None:
             self.made.cleanup()
 
 
-def _print(finding: Finding) -> None:
+def _print(finding: ProbeResult) -> None:
     """One line for the finding, and one to mend it."""
     status = f"{finding.status:8s}"
     if sys.stdout.isatty():

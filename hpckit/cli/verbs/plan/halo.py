@@ -8,7 +8,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from hpckit.cli.verbs.plan.halo_setting import EXAMPLE, RANKS, Setting, read_setting
+from hpckit.cli.verbs.plan.halo_setting import EXAMPLE, RANKS, HaloSetting, read_setting
 from hpckit.cli.verbs.plan.options import add_export, add_options, export, tell_proof
 from hpckit.io.files import write_svg
 from hpckit.plan.draw import draw
@@ -52,10 +52,10 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-class Row:
+class PricedSplit:
     """A split with its price, if priced; chosen: a mesh chooses it by default."""
 
-    def __init__(self, split: Split, plan: HaloPlan, chosen: bool, setting: Setting, priced: bool) -> None:
+    def __init__(self, split: Split, plan: HaloPlan, chosen: bool, setting: HaloSetting, priced: bool) -> None:
         self.split, self.plan, self.chosen, self._itemsize = split, plan, chosen, setting.itemsize
         self.price = price(plan, setting.machine, itemsize=setting.itemsize) if priced else None
         self.seconds = self.price.seconds if self.price else math.inf
@@ -78,13 +78,13 @@ class Row:
         }
 
 
-def _rows(splits: list[Split], mesh: Split, setting: Setting) -> list[Row]:
+def _rows(splits: list[Split], mesh: Split, setting: HaloSetting) -> list[PricedSplit]:
     """All splits, the quickest first, then those without a price, the fewest bytes first."""
     rows, left = [], MOST_MESSAGES
     for split in [mesh, *(split for split in splits if split is not mesh)]:
         plan = halo_plan(split.decomposition)
         messages = 2 * setting.ranks * len(plan.order)
-        rows.append(Row(split, plan, split is mesh, setting, priced=messages <= left or split is mesh))
+        rows.append(PricedSplit(split, plan, split is mesh, setting, priced=messages <= left or split is mesh))
         left -= messages
     # Among equals the mesh's own choice comes first, then the order of the splits.
     return sorted(rows, key=lambda row: (_rounded(row.seconds), not row.chosen))
@@ -95,7 +95,7 @@ def _rounded(seconds: float) -> float:
     return float(f"{seconds:.9g}")
 
 
-def _shown(rows: list[Row]) -> list[Row]:
+def _shown(rows: list[PricedSplit]) -> list[PricedSplit]:
     """The first rows, and the one of the mesh."""
     return [row for number, row in enumerate(rows) if number < ROWS or row.chosen]
 
@@ -123,7 +123,7 @@ def _prove(plan: HaloPlan, aside: bool) -> None:
     tell_proof(plan, aside, f"{_name(plan.decomposition.topology)}: ")
 
 
-def _head(setting: Setting) -> dict[str, Any]:
+def _head(setting: HaloSetting) -> dict[str, Any]:
     return {
         "operation": "halo",
         "shape": list(setting.shape),
@@ -138,7 +138,7 @@ def _head(setting: Setting) -> dict[str, Any]:
     }
 
 
-def _print(rows: list[Row], setting: Setting) -> None:
+def _print(rows: list[PricedSplit], setting: HaloSetting) -> None:
     what = f"{setting.fields} field{'s' * (setting.fields > 1)} of {' x '.join(map(str, setting.shape))} cells"
     closed = f", periodic in {', '.join(setting.periodic)}" if setting.periodic else ""
     halo = ", ".join(map(str, setting.halo if len(set(setting.halo)) > 1 else setting.halo[:1]))
@@ -177,7 +177,7 @@ def _name(topology: Topology) -> str:
     return ", ".join(f"{name}={size}" for name, size in zip(topology.names, topology.sizes, strict=True))
 
 
-def _tell_choice(rows: list[Row], setting: Setting) -> None:
+def _tell_choice(rows: list[PricedSplit], setting: HaloSetting) -> None:
     """Print the mesh's own choice, and how to get the best split."""
     mesh, best = next(row for row in rows if row.chosen), rows[0]
     axes = ", ".join(f"{name}={size}" for name, size in setting.axes.items())
@@ -187,7 +187,7 @@ def _tell_choice(rows: list[Row], setting: Setting) -> None:
         print(f"the best takes {share:.3g} % of its time here: Mesh(comm, {_name(best.split.topology)})")
 
 
-def _draw(plan: HaloPlan, target: str, setting: Setting) -> int:
+def _draw(plan: HaloPlan, target: str, setting: HaloSetting) -> int:
     if target == "-":
         print(draw(plan))
         return 0

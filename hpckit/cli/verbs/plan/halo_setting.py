@@ -21,7 +21,7 @@ RANKS, MOST_RANKS = 16, 1 << 20
 
 
 @dataclass(frozen=True)
-class Setting:
+class HaloSetting:
     """An exchange and its machine. axes: ranks along each, 0 to be chosen; itemsize: bytes of a cell, all fields."""
 
     shape: tuple[int, ...]
@@ -39,7 +39,7 @@ class Setting:
         return self.fields * self.dtype.itemsize
 
 
-def read_setting(options: argparse.Namespace) -> Setting:
+def read_setting(options: argparse.Namespace) -> HaloSetting:
     """The options read; raises `InputError` with all that is wrong in them."""
     faults: list[str] = []
 
@@ -61,7 +61,7 @@ def read_setting(options: argparse.Namespace) -> Setting:
     machine = read(machine_of, options.machine, otherwise=None)
     if faults or machine is None:
         raise InputError("; ".join(faults), do=f"mend {'it' if len(faults) == 1 else 'them'}, as in: {EXAMPLE}")
-    return Setting(shape, ranks, {**dict.fromkeys(names, 0), **split}, periodic, halo, fields, dtype, machine)
+    return HaloSetting(shape, ranks, {**dict.fromkeys(names, 0), **split}, periodic, halo, fields, dtype, machine)
 
 
 def _whole(text: str, what: str, least: int) -> int:

@@ -16,7 +16,7 @@ from hpckit.errors import InputError
 from hpckit.io.files import write_svg
 from hpckit.plan.machine.machine import Machine, machine_of, shipped
 from hpckit.plan.pipeline.draw import WIDE, draw_schedule, draw_schedule_svg, title
-from hpckit.plan.pipeline.partition import Layer, Partition, partition_layers, read_layers
+from hpckit.plan.pipeline.partition import Partition, TimedLayer, partition_layers, read_layers
 from hpckit.plan.pipeline.price import SchedulePrice, price_schedule
 from hpckit.plan.pipeline.program import pipeline_program
 from hpckit.plan.pipeline.schedule import Schedule
@@ -33,14 +33,14 @@ STAGES, MICROBATCHES = 4, 16
 
 
 @dataclass(frozen=True)
-class Setting:
+class PipelineSetting:
     """The inputs of all prices. share: F, I and W of a rank's part of the network, s; tied: s."""
 
     machine: Machine | None
     nbytes: int
     stride: int
     share: tuple[float, float, float] | None
-    layers: list[Layer]
+    layers: list[TimedLayer]
     tied: float
 
     @property
@@ -108,7 +108,7 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _show(schedule: Schedule, setting: Setting) -> None:
+def _show(schedule: Schedule, setting: PipelineSetting) -> None:
     """A drawing as wide as the terminal, if the schedule is not too large for one."""
     wide = shutil.get_terminal_size((WIDE, 24)).columns - len("rank 00  ") if sys.stdout.isatty() else WIDE
     with suppress(InputError):
@@ -144,7 +144,7 @@ def _parser() -> argparse.ArgumentParser:
     return it
 
 
-def _setting(options: argparse.Namespace) -> Setting:
+def _setting(options: argparse.Namespace) -> PipelineSetting:
     share = None
     if options.times is not None:
         try:
@@ -161,7 +161,7 @@ def _setting(options: argparse.Namespace) -> Setting:
         raise InputError("--tied is for layers that are dealt to stages", do="give --layers FILE.csv too")
     machine = machine_of(options.machine) if options.machine else None
     layers = read_layers(options.layers) if options.layers else []
-    return Setting(machine, parse_bytes(options.bytes), options.stride, share, layers, options.tied / 1e3)
+    return PipelineSetting(machine, parse_bytes(options.bytes), options.stride, share, layers, options.tied / 1e3)
 
 
 def _schedules(options: argparse.Namespace) -> tuple[list[Schedule], list[tuple[str, InputError]]]:
@@ -201,7 +201,7 @@ def _only(schedules: list[Schedule], what: str) -> Schedule:
     return schedules[0]
 
 
-def _row(schedule: Schedule, setting: Setting) -> dict[str, Any]:
+def _row(schedule: Schedule, setting: PipelineSetting) -> dict[str, Any]:
     proof, it = prove(pipeline_program(schedule)), setting.priced(schedule)
     theory = closed_form(schedule) if setting.stage_times(schedule).equal() and setting.machine is None else None
     return {
@@ -220,7 +220,7 @@ def _row(schedule: Schedule, setting: Setting) -> dict[str, Any]:
     }
 
 
-def _head(schedule: Schedule, setting: Setting) -> dict[str, Any]:
+def _head(schedule: Schedule, setting: PipelineSetting) -> dict[str, Any]:
     machine = setting.machine
     return {
         "stages": schedule.ranks,
@@ -232,7 +232,7 @@ def _head(schedule: Schedule, setting: Setting) -> dict[str, Any]:
     }
 
 
-def _export(schedule: Schedule, folder: str, setting: Setting) -> None:
+def _export(schedule: Schedule, folder: str, setting: PipelineSetting) -> None:
     """The program of the ranks, with its messages and the times of the stages."""
     if setting.machine is None:
         raise InputError("a trace has seconds and bytes", do="give --machine FILE, and --times or --layers")
@@ -241,7 +241,7 @@ def _export(schedule: Schedule, folder: str, setting: Setting) -> None:
 
 
 def _print(
-    schedule: Schedule, rows: list[dict[str, Any]], refused: list[tuple[str, InputError]], setting: Setting
+    schedule: Schedule, rows: list[dict[str, Any]], refused: list[tuple[str, InputError]], setting: PipelineSetting
 ) -> None:
     unit, scale = ("in units of F = I = W", 1.0) if setting.in_units else ("in ms", 1e3)
     on = f" on {setting.machine.name}, messages of {setting.nbytes} bytes" if setting.machine else ""
@@ -277,7 +277,7 @@ def _print(
         print(f"numbers of the machine: {setting.machine.source}")
 
 
-def _print_layers(parts: Partition, setting: Setting) -> None:
+def _print_layers(parts: Partition, setting: PipelineSetting) -> None:
     print(f"layers dealt to {len(parts.loads)} stages, balance {100 * parts.balance:.1f} %:")
     for stage, load in enumerate(parts.loads):
         own = parts.layers(stage)
@@ -286,7 +286,7 @@ def _print_layers(parts: Partition, setting: Setting) -> None:
         print(f"  stage {stage}: {names} ({len(own)}), {1e3 * load:.5g} ms")
 
 
-def _draw(schedules: list[Schedule], target: str, setting: Setting) -> int:
+def _draw(schedules: list[Schedule], target: str, setting: PipelineSetting) -> int:
     for schedule in schedules:
         prove(schedule)
     if target == "-":

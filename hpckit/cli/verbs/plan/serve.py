@@ -13,10 +13,10 @@ from hpckit.plan.draw import draw, draw_svg
 from hpckit.plan.machine.machine import Machine, machine_of
 from hpckit.plan.price import price
 from hpckit.plan.prove import prove
-from hpckit.serving.checkpoint.shape import Shape, read_shape
+from hpckit.serving.checkpoint.shape import TransformerShape, read_shape
 from hpckit.serving.engine import model_folder
 from hpckit.serving.plan import Places, ServingPlan
-from hpckit.serving.price import Price, Times, full_step, machine_of_rates, rates_here, rates_of
+from hpckit.serving.price import ComputeTimes, ServingPrice, full_step, machine_of_rates, rates_here, rates_of
 from hpckit.serving.price import price as serving_price
 from hpckit.settings.table import Parser, bytes_text, print_table
 
@@ -64,7 +64,9 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _step(shape: Shape, places: Places, machine: Machine | None, context: int, options: argparse.Namespace) -> int:
+def _step(
+    shape: TransformerShape, places: Places, machine: Machine | None, context: int, options: argparse.Namespace
+) -> int:
     """A full step as a plan of all ranks: proved and priced, or drawn."""
     kind = options.weights
     if options.rows < 1:
@@ -74,7 +76,7 @@ def _step(shape: Shape, places: Places, machine: Machine | None, context: int, o
         print(draw(ServingPlan(places, tuple(map(len, shape.layers_of(places.stages))), step)))
         return 0
     rates = rates_here(kind) if machine is None else rates_of(machine, kind)
-    plan = Times(shape, kind, places.columns, rates).plan(places, step)
+    plan = ComputeTimes(shape, kind, places.columns, rates).plan(places, step)
     on = machine or machine_of_rates(rates, places)
     if options.draw is not None:
         write_svg(Path(options.draw), draw_svg(plan, on))
@@ -115,7 +117,7 @@ def _parser() -> argparse.ArgumentParser:
     return it
 
 
-def _record(one: Price) -> dict[str, Any]:
+def _record(one: ServingPrice) -> dict[str, Any]:
     return {
         "weights_bytes": one.weights,
         "kv_bytes": one.kv,
@@ -124,7 +126,7 @@ def _record(one: Price) -> dict[str, Any]:
     }
 
 
-def _print(found: dict[str, Price], twice: Price, options: argparse.Namespace) -> None:
+def _print(found: dict[str, ServingPrice], twice: ServingPrice, options: argparse.Namespace) -> None:
     first = found[options.weights]
     many = list(first.decode)
     columns = ["weights", "a rank's", "KV a rank", *(f"{n} text{'s' * (n > 1)}, tokens/s" for n in many)]

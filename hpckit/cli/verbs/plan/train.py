@@ -18,9 +18,9 @@ from hpckit.plan.pipeline.times import StageTimes
 from hpckit.plan.price import price
 from hpckit.plan.prove import prove
 from hpckit.plan.training.draw import draw_step
-from hpckit.plan.training.model import NAMED, Experts, LanguageModel, language_model
+from hpckit.plan.training.model import NAMED, ExpertSizes, LanguageModel, language_model
 from hpckit.plan.training.reasons import compared, other_conditions, reasons
-from hpckit.plan.training.search import HEADROOM, Choice, Found, search
+from hpckit.plan.training.search import HEADROOM, PricedStrategy, SearchResult, search
 from hpckit.plan.training.step import TrainingStep, reached
 from hpckit.plan.training.strategy import CONTEXT, RECOMPUTE, SCHEDULES
 from hpckit.plan.training.traffic import traffic
@@ -66,7 +66,7 @@ def main(arguments: list[str]) -> int:
 
 def _searched(
     model: LanguageModel, ranks: int, machine: Machine, batch: int, context: int, fixed: dict[str, Any]
-) -> Found | None:
+) -> SearchResult | None:
     """The result for one of several numbers of ranks; None where no mesh is legal."""
     try:
         return search(model, ranks, machine, batch, context, fixed)
@@ -75,7 +75,12 @@ def _searched(
 
 
 def _compare(
-    model: LanguageModel, machine: Machine, batch: int, context: int, each: dict[int, Found | None], as_json: bool
+    model: LanguageModel,
+    machine: Machine,
+    batch: int,
+    context: int,
+    each: dict[int, SearchResult | None],
+    as_json: bool,
 ) -> int:
     """A line a number of ranks: which axes are there."""
     if as_json:
@@ -168,11 +173,13 @@ def _model(text: str) -> LanguageModel:
         positions=it.context if old else 0,
         biases=old,
         dropout=it.dropout > 0,
-        experts=Experts(it.experts, it.top_k, it.hidden, round(it.shared_expert / it.hidden)) if it.experts else None,
+        experts=ExpertSizes(it.experts, it.top_k, it.hidden, round(it.shared_expert / it.hidden))
+        if it.experts
+        else None,
     )
 
 
-def _too_large(model: LanguageModel, machine: Machine, found: Found) -> InputError:
+def _too_large(model: LanguageModel, machine: Machine, found: SearchResult) -> InputError:
     assert found.tight is not None
     assert machine.compute is not None
     it = found.tight
@@ -195,7 +202,7 @@ def _gb(nbytes: float) -> str:
     return f"{nbytes / 1e9:.3g}"
 
 
-def _print(model: LanguageModel, machine: Machine, found: Found, other: dict[str, Found]) -> None:
+def _print(model: LanguageModel, machine: Machine, found: SearchResult, other: dict[str, SearchResult]) -> None:
     best = found.best
     assert best is not None
     assert machine.compute is not None
@@ -248,12 +255,14 @@ def _print(model: LanguageModel, machine: Machine, found: Found, other: dict[str
         print(f"numbers of the machine: {machine.source}")
 
 
-def _mesh(choice: Choice) -> tuple[int, ...]:
+def _mesh(choice: PricedStrategy) -> tuple[int, ...]:
     it = choice.strategy
     return it.dp, it.pp, it.cp, it.tp, it.ep
 
 
-def _record(model: LanguageModel, machine: Machine, found: Found, other: dict[str, Found]) -> dict[str, Any]:
+def _record(
+    model: LanguageModel, machine: Machine, found: SearchResult, other: dict[str, SearchResult]
+) -> dict[str, Any]:
     best = found.best
     assert best is not None
     sent = {axis: each._asdict() for axis, each in traffic(model, best.strategy, machine).items()}
@@ -270,7 +279,7 @@ def _record(model: LanguageModel, machine: Machine, found: Found, other: dict[st
     }
 
 
-def _choice(it: Choice) -> dict[str, Any]:
+def _choice(it: PricedStrategy) -> dict[str, Any]:
     fields = {name: getattr(it.strategy, name) for name in (*FIXED, "batch", "context")}
     return {
         "split": {**fields, "microbatches": it.strategy.microbatches},
@@ -283,7 +292,7 @@ def _choice(it: Choice) -> dict[str, Any]:
     }
 
 
-def _draw(model: LanguageModel, machine: Machine, best: Choice, target: str) -> int:
+def _draw(model: LanguageModel, machine: Machine, best: PricedStrategy, target: str) -> int:
     """One replica of the step: a text of the pipeline alone, or an SVG of all axes."""
     it = best.strategy
     if target == "-":
@@ -300,7 +309,7 @@ def _draw(model: LanguageModel, machine: Machine, best: Choice, target: str) -> 
     return 0
 
 
-def _proved(model: LanguageModel, machine: Machine, best: Choice) -> None:
+def _proved(model: LanguageModel, machine: Machine, best: PricedStrategy) -> None:
     """Prove the step of all ranks; price the plan of a replica beside the formulas."""
     plan = TrainingStep(model, best.strategy, machine)
     proof = prove(plan)

@@ -10,7 +10,7 @@ from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.device_array import empty
 from hpckit.kernels.euler.constants import GAMMA, GRAVITY, HALO
 from hpckit.kernels.euler.hevi import cuda as flat
-from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, PER_FACE, Stage, Substep
+from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, PER_FACE, LargeStage, Substep
 from hpckit.kernels.euler.hevi.cuda import FIRST, THREADS, eliminate, explicit_part, settle
 from hpckit.kernels.euler.hevi.terrain.constants import (
     EXCESS,
@@ -35,11 +35,11 @@ def prepare(state: Any, ground: Ground, levels: Any, work: Any) -> None:
 
 
 def tendencies(
-    state: Any, work: Any, ground: Ground, column: Any, levels: Any, weights: Any, stage: Stage, slow: Any
+    state: Any, work: Any, ground: Ground, column: Any, levels: Any, weights: Any, stage: LargeStage, slow: Any
 ) -> None:
     nz, tall, wide = state.shape[1:]
     real, base, metric = state.dtype.type, ground.base, ground.metric
-    plain = Stage(stage.dx, stage.dy, 0.0)
+    plain = LargeStage(stage.dx, stage.dy, 0.0)
     flat.tendencies(state, work, column, levels, column, weights, plain, slow)  # without a calm: no Coriolis force
     grid = (blocks(wide - 2 * HALO + 1, THREADS), tall - 2 * HALO + 1, nz)
     if stage.coriolis:

@@ -6,7 +6,7 @@ from typing import Any
 
 from hpckit.kernels.euler.box.constants import FIELDS
 from hpckit.kernels.euler.constants import HALO
-from hpckit.kernels.euler.hevi.constants import LEVELS, Stage, Substep
+from hpckit.kernels.euler.hevi.constants import LEVELS, LargeStage, Substep
 from hpckit.kernels.euler.hevi.terrain.constants import METRICS, WORKS, Ground
 from hpckit.kernels.forms import double_form_for
 
@@ -17,7 +17,7 @@ def prepare(state: Any, ground: Ground, levels: Any, work: Any) -> None:
 
 
 def tendencies(
-    state: Any, work: Any, ground: Ground, column: Any, levels: Any, weights: Any, stage: Stage, slow: Any
+    state: Any, work: Any, ground: Ground, column: Any, levels: Any, weights: Any, stage: LargeStage, slow: Any
 ) -> None:
     """The slow tendencies; see `reference.tendencies`."""
     form = _form(state, ground, levels, work, column, weights, slow)

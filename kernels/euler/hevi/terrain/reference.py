@@ -36,7 +36,7 @@ from hpckit.kernels.euler.hevi.constants import (
     STIFFNESS,
     THETA,
     WEIGHT,
-    Stage,
+    LargeStage,
     Substep,
     U,
     V,
@@ -82,13 +82,13 @@ def tendencies(
     column: np.ndarray,
     levels: np.ndarray,
     weights: np.ndarray,
-    stage: Stage,
+    stage: LargeStage,
     slow: np.ndarray,
 ) -> None:
     """The slow tendencies, as `flat.tendencies`. column: float64[3, nz], not used but for its shape."""
     base, metric, wind, tilt = ground
     calm = np.zeros((2, len(tilt[0])))
-    flat.tendencies(state, work[:FLAT_WORKS], column, levels, calm, weights, Stage(stage.dx, stage.dy, 0.0), slow)
+    flat.tendencies(state, work[:FLAT_WORKS], column, levels, calm, weights, LargeStage(stage.dx, stage.dy, 0.0), slow)
     if stage.coriolis:
         u = state[RHO_U] - 0.5 * (np.roll(base[0], 1, 2) + base[0]) * wind[0]
         v = state[RHO_V] - 0.5 * (np.roll(base[0], 1, 1) + base[0]) * wind[1]

@@ -7,7 +7,7 @@ import numpy as np
 from hpckit.kernels.compile.jit import jit
 from hpckit.kernels.euler.constants import GAMMA, GRAVITY, HALO
 from hpckit.kernels.euler.hevi import simd as flat
-from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, FACES_BACK, PER_CELL, PER_FACE, Stage
+from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, FACES_BACK, PER_CELL, PER_FACE, LargeStage
 from hpckit.kernels.euler.hevi.constants import WORKS as FLAT_WORKS
 from hpckit.kernels.euler.hevi.numerics import swept
 from hpckit.kernels.euler.hevi.rows import add, explicit_part, fill, settle
@@ -95,7 +95,7 @@ def _rise(
 
 def tendencies(state, work, ground, column, levels, weights, stage, slow):
     calm = np.zeros((2, state.shape[1]))
-    plain = Stage(stage.dx, stage.dy, 0.0)
+    plain = LargeStage(stage.dx, stage.dy, 0.0)
     flat.tendencies(state, work[:FLAT_WORKS], column, levels, calm, weights, plain, slow)
     if stage.coriolis:
         _turn(state, ground, stage.coriolis, slow)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hpckit.kernels.particles.cells.columns import ROOM, Columns, parts_of, searched
+from hpckit.kernels.particles.cells.columns import ROOM, CellColumns, parts_of, searched
 from hpckit.kernels.particles.cells.constants import CLUSTER
 from hpckit.kernels.particles.charged.clusters.mixing import rules_of
 from hpckit.kernels.particles.charged.clusters.reference import GROUP, ClusterPairs
@@ -38,7 +38,7 @@ def list_pairs(
     positions: np.ndarray,
     own: int,
     ghosts: int,
-    grid: Columns,
+    grid: CellColumns,
     starts: tuple[np.ndarray, np.ndarray],
     inside: tuple[np.ndarray, np.ndarray],
     isa: str,

@@ -17,7 +17,7 @@ from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.particles.cells.constants import FAR
 from hpckit.kernels.particles.cells.reference import Lists
 from hpckit.kernels.particles.cuda_records import load_record, type_of_double, type_of_single
-from hpckit.kernels.particles.many_body.eam.curves import Tables, rows_of_pair
+from hpckit.kernels.particles.many_body.eam.curves import EamTables, rows_of_pair
 from hpckit.kernels.particles.pair.potential import Form
 from hpckit.kernels.particles.pair.reference import TALLY
 
@@ -165,7 +165,7 @@ def force_kernel(form: Form) -> Kernel:
 
 
 def run_densities(
-    made: Kernel, records: Any, slots: int, lists: Lists, given: Tables, slopes: Any, energies: Any
+    made: Kernel, records: Any, slots: int, lists: Lists, given: EamTables, slopes: Any, energies: Any
 ) -> None:
     """Launch a kernel of `density_kernel`: F' and F of the first `slots` slots, float64."""
     table = given.cutoff2, given.scale, given.points, given.pairs, given.embedding.reshape(-1)
@@ -180,7 +180,7 @@ def run_forces(
     records: Any,
     slots: int,
     lists: Lists,
-    given: Tables,
+    given: EamTables,
     slopes: Any,
     energies: Any,
     out: Any,

@@ -15,7 +15,7 @@ Floats = npt.NDArray[np.float64]
 LINE = 64  # bytes of a cache line, at which a row of the pair table starts
 
 
-class Tables(NamedTuple):
+class EamTables(NamedTuple):
     """What the kernels read; NumPy arrays.
 
     pairs: flat rows of four, for each pair of types (a, b) and each of `points` steps of r: the coefficients of r times
@@ -33,7 +33,7 @@ class Tables(NamedTuple):
 
 
 def rows_of_pair(types: int) -> int:
-    """Rows of `Tables.pairs` per pair of types and step."""
+    """Rows of `EamTables.pairs` per pair of types and step."""
     return 2 if types == 1 else 4
 
 
@@ -55,7 +55,9 @@ def cubics(values: Floats) -> Floats:
     return found
 
 
-def tables(embedding: Floats, density: Floats, pair: Floats, density_step: float, step: float, cutoff: float) -> Tables:
+def tables(
+    embedding: Floats, density: Floats, pair: Floats, density_step: float, step: float, cutoff: float
+) -> EamTables:
     """Tables of values: embedding [types, m] at density = 0, density_step, …; density [types, types, n], that at a from
     b, and pair [types, types, n], r times the energy, at r = 0, step, ….
     """
@@ -66,10 +68,10 @@ def tables(embedding: Floats, density: Floats, pair: Floats, density_step: float
     rows[:, :, :, 0], rows[:, :, :, 1] = cubics(pair), cubics(density)
     if width == 4:
         rows[:, :, :, 2] = cubics(density.transpose(1, 0, 2))
-    return Tables(flat, cubics(embedding), points, 1.0 / step, 1.0 / density_step, cutoff * cutoff)
+    return EamTables(flat, cubics(embedding), points, 1.0 / step, 1.0 / density_step, cutoff * cutoff)
 
 
-def in_single(given: Tables) -> Tables:
+def in_single(given: EamTables) -> EamTables:
     """The same with the pair table in float32."""
     flat = _aligned(given.pairs.size, np.float32)
     flat[:] = given.pairs

@@ -10,7 +10,7 @@ import numpy as np
 from hpckit.kernels.particles.cells.constants import CLUSTER, RECORD
 from hpckit.kernels.particles.cells.reference import Lists
 from hpckit.kernels.particles.many_body.eam import simd
-from hpckit.kernels.particles.many_body.eam.curves import Tables
+from hpckit.kernels.particles.many_body.eam.curves import EamTables
 from hpckit.kernels.particles.pair.potential import Form
 
 __all__ = ["densities", "density_kernel", "force_kernel", "forces"]
@@ -41,7 +41,7 @@ def densities(
     records: Any,
     slots: int,
     lists: Lists,
-    given: Tables,
+    given: EamTables,
     near: Any,
     counts: Any,
     slopes: Any,
@@ -65,7 +65,7 @@ def forces(
     part: Any,
     records: Any,
     lists: Lists,
-    given: Tables,
+    given: EamTables,
     near: Any,
     counts: Any,
     slopes: Any,

@@ -10,12 +10,12 @@ from __future__ import annotations
 import numpy as np
 
 from hpckit.kernels.particles.cells.constants import FAR
-from hpckit.kernels.particles.many_body.eam.curves import Tables, rows_of_pair
+from hpckit.kernels.particles.many_body.eam.curves import EamTables, rows_of_pair
 from hpckit.kernels.particles.pair.reference import TALLY
 from hpckit.kernels.particles.records.reference import types_of
 
 
-def embed(density: np.ndarray, types: np.ndarray, given: Tables) -> tuple[np.ndarray, np.ndarray]:
+def embed(density: np.ndarray, types: np.ndarray, given: EamTables) -> tuple[np.ndarray, np.ndarray]:
     """F and F' of densities [n] of particles of some types; beyond the table F goes on with its last slope."""
     last = given.embedding.shape[1] - 1
     t = density * given.density_scale
@@ -28,7 +28,7 @@ def embed(density: np.ndarray, types: np.ndarray, given: Tables) -> tuple[np.nda
 
 
 def densities_of_pairs(
-    positions: np.ndarray, first: np.ndarray, second: np.ndarray, given: Tables
+    positions: np.ndarray, first: np.ndarray, second: np.ndarray, given: EamTables
 ) -> tuple[np.ndarray, np.ndarray]:
     """F' and F of each slot, float64[slots], over the pairs (first[k], second[k]), each in both orders.
 
@@ -46,7 +46,7 @@ def forces_of_pairs(
     positions: np.ndarray,
     first: np.ndarray,
     second: np.ndarray,
-    given: Tables,
+    given: EamTables,
     slopes: np.ndarray,
     energies: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:

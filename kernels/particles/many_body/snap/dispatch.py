@@ -8,9 +8,9 @@ import numpy as np
 
 from hpckit.kernels.particles.cells.reference import Lists
 from hpckit.kernels.particles.many_body.snap import simd
-from hpckit.kernels.particles.many_body.snap.reference import Snap, Tables, tables
+from hpckit.kernels.particles.many_body.snap.reference import Snap, tables
 
-__all__ = ["Snap", "Tables", "force_kernel", "forces", "room", "tables"]
+__all__ = ["Snap", "force_kernel", "forces", "room", "tables"]
 
 force_kernel = simd.force_kernel
 

@@ -45,7 +45,7 @@ class Snap(NamedTuple):
         return max(2.0 * float(self.radii.max()), float(self.zbl[..., 6].max()))
 
 
-class Tables(NamedTuple):
+class SnapTables(NamedTuple):
     """What depends on J alone. blocks: where u^j begins; roots [p, q]: sqrt(p / q); halves: how often an element of U^j
     counts in a sum over its left half; products int64[n, 12]: j1, j2, j, first ma1 and ma2, their number, the same of
     mb, the place in U^j, where Clebsch and Gordan's coefficients of the three begin, and B's number; shares: the factor
@@ -80,7 +80,7 @@ def clebsch_gordan(j1: int, j2: int, j: int, m1: int, m2: int) -> float:
 
 
 @cache
-def tables(twice_j: int) -> Tables:
+def tables(twice_j: int) -> SnapTables:
     """The tables for 2 J."""
     every = range(twice_j + 1)
     sizes = [(j + 1) ** 2 for j in every]
@@ -120,7 +120,7 @@ def tables(twice_j: int) -> Tables:
                 products.append((j1, j2, j, *spans, blocks[j] + mb * (j + 1) + ma, begin, k))
                 shares.append(share)
                 direct.append(j >= j1)
-    return Tables(
+    return SnapTables(
         blocks, roots, halves, np.array(products), np.array(coupling), np.array(shares), np.array(direct),
         np.array(triples),
     )  # fmt: skip
