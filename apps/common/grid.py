@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hpckit.apps.common.loop import Due, Evolution, time_loop
+from hpckit.comm.device import Device
 from hpckit.comm.mesh import Mesh
 from hpckit.comm.observe.timer import t_eff
 from hpckit.io.checkpoint.state import Restored, State
@@ -168,17 +169,24 @@ class FixedSteps(GridRun):
         return is_frame(self.config, self.full, step, self.steps)
 
 
-def run_on_grid(kind: Callable[[Run, Any], GridRun], module: Any, config: Any, run: Run, mesh: Mesh) -> None:
+def run_on_grid(
+    kind: Callable[[Run, Any], GridRun],
+    make: Callable[[Any, Mesh, Device], Any],
+    warm_up: Callable[[Any, Device], None],
+    config: Any,
+    run: Run,
+    mesh: Mesh,
+) -> None:
     """Collective: do the run on the ranks of `mesh`, and write its summary.
 
-    module: has `Model`, and `warm_up`, which compiles its kernels; kind: the class of the run.
+    kind, make: the classes of the run and of its model; warm_up: compiles the kernels.
 
     Raises `InputError` for invalid settings and `BlowUpError` for a blow-up, on every rank alike.
     """
     begin = clock.perf_counter()
     with run.compiling():
-        module.warm_up(config, run.device)
-        model = module.Model(config, mesh, run.device)
+        warm_up(config, run.device)
+        model = make(config, mesh, run.device)
     run.say(f"kernels and start state ready in {clock.perf_counter() - begin:.1f} s")
     it = kind(run, model)
     coords = it.coords()

@@ -8,9 +8,8 @@ import numpy as np
 
 from hpckit.apps.common.grid import FixedSteps, grid_dry_run, local_cells, run_on_grid, sent_bytes
 from hpckit.apps.common.loop import conserved
-from hpckit.apps.diffusion import model
 from hpckit.apps.diffusion.config import METRICS, Config
-from hpckit.apps.diffusion.model import Model, time_step
+from hpckit.apps.diffusion.model import Model, time_step, warm_up
 from hpckit.apps.diffusion.start import places
 from hpckit.comm.mesh import Mesh
 from hpckit.kernels import stencil
@@ -64,7 +63,7 @@ def run(config: Config, run: Run) -> None:
     """Do the run on all ranks of `run.comm`; raises the errors of `run_on_grid`."""
     grid = config.grid
     with Mesh(run.comm, shape=grid.shape, periodic=grid.periodic, **dict.fromkeys(grid.axes, 0)) as mesh:
-        run_on_grid(Diffusion, model, config, run, mesh)
+        run_on_grid(Diffusion, Model, warm_up, config, run, mesh)
 
 
 def dry_run(config: Config, ranks: int) -> DryRun:

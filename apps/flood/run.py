@@ -10,9 +10,9 @@ import numpy as np
 
 from hpckit.apps.common.grid import GridRun, grid_dry_run, local_cells, run_on_grid, sent_bytes
 from hpckit.apps.common.loop import Due, conserved
-from hpckit.apps.flood import model, setups
+from hpckit.apps.flood import setups
 from hpckit.apps.flood.config import METRICS, Config
-from hpckit.apps.flood.model import AXES, Model, first_rate
+from hpckit.apps.flood.model import AXES, Model, first_rate, warm_up
 from hpckit.comm.mesh import Mesh
 from hpckit.io.checkpoint.state import Restored, State
 from hpckit.kernels.flood.constants import HALO
@@ -93,7 +93,7 @@ def run(config: Config, run: Run) -> None:
     """Do the run on all ranks of `run.comm`; raises the errors of `run_on_grid`."""
     grid = config.grid
     with Mesh(run.comm, shape=(grid.ny, grid.nx), periodic=grid.periodic, halo=HALO, y=0, x=0) as mesh:
-        run_on_grid(Flood, model, config, run, mesh)
+        run_on_grid(Flood, Model, warm_up, config, run, mesh)
 
 
 def dry_run(config: Config, ranks: int) -> DryRun:

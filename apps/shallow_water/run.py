@@ -9,9 +9,9 @@ import numpy as np
 
 from hpckit.apps.common.grid import FixedSteps, grid_dry_run, local_cells, run_on_grid, sent_bytes
 from hpckit.apps.common.loop import conserved
-from hpckit.apps.shallow_water import model, setups
+from hpckit.apps.shallow_water import setups
 from hpckit.apps.shallow_water.config import METRICS, Config
-from hpckit.apps.shallow_water.model import AXES, Model, decompose, time_step
+from hpckit.apps.shallow_water.model import AXES, Model, decompose, time_step, warm_up
 from hpckit.comm.mesh import Mesh
 from hpckit.kernels.shallow_water.constants import AT_ONCE, HALO
 from hpckit.plan.topology import Topology
@@ -75,7 +75,7 @@ def run(config: Config, run: Run) -> None:
     """Do the run on all ranks of `run.comm`; raises the errors of `run_on_grid`."""
     grid = config.grid
     with Mesh(run.comm, shape=(grid.ny, grid.nx), periodic=grid.periodic, halo=HALO, y=0, x=0) as mesh:
-        run_on_grid(ShallowWater, model, config, run, mesh)
+        run_on_grid(ShallowWater, Model, warm_up, config, run, mesh)
 
 
 def dry_run(config: Config, ranks: int) -> DryRun:

@@ -9,9 +9,9 @@ import numpy as np
 
 from hpckit.apps.common.grid import FixedSteps, grid_dry_run, local_cells, run_on_grid
 from hpckit.apps.common.loop import conserved
-from hpckit.apps.sphere import model, setups
+from hpckit.apps.sphere import setups
 from hpckit.apps.sphere.config import METRICS, Config, spacing
-from hpckit.apps.sphere.model import AXES, PARTS, WIDTHS, Model, axes_of, decompose, time_step, topology_of
+from hpckit.apps.sphere.model import AXES, PARTS, WIDTHS, Model, axes_of, decompose, time_step, topology_of, warm_up
 from hpckit.comm.mesh import Mesh
 from hpckit.plan.grid.panels import PANELS, PanelPlan
 from hpckit.run.context import DryRun, Run
@@ -76,7 +76,7 @@ def run(config: Config, run: Run) -> None:
     """Do the run on all ranks of `run.comm`; raises the errors of `run_on_grid`."""
     n = config.grid.n
     with Mesh(run.comm, shape=(PANELS, n, n), halo=WIDTHS, **axes_of(run.comm.size)) as mesh:
-        run_on_grid(Sphere, model, config, run, mesh)
+        run_on_grid(Sphere, Model, warm_up, config, run, mesh)
 
 
 def dry_run(config: Config, ranks: int) -> DryRun:

@@ -9,8 +9,8 @@ from hpckit.apps.atmosphere.loop import AtmosphereRun
 from hpckit.apps.atmosphere.output import variables
 from hpckit.apps.atmosphere.profiles import profile_of
 from hpckit.apps.common.grid import grid_dry_run, run_on_grid, sent_bytes
-from hpckit.apps.weather import model
 from hpckit.apps.weather.config import METRICS, Config
+from hpckit.apps.weather.model import Model, warm_up
 from hpckit.comm.mesh import Mesh
 from hpckit.kernels.euler.constants import HALO
 from hpckit.plan.grid.decomposition import Decomposition
@@ -35,7 +35,7 @@ class Weather(AtmosphereRun):
 def run(config: Config, run: Run) -> None:
     """Do the run on all ranks of `run.comm`; raises the errors of `run_on_grid`."""
     with Mesh(run.comm, z=1, x=0, periodic=("x",)) as mesh:
-        run_on_grid(Weather, model, config, run, mesh)
+        run_on_grid(Weather, Model, warm_up, config, run, mesh)
 
 
 def dry_run(config: Config, ranks: int) -> DryRun:

@@ -203,7 +203,10 @@ def altitudes(config: Config) -> Mapping[str, Mapping[str, Any]]:
 def run(config: Config, run: Run) -> None:
     """Do the run on all ranks of `run.comm`; raises the errors of `run_on_grid`."""
     with mesh_for(config, run.comm) as mesh:
-        run_on_grid(Weather3D, split if config.dynamics.kind == "hevi" else model, config, run, mesh)
+        if config.dynamics.kind == "hevi":
+            run_on_grid(Weather3D, split.SplitModel, split.warm_up, config, run, mesh)
+        else:
+            run_on_grid(Weather3D, Model, model.warm_up, config, run, mesh)
 
 
 def dry_run(config: Config, ranks: int) -> DryRun:

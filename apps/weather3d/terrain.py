@@ -128,7 +128,7 @@ class Terrain:
         return BaseState(self.height, column, none, none, cells.theta, *self.winds, none)
 
     def middles(self, data: np.ndarray) -> tuple[np.ndarray, ...]:
-        """As `split.Model._middles`, from the state on the host with its halo filled."""
+        """As `split.SplitModel._middles`, from the state on the host with its halo filled."""
         inner, beyond = slice(HALO, -HALO), slice(HALO, 1 - HALO)
         rho, heat = data[RHO] + self._base[0], data[RHO_THETA] + self._base[1]
         with np.errstate(all="ignore"):

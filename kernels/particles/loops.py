@@ -122,8 +122,8 @@ def rounded_number(value, shift):
 
 
 class LoopPieces(NamedTuple):
-    """What the loops are made of: vectors of a form, or numbers; see `lanes.Lanes`. `load` has w only of several types,
-    `load_four` always.
+    """What the loops are made of: vectors of a form (`lanes.LaneIntrinsics`), or numbers. `load` has w only of several
+    types, `load_four` always.
     """
 
     load: Any

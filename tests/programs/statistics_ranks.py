@@ -7,13 +7,14 @@ from pathlib import Path
 import numpy as np
 from mpi4py import MPI
 
-from hpckit.apps.weather3d import model, split
+from hpckit.apps.weather3d import model
 from hpckit.apps.weather3d.config import Config
 from hpckit.apps.weather3d.model import mesh_for
 from hpckit.apps.weather3d.products.maps import Maps
 from hpckit.apps.weather3d.products.parcels import Parcels
 from hpckit.apps.weather3d.products.stations import Stations
 from hpckit.apps.weather3d.products.statistics import Statistics
+from hpckit.apps.weather3d.split import SplitModel
 from hpckit.comm.observe.timer import PhaseTimer
 
 comm = MPI.COMM_WORLD
@@ -21,9 +22,9 @@ folder = Path(sys.argv[1])
 
 for name, settings in json.loads((folder / "cases.json").read_text()).items():
     config = Config.model_validate_json(json.dumps(settings), strict=True)
-    kind = split if config.dynamics.kind == "hevi" else model
+    kind = SplitModel if config.dynamics.kind == "hevi" else model.Model
     with mesh_for(config, comm) as mesh:
-        made = kind.Model(config, mesh)
+        made = kind(config, mesh)
         statistics = Statistics(made, folder / f"{name}-{comm.size}", {}, None)
         others = []
         if config.output.maps:

@@ -15,8 +15,8 @@ from hpckit.apps.weather import model as slab
 from hpckit.apps.weather.config import PRESETS
 from hpckit.apps.weather.config import Config as SlabConfig
 from hpckit.apps.weather3d import model as box
-from hpckit.apps.weather3d import split
 from hpckit.apps.weather3d.config import Config as BoxConfig
+from hpckit.apps.weather3d.split import SplitModel
 from hpckit.bench.measure import interleave
 from hpckit.bench.ranks import against_one, answer
 from hpckit.comm.mesh import Mesh
@@ -38,8 +38,8 @@ def make(comm: MPI.Comm, sizes: list[int], physics: dict[str, Any] | None = None
     grid = dict(zip(("nx", "ny", "nz"), sizes, strict=True))
     settings = physics or {}
     box_config = BoxConfig.model_validate({**settings, "grid": grid | settings.get("grid", {})})
-    kind = split if box_config.dynamics.kind == "hevi" else box
-    return kind.Model(box_config, box.mesh_for(box_config, comm))
+    kind = SplitModel if box_config.dynamics.kind == "hevi" else box.Model
+    return kind(box_config, box.mesh_for(box_config, comm))
 
 
 def case(key: str, sizes: list[int], steps: int, rounds: int) -> dict[str, Any]:

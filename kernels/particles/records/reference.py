@@ -2,7 +2,7 @@
 
 The low word of w (float64) is 2 t and the high one 0x3FF00000 + 2 t + 1 for type t: a number just above 1, harmless in
 arithmetic, whose words are also the positions of t's two halves in a register of doubles viewed as words
-(`simd.Lanes.lookup_row`). In float32 records, w is 0x3F800000 + t.
+(`lanes.LaneIntrinsics.lookup_row`). In float32 records, w is 0x3F800000 + t.
 """
 
 from __future__ import annotations
