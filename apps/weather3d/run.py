@@ -15,7 +15,7 @@ from hpckit.apps.atmosphere.output import base_profiles, variables
 from hpckit.apps.atmosphere.parcel import ADIABATS, lift_profile
 from hpckit.apps.common.grid import grid_dry_run, local_cells, run_on_grid, sent_bytes
 from hpckit.apps.common.loop import Due
-from hpckit.apps.weather3d import model, split
+from hpckit.apps.weather3d import model
 from hpckit.apps.weather3d.config import METRICS, WATER, Config
 from hpckit.apps.weather3d.model import AXES, HALOS, Model, mesh_for
 from hpckit.apps.weather3d.products.maps import Maps
@@ -24,6 +24,8 @@ from hpckit.apps.weather3d.products.stations import Stations
 from hpckit.apps.weather3d.products.statistics import Statistics
 from hpckit.apps.weather3d.setups import column_of
 from hpckit.apps.weather3d.sides import periodic_axes
+from hpckit.apps.weather3d.split.compilation import warm_up as warm_up_split
+from hpckit.apps.weather3d.split.model import SplitModel
 from hpckit.apps.weather3d.terrain import heights, level_heights, parts_of, require_thick
 from hpckit.apps.weather3d.tracers import HALOS as TRACER_HALOS
 from hpckit.io.checkpoint.state import Restored, State
@@ -48,7 +50,7 @@ class Weather3D(AtmosphereRun):
     """The run of the box."""
 
     app, bytes_per_cell_step, metrics = "weather3d", BYTES_PER_CELL_STEP, METRICS
-    model: Model | split.SplitModel
+    model: Model | SplitModel
 
     def __init__(self, run: Run, model: Model) -> None:
         super().__init__(run, model)
@@ -78,11 +80,11 @@ class Weather3D(AtmosphereRun):
             self.stations = Stations(model, folder, attributes, run.kept("stations"))
             run.keep("stations", self.stations.writer.kept)
         if asked.maps:
-            assert isinstance(model, split.SplitModel)  # the settings were checked
+            assert isinstance(model, SplitModel)  # the settings were checked
             self.maps = Maps(model, folder, self.coords(), attributes, run.kept("maps"))
             run.keep("maps", self.maps.writer.kept)
         if self.config.parcels.count:
-            assert isinstance(model, split.SplitModel)  # the settings were checked
+            assert isinstance(model, SplitModel)  # the settings were checked
             self.parcels = Parcels(model, folder, attributes, run.kept("parcels"))
             run.keep("parcels", self.parcels.writer.kept)
 
@@ -158,7 +160,7 @@ class Weather3D(AtmosphereRun):
         """The base state; of moist air its theta, not the moist theta, and its vapor; altitudes over terrain."""
         if not self.water:
             return {**super().constants(), **altitudes(self.config)}
-        assert isinstance(self.model, split.SplitModel)
+        assert isinstance(self.model, SplitModel)
         base, vapor = self.model.base, self.model.base_vapor
         shown = base_profiles(dataclasses.replace(base, theta=self.model.base_theta))
         told = {"units": "1", "long_name": "mixing ratio of vapor of the base state"}
@@ -166,7 +168,7 @@ class Weather3D(AtmosphereRun):
 
     def check(self) -> None:
         """Collective: raise `BlowUpError` for a state that is not finite or too fast for the step."""
-        if isinstance(self.model, split.SplitModel):
+        if isinstance(self.model, SplitModel):
             self.model.require_sound(self.last, self.full)
         else:
             super().check()
@@ -204,7 +206,7 @@ def run(config: Config, run: Run) -> None:
     """Do the run on all ranks of `run.comm`; raises the errors of `run_on_grid`."""
     with mesh_for(config, run.comm) as mesh:
         if config.dynamics.kind == "hevi":
-            run_on_grid(Weather3D, split.SplitModel, split.warm_up, config, run, mesh)
+            run_on_grid(Weather3D, SplitModel, warm_up_split, config, run, mesh)
         else:
             run_on_grid(Weather3D, Model, model.warm_up, config, run, mesh)
 

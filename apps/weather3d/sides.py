@@ -42,6 +42,12 @@ def scalar_walls(config: Config) -> dict[str, Fill]:
     }
 
 
+def staggered_walls(config: Config) -> dict[str, tuple[Fill, Fill]]:
+    """Free-slip walls of the staggered state: what stands at the wall's face is 0, beyond it air is mirrored."""
+    periodic = periodic_axes(config)
+    return {axis: _staggered(axis) for axis in HORIZONTAL if axis not in periodic}
+
+
 def relaxation_rates(config: Config, decomposition: Decomposition, rank: int) -> dict[str, np.ndarray]:
     """Rates of the absorbing layers (1/s) for a rank's cells by column ("x"), row ("y") and level ("z").
 
@@ -83,3 +89,23 @@ def _mirrored(normal: int) -> Callable[[np.ndarray, np.ndarray, bool], None]:
 _MIRRORS = {
     axis: Fill(f"free_slip({axis})", _mirrored(normal), signed=True) for axis, normal in (("x", RHO_U), ("y", RHO_V))
 }
+
+
+def _staggered(axis: str) -> tuple[Fill, Fill]:
+    normal = RHO_U if axis == "x" else RHO_V
+
+    def low(halo: np.ndarray, inside: np.ndarray, on_face: bool) -> None:
+        halo[...] = inside[: len(halo)]
+        some = min(len(halo), len(inside) - 1)
+        halo[:some, normal] = -inside[1 : some + 1, normal]
+        inside[0, normal] = 0.0
+
+    def high(halo: np.ndarray, inside: np.ndarray, on_face: bool) -> None:
+        halo[...] = inside[: len(halo)]
+        halo[0, normal] = 0.0
+        halo[1:, normal] = -inside[: len(halo) - 1, normal]
+
+    return (
+        Fill(f"staggered_wall_low({axis})", low, signed=True),
+        Fill(f"staggered_wall_high({axis})", high, signed=True),
+    )

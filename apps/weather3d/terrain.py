@@ -63,7 +63,7 @@ class Terrain:
     def __init__(
         self, config: Config, profile: Profile, levels: np.ndarray, place: tuple[Decomposition, int], table: Callable
     ) -> None:
-        """levels: `split.level_tables`. place: decomposition and rank. table: takes an array to the device."""
+        """levels: `split.state.level_tables`. place: decomposition and rank. table: takes an array to the device."""
         grid, (decomposition, rank) = config.grid, place
         edges = grid.edges
         require_thick(config)
@@ -128,7 +128,7 @@ class Terrain:
         return BaseState(self.height, column, none, none, cells.theta, *self.winds, none)
 
     def middles(self, data: np.ndarray) -> tuple[np.ndarray, ...]:
-        """As `split.SplitModel._middles`, from the state on the host with its halo filled."""
+        """As `split.state.SplitState._middles`, from the state on the host with its halo filled."""
         inner, beyond = slice(HALO, -HALO), slice(HALO, 1 - HALO)
         rho, heat = data[RHO] + self._base[0], data[RHO_THETA] + self._base[1]
         with np.errstate(all="ignore"):

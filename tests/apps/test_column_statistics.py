@@ -11,12 +11,13 @@ import xarray
 from mpi4py import MPI
 from pydantic import ValidationError
 
-from hpckit.apps.weather3d import split
 from hpckit.apps.weather3d.config import Config
 from hpckit.apps.weather3d.model import mesh_for
 from hpckit.apps.weather3d.products.statistics import FILE, through_faces
 from hpckit.apps.weather3d.report import lowest_flux, sections
 from hpckit.apps.weather3d.run import run as run_app
+from hpckit.apps.weather3d.split.model import SplitModel
+from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import CorruptDataError
 from hpckit.io.fields.profiles import ProfileWriter
 from hpckit.kernels.euler.box.constants import RHO_THETA, RHO_U, RHO_V
@@ -126,9 +127,9 @@ def test_the_inversion_is_where_the_flux_of_heat_points_down_most():
 def test_subgrid_fluxes_are_what_the_mixing_does(settings):
     """On periodic sides the mean of a level changes by the difference of the fluxes through its faces."""
     config = Config.model_validate(settings)
-    model = split.SplitModel(config, mesh_for(config, MPI.COMM_SELF))
+    model = SplitModel(config, mesh_for(config, MPI.COMM_SELF))
     for _ in range(3):
-        model.step(model.dt, split.PhaseTimer())
+        model.step(model.dt, PhaseTimer())
     shown = model.shown()
     rho = shown["rho"] + model.base.column[0][:, None, None]
     if model.forced:

@@ -17,7 +17,7 @@ from hpckit.apps.weather3d.model import mesh_for
 from hpckit.apps.weather3d.radiation import flux, inversion, warming
 from hpckit.apps.weather3d.report import sections
 from hpckit.apps.weather3d.run import run as run_app
-from hpckit.apps.weather3d.split import SplitModel
+from hpckit.apps.weather3d.split.model import SplitModel
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.kernels.euler.box.constants import RHO_U, RHO_V
 from hpckit.kernels.euler.constants import CP, RD

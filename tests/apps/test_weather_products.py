@@ -21,7 +21,7 @@ from hpckit.apps.weather3d.products.wrf import to_faces
 from hpckit.apps.weather3d.report import sections
 from hpckit.apps.weather3d.run import run as run_app
 from hpckit.apps.weather3d.setups import column_of
-from hpckit.apps.weather3d.split import SplitModel
+from hpckit.apps.weather3d.split.model import SplitModel
 from hpckit.cli.main import main
 from hpckit.kernels.euler.box.constants import RHO_U, RHO_V, RHO_W
 from hpckit.report.run_data import load_run

@@ -8,7 +8,7 @@ import numpy as np
 
 from hpckit.apps.atmosphere.base import levels_state
 from hpckit.apps.atmosphere.profiles import neutral
-from hpckit.apps.weather3d.split import level_tables
+from hpckit.apps.weather3d.split.state import level_tables
 from hpckit.comm.device import Device
 from hpckit.kernels.compile.cuda_jit import compiling
 from hpckit.kernels.euler.constants import HALO, REACH

@@ -9,7 +9,7 @@ from mpi4py import MPI
 
 from hpckit.apps.weather3d.config import Config
 from hpckit.apps.weather3d.model import mesh_for
-from hpckit.apps.weather3d.split import SplitModel
+from hpckit.apps.weather3d.split.model import SplitModel
 from hpckit.comm.agree import gather_json
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import BlowUpError

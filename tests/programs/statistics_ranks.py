@@ -14,7 +14,7 @@ from hpckit.apps.weather3d.products.maps import Maps
 from hpckit.apps.weather3d.products.parcels import Parcels
 from hpckit.apps.weather3d.products.stations import Stations
 from hpckit.apps.weather3d.products.statistics import Statistics
-from hpckit.apps.weather3d.split import SplitModel
+from hpckit.apps.weather3d.split.model import SplitModel
 from hpckit.comm.observe.timer import PhaseTimer
 
 comm = MPI.COMM_WORLD

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.apps.weather3d.split import SplitModel
+from hpckit.apps.weather3d.split.model import SplitModel
 from hpckit.grid.field import Field
 from hpckit.io.checkpoint.state import Piece, Restored, read_into
 from hpckit.io.fields.writer import FieldWriter

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from hpckit.apps.weather3d.products.statistics import base_theta
-from hpckit.apps.weather3d.split import SplitModel
+from hpckit.apps.weather3d.split.model import SplitModel
 from hpckit.comm.agree import share_json
 from hpckit.io.fields.profiles import ProfileWriter
 from hpckit.kernels.euler.box.constants import RHO, RHO_U, RHO_V, RHO_W

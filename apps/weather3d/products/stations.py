@@ -13,7 +13,7 @@ import numpy as np
 
 from hpckit.apps.weather3d.model import Model as ExplicitModel
 from hpckit.apps.weather3d.products.statistics import base_theta
-from hpckit.apps.weather3d.split import SplitModel
+from hpckit.apps.weather3d.split.model import SplitModel
 from hpckit.comm.agree import sum_of_ranks
 from hpckit.io.fields.profiles import ProfileWriter
 from hpckit.kernels.euler.constants import C0, GAMMA, P0, RD

@@ -14,7 +14,9 @@ from typing import Any
 import numpy as np
 
 from hpckit.apps.atmosphere.output import DEVIATIONS, FULL
-from hpckit.apps.weather3d import model, split
+from hpckit.apps.weather3d import model
+from hpckit.apps.weather3d.split.model import SplitModel
+from hpckit.apps.weather3d.split.state import CLOUDY
 from hpckit.grid.sums import totals
 from hpckit.io.fields.profiles import ProfileWriter
 from hpckit.kernels.euler.constants import HALO, RD
@@ -31,15 +33,15 @@ class Statistics:
 
     def __init__(
         self,
-        it: model.Model | split.SplitModel,
+        it: model.Model | SplitModel,
         folder: Path,
         attributes: Mapping[str, Any],
         resume: Mapping[str, Any] | None,
     ) -> None:
         self.model = it
-        carried = it.carried if isinstance(it, split.SplitModel) else it.tracers
+        carried = it.carried if isinstance(it, SplitModel) else it.tracers
         self.names = ["u", "v", "w", "theta", *(carried.names if carried else ())]
-        has_subgrid = isinstance(it, split.SplitModel) and (it.mu is not None or it.forced is not None)
+        has_subgrid = isinstance(it, SplitModel) and (it.mu is not None or it.forced is not None)
         self.subgrid = [name for name in self.names if name != "w"] if has_subgrid else []
         height = it.base.height
         self.writer = ProfileWriter(
@@ -59,8 +61,8 @@ class Statistics:
                 rows[f"{name}_flux"] = self.mean(off["w"] * off[name])
         rows["theta"] = means["theta"] + base_theta(self.model)
         if "cloud" in self.names:
-            rows[FRACTION] = self.mean((shown["cloud"] > split.CLOUDY).astype(np.float64))
-        if isinstance(self.model, split.SplitModel) and self.subgrid:
+            rows[FRACTION] = self.mean((shown["cloud"] > CLOUDY).astype(np.float64))
+        if isinstance(self.model, SplitModel) and self.subgrid:
             for name, values in unresolved(self.model, shown).items():
                 rows[f"{name}_subgrid_flux"] = self.mean(values)
         self.writer.add(time, rows)
@@ -72,12 +74,12 @@ class Statistics:
         return totals(values, self.model.mesh.comm, cells) / cells
 
 
-def base_theta(it: model.Model | split.SplitModel) -> np.ndarray:
+def base_theta(it: model.Model | SplitModel) -> np.ndarray:
     """Theta of the base state (K), that of dry air, which the output's theta deviates from."""
-    return it.base_theta if isinstance(it, split.SplitModel) else it.base.theta
+    return it.base_theta if isinstance(it, SplitModel) else it.base.theta
 
 
-def unresolved(it: split.SplitModel, shown: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def unresolved(it: SplitModel, shown: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Upward subgrid fluxes in the middles of the owned cells: of u and v (m2/s2), theta (K m/s) and what air carries.
 
     shown: `it.shown()` of the state, which filled the halo.
@@ -86,7 +88,7 @@ def unresolved(it: split.SplitModel, shown: Mapping[str, np.ndarray]) -> dict[st
     return {name: 0.5 * (each[1:] + each[:-1]) / rho for name, each in through_faces(it, shown, rho).items()}
 
 
-def through_faces(it: split.SplitModel, shown: Mapping[str, np.ndarray], rho: np.ndarray) -> dict[str, np.ndarray]:
+def through_faces(it: SplitModel, shown: Mapping[str, np.ndarray], rho: np.ndarray) -> dict[str, np.ndarray]:
     """As `unresolved`, but times the density, float64[nz + 1, ny, nx].
 
     Of constant diffusion and Smagorinsky's mixing together, as

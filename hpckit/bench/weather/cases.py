@@ -18,7 +18,7 @@ from hpckit.apps.weather.setups import initial_state
 from hpckit.apps.weather3d.config import Config as Config3d
 from hpckit.apps.weather3d.setups import column_of
 from hpckit.apps.weather3d.setups import initial_state as initial_state_3d
-from hpckit.apps.weather3d.split import level_tables
+from hpckit.apps.weather3d.split.state import level_tables
 from hpckit.bench.rivals.c import pointers
 from hpckit.kernels.euler.box import dispatch as box_kernels
 from hpckit.kernels.euler.constants import HALO, Sweep
@@ -178,7 +178,7 @@ class SplitCase(WeatherCase):
         self.restart()
 
     def run(self, steps: int) -> None:
-        """Advance by hpckit's kernels, as `apps.weather3d.split.SplitModel` does."""
+        """Advance by hpckit's kernels, as `apps.weather3d.split.model` does."""
         for _ in range(steps):
             _fill(self.state)
             _fill(self.state.swapaxes(2, 3))

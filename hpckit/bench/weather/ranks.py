@@ -16,7 +16,7 @@ from hpckit.apps.weather.config import PRESETS
 from hpckit.apps.weather.config import Config as SlabConfig
 from hpckit.apps.weather3d import model as box
 from hpckit.apps.weather3d.config import Config as BoxConfig
-from hpckit.apps.weather3d.split import SplitModel
+from hpckit.apps.weather3d.split.model import SplitModel
 from hpckit.bench.measure import interleave
 from hpckit.bench.ranks import against_one, answer
 from hpckit.comm.mesh import Mesh

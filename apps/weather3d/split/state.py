@@ -1,11 +1,11 @@
-"""The box model with split dynamics (HEVI): large steps of the flow, acoustic substeps implicit in the vertical.
+"""What a rank holds of the box with split dynamics: fields, tables, checkpoints; and what it shows: watches, output.
 
-The state is that of `model`, but on Arakawa's C grid: rho u, rho v and rho w stand at the low faces of their cells.
+The state is that of `weather3d.model`, but on Arakawa's C grid: rho u, rho v and rho w stand at the low faces of their
+cells.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -17,38 +17,26 @@ from hpckit.apps.weather3d.config import WATER, Config
 from hpckit.apps.weather3d.forcing import Forced, is_forced, levels_of
 from hpckit.apps.weather3d.model import HALOS, Diagnostics
 from hpckit.apps.weather3d.setups import column_of, initial_state, initial_water
-from hpckit.apps.weather3d.sides import HORIZONTAL, periodic_axes, relaxation_rates, scalar_walls
+from hpckit.apps.weather3d.sides import HORIZONTAL, relaxation_rates, scalar_walls, staggered_walls
 from hpckit.apps.weather3d.terrain import Terrain, flat_cells, require_thick
-from hpckit.apps.weather3d.tracers import warm_up as warm_up_transport
 from hpckit.comm.agree import max_of_ranks, sum_of_ranks
 from hpckit.comm.device import HOST, Device
 from hpckit.comm.mesh import Mesh
-from hpckit.comm.observe.timer import PhaseTimer
-from hpckit.errors import BlowUpError
-from hpckit.grid.boundary_conditions import Fill
 from hpckit.grid.exchange import HaloExchange
 from hpckit.grid.field import Field
 from hpckit.io.checkpoint.state import Piece, Restored, State, read_into
-from hpckit.kernels.device_array import is_simulated
 from hpckit.kernels.euler.box.constants import FIELDS, RHO, RHO_THETA, RHO_U, RHO_V, RHO_W
-from hpckit.kernels.euler.constants import CV, GAMMA, GRAVITY, HALO, RD, REACH
-from hpckit.kernels.euler.hevi import dispatch as hevi
-from hpckit.kernels.euler.hevi.constants import LEVELS, NO_WATER, WORKS, LargeStage, Substep, upwind_weights
-from hpckit.kernels.euler.hevi.stress.dispatch import mix, mix_carried, viscosity
-from hpckit.kernels.euler.hevi.terrain import dispatch as sloping
-from hpckit.kernels.euler.hevi.terrain.constants import METRICS, Ground
+from hpckit.kernels.euler.constants import CV, GAMMA, GRAVITY, HALO, RD
+from hpckit.kernels.euler.hevi.constants import LEVELS, NO_WATER, WORKS, upwind_weights
 from hpckit.kernels.euler.hevi.terrain.constants import WORKS as SLOPING_WORKS
 from hpckit.kernels.euler.rain.constants import CL, CVV, LATENT, RV, WATER_DENSITY
-from hpckit.kernels.euler.rain.dispatch import air_of, compress, condense, kessler, put_back, saturate
-from hpckit.kernels.euler.relaxation.dispatch import relax
 from hpckit.plan.grid.decomposition import Decomposition
 
 CLOUDY = 1e-6  # kg/kg: more cloud makes a cell cloudy
-FASTEST = 1.0  # cells that the wind may pass in a large step
 
 
-class SplitModel:
-    """The state of a run on this rank, and its time step; as `model.Model`."""
+class SplitState:
+    """The state of a run on this rank."""
 
     def __init__(self, config: Config, mesh: Mesh, device: Device = HOST) -> None:
         grid = config.grid
@@ -62,7 +50,7 @@ class SplitModel:
         self.state = Field.zeros(
             mesh, self.decomposition, config.precision, name="state", components=FIELDS, device=device
         )
-        self.exchange = HaloExchange(mesh, self.state, _walls(config), axes=HORIZONTAL)  # corners too
+        self.exchange = HaloExchange(mesh, self.state, staggered_walls(config), axes=HORIZONTAL)  # corners too
         around = Decomposition((grid.nz, grid.ny, grid.nx), mesh.topology, halo=(0, 1, 1))
         self.pressure = Field.zeros(mesh, around, config.precision, name="pressure", device=device)
         self.pressure_exchange = HaloExchange(mesh, self.pressure, scalar_walls(config))
@@ -153,182 +141,14 @@ class SplitModel:
         self.exchange(self.state)  # and nothing passes walls
 
     @property
-    def dt(self) -> float:
-        """The full time step, s."""
-        return self.config.full_step
-
-    @property
-    def wait_seconds(self) -> float:
-        """Seconds spent in MPI waits so far."""
-        waited = self.exchange.wait_seconds + self.pressure_exchange.wait_seconds
-        return waited + (self.carried.wait_seconds if self.carried else 0.0)
-
-    def step(self, dt: float, timer: PhaseTimer) -> None:
-        """Advance by dt (s): the dynamics, then the physics."""
-        with timer("halo"):
-            self.exchange(self.state)
-            if self.is_moist:
-                self.carried.total_water(self.water)  # type: ignore[union-attr]
-        # The start is kept where it is: the first stage writes the state into the other array.
-        self.start, self.state.data = self.state.data, self.start
-        for stage, (share, count) in enumerate(zip((1 / 3, 1 / 2, 1.0), self.config.substeps, strict=True)):
-            if stage:
-                with timer("halo"):
-                    self.exchange(self.state)
-            self._stage(dt * share / count, count, stage, timer)
-        if self.carried:
-            if self.is_complete:
-                with timer("water"):
-                    self._compress(dt)
-            forward = self.steps_done % 2 == 0
-            self.carried.move(self.start, self.column, self.mass_flux, dt, forward, timer)
-        self._physics(dt, timer)
-        self.steps_done += 1
-
-    def _stage(self, dt: float, count: int, stage: int, timer: PhaseTimer) -> None:
-        """The slow tendencies at the state, and `count` acoustic substeps of dt (s) from the start of the step."""
-        config, spacing = self.config, self.spacing
-        state = self.state.data if stage else self.start
-        with timer("slow"):
-            numbers = LargeStage(spacing["x"], spacing["y"], config.coriolis, self.is_moist)
-            tables = (self.levels, self.weights, numbers, self.slow)
-            if self.terrain:
-                sloping.prepare(state, self.terrain.ground, self.levels, self.work)
-                sloping.tendencies(state, self.work, self.terrain.ground, self.column, *tables)
-            else:
-                hevi.prepare(state, self.water, self.column, self.levels, self.work)
-                hevi.tendencies(state, self.work, self.column, self.levels, self.wind, *tables[1:])
-            self._close_walls()
-            if stage == 0:  # the state is the start
-                self.fast[...] = 0.0
-                self.pressure.data[...] = 0.0
-            else:
-                hevi.begin(self.start, state, self.work, self.fast, self.pressure.data)
-        share = 1 / count if stage == 2 and self.carried else 0.0
-        if share:
-            self._start_fluxes(state)
-        dynamics = config.dynamics
-        fast = Substep(spacing["x"], spacing["y"], dt, dynamics.implicit, dynamics.damping, share, self.is_moist)
-        for substep in range(count):
-            if substep:
-                with timer("halo"):
-                    self.pressure_exchange(self.pressure)
-            with timer("sound"):
-                rest = (self.slow, self.fast, self.pressure.data, self.levels, *self.mass_flux, fast)
-                if self.terrain:
-                    sloping.substep(self.work, self.terrain.ground, *rest)
-                else:
-                    hevi.substep(self.work, *rest)
-        with timer("sound"):
-            hevi.finish(state, self.fast, self.state.data)
-
-    def _start_fluxes(self, state: Any) -> None:
-        """Mean mass fluxes start as those of the state; the acoustic substeps add their shares of the deviations."""
-        inner, beyond = slice(HALO, -HALO), slice(HALO, 1 - HALO)
-        along_x, along_y, up = self.mass_flux
-        along_x[...], along_y[...] = state[RHO_U, :, inner, beyond], state[RHO_V, :, beyond, inner]
-        up[:-1], up[-1] = state[RHO_W, :, inner, inner], 0.0
-
-    @property
     def is_moist(self) -> bool:
         """Whether the air holds water."""
         return self.config.moisture.kind != "none"
 
-    def _close_walls(self) -> None:
-        """No momentum through walls."""
-        topology, rank = self.mesh.topology, self.mesh.rank
-        for axis in set(HORIZONTAL) - set(periodic_axes(self.config)):
-            for step, at in ((-1, HALO), (1, -HALO)):
-                if topology.shift(rank, axis, step) is None:
-                    self.slow[(RHO_U, ..., at) if axis == "x" else (RHO_V, slice(None), at)] = 0.0
-
-    def _physics(self, dt: float, timer: PhaseTimer) -> None:
-        """All physics, one process after the other, each in place on the state after the last."""
-        if self.forced:
-            with timer("halo"):
-                self.exchange(self.state)
-            with timer("forcing"):
-                self.forced.apply(self.state.data, self.carried.field.data if self.is_moist else None, dt)  # type: ignore[union-attr]
-        if self.mu is not None:
-            with timer("halo"):
-                self.exchange(self.state)
-            state, spacing = self.state.data, (self.spacing["x"], self.spacing["y"])
-            mixings = self.viscosities(dt)
-            for _ in range(bool(self.config.smagorinsky.coefficient) + bool(self.config.diffusion)):
-                with timer("halo"):
-                    if self.carried:
-                        self.carried.corners(self.carried.field)
-                with timer("mixing"):
-                    prandtl, cross, self._greatest = next(mixings)
-                    mix(state, self.work, self.mu, self.unmixed, self.levels, spacing, dt, prandtl, cross)
-                    self._mix_carried(dt / prandtl)
-        if self.is_moist:
-            with timer("water"):
-                self._water(dt)
-        if self.relaxes and self.terrain:
-            with timer("halo"):
-                self.exchange(self.state)
-            with timer("relaxation"):
-                sloping.relax(self.state.data, self.terrain.ground, self.levels, self.rates["z"], dt)
-        elif self.relaxes:
-            with timer("relaxation"):
-                rates = self.rates
-                tables = (self.column, self.rest, rates["x"], rates["y"], rates["z"])
-                relax(self.state.data, *tables, dt)
-
-    def viscosities(self, dt: float) -> Iterator[tuple[float, float, Any]]:
-        """Fill `work` and `mu` (rho K) for one mixing of a step of dt (s) after the other; the halo is filled.
-
-        Each: Prandtl number, 1 for Smagorinsky's symmetric stress (else 0), the greatest eddy viscosity (m2/s).
-        """
-        config, state, greatest = self.config, self.state.data, 0.0
-        assert self.mu is not None
-        hevi.prepare(state, self.dry, self.column, self.levels, self.work)
-        if config.smagorinsky.coefficient:
-            coefficient, prandtl = config.smagorinsky.coefficient, config.smagorinsky.prandtl
-            spacing = self.spacing["x"], self.spacing["y"]
-            share = min(0.25, prandtl / 2) / dt
-            greatest = viscosity(
-                state, self.work, self.column, self.levels, spacing, coefficient, prandtl, share, self.mu
-            )  # fmt: skip
-            yield prandtl, 1.0, greatest
-        if config.diffusion:
-            self.mu[...] = (state[RHO] + self.column[0][:, None, None]) * config.diffusion
-            yield config.prandtl, 0.0, greatest
-
-    def _mix_carried(self, dt: float) -> None:
-        """Diffuse what the air carries with rho K over dt (s), after a mixing of the air."""
-        if self.carried:
-            q, spacing = self.carried, (self.spacing["x"], self.spacing["y"])
-            state, deviates = self.state.data, self.is_moist and not self.forced
-            if deviates:
-                q.field.data[0] -= self._still_vapor
-            mix_carried(q.field.data, q.spare.data, state, self.mu, self.column, self.levels, spacing, dt)
-            q.field, q.spare = q.spare, q.field
-            if deviates:
-                q.field.data[0] += self._still_vapor
-
-    def _water(self, dt: float) -> None:
-        """What water does over dt (s): it condenses, evaporates, rains; at the pressure that the air has."""
-        assert self.carried
-        hevi.prepare(self.state.data, self.dry, self.column, self.levels, self.work)
-        state, carried, (air, water) = self.state.data, self.carried.field.data, self.parcels
-        air_of(state, self.work[4], self.column, carried, air, water)
-        theta, rho, exner, pressure = air
-        if self.config.moisture.kind == "kessler":
-            kessler(theta, water, rho, exner, pressure, self.thickness, dt, self.rained.data[0])
-        elif self.is_complete:
-            condense(theta, water, rho, exner, pressure)
-        else:
-            saturate(theta, water, exner, pressure)
-        put_back(air, water, self.column, state, carried)
-
-    def _compress(self, dt: float) -> None:
-        """What water changes in the heating by compression over dt (s)."""
-        assert self.carried
-        spacing = self.spacing["x"], self.spacing["y"]
-        carried = self.carried.field.data
-        compress(self.state.data, self.start, carried, self.column, self.levels, *self.mass_flux, spacing, dt)
+    @property
+    def dt(self) -> float:
+        """The full time step, s."""
+        return self.config.full_step
 
     def _middles(self) -> tuple[np.ndarray, ...]:
         """Collective: rho, u, v, w and rho theta in the middles of the owned cells, on the host, float64."""
@@ -431,32 +251,6 @@ class SplitModel:
         heat = (CV + CVV * vapor + CL * (cloud + rain)) * temperature - LATENT * (cloud + rain)
         return energy * (1 + vapor + cloud + rain) + rho * heat
 
-    def require_sound(self, watch: Diagnostics, dt: float) -> None:
-        """Collective: raise `BlowUpError` on every rank if a value is not finite or the wind outruns the step."""
-        if watch.broken_cells:
-            raise BlowUpError(
-                f"the state is not finite (or no air is left) in {watch.broken_cells} cells",
-                where=f"step {self.steps_done}",
-                likely="a large step too long for this flow, or an initial state too violent for it",
-                do="lower dynamics.step, or take more cells",
-            )
-        for axis in "xyz":
-            speed = getattr(watch, f"speed_{axis}")
-            if speed * dt > FASTEST * self.spacing[axis] * (1 if axis != "z" else self._thickness_there):
-                raise BlowUpError(
-                    f"the wind of {speed:.1f} m/s passes more than {FASTEST:g} cell in {axis} in a large step of"
-                    f" {dt:.3g} s",
-                    where=f"step {self.steps_done}",
-                    likely="a step too long for this flow",
-                    do=f"set dynamics.step to at most {0.9 * self.spacing[axis] / speed:.2g}",
-                )
-
-    @property
-    def _thickness_there(self) -> float:
-        """Thickest over thinnest level: fast air is not beside the ground, where levels are thin."""
-        thick = np.diff(self.edges)
-        return float(thick.max() / thick.min())
-
     def budgets(self, first: Diagnostics, last: Diagnostics) -> dict[str, dict[str, float]]:
         """Of moist air, the budget of water (kg) between two watches; `unexplained` is rounding."""
         entered = last.more.get("water_entered", 0.0) - first.more.get("water_entered", 0.0)
@@ -536,81 +330,3 @@ def level_tables(edges: np.ndarray) -> np.ndarray:
     tables[2, -1] = 1.0
     tables[3] = 1 - tables[2]
     return tables
-
-
-def _walls(config: Config) -> dict[str, tuple[Fill, Fill]]:
-    """Free-slip walls of the staggered state: what stands at the wall's face is 0, beyond it air is mirrored."""
-    periodic = periodic_axes(config)
-    return {axis: _mirrors(axis) for axis in HORIZONTAL if axis not in periodic}
-
-
-def _mirrors(axis: str) -> tuple[Fill, Fill]:
-    normal = RHO_U if axis == "x" else RHO_V
-
-    def low(halo: np.ndarray, inside: np.ndarray, on_face: bool) -> None:
-        halo[...] = inside[: len(halo)]
-        some = min(len(halo), len(inside) - 1)
-        halo[:some, normal] = -inside[1 : some + 1, normal]
-        inside[0, normal] = 0.0
-
-    def high(halo: np.ndarray, inside: np.ndarray, on_face: bool) -> None:
-        halo[...] = inside[: len(halo)]
-        halo[0, normal] = 0.0
-        halo[1:, normal] = -inside[: len(halo) - 1, normal]
-
-    return _fill(f"staggered_wall_low({axis})", low), _fill(f"staggered_wall_high({axis})", high)
-
-
-def _fill(name: str, apply: Callable[[np.ndarray, np.ndarray, bool], None]) -> Fill:
-    return Fill(name, apply, signed=True)
-
-
-def warm_up(config: Config, device: Device = HOST) -> None:
-    """Compile the kernels of a run (or load them); nothing to do in the simulator."""
-    if is_simulated(device.zeros(())):
-        return
-
-    def table(*shape: int) -> Any:
-        return device.to_device(np.ones(shape, config.precision))
-
-    state = device.zeros((FIELDS, 4, 3 * HALO, 3 * HALO), config.precision)
-    work, levels, column = table(WORKS, *state.shape[1:]), table(LEVELS, 5), table(3, 4)
-    slow, fast, pressure = state.copy(), state.copy(), table(4, HALO + 2, HALO + 2)
-    hevi.prepare(state, device.to_device(NO_WATER.astype(state.dtype)), column, levels, work)
-    weights = device.to_device(upwind_weights(5).astype(state.dtype))
-    hevi.tendencies(state, work, column, levels, table(2, 4), weights, LargeStage(1.0, 1.0, 0.0), slow)
-    hevi.begin(state, state, work, fast, pressure)
-    flux = table(4, HALO, HALO + 1), table(4, HALO + 1, HALO), table(5, HALO, HALO)
-    hevi.substep(work, slow, fast, pressure, levels, *flux, Substep(1.0, 1.0, 1e-3, 0.5, 0.0, 0.0))
-    if config.terrain.kind != "flat":
-        cells = state.shape[1:]
-        ground = Ground(table(3, *cells), table(METRICS, *cells), table(2, *cells), table(2, 4))
-        work = table(SLOPING_WORKS, *cells)
-        sloping.prepare(state, ground, levels, work)
-        stage, sound = LargeStage(1.0, 1.0, config.coriolis), Substep(1.0, 1.0, 1e-3, 0.5, 0.0, 0.0)
-        sloping.tendencies(state, work, ground, column, levels, weights, stage, slow)
-        sloping.substep(work, ground, slow, fast, pressure, levels, *flux, sound)
-        sloping.relax(state, ground, levels, table(4), 1.0)
-    hevi.finish(state, fast, state)
-    relax(state, column, table(4, 4), table(HALO), table(HALO), table(4), 1.0)
-    mu, spacing = table(*state.shape[1:]), (1.0, 1.0)
-    if config.smagorinsky.coefficient or config.diffusion:
-        viscosity(state, work, column, levels, spacing, 0.1, 1.0, 0.1, mu)
-        mix(state, work, mu, table(4, 4), levels, spacing, 0.0, 1.0, 1.0)
-    if config.tracers or config.moisture.kind != "none":
-        warm_up_transport(state, column)
-        q = table(1, 4, HALO + 6, HALO + 6)
-        mix_carried(q, q.copy(), state, mu, column, levels, spacing, 0.0)
-    if config.moisture.kind != "none":
-        nz, ny, nx = state.shape[1], *(n - 2 * HALO for n in state.shape[2:])
-        air, water = table(4, nz, ny, nx), table(3, nz, ny, nx)
-        carried = table(3, nz, ny + 2 * REACH, nx + 2 * REACH)
-        air_of(state, table(*state.shape[1:]), column, carried, air, water)
-        put_back(air, water, column, state, carried)
-        if config.moisture.kind == "kessler":
-            kessler(air[0], water, *air[1:], table(nz), 1.0, table(ny, nx))
-        elif config.moisture.equations == "complete":
-            compress(state, state, carried, column, levels, *flux, spacing, 1.0)
-            condense(air[0], water, *air[1:])
-        else:
-            saturate(air[0], water, *air[2:])

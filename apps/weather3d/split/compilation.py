@@ -1,0 +1,73 @@
+"""The kernels of the box with split dynamics are compiled, or loaded, before the time loop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hpckit.apps.weather3d.config import Config
+from hpckit.apps.weather3d.tracers import warm_up as warm_up_transport
+from hpckit.comm.device import HOST, Device
+from hpckit.kernels.device_array import is_simulated
+from hpckit.kernels.euler.box.constants import FIELDS
+from hpckit.kernels.euler.constants import HALO, REACH
+from hpckit.kernels.euler.hevi import dispatch as hevi
+from hpckit.kernels.euler.hevi.constants import LEVELS, NO_WATER, WORKS, LargeStage, Substep, upwind_weights
+from hpckit.kernels.euler.hevi.stress.dispatch import mix, mix_carried, viscosity
+from hpckit.kernels.euler.hevi.terrain import dispatch as sloping
+from hpckit.kernels.euler.hevi.terrain.constants import METRICS, Ground
+from hpckit.kernels.euler.hevi.terrain.constants import WORKS as SLOPING_WORKS
+from hpckit.kernels.euler.rain.dispatch import air_of, compress, condense, kessler, put_back, saturate
+from hpckit.kernels.euler.relaxation.dispatch import relax
+
+
+def warm_up(config: Config, device: Device = HOST) -> None:
+    """Compile the kernels of a run (or load them); nothing to do in the simulator."""
+    if is_simulated(device.zeros(())):
+        return
+
+    def table(*shape: int) -> Any:
+        return device.to_device(np.ones(shape, config.precision))
+
+    state = device.zeros((FIELDS, 4, 3 * HALO, 3 * HALO), config.precision)
+    work, levels, column = table(WORKS, *state.shape[1:]), table(LEVELS, 5), table(3, 4)
+    slow, fast, pressure = state.copy(), state.copy(), table(4, HALO + 2, HALO + 2)
+    hevi.prepare(state, device.to_device(NO_WATER.astype(state.dtype)), column, levels, work)
+    weights = device.to_device(upwind_weights(5).astype(state.dtype))
+    hevi.tendencies(state, work, column, levels, table(2, 4), weights, LargeStage(1.0, 1.0, 0.0), slow)
+    hevi.begin(state, state, work, fast, pressure)
+    flux = table(4, HALO, HALO + 1), table(4, HALO + 1, HALO), table(5, HALO, HALO)
+    hevi.substep(work, slow, fast, pressure, levels, *flux, Substep(1.0, 1.0, 1e-3, 0.5, 0.0, 0.0))
+    if config.terrain.kind != "flat":
+        cells = state.shape[1:]
+        ground = Ground(table(3, *cells), table(METRICS, *cells), table(2, *cells), table(2, 4))
+        work = table(SLOPING_WORKS, *cells)
+        sloping.prepare(state, ground, levels, work)
+        stage, sound = LargeStage(1.0, 1.0, config.coriolis), Substep(1.0, 1.0, 1e-3, 0.5, 0.0, 0.0)
+        sloping.tendencies(state, work, ground, column, levels, weights, stage, slow)
+        sloping.substep(work, ground, slow, fast, pressure, levels, *flux, sound)
+        sloping.relax(state, ground, levels, table(4), 1.0)
+    hevi.finish(state, fast, state)
+    relax(state, column, table(4, 4), table(HALO), table(HALO), table(4), 1.0)
+    mu, spacing = table(*state.shape[1:]), (1.0, 1.0)
+    if config.smagorinsky.coefficient or config.diffusion:
+        viscosity(state, work, column, levels, spacing, 0.1, 1.0, 0.1, mu)
+        mix(state, work, mu, table(4, 4), levels, spacing, 0.0, 1.0, 1.0)
+    if config.tracers or config.moisture.kind != "none":
+        warm_up_transport(state, column)
+        q = table(1, 4, HALO + 6, HALO + 6)
+        mix_carried(q, q.copy(), state, mu, column, levels, spacing, 0.0)
+    if config.moisture.kind != "none":
+        nz, ny, nx = state.shape[1], *(n - 2 * HALO for n in state.shape[2:])
+        air, water = table(4, nz, ny, nx), table(3, nz, ny, nx)
+        carried = table(3, nz, ny + 2 * REACH, nx + 2 * REACH)
+        air_of(state, table(*state.shape[1:]), column, carried, air, water)
+        put_back(air, water, column, state, carried)
+        if config.moisture.kind == "kessler":
+            kessler(air[0], water, *air[1:], table(nz), 1.0, table(ny, nx))
+        elif config.moisture.equations == "complete":
+            compress(state, state, carried, column, levels, *flux, spacing, 1.0)
+            condense(air[0], water, *air[1:])
+        else:
+            saturate(air[0], water, *air[2:])

@@ -1,0 +1,222 @@
+"""The box model with split dynamics (HEVI): large steps of the flow, acoustic substeps implicit in the vertical."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from hpckit.apps.weather3d.model import Diagnostics
+from hpckit.apps.weather3d.sides import HORIZONTAL, periodic_axes
+from hpckit.apps.weather3d.split.state import SplitState
+from hpckit.comm.observe.timer import PhaseTimer
+from hpckit.errors import BlowUpError
+from hpckit.kernels.euler.box.constants import RHO, RHO_U, RHO_V, RHO_W
+from hpckit.kernels.euler.constants import HALO
+from hpckit.kernels.euler.hevi import dispatch as hevi
+from hpckit.kernels.euler.hevi.constants import LargeStage, Substep
+from hpckit.kernels.euler.hevi.stress.dispatch import mix, mix_carried, viscosity
+from hpckit.kernels.euler.hevi.terrain import dispatch as sloping
+from hpckit.kernels.euler.rain.dispatch import air_of, compress, condense, kessler, put_back, saturate
+from hpckit.kernels.euler.relaxation.dispatch import relax
+
+FASTEST = 1.0  # cells that the wind may pass in a large step
+
+
+class SplitModel(SplitState):
+    """The state of a run on this rank, and its time step; as `weather3d.model.Model`."""
+
+    @property
+    def wait_seconds(self) -> float:
+        """Seconds spent in MPI waits so far."""
+        waited = self.exchange.wait_seconds + self.pressure_exchange.wait_seconds
+        return waited + (self.carried.wait_seconds if self.carried else 0.0)
+
+    def step(self, dt: float, timer: PhaseTimer) -> None:
+        """Advance by dt (s): the dynamics, then the physics."""
+        with timer("halo"):
+            self.exchange(self.state)
+            if self.is_moist:
+                self.carried.total_water(self.water)
+        # The start is kept where it is: the first stage writes the state into the other array.
+        self.start, self.state.data = self.state.data, self.start
+        for stage, (share, count) in enumerate(zip((1 / 3, 1 / 2, 1.0), self.config.substeps, strict=True)):
+            if stage:
+                with timer("halo"):
+                    self.exchange(self.state)
+            self._stage(dt * share / count, count, stage, timer)
+        if self.carried:
+            if self.is_complete:
+                with timer("water"):
+                    self._compress(dt)
+            forward = self.steps_done % 2 == 0
+            self.carried.move(self.start, self.column, self.mass_flux, dt, forward, timer)
+        self._physics(dt, timer)
+        self.steps_done += 1
+
+    def _stage(self, dt: float, count: int, stage: int, timer: PhaseTimer) -> None:
+        """The slow tendencies at the state, and `count` acoustic substeps of dt (s) from the start of the step."""
+        config, spacing = self.config, self.spacing
+        state = self.state.data if stage else self.start
+        with timer("slow"):
+            numbers = LargeStage(spacing["x"], spacing["y"], config.coriolis, self.is_moist)
+            tables = (self.levels, self.weights, numbers, self.slow)
+            if self.terrain:
+                sloping.prepare(state, self.terrain.ground, self.levels, self.work)
+                sloping.tendencies(state, self.work, self.terrain.ground, self.column, *tables)
+            else:
+                hevi.prepare(state, self.water, self.column, self.levels, self.work)
+                hevi.tendencies(state, self.work, self.column, self.levels, self.wind, *tables[1:])
+            self._close_walls()
+            if stage == 0:  # the state is the start
+                self.fast[...] = 0.0
+                self.pressure.data[...] = 0.0
+            else:
+                hevi.begin(self.start, state, self.work, self.fast, self.pressure.data)
+        share = 1 / count if stage == 2 and self.carried else 0.0
+        if share:
+            self._start_fluxes(state)
+        dynamics = config.dynamics
+        fast = Substep(spacing["x"], spacing["y"], dt, dynamics.implicit, dynamics.damping, share, self.is_moist)
+        for substep in range(count):
+            if substep:
+                with timer("halo"):
+                    self.pressure_exchange(self.pressure)
+            with timer("sound"):
+                rest = (self.slow, self.fast, self.pressure.data, self.levels, *self.mass_flux, fast)
+                if self.terrain:
+                    sloping.substep(self.work, self.terrain.ground, *rest)
+                else:
+                    hevi.substep(self.work, *rest)
+        with timer("sound"):
+            hevi.finish(state, self.fast, self.state.data)
+
+    def _start_fluxes(self, state: Any) -> None:
+        """Mean mass fluxes start as those of the state; the acoustic substeps add their shares of the deviations."""
+        inner, beyond = slice(HALO, -HALO), slice(HALO, 1 - HALO)
+        along_x, along_y, up = self.mass_flux
+        along_x[...], along_y[...] = state[RHO_U, :, inner, beyond], state[RHO_V, :, beyond, inner]
+        up[:-1], up[-1] = state[RHO_W, :, inner, inner], 0.0
+
+    def _close_walls(self) -> None:
+        """No momentum through walls."""
+        topology, rank = self.mesh.topology, self.mesh.rank
+        for axis in set(HORIZONTAL) - set(periodic_axes(self.config)):
+            for step, at in ((-1, HALO), (1, -HALO)):
+                if topology.shift(rank, axis, step) is None:
+                    self.slow[(RHO_U, ..., at) if axis == "x" else (RHO_V, slice(None), at)] = 0.0
+
+    def _physics(self, dt: float, timer: PhaseTimer) -> None:
+        """All physics, one process after the other, each in place on the state after the last."""
+        if self.forced:
+            with timer("halo"):
+                self.exchange(self.state)
+            with timer("forcing"):
+                self.forced.apply(self.state.data, self.carried.field.data if self.is_moist else None, dt)
+        if self.mu is not None:
+            with timer("halo"):
+                self.exchange(self.state)
+            state, spacing = self.state.data, (self.spacing["x"], self.spacing["y"])
+            mixings = self.viscosities(dt)
+            for _ in range(bool(self.config.smagorinsky.coefficient) + bool(self.config.diffusion)):
+                with timer("halo"):
+                    if self.carried:
+                        self.carried.corners(self.carried.field)
+                with timer("mixing"):
+                    prandtl, cross, self._greatest = next(mixings)
+                    mix(state, self.work, self.mu, self.unmixed, self.levels, spacing, dt, prandtl, cross)
+                    self._mix_carried(dt / prandtl)
+        if self.is_moist:
+            with timer("water"):
+                self._water(dt)
+        if self.relaxes and self.terrain:
+            with timer("halo"):
+                self.exchange(self.state)
+            with timer("relaxation"):
+                sloping.relax(self.state.data, self.terrain.ground, self.levels, self.rates["z"], dt)
+        elif self.relaxes:
+            with timer("relaxation"):
+                rates = self.rates
+                tables = (self.column, self.rest, rates["x"], rates["y"], rates["z"])
+                relax(self.state.data, *tables, dt)
+
+    def viscosities(self, dt: float) -> Iterator[tuple[float, float, Any]]:
+        """Fill `work` and `mu` (rho K) for one mixing of a step of dt (s) after the other; the halo is filled.
+
+        Each: Prandtl number, 1 for Smagorinsky's symmetric stress (else 0), the greatest eddy viscosity (m2/s).
+        """
+        config, state, greatest = self.config, self.state.data, 0.0
+        assert self.mu is not None
+        hevi.prepare(state, self.dry, self.column, self.levels, self.work)
+        if config.smagorinsky.coefficient:
+            coefficient, prandtl = config.smagorinsky.coefficient, config.smagorinsky.prandtl
+            spacing = self.spacing["x"], self.spacing["y"]
+            share = min(0.25, prandtl / 2) / dt
+            greatest = viscosity(
+                state, self.work, self.column, self.levels, spacing, coefficient, prandtl, share, self.mu
+            )  # fmt: skip
+            yield prandtl, 1.0, greatest
+        if config.diffusion:
+            self.mu[...] = (state[RHO] + self.column[0][:, None, None]) * config.diffusion
+            yield config.prandtl, 0.0, greatest
+
+    def _mix_carried(self, dt: float) -> None:
+        """Diffuse what the air carries with rho K over dt (s), after a mixing of the air."""
+        if self.carried:
+            q, spacing = self.carried, (self.spacing["x"], self.spacing["y"])
+            state, deviates = self.state.data, self.is_moist and not self.forced
+            if deviates:
+                q.field.data[0] -= self._still_vapor
+            mix_carried(q.field.data, q.spare.data, state, self.mu, self.column, self.levels, spacing, dt)
+            q.field, q.spare = q.spare, q.field
+            if deviates:
+                q.field.data[0] += self._still_vapor
+
+    def _water(self, dt: float) -> None:
+        """What water does over dt (s): it condenses, evaporates, rains; at the pressure that the air has."""
+        assert self.carried
+        hevi.prepare(self.state.data, self.dry, self.column, self.levels, self.work)
+        state, carried, (air, water) = self.state.data, self.carried.field.data, self.parcels
+        air_of(state, self.work[4], self.column, carried, air, water)
+        theta, rho, exner, pressure = air
+        if self.config.moisture.kind == "kessler":
+            kessler(theta, water, rho, exner, pressure, self.thickness, dt, self.rained.data[0])
+        elif self.is_complete:
+            condense(theta, water, rho, exner, pressure)
+        else:
+            saturate(theta, water, exner, pressure)
+        put_back(air, water, self.column, state, carried)
+
+    def _compress(self, dt: float) -> None:
+        """What water changes in the heating by compression over dt (s)."""
+        assert self.carried
+        spacing = self.spacing["x"], self.spacing["y"]
+        carried = self.carried.field.data
+        compress(self.state.data, self.start, carried, self.column, self.levels, *self.mass_flux, spacing, dt)
+
+    def require_sound(self, watch: Diagnostics, dt: float) -> None:
+        """Collective: raise `BlowUpError` on every rank if a value is not finite or the wind outruns the step."""
+        if watch.broken_cells:
+            raise BlowUpError(
+                f"the state is not finite (or no air is left) in {watch.broken_cells} cells",
+                where=f"step {self.steps_done}",
+                likely="a large step too long for this flow, or an initial state too violent for it",
+                do="lower dynamics.step, or take more cells",
+            )
+        for axis in "xyz":
+            speed = getattr(watch, f"speed_{axis}")
+            if speed * dt > FASTEST * self.spacing[axis] * (1 if axis != "z" else self._thickness_there):
+                raise BlowUpError(
+                    f"the wind of {speed:.1f} m/s passes more than {FASTEST:g} cell in {axis} in a large step of"
+                    f" {dt:.3g} s",
+                    where=f"step {self.steps_done}",
+                    likely="a step too long for this flow",
+                    do=f"set dynamics.step to at most {0.9 * self.spacing[axis] / speed:.2g}",
+                )
+
+    @property
+    def _thickness_there(self) -> float:
+        """Thickest over thinnest level: fast air is not beside the ground, where levels are thin."""
+        thick = np.diff(self.edges)
+        return float(thick.max() / thick.min())
