@@ -7,6 +7,7 @@ from hpckit import loaded_on_use
 _HOMES = {
     "Ensemble": "hpckit.adjoint.ensemble",
     "TracedModel": "hpckit.adjoint.models",
+    "Network": "hpckit.adjoint.networks",
     "Window": "hpckit.adjoint.window",
     "binomial_schedule": "hpckit.adjoint.schedule",
     "check": "hpckit.adjoint.checks",

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from hpckit.adjoint.networks import run_network
 from hpckit.adjoint.program import MADE, SweepPass, SweepProgram, walls_of
 from hpckit.adjoint.transforms import ADDED_UP
 from hpckit.comm.device import HOST, Device
@@ -16,7 +17,7 @@ from hpckit.grid import sums
 from hpckit.grid.exchange import HaloExchange
 from hpckit.grid.field import Field
 from hpckit.kernels.graph import dispatch, reference
-from hpckit.kernels.graph.nodes import POINTWISE, Node, Offset, Walls
+from hpckit.kernels.graph.nodes import POINTWISE, Node, Offset, Walls, make
 from hpckit.kernels.graph.reference import number
 from hpckit.kernels.graph.region import Block, Box
 from hpckit.kernels.graph.sweep import GraphSweep
@@ -39,7 +40,12 @@ class BoundProgram:
         self.grid = program.graph.grid
         self._bindings = bindings
         self._more = len(shape) - self.grid.dims  # dims behind the grid's
-        if self._more and any(node.op == "sum" for node in program.made):
+        if program.networks and device is not HOST:
+            raise InputError(
+                f"{program.graph.name} has a network within: it runs on processors", do="take device='cpu'"
+            )
+        backward = any(node.op == "pull" for node in program.networks)
+        if self._more and (backward or any(node.op == "sum" for node in program.made)):
             raise InputError(
                 f"{program.graph.name} of an ensemble adds up cells, and would add its members, too",
                 do="run it for each member: ensemble.member(field, m)",
@@ -105,10 +111,13 @@ class BoundProgram:
             self._exchange([(node, values[node]) for node in stage.exchanged if node not in filled])
             for each, made in zip(stage.passes, program.targets(turn), strict=True):
                 self._sweep(each, made, values, results)
+            for node in stage.networks:
+                self._through(node, values)
         found: list[Any] = []
         for node, out in zip(program.graph.outputs, outs, strict=True):
             if not node.is_field:
-                found.append(float(self._number(node, values)))
+                value = self._number(node, values)
+                found.append(np.array(value) if np.ndim(value) else float(value))
                 continue
             result = results[node]
             if out is not None and result is not out:
@@ -139,6 +148,24 @@ class BoundProgram:
                 _fold(field.data, self._block(field).origin, self.owned, node.value, self._sides)
             elif node.op == "sum":
                 values[node] = sums.total(field.interior, self.mesh.comm, self._cells, True)
+
+    def _through(self, node: Node, values: dict[Node, Any]) -> None:
+        """A network forward or backward: its outputs, and the sensitivities to its weights."""
+        box = (0,) * self.grid.dims, self.owned
+        args: list[Any] = []
+        for arg in node.args:
+            leaf, offset = (arg.args[0], arg.value) if arg.op == "shift" else (arg, ())
+            args.append(self._block(values[leaf]).part(box, offset) if arg.is_field else self._number(arg, values))
+        outs = {}
+        for each in self.program.arrays:
+            if each.op == "output" and each.args[0] is node:
+                values[each] = field = self._kept(each, each)
+                outs[each.value[0]] = field.interior
+        asked = make("weights", node)
+        comm = self.mesh.comm if asked in self.program.made else None
+        found = run_network(node, args[0], args[1:], outs, comm, self._cells[1])
+        if found is not None:
+            values[asked] = found
 
     def sweep_by_reference(self, sweep: GraphSweep, out: Field, values: dict[Node, Any]) -> None:
         """One target of a pass on the owned cells, by NumPy: from what a run has `seen`."""

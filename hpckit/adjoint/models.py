@@ -10,8 +10,8 @@
     _, pull = hp.adjoint.vjp(step, T, conductivity)         # pull(sensitivity) -> sensitivities of T and conductivity
     value, (g, _) = hp.adjoint.gradient(cost)(T, data)      # of a cost, a number
 
-Arguments by position are traced: Fields, and numbers that may differ from call to call. Keywords are plain Python
-values known when the step is traced: a choice of a scheme, a constant.
+Arguments by position are traced: Fields, numbers that may differ from call to call, and `Network`s. Keywords are plain
+Python values known when the step is traced: a choice of a scheme, a constant.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ from dataclasses import replace
 from numbers import Real
 from typing import Any
 
+import numpy as np
+
 from hpckit.adjoint.execute import MEMBER, BoundProgram, require_same_grid
+from hpckit.adjoint.networks import Applied, Network, Stages
 from hpckit.adjoint.program import Graph, SweepProgram
 from hpckit.adjoint.trace import Axes, Traced
 from hpckit.adjoint.transforms import Grid, linear, sensitivities, tangents
@@ -60,7 +63,7 @@ class TracedModel:
         if len(outs) != len(graph.outputs):
             raise InputError(f"{self.name} has {len(graph.outputs)} results, and `out` {len(outs)} fields")
         bound = self.bound(graph, args)
-        results = bound.run(dict(zip(graph.inputs, map(_plain, args), strict=True)), outs)
+        results = bound.run(dict(zip(graph.inputs, map(plain, args), strict=True)), outs)
         return tuple(results) if several else results[0]
 
     def graph(self, *args: Any, **options: Any) -> Graph:
@@ -100,13 +103,13 @@ class TracedModel:
         if not fields:
             raise InputError(f"{self.name} was given no field", do="give at least one Field: it says where to compute")
         for name, arg in zip(self.parameters, args, strict=False):
-            if not isinstance(arg, Field) and (not isinstance(arg, Real) or isinstance(arg, bool)):
+            if not isinstance(arg, Field | Network) and (not isinstance(arg, Real) or isinstance(arg, bool)):
                 raise InputError(
-                    f"{name} of {self.name} is a {type(arg).__name__}, neither a Field nor a number",
+                    f"{name} of {self.name} is a {type(arg).__name__}, neither a Field nor a number nor a Network",
                     do="make arrays Fields; give choices and other constants as keywords, behind a * in the definition",
                 )
         topology = require_same_grid(fields, self.name).mesh.topology
-        kinds = tuple(isinstance(arg, Field) for arg in args)
+        kinds = tuple(arg.stages if isinstance(arg, Network) else isinstance(arg, Field) for arg in args)
         key = (topology.names, topology.periodic, kinds, tuple(sorted((k, repr(v)) for k, v in options.items())))
         if key not in self._graphs:
             names = tuple(name for name in topology.names if name != MEMBER)
@@ -121,14 +124,19 @@ class TracedModel:
             return False
         return True
 
-    def _trace(self, axes: Axes, kinds: Sequence[bool], options: Mapping[str, Any]) -> tuple[Graph, bool]:
+    def _trace(self, axes: Axes, kinds: Sequence[bool | Stages], options: Mapping[str, Any]) -> tuple[Graph, bool]:
         names = [*self.parameters, *(f"argument {k}" for k in range(len(self.parameters), len(kinds)))]
-        inputs = []
-        for name, is_field in zip(names, kinds, strict=False):
+        inputs, given = [], []
+        for name, kind in zip(names, kinds, strict=False):
+            if isinstance(kind, tuple):
+                inputs.append(make("network", value=name, is_field=False))
+                given.append(Applied(inputs[-1], axes, kind))
+                continue
             own = self._walls.get(name, {} if self._walls.keys() & set(self.parameters) else self._walls)
-            value = (name, axes.walls(own, name)) if is_field else name
-            inputs.append(make("field" if is_field else "number", value=value, is_field=is_field))
-        result = self.function(*(Traced(node, axes) for node in inputs), **options)
+            value = (name, axes.walls(own, name)) if kind else name
+            inputs.append(make("field" if kind else "number", value=value, is_field=kind))
+            given.append(Traced(inputs[-1], axes))
+        result = self.function(*given, **options)
         several = isinstance(result, tuple | list)
         outputs = []
         for each in result if several else [result]:
@@ -245,7 +253,8 @@ def vjp_graph(graph: Graph, with_results: bool = False, wanted: int | None = Non
     found = sensitivities(graph.outputs, seeds, asked, graph.grid)
     results: list[Node] = []
     for leaf, node in zip(asked, found, strict=True):
-        node = constant(0.0) if node is None else node
+        if node is None:
+            node = constant(0.0) if leaf.op != "network" else make("mul", constant(0.0), leaf)
         results.append(
             make("hold", node, value=graph.grid.walls(0.0), is_field=True) if leaf.is_field > node.is_field else node
         )
@@ -258,9 +267,12 @@ def vjp_graph(graph: Graph, with_results: bool = False, wanted: int | None = Non
     )
 
 
-def _plain(value: Any) -> Any:
-    return value if isinstance(value, Field) else float(value)
+def plain(value: Any) -> Any:
+    """An argument as a program takes it: a Field, a number, or the vector of a network's weights."""
+    if isinstance(value, Network):
+        return value.values
+    return value if isinstance(value, Field | np.ndarray) else float(value)
 
 
 def _inputs(graph: Graph, values: Sequence[Any]) -> dict[Node, Any]:
-    return dict(zip(graph.inputs, map(_plain, values), strict=True))
+    return dict(zip(graph.inputs, map(plain, values), strict=True))

@@ -6,9 +6,9 @@ import math
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from hpckit.adjoint.checks import require_finite
 from hpckit.adjoint.execute import BoundProgram
-from hpckit.adjoint.finite import require_finite
-from hpckit.adjoint.models import TracedModel, vjp_graph
+from hpckit.adjoint.models import TracedModel, plain, vjp_graph
 from hpckit.adjoint.program import Graph
 from hpckit.errors import InputError
 from hpckit.grid.field import Field
@@ -85,7 +85,7 @@ class Pool:
                 self.parameters[k].interior[...] = arg.interior
                 self.slopes[k].interior[...] = 0.0
             else:
-                self.parameters[k], self.slopes[k] = float(arg), 0.0
+                self.parameters[k], self.slopes[k] = plain(arg), 0.0
         for field in self.now:
             field.interior[...] = 0.0
 
@@ -122,7 +122,7 @@ class Pool:
             if isinstance(slope, Field):
                 self.slopes[place].interior[...] += slope.interior
             else:
-                self.slopes[place] += slope
+                self.slopes[place] = self.slopes[place] + slope
         self.now, self._next = self._next, self.now
 
     def add_cost(self, k: int, cost: TracedModel, data: Sequence[Any], looking: str = "") -> float:

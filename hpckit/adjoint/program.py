@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from hpckit.adjoint.picture import draw_graph
 from hpckit.adjoint.transforms import Grid
 from hpckit.errors import InputError
-from hpckit.kernels.graph.nodes import ARRAYS, Node, Offset, Walls, lines, operations, ordered
+from hpckit.kernels.graph.network import Map
+from hpckit.kernels.graph.network import operations as operations_of_layers
+from hpckit.kernels.graph.nodes import ARRAYS, NETWORKS, Node, Offset, Walls, lines, operations, ordered
 from hpckit.kernels.graph.sweep import GraphSweep
 
 MADE = ("hold", "fold")
@@ -35,7 +37,7 @@ class Graph:
     backward: bool = False
 
     def __str__(self) -> str:
-        names = ", ".join(node.value[0] if node.op == "field" else str(node.value) for node in self.inputs)
+        names = ", ".join(map(named, self.inputs))
         return "\n".join([f"{self.name}({names}) on {', '.join(self.axes)}:", *(f"  {x}" for x in lines(self.outputs))])
 
     def drawing(self) -> str:
@@ -60,10 +62,11 @@ class SweepPass:
 
 @dataclass(frozen=True)
 class ProgramStage:
-    """Halos to fill, numbers to compute, sweeps; then the folds and the sums of what they wrote."""
+    """Halos to fill, numbers to compute, sweeps, with the folds and the sums of what they wrote; then networks."""
 
     exchanged: tuple[Node, ...]
     passes: tuple[SweepPass, ...]
+    networks: tuple[Node, ...] = ()
 
 
 class SweepProgram:
@@ -74,9 +77,10 @@ class SweepProgram:
         dims = graph.grid.dims
         nodes = ordered(graph.outputs)
         self.arrays = tuple(node for node in nodes if node.op in ARRAYS)
-        self.made = tuple(node for node in nodes if node.op in (*MADE, "sum"))
+        self.made = tuple(node for node in nodes if node.op in (*MADE, "sum", "weights"))
         level = _levels(nodes)
         self.direct = tuple(node for node in dict.fromkeys(graph.outputs) if node.op in MADE)
+        self.networks = tuple(node for node in nodes if node.op in NETWORKS)
         made: list[tuple[SweepPass, ...]] = []
         targets: list[tuple[tuple[Node, ...], ...]] = []
         self.halo: dict[Node, Offset] = {
@@ -86,14 +90,15 @@ class SweepProgram:
         for turn in range(1 + max((level[node] for node in nodes), default=0)):
             by_depth: dict[Offset, list[Node]] = {}
             for node in self.made:
-                if level[node.args[0]] == turn:
+                if node.op != "weights" and level[node.args[0]] == turn:
                     by_depth.setdefault(node.value[1] if node.op == "fold" else (0,) * dims, []).append(node)
             for node in dict.fromkeys(graph.outputs):
                 if level[node] == turn and node.is_field and node.op not in MADE:
                     by_depth.setdefault((0,) * dims, []).append(node)
             passes = tuple(
                 SweepPass(
-                    GraphSweep([node.args[0] if node in self.made else node for node in each], dims, not exact), depth
+                    GraphSweep([_computed(node) for node in each], dims, not exact),
+                    depth,
                 )
                 for depth, each in by_depth.items()
             )
@@ -103,11 +108,21 @@ class SweepProgram:
                     self.halo[leaf] = tuple(map(max, self.halo[leaf], wide))
                     if any(wide):  # what is given goes with the first messages
                         first_read.setdefault(leaf, 0 if leaf.op == "field" else turn)
+            for node in self.networks:
+                for arg in node.args if level[node] == turn else ():
+                    leaf, offset = (arg.args[0], arg.value) if arg.op == "shift" else (arg, (0,) * dims)
+                    if any(offset):
+                        self.halo[leaf] = tuple(map(max, self.halo[leaf], map(abs, offset)))
+                        first_read.setdefault(leaf, 0 if leaf.op == "field" else turn)
             made.append(passes)
             targets.append(tuple(map(tuple, by_depth.values())))
         self._targets = tuple(targets)
         self.stages = tuple(
-            ProgramStage(tuple(leaf for leaf, first in first_read.items() if first == turn), passes)
+            ProgramStage(
+                tuple(leaf for leaf, first in first_read.items() if first == turn),
+                passes,
+                tuple(node for node in self.networks if level[node] == turn),
+            )
             for turn, passes in enumerate(made)
         )
         self._require_walls()
@@ -129,6 +144,13 @@ class SweepProgram:
             for each in stage.passes:
                 kept = f"; kept in slabs: {len(each.sweep.stored)}" if each.sweep.stored else ""
                 yield f"  one pass: {each.sweep.count()}{kept} (unfused {each.sweep.unfused_bytes} bytes)"
+            for node in stage.networks:
+                layers = node.value[0]
+                maps = [layer for layer in layers if isinstance(layer, Map)]
+                sizes = " -> ".join(str(n) for n in (maps[0].inputs, *(layer.outputs for layer in maps)))
+                times = {"apply": 1, "push": 3, "pull": 4}[node.op]  # matrices that a row is multiplied with, a map
+                work = times * operations_of_layers(layers)
+                yield f"  {node.op} {named(node.args[0])}: {sizes}, {work} operations a cell"
 
     def _require_walls(self) -> None:
         for node in () if self.graph.backward else self.arrays:
@@ -138,13 +160,15 @@ class SweepProgram:
                     raise InputError(
                         f"{name} of {self.graph.name} is read beyond the walls of axis {axis}, where it has no values",
                         where=node.line,
-                        do=f"give walls={{'{name}': {{'{axis}': hp.bc.zero_gradient}}}}, or make the axis periodic",
+                        do="make a field of it, by .hold(walls)"
+                        if node.op == "output"
+                        else f"give walls={{'{name}': {{'{axis}': hp.bc.zero_gradient}}}}, or make the axis periodic",
                     )
 
 
 def named(node: Node) -> str:
-    """An array's name for the user."""
-    return node.value[0] if node.op == "field" else node.op
+    """The name of a leaf or of an array for the user."""
+    return node.value[0] if node.op == "field" else str(node.value) if node.op in ("number", "network") else node.op
 
 
 def given_walls(node: Node) -> Walls:
@@ -160,10 +184,15 @@ def walls_of(node: Node) -> Walls:
     return tuple(pair and tuple("zero_gradient" if fill is None else fill for fill in pair) for pair in every)
 
 
+def _computed(node: Node) -> Node:
+    """What a sweep computes for a node: what is held, folded or added up, or itself."""
+    return node.args[0] if node.op in (*MADE, "sum") else node
+
+
 def _levels(nodes: Sequence[Node]) -> dict[Node, int]:
     """How many exchanges or sums a value has behind it."""
     level: dict[Node, int] = {}
     for node in nodes:
         behind = max((level[arg] for arg in node.args), default=0)
-        level[node] = behind + (node.op in (*MADE, "sum"))
+        level[node] = behind + (node.op in (*MADE, "sum", "output", "weights"))
     return level

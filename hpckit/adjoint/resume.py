@@ -52,7 +52,7 @@ class Walks:
         if restored is None or restored.values["window"] != window:
             return None
         given = [*_named("state/0", pool.states[0]), *_named("parameter", pool.parameters)]
-        numbers = [float(value).hex() for value in pool.parameters if not isinstance(value, Field)]
+        numbers = [_written(value) for value in pool.parameters if not isinstance(value, Field)]
         if numbers != restored.values["numbers"]:
             return None
         differs = np.zeros(1)
@@ -68,7 +68,7 @@ class Walks:
         for name, field in self._fields(pool):
             read_into(restored, field, name)
         slopes = iter(values["slopes"])
-        pool.slopes = [each if isinstance(each, Field) else float.fromhex(next(slopes)) for each in pool.slopes]
+        pool.slopes = [each if isinstance(each, Field) else _read(next(slopes)) for each in pool.slopes]
         costs = {int(k): float.fromhex(cost) for k, cost in values["costs"].items()}
         return WalkPlace(values["moves"], values["kept"], costs)
 
@@ -85,8 +85,8 @@ class Walks:
             "costs": {str(k): cost.hex() for k, cost in place.costs.items()},
             "states": sorted(pool.states),
             "held": sorted(pool.held),
-            "numbers": [float(value).hex() for value in pool.parameters if not isinstance(value, Field)],
-            "slopes": [float(value).hex() for value in pool.slopes if not isinstance(value, Field)],
+            "numbers": [_written(value) for value in pool.parameters if not isinstance(value, Field)],
+            "slopes": [_written(value) for value in pool.slopes if not isinstance(value, Field)],
         }
         named = [*self._fields(pool), *_named("parameter", pool.parameters)]
         pieces = [Piece.of_field(field, name) for name, field in named]
@@ -107,3 +107,13 @@ def name_of(graph: Any, steps: int, at: Sequence[int], cost: str) -> str:
 
 def _named(kind: str, values: Sequence[Any]) -> list[tuple[str, Field]]:
     return [(f"{kind}/{n}", field) for n, field in enumerate(values) if isinstance(field, Field)]
+
+
+def _written(value: Any) -> str:
+    """A number or a vector, to the bit."""
+    return " ".join(float(each).hex() for each in np.atleast_1d(value))
+
+
+def _read(words: str) -> Any:
+    found = [float.fromhex(each) for each in words.split()]
+    return found[0] if len(found) == 1 else np.array(found)

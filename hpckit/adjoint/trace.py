@@ -165,10 +165,11 @@ def refusal(what: str, do: str) -> InputError:
 
 def _apply(op: str, *args: Any) -> Traced:
     traced = next(arg for arg in args if isinstance(arg, Traced))
-    return Traced(make(op, *(_node(arg) for arg in args), line=_line()), traced.axes)
+    return Traced(make(op, *(as_node(arg) for arg in args), line=_line()), traced.axes)
 
 
-def _node(value: Any) -> Node:
+def as_node(value: Any) -> Node:
+    """The node of a traced value or of a plain number."""
     if isinstance(value, Traced):
         return value.node
     if isinstance(value, bool | np.bool_):

@@ -10,13 +10,13 @@ What an array copied at walls when its halo was filled, its sensitivity gives ba
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Number
 
 from hpckit.kernels.graph import nodes as graph
 from hpckit.kernels.graph.derivatives import CHOOSING, PUSHED, SINGULAR, guarded, plus, pushed_forward
-from hpckit.kernels.graph.nodes import ARRAYS, POINTWISE, TRUTH, Node, Offset, Walls, constant, make, ordered
+from hpckit.kernels.graph.nodes import ARRAYS, NETWORKS, POINTWISE, TRUTH, Node, Offset, Walls, constant, make, ordered
 
 ADDED_UP = "added up"
 """The walls of a fold that gives all values beyond a wall to the cell at it."""
@@ -59,6 +59,13 @@ def tangents(outputs: Sequence[Node], changes: Mapping[Node, Node]) -> list[Node
         elif node.op == "sum":
             added = found[node.args[0]]
             change = added and make("sum", added)
+        elif node.op == "apply":
+            moved = [found.get(arg) for arg in node.args]
+            if any(moved):
+                change = make("push", *node.args, *(each or constant(0.0) for each in moved), value=node.value)
+        elif node.op == "output":
+            moved = found[node.args[0]]
+            change = moved and make("output", moved, value=(node.value[0], linear(node.value[1])))
         else:
             change = pushed_forward(node, found)
         found[node] = change
@@ -81,7 +88,12 @@ def sensitivities(
         given[node] = plus(given.get(node), seed)
     needed = _leading_to(nodes, wanted)
     inside = make("hold", constant(1.0), value=grid.walls(0.0), is_field=True)
+    pulled: dict[Node, dict[int, Node]] = {}
     for node in reversed(nodes):
+        if node in pulled:
+            for arg, term in _pulled(node, pulled[node], needed, grid):
+                _give(given, arg, term)
+            continue
         g = given.get(node)
         if g is None or node in wanted or node not in needed:
             continue
@@ -92,7 +104,10 @@ def sensitivities(
             _give(given, node.args[0], make("mul", g, inside) if cells else g)
         elif node.op == "hold":
             _give(given, node.args[0], _taken_back(g, node.value, width.get(node), grid))
-        elif node.op == "fold":
+        elif node.op == "output" and node.args[0].op == "apply":
+            k, walls = node.value
+            pulled.setdefault(node.args[0], {})[k] = _taken_back(g, walls, width.get(node), grid)
+        elif node.op in ("fold", "output"):
             raise NotImplementedError("the gradient of a gradient")
         elif node.op in POINTWISE - TRUTH:
             for k, arg in enumerate(node.args):
@@ -119,12 +134,13 @@ def halo_widths(outputs: Sequence[Node], grid: Grid) -> dict[Node, Offset]:
     """How far beyond the owned cells each node is needed in each dim, through shifts up to the next array."""
     found: dict[Node, Offset] = {}
     zero = (0,) * grid.dims
-    tops = [*outputs, *(node.args[0] for node in ordered(outputs) if node.op in ("hold", "fold", "sum"))]
+    ends = ("hold", "fold", "sum", "output", *NETWORKS)
+    tops = [*outputs, *(arg for node in ordered(outputs) if node.op in ends for arg in node.args)]
     pending = {node: zero for node in tops}
     for node in reversed(ordered(outputs)):
         width = pending.get(node, zero)
         found[node] = width
-        if node.op in ("hold", "fold", "sum"):
+        if node.op in ends:
             continue
         if node.op == "shift":
             width = tuple(w + abs(o) for w, o in zip(width, node.value, strict=True))
@@ -137,6 +153,20 @@ def _give(given: dict[Node, Node | None], node: Node, term: Node) -> None:
     given[node] = plus(given.get(node), term)
 
 
+def _pulled(node: Node, seeds: Mapping[int, Node], needed: set[Node], grid: Grid) -> Iterator[tuple[Node, Node]]:
+    """The sensitivities to what a network is applied to, and to its weights, of those to its results."""
+    zero = constant(0.0)
+    back = make("pull", *node.args, *(seeds.get(k, zero) for k in range(node.value[1])), value=node.value)
+    for k, arg in enumerate(node.args):
+        if arg not in needed:
+            continue
+        if k == 0:
+            yield arg, make("weights", back)
+            continue
+        found = make("output", back, value=(k - 1, grid.walls(0.0)))
+        yield arg, found if arg.is_field else make("sum", found)
+
+
 def _taken_back(g: Node, walls: Walls, width: Offset | None, grid: Grid, last: bool = False) -> Node:
     """The sensitivity on the owned cells, with what a fill had copied beyond walls; read beside cells of other ranks it
     is exchanged, and zero beyond walls.
@@ -145,7 +175,8 @@ def _taken_back(g: Node, walls: Walls, width: Offset | None, grid: Grid, last: b
     if any(reached):
         depth = tuple(w if r else 0 for w, r in zip(width or (), reached, strict=True))
         return make("fold", g, value=(walls, depth), is_field=True)
-    return g if last or not g.is_field else make("hold", g, value=grid.walls(0.0))
+    zero_beyond = g.op == "output" and g.args[0].op == "pull"
+    return g if last or not g.is_field or zero_beyond else make("hold", g, value=grid.walls(0.0))
 
 
 def _beyond(term: Node, width: Offset | None, grid: Grid) -> Node:

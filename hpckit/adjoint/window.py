@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from hpckit.adjoint.finite import require_finite
+from hpckit.adjoint.checks import require_finite
 from hpckit.adjoint.models import TracedModel
 from hpckit.adjoint.pool import Pool
 from hpckit.adjoint.resume import WalkPlace, Walks, name_of

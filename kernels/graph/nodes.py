@@ -10,6 +10,11 @@ its leaves' halos, as deep as its offsets reach:
 - `fold` makes an array on the owned cells and beyond walls, and adds what lies beyond to the cells that the boundary
   conditions had copied there: the transposed fill;
 - `sum` is the number that its argument adds up to over all owned cells.
+
+A `network` is a leaf, too: a vector of weights. `apply` takes it and features to results a cell, `push` their changes
+forward and `pull` sensitivities backward (`network`); `output` k is the array of the k-th number of a cell that one of
+these makes, `weights` the vector of the sensitivities to the network's weights. Features are arrays, at offsets, or
+numbers.
 """
 
 from __future__ import annotations
@@ -27,7 +32,9 @@ Walls = tuple[Any, ...]
 TRUTH = frozenset(("less", "less_equal", "equal", "not_equal", "logical_and", "logical_or", "logical_not"))
 POINTWISE = TRUTH | {"add", "sub", "mul", "div", "neg", "power", "sqrt", "exp", "log", "sin", "cos", "tanh", "absolute"}
 POINTWISE |= {"minimum", "maximum", "where"}
-ARRAYS = frozenset(("field", "hold", "fold"))
+ARRAYS = frozenset(("field", "hold", "fold", "output"))
+NETWORKS = frozenset(("apply", "push", "pull"))
+NUMBERS = NETWORKS | {"sum", "weights"}  # made of fields, but no fields
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +60,7 @@ _known: weakref.WeakValueDictionary[tuple, Node] = weakref.WeakValueDictionary()
 def make(op: str, *args: Node, value: Any = None, is_field: bool | None = None, line: str = "") -> Node:
     """The node of an operation: that which exists already, or a new one."""
     if is_field is None:
-        is_field = op in ARRAYS or (op != "sum" and any(arg.is_field for arg in args))
+        is_field = op in ARRAYS or (op not in NUMBERS and any(arg.is_field for arg in args))
     key = (op, tuple(map(id, args)), value.hex() if isinstance(value, float) else value, is_field)
     node = _known.get(key)
     if node is None:
@@ -117,7 +124,7 @@ def lines(targets: Iterable[Node]) -> Iterator[str]:
     """A graph as text: a line a node, arguments before what uses them."""
     names: dict[Node, str] = {}
     for node in ordered(targets):
-        if node.op in ("constant", "field", "number"):
+        if node.op in ("constant", "field", "number", "network"):
             names[node] = said(node)
         else:
             names[node] = f"%{sum(name.startswith('%') for name in names.values())}"
@@ -141,13 +148,15 @@ def said(node: Node, names: dict[Node, str] | None = None) -> str:
     """A node in a few words, its arguments by their names."""
     if node.op == "constant":
         return repr(node.value)
-    if node.op in ("field", "number"):
+    if node.op in ("field", "number", "network"):
         return node.value[0] if isinstance(node.value, tuple) else str(node.value)
     args = [(names or {}).get(arg, "…") for arg in node.args]
     if node.op in SIGNS:
         return f" {SIGNS[node.op]} ".join(args)
     if node.op == "shift":
         return f"{args[0]}[{', '.join(f'{o:+d}' if o else '0' for o in node.value)}]"
+    if node.op == "output":
+        return f"{args[0]}.{node.value[0]}"
     extra = f", walls={node.value}" if node.op in ("hold", "fold") and any(node.value) else ""
     return f"{node.op}({', '.join(args)}{extra})"
 

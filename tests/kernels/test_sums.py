@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -98,3 +99,23 @@ def test_what_cannot_be_summed_is_refused():
     for bad in (math.nan, math.inf):
         with pytest.raises(ValueError, match="finite"):
             sums.exponent_above(bad)
+
+
+def test_sums_of_products_are_exact_in_any_grouping_of_the_rows():
+    """Against exact arithmetic, and with more rows than a block holds."""
+    x, y = wild(3 * 9001, 5, 3).reshape(-1, 3), wild(2 * 9001, 6, 3).reshape(-1, 2)
+    x[:, 1] = 0.0
+    count = len(x)
+    up, across = (sums.exponents(np.abs(each).max(0)) for each in (x, y))
+    expected = sums.product_sums(x, y, up, across, count)
+    order = np.random.default_rng(7).permutation(count)
+    parts = [sums.product_sums(x[rows], y[rows], up, across, count) for rows in np.array_split(order, 5)]
+    np.testing.assert_array_equal(sum(parts), expected)
+    found = sums.combine_products(expected, up, across, count)
+    for i, j in np.ndindex(found.shape):
+        pairs = zip(x[:, i].tolist(), y[:, j].tolist(), strict=True)
+        exact = float(sum((Fraction(a) * Fraction(b) for a, b in pairs), Fraction(0)))
+        most = float(np.abs(x[:, i]).max() * np.abs(y[:, j]).max())
+        assert abs(found[i, j] - exact) <= count * most * 2.0**-57 + np.spacing(abs(exact))
+    wide = sums.product_sums(x, y, up, across, 2**30)  # narrower digits, for more rows over all ranks
+    np.testing.assert_allclose(sums.combine_products(wide, up, across, 2**30), found, rtol=1e-11)

@@ -34,7 +34,7 @@ def test_derivatives_have_the_same_bits_on_any_number_of_ranks(mpirun, tmp_path)
 def test_derivatives_have_the_same_bits_on_many_ranks(mpirun, tmp_path):
     """With walls in one dim, in none and in both."""
     alone = said(mpirun, 1, tmp_path / "1", "all")
-    assert len(set(alone)) == 4
+    assert len(set(alone)) == 5
     for ranks in (2, 4, 6):
         shutil.copytree(tmp_path / "1", tmp_path / f"{ranks}")
         assert said(mpirun, ranks, tmp_path / f"{ranks}", "all") == alone
@@ -171,6 +171,58 @@ def test_numbers_have_gradients(mesh):
     h = 1e-6
     assert slope == pytest.approx((cost(T, 0.3 + h) - cost(T, 0.3 - h)) / (2 * h), rel=1e-8)
     assert value == pytest.approx(cost(T, 0.3), rel=1e-14)
+
+
+def test_a_network_within_a_model_has_its_layers_results_and_gradients(mesh):
+    """By the layers themselves: on the rows of the features, and on the whole image with zeros around it."""
+    nn = hp.nn
+    u, v, seed = field(mesh, (9, 8)), field(mesh, (9, 8), 1), field(mesh, (9, 8), 2)
+    mlp = nn.Sequential([nn.Linear(3, 5, "in"), nn.SiLU(), nn.Linear(5, 1, "out")])
+    stencil = nn.Sequential([nn.Convolution(2, 3, padding=1, name="a"), nn.GELU(), nn.Convolution(3, 1, padding=1)])
+    cells, image = A.Network(mlp, seed=4), A.Network(stencil, seed=5)
+    cost = A.model(lambda u, v, net, seed: (seed * net(u[0, -1], v * 2.0, 0.3)).sum())
+    value, (gu, gv, slope, _) = A.gradient(cost)(u, v, cells, seed)
+    U, V, S = u.interior, v.interior, seed.interior
+    x = np.stack([np.roll(U, 1, 1), 2 * V, np.full_like(U, 0.3)], -1).reshape(-1, 3)
+    y, dx = through(mlp, x, S.reshape(-1, 1))
+    assert value == pytest.approx((y[:, 0] * S.ravel()).sum(), rel=1e-13)
+    np.testing.assert_allclose(slope, cells.parameters.grads, rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(gu.interior, np.roll(dx[:, 0].reshape(U.shape), -1, 1), rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(gv.interior, 2 * dx[:, 1].reshape(U.shape), rtol=1e-12, atol=1e-14)
+
+    with hp.Mesh(hp.world(), y=1, x=1) as walled:
+        u, v, seed = (field(walled, (9, 8), k) for k in range(3))
+        cost = A.model(lambda u, v, net, seed: (seed * net(u, v)).sum(), walls={"y": 0.0, "x": 0.0})
+        value, (gu, gv, slope, _) = A.gradient(cost)(u, v, image, seed)
+    y, dx = through(stencil, np.stack([U, V], -1)[None], S[None, ..., None])
+    assert value == pytest.approx((y[0, ..., 0] * S).sum(), rel=1e-13)
+    np.testing.assert_allclose(slope, image.parameters.grads, rtol=1e-12, atol=1e-13)
+    for found, wanted in zip((gu, gv), np.moveaxis(dx[0], -1, 0), strict=True):
+        np.testing.assert_allclose(found.interior, wanted, rtol=1e-12, atol=1e-14)
+
+
+def through(layers, x, dy):
+    """The result of layers, and the gradients of their input and (in their parameters) of their weights."""
+    y, saved = layers.forward(x, hp.nn.Pass())
+    return y, hp.nn.backward(layers, saved, dy)
+
+
+def test_networks_that_do_not_fit_are_refused(mesh):
+    nn = hp.nn
+    T, net = field(mesh), A.Network(nn.mlp([2, 3, 1]))
+    for layers in (nn.Sequential([nn.ReLU()]), nn.LayerNorm(3), nn.Convolution(1, 1, padding=0)):
+        with pytest.raises(InputError, match="cannot hold"):
+            A.Network(layers)
+    for function, words in (
+        (lambda T, net: net(T), "1 features of a network that takes 2"),
+        (lambda T, net: net(0.5, 1.0) * T, "numbers alone"),
+        (lambda T, net: net(T, T)[1, 0], "beyond the walls"),
+    ):
+        with pytest.raises(InputError, match=words):
+            A.model(function)(T, net)
+    image = A.Network(nn.Convolution(1, 1, padding=1))
+    with hp.Mesh(hp.world(), x=1, periodic="x") as line, pytest.raises(InputError, match="of 1 dims"):
+        A.model(lambda T, net: net(T))(field(line, (7,)), image)
 
 
 def fewest(steps, kept):
@@ -332,3 +384,32 @@ def test_jax_has_the_same_gradient(mesh):
     wanted, expected = jax.value_and_grad(theirs)(x)
     assert value == pytest.approx(float(wanted), rel=1e-13)
     np.testing.assert_allclose(slope.interior, np.asarray(expected), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.nightly
+def test_jax_has_the_same_gradient_of_steps_with_a_network_within(mesh):
+    jax = pytest.importorskip("jax")
+    jax.config.update("jax_enable_x64", True)
+    jnp = jax.numpy
+    net = A.Network(hp.nn.mlp([3, 6, 1], "silu"), seed=2)
+    walls = {"y": hp.bc.zero_gradient}
+    step = A.model(lambda T, net: T + 0.1 * net(T, T[1, 0] - T[0, 1], T * T[-1, 0]), walls=walls)
+    window = A.Window(step, 4, A.model(lambda T: (T * T * T).sum()))
+    T = field(mesh, (12, 13))
+    value, (by_cell, by_weight) = window.gradient(T, net)
+
+    def theirs(a, weights):
+        for _ in range(4):
+            padded = jnp.pad(a, ((1, 1), (0, 0)), mode="edge")
+            x = jnp.stack([a, padded[2:] - jnp.roll(a, -1, 1), a * padded[:-2]], -1)
+            hidden = x @ weights["0.weight"] + weights["0.bias"]
+            a = a + 0.1 * (jax.nn.silu(hidden) @ weights["1.weight"] + weights["1.bias"])[..., 0]
+        return (a * a * a).sum()
+
+    given = {p.name: p.value.copy() for p in net.parameters.list}
+    wanted, (cells, weights) = jax.value_and_grad(theirs, argnums=(0, 1))(T.interior.copy(), given)
+    assert value == pytest.approx(float(wanted), rel=1e-13)
+    np.testing.assert_allclose(by_cell.interior, np.asarray(cells), rtol=1e-12, atol=1e-12)
+    net.parameters.grads[...] = by_weight
+    for p in net.parameters.list:
+        np.testing.assert_allclose(p.grad, np.asarray(weights[p.name]), rtol=1e-12, atol=1e-12)

@@ -108,6 +108,32 @@ def windows(mesh):
         print(hashlib.sha256(found[0]).hexdigest())
 
 
+@A.model(walls={"y": hp.bc.mirror})
+def closed(u, v, cells, image, k):
+    """A step with an MLP of what a cell sees, and a convolution of what was computed."""
+    a, b = cells(u[0, 1] - u[0, -1], u[1, 0] * v, v[-1, -1], k)
+    c = image(u, a * b)
+    return u + 0.1 * (a.hold({"y": hp.bc.mirror})[1, 0] - u) + 0.1 * c, v + 0.1 * b * k
+
+
+def networks(mesh):
+    """Gradients of steps with networks within, in fields, weights and a number."""
+    nn = hp.nn
+    dec, rng = hp.Decomposition(SHAPE, mesh.topology, 1), np.random.default_rng(3)
+    cells = A.Network(nn.mlp([4, 8, 2], "gelu"))
+    layers = nn.Convolution(2, 3, padding=1, name="a"), nn.SiLU(), nn.Convolution(3, 1, padding=1, name="b")
+    args = whole(dec, mesh, rng), whole(dec, mesh, rng), cells, A.Network(nn.Sequential(layers)), 0.3
+    found = A.check(closed, *args)
+    assert found.passed, found
+    total = A.model(lambda u, v: (u * u + v * u).sum())
+    value, slopes = A.Window(closed, 3, total, memory=0).gradient(*args)
+    gathered = [each.gather() if isinstance(each, hp.Field) else np.array(each) for each in slopes]
+    if mesh.rank == 0:
+        assert [np.ndim(each) for each in gathered] == [2, 2, 1, 1, 0]
+        assert all(abs(each).max() > 0 for each in gathered)
+        print(hashlib.sha256(b"".join(each.tobytes() for each in (*gathered, np.array(value)))).hexdigest())
+
+
 def long(mesh):
     """The gradient of 200 steps, with all states kept, some, and few."""
     dec, rng = hp.Decomposition(SHAPE, mesh.topology, 1), np.random.default_rng(8)
@@ -185,6 +211,7 @@ def main():
             long(mesh)
             return
         windows(mesh)
+        networks(mesh)
         ensembles(mesh)
         if sys.argv[2:] != ["all"]:
             return
