@@ -8,6 +8,7 @@ Burgers' equation in 2-D, two fields, periodic, double precision, one core, 1024
 gradients must agree to 1e-12 of the largest value before the timing.
 `ensemble32_vs_calls`: 32 members of 64 x 64 cells in 32 calls over one call for all; `ensemble32_vs_vmap`: `jax.vmap`
 of JAX's step over the same.
+`npbench_NAME`: gradients of four stencils of NPBench, JAX's time over ours; reported.
 `adjoint_2ranks_eff`: the speed-up of the gradient on 2 ranks over that of the steps alone on 2 ranks.
 `ensemble_one_message`: on 2 ranks, the exchanges of 32 members of 64 x 64 cells one by one, over one for all.
 `assimilation_error`: the error after 30 iterations of 4D-Var over that before, of `assimilate/shallow_water`.
@@ -34,11 +35,12 @@ from hpckit.bench.command import add_only
 from hpckit.bench.measure import Ratios, Rows, by_round, interleave, ratio, result, spread, timed
 from hpckit.bench.ranks import run_ranks
 from hpckit.bench.stencil.burgers import energy, fill_by_hand, jax_step, step, step_by_hand
+from hpckit.bench.stencil.npbench import SIZES, GradientCase
 from hpckit.comm.mesh import Mesh
 from hpckit.grid.field import Field
 from hpckit.plan.grid.decomposition import Decomposition
 
-PARTS = "traced", "gradient", "ensemble", "ranks", "assimilation"
+PARTS = "traced", "gradient", "ensemble", "npbench", "ranks", "assimilation"
 STEPS, MEMBERS, SMALL, RANKS = 50, 32, 64, 2
 PAUSE = 0.3  # s in which JAX's threads come to rest, on the core that all share
 Result = tuple[Rows, Ratios]
@@ -58,6 +60,7 @@ def run(quick: bool = False, only: Sequence[str] | None = None) -> dict[str, Any
         "traced": lambda: traced(n),
         "gradient": lambda: gradient(n, 3 if quick else 5),
         "ensemble": lambda: ensemble(11 if quick else 21),
+        "npbench": lambda: of_npbench(quick, 5 if quick else 7),
         "ranks": lambda: on_ranks(n, 3 if quick else 7),
         "assimilation": lambda: assimilation(10 if quick else 30),
     }
@@ -175,6 +178,32 @@ def ensemble(rounds: int) -> Result:
         if "jax.vmap" in times:
             ratios["ensemble32_vs_vmap"] = ratio(times["jax.vmap"], times["ensemble"])
         return rows, ratios
+
+
+def of_npbench(quick: bool, rounds: int) -> Result:
+    """The gradients of NPBench's stencils, against JAX's of the same programs."""
+    rows: Rows = []
+    ratios: Ratios = {}
+    jax = _jax()
+    for name, (shape, *_) in SIZES.items():
+        axes: dict[str, Any] = dict.fromkeys("ijk"[: len(shape)], 1)
+        with Mesh(MPI.COMM_SELF, **axes) as mesh:
+            case = GradientCase(name, mesh, quick)
+            candidates: dict[str, Callable[[], object]] = {"gradient": case.ours}
+            found = case.ours()
+            if jax is not None:
+                theirs = case.theirs(jax)
+                for ours, other in zip(found, theirs(), strict=True):
+                    wanted = np.asarray(other)
+                    np.testing.assert_allclose(ours, wanted, rtol=0, atol=1e-12 * max(abs(wanted).max(), 1e-300))
+                candidates |= {"JAX": theirs, "pause": lambda: time.sleep(PAUSE)}
+            times = interleave(candidates, rounds)
+            times.pop("pause", None)
+            size = "x".join(map(str, case.shape)) + (f", {case.steps} turns" if case.steps > 1 else "")
+            rows += [timed(f"{name} {size}", who, each) for who, each in times.items()]
+            if "JAX" in times:
+                ratios[f"npbench_{name}"] = ratio(times["JAX"], times["gradient"])
+    return rows, ratios
 
 
 def on_ranks(n: int, rounds: int) -> Result:
