@@ -438,7 +438,7 @@ class Commands:
             self._set("coulomb.damping", float(words[0]))
             words = words[1:]
         if kind != "cut":
-            self._set("coulomb.erfc", "lammps")
+            self._set("coulomb.erfc", "lammps" if kind == "dsf" else "table")
         if len(words) > 1:
             self._set("coulomb.cutoff", float(words[1]))
         return words[:1]
@@ -468,8 +468,11 @@ class Commands:
                 self._set(f"interaction.{key}", value == "yes")
             elif key == "mix" and value in ("geometric", "arithmetic"):
                 self.modify["mix"] = value
-            elif key in ("table", "table/disp"):
-                continue  # hpckit has no tables of erfc: its error is that of the formula
+            elif key == "table":
+                if int(value) == 0 and self.tree.get("coulomb", {}).get("kind") in ("ewald", "pppm"):
+                    self._set("coulomb.erfc", "lammps")
+            elif key == "table/disp":
+                continue
             else:
                 raise ValueError(f"pair_modify {key} {value}: known are shift, tail, mix geometric and arithmetic")
 

@@ -8,7 +8,14 @@ import numpy as np
 
 from hpckit.apps.md.config import Config
 from hpckit.apps.md.start import Start
-from hpckit.kernels.particles.charged.screening import Screening, cut, damped_shifted, near_part, reaction_field
+from hpckit.kernels.particles.charged.screening import (
+    Screening,
+    cut,
+    damped_shifted,
+    near_part,
+    reaction_field,
+    tabulated,
+)
 from hpckit.md.interaction import Interaction
 from hpckit.md.molecules.charges import Charged
 from hpckit.md.molecules.estimates import Charges, Fineness, ewald_fineness, mesh_fineness
@@ -36,7 +43,10 @@ def charged(config: Config, start: Start, pairs: Any) -> Any:
     if config.coulomb.kind == "none":
         return pairs
     assert isinstance(pairs, Interaction)  # the settings guarantee it
-    return Charged(pairs, _screening(config, start), UNITS[config.system.units].coulomb)
+    given, partners = config.coulomb, None
+    if given.kind in IN_WAVES and given.erfc == "table":
+        partners = tabulated(_cutoff(config), fineness_of(config, start).splitting)
+    return Charged(pairs, _screening(config, start), UNITS[config.system.units].coulomb, partners)
 
 
 def long_range(config: Config, start: Start) -> Ewald | MeshEwald | None:

@@ -121,8 +121,10 @@ class Coulomb(Section):
     )
     mesh: tuple[int, int, int] = Field((0, 0, 0), description="points of the mesh of pppm; 0: by the accuracy")
     order: int = Field(5, ge=2, le=7, description="points of the mesh along each dim over which pppm spreads a charge")
-    erfc: Literal["exact", "lammps"] = Field(
-        "exact", description="lammps: the formula of LAMMPS with pair_modify table 0, within 1.5e-7, to compare digits"
+    erfc: Literal["exact", "lammps", "table"] = Field(
+        "exact",
+        description="to compare digits with LAMMPS: lammps: its formula of dsf and of pair_modify table 0, within"
+        " 1.5e-7; table: as with its tables, by that formula between partners nearer than sqrt(2), exact beyond",
     )
 
     @model_validator(mode="after")

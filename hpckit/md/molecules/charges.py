@@ -30,12 +30,14 @@ class Charged:
     """A pair potential with Coulomb's between the charges of the particles.
 
     screening: what 1/r becomes (`kernels.particles.charged.screening`); strength: the energy of two elementary charges
-    at unit distance. Raises `InputError` for tables of numbers.
+    at unit distance; of_partners: the screening between partners in a molecule, if it is another one. Raises
+    `InputError` for tables of numbers.
     """
 
     pairs: Interaction
     screening: Screening
     strength: float
+    of_partners: Screening | None = None
 
     def __post_init__(self) -> None:
         if self.pairs.potential.rows_at is not None:

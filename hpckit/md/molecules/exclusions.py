@@ -142,7 +142,7 @@ class Exclusions:
             own = lennard_jones.POTENTIAL, self._fourths.table, NO_CHARGES
             self._run(system, *own, self._nothing, self._nothing, self._weights, measure)
         if isinstance(interaction, Charged) and isinstance(forces, ChargedForces):
-            pairs, screening = interaction.pairs, interaction.screening
+            pairs, screening = interaction.pairs, interaction.of_partners or interaction.screening
             charges, energies = forces.charges, forces.energies
         elif isinstance(interaction, Interaction) and self._partly:
             pairs, screening = interaction, NO_CHARGES

@@ -2,14 +2,15 @@
 
 A cut, a reaction field, damped and shifted charges and the near part of Ewald's sum are all of this form: erf(g r) / r
 is an entire function of r^2, whose Chebyshev polynomial needs neither exponential nor division. The force is the exact
-derivative of this energy. The second kind, `as_lammps`, computes erfc as LAMMPS does (Abramowitz and Stegun 1964,
-7.1.26, within 1.5e-7), for comparisons.
+derivative of this energy. The second kind, `as_lammps`, computes erfc as LAMMPS does without tables (Abramowitz and
+Stegun 1964, 7.1.26, within 1.5e-7), for comparisons; the third, `tabulated`, as it does with them: by that formula
+where its tables have not begun, exactly beyond.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -25,11 +26,13 @@ MOST_DEGREE, ENOUGH = 30, 1e-13  # of P; error of P times the cutoff
 # Abramowitz and Stegun 7.1.26; 2 / sqrt(pi) in nine digits.
 POINT, FACTORS = 0.3275911, (0.254829592, -0.284496736, 1.421413741, -1.453152027, 1.061405429)
 TWO_OVER_ROOT = 1.12837917
+TABLES2 = 2.0  # squared distance at which LAMMPS's tables begin
 
 
 @dataclass(frozen=True, eq=False)
 class Screening:
-    """kind: smooth or as_lammps; degree: of P; constants: float64, as the kernels read them; cutoff: of the charges.
+    """kind: smooth, as_lammps or tabulated; degree: of P; constants: float64, as the kernels read them; cutoff: of the
+    charges.
 
     damping: g of erfc(g r), 0 without; own: the energy of a charge with itself, per squared charge.
     """
@@ -73,6 +76,13 @@ def near_part(cutoff: float, damping: float, as_lammps: bool = False) -> Screeni
     return _damped(cutoff, damping, 0.0, 0.0, 0.0, as_lammps)
 
 
+def tabulated(cutoff: float, damping: float) -> Screening:
+    """`near_part`, up to a squared distance of TABLES2 by LAMMPS's formula."""
+    exact, formula = near_part(cutoff, damping), near_part(cutoff, damping, as_lammps=True)
+    constants = np.concatenate([exact.constants, formula.constants[1:]])
+    return replace(exact, kind="tabulated", constants=constants)
+
+
 def _damped(cutoff: float, damping: float, slope: float, level: float, own: float, as_lammps: bool) -> Screening:
     if as_lammps:
         two = 2 / math.sqrt(math.pi) if slope else TWO_OVER_ROOT  # of Ewald's sum LAMMPS has nine digits
@@ -101,7 +111,8 @@ def _smooth(coefficients: np.ndarray, cutoff: float, slope: float = 0.0) -> Scre
 
 def count_of(kind: str, degree: int) -> int:
     """How many constants the functions read."""
-    return 5 if kind == "as_lammps" else FIRST + degree + 1 + max(degree, 1)
+    smooth = FIRST + degree + 1 + max(degree, 1)
+    return {"smooth": smooth, "as_lammps": 5, "tabulated": smooth + 4}[kind]
 
 
 @cache
@@ -123,11 +134,13 @@ def functions(kind: str, degree: int) -> tuple[Any, Any]:
 @cache
 def by_inverse(kind: str, degree: int) -> tuple[Any, Any]:
     """`functions` of (1/r, r2, c), for loops that have the inverse at hand."""
-    return _as_lammps() if kind == "as_lammps" else _polynomial(degree)
+    if kind == "tabulated":
+        return _either(_as_lammps(count_of("smooth", degree)), _polynomial(degree))
+    return _as_lammps(1) if kind == "as_lammps" else _polynomial(degree)
 
 
 def _polynomial(degree: int) -> tuple[Any, Any]:
-    energy, slope = _horner(degree, FIRST), _horner(max(degree - 1, 0), FIRST + degree + 1)
+    energy, slope = _polynomial_of(degree, FIRST), _polynomial_of(max(degree - 1, 0), FIRST + degree + 1)
 
     @inlined(math=REORDERED)
     def force(y, r2, c):
@@ -141,38 +154,75 @@ def _polynomial(degree: int) -> tuple[Any, Any]:
     return force, energy_and_force
 
 
-def _horner(degree: int, first: int) -> Any:
-    """The piece (s, c) for a polynomial whose coefficients are c[first], …."""
-    last = first + degree
+def _polynomial_of(degree: int, first: int) -> Any:
+    """The piece (s, c) for a polynomial whose coefficients are c[first], …, by halves (Estrin 1960): a chain of
+    products as long as the degree would keep the processor waiting.
+    """
+    inner = _halves(degree + 1, first)
 
     @inlined(math=REORDERED)
     def value(s, c):
-        return s * 0.0 + c[last]
-
-    for place in range(last - 1, first - 1, -1):
-        value = _with(value, place)
-    return value
-
-
-def _with(inner: Any, place: int) -> Any:
-    @inlined(math=REORDERED)
-    def value(s, c):
-        return c[place] + s * inner(s, c)
+        s2 = s * s
+        s4 = s2 * s2
+        s8 = s4 * s4
+        return inner((s, s2, s4, s8, s8 * s8), c)
 
     return value
 
 
-def _as_lammps() -> tuple[Any, Any]:
+def _halves(count: int, first: int) -> Any:
+    if count == 1:
+
+        @inlined(math=REORDERED)
+        def value(powers, c):
+            return powers[0] * 0.0 + c[first]
+
+    elif count == 2:
+        second = first + 1
+
+        @inlined(math=REORDERED)
+        def value(powers, c):
+            return c[first] + powers[0] * c[second]
+
+    else:
+        power = (count - 1).bit_length() - 1
+        low, high = _halves(1 << power, first), _halves(count - (1 << power), first + (1 << power))
+
+        @inlined(math=REORDERED)
+        def value(powers, c):
+            return low(powers, c) + powers[power] * high(powers, c)
+
+    return value
+
+
+def _either(near: tuple[Any, Any], far: tuple[Any, Any]) -> tuple[Any, Any]:
+    """Numbers only, not vectors: one up to TABLES2, the other beyond."""
+    (near_force, near_both), (far_force, far_both) = near, far
+
+    @inlined(math=REORDERED)
+    def force(y, r2, c):
+        return near_force(y, r2, c) if r2 < TABLES2 else far_force(y, r2, c)
+
+    @inlined(math=REORDERED)
+    def energy_and_force(y, r2, c):
+        return near_both(y, r2, c) if r2 < TABLES2 else far_both(y, r2, c)
+
+    return force, energy_and_force
+
+
+def _as_lammps(first: int) -> tuple[Any, Any]:
+    """c[first], …: the damping, a, the level and 2 / sqrt(pi)."""
     a, b, c3, d, e = FACTORS
-    point = POINT
+    point, second, third, fourth = POINT, first + 1, first + 2, first + 3
 
     @inlined
     def both(y, r2, c):
-        x = c[1] * (r2 * y)
+        x = c[first] * (r2 * y)
         fade = math.exp(-(x * x))
         t = 1.0 / (1.0 + point * x)
         rest = t * (a + t * (b + t * (c3 + t * (d + t * e)))) * fade
-        return rest * y + c[2] * (r2 * y) - c[3], ((rest + c[4] * x * fade) * y * y - c[2]) * y
+        energy = rest * y + c[second] * (r2 * y) - c[third]
+        return energy, ((rest + c[fourth] * x * fade) * y * y - c[second]) * y
 
     @inlined
     def force(y, r2, c):
