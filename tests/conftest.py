@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import functools
+import gc
 import os
 import shutil
 import signal
@@ -29,6 +30,11 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ.setdefault("MPIR_CVAR_ENABLE_HEAVY_YIELD", "1")
 for _variable in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
+
+
+def pytest_collection_finish() -> None:
+    """The thousands of tests live to the end: the garbage collector need not look at them again and again."""
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -20,9 +20,13 @@ from hpckit.plan.tensors.redistribution import redistribution
 from hpckit.tensors.exchange import redistribute
 
 __communicates__ = True  # its frames are not call sites
-# SciPy's transforms several lines at a time.
-lines: Any = importlib.import_module("scipy.fft" if importlib.util.find_spec("scipy") else "numpy.fft")
 KINDS = {"float32": "complex64", "float64": "complex128", "complex64": "complex64", "complex128": "complex128"}
+
+
+@functools.cache
+def lines() -> Any:
+    """The transforms of lines, SciPy's several at a time. Imported when needed: SciPy takes 0.3 s of a rank's start."""
+    return importlib.import_module("scipy.fft" if importlib.util.find_spec("scipy") else "numpy.fft")
 
 
 @functools.cache
@@ -84,7 +88,7 @@ class FFT:
             if stage.change is not None:
                 found = redistribute(self.mesh, stage.change, found)
             for dim in stage.dims:
-                found = (lines.rfft if self._halves(dim) else lines.fft)(found, axis=dim)
+                found = (lines().rfft if self._halves(dim) else lines().fft)(found, axis=dim)
             found = np.ascontiguousarray(found, self.complex)
         return found
 
@@ -94,9 +98,9 @@ class FFT:
         for stage, change in zip(reversed(self.plan.stages), reversed(self._back), strict=True):
             for dim in reversed(stage.dims):
                 if self._halves(dim):
-                    found = lines.irfft(found, n=self.layout.shape[dim], axis=dim)
+                    found = lines().irfft(found, n=self.layout.shape[dim], axis=dim)
                 else:
-                    found = lines.ifft(found, axis=dim)
+                    found = lines().ifft(found, axis=dim)
             found = np.ascontiguousarray(found, self.dtype if found.dtype.kind == "f" else self.complex)
             if change is not None:
                 found = redistribute(self.mesh, change, found)

@@ -14,6 +14,7 @@ from hpckit.kernels.compile import jit as options
 from hpckit.kernels.compile.jit import FINITE, STRICT, has_noalias, inlined, is_noalias, jit
 
 PROGRAM = """
+import gc
 import importlib.util
 import sys
 from pathlib import Path
@@ -50,6 +51,7 @@ for kernel, expected in (*twos, (plain, 2.0)):
 def product(a, b):
     return np.dot(a, b)
 
+assert gc.isenabled(), "a compile pauses the garbage collector, and no longer"
 assert "scipy.linalg" not in sys.modules, "0.3 s of each rank's start"
 if importlib.util.find_spec("scipy"):
     assert product(np.ones(3), np.arange(3.0)) == 3.0
