@@ -13,8 +13,7 @@ from hpckit.apps.md.free_energy.settings import Coupling, Metadynamics, Replicas
 from hpckit.apps.md.molecules.settings import Angles, Bonds, Constraints, Coulomb, Dihedrals, Impropers
 from hpckit.errors import InputError
 from hpckit.io.settings import LIMIT, InputFile, OptionalSpan, RelativeToSource, Section
-from hpckit.md.motion.deformation import Change, Deformation
-from hpckit.md.motion.dynamics import NVE
+from hpckit.md.motion.deformation import Change, named
 from hpckit.report.settings import Report
 
 SUMMARY = "molecular dynamics: Lennard-Jones liquids and mixtures, metals, salts, droplets, your own pair potentials"
@@ -342,7 +341,7 @@ class Deform(Section):
             raise ValueError(f"deform.start has {', '.join(wrong)}, and takes final, delta, scale and volume")
         for name in ("start", "changes"):
             if given := [each.change for each in getattr(self, name)]:
-                _valid(partial(Deformation, NVE(), given, 1.0))
+                _valid(partial(named, given))
         return self
 
 

@@ -8,6 +8,7 @@ import os
 import h5py
 import numpy as np
 import pytest
+from conftest import made_once
 from pydantic import ValidationError
 
 from hpckit.apps.common import topography
@@ -17,8 +18,6 @@ from hpckit.apps.shallow_water.model import time_step
 from hpckit.apps.shallow_water.run import BYTES_PER_CELL_STEP, dry_run
 from hpckit.errors import DecompositionError, InputError
 from hpckit.run.steps import step_count
-
-FOUND: dict = {}
 
 
 def mapped(settings, folder):
@@ -73,12 +72,15 @@ def test_any_number_of_ranks_gives_the_same_bits(mpirun, tmp_path, counts):
 
 
 @pytest.fixture
-def physics(mpirun, tmp_path):
-    """Figures of runs on two ranks, made once."""
-    if not FOUND:
-        mpirun(2, "shallow_water_physics.py", tmp_path, timeout=180)
-        FOUND.update(json.loads((tmp_path / "physics.json").read_text()))
-    return FOUND
+def physics(mpirun, tmp_path_factory):
+    """Figures of runs, made once; on one rank, for others give the same bits."""
+
+    def make(folder):
+        folder.mkdir()
+        mpirun(1, "shallow_water_physics.py", folder, timeout=180)
+
+    folder = made_once(tmp_path_factory, "shallow_water_physics", make)
+    return json.loads((folder / "physics.json").read_text())
 
 
 def test_mass_is_kept_and_energy_but_for_the_time_step(physics):

@@ -9,6 +9,7 @@ import math
 import h5py
 import numpy as np
 import pytest
+from conftest import made_once
 from mpi4py import MPI
 from pydantic import ValidationError
 
@@ -29,7 +30,6 @@ from hpckit.kernels.euler.status import new_status
 from hpckit.run.context import Run
 from hpckit.run.steps import is_frame, step_count
 
-FOUND: dict = {}
 COLUMNS = "PRES HGHT TEMP DWPT RELH MIXR DRCT SKNT THTA THTE THTV"
 NONE, NO_INFLOW = np.zeros((0, 0)), np.zeros((2, 0))
 
@@ -95,12 +95,15 @@ def test_any_number_of_ranks_gives_the_same_bits(mpirun, tmp_path, soundings, co
 
 
 @pytest.fixture
-def physics(mpirun, tmp_path, soundings):
-    """Figures of longer runs on two ranks, made once."""
-    if not FOUND:
-        mpirun(2, "weather_physics.py", tmp_path, *soundings, timeout=120)
-        FOUND.update(json.loads((tmp_path / "physics.json").read_text()))
-    return FOUND
+def physics(mpirun, tmp_path_factory, soundings):
+    """Figures of longer runs, made once; on one rank, for others give the same bits."""
+
+    def make(folder):
+        folder.mkdir()
+        mpirun(1, "weather_physics.py", folder, *soundings, timeout=120)
+
+    folder = made_once(tmp_path_factory, "weather_physics", make)
+    return json.loads((folder / "physics.json").read_text())
 
 
 GOLDEN = {  # what the mini-app itself prints for the relative change of its total energy

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -275,6 +277,16 @@ def test_every_preset_of_every_app_is_valid() -> None:
             assert description
             if not preset.startswith("sounding"):  # asks for the user's own file
                 load(f"{app.name}.{preset}", [])
+
+
+def test_settings_of_all_apps_are_read_without_what_computes() -> None:
+    """The front end's start: Numba alone would take longer than all of it."""
+    code = (
+        "import sys\nfrom hpckit.settings.apps import apps\nassert len([app.config for app in apps().values()]) > 8\n"
+        "print({'numba', 'scipy', 'h5py', 'mpi4py.MPI', 'matplotlib'} & sys.modules.keys())"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
 
 
 def test_every_setting_of_every_app_is_described() -> None:

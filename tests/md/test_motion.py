@@ -6,10 +6,10 @@ import json
 
 import numpy as np
 import pytest
+from conftest import made_once
 from scipy import stats
 
 LIQUID = {"system": {"cells": [4, 4, 4], "density": 0.7, "temperature": 1.5}, "neighbors": {"skin": 0.4}}
-FOUND: dict = {}
 
 
 def thermostat(kind, steps, every, **more):
@@ -60,29 +60,30 @@ CASES = {
 MOVED = ("langevin", "bussi", "nose_hoover", "mtk", "cell_rescaling")
 
 
+def short(case):
+    """A case that is looked at after 50 and 100 steps."""
+    settings = case["settings"]
+    return {"settings": settings | {"time": settings["time"] | {"steps": 100}}, "every": 50}
+
+
 @pytest.fixture
-def found(mpirun, tmp_path):
-    """Runs on one rank and on four, made once."""
-    if not FOUND:
-        for ranks, cases in ((1, CASES), (4, {name: CASES[name] for name in MOVED})):
-            short = {name: json.loads(json.dumps(case)) for name, case in cases.items()}
-            if ranks > 1:
-                for case in short.values():
-                    case["settings"]["time"]["steps"], case["every"] = 100, 50
-            (tmp_path / "cases.json").write_text(json.dumps(short))
-            mpirun(ranks, "md_motion.py", tmp_path, timeout=200)
-            for name in cases:
-                FOUND[name, ranks] = dict(np.load(tmp_path / f"{name}-{ranks}.npz"))
-        (tmp_path / "cases.json").write_text(json.dumps(short))
-        mpirun(1, "md_motion.py", tmp_path, timeout=200)
-        for name in short:
-            FOUND[name, "short"] = dict(np.load(tmp_path / f"{name}-1.npz"))
-    return FOUND
+def found(mpirun, tmp_path_factory):
+    """`found(name, ranks=1)`: figures of a case, made once; of short ones on four ranks, too."""
+
+    def make(folder):
+        folder.mkdir()
+        moved = {f"{name} short": short(CASES[name]) for name in MOVED}
+        for ranks, cases in ((1, CASES | moved), (4, moved)):
+            (folder / "cases.json").write_text(json.dumps(cases))
+            mpirun(ranks, "md_motion.py", folder, timeout=200)
+
+    folder = made_once(tmp_path_factory, "md_motion", make)
+    return lambda name, ranks=1: dict(np.load(folder / f"{name}-{ranks}.npz"))
 
 
 @pytest.mark.parametrize("kind", ["langevin", "bussi", "nose_hoover"])
 def test_velocities_and_kinetic_energies_are_canonical(found, kind):
-    rows, speeds = found[kind, 1]["rows"][12:], found[kind, 1]["speeds"][12 * 256 :]
+    rows, speeds = found(kind)["rows"][12:], found(kind)["speeds"][12 * 256 :]
     assert stats.kstest(speeds[::3], "norm", args=(0, np.sqrt(1.2))).pvalue > 1e-3
     if kind != "nose_hoover":
         kinetic = rows[:, 2] / 1.2
@@ -91,38 +92,38 @@ def test_velocities_and_kinetic_energies_are_canonical(found, kind):
 
 
 def test_the_chain_keeps_its_energy(found):
-    kept = found["nose_hoover", 1]["rows"][:, 4]
-    assert np.ptp(kept) < 5e-3 * np.ptp(found["nose_hoover", 1]["rows"][:, 3])
+    kept = found("nose_hoover")["rows"][:, 4]
+    assert np.ptp(kept) < 5e-3 * np.ptp(found("nose_hoover")["rows"][:, 3])
 
 
 @pytest.mark.parametrize("kind", MOVED)
 def test_thermostats_and_barostats_do_not_see_the_number_of_ranks(found, kind):
-    one, four = found[kind, "short"], found[kind, 4]
+    one, four = found(f"{kind} short"), found(f"{kind} short", 4)
     np.testing.assert_allclose(four["rows"], one["rows"], rtol=1e-9)
     np.testing.assert_allclose(four["positions"], one["positions"], atol=1e-9)
     np.testing.assert_allclose(four["velocities"], one["velocities"], atol=1e-9)
 
 
 def test_the_barostat_keeps_its_conserved_quantity_and_the_pressure(found):
-    rows = found["mtk", 1]["rows"]
+    rows = found("mtk")["rows"]
     assert np.ptp(rows[:, 4]) < 1e-2 * np.ptp(rows[:, 3] + rows[:, 2])
     assert np.ptp(rows[:, 6]) > 0.05 * rows[0, 6], "the box hardly changes"
     for kind in ("mtk", "cell_rescaling"):
-        late = found[kind, 1]["rows"][12:]
+        late = found(kind)["rows"][12:]
         assert late[:, 5].mean() == pytest.approx(1.2, abs=0.15)
         assert late[:, 1].mean() == pytest.approx(1.2, rel=0.03)
 
 
 def test_volumes_of_an_ideal_gas_are_canonical(found):
     """P V / k T of N particles, whose center of mass rests, has the gamma distribution of order N."""
-    volumes = found["gas", 1]["rows"][100:, 6] * 1.2 / 1.2
+    volumes = found("gas")["rows"][100:, 6] * 1.2 / 1.2
     assert volumes.mean() == pytest.approx(256, rel=0.02)
     assert volumes.var() == pytest.approx(256, rel=0.25)
     assert stats.kstest(volumes[::3], "gamma", args=(256,)).pvalue > 1e-3
 
 
 def test_minimization_ends_in_the_crystal(found):
-    fire = found["fire", 1]
+    fire = found("fire")
     assert fire["largest"] < 1e-8
     assert 10 < fire["steps"] < 1500
     gaps = fire["positions"][:, None] - fire["positions"][None]
@@ -134,7 +135,7 @@ def test_minimization_ends_in_the_crystal(found):
 
 
 def test_walls_and_a_field_keep_the_energy_and_the_particles(found):
-    walls = found["walls", 1]
+    walls = found("walls")
     total = walls["rows"][:, 4]
     assert np.ptp(total) < 5e-4 * abs(total.mean())
     z = walls["positions"][:, 2]

@@ -21,8 +21,12 @@ def test_walls_accumulation_overlap_and_refusals(mpirun, ranks):
     assert "persistent" not in outcome.stderr.lower(), "requests were left at the end"
 
 
-def test_fields_and_sums_that_do_not_depend_on_the_ranks(mpirun):
-    printed = {mpirun(ranks, "fields.py", timeout=120).stdout for ranks in (1, 2, 3, 6)}
+COUNTS = [(1, 6), pytest.param((1, 2, 3), marks=pytest.mark.nightly)]
+
+
+@pytest.mark.parametrize("counts", COUNTS, ids=str)
+def test_fields_and_sums_that_do_not_depend_on_the_ranks(mpirun, counts):
+    printed = {mpirun(ranks, "fields.py", timeout=120).stdout for ranks in counts}
     assert len(printed) == 1
 
 
@@ -35,6 +39,7 @@ def test_a_hang_fails_and_does_not_block(mpirun, tmp_path):
         mpirun(2, program, timeout=1)
 
 
-def test_swarms_of_particles_with_fields_of_their_own(mpirun):
-    printed = {mpirun(ranks, "swarm.py", timeout=120).stdout for ranks in (1, 3, 6)}
+@pytest.mark.parametrize("counts", COUNTS, ids=str)
+def test_swarms_of_particles_with_fields_of_their_own(mpirun, counts):
+    printed = {mpirun(ranks, "swarm.py", timeout=120).stdout for ranks in counts}
     assert len(printed) == 1

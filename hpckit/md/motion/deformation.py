@@ -9,14 +9,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hpckit.errors import InputError
-from hpckit.md.motion.dynamics import NVE, Dynamics
-from hpckit.md.system import System
 from hpckit.plan.particles.cell import SPANS, TILTS, Cell
+
+if TYPE_CHECKING:  # settings name changes of a box, and need no kernels
+    from hpckit.md.motion.dynamics import Dynamics
+    from hpckit.md.system import System
 
 EDGES = ("x", "y", "z")
 STYLES = {  # style: how many numbers, for an edge and for a tilt; 0: not for it
@@ -57,8 +59,22 @@ class Change:
             raise InputError(f"wiggle of {self.of} takes an amplitude and a period above 0, not {list(self.values)}")
 
 
+def named(changes: Sequence[Change]) -> dict[str, Change]:
+    """Changes by what they change. Raises `InputError` for the same edge twice, and where nothing else than a volume
+    that is kept is named.
+    """
+    found = {each.of: each for each in changes}
+    if len(found) < len(changes):
+        raise InputError("the box changes an edge or a tilt in two ways", do="name each once")
+    if all(change.style == "volume" for change in changes):
+        raise InputError("no change of the box is other than volume")
+    return found
+
+
 def changed(cell: Cell, changes: Sequence[Change]) -> Cell:
     """The cell at the end of these changes. Raises the errors of `Deformation`."""
+    from hpckit.md.motion.dynamics import NVE
+
     program = Deformation(NVE(), changes, 1.0)
     program.require_sound(cell)
     return program._cell(1.0, cell)
@@ -72,18 +88,9 @@ class Deformation:
     """
 
     def __init__(self, inner: Dynamics, changes: Sequence[Change], duration: float, every: int = 1) -> None:
-        self.inner, self.changes, self.duration, self.every = (
-            inner,
-            {each.of: each for each in changes},
-            duration,
-            every,
-        )
-        if len(self.changes) < len(changes):
-            raise InputError("the box changes an edge or a tilt in two ways", do="name each once")
+        self.inner, self.changes, self.duration, self.every = inner, named(changes), duration, every
         if every < 1 or not duration > 0:
             raise InputError(f"a box changes every 1 or more steps in a time above 0, not {every} and {duration:g}")
-        if all(change.style == "volume" for change in changes):
-            raise InputError("no change of the box is other than volume")
         self._first: Cell | None = None
         self.number = 0
 
