@@ -79,7 +79,11 @@ class Pool:
                 for arg, halo in zip(args[self.fields :], self._halos[self.fields :], strict=True)
             ]
             self.slopes = [arg.like() if isinstance(arg, Field) else 0.0 for arg in args[self.fields :]]
-            self._results = [self._there.zeros() if isinstance(arg, Field) else None for arg in args[self.fields :]]
+            results = self._back.program.graph.outputs[self.fields :]
+            self._results = [
+                self._back.zeros(node) if isinstance(arg, Field) else None
+                for arg, node in zip(args[self.fields :], results, strict=True)
+            ]
         for k, arg in enumerate(args[self.fields :]):
             if isinstance(arg, Field):
                 self.parameters[k].interior[...] = arg.interior

@@ -89,7 +89,10 @@ class HaloExchange(Begun):
         for kind in self.types:
             kind.check_dtype()
         self._walls = self._read_walls(walls)
-        self._has_walls = any(self._walls)
+        self._own_walls = [
+            kind.own_walls(walls, mesh.rank) for kind, walls in zip(self.types, self._walls, strict=True)
+        ]
+        self._has_walls = any(self._own_walls)
         chosen = mesh.topology.names if axes is None else (axes,) if isinstance(axes, str) else tuple(axes)
         require_same(
             mesh.comm,
@@ -195,8 +198,9 @@ class HaloExchange(Begun):
             self._fill_walls(arrays)
 
     def _fill_walls(self, arrays: Arrays) -> None:
-        for array, kind, walls in zip(arrays, self.types, self._walls, strict=True):
-            kind.fill_walls(array, walls, self.mesh.rank)
+        for array, kind, walls in zip(arrays, self.types, self._own_walls, strict=True):
+            if walls:
+                kind.fill_walls(array, walls)
 
     def accumulate(self, fields: Any) -> None:
         """The reverse of an exchange: add each halo value to the cell it copies, on its owner; clear the halo.

@@ -21,6 +21,10 @@ from hpckit.kernels.pack import slab_kernels
 from hpckit.plan.grid.decomposition import Decomposition, Slices
 
 WallFills = Mapping[int, tuple[Fill | None, Fill | None]]
+OwnWalls = tuple[tuple[tuple[int, ...], int, bool, Fill | None, Fill | None], ...]
+"""Of each dim with a wall at a rank: the order of an array's dims with this one first, the halo's width, whether values
+sit on the wall, and the fills of both sides (None for no wall or nothing to fill).
+"""
 
 
 @dataclass(frozen=True)
@@ -104,20 +108,30 @@ class FieldType:
                     do="use fewer ranks along that axis",
                 )
 
-    def fill_walls(self, array: Any, fills: WallFills, rank: int) -> None:
-        """Fill the halo beyond the walls that this rank has, dim by dim in the order of the dims."""
-        dec = self.decomposition
+    def own_walls(self, fills: WallFills, rank: int) -> OwnWalls:
+        """The walls that a rank has, in the order of the dims, for `fill_walls`."""
+        dec, found = self.decomposition, []
+        every = range(len(self.components) + len(dec.shape))
         for dim in sorted(fills):
-            width, name = dec.halo[dim], dec.topology.names[dim]
-            if not width:
-                continue
-            on_face = dec.location[dim] == "face"
-            layers = np.moveaxis(array, len(self.components) + dim, 0)
-            low, high = fills[dim]
-            if low is not None and dec.topology.shift(rank, name, -1) is None:
-                low.apply(layers[:width][::-1], layers[width:-width], on_face)
-            if high is not None and dec.topology.shift(rank, name, +1) is None:
-                high.apply(layers[-width:], layers[width:-width][::-1], on_face)
+            name, at = dec.topology.names[dim], len(self.components) + dim
+            low, high = (
+                None if dec.topology.shift(rank, name, step) is not None else fill
+                for fill, step in zip(fills[dim], (-1, +1), strict=True)
+            )
+            if dec.halo[dim] and (low is not None or high is not None):
+                order = (at, *(each for each in every if each != at))
+                found.append((order, dec.halo[dim], dec.location[dim] == "face", low, high))
+        return tuple(found)
+
+    def fill_walls(self, array: Any, walls: OwnWalls) -> None:
+        """Fill the halo beyond the walls that this rank has, dim by dim."""
+        for order, width, on_face, low, high in walls:
+            layers = array.transpose(order)
+            inside = layers[width:-width]
+            if low is not None:
+                low.apply(layers[:width][::-1], inside, on_face)
+            if high is not None:
+                high.apply(layers[-width:], inside[::-1], on_face)
 
 
 @dataclass(frozen=True)

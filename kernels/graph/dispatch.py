@@ -19,10 +19,13 @@ def bind(sweep: GraphSweep, outs: Sequence[Block], ins: Sequence[Block], box: Bo
     outs, ins: C-contiguous arrays of float64 that do not overlap, for `sweep.targets` and `sweep.leaves`. numbers: the
     values of `sweep.numbers`. Raises `TypeError` for other arrays, `ValueError` for those that lack cells.
     """
-    for block, leaf in zip(ins, sweep.leaves, strict=True):
-        block.require(box, sweep.reach[leaf])
-    for block in outs:
-        block.require(box, ((0, 0),) * sweep.dims)
+    fits = ("fits", tuple((block.array.shape, block.origin) for block in (*outs, *ins)), box)
+    if fits not in sweep.kernels:
+        for block, leaf in zip(ins, sweep.leaves, strict=True):
+            block.require(box, sweep.reach[leaf])
+        for block in outs:
+            block.require(box, ((0, 0),) * sweep.dims)
+        sweep.kernels[fits] = True
     for block in (*outs, *ins):
         if block.array.dtype != np.float64 or not block.array.flags.c_contiguous:
             raise TypeError(f"a sweep takes C-contiguous arrays of float64, not {block.array.dtype}")

@@ -40,24 +40,31 @@ PADDING = 8  # values between the rings' rows
 def bind(sweep: GraphSweep, outs: Sequence[Block], ins: Sequence[Block], box: Box) -> Callable[[Sequence[float]], None]:
     """See `reference.bind`; arrays are C-contiguous, float64, and do not overlap."""
     blocks = (*outs, *ins)
-    shapes = [block.strides() for block in blocks]
-    classes = list(dict.fromkeys(shapes))
-    kinds = tuple(classes.index(shape) for shape in shapes)
-    bounds = loops(box)
-    if any(a >= b for a, b in bounds):
+    key = ("placed", tuple((block.array.shape, block.origin) for block in blocks), box)
+    if key not in sweep.kernels:  # the same for many steps
+        sweep.kernels[key] = _placed(sweep, blocks, box)
+    kernel, geometry, sizes = sweep.kernels[key]
+    if kernel is None:
         return lambda numbers: None
-    kernel = _kernel(sweep, kinds)
-    members = blocks[0].members
-    rings = [np.empty(_ring_size(each, sweep.dims, bounds, members)) for each in sweep.stored]
-    geometry = np.array(
-        [value for shape in classes for value in shape] + [n for pair in bounds for n in pair] + [members]
-    )
+    rings = [np.empty(size) for size in sizes]
     arrays = [block.array.reshape(-1) for block in blocks]
 
     def run(numbers: Sequence[float]) -> None:
         kernel(*arrays, *rings, *numbers, geometry)
 
     return run
+
+
+def _placed(sweep: GraphSweep, blocks: Sequence[Block], box: Box) -> tuple[Any, np.ndarray, list[int]]:
+    """The kernel for arrays of these shapes (None for no cells), its geometry, and the sizes of its rings."""
+    shapes = [block.strides() for block in blocks]
+    classes = list(dict.fromkeys(shapes))
+    kinds = tuple(classes.index(shape) for shape in shapes)
+    bounds, members = loops(box), blocks[0].members
+    geometry = [*(value for shape in classes for value in shape), *(n for pair in bounds for n in pair), members]
+    kernel = None if any(a >= b for a, b in bounds) else _kernel(sweep, kinds)
+    sizes = [_ring_size(each, sweep.dims, bounds, members) for each in sweep.stored]
+    return kernel, np.array(geometry), sizes
 
 
 def _kernel(sweep: GraphSweep, kinds: tuple[int, ...]) -> Any:
