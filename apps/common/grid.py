@@ -60,6 +60,10 @@ class GridRun(Evolution):
         """What the files hold that does not change with time: dims, values and attributes by name."""
         return {}
 
+    def corners(self) -> np.ndarray | None:
+        """The corners of cells in space, as `FieldWriter` takes them for VTK; None where cells are boxes."""
+        return None
+
     @abstractmethod
     def check(self) -> None:
         """Collective: raise `BlowUpError` if the last watch shows a blow-up."""
@@ -203,6 +207,7 @@ def run_on_grid(
         resume=run.kept("fields"),
         constants=it.constants(),
         one_file=1e9 * config.output.one_file,
+        corners=it.corners(),
     ) as it.writer:
         run.keep("fields", it.writer.kept)
         ran = time_loop(it)

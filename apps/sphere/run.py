@@ -57,6 +57,10 @@ class Sphere(FixedSteps):
             given["bottom"] = setups.bottom(self.config, sphere.centers), about
         return {name: {"dims": AXES, "values": values, **about} for name, (values, about) in given.items()}
 
+    def corners(self) -> np.ndarray:
+        """The corners of the cells on the sphere."""
+        return self.model.sphere.corners
+
     def check(self) -> None:
         """Collective: raise `BlowUpError` for lost or dry cells, and for waves too fast for the step."""
         self.model.require_sound(self.last, self.full)

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from hpckit.io.settings import LIMIT, InputFile, OptionalSpan, RelativeToSource, Section
 
-SUMMARY = "neural networks on a mesh of ranks: GPT (GPT-2 and Llama) on any text, MLP and CNN on digits"
+SUMMARY = "neural networks on a mesh of ranks: GPT (GPT-2, Llama, Mixtral) on any text, MLP and CNN on digits"
 GPU = True  # supports `hpckit run --gpu`
 LANGUAGE = ("gpt2", "llama")
 MOST_SCALE = 1 << 24  # of the loss

@@ -26,7 +26,7 @@ from hpckit.apps.weather3d.setups import column_of
 from hpckit.apps.weather3d.sides import periodic_axes
 from hpckit.apps.weather3d.split.compilation import warm_up as warm_up_split
 from hpckit.apps.weather3d.split.model import SplitModel
-from hpckit.apps.weather3d.terrain import heights, level_heights, parts_of, require_thick
+from hpckit.apps.weather3d.terrain import corners, heights, level_heights, parts_of, require_thick
 from hpckit.apps.weather3d.tracers import HALOS as TRACER_HALOS
 from hpckit.io.checkpoint.state import Restored, State
 from hpckit.kernels.euler.box.constants import FIELDS
@@ -156,6 +156,14 @@ class Weather3D(AtmosphereRun):
         """The kinds of water in the air."""
         return WATER if self.config.moisture.kind != "none" else ()
 
+    def coords(self) -> dict[str, np.ndarray]:
+        """The cell centers, and the faces of levels, m."""
+        return {**super().coords(), "z_face": self.config.grid.edges}
+
+    def corners(self) -> np.ndarray | None:
+        """The corners of cells over terrain, m."""
+        return None if self.config.terrain.kind == "flat" else corners(self.config)
+
     def constants(self) -> Mapping[str, Mapping[str, Any]]:
         """The base state; of moist air its theta, not the moist theta, and its vapor; altitudes over terrain."""
         if not self.water:
@@ -196,8 +204,9 @@ def altitudes(config: Config) -> Mapping[str, Mapping[str, Any]]:
         "surface_altitude": (("y", "x"), ground, "height of the ground"),
         "altitude": (("z", "y", "x"), (0.5 * (z[1:] + z[:-1])).astype(np.float32), "height of the cells"),
     }
+    up = {"units": "m", "positive": "up"}
     return {
-        name: {"dims": dims, "values": values, "units": "m", "standard_name": name, "long_name": told}
+        name: {"dims": dims, "values": values, **up, "standard_name": name, "long_name": told}
         for name, (dims, values, told) in named.items()
     }
 

@@ -179,6 +179,18 @@ def parts_of(config: Config, ground: np.ndarray) -> tuple[np.ndarray, np.ndarray
     return smooth, ground - smooth
 
 
+def corners(config: Config) -> np.ndarray:
+    """Where the corners of cells stand, m: float64[nz + 1, ny + 1, nx + 1, 3] with x, y, z; the ground is a mean of
+    four cells there.
+    """
+    grid = config.grid
+    around = [_padded(config, part, 1) for part in parts_of(config, heights(config))]
+    smooth, rest = (0.25 * (a[1:, 1:] + a[1:, :-1] + a[:-1, 1:] + a[:-1, :-1]) for a in around)
+    z = level_heights(config, grid.edges, smooth, rest)
+    y, x = (np.arange(n + 1) * step for n, step in ((grid.ny, grid.dy), (grid.nx, grid.dx)))
+    return np.stack(np.broadcast_arrays(x, y[:, None], z), axis=-1)
+
+
 def level_heights(config: Config, zeta: np.ndarray, smooth: np.ndarray, rest: np.ndarray) -> np.ndarray:
     """Heights of the levels zeta (m) over ground of these two parts, float64[len(zeta), …] (m)."""
     return np.array(list(_heights_by_level(config, zeta, smooth, rest)))

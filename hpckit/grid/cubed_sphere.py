@@ -42,9 +42,13 @@ class CubedSphere:
     @cached_property
     def centers(self) -> np.ndarray:
         """The unit vectors to the middles of all cells, [3, 6, n, n]."""
-        tan = np.tan(self.middles)
-        middle, right, up = FRAMES.transpose(1, 2, 0)[:, :, :, None, None].astype(float)
-        return (middle + right * tan + up * tan[:, None]) / self.stretch
+        return _on_the_cube(self.middles) / self.stretch
+
+    @property
+    def corners(self) -> np.ndarray:
+        """The corners of all cells in space, m, [6, n + 1, n + 1, 3]."""
+        cube = np.moveaxis(_on_the_cube(self.edges), 0, -1)
+        return self.radius * cube / np.linalg.norm(cube, axis=-1, keepdims=True)
 
     @cached_property
     def area(self) -> np.ndarray:
@@ -135,3 +139,10 @@ class CubedSphere:
 def _normals(frames: np.ndarray, dim: int, angles: np.ndarray) -> np.ndarray:
     """The unit normals of the planes of the lines at some angles along x (1) or y (2), [panels, 3, angles]."""
     return frames[:, dim, :, None] * np.cos(angles) - frames[:, 0, :, None] * np.sin(angles)
+
+
+def _on_the_cube(angles: np.ndarray) -> np.ndarray:
+    """The points of the panels' faces at these angles along both axes, on a cube with edges of 2, [3, 6, m, m]."""
+    tan = np.tan(angles)
+    middle, right, up = FRAMES.transpose(1, 2, 0)[:, :, :, None, None].astype(float)
+    return middle + right * tan + up * tan[:, None]

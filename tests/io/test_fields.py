@@ -22,8 +22,11 @@ from lone import LoneMesh
 from mpi4py import MPI
 
 from hpckit.apps.atmosphere.output import variables
+from hpckit.apps.weather3d import config as weather3d
+from hpckit.apps.weather3d.run import altitudes
 from hpckit.cli.main import main
 from hpckit.errors import CorruptDataError, InputError, SetupError
+from hpckit.grid.cubed_sphere import CubedSphere
 from hpckit.io import FieldWriter, open_fields
 from hpckit.io.fields.hdf5 import CHUNK_BYTES, chunk_shape
 from hpckit.io.fields.profiles import ProfileWriter
@@ -114,11 +117,15 @@ def test_the_file_follows_the_cf_conventions(tmp_path):
     """Neither errors nor warnings, for what the apps write: deviations, full fields, base state, faces."""
     checker = pytest.importorskip("compliance_checker.runner", reason="compliance-checker is not installed")
     mesh = LoneMesh("z", "y", "x", periodic=("x",))
-    cells = Decomposition((3, 4, 5), mesh.topology)
+    cells = Decomposition((8, 6, 7), mesh.topology)
+    hill = weather3d.Config.model_validate(
+        {"grid": {"nz": 8, "ny": 6, "nx": 7}, "dynamics": {"kind": "hevi"}, "terrain": {"kind": "bell", "height": 9.0}}
+    )
     coords = {name: np.arange(n) + 0.5 for name, n in zip("zyx", cells.shape, strict=True)}
     with_faces = {"flux": {"units": "m s-1", "long_name": "a flux", "location": ("center", "center", "face")}}
     known = variables("uvw", ("theta_total", "temperature", "pressure")) | with_faces
     constants = {"theta_base": {"dims": ("z",), "values": coords["z"], "units": "K", "long_name": "of the base state"}}
+    constants |= altitudes(hill)
     attributes, units = {"source": "hpckit tests"}, dict.fromkeys(coords, "m")
     with FieldWriter(mesh, tmp_path, cells, coords, units, known, attributes, constants=constants) as writer:
         for t in (0.0, 2.5):
@@ -256,11 +263,69 @@ def test_vtk_volume_line_and_corners(tmp_path, frames):
     assert cell_value(reader.GetOutput(), "q", 4.2, 0.0, 0.0) == 16.0
 
 
-def test_uneven_levels_are_left_to_xarray(tmp_path):
-    write_slab(tmp_path, LoneMesh("z", "x"), z=10.0 * 2.0 ** np.arange(N))
-    with h5py.File(tmp_path / "fields.h5") as file:
-        assert "VTKHDF" not in file
-        assert "z not evenly spaced" in file.attrs["vtkhdf_left_out"]
+def test_vtk_sees_uneven_levels_and_terrain(tmp_path):
+    """Cells with the faces that were given, else halfway between centers; over terrain with corners of their own."""
+    values = write_slab(tmp_path / "slab", LoneMesh("z", "x"), z=10.0 * 2.0 ** np.arange(N))
+    reader = vtk_reader(tmp_path / "slab/fields.h5")
+    reader.SetStep(1)
+    reader.Update()
+    grid = reader.GetOutput()
+    levels = [grid.GetYCoordinates().GetValue(k) for k in range(N + 1)]  # y of VTK is the slab's z
+    assert levels == [5.0, 15.0, 30.0, 60.0, 120.0, 240.0, 480.0, 800.0]
+    array = grid.GetCellData().GetArray("theta")
+    assert [array.GetValue(k) for k in range(N * N)] == values[1].ravel().tolist()
+
+    cells = Decomposition((2, 3, 4), LoneMesh("z", "y", "x").topology)
+    z, y, x = (np.arange(n + 1.0) for n in cells.shape)
+    corners = np.stack(np.broadcast_arrays(x, y[:, None], z[:, None, None] + 0.1 * x), axis=-1)
+    coords = {"z": [0.4, 1.6], "z_face": [0.0, 0.8, 2.4], "y": y[:3], "x": x[:4]}
+    frame = np.arange(24.0).reshape(cells.shape)
+    for name, given, height in (("flat", None, 2.4), ("hill", corners, 2.4)):
+        with FieldWriter(
+            LoneMesh("z", "y", "x"), tmp_path / name, cells, coords, {}, {"q": {}}, corners=given
+        ) as writer:
+            writer.write(0.0, {"q": frame})
+        reader = vtk_reader(tmp_path / name / "fields.h5")
+        reader.Update()
+        grid = reader.GetOutput()
+        assert grid.GetBounds()[5] == height
+        assert [grid.GetCellData().GetArray("q").GetValue(k) for k in range(24)] == frame.ravel().tolist()
+    assert [grid.GetPoint(k) for k in range(60)] == [tuple(point) for point in corners.reshape(-1, 3)]
+
+
+@pytest.mark.parametrize("frames", [1, 3])
+def test_vtk_sees_panels_as_one_sphere(tmp_path, frames):
+    """Without cracks at the seams, before and after packing, and from a writer that goes on."""
+    sphere = CubedSphere(6, 2.0)
+    mesh, n = LoneMesh("panel", "y", "x"), sphere.n
+    cells = Decomposition((6, n, n), mesh.topology)
+    coords = {"panel": np.arange(6.0), "y": np.arange(float(n)), "x": np.arange(float(n))}
+    values = np.arange(frames * 6.0 * n * n).reshape(frames, 6, n, n) ** 2
+    for kept in (values[:1], values):
+        with FieldWriter(
+            mesh, tmp_path, cells, coords, {}, {"h": {}}, corners=sphere.corners, one_file=0, append=True
+        ) as writer:
+            for t, frame in enumerate(kept):
+                writer.write(t, {"h": frame})
+        for _ in range(2):
+            reader = vtk_reader(tmp_path / "fields.h5")
+            assert reader.GetNumberOfSteps() == len(kept)
+            for step, frame in enumerate(kept):
+                reader.SetStep(step)
+                reader.Update()
+                grid = reader.GetOutput()
+                found = grid.GetCellData().GetArray("h")
+                assert [found.GetValue(k) for k in range(6 * n * n)] == frame.ravel().tolist()
+            points = np.array([grid.GetPoint(k) for k in range(grid.GetNumberOfPoints())])
+            assert len(points) == 6 * n * n + 2  # Euler: as many points as cells, and two
+            for number in (0, 3 * n * n + 7, 6 * n * n - 1):
+                ids = grid.GetCell(number).GetPointIds()
+                middle = points[[ids.GetId(k) for k in range(4)]].mean(axis=0)
+                center = sphere.centers.reshape(3, -1)[:, number]
+                assert middle @ center / np.linalg.norm(middle) > 0.999
+            assert main(["pack", str(tmp_path)]) == 0
+    with pytest.raises(InputError, match="corners have shape"):
+        FieldWriter(mesh, tmp_path / "other", cells, coords, {}, {"h": {}}, corners=sphere.corners[:, 1:])
 
 
 def test_datasets_are_compressed_and_checked(tmp_path):

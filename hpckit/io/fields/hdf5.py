@@ -21,6 +21,7 @@ Array = npt.NDArray[Any]
 # The format of HDF5 1.10: checksums in the metadata, and every newer library reads it. The libraries inside VTK do not
 # understand the virtual datasets that "latest" writes with HDF5 2.0, and show all their values as NaN.
 FORMAT = ("v110", "v110")
+HERE = "."  # how a virtual dataset names its own file
 CHUNK_BYTES = 1 << 20  # no larger than the chunk cache of older readers
 
 # A source of a virtual dataset: where it goes (start, count in the virtual array), file name, dataset shape.
@@ -66,6 +67,12 @@ def filters(compression: int) -> dict[str, Any]:
     return {**packed, "fletcher32": True}
 
 
+def options_of(dataset: h5py.Dataset) -> dict[str, Any]:
+    """The filters of a dataset as `create_dataset` takes them."""
+    packed = {"compression": dataset.compression, "compression_opts": dataset.compression_opts}
+    return {**(packed if dataset.compression else {}), "shuffle": dataset.shuffle, "fletcher32": dataset.fletcher32}
+
+
 def store(file: h5py.Group, blocks: Mapping[str, Array], compression: int) -> None:
     """Write each array as a chunked, checked dataset of its name."""
     for name, values in blocks.items():
@@ -75,10 +82,15 @@ def store(file: h5py.Group, blocks: Mapping[str, Array], compression: int) -> No
 
 
 def store_virtual(
-    file: h5py.Group, name: str, shape: Sequence[int], dtype: npt.DTypeLike, sources: Sequence[Source]
+    file: h5py.Group,
+    name: str,
+    shape: Sequence[int],
+    dtype: npt.DTypeLike,
+    sources: Sequence[Source],
+    dataset: str | None = None,
 ) -> h5py.Dataset:
-    """A dataset whose values lie in other files (names relative to this one); missing values read as NaN, integers as
-    the smallest one.
+    """A dataset whose values lie in other files (names relative to this one; `HERE` is this one itself), in a dataset
+    of the same name, or of the name `dataset`; missing values read as NaN, integers as the smallest one.
     """
     plist = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
     dtype = np.dtype(dtype)
@@ -86,10 +98,15 @@ def store_virtual(
     space = h5py.h5s.create_simple(tuple(shape))
     for start, count, source, source_shape in sources:
         space.select_hyperslab(start, count)
-        plist.set_virtual(space, source.encode(), name.encode(), h5py.h5s.create_simple(source_shape))
+        plist.set_virtual(space, source.encode(), (dataset or name).encode(), h5py.h5s.create_simple(source_shape))
     space.select_all()
     h5py.h5d.create(file.id, name.encode(), h5py.h5t.py_create(np.dtype(dtype)), space, plist)
     return file[name]
+
+
+def refers_here(dataset: h5py.Dataset) -> bool:
+    """Whether a virtual dataset is another view of values in its own file."""
+    return all(source.file_name == HERE for source in dataset.virtual_sources())
 
 
 def write_mpio_frame(

@@ -45,13 +45,19 @@ class Constant:
 
 @dataclass(frozen=True)
 class FileGrid:
-    """The grid of a file: `coords` maps each dim to its global points, `units` to their unit."""
+    """The grid of a file: `coords` maps each dim to its global points, `units` to their unit.
+
+    faces: where cells meet along an axis, as far as that was given. corners: the corners of cells in space, see
+    `make_layout`.
+    """
 
     variables: dict[str, Variable]
     coords: dict[str, Array]
     units: dict[str, str]
     attributes: dict[str, Any] = field(default_factory=dict)
     constants: dict[str, Constant] = field(default_factory=dict)
+    faces: dict[str, Array] = field(default_factory=dict)
+    corners: Array | None = None
 
     @property
     def frame_bytes(self) -> int:
@@ -66,13 +72,15 @@ def make_layout(
     variables: Mapping[str, Mapping[str, Any]],
     attributes: Mapping[str, Any] | None = None,
     constants: Mapping[str, Mapping[str, Any]] | None = None,
+    corners: Array | None = None,
 ) -> FileGrid:
     """Check names, sizes and locations and put a layout together.
 
     A variable's `location` ("center", "face", or one a dim) defaults to that of the decomposition; its other entries
     become attributes in the file. `constants` have `dims` and `values` beside their attributes. `coords` names cell
     centers by axis (`x`) and faces by axis and `_face` (`x_face`); faces between evenly spaced centers need not be
-    given. Raises `InputError`.
+    given. `corners` are places in space (x, y, z) where cells are not boxes: [nz + 1, ny + 1, nx + 1, 3] of a grid,
+    [panels, ny + 1, nx + 1, 3] of panels of a surface. Raises `InputError`.
     """
     if not variables:
         raise InputError("a file of fields needs at least one variable", do='variables={"theta": {"units": "K"}}')
@@ -97,7 +105,21 @@ def make_layout(
     if "time" in points:
         raise InputError("an axis cannot be called time: that is the dim of the frames", do="rename the axis")
     named = {dim: str(units.get(dim, units.get(dim.removesuffix(FACE), "1"))) for dim in points}
-    return FileGrid(made, points, named, dict(attributes or {}), fixed)
+    cells = decomposition.shape
+    if corners is not None and corners.shape not in (_more(cells, 0), _more(cells, 1)):
+        known = "one more than cells in each dim, or in each but that of panels, and three places in space"
+        raise InputError(f"corners have shape {corners.shape}, the grid has {cells} cells", do=f"give {known}")
+    faces = {
+        dim: _points(dim + FACE, n + 1, coords)
+        for dim, n in zip(decomposition.topology.names, cells, strict=True)
+        if dim + FACE in coords and np.shape(coords[dim + FACE]) == (n + 1,)
+    }
+    return FileGrid(made, points, named, dict(attributes or {}), fixed, faces, corners)
+
+
+def _more(cells: tuple[int, ...], first: int) -> tuple[int, ...]:
+    """The shape of the corners of cells, with one more from dim `first` on."""
+    return (*cells[:first], *(n + 1 for n in cells[first:]), 3)
 
 
 def dim_names(decomposition: Decomposition) -> tuple[str, ...]:

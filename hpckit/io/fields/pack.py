@@ -24,9 +24,9 @@ from hpckit.collectives.operations import gather
 from hpckit.comm.agree import all_of_ranks, share_json, together
 from hpckit.errors import write_error
 from hpckit.io.fields import frames as fr
-from hpckit.io.fields.hdf5 import FORMAT, chunk_shape, memory_file
-from hpckit.io.fields.layout import FACE
+from hpckit.io.fields.hdf5 import FORMAT, chunk_shape, memory_file, options_of, refers_here
 from hpckit.io.fields.master import FRAME_NUMBERS, MASTER, VALUES_IN
+from hpckit.io.fields.vtkhdf import add_centered
 from hpckit.io.files import replace_file, sync_directory
 
 Array = npt.NDArray[Any]
@@ -176,12 +176,6 @@ def compressed(target: Target, values: Array) -> Chunk:
         return mask, bytes(content)
 
 
-def options_of(dataset: h5py.Dataset) -> dict[str, Any]:
-    """The filters of a dataset as `create_dataset` takes them."""
-    packed = {"compression": dataset.compression, "compression_opts": dataset.compression_opts}
-    return {**(packed if dataset.compression else {}), "shuffle": dataset.shuffle, "fletcher32": dataset.fletcher32}
-
-
 def _pipeline(options: dict[str, Any]) -> dict[str, Any]:
     """What a reader undoes: it needs no level of the compression."""
     return {name: value for name, value in options.items() if name != "compression_opts"}
@@ -228,34 +222,9 @@ def unpack_frames(directory: Path, numbers: Collection[int]) -> None:
 def pack_fields(directory: Path, comm: Any = None) -> None:
     """Make `directory/fields.h5` one file of all its frames, and remove their own files; see `pack_file`."""
     if not packed_frames(directory):
-        pack_file(directory / MASTER, comm, drop=(VALUES_IN,), more=_add_centered)
+        pack_file(directory / MASTER, comm, drop=(VALUES_IN,), more=add_centered)
     if comm is None or comm.rank == 0:
         shutil.rmtree(directory / fr.FRAMES, ignore_errors=True)
-
-
-def _add_centered(file: h5py.File) -> None:
-    """Give VTK the variables on the faces of one dim as means at cell centers, in single precision."""
-    group = file.get("VTKHDF/CellData")
-    if group is None or not len(group):
-        return
-    cells = next(iter(group.values())).shape
-    for name in str(file.attrs["variable_order"]).split():
-        faces = file[name]
-        dims = [dim[0].name.lstrip("/") for dim in faces.dims]
-        staggered = [place for place, dim in enumerate(dims) if dim.endswith(FACE)]
-        if len(staggered) != 1:
-            continue
-        d = staggered[0]
-        shape = (faces.shape[0], *(n for n in cells[-(len(dims) - 1) :]))
-        still = len(cells) < len(dims)  # a single frame, which VTK takes without a dim of time
-        chunks = chunk_shape(shape[1:], 4) if still else (1, *chunk_shape(shape[1:], 4))
-        centered = group.create_dataset(name, shape[1:] if still else shape, "f4", chunks=chunks, **options_of(faces))
-        centered.attrs["comment"] = f"means of the two faces of each cell along {dims[d].removesuffix(FACE)}"
-        for place in range(shape[0]):
-            values = np.moveaxis(faces[place].astype(np.float64), d - 1, 0)
-            above = values[1:] if len(values) > shape[d] else np.roll(values, -1, axis=0)
-            mean = np.moveaxis(0.5 * (values[: shape[d]] + above), 0, d - 1)
-            centered[... if still else place] = mean
 
 
 def _tasks(targets: Sequence[Target]) -> Iterator[tuple[Target, int, tuple[int, ...]]]:
@@ -277,7 +246,7 @@ def _copy(old: h5py.File, new: h5py.File, directory: Path, drop: Sequence[str]) 
         names[address] = name
         if isinstance(item, h5py.Group):
             _copy_attributes(item, new.create_group(name))
-        elif item.is_virtual:
+        elif item.is_virtual and not refers_here(item):
             targets.append(_target(item, directory))
             _copy_attributes(item, targets[-1].create(new))
         else:

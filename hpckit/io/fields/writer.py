@@ -40,7 +40,9 @@ class FieldWriter:
     `decomposition` says which points each rank owns; `coords` maps dims to their global points (`x`; `x_face` for
     faces), `units` to their units. `variables` maps names to attributes (`units`, `long_name`) and, where it differs,
     `location` ("center", "face", or one a dim). `attributes` become global attributes of the file. `constants` maps
-    names of what does not change with time to `dims`, `values` (of the whole grid) and attributes.
+    names of what does not change with time to `dims`, `values` (of the whole grid) and attributes. `corners` tells VTK
+    where cells stand that are not boxes: [nz + 1, ny + 1, nx + 1, 3] over terrain, [panels, ny + 1, nx + 1, 3] of a
+    surface in space (m).
 
     Drivers: "shards", each rank writes a file of its own and rank 0 a virtual dataset over them; "gather", rank 0
     collects the blocks and writes one file a frame; "mpio", all ranks write one file through parallel HDF5. "auto" is
@@ -76,12 +78,13 @@ class FieldWriter:
         resume: Mapping[str, Any] | None = None,
         constants: Mapping[str, Mapping[str, Any]] | None = None,
         one_file: float = ONE_FILE,
+        corners: Array | None = None,
     ) -> None:
         if not 0 <= compression <= 9:
             raise InputError(f"compression is a gzip level from 0 (none) to 9, not {compression}")
         self.directory = Path(directory)
         self.comm = mesh.comm
-        self.layout = make_layout(decomposition, coords, units, variables, with_history(attributes), constants)
+        self.layout = make_layout(decomposition, coords, units, variables, with_history(attributes), constants, corners)
         self.one_file = one_file
         self.driver = choose_driver(driver, self.comm.size, self.layout.frame_bytes)
         self.compression = compression
