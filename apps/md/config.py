@@ -16,7 +16,7 @@ from hpckit.io.settings import LIMIT, InputFile, OptionalSpan, RelativeToSource,
 from hpckit.md.motion.deformation import Change, named
 from hpckit.report.settings import Report
 
-SUMMARY = "molecular dynamics: liquids, metals, silicon, salts, water and molecules, LAMMPS scripts, your own potentials"
+SUMMARY = "molecular dynamics: liquids, metals, silicon, salts, molecules, inputs of LAMMPS, your own potentials"
 SCRIPTS = "lammps.script"  # reads inputs of LAMMPS
 GPU = True  # supports `hpckit run --gpu`
 Axis = Literal["x", "y", "z"]

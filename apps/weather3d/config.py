@@ -18,7 +18,7 @@ from hpckit.apps.weather3d.presets import PRESETS as PRESETS
 from hpckit.io.settings import LIMIT, OptionalSpan, Seconds, Section
 from hpckit.report.settings import Report
 
-SUMMARY = "compressible, non-hydrostatic atmosphere in a box: thermals, storms, shallow clouds, terrain, jets, soundings"
+SUMMARY = "compressible, non-hydrostatic atmosphere in a box: thermals, storms, clouds, terrain, jets, soundings"
 SOUND = 350.0  # m/s: air of 305 K
 METRICS = {
     "mass": "kg",
