@@ -14,7 +14,7 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from hpckit.io.fields.frames import Frame
+from hpckit.io.fields.frames import OutputFrame
 from hpckit.io.fields.hdf5 import HERE, chunk_shape, filters, options_of, store_virtual
 from hpckit.io.fields.layout import FACE, FileGrid, Variable, spacing
 
@@ -24,7 +24,7 @@ VERSION = {"ImageData": (2, 0), "UnstructuredGrid": (2, 0), "RectilinearGrid": (
 QUADRILATERAL = 9  # VTK_QUAD
 
 
-def put_vtkhdf(file: h5py.File, layout: FileGrid, frames: Sequence[Frame]) -> str:
+def put_vtkhdf(file: h5py.File, layout: FileGrid, frames: Sequence[OutputFrame]) -> str:
     """Add the group `VTKHDF`, which refers to the values of the variables; '' or why it was left out.
 
     VTK's x, y, z run along the grid's last, last but one and first dim: a (z, x) slab is drawn with x to the right and
