@@ -118,7 +118,7 @@ class _Walk:
         depth, place, works = 1, "", False
         for step in plan.steps():
             depth = max(depth, step.lag)
-            if not place and _leaves(step.sends):
+            if not place and (_leaves(step.sends) or step.sends.pieces is not None):
                 place = step.place if step.parts else "pieces"  # what an exchange of fields does first
             works = works or step.work is not None
         self.clocks = Clocks(plan.ranks, machine, depth, nbytes, place or "messages")

@@ -28,8 +28,11 @@ from hpckit.bench.machine.calibrate import (
 from hpckit.bench.machine.times import HALO, LONG, PROBES, STEPS, CollectiveTimes, at_once, probe_plan, share
 from hpckit.errors import InputError
 from hpckit.plan.collective.algorithms import ALGORITHMS, collective_plan
+from hpckit.plan.grid.decomposition import Decomposition
+from hpckit.plan.grid.halo import LARGE, HaloField, halo_plan
 from hpckit.plan.machine.machine import Level, Machine, MeasuredSteps, machine_of, toml_of
 from hpckit.plan.price import price
+from hpckit.plan.topology import Topology
 
 
 def true_machine():
@@ -47,6 +50,10 @@ def true_machine():
         counts = tuple((n + 2.0) ** 2 for n in STRIDED[1:])
         pieces = tuple(1e9 / (1 + k / 4) for k in range(len(counts)))
         tables.append(MeasuredSteps(ranks, ranks, 2e-6, 0.7e-6, counts, pieces, pieces, "pieces"))
+        for place, latency, rate in (("rows", 0.0, 6e9), ("mail", 0.7e-6, 5e9), ("slabs", 0.0, 4e9)):
+            sizes = tuple(8 * count for count in counts if place == "rows" or (8 * count > LARGE) == (place == "slabs"))
+            rates = tuple(rate / (1 + k / 4) for k in range(len(sizes)))
+            tables.append(MeasuredSteps(ranks, ranks, 2e-6, latency, sizes, rates, rates, place))
     return Machine("true", (Level("node", 0, 1e-6, 8e9),), 0.0, 5e9, "made up", tuple(tables))
 
 
@@ -54,15 +61,28 @@ def options_of(name, ranks):
     return {"node_size": ranks} if name == "hierarchical" else {}
 
 
+def halo_seconds(machine, ranks, along, n):
+    """Of cubes of n cells: messages along z, copies of rows along y, of cells along x; nothing but latency of few."""
+    tables = {place: machine.tables(ranks, place)[0] for place in ("pieces", "rows", "mail", "slabs")}
+    cells = np.array([(n + 2.0) ** 2])
+
+    def of(place, amount):
+        it = tables[place]
+        return amount[0] * it.seconds_per_byte(it.stored, 0.0, amount)[0] + it.latency * (place == "mail")
+
+    seconds = tables["pieces"].start
+    if n == STRIDED[0]:
+        return seconds + 2 * tables["pieces"].latency * ("z" in along)
+    seconds += 2 * of("pieces", cells) * ("x" in along) + 2 * of("rows", 8 * cells) * ("y" in along)
+    return seconds + 2 * of("slabs" if 8 * cells[0] > LARGE else "mail", 8 * cells) * ("z" in along)
+
+
 def times_on(machine, ranks):
     """Seconds of all cases as the machine would take them; a bare probe starts sooner than a whole call."""
     found = {}
-    (strided,) = machine.tables(ranks, "pieces")
     for operation, name, nbytes in [*probe_cases(ranks), *all_reduce_cases()]:
-        if operation == HALO:  # of so many cells: messages along z, strided copies along x
-            slabs = machine.gathering(ranks, np.zeros(1), np.array([(nbytes + 2.0) ** 2]))[0]
-            more = strided.latency if name == "z" else slabs if nbytes > STRIDED[0] else 0.0
-            found[operation, name, nbytes] = strided.start + 2 * more
+        if operation == HALO:
+            found[operation, name, nbytes] = halo_seconds(machine, ranks, name, nbytes)
             continue
         whole = operation == "all_reduce"
         plan = collective_plan(operation, name, ranks, **options_of(name, ranks)) if whole else probe_plan(name, ranks)
@@ -228,6 +248,18 @@ def test_the_shared_memory_of_a_node_is_found_again_from_the_times_of_its_calls(
     for case in default_cases():
         assert price(plans[case], ours, case[2]).seconds == pytest.approx(found[case], rel=0.2)
     assert machine_of_text(toml_of(ours)).tables(2, "memory") == [memory_rounded(memory)]
+
+
+@pytest.mark.parametrize("n", STRIDED[1:])
+def test_an_exchange_of_halos_costs_what_its_phases_were_made_of(n):
+    """Copies of cells, copies of rows, then messages: through the memory of the node, or large ones by MPI."""
+    true = true_machine()
+    memory = MeasuredSteps(2, 2, 0.3e-6, 0.9e-6, (1e4, 1e6), (8e9, 6e9), (4e9, 3e9), "memory")
+    true = dataclasses.replace(true, measured=(*true.measured, memory))
+    decomposition = Decomposition((2 * n, n, n), Topology(("z", "y", "x"), (2, 1, 1), ("z", "y", "x")), 1)
+    for along in ("x", "yx", "zyx"):
+        plan = halo_plan(HaloField(decomposition, itemsize=8), along, node=[0, 0])
+        assert price(plan, true).seconds == pytest.approx(halo_seconds(true, 2, along, n), rel=1e-6)
 
 
 def machine_of_text(text):

@@ -7,6 +7,7 @@ its first message, the smallest all-reduce. The times of whole algorithms are th
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -15,9 +16,11 @@ import numpy as np
 from hpckit.bench.collectives.rows import interval
 from hpckit.bench.machine.times import COPY, HALO, LONG, PROBE, PROBES, STEPS, Case, CollectiveTimes, at_once, share
 from hpckit.plan.collective.algorithms import ALGORITHMS, collective_plan
+from hpckit.plan.grid.halo import LARGE
 from hpckit.plan.machine.machine import Level, Machine, MeasuredSteps
 from hpckit.plan.price import price
 
+ITEM = 8  # bytes of a cell of these fields
 EMPTY = 64  # bytes: a message that costs nothing but its latency
 SIZES = tuple(2**power for power in range(16, 27, 2))
 PROBE_SIZES = (2**12, 2**14, *SIZES)  # algorithms cut buffers into smaller messages
@@ -28,7 +31,8 @@ FASTEST = 1e12  # bytes/s: above any measured rate
 LATENCY_SHARE = 0.95  # of the quickest step, at most
 IN_NODE = ("flat", "staged")  # all-reduces in shared memory, of any buffer
 FLAT = 2**14  # bytes of the largest buffer for the first of them
-STRIDED = (4, 24, 48, 96, 192, 320)  # cells along each dim of the fields whose strided slabs are copied
+STRIDED = (4, 24, 48, 80, 96, 192, 320)  # cells along each dim of the fields whose halos are exchanged
+HALVES = ("x", "yx", "zyx")  # of a halo, in the order of its phases: what each adds is what it takes among the others
 COPIED, ADDED = ("broadcast", "staged"), ("all_reduce", "staged")
 
 
@@ -40,7 +44,7 @@ def probe_cases(ranks: int, sizes: tuple[int, ...] = PROBE_SIZES) -> list[Case]:
     starts: list[Case] = [("all_reduce", name, EMPTY) for name in STARTS]
     long += [(PROBE, COPY + LONG, EMPTY)]
     small += [(PROBE, COPY, EMPTY)]
-    strided: list[Case] = [(HALO, "z", STRIDED[0]), *((HALO, "x", n) for n in STRIDED)]
+    strided: list[Case] = [(HALO, "z", STRIDED[0]), *((HALO, along, n) for n in STRIDED for along in HALVES)]
     return [*starts, *small, *long, *strided, *((PROBE, name, nbytes) for nbytes in sizes for name in (*names, COPY))]
 
 
@@ -99,19 +103,31 @@ def _copies(found: dict[Case, float], ranks: int, sizes: tuple[int, ...]) -> lis
 
 
 def _pieces(found: dict[Case, float], ranks: int) -> list[MeasuredSteps]:
-    """The table of strided copies: both sides of a field along its last dim, a cell a piece, and the halo around. The
-    latency of a message between ranks of the node is from the smallest field, along its first dim.
+    """The tables of the slabs of fields, of both sides of a cube with the halo around. Along its last dim each cell is
+    a piece, along the middle one each row; along the first one whole slabs go to the other rank: large ones from array
+    to array, others through the memory of the node. The phases before left the caches as an exchange leaves them. The
+    latency of a message between ranks of the node is from the smallest field.
     """
     least, *cubes = STRIDED
     if (HALO, "z", least) not in found:
         return []
     start = found[HALO, "x", least]
     latency = max(found[HALO, "z", least] - start, 0.0) / 2
-    pieces = tuple(float((n + 2) ** 2) for n in cubes)
-    rates = tuple(
-        2 * count / max(found[HALO, "x", n] - start, count / FASTEST) for n, count in zip(cubes, pieces, strict=True)
-    )
-    return [MeasuredSteps(ranks, ranks, start, latency, pieces, rates, rates, "pieces")]
+
+    def table(place: str, each: list[int], along: tuple[str, str], item: int, wait: float = 0.0) -> MeasuredSteps:
+        """Of phases along one dim, as long as the exchange without it is shorter; item: bytes of a cell, or 1."""
+        amounts = tuple(float(item * (n + 2) ** 2) for n in each)
+        phases = [found[HALO, along[1], n] - (found[HALO, along[0], n] if along[0] else start) for n in each]
+        rates = tuple(
+            amount / max(phase / 2 - wait, amount / FASTEST) for amount, phase in zip(amounts, phases, strict=True)
+        )
+        return MeasuredSteps(ranks, ranks, start, wait, amounts, rates, rates, place)
+
+    large = [n for n in cubes if ITEM * (n + 2) ** 2 > LARGE]
+    mail = [n for n in cubes if n not in large]
+    pieces = replace(table("pieces", cubes, ("", "x"), 1), latency=latency)
+    rows, slabs = table("rows", cubes, ("x", "yx"), ITEM), table("slabs", large, ("yx", "zyx"), ITEM)
+    return [pieces, rows, table("mail", mail, ("yx", "zyx"), ITEM, latency), slabs]
 
 
 def _memory(found: dict[Case, float], ranks: int) -> list[MeasuredSteps]:

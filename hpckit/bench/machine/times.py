@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,13 +19,16 @@ from hpckit.plan.collective.memory import IN_MEMORY
 from hpckit.plan.collective.plan import CollectivePlan, messages
 from hpckit.plan.protocol import NOBODY, Step
 
+if TYPE_CHECKING:
+    from hpckit.grid.field import Field
+
 PROBES = ("one", "pairs", "exchange")
 COPY = "copy"  # a probe without messages
 STEPS = 4
 LONG = "*3"  # marks a chain three times as long
 PROBE = "probe"  # the operation of the plans below
 AUTO = "auto"  # the algorithm that runs by default
-HALO = "halo"  # the operation of halo exchanges of cubes of so many cells a rank, along a dim or in whole
+HALO = "halo"  # the operation of halo exchanges of cubes of so many cells a rank, along some dims or in whole
 # A call of a program meets ranks and caches as the call before left them. A single call after a barrier took up to
 # twice as long; so calls of up to `IN_A_ROW` bytes in all follow each other.
 IN_A_ROW = 2**18
@@ -155,11 +158,14 @@ def _rounds(comm: Any, calls: list[tuple[Call, Call]], in_a_row: int, seconds: f
 def _calls(comm: Any, cases: list[Case], nbytes: int) -> list[tuple[Call, Call]]:
     """For each case of one size the call that rewrites the common buffer, and the timed call; all warmed up."""
     buffer = _buffer(comm, nbytes)
+    field = _field(comm, nbytes) if any(operation == HALO for operation, _, _ in cases) else None
 
     def rewrite() -> None:
         buffer.fill(1.0 + comm.rank)
 
-    calls: list[tuple[Call, Call]] = [(rewrite, _call(comm, operation, name, buffer)) for operation, name, _ in cases]
+    calls: list[tuple[Call, Call]] = [
+        (rewrite, _call(comm, operation, name, buffer, field)) for operation, name, _ in cases
+    ]
     for prepare, call in calls:  # communicators, columns, scratch memory
         prepare()
         call()
@@ -170,21 +176,18 @@ def _buffer(comm: Any, nbytes: int) -> np.ndarray:
     return np.ones(max(nbytes // 4, comm.size), np.float32)
 
 
-def _halo(comm: Any, along: str, n: int) -> Call:
-    """The exchange of a field of n^3 cells a rank, or its phase along one dim."""
+def _field(comm: Any, n: int) -> Field:
+    """A field of n^3 cells a rank."""
     from hpckit.comm.mesh import Mesh
-    from hpckit.grid.exchange import HaloExchange
     from hpckit.grid.field import Field
     from hpckit.plan.grid.decomposition import Decomposition
 
     mesh = Mesh(comm, z=0, y=1, x=1, periodic=("z", "y", "x"))
-    field = Field.zeros(mesh, Decomposition((n * mesh.size, n, n), mesh.topology, halo=1))
-    exchange = HaloExchange(mesh, [field], axes=None if along == "exchange" else [along])
-    return lambda: exchange([field])
+    return Field.zeros(mesh, Decomposition((n * mesh.size, n, n), mesh.topology, halo=1))
 
 
-def _call(comm: Any, operation: str, algorithm: str, buffer: np.ndarray) -> Call:
-    """The timed call."""
+def _call(comm: Any, operation: str, algorithm: str, buffer: np.ndarray, field: Field | None) -> Call:
+    """The timed call; of an exchange in whole, or its phases along some dims, as `yx`."""
     from hpckit import collectives
     from hpckit.collectives.axis import axis_of
     from hpckit.collectives.buffers import even_slots
@@ -192,9 +195,11 @@ def _call(comm: Any, operation: str, algorithm: str, buffer: np.ndarray) -> Call
     from hpckit.collectives.reduction import Reduction
     from hpckit.collectives.request import MessageRun
     from hpckit.collectives.runner import Runner
+    from hpckit.grid.exchange import HaloExchange
 
-    if operation == HALO:
-        return _halo(comm, algorithm, len(buffer) * buffer.itemsize)
+    if field is not None and operation == HALO:
+        exchange = HaloExchange(field.mesh, [field], axes=None if algorithm == "exchange" else list(algorithm))
+        return lambda: exchange([field])
     if operation == PROBE:
         axis = axis_of(comm)
         program = program_of(probe_plan(algorithm, comm.size), comm.rank)

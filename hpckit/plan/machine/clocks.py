@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from hpckit.errors import PlanError
-from hpckit.plan.machine.machine import Machine
+from hpckit.plan.machine.machine import SMALL, Machine
 from hpckit.plan.protocol import NOBODY, Floats, Ints, Step
 
 PARTS = ("latency", "transfer", "contention", "reduction")
@@ -188,10 +188,15 @@ class Clocks:
         if flight.pieces is not None and self.machine.tables(self.ranks, "pieces"):  # packed, and unpacked
             strided = np.where(flight.pieces > 1, self.machine.gathering(self.ranks, flight.nbytes, flight.pieces), 0.0)
             alone = alone + 2 * strided
+        slabs = None if flight.add or flight.pieces is None else self.machine.moving(self.ranks, "slabs", flight.nbytes)
+        if slabs is not None:  # their times have the latency in them
+            whole = (flight.pieces == 1) & (flight.nbytes > SMALL)
+            alone, waits = np.where(whole, slabs, alone), np.where(away & ~whole, latency, 0.0)
+        else:
+            waits = np.where(away, latency, 0.0)
         if not away.all() and self.machine.tables(self.ranks, "copy"):
             alone = np.where(away, alone, self._copying(flight))
-        overhead = np.where(away, OVERHEAD * latency, 0.0)
-        rest = np.where(away, (1.0 - OVERHEAD) * latency, 0.0)
+        overhead, rest = OVERHEAD * waits, (1.0 - OVERHEAD) * waits
         add = flight.nbytes * np.maximum(added - stored, 0.0)
         level = self.machine.level_of(s, d)
         return PreparedFlight(
@@ -225,9 +230,12 @@ class Clocks:
             wait, alone = np.where(away, latency, 0.0), moved * stored
             strided = self.machine.tables(self.ranks, "pieces")
             if flight.pieces is not None and strided:  # a slab is copied into the shared memory, and out of it
-                pieces = np.add.reduceat(flight.pieces[order], heads)
+                pieces, parts = np.add.reduceat(flight.pieces[order], heads), np.diff(np.append(heads, len(d)))
                 wait = np.where(away, strided[-1].latency, 0.0)
-                alone = 2 * np.maximum(alone, self.machine.gathering(self.ranks, moved, pieces))
+                both = 2 * self.machine.gathering(self.ranks, moved, pieces)
+                mail = self.machine.moving(self.ranks, "mail", moved)
+                alone = 2 * alone if mail is None else mail
+                alone = np.where((pieces > parts) | (mail is None), np.maximum(alone, both), alone)
             shared, add = alone, moved * np.maximum(added - stored, 0.0)
             if flight.add:
                 alone = shared = moved * np.minimum(stored, added)

@@ -17,6 +17,8 @@ from hpckit.plan.text import parse_toml, read_text
 SHIPPED = Path(__file__).parent
 MEASURED = ("ranks", "messages", "start", "latency", "bytes", "stored", "added")
 SMALL = 1 << 16  # bytes of a message whose cost is mostly its own, not that of its bytes
+FIELDS = ("pieces", "rows", "slabs", "mail")  # places of what slabs of fields take
+PLACES = ("messages", "memory", "copy", *FIELDS)
 NUMBERS = ("latency", "bandwidth", "uplink", "shared")
 COMPUTE = ("peak", "memory", "bandwidth", "efficiency")
 
@@ -44,8 +46,10 @@ class MeasuredSteps:
     """What steps of so many messages at once took on so many ranks of a node, by the size of a message.
 
     place: "messages"; "memory": what as many ranks took at once in the shared memory of the node; "copy": what they
-    copied at once within their own memory; "pieces": the same of strided data in so many pieces as `nbytes` says, and
-    pieces/s; its start is that of an exchange of fields, its latency that of a message of one within the node.
+    copied at once within their own memory. Slabs of fields, which caches hold less often than a buffer: "pieces":
+    copies of strided ones in so many pieces as `nbytes` says, and pieces/s; its start is that of an exchange of fields,
+    its latency that of a message of one within the node; "rows": copies of longer pieces, by all bytes; "slabs":
+    messages from array to array; "mail": copied into the memory of the node and out of it.
     start: s until the first message of a collective leaves. latency: s of an empty step. nbytes: of a message,
     ascending. stored, added: bytes/s of a message that is stored, and of one that is taken and added, all in all.
     """
@@ -67,7 +71,7 @@ class MeasuredSteps:
         sizes = np.maximum([np.maximum(moved, largest), np.where(moved <= SMALL, moved, largest)], 1.0)
         if self.place == "memory":
             sizes = np.maximum([np.full_like(moved, nbytes)], 1.0)
-        if self.place in ("copy", "pieces"):
+        if self.place in ("copy", *FIELDS):
             sizes = np.maximum([moved], 1.0)
         return 1.0 / np.exp(np.interp(np.log(sizes), np.log(self.nbytes), np.log(rates)).min(axis=0))
 
@@ -117,11 +121,18 @@ class Machine:
 
     def gathering(self, ranks: int, nbytes: Floats, pieces: Floats) -> Floats:
         """Seconds of copies of fields' slabs of so many bytes each in so many pieces, within the memory of a rank."""
-        copies, strided = self.tables(ranks, "copy"), self.tables(ranks, "pieces")
-        if not strided:
+        strided = self.moving(ranks, "pieces", pieces)
+        if strided is None:
             return self.copying(ranks, nbytes)
-        whole = nbytes * copies[-1].seconds_per_byte(copies[-1].stored, 0.0, nbytes) if copies else 0.0 * nbytes
-        return np.maximum(whole, pieces * strided[-1].seconds_per_byte(strided[-1].stored, 0.0, pieces))
+        for place in ("rows", "copy"):  # no slab is copied faster than a buffer that caches hold
+            whole = self.moving(ranks, place, nbytes)
+            strided = strided if whole is None else np.maximum(whole, strided)
+        return strided
+
+    def moving(self, ranks: int, place: str, amount: Floats) -> Floats | None:
+        """Seconds of so many bytes, or pieces, each, by the table of a place without its latency; None without one."""
+        tables = self.tables(ranks, place)
+        return amount * tables[-1].seconds_per_byte(tables[-1].stored, 0.0, amount) if tables else None
 
     def copying(self, ranks: int, nbytes: Floats) -> Floats:
         """Seconds of copies of so many bytes each within the memory of a rank."""
@@ -305,8 +316,8 @@ def _measured(table: dict, number: int, faults: list[str]) -> MeasuredSteps:
         faults.append(f"{name}: bytes ascend, and stored and added have a number for each")
         lists = [(1.0,)] * 3
     place = table.get("place", "messages")
-    if place not in ("messages", "memory", "copy", "pieces"):
-        faults.append(f'{name}: place is "messages", "memory", "copy" or "pieces", not {place!r}')
+    if place not in PLACES:
+        faults.append(f"{name}: place is one of {', '.join(PLACES)}, not {place!r}")
     return MeasuredSteps(whole[0], whole[1], seconds[0], seconds[1], lists[0], lists[1], lists[2], str(place))
 
 
