@@ -50,7 +50,7 @@ def true_machine():
         counts = tuple((n + 2.0) ** 2 for n in STRIDED[1:])
         pieces = tuple(1e9 / (1 + k / 4) for k in range(len(counts)))
         tables.append(MeasuredSteps(ranks, ranks, 2e-6, 0.7e-6, counts, pieces, pieces, "pieces"))
-        for place, latency, rate in (("rows", 0.0, 6e9), ("mail", 0.7e-6, 5e9), ("slabs", 0.0, 4e9)):
+        for place, latency, rate in (("rows", 0.0, 12e9), ("mail", 0.7e-6, 5e9), ("slabs", 0.0, 4e9)):
             sizes = tuple(8 * count for count in counts if place == "rows" or (8 * count > LARGE) == (place == "slabs"))
             rates = tuple(rate / (1 + k / 4) for k in range(len(sizes)))
             tables.append(MeasuredSteps(ranks, ranks, 2e-6, latency, sizes, rates, rates, place))
@@ -200,7 +200,8 @@ def test_files_there_and_back(tmp_path):
     path = tmp_path / "here.toml"
     path.write_text(toml_of(true_machine()))
     again = machine_of(path)
-    assert (again.name, again.source, len(again.measured)) == ("true", "made up", 9)
+    assert (again.name, again.source) == ("true", "made up")
+    assert len(again.measured) == len(true_machine().measured)
     plan = collective_plan("all_reduce", "ring", 4)
     assert price(plan, again, 1e6).seconds == pytest.approx(price(plan, true_machine(), 1e6).seconds, rel=1e-5)
     shipped = machine_of("infiniband")
