@@ -33,7 +33,7 @@ def hdf5_files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("*") if path.suffix in (".h5", ".h5md"))
 
 
-def require_sound(paths: Iterable[Path]) -> None:
+def require_intact(paths: Iterable[Path]) -> None:
     """Raise `CorruptDataError`, with file and reason, unless every file can be read to its end.
 
     It refuses links to other files, values in files outside of its folder, filters that are not installed and sizes

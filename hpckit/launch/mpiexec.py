@@ -261,7 +261,7 @@ def require_room(ranks: int, where: str = "") -> None:
         )
 
 
-def require_memory(each: int, ranks: int) -> None:
+def require_memory_here(each: int, ranks: int) -> None:
     """Raise `InputError` if ranks of `each` bytes must share this machine and do not fit; ranks that a batch system
     may place elsewhere are checked there (`require_memory_on_nodes`).
     """

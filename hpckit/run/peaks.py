@@ -162,7 +162,7 @@ def _warm_up() -> None:
     multiply_add(a, 1.0, 0.0, 1)
 
 
-def machine_of(directory: RunDirectory, cache: Path) -> Record:
+def peaks_of_run(directory: RunDirectory, cache: Path) -> Record:
     """The peaks of the cores that the run used on each node, `{"host", "nodes", "peaks"}`, or `{"reason"}`.
 
     cache: the folder with the peaks of hosts, `hpckit.settings.config.user_cache`. The result is kept in the run

@@ -1,6 +1,6 @@
 """What serving a model takes, before it is started: memory, seconds of a token and to the first one.
 
-`ComputeTimes` says what an action of a step's plan takes (`plan.ServingPlan`), `price` what many steps together do.
+`ComputeTimes` says what an action of a step's plan takes (`plan.ServingPlan`), `serving_price` what many steps take.
 
 A pass of `rows` tokens reads every weight once and multiplies it by each row: the longer of the two counts, as the
 rates of the tile say, which differ with the rows. Keys and values are read once a text. Between products all ranks
@@ -171,7 +171,7 @@ def rates_of(machine: Machine, kind: str) -> Rates:
     return Rates(seconds, 2 * machine.levels[0].latency, outer.latency, outer.bandwidth, machine.name)
 
 
-def price(
+def serving_price(
     shape: TransformerShape,
     kind: str,
     ranks: int,

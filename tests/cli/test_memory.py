@@ -38,9 +38,9 @@ def test_a_run_that_cannot_fit_is_refused(
     assert not Path("runs").exists()
     assert main(["run", *words[:3], "--dry-run"]) == 0
     assert "too large for this machine" in capsys.readouterr().out
-    launch.require_memory(1 << 20, 1)
+    launch.require_memory_here(1 << 20, 1)
     monkeypatch.setenv("PBS_JOBID", "3")
-    launch.require_memory(1 << 60, 1)  # maybe on another node
+    launch.require_memory_here(1 << 60, 1)  # maybe on another node
 
 
 @pytest.mark.parametrize("ranks", ["1", "4096"])

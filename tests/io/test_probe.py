@@ -16,7 +16,7 @@ from hpckit.cli.verbs.compare.verb import compare
 from hpckit.errors import CorruptDataError, InputError
 from hpckit.io import open_fields, probe, probe_child
 from hpckit.io.particles.h5md_reader import read_h5md
-from hpckit.io.probe import problems, require_sound
+from hpckit.io.probe import problems, require_intact
 
 
 def good(path: Path) -> None:
@@ -90,7 +90,7 @@ def test_a_file_is_not_bad_because_the_machine_is_busy(monkeypatch: pytest.Monke
 
 def test_files_made_to_do_harm_are_refused(short: None, tmp_path: Path) -> None:
     good(tmp_path / "good.h5")
-    require_sound([tmp_path / "good.h5"])
+    require_intact([tmp_path / "good.h5"])
     for number, (make, _) in enumerate(HOSTILE.values()):
         with h5py.File(tmp_path / f"{number}.h5", "w") as file:
             make(file)

@@ -210,10 +210,10 @@ def test_a_run_keeps_the_peaks_it_was_drawn_with(tmp_path, monkeypatch):
 
     monkeypatch.setattr(measured, "measure", measure)
     monkeypatch.setattr(measured, "cpu_name", lambda: PEAKS["cpu"])
-    first = measured.machine_of(directory, tmp_path / "cache")
+    first = measured.peaks_of_run(directory, tmp_path / "cache")
     assert first["peaks"]["threads"] == 1
     assert json.loads((tmp_path / "run/machine.json").read_text()) == first
-    assert measured.machine_of(directory, tmp_path / "other") == first
+    assert measured.peaks_of_run(directory, tmp_path / "other") == first
     assert measurements == [1]
 
 

@@ -14,7 +14,7 @@ from hpckit.plan.price import price as priced
 from hpckit.serving.checkpoint.shape import read_shape
 from hpckit.serving.checkpoint.weights import Weights
 from hpckit.serving.plan import Places
-from hpckit.serving.price import ROWS, ComputeTimes, Rates, full_step, machine_of_rates, price, rates_of
+from hpckit.serving.price import ROWS, ComputeTimes, Rates, full_step, machine_of_rates, rates_of, serving_price
 
 MACHINE = """
 name = "mine"
@@ -37,14 +37,16 @@ def test_bytes_and_seconds_are_those_of_the_formulas(tmp_path):
     shape = read_shape(folder)
     weights = Weights(folder, shape)
     rates = Rates((1e-9,) * len(ROWS), 0.0)
-    found = price(shape, "float32", 1, rates, context=64, texts=4)
+    found = serving_price(shape, "float32", 1, rates, context=64, texts=4)
     assert found.weights == weights.nbytes
     assert found.kv == 2 * 4 * shape.layers * shape.kv_heads * shape.head_width * 64 * 4
     assert found.decode[1] == pytest.approx(1e-9 * (found.weights + found.kv / 4))
     assert found.decode[4] == pytest.approx(1e-9 * (found.weights + found.kv))
-    two = price(shape, "float32", 2, rates, context=64, texts=4)
+    two = serving_price(shape, "float32", 2, rates, context=64, texts=4)
     assert two.decode[1] == pytest.approx(found.decode[1] / 2)
-    assert price(shape, "float32", 2, Rates(rates.seconds, 1.0), context=64, texts=4).decode[1] > 4 * shape.layers
+    assert (
+        serving_price(shape, "float32", 2, Rates(rates.seconds, 1.0), context=64, texts=4).decode[1] > 4 * shape.layers
+    )
 
 
 def test_stages_work_on_steps_of_their_own(tmp_path):
@@ -52,7 +54,7 @@ def test_stages_work_on_steps_of_their_own(tmp_path):
     shape = read_shape(write_model(tmp_path / "model", "llama", **sizes))
     rates = Rates((1e-9,) * len(ROWS), 0.0, latency=1.0, bandwidth=4 * 96.0)
     options = {"context": 64, "texts": 4}
-    one, two = (price(shape, "float32", 2, rates, stages=stages, **options) for stages in (1, 2))
+    one, two = (serving_price(shape, "float32", 2, rates, stages=stages, **options) for stages in (1, 2))
     assert shape.layers_of(2) == [range(3), range(3, 5)]
     assert [len(layers) for layers in shape.layers_of(3)] == [2, 2, 1]  # and the head
     per_layer = (
@@ -80,7 +82,7 @@ def test_a_step_as_a_plan_has_the_price_of_the_formulas(tmp_path):
             places, step = Places(ranks, stages), full_step(Places(), 1, 64, 8)
             plan = ComputeTimes(shape, "float32", places.columns, rates).plan(places, step)
             told = priced(plan, machine_of_rates(rates, places)).seconds
-            formula = price(shape, "float32", ranks, rates, context=64, texts=1, stages=stages).decode[1]
+            formula = serving_price(shape, "float32", ranks, rates, context=64, texts=1, stages=stages).decode[1]
             assert told == pytest.approx(formula, rel=0.03)
     busy = full_step(Places(4, 1, 2), 5, 64, 20)
     assert [len(piece.tokens) for piece in busy.pieces] == [1, 1, 18, 1, 19]
@@ -91,7 +93,7 @@ def test_experts_that_no_token_chose_are_not_read(tmp_path):
     rates = Rates((1.0,) * len(ROWS), 0.0)
     matrices = {name: 4 * count * a * b for name, (count, a, b) in shape.matrices().items()}
     experts = matrices["up"] + matrices["down"]
-    found = price(shape, "float32", 1, rates, context=32, texts=1)
+    found = serving_price(shape, "float32", 1, rates, context=32, texts=1)
     assert found.decode[1] - found.kv == pytest.approx(sum(matrices.values()) - experts / 2)
 
 

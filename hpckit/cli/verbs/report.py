@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import Any
 
 from hpckit.errors import HpckitError, InputError
-from hpckit.io.probe import hdf5_files, require_sound
+from hpckit.io.probe import hdf5_files, require_intact
 from hpckit.run.directory import RunDirectory
 from hpckit.settings.apps import app_of
 from hpckit.settings.table import Parser
@@ -50,7 +50,7 @@ def main(arguments: list[str]) -> int:
         raise InputError(f"--times is {options.times}; draw 1 to 24")
     if options.frames is not None and not 0 <= options.frames <= 120:
         raise InputError(f"--frames is {options.frames}; give 0 (no animation) to 120")
-    require_sound(hdf5_files(directory.path / "output"))  # the run may come from an untrusted source
+    require_intact(hdf5_files(directory.path / "output"))  # the run may come from an untrusted source
     if options.picture:
         from hpckit.report.draw.picture import save_picture
 
@@ -66,13 +66,13 @@ def build(directory: RunDirectory, **options: Any) -> Path:
     """Build the report of a run with its app's part; `options` override those of the run file."""
     from hpckit.report.build import build_report
     from hpckit.report.settings import settings_of
-    from hpckit.run.peaks import machine_of
+    from hpckit.run.peaks import peaks_of_run
     from hpckit.settings.config import user_cache
 
     extension = extension_of(directory)
     settings = settings_of(directory.read_json("resolved.json") or {}, [], **options)
     draws = settings.roofline and hasattr(extension, "work") and directory.path.joinpath("summary.json").exists()
-    machine = machine_of(directory, user_cache()) if draws else None
+    machine = peaks_of_run(directory, user_cache()) if draws else None
     return build_report(directory.path, extension, machine, **options)
 
 

@@ -78,7 +78,7 @@ def _main(arguments: list[str], above: Joined | None) -> int:
     memory = _check(directory, record, ranks)
     mpiexec.find_mpiexec()
     mpiexec.require_room(ranks)
-    mpiexec.require_memory(memory, ranks)
+    mpiexec.require_memory_here(memory, ranks)
     with locked(directory, "resume") as lock:
         return run_launched(prepare(ranks), ranks, lock, report=report)
 

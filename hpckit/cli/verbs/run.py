@@ -160,7 +160,7 @@ def prepare(options: argparse.Namespace, arguments: list[str], ranks: int, *, el
     gpu = _gpu(options, elsewhere)
     memory = 0 if gpu else plan.memory_per_rank  # GPU fields are in device memory
     if not elsewhere and joined(os.environ) is None:
-        mpiexec.require_memory(memory, ranks)
+        mpiexec.require_memory_here(memory, ranks)
     directory = RunDirectory.create(options.directory or Path("runs", run_name(name, configuration.title, ranks)))
     directory.write_text("run.toml", configuration.run_file)
     values = configuration.values()

@@ -8,7 +8,7 @@ from typing import Any
 from hpckit.errors import InputError, SetupError
 from hpckit.io.fields.frames import require_sources
 from hpckit.io.fields.master import MASTER
-from hpckit.io.probe import require_sound
+from hpckit.io.probe import require_intact
 
 
 def open_fields(path: Path | str) -> Any:
@@ -28,7 +28,7 @@ def open_fields(path: Path | str) -> Any:
             do="pip install 'hpckit[analysis]'",
         ) from problem
     file = find_fields(path)
-    require_sound([file])
+    require_intact([file])
     require_sources(file)
     return xarray.open_dataset(file, engine="h5netcdf", decode_times=False)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from hpckit.errors import InputError
 from hpckit.io.fields.frames import require_sources
-from hpckit.io.probe import SIGNATURE, require_sound
+from hpckit.io.probe import SIGNATURE, require_intact
 from hpckit.plan.particles.cell import Cell
 from hpckit.plan.particles.snapshot import Snapshot, sorted_by_id
 from hpckit.plan.text import read_bytes
@@ -27,7 +27,7 @@ def read_h5md(path: str | Path) -> Iterator[Snapshot]:
     path = Path(path)
     if read_bytes(path, "the file", len(SIGNATURE), whole=False) != SIGNATURE:
         raise InputError(f"{path.name} is not an HDF5 file: its first bytes differ", where=str(path))
-    require_sound([path])
+    require_intact([path])
     require_sources(path)
     with h5py.File(path, "r") as file:
         group = _group(file, path)

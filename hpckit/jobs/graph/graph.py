@@ -154,7 +154,7 @@ class TaskGraph:
         task = self.tasks[name]
         what = task.model_dump(mode="json", include={"run", "command", "function", "arguments", "outputs", "ranks"})
         try:
-            inputs = {path: content_hash(self.folder / path) for path in task.reads}
+            inputs = {path: sha256_of(self.folder / path) for path in task.reads}
         except OSError as error:
             raise InputError(
                 f"the input {error.filename} of the task {name} cannot be read: {error.strerror}"
@@ -245,11 +245,11 @@ def _cycle(left: Mapping[str, list[str]]) -> list[str]:
     return [*seen[seen.index(name) :], name]
 
 
-def content_hash(path: Path) -> str:
+def sha256_of(path: Path) -> str:
     """SHA-256 of a file, or of a folder: of the names and contents of all files in it."""
     if path.is_dir():
         files = sorted(entry for entry in path.rglob("*") if entry.is_file())
-        parts = [f"{entry.relative_to(path)}\0{content_hash(entry)}\n" for entry in files]
+        parts = [f"{entry.relative_to(path)}\0{sha256_of(entry)}\n" for entry in files]
         return hashlib.sha256("".join(parts).encode()).hexdigest()
     digest = hashlib.sha256()
     with open(path, "rb") as file:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from hpckit.errors import InputError
-from hpckit.jobs.graph.graph import TaskGraph, content_hash
+from hpckit.jobs.graph.graph import TaskGraph, sha256_of
 from hpckit.plan.text import parse_json, read_bytes
 
 FOLDER, JOURNAL = ".hpckit-graph", "journal.jsonl"
@@ -175,7 +175,7 @@ class GraphState:
         outputs = self.graph.tasks[about["task"]].outputs
         missing = [path for path in outputs if not (work / path).exists() or (work / path).is_symlink()]
         if not missing:
-            hashes = {path: content_hash(work / path) for path in outputs}
+            hashes = {path: sha256_of(work / path) for path in outputs}
             sizes = {path: _bytes(work / path) for path in outputs}
             write_json(
                 work / DONE, {**about, "outputs": hashes, "bytes": sizes, "seconds": seconds, "ended": time.time()}
@@ -234,11 +234,11 @@ class GraphState:
         """The hash of a file's content, recomputed only if the file looks changed; None without the file."""
         try:
             if path.is_dir():
-                return content_hash(path)
+                return sha256_of(path)
             status = path.stat()
             look = (status.st_ino, status.st_size, status.st_mtime_ns)
             if self._known.get(path, ((), ""))[0] != look:
-                self._known[path] = (look, content_hash(path))
+                self._known[path] = (look, sha256_of(path))
             return self._known[path][1]
         except OSError:
             return None

@@ -28,7 +28,7 @@ DISTURBED = " Other processes used the cores during this measurement: the true p
 def roofline(values: Record, work: Sequence[PhaseWork], machine: Record) -> Record | None:
     """Points and peaks: everything drawn, or `{"reason": …}`; None for an app that does not state its work.
 
-    `values` are the numbers of the report, `machine` as `hpckit.run.peaks.machine_of` gives it.
+    `values` are the numbers of the report, `machine` as `hpckit.run.peaks.peaks_of_run` gives it.
     """
     if not work:
         return None

@@ -27,7 +27,7 @@ from hpckit.bench.train.serving.rivals import llama_cpp, llama_cpp_batch
 from hpckit.kernels.nn.tile.reference import unpack
 from hpckit.serving.checkpoint.weights import PackedMatrix
 from hpckit.serving.engine import Engine
-from hpckit.serving.price import price, rates_here
+from hpckit.serving.price import rates_here, serving_price
 from hpckit.serving.sampler import Sampling
 from hpckit.serving.speculation import guessed
 from hpckit.serving.step import ServingStep, TextPiece
@@ -190,7 +190,7 @@ def plan(folder: Path, rounds: int, kind: str) -> dict[str, Any]:
     """A token of one text, and the first after 512, as `hpckit plan serve` predicts and as measured just after."""
     engine, times = Engine(folder, weights=kind, texts=2, kv_tokens=4096), Times()
     for n in range(rounds + 1):
-        priced = price(engine.shape, kind, 1, rates_here(kind), context=512, texts=1)
+        priced = serving_price(engine.shape, kind, 1, rates_here(kind), context=512, texts=1)
         found = {
             "decode, predicted": priced.decode[1],
             "decode": decode_seconds(engine, 8, 508),

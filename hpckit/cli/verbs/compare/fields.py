@@ -17,7 +17,7 @@ import numpy as np
 
 from hpckit.errors import HpckitError, InputError
 from hpckit.io.particles.lammps_data import read_lammps_data
-from hpckit.io.probe import hdf5_files, is_hdf5, require_sound
+from hpckit.io.probe import hdf5_files, is_hdf5, require_intact
 from hpckit.io.safetensors import Safetensors
 
 ROUNDING_ULP = 16  # up to so many units in the last place two fields are called equal but for rounding
@@ -59,12 +59,12 @@ def outputs(path: Path, files: contextlib.ExitStack) -> dict[str, OutputArray]:
     """
     found: dict[str, OutputArray] = {}
     if not path.is_dir():
-        require_sound([path])
+        require_intact([path])
         found = dict(_datasets(files.enter_context(h5py.File(path))))
         return dict(sorted(found.items()))
     folder = path / "output"
     hdf5 = [file for file in hdf5_files(folder) if not file.is_symlink()]
-    require_sound(hdf5)
+    require_intact(hdf5)
     for file in hdf5:
         for name, values in sorted(_datasets(files.enter_context(h5py.File(file)))):
             found[f"{file.name}:{name}"] = values

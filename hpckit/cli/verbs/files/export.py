@@ -10,7 +10,7 @@ from hpckit.apps.weather3d.products.wrf import EPOCH, start_of, write_wrfout
 from hpckit.errors import InputError
 from hpckit.io.fields.frames import require_sources
 from hpckit.io.fields.reader import find_fields
-from hpckit.io.probe import require_sound
+from hpckit.io.probe import require_intact
 from hpckit.run.directory import RunDirectory
 from hpckit.run.settings import with_common
 from hpckit.settings.table import Parser, bytes_text
@@ -50,7 +50,7 @@ def main(arguments: list[str]) -> int:
         )
     fields = find_fields(given.directory)
     require_sources(fields)
-    require_sound([fields])
+    require_intact([fields])
     start = start_of(given.start)
     path = given.file or given.directory / f"wrfout_d01_{start:%Y-%m-%d_%H:%M:%S}"
     config = with_common(Config).model_validate_json(json.dumps(values), strict=True)

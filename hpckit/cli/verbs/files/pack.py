@@ -11,7 +11,7 @@ from hpckit.errors import InputError
 from hpckit.io.fields.frames import require_sources
 from hpckit.io.fields.master import MASTER, VALUES_IN
 from hpckit.io.fields.pack import pack_fields, pack_file
-from hpckit.io.probe import hdf5_files, require_sound
+from hpckit.io.probe import hdf5_files, require_intact
 from hpckit.launch.lock import locked
 from hpckit.run.directory import RunDirectory
 from hpckit.settings.table import Parser, bytes_text
@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> int:
 def _packed(path: Path) -> str:
     """Pack a file, and say so."""
     require_sources(path)
-    require_sound([path])
+    require_intact([path])
     with h5py.File(path, "r") as file:
         if VALUES_IN not in file.attrs:
             return "one file already"

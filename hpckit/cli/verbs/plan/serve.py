@@ -16,8 +16,15 @@ from hpckit.plan.prove import prove
 from hpckit.serving.checkpoint.shape import TransformerShape, read_shape
 from hpckit.serving.engine import model_folder
 from hpckit.serving.plan import Places, ServingPlan
-from hpckit.serving.price import ComputeTimes, ServingPrice, full_step, machine_of_rates, rates_here, rates_of
-from hpckit.serving.price import price as serving_price
+from hpckit.serving.price import (
+    ComputeTimes,
+    ServingPrice,
+    full_step,
+    machine_of_rates,
+    rates_here,
+    rates_of,
+    serving_price,
+)
 from hpckit.settings.table import Parser, bytes_text, print_table
 
 EXAMPLE = "hpckit plan serve runs/train-001 --ranks 2 --texts 32 --context 1024"
