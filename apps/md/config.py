@@ -83,11 +83,11 @@ class System(Section):
         if min(self.cells) < 1:
             raise ValueError(f"cells are {list(self.cells)}: at least 1 along each dim")
         if any(self.tilt) and (self.file or self.droplet or self.kind == "water"):
-            raise ValueError("tilt is that of a lattice of particles: it goes without file, droplet and kind = 'water'")
+            raise ValueError("system.tilt is for lattices of single particles: omit it with file, droplet or water")
         if min(self.masses, default=1.0) <= 0:
             raise ValueError(f"masses are {list(self.masses)}: all must be above 0")
         if self.kind == "water" and (self.file or self.droplet or len(self.masses) != 2 or len(self.fractions) != 1):
-            raise ValueError("kind = 'water' goes with two masses, and without file, droplet and fractions")
+            raise ValueError("system.kind = 'water' needs two masses: omit file, droplet and fractions")
         if not self.file and self.kind != "water" and self.masses and len(self.fractions) != len(self.masses):
             raise ValueError(f"{len(self.fractions)} fractions for {len(self.masses)} masses: give both for each type")
         if min(self.fractions) < 0 or abs(sum(self.fractions) - 1) > 1e-9:
@@ -169,7 +169,7 @@ class Interaction(Section):
             raise ValueError(f"epsilon has {len(self.epsilon)} types and sigma {len(self.sigma)}")
         for name in ("epsilon_14", "sigma_14"):
             if len(getattr(self, name)) not in (0, len(self.epsilon)):
-                raise ValueError(f"{name} has {len(getattr(self, name))} types and epsilon {len(self.epsilon)}")
+                raise ValueError(f"{name} has {len(getattr(self, name))} types, but epsilon has {len(self.epsilon)}")
         if self.kind in ("python", *OF_BRICKS) and ":" not in (self.function or ""):
             raise ValueError(f"interaction.kind = {self.kind!r} needs interaction.function = 'file.py:name'")
         if self.kind == "ase" and not self.elements:
@@ -185,9 +185,9 @@ class Interaction(Section):
         if self.kind == "snap" and not (self.file and self.parameters_file and self.elements):
             raise ValueError("interaction.kind = 'snap' needs interaction.file, parameters_file and elements")
         if self.zbl and (self.kind != "snap" or len(self.zbl) != 2 or not 0 < self.zbl[0] < self.zbl[1]):
-            raise ValueError("interaction.zbl is two growing distances above 0, and goes with kind = 'snap'")
+            raise ValueError("interaction.zbl takes two rising distances above 0, with kind = 'snap' only")
         if len(self.nuclei) != (len(self.elements) if self.zbl else 0):
-            raise ValueError("interaction.nuclei has an atomic number for each of interaction.elements, with zbl alone")
+            raise ValueError("interaction.nuclei takes an atomic number for each element, with zbl only")
         special = self.switch or self.tail or self.shift or self.force or self.pairs
         if self.kind in (*OF_FILES, *OF_BRICKS) and special:
             raise ValueError(f"interaction.switch, tail, shift, force and pairs do not go with {self.kind}: omit them")
@@ -283,7 +283,7 @@ class Barostat(Section):
         if len(set(self.dims)) != len(self.dims) or not set(self.together) <= set(self.dims):
             raise ValueError(f"barostat.dims are {list(self.dims)}, and barostat.coupled is {self.coupled!r}")
         if self.tilts and (self.kind == "cell_rescaling" or len(set(self.tilts)) != len(self.tilts)):
-            raise ValueError(f"barostat.tilts are {list(self.tilts)}: each once, with barostat.kind = 'mtk'")
+            raise ValueError(f"barostat.tilts is {list(self.tilts)}: name each once, and set barostat.kind = 'mtk'")
         if self.kind == "cell_rescaling" and (len(self.together) != 3 or not self.compressibility):
             raise ValueError("barostat.kind = 'cell_rescaling' takes all dims coupled, and barostat.compressibility")
         return self
@@ -338,7 +338,7 @@ class Deform(Section):
     def _fits(self) -> Self:
         wrong = sorted({each.style for each in self.start} - {"final", "delta", "scale", "volume"})
         if wrong:
-            raise ValueError(f"deform.start has {', '.join(wrong)}, and takes final, delta, scale and volume")
+            raise ValueError(f"deform.start has {', '.join(wrong)}; allowed are final, delta, scale and volume")
         for name in ("start", "changes"):
             if given := [each.change for each in getattr(self, name)]:
                 _valid(partial(named, given))
@@ -443,7 +443,7 @@ class Config(Section):
             if moved in ("langevin", "fire"):
                 raise ValueError(f"constraints go with nve, bussi and nose_hoover, not with dynamics.kind = {moved!r}")
             if self.bonds.kind != "harmonic" or (fixed.angles and self.angles.kind not in ("harmonic", "charmm")):
-                raise ValueError("constraints take r0 and theta0 of harmonic bonds, and of harmonic or charmm angles")
+                raise ValueError("constraints need harmonic bonds and harmonic or charmm angles, and keep r0, theta0")
         if self.dynamics.inner > 1 and (
             moved not in ("nve", "bussi", "nose_hoover") or self.resizes or fixed.some or self.bonds.kind == "none"
         ):
@@ -457,9 +457,11 @@ class Config(Section):
                 known = " or ".join(partners[held.kind])
                 raise ValueError(f"barostat.kind = {held.kind!r} goes with dynamics.kind = {known}, not {moved}")
             if not set(held.dims) <= set(self.system.periodic):
-                raise ValueError(f"barostat.dims {list(held.dims)} must be periodic: {list(self.system.periodic)} are")
+                raise ValueError(
+                    f"barostat.dims {list(held.dims)} must be in system.periodic, {list(self.system.periodic)}"
+                )
             if not {tilt[1] for tilt in held.tilts} <= set(self.system.periodic):
-                raise ValueError(f"barostat.tilts {list(held.tilts)} lean along with edges that must be periodic")
+                raise ValueError(f"barostat.tilts {list(held.tilts)} need edges that are periodic (system.periodic)")
             if held.tilts and (fixed.some or fixed.angles):
                 raise ValueError("barostat.tilts and constraints do not go together: omit one of them")
             if self.analysis.k_max:
@@ -473,7 +475,7 @@ class Config(Section):
             if self.analysis.k_max:
                 raise ValueError("analysis.k_max needs a box of constant size: omit it with deform.changes")
             if self.time.steps <= self.dynamics.equilibrate:
-                raise ValueError("deform.changes begin after dynamics.equilibrate, and the run is over then")
+                raise ValueError("deform.changes begin after dynamics.equilibrate steps, but the run ends before")
         if self.dynamics.walls and (self.deform.changes or self.deform.start):
             raise ValueError("dynamics.walls do not move with a box that changes: omit them")
         for wall in self.dynamics.walls:
@@ -487,9 +489,9 @@ class Config(Section):
                     "system.kind = 'water' needs harmonic bonds and angles, and parameters of one type each"
                 )
             if len(self.bonds.parameters[0]) < 2 or len(self.angles.parameters[0]) < 2:
-                raise ValueError("system.kind = 'water' takes r0 and theta0, the second number of bonds and angles")
+                raise ValueError("system.kind = 'water' needs r0 and theta0, the second number of bonds and angles")
             if bool(fixed.bonds) != bool(fixed.angles):
-                raise ValueError("water is rigid, constraints.bonds = [1] and angles = [1], or free of constraints")
+                raise ValueError("water is rigid (constraints.bonds = [1] and angles = [1]) or has no constraints")
         if not self.system.file and given.kind == "lennard_jones" and types != len(given.epsilon):
             raise ValueError(f"interaction has {len(given.epsilon)} types of particles and system.masses {types}")
         if not self.system.file and any(max(pair.types) > types for pair in given.pairs):
@@ -511,9 +513,9 @@ class Config(Section):
         """Raise `ValueError` for variables, biases and a coupling that do not go together, or with the rest."""
         if self.replicas.temperatures:
             if self.dynamics.kind not in ("langevin", "bussi", "nose_hoover") or self.resizes:
-                raise ValueError("replicas go with langevin, bussi and nose_hoover, at constant volume")
+                raise ValueError("replicas need dynamics.kind langevin, bussi or nose_hoover, at constant volume")
             if self.variables or self.coupling.states or self.analysis.measures:
-                raise ValueError("replicas go without variables, a coupling and analysis during the run: omit these")
+                raise ValueError("replicas do not work with variables, coupling and [analysis]: omit these")
             if self.dynamics.temperature != self.replicas.temperatures[0]:
                 raise ValueError(
                     f"dynamics.temperature is {self.dynamics.temperature:g}, and that of the first replica"
@@ -522,29 +524,29 @@ class Config(Section):
         names = [each.name for each in self.variables]
         asked = [*(each.variable for each in self.restraints), *self.metadynamics.variables]
         if len(set(names)) != len(names):
-            raise ValueError(f"variables have different names, and these are {names}")
+            raise ValueError(f"variables need different names, not {names}")
         if unknown := sorted({*asked} - {*names}):
             raise ValueError(f"there are no variables {unknown}: the variables are {names}")
         if self.resizes and any(each.kind == "position" for each in self.variables):
-            raise ValueError("variables of kind position need a box of constant size: omit them, or what changes it")
+            raise ValueError("variables of kind position need a box of constant size: omit barostat and deform")
         if self.variables and self.dynamics.kind == "fire":
-            raise ValueError("variables are of a motion in time, and fire is a minimization: omit them")
+            raise ValueError("collective variables need a motion in time, but fire is a minimization: omit them")
         if (self.metadynamics.variables or self.coupling.states) and not self.target:
-            raise ValueError("metadynamics and a coupling need a temperature: dynamics.kind = 'langevin', for one")
+            raise ValueError("metadynamics and coupling need a thermostat: set dynamics.kind = 'langevin', for example")
         coupled, pair = any(each.coupled for each in self.restraints), self.interaction
         if coupled and not self.coupling.states:
-            raise ValueError("a restraint is coupled, and coupling.states is empty")
+            raise ValueError("a restraint has coupled = true, but coupling.states is empty: give states")
         if not self.coupling.states:
             return
         if not (coupled or self.coupling.types):
             raise ValueError("coupling.states change nothing: give coupling.types, or a restraint that is coupled")
         if len(self.coupling.states) > self.time.steps:
-            raise ValueError(f"coupling has {len(self.coupling.states)} states and time.steps is {self.time.steps}")
+            raise ValueError(f"coupling has {len(self.coupling.states)} states, but time.steps is {self.time.steps}")
         plain = pair.kind == "lennard_jones" and not pair.switch and not pair.tail and self.coulomb.kind == "none"
         if self.coupling.types and not plain:
-            raise ValueError("coupling.types are of Lennard-Jones pairs, without switch and tail, and without charges")
+            raise ValueError("coupling.types needs Lennard-Jones pairs without switch, tail and charges")
         if self.coupling.types and self.bonds.kind != "none":
-            raise ValueError("coupling.types do not go with bonds, whose partners keep their pairs")
+            raise ValueError("coupling.types does not work with bonds: omit one of them")
         if self.coupling.types and self.precision == "mixed":
             raise ValueError("a coupling measures energies in double precision: set precision to double")
 

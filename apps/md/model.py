@@ -83,7 +83,7 @@ def require_fit(config: Config, start: Start) -> None:
     if named:
         tilt = ", ".join(f"{name} = {value:g}" for name, value in zip(TILTS, cell.tilt, strict=True))
         raise InputError(
-            f"the box is tilted or becomes so ({tilt} at the start), and {' and '.join(named)} cannot be with that",
+            f"the box is tilted or becomes so ({tilt} at the start), and {' and '.join(named)} cannot be used then",
             do="omit what is named, or start from an upright box",
         )
 

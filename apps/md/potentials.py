@@ -93,7 +93,7 @@ def soft_pairs(config: Config, types: int) -> SoftPairs:
     """Lennard-Jones pairs of which those of the coupled types fade. Raises `InputError` for unknown types."""
     given, wells = config.coupling, _well_parameters(config)
     if not all(1 <= kind <= types for kind in given.types):
-        raise InputError(f"coupling.types are {list(given.types)}, and there are types 1 to {types}")
+        raise InputError(f"coupling.types is {list(given.types)}, but there are types 1 to {types}")
     coupled = np.isin(np.arange(types) + 1, given.types)
     what = _cutoffs(config, types), coupled, given.softness, given.power, config.interaction.shift
     return SoftPairs(wells[..., 0], wells[..., 1], *what)
@@ -173,7 +173,7 @@ def _require_elements(config: Config, types: int) -> None:
     given = config.interaction.elements
     if len(given) != types:
         raise InputError(
-            f"interaction.elements names {len(given)} types, and there are {types}", do="give one for each"
+            f"interaction.elements names {len(given)} types, but there are {types}", do="give one for each"
         )
 
 

@@ -200,7 +200,7 @@ class Start:
             return None
         if len(given.charges) != len(self.masses):
             raise InputError(
-                f"coulomb.charges are of {len(given.charges)} types, and there are {len(self.masses)}",
+                f"coulomb.charges has {len(given.charges)} types, but there are {len(self.masses)}",
                 do="give one for every type, or a file of particles that has charges",
             )
         return np.array(given.charges)[types]

@@ -25,7 +25,9 @@ def draw_graph(
     """
     nodes = [node for node in ordered(outputs) if node.op != "shift"]
     if len(nodes) > MOST_NODES:
-        raise InputError(f"a graph of {len(nodes)} nodes is no picture", do="print it: str(graph) has a line a node")
+        raise InputError(
+            f"a graph of {len(nodes)} nodes is too large to draw", do="print it: str(graph) has a line a node"
+        )
     place = _places(nodes)
     wide = 2 * MARGIN + max(x for x, _ in place.values()) + WIDTH
     base = 2 * MARGIN + 24 + max(y for _, y in place.values()) + HEIGHT

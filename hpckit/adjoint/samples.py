@@ -341,7 +341,7 @@ def _ahead(result: Any, axis: int | None, count: int, outer: int) -> Any:
 def _axes(given: Axes, count: int, name: str) -> list[int | None]:
     axes = [given] * count if given is None or isinstance(given, int) else list(given)
     if len(axes) != count:
-        raise InputError(f"{name} has {len(axes)} axes, and there are {count} arrays")
+        raise InputError(f"{name} has {len(axes)} axes, but there are {count} arrays")
     return axes
 
 

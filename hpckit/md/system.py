@@ -194,10 +194,10 @@ class System:
         self.terms, self.constraints = tuple(terms), constraints
         self.inner, self.fast, self.slow = inner, np.zeros((0, 4)), np.zeros((0, 4))
         if inner > 1 and (constraints is not None or device.is_gpu):
-            raise InputError("bonds in inner steps go with neither constraints nor GPUs", do="set dynamics.inner = 1")
+            raise InputError("inner steps of bonds do not work with constraints or GPUs", do="set dynamics.inner = 1")
         self.within_step = False  # whether velocities are half a step behind the positions
         if constraints is not None and self.forces.form.isa == "cuda":
-            raise InputError("constraints are held on the CPU", do="leave --gpu out")
+            raise InputError("constraints run on the CPU only", do="leave --gpu out")
         for each in (*([bonds] if bonds is not None else []), *terms):
             each.require_fit(interaction, self.forces.form)
         if exclusions is not None:

@@ -257,5 +257,5 @@ def test_a_table_without_a_rule_is_looked_up():
 
 def test_a_gpu_is_refused():
     form = Form("cuda", "d", 1, False, False, False)
-    with pytest.raises(InputError, match="computed on the CPU"):
+    with pytest.raises(InputError, match="run on the CPU only"):
         dispatch.force_kernel(POTENTIAL, form, ())

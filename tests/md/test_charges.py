@@ -170,7 +170,7 @@ def test_wrong_charges_are_named(tmp_path):
         "interaction": {"epsilon": [1, 1], "sigma": [1, 1]},
     }
     config = Config.model_validate({**base, "coulomb": {"kind": "dsf", "charges": [1.0]}})
-    with pytest.raises(InputError, match=r"coulomb\.charges are of 1 types, and there are 2"):
+    with pytest.raises(InputError, match=r"coulomb\.charges has 1 types, but there are 2"):
         Start(config).charges()
     with pytest.raises(ValueError, match="periodic in x, y and z"):
         Config.model_validate({"system": {"periodic": ["x"]}, "coulomb": {"kind": "ewald", "charges": [1.0]}})

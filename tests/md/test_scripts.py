@@ -239,5 +239,5 @@ def test_copies_of_a_file_keep_their_molecules_whole(tmp_path):
     np.testing.assert_allclose(many.unwrapped[3:6] - many.unwrapped[:3], [[10.0, 0, 0]] * 3, atol=1e-12)
     script = tmp_path / "in.copies"
     script.write_text("units lj\nreplicate 2 2\nreplicate 2 1 1\nrun 1\n", encoding="utf-8")
-    with pytest.raises(InputError, match=r"three whole numbers[\s\S]*behind read_data"):
+    with pytest.raises(InputError, match=r"three whole numbers[\s\S]*after read_data"):
         settings_of(script)

@@ -36,7 +36,7 @@ def biases_of(config: Config, start: Start) -> Biases | None:
     for one in variables:
         if max(one.ids) >= start.count:
             raise InputError(
-                f"variable {one.name!r} names particle {max(one.ids) + 1}, and there are {start.count}",
+                f"variable {one.name!r} names particle {max(one.ids) + 1}, but there are only {start.count}",
                 do="give ids from 1 on",
             )
     box = Box(start.cell, np.array([axis in config.system.periodic for axis in "xyz"]))

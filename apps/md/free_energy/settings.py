@@ -34,7 +34,7 @@ class Variable(Section):
                 f"variable {self.name!r}: {self.kind} takes {GROUPS[self.kind]} groups, not {len(self.groups)}"
             )
         if any(len(set(group)) != len(group) for group in self.groups):
-            raise ValueError(f"variable {self.name!r}: a group names a particle twice")
+            raise ValueError(f"variable {self.name!r}: a group names the same particle twice")
         if not 1 <= self.powers[0] < self.powers[1]:
             raise ValueError(f"variable {self.name!r}: powers are {list(self.powers)}, and must grow from 1 on")
         return self
@@ -57,7 +57,7 @@ class Restraint(Section):
     @model_validator(mode="after")
     def _fits(self) -> Self:
         if (self.to is None) != (self.over == 0):
-            raise ValueError("a moving restraint has `to` and `over`, a still one neither")
+            raise ValueError("a restraint that moves needs both `to` and `over`")
         return self
 
 
@@ -79,9 +79,9 @@ class Metadynamics(Section):
     def _fits(self) -> Self:
         count = len(self.variables)
         if count and (len(self.widths) != count or not self.height or min(self.widths) <= 0):
-            raise ValueError("metadynamics takes a width above 0 of each variable, and a height")
+            raise ValueError("metadynamics needs a width above 0 for each variable, and a height")
         if any(len(each) not in (0, count) for each in (self.lower, self.upper, self.points)):
-            raise ValueError("metadynamics takes lower, upper and points of each variable")
+            raise ValueError("metadynamics needs lower, upper and points for each variable")
         if self.factor and self.factor <= 1:
             raise ValueError(f"metadynamics.factor is {self.factor:g}: above 1, or 0 for plain metadynamics")
         return self
@@ -104,9 +104,9 @@ class Coupling(Section):
     @model_validator(mode="after")
     def _fits(self) -> Self:
         if len(self.states) == 1:
-            raise ValueError("coupling.states are two values or more")
+            raise ValueError("coupling.states needs at least two values")
         if self.types and not self.states:
-            raise ValueError("coupling.types fade by coupling.states: give these")
+            raise ValueError("coupling.types needs coupling.states: give these")
         return self
 
 
@@ -122,5 +122,5 @@ class Replicas(Section):
     @model_validator(mode="after")
     def _fits(self) -> Self:
         if len(self.temperatures) == 1 or list(self.temperatures) != sorted(set(self.temperatures)):
-            raise ValueError("replicas.temperatures are two or more, and grow")
+            raise ValueError("replicas.temperatures needs at least two values, in rising order")
         return self

@@ -258,7 +258,7 @@ class Commands:
 
     def _edge(self) -> float:
         if self.lattice is None:
-            raise ValueError("a lattice comes first")
+            raise ValueError("give a lattice first")
         name, scale = self.lattice
         return float((SITES[name] / scale) ** (1 / 3)) if self.units == "lj" else scale
 
@@ -280,7 +280,7 @@ class Commands:
         if {"region", "create_box"} & self.failed:
             return
         if style != "box" or rest or "cells" not in self.tree.get("system", {}):
-            raise ValueError(f"create_atoms {kind} {style} {' '.join(rest)}: known is box, behind create_box")
+            raise ValueError(f"create_atoms {kind} {style} {' '.join(rest)}: known is box, after create_box")
         if not 1 <= int(kind) <= self.types:
             raise ValueError(f"create_atoms {kind}: there are {self.types} types")
         self._set("system.fractions", [float(k + 1 == int(kind)) for k in range(self.types)])
@@ -311,7 +311,7 @@ class Commands:
             known = "x, y, z, xy, xz, yz by final, delta, scale and volume, once each, and then remap"
             raise ValueError(f"change_box all {' '.join(words)}: known are triclinic, and {known}")
         if "start" in self.tree.get("deform", {}):
-            raise ValueError("change_box a second time: one for all edges and tilts here")
+            raise ValueError("change_box comes twice: give all edges and tilts in one")
         if changes:
             self._set("deform.start", changes)
 
@@ -321,7 +321,7 @@ class Commands:
         if "read_data" in self.failed:
             return
         if "file" not in self.tree.get("system", {}):
-            raise ValueError("replicate comes behind read_data here; a lattice takes a larger region")
+            raise ValueError("replicate must come after read_data; for a lattice, make the region larger")
         before = self.tree["system"].get("replicate", [1, 1, 1])
         self._set("system.replicate", [old * int(word) for old, word in zip(before, words, strict=True)])
 
@@ -374,7 +374,7 @@ class Commands:
         for what, given in self.bound.items():
             line = self.lines.get((what, "parameters"), self.number)
             if given and sorted(given) != list(range(1, self.counts.get(what[:-1], 0) + 1)):
-                raise ValueError(f"there is no {what[:-1]}_coeff of some types of {what}")
+                raise ValueError(f"some types of {what} have no {what[:-1]}_coeff")
             if given:
                 self._set(f"{what}.parameters", [given[kind] for kind in sorted(given)], line)
         if "bonds" in self.tree:
@@ -447,7 +447,7 @@ class Commands:
         if name not in ("ewald", "pppm") or not is_number(accuracy):
             raise ValueError(f"kspace_style {name} {accuracy}: known are ewald and pppm with an accuracy")
         if self.tree.get("coulomb", {}).get("kind") not in ("ewald", "pppm") and "pair_style" not in self.failed:
-            raise ValueError("kspace_style comes behind a pair_style with coul/long here")
+            raise ValueError("kspace_style must come after a pair_style with coul/long")
         self._set("coulomb.kind", name)
         self._set("coulomb.accuracy", float(accuracy))
 
@@ -480,7 +480,7 @@ class Commands:
         if "pair_style" in self.failed:
             return
         if not self.style:
-            raise ValueError("pair_coeff comes behind pair_style")
+            raise ValueError("pair_coeff must come after pair_style")
         if rest and "zbl" in self.tree["interaction"] and rest[0] in ("zbl", "snap"):
             kind, *words = rest
             if kind == "zbl":
@@ -659,7 +659,7 @@ class Commands:
             return
         if style == "deform":
             if "changes" in self.tree.get("deform", {}):
-                raise ValueError("fix deform a second time: one for all edges and tilts here")
+                raise ValueError("fix deform comes twice: give all edges and tilts in one")
             every, changes = deformed(list(rest), self._edge() if self.lattice else 1.0)
             self._set("deform.every", every)
             self._set("deform.changes", changes)

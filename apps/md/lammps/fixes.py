@@ -27,7 +27,7 @@ def motion_of(fixes: dict[str, tuple[int, list[str]]]) -> Settings:
     """The settings of a script's fixes, given by style with their lines and words. Raises `ValueError`."""
     alone = [style for style in fixes if style in HOOVER]
     if alone and len(fixes) > 1:
-        raise ValueError(f"fix {alone[0]} moves the particles by itself: no other fix beside it")
+        raise ValueError(f"fix {alone[0]} moves the particles by itself: no other fix may move them")
     if not alone and "nve" not in fixes:
         raise ValueError(f"no fix moves the particles: fix {', '.join(('nve', *HOOVER))}")
     for style, (line, words) in fixes.items():

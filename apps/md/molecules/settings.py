@@ -130,5 +130,5 @@ class Coulomb(Section):
     @model_validator(mode="after")
     def _fits(self) -> Self:
         if self.kind == "none" and self.charges:
-            raise ValueError("coulomb.charges are given, and coulomb.kind is none")
+            raise ValueError("coulomb.charges is given, but coulomb.kind is none")
         return self

@@ -49,7 +49,7 @@ def constraints_of(config: Config, start: Start) -> Constraints | None:
         corners = angles[start.held_angles()]
     for name, chosen, known in (("bonds", given.bonds, of_bonds), ("angles", given.angles, of_angles)):
         if any(not 1 <= kind <= len(known) for kind in chosen):
-            raise InputError(f"constraints.{name} are {list(chosen)}, and there are types 1 to {len(known)}")
+            raise InputError(f"constraints.{name} is {list(chosen)}, but there are types 1 to {len(known)}")
     held = bonds[start.held_bonds()]
     cosines = np.cos(np.radians(of_angles[corners[:, 0], 1]))
     clusters = clusters_of(held[:, 1:], of_bonds[held[:, 0], 1], corners[:, 1:], cosines, start.count)
@@ -76,7 +76,7 @@ def _fourths(config: Config, start: Start) -> Fourths | None:
         return None
     if given.kind != "lennard_jones":
         raise InputError(
-            f"weights of dihedrals.kind = 'charmm' are of Lennard-Jones pairs, and interaction.kind is {given.kind!r}",
+            f"weights of dihedrals.kind = 'charmm' scale Lennard-Jones pairs, but interaction.kind is {given.kind!r}",
             do="set the weights to 0, and the share of pairs three bonds apart (bonds.pair_shares)",
         )
     chosen = weights != 0.0
@@ -90,7 +90,7 @@ def _parameters(config: Config, start: Start, name: str) -> Any:
     found = given.parameters or start.file.coefficients.get(name)
     if not found:
         raise InputError(
-            f"{name}.kind = {given.kind!r} needs parameters for each type, and {config.system.file} has none",
+            f"{name}.kind = {given.kind!r} needs parameters for each type, but {config.system.file} has none",
             do=f"give {name}.parameters",
         )
     return found

@@ -103,7 +103,7 @@ def start_of(text: str) -> datetime.datetime:
     try:
         return datetime.datetime.fromisoformat(text.replace("_", "T"))
     except ValueError as error:
-        raise InputError(f"{text!r} is no date", do=f"give one such as {EPOCH}, or 2000-01-01T00:00:00") from error
+        raise InputError(f"{text!r} is not a date", do=f"give one such as {EPOCH}, or 2000-01-01T00:00:00") from error
 
 
 def to_faces(values: np.ndarray, dim: int, ends: str) -> np.ndarray:

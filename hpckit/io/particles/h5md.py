@@ -151,7 +151,7 @@ class H5mdWriter:
         assert self._first is not None
         whole = self._tilted or self._first.cell.tilted
         if snapshot.cell.tilted and not whole:
-            raise InputError(f"the box is tilted at step {snapshot.step}, and was not at the first frame")
+            raise InputError(f"the box is tilted at step {snapshot.step}, but was not at the first frame")
         values = {"box/edges": snapshot.cell.matrix if whole else snapshot.edges}
         for name, (field, _) in ELEMENTS.items():
             if getattr(self._first, field) is not None:

@@ -46,7 +46,7 @@ def read_snap(
     there = len(next(iter(found.values()))[2])
     if there != wanted:
         raise InputError(
-            f"{coefficients} has {there} coefficients of an element, and twojmax = {twice_j} needs {wanted}"
+            f"{coefficients} has {there} coefficients of an element, but twojmax = {twice_j} needs {wanted}"
         )
     each = [found[name] for name in elements]
     return Snap(

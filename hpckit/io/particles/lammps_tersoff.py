@@ -52,4 +52,4 @@ def _require_sound(it: dict[str, float], where: str, pair: bool) -> None:
         wrong += [f"{key} = {it[key]:g}: it is at least 0" for key in ("beta", "A", "B") if it[key] < 0]
         wrong += [f"n = {it['n']:g}: it is above 0"] if it["n"] <= 0 else []
     if wrong or not np.isfinite(list(it.values())).all():
-        raise InputError(f"no potential of Tersoff: {'; '.join(wrong) or 'a number is not finite'}", where=where)
+        raise InputError(f"not a potential of Tersoff: {'; '.join(wrong) or 'a number is not finite'}", where=where)

@@ -64,7 +64,7 @@ def read_topology(path: str | Path) -> ForceField:
         raise InputError(f"{path.name} has parameters of single pairs of types (NBFIX)", where=str(path))
     if given.box is None or any(abs(angle - 90.0) > SQUARE for angle in given.box[3:]):
         raise InputError(
-            f"{path.name} needs a rectangular box, and has {None if given.box is None else list(given.box)}",
+            f"{path.name} needs a rectangular box, but has {None if given.box is None else list(given.box)}",
             where=str(path),
             do="give coordinates with a box whose angles are 90 degrees",
         )

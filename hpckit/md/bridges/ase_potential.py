@@ -68,8 +68,8 @@ class AseForces(BrickForces):
         named = [name for name in ENERGIES if name in there]
         if not named:
             raise InputError(
-                f"{type(self._calculator).__name__} of ASE does not tell the energy of each atom",
-                likely="a rank can only take the energies of its own atoms if they are told one by one",
+                f"{type(self._calculator).__name__} of ASE does not give the energy of each atom",
+                likely="a rank can only take the energies of its own atoms if the calculator gives them one by one",
                 do=f"choose a calculator that has {' or '.join(ENERGIES)} in its implemented_properties",
             )
         self._named, self._has_stresses = named[0], "stresses" in there

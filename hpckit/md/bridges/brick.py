@@ -122,7 +122,7 @@ class BrickForces(CenteredForces):
         device: Device = HOST,
     ) -> None:
         if device.is_gpu:
-            raise InputError("potentials that are functions of a brick run on the CPU", do="leave --gpu out")
+            raise InputError("potentials that are functions of a brick run on the CPU only", do="leave --gpu out")
         super().__init__(interaction.types, True, precision, exact, isa, device)
         self.interaction = interaction
         self._back_values: GhostReturn | None = None

@@ -180,7 +180,7 @@ def train(
     at each step; the errors before each. Raises `InputError` for no frame, and for arrays that do not fit.
     """
     if not frames or len(frames) != len(types):
-        raise InputError(f"{len(frames)} frames and types of {len(types)}", do="give one or more, and types of each")
+        raise InputError(f"{len(frames)} frames, but types of {len(types)}", do="give one or more, and types of each")
     bricks = [Crystal(it.positions, it.box, kinds, network.cutoff) for it, kinds in zip(frames, types, strict=True)]
     for it, brick in zip(frames, bricks, strict=True):
         if np.shape(it.forces) != (brick.own, 3) or brick.types.shape != (brick.own,):

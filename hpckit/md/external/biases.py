@@ -184,10 +184,11 @@ class Biases:
     def attach(self, system: System) -> None:
         """Collective, after a rebuild: find the slots of the particles."""
         if system.device.is_gpu:
-            raise InputError("collective variables are computed on the CPU", do="leave --gpu out")
+            raise InputError("collective variables run on the CPU only", do="leave --gpu out")
         if len(self._ids) and self._ids[-1] >= system.count:
             raise InputError(
-                f"a variable names particle {self._ids[-1] + 1}, and there are {system.count}", do="give ids from 1"
+                f"a variable names particle {self._ids[-1] + 1}, but there are {system.count}",
+                do="give ids from 1",
             )
         particles = system.particles
         ids = particles.ids[: particles.slots]

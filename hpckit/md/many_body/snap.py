@@ -51,7 +51,7 @@ class SnapForces(CenteredForces):
         device: Device = HOST,
     ) -> None:
         if device.is_gpu:
-            raise InputError("SNAP runs on the CPU", do="leave --gpu out")
+            raise InputError("SNAP runs on the CPU only", do="leave --gpu out")
         super().__init__(interaction.types, False, precision, exact, isa, device)
         self._given = interaction.parameters
         self._kernels = {measure: force_kernel(exact, measure) for measure in (False, True)}

@@ -49,7 +49,7 @@ class Bonds:
     def require_fit(self, interaction: Any, form: Form) -> None:
         """Raise `InputError` for a GPU, and interactions that are not of pairs."""
         if form.isa == "cuda":
-            raise InputError("bonds are computed on the CPU", do="leave --gpu out")
+            raise InputError("bonds run on the CPU only", do="leave --gpu out")
         if not isinstance(interaction, Interaction | Charged):
             raise InputError("bonds go with pair potentials, not with those of metals or silicon")
 
@@ -79,7 +79,7 @@ class Bonds:
 def lost_partner(system: System, particle: int) -> BlowUpError:
     """The error for a particle (its id, from 0) with a partner in its molecule that is in no slot of this rank."""
     return BlowUpError(
-        f"a bond of particle {particle + 1} is longer than lists reach",
+        f"a bond of particle {particle + 1} is longer than the neighbor lists reach",
         where=f"rank {system.mesh.rank}",
         likely="a chain that broke: a time step too long, or bonds that start stretched",
         do="lower time.dt, or raise neighbors.skin",

@@ -118,7 +118,7 @@ def charges_of(system: System) -> ChargedForces:
     if not all(system.domains.periodic):
         raise InputError("a sum over all images needs a box that is periodic in x, y and z")
     if system.device.is_gpu:
-        raise InputError("sums over all images run on the CPU", do="leave --gpu out")
+        raise InputError("sums over all images run on the CPU only", do="leave --gpu out")
     return forces
 
 

@@ -104,12 +104,12 @@ class Exclusions:
     def require_fit(self, interaction: Any, isa: str) -> None:
         """Raise `InputError` for a GPU, and interactions that are not of pairs."""
         if isa == "cuda":
-            raise InputError("partners in molecules are left out on the CPU", do="leave --gpu out")
+            raise InputError("molecules run on the CPU only", do="leave --gpu out")
         if not isinstance(interaction, Interaction | Charged):
             raise InputError("exclusions go with pair potentials, not with those of metals or silicon")
         pairs = interaction.pairs if isinstance(interaction, Charged) else interaction
         if pairs.potential.rows_at is not None and (self.shares[:, 0] % 1).any():
-            raise InputError("pairs of a table are left out whole between partners, not in part")
+            raise InputError("pairs of a table between partners can only be left out whole: shares of 0 or 1")
 
     def attach(self, system: System) -> None:
         """Collective, after a rebuild: find the slots of partners, and take them out of the lists."""

@@ -66,7 +66,7 @@ class Terms:
             raise InputError(f"there are no {name} of kind {kind!r}", do=f"choose {', '.join(NAMES.get(name, NAMES))}")
         rows, wanted = [tuple(map(float, row)) for row in parameters], NAMES[name][kind]
         if not rows or any(len(row) != len(wanted) for row in rows):
-            raise InputError(f"{name} of kind {kind} have the parameters {', '.join(wanted)}, for each type")
+            raise InputError(f"{name} of kind {kind} need the parameters {', '.join(wanted)} for each type")
         table = np.array(rows)
         if len(topology) and (
             topology[:, 0].max() >= len(rows) or topology.min() < 0 or topology[:, 1:].max() >= count
@@ -83,7 +83,7 @@ class Terms:
     def require_fit(self, interaction: Any, form: Form) -> None:
         """Raise `InputError` for a GPU, and interactions that are not of pairs."""
         if form.isa == "cuda":
-            raise InputError(f"{self.name} are computed on the CPU", do="leave --gpu out")
+            raise InputError(f"{self.name} run on the CPU only", do="leave --gpu out")
         if not isinstance(interaction, Interaction | Charged):
             raise InputError(f"{self.name} go with pair potentials, not with those of metals or silicon")
 

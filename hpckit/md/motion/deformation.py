@@ -67,7 +67,7 @@ def named(changes: Sequence[Change]) -> dict[str, Change]:
     if len(found) < len(changes):
         raise InputError("the box changes an edge or a tilt in two ways", do="name each once")
     if all(change.style == "volume" for change in changes):
-        raise InputError("no change of the box is other than volume")
+        raise InputError("all changes of the box have the style volume, and none says what the volume follows")
     return found
 
 
@@ -186,7 +186,7 @@ class Deformation:
             dim = EDGES.index(name) if name in EDGES else SPANS[TILTS.index(name)][1]
             if not periodic[dim]:
                 raise InputError(
-                    f"the box would change its {name}, and is open along {EDGES[dim]}", do=f"make {EDGES[dim]} periodic"
+                    f"the box would change its {name}, but is open along {EDGES[dim]}", do=f"make {EDGES[dim]} periodic"
                 )
         for share in np.linspace(0, 1, 101):
             try:

@@ -48,7 +48,7 @@ class FullMTK(MTK):
         for name, changes, (_, edge) in zip(TILTS, self.tilts, SPANS, strict=True):
             if changes and not system.domains.periodic[edge]:
                 axis = "xyz"[edge]
-                raise InputError(f"a barostat would tilt {name}, and {axis} is open", do=f"make {axis} periodic")
+                raise InputError(f"a barostat would tilt {name}, but {axis} is open", do=f"make {axis} periodic")
         return super().begin(system)
 
     def conserved(self, system: System, total: float) -> float:

@@ -31,7 +31,7 @@ class TemperatureReplicas:
         self.mesh, self.temperatures, self.seed = mesh, tuple(map(float, temperatures)), seed
         count = mesh[AXIS].size
         if len(self.temperatures) != count or count < 2 or min(self.temperatures) <= 0:
-            raise InputError(f"{count} replicas take 2 temperatures above 0 or more, one each, not {temperatures}")
+            raise InputError(f"{count} replicas (at least 2) need a temperature above 0 each, not {temperatures}")
         self.which = np.arange(count)
         self.tried, self.swapped = np.zeros(count - 1, np.int64), np.zeros(count - 1, np.int64)
         self.number = 0  # of attempts

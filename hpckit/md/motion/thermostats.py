@@ -112,7 +112,7 @@ class Chain:
 
     def __init__(self, length: int, period: float, even: bool = False) -> None:
         if length < 0:
-            raise InputError(f"a chain has links or none, not {length}")
+            raise InputError(f"the length of a chain is 0 or more, not {length}")
         self.places, self.speeds, self.period, self.even = np.zeros(length), np.zeros(length), period, even
 
     def half(self, dt: float, doubled: float, freedom: int, thermal: float) -> float:

@@ -66,7 +66,7 @@ class DomainDecomposition:
         for name, tilt, (_, edge) in zip(TILTS, self.tilt, SPANS, strict=True):
             if tilt and not self.periodic[edge]:
                 raise DecompositionError(
-                    f"the box has a tilt {name} = {tilt:g}, and is open along {'xyz'[edge]}",
+                    f"the box has a tilt {name} = {tilt:g}, but is open along {'xyz'[edge]}",
                     do=f"make {'xyz'[edge]} periodic, or give a box without this tilt",
                 )
 

@@ -16,7 +16,7 @@ __all__ = ["force_kernel", "forces", "leave_out", "partner_kernel"]
 
 def _form(form: Form) -> ModuleType:
     if form.isa == "cuda":
-        raise InputError("pairs with charges are computed on the CPU", do="leave --gpu out")
+        raise InputError("pairs with charges run on the CPU only", do="leave --gpu out")
     return simd
 
 
