@@ -16,7 +16,7 @@ from hpckit.io.particles.h5md_reader import read_h5md
 from hpckit.io.particles.lammps_data import read_lammps_data
 from hpckit.io.particles.lammps_dump import read_lammps_dump
 from hpckit.md import snapshots
-from hpckit.md.observables.measurements import Measured, Measurements, shortest_edge
+from hpckit.md.observables.measurements import Measured, Measurements, least_width
 from hpckit.md.system import System
 from hpckit.plan.particles.snapshot import Snapshot
 from hpckit.run.context import Run
@@ -33,13 +33,13 @@ def diameters(config: Config, types: int) -> list[float]:
     return list(pair.sigma) if pair.kind == "lennard_jones" else [CORE * max(reaches(config))] * types
 
 
-def measured(config: Config, lengths: np.ndarray, periodic: Sequence[bool] | np.ndarray) -> Measured:
-    """The observables of the settings in a box of these edges. Raises `InputError` if they do not fit into it."""
+def measured(config: Config, widths: np.ndarray, periodic: Sequence[bool] | np.ndarray) -> Measured:
+    """The observables of the settings in a box of these widths. Raises `InputError` if they do not fit into it."""
     given = config.analysis
-    shortest = shortest_edge(lengths, periodic)
+    shortest = least_width(widths, periodic)
     if given.reach > 0.5 * shortest:
         raise InputError(
-            f"analysis.reach is {given.reach:g}, and the shortest periodic edge of the box {shortest:g}",
+            f"analysis.reach is {given.reach:g}, and the least periodic width of the box {shortest:g}",
             do=f"give a reach of at most {0.5 * shortest:g}, or 0 for what fits",
         )
     if given.k_max and not all(periodic):
@@ -65,7 +65,7 @@ class Analysis:
         self.begin = config.settled
         self._measurements: Measurements | None = None
         if self.settings.measures:
-            what = measured(config, system.domains.lengths, system.domains.periodic)
+            what = measured(config, system.domains.cell.widths, system.domains.periodic)
             self._measurements = Measurements(what, len(system.masses))
 
     def add(self, step: int, time: float) -> None:
@@ -132,7 +132,7 @@ def _of_trajectory(config: Config, read: Callable[[Path], Iterator[Snapshot]], p
 def _of_frames(config: Config, frames: list[Snapshot], motion: bool) -> dict[str, Any]:
     first = frames[0]
     types = int(first.types.max(initial=0)) + 1 if first.masses is None else len(first.masses)
-    made = Measurements(measured(config, first.edges, first.periodic), types)
+    made = Measurements(measured(config, first.cell.widths, first.periodic), types)
     for frame in frames:
         made.add_structure(frame)
         if motion:

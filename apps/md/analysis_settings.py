@@ -27,6 +27,13 @@ class Analysis(Section):
     slabs: int = Field(100, ge=1, description="slabs or shells of the density profile")
     lags: int = Field(200, ge=1, description="longest lag of displacement and velocity correlation, in samples")
     spacing: int = Field(5, ge=1, description="samples between time origins; lags / spacing origins are kept in memory")
+    elastic: float = Field(
+        0.0,
+        ge=0,
+        le=0.01,
+        description="strain by which elastic constants are measured at the minimum that fire finds, 1e-4 or so, into"
+        " output/elastic.json; 0: none",
+    )
 
     @property
     def measures(self) -> bool:

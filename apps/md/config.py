@@ -247,7 +247,12 @@ class Dynamics(Section):
         ge=1,
         description="steps of bonds, angles, dihedrals and impropers in a step of all other forces (r-RESPA)",
     )
-    largest_force: float = Field(1e-6, gt=0, description="fire ends when no force component exceeds this")
+    largest_force: float = Field(
+        1e-6,
+        gt=0,
+        description="fire ends when no force component exceeds this, nor, of a box that relaxes, the excess of the"
+        " pressure times (V / N)^(2/3)",
+    )
     longest: float = Field(0.1, gt=0, description="longest move of a particle in a step of fire")
     field: tuple[float, float, float] = Field((0.0, 0.0, 0.0), description="uniform acceleration of all particles")
     walls: tuple[WallAt, ...] = Field((), description="walls across the ends of open dims")
@@ -256,10 +261,10 @@ class Dynamics(Section):
 class Barostat(Section):
     """The pressure that is held: the box changes its edges."""
 
-    kind: Literal["none", "mtk", "cell_rescaling"] = Field(
+    kind: Literal["none", "mtk", "cell_rescaling", "relax"] = Field(
         "none",
         description="mtk: with nose_hoover constant temperature and pressure, with nve constant enthalpy;"
-        " cell_rescaling: with bussi",
+        " cell_rescaling: with bussi; relax: with fire, the box goes down to the pressure along with the particles",
     )
     pressure: float = Field(0.0, description="the pressure to hold")
     damping: float = Field(
@@ -270,7 +275,8 @@ class Barostat(Section):
         "all", description="dims that change by one factor, under their mean pressure"
     )
     tilts: tuple[Literal["xy", "xz", "yz"], ...] = Field(
-        (), description="tilts that mtk changes too, without shear stress: for crystals; a liquid resists no shear"
+        (),
+        description="tilts that mtk and relax change too, without shear stress: for crystals; liquids resist no shear",
     )
     chain: int = Field(3, ge=0, le=20, description="links of the chain that holds mtk's box; 0: none")
     correction: bool = Field(True, description="the terms of mtk that make the distribution of volumes canonical")
@@ -283,7 +289,9 @@ class Barostat(Section):
         if len(set(self.dims)) != len(self.dims) or not set(self.together) <= set(self.dims):
             raise ValueError(f"barostat.dims are {list(self.dims)}, and barostat.coupled is {self.coupled!r}")
         if self.tilts and (self.kind == "cell_rescaling" or len(set(self.tilts)) != len(self.tilts)):
-            raise ValueError(f"barostat.tilts is {list(self.tilts)}: name each once, and set barostat.kind = 'mtk'")
+            raise ValueError(
+                f"barostat.tilts is {list(self.tilts)}: name each once, and set barostat.kind = 'mtk' or 'relax'"
+            )
         if self.kind == "cell_rescaling" and (len(self.together) != 3 or not self.compressibility):
             raise ValueError("barostat.kind = 'cell_rescaling' takes all dims coupled, and barostat.compressibility")
         return self
@@ -437,6 +445,13 @@ class Config(Section):
             raise ValueError("checks.replay compares bits: forces are reproducible only with repro = true (--repro)")
         if self.dynamics.kind == "fire" and self.dynamics.equilibrate:
             raise ValueError("dynamics.equilibrate precedes a motion in time, and fire is a minimization: omit it")
+        if self.analysis.elastic and (
+            self.dynamics.kind != "fire" or set(self.system.periodic) != {"x", "y", "z"} or self.coulomb.kind == "ewald"
+        ):
+            raise ValueError(
+                "analysis.elastic goes with dynamics.kind = 'fire' in a box that is periodic in x, y and z, without"
+                " coulomb.kind = 'ewald'"
+            )
         held, moved = self.barostat, self.dynamics.kind
         fixed = self.constraints
         if fixed.some or fixed.angles:
@@ -444,6 +459,11 @@ class Config(Section):
                 raise ValueError(f"constraints go with nve, bussi and nose_hoover, not with dynamics.kind = {moved!r}")
             if self.bonds.kind != "harmonic" or (fixed.angles and self.angles.kind not in ("harmonic", "charmm")):
                 raise ValueError("constraints need harmonic bonds and harmonic or charmm angles, and keep r0, theta0")
+        if (fixed.velocities or fixed.bodies) and self.resizes:
+            name = "bodies" if fixed.bodies else "velocities"
+            raise ValueError(f"constraints.{name} go with a box of constant size: omit them, or what changes it")
+        if fixed.bodies and (moved in ("langevin", "fire") or self.dynamics.inner > 1):
+            raise ValueError("constraints.bodies go with nve, bussi and nose_hoover, and without dynamics.inner")
         if self.dynamics.inner > 1 and (
             moved not in ("nve", "bussi", "nose_hoover") or self.resizes or fixed.some or self.bonds.kind == "none"
         ):
@@ -451,7 +471,7 @@ class Config(Section):
                 "dynamics.inner above 1 needs bonds, and goes with nve, bussi and nose_hoover, at constant volume and"
                 " without constraints"
             )
-        partners = {"mtk": ("nose_hoover", "nve"), "cell_rescaling": ("bussi",)}
+        partners = {"mtk": ("nose_hoover", "nve"), "cell_rescaling": ("bussi",), "relax": ("fire",)}
         if held.kind != "none":
             if moved not in partners[held.kind]:
                 known = " or ".join(partners[held.kind])

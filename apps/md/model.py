@@ -74,9 +74,7 @@ def require_fit(config: Config, start: Start) -> None:
         return
     wrong = {
         "coulomb.kind = 'ewald' with tilts that change": config.coulomb.kind == "ewald" and _leans(config),
-        "coulomb.kind = 'pppm'": config.coulomb.kind == "pppm",
         "dynamics.walls": bool(config.dynamics.walls),
-        "analysis": config.analysis.measures,
         "a variable of kind position": any(each.kind == "position" for each in config.variables),
     }
     named = [name for name, there in wrong.items() if there]

@@ -11,6 +11,7 @@ from hpckit.md.motion.deformation import Deformation
 from hpckit.md.motion.dynamics import NVE, Dynamics
 from hpckit.md.motion.fire import Fire
 from hpckit.md.motion.leaning import FullMTK
+from hpckit.md.motion.relaxation import Relaxation
 from hpckit.md.motion.thermostats import Bussi, Langevin, NoseHoover
 from hpckit.md.system import System
 
@@ -66,6 +67,8 @@ def _proper(config: Config) -> Dynamics:
 
 def _moving(config: Config) -> Dynamics:
     given, held = config.dynamics, config.barostat
+    if held.kind == "relax":
+        return Fire(given.longest, Relaxation(held.pressure, "".join(held.dims), held.together, held.tilts))
     if held.kind == "cell_rescaling":
         thermostat = Bussi(given.temperature, given.damping, given.seed)
         return CellRescaling(thermostat, held.pressure, held.damping, held.compressibility)

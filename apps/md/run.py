@@ -40,6 +40,7 @@ from hpckit.md.external.coupling import Coupling
 from hpckit.md.motion.barostats import MTK
 from hpckit.md.motion.fire import Fire
 from hpckit.md.motion.replicas import DOMAIN, TemperatureReplicas
+from hpckit.md.observables.elastic import elastic_constants
 from hpckit.md.saved import pieces_of, restore, values_of
 from hpckit.md.system import System
 from hpckit.md.thermo import Thermo, freedom, mass_density, measure, totals
@@ -157,6 +158,7 @@ class MolecularDynamics(Evolution):
         if isinstance(dynamics, Fire) and dynamics.largest_force < enough:
             self.is_at_minimum = True
             self.run.say(f"no force is larger than {enough:g}: a minimum after {step} steps")
+            dilate(self.system.particles.velocities, self.system.particles.slots, np.zeros(3))
             self.system.compute(measure=True)
         return Due(wanted or self.is_at_minimum, self.is_at_minimum or self.trajectory.is_due(step))
 
@@ -283,6 +285,28 @@ class MolecularDynamics(Evolution):
         with self.run.timer("analysis"):
             self.analysis.finish()
             self.record.finish()
+            if self.config.analysis.elastic:
+                self._measure_elastic()
+
+    def _measure_elastic(self) -> None:
+        """Collective: write the elastic constants at the minimum, if it was found."""
+        if not self.is_at_minimum:
+            self.run.say("note: no elastic constants, since the particles are not at a minimum; raise time.steps")
+            return
+        given, unit = self.config.dynamics, self.system.units.names["pressure"]
+        found = elastic_constants(
+            self.system,
+            self.config.analysis.elastic,
+            dt=self.config.time.dt,
+            largest_force=given.largest_force,
+            longest=given.longest,
+        )
+        self.run.say(f"elastic constants in {unit or 'units of the pressure'}, xx, yy, zz, yz, xz, xy:")
+        for constants in found:
+            self.run.say(" ".join(f"{value:14.6g}" for value in constants))
+        values = {"strain": self.config.analysis.elastic, "units": unit, "constants": found.tolist()}
+        if self.run.rank == 0:
+            self.run.directory.write_json("output/elastic.json", values)
 
 
 def run(config: Config, run: Run) -> None:
@@ -392,7 +416,7 @@ def dry_run(config: Config, ranks: int) -> DryRun:
     density = start.count / float(np.prod(domains.lengths))
     own = density * float(np.prod(lengths))
     shell = density * float(np.prod(lengths + 2 * domains.cell.reaches(reach))) - own
-    measured(config, domains.lengths, domains.periodic)
+    measured(config, domains.cell.widths, domains.periodic)
     interaction_of(config, len(start.masses))
     frames = Trajectory.frames(config)
     notes = [

@@ -261,7 +261,8 @@ class Start:
         v, held = drawn[:, :3] / np.sqrt(masses)[:, None], int(self.held_bonds().sum() + self.held_angles().sum())
         if system.kind == "water":
             v = without_vibration(v, places, masses)
-            held = self.count // 3 * RIGID if self.config.constraints.bonds else 0
+            fixed = self.config.constraints
+            held = self.count // 3 * RIGID if fixed.bonds or fixed.bodies else 0
         momentum = add_ranks(comm, np.column_stack([masses[:, None] * v, masses]), self.count, exact=True)
         v -= momentum[:3] / momentum[3]
         squares = add_ranks(comm, (masses[:, None] * v * v).sum(axis=1)[:, None], self.count, exact=True)[0]

@@ -79,9 +79,12 @@ class MoleculeTerms(Bonded, Protocol):
 
 
 class Held(Protocol):
-    """Holds distances by forces that depend on all others: `hpckit.md.molecules.constraints`; `count`: how many."""
+    """Holds distances by forces that depend on all others: `hpckit.md.molecules.constraints`; `count`: how many. Or, if
+    it `moves` the particles by itself, shapes: `….rigid`.
+    """
 
     count: int
+    moves: bool
 
     def attach(self, system: System) -> None:
         """Collective, after a rebuild: find the slots."""
@@ -91,6 +94,15 @@ class Held(Protocol):
 
     def expect(self, stretch: np.ndarray, slowing: np.ndarray) -> None:
         """Take the factors by which a barostat is about to change the box, and velocities up to the next drift."""
+
+    def ready(self, system: System) -> None:
+        """Collective, before the first kick of a step: make the forces those of its drift."""
+
+    def drift(self, system: System, dt: float) -> None:
+        """Collective: the first kick of a step, and its drift."""
+
+    def kick(self, system: System, dt: float) -> None:
+        """Collective: the last kick of a step."""
 
     def correct(self, system: System) -> None:
         """Collective: move the particles of this rank such that the distances are those held."""

@@ -7,6 +7,7 @@ import pytest
 
 from hpckit.kernels.particles.observables import reference
 from hpckit.kernels.particles.observables.dispatch import density_sums, pair_histogram
+from hpckit.plan.particles.cell import Cell
 
 
 @pytest.mark.parametrize("periodic", [(True, True, True), (False, True, False), (False, False, False)])
@@ -17,11 +18,14 @@ def test_pairs(n, edges, periodic):
     rng = np.random.default_rng(n)
     positions = np.array([-1.0, 0.0, 5.0]) + edges * rng.random((n, 3))
     types = rng.integers(0, 3, n)
-    for reach in (0.4, 1.2):
+    tilt = edges[[0, 0, 1]] * ([0.45, -0.4, 0.5] if periodic.all() else [0.0, 0.0, 0.0])
+    cell = Cell.of(np.array([-1.0, 0.0, 5.0]), edges - [1.0, 0.0, -5.0], tilt)
+    straight, positions = positions, cell.leaning(positions)
+    for reach in (0.4, min(1.2, 0.5 * cell.widths.min())):
         made, expected = np.zeros((3, 3, 13), np.int64), np.zeros((3, 3, 13), np.int64)
         for first, last in ((0, n // 3), (n // 3, n)):
-            pair_histogram(positions, types, first, last, edges, periodic, reach, made)
-        reference.pair_histogram(positions, types, 0, n, edges, periodic, reach, expected)
+            pair_histogram(positions, straight, types, first, last, edges, tilt, periodic, reach, made)
+        reference.pair_histogram(positions, straight, types, 0, n, edges, tilt, periodic, reach, expected)
         assert (made == expected).all()
         assert n < 211 or expected.sum() > 0
 

@@ -58,12 +58,21 @@ FIXES = {
 }
 
 
+RATTLE = {"rattle": "nve", "rattle_nvt": FIXES["nvt"]}
+
+
 def script(name, folder):
     velocities = np.random.default_rng(4).normal(0, 0.006, (600, 3))
+    if name.startswith("rattle"):  # molecules that do not turn yet: LAMMPS takes velocities along distances as they are
+        velocities = velocities[::3].repeat(3, axis=0)
     # Of nve molecules that start too wide, and are brought to their lengths before the first step.
     angle = 110.0 if name == "nve" else 109.47
     write_water(folder / "water.data", "cubic2", velocities - velocities.mean(axis=0), angle=angle)
-    text = SCRIPT.format(FIXES[name])
+    moving = (FIXES | RATTLE)[name]
+    text = SCRIPT.format(moving)
+    if name.startswith("rattle"):
+        held, moved = (f"fix {line}\n" for line in ("1 all shake 1e-13 200 0 b 1 a 1", f"2 all {moving}"))
+        text = text.replace(held + moved, moved + held.replace("shake", "rattle"))
     (folder / f"in.{name}").write_text(text)
     return text
 
@@ -89,14 +98,40 @@ def test_rigid_water_follows_lammps_for_200_steps(tmp_path, name):
     rows = found.bonds[:, 1:]
     d = found.positions[rows[:, 0]] - found.positions[rows[:, 1]]
     lengths = np.linalg.norm(d - found.edges * np.rint(d / found.edges), axis=1)
-    # What scales velocities or the box between steps moves the lengths.
+    # What scales velocities or the box between steps moves the lengths of SHAKE.
     assert np.abs(lengths - 1.0).max() < {"nve": 1e-10, "nvt": 1e-5, "npt": 1e-4}[name]
     system.mesh.close()
 
 
+@needs_lammps
+def test_velocities_without_a_part_along_the_distances(tmp_path):
+    """The places are those of `fix rattle`, whose printed velocities are those of another time; the energy that stays
+    is that of `fix shake`.
+    """
+    text = script("rattle", tmp_path)
+    places, speeds = (thermo_rows(run_lammps(tmp_path, text.replace("rattle", each))) for each in ("rattle", "shake"))
+    config = Config.model_validate(settings_of(tmp_path / "in.rattle").tree)
+    system, dynamics = make_system(config, Start(config), MPI.COMM_SELF, PhaseTimer()), dynamics_of(config)
+    for step in range(1, 201):
+        dynamics.step(system, config.time.dt, step % 20 == 0)
+        if step % 20 == 0:
+            it = measure(system)
+            assert it.potential == pytest.approx(places[step // 20, 3], rel=2e-8)
+            assert it.kinetic == pytest.approx(speeds[step // 20, 2], rel=1e-6)
+    system.mesh.close()
+
+
 def test_any_number_of_ranks_has_the_same_bits(mpirun, tmp_path):
-    script("nve", tmp_path)
-    same_bits(mpirun, tmp_path, (1, 2, 3), 20, ["nve"])
+    names = ["nve", "rattle_nvt"]
+    for name in names:
+        script(name, tmp_path)
+    found = same_bits(mpirun, tmp_path, (1, 2, 3), 20, names)["rattle_nvt"]
+    arms = found["positions"] - found["positions"][::3].repeat(3, axis=0)
+    arms -= 20.0 * np.rint(arms / 20.0)
+    speeds = found["velocities"] - found["velocities"][::3].repeat(3, axis=0)
+    held = np.arange(600) % 3 > 0
+    np.testing.assert_allclose(np.linalg.norm(arms[held], axis=1), 1.0, rtol=1e-13)
+    assert np.abs((arms * speeds).sum(axis=1)).max() < 1e-12 * np.abs(speeds).max()
 
 
 @pytest.mark.parametrize("pairs", [[(0, 1)], [(0, 1), (0, 2), (1, 2)], [(0, 1), (0, 2), (0, 3)]])
@@ -126,6 +161,19 @@ def test_the_kernel_agrees_with_its_reference_and_holds_the_lengths(pairs):
         np.testing.assert_allclose((after**2).sum(axis=2), squares, rtol=1e-12)
     for one, other in zip(*out, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-11)
+    out = []
+    for form in (reference, simd):
+        forces, tallies = np.zeros((24, 4)), np.zeros((24, 8))
+        form.hold_speeds(own, positions, moves, weights, found, pairs, 3.0, forces, tallies, True)
+        assert not forces[own:].any()
+        out.append((forces, tallies))
+        forces = np.zeros((24, 4))
+        form.hold_speeds(24, positions, moves, weights, found, pairs, 3.0, forces, tallies, False)
+        after = (moves + weights[:, None] * forces[:, :3] / 3.0)[found]
+        along = ((after[:, pairs[:, 0]] - after[:, pairs[:, 1]]) * gaps).sum(axis=2)
+        np.testing.assert_allclose(along, 0.0, atol=1e-15)
+    for one, other in zip(*out, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-13)
     moves[0] += 50.0
     what = positions, moves, weights, found, numbers, pairs, squares, 3.0, np.zeros((24, 4)), np.zeros((24, 8)), False
     assert simd.hold_distances(own, *what) == 1

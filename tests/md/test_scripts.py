@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from lammps_runs import needs_lammps, run_lammps, thermo_rows
 from mpi4py import MPI
+from test_against_lammps import SHARED
 
 from hpckit.apps.md.config import Config
 from hpckit.apps.md.lammps.script import settings_of
@@ -113,6 +114,25 @@ def test_scripts_that_say_too_little_or_too_much(tmp_path, text, said):
     with pytest.raises(InputError) as error:
         settings_of(tmp_path / "in.bad")
     assert said in str(error.value)
+
+
+# Of its 21, those whose potentials, shapes of particles and groups hpckit has.
+TAKEN = {"bench": ["chain", "chain.scaled", "eam", "lj", "rhodo", "rhodo.scaled"]}
+TAKEN["bench/POTENTIALS"] = ["eam", "fene", "lj", "protein", "spce", "sw", "tersoff"]
+
+
+@needs_lammps
+@pytest.mark.parametrize("folder", TAKEN)
+def test_scripts_of_lammps_that_are_taken_and_those_that_name_what_they_lack(folder, monkeypatch):
+    monkeypatch.chdir(SHARED / folder)
+    taken = []
+    for path in sorted((SHARED / folder).glob("in.*")):
+        try:
+            Config.model_validate(settings_of(path).tree)
+            taken.append(path.name.removeprefix("in."))
+        except InputError as error:
+            assert "pair_style" in str(error)  # noqa: PT017
+    assert taken == TAKEN[folder]
 
 
 MORSE = """units metal

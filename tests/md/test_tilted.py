@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,11 +15,13 @@ from test_against_lammps import POTENTIALS
 from hpckit.apps.md.config import Config
 from hpckit.apps.md.lammps.script import settings_of
 from hpckit.apps.md.model import make_system
+from hpckit.apps.md.molecules.electrostatics import fineness_of
 from hpckit.apps.md.motion import dynamics_of
 from hpckit.apps.md.run import dry_run
 from hpckit.apps.md.start import Start
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import DecompositionError, InputError
+from hpckit.io.particles.lammps_data import write_lammps_data
 from hpckit.kernels.particles.integrate.cell import reference, simd
 from hpckit.md.saved import pieces_of, restore, values_of
 from hpckit.md.snapshots import snapshot
@@ -203,11 +206,50 @@ def test_water_of_nist_in_tilted_boxes_has_the_energies_of_a_converged_sum(tmp_p
     system.mesh.close()
 
 
+@needs_lammps
+@pytest.mark.parametrize("name", [pytest.param("monoclinic4", marks=pytest.mark.nightly), "triclinic3"])
+def test_a_mesh_of_charges_leans_as_that_of_lammps(tmp_path, name):
+    """Splitting, mesh and estimate as LAMMPS prints them; its energies and pressures; forces of the sum over waves
+    within the estimate; and the mirror image of the box, whose tilts are below 0.
+    """
+    text, water = WATER.replace("ewald {0}", "pppm {0}").format("1e-5", 0), write_water(tmp_path / "water.data", name)
+    said = run_lammps(tmp_path, text)
+    row = thermo_rows(said)[-1]
+    printed = {key: words for key, _, words in (line.strip().partition(" = ") for line in said.splitlines())}
+    (tmp_path / "in.water").write_text(text)
+    tree = settings_of(tmp_path / "in.water").tree
+    config = Config.model_validate(tree)
+    found = fineness_of(config, Start(config))
+    assert found.splitting == pytest.approx(float(printed["G vector (1/distance)"]), rel=1e-7)
+    assert found.mesh == tuple(map(int, printed["grid"].split()))
+    assert found.error == pytest.approx(float(printed["estimated absolute RMS force accuracy"]), rel=1e-6)
+    systems = []
+    waves = {"kind": "ewald", "accuracy": 1e-7, "splitting": found.splitting, "erfc": "lammps"}
+    for settings in (config, Config.model_validate({**tree, "coulomb": waves})):
+        system = make_system(settings, Start(settings), MPI.COMM_SELF, PhaseTimer())
+        systems.append((measure(system), snapshot(system, forces=True).forces))
+        system.mesh.close()
+    (it, forces), (exact, exact_forces) = systems
+    assert [it.coulomb, it.long_range] == pytest.approx(row[3:5].tolist(), rel=3e-9)
+    assert [it.pressure, *it.tensor] == pytest.approx(row[7:].tolist(), abs=1e-7 * np.abs(row[8:11]).max())
+    off = np.sqrt(((forces - exact_forces) ** 2).sum(axis=1).mean())
+    assert off < found.error
+    assert it.long_range == pytest.approx(exact.long_range, rel=1e-5)
+    cell = water.cell
+    mirrored = replace(cell, tilt=(-cell.tilt[0], -cell.tilt[1], cell.tilt[2]))
+    places, _ = mirrored.wrapped(water.positions * [-1.0, 1.0, 1.0], True)
+    write_lammps_data(tmp_path / "water.data", replace(water, positions=places, tilt=np.array(mirrored.tilt)), "real")
+    system = make_system(config, Start(config), MPI.COMM_SELF, PhaseTimer())
+    assert system.long_range.fineness == found
+    assert measure(system).long_range == pytest.approx(it.long_range, rel=1e-9)
+    system.mesh.close()
+
+
 @pytest.mark.parametrize(
     ("counts", "names"),
     [
         ((1, 3), ("thin", "shear")),
-        pytest.param((1, 2, 3), ("lj", "thin", "shear", "water"), marks=pytest.mark.nightly),
+        pytest.param((1, 2, 3), ("lj", "thin", "shear", "water", "mesh"), marks=pytest.mark.nightly),
     ],
 )
 def test_any_number_of_ranks_has_the_same_bits(mpirun, tmp_path, counts, names):
@@ -219,8 +261,9 @@ def test_any_number_of_ranks_has_the_same_bits(mpirun, tmp_path, counts, names):
     (tmp_path / "in.shear").write_text(LJ + deform + END.format("nve").replace("200", "60"))
     write_water(tmp_path / "water.data", "triclinic3")
     (tmp_path / "in.water").write_text(WATER.format("1e-3", 60))
+    (tmp_path / "in.mesh").write_text(WATER.replace("ewald {0}", "pppm {0}").format("1e-4", 60))
     found = same_bits(mpirun, tmp_path, counts, 60, names)
-    assert all(found[name]["builds"] > 1 for name in names if name != "water")
+    assert all(found[name]["builds"] > 1 for name in names if name not in ("water", "mesh"))
     assert found["thin"]["images"].any(axis=0).all()
 
 
@@ -343,9 +386,10 @@ def test_ghosts_of_tilted_domains_are_proved_and_kernels_have_one_meaning():
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"system": {"tilt": [1.0, 0, 0]}, "coulomb": {"kind": "pppm", "charges": [0.1]}}, "pppm"),
-        ({"system": {"tilt": [0, 0, 1.0]}, "analysis": {"every": 5}}, "analysis"),
-        ({"deform": {"changes": [{"of": "xy", "style": "vel", "values": [1]}]}, "analysis": {"every": 5}}, "analysis"),
+        (
+            {"system": {"tilt": [0, 0, 1.0], "periodic": ["x", "y"]}, "dynamics": {"walls": [{"dim": "z"}]}},
+            "dynamics.walls",
+        ),
         ({"deform": {"changes": [{"of": "x", "style": "vel", "values": [-1e4]}]}}, "edges of"),
         ({"deform": {"start": [{"of": "y", "style": "scale", "values": [-1]}]}}, "edges of"),
     ],

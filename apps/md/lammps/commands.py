@@ -11,17 +11,30 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hpckit.apps.md.lammps.fixes import FIXES, deformed, is_number, motion_of, shaken
+from hpckit.apps.md.lammps.fixes import FIXES, RELAX, RIGID, deformed, is_number, motion_of, shaken
 from hpckit.kernels.particles.bonds.forms import NAMES as BONDS
 from hpckit.kernels.particles.terms.forms import NAMES as TERMS
 
 # Commands without an effect on the motion, or that hpckit does in its own way.
 PASSED_OVER = (
-    *("atom_modify", "comm_modify", "comm_style", "dump_modify", "echo", "info", "log", "newton", "package", "print"),
-    *("restart", "shell", "suffix", "thermo_modify", "thermo_style", "timer", "unfix", "undump", "uncompute"),
+    *("atom_modify", "comm_modify", "comm_style", "dump_modify", "echo", "info", "log", "min_modify", "newton"),
+    *(
+        "package",
+        "print",
+        "restart",
+        "shell",
+        "suffix",
+        "thermo_modify",
+        "thermo_style",
+        "timer",
+        "unfix",
+        "undump",
+        "uncompute",
+    ),
     *("write_data", "write_dump", "write_restart"),
 )
 DEFAULT_STEP = {"lj": 0.005, "metal": 0.001, "real": 1.0}
+SMALLEST_FORCE = {"lj": 1e-10, "metal": 1e-10, "real": 1e-9}  # of a minimization that gives none
 DEFAULT_SKIN = {"lj": 0.3, "metal": 2.0, "real": 2.0}
 SITES = {"sc": 1, "bcc": 2, "fcc": 4, "diamond": 8}
 PARAMETERS = {"morse": 3, "buck": 3}  # of a pair, before its own cutoff
@@ -120,7 +133,7 @@ class Commands:
         method = getattr(self, f"_{name}", None) if name in KNOWN else None
         if method is None:
             raise ValueError(f"{name} is not known here")
-        if self.steps is not None and name != "run":
+        if self.steps is not None and name not in ("run", "minimize"):
             raise ValueError(f"{name} after run: hpckit does one run; put what follows into a script of its own")
         try:
             method(*rest)
@@ -137,7 +150,7 @@ class Commands:
             },
             self._finish_particles: {"region", "create_box", "create_atoms", "read_data", "mass"},
             self._finish_pairs: {"kspace_style", "pair_style", "pair_coeff", "region", "create_box", "read_data"},
-            self._finish_motion: {"fix", "run"},
+            self._finish_motion: {"fix", "run", "minimize"},
         }
         for finish, about in finishes.items():
             try:
@@ -652,10 +665,12 @@ class Commands:
     def _fix(self, name: str, group: str, style: str, *rest: str) -> None:
         if group != "all":
             raise ValueError(f"fix {name} {group} {style}: known is the group all")
-        if style == "shake":
-            for key, kinds in shaken(list(rest)).items():
+        if style in ("shake", "rattle"):
+            for key, kinds in shaken(list(rest), style).items():
                 self._set(f"constraints.{key}", kinds)
             self._set("constraints.foresee", False)
+            if style == "rattle":
+                self._set("constraints.velocities", True)
             return
         if style == "deform":
             if "changes" in self.tree.get("deform", {}):
@@ -664,8 +679,10 @@ class Commands:
             self._set("deform.every", every)
             self._set("deform.changes", changes)
             return
-        if style not in FIXES:
-            raise ValueError(f"fix {name} {group} {style}: known are {', '.join((*FIXES, 'deform', 'shake'))}")
+        known = *FIXES, RELAX, *RIGID
+        if style not in known:
+            every = ", ".join((*known, "deform", "rattle", "shake"))
+            raise ValueError(f"fix {name} {group} {style}: known are {every}")
         self.fixes[name] = self.number, [style, *rest]
 
     def _dump(self, name: str, group: str, style: str, every: str, file: str, *rest: str) -> None:
@@ -675,7 +692,23 @@ class Commands:
         self._set("output.format", "dump")
         self.notes[f"line {self.number}: the dump is output/ in the run directory"] = None
 
+    def _min_style(self, name: str) -> None:
+        if name != "fire":
+            self.notes[f"line {self.number}: min_style {name}: hpckit goes down by fire"] = None
+
+    def _minimize(self, energy: str, force: str, steps: str, evaluations: str) -> None:
+        if self.steps is not None:
+            raise ValueError("minimize after another minimize: hpckit does one run; put it into a script of its own")
+        if float(energy):
+            self.notes[f"line {self.number}: minimize ends by the largest force alone, not by energies"] = None
+        self.steps = min(int(steps), int(evaluations))
+        self._set("dynamics.kind", "fire")
+        self._set("dynamics.largest_force", float(force) or SMALLEST_FORCE[self.units])
+        self._set("time.steps", self.steps)
+
     def _run(self, steps: str, *rest: str) -> None:
+        if self.tree.get("dynamics", {}).get("kind") == "fire":
+            raise ValueError("run after minimize: hpckit does one run; start another script from output/end.data")
         if rest:
             raise ValueError(f"run {steps} {' '.join(rest)}: known is a number of steps alone")
         self.steps = (self.steps or 0) + int(steps)
@@ -683,7 +716,7 @@ class Commands:
 
     def _finish_motion(self) -> None:
         if self.steps is None:
-            raise ValueError("the script has no run")
+            raise ValueError("the script has no run, and no minimize")
         if "thermo" not in self.tree["time"]:
             self._set("time.thermo", max(1, self.steps))
         if "dt" not in self.tree["time"]:
@@ -691,7 +724,7 @@ class Commands:
         if "skin" not in self.tree.get("neighbors", {}):
             self._set("neighbors.skin", DEFAULT_SKIN[self.units])
         styles = {words[0]: (line, words[1:]) for line, words in self.fixes.values()}
-        for key, value, line in motion_of(styles):
+        for key, value, line in motion_of(styles, self.tree.get("dynamics", {}).get("kind") == "fire"):
             self._set(key, value, line)
 
 
@@ -707,6 +740,8 @@ KNOWN = (
     *(
         "kspace_modify",
         "kspace_style",
+        "min_style",
+        "minimize",
         "neigh_modify",
         "neighbor",
         "pair_coeff",

@@ -19,25 +19,66 @@ FIXES = ("nve", *HOOVER, "langevin", "temp/csvr")
 HELD = {"temp", "iso", "aniso", "tri", *EDGES, *TILTS}  # two values, and a damping
 OPTIONS = {"nvt": {"tchain"}, "nph": {"couple", "mtk", "pchain"}}
 OPTIONS["npt"] = OPTIONS["nvt"] | OPTIONS["nph"]
+RELAX = "box/relax"
+RIGID = ("rigid", "rigid/small", "rigid/nve", "rigid/nve/small")
 
 Settings = Iterator[tuple[str, Any, int]]  # key, value, line
 
 
-def motion_of(fixes: dict[str, tuple[int, list[str]]]) -> Settings:
-    """The settings of a script's fixes, given by style with their lines and words. Raises `ValueError`."""
-    alone = [style for style in fixes if style in HOOVER]
+def motion_of(fixes: dict[str, tuple[int, list[str]]], minimizes: bool = False) -> Settings:
+    """The settings of a script's fixes, given by style with their lines and words; of a script that minimizes, those
+    of the box alone, since no other fix has an effect there. Raises `ValueError`.
+    """
+    line, words = fixes.pop(RELAX, (0, []))
+    if minimizes:
+        for key, value in _relaxed(words) if words else ():
+            yield key, value, line
+        return
+    if words:
+        raise ValueError(f"fix {RELAX} goes with minimize, and the script has a run")
+    alone = [style for style in fixes if style in (*HOOVER, *RIGID)]
     if alone and len(fixes) > 1:
         raise ValueError(f"fix {alone[0]} moves the particles by itself: no other fix may move them")
     if not alone and "nve" not in fixes:
-        raise ValueError(f"no fix moves the particles: fix {', '.join(('nve', *HOOVER))}")
+        raise ValueError(f"no fix moves the particles: fix {', '.join(('nve', *HOOVER, *RIGID))}")
     for style, (line, words) in fixes.items():
+        if style in RIGID:
+            if words != ["molecule"]:
+                raise ValueError(f"fix {style} {' '.join(words)}: known is molecule alone")
+            yield "constraints.bodies", "molecules", line
+            continue
         found = () if style == "nve" else _hoover(style, words) if style in HOOVER else _thermostat(style, words)
         for key, value in found:
             yield key, value, line
 
 
-def shaken(words: list[str]) -> dict[str, list[float]]:
-    """What `fix shake` holds, as settings; tolerance and iterations are hpckit's own. Raises `ValueError`."""
+def _relaxed(words: list[str]) -> Iterator[tuple[str, Any]]:
+    """What `fix box/relax` does with the box."""
+    given = _options(words)
+    whole, tilts = given.keys() & {"iso", "aniso", "tri"}, sorted(given.keys() & {*TILTS})
+    named = sorted(given.keys() & {"iso", "aniso", "tri", *EDGES})
+    sound = given.keys() <= {*named, *tilts, "couple", "nreset", "vmax"} and {*map(len, given.values())} == {1}
+    if not sound or not named or (whole and len(named) > 1) or (tilts and whole):
+        raise ValueError(
+            f"fix {RELAX} {' '.join(words)}: known are iso, aniso, tri, or x, y, z with one P, and xy, xz, yz 0,"
+            " couple, vmax, nreset"
+        )
+    pressures = {float(given[key][0]) for key in named}
+    if len(pressures) > 1 or any(float(given[key][0]) for key in tilts):
+        raise ValueError(f"fix {RELAX}: one pressure for all dims, and 0 for tilts here")
+    coupled = given.get("couple", ["none"])[0]
+    yield "barostat.kind", "relax"
+    yield "barostat.pressure", pressures.pop()
+    yield "barostat.dims", ["x", "y", "z"] if whole else named
+    yield "barostat.coupled", "all" if "iso" in whole or coupled == "xyz" else coupled
+    if tilts or "tri" in whole:
+        yield "barostat.tilts", tilts or [*TILTS]
+
+
+def shaken(words: list[str], style: str = "shake") -> dict[str, list[float]]:
+    """What `fix shake` or `fix rattle` holds, as settings; tolerance and iterations are our own. Raises
+    `ValueError`.
+    """
     found: dict[str, list[float]] = {}
     keys, key = {"b": "bonds", "a": "angles", "t": "types", "m": "masses"}, ""
     for word in words[3:]:
@@ -50,10 +91,10 @@ def shaken(words: list[str]) -> dict[str, list[float]]:
             found["masses"].append(float(word))
         else:
             known = "bonds (b), angles (a), types (t) and masses (m)"
-            raise ValueError(f"fix shake … {word}: known are TOLERANCE ITERATIONS N, {known}")
+            raise ValueError(f"fix {style} … {word}: known are TOLERANCE ITERATIONS N, {known}")
     if len(words) < 5 or not any(found.get(name) for name in ("bonds", "types", "masses")):
         raise ValueError(
-            f"fix shake {' '.join(words)}: known are TOLERANCE ITERATIONS N b TYPES a TYPES t TYPES m MASSES"
+            f"fix {style} {' '.join(words)}: known are TOLERANCE ITERATIONS N b TYPES a TYPES t TYPES m MASSES"
         )
     return found
 

@@ -32,7 +32,8 @@ def fineness_of(config: Config, start: Start) -> Fineness:
     assert charges is not None  # the kind asks for them
     squares = units.coulomb * float((charges * charges).sum())
     lengths = tuple(float(length) for length in start.upper - start.lower)
-    what = Charges(start.count, squares, lengths, _cutoff(config), given.accuracy * units.coulomb)
+    tilt = tuple(start.tilt.tolist()) if given.kind == "pppm" else (0.0, 0.0, 0.0)
+    what = Charges(start.count, squares, lengths, _cutoff(config), given.accuracy * units.coulomb, tilt)
     if given.kind == "ewald":
         return ewald_fineness(what, given.splitting, given.waves, given.squares)
     return mesh_fineness(what, given.order, given.splitting, given.mesh)

@@ -75,7 +75,7 @@ class Impropers(Section):
 
 
 class Constraints(Section):
-    """Distances that stay: SHAKE, as `fix shake` of LAMMPS."""
+    """Distances that stay: SHAKE, as `fix shake` of LAMMPS, or RATTLE."""
 
     bonds: tuple[int, ...] = Field((), description="types of bonds, from 1, that keep their length r0")
     masses: tuple[float, ...] = Field(
@@ -90,6 +90,20 @@ class Constraints(Section):
         description="allow for what a barostat will do to box and velocities in the next step; false: as fix shake of"
         " LAMMPS, whose conserved quantity falls",
     )
+    velocities: bool = Field(
+        False,
+        description="take what is along the distances from the velocities at the end of each step, too (RATTLE, as fix"
+        " rattle of LAMMPS); at constant volume",
+    )
+    bodies: Literal["", "molecules"] = Field(
+        "", description="molecules: each, what bonds and the like join, is a rigid body of its shape at the start"
+    )
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.bodies and (self.some or self.angles or self.velocities):
+            raise ValueError("constraints.bodies hold all distances: omit bonds, angles, masses, types and velocities")
+        return self
 
     @property
     def some(self) -> bool:

@@ -13,6 +13,7 @@ from hpckit.errors import InputError
 from hpckit.md.molecules.bonds import Bonds
 from hpckit.md.molecules.constraints import Constraints, clusters_of
 from hpckit.md.molecules.exclusions import Exclusions, Fourths
+from hpckit.md.molecules.rigid import RigidBodies
 from hpckit.md.molecules.terms import Terms
 
 TERMS = ("angles", "dihedrals", "impropers")
@@ -37,8 +38,10 @@ def terms_of(config: Config, start: Start) -> list[Terms]:
     return found
 
 
-def constraints_of(config: Config, start: Start) -> Constraints | None:
-    """The distances that the settings hold; None without. Raises `InputError` for unknown types."""
+def constraints_of(config: Config, start: Start) -> Constraints | RigidBodies | None:
+    """The distances or shapes that the settings hold; None without. Raises `InputError` for unknown types."""
+    if config.constraints.bodies:
+        return _bodies(config, start)
     given, bonds, angles = config.constraints, start.bound("bonds"), start.bound("angles")
     if not given.some or bonds is None:
         return None
@@ -53,7 +56,26 @@ def constraints_of(config: Config, start: Start) -> Constraints | None:
     held = bonds[start.held_bonds()]
     cosines = np.cos(np.radians(of_angles[corners[:, 0], 1]))
     clusters = clusters_of(held[:, 1:], of_bonds[held[:, 0], 1], corners[:, 1:], cosines, start.count)
-    return Constraints(clusters, start.count, config.time.dt, given.foresee)
+    return Constraints(clusters, start.count, config.time.dt, given.foresee, given.velocities)
+
+
+def _bodies(config: Config, start: Start) -> RigidBodies:
+    """The molecules as rigid bodies, and what is in none by itself."""
+    file = start.file
+    if file is None or not file.terms:
+        raise InputError(
+            "constraints.bodies are molecules, and the particles have none",
+            do="give a file with bonds (system.file), or system.kind = 'water'",
+        )
+    body = file.molecules.copy()
+    alone = body == 0
+    body[alone] = body.max(initial=0) + 1 + np.arange(int(alone.sum()))
+    _, body = np.unique(body, return_inverse=True)
+    # In one piece: each particle where it is nearest to the first of its body.
+    _, first = np.unique(body, return_index=True)
+    middle = file.positions[first][body]
+    arms = file.cell.nearest(file.positions - middle, [axis in config.system.periodic for axis in "xyz"])
+    return RigidBodies(body, middle + arms, start.masses[file.types], config.time.dt)
 
 
 def exclusions_of(config: Config, start: Start) -> Exclusions | None:

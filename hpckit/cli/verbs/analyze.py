@@ -18,7 +18,7 @@ from hpckit.comm.agree import plain
 from hpckit.errors import InputError
 from hpckit.io.files import write_file
 from hpckit.io.particles.frames import read_frames, with_images
-from hpckit.md.observables.measurements import Measured, Measurements, shortest_edge
+from hpckit.md.observables.measurements import Measured, Measurements, least_width
 from hpckit.md.units import UNITS
 from hpckit.plan.particles.snapshot import Snapshot
 from hpckit.report.page import caption, escape, page, section
@@ -158,7 +158,7 @@ def _checked(masses: np.ndarray, frame: Snapshot) -> np.ndarray:
 
 
 def _measured(options: argparse.Namespace, first: Snapshot) -> Measured:
-    shortest = shortest_edge(first.edges, first.periodic)
+    shortest = least_width(first.cell.widths, first.periodic)
     reach = options.reach or min(SPACINGS * float((np.prod(first.edges) / first.count) ** (1 / 3)), 0.5 * shortest)
     for name in ("bins", "shells", "slabs", "lags", "spacing"):
         if not 1 <= getattr(options, name) <= MOST_PLACES:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpckit.errors import BlowUpError, InputError
-from hpckit.kernels.particles.constraints.simd import hold_distances
+from hpckit.kernels.particles.constraints.simd import hold_distances, hold_speeds
 from hpckit.md.molecules.terms import Members
 from hpckit.md.system import System
 
@@ -77,10 +77,16 @@ class Constraints:
     dt: the time step of the dynamics, velocity Verlet with or without chains and barostats around it. A cluster that is
     cut by sides of domains is solved on each of their ranks, from what ghosts would move by. `count`: the distances,
     each of which takes a degree of freedom. foresee: whether forces allow for what a barostat does in the next step.
+    speeds: whether velocities at the end of a step have no part along the distances (RATTLE, as `fix rattle`): the
+    forces at the end of a step see to that, and `ready` makes of them those of the next drift.
     """
 
-    def __init__(self, clusters: Sequence[Clusters], particles: int, dt: float, foresee: bool = True) -> None:
-        self.foresee = foresee
+    moves = False
+
+    def __init__(
+        self, clusters: Sequence[Clusters], particles: int, dt: float, foresee: bool = True, speeds: bool = False
+    ) -> None:
+        self.foresee, self.speeds = foresee, speeds
         self.dt, self.count = dt, sum(each.lengths.size for each in clusters)
         self._stretch, self._slowing = np.ones(3), np.ones(3)
         self._groups = [
@@ -102,21 +108,50 @@ class Constraints:
 
     def add(self, system: System, measure: bool) -> None:
         """Collective: add the forces of constraints, after all others. Raises `BlowUpError` for no solution."""
-        particles, own = system.particles, system.particles.slots
+        if self.speeds and system.within_step:
+            self._hold_speeds(system, 0.5 * self.dt, system.particles.forces, measure)
+            return
         # Velocities are those of half a step before the forces within a step, and those of now at the start.
         per_force = self.dt**2 * (1.0 if system.within_step else 0.5)
-        moves = np.zeros((system.neighbors.slots, 3))
+        moves = self._everywhere(system, self.dt * self._slowing, per_force)
+        if (self._stretch != 1.0).any():
+            moves += (self._stretch - 1.0) * system.particles.positions[: len(moves), :3]
+        self._hold(system, moves, per_force, system.particles.forces, measure)
+
+    def ready(self, system: System) -> None:
+        """Collective, before the first kick and the drift of a step: what `speeds` needs."""
+        if self.speeds:
+            per_force = 0.5 * self.dt**2
+            self._hold(system, self._everywhere(system, self.dt, per_force), per_force, system.particles.forces, False)
+
+    def drift(self, system: System, dt: float) -> None:
+        """Not of this kind, as `moves` says."""
+        raise NotImplementedError
+
+    kick = drift
+
+    def _everywhere(self, system: System, per_velocity: float | np.ndarray, per_force: float) -> np.ndarray:
+        """Collective: a sum of velocities and accelerations, of own slots and of ghosts."""
+        particles, own = system.particles, system.particles.slots
+        found = np.zeros((system.neighbors.slots, 3))
         with system.timer("force"):
             forces = particles.forces[:own, :3] * system.inverse_masses[:, None]
-            moves[:own] = self.dt * self._slowing * particles.velocities[:own, :3] + per_force * forces
+            found[:own] = per_velocity * particles.velocities[:own, :3] + per_force * forces
         with system.timer("exchange"):
             for dim in range(3):
-                column = np.ascontiguousarray(moves[None, :, dim : dim + 1])
+                column = np.ascontiguousarray(found[None, :, dim : dim + 1])
                 self._exchange(system, column)
-                moves[own:, dim] = column[0, own:, 0]
-        if (self._stretch != 1.0).any():
-            moves += (self._stretch - 1.0) * particles.positions[: len(moves), :3]
-        self._hold(system, moves, per_force, particles.forces, measure)
+                found[own:, dim] = column[0, own:, 0]
+        return found
+
+    def _hold_speeds(self, system: System, per_force: float, forces: np.ndarray, measure: bool) -> None:
+        """Collective: add to the forces what keeps velocities across the distances after a kick of this time."""
+        speeds, own = self._everywhere(system, 1.0, per_force), system.particles.slots
+        with system.timer("force"):
+            for members, pairs, _ in self._groups:
+                what = speeds, self._weights[0, :, 0], members.found, pairs, 1.0 / (per_force or 1.0)
+                out = forces, system.forces.tallies, measure
+                hold_speeds(own, system.particles.positions, *what, *out)
 
     def expect(self, stretch: np.ndarray, slowing: np.ndarray) -> None:
         """Take the factors [3] by which a barostat is about to change the box, and velocities up to the next drift.
@@ -135,6 +170,12 @@ class Constraints:
         pushes, own = np.zeros_like(system.particles.forces), system.particles.slots
         self._hold(system, np.zeros((system.neighbors.slots, 3)), 1.0, pushes, False)
         system.particles.positions[:own, :3] += pushes[:own, :3] * system.inverse_masses[:, None]
+        if self.speeds:
+            system.ghosts.start(system.particles)
+            system.ghosts.finish(system.particles)
+            pushes[...] = 0.0
+            self._hold_speeds(system, 0.0, pushes, False)
+            system.particles.velocities[:own, :3] += pushes[:own, :3] * system.inverse_masses[:, None]
 
     def _hold(self, system: System, moves: np.ndarray, per_force: float, forces: np.ndarray, measure: bool) -> None:
         """Add to the forces what keeps the distances where particles would make these moves."""

@@ -36,7 +36,7 @@ GOOD = (2, 3, 5)  # the factors of a mesh
 @dataclass(frozen=True)
 class Charges:
     """Charges in a periodic box: how many particles there are; squares: the sum of q^2 times the strength; the lengths
-    of the box; the cutoff of pairs; accuracy: of forces, absolute.
+    and the tilt of the box; the cutoff of pairs; accuracy: of forces, absolute.
     """
 
     count: int
@@ -44,6 +44,7 @@ class Charges:
     lengths: tuple[float, ...]
     cutoff: float
     accuracy: float
+    tilt: tuple[float, ...] = (0.0, 0.0, 0.0)
 
     def __post_init__(self) -> None:
         if not self.squares > 0:
@@ -88,7 +89,7 @@ class Charges:
 
     def mesh_error(self, g: float, mesh: tuple[int, ...], order: int) -> float:
         """The error of forces by a mesh whose forces are differentiated by ik."""
-        each = [self._ik_error(length / n, length, g, order) for n, length in zip(mesh, self.lengths, strict=True)]
+        each = [self._ik_error(h, length, g, order) for h, length in zip(self._steps(mesh), self.lengths, strict=True)]
         return math.sqrt(sum(error**2 for error in each)) / math.sqrt(3.0)
 
     def _ik_error(self, step: float, length: float, g: float, order: int) -> float:
@@ -99,7 +100,7 @@ class Charges:
 
     def mesh(self, g: float, order: int) -> tuple[int, int, int]:
         """The points of a mesh along each dim, products of 2, 3 and 5."""
-        found = []
+        found, counts = [], list[int]()
         for length in self.lengths:
             n, step = int(length / (1.0 / g)) + 1, 1.0 / g
             error = self._ik_error(step, length, g, order)
@@ -107,10 +108,31 @@ class Charges:
                 error = self._ik_error(step, length, g, order)
                 n += 1
                 step = length / n
+            counts.append(n)
+        for n in self._leaning(counts):
             while not _is_smooth(n):
                 n += 1
             found.append(n)
         return found[0], found[1], found[2]
+
+    def _leaning(self, counts: list[int]) -> list[int]:
+        """The points along edges that lean, which are longer: the most that those of before can need, as in LAMMPS
+        for tilts above 0; below 0 as many here, and fewer there.
+        """
+        if not any(self.tilt):
+            return counts
+        (x, y, z), (xy, xz, yz) = np.array(counts) / self.lengths, np.abs(self.tilt)
+        lx, ly, lz = self.lengths
+        return [int(n) + 1 for n in (x * lx, xy * x + ly * y, xz * x + yz * y + lz * z)]
+
+    def _steps(self, mesh: tuple[int, ...]) -> list[float]:
+        """The steps of a mesh, of which errors are estimated: the inverse of `_leaning`."""
+        if not any(self.tilt):
+            return [length / n for n, length in zip(mesh, self.lengths, strict=True)]
+        (lx, ly, lz), (xy, xz, yz) = self.lengths, np.abs(self.tilt)
+        x = mesh[0] / lx
+        y = (mesh[1] - xy * x) / ly
+        return [float(1.0 / each) for each in (x, y, (mesh[2] - xz * x - yz * y) / lz)]
 
     def adjusted(self, g: float, mesh: tuple[int, ...], order: int) -> float:
         """The splitting at which pairs and mesh have the same error, by Newton's method."""

@@ -20,7 +20,9 @@ from hpckit.md.molecules.estimates import Fineness
 from hpckit.md.molecules.ewald import charges_of, constant_energy, most_charge, rounding
 from hpckit.md.system import System
 from hpckit.md.thermo import add_ranks
+from hpckit.particles.migration import straight
 from hpckit.plan.grid.decomposition import Decomposition
+from hpckit.plan.particles.cell import Cell
 from hpckit.tensors.fourier import FFT
 
 NEGLIGIBLE = 1e-7  # of the influence of aliases
@@ -48,14 +50,15 @@ class MeshEwald:
         """
         self._forces = charges_of(system)
         self._constants = constant_energy(system, self._forces, self.fineness.splitting)
-        self._lengths = np.zeros(0)
+        self._cell: Cell | None = None
         self._big = rounding(CROWD * most_charge(system, self._forces) / system.count)
         lengths, sizes = system.domains.lengths, system.domains.topology.sizes
+        reach = system.domains.cell.reaches(0.5 * system.neighbors.skin)
         for cuts, n, length in zip(system.domains.cuts, sizes, lengths, strict=True):
             if not np.allclose(np.diff(cuts), length / n, rtol=1e-9):
                 raise InputError("a mesh of charges needs equal domains", do="set ranks.balance = 0, or take ewald")
         # A particle may leave its domain by half the skin; a domain and its block of points differ by less than a step.
-        moves = np.ceil(0.5 * system.neighbors.skin * 1.5 * np.array(self.fineness.mesh) / lengths).astype(int)
+        moves = np.ceil(reach * 1.5 * np.array(self.fineness.mesh) / lengths).astype(int)
         halo = tuple(int(self.fineness.order // 2 + 2 + move) for move in moves)
         if self._fft is None or any(a > b for a, b in zip(halo, self._halo, strict=True)):
             self._prepare(system, halo)
@@ -79,29 +82,34 @@ class MeshEwald:
 
     def _fit(self, system: System) -> None:
         """Fit the influence function to the box."""
-        lengths, fft, g = system.domains.lengths, self._fft, self.fineness.splitting
+        cell, lengths, fft, mesh = system.domains.cell, system.domains.lengths, self._fft, self.fineness.mesh
         assert fft is not None
-        if np.array_equal(lengths, self._lengths):
+        if cell == self._cell:
             return
-        self._lengths = lengths.copy()
-        volume, points = float(np.prod(lengths)), math.prod(self.fineness.mesh)
-        self._scale = np.array(self.fineness.mesh) / lengths
-        numbers = [np.rint(f * n) for f, n in zip(fft.frequencies(1.0), self.fineness.mesh, strict=True)]
-        influence, squares = influence_of(numbers, self.fineness, lengths)
-        waves = [2 * np.pi / length * n for n, length in zip(numbers, lengths, strict=True)]
+        self._cell = cell
+        volume, points = float(np.prod(lengths)), math.prod(mesh)
+        self._scale = np.array(mesh) / lengths
+        numbers = [np.rint(f * n) for f, n in zip(fft.frequencies(1.0), mesh, strict=True)]
         # The wave of half the points has no derivative on the mesh.
-        slopes = [
-            np.where(np.abs(n) * 2 == m, 0.0, k) for n, m, k in zip(numbers, self.fineness.mesh, waves, strict=True)
-        ]
+        turned = [np.where(np.abs(n) * 2 == m, 0.0, n) for n, m in zip(numbers, mesh, strict=True)]
+        slopes = waves_of(turned, cell)
         self._slopes = [np.asarray(-1j * k * (points / volume)) for k in slopes]
-        self._influence = influence
-        weights = np.ascontiguousarray(fft.weights() * influence * (0.5 / volume))
-        bend = -2.0 * (1.0 / np.where(squares > 0, squares, np.inf) + 0.25 / g**2)
-        self._energies = weights
-        self._stress = [
-            weights * (1.0 + bend * waves[a] * waves[a]) if a == b else weights * bend * slopes[a] * slopes[b]
-            for a, b in PARTS
-        ]
+        # It stands for two waves, of either sign, which differ in length where the cell leans.
+        signs = (1.0, -1.0) if cell.tilted else (1.0,)
+        self._influence, self._energies, self._stress = np.asarray(0.0), np.asarray(0.0), [np.asarray(0.0)] * 6
+        for sign in signs:
+            each = [np.where(np.abs(n) * 2 == m, sign * n, n) for n, m in zip(numbers, mesh, strict=True)]
+            influence, squares = influence_of(each, self.fineness, cell)
+            influence = influence / len(signs)
+            waves = waves_of(each, cell)
+            weights = np.ascontiguousarray(fft.weights() * influence * (0.5 / volume))
+            bend = -2.0 * (1.0 / np.where(squares > 0, squares, np.inf) + 0.25 / self.fineness.splitting**2)
+            shears = waves if cell.tilted else slopes
+            self._influence = self._influence + influence
+            self._energies = self._energies + weights
+            for part, (a, b) in enumerate(PARTS):
+                both = waves[a] * waves[a] if a == b else shears[a] * shears[b]
+                self._stress[part] = self._stress[part] + weights * (float(a == b) + bend * both)
         own, background = self._constants
         self._constant = own - background / volume
 
@@ -110,10 +118,11 @@ class MeshEwald:
         self._fit(system)
         particles, charges, fft = system.particles, self._forces.charges, self._fft
         assert fft is not None
+        places = straight(system.domains, particles)  # where the mesh is upright
         place: Any = system.domains.lower, self._scale, self._start, self._shape, self.fineness.order
         with system.timer("long range"):
             self._charges[:] = 0.0
-            lost = spread(particles.positions, charges, particles.slots, *place, self._big, self._charges)
+            lost = spread(places, charges, particles.slots, *place, self._big, self._charges)
             if lost:
                 raise BlowUpError(
                     f"{lost} charges are beyond the mesh of their rank",
@@ -129,7 +138,7 @@ class MeshEwald:
             for field, slope in zip(self._field_of_each, self._slopes, strict=True):
                 field.data[self._inside] = fft.backward(slope * spectrum)
             self._out(self._field_of_each)
-            gather(particles.positions, charges, particles.slots, *place, self._fields, particles.forces)
+            gather(places, charges, particles.slots, *place, self._fields, particles.forces)
 
     def _measure(self, system: System, spectrum: np.ndarray) -> None:
         powers = spectrum.real**2 + spectrum.imag**2
@@ -144,12 +153,20 @@ class MeshEwald:
         self.energy, self.virial = float(found[0]) + self._constant, found[1:]
 
 
-def influence_of(numbers: list[np.ndarray], fineness: Fineness, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def waves_of(numbers: list[np.ndarray], cell: Cell) -> list[np.ndarray]:
+    """The x, y and z of waves with these numbers (one array a dim, which broadcast)."""
+    if not cell.tilted:
+        return [2 * np.pi / length * n for n, length in zip(numbers, cell.lengths, strict=True)]
+    unit = cell.reciprocal  # upper triangular
+    return [np.asarray(sum(numbers[i] * unit[i, dim] for i in range(dim + 1))) for dim in range(3)]
+
+
+def influence_of(numbers: list[np.ndarray], fineness: Fineness, cell: Cell) -> tuple[np.ndarray, np.ndarray]:
     """The influence function of ik differentiation at waves of these numbers (one array a dim, which broadcast), and
     their k^2. It takes the transform of charges to that of potentials times the volume.
     """
-    g, order, mesh = fineness.splitting, fineness.order, fineness.mesh
-    waves = [2 * np.pi / length * n for n, length in zip(numbers, lengths, strict=True)]
+    g, order, mesh, lengths = fineness.splitting, fineness.order, fineness.mesh, cell.lengths
+    waves = waves_of(numbers, cell)
     squares = waves[0] ** 2 + waves[1] ** 2 + waves[2] ** 2
     aliases = [
         int(g * length / (math.pi * n) * (-math.log(NEGLIGIBLE)) ** 0.25)
@@ -159,10 +176,7 @@ def influence_of(numbers: list[np.ndarray], fineness: Fineness, lengths: np.ndar
     for x in range(-aliases[0], aliases[0] + 1):
         for y in range(-aliases[1], aliases[1] + 1):
             for z in range(-aliases[2], aliases[2] + 1):
-                shifted = [
-                    2 * np.pi / length * (number + n * m)
-                    for number, n, m, length in zip(numbers, mesh, (x, y, z), lengths, strict=True)
-                ]
+                shifted = waves_of([each + n * m for each, n, m in zip(numbers, mesh, (x, y, z), strict=True)], cell)
                 alike = [number / n + m for number, n, m in zip(numbers, mesh, (x, y, z), strict=True)]
                 weight: Any = 1.0
                 for q, t in zip(shifted, alike, strict=True):

@@ -59,6 +59,12 @@ def half_kick_and_drift(system: System, dt: float, way: float | None = None) -> 
     if system.inner > 1:
         _inner_steps(system, dt)
         return
+    held = system.constraints
+    if held is not None and held.moves:
+        held.drift(system, dt)
+        return
+    if held is not None:
+        held.ready(system)
     with system.timer("integrate"):
         arrays = particles.positions, particles.velocities, particles.forces, system.inverse_masses
         kick_drift(*arrays, particles.slots, 0.5 * dt, dt if way is None else way)
@@ -67,6 +73,9 @@ def half_kick_and_drift(system: System, dt: float, way: float | None = None) -> 
 def half_kick(system: System, dt: float) -> None:
     """The last part of a step."""
     particles = system.particles
+    if system.constraints is not None and system.constraints.moves:
+        system.constraints.kick(system, dt)
+        return
     with system.timer("integrate"):
         arrays = system.inverse_masses, particles.slots
         if system.inner > 1:

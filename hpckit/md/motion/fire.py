@@ -13,7 +13,9 @@ import numpy as np
 
 from hpckit.comm.agree import max_of_ranks, sum_of_ranks
 from hpckit.kernels.particles.integrate.dispatch import dilate, drift, powers, steer
+from hpckit.md.forces import VIRIAL
 from hpckit.md.motion.dynamics import half_kick, half_kick_and_drift
+from hpckit.md.motion.relaxation import Relaxation
 from hpckit.md.system import System
 
 DELAY, GROW, SHRINK, ALPHA, ALPHA_SHRINK, FASTEST = 5, 1.1, 0.5, 0.1, 0.99, 10.0
@@ -22,11 +24,12 @@ DELAY, GROW, SHRINK, ALPHA, ALPHA_SHRINK, FASTEST = 5, 1.1, 0.5, 0.1, 0.99, 10.0
 class Fire:
     """Dynamics toward a minimum of the potential energy; `largest_force` is the largest |component| at the last step.
 
-    longest: no particle moves farther in a step, a length.
+    longest: no particle moves farther in a step, a length. box: how the cell moves along, down to the pressure asked
+    for; the energy is the enthalpy then.
     """
 
-    def __init__(self, longest: float = 0.1) -> None:
-        self.longest, self.largest_force = longest, math.inf
+    def __init__(self, longest: float = 0.1, box: Relaxation | None = None) -> None:
+        self.longest, self.box, self.largest_force = longest, box, math.inf
         self._step = 0.0
         self._alpha, self._downhill = ALPHA, 0
 
@@ -35,34 +38,58 @@ class Fire:
         particles, slots = system.particles, system.particles.slots
         if not self._step:  # from rest
             self._step = dt
-            dilate(particles.velocities, slots, np.zeros(3))
+            self._rest(system)
+        if self.box is not None and not self.box.count:
+            self.box.push(system)
         uphill, forces, speeds = self._powers(system)
         if uphill > 0:
             self._downhill += 1
             toward = self._alpha * math.sqrt(speeds / forces) if forces > 0 else 0.0
             steer(particles.velocities, particles.forces, slots, 1 - self._alpha, toward)
+            if self.box is not None:
+                self.box.steer(1 - self._alpha, toward)
             if self._downhill > DELAY:
                 self._step = min(self._step * GROW, FASTEST * dt)
                 self._alpha *= ALPHA_SHRINK
         else:
             if speeds > 0:
                 drift(particles.positions, particles.velocities, slots, -0.5 * self._step)
+                if self.box is not None:
+                    self.box.grow(system, -0.5 * self._step)
                 self._step = max(self._step * SHRINK, 0.02 * dt)
             self._downhill, self._alpha = 0, ALPHA
-            dilate(particles.velocities, slots, np.zeros(3))
+            self._rest(system)
         fastest = math.sqrt(max(speeds, 0.0))
         now = self._step if fastest * self._step < self.longest else self.longest / fastest
-        half_kick_and_drift(system, min(self._step, max(now, 0.02 * dt)))
-        system.update(measure)
+        now = min(self._step, max(now, 0.02 * dt))
+        half_kick_and_drift(system, now)
+        if self.box is None:
+            system.update(measure)
+            half_kick(system, self._step)
+            return
+        self.box.kick(0.5 * now)
+        self.box.grow(system, now)
+        system.update(measure or VIRIAL)
         half_kick(system, self._step)
+        self.box.push(system)
+        self.box.kick(0.5 * self._step)
+
+    def _rest(self, system: System) -> None:
+        """Bring all to rest."""
+        dilate(system.particles.velocities, system.particles.slots, np.zeros(3))
+        if self.box is not None:
+            self.box.rates[:] = 0.0
 
     def saved(self) -> dict[str, Any]:
         """The time step and the state that adapts it."""
-        return {"step": self._step, "alpha": self._alpha, "downhill": self._downhill}
+        own = {"step": self._step, "alpha": self._alpha, "downhill": self._downhill}
+        return own if self.box is None else {**own, "rates": self.box.rates.tolist()}
 
     def restore(self, values: dict[str, Any]) -> None:
         """Set the saved time step and its state."""
         self._step, self._alpha, self._downhill = values["step"], values["alpha"], values["downhill"]
+        if self.box is not None:
+            self.box.rates = np.array(values["rates"])
 
     def _powers(self, system: System) -> tuple[float, float, float]:
         particles, found = system.particles, system.device.zeros((4,))
@@ -72,4 +99,7 @@ class Fire:
         sum_of_ranks(system.mesh.comm, sums)
         max_of_ranks(system.mesh.comm, largest)
         self.largest_force = float(largest[0])
+        if self.box is not None:
+            sums += self.box.powers()
+            self.largest_force = max(self.largest_force, self.box.largest_force)
         return float(sums[0]), float(sums[1]), float(sums[2])

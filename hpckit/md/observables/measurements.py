@@ -41,9 +41,9 @@ class Measured:
     spacing: int = 5
 
 
-def shortest_edge(edges: Sequence[float] | np.ndarray, periodic: Sequence[bool] | np.ndarray) -> float:
-    """The shortest of the edges of a box that are periodic, inf where none is: g(r) reaches to half of it."""
-    return min((float(edge) for edge, wraps in zip(edges, periodic, strict=True) if wraps), default=np.inf)
+def least_width(widths: Sequence[float] | np.ndarray, periodic: Sequence[bool] | np.ndarray) -> float:
+    """The least width of a box (`Cell.widths`) along which it is periodic, inf without: g(r) reaches to half of it."""
+    return min((float(width) for width, wraps in zip(widths, periodic, strict=True) if wraps), default=np.inf)
 
 
 class Measurements:

@@ -26,7 +26,8 @@ class ProfileResult:
 
 
 class DensityProfile:
-    """The mean density in `bins` slabs across the axis "x", "y" or "z" of a box of constant size.
+    """The mean density in `bins` slabs across the axis "x", "y" or "z" of a box of constant size; in a tilted box the
+    slabs lie along its faces, and places are straight coordinates (`Cell`).
 
     Particles are counted, so the number density does not depend on the number of ranks. Particles beyond a box that is
     not periodic are left out.
@@ -42,7 +43,7 @@ class DensityProfile:
 
     def add(self, frame: Frame, comm: MPI.Comm | None = None) -> None:
         """Count the particles of a frame."""
-        box = np.array([frame.lower, frame.upper])
+        box = np.array([frame.lower, frame.upper, frame.cell.tilt])
         types = int(frame.types.max(initial=0)) + 1 if frame.masses is None else len(frame.masses)
         if self._box is None:
             self._box = box
@@ -51,8 +52,10 @@ class DensityProfile:
         elif not np.array_equal(box, self._box):
             raise InputError("a profile needs a box of constant size")
         own, bins = own_block(frame, comm), self._counts.shape[1]
-        low, high = box[:, self.dim]
-        place = np.floor((frame.positions[own, self.dim] - low) / (high - low) * bins).astype(np.int64)
+        low, high = box[:2, self.dim]
+        place = np.floor((frame.cell.straight(frame.positions[own])[:, self.dim] - low) / (high - low) * bins).astype(
+            np.int64
+        )
         inside = (place >= 0) & (place < bins)
         np.add.at(self._counts, (frame.types[own][inside], place[inside]), 1)
         self.frames += 1
@@ -62,7 +65,7 @@ class DensityProfile:
         if self._box is None:
             raise InputError("a profile needs a frame first")
         counts, bins = summed(self._counts, comm), self._counts.shape[1]
-        low, high = self._box[:, self.dim]
+        low, high = self._box[:2, self.dim]
         slab = (self._box[1] - self._box[0]).prod() / bins
         x = low + (np.arange(bins) + 0.5) * (high - low) / bins
         samples = slab * max(self.frames, 1)
@@ -70,7 +73,7 @@ class DensityProfile:
 
 
 class RadialProfile:
-    """The mean density in `bins` shells around the center of all particles, up to half the shortest edge.
+    """The mean density in `bins` shells around the center of all particles, up to half the least width of the box.
 
     The center is found in each frame, along periodic dims as the mean of angles (Bai and Breen 2008, J. Graphics Tools
     13): an even vapor around a droplet does not move it.
@@ -86,17 +89,17 @@ class RadialProfile:
 
     def add(self, frame: Frame, comm: MPI.Comm | None = None) -> None:
         """Count the particles of a frame."""
-        edges, bins = np.asarray(frame.upper - frame.lower), self._counts.shape[1]
+        cell, bins = frame.cell, self._counts.shape[1]
+        least = 0.5 * float(cell.widths.min())
         if not self.frames:
             types = int(frame.types.max(initial=0)) + 1 if frame.masses is None else len(frame.masses)
             self._counts = np.zeros((types, bins), np.int64)
             self._masses = np.ones(types) if frame.masses is None else np.asarray(frame.masses)
-            self._reach = 0.5 * float(edges.min())
-        elif not np.isclose(self._reach, 0.5 * edges.min(), rtol=1e-12):
+            self._reach = least
+        elif not np.isclose(self._reach, least, rtol=1e-12):
             raise InputError("a profile needs a box of constant size")
         own, periodic = own_block(frame, comm), np.array(frame.periodic)
-        gaps = frame.positions[own] - _center(frame, edges, periodic)
-        gaps -= np.where(periodic, np.rint(gaps / edges), 0.0) * edges
+        gaps = cell.nearest(frame.positions[own] - _center(frame, periodic), periodic)
         shell = np.floor(np.linalg.norm(gaps, axis=1) / self._reach * bins).astype(np.int64)
         inside = shell < bins
         np.add.at(self._counts, (frame.types[own][inside], shell[inside]), 1)
@@ -112,9 +115,11 @@ class RadialProfile:
         return ProfileResult(0.5 * (ends[:-1] + ends[1:]), counts.sum(0) / samples, self._masses @ counts / samples)
 
 
-def _center(frame: Frame, edges: Floats, periodic: np.ndarray) -> Floats:
+def _center(frame: Frame, periodic: np.ndarray) -> Floats:
     """The center of the masses of all particles."""
+    edges, straight = frame.cell.lengths, frame.cell.straight(frame.positions)
     masses = np.ones(len(frame.types)) if frame.masses is None else np.asarray(frame.masses)[frame.types]
-    angles = 2 * np.pi * (frame.positions - frame.lower) / edges
+    angles = 2 * np.pi * (straight - frame.lower) / edges
     around = np.arctan2(masses @ np.sin(angles), masses @ np.cos(angles)) / (2 * np.pi) % 1.0
-    return np.asarray(np.where(periodic, frame.lower + around * edges, masses @ frame.positions / masses.sum()))
+    middle = np.where(periodic, frame.lower + around * edges, masses @ straight / masses.sum())
+    return frame.cell.leaning(middle[None])[0]

@@ -38,7 +38,7 @@ class RadialDistribution:
 
     g is the density of neighbors over the mean density of the box; pairs count once from each side. Counts are whole
     numbers, so the result does not depend on the number of ranks. Raises `InputError` where the reach passes half a
-    periodic edge.
+    width of the box along which it is periodic.
     """
 
     def __init__(self, reach: float, bins: int = 200, types: int = 1) -> None:
@@ -53,22 +53,28 @@ class RadialDistribution:
 
     def add(self, frame: Frame, comm: MPI.Comm | None = None) -> None:
         """Count the pairs of a frame."""
-        edges, periodic = frame.upper - frame.lower, np.array(frame.periodic)
-        if (edges[periodic] < 2 * self.reach).any():
+        cell, periodic = frame.cell, np.array(frame.periodic)
+        positions = np.ascontiguousarray(frame.positions, np.float64)
+        if cell.skewed:
+            cell, _ = cell.flipped()
+            positions = cell.wrapped(positions, periodic)[0]
+        widths = cell.widths
+        if (widths[periodic] < 2 * self.reach).any():
             raise InputError(
-                f"a radial distribution up to {self.reach:g} does not fit a periodic box of edges {edges.tolist()}",
-                do=f"choose a reach of at most half the shortest edge, {edges[periodic].min() / 2:g}",
+                f"a radial distribution up to {self.reach:g} does not fit a periodic box of widths {widths.tolist()}",
+                do=f"choose a reach of at most half the least width, {widths[periodic].min() / 2:g}",
             )
         own = own_block(frame, comm)
-        positions = np.ascontiguousarray(frame.positions, np.float64)
         types = np.ascontiguousarray(frame.types, np.int64)
         if len(types) and types.max() >= len(self._counts):
             raise InputError(
                 f"a particle has type {types.max()}, the radial distribution has {len(self._counts)} types"
             )
-        pair_histogram(positions, types, own.start, own.stop, edges, periodic, self.reach, self._counts)
+        straight = cell.straight(positions) if cell.tilted else positions
+        box = cell.lengths, np.array(cell.tilt), periodic
+        pair_histogram(positions, straight, types, own.start, own.stop, *box, self.reach, self._counts)
         number = np.bincount(types, minlength=len(self._counts)).astype(np.float64)
-        self._ideal += np.outer(number, number) / edges.prod()
+        self._ideal += np.outer(number, number) / cell.volume
         self._particles += number
         self.frames += 1
 

@@ -10,6 +10,7 @@ import numpy as np
 from hpckit.errors import InputError
 from hpckit.kernels.particles.observables.dispatch import density_sums
 from hpckit.md.observables.frame import Floats, Frame, Ints, own_block, summed
+from hpckit.plan.particles.cell import Cell
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -35,32 +36,32 @@ class StructureFactor:
         if not k_max > 0 or shells < 1 or most < 1:
             raise InputError(f"a structure factor takes k_max above 0 and shells, not {k_max} and {shells}")
         self.k_max, self.shells, self.most, self.frames = k_max, shells, most, 0
-        self._edges: Floats | None = None
+        self._cell: Cell | None = None
         self._waves: Ints = np.zeros((0, 3), np.int64)
         self._squares = np.zeros(0)
 
     def add(self, frame: Frame, comm: MPI.Comm | None = None) -> None:
         """Sum over the particles of a frame. Collective with a communicator."""
-        edges = np.asarray(frame.upper - frame.lower, np.float64)
+        cell = frame.cell
         if not all(frame.periodic):
             raise InputError("a structure factor needs a box that is periodic in x, y and z")
-        if self._edges is None:
-            self._edges, self._waves = edges, self._choose(edges)
+        if self._cell is None:
+            self._cell, self._waves = cell, self._choose(cell)
             self._squares = np.zeros(len(self._waves))
-        elif not np.array_equal(edges, self._edges):
+        elif not np.array_equal(cell.matrix, self._cell.matrix):
             raise InputError("a structure factor needs a box of constant size")
         own = own_block(frame, comm)
         sums = np.zeros((2, len(self._waves)))
-        density_sums(np.ascontiguousarray(frame.positions[own]), edges, self._waves, sums[0], sums[1])
+        density_sums(cell.straight(frame.positions[own]), cell.lengths, self._waves, sums[0], sums[1])
         sums = summed(sums, comm)
         self._squares += (sums**2).sum(0) / max(len(frame.positions), 1)
         self.frames += 1
 
     def result(self, comm: MPI.Comm | None = None) -> Structure:
         """The result of the frames so far; the same on every rank."""
-        if self._edges is None or not self.frames:
+        if self._cell is None or not self.frames:
             raise InputError("a structure factor needs a frame first")
-        length = np.linalg.norm(2 * np.pi * self._waves / self._edges, axis=1)
+        length = _lengths(self._waves, self._cell)
         shell = self._shells(length)
         waves = np.bincount(shell, minlength=self.shells)
         full = waves > 0
@@ -71,17 +72,24 @@ class StructureFactor:
         """The shells of wave vectors of these lengths."""
         return np.minimum((length / self.k_max * self.shells).astype(np.int64), self.shells - 1)
 
-    def _choose(self, edges: Floats) -> Ints:
+    def _choose(self, cell: Cell) -> Ints:
         """The wave vectors, one of each pair k and -k."""
+        edges = np.linalg.norm(cell.matrix, axis=1) if cell.tilted else cell.lengths
         most = np.floor(self.k_max * edges / (2 * np.pi)).astype(np.int64)
         axes = [np.arange(-n, n + 1) for n in most]
         waves = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 3)
         waves = waves[len(waves) // 2 + 1 :]  # the second half is the first half with all signs changed
-        length = np.linalg.norm(2 * np.pi * waves / edges, axis=1)
+        length = _lengths(waves, cell)
         waves = waves[length <= self.k_max]
         if len(waves) > self.most:
             waves = waves[_evenly(self._shells(length[length <= self.k_max]), self.most)]
         return np.ascontiguousarray(waves)
+
+
+def _lengths(waves: Ints, cell: Cell) -> Floats:
+    """The lengths of wave vectors with these numbers."""
+    each = waves @ cell.reciprocal if cell.tilted else 2 * np.pi * waves / cell.lengths
+    return np.asarray(np.linalg.norm(each, axis=1))
 
 
 def _evenly(shell: Ints, most: int) -> Ints:

@@ -48,3 +48,24 @@ def hold_distances(  # type: ignore[no-untyped-def]
                 if measure:
                     tallies[slot] += 2.0 / len(places) * np.array([0.0, *(virial[a, b] for a, b in PARTS), 0.0])
     return failed
+
+
+def hold_speeds(own, positions, speeds, weights, found, pairs, scale, forces, tallies, measure) -> None:  # type: ignore[no-untyped-def]
+    """Add to the forces of own slots those that take away the speeds along the distances of clusters, and with
+    `measure` their virial: RATTLE (Andersen 1983, J. Comput. Phys. 52, 24). See `hold_distances`.
+
+    speeds, [slots, 3]: what they would be without; scale: force per weighted speed.
+    """
+    m = len(pairs)
+    for places in found:
+        x, w = positions[places, :3], weights[places]
+        ends = np.zeros((m, len(places)))
+        ends[np.arange(m), pairs[:, 0]], ends[np.arange(m), pairs[:, 1]] = 1.0, -1.0
+        r, u = ends @ x, ends @ speeds[places]
+        pull = -scale * np.linalg.solve((r @ r.T) * ((ends * w) @ ends.T), (r * u).sum(axis=1))
+        f, virial = ends.T @ (pull[:, None] * r), (pull[:, None] * r).T @ r
+        for k, slot in enumerate(places):
+            if slot < own:
+                forces[slot, :3] += f[k]
+                if measure:
+                    tallies[slot] += 2.0 / len(places) * np.array([0.0, *(virial[a, b] for a, b in PARTS), 0.0])

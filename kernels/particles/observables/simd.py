@@ -10,12 +10,17 @@ DEPTH = 2  # cells that the reach spans
 
 
 @jit
-def pair_histogram(positions, types, first, last, edges, periodic, reach, counts):
+def pair_histogram(positions, straight, types, first, last, edges, tilt, periodic, reach, counts):
     """See `reference.pair_histogram`: particles sorted into cells, whose runs along z are contiguous in memory."""
     n = len(positions)
     if n == 0:
         return
-    shape, cell, start, order = _sort(positions, edges, periodic, reach)
+    xy, xz, yz = tilt[0], tilt[1], tilt[2]
+    leans = np.empty(3)  # what a distance of 1 spans at most of each straight coordinate
+    leans[2] = 1.0
+    leans[1] = np.sqrt(1.0 + (yz / edges[2]) ** 2)
+    leans[0] = np.sqrt(1.0 + (xy / edges[1]) ** 2 + ((xy * yz / edges[1] - xz) / edges[2]) ** 2)
+    shape, cell, start, order = _sort(straight, edges, periodic, reach * leans)
     x, y, z, kinds = np.empty(n), np.empty(n), np.empty(n), np.empty(n, np.int64)
     for k in range(n):
         x[k], y[k], z[k] = positions[order[k], 0], positions[order[k], 1], positions[order[k], 2]
@@ -47,17 +52,22 @@ def pair_histogram(positions, types, first, last, edges, periodic, reach, counts
                     begin, end = start[row + begin], start[row + end + 1]
                     for k in range(begin, end):
                         ax, ay, az = x[k] - positions[i, 0], y[k] - positions[i, 1], z[k] - positions[i, 2]
+                        turns = np.rint(az * inverse[2])
+                        az -= turns * edges[2]
+                        ay -= turns * yz
+                        ax -= turns * xz
+                        turns = np.rint(ay * inverse[1])
+                        ay -= turns * edges[1]
+                        ax -= turns * xy
                         ax -= edges[0] * np.rint(ax * inverse[0])
-                        ay -= edges[1] * np.rint(ay * inverse[1])
-                        az -= edges[2] * np.rint(az * inverse[2])
                         squares[k] = ax * ax + ay * ay + az * az
                     _tally(counts, types[i], i, begin, end, squares, kinds, order, reach)
 
 
 @jit
 def _sort(positions, edges, periodic, reach):
-    """Cells at least reach / DEPTH wide: how many along each dim, the cell of each particle, where each cell starts in
-    the order of cells, and that order.
+    """Cells at least reach[d] / DEPTH wide: how many along each dim, the cell of each particle, where each cell starts
+    in the order of cells, and that order.
     """
     n = len(positions)
     lower, extent = np.empty(3), np.empty(3)
@@ -69,7 +79,7 @@ def _sort(positions, edges, periodic, reach):
         # A periodic dim with fewer cells than a particle looks at is one cell: each is then met once.
         lower[d] = low
         extent[d] = edges[d] if periodic[d] else max(high - low, 1e-300)
-        cells = int(min(extent[d] / reach * DEPTH, 64.0))
+        cells = int(min(extent[d] / reach[d] * DEPTH, 64.0))
         shape[d] = max(cells, 1) if not periodic[d] or cells > 2 * DEPTH else 1
     cell = np.empty(n, np.int64)
     start = np.zeros(shape[0] * shape[1] * shape[2] + 1, np.int64)
