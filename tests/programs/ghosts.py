@@ -17,6 +17,7 @@ from hpckit.particles.returns import GhostReturn
 from hpckit.plan.particles.domain import DomainDecomposition
 from hpckit.plan.particles.ghosts import GhostPlan, Ghosts
 from hpckit.plan.particles.migration import MigrationPlan, migration_of
+from hpckit.plan.protocol import transposed
 
 comm = MPI.COMM_WORLD
 ROW = np.dtype([("sender", "i8"), ("receiver", "i8"), ("particle", "i8"), ("image", "i8", 3)])
@@ -40,7 +41,7 @@ def all_positions(count: int) -> np.ndarray:
 def prove_rebuild(
     mesh: hp.Mesh, domains: DomainDecomposition, ghosts: GhostExchange, own: Particles, count: int
 ) -> None:
-    """Gather who sends and takes what, and prove it; a ghost that is left out is found."""
+    """Gather who sends and takes what, and prove it, out and back; a ghost that is left out is found."""
     slots, image = ghosts.chosen
     given = np.zeros(len(slots), ROW)
     given["sender"], given["particle"], given["image"] = comm.rank, own.ids[slots], image
@@ -53,12 +54,14 @@ def prove_rebuild(
         every = every[np.lexsort((every["receiver"], every["sender"]))]
         sent = Ghosts(*(every[name] for name in ROW.names))
         plan = GhostPlan(domains, REACH, all_positions(count), sent, taken)
-        hp.prove(plan)
-        try:
-            hp.prove(replace(plan, sent=sent.of(slice(1, None))))
-        except PlanError:
-            return
-        raise AssertionError("a ghost that is left out is not found")
+        fewer = replace(plan, sent=sent.of(slice(1, None)))
+        for way in (lambda each: each, transposed):  # out, and what `GhostReturn` sends
+            hp.prove(way(plan))
+            try:
+                hp.prove(way(fewer))
+            except PlanError:
+                continue
+            raise AssertionError("a ghost that is left out is not found")
 
 
 def prove_migration(mesh: hp.Mesh, domains: DomainDecomposition) -> None:
