@@ -142,12 +142,17 @@ class CenteredForces(Forces):
     the particle pushes it and its neighbors, and what ghosts got goes back to their owners.
 
     Forces are added to `pushed`, [slots, 4], which are those of the particles, or, of an exact form, [slots, 8]:
-    multiples of two scales, whose sums have no rounding (`kernels.particles.loops`).
+    multiples of two scales, whose sums have no rounding (`kernels.particles.loops`). on_cpu: what they are called where
+    they run on the CPU alone; "": anywhere.
     """
+
+    on_cpu = ""
 
     def __init__(
         self, types: int, one_cutoff: bool, precision: str, exact: bool, isa: str | None, device: Device
     ) -> None:
+        if device.is_gpu and self.on_cpu:
+            raise InputError(f"{self.on_cpu} run on the CPU only", do="leave --gpu out")
         super().__init__(types, one_cutoff, precision, exact, isa, device)
         if self.mixed:
             raise InputError("forces of many bodies are computed in double precision", do="omit precision")

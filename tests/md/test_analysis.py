@@ -165,7 +165,7 @@ def test_rahmans_figures_stand_beside_argon_only():
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"analysis": {"reach": 9.0}, "system": {"cells": [4, 9, 9]}}, "shortest periodic edge of the box 6.7"),
+        ({"analysis": {"reach": 9.0}, "system": {"cells": [4, 9, 9]}}, "least periodic width of the box 6.7"),
         ({"analysis": {"k_max": 5.0}, "system": {"periodic": ["x"]}}, "needs a box that is periodic"),
     ],
 )

@@ -134,8 +134,17 @@ def test_any_number_of_ranks_has_the_same_bits(mpirun, tmp_path):
     assert np.abs((arms * speeds).sum(axis=1)).max() < 1e-12 * np.abs(speeds).max()
 
 
-@pytest.mark.parametrize("pairs", [[(0, 1)], [(0, 1), (0, 2), (1, 2)], [(0, 1), (0, 2), (0, 3)]])
-def test_the_kernel_agrees_with_its_reference_and_holds_the_lengths(pairs):
+@pytest.mark.parametrize(
+    ("pairs", "alike"),
+    [
+        ([(0, 1)], False),
+        ([(0, 1), (0, 2), (1, 2)], False),
+        ([(0, 1), (0, 2), (1, 2)], True),
+        ([(0, 1), (0, 2), (0, 3)], False),
+    ],
+)
+def test_the_kernel_agrees_with_its_reference_and_holds_the_lengths(pairs, alike):
+    """Triangles with two sides and two weights alike are solved in closed form, as water is."""
     rng, pairs = np.random.default_rng(5), np.array(pairs)
     size, own = int(pairs.max()) + 1, 17
     positions = np.zeros((24, 4))
@@ -147,6 +156,18 @@ def test_the_kernel_agrees_with_its_reference_and_holds_the_lengths(pairs):
     numbers = np.arange(len(found))
     gaps = positions[found][:, pairs[:, 0], :3] - positions[found][:, pairs[:, 1], :3]
     squares = (gaps**2).sum(axis=2)
+    if alike:
+        squares[:, 1] = squares[:, 0]
+        weights[found[:, 2]] = weights[found[:, 1]]
+        lifted, w, factors = np.zeros((3, 3)), weights[found[0]], np.zeros(3)
+        # Of one that has its lengths before.
+        wide = np.array([[0.0, 0, 0], [1, 0, 0], [-0.3, 0.954, 0]])
+        wide[2] /= np.linalg.norm(wide[2])
+        r = wide[pairs[:, 0]] - wide[pairs[:, 1]]
+        s = r + moves[found[0]][pairs[:, 0]] - moves[found[0]][pairs[:, 1]]
+        simd._settle(r, s, w[0], w[1], 1.0, (r[2] ** 2).sum(), lifted, factors)
+        ends = np.array([[1, -1, 0], [1, 0, -1], [0, 1, -1]])
+        np.testing.assert_allclose(((s + ((ends * w) @ ends.T * factors) @ r) ** 2).sum(axis=1), (r**2).sum(axis=1))
     out = []
     for form in (reference, simd):
         forces, tallies = np.zeros((24, 4)), np.zeros((24, 8))

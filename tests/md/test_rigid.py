@@ -9,6 +9,7 @@ import pytest
 from lammps_runs import needs_lammps, run_lammps, same_bits, thermo_rows
 from mpi4py import MPI
 from potential_files import write_water
+from test_constraints import Kept
 
 from hpckit.apps.md.config import Config
 from hpckit.apps.md.lammps.script import settings_of
@@ -22,6 +23,7 @@ from hpckit.kernels.particles.lennard_jones import dispatch as lennard_jones
 from hpckit.md.interaction import Interaction
 from hpckit.md.molecules.rigid import RigidBodies
 from hpckit.md.motion.dynamics import NVE
+from hpckit.md.saved import pieces_of, restore, values_of
 from hpckit.md.snapshots import snapshot
 from hpckit.md.system import System
 from hpckit.md.thermo import measure, totals
@@ -115,8 +117,8 @@ def test_any_number_of_ranks_has_the_same_bits(mpirun, tmp_path):
     same_bits(mpirun, tmp_path, (1, 3), 20, ["rigid"])
 
 
-def test_bodies_without_forces_turn_as_rotors():
-    """A rod turns about its momentum, exactly; a single particle flies on; a cross keeps momenta and its shape."""
+def rotors():
+    """A rod, a single particle and a cross, without forces: system, bodies, masses of the particles."""
     rod = (
         np.array([[0.0, 0, 0], [1.1, 0, 0], [2.5, 0, 0]]) @ np.linalg.qr(np.arange(9).reshape(3, 3) ** 2 + np.eye(3))[0]
     )
@@ -137,17 +139,25 @@ def test_bodies_without_forces_turn_as_rotors():
     )
     system.load(pack_particles(np.arange(9), places, np.random.default_rng(1).normal(size=(9, 3)), types))
     system.rebuild()
-    assert system.constraints.count == 4 + 9  # 9 - 5, and 15 - 6
     system.settle()
+    return system, body, masses[types]
+
+
+def test_bodies_without_forces_turn_as_rotors():
+    """A rod turns about its momentum, exactly; a single particle flies on; a cross keeps momenta and its shape."""
+    system, body, masses = rotors()
+    assert system.constraints.count == 4 + 9  # 9 - 5, and 15 - 6
 
     def momenta(now, of):
-        m = masses[types[of]][:, None]
+        m = masses[of][:, None]
         x, v = now.positions[of] + now.images[of] @ now.cell.matrix, now.velocities[of]
         middle = (m * x).sum(axis=0) / m.sum()
         return middle, (m * v).sum(axis=0) / m.sum(), (m * np.cross(x - middle, v)).sum(axis=0), x - middle
 
     before, dynamics = snapshot(system), NVE()
-    for _ in range(500):
+    for step in range(500):
+        if step == 200:
+            kept = Kept(pieces_of(system), {"system": values_of(system)})
         dynamics.step(system, 0.01, False)
     after = snapshot(system)
     for each in range(3):
@@ -157,11 +167,20 @@ def test_bodies_without_forces_turn_as_rotors():
         np.testing.assert_allclose([w, turned], [v, spin], atol=1e-12)
         np.testing.assert_allclose(now @ now.T, arms @ arms.T, atol=1e-12)
         if each == 0:
-            rate = spin / (masses[types[of]] @ (arms**2).sum(axis=1))
+            rate = spin / (masses[of] @ (arms**2).sum(axis=1))
             angle = 5.0 * np.linalg.norm(rate)
             expected = np.cos(angle) * arms + np.sin(angle) * np.cross(rate / np.linalg.norm(rate), arms)
             np.testing.assert_allclose(now, expected, atol=1e-11)
-    mesh.close()
+    # And go on from a checkpoint with the same bits.
+    other, _, _ = rotors()
+    restore(other, kept, False)
+    for _ in range(300):
+        dynamics.step(other, 0.01, False)
+    again = snapshot(other)
+    np.testing.assert_array_equal(again.positions, after.positions)
+    np.testing.assert_array_equal(again.velocities, after.velocities)
+    system.mesh.close()
+    other.mesh.close()
 
 
 @pytest.mark.parametrize(

@@ -110,6 +110,7 @@ class BrickPotential:
 class BrickForces(CenteredForces):
     """The forces of a `BrickPotential`; see `Forces`. They are computed at once, when all ghosts are there."""
 
+    on_cpu = "potentials that are functions of a brick"
     values_each = WIDTH
     far = 1e8  # where empty slots lie
 
@@ -121,8 +122,6 @@ class BrickForces(CenteredForces):
         isa: str | None = None,
         device: Device = HOST,
     ) -> None:
-        if device.is_gpu:
-            raise InputError("potentials that are functions of a brick run on the CPU only", do="leave --gpu out")
         super().__init__(interaction.types, True, precision, exact, isa, device)
         self.interaction = interaction
         self._back_values: GhostReturn | None = None

@@ -42,6 +42,8 @@ class SnapPotential:
 class SnapForces(CenteredForces):
     """The forces of the potential; see `Forces`. They run on the CPU."""
 
+    on_cpu = "forces of SNAP"
+
     def __init__(
         self,
         interaction: SnapPotential,
@@ -50,8 +52,6 @@ class SnapForces(CenteredForces):
         isa: str | None = None,
         device: Device = HOST,
     ) -> None:
-        if device.is_gpu:
-            raise InputError("SNAP runs on the CPU only", do="leave --gpu out")
         super().__init__(interaction.types, False, precision, exact, isa, device)
         self._given = interaction.parameters
         self._kernels = {measure: force_kernel(exact, measure) for measure in (False, True)}
