@@ -111,7 +111,8 @@ def test_messages_of_experts_fly_while_the_other_microbatch_computes(schedule, e
 
         def _swap(self, it, before):
             found = super()._swap(it, before)
-            return super()._swap(replace(it, rank=it.rank[:0]), before) if it.own > self._first and before else found
+            second = it.own > self.first_cell and before
+            return super()._swap(replace(it, rank=it.rank[:0]), before) if second else found
 
     together, apart = TrainingStep(EXPERTS, it, slow), Apart(EXPERTS, it, slow)
     prove(together)
@@ -132,7 +133,7 @@ def test_bytes_are_those_of_the_formulas():
             continue
         a, b = np.unravel_index(step.sends.rank, shape), np.unravel_index(step.sends.peer, shape)
         apart = np.array(a) != np.array(b)
-        ring = step.sends.first[0] >= plan._cells - 3
+        ring = step.sends.first[0] >= plan.cells - 3
         for number, axis in enumerate(sent):
             mine = apart[number] if not ring else np.ones(len(step.sends.peer), bool) & (axis == "dp")
             if not (ring and axis != "dp"):

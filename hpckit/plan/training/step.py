@@ -9,13 +9,11 @@ In DualPipe-V and ZB-V a rank takes a forward pass and the backward pass of anot
 turn: while one computes, the messages of cp and ep of the other fly (DeepSeek-AI 2024, arXiv:2412.19437, section
 3.2.1). Those of tp are waited for.
 
-Contents are numbered by who makes them, so that `prove` sees a message that comes from the wrong rank, microbatch or
-stage, and a cell that is read before it is written; `rounds` finds no order if ranks wait for each other.
+`rounds` finds no order if ranks wait for each other.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -24,37 +22,17 @@ from itertools import pairwise
 import numpy as np
 
 from hpckit.plan.machine.machine import Machine
-from hpckit.plan.pipeline.schedule import Schedule
-from hpckit.plan.pipeline.schedules import pipeline_schedule
 from hpckit.plan.pipeline.steps import Action, rounds
 from hpckit.plan.protocol import NOTHING, Claim, Ends, Flags, Floats, Ints, Step, Work
+from hpckit.plan.training.contents import GATHERED, OPENS, PARTIAL, StepContents, givers, nobody
 from hpckit.plan.training.cost import share, step_cost
 from hpckit.plan.training.links import compute_of
-from hpckit.plan.training.memory import held_parameters
-from hpckit.plan.training.model import LanguageModel
-from hpckit.plan.training.strategy import Strategy, require
+from hpckit.plan.training.rings import ending
+from hpckit.plan.training.strategy import require
 
-OPENS, FINISHED, PARTIAL, SUMMED, GATHERED = range(5)  # kinds of contents that are not cells of the pipeline
 SENDING = "FIB"  # actions whose ranks exchange
 OVERLAPPED = "dualpipe_v", "zb_v"  # schedules that take forward and backward passes together
 HIDDEN = "cp", "ep"  # axes whose messages fly while the rank computes something else
-NO_INTS = np.zeros(0, np.int64)
-
-
-@dataclass(frozen=True)
-class Exchange:
-    """What a rank sends to each other rank of a line in an action. before, after: bytes of a message, in F and in I.
-
-    axis: of the mesh. late: what is sent before is needed only at the end, as keys in a ring are.
-    """
-
-    source: Ints
-    target: Ints
-    slot: Ints
-    before: tuple[float, float]
-    after: tuple[float, float]
-    axis: str
-    late: bool = False
 
 
 @dataclass(frozen=True)
@@ -78,43 +56,12 @@ class Taken:
 
 
 @dataclass(frozen=True)
-class TrainingStep:
-    """A step of `model` split by `strategy`; computations take what `block_times` says on `machine`.
-
-    replicas: of dp that are part of the plan, 0 for all. Replicas do the same at the same time, so a price of one is
-    that of all; their ring is then one computation that takes as long as its formula says.
-    """
-
-    model: LanguageModel
-    strategy: Strategy
-    machine: Machine
-    replicas: int = 0
-
-    @property
-    def dp(self) -> int:
-        """Replicas in the plan."""
-        return self.replicas or self.strategy.dp
-
-    @property
-    def lines(self) -> int:
-        """Pipelines beside each other."""
-        return self.dp * self.strategy.cp * self.strategy.tp
-
-    @property
-    def ranks(self) -> int:
-        """How many ranks."""
-        return self.lines * self.strategy.pp
+class TrainingStep(StepContents):
+    """A step of `model` split by `strategy`: what every rank computes and sends."""
 
     def title(self) -> str:
         """What it is, in a few words."""
         return f"a step of {self.model.name} on {self.ranks} ranks, {self.strategy}"
-
-    @cached_property
-    def schedule(self) -> Schedule:
-        """The order of the pipeline."""
-        it = self.strategy
-        options = {"chunks": it.chunks} if it.schedule == "interleaved" else {}
-        return pipeline_schedule(it.schedule, it.pp, it.microbatches, **options)
 
     @cached_property
     def seconds(self) -> dict[tuple[int, str], float]:
@@ -132,78 +79,23 @@ class TrainingStep:
             found[stage, "B"] = found[stage, "I"] + found[stage, "W"]
         return found
 
-    @cached_property
-    def rank_of(self) -> Ints:
-        """int64[pp, lines]: tp innermost, then cp, pp, dp."""
-        it = self.strategy
-        d, c, t = np.unravel_index(np.arange(self.lines), (self.dp, it.cp, it.tp))
-        return np.array([((d * it.pp + p) * it.cp + c) * it.tp + t for p in range(it.pp)])
-
-    @cached_property
-    def exchanges(self) -> list[Exchange]:
-        """Those of tp, cp and ep."""
-        model, it = self.model, self.strategy
-        blocks, n, t = math.ceil(model.layers / (it.pp * it.chunks)), it.tokens, it.tp
-        with_experts = blocks * (model.layers - model.dense_layers) / model.layers
-        again = 2 if it.recompute == "full" else 1
-        found, slot = [], 0
-
-        def add(
-            axis: str, neighbors: Ints, before: tuple[float, float], after: tuple[float, float], late: bool = False
-        ) -> None:
-            nonlocal slot
-            size = neighbors.shape[1]
-            source, target, slots = [], [], []
-            place = np.arange(size)
-            for shift in range(1, size):  # to the next one first, so that nobody is sent to by two at once
-                source.append(neighbors[:, place].ravel())
-                target.append(neighbors[:, (place + shift) % size].ravel())
-                slots.append(np.full(neighbors.size, slot))
-                slot += 1
-            if size > 1:
-                ends = [np.concatenate(each) for each in (source, target, slots)]
-                found.append(Exchange(ends[0], ends[1], ends[2], before, after, axis, late))
-
-        cube = np.arange(self.lines).reshape(self.dp, it.cp, t)
-        ways = 2 * (blocks - with_experts) + with_experts * (2 if model.experts and model.experts.shared else 1)
-        one = ways * self.strategy.item * n * model.width / t
-        add("tp", cube.reshape(-1, t), (one, again * one), (one, again * one))
-        keys = blocks * self.strategy.item * n * max(model.kv_heads / t, 1) * (model.head + model.value)
-        along = cube.transpose(0, 2, 1).reshape(-1, it.cp)
-        if it.context_by == "ulysses":
-            whole = keys + blocks * self.strategy.item * n * model.heads / t * (model.head + model.value)
-            part = whole / it.cp / 2
-            add("cp", along, (part, again * part), (part, again * part))
-        else:
-            add("cp", along, (keys, (again + 1) * keys), (0.0, 0.0), late=it.context_by == "ring")
-        if it.ep > 1 and model.experts is not None:
-            part = with_experts * self.strategy.item * n / t * model.experts.active * model.width / it.ep
-            size = min(it.ep, self.lines)
-            add("ep", np.arange(self.lines).reshape(-1, size), (part, again * part), (part, again * part))
-        return found
-
-    @cached_property
-    def slots(self) -> int:
-        """Peers of a rank on all axes."""
-        return max((int(each.slot.max()) + 1 for each in self.exchanges), default=0)
-
     def steps(self) -> Iterator[Step]:
         """The rounds of the pipeline in three steps each, then the rings of the gradients and parameters."""
         for pipeline in self._rounds():
             yield from self._expanded(pipeline)
-        yield from self._ending()
+        yield from ending(self)
 
     def claim(self) -> Claim:
         """Every stage computes everything of every microbatch on all its ranks; all hold all parameters in the end."""
-        cells, last = self.schedule.cells(), self._cells - 1
-        end = np.full((self.ranks, self._cells), NOTHING)
-        lines = np.arange(self.lines) * self._made
+        cells, last = self.schedule.cells(), self.cells - 1
+        end = np.full((self.ranks, self.cells), NOTHING)
+        lines = np.arange(self.lines) * self.made
         for cell in self.schedule.promised():
             rank = self.rank_of[self.schedule.rank_of[cell[0]]]
             end[rank, cells.place(cell)] = cells.index(cell) + lines
         for p in range(self.strategy.pp):
-            end[self.rank_of[p], last] = self._content(GATHERED, p, np.arange(self.lines), self._ring - 1)
-        return Claim(np.full((1, self._cells), NOTHING), end, index_name=self._name)
+            end[self.rank_of[p], last] = self.content(GATHERED, p, np.arange(self.lines), self.ring - 1)
+        return Claim(np.full((1, self.cells), NOTHING), end, index_name=self.name_of)
 
     def _rounds(self) -> Iterator[Step]:
         """Of one pipeline: its computations, and the messages between its stages."""
@@ -273,15 +165,15 @@ class TrainingStep:
 
     def _taken(self, work: Work, entries: Ints, number: int, paired: Flags) -> Taken:
         """Some actions of a round, of a rank each; number: 1 for the second ones of pairs; paired: of all entries."""
-        own = self._first + 2 * number * (1 + self.slots)
+        own = self.first_cell + 2 * number * (1 + self.slots)
         key = work.makes[entries, 0]  # names the action
         across = np.arange(self.lines)
         return Taken(
             self._work(work, entries, across),
             work.rank[entries],
             self.rank_of[work.rank[entries]],
-            self._content(OPENS, key[:, None], across),
-            self._content(PARTIAL, key[:, None], across),
+            self.content(OPENS, key[:, None], across),
+            self.content(PARTIAL, key[:, None], across),
             np.array([Action.parse(work.names[entry]).kind != "F" for entry in entries], int),
             own,
             own + 1 + self.slots,
@@ -327,14 +219,14 @@ class TrainingStep:
         for each in self.exchanges:
             if each.axis != "tp" or max(each.before if before else each.after) <= 0:
                 continue
-            for slot, giver in _givers(each, self.lines):
+            for slot, giver in givers(each, self.lines):
                 needed = np.where(where[:, None] >= 0, content[where][:, giver], NOTHING)
                 reads.append(np.full((it.rank.size, 1), cell + 1 + slot))
                 needs.append(needed.reshape(-1, 1))
 
     def _work(self, work: Work, entries: Ints, across: Ints) -> Work:
         """Some computations of one pipeline on all lines: entry by entry, all lines of each."""
-        shift = (across * self._made)[None, :, None]
+        shift = (across * self.made)[None, :, None]
 
         def on_lines(table: Ints, contents: bool) -> Ints:
             wide = np.broadcast_to(table[entries][:, None, :], (len(entries), self.lines, table.shape[1]))
@@ -367,7 +259,7 @@ class TrainingStep:
             )
 
         if not len(one.sends.peer):
-            return _nobody(), _nobody()
+            return nobody(), nobody()
         return on_lines(one.sends), on_lines(one.receives)
 
     def _swap(self, it: Taken, before: bool) -> tuple[Ends, Ends]:
@@ -383,7 +275,7 @@ class TrainingStep:
                     slots.append(each.slot)
                     amounts.append(np.full(len(each.slot), sizes[number]))
         if not source:
-            return _nobody(), _nobody()
+            return nobody(), nobody()
         s, d, slot, amount = map(np.concatenate, (source, target, slots, amounts))
         order = np.argsort(slot, kind="stable")
         s, d, slot, amount = s[order], d[order], slot[order], amount[order]
@@ -399,138 +291,13 @@ class TrainingStep:
                 continue
             if not before and max(each.after) <= 0:
                 continue
-            for slot, giver in _givers(each, self.lines):
+            for slot, giver in givers(each, self.lines):
                 reads.append(np.full((rank.size, 1), cell + 1 + slot))
                 needs.append(content[:, giver].reshape(-1, 1))
         if not reads:
             empty = np.zeros((rank.size, 0), np.int64)
             return empty, empty
         return np.hstack(reads), np.hstack(needs)
-
-    def _ending(self) -> Iterator[Step]:
-        """Rings over the replicas: gradients summed, the optimizer, parameters gathered."""
-        it, size = self.strategy, self._ring
-        across, pp = np.arange(self.lines), it.pp
-        d, c, t = np.unravel_index(across, (self.dp, it.cp, it.tp))
-        place = d * it.cp + c
-        after = np.ravel_multi_index((*np.divmod((place + 1) % size, it.cp), t), (self.dp, it.cp, it.tp))
-        before = np.ravel_multi_index((*np.divmod((place - 1) % size, it.cp), t), (self.dp, it.cp, it.tp))
-        rank, ahead, behind = self.rank_of.ravel(), self.rank_of[:, after].ravel(), self.rank_of[:, before].ravel()
-        stage = np.repeat(np.arange(pp), self.lines)
-        line = np.tile(across, pp)
-        shared, own = held_parameters(self.model, it)
-        twins = it.dp * it.cp * it.tp // it.ep
-        # Experts have fewer twins: what their ring sends, as bytes of this one.
-        count = shared + own * (1 - 1 / twins) / (1 - 1 / size if size > 1 else 1)
-        total, held = self._cells - 1, self._cells - 3
-        cells, schedule = self.schedule.cells(), self.schedule
-        every = [
-            [(s, "W", m) for s, home in enumerate(schedule.rank_of) if home == p for m in range(it.microbatches)]
-            for p in range(pp)
-        ]
-        width = max(map(len, every))
-        reads, needs = (np.full((pp, width), NOTHING) for _ in range(2))
-        for p, each in enumerate(every):
-            reads[p, : len(each)] = [cells.place(cell) for cell in each]
-            needs[p, : len(each)] = [cells.index(cell) for cell in each]
-        needs = np.where(needs[stage] == NOTHING, NOTHING, needs[stage] + (line * self._made)[:, None])
-        reads = np.maximum(reads[stage], 0)
-        # The sum of chunk k of a ring begins at place k + 1, and is whole at place k.
-        parts = step_cost(self.model, self.strategy, self.machine).parts
-        column = lambda cell: np.full((len(rank), 1), cell)  # noqa: E731
-        gradient = self._content(SUMMED, stage, line, 0)
-        yield _only(
-            Work(rank, np.zeros(len(rank)), reads, needs, column(held), gradient[:, None], ["gradients"] * len(rank))
-        )
-        one = it.precision.gradient * count / size
-        received, scratch = line[:0], held + 1
-        ring_before = np.tile(before, pp)
-        for number in range(1, size):
-            sent = self._sent(rank, ahead, behind, held, scratch, one)
-            received = self._content(SUMMED, stage, ring_before, number - 1)
-            yield Step(*sent, itemsize=1.0)
-            added = self._content(SUMMED, stage, line, number)
-            mine = self._content(SUMMED, stage, line, number - 1)
-            yield _only(
-                Work(
-                    rank,
-                    np.full(len(rank), one / self.machine.reduction),
-                    np.hstack([column(held), column(scratch)]),
-                    np.stack([mine, received], axis=1),
-                    column(held),
-                    added[:, None],
-                    ["adds"] * len(rank),
-                )
-            )
-        seconds = parts["optimizer"] + (parts["dp"] if self.dp < it.dp else 0.0)
-        start = self._content(GATHERED, stage, line, 0)
-        last = self._content(SUMMED, stage, line, size - 1)
-        whole = np.full(len(rank), seconds)
-        yield _only(
-            Work(rank, whole, column(held), last[:, None], column(total), start[:, None], ["optimizer"] * len(rank))
-        )
-        one = (it.precision.parameter if it.sharding else it.precision.gradient) * count / size
-        for number in range(1, size):
-            yield Step(*self._sent(rank, ahead, behind, total, scratch, one), itemsize=1.0)
-            mine = self._content(GATHERED, stage, line, number - 1)
-            theirs = self._content(GATHERED, stage, ring_before, number - 1)
-            yield _only(
-                Work(
-                    rank,
-                    np.zeros(len(rank)),
-                    np.hstack([column(total), column(scratch)]),
-                    np.stack([mine, theirs], axis=1),
-                    column(total),
-                    self._content(GATHERED, stage, line, number)[:, None],
-                    ["keeps"] * len(rank),
-                )
-            )
-
-    @staticmethod
-    def _sent(rank: Ints, ahead: Ints, behind: Ints, cell: int, into: int, nbytes: float) -> tuple[Ends, Ends]:
-        amount = np.full(len(rank), nbytes)
-        out, place = np.full(len(rank), cell), np.full(len(rank), into)
-        return (
-            Ends(ahead, out, out + 1, rank=rank, amount=amount),
-            Ends(behind, place, place + 1, rank=rank, amount=amount),
-        )
-
-    @property
-    def _ring(self) -> int:
-        """Ranks of the ring of gradients in the plan."""
-        return self.dp * self.strategy.cp if self.dp == self.strategy.dp else 1
-
-    @cached_property
-    def _made(self) -> int:
-        """Contents that a pipeline makes."""
-        return self.schedule.cells().width * self.schedule.stages
-
-    @cached_property
-    def _first(self) -> int:
-        """The first cell behind those of the pipeline: twice own, slots, made, slots; gradient, scratch, all."""
-        return self.schedule.cells().width * max(map(self.schedule.rank_of.count, range(self.strategy.pp)))
-
-    @property
-    def _cells(self) -> int:
-        return self._first + 4 * (1 + self.slots) + 3
-
-    def _content(self, kind: int, key: int | Ints, line: Ints, number: int = 0) -> Ints:
-        """The global index of a content: its kind, an action or a rank of the pipeline, a line, a place in a ring."""
-        base = self._made * self.lines * (1 + kind)
-        if kind in (SUMMED, GATHERED):
-            return base + (np.asarray(key) * self.lines + line) * (self.strategy.dp * self.strategy.cp) + number
-        return base + np.asarray(key) * self.lines + line
-
-    def _name(self, index: int) -> str:
-        cells, whole = self.schedule.cells(), self._made * self.lines
-        kind, rest = divmod(index, whole)
-        if kind == 0:
-            line, made = divmod(rest, self._made)
-            return f"{cells.name(made)} of line {line}"
-        if kind <= 1 + PARTIAL:
-            made, line = divmod(rest, self.lines)
-            return f"{('the part', 'the end', 'the share')[kind - 1]} of {cells.name(made)} of line {line}"
-        return "the gradients and parameters"
 
 
 def reached(machine: Machine) -> Machine:
@@ -540,23 +307,6 @@ def reached(machine: Machine) -> Machine:
         replace(level, bandwidth=level.bandwidth * part, uplink=level.uplink * part) for level in machine.levels
     )
     return replace(machine, levels=levels, reduction=machine.reduction * part)
-
-
-def _givers(exchange: Exchange, lines: int) -> Iterator[tuple[int, Ints]]:
-    """The slots of an exchange, and for each who sends to each line."""
-    for slot in np.unique(exchange.slot):
-        at = exchange.slot == slot
-        giver = np.empty(lines, np.int64)
-        giver[exchange.target[at]] = exchange.source[at]
-        yield int(slot), giver
-
-
-def _nobody() -> Ends:
-    return Ends(NO_INTS, NO_INTS, NO_INTS, rank=NO_INTS, amount=np.zeros(0))
-
-
-def _only(work: Work) -> Step:
-    return Step(_nobody(), _nobody(), itemsize=1.0, work=work)
 
 
 def _joined(first: Work, second: Work) -> Work:
