@@ -17,6 +17,7 @@ from hpckit.report.style import ACCENT, pyplot, to_svg
 from hpckit.report.units import few_ticks, number
 
 FLAT = 0.6  # height over width of a map whose colors are told below it
+DECADE = 10.0  # greatest over least: beyond, an axis is logarithmic
 SHOWN = {
     "cost": "cost",
     "gradient": "norm of the gradient",
@@ -43,8 +44,10 @@ def sections(run: RunData) -> Iterator[ReportSection]:
         if len(steps) < 2:
             continue
         figure, axes = pyplot().subplots(figsize=(3.7, 2.6), layout="constrained")
-        axes.semilogy(steps, values, color=ACCENT, marker=".")
-        few_ticks(axes.yaxis)
+        axes.plot(steps, values, color=ACCENT, marker=".")
+        if min(values) > 0 and max(values) > DECADE * min(values):
+            axes.set_yscale("log")
+            few_ticks(axes.yaxis)
         axes.set_title(title)
         along = "cycle" if run.values["method"]["kind"] == "letkf" else "iteration"
         axes.set_xlabel(along)

@@ -7,17 +7,20 @@ import re
 from typing import Any
 
 MINUS = "\u2212"
-POWERS = str.maketrans("-0123456789", "\u207b\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079")
+POWERS = str.maketrans("-/0123456789", "\u207b\u141f\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079")
 LETTERS = {"epsilon": "\u03b5", "sigma": "\u03c3", "tau": "\u03c4", "Angstrom": "\u00c5", "angstrom": "\u00c5"}
 COARSER = {"fs": "ps", "ps": "ns"}  # units a thousand times as long
 
 
 def pretty(unit: str) -> str:
-    """A unit with its powers raised and its letters as symbols: m s-1 as m s⁻¹, epsilon/sigma3 as ε/σ³; '' for none."""
+    """A unit with its powers raised and its letters as symbols: m s-1 as m s⁻¹, epsilon/sigma3 as ε/σ³; '' for none.
+
+    A power may be a fraction, as in s m-1/3.
+    """
     if unit in ("", "1"):
         return ""
     unit = re.sub(r"[a-z]+", lambda word: LETTERS.get(word.group(), word.group()), unit)
-    return re.sub(r"(?<=[^\W\d])-?\d+", lambda power: power.group().translate(POWERS), unit)
+    return re.sub(r"(?<=[^\W\d])-?\d+(/\d+)?", lambda power: power.group().translate(POWERS), unit)
 
 
 def with_units(name: str, unit: str) -> str:

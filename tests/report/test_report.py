@@ -26,7 +26,7 @@ from hpckit.report.sections.findings import find
 from hpckit.report.sections.sections import configuration, history
 from hpckit.report.sections.slices import Slices, read_slices
 from hpckit.report.style import pyplot, to_svg
-from hpckit.report.units import counted, signs, time_scale, with_error
+from hpckit.report.units import counted, pretty, signs, time_scale, with_error
 from hpckit.settings.apps import apps
 
 pytest.importorskip("matplotlib")
@@ -209,6 +209,7 @@ def test_a_shallow_slab_keeps_its_meters():
 
 
 def test_units_of_long_times_and_errors():
+    assert [pretty(unit) for unit in ("s m-1/3", "kg m-3", "epsilon/sigma3")] == ["s m⁻¹ᐟ³", "kg m⁻³", "ε/σ³"]
     assert time_scale(8e3, "fs") == (1.0, "fs")
     assert time_scale(2e4, "fs") == (1e3, "ps")
     assert time_scale(7200.0) == (60.0, "min")
