@@ -21,7 +21,7 @@ def main(arguments: list[str]) -> int:
         description="Continue a prompt with the weights of a finished run of `train`, or of a Hugging Face folder.",
     )
     it.add_argument("directory", type=Path, metavar="DIR", help="a run directory, or a folder with config.json")
-    it.add_argument("prompt", nargs="?", default="\n", help="the text to continue (a line break)")
+    it.add_argument("prompt", nargs="?", default="\n", help="the text to continue (without one: a line break)")
     it.add_argument("--tokens", type=int, default=200, metavar="N", help="tokens to write (200)")
     it.add_argument("--temperature", type=float, default=0.8, metavar="T", help="0: the likeliest token (0.8)")
     it.add_argument("--top-k", type=int, default=40, metavar="K", help="among the K likeliest tokens; 0: all (40)")

@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> int:
     it.add_argument(
         "a", type=Path, metavar="A", help="a run directory, a folder of runs that are repeats, or an HDF5 file"
     )
-    it.add_argument("b", type=Path, metavar="B")
+    it.add_argument("b", type=Path, metavar="B", help="what to compare it with, of the same kind")
     it.add_argument("more", type=Path, nargs="*", default=[], metavar="C", help="more runs, for --report")
     it.add_argument(
         "--report", type=Path, metavar="PAGE.html", help="write a page with the metrics of all runs in one chart each"
