@@ -71,8 +71,11 @@ class TracedModel:
         return self._traced(args, options)[0]
 
     def describe(self, *args: Any, **options: Any) -> str:
-        """The graph, its stages with their exchanges, and what a cell costs."""
-        return "\n".join(self.program(self._traced(args, options)[0]).describe())
+        """The graph, its exchanges, what a cell costs, and what is done for the cache on this rank."""
+        program = self.program(self._traced(args, options)[0])
+        field = next(arg for arg in args if isinstance(arg, Field))
+        owned = field.decomposition.owned(field.mesh.rank)[: len(program.graph.axes)]
+        return "\n".join(program.describe(() if field.device.is_gpu else owned))
 
     def program(self, graph: Graph) -> SweepProgram:
         """The stages of a graph of this model, or of one derived from it."""

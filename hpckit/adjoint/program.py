@@ -16,6 +16,7 @@ from hpckit.errors import InputError
 from hpckit.kernels.graph.network import Map
 from hpckit.kernels.graph.network import operations as operations_of_layers
 from hpckit.kernels.graph.nodes import ARRAYS, NETWORKS, Node, Offset, Walls, lines, operations, ordered
+from hpckit.kernels.graph.simd import options
 from hpckit.kernels.graph.sweep import GraphSweep
 
 MADE = ("hold", "fold")
@@ -131,12 +132,15 @@ class SweepProgram:
         """Of each pass of a stage the nodes whose values it makes: outputs, or what is held, folded or added up."""
         return self._targets[stage]
 
-    def describe(self) -> Iterator[str]:
-        """What the program does, line by line: exchanges with their widths, passes with what a cell costs."""
-        yield str(self.graph)
-        yield from self.costs()
+    def describe(self, owned: Offset = ()) -> Iterator[str]:
+        """What the program does, line by line: exchanges with their widths, passes with what a cell costs.
 
-    def costs(self) -> Iterator[str]:
+        owned: cells of a rank in each dim, for what depends on them: strips and stores past the cache.
+        """
+        yield str(self.graph)
+        yield from self.costs(owned)
+
+    def costs(self, owned: Offset = ()) -> Iterator[str]:
         """The stages alone."""
         for number, stage in enumerate(self.stages):
             names = [f"{named(node)} {self.halo[node]}" for node in stage.exchanged]
@@ -144,6 +148,8 @@ class SweepProgram:
             for each in stage.passes:
                 kept = f"; kept in slabs: {len(each.sweep.stored)}" if each.sweep.stored else ""
                 yield f"  one pass: {each.sweep.count()}{kept} (unfused {each.sweep.unfused_bytes} bytes)"
+                if owned:
+                    yield from _said_options(each.sweep, owned)
             for node in stage.networks:
                 layers = node.value[0]
                 maps = [layer for layer in layers if isinstance(layer, Map)]
@@ -164,6 +170,19 @@ class SweepProgram:
                         if node.op == "output"
                         else f"give walls={{'{name}': {{'{axis}': hp.bc.zero_gradient}}}}, or make the axis periodic",
                     )
+
+
+def _said_options(sweep: GraphSweep, owned: Offset) -> Iterator[str]:
+    """What a pass over so many cells does for the cache, and why."""
+    chosen = options(sweep, owned)
+    if len(owned) == 3 and chosen.rows < owned[1]:
+        yield f"    in strips of {chosen.rows} rows: neighbors lie in {chosen.slabs / 1e6:.1f} MB of slabs"
+    if chosen.streams:
+        count = sweep.count().nbytes
+        yield (
+            f"    the first result goes past the cache, since a pass moves {chosen.moved / 1e6:.0f} MB: "
+            f"{count - 8} bytes a cell, not {count}"
+        )
 
 
 def named(node: Node) -> str:

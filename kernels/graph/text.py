@@ -32,13 +32,21 @@ Load = Callable[[Node, Offset], str]
 class CellText:
     """The assignments for some nodes of a sweep, and the names of their results.
 
-    load: the expression of an array's or a kept value at an offset. number: the name of a number.
+    load: the expression of an array's or a kept value at an offset. number: the name of a number. constant: how a
+    constant stands in the text.
     """
 
-    def __init__(self, sweep: GraphSweep, made: Sequence[Node], load: Load, number: Callable[[Node], str]) -> None:
+    def __init__(
+        self,
+        sweep: GraphSweep,
+        made: Sequence[Node],
+        load: Load,
+        number: Callable[[Node], str],
+        constant: Callable[[float], str] | None = None,
+    ) -> None:
         self.lines: list[str] = []
         self._names: dict[tuple[Node, Offset], str] = {}
-        self._number = number
+        self._number, self._constant = number, constant or literal
         kept = sweep.kept
         pairs = expanded(made, kept, sweep.dims)
         self._uses: dict[tuple[Node, Offset], int] = {}
@@ -64,7 +72,7 @@ class CellText:
 
     def _name(self, node: Node, offset: Offset) -> str:
         if node.op == "constant":
-            return literal(node.value)
+            return self._constant(node.value)
         return self._names[node, offset] if node.is_field else self._number(node)
 
     def _joins(self, node: Node, offset: Offset, pairs: dict) -> bool:

@@ -7,6 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
+from hpckit.kernels.compile.vectors import available
 from hpckit.kernels.graph import nodes, reference, simd
 from hpckit.kernels.graph.derivatives import PUSHED
 from hpckit.kernels.graph.nodes import POINTWISE, TRUTH, constant, make, shift
@@ -87,6 +88,38 @@ def test_a_cell_has_the_same_bits_in_any_box():
     inside = (slice(2, -2), slice(2, -2))
     assert np.array_equal(whole[inside], parts[inside])
     np.testing.assert_allclose(whole[inside], exact[inside], rtol=1e-13, atol=1e-13)
+
+
+def test_strips_and_results_past_the_cache_change_no_bits(monkeypatch):
+    """Odd rows, two targets, a kept value, a choice and a number, in arrays that begin anywhere in a line."""
+    u, v, c = field("u"), field("v"), make("number", value="c", is_field=False)
+    kept = make("exp", laplacian(make("mul", u, v), 3))
+    first = make("add", make("mul", c, laplacian(kept, 3)), make("div", u, make("add", constant(2.0), v)))
+    chosen = make("where", make("less", u, v), make("neg", u), constant(0.5))
+    wanted, shape = (first, make("sub", chosen, shift(v, (1, 0, 0)))), (3, 13, 37)
+    rng = np.random.default_rng(0)
+    data = [rng.random((7, 17, 41)) for _ in range(2)]
+    box = (0, 0, 0), shape
+
+    def swept(offset):
+        sweep = GraphSweep(wanted, 3)
+        assert sweep.kept == (kept,)
+        outs = [np.zeros(7 * 17 * 41 + 8)[offset : offset + 7 * 17 * 41].reshape(7, 17, 41) for _ in wanted]
+        simd.bind(sweep, [Block(each, (2, 2, 2)) for each in outs], [Block(each, (2, 2, 2)) for each in data], box)(
+            [0.3]
+        )
+        return outs, simd.options(sweep, shape)
+
+    plain, options = swept(0)
+    assert (options.rows, options.streams) == (13, False)
+    for name, value in (("WHOLE", 0), ("STRIP", 5 * 8 * 37 * 8), ("STREAMED", 0), ("LONG", 1)):
+        monkeypatch.setattr(simd, name, value)
+    for offset in (0, 3):
+        found, options = swept(offset)
+        assert options.rows == 8
+        assert options.streams == (available()[0] != "scalar")
+        for one, other in zip(plain, found, strict=True):
+            np.testing.assert_array_equal(one, other)
 
 
 def test_a_slab_is_cheaper_where_it_is_kept_and_not_kept_where_it_is_dearer():
