@@ -1,8 +1,9 @@
 """The price of a plan on a machine: the time of each rank, the parts of the critical path, the load of the links.
 
-The model is of the LogGP family (Alexandrov et al. 1995) with levels and shared links: a rank sends one message at a
-time and receives one at a time; messages of one step share the uplinks of the units that they leave and enter; a rank
-adds received data at its own speed, concurrently with its next messages if the plan allows it (`lag`).
+The model is of the LogGP family (Alexandrov et al. 1995) with levels and shared links: a rank sends the messages of one
+step after those of the step before; those of one step share its adapter, that of their receiver, and the uplinks of the
+units that they leave and enter; a rank adds received data at its own speed, concurrently with its next messages if the
+plan allows it (`lag`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hpckit.plan.machine.clocks import PARTS, Clocks, PreparedFlight, flights
+from hpckit.plan.machine.clocks import PARTS, Clocks, Flight, PreparedFlight, flights, messages
 from hpckit.plan.machine.machine import Level, Machine
 from hpckit.plan.protocol import NOBODY, NOTHING, Claim, Ends, Floats, Ints, Plan, Step, Steps, Work, require_plan
 
@@ -64,7 +65,7 @@ def price(plan: Plan, machine: Machine = FREE, nbytes: float = 0.0, itemsize: fl
         end = alike.get(number)
         if end is None:
             step = steps[number]
-            prepared = [clocks.prepare(flight) for flight in flights(step, nbytes, itemsize)]
+            prepared = [clocks.prepare(flight) for flight in _flights(machine, step, nbytes, itemsize)]
             _fly(clocks, step, prepared)
             number += 1
             continue
@@ -87,6 +88,11 @@ def _price(clocks: Clocks, steps: int, busy: Floats) -> Price:
 
 def _place(steps: Steps) -> str:
     return steps[0].place if steps.length else "messages"
+
+
+def _flights(machine: Machine, step: Step, nbytes: float, itemsize: float) -> list[Flight]:
+    """The messages of a step: at once, where links are shared; one after the other, where a core copies them."""
+    return flights(step, nbytes, itemsize) if machine.measured else [messages(step, nbytes, itemsize)]
 
 
 def _fly(clocks: Clocks, step: Step, prepared: list[PreparedFlight]) -> list[tuple[Floats, Floats]]:
@@ -132,7 +138,7 @@ class _Walk:
     def take(self, step: Step) -> tuple[list[tuple[Ints, Floats, Floats]], tuple[Floats, Floats] | None]:
         """Of each flight the entries of the step's sends, and when they begin and end; the same of its work, s."""
         worked = None if step.work is None else self._compute(step.work)
-        all_flights = flights(step, *self._sizes)
+        all_flights = _flights(self.clocks.machine, step, *self._sizes)
         prepared = [self.clocks.prepare(flight) for flight in all_flights]
         if not self._cells:
             times = _fly(self.clocks, step, prepared)

@@ -15,6 +15,7 @@ from hpckit.plan.grid.decomposition import Decomposition
 from hpckit.plan.grid.halo import halo_plan
 from hpckit.plan.machine.machine import Level, Machine, machine_of, shipped
 from hpckit.plan.price import at_least, price, timeline, walk_length
+from hpckit.plan.protocol import NOTHING, Claim, Ends, Step
 from hpckit.plan.topology import Topology
 
 FLAT = Machine("flat", (Level("all", 0, 2e-6, 5e9),), 1e-6, 10e9)
@@ -55,6 +56,39 @@ def test_shared_links_and_levels():
     assert it.link_bytes["node"] == 4e6
     bus = Machine("bus", (Level("node", 4, 0.0, 8e9, shared=8e9), Level("net", 0, 0.0, 4e9)), 0.0, 1e30)
     assert price(collective_plan("all_gather", "ring", 4), bus, 4e6).seconds == pytest.approx(3 * 4e6 / 8e9, rel=1e-9)
+
+
+class Several:
+    """Messages of one step: those of ranks 0 and 4 share adapters."""
+
+    ranks = 8
+
+    def title(self):
+        return "several messages"
+
+    def steps(self):
+        s, d, amount = np.array([(0, 1, 1), (0, 2, 2), (4, 2, 1), (5, 7, 1), (6, 3, 1)]).T
+        at = np.zeros(len(s), np.int64)
+        yield Step(Ends(d, at, at + 1, s, amount), Ends(s, at, at + 1, d, amount), itemsize=1e9)
+
+    def claim(self):
+        return Claim(np.full((8, 1), NOTHING), np.full((8, 1), NOTHING))
+
+
+def test_messages_of_one_step_share_their_adapters_fairly():
+    """Each at half speed until s 2; then the rest of the larger one at full speed. Uplinks hold up all that cross."""
+    plan = Several()
+    flat = Machine("flat", (Level("all", 0, 0.0, 1e9),), 0.0, 1e30)
+    seconds = {e.sender * 10 + e.receiver: e.end for e in timeline(plan, flat)}
+    assert seconds == pytest.approx({1: 2.0, 2: 3.0, 42: 2.0, 57: 1.0, 63: 1.0}, rel=1e-9)
+    it = price(plan, flat)
+    assert it.rank_seconds[:3] == pytest.approx([3.0, 2.0, 3.0])
+    assert it.critical["transfer"] == pytest.approx(2.0)
+    assert it.critical["contention"] == pytest.approx(1.0)
+    # Two leave the second node, each at a quarter of its speed; what they leave to the other one into rank 2 is taken.
+    levels = (Level("node", 4, 0.0, 1e9, uplink=0.5e9), Level("net", 0, 0.0, 1e9))
+    seconds = {e.sender * 10 + e.receiver: e.end for e in timeline(plan, Machine("two", levels, 0.0, 1e30))}
+    assert seconds == pytest.approx({1: 2.0, 2: 10 / 3, 42: 4.0, 57: 1.0, 63: 4.0}, rel=1e-9)
 
 
 @pytest.mark.parametrize(("machine", "ranks"), [("infiniband", 4096), ("nvlink", 1024), ("ethernet", 768)])

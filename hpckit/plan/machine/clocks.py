@@ -10,6 +10,7 @@ import numpy as np
 
 from hpckit.errors import PlanError
 from hpckit.plan.machine.machine import SMALL, Machine
+from hpckit.plan.machine.sharing import ROUNDING, Links, leave
 from hpckit.plan.protocol import NOBODY, Floats, Ints, Step
 
 PARTS = ("latency", "transfer", "contention", "reduction")
@@ -24,8 +25,8 @@ class Flight:
     """Messages that fly together, one entry a message; copies within a rank have sender and receiver the same.
 
     nbytes: of each message. first: the first cell of each. add: the receiver adds. lag: the data was complete so many
-    steps before. memory: in the shared memory of a node; else a rank sends at most one, and takes at most one. entry:
-    of the step's sends. pieces: of memory that hold each message of a field; None for those of collectives.
+    steps before. memory: in the shared memory of a node. entry: of the step's sends. pieces: of memory that hold each
+    message of a field; None for those of collectives.
     """
 
     sender: Ints
@@ -39,14 +40,14 @@ class Flight:
     pieces: Floats | None = None
 
 
-def flights(step: Step, nbytes: float, itemsize: float) -> list[Flight]:
-    """The messages of a step in the order in which ranks send them. nbytes: of the buffer, itemsize: of an item."""
+def messages(step: Step, nbytes: float, itemsize: float) -> Flight:
+    """All messages of a step, those of a rank in its order. nbytes: of the buffer, itemsize: of an item."""
     ends = step.sends
     entry = np.flatnonzero(ends.peer != NOBODY)
     sender, receiver = ends.ranks()[entry], ends.peer[entry]
     amount = (ends.last - ends.first if ends.amount is None else ends.amount)[entry]
     one = nbytes / step.parts if step.parts else step.itemsize or itemsize
-    whole = Flight(
+    return Flight(
         sender,
         receiver,
         amount.astype(np.float64) * one,
@@ -57,8 +58,14 @@ def flights(step: Step, nbytes: float, itemsize: float) -> list[Flight]:
         entry,
         None if step.parts or ends.pieces is None else ends.pieces[entry].astype(np.float64),
     )
-    if whole.memory or (ends.rank is None and step.receives.rank is None):
+
+
+def flights(step: Step, nbytes: float, itemsize: float) -> list[Flight]:
+    """The messages of a step one after the other: at most one of each sender, and of each receiver, at a time."""
+    whole = messages(step, nbytes, itemsize)
+    if whole.memory or (step.sends.rank is None and step.receives.rank is None):
         return [whole]
+    sender, receiver, entry = whole.sender, whole.receiver, whole.entry
     turn = _turns(sender)
     turn = turn * len(entry) + _turns(turn * (int(receiver.max(initial=0)) + 1) + receiver)
     rounds = [np.flatnonzero(turn == number) for number in np.unique(turn)]
@@ -108,10 +115,11 @@ class PreparedFlight:
     load: dict[str, Floats]
     at: Ints | slice
     heads: Ints | None = None
+    links: Links | None = None
 
     def repeats(self, unit: int, ranks: int) -> bool:
         """Whether every rank sends and all looks the same from each unit of so many ranks."""
-        if len(self.sender) != ranks or self.heads is not None:
+        if len(self.sender) != ranks or self.heads is not None or self.links is not None:
             return False
         costs = np.concatenate([self.occupy, self.arrive, *([] if self.add is None else [self.add])], axis=1)
         return bool(
@@ -158,10 +166,13 @@ class Clocks:
         s, d, levels, overhead = flight.sender, flight.receiver, self.machine.levels, self.machine.overhead
         away = s != d
         level = self.machine.level_of(s, d)
-        alone = flight.nbytes / np.array([x.bandwidth for x in levels])[level]
+        speed = np.array([x.bandwidth for x in levels])[level]
+        alone = flight.nbytes / speed
         if not away.all():
             alone = np.where(away, alone, self._copying(flight))
-        shared = np.maximum(alone, flight.nbytes * self._seconds_per_byte(s, d, level))
+        several = len(s) and max(np.bincount(s).max(), np.bincount(d).max()) > 1
+        links = self._links(s, d, level, speed) if several else None
+        shared = alone if several else np.maximum(alone, flight.nbytes * self._seconds_per_byte(s, d, level))
         latency = np.where(away, np.array([x.latency for x in levels])[level] + overhead, 0.0)
         nothing = np.zeros(len(s))
         add = flight.nbytes / self.machine.reduction
@@ -174,7 +185,8 @@ class Clocks:
             arrive=np.stack([latency, latency, nothing, nothing, nothing], axis=1),
             add=np.stack([add, nothing, nothing, nothing, add], axis=1) if flight.add else None,
             load=self._load(s, d, level, flight.nbytes),
-            at=slice(None) if len(s) == self.ranks else s,
+            at=slice(None) if len(s) == self.ranks and not several else s,
+            links=links,
         )
 
     def _prepare_measured(self, flight: Flight) -> PreparedFlight:
@@ -276,7 +288,10 @@ class Clocks:
         whole = ready is None
         if ready is None:
             ready = (self._recent[-flight.lag] if self._recent.maxlen else self.state[COMPLETE])[flight.at]
-        begin, end = self._fly_memory(flight, ready) if flight.heads is not None else self._fly(flight, ready)
+        if flight.heads is not None:
+            begin, end = self._fly_memory(flight, ready)
+        else:
+            begin, end = self._fly(flight, ready) if flight.links is None else self._fly_together(flight, ready)
         if whole:
             self.end_step()
         return begin, end
@@ -322,6 +337,36 @@ class Clocks:
                 state[OUT][d] += flight.add
                 state[IN][d] += flight.add
         state[COMPLETE][d] = _latest(state[COMPLETE][d], now)
+        return begin[:, 0], now[:, 0]
+
+    def _fly_together(self, flight: PreparedFlight, ready: Floats) -> tuple[Floats, Floats]:
+        """All at once, each with its share of the links; a rank begins them in their order."""
+        assert flight.links is not None
+        s, d, state, alone = flight.sender, flight.receiver, self.state, flight.occupy[:, 2]
+        begin = _latest(_latest(ready, state[OUT][s]), state[IN][d])
+        overhead = flight.occupy[:, 1] * (1 + _turns(s))
+        now = begin.copy()
+        now[:, :2] += overhead[:, None]
+        left = leave(now[:, 0], alone, flight.links)
+        now[:, 2] += alone
+        now[:, 3] += left - now[:, 0] - alone
+        now[:, 0] = left
+        order = np.argsort(left, kind="stable")  # of several assignments to a rank the last one holds
+        state[OUT][s[order]] = now[order]
+        state[IN][d[order]] = now[order]
+        now = now + flight.arrive
+        if flight.add is not None:
+            order = np.argsort(now[:, 0], kind="stable")
+            turn = np.empty(len(d), np.int64)
+            turn[order] = _turns(d[order])
+            for number in range(int(turn.max(initial=-1)) + 1):
+                at = np.flatnonzero(turn == number)
+                now[at] = _latest(now[at], state[ADDER][d[at]]) + flight.add[at]
+                state[ADDER][d[at]] = now[at]
+        order = np.argsort(now[:, 0], kind="stable")
+        last = state[COMPLETE].copy()
+        last[d[order]] = now[order]
+        state[COMPLETE][d] = _latest(state[COMPLETE][d], last[d])
         return begin[:, 0], now[:, 0]
 
     def count(self, flight: PreparedFlight, times: int = 1) -> None:
@@ -373,6 +418,23 @@ class Clocks:
                     sharers = _sharers(self._unit(end, number), leaves)
                     slowest = np.where(leaves, np.maximum(slowest, sharers / unit.uplink), slowest)
         return slowest
+
+    def _links(self, s: Ints, d: Ints, level: Ints, speed: Floats) -> Links:
+        """What each message takes: its sender's adapter and its receiver's, uplinks and buses on its way."""
+        one = np.ones(len(s))
+        found, load = [s, self.ranks + d], [one, one]
+        for number, unit in enumerate(self.machine.levels):
+            ways = [(unit.shared, s, (level == number) & (s != d))] if unit.shared else []
+            ways += [(unit.uplink, end, level > number) for end in (s, d)] if unit.uplink else []
+            for most, end, used in ways:
+                of, part = self._unit(end, number), np.where(used, speed / most, 0.0)
+                adapters = np.zeros(self.ranks)
+                np.maximum.at(adapters, end, part)
+                holds = np.bincount(self._unit(np.arange(self.ranks), number), adapters) <= 1 + ROUNDING
+                if not holds[of].all():  # else the adapters take no more than it has
+                    found.append(len(found) * self.ranks + of)
+                    load.append(np.where(holds[of], 0.0, part))
+        return Links(np.stack(found, axis=1), np.stack(load, axis=1))
 
     def _unit(self, rank: Ints, number: int) -> Ints:
         size = self.machine.levels[number].ranks

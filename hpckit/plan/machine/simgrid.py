@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hpckit.errors import InputError
-from hpckit.plan.machine.clocks import flights
+from hpckit.plan.machine.clocks import messages
 from hpckit.plan.machine.machine import Machine
 from hpckit.plan.protocol import NOBODY, NOTHING, Plan, Step, require_plan
 
@@ -94,20 +94,20 @@ def _read(ranks: list[_Rank], number: int, step: Step, nbytes: float, itemsize: 
             ranks[rank].works.append((number, float(work.seconds[m]), [int(cell) for cell in wanted]))
     cells = _cells(step)
     turns: dict[tuple[int, int], int] = defaultdict(int)
-    for flight in flights(step, nbytes, itemsize):
-        for m in range(len(flight.sender)):
-            s, d, entry = int(flight.sender[m]), int(flight.receiver[m]), int(flight.entry[m])
-            amount = float(flight.nbytes[m])
-            first, last = int(step.sends.first[entry]), int(step.sends.last[entry])
-            if s == d:
-                ranks[s].copies.append((number, amount))
-                continue
-            turn = turns[s, d]
-            turns[s, d] += 1
-            into = cells.get((s, d), [(0, 0)])[min(turn, len(cells.get((s, d), [0])) - 1)]
-            key = number * 64 + turn
-            ranks[s].sends.append(Post(number, d, key, amount, first, last, step.add, step.lag))
-            ranks[d].receives.append(Post(number, s, key, amount, *into, step.add, step.lag))
+    flight = messages(step, nbytes, itemsize)
+    for m in range(len(flight.sender)):
+        s, d, entry = int(flight.sender[m]), int(flight.receiver[m]), int(flight.entry[m])
+        amount = float(flight.nbytes[m])
+        first, last = int(step.sends.first[entry]), int(step.sends.last[entry])
+        if s == d:
+            ranks[s].copies.append((number, amount))
+            continue
+        turn = turns[s, d]
+        turns[s, d] += 1
+        into = cells.get((s, d), [(0, 0)])[min(turn, len(cells.get((s, d), [0])) - 1)]
+        key = number * 64 + turn
+        ranks[s].sends.append(Post(number, d, key, amount, first, last, step.add, step.lag))
+        ranks[d].receives.append(Post(number, s, key, amount, *into, step.add, step.lag))
 
 
 def _cells(step: Step) -> dict[tuple[int, int], list[tuple[int, int]]]:
