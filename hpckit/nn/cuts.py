@@ -127,14 +127,9 @@ def expert_cut(parameter: Parameter, ranks: int) -> Cut | None:
     return Cut(parameter.shape, 0, tuple(((first, end),) for first, end in pairwise(starts)))
 
 
-def expert_misfits(model: Sequential, ep: int, cut: bool = False) -> list[str]:
-    """What keeps a model's experts from being dealt to so many ranks, with what would fit.
-
-    cut: the tokens of a sample are on several ranks, of cp or tp.
-    """
+def expert_misfits(model: Sequential, ep: int) -> list[str]:
+    """What keeps a model's experts from being dealt to so many ranks, with what would fit."""
     counts = [part.experts for part in parts_of(model) if isinstance(part, Experts)]
-    if cut and any(isinstance(part, Experts) and part.capacity for part in parts_of(model)):
-        return ["experts with a capacity see whole samples: take cp=1 and tp=1, or capacity 0"]
     if ep == 1:
         return []
     if not counts:

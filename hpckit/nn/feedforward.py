@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -125,6 +125,16 @@ class AtHome:
         return found
 
 
+class WholeSamples(Protocol):
+    """What ranks that share the tokens of samples know of all of them. Collective."""
+
+    def gather(self, own: Any, step: Pass) -> Any:
+        """An array [samples, tokens, n] of all tokens from the rows [own tokens, n] of each rank."""
+
+    def own(self, whole: Any, step: Pass) -> Any:
+        """The rows of this rank's tokens."""
+
+
 class Experts:
     """The sum of w_j down_j(silu(gate_j(x)) up_j(x)) over the `top_k` likeliest experts j of each token, as in Mixtral.
 
@@ -136,7 +146,8 @@ class Experts:
     capacity: 0 drops no token. Else an expert takes, of a sample of T tokens, at most ceil(capacity T top_k / experts)
     choices while training, first choices before second ones, each in the order of the tokens (Lepikhin et al. 2020,
     with a sample as the group); what is dropped adds nothing to its token, whose other weights stay as they are. No
-    sample depends on others, so neither microbatches nor replicas change what is dropped. `chosen` counts it.
+    sample depends on others, so neither microbatches nor replicas change what is dropped. `chosen` counts it. whole:
+    where ranks share the tokens of a sample, how they come to know the choices of all of them.
 
     balance, z: factors of two losses that the gradients contain, and the loss that a step reports does not. Both are
     means over the whole batch, so that neither microbatches nor ranks change them. Balance: experts sum_i f_i P_i, P_i
@@ -181,6 +192,7 @@ class Experts:
         self.down = Parameter(f"{name}.down.weight", (experts, hidden, width), small, experts=experts)
         self.shared = GatedFeedForward(width, shared, f"{name}.shared", std, out_std) if shared else None
         self.way: Callable[[np.ndarray], AtHome] = AtHome
+        self.whole: WholeSamples | None = None
         self.shares: np.ndarray
         self.chosen = np.zeros(experts, np.int64)
         self.forget()
@@ -204,7 +216,7 @@ class Experts:
         order = np.argsort(sent, kind="stable")  # row -> token and choice; those of an expert stand together
         place: Any = np.argsort(order, kind="stable").reshape(chosen.shape)
         if limited:
-            kept = from_host(self._kept(to_host(chosen), len(x)), values)
+            kept = from_host(self._kept(to_host(chosen), len(x), step), values)
             order = order[kept.reshape(-1)[order]]
             place = np.full(chosen.size, len(order))  # what is dropped finds a row of zeros behind the others
             place[order] = np.arange(len(order))
@@ -271,17 +283,23 @@ class Experts:
         if self.shared is not None:
             self.shared.backward_weight(saved["shared"], dy)
 
-    def _kept(self, chosen: np.ndarray, samples: int) -> np.ndarray:
+    def _kept(self, chosen: np.ndarray, samples: int, step: Pass) -> np.ndarray:
         """Which choices the experts have room for: bool[tokens, top_k]."""
-        tokens = len(chosen) // max(samples, 1)
-        most = math.ceil(self.capacity * tokens * self.top_k / self.experts)
-        sample = np.arange(len(chosen)) // max(tokens, 1)
-        wanted = (sample[:, None] * self.experts + chosen).T.reshape(-1)  # all first choices, then all second ones
+        if self.whole is None:
+            return self._first(chosen.reshape(samples, -1, self.top_k)).reshape(chosen.shape)
+        return self.whole.own(self._first(self.whole.gather(chosen, step)), step)
+
+    def _first(self, chosen: np.ndarray) -> np.ndarray:
+        """The choices that are among the first of their expert in a sample: bool[samples, tokens, top_k]."""
+        samples, tokens, choices = chosen.shape
+        most = math.ceil(self.capacity * tokens * choices / self.experts)
+        of_sample = chosen + self.experts * np.arange(samples)[:, None, None]
+        wanted = of_sample.transpose(2, 0, 1).reshape(-1)  # all first choices, then all second ones
         order = np.argsort(wanted, kind="stable")
         ordered = wanted[order]
         turn = np.empty(wanted.size, np.int64)
         turn[order] = np.arange(wanted.size) - np.searchsorted(ordered, ordered)
-        return (turn < most).reshape(chosen.shape[::-1]).T
+        return (turn < most).reshape(choices, samples, tokens).transpose(1, 2, 0)
 
     def settle(self, chosen: np.ndarray) -> None:
         """A batch is over: from now on the balance has its shares. chosen: the choices of all of it."""

@@ -16,7 +16,6 @@ from hpckit.comm.agree import share_json, sum_of_ranks
 from hpckit.comm.device import HOST, Device
 from hpckit.comm.mesh import Mesh
 from hpckit.errors import InputError
-from hpckit.nn.cuts import expert_misfits
 from hpckit.nn.layer import Pass
 from hpckit.nn.parameters import SLOT, Parameters, Squares
 from hpckit.plan.pipeline.partition import TimedLayer as LayerTimes
@@ -27,7 +26,7 @@ from hpckit.plan.pipeline.training import TrainingPlan
 from hpckit.training.context.model import context_parallel
 from hpckit.training.context.ranks import ContextRanks
 from hpckit.training.experts.mesh import TOKENS, ExpertMesh
-from hpckit.training.experts.model import every_part, expert_parallel, experts_of
+from hpckit.training.experts.model import every_part, expert_parallel, experts_of, sample_parallel
 from hpckit.training.experts.shards import JoinedParts, JoinedShards
 from hpckit.training.messages import Messages, form_of
 from hpckit.training.parts import Parts
@@ -114,6 +113,8 @@ class Pipeline:
             model = context_parallel(model, self.context, plan.tp)
         if self.tensor.parts > 1:
             model, loss = tensor_parallel(model, loss, self.tensor)
+        if plan.cp * plan.tp > 1:
+            model = sample_parallel(model, self.tensor, self.context)
         self.model, self.loss = model, loss
         self._line = line = mesh["pp"] if "pp" in mesh.topology.names else MPI.COMM_SELF
         rank = line.rank
@@ -481,8 +482,6 @@ def _check(model: Sequential, mesh: Mesh, plan: TrainingPlan) -> None:
             f"the model has {len(model.layers)} layers, and the plan is for {plan.partition.starts[-1]}",
             do="give len(model.layers) to training_plan",
         )
-    if wrong := expert_misfits(model, 1, plan.cp * plan.tp > 1):
-        raise InputError("; ".join(wrong))
     if is_tied(model) != plan.tied:
         said, meant = ("ties", "not") if is_tied(model) else ("does not tie", "")
         raise InputError(

@@ -104,9 +104,6 @@ def test_what_does_not_fit_is_told_at_once():
     few = {"model": {"kind": "llama", "kv_heads": 2}, "mesh": {"cp": 3}, "context": {"kind": "ulysses"}}
     with pytest.raises(InputError, match=r"ulysses deals 2 heads of keys to cp=3 ranks: take cp up to 2, or ring"):
         layout(Config.model_validate(few), 3)
-    experts = {"kind": "llama", "experts": 4, "expert_capacity": 1.5}
-    with pytest.raises(InputError, match=r"experts with a capacity see whole samples: take cp=1 and tp=1"):
-        layout(Config.model_validate({"model": experts, "mesh": {"tp": 2}}), 2)
     shared = Config.model_validate({"mesh": {"cp": 2, "tp": 2}})
     assert ["mesh.tp or mesh.cp" in each for each in device_problems(shared, gpu=True)] == [True]
     assert not [*device_problems(shared, gpu=False), *device_problems(Config(), gpu=True)]

@@ -25,7 +25,7 @@ def test_experts_have_the_gradients_of_one_rank(ranks, mpirun):
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(
-    ("ranks", "case"), [(n, k) for n, count in ((2, 8), (4, 6), (6, 3), (8, 4)) for k in range(count)]
+    ("ranks", "case"), [(n, k) for n, count in ((2, 9), (4, 7), (6, 3), (8, 4)) for k in range(count)]
 )
 def test_every_mesh_of_experts_has_the_gradients_of_one_rank(ranks, case, mpirun):
     assert "good" in mpirun(ranks, "expert_ranks.py", str(case), timeout=150).stdout

@@ -21,19 +21,37 @@ from hpckit.training.experts.way import OverNodes
 
 WORLD = MPI.COMM_WORLD
 SAMPLES, BATCH = 27, 12
+SPLIT = "dp", "pp", "cp", "tp", "ep", "etp", "stage", "schedule"  # what changes no result
 WORDS = np.random.default_rng(3).integers(0, 17, (SAMPLES, 6)).astype(np.int32)
 
 
-def trained(comm, dtype, *, dp=1, pp=1, tp=1, ep=1, stage=0, schedule="1f1b", parts=0, microbatches=1, bias=0, **more):
+def trained(
+    comm,
+    dtype,
+    *,
+    dp=1,
+    pp=1,
+    cp=1,
+    tp=1,
+    ep=1,
+    etp=1,
+    stage=0,
+    schedule="1f1b",
+    parts=0,
+    microbatches=1,
+    bias=0,
+    **more,
+):
     """Losses and norms of three steps; gradients of the last one, and the values after it, of this rank."""
     made = {"experts": 5, "top_k": 2, "balance": 0.3, "router_z": 0.1} | more
     model = llama(17, 2, 24, 4, 2, 20, 5, **made)
     chunks = len(model.layers) if schedule == "looped_bfs" else None
     plan = hp.plan.training_plan(
-        comm.size, len(model.layers), batch=BATCH, dp=dp, pp=pp, tp=tp, ep=ep, parts=parts, schedule=schedule,
+        comm.size, len(model.layers), batch=BATCH, dp=dp, pp=pp, cp=cp, tp=tp, ep=ep, parts=parts, schedule=schedule,
         chunks=chunks, microbatches=microbatches,
     )  # fmt: skip
-    with hp.Mesh(comm, dp=dp, pp=pp, **({"tp": tp} if tp > 1 else {})) as mesh:
+    inner = {name: size for name, size in (("cp", cp), ("tp", tp)) if size > 1}
+    with hp.Mesh(comm, dp=dp, pp=pp, **inner) as mesh:
         it = hp.Pipeline(mesh, model, CrossEntropy(17), plan, dtype=dtype, sharding=stage)
         if ep > 2:
             two = {type(part.way(np.zeros(part.experts, int))) is OverNodes for part in it.experts().values()}
@@ -68,7 +86,7 @@ def trained(comm, dtype, *, dp=1, pp=1, tp=1, ep=1, stage=0, schedule="1f1b", pa
 
 
 def same(dtype, **how):
-    alone = {name: value for name, value in how.items() if name not in ("dp", "pp", "tp", "ep", "stage", "schedule")}
+    alone = {name: value for name, value in how.items() if name not in SPLIT}
     wanted, every = trained(MPI.COMM_SELF, dtype, **alone)
     told, values = trained(WORLD, dtype, **how)
     exact = bool(how.get("parts"))
@@ -90,7 +108,8 @@ cases = {
         (f4, {"dp": 2, "ep": 2, "parts": 4, "stage": 2, "schedule": "looped_bfs"}),
         ("bfloat16", {"dp": 2, "ep": 2, "parts": 8}),
         (f8, {"dp": 2, "parts": 8}),
-        (f8, {"tp": 2}),
+        (f8, {"tp": 2, "capacity": 0.7}),
+        (f8, {"cp": 2, "ep": 2, "capacity": 0.6}),
     ],
     3: [
         (f4, {"dp": 3, "ep": 3, "parts": 4, "bias": 1}),
@@ -103,6 +122,7 @@ cases = {
         (f8, {"dp": 2, "tp": 2, "ep": 2, "stage": 1}),
         (f4, {"dp": 4, "ep": 4, "parts": 8, "stage": 3}),
         (f4, {"dp": 4, "ep": 2, "parts": 4, "stage": 3, "schedule": "looped_bfs"}),
+        (f8, {"cp": 2, "tp": 2, "ep": 4, "capacity": 0.7, "microbatches": 2, "recompute": True}),
     ],
     6: [
         (f8, {"dp": 6, "ep": 3}),

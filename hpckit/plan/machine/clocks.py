@@ -171,12 +171,15 @@ class Clocks:
         if not away.all():
             alone = np.where(away, alone, self._copying(flight))
         several = len(s) and max(np.bincount(s).max(), np.bincount(d).max()) > 1
-        links = self._links(s, d, level, speed) if several else None
+        sending = np.where(away, overhead, 0.0)
+        links = None
+        if several:
+            whole = sending + alone  # the adapters are busy with both
+            links = self._links(s, d, level, speed * np.divide(alone, whole, out=np.ones(len(s)), where=whole > 0))
         shared = alone if several else np.maximum(alone, flight.nbytes * self._seconds_per_byte(s, d, level))
         latency = np.where(away, np.array([x.latency for x in levels])[level] + overhead, 0.0)
         nothing = np.zeros(len(s))
         add = flight.nbytes / self.machine.reduction
-        sending = np.where(away, overhead, 0.0)
         return PreparedFlight(
             sender=s,
             receiver=d,
@@ -340,16 +343,13 @@ class Clocks:
         return begin[:, 0], now[:, 0]
 
     def _fly_together(self, flight: PreparedFlight, ready: Floats) -> tuple[Floats, Floats]:
-        """All at once, each with its share of the links; a rank begins them in their order."""
+        """All at once, each with its share of the links."""
         assert flight.links is not None
-        s, d, state, alone = flight.sender, flight.receiver, self.state, flight.occupy[:, 2]
+        s, d, state, busy = flight.sender, flight.receiver, self.state, flight.occupy[:, 0]
         begin = _latest(_latest(ready, state[OUT][s]), state[IN][d])
-        overhead = flight.occupy[:, 1] * (1 + _turns(s))
-        now = begin.copy()
-        now[:, :2] += overhead[:, None]
-        left = leave(now[:, 0], alone, flight.links)
-        now[:, 2] += alone
-        now[:, 3] += left - now[:, 0] - alone
+        left = leave(begin[:, 0], busy, flight.links)
+        now = begin + flight.occupy
+        now[:, 3] += left - begin[:, 0] - busy
         now[:, 0] = left
         order = np.argsort(left, kind="stable")  # of several assignments to a rank the last one holds
         state[OUT][s[order]] = now[order]
@@ -420,7 +420,10 @@ class Clocks:
         return slowest
 
     def _links(self, s: Ints, d: Ints, level: Ints, speed: Floats) -> Links:
-        """What each message takes: its sender's adapter and its receiver's, uplinks and buses on its way."""
+        """What each message takes: its sender's adapter and its receiver's, uplinks and buses on its way.
+
+        speed: bytes/s, of each message alone.
+        """
         one = np.ones(len(s))
         found, load = [s, self.ranks + d], [one, one]
         for number, unit in enumerate(self.machine.levels):

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from hpckit.nn.block import Recompute, Residual
 from hpckit.nn.cuts import expert_cut, own_part, parts_of
 from hpckit.nn.feedforward import Experts
-from hpckit.nn.layer import Sequential
+from hpckit.nn.layer import Pass, Sequential
+from hpckit.nn.linear import rows
 from hpckit.nn.parameters import Parameter
 from hpckit.training.experts.way import ExpertRanks
+
+if TYPE_CHECKING:
+    from hpckit.training.context.ranks import ContextRanks
+    from hpckit.training.tensor.ranks import Ranks
 
 
 def experts_of(model: Any) -> Iterator[Experts]:
@@ -21,6 +28,23 @@ def experts_of(model: Any) -> Iterator[Experts]:
 
 def expert_parallel(model: Sequential, ranks: ExpertRanks) -> Sequential:
     """The model with this rank's experts only, to which tokens travel; the given model is not changed."""
+    return _with_experts(model, lambda layer: own_experts(layer, ranks))
+
+
+def sample_parallel(model: Sequential, tensor: Ranks, context: ContextRanks) -> Sequential:
+    """The model on ranks that share the tokens of each sample, whose experts' capacity is that of whole samples."""
+    samples = SharedSamples(tensor, context)
+
+    def of(layer: Experts) -> Experts:
+        new = copy.copy(layer)
+        new.whole, new.chosen = samples, layer.chosen.copy()
+        return new
+
+    return _with_experts(model, of)
+
+
+def _with_experts(model: Sequential, change: Callable[[Experts], Experts]) -> Sequential:
+    """The model with other mixtures of experts."""
 
     def of(layer: Any) -> Any:
         if isinstance(layer, Sequential):
@@ -29,11 +53,27 @@ def expert_parallel(model: Sequential, ranks: ExpertRanks) -> Sequential:
             return Recompute(of(layer.layer))
         if isinstance(layer, Residual) and isinstance(layer.branch, Experts):
             new = copy.copy(layer)
-            new.branch = own_experts(layer.branch, ranks)
+            new.branch = change(layer.branch)
             return new
         return layer
 
-    return Sequential([of(layer) for layer in model.layers], model.names)
+    return of(model)
+
+
+class SharedSamples:
+    """The tokens of samples on ranks of tp, of cp, or of both. Collective."""
+
+    def __init__(self, tensor: Ranks, context: ContextRanks) -> None:
+        self._tensor, self._context = tensor, context
+
+    def gather(self, own: Any, step: Pass) -> Any:
+        """An array [samples, tokens, n] of all tokens from the rows [own tokens, n] of each rank."""
+        found = self._tensor.gather(own, step.tokens)
+        return found if self._context.size == 1 else self._context.gather(np.ascontiguousarray(found), step.length)
+
+    def own(self, whole: Any, step: Pass) -> Any:
+        """The rows of this rank's tokens."""
+        return rows(self._context.own(whole))[self._tensor.own(step.tokens)]
 
 
 def own_experts(layer: Experts, ranks: ExpertRanks) -> Experts:
