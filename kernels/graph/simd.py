@@ -248,8 +248,10 @@ def _loop(
             put = "store" if a else "stream"
             vectors.append(f"{put}(a{a}, {base(row_start(kinds[a], 0, 0, 0))} + first, {result})")
         for leaf in sweep.leaves:  # lines that come from the memory: those of the slab ahead
-            ahead = max((three(at), at) for node, at in expanded(targets, sweep.kept, sweep.dims) if node is leaf)[1]
-            array, at = load(leaf, ahead)[:-1].split("[")
+            read = [at for node, at in expanded(targets, sweep.kept, sweep.dims) if node is leaf]
+            if not read:  # by the loops of kept values alone
+                continue
+            array, at = load(leaf, max(read))[:-1].split("[")
             vectors.append(f"prefetch({array}, {at[: -len(' + k')]} + first + AHEAD)")
         inside += [f"    {name} = wide({value})" for value, name in wide.items()]
         inside += [f"    begin = head(a0, {first}, {count})", f"    lines = ({count} - begin) // LINE"]

@@ -94,8 +94,8 @@ def test_strips_and_results_past_the_cache_change_no_bits(monkeypatch):
     """Odd rows, two targets, a kept value, a choice and a number, in arrays that begin anywhere in a line."""
     u, v, c = field("u"), field("v"), make("number", value="c", is_field=False)
     kept = make("exp", laplacian(make("mul", u, v), 3))
-    first = make("add", make("mul", c, laplacian(kept, 3)), make("div", u, make("add", constant(2.0), v)))
-    chosen = make("where", make("less", u, v), make("neg", u), constant(0.5))
+    first = make("add", make("mul", c, laplacian(kept, 3)), make("div", v, make("add", constant(2.0), v)))
+    chosen = make("where", make("less", c, v), make("neg", v), constant(0.5))  # u is read for the kept value alone
     wanted, shape = (first, make("sub", chosen, shift(v, (1, 0, 0)))), (3, 13, 37)
     rng = np.random.default_rng(0)
     data = [rng.random((7, 17, 41)) for _ in range(2)]
