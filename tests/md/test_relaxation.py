@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from lammps_runs import needs_lammps, run_lammps, thermo_rows
+from lammps_runs import needs_lammps, run_lammps, same_bits, thermo_rows
 from mpi4py import MPI
 from test_against_lammps import POTENTIALS
 from test_scripts import hpckit
@@ -79,6 +79,14 @@ def test_a_box_relaxes_to_that_of_lammps(tmp_path, how):
     np.testing.assert_allclose(np.array(found.tensor)[changing], wanted[changing], rtol=0, atol=1e-2)
     assert how[0] != "i" or found.pressure == pytest.approx(0.0, abs=1e-2)
     system.mesh.close()
+
+
+@needs_lammps
+def test_any_number_of_ranks_has_the_same_bits(mpirun, tmp_path):
+    run_lammps(tmp_path, MADE)
+    (tmp_path / "in.relaxed").write_text(RELAXED.format("tri 10000.0", ""))
+    found = same_bits(mpirun, tmp_path, (1, 3), 20, ["relaxed"])["relaxed"]
+    assert np.ptp(found["rows"][:, -1]) > 1e-3  # the tilt yz
 
 
 ELASTIC = f"""units metal

@@ -17,6 +17,7 @@ from hpckit.md.forces import VIRIAL
 from hpckit.md.motion.dynamics import half_kick, half_kick_and_drift
 from hpckit.md.motion.relaxation import Relaxation
 from hpckit.md.system import System
+from hpckit.md.thermo import add_ranks
 
 DELAY, GROW, SHRINK, ALPHA, ALPHA_SHRINK, FASTEST = 5, 1.1, 0.5, 0.1, 0.99, 10.0
 
@@ -96,7 +97,13 @@ class Fire:
         powers(particles.velocities, particles.forces, particles.ids, particles.slots, found)
         own = system.device.to_host(found)
         sums, largest = own[:3].copy(), own[3:].copy()
-        sum_of_ranks(system.mesh.comm, sums)
+        if system.forces.exact:
+            chosen, host = particles.own, system.device.to_host
+            v, f = host(particles.velocities)[chosen, :3], host(particles.forces)[chosen, :3]
+            each = np.stack([(f * v).sum(axis=1), (f * f).sum(axis=1), (v * v).sum(axis=1)], axis=1)
+            sums = add_ranks(system.mesh.comm, each, max(system.count, system.mesh.size), True)
+        else:
+            sum_of_ranks(system.mesh.comm, sums)
         max_of_ranks(system.mesh.comm, largest)
         self.largest_force = float(largest[0])
         if self.box is not None:
