@@ -212,7 +212,7 @@ def test_clusters_that_cannot_be_held_are_named(tmp_path):
         settings_of(tmp_path / "in.bad")
     (tmp_path / "in.bad").write_text(text.replace("b 1 a 1", "b 2 a 1"))
     config = Config.model_validate(settings_of(tmp_path / "in.bad").tree)
-    with pytest.raises(InputError, match=r"constraints\.bonds are \[2\]"):
+    with pytest.raises(InputError, match=r"constraints\.bonds is \[2\]"):
         make_system(config, Start(config), MPI.COMM_SELF, PhaseTimer())
 
 
