@@ -427,9 +427,9 @@ def test_what_does_not_go_with_a_tilted_box_is_named_before_the_start(settings, 
     [
         ({"deform": {"changes": [{"of": "xy", "style": "scale", "values": [1]}]}}, "by these but scale"),
         ({"deform": {"changes": [{"of": "x", "style": "final", "values": [1]}]}}, "takes 2 numbers"),
-        ({"deform": {"changes": [{"of": "x", "style": "volume"}]}}, "other than volume"),
-        ({"deform": {"start": [{"of": "x", "style": "vel", "values": [1]}]}}, "takes final, delta"),
-        ({"system": {"tilt": [1, 0, 0], "file": __file__}}, "without file"),
+        ({"deform": {"changes": [{"of": "x", "style": "volume"}]}}, "have the style volume"),
+        ({"deform": {"start": [{"of": "x", "style": "vel", "values": [1]}]}}, "allowed are final, delta"),
+        ({"system": {"tilt": [1, 0, 0], "file": __file__}}, "omit it with file"),
         ({"barostat": {"kind": "mtk", "tilts": ["xy", "xy"]}, "dynamics": {"kind": "nve"}}, "each once"),
     ],
 )

@@ -118,7 +118,7 @@ def test_settings_of_water_that_do_not_go_together_are_refused():
         ("bonds", {"parameters": ()}, "harmonic bonds and angles"),
         ("angles", {"parameters": ()}, "parameters of one type each"),
         ("angles", {"parameters": ((55.0,),)}, "second number"),
-        ("constraints", {"angles": ()}, "free of constraints"),
+        ("constraints", {"angles": ()}, "has no constraints"),
     ):
         with pytest.raises(ValueError, match=message):
             with_common(Config).model_validate({**settings, section: {**settings[section], **values}})
