@@ -1,8 +1,4 @@
-"""The symbolic execution of a plan: what the cells of all ranks hold after each step, as fingerprints.
-
-Each contribution of a rank is a random 64-bit number, and a sum of contributions is the sum of their numbers, with how
-many there are.
-"""
+"""The symbolic execution of a plan: what the cells of all ranks hold after each step, as fingerprints."""
 
 from __future__ import annotations
 
@@ -14,15 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from hpckit.errors import HpckitError, PlanError
+from hpckit.plan.proof.fingerprints import Fingerprints, Numbers
 from hpckit.plan.proof.form import MALFORMED, check_claim, malformed, malformed_work
 from hpckit.plan.protocol import EMPTY, IN_ORDER, NOBODY, NOTHING, Claim, Ends, Ints, Plan, Step, Strands, Work
 
-Numbers = npt.NDArray[np.uint64]
 LONG_AGO = -(2**30)  # the number of a step before all others
-CONTRIBUTIONS = 2**61  # numbers from here on stand for contributions, lower ones for global indices
-NOBODYS = 0xA5A5_5A5A_0F0F_F0F1  # the number of cells without data
 EXTENTS = ("entry", "rank", "peer", "first", "last")
-DENSE = 4  # indices up to `DENSE` times the cells are looked up in a table, others by bisection
 
 
 @dataclass(frozen=True)
@@ -70,8 +63,8 @@ class Execution:
         check_claim(plan, claim)
         self._whole = claim
         self._claim: Claim | Strands = claim
-        self._indices = _Indices(plan.ranks, claim)
-        self.begin(plan, claim.start.shape[1], self._indices.given.copy().reshape(-1), claim.zeros)
+        self._numbers = Fingerprints(plan.ranks, claim)
+        self.begin(plan, claim.start.shape[1], self._numbers.given.copy().reshape(-1), claim.zeros)
         self._fixed = None if claim.fixed is None else np.ascontiguousarray(claim.fixed).reshape(-1)
         self._node = claim.node
         size = None if claim.size is None else np.broadcast_to(claim.size, (plan.ranks, self._cells))
@@ -256,7 +249,7 @@ class Execution:
         base = work.rank[:, None] * self._cells
         asked = work.needs != NOTHING
         at = np.where(asked, base + work.reads, 0)
-        missing = asked & (self._held[at] != self._indices.totals(work.needs))
+        missing = asked & (self._held[at] != self._numbers.totals(work.needs))
         missing |= asked & (self._complete[at] > number - step.lag)
         if missing.any():
             m, k = map(int, np.argwhere(missing)[0])
@@ -270,9 +263,9 @@ class Execution:
         cells = (base + work.writes)[made]
         self._check_fixed(number, step, cells, "computes")
         self._check_apart(number, step, cells, several=True)
-        self._held[cells] = self._indices.totals(work.makes[made])
+        self._held[cells] = self._numbers.totals(work.makes[made])
         if self._summed is not None:
-            self._summed[cells] = self._indices.contributions(work.makes[made])
+            self._summed[cells] = self._numbers.contributions(work.makes[made])
         self._complete[cells] = number - step.lag
 
     def _move(self, number: int, step: Step, sent: EndEntries, taken: EndEntries) -> None:
@@ -394,14 +387,14 @@ class Execution:
     def _check_result(self) -> None:
         claim, held = self._whole, self._held.reshape(self._plan.ranks, self._cells)
         summed = None if self._summed is None else self._summed.reshape(held.shape)
-        wrong = self._indices.wrong(held, summed)
+        wrong = self._numbers.wrong(held, summed)
         if wrong.any():
             at = np.argwhere(wrong)
             rank, cell = map(int, at[0])
             wanted = int(np.broadcast_to(claim.end, held.shape)[rank, cell])
             must = "must hold nobody's data" if wanted == EMPTY else f"must hold {claim.index_name(wanted)}"
             raise PlanError(
-                f"{self._plan.title()}: rank {rank} ends with {self._indices.name_of(held[rank, cell])} in a wrong "
+                f"{self._plan.title()}: rank {rank} ends with {self._numbers.name_of(held[rank, cell])} in a wrong "
                 f"place: {claim.cell_name(rank, cell)} {must} "
                 f"({len(at)} wrong cells on {len(set(at[:, 0].tolist()))} ranks)"
             )
@@ -411,86 +404,3 @@ class Execution:
 
 def _made(plan: Plan) -> Iterator[Step]:
     yield from plan.steps()
-
-
-class _Indices:
-    """The numbers of contributions, and of global indices: the number of an index is the sum over its contributions.
-
-    given: uint64[ranks, cells], the data of the cells before the first step.
-    """
-
-    def __init__(self, ranks: int, claim: Claim) -> None:
-        self._claim = claim
-        cells = claim.start.shape[1]
-        self._nobody = np.uint64(0 if claim.zeros else NOBODYS)
-        contributions = random_numbers(np.arange(CONTRIBUTIONS, CONTRIBUTIONS + ranks * cells)).reshape(ranks, cells)
-        rows = claim.start[:1] if claim.start.strides[0] == 0 else claim.start
-        many = ranks if len(rows) < ranks else 1  # contributions of an entry
-        gives = rows >= 0
-        self.given = np.where(gives, contributions, self._nobody)
-        index = rows[gives]
-        numbers = contributions.sum(0, dtype=np.uint64)[gives[0]] if len(rows) < ranks else contributions[gives]
-        self._known: Ints | None = None
-        largest = int(index.max(initial=-1)) + 1
-        if largest > DENSE * claim.start.size:
-            self._known, index = np.unique(index, return_inverse=True)
-            largest = len(self._known)
-        self._totals = np.zeros(largest, np.uint64)
-        np.add.at(self._totals, index, numbers)
-        self._counts = np.bincount(index, minlength=largest) * many
-        if self._known is None and largest:
-            unknown = np.ones(largest, bool)
-            unknown[index] = False
-            self._totals[unknown] = random_numbers(np.flatnonzero(unknown))
-
-    def totals(self, index: Ints) -> Numbers:
-        """The number of each index, also without contributions; arbitrary for values that are not indices."""
-        n = len(self._totals)
-        if not n:
-            return random_numbers(index)
-        at = index if self._known is None else np.searchsorted(self._known, index)
-        known = (at >= 0) & (at < n)
-        if known.all() and self._known is None:
-            return self._totals[at]
-        at = np.where(known, at, 0)
-        if self._known is not None:
-            known &= self._known[at] == index
-        return np.where(known, self._totals[at], random_numbers(index))
-
-    def contributions(self, index: Ints) -> Ints:
-        """How many contributions each index has, at least 1."""
-        if not len(self._counts):
-            return np.ones_like(index)
-        at = index if self._known is None else np.searchsorted(self._known, index)
-        return np.maximum(self._counts[np.clip(at, 0, len(self._counts) - 1)], 1)
-
-    def wrong(self, held: Numbers, summed: npt.NDArray | None) -> npt.NDArray[np.bool_]:
-        """The cells that differ from the claim; summed: how many contributions each holds."""
-        end = np.broadcast_to(self._claim.end, held.shape)
-        rows = end[:1] if end.strides[0] == 0 else end
-        wrong = (held != self.totals(rows)) & (rows >= 0)
-        if summed is not None:
-            wrong |= (summed != self.contributions(rows)) & (rows >= 0)
-        if (rows == EMPTY).any():
-            empty = held != self._nobody
-            if summed is not None:
-                empty |= summed != (self._nobody != 0)
-            wrong |= empty & (rows == EMPTY)
-        return wrong
-
-    def name_of(self, number: np.uint64) -> str:
-        """The content of a cell, in words."""
-        if number == self._nobody:
-            return "what nobody gave"
-        end = np.unique(self._claim.end[self._claim.end >= 0])
-        found = np.flatnonzero(self.totals(end) == number)
-        return self._claim.index_name(int(end[found[0]])) if found.size else "an incomplete or doubled sum"
-
-
-def random_numbers(number: Ints) -> Numbers:
-    """A random number for each: splitmix64, which is made for this and needs no state."""
-    with np.errstate(over="ignore"):
-        x = (number.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return x ^ (x >> np.uint64(31))

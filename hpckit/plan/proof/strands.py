@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from hpckit.errors import PlanError
-from hpckit.plan.proof.execution import CONTRIBUTIONS, NOBODYS, EndEntries, Execution, Proof, random_numbers
+from hpckit.plan.proof.execution import EndEntries, Execution, Proof
+from hpckit.plan.proof.fingerprints import CONTRIBUTIONS, NOBODYS, random_numbers
 from hpckit.plan.protocol import NOBODY, OWN, Ends, Flags, Ints, Plan, Step, Strands, Work
 
 MOST_CELLS = 2**22  # executed at a time: 24 bytes each
