@@ -30,6 +30,19 @@ def add(flux, fast, share, face, at, next_face, next_cell, levels, count):
             flux[to + i] += share * fast[cell + i]
 
 
+@jit(borrowed=True)
+def add_means(x, y, u, v, share, row, rows, at, wide, next_cell, nz, nx):
+    """Add shares of the deviations of the momenta of a row of columns to the mean mass fluxes x and y.
+
+    The row has its faces beyond it along y; row 0 has those before it, too. at: its first cell.
+    """
+    face, next_face = row * nx, (rows + 1) * nx
+    if row == 0:
+        add(y, v, share, face, at, next_face, next_cell, nz, nx)
+    add(y, v, share, face + nx, at + wide, next_face, next_cell, nz, nx)
+    add(x, u, share, row * (nx + 1), at, rows * (nx + 1), next_cell, nz, nx + 1)
+
+
 @jit(noalias=True, borrowed=True)
 def explicit_part(
     u, v, w, rho, heat, slow_rho, slow_heat, theta, stiff, levels, dx, dy, dt, implicit, at, wide, next_cell, new_rho,

@@ -10,7 +10,7 @@ from hpckit.kernels.euler.hevi import simd as flat
 from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, FACES_BACK, PER_CELL, PER_FACE, LargeStage
 from hpckit.kernels.euler.hevi.constants import WORKS as FLAT_WORKS
 from hpckit.kernels.euler.hevi.numerics import swept
-from hpckit.kernels.euler.hevi.rows import add, explicit_part, fill, settle
+from hpckit.kernels.euler.hevi.rows import add_means, explicit_part, fill, settle
 from hpckit.kernels.euler.numerics import outside, power
 
 u8 = np.uint64
@@ -283,11 +283,7 @@ def _substep(work, ground, slow, fast, pressure, levels, flux_x, flux_y, flux_z,
             v, slow_v, size_v, slope_v, excess, tilt, at + wide, own + far, own, cells, next_p, nx, per_dy, dt, north
         )
         if share != 0.0:
-            face, lines = (j - HALO) * nx, (tall - 2 * HALO + 1) * nx
-            if j == HALO:
-                add(y, v, share, face, at, lines, cells, nz, nx)
-            add(y, v, share, face + nx, at + wide, lines, cells, nz, nx)
-            add(x, u, share, (j - HALO) * (nx + 1), at, (tall - 2 * HALO) * (nx + 1), cells, nz, nx + 1)
+            add_means(x, y, u, v, share, j - HALO, tall - 2 * HALO, at, wide, cells, nz, nx)
         explicit_part(
             u, v, w, fast_rho, fast_heat, slow_rho, slow_heat, theta, stiff, levels, numbers.dx, numbers.dy, dt,
             implicit, at, wide, cells, rho, heat, p,
