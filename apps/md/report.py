@@ -28,7 +28,6 @@ PRESSURES = tuple(f"pressure_{ab}" for ab in ("xx", "yy", "zz", "xy", "xz", "yz"
 LEAST_DRAWN = 30  # temperatures of which a distribution is drawn
 BLOCKS = 8  # parts of a series whose spread gives the error of its mean
 TO_CM2_PER_S = {"real": 0.1, "metal": 1e-4}  # of angstrom^2 per fs and per ps
-KOLMOGOROV = 1.95  # over sqrt(n): the distance that 1 of 1000 samples of the same distribution exceeds
 
 
 def sections(run: RunData) -> Iterator[ReportSection]:

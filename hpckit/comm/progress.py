@@ -59,8 +59,8 @@ class UnderWay(Protocol):
     def unfinished(self) -> Unfinished:
         """What it is."""
 
-    def abandon(self) -> None:
-        """Cancel it, or keep its memory alive."""
+    def abandon(self, error: Exception | None = None) -> None:
+        """Cancel it, or keep its memory alive; `error` is what a wait for it raises."""
 
 
 class Unfinished(NamedTuple):
@@ -124,7 +124,7 @@ class PendingOperations:
     """
 
     def __init__(self) -> None:
-        self.runs: list[Any] = []
+        self.runs: list[UnderWay] = []
         self.begun: weakref.WeakSet[Any] = weakref.WeakSet()
         self._kept: list[Any] = []
         self._freeing: list[list[Any]] = []  # steps that free something, and the request that each waits for

@@ -18,7 +18,7 @@ from hpckit.plan.pipeline.times import StageTimes
 from hpckit.plan.price import price
 from hpckit.plan.training.cost import share, step_cost
 from hpckit.plan.training.links import line
-from hpckit.plan.training.memory import block_bytes, memory, zero_bytes
+from hpckit.plan.training.memory import block_bytes, memory
 from hpckit.plan.training.model import language_model, model_from
 from hpckit.plan.training.reasons import other_conditions, reasons
 from hpckit.plan.training.search import HEADROOM, _microbatches, _orders, _ways, meshes, search
@@ -61,11 +61,6 @@ def test_activations_are_those_of_the_closed_formulas():
     assert block_bytes(model, replace(plain, recompute="selective")) == pytest.approx(s * b * h * (10 + 24 / t))
     assert block_bytes(model, replace(plain, sequence=True, recompute="selective")) == pytest.approx(34 * s * b * h / t)
     assert block_bytes(model, replace(plain, recompute="full")) == 2 * s * b * h
-
-
-def test_zero_takes_the_bytes_of_its_table():
-    table = [zero_bytes(7.5e9, 64, stage) / 1e9 for stage in range(4)]
-    assert table == [120.0, 31.40625, 16.640625, 1.875]  # printed as 120, 31.4, 16.6, 1.9
 
 
 def test_published_steps_are_met_with_one_efficiency_a_machine():

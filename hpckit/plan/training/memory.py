@@ -9,19 +9,9 @@ from __future__ import annotations
 import math
 
 from hpckit.plan.training.model import LanguageModel
-from hpckit.plan.training.strategy import Precision, Strategy
+from hpckit.plan.training.strategy import Strategy
 
-HALF = Precision(gradient=2)
 LOGITS = 3 * 4  # bytes of a logit: itself, its softmax and its gradient in float32, for one microbatch
-
-
-def zero_bytes(parameters: float, ranks: int, stage: int, precision: Precision = HALF) -> float:
-    """Bytes that a replica of data parallelism holds of values, gradients and optimizer under ZeRO's stage 0 to 3.
-
-    Rajbhandari et al. 2020 (arXiv:1910.02054), figure 1.
-    """
-    parts = [precision.optimizer, precision.gradient, precision.parameter]
-    return parameters * sum(part / (ranks if number < stage else 1) for number, part in enumerate(parts))
 
 
 def held_parameters(model: LanguageModel, it: Strategy) -> tuple[float, float]:

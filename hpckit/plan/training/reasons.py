@@ -11,7 +11,6 @@ from hpckit.plan.training.model import LanguageModel
 from hpckit.plan.training.search import PricedStrategy, SearchResult, altered, mesh_of, search
 
 WATCHED = 60  # of the quickest meshes are looked at again under other conditions
-NOTABLE = 0.02  # of a step
 
 
 def reasons(found: SearchResult) -> Iterator[str]:
