@@ -35,6 +35,7 @@ from hpckit.grid.field import Field
 from hpckit.kernels.graph.nodes import Node, constant, make
 
 __communicates__ = True  # its frames are not call sites
+MOST_AGAIN = 1.25  # operations of several steps in one pass, over those of the steps apart
 
 
 class TracedModel:
@@ -43,9 +44,11 @@ class TracedModel:
     Calling it is collective.
     """
 
-    def __init__(self, function: Callable, walls: Mapping[str, Any] | None = None, exact: bool = False) -> None:
-        self.function, self.exact = function, exact
-        self.name = getattr(function, "__name__", "model")
+    def __init__(
+        self, function: Callable, walls: Mapping[str, Any] | None = None, exact: bool = False, times: int = 1
+    ) -> None:
+        self.function, self.exact, self.times = function, exact, times
+        self.name = getattr(function, "__name__", "model") + (f", {times} times" if times > 1 else "")
         self._walls = dict(walls or {})
         self._graphs: dict[Any, tuple[Graph, bool]] = {}
         self._programs: dict[Any, SweepProgram] = {}
@@ -65,6 +68,17 @@ class TracedModel:
         bound = self.bound(graph, args)
         results = bound.run(dict(zip(graph.inputs, map(plain, args), strict=True)), outs)
         return tuple(results) if several else results[0]
+
+    def repeated(self, times: int) -> TracedModel:
+        """Several steps as one model: its first arguments are the state, its results the next state.
+
+        Where that moves fewer bytes, all steps become one pass over memory after one exchange of a deeper halo: what is
+        between two steps stays in a few slabs in the cache. Between walls each step is a pass, since walls are filled
+        between them. The bits are those of single steps.
+        """
+        if isinstance(times, bool) or not isinstance(times, int) or times < 1:
+            raise InputError(f"{self.name} is repeated 1 time or more, not {times!r}")
+        return TracedModel(self.function, self._walls, self.exact, times * self.times)
 
     def graph(self, *args: Any, **options: Any) -> Graph:
         """The graph for arguments like these, a plain value; `str(graph)` has a line a node."""
@@ -139,19 +153,44 @@ class TracedModel:
             value = (name, axes.walls(own, name)) if kind else name
             inputs.append(make("field" if kind else "number", value=value, is_field=kind))
             given.append(Traced(inputs[-1], axes))
+        outputs, several = self._results(given, options)
+        grid = Grid(axes.walled)
+        if self.times == 1:
+            return Graph(self.name, tuple(inputs), outputs, axes.names, grid), several
+        state = inputs[: len(outputs)]
+        fields = [leaf for leaf in state if leaf.op == "field"]
+        if len(fields) < len(outputs) or not all(node.is_field for node in outputs):
+            raise InputError(
+                f"{self.name}: its {len(outputs)} results are not the next state of its first arguments",
+                do="a step that is repeated takes the fields of the state first and returns as many",
+            )
+        found = []
+        for apart in (True,) if any(axes.walled) else (True, False):
+            now = outputs
+            for _ in range(self.times - 1):
+                if apart:
+                    pairs = zip(now, state, strict=True)
+                    now = tuple(make("hold", node, value=leaf.value[1], is_field=True) for node, leaf in pairs)
+                now, _ = self._results([*(Traced(node, axes) for node in now), *given[len(now) :]], options)
+            found.append(Graph(self.name, tuple(inputs), now, axes.names, grid))
+        work = [SweepProgram(graph, self.exact).work() for graph in found]
+        # All in one pass must not compute much more than it saves.
+        joined = len(found) > 1 and work[1][0] < work[0][0] and work[1][1] < MOST_AGAIN * work[0][1]
+        return found[joined], several
+
+    def _results(self, given: Sequence[Any], options: Mapping[str, Any]) -> tuple[tuple[Node, ...], bool]:
+        """What the function returns for stand-ins, and whether it is a tuple."""
         result = self.function(*given, **options)
         several = isinstance(result, tuple | list)
         outputs = []
         for each in result if several else [result]:
-            if isinstance(each, Real):
-                each = Traced(constant(float(each)), axes)
-            if not isinstance(each, Traced):
+            if not isinstance(each, Real | Traced):
                 raise InputError(
                     f"{self.name} returned a {type(each).__name__}",
                     do="return what was computed from its fields, or a tuple",
                 )
-            outputs.append(each.node)
-        return Graph(self.name, tuple(inputs), tuple(outputs), axes.names, Grid(axes.walled)), several
+            outputs.append(each.node if isinstance(each, Traced) else constant(float(each)))
+        return tuple(outputs), several
 
 
 def model(function: Callable | None = None, *, walls: Mapping[str, Any] | None = None, exact: bool = False) -> Any:

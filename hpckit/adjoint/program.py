@@ -132,6 +132,11 @@ class SweepProgram:
         """Of each pass of a stage the nodes whose values it makes: outputs, or what is held, folded or added up."""
         return self._targets[stage]
 
+    def work(self) -> tuple[int, int]:
+        """The bytes and the operations of a cell, in all passes."""
+        counts = [each.sweep.count() for stage in self.stages for each in stage.passes]
+        return sum(each.nbytes for each in counts), sum(each.operations for each in counts)
+
     def describe(self, owned: Offset = ()) -> Iterator[str]:
         """What the program does, line by line: exchanges with their widths, passes with what a cell costs.
 

@@ -125,6 +125,32 @@ def test_a_step_is_its_numpy_meaning_with_walls_and_periodic_ends(mesh):
     np.testing.assert_allclose(narrow.interior, expected, rtol=1e-14)
 
 
+def test_steps_that_are_repeated_have_the_bits_of_single_steps(mesh):
+    """In one pass where all dims are periodic, in two between walls; gradients, too."""
+    walls = {"y": hp.bc.mirror}
+    step = A.model(lambda u, v, k: (heat(u, k) - 0.1 * u * v, heat(v, 0.5 * k)), walls=walls)
+    three = step.repeated(3)
+    total = A.model(lambda u, v: (u * u + v).sum())
+    for axes, stages in (("x", 3), (("y", "x"), 1)):
+        with hp.Mesh(hp.world(), y=1, x=1, periodic=axes) as there:
+            u, v = field(there, (9, 11)), field(there, (9, 11), 1)
+            now = u, v
+            for _ in range(3):
+                now = step(*now, 0.1)
+            for one, other in zip(three(u, v, 0.1), now, strict=True):
+                assert np.array_equal(one.interior, other.interior)
+            assert len(three.program(three.graph(u, v, 0.1)).stages) == stages
+            (first, slopes), (second, others) = (
+                A.Window(model, 6 // turns, total).gradient(u, v, 0.1) for model, turns in ((step, 1), (three, 3))
+            )
+            assert first == second
+            for one, other in zip(slopes[:2], others[:2], strict=True):
+                np.testing.assert_allclose(one.interior, other.interior, rtol=1e-13, atol=1e-15)
+            assert slopes[2] == pytest.approx(others[2], rel=1e-12)
+    with pytest.raises(InputError, match="next state"):
+        A.model(lambda k, T: T * k).repeated(2)(0.1, field(mesh))
+
+
 def test_the_gradient_of_a_linear_step_is_its_transposed_matrix(mesh):
     """With walls: the whole Jacobian, column by column, against the sensitivities, row by row."""
     walls = {"y": (hp.bc.antisymmetric, hp.bc.mirror)}
