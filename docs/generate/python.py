@@ -16,7 +16,9 @@ import hpckit
 
 # Page -> (title, modules in this order; a package with a star stands for its public modules).
 PAGES = {
-    "plans": ("Plans", ["hpckit.plan.*"]),
+    "plans": ("Plans", [
+        "hpckit.plan.*", "hpckit.plan.collective.plan", "hpckit.plan.grid.halo", "hpckit.plan.pipeline.schedule",
+    ]),
     "grids": ("Grids, exchange, particles on a mesh", [
         "hpckit.comm.mesh", "hpckit.grid.field", "hpckit.grid.exchange",
         "hpckit.grid.boundary_conditions", "hpckit.comm.device", "hpckit.comm.gpu",

@@ -10,10 +10,11 @@ import tomllib
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from hpckit.errors import InputError
+from hpckit.errors import InputError, did_you_mean
 
 MOST_BYTES = 16 << 20  # of a file of settings, a table, a record
 MOST_DEPTH = 64  # of brackets
+MOST_BESIDE = 1000  # files of a folder that are compared with a missing name
 MOST_TOML, MOST_KEYS, MOST_PARTS = 1 << 20, 20_000, 32  # characters, keys, and names joined by dots in a key
 # Strings and comments, which may hold brackets; then brackets.
 _TOML = re.compile(
@@ -28,7 +29,9 @@ def open_regular(path: str | Path, what: str, do: str = "") -> BinaryIO:
     try:
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
-        raise InputError(f"{what} {path} cannot be read: there is no such file", do=do) from None
+        raise InputError(
+            f"{what} {path} cannot be read: there is no such file", likely=_near(Path(path)), do=do
+        ) from None
     except OSError as error:
         raise InputError(f"{what} {path} cannot be read: {error.strerror}", do=do) from None
     except ValueError as error:  # a null character in its name
@@ -37,6 +40,15 @@ def open_regular(path: str | Path, what: str, do: str = "") -> BinaryIO:
         os.close(file)
         raise InputError(f"{what} {path} cannot be read: it is not a regular file", do=do)
     return open(file, "rb")
+
+
+def _near(path: Path) -> str:
+    """The file beside a missing one with the nearest name, as a question."""
+    try:
+        beside = [entry.name for entry, _ in zip(os.scandir(path.parent), range(MOST_BESIDE), strict=False)]
+    except OSError:
+        return f"there is no folder {path.parent} either"
+    return did_you_mean(path.name, beside)
 
 
 def read_bytes(path: str | Path, what: str, most: int = MOST_BYTES, do: str = "", whole: bool = True) -> bytes:

@@ -85,6 +85,7 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["submit", "short", "--time", "5", "--ranks-per-node", "2", "--array-limit", "3"], "without --array"),
         (["submit", "--list", "/dev/null"], "is not a regular file"),
         (["submit", "--list", "none"], "cannot be read: there is no such file\n"),
+        (["graph", "run", "none/x.toml"], "there is no folder none either"),
         (["analyze", "x.xyz", "--report", ""], "'' is not a file name"),
         (["explain", "HPK-201x"], "did you mean 'HPK-201'?"),
     ],

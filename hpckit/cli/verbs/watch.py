@@ -39,7 +39,7 @@ def main(arguments: list[str]) -> int:
     it.add_argument("--every", type=float, default=2.0, metavar="SECONDS", help="between two looks (2)")
     options = it.parse_args(arguments)
     if not options.directory.is_dir():
-        raise InputError(f"no folder {options.directory}", do="hpckit ls")
+        raise InputError(f"no folder {options.directory}", do="hpckit ls lists the runs below runs/")
     if options.json and not options.once:
         raise InputError("--json is for one look", do="hpckit watch DIR --once --json")
     if not 0.1 <= options.every <= 3600:

@@ -167,7 +167,7 @@ def load_graph(path: Path) -> TaskGraph:
 
     Raises `InputError` that lists every mistake.
     """
-    tree = read_toml_file(path, "the graph")
+    tree = read_toml_file(path, "the graph", "give a TOML file with tables [tasks.NAME]")
     unknown = [key for key in tree if key != "tasks"]
     tables = tree.get("tasks")
     if unknown or not isinstance(tables, dict) or not tables:
