@@ -3,9 +3,9 @@
 from hpckit import loaded_on_use
 
 _HOMES = {
-    "Completion": "hpckit.serving.engine",
+    "Completion": "hpckit.serving.events",
     "Engine": "hpckit.serving.engine",
-    "Event": "hpckit.serving.engine",
+    "Event": "hpckit.serving.events",
     "TextPiece": "hpckit.serving.step",
     "Places": "hpckit.serving.plan",
     "StepReplay": "hpckit.serving.step",

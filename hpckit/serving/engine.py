@@ -13,9 +13,8 @@ import os
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,6 +26,7 @@ from hpckit.serving.checkpoint.gguf import SUFFIX, Gguf
 from hpckit.serving.checkpoint.shape import CONFIG, read_shape
 from hpckit.serving.checkpoint.vocabulary import chat_settings, tokenizer_in
 from hpckit.serving.checkpoint.weights import Weights
+from hpckit.serving.events import LONGEST_PAUSE, PAUSE, Completion, Counters, EngineListener, Event, Sample
 from hpckit.serving.model import ServedModel
 from hpckit.serving.sampler import Floats, Sampling, adjusted, chosen, likeliest, log_probabilities, seed_of, uniform
 from hpckit.serving.scheduler import Scheduler, Text
@@ -41,95 +41,6 @@ if TYPE_CHECKING:
 MOST_KV_BYTES = 4 << 30  # of keys and values, where nothing else is said
 STOP, LENGTH = "stop", "length"
 FAILURES = 2  # steps with wrong guesses in a row, after which a text goes on without
-PAUSE, LONGEST_PAUSE = 16, 256  # tokens without guesses: the first time, doubled each time to this, until one is right
-
-
-@dataclass(frozen=True)
-class Event:
-    """What a step brought to one sample of a request.
-
-    token: None where only text or the end came. logprobs: (token, logarithm) of the chosen one, then of the likeliest.
-    prompt: the same for each token of the prompt but the first, at the first event, where that was asked for. reason:
-    "stop", "length" or "" while it goes on. found: tokens of the prompt that were there already.
-    """
-
-    request: str
-    sample: int
-    token: int | None
-    text: str
-    logprobs: tuple[tuple[int, float], ...] = ()
-    prompt: tuple[tuple[tuple[int, float], ...], ...] = ()
-    reason: str = ""
-    found: int = 0
-
-
-@dataclass
-class _Sample:
-    """A sample of a request that is under way."""
-
-    request: str
-    number: int
-    text: Text
-    sampling: Sampling
-    seed: int
-    stream: TextStream
-    prompt: list[tuple[tuple[int, float], ...]] = field(default_factory=list)
-    reason: str = ""
-    failures: int = 0  # steps in a row whose guesses were all wrong
-    pause: int = 0  # tokens that come without guesses
-    next_pause: int = PAUSE
-
-
-class Completion:
-    """A sample of a request at its end: prompt and tokens (lists of numbers), text, logprobs of each token where they
-    were asked for (see `Event`), reason; found: tokens of the prompt that were there already.
-    """
-
-    def __init__(self, sample: _Sample) -> None:
-        self.request, self.sample, self.found = sample.request, sample.number, 0
-        self.prompt = sample.text.tokens[: sample.text.prompt]
-        self.tokens: list[int] = []
-        self.text = self.reason = ""
-        self.logprobs: list[tuple[tuple[int, float], ...]] = []
-        self.prompt_logprobs: tuple[tuple[tuple[int, float], ...], ...] = ()
-
-    def add(self, event: Event) -> None:
-        """What a step brought."""
-        self.text += event.text
-        self.reason, self.found = event.reason, event.found
-        self.prompt_logprobs = event.prompt or self.prompt_logprobs
-        if event.token is not None:
-            self.tokens.append(event.token)
-            if event.logprobs:
-                self.logprobs.append(event.logprobs)
-
-
-@dataclass
-class Counters:
-    """What an engine has done since it began."""
-
-    steps: int = 0
-    prompt_tokens: int = 0
-    found_tokens: int = 0
-    written_tokens: int = 0
-    drafts: int = 0
-    accepted: int = 0
-    finished: int = 0
-    aborted: int = 0
-    seconds: float = 0.0
-
-
-class EngineListener(Protocol):
-    """Is called when an engine gets, computes or loses a request."""
-
-    def added(self, name: str, samples: int) -> None:
-        """A request has come."""
-
-    def aborted(self, name: str) -> None:
-        """A request is gone before its end."""
-
-    def stepped(self, step: ServingStep, events: Sequence[Event], seconds: float) -> None:
-        """A step is done."""
 
 
 class Engine:
@@ -192,7 +103,7 @@ class Engine:
         self.ends = tuple(dict.fromkeys((*shape.end, *ends_of(self.folder))))
         self.counters = Counters()
         self.listener: EngineListener | None = None
-        self._samples: dict[int, _Sample] = {}
+        self._samples: dict[int, Sample] = {}
         self._made = 0
         self._draft = None
         if draft is not None and not self.team.rank:
@@ -248,7 +159,7 @@ class Engine:
             own = salt if self._prefixes else f"{salt}/{self._made}"
             text = Text(self._made, list(tokens), len(tokens), priority, own, leader, sampling.prompt_logprobs)
             leader = leader or text
-            self._samples[text.number] = _Sample(
+            self._samples[text.number] = Sample(
                 name, number, text, sampling, seed, TextStream(self.tokenizer, sampling.stop)
             )
             self._made += 1
@@ -367,19 +278,19 @@ class Engine:
         for text, found in zip(texts, guesses, strict=True):
             text.drafts = found
 
-    def _guesses(self, sample: _Sample) -> tuple[int, ...]:
+    def _guesses(self, sample: Sample) -> tuple[int, ...]:
         """Guesses for a text from itself."""
         count = self._most_guesses(sample)
         return guessed(sample.text.tokens, count) if count else ()
 
-    def _most_guesses(self, sample: _Sample) -> int:
+    def _most_guesses(self, sample: Sample) -> int:
         """How many may be made: none for a while after FAILURES in a row, so that they cost little where they fail."""
         if sample.pause:
             sample.pause -= 1
             return 0
         return max(0, min(self.speculate, sample.sampling.max_tokens - sample.text.count - 1))
 
-    def _answered(self, sample: _Sample, piece: TextPiece, logits: Floats) -> tuple[list[Event], int]:
+    def _answered(self, sample: Sample, piece: TextPiece, logits: Floats) -> tuple[list[Event], int]:
         """What a piece brought, and how many of its tokens count."""
         text, sampling = sample.text, sample.sampling
         drafts = piece.tokens[len(text.tokens) - piece.start :]
@@ -415,7 +326,7 @@ class Engine:
         text.drafts = ()
         return events, len(piece.tokens) - len(drafts) + matched
 
-    def _next(self, sample: _Sample, row: Floats) -> Event:
+    def _next(self, sample: Sample, row: Floats) -> Event:
         """Choose the next token of a text."""
         text, sampling = sample.text, sample.sampling
         ends = () if sampling.ignore_end else self.ends
@@ -443,7 +354,7 @@ class Engine:
         before = () if count else tuple(sample.prompt)
         return Event(sample.request, sample.number, token, new, logprobs, before, sample.reason, text.found)
 
-    def _end(self, sample: _Sample) -> None:
+    def _end(self, sample: Sample) -> None:
         self.scheduler.drop(sample.text)
         self._samples.pop(sample.text.number, None)
 

@@ -15,7 +15,8 @@ from hpckit.plan.text import parse_json, read_bytes
 from hpckit.settings.table import Parser
 
 if TYPE_CHECKING:
-    from hpckit.serving.engine import Completion, Engine
+    from hpckit.serving.engine import Engine
+    from hpckit.serving.events import Completion
 
 MOST_PROMPTS = 1 << 30  # bytes
 KEYS = ("prompt", "messages")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from hpckit.serving.engine import Engine, Event
+from hpckit.serving.engine import Engine
+from hpckit.serving.events import Event
 from hpckit.serving.server.protocol import ChatRequest, CompletionRequest
 
 Pairs = tuple[tuple[int, float], ...]

@@ -13,7 +13,8 @@ import numpy as np
 
 from hpckit.errors import write_error
 from hpckit.io.files import replace_file, utc_now
-from hpckit.serving.engine import Engine, Event
+from hpckit.serving.engine import Engine
+from hpckit.serving.events import Event
 from hpckit.serving.step import ServingStep
 
 FILE, ABOUT = "serving.jsonl", "serving.json"

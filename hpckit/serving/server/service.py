@@ -8,7 +8,8 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from hpckit.errors import HpckitError
-from hpckit.serving.engine import Engine, Event
+from hpckit.serving.engine import Engine
+from hpckit.serving.events import Event
 from hpckit.serving.sampler import Sampling
 
 LOOK = 0.25  # s between looks whether a client that waits is still there
