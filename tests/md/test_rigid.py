@@ -179,6 +179,21 @@ def test_bodies_without_forces_turn_as_rotors():
     again = snapshot(other)
     np.testing.assert_array_equal(again.positions, after.positions)
     np.testing.assert_array_equal(again.velocities, after.velocities)
+    # What holds the bodies, part by part: motion and virial are those of the middles, and the rate of m d u.
+    rates, parts = [], ([0, 1, 2, 0, 0, 1], [0, 1, 2, 1, 2, 2])
+    for step in range(3):
+        dynamics.step(system, 0.01, True)
+        if step == 1:
+            found = totals(system).motion + totals(system).virial
+        now = snapshot(system)
+        turning, moving = np.zeros((3, 3)), np.zeros((3, 3))
+        for each in range(3):
+            of = np.flatnonzero(body == each)
+            _, v, _, arms = momenta(now, of)
+            turning += (masses[of][:, None] * arms).T @ (now.velocities[of] - v)
+            moving += masses[of].sum() * np.outer(v, v)
+        rates.append(0.5 * (turning + turning.T))
+    np.testing.assert_allclose(found, ((rates[2] - rates[0]) / 0.02 + moving)[parts], atol=2e-3)
     system.mesh.close()
     other.mesh.close()
 
