@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
 from hpckit.adjoint.checks import require_finite
@@ -32,6 +33,12 @@ class Pool:
                 f"{step.name} has {self.fields} results: its first {self.fields} arguments are the fields of the state"
             )
         back = vjp_graph(graph)
+        # Parameters on which nothing depends smoothly, as masks, cost nothing on the way back.
+        self._sloped = [
+            k - self.fields for k, node in enumerate(back.outputs) if k >= self.fields and not _is_zero(node)
+        ]
+        kept = [*back.outputs[: self.fields], *(back.outputs[self.fields + k] for k in self._sloped)]
+        back = replace(back, outputs=tuple(kept))
         programs = step.program(graph), step.program(back)
         halos = [
             tuple(map(max, *(program.halo.get(node, (0,) * len(graph.axes)) for program in programs)))
@@ -81,8 +88,8 @@ class Pool:
             self.slopes = [arg.like() if isinstance(arg, Field) else 0.0 for arg in args[self.fields :]]
             results = self._back.program.graph.outputs[self.fields :]
             self._results = [
-                self._back.zeros(node) if isinstance(arg, Field) else None
-                for arg, node in zip(args[self.fields :], results, strict=True)
+                self._back.zeros(node) if isinstance(args[self.fields + k], Field) else None
+                for k, node in zip(self._sloped, results, strict=True)
             ]
         for k, arg in enumerate(args[self.fields :]):
             if isinstance(arg, Field):
@@ -122,7 +129,7 @@ class Pool:
         if looking:
             require_finite(self._back, inputs, filled, looking)
         found = self._back.run(inputs, [*self._next, *self._results], filled)
-        for place, slope in enumerate(found[self.fields :]):
+        for place, slope in zip(self._sloped, found[self.fields :], strict=True):
             if isinstance(slope, Field):
                 self.slopes[place].interior[...] += slope.interior
             else:
@@ -180,3 +187,9 @@ class Pool:
         if self._free:
             return self._free.pop()
         return [self._there.zeros(halo=halo) for halo in self._halos[: self.fields]]
+
+
+def _is_zero(node: Node) -> bool:
+    """Whether a sensitivity is 0 in all cells."""
+    inner = node.args[0] if node.op == "hold" else node
+    return inner.op == "constant" and inner.value == 0.0

@@ -233,6 +233,16 @@ def through(layers, x, dy):
     return y, hp.nn.backward(layers, saved, dy)
 
 
+def test_a_mask_has_no_slope_in_a_window(mesh):
+    step = A.model(lambda T, mask, k: A.where(mask > 0.5, T * k, T))
+    T, mask = field(mesh), field(mesh, seed=1)
+    _, (by_cell, by_mask, by_number) = A.Window(step, 3, A.model(lambda T: (T * T).sum())).gradient(T, mask, 1.1)
+    inside = mask.interior > 0.5
+    np.testing.assert_allclose(by_cell.interior, 2 * T.interior * np.where(inside, 1.1**6, 1.0), rtol=1e-14)
+    assert by_number == pytest.approx((6 * 1.1**5 * T.interior**2)[inside].sum(), rel=1e-13)
+    assert not by_mask.interior.any()
+
+
 def test_networks_that_do_not_fit_are_refused(mesh):
     nn = hp.nn
     T, net = field(mesh), A.Network(nn.mlp([2, 3, 1]))
