@@ -189,7 +189,13 @@ def _keep_on_disk(kernel: Any, key: tuple | None, options: tuple) -> None:
     ours = (function.__module__ or "").startswith("hpckit.")
     home = Path(function.__code__.co_filename).parent if ours else None
     cache = kernel._cache
-    numbas_key = cache._index_key
+    numbas_key, numbas_index = cache._index_key, cache._cache_file._load_index
+
+    def load_index() -> dict[tuple, str]:
+        try:
+            return numbas_index()
+        except Exception:  # of an earlier version, with classes that have other names today: whatever pickle raises
+            return {}
 
     def index_key(signature: Any, codegen: Any) -> tuple:
         own = (key,) if key is not None else numbas_key(signature, codegen)[2:]
@@ -203,7 +209,7 @@ def _keep_on_disk(kernel: Any, key: tuple | None, options: tuple) -> None:
         file._save_index({**file._load_index(), index_key: name})
 
     cache._index_key = index_key
-    cache._cache_file.save = save
+    cache._cache_file.save, cache._cache_file._load_index = save, load_index
     _compile_once(kernel, CompileLock(Path(cache.cache_path, f"{cache._cache_file._index_name}.lock")))
 
 
