@@ -57,8 +57,8 @@ def main(arguments: list[str]) -> int:
 def _bodies(path: Path, common: dict[str, Any]) -> list[dict[str, Any]]:
     """The requests of a file. Raises `InputError` with the lines that are none."""
     found, wrong = [], []
-    given = read_bytes(path, "the prompts", MOST_PROMPTS, "give a file with a prompt on each line")
-    for number, line in enumerate(given.decode(errors="replace").splitlines(), 1):
+    content = read_bytes(path, "the prompts", MOST_PROMPTS, "give a file with a prompt on each line")
+    for number, line in enumerate(content.decode(errors="replace").splitlines(), 1):
         if not line.strip():
             continue
         try:
