@@ -26,7 +26,7 @@ from hpckit.serving.checkpoint.gguf import SUFFIX, Gguf
 from hpckit.serving.checkpoint.shape import CONFIG, read_shape
 from hpckit.serving.checkpoint.vocabulary import chat_settings, tokenizer_in
 from hpckit.serving.checkpoint.weights import Weights
-from hpckit.serving.events import LONGEST_PAUSE, PAUSE, Completion, Counters, EngineListener, Event, Sample
+from hpckit.serving.events import LONGEST_PAUSE, PAUSE, Completion, Counters, EngineListener, Event, SampleState
 from hpckit.serving.model import ServedModel
 from hpckit.serving.sampler import Floats, Sampling, adjusted, chosen, likeliest, log_probabilities, seed_of, uniform
 from hpckit.serving.scheduler import Scheduler, Text
@@ -103,7 +103,7 @@ class Engine:
         self.ends = tuple(dict.fromkeys((*shape.end, *ends_of(self.folder))))
         self.counters = Counters()
         self.listener: EngineListener | None = None
-        self._samples: dict[int, Sample] = {}
+        self._samples: dict[int, SampleState] = {}
         self._made = 0
         self._draft = None
         if draft is not None and not self.team.rank:
@@ -159,7 +159,7 @@ class Engine:
             own = salt if self._prefixes else f"{salt}/{self._made}"
             text = Text(self._made, list(tokens), len(tokens), priority, own, leader, sampling.prompt_logprobs)
             leader = leader or text
-            self._samples[text.number] = Sample(
+            self._samples[text.number] = SampleState(
                 name, number, text, sampling, seed, TextStream(self.tokenizer, sampling.stop)
             )
             self._made += 1
@@ -278,19 +278,19 @@ class Engine:
         for text, found in zip(texts, guesses, strict=True):
             text.drafts = found
 
-    def _guesses(self, sample: Sample) -> tuple[int, ...]:
+    def _guesses(self, sample: SampleState) -> tuple[int, ...]:
         """Guesses for a text from itself."""
         count = self._most_guesses(sample)
         return guessed(sample.text.tokens, count) if count else ()
 
-    def _most_guesses(self, sample: Sample) -> int:
+    def _most_guesses(self, sample: SampleState) -> int:
         """How many may be made: none for a while after FAILURES in a row, so that they cost little where they fail."""
         if sample.pause:
             sample.pause -= 1
             return 0
         return max(0, min(self.speculate, sample.sampling.max_tokens - sample.text.count - 1))
 
-    def _answered(self, sample: Sample, piece: TextPiece, logits: Floats) -> tuple[list[Event], int]:
+    def _answered(self, sample: SampleState, piece: TextPiece, logits: Floats) -> tuple[list[Event], int]:
         """What a piece brought, and how many of its tokens count."""
         text, sampling = sample.text, sample.sampling
         drafts = piece.tokens[len(text.tokens) - piece.start :]
@@ -326,7 +326,7 @@ class Engine:
         text.drafts = ()
         return events, len(piece.tokens) - len(drafts) + matched
 
-    def _next(self, sample: Sample, row: Floats) -> Event:
+    def _next(self, sample: SampleState, row: Floats) -> Event:
         """Choose the next token of a text."""
         text, sampling = sample.text, sample.sampling
         ends = () if sampling.ignore_end else self.ends
@@ -354,7 +354,7 @@ class Engine:
         before = () if count else tuple(sample.prompt)
         return Event(sample.request, sample.number, token, new, logprobs, before, sample.reason, text.found)
 
-    def _end(self, sample: Sample) -> None:
+    def _end(self, sample: SampleState) -> None:
         self.scheduler.drop(sample.text)
         self._samples.pop(sample.text.number, None)
 

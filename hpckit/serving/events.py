@@ -34,7 +34,7 @@ class Event:
 
 
 @dataclass
-class Sample:
+class SampleState:
     """A sample of a request that is under way."""
 
     request: str
@@ -55,7 +55,7 @@ class Completion:
     were asked for (see `Event`), reason; found: tokens of the prompt that were there already.
     """
 
-    def __init__(self, sample: Sample) -> None:
+    def __init__(self, sample: SampleState) -> None:
         self.request, self.sample, self.found = sample.request, sample.number, 0
         self.prompt = sample.text.tokens[: sample.text.prompt]
         self.tokens: list[int] = []
