@@ -227,6 +227,12 @@ class Ranks(Section):
     ep: int = Field(
         1, ge=1, description="ranks that share the experts of each block, over the same ranks as dp, cp and tp (llama)"
     )
+    etp: int = Field(
+        1,
+        ge=1,
+        description="ranks that share the hidden numbers of each expert, as tp does of a layer; ep x etp divides"
+        " dp x cp x tp (llama)",
+    )
 
 
 class Tensor(Section):
@@ -434,6 +440,7 @@ def device_problems(config: Config, gpu: bool) -> Iterator[str]:
     given = {
         "mesh.tp": config.mesh.tp > 1,
         "mesh.cp": config.mesh.cp > 1,
+        "mesh.etp": config.mesh.etp > 1,
         "batch.layer_parts": config.batch.layer_parts,
     }
     if gpu and any(given.values()):

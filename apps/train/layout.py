@@ -75,7 +75,7 @@ def layout(config: Config, ranks: int) -> TrainingSetup:
         tried(lambda: require_fit(shape, Safetensors(weights), model.parameters()))
     if model is not None:
         cut = (config.batch.layer_parts, "batch.layer_parts") if config.batch.layer_parts else (config.mesh.tp, "tp")
-        wrong = [*misfits(model, *cut), *expert_misfits(model, config.mesh.ep)]
+        wrong = [*misfits(model, *cut), *expert_misfits(model, config.mesh.ep, config.mesh.etp)]
         wrong += context_misfits(model, config.mesh.cp, config.context.kind, config.mesh.tp)
         problems += [InputError(each) for each in wrong]
     plan = tried(lambda: plan_of(config, shape.products(window), shape.tied, ranks))
@@ -109,6 +109,7 @@ def plan_of(config: Config, products: list[float], tied: bool, ranks: int) -> Tr
         cp=config.mesh.cp,
         tp=config.mesh.tp,
         ep=config.mesh.ep,
+        etp=config.mesh.etp,
         microbatches=config.batch.microbatches or _microbatches(config, ranks),
         parts=config.batch.parts,
         layer_parts=config.batch.layer_parts,

@@ -40,7 +40,7 @@ def memory_per_rank(config: Config, laid: TrainingSetup) -> dict[str, list[float
     live, sizes = plan.schedule.live(), local_sizes(laid.model, plan.tp, plan.layer_parts)
     experts = {p.name: p.experts for p in laid.model.parameters() if p.experts}
     for name, number in experts.items():  # on the rank that has most of them
-        sizes[name] = sizes[name] // number * -(-number // plan.ep)
+        sizes[name] = sizes[name] // number * -(-number // plan.ep) // plan.etp
     found: dict[str, list[float]] = {"parameters": [], "gradients": [], "optimizer": [], "activations": []}
     for rank in range(plan.pp):
         stages = plan.stages_of(rank)
@@ -48,7 +48,7 @@ def memory_per_rank(config: Config, laid: TrainingSetup) -> dict[str, list[float
         held = {p.name: sizes[p.name] for n in numbers for p in laid.model.layers[n].parameters()}
         count, sharding = float(sum(held.values())), config.sharding.stage
         # Shards are over the replicas, of experts those that have the same ones.
-        copies = plan.replicas * plan.tp // plan.ep if plan.ep > 1 else plan.replicas
+        copies = plan.replicas * plan.tp // dealt if (dealt := plan.ep * plan.etp) > 1 else plan.replicas
         group = config.sharding.group or plan.replicas
         part = sum(n / (copies if name in experts else group) for name, n in held.items())
         vectors = VECTORS[config.optimizer.kind] + bool(config.storage)

@@ -253,7 +253,9 @@ def placed(
     if parameter.cut is None:
         yield start, (slice(None),) * len(shape)
         return
-    dim = parameter.cut.dim
+    dim, (second, _) = parameter.cut.dim, parameter.cut.second
+    begin = parameter.cut.inner(parameter.rank).start or 0
+    start = (*start[:second], start[second] + begin, *start[second + 1 :]) if begin else start
     low, high = start[dim], start[dim] + shape[dim]
     for at, there, count in parameter.cut.places(parameter.rank):
         first, end = max(low, at), min(high, at + count)

@@ -82,7 +82,7 @@ def gathered(trainer: Trainer) -> dict[str, np.ndarray] | None:
 
 def _are_dealt(trainer: Trainer, part: Parameter) -> bool:
     """Whether it is a part of experts that are on several ranks."""
-    return bool(part.experts) and trainer.laid.plan.ep > 1
+    return bool(part.experts) and trainer.laid.plan.ep * trainer.laid.plan.etp > 1
 
 
 def by_origin(parameters: Iterable[Parameter]) -> dict[str, list[Parameter]]:
@@ -114,9 +114,12 @@ def _joined_experts(trainer: Trainer, held: Sequence[Parameter]) -> np.ndarray:
     part = held[0]
     values = trainer.device.to_host(part.stored if trainer.config.storage else part.value)
     assert part.cut is not None
-    counts = [part.cut.size(rank) for rank in range(trainer.laid.plan.ep)]
+    counts = [part.cut.size(rank) for rank in range(trainer.laid.plan.ep * trainer.laid.plan.etp)]
     every = gather(np.ascontiguousarray(values).reshape(-1), trainer.pipeline.expert_line, counts=counts).wait()
-    return values if every is None else every.reshape(part.whole)
+    if every is None:
+        return values
+    pieces = np.split(every, np.cumsum(counts)[:-1])
+    return part.cut.join([piece.reshape(part.cut.shape(rank)) for rank, piece in enumerate(pieces)])
 
 
 def read(folder: Path, shape: Shape, config: Config) -> Sequential:

@@ -119,22 +119,31 @@ def cuts(model: Sequential, ranks: int) -> dict[str, Cut]:
     return found
 
 
-def expert_cut(parameter: Parameter, ranks: int) -> Cut | None:
-    """The experts of each of so many ranks, as evenly as they can be dealt; None where there is one rank."""
-    if ranks == 1:
+def expert_cut(parameter: Parameter, ranks: int, columns: int = 1) -> Cut | None:
+    """The experts of each of so many ranks, as evenly as they can be dealt, and of these the hidden numbers of each of
+    so many ranks in a row; None where there is one rank.
+    """
+    if ranks * columns == 1:
         return None
     starts = block_starts(parameter.experts, ranks).tolist()
-    return Cut(parameter.shape, 0, tuple(((first, end),) for first, end in pairwise(starts)))
+    ranges = tuple(((first, end),) for first, end in pairwise(starts))
+    return Cut(parameter.shape, 0, ranges, (parameter.hidden, columns))
 
 
-def expert_misfits(model: Sequential, ep: int) -> list[str]:
-    """What keeps a model's experts from being dealt to so many ranks, with what would fit."""
-    counts = [part.experts for part in parts_of(model) if isinstance(part, Experts)]
-    if ep == 1:
-        return []
-    if not counts:
-        return [f"ep={ep} is for experts, and this model has none: take ep=1, or model.experts"]
-    return [] if ep <= min(counts) else [f"ep={ep} ranks for {min(counts)} experts: take ep=1 to {min(counts)}"]
+def expert_misfits(model: Sequential, ep: int, etp: int = 1) -> list[str]:
+    """What keeps a model's experts from being dealt to so many ranks, each of them cut for etp, with what would fit."""
+    mixtures, found = [part for part in parts_of(model) if isinstance(part, Experts)], []
+    counts, hidden = [part.experts for part in mixtures], [part.gate.shape[2] for part in mixtures]
+    for name, size in (("ep", ep), ("etp", etp)):
+        if size > 1 and not mixtures:
+            found.append(f"{name}={size} is for experts, and this model has none: take {name}=1, or model.experts")
+    if mixtures and ep > min(counts):
+        found.append(f"ep={ep} ranks for {min(counts)} experts: take ep=1 to {min(counts)}")
+    if mixtures and any(each % etp for each in hidden):
+        common = math.gcd(*hidden)
+        near = " or ".join(str(n) for n in range(1, min(common, 4 * etp) + 1) if common % n == 0)
+        found.append(f"{min(hidden)} numbers inside an expert do not divide by etp={etp}: take etp={near}")
+    return found
 
 
 def context_misfits(model: Sequential, cp: int, kind: str = "auto", tp: int = 1) -> list[str]:

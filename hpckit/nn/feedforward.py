@@ -185,11 +185,11 @@ class Experts:
         self.capacity = capacity
         self.router = Linear(width, experts, f"{name}.router", bias=False, std=std)
         self.gate, self.up = (
-            Parameter(f"{name}.{which}.weight", (experts, width, hidden), std, experts=experts)
+            Parameter(f"{name}.{which}.weight", (experts, width, hidden), std, experts=experts, hidden=2)
             for which in ("gate", "up")
         )
         small = std if out_std is None else out_std
-        self.down = Parameter(f"{name}.down.weight", (experts, hidden, width), small, experts=experts)
+        self.down = Parameter(f"{name}.down.weight", (experts, hidden, width), small, experts=experts, hidden=1)
         self.shared = GatedFeedForward(width, shared, f"{name}.shared", std, out_std) if shared else None
         self.way: Callable[[np.ndarray], AtHome] = AtHome
         self.whole: WholeSamples | None = None

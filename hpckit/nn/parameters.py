@@ -24,17 +24,27 @@ class Cut(NamedTuple):
     """The parts of a parameter on the ranks of a tensor-parallel group.
 
     whole: the shape of all. ranges: for each rank the pieces start to end of dim `dim` that it holds, one after the
-    other in its own array.
+    other in its own array. second: another dim, and into how many equal parts each of these is cut along it, for as
+    many ranks in a row; 1: it is not.
     """
 
     whole: tuple[int, ...]
     dim: int
     ranges: tuple[tuple[tuple[int, int], ...], ...]
+    second: tuple[int, int] = (0, 1)
 
     def shape(self, rank: int) -> tuple[int, ...]:
         """The shape of a rank's part."""
-        count = sum(end - start for start, end in self.ranges[rank])
-        return (*self.whole[: self.dim], count, *self.whole[self.dim + 1 :])
+        (dim, parts), found = self.second, list(self.whole)
+        found[self.dim] = sum(end - start for start, end in self.ranges[rank // parts])
+        found[dim] //= parts
+        return tuple(found)
+
+    def inner(self, rank: int) -> slice:
+        """What a rank holds of the second dim."""
+        dim, parts = self.second
+        each = self.whole[dim] // parts
+        return slice(rank % parts * each, (rank % parts + 1) * each) if parts > 1 else slice(None)
 
     def size(self, rank: int) -> int:
         """Elements of a rank's part."""
@@ -43,15 +53,22 @@ class Cut(NamedTuple):
     def places(self, rank: int) -> list[tuple[int, int, int]]:
         """Pieces of a rank: where each begins in the part, where in the whole, and its length along `dim`."""
         found, at = [], 0
-        for start, end in self.ranges[rank]:
+        for start, end in self.ranges[rank // self.second[1]]:
             found.append((at, start, end - start))
             at += end - start
         return found
 
     def take(self, whole: Any, rank: int) -> Any:
         """A rank's part of an array of the whole."""
-        before = (slice(None),) * self.dim
-        return np.concatenate([whole[(*before, slice(start, end))] for start, end in self.ranges[rank]], axis=self.dim)
+        own = [whole[self._box(rank, start, count)] for _, start, count in self.places(rank)]
+        return np.concatenate(own, axis=self.dim)
+
+    def _box(self, rank: int, start: int, count: int) -> tuple[slice, ...]:
+        """A piece of a rank in the whole."""
+        found = [slice(None)] * len(self.whole)
+        found[self.second[0]] = self.inner(rank)
+        found[self.dim] = slice(start, start + count)
+        return tuple(found)
 
     def join(self, parts: Sequence[Any]) -> Any:
         """The whole from the parts of all ranks."""
@@ -59,7 +76,7 @@ class Cut(NamedTuple):
         found = np.empty(self.whole, parts[0].dtype)
         for rank, part in enumerate(parts):
             for at, start, count in self.places(rank):
-                found[(*before, slice(start, start + count))] = part[(*before, slice(at, at + count))]
+                found[self._box(rank, start, count)] = part[(*before, slice(at, at + count))]
         return found
 
 
@@ -72,7 +89,8 @@ class Parameter:
     `second_grad`, so that the sums do not depend on whether the two layers are on one rank.
     cut, rank: of a part of a parameter, how the whole is cut, and which part this is. partial: gradients of the ranks
     of a tensor-parallel group are those of their own tokens, and are to be added. experts: how many equal arrays, one
-    for each expert, stand one after the other; 0: it belongs to no experts. sources: gradients by the rank whose tokens
+    for each expert, stand one after the other; 0: it belongs to no experts. hidden: the dim of the hidden numbers of an
+    expert, along which its products may be cut. sources: gradients by the rank whose tokens
     they come from, where those of each rank are added apart (`hpckit.training.experts`).
     value, grad: views into the vectors of `Parameters`, once bound. stored: in mixed precision the view of the values'
     bits; `value` is then there while the layer computes (`hpckit.training.precision`).
@@ -87,6 +105,7 @@ class Parameter:
     rank: int = 0
     partial: bool = False
     experts: int = 0
+    hidden: int = 0
     sources: list[Any] | None = field(default=None, repr=False)
     value: Any = field(default=None, repr=False)
     grad: Any = field(default=None, repr=False)

@@ -130,7 +130,7 @@ class Pipeline:
         if 0 < shard_group < plan.replicas:
             axes = mesh.fold(("dp", "cp"), copies=plan.replicas // shard_group, shards=shard_group)
             groups = tuple(Replicas(axes[name], deterministic, device) for name in ("shards", "copies"))
-        self._experts = ExpertMesh(mesh, plan, deterministic, device) if plan.ep > 1 else None
+        self._experts = ExpertMesh(mesh, plan, deterministic, device) if plan.ep * plan.etp > 1 else None
         if self._experts:
             model = self.model = expert_parallel(model, self._experts.ranks)
         layers = {s: [model.layers[number] for number in plan.partition.layers(s)] for s in plan.stages_of(rank)}
@@ -161,7 +161,7 @@ class Pipeline:
         # The first stage counts a tied weight.
         second = [p.name for p in self.parameters.list if p.shared and 0 not in layers]
         second += [p.name for p in self.parameters.list if p.cut is None and self.tensor.rank]  # they hold it, too
-        every = every_part(self.tensor.every_part(whole), plan.ep)
+        every = every_part(self.tensor.every_part(whole), plan.ep, plan.etp)
         if isinstance(self.shards, JoinedShards):
             second += [p.name for p in self.parameters.list if not self.shards.saves(p)]
         self._squares = Squares(self.parameters, every, second)
@@ -188,7 +188,7 @@ class Pipeline:
             self.tensor,
             self.context,
             self._parts() if plan.parts else None,
-            everywhere=plan.ep > 1,
+            everywhere=self._experts is not None,
         )
         self._done: list[tuple[Action, float, float]] = []  # compute actions of the last step, with their times
 
@@ -327,7 +327,7 @@ class Pipeline:
     @property
     def expert_line(self) -> Any:
         """The communicator of the ranks that have all experts among them, this one included."""
-        return self._experts.ranks.comm if self._experts else MPI.COMM_SELF
+        return self._experts.ranks.line if self._experts else MPI.COMM_SELF
 
     @property
     def has_first_experts(self) -> bool:

@@ -25,7 +25,7 @@ def test_experts_have_the_gradients_of_one_rank(ranks, mpirun):
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(
-    ("ranks", "case"), [(n, k) for n, count in ((2, 9), (4, 7), (6, 3), (8, 4)) for k in range(count)]
+    ("ranks", "case"), [(n, k) for n, count in ((2, 10), (4, 9), (6, 3), (8, 5)) for k in range(count)]
 )
 def test_every_mesh_of_experts_has_the_gradients_of_one_rank(ranks, case, mpirun):
     assert "good" in mpirun(ranks, "expert_ranks.py", str(case), timeout=150).stdout
@@ -57,6 +57,29 @@ def test_a_run_with_experts_goes_on_on_another_mesh_to_the_bit(tmp_path):
     assert one == other
 
 
+@pytest.mark.nightly
+def test_a_run_with_cut_experts_goes_on_elsewhere_and_is_exported_whole(tmp_path):
+    load_file = pytest.importorskip("safetensors.numpy", reason="the package safetensors is not installed").load_file
+    small = ["model.layers=1", "model.width=16", "model.heads=2", "model.kv_heads=2", "model.hidden=12"]
+    small += ["model.context=8", "model.experts=3", "sample.tokens=0", "precision=float64", "time.steps=300"]
+
+    def hpckit(*words):
+        command = [str(Path(sys.executable).with_name("hpckit")), *words, "--no-report"]
+        return subprocess.run(
+            command, cwd=tmp_path, capture_output=True, text=True, timeout=200, check=False
+        ).returncode
+
+    cut = ["-n", "2", "mesh.tp=2", "mesh.etp=2", "time.limit=0.5 s"]
+    assert hpckit("run", "moe", *cut, *small) == 75  # stopped early
+    (first,) = (tmp_path / "runs").iterdir()
+    assert hpckit("resume", str(first), "-n", "1", "mesh.tp=1", "mesh.etp=1", "time.limit=1 h") == 0
+    assert hpckit("run", "moe", "-n", "2", "mesh.etp=2", *small) == 0
+    one, other = (load_file(path) for path in tmp_path.glob("runs/*/output/model/model.safetensors"))
+    assert one.keys() == other.keys()
+    for name, values in one.items():
+        np.testing.assert_allclose(values, other[name], rtol=0, atol=1e-6, err_msg=name)  # written as float32
+
+
 @pytest.mark.parametrize("ranks", [2, 3, 4])
 def test_the_norm_has_the_bits_of_one_rank_however_experts_are_dealt(ranks):
     layer = Experts(61, 43, 7)  # chunks do not divide an expert
@@ -79,6 +102,10 @@ def test_what_does_not_fit_is_told_before_mpi_starts():
         return caught.value.message
 
     moe = {"kind": "llama", "experts": 3, "context": 16}
+    cut = refused(2, model=moe | {"hidden": 33}, mesh={"etp": 2})
+    assert "33 numbers inside an expert do not divide by etp=2: take etp=1 or 3" in cut
+    assert "ep=2 x etp=2 ranks of experts do not divide dp x tp = 2" in refused(2, model=moe, mesh={"ep": 2, "etp": 2})
+    assert "parts of a batch go without etp=2" in refused(2, model=moe, mesh={"etp": 2}, batch={"parts": 8})
     assert "ep=4 ranks for 3 experts: take ep=1 to 3" in refused(4, model=moe, mesh={"ep": 4})
     assert "this model has none" in refused(2, mesh={"ep": 2}, model={"context": 16})
     both = refused(4, model=moe, mesh={"ep": 3, "pp": 5}, batch={"parts": 8})

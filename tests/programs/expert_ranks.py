@@ -47,8 +47,8 @@ def trained(
     model = llama(17, 2, 24, 4, 2, 20, 5, **made)
     chunks = len(model.layers) if schedule == "looped_bfs" else None
     plan = hp.plan.training_plan(
-        comm.size, len(model.layers), batch=BATCH, dp=dp, pp=pp, cp=cp, tp=tp, ep=ep, parts=parts, schedule=schedule,
-        chunks=chunks, microbatches=microbatches,
+        comm.size, len(model.layers), batch=BATCH, dp=dp, pp=pp, cp=cp, tp=tp, ep=ep, etp=etp, parts=parts,
+        schedule=schedule, chunks=chunks, microbatches=microbatches,
     )  # fmt: skip
     inner = {name: size for name, size in (("cp", cp), ("tp", tp)) if size > 1}
     with hp.Mesh(comm, dp=dp, pp=pp, **inner) as mesh:
@@ -110,6 +110,7 @@ cases = {
         (f8, {"dp": 2, "parts": 8}),
         (f8, {"tp": 2, "capacity": 0.7}),
         (f8, {"cp": 2, "ep": 2, "capacity": 0.6}),
+        (f8, {"tp": 2, "etp": 2, "shared": 4}),
     ],
     3: [
         (f4, {"dp": 3, "ep": 3, "parts": 4, "bias": 1}),
@@ -123,6 +124,8 @@ cases = {
         (f4, {"dp": 4, "ep": 4, "parts": 8, "stage": 3}),
         (f4, {"dp": 4, "ep": 2, "parts": 4, "stage": 3, "schedule": "looped_bfs"}),
         (f8, {"cp": 2, "tp": 2, "ep": 4, "capacity": 0.7, "microbatches": 2, "recompute": True}),
+        (f8, {"dp": 2, "tp": 2, "ep": 2, "etp": 2, "capacity": 0.9, "microbatches": 2}),
+        (f8, {"dp": 2, "pp": 2, "etp": 2, "stage": 3, "schedule": "zb_h1", "microbatches": 2}),
     ],
     6: [
         (f8, {"dp": 6, "ep": 3}),
@@ -134,6 +137,7 @@ cases = {
         (f4, {"dp": 8, "ep": 4, "parts": 8, "stage": 2}),
         (f4, {"dp": 4, "pp": 2, "ep": 2, "parts": 8}),
         (f8, {"dp": 4, "tp": 2, "ep": 4, "stage": 3}),
+        (f8, {"dp": 2, "cp": 2, "tp": 2, "ep": 2, "etp": 2, "bias": 1}),
     ],
 }
 cases["nodes"] = [

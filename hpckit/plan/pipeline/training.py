@@ -27,9 +27,10 @@ class TrainingPlan:
 
     batch: samples of a step, over all replicas. parts: the batch's fixed parts, whose sums are added as a tree
     (`hpckit.plan.pipeline.parts`), each a microbatch of its replica; 0: none. layer_parts: into which each
-    layer is cut, on however many ranks; 0: one for each of tp. ep: ranks that have all experts among them, taken from
-    dp x cp x tp. cp: ranks that share the tokens of each sample (`hpckit.plan.training.context`). program: what each
-    rank of a pipeline does. partition: the layers of each stage. tied: the first and the last layer share a weight.
+    layer is cut, on however many ranks; 0: one for each of tp. ep: ranks that share the experts, taken from
+    dp x cp x tp; etp: neighbors that share the hidden numbers of each expert besides. cp: ranks that share the tokens
+    of each sample (`hpckit.plan.training.context`). program: what each rank of a pipeline does. partition: the layers
+    of each stage. tied: the first and the last layer share a weight.
     """
 
     dp: int
@@ -43,6 +44,7 @@ class TrainingPlan:
     layer_parts: int = 0
     ep: int = 1
     cp: int = 1
+    etp: int = 1
 
     @property
     def replicas(self) -> int:
@@ -69,6 +71,7 @@ class TrainingPlan:
         layers = ", ".join(f"{first}-{end - 1}" for first, end in pairwise(self.partition.starts))
         mesh = self.mesh
         experts = f", experts on {self.ep} of them" if self.ep > 1 else ""
+        experts += f", each cut for {self.etp}" if self.etp > 1 else ""
         return (
             f"{' x '.join(map(str, mesh.values()))} ranks ({' x '.join(mesh)}){experts}, {self.batch} samples a step; "
             f"{self.schedule.title()}; layers of the stages: {layers}"
@@ -110,6 +113,7 @@ def training_plan(
     parts: int = 0,
     layer_parts: int = 0,
     ep: int = 1,
+    etp: int = 1,
     schedule: str | Schedule = "1f1b",
     chunks: int | None = None,
     costs: Sequence[float] | None = None,
@@ -121,7 +125,8 @@ def training_plan(
     share the tokens of each sample. batch: samples of a step over all replicas, dealt evenly to them and to their
     microbatches. parts: a power of two of fixed parts of the batch, each a microbatch in place of `microbatches`; what
     is learned then has the same bits for any replicas, stages and shards. layer_parts: with these, a power of two of
-    fixed parts of each layer, for any tp. ep: ranks that share the experts of a mixture, taken from dp x cp x tp.
+    fixed parts of each layer, for any tp. ep: ranks that share the experts of a mixture, taken from dp x cp x tp; etp:
+    ranks that share the hidden numbers of each expert.
     schedule: a name (see `SCHEDULES`), a CSV file of your own, or a value. chunks: stages a rank, where the schedule
     leaves that open. costs: of each layer, s a microbatch, for stages that take equally long; without them layers count
     alike. tied: the first and the last layer share a weight.
@@ -158,7 +163,7 @@ def training_plan(
         parts = 0
     elif parts:
         microbatches = max(node.parts for node in subtrees(parts, replicas))
-    faults += _expert_faults(ep, replicas, tp, cp, parts)
+    faults += _expert_faults(ep, etp, replicas, tp, cp, parts)
     order: Schedule | None = None
     try:
         order = _schedule(schedule, pp, microbatches, chunks)
@@ -181,7 +186,7 @@ def training_plan(
     prove(order)
     prove(program)
     partition = partition_layers([1.0] * layers if costs is None else costs, order.stages)
-    return TrainingPlan(replicas, pp, batch, program, partition, tied, tp, parts, layer_parts, ep, cp)
+    return TrainingPlan(replicas, pp, batch, program, partition, tied, tp, parts, layer_parts, ep, cp, etp)
 
 
 def _mesh_faults(ranks: int, dp: int, pp: int, tp: int, cp: int) -> Iterator[tuple[str, str]]:
@@ -202,11 +207,14 @@ def _mesh_faults(ranks: int, dp: int, pp: int, tp: int, cp: int) -> Iterator[tup
     )
 
 
-def _expert_faults(ep: int, dp: int, tp: int, cp: int, parts: int) -> Iterator[tuple[str, str]]:
-    if (ranks := dp * cp * tp) % ep:
+def _expert_faults(ep: int, etp: int, dp: int, tp: int, cp: int, parts: int) -> Iterator[tuple[str, str]]:
+    if (ranks := dp * cp * tp) % (ep * etp):
         fitting = [str(n) for n in range(1, ranks + 1) if ranks % n == 0]
         given = "dp x cp x tp" if cp > 1 else "dp x tp"
-        yield f"ep={ep} ranks of experts do not divide {given} = {ranks}", f"take ep={' or '.join(fitting)}"
+        asked, do = (f"ep={ep}", "ep") if etp == 1 else (f"ep={ep} x etp={etp}", "ep x etp")
+        yield f"{asked} ranks of experts do not divide {given} = {ranks}", f"take {do}={' or '.join(fitting)}"
+    elif etp > 1 and parts:
+        yield f"fixed parts of a batch go without etp={etp}", "take parts=0, or etp=1"
     elif ep > 1 and parts and tp > 1:
         yield "fixed parts of a batch with ep go without tp", "take parts=0, or tp=1"
     elif ep > 1 and parts and dp != ep and not _aligned(ep, dp, parts):

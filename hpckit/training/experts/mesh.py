@@ -18,17 +18,17 @@ TOKENS = ("dp", "cp", "tp")  # axes whose ranks hold different tokens
 
 
 class ExpertMesh:
-    """The ranks of a stage, dp x cp x tp, laid out as edp x ep: neighbors have all experts among them.
+    """The ranks of a stage, dp x cp x tp, laid out as edp x ep x etp: neighbors have all experts among them.
 
-    ranks: of this rank's line ep. replicas: edp, which have the same experts. every: all of them. Collective.
+    ranks: of this rank's lines ep and etp. replicas: edp, which have the same experts. every: all of them. Collective.
     """
 
     def __init__(self, mesh: Mesh, plan: TrainingPlan, deterministic: bool, device: Device) -> None:
         count = 1
         for name, size in zip(mesh.topology.names, mesh.topology.sizes, strict=True):
             count *= size if name in TOKENS else 1
-        folded = mesh.fold(TOKENS, edp=count // plan.ep, ep=plan.ep)
-        self.ranks = ExpertRanks(folded, apart=plan.parts > 0)
+        folded = mesh.fold(TOKENS, edp=count // (plan.ep * plan.etp), ep=plan.ep, etp=plan.etp)
+        self.ranks = ExpertRanks(folded, apart=plan.parts > 0, deterministic=deterministic)
         self.replicas = Replicas(folded["edp"], deterministic, device)
         self.every = Replicas(folded.comm, deterministic, device)
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hpckit.errors import InputError
 from hpckit.nn.block import Recompute, Residual
-from hpckit.nn.cuts import expert_cut, own_part, parts_of
+from hpckit.nn.cuts import expert_cut, expert_misfits, own_part, parts_of
 from hpckit.nn.feedforward import Experts
 from hpckit.nn.layer import Pass, Sequential
 from hpckit.nn.linear import rows
@@ -27,7 +28,12 @@ def experts_of(model: Any) -> Iterator[Experts]:
 
 
 def expert_parallel(model: Sequential, ranks: ExpertRanks) -> Sequential:
-    """The model with this rank's experts only, to which tokens travel; the given model is not changed."""
+    """The model with this rank's experts only, to which tokens travel; the given model is not changed.
+
+    Raises `InputError` for experts that do not divide.
+    """
+    if wrong := expert_misfits(model, ranks.size, ranks.columns):
+        raise InputError("; ".join(wrong))
     return _with_experts(model, lambda layer: own_experts(layer, ranks))
 
 
@@ -80,7 +86,7 @@ def own_experts(layer: Experts, ranks: ExpertRanks) -> Experts:
     """The layer with the experts of this rank, whose tokens travel."""
     new = copy.copy(layer)
     new.gate, new.up, new.down = (
-        own_part(p, expert_cut(p, ranks.size), ranks.rank) for p in (layer.gate, layer.up, layer.down)
+        own_part(p, expert_cut(p, ranks.size, ranks.columns), ranks.part) for p in (layer.gate, layer.up, layer.down)
     )
     for parameter in (new.gate, new.up, new.down):
         parameter.partial = False  # their gradients are those of all tokens of the line
@@ -88,10 +94,13 @@ def own_experts(layer: Experts, ranks: ExpertRanks) -> Experts:
     return new
 
 
-def every_part(parameters: Sequence[Parameter], ranks: int) -> list[Parameter]:
+def every_part(parameters: Sequence[Parameter], ranks: int, columns: int = 1) -> list[Parameter]:
     """All parameters, and in place of those of experts the parts of all ranks."""
+    count = ranks * columns
     return [
         part
         for p in parameters
-        for part in ([own_part(p, expert_cut(p, ranks), n) for n in range(ranks)] if p.experts and ranks > 1 else [p])
+        for part in (
+            [own_part(p, expert_cut(p, ranks, columns), n) for n in range(count)] if p.experts and count > 1 else [p]
+        )
     ]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hpckit.collectives import all_gather, all_to_all
+from hpckit.collectives import all_gather, all_to_all, reduce_scatter
 from hpckit.collectives.axis import axis_of
 from hpckit.kernels.nn.memory import empty_like
 from hpckit.nn.feedforward import AtHome
@@ -21,15 +21,22 @@ FEW = 64  # rows: products of fewer are worth a copy that puts the tokens of all
 
 
 class ExpertRanks:
-    """The ranks that have all experts of a model among them, the axis "ep" of a mesh.
+    """The ranks that have all experts of a model among them, the axes "ep" and "etp" of a mesh.
+
+    Ranks of ep have experts of their own; those of etp, neighbors, have the same ones, of which each holds some of the
+    hidden numbers. line: all of them.
 
     apart: products take the tokens of each rank by themselves, so that each has the bits that it has on that rank
     alone, and W adds the gradients of each rank's tokens apart. Where the ranks are on several nodes with several of
     them each, a token goes to a node once. Collective.
     """
 
-    def __init__(self, mesh: Mesh, apart: bool = False) -> None:
-        axis = axis_of(mesh["ep"])
+    def __init__(self, mesh: Mesh, apart: bool = False, deterministic: bool = True) -> None:
+        axis, within = axis_of(mesh["ep"]), axis_of(mesh["etp"])
+        self.within, self.columns, self.deterministic = within.given, within.size, deterministic
+        self.part = axis.rank * within.size + within.rank
+        both = axis.size * within.size
+        self.line = mesh.fold(("ep", "etp"), line=both)["line"] if within.size > 1 else axis.given
         self.comm, self.rank, self.size, self.apart = axis.given, axis.rank, axis.size, apart
         node = axis.node_size
         two = 1 < node < self.size and self.size % node == 0
@@ -42,9 +49,13 @@ class ExpertRanks:
     def ways(self, layer: Experts) -> Callable[[np.ndarray], AtHome]:
         """How the tokens of a layer travel."""
         starts, levels = self.starts(layer.experts), self.levels
-        if levels is not None:
-            return lambda counts: OverNodes(self, levels, starts, counts)
-        return lambda counts: OverRanks(self, starts, counts)
+
+        def to_experts(counts: np.ndarray) -> AtHome:
+            if self.size == 1:
+                return AtHome(counts)
+            return OverRanks(self, starts, counts) if levels is None else OverNodes(self, levels, starts, counts)
+
+        return to_experts if self.columns == 1 else lambda counts: OverColumns(self, to_experts(counts))
 
 
 class OverRanks(AtHome):
@@ -153,6 +164,45 @@ class OverNodes(OverRanks):
         own = table[:, mine[number] - first : mine[number + 1] - first]
         twin, expert, origin = np.indices(own.shape)
         self._arrange(expert.reshape(-1), (origin * local + twin).reshape(-1), own.reshape(-1))
+
+
+class OverColumns(AtHome):
+    """The same on ranks that hold some of the hidden numbers of each of their experts: each of these ranks works on the
+    tokens of all of them, and what they find is added on the rank from which a token came. Collective.
+    """
+
+    def __init__(self, ranks: ExpertRanks, inner: AtHome) -> None:
+        self._inner, self._comm, self._deterministic = inner, ranks.within, ranks.deterministic
+        self._known = False
+
+    def there(self, x: Any, tokens: Any, weights: Any = None) -> Any:
+        """Rows x[tokens], times their weights if these are given, where their experts are: those of all ranks."""
+        own = self._inner.there(x, tokens, weights)
+        if not self._known:
+            self._find()
+        width = own.shape[1]
+        if not self._rows.sum():
+            return own
+        flat = np.ascontiguousarray(own).reshape(-1)
+        return all_gather(flat, self._comm, counts=self._rows * width).wait().reshape(-1, width)
+
+    def back(self, found: Any) -> Any:
+        """The experts' results, the sum over the ranks, one for each row that was sent, in the order of `there`."""
+        width = found.shape[1]
+        if self._rows.sum():
+            flat, counts = np.ascontiguousarray(found).reshape(-1), self._rows * width
+            request = reduce_scatter(flat, self._comm, "sum", counts=counts, deterministic=self._deterministic)
+            found = request.wait().reshape(-1, width)
+        return self._inner.back(found)
+
+    def _find(self) -> None:
+        """Find the rows of all ranks: those of each stand together."""
+        own = np.array([(expert, b - a) for expert, a, b, _ in self._inner.groups], np.int64).reshape(-1)
+        told = _gathered(np.array([len(own), own[1::2].sum()]), self._comm)
+        sizes, self._rows, self._known = told[:, 0], told[:, 1], True
+        every = all_gather(own, self._comm, counts=sizes).wait().reshape(-1, 2) if sizes.sum() else own.reshape(-1, 2)
+        ends = np.cumsum(every[:, 1])
+        self.groups = [(int(e), int(end - n), int(end), 0) for (e, n), end in zip(every, ends, strict=True)]
 
 
 def _gathered(numbers: np.ndarray, comm: Any) -> np.ndarray:
