@@ -286,7 +286,8 @@ class Experts:
     def _kept(self, chosen: np.ndarray, samples: int, step: Pass) -> np.ndarray:
         """Which choices the experts have room for: bool[tokens, top_k]."""
         if self.whole is None:
-            return self._first(chosen.reshape(samples, -1, self.top_k)).reshape(chosen.shape)
+            tokens = len(chosen) // max(samples, 1)
+            return self._first(chosen.reshape(samples, tokens, self.top_k)).reshape(chosen.shape)
         return self.whole.own(self._first(self.whole.gather(chosen, step)), step)
 
     def _first(self, chosen: np.ndarray) -> np.ndarray:
