@@ -51,7 +51,7 @@ def test_the_parallel_program_prints_the_bits_of_the_serial_one(mpirun, tmp_path
     assert serial.stdout.startswith("hottest 0.")
 
 
-@pytest.mark.parametrize("ranks", [1, 2, pytest.param(4, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("ranks", [2, *(pytest.param(n, marks=pytest.mark.nightly) for n in (1, 4))])
 def test_the_programs_of_the_docs_run(mpirun, tmp_path, ranks):
     found = programs(GRIDS) | programs(WATCH)
     assert len(found) == GRIDS.count("```python") + WATCH.count("```python") > 4

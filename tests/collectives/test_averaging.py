@@ -8,7 +8,7 @@ import pytest
 DOCS = Path(__file__).parents[2] / "docs" / "collectives.md"
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+@pytest.mark.parametrize("ranks", [1, 4, *(pytest.param(n, marks=pytest.mark.nightly) for n in (2, 3))])
 def test_averaging_without_an_all_reduce(mpirun, ranks):
     mpirun(ranks, "averaging.py")
 

@@ -53,7 +53,7 @@ def write_slab(directory, mesh, driver="shards", z=None, **options):
     return values
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3, pytest.param(4, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("ranks", [1, 3, *(pytest.param(n, marks=pytest.mark.nightly) for n in (2, 4))])
 def test_values_come_back_bitwise(mpirun, tmp_path, ranks):
     outcome = mpirun(ranks, "io_fields.py", tmp_path)
     assert '"ok": true' in outcome.stdout

@@ -20,11 +20,11 @@ SMALL = {
     "observations": {"share": 0.05, "every": 4},
 }
 METHOD = {"members": 5, "inner": 3, "radius": 6.0, "memory": 0.0625}
-STEPS = {"4dvar": 4, "4dvar_cg": 1, "letkf": 2}
+STEPS = {"4dvar": 2, "4dvar_cg": 1, "letkf": 2}
 FLOOD = {
     "case": "flood",
     "grid": {"ny": 17, "nx": 23, "dx": 25.0},
-    "window": {"steps": 40, "dt": 1.5},
+    "window": {"steps": 16, "dt": 1.5},
     "roughness": {"scale": 3.0},
 }
 

@@ -23,9 +23,9 @@ from hpckit.report.run_data import load_run
 pytestmark = pytest.mark.skipif(mpiexec() is None, reason="no mpiexec: install the extra `mpi`")
 
 
-def suite(folder: Path, *words: str, timeout: float) -> tuple[int, dict]:
+def suite(folder: Path, *words: str, timeout: float, ranks: int = 2) -> tuple[int, dict]:
     """Run `hpckit run weather/validate WORDS`; its exit code and `validation.json`."""
-    command = [sys.executable, "-m", "hpckit.cli.main", "run", "weather/validate", *words, "-n", "2"]
+    command = [sys.executable, "-m", "hpckit.cli.main", "run", "weather/validate", *words, "-n", str(ranks)]
     environment = {**os.environ, "HPCKIT_CONFIG": os.devnull}
     done = run_limited([*command, "--directory", str(folder), "--no-report"], timeout, env=environment)
     assert done.code in (0, 1), done.stderr
@@ -43,7 +43,7 @@ def quick(tmp_path_factory):
     def run(folder: Path) -> None:
         cases = '["rest", "kelvin", "poincare", "geostrophic_jet", "dam_breaks"]'
         # Kernels may compile on a busy machine.
-        code, record = suite(folder, "quick=true", f"cases={cases}", timeout=300)
+        code, record = suite(folder, "quick=true", f"cases={cases}", timeout=300, ranks=1)
         assert code == 0, [check for check in record["checks"] if not check["passed"]]
 
     return made_once(tmp_path_factory, "validation", run)
