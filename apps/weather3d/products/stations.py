@@ -53,6 +53,8 @@ class Stations:
         for name in names:
             if SERIES[name][2]:
                 told[name]["standard_name"] = SERIES[name][2]
+            if SERIES[name][0] == "K":
+                told[name]["units_metadata"] = "temperature: on_scale"
         where = {
             f"station_{axis}": {
                 "dims": ("station",),
