@@ -3,6 +3,7 @@
 - Numba and NumPy promote a float32 that meets a float64 constant, and every constant of a Python text is one: a kernel
   written once would compute in double precision whatever its arrays hold. In single precision all constants are
   float32 here, through everything that a kernel calls.
+- A piece may have another body for GPUs (`on_gpu`): what vectorizes on a CPU is a call of the library there.
 - Numba inlines pieces by copying their text, which takes a minute for a kernel of many. Here they become functions of
   the GPU, which its compiler inlines: the same machine code, compiled five times faster.
 """
@@ -40,7 +41,7 @@ def in_precision(function: Callable, dtype: Any) -> Any:
 
 @functools.cache
 def _piece(function: Any, dtype: np.dtype) -> Any:
-    twin = in_precision(function.py_func, dtype)
+    twin = in_precision(getattr(function, "on_gpu", function.py_func), dtype)
     return twin if simulating() else cuda.jit(twin, device=True, forceinline=True)
 
 

@@ -19,6 +19,7 @@ from hpckit.kernels.euler.hevi.terrain import dispatch as sloping
 from hpckit.kernels.euler.hevi.terrain.constants import METRICS, Ground
 from hpckit.kernels.euler.hevi.terrain.constants import WORKS as SLOPING_WORKS
 from hpckit.kernels.euler.rain import dispatch as rain
+from hpckit.kernels.euler.rain.ice import dispatch as ice
 from tests.gpu.checks import Check, Pairs, size
 from tests.gpu.euler import noise
 
@@ -182,6 +183,23 @@ def rain_case(device: Device, dtype: np.dtype) -> Pairs:
     return pairs | {"mixed": (there[1], here[1])}
 
 
+def ice_case(device: Device, dtype: np.dtype) -> Pairs:
+    """Six kinds of water, from warm air to -50 degrees Celsius."""
+    nz, ny, nx = size(device, (21, 37, 301), (6, 3, 5))
+    rng, z = np.random.default_rng(8), np.linspace(0.0, 10e3, nz)[:, None, None] + np.zeros((nz, ny, nx))
+    exner = 1 - 9.8 * z / (1004 * 320)
+    theta, pressure = 297 + 0.0025 * z + rng.normal(size=z.shape), 1e5 * exner ** (1004 / 287)
+    most = np.array([0.02, 0.003, 0.003, 0.001, 0.003, 0.004])[:, None, None, None]
+    water = rng.random((6, *z.shape)) * most * np.exp(-z / 4000)
+    rho = pressure / (287 * exner * theta)
+    parts = [theta, water, rho, exner, pressure, np.full(nz, 500.0), np.zeros((3, ny, nx)), np.zeros((2, ny, nx))]
+    there, here = _copies(device, dtype, parts)
+    for of in (there,) if compiling() else (there, here):
+        ice.microphysics(*of[:6], 10.0, *of[6:])
+    labels = {"theta": 0, "water": 1, "fallen": 6, "heated": 7}
+    return {label: (there[k], here[k]) for label, k in labels.items()}
+
+
 def _copies(device: Device, dtype: np.dtype, arrays: list[np.ndarray]) -> tuple[list[Any], list[np.ndarray]]:
     """The arrays on the device, and the same values on the host in double precision."""
     rounded = [array.astype(dtype) for array in arrays]
@@ -201,5 +219,6 @@ CHECKS = [
     Check("split dynamics", stage_case, SINGLE),
     Check("split dynamics over terrain", terrain_case, SINGLE),
     Check("staggered mixing", mixing_case, SINGLE),
+    Check("ice", ice_case, 2e-4),
     Check("rain", rain_case, 2e-4),  # a little vapor that condenses is a small difference of large numbers
 ]

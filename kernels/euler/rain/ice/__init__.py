@@ -1,0 +1,1 @@
+"""Six kinds of water: vapor, cloud, rain, cloud ice, snow and graupel."""
