@@ -25,7 +25,6 @@ from hpckit.kernels.euler.constants import HALO
 from hpckit.kernels.euler.tracers.dispatch import thin, transport
 from hpckit.plan.grid.decomposition import Decomposition
 
-WATER = ("vapor", "cloud", "rain")
 OWNED = (slice(None), slice(HALO, -HALO), slice(HALO, -HALO))
 
 
@@ -41,12 +40,12 @@ class Carried:
         start: np.ndarray | None,
         over: tuple[np.ndarray, Any] | None = None,
     ) -> None:
-        """`like`: the state; start: vapor, cloud and rain of the owned cells of moist air.
+        """`like`: the state; start: all kinds of water (`moisture.water`) of the owned cells of moist air.
 
         over: terrain's heights of the owned cells (m) and base density times J there, on the device.
         """
         grid = config.grid
-        self.water = WATER if start is not None else ()
+        self.water = config.moisture.water
         self.names = [*self.water, *(tracer.name for tracer in config.tracers)]
         self._mesh = mesh
         self._widths = {"x": grid.dx, "y": grid.dy}
@@ -114,7 +113,10 @@ class Carried:
         """Collective: fill the mixing ratio of all water, in the owned cells and three around them."""
         self.corners(self.field)
         wide = slice(HALO - TRACER_HALOS[1], TRACER_HALOS[1] - HALO)
-        out[:, wide, wide] = self.field.data[0] + self.field.data[1] + self.field.data[2]
+        q = self.field.data
+        out[:, wide, wide] = q[0] + q[1] + q[2]
+        for k in range(3, len(self.water)):
+            out[:, wide, wide] += q[k]
 
     def watch(self, rho: np.ndarray, volumes: np.ndarray) -> dict[str, float]:
         """Collective: mass (kg), least and greatest mixing ratio of each, by metric name. rho: of the owned cells."""

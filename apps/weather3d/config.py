@@ -30,8 +30,13 @@ METRICS = {
     "mass_relaxed": "kg",
     "eddy_viscosity_max": "m2/s",
     "rain_on_ground": "kg",
+    "snow_on_ground": "kg",
+    "graupel_on_ground": "kg",
     "cloud_cover": "1",
     "liquid_water_path": "kg/m2",
+    "ice_water_path": "kg/m2",
+    "air_heated": "J",
+    "water_heat": "J",
 }
 GPU = True  # supports `hpckit run --gpu`
 
@@ -106,10 +111,11 @@ class Dynamics(Section):
 
 
 MOST_PARCELS = 10_000
-WATER = ("vapor", "cloud", "rain")
+WATER = ("vapor", "cloud", "rain", "ice", "snow", "graupel")
+WARM, AT_GROUND = WATER[:3], ("rain", "snow", "graupel")
 FIELD_NAMES = (
     *WATER,
-    "rain_at_ground",
+    *(f"{kind}_at_ground" for kind in AT_GROUND),
     *output.DEVIATIONS,
     *output.FULL,
     "theta_base",
@@ -209,15 +215,25 @@ class Smagorinsky(Section):
 
 
 class Moisture(Section):
-    """Water in the air: vapor and cloud that turn into each other, or Kessler's rain too; with split dynamics."""
+    """Water in the air, with split dynamics: vapor and cloud that turn into each other, Kessler's rain, or ice too."""
 
-    kind: Literal["none", "reversible", "kessler"] = Field(
-        "none", description="none; reversible: vapor and cloud; kessler: rain too"
+    kind: Literal["none", "reversible", "kessler", "ice"] = Field(
+        "none", description="none; reversible: vapor and cloud; kessler: rain too; ice: and cloud ice, snow, graupel"
     )
     equations: Literal["dry_heat", "complete"] = Field(
         "dry_heat",
         description="dry_heat: air has the heat capacity of its dry part; complete: water has its own (reversible)",
     )
+
+    @property
+    def water(self) -> tuple[str, ...]:
+        """The kinds of water in the air."""
+        return () if self.kind == "none" else WATER if self.kind == "ice" else WARM
+
+    @property
+    def falls(self) -> tuple[str, ...]:
+        """The kinds of water that reach the ground."""
+        return AT_GROUND if self.kind == "ice" else AT_GROUND[: self.kind != "none"]
 
 
 class Tracer(Section):
@@ -456,7 +472,7 @@ class Config(Section):
         if self.base.kind == "saturated" and moisture.equations != "complete":
             yield "base.kind = 'saturated' needs moisture.kind = 'reversible' and moisture.equations = 'complete'"
         if self.base.kind == "weisman_klemp" and self.moisture.kind == "none":
-            yield "base.kind = 'weisman_klemp' is moist: set moisture.kind = 'kessler' or 'reversible'"
+            yield "base.kind = 'weisman_klemp' is moist: set moisture.kind = 'kessler', 'ice' or 'reversible'"
         if self.jet.speed and self.moisture.kind != "none":
             yield "a jet has no moisture: leave jet.speed out, or set moisture.kind = 'none'"
         if grid.lowest * grid.nz > grid.height:

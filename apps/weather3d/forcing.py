@@ -11,7 +11,7 @@ import numpy as np
 
 from hpckit.apps.atmosphere.base import BaseState
 from hpckit.apps.atmosphere.settings import Points
-from hpckit.apps.weather3d.config import WATER, Config
+from hpckit.apps.weather3d.config import WARM, Config
 from hpckit.apps.weather3d.radiation import flux, warming
 from hpckit.kernels.euler.box.constants import RHO, RHO_THETA, RHO_U, RHO_V
 from hpckit.kernels.euler.constants import HALO, RD, REACH
@@ -71,8 +71,8 @@ class Forced:
             warmer += dt * self._from_above(theta)
             wetter += dt * self._from_above(vapor)
         if self.config.radiation.top:
-            water = carried[: len(WATER), :, REACH:-REACH, REACH:-REACH]
-            up = flux(water[1:].sum(axis=0), water.sum(axis=0), rho, self._faces, self.config.radiation)
+            water = carried[: len(self.config.moisture.water), :, REACH:-REACH, REACH:-REACH]
+            up = flux(water[1 : len(WARM)].sum(axis=0), water.sum(axis=0), rho, self._faces, self.config.radiation)
             warmer += dt * warming(up, rho, self._column[2][:, None, None], self._faces)
         heating, wetting = self._through_ground(speed, theta[0], vapor[0])
         warmer[0] += rate * heating
@@ -80,7 +80,9 @@ class Forced:
             wetter[0] += rate * wetting
             wetter = np.maximum(wetter, -vapor)
             carried[0, :, REACH:-REACH, REACH:-REACH] += wetter
-            for other in carried[1 : len(WATER)] if self._sinking is not None else ():  # what condensed sinks, too
+            for other in (
+                carried[1 : len(self.config.moisture.water)] if self._sinking is not None else ()
+            ):  # and the rest
                 here = other[:, REACH:-REACH, REACH:-REACH]
                 sunk = dt * self._from_above(here)
                 here += sunk

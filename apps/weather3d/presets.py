@@ -25,6 +25,18 @@ DYCOMS = [
     *(_line(840.0 + far, 297.5 + far ** (1 / 3), 1.5, 7.0, -5.5) for far in (250.0, 350.0, 500.0, 660.0)),
 ]
 
+SUPERCELL: dict[str, Any] = {
+    "grid": {"nx": 84, "ny": 84, "nz": 40, "width": 168e3, "length": 168e3, "height": 20e3},
+    "dynamics": {"kind": "hevi", "step": 8.0},
+    "base": {"kind": "weisman_klemp", "shear": 30.0, "u": -15.0},
+    "moisture": {"kind": "kessler"},
+    "bubbles": [{"x": 84e3, "y": 84e3, "z": 1500.0, "radius_x": 10e3, "radius_y": 10e3, "radius_z": 1500.0}],
+    "smagorinsky": {"coefficient": 0.2},
+    "lid": {"depth": 5000.0},
+    "time": {"end": 7200.0},
+    "output": {"every": 600.0, "maps": True},
+}
+
 PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
     "thermal3d": (
         "a warm bubble rises in a neutral atmosphere and rolls up into a ring",
@@ -77,17 +89,11 @@ PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "supercell": (
         "a storm with rain in the sheared air of Weisman and Klemp (1982) splits: split dynamics, Kessler's rain",
-        {
-            "grid": {"nx": 84, "ny": 84, "nz": 40, "width": 168e3, "length": 168e3, "height": 20e3},
-            "dynamics": {"kind": "hevi", "step": 8.0},
-            "base": {"kind": "weisman_klemp", "shear": 30.0, "u": -15.0},
-            "moisture": {"kind": "kessler"},
-            "bubbles": [{"x": 84e3, "y": 84e3, "z": 1500.0, "radius_x": 10e3, "radius_y": 10e3, "radius_z": 1500.0}],
-            "smagorinsky": {"coefficient": 0.2},
-            "lid": {"depth": 5000.0},
-            "time": {"end": 7200.0},
-            "output": {"every": 600.0, "maps": True},
-        },
+        SUPERCELL,
+    ),
+    "ice_supercell": (
+        "the same storm with ice: vapor, cloud, rain, cloud ice, snow and graupel",
+        {**SUPERCELL, "moisture": {"kind": "ice"}},
     ),
     "bomex": (
         "shallow cumuli of the trade winds: BOMEX as compared by Siebesma et al. (2003), six hours",

@@ -8,6 +8,7 @@ import h5py
 import numpy as np
 
 from hpckit.apps.atmosphere.report import profiles
+from hpckit.apps.weather3d.config import AT_GROUND, WATER
 from hpckit.apps.weather3d.products.statistics import FILE
 from hpckit.apps.weather3d.products.storms import storms, trajectories
 from hpckit.report.data import from_file, map_link, with_data
@@ -29,7 +30,7 @@ FORCED = {
     "surface": ("heat", "vapor", "exchange", "friction"),
     "forcing": ("cooling", "drying", "subsidence"),
 }
-PICTURES = ("theta", "theta_flux", "w_variance", "theta_subgrid_flux", "vapor", "cloud", "rain", "vapor_flux")
+PICTURES = ("theta", "theta_flux", "w_variance", "theta_subgrid_flux", *WATER, "vapor_flux")
 DOWNWARD = 0.01  # of the greatest flux: less is noise of a layer that does not mix yet
 # Extremes of theta' (K) after 3000 s in the short channel, read from figure 1 of Skamarock and Klemp (1994).
 WAVES = "Skamarock and Klemp (1994, Mon. Weather Rev. 122) show -1.5e-3 to 2.8e-3 K in the whole field at 3000 s."
@@ -42,6 +43,7 @@ def sections(run: RunData) -> Iterator[ReportSection]:
     yield from columns(run)
     yield from statistics(run)
     yield from over_terrain(run)
+    yield from budgets(run)
     yield from storms(run)
     yield from trajectories(run)
     band = run.values.get("band") or {}
@@ -61,6 +63,32 @@ def sections(run: RunData) -> Iterator[ReportSection]:
     said += WAVES if (band.get("x"), band.get("half_width")) == (100e3, 5e3) else ""
     numbers = {"z": float(height), "least": float(values.min()), "greatest": float(values.max())}
     yield ReportSection("line", "Theta' through the waves", drawn + caption(said), numbers)
+
+
+BUDGETS = {"water_budget": ("water", "kg"), "latent_heat_budget": ("heat of water that changes its kind", "J")}
+SAID = {
+    "in_air": "in the air at the end",
+    "change": "change in the air",
+    "entered": "entered by fluxes and forcings",
+    "warmed": "warmth that the air gained",
+    "released": "latent heat that water gave",
+    **{kind: f"{kind} at the ground" for kind in AT_GROUND},
+}
+
+
+def budgets(run: RunData) -> Iterator[ReportSection]:
+    """The budgets of moist air: water, and with ice the latent heat; what is unexplained is rounding."""
+    found = {name: run.summary[name] for name in BUDGETS if isinstance(run.summary.get(name), dict)}
+    rows = [
+        [BUDGETS[name][0], SAID.get(part, part), f"{value:.6g} {BUDGETS[name][1]}"]
+        for name, parts in found.items()
+        for part, value in parts.items()
+    ]
+    if rows:
+        said = "Of the whole box; unexplained is what rounding leaves."
+        yield ReportSection(
+            "budgets", "Budgets", table(("budget", "part", "amount"), rows, numeric=(2,)) + caption(said), found
+        )
 
 
 def over_terrain(run: RunData) -> Iterator[ReportSection]:

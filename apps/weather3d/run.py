@@ -16,7 +16,7 @@ from hpckit.apps.atmosphere.parcel import ADIABATS, lift_profile
 from hpckit.apps.common.grid import grid_dry_run, local_cells, run_on_grid, sent_bytes
 from hpckit.apps.common.loop import Due
 from hpckit.apps.weather3d import model
-from hpckit.apps.weather3d.config import METRICS, WATER, Config
+from hpckit.apps.weather3d.config import METRICS, Config
 from hpckit.apps.weather3d.model import AXES, HALOS, Model, mesh_for
 from hpckit.apps.weather3d.products.maps import Maps
 from hpckit.apps.weather3d.products.parcels import Parcels
@@ -43,6 +43,11 @@ SLOPING_STAGE, SLOPING_SUBSTEP, SLOPING_ARRAYS = 30, 8, 14  # as many more over 
 SPLIT_ARRAYS = 4 * FIELDS + 8 + 1 + 3 + 1  # state, its start, two kinds of tendencies; work space, pressure, fluxes, mu
 
 
+NAMED = {
+    "vapor": {"long_name": "mixing ratio of vapor", "standard_name": "humidity_mixing_ratio"},
+    "cloud": {"long_name": "mixing ratio of cloud", "standard_name": "cloud_liquid_water_mixing_ratio"},
+    "ice": {"long_name": "mixing ratio of cloud ice", "standard_name": "cloud_ice_mixing_ratio"},
+}
 OVER_TERRAIN = "deviation from the base state at the altitude of the cell"
 
 
@@ -61,7 +66,7 @@ class Weather3D(AtmosphereRun):
             arrays += sum(self.config.substeps) * (SUBSTEP_ARRAYS + SLOPING_SUBSTEP * sloping)
             self.bytes_per_cell_step = 8 * arrays
         tracers = [*self.water, *(tracer.name for tracer in self.config.tracers)]
-        mixed = {name: {"units": "1", "long_name": f"mixing ratio of {name}"} for name in tracers}
+        mixed = {name: {"units": "1", **NAMED.get(name, {"long_name": f"mixing ratio of {name}"})} for name in tracers}
         self.variables = variables("uvw", self.config.output.fields) | mixed
         if self.config.terrain.kind != "flat":
             for name in ("theta", "rho"):
@@ -154,7 +159,7 @@ class Weather3D(AtmosphereRun):
     @property
     def water(self) -> tuple[str, ...]:
         """The kinds of water in the air."""
-        return WATER if self.config.moisture.kind != "none" else ()
+        return self.config.moisture.water
 
     def coords(self) -> dict[str, np.ndarray]:
         """The cell centers, and the faces of levels, m."""
@@ -231,7 +236,7 @@ def dry_run(config: Config, ranks: int) -> DryRun:
     if sloping:
         require_thick(config)
     dt = config.full_step
-    steps, tracers = step_count(config, dt), len(config.tracers) + (3 if config.moisture.kind != "none" else 0)
+    steps, tracers = step_count(config, dt), len(config.tracers) + len(config.moisture.water)
     mixes = bool(config.diffusion) + bool(config.smagorinsky.coefficient)
     sent = sent_bytes([decomposition], 8 * FIELDS)
     carried = sent_bytes([Decomposition(shape, topology, halo=TRACER_HALOS)], 8 * tracers) if tracers else 0

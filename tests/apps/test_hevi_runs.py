@@ -39,8 +39,12 @@ CASES = {
         "grid": {**GRID, "height": 14e3, "lowest": 600.0},
         "dynamics": HEVI,
         "base": {"kind": "weisman_klemp", "shear": 20.0, "u": -10.0},
-        "moisture": {"kind": "kessler"},
-        "bubbles": [{"amplitude": 8.0, "radius_z": 3000.0}, {"amplitude": -20.0, "x": 4000.0, "z": 1000.0}],
+        "moisture": {"kind": "ice"},
+        "bubbles": [
+            {"amplitude": 8.0, "radius_z": 3000.0},
+            {"amplitude": -20.0, "x": 4000.0, "z": 1000.0},
+            {"amplitude": -15.0, "x": 16_000.0, "z": 8000.0},
+        ],
         "smagorinsky": {"coefficient": 0.2},
         "tracers": [{"name": "air", "shape": "uniform", "amount": 0.0, "background": 0.25}, {"name": "smoke"}],
     },
@@ -139,8 +143,9 @@ def test_any_number_of_ranks_gives_the_same_bits(mpirun, tmp_path, runs, names):
                         many[key], one[key], err_msg=f"{name}, {key}, {ranks} ranks on {axis}"
                     )
         if name == "storm":
-            vapor, cloud, _, air, smoke = one["field1"]
+            vapor, cloud, _, ice, _, _, air, smoke = one["field1"]
             assert cloud.max() > 1e-4
+            assert ice.max() > 1e-6
             np.testing.assert_allclose(air, 0.25, rtol=1e-13)
             assert smoke.min() >= -1e-16
             assert vapor.max() < 0.0141

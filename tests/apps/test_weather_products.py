@@ -32,8 +32,11 @@ STORM = {
     "grid": {"nx": 13, "ny": 14, "nz": 17, "width": 13e3, "length": 14e3, "height": 12e3, "lowest": 300.0},
     "dynamics": {"kind": "hevi", "step": 6.0},
     "base": {"kind": "weisman_klemp", "shear": 20.0, "u": -10.0},
-    "moisture": {"kind": "kessler"},
-    "bubbles": [{"amplitude": 8.0, "x": 6500.0, "y": 7000.0, "z": 1500.0, "radius_x": 4e3, "radius_y": 4e3}],
+    "moisture": {"kind": "ice"},
+    "bubbles": [
+        {"amplitude": 8.0, "x": 6500.0, "y": 7000.0, "z": 1500.0, "radius_x": 4e3, "radius_y": 4e3},
+        {"amplitude": -12.0, "x": 6500.0, "y": 7000.0, "z": 8000.0},
+    ],
     "smagorinsky": {"coefficient": 0.2},
     "tracers": [{"name": "smoke", "x": 6500.0, "y": 7000.0}],
     "parcels": {"x": [3e3, 9e3, 3], "y": [4e3, 10e3, 3], "z": [500.0, 2500.0, 2]},
@@ -104,7 +107,7 @@ def test_a_wrfout_has_what_its_readers_need(storm, capsys):
         assert b"".join(file["Times"][1].compressed()) == b"2011-05-24_20:02:00"
         np.testing.assert_allclose(file["XTIME"][:], [0.0, 2.0, 4.0])
         volume = ("Time", "bottom_top", "south_north", "west_east")
-        for name in ("T", "P", "PB", "QVAPOR", "QCLOUD", "QRAIN", "smoke"):
+        for name in ("T", "P", "PB", "QVAPOR", "QCLOUD", "QRAIN", "QICE", "QSNOW", "QGRAUP", "smoke"):
             assert file[name].dimensions == volume, name
         for name, dim, stagger in (("U", 3, "X"), ("V", 2, "Y"), ("W", 1, "Z"), ("PH", 1, "Z"), ("PHB", 1, "Z")):
             expected = list(volume)
@@ -119,7 +122,10 @@ def test_a_wrfout_has_what_its_readers_need(storm, capsys):
         for name, dim in (("U", 3), ("V", 2), ("W", 1)):
             ours = shown[name.lower()]
             assert np.abs(destagger(file[name][:], dim) - ours).max() < 0.06 * np.abs(ours - ours.mean()).max(), name
-        np.testing.assert_array_equal(file["QVAPOR"][:], fields.vapor.values)
+        for name, ours in (("QVAPOR", "vapor"), ("QICE", "ice"), ("QSNOW", "snow"), ("QGRAUP", "graupel")):
+            np.testing.assert_array_equal(file[name][:], fields[ours].values)
+        assert fields.ice.attrs["standard_name"] == "cloud_ice_mixing_ratio"
+        assert fields.ice.values.max() > 1e-6
         theta = shown["theta"] + fields.theta_base.values[:, None, None]
         np.testing.assert_allclose(file["T"][:] + 300, theta, rtol=1e-6)
         pressure, rho = file["P"][:] + file["PB"][:], shown["rho"] + fields.rho_base.values[:, None, None]
@@ -130,8 +136,10 @@ def test_a_wrfout_has_what_its_readers_need(storm, capsys):
         assert (file["PSFC"][:] > pressure[:, 0]).all()
         np.testing.assert_allclose(file["PSFC"][0, 0, 0], 1e5, rtol=2e-4)
         with h5py.File(storm / "output" / "maps" / "fields.h5") as maps:
-            for name, ours in (("RAINNC", "rain_at_ground"), ("UP_HELI_MAX", "updraft_helicity")):
+            for name, ours in (("SNOWNC", "snow_at_ground"), ("UP_HELI_MAX", "updraft_helicity")):
                 np.testing.assert_array_equal(file[name][:], maps[ours][:, 0])
+            total = sum(maps[f"{kind}_at_ground"][:, 0].astype(np.float64) for kind in ("rain", "snow", "graupel"))
+            np.testing.assert_allclose(file["RAINNC"][:], total, rtol=1e-6)
         assert file["UP_HELI_MAX"][-1].max() > 0
     with xarray.open_dataset(path, engine="netcdf4") as again:
         assert set(again["U"].coords) >= {"XLONG_U", "XLAT_U"}
@@ -166,7 +174,8 @@ def test_stations_have_the_series_of_their_cells(storm):
                 np.testing.assert_allclose(last[name][n], there[name][0], rtol=1e-6)
             np.testing.assert_allclose(last.theta[n], there.theta[0] + fields.theta_base[0], rtol=1e-7)
             np.testing.assert_allclose(last.w_max[n], there.w.max(), rtol=1e-6)
-            np.testing.assert_allclose(last.rain_at_ground[n], maps["rain_at_ground"][-1, 0, y, x], rtol=1e-6)
+            for name in ("rain_at_ground", "graupel_at_ground"):
+                np.testing.assert_allclose(last[name][n], maps[name][-1, 0, y, x], rtol=1e-6, atol=1e-30)
         np.testing.assert_allclose(last.temperature, last.theta * (last.pressure / 1e5) ** (287 / 1004), rtol=1e-4)
 
 
@@ -249,7 +258,12 @@ def test_the_report_has_storms_and_trajectories(storm):
         assert numbers["updraft_helicity"] == pytest.approx(maps["updraft_helicity"][...].max())
         assert numbers["rain"] == pytest.approx(maps["rain_at_ground"][-1].sum() * 1e6)
         assert numbers["tracks"]["right"]["t"][-1] == 240.0
-        assert made["storms"].html.count("<svg") == 2
+        assert made["storms"].html.count("<svg") == 4
+        assert numbers["snow"] == pytest.approx(maps["snow_at_ground"][-1].sum() * 1e6)
+        heat = made["budgets"].numbers["latent_heat_budget"]
+        assert abs(heat["unexplained"]) < 1e-10 * abs(heat["warmed"])
+        water = made["budgets"].numbers["water_budget"]
+        assert abs(water["unexplained"]) < 1e-13 * water["in_air"]
         assert file["height"].shape == (9, 18)
         rise = file["height"][...].max(axis=0) - file["height"][0]
         assert made["trajectories"].numbers["greatest_rise"] == pytest.approx(rise.max())

@@ -1,7 +1,8 @@
 """Clouds of the boundary layer within the spread of their intercomparisons: BOMEX and DYCOMS-II RF01.
 
 Ranges are about those that the models of Siebesma et al. (2003) and Stevens et al. (2005) span; they are round numbers,
-not read off to the last digit. The boxes are smaller than theirs, so means over time stand for means over an area.
+not read off to the last digit. The boxes are smaller than theirs, so means over time stand for means over an area. The
+range of the cloud top is our own (`OWN`): it holds later versions to what this one found.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from hpckit.apps.common.validation import Check, Found, at_least, at_most
 from hpckit.apps.weather.validate.case import Case, Folders, Nested, Output
 from hpckit.apps.weather.validate.config import Config
 
-SIEBESMA, STEVENS = "Siebesma et al. 2003", "Stevens et al. 2005"
+SIEBESMA, STEVENS, OWN = "Siebesma et al. 2003", "Stevens et al. 2005", "own regression range"
 HOUR = 3600.0
 
 
@@ -81,7 +82,7 @@ def compare_bomex(folders: Folders) -> Found:
         between(name, "cloud cover", _mean(output, "cloud_cover", since), 0.08, 0.20, SIEBESMA),
         between(name, "liquid water path", _mean(output, "liquid_water_path", since), 3e-3, 12e-3, SIEBESMA, "kg/m2"),
         between(name, "greatest cloud fraction", float(fraction.max()), 0.035, 0.10, SIEBESMA),
-        between(name, "highest level with 0.1 % of cloud", top, 1500.0, 2100.0, SIEBESMA, "m"),
+        between(name, "highest level with 0.1 % of cloud", top, 1500.0, 2100.0, OWN, "m"),
         between(name, "flux of water at 300 m", np.interp(300.0, z, water), 4.6e-5, 6.2e-5, SIEBESMA, "m/s"),
         between(name, "flux of water at 1000 m", np.interp(1000.0, z, water), 2.6e-5, 5.0e-5, SIEBESMA, "m/s"),
         between(name, "water at 300 m", np.interp(300.0, z, moisture), 0.0165, 0.0180, SIEBESMA),

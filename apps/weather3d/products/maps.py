@@ -31,6 +31,8 @@ VARIABLES = {
     },
     "updraft": {"units": "m s-1", "long_name": "greatest vertical wind of the column since the last map"},
     "rain_at_ground": {"units": "mm", "long_name": "rain at the ground since the start"},
+    "snow_at_ground": {"units": "mm", "long_name": "water of snow and ice at the ground since the start"},
+    "graupel_at_ground": {"units": "mm", "long_name": "water of graupel at the ground since the start"},
     "water_path": {"units": "kg m-2", "long_name": "cloud and precipitation over an area"},
 }
 INNER = slice(HALO, -HALO)
@@ -53,7 +55,9 @@ class Maps:
         self.most = Field.zeros(mesh, ground, name="maps", components=3)  # helicity, less its least, updraft
         edges = model.edges
         self.share = np.clip(np.minimum(edges[1:], HIGHEST) - np.maximum(edges[:-1], LOWEST), 0.0, None)
-        variables = {name: told for name, told in VARIABLES.items() if model.is_moist or name.startswith("updraft")}
+        falls = model.config.moisture.falls
+        shown = {f"{kind}_at_ground" for kind in falls} | ({"water_path"} if model.is_moist else set())
+        variables = {name: told for name, told in VARIABLES.items() if name in shown or name.startswith("updraft")}
         config = model.config.output
         self.writer = FieldWriter(
             mesh,
@@ -81,7 +85,9 @@ class Maps:
         fields = {"updraft_helicity": helicity, "updraft_helicity_min": -least, "updraft": updraft}
         if self.model.is_moist:
             device = self.model.state.device
-            fields["rain_at_ground"] = 1000.0 * device.to_host(self.model.rained.data).astype(np.float64)
+            fallen = 1000.0 * device.to_host(self.model.rained.data).astype(np.float64)
+            falls = self.model.config.moisture.falls
+            fields |= {f"{kind}_at_ground": fallen[row : row + 1] for row, kind in enumerate(falls)}
             fields["water_path"] = self._water_path()[None]
         dtype = np.float32 if self.model.config.output.single else np.float64
         self.writer.write(time, {name: np.ascontiguousarray(each, dtype) for name, each in fields.items()})

@@ -29,8 +29,9 @@ SERIES = {
     "w_max": ("m s-1", "greatest vertical wind of the column", ""),
     "vapor": ("1", "mixing ratio of vapor of the lowest cell", "humidity_mixing_ratio"),
     "rain_at_ground": ("mm", "rain at the ground since the start", ""),
+    "snow_at_ground": ("mm", "water of snow and ice at the ground since the start", ""),
+    "graupel_at_ground": ("mm", "water of graupel at the ground since the start", ""),
 }
-MOIST = ("vapor", "rain_at_ground")
 
 
 class Stations:
@@ -48,7 +49,9 @@ class Stations:
             own = [at - first for at, first in zip(place, start, strict=True)]
             if all(0 <= at < count for at, count in zip(own, owned, strict=True)):
                 self.cells.append((n, *own))
-        names = [name for name in SERIES if name not in MOIST or "vapor" in self._carried]
+        self._fallen = [f"{kind}_at_ground" for kind in it.config.moisture.falls]
+        moist = {"vapor", *(name for name in SERIES if name.endswith("_at_ground"))}
+        names = [name for name in SERIES if name not in moist or name in (*self._carried, *self._fallen)]
         told = {name: {"units": SERIES[name][0], "long_name": SERIES[name][1]} for name in names}
         for name in names:
             if SERIES[name][2]:
@@ -96,7 +99,7 @@ class Stations:
             }
             if self._carried:
                 assert isinstance(it, SplitModel)
-                values["rain_at_ground"] = 1000.0 * float(it.rained.data[0, y, x])
+                values |= {name: 1000.0 * float(it.rained.data[row, y, x]) for row, name in enumerate(self._fallen)}
             rows[:, n] = [values[name] for name in self.names]
         sum_of_ranks(it.mesh.comm, rows)
         self.writer.add(time, dict(zip(self.names, rows, strict=True)))

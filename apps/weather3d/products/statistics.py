@@ -61,7 +61,8 @@ class Statistics:
                 rows[f"{name}_flux"] = self.mean(off["w"] * off[name])
         rows["theta"] = means["theta"] + base_theta(self.model)
         if "cloud" in self.names:
-            rows[FRACTION] = self.mean((shown["cloud"] > CLOUDY).astype(np.float64))
+            floats = shown["cloud"] + shown["ice"] if "ice" in self.names else shown["cloud"]
+            rows[FRACTION] = self.mean((floats > CLOUDY).astype(np.float64))
         if isinstance(self.model, SplitModel) and self.subgrid:
             for name, values in unresolved(self.model, shown).items():
                 rows[f"{name}_subgrid_flux"] = self.mean(values)

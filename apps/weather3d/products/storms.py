@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import h5py
 import numpy as np
 
+from hpckit.apps.weather3d.config import AT_GROUND
 from hpckit.apps.weather3d.products.maps import MAPS
 from hpckit.apps.weather3d.products.parcels import PARCELS
 from hpckit.io.fields.master import MASTER
@@ -48,11 +49,12 @@ def storms(run: RunData) -> Iterator[ReportSection]:
             kind: {name: row.tolist() for name, row in zip("tyx", rows, strict=True)} for kind, rows in tracks.items()
         },
     }
-    if "rain_at_ground" in maps:
-        depth = maps["rain_at_ground"][-1]
-        shown.append(("rain at the ground (mm)", depth, "Blues"))
-        area = (x[1] - x[0]) * (y[1] - y[0]) if len(x) > 1 and len(y) > 1 else np.nan
-        numbers |= {"rain": float(depth.sum() * area), "rain_depth": float(depth.max())}
+    for kind in AT_GROUND:
+        if f"{kind}_at_ground" in maps:
+            depth = maps[f"{kind}_at_ground"][-1]
+            shown.append((f"{kind} at the ground (mm{' of water' if kind != 'rain' else ''})", depth, "Blues"))
+            area = (x[1] - x[0]) * (y[1] - y[0]) if len(x) > 1 and len(y) > 1 else np.nan
+            numbers |= {kind: float(depth.sum() * area), f"{kind}_depth": float(depth.max())}
     drawn = []
     for title, values, colors in shown:
         figure, axes = pyplot().subplots(figsize=(3.7, 3.3), layout="constrained", dpi=130)
@@ -74,8 +76,9 @@ def storms(run: RunData) -> Iterator[ReportSection]:
     )
     said += f" and where it was at each map from {ROTATES:g} m² s⁻² on"
     said += " (black: cyclonic, gray: anticyclonic)."
-    if "rain" in numbers:
-        said += f" {number(numbers['rain'], 3)} kg of rain, at most {number(numbers['rain_depth'], 3)} mm."
+    for kind in AT_GROUND:
+        if kind in numbers:
+            said += f" {number(numbers[kind], 3)} kg of {kind}, at most {number(numbers[f'{kind}_depth'], 3)} mm."
     yield ReportSection("storms", "Storms: rain, swaths and tracks", grid(drawn) + caption(said), numbers)
 
 

@@ -91,8 +91,17 @@ VARIABLES: dict[str, tuple[str, str, str]] = {
     "XLAND": ("YX", "", "LAND MASK (1 FOR LAND, 2 FOR WATER)"),
     "RAINC": ("YX", "mm", "ACCUMULATED TOTAL CUMULUS PRECIPITATION"),
     "RAINNC": ("YX", "mm", "ACCUMULATED TOTAL GRID SCALE PRECIPITATION"),
+    "SNOWNC": ("YX", "mm", "ACCUMULATED TOTAL GRID SCALE SNOW AND ICE"),
+    "GRAUPELNC": ("YX", "mm", "ACCUMULATED TOTAL GRID SCALE GRAUPEL"),
     "UP_HELI_MAX": ("YX", "m2 s-2", "MAX UPDRAFT HELICITY"),
     "W_UP_MAX": ("YX", "m s-1", "MAX Z-WIND UPDRAFT"),
+}
+MAPPED = {
+    "rain_at_ground": "RAINNC",
+    "snow_at_ground": "SNOWNC",
+    "graupel_at_ground": "GRAUPELNC",
+    "updraft_helicity": "UP_HELI_MAX",
+    "updraft": "W_UP_MAX",
 }
 ORDERS = {0: "0  ", 1: "Z  ", 2: "XY ", 3: "XYZ"}
 STAGGERED = {"x": "X", "y": "Y", "z": "Z"}
@@ -333,6 +342,7 @@ def _moving(
         **tracers,
     }
     if maps is not None:
-        names = {"rain_at_ground": "RAINNC", "updraft_helicity": "UP_HELI_MAX", "updraft": "W_UP_MAX"}
-        found |= {short: np.asarray(maps[name][k, 0], np.float64) for name, short in names.items() if name in maps}
+        found |= {short: np.asarray(maps[name][k, 0], np.float64) for name, short in MAPPED.items() if name in maps}
+        if "SNOWNC" in found:  # WRF's rain is all that falls
+            found["RAINNC"] = found["RAINNC"] + found["SNOWNC"] + found["GRAUPELNC"]
     return found

@@ -19,6 +19,7 @@ from hpckit.kernels.euler.hevi.terrain import dispatch as sloping
 from hpckit.kernels.euler.hevi.terrain.constants import METRICS, Ground
 from hpckit.kernels.euler.hevi.terrain.constants import WORKS as SLOPING_WORKS
 from hpckit.kernels.euler.rain.dispatch import air_of, compress, condense, kessler, put_back, saturate
+from hpckit.kernels.euler.rain.ice.dispatch import microphysics
 from hpckit.kernels.euler.relaxation.dispatch import relax
 
 
@@ -60,12 +61,15 @@ def warm_up(config: Config, device: Device = HOST) -> None:
         mix_carried(q, q.copy(), state, mu, column, levels, spacing, 0.0)
     if config.moisture.kind != "none":
         nz, ny, nx = state.shape[1], *(n - 2 * HALO for n in state.shape[2:])
-        air, water = table(4, nz, ny, nx), table(3, nz, ny, nx)
-        carried = table(3, nz, ny + 2 * REACH, nx + 2 * REACH)
+        kinds = len(config.moisture.water)
+        air, water = table(4, nz, ny, nx), table(kinds, nz, ny, nx)
+        carried = table(kinds, nz, ny + 2 * REACH, nx + 2 * REACH)
         air_of(state, table(*state.shape[1:]), column, carried, air, water)
         put_back(air, water, column, state, carried)
         if config.moisture.kind == "kessler":
             kessler(air[0], water, *air[1:], table(nz), 1.0, table(ny, nx))
+        elif config.moisture.kind == "ice":
+            microphysics(air[0], water, *air[1:], table(nz), 1.0, table(3, ny, nx), table(2, ny, nx))
         elif config.moisture.equations == "complete":
             compress(state, state, carried, column, levels, *flux, spacing, 1.0)
             condense(air[0], water, *air[1:])

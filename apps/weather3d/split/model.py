@@ -19,6 +19,7 @@ from hpckit.kernels.euler.hevi.constants import LargeStage, Substep
 from hpckit.kernels.euler.hevi.stress.dispatch import mix, mix_carried, viscosity
 from hpckit.kernels.euler.hevi.terrain import dispatch as sloping
 from hpckit.kernels.euler.rain.dispatch import air_of, compress, condense, kessler, put_back, saturate
+from hpckit.kernels.euler.rain.ice.dispatch import microphysics
 from hpckit.kernels.euler.relaxation.dispatch import relax
 
 FASTEST = 1.0  # cells that the wind may pass in a large step
@@ -182,6 +183,8 @@ class SplitModel(SplitState):
         theta, rho, exner, pressure = air
         if self.config.moisture.kind == "kessler":
             kessler(theta, water, rho, exner, pressure, self.thickness, dt, self.rained.data[0])
+        elif self.heated:
+            microphysics(theta, water, rho, exner, pressure, self.thickness, dt, self.rained.data, self.heated.data)
         elif self.is_complete:
             condense(theta, water, rho, exner, pressure)
         else:

@@ -13,7 +13,7 @@ import numpy as np
 from hpckit.apps.atmosphere.base import BaseState, levels_state
 from hpckit.apps.atmosphere.output import full_fields, in_precision
 from hpckit.apps.weather3d.carried import Carried
-from hpckit.apps.weather3d.config import WATER, Config
+from hpckit.apps.weather3d.config import Config
 from hpckit.apps.weather3d.forcing import Forced, is_forced, levels_of
 from hpckit.apps.weather3d.model import HALOS, Diagnostics
 from hpckit.apps.weather3d.setups import column_of, initial_state, initial_water
@@ -110,15 +110,27 @@ class SplitState:
         still = initial_water(profile, self.base, np.zeros((FIELDS, grid.nz, 1, 1)))[..., 0, 0]
         self.base_vapor = still[0]
         self.base_theta = self.base.theta / (1 + RV / RD * self.base_vapor)  # that of dry air; base.theta is moist
-        water = initial_water(profile, self.base, begin) if moist else None
+        kinds, falls = config.moisture.water, config.moisture.falls
+        water = None
+        if moist:
+            warm = initial_water(profile, self.base, begin)
+            water = np.concatenate([warm, np.zeros((len(kinds) - len(warm), *warm.shape[1:]))])
         # Vapor, too, is mixed as its deviation, else mixing would saturate air whose theta it leaves alone.
         self.unmixed_vapor = 0.0 * self.base_vapor if self.forced else self.base_vapor
         over = (self.terrain.height, self.terrain.density) if self.terrain else None
         self.carried = Carried(config, mesh, device, self.state, water, over) if moist or config.tracers else None
-        ground = Decomposition((1, grid.ny, grid.nx), mesh.topology, halo=(0, 0, 0))
-        self.rained = Field.zeros(mesh, ground, config.precision, name="rained", device=device)  # m since the start
+
+        def ground(name: str, rows: int) -> Field:
+            cells = Decomposition((rows, grid.ny, grid.nx), mesh.topology, halo=(0, 0, 0))
+            return Field.zeros(mesh, cells, config.precision, name=name, device=device)
+
+        # Since the start: what has fallen (m of water), by kind; the air's warmth and the latent heat of ice (J/m2)
+        self.rained = ground("rained", len(falls) or 1)
+        self.heated = ground("heated", 2) if config.moisture.kind == "ice" else None
         if moist:
-            self.parcels = [device.zeros((n, *self.state.interior.shape[1:]), config.precision) for n in (4, 3)]
+            self.parcels = [
+                device.zeros((n, *self.state.interior.shape[1:]), config.precision) for n in (4, len(kinds))
+            ]
             self.water = device.zeros(shape[1:], dtype)
             self._still_vapor = self._table(self.unmixed_vapor[:, None, None])
             self.levels[4, :-1] = self._table(still.sum(axis=0))
@@ -205,8 +217,7 @@ class SplitState:
         mass_total = float(still + sums[0])
         more = self.carried.watch(rho, volumes) if self.carried else {}
         if self.is_moist:
-            fallen = np.array(float(self.rained.data.sum(dtype=np.float64)) * grid.dx * grid.dy * WATER_DENSITY)
-            more["rain_on_ground"] = float(sum_of_ranks(self.mesh.comm, fallen))
+            more |= self._ground_watch()
             more |= self._cloud_watch(rho, volumes)
         if self.forced:
             more |= self._forced_watch(heat, rho, volumes)
@@ -216,16 +227,32 @@ class SplitState:
         # speeds of the wind alone: sound does not limit the step
         return Diagnostics(mass_total, sums[1], *ends[:3], ends[2], -ends[3], ends[4], round(sums[2]), more)
 
+    def _ground_watch(self) -> dict[str, float]:
+        """Collective: what has fallen, kg by kind, and with ice what the air gained and water gave of heat, J."""
+        area = self.config.grid.dx * self.config.grid.dy
+
+        def total(rows: Any, each: float) -> list[float]:
+            sums = np.array([float(row.sum(dtype=np.float64)) * area * each for row in rows])
+            return list(map(float, sum_of_ranks(self.mesh.comm, sums)))
+
+        names = [f"{kind}_on_ground" for kind in self.config.moisture.falls]
+        more = dict(zip(names, total(self.rained.data, WATER_DENSITY), strict=True))
+        if self.heated:
+            more |= dict(zip(("air_heated", "water_heat"), total(self.heated.data, 1.0), strict=True))
+        return more
+
     def _cloud_watch(self, rho: np.ndarray, volumes: np.ndarray) -> dict[str, float]:
         """Collective: the share of columns with cloud, and the mean water that floats or falls over an area (kg/m2)."""
         assert self.carried
-        water = self.carried.field.to_host()[1 : len(self.carried.water)]
-        covered = np.count_nonzero((water[0] > CLOUDY).any(axis=0))
-        sums = sum_of_ranks(self.mesh.comm, np.array([covered, (water * (rho * volumes)).sum(dtype=np.float64)]))
+        water = self.carried.field.to_host()[: len(self.carried.water)]
+        floats = water[1] + water[3] if self.heated else water[1]
+        covered = np.count_nonzero((floats > CLOUDY).any(axis=0))
+        paths = [(part * (rho * volumes)).sum(dtype=np.float64) for part in (water[1:3], water[3:])]
+        sums = sum_of_ranks(self.mesh.comm, np.array([covered, *paths]))
         grid = self.config.grid
-        return {
-            "cloud_cover": float(sums[0]) / (grid.nx * grid.ny),
-            "liquid_water_path": float(sums[1]) / (grid.width * grid.length),
+        names = ("liquid_water_path", "ice_water_path") if self.heated else ("liquid_water_path",)
+        return {"cloud_cover": float(sums[0]) / (grid.nx * grid.ny)} | {
+            name: float(path) / (grid.width * grid.length) for name, path in zip(names, sums[1:], strict=False)
         }
 
     def _forced_watch(self, heat: np.ndarray, rho: np.ndarray, volumes: np.ndarray) -> dict[str, float]:
@@ -260,25 +287,22 @@ class SplitState:
             change, added = (last.more[name] - first.more[name] for name in ("warmth", "warmth_entered"))
             heat = {"in_air": last.more["warmth"], "change": change, "entered": added}
             return {"heat_budget": {**heat, "unexplained": change - added}}
-        air, fallen = (
-            [sum(watch.more[f"{name}_mass"] for name in WATER) for watch in (first, last)],
-            last.more["rain_on_ground"] - first.more["rain_on_ground"],
-        )
+        moisture = self.config.moisture
+        air = [sum(watch.more[f"{name}_mass"] for name in moisture.water) for watch in (first, last)]
+        fallen = {kind: last.more[f"{kind}_on_ground"] - first.more[f"{kind}_on_ground"] for kind in moisture.falls}
         change = air[1] - air[0]
-        return {
-            "water_budget": {
-                "in_air": air[1],
-                "change": change,
-                "rain": fallen,
-                "entered": entered,
-                "unexplained": change + fallen - entered,
-            }
-        }
+        water = {"in_air": air[1], "change": change, **fallen, "entered": entered}
+        budgets = {"water_budget": {**water, "unexplained": change + sum(fallen.values()) - entered}}
+        if self.heated:
+            warmed, released = (last.more[name] - first.more[name] for name in ("air_heated", "water_heat"))
+            heat = {"warmed": warmed, "released": released, "unexplained": warmed - released}
+            budgets["latent_heat_budget"] = heat
+        return budgets
 
     @property
     def fields(self) -> list[Field]:
         """The fields that a checkpoint holds."""
-        more = [self.rained] if self.is_moist else []
+        more = [self.rained, *([self.heated] if self.heated else [])] if self.is_moist else []
         return [self.state, *([self.carried.field] if self.carried else []), *more]
 
     def values(self) -> dict[str, Any]:

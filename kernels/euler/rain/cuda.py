@@ -48,7 +48,7 @@ def _air_of(state, deviation, column, carried, air, water):
         air[1, k, j, i] = rho
         air[2, k, j, i] = pressure / (RD * heat)
         air[3, k, j, i] = pressure
-        for part in range(3):
+        for part in range(water.shape[0]):
             water[part, k, j, i] = carried[part, k, j + REACH, i + REACH]
 
 
@@ -57,7 +57,7 @@ def _put_back(air, water, column, state, carried):
     if i < air.shape[3]:
         moist = air[1, k, j, i] * air[0, k, j, i] * (1.0 + RV / RD * water[0, k, j, i])
         state[RHO_THETA, k, j + HALO, i + HALO] = moist - column[1, k]
-        for part in range(3):
+        for part in range(water.shape[0]):
             carried[part, k, j + REACH, i + REACH] = water[part, k, j, i]
 
 

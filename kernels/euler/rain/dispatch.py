@@ -71,7 +71,7 @@ def condense(theta: Any, water: Any, rho: Any, exner: Any, pressure: Any) -> Non
 def _check_owned(air: Any, water: Any, state: Any, carried: Any) -> None:
     nz, ny, nx = air.shape[1:]
     around = [(nz, ny + 2 * width, nx + 2 * width) for width in (HALO, REACH)]
-    if water.shape != (3, nz, ny, nx) or state.shape[1:] != around[0] or carried.shape[1:] != around[1]:
+    if water.shape[1:] != (nz, ny, nx) or state.shape[1:] != around[0] or carried.shape[1:] != around[1]:
         raise ValueError(f"air of {air.shape[1:]} has water of {water.shape}, state {state.shape}, {carried.shape}")
 
 

@@ -50,13 +50,13 @@ def air_of(
     air: np.ndarray,
     water: np.ndarray,
 ) -> None:
-    """theta, rho, exner and pressure of the owned cells into air [4, nz, ny, nx], their water into water [3, …].
+    """theta, rho, exner and pressure of the owned cells into air [4, nz, ny, nx], their water into water [kinds, …].
 
     state: with HALO cells around; deviation: of the pressure from column[2]; carried: mixing ratios, REACH around.
     """
     inner, within = (slice(None), *[slice(HALO, -HALO)] * 2), (slice(None), *[slice(REACH, -REACH)] * 2)
     base = column[:, :, None, None]
-    water[...] = carried[(slice(3), *within)]
+    water[...] = carried[(slice(len(water)), *within)]
     air[1] = state[RHO][inner] + base[0]
     heat = state[RHO_THETA][inner] + base[1]
     air[3] = deviation[inner] + base[2]
@@ -67,7 +67,7 @@ def air_of(
 def put_back(air: np.ndarray, water: np.ndarray, column: np.ndarray, state: np.ndarray, carried: np.ndarray) -> None:
     """What became of theta and water, into the owned cells of state and mixing ratios."""
     inner, within = (slice(None), *[slice(HALO, -HALO)] * 2), (slice(None), *[slice(REACH, -REACH)] * 2)
-    carried[(slice(3), *within)] = water
+    carried[(slice(len(water)), *within)] = water
     state[RHO_THETA][inner] = air[1] * air[0] * (1.0 + RV / RD * water[VAPOR]) - column[1][:, None, None]
 
 

@@ -35,7 +35,8 @@ def air_of(state, deviation, column, carried, air, water):
                 air[1, k, j, i] = rho
                 air[2, k, j, i] = pressure / (RD * heat)
                 air[3, k, j, i] = pressure
-                for part in range(3):
+            for part in range(len(water)):
+                for i in range(nx):
                     water[part, k, j, i] = carried[part, k, j + REACH, i + REACH]
 
 
@@ -47,7 +48,8 @@ def put_back(air, water, column, state, carried):
             for i in range(nx):
                 moist = air[1, k, j, i] * air[0, k, j, i] * (1.0 + RV / RD * water[0, k, j, i])
                 state[RHO_THETA, k, j + HALO, i + HALO] = moist - column[1, k]
-                for part in range(3):
+            for part in range(len(water)):
+                for i in range(nx):
                     carried[part, k, j + REACH, i + REACH] = water[part, k, j, i]
 
 

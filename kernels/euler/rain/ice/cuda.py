@@ -33,8 +33,8 @@ def _microphysics(theta, water, rho, exner, pressure, thickness, dt, fallen, hea
             k = nz - 1 - level
             dense, thick, start = rho[k, j, at], thickness[k], exner[k, j, at] * theta[k, j, at]
             light = math.sqrt(rho[0, j, at] / dense)
-            r, i = dense * water[2, k, j, at], dense * water[3, k, j, at]
-            s, g = dense * water[4, k, j, at], dense * water[5, k, j, at]
+            r, i = max(dense * water[2, k, j, at], 0.0), max(dense * water[3, k, j, at], 0.0)
+            s, g = max(dense * water[4, k, j, at], 0.0), max(dense * water[5, k, j, at], 0.0)
             fast_r, fast_i, fast_s, fast_g = fall_speeds(
                 max(r, over_r), max(i, over_i), max(s, over_s), max(g, over_g), start, light
             )

@@ -113,7 +113,7 @@ def crystals(ice):
 def rain_speed(content, light):
     """Of rain, by its content."""
     speed = 36.34 * power(0.001 * content, 0.1364) * light
-    return speed if content > 0.0 else 0.0
+    return speed if content > TINY else 0.0
 
 
 @inlined
@@ -121,10 +121,10 @@ def fall_speeds(rain, ice, snow, graupel, temperature, light):
     """Of rain, ice, snow and graupel, by their contents."""
     fast_r = rain_speed(rain, light)
     width = crystals(ice)[1]
-    fast_i = ICE_A * power(width, ICE_B) if ice > 0.0 else 0.0
+    fast_i = ICE_A * power(width, ICE_B) if ice > TINY else 0.0
     x_s, x_g = fourth_root(snow * (SNOW_SLOPE / snow_count(temperature))), fourth_root(graupel * GRAUPEL_SLOPE)
-    fast_s = SNOW_SPEED * power(x_s, SNOW_B) * light if snow > 0.0 else 0.0
-    fast_g = GRAUPEL_SPEED * power(x_g, GRAUPEL_B) * light if graupel > 0.0 else 0.0
+    fast_s = SNOW_SPEED * power(x_s, SNOW_B) * light if snow > TINY else 0.0
+    fast_g = GRAUPEL_SPEED * power(x_g, GRAUPEL_B) * light if graupel > TINY else 0.0
     return fast_r, fast_i, fast_s, fast_g
 
 

@@ -114,7 +114,7 @@ def microphysics(
     came, above = np.zeros((4, *fallen.shape[1:])), np.zeros((4, *fallen.shape[1:]))  # kg/m2/s, kg/m3
     for k in reversed(range(len(theta))):
         light = np.sqrt(rho[0] / rho[k])
-        there = rho[k] * water[FALLING, k]
+        there = np.maximum(rho[k] * water[FALLING, k], 0.0)  # transport may leave roundings below 0
         speed = fall_speeds(np.maximum(there, above), exner[k] * theta[k], light)
         above = (there * thickness[k] + dt * came) / (thickness[k] + dt * speed)
         came = speed * above
@@ -127,15 +127,15 @@ def microphysics(
 def fall_speeds(content: np.ndarray, temperature: np.ndarray, light: np.ndarray) -> np.ndarray:
     """Of rain, ice, snow and graupel, m/s, by their contents rho q (kg/m3) and sqrt(rho_ground / rho)."""
     rain, ice, snow, graupel = content
-    diameter = sizes(ice)[1]
-    return np.array(
+    speeds = np.array(
         [
-            np.where(rain > 0, 36.34 * (0.001 * rain) ** 0.1364 * light, 0.0),
-            ICE_A * diameter**ICE_B,
+            36.34 * (0.001 * rain) ** 0.1364 * light,
+            ICE_A * sizes(ice)[1] ** ICE_B,
             SNOW_SPEED * scale_of(snow, snow_count(temperature), SNOW_DENSITY) ** SNOW_B * light,
             GRAUPEL_SPEED * scale_of(graupel, GRAUPEL_COUNT, GRAUPEL_DENSITY) ** GRAUPEL_B * light,
         ]
     )
+    return np.where(content > TINY, speeds, 0.0)  # the implicit fall would spread traces over all levels below
 
 
 def scale_of(content: np.ndarray, count: np.ndarray | float, density: float) -> np.ndarray:

@@ -46,7 +46,8 @@ def _settle(
 ):  # fmt: skip
     for at in range(u8(len(rain))):
         dense = rho[at]
-        r, i, s, g = dense * rain[at], dense * ice[at], dense * snow[at], dense * graupel[at]
+        r, i = max(dense * rain[at], 0.0), max(dense * ice[at], 0.0)
+        s, g = max(dense * snow[at], 0.0), max(dense * graupel[at], 0.0)
         fast_r, fast_i, fast_s, fast_g = fall_speeds(
             max(r, over_r[at]), max(i, over_i[at]), max(s, over_s[at]), max(g, over_g[at]), kelvin[at], light[at]
         )
