@@ -151,7 +151,7 @@ def test_what_cannot_be_exported_is_refused(storm, tmp_path, capsys):
     for words, reason in (
         (["grib", str(storm)], "not a format"),
         (["wrf", str(tmp_path)], "a run of diffusion"),
-        (["wrf", str(storm), "--start", "yesterday"], "no date"),
+        (["wrf", str(storm), "--start", "yesterday"], "not a date"),
         (["wrf", str(storm), "--lat", "91"], "not on the globe"),
     ):
         assert main(["export", *words]) == 2
