@@ -36,8 +36,13 @@ ROWS = {
 }
 
 
-def sections(run: RunData) -> Iterator[ReportSection]:
+def sections(run: RunData) -> Iterator[ReportSection | Iterator[ReportSection]]:
     """The charts, the table of first and last values, the maps."""
+    yield _analysis(run)
+    yield _flood(run) if run.values["case"] == "flood" else _maps(run)
+
+
+def _analysis(run: RunData) -> Iterator[ReportSection]:
     drawn, rows, numbers = [], [], {}
     for name, title in SHOWN.items():
         steps, values = run.series(name)
@@ -59,12 +64,10 @@ def sections(run: RunData) -> Iterator[ReportSection]:
             numbers[name] = {"first": values[0], "last": values[-1]}
     if not drawn:
         return
-    floods = run.values["case"] == "flood"
-    seen = "gauges read the depth" if floods else "stations see h, u and v"
+    seen = "gauges read the depth" if run.values["case"] == "flood" else "stations see h, u and v"
     said = f"{run.summary.get('stations')} {seen}, {run.summary.get('observations')} numbers in all."
     shown = grid(drawn) + table(("quantity", "first", "last"), rows, (1, 2)) + caption(said)
     yield ReportSection("analysis", "Analysis", shown, numbers, "headline", tuple(numbers))
-    yield from _flood(run) if floods else _maps(run)
 
 
 def _flood(run: RunData) -> Iterator[ReportSection]:

@@ -30,7 +30,7 @@ BLOCKS = 8  # parts of a series whose spread gives the error of its mean
 TO_CM2_PER_S = {"real": 0.1, "metal": 1e-4}  # of angstrom^2 per fs and per ps
 
 
-def sections(run: RunData) -> Iterator[ReportSection]:
+def sections(run: RunData) -> Iterator[ReportSection | Iterator[ReportSection]]:
     """The sections with something to show."""
     try:
         given = {key: value for key, value in run.values.items() if key != "title"}
@@ -39,26 +39,27 @@ def sections(run: RunData) -> Iterator[ReportSection]:
         run.tell("the settings of the run cannot be read: no observables")
         return
     names = _symbols(run.summary.get("units") or {})
+    yield _state(run, config, names)
+    yield free_energy_sections(run.directory / "output", names)
+    yield _at_the_end(run, config, names)
     found = _found(run, config)
-    yield from _state(run, config, names)
-    yield from free_energy_sections(run.directory / "output", names)
     yield from observed(found, config.system.units)
     checks = beside_rahman(config, mean_after(run, config, "temperature")[0], found)
     if checks:
         yield _published(checks)
+
+
+def _at_the_end(run: RunData, config: Config, names: dict[str, str]) -> Iterator[ReportSection]:
     end = last_frame(config, run.directory / "output")
     if end is not None:
         drawn, said = picture(end, config, names.get("length", ""))
         yield ReportSection("picture", "The particles at the end", drawn + caption(said), after="headline")
 
 
-def observed(found: dict[str, Any], units: str) -> Iterator[ReportSection]:
-    """The sections of the results of `Measurements`; `found["source"]` names their source."""
+def observed(found: dict[str, Any], units: str) -> tuple[Iterator[ReportSection], ...]:
+    """The sections of the results of `Measurements`, in parts; `found["source"]` names their source."""
     names = _symbols(UNITS[units].names)
-    yield from _structure(found, names)
-    yield from _motion(found, units, names)
-    yield from _speeds(found)
-    yield from _profile(found, names)
+    return _structure(found, names), _motion(found, units, names), _speeds(found), _profile(found, names)
 
 
 def _found(run: RunData, config: Config) -> dict[str, Any]:

@@ -24,13 +24,13 @@ SMOOTH = 50  # parts of a run over whose steps the loss is averaged
 PARTS = ("parameters", "gradients", "optimizer", "activations")
 
 
-def sections(run: RunData) -> Iterator[ReportSection]:
+def sections(run: RunData) -> Iterator[ReportSection | Iterator[ReportSection]]:
     """The sections with something to show."""
-    yield from _learning(run)
-    yield from _answers(run)
-    yield from _text(run)
-    yield from _pipeline(run)
-    yield from _memory(run)
+    yield _learning(run)
+    yield _answers(run)
+    yield _text(run)
+    yield _pipeline(run)
+    yield _memory(run)
 
 
 def _learning(run: RunData) -> Iterator[ReportSection]:

@@ -32,17 +32,17 @@ CURRENTS = {
 }
 
 
-def sections(run: RunData) -> Iterator[ReportSection]:
+def sections(run: RunData) -> Iterator[ReportSection | Iterator[ReportSection]]:
     """The base state; a density current of Straka et al. and the waves of Baldauf and Brdar beside what is known."""
-    yield from profiles(run)
+    yield profiles(run)
     try:
         config: Any = with_common(Config).model_validate({k: v for k, v in run.values.items() if k != "title"})
     except ValidationError:
         return
     if run.fields is not None:
         with FieldFile(run.fields) as file:
-            yield from _current(config, file)
-            yield from _waves(config, file)
+            yield _current(config, file)
+            yield _waves(config, file)
 
 
 def front(x: np.ndarray, theta: np.ndarray) -> float:

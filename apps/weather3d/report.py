@@ -36,16 +36,16 @@ DOWNWARD = 0.01  # of the greatest flux: less is noise of a layer that does not 
 WAVES = "Skamarock and Klemp (1994, Mon. Weather Rev. 122) show -1.5e-3 to 2.8e-3 K in the whole field at 3000 s."
 
 
-def sections(run: RunData) -> Iterator[ReportSection]:
+def sections(run: RunData) -> Iterator[ReportSection | Iterator[ReportSection]]:
     """The base state; theta' along x halfway up, of waves from a band of warm air."""
-    yield from profiles(run)
-    yield from parcel(run)
-    yield from columns(run)
-    yield from statistics(run)
-    yield from over_terrain(run)
-    yield from budgets(run)
-    yield from storms(run)
-    yield from trajectories(run)
+    yield profiles(run)
+    yield parcel(run)
+    yield columns(run)
+    yield statistics(run)
+    yield over_terrain(run)
+    yield budgets(run)
+    yield storms(run)
+    yield trajectories(run)
     band = run.values.get("band") or {}
     if run.fields is None or not band.get("amplitude"):
         return

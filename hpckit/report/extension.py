@@ -2,16 +2,17 @@
 
 An app brings a module `report` beside `config` and `run` with any of
 
-    def sections(run: RunData) -> Iterable[ReportSection]
-    def work(run: RunData) -> Iterable[PhaseWork]
+    def sections(run: RunData) -> Iterable[ReportSection | Iterable[ReportSection]]
+    def work(run: RunData) -> Iterable[PhaseWork | Iterable[PhaseWork]]
 
 The front end finds it by the app's name and passes it to `build_report`; the report itself knows no app. A failure of
-the module is noted on the page, and the rest of the page is built.
+the module is noted on the page, and the rest of the page is built. What is yielded as an iterable (another generator,
+say) is a part by itself: where one fails, what it gave before and the other parts stay.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -59,12 +60,12 @@ class PhaseWork:
 
 def app_sections(extension: Any, run: RunData) -> list[ReportSection]:
     """The sections of the app, [] without any."""
-    return _call(extension, "sections", run)
+    return _call(extension, "sections", ReportSection, run)
 
 
 def app_work(extension: Any, run: RunData) -> list[PhaseWork]:
     """The work of the app's phases, [] if it gives none."""
-    return _call(extension, "work", run)
+    return _call(extension, "work", PhaseWork, run)
 
 
 def placed(brought: Iterable[ReportSection], after: str) -> str:
@@ -72,12 +73,26 @@ def placed(brought: Iterable[ReportSection], after: str) -> str:
     return "".join(section(one.title, one.html) for one in brought if one.after == after)
 
 
-def _call(extension: Any, name: str, run: RunData) -> list[Any]:
+def _call(extension: Any, name: str, kind: type, run: RunData) -> list[Any]:
     function: Callable[[RunData], Iterable[Any]] | None = getattr(extension, name, None)
     if function is None:
         return []
+
+    def whole() -> Iterator[Any]:
+        yield function(run)
+
+    return list(_given(whole(), kind, name, run))
+
+
+def _given(part: Iterable[Any], kind: type, name: str, run: RunData) -> Iterator[Any]:
+    """What a part and the parts in it give; what fails is noted: an error in an app's code must not stop the report."""
     try:
-        return list(function(run))
-    except Exception as problem:  # an error in an app's code must not stop the report
+        for each in part:
+            if isinstance(each, kind):
+                yield each
+            elif isinstance(each, Iterable) and not isinstance(each, str):
+                yield from _given(each, kind, getattr(each, "__name__", name), run)
+            else:
+                raise TypeError(f"expected a {kind.__name__}, not {each!r:.60}")
+    except Exception as problem:
         run.tell(f"the app's {name} of the report failed: {type(problem).__name__}: {problem}")
-        return []

@@ -72,7 +72,9 @@ def load(target: str, words: list[str], environment: Mapping[str, str] | None = 
     schema = Schema(app.config)
     settings = Settings()
     command_line, mistakes = command_line_layer(words, schema)
-    for layer in (_user_layer(environment, app), base, environment_layer(environment, schema), command_line):
+    variables, wrong_variables = environment_layer(environment, schema)
+    mistakes += wrong_variables
+    for layer in (_user_layer(environment, app), base, variables, command_line):
         mistakes += settings.add(layer)
     settings.resolve_files(schema)
     endless = {

@@ -165,14 +165,16 @@ def read_toml(path: Path, shown: str) -> SettingsLayer:
     return SettingsLayer(shown, tree, path.absolute().parent, key_lines(text), text)
 
 
-def environment_layer(environment: Mapping[str, str], schema: Schema) -> SettingsLayer:
+def environment_layer(environment: Mapping[str, str], schema: Schema) -> tuple[SettingsLayer, list[Mistake]]:
     """`HPCKIT_GRID__NX=100` as `grid.nx = 100`; the origin names the variable."""
     tree: dict[str, Any] = {}
+    mistakes = []
     for variable in sorted(environment):
         if variable.startswith(ENVIRONMENT_PREFIX) and variable not in RESERVED:
             path = tuple(variable.removeprefix(ENVIRONMENT_PREFIX).lower().split("__"))
-            _put(tree, path, _value(environment[variable], schema, path))
-    return _EnvironmentLayer("environment", tree, Path.cwd())
+            if not _put(tree, path, _value(environment[variable], schema, path)):
+                mistakes.append(Mistake(f"environment {variable}", f"another variable gives {dotted(path)} a value"))
+    return _EnvironmentLayer("environment", tree, Path.cwd()), mistakes
 
 
 class _EnvironmentLayer(SettingsLayer):
@@ -206,7 +208,10 @@ def command_line_layer(words: list[str], schema: Schema) -> tuple[SettingsLayer,
         elif not equals or not all(re.fullmatch(r"[A-Za-z0-9_-]+", part) for part in path):
             mistakes.append(Mistake("command line", f"{word!r}: expected key=value, as in grid.nx=100"))
         elif not _put(tree, path, _value(text, schema, path)):
-            mistakes.append(Mistake("command line", f"{word!r}: another word gives {key} or a part of it a value"))
+            others = [repr(other) for other in words[:number] if other.partition("=")[0] == key]
+            given = ", ".join(others) or "another word"
+            part = "" if others else " or a part of it"
+            mistakes.append(Mistake("command line", f"{word!r}: {given} gives {key}{part} a value"))
     return SettingsLayer("command line", tree, Path.cwd()), mistakes
 
 
@@ -216,15 +221,13 @@ def _apart(key: str, value: str, schema: Schema) -> bool:
 
 
 def _put(tree: dict[str, Any], path: tuple[str, ...], value: Any) -> bool:
-    """Set the value at `path`; False where a value already stands in the way."""
+    """Set the value at `path`; False where another value already stands in the way."""
     for part in path[:-1]:
         tree = tree.setdefault(part, {})
         if not isinstance(tree, dict):
             return False
-    if isinstance(tree.get(path[-1]), dict) != isinstance(value, dict) and path[-1] in tree:
-        return False
-    tree[path[-1]] = value
-    return True
+    kept = tree.setdefault(path[-1], value)
+    return kept is value or kept == value
 
 
 def _value(text: str, schema: Schema, path: Key) -> Any:

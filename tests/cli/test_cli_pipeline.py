@@ -34,8 +34,9 @@ def test_json_has_everything(capsys):
 
 def test_a_machine_makes_it_longer(capsys):
     times = []
-    for machine in (["--times", "1,1,1"], ["--machine", "nvlink"], ["--machine", "nvlink", "--stride", "8"]):
-        assert main([*PIPELINE, "--schedule", "1f1b", "--bytes", "64MiB", "--json", *machine]) == 0
+    nvlink = ["--machine", "nvlink", "--bytes", "64MiB"]
+    for machine in (["--times", "1,1,1"], nvlink, [*nvlink, "--stride", "8"]):
+        assert main([*PIPELINE, "--schedule", "1f1b", "--json", *machine]) == 0
         said = json.loads(capsys.readouterr().out)
         times.append(said["schedules"][0]["time"])
         assert said["unit"] == "s"
@@ -96,7 +97,8 @@ def test_drawings_programs_and_tables(capsys, tmp_path):
         (["--stages", "99999999"], "99999999 ranks and 16 microbatches is too large"),
         (["--stages", "9999", "--microbatches", "1", "--schedule", "zb_v"], "is too large"),
         (["--machine", "nix"], "there is no machine 'nix'"),
-        (["--stride", "0"], "a stride of 0"),
+        (["--stride", "0", "--machine", "nvlink"], "a stride of 0"),
+        (["--stride", "2", "--bytes", "1KiB"], "--bytes and --stride without a machine"),
         (["--draw", "all.svg"], "one schedule goes into one picture"),
         (["--schedule", "none.csv"], "cannot be read"),
         (["--layers", "none.csv"], "cannot be read"),

@@ -75,6 +75,9 @@ def test_drawings(capsys, tmp_path):
         (["allreduce", "--bytes", "3foo"], "'3foo' is not a size"),
         (["allreduce", "--ranks", "0"], "0 ranks"),
         (["broadcast", "--root", "16"], "one of the 16 ranks"),
+        (["allreduce", "--root", "0"], "all_reduce takes no --root"),
+        (["allreduce", "--algorithm", "ring", "--node-size", "2", "--servers", "3"], "takes no --servers, --node-size"),
+        (["gossip", "--segments", "2", "--node-size", "2"], "takes no --segments, --node-size"),
         (["allreduce", "--algorithm", "rnig"], "did you mean 'ring'"),
     ],
 )

@@ -94,6 +94,8 @@ def test_presets_by_name_by_app_and_alone() -> None:
 
 def test_all_mistakes_in_one_pass_with_line_key_and_nearest_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HPCKIT_GRID__NX", "wide")
+    monkeypatch.setenv("HPCKIT_TIME", "{steps=2}")
+    monkeypatch.setenv("HPCKIT_TIME__STEPS", "3")
     run = file(
         """app = "probe"
 repro = 1
@@ -129,6 +131,7 @@ x = 1
         "run.toml:16: failure.rank = -1: expected a whole number, at least 0",
         "run.toml:17: other: unknown key; known here: app, repro, grid, time, failure, input",
         'environment HPCKIT_GRID__NX: grid.nx = "wide": expected a whole number',
+        "environment HPCKIT_TIME__STEPS: another variable gives time.steps a value",
         "command line: 'x': expected key=value",
         "command line: grid.nz: a table here and a value in run.toml:7",
         "command line: failure.step = 1.5: expected a whole number",
@@ -167,6 +170,8 @@ def test_contradictions_are_told_with_the_wrong_values() -> None:
         ("app = 'probe'\n", ["=3"], "command line: '=3': expected key=value"),
         ("app = 'probe'\n", ["grid..nx=3"], "command line: 'grid..nx=3': expected key=value"),
         ("app = 'probe'\n", ["grid.nx=3", "grid.nx.y=3"], "another word gives grid.nx.y or a part of it a value"),
+        ("app = 'probe'\n", ["grid.nx=3", "grid.nx=4"], "command line: 'grid.nx=4': 'grid.nx=3' gives grid.nx a value"),
+        ("app = 'probe'\n", ["grid.nx=3", "grid={ny=4}"], "another word gives grid or a part of it a value"),
         ("app = 'probe'\n", ["gird.nx=3"], "command line: gird: unknown key; did you mean grid?"),
         ("app = 'probe'\n", ["repro=1"], "command line: repro = 1: expected true or false"),
         ("app = 'probe'\n", ["grid.spacing=[1]"], "command line: grid.spacing"),

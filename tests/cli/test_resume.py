@@ -30,14 +30,8 @@ from hpckit.settings.apps import find_app
 from hpckit.settings.config import load
 from hpckit.settings.identity import content_hash, identity, inputs, require_same
 
-SETTINGS = (
-    "grid.shape=[23,17]",
-    "time.steps=1200",
-    "time.monitor=10",
-    "output.frames=7",
-    "output.single=false",
-    "--no-report",
-)
+ENDLESS = ("grid.shape=[23,17]", "time.monitor=10", "output.frames=7", "output.single=false", "--no-report")
+SETTINGS = (*ENDLESS, "time.steps=1200")
 
 
 def fields(run: Path) -> tuple[np.ndarray, np.ndarray]:
@@ -146,7 +140,7 @@ def test_a_run_that_is_stopped_and_killed_ends_as_if_it_never_was(tmp_path: Path
 
 
 def test_the_elapsed_time_limit_ends_a_run_that_then_starts_over_without_a_checkpoint(tmp_path: Path) -> None:
-    words = ("run", "heat", *SETTINGS, "time.steps=1000000", "time.limit=1 s", "--directory", "run")
+    words = ("run", "heat", *ENDLESS, "time.steps=1000000", "time.limit=1 s", "--directory", "run")
     outcome = hpckit(*words, cwd=tmp_path)
     assert outcome.code == 75, outcome.stderr
     step = json.loads((tmp_path / "run/summary.json").read_text())["steps"]
@@ -163,7 +157,7 @@ def test_the_elapsed_time_limit_ends_a_run_that_then_starts_over_without_a_check
 @pytest.mark.nightly
 def test_what_was_changed_behind_a_stopped_run_is_told_or_mended(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    words = ("run", "heat", *SETTINGS, "time.steps=100000", "time.limit=0.05 s", "--directory", run)
+    words = ("run", "heat", *ENDLESS, "time.steps=100000", "time.limit=0.05 s", "--directory", run)
     assert hpckit(*words, cwd=tmp_path).code == 75
     record = json.loads((run / "resolved.json").read_text())
     changed = {**record, "values": {**record["values"], "diffusivity": 0.00012}}

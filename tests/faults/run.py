@@ -8,7 +8,7 @@ import secrets
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -77,26 +77,53 @@ def add_options(parser: argparse.ArgumentParser) -> tuple[str, ...]:
     parser.add_argument("--tier", choices=sorted(TIERS), default="T0", help="T0: minutes; T1: the larger numbers")
     parser.add_argument("--seed", type=int, help="of what is random (a new one, which is printed)")
     parser.add_argument("--only", metavar="KIND", help=f"one kind of cases: {', '.join((*_KINDS, CHECKPOINT, WATCH))}")
+    parser.add_argument("--cases", type=int, metavar="N", help="so many of the kind that --only names")
     parser.add_argument(
         "--keep", metavar="FILE", type=Path, help="keep here what each kind found; kinds that it has are not run again"
     )
-    return "tier", "seed", "only", "keep"
+    return "tier", "seed", "only", "cases", "keep"
+
+
+# Kind -> the number of it in a tier.
+_COUNTS = {
+    "kill": "kills",
+    "failpoint": "failpoints",
+    "corruption": "corruptions",
+    "config": "configs",
+    "data file": "files",
+    "hostile": "hostile",
+    "run kill": "run_kills",
+    "run file": "run_files",
+    "death": "deaths",
+    "hang": "hangs",
+}
 
 
 def run(
-    quick: bool = False, tier: str = "T0", seed: int | None = None, only: str | None = None, keep: Path | None = None
+    quick: bool = False,
+    tier: str = "T0",
+    seed: int | None = None,
+    only: str | None = None,
+    cases: int | None = None,
+    keep: Path | None = None,
 ) -> dict[str, Any]:
     """Break things and count what came of it: shares of cases that went as they must (1 is right), and numbers of
     corruptions that were loaded silently or crashed, and of power failures that lost what had counted (0 is right).
 
-    Raises `InputError` for a kind that there is not, and a file `keep` of another tier or seed.
+    Raises `InputError` for a kind that there is not, `cases` without a kind that has a number, and a file `keep` of
+    another tier or seed.
     """
     if only not in (None, CHECKPOINT, WATCH, *_KINDS):
         raise InputError(f"no kind {only!r} of faults", do=f"kinds: {', '.join((*_KINDS, CHECKPOINT, WATCH))}")
     numbers = QUICK if quick else TIERS[tier]
+    if cases is not None:
+        if only not in _COUNTS or cases < 1:
+            raise InputError(f"{cases} cases of {only}", do=f"give --only one of {', '.join(_COUNTS)}, and 1 or more")
+        numbers = replace(numbers, **{_COUNTS[only]: cases})
     kept = _Kept(keep, "quick" if quick else tier, seed)
     seed = kept.seed
-    again = f"seed {seed}; the same again: python -m tests.faults --tier {tier} --seed {seed}"
+    more = (f' --only "{only}"' if only else "") + (f" --cases {cases}" if cases else "")
+    again = f"seed {seed}; the same again: python -m tests.faults --tier {tier} --seed {seed}{more}"
     _say(again)
     with none_left():
         for what, cases in _KINDS.items():

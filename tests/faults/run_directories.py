@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -18,7 +19,7 @@ from typing import Any
 import h5py
 
 from hpckit.launch.scratch import scratch
-from tests.faults.jobs import job
+from tests.faults.jobs import at_once, job
 
 STEPS = 600
 WORDS = ["grid.shape=[23,17]", f"time.steps={STEPS}", "time.monitor=20", "output.frames=7", "output.single=false"]
@@ -35,24 +36,30 @@ def run_kills(random: Random, count: int) -> Iterator[dict[str, Any]]:
     """
     with scratch("hpckit-faults-") as folder:
         whole = _ended(Path(folder, "whole"))
-        for number in range(count):
-            begin = time.monotonic()
-            path = Path(folder, f"run{number}")
-            ranks = random.choice((1, 2, 3))
-            case, words = "", ["run", "heat", *WORDS, *CHECKPOINTS, "--directory", str(path), "--no-report"]
-            for _ in range(random.choice((1, 1, 2))):
-                delay, victim = random.uniform(0.0, 2.5), random.choice(("front end", "rank", "rank", "all ranks"))
-                killed = _killed([*words, "-n", str(ranks)], path, victim, delay, random)
-                case += f"{killed} of {ranks} after {delay:.2f} s; "
-                ranks = random.choice([other for other in (1, 2, 3) if other != ranks])
-                words = ["resume", str(path), "--no-report"]
-                if not (path / "resolved.json").exists():  # killed before there was a run
-                    words = ["run", "heat", *WORDS, *CHECKPOINTS, "--directory", str(path), "--no-report"]
-                    shutil.rmtree(path, ignore_errors=True)
-            code, said = _hpckit([*words, "-n", str(ranks)])
-            problem = f"exit code {code}: {said[-300:]}" if code else _difference(path, whole)
-            yield _row("run kill", f"{case}resumed on {ranks}", problem, begin)
+        draws = [Random(random.random()) for _ in range(count)]
+        yield from at_once(
+            partial(_killed_and_resumed, Path(folder, f"run{number}"), draw, whole) for number, draw in enumerate(draws)
+        )
+
+
+def _killed_and_resumed(path: Path, random: Random, whole: tuple[bytes, str]) -> dict[str, Any]:
+    """The row of one run."""
+    begin = time.monotonic()
+    ranks = random.choice((1, 2, 3))
+    case, words = "", ["run", "heat", *WORDS, *CHECKPOINTS, "--directory", str(path), "--no-report"]
+    for _ in range(random.choice((1, 1, 2))):
+        delay, victim = random.uniform(0.0, 2.5), random.choice(("front end", "rank", "rank", "all ranks"))
+        killed = _killed([*words, "-n", str(ranks)], path, victim, delay, random)
+        case += f"{killed} of {ranks} after {delay:.2f} s; "
+        ranks = random.choice([other for other in (1, 2, 3) if other != ranks])
+        words = ["resume", str(path), "--no-report"]
+        if not (path / "resolved.json").exists():  # killed before there was a run
+            words = ["run", "heat", *WORDS, *CHECKPOINTS, "--directory", str(path), "--no-report"]
             shutil.rmtree(path, ignore_errors=True)
+    code, said = _hpckit([*words, "-n", str(ranks)])
+    problem = f"exit code {code}: {said[-300:]}" if code else _difference(path, whole)
+    shutil.rmtree(path, ignore_errors=True)
+    return _row("run kill", f"{case}resumed on {ranks}", problem, begin)
 
 
 def run_files(random: Random, count: int) -> Iterator[dict[str, Any]]:
@@ -61,28 +68,34 @@ def run_files(random: Random, count: int) -> Iterator[dict[str, Any]]:
     """
     with scratch("hpckit-faults-") as folder:
         whole, good = _ended(Path(folder, "whole")), Path(folder, "good")
-        run = ["run", "heat", *WORDS, *CHECKPOINTS, "checkpoint.every=1", "--directory", str(good), "--no-report"]
+        checkpoints = ["checkpoint.every=1", "checkpoint.keep=2"]
+        run = ["run", "heat", *WORDS, *checkpoints, "--directory", str(good), "--no-report"]
         for words in ([*run, "time.limit=0.2 s"], ["resume", str(good), "--no-report", "time.limit=0.25 s"]):
             code, said = _hpckit(words, **ALONE)
             assert code == 75, said
         files = sorted(path.relative_to(good) for path in good.rglob("*") if path.is_file())
-        for number in range(count):
-            begin = time.monotonic()
-            path = Path(folder, "changed")
-            shutil.copytree(good, path)
-            case = _change(random, path, files[number % len(files)])
-            code, said = _hpckit(
-                ["resume", str(path), "--no-report", "time.limit=none", "checkpoint.every=never"], **ALONE
-            )
-            problem = ""
-            if "Traceback" in said:
-                problem = f"a traceback: {said[-400:]}"
-            elif code == 0:
-                problem = _difference(path, whole)
-            elif code not in (2, 3, 5) or "HPK-" not in said:
-                problem = f"exit code {code}: {said[-300:]}"
-            yield _row("run file", f"{case}: {'went on' if code == 0 else f'refused with {code}'}", problem, begin)
-            shutil.rmtree(path)
+        yield from at_once(
+            partial(_changed_and_resumed, good, files[number % len(files)], Random(random.random()), whole)
+            for number in range(count)
+        )
+
+
+def _changed_and_resumed(good: Path, name: Path, random: Random, whole: tuple[bytes, str]) -> dict[str, Any]:
+    """The row of one change."""
+    begin = time.monotonic()
+    with scratch("hpckit-faults-") as folder:
+        path = Path(folder, "changed")
+        shutil.copytree(good, path)
+        case = _change(random, path, name)
+        code, said = _hpckit(["resume", str(path), "--no-report", "time.limit=none", "checkpoint.every=never"], **ALONE)
+        problem = ""
+        if "Traceback" in said:
+            problem = f"a traceback: {said[-400:]}"
+        elif code == 0:
+            problem = _difference(path, whole)
+        elif code not in (2, 3, 5) or "HPK-" not in said:
+            problem = f"exit code {code}: {said[-300:]}"
+    return _row("run file", f"{case}: {'went on' if code == 0 else f'refused with {code}'}", problem, begin)
 
 
 def _change(random: Random, run: Path, name: Path) -> str:

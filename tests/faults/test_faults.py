@@ -100,6 +100,12 @@ def test_what_was_found_is_kept_and_not_run_again(tmp_path: Path, monkeypatch) -
             faults.run(**{"quick": True, "only": "kill", "keep": kept, **arguments})
     with pytest.raises(InputError, match="no kind 'kills'"):
         faults.run(quick=True, only="kills")
+    told = [{"what": "kill", "case": "x", "passed": True, "problem": ""}]
+    monkeypatch.setitem(faults._KINDS, "kill", lambda tier, seed, random: tier.kills * told)
+    assert faults.run(quick=True, only="kill", cases=7)["results"][0]["cases"] == 7
+    for only in (None, "mutant"):
+        with pytest.raises(InputError, match="7 cases of"):
+            faults.run(quick=True, only=only, cases=7)
 
 
 # What it holds -> where it is given.

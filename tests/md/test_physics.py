@@ -128,10 +128,11 @@ def test_heat_flows_until_types_are_equally_hot(tmp_path):
 def test_argon_is_rahmans(tmp_path):
     """The preset as it is: first peak of g(r), highest of S(k) and diffusion beside the figures of 1964."""
     from hpckit.apps.md import report
+    from hpckit.report.extension import app_sections
     from hpckit.report.run_data import load_run
 
     run_app(tmp_path / "run", "md/argon")
-    (published,) = [one for one in report.sections(load_run(tmp_path / "run")) if one.key == "published"]
+    (published,) = [one for one in app_sections(report, load_run(tmp_path / "run")) if one.key == "published"]
     assert [check["quantity"] for check in published.numbers["checks"] if not check["passed"]] == []
     assert len(published.numbers["checks"]) == 4
 

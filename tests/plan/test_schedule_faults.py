@@ -153,7 +153,10 @@ def test_a_table_may_mix_and_wait(tmp_path):
         ("0F0,B0,0Q1\n0X\n", InputError, "the schedule table is wrong"),
         ("0F0,0SEND_F0>1\n", InputError, "the schedule table is wrong"),
         ("0F0\n0B0>1\n", InputError, "the schedule table is wrong"),
+        ("0F0\n" * 10_002, InputError, "the schedule table is wrong"),
+        ("1,2,3\n" * 100, InputError, "the schedule table is wrong"),
     ],
+    ids=range(12),
 )
 def test_a_table_with_a_hole_is_refused(text, error, said, tmp_path):
     path = tmp_path / "own.csv"
@@ -165,6 +168,8 @@ def test_a_table_with_a_hole_is_refused(text, error, said, tmp_path):
     if "0Q1" in text:
         for part in ("line 1, cell 2: 'B0'", "line 1, cell 3: '0Q1'", "line 2, cell 1: '0X'"):
             assert part in caught.value.do
+    if text.count("\n") >= 100:
+        assert caught.value.do.endswith(("line 10002: more than 10000 ranks", "is not an action; and more"))
 
 
 def test_files_that_cannot_be_read_or_written(tmp_path):

@@ -11,7 +11,7 @@ from made_run import LEAN, make_run
 from hpckit.cli.main import main
 from hpckit.errors import InputError
 from hpckit.report import build_report
-from hpckit.report.extension import ReportSection
+from hpckit.report.extension import ReportSection, app_sections
 from hpckit.report.page import escape, table
 from hpckit.report.settings import Report, settings_of
 from hpckit.settings.apps import App, apps
@@ -50,14 +50,27 @@ def test_metrics_that_an_app_draws_have_no_second_chart(tmp_path):
 
 
 def test_an_app_that_fails_does_not_end_the_report(tmp_path):
-    def sections(run):
+    def front(run):
+        yield ReportSection("speed", "Speed", "14 m/s")
         raise KeyError("<front>")
+
+    def sections(run):
+        yield front(run)
+        yield ["no section"]
+        yield ReportSection("late", "Late", "after all")
+        raise ValueError("all of it")
 
     directory = make_run(tmp_path / "run")
     page = build_report(directory, SimpleNamespace(sections=sections), **LEAN).read_text()
-    assert "sections of the report failed: KeyError" in page
+    assert "front of the report failed: KeyError" in page
+    assert "sections of the report failed: ValueError: all of it" in page
+    assert "expected a ReportSection, not" in page
     assert "<front>" not in page
-    assert "<h2>Conservation</h2>" in page
+    for title in ("Speed", "Late", "Conservation"):
+        assert f"<h2>{title}</h2>" in page
+    told: list[str] = []
+    assert app_sections(SimpleNamespace(sections=lambda run: 1 / 0), SimpleNamespace(tell=told.append)) == []
+    assert "ZeroDivisionError" in told[0]
 
 
 def test_the_module_report_of_an_app_is_found_by_name(tmp_path, monkeypatch):

@@ -21,6 +21,7 @@ from hpckit.report.draw.animation import MOST_BYTES, animate
 from hpckit.report.draw.figures import read_fields
 from hpckit.report.draw.hovmoeller import diagrams, hovmoeller_numbers, hovmoeller_section
 from hpckit.report.draw.wind import Wind
+from hpckit.report.extension import app_sections
 from hpckit.report.field_file import FieldFile
 from hpckit.report.run_data import RunData, load_run
 from hpckit.report.sections.fields import cross_sections, cut_place, extremum, fields_section
@@ -406,7 +407,7 @@ def test_what_is_known_stands_beside_ours(tmp_path, app, settings, title):
     importlib.import_module(f"hpckit.apps.{app}.run").run(config, run)
     found = {
         one.title: one
-        for one in importlib.import_module(f"hpckit.apps.{app}.report").sections(load_run(tmp_path / "r"))
+        for one in app_sections(importlib.import_module(f"hpckit.apps.{app}.report"), load_run(tmp_path / "r"))
     }
     numbers = found[title].numbers
     if app == "flood":

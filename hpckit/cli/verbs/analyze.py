@@ -223,6 +223,6 @@ def _print(found: dict[str, Any]) -> None:
 
 
 def _write_page(path: Path, found: dict[str, Any]) -> None:
-    parts = [section(one.title, one.html) for one in observed(found, found["units"])]
+    parts = [section(one.title, one.html) for one in chain.from_iterable(observed(found, found["units"]))]
     said = caption(f"{found['frames']} frames of {found['particles']} particles. {' '.join(found['notes'])}")
     write_file(path, page(found["file"], f"<h1>{escape(Path(found['file']).name)}</h1>", said, *parts).encode())

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from hpckit.errors import InputError
 from hpckit.plan.numbers import count as whole
+from hpckit.plan.pipeline.schedule import MOST_FAULTS
 from hpckit.plan.text import read_text
 
 Floats = npt.NDArray[np.float64]
@@ -106,14 +107,17 @@ def _best(costs: list[Floats], join: np.ufunc) -> tuple[float, list[int]]:
 def read_layers(path: str | Path) -> list[TimedLayer]:
     """Layers from a CSV file, a line each: its name, and its times of F, I and W for one microbatch, ms.
 
-    Lines that start with # are skipped. Raises `InputError` with every wrong line.
+    Lines that start with # are skipped. Raises `InputError` with the first wrong lines.
     """
     lines = read_text(path, "the table of layers").splitlines()
     layers: list[TimedLayer] = []
-    faults = []
+    faults: list[str] = []
     for number, line in enumerate(lines, 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
+        if len(faults) > MOST_FAULTS:
+            faults[-1] = "and more"
+            break
         name, *cells = (cell.strip() for cell in line.split(","))
         try:
             forward, backward_input, backward_weight = (float(cell) / 1e3 for cell in cells)

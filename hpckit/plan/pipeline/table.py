@@ -20,14 +20,14 @@ def read_schedule(path: str | Path) -> Schedule:
     """The schedule in a CSV file, proved. The lines define the stages of each rank.
 
     Only the order within a line counts; empty cells just align columns with moments. Lines that start with # are
-    skipped. Raises `InputError` with every cell that is not an action, `PlanError` if an action is missing, doubled or
-    on two ranks, or if ranks wait for each other.
+    skipped. Raises `InputError` with the first cells that are no actions, `PlanError` if an action is missing, doubled
+    or on two ranks, or if ranks wait for each other.
     """
     text = read_text(path, "the schedule table")
     lists, faults = _actions(text)
     if faults or not any(lists):
         do = "mend: " + "; ".join(faults[:MOST_FAULTS]) if faults else "write a line a rank, as in 0F0,0F1,0B0,0B1"
-        more = f"; and {len(faults) - MOST_FAULTS} more" if len(faults) > MOST_FAULTS else ""
+        more = "; and more" if len(faults) > MOST_FAULTS else ""
         raise InputError("the schedule table is wrong" if faults else "it is empty", where=str(path), do=do + more)
     rank_of: dict[int, int] = {}
     for rank, actions in enumerate(lists):
@@ -63,12 +63,17 @@ def write_schedule(schedule: Schedule, path: str | Path) -> None:
 
 
 def _actions(text: str) -> tuple[list[list[Action]], list[str]]:
-    """The actions of each line, and what is wrong in its cells."""
+    """The actions of each line, and what is wrong in its cells, until there is more of that than is told."""
     lists: list[list[Action]] = []
-    faults = []
+    faults: list[str] = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
+        if len(lists) > MOST_NUMBER:
+            faults.append(f"line {number}: more than {MOST_NUMBER} ranks")
+            break
+        if len(faults) > MOST_FAULTS:
+            break
         lists.append([])
         try:
             cells = next(csv.reader([line]))
@@ -78,6 +83,8 @@ def _actions(text: str) -> tuple[list[list[Action]], list[str]]:
         for column, cell in enumerate(cells, 1):
             if not cell.strip():
                 continue
+            if len(faults) > MOST_FAULTS:
+                break
             try:
                 action = Action.parse(cell)
                 if action.kind not in COMPUTE or action.peer != NONE or max(action[0], action[2]) > MOST_NUMBER:

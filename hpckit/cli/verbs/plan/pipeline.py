@@ -30,6 +30,7 @@ from hpckit.settings.table import Parser, print_table
 
 EXAMPLE = "hpckit plan pipeline --stages 4 --microbatches 16 --schedule zb_h1"
 STAGES, MICROBATCHES = 4, 16
+NBYTES = "8MiB"
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,7 @@ def _parser() -> argparse.ArgumentParser:
     it.add_argument("--layers", metavar="FILE.csv", help="instead: a line a layer (name, F, I, W in ms)")
     it.add_argument("--tied", type=float, default=0.0, metavar="MS", help="ms more on the first and last stage (tied)")
     it.add_argument("--machine", metavar="FILE", help=f"price messages: a machine file, or {', '.join(shipped())}")
-    it.add_argument("--bytes", default="8MiB", help="an activation of one microbatch between stages (default 8MiB)")
+    it.add_argument("--bytes", help="an activation of one microbatch between stages (default 8MiB)")
     it.add_argument("--stride", type=int, default=1, help="ranks of the machine from stage to stage (default 1)")
     it.add_argument(
         "--draw", nargs="?", const="-", metavar="FILE.svg", help="draw only: a text, or a Gantt chart into a file"
@@ -159,9 +160,14 @@ def _setting(options: argparse.Namespace) -> PipelineSetting:
         raise InputError(f"--tied {options.tied:g} is not a time", do="give ms, 0 or more")
     if options.tied and not options.layers:
         raise InputError("--tied is for layers that are dealt to stages", do="give --layers FILE.csv too")
+    alone = [f"--{name}" for name in ("bytes", "stride") if getattr(options, name) not in (None, 1)]
+    if alone and not options.machine:
+        raise InputError(f"{' and '.join(alone)} without a machine that carries messages", do="give --machine too")
     machine = machine_of(options.machine) if options.machine else None
     layers = read_layers(options.layers) if options.layers else []
-    return PipelineSetting(machine, parse_bytes(options.bytes), options.stride, share, layers, options.tied / 1e3)
+    return PipelineSetting(
+        machine, parse_bytes(options.bytes or NBYTES), options.stride, share, layers, options.tied / 1e3
+    )
 
 
 def _schedules(options: argparse.Namespace) -> tuple[list[Schedule], list[tuple[str, InputError]]]:

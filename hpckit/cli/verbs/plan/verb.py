@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import inspect
 import json
 import math
 import runpy
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hpckit.cli.verbs.plan import dispatch, fft, halo, md, pipeline, redistribute, serve, train
 from hpckit.cli.verbs.plan.options import add_export, add_options, export, tell_proof
 from hpckit.errors import HpckitError, InputError, nearest
 from hpckit.io.files import write_svg
@@ -37,17 +37,9 @@ MOST_GAPS = 1024
 # The most ranks of a node, as each of them is compared with all others.
 MOST_ON_NODE = 1024
 GOSSIP = "gossip"
-# With options of their own.
-OTHERS = {
-    "pipeline": pipeline,
-    "halo": halo,
-    "md": md,
-    "redistribute": redistribute,
-    "serve": serve,
-    "train": train,
-    "dispatch": dispatch,
-    "fft": fft,
-}
+OPTIONS = ("segments", "root", "servers", "across", "node_size")  # of this command, which some algorithms take
+# With options of their own, in modules of these names, loaded on use: some of them load kernels.
+OTHERS = ("pipeline", "halo", "md", "redistribute", "serve", "train", "dispatch", "fft")
 ROUNDING = 1e-12
 EXAMPLE = "hpckit plan allreduce --ranks 16384 --bytes 64MiB --machine infiniband"
 
@@ -55,7 +47,7 @@ EXAMPLE = "hpckit plan allreduce --ranks 16384 --bytes 64MiB --machine infiniban
 def main(arguments: list[str]) -> int:
     """The verb `plan`."""
     if arguments and arguments[0] in OTHERS:
-        return OTHERS[arguments[0]].main(arguments[1:])
+        return importlib.import_module(f"hpckit.cli.verbs.plan.{arguments[0]}").main(arguments[1:])
     options = _parser().parse_args(arguments)
     operation = _operation(options.operation)
     if options.ranks > MOST_RANKS:
@@ -63,7 +55,9 @@ def main(arguments: list[str]) -> int:
     nbytes = parse_bytes(options.bytes)
     machine = machine_of(options.machine)
     chosen = options.algorithm or _all_of(operation, options.ranks, _node_size(machine, options))
-    own = [_own_plan(operation, text, machine, options) for text in options.own or ()]
+    functions = [(text, *_function(text)) for text in options.own or ()]
+    _require_used(operation, chosen, [build for _, build, _ in functions], options)
+    own = [_own_plan(operation, *each, machine, options) for each in functions]
     plans = [_plan(operation, name, machine, options) for name in chosen]
     if options.own and options.draw is not None and not options.algorithm:
         plans = []
@@ -103,7 +97,7 @@ def _parser() -> argparse.ArgumentParser:
     it = Parser(
         prog="hpckit plan",
         description="Compare the algorithms of a collective operation on a machine of any size, without MPI.",
-        epilog=f"examples: {'; '.join([EXAMPLE, *(other.EXAMPLE for other in OTHERS.values())])}",
+        epilog=f"example: {EXAMPLE}; with options and examples of their own: hpckit plan {'|'.join(OTHERS)} --help",
     )
     it.add_argument("operation", metavar="OPERATION", help=f"one of {', '.join([*ALGORITHMS, GOSSIP, *OTHERS])}")
     it.add_argument("--ranks", type=int, default=16, help="how many ranks (default 16)")
@@ -147,16 +141,38 @@ def _plan(operation: str, algorithm: str, machine: Machine, options: argparse.Na
 
 def _options(takes: Collection[str], machine: Machine, options: argparse.Namespace) -> dict[str, Any]:
     """The options of the command that an algorithm takes."""
-    given: dict[str, Any] = {name: getattr(options, name) for name in ("segments", "root", "servers", "across")}
+    given: dict[str, Any] = {name: getattr(options, name) for name in OPTIONS}
     node_size = given["node_size"] = _node_size(machine, options)
     if options.ranks > node_size and options.ranks % node_size == 0:
         given["shape"] = (options.ranks // node_size, node_size)
     return {key: value for key, value in given.items() if value is not None and key in takes}
 
 
-def _own_plan(operation: str, text: str, machine: Machine, options: argparse.Namespace) -> CollectivePlan:
-    """The plan that a function of the user's makes, from `file.py:function`. Raises `InputError`."""
-    build, name = _function(text)
+def _require_used(
+    operation: str, chosen: Sequence[str], own: Sequence[Callable[..., Any]], options: argparse.Namespace
+) -> None:
+    """Raise `InputError` for options that none of these algorithms and functions takes."""
+    known = {} if operation == GOSSIP else ALGORITHMS[operation] | IN_MEMORY.get(operation, {})
+    taken = {option for name in chosen if name in known for option in known[name][1]}
+    for build in own:
+        taken |= set(inspect.signature(build).parameters)
+    if "shape" in taken or not (options.algorithm or operation == GOSSIP):  # it says which algorithms there are, too
+        taken.add("node_size")
+    unused = [name for name in OPTIONS if getattr(options, name) is not None and name not in taken]
+    if unused:
+        words = ", ".join(f"--{name.replace('_', '-')}" for name in unused)
+        by = f" by {', '.join(chosen)}" if options.algorithm else ""
+        some = sorted(taken & set(OPTIONS))
+        raise InputError(
+            f"{operation}{by} takes no {words}",
+            do=f"it takes {', '.join(f'--{name}' for name in some)}".replace("_", "-") if some else "leave it out",
+        )
+
+
+def _own_plan(
+    operation: str, text: str, build: Callable[..., Any], name: str, machine: Machine, options: argparse.Namespace
+) -> CollectivePlan:
+    """The plan that a function of the user's makes, of `text`, `file.py:function`. Raises `InputError`."""
     known = inspect.signature(build).parameters
     try:
         plan = build(options.ranks, **_options(known, machine, options))
