@@ -30,7 +30,7 @@ BLOCKS = 8  # parts of a series whose spread gives the error of its mean
 TO_CM2_PER_S = {"real": 0.1, "metal": 1e-4}  # of angstrom^2 per fs and per ps
 
 
-def sections(run: RunData) -> Iterator[ReportSection | Iterator[ReportSection]]:
+def sections(run: RunData) -> Iterator[Iterator[Any]]:
     """The sections with something to show."""
     try:
         given = {key: value for key, value in run.values.items() if key != "title"}
@@ -41,7 +41,11 @@ def sections(run: RunData) -> Iterator[ReportSection | Iterator[ReportSection]]:
     names = _symbols(run.summary.get("units") or {})
     yield _state(run, config, names)
     yield free_energy_sections(run.directory / "output", names)
+    yield _measured(run, config)
     yield _at_the_end(run, config, names)
+
+
+def _measured(run: RunData, config: Config) -> Iterator[ReportSection | Iterator[ReportSection]]:
     found = _found(run, config)
     yield from observed(found, config.system.units)
     checks = beside_rahman(config, mean_after(run, config, "temperature")[0], found)
