@@ -11,10 +11,11 @@ import xarray
 from mpi4py import MPI
 from pydantic import ValidationError
 
+from hpckit.apps.weather3d import report
 from hpckit.apps.weather3d.config import Config
 from hpckit.apps.weather3d.model import mesh_for
 from hpckit.apps.weather3d.products.statistics import FILE, through_faces
-from hpckit.apps.weather3d.report import lowest_flux, sections
+from hpckit.apps.weather3d.report import lowest_flux
 from hpckit.apps.weather3d.run import run as run_app
 from hpckit.apps.weather3d.split.model import SplitModel
 from hpckit.comm.observe.timer import PhaseTimer
@@ -22,6 +23,7 @@ from hpckit.errors import CorruptDataError
 from hpckit.io.fields.profiles import ProfileWriter
 from hpckit.kernels.euler.box.constants import RHO_THETA, RHO_U, RHO_V
 from hpckit.kernels.euler.hevi.stress.dispatch import mix
+from hpckit.report.extension import app_sections
 from hpckit.report.run_data import load_run
 from hpckit.run.context import Run
 
@@ -106,7 +108,7 @@ def test_a_frame_has_the_means_that_numpy_finds(tmp_path):
         assert found.u.attrs["cell_methods"] == "area: mean"
         z, flux = found.z.values, (found.theta_flux + found.theta_subgrid_flux).values
     (path / "resolved.json").write_text(json.dumps({"values": config.model_dump(mode="json")}))
-    section = {each.key: each for each in sections(load_run(path))}["statistics"]
+    section = {each.key: each for each in app_sections(report, load_run(path))}["statistics"]
     assert section.numbers["time"] == [0.0, 2.0, 4.0, 6.0, 8.0, 9.0]
     for row, height in zip(flux, section.numbers["inversion"], strict=True):
         assert height == (z[row.argmin()] if row.min() < -0.01 * np.abs(row).max() else None)

@@ -11,16 +11,17 @@ from mpi4py import MPI
 from pydantic import ValidationError
 
 from hpckit.apps.atmosphere.settings import Radiation
+from hpckit.apps.weather3d import report
 from hpckit.apps.weather3d.config import PRESETS, Config
 from hpckit.apps.weather3d.forcing import levels_of
 from hpckit.apps.weather3d.model import mesh_for
 from hpckit.apps.weather3d.radiation import flux, inversion, warming
-from hpckit.apps.weather3d.report import sections
 from hpckit.apps.weather3d.run import run as run_app
 from hpckit.apps.weather3d.split.model import SplitModel
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.kernels.euler.box.constants import RHO_U, RHO_V
 from hpckit.kernels.euler.constants import CP, RD
+from hpckit.report.extension import app_sections
 from hpckit.report.run_data import load_run
 from hpckit.run.context import Run
 
@@ -213,7 +214,7 @@ def test_the_report_has_means_fluxes_and_variances(tmp_path):
     path = tmp_path / "run"
     run_app(config, Run(MPI.COMM_SELF, path, app="weather3d", title="convection", lines=False))
     (path / "resolved.json").write_text(json.dumps({"values": config.model_dump(mode="json")}))
-    made = {section.key: section for section in sections(load_run(path))}
+    made = {section.key: section for section in app_sections(report, load_run(path))}
     numbers = made["columns"].numbers
     with h5py.File(path / "output" / "fields.h5") as file:
         theta, w = file["theta"][-1].astype(float), file["w"][-1].astype(float)

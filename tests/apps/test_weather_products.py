@@ -12,18 +12,19 @@ import xarray
 from mpi4py import MPI
 from pydantic import ValidationError
 
+from hpckit.apps.weather3d import report
 from hpckit.apps.weather3d.config import Config
 from hpckit.apps.weather3d.model import mesh_for
 from hpckit.apps.weather3d.products.maps import Maps
 from hpckit.apps.weather3d.products.parcels import Parcels
 from hpckit.apps.weather3d.products.storms import track
 from hpckit.apps.weather3d.products.wrf import to_faces
-from hpckit.apps.weather3d.report import sections
 from hpckit.apps.weather3d.run import run as run_app
 from hpckit.apps.weather3d.setups import column_of
 from hpckit.apps.weather3d.split.model import SplitModel
 from hpckit.cli.main import main
 from hpckit.kernels.euler.box.constants import RHO_U, RHO_V, RHO_W
+from hpckit.report.extension import app_sections
 from hpckit.report.run_data import load_run
 from hpckit.run.context import Run
 from hpckit.run.settings import with_common
@@ -252,7 +253,7 @@ def test_parcels_turn_with_the_air_on_circles(tmp_path):
 
 
 def test_the_report_has_storms_and_trajectories(storm):
-    made = {section.key: section for section in sections(load_run(storm))}
+    made = {section.key: section for section in app_sections(report, load_run(storm))}
     with h5py.File(storm / "output" / "maps" / "fields.h5") as maps, h5py.File(storm / "output" / "parcels.h5") as file:
         numbers = made["storms"].numbers
         assert numbers["updraft_helicity"] == pytest.approx(maps["updraft_helicity"][...].max())
