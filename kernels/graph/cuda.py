@@ -56,7 +56,7 @@ def bind(sweep: GraphSweep, outs: Sequence[Block], ins: Sequence[Block], box: Bo
 def _kernel(sweep: GraphSweep, kinds: tuple[int, ...]) -> Any:
     found = sweep.kernels.get(("cuda", kinds))
     if found is None:
-        found = sweep.kernels["cuda", kinds] = compiled_kernel(kernel_text(sweep, kinds))
+        found = sweep.kernels["cuda", kinds] = compiled_kernel(_kernel_text(sweep, kinds))
     return found
 
 
@@ -66,8 +66,8 @@ def compiled_kernel(text: str) -> Any:
     return kernel(function_of(text, NAMES, sys.modules[__name__]))
 
 
-def kernel_text(sweep: GraphSweep, kinds: Sequence[int]) -> str:
-    """The kernel of a sweep as Python for Numba-CUDA; kinds as in `simd.kernel_text`."""
+def _kernel_text(sweep: GraphSweep, kinds: Sequence[int]) -> str:
+    """The kernel of a sweep as Python for Numba-CUDA; kinds as in `simd`."""
     plain = without_slabs(sweep)
     place = {node: len(plain.targets) + k for k, node in enumerate(plain.leaves)}
     number = {node: f"s{k}" for k, node in enumerate(plain.numbers)}

@@ -119,7 +119,7 @@ def _placed(sweep: GraphSweep, blocks: Sequence[Block], box: Box) -> tuple[Any, 
 def _kernel(sweep: GraphSweep, kinds: tuple[int, ...], streams: bool) -> Any:
     found = sweep.kernels.get(("simd", kinds, streams))
     if found is None:
-        found = sweep.kernels["simd", kinds, streams] = compiled_kernel(kernel_text(sweep, kinds, streams))
+        found = sweep.kernels["simd", kinds, streams] = compiled_kernel(_kernel_text(sweep, kinds, streams))
     return found
 
 
@@ -160,7 +160,7 @@ def function_of(text: str, names: Mapping[str, Any], home: ModuleType) -> Any:
     return function
 
 
-def kernel_text(sweep: GraphSweep, kinds: Sequence[int], streams: bool = False) -> str:
+def _kernel_text(sweep: GraphSweep, kinds: Sequence[int], streams: bool = False) -> str:
     """The kernel of a sweep as Python. kinds: for each array, targets first, which of the layouts it has. streams:
     whether rows of results go past the cache, from the arrays b0, b1, ….
     """
