@@ -14,6 +14,8 @@
 #SBATCH --signal=B:USR1@120
 
 set -o pipefail
+limit=
+trap 'limit=yes' USR1  # under a short limit Slurm warns before the run can be asked to stop
 # shellcheck source=/dev/null
 source .venv/bin/activate || exit 3
 export OMP_NUM_THREADS="${SLURM_CPUS_PER_TASK:-1}"
@@ -88,7 +90,6 @@ trap 'signaled=yes
     esac' TERM
 
 # Slurm's warning of the time limit becomes a request to stop: a file that rank 0 checks for.
-limit=
 trap 'limit=yes signaled=yes; touch "$run/stop"' USR1
 for try in $(seq 3); do
     held=$(holder)

@@ -66,7 +66,7 @@ def job_script(job: Job, site: Site) -> str:
     parts = [
         ["#!/bin/bash", *(f"# {line}" for line in _comment(job))],
         [f"#SBATCH {option}" for option in directives(job, site)],
-        _environment(site),
+        _environment(job, site),
         _run_directory(job),
         _nodes(),
         _kernel_cache(site),
@@ -179,9 +179,12 @@ def _comment(job: Job) -> list[str]:
     return lines
 
 
-def _environment(site: Site) -> list[str]:
+def _environment(job: Job, site: Site) -> list[str]:
     """Modules, virtual environment, variables; threads within the cores of each rank."""
     lines = ["set -o pipefail"]
+    if job.resume is not None:
+        lines.append("limit=")
+        lines.append("trap 'limit=yes' USR1  # under a short limit Slurm warns before the run can be asked to stop")
     if site.environment.modules:
         lines.append("module purge")
         lines += [f"module load {shlex.quote(name)} || exit {EXIT_ENVIRONMENT}" for name in site.environment.modules]
@@ -295,7 +298,6 @@ def _work(job: Job, site: Site) -> list[str]:
         *(_requeue(job) if site.requeue else ()),
         "",
         "# Slurm's warning of the time limit becomes a request to stop: a file that rank 0 checks for.",
-        "limit=",
         "trap 'limit=yes signaled=yes; touch \"$run/stop\"' USR1",
         f"for try in $(seq {STARTS}); do",
         "    held=$(holder)",

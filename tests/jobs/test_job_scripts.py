@@ -252,6 +252,18 @@ def test_the_limit_itself_requeues_where_a_checkpoint_came_and_a_cancel_does_not
         assert ((run / "queued").read_text().split() if (run / "queued").exists() else []) == queued
 
 
+def test_a_warning_that_comes_before_the_run_is_ready_does_not_end_the_job(tmp_path, stand_ins):
+    """Under a short limit Slurm warns while nodes are prepared: the run starts, and the limit itself requeues it."""
+    programs = tmp_path / "programs"
+    shutil.copytree(stand_ins, programs)
+    warn = '[ "$1" = --mpi=none ] || exec hpckit begun\nkill -USR1 "$(cat job.pid)"; sleep 0.2'
+    (programs / "srun").write_text(f"#!/bin/bash\n{warn}\n")
+    script = job_script(app_job(runs=(str(tmp_path / "run"),)), Site(scratch=Scratch(node_local="")))
+    done = ended(script.replace("\n", "\necho $$ >job.pid\n", 1), tmp_path, programs, SLURM_RESTART_COUNT="1")
+    assert done.returncode == 0, (done.returncode, done.stderr)
+    assert (tmp_path / "words").read_text() == "begun\0"
+
+
 def test_no_text_of_a_user_becomes_a_command(tmp_path, stand_ins):
     """Each text reaches hpckit as the one word that it was, or is refused; nothing else happens."""
     site = Site(scratch=Scratch(node_local=""))
