@@ -43,7 +43,7 @@ from pathlib import Path
 from typing import Any
 
 import numba
-from numba.core import inline_closurecall, ir
+from numba.core import ir
 from numba.core.bytecode import FunctionIdentity
 from numba.core.compiler import Flags
 from numba.core.options import DefaultOptions
@@ -93,7 +93,6 @@ def inlined(function: Callable | None = None, *, math: frozenset[str] = FUSED) -
     """
     if function is None:
         return functools.partial(inlined, math=math)
-    _remember_untyped()
     _untyped[function] = None
     return numba.njit(
         function, inline="always", fastmath=set(math) or False, error_model="numpy", boundscheck=False, nogil=True
@@ -116,8 +115,10 @@ def _remember_untyped() -> None:
     """Have Numba translate the bytecode of an inlined function once, not at each of its calls (a private hook).
 
     Numba copies the statements of the code before it changes them, and adds names to its variables: each call has
-    variables of its own.
+    variables of its own. Done when a kernel is first asked for: a start without one need not pay what this imports.
     """
+    from numba.core import inline_closurecall
+
     worker: Any = getattr(inline_closurecall, "InlineWorker", None)
     translate = getattr(worker, "run_untyped_passes", None)
     variables = getattr(ir, "VarMap", object)()
@@ -223,6 +224,7 @@ def _compile_once(kernel: Any, lock: CompileLock) -> None:
 
     def compile_or_load(signature: Any) -> Any:
         _load_registries()
+        _remember_untyped()
         collecting = gc.isenabled()
         gc.disable()  # a compiler's objects are many and live to its end: an eighth of its time went to looking at them
         try:
