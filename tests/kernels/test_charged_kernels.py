@@ -32,7 +32,7 @@ MADE = {
     "damped": screening.damped_shifted(2.4, 0.9),
     "near": screening.near_part(2.5, 1.2),
     "as LAMMPS": screening.near_part(2.5, 1.2, as_lammps=True),
-    "tabulated": screening.tabulated(2.5, 1.2),
+    "tabulated": screening.tabulated(screening.near_part(2.5, 1.2)),
 }
 ROOT = 2 / math.sqrt(math.pi)
 

@@ -44,10 +44,9 @@ def charged(config: Config, start: Start, pairs: Any) -> Any:
     if config.coulomb.kind == "none":
         return pairs
     assert isinstance(pairs, Interaction)  # the settings guarantee it
-    given, partners = config.coulomb, None
-    if given.kind in IN_WAVES and given.erfc == "table":
-        partners = tabulated(_cutoff(config), fineness_of(config, start).splitting)
-    return Charged(pairs, _screening(config, start), UNITS[config.system.units].coulomb, partners)
+    given, screening = config.coulomb, _screening(config, start)
+    partners = tabulated(screening) if given.kind in IN_WAVES and given.erfc == "table" else None
+    return Charged(pairs, screening, UNITS[config.system.units].coulomb, partners)
 
 
 def long_range(config: Config, start: Start) -> Ewald | MeshEwald | None:

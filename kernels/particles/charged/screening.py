@@ -76,9 +76,9 @@ def near_part(cutoff: float, damping: float, as_lammps: bool = False) -> Screeni
     return _damped(cutoff, damping, 0.0, 0.0, 0.0, as_lammps)
 
 
-def tabulated(cutoff: float, damping: float) -> Screening:
-    """`near_part`, up to a squared distance of TABLES2 by LAMMPS's formula."""
-    exact, formula = near_part(cutoff, damping), near_part(cutoff, damping, as_lammps=True)
+def tabulated(exact: Screening) -> Screening:
+    """A `near_part`, but up to a squared distance of TABLES2 by LAMMPS's formula."""
+    formula = near_part(exact.cutoff, exact.damping, as_lammps=True)
     constants = np.concatenate([exact.constants, formula.constants[1:]])
     return replace(exact, kind="tabulated", constants=constants)
 
