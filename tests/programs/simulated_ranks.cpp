@@ -10,6 +10,8 @@
 #undef malloc
 #undef free
 
+extern "C" void smpi_init_options(); // of SMPI itself: makes its options known before the engine reads them
+
 static std::string module;
 static int failed = 0;
 
@@ -29,6 +31,7 @@ static void rank_main(int argc, char** argv) {
 }
 
 int main(int argc, char** argv) {
+  smpi_init_options();
   simgrid::s4u::Engine engine(&argc, argv);
   SMPI_init();
   engine.load_platform(argv[1]);
