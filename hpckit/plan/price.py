@@ -8,14 +8,28 @@ plan allows it (`lag`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import copy
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from hpckit.plan.machine.clocks import PARTS, Clocks, Flight, PreparedFlight, flights, messages
 from hpckit.plan.machine.machine import Level, Machine
-from hpckit.plan.protocol import NOBODY, NOTHING, Claim, Ends, Floats, Ints, Plan, Step, Steps, Work, require_plan
+from hpckit.plan.protocol import (
+    NOBODY,
+    NOTHING,
+    AlikeUnits,
+    Claim,
+    Ends,
+    Floats,
+    Ints,
+    Plan,
+    Step,
+    Steps,
+    Work,
+    require_plan,
+)
 
 FREE = Machine("free", (Level("all", 0, 0.0, float("inf")),), 0.0, float("inf"))
 # A stretch of alike steps counts as steady once its clocks move on by equal amounts, to this relative accuracy.
@@ -108,32 +122,76 @@ def _fly(clocks: Clocks, step: Step, prepared: list[PreparedFlight]) -> list[tup
 
 
 def _walked(plan: Plan, machine: Machine, nbytes: float, itemsize: float) -> Price:
-    """The price of steps that come one by one."""
-    walk = _Walk(plan, machine, nbytes, itemsize)
-    count = 0
-    for step in plan.steps():
+    """The price of steps that come one by one; where they begin alike on units of ranks, one unit is walked for all."""
+    steps = plan.steps()
+    whole = AlikeUnits(plan.ranks, plan.ranks, lambda ranks: steps, lambda: ())
+    units = steps if isinstance(steps, AlikeUnits) else whole
+    ranks, count = priced_ranks(units, machine), 0
+    walk = _Walk(plan, machine, nbytes, itemsize, ranks)
+    for step in units.first(ranks):
+        walk.take(step)
+        count += 1
+    if ranks < plan.ranks:
+        walk = walk.tiled(plan.ranks, units.rest())
+    for step in units.rest():
         walk.take(step)
         count += 1
     return _price(walk.clocks, count, walk.busy)
 
 
+def priced_ranks(steps: AlikeUnits, machine: Machine) -> int:
+    """How many ranks are walked for all: the fewest, of whole units, that the machine treats as those beside them."""
+
+    def repeats(ranks: int) -> bool:
+        """Whether each level has its units within these ranks, or them in one of its units, which shares nothing."""
+        return all(
+            (level.ranks and ranks % level.ranks == 0)
+            or (not level.shared and (not level.ranks or level.ranks % ranks == 0))
+            for level in machine.levels
+        )
+
+    if machine.measured:  # what a message takes depends on how many there are
+        return steps.ranks
+    sizes = range(steps.unit, steps.ranks, steps.unit)
+    return next((n for n in sizes if steps.ranks % n == 0 and repeats(n)), steps.ranks)
+
+
 class _Walk:
     """Takes the steps of a plan one by one. Where ranks compute, clocks of cells say what a message waits for."""
 
-    def __init__(self, plan: Plan, machine: Machine, nbytes: float, itemsize: float) -> None:
+    def __init__(self, plan: Plan, machine: Machine, nbytes: float, itemsize: float, ranks: int = 0) -> None:
+        """ranks: the first ones alone, where the plan's steps begin alike on units of ranks; 0: all."""
         depth, place, works = 1, "", False
-        for step in plan.steps():
+        steps, ranks = plan.steps(), ranks or plan.ranks
+        for step in steps.first(ranks) if isinstance(steps, AlikeUnits) else steps:
             depth = max(depth, step.lag)
             if not place and (_leaves(step.sends) or step.sends.pieces is not None):
                 place = step.place if step.parts else "pieces"  # what an exchange of fields does first
             works = works or step.work is not None
-        self.clocks = Clocks(plan.ranks, machine, depth, nbytes, place or "messages")
+        self.clocks = Clocks(ranks, machine, depth, nbytes, place or "messages")
         self._sizes = nbytes, itemsize
         claim = plan.claim() if works else None
         self._cells = claim.start.shape[1] if isinstance(claim, Claim) else 0
-        self._there = np.zeros((plan.ranks * self._cells, 1 + len(PARTS)))
-        self.busy = np.zeros(plan.ranks)
-        self._core = np.zeros((plan.ranks, 1 + len(PARTS)))
+        self._there = np.zeros((ranks * self._cells, 1 + len(PARTS)))
+        self.busy = np.zeros(ranks)
+        self._core = np.zeros((ranks, 1 + len(PARTS)))
+
+    def tiled(self, ranks: int, later: Iterable[Step]) -> _Walk:
+        """The walk of so many ranks, unit after unit as here; of the cells, what later steps read."""
+        other, times = copy.copy(self), ranks // self.clocks.ranks
+        other.clocks = self.clocks.tiled(ranks)
+        other.clocks.load = self.clocks.tiled_load(ranks)
+        other.busy, other._core = np.tile(self.busy, times), np.tile(self._core, (times, 1))
+        read: set[int] = set()
+        for step in later:
+            read.update(np.unique(step.sends.first).tolist())
+            read.update(np.unique(step.work.reads[step.work.needs != NOTHING]).tolist() if step.work else ())
+        kept = np.array(sorted(read), np.int64)
+        # The zeros of the other cells take no memory until they are written.
+        other._there = np.zeros((ranks * self._cells, 1 + len(PARTS)))
+        own = self._there.reshape(-1, self._cells, 1 + len(PARTS))[:, kept]
+        other._there.reshape(ranks, self._cells, -1)[:, kept] = np.tile(own, (times, 1, 1))
+        return other
 
     def take(self, step: Step) -> tuple[list[tuple[Ints, Floats, Floats]], tuple[Floats, Floats] | None]:
         """Of each flight the entries of the step's sends, and when they begin and end; the same of its work, s."""

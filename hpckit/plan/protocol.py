@@ -257,6 +257,24 @@ class Steps(Sequence[Step]):
 
 
 @dataclass(frozen=True)
+class AlikeUnits(Iterable[Step]):
+    """Steps that begin alike on units of so many ranks, whose messages stay within their unit; then those of all ranks.
+
+    first: makes the first steps of some units, given their ranks, a multiple of `unit`; a rank r of one does what rank
+    r + unit does. rest: makes the steps after them. So `price` need not walk through all units.
+    """
+
+    ranks: int
+    unit: int
+    first: Callable[[int], Iterable[Step]]
+    rest: Callable[[], Iterable[Step]]
+
+    def __iter__(self) -> Iterator[Step]:
+        yield from self.first(self.ranks)
+        yield from self.rest()
+
+
+@dataclass(frozen=True)
 class Transposed:
     """A plan run backward, see `transposed`."""
 

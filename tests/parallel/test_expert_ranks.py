@@ -114,3 +114,7 @@ def test_what_does_not_fit_is_told_before_mpi_starts():
     with pytest.raises(InputError, match="cannot add the gradients of fixed parts") as caught:
         training_plan(6, 4, batch=12, parts=8, ep=3)
     assert "take ep=6, or powers of two, or parts=0" in caught.value.do
+
+
+def test_experts_send_what_the_plan_of_a_step_says(mpirun):
+    assert "good" in mpirun(4, "expert_messages.py").stdout

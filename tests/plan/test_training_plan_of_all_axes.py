@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 
 from hpckit.errors import PlanError
 from hpckit.plan.machine.machine import machine_of
-from hpckit.plan.price import price
+from hpckit.plan.price import price, priced_ranks
+from hpckit.plan.protocol import AlikeUnits
 from hpckit.plan.prove import prove
 from hpckit.plan.training.cost import step_cost
 from hpckit.plan.training.draw import draw_step
@@ -32,6 +33,7 @@ SPLITS = {
         EXPERTS,
         Strategy(16, 512, dp=2, pp=2, cp=2, tp=2, ep=4, schedule="dualpipe_v", chunks=2, sharding=1),
     ),
+    "cut experts": (EXPERTS, Strategy(16, 512, dp=4, pp=2, tp=2, ep=2, etp=2, schedule="zb_v", chunks=2, sharding=1)),
     "ulysses": (
         EXPERTS,
         Strategy(12, 512, dp=3, pp=2, cp=2, tp=2, ep=4, schedule="interleaved", chunks=2, context_by="ulysses"),
@@ -50,16 +52,37 @@ def test_a_step_is_proved_and_priced_as_the_formulas_say(name):
     assert seconds == pytest.approx(cost.seconds, rel=0.02 if it.dp * it.cp * it.tp == 1 else 0.15)
 
 
-def test_one_replica_takes_as_long_as_all():
-    model, it = SPLITS["four axes"]
-    whole, one = TrainingStep(model, it, MACHINE), TrainingStep(model, replace(it, overlap=False), MACHINE, replicas=1)
-    prove(one)
-    assert one.ranks == whole.ranks // it.dp
-    seconds = [price(plan, reached(MACHINE)).seconds for plan in (one, whole)]
-    assert seconds[0] == pytest.approx(seconds[1], rel=0.15)  # the optimizer of all may hide behind their ring
+@pytest.mark.parametrize("name", SPLITS)
+def test_the_price_of_alike_replicas_is_that_of_all_to_the_bit(name):
+    model, it = SPLITS[name]
+
+    class Whole(TrainingStep):
+        def steps(self):
+            return iter(super().steps())
+
+    inner, *outer = MACHINE.levels
+    for node, shared in ((8, 0.0), (4, 60e9)):  # replicas of 8 ranks are units of their own, or have two each
+        machine = replace(MACHINE, levels=(replace(inner, ranks=node, uplink=shared), *outer))
+        alike, whole = (price(plan(model, it, machine), reached(machine)) for plan in (TrainingStep, Whole))
+        assert alike.seconds > 0
+        for field in fields(alike):
+            np.testing.assert_array_equal(getattr(alike, field.name), getattr(whole, field.name), err_msg=field.name)
 
 
-@pytest.mark.parametrize("name", ["four axes", "five axes", "ulysses"])
+def test_units_that_share_a_link_are_priced_together():
+    steps = AlikeUnits(24, 2, lambda ranks: (), lambda: ())
+    inner, *outer = MACHINE.levels
+
+    def ranks(node, **more):
+        return priced_ranks(steps, replace(MACHINE, levels=(replace(inner, ranks=node, **more), *outer)))
+
+    assert ranks(8) == 2
+    assert ranks(8, shared=1e12) == 8  # the bus of a node
+    assert ranks(3) == 6  # a unit stands in two nodes
+    assert ranks(7) == 24
+
+
+@pytest.mark.parametrize("name", ["four axes", "five axes", "cut experts", "ulysses"])
 def test_a_message_from_a_wrong_rank_or_of_a_wrong_time_is_found(name):
     model, it = SPLITS[name]
 
@@ -95,7 +118,7 @@ def test_a_message_from_a_wrong_rank_or_of_a_wrong_time_is_found(name):
 
 
 @pytest.mark.parametrize(
-    ("schedule", "ep", "tp", "part"), [("dualpipe_v", 2, 1, 0.55), ("zb_v", 2, 1, 0.14), ("dualpipe_v", 4, 2, 0.18)]
+    ("schedule", "ep", "tp", "part"), [("dualpipe_v", 2, 1, 0.40), ("zb_v", 2, 1, 0.28), ("dualpipe_v", 4, 2, 0.12)]
 )
 def test_messages_of_experts_fly_while_the_other_microbatch_computes(schedule, ep, tp, part):
     levels = (replace(each, bandwidth=each.bandwidth / 20, uplink=each.uplink / 20) for each in MACHINE.levels)
@@ -103,8 +126,8 @@ def test_messages_of_experts_fly_while_the_other_microbatch_computes(schedule, e
     it = Strategy(32, 512, dp=2, pp=4, tp=tp, ep=ep, schedule=schedule, chunks=2)
 
     class Apart(TrainingStep):
-        def _firsts(self, actions):
-            return set()
+        def _pairs(self, places, actions):
+            return iter(())
 
     class Hasty(TrainingStep):
         """A half is computed before what tp sent for the other action is there, or the action's own tokens."""
@@ -123,27 +146,26 @@ def test_messages_of_experts_fly_while_the_other_microbatch_computes(schedule, e
         prove(Hasty(EXPERTS, it, slow))
 
 
-def test_bytes_are_those_of_the_formulas():
-    model, it = SPLITS["four axes"]
+@pytest.mark.parametrize("name", ["four axes", "five axes", "cut experts", "ulysses"])
+def test_bytes_are_those_of_the_formulas(name):
+    model, it = SPLITS[name]
     plan = TrainingStep(model, it, MACHINE)
-    shape = (it.dp, it.pp, it.cp, it.tp)
-    sent = dict.fromkeys(("dp", "pp", "cp", "tp"), 0.0)
+    sent = dict.fromkeys(("dp x cp", "pp", "cp", "tp", "ep", "etp"), 0.0)
     for step in plan.steps():
-        if not len(step.sends.peer):
-            continue
-        a, b = np.unravel_index(step.sends.rank, shape), np.unravel_index(step.sends.peer, shape)
-        apart = np.array(a) != np.array(b)
-        ring = step.sends.first[0] >= plan.cells - 3
-        for number, axis in enumerate(sent):
-            mine = apart[number] if not ring else np.ones(len(step.sends.peer), bool) & (axis == "dp")
-            if not (ring and axis != "dp"):
-                sent[axis] += float(step.sends.amount[mine].sum()) / plan.ranks
+        if len(step.sends.peer):
+            axes = np.array(step.texts())
+            for axis in np.unique(axes):
+                sent["dp x cp" if axis == "dp" else str(axis)] += float(step.sends.amount[axes == axis].sum())
     said = traffic(model, it, MACHINE)
-    assert sent["tp"] == pytest.approx(said["tp"].nbytes)
-    assert sent["cp"] == pytest.approx(said["cp"].nbytes)
-    assert sent["dp"] == pytest.approx(said["dp x cp"].nbytes)
-    # The ends of the pipeline, both on rank 0 here, have no neighbor on one side.
-    assert sent["pp"] == pytest.approx(said["pp"].nbytes / 2)
+    if "dp x cp" not in said:
+        sent["dp"] = sent.pop("dp x cp")
+    # The ends of the pipeline have no neighbor on one side; a fold has both on one rank.
+    stages = it.pp * it.chunks
+    sent["pp"] *= (
+        stages / (stages - (it.pp if it.schedule in ("zb_v", "dualpipe_v") else 1)) * it.pp * it.chunks / stages
+    )
+    for axis, nbytes in sent.items():
+        assert nbytes / plan.ranks == pytest.approx(said[axis].nbytes if axis in said else 0.0), axis
 
 
 def test_a_step_is_drawn_on_one_time_axis():

@@ -203,3 +203,61 @@ def test_a_machine_file_keeps_what_its_ranks_compute_with(tmp_path):
         machine_of(path)
     assert "unknown speed" in error.value.do
     assert "a share of the peak" in error.value.do
+
+
+@pytest.mark.parametrize(
+    ("name", "ranks", "batch", "fixed"),
+    [("gpt3-175b", 256, 512, {"pp": 16, "tp": 4}), ("mixtral-8x7b", 32, 64, {"etp": 2, "pp": 2})],
+)
+def test_what_the_search_compares_is_what_its_splits_cost(name, ranks, batch, fixed):
+    model, machine = language_model(name), machine_of("selene")  # 96 layers do not divide into 16 x 4 stages
+    found = search(model, ranks, machine, batch, 2048, fixed)
+    assert found.best is not None
+    for each in (found.best, *found.others):
+        require(model, each.strategy, ranks)
+        assert fixed.items() <= vars(each.strategy).items()
+        assert each.cost.seconds == step_cost(model, each.strategy, machine).seconds
+        assert each.memory == memory(model, each.strategy)
+
+
+def test_cutting_experts_saves_memory_and_sends_more():
+    model, machine = language_model("mixtral-8x7b"), machine_of("llama3")
+    whole, cut = Strategy(64, 4096, dp=16, ep=8), Strategy(64, 4096, dp=16, ep=8, etp=2)
+    held, less = (memory(model, it) for it in (whole, cut))
+    own = held["parameters"] - less["parameters"]  # half of the experts of a rank
+    assert own == pytest.approx(2 * model.layers * 3 * model.width * 14336 * model.experts.count / 8 / 2)
+    costs = [step_cost(model, it, machine).parts for it in (whole, cut)]
+    assert costs[0]["etp"] == 0 < costs[1]["etp"]
+    assert costs[1]["ep"] > costs[0]["ep"]  # more of the line stands in other nodes
+    said = [what for what, _ in faults(model, replace(cut, etp=3))]
+    assert any("ep=8 x etp=3" in what for what in said)
+    assert any("14336" in what for what in said)
+    assert any("no experts" in what for what, _ in faults(language_model("llama3-8b"), Strategy(8, 512, dp=8, etp=2)))
+
+
+QWEN2 = {
+    "architectures": ["Qwen2MoeForCausalLM"], "hidden_size": 2048, "intermediate_size": 5632, "num_attention_heads": 16,
+    "num_hidden_layers": 24, "num_key_value_heads": 16, "vocab_size": 151936, "max_position_embeddings": 8192,
+    "num_experts": 60, "num_experts_per_tok": 4, "moe_intermediate_size": 1408, "decoder_sparse_step": 1,
+    "shared_expert_intermediate_size": 5632,
+}  # fmt: skip
+QWEN3 = {
+    "hidden_size": 2048, "intermediate_size": 6144, "num_attention_heads": 32, "num_hidden_layers": 48, "head_dim": 128,
+    "num_key_value_heads": 4, "vocab_size": 151936, "max_position_embeddings": 40960, "num_experts": 128,
+    "num_experts_per_tok": 8, "moe_intermediate_size": 768,
+}  # fmt: skip
+
+
+def test_configs_of_other_families_have_the_sizes_of_their_cards(tmp_path):
+    for given, billions in ((QWEN2, 14.3), (QWEN3, 30.5), ({"text_config": QWEN3}, 30.5)):
+        assert round(model_from(given, "").parameters / 1e9, 1) == billions
+    assert model_from(QWEN2, "").experts.shared == 4
+    for spoiled in ({"decoder_sparse_step": 2}, {"shared_expert_intermediate_size": 100}, {"architectures": ["Bert"]}):
+        with pytest.raises(InputError) as caught:
+            model_from(QWEN2 | spoiled, "")
+        assert (
+            str(next(iter(spoiled.values()))).strip("[]'") in caught.value.message or "sparse" in caught.value.message
+        )
+    (tmp_path / "config.json").write_text("[1, 2]")
+    with pytest.raises(InputError):
+        language_model(tmp_path)

@@ -188,7 +188,7 @@ class Clocks:
             arrive=np.stack([latency, latency, nothing, nothing, nothing], axis=1),
             add=np.stack([add, nothing, nothing, nothing, add], axis=1) if flight.add else None,
             load=self._load(s, d, level, flight.nbytes),
-            at=slice(None) if len(s) == self.ranks and not several else s,
+            at=s if several else self._at(s),
             links=links,
         )
 
@@ -222,8 +222,12 @@ class Clocks:
             arrive=np.stack([rest, rest, nothing, nothing, nothing], axis=1),
             add=np.stack([add, nothing, nothing, nothing, add], axis=1) if flight.add else None,
             load=self._load(s, d, level, flight.nbytes),
-            at=slice(None) if len(s) == self.ranks else s,
+            at=self._at(s),
         )
+
+    def _at(self, senders: Ints) -> Ints | slice:
+        """Senders as an index: a slice where they are all ranks in their order."""
+        return slice(None) if len(senders) == self.ranks and (np.diff(senders) == 1).all() else senders
 
     def _copying(self, flight: Flight) -> Floats:
         """Seconds of each message if it is a copy within a rank."""
@@ -397,6 +401,15 @@ class Clocks:
         if ranks == self.ranks:
             return self
         return self._of(ranks, lambda values: np.concatenate([values] * (ranks // self.ranks), axis=-2))
+
+    def tiled_load(self, ranks: int) -> dict[str, Floats]:
+        """The loads of so many ranks, unit after unit the same as here."""
+        found = {}
+        for level in self.machine.levels:
+            units = max(self.ranks // level.ranks, 1) if level.ranks else self.ranks
+            load = np.tile(self.load[level.name][:units], ranks // self.ranks)
+            found[level.name] = np.pad(load, (0, ranks - len(load)))
+        return found
 
     def _of(self, ranks: int, change: Callable[[Floats], Floats]) -> Clocks:
         other = Clocks(ranks, self.machine, max(self._recent.maxlen or 1, 1), self.nbytes)

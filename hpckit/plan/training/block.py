@@ -7,13 +7,15 @@ rates are the data sheet's, times the machine's efficiency.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from hpckit.plan.machine.machine import Machine
 from hpckit.plan.training.context import context_seconds
 from hpckit.plan.training.links import Line, compute_of, line
 from hpckit.plan.training.model import LanguageModel, Matrix
 from hpckit.plan.training.strategy import Strategy
+
+WAITED = ("tp", "cp", "ep", "etp")  # axes whose messages a block waits for
 
 
 @dataclass
@@ -29,8 +31,8 @@ class BlockTimes:
     inputs: float = 0.0
     weights: float = 0.0
     again: float = 0.0
-    messages: dict[str, float] = field(default_factory=lambda: {"tp": 0.0, "cp": 0.0, "ep": 0.0})
-    forwards: dict[str, float] = field(default_factory=lambda: {"tp": 0.0, "cp": 0.0, "ep": 0.0})
+    messages: dict[str, float] = field(default_factory=lambda: dict.fromkeys(WAITED, 0.0))
+    forwards: dict[str, float] = field(default_factory=lambda: dict.fromkeys(WAITED, 0.0))
     hidden: float = 0.0
 
     @property
@@ -133,9 +135,9 @@ def block_times(model: LanguageModel, it: Strategy, machine: Machine, experts: b
         turned = kernels.over(2 * item * n * (model.heads + model.kv_heads) * model.head / t)
         found.forward += turned
         found.inputs += turned
-    sent = {"tp": ways * whole, "cp": 0.0, "ep": 0.0}
+    sent = dict.fromkeys(WAITED, 0.0) | {"tp": ways * whole}
     if experts and model.experts is not None:
-        sent["ep"] = _experts(model, it, machine, kernels, found)
+        sent["ep"], sent["etp"] = _experts(model, it, machine, kernels, found)
     exposed, hidden_part = _context(model, it, machine, core)
     sent["cp"] = exposed[0]
     found.hidden = hidden_part
@@ -190,10 +192,13 @@ def _activation(model: LanguageModel, kernels: Kernels, elements: float, found: 
     found.inputs += kernels.over(elements * kernels.item * (5 if model.gated else 3))
 
 
-def _experts(model: LanguageModel, it: Strategy, machine: Machine, kernels: Kernels, found: BlockTimes) -> float:
-    """Router, experts and their all-to-alls; returns the seconds of the messages of the forward pass.
+def _experts(
+    model: LanguageModel, it: Strategy, machine: Machine, kernels: Kernels, found: BlockTimes
+) -> tuple[float, float]:
+    """Router, experts and their messages; returns the seconds of those of ep and of etp in the forward pass.
 
-    Tokens are dealt evenly: ranks of tp have their own ones, and an expert is whole on its rank.
+    Tokens are dealt evenly: ranks of tp have their own ones. Ranks of etp work on the tokens of all of them, each with
+    its part of every expert.
     """
     own = model.experts
     assert own is not None
@@ -203,28 +208,42 @@ def _experts(model: LanguageModel, it: Strategy, machine: Machine, kernels: Kern
     found.forward += kernels.product(tokens, model.width, own.count)
     found.inputs += kernels.product(tokens, own.count, model.width)
     found.weights += kernels.weight_gradient(tokens, router, it, 1)
-    for matrix in model.mlp(own.hidden):
-        found.forward += kernels.product(taken, matrix.inputs, matrix.outputs, weights=held)
-        found.inputs += kernels.product(taken, matrix.outputs, matrix.inputs, weights=held)
-        found.weights += kernels.weight_gradient(taken, matrix, it, 1, held)
+    for matrix in model.mlp(own.hidden // it.etp):
+        found.forward += kernels.product(taken * it.etp, matrix.inputs, matrix.outputs, weights=held)
+        found.inputs += kernels.product(taken * it.etp, matrix.outputs, matrix.inputs, weights=held)
+        found.weights += kernels.weight_gradient(taken * it.etp, matrix, it, 1, held)
     _activation(model, kernels, taken * own.hidden, found)
     moved = kernels.over(2 * 2 * kernels.item * taken * model.width)  # sorted by expert, and back
     found.forward += moved
     found.inputs += moved
-    ep = expert_line(it, machine)
+    ep, within = folded_line(it, machine, it.ep, it.etp), folded_line(it, machine, it.etp, 1)
     nodes = ep.size / ep.inner
     copies = nodes * (1 - (1 - 1 / nodes) ** own.active) / own.active if nodes > 1 else 1.0  # distinct nodes of a token
-    return 2 * ep.exchange(kernels.item * taken * model.width, copies)
+    rows = kernels.item * taken * model.width
+    return 2 * ep.exchange(rows, copies), 2 * within.gather(rows * it.etp)
 
 
-def expert_line(it: Strategy, machine: Machine) -> Line:
-    """The ranks among which experts are dealt: first those of tp and cp, which stand together, then those of dp."""
+def folded_line(it: Strategy, machine: Machine, size: int, stride: int) -> Line:
+    """Ranks of the mesh of experts: `size` of them, `stride` apart among those of dp, cp and tp, tp innermost.
+
+    Those of tp and cp stand together, replicas behind the stages of a pipeline.
+    """
     near = it.tp * it.cp
-    if it.ep <= near:
-        return line(machine, it.ep, 1)
-    far = line(machine, it.ep // near if it.ep % near == 0 else it.ep, near * it.pp)
-    inner = line(machine, near, 1)
-    return replace(far, size=it.ep, inner=min(inner.inner * far.inner, it.ep), near=inner.near)
+    if size * stride <= near:
+        return line(machine, size, stride)
+    if stride >= near:
+        return line(machine, size, stride * it.pp)
+    inside = line(machine, max(near // stride, 1), stride)
+    outside = line(machine, -(-size * stride // near), near * it.pp)
+    return Line(
+        size,
+        min(inside.inner * outside.inner, size),
+        min(inside.bandwidth, outside.bandwidth),
+        outside.latency,
+        outside.size * inside.around + outside.around,
+        inside.near,
+        outside.far,
+    )
 
 
 def _context(model: LanguageModel, it: Strategy, machine: Machine, core: float) -> tuple[tuple[float, float], float]:

@@ -10,13 +10,15 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
 from hpckit.plan.machine.machine import Machine
 from hpckit.plan.pipeline.schedule import Schedule
 from hpckit.plan.pipeline.schedules import pipeline_schedule
-from hpckit.plan.protocol import Ends, Ints, Step, Work
+from hpckit.plan.protocol import NOTHING, Ends, Floats, Ints, Step, Work
+from hpckit.plan.training.block import WAITED
 from hpckit.plan.training.model import LanguageModel
 from hpckit.plan.training.strategy import Strategy
 
@@ -45,8 +47,8 @@ class StepContents:
     """Where what a step of `model`, split by `strategy`, makes and sends is; computations take what `block_times` says
     on `machine`.
 
-    replicas: of dp that are part of the plan, 0 for all. Replicas do the same at the same time, so a price of one is
-    that of all; their ring is then one computation that takes as long as its formula says.
+    replicas: of dp that are part of the plan, 0 for all; with fewer, as for a drawing, the ring over all of them is one
+    computation that takes as long as its formula says. They are a multiple of `Strategy.together`.
     """
 
     model: LanguageModel
@@ -85,7 +87,7 @@ class StepContents:
 
     @cached_property
     def exchanges(self) -> list[Exchange]:
-        """Those of tp, cp and ep."""
+        """Those of tp, cp, ep and etp."""
         model, it = self.model, self.strategy
         blocks, n, t = math.ceil(model.layers / (it.pp * it.chunks)), it.tokens, it.tp
         with_experts = blocks * (model.layers - model.dense_layers) / model.layers
@@ -120,10 +122,11 @@ class StepContents:
             add("cp", along, (part, again * part), (part, again * part))
         else:
             add("cp", along, (keys, (again + 1) * keys), (0.0, 0.0), late=it.context_by == "ring")
-        if it.ep > 1 and model.experts is not None:
-            part = with_experts * self.strategy.item * n / t * model.experts.active * model.width / it.ep
-            size = min(it.ep, self.lines)
-            add("ep", np.arange(self.lines).reshape(-1, size), (part, again * part), (part, again * part))
+        if model.experts is not None:
+            rows = with_experts * self.strategy.item * n / t * model.experts.active * model.width
+            lines, part = np.arange(self.lines).reshape(-1, it.ep, it.etp), rows / it.ep
+            add("ep", lines.transpose(0, 2, 1).reshape(-1, it.ep), (part, again * part), (part, again * part))
+            add("etp", lines.reshape(-1, it.etp), (rows, again * rows), (rows, again * rows))
         return found
 
     @cached_property
@@ -188,3 +191,61 @@ def nobody() -> Ends:
 def only(work: Work) -> Step:
     """A step without messages."""
     return Step(nobody(), nobody(), itemsize=1.0, work=work)
+
+
+class Flying(NamedTuple):
+    """Messages that are under way together: both ends, and the place of their axes in WAITED."""
+
+    sends: Ends
+    receives: Ends
+    axis: Ints
+
+    def step(self, work: Work, behind: Flying | None = None) -> Step:
+        """The step of these messages, with those `behind`."""
+        sends, receives, axis = self
+        if behind is not None and len(behind.sends.peer):
+            sends, receives = _both(behind.sends, sends), _both(behind.receives, receives)
+            axis = np.concatenate([behind.axis, axis])
+        return Step(sends, receives, itemsize=1.0, work=work, texts=lambda: [(*WAITED, "pp")[n] for n in axis])
+
+
+def _both(one: Ends, more: Ends) -> Ends:
+    assert one.amount is not None
+    assert more.amount is not None
+    tables = zip((one.peer, one.first, one.last), (more.peer, more.first, more.last), strict=True)
+    peer, first, last = (np.concatenate(pair) for pair in tables)
+    return Ends(
+        peer,
+        first,
+        last,
+        rank=np.concatenate([one.ranks(), more.ranks()]),
+        amount=np.concatenate([one.amount, more.amount]),
+    )
+
+
+def joined(first: Work, second: Work) -> Work:
+    """Computations of one step."""
+    if not len(second.rank):
+        return first
+
+    def both(a: Ints, b: Ints) -> Ints:
+        width = max(a.shape[1], b.shape[1])
+
+        def wide(table: Ints) -> Ints:
+            return np.pad(table, ((0, 0), (0, width - table.shape[1])), constant_values=NOTHING)
+
+        return np.concatenate([wide(a), wide(b)])
+
+    seconds: Floats = np.concatenate([first.seconds, second.seconds])
+    return Work(
+        np.concatenate([first.rank, second.rank]),
+        seconds,
+        both(first.reads, second.reads),
+        both(first.needs, second.needs),
+        both(first.writes, second.writes),
+        both(first.makes, second.makes),
+        [*first.names, *second.names],
+    )
+
+
+NONE = Flying(nobody(), nobody(), NO_INTS)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from hpckit.plan.machine.machine import Machine
-from hpckit.plan.training.block import BlockTimes, Kernels, block_times
-from hpckit.plan.training.links import Line, compute_of, line
+from hpckit.plan.training.block import BlockTimes, Kernels, block_times, folded_line
+from hpckit.plan.training.links import compute_of, line
 from hpckit.plan.training.memory import held_parameters
 from hpckit.plan.training.model import LanguageModel
 from hpckit.plan.training.strategy import SINGLE, Strategy
@@ -17,13 +17,15 @@ from hpckit.plan.training.strategy import SINGLE, Strategy
 OPTIMIZER = 60
 OPTIMIZER_SINGLE = 44  # all in float32: the gradient zeroed (4), its norm (4), clipped (8), Adam (28)
 
+Blocks = tuple[BlockTimes | None, BlockTimes | None]  # without experts, with them
+
 
 @dataclass(frozen=True)
 class StepCost:
     """Seconds of a training step on its slowest rank, by what it waits for.
 
-    parts: compute, head (what the last stage has more), tp, cp, ep, pp, bubble, dp, optimizer. block: of the blocks of
-    a rank, one microbatch. hidden: messages that computations hide. flops: of the model, a step.
+    parts: compute, head (what the last stage has more), tp, cp, ep, etp, pp, bubble, dp, optimizer. block: of the
+    blocks of a rank, one microbatch. hidden: messages that computations hide. flops: of the model, a step.
     """
 
     parts: dict[str, float]
@@ -55,14 +57,19 @@ class StepCost:
         return self.tokens / self.seconds
 
 
-def share(model: LanguageModel, it: Strategy, machine: Machine) -> BlockTimes:
-    """The blocks of the fullest rank for one microbatch, all its chunks."""
-    blocks = math.ceil(model.layers / (it.pp * it.chunks)) * it.chunks
-    dense = min(model.dense_layers, round(blocks * model.dense_layers / model.layers))
-    found = block_times(model, it, machine).times(dense) if dense else BlockTimes()
-    if blocks > dense:
-        found = found.plus(block_times(model, it, machine, experts=True).times(blocks - dense))
-    return found
+def share(model: LanguageModel, it: Strategy, machine: Machine, each: Blocks | None = None) -> BlockTimes:
+    """The blocks of the fullest rank for one microbatch, all its chunks. each: of `blocks_of`, where they are known."""
+    dense, with_experts = each or blocks_of(model, it, machine)
+    count = math.ceil(model.layers / (it.pp * it.chunks)) * it.chunks
+    plain = min(model.dense_layers, round(count * model.dense_layers / model.layers))
+    found = dense.times(plain) if dense and plain else BlockTimes()
+    return found.plus(with_experts.times(count - plain)) if with_experts and count > plain else found
+
+
+def blocks_of(model: LanguageModel, it: Strategy, machine: Machine) -> Blocks:
+    """The times of a block without experts, and of one with them: however many a rank has."""
+    dense = block_times(model, it, machine) if model.dense_layers else None
+    return dense, block_times(model, it, machine, experts=True) if model.experts is not None else None
 
 
 def step_cost(model: LanguageModel, it: Strategy, machine: Machine, block: BlockTimes | None = None) -> StepCost:
@@ -94,11 +101,12 @@ def step_cost(model: LanguageModel, it: Strategy, machine: Machine, block: Block
     }[it.schedule]
     sent = dict(block.messages)
     hidden = {"cp": m * block.hidden}
-    if it.schedule == "dualpipe_v":  # messages of one microbatch fly while the other computes
-        covered = min(sent["ep"] + sent["cp"], block.computing)
-        part = 1 - covered / (sent["ep"] + sent["cp"]) if covered else 1.0
-        hidden["ep"] = m * covered
-        sent = {axis: value * (part if axis != "tp" else 1.0) for axis, value in sent.items()}
+    if it.schedule == "dualpipe_v" and it.ep * it.etp > 1:  # messages of one microbatch fly while the other computes
+        flying = sum(value for axis, value in sent.items() if axis != "tp")
+        part = min(block.computing / flying, 1.0) if flying else 0.0
+        for axis in [axis for axis in sent if axis != "tp"]:
+            hidden[axis] = hidden.get(axis, 0.0) + m * part * sent[axis]
+            sent[axis] *= 1 - part
     dp, behind = _data(model, it, machine, block)
     hidden["dp"] = behind
     parts = {
@@ -132,15 +140,8 @@ def _data(model: LanguageModel, it: Strategy, machine: Machine, block: BlockTime
     """
     replicas = it.dp * it.cp
     shared, own = held_parameters(model, it)
-    if it.cp > 1 and it.dp > 1:
-        near, far = line(machine, it.cp, it.tp), line(machine, it.dp, it.tp * it.cp * it.pp)
-        ring = far if far.bandwidth < near.bandwidth else near
-        all_ranks = replace(ring, size=replicas, around=it.dp * near.around + far.around)
-    else:
-        stride = it.tp if it.cp > 1 else it.tp * it.cp * it.pp
-        all_ranks = line(machine, replicas, stride)
-    apart = twin_line(it, machine)
-    twins = apart.size
+    all_ranks = folded_line(it, machine, replicas, it.tp)
+    apart = folded_line(it, machine, it.twins, it.ep * it.etp)
 
     buckets = math.ceil(model.layers / it.pp)  # messages of a block each
 
@@ -148,7 +149,7 @@ def _data(model: LanguageModel, it: Strategy, machine: Machine, block: BlockTime
         rest = (buckets - 1) * (all_ranks.around + (apart.around if own else 0.0))
         return all_ranks.gather(each * shared) + (apart.gather(each * own) if own else 0.0) + rest
 
-    if replicas == 1 and (twins == 1 or not own):
+    if replicas == 1 and (apart.size == 1 or not own):
         return 0.0, 0.0
     gradients, values = moved(it.precision.gradient), moved(it.precision.parameter)
     once, each = 0.0, 0.0
@@ -175,18 +176,5 @@ def _optimizer(model: LanguageModel, it: Strategy, kernels: Kernels) -> float:
     shared, own = held_parameters(model, it)
     if it.sharding:
         shared /= it.dp * it.cp
-        own /= max(it.dp * it.cp * it.tp // it.ep, 1)
+        own /= it.twins
     return kernels.over((OPTIMIZER if it.item < SINGLE.parameter else OPTIMIZER_SINGLE) * (shared + own))
-
-
-def twin_line(it: Strategy, machine: Machine) -> Line:
-    """The ranks that hold the same experts: those of tp and cp that ep leaves, and the others of dp."""
-    near, twins = it.tp * it.cp, it.dp * it.cp * it.tp // it.ep
-    if it.ep < near:
-        inside = line(machine, min(near // it.ep, twins), it.ep)
-        if it.dp == 1:
-            return inside
-        outside = line(machine, it.dp, near * it.pp)
-        slower = outside if outside.bandwidth < inside.bandwidth else inside
-        return replace(slower, size=twins, around=it.dp * inside.around + outside.around)
-    return line(machine, twins, near * it.pp * max(it.ep // near, 1))

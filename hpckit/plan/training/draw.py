@@ -19,6 +19,7 @@ COLORS = {
     "tp": "#d1495b",
     "cp": "#edae49",
     "ep": "#8f5aa4",
+    "etp": "#c77dba",
     "pp": "#30638e",
     "dp": "#444444",
 }
@@ -28,7 +29,7 @@ MOST_ROWS = 64
 
 
 def draw_step(step: TrainingStep, machine: Machine) -> str:
-    """An SVG picture of a plan of one replica: a row a rank, or one a stage where there are many.
+    """An SVG picture of a plan of a few replicas: a row a rank, or one a stage where there are many.
 
     The upper half of a row shows what a rank computes, the lower half what it sends, a color an axis.
     """
@@ -39,7 +40,7 @@ def draw_step(step: TrainingStep, machine: Machine) -> str:
     end = max((event.end for event in events), default=1.0)
     bars = []
     for event in events:
-        key = _key(step, event)
+        key = _key(event)
         if event.end > event.begin:
             x, width = LEFT + WIDTH * event.begin / end, max(WIDTH * (event.end - event.begin) / end, 0.4)
             y = TOP + ROW * row_of[event.sender] + (0 if event.work else ROW / 2)
@@ -73,14 +74,9 @@ def draw_step(step: TrainingStep, machine: Machine) -> str:
     return "\n".join([*head, *bars, axis]) + "</svg>"
 
 
-def _key(step: TrainingStep, event: MessageTime) -> str:
+def _key(event: MessageTime) -> str:
     """The kind of a computation, or the axis of a message."""
-    if event.work:
-        kind = event.text.split()[0].lstrip("0123456789")[:1]
-        return kind if kind in COLORS else "end"
-    shape = (step.dp, step.strategy.pp, step.strategy.cp, step.strategy.tp)
-    a, b = np.unravel_index(event.sender, shape), np.unravel_index(event.receiver, shape)
-    apart = [axis for axis, x, y in zip(("dp", "pp", "cp", "tp"), a, b, strict=True) if x != y]
-    if len(apart) > 1:
-        return "ep"
-    return apart[0]
+    if not event.work:
+        return event.text
+    kind = event.text.split()[0].lstrip("0123456789")[:1]
+    return kind if kind in COLORS else "end"

@@ -25,7 +25,7 @@ def held_parameters(model: LanguageModel, it: Strategy) -> tuple[float, float]:
     if model.experts is None:
         return dense * share / tp + ends / tp, 0.0
     with_experts = (model.layers - model.dense_layers) * share
-    experts = model.experts.count * (2 + model.gated) * model.width * model.experts.hidden / it.ep
+    experts = model.experts.count * (2 + model.gated) * model.width * model.experts.hidden / (it.ep * it.etp)
     return dense * share / tp + ends / tp + with_experts * model.common / tp, with_experts * experts
 
 
@@ -45,7 +45,8 @@ def block_bytes(model: LanguageModel, it: Strategy, recompute: str | None = None
     hidden = model.hidden
     if experts and model.experts is not None:
         hidden = model.experts.hidden * (model.experts.active + model.experts.shared)
-        whole += between * item * model.experts.active  # each expert's own copy of its tokens
+        # Each expert's own copy of its tokens: those of all ranks that hold parts of it.
+        whole += between * item * model.experts.active * it.etp
     if model.latent is not None:
         whole += n * item * (model.latent.queries + model.latent.keys + model.latent.rotary)
     split = n * item * (inner + hidden * (2 + model.gated - light)) / t
@@ -70,7 +71,7 @@ def memory(model: LanguageModel, it: Strategy) -> dict[str, float]:
     work: a block that is being recomputed, the logits, and with ZeRO 3 two blocks of gathered parameters.
     """
     shared, own = held_parameters(model, it)
-    replicas, twins = it.dp * it.cp, max(it.dp * it.cp * it.tp // it.ep, 1)
+    replicas, twins = it.dp * it.cp, it.twins
     stage, bytes_of = it.sharding, it.precision
 
     def held(each: int, least: int) -> float:

@@ -11,6 +11,9 @@ from hpckit.errors import InputError, nearest
 from hpckit.plan.text import parse_json, read_bytes
 
 CONFIG = "config.json"
+DECODERS = "ForCausalLM", "LMHeadModel", "ForConditionalGeneration"  # how architectures are named that are planned
+COUNTS = "n_routed_experts", "num_local_experts", "num_experts"  # of the experts of a block
+EVERY = "decoder_sparse_step", "moe_layer_freq", "interleave_moe_layer_step"  # one in so many blocks has experts
 
 
 class Matrix(NamedTuple):
@@ -227,12 +230,22 @@ def language_model(given: str | Path) -> LanguageModel:
         found = parse_json(read_bytes(path, "the description of the model"))
     except ValueError as error:
         raise InputError(f"it is not JSON: {error}", where=str(path)) from None
+    if not isinstance(found, Mapping):
+        raise InputError("it describes no model", where=str(path), do="give a config.json of transformers")
     return model_from(found, path.parent.name or path.stem, str(path))
 
 
 def model_from(given: Mapping[str, Any], name: str, where: str = "") -> LanguageModel:
-    """The model that the keys of a config.json describe. Raises `InputError` with all that is missing or impossible."""
+    """The model that the keys of a config.json describe, of one for text and images its part for text.
+
+    Raises `InputError` with all that is missing or impossible.
+    """
+    if isinstance(given.get("text_config"), Mapping):
+        given = given["text_config"]
     faults: list[str] = []
+    kinds = given.get("architectures")
+    if isinstance(kinds, list) and kinds and not any(str(kind).endswith(DECODERS) for kind in kinds):
+        faults.append(f"{', '.join(map(str, kinds))} is no decoder of text")
 
     def number(*keys: str, default: int | None = None, least: int = 1) -> int:
         value = next((given[key] for key in keys if given.get(key) is not None), default)
@@ -256,14 +269,17 @@ def model_from(given: Mapping[str, Any], name: str, where: str = "") -> Language
     if heads % kv_heads:
         faults.append(f"{kv_heads} key and value heads do not divide {heads} heads")
     experts = None
-    if given.get("n_routed_experts") or given.get("num_local_experts"):
-        experts = ExpertSizes(
-            number("n_routed_experts", "num_local_experts"),
-            number("num_experts_per_tok"),
-            number("moe_intermediate_size", "intermediate_size"),
-            number("n_shared_experts", default=0, least=0),
-            number("first_k_dense_replace", default=0, least=0),
-        )
+    if any(given.get(key) for key in COUNTS):
+        inside = number("moe_intermediate_size", "intermediate_size")
+        beside = number("shared_expert_intermediate_size", default=0, least=0)
+        shared = number("n_shared_experts", default=-(-beside // inside), least=0)
+        first = number("first_k_dense_replace", default=0, least=0)
+        experts = ExpertSizes(number(*COUNTS), number("num_experts_per_tok"), inside, shared, first)
+        if beside % inside:
+            faults.append(f"a shared expert of {beside} is no multiple of an expert's {inside}")
+        apart = [key for key in EVERY if given.get(key) not in (None, 1)]
+        if given.get("mlp_only_layers") or apart:
+            faults.append(f"only some blocks have experts ({', '.join(apart or ['mlp_only_layers'])})")
     context = number("max_position_embeddings", "n_positions")
     found = LanguageModel(
         name=name,

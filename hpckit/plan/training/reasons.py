@@ -9,6 +9,7 @@ from hpckit.errors import InputError
 from hpckit.plan.machine.machine import Machine
 from hpckit.plan.training.model import LanguageModel
 from hpckit.plan.training.search import PricedStrategy, SearchResult, altered, mesh_of, search
+from hpckit.plan.training.strategy import EXPERT_AXES
 
 WATCHED = 60  # of the quickest meshes are looked at again under other conditions
 
@@ -17,7 +18,7 @@ def reasons(found: SearchResult) -> Iterator[str]:
     """For each axis of the choice, what the best mesh with more or less of it costs."""
     best = found.best
     assert best is not None
-    for axis in ("tp", "cp", "pp", "dp", "ep"):
+    for axis in ("tp", "cp", "pp", "dp", *EXPERT_AXES):
         size = getattr(best.strategy, axis)
         less = next((it for it in found.others if getattr(it.strategy, axis) < size), None)
         more = next((it for it in found.others if getattr(it.strategy, axis) > size), None)

@@ -12,6 +12,27 @@ from hpckit.plan.training.cost import step_cost
 from hpckit.plan.training.memory import held_parameters
 
 
+def gradients(at: StepContents) -> Step:
+    """The gradients of a stage are there once all its microbatches are."""
+    it, rank = at.strategy, at.rank_of.ravel()
+    stage, line = np.repeat(np.arange(it.pp), at.lines), np.tile(np.arange(at.lines), it.pp)
+    cells, schedule = at.schedule.cells(), at.schedule
+    every = [
+        [(s, "W", m) for s, home in enumerate(schedule.rank_of) if home == p for m in range(it.microbatches)]
+        for p in range(it.pp)
+    ]
+    width = max(map(len, every))
+    reads, needs = (np.full((it.pp, width), NOTHING) for _ in range(2))
+    for p, each in enumerate(every):
+        reads[p, : len(each)] = [cells.place(cell) for cell in each]
+        needs[p, : len(each)] = [cells.index(cell) for cell in each]
+    needs = np.where(needs[stage] == NOTHING, NOTHING, needs[stage] + (line * at.made)[:, None])
+    reads = np.maximum(reads[stage], 0)
+    held = np.full((len(rank), 1), at.cells - 3)
+    made = at.content(SUMMED, stage, line, 0)[:, None]
+    return only(Work(rank, np.zeros(len(rank)), reads, needs, held, made, ["gradients"] * len(rank)))
+
+
 def ending(at: StepContents) -> Iterator[Step]:
     """Rings over the replicas: gradients summed, the optimizer, parameters gathered."""
     it, size = at.strategy, at.ring
@@ -24,36 +45,19 @@ def ending(at: StepContents) -> Iterator[Step]:
     stage = np.repeat(np.arange(pp), at.lines)
     line = np.tile(across, pp)
     shared, own = held_parameters(at.model, it)
-    twins = it.dp * it.cp * it.tp // it.ep
     # Experts have fewer twins: what their ring sends, as bytes of this one.
-    count = shared + own * (1 - 1 / twins) / (1 - 1 / size if size > 1 else 1)
+    count = shared + own * (1 - 1 / it.twins) / (1 - 1 / size if size > 1 else 1)
     total, held = at.cells - 1, at.cells - 3
-    cells, schedule = at.schedule.cells(), at.schedule
-    every = [
-        [(s, "W", m) for s, home in enumerate(schedule.rank_of) if home == p for m in range(it.microbatches)]
-        for p in range(pp)
-    ]
-    width = max(map(len, every))
-    reads, needs = (np.full((pp, width), NOTHING) for _ in range(2))
-    for p, each in enumerate(every):
-        reads[p, : len(each)] = [cells.place(cell) for cell in each]
-        needs[p, : len(each)] = [cells.index(cell) for cell in each]
-    needs = np.where(needs[stage] == NOTHING, NOTHING, needs[stage] + (line * at.made)[:, None])
-    reads = np.maximum(reads[stage], 0)
     # The sum of chunk k of a ring begins at place k + 1, and is whole at place k.
     parts = step_cost(at.model, at.strategy, at.machine).parts
     column = lambda cell: np.full((len(rank), 1), cell)  # noqa: E731
-    gradient = at.content(SUMMED, stage, line, 0)
-    yield only(
-        Work(rank, np.zeros(len(rank)), reads, needs, column(held), gradient[:, None], ["gradients"] * len(rank))
-    )
     one = it.precision.gradient * count / size
     received, scratch = line[:0], held + 1
     ring_before = np.tile(before, pp)
     for number in range(1, size):
         sent = _sent(rank, ahead, behind, held, scratch, one)
         received = at.content(SUMMED, stage, ring_before, number - 1)
-        yield Step(*sent, itemsize=1.0)
+        yield Step(*sent, itemsize=1.0, texts=lambda: ["dp"] * len(rank))
         added = at.content(SUMMED, stage, line, number)
         mine = at.content(SUMMED, stage, line, number - 1)
         yield only(
@@ -74,7 +78,8 @@ def ending(at: StepContents) -> Iterator[Step]:
     yield only(Work(rank, whole, column(held), last[:, None], column(total), start[:, None], ["optimizer"] * len(rank)))
     one = (it.precision.parameter if it.sharding else it.precision.gradient) * count / size
     for number in range(1, size):
-        yield Step(*_sent(rank, ahead, behind, total, scratch, one), itemsize=1.0)
+        sent = _sent(rank, ahead, behind, total, scratch, one)
+        yield Step(*sent, itemsize=1.0, texts=lambda: ["dp"] * len(rank))
         mine = at.content(GATHERED, stage, line, number - 1)
         theirs = at.content(GATHERED, stage, ring_before, number - 1)
         yield only(

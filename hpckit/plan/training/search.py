@@ -9,7 +9,7 @@ from typing import Any
 from hpckit.errors import InputError
 from hpckit.plan.machine.machine import Level, Machine
 from hpckit.plan.training.block import BlockTimes
-from hpckit.plan.training.cost import StepCost, share, step_cost
+from hpckit.plan.training.cost import Blocks, StepCost, blocks_of, share, step_cost
 from hpckit.plan.training.links import compute_of
 from hpckit.plan.training.memory import memory
 from hpckit.plan.training.model import LanguageModel
@@ -18,12 +18,13 @@ from hpckit.plan.training.strategy import RECOMPUTE, SCHEDULES, Strategy, diviso
 HEADROOM = 0.92  # of the memory; the rest is for libraries, fragments, buffers of messages
 FAR = 1.5  # a mesh that takes so many times as long as the best is not looked at any further
 MOST_CONTEXT_RANKS = 64
+MOST_EXPERT_PARTS = 8  # ranks of etp work on the tokens of all of them
 MICROBATCHES = (1, 2, 4, 8, 16)
 CHUNKS = (2, 3, 4, 6, 8)
 ORDER = ("interleaved", "1f1b", "zb_h1", "zb_v", "dualpipe_v")
 
 
-Mesh = tuple[int, int, int, int, int]  # dp, pp, cp, tp, ep
+Mesh = tuple[int, int, int, int, int, int]  # dp, pp, cp, tp, ep, etp
 
 
 @dataclass(frozen=True)
@@ -79,11 +80,11 @@ def search(
             forms = _Forms(model, replace(mesh, microbatch=size), machine, given)
             for schedule, chunks, sharding in _orders(model, forms.mesh, given):
                 for recompute in forms.recompute:
-                    strategy, block = forms.of(recompute)
+                    strategy, block = forms.of(recompute, chunks)
                     if strategy.microbatches * block.seconds > FAR * quickest:
                         examined += 1
                         break
-                    it = replace(strategy, schedule=schedule, chunks=chunks, sharding=sharding)
+                    it = replace(strategy, schedule=schedule, sharding=sharding)
                     examined += 1
                     held = memory(model, it)
                     total = sum(held.values())
@@ -101,10 +102,15 @@ def search(
         raise InputError(
             f"no mesh of {ranks} ranks suits {model.name} with a batch of {batch} samples of {context} tokens",
             do=f"the batch divides into dp replicas, {model.heads} heads into tp, {model.layers} layers into pp, the "
-            "context into 2 cp: give other numbers of ranks or samples, or leave axes open",
+            f"context into 2 cp{_dealt(model)}: give other numbers of ranks or samples, or leave axes open",
         )
     ordered = sorted(best.values(), key=lambda it: it.cost.seconds)
     return SearchResult(ordered[0] if ordered else None, ordered[1:], examined, tight)
+
+
+def _dealt(model: LanguageModel) -> str:
+    it = model.experts
+    return "" if it is None else f", {it.count} experts into ep, {it.hidden} numbers inside each into etp"
 
 
 class _Forms:
@@ -113,24 +119,26 @@ class _Forms:
     def __init__(self, model: LanguageModel, mesh: Strategy, machine: Machine, fixed: dict[str, Any]) -> None:
         self.mesh = mesh
         self.recompute = [fixed["recompute"]] if "recompute" in fixed else RECOMPUTE
-        self._made: dict[str, tuple[Strategy, BlockTimes]] = {}
+        self._made: dict[str, list[tuple[Strategy, Blocks]]] = {}
+        self._shares: dict[tuple[str, int], tuple[Strategy, BlockTimes]] = {}
         self._model, self._machine, self._fixed = model, machine, fixed
 
-    def of(self, recompute: str) -> tuple[Strategy, BlockTimes]:
+    def of(self, recompute: str, chunks: int) -> tuple[Strategy, BlockTimes]:
         """The strategy with the way of its context axis that takes least, and the times of a rank's blocks."""
         if recompute not in self._made:
             ways = ["ring"] if self.mesh.cp == 1 else _ways(self._model, self.mesh, self._fixed)
-            each = []
-            for way in ways:
-                it = replace(self.mesh, recompute=recompute, context_by=way)
-                each.append((it, share(self._model, it, self._machine)))
-            self._made[recompute] = min(each, key=lambda pair: pair[1].seconds)
-        return self._made[recompute]
+            made = [replace(self.mesh, recompute=recompute, context_by=way) for way in ways]
+            self._made[recompute] = [(it, blocks_of(self._model, it, self._machine)) for it in made]
+        if (recompute, chunks) not in self._shares:
+            each = [(replace(it, chunks=chunks), blocks) for it, blocks in self._made[recompute]]
+            shares = [(it, share(self._model, it, self._machine, blocks)) for it, blocks in each]
+            self._shares[recompute, chunks] = min(shares, key=lambda pair: pair[1].seconds)
+        return self._shares[recompute, chunks]
 
 
 def mesh_of(it: Strategy) -> Mesh:
     """The sizes of its axes."""
-    return it.dp, it.pp, it.cp, it.tp, it.ep
+    return it.dp, it.pp, it.cp, it.tp, it.ep, it.etp
 
 
 def _better(cost: StepCost, total: float, old: PricedStrategy) -> bool:
@@ -156,15 +164,21 @@ def meshes(model: LanguageModel, ranks: int, batch: int, context: int, fixed: di
                 dp = ranks // (tp * cp * pp)
                 if ranks % (tp * cp * pp) or batch % dp or ("dp" in fixed and dp != fixed["dp"]):
                     continue
-                for ep in _expert_ranks(model, dp * cp * tp):
-                    if ep == fixed.get("ep", ep):
-                        yield Strategy(batch, context, dp, pp, cp, tp, ep)
+                for ep, etp in _expert_ranks(model, dp * cp * tp, fixed):
+                    yield Strategy(batch, context, dp, pp, cp, tp, ep, etp)
 
 
-def _expert_ranks(model: LanguageModel, ranks: int) -> list[int]:
-    if model.experts is None:
-        return [1]
-    return [n for n in divisors(model.experts.count) if ranks % n == 0]
+def _expert_ranks(model: LanguageModel, ranks: int, fixed: dict[str, Any]) -> Iterator[tuple[int, int]]:
+    """The ranks of ep and etp.
+
+    Unless it is asked for, experts are cut only where they cannot be dealt to as many ranks: whole ones send less.
+    """
+    count, hidden = (model.experts.count, model.experts.hidden) if model.experts is not None else (1, 1)
+    for ep in [fixed["ep"]] if "ep" in fixed else divisors(count):
+        cut = [n for n in divisors(hidden) if n == 1 or (n <= MOST_EXPERT_PARTS and count % (ep * n))]
+        for etp in [fixed["etp"]] if "etp" in fixed else cut:
+            if ranks % (ep * etp) == 0 and count % ep == 0 and hidden % etp == 0:
+                yield ep, etp
 
 
 def _microbatches(mesh: Strategy, fixed: dict[str, Any]) -> list[int]:

@@ -1,38 +1,41 @@
-"""A training step of all axes as one plan: what every rank computes, and what it sends along dp, pp, cp, tp and ep.
+"""A training step of all axes as one plan: what every rank computes, and what it sends along each of them.
 
 In a round of the pipeline a rank takes an action of its list (F, B, I or W of a chunk) in three steps: it opens it and
-sends its part of the tokens to the ranks of tp, its keys to those of cp, tokens to the experts of ep; it computes, and
-sends back what it made for the others; it adds what came, and passes the result to the next stage. The messages of all
-blocks of a chunk go as one. At the end gradients are summed, and parameters gathered, in rings over dp and cp.
+sends its part of the tokens to the ranks of tp, its keys to those of cp, tokens to the experts of ep and etp; it
+computes, and sends back what it made for the others; it adds what came, and passes the result to the next stage, which
+has posted its receive as the pipeline's program says. The messages of all blocks of a chunk go as one. At the end
+gradients are summed, and parameters gathered, in rings over dp and cp.
 
-In DualPipe-V and ZB-V a rank takes a forward pass and the backward pass of another microbatch together, half by half in
-turn: while one computes, the messages of cp and ep of the other fly (DeepSeek-AI 2024, arXiv:2412.19437, section
-3.2.1). Those of tp are waited for.
+In DualPipe-V and ZB-V a rank with messages to experts takes a forward pass and the backward pass of another microbatch
+together, half by half in turn: while one computes, the messages of cp, ep and etp of the other fly (DeepSeek-AI 2024,
+arXiv:2412.19437, section 3.2.1). Those of tp are waited for. Without experts that would only delay what the next stage
+waits for: a ring of keys hides behind its own attention.
 
 `rounds` finds no order if ranks wait for each other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import numpy as np
 
 from hpckit.plan.machine.machine import Machine
-from hpckit.plan.pipeline.steps import Action, rounds
-from hpckit.plan.protocol import NOTHING, Claim, Ends, Flags, Floats, Ints, Step, Work
-from hpckit.plan.training.contents import GATHERED, OPENS, PARTIAL, StepContents, givers, nobody
+from hpckit.plan.pipeline.program import pipeline_program
+from hpckit.plan.pipeline.steps import COMPUTE, RECEIVES, Action, rounds
+from hpckit.plan.protocol import NOTHING, AlikeUnits, Claim, Ends, Flags, Floats, Ints, Step, Work
+from hpckit.plan.training.block import WAITED
+from hpckit.plan.training.contents import GATHERED, NONE, OPENS, PARTIAL, Flying, StepContents, givers, joined
 from hpckit.plan.training.cost import share, step_cost
 from hpckit.plan.training.links import compute_of
-from hpckit.plan.training.rings import ending
-from hpckit.plan.training.strategy import require
+from hpckit.plan.training.rings import ending, gradients
+from hpckit.plan.training.strategy import EXPERT_AXES, require
 
 SENDING = "FIB"  # actions whose ranks exchange
 OVERLAPPED = "dualpipe_v", "zb_v"  # schedules that take forward and backward passes together
-HIDDEN = "cp", "ep"  # axes whose messages fly while the rank computes something else
 
 
 @dataclass(frozen=True)
@@ -79,11 +82,21 @@ class TrainingStep(StepContents):
             found[stage, "B"] = found[stage, "I"] + found[stage, "W"]
         return found
 
-    def steps(self) -> Iterator[Step]:
+    def steps(self) -> Iterable[Step]:
         """The rounds of the pipeline in three steps each, then the rings of the gradients and parameters."""
-        for pipeline in self._rounds():
-            yield from self._expanded(pipeline)
-        yield from ending(self)
+        each = self.ranks // self.dp
+        first = lambda ranks: replace(self, replicas=ranks // each)._pipelines()  # noqa: E731
+        return AlikeUnits(self.ranks, each * self.strategy.together, first, lambda: ending(self))
+
+    def _pipelines(self) -> Iterator[Step]:
+        """The rounds of all pipelines, and the gradients when they are there."""
+        behind = NONE
+        for one, following in pairwise(chain(self._rounds(), [None])):
+            assert one is not None
+            soon, late = self._passed(one, following)
+            yield from self._expanded(one, behind, soon)
+            behind = late
+        yield gradients(self)
 
     def claim(self) -> Claim:
         """Every stage computes everything of every microbatch on all its ranks; all hold all parameters in the end."""
@@ -98,53 +111,42 @@ class TrainingStep(StepContents):
         return Claim(np.full((1, self.cells), NOTHING), end, index_name=self.name_of)
 
     def _rounds(self) -> Iterator[Step]:
-        """Of one pipeline: its computations, and the messages between its stages."""
-        schedule, goes_to = self.schedule, {}
-        for stage, rank in enumerate(schedule.rank_of):
-            for kind, other in (("F", stage + 1), ("I", stage - 1), ("B", stage - 1)):
-                if 0 <= other < schedule.stages and schedule.rank_of[other] != rank:
-                    goes_to[stage, kind] = schedule.rank_of[other]
-        lists: list[list[Action]] = []
-        paired: set[tuple[int, int]] = set()
-        for rank, actions in enumerate(schedule.actions):
-            lists.append([])
-            firsts = self._firsts(actions)
-            for number, action in enumerate(actions):
-                some = actions[number : number + 2] if number in firsts else actions[number : number + 1]
-                for each in some if number - 1 not in firsts else ():
-                    for need in schedule.needs(each):
-                        home = schedule.rank_of[need.stage]
-                        if home != rank:
-                            lists[rank].append(Action(each.stage, f"RECV_{need.kind}", each.microbatch, home))
-                if number in firsts:
-                    paired.add((rank, len(lists[rank])))
-                lists[rank].append(action)
-                peer = goes_to.get((action.stage, action.kind))
-                if peer is not None:
-                    sent = "SEND_F" if action.kind == "F" else "SEND_I"
-                    lists[rank].append(Action(action.stage, sent, action.microbatch, peer))
-        return rounds(schedule.cells(), lists, self.seconds, self.title(), ordered=False, paired=paired)
+        """Of one pipeline: its computations, and the messages between its stages, as its program posts them."""
+        lists, paired = [], set[tuple[int, int]]()
+        for rank, actions in enumerate(pipeline_program(self.schedule).actions):
+            posted = list(actions)
+            for one, other in self._pairs([n for n, action in enumerate(actions) if action.kind in COMPUTE], actions):
+                between = posted[one + 1 : other]  # both wait for what they need before they begin
+                early = [action for action in between if action.kind in RECEIVES]
+                late = [action for action in between if action.kind not in RECEIVES]
+                posted[one:other] = [*early, actions[one], *late]
+                paired.add((rank, one + len(early)))
+            lists.append(posted)
+        return rounds(self.schedule.cells(), lists, self.seconds, self.title(), ordered=False, paired=paired)
 
-    def _firsts(self, actions: Sequence[Action]) -> set[int]:
-        """The places of forward passes that are taken together with the backward pass of another microbatch behind."""
-        found: set[int] = set()
-        if self.strategy.schedule not in OVERLAPPED or not any(each.axis in HIDDEN for each in self.exchanges):
-            return found
-        for number, (one, other) in enumerate(pairwise(actions)):
-            if one.kind == "F" and other.kind in "BI" and one.microbatch != other.microbatch:
-                found.add(number)
-        return found
+    def _pairs(self, places: Sequence[int], actions: Sequence[Action]) -> Iterator[tuple[int, int]]:
+        """Places of forward passes that are taken together with the backward pass of another microbatch behind them.
 
-    def _expanded(self, one: Step) -> Iterator[Step]:
-        """A round of one pipeline on all lines."""
+        places: of the computations among the actions.
+        """
+        if self.strategy.schedule not in OVERLAPPED or not any(each.axis in EXPERT_AXES for each in self.exchanges):
+            return
+        taken = -1
+        for one, other in pairwise(places):
+            first, second = actions[one], actions[other]
+            if first.kind == "F" and second.kind in "BI" and first.microbatch != second.microbatch and one != taken:
+                yield one, other
+                taken = other
+
+    def _expanded(self, one: Step, behind: Flying, soon: Flying) -> Iterator[Step]:
+        """A round of one pipeline on all lines. behind: what flies from the round before; soon: at its end."""
         work, across = one.work, np.arange(self.lines)
         assert work is not None
-        sends = self._passed(one)
         kinds = np.array([Action.parse(name).kind for name in work.names])
         busy = np.array([kind in SENDING for kind in kinds], bool) if self.exchanges else np.zeros(len(kinds), bool)
         plain = self._work(work, np.flatnonzero(~busy), across)
         if not busy.any():
-            yield Step(*sends, itemsize=1.0, work=plain)
+            yield soon.step(plain, behind)
             return
         some = np.flatnonzero(busy)
         home = work.rank[some]
@@ -153,15 +155,15 @@ class TrainingStep(StepContents):
         paired[some] = np.isin(home, home[later])
         groups = [self._taken(work, some[part], n, paired) for n, part in enumerate((~later, later)) if part.any()]
         first, second = groups[0], groups[1] if len(groups) > 1 else None
-        yield Step(*self._swap(first, True), itemsize=1.0, work=self._begun(first, None))
+        yield self._swap(first, True).step(self._begun(first, None), behind)
         if second is not None:
-            yield Step(*self._swap(second, True), itemsize=1.0, work=self._begun(second, first))
-        yield Step(*self._swap(first, False), itemsize=1.0, work=_joined(self._computed(first, second), plain))
+            yield self._swap(second, True).step(self._begun(second, first))
+        yield self._swap(first, False).step(joined(self._computed(first, second), plain))
         ends = self._ended(first)
         if second is not None:
-            yield Step(*self._swap(second, False), itemsize=1.0, work=self._computed(second, first))
-            ends = _joined(ends, self._ended(second))
-        yield Step(*sends, itemsize=1.0, work=ends)
+            yield self._swap(second, False).step(self._computed(second, first))
+            ends = joined(ends, self._ended(second))
+        yield soon.step(ends)
 
     def _taken(self, work: Work, entries: Ints, number: int, paired: Flags) -> Taken:
         """Some actions of a round, of a rank each; number: 1 for the second ones of pairs; paired: of all entries."""
@@ -243,29 +245,38 @@ class TrainingStep(StepContents):
             [name for entry in entries for name in [work.names[entry]] * self.lines],
         )
 
-    def _passed(self, one: Step) -> tuple[Ends, Ends]:
-        """The messages between stages, on all lines; the ranks of tp send a part each."""
+    def _passed(self, one: Step, following: Step | None) -> tuple[Flying, Flying]:
+        """The messages between stages, on all lines, the ranks of tp send a part each: those that the following round
+        waits for, and those that may share the links with its messages.
+        """
         nbytes = self.strategy.item * self.strategy.tokens * self.model.width / self.strategy.tp
+        awaited = set[tuple[int, int]]()
+        if following is not None and following.work is not None:
+            work = following.work
+            awaited = {(int(r), int(cell)) for r, row in zip(work.rank, work.reads, strict=True) for cell in row}
+        into = zip(one.receives.ranks().tolist(), one.receives.first.tolist(), strict=True)
+        soon = np.array([following is None or each in awaited for each in into], bool)
 
-        def on_lines(ends: Ends) -> Ends:
-            rank = ends.ranks()
-            first = np.repeat(ends.first, self.lines)
+        def on_lines(ends: Ends, chosen: Flags) -> Ends:
+            first = np.repeat(ends.first[chosen], self.lines)
             return Ends(
-                self.rank_of[ends.peer].ravel(),
+                self.rank_of[ends.peer[chosen]].ravel(),
                 first,
                 first + 1,
-                rank=self.rank_of[rank].ravel(),
+                rank=self.rank_of[ends.ranks()[chosen]].ravel(),
                 amount=np.full(len(first), nbytes),
             )
 
-        if not len(one.sends.peer):
-            return nobody(), nobody()
-        return on_lines(one.sends), on_lines(one.receives)
+        def flying(chosen: Flags) -> Flying:
+            sends = on_lines(one.sends, chosen)
+            return Flying(sends, on_lines(one.receives, chosen), np.full(len(sends.peer), len(WAITED)))
 
-    def _swap(self, it: Taken, before: bool) -> tuple[Ends, Ends]:
+        return flying(soon), flying(~soon)
+
+    def _swap(self, it: Taken, before: bool) -> Flying:
         """The messages within a stage: from the cell of a rank to the slots behind it of all its peers."""
         rank, backward, cell = it.rank, it.backward, it.own if before else it.made
-        source, target, slots, amounts = [], [], [], []
+        source, target, slots, amounts, axes = [], [], [], [], []
         for each in self.exchanges:
             sizes = np.array(each.before if before else each.after)[backward]
             for number in range(len(rank)):
@@ -274,14 +285,18 @@ class TrainingStep(StepContents):
                     target.append(rank[number][each.target])
                     slots.append(each.slot)
                     amounts.append(np.full(len(each.slot), sizes[number]))
+                    axes.append(np.full(len(each.slot), WAITED.index(each.axis)))
         if not source:
-            return nobody(), nobody()
-        s, d, slot, amount = map(np.concatenate, (source, target, slots, amounts))
+            return NONE
+        s, d, slot, amount, axis = map(np.concatenate, (source, target, slots, amounts, axes))
         order = np.argsort(slot, kind="stable")
-        s, d, slot, amount = s[order], d[order], slot[order], amount[order]
+        s, d, slot, amount, axis = (each[order] for each in (s, d, slot, amount, axis))
         out = np.full(len(s), cell)
         into = cell + 1 + slot
-        return Ends(d, out, out + 1, rank=s, amount=amount), Ends(s, into, into + 1, rank=d, amount=amount)
+        sends, receives = (
+            Ends(peer, cell, cell + 1, rank=own, amount=amount) for peer, cell, own in ((d, out, s), (s, into, d))
+        )
+        return Flying(sends, receives, axis)
 
     def _peers(self, rank: Ints, content: Ints, cell: int, late: bool, before: bool) -> tuple[Ints, Ints]:
         """What a computation needs of the peers: their cells, and what must be in them."""
@@ -307,28 +322,3 @@ def reached(machine: Machine) -> Machine:
         replace(level, bandwidth=level.bandwidth * part, uplink=level.uplink * part) for level in machine.levels
     )
     return replace(machine, levels=levels, reduction=machine.reduction * part)
-
-
-def _joined(first: Work, second: Work) -> Work:
-    """Computations of one step."""
-    if not len(second.rank):
-        return first
-
-    def both(a: Ints, b: Ints) -> Ints:
-        width = max(a.shape[1], b.shape[1])
-
-        def wide(table: Ints) -> Ints:
-            return np.pad(table, ((0, 0), (0, width - table.shape[1])), constant_values=NOTHING)
-
-        return np.concatenate([wide(a), wide(b)])
-
-    seconds: Floats = np.concatenate([first.seconds, second.seconds])
-    return Work(
-        np.concatenate([first.rank, second.rank]),
-        seconds,
-        both(first.reads, second.reads),
-        both(first.needs, second.needs),
-        both(first.writes, second.writes),
-        both(first.makes, second.makes),
-        [*first.names, *second.names],
-    )

@@ -1,7 +1,8 @@
 """How a training step is split over the ranks: the sizes of the axes, the microbatches, what is sharded and recomputed.
 
 Ranks are numbered with tp innermost, then cp, pp, dp, as Llama 3 has them (Llama team 2024, section 3.3.2). Experts
-live on a mesh of their own over the same ranks (folding, arXiv:2504.14960): ep of the ranks of tp, cp and dp.
+live on a mesh of their own over the same ranks (folding, arXiv:2504.14960): etp, which cuts each expert,
+innermost, then ep, of the ranks of tp, cp and dp.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from hpckit.errors import InputError
 from hpckit.plan.training.model import LanguageModel
 
 AXES = ("dp", "pp", "cp", "tp")
+EXPERT_AXES = ("ep", "etp")
 RECOMPUTE = ("none", "selective", "full")
 SHARDING = {0: "nothing", 1: "optimizer", 2: "and gradients", 3: "and parameters"}
 CONTEXT = ("ring", "ulysses", "gather")
@@ -49,6 +51,7 @@ SINGLE = Precision(4, 4, 8)  # all in float32
 class Strategy:
     """A training step on `dp * pp * cp * tp` ranks.
 
+    ep, etp: ranks among which experts are dealt, and neighbors that hold parts of each of these experts.
     batch: samples of a step, of `context` tokens each; microbatch: samples of one. schedule, chunks: of the pipeline.
     sharding: ZeRO's stage, over dp and cp. recompute: "selective" recomputes what takes much memory and little time:
     the attention between its matrices, with `flash` the outputs of norms and activations; "full" whole blocks.
@@ -64,6 +67,7 @@ class Strategy:
     cp: int = 1
     tp: int = 1
     ep: int = 1
+    etp: int = 1
     microbatch: int = 1
     schedule: str = "1f1b"
     chunks: int = 1
@@ -82,6 +86,16 @@ class Strategy:
         return self.dp * self.pp * self.cp * self.tp
 
     @property
+    def twins(self) -> int:
+        """Ranks that hold the same parts of the same experts."""
+        return self.dp * self.cp * self.tp // (self.ep * self.etp)
+
+    @property
+    def together(self) -> int:
+        """Neighboring replicas whose ranks exchange tokens for experts: so many have whole lines of ep and etp."""
+        return next(n for n in divisors(self.dp) if n * self.cp * self.tp % (self.ep * self.etp) == 0)
+
+    @property
     def microbatches(self) -> int:
         """Microbatches of a replica in a step."""
         return self.batch // (self.dp * self.microbatch)
@@ -97,7 +111,10 @@ class Strategy:
         return self.precision.parameter
 
     def __str__(self) -> str:
-        axes = " ".join(f"{axis}={getattr(self, axis)}" for axis in (*AXES, *(["ep"] if self.ep > 1 else [])))
+        axes = " ".join(
+            f"{axis}={getattr(self, axis)}"
+            for axis in (*AXES, *(axis for axis in EXPERT_AXES if getattr(self, axis) > 1))
+        )
         order = f"{self.schedule} v={self.chunks}" if self.chunks > 1 else self.schedule
         return (
             f"{axes}, microbatch {self.microbatch} x {self.microbatches}"
@@ -109,7 +126,7 @@ class Strategy:
 
 def faults(model: LanguageModel, it: Strategy, ranks: int | None = None) -> Iterator[tuple[str, str]]:
     """Everything that does not fit, each with what would."""
-    for axis in (*AXES, "ep", "microbatch", "batch", "context"):
+    for axis in (*AXES, *EXPERT_AXES, "microbatch", "batch", "context"):
         if getattr(it, axis) < 1:
             yield f"{axis} is {getattr(it, axis)}", f"give {axis} 1 or more"
             return
@@ -165,15 +182,19 @@ def _schedule_faults(it: Strategy) -> Iterator[tuple[str, str]]:
 
 
 def _expert_faults(model: LanguageModel, it: Strategy) -> Iterator[tuple[str, str]]:
-    if it.ep == 1:
+    named = {axis: getattr(it, axis) for axis in EXPERT_AXES if getattr(it, axis) > 1}
+    if not named:
         return
+    given = " x ".join(f"{axis}={size}" for axis, size in named.items())
     if model.experts is None:
-        yield f"ep={it.ep}, and {model.name} has no experts", "take ep=1"
+        yield f"{given}, and {model.name} has no experts", f"take {' and '.join(f'{axis}=1' for axis in named)}"
         return
     if model.experts.count % it.ep:
         yield f"ep={it.ep} does not divide {model.experts.count} experts", "take a divisor"
-    if it.dp * it.cp * it.tp % it.ep:
-        yield f"ep={it.ep} does not divide dp x cp x tp={it.dp * it.cp * it.tp}", "take a divisor"
+    if model.experts.hidden % it.etp:
+        yield f"etp={it.etp} does not divide {model.experts.hidden} numbers inside an expert", "take a divisor"
+    if (ranks := it.dp * it.cp * it.tp) % (it.ep * it.etp):
+        yield f"{given} does not divide dp x cp x tp={ranks}", "take a divisor"
 
 
 def require(model: LanguageModel, it: Strategy, ranks: int | None = None) -> None:

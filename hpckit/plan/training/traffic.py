@@ -6,9 +6,9 @@ import math
 from typing import NamedTuple
 
 from hpckit.plan.machine.machine import Machine
-from hpckit.plan.training.block import expert_line
+from hpckit.plan.training.block import folded_line
 from hpckit.plan.training.context import KINDS
-from hpckit.plan.training.links import Line, line
+from hpckit.plan.training.links import line
 from hpckit.plan.training.memory import held_parameters
 from hpckit.plan.training.model import LanguageModel
 from hpckit.plan.training.strategy import Strategy
@@ -49,10 +49,16 @@ def traffic(model: LanguageModel, it: Strategy, machine: Machine) -> dict[str, A
         times = passes if it.context_by == "ulysses" else passes + 1
         here = line(machine, it.cp, t)
         found["cp"] = AxisTraffic(it.cp, here.inner, KINDS[it.context_by], m * blocks * times * one[it.context_by])
-    if it.ep > 1 and model.experts is not None:
-        tokens = n / t * model.experts.active
-        sent = m * (blocks - dense) * passes * 2 * part(it.ep) * item * tokens * model.width
-        found["ep"] = AxisTraffic(it.ep, expert_line(it, machine).inner, "tokens to experts and back", sent)
+    if model.experts is not None:
+        rows = m * (blocks - dense) * passes * 2 * item * n / t * model.experts.active * model.width
+        if it.ep > 1:
+            inner = folded_line(it, machine, it.ep, it.etp).inner
+            found["ep"] = AxisTraffic(it.ep, inner, "tokens to experts and back", part(it.ep) * rows)
+        if it.etp > 1:
+            inner = folded_line(it, machine, it.etp, 1).inner
+            found["etp"] = AxisTraffic(
+                it.etp, inner, "tokens of experts, gathered, and sums scattered", (it.etp - 1) * rows
+            )
     if it.pp > 1:
         here = line(machine, it.pp, t * it.cp)
         sent = m * 2 * it.chunks * item * n * model.width / t
@@ -60,16 +66,11 @@ def traffic(model: LanguageModel, it: Strategy, machine: Machine) -> dict[str, A
     replicas = it.dp * it.cp
     if replicas > 1:
         shared, own = held_parameters(model, it)
-        twins = it.dp * it.cp * t // it.ep
-        one_copy = part(replicas) * shared + part(twins) * own
+        one_copy = part(replicas) * shared + part(it.twins) * own
         gradient, value = it.precision.gradient, it.precision.parameter
         often = {0: 2 * gradient, 1: gradient + value, 2: gradient * m + value, 3: (gradient + 2 * value) * m}
         name = "dp x cp" if it.cp > 1 and it.dp > 1 else "dp" if it.dp > 1 else "cp (gradients)"
-        here = _replicas(it, machine)
+        here = folded_line(it, machine, replicas, t)
         what = "gradients" if it.sharding == 0 else "gradients and parameters"
         found[name] = AxisTraffic(replicas, here.inner, what, often[it.sharding] * one_copy)
     return found
-
-
-def _replicas(it: Strategy, machine: Machine) -> Line:
-    return line(machine, it.dp, it.tp * it.cp * it.pp) if it.dp > 1 else line(machine, it.cp, it.tp)

@@ -20,15 +20,15 @@ from hpckit.plan.prove import prove
 from hpckit.plan.training.draw import draw_step
 from hpckit.plan.training.model import NAMED, ExpertSizes, LanguageModel, language_model
 from hpckit.plan.training.reasons import compared, other_conditions, reasons
-from hpckit.plan.training.search import HEADROOM, PricedStrategy, SearchResult, search
+from hpckit.plan.training.search import HEADROOM, PricedStrategy, SearchResult, mesh_of, search
 from hpckit.plan.training.step import TrainingStep, reached
-from hpckit.plan.training.strategy import CONTEXT, RECOMPUTE, SCHEDULES
+from hpckit.plan.training.strategy import AXES, CONTEXT, EXPERT_AXES, RECOMPUTE, SCHEDULES
 from hpckit.plan.training.traffic import traffic
 from hpckit.report.units import counted
 from hpckit.settings.table import Parser, bytes_text, print_table
 
 EXAMPLE = "hpckit plan train llama3-405b --ranks 16384 --machine llama3 --batch 2048"
-FIXED = ("dp", "pp", "cp", "tp", "ep", "microbatch", "schedule", "chunks", "sharding", "recompute", "context_by")
+FIXED = ("dp", "pp", "cp", "tp", "ep", "etp", "microbatch", "schedule", "chunks", "sharding", "recompute", "context_by")
 PRESETS = "train/"
 SHOWN = 6
 TOKENS = 4 << 20  # of a step, where no batch is given
@@ -87,7 +87,7 @@ def _compare(
         rows = {ranks: found.best and _choice(found.best) if found else None for ranks, found in each.items()}
         print(json.dumps({"model": model.name, "machine": machine.name, "batch": batch, "ranks": rows}))
         return 0
-    print(f"{model.name} on {machine.name}: {batch} samples of {context} tokens a step")
+    print(f"{model.name} on {machine.name}: {counted(batch, 'sample')} of {counted(context, 'token')} a step")
     table = []
     for ranks, found in each.items():
         if found is None or found.best is None:
@@ -100,6 +100,7 @@ def _compare(
         order = f"{it.schedule} v={it.chunks}" if it.chunks > 1 else it.schedule
         how = [f"{it.microbatch} x {it.microbatches}", order if it.pp > 1 else "-", it.sharding, it.recompute]
         axes = [size if size > 1 else "-" for size in (it.tp, it.cp, it.pp, it.dp, it.ep)]
+        axes[-1] = f"{it.ep} x {it.etp}" if it.etp > 1 else axes[-1]
         table.append([ranks, *axes, *how, f"{100 * best.cost.mfu:.1f}", f"{best.cost.seconds:.4g}"])
     heads = ["ranks", "tp", "cp", "pp", "dp", "ep", "microbatch", "schedule", "ZeRO", "recompute", "MFU %", "step s"]
     print_table(heads, [row if len(row) == len(heads) else [*row[:-1], "-", row[-1]] for row in table])
@@ -209,7 +210,7 @@ def _print(model: LanguageModel, machine: Machine, found: SearchResult, other: d
     it, cost = best.strategy, best.cost
     print(
         f"{model.name}, {model.parameters / 1e9:.4g} B parameters, on {counted(it.ranks, 'rank')} of {machine.name}: "
-        f"{it.batch} samples of {it.context} tokens a step"
+        f"{counted(it.batch, 'sample')} of {counted(it.context, 'token')} a step"
     )
     print(f"the quickest of {found.examined} splits that fits:")
     print(f"  {it}")
@@ -248,16 +249,11 @@ def _print(model: LanguageModel, machine: Machine, found: SearchResult, other: d
     if other:
         print("\nwhat would change it")
         for name, again in other.items():
-            same = again.best is not None and _mesh(again.best) == _mesh(best)
+            same = again.best is not None and mesh_of(again.best.strategy) == mesh_of(it)
             said = "does not fit" if again.best is None else f"{again.best.cost.seconds:.4g} s, {again.best.strategy}"
             print(f"  {name}: {'the same mesh, ' if same else ''}{said}")
     if machine.source:
         print(f"numbers of the machine: {machine.source}")
-
-
-def _mesh(choice: PricedStrategy) -> tuple[int, ...]:
-    it = choice.strategy
-    return it.dp, it.pp, it.cp, it.tp, it.ep
 
 
 def _record(
@@ -293,7 +289,7 @@ def _choice(it: PricedStrategy) -> dict[str, Any]:
 
 
 def _draw(model: LanguageModel, machine: Machine, best: PricedStrategy, target: str) -> int:
-    """One replica of the step: a text of the pipeline alone, or an SVG of all axes."""
+    """The step: a text of the pipeline alone, or an SVG of all axes, of as few replicas as exchange tokens."""
     it = best.strategy
     if target == "-":
         options = {"chunks": it.chunks} if it.schedule == "interleaved" else {}
@@ -304,17 +300,17 @@ def _draw(model: LanguageModel, machine: Machine, best: PricedStrategy, target: 
         nbytes = 2.0 * it.tokens * model.width / it.tp
         print(draw_schedule(schedule, price_schedule(schedule, machine, nbytes, times, it.tp * it.cp)))
         return 0
-    write_svg(Path(target), draw_step(TrainingStep(model, it, machine, replicas=1), reached(machine)))
+    write_svg(Path(target), draw_step(TrainingStep(model, it, machine, replicas=it.together), reached(machine)))
     print(f"{it}: drawn in {target}")
     return 0
 
 
 def _proved(model: LanguageModel, machine: Machine, best: PricedStrategy) -> None:
-    """Prove the step of all ranks; price the plan of a replica beside the formulas."""
+    """Prove the step of all ranks as one plan, and price it beside the formulas."""
     plan = TrainingStep(model, best.strategy, machine)
     proof = prove(plan)
     print(f"proved: {plan.title()}: {proof.messages} messages in {proof.steps} steps, no rank waits for ever")
-    seconds = price(TrainingStep(model, best.strategy, machine, replicas=1), reached(machine)).seconds
+    seconds = price(plan, reached(machine)).seconds
     print(f"price of its plan: {seconds:.4g} s; by formulas: {best.cost.seconds:.4g} s")
 
 
@@ -334,7 +330,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     it.add_argument("--batch", type=int, metavar="B", help="samples of a step (default: some 4 million tokens)")
     it.add_argument("--context", type=int, metavar="T", help="tokens of a sample (default: the model's)")
-    for axis in ("dp", "pp", "cp", "tp", "ep"):
+    for axis in (*AXES, *EXPERT_AXES):
         it.add_argument(f"--{axis}", type=int, metavar="N", help=f"fix the size of the axis {axis}")
     it.add_argument("--microbatch", type=int, metavar="N", help="fix the samples of a microbatch")
     it.add_argument("--schedule", choices=[*SCHEDULES], help="fix the schedule of the pipeline")
