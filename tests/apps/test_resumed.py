@@ -1,6 +1,6 @@
 """Every app goes on from its checkpoints on other numbers of ranks as if it had never stopped.
 
-Here one, so that a mistake is seen soon: `python -m tests.faults --tier T0`, a stage of CI, does all of them.
+By night: by day `python -m tests.faults --tier T0`, a stage of CI, does all of them.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from tests.faults.programs.cases import CASES, MORE
 USUAL = "diffusion"
 
 
+@pytest.mark.nightly
 def test_an_app_resumes_on_other_ranks_with_the_same_bits() -> None:
     rows = list(rows_of("resizing", "resize", 4, "20261121", [USUAL]))
     assert [row["case"] for row in rows if not row["passed"]] == []

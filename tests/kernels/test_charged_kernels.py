@@ -73,9 +73,24 @@ FORMS += [Form(isa, "d", 3, True, True) for isa in vectors.available()[:-1]]
 FORMS += [Form(vectors.available()[0], "f", 3, True)]
 
 
-@pytest.mark.parametrize("name", ["damped", "near", "as LAMMPS"])
+NIGHTLY = pytest.mark.nightly
+# Each screening in the scalar form, each form with one screening; all of both at night.
+OTHERS = [pytest.param(name, marks=NIGHTLY) for name in ("damped", "as LAMMPS")]
+
+
+@pytest.mark.parametrize("name", ["damped", "as LAMMPS"])
+def test_every_screening_agrees_with_the_reference(name):
+    agrees(FORMS[0], name)
+
+
+@pytest.mark.parametrize("name", ["near", *OTHERS])
 @pytest.mark.parametrize("form", narrow_at_night(FORMS), ids=str)
 def test_every_form_agrees_with_the_reference(form, name):
+    agrees(form, name)
+
+
+def agrees(form, name):
+    """Forces, tallies and energies of a compiled form are those of the reference."""
     slots, starts, grid = clustered(scattered(901, EXTENT, form.types), EXTENT)
     start, entries, clusters = listed(slots, starts, grid, EXTENT, 2.8, form.isa, form.lanes)
     own, made = clusters * 8, MADE[name]

@@ -149,7 +149,7 @@ def digest(kinds):
 @pytest.mark.parametrize(
     ("name", "features", "kinds"),
     [
-        ("haswell", AVX2, ("float32", "q8_0")),
+        ("haswell", AVX2, ("float32",)),
         pytest.param("haswell", AVX2, tuple(KINDS), marks=pytest.mark.nightly),
         pytest.param("x86-64", "+sse2", tuple(KINDS), marks=pytest.mark.nightly),
     ],

@@ -125,7 +125,7 @@ def test_any_number_of_ranks_has_the_same_bits(mpirun, tmp_path):
     names = ["nve", "rattle_nvt"]
     for name in names:
         script(name, tmp_path)
-    found = same_bits(mpirun, tmp_path, (1, 2, 3), 20, names)["rattle_nvt"]
+    found = same_bits(mpirun, tmp_path, (1, 3), 20, names)["rattle_nvt"]
     arms = found["positions"] - found["positions"][::3].repeat(3, axis=0)
     arms -= 20.0 * np.rint(arms / 20.0)
     speeds = found["velocities"] - found["velocities"][::3].repeat(3, axis=0)

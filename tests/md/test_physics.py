@@ -138,7 +138,9 @@ def test_argon_is_rahmans(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "more", [(), ("dynamics.kind=bussi", "barostat.kind=cell_rescaling", RESCALED)], ids=["mtk", "bussi"]
+    "more",
+    [(), pytest.param(("dynamics.kind=bussi", "barostat.kind=cell_rescaling", RESCALED), marks=pytest.mark.nightly)],
+    ids=["mtk", "bussi"],
 )
 def test_a_liquid_at_a_pressure_finds_the_density_of_the_equation_of_state(tmp_path, more):
     run_app(tmp_path / "run", "md/npt", *SMALL_BOX, *more)
