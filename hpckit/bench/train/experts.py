@@ -40,7 +40,7 @@ def together(tokens: int, rounds: int) -> dict[str, Any]:
     comm = MPI.COMM_WORLD
     x, dy = np.random.default_rng(1).standard_normal((2, 1, tokens, WIDE)).astype(np.float32)
     first, end = tokens * comm.rank // comm.size, tokens * (comm.rank + 1) // comm.size
-    with Mesh(comm, edp=1, ep=comm.size) as mesh:
+    with Mesh(comm, edp=1, ep=comm.size, etp=1) as mesh:
         whole = Experts(WIDE, 7 * WIDE // 2, EXPERTS, TOP_K)
         own = own_experts(Experts(WIDE, 7 * WIDE // 2, EXPERTS, TOP_K), ExpertRanks(mesh))
         part = Experts(WIDE, 7 * WIDE // 2, EXPERTS // comm.size, TOP_K)
