@@ -381,12 +381,16 @@ class MessageTime:
     work: bool = False
 
 
-def timeline(plan: Plan, machine: Machine | None, nbytes: float = 0.0, itemsize: float = 8) -> Iterator[MessageTime]:
+def timeline(
+    plan: Plan, machine: Machine | None, nbytes: float = 0.0, itemsize: float = 8, shown: Ints | None = None
+) -> Iterator[MessageTime]:
     """All that a plan does with its times, step by step, for drawings of a few ranks; without a machine a step takes
-    a unit of time.
+    a unit of time. shown: the ranks whose work and whose sent messages are asked for; None: all.
     """
     require_plan(plan)
     walk = None if machine is None else _Walk(plan, machine, nbytes, itemsize)
+    chosen = np.full(plan.ranks, shown is None)
+    chosen[[] if shown is None else shown] = True
     for number, step in enumerate(plan.steps()):
         ends, ranks = step.sends, step.sends.ranks()
         entries = np.flatnonzero(ends.peer != NOBODY)
@@ -396,12 +400,13 @@ def timeline(plan: Plan, machine: Machine | None, nbytes: float = 0.0, itemsize:
         texts = step.texts() if step.texts is not None and not (work and not len(entries)) else None
         if work is not None:
             begin, end = worked or (np.full(len(work.rank), float(number)), np.full(len(work.rank), number + 0.9))
-            for m, (rank, start, stop) in enumerate(zip(work.rank, begin, end, strict=True)):
-                name = work.names[m] if len(work.names) else "computes"
-                yield MessageTime(number, int(rank), int(rank), 0, float(start), float(stop), False, name, True)
+            for m in np.flatnonzero(chosen[work.rank]).tolist():
+                rank, name = int(work.rank[m]), work.names[m] if len(work.names) else "computes"
+                yield MessageTime(number, rank, rank, 0, float(begin[m]), float(end[m]), False, name, True)
         for entry, begin, end in found:
-            for m, start, stop in zip(entry, begin, end, strict=True):
-                text = texts[m] if texts else _range(step, int(m), plan)
+            asked = chosen[ranks[entry]]
+            for m, start, stop in zip(entry[asked].tolist(), begin[asked], end[asked], strict=True):
+                text = texts[m] if texts is not None else _range(step, m, plan)
                 yield MessageTime(
                     number,
                     int(ranks[m]),

@@ -206,7 +206,7 @@ class Flying(NamedTuple):
         if behind is not None and len(behind.sends.peer):
             sends, receives = _both(behind.sends, sends), _both(behind.receives, receives)
             axis = np.concatenate([behind.axis, axis])
-        return Step(sends, receives, itemsize=1.0, work=work, texts=lambda: [(*WAITED, "pp")[n] for n in axis])
+        return Step(sends, receives, itemsize=1.0, work=work, texts=lambda: np.array((*WAITED, "pp"))[axis].tolist())
 
 
 def _both(one: Ends, more: Ends) -> Ends:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from html import escape
 
 import numpy as np
@@ -31,24 +32,27 @@ MOST_ROWS = 64
 def draw_step(step: TrainingStep, machine: Machine) -> str:
     """An SVG picture of a plan of a few replicas: a row a rank, or one a stage where there are many.
 
-    The upper half of a row shows what a rank computes, the lower half what it sends, a color an axis.
+    The upper half of a row shows what a rank computes, the lower half what it sends, a color an axis: the messages of a
+    rank along an axis that leave together are one bar.
     """
     it = step.strategy
     shown = np.arange(step.ranks) if step.ranks <= MOST_ROWS else step.rank_of[:MOST_ROWS, 0]
     row_of = {int(rank): row for row, rank in enumerate(shown)}
-    events = [event for event in timeline(step, machine, itemsize=1) if event.sender in row_of]
-    end = max((event.end for event in events), default=1.0)
-    bars = []
-    for event in events:
-        key = _key(event)
+    drawn: dict[tuple[int, int, str, str], list[MessageTime]] = defaultdict(list)
+    for event in timeline(step, machine, itemsize=1, shown=shown):
         if event.end > event.begin:
-            x, width = LEFT + WIDTH * event.begin / end, max(WIDTH * (event.end - event.begin) / end, 0.4)
-            y = TOP + ROW * row_of[event.sender] + (0 if event.work else ROW / 2)
-            what = event.text if event.work else f"{key} to rank {event.receiver}"
-            bars.append(
-                f'<rect x="{x:.2f}" y="{y:.1f}" width="{width:.2f}" height="{ROW / 2 - 2:.1f}" fill="{COLORS[key]}">'
-                f"<title>rank {event.sender}: {escape(what)}, {1e3 * (event.end - event.begin):.4g} ms</title></rect>"
-            )
+            drawn[event.number, event.sender, _key(event), event.text if event.work else ""].append(event)
+    end = max((event.end for events in drawn.values() for event in events), default=1.0)
+    bars = []
+    for (_, rank, key, text), events in drawn.items():
+        begin, stop = min(event.begin for event in events), max(event.end for event in events)
+        x, width = LEFT + WIDTH * begin / end, max(WIDTH * (stop - begin) / end, 0.4)
+        y = TOP + ROW * row_of[rank] + (0 if text else ROW / 2)
+        to = f"rank {events[0].receiver}" if len(events) == 1 else f"{len(events)} ranks"
+        bars.append(
+            f'<rect x="{x:.2f}" y="{y:.1f}" width="{width:.2f}" height="{ROW / 2 - 2:.1f}" fill="{COLORS[key]}">'
+            f"<title>rank {rank}: {escape(text or f'{key} to {to}')}, {1e3 * (stop - begin):.4g} ms</title></rect>"
+        )
     height = TOP + ROW * len(shown) + 30
     head = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {LEFT + WIDTH + 20} {height}" font-family="sans-serif" '
