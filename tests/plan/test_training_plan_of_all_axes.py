@@ -9,7 +9,7 @@ import pytest
 
 from hpckit.errors import PlanError
 from hpckit.plan.machine.machine import machine_of
-from hpckit.plan.price import price, priced_ranks
+from hpckit.plan.price import price, priced_ranks, timeline
 from hpckit.plan.protocol import AlikeUnits
 from hpckit.plan.prove import prove
 from hpckit.plan.training.cost import step_cost
@@ -173,3 +173,12 @@ def test_a_step_is_drawn_on_one_time_axis():
     picture = draw_step(TrainingStep(model, it, MACHINE, replicas=1), reached(MACHINE))
     for color in ("#d1495b", "#3b6fb6", "#8f5aa4"):
         assert picture.count(color) > 3
+
+
+def test_a_drawing_of_some_ranks_asks_for_theirs_alone():
+    model, it = SPLITS["five axes"]
+    plan, machine = TrainingStep(model, it, MACHINE, replicas=1), reached(MACHINE)
+    shown = np.array([3, 6])
+    every = [event for event in timeline(plan, machine, itemsize=1) if event.sender in shown]
+    assert list(timeline(plan, machine, itemsize=1, shown=shown)) == every
+    assert {event.text for event in every if not event.work} == {"tp", "cp", "ep", "pp"}
