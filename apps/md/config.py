@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -11,15 +9,13 @@ from pydantic import Field, model_validator
 from hpckit.apps.md.analysis_settings import Analysis
 from hpckit.apps.md.free_energy.settings import Coupling, Metadynamics, Replicas, Restraint, Variable
 from hpckit.apps.md.molecules.settings import Angles, Bonds, Constraints, Coulomb, Dihedrals, Impropers
-from hpckit.errors import InputError
+from hpckit.apps.md.motion.settings import Axis, Barostat, Deform, Dynamics, Stage
 from hpckit.io.settings import LIMIT, InputFile, OptionalSpan, RelativeToSource, Section
-from hpckit.md.motion.deformation import Change, named
 from hpckit.report.settings import Report
 
 SUMMARY = "molecular dynamics: liquids, metals, silicon, salts, molecules, inputs of LAMMPS, your own potentials"
 SCRIPTS = "lammps.script"  # reads inputs of LAMMPS
 GPU = True  # supports `hpckit run --gpu`
-Axis = Literal["x", "y", "z"]
 Potential = Literal[
     "lennard_jones", "morse", "buckingham", "yukawa", "table", "eam", "stillinger_weber", "tersoff", "snap",
     "python", "brick", "ase",
@@ -215,144 +211,6 @@ class Neighbors(Section):
     check: bool = Field(True, description="rebuild only after a move of over half the skin; false: at every check")
 
 
-class WallAt(Section):
-    """A half space of Lennard-Jones particles at an end of the box (wall/lj93 of LAMMPS)."""
-
-    dim: Axis = Field(description="dim normal to the wall")
-    end: Literal["low", "high", "both"] = Field("both", description="which end of the box")
-    epsilon: float = Field(1.0, gt=0, description="strength")
-    sigma: float = Field(1.0, gt=0, description="diameter")
-    cutoff: float = Field(2.5, gt=0, description="distance beyond which there is no force")
-
-
-class Dynamics(Section):
-    """How the particles move."""
-
-    kind: Literal["nve", "langevin", "bussi", "nose_hoover", "fire"] = Field(
-        "nve",
-        description="nve: constant energy; langevin, bussi, nose_hoover: at a temperature; fire: down to a minimum",
-    )
-    temperature: float = Field(1.0, ge=0, description="temperature of the thermostat")
-    damping: float = Field(1.0, gt=0, description="time scale of the thermostat: 100 time steps or more")
-    seed: int = Field(4711, ge=0, description="random seed of langevin and bussi")
-    equilibrate: int = Field(
-        0,
-        ge=0,
-        description="initial steps with the thermostat bussi, before `kind` takes over; they are in no mean, analysis"
-        " or change of the energy",
-    )
-    chain: int = Field(3, ge=1, le=20, description="links of the chain of nose_hoover")
-    inner: int = Field(
-        1,
-        ge=1,
-        description="steps of bonds, angles, dihedrals and impropers in a step of all other forces (r-RESPA)",
-    )
-    largest_force: float = Field(
-        1e-6,
-        gt=0,
-        description="fire ends when no force component exceeds this, nor, of a box that relaxes, the excess of the"
-        " pressure times (V / N)^(2/3)",
-    )
-    longest: float = Field(0.1, gt=0, description="longest move of a particle in a step of fire")
-    field: tuple[float, float, float] = Field((0.0, 0.0, 0.0), description="uniform acceleration of all particles")
-    walls: tuple[WallAt, ...] = Field((), description="walls across the ends of open dims")
-
-
-class Barostat(Section):
-    """The pressure that is held: the box changes its edges."""
-
-    kind: Literal["none", "mtk", "cell_rescaling", "relax"] = Field(
-        "none",
-        description="mtk: with nose_hoover constant temperature and pressure, with nve constant enthalpy;"
-        " cell_rescaling: with bussi; relax: with fire, the box goes down to the pressure along with the particles",
-    )
-    pressure: float = Field(0.0, description="the pressure to hold")
-    damping: float = Field(
-        10.0, gt=0, description="time scale of the box: 1000 time steps or more; of mtk its period, else its relaxation"
-    )
-    dims: tuple[Axis, ...] = Field(("x", "y", "z"), min_length=1, description="dims whose edges change")
-    coupled: Literal["all", "none", "xy", "xz", "yz"] = Field(
-        "all", description="dims that change by one factor, under their mean pressure"
-    )
-    tilts: tuple[Literal["xy", "xz", "yz"], ...] = Field(
-        (),
-        description="tilts that mtk and relax change too, without shear stress: for crystals; liquids resist no shear",
-    )
-    chain: int = Field(3, ge=0, le=20, description="links of the chain that holds mtk's box; 0: none")
-    correction: bool = Field(True, description="the terms of mtk that make the distribution of volumes canonical")
-    compressibility: float = Field(
-        0.0, ge=0, description="inverse pressure, needed by cell_rescaling; wrong by a factor, so is its time scale"
-    )
-
-    @model_validator(mode="after")
-    def _fits(self) -> Self:
-        if len(set(self.dims)) != len(self.dims) or not set(self.together) <= set(self.dims):
-            raise ValueError(f"barostat.dims are {list(self.dims)}, and barostat.coupled is {self.coupled!r}")
-        if self.tilts and (self.kind == "cell_rescaling" or len(set(self.tilts)) != len(self.tilts)):
-            raise ValueError(
-                f"barostat.tilts is {list(self.tilts)}: name each once, and set barostat.kind = 'mtk' or 'relax'"
-            )
-        if self.kind == "cell_rescaling" and (len(self.together) != 3 or not self.compressibility):
-            raise ValueError("barostat.kind = 'cell_rescaling' takes all dims coupled, and barostat.compressibility")
-        return self
-
-    @property
-    def together(self) -> str:
-        """The dims that are coupled."""
-        named = {"all": "".join(self.dims) if len(self.dims) > 1 else "", "none": ""}
-        return named.get(self.coupled, self.coupled)
-
-
-def _valid(make: Callable[[], Any]) -> None:
-    """Make something, with its `InputError` as the mistake of a setting."""
-    try:
-        make()
-    except InputError as error:
-        raise ValueError(error.message) from None
-
-
-class BoxChange(Section):
-    """How an edge or a tilt of the box changes."""
-
-    of: Literal["x", "y", "z", "xy", "xz", "yz"] = Field(description="the edge or the tilt")
-    style: Literal["final", "delta", "scale", "vel", "erate", "trate", "wiggle", "volume"] = Field(
-        description="final, delta, scale: what it is, what is added, or its factor at the end of the run; vel: its"
-        " speed; erate, trate: its rate, of the first length or of the one at the time; wiggle: amplitude and period;"
-        " volume: an edge that keeps the volume"
-    )
-    values: tuple[float, ...] = Field((), description="the numbers of the style; of an edge's final and delta two ends")
-
-    @model_validator(mode="after")
-    def _fits(self) -> Self:
-        _valid(lambda: self.change)
-        return self
-
-    @property
-    def change(self) -> Change:
-        """As the dynamics has it."""
-        return Change(self.of, self.style, self.values)
-
-
-class Deform(Section):
-    """A box that changes by a program: particles are taken along."""
-
-    changes: tuple[BoxChange, ...] = Field((), description="edges and tilts that change over the run")
-    every: int = Field(1, ge=1, description="steps between two changes")
-    start: tuple[BoxChange, ...] = Field(
-        (), description="changes before the run, of styles final, delta, scale, volume"
-    )
-
-    @model_validator(mode="after")
-    def _fits(self) -> Self:
-        wrong = sorted({each.style for each in self.start} - {"final", "delta", "scale", "volume"})
-        if wrong:
-            raise ValueError(f"deform.start has {', '.join(wrong)}; allowed are final, delta, scale and volume")
-        for name in ("start", "changes"):
-            if given := [each.change for each in getattr(self, name)]:
-                _valid(partial(named, given))
-        return self
-
-
 class Time(Section):
     """Duration and time step."""
 
@@ -399,6 +257,7 @@ class Config(Section):
     dynamics: Dynamics = Field(default_factory=Dynamics, description="how the particles move")
     barostat: Barostat = Field(default_factory=Barostat, description="the pressure that is held")
     deform: Deform = Field(default_factory=Deform, description="a box that changes by a program")
+    stages: tuple[Stage, ...] = Field((), description="what follows the steps above, one stage after the other")
     variables: tuple[Variable, ...] = Field((), description="collective variables, numbers of some particles")
     restraints: tuple[Restraint, ...] = Field((), description="springs on variables, still or moving")
     metadynamics: Metadynamics = Field(default_factory=Metadynamics, description="hills where variables have been")
@@ -409,6 +268,14 @@ class Config(Section):
     analysis: Analysis = Field(default_factory=Analysis, description="observables measured during the run")
     ranks: Ranks = Field(default_factory=Ranks, description="decomposition of the box over the ranks")
     report: Report = Field(default_factory=Report, description="contents of the report")
+
+    @property
+    def staged(self) -> list[Any]:
+        """The settings of each stage, as those of a run of its own; the last one has the analysis."""
+        found = [self.model_copy(update={"stages": ()})]
+        for stage in self.stages:
+            found.append(stage.after(found[-1]))
+        return [*(each.model_copy(update={"analysis": Analysis()}) for each in found[:-1]), found[-1]]
 
     @property
     def settled(self) -> int:
@@ -435,14 +302,23 @@ class Config(Section):
     @property
     def target(self) -> float | None:
         """The temperature that the run is asked to have after `settled`; None where it is whatever follows."""
-        held = self.dynamics.kind in ("langevin", "bussi", "nose_hoover")
-        return self.dynamics.temperature if held or self.dynamics.equilibrate else None
+        given = self.dynamics
+        held = given.kind in ("langevin", "bussi", "nose_hoover") or given.equilibrate
+        return given.temperature if held and given.ramp_to is None else None
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
+        if self.stages:
+            self._require_stages()
+            return self
         checks = getattr(self, "checks", None)  # a section that every app gets
         if checks is not None and checks.replay and not self.repro:
             raise ValueError("checks.replay compares bits: forces are reproducible only with repro = true (--repro)")
+        held_at = self.dynamics.kind in ("langevin", "bussi", "nose_hoover")
+        if self.dynamics.ramp_to is not None and (not held_at or self.replicas.temperatures):
+            raise ValueError("dynamics.ramp_to needs a thermostat, and no replicas: omit it")
+        if self.barostat.ramp_to is not None and self.barostat.kind in ("none", "relax"):
+            raise ValueError("barostat.ramp_to needs barostat.kind = 'mtk' or 'cell_rescaling': omit it")
         if self.dynamics.kind == "fire" and self.dynamics.equilibrate:
             raise ValueError("dynamics.equilibrate precedes a motion in time, and fire is a minimization: omit it")
         if self.analysis.elastic and (
@@ -528,6 +404,19 @@ class Config(Section):
         if self.repro and self.precision == "mixed":
             raise ValueError("repro adds forces in double precision: set precision to double")
         return self
+
+    def _require_stages(self) -> None:
+        """Raise `ValueError` for stages that do not go with each other, or with the rest."""
+        if self.variables or self.coupling.states or self.replicas.temperatures:
+            raise ValueError("stages do not go with variables, coupling and replicas: omit one of them")
+        staged = self.staged
+        for number, each in enumerate(staged, 1):
+            try:
+                each._fits()
+            except ValueError as error:
+                raise ValueError(f"in stage {number} of {len(staged)}: {error}") from None
+        if len({each.constraints.bodies for each in staged}) > 1:
+            raise ValueError("constraints.bodies are the same in all stages, or in none")
 
     def _require_slow(self) -> None:
         """Raise `ValueError` for variables, biases and a coupling that do not go together, or with the rest."""

@@ -12,7 +12,7 @@ from hpckit.apps.md.config import Config
 from hpckit.apps.md.free_energy.model import biases_of
 from hpckit.apps.md.molecules.electrostatics import charged, long_range
 from hpckit.apps.md.molecules.topology import bonds_of, constraints_of, exclusions_of, terms_of
-from hpckit.apps.md.motion import external_of
+from hpckit.apps.md.motion.dynamics import external_of
 from hpckit.apps.md.potentials import interaction_of, reaches
 from hpckit.apps.md.start import Start
 from hpckit.comm.device import HOST, Device

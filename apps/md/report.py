@@ -38,11 +38,27 @@ def sections(run: RunData) -> Iterator[Iterator[Any]]:
     except ValidationError:
         run.tell("the settings of the run cannot be read: no observables")
         return
+    config = _of_last_stage(run, config)
     names = _symbols(run.summary.get("units") or {})
     yield _state(run, config, names)
     yield free_energy_sections(run.directory / "output", names)
     yield _measured(run, config)
     yield _at_the_end(run, config, names)
+
+
+def _of_last_stage(run: RunData, config: Config) -> Config:
+    """The settings of the last stage, whose means and observables count from its steps on."""
+    begins, last = (run.summary.get("stages") or {}).get("begins") or [0], config.staged[-1]
+    if len(begins) < 2:
+        return last
+    settled = int(begins[-1]) + int(last.averaged_from)
+    return last.model_copy(update={"analysis": last.analysis.model_copy(update={"after": settled})})
+
+
+def _time_after(run: RunData, config: Config, step: int) -> float:
+    """The time of the first metrics from a step on, a little less for comparisons."""
+    at = [float(line["time"]) for line in run.metrics if line.get("step", 0) >= step and "time" in line]
+    return (at[0] if at else step * config.time.dt) * (1 - 1e-12)
 
 
 def _measured(run: RunData, config: Config) -> Iterator[ReportSection | Iterator[ReportSection]]:
@@ -101,7 +117,7 @@ def _state(run: RunData, config: Config, names: dict[str, str]) -> Iterator[Repo
     units = {"volume": f"{names.get('length', '')}³", "density": f"1/{names.get('length', '')}³"}
     scale, time = time_scale(times[-1], names.get("time", ""))
 
-    begin = config.settled * config.time.dt * (1 - 1e-12)
+    begin, averaged = (_time_after(run, config, step) for step in (config.settled, config.averaged_from))
     begin = begin if times[-1] > begin else 0.0
 
     def over(name: str, per: float = 1.0) -> tuple[Any, Any]:
@@ -111,7 +127,7 @@ def _state(run: RunData, config: Config, names: dict[str, str]) -> Iterator[Repo
     def with_mean(name: str) -> dict[str, tuple[Any, Any]]:
         """A metric, and its mean so far, from where means begin."""
         at, values = over(name)
-        counted = at * scale >= config.averaged_from * config.time.dt * (1 - 1e-12)
+        counted = at * scale >= averaged
         so_far = np.cumsum(values[counted]) / np.arange(1, counted.sum() + 1)
         return {"at the time": (at, values), "mean so far": (at[counted], so_far)}
 
@@ -120,7 +136,7 @@ def _state(run: RunData, config: Config, names: dict[str, str]) -> Iterator[Repo
     late[-2:] = True
     kept = np.array(total)[late]
     drift = {"total energy": (np.array(times)[late] / scale, (kept - kept[0]) / count)}
-    settled = config.averaged_from * config.time.dt / scale * (1 - 1e-12)
+    settled = averaged / scale
     drawn = [
         lines("energy per particle", each, f"time ({time})", energy),
         lines("total energy per particle, change", drift, f"time ({time})", energy),

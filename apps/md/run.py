@@ -26,7 +26,8 @@ from hpckit.apps.md.free_energy.replicas import (
 )
 from hpckit.apps.md.model import domain_lines, make_system, plans_of, require_fit, topology_of
 from hpckit.apps.md.molecules.electrostatics import charge_lines
-from hpckit.apps.md.motion import Equilibrated, at_temperature, dynamics_of
+from hpckit.apps.md.motion.dynamics import at_temperature, dynamics_of, proper_of
+from hpckit.apps.md.motion.stages import Stages
 from hpckit.apps.md.potentials import interaction_of, reaches
 from hpckit.apps.md.start import Start
 from hpckit.apps.md.trajectory import BOX, HEADER, Trajectory, performance, row
@@ -67,28 +68,45 @@ class MolecularDynamics(Evolution):
         config: Config,
         run: Run,
         system: System,
+        stages: Stages,
         trajectory: Trajectory,
         coupling: Coupling | None = None,
         replicas: TemperatureReplicas | None = None,
     ) -> None:
         super().__init__(run)
         self.replicas = replicas
-        self.config, self.system, self.trajectory = config, system, trajectory
+        self.system, self.stages, self.trajectory = system, stages, trajectory
         self.record = Record(config, run, system, coupling)
-        self.dynamics, self.analysis = dynamics_of(config), Analysis(config, run, system)
-        self.end = config.time.steps * config.time.dt
+        self.dynamics = dynamics_of(self.config)
+        self.analysis = Analysis(config.staged[-1], run, system)
+        self.end = sum(each.time.steps * each.time.dt for each in stages.configs)
         self.is_at_minimum = False
         self.first: Thermo
         self.last: Thermo
         self.start: Thermo | None = None  # where the dynamics proper begins, from which energy is conserved
         self.seen = [0, 0.0]  # temperatures that count: how many, and their sum
-        self.resizes = config.resizes
+        self.resizes = any(each.resizes for each in stages.configs)
         run.say(HEADER + BOX * self.resizes)
 
     @property
+    def config(self) -> Config:
+        """The settings of the stage."""
+        found: Config = self.stages.config
+        return found
+
+    @property
     def is_over(self) -> bool:
-        """Whether all steps are done, or the particles are at a minimum."""
-        return self.is_at_minimum or self.step >= self.config.time.steps
+        """Whether all steps are done, or the particles are at a minimum, and no stage follows."""
+        return self.stages.is_last and self._stage_is_over
+
+    @property
+    def _stage_is_over(self) -> bool:
+        return self.is_at_minimum or self._done >= self.config.time.steps
+
+    @property
+    def _done(self) -> int:
+        """The steps done in this stage."""
+        return self.stages.steps_in(self.step)
 
     @property
     def wait_seconds(self) -> float:
@@ -99,12 +117,16 @@ class MolecularDynamics(Evolution):
         """Collective: metrics and frame of the initial state."""
         self.look()
         self.write()
-        self.analysis.add(0, 0.0)
-        self.record.add(0, 0.0)
+        self._sample()
 
     def restore(self, kept: Restored) -> None:
         """Collective: continue from a checkpoint."""
-        self.step, self.time = kept.step, kept.step * self.config.time.dt
+        self.step = kept.step
+        self.stages.restore(kept)
+        self.dynamics = dynamics_of(self.config, self.stages.begins[-1])
+        self.trajectory.every = self.config.output.every
+        self.is_at_minimum = bool(kept.values.get("is_at_minimum"))
+        self.time = self.stages.time_at(self.step)
         self._back(kept)
         kept = self._own(kept)
         self.first = self.last = thermo_of(kept.values["first"])
@@ -124,7 +146,8 @@ class MolecularDynamics(Evolution):
             at_temperature(self.dynamics, self.replicas.temperature)
         self.record.restore(kept.values["record"], kept.step)
         held = self.config.barostat.kind != "none"
-        settled = held and kept.step > self.config.dynamics.equilibrate  # a barostat measures every step
+        done = self.stages.steps_in(kept.step)
+        settled = held and done > self.config.dynamics.equilibrate  # a barostat measures every step
         restore(self.system, kept, settled or self._measures(kept.step) or self._exchanges(kept.step))
         self.dynamics.restore(kept.values["dynamics"])
 
@@ -137,12 +160,17 @@ class MolecularDynamics(Evolution):
             "start": asdict(self.start) if self.start else None,
             "seen": self.seen,
             "record": self.record.saved(),
+            "is_at_minimum": self.is_at_minimum,
         }
-        state = State(pieces_of(self.system), values)
+        state = self.stages.saved(State(pieces_of(self.system), values))
         return state if self.replicas is None else together(state, self.replicas)
 
     def advance(self) -> Due:
-        """Collective: do the next step."""
+        """Collective: do the next step, of the next stage where this one is over."""
+        if self._stage_is_over:
+            self._enter_next_stage()
+            if self._stage_is_over:
+                return Due(False, self.trajectory.is_due(self.step, self._done, self.is_over))
         step, dynamics = self.step + 1, self.dynamics
         wanted = self._measures(step)
         self.record.select(step)
@@ -151,16 +179,31 @@ class MolecularDynamics(Evolution):
         except BlowUpError as error:
             error.where += f", step {step}"
             raise
-        self.step, self.time = step, step * self.config.time.dt
-        self.analysis.add(step, self.time)
-        self.record.add(step, self.time)
+        self.step, self.time = step, self.stages.time_at(step)
+        self._sample()
         enough = self.config.dynamics.largest_force
         if isinstance(dynamics, Fire) and dynamics.largest_force < enough:
             self.is_at_minimum = True
             self.run.say(f"no force is larger than {enough:g}: a minimum after {step} steps")
             dilate(self.system.particles.velocities, self.system.particles.slots, np.zeros(3))
             self.system.compute(measure=True)
-        return Due(wanted or self.is_at_minimum, self.is_at_minimum or self.trajectory.is_due(step))
+        return Due(wanted or self.is_at_minimum, self.trajectory.is_due(step, self._done, self.is_over))
+
+    def _enter_next_stage(self) -> None:
+        """Collective: begin the next stage."""
+        self.dynamics = self.stages.enter_next(self.step, self.dynamics)
+        self.is_at_minimum, self.start, self.seen = False, None, [0, 0.0]
+        self.trajectory.every = self.config.output.every
+        kind, steps = self.config.dynamics.kind, self.config.time.steps
+        self.run.say(f"stage {self.stages.number + 1} of {len(self.stages.configs)}: {steps} steps of {kind}")
+        self.look()
+        self._sample()
+
+    def _sample(self) -> None:
+        """Collective: the observables and rows that are due."""
+        if self.stages.is_last:
+            self.analysis.add(self._done, self.time)
+        self.record.add(self.step, self.time)
 
     def _move(self, step: int, wanted: bool) -> None:
         """Collective: the motion of a step, and an exchange of temperatures if one is due."""
@@ -174,19 +217,19 @@ class MolecularDynamics(Evolution):
 
     def _exchanges(self, step: int) -> bool:
         """Whether replicas try to swap temperatures after this step."""
-        given = self.config.dynamics.equilibrate
+        given = self.config.dynamics.equilibrate  # replicas have one stage
         return self.replicas is not None and step > given and step % self.config.replicas.every == 0
 
     def _measures(self, step: int) -> bool:
         """Whether a line of the table follows this step."""
-        times = self.config.time
-        return step % times.thermo == 0 or step in (times.steps, self.config.dynamics.equilibrate)
+        times, done = self.config.time, self.stages.steps_in(step)
+        return done % times.thermo == 0 or done in (times.steps, self.config.dynamics.equilibrate)
 
     def look(self) -> None:
         """Collective: measure, print a table line, write metrics. Raises `BlowUpError` if a value is beyond reason."""
         with self.run.timer("thermo"):
             self.last = thermo = measure(self.system)
-            if self.step == 0:
+            if self._done == 0:
                 self.first = thermo
             self._require_sound()
             exchanged = {}
@@ -196,7 +239,7 @@ class MolecularDynamics(Evolution):
                 exchanged = {f"potential_{k}": each.potential for k, each in enumerate(every, 1)}
                 holders = np.argsort(self.replicas.which).tolist()
                 exchanged |= {f"replica_{k}": float(holder + 1) for k, holder in enumerate(holders, 1)}
-            if self.step >= self.config.averaged_from:
+            if self._done >= self.config.averaged_from:
                 self.seen = [self.seen[0] + 1, self.seen[1] + thermo.temperature]
             box = (thermo.volume, mass_density(self.system)) if self.resizes else ()
             self.run.say(row(self.step, thermo, self.system.count, self.config.system.units == "lj", box))
@@ -218,10 +261,10 @@ class MolecularDynamics(Evolution):
                 **({"imbalance": self.system.balance.imbalance} if self.config.ranks.balance else {}),
             )
         given = self.config.dynamics
-        if self.step == given.equilibrate and given.kind == "nve" and not self.resizes:
+        if self._done == given.equilibrate and given.kind == "nve" and not self.resizes:
             self.start = thermo
-        if self.step == given.equilibrate > 0:
-            self.run.say(f"equilibrated: T = {thermo.temperature:.4g} after {self.step} steps; now {given.kind}")
+        if self._done == given.equilibrate > 0:
+            self.run.say(f"equilibrated: T = {thermo.temperature:.4g} after {self._done} steps; now {given.kind}")
 
     def _parts(self) -> dict[str, float]:
         """Metrics of the parts of the potential energy that this system has."""
@@ -240,15 +283,16 @@ class MolecularDynamics(Evolution):
             found |= dict(zip(("tilt_xy", "tilt_xz", "tilt_yz"), self.system.domains.tilt, strict=True))
         found |= {"volume": self.last.volume, "density": self.system.count / self.last.volume}
         found["mass_density"] = mass_density(self.system)
-        moving = self.dynamics.proper if isinstance(self.dynamics, Equilibrated) else self.dynamics
-        if isinstance(moving, MTK) and self.step >= self.config.dynamics.equilibrate:
+        moving = proper_of(self.dynamics)
+        if isinstance(moving, MTK) and self._done >= self.config.dynamics.equilibrate:
             found["conserved"] = moving.conserved(self.system, self.last.total)
         return found
 
     def _require_sound(self) -> None:
         """Collective: raise `BlowUpError` if energy or pressure are not finite, or energy came from nowhere."""
         thermo, first, system = self.last, self.first, self.system
-        asked = 1.5 * system.count * system.units.boltzmann * (self.config.target or 0.0)
+        wanted = self.config.target or self.config.dynamics.ramp_to or 0.0
+        asked = 1.5 * system.count * system.units.boltzmann * wanted
         most = BEYOND * (first.kinetic + abs(first.potential) + asked)
         if not (math.isfinite(thermo.total) and math.isfinite(thermo.pressure)):
             raise _blow_up(system, self.step, "forces or velocities are no longer finite")
@@ -256,9 +300,9 @@ class MolecularDynamics(Evolution):
             each = [energy / system.count for energy in (first.total, thermo.total)]
             raise _blow_up(system, self.step, "the energy of a particle has jumped from {:.4g} to {:.4g}".format(*each))
 
-    def temperature(self) -> dict[str, Any]:
+    def temperature(self, config: Config) -> dict[str, Any]:
         """The mean temperature beside the one asked for, and whether it misses that beyond chance; {} if none is."""
-        asked, count = self.config.target, self.seen[0]
+        asked, count = config.target, self.seen[0]
         if not (asked and count):
             return {}
         mean = self.seen[1] / count
@@ -271,7 +315,7 @@ class MolecularDynamics(Evolution):
 
     def write(self) -> None:
         """Collective: write a frame of the trajectory."""
-        self.trajectory.write(self.step, self.time)
+        self.trajectory.write(self.step, self.time, self._done, self.is_over)
 
     def stop(self, due: Due) -> None:
         """Collective: measure and write the last step."""
@@ -315,25 +359,25 @@ def run(config: Config, run: Run) -> None:
     Raises `InputError` for invalid settings, `BlowUpError` if positions are no longer finite.
     """
     begin = clock.perf_counter()
-    replicas, asked = replicas_of(config, run.comm), config
+    replicas, asked = replicas_of(config, run.comm), config.staged[-1]
     if replicas is not None:
         config = settings_of(config, replicas)
+    whole, config = config, config.staged[0]
     start, comm = Start(config), run.comm if replicas is None else axis_comm(replicas.mesh[DOMAIN])
     with run.compiling():
         system = make_system(config, start, comm, run.timer, run.device)
-    notes = [*start.notes, *_notes(config), *_image_notes(config, system.domains)]
+    notes = [*start.notes, *_notes(whole.staged[-1]), *_image_notes(config, system.domains)]
     for line in (*(f"note: {note}" for note in notes), *domain_lines(system.domains), *charge_lines(config, start)):
         run.say(line)
     run.say(f"{system.count} particles and kernels ready in {clock.perf_counter() - begin:.1f} s")
     biases = system.biases if isinstance(system.biases, Biases) else None
-    with Trajectory(config, run, system, replicas) as trajectory:
+    with Trajectory(whole, run, system, replicas) as trajectory:
         coupling = coupling_of(config, start, biases)
-        it = MolecularDynamics(config, run, system, trajectory, coupling, replicas)
+        it = MolecularDynamics(whole, run, system, Stages(whole, start, system), trajectory, coupling, replicas)
         ran = time_loop(it)
     for line in performance(system.count, ran.steps, ran.seconds, config.time.dt, run.size, config.system.units):
         run.say(line)
-    it.config = asked
-    temperature, findings = it.temperature(), []
+    temperature, findings = it.temperature(asked), []
     if replicas is not None:
         shares = ", ".join(f"{share:.0%}" for share in told(replicas)["acceptance"])
         run.say(f"{replicas.number} attempts to swap temperatures; of neighbor pairs {shares} were accepted")
@@ -343,7 +387,7 @@ def run(config: Config, run: Run) -> None:
         run.say(f"note: {text}; {WARMER}")
     energy: dict[str, Any] = conserved(energy=(it.start.total, it.last.total)) if it.start else {}
     for record in energy.values():
-        record["since"] = config.dynamics.equilibrate * config.time.dt
+        record["since"] = it.stages.times[-1] + it.config.dynamics.equilibrate * it.config.time.dt
     run.finish(
         {
             "steps": it.step,
@@ -357,6 +401,7 @@ def run(config: Config, run: Run) -> None:
             "temperature": temperature,
             "findings": findings,
             "domains": _domains(system),
+            "stages": {"begins": it.stages.begins, "times": it.stages.times},
             **({"replicas": told(replicas)} if replicas is not None else {}),
         },
         status="done" if ran.complete else "stopped",
@@ -407,8 +452,10 @@ def _halo_bytes(config: Config, start: Start, ranks: int, shell: float) -> int:
 def dry_run(config: Config, ranks: int) -> DryRun:
     """The cost of `run` on that many ranks; raises the errors that it would raise before its start."""
     require_dealt(config, ranks)
+    whole, config = config, config.staged[0]
     start, ranks = Start(config), ranks // max(1, len(config.replicas.temperatures))
-    require_fit(config, start)
+    for each in whole.staged:
+        require_fit(each, start)
     topology = topology_of(config, start.upper - start.lower, ranks)
     domains = DomainDecomposition.even(topology, start.lower, start.upper, start.tilt)
     reach = max(reaches(config)) + config.neighbors.skin
@@ -416,12 +463,12 @@ def dry_run(config: Config, ranks: int) -> DryRun:
     density = start.count / float(np.prod(domains.lengths))
     own = density * float(np.prod(lengths))
     shell = density * float(np.prod(lengths + 2 * domains.cell.reaches(reach))) - own
-    measured(config, domains.cell.widths, domains.periodic)
+    measured(whole.staged[-1], domains.cell.widths, domains.periodic)
     interaction_of(config, len(start.masses))
-    frames = Trajectory.frames(config)
+    frames = sum(map(Trajectory.frames, whole.staged))
     notes = [
         *start.notes,
-        *_notes(config),
+        *_notes(whole.staged[-1]),
         *_image_notes(config, domains),
         f"{own:.0f} particles and {shell:.0f} ghosts a rank, lists reach {reach:g}",
     ]
@@ -436,7 +483,7 @@ def dry_run(config: Config, ranks: int) -> DryRun:
         memory_per_rank=round((own + shell) * BYTES_PER_SLOT),
         output_bytes=frames * start.count * (3 * 8 * 2 + 3 * 4 + 8),
         frames=frames,
-        steps=config.time.steps,
+        steps=sum(each.time.steps for each in whole.staged),
         notes=notes,
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 from mpi4py import MPI
 
@@ -49,6 +51,18 @@ class Start:
             self._from_file()
         else:
             self._from_lattice()
+
+    def with_settings(self, config: Config) -> Start:
+        """The same particles under the settings of a later stage."""
+        found = copy.copy(self)
+        found.config = config
+        return found
+
+    def drawn_anew(
+        self, config: Config, comm: MPI.Comm, ids: np.ndarray, places: np.ndarray, types: np.ndarray
+    ) -> np.ndarray:
+        """Collective: velocities of these particles of each rank, all of them together, as the settings draw them."""
+        return self.with_settings(config)._velocities(comm, ids, places, self.masses[types])
 
     def _from_file(self) -> None:
         system = self.config.system

@@ -40,12 +40,14 @@ class Trajectory:
 
     def __init__(self, config: Config, run: Run, system: System, replicas: TemperatureReplicas | None = None) -> None:
         self.config, self.run, self.system, self.replicas = config, run, system, replicas
+        self.every = config.output.every
         self.stopped = False  # the run ended early, and may be resumed
         self._writer: H5mdWriter | DumpWriter | None = None
         kept = run.kept("trajectory")
-        if run.rank == 0 and config.output.every:
+        staged = config.staged
+        if run.rank == 0 and any(each.output.every for each in staged):
             folder, units = run.directory.output, H5MD_UNITS[config.system.units]
-            tilted = config.tilts or any(system.domains.tilt)
+            tilted = any(each.tilts for each in staged) or any(system.domains.tilt)
             if config.output.format == "h5md":
                 self._writer = H5mdWriter(folder / "trajectory.h5md", units, resume=kept, tilted=tilted)
             else:
@@ -58,17 +60,16 @@ class Trajectory:
         every, steps = config.output.every, config.time.steps
         return 0 if not every else 1 + steps // every + (steps % every > 0)
 
-    def is_due(self, step: int) -> bool:
-        """Whether a frame follows this step."""
-        every = self.config.output.every
-        return step == self.config.time.steps or (every > 0 and step % every == 0)
+    def is_due(self, step: int, done: int, is_over: bool) -> bool:
+        """Whether a frame follows this step, so many steps after the begin of its stage."""
+        return is_over or (self.every > 0 and done % self.every == 0)
 
-    def write(self, step: int, time: float) -> None:
-        """Collective: a frame of the trajectory; the latest is kept as the data file of the end."""
-        if not (self.config.output.every or self.is_due(step)):
+    def write(self, step: int, time: float, done: int, is_over: bool) -> None:
+        """Collective: a frame of the trajectory if it is due; the latest is kept as the data file of the end."""
+        if not self.is_due(step, done, is_over):
             return
         self._last = self._snapshot(step, time)
-        if self._writer is not None and self._last is not None:
+        if self._writer is not None and self._last is not None and self.every:
             self._writer.write(self._last)
 
     def write_end(self, step: int, time: float) -> None:

@@ -27,6 +27,7 @@ PARTICLE = np.dtype(
     ]
 )
 ARRAYS = ("position", "built", "velocity", "image", "type")
+NUMBERED = np.dtype([("id", "i8"), ("row", "f8", 3)])
 QUESTION = np.dtype([("id", "i8"), ("rank", "i8")])
 
 
@@ -48,7 +49,7 @@ def pieces_of(system: System) -> list[Piece]:
     each["force"] = particles.forces[slots, :3]
     came = send_to(system.mesh, each, _homes(system, each["id"]))
     came = came[np.argsort(came["id"])]
-    first, count = _share(system)
+    first, count = rows_block(system)
     if not np.array_equal(came["id"], np.arange(first, first + count)):
         raise AssertionError("particles of a checkpoint are lost or doubled")
     return [
@@ -82,7 +83,7 @@ def restore(system: System, restored: Restored, measure: bool) -> None:
         if cell != system.domains.cell:
             ends = cell.lower, cell.upper, cell.tilt
             system.domains = DomainDecomposition.even(system.mesh.topology, *ends)
-    first, count = _share(system)
+    first, count = rows_block(system)
     ids = np.arange(first, first + count)
     rows: dict[str, np.ndarray] = {}
     system.reshaped = bool(values.get("reshaped"))
@@ -111,9 +112,25 @@ def _arrays(system: System) -> tuple[str, ...]:
     return (*ARRAYS, *["charge"] * system.charged, *["force"] * forces)
 
 
-def _share(system: System) -> tuple[int, int]:
+def rows_block(system: System) -> tuple[int, int]:
     """The rows of a checkpoint that this rank writes and reads: the first, and their number."""
     return block(system.count, system.mesh.size, system.mesh.rank)
+
+
+def rows_by_id(system: System, values: Any) -> np.ndarray:
+    """Collective: three numbers of each particle, [slots, 3 or more], in the order of ids: the rows of this rank."""
+    slots, to_host = system.particles.own, system.device.to_host
+    each = np.zeros(len(slots), NUMBERED)
+    each["id"], each["row"] = to_host(system.particles.ids[slots]), to_host(values[slots])[:, :3]
+    came = send_to(system.mesh, each, _homes(system, each["id"]))
+    return np.ascontiguousarray(came[np.argsort(came["id"])]["row"])
+
+
+def take_rows(system: System, rows: np.ndarray, values: Any) -> None:
+    """Collective: set the first three numbers of each particle, [slots, 3 or more], to those of `rows_by_id`."""
+    slots = system.particles.own
+    ids = system.device.to_host(system.particles.ids[slots])
+    values[slots, :3] = system.device.to_device(_asked(system, ids, rows, rows_block(system)[0]))
 
 
 def _homes(system: System, ids: np.ndarray) -> np.ndarray:

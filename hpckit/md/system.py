@@ -202,16 +202,10 @@ class System:
         self.ghosts = GhostExchange(mesh, device, values=self.forces.values_each)
         self.balance = LoadBalance(balance_every)
         self.timer = timer or PhaseTimer()
-        self.bonds, self.exclusions, self.long_range = bonds, exclusions, long_range
-        self.terms, self.constraints = tuple(terms), constraints
-        self.inner, self.fast, self.slow = inner, np.zeros((0, 4)), np.zeros((0, 4))
-        if inner > 1 and (constraints is not None or device.is_gpu):
-            raise InputError("inner steps of bonds do not work with constraints or GPUs", do="set dynamics.inner = 1")
+        self.exclusions, self.long_range = exclusions, long_range
+        self.fast, self.slow = np.zeros((0, 4)), np.zeros((0, 4))
         self.within_step = False  # whether velocities are half a step behind the positions
-        if constraints is not None and self.forces.form.isa == "cuda":
-            raise InputError("constraints run on the CPU only", do="leave --gpu out")
-        for each in (*([bonds] if bonds is not None else []), *terms):
-            each.require_fit(interaction, self.forces.form)
+        self.bind(bonds, terms, constraints, inner)
         if exclusions is not None:
             exclusions.require_fit(interaction, self.forces.form.isa)
         self.ids_of_slots = np.zeros(0)  # of molecules: of own slots and ghosts, float64, -1 for none
@@ -222,6 +216,20 @@ class System:
         self.reshaped = False  # whether the cell has changed since the last forces
         self.measured = False  # whether the last forces came with energies and virials
         self._pairs: float | None = None  # in the list of a GPU, which are its load
+
+    def bind(
+        self, bonds: Bonded | None, terms: Sequence[MoleculeTerms], constraints: Held | None, inner: int = 1
+    ) -> None:
+        """Take other bonds, terms and constraints; `rebuild` must follow. Raises `InputError` for what does not go
+        together.
+        """
+        self.bonds, self.terms, self.constraints, self.inner = bonds, tuple(terms), constraints, inner
+        if inner > 1 and (constraints is not None or self.device.is_gpu):
+            raise InputError("inner steps of bonds do not work with constraints or GPUs", do="set dynamics.inner = 1")
+        if constraints is not None and self.forces.form.isa == "cuda":
+            raise InputError("constraints run on the CPU only", do="leave --gpu out")
+        for each in (*([bonds] if bonds is not None else []), *terms):
+            each.require_fit(self.interaction, self.forces.form)
 
     def load(self, packed: np.ndarray) -> None:
         """Collective: load particles (`pack_particles`), each given by any one rank; ids 0 to n - 1.

@@ -14,7 +14,7 @@ from test_scripts import hpckit
 from hpckit.apps.md.config import Config
 from hpckit.apps.md.lammps.script import settings_of
 from hpckit.apps.md.model import make_system
-from hpckit.apps.md.motion import dynamics_of
+from hpckit.apps.md.motion.dynamics import dynamics_of
 from hpckit.apps.md.start import Start
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import InputError
@@ -135,7 +135,7 @@ def test_elastic_constants_are_those_that_are_published(tmp_path, name):
         (("minimize 0", "fix 2 all nve\nrun 10\n#"), "goes with minimize"),
         (("iso 0.0", "iso 0.0 xy 1.0"), "known are iso"),
         (("iso 0.0", "x 0.0 y 1.0"), "one pressure"),
-        (("10000\n", "10000\nrun 5\n"), "run after minimize"),
+        (("10000\n", "10000\nfix 2 all nve\nrun 5\n"), "unfix it"),
     ],
 )
 def test_what_a_minimization_of_a_script_cannot_do_is_named(tmp_path, change, said):

@@ -14,7 +14,7 @@ from test_constraints import Kept
 from hpckit.apps.md.config import Config
 from hpckit.apps.md.lammps.script import settings_of
 from hpckit.apps.md.model import make_system
-from hpckit.apps.md.motion import dynamics_of
+from hpckit.apps.md.motion.dynamics import dynamics_of
 from hpckit.apps.md.start import Start
 from hpckit.comm.mesh import Mesh
 from hpckit.comm.observe.timer import PhaseTimer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
@@ -14,7 +15,7 @@ from test_against_lammps import SHARED
 from hpckit.apps.md.config import Config
 from hpckit.apps.md.lammps.script import settings_of
 from hpckit.apps.md.model import make_system
-from hpckit.apps.md.motion import dynamics_of
+from hpckit.apps.md.motion.dynamics import dynamics_of
 from hpckit.apps.md.start import Start
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import InputError
@@ -104,7 +105,7 @@ def test_every_line_that_cannot_be_done_is_named_at_once(tmp_path):
         (LOOPED.replace("fix 1 all nve", ""), "no fix moves"),
         (LOOPED.replace("0 $n 0", "0 3.5 0"), "whole number of lattice cells"),
         (LOOPED.replace("next k", "next q"), "no such variable"),
-        (LOOPED.replace("run", "timestep 0.1\nrun"), "one run"),
+        (LOOPED.replace("run", "mass 1 2.0\nrun"), "mass after a run"),
         (LOOPED.replace("next k\n", ""), "does not end"),
         (LOOPED.replace("sqrt(1)", "__import__('os')"), "cannot be evaluated"),
     ],
@@ -213,7 +214,6 @@ def test_chains_and_barostats_move_as_those_of_lammps_for_200_steps(tmp_path, na
 @pytest.mark.parametrize(
     ("fix", "said"),
     [
-        ("npt temp 1 2 0.1 iso 0 0 1", "from 1 to 2"),
         ("npt temp 1 1 0.1", "one pressure and one damping"),
         ("npt temp 1 1 0.1 iso 0 0 1 drag 0.2", "known are temp T T DAMPING, iso"),
         ("npt temp 1 1 0.1 x 0 0 1 y 1 1 1", "one pressure"),
@@ -261,3 +261,63 @@ def test_copies_of_a_file_keep_their_molecules_whole(tmp_path):
     script.write_text("units lj\nreplicate 2 2\nreplicate 2 1 1\nrun 1\n", encoding="utf-8")
     with pytest.raises(InputError, match=r"three whole numbers[\s\S]*after read_data"):
         settings_of(script)
+
+
+STAGES = """fix 1 all nve
+run 40
+minimize 0 1e-11 10000 10000
+reset_timestep 0
+velocity all scale 500.0
+run 20
+velocity all create 600.0 4928 loop all
+unfix 1
+fix 1 all nvt temp 600 800 0.1
+run 20
+timestep 0.001
+run 20
+unfix 1
+compute m all msd
+fix 2 all npt temp 800 800 0.1 iso 0 1000 0.5
+run 40
+variable k loop 2
+label again
+fix 2 all npt temp $(700+100*v_k) $(700+100*v_k) 0.1 iso 1000 1000 0.5
+run 20
+next k
+jump SELF again
+"""
+
+
+@needs_lammps
+def test_stages_of_a_script_are_those_of_lammps(tmp_path):
+    """Minimization, velocities anew, other fixes, a ramp, another time step, loops: each run as LAMMPS does it."""
+    text = MORSE.format("geom").partition("fix 1 all nve")[0] + MORSE.partition("fix 1 all nve\n")[2]
+    text = text.replace("1600.0", "300.0").replace("neighbor 1.0", "pair_modify shift yes\nneighbor 1.0")
+    text = text.replace("epair emol etotal", "pe vol etotal").replace("run 40\n", STAGES)
+    lines = [line.split() for line in run_lammps(tmp_path, text).splitlines()]
+    theirs, reading = [], False
+    for words in lines:
+        reading = words[:1] == ["Step"] or (reading and words[:2] != ["Loop", "time"])
+        if words[:1] == ["Step"]:
+            theirs.append([])
+        elif reading and words:
+            theirs[-1].append([float(word) for word in words])
+    (tmp_path / "in.staged").write_text(text)
+    (tmp_path / "staged.toml").write_text(hpckit("run", "in.staged", "--to-toml", cwd=tmp_path).stdout)
+    done = hpckit("run", "staged.toml", "--directory", "it", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    names, ours, step = ("temperature", "potential", "volume", "energy", "pressure"), [], None
+    for line in (tmp_path / "it" / "metrics.jsonl").read_text().splitlines():
+        row = json.loads(line)
+        if step is None or row["step"] == step:  # the last step of a stage is the first of the next
+            ours.append([])
+        step = row["step"]
+        ours[-1].append([step, *(row[name] for name in names)])
+    assert len(ours) == len(theirs) == 8
+    for number, (one, other) in enumerate(zip(ours, theirs, strict=True)):
+        if number == 1:  # two ways down to one minimum
+            assert one[-1][2] == pytest.approx(other[-1][2], rel=1e-12)
+            continue
+        one, other = np.array(one)[:, 1:], np.array(other)[:, 1:]
+        np.testing.assert_allclose(one[:, :4], other[:, :4], rtol=1e-10)
+        np.testing.assert_allclose(one[:, 4], other[:, 4], atol=1e-9 * np.abs(other[:, 4]).max())

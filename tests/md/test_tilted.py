@@ -16,7 +16,7 @@ from hpckit.apps.md.config import Config
 from hpckit.apps.md.lammps.script import settings_of
 from hpckit.apps.md.model import make_system
 from hpckit.apps.md.molecules.electrostatics import fineness_of
-from hpckit.apps.md.motion import dynamics_of
+from hpckit.apps.md.motion.dynamics import dynamics_of
 from hpckit.apps.md.run import dry_run
 from hpckit.apps.md.start import Start
 from hpckit.comm.observe.timer import PhaseTimer

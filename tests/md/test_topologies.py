@@ -9,7 +9,7 @@ from mpi4py import MPI
 from hpckit.apps.md.config import Config
 from hpckit.apps.md.lammps.script import reads, settings_of
 from hpckit.apps.md.model import make_system
-from hpckit.apps.md.motion import dynamics_of
+from hpckit.apps.md.motion.dynamics import dynamics_of
 from hpckit.apps.md.start import Start
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import InputError

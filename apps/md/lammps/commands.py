@@ -11,27 +11,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hpckit.apps.md.lammps.fixes import FIXES, RELAX, RIGID, deformed, is_number, motion_of, shaken
+from hpckit.apps.md.lammps.fixes import MEASURES, deformed, is_number, motion_of, require_known
+from hpckit.apps.md.motion.settings import ANEW
 from hpckit.kernels.particles.bonds.forms import NAMES as BONDS
 from hpckit.kernels.particles.terms.forms import NAMES as TERMS
 
 # Commands without an effect on the motion, or that hpckit does in its own way.
 PASSED_OVER = (
-    *("atom_modify", "comm_modify", "comm_style", "dump_modify", "echo", "info", "log", "min_modify", "newton"),
-    *(
-        "package",
-        "print",
-        "restart",
-        "shell",
-        "suffix",
-        "thermo_modify",
-        "thermo_style",
-        "timer",
-        "unfix",
-        "undump",
-        "uncompute",
-    ),
-    *("write_data", "write_dump", "write_restart"),
+    *("atom_modify", "comm_modify", "comm_style", "compute", "dump_modify", "echo", "group", "info", "log"),
+    *("min_modify", "newton", "package", "print", "reset_timestep", "restart", "shell", "suffix", "thermo_modify"),
+    *("thermo_style", "timer", "uncompute", "write_data", "write_dump", "write_restart"),
+)
+BETWEEN = (  # runs of a script
+    *("change_box", "dump", "fix", "min_style", "minimize", "run", "run_style", "thermo", "timestep", "undump"),
+    *("unfix", "velocity"),
 )
 DEFAULT_STEP = {"lj": 0.005, "metal": 0.001, "real": 1.0}
 SMALLEST_FORCE = {"lj": 1e-10, "metal": 1e-10, "real": 1e-9}  # of a minimization that gives none
@@ -91,6 +84,24 @@ class Pair:
 
 
 @dataclass
+class ScriptStage:
+    """A run or a minimize: the settings of its sections by key, their lines, and its own line."""
+
+    line: int
+    steps: int
+    settings: dict[str, Any]
+    lines: dict[str, int]
+    velocity: dict[str, Any]
+    fixes: dict[str, tuple[int, list[str]]]  # none of a minimize
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether a second run of it is the same as one of twice as many steps."""
+        ends = any(key.endswith("ramp_to") or key == "deform.changes" for key in self.settings)
+        return not ends and bool(self.fixes)
+
+
+@dataclass
 class Commands:
     """The state of a script: what was said so far, and the mistakes in it."""
 
@@ -112,7 +123,10 @@ class Commands:
     modify: dict[str, str] = field(default_factory=dict)
     nuclei: dict[int, float] = field(default_factory=dict)  # atomic numbers of types, for zbl
     fixes: dict[str, tuple[int, list[str]]] = field(default_factory=dict)
-    steps: int | None = None
+    stages: list[ScriptStage] = field(default_factory=list)
+    pending: dict[str, Any] = field(default_factory=dict)  # settings that wait for the next run, by key
+    inner: int = 1  # steps of bonds in one of the run
+    velocity: dict[str, Any] = field(default_factory=dict)  # of a `velocity` between two runs
     number: int = 0
     failed: set[str] = field(default_factory=set)  # commands with mistakes, of whose absence nothing is said
 
@@ -133,8 +147,11 @@ class Commands:
         method = getattr(self, f"_{name}", None) if name in KNOWN else None
         if method is None:
             raise ValueError(f"{name} is not known here")
-        if self.steps is not None and name not in ("run", "minimize"):
-            raise ValueError(f"{name} after run: hpckit does one run; put what follows into a script of its own")
+        if self.stages and name in ("neighbor", "neigh_modify"):
+            self.notes[f"line {number}: {name} after a run is passed over: lists are made as before"] = None
+            return
+        if self.stages and name not in BETWEEN:
+            raise ValueError(f"{name} after a run: known there are {', '.join(BETWEEN)}")
         try:
             method(*rest)
         except (TypeError, IndexError):
@@ -323,10 +340,10 @@ class Commands:
         if wrong or (changes and words.count("remap") != 1) or {"flip"} & {*words}:
             known = "x, y, z, xy, xz, yz by final, delta, scale and volume, once each, and then remap"
             raise ValueError(f"change_box all {' '.join(words)}: known are triclinic, and {known}")
-        if "start" in self.tree.get("deform", {}):
+        if "deform.start" in self.pending:
             raise ValueError("change_box comes twice: give all edges and tilts in one")
         if changes:
-            self._set("deform.start", changes)
+            self.pending["deform.start"] = changes
 
     def _replicate(self, *words: str) -> None:
         if len(words) != 3 or not all(word.isdigit() and int(word) for word in words):
@@ -366,20 +383,37 @@ class Commands:
         self.lines["system", "masses"] = self.number
 
     def _velocity(self, group: str, style: str, *rest: str) -> None:
-        if group != "all" or style != "create" or len(rest) < 2:
-            raise ValueError(f"velocity {group} {style}: known is velocity all create T SEED")
-        options = dict(zip(rest[2::2], rest[3::2], strict=False))
+        known = {"create": 2, "scale": 1, "zero": 1}.get(style, 9)
+        if group != "all" or len(rest) < known or (style == "scale" and not self.stages):
+            raise ValueError(
+                f"velocity {group} {style}: known are velocity all create T SEED, zero linear, and scale T after a run"
+            )
+        if style == "zero":
+            if rest[0] != "linear":
+                raise ValueError("velocity all zero: known is linear")
+            return
+        options = dict(zip(rest[known::2], rest[known + 1 :: 2], strict=False))
         allowed = {"dist": ("uniform", "gaussian"), "mom": ("yes",), "rot": ("no",), "loop": ("all", "geom")}
         for key, value in options.items():
             if value not in allowed.get(key, ()):
                 raise ValueError(f"velocity … {key} {value}: not known here")
-        self._set("system.temperature", float(rest[0]))
-        self._set("system.seed", int(rest[1]))
+        if style == "scale":
+            self.velocity = {"velocities": "scale", "temperature": float(rest[0])}
+            return
         uniform = options.get("dist", "uniform") == "uniform"
         drawn = "lammps_geom" if options.get("loop") == "geom" else "lammps"
-        self._set("system.draw", drawn if uniform else "normal")
+        found: dict[str, Any] = {
+            "temperature": float(rest[0]),
+            "seed": int(rest[1]),
+            "draw": drawn if uniform else "normal",
+        }
         if not uniform:
             self.notes[f"line {self.number}: normal velocities come from hpckit's own random numbers"] = None
+        if self.stages:
+            self.velocity = {"velocities": "draw", **found}
+            return
+        for key, value in found.items():
+            self._set(f"system.{key}", value)
         if "file" in self.tree.get("system", {}):
             self._set("system.velocities", "draw")
 
@@ -642,10 +676,11 @@ class Commands:
                 raise ValueError(f"neigh_modify {key}: known are every, delay, check, one and page")
 
     def _timestep(self, dt: str) -> None:
-        self._set("time.dt", float(dt))
+        self.pending["time.dt"] = float(dt)
 
     def _run_style(self, style: str, *words: str) -> None:
         if style == "verlet" and not words:
+            self.inner = 1
             return
         levels = dict(zip(words[2::2], words[3::2], strict=False))
         inner = {name: levels.get(name, levels.get("bond", "1")) for name in ("bond", "angle", "dihedral", "improper")}
@@ -657,75 +692,117 @@ class Commands:
                 f"run_style {style} {' '.join(words)}: known are verlet, and respa 2 N with bond, angle, dihedral and"
                 " improper 1, pair and kspace 2"
             )
-        self._set("dynamics.inner", max(1, int(words[1])))
+        self.inner = max(1, int(words[1]))
 
     def _thermo(self, every: str) -> None:
-        self._set("time.thermo", max(1, int(every)))
+        self.pending["time.thermo"] = max(1, int(every))
 
     def _fix(self, name: str, group: str, style: str, *rest: str) -> None:
+        if style.startswith(MEASURES):
+            self.notes[f"line {self.number}: fix {style} is passed over: see the section analysis"] = None
+            return
         if group != "all":
             raise ValueError(f"fix {name} {group} {style}: known is the group all")
-        if style in ("shake", "rattle"):
-            for key, kinds in shaken(list(rest), style).items():
-                self._set(f"constraints.{key}", kinds)
-            self._set("constraints.foresee", False)
-            if style == "rattle":
-                self._set("constraints.velocities", True)
-            return
-        if style == "deform":
-            if "changes" in self.tree.get("deform", {}):
-                raise ValueError("fix deform comes twice: give all edges and tilts in one")
-            every, changes = deformed(list(rest), self._edge() if self.lattice else 1.0)
-            self._set("deform.every", every)
-            self._set("deform.changes", changes)
-            return
-        known = *FIXES, RELAX, *RIGID
-        if style not in known:
-            every = ", ".join((*known, "deform", "rattle", "shake"))
-            raise ValueError(f"fix {name} {group} {style}: known are {every}")
+        require_known(name, style, list(rest))
+        if style == "deform" and any(words[0] == style for key, (_, words) in self.fixes.items() if key != name):
+            raise ValueError("fix deform comes twice: give all edges and tilts in one")
         self.fixes[name] = self.number, [style, *rest]
+
+    def _unfix(self, name: str) -> None:
+        self.fixes.pop(name, None)
 
     def _dump(self, name: str, group: str, style: str, every: str, file: str, *rest: str) -> None:
         if group != "all" or style not in ("atom", "custom"):
             raise ValueError(f"dump {name} {group} {style}: known are atom and custom of the group all")
-        self._set("output.every", int(every))
+        self.pending["output.every"] = int(every)
         self._set("output.format", "dump")
         self.notes[f"line {self.number}: the dump is output/ in the run directory"] = None
+
+    def _undump(self, name: str) -> None:
+        self.pending["output.every"] = 0
 
     def _min_style(self, name: str) -> None:
         if name != "fire":
             self.notes[f"line {self.number}: min_style {name}: hpckit goes down by fire"] = None
 
     def _minimize(self, energy: str, force: str, steps: str, evaluations: str) -> None:
-        if self.steps is not None:
-            raise ValueError("minimize after another minimize: hpckit does one run; put it into a script of its own")
         if float(energy):
             self.notes[f"line {self.number}: minimize ends by the largest force alone, not by energies"] = None
-        self.steps = min(int(steps), int(evaluations))
-        self._set("dynamics.kind", "fire")
-        self._set("dynamics.largest_force", float(force) or SMALLEST_FORCE[self.units])
-        self._set("time.steps", self.steps)
+        least = float(force) or SMALLEST_FORCE[self.units]
+        settings = {"dynamics.kind": "fire", "dynamics.largest_force": least}
+        self._add_stage(min(int(steps), int(evaluations)), settings, {})
 
     def _run(self, steps: str, *rest: str) -> None:
-        if self.tree.get("dynamics", {}).get("kind") == "fire":
-            raise ValueError("run after minimize: hpckit does one run; start another script from output/end.data")
-        if rest:
-            raise ValueError(f"run {steps} {' '.join(rest)}: known is a number of steps alone")
-        self.steps = (self.steps or 0) + int(steps)
-        self._set("time.steps", self.steps)
+        options = dict(zip(rest[::2], rest[1::2], strict=False))
+        if rest == ("upto",):
+            steps = str(int(steps) - sum(stage.steps for stage in self.stages))
+        elif len(rest) % 2 or not options.keys() <= {"pre", "post"}:
+            raise ValueError(f"run {steps} {' '.join(rest)}: known are a number of steps, upto, pre and post")
+        if int(steps) < 0:
+            raise ValueError(f"run {steps}: fewer than 0 steps")
+        settings = {"dynamics.inner": self.inner} if self.inner > 1 else {}
+        self._add_stage(int(steps), settings, dict(self.fixes))
+
+    def _add_stage(self, steps: int, settings: dict[str, Any], fixes: dict[str, tuple[int, list[str]]]) -> None:
+        """A run, or a minimize, with what was said before it."""
+        last = self.stages[-1] if self.stages else None
+        same = last is not None and last.fixes == fixes and last.settings.get("dynamics.inner", 1) == self.inner
+        if last and same and last.goes_on and not self.pending and not self.velocity:
+            last.steps += steps
+            return
+        lines, minimizes = dict.fromkeys(settings, self.number), "dynamics.kind" in settings
+        given = self.fixes if minimizes else fixes  # fix box/relax acts in a minimize
+        for key, value, line in motion_of(given, minimizes, self._unit) if "fix" not in self.failed else ():
+            settings[key], lines[key] = value, line
+        self.stages.append(ScriptStage(self.number, steps, settings | self.pending, lines, self.velocity, fixes))
+        self.pending, self.velocity = {}, {}
+
+    @property
+    def _unit(self) -> float:
+        """The length of a lattice cell, or 1 without a lattice."""
+        return self._edge() if self.lattice else 1.0
 
     def _finish_motion(self) -> None:
-        if self.steps is None:
+        if not self.stages:
             raise ValueError("the script has no run, and no minimize")
-        if "thermo" not in self.tree["time"]:
-            self._set("time.thermo", max(1, self.steps))
-        if "dt" not in self.tree["time"]:
-            self._set("time.dt", DEFAULT_STEP[self.units])
         if "skin" not in self.tree.get("neighbors", {}):
             self._set("neighbors.skin", DEFAULT_SKIN[self.units])
-        styles = {words[0]: (line, words[1:]) for line, words in self.fixes.values()}
-        for key, value, line in motion_of(styles, self.tree.get("dynamics", {}).get("kind") == "fire"):
-            self._set(key, value, line)
+        first, *others = self.stages
+        self._set("time.steps", first.steps, first.line)
+        self._set("time.thermo", first.settings.pop("time.thermo", max(1, first.steps)), first.line)
+        self._set("time.dt", first.settings.pop("time.dt", DEFAULT_STEP[self.units]), first.line)
+        for key, value in first.settings.items():
+            self._set(key, value, first.lines.get(key, first.line))
+        before, fixes, stages = _sections(first.settings), first.fixes, list[dict[str, Any]]()
+        for stage in others:
+            before["deform"].pop("start", None)
+            now = _sections(stage.settings)
+            for name in ("time.dt", "time.thermo", "output.every"):
+                if name in stage.settings:
+                    now[name.split(".")[1]] = stage.settings[name]
+            entry = {"steps": stage.steps, **stage.velocity}
+            anew = stage.fixes != fixes
+            again = anew or any("ramp_to" in now[name] for name in ("dynamics", "barostat"))
+            for name, value in now.items():
+                if name not in ANEW or value != before[name] or (again and name in ("dynamics", "barostat")):
+                    entry[name] = value
+            if again and not anew:
+                entry["goes_on"] = True
+            stages.append(entry)
+            self.lines["stages", len(stages) - 1] = stage.line
+            before, fixes = {name: now[name] for name in ANEW}, stage.fixes
+        if stages:
+            self._set("stages", stages, others[0].line)
+
+
+def _sections(settings: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The settings of the sections that a stage may have anew."""
+    found: dict[str, dict[str, Any]] = {name: {} for name in ANEW}
+    for key, value in settings.items():
+        section, _, name = key.partition(".")
+        if section in found:
+            found[section][name] = value
+    return found
 
 
 KNOWN = (
@@ -752,7 +829,7 @@ KNOWN = (
         "region",
         "replicate",
     ),
-    *("run", "run_style", "thermo", "timestep", "units", "velocity"),
+    *("run", "run_style", "thermo", "timestep", "undump", "unfix", "units", "velocity"),
 )
 
 

@@ -20,22 +20,49 @@ HELD = {"temp", "iso", "aniso", "tri", *EDGES, *TILTS}  # two values, and a damp
 OPTIONS = {"nvt": {"tchain"}, "nph": {"couple", "mtk", "pchain"}}
 OPTIONS["npt"] = OPTIONS["nvt"] | OPTIONS["nph"]
 RELAX = "box/relax"
+HOLDS = ("shake", "rattle")
+MEASURES = ("ave/", "print", "vector")  # fixes that measure or print
 RIGID = ("rigid", "rigid/small", "rigid/nve", "rigid/nve/small")
 
 Settings = Iterator[tuple[str, Any, int]]  # key, value, line
 
 
-def motion_of(fixes: dict[str, tuple[int, list[str]]], minimizes: bool = False) -> Settings:
-    """The settings of a script's fixes, given by style with their lines and words; of a script that minimizes, those
-    of the box alone, since no other fix has an effect there. Raises `ValueError`.
+def require_known(name: str, style: str, words: list[str]) -> None:
+    """Raise `ValueError` for a fix that hpckit has not, or words of one that it cannot read."""
+    if style in HOLDS:
+        shaken(words, style)
+    elif style == "deform":
+        deformed(words, 1.0)
+    elif style not in (*FIXES, RELAX, *RIGID):
+        every = ", ".join((*FIXES, RELAX, *RIGID, "deform", *HOLDS))
+        raise ValueError(f"fix {name} all {style}: known are {every}")
+
+
+def motion_of(given: dict[str, tuple[int, list[str]]], minimizes: bool, unit: float) -> Settings:
+    """The settings of a script's fixes, given by name with their lines and words; where it minimizes, those of the
+    box alone, since no other fix has an effect there. unit: the length of a lattice cell. Raises `ValueError`.
     """
+    fixes = {words[0]: (line, words[1:]) for line, words in given.values()}
     line, words = fixes.pop(RELAX, (0, []))
     if minimizes:
         for key, value in _relaxed(words) if words else ():
             yield key, value, line
         return
     if words:
-        raise ValueError(f"fix {RELAX} goes with minimize, and the script has a run")
+        raise ValueError(f"fix {RELAX} goes with minimize: unfix it before a run")
+    for style in HOLDS:
+        line, words = fixes.pop(style, (0, []))
+        for key, kinds in shaken(words, style).items() if words else ():
+            yield f"constraints.{key}", kinds, line
+        if words:
+            yield "constraints.foresee", False, line
+            if style == "rattle":
+                yield "constraints.velocities", True, line
+    line, words = fixes.pop("deform", (0, []))
+    if words:
+        every, changes = deformed(words, unit)
+        yield "deform.every", every, line
+        yield "deform.changes", changes, line
     alone = [style for style in fixes if style in (*HOOVER, *RIGID)]
     if alone and len(fixes) > 1:
         raise ValueError(f"fix {alone[0]} moves the particles by itself: no other fix may move them")
@@ -139,7 +166,7 @@ def _thermostat(style: str, words: list[str]) -> Iterator[tuple[str, Any]]:
         raise ValueError(f"fix {style}: known are T T DAMPING SEED alone")
     yield "dynamics.seed", int(words[3])
     yield "dynamics.kind", {"langevin": "langevin", "temp/csvr": "bussi"}[style]
-    yield "dynamics.temperature", _steady(style, "temperature", words)
+    yield from _ramp("dynamics", "temperature", words)
     yield "dynamics.damping", float(words[2])
 
 
@@ -153,7 +180,7 @@ def _hoover(style: str, words: list[str]) -> Iterator[tuple[str, Any]]:
         raise ValueError(f"fix {style} {' '.join(words)}: known are {HOOVER[style]}")
     if "temp" in held:
         yield "dynamics.kind", "nose_hoover"
-        yield "dynamics.temperature", _steady(style, "temperature", given["temp"])
+        yield from _ramp("dynamics", "temperature", given["temp"])
         yield "dynamics.damping", 2 * math.pi * float(given["temp"][2])
         yield "dynamics.chain", int(given.get("tchain", ["3"])[0])
     if style != "nvt":
@@ -173,7 +200,7 @@ def _barostat(style: str, given: dict[str, list[str]], held: set[str]) -> Iterat
     if coupled not in ("none", "xyz", "xy", "xz", "yz") or not (coupled == "none" or {*coupled} <= dims):
         raise ValueError(f"fix {style}: couple {coupled} does not go with {' '.join(sorted(held))}")
     yield "barostat.kind", "mtk"
-    yield "barostat.pressure", _steady(style, "pressure", values[0])
+    yield from _ramp("barostat", "pressure", values[0])
     yield "barostat.damping", 2 * math.pi * float(values[0][2])
     yield "barostat.dims", sorted(dims)
     yield "barostat.coupled", "all" if "iso" in held or coupled == "xyz" else coupled
@@ -195,8 +222,9 @@ def _options(words: list[str]) -> dict[str, list[str]]:
     return found
 
 
-def _steady(style: str, name: str, words: list[str]) -> float:
-    """The first of two numbers, from which a ramp would lead to the second."""
-    if float(words[0]) != float(words[1]):
-        raise ValueError(f"fix {style} from {words[0]} to {words[1]}: the {name} stays the same here")
-    return float(words[0])
+def _ramp(section: str, name: str, words: list[str]) -> Iterator[tuple[str, Any]]:
+    """The first of two numbers, and the second where the one leads to the other."""
+    first, last = map(float, words[:2])
+    yield f"{section}.{name}", first
+    if last != first:
+        yield f"{section}.ramp_to", last

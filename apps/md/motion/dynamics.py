@@ -39,6 +39,39 @@ class Equilibrated:
         self.proper.restore(values["proper"])
 
 
+class Ramp:
+    """A dynamics whose temperature, or pressure, goes evenly from one value to another in this number of steps."""
+
+    def __init__(self, inner: Any, steps: int, **values: tuple[float, float]) -> None:
+        self.inner, self.steps, self.values, self.number = inner, steps, values, 0
+
+    def step(self, system: System, dt: float, measure: bool) -> None:
+        """Collective: one step; see `Dynamics.step`."""
+        self.number += 1
+        share = min(1.0, self.number / max(1, self.steps))
+        for name, (first, last) in self.values.items():
+            for each in (self.inner, getattr(self.inner, "thermostat", None)):
+                if hasattr(each, name):
+                    setattr(each, name, first + share * (last - first))
+        self.inner.step(system, dt, measure)
+
+    def saved(self) -> dict[str, Any]:
+        """The steps done, and the state of the dynamics."""
+        return {"number": self.number, "inner": self.inner.saved()}
+
+    def restore(self, values: dict[str, Any]) -> None:
+        """Continue from the saved state."""
+        self.number = values["number"]
+        self.inner.restore(values["inner"])
+
+
+def proper_of(dynamics: Any) -> Any:
+    """What moves particles and box, without what equilibrates before, or changes its temperature, pressure or box."""
+    while isinstance(dynamics, Equilibrated | Ramp | Deformation):
+        dynamics = dynamics.proper if isinstance(dynamics, Equilibrated) else dynamics.inner
+    return dynamics
+
+
 def at_temperature(dynamics: Any, temperature: float) -> None:
     """Set the temperature of a thermostat, also of one that equilibrates."""
     both: tuple[Any, ...] = (dynamics,)
@@ -48,29 +81,40 @@ def at_temperature(dynamics: Any, temperature: float) -> None:
         each.temperature = temperature
 
 
-def dynamics_of(config: Config) -> Dynamics:
-    """The integrator of the settings, with its equilibration."""
+def dynamics_of(config: Config, first_step: int = 0) -> Dynamics:
+    """The integrator of the settings, with its equilibration; first_step: from which its random numbers count."""
     given = config.dynamics
-    proper = _proper(config)
+    proper = _proper(config, first_step)
     if not given.equilibrate:
         return proper
-    return Equilibrated(Bussi(given.temperature, given.damping, given.seed), given.equilibrate, proper)
+    thermostat = Bussi(given.temperature, given.damping, given.seed, first_step)
+    return Equilibrated(thermostat, given.equilibrate, proper)
 
 
-def _proper(config: Config) -> Dynamics:
-    moving, given = _moving(config), config.deform
+def _proper(config: Config, first_step: int) -> Dynamics:
+    moving, given = _ramped(config, _moving(config, first_step)), config.deform
     if not given.changes:
         return moving
     duration = (config.time.steps - config.dynamics.equilibrate) * config.time.dt
     return Deformation(moving, [each.change for each in given.changes], duration, given.every)
 
 
-def _moving(config: Config) -> Dynamics:
+def _ramped(config: Config, moving: Dynamics) -> Dynamics:
+    given, held = config.dynamics, config.barostat
+    ramps = {}
+    if given.ramp_to is not None:
+        ramps["temperature"] = given.temperature, given.ramp_to
+    if held.ramp_to is not None:
+        ramps["pressure"] = held.pressure, held.ramp_to
+    return Ramp(moving, config.time.steps - given.equilibrate, **ramps) if ramps else moving
+
+
+def _moving(config: Config, first_step: int) -> Dynamics:
     given, held = config.dynamics, config.barostat
     if held.kind == "relax":
         return Fire(given.longest, Relaxation(held.pressure, "".join(held.dims), held.together, held.tilts))
     if held.kind == "cell_rescaling":
-        thermostat = Bussi(given.temperature, given.damping, given.seed)
+        thermostat = Bussi(given.temperature, given.damping, given.seed, first_step)
         return CellRescaling(thermostat, held.pressure, held.damping, held.compressibility)
     if held.kind == "mtk":
         chain = NoseHoover(given.temperature, given.damping, given.chain) if given.kind == "nose_hoover" else None
@@ -80,9 +124,9 @@ def _moving(config: Config) -> Dynamics:
             return FullMTK(chain, held.pressure, held.damping, **what)
         return MTK(chain, held.pressure, held.damping, length=held.chain, correction=held.correction, **what)
     if given.kind == "langevin":
-        return Langevin(given.temperature, given.damping, given.seed)
+        return Langevin(given.temperature, given.damping, given.seed, first_step)
     if given.kind == "bussi":
-        return Bussi(given.temperature, given.damping, given.seed)
+        return Bussi(given.temperature, given.damping, given.seed, first_step)
     if given.kind == "nose_hoover":
         return NoseHoover(given.temperature, given.damping, given.chain)
     return Fire(given.longest) if given.kind == "fire" else NVE()

@@ -1,0 +1,1 @@
+"""How the particles of a run move: settings, dynamics, stages."""

@@ -1,0 +1,132 @@
+"""The stages of a run: from one to the next, with all particles, their box and their velocities."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hpckit.apps.md.config import Config
+from hpckit.apps.md.molecules.topology import bonds_of, constraints_of, terms_of
+from hpckit.apps.md.motion.dynamics import dynamics_of, external_of, proper_of
+from hpckit.apps.md.start import Start
+from hpckit.io.checkpoint.state import Piece, Restored, State
+from hpckit.kernels.particles.records.dispatch import types_of
+from hpckit.md.motion.deformation import changed
+from hpckit.md.motion.dynamics import Dynamics
+from hpckit.md.saved import rows_block, rows_by_id, take_rows
+from hpckit.md.system import System
+from hpckit.md.thermo import measure
+
+ASIDE = "velocity_aside"
+
+
+class Stages:
+    """Which stage a run is in, and when each began.
+
+    begins, times: of each stage so far, its first step and the time then. A minimization takes the velocities away;
+    they are kept aside for the stage after it, as LAMMPS keeps them.
+    """
+
+    def __init__(self, config: Config, start: Start, system: System) -> None:
+        self.start, self.system, self.configs, self.given = start, system, config.staged, config.stages
+        self.begins, self.times = [0], [0.0]
+        self._aside: np.ndarray | None = None
+        self._set_aside()
+
+    @property
+    def number(self) -> int:
+        """The stage, from 0."""
+        return len(self.begins) - 1
+
+    @property
+    def config(self) -> Any:
+        """The settings of the stage, as of a run of its own."""
+        return self.configs[self.number]
+
+    @property
+    def is_last(self) -> bool:
+        """Whether no stage follows."""
+        return len(self.begins) == len(self.configs)
+
+    def steps_in(self, step: int) -> int:
+        """The steps done in this stage."""
+        return step - self.begins[-1]
+
+    def time_at(self, step: int) -> float:
+        """The time after a step of this stage."""
+        return float(self.times[-1] + self.steps_in(step) * self.config.time.dt)
+
+    def enter_next(self, step: int, dynamics: Dynamics) -> Dynamics:
+        """Collective: begin the next stage, with the forces of its first step; its dynamics."""
+        now = self.time_at(step)
+        self.begins.append(step)
+        self.times.append(now)
+        stage, config, system = self.given[self.number - 1], self.config, self.system
+        self._bind()
+        if config.deform.start:
+            system.reshape(changed(system.domains.cell, [each.change for each in config.deform.start]))
+        if self._aside is not None:
+            take_rows(system, self._aside, system.particles.velocities)
+        if stage.velocities != "keep":
+            self._set_velocities(config, stage.velocities == "draw")
+        self._set_aside()
+        system.rebuild()
+        system.compute(measure=True)
+        system.settle()
+        found = dynamics_of(config, step)
+        if not stage.is_anew:
+            proper_of(found).restore(_without_sums(proper_of(dynamics).saved()))
+        return found
+
+    def saved(self, state: State) -> State:
+        """What a checkpoint holds, with the stages."""
+        if len(self.configs) == 1:
+            return state
+        values = {"begins": self.begins, "times": self.times, "aside": self._aside is not None}
+        pieces = list(state.pieces)
+        if self._aside is not None:
+            pieces.append(Piece(ASIDE, (self.system.count, 3), (rows_block(self.system)[0], 0), self._aside))
+        return State(pieces, {**state.values, "stages": values})
+
+    def restore(self, kept: Restored) -> None:
+        """Collective, before the particles are restored: take up the stage of a checkpoint."""
+        values = kept.values.get("stages")
+        if values is None:
+            return
+        self.begins, self.times = list(values["begins"]), list(values["times"])
+        first, count = rows_block(self.system)
+        self._aside = kept.read(ASIDE, (first, 0), (count, 3)) if values["aside"] else None
+        self._bind()
+
+    def _bind(self) -> None:
+        """Give the system the bonds, constraints and outside forces of the stage."""
+        config, start = self.config, self.start.with_settings(self.config)
+        held = constraints_of(config, start)
+        self.system.bind(bonds_of(config, start), terms_of(config, start), held, config.dynamics.inner)
+        self.system.external = external_of(config)
+
+    def _set_aside(self) -> None:
+        """Collective: keep the velocities of a stage that minimizes."""
+        minimizes = self.config.dynamics.kind == "fire" and not self.is_last
+        self._aside = rows_by_id(self.system, self.system.particles.velocities) if minimizes else None
+
+    def _set_velocities(self, config: Config, anew: bool) -> None:
+        """Collective: draw velocities, or scale them, to the temperature of the stage."""
+        system, particles = self.system, self.system.particles
+        held = particles.on_host()
+        own = held.own
+        if anew:
+            types = types_of(held.positions[own])
+            found = self.start.drawn_anew(config, system.mesh.comm, held.ids[own], held.positions[own, :3], types)
+        else:
+            now = measure(system).temperature
+            found = held.velocities[own, :3] * np.sqrt(config.system.temperature / now if now > 0 else 0.0)
+        particles.velocities[own, :3] = system.device.to_device(found)
+
+
+def _without_sums(values: Any) -> Any:
+    """A saved state of a dynamics without the sums of a step, which change with velocities and forces."""
+    if not isinstance(values, dict):
+        return values
+    return {key: [] if key == "sums" else _without_sums(each) for key, each in values.items()}
