@@ -1,6 +1,7 @@
 """Fixed parts: losses, norms, gradients and values have the bits of one rank on every mesh, with every stage of shards.
 
-`parts_ranks.py`: every dp x pp x tp of the ranks and every stage, in float32, float64 and bfloat16, ten steps of AdamW.
+`parts_ranks.py`: every dp x pp x tp of the ranks and every stage, in float32, float64 and bfloat16, ten steps of AdamW;
+each is told when it is done, and how many at the end.
 `parts_ranks.py few`: only some of the meshes.
 """
 
@@ -19,6 +20,7 @@ from hpckit.nn.optimizers import AdamW, clip_scale
 from hpckit.plan.pipeline.parts import group_fault
 
 WORLD = MPI.COMM_WORLD
+DEPTH = max(WORLD.size, 3)  # stages of a pipeline, at most
 SAMPLES, BATCH = 29, 13  # parts of 2 and of 1 sample; then of 1 and of none in the last batch, which has 3
 WORDS = np.random.default_rng(3).integers(0, 17, (SAMPLES, 6)).astype(np.int32)
 PICTURES = np.random.default_rng(4).standard_normal((SAMPLES, 7))
@@ -26,9 +28,9 @@ PICTURES = np.random.default_rng(4).standard_normal((SAMPLES, 7))
 
 def model_of(kind):
     if kind == "deep":  # a stage for each of 8 ranks, a part of each layer for each of 8, too
-        return gpt2(21, 6, 16, 8, 5, tied=True, dropout=0.1, hidden=24), CrossEntropy(17, 21)
+        return gpt2(21, DEPTH - 2, 16, 8, 5, tied=True, dropout=0.1, hidden=24), CrossEntropy(17, 21)
     if kind == "deep_llama":
-        return llama(17, 6, 32, 16, 8, 24, 5, attention_dropout=0.1, recompute="attention"), CrossEntropy(17)
+        return llama(17, DEPTH - 2, 32, 16, 8, 24, 5, attention_dropout=0.1, recompute="attention"), CrossEntropy(17)
     if kind == "mlp":
         return mlp([7, 20, 30, 20, 5]), CrossEntropy(5)
     if kind == "eight":  # parts of a layer: vocabulary, padding and tokens that do not divide
@@ -83,9 +85,9 @@ def serial(kind, dtype, **how):
     return trained(MPI.COMM_SELF, kind, dtype, **how)
 
 
-def same(kind, dtype, **how):
+def same(kind, dtype, reference=None, **how):
     alone = {name: value for name, value in how.items() if name in ("parts", "layer_parts", "steps", "chunks")}
-    wanted, *arrays = serial(kind, dtype, **alone)
+    wanted, *arrays = reference or serial(kind, dtype, **alone)
     told, *found = trained(WORLD, kind, dtype, **how)
     assert told == wanted, (kind, dtype, how, told, wanted)
     for what, mine, every in zip(("gradient", "value"), found, arrays, strict=True):
@@ -130,11 +132,20 @@ cases = {
 few = sys.argv[1:] == ["few"]
 for kind, dtype, how in cases.get(WORLD.size, []):
     same(kind, dtype, **how)
-for number, how in enumerate([] if few else every_mesh(WORLD.size)):
-    orders = ["looped_bfs"] if how["pp"] == 1 and how["stage"] > 1 else ["1f1b", "zb_h1", "gpipe", "zb_v"]
-    how["schedule"] = orders[number % len(orders) if how["pp"] < 5 else 0]  # zb_v has two stages a rank
-    for kind, dtype in (("deep", f4), ("deep_llama", f8), ("deep", "bfloat16")):
-        same(kind, dtype, **how, layer_parts=8, steps=10, chunks=2 if kind == "deep_llama" else 1)
+walked = 0
+if not few:
+    kinds = [("deep", f4), ("deep_llama", f8), ("deep", "bfloat16")]
+    fixed = {kind: {"layer_parts": 8, "steps": 10, "chunks": 2 if kind == "deep_llama" else 1} for kind, _ in kinds}
+    mine = [serial(*each, **fixed[each[0]]) if n % WORLD.size == WORLD.rank else None for n, each in enumerate(kinds)]
+    references = [WORLD.bcast(each, n % WORLD.size) for n, each in enumerate(mine)]
+    for number, how in enumerate(every_mesh(WORLD.size)):
+        orders = ["looped_bfs"] if how["pp"] == 1 and how["stage"] > 1 else ["1f1b", "zb_h1", "gpipe", "zb_v"]
+        how["schedule"] = orders[number % len(orders) if 2 * how["pp"] <= DEPTH else 0]  # zb_v has two stages a rank
+        for (kind, dtype), wanted in zip(kinds, references, strict=True):
+            same(kind, dtype, wanted, **how, **fixed[kind])
+            walked += 1
+            if WORLD.rank == 0:
+                print(WORLD.size, walked, kind, dtype, how, flush=True)
 if WORLD.size == 4 and not few:  # with tp the bits are those of tp alone
     pair = WORLD.Split(WORLD.rank // 2)
     wanted, every = trained(pair, "tied", f8, tp=2)
@@ -151,4 +162,4 @@ if WORLD.size == 2:  # work arrays of more than 64 KB come from kept memory
         it.initialize(3)
         assert abs(it.run(text[:, :-1], text[:, 1:]).loss - np.log(300)) < 0.5
 if WORLD.rank == 0:
-    print("good")
+    print("good", walked)
