@@ -299,7 +299,7 @@ class Sharding(Section):
 
 
 class Mixed(Section):
-    """Mixed precision: what `precision` bfloat16 or float16 means besides."""
+    """Mixed precision: what `precision` bfloat16 or float16 means besides, and gradients in messages."""
 
     loss_scale: float | None = Field(
         None,
@@ -307,6 +307,11 @@ class Mixed(Section):
         " 65536 for float16, else 1",
     )
     growth: int = Field(2000, ge=0, description="steps without an overflow that double it (float16); 0: it stays")
+    gradients: Literal["bfloat16", "float16"] | None = Field(
+        None,
+        description="how gradients go between replicas, in any precision but float64: half the bytes; sums are float32,"
+        " rounded once, or with batch.parts at each node of their tree; omitted: as float32",
+    )
 
     @field_validator("loss_scale")
     @classmethod
@@ -383,7 +388,7 @@ class Config(Section):
         description="of all numbers; bfloat16, float16: weights and activations are held in 16 bits, sums and the"
         " optimizer's values in float32",
     )
-    mixed: Mixed = Field(default_factory=Mixed, description="mixed precision: bfloat16 and float16")
+    mixed: Mixed = Field(default_factory=Mixed, description="mixed precision: the loss's scale, gradients")
     seed: int = Field(
         1, ge=0, le=2**31 - 1, description="random seed of initial weights, data order, dropout and sampling"
     )
@@ -397,6 +402,11 @@ class Config(Section):
     def storage(self) -> str:
         """The kind of 16 bits in which weights and activations are held, "" for none."""
         return self.precision if self.precision in ("bfloat16", "float16") else ""
+
+    @property
+    def gradient_bytes(self) -> int:
+        """Bytes of a gradient on the way to other replicas."""
+        return 2 if self.mixed.gradients else 8 if self.precision == "float64" else 4
 
     @property
     def warmup(self) -> int:
@@ -419,6 +429,14 @@ class Config(Section):
             wrong.append(
                 f"batch.window is {self.batch.window}, and model.context is {self.model.context} tokens: shorten"
                 " the window, or lengthen the context"
+            )
+        short = self.mixed.gradients
+        if short and self.precision == "float64":
+            wrong.append(f"mixed.gradients is {short}, and precision float64: omit it, or take float32")
+        if short == "float16" and self.precision != "float16":
+            wrong.append(
+                "gradients in float16 need a loss that is scaled: set mixed.gradients to bfloat16, or precision to"
+                " float16"
             )
         if 1 < self.time.steps <= (self.optimizer.warmup or 0):
             wrong.append(

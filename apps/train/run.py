@@ -252,7 +252,9 @@ def dry_run(config: Config, ranks: int) -> DryRun:
     sent += 8 * blocks * (plan.tp - 1) / plan.tp * tokens
     if plan.cp > 1:  # keys and values are gathered forward and backward, their gradients scattered
         sent += 3 * blocks * (plan.cp - 1) * tokens * 2 * laid.shape.kv_heads / laid.shape.heads
-    reduced = 2 * (plan.replicas - 1) / plan.replicas * max(memory["parameters"])
+    held = max(memory["parameters"]) * (plan.replicas if config.sharding.stage == 3 else 1) / itemsize
+    back = itemsize if config.sharding.stage else config.gradient_bytes  # values of shards, or sums
+    reduced = (plan.replicas - 1) / plan.replicas * held * (config.gradient_bytes + back)
     notes = [
         f"{per_step} {unit} and {config.batch.size * laid.shape.training_flops(laid.window) / 1e9:.3g} GFLOP a step"
     ]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from hpckit.apps.common.scaling import Load, sums
 from hpckit.apps.train.config import Config, Ranks
 from hpckit.apps.train.layout import layout, plan_of
@@ -33,5 +31,5 @@ def load(config: Config, ranks: int) -> Load:
     laid = layout(config.model_copy(update=alone), 1)  # so many ranks may want more samples than there are
     plan = plan_of(config, laid.shape.products(laid.window), laid.shape.tied, ranks)
     bubble = price_schedule(plan.schedule).bubble if plan.pp > 1 else 0.0
-    nbytes = sum(parameter.size for parameter in laid.model.parameters()) * np.dtype(config.arithmetic).itemsize
+    nbytes = sum(parameter.size for parameter in laid.model.parameters()) * config.gradient_bytes
     return Load(config.batch.size / ranks / (1 - bubble), sums(plan.replicas, nbytes / (plan.pp * plan.tp)))

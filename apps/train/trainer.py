@@ -67,6 +67,7 @@ class Trainer:
             device=device,
             context=config.context.kind,
             tensor_chunks=config.tensor.chunks,
+            gradients=config.mixed.gradients or "",
         )
         self.model, self.loss = self.pipeline.model, self.pipeline.loss
         self.pipeline.initialize(config.seed)

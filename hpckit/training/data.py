@@ -49,8 +49,9 @@ class DataParallel:
     bucket_bytes: of gradients that are summed at once, as soon as backward has completed them. sharding: 1 keeps the
     optimizer's state in shards (`hpckit.training.sharded`), with the same bits; parameters then stand once in the
     memory of a node, and a replica's gradients are sums in its own shard only. averaging: a `LocalSGD`
-    on the same axis, not in mixed precision; gradients then stay local, and `after_step` averages parameters. dtype:
-    see `Pipeline`. device: where the model lives and computes. Collective; raises `InputError` for invalid arguments.
+    on the same axis, not in mixed precision; gradients then stay local, and `after_step` averages parameters. dtype,
+    gradients: see `Pipeline`. device: where the model lives and computes. Collective; raises `InputError` for invalid
+    arguments.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class DataParallel:
         sharding: int = 0,
         averaging: LocalSGD | None = None,
         device: Device = HOST,
+        gradients: str = "",
     ) -> None:
         if not hasattr(model, "parameters"):
             raise InputError(
@@ -77,6 +79,8 @@ class DataParallel:
             bucket_bytes = sys.maxsize if self.replicas.share_node else BUCKET
         if bucket_bytes < 0:
             raise InputError(f"buckets of {bucket_bytes} bytes", do="give 0 (one a parameter) or more")
+        if averaging and gradients:
+            raise InputError(f"gradients in {gradients}, which averaging never sends", do="leave one of the two out")
         if sharding not in (0, 1) or (sharding and averaging):
             raise InputError(
                 f"sharding={sharding}" + (" with averaging" if averaging else ""),
@@ -94,7 +98,7 @@ class DataParallel:
             self._buckets = buckets_of(layers, parameters, bucket_bytes)
             return [(bucket.start, bucket.end) for bucket in self._buckets]
 
-        self.shards = Shards(self.replicas, sharding, model.parameters(), dtype, units)
+        self.shards = Shards(self.replicas, sharding, model.parameters(), dtype, units, kind=gradients)
         self.parameters = self.shards.parameters
         self.stage = Stage(layers, self.shards.move, self._complete)
         self._squares = Squares(self.parameters, self.parameters.list)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from hpckit.kernels.nn.narrow.dispatch import round_to
 from hpckit.plan.pipeline.parts import PartialSum, joined
 
 if TYPE_CHECKING:
@@ -22,11 +23,13 @@ Bind = Callable[[Any], object]
 class PartSum:
     """The tree of one vector over the parts of a replica. bind: makes layers add to a buffer from now on.
 
-    closed: called when a part is complete, before it is added.
+    closed: called when a part is complete, before it is added. kind: of 16 bits, to which each node is rounded.
     """
 
-    def __init__(self, node: PartialSum, zeros: Callable[[int], Any], closed: Callable[[], object]) -> None:
-        self.node, self._zeros, self._closed = node, zeros, closed
+    def __init__(
+        self, node: PartialSum, zeros: Callable[[int], Any], closed: Callable[[], object], kind: str = ""
+    ) -> None:
+        self.node, self._zeros, self._closed, self._kind = node, zeros, closed, kind
         self._free: list[Any] = []
         self._nodes: list[tuple[PartialSum, Any]] = []
         self._current: Any = None
@@ -46,6 +49,8 @@ class PartSum:
         """The parts before this one are complete, counted from 0 in the replica."""
         while self._done < number:
             self._closed()
+            if self._kind:
+                round_to(self._current, self._kind)
             leaf = PartialSum(0, self.node.first + self._done)
             self._done += 1
             joined(self._nodes, leaf, self._current, self._add)
@@ -63,9 +68,17 @@ class PartSum:
         self._current = None
 
     def _add(self, left: Any, right: Any) -> Any:
-        left += right
+        added(left, right, self._kind)
         self._free.append(right)
         return left
+
+
+def added(left: Any, right: Any, kind: str = "") -> Any:
+    """Add right to left, rounded to a kind of 16 bits."""
+    left += right
+    if kind:
+        round_to(left, kind)
+    return left
 
 
 class Parts:
@@ -90,7 +103,7 @@ class Parts:
         def closing(own: Sequence[Parameter]) -> Callable[[], object]:
             return lambda: complete(own)
 
-        self._sums = [PartSum(self.node, zeros, closing(unit.parameters)) for unit in shards.units]
+        self._sums = [PartSum(self.node, zeros, closing(unit.parameters), shards.kind) for unit in shards.units]
         self._seconds = [PartSum(self.node, zeros, int) for _ in self._shared]
         self._closed: set[int] = set()
 

@@ -74,7 +74,8 @@ class Pipeline:
     `hpckit.training.sharded`); it changes no bit. shard_group: so many neighboring replicas hold a copy in shards, and
     others further copies (0: all hold one); sums are then those of groups, with the same bits where the plan has
     `parts`. dtype: float32, float64, or "bfloat16" or "float16" for mixed
-    precision (`hpckit.training.precision`): messages between stages are then of 16 bits, too. recompute: stages keep
+    precision (`hpckit.training.precision`): messages between stages are then of 16 bits, too. gradients: "bfloat16" or
+    "float16", in which those of weights go between replicas, where they are not float64. recompute: stages keep
     their input only, and run forward again in backward; it changes no bit. device: where the stages live and compute.
     On a mesh with an axis "tp" its ranks share each layer (`hpckit.training.tensor`): `model` and `loss` are then the
     parts of this rank; tensor_chunks: see `Ranks` there. On an axis "cp" they share the tokens of each sample
@@ -99,6 +100,7 @@ class Pipeline:
         device: Device = HOST,
         context: str = "auto",
         tensor_chunks: int = 1,
+        gradients: str = "",
     ) -> None:
         self.plan, self.mesh, self.device = plan, mesh, device
         _check(model, mesh, plan)
@@ -149,6 +151,7 @@ class Pipeline:
                 _lives(program, list(layers)),
                 partners,
                 *groups,
+                kind=gradients,
             )
 
         common = [p for p in held if not (self._experts and p.experts)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from hpckit.comm.device import HOST, Device
 from hpckit.comm.shared.symmetric import empty_shared
 from hpckit.errors import MismatchError
 from hpckit.kernels.device_array import to_host
+from hpckit.kernels.nn.narrow.dispatch import summed
 from hpckit.plan.pipeline.parts import PartialSum, tree_sum
 
 if TYPE_CHECKING:
@@ -48,16 +50,16 @@ class Replicas:
         all_reduce(value, self.comm, "sum", deterministic=True).wait()
         return float(value[0])
 
-    def scatter_tree(self, vector: Any, nodes: Sequence[PartialSum], counts: np.ndarray) -> Any:
+    def scatter_tree(self, vector: Any, nodes: Sequence[PartialSum], counts: np.ndarray, kind: str = "") -> Any:
         """The part of this replica in the sum of all replicas' vectors, added as the tree of which they are nodes.
 
-        counts: elements of each replica's part.
+        counts: elements of each replica's part. kind: of vectors of bits.
         """
-        return start_scatter_tree(vector, self.comm, self.rank, nodes, counts, self.device)()
+        return start_scatter_tree(vector, self.comm, self.rank, nodes, counts, self.device, kind)()
 
-    def sum_tree(self, vector: Any, nodes: Sequence[PartialSum], counts: np.ndarray) -> None:
+    def sum_tree(self, vector: Any, nodes: Sequence[PartialSum], counts: np.ndarray, kind: str = "") -> None:
         """Make all replicas' vectors their sum, added as the tree."""
-        all_gather(self.scatter_tree(vector, nodes, counts), self.comm, vector, counts=counts).wait()
+        all_gather(self.scatter_tree(vector, nodes, counts, kind), self.comm, vector, counts=counts).wait()
 
     def broadcast(self, values: Any, root: int = 0) -> None:
         """Broadcast the values of `root`, and check the result by `require_equal`."""
@@ -78,20 +80,27 @@ class Replicas:
 
 
 def start_scatter_tree(
-    vector: Any, comm: Any, rank: int, nodes: Sequence[PartialSum], counts: np.ndarray, device: Device = HOST
+    vector: Any,
+    comm: Any,
+    rank: int,
+    nodes: Sequence[PartialSum],
+    counts: np.ndarray,
+    device: Device = HOST,
+    kind: str = "",
 ) -> Callable[[], Any]:
     """Start to sum all ranks' vectors as the tree of which they are nodes; a call of what it returns waits for this
     rank's part, and gives it.
 
-    counts: elements of each rank's part.
+    counts: elements of each rank's part. kind: of vectors of bits, whose sums are rounded at each node.
     """
     own, size = int(counts[rank]), len(counts)
     came = device.zeros((own * size,), vector.dtype)
     request = all_to_all(vector, comm, came, counts=np.tile(counts, (size, 1)))
+    add = functools.partial(summed, kind=kind) if kind else operator.iadd
 
     def finish() -> Any:
         request.wait()
-        return tree_sum(nodes, [came[own * r : own * (r + 1)] for r in range(size)], operator.iadd)
+        return tree_sum(nodes, [came[own * r : own * (r + 1)] for r in range(size)], add)
 
     return finish
 

@@ -14,7 +14,9 @@ The replicas may be several groups, each with a copy in shards (hybrid): paramet
 the ranks of a node; gradients are summed within it, then each shard over the groups.
 
 In mixed precision what is gathered, or lies in shared memory, are the values in 16 bits; each replica has the float32
-master values of its own shard.
+master values of its own shard. Gradients, too, may go between replicas in 16 bits: each replica rounds its own, they
+are added in float32 in the order of the ranks, and the sum is rounded once, at every stage alike. As parts of a batch
+they are rounded at every node of its tree, so that a node is the same number on one replica and between two.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ from hpckit.comm.shared import calls
 from hpckit.comm.shared.group import node_group
 from hpckit.comm.shared.symmetric import shared_once
 from hpckit.errors import InputError
-from hpckit.nn.parameters import Owned, Parameter, Parameters, in_order
+from hpckit.kernels.nn.narrow.dispatch import KINDS, packed, unpack, widened
+from hpckit.nn.parameters import Owned, Parameter, Parameters, arithmetic_of, in_order
 from hpckit.plan.blocks import block_starts
 from hpckit.plan.pipeline.parts import PartialSum, root
 
@@ -85,7 +88,8 @@ class Shards:
     stage: 0 to 3, see `STAGES`; where there is one replica, nothing is cut. units: the first and the last element of
     each. dtype: of `Parameters`. lives: for each unit the index of its buffer of gradients, alike on all replicas
     (stages 2 and 3). partners: for a unit another one, whose parameters its layers use too. group: the replicas that
-    hold a copy in shards, all if none are given; twins: those of other groups that hold the same shards.
+    hold a copy in shards, all if none are given; twins: those of other groups that hold the same shards. kind:
+    "bfloat16" or "float16", in which gradients go between replicas, or "" for their own.
     """
 
     def __init__(
@@ -99,12 +103,20 @@ class Shards:
         partners: Mapping[int, int] | None = None,
         group: Replicas | None = None,
         twins: Replicas | None = None,
+        *,
+        kind: str = "",
     ) -> None:
         if stage not in STAGES:
             raise InputError(
                 f"the stage of sharding is {stage!r}",
                 do=f"take {'; '.join(f'{number} ({what})' for number, what in STAGES.items())}",
             )
+        if kind and (kind not in KINDS or arithmetic_of(dtype)[0] != np.float32):
+            raise InputError(
+                f"gradients go between replicas in {kind}, and are computed in {arithmetic_of(dtype)[0]}",
+                do=f"take {' or '.join(KINDS)}, where precision is not float64, or leave it out",
+            )
+        self.kind = kind
         self.stage = stage if (group or replicas).size > 1 else 0
         if not self.stage:
             group = twins = None
@@ -148,7 +160,7 @@ class Shards:
         count = (4 if self._partners else 2) * self.gathers
         self._longest = longest * own.values.itemsize
         self._free = [zeros((longest,), own.values.dtype) for _ in range(count)]
-        self._sums: list[Request] = []
+        self._sums: list[tuple[Request, Callable[[Any], object]]] = []  # with what keeps the result
         self.nodes: Sequence[PartialSum] = ()  # of the replicas, where the parts of a batch are added as a tree
         self._open: set[int] = set()  # units whose gradients are bound
 
@@ -270,21 +282,46 @@ class Shards:
         if self.nodes and replicas.size > 2:  # of two the order of the ranks is that of the tree
             self._sum_tree(unit)
             return
-        comm = self.group.comm
-        how: dict[str, Any] = {"deterministic": replicas.deterministic or bool(self.nodes)}
-        if self.stage < 2:
-            whole = self.parameters.grads[it.start : it.end]
-            if self.stage:
-                self._sums.append(reduce_scatter(whole, comm, "sum", counts=it.counts, **how))
-                self._sum_twins(unit)
-            else:
-                self._sums.append(all_reduce(whole, comm, "sum", **how))
-            return
         self.open(unit)
-        shard = self.parameters.owned[unit].grads
-        reduce_scatter(self._buffer(unit), comm, "sum", shard, counts=it.counts, **how).wait()
+        if not self.stage:
+            self._sum_whole(self.vector(unit), replicas)
+            return
+        shard, message, group = self.parameters.owned[unit].grads, self._message(self.vector(unit)), self.group
+        out = shard if self.stage > 1 and not self.kind else None  # else in the message itself
+        request = reduce_scatter(message, group.comm, "sum", out, counts=it.counts, **self._how(group))
+
+        def keep(found: Any) -> None:
+            if self.kind:
+                shard[...] = widened(found.view(np.uint16), self.kind)
+
+        self._sums.append((request, keep))
+        if self.stage > 1:
+            self.finish_sums()
         self._sum_twins(unit)
-        self._release(unit)
+        if self.stage > 1:
+            self._release(unit)
+
+    def _sum_whole(self, vector: Any, replicas: Replicas) -> None:
+        """Start to sum a vector over replicas, all of which get it."""
+
+        def keep(found: Any) -> None:
+            if self.kind:
+                unpack(vector, self.kind)
+
+        request = all_reduce(self._message(vector), replicas.comm, "sum", **self._how(replicas))
+        self._sums.append((request, keep))
+
+    def _message(self, vector: Any) -> Any:
+        """What goes to other replicas of a vector of gradients, which serves as its memory."""
+        if not self.kind:
+            return vector
+        bits = packed(vector, self.kind)
+        return bits.view(np.float16) if self.kind == "float16" else bits
+
+    def _how(self, replicas: Replicas) -> dict[str, Any]:
+        """How messages are added up."""
+        how: dict[str, Any] = {"deterministic": replicas.deterministic or bool(self.nodes)}
+        return how | ({"kind": self.kind} if self.kind == "bfloat16" else {})
 
     def _sum_twins(self, unit: int) -> None:
         """Start to sum a shard over the groups, once it is summed within each."""
@@ -296,10 +333,17 @@ class Shards:
             size = self.group.size
             roots = [root(self.nodes[at : at + size]) for at in range(0, len(self.nodes), size)]
             counts = np.diff(block_starts(len(shard), twins.size))
-            twins.sum_tree(shard, [node for node in roots if node], counts)
+            self._sum_nodes(shard, twins, [node for node in roots if node], counts)
         elif len(shard):
-            how = twins.deterministic or bool(self.nodes)
-            self._sums.append(all_reduce(shard, twins.comm, "sum", deterministic=how))
+            self._sum_whole(shard, twins)
+
+    def _sum_nodes(self, vector: Any, replicas: Replicas, nodes: Sequence[PartialSum], counts: np.ndarray) -> None:
+        """Make all replicas' vectors the sum of these nodes."""
+        if not self.kind:
+            replicas.sum_tree(vector, nodes, counts)
+            return
+        replicas.sum_tree(packed(vector, self.kind), nodes, counts, self.kind)
+        unpack(vector, self.kind)
 
     def _release(self, unit: int) -> None:
         self._open.discard(unit)  # its buffer serves other units from now on
@@ -310,11 +354,13 @@ class Shards:
         self.open(unit)
         it, whole = self.units[unit], self.vector(unit)
         if not self.stage:
-            self.replicas.sum_tree(whole, self.nodes, it.counts)
+            self._sum_nodes(whole, self.replicas, self.nodes, it.counts)
             return
         first = self.replicas.rank // self.group.size * self.group.size
         nodes = self.nodes[first : first + self.group.size]
-        self.parameters.owned[unit].grads[...] = self.group.scatter_tree(whole, nodes, it.counts)
+        message = packed(whole, self.kind) if self.kind else whole
+        found = self.group.scatter_tree(message, nodes, it.counts, self.kind)
+        self.parameters.owned[unit].grads[...] = widened(found, self.kind) if self.kind else found
         self._sum_twins(unit)
         if self.stage > 1:
             self._release(unit)
@@ -337,12 +383,12 @@ class Shards:
     def move(self) -> None:
         """Advance the sums under way."""
         if self._sums:
-            self._sums[-1].test()
+            self._sums[-1][0].test()
 
     def finish_sums(self) -> None:
         """Wait until all sums are complete."""
-        for each in self._sums:
-            each.wait()
+        for request, keep in self._sums:
+            keep(request.wait())
         self._sums.clear()
 
     # Values.

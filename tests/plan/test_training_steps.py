@@ -22,7 +22,8 @@ from hpckit.plan.training.memory import block_bytes, memory
 from hpckit.plan.training.model import language_model, model_from
 from hpckit.plan.training.reasons import other_conditions, reasons
 from hpckit.plan.training.search import HEADROOM, _microbatches, _orders, _ways, meshes, search
-from hpckit.plan.training.strategy import RECOMPUTE, Strategy, faults, require
+from hpckit.plan.training.strategy import MIXED, RECOMPUTE, Strategy, faults, require
+from hpckit.plan.training.traffic import traffic
 
 
 @pytest.mark.parametrize(
@@ -161,6 +162,21 @@ def test_a_search_finds_the_quickest_of_all_that_is_legal():
     assert list(reasons(found))
     names = [name for name, _ in other_conditions(model, 16, machine, batch, context, found)]
     assert "half the network" in names
+
+
+def test_gradients_in_16_bits_halve_what_replicas_send_and_keep_the_memory():
+    model, machine = language_model("llama3-8b"), machine_of("nvlink")
+    short = MIXED._replace(sent=2)
+    for stage, whole, half in ((0, 8, 4), (1, 6, 4), (2, 4 * 2 + 2, 2 * 2 + 2), (3, 2 * (4 + 4), 2 * (2 + 4))):
+        it = Strategy(256, 8192, dp=32, tp=4, microbatch=4, sharding=stage, overlap=False)
+        other = replace(it, precision=short)
+        sent, less = (traffic(model, each, machine)["dp"].nbytes for each in (it, other))
+        assert less / sent == pytest.approx(half / whole)
+        assert step_cost(model, other, machine).seconds < step_cost(model, it, machine).seconds
+        assert memory(model, other) == memory(model, it)
+    found = search(model, 8, machine, 64, 8192, {"precision": short, "pp": 2, "tp": 2})
+    assert found.best is not None
+    assert found.best.strategy.precision == short
 
 
 def test_experts_are_dealt_over_all_axes_but_the_pipeline():

@@ -152,7 +152,7 @@ def megatron_step(row: MegatronRow, machine: Machine) -> StepCost:
         flash=False,
         fused=False,
         overlap=False,
-        precision=Precision(gradient=2),
+        precision=Precision(gradient=2, sent=2),
     )
     model = gpt(row.width, row.layers, row.heads)
     require(model, it, row.gpus)
@@ -232,7 +232,7 @@ def korthikanti_memory() -> Iterator[HeldFigure]:
         model = gpt(row.width, row.layers, row.heads)
         it = korthikanti_strategy(row, "none", sequence=False)
         matrices = model.layers * (model.dense - model.vectors) / (it.tp * it.pp)
-        state = sum(it.precision) * matrices / 2**30
+        state = sum(it.precision[:3]) * matrices / 2**30
         yield HeldFigure("Korthikanti 2022", f"{row.name} state", row.state, state, "GiB")
         for recompute, published in (("none", row.activations[0]), ("selective", row.activations[1])):
             it = korthikanti_strategy(row, recompute, sequence=recompute != "none")

@@ -151,7 +151,7 @@ def _data(model: LanguageModel, it: Strategy, machine: Machine, block: BlockTime
 
     if replicas == 1 and (apart.size == 1 or not own):
         return 0.0, 0.0
-    gradients, values = moved(it.precision.gradient), moved(it.precision.parameter)
+    gradients, values = moved(it.precision.sent), moved(it.precision.parameter)
     once, each = 0.0, 0.0
     visits = it.microbatches
     if it.sharding == 0:

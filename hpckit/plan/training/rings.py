@@ -51,7 +51,7 @@ def ending(at: StepContents) -> Iterator[Step]:
     # The sum of chunk k of a ring begins at place k + 1, and is whole at place k.
     parts = step_cost(at.model, at.strategy, at.machine).parts
     column = lambda cell: np.full((len(rank), 1), cell)  # noqa: E731
-    one = it.precision.gradient * count / size
+    one = it.precision.sent * count / size
     received, scratch = line[:0], held + 1
     ring_before = np.tile(before, pp)
     for number in range(1, size):
@@ -76,7 +76,7 @@ def ending(at: StepContents) -> Iterator[Step]:
     last = at.content(SUMMED, stage, line, size - 1)
     whole = np.full(len(rank), seconds)
     yield only(Work(rank, whole, column(held), last[:, None], column(total), start[:, None], ["optimizer"] * len(rank)))
-    one = (it.precision.parameter if it.sharding else it.precision.gradient) * count / size
+    one = (it.precision.parameter if it.sharding else it.precision.sent) * count / size
     for number in range(1, size):
         sent = _sent(rank, ahead, behind, total, scratch, one)
         yield Step(*sent, itemsize=1.0, texts=lambda: ["dp"] * len(rank))

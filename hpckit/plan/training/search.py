@@ -165,7 +165,8 @@ def meshes(model: LanguageModel, ranks: int, batch: int, context: int, fixed: di
                 if ranks % (tp * cp * pp) or batch % dp or ("dp" in fixed and dp != fixed["dp"]):
                     continue
                 for ep, etp in _expert_ranks(model, dp * cp * tp, fixed):
-                    yield Strategy(batch, context, dp, pp, cp, tp, ep, etp)
+                    it = Strategy(batch, context, dp, pp, cp, tp, ep, etp)
+                    yield replace(it, precision=fixed.get("precision", it.precision))
 
 
 def _expert_ranks(model: LanguageModel, ranks: int, fixed: dict[str, Any]) -> Iterator[tuple[int, int]]:

@@ -33,7 +33,8 @@ MOST_NAMED = 6
 
 
 class Precision(NamedTuple):
-    """Bytes a parameter: of its value, its gradient, and of the optimizer's state (a copy and two moments, float32).
+    """Bytes a parameter: of its value, its gradient, and of the optimizer's state (a copy and two moments, float32);
+    sent: of its gradient on the way to other replicas.
 
     Activations, and the messages that carry them, have numbers of as many bytes as the values.
     """
@@ -41,6 +42,7 @@ class Precision(NamedTuple):
     parameter: int = 2
     gradient: int = 4
     optimizer: int = 12
+    sent: int = 4
 
 
 MIXED = Precision()

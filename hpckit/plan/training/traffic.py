@@ -67,7 +67,7 @@ def traffic(model: LanguageModel, it: Strategy, machine: Machine) -> dict[str, A
     if replicas > 1:
         shared, own = held_parameters(model, it)
         one_copy = part(replicas) * shared + part(it.twins) * own
-        gradient, value = it.precision.gradient, it.precision.parameter
+        gradient, value = it.precision.sent, it.precision.parameter
         often = {0: 2 * gradient, 1: gradient + value, 2: gradient * m + value, 3: (gradient + 2 * value) * m}
         name = "dp x cp" if it.cp > 1 and it.dp > 1 else "dp" if it.dp > 1 else "cp (gradients)"
         here = folded_line(it, machine, replicas, t)

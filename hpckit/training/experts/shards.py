@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from hpckit.collectives import all_reduce
 from hpckit.nn.parameters import Parameter, Parameters, in_order
 from hpckit.plan.pipeline.parts import PartialSum, joined
-from hpckit.training.parts import Parts, PartSum
+from hpckit.training.parts import Parts, PartSum, added
 
 if TYPE_CHECKING:
     from hpckit.training.replicas import Replicas
@@ -134,7 +135,7 @@ class JoinedParts:
             return device.zeros((count,), dtype)
 
         self._zeros = zeros
-        self._trees = [[PartSum(node, zeros, int) for node in sources] for _ in experts.units]
+        self._trees = [[PartSum(node, zeros, int, experts.kind) for node in sources] for _ in experts.units]
         self._spare: dict[tuple[int, int], Any] = {}
         self._closed: set[int] = set()
 
@@ -158,9 +159,10 @@ class JoinedParts:
         self._closed.add(unit)
         self._begin(unit)
         done: list[tuple[PartialSum, Any]] = []
+        add = functools.partial(added, kind=self._shards.kind)
         for source, (node, tree) in enumerate(zip(self._sources, self._trees[unit], strict=True)):
             tree.close()
-            joined(done, node, self._vector(unit, source), _added)
+            joined(done, node, self._vector(unit, source), add)
         for parameter in self._shards.units[unit].parameters:
             parameter.sources = None
 
@@ -196,8 +198,3 @@ class JoinedParts:
                 p.sources[source] = vector[at : at + p.size].reshape(p.shape)
 
         return bind
-
-
-def _added(left: Any, right: Any) -> Any:
-    left += right
-    return left

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from hpckit.kernels.forms import form_for
-from hpckit.kernels.nn.memory import empty
+from hpckit.kernels.nn.memory import copied, empty
 
 KINDS = ("bfloat16", "float16")
+PIECE = 1 << 16  # numbers that are rounded at once, in place
 
 
 def _flat(x: Any, bits: Any = None) -> tuple[Any, ...]:
@@ -52,3 +53,24 @@ def widened(bits: Any, kind: str) -> Any:
     x = empty(bits.shape, bits, np.float32)
     widen(bits, x, kind)
     return x
+
+
+def packed(x: Any, kind: str) -> Any:
+    """The bits of the numbers x [n], in the first half of x's own memory; x is used up."""
+    bits = x.view(np.uint16)[: x.size]
+    for first in range(0, x.size, PIECE):
+        bits[first : first + PIECE] = narrowed(x[first : first + PIECE], kind)
+    return bits
+
+
+def unpack(x: Any, kind: str) -> None:
+    """The reverse of `packed`: x has the numbers that its own first half stands for."""
+    bits = x.view(np.uint16)[: x.size]
+    for first in reversed(range(0, x.size, PIECE)):
+        widen(copied(bits[first : first + PIECE]), x[first : first + PIECE], kind)
+
+
+def summed(left: Any, right: Any, kind: str) -> Any:
+    """Add right to left, both bits: in float32, and rounded once."""
+    accumulate(left, widened(right, kind), kind)
+    return left

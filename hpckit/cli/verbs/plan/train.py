@@ -22,13 +22,14 @@ from hpckit.plan.training.model import NAMED, ExpertSizes, LanguageModel, langua
 from hpckit.plan.training.reasons import compared, other_conditions, reasons
 from hpckit.plan.training.search import HEADROOM, PricedStrategy, SearchResult, mesh_of, search
 from hpckit.plan.training.step import TrainingStep, reached
-from hpckit.plan.training.strategy import AXES, CONTEXT, EXPERT_AXES, RECOMPUTE, SCHEDULES
+from hpckit.plan.training.strategy import AXES, CONTEXT, EXPERT_AXES, MIXED, RECOMPUTE, SCHEDULES
 from hpckit.plan.training.traffic import traffic
 from hpckit.report.units import counted
 from hpckit.settings.table import Parser, bytes_text, print_table
 
 EXAMPLE = "hpckit plan train llama3-405b --ranks 16384 --machine llama3 --batch 2048"
 FIXED = ("dp", "pp", "cp", "tp", "ep", "etp", "microbatch", "schedule", "chunks", "sharding", "recompute", "context_by")
+GRADIENTS = ("float32", "bfloat16", "float16")
 PRESETS = "train/"
 SHOWN = 6
 TOKENS = 4 << 20  # of a step, where no batch is given
@@ -40,6 +41,8 @@ def main(arguments: list[str]) -> int:
     options = _parser().parse_args(arguments)
     model, machine, batch, context, ranks = _checked(options)
     fixed = {name: getattr(options, name) for name in FIXED if getattr(options, name) is not None}
+    if options.gradients != "float32":
+        fixed["precision"] = MIXED._replace(sent=2)
     if len(ranks) > 1:
         each = {count: _searched(model, count, machine, batch, context, fixed) for count in ranks}
         return _compare(model, machine, batch, context, each, options.json)
@@ -337,6 +340,7 @@ def _parser() -> argparse.ArgumentParser:
     it.add_argument("--chunks", type=int, metavar="V", help="fix the stages a rank, where the schedule leaves it open")
     it.add_argument("--zero", dest="sharding", type=int, choices=range(4), help="fix what replicas share")
     it.add_argument("--recompute", choices=RECOMPUTE, help="fix what is recomputed")
+    it.add_argument("--gradients", choices=GRADIENTS, default="float32", help="what replicas send of them (float32)")
     it.add_argument("--context-by", choices=CONTEXT, help="fix how ranks of cp meet all keys")
     it.add_argument("--brief", action="store_true", help="do not look at other networks, memories and batches")
     it.add_argument("--draw", nargs="?", const="-", metavar="FILE.svg", help="draw instead: the step as SVG, or a text")
