@@ -160,7 +160,7 @@ def test_guesses_of_another_model_change_nothing(same, tmp_path):
 
 @pytest.mark.nightly
 def test_a_hundred_schedules(tmp_path):
-    for kind in KINDS:
+    for kind in (*KINDS, "qwen2", "mistral"):
         folder, given = write_model(tmp_path / kind, kind), requests(3, 14)
         expected = alone(folder, given)
         for seed in range(100, 134):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -34,6 +36,7 @@ from hpckit.serving.step import ServingStep, TextPiece
 
 PROMPT, LONG = 32, 1024
 GUESSES = 3
+SENT = 0.05  # s in which all clients of a step have their tokens
 
 
 def decode(folder: Path, rounds: int, kind: str) -> dict[str, Any]:
@@ -98,30 +101,43 @@ def promise(folder: Path, rounds: int, rows: int) -> dict[str, Any]:
 
 
 def overhead(folder: Path, rounds: int, rows: int) -> dict[str, Any]:
-    """Steps of the engine that give each of so many texts a token, and the bare pass through the model."""
+    """Steps of a server each of whose clients gets a token of its stream, and the bare pass through the model, while
+    no client waits for anything.
+    """
+    import uvicorn
+
+    from hpckit.serving.server.http import application
+    from hpckit.serving.server.service import Service
+
     engine, times = Engine(folder, texts=rows, kv_tokens=rows * 256), Times(step=[], bare=[])
-    for n in range(rows):
-        engine.add(tokens(PROMPT, n), Sampling(max_tokens=100, ignore_end=True))
-    seconds: list[float] = []
-    run = engine.model.run
+    run, last = engine.model.run, time.perf_counter()
 
     def timed(step: ServingStep) -> Any:
-        begin = time.perf_counter()
-        found = run(step)
-        seconds.append(time.perf_counter() - begin)
+        nonlocal last
+        found, end = run(step), time.perf_counter()
+        if step.rows == step.answers == rows:
+            times["step"].append(end - last)
+            time.sleep(SENT)
+            times["bare"].append(_seconds(lambda: run(step)))
+        last = time.perf_counter()
         return found
 
     engine.model.run = timed  # type: ignore[method-assign]
-    while engine.scheduler.waiting or any(not text.written for text in engine.scheduler.running):
-        engine.step()
-    for _ in range(rounds + 2):
-        seconds.clear()
-        begin = time.perf_counter()
-        engine.step()
-        times["step"].append(time.perf_counter() - begin)
-        times["bare"].append(seconds[0])
-    engine.close()
-    return {"times": {name: each[2:] for name, each in times.items()}}
+    server = uvicorn.Server(uvicorn.Config(application(Service(engine), "bench"), port=0, log_level="error"))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started and thread.is_alive():
+        time.sleep(SENT)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    load = {"requests": rows, "concurrency": rows, "input-words": PROMPT // 5, "output-tokens": rounds + PROMPT}
+    clients = [word for name, count in load.items() for word in (f"--{name}", str(count))]
+    try:
+        command = [sys.executable, "-m", "hpckit.cli.main", "bench", "serve", f"http://127.0.0.1:{port}", *clients]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    finally:
+        server.should_exit = True
+        thread.join()
+    return {"times": {name: each[2 : 2 + rounds] for name, each in times.items()}}
 
 
 def theirs(folder: Path, rounds: int, kind: str, count: int) -> dict[str, Any]:

@@ -5,12 +5,20 @@ from __future__ import annotations
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
 
 from hpckit.bench.measure import Times
-from hpckit.bench.train.serving.model import decode_seconds, first_seconds, tokens, write_gguf
+from hpckit.bench.train.serving.model import (
+    decode_seconds,
+    first_seconds,
+    panels,
+    read_seconds,
+    tokens,
+    write_gguf,
+)
 from hpckit.serving.engine import Engine
 from hpckit.serving.sampler import Sampling
 
@@ -20,16 +28,18 @@ NEAR = 20  # of 32,000 tokens: rounded weights and activations decide between th
 
 
 def llama_cpp(folder: Path, rounds: int, kind: str, count: int) -> dict[str, Any]:
-    """Tokens of one text, and the first one after 512, by our engine and by llama.cpp from the same GGUF file."""
+    """Tokens of one text, and the first one after 512, by our engine and by llama.cpp from the same GGUF file; and a
+    plain read of the weights, which are as many bytes for both.
+    """
     path = write_gguf(folder / "model.gguf", folder, STORAGE[kind])
     engine, server = Engine(path, weights=kind, texts=2, kv_tokens=4096), _server(path, 1, 2048)
     prompt, long = tokens(8), tokens(512, 5)
     (ours,) = engine.generate([prompt], Sampling(max_tokens=1, ignore_end=True, logprobs=NEAR))
     (token,) = _asked(server, prompt, 1)[0]
     assert token in dict(ours.logprobs[0]), f"llama.cpp's token is not among our {NEAR} likeliest"
-    times = Times(ours=[], theirs=[], our_prompt=[], their_prompt=[])
+    times, words = Times(read=[], ours=[], theirs=[], our_prompt=[], their_prompt=[]), panels(engine)
     for n in range(rounds + 1):
-        seconds = {"ours": decode_seconds(engine, count)}
+        seconds = {"read": median(read_seconds(words) for _ in range(7)), "ours": decode_seconds(engine, count)}
         told = _asked(server, prompt, count + 1)[1]["timings"]
         seconds["theirs"] = told["predicted_ms"] / 1000 / count  # the first token is that of the prompt
         seconds["our_prompt"] = first_seconds(engine, [n + 3, *long[1:]])
@@ -39,7 +49,7 @@ def llama_cpp(folder: Path, rounds: int, kind: str, count: int) -> dict[str, Any
         for name, one in seconds.items():
             if n:
                 times[name].append(one)
-    return {"times": times}
+    return {"times": times, "bytes": engine.weights.nbytes}
 
 
 def llama_cpp_batch(folder: Path, rounds: int, most: int) -> dict[str, Any]:

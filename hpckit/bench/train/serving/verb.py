@@ -4,8 +4,9 @@ and against transformers, 32 texts at once, shared beginnings, 2 ranks against o
 Outputs are compared before anything is timed. `one_answer_cost_…` and `scheduler_overhead` are times, ours over those
 without: below 1 is better. `plan_error_…`: |predicted / measured - 1| of `hpckit plan serve`, below 0.2 is good.
 `speculation_of_formula`: the gain by guesses of which 7 in 10 are right over what the formula of Leviathan et al. makes
-of them; `speculation_where_it_fails`: a text without guesses over one whose guesses are all wrong. Without transformers
-or xllamacpp (whose wheel has no AVX-512) what is compared with it is left out.
+of them; `speculation_where_it_fails`: a text without guesses over one whose guesses are all wrong.
+`decode_vs_xllamacpp_…_ceiling`: its time over that of a plain read of the weights, which no engine that reads as many
+bytes can beat. Without transformers or xllamacpp (whose wheel has no AVX-512) what is compared with it is left out.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ CASES: dict[str, tuple[str, int, tuple[int, int], tuple[Any, ...], tuple[Any, ..
 }
 # Cases and the packages that they compare with.
 NEEDS = {
+    "overhead": ("starlette", "uvicorn"),
     **dict.fromkeys(("theirs", "batch"), ("torch", "transformers")),
     **dict.fromkeys(("llama_cpp", "llama_cpp_batch"), ("xllamacpp", "gguf")),
 }
@@ -68,7 +70,7 @@ def run(quick: bool = False, only: Sequence[str] | None = None) -> dict[str, Any
         times = found["times"]
         for candidate, seconds in times.items():
             more = {}
-            if "bytes" in found:
+            if "bytes" in found and not candidate.endswith("prompt"):
                 more["GB_per_s"] = round(found["bytes"] / median(seconds) / 1e9, 1)
             if "tokens" in found:
                 more["tokens_per_s"] = round(found["tokens"] / median(seconds), 1)
@@ -102,6 +104,8 @@ def _ratios(key: str, name: str, times: dict[str, list[float]]) -> Ratios:
     if name == "ranks":
         return speed_up(key, times, 2)
     found = {key: ratio(times["theirs"], times["ours"])}
+    if "read" in times:
+        found[f"{key}_ceiling"] = ratio(times["theirs"], times["read"])
     if "our_prompt" in times:
         prefill = ratio(times["their_prompt"], times["our_prompt"])
         kind = key.rpartition("_")[2]
