@@ -17,6 +17,7 @@ Python values known when the step is traced: a choice of a scheme, a constant.
 from __future__ import annotations
 
 import inspect
+import math
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -33,9 +34,11 @@ from hpckit.adjoint.transforms import Grid, linear, sensitivities, tangents
 from hpckit.errors import InputError
 from hpckit.grid.field import Field
 from hpckit.kernels.graph.nodes import Node, constant, make
+from hpckit.plan.grid.decomposition import Decomposition
+from hpckit.plan.machine.machine import Machine, machine_of
 
 __communicates__ = True  # its frames are not call sites
-MOST_AGAIN = 1.25  # operations of several steps in one pass, over those of the steps apart
+MACHINE = "infiniband"  # whose prices say how many steps become one pass, if no other is given
 
 
 class TracedModel:
@@ -45,12 +48,18 @@ class TracedModel:
     """
 
     def __init__(
-        self, function: Callable, walls: Mapping[str, Any] | None = None, exact: bool = False, times: int = 1
+        self,
+        function: Callable,
+        walls: Mapping[str, Any] | None = None,
+        exact: bool = False,
+        times: int = 1,
+        machine: Machine | None = None,
     ) -> None:
-        self.function, self.exact, self.times = function, exact, times
+        self.function, self.exact, self.times, self._machine = function, exact, times, machine
         self.name = getattr(function, "__name__", "model") + (f", {times} times" if times > 1 else "")
         self._walls = dict(walls or {})
         self._graphs: dict[Any, tuple[Graph, bool]] = {}
+        self._reasons: dict[tuple, str] = {}  # by the graph's results: why so many steps are one pass
         self._programs: dict[Any, SweepProgram] = {}
         self._bound: weakref.WeakKeyDictionary[Any, dict] = weakref.WeakKeyDictionary()
         parameters = inspect.signature(function).parameters.values()
@@ -69,16 +78,19 @@ class TracedModel:
         results = bound.run(dict(zip(graph.inputs, map(plain, args), strict=True)), outs)
         return tuple(results) if several else results[0]
 
-    def repeated(self, times: int) -> TracedModel:
+    def repeated(self, times: int, machine: Machine | str | None = None) -> TracedModel:
         """Several steps as one model: its first arguments are the state, its results the next state.
 
-        Where that moves fewer bytes, all steps become one pass over memory after one exchange of a deeper halo: what is
-        between two steps stays in a few slabs in the cache. Between walls each step is a pass, since walls are filled
-        between them. The bits are those of single steps.
+        Where all axes are periodic, some steps or all of them may become one pass over memory after one exchange of a
+        deeper halo: what is between two steps stays in a few slabs in the cache. How many is what `price` finds
+        quickest for the grid, its ranks and a machine (a name, the file of a calibrated one, or the `Machine`);
+        `describe` says the prices. Between walls each step is a pass, since walls are filled between them. The bits
+        are those of single steps.
         """
         if isinstance(times, bool) or not isinstance(times, int) or times < 1:
             raise InputError(f"{self.name} is repeated 1 time or more, not {times!r}")
-        return TracedModel(self.function, self._walls, self.exact, times * self.times)
+        on = machine if isinstance(machine, Machine) else machine_of(machine or MACHINE)
+        return TracedModel(self.function, self._walls, self.exact, times * self.times, on)
 
     def graph(self, *args: Any, **options: Any) -> Graph:
         """The graph for arguments like these, a plain value; `str(graph)` has a line a node."""
@@ -89,7 +101,8 @@ class TracedModel:
         program = self.program(self._traced(args, options)[0])
         field = next(arg for arg in args if isinstance(arg, Field))
         owned = field.decomposition.owned(field.mesh.rank)[: len(program.graph.axes)]
-        return "\n".join(program.describe(() if field.device.is_gpu else owned))
+        reason = self._reasons.get(program.graph.outputs)
+        return "\n".join([*program.describe(() if field.device.is_gpu else owned), *([reason] if reason else [])])
 
     def program(self, graph: Graph) -> SweepProgram:
         """The stages of a graph of this model, or of one derived from it."""
@@ -125,13 +138,16 @@ class TracedModel:
                     f"{name} of {self.name} is a {type(arg).__name__}, neither a Field nor a number nor a Network",
                     do="make arrays Fields; give choices and other constants as keywords, behind a * in the definition",
                 )
-        topology = require_same_grid(fields, self.name).mesh.topology
+        field = require_same_grid(fields, self.name)
+        topology = field.mesh.topology
         kinds = tuple(arg.stages if isinstance(arg, Network) else isinstance(arg, Field) for arg in args)
-        key = (topology.names, topology.periodic, kinds, tuple(sorted((k, repr(v)) for k, v in options.items())))
+        key: tuple = (topology.names, topology.periodic, kinds, tuple(sorted((k, repr(v)) for k, v in options.items())))
+        if self.times > 1:
+            key = (*key, topology.sizes, field.decomposition.shape)
         if key not in self._graphs:
             names = tuple(name for name in topology.names if name != MEMBER)
             axes = Axes(names, tuple(not topology.is_periodic(name) for name in names))
-            self._graphs[key] = self._trace(axes, kinds, options)
+            self._graphs[key] = self._trace(axes, kinds, options, field.decomposition)
         return self._graphs[key]
 
     def _takes(self, args: Sequence[Any]) -> bool:
@@ -141,7 +157,9 @@ class TracedModel:
             return False
         return True
 
-    def _trace(self, axes: Axes, kinds: Sequence[bool | Stages], options: Mapping[str, Any]) -> tuple[Graph, bool]:
+    def _trace(
+        self, axes: Axes, kinds: Sequence[bool | Stages], options: Mapping[str, Any], decomposition: Decomposition
+    ) -> tuple[Graph, bool]:
         names = [*self.parameters, *(f"argument {k}" for k in range(len(self.parameters), len(kinds)))]
         inputs, given = [], []
         for name, kind in zip(names, kinds, strict=False):
@@ -164,19 +182,37 @@ class TracedModel:
                 f"{self.name}: its {len(outputs)} results are not the next state of its first arguments",
                 do="a step that is repeated takes the fields of the state first and returns as many",
             )
-        found = []
-        for apart in (True,) if any(axes.walled) else (True, False):
+
+        def together(count: int) -> Graph:
+            """All steps, `count` of them in a pass."""
             now = outputs
-            for _ in range(self.times - 1):
-                if apart:
+            for k in range(1, self.times):
+                if k % count == 0:
                     pairs = zip(now, state, strict=True)
                     now = tuple(make("hold", node, value=leaf.value[1], is_field=True) for node, leaf in pairs)
                 now, _ = self._results([*(Traced(node, axes) for node in now), *given[len(now) :]], options)
-            found.append(Graph(self.name, tuple(inputs), now, axes.names, grid))
-        work = [SweepProgram(graph, self.exact).work() for graph in found]
-        # All in one pass must not compute much more than it saves.
-        joined = len(found) > 1 and work[1][0] < work[0][0] and work[1][1] < MOST_AGAIN * work[0][1]
-        return found[joined], several
+            return Graph(self.name, tuple(inputs), now, axes.names, grid)
+
+        if any(axes.walled) or self._machine is None:
+            return together(1), several
+        return self._quickest(together, decomposition, self._machine), several
+
+    def _quickest(self, together: Callable[[int], Graph], decomposition: Decomposition, machine: Machine) -> Graph:
+        """Of the graphs with 1, 2, … steps in a pass the quickest; what is no quicker than the one before ends it."""
+        best, least, chosen, said = together(1), math.inf, 1, []
+        for count in (k for k in range(1, self.times + 1) if self.times % k == 0):
+            graph = together(count)
+            program = self.program(graph)
+            if not program.fits(decomposition):
+                said.append(f"{count} a pass: its halo is wider than the thinnest block")
+                break
+            it = program.price(decomposition, machine)
+            said.append(f"{count} a pass: {it}")
+            if it.seconds >= least:
+                break
+            best, least, chosen = graph, it.seconds, count
+        self._reasons[best.outputs] = f"{chosen} steps a pass, by prices on {machine.name}: {'; '.join(said)}"
+        return best
 
     def _results(self, given: Sequence[Any], options: Mapping[str, Any]) -> tuple[tuple[Node, ...], bool]:
         """What the function returns for stand-ins, and whether it is a tuple."""
@@ -210,7 +246,10 @@ def jvp(step: TracedModel, args: Sequence[Any], changes: Sequence[Any], **option
 
     changes: of each argument a Field, a number, or None for no change.
     """
+    if not isinstance(args, tuple | list):
+        raise InputError(f"jvp takes the arguments of {step.name} as a tuple, not as {type(args).__name__}")
     graph, several = step._traced(args, options)
+    _require_alike(step.name, "changes", changes, [node.is_field for node in graph.inputs], "arguments")
     derived = jvp_graph(graph, [change is not None for change in changes])
     given = [change for change in changes if change is not None]
     bound = step.bound(derived, args)
@@ -230,8 +269,7 @@ def vjp(step: TracedModel, *args: Any, **options: Any) -> tuple[Any, Callable[..
 
     def pull(*seeds: Any) -> tuple:
         derived = vjp_graph(graph)
-        if len(seeds) != len(graph.outputs):
-            raise InputError(f"{step.name} has {len(graph.outputs)} results, and got {len(seeds)} sensitivities")
+        _require_alike(step.name, "sensitivities", seeds, [node.is_field for node in graph.outputs], "results")
         return tuple(step.bound(derived, args).run(_inputs(derived, [*args, *seeds]), [None] * len(derived.outputs)))
 
     return (tuple(found) if several else found[0]), pull
@@ -314,6 +352,17 @@ def plain(value: Any) -> Any:
     if isinstance(value, Network):
         return value.values
     return value if isinstance(value, Field | np.ndarray) else float(value)
+
+
+def _require_alike(name: str, what: str, given: Sequence[Any], fields: Sequence[bool], whose: str) -> None:
+    """`InputError` unless there is a Field for each field, and something else or None for each of the others."""
+    if not isinstance(given, tuple | list) or len(given) != len(fields):
+        count = len(given) if isinstance(given, tuple | list) else type(given).__name__
+        raise InputError(f"{name} has {len(fields)} {whose}, and got {count} {what}", do="give a tuple, one for each")
+    for number, (each, is_field) in enumerate(zip(given, fields, strict=True)):
+        if each is not None and isinstance(each, Field) != is_field:
+            wanted = "a Field" if is_field else "no Field"
+            raise InputError(f"of the {what} of {name} number {number} is {type(each).__name__}, it should be {wanted}")
 
 
 def _inputs(graph: Graph, values: Sequence[Any]) -> dict[Node, Any]:

@@ -154,6 +154,19 @@ class Traced(StandIn):
     def __setitem__(self, place: Any, value: Any) -> None:
         raise refusal("a change in place", "make a new value: where(condition, new, old)")
 
+    def _no_operator(self, other: Any) -> Any:
+        raise refusal("an operation other than + - * / ** and comparisons", "write it with pointwise functions")
+
+    __mod__ = __rmod__ = __floordiv__ = __rfloordiv__ = __matmul__ = __rmatmul__ = _no_operator
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise refusal(f"`.{name}` of a field", "it has shift, sum and hold; give the step other facts as keywords")
+
+    def __format__(self, how: str) -> str:
+        return repr(self)
+
     def __repr__(self) -> str:
         return f"<traced {self.node!r}>"
 

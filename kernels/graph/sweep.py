@@ -8,6 +8,7 @@ choice is by counting what a cell costs (`WEIGHT`), one value after the other, t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -86,12 +87,19 @@ class GraphSweep:
         operations = loads = stores = 0
         for made in [*((node,) for node in kept), self.targets]:
             pairs = expanded(made, kept, self.dims)
-            operations += sum(
-                node.op in POINTWISE and (node not in kept or computed(node, o, made)) for node, o in pairs
-            )
+            operations += _operations(pairs, made, kept)
             loads += sum(node.op in ARRAYS or (node in kept and not computed(node, o, made)) for node, o in pairs)
             stores += len(made)
         return Count(operations, loads, stores, 8 * (len(self.leaves) + 2 * len(self.targets)))
+
+    def operations(self, shape: Sequence[int]) -> int:
+        """The operations of a pass over a box of this shape: what is kept in slabs is computed beside it, too."""
+        total = math.prod(shape) * _operations(expanded(self.targets, self.kept, self.dims), self.targets, self.kept)
+        for each in self.stored:
+            cells = math.prod(n + high - low for n, (low, high) in zip(shape, each.reach, strict=True))
+            made = (each.node,)
+            total += cells * _operations(expanded(made, self.kept, self.dims), made, self.kept)
+        return total
 
     @property
     def unfused_bytes(self) -> int:
@@ -157,6 +165,11 @@ class GraphSweep:
                 leads[node] = max(leads.get(node, 0), ahead + first)
                 lowest[node] = min(lowest.get(node, 0), ahead + first)
         return tuple(reversed(found))
+
+
+def _operations(pairs: Iterable[tuple[Node, Offset]], made: Sequence[Node], kept: Sequence[Node]) -> int:
+    """How many of the values at offsets are computed by the loop of `made`."""
+    return sum(node.op in POINTWISE and (node not in kept or computed(node, o, made)) for node, o in pairs)
 
 
 def _within(targets: Sequence[Node]) -> list[Node]:

@@ -14,7 +14,10 @@ import pytest
 
 import hpckit as hp
 from hpckit.adjoint.schedule import forward_steps
+from hpckit.adjoint.trace import Axes
 from hpckit.errors import BlowUpError, InputError
+from hpckit.plan.machine.machine import Level, Machine
+from hpckit.plan.topology import Topology
 
 A = hp.adjoint
 
@@ -149,6 +152,30 @@ def test_steps_that_are_repeated_have_the_bits_of_single_steps(mesh):
             assert slopes[2] == pytest.approx(others[2], rel=1e-12)
     with pytest.raises(InputError, match="next state"):
         A.model(lambda k, T: T * k).repeated(2)(0.1, field(mesh))
+
+
+def test_the_prices_of_a_machine_say_how_many_steps_become_one_pass(mesh):
+    """Where messages start slowly a wide halo is quicker, where operations weigh more than the memory it is not."""
+    step = A.model(heat)
+    level = {"name": "network", "ranks": 0, "bandwidth": 1e10}
+    slow = Machine("slow start", (Level(latency=1e-3, **level),), 0.0, 1e12)
+    quick = Machine("quick start", (Level(latency=1e-9, **level),), 0.0, 1e12)
+    made = step.repeated(4, slow), step.repeated(4, quick)
+    of_four = Topology(("y", "x"), (2, 2), ("y", "x"))
+    axes, kinds = Axes(("y", "x"), (False, False)), (True, False)
+    for shape, stages in (((64, 64), (1, 4)), ((6, 64), (2, 4))):  # blocks of 3 rows hold no halo of 4
+        dec = hp.Decomposition(shape, of_four)
+        for model, many in zip(made, stages, strict=True):
+            graph, _ = model._trace(axes, kinds, {}, dec)
+            assert len(model.program(graph).stages) == many
+    with hp.Mesh(hp.world(), y=1, x=1, periodic=("y", "x")) as there:
+        T = field(there, (13, 11))
+        apart, joined = (step.repeated(2, Machine("", (Level(latency=0.0, **level),), 0.0, rate)) for rate in (1e15, 1))
+        assert np.array_equal(apart(T, 0.1).interior, joined(T, 0.1).interior)
+        assert "exchange of T (1, 1)" in apart.describe(T, 0.1)
+        assert "exchange of T (2, 2)" in joined.describe(T, 0.1)
+    with pytest.raises(InputError, match="no machine"):
+        step.repeated(2, "none such")
 
 
 def test_the_gradient_of_a_linear_step_is_its_transposed_matrix(mesh):
@@ -342,6 +369,8 @@ REFUSED = {
     "a loop": (lambda T: sum(T), "neighbors"),
     "a function": (lambda T: np.arctan(T), "a step may use"),
     "math": (lambda T: __import__("math").sqrt(T), "hp.adjoint"),
+    "a remainder": (lambda T: T % 2, "pointwise"),
+    "a fact of an array": (lambda T: T / T.shape[0], "keywords"),
     "a result": (lambda T: "T", "tuple"),
     "an array": (lambda T: T + np.ones((5, 7)), "argument"),
     "a wall without a fill": (lambda T: T[1, 0], "zero_gradient"),
@@ -366,6 +395,11 @@ def test_arguments_that_do_not_fit_are_refused(mesh):
             step(*args)
     with pytest.raises(InputError, match="one number"):
         A.gradient(step)(field(mesh), 0.1)
+    for changes in ((field(mesh),), (field(mesh), field(mesh)), (1.0, 1.0), field(mesh)):
+        with pytest.raises(InputError):
+            A.jvp(step, (field(mesh), 0.1), changes)
+    with pytest.raises(InputError):
+        A.vjp(step, field(mesh), 0.1)[1](1.0)
 
 
 def test_a_nan_is_named_by_its_operation_cell_and_step(mesh):
