@@ -22,7 +22,7 @@ from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.grid.exchange import HaloExchange
 from hpckit.grid.field import Field
 from hpckit.kernels.euler.constants import HALO
-from hpckit.kernels.euler.tracers.dispatch import thin, transport
+from hpckit.kernels.euler.tracers.dispatch import borrow, thin, transport
 from hpckit.plan.grid.decomposition import Decomposition
 
 OWNED = (slice(None), slice(HALO, -HALO), slice(HALO, -HALO))
@@ -108,6 +108,10 @@ class Carried:
                 thin(density.data, self._old, flux, share, dim, rate)
                 transport(self.field.data, self.spare.data, self._old, density.data, scaled, flux, dim, rate)
                 self.field, self.spare = self.spare, self.field
+
+    def fill_holes(self) -> None:
+        """Water below 0, which mixing over terrain may leave in dry air, is made up for from its column."""
+        borrow(self.field.data[: len(self.water)], self._density.data)
 
     def total_water(self, out: Any) -> None:
         """Collective: fill the mixing ratio of all water, in the owned cells and three around them."""

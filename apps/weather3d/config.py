@@ -516,22 +516,18 @@ class Config(Section):
             if terrain.height >= 0.5 * grid.height:
                 yield f"terrain.height of {terrain.height:g} m is half of grid.height or more: lower it"
         missing = {
-            "moisture": self.moisture.kind != "none",
-            "smagorinsky.coefficient": self.smagorinsky.coefficient,
-            "diffusion": self.diffusion,
+            "moisture.equations = 'complete'": self.moisture.equations == "complete",
             "drag": self.drag,
             "surface": self.surface != settings.Surface(),
             "forcing": self.forcing != settings.Forcing(),
             "radiation": self.radiation != settings.Radiation(),
             "jet.speed": self.jet.speed,
             "output.statistics": self.output.statistics,
-            "output.stations": self.output.stations,
-            "output.maps": self.output.maps,
             "parcels": self.parcels.count,
         }
         given = [name for name, is_on in missing.items() if is_on]
         if given:
             yield (
-                f"there is no {', '.join(given)} over terrain, which has dry air without mixing: leave"
-                f" {'it' if len(given) == 1 else 'them'} out, or set terrain.kind = 'flat'"
+                f"there is no {', '.join(given)} over terrain: leave {'it' if len(given) == 1 else 'them'} out, or set"
+                " terrain.kind = 'flat'"
             )

@@ -25,6 +25,19 @@ DYCOMS = [
     *(_line(840.0 + far, 297.5 + far ** (1 / 3), 1.5, 7.0, -5.5) for far in (250.0, 350.0, 500.0, 660.0)),
 ]
 
+# Stable air of N = 0.01 1/s over 285 K, a tropopause at 11 km; relative humidity 0.9 up to 4 km, 0.4 at 9 km.
+MOIST_FLOW = [
+    [z, theta, vapor / 1000, 15.0, 0.0]
+    for z, theta, vapor in (
+        (0.0, 285.0, 7.861), (500.0, 286.5, 6.633), (1000.0, 287.9, 5.557), (1500.0, 289.4, 4.622),
+        (2000.0, 290.9, 3.814), (2500.0, 292.4, 3.122), (3000.0, 293.9, 2.533), (3500.0, 295.4, 2.036),
+        (4000.0, 296.9, 1.621), (5000.0, 299.9, 0.885), (6000.0, 303.0, 0.454), (7000.0, 306.1, 0.217),
+        (8000.0, 309.2, 0.095), (9000.0, 312.4, 0.037), (10_000.0, 315.6, 0.011), (11_000.0, 318.8, 0.002),
+        (12_500.0, 338.9, 0.001), (14_000.0, 360.3, 0.001), (16_000.0, 390.9, 0.001), (18_000.0, 424.1, 0.0),
+        (20_000.0, 460.2, 0.0),
+    )
+]  # fmt: skip
+
 SUPERCELL: dict[str, Any] = {
     "grid": {"nx": 84, "ny": 84, "nz": 40, "width": 168e3, "length": 168e3, "height": 20e3},
     "dynamics": {"kind": "hevi", "step": 8.0},
@@ -227,6 +240,21 @@ PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
             "lid": {"depth": 10e3, "time": 200.0},
             "time": {"end": 15_000.0},
             "output": {"every": 3000.0, "single": False},
+        },
+    ),
+    "orographic_rain": (
+        "moist air rises over a ridge one kilometer high: rain on its windward side, dry air in its lee",
+        {
+            "grid": {"nx": 150, "ny": 6, "nz": 50, "width": 300e3, "length": 12e3, "height": 20e3, "lowest": 150.0},
+            "dynamics": {"kind": "hevi"},
+            "base": {"kind": "levels", "wind": True, "levels": MOIST_FLOW},
+            "terrain": {"kind": "bell", "height": 1000.0, "half_width": 15e3, "x": 120e3},
+            "moisture": {"kind": "kessler"},
+            "bubbles": [],
+            "smagorinsky": {"coefficient": 0.2},
+            "lid": {"depth": 8000.0},
+            "time": {"end": 14_400.0},
+            "output": {"every": 1800.0, "maps": True},
         },
     ),
     "jet": (

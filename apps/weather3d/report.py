@@ -92,7 +92,7 @@ def budgets(run: RunData) -> Iterator[ReportSection]:
 
 
 def over_terrain(run: RunData) -> Iterator[ReportSection]:
-    """Vertical wind and theta' at true heights in a section along x through the highest ground, at the last frame.
+    """Vertical wind, theta', cloud and rain in a section along x through the highest ground, at the last frame.
 
     The numbers: greatest w (m/s), greatest height of the ground (m), and the y of the section (m).
     """
@@ -105,7 +105,8 @@ def over_terrain(run: RunData) -> Iterator[ReportSection]:
     with FieldFile(run.fields) as file:
         level, y, x = (np.asarray(dim.points) for dim in file.variables["w"].dims)
         frame, time = len(file.times) - 1, file.times[-1]
-        read = {name: np.asarray(file.read(file.variables[name], frame, (slice(None), row))) for name in ("w", "theta")}
+        names = [name for name in ("w", "theta", "cloud", "rain") if name in file.variables]
+        read = {name: np.asarray(file.read(file.variables[name], frame, (slice(None), row))) for name in names}
         units = {name: file.variables[name].units for name in read}
     drawn = []
     for name, values in read.items():

@@ -39,7 +39,7 @@ from hpckit.run.steps import frame_count, passes, step_count
 BYTES_PER_CELL_STEP = 3 * FIELDS * 8 * 3
 # Of the split dynamics: arrays that a stage and a substep read or write, each once.
 STAGE_ARRAYS, SUBSTEP_ARRAYS = 62, 20
-SLOPING_STAGE, SLOPING_SUBSTEP, SLOPING_ARRAYS = 30, 8, 14  # as many more over terrain
+SLOPING_STAGE, SLOPING_SUBSTEP, SLOPING_ARRAYS = 30, 8, 17  # as many more over terrain
 SPLIT_ARRAYS = 4 * FIELDS + 8 + 1 + 3 + 1  # state, its start, two kinds of tendencies; work space, pressure, fluxes, mu
 
 
@@ -177,7 +177,7 @@ class Weather3D(AtmosphereRun):
         base, vapor = self.model.base, self.model.base_vapor
         shown = base_profiles(dataclasses.replace(base, theta=self.model.base_theta))
         told = {"units": "1", "long_name": "mixing ratio of vapor of the base state"}
-        return {**shown, "vapor_base": {"dims": ("z",), "values": vapor, **told}}
+        return {**shown, "vapor_base": {"dims": ("z",), "values": vapor, **told}, **altitudes(self.config)}
 
     def check(self) -> None:
         """Collective: raise `BlowUpError` for a state that is not finite or too fast for the step."""

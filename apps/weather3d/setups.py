@@ -91,10 +91,10 @@ def _by_cell(rows: np.ndarray) -> np.ndarray:
 
 def initial_water(profile: Profile, base: BaseState, state: np.ndarray) -> np.ndarray:
     """Vapor, cloud and rain at the start, float64[3, …] of cells as in state, from `initial_state` or zeros."""
-    rho, heat = (base.column[each][:, None, None] + state[field] for each, field in ((0, RHO), (1, RHO_THETA)))
+    rho, heat = (_by_cell(base.column[each]) + state[field] for each, field in ((0, RHO), (1, RHO_THETA)))
     if profile.water:
         return saturated.parts(rho, heat, profile.water)
-    vapor, cloud = (each(base.height)[:, None, None] + np.zeros_like(rho) for each in (profile.vapor, profile.cloud))
+    vapor, cloud = (_by_cell(each(base.height)) + np.zeros_like(rho) for each in (profile.vapor, profile.cloud))
     return np.array([vapor, cloud, np.zeros_like(rho)])
 
 

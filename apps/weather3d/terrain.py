@@ -20,13 +20,14 @@ from hpckit.apps.weather3d.config import Config
 from hpckit.apps.weather3d.sides import distance, periodic_axes
 from hpckit.errors import InputError
 from hpckit.kernels.euler.box.constants import RHO, RHO_THETA, RHO_U, RHO_V, RHO_W
-from hpckit.kernels.euler.constants import C0, GAMMA, GRAVITY, HALO
+from hpckit.kernels.euler.constants import C0, GAMMA, GRAVITY, HALO, RD, REACH
 from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, PER_FACE
 from hpckit.kernels.euler.hevi.terrain.constants import (
     J_U,
     J_V,
     METRICS,
     PER_W,
+    SIZE,
     SLOPE_U,
     SLOPE_V,
     SLOPE_X,
@@ -34,6 +35,7 @@ from hpckit.kernels.euler.hevi.terrain.constants import (
     STEEP,
     Ground,
 )
+from hpckit.kernels.euler.rain.constants import RV
 from hpckit.plan.grid.decomposition import Decomposition
 
 POWER = 1.35  # of the fading of levels
@@ -43,17 +45,19 @@ THINNEST = 0.2  # least thickness of a level, as a share of that over flat groun
 class TerrainCells(NamedTuple):
     """The base state in the middles of a rank's cells, each [nz, ny, nx] or [nz, 1, 1], float64 on the host."""
 
-    rho: np.ndarray  # kg/m3
-    heat: np.ndarray  # rho theta, K kg/m3
+    rho: np.ndarray  # of dry air, kg/m3
+    heat: np.ndarray  # rho theta with the moist theta, K kg/m3
     pressure: np.ndarray  # Pa
-    theta: np.ndarray  # K
+    theta: np.ndarray  # of dry air, K
+    vapor: np.ndarray  # kg/kg
     height: np.ndarray  # m
     volume: np.ndarray  # m3
 
 
-def flat_cells(base: BaseState, edges: np.ndarray, area: float) -> TerrainCells:
-    """Of a box over flat ground; area: dx dy, m2."""
-    rows = (*base.column, base.theta, base.height, np.diff(edges) * area)
+def flat_cells(base: BaseState, vapor: np.ndarray, edges: np.ndarray, area: float) -> TerrainCells:
+    """Of a box over flat ground; vapor: of the levels, kg/kg; area: dx dy, m2."""
+    theta = base.theta / (1 + RV / RD * vapor)  # base.theta is the moist theta
+    rows = (*base.column, theta, vapor, base.height, np.diff(edges) * area)
     return TerrainCells(*(row[:, None, None] for row in rows))
 
 
@@ -91,6 +95,7 @@ class Terrain:
         metric[SLOPE_V] = (middle[inside] - south(middle)) / grid.dy
         metric[SLOPE_X] = (z[:-1, 1:-1, 2:] - z[:-1, 1:-1, :-2]) / (2 * grid.dx)
         metric[SLOPE_Y] = (z[:-1, 2:, 1:-1] - z[:-1, :-2, 1:-1]) / (2 * grid.dy)
+        metric[SIZE] = size[inside]
         between = np.ones_like(size[inside])
         between[0] = size[0, 1:-1, 1:-1]
         between[1:] = np.diff(middle[inside], axis=0) * per_face[1:]
@@ -99,8 +104,10 @@ class Terrain:
         heat = np.zeros_like(size)
         for point, weight in zip(QUADRATURE_POINTS, QUADRATURE_WEIGHTS, strict=True):
             heat += weight * (profile.pressure(z[:-1] + point * thick) / C0) ** (1 / GAMMA)
-        rho = -np.diff(profile.pressure(z), axis=0) / (GRAVITY * thick)
-        base = np.array([rho * size, heat * size, C0 * heat**GAMMA])
+        vapor = profile.vapor(middle)
+        water = vapor + profile.cloud(middle)
+        rho = -np.diff(profile.pressure(z), axis=0) / (GRAVITY * thick * (1 + water))
+        base = np.array([rho * size, heat * size, C0 * heat**GAMMA, water])
         wind = []
         for blowing, beside in ((profile.wind, west), (profile.wind_v, south)):
             momentum = base[0] * blowing(middle)
@@ -112,10 +119,13 @@ class Terrain:
         self.size, self.height, self.thick = size[own], middle[own], thick[own]
         self.faces = z[own]
         self.winds = profile.wind(self.height), profile.wind_v(self.height)
-        self.cells = TerrainCells(
-            rho[own], heat[own], base[2][own], (heat / rho)[own], self.height, thick[own] * grid.dx * grid.dy
-        )
+        theta = heat / (rho * (1 + RV / RD * vapor))
+        volume = thick[own] * grid.dx * grid.dy
+        self.cells = TerrainCells(rho[own], heat[own], base[2][own], theta[own], vapor[own], self.height, volume)
+        near = slice(margin - REACH, REACH - margin)
+        self.vapor = vapor[:, near, near]  # of the base state, with the halo of mixing ratios
         self._base = base[:2][(slice(None), *inside)]
+        self.base_density = self._base[0]  # J rho with the halo, kg/m3
         self._metric, self._below, self._above = metric, below, above
         self.density = table(self.size * rho[own])
 
@@ -125,10 +135,18 @@ class Terrain:
         none = np.zeros((0, 0))
         cells = self.cells
         column = np.array([cells.rho, cells.heat, cells.pressure])
-        return BaseState(self.height, column, none, none, cells.theta, *self.winds, none)
+        return BaseState(self.height, column, none, none, cells.heat / cells.rho, *self.winds, none)
+
+    def turned(self, u: np.ndarray, v: np.ndarray) -> np.ndarray:
+        """What vertical vorticity of the owned cells has beside that along levels (1/s), by their u and v (m/s)."""
+        own = (slice(None), slice(HALO, -HALO), slice(HALO, -HALO))
+        across, along = self._metric[SLOPE_U], self._metric[SLOPE_V]
+        slope_x, slope_y = 0.5 * (across + np.roll(across, -1, 2))[own], 0.5 * (along + np.roll(along, -1, 1))[own]
+        gap = np.gradient(self.height, axis=0)
+        return slope_y * (np.gradient(u, axis=0) / gap) - slope_x * (np.gradient(v, axis=0) / gap)
 
     def middles(self, data: np.ndarray) -> tuple[np.ndarray, ...]:
-        """As `split.state.SplitState._middles`, from the state on the host with its halo filled."""
+        """As `split.state.SplitState.middles`."""
         inner, beyond = slice(HALO, -HALO), slice(HALO, 1 - HALO)
         rho, heat = data[RHO] + self._base[0], data[RHO_THETA] + self._base[1]
         with np.errstate(all="ignore"):

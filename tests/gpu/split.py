@@ -18,8 +18,11 @@ from hpckit.kernels.euler.hevi.stress import dispatch as stress
 from hpckit.kernels.euler.hevi.terrain import dispatch as sloping
 from hpckit.kernels.euler.hevi.terrain.constants import METRICS, Ground
 from hpckit.kernels.euler.hevi.terrain.constants import WORKS as SLOPING_WORKS
+from hpckit.kernels.euler.hevi.terrain.stress import dispatch as sloping_stress
+from hpckit.kernels.euler.hevi.terrain.stress.constants import ROWS
 from hpckit.kernels.euler.rain import dispatch as rain
 from hpckit.kernels.euler.rain.ice import dispatch as ice
+from hpckit.kernels.euler.tracers.dispatch import borrow
 from tests.gpu.checks import Check, Pairs, size
 from tests.gpu.euler import noise
 
@@ -96,7 +99,7 @@ def _pairs_of(there: dict[str, Any], here: dict[str, Any]) -> Pairs:
 
 def _over_terrain(of: dict[str, Any]) -> None:
     ground = Ground(of["base"], of["metric"], of["winds"], of["tilt"])
-    sloping.prepare(of["state"], ground, of["levels"], of["work"])
+    sloping.prepare(of["state"], of["water"], ground, of["levels"], of["work"])
     stage = LargeStage(DX, DY, 1e-2)
     sloping.tendencies(of["state"], of["work"], ground, of["column"], of["levels"], of["weights"], stage, of["slow"])
     hevi.begin(of["start"], of["state"], of["work"], of["fast"], of["pressure"])
@@ -104,18 +107,29 @@ def _over_terrain(of: dict[str, Any]) -> None:
     sloping.substep(of["work"], ground, *rest, Substep(DX, DY, 0.02, 0.6, 0.1, 0.5))
     hevi.finish(of["state"], of["fast"], of["state"])
     sloping.relax(of["state"], ground, of["levels"], of["lid"], 2.0)
+    state, rows, mu = of["mixed air"], of["rows"], of["mu"]
+    sloping.prepare(state, of["water"], ground, of["levels"], of["work"])
+    sloping_stress.viscosity(state, of["work"], ground, of["levels"], (DX, DY), 0.2, 1 / 3, 1.0, rows, mu)
+    sloping_stress.mix(state, of["work"], mu, ground, of["levels"], (DX, DY), 0.1, 1 / 3, 1.0, rows, of["fast"])
+    of["q"] -= 0.2
+    borrow(of["q"], of["base"][:1])
+    sloping_stress.mix_carried(of["q"], of["mixed"], state, mu, ground, of["levels"], (DX, DY), 0.1)
 
 
 def terrain_case(device: Device, dtype: np.dtype) -> Pairs:
-    """A stage over terrain, and its sponge."""
+    """A stage over terrain in moist air, its sponge, and mixing."""
     inputs, rng = _inputs(device, dtype)[1], np.random.default_rng(9)
     cells, nz = inputs["state"].shape[1:], inputs["state"].shape[1]
-    column = np.broadcast_to(inputs["column"][:, :, None, None], (3, *cells))
+    column = np.concatenate([inputs["column"], np.full((1, nz), 0.01)])[:, :, None, None]
     metric = rng.uniform(-0.2, 0.2, (METRICS, *cells))
-    metric[[0, 1, 4, 5]] += 1.0
+    metric[[0, 1, 4, 5, 8]] += 1.0
     inputs |= {
-        "base": column * (1 + 0.01 * rng.random((3, *cells))),
+        "base": column * (1 + 0.01 * rng.random((4, *cells))),
         "metric": metric,
+        "rows": np.zeros((ROWS, *cells)),
+        "q": rng.random((2, nz, *(n - 2 * (HALO - REACH) for n in cells[1:]))),
+        "mixed": np.zeros((2, nz, *(n - 2 * (HALO - REACH) for n in cells[1:]))),
+        "mixed air": np.array(inputs["state"]),
         "winds": rng.normal(size=(2, *cells)),
         "tilt": rng.normal(size=(2, nz)) / 40.0,
         "lid": np.linspace(0.0, 0.1, nz),
@@ -125,7 +139,11 @@ def terrain_case(device: Device, dtype: np.dtype) -> Pairs:
     both = dict(zip(names, there, strict=True)), dict(zip(names, here, strict=True))
     for of in both[:1] if compiling() else both:
         _over_terrain(of)
-    return _pairs_of(*both)
+    inner = (slice(None), slice(HALO, -HALO), slice(HALO, -HALO))
+    more = {"terrain mu": tuple(of["mu"][inner] for of in both), "terrain mixed": tuple(of["mixed"] for of in both)}
+    for field in range(5):
+        more[f"mixed {field}"] = tuple(of["mixed air"][field][inner] for of in both)
+    return {**_pairs_of(*both), **more}
 
 
 def mixing_case(device: Device, dtype: np.dtype) -> Pairs:
@@ -147,7 +165,7 @@ def rain_case(device: Device, dtype: np.dtype) -> Pairs:
     theta, pressure = 300 + 0.004 * z + rng.normal(size=z.shape), 1e5 * exner ** (1004 / 287)
     water = rng.random((3, *z.shape)) * np.array([0.02, 0.004, 0.004])[:, None, None, None] * np.exp(-z / 3000)
     rho = pressure / (287 * exner * theta)
-    parts = [theta, water, rho, exner, pressure, np.full(nz, 500.0), np.zeros((ny, nx))]
+    parts = [theta, water, rho, exner, pressure, 500.0 * rng.uniform(0.8, 1.2, z.shape), np.zeros((ny, nx))]
     there, here = _copies(device, dtype, parts)
     for of in (there,) if compiling() else (there, here):
         theta, water, rho, exner, pressure, thickness, rained = of
@@ -158,15 +176,17 @@ def rain_case(device: Device, dtype: np.dtype) -> Pairs:
     shape = inputs["mu"].shape
     cells = shape[0], *(n - 2 * HALO for n in shape[1:])
     carried = 0.01 * rng.random((4, cells[0], *(n + 2 * REACH for n in cells[1:])))
-    parts = [inputs["state"], inputs["mu"], inputs["column"], carried, np.zeros((4, *cells)), np.zeros((3, *cells))]
+    column = np.broadcast_to(inputs["column"][:, :, None, None], (3, *shape)).copy()
+    sizes = rng.uniform(0.8, 1.2, shape)
+    parts = [inputs["state"], inputs["mu"], column, sizes, carried, np.zeros((4, *cells)), np.zeros((3, *cells))]
     unpacked = _copies(device, dtype, parts)
     for of in unpacked[:1] if compiling() else unpacked:
-        state, deviation, column, carried, air, parcels = of
-        rain.air_of(state, deviation, column, carried, air, parcels)
+        state, deviation, column, size_of, carried, air, parcels = of
+        rain.air_of(state, deviation, column, size_of, carried, air, parcels)
         air[0] *= 1.01
         parcels *= 0.5
-        rain.put_back(air, parcels, column, state, carried)
-    labels = dict(zip(("moist state", "carried", "air", "parcels"), (0, 3, 4, 5), strict=True))
+        rain.put_back(air, parcels, column, size_of, state, carried)
+    labels = dict(zip(("moist state", "carried", "air", "parcels"), (0, 4, 5, 6), strict=True))
     moist = {label: (unpacked[0][k], unpacked[1][k]) for label, k in labels.items()}
     flux = [inputs[name] + rng.normal(size=inputs[name].shape) for name in "xyz"]
     parts = [inputs["state"], inputs["start"] * 0.01, carried, inputs["column"], inputs["levels"], *flux]
@@ -192,7 +212,8 @@ def ice_case(device: Device, dtype: np.dtype) -> Pairs:
     most = np.array([0.02, 0.003, 0.003, 0.001, 0.003, 0.004])[:, None, None, None]
     water = rng.random((6, *z.shape)) * most * np.exp(-z / 4000)
     rho = pressure / (287 * exner * theta)
-    parts = [theta, water, rho, exner, pressure, np.full(nz, 500.0), np.zeros((3, ny, nx)), np.zeros((2, ny, nx))]
+    thick = 500.0 * rng.uniform(0.8, 1.2, z.shape)
+    parts = [theta, water, rho, exner, pressure, thick, np.zeros((3, ny, nx)), np.zeros((2, ny, nx))]
     there, here = _copies(device, dtype, parts)
     for of in (there,) if compiling() else (there, here):
         ice.microphysics(*of[:6], 10.0, *of[6:])

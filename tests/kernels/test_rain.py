@@ -156,17 +156,17 @@ def test_air_is_unpacked_and_put_back():
     for kernels in (reference, dispatch):
         its, mixed = state.copy(), carried.copy()
         air, water = np.zeros((4, 6, 4, 5)), np.zeros((3, 6, 4, 5))
-        kernels.air_of(its, deviation, column, mixed, air, water)
-        kernels.put_back(air, water, column, its, mixed)
+        kernels.air_of(its, deviation, column, np.ones(6), mixed, air, water)
+        kernels.put_back(air, water, column, np.ones(6), its, mixed)
         np.testing.assert_array_equal(mixed, carried)
         np.testing.assert_allclose(its, state, rtol=0, atol=2e-13 * 300)
         np.testing.assert_allclose(
             air[2] * air[0] * (air[1] * (1 + 461.0 / 287.0 * water[0])) * 287.0, air[3], rtol=1e-14
         )
         water *= 0.5
-        kernels.put_back(1.01 * air, water, column, its, mixed)
+        kernels.put_back(1.01 * air, water, column, np.ones(6), its, mixed)
         found.append((air, water, its, mixed))
     for numpy, numba in zip(*found, strict=True):
         np.testing.assert_allclose(numba, numpy, rtol=1e-14, atol=1e-12)
     with pytest.raises(ValueError, match="water"):
-        dispatch.air_of(state, deviation, column, carried, np.zeros((4, 6, 4, 5)), np.zeros((3, 6, 4, 4)))
+        dispatch.air_of(state, deviation, column, np.ones(6), carried, np.zeros((4, 6, 4, 5)), np.zeros((3, 6, 4, 4)))

@@ -143,3 +143,17 @@ def test_density_after_its_mass_has_passed(dim):
     np.testing.assert_allclose(own.sum(), 0.3 * (ends[0] - ends[1]), atol=1e-12)
     with pytest.raises(ValueError, match="mass flux"):
         dispatch.thin(density.copy(), density[0].copy(), flux[1:].copy(), share, dim, 0.3)
+
+
+def test_what_is_below_zero_is_made_up_for_from_its_column_by_mass():
+    rng, found = np.random.default_rng(3), []
+    start, density = rng.uniform(-0.2, 1.0, (2, 7, 4 + 6, 5 + 6)), rng.uniform(0.5, 1.5, (1, 7, 4 + 12, 5 + 12))
+    rho, inner = density[:, :, 6:-6, 6:-6], (..., slice(3, -3), slice(3, -3))
+    for kernels in (reference, dispatch):
+        q = start.copy()
+        kernels.borrow(q, density)
+        found.append(q)
+        np.testing.assert_allclose((rho * q[inner]).sum(axis=1), (rho * start[inner]).sum(axis=1), rtol=1e-13)
+        assert q[inner].min() >= -1e-16
+    np.testing.assert_allclose(found[1], found[0], rtol=0, atol=1e-15)
+    assert start[inner].min() < -0.1

@@ -17,7 +17,7 @@ from hpckit.apps.weather3d.split.model import SplitModel
 from hpckit.grid.field import Field
 from hpckit.io.checkpoint.state import Piece, Restored, read_into
 from hpckit.io.fields.writer import FieldWriter
-from hpckit.kernels.euler.box.constants import RHO, RHO_U, RHO_V, RHO_W
+from hpckit.kernels.euler.box.constants import RHO, RHO_U, RHO_V
 from hpckit.kernels.euler.constants import HALO
 from hpckit.plan.grid.decomposition import Decomposition
 
@@ -53,7 +53,10 @@ class Maps:
         grid, mesh = model.config.grid, model.mesh
         ground = Decomposition((1, grid.ny, grid.nx), mesh.topology, halo=(0, 0, 0))
         self.most = Field.zeros(mesh, ground, name="maps", components=3)  # helicity, less its least, updraft
-        edges = model.edges
+        edges = model.edges[:, None, None]
+        if model.terrain:
+            edges = model.terrain.faces - model.terrain.faces[0]
+        self.thick = np.diff(edges, axis=0)
         self.share = np.clip(np.minimum(edges[1:], HIGHEST) - np.maximum(edges[:-1], LOWEST), 0.0, None)
         falls = model.config.moisture.falls
         shown = {f"{kind}_at_ground" for kind in falls} | ({"water_path"} if model.is_moist else set())
@@ -106,15 +109,13 @@ class Maps:
         it = self.model
         it.exchange(it.state)
         data = it.state.device.to_host(it.state.data).astype(np.float64, copy=False)
-        rho = data[RHO, :, INNER, INNER] + it.base.column[0][:, None, None]
-        upward = data[RHO_W, :, INNER, INNER]
-        upward = np.concatenate([upward, np.zeros_like(upward[:1])])
-        w = 0.5 * (upward[1:] + upward[:-1]) / rho
-        levels = np.flatnonzero(self.share)
+        _, _, _, w, _ = winds = it.middles(data)
+        base = it.terrain.base_density if it.terrain else it.base.column[0][:, None, None]
+        tilted = it.terrain.turned(*winds[1:3]) if it.terrain else np.zeros((len(w), 1, 1))
         helicity = np.zeros(w.shape[1:])
-        for k in levels:
+        for k in np.flatnonzero(self.share.any(axis=(1, 2))):
             near = slice(HALO - 1, 1 - HALO)
-            total = data[RHO, k] + it.base.column[0][k]
+            total = data[RHO, k] + base[k]
             u = data[RHO_U, k, near, HALO : 1 - HALO] / (
                 0.5 * (total[near, HALO : 1 - HALO] + total[near, HALO - 1 : -HALO])
             )
@@ -123,12 +124,13 @@ class Maps:
             )
             turning = np.diff(v, axis=1) / it.spacing["x"] - np.diff(u, axis=0) / it.spacing["y"]  # at corners
             turning = 0.25 * (turning[1:, 1:] + turning[1:, :-1] + turning[:-1, 1:] + turning[:-1, :-1])
-            helicity += self.share[k] * np.maximum(w[k], 0.0) * turning
+            helicity += self.share[k] * np.maximum(w[k], 0.0) * (turning + tilted[k])
         return helicity, w.max(axis=0)
 
     def _water_path(self) -> np.ndarray:
         it = self.model
         assert it.carried
-        rho = it.state.device.to_host(it.state.data)[RHO, :, INNER, INNER] + it.base.column[0][:, None, None]
+        size = it.terrain.size if it.terrain else 1.0
+        rho = it.state.device.to_host(it.state.data)[RHO, :, INNER, INNER] / size + it.rest_of.rho
         water = it.carried.field.to_host()[1 : len(it.carried.water)].astype(np.float64).sum(axis=0)
-        return (water * rho * np.diff(it.edges)[:, None, None]).sum(axis=0)
+        return (water * rho * self.thick).sum(axis=0)

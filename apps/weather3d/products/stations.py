@@ -83,11 +83,14 @@ class Stations:
         shown = self.model.shown()
         it, count = self.model, len(self.model.config.output.stations)
         rows = np.zeros((len(self.names), count))
-        rho_base = it.base.column[0][0]
+        lowest = [it.base.column[0][0], base_theta(it)[0]]
+        if isinstance(it, SplitModel):
+            lowest = [it.rest_of.rho[0], it.rest_of.theta[0]]
+        rho_base, theta_base = (np.broadcast_to(each, shown["rho"].shape[1:]) for each in lowest)
         for n, y, x in self.cells:
-            theta = shown["theta"][0, y, x] + base_theta(it)[0]
+            theta = shown["theta"][0, y, x] + theta_base[y, x]
             vapor = shown["vapor"][0, y, x] if self._carried else 0.0
-            pressure = C0 * ((shown["rho"][0, y, x] + rho_base) * theta * (1 + RV / RD * vapor)) ** GAMMA
+            pressure = C0 * ((shown["rho"][0, y, x] + rho_base[y, x]) * theta * (1 + RV / RD * vapor)) ** GAMMA
             values = {
                 "u": shown["u"][0, y, x],
                 "v": shown["v"][0, y, x],

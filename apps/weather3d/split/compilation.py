@@ -18,9 +18,12 @@ from hpckit.kernels.euler.hevi.stress.dispatch import mix, mix_carried, viscosit
 from hpckit.kernels.euler.hevi.terrain import dispatch as sloping
 from hpckit.kernels.euler.hevi.terrain.constants import METRICS, Ground
 from hpckit.kernels.euler.hevi.terrain.constants import WORKS as SLOPING_WORKS
+from hpckit.kernels.euler.hevi.terrain.stress import dispatch as sloping_stress
+from hpckit.kernels.euler.hevi.terrain.stress.constants import ROWS
 from hpckit.kernels.euler.rain.dispatch import air_of, compress, condense, kessler, put_back, saturate
 from hpckit.kernels.euler.rain.ice.dispatch import microphysics
 from hpckit.kernels.euler.relaxation.dispatch import relax
+from hpckit.kernels.euler.tracers.dispatch import borrow
 
 
 def warm_up(config: Config, device: Device = HOST) -> None:
@@ -42,9 +45,9 @@ def warm_up(config: Config, device: Device = HOST) -> None:
     hevi.substep(work, slow, fast, pressure, levels, *flux, Substep(1.0, 1.0, 1e-3, 0.5, 0.0, 0.0))
     if config.terrain.kind != "flat":
         cells = state.shape[1:]
-        ground = Ground(table(3, *cells), table(METRICS, *cells), table(2, *cells), table(2, 4))
+        ground = Ground(table(4, *cells), table(METRICS, *cells), table(2, *cells), table(2, 4))
         work = table(SLOPING_WORKS, *cells)
-        sloping.prepare(state, ground, levels, work)
+        sloping.prepare(state, device.to_device(NO_WATER.astype(state.dtype)), ground, levels, work)
         stage, sound = LargeStage(1.0, 1.0, config.coriolis), Substep(1.0, 1.0, 1e-3, 0.5, 0.0, 0.0)
         sloping.tendencies(state, work, ground, column, levels, weights, stage, slow)
         sloping.substep(work, ground, slow, fast, pressure, levels, *flux, sound)
@@ -52,20 +55,29 @@ def warm_up(config: Config, device: Device = HOST) -> None:
     hevi.finish(state, fast, state)
     relax(state, column, table(4, 4), table(HALO), table(HALO), table(4), 1.0)
     mu, spacing = table(*state.shape[1:]), (1.0, 1.0)
-    if config.smagorinsky.coefficient or config.diffusion:
+    mixes, sloping_ground = bool(config.smagorinsky.coefficient or config.diffusion), config.terrain.kind != "flat"
+    if mixes and sloping_ground:
+        rows, numbers = table(ROWS, *cells), (levels, spacing, 0.1, 1.0, 0.1)
+        sloping_stress.viscosity(state, work, ground, *numbers, rows, mu)
+        sloping_stress.mix(state, work, mu, ground, levels, spacing, 0.0, 1.0, 1.0, rows, slow)
+    elif mixes:
         viscosity(state, work, column, levels, spacing, 0.1, 1.0, 0.1, mu)
         mix(state, work, mu, table(4, 4), levels, spacing, 0.0, 1.0, 1.0)
     if config.tracers or config.moisture.kind != "none":
         warm_up_transport(state, column)
         q = table(1, 4, HALO + 6, HALO + 6)
-        mix_carried(q, q.copy(), state, mu, column, levels, spacing, 0.0)
+        if mixes and sloping_ground:
+            sloping_stress.mix_carried(q, q.copy(), state, mu, ground, levels, spacing, 0.0)
+            borrow(q, table(1, *cells))
+        elif mixes:
+            mix_carried(q, q.copy(), state, mu, column, levels, spacing, 0.0)
     if config.moisture.kind != "none":
         nz, ny, nx = state.shape[1], *(n - 2 * HALO for n in state.shape[2:])
         kinds = len(config.moisture.water)
         air, water = table(4, nz, ny, nx), table(kinds, nz, ny, nx)
         carried = table(kinds, nz, ny + 2 * REACH, nx + 2 * REACH)
-        air_of(state, table(*state.shape[1:]), column, carried, air, water)
-        put_back(air, water, column, state, carried)
+        air_of(state, table(*state.shape[1:]), column, table(nz), carried, air, water)
+        put_back(air, water, column, table(nz), state, carried)
         if config.moisture.kind == "kessler":
             kessler(air[0], water, *air[1:], table(nz), 1.0, table(ny, nx))
         elif config.moisture.kind == "ice":

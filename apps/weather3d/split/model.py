@@ -15,9 +15,11 @@ from hpckit.errors import BlowUpError
 from hpckit.kernels.euler.box.constants import RHO, RHO_U, RHO_V, RHO_W
 from hpckit.kernels.euler.constants import HALO
 from hpckit.kernels.euler.hevi import dispatch as hevi
-from hpckit.kernels.euler.hevi.constants import LargeStage, Substep
-from hpckit.kernels.euler.hevi.stress.dispatch import mix, mix_carried, viscosity
+from hpckit.kernels.euler.hevi.constants import PRESSURE, LargeStage, Substep
+from hpckit.kernels.euler.hevi.stress import dispatch as stress
 from hpckit.kernels.euler.hevi.terrain import dispatch as sloping
+from hpckit.kernels.euler.hevi.terrain.constants import EXCESS, SIZE
+from hpckit.kernels.euler.hevi.terrain.stress import dispatch as sloping_stress
 from hpckit.kernels.euler.rain.dispatch import air_of, compress, condense, kessler, put_back, saturate
 from hpckit.kernels.euler.rain.ice.dispatch import microphysics
 from hpckit.kernels.euler.relaxation.dispatch import relax
@@ -64,7 +66,7 @@ class SplitModel(SplitState):
             numbers = LargeStage(spacing["x"], spacing["y"], config.coriolis, self.is_moist)
             tables = (self.levels, self.weights, numbers, self.slow)
             if self.terrain:
-                sloping.prepare(state, self.terrain.ground, self.levels, self.work)
+                sloping.prepare(state, self.water, self.terrain.ground, self.levels, self.work)
                 sloping.tendencies(state, self.work, self.terrain.ground, self.column, *tables)
             else:
                 hevi.prepare(state, self.water, self.column, self.levels, self.work)
@@ -126,10 +128,17 @@ class SplitModel(SplitState):
                         self.carried.corners(self.carried.field)
                 with timer("mixing"):
                     prandtl, cross, self._greatest = next(mixings)
-                    mix(state, self.work, self.mu, self.unmixed, self.levels, spacing, dt, prandtl, cross)
+                    numbers = (self.levels, spacing, dt, prandtl, cross)
+                    if self.terrain:
+                        mixed = (state, self.work, self.mu, self.terrain.ground)
+                        sloping_stress.mix(*mixed, *numbers, self.stresses, self.slow)
+                    else:
+                        stress.mix(state, self.work, self.mu, self.unmixed, *numbers)
                     self._mix_carried(dt / prandtl)
         if self.is_moist:
             with timer("water"):
+                if self.terrain and self.mu is not None:
+                    self.carried.fill_holes()
                 self._water(dt)
         if self.relaxes and self.terrain:
             with timer("halo"):
@@ -149,18 +158,31 @@ class SplitModel(SplitState):
         """
         config, state, greatest = self.config, self.state.data, 0.0
         assert self.mu is not None
-        hevi.prepare(state, self.dry, self.column, self.levels, self.work)
+        self._prepare_dry()
         if config.smagorinsky.coefficient:
             coefficient, prandtl = config.smagorinsky.coefficient, config.smagorinsky.prandtl
             spacing = self.spacing["x"], self.spacing["y"]
-            share = min(0.25, prandtl / 2) / dt
-            greatest = viscosity(
-                state, self.work, self.column, self.levels, spacing, coefficient, prandtl, share, self.mu
-            )  # fmt: skip
+            numbers = (self.levels, spacing, coefficient, prandtl, min(0.25, prandtl / 2) / dt)
+            if self.terrain:
+                ground = self.terrain.ground
+                greatest = sloping_stress.viscosity(state, self.work, ground, *numbers, self.stresses, self.mu)
+            else:
+                greatest = stress.viscosity(state, self.work, self.column, *numbers, self.mu)
             yield prandtl, 1.0, greatest
         if config.diffusion:
-            self.mu[...] = (state[RHO] + self.column[0][:, None, None]) * config.diffusion
+            if self.terrain:
+                base, metric = self.terrain.ground.base, self.terrain.ground.metric
+                self.mu[...] = (state[RHO] + base[0]) / metric[SIZE] * config.diffusion
+            else:
+                self.mu[...] = (state[RHO] + self.column[0][:, None, None]) * config.diffusion
             yield config.prandtl, 0.0, greatest
+
+    def _prepare_dry(self) -> None:
+        """Fill `work` from the state, without water."""
+        if self.terrain:
+            sloping.prepare(self.state.data, self.dry, self.terrain.ground, self.levels, self.work)
+        else:
+            hevi.prepare(self.state.data, self.dry, self.column, self.levels, self.work)
 
     def _mix_carried(self, dt: float) -> None:
         """Diffuse what the air carries with rho K over dt (s), after a mixing of the air."""
@@ -169,7 +191,11 @@ class SplitModel(SplitState):
             state, deviates = self.state.data, self.is_moist and not self.forced
             if deviates:
                 q.field.data[0] -= self._still_vapor
-            mix_carried(q.field.data, q.spare.data, state, self.mu, self.column, self.levels, spacing, dt)
+            if self.terrain:
+                where = (state, self.mu, self.terrain.ground)
+                sloping_stress.mix_carried(q.field.data, q.spare.data, *where, self.levels, spacing, dt)
+            else:
+                stress.mix_carried(q.field.data, q.spare.data, state, self.mu, self.column, self.levels, spacing, dt)
             q.field, q.spare = q.spare, q.field
             if deviates:
                 q.field.data[0] += self._still_vapor
@@ -177,9 +203,9 @@ class SplitModel(SplitState):
     def _water(self, dt: float) -> None:
         """What water does over dt (s): it condenses, evaporates, rains; at the pressure that the air has."""
         assert self.carried
-        hevi.prepare(self.state.data, self.dry, self.column, self.levels, self.work)
         state, carried, (air, water) = self.state.data, self.carried.field.data, self.parcels
-        air_of(state, self.work[4], self.column, carried, air, water)
+        self._prepare_dry()
+        air_of(state, self.work[EXCESS if self.terrain else PRESSURE], *self.of_air, carried, air, water)
         theta, rho, exner, pressure = air
         if self.config.moisture.kind == "kessler":
             kessler(theta, water, rho, exner, pressure, self.thickness, dt, self.rained.data[0])
@@ -189,7 +215,7 @@ class SplitModel(SplitState):
             condense(theta, water, rho, exner, pressure)
         else:
             saturate(theta, water, exner, pressure)
-        put_back(air, water, self.column, state, carried)
+        put_back(air, water, *self.of_air, state, carried)
 
     def _compress(self, dt: float) -> None:
         """What water changes in the heating by compression over dt (s)."""

@@ -28,7 +28,9 @@ from hpckit.io.checkpoint.state import Piece, Restored, State, read_into
 from hpckit.kernels.euler.box.constants import FIELDS, RHO, RHO_THETA, RHO_U, RHO_V, RHO_W
 from hpckit.kernels.euler.constants import CV, GAMMA, GRAVITY, HALO, RD
 from hpckit.kernels.euler.hevi.constants import LEVELS, NO_WATER, WORKS, upwind_weights
+from hpckit.kernels.euler.hevi.terrain.constants import SIZE
 from hpckit.kernels.euler.hevi.terrain.constants import WORKS as SLOPING_WORKS
+from hpckit.kernels.euler.hevi.terrain.stress.constants import ROWS
 from hpckit.kernels.euler.rain.constants import CL, CVV, LATENT, RV, WATER_DENSITY
 from hpckit.plan.grid.decomposition import Decomposition
 
@@ -61,17 +63,18 @@ class SplitState:
             )
         )
         levels, self.terrain = level_tables(self.edges), None
-        self.rest_of = flat_cells(self.base, self.edges, grid.dx * grid.dy)
-        begin = np.zeros(0)
-        if config.terrain.kind == "flat":
-            begin = initial_state(config, profile, self.base, rows, columns)
-        else:
+        still = initial_water(profile, self.base, np.zeros((FIELDS, grid.nz, 1, 1)))[..., 0, 0]
+        self.base_vapor = still[0]
+        self.rest_of = flat_cells(self.base, self.base_vapor, self.edges, grid.dx * grid.dy)
+        self.base_theta = self.rest_of.theta[:, 0, 0]
+        faces, rest, size = None, self.base, np.ones(grid.nz)
+        if config.terrain.kind != "flat":
             self.terrain = Terrain(config, profile, levels, (self.decomposition, mesh.rank), self._table)
-            self.rest_of = self.terrain.cells
-            self.spacing["z"] = require_thick(config)
-            begin = initial_state(config, profile, self.terrain.base, rows, columns, self.terrain.faces)
-            begin *= self.terrain.size
-        self.state.set_from_host(begin)
+            self.rest_of, self.spacing["z"] = self.terrain.cells, require_thick(config)
+            faces, rest, size = self.terrain.faces, self.terrain.base, self.terrain.size
+        begin = initial_state(config, profile, rest, rows, columns, faces)
+        warm = initial_water(profile, rest, begin)
+        self.state.set_from_host(begin * size.reshape(grid.nz, *(size.shape[1:] or (1, 1))))
         self._stagger()
         shape, dtype = self.state.data.shape, self.state.data.dtype
         self.start, self.slow, self.fast = (device.zeros(shape, dtype) for _ in range(3))
@@ -107,16 +110,13 @@ class SplitState:
         self.dry = self._table(NO_WATER)
         moist = config.moisture.kind != "none"
         self.is_complete = moist and config.moisture.equations == "complete"
-        still = initial_water(profile, self.base, np.zeros((FIELDS, grid.nz, 1, 1)))[..., 0, 0]
-        self.base_vapor = still[0]
-        self.base_theta = self.base.theta / (1 + RV / RD * self.base_vapor)  # that of dry air; base.theta is moist
         kinds, falls = config.moisture.water, config.moisture.falls
         water = None
         if moist:
-            warm = initial_water(profile, self.base, begin)
             water = np.concatenate([warm, np.zeros((len(kinds) - len(warm), *warm.shape[1:]))])
         # Vapor, too, is mixed as its deviation, else mixing would saturate air whose theta it leaves alone.
         self.unmixed_vapor = 0.0 * self.base_vapor if self.forced else self.base_vapor
+        unmixed_vapor = self.terrain.vapor if self.terrain else self.unmixed_vapor[:, None, None]
         over = (self.terrain.height, self.terrain.density) if self.terrain else None
         self.carried = Carried(config, mesh, device, self.state, water, over) if moist or config.tracers else None
 
@@ -132,11 +132,15 @@ class SplitState:
                 device.zeros((n, *self.state.interior.shape[1:]), config.precision) for n in (4, len(kinds))
             ]
             self.water = device.zeros(shape[1:], dtype)
-            self._still_vapor = self._table(self.unmixed_vapor[:, None, None])
+            self._still_vapor = self._table(unmixed_vapor)
             self.levels[4, :-1] = self._table(still.sum(axis=0))
-            self.thickness = self._table(np.diff(self.edges))
+            self.thickness = self._table(self.terrain.thick if self.terrain else np.diff(self.edges))
+            sloping = self.terrain.ground if self.terrain else None
+            # by level, or by cell with its halo over terrain: base state of the air, and J
+            self.of_air = (sloping.base[:3], sloping.metric[SIZE]) if sloping else (self.column, self._table(size))
         mixes = config.diffusion or config.smagorinsky.coefficient
         self.mu = device.zeros(shape[1:], dtype) if mixes else None
+        self.stresses = device.zeros((ROWS, *shape[1:]), dtype) if mixes and self.terrain else None
         self._greatest: Any = 0.0  # eddy viscosity, m2/s; on a GPU a number there
         self.steps_done = 0
 
@@ -165,7 +169,10 @@ class SplitState:
     def _middles(self) -> tuple[np.ndarray, ...]:
         """Collective: rho, u, v, w and rho theta in the middles of the owned cells, on the host, float64."""
         self.exchange(self.state)
-        data = self.state.device.to_host(self.state.data).astype(np.float64, copy=False)
+        return self.middles(self.state.device.to_host(self.state.data).astype(np.float64, copy=False))
+
+    def middles(self, data: np.ndarray) -> tuple[np.ndarray, ...]:
+        """As `_middles`, from the state on the host with its halo filled."""
         if self.terrain:
             return self.terrain.middles(data)
         base_rho, base_heat, _ = self.base.column[:, :, None, None]
@@ -184,11 +191,10 @@ class SplitState:
 
     def _theta(self, rho: np.ndarray, heat: np.ndarray) -> np.ndarray:
         """Deviation of theta from the base state's; of moist air not that of the moist theta."""
-        if not self.is_moist:
-            return heat / rho - self.rest_of.theta
-        assert self.carried
-        vapor = self.carried.field.to_host()[0]
-        return heat / (rho * (1 + RV / RD * vapor)) - self.base_theta[:, None, None]
+        if self.is_moist:
+            assert self.carried
+            rho = rho * (1 + RV / RD * self.carried.field.to_host()[0])
+        return heat / rho - self.rest_of.theta
 
     def watch(self) -> Diagnostics:
         """Collective: mass, energy, extremes. Sums may differ in the last bits between numbers of ranks."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from hpckit.kernels.compile.cuda_jit import blocks, cuda, threads
 from hpckit.kernels.compile.cuda_pieces import typed_kernel
+from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.device_array import empty
 from hpckit.kernels.euler.box.constants import RHO, RHO_THETA
 from hpckit.kernels.euler.constants import HALO, RD, REACH
@@ -27,23 +28,34 @@ from hpckit.kernels.euler.rain.numerics import (
 THREADS = threads(128)
 
 
-def air_of(state: Any, deviation: Any, column: Any, carried: Any, air: Any, water: Any) -> None:
+def air_of(state: Any, deviation: Any, column: Any, size: Any, carried: Any, air: Any, water: Any) -> None:
     _, nz, ny, nx = air.shape
     launch = typed_kernel(_air_of, air.dtype)[(blocks(nx, THREADS), ny, nz), THREADS]
-    launch(state, deviation, column, carried, air, water)
+    launch(state, deviation, column, size, carried, air, water)
 
 
-def put_back(air: Any, water: Any, column: Any, state: Any, carried: Any) -> None:
+def put_back(air: Any, water: Any, column: Any, size: Any, state: Any, carried: Any) -> None:
     _, nz, ny, nx = air.shape
-    typed_kernel(_put_back, air.dtype)[(blocks(nx, THREADS), ny, nz), THREADS](air, water, column, state, carried)
+    launch = typed_kernel(_put_back, air.dtype)[(blocks(nx, THREADS), ny, nz), THREADS]
+    launch(air, water, column, size, state, carried)
 
 
-def _air_of(state, deviation, column, carried, air, water):
+@inlined
+def place(cells, j, i):
+    """Where a cell's value stands in rows by cell; all cells of a level have that of (0, 0) in rows of levels."""
+    y = 0 if cells.shape[2] == 1 else j
+    x = 0 if cells.shape[2] == 1 else i
+    return y, x
+
+
+def _air_of(state, deviation, column, size, carried, air, water):
     i, j, k = cuda.grid(1), cuda.blockIdx.y, cuda.blockIdx.z
     if i < air.shape[3]:
         row, cell = j + HALO, i + HALO
-        rho, heat = state[RHO, k, row, cell] + column[0, k], state[RHO_THETA, k, row, cell] + column[1, k]
-        pressure, vapor = deviation[k, row, cell] + column[2, k], carried[0, k, j + REACH, i + REACH]
+        y, x = place(size, row, cell)
+        rho = (state[RHO, k, row, cell] + column[0, k, y, x]) / size[k, y, x]
+        heat = (state[RHO_THETA, k, row, cell] + column[1, k, y, x]) / size[k, y, x]
+        pressure, vapor = deviation[k, row, cell] + column[2, k, y, x], carried[0, k, j + REACH, i + REACH]
         air[0, k, j, i] = heat / (rho * (1.0 + RV / RD * vapor))
         air[1, k, j, i] = rho
         air[2, k, j, i] = pressure / (RD * heat)
@@ -52,11 +64,12 @@ def _air_of(state, deviation, column, carried, air, water):
             water[part, k, j, i] = carried[part, k, j + REACH, i + REACH]
 
 
-def _put_back(air, water, column, state, carried):
+def _put_back(air, water, column, size, state, carried):
     i, j, k = cuda.grid(1), cuda.blockIdx.y, cuda.blockIdx.z
     if i < air.shape[3]:
         moist = air[1, k, j, i] * air[0, k, j, i] * (1.0 + RV / RD * water[0, k, j, i])
-        state[RHO_THETA, k, j + HALO, i + HALO] = moist - column[1, k]
+        y, x = place(size, j + HALO, i + HALO)
+        state[RHO_THETA, k, j + HALO, i + HALO] = size[k, y, x] * moist - column[1, k, y, x]
         for part in range(water.shape[0]):
             carried[part, k, j + REACH, i + REACH] = water[part, k, j, i]
 
@@ -116,11 +129,12 @@ def _kessler(theta, water, rho, exner, pressure, thickness, dt, rained, fall):
     nz = theta.shape[0]
     if i < theta.shape[2]:
         longest = dt
+        y, x = place(thickness, j, i)
         for k in range(nz):
             light = math.sqrt(rho[0, j, i] / rho[k, j, i])
             fall[k, j, i] = fall_speed(water[2, k, j, i], 0.001 * rho[k, j, i], light)
             if k < nz - 1 and fall[k, j, i] > 0.0:
-                longest = min(longest, 0.8 * thickness[k] / fall[k, j, i])
+                longest = min(longest, 0.8 * thickness[k, y, x] / fall[k, j, i])
         steps = math.ceil(dt / longest)
         short, ground = dt / steps, 0.0
         for step in range(steps):
@@ -132,7 +146,7 @@ def _kessler(theta, water, rho, exner, pressure, thickness, dt, rained, fall):
                 above = 0.0
                 if k + 1 < nz:
                     above = 0.001 * rho[k + 1, j, i] * water[2, k + 1, j, i] * fall[k + 1, j, i]
-                settled = short * (above - flux) / (grams * thickness[k])
+                settled = short * (above - flux) / (grams * thickness[k, y, x])
                 flux = above
                 made = collected(cloud, rain, short)
                 cloud = max(cloud - made, 0.0)

@@ -8,18 +8,18 @@ from hpckit.kernels.euler.constants import HALO, REACH
 from hpckit.kernels.forms import double_form_for
 
 
-def air_of(state: Any, deviation: Any, column: Any, carried: Any, air: Any, water: Any) -> None:
+def air_of(state: Any, deviation: Any, column: Any, size: Any, carried: Any, air: Any, water: Any) -> None:
     """The air and the water of the owned cells; see `reference.air_of`."""
-    form = double_form_for(__package__, state, deviation, column, carried, air, water)
-    _check_owned(air, water, state, carried)
-    form.air_of(state, deviation, column, carried, air, water)
+    form = double_form_for(__package__, state, deviation, column, size, carried, air, water)
+    _check_owned(air, water, state, carried, column, size)
+    form.air_of(state, deviation, by_cell(column, 2), by_cell(size, 1), carried, air, water)
 
 
-def put_back(air: Any, water: Any, column: Any, state: Any, carried: Any) -> None:
+def put_back(air: Any, water: Any, column: Any, size: Any, state: Any, carried: Any) -> None:
     """Into state and mixing ratios what became of them; see `reference.put_back`."""
-    form = double_form_for(__package__, air, water, column, state, carried)
-    _check_owned(air, water, state, carried)
-    form.put_back(air, water, column, state, carried)
+    form = double_form_for(__package__, air, water, column, size, state, carried)
+    _check_owned(air, water, state, carried, column, size)
+    form.put_back(air, water, by_cell(column, 2), by_cell(size, 1), state, carried)
 
 
 def kessler(
@@ -28,9 +28,9 @@ def kessler(
     """Rain over dt in place; see `reference.kessler`."""
     form = double_form_for(__package__, theta, water, rho, exner, pressure, thickness, rained)
     _check(theta, water, rho, exner, pressure)
-    if thickness.shape != theta.shape[:1] or rained.shape != theta.shape[1:]:
+    if thickness.shape not in (theta.shape[:1], theta.shape) or rained.shape != theta.shape[1:]:
         raise ValueError(f"thickness is {theta.shape[:1]} and rained {theta.shape[1:]} for cells of {theta.shape}")
-    form.kessler(theta, water, rho, exner, pressure, thickness, dt, rained)
+    form.kessler(theta, water, rho, exner, pressure, by_cell(thickness, 1), dt, rained)
 
 
 def saturate(theta: Any, water: Any, exner: Any, pressure: Any) -> None:
@@ -68,11 +68,18 @@ def condense(theta: Any, water: Any, rho: Any, exner: Any, pressure: Any) -> Non
     form.condense(theta, water, rho, exner, pressure)
 
 
-def _check_owned(air: Any, water: Any, state: Any, carried: Any) -> None:
+def by_cell(rows: Any, dims: int) -> Any:
+    """Rows of levels, of so many dims, as one cell a level: all compiled forms take rows by cell."""
+    return rows.reshape((*rows.shape, 1, 1)) if rows.ndim == dims else rows
+
+
+def _check_owned(air: Any, water: Any, state: Any, carried: Any, column: Any, size: Any) -> None:
     nz, ny, nx = air.shape[1:]
     around = [(nz, ny + 2 * width, nx + 2 * width) for width in (HALO, REACH)]
     if water.shape[1:] != (nz, ny, nx) or state.shape[1:] != around[0] or carried.shape[1:] != around[1]:
         raise ValueError(f"air of {air.shape[1:]} has water of {water.shape}, state {state.shape}, {carried.shape}")
+    if (column.shape, size.shape) not in (((3, nz), (nz,)), ((3, *around[0]), around[0])):
+        raise ValueError(f"a base state of {column.shape} and sizes of {size.shape} do not fit a state {state.shape}")
 
 
 def _check(theta: Any, water: Any, *others: Any) -> None:

@@ -6,9 +6,9 @@ upstream differences, evaporates (2.14); vapor condenses and cloud evaporates in
 Atmos. Sci. 30, 879-893), at constant pressure.
 
 theta (K), water (vapor, cloud and rain, kg per kg of dry air: float64[3, nz, ny, nx]) are changed in place. rho:
-density of dry air, kg/m3. exner, pressure (Pa): T / theta and p, kept. thickness: of the layers, m, float64[nz]: rain
-moves between them by mass. The program takes the distance to the middle above; pass that, and half the last, for its
-bits.
+density of dry air, kg/m3. exner, pressure (Pa): T / theta and p, kept. thickness: of the layers, m, float64[nz] or,
+over terrain, float64[nz, ny, nx]: rain moves between them by mass. The program takes the distance to the middle above;
+pass that, and half the last, for its bits.
 
 `compress` and `condense` are the thermodynamics of the complete equations (Bryan and Fritsch 2002, MWR 130, 2917-2928,
 set A): vapor and liquid water have heat capacities of their own, latent heat depends on the temperature, and the
@@ -46,6 +46,7 @@ def air_of(
     state: np.ndarray,
     deviation: np.ndarray,
     column: np.ndarray,
+    size: np.ndarray,
     carried: np.ndarray,
     air: np.ndarray,
     water: np.ndarray,
@@ -53,22 +54,32 @@ def air_of(
     """theta, rho, exner and pressure of the owned cells into air [4, nz, ny, nx], their water into water [kinds, …].
 
     state: with HALO cells around; deviation: of the pressure from column[2]; carried: mixing ratios, REACH around.
+    column, size: base state and the size of cells, by which densities of the state are multiplied, float64[3, nz] and
+    [nz]; over terrain (`kernels.euler.hevi.terrain`) by cell as the state.
     """
     inner, within = (slice(None), *[slice(HALO, -HALO)] * 2), (slice(None), *[slice(REACH, -REACH)] * 2)
-    base = column[:, :, None, None]
+    (rho, heat, pressure), each = owned(column, 2), owned(size, 1)
     water[...] = carried[(slice(len(water)), *within)]
-    air[1] = state[RHO][inner] + base[0]
-    heat = state[RHO_THETA][inner] + base[1]
-    air[3] = deviation[inner] + base[2]
+    air[1] = (state[RHO][inner] + rho) / each
+    heat = (state[RHO_THETA][inner] + heat) / each
+    air[3] = deviation[inner] + pressure
     air[0] = heat / (air[1] * (1.0 + RV / RD * water[VAPOR]))
     air[2] = air[3] / (RD * heat)
 
 
-def put_back(air: np.ndarray, water: np.ndarray, column: np.ndarray, state: np.ndarray, carried: np.ndarray) -> None:
+def put_back(
+    air: np.ndarray, water: np.ndarray, column: np.ndarray, size: np.ndarray, state: np.ndarray, carried: np.ndarray
+) -> None:
     """What became of theta and water, into the owned cells of state and mixing ratios."""
     inner, within = (slice(None), *[slice(HALO, -HALO)] * 2), (slice(None), *[slice(REACH, -REACH)] * 2)
     carried[(slice(len(water)), *within)] = water
-    state[RHO_THETA][inner] = air[1] * air[0] * (1.0 + RV / RD * water[VAPOR]) - column[1][:, None, None]
+    heat = air[1] * air[0] * (1.0 + RV / RD * water[VAPOR])
+    state[RHO_THETA][inner] = owned(size, 1) * heat - owned(column, 2)[1]
+
+
+def owned(rows: np.ndarray, dims: int) -> np.ndarray:
+    """Rows of levels as a view that meets cells, or rows by cell without their halo; dims: of the former."""
+    return rows[..., None, None] if rows.ndim == dims else rows[..., HALO:-HALO, HALO:-HALO]
 
 
 def kessler(
@@ -82,10 +93,11 @@ def kessler(
     rained: np.ndarray,
 ) -> None:
     """Rain over dt (s) in place; adds the water that reaches the ground (m) to rained, float64[ny, nx]."""
+    layers = thickness if thickness.ndim == 3 else np.broadcast_to(thickness[:, None, None], theta.shape)
     for j, i in np.ndindex(rained.shape):
         column = (slice(None), j, i)
         rained[j, i] += dt * _column(
-            theta[column], water[:, :, j, i], rho[column], exner[column], pressure[column], thickness, dt
+            theta[column], water[:, :, j, i], rho[column], exner[column], pressure[column], layers[column], dt
         )
 
 

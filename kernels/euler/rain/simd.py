@@ -23,14 +23,29 @@ from hpckit.kernels.euler.rain.numerics import (
 
 
 @jit
-def air_of(state, deviation, column, carried, air, water):
+def _row_of(cells, level, row, out):
+    """The owned cells of a row, of rows by cell with their halo, or of one cell a level."""
+    for i in range(len(out)):
+        out[i] = cells[level, 0, 0] if cells.shape[2] == 1 else cells[level, row, i + HALO]
+
+
+@jit
+def air_of(state, deviation, column, size, carried, air, water):
     _, nz, ny, nx = air.shape
+    base_rho, base_heat, base_pressure, sizes = np.empty(nx), np.empty(nx), np.empty(nx), np.empty(nx)
     for k in range(nz):
         for j in range(ny):
+            row = j + HALO
+            if j == 0 or size.shape[2] > 1:
+                _row_of(column[0], k, row, base_rho)
+                _row_of(column[1], k, row, base_heat)
+                _row_of(column[2], k, row, base_pressure)
+                _row_of(size, k, row, sizes)
             for i in range(nx):
-                row, cell = j + HALO, i + HALO
-                rho, heat = state[RHO, k, row, cell] + column[0, k], state[RHO_THETA, k, row, cell] + column[1, k]
-                pressure, vapor = deviation[k, row, cell] + column[2, k], carried[0, k, j + REACH, i + REACH]
+                cell = i + HALO
+                rho = (state[RHO, k, row, cell] + base_rho[i]) / sizes[i]
+                heat = (state[RHO_THETA, k, row, cell] + base_heat[i]) / sizes[i]
+                pressure, vapor = deviation[k, row, cell] + base_pressure[i], carried[0, k, j + REACH, i + REACH]
                 air[0, k, j, i] = heat / (rho * (1.0 + RV / RD * vapor))
                 air[1, k, j, i] = rho
                 air[2, k, j, i] = pressure / (RD * heat)
@@ -41,13 +56,17 @@ def air_of(state, deviation, column, carried, air, water):
 
 
 @jit
-def put_back(air, water, column, state, carried):
+def put_back(air, water, column, size, state, carried):
     _, nz, ny, nx = air.shape
+    base_heat, sizes = np.empty(nx), np.empty(nx)
     for k in range(nz):
         for j in range(ny):
+            if j == 0 or size.shape[2] > 1:
+                _row_of(column[1], k, j + HALO, base_heat)
+                _row_of(size, k, j + HALO, sizes)
             for i in range(nx):
                 moist = air[1, k, j, i] * air[0, k, j, i] * (1.0 + RV / RD * water[0, k, j, i])
-                state[RHO_THETA, k, j + HALO, i + HALO] = moist - column[1, k]
+                state[RHO_THETA, k, j + HALO, i + HALO] = sizes[i] * moist - base_heat[i]
             for part in range(len(water)):
                 for i in range(nx):
                     carried[part, k, j + REACH, i + REACH] = water[part, k, j, i]
@@ -56,15 +75,17 @@ def put_back(air, water, column, state, carried):
 @jit
 def kessler(theta, water, rho, exner, pressure, thickness, dt, rained):
     nz, ny, nx = theta.shape
-    fall = np.zeros(nz + 1)
+    fall, layers = np.zeros(nz + 1), np.zeros(nz)
     for j in range(ny):
         for i in range(nx):
             longest = dt
             for k in range(nz):
+                layers[k] = thickness[k, 0, 0] if thickness.shape[2] == 1 else thickness[k, j, i]
+            for k in range(nz):
                 light = np.sqrt(rho[0, j, i] / rho[k, j, i])
                 fall[k] = fall_speed(water[2, k, j, i], 0.001 * rho[k, j, i], light)
                 if k < nz - 1 and fall[k] > 0.0:
-                    longest = min(longest, 0.8 * thickness[k] / fall[k])
+                    longest = min(longest, 0.8 * layers[k] / fall[k])
             steps = int(np.ceil(dt / longest))
             short, ground = dt / steps, 0.0
             for step in range(steps):
@@ -76,7 +97,7 @@ def kessler(theta, water, rho, exner, pressure, thickness, dt, rained):
                     above = 0.0
                     if k + 1 < nz:
                         above = 0.001 * rho[k + 1, j, i] * water[2, k + 1, j, i] * fall[k + 1]
-                    settled = short * (above - flux) / (grams * thickness[k])
+                    settled = short * (above - flux) / (grams * layers[k])
                     flux = above
                     made = collected(cloud, rain, short)
                     cloud = max(cloud - made, 0.0)

@@ -31,6 +31,26 @@ def thin(density: Any, old: Any, mass_flux: Any, thickness: Any, dim: int, rate:
     launch(density, old, mass_flux, density.dtype.type(rate))
 
 
+def borrow(tracers: Any, density: Any) -> None:
+    tall, wide = tracers.shape[2:]
+    launch = typed_kernel(_borrow, density.dtype)[(blocks(wide - 2 * REACH, THREADS), tall - 2 * REACH), THREADS]
+    for each in tracers:
+        launch(each, density)
+
+
+def _borrow(q, density):
+    i, j = cuda.grid(1) + REACH, cuda.blockIdx.y + REACH
+    nz = q.shape[0]
+    if i < q.shape[2] - REACH:
+        y, x = j + HALO - REACH, i + HALO - REACH
+        for turn in range(2 * nz - 2):
+            k = nz - 1 - turn if turn < nz - 1 else turn - nz + 1
+            other = k - 1 if turn < nz - 1 else k + 1
+            lack = min(q[k, j, i], 0.0)
+            q[other, j, i] += lack * density[0, k, y, x] / density[0, other, y, x]
+            q[k, j, i] -= lack
+
+
 def _weigh(mass_flux, thickness):
     i, j, k = cuda.grid(1), cuda.blockIdx.y, cuda.blockIdx.z
     if i < mass_flux.shape[2]:

@@ -27,3 +27,12 @@ def thin(density: Any, old: Any, mass_flux: Any, thickness: Any, dim: int, rate:
     if old.shape != density.shape[1:] or mass_flux.shape != faces or thickness.shape != density.shape[1:2]:
         raise ValueError(f"a density of {density.shape} goes with a mass flux of {faces}, not {mass_flux.shape}")
     form.thin(density, old, mass_flux, thickness, dim, rate)
+
+
+def borrow(tracers: Any, density: Any) -> None:
+    """Make up for what is below 0 from the column; see `reference.borrow`."""
+    form = double_form_for(__package__, tracers, density)
+    nz, tall, wide = density.shape[1:]
+    if tracers.shape[1:] != (nz, tall - 2 * (HALO - REACH), wide - 2 * (HALO - REACH)):
+        raise ValueError(f"a density of {density.shape} does not go with tracers of {tracers.shape}")
+    form.borrow(tracers, density)

@@ -75,6 +75,20 @@ def thin(
     density[0, :, HALO:-HALO, HALO:-HALO] -= rate * np.diff(mass_flux, axis=dim)
 
 
+def borrow(tracers: np.ndarray, density: np.ndarray) -> None:
+    """What is below 0 in an owned cell is made up for from the cell below, or above it, by mass, in place.
+
+    Diffusion of deviations from a base state, and across levels that slope, may leave a little less than nothing where
+    the air is dry; microphysics would lift it to 0 and so make water. density: of mass, [1, nz, ny + 12, nx + 12].
+    """
+    rho, q = density[0, :, HALO:-HALO, HALO:-HALO], tracers[:, :, REACH:-REACH, REACH:-REACH]
+    top = len(rho) - 1
+    for k, other in [(k, k - 1) for k in range(top, 0, -1)] + [(k, k + 1) for k in range(top)]:
+        lack = np.minimum(q[:, k], 0.0)
+        q[:, other] += lack * rho[k] / rho[other]
+        q[:, k] -= lack
+
+
 def _passing(five: list[np.ndarray], share: np.ndarray) -> np.ndarray:
     """Mean of q over the downstream share of the third of five cells, in the direction of the wind."""
     far, near, q = _edge(*five[:4]), _edge(*five[1:]), five[2]

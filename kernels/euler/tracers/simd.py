@@ -114,6 +114,22 @@ def thin(density, old, mass_flux, thickness, dim, rate):
             _thin_row(new, at, flux, (level * lines + row) * count, next_one, rate, cells)
 
 
+@jit(math=STRICT)
+def borrow(tracers, density):
+    kinds, nz, tall, wide = tracers.shape
+    for part in range(kinds):
+        for turn in range(2 * nz - 2):
+            k = nz - 1 - turn if turn < nz - 1 else turn - nz + 1
+            other = k - 1 if turn < nz - 1 else k + 1
+            for j in range(REACH, tall - REACH):
+                row = j + HALO - REACH
+                for i in range(REACH, wide - REACH):
+                    lack = min(tracers[part, k, j, i], 0.0)
+                    share = density[0, k, row, i + HALO - REACH] / density[0, other, row, i + HALO - REACH]
+                    tracers[part, other, j, i] += lack * share
+                    tracers[part, k, j, i] -= lack
+
+
 @jit(noalias=True, math=STRICT)
 def _thin_row(density, at, flux, face, next_one, rate, count):
     cell, low, high = u8(at), u8(face), u8(face + next_one)

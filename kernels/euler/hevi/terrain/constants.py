@@ -7,15 +7,16 @@ from typing import Any, NamedTuple
 from hpckit.kernels.euler.hevi.constants import WORKS as FLAT_WORKS
 
 EXCESS = FLAT_WORKS  # row of `work` with p'; the row of the flat kernels is 0: they add no force
-WORKS = FLAT_WORKS + 1
-J_U, J_V, SLOPE_U, SLOPE_V, STEEP, PER_W, SLOPE_X, SLOPE_Y = range(8)  # rows of `metric`
-METRICS = 8
+LOAD = FLAT_WORKS + 1  # row of `work` with the deviation of J (1 + q_t) rho, which weighs; not used in dry air
+WORKS = FLAT_WORKS + 2
+J_U, J_V, SLOPE_U, SLOPE_V, STEEP, PER_W, SLOPE_X, SLOPE_Y, SIZE = range(9)  # rows of `metric`
+METRICS = 9
 
 
 class Ground(NamedTuple):
     """Terrain and base state on a rank's cells with their halo; see `reference`."""
 
-    base: Any  # J rho, J rho theta, p of the base state, float64[3, nz, ny + 12, nx + 12]
-    metric: Any  # float64[8, nz, ny + 12, nx + 12]
+    base: Any  # J rho, J rho theta, p and q_t of the base state, float64[4, nz, ny + 12, nx + 12]
+    metric: Any  # float64[9, nz, ny + 12, nx + 12]
     wind: Any  # u and v of the base state at their faces, m/s, float64[2, nz, ny + 12, nx + 12]
     tilt: Any  # weights of a vertical gradient in the middle of a level, 1/m, float64[2, nz]

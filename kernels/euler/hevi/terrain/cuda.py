@@ -16,6 +16,7 @@ from hpckit.kernels.euler.hevi.terrain.constants import (
     EXCESS,
     J_U,
     J_V,
+    LOAD,
     PER_W,
     SLOPE_U,
     SLOPE_V,
@@ -27,11 +28,11 @@ from hpckit.kernels.euler.hevi.terrain.constants import (
 from hpckit.kernels.euler.numerics import power
 
 
-def prepare(state: Any, ground: Ground, levels: Any, work: Any) -> None:
+def prepare(state: Any, water: Any, ground: Ground, levels: Any, work: Any) -> None:
     nz, tall, wide = state.shape[1:]
     grid = (blocks(wide - 2 * FIRST + 1, THREADS), tall - 2 * FIRST + 1, nz)
-    for part in (_prepare, _rise):
-        typed_kernel(part, state.dtype)[grid, THREADS](state, ground.base, ground.metric, levels, work)
+    typed_kernel(_prepare, state.dtype)[grid, THREADS](state, water, ground.base, work)
+    typed_kernel(_rise, state.dtype)[grid, THREADS](state, ground.base, ground.metric, levels, work)
 
 
 def tendencies(
@@ -46,7 +47,7 @@ def tendencies(
         typed_kernel(_turn, state.dtype)[grid, THREADS](state, base, ground.wind, real(stage.coriolis), slow)
     typed_kernel(_sloped, state.dtype)[grid, THREADS](metric, levels, slow)
     rates = real(1 / stage.dx), real(1 / stage.dy)
-    typed_kernel(_forces, state.dtype)[grid, THREADS](state, work, metric, ground.tilt, levels, rates, slow)
+    typed_kernel(_forces, state.dtype)[grid, THREADS](work, metric, ground.tilt, levels, rates, slow)
 
 
 def substep(
@@ -63,7 +64,7 @@ def substep(
     scratch = empty((6, nz + 1, ny, nx), fast)
     grid = (blocks(nx + 1, THREADS), ny + 1, nz)
     typed_kernel(_push, fast.dtype)[grid, THREADS](
-        metric, ground.tilt, slow, fast, pressure, levels, flux_x, flux_y, rates, scratch
+        work, metric, ground.tilt, slow, fast, pressure, levels, flux_x, flux_y, rates, scratch
     )
     plane = (blocks(nx, THREADS), ny)
     typed_kernel(_columns, fast.dtype)[plane, THREADS](
@@ -79,7 +80,7 @@ def relax(state: Any, ground: Ground, levels: Any, lid: Any, dt: float) -> None:
     )
 
 
-def _prepare(state, base, metric, levels, work):
+def _prepare(state, water, base, work):
     i, j, k = cuda.grid(1) + FIRST, cuda.blockIdx.y + FIRST, cuda.blockIdx.z
     if i <= state.shape[3] - FIRST:
         rho = state[0, k, j, i] + base[0, k, j, i]
@@ -91,8 +92,12 @@ def _prepare(state, base, metric, levels, work):
         work[EXCESS, k, j, i] = excess
         work[5, k, j, i] = GAMMA * (base[2, k, j, i] + excess) / heat
         work[4, k, j, i] = 0.0
-        work[6, k, j, i] = 1.0
+        total = water[k, j, i] if water.shape[0] > 0 else 0.0
+        work[6, k, j, i] = 1.0 / (1.0 + total)
         work[7, k, j, i] = 0.0
+        work[LOAD, k, j, i] = state[0, k, j, i]
+        if water.shape[0] > 0:
+            work[LOAD, k, j, i] = state[0, k, j, i] * (1.0 + total) + base[0, k, j, i] * (total - base[3, k, j, i])
 
 
 @inlined
@@ -158,30 +163,41 @@ def upright(p, tilt, k, j, i):
     return tilt[0, k] * (p[m + 1, j, i] - p[m, j, i]) + tilt[1, k] * (p[m + 2, j, i] - p[m + 1, j, i])
 
 
-def _forces(state, work, metric, tilt, levels, rates, slow):
-    """Of p' and rho' on the momenta and on Omega."""
+@inlined
+def dry_at(work, levels, dim, k, j, i):
+    """1 / (1 + q_t) at the low face of a cell across a dim (0: z)."""
+    if dim == 0:
+        return levels[BELOW, k] * work[6, k - 1, j, i] + levels[ABOVE, k] * work[6, k, j, i]
+    low = work[6, k, j - 1, i] if dim == 1 else work[6, k, j, i - 1]
+    return 0.5 * (low + work[6, k, j, i])
+
+
+def _forces(work, metric, tilt, levels, rates, slow):
+    """Of p' and of what weighs on the momenta and on Omega."""
     i, j, k = cuda.grid(1) + HALO, cuda.blockIdx.y + HALO, cuda.blockIdx.z
-    p = work[EXCESS]
-    if i <= state.shape[3] - HALO and j < state.shape[2] - HALO:
+    p, load, tall, wide = work[EXCESS], work[LOAD], work.shape[2], work.shape[3]
+    if i <= wide - HALO and j < tall - HALO:
         rise = 0.5 * (upright(p, tilt, k, j, i - 1) + upright(p, tilt, k, j, i))
         gradient = (p[k, j, i] - p[k, j, i - 1]) * rates[0]
-        slow[1, k, j, i] += metric[SLOPE_U, k, j, i] * rise - metric[J_U, k, j, i] * gradient
-    if i < state.shape[3] - HALO and j <= state.shape[2] - HALO:
+        force = metric[SLOPE_U, k, j, i] * rise - metric[J_U, k, j, i] * gradient
+        slow[1, k, j, i] += dry_at(work, levels, 2, k, j, i) * force
+    if i < wide - HALO and j <= tall - HALO:
         rise = 0.5 * (upright(p, tilt, k, j - 1, i) + upright(p, tilt, k, j, i))
         gradient = (p[k, j, i] - p[k, j - 1, i]) * rates[1]
-        slow[2, k, j, i] += metric[SLOPE_V, k, j, i] * rise - metric[J_V, k, j, i] * gradient
-    if k > 0 and i < state.shape[3] - HALO and j < state.shape[2] - HALO:
+        force = metric[SLOPE_V, k, j, i] * rise - metric[J_V, k, j, i] * gradient
+        slow[2, k, j, i] += dry_at(work, levels, 1, k, j, i) * force
+    if k > 0 and i < wide - HALO and j < tall - HALO:
         below, above = levels[BELOW, k], levels[ABOVE, k]
         across = below * (p[k - 1, j, i + 1] - p[k - 1, j, i - 1]) + above * (p[k, j, i + 1] - p[k, j, i - 1])
         along = below * (p[k - 1, j + 1, i] - p[k - 1, j - 1, i]) + above * (p[k, j + 1, i] - p[k, j - 1, i])
         lift = metric[SLOPE_X, k, j, i] * (across * (0.5 * rates[0]))
         lift += metric[SLOPE_Y, k, j, i] * (along * (0.5 * rates[1]))
         pull = metric[STEEP, k, j, i] * ((p[k, j, i] - p[k - 1, j, i]) * levels[PER_FACE, k])
-        pull += GRAVITY * metric[PER_W, k, j, i] * (below * state[0, k - 1, j, i] + above * state[0, k, j, i])
-        slow[3, k, j, i] += lift - pull
+        pull += GRAVITY * metric[PER_W, k, j, i] * (below * load[k - 1, j, i] + above * load[k, j, i])
+        slow[3, k, j, i] += dry_at(work, levels, 0, k, j, i) * (lift - pull)
 
 
-def _push(metric, tilt, slow, fast, pressure, levels, flux_x, flux_y, rates, scratch):
+def _push(work, metric, tilt, slow, fast, pressure, levels, flux_x, flux_y, rates, scratch):
     """The horizontal momenta, and what horizontal gradients of the pressure do to Omega, into the scratch."""
     i, j, k = cuda.grid(1), cuda.blockIdx.y, cuda.blockIdx.z
     nx, ny = pressure.shape[2] - 2, pressure.shape[1] - 2
@@ -190,14 +206,14 @@ def _push(metric, tilt, slow, fast, pressure, levels, flux_x, flux_y, rates, scr
         rise = 0.5 * (upright(p, tilt, k, j + 1, i) + upright(p, tilt, k, j + 1, i + 1))
         gradient = (p[k, j + 1, i + 1] - p[k, j + 1, i]) * rates[0]
         force = metric[SLOPE_U, k, y, x] * rise - metric[J_U, k, y, x] * gradient
-        fast[1, k, y, x] += dt * (slow[1, k, y, x] + force)
+        fast[1, k, y, x] += dt * (slow[1, k, y, x] + dry_at(work, levels, 2, k, y, x) * force)
         if share != 0.0:
             flux_x[k, j, i] += share * fast[1, k, y, x]
     if i < nx and j <= ny:
         rise = 0.5 * (upright(p, tilt, k, j, i + 1) + upright(p, tilt, k, j + 1, i + 1))
         gradient = (p[k, j + 1, i + 1] - p[k, j, i + 1]) * rates[1]
         force = metric[SLOPE_V, k, y, x] * rise - metric[J_V, k, y, x] * gradient
-        fast[2, k, y, x] += dt * (slow[2, k, y, x] + force)
+        fast[2, k, y, x] += dt * (slow[2, k, y, x] + dry_at(work, levels, 1, k, y, x) * force)
         if share != 0.0:
             flux_y[k, j, i] += share * fast[2, k, y, x]
     if k > 0 and i < nx and j < ny:
@@ -205,7 +221,8 @@ def _push(metric, tilt, slow, fast, pressure, levels, flux_x, flux_y, rates, scr
         across = below * (p[k - 1, j + 1, i + 2] - p[k - 1, j + 1, i]) + above * (p[k, j + 1, i + 2] - p[k, j + 1, i])
         along = below * (p[k - 1, j + 2, i + 1] - p[k - 1, j, i + 1]) + above * (p[k, j + 2, i + 1] - p[k, j, i + 1])
         lift = metric[SLOPE_X, k, y, x] * (across * (0.5 * rates[0]))
-        scratch[5, k, j, i] = lift + metric[SLOPE_Y, k, y, x] * (along * (0.5 * rates[1]))
+        lift += metric[SLOPE_Y, k, y, x] * (along * (0.5 * rates[1]))
+        scratch[5, k, j, i] = dry_at(work, levels, 0, k, y, x) * lift
 
 
 def _columns(work, metric, slow, fast, pressure, levels, flux_z, rates, scratch):
@@ -217,7 +234,8 @@ def _columns(work, metric, slow, fast, pressure, levels, flux_z, rates, scratch)
             explicit_part(work, slow, fast, levels, rates, scratch, k, j, i)
         factor, value, high = 0.0, 0.0, 0.0
         for k in range(1, nz):
-            tension, gravity = metric[STEEP, k, y, x] * levels[PER_FACE, k], GRAVITY * metric[PER_W, k, y, x]
+            tension = dry_at(work, levels, 0, k, y, x) * (metric[STEEP, k, y, x] * levels[PER_FACE, k])
+            gravity = GRAVITY * metric[PER_W, k, y, x]
             lift = scratch[5, k, j, i]
             factor, value = eliminate(
                 work, slow, fast, levels, rates, scratch, tension, gravity, lift, factor, value, k, j, i

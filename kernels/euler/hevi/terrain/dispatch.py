@@ -11,9 +11,12 @@ from hpckit.kernels.euler.hevi.terrain.constants import METRICS, WORKS, Ground
 from hpckit.kernels.forms import double_form_for
 
 
-def prepare(state: Any, ground: Ground, levels: Any, work: Any) -> None:
+def prepare(state: Any, water: Any, ground: Ground, levels: Any, work: Any) -> None:
     """Fill `work` from a state; see `reference.prepare`."""
-    _form(state, ground, levels, work).prepare(state, ground, levels, work)
+    form = _form(state, ground, levels, work, water)
+    if water.size and water.shape != state.shape[1:]:
+        raise ValueError(f"the water of this box is {state.shape[1:]}, not {water.shape}")
+    form.prepare(state, water, ground, levels, work)
 
 
 def tendencies(
@@ -59,7 +62,7 @@ def _form(state: Any, ground: Ground, levels: Any, work: Any, *arrays: Any) -> A
             f" {HALO}, not {state.shape}"
         )
     nz, cells = state.shape[1], state.shape[1:]
-    wanted = [(3, *cells), (METRICS, *cells), (2, *cells), (2, nz), (LEVELS, nz + 1), (WORKS, *cells)][: len(given)]
+    wanted = [(4, *cells), (METRICS, *cells), (2, *cells), (2, nz), (LEVELS, nz + 1), (WORKS, *cells)][: len(given)]
     if [each.shape for each in given] != wanted:
         raise ValueError(f"terrain, levels and work space of this box are {wanted}")
     return form

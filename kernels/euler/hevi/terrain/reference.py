@@ -16,10 +16,13 @@ any slope, so that an atmosphere at rest stays at rest. The pressure p' (or p'' 
 In a substep the first two terms of Omega are implicit by column, the others explicit. Other tendencies
 R of Omega come from those of J rho w, J rho u and J rho v, of which Omega is a sum that does not change in time.
 
+Moist air: as in the flat box all forces are divided by 1 + q_t, and J (1 + q_t) rho weighs. `water` is q_t, an empty
+array in dry air.
+
 metric: J at the faces of rho u and of rho v, the slopes dz/dx and dz/dy there; at the low faces of levels
-(1 + (dz/dx)**2 + (dz/dy)**2) / J, 1 / J, dz/dx and dz/dy. tilt: the weights a, b of dp/dzeta in the middle of level k,
-a (p[m + 1] - p[m]) + b (p[m + 2] - p[m + 1]), where m is k - 1 but within 0 and nz - 3. levels, weights and the other
-arguments are those of the flat kernels.
+(1 + (dz/dx)**2 + (dz/dy)**2) / J, 1 / J, dz/dx and dz/dy; J of the cells. tilt: the weights a, b of dp/dzeta in the
+middle of level k, a (p[m + 1] - p[m]) + b (p[m + 2] - p[m + 1]), where m is k - 1 but within 0 and nz - 3. levels,
+weights and the other arguments are those of the flat kernels.
 """
 
 from __future__ import annotations
@@ -47,6 +50,7 @@ from hpckit.kernels.euler.hevi.terrain.constants import (
     EXCESS,
     J_U,
     J_V,
+    LOAD,
     PER_W,
     SLOPE_U,
     SLOPE_V,
@@ -59,9 +63,9 @@ from hpckit.kernels.euler.hevi.terrain.constants import (
 OWNED, WIDE, BEYOND = flat.OWNED, flat.WIDE, flat.BEYOND
 
 
-def prepare(state: np.ndarray, ground: Ground, levels: np.ndarray, work: np.ndarray) -> None:
-    """Fill `work`, float64[9, …], as `flat.prepare` does: w is the true vertical wind; p' is the last row."""
-    base, metric, _, _ = ground
+def prepare(state: np.ndarray, water: np.ndarray, ground: Ground, levels: np.ndarray, work: np.ndarray) -> None:
+    """Fill `work`, float64[10, …], as `flat.prepare` does: w is the true vertical wind; p' and weight come last."""
+    base, metric = ground.base, ground.metric
     rho, heat = state[RHO] + base[0], state[RHO_THETA] + base[1]
     new = np.zeros_like(work)
     new[U] = state[RHO_U] / (0.5 * (np.roll(rho, 1, 2) + rho))
@@ -72,6 +76,10 @@ def prepare(state: np.ndarray, ground: Ground, levels: np.ndarray, work: np.ndar
     new[EXCESS] = base[2] * np.expm1(GAMMA * np.log1p(state[RHO_THETA] / base[1]))
     new[STIFFNESS] = GAMMA * (base[2] + new[EXCESS]) / heat
     new[DRY], new[WEIGHT], new[PRESSURE] = 1.0, 0.0, 0.0
+    new[LOAD] = state[RHO]
+    if water.size:
+        new[DRY] = 1 / (1 + water)
+        new[LOAD] = state[RHO] * (1 + water) + base[0] * (water - base[3])
     work[:, :, WIDE, WIDE] = new[:, :, WIDE, WIDE]
 
 
@@ -100,13 +108,14 @@ def tendencies(
     sloped += metric[SLOPE_Y] * _at_w(slow[RHO_V] / metric[J_V], 1, levels)
     slow[RHO_W, 1:, OWNED, OWNED] *= metric[PER_W, 1:, OWNED, OWNED]
     slow[RHO_W, 1:, OWNED, OWNED] -= sloped[1:, OWNED, OWNED]
+    dry_u, dry_v, dry_w = _dry_at_faces(work[DRY], levels)
     force_u, force_v, lift = _horizontal(work[EXCESS], metric, tilt, levels, stage.dx, stage.dy)
     pull = np.zeros_like(lift)
     pull[1:] = metric[STEEP, 1:] * (np.diff(work[EXCESS], axis=0) * levels[PER_FACE, 1:-1, None, None])
-    pull += GRAVITY * metric[PER_W] * flat.at_faces(state[RHO], levels)[:-1]
-    slow[RHO_U, :, OWNED, BEYOND] += force_u[:, OWNED, BEYOND]
-    slow[RHO_V, :, BEYOND, OWNED] += force_v[:, BEYOND, OWNED]
-    slow[RHO_W, 1:, OWNED, OWNED] += (lift - pull)[1:, OWNED, OWNED]
+    pull += GRAVITY * metric[PER_W] * flat.at_faces(work[LOAD], levels)[:-1]
+    slow[RHO_U, :, OWNED, BEYOND] += (dry_u * force_u)[:, OWNED, BEYOND]
+    slow[RHO_V, :, BEYOND, OWNED] += (dry_v * force_v)[:, BEYOND, OWNED]
+    slow[RHO_W, 1:, OWNED, OWNED] += (dry_w * (lift - pull))[1:, OWNED, OWNED]
 
 
 def substep(
@@ -126,16 +135,15 @@ def substep(
     metric, whole = ground.metric, np.zeros_like(work[THETA])
     whole[:, HALO - 1 : 1 - HALO, HALO - 1 : 1 - HALO] = pressure
     force_u, force_v, lift = _horizontal(whole, metric, ground.tilt, levels, dx, dy)
-    fast[RHO_U, :, OWNED, BEYOND] += dt * (slow[RHO_U] + force_u)[:, OWNED, BEYOND]
-    fast[RHO_V, :, BEYOND, OWNED] += dt * (slow[RHO_V] + force_v)[:, BEYOND, OWNED]
+    dry_u, dry_v, dry_w = _dry_at_faces(work[DRY], levels)
+    fast[RHO_U, :, OWNED, BEYOND] += dt * (slow[RHO_U] + dry_u * force_u)[:, OWNED, BEYOND]
+    fast[RHO_V, :, BEYOND, OWNED] += dt * (slow[RHO_V] + dry_v * force_v)[:, BEYOND, OWNED]
     if share:
         flux_x += share * fast[RHO_U, :, OWNED, BEYOND]
         flux_y += share * fast[RHO_V, :, BEYOND, OWNED]
-    tension = metric[STEEP, :, OWNED, OWNED] * levels[PER_FACE, :-1, None, None]
-    gravity = GRAVITY * metric[PER_W, :, OWNED, OWNED]
-    flat.columns(
-        work, slow, fast, pressure, levels, flux_z, numbers, tension, gravity, lift[:, OWNED, OWNED]
-    )  # fmt: skip
+    tension = (dry_w * metric[STEEP])[:, OWNED, OWNED] * levels[PER_FACE, :-1, None, None]
+    gravity, rises = GRAVITY * metric[PER_W, :, OWNED, OWNED], (dry_w * lift)[:, OWNED, OWNED]
+    flat.columns(work, slow, fast, pressure, levels, flux_z, numbers, tension, gravity, rises)
 
 
 def relax(state: np.ndarray, ground: Ground, levels: np.ndarray, lid: np.ndarray, dt: float) -> None:
@@ -157,6 +165,11 @@ def relax(state: np.ndarray, ground: Ground, levels: np.ndarray, lid: np.ndarray
     for field, goal in goals.items():
         own, aim = state[field, :, OWNED, OWNED], goal[:, OWNED, OWNED]
         own[...] = aim + keep * (own - aim)
+
+
+def _dry_at_faces(dry: np.ndarray, levels: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """1 / (1 + q_t) where rho u, rho v and Omega stand."""
+    return 0.5 * (np.roll(dry, 1, 2) + dry), 0.5 * (np.roll(dry, 1, 1) + dry), flat.at_faces(dry, levels)[:-1]
 
 
 def _at_w(a: np.ndarray, dim: int, levels: np.ndarray) -> np.ndarray:

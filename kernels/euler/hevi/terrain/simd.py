@@ -18,7 +18,7 @@ FIRST = HALO - FACES_BACK  # of the cells of `work`
 
 
 @jit(borrowed=True)
-def prepare(state, ground, levels, work):
+def prepare(state, water, ground, levels, work):
     base, metric = ground.base, ground.metric
     nz, tall, wide = state.shape[1:]
     end = wide - FIRST + 1
@@ -37,6 +37,11 @@ def prepare(state, ground, levels, work):
             fill(work[4, k, j, FIRST:end], 0.0)
             fill(work[6, k, j, FIRST:end], 1.0)
             fill(work[7, k, j, FIRST:end], 0.0)
+            if water.size:
+                _load(
+                    state[0, k, j, FIRST:end], water[k, j, FIRST:end], base[0, k, j, FIRST:end],
+                    base[3, k, j, FIRST:end], work[6, k, j, FIRST:end], work[9, k, j, FIRST:end],
+                )  # fmt: skip
     for k in range(nz):
         low = max(k - 1, 0)
         for j in range(FIRST, tall - FIRST):
@@ -81,6 +86,13 @@ def _pressure_far(heat, base_heat, base_p, p, stiff):
 
 
 @jit(noalias=True, borrowed=True)
+def _load(rho, water, base_rho, base_water, dry, load):
+    for i in range(u8(len(rho))):
+        dry[i] = 1.0 / (1.0 + water[i])
+        load[i] = rho[i] * (1.0 + water[i]) + base_rho[i] * (water[i] - base_water[i])
+
+
+@jit(noalias=True, borrowed=True)
 def _rise(
     omega, rho_low, rho, base_low, base, per_w, slope_x, slope_y, u_low, u, v_low, v, v_north_low, v_north, below,
     above, w,
@@ -100,7 +112,7 @@ def tendencies(state, work, ground, column, levels, weights, stage, slow):
     if stage.coriolis:
         _turn(state, ground, stage.coriolis, slow)
     _sloped(ground.metric, levels, slow)
-    _forces(state, work, ground, levels, stage.dx, stage.dy, slow)
+    _forces(work[9] if stage.wet else state[0], work, ground, levels, stage, slow)
 
 
 @jit(borrowed=True)
@@ -180,10 +192,10 @@ def _contravariant(
 
 
 @jit(borrowed=True)
-def _forces(state, work, ground, levels, dx, dy, slow):
-    """Of p' and rho' on the momenta and on Omega."""
-    metric, tilt = ground.metric, ground.tilt
-    nz, tall, wide = state.shape[1:]
+def _forces(load, work, ground, levels, stage, slow):
+    """Of p' and of what weighs on the momenta and on Omega."""
+    metric, tilt, dry, dx, dy, wet = ground.metric, ground.tilt, work[6], stage.dx, stage.dy, stage.wet
+    nz, tall, wide = load.shape
     lo, hi = HALO, wide - HALO
     for k in range(nz):
         m = min(max(k - 1, 0), nz - 3)
@@ -193,27 +205,29 @@ def _forces(state, work, ground, levels, dx, dy, slow):
                 _push(
                     work[8, k, j, lo - 1 : hi], work[8, k, j, lo : hi + 1], p[0, lo - 1 : hi], p[1, lo - 1 : hi],
                     p[2, lo - 1 : hi], p[0, lo : hi + 1], p[1, lo : hi + 1], p[2, lo : hi + 1],
-                    metric[0, k, j, lo : hi + 1], metric[2, k, j, lo : hi + 1], tilt[0, k], tilt[1, k], dx,
-                    slow[1, k, j, lo : hi + 1],
+                    metric[0, k, j, lo : hi + 1], metric[2, k, j, lo : hi + 1], dry[k, j, lo - 1 : hi],
+                    dry[k, j, lo : hi + 1], tilt[0, k], tilt[1, k], dx, wet, slow[1, k, j, lo : hi + 1],
                 )  # fmt: skip
             south = work[8, m : m + 3, j - 1]
             _push(
                 work[8, k, j - 1, lo:hi], work[8, k, j, lo:hi], south[0, lo:hi], south[1, lo:hi], south[2, lo:hi],
-                p[0, lo:hi], p[1, lo:hi], p[2, lo:hi], metric[1, k, j, lo:hi], metric[3, k, j, lo:hi], tilt[0, k],
-                tilt[1, k], dy, slow[2, k, j, lo:hi],
+                p[0, lo:hi], p[1, lo:hi], p[2, lo:hi], metric[1, k, j, lo:hi], metric[3, k, j, lo:hi],
+                dry[k, j - 1, lo:hi], dry[k, j, lo:hi], tilt[0, k], tilt[1, k], dy, wet, slow[2, k, j, lo:hi],
             )  # fmt: skip
             if k and j < tall - HALO:
                 _lift(
                     work[8, k - 1, j, lo - 1 : hi + 1], work[8, k, j, lo - 1 : hi + 1], work[8, k - 1, j - 1, lo:hi],
                     work[8, k, j - 1, lo:hi], work[8, k - 1, j + 1, lo:hi], work[8, k, j + 1, lo:hi],
-                    state[0, k - 1, j, lo:hi], state[0, k, j, lo:hi], metric[4, k, j, lo:hi], metric[5, k, j, lo:hi],
-                    metric[6, k, j, lo:hi], metric[7, k, j, lo:hi], dx, dy, levels[BELOW, k], levels[ABOVE, k],
-                    levels[PER_FACE, k], slow[3, k, j, lo:hi],
+                    load[k - 1, j, lo:hi], load[k, j, lo:hi], metric[4, k, j, lo:hi], metric[5, k, j, lo:hi],
+                    metric[6, k, j, lo:hi], metric[7, k, j, lo:hi], dry[k - 1, j, lo:hi], dry[k, j, lo:hi], dx, dy,
+                    levels[BELOW, k], levels[ABOVE, k], levels[PER_FACE, k], wet, slow[3, k, j, lo:hi],
                 )  # fmt: skip
 
 
 @jit(noalias=True, borrowed=True)
-def _push(low, high, a_low, b_low, c_low, a, b, c, size, slope, first, second, width, out):
+def _push(
+    low, high, a_low, b_low, c_low, a, b, c, size, slope, dry_low, dry, first, second, width, wet, out
+):  # fmt: skip
     """The force along a level: a to c are three levels of the pressure, around the face's own."""
     per_width = 1.0 / width
     for i in range(u8(len(out))):
@@ -221,13 +235,14 @@ def _push(low, high, a_low, b_low, c_low, a, b, c, size, slope, first, second, w
             (first * (b_low[i] - a_low[i]) + second * (c_low[i] - b_low[i]))
             + (first * (b[i] - a[i]) + second * (c[i] - b[i]))
         )
-        out[i] += slope[i] * upward - size[i] * ((high[i] - low[i]) * per_width)
+        share = 0.5 * (dry_low[i] + dry[i]) if wet else 1.0
+        out[i] += share * (slope[i] * upward - size[i] * ((high[i] - low[i]) * per_width))
 
 
 @jit(noalias=True, borrowed=True)
 def _lift(
-    under, p, under_south, south, under_north, north, rho_low, rho, steep, per_w, slope_x, slope_y, dx, dy, below,
-    above, per_face, out,
+    under, p, under_south, south, under_north, north, load_low, load, steep, per_w, slope_x, slope_y, dry_low, dry, dx,
+    dy, below, above, per_face, wet, out,
 ):  # fmt: skip
     """The force on Omega; under and p: a cell ahead."""
     half_x, half_y = 0.5 / dx, 0.5 / dy
@@ -236,8 +251,9 @@ def _lift(
         across = below * ((under[far] - under[i]) * half_x) + above * ((p[far] - p[i]) * half_x)
         along = below * ((under_north[i] - under_south[i]) * half_y) + above * ((north[i] - south[i]) * half_y)
         pull = steep[i] * ((p[here] - under[here]) * per_face)
-        pull += GRAVITY * per_w[i] * (below * rho_low[i] + above * rho[i])
-        out[i] += (slope_x[i] * across + slope_y[i] * along) - pull
+        pull += GRAVITY * per_w[i] * (below * load_low[i] + above * load[i])
+        share = below * dry_low[i] + above * dry[i] if wet else 1.0
+        out[i] += share * ((slope_x[i] * across + slope_y[i] * along) - pull)
 
 
 @jit
@@ -259,7 +275,7 @@ def _substep(work, ground, slow, fast, pressure, levels, flux_x, flux_y, flux_z,
     w, fast_heat = fast[3].reshape(-1), fast[4].reshape(-1)
     slow_rho, slow_u, slow_v = slow[0].reshape(-1), slow[1].reshape(-1), slow[2].reshape(-1)
     slow_w, slow_heat = slow[3].reshape(-1), slow[4].reshape(-1)
-    theta, stiff = work[3].reshape(-1), work[5].reshape(-1)
+    theta, stiff, dry, wet = work[3].reshape(-1), work[5].reshape(-1), work[6].reshape(-1), numbers.wet
     size_u, size_v, slope_u, slope_v = (
         metric[0].reshape(-1), metric[1].reshape(-1), metric[2].reshape(-1), metric[3].reshape(-1)
     )  # fmt: skip
@@ -273,15 +289,18 @@ def _substep(work, ground, slow, fast, pressure, levels, flux_x, flux_y, flux_z,
         south, north = slopes[j & 1], slopes[1 - (j & 1)]
         if j == HALO:
             _accelerate(
-                v, slow_v, size_v, slope_v, excess, tilt, at, own, own - far, cells, next_p, nx, per_dy, dt, south
-            )
+                v, slow_v, size_v, slope_v, dry, excess, tilt, at, at - wide, own, own - far, cells, next_p, nx,
+                per_dy, dt, wet, south,
+            )  # fmt: skip
         # the last gradient along x is not looked at: north is written over it
         _accelerate(
-            u, slow_u, size_u, slope_u, excess, tilt, at, own, own - 1, cells, next_p, nx + 1, per_dx, dt, north
-        )
+            u, slow_u, size_u, slope_u, dry, excess, tilt, at, at - 1, own, own - 1, cells, next_p, nx + 1, per_dx, dt,
+            wet, north,
+        )  # fmt: skip
         _accelerate(
-            v, slow_v, size_v, slope_v, excess, tilt, at + wide, own + far, own, cells, next_p, nx, per_dy, dt, north
-        )
+            v, slow_v, size_v, slope_v, dry, excess, tilt, at + wide, at, own + far, own, cells, next_p, nx, per_dy,
+            dt, wet, north,
+        )  # fmt: skip
         if share != 0.0:
             add_means(x, y, u, v, share, j - HALO, tall - 2 * HALO, at, wide, cells, nz, nx)
         explicit_part(
@@ -289,8 +308,8 @@ def _substep(work, ground, slow, fast, pressure, levels, flux_x, flux_y, flux_z,
             implicit, at, wide, cells, rho, heat, p,
         )  # fmt: skip
         _eliminate(
-            w, slow_w, fast_rho, theta, stiff, steep, per_w, slope_x, slope_y, excess, south, north, rho, p, levels,
-            numbers.dx, dt, implicit, at, own, cells, next_p, factor, value, factor[nz], value[nz],
+            w, slow_w, fast_rho, theta, stiff, steep, per_w, slope_x, slope_y, dry, excess, south, north, rho, p,
+            levels, numbers.dx, dt, implicit, wet, at, own, cells, next_p, factor, value, factor[nz], value[nz],
         )  # fmt: skip
         settle(
             factor, value, rho, heat, theta, stiff, levels, dt, implicit, numbers.damping, share, at, cells, excess,
@@ -299,12 +318,20 @@ def _substep(work, ground, slow, fast, pressure, levels, flux_x, flux_y, flux_z,
 
 
 @jit(noalias=True, borrowed=True)
-def _accelerate(momentum, slow, size, slope, p, tilt, at, high, low, next_cell, next_p, count, per_width, dt, along):
-    """Momenta of a plane at faces between two cells, at low and high in the pressure; along: its gradients there."""
+def _accelerate(
+    momentum, slow, size, slope, dry, p, tilt, at, before, high, low, next_cell, next_p, count, per_width, dt, wet,
+    along,
+):  # fmt: skip
+    """Momenta of a plane at faces between the cells `before` and `at`, which stand at low and high in the pressure.
+
+    along: its gradients there.
+    """
     nz = tilt.shape[1]
     for k in range(nz):
         m = min(max(k - 1, 0), nz - 3) * next_p
-        c, right, left = u8(at + k * next_cell), u8(high + k * next_p), u8(low + k * next_p)
+        c, e, right, left = (
+            u8(at + k * next_cell), u8(before + k * next_cell), u8(high + k * next_p), u8(low + k * next_p)
+        )  # fmt: skip
         a, b, d = u8(high + m), u8(high + m + next_p), u8(high + m + 2 * next_p)
         a_low, b_low, d_low = u8(low + m), u8(low + m + next_p), u8(low + m + 2 * next_p)
         first, second = tilt[0, k], tilt[1, k]
@@ -315,13 +342,14 @@ def _accelerate(momentum, slow, size, slope, p, tilt, at, high, low, next_cell, 
             )
             gradient = (p[right + i] - p[left + i]) * per_width
             along[k, i] = gradient
-            momentum[c + i] += dt * (slow[c + i] + (slope[c + i] * upward - size[c + i] * gradient))
+            share = 0.5 * (dry[e + i] + dry[c + i]) if wet else 1.0
+            momentum[c + i] += dt * (slow[c + i] + share * (slope[c + i] * upward - size[c + i] * gradient))
 
 
 @jit(noalias=True, borrowed=True)
 def _eliminate(
-    w, slow, old, theta, stiff, steep, per_w, slope_x, slope_y, pressure, south, north, rho, p, levels, dx, dt,
-    implicit, at, own, next_cell, next_p, factor, value, last_factor, last_value,
+    w, slow, old, theta, stiff, steep, per_w, slope_x, slope_y, dry, pressure, south, north, rho, p, levels, dx, dt,
+    implicit, wet, at, own, next_cell, next_p, factor, value, last_factor, last_value,
 ):  # fmt: skip
     """The tridiagonal system of a plane, forward. last_factor, last_value: rows to work in."""
     nz, size, explicit, half_x = levels.shape[1] - 1, (dt * implicit) ** 2, 1.0 - implicit, 0.5 / dx
@@ -337,7 +365,8 @@ def _eliminate(
         below_1, above_1, below, above = levels[BELOW, k - 1], levels[ABOVE, k - 1], levels[BELOW, k], levels[ABOVE, k]
         below_up, above_up = levels[BELOW, k + 1], levels[ABOVE, k + 1]
         for i in range(u8(len(last_factor))):
-            tension, gravity = steep[c + i] * per_face, GRAVITY * per_w[c + i]
+            share = below * dry[b + i] + above * dry[c + i] if wet else 1.0
+            tension, gravity = share * (steep[c + i] * per_face), GRAVITY * per_w[c + i]
             low, middle = (
                 below_1 * theta[under + i] + above_1 * theta[b + i],
                 below * theta[b + i] + above * theta[c + i],
@@ -349,7 +378,7 @@ def _eliminate(
             across = below * (pressure[east_low + i] - pressure[west_low + i])
             across += above * (pressure[east + i] - pressure[west + i])
             along = below * (0.5 * (south[k - 1, i] + north[k - 1, i])) + above * (0.5 * (south[k, i] + north[k, i]))
-            lift = slope_x[c + i] * (across * half_x) + slope_y[c + i] * along
+            lift = share * (slope_x[c + i] * (across * half_x) + slope_y[c + i] * along)
             right = w[c + i] + dt * (slow[c + i] + lift - tension * (p[k, i] - p[k - 1, i]) - weight)
             new_factor, new_value = swept(
                 size, tension, gravity, stiff[b + i], stiff[c + i], down, up, low, middle, high, below, above, right,

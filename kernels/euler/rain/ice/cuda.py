@@ -8,6 +8,7 @@ from typing import Any
 from hpckit.kernels.compile.cuda_jit import blocks, cuda, threads
 from hpckit.kernels.compile.cuda_pieces import typed_kernel
 from hpckit.kernels.euler.rain.constants import HEAT, WARMED, WATER_DENSITY
+from hpckit.kernels.euler.rain.cuda import place
 from hpckit.kernels.euler.rain.ice.constants import FUSION
 from hpckit.kernels.euler.rain.ice.numerics import changed, fall_speeds
 
@@ -29,9 +30,10 @@ def _microphysics(theta, water, rho, exner, pressure, thickness, dt, fallen, hea
         came_r, came_i, came_s, came_g = 0.0, 0.0, 0.0, 0.0
         over_r, over_i, over_s, over_g = 0.0, 0.0, 0.0, 0.0
         warmed, released = 0.0, 0.0
+        y, x = place(thickness, j, at)
         for level in range(nz):
             k = nz - 1 - level
-            dense, thick, start = rho[k, j, at], thickness[k], exner[k, j, at] * theta[k, j, at]
+            dense, thick, start = rho[k, j, at], thickness[k, y, x], exner[k, j, at] * theta[k, j, at]
             light = math.sqrt(rho[0, j, at] / dense)
             r, i = max(dense * water[2, k, j, at], 0.0), max(dense * water[3, k, j, at], 0.0)
             s, g = max(dense * water[4, k, j, at], 0.0), max(dense * water[5, k, j, at], 0.0)

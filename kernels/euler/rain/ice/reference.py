@@ -24,7 +24,8 @@ conversion of cloud, the least number of crystals (here the number goes to 0 wit
 on the temperature.
 
 theta (K) and water (kg per kg of dry air: float64[6, nz, ny, nx], `constants.VAPOR` and so on) are changed in place.
-rho: density of dry air, kg/m3. exner, pressure (Pa): T / theta and p, kept. thickness: of the layers, m, float64[nz].
+rho: density of dry air, kg/m3. exner, pressure (Pa): T / theta and p, kept. thickness: of the layers, m, float64[nz]
+or, over terrain, float64[nz, ny, nx].
 fallen: float64[3, ny, nx], rain, ice with snow, and graupel at the ground, m of water. heated: float64[2, ny, nx],
 J/m2: by how much the air became warmer, WARMED T, and the latent heat of the water that changed; equal to rounding.
 """

@@ -15,7 +15,8 @@ u8 = np.uint64
 @jit
 def microphysics(theta, water, rho, exner, pressure, thickness, dt, fallen, heated):
     nz, ny, nx = theta.shape
-    came, above, light, kelvin = np.zeros((4, nx)), np.zeros((4, nx)), np.zeros(nx), np.zeros(nx)
+    came, above = np.zeros((4, nx)), np.zeros((4, nx))
+    light, kelvin, thick = np.zeros(nx), np.zeros(nx), np.zeros(nx)
     for j in range(ny):
         came[...] = 0.0
         above[...] = 0.0
@@ -25,13 +26,14 @@ def microphysics(theta, water, rho, exner, pressure, thickness, dt, fallen, heat
             for at in range(nx):
                 light[at] = np.sqrt(rho[0, j, at] / rho[k, j, at])
                 kelvin[at] = exner[k, j, at] * theta[k, j, at]
+                thick[at] = thickness[k, 0, 0] if thickness.shape[2] == 1 else thickness[k, j, at]
             _settle(
-                r, i, s, g, rho[k, j], kelvin, light, thickness[k], dt, came[0], came[1], came[2], came[3],
+                r, i, s, g, rho[k, j], kelvin, light, thick, dt, came[0], came[1], came[2], came[3],
                 above[0], above[1], above[2], above[3],
             )  # fmt: skip
             _change(
                 water[0, k, j], water[1, k, j], r, i, s, g, kelvin, theta[k, j], exner[k, j], rho[k, j],
-                pressure[k, j], light, thickness[k], dt, heated[0, j], heated[1, j],
+                pressure[k, j], light, thick, dt, heated[0, j], heated[1, j],
             )  # fmt: skip
         for at in range(nx):
             fallen[0, j, at] += dt / WATER_DENSITY * came[0, at]
@@ -51,10 +53,11 @@ def _settle(
         fast_r, fast_i, fast_s, fast_g = fall_speeds(
             max(r, over_r[at]), max(i, over_i[at]), max(s, over_s[at]), max(g, over_g[at]), kelvin[at], light[at]
         )
-        r = (r * thick + dt * came_r[at]) / (thick + dt * fast_r)
-        i = (i * thick + dt * came_i[at]) / (thick + dt * fast_i)
-        s = (s * thick + dt * came_s[at]) / (thick + dt * fast_s)
-        g = (g * thick + dt * came_g[at]) / (thick + dt * fast_g)
+        deep = thick[at]
+        r = (r * deep + dt * came_r[at]) / (deep + dt * fast_r)
+        i = (i * deep + dt * came_i[at]) / (deep + dt * fast_i)
+        s = (s * deep + dt * came_s[at]) / (deep + dt * fast_s)
+        g = (g * deep + dt * came_g[at]) / (deep + dt * fast_g)
         came_r[at], came_i[at], came_s[at], came_g[at] = fast_r * r, fast_i * i, fast_s * s, fast_g * g
         over_r[at], over_i[at], over_s[at], over_g[at] = r, i, s, g
         rain[at], ice[at], snow[at], graupel[at] = r / dense, i / dense, s / dense, g / dense
@@ -71,6 +74,6 @@ def _change(
         )
         vapor[at], cloud[at], rain[at], ice[at], snow[at], graupel[at] = new_v, c, r, i, s, g
         theta[at] = end / exner[at]
-        mass = rho[at] * thick
+        mass = rho[at] * thick[at]
         warmed[at] += mass * (WARMED * (end - start))
         released[at] += mass * (HEAT * (v - new_v) + FUSION * (i + s + g - solid))

@@ -1,0 +1,1 @@
+"""Mixing over terrain; see `reference`."""
