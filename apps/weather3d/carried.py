@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from hpckit.apps.weather3d.config import Config
-from hpckit.apps.weather3d.sides import HORIZONTAL, scalar_walls
+from hpckit.apps.weather3d.sides import HORIZONTAL, open_axes, scalar_walls
 from hpckit.apps.weather3d.tracers import HALOS as TRACER_HALOS
 from hpckit.apps.weather3d.tracers import start_of
 from hpckit.comm.agree import max_of_ranks, sum_of_ranks
@@ -62,6 +62,8 @@ class Carried:
             mesh, like.decomposition, config.precision, name="density", components=1, device=device
         )
         self._old = device.zeros(like.data.shape[1:], config.precision)
+        self._is_open = bool(self.water and open_axes(config))
+        self.entered = 0.0  # water through open sides of this rank, kg
         walls = scalar_walls(config)
 
         def exchange(field: Field, axes: Any) -> HaloExchange:
@@ -97,6 +99,7 @@ class Carried:
         else:  # all of it: a column has no base state of its own over terrain
             scaled = 0.0 * scaled
             density.interior[...] = (start[0][OWNED] + self._base) * share[:, None, None]
+        before = self.contents(density.interior[0], scaled) if self._is_open else 0.0
         along = dict(zip("xyz", fluxes, strict=True))
         for axis in "xyz" if forward else "zyx":
             flux, dim = along[axis], "zyx".index(axis)
@@ -108,6 +111,27 @@ class Carried:
                 thin(density.data, self._old, flux, share, dim, rate)
                 transport(self.field.data, self.spare.data, self._old, density.data, scaled, flux, dim, rate)
                 self.field, self.spare = self.spare, self.field
+
+        if self._is_open:
+            self.entered += self.contents(density.interior[0], scaled) - before
+
+    def contents(self, density: Any, column: Any) -> float:
+        """The water of the owned cells, kg. density, column: weighed by thickness, as `move` has them."""
+        air = density + column[0][:, None, None]
+        area = self._reference * self._widths["x"] * self._widths["y"]
+        return float((self.field.interior[: len(self.water)] * air).sum(dtype=np.float64)) * area
+
+    def relax(self, old: Any, state: Any, column: Any, still: Any, keep: Any) -> float:
+        """Water comes closer to `still` ([kinds, nz]) by keep ([ny, nx]), at open sides.
+
+        old, state: that of the air before it was relaxed, [nz, …], and after. Returns the water that both added, kg.
+        """
+        share = self._share[:, None, None]
+        before = self.contents(old[OWNED] * share, column * self._share)
+        for part, rest in zip(self.field.interior[: len(self.water)], still, strict=True):
+            goal = rest[:, None, None]
+            part[...] = goal + keep * (part - goal)
+        return self.contents(state[0][OWNED] * share, column * self._share) - before
 
     def fill_holes(self) -> None:
         """Water below 0, which mixing over terrain may leave in dry air, is made up for from its column."""

@@ -477,9 +477,8 @@ class Config(Section):
             yield "a jet has no moisture: leave jet.speed out, or set moisture.kind = 'none'"
         if grid.lowest * grid.nz > grid.height:
             yield f"grid.lowest of {grid.lowest:g} m times {grid.nz} levels is above grid.height: lower it"
-        for axis in "xy":
-            if getattr(self.sides, axis) == "open":
-                yield f"sides.{axis} = 'open' is not there with dynamics.kind = 'hevi': take 'periodic' or 'walls'"
+        if self.parcels.count and "open" in (self.sides.x, self.sides.y):
+            yield "parcels would leave the box: leave them out, or set sides.x and sides.y to 'periodic' or 'walls'"
         wet = any((self.surface.vapor, self.surface.humidity, self.forcing.drying))
         if wet and moisture.kind == "none":
             yield "surface.vapor, surface.humidity and forcing.drying need moist air: set moisture.kind"
@@ -524,6 +523,8 @@ class Config(Section):
             "jet.speed": self.jet.speed,
             "output.statistics": self.output.statistics,
             "parcels": self.parcels.count,
+            "sides.x = 'open'": self.sides.x == "open",
+            "sides.y = 'open'": self.sides.y == "open",
         }
         given = [name for name, is_on in missing.items() if is_on]
         if given:

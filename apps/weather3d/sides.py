@@ -43,9 +43,12 @@ def scalar_walls(config: Config) -> dict[str, Fill]:
 
 
 def staggered_walls(config: Config) -> dict[str, tuple[Fill, Fill]]:
-    """Free-slip walls of the staggered state: what stands at the wall's face is 0, beyond it air is mirrored."""
-    periodic = periodic_axes(config)
-    return {axis: _staggered(axis) for axis in HORIZONTAL if axis not in periodic}
+    """What bounds the staggered state: at a free-slip wall's face nothing passes, beyond it air is mirrored.
+
+    Beyond an open side the last cell is repeated, and at its face what passes the last face before it.
+    """
+    kinds = {"walls": _staggered, "open": _staggered_open}
+    return {axis: kinds[kind](axis) for axis in HORIZONTAL if (kind := getattr(config.sides, axis)) != "periodic"}
 
 
 def relaxation_rates(config: Config, decomposition: Decomposition, rank: int) -> dict[str, np.ndarray]:
@@ -89,6 +92,19 @@ def _mirrored(normal: int) -> Callable[[np.ndarray, np.ndarray, bool], None]:
 _MIRRORS = {
     axis: Fill(f"free_slip({axis})", _mirrored(normal), signed=True) for axis, normal in (("x", RHO_U), ("y", RHO_V))
 }
+
+
+def _staggered_open(axis: str) -> tuple[Fill, Fill]:
+    normal = RHO_U if axis == "x" else RHO_V
+
+    def low(halo: np.ndarray, inside: np.ndarray, on_face: bool) -> None:
+        inside[0, normal] = inside[1, normal]
+        halo[...] = inside[0]
+
+    def high(halo: np.ndarray, inside: np.ndarray, on_face: bool) -> None:
+        halo[...] = inside[0]
+
+    return Fill(f"staggered_open_low({axis})", low), Fill(f"staggered_open_high({axis})", high)
 
 
 def _staggered(axis: str) -> tuple[Fill, Fill]:

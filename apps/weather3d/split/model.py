@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from hpckit.apps.weather3d.model import Diagnostics
-from hpckit.apps.weather3d.sides import HORIZONTAL, periodic_axes
+from hpckit.apps.weather3d.sides import HORIZONTAL
 from hpckit.apps.weather3d.split.state import SplitState
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import BlowUpError
 from hpckit.kernels.euler.box.constants import RHO, RHO_U, RHO_V, RHO_W
 from hpckit.kernels.euler.constants import HALO
 from hpckit.kernels.euler.hevi import dispatch as hevi
-from hpckit.kernels.euler.hevi.constants import PRESSURE, LargeStage, Substep
+from hpckit.kernels.euler.hevi.constants import DRY, PRESSURE, LargeStage, Substep
 from hpckit.kernels.euler.hevi.stress import dispatch as stress
 from hpckit.kernels.euler.hevi.terrain import dispatch as sloping
 from hpckit.kernels.euler.hevi.terrain.constants import EXCESS, SIZE
@@ -25,6 +25,14 @@ from hpckit.kernels.euler.rain.ice.dispatch import microphysics
 from hpckit.kernels.euler.relaxation.dispatch import relax
 
 FASTEST = 1.0  # cells that the wind may pass in a large step
+
+
+WAVES = 30.0  # m/s: speed of the waves that leave through open sides
+
+
+def across(rows: Any, axis: str) -> Any:
+    """A view of [nz, ny, nx] as [nz, n along the axis, …]."""
+    return rows.swapaxes(1, 2) if axis == "x" else rows
 
 
 class SplitModel(SplitState):
@@ -49,6 +57,8 @@ class SplitModel(SplitState):
                 with timer("halo"):
                     self.exchange(self.state)
             self._stage(dt * share / count, count, stage, timer)
+        for axis in self.open_axes:
+            self.through_sides[0] += self._mass_through(axis) * dt
         if self.carried:
             if self.is_complete:
                 with timer("water"):
@@ -71,13 +81,13 @@ class SplitModel(SplitState):
             else:
                 hevi.prepare(state, self.water, self.column, self.levels, self.work)
                 hevi.tendencies(state, self.work, self.column, self.levels, self.wind, *tables[1:])
-            self._close_walls()
+            self._close_walls(state)
             if stage == 0:  # the state is the start
                 self.fast[...] = 0.0
                 self.pressure.data[...] = 0.0
             else:
                 hevi.begin(self.start, state, self.work, self.fast, self.pressure.data)
-        share = 1 / count if stage == 2 and self.carried else 0.0
+        share = 1 / count if stage == 2 and (self.carried or self.open_axes) else 0.0
         if share:
             self._start_fluxes(state)
         dynamics = config.dynamics
@@ -86,6 +96,7 @@ class SplitModel(SplitState):
             if substep:
                 with timer("halo"):
                     self.pressure_exchange(self.pressure)
+            self._hold_sides()
             with timer("sound"):
                 rest = (self.slow, self.fast, self.pressure.data, self.levels, *self.mass_flux, fast)
                 if self.terrain:
@@ -102,13 +113,58 @@ class SplitModel(SplitState):
         along_x[...], along_y[...] = state[RHO_U, :, inner, beyond], state[RHO_V, :, beyond, inner]
         up[:-1], up[-1] = state[RHO_W, :, inner, inner], 0.0
 
-    def _close_walls(self) -> None:
-        """No momentum through walls."""
+    def _close_walls(self, state: Any) -> None:
+        """No momentum through walls. At open sides the wind leaves with the waves (Klemp and Wilhelmson 1978).
+
+        At the first face within a side it is carried outward with the wind and WAVES; that of the side is the same.
+        """
+        for axis, side, outward in self._sides:
+            normal = RHO_U if axis == "x" else RHO_V
+            slow, momentum, wind = (
+                across(each, axis) for each in (self.slow[normal], state[normal], self.work[normal - RHO_U])
+            )
+            if axis not in self.open_axes:
+                slow[:, side] = 0.0
+                continue
+            face, within = side - outward, side - 2 * outward
+            leaves = self._greater(outward * wind[:, face] + WAVES, 0.0)
+            slow[:, side] = leaves * ((momentum[:, within] - momentum[:, face]) / self.spacing[axis])
+
+    def _hold_sides(self) -> None:
+        """No acoustic force at the first faces within open sides: what the next substep would do there is undone."""
+        inner = slice(HALO, -HALO)
+        for axis, side, outward in self._sides:
+            if axis in self.open_axes:
+                normal, face = RHO_U if axis == "x" else RHO_V, side - outward
+                slow, dry = across(self.slow[normal], axis), across(self.work[DRY], axis)
+                pressure, last = across(self.pressure.data, axis)[:, :, 1:-1], 1 if outward < 0 else -2
+                force = outward * (pressure[:, last] - pressure[:, last - outward]) / self.spacing[axis]
+                share = 0.5 * (dry[:, face, inner] + dry[:, face - 1, inner]) if self.is_moist else 1.0
+                slow[:, face, inner] = slow[:, side, inner] + share * force
+
+    @property
+    def _sides(self) -> Iterator[tuple[str, int, int]]:
+        """The sides of the box that this rank has: axis, their faces in the state, and -1 if low or 1 if high."""
         topology, rank = self.mesh.topology, self.mesh.rank
-        for axis in set(HORIZONTAL) - set(periodic_axes(self.config)):
-            for step, at in ((-1, HALO), (1, -HALO)):
-                if topology.shift(rank, axis, step) is None:
-                    self.slow[(RHO_U, ..., at) if axis == "x" else (RHO_V, slice(None), at)] = 0.0
+        for axis in HORIZONTAL:
+            for outward, side in ((-1, HALO), (1, -HALO)):
+                if not topology.is_periodic(axis) and topology.shift(rank, axis, outward) is None:
+                    yield axis, side, outward
+
+    @staticmethod
+    def _greater(values: Any, least: float) -> Any:
+        """No less than least; on the device as on the host."""
+        return 0.5 * (values + abs(values - least) + least)
+
+    def _mass_through(self, axis: str) -> float:
+        """Air that enters through this rank's part of the open sides of an axis in a large step, kg/s."""
+        flux = across(self.mass_flux[0] if axis == "x" else self.mass_flux[1], axis)
+        area = np.diff(self.edges) * self.spacing["y" if axis == "x" else "x"]
+        total = 0.0
+        for _, _, outward in (each for each in self._sides if each[0] == axis):
+            levels = self.state.device.to_host(flux[:, 0 if outward < 0 else -1].sum(axis=1, dtype=np.float64))
+            total -= outward * float(levels @ area)
+        return total
 
     def _physics(self, dt: float, timer: PhaseTimer) -> None:
         """All physics, one process after the other, each in place on the state after the last."""
@@ -149,7 +205,20 @@ class SplitModel(SplitState):
             with timer("relaxation"):
                 rates = self.rates
                 tables = (self.column, self.rest, rates["x"], rates["y"], rates["z"])
+                before, old = (self._mass(), self.state.data[RHO].copy()) if self.open_axes else (0.0, None)
                 relax(self.state.data, *tables, dt)
+                if self.open_axes:
+                    self.through_sides[1] += self._mass() - before
+                    if self.is_moist:
+                        keep = 1.0 if self.beside is None else 1 / (1 + dt * self.beside)
+                        rest = (self.state.data, self.column, self.still_water, keep)
+                        self.through_sides[2] += self.carried.relax(old, *rest)
+
+    def _mass(self) -> float:
+        """The deviation of the mass of the owned cells, kg."""
+        inner = slice(HALO, -HALO)
+        levels = self.state.device.to_host(self.state.data[RHO, :, inner, inner].sum(axis=(1, 2), dtype=np.float64))
+        return float(levels @ np.diff(self.edges)) * self.spacing["x"] * self.spacing["y"]
 
     def viscosities(self, dt: float) -> Iterator[tuple[float, float, Any]]:
         """Fill `work` and `mu` (rho K) for one mixing of a step of dt (s) after the other; the halo is filled.

@@ -17,7 +17,7 @@ from hpckit.apps.weather3d.config import Config
 from hpckit.apps.weather3d.forcing import Forced, is_forced, levels_of
 from hpckit.apps.weather3d.model import HALOS, Diagnostics
 from hpckit.apps.weather3d.setups import column_of, initial_state, initial_water
-from hpckit.apps.weather3d.sides import HORIZONTAL, relaxation_rates, scalar_walls, staggered_walls
+from hpckit.apps.weather3d.sides import HORIZONTAL, open_axes, relaxation_rates, scalar_walls, staggered_walls
 from hpckit.apps.weather3d.terrain import Terrain, flat_cells, require_thick
 from hpckit.comm.agree import max_of_ranks, sum_of_ranks
 from hpckit.comm.device import HOST, Device
@@ -34,6 +34,7 @@ from hpckit.kernels.euler.hevi.terrain.stress.constants import ROWS
 from hpckit.kernels.euler.rain.constants import CL, CVV, LATENT, RV, WATER_DENSITY
 from hpckit.plan.grid.decomposition import Decomposition
 
+THROUGH = ("mass_through_sides", "mass_relaxed", "water_through_sides", "water_relaxed")  # kg since the start
 CLOUDY = 1e-6  # kg/kg: more cloud makes a cell cloudy
 
 
@@ -63,8 +64,8 @@ class SplitState:
             )
         )
         levels, self.terrain = level_tables(self.edges), None
-        still = initial_water(profile, self.base, np.zeros((FIELDS, grid.nz, 1, 1)))[..., 0, 0]
-        self.base_vapor = still[0]
+        still_water = initial_water(profile, self.base, np.zeros((FIELDS, grid.nz, 1, 1)))[..., 0, 0]
+        self.base_vapor = still_water[0]
         self.rest_of = flat_cells(self.base, self.base_vapor, self.edges, grid.dx * grid.dy)
         self.base_theta = self.rest_of.theta[:, 0, 0]
         faces, rest, size = None, self.base, np.ones(grid.nz)
@@ -107,6 +108,10 @@ class SplitState:
         rates = relaxation_rates(config, self.decomposition, mesh.rank)
         self.relaxes = any(rate.any() for rate in rates.values())
         self.rates = {axis: self._table(rate) for axis, rate in rates.items()}
+        self.open_axes = open_axes(config)
+        beside = np.maximum(rates["x"][None, :], rates["y"][:, None])  # open sides
+        self.beside = self._table(beside) if beside.any() else None
+        self.through_sides = [0.0] * 3  # of this rank: mass through open sides, mass and water that relaxation added
         self.dry = self._table(NO_WATER)
         moist = config.moisture.kind != "none"
         self.is_complete = moist and config.moisture.equations == "complete"
@@ -133,7 +138,9 @@ class SplitState:
             ]
             self.water = device.zeros(shape[1:], dtype)
             self._still_vapor = self._table(unmixed_vapor)
-            self.levels[4, :-1] = self._table(still.sum(axis=0))
+            self.levels[4, :-1] = self._table(still_water.sum(axis=0))
+            self.still_water = self._table(np.zeros((len(kinds), grid.nz)))
+            self.still_water[: len(still_water)] = self._table(still_water)
             self.thickness = self._table(self.terrain.thick if self.terrain else np.diff(self.edges))
             sloping = self.terrain.ground if self.terrain else None
             # by level, or by cell with its halo over terrain: base state of the air, and J
@@ -227,11 +234,19 @@ class SplitState:
             more |= self._cloud_watch(rho, volumes)
         if self.forced:
             more |= self._forced_watch(heat, rho, volumes)
+        if self.open_axes:
+            more |= dict(zip(THROUGH, self._crossed(), strict=True))
         if self.config.smagorinsky.coefficient:
             greatest = max_of_ranks(self.mesh.comm, np.array(float(self._greatest)))
             more["eddy_viscosity_max"] = float(greatest)
         # speeds of the wind alone: sound does not limit the step
         return Diagnostics(mass_total, sums[1], *ends[:3], ends[2], -ends[3], ends[4], round(sums[2]), more)
+
+    def _crossed(self) -> list[float]:
+        """Collective: what came through open sides and by relaxation there since the start, kg, as `THROUGH`."""
+        water = self.carried.entered if self.carried else 0.0
+        sums = np.array([*self.through_sides[:2], water, self.through_sides[2]])
+        return list(map(float, sum_of_ranks(self.mesh.comm, sums)))
 
     def _ground_watch(self) -> dict[str, float]:
         """Collective: what has fallen, kg by kind, and with ice what the air gained and water gave of heat, J."""
@@ -285,11 +300,16 @@ class SplitState:
         return energy * (1 + vapor + cloud + rain) + rho * heat
 
     def budgets(self, first: Diagnostics, last: Diagnostics) -> dict[str, dict[str, float]]:
-        """Of moist air, the budget of water (kg) between two watches; `unexplained` is rounding."""
+        """Budgets between two watches, `unexplained` is rounding: of water, kg, and with open sides of all dry air."""
         entered = last.more.get("water_entered", 0.0) - first.more.get("water_entered", 0.0)
+        crossed = {name: last.more[name] - first.more[name] for name in THROUGH if self.open_axes}
+        budgets = {}
+        if self.open_axes:
+            change, parts = last.mass - first.mass, {name.removeprefix("mass_"): crossed[name] for name in THROUGH[:2]}
+            budgets["mass_budget"] = {"change": change, **parts, "unexplained": change - sum(parts.values())}
         if not self.is_moist:
             if not self.forced or self.relaxes:
-                return {}
+                return budgets
             change, added = (last.more[name] - first.more[name] for name in ("warmth", "warmth_entered"))
             heat = {"in_air": last.more["warmth"], "change": change, "entered": added}
             return {"heat_budget": {**heat, "unexplained": change - added}}
@@ -298,7 +318,9 @@ class SplitState:
         fallen = {kind: last.more[f"{kind}_on_ground"] - first.more[f"{kind}_on_ground"] for kind in moisture.falls}
         change = air[1] - air[0]
         water = {"in_air": air[1], "change": change, **fallen, "entered": entered}
-        budgets = {"water_budget": {**water, "unexplained": change + sum(fallen.values()) - entered}}
+        sides = {name.removeprefix("water_"): crossed[name] for name in THROUGH[2:] if name in crossed}
+        entered += sum(sides.values())
+        budgets["water_budget"] = {**water, **sides, "unexplained": change + sum(fallen.values()) - entered}
         if self.heated:
             warmed, released = (last.more[name] - first.more[name] for name in ("air_heated", "water_heat"))
             heat = {"warmed": warmed, "released": released, "unexplained": warmed - released}
@@ -313,16 +335,22 @@ class SplitState:
 
     def values(self) -> dict[str, Any]:
         """Collective: the numbers that a checkpoint holds."""
-        if not self.forced:
-            return {"step": self.steps_done}
-        entered = sum_of_ranks(self.mesh.comm, np.array([float(each) for each in self.forced.entered]))
-        return {"step": self.steps_done, "entered": entered.tolist()}
+        values: dict[str, Any] = {"step": self.steps_done}
+        if self.forced:
+            entered = sum_of_ranks(self.mesh.comm, np.array([float(each) for each in self.forced.entered]))
+            values["entered"] = entered.tolist()
+        return values | ({"crossed": self._crossed()} if self.open_axes else {})
 
     def own(self, values: dict[str, Any]) -> None:
         """Take over the numbers of a checkpoint."""
         self.steps_done = values["step"]
         if self.forced:
             self.forced.entered = list(values["entered"]) if self.mesh.rank == 0 else [0.0, 0.0]
+        if self.open_axes:
+            crossed = values["crossed"] if self.mesh.rank == 0 else [0.0] * len(THROUGH)
+            self.through_sides = [*crossed[:2], crossed[3]]
+            if self.carried:
+                self.carried.entered = crossed[2]
 
     def saved(self, **values: Any) -> State:
         """Collective: the content of a checkpoint: fields, numbers, and extra `values`."""
