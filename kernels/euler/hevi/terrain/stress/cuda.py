@@ -22,6 +22,7 @@ from hpckit.kernels.euler.hevi.terrain.stress.numerics import (
     edges_xz,
     edges_yz,
     middles,
+    per_gap_of,
     squares,
     stability,
     steepness,
@@ -82,13 +83,6 @@ def mix_carried(
     launch = typed_kernel(_mix_carried, state.dtype)[(blocks(wide - 2 * REACH, THREADS), tall - 2 * REACH, nz), THREADS]
     for each, result in zip(q, out, strict=True):
         launch(each, result, state, mu, ground.base, ground.metric, levels, rates, real(dt))
-
-
-@inlined
-def per_gap_of(levels, k, nz):
-    """1 / the distance of the middles around level k, or from its own beside ground and lid."""
-    gap = 1.0 / levels[PER_FACE, k] if k > 0 else 0.0
-    return 1.0 / (gap + (1.0 / levels[PER_FACE, k + 1] if k + 1 < nz else 0.0))
 
 
 def _gradients(air, metric, levels, rates, rows):

@@ -7,6 +7,7 @@ one: 1, of the type of the indices.
 from __future__ import annotations
 
 from hpckit.kernels.compile.jit import inlined
+from hpckit.kernels.euler.hevi.constants import PER_FACE
 from hpckit.kernels.euler.hevi.terrain.constants import (
     J_U,
     J_V,
@@ -18,6 +19,13 @@ from hpckit.kernels.euler.hevi.terrain.constants import (
     SLOPE_Y,
     STEEP,
 )
+
+
+@inlined
+def per_gap_of(levels, k, nz):
+    """1 / the distance of the middles around level k, or from its own beside ground and lid."""
+    gap = 1.0 / levels[PER_FACE, k] if k > 0 else 0.0
+    return 1.0 / (gap + (1.0 / levels[PER_FACE, k + 1] if k + 1 < nz else 0.0))
 
 
 @inlined

@@ -18,6 +18,7 @@ from hpckit.kernels.euler.hevi.terrain.stress.numerics import (
     edges_xz,
     edges_yz,
     middles,
+    per_gap_of,
     squares,
     stability,
     steepness,
@@ -41,20 +42,12 @@ def viscosity(state, work, ground, levels, spacing, coefficient, prandtl, share,
 
 
 @jit(borrowed=True)
-def per_gap_of(levels, k):
-    """1 / the distance of the middles around level k, or from its own beside ground and lid."""
-    gap = 1.0 / levels[PER_FACE, k] if k else 0.0
-    gap += 1.0 / levels[PER_FACE, k + 1] if k + 2 < levels.shape[1] else 0.0
-    return 1.0 / gap
-
-
-@jit(borrowed=True)
 def _gradients(air, metric, levels, spacing, rows):
     nz, tall, _ = air.shape[1:]
     per_dx, per_dy = 1.0 / spacing[0], 1.0 / spacing[1]
     for k in range(nz):
         for j in range(NEAR, tall - NEAR + 1):
-            _gradients_of(air, metric, per_dx, per_dy, levels[PER_CELL, k], per_gap_of(levels, k), k, j, rows)
+            _gradients_of(air, metric, per_dx, per_dy, levels[PER_CELL, k], per_gap_of(levels, k, nz), k, j, rows)
             if k:
                 per_thick = 1.0 / (1.0 / levels[PER_CELL, k - 1] + 1.0 / levels[PER_CELL, k])
                 _shears_of(air, metric, per_dx, per_dy, levels[PER_FACE, k], per_thick, k, j, rows)
@@ -100,7 +93,7 @@ def _viscosity(density, theta, base, metric, levels, spacing, coefficient, prand
         for j in range(NEAR, tall - NEAR):
             owned = HALO <= j < tall - HALO
             _viscosities(
-                density, theta, base, metric, per_cell, per_gap_of(levels, k), area, coefficient * coefficient,
+                density, theta, base, metric, per_cell, per_gap_of(levels, k, nz), area, coefficient * coefficient,
                 1.0 / prandtl, share, flat, k, j, owned, rows, mu, most,
             )  # fmt: skip
 
@@ -272,7 +265,7 @@ def _spread(q, mu, metric, levels, spacing, level, row, row_of_q, first, change)
         1.0 / spacing[0],
         1.0 / spacing[1],
         levels[PER_CELL, level],
-        per_gap_of(levels, level),
+        per_gap_of(levels, level, nz),
     )
     below, above, per_face = levels[BELOW, level], levels[ABOVE, level], levels[PER_FACE, level]
     below_up, above_up, per_face_up = levels[BELOW, level + 1], levels[ABOVE, level + 1], levels[PER_FACE, level + 1]
