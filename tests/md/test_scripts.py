@@ -22,6 +22,7 @@ from hpckit.errors import InputError
 from hpckit.md.motion.dynamics import NVE
 from hpckit.md.thermo import measure
 from hpckit.plan.particles.snapshot import Snapshot
+from hpckit.settings.config import load
 
 
 def hpckit(*words, cwd):
@@ -303,7 +304,7 @@ def test_stages_of_a_script_are_those_of_lammps(tmp_path):
         elif reading and words:
             theirs[-1].append([float(word) for word in words])
     (tmp_path / "in.staged").write_text(text)
-    (tmp_path / "staged.toml").write_text(hpckit("run", "in.staged", "--to-toml", cwd=tmp_path).stdout)
+    (tmp_path / "staged.toml").write_text(load(str(tmp_path / "in.staged"), []).run_file)
     done = hpckit("run", "staged.toml", "--directory", "it", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     names, ours, step = ("temperature", "potential", "volume", "energy", "pressure"), [], None

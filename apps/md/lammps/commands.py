@@ -734,10 +734,8 @@ class Commands:
 
     def _run(self, steps: str, *rest: str) -> None:
         options = dict(zip(rest[::2], rest[1::2], strict=False))
-        if rest == ("upto",):
-            steps = str(int(steps) - sum(stage.steps for stage in self.stages))
-        elif len(rest) % 2 or not options.keys() <= {"pre", "post"}:
-            raise ValueError(f"run {steps} {' '.join(rest)}: known are a number of steps, upto, pre and post")
+        if len(rest) % 2 or not options.keys() <= {"pre", "post"}:
+            raise ValueError(f"run {steps} {' '.join(rest)}: known are a number of steps, pre and post")
         if int(steps) < 0:
             raise ValueError(f"run {steps}: fewer than 0 steps")
         settings = {"dynamics.inner": self.inner} if self.inner > 1 else {}
