@@ -10,12 +10,14 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from prepared import Prepared, ordinary
 
 PROGRAMS = Path(__file__).parent / "programs"
 PATIENCE = 6  # limits are for a quiet machine: on a busy one a test takes its time, and only a hang fails
@@ -127,18 +129,39 @@ def made_once(tmp_path_factory: pytest.TempPathFactory, name: str, make: Callabl
     return folder
 
 
+@pytest.fixture(scope="session")
+def prepared() -> Iterator[Prepared | None]:
+    """Servers of ranks that have imported what most programs import; None where the launcher is not MPICH's."""
+    with tempfile.TemporaryDirectory(prefix="hp-") as folder:
+        made = None if is_open_mpi() or len(folder) > 90 else Prepared(Path(folder))  # a socket's path is short
+        yield made
+        if made is not None:
+            made.close()
+
+
 @pytest.fixture
-def mpirun() -> Callable[..., Outcome]:
+def mpirun(request: pytest.FixtureRequest) -> Callable[..., Outcome]:
     """`mpirun(ranks, program, *arguments, timeout=120, check=True)`: run a program of tests/programs on MPI ranks.
 
-    The program fails the test by raising (any rank): it runs under `python -m mpi4py`, which then ends the job. With
-    `check=False` the outcome is returned whatever the exit code.
+    The program fails the test by raising (any rank): it runs as under `python -m mpi4py`, which then ends the job. With
+    `check=False` the outcome is returned whatever the exit code. Ranks are copies of a prepared process, which has
+    imported what most programs import; `fresh=True` starts each by itself, for programs that look at their memory.
     """
     mpi_command(1)  # skips at once
+    servers = request.getfixturevalue("prepared")
 
-    def run(ranks: int, program: str | Path, *arguments: object, timeout: float = 120, check: bool = True) -> Outcome:
+    def run(
+        ranks: int,
+        program: str | Path,
+        *arguments: object,
+        timeout: float = 120,
+        check: bool = True,
+        fresh: bool = False,
+    ) -> Outcome:
         path = program if Path(program).is_absolute() else PROGRAMS / program
-        outcome = run_limited(mpi_command(ranks, sys.executable, "-m", "mpi4py", path, *arguments), timeout)
+        words = [str(path), *map(str, arguments)]
+        start = ordinary(words) if fresh or servers is None else servers.command(words)
+        outcome = run_limited(mpi_command(ranks, *start), timeout)
         if check and outcome.code:
             pytest.fail(
                 f"{path.name} on {ranks} ranks ended with {outcome.code}\n{outcome.stdout}\n{outcome.stderr}",

@@ -1,0 +1,194 @@
+"""Ranks that start from a prepared process: a copy of one that has imported what most programs import.
+
+Hundreds of ranks start in the tests, and half of what a short one computes is imports. `Prepared` starts servers that
+import once; a rank of mpiexec is then a small client (this very file) that hands its environment, its files and its
+connection to mpiexec to a server, whose copy runs the program as `python -m mpi4py PROGRAM` would, MPI's start and end
+included. The client ends as the copy does. Neighboring ranks are copies of two servers: an order that hangs on the
+random hashes of strings, which differ between processes, must still be seen as different.
+"""
+
+import os
+import sys
+
+FILES = "PMI_FD"  # names the connection of a rank to MPICH's launcher
+# What a library reads when it is imported: a rank in which it differs starts by itself.
+READ_AT_IMPORT = (
+    "NUMBA_",
+    "OMP_",
+    "OPENBLAS_",
+    "MKL_",
+    "PYTHON",
+    "HPCKIT_",
+    "CUDA_",
+    "XDG_",
+    "HOME",
+    "MPIR_",
+    "MPI4PY_",
+)
+MODULES = (
+    "h5py",
+    "pydantic",
+    "yaml",
+    "hpckit.apps.md.model",
+    "hpckit.apps.weather3d.split.model",
+    "hpckit.collectives",
+    "hpckit.grid.exchange",
+    "hpckit.io.fields.writer",
+    "hpckit.training.data",
+)
+
+
+def ordinary(words):
+    """The words that start a program of Python on a rank by itself."""
+    return [sys.executable, "-m", "mpi4py", *words]
+
+
+def client(sockets, words):
+    """Be a rank: hand all over, wait, and end as the copy ended; without a server, be an ordinary rank."""
+    import _socket
+    import json
+
+    rank = int(os.environ.get("PMI_RANK", "0"))
+    line = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    try:
+        line.connect(sockets[rank % len(sockets)])
+    except OSError:
+        os.execv(sys.executable, ordinary(words))
+    given = {"environment": dict(os.environ), "cwd": os.getcwd(), "words": words}
+    text = json.dumps(given).encode()
+    files = [0, 1, 2] + ([int(os.environ[FILES])] if FILES in os.environ else [])
+    packed = b"".join(each.to_bytes(4, sys.byteorder) for each in files)
+    line.sendmsg([len(text).to_bytes(8, "little")], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, packed)])
+    line.sendall(text)
+    status = line.recv(8)
+    if len(status) < 8:
+        os._exit(70)  # the server is gone
+    code = int.from_bytes(status, "little", signed=True)
+    if code < 0:
+        import signal
+
+        signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    os._exit(code)
+
+
+def serve(path):
+    """Import, listen, and return in each copy, as a rank that is ready; the server itself ends with its stdin."""
+    import gc
+    import importlib
+    import select
+    import socket
+
+    import mpi4py
+
+    mpi4py.rc.initialize = False  # each copy does, and ends it
+    mpi4py.rc.finalize = True
+    for name in MODULES:
+        importlib.import_module(name)
+    gc.collect()
+    gc.freeze()
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(path + ".new")
+    listener.listen(64)
+    os.rename(path + ".new", path)
+    import signal
+
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers leave no zombies
+    while True:
+        ready, _, _ = select.select([listener, 0], [], [])
+        if 0 in ready:
+            os._exit(0)  # pytest is gone, or done
+        line, _ = listener.accept()
+        if os.fork():
+            line.close()
+            continue
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        listener.close()
+        return keep(line)
+
+
+def keep(line):
+    """Receive what a client hands over and fork its rank, in which this returns; tell the client how that ended."""
+    import json
+    import select
+    import signal
+    import socket
+
+    head, files, _, _ = socket.recv_fds(line, 8, 8)
+    size, text = int.from_bytes(head, "little"), b""
+    while len(text) < size:
+        text += line.recv(size - len(text))
+    given = json.loads(text)
+    child = os.fork()
+    if child == 0:
+        line.close()
+        environment = given["environment"]
+        wanted = [0, 1, 2] + ([int(environment[FILES])] if FILES in environment else [])
+        high = [os.dup2(each, 200 + at) for at, each in enumerate(files)]  # above all, so that none is overwritten
+        for each in files:
+            os.close(each)
+        for source, target in zip(high, wanted, strict=True):
+            os.dup2(source, target, inheritable=True)
+            os.close(source)
+        os.environ.clear()
+        os.environ.update(environment)
+        os.chdir(given["cwd"])
+        return given["words"]
+    for each in files:
+        os.close(each)
+    ended = os.pidfd_open(child)
+    ready, _, _ = select.select([ended, line], [], [])
+    if ended not in ready:  # the client was killed
+        os.kill(child, signal.SIGKILL)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    try:
+        line.sendall(code.to_bytes(8, "little", signed=True))
+    finally:
+        os._exit(0)
+
+
+class Prepared:
+    """Two servers of this pytest; `command(words)` starts a rank of them, or an ordinary one."""
+
+    def __init__(self, folder):
+        import subprocess
+
+        self._read = self._environment()
+        self.sockets = [str(folder / f"s{os.getpid()}-{at}") for at in range(2)]
+        self._servers = [
+            subprocess.Popen(
+                [sys.executable, __file__, "--serve", path], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
+            )
+            for path in self.sockets
+        ]
+
+    @staticmethod
+    def _environment():
+        return {name: value for name, value in os.environ.items() if name.startswith(READ_AT_IMPORT)}
+
+    def are_ready(self):
+        """Whether both servers have imported all."""
+        return all(os.path.exists(path) for path in self.sockets)
+
+    def command(self, words):
+        """The words that start it as a copy, or by itself where no server is ready or the environment is another."""
+        if not self.are_ready() or self._environment() != self._read:
+            return ordinary(words)
+        return [sys.executable, "-I", "-S", __file__, "--rank", *self.sockets, *words]
+
+    def close(self):
+        for each in self._servers:
+            each.stdin.close()
+            each.wait()
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--rank":
+        client(sys.argv[2:4], sys.argv[4:])
+    words = serve(sys.argv[2])
+    sys.argv = ["mpi4py", *words]
+    sys.path[0] = ""
+    from mpi4py import MPI, run
+
+    MPI.Init_thread(MPI.THREAD_MULTIPLE)
+    run.main()
