@@ -67,7 +67,8 @@ def client(sockets, words):
     if code < 0:
         import signal
 
-        signal.signal(-code, signal.SIG_DFL)
+        if -code != signal.SIGKILL:
+            signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     os._exit(code)
 

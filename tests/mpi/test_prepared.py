@@ -28,14 +28,17 @@ def test_a_copy_is_a_rank_like_any_other(mpirun, prepared, tmp_path, monkeypatch
     wait_until(prepared.are_ready)
     monkeypatch.setenv("MARK", "here")
     (tmp_path / "program.py").write_text(PROGRAM)
+    codes = set()
     for fresh in (False, True):
         outcome = mpirun(2, tmp_path / "program.py", "one", "two words", end, check=False, fresh=fresh)
         assert (outcome.code == 0) is (end == "well"), outcome.stderr
+        codes.add(outcome.code)
         assert ("ValueError: a fault of the program" in outcome.stderr) is (end == "raises")
         if end == "well":
             assert outcome.stdout.count("fresh" if fresh else "imported") == 2
             hashes = {line.split()[1] for line in outcome.stdout.splitlines() if line.startswith("hash")}
             assert len(hashes) == 2, "orders of sets that differ between ranks would not be seen"
+    assert len(codes) == 1
 
 
 def test_another_environment_of_libraries_starts_a_fresh_rank(mpirun, prepared, tmp_path, monkeypatch):
