@@ -101,10 +101,12 @@ class BoundProgram:
         for node, out in zip(program.graph.outputs, outs, strict=True):
             if node in results or not node.is_field:
                 continue
-            if node.op in MADE and (out is None or not self.fits(node, out)):
-                results[node] = self.zeros(node, like)
+            if out is None:
+                results[node] = self.zeros(node if node.op in MADE else None, like)
+            elif node.op in MADE and not self.fits(node, out):
+                results[node] = self._kept(("result", node), node)
             else:
-                results[node] = self.zeros(halo=like) if out is None else out
+                results[node] = out
         for node in program.direct:
             values[node] = results[node]
         for turn, stage in enumerate(program.stages):

@@ -40,10 +40,10 @@ class Pool:
         kept = [*back.outputs[: self.fields], *(back.outputs[self.fields + k] for k in self._sloped)]
         back = replace(back, outputs=tuple(kept))
         programs = step.program(graph), step.program(back)
-        halos = [
-            tuple(map(max, *(program.halo.get(node, (0,) * len(graph.axes)) for program in programs)))
-            for node in graph.inputs
-        ]
+        zero = (0,) * len(graph.axes)
+        halos = [tuple(map(max, *(program.halo.get(node, zero) for program in programs))) for node in graph.inputs]
+        for k, result in enumerate(graph.outputs):  # so that each is computed where it stays
+            halos[k] = tuple(map(max, halos[k], programs[0].halo.get(result, zero)))
         self.seeds = back.inputs[len(graph.inputs) :]
         shape, topology = state[0].decomposition.shape, state[0].mesh.topology
         plain = type(state[0].decomposition)(shape, topology, 0)
@@ -59,7 +59,6 @@ class Pool:
         self._filled: set[int] = set()
         sent = set(programs[0].stages[0].exchanged)
         self._sent = [node for node in graph.inputs[: self.fields] if node in sent]
-        zero = (0,) * len(graph.axes)
         wide = [
             tuple(map(max, programs[1].halo[seed], programs[1].halo.get(result, zero)))
             for seed, result in zip(self.seeds, back.outputs, strict=False)
