@@ -25,7 +25,7 @@ from hpckit.bench.train.serving.model import (
     tokens,
     write,
 )
-from hpckit.bench.train.serving.rivals import llama_cpp, llama_cpp_batch
+from hpckit.bench.train.serving.rivals import llama_cpp, llama_cpp_batch, openvino
 from hpckit.kernels.nn.tile.reference import unpack
 from hpckit.serving.checkpoint.weights import PackedMatrix
 from hpckit.serving.engine import Engine
@@ -318,7 +318,20 @@ def _seconds(call: Callable[[], Any]) -> float:
 
 CASES: dict[str, Callable[..., dict[str, Any]]] = {
     one.__name__: one
-    for one in (decode, prefix, promise, overhead, theirs, batch, plan, ranks, speculation, llama_cpp, llama_cpp_batch)
+    for one in (
+        decode,
+        prefix,
+        promise,
+        overhead,
+        theirs,
+        batch,
+        plan,
+        ranks,
+        speculation,
+        llama_cpp,
+        llama_cpp_batch,
+        openvino,
+    )
 }
 
 

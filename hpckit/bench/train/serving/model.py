@@ -130,10 +130,14 @@ def write_gguf(path: Path, folder: Path, storage: str) -> Path:
     it.add_layer_norm_rms_eps(shape["rms_norm_eps"])
     it.add_rope_freq_base(shape["rope_theta"])
     it.add_rope_dimension_count(shape["hidden_size"] // heads)
-    it.add_tokenizer_model("llama")
-    it.add_token_list([f"w{n:05d}" for n in range(vocab)])
-    it.add_token_scores([0.0] * vocab)
+    it.add_file_type(gguf.LlamaFileType[f"{'ALL' if storage == 'F32' else 'MOSTLY'}_{storage}"])
+    it.add_tokenizer_model("gpt2")  # the one that OpenVINO reads
+    it.add_tokenizer_pre("llama-bpe")
+    it.add_token_merges(["a b"])
+    it.add_token_list(["a", "b", "ab", *(f"w{n:05d}" for n in range(3, vocab))])
     it.add_token_types([2, 3, 3, *[1] * (vocab - 3)])
+    for mark, add in enumerate((it.add_unk_token_id, it.add_bos_token_id, it.add_eos_token_id, it.add_pad_token_id)):
+        add(mark)
     it.add_add_bos_token(False)
     theirs = {ours: name for name, ours in (LLAMA | WHOLE["llama"]).items()}
     for name, tensor in Safetensors(folder).items():

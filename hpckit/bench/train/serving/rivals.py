@@ -1,4 +1,4 @@
-"""The cases of `hpckit bench serving` beside llama.cpp: xllamacpp's wheel, in this process, on one thread."""
+"""`hpckit bench serving` beside llama.cpp (xllamacpp's wheel) and OpenVINO: in this process, on a thread."""
 
 from __future__ import annotations
 
@@ -49,6 +49,36 @@ def llama_cpp(folder: Path, rounds: int, kind: str, count: int) -> dict[str, Any
         for name, one in seconds.items():
             if n:
                 times[name].append(one)
+    return {"times": times, "bytes": engine.weights.nbytes}
+
+
+def openvino(folder: Path, rounds: int, kind: str, count: int) -> dict[str, Any]:
+    """Tokens of one text, and the first one after 512, by our engine and by OpenVINO from the same GGUF file."""
+    import openvino
+    import openvino_genai
+
+    path = write_gguf(folder / "model.gguf", folder, STORAGE[kind])
+    engine = Engine(path, weights=kind, texts=2, kv_tokens=4096)
+    theirs = openvino_genai.LLMPipeline(str(path), "CPU", INFERENCE_NUM_THREADS=1)
+    prompt, long = tokens(8), tokens(512, 5)
+
+    def asked(given: list[int], most: int) -> Any:
+        way = openvino_genai.GenerationConfig(max_new_tokens=most, min_new_tokens=most, ignore_eos=True)
+        row = np.array([given], np.int64)
+        inputs = (openvino.Tensor(each) for each in (row, np.ones_like(row)))
+        return theirs.generate(openvino_genai.TokenizedInputs(*inputs), way)
+
+    (ours,) = engine.generate([prompt], Sampling(max_tokens=1, ignore_end=True, logprobs=NEAR))
+    (token,) = asked(prompt, 1).tokens[0]
+    assert token in dict(ours.logprobs[0]), f"OpenVINO's token is not among our {NEAR} likeliest"
+    times, words = Times(read=[], ours=[], theirs=[], our_prompt=[], their_prompt=[]), panels(engine)
+    for n in range(rounds + 1):
+        seconds = {"read": median(read_seconds(words) for _ in range(7)), "ours": decode_seconds(engine, count)}
+        seconds["theirs"] = asked(prompt, count + 1).perf_metrics.get_tpot().mean / 1000
+        seconds["our_prompt"] = first_seconds(engine, [n + 3, *long[1:]])
+        seconds["their_prompt"] = asked([n + 3, *long[1:]], 1).perf_metrics.get_ttft().mean / 1000
+        for name, one in seconds.items():
+            times[name] += [one] if n else []
     return {"times": times, "bytes": engine.weights.nbytes}
 
 

@@ -6,7 +6,8 @@ without: below 1 is better. `plan_error_…`: |predicted / measured - 1| of `hpc
 `speculation_of_formula`: the gain by guesses of which 7 in 10 are right over what the formula of Leviathan et al. makes
 of them; `speculation_where_it_fails`: a text without guesses over one whose guesses are all wrong.
 `decode_vs_xllamacpp_…_ceiling`: its time over that of a plain read of the weights, which no engine that reads as many
-bytes can beat. Without transformers or xllamacpp (whose wheel has no AVX-512) what is compared with it is left out.
+bytes can beat. Without transformers, xllamacpp (whose wheel has no AVX-512) or openvino-genai what is compared with it
+is left out.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ CASES: dict[str, tuple[str, int, tuple[int, int], tuple[Any, ...], tuple[Any, ..
     "decode_vs_xllamacpp_f32": ("llama_cpp", 1, (7, 3), ("float32", 8), ("float32", 4)),
     "decode_vs_xllamacpp_bf16": ("llama_cpp", 1, (7, 3), ("bfloat16", 8), ("bfloat16", 4)),
     "decode_vs_xllamacpp_q8": ("llama_cpp", 1, (7, 3), ("q8_0", 8), ("q8_0", 4)),
+    "decode_vs_openvino_q8": ("openvino", 1, (7, 3), ("q8_0", 8), ("q8_0", 4)),
     "batch32_vs_xllamacpp": ("llama_cpp_batch", 1, (3, 2), (128,), (16,)),
     "speculation_of_formula": ("speculation", 1, (7, 3), ("bfloat16_dot", 96), ("bfloat16_dot", 32)),
     "prefix_ttft": ("prefix", 1, (7, 3), (), ()),
@@ -47,6 +49,7 @@ NEEDS = {
     "overhead": ("starlette", "uvicorn"),
     **dict.fromkeys(("theirs", "batch"), ("torch", "transformers")),
     **dict.fromkeys(("llama_cpp", "llama_cpp_batch"), ("xllamacpp", "gguf")),
+    "openvino": ("openvino_genai", "gguf"),
 }
 
 
@@ -109,7 +112,7 @@ def _ratios(key: str, name: str, times: dict[str, list[float]]) -> Ratios:
     if "our_prompt" in times:
         prefill = ratio(times["their_prompt"], times["our_prompt"])
         kind = key.rpartition("_")[2]
-        rival = "xllamacpp" if name == "llama_cpp" else "torch"
+        rival = {"llama_cpp": "xllamacpp", "openvino": "openvino"}.get(name, "torch")
         found[f"prefill_{kind}_vs_{rival}"] = prefill
         if name == "theirs":
             found[f"prefill_vs_transformers_{kind}"] = prefill
