@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
+import os
 import random
 import signal
 import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from conftest import wait_until
@@ -19,6 +22,7 @@ pytest.importorskip("starlette", reason="starlette is not installed")
 uvicorn = pytest.importorskip("uvicorn", reason="uvicorn is not installed")
 
 from hpckit.cli.main import main  # noqa: E402
+from hpckit.cli.serving.ranks import ANNOUNCED  # noqa: E402
 from hpckit.serving import Engine, Sampling  # noqa: E402
 from hpckit.serving.server.http import application  # noqa: E402
 from hpckit.serving.server.service import Service  # noqa: E402
@@ -248,6 +252,26 @@ def test_a_server_that_is_stopped_sends_what_it_has_begun(folder, ranks):
     assert '"finish_reason": "length"' in text
     connection.close()
     assert process.wait(timeout=60) == 0
+
+
+def process_of(rank, folder):
+    """The number of the process of a rank that serves a folder."""
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words, given = ((path / name).read_bytes() for name in ("cmdline", "environ"))
+            if str(folder).encode() in words and f"{ANNOUNCED}=".encode() in given:
+                announced = given.split(f"{ANNOUNCED}=".encode())[1].split(b"\0")[0].decode()
+                mark = next(name for name in os.listdir(announced) if name.startswith(f"{rank}-"))
+                return int(mark.split("-")[1].split(".")[0])
+    raise AssertionError("no such rank")
+
+
+@pytest.mark.nightly
+def test_a_rank_that_is_killed_ends_the_server_with_its_number(folder, capfd):
+    process, _ = served(folder, "-n", "2")
+    os.kill(process_of(1, folder), signal.SIGKILL)
+    assert process.wait(timeout=60) == 7
+    assert "rank 1 " in capfd.readouterr().err
 
 
 def test_the_openai_client_works_unchanged(running):

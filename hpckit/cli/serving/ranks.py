@@ -12,14 +12,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hpckit.cli.ending import likely, lost_rank
 from hpckit.cli.job import of_the_job, require_ranks
-from hpckit.errors import InputError, SetupError
+from hpckit.errors import InputError, RankLostError, SetupError
 from hpckit.launch import mpiexec
+from hpckit.launch.first_exit import FirstExit, announce
 from hpckit.launch.launcher import Joined, check_world
 from hpckit.launch.scratch import scratch
 from hpckit.serving.plan import Places
 
 DRAFTED = 3  # guesses of a smaller model, where nothing else is said
+ANNOUNCED = "HPCKIT_ANNOUNCED"  # the folder in which the ranks that we start say who they are
 
 if TYPE_CHECKING:
     from hpckit.serving.engine import Engine
@@ -104,6 +107,7 @@ def on_ranks(
         require_ranks(ranks, above)
         if above is None:
             return work(None) if ranks in (None, 1) else _started(verb, arguments, ranks, drains)
+        announce(os.environ.get(ANNOUNCED, ""), os.environ)
         from mpi4py import MPI
 
         check_world(above, MPI.COMM_WORLD.size)
@@ -113,7 +117,10 @@ def on_ranks(
 
 
 def _started(verb: str, arguments: Sequence[str], ranks: int, drains: bool) -> int:
-    """The verb on ranks that we start; the second request to stop ends them at once."""
+    """The verb on ranks that we start; the second request to stop ends them at once.
+
+    Raises `RankLostError` where one of them is killed or crashes.
+    """
     mpiexec.require_room(ranks)
     mpiexec.warn_if_crowded(ranks)
 
@@ -121,7 +128,8 @@ def _started(verb: str, arguments: Sequence[str], ranks: int, drains: bool) -> i
         print(line, file=sys.stderr if is_error else sys.stdout, flush=True)
 
     with scratch() as folder:
-        mark = Path(folder, "rank0")
+        mark, announced = Path(folder, "rank0"), Path(folder, "announced")
+        announced.mkdir()
 
         def stop(times: int, process: subprocess.Popen) -> None:
             if drains and mark.exists():
@@ -131,4 +139,8 @@ def _started(verb: str, arguments: Sequence[str], ranks: int, drains: bool) -> i
 
         told = ["--mark", str(mark)] if drains else []
         words = mpiexec.command(ranks, ["-m", "hpckit.cli.main", verb, *arguments, *told], "-P")
-        return mpiexec.run_job(words, mpiexec.rank_environment(ranks), show, stop).code
+        environment = mpiexec.rank_environment(ranks) | {ANNOUNCED: str(announced)}
+        end = mpiexec.run_job(words, environment, show, stop, first=FirstExit(announced, ranks))
+    if "how" in end.lost and not (end.aborted or end.stops):
+        raise RankLostError(f"{verb}: {lost_rank(end.lost)}", likely=likely(end.lost), do="hpckit explain HPK-700")
+    return end.code
