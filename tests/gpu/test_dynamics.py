@@ -21,12 +21,12 @@ RUNS = {
         'tracers=[{name="smoke"}]',
     ),
     "supercell": (
-        "grid.nx=13", "grid.ny=7", "grid.nz=4", "time.end=24", "time.monitor=1", "dynamics.step=12",
+        "grid.nx=13", "grid.ny=7", "grid.nz=4", "time.end=24", "dynamics.step=12",
         "dynamics.substeps=4", "coriolis=1e-3", "sides.y=walls", 'tracers=[{name="smoke",shape="layer"}]',
         "bubbles=[{x=84e3,y=84e3,radius_x=6e4,radius_y=6e4,amplitude=-25}]",
     ),
     "ice_supercell": (
-        "grid.nx=13", "grid.ny=7", "grid.nz=8", "time.end=24", "time.monitor=1", "dynamics.step=12",
+        "grid.nx=13", "grid.ny=7", "grid.nz=8", "time.end=24", "dynamics.step=12",
         "dynamics.substeps=4", "bubbles=[{x=84e3,y=84e3,z=8e3,radius_x=6e4,radius_y=6e4,radius_z=6e3,amplitude=-25}]",
     ),
     "double_gyre": ("grid.nx=13", "grid.ny=11", "time.end=4e4"),
