@@ -23,7 +23,7 @@ STEPS = 6
 SMALL = {"nx": 30, "ny": 24, "n": 9}  # cells at most; along z as the preset has them, whose levels may grow
 # What else makes a run short, for each app.
 SHORT = {
-    "assimilate": {"window": {"steps": 6}, "method": {"iterations": 2, "inner": 3}},
+    "assimilate": {"window": {"steps": 10}, "method": {"iterations": 2, "inner": 3}},
     "train": {"model": {"layers": 2}, "batch": {"size": 12}, "time": {"validate_every": 0}, "sample": {"tokens": 8}},
     "weather": {"grid": {"nz": 24}},
     "shallow_water": {"start": {"mode": 2}},
