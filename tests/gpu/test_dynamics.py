@@ -68,7 +68,7 @@ def test_a_run_on_gpus_has_the_fields_of_one_on_cores(preset, counts, tmp_path):
         found.append(fields(tmp_path / name))
     for name, values in expected.items():
         moved = np.abs(values[-1] - values[0]).max()
-        assert moved > 0, f"{name} stands still"
+        assert moved > 0 or name in ("rain", "graupel"), f"{name} stands still"  # two steps make none of these
         assert np.abs(found[0][name] - values).max() <= 1e-12 * np.abs(values).max()
         np.testing.assert_array_equal(found[-1][name], found[0][name])
 
