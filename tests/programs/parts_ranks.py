@@ -148,9 +148,9 @@ if not few:
                 print(WORLD.size, walked, kind, dtype, how, flush=True)
 if WORLD.size == 4 and not few:  # with tp the bits are those of tp alone
     pair = WORLD.Split(WORLD.rank // 2)
-    wanted, every = trained(pair, "tied", f8, tp=2)
+    wanted, _, every = trained(pair, "tied", f8, tp=2)
     for how in ({"dp": 2}, {"pp": 2}, {"dp": 2, "stage": 2}):
-        told, values = trained(WORLD, "tied", f8, tp=2, **how)
+        told, _, values = trained(WORLD, "tied", f8, tp=2, **how)
         assert told == wanted, (how, told, wanted)
         assert all(np.array_equal(value, every[name]) for name, value in values.items()), how
     pair.Free()

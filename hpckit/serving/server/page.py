@@ -132,6 +132,12 @@ def _seconds(value: float) -> str:
     return f"{value:.3g} s" if value >= 1 else f"{1000 * value:.3g} ms"
 
 
+def _alone(values: Sequence[float]) -> list[bool]:
+    """Which values have no neighbor, so that no line shows them."""
+    there = [False, *(not math.isnan(value) for value in values), False]
+    return [there[n] and not (there[n - 1] or there[n + 1]) for n in range(1, len(there) - 1)]
+
+
 def _picture(lines: Sequence[Record], blocks: int) -> str:
     """Five charts below one another."""
     if not lines:
@@ -160,9 +166,8 @@ def _picture(lines: Sequence[Record], blocks: int) -> str:
         for (name, values), color in zip(series.items(), SERIES, strict=False):
             if all(math.isnan(value) for value in values):
                 continue
-            axes.plot(
-                at, values, color=color, label=name, linewidth=1.2, marker="o" if len(at) < 40 else None, markersize=2
-            )
+            marked = [len(at) < 40 or alone for alone in _alone(values)]
+            axes.plot(at, values, color=color, label=name, linewidth=1.2, marker="o", markevery=marked, markersize=2)
         axes.set_title(title)
         axes.grid(axis="y")
         axes.margins(x=0.01)
