@@ -118,7 +118,10 @@ def keep(line):
     head, files, _, _ = socket.recv_fds(line, 8, 8)
     size, text = int.from_bytes(head, "little"), b""
     while len(text) < size:
-        text += line.recv(size - len(text))
+        part = line.recv(size - len(text))
+        if not part:
+            os._exit(0)  # the client was killed meanwhile
+        text += part
     given = json.loads(text)
     child = os.fork()
     if child == 0:

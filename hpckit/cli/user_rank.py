@@ -47,7 +47,9 @@ def main(arguments: list[str]) -> None:
         run_words(words, folder)
     finally:
         if Path(folder).is_dir() and (ends := program_ends()):
-            Path(folder, ENDS).write_text(json.dumps(ends), "utf-8")  # the same on every rank
+            own = Path(folder, f"{ENDS}.{os.getpid()}")  # ranks may be killed while they write
+            own.write_text(json.dumps(ends), "utf-8")
+            own.replace(Path(folder, ENDS))  # the same on every rank
 
 
 def start_watch(options: dict[str, Any] | None) -> None:
