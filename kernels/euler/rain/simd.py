@@ -41,10 +41,12 @@ def air_of(state, deviation, column, size, carried, air, water):
                 _row_of(column[1], k, row, base_heat)
                 _row_of(column[2], k, row, base_pressure)
                 _row_of(size, k, row, sizes)
+                for i in range(nx):
+                    sizes[i] = 1.0 / sizes[i]
             for i in range(nx):
                 cell = i + HALO
-                rho = (state[RHO, k, row, cell] + base_rho[i]) / sizes[i]
-                heat = (state[RHO_THETA, k, row, cell] + base_heat[i]) / sizes[i]
+                rho = (state[RHO, k, row, cell] + base_rho[i]) * sizes[i]
+                heat = (state[RHO_THETA, k, row, cell] + base_heat[i]) * sizes[i]
                 pressure, vapor = deviation[k, row, cell] + base_pressure[i], carried[0, k, j + REACH, i + REACH]
                 air[0, k, j, i] = heat / (rho * (1.0 + RV / RD * vapor))
                 air[1, k, j, i] = rho
@@ -79,8 +81,9 @@ def kessler(theta, water, rho, exner, pressure, thickness, dt, rained):
     for j in range(ny):
         for i in range(nx):
             longest = dt
-            for k in range(nz):
-                layers[k] = thickness[k, 0, 0] if thickness.shape[2] == 1 else thickness[k, j, i]
+            if thickness.shape[2] > 1 or i + j == 0:
+                for k in range(nz):
+                    layers[k] = thickness[k, j, i]
             for k in range(nz):
                 light = np.sqrt(rho[0, j, i] / rho[k, j, i])
                 fall[k] = fall_speed(water[2, k, j, i], 0.001 * rho[k, j, i], light)
