@@ -1,9 +1,9 @@
 """hpckit: a rank mesh with named axes carries everything, and every communication on it is a plan.
 
-The names below and seven namespaces are the public face: `hp.plan` (plans as values), `hp.bc` (boundary conditions),
-`hp.nn` (layers, losses, optimizers), `hp.io` (files), `hp.training` (parallel and decentralized training), `hp.serving`
-(models that write), `hp.adjoint` (steps that know their gradient). Names are loaded on first use, so that
-`import hpckit` starts neither MPI nor a GPU.
+The names below and eight namespaces are the public face: `hp.plan` (plans as values), `hp.bc` (boundary conditions),
+`hp.nn` (layers, losses, optimizers), `hp.io` (files), `hp.tensors` (tensors and transforms on a mesh), `hp.training`
+(parallel and decentralized training), `hp.serving` (models that write), `hp.adjoint` (steps that know their gradient).
+Names are loaded on first use, so that `import hpckit` starts neither MPI nor a GPU.
 """
 
 from __future__ import annotations
@@ -44,23 +44,19 @@ NAMESPACES = {
     "nn": "hpckit.nn",
     "plan": "hpckit.plan",
     "serving": "hpckit.serving",
+    "tensors": "hpckit.tensors",
     "training": "hpckit.training",
 }
 _HOMES = NAMESPACES | {
     "Checkpoints": "hpckit.run.checkpoints",
-    "DataParallel": "hpckit.training.data",
     "Decomposition": "hpckit.plan.grid.decomposition",
-    "FFT": "hpckit.tensors.fourier",
     "Field": "hpckit.grid.field",
     "FieldWriter": "hpckit.io.fields.writer",
     "HaloExchange": "hpckit.grid.exchange",
-    "Layout": "hpckit.plan.tensors.layout",
     "Mesh": "hpckit.comm.mesh",
-    "Pipeline": "hpckit.training.pipeline",
     "Run": "hpckit.launch.program_run:ProgramRun",
     "Swarm": "hpckit.particles.swarm",
     "System": "hpckit.md.system",
-    "Tensor": "hpckit.tensors.tensor",
     "Topology": "hpckit.plan.topology",
     "Watch": "hpckit.comm.observe.watch",
     "all_gather": "hpckit.collectives",

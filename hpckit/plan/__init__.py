@@ -4,6 +4,7 @@ from hpckit import loaded_on_use
 
 _HOMES = {
     "HaloField": "hpckit.plan.grid.halo",
+    "Layout": "hpckit.plan.tensors.layout",
     "PanelPlan": "hpckit.plan.grid.panels",
     "Partial": "hpckit.plan.tensors.layout",
     "Replicate": "hpckit.plan.tensors.layout",

@@ -44,7 +44,7 @@ class FFT:
     of the values: float64, float32 (halved along the last dim, as rfftn), complex128 or complex64. Results have the
     same bits on any number of ranks. Arrays are in host memory.
 
-        fft = hp.FFT(mesh, shape)
+        fft = hp.tensors.FFT(mesh, shape)
         spectrum = fft.forward(field.interior)      # complex, this rank's part by fft.spectrum
         ky, kx = fft.frequencies((dy, dx))          # of this part, to broadcast against it
         field.interior[...] = fft.backward(spectrum)

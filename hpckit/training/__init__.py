@@ -4,10 +4,12 @@ from hpckit import loaded_on_use
 
 _HOMES = {
     "ColumnParallel": "hpckit.training.tensor.linear",
+    "DataParallel": "hpckit.training.data",
     "LocalSGD": "hpckit.training.averaging.gossip",
     "LossScale": "hpckit.training.precision",
     "MixedPrecision": "hpckit.training.precision",
     "ParameterServer": "hpckit.training.averaging.parameter_server",
+    "Pipeline": "hpckit.training.pipeline",
     "RowParallel": "hpckit.training.tensor.linear",
     "Sampler": "hpckit.training.sampler",
     "gossip": "hpckit.training.averaging.gossip",

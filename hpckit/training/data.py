@@ -32,7 +32,7 @@ BUCKET = 25 << 20
 class DataParallel:
     """A model replicated on every rank of `mesh_axis`, equal on all.
 
-        data = hp.DataParallel(mesh["dp"], model)
+        data = hp.training.DataParallel(mesh["dp"], model)
         data.initialize(seed=1)
         optimizer = AdamW(data.parameters)
         for share in ...:  # hp.training.Sampler

@@ -60,7 +60,7 @@ class Pipeline:
     """A model cut into stages on `mesh["pp"]`, with replicas on `mesh["dp"]`; any axis may be missing.
 
         plan = hp.plan.training_plan(comm.size, len(model.layers), pp=2, batch=32, microbatches=8, schedule="zb_h1")
-        pipeline = hp.Pipeline(hp.Mesh(comm, dp=plan.dp, pp=plan.pp), model, loss, plan)
+        pipeline = hp.training.Pipeline(hp.Mesh(comm, dp=plan.dp, pp=plan.pp), model, loss, plan)
         pipeline.initialize(seed=1)
         optimizer = AdamW(pipeline.parameters)
         for share in ...:  # hp.training.Sampler, the same on all ranks of a pipeline

@@ -18,7 +18,7 @@ net = model_of(shape)
 plan = hp.plan.training_plan(WORLD.size, len(net.layers), cp=WORLD.size, batch=1)
 words = np.random.default_rng(0).integers(0, 64, (1, TOKENS + 1))
 with hp.Mesh(WORLD, dp=1, pp=1, cp=WORLD.size) as mesh:
-    it = hp.Pipeline(mesh, net, CrossEntropy(64), plan, context="ring")
+    it = hp.training.Pipeline(mesh, net, CrossEntropy(64), plan, context="ring")
     it.initialize(1)
     result = it.run(words[:, :-1], words[:, 1:], weigh=True)
     formula = 4 * sum(saved_numbers(shape, -(-TOKENS // WORLD.size)))

@@ -68,7 +68,7 @@ def trained(comm, kind, *, pp=1, cp=1, tp=1, ep=1, batch=4, samples=13, length=L
         **given,
     )
     with hp.Mesh(comm, dp=plan.dp, pp=pp, cp=cp, tp=tp) as mesh:
-        it = hp.Pipeline(mesh, model, loss, plan, dtype=np.float64, recompute=whole, **how)
+        it = hp.training.Pipeline(mesh, model, loss, plan, dtype=np.float64, recompute=whole, **how)
         it.initialize(3)
         optimizer, told, grads = AdamW(it.parameters), [], {}
         sampler = hp.training.Sampler(samples, batch, shuffle=False)

@@ -51,7 +51,9 @@ def trained(kind: str, device: Device, pp: int, schedule: str) -> dict[str, np.n
     )
     found: dict[str, np.ndarray] = {}
     with hp.Mesh(comm, dp=plan.dp, pp=plan.pp) as mesh:
-        pipeline = hp.Pipeline(mesh, model, CrossEntropy(VOCAB, VOCAB + 1), plan, dtype=np.float64, device=device)
+        pipeline = hp.training.Pipeline(
+            mesh, model, CrossEntropy(VOCAB, VOCAB + 1), plan, dtype=np.float64, device=device
+        )
         pipeline.initialize(seed=1)
         make = AdamW if kind != "cnn" else SGD
         optimizer = make(pipeline.parameters, weight_decay=0.1)

@@ -57,7 +57,7 @@ for axes in (
     sent.update(ep=0, etp=0)
     with hp.Mesh(WORLD, **plan.mesh) as mesh:
         model = llama(17, LAYERS, WIDTH, 4, 2, 20, LENGTH, experts=EXPERTS, top_k=EXPERTS)
-        pipeline = hp.Pipeline(mesh, model, CrossEntropy(17), plan)
+        pipeline = hp.training.Pipeline(mesh, model, CrossEntropy(17), plan)
         pipeline.initialize(1)
         own = words[mesh["dp"].rank :: split["dp"]]
         pipeline.run(own[:, :-1], own[:, 1:])

@@ -52,7 +52,7 @@ def trained(
     )  # fmt: skip
     inner = {name: size for name, size in (("cp", cp), ("tp", tp)) if size > 1}
     with hp.Mesh(comm, dp=dp, pp=pp, **inner) as mesh:
-        it = hp.Pipeline(mesh, model, CrossEntropy(17), plan, dtype=dtype, sharding=stage)
+        it = hp.training.Pipeline(mesh, model, CrossEntropy(17), plan, dtype=dtype, sharding=stage)
         if ep > 2:
             two = {type(part.way(np.zeros(part.experts, int))) is OverNodes for part in it.experts().values()}
             assert two <= {sys.argv[1:2] == ["nodes"]}  # a stage may have no experts

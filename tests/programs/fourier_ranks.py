@@ -24,7 +24,7 @@ for name, (shape, axes) in CASES.items():
         whole = (values + 1j * values[::-1] if dtype.startswith("c") else values).astype(dtype)
         small = 1e-12 if dtype in ("float64", "complex128") else 2e-4
         with hp.Mesh(comm, **axes) as mesh:
-            fft = hp.FFT(mesh, shape, dtype)
+            fft = hp.tensors.FFT(mesh, shape, dtype)
             mine = np.ascontiguousarray(whole[fft.layout.slices(mesh.rank)])
             spectrum = fft.forward(mine)
             exact = (np.fft.rfftn if fft.real else np.fft.fftn)(whole.astype("c16" if dtype[0] == "c" else "f8"))
@@ -48,7 +48,8 @@ for name, (shape, axes) in CASES.items():
                     continue
                 assert wrong.shape == mine.shape
             whole_spectrum, whole_back = (
-                hp.Tensor(mesh, layout, each).full() for layout, each in ((fft.spectrum, spectrum), (fft.layout, back))
+                hp.tensors.Tensor(mesh, layout, each).full()
+                for layout, each in ((fft.spectrum, spectrum), (fft.layout, back))
             )
         if comm.rank == 0:
             file = folder / f"{name}-{dtype}.npz"
@@ -64,7 +65,7 @@ with hp.Mesh(comm, y=0, x=0, periodic=("y", "x")) as mesh:
     field = hp.Field.zeros(mesh, hp.Decomposition(shape, mesh.topology, halo=1))
     y, x = field.coords(spacing)
     field.interior[...] = np.sin(3 * x) * np.cos(2 * y)
-    fft = hp.FFT(mesh, shape)
+    fft = hp.tensors.FFT(mesh, shape)
     ky, kx = (2 * np.pi * each for each in fft.frequencies(spacing))
     spectrum = fft.forward(field.interior)
     np.testing.assert_allclose(fft.backward(1j * kx * spectrum), 3 * np.cos(3 * x) * np.cos(2 * y), atol=1e-12)

@@ -36,7 +36,7 @@ def trained(kind, comm, dp, pp, schedule, parts, sharding=0, steps=3, tp=1, tree
         schedule=schedule, chunks=chunks, tied=True, parts=tree,
     )  # fmt: skip
     with hp.Mesh(comm, dp=dp, pp=pp, tp=tp) as mesh:
-        it = hp.Pipeline(
+        it = hp.training.Pipeline(
             mesh,
             whole,
             CrossEntropy(17, 64),
@@ -124,7 +124,10 @@ def gradients_in_16_bits_have_their_own_bits_at_every_stage(kind, short):
 def sums_are_those_of_rounded_gradients(short, sharding):
     """Against a sum by NumPy of what each replica has; with float32 numbers elsewhere."""
     x, targets = np.random.default_rng(1).standard_normal((2 * SIZE, 7)).astype(np.float32), np.arange(2 * SIZE) % 5
-    data, loss = hp.DataParallel(WORLD, mlp([7, 300, 300, 5]), sharding=sharding, gradients=short), CrossEntropy(5)
+    data, loss = (
+        hp.training.DataParallel(WORLD, mlp([7, 300, 300, 5]), sharding=sharding, gradients=short),
+        CrossEntropy(5),
+    )
     data.initialize(3)
     own = slice(2 * WORLD.rank, 2 * WORLD.rank + 2)
     data.parameters.zero_grads()
@@ -146,7 +149,7 @@ def sums_are_those_of_rounded_gradients(short, sharding):
 def what_cannot_be_is_refused():
     for how in ({"dtype": np.float64, "gradients": "bfloat16"}, {"gradients": "int8"}):
         try:
-            hp.DataParallel(WORLD, mlp([7, 5]), **how)
+            hp.training.DataParallel(WORLD, mlp([7, 5]), **how)
         except hp.errors.InputError as error:
             assert error.do
         else:
@@ -158,7 +161,7 @@ def an_overflow_on_one_replica_is_skipped_by_all(short):
     x, targets = np.random.default_rng(1).standard_normal((2 * SIZE, 7)).astype(np.float32), np.arange(2 * SIZE) % 5
     weight = 1000 if WORLD.rank == SIZE - 1 else 1
     data, loss = (
-        hp.DataParallel(WORLD, mlp([7, 50, 60, 5]), dtype="float16", sharding=1, gradients=short),
+        hp.training.DataParallel(WORLD, mlp([7, 50, 60, 5]), dtype="float16", sharding=1, gradients=short),
         CrossEntropy(5),
     )
     data.initialize(3)

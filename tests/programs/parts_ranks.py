@@ -53,7 +53,9 @@ def trained(
         chunks=of_rank, tied=kind in ("tied", "eight", "deep"), layer_parts=layer_parts,
     )  # fmt: skip
     with hp.Mesh(comm, dp=dp, pp=pp, tp=tp) as mesh:
-        it = hp.Pipeline(mesh, model, loss, plan, dtype=dtype, sharding=stage, shard_group=group, tensor_chunks=chunks)
+        it = hp.training.Pipeline(
+            mesh, model, loss, plan, dtype=dtype, sharding=stage, shard_group=group, tensor_chunks=chunks
+        )
         it.initialize(3)
         optimizer, told, grads = AdamW(it.parameters), [], {}
         sampler = hp.training.Sampler(SAMPLES, BATCH, shuffle=False)
@@ -158,7 +160,7 @@ if WORLD.size == 2:  # work arrays of more than 64 KB come from kept memory
     model, text = gpt2(300, 1, 256, 4, 64), np.random.default_rng(5).integers(0, 300, (4, 65))
     plan = hp.plan.training_plan(2, len(model.layers), batch=4, tp=2, tied=True)
     with hp.Mesh(WORLD, dp=1, pp=1, tp=2) as mesh:
-        it = hp.Pipeline(mesh, model, CrossEntropy(300), plan)
+        it = hp.training.Pipeline(mesh, model, CrossEntropy(300), plan)
         it.initialize(3)
         assert abs(it.run(text[:, :-1], text[:, 1:]).loss - np.log(300)) < 0.5
 if WORLD.rank == 0:

@@ -39,7 +39,7 @@ def trained(stage, dp, pp, schedule, microbatches, tied, kind=AdamW, samples=BAT
         chunks=chunks, tied=tied, parts=parts,
     )  # fmt: skip
     mesh = hp.Mesh(WORLD, dp=dp, pp=pp)
-    it = hp.Pipeline(mesh, model, CrossEntropy(17, 64), plan, sharding=stage, shard_group=group)
+    it = hp.training.Pipeline(mesh, model, CrossEntropy(17, 64), plan, sharding=stage, shard_group=group)
     it.initialize(3)
     optimizer, told = kind(it.parameters), []
     share = hp.training.Sampler(samples, BATCH, shuffle=False).take(mesh["dp"].rank, dp, parts)
@@ -123,7 +123,7 @@ def data_parallel_shards_the_optimizer():
     found = []
     for sharding, bucket in ((0, None), (1, None), (1, 0), (1, 6000)):
         data, loss = (
-            hp.DataParallel(WORLD, mlp([7, 50, 60, 5]), sharding=sharding, bucket_bytes=bucket),
+            hp.training.DataParallel(WORLD, mlp([7, 50, 60, 5]), sharding=sharding, bucket_bytes=bucket),
             CrossEntropy(5),
         )
         data.initialize(3)

@@ -33,7 +33,7 @@ def trained(comm, kind, heads, *, pp=1, tp=1, batch=8, samples=24, length=LENGTH
         comm.size, len(model.layers), batch=batch, pp=pp, tp=tp, microbatches=microbatches, tied=kind != "llama"
     )
     with hp.Mesh(comm, dp=plan.dp, pp=pp, tp=tp) as mesh:
-        it = hp.Pipeline(mesh, model, loss, plan, dtype=np.float64, sharding=sharding, tensor_chunks=chunks)
+        it = hp.training.Pipeline(mesh, model, loss, plan, dtype=np.float64, sharding=sharding, tensor_chunks=chunks)
         it.initialize(3)
         optimizer, told, grads = AdamW(it.parameters), [], {}
         sampler = hp.training.Sampler(samples, batch, shuffle=False)

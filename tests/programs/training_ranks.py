@@ -49,7 +49,7 @@ def on_first(count, work, *arguments):
 def pipeline(comm, model, loss, samples, dtype=np.float32, **options):
     plan = hp.plan.training_plan(comm.size, len(model.layers), batch=samples, **options)
     mesh = hp.Mesh(comm, dp=plan.dp, pp=plan.pp)
-    it = hp.Pipeline(mesh, model, loss, plan, dtype=dtype)
+    it = hp.training.Pipeline(mesh, model, loss, plan, dtype=dtype)
     it.initialize(3)
     return it
 
@@ -175,7 +175,7 @@ def data_parallel_has_them_too(comm):
     loss, _, gradients = one_rank_gradients(13)
     criterion = CrossEntropy(CLASSES)
     for bucket in (None, 0, 600):
-        data = hp.DataParallel(comm, mlp(SIZES), dtype=np.float64, bucket_bytes=bucket)
+        data = hp.training.DataParallel(comm, mlp(SIZES), dtype=np.float64, bucket_bytes=bucket)
         data.initialize(3)
         own = hp.training.Sampler(13, 13, shuffle=False).take(comm.rank, comm.size).indices
         data.parameters.zero_grads()
@@ -193,7 +193,7 @@ def data_parallel_has_them_too(comm):
 
 def a_replica_may_have_nothing(comm):
     _, _, gradients = one_rank_gradients(2)
-    data, criterion = hp.DataParallel(comm, mlp(SIZES), dtype=np.float64), CrossEntropy(CLASSES)
+    data, criterion = hp.training.DataParallel(comm, mlp(SIZES), dtype=np.float64), CrossEntropy(CLASSES)
     data.initialize(3)
     if comm.rank == 2:
         data.skip()
@@ -205,11 +205,11 @@ def a_replica_may_have_nothing(comm):
 
 
 def replicas_that_differ_are_named(comm):
-    data = hp.DataParallel(comm, mlp(SIZES))
+    data = hp.training.DataParallel(comm, mlp(SIZES))
     data.parameters.initialize(comm.rank)
     data.broadcast(root=2)
     data.check()
-    other = hp.DataParallel(MPI.COMM_SELF, mlp(SIZES))
+    other = hp.training.DataParallel(MPI.COMM_SELF, mlp(SIZES))
     other.initialize(2)
     assert data.parameters.values.tobytes() == other.parameters.values.tobytes()
     if comm.rank == 1:
@@ -223,7 +223,7 @@ def replicas_that_differ_are_named(comm):
 
 def local_sgd_averages_parameters(comm):
     averaging = hp.training.LocalSGD(comm, every=2)
-    data, criterion = hp.DataParallel(comm, mlp(SIZES), averaging=averaging), CrossEntropy(CLASSES)
+    data, criterion = hp.training.DataParallel(comm, mlp(SIZES), averaging=averaging), CrossEntropy(CLASSES)
     data.initialize(3)
     for step in range(2):
         before = data.parameters.values.copy()
@@ -285,19 +285,19 @@ def what_does_not_fit_is_refused(comm):
     model, loss = mlp(SIZES), CrossEntropy(CLASSES)
     plan = hp.plan.training_plan(2, 8, pp=2, batch=4, microbatches=2)
     with hp.Mesh(comm, dp=2, pp=1) as mesh:
-        refused(lambda: hp.Pipeline(mesh, model, loss, plan), "dp=2 x pp=1")
+        refused(lambda: hp.training.Pipeline(mesh, model, loss, plan), "dp=2 x pp=1")
     with hp.Mesh(comm, dp=1, pp=2) as mesh:
-        refused(lambda: hp.Pipeline(mesh, mlp(SIZES[1:]), loss, plan), "7 layers")
-        refused(lambda: hp.DataParallel(mesh["dp"], None), "not a NoneType")
+        refused(lambda: hp.training.Pipeline(mesh, mlp(SIZES[1:]), loss, plan), "7 layers")
+        refused(lambda: hp.training.DataParallel(mesh["dp"], None), "not a NoneType")
         tied = hp.plan.training_plan(2, 8, pp=2, batch=4, microbatches=2, tied=True)
-        refused(lambda: hp.Pipeline(mesh, model, loss, tied), "tie")
-        refused(lambda: hp.Pipeline(mesh, Sequential([model.layers[0]] * 8), loss, plan), "share")
-        it = hp.Pipeline(mesh, model, loss, plan)
+        refused(lambda: hp.training.Pipeline(mesh, model, loss, tied), "tie")
+        refused(lambda: hp.training.Pipeline(mesh, Sequential([model.layers[0]] * 8), loss, plan), "share")
+        it = hp.training.Pipeline(mesh, model, loss, plan)
         refused(lambda: it.run(X[:5], TARGETS[:5]), "4 samples")
         refused(lambda: it.run(X[:4], TARGETS[:3]), "3 targets")
     late = Sequential([Flatten(), mlp([SIZES[0], CLASSES])])  # whose second layer gives its input no gradient
     two = hp.plan.training_plan(1, 2, batch=4, schedule="interleaved", chunks=2)
-    it = hp.Pipeline(hp.Mesh(MPI.COMM_SELF, dp=1, pp=1), late, loss, two)
+    it = hp.training.Pipeline(hp.Mesh(MPI.COMM_SELF, dp=1, pp=1), late, loss, two)
     refused(lambda: it.run(X32[:4], TARGETS[:4]), "stage 1 begins with a layer that gives no gradient")
 
 

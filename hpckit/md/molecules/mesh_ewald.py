@@ -34,7 +34,7 @@ class MeshEwald:
     """The part of Coulomb's energy that is left beside pairs with erfc(g r) / r, on a mesh; `LongRange`.
 
     The mesh is cut over the ranks as the box is. Charges at the edges of a rank's part travel by `accumulate` of a halo
-    exchange, and fields come back by the exchange itself; the transform is `hp.FFT`. Charges are spread without
+    exchange, and fields come back by the exchange itself; the transform is `hp.tensors.FFT`. Charges are spread without
     rounding of sums, so all has the same bits on any number of ranks. Domains must be equal.
     """
 

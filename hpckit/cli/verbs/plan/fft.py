@@ -83,7 +83,7 @@ def _plan(options: argparse.Namespace) -> FourierPlan:
 def _parser() -> argparse.ArgumentParser:
     it = Parser(
         prog="hpckit plan fft",
-        description="The changes of layout of a distributed Fourier transform (hpckit.FFT), without MPI.",
+        description="The changes of layout of a distributed Fourier transform (hpckit.tensors.FFT), without MPI.",
         epilog=f"example: {EXAMPLE}",
     )
     it.add_argument("--shape", required=True, metavar="DIMS", help="the grid, as in 512x512x512")
