@@ -31,7 +31,7 @@ HEIGHTS, BESIDE = SHAPE.heights, SHAPE.beside
 BLOCK_BYTES = 1 << 20  # of packed rows: half of a second cache
 AHEAD = 32 << 10  # bytes that a panel is asked for before it is used, where rows are few
 # Measured: where memory is the limit the processor asks soon enough by itself, and our asking takes its places.
-UNASKED = ("float32", "float64", "bfloat16_dot")  # kinds of which that holds for the second lowest tile, too
+UNASKED = tuple(kind for kind in KINDS if kind != "bfloat16")  # of which that holds for the second lowest tile, too
 SLAB_BYTES = 32 << 10  # of a panel that all rows of a block meet at once: a first cache, or half of one
 ISA = next(name for name, shape in SHAPES.items() if shape == SHAPE)
 

@@ -24,7 +24,8 @@ FLOAT = {"float32": ir.FloatType(), "float64": ir.DoubleType()}
 
 class TileShape(NamedTuple):
     """Registers: bytes of one, how many stand side by side in a panel, and the heights of tiles; how many panels a
-    single row meets at once, because one stream of memory, and few chains of sums, leave the memory idle.
+    single row meets at once, where the chains of sums of one panel are too few for the memory. A single stream of
+    memory is what a core reads fastest.
     """
 
     nbytes: int
@@ -39,7 +40,7 @@ class TileShape(NamedTuple):
 
 # Heights fill the 32 or 16 registers with sums. "scalar" is any other processor: LLVM makes NEON of its vectors.
 SHAPES = {
-    "avx512": TileShape(64, 2, (12, 8, 4, 1), 4),
+    "avx512": TileShape(64, 2, (12, 8, 4, 1), 1),
     "avx2": TileShape(32, 2, (6, 4, 2, 1), 2),
     "scalar": TileShape(16, 4, (6, 4, 2, 1), 2),
 }
@@ -217,8 +218,10 @@ class _Emitter:
         return b.add(shuffle(b, whole, whole, even), shuffle(b, whole, whole, odd))
 
     def _from_half(self, bits: Any) -> Any:
-        """The float32 of a finite float16: its exponent is 112 smaller."""
+        """The float32 of a finite float16: by its instruction where there is one; else its exponent is 112 smaller."""
         b = self.b
+        if "f16c" in features():
+            return b.fpext(b.bitcast(bits, ir.VectorType(ir.HalfType(), self.lanes)), self.vector)
         wide = b.zext(bits, self.ints)
         magnitude = b.shl(b.and_(wide, constant(self.ints, 0x7FFF)), constant(self.ints, 13))
         scaled = b.fmul(b.bitcast(magnitude, self.vector), constant(self.vector, 2.0**112))
