@@ -6,7 +6,7 @@ from typing import Any
 
 from hpckit.nn.attention import Attention
 from hpckit.nn.feedforward import Experts, FeedForward, GatedFeedForward
-from hpckit.nn.layer import Layer, Pass
+from hpckit.nn.layer import Layer, Pass, Turns, at_once, backward_turns, forward_turns
 from hpckit.nn.parameters import Parameter
 
 
@@ -30,19 +30,27 @@ class Residual:
 
     def forward(self, x: Any, step: Pass) -> tuple[Any, Any]:
         """`saved` holds what norm and branch saved, and the pass for dropout."""
+        return at_once(self.forward_turns(x, step))
+
+    def forward_turns(self, x: Any, step: Pass) -> Turns[tuple[Any, Any]]:
+        """`forward` in turns."""
         normed, of_norm = self.norm.forward(x, step)
         if self.dropout is None:
-            y, of_branch = self.branch.forward(normed, step, onto=x)
+            y, of_branch = yield from forward_turns(self.branch, normed, step, onto=x)
         else:
-            change, of_branch = self.branch.forward(normed, step)
+            change, of_branch = yield from forward_turns(self.branch, normed, step)
             y = x + self.dropout.forward(change, step)[0]
         step.rounded(y)
         return y, {"norm": of_norm, "branch": of_branch, "pass": step}
 
     def backward_input(self, saved: Any, dy: Any) -> Any:
         """B: the gradient of x. `saved` keeps those between the parts for W."""
+        return at_once(self.backward_turns(saved, dy))
+
+    def backward_turns(self, saved: Any, dy: Any) -> Turns[Any]:
+        """`backward_input` in turns."""
         saved["dbranch"] = dy if self.dropout is None else self.dropout.backward_input(saved["pass"], dy)
-        saved["dnorm"] = self.branch.backward_input(saved["branch"], saved["dbranch"])
+        saved["dnorm"] = yield from backward_turns(self.branch, saved["branch"], saved["dbranch"])
         return self.norm.backward_input(saved["norm"], saved["dnorm"], carry=dy)
 
     def backward_weight(self, saved: Any, dy: Any) -> None:
@@ -66,14 +74,22 @@ class Recompute:
 
     def forward(self, x: Any, step: Pass) -> tuple[Any, Any]:
         """`saved` is x and the pass."""
-        y, _ = self.layer.forward(x, step)
+        return at_once(self.forward_turns(x, step))
+
+    def forward_turns(self, x: Any, step: Pass) -> Turns[tuple[Any, Any]]:
+        """`forward` in turns."""
+        y, _ = yield from forward_turns(self.layer, x, step)
         return y, [x, step]
 
     def backward_input(self, saved: Any, dy: Any) -> Any:
         """Run forward again, then B."""
-        _, inner = self.layer.forward(*saved)
+        return at_once(self.backward_turns(saved, dy))
+
+    def backward_turns(self, saved: Any, dy: Any) -> Turns[Any]:
+        """`backward_input` in turns."""
+        _, inner = yield from forward_turns(self.layer, *saved)
         saved[:] = [inner]
-        return self.layer.backward_input(inner, dy)
+        return (yield from backward_turns(self.layer, inner, dy))
 
     def backward_weight(self, saved: Any, dy: Any) -> None:
         """W, from what B computed."""

@@ -18,7 +18,7 @@ from hpckit.kernels.nn import dispatch
 from hpckit.kernels.nn.matmul import multiply
 from hpckit.kernels.nn.memory import empty, empty_like
 from hpckit.nn.activations import activation_of
-from hpckit.nn.layer import Layer, Pass, Sequential
+from hpckit.nn.layer import Layer, Pass, Sequential, Turns, at_once
 from hpckit.nn.linear import Linear, rows
 from hpckit.nn.parameters import Parameter
 
@@ -108,20 +108,23 @@ class AtHome:
     """The way of tokens to experts that are all on this rank: their rows are put together, and stay.
 
     counts: rows of each expert. groups: for each expert with rows its number, its first and last row, and the number of
-    the rank from which they come. `hpckit.training.experts` has the way over a mesh.
+    the rank from which they come, known once `there` has been. `hpckit.training.experts` has the way over a mesh, on
+    which both take turns.
     """
 
     def __init__(self, counts: np.ndarray) -> None:
         bounds = np.concatenate([[0], np.cumsum(counts)]).tolist()
         self.groups = [(expert, a, b, 0) for expert, (a, b) in enumerate(pairwise(bounds)) if b > a]
 
-    def there(self, x: Any, tokens: Any, weights: Any = None) -> Any:
+    def there(self, x: Any, tokens: Any, weights: Any = None) -> Turns[Any]:
         """Rows x[tokens], times their weights if these are given, where their experts are."""
+        yield from ()  # nothing is sent
         taken = x[tokens]
         return taken if weights is None else weights[:, None] * taken
 
-    def back(self, found: Any) -> Any:
+    def back(self, found: Any) -> Turns[Any]:
         """The experts' results, one for each row that was sent, in the order of `there`."""
+        yield from ()
         return found
 
 
@@ -204,6 +207,10 @@ class Experts:
 
     def forward(self, x: Any, step: Pass, onto: Any = None) -> tuple[Any, Any]:
         """The result, added to `onto` if a residual goes around the layer."""
+        return at_once(self.forward_turns(x, step, onto))
+
+    def forward_turns(self, x: Any, step: Pass, onto: Any = None) -> Turns[tuple[Any, Any]]:
+        """`forward` in turns: tokens travel to their experts, and back."""
         if step.shapes:
             return x, None
         of_shared = None
@@ -222,7 +229,7 @@ class Experts:
             place[order] = np.arange(len(order))
             place, sent = place.reshape(chosen.shape), sent[order]
         way = self.way(np.bincount(to_host(sent), minlength=self.experts))
-        taken = way.there(rows(x), order // self.top_k)
+        taken = yield from way.there(rows(x), order // self.top_k)
         gate = empty((len(taken), self.gate.shape[2]), x)
         up, hidden, out = empty_like(gate), empty_like(gate), empty_like(taken)
         for expert, a, b, _ in way.groups:
@@ -233,7 +240,7 @@ class Experts:
         for expert, a, b, _ in way.groups:
             multiply(hidden[a:b], self.down.value[expert], out[a:b])
         step.rounded(out)
-        out = _with_zeros(way.back(out), limited)
+        out = _with_zeros((yield from way.back(out)), limited)
         y = empty_like(rows(x))
         y[...] = 0 if onto is None else rows(onto)
         for choice in range(self.top_k):
@@ -245,13 +252,17 @@ class Experts:
 
     def backward_input(self, saved: Any, dy: Any) -> Any:
         """B: the gradient of x. `saved` keeps those of the products' results for W."""
+        return at_once(self.backward_turns(saved, dy))
+
+    def backward_turns(self, saved: Any, dy: Any) -> Turns[Any]:
+        """`backward_input` in turns."""
         flat, weights, place, order = rows(dy), saved["weights"], saved["place"], saved["order"]
         out, gate, up, way = saved.pop("out"), saved["gate"], saved["up"], saved["way"]
         self.chosen += np.bincount(to_host(saved["chosen"]).reshape(-1), minlength=self.experts)
         dweights = empty_like(weights)
         for choice in range(self.top_k):
             dweights[:, choice] = (out[place[:, choice]] * flat).sum(axis=1)
-        dout = way.there(flat, order // self.top_k, weights.reshape(-1)[order])
+        dout = yield from way.there(flat, order // self.top_k, weights.reshape(-1)[order])
         dhidden, dtaken = empty_like(gate), empty_like(dout)
         for expert, a, b, _ in way.groups:
             multiply(dout[a:b], self.down.value[expert].T, dhidden[a:b])
@@ -259,7 +270,7 @@ class Experts:
         for expert, a, b, _ in way.groups:
             multiply(gate[a:b], self.gate.value[expert].T, dtaken[a:b])
             multiply(up[a:b], self.up.value[expert].T, dtaken[a:b], add=True)
-        dtaken = _with_zeros(way.back(dtaken), saved["limited"])
+        dtaken = _with_zeros((yield from way.back(dtaken)), saved["limited"])
         dvalues = np.zeros_like(saved["values"])
         inner = weights * (dweights - (weights * dweights).sum(axis=1, keepdims=True))
         np.put_along_axis(dvalues, saved["chosen"], inner, axis=1)

@@ -8,9 +8,9 @@ is in `saved`, which serves one backward pass.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,20 @@ from hpckit.errors import InputError
 from hpckit.kernels.device_array import from_host
 from hpckit.kernels.nn.narrow import dispatch as narrow
 from hpckit.nn.parameters import Parameter
+
+Result = TypeVar("Result")
+# A pass in turns: it stops wherever a message is under way that it will wait for next, and whoever runs it may do
+# something else until then. What it returns is the result of the pass.
+Turns = Generator[None, None, Result]
+
+
+def at_once(turns: Turns[Result]) -> Result:
+    """The result of a pass that is run at once, from turn to turn."""
+    while True:
+        try:
+            next(turns)
+        except StopIteration as end:
+            return end.value
 
 
 class KeyValues:
@@ -114,6 +128,22 @@ class Layer(Protocol):
         """W: add to the gradients of the parameters."""
 
 
+def forward_turns(layer: Any, x: Any, step: Pass, **more: Any) -> Turns[tuple[Any, Any]]:
+    """The forward pass of a layer in turns: of `forward_turns`, where it has one, as a layer with messages does, else
+    a single one. more: keyword arguments.
+    """
+    if hasattr(layer, "forward_turns"):
+        return (yield from layer.forward_turns(x, step, **more))
+    return layer.forward(x, step, **more)
+
+
+def backward_turns(layer: Any, saved: Any, dy: Any) -> Turns[Any]:
+    """The same of B."""
+    if hasattr(layer, "backward_turns"):
+        return (yield from layer.backward_turns(saved, dy))
+    return layer.backward_input(saved, dy)
+
+
 class Sequential:
     """Layers in sequence; a pipeline's stage is a `Sequential` of some of a model's layers.
 
@@ -132,17 +162,25 @@ class Sequential:
 
     def forward(self, x: Any, step: Pass) -> tuple[Any, Any]:
         """`saved` is a list with [what the layer saved, its dy] for each layer."""
+        return at_once(self.forward_turns(x, step))
+
+    def forward_turns(self, x: Any, step: Pass) -> Turns[tuple[Any, Any]]:
+        """`forward` in turns."""
         saved = []
         for layer in self.layers:
-            x, kept = layer.forward(x, step)
+            x, kept = yield from forward_turns(layer, x, step)
             saved.append([kept, None])
         return x, saved
 
     def backward_input(self, saved: Any, dy: Any) -> Any:
         """B of all layers; `saved` keeps the gradients between them for W."""
+        return at_once(self.backward_turns(saved, dy))
+
+    def backward_turns(self, saved: Any, dy: Any) -> Turns[Any]:
+        """`backward_input` in turns."""
         for layer, entry in zip(reversed(self.layers), reversed(saved), strict=True):
             entry[1] = dy
-            dy = layer.backward_input(entry[0], dy)
+            dy = yield from backward_turns(layer, entry[0], dy)
         return dy
 
     def backward_weight(self, saved: Any, dy: Any) -> None:

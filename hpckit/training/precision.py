@@ -23,7 +23,7 @@ from hpckit.errors import InputError
 from hpckit.kernels.device_array import address
 from hpckit.kernels.nn.memory import empty
 from hpckit.kernels.nn.narrow.dispatch import narrowed, round_to, widened
-from hpckit.nn.layer import Layer, Pass
+from hpckit.nn.layer import Layer, Pass, Turns, at_once, backward_turns, forward_turns
 from hpckit.nn.parameters import Parameter
 
 
@@ -45,6 +45,7 @@ class MixedPrecision:
 
     def __init__(self, layer: Layer, kind: str, *, first: bool = False, last: bool = False) -> None:
         self.layer, self.kind, self.first, self.last = layer, kind, first, last
+        self._users = 0  # passes that are in the midst of the layer
 
     def parameters(self) -> list[Parameter]:
         """Those of the layer."""
@@ -52,6 +53,10 @@ class MixedPrecision:
 
     def forward(self, x: Any, step: Pass) -> tuple[Any, Any]:
         """`saved` is what the layer saved, in 16 bits."""
+        return at_once(self.forward_turns(x, step))
+
+    def forward_turns(self, x: Any, step: Pass) -> Turns[tuple[Any, Any]]:
+        """`forward` in turns."""
         known = {}
         if not self.first:
             bits, x = x, widened(x, self.kind)
@@ -62,7 +67,7 @@ class MixedPrecision:
             round_to(x, self.kind)
         marks: list[Any] = []
         with self._values():
-            y, saved = self.layer.forward(x, replace(step, storage=self.kind, marks=marks))
+            y, saved = yield from forward_turns(self.layer, x, replace(step, storage=self.kind, marks=marks))
         # The same arrays on every mesh: ranks that share layers may hold few of the tokens, or none.
         most = max(x.size, math.prod(step.tokens) * x.shape[-1] if x.ndim else 0) // 2
         short = {(address(array), array.nbytes) for array in marks} | set(known)
@@ -72,10 +77,14 @@ class MixedPrecision:
 
     def backward_input(self, saved: Any, dy: Any) -> Any:
         """B: the gradient of x. `saved` gets what W needs, in float32."""
+        return at_once(self.backward_turns(saved, dy))
+
+    def backward_turns(self, saved: Any, dy: Any) -> Turns[Any]:
+        """`backward_input` in turns."""
         inner = _widened(saved[0], self.kind, {})
         dy = dy if self.last else widened(dy, self.kind)
         with self._values():
-            dx = self.layer.backward_input(inner, dy)
+            dx = yield from backward_turns(self.layer, inner, dy)
         saved[:] = [inner, dy]
         return None if dx is None else narrowed(dx, self.kind)
 
@@ -85,9 +94,10 @@ class MixedPrecision:
 
     @contextmanager
     def _values(self) -> Iterator[None]:
-        """The layer's values in float32, while it computes."""
+        """The layer's values in float32, while it computes; a pass of another microbatch may come between its turns."""
         every = self.layer.parameters()
-        for parameter in every:
+        self._users += 1
+        for parameter in every if self._users == 1 else ():
             if parameter.stored is None:
                 raise InputError(
                     f"{parameter.name} has no values in 16 bits",
@@ -97,7 +107,8 @@ class MixedPrecision:
         try:
             yield
         finally:
-            for parameter in every:
+            self._users -= 1
+            for parameter in every if not self._users else ():
                 parameter.value = None
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hpckit.kernels.device_array import address
-from hpckit.nn.layer import Pass
+from hpckit.nn.layer import Pass, Turns, at_once, backward_turns, forward_turns
 
 if TYPE_CHECKING:
     from hpckit.nn.layer import Layer
@@ -48,27 +48,39 @@ class Stage:
 
     def forward(self, x: Any, step: Pass) -> tuple[Any, list[Any]]:
         """The output, and what the layers saved."""
+        return at_once(self.forward_turns(x, step))
+
+    def forward_turns(self, x: Any, step: Pass) -> Turns[tuple[Any, list[Any]]]:
+        """`forward` in turns, as are the two below of their namesakes: what is done between them counts no time."""
         given, kept = x, []
         for number, layer in enumerate(self.layers):
-            begin = perf_counter()
-            x, saved = layer.forward(x, step)
-            self._spent(number, FORWARD, begin)
+            x, saved = yield from self._timed(number, FORWARD, forward_turns(layer, x, step))
             kept.append(None if self.recompute else saved)
-            self.pause()
         return x, [given, step] if self.recompute else kept
 
-    def _again(self, kept: list[Any]) -> None:
+    def _timed(self, number: int, kind: int, turns: Turns[Any], calls: int = 1) -> Turns[Any]:
+        """The turns of a layer; the time of each counts to its F or I, and messages move behind each."""
+        while True:
+            begin, over, found = perf_counter(), False, None
+            try:
+                next(turns)
+            except StopIteration as end:
+                over, found = True, end.value
+            self._spent(number, kind, begin, calls * over)
+            self.pause()
+            if over:
+                return found
+            yield
+
+    def _again(self, kept: list[Any]) -> Turns[None]:
         """Replace the input by what the layers save when they run again. The time counts to the last layer's I."""
         if not self.recompute:
             return
-        begin, (x, step) = perf_counter(), kept
+        x, step = kept
         kept.clear()
         for layer in self.layers:
-            x, saved = layer.forward(x, step)
+            x, saved = yield from self._timed(-1, INPUT, forward_turns(layer, x, step), calls=0)
             kept.append(saved)
-            self.pause()
-        self.settle()
-        self.seconds[-1, INPUT] += perf_counter() - begin
 
     def output(self, x: Any, step: Pass) -> Any:
         """The output without training: nothing is kept, and no time is counted."""
@@ -78,15 +90,16 @@ class Stage:
 
     def backward_input(self, kept: list[Any], dy: Any) -> tuple[Any, Left]:
         """I: the gradient of the input, and the work left for `backward_weight`. Empties `kept`."""
+        return at_once(self.backward_input_turns(kept, dy))
+
+    def backward_input_turns(self, kept: list[Any], dy: Any) -> Turns[tuple[Any, Left]]:
+        """See `forward_turns`."""
         left: Left = []
-        self._again(kept)
+        yield from self._again(kept)
         for number in reversed(range(len(self.layers))):
             saved = kept.pop()
             left.append((number, saved, dy))
-            begin = perf_counter()
-            dy = self.layers[number].backward_input(saved, dy)
-            self._spent(number, INPUT, begin)
-            self.pause()
+            dy = yield from self._timed(number, INPUT, backward_turns(self.layers[number], saved, dy))
         return dy, left
 
     def backward_weight(self, left: Left) -> None:
@@ -101,12 +114,16 @@ class Stage:
 
         ready: called with the gradient of the input when it is there, before W of the layer that made it.
         """
-        self._again(kept)
+        return at_once(self.backward_turns(kept, dy, last, ready))
+
+    def backward_turns(
+        self, kept: list[Any], dy: Any, last: bool = False, ready: Callable[[Any], object] = nothing
+    ) -> Turns[Any]:
+        """See `forward_turns`."""
+        yield from self._again(kept)
         for number in reversed(range(len(self.layers))):
             saved = kept.pop()
-            begin = perf_counter()
-            dx = self.layers[number].backward_input(saved, dy)
-            self._spent(number, INPUT, begin)
+            dx = yield from self._timed(number, INPUT, backward_turns(self.layers[number], saved, dy))
             if not number:
                 ready(dx)
             self._weight(number, saved, dy)
@@ -139,10 +156,10 @@ class Stage:
         self.layers[number].backward_weight(saved, dy)
         self._spent(number, WEIGHT, begin)
 
-    def _spent(self, number: int, kind: int, begin: float) -> None:
+    def _spent(self, number: int, kind: int, begin: float, calls: int = 1) -> None:
         self.settle()
         self.seconds[number, kind] += perf_counter() - begin
-        self.calls[number, kind] += 1
+        self.calls[number, kind] += calls
 
 
 def held_bytes(values: Any) -> int:

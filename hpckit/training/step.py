@@ -11,6 +11,8 @@ import numpy as np
 
 from hpckit.errors import InputError
 from hpckit.kernels.nn.memory import empty_like
+from hpckit.nn.layer import Turns, at_once
+from hpckit.plan.pipeline.program import Together
 from hpckit.plan.pipeline.schedule import COMPUTE, Action
 from hpckit.plan.pipeline.training import TrainingPlan
 from hpckit.training.context.ranks import ContextRanks
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from hpckit.nn.parameters import Parameter
 
 Key = tuple[int, int]  # stage, microbatch
+OVER = object()  # of turns
 Form = tuple[tuple[int, ...], np.dtype]
 
 
@@ -60,7 +63,8 @@ class BatchStep:
     """Forward and backward of one batch. All ranks skip microbatches without samples.
 
     losses: the sum of each microbatch on the rank of the last stage, a number or an array of one on a GPU. done:
-    the compute actions with their begin and end, s; on a GPU without a pipeline the last one ends when all is done.
+    the compute actions with their begin and end, s, each turn of those that are taken together; on a GPU without a
+    pipeline the last one ends when all is done.
     held: with `weigh`, the peak of the bytes kept for backward passes.
     """
 
@@ -97,11 +101,14 @@ class BatchStep:
         self._order = [number for number, cut in enumerate(cuts) if cut.start < cut.stop or own.everywhere]
         self._ready: set[Key] = set()  # whose W is due, and waits for W of earlier microbatches
         self._weighed: dict[int, int] = {}  # stage -> number of W done
-        self._do: dict[str, Callable[[Action], None]] = {
+        self._waiting: list[Action] | None = None  # backward passes whose gradient leaves behind a forward's output
+        self._compute: dict[str, Callable[[Action], Turns[None]]] = {
             "F": self._forward,
             "B": self._backward,
             "I": self._backward_input,
             "W": self._backward_weight,
+        }
+        self._do: dict[str, Callable[[Action], None]] = {
             "SEND_F": self._send_output,
             "SEND_I": self._send_gradient,
             "RECV_F": self._receive_output,
@@ -116,20 +123,60 @@ class BatchStep:
         """Execute the program; without `sync` gradients are not summed over replicas and stages."""
         if self._own.parts is not None:
             self._own.parts.begin()
-        for place, action in enumerate(actions):
-            if action.microbatch >= 0:
-                cut = self.cuts[action.microbatch]
-                if action.kind in COMPUTE:
-                    self._have(action, self._own.following[place])
-                if cut.start < cut.stop or self._own.everywhere:
-                    self._do[action.kind](action)
-                    if self._weigh:
-                        self.held = max(self.held, held_bytes([self._kept, self._left, self._loss_kept]))
-            elif sync:
+        pairs, place = self._own.plan.together(self._own.rank), 0
+        while place < len(actions):
+            action = actions[place]
+            if place in pairs:
+                self._take_together(pairs[place])
+            elif action.kind in COMPUTE:
+                self._have(action, self._own.following[place])
+                if self._has_samples(action):
+                    self._take(action)
+            elif self._has_samples(action) if action.microbatch >= 0 else sync:
                 self._do[action.kind](action)
+            if self._weigh:
+                self.held = max(self.held, held_bytes([self._kept, self._left, self._loss_kept]))
+            place = pairs[place].end if place in pairs else place + 1
         self._settle()
         self._own.messages.finish()
         self._own.shards.finish_sums()
+
+    def _has_samples(self, action: Action) -> bool:
+        """Whether this rank works on the microbatch."""
+        cut = self.cuts[action.microbatch]
+        return cut.start < cut.stop or self._own.everywhere
+
+    def _take(self, action: Action) -> None:
+        """A computation."""
+        turns = self._compute[action.kind](action)
+        next(turns)  # what it needs is there
+        begin = perf_counter()
+        at_once(turns)
+        self.done.append((Action(*action[:3]), begin, perf_counter()))
+
+    def _take_together(self, it: Together) -> None:
+        """Two computations, a turn of each in turn: the messages of one fly while the other computes."""
+        for action in it.before:
+            self._do[action.kind](action)
+        pair, self._waiting = [it.forward, it.backward], []
+        for action, other in (pair, pair[::-1]):
+            self._have(action, other.stage)
+        under_way = {action: self._compute[action.kind](action) for action in pair}
+        for turns in under_way.values():
+            next(turns)  # what it needs is there
+        while under_way:
+            for action, turns in list(under_way.items()):
+                begin = perf_counter()
+                over = next(turns, OVER) is OVER
+                self.done.append((Action(*action[:3]), begin, perf_counter()))
+                if over:
+                    del under_way[action]
+                if over and action is it.forward:
+                    for message in it.after:
+                        self._do[message.kind](message)
+                    waiting, self._waiting = self._waiting or [], None
+                    for message in waiting:
+                        self._send_gradient(message)
 
     def _have(self, action: Action, following: int) -> None:
         """Have the parameters of a stage, and memory for its gradients; the ranks of a replica without samples too."""
@@ -146,51 +193,50 @@ class BatchStep:
             action, begin, _ = self.done[-1]
             self.done[-1] = action, begin, perf_counter()
 
-    def _forward(self, action: Action) -> None:
+    # Computations in turns: the first one of each is over when what it needs is there.
+
+    def _forward(self, action: Action) -> Turns[None]:
         stage, _, number, _ = action
         x = self.x[self.cuts[number]] if stage == 0 else self._handed(self._outputs, stage - 1, action)
-        begin = perf_counter()
-        y, self._kept[stage, number] = self._own.stages[stage].forward(x, self.passes[number])
+        yield
+        y, self._kept[stage, number] = yield from self._own.stages[stage].forward_turns(x, self.passes[number])
         if stage + 1 < self._own.plan.schedule.stages:
             self._outputs[stage, number] = y
         else:
             own, targets, behind = self._own, self.targets[self.cuts[number]], perf_counter()
             self.losses[number], self._loss_kept[number] = own.loss.forward(y, targets)
             own.stages[stage].add_loss(FORWARD, behind)
-        self.done.append((action, begin, perf_counter()))
 
-    def _backward(self, action: Action) -> None:
+    def _backward(self, action: Action) -> Turns[None]:
         stage, _, number, _ = action
         if self._order[self._weighed.get(stage, 0)] != number:  # its W waits for W of earlier microbatches
-            self._backward_input(action)
-            self._send_gradient(action)
-            self._backward_weight(action)
+            yield from self._backward_input(action)
+            self._send_ready(action)
+            at_once(self._backward_weight(action))
             return
-        dy, begin = self._output_gradient(action)
+        dy = yield from self._output_gradient(action)
 
         def ready(dx: Any) -> None:
             self._keep_gradient(stage, number, dx)
-            self._send_gradient(action)
+            self._send_ready(action)
 
         self._begin_part(stage, number)
-        self._own.stages[stage].backward(self._kept.pop((stage, number)), dy, ready=ready)
+        yield from self._own.stages[stage].backward_turns(self._kept.pop((stage, number)), dy, ready=ready)
         self._weighed[stage] = self._weighed.get(stage, 0) + 1
         self._weigh_ready(stage)
-        self.done.append((Action(stage, "B", number), begin, perf_counter()))
 
-    def _backward_input(self, action: Action) -> None:
+    def _backward_input(self, action: Action) -> Turns[None]:
         stage, _, number, _ = action
-        dy, begin = self._output_gradient(action)
-        dx, self._left[stage, number] = self._own.stages[stage].backward_input(self._kept.pop((stage, number)), dy)
+        dy = yield from self._output_gradient(action)
+        turns = self._own.stages[stage].backward_input_turns(self._kept.pop((stage, number)), dy)
+        dx, self._left[stage, number] = yield from turns
         self._keep_gradient(stage, number, dx)
-        self.done.append((Action(stage, "I", number), begin, perf_counter()))
 
-    def _backward_weight(self, action: Action) -> None:
-        begin = perf_counter()
+    def _backward_weight(self, action: Action) -> Turns[None]:
+        yield
         stage, _, number, _ = action
         self._ready.add((stage, number))
         self._weigh_ready(stage)
-        self.done.append((Action(stage, "W", number), begin, perf_counter()))
 
     def _weigh_ready(self, stage: int) -> None:
         """W of all microbatches whose turn it is: a stage adds to its gradients in the order of the microbatches."""
@@ -214,16 +260,18 @@ class BatchStep:
         if self._own.parts is not None:
             self._own.parts.close(self._own.units[stage], self._is_last(stage))
 
-    def _output_gradient(self, action: Action) -> tuple[Any, float]:
-        """The gradient of a stage's output, and the begin of its work."""
+    def _output_gradient(self, action: Action) -> Turns[Any]:
+        """The gradient of a stage's output: behind the first turn, if it comes from the loss."""
         stage, _, number, _ = action
         if stage + 1 < self._own.plan.schedule.stages:
             dy = self._handed(self._gradients, stage + 1, action)
-            return dy, perf_counter()
+            yield
+            return dy
+        yield
         begin = perf_counter()
         dy = self._own.loss.backward(self._loss_kept.pop(number), self.scale)
         self._own.stages[stage].add_loss(INPUT, begin)
-        return dy, begin
+        return dy
 
     def _handed(self, made: dict[Key, Any], source: int, action: Action) -> Any:
         """The array from stage `source` for this one, made on this rank or received."""
@@ -246,6 +294,13 @@ class BatchStep:
 
     def _send_output(self, action: Action) -> None:
         self._own.messages.send(action.peer, self._outputs.pop((action.stage, action.microbatch)))
+
+    def _send_ready(self, action: Action) -> None:
+        """Send the gradient that B has made; if it is taken together with a forward pass, behind its output."""
+        if self._waiting is None:
+            self._send_gradient(action)
+        else:
+            self._waiting.append(action)
 
     def _send_gradient(self, action: Action) -> None:
         if action.sends is not None:

@@ -25,10 +25,15 @@ def test_experts_have_the_gradients_of_one_rank(ranks, mpirun):
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(
-    ("ranks", "case"), [(n, k) for n, count in ((2, 10), (4, 9), (6, 3), (8, 5)) for k in range(count)]
+    ("ranks", "case"), [(n, k) for n, count in ((2, 10), (4, 10), (6, 3), (8, 5)) for k in range(count)]
 )
 def test_every_mesh_of_experts_has_the_gradients_of_one_rank(ranks, case, mpirun):
     assert "good" in mpirun(ranks, "expert_ranks.py", str(case), timeout=150).stdout
+
+
+@pytest.mark.parametrize("case", [0, *(pytest.param(n, marks=pytest.mark.nightly) for n in range(1, 6))])
+def test_messages_fly_while_the_other_microbatch_is_computed_with_the_same_bits(case, mpirun):
+    assert "good" in mpirun(4, "expert_turns.py", str(case)).stdout
 
 
 @pytest.mark.nightly

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import xml.etree.ElementTree as ElementTree
+from collections import deque
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hpckit as hp
-from hpckit.errors import InputError
+from hpckit.errors import InputError, PlanError
 from hpckit.plan.machine.machine import Level, Machine
 from hpckit.plan.pipeline.draw import draw_schedule, draw_schedule_svg
 from hpckit.plan.pipeline.price import price_schedule
-from hpckit.plan.pipeline.program import pipeline_program
+from hpckit.plan.pipeline.program import OVERLAPPED, overlaps, pipeline_program, rounds_together, together
 from hpckit.plan.pipeline.schedule import COMPUTE, Action
 from hpckit.plan.pipeline.schedules import SCHEDULES, closed_form, pipeline_schedule, schedule_name
 from hpckit.plan.pipeline.times import StageTimes
@@ -221,6 +222,23 @@ def test_w_does_not_wait_for_the_message_of_its_i():
     begin = {str(i.action): i.begin for i in it.intervals}
     assert begin["1W0"] == begin["1I0"] + 1
     assert begin["0I0"] == begin["1I0"] + 1 + 100
+
+
+@pytest.mark.parametrize("name", OVERLAPPED)
+@SIZES
+@given(p=st.integers(1, 7), m=st.integers(1, 12))
+def test_computations_are_taken_together_where_no_rank_waits_for_ever(name, p, m):
+    program = pipeline_program(pipeline_schedule(name, p, m), reduce=True, tied=True)
+    pairs = [list(together(actions)) for actions in program.actions]
+    for each in pairs:
+        assert all(it.forward.microbatch != it.backward.microbatch for it in each)
+        assert all(one.end <= other.place for one, other in pairwise(each))
+    if overlaps(program.schedule):
+        made = sum(len(step.work.rank) for step in rounds_together(program, {}))
+        assert made == sum(len(step.work.rank) for step in program.steps())
+    elif m > 1:  # with fewer microbatches than ranks they would
+        with pytest.raises(PlanError):
+            deque(rounds_together(program, {}), maxlen=0)
 
 
 def test_stages_of_different_times():

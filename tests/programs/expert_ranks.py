@@ -126,6 +126,7 @@ cases = {
         (f8, {"cp": 2, "tp": 2, "ep": 4, "capacity": 0.7, "microbatches": 2, "recompute": True}),
         (f8, {"dp": 2, "tp": 2, "ep": 2, "etp": 2, "capacity": 0.9, "microbatches": 2}),
         (f8, {"dp": 2, "pp": 2, "etp": 2, "stage": 3, "schedule": "zb_h1", "microbatches": 2}),
+        (f8, {"dp": 2, "pp": 2, "ep": 2, "shared": 4, "schedule": "dualpipe_v", "microbatches": 3}),
     ],
     6: [
         (f8, {"dp": 6, "ep": 3}),

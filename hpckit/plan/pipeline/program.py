@@ -9,14 +9,20 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
 
 from hpckit.errors import InputError, PlanError
 from hpckit.plan.pipeline.price import intervals
 from hpckit.plan.pipeline.schedule import UNITS, Schedule, first_of, in_order, receivers, schedule_faults
 from hpckit.plan.pipeline.steps import COMPUTE, NONE, RECEIVES, Action, rounds
 from hpckit.plan.protocol import Claim, Step
+
+# Schedules that can take a forward pass and the backward pass of another microbatch together, turn by turn, so that
+# messages of one fly while the other computes.
+OVERLAPPED = "dualpipe_v", "zb_v"
 
 
 @dataclass(frozen=True)
@@ -131,6 +137,53 @@ def pipeline_program(schedule: Schedule, reduce: bool = False, tied: bool = Fals
     if tied:
         lists = _with_ties(schedule, lists, reduce)
     return Program(schedule, tuple(map(tuple, lists)), tied, reduce)
+
+
+class Together(NamedTuple):
+    """Two computations of a rank that are taken together: a forward pass, and the backward pass of another microbatch.
+
+    before: the receives between them, which are posted first. after: what the forward pass sends, as soon as it is
+    over, and before what the other one sends. place, end: of the first among the rank's actions, and behind the last.
+    """
+
+    forward: Action
+    backward: Action
+    before: tuple[Action, ...]
+    after: tuple[Action, ...]
+    place: int
+    end: int
+
+
+def overlaps(schedule: Schedule) -> bool:
+    """Whether ranks with messages to experts take computations together; with fewer microbatches they would wait for
+    each other.
+    """
+    return schedule.name in OVERLAPPED and schedule.microbatches >= schedule.ranks
+
+
+def together(actions: Sequence[Action]) -> Iterator[Together]:
+    """The computations of a rank that are taken together: those that follow each other in its list."""
+    places = [place for place, action in enumerate(actions) if action.kind in COMPUTE]
+    taken = -1
+    for one, other in pairwise(places):
+        first, second, between = actions[one], actions[other], actions[one + 1 : other]
+        if first.kind == "F" and second.kind in "BI" and first.microbatch != second.microbatch and one != taken:
+            before = tuple(action for action in between if action.kind in RECEIVES)
+            after = tuple(action for action in between if action.kind not in RECEIVES)
+            yield Together(first, second, before, after, one, other + 1)
+            taken = other
+
+
+def rounds_together(program: Program, seconds: Mapping[tuple[int, str], float]) -> Iterator[Step]:
+    """The steps of a program whose ranks take computations `together`. Raises `PlanError` if ranks wait for ever."""
+    lists, paired = [], set[tuple[int, int]]()
+    for rank, actions in enumerate(program.actions):
+        posted = list(actions)
+        for it in together(actions):  # both wait for what they need before they begin
+            posted[it.place : it.end - 1] = [*it.before, it.forward, *it.after]
+            paired.add((rank, it.place + len(it.before)))
+        lists.append(posted)
+    return rounds(program.schedule.cells(program.tied), lists, seconds, program.title(), paired=paired)
 
 
 def _with_messages(schedule: Schedule) -> list[list[Action]]:

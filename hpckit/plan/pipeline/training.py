@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -11,7 +12,7 @@ from hpckit.plan.blocks import block_starts
 from hpckit.plan.numbers import count as whole
 from hpckit.plan.pipeline.partition import Partition, partition_layers
 from hpckit.plan.pipeline.parts import fault, root, subtrees
-from hpckit.plan.pipeline.program import Program, pipeline_program
+from hpckit.plan.pipeline.program import Program, Together, overlaps, pipeline_program, rounds_together, together
 from hpckit.plan.pipeline.schedule import Schedule
 from hpckit.plan.pipeline.schedules import pipeline_schedule
 from hpckit.plan.pipeline.table import read_schedule
@@ -94,6 +95,15 @@ class TrainingPlan:
         own = subtrees(self.parts, self.dp)[replica].parts if self.parts else self.microbatches
         starts = block_starts(samples, own).tolist()
         return [slice(first, end) for first, end in pairwise([*starts, *[samples] * (self.microbatches - own)])]
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether messages to experts fly behind the other one of two microbatches."""
+        return self.ep * self.etp > 1 and overlaps(self.schedule)
+
+    def together(self, rank: int) -> dict[int, Together]:
+        """The computations that a rank of the pipeline takes together, by the place of the first in its program."""
+        return {it.place: it for it in together(self.program.actions[rank])} if self.overlaps else {}
 
     def stages_of(self, rank: int) -> list[int]:
         """The stages of a rank of the pipeline, in their order."""
@@ -186,7 +196,10 @@ def training_plan(
     prove(order)
     prove(program)
     partition = partition_layers([1.0] * layers if costs is None else costs, order.stages)
-    return TrainingPlan(replicas, pp, batch, program, partition, tied, tp, parts, layer_parts, ep, cp, etp)
+    plan = TrainingPlan(replicas, pp, batch, program, partition, tied, tp, parts, layer_parts, ep, cp, etp)
+    if plan.overlaps:
+        deque(rounds_together(program, {}), maxlen=0)  # no rank waits for ever
+    return plan
 
 
 def _mesh_faults(ranks: int, dp: int, pp: int, tp: int, cp: int) -> Iterator[tuple[str, str]]:

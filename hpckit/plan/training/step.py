@@ -16,7 +16,7 @@ waits for: a ring of keys hides behind its own attention.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, pairwise
@@ -24,8 +24,8 @@ from itertools import chain, pairwise
 import numpy as np
 
 from hpckit.plan.machine.machine import Machine
-from hpckit.plan.pipeline.program import pipeline_program
-from hpckit.plan.pipeline.steps import COMPUTE, RECEIVES, Action, rounds
+from hpckit.plan.pipeline.program import overlaps, pipeline_program, rounds_together
+from hpckit.plan.pipeline.steps import Action, rounds
 from hpckit.plan.protocol import NOTHING, AlikeUnits, Claim, Ends, Flags, Floats, Ints, Step, Work
 from hpckit.plan.training.block import WAITED
 from hpckit.plan.training.contents import GATHERED, NONE, OPENS, PARTIAL, Flying, StepContents, givers, joined
@@ -35,7 +35,6 @@ from hpckit.plan.training.rings import ending, gradients
 from hpckit.plan.training.strategy import EXPERT_AXES, require
 
 SENDING = "FIB"  # actions whose ranks exchange
-OVERLAPPED = "dualpipe_v", "zb_v"  # schedules that take forward and backward passes together
 
 
 @dataclass(frozen=True)
@@ -112,31 +111,14 @@ class TrainingStep(StepContents):
 
     def _rounds(self) -> Iterator[Step]:
         """Of one pipeline: its computations, and the messages between its stages, as its program posts them."""
-        lists, paired = [], set[tuple[int, int]]()
-        for rank, actions in enumerate(pipeline_program(self.schedule).actions):
-            posted = list(actions)
-            for one, other in self._pairs([n for n, action in enumerate(actions) if action.kind in COMPUTE], actions):
-                between = posted[one + 1 : other]  # both wait for what they need before they begin
-                early = [action for action in between if action.kind in RECEIVES]
-                late = [action for action in between if action.kind not in RECEIVES]
-                posted[one:other] = [*early, actions[one], *late]
-                paired.add((rank, one + len(early)))
-            lists.append(posted)
-        return rounds(self.schedule.cells(), lists, self.seconds, self.title(), ordered=False, paired=paired)
+        program = pipeline_program(self.schedule)
+        if self._overlaps():
+            return rounds_together(program, self.seconds)
+        return rounds(self.schedule.cells(), program.actions, self.seconds, self.title())
 
-    def _pairs(self, places: Sequence[int], actions: Sequence[Action]) -> Iterator[tuple[int, int]]:
-        """Places of forward passes that are taken together with the backward pass of another microbatch behind them.
-
-        places: of the computations among the actions.
-        """
-        if self.strategy.schedule not in OVERLAPPED or not any(each.axis in EXPERT_AXES for each in self.exchanges):
-            return
-        taken = -1
-        for one, other in pairwise(places):
-            first, second = actions[one], actions[other]
-            if first.kind == "F" and second.kind in "BI" and first.microbatch != second.microbatch and one != taken:
-                yield one, other
-                taken = other
+    def _overlaps(self) -> bool:
+        """Whether ranks take two computations together."""
+        return overlaps(self.schedule) and any(each.axis in EXPERT_AXES for each in self.exchanges)
 
     def _expanded(self, one: Step, behind: Flying, soon: Flying) -> Iterator[Step]:
         """A round of one pipeline on all lines. behind: what flies from the round before; soon: at its end."""

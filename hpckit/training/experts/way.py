@@ -11,6 +11,7 @@ from hpckit.collectives import all_gather, all_to_all, reduce_scatter
 from hpckit.collectives.axis import axis_of
 from hpckit.kernels.nn.memory import empty_like
 from hpckit.nn.feedforward import AtHome
+from hpckit.nn.layer import Turns
 from hpckit.plan.blocks import block_starts
 
 if TYPE_CHECKING:
@@ -67,8 +68,12 @@ class OverRanks(AtHome):
     """
 
     def __init__(self, ranks: ExpertRanks, starts: list[int], counts: np.ndarray) -> None:
-        self._ranks = ranks
-        table = _gathered(counts, ranks.comm)
+        self._ranks, self._starts, self._given, self._known = ranks, starts, counts, False
+
+    def _find(self, tokens: np.ndarray) -> Turns[None]:
+        """Find the rows that go from rank to rank; the backward pass has the same. tokens: of the rows, in order."""
+        self._known, ranks, starts = True, self._ranks, self._starts
+        table = yield from _gathered(self._given, ranks.comm)
         self.counts = np.add.reduceat(table, starts[:-1], axis=1)  # rows from rank to rank
         here = table[:, starts[ranks.rank] : starts[ranks.rank + 1]]  # by source and own expert
         source, expert = np.indices(here.shape)
@@ -88,13 +93,16 @@ class OverRanks(AtHome):
         ends = np.cumsum(np.bincount(experts, counts)).astype(int).tolist()
         self.groups = [(e, a, b, 0) for e, (a, b) in enumerate(zip([0, *ends], ends, strict=False)) if b > a]
 
-    def there(self, x: Any, tokens: Any, weights: Any = None) -> Any:
+    def there(self, x: Any, tokens: Any, weights: Any = None) -> Turns[Any]:
         """Rows x[tokens], times their weights if these are given, where their experts are."""
-        return self._put_together(_sent(super().there(x, tokens, weights), self._ranks.comm, self.counts))
+        if not self._known:
+            yield from self._find(tokens)
+        leaving = yield from super().there(x, tokens, weights)
+        return self._put_together((yield from _sent(leaving, self._ranks.comm, self.counts)))
 
-    def back(self, found: Any) -> Any:
+    def back(self, found: Any) -> Turns[Any]:
         """The experts' results, one for each row that was sent, in the order of `there`."""
-        return _sent(self._as_they_came(found), self._ranks.comm, self.counts.T)
+        return (yield from _sent(self._as_they_came(found), self._ranks.comm, self.counts.T))
 
     def _put_together(self, came: Any) -> Any:
         return came if self._moved is None else came[self._moved]
@@ -115,28 +123,27 @@ class OverNodes(OverRanks):
     """
 
     def __init__(self, ranks: ExpertRanks, levels: Mesh, starts: list[int], counts: np.ndarray) -> None:
-        self._ranks, self._starts = ranks, starts
+        super().__init__(ranks, starts, counts)
         self._across, self._within = levels["node"], levels["local"]
         self._experts = np.repeat(np.arange(len(counts)), counts)  # of each row
-        self._known = False
 
-    def there(self, x: Any, tokens: Any, weights: Any = None) -> Any:
+    def there(self, x: Any, tokens: Any, weights: Any = None) -> Turns[Any]:
         """Rows x[tokens], times their weights if these are given, where their experts are."""
         if not self._known:
-            self._find(tokens)
-        rows = _sent(x[self._once], self._across, self._tokens)[self._relayed]
+            yield from self._find(tokens)
+        rows = (yield from _sent(x[self._once], self._across, self._tokens))[self._relayed]
         if weights is not None:
-            rows = _sent(weights[:, None], self._across, self._choices)[self._sorted] * rows
-        return self._put_together(_sent(rows, self._within, self._rows))
+            rows = (yield from _sent(weights[:, None], self._across, self._choices))[self._sorted] * rows
+        return self._put_together((yield from _sent(rows, self._within, self._rows)))
 
-    def back(self, found: Any) -> Any:
+    def back(self, found: Any) -> Turns[Any]:
         """The experts' results, one for each row that was sent, in the order of `there`."""
-        rows = _sent(self._as_they_came(found), self._within, self._rows.T)
+        rows = yield from _sent(self._as_they_came(found), self._within, self._rows.T)
         relayed = empty_like(rows)
         relayed[self._sorted] = rows
-        return _sent(relayed, self._across, self._choices.T)
+        return (yield from _sent(relayed, self._across, self._choices.T))
 
-    def _find(self, tokens: np.ndarray) -> None:
+    def _find(self, tokens: np.ndarray) -> Turns[None]:
         """Find the messages between ranks; the backward pass has the same."""
         self._known, starts = True, self._starts
         nodes, local = self._across.size, self._within.size
@@ -145,10 +152,11 @@ class OverNodes(OverRanks):
         keys, each = np.unique(node * (int(tokens.max(initial=0)) + 1) + tokens, return_inverse=True)
         self._once = keys % (int(tokens.max(initial=0)) + 1)
         of_node = np.bincount(keys // (int(tokens.max(initial=0)) + 1), minlength=nodes)
-        told = _gathered(np.concatenate([of_node, np.bincount(node, minlength=nodes)]), self._across)
+        own = np.concatenate([of_node, np.bincount(node, minlength=nodes)])
+        told = yield from _gathered(own, self._across)
         self._tokens, self._choices = told[:, :nodes], told[:, nodes:]  # from node to node
         pairs = np.stack([each - (np.cumsum(of_node) - of_node)[node], self._experts], axis=1)
-        came = _sent(pairs, self._across, self._choices)
+        came = yield from _sent(pairs, self._across, self._choices)
         here = self._across.rank
         source = np.repeat(np.arange(nodes), self._choices[:, here])  # the node of each choice that came
         sizes = self._tokens[:, here]
@@ -156,7 +164,7 @@ class OverNodes(OverRanks):
         self._relayed = ((np.cumsum(sizes) - sizes)[source] + came[:, 0])[self._sorted]
         first, end = int(edges[here]), starts[(here + 1) * local]
         kinds = (came[:, 1] - first) * nodes + source
-        table = _gathered(np.bincount(kinds, minlength=(end - first) * nodes), self._within)
+        table = yield from _gathered(np.bincount(kinds, minlength=(end - first) * nodes), self._within)
         table = table.reshape(local, end - first, nodes)
         mine = starts[here * local : (here + 1) * local + 1]
         self._rows = np.add.reduceat(table.sum(axis=2), np.array(mine[:-1]) - first, axis=1)
@@ -175,45 +183,53 @@ class OverColumns(AtHome):
         self._inner, self._comm, self._deterministic = inner, ranks.within, ranks.deterministic
         self._known = False
 
-    def there(self, x: Any, tokens: Any, weights: Any = None) -> Any:
+    def there(self, x: Any, tokens: Any, weights: Any = None) -> Turns[Any]:
         """Rows x[tokens], times their weights if these are given, where their experts are: those of all ranks."""
-        own = self._inner.there(x, tokens, weights)
+        own = yield from self._inner.there(x, tokens, weights)
         if not self._known:
-            self._find()
+            yield from self._find()
         width = own.shape[1]
         if not self._rows.sum():
             return own
         flat = np.ascontiguousarray(own).reshape(-1)
-        return all_gather(flat, self._comm, counts=self._rows * width).wait().reshape(-1, width)
+        return (yield from _awaited(all_gather(flat, self._comm, counts=self._rows * width))).reshape(-1, width)
 
-    def back(self, found: Any) -> Any:
+    def back(self, found: Any) -> Turns[Any]:
         """The experts' results, the sum over the ranks, one for each row that was sent, in the order of `there`."""
         width = found.shape[1]
         if self._rows.sum():
             flat, counts = np.ascontiguousarray(found).reshape(-1), self._rows * width
             request = reduce_scatter(flat, self._comm, "sum", counts=counts, deterministic=self._deterministic)
-            found = request.wait().reshape(-1, width)
-        return self._inner.back(found)
+            found = (yield from _awaited(request)).reshape(-1, width)
+        return (yield from self._inner.back(found))
 
-    def _find(self) -> None:
+    def _find(self) -> Turns[None]:
         """Find the rows of all ranks: those of each stand together."""
         own = np.array([(expert, b - a) for expert, a, b, _ in self._inner.groups], np.int64).reshape(-1)
-        told = _gathered(np.array([len(own), own[1::2].sum()]), self._comm)
+        told = yield from _gathered(np.array([len(own), own[1::2].sum()]), self._comm)
         sizes, self._rows, self._known = told[:, 0], told[:, 1], True
-        every = all_gather(own, self._comm, counts=sizes).wait().reshape(-1, 2) if sizes.sum() else own.reshape(-1, 2)
+        every = own.reshape(-1, 2)
+        if sizes.sum():
+            every = (yield from _awaited(all_gather(own, self._comm, counts=sizes))).reshape(-1, 2)
         ends = np.cumsum(every[:, 1])
         self.groups = [(int(e), int(end - n), int(end), 0) for (e, n), end in zip(every, ends, strict=True)]
 
 
-def _gathered(numbers: np.ndarray, comm: Any) -> np.ndarray:
+def _awaited(request: Any) -> Turns[Any]:
+    """The result of what was begun: there is a turn of others before it is waited for."""
+    yield
+    return request.wait()
+
+
+def _gathered(numbers: np.ndarray, comm: Any) -> Turns[np.ndarray]:
     """The numbers of all ranks, int64[ranks, n]."""
     whole = np.empty(numbers.size * comm.size, np.int64)
-    all_gather(np.ascontiguousarray(numbers, np.int64), comm, whole).wait()
+    yield from _awaited(all_gather(np.ascontiguousarray(numbers, np.int64), comm, whole))
     return whole.reshape(comm.size, -1)
 
 
-def _sent(rows: Any, comm: Any, counts: np.ndarray) -> Any:
+def _sent(rows: Any, comm: Any, counts: np.ndarray) -> Turns[Any]:
     """The rows that come, where counts[r][q] go from rank r to rank q."""
     width = rows.shape[1]
     flat = np.ascontiguousarray(rows).reshape(-1)
-    return all_to_all(flat, comm, counts=np.ascontiguousarray(counts) * width).wait().reshape(-1, width)
+    return (yield from _awaited(all_to_all(flat, comm, counts=np.ascontiguousarray(counts) * width))).reshape(-1, width)
