@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import functools
 import gc
+import importlib
 import os
 import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -32,6 +33,21 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ.setdefault("MPIR_CVAR_ENABLE_HEAVY_YIELD", "1")
 for _variable in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
+
+
+def pytest_collection(session: pytest.Session) -> None:
+    """Each worker of pytest-xdist first imports files of its own: what pytest makes of their asserts is kept on disk,
+    and the other workers, which collect all files at the same time, need not make it again.
+    """
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0")
+    first, step = int(worker.removeprefix("gw")), int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if step == 1 or [Path(each).resolve() for each in session.config.args] != [Path(__file__).parent]:
+        return
+    for path in sorted(Path(__file__).parent.glob("*/test_*.py"))[first::step]:
+        sys.path.insert(0, str(path.parent))
+        with contextlib.suppress(Exception, pytest.skip.Exception):  # it is told when the file is collected
+            importlib.import_module(path.stem)
+        sys.path.pop(0)
 
 
 def pytest_collection_finish() -> None:
@@ -130,13 +146,14 @@ def made_once(tmp_path_factory: pytest.TempPathFactory, name: str, make: Callabl
 
 
 @pytest.fixture(scope="session")
-def prepared() -> Iterator[Prepared | None]:
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prepared | None]:
     """Servers of ranks that have imported what most programs import; None where the launcher is not MPICH's."""
-    with tempfile.TemporaryDirectory(prefix="hp-") as folder:
-        made = None if is_open_mpi() or len(folder) > 90 else Prepared(Path(folder))  # a socket's path is short
-        yield made
-        if made is not None:
-            made.close()
+    folder = session_folder(tmp_path_factory) / "ranks"
+    folder.mkdir(exist_ok=True)
+    made = None if is_open_mpi() or len(str(folder)) > 90 else Prepared(folder)  # a socket's path is short
+    yield made
+    if made is not None:
+        made.close()
 
 
 @pytest.fixture

@@ -152,13 +152,25 @@ def keep(line):
 
 
 class Prepared:
-    """Two servers of this pytest; `command(words)` starts a rank of them, or an ordinary one."""
+    """Two servers in a folder, which the first pytest process there starts and others use until it ends.
+
+    `command(words)` starts a rank of them, or an ordinary one.
+    """
 
     def __init__(self, folder):
+        import fcntl
+        import json
         import subprocess
 
-        self._read = self._environment()
-        self.sockets = [str(folder / f"s{os.getpid()}-{at}") for at in range(2)]
+        self._environment_file = folder / "environment.json"
+        self.sockets = [str(folder / f"s{at}") for at in range(2)]
+        self._servers = []
+        self._lock = os.open(folder / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return
+        self._environment_file.write_text(json.dumps(self._environment()))
         self._servers = [
             subprocess.Popen(
                 [sys.executable, __file__, "--serve", path], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
@@ -176,7 +188,9 @@ class Prepared:
 
     def command(self, words):
         """The words that start it as a copy, or by itself where no server is ready or the environment is another."""
-        if not self.are_ready() or self._environment() != self._read:
+        import json
+
+        if not self.are_ready() or self._environment() != json.loads(self._environment_file.read_text()):
             return ordinary(words)
         return [sys.executable, "-I", "-S", __file__, "--rank", *self.sockets, *words]
 
@@ -184,6 +198,7 @@ class Prepared:
         for each in self._servers:
             each.stdin.close()
             each.wait()
+        os.close(self._lock)
 
 
 if __name__ == "__main__":
