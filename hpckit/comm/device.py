@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import math
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from hpckit.kernels import aligned
 from hpckit.kernels.device_array import address
 
 
@@ -37,7 +37,7 @@ class Device:
 
     def zeros(self, shape: tuple[int, ...], dtype: npt.DTypeLike = np.float64) -> Any:
         """An array of zeros, C-contiguous, 64-byte aligned."""
-        return aligned_zeros(tuple(shape), np.dtype(dtype))
+        return aligned.zeros(tuple(shape), dtype)
 
     def to_host(self, array: Any) -> np.ndarray:
         """The values as a NumPy array: the array itself if it is one, else a copy, complete when this returns."""
@@ -97,14 +97,6 @@ HOST = Device()
 def sharing_text(ranks: int) -> str:
     """How many ranks are on a device."""
     return "1 rank on it" if ranks == 1 else f"{ranks} ranks share it"
-
-
-def aligned_zeros(shape: tuple[int, ...], dtype: np.dtype, alignment: int = 64) -> np.ndarray:
-    """Zeros that start at a multiple of `alignment` bytes, as full-width vector loads require."""
-    nbytes = math.prod(shape) * dtype.itemsize
-    raw = np.zeros(nbytes + alignment, np.uint8)
-    offset = -raw.ctypes.data % alignment
-    return raw[offset : offset + nbytes].view(dtype).reshape(shape)
 
 
 class _NoStream(contextlib.nullcontext):

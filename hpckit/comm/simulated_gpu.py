@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hpckit.comm.device import Device, aligned_zeros, sharing_text
+from hpckit.comm.device import Device, sharing_text
+from hpckit.kernels import aligned
 from hpckit.kernels.compile.simulated_stream import SimulatedEvent, SimulatedStream, current_stream, wait_for_all
 from hpckit.kernels.device_array import SimulatedArray, as_host
 
@@ -21,7 +22,7 @@ class SimulatedGpu(Device):
 
     def zeros(self, shape: tuple[int, ...], dtype: npt.DTypeLike = np.float64) -> Any:
         """An array of zeros, C-contiguous, 64-byte aligned."""
-        return aligned_zeros(tuple(shape), np.dtype(dtype)).view(SimulatedArray)
+        return aligned.zeros(tuple(shape), dtype).view(SimulatedArray)
 
     def to_host(self, array: Any) -> np.ndarray:
         """A copy of the values as a NumPy array, complete when this returns."""

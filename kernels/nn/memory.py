@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from hpckit.kernels import device_array
+from hpckit.kernels.aligned import LINE, lined
 
 SMALLEST = 1 << 16  # bytes; below it NumPy's own memory is as quick
-ALIGNMENT = 64
 _kept: dict[int, list[np.ndarray]] = defaultdict(list)
 _taken: dict[int, int] = defaultdict(int)  # blocks of a size that were taken from the system and not given back
 
@@ -45,7 +45,7 @@ def empty(shape: tuple[int, ...], like: Any, dtype: npt.DTypeLike | None = None)
     free = _kept[size]
     if not free:
         _taken[size] += 1
-    block = free.pop() if free else _aligned(size)
+    block = free.pop() if free else lined(np.empty(size + LINE, np.uint8), size)
     return np.asarray(_Lease(block))[:nbytes].view(dtype).reshape(shape).view(type(like))
 
 
@@ -91,9 +91,3 @@ def _size_class(nbytes: int) -> int:
     """The next size of eight between two powers of two: few sizes, and at most an eighth is wasted."""
     step = 1 << max(nbytes.bit_length() - 4, 12)
     return -(-nbytes // step) * step
-
-
-def _aligned(size: int) -> np.ndarray:
-    block = np.empty(size + ALIGNMENT, np.uint8)
-    start = -block.ctypes.data % ALIGNMENT
-    return block[start : start + size]

@@ -71,8 +71,8 @@ def _case(mib: int, rounds: int) -> Times:
 
 def _measured(comm: Any, folder: Path, mib: int, rounds: int) -> Times:
     from hpckit.io.checkpoint.state import Piece, State
-    from hpckit.io.checkpoint.stream import pages
     from hpckit.io.checkpoint.writer import Writer
+    from hpckit.kernels.aligned import pages
 
     rows = (mib << 17) // ROW
     shape, start = (rows * comm.size, ROW), (rows * comm.rank, 0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 import queue
 import threading
 from collections.abc import Callable, Iterator
@@ -11,26 +10,12 @@ from typing import Any
 import numpy as np
 
 from hpckit.io.checkpoint.hashes import PIECE, Hasher
+from hpckit.kernels.aligned import pages
 
-PAGE, LARGE_PAGE = 4096, 2 << 20
+PAGE = 4096
 SLAB = 1 << 20  # bytes that are copied at once out of an array with gaps
 BUFFERS = 5  # pieces under way between copying, hashing and writing
 Taken = tuple[memoryview, str]
-
-
-def pages(nbytes: int) -> np.ndarray:
-    """Bytes on fresh pages, which the disk can read without another copy.
-
-    On large pages, if the system has them: a disk request has a limited number of segments (254 here), one per
-    contiguous stretch of memory.
-    """
-    spare = LARGE_PAGE if nbytes >= LARGE_PAGE else 0
-    memory = mmap.mmap(-1, max(nbytes, 1) + spare)
-    if hasattr(mmap, "MADV_HUGEPAGE"):
-        memory.madvise(mmap.MADV_HUGEPAGE)
-    room = np.frombuffer(memory, np.uint8)
-    start = -room.ctypes.data % LARGE_PAGE if spare else 0
-    return room[start : start + nbytes]
 
 
 def flat(block: np.ndarray) -> np.ndarray:

@@ -22,8 +22,9 @@ from hpckit.io.checkpoint import manifest as mf
 from hpckit.io.checkpoint.hashes import BEST, PIECE
 from hpckit.io.checkpoint.shard import shard_name, write_shard
 from hpckit.io.checkpoint.state import Piece, State
-from hpckit.io.checkpoint.stream import PAGE, pages
+from hpckit.io.checkpoint.stream import PAGE
 from hpckit.io.files import utc_now
+from hpckit.kernels.aligned import pages
 
 # Bytes beyond the values, at most: of a rank's file and its entry in the manifest, of each piece, for each hash.
 ROOM_RANK, ROOM_PIECE, ROOM_HASH = 32 << 10, 8 << 10, 80

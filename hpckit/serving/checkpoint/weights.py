@@ -17,8 +17,9 @@ import numpy.typing as npt
 
 from hpckit.errors import InputError
 from hpckit.io.safetensors import BFLOAT16, Safetensors
+from hpckit.kernels import aligned
 from hpckit.kernels.nn.tile import dispatch as tile
-from hpckit.kernels.nn.tile.packed import KINDS, Packed, aligned, panel_shape
+from hpckit.kernels.nn.tile.packed import KINDS, Packed, panel_shape
 from hpckit.kernels.nn.tile.tile import width_of
 from hpckit.plan.blocks import block
 from hpckit.serving.checkpoint.gguf import SUFFIX, Gguf
@@ -251,7 +252,7 @@ class Weights:
     def _panels(self, kind: str, inputs: int, outputs: int) -> Any:
         """Memory for packed columns, that of all replicas."""
         shape, dtype = panel_shape(kind, inputs, outputs, width_of(kind)), KINDS[kind].memory
-        return self._team.array_of_twins(shape, dtype) if self._team.replicas > 1 else aligned(shape, dtype)
+        return self._team.array_of_twins(shape, dtype) if self._team.replicas > 1 else aligned.empty(shape, dtype)
 
     def _norm(self, name: str) -> Norm:
         gain, bias = (self._tensors.get(f"{name}.{part}") for part in ("weight", "bias"))

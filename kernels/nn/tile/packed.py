@@ -17,18 +17,15 @@ q4_0            4 words a column of 8 nibbles q + 8; float16 scales  as for q8_0
 
 from __future__ import annotations
 
-import contextlib
-import math
-import mmap
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from hpckit.kernels import aligned
+
 BLOCK = 32  # numbers with one scale
 QUADS = BLOCK // 4
-LINE = 64  # bytes of a line of the cache
-LARGE_PAGE = 2 << 20  # bytes
 
 
 class Kind(NamedTuple):
@@ -77,24 +74,6 @@ def panel_shape(kind: str, inputs: int, outputs: int, width: int) -> tuple[int, 
     """The shape of the panels."""
     it = kind_of(kind)
     return -(-outputs // width), -(-inputs // it.along), width * it.nbytes // np.dtype(it.memory).itemsize
-
-
-def aligned(shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """An array that starts with a line of the cache, so that no register is loaded from two of them.
-
-    From 2 MiB on it lies on large pages where the system has them: a core reads it 1.6 times as fast as from small
-    ones. NumPy asks for them from 4 MiB on, and without regard to where the array starts.
-    """
-    nbytes = math.prod(shape) * np.dtype(dtype).itemsize
-    if nbytes >= LARGE_PAGE and hasattr(mmap, "MADV_HUGEPAGE"):
-        room = mmap.mmap(-1, nbytes + LARGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-        with contextlib.suppress(OSError):  # a system without them
-            room.madvise(mmap.MADV_HUGEPAGE)
-        memory, unit = np.frombuffer(room, np.uint8), LARGE_PAGE
-    else:
-        memory, unit = np.empty(nbytes + LINE, np.uint8), LINE
-    start = -memory.ctypes.data % unit
-    return memory[start : start + nbytes].view(dtype).reshape(shape)
 
 
 def to_bfloat16(values: npt.NDArray[np.float32]) -> npt.NDArray[np.uint16]:
@@ -163,7 +142,7 @@ def pack_blocks(whole: npt.NDArray[np.int8], scale: npt.NDArray[np.float16], kin
     words = numbers.reshape(units, QUADS, 4, panels, width).transpose(3, 0, 1, 4, 2)
     if kind == "q4_0":
         words = words[:, :, 0::2] | words[:, :, 1::2] << np.uint8(4)
-    out = aligned((panels, units, nbytes), np.uint8)
+    out = aligned.empty((panels, units, nbytes), np.uint8)
     out[:, :, : -2 * width] = words.reshape(panels, units, nbytes - 2 * width)
     own = np.ascontiguousarray(scales.reshape(units, panels, width).transpose(1, 0, 2))
     out[:, :, -2 * width :] = own.view(np.uint8)

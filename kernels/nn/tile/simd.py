@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from hpckit.kernels import aligned
 from hpckit.kernels.compile.jit import STRICT, jit
 from hpckit.kernels.compile.vectors import called
 from hpckit.kernels.nn.tile.packed import (
@@ -18,7 +19,6 @@ from hpckit.kernels.nn.tile.packed import (
     KINDS,
     QUADS,
     Packed,
-    aligned,
     from_gguf,
     kind_of,
     pack_blocks,
@@ -42,7 +42,7 @@ def pack(weight: np.ndarray, kind: str) -> Packed:
     width = width_of(kind_of(kind) and kind)
     if KINDS[kind].along == BLOCK:
         return Packed(kind, inputs, outputs, width, pack_blocks(*to_blocks(weight, kind), kind, width))
-    panels = aligned(panel_shape(kind, inputs, outputs, width), KINDS[kind].memory)
+    panels = aligned.empty(panel_shape(kind, inputs, outputs, width), KINDS[kind].memory)
     _packer(kind)(weight, panels, width)
     return Packed(kind, inputs, outputs, width, panels)
 

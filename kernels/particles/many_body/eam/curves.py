@@ -6,13 +6,14 @@ fourth-order difference at both ends (Hermite), so that the two agree to roundin
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from hpckit.kernels import aligned
+
 Floats = npt.NDArray[np.float64]
-LINE = 64  # bytes of a cache line, at which a row of the pair table starts
 
 
 class EamTables(NamedTuple):
@@ -63,7 +64,7 @@ def tables(
     """
     types, points = len(embedding), density.shape[-1]
     width = rows_of_pair(types)
-    flat = _aligned(types * types * points * width * 4)
+    flat = aligned.zeros((types * types * points * width * 4,), np.float64)
     rows = flat.reshape(types, types, points, width, 4)
     rows[:, :, :, 0], rows[:, :, :, 1] = cubics(pair), cubics(density)
     if width == 4:
@@ -73,14 +74,6 @@ def tables(
 
 def in_single(given: EamTables) -> EamTables:
     """The same with the pair table in float32."""
-    flat = _aligned(given.pairs.size, np.float32)
+    flat = aligned.zeros((given.pairs.size,), np.float32)
     flat[:] = given.pairs
     return given._replace(pairs=flat)
-
-
-def _aligned(count: int, dtype: type = np.float64) -> Floats:
-    """Zeros that start at a cache line."""
-    size = np.dtype(dtype).itemsize
-    memory: npt.NDArray[Any] = np.zeros(count + LINE // size, dtype)
-    first = -memory.ctypes.data % LINE // size
-    return memory[first : first + count]
