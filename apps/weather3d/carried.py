@@ -93,12 +93,7 @@ class Carried:
         start: the state before it.
         """
         density, share = self._density, self._share
-        scaled = column * share
-        if self._base is None:
-            density.interior[...] = start[0][OWNED] * share[:, None, None]
-        else:  # all of it: a column has no base state of its own over terrain
-            scaled = 0.0 * scaled
-            density.interior[...] = (start[0][OWNED] + self._base) * share[:, None, None]
+        density.interior[...], scaled = self._weighed(start[0], column)
         before = self.contents(density.interior[0], scaled) if self._is_open else 0.0
         along = dict(zip("xyz", fluxes, strict=True))
         for axis in "xyz" if forward else "zyx":
@@ -115,6 +110,13 @@ class Carried:
         if self._is_open:
             self.entered += self.contents(density.interior[0], scaled) - before
 
+    def _weighed(self, rho: Any, column: Any) -> tuple[Any, Any]:
+        """Density of the owned cells beside the rows of a base state, and these rows, both weighed by thickness."""
+        share = self._share[:, None, None]
+        if self._base is None:
+            return rho[OWNED] * share, column * self._share
+        return (rho[OWNED] + self._base) * share, 0.0 * column  # a column has no base state of its own over terrain
+
     def contents(self, density: Any, column: Any) -> float:
         """The water of the owned cells, kg. density, column: weighed by thickness, as `move` has them."""
         air = density + column[0][:, None, None]
@@ -122,16 +124,14 @@ class Carried:
         return float((self.field.interior[: len(self.water)] * air).sum(dtype=np.float64)) * area
 
     def relax(self, old: Any, state: Any, column: Any, still: Any, keep: Any) -> float:
-        """Water comes closer to `still` ([kinds, nz]) by keep ([ny, nx]), at open sides.
+        """Water comes closer to `still` ([kinds, nz, …]) by keep ([ny, nx]), at open sides.
 
         old, state: that of the air before it was relaxed, [nz, …], and after. Returns the water that both added, kg.
         """
-        share = self._share[:, None, None]
-        before = self.contents(old[OWNED] * share, column * self._share)
-        for part, rest in zip(self.field.interior[: len(self.water)], still, strict=True):
-            goal = rest[:, None, None]
+        before = self.contents(*self._weighed(old, column))
+        for part, goal in zip(self.field.interior[: len(self.water)], still, strict=True):
             part[...] = goal + keep * (part - goal)
-        return self.contents(state[0][OWNED] * share, column * self._share) - before
+        return self.contents(*self._weighed(state[0], column)) - before
 
     def fill_holes(self) -> None:
         """Water below 0, which mixing over terrain may leave in dry air, is made up for from its column."""

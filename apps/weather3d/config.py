@@ -516,15 +516,13 @@ class Config(Section):
                 yield f"terrain.height of {terrain.height:g} m is half of grid.height or more: lower it"
         missing = {
             "moisture.equations = 'complete'": self.moisture.equations == "complete",
-            "drag": self.drag,
-            "surface": self.surface != settings.Surface(),
-            "forcing": self.forcing != settings.Forcing(),
+            **{
+                f"forcing.{name}": getattr(self.forcing, name)
+                for name in ("subsidence", "geostrophic_u", "geostrophic_v")
+            },
             "radiation": self.radiation != settings.Radiation(),
             "jet.speed": self.jet.speed,
-            "output.statistics": self.output.statistics,
             "parcels": self.parcels.count,
-            "sides.x = 'open'": self.sides.x == "open",
-            "sides.y = 'open'": self.sides.y == "open",
         }
         given = [name for name, is_on in missing.items() if is_on]
         if given:

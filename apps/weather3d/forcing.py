@@ -1,6 +1,11 @@
 """What acts on the split dynamics from outside: fluxes at the ground, tendencies by level, subsidence, radiation.
 
 Each process is in flux form or known by column, in whole arrays, so that what entered is summed to rounding.
+
+Over terrain densities are per unit of zeta, J rho (`kernels.euler.hevi.terrain.reference`), and the lowest level has
+the thickness of its place. Fluxes count per area of the map, the horizontal wind drives them; the drag takes momentum
+at unchanged mass flux through the levels, so that the wind stays parallel to the slope. Tendencies of theta and vapor
+are those of the true height.
 """
 
 from __future__ import annotations
@@ -13,6 +18,7 @@ from hpckit.apps.atmosphere.base import BaseState
 from hpckit.apps.atmosphere.settings import Points
 from hpckit.apps.weather3d.config import WARM, Config
 from hpckit.apps.weather3d.radiation import flux, warming
+from hpckit.apps.weather3d.terrain import Terrain
 from hpckit.kernels.euler.box.constants import RHO, RHO_THETA, RHO_U, RHO_V
 from hpckit.kernels.euler.constants import HALO, RD, REACH
 from hpckit.kernels.euler.rain.constants import RV
@@ -38,20 +44,27 @@ def is_forced(config: Config) -> bool:
 class Forced:
     """The processes on a rank. entered: moist theta (K kg) and water (kg) since the start, of this rank's cells."""
 
-    def __init__(self, config: Config, base: BaseState, edges: np.ndarray, column: Any, table: Any) -> None:
+    def __init__(
+        self, config: Config, base: BaseState, edges: np.ndarray, column: Any, table: Any, terrain: Terrain | None
+    ) -> None:
         """column: rows of the base state on the device; table: takes an array there."""
         forcing, thick = config.forcing, np.diff(edges)
-        self.config, self._column = config, column
-        self._low = float(thick[0])
+        self.config = config
         self._volume = table((thick * config.grid.dx * config.grid.dy)[:, None, None])
         gap = np.append(2 / (thick[1:] + thick[:-1]), 0.0)
-        self._warming = table(levels_of(forcing.cooling, base.height)[:, None, None])
-        self._wetting = table(levels_of(forcing.drying, base.height)[:, None, None])
+        height = base.height[:, None, None] if terrain is None else terrain.height
+        self._warming = table(levels_of(forcing.cooling, height))
+        self._wetting = table(levels_of(forcing.drying, height))
         sinking = -levels_of(forcing.subsidence, base.height) * gap  # 1/s, of what is above less what is here
         self._sinking = table(sinking[:, None, None]) if forcing.subsidence else None
         self._faces = table(edges[:, None, None])
-        self._rho = base.column[0]
-        self._base_rho = table(base.column[0][:, None, None])
+        if terrain is None:
+            self._base = column[:, :, None, None]
+            lowest = float(base.column[0][0]), float(thick[0])
+            self._lowest = dict.fromkeys(("cells", "u", "v"), lowest)
+        else:
+            self._base = terrain.ground.base[:3][(slice(None), *OWNED)]
+            self._lowest = {place: (table(rho), table(low)) for place, (rho, low) in terrain.lowest().items()}
         self.entered: list[Any] = [0.0, 0.0]
 
     def apply(self, state: Any, carried: Any, dt: float) -> None:
@@ -60,12 +73,12 @@ class Forced:
         self._slow(state, dt)  # first: it reads the halo
         if self._sinking is not None:
             for field in (RHO_U, RHO_V):
-                wind = state[field][OWNED] / self._base_rho
-                state[field][OWNED] += dt * self._base_rho * self._from_above(wind)
-        rho, heat = state[RHO][OWNED] + self._column[0][:, None, None], state[RHO_THETA]
+                wind = state[field][OWNED] / self._base[0]
+                state[field][OWNED] += dt * self._base[0] * self._from_above(wind)
+        rho, heat = state[RHO][OWNED] + self._base[0], state[RHO_THETA]
         vapor = 0.0 * rho if carried is None else carried[0, :, REACH:-REACH, REACH:-REACH]
-        theta = (heat[OWNED] + self._column[1][:, None, None]) / (rho * (1 + KAPPA * vapor))
-        rate = dt / self._low
+        theta = (heat[OWNED] + self._base[1]) / (rho * (1 + KAPPA * vapor))
+        rate = dt / self._lowest["cells"][1]
         warmer, wetter = dt * self._warming + 0.0 * rho, dt * self._wetting + 0.0 * rho
         if self._sinking is not None:
             warmer += dt * self._from_above(theta)
@@ -73,7 +86,7 @@ class Forced:
         if self.config.radiation.top:
             water = carried[: len(self.config.moisture.water), :, REACH:-REACH, REACH:-REACH]
             up = flux(water[1 : len(WARM)].sum(axis=0), water.sum(axis=0), rho, self._faces, self.config.radiation)
-            warmer += dt * warming(up, rho, self._column[2][:, None, None], self._faces)
+            warmer += dt * warming(up, rho, self._base[2], self._faces)
         heating, wetting = self._through_ground(speed, theta[0], vapor[0])
         warmer[0] += rate * heating
         if carried is not None:
@@ -123,7 +136,7 @@ class Forced:
         beyond = slice(HALO + 1, -HALO + 1)
         u = 0.5 * (state[RHO_U, 0, INNER, INNER] + state[RHO_U, 0, INNER, beyond])
         v = 0.5 * (state[RHO_V, 0, INNER, INNER] + state[RHO_V, 0, beyond, INNER])
-        return np.sqrt(u * u + v * v) / float(self._rho[0])
+        return np.sqrt(u * u + v * v) / self._lowest["cells"][0]
 
     def _slow(self, state: Any, dt: float) -> None:
         """The stress of the ground on the wind of the lowest level, implicit: stable for any step."""
@@ -135,9 +148,10 @@ class Forced:
         v_there = 0.25 * ((v[INNER, before] + v[INNER, INNER]) + (v[beyond, before] + v[beyond, INNER]))
         u_there = 0.25 * ((u[before, INNER] + u[INNER, INNER]) + (u[before, beyond] + u[INNER, beyond]))
         kept = []
-        for own, other in ((u[INNER, INNER], v_there), (v[INNER, INNER], u_there)):
-            speed = np.sqrt(own * own + other * other) / float(self._rho[0])
+        for place, own, other in (("u", u[INNER, INNER], v_there), ("v", v[INNER, INNER], u_there)):
+            rho, low = self._lowest[place]
+            speed = np.sqrt(own * own + other * other) / rho
             pull = coefficient * speed + friction**2 / np.maximum(speed, CALM)
-            kept.append(1 / (1 + dt / self._low * pull))
+            kept.append(1 / (1 + dt / low * pull))
         u[INNER, INNER] *= kept[0]
         v[INNER, INNER] *= kept[1]

@@ -9,7 +9,7 @@ so that small hills fade first (Schaer et al. 2002, MWR 130, 2459-2480; Leuenber
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from hpckit.apps.common.topography import read_heights
 from hpckit.apps.weather3d.config import Config
 from hpckit.apps.weather3d.sides import distance, periodic_axes
 from hpckit.errors import InputError
-from hpckit.kernels.euler.box.constants import RHO, RHO_THETA, RHO_U, RHO_V, RHO_W
+from hpckit.kernels.euler.box.constants import FIELDS, RHO, RHO_THETA, RHO_U, RHO_V, RHO_W
 from hpckit.kernels.euler.constants import C0, GAMMA, GRAVITY, HALO, RD, REACH
 from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, PER_FACE
 from hpckit.kernels.euler.hevi.terrain.constants import (
@@ -123,9 +123,11 @@ class Terrain:
         volume = thick[own] * grid.dx * grid.dy
         self.cells = TerrainCells(rho[own], heat[own], base[2][own], theta[own], vapor[own], self.height, volume)
         near = slice(margin - REACH, REACH - margin)
+        self.cloud = (water - vapor)[own]  # of the base state, kg/kg
         self.vapor = vapor[:, near, near]  # of the base state, with the halo of mixing ratios
         self._base = base[:2][(slice(None), *inside)]
         self.base_density = self._base[0]  # J rho with the halo, kg/m3
+        self.edges, self._flow = edges, np.array(wind)
         self._metric, self._below, self._above = metric, below, above
         self.density = table(self.size * rho[own])
 
@@ -136,6 +138,30 @@ class Terrain:
         cells = self.cells
         column = np.array([cells.rho, cells.heat, cells.pressure])
         return BaseState(self.height, column, none, none, cells.heat / cells.rho, *self.winds, none)
+
+    def lowest(self) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        """J rho of the base state (kg/m3), thickness (m) of the lowest level, in "cells" and at faces of "u", "v"."""
+        inner, before = slice(HALO, -HALO), slice(HALO - 1, -HALO - 1)
+        rho, metric, thick = self.base_density[0], self._metric[:, 0, inner, inner], self.edges[1] - self.edges[0]
+        own = rho[inner, inner]
+        at = {"cells": own, "u": 0.5 * (rho[inner, before] + own), "v": 0.5 * (rho[before, inner] + own)}
+        return {place: (at[place], thick * metric[row]) for place, row in (("cells", SIZE), ("u", J_U), ("v", J_V))}
+
+    def still(self) -> np.ndarray:
+        """The state in which the air flows as the base state does, with its halo, float64[5, nz, ny + 12, nx + 12]."""
+        flow = self._flow
+        density = self._base[0]
+        under = np.concatenate([density[:1], density[:-1]])
+        mass = (self._below * under + self._above * density) * self._metric[PER_W]
+        state = np.zeros((FIELDS, *density.shape))
+        state[RHO_U] = 0.5 * (np.roll(density, 1, 2) + density) * flow[0]
+        state[RHO_V] = 0.5 * (np.roll(density, 1, 1) + density) * flow[1]
+        for wind, dim, slope in ((flow[0], 2, SLOPE_X), (flow[1], 1, SLOPE_Y)):
+            mean = 0.5 * (wind + np.roll(wind, -1, dim))
+            low = np.concatenate([mean[:1], mean[:-1]])
+            state[RHO_W] -= mass * self._metric[slope] * (self._below * low + self._above * mean)
+        state[RHO_W, 0] = 0.0
+        return state
 
     def turned(self, u: np.ndarray, v: np.ndarray) -> np.ndarray:
         """What vertical vorticity of the owned cells has beside that along levels (1/s), by their u and v (m/s)."""
@@ -261,9 +287,9 @@ def tilt_of(levels: np.ndarray, edges: np.ndarray) -> np.ndarray:
 
 
 def _padded(config: Config, values: np.ndarray, count: int) -> np.ndarray:
-    """With cells around it: those across where an axis is periodic, mirrored at walls."""
-    wraps = periodic_axes(config)
+    """With cells around it: those across where an axis is periodic, mirrored at walls, the last one's where open."""
+    modes: dict[str, Literal["wrap", "symmetric", "edge"]] = {"periodic": "wrap", "walls": "symmetric", "open": "edge"}
     for dim, axis in enumerate("yx"):
         widths = [(count, count) if dim == each else (0, 0) for each in range(2)]
-        values = np.pad(values, widths, mode="wrap" if axis in wraps else "symmetric")
+        values = np.pad(values, widths, mode=modes[getattr(config.sides, axis)])
     return values

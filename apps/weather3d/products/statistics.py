@@ -1,8 +1,10 @@
 """Column statistics: means, variances and vertical fluxes of each level over time, equal on any number of ranks.
 
 All are plain means over the cells of a level, of deviations from the mean of the level, in the middles of cells:
-u' = u - <u>, variance <u'u'>, resolved flux <w'u'>. The subgrid flux is what unresolved mixing carries upward, and the
-ground at its face; in a middle it stands as the mean of the faces below and above.
+u' = u - <u>, variance <u'u'>, resolved flux <w'u'>. Over flat ground the subgrid flux is what unresolved mixing
+carries upward, and the ground at its face; in a middle it stands as the mean of the faces below and above. Over terrain
+a level follows the ground and has its mean height as `altitude`; w is the true vertical wind, and there are no subgrid
+fluxes.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from hpckit.kernels.euler.constants import HALO, RD
 from hpckit.kernels.euler.hevi.constants import PER_FACE
 from hpckit.kernels.euler.rain.constants import RV
 
-FILE, FRACTION = "statistics.h5", "cloud_fraction"
+FILE, FRACTION, ALTITUDE = "statistics.h5", "cloud_fraction", "altitude"
 KAPPA = RV / RD
 INNER = slice(HALO, -HALO)
 
@@ -41,12 +43,13 @@ class Statistics:
         self.model = it
         carried = it.carried if isinstance(it, SplitModel) else it.tracers
         self.names = ["u", "v", "w", "theta", *(carried.names if carried else ())]
-        has_subgrid = isinstance(it, SplitModel) and (it.mu is not None or it.forced is not None)
+        self.terrain = it.terrain if isinstance(it, SplitModel) else None
+        has_subgrid = isinstance(it, SplitModel) and not it.terrain and (it.mu is not None or it.forced is not None)
         self.subgrid = [name for name in self.names if name != "w"] if has_subgrid else []
-        height = it.base.height
-        self.writer = ProfileWriter(
-            it.mesh.comm, folder / FILE, "z", height, "m", described(self.names, self.subgrid), attributes, resume
-        )
+        height, told = it.base.height, described(self.names, self.subgrid)
+        if self.terrain:
+            told[ALTITUDE] = {"units": "m", "long_name": "mean height of a level", "standard_name": ALTITUDE}
+        self.writer = ProfileWriter(it.mesh.comm, folder / FILE, "z", height, "m", told, attributes, resume)
 
     def sample(self, time: float) -> None:
         """Collective: the statistics of the state, at a time (s)."""
@@ -59,7 +62,11 @@ class Statistics:
             rows[f"{name}_variance"] = self.mean(off[name] * off[name])
             if name != "w":
                 rows[f"{name}_flux"] = self.mean(off["w"] * off[name])
-        rows["theta"] = means["theta"] + base_theta(self.model)
+        if self.terrain:
+            rows["theta"] = self.mean(shown["theta"] + self.terrain.cells.theta)
+            rows[ALTITUDE] = self.mean(self.terrain.height)
+        else:
+            rows["theta"] = means["theta"] + base_theta(self.model)
         if "cloud" in self.names:
             floats = shown["cloud"] + shown["ice"] if "ice" in self.names else shown["cloud"]
             rows[FRACTION] = self.mean((floats > CLOUDY).astype(np.float64))

@@ -18,7 +18,7 @@ from hpckit.kernels.euler.hevi import dispatch as hevi
 from hpckit.kernels.euler.hevi.constants import DRY, PRESSURE, LargeStage, Substep
 from hpckit.kernels.euler.hevi.stress import dispatch as stress
 from hpckit.kernels.euler.hevi.terrain import dispatch as sloping
-from hpckit.kernels.euler.hevi.terrain.constants import EXCESS, SIZE
+from hpckit.kernels.euler.hevi.terrain.constants import EXCESS, J_U, J_V, SIZE, SLOPE_U, SLOPE_V
 from hpckit.kernels.euler.hevi.terrain.stress import dispatch as sloping_stress
 from hpckit.kernels.euler.rain.dispatch import air_of, compress, condense, kessler, put_back, saturate
 from hpckit.kernels.euler.rain.ice.dispatch import microphysics
@@ -128,7 +128,11 @@ class SplitModel(SplitState):
                 continue
             face, within = side - outward, side - 2 * outward
             leaves = self._greater(outward * wind[:, face] + WAVES, 0.0)
-            slow[:, side] = leaves * ((momentum[:, within] - momentum[:, face]) / self.spacing[axis])
+            change = momentum[:, within] - momentum[:, face]
+            if self.terrain:  # not of the base state's flow, which differs with the thickness of levels
+                still = across(self.still[normal], axis)
+                change = change - (still[:, within] - still[:, face])
+            slow[:, side] = leaves * (change / self.spacing[axis])
 
     def _hold_sides(self) -> None:
         """No acoustic force at the first faces within open sides: what the next substep would do there is undone."""
@@ -138,9 +142,22 @@ class SplitModel(SplitState):
                 normal, face = RHO_U if axis == "x" else RHO_V, side - outward
                 slow, dry = across(self.slow[normal], axis), across(self.work[DRY], axis)
                 pressure, last = across(self.pressure.data, axis)[:, :, 1:-1], 1 if outward < 0 else -2
-                force = outward * (pressure[:, last] - pressure[:, last - outward]) / self.spacing[axis]
+                edge, within = pressure[:, last], pressure[:, last - outward]
+                force = outward * (edge - within) / self.spacing[axis]
+                if self.terrain:
+                    rows = (J_U, SLOPE_U) if axis == "x" else (J_V, SLOPE_V)
+                    size, slope = (across(self.terrain.ground.metric[row], axis)[:, face, inner] for row in rows)
+                    force = size * force - slope * (0.5 * (self._upward(edge) + self._upward(within)))
                 share = 0.5 * (dry[:, face, inner] + dry[:, face - 1, inner]) if self.is_moist else 1.0
                 slow[:, face, inner] = slow[:, side, inner] + share * force
+
+    def _upward(self, p: Any) -> Any:
+        """Vertical gradient of p, [nz, n], in the middles of levels, as the kernels of terrain take it."""
+        low, high = self.terrain.ground.tilt[:, :, None]
+        rise, slope = p[1:] - p[:-1], 0.0 * p
+        slope[1:-1] = low[1:-1] * rise[:-1] + high[1:-1] * rise[1:]
+        slope[0], slope[-1] = low[0] * rise[0] + high[0] * rise[1], low[-1] * rise[-2] + high[-1] * rise[-1]
+        return slope
 
     @property
     def _sides(self) -> Iterator[tuple[str, int, int]]:
@@ -196,23 +213,29 @@ class SplitModel(SplitState):
                 if self.terrain and self.mu is not None:
                     self.carried.fill_holes()
                 self._water(dt)
-        if self.relaxes and self.terrain:
-            with timer("halo"):
-                self.exchange(self.state)
+        if self.relaxes:
+            if self.terrain:
+                with timer("halo"):
+                    self.exchange(self.state)
             with timer("relaxation"):
-                sloping.relax(self.state.data, self.terrain.ground, self.levels, self.rates["z"], dt)
-        elif self.relaxes:
-            with timer("relaxation"):
-                rates = self.rates
-                tables = (self.column, self.rest, rates["x"], rates["y"], rates["z"])
-                before, old = (self._mass(), self.state.data[RHO].copy()) if self.open_axes else (0.0, None)
-                relax(self.state.data, *tables, dt)
-                if self.open_axes:
-                    self.through_sides[1] += self._mass() - before
-                    if self.is_moist:
-                        keep = 1.0 if self.beside is None else 1 / (1 + dt * self.beside)
-                        rest = (self.state.data, self.column, self.still_water, keep)
-                        self.through_sides[2] += self.carried.relax(old, *rest)
+                self._relax(dt)
+
+    def _relax(self, dt: float) -> None:
+        """Relax toward the base state and its wind over dt (s), below the lid and beside open sides."""
+        rates, state = self.rates, self.state.data
+        before, old = (self._mass(), state[RHO].copy()) if self.open_axes else (0.0, None)
+        keep = 1.0 if self.beside is None else 1 / (1 + dt * self.beside)
+        if self.terrain:
+            sloping.relax(state, self.terrain.ground, self.levels, rates["z"], dt)
+            if self.beside is not None:
+                own, still = (each[:, :, HALO:-HALO, HALO:-HALO] for each in (state, self.still))
+                own[...] = still + keep * (own - still)
+        else:
+            relax(state, self.column, self.rest, rates["x"], rates["y"], rates["z"], dt)
+        if self.open_axes:
+            self.through_sides[1] += self._mass() - before
+            if self.is_moist:
+                self.through_sides[2] += self.carried.relax(old, state, self.column, self.still_water, keep)
 
     def _mass(self) -> float:
         """The deviation of the mass of the owned cells, kg."""

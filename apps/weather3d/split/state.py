@@ -101,8 +101,9 @@ class SplitState:
                 NO_WATER,
             )
         )
-        self.forced = Forced(config, self.base, self.edges, self.column, self._table) if is_forced(config) else None
-        # What mixing leaves alone: the base state, but not where fluxes and forcings change it.
+        tables = (config, self.base, self.edges, self.column, self._table, self.terrain)
+        self.forced = Forced(*tables) if is_forced(config) else None
+        # What mixing leaves alone: the base state, but over flat ground not where fluxes and forcings change it.
         still = calm.mean(axis=1, keepdims=True) + 0.0 * calm
         self.unmixed = self._table(still) if self.forced else self.rest
         rates = relaxation_rates(config, self.decomposition, mesh.rank)
@@ -111,6 +112,7 @@ class SplitState:
         self.open_axes = open_axes(config)
         beside = np.maximum(rates["x"][None, :], rates["y"][:, None])  # open sides
         self.beside = self._table(beside) if beside.any() else None
+        self.still = self._table(self.terrain.still()) if self.terrain and self.open_axes else None
         self.through_sides = [0.0] * 3  # of this rank: mass through open sides, mass and water that relaxation added
         self.dry = self._table(NO_WATER)
         moist = config.moisture.kind != "none"
@@ -139,8 +141,11 @@ class SplitState:
             self.water = device.zeros(shape[1:], dtype)
             self._still_vapor = self._table(unmixed_vapor)
             self.levels[4, :-1] = self._table(still_water.sum(axis=0))
-            self.still_water = self._table(np.zeros((len(kinds), grid.nz)))
-            self.still_water[: len(still_water)] = self._table(still_water)
+            if self.terrain:
+                still_water = np.array([self.terrain.cells.vapor, self.terrain.cloud])
+            rests = still_water.reshape(*still_water.shape[:2], *(still_water.shape[2:] or (1, 1)))
+            self.still_water = self._table(np.zeros((len(kinds), *rests.shape[1:])))
+            self.still_water[: len(rests)] = self._table(rests)
             self.thickness = self._table(self.terrain.thick if self.terrain else np.diff(self.edges))
             sloping = self.terrain.ground if self.terrain else None
             # by level, or by cell with its halo over terrain: base state of the air, and J
@@ -280,7 +285,7 @@ class SplitState:
         """Collective: moist theta (K kg) of the air over the base state's, what entered, and the mixed layer's top."""
         assert self.forced
         mean = np.array([(heat / rho).sum(axis=(1, 2))[k] for k in range(len(heat))])
-        warmth = ((heat - self.base.column[1][:, None, None]) * volumes).sum()
+        warmth = ((heat - self.rest_of.heat) * volumes).sum()
         sums = np.array([warmth, *map(float, self.forced.entered)])
         sum_of_ranks(self.mesh.comm, sums)
         sum_of_ranks(self.mesh.comm, mean)
