@@ -163,7 +163,10 @@ class _Walk:
         """ranks: the first ones alone, where the plan's steps begin alike on units of ranks; 0: all."""
         depth, place, works = 1, "", False
         steps, ranks = plan.steps(), ranks or plan.ranks
+        alike = isinstance(steps, AlikeUnits)
         for step in steps.first(ranks) if isinstance(steps, AlikeUnits) else steps:
+            if alike and place and works:
+                break
             depth = max(depth, step.lag)
             if not place and (_leaves(step.sends) or step.sends.pieces is not None):
                 place = step.place if step.parts else "pieces"  # what an exchange of fields does first
@@ -267,6 +270,9 @@ def _receives_of(step: Step) -> Ints:
     sends, receives = step.sends, step.receives
     if sends.rank is None and receives.rank is None:
         return np.maximum(sends.peer, 0)
+    ends, begins = sends.ranks(), receives.ranks()
+    if len(ends) == len(begins) and (sends.peer == begins).all() and (receives.peer == ends).all():
+        return np.arange(len(ends))  # both in one order
     out, into = np.flatnonzero(sends.peer != NOBODY), np.flatnonzero(receives.peer != NOBODY)
     out = out[np.lexsort((sends.peer[out], sends.ranks()[out]))]
     into = into[np.lexsort((receives.ranks()[into], receives.peer[into]))]

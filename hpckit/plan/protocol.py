@@ -261,7 +261,8 @@ class AlikeUnits(Iterable[Step]):
     """Steps that begin alike on units of so many ranks, whose messages stay within their unit; then those of all ranks.
 
     first: makes the first steps of some units, given their ranks, a multiple of `unit`; a rank r of one does what rank
-    r + unit does. rest: makes the steps after them. So `price` need not walk through all units.
+    r + unit does. rest: makes the steps after them. So `price` need not walk through all units. A step has no larger
+    `lag` than the first one.
     """
 
     ranks: int

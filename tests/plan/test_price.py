@@ -14,6 +14,7 @@ from hpckit.plan.draw import draw, draw_svg
 from hpckit.plan.grid.decomposition import Decomposition
 from hpckit.plan.grid.halo import halo_plan
 from hpckit.plan.machine.machine import Level, Machine, machine_of, shipped
+from hpckit.plan.machine.sharing import Links, _kinds, _left, leave
 from hpckit.plan.price import at_least, price, timeline, walk_length
 from hpckit.plan.protocol import NOTHING, Claim, Ends, Step
 from hpckit.plan.topology import Topology
@@ -198,3 +199,24 @@ def test_pictures_hold_every_message_twice(operation):
 def test_what_is_too_large_to_draw_is_refused():
     with pytest.raises(InputError, match="too large to draw"):
         draw(collective_plan("all_reduce", "ring", 65))
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_alike_messages_share_links_as_if_each_were_looked_at(seed):
+    rng, ranks, node = np.random.default_rng(seed), 48, 8
+    sender, receiver = (each.ravel() for each in np.meshgrid(range(ranks), range(ranks), indexing="ij"))
+    away = sender != receiver
+    sender, receiver = sender[away], receiver[away]
+    far = sender // node != receiver // node
+    ends = [sender, ranks + receiver, 2 * ranks + sender // node, 3 * ranks + receiver // node]
+    uplink = np.where(far, 0.6, 0.0)
+    load = np.stack([np.ones(len(sender)), np.ones(len(sender)), uplink, 0.5 * uplink], axis=1)
+    links = Links(np.stack(ends, axis=1), load)
+    stage = sender % 3 if seed else sender // node % 2  # ranks of a stage begin together
+    begin, alone = 1e-3 * stage.astype(float), np.where(far, 2e-3, 1e-3) * (1 + stage)
+    one, _, _ = _kinds(begin, alone, links)
+    assert len(one) < len(sender) / 10
+    np.testing.assert_allclose(leave(begin, alone, links), _left(begin, alone, links), rtol=1e-9)
+    begin += rng.random(len(begin)) * 1e-3  # none is as another
+    assert len(_kinds(begin, alone, links)[0]) == len(sender)
+    np.testing.assert_allclose(leave(begin, alone, links), _left(begin, alone, links), rtol=1e-9)

@@ -350,11 +350,27 @@ class Clocks:
         """All at once, each with its share of the links."""
         assert flight.links is not None
         s, d, state, busy = flight.sender, flight.receiver, self.state, flight.occupy[:, 0]
-        begin = _latest(_latest(ready, state[OUT][s]), state[IN][d])
-        left = leave(begin[:, 0], busy, flight.links)
-        now = begin + flight.occupy
-        now[:, 3] += left - begin[:, 0] - busy
-        now[:, 0] = left
+        begin = np.maximum(np.maximum(ready[:, 0], state[OUT][s, 0]), state[IN][d, 0])
+        left = leave(begin, busy, flight.links)
+
+        def clock(of: Ints) -> Floats:
+            """The clocks of some messages that have left."""
+            now = _latest(_latest(ready[of], state[OUT][s[of]]), state[IN][d[of]]) + flight.occupy[of]
+            now[:, 3] += left[of] - begin[of] - busy[of]
+            now[:, 0] = left[of]
+            return now
+
+        if flight.add is None:
+            end = left + flight.arrive[:, 0]
+            order = np.argsort(left, kind="stable")
+            out, into = _last(order, s, self.ranks), _last(order, d, self.ranks)
+            complete = _last(np.argsort(end, kind="stable"), d, self.ranks)
+            whole = clock(complete) + flight.arrive[complete]
+            leaving, entering = clock(out), clock(into)
+            state[OUT][s[out]], state[IN][d[into]] = leaving, entering
+            state[COMPLETE][d[complete]] = _latest(state[COMPLETE][d[complete]], whole)
+            return begin, end
+        now = clock(np.arange(len(s)))
         order = np.argsort(left, kind="stable")  # of several assignments to a rank the last one holds
         state[OUT][s[order]] = now[order]
         state[IN][d[order]] = now[order]
@@ -371,7 +387,7 @@ class Clocks:
         last = state[COMPLETE].copy()
         last[d[order]] = now[order]
         state[COMPLETE][d] = _latest(state[COMPLETE][d], last[d])
-        return begin[:, 0], now[:, 0]
+        return begin, now[:, 0]
 
     def count(self, flight: PreparedFlight, times: int = 1) -> None:
         """Add what a flight, flown so many times, sends over the links."""
@@ -464,6 +480,13 @@ class Clocks:
             at = self._unit(s, number) if unit.ranks else s
             load[unit.name] = np.bincount(at[over], nbytes[over], self.ranks).astype(np.float64)
         return load
+
+
+def _last(order: Ints, rank: Ints, ranks: int) -> Ints:
+    """Of each rank that has any message the last one in an order."""
+    found = np.full(ranks, -1)
+    found[rank[order]] = order  # of several assignments the last one holds
+    return found[found >= 0]
 
 
 def _latest(first: Floats, other: Floats) -> Floats:

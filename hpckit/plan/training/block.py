@@ -220,7 +220,8 @@ def _experts(
     nodes = ep.size / ep.inner
     copies = nodes * (1 - (1 - 1 / nodes) ** own.active) / own.active if nodes > 1 else 1.0  # distinct nodes of a token
     rows = kernels.item * taken * model.width
-    return 2 * ep.exchange(rows, copies), 2 * within.gather(rows * it.etp)
+    # A token goes to a node once, and a row of each choice comes back.
+    return ep.exchange(rows, copies) + ep.exchange(rows), 2 * within.gather(rows * it.etp)
 
 
 def folded_line(it: Strategy, machine: Machine, size: int, stride: int) -> Line:

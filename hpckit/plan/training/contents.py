@@ -7,7 +7,6 @@ stage, and a cell that is read before it is written.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -30,7 +29,8 @@ NO_INTS = np.zeros(0, np.int64)
 class Exchange:
     """What a rank sends to each other rank of a line in an action. before, after: bytes of a message, in F and in I.
 
-    axis: of the mesh. late: what is sent before is needed only at the end, as keys in a ring are.
+    axis: of the mesh. late: what is sent before is needed only at the end, as keys in a ring are. In each slot every
+    line is sent to.
     """
 
     source: Ints
@@ -40,6 +40,17 @@ class Exchange:
     after: tuple[float, float]
     axis: str
     late: bool = False
+
+    @cached_property
+    def slots(self) -> Ints:
+        """Its slots, int64[n]."""
+        return np.unique(self.slot)
+
+    @cached_property
+    def givers(self) -> Ints:
+        """Who sends to each line, int64[n, lines], slot by slot."""
+        order = np.lexsort((self.target, self.slot))
+        return self.source[order].reshape(len(self.slots), -1)
 
 
 @dataclass(frozen=True)
@@ -172,15 +183,6 @@ class StepContents:
             made, line = divmod(rest, self.lines)
             return f"{('the part', 'the end', 'the share')[kind - 1]} of {cells.name(made)} of line {line}"
         return "the gradients and parameters"
-
-
-def givers(exchange: Exchange, lines: int) -> Iterator[tuple[int, Ints]]:
-    """The slots of an exchange, and for each who sends to each line."""
-    for slot in np.unique(exchange.slot):
-        at = exchange.slot == slot
-        giver = np.empty(lines, np.int64)
-        giver[exchange.target[at]] = exchange.source[at]
-        yield int(slot), giver
 
 
 def nobody() -> Ends:

@@ -101,9 +101,11 @@ def step_cost(model: LanguageModel, it: Strategy, machine: Machine, block: Block
     }[it.schedule]
     sent = dict(block.messages)
     hidden = {"cp": m * block.hidden}
-    if it.schedule == "dualpipe_v" and it.ep * it.etp > 1:  # messages of one microbatch fly while the other computes
+    # The messages of one microbatch fly while the other computes half of its pass; what tp sends, for which both wait,
+    # is in their way (`TrainingStep`, by whose prices of Mixtral and DeepSeek-V3 this was chosen).
+    if it.schedule == "dualpipe_v" and it.ep * it.etp > 1 and it.tp == 1:
         flying = sum(value for axis, value in sent.items() if axis != "tp")
-        part = min(block.computing / flying, 1.0) if flying else 0.0
+        part = min(block.computing / 2 / flying, 1.0) if flying else 0.0
         for axis in [axis for axis in sent if axis != "tp"]:
             hidden[axis] = hidden.get(axis, 0.0) + m * part * sent[axis]
             sent[axis] *= 1 - part

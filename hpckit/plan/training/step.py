@@ -28,7 +28,7 @@ from hpckit.plan.pipeline.program import overlaps, pipeline_program, rounds_toge
 from hpckit.plan.pipeline.steps import Action, rounds
 from hpckit.plan.protocol import NOTHING, AlikeUnits, Claim, Ends, Flags, Floats, Ints, Step, Work
 from hpckit.plan.training.block import WAITED
-from hpckit.plan.training.contents import GATHERED, NONE, OPENS, PARTIAL, Flying, StepContents, givers, joined
+from hpckit.plan.training.contents import GATHERED, NONE, OPENS, PARTIAL, Flying, StepContents, joined
 from hpckit.plan.training.cost import share, step_cost
 from hpckit.plan.training.links import compute_of
 from hpckit.plan.training.rings import ending, gradients
@@ -203,7 +203,7 @@ class TrainingStep(StepContents):
         for each in self.exchanges:
             if each.axis != "tp" or max(each.before if before else each.after) <= 0:
                 continue
-            for slot, giver in givers(each, self.lines):
+            for slot, giver in zip(each.slots, each.givers, strict=True):
                 needed = np.where(where[:, None] >= 0, content[where][:, giver], NOTHING)
                 reads.append(np.full((it.rank.size, 1), cell + 1 + slot))
                 needs.append(needed.reshape(-1, 1))
@@ -261,17 +261,18 @@ class TrainingStep(StepContents):
         source, target, slots, amounts, axes = [], [], [], [], []
         for each in self.exchanges:
             sizes = np.array(each.before if before else each.after)[backward]
-            for number in range(len(rank)):
-                if sizes[number] > 0:
-                    source.append(rank[number][each.source])
-                    target.append(rank[number][each.target])
-                    slots.append(each.slot)
-                    amounts.append(np.full(len(each.slot), sizes[number]))
-                    axes.append(np.full(len(each.slot), WAITED.index(each.axis)))
+            some, count = np.flatnonzero(sizes > 0), len(each.slot)
+            if not some.size:
+                continue
+            source.append(rank[some][:, each.source].ravel())
+            target.append(rank[some][:, each.target].ravel())
+            slots.append(np.tile(each.slot, some.size))
+            amounts.append(np.repeat(sizes[some], count))
+            axes.append(np.full(some.size * count, WAITED.index(each.axis)))
         if not source:
             return NONE
         s, d, slot, amount, axis = map(np.concatenate, (source, target, slots, amounts, axes))
-        order = np.argsort(slot, kind="stable")
+        order = np.argsort(slot.astype(np.int16), kind="stable")
         s, d, slot, amount, axis = (each[order] for each in (s, d, slot, amount, axis))
         out = np.full(len(s), cell)
         into = cell + 1 + slot
@@ -288,9 +289,8 @@ class TrainingStep(StepContents):
                 continue
             if not before and max(each.after) <= 0:
                 continue
-            for slot, giver in givers(each, self.lines):
-                reads.append(np.full((rank.size, 1), cell + 1 + slot))
-                needs.append(content[:, giver].reshape(-1, 1))
+            reads.append(np.tile(cell + 1 + each.slots, (rank.size, 1)))
+            needs.append(content[:, each.givers].transpose(0, 2, 1).reshape(rank.size, -1))
         if not reads:
             empty = np.zeros((rank.size, 0), np.int64)
             return empty, empty
