@@ -39,6 +39,7 @@ LIBRARIES = {
 COMPILER = {
     f"hpckit.kernels.{name}"
     for name in (
+        "compile.addresses",
         "compile.jit",
         "compile.cuda_jit",
         "compile.vectors",

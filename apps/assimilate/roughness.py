@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from hpckit.adjoint.lbfgs import Descent, add, dot
-from hpckit.adjoint.window import Window
+from hpckit.adjoint.windows.window import Window
 from hpckit.apps.assimilate.config import Config
 from hpckit.apps.assimilate.flood import WET, Valley, gauge_misfit
 from hpckit.grid.field import Field

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.adjoint.models import vjp
+from hpckit.adjoint.derived import vjp
 from hpckit.apps.assimilate.config import Config
 from hpckit.apps.assimilate.water import State, Water, energy, smoothed
 from hpckit.comm.mesh import Mesh

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from hpckit.adjoint.derived import jvp
 from hpckit.adjoint.lbfgs import Descent, add, dot, norm
-from hpckit.adjoint.models import jvp
-from hpckit.adjoint.window import Window
+from hpckit.adjoint.windows.window import Window
 from hpckit.apps.assimilate.config import Config
 from hpckit.apps.assimilate.twin import VARIABLES, Twin, named
 from hpckit.apps.assimilate.water import State, misfit, paired

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.adjoint.execute import BoundProgram
-from hpckit.adjoint.models import TracedModel, jvp_graph, plain, vjp
+from hpckit.adjoint.derived import jvp_graph, vjp
+from hpckit.adjoint.models import TracedModel, plain
 from hpckit.adjoint.networks import Network
+from hpckit.adjoint.program.execute import BoundProgram
 from hpckit.comm.agree import least_of_ranks
 from hpckit.errors import BlowUpError
 from hpckit.grid.field import Field
@@ -50,7 +51,7 @@ def check(step: TracedModel, *args: Any, seed: int = 0, size: float = 1e-4, **op
     """
     rng = np.random.default_rng(seed)
     changes = [_random(arg, rng, _size(arg)) for arg in args]
-    graph = jvp_graph(step.graph(*args, **options), [True] * len(args))
+    graph = jvp_graph(step.graph(*args, **options), (True,) * len(args))
     values = [plain(value) for value in (*args, *changes)]
     found = require_finite(step.bound(graph, args), dict(zip(graph.inputs, values, strict=True)))
     results, moved = found[: len(found) // 2], found[len(found) // 2 :]

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from hpckit.adjoint.execute import MEMBER
+from hpckit.adjoint.program.place import MEMBER
 from hpckit.comm.agree import sum_of_ranks
 from hpckit.comm.mesh import Mesh
 from hpckit.errors import InputError

@@ -135,6 +135,15 @@ class HaloExchange(Begun):
         """Whether all messages of this rank go through the shared memory of its node."""
         return not any(phase.uses_mpi for phase in self._phases)
 
+    @property
+    def wraps(self) -> list[tuple[int, int]] | None:
+        """The fields (by number) and dims whose ends are copied to each other, in order, where an exchange is nothing
+        but that and the fills of walls behind it: no other rank takes part, and nobody listens. Else None.
+        """
+        if self._lane is not None or self._observer.on or not all(phase.is_alone for phase in self._phases):
+            return None
+        return [each for phase in self._phases for each in phase.wraps]
+
     def __call__(self, fields: Any) -> None:
         """Fill the halos: `start` and `finish`."""
         self._start(fields)

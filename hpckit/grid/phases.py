@@ -270,6 +270,16 @@ class Phase:
         return sum(slab.nbytes for each in sent for slab in self._place.slabs(each, sent=True))
 
     @property
+    def wraps(self) -> list[tuple[int, int]]:
+        """The fields (by number) and dims whose ends this rank copies to each other."""
+        return list(dict.fromkeys((part.field, each.dim) for each in self._copies for part in each.parts))
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether it has no messages from or to other ranks."""
+        return not self._messages
+
+    @property
     def uses_mpi(self) -> bool:
         """Whether a message of this rank goes by MPI."""
         return any(each.way != MEMORY for each in self._messages)
@@ -303,7 +313,7 @@ class Phase:
     def _copied(self, arrays: Sequence[Any]) -> Calls:
         """The copies for fields that are periodic within the rank: both ends at once."""
         calls: Calls = []
-        for number, dim in dict.fromkeys((part.field, each.dim) for each in self._copies for part in each.parts):
+        for number, dim in self.wraps:
             of = self._place.types[number]
             kernel = of.kernels.fold_ends if self._adds else of.kernels.wrap_ends
             calls.append((kernel, (of.slabs(arrays[number], dim), of.decomposition.halo[dim])))

@@ -10,7 +10,7 @@ from hpckit.kernels.forms import form_for
 from hpckit.kernels.graph.region import Block, Box
 from hpckit.kernels.graph.sweep import GraphSweep
 
-__all__ = ["bind"]
+__all__ = ["bind", "require"]
 
 
 def bind(sweep: GraphSweep, outs: Sequence[Block], ins: Sequence[Block], box: Box) -> Callable[[Sequence[float]], None]:
@@ -21,12 +21,17 @@ def bind(sweep: GraphSweep, outs: Sequence[Block], ins: Sequence[Block], box: Bo
     """
     fits = ("fits", tuple((block.array.shape, block.origin) for block in (*outs, *ins)), box)
     if fits not in sweep.kernels:
-        for block, leaf in zip(ins, sweep.leaves, strict=True):
-            block.require(box, sweep.reach[leaf])
-        for block in outs:
-            block.require(box, ((0, 0),) * sweep.dims)
+        require(sweep, (*outs, *ins), box)
         sweep.kernels[fits] = True
     for block in (*outs, *ins):
         if block.array.dtype != np.float64 or not block.array.flags.c_contiguous:
             raise TypeError(f"a sweep takes C-contiguous arrays of float64, not {block.array.dtype}")
     return form_for(__package__, outs[0].array).bind(sweep, outs, ins, box)
+
+
+def require(sweep: GraphSweep, blocks: Sequence[Block], box: Box) -> None:
+    """Raise `ValueError` for blocks, of targets and then leaves, that lack cells of a box or within reach."""
+    for block in blocks[: len(sweep.targets)]:
+        block.require(box, ((0, 0),) * sweep.dims)
+    for block, leaf in zip(blocks[len(sweep.targets) :], sweep.leaves, strict=True):
+        block.require(box, sweep.reach[leaf])

@@ -87,7 +87,7 @@ def bind(sweep: GraphSweep, outs: Sequence[Block], ins: Sequence[Block], box: Bo
     blocks = (*outs, *ins)
     key = ("placed", tuple((block.array.shape, block.origin) for block in blocks), box)
     if key not in sweep.kernels:  # the same for many steps
-        sweep.kernels[key] = _placed(sweep, blocks, box)
+        sweep.kernels[key] = placed(sweep, blocks, box)
     kernel, strips, sizes = sweep.kernels[key]
     rings = [np.empty(size) for size in sizes]
     arrays = [block.array.reshape(-1) for block in blocks]
@@ -99,7 +99,7 @@ def bind(sweep: GraphSweep, outs: Sequence[Block], ins: Sequence[Block], box: Bo
     return run
 
 
-def _placed(sweep: GraphSweep, blocks: Sequence[Block], box: Box) -> tuple[Any, list[np.ndarray], list[int]]:
+def placed(sweep: GraphSweep, blocks: Sequence[Block], box: Box) -> tuple[Any, list[np.ndarray], list[int]]:
     """The kernel for arrays of these shapes, its geometry for each strip, and the sizes of its rings and buffers."""
     shapes = [block.strides() for block in blocks]
     classes = list(dict.fromkeys(shapes))

@@ -13,9 +13,11 @@ import numpy as np
 import pytest
 
 import hpckit as hp
-from hpckit.adjoint.schedule import forward_steps
 from hpckit.adjoint.trace import Axes
+from hpckit.adjoint.windows.schedule import forward_steps
+from hpckit.comm.observe.observer import Listener
 from hpckit.errors import BlowUpError, InputError
+from hpckit.kernels.graph.tape import Tape
 from hpckit.plan.machine.machine import Level, Machine
 from hpckit.plan.topology import Topology
 
@@ -152,6 +154,38 @@ def test_steps_that_are_repeated_have_the_bits_of_single_steps(mesh):
             assert slopes[2] == pytest.approx(others[2], rel=1e-12)
     with pytest.raises(InputError, match="next state"):
         A.model(lambda k, T: T * k).repeated(2)(0.1, field(mesh))
+
+
+def test_on_one_rank_a_loop_is_one_call_with_the_bits_of_its_parts(mesh, monkeypatch):
+    """Whatever fills the walls; someone who listens hears each exchange, and the parts run one by one."""
+    plays = []
+    play = Tape.play
+    monkeypatch.setattr(
+        Tape, "play", lambda tape, where, numbers: plays.append(len(where)) or play(tape, where, numbers)
+    )
+    fills = {"T": {"y": (hp.bc.mirror, hp.bc.antisymmetric)}, "S": {"y": (hp.bc.zero_gradient, hp.bc.fixed(0.5))}}
+
+    @A.model(walls=fills)
+    def step(T, S, k):
+        flux = (k * (T[+1, 0] - T) + S[0, -1]).hold({"y": (hp.bc.antisymmetric, 1.5)})
+        return T + 0.1 * (flux - flux[-1, 0]), S + 0.1 * (S[+2, 0] - 2 * S + S[-1, +1])
+
+    total = A.model(lambda T, S: (T * T + S * T).sum())
+    state = [field(mesh, seed=seed, halo=halo) for seed, halo in ((0, 1), (1, 0), (2, 2))]
+    for memory, calls in ((1e9, [7, 7, 7]), (0.0, [7, 7])):  # forward, backward, and forward again
+        window = A.Window(step, 7, total, memory=memory)
+        plays.clear()
+        quiet = window.gradient(*state), window.final(*state)
+        assert [turns for turns in plays if turns == 7] == calls
+        listener = Listener()
+        mesh.observer.listen(listener)
+        heard = window.gradient(*state), window.final(*state)
+        mesh.observer.forget(listener)
+        assert quiet[0][0] == heard[0][0]
+        for one, other in zip((*quiet[0][1], *quiet[1]), (*heard[0][1], *heard[1]), strict=True):
+            assert np.array_equal(one.interior, other.interior)
+    with pytest.raises(InputError, match="one of its arguments"):
+        step(*state, out=(state[0], state[1].like()))
 
 
 def test_the_prices_of_a_machine_say_how_many_steps_become_one_pass(mesh):

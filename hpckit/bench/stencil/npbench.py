@@ -2,7 +2,7 @@
 
 The cost is the sum of the squares of a result, its gradient that in the first state (of `hdiff` in the coefficient,
 too). As in NPBench cells at the edge keep their values: a mask says so to the traced models. The drive of `fdtd_2d` is
-one number for all steps.
+one number for all steps, a constant to both.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.adjoint.models import gradient, model
+from hpckit.adjoint.derived import gradient
+from hpckit.adjoint.models import model
 from hpckit.adjoint.trace import where
-from hpckit.adjoint.window import Window
+from hpckit.adjoint.windows.window import Window
 from hpckit.comm.mesh import Mesh
 from hpckit.grid.field import Field
 from hpckit.plan.grid.decomposition import Decomposition
@@ -121,10 +122,10 @@ def _back_and_forth(swept: Callable, state: Any, steps: int) -> Any:
 
 
 @model(walls={"i": 0.0, "j": 0.0})
-def fdtd_2d(ex: Any, ey: Any, hz: Any, first: Any, left: Any, last: Any, drive: Any) -> Any:
+def fdtd_2d(ex: Any, ey: Any, hz: Any, first: Any, left: Any, last: Any) -> Any:
     """A step. first, left: 1 in the first row and column; last: 1 in the last of either."""
     still = {"i": 0.0, "j": 0.0}
-    ey = where(first > 0.0, drive, ey - 0.5 * (hz - hz[-1, 0])).hold(still)
+    ey = where(first > 0.0, DRIVE, ey - 0.5 * (hz - hz[-1, 0])).hold(still)
     ex = where(left > 0.0, ex, ex - 0.5 * (hz - hz[0, -1])).hold(still)
     return ex, ey, where(last > 0.0, hz, hz - 0.7 * (ex[0, 1] - ex + ey[1, 0] - ey))
 
@@ -180,7 +181,7 @@ class GradientCase:
         if self._window is None:
             _, found = gradient(hdiff)(*self.state, *self._masks)
         else:
-            _, found = self._window.gradient(*self.state, *self._masks, *[DRIVE] * (self.name == "fdtd_2d"))
+            _, found = self._window.gradient(*self.state, *self._masks)
         return [each.interior for each in found[: len(self.state)]]
 
     def theirs(self, jax: Any) -> Callable[[], list[Any]]:

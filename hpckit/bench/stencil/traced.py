@@ -27,7 +27,7 @@ import numpy as np
 from mpi4py import MPI
 
 from hpckit.adjoint.ensemble import Ensemble
-from hpckit.adjoint.window import Window
+from hpckit.adjoint.windows.window import Window
 from hpckit.apps.assimilate.config import Config
 from hpckit.apps.assimilate.twin import Twin
 from hpckit.apps.assimilate.variational import Variational

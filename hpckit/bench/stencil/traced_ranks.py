@@ -10,7 +10,7 @@ from typing import Any
 from mpi4py import MPI
 
 from hpckit.adjoint.ensemble import Ensemble
-from hpckit.adjoint.window import Window
+from hpckit.adjoint.windows.window import Window
 from hpckit.bench.measure import seconds_of
 from hpckit.bench.ranks import answer
 from hpckit.bench.stencil.burgers import energy, step

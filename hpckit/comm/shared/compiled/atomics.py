@@ -10,8 +10,6 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-import numba
-import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
@@ -104,25 +102,6 @@ def float_of(context, bits):
     return types.float32(types.uint32), lambda c, b, s, values: b.bitcast(values[0], ir.FloatType())
 
 
-@functools.cache
-def values_at(kind: str) -> Any:
-    """The function `(address, count)`: the array of `count` numbers of NumPy's dtype `kind` at an address."""
-    number = numba.from_dtype(np.dtype(kind))
-
-    @intrinsic
-    def pointer(context, address):
-        def generate(c, b, signature, values):
-            return b.inttoptr(values[0], c.get_value_type(signature.return_type))
-
-        return types.CPointer(number)(types.int64), generate
-
-    @numba.njit(inline="always")
-    def values_at(address, count):
-        return numba.carray(pointer(address), (count,))
-
-    return values_at
-
-
 @intrinsic
 def call_reducer(context, function, sources, ranks, targets, copies, count, factors, scratch):
     """Call the kernel at the address `function` with the seven others: see `shared_memory.simd`."""
@@ -133,17 +112,6 @@ def call_reducer(context, function, sources, ranks, targets, copies, count, fact
         return c.get_dummy_value()
 
     return types.void(*[types.int64] * 8), generate
-
-
-def address_of(kernel: Any, signature: str) -> int:
-    """The address of a kernel (made by `jit`) that is compiled for the signature, to be called as a C function.
-
-    The kernel must not raise, and must be kept as long as the address.
-    """
-    kernel.compile(signature)
-    arguments, _ = numba.core.sigutils.normalize_signature(signature)
-    compiled = kernel.overloads[arguments]._asdict()
-    return compiled["library"].get_pointer_to_function(compiled["fndesc"].llvm_cfunc_wrapper_name)
 
 
 class _Object(types.Opaque):

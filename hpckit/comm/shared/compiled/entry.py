@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from hpckit.comm.shared.compiled.atomics import OBJECT, address_of_object, entry_of, int64, values_at
+from hpckit.comm.shared.compiled.atomics import OBJECT, address_of_object, entry_of, int64
 from hpckit.comm.shared.compiled.constants import (
     ARRAY_FIELDS,
     BLOCK_AT,
@@ -35,6 +35,7 @@ from hpckit.comm.shared.compiled.constants import (
     WITHIN,
 )
 from hpckit.comm.shared.compiled.waiting import integers, record_at
+from hpckit.kernels.compile.addresses import values_at
 from hpckit.kernels.compile.jit import jit
 
 HEADER = object.__basicsize__  # of any object; its class comes last there

@@ -17,15 +17,14 @@ import numpy as np
 from hpckit.comm.shared.compiled import reference
 from hpckit.comm.shared.compiled.atomics import (
     REDUCER,
-    address_of,
     copy_bytes,
     float_bits,
     float_of,
     narrow_half,
-    values_at,
     widen_half,
 )
 from hpckit.comm.shared.compiled.constants import BLOCK, SCRATCH_BYTES
+from hpckit.kernels.compile.addresses import address_of, values_at
 from hpckit.kernels.compile.jit import STRICT, inlined, jit
 
 

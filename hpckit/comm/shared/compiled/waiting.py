@@ -15,7 +15,6 @@ from hpckit.comm.shared.compiled.atomics import (
     sched_yield,
     store_release,
     usleep,
-    values_at,
 )
 from hpckit.comm.shared.compiled.constants import (
     ABORT,
@@ -56,6 +55,7 @@ from hpckit.comm.shared.compiled.constants import (
     SYMMETRIC,
     WEIGHT,
 )
+from hpckit.kernels.compile.addresses import values_at
 from hpckit.kernels.compile.jit import jit
 
 MONOTONIC = 1

@@ -8,9 +8,9 @@ from typing import Any
 
 from hpckit.adjoint.checks import require_finite
 from hpckit.adjoint.models import TracedModel
-from hpckit.adjoint.pool import Pool
-from hpckit.adjoint.resume import WalkPlace, Walks, name_of
-from hpckit.adjoint.schedule import binomial_schedule
+from hpckit.adjoint.windows.pool import Pool
+from hpckit.adjoint.windows.resume import WalkPlace, Walks, name_of
+from hpckit.adjoint.windows.schedule import binomial_schedule
 from hpckit.errors import InputError
 from hpckit.grid.field import Field
 
@@ -62,6 +62,7 @@ class Window:
         costs = {}
         for k in range(self.steps + 1):
             if k in self.at:
+                pool.settle()
                 costs[k] = float(self.cost(*pool.states[k], *self._data(k)))
             if k < max(self.at):
                 pool.forward(k, keep=False)
@@ -73,6 +74,7 @@ class Window:
         pool.begin(args)
         for k in range(self.steps):
             pool.forward(k, keep=False)
+        pool.settle()
         found = tuple(arg.like() for arg in args[: pool.fields])
         for field, state in zip(found, pool.states[self.steps], strict=True):
             field.interior[...] = state.interior
@@ -118,6 +120,7 @@ class Window:
         pool.begin(args)
         for k in range(last + 1):
             if k in self.at:
+                pool.settle()
                 at = f"cost at step {k}"
                 given = [*pool.states[k], *self._data(k)]
                 graph = self.cost.graph(*given)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from pydantic import ValidationError
 
-from hpckit.adjoint.pool import Pool
+from hpckit.adjoint.windows.pool import Pool
 from hpckit.comm.agree import max_of_ranks
 from hpckit.errors import InputError
 from hpckit.grid.field import Field
@@ -78,6 +78,7 @@ class Walks:
         max_of_ranks(self._comm, due)
         if not due[0]:
             return
+        pool.settle()
         values = {
             "window": window,
             "moves": place.moves,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hpckit.adjoint.picture import draw_graph
+from hpckit.adjoint.program.picture import draw_graph
 from hpckit.adjoint.transforms import Grid
 from hpckit.errors import InputError
 from hpckit.kernels.graph.network import Map

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from hpckit.adjoint.checks import require_finite
-from hpckit.adjoint.execute import BoundProgram
-from hpckit.adjoint.models import TracedModel, plain, vjp_graph
-from hpckit.adjoint.program import Graph
+from hpckit.adjoint.derived import vjp_graph
+from hpckit.adjoint.models import TracedModel, plain
+from hpckit.adjoint.program.execute import BoundProgram, Turn
+from hpckit.adjoint.program.stages import Graph
 from hpckit.errors import InputError
 from hpckit.grid.field import Field
 from hpckit.kernels.graph.nodes import Node
@@ -22,6 +25,9 @@ State = list[Field]
 class Pool:
     """The memory of a window: states (those `held` stay), sensitivities to the state at hand (`now`), parameters and
     their slopes, and the programs that run on them.
+
+    Steps forward and back wait until something reads what they make (`settle`): those that follow each other are then
+    one call, if nothing but compiled work is between them.
     """
 
     def __init__(self, step: TracedModel, graph: Graph, args: Sequence[Any], steps: int, memory: float) -> None:
@@ -69,9 +75,11 @@ class Pool:
         self.slopes: list[Any] = []
         self._results: list[Field | None] = []
         self._costs: list[Field] = []
+        self._waiting: list[tuple[BoundProgram, tuple, Turn]] = []  # program, inputs whose halos are filled, fields
 
     def begin(self, args: Sequence[Any]) -> None:
         """Take a first state and parameters; no sensitivities yet."""
+        self._waiting.clear()
         for k in list(self.states):
             self.drop(k)
         first = self._buffer()
@@ -101,6 +109,7 @@ class Pool:
 
     def hold(self, states: Collection[int], held: Collection[int]) -> None:
         """Have room for these states; their values are the caller's to set."""
+        self.settle()
         for k in list(self.states):
             self.drop(k)
         self.states = {k: self._buffer() for k in states}
@@ -112,8 +121,9 @@ class Pool:
         """
         new = self._buffer()
         if looking:
+            self.settle()
             require_finite(self._there, self._inputs(k), when=looking)
-        self._there.run(self._inputs(k), new)
+        self._waiting.append((self._there, (), (self._inputs(k), new, [])))
         self._filled.add(k)
         self.states[k + 1] = new
         if keep:
@@ -124,19 +134,33 @@ class Pool:
     def back(self, k: int, looking: str = "") -> None:
         """From the sensitivities to state k + 1 those to state k, and what the step adds to those to parameters."""
         inputs = {**self._inputs(k), **dict(zip(self.seeds, self.now, strict=True))}
-        filled = self._sent if k in self._filled else ()
+        filled = tuple(self._sent) if k in self._filled else ()
         if looking:
+            self.settle()
             require_finite(self._back, inputs, filled, looking)
-        found = self._back.run(inputs, [*self._next, *self._results], filled)
-        for place, slope in zip(self._sloped, found[self.fields :], strict=True):
-            if isinstance(slope, Field):
-                self.slopes[place].interior[...] += slope.interior
-            else:
-                self.slopes[place] = self.slopes[place] + slope
+        slopes = [self.slopes[place] for place in self._sloped]
+        added = [slope if isinstance(slope, Field) else None for slope in slopes]
+        outs = [*self._next, *self._results]
+        turn = inputs, outs, [*[None] * self.fields, *added]
+        if None not in added:
+            self._waiting.append((self._back, filled, turn))
+        else:  # numbers are added up over all ranks at each step
+            self.settle()
+            found = self._back.run(inputs, outs, filled, added=turn[2])
+            for place, slope in zip(self._sloped, found[self.fields :], strict=True):
+                if not isinstance(slope, Field):
+                    self.slopes[place] = self.slopes[place] + slope
         self.now, self._next = self._next, self.now
+
+    def settle(self) -> None:
+        """Do what waits."""
+        for (bound, filled), turns in groupby(self._waiting, key=itemgetter(0, 1)):
+            bound.run_all([turn for *_, turn in turns], filled)
+        self._waiting.clear()
 
     def add_cost(self, k: int, cost: TracedModel, data: Sequence[Any], looking: str = "") -> float:
         """The cost of state k; its slopes are added to the sensitivities."""
+        self.settle()
         args = [*self.states[k], *data]
         graph = cost.graph(*args)
         if len(graph.outputs) != 1 or graph.outputs[0].is_field:
@@ -166,6 +190,7 @@ class Pool:
 
     def result(self) -> tuple:
         """The sensitivities to the first state and to the parameters, as fields of the caller's."""
+        self.settle()
         found: list[Any] = []
         for own, like in zip(self.now, self._like, strict=True):
             field = like.like()

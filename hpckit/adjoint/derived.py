@@ -1,0 +1,140 @@
+"""Derivatives of models: forward (tangents), backward (sensitivities), and the gradient of a cost."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from hpckit.adjoint.models import TracedModel, plain
+from hpckit.adjoint.program.stages import Graph
+from hpckit.adjoint.transforms import linear, sensitivities, tangents
+from hpckit.errors import InputError
+from hpckit.grid.field import Field
+from hpckit.kernels.graph.nodes import Node, constant, make
+
+__communicates__ = True  # its frames are not call sites
+
+
+def jvp(step: TracedModel, args: Sequence[Any], changes: Sequence[Any], **options: Any) -> tuple[Any, Any]:
+    """The results of a model, and how they change with its arguments: the tangent-linear model. Collective.
+
+    changes: of each argument a Field, a number, or None for no change.
+    """
+    if not isinstance(args, tuple | list):
+        raise InputError(f"jvp takes the arguments of {step.name} as a tuple, not as {type(args).__name__}")
+    graph, several = step._traced(args, options)
+    _require_alike(step.name, "changes", changes, [node.is_field for node in graph.inputs], "arguments")
+    derived = jvp_graph(graph, tuple(change is not None for change in changes))
+    given = [change for change in changes if change is not None]
+    bound = step.bound(derived, args)
+    found = bound.run(_inputs(derived, [*args, *given]), [None] * len(derived.outputs))
+    half = len(graph.outputs)
+    return (tuple(found[:half]), tuple(found[half:])) if several else (found[0], found[half])
+
+
+def vjp(step: TracedModel, *args: Any, **options: Any) -> tuple[Any, Callable[..., tuple]]:
+    """The results of a model, and the function that takes sensitivities back from its results to its arguments.
+
+    The function takes a Field or a number for each result and returns one for each argument: sum over results and cells
+    of sensitivity times slope. All calls are collective.
+    """
+    graph, several = step._traced(args, options)
+    found = step.bound(graph, args).run(_inputs(graph, args), [None] * len(graph.outputs))
+
+    def pull(*seeds: Any) -> tuple:
+        derived = vjp_graph(graph)
+        _require_alike(step.name, "sensitivities", seeds, [node.is_field for node in graph.outputs], "results")
+        return tuple(step.bound(derived, args).run(_inputs(derived, [*args, *seeds]), [None] * len(derived.outputs)))
+
+    return (tuple(found) if several else found[0]), pull
+
+
+def gradient(cost: Any, **options: Any) -> Callable[..., tuple[float, tuple]]:
+    """The function that returns a cost's value and its gradient in each argument. Collective.
+
+    cost: a model with one result, a sum; or an object with a method `gradient`, as a `Window`.
+    """
+    if not isinstance(cost, TracedModel):
+        return cost.gradient
+
+    def value_and_gradient(*args: Any) -> tuple[float, tuple]:
+        graph, _ = cost._traced(args, options)
+        if len(graph.outputs) != 1 or graph.outputs[0].is_field:
+            raise InputError(
+                f"{cost.name} has no gradient: it does not return one number",
+                do="return a sum, as (u * u).sum(), or use vjp",
+            )
+        derived = vjp_graph(graph, with_results=True)
+        found = cost.bound(derived, args).run(_inputs(derived, [*args, 1.0]), [None] * len(derived.outputs))
+        return found[0], tuple(found[1:])
+
+    return value_and_gradient
+
+
+@functools.lru_cache(128)
+def jvp_graph(graph: Graph, moving: tuple[bool, ...]) -> Graph:
+    """The graph of results and their changes; its arguments are the model's, then the changes of those that move."""
+    changes = {
+        node: make(
+            node.op,
+            value=(f"change of {node.value[0]}", linear(node.value[1]))
+            if node.op == "field"
+            else f"change of {node.value}",
+            is_field=node.is_field,
+        )
+        for node, moves in zip(graph.inputs, moving, strict=True)
+        if moves
+    }
+    results = tangents(graph.outputs, changes)
+    return replace(
+        graph,
+        name=f"{graph.name}, tangent",
+        inputs=(*graph.inputs, *changes.values()),
+        outputs=(*graph.outputs, *results),
+    )
+
+
+@functools.lru_cache(128)
+def vjp_graph(graph: Graph, with_results: bool = False, wanted: int | None = None) -> Graph:
+    """The graph of the sensitivities to all arguments, or the first `wanted`, after the results if those are asked for;
+    its arguments are the model's, then the sensitivities to the results.
+    """
+    seeds = [
+        make("field", value=(f"sensitivity {k}", graph.grid.walls(0.0)))
+        if node.is_field
+        else make("number", value=f"sensitivity {k}", is_field=False)
+        for k, node in enumerate(graph.outputs)
+    ]
+    asked = graph.inputs[:wanted]
+    found = sensitivities(graph.outputs, seeds, asked, graph.grid)
+    results: list[Node] = []
+    for leaf, node in zip(asked, found, strict=True):
+        if node is None:
+            node = constant(0.0) if leaf.op != "network" else make("mul", constant(0.0), leaf)
+        results.append(
+            make("hold", node, value=graph.grid.walls(0.0), is_field=True) if leaf.is_field > node.is_field else node
+        )
+    return replace(
+        graph,
+        name=f"{graph.name}, adjoint",
+        inputs=(*graph.inputs, *seeds),
+        outputs=(*(graph.outputs if with_results else ()), *results),
+        backward=True,
+    )
+
+
+def _require_alike(name: str, what: str, given: Sequence[Any], fields: Sequence[bool], whose: str) -> None:
+    """`InputError` unless there is a Field for each field, and something else or None for each of the others."""
+    if not isinstance(given, tuple | list) or len(given) != len(fields):
+        count = len(given) if isinstance(given, tuple | list) else type(given).__name__
+        raise InputError(f"{name} has {len(fields)} {whose}, and got {count} {what}", do="give a tuple, one for each")
+    for number, (each, is_field) in enumerate(zip(given, fields, strict=True)):
+        if each is not None and isinstance(each, Field) != is_field:
+            wanted = "a Field" if is_field else "no Field"
+            raise InputError(f"of the {what} of {name} number {number} is {type(each).__name__}, it should be {wanted}")
+
+
+def _inputs(graph: Graph, values: Sequence[Any]) -> dict[Node, Any]:
+    return dict(zip(graph.inputs, map(plain, values), strict=True))

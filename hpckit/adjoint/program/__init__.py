@@ -1,0 +1,1 @@
+"""Graphs made ready to run on ranks: stages between exchanges, and scripts of what is done for them."""

@@ -1,0 +1,157 @@
+"""Runs programs on the ranks of a mesh: fields with the halos that are needed, exchanges, sweeps, folds and sums."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hpckit.adjoint.program.place import Place
+from hpckit.adjoint.program.script import Script
+from hpckit.adjoint.program.stages import MADE, SweepProgram
+from hpckit.comm.device import HOST, Device
+from hpckit.comm.mesh import Mesh
+from hpckit.errors import InputError
+from hpckit.grid.field import Field
+from hpckit.kernels.graph import reference
+from hpckit.kernels.graph.nodes import Node, Offset
+from hpckit.kernels.graph.region import Block
+from hpckit.kernels.graph.sweep import GraphSweep
+
+Turn = tuple[Mapping[Node, Any], Sequence[Field | None], Sequence[Field | None]]
+"""Inputs, results, and for each result the field that it is added to, if any (or nothing for all)."""
+
+
+class BoundProgram:
+    """A program on a mesh, for fields of one shape; keeps its exchanges and the fields between its stages.
+
+    Collective. shape: of the grid's cells, members behind them if there are any.
+    """
+
+    def __init__(
+        self, program: SweepProgram, mesh: Mesh, shape: tuple[int, ...], device: Device = HOST, bindings: int = 8
+    ) -> None:
+        if program.networks and device is not HOST:
+            raise InputError(
+                f"{program.graph.name} has a network within: it runs on processors", do="take device='cpu'"
+            )
+        backward = any(node.op == "pull" for node in program.networks)
+        more = len(shape) > program.graph.grid.dims
+        if more and (backward or any(node.op == "sum" for node in program.made)):
+            raise InputError(
+                f"{program.graph.name} of an ensemble adds up cells, and would add its members, too",
+                do="run it for each member: ensemble.member(field, m)",
+            )
+        self.program, self.grid, self.device = program, program.graph.grid, device
+        self._place = Place(program, mesh, shape, device, bindings)
+        self._scripts: dict[Any, Script] = {}
+        # The same output twice is computed once.
+        outputs = program.graph.outputs
+        self._first = [outputs.index(node) for node in outputs]
+
+    def zeros(self, node: Node | None = None, halo: Offset = ()) -> Field:
+        """A field with at least the given halo and the halo that an array of the program needs."""
+        return self._place.zeros(node, halo)
+
+    def run(
+        self,
+        inputs: Mapping[Node, Any],
+        outs: Sequence[Field | None],
+        filled: Sequence[Node] = (),
+        seen: dict[Node, Any] | None = None,
+        added: Sequence[Field | None] = (),
+    ) -> list[Any]:
+        """The program's results: fields, written to `outs` where given, and numbers.
+
+        inputs: a Field for a field, a float for a number; new fields get the halo of the first. filled: inputs whose
+        halos hold what they must already. seen: receives the arrays and numbers on the way. added: fields that results
+        are added to.
+        """
+        outputs = self.program.graph.outputs
+        like = next(field for field in inputs.values() if isinstance(field, Field)).decomposition.halo
+        found: list[Any] = list(outs)
+        for k, node in enumerate(outputs):
+            if not node.is_field:
+                found[k] = None
+            elif outs[k] is None:
+                first = self._first[k]
+                made = found[first] if first < k else None
+                found[k] = made or self.zeros(node if node.op in MADE else None, like[: self.grid.dims])
+        script, given = self._bound(inputs, found, filled, added)
+        numbers = script.run(given, {node: value for node, value in inputs.items() if not isinstance(value, Field)})
+        if seen is not None:
+            seen.update({node: script.field(slot, given) for node, slot in script.values.items()})
+            seen.update(numbers)
+        for k, node in enumerate(outputs):
+            if not node.is_field:
+                value = self._place.number(node, numbers)
+                found[k] = np.array(value) if np.ndim(value) else float(value)
+        return found
+
+    def run_all(self, turns: Sequence[Turn], filled: Sequence[Node] = ()) -> None:
+        """Run it for one set of inputs and results after the other: where nothing but compiled work is between them, in
+        one call. All results are fields; inputs that are no fields are the same in all turns.
+        """
+        waiting: list[list[Field]] = []
+        before: Script | None = None
+        numbers: dict[Node, Any] = {}
+        for inputs, outs, added in turns:
+            script, given = self._bound(inputs, outs, filled, added)
+            if before is not None and (script is not before or not script.is_one_tape):
+                before.run_all(waiting, numbers)
+                waiting = []
+            numbers = {node: value for node, value in inputs.items() if not isinstance(value, Field)}
+            before = script
+            waiting.append(given)
+        if before is not None:
+            before.run_all(waiting, numbers)
+
+    def _bound(
+        self,
+        inputs: Mapping[Node, Any],
+        outs: Sequence[Field | None],
+        filled: Sequence[Node],
+        added: Sequence[Field | None],
+    ) -> tuple[Script, list[Field]]:
+        """The script for fields like these, and the fields in its order."""
+        given = [each for each in inputs.values() if isinstance(each, Field)]
+        given += [each for each in (*outs, *added) if each is not None]
+        halos = tuple([field.decomposition.halo for field in given])
+        alike = tuple([outs[first] is out for first, out in zip(self._first, outs, strict=True)])
+        key = halos, alike, tuple([each is not None for each in added]), filled, self._place.mesh.observer.on
+        script = self._scripts.get(key)
+        if script is None:
+            script = self._scripts[key] = Script(self._place, inputs, outs, filled, added, self._first)
+        return script, given
+
+    def sweep_by_reference(self, sweep: GraphSweep, out: Field, values: dict[Node, Any]) -> None:
+        """One target of a pass on the owned cells, by NumPy: from what a run has `seen`."""
+        ins = [
+            Block(field.device.to_host(field.data), field.decomposition.halo[: self.grid.dims])
+            for field in (values[leaf] for leaf in sweep.leaves)
+        ]
+        made = np.zeros(out.interior.shape)
+        whole = (0,) * self.grid.dims
+        numbers = [self._place.number(node, values) for node in sweep.numbers]
+        reference.bind(sweep, [Block(made, whole)], ins, (whole, self._place.owned))(numbers)
+        out.set_from_host(made)
+
+
+def require_same_grid(fields: Sequence[Field], name: str) -> Field:
+    """The first of the fields; `InputError` if they are not of one grid, of float64, one value a cell."""
+    first = fields[0]
+    for field in fields:
+        dec = field.decomposition
+        if field.mesh is not first.mesh or dec.shape != first.decomposition.shape:
+            raise InputError(
+                f"the fields of {name} live on different grids: {first} and {field}", do="give fields of one grid"
+            )
+        if field.data.dtype != np.float64 or field.components:
+            raise InputError(f"{name} takes fields of float64 with one value a cell, not {field}")
+        if any("face" in place and not closed for place, closed in zip(dec.location, dec.periodic, strict=True)):
+            raise InputError(
+                f"{field} has values on faces between walls, which a traced step cannot take yet",
+                do="make that axis periodic, or put the values in the centers of cells",
+            )
+    return first

@@ -1,0 +1,297 @@
+"""What a program does for fields of some shapes, part by part: tapes of compiled work, exchanges, sums, networks.
+
+A script is made once, and knows fields by slots: those given to a run come first (inputs, then results), behind them
+those between stages, which are its place's own. On one rank, where an exchange is a copy within the rank and nobody
+listens, the whole script is one tape; many turns of it are then one call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from hpckit.adjoint.networks import run_network
+from hpckit.adjoint.program.place import Numbers, Place
+from hpckit.adjoint.program.stages import MADE, SweepPass, walls_of
+from hpckit.adjoint.transforms import ADDED_UP
+from hpckit.grid import sums
+from hpckit.grid.field import Field
+from hpckit.kernels.device_array import address
+from hpckit.kernels.graph import dispatch
+from hpckit.kernels.graph.nodes import Node, make
+from hpckit.kernels.graph.region import Box
+from hpckit.kernels.graph.tape import Tape
+
+Part = Callable[[Sequence[Field], Numbers], None]
+
+
+class Script:
+    """The parts for fields like those given. values: the slot of each array on the way.
+
+    first: for each output the number of the first that is equal to it.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        inputs: Mapping[Node, Any],
+        outs: Sequence[Field | None],
+        filled: Sequence[Node],
+        added: Sequence[Field | None],
+        first: Sequence[int],
+    ) -> None:
+        self._place = place
+        self._compiled = not place.device.is_gpu
+        self._parts: list[Part] = []
+        self._tape: Tape | None = None
+        program = place.program
+        given = [(node, field) for node, field in inputs.items() if isinstance(field, Field)]
+        self._models: list[Any] = [field for _, field in given]  # fields like those in the slots
+        self._models += [out for out in (*outs, *added) if out is not None]
+        self._given = len(self._models)
+        self.values = {node: slot for slot, (node, _) in enumerate(given)}
+        for slot, (node, field) in enumerate(given):
+            if node in program.halo and not place.fits(node, field):
+                self.values[node] = self._slot(place.kept(("copy", node), node))
+                self._move(slot, self.values[node])
+        results: dict[Node, int] = {}
+        moved: list[tuple[int, int]] = []
+        slot = len(given)
+        for k, (node, out) in enumerate(zip(program.graph.outputs, outs, strict=True)):
+            if out is None:
+                continue
+            if first[k] < k:
+                if out is not outs[first[k]]:
+                    moved.append((results[node], slot))
+            elif node.op in MADE and not place.fits(node, out):
+                results[node] = self._slot(place.kept(("result", node), node))
+                moved.append((results[node], slot))
+            else:
+                results[node] = slot
+            slot += 1
+        self.values.update({node: results[node] for node in program.direct})
+        for turn, stage in enumerate(program.stages):
+            self._exchange([node for node in stage.exchanged if node not in filled])
+            for each, made in zip(stage.passes, program.targets(turn), strict=True):
+                self._sweep(each, made, results)
+            for node in stage.networks:
+                self._network(node)
+        for source, target in moved:
+            self._move(source, target)
+        for node, onto in zip(program.graph.outputs, added, strict=False):
+            if onto is not None:
+                self._move(results[node], slot, adds=True)
+                slot += 1
+        self._end_tape()
+        self._models[: self._given] = [None] * self._given  # they are the caller's
+
+    @property
+    def is_one_tape(self) -> bool:
+        """Whether it is compiled work alone, from the first to the last."""
+        return len(self._parts) == 1 and isinstance(self._parts[0], _TapePart)
+
+    def field(self, slot: int, given: Sequence[Field]) -> Field:
+        """The field in a slot, where these were given."""
+        return given[slot] if slot < self._given else self._models[slot]
+
+    def run(self, given: Sequence[Field], numbers: Numbers) -> Numbers:
+        """Compute the results that are fields; returns the numbers on the way, with those given."""
+        fields = [*given, *self._models[self._given :]]
+        for part in self._parts:
+            part(fields, numbers)
+        return numbers
+
+    def run_all(self, turns: Sequence[Sequence[Field]], numbers: Numbers) -> None:
+        """Run it for one set of given fields after the other."""
+        if len(turns) > 1 and self.is_one_tape:
+            self._parts[0].turns(turns, numbers)  # type: ignore[attr-defined]
+            return
+        for given in turns:
+            self.run(given, dict(numbers))
+
+    # ---- how it is made
+
+    def _slot(self, field: Field) -> int:
+        for slot in range(self._given, len(self._models)):
+            if self._models[slot] is field:
+                return slot
+        self._models.append(field)
+        return len(self._models) - 1
+
+    def _on_tape(self) -> Tape:
+        if self._tape is None:
+            self._tape = Tape()
+        return self._tape
+
+    def _taped(self, slot: int) -> int:
+        """The slot of a field on the tape."""
+        return slot if slot < self._given else self._on_tape().own(self._models[slot].data)
+
+    def _end_tape(self) -> None:
+        if self._tape is not None and len(self._tape):
+            self._parts.append(_TapePart(self._tape, self._place, self._given))
+        self._tape = None
+
+    def _add(self, part: Part) -> None:
+        self._end_tape()
+        self._parts.append(part)
+
+    def _move(self, source: int, target: int, adds: bool = False) -> None:
+        """The owned cells of a field to another, or added to it."""
+        if not self._compiled:
+
+            def part(fields: Sequence[Field], numbers: Numbers) -> None:
+                if adds:
+                    fields[target].interior[...] += fields[source].interior
+                else:
+                    fields[target].interior[...] = fields[source].interior
+
+            self._add(part)
+            return
+        place = self._place
+        blocks = place.block(self._models[source]), place.block(self._models[target])
+        self._on_tape().move(self._taped(source), self._taped(target), blocks, place.owned, adds)
+
+    def _exchange(self, nodes: Sequence[Node]) -> None:
+        if not nodes:
+            return
+        place, slots = self._place, [self.values[node] for node in nodes]
+        models = [self._models[slot] for slot in slots]
+        exchange = place.exchange(nodes, models)
+        wraps = exchange.wraps if self._compiled else None
+        if wraps is None:
+            self._add(lambda fields, numbers: exchange([fields[slot] for slot in slots]))
+            return
+        tape, dims = self._on_tape(), range(place.grid.dims)
+        for k, dim in wraps:
+            tape.wrap(self._taped(slots[k]), models[k].data, dim, models[k].decomposition.halo[dim])
+        for node, slot, model in zip(nodes, slots, models, strict=True):
+            for dim, fills in zip(dims, walls_of(node), strict=True):
+                width = model.decomposition.halo[dim]
+                for high, fill in enumerate(fills or ()):
+                    if width and fill is not None and place.sides[dim][high]:
+                        tape.fill(self._taped(slot), model.data, dim, width, place.owned[dim], bool(high), fill)
+
+    def _sweep(self, each: SweepPass, made: Sequence[Node], results: Mapping[Node, int]) -> None:
+        place = self._place
+        targets: list[int] = []
+        for node in made:
+            if node.op in MADE:
+                if node not in self.values:
+                    self.values[node] = self._slot(place.kept(node, node))
+                targets.append(self.values[node])
+            elif node.op == "sum":
+                targets.append(self._slot(place.kept(("sum", len(targets)), None)))
+            else:
+                targets.append(results[node])
+        slots = [*targets, *(self.values[leaf] for leaf in each.sweep.leaves)]
+        box = place.box(each.depth)
+        if self._compiled:
+            blocks = [place.block(self._models[slot]) for slot in slots]
+            dispatch.require(each.sweep, blocks, box)
+            self._on_tape().sweep(each.sweep, [self._taped(slot) for slot in slots], blocks, box)
+        else:
+            self._add(self._swept(each, slots, len(targets), box))
+        for node, slot in zip(made, targets, strict=True):
+            if node.op == "fold":
+                self._fold(slot, node.value)
+            elif node.op == "sum":
+                self._add(self._summed(node, slot))
+
+    def _swept(self, each: SweepPass, slots: Sequence[int], targets: int, box: Box) -> Part:
+        place = self._place
+
+        def part(fields: Sequence[Field], numbers: Numbers) -> None:
+            blocks = [place.block(fields[slot]) for slot in slots]
+            values = [place.number(node, numbers) for node in each.sweep.numbers]
+            dispatch.bind(each.sweep, blocks[:targets], blocks[targets:], box)(values)
+
+        return part
+
+    def _summed(self, node: Node, slot: int) -> Part:
+        place = self._place
+
+        def part(fields: Sequence[Field], numbers: Numbers) -> None:
+            numbers[node] = sums.total(fields[slot].interior, place.mesh.comm, place.cells, True)
+
+        return part
+
+    def _fold(self, slot: int, value: tuple) -> None:
+        """Add what lies beyond walls to the cells that the fill had copied there; last dim first, low side first."""
+        place = self._place
+        walls, depth = value
+        model = self._models[slot]
+        for dim in reversed(range(place.grid.dims)):
+            for high, fill in enumerate(walls[dim] or ()):
+                if not depth[dim] or not place.sides[dim][high] or fill is None or isinstance(fill, float):
+                    continue
+                kind = "zero_gradient" if fill == ADDED_UP else fill
+                halo = model.decomposition.halo[dim]
+                edge = halo + place.owned[dim] - 1 if high else halo
+                if self._compiled:
+                    tape = self._on_tape()
+                    tape.fold(self._taped(slot), model.data, dim, depth[dim], edge, bool(high), kind)
+                else:
+                    self._add(_folded(slot, dim, depth[dim], edge, -1 if high else 1, kind))
+
+    def _network(self, node: Node) -> None:
+        """A network forward or backward: its outputs, and the sensitivities to its weights."""
+        place = self._place
+        program = place.program
+        for each in program.arrays:
+            if each.op == "output" and each.args[0] is node:
+                self.values[each] = self._slot(place.kept(each, each))
+        outs = {
+            each.value[0]: self.values[each] for each in program.arrays if each.op == "output" and each.args[0] is node
+        }
+        box = (0,) * place.grid.dims, place.owned
+        asked = make("weights", node)
+        comm = place.mesh.comm if asked in program.made else None
+
+        def part(fields: Sequence[Field], numbers: Numbers) -> None:
+            args: list[Any] = []
+            for arg in node.args:
+                leaf, offset = (arg.args[0], arg.value) if arg.op == "shift" else (arg, ())
+                if arg.is_field:
+                    args.append(place.block(fields[self.values[leaf]]).part(box, offset))
+                else:
+                    args.append(place.number(arg, numbers))
+            made = {k: fields[slot].interior for k, slot in outs.items()}
+            found = run_network(node, args[0], args[1:], made, comm, place.cells[1])
+            if found is not None:
+                numbers[asked] = found
+
+        self._add(part)
+
+
+def _folded(slot: int, dim: int, depth: int, edge: int, step: int, fill: str) -> Part:
+    """As `Tape.fold`, by the operations of arrays."""
+
+    def part(fields: Sequence[Field], numbers: Numbers) -> None:
+        layers = fields[slot].data.swapaxes(0, dim)
+        for k in range(depth):
+            beyond = layers[edge - step * (1 + k)]
+            inside = layers[edge + step * (0 if fill == "zero_gradient" else k)]
+            if fill == "antisymmetric":
+                inside -= beyond
+            else:
+                inside += beyond
+
+    return part
+
+
+class _TapePart:
+    """A tape as a part of a script; it takes the first `given` fields."""
+
+    def __init__(self, tape: Tape, place: Place, given: int) -> None:
+        self._tape, self._place, self._given = tape, place, given
+
+    def __call__(self, fields: Sequence[Field], numbers: Numbers) -> None:
+        self.turns([fields], numbers)
+
+    def turns(self, turns: Sequence[Sequence[Field]], numbers: Numbers) -> None:
+        """Once for each set of fields."""
+        where = np.array([[address(field.data) for field in fields[: self._given]] for fields in turns], np.int64)
+        self._tape.play(where, [self._place.number(node, numbers) for node in self._tape.nodes])
