@@ -397,16 +397,22 @@ def numbers(count: int, stride: int = 1) -> Any:
     return numbers
 
 
-@intrinsic
-def prefetch(context, array, index):
-    """Ask for the cache line of array[index], which may lie beyond its end."""
+def _asking(level: int, said: str) -> Any:
+    @intrinsic
+    def prefetch(context, array, index):
+        def generate(c, b, signature, values):
+            place = address(c, b, signature.args[0], values[0], values[1], I8)
+            call(b, "llvm.prefetch.p0", ir.VoidType(), place, I32(0), I32(level), I32(1))
+            return c.get_dummy_value()
 
-    def generate(c, b, signature, values):
-        place = address(c, b, signature.args[0], values[0], values[1], I8)
-        call(b, "llvm.prefetch.p0", ir.VoidType(), place, I32(0), I32(3), I32(1))
-        return c.get_dummy_value()
+        return types.void(array, types.intp), generate
 
-    return types.void(array, types.intp), generate
+    prefetch.__doc__ = said
+    return prefetch
+
+
+prefetch = _asking(3, "Ask for the cache line of array[index], which may lie beyond its end.")
+prefetch_second = _asking(2, "As `prefetch`, for the second-level cache.")
 
 
 def halves(b: Any, value: Any) -> tuple[Any, Any]:

@@ -4,10 +4,12 @@ What limits a step here, found by leaving parts of it out (t_eff at 640^3, doubl
 streaming stores): adding up the three planes of the field and the coefficient, 1.2; with all seven neighbors, but
 without more arithmetic, 0.8 to 0.9; the compiler's own loop, 0.65. So it is not the memory: the loads of a stencil fill
 the processor's queues before enough lines of the memory are on their way, and each unaligned one takes two lines.
-Strips whose planes fit into the second-level cache are slower than long ones. So here
+So here
 
 - the western and the eastern neighbor are lanes of vectors that are there already, and all loads are of one alignment;
-- lines of the plane ahead and of the coefficient are asked for `AHEAD` of their use: 1.1x;
+- lines of the plane ahead and of the coefficient are asked for `AHEAD` of their use: 1.1x. Two steps ask for them a
+  whole plane of a strip before, to the second-level cache, with strips so short that all planes stay there: 1.15x.
+  Without that, short strips are slower than long ones, since the processor does not look into another plane by itself;
 - arrays that outgrow the cache are written past it (`compile.streams`), which saves 8 of 32 bytes a cell: 1.15x;
 - no array is counted by reference within (`borrowed`): an atomic operation a row waits for all that was streamed.
 
@@ -27,11 +29,11 @@ import numpy as np
 from hpckit.kernels.compile.jit import STRICT, inlined, jit
 from hpckit.kernels.compile.lanes import lanes
 from hpckit.kernels.compile.streams import LINE, after, before, settle, store_part, stream
-from hpckit.kernels.compile.vectors import available, prefetch, store
+from hpckit.kernels.compile.vectors import available, prefetch, prefetch_second, store
 from hpckit.kernels.stencil.region import Box
 
 LONG = 160  # cells of a row from which on vectors pay
-STRIP, TWICE = 100_000, 40_000  # cells of a plane's strip, for one step and for two
+STRIP, TWICE = 100_000, 6_000  # cells of a plane's strip, for one step and for two
 AHEAD = 64  # cells
 ONE, ZERO = np.uint64(1), np.uint64(0)
 piece = inlined(math=STRICT)
@@ -53,15 +55,15 @@ def _same(load, coefficient, p):
 
 
 @cache
-def _row(dtype: np.dtype, variable: bool, streams: bool, asks: bool = True) -> Any:
+def _row(dtype: np.dtype, variable: bool, streams: bool, ask: Any = None) -> Any:
     """The function that computes a row of a 3-D grid, its cells, neighbors and coefficients each from a place on.
 
-    asks: for what it is about to read, which is not in the cache.
+    ask: how it asks for what is read `ahead` of the cell, of the plane above and the coefficient; None if it is there.
     """
     width = LINE if available()[0] == "avx512" else 32
     kind = lanes("e" if dtype.itemsize == 8 else "h", width // dtype.itemsize)
-    load, n, far = kind.load, np.uint64(kind.n), np.uint64(AHEAD)
-    coefficient_at = _own if variable else _same
+    load, n = kind.load, np.uint64(kind.n)
+    coefficient_at, asks = _own if variable else _same, ask is not None
 
     @piece
     def change(here, west, east, south, north, below, above, factor):
@@ -85,7 +87,7 @@ def _row(dtype: np.dtype, variable: bool, streams: bool, asks: bool = True) -> A
         return here + coefficient_at(load, coefficient, q) * around
 
     @piece
-    def row(out, o, field, p, south, north, below, above, coefficient, q, cells, factor):
+    def row(out, o, field, p, south, north, below, above, coefficient, q, cells, factor, ahead):
         # The cells before the first line of `out`, with others that were there; then whole lines; then the rest.
         first = ((ZERO - np.uint64(out.ctypes.data) // np.uint64(out.itemsize)) - o) & (n - ONE)
         if first > ZERO:
@@ -97,9 +99,9 @@ def _row(dtype: np.dtype, variable: bool, streams: bool, asks: bool = True) -> A
         for k in range(count):
             x = first + k * n
             if asks:
-                prefetch(field, above + x + far)
+                ask(field, above + x + ahead)
                 if variable:
-                    prefetch(coefficient, q + x + far)
+                    ask(coefficient, q + x + ahead)
             east = load(field, p + x + n)
             around = change(
                 here,
@@ -128,7 +130,7 @@ def _row(dtype: np.dtype, variable: bool, streams: bool, asks: bool = True) -> A
 @cache
 def once_kernel(dtype: np.dtype, variable: bool, streams: bool) -> Any:
     """A step of `reference.diffuse`: (out, field, coefficient, factor, shape, first, stop, strip)."""
-    row = _row(dtype, variable, streams)
+    row, far = _row(dtype, variable, streams, prefetch), np.uint64(AHEAD)
 
     @jit(noalias=True, borrowed=True, math=STRICT, key=("diffuse in lines", dtype.str, variable, streams))
     def kernel(out, field, coefficient, factor, shape, first, stop, strip):
@@ -140,7 +142,21 @@ def once_kernel(dtype: np.dtype, variable: bool, streams: bool) -> Any:
             for i in range(np.uint64(first[0]), np.uint64(stop[0])):
                 for j in range(begin, end):
                     p = i * plane + j * length + np.uint64(first[2])
-                    row(out, p, field, p, p - length, p + length, p - plane, p + plane, coefficient, p, cells, factor)
+                    row(
+                        out,
+                        p,
+                        field,
+                        p,
+                        p - length,
+                        p + length,
+                        p - plane,
+                        p + plane,
+                        coefficient,
+                        p,
+                        cells,
+                        factor,
+                        far,
+                    )
             begin = end
         if streams:
             settle()
@@ -154,7 +170,7 @@ def twice_kernel(dtype: np.dtype, variable: bool, streams: bool) -> Any:
 
     ring: `ring_of` a strip, three planes of the state between the two steps.
     """
-    to_ring, to_out = _row(dtype, variable, False), _row(dtype, variable, streams, asks=False)
+    to_ring, to_out = _row(dtype, variable, False, prefetch_second), _row(dtype, variable, streams)
     pad = np.uint64(LINE // dtype.itemsize)
 
     @jit(noalias=True, borrowed=True, math=STRICT, key=("diffuse twice in lines", dtype.str, variable, streams))
@@ -175,7 +191,7 @@ def twice_kernel(dtype: np.dtype, variable: bool, streams: bool) -> Any:
                     r = top + (j + ONE - begin) * pitch
                     to_ring(
                         ring, r, field, p, p - length, p + length, p - plane, p + plane, coefficient, p,
-                        cells + ONE + ONE, factor,
+                        cells + ONE + ONE, factor, plane,
                     )  # fmt: skip
                 if i > np.uint64(first[0]):
                     middle, bottom = ((i - ONE) % three) * layer + pad, ((i + ONE) % three) * layer + pad
@@ -184,8 +200,9 @@ def twice_kernel(dtype: np.dtype, variable: bool, streams: bool) -> Any:
                         at = (j + ONE - begin) * pitch + ONE
                         r = middle + at
                         to_out(
-                            out, p, ring, r, r - pitch, r + pitch, bottom + at, top + at, coefficient, p, cells, factor
-                        )
+                            out, p, ring, r, r - pitch, r + pitch, bottom + at, top + at, coefficient, p, cells, factor,
+                            ZERO,
+                        )  # fmt: skip
             begin = end
         if streams:
             settle()

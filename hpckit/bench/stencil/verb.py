@@ -22,6 +22,7 @@ import numpy as np
 from hpckit.bench.measure import Ratios, Rows, Times, interleave, ratio, result, timed
 from hpckit.bench.rivals import c
 from hpckit.bench.weather.verb import slab_rows
+from hpckit.comm.device import HOST
 from hpckit.comm.observe.timer import t_eff
 from hpckit.kernels import stencil
 from hpckit.kernels.peaks.simd import copy
@@ -47,9 +48,9 @@ def heat3d(quick: bool) -> Result:
     """Rows and ratios of the heat equation: variable and constant coefficient, copies, C."""
     n = 320 if quick else _largest(640, 512, 320)
     rng = np.random.default_rng(0)
-    pair = [rng.random((n, n, n)), np.zeros((n, n, n))]
-    pair[1][...] = pair[0]
-    coefficient = 0.5 + 0.5 * pair[0]
+    *pair, coefficient = (HOST.zeros((n, n, n)) for _ in range(3))  # as fields have them
+    pair[0][...] = pair[1][...] = rng.random((n, n, n))
+    coefficient[...] = 0.5 + 0.5 * pair[0]
     dt, spacing = 0.15, 1.0
 
     def forward(step: Callable[[np.ndarray, np.ndarray], object]) -> Callable[[], None]:
