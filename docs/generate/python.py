@@ -27,7 +27,9 @@ PAGES = {
         "hpckit.particles.ghosts", "hpckit.comm.observe.timer",
     ]),
     "tensors": ("Tensors on a mesh", ["hpckit.tensors.*"]),
-    "collectives": ("Collectives", ["hpckit.collectives.*"]),
+    "collectives": ("Collectives", [
+        "hpckit.collectives.operations.reductions", "hpckit.collectives.operations.movements", "hpckit.collectives.*",
+    ]),
     "kernels": ("Kernels", [
         "hpckit.kernels.compile.jit", "hpckit.kernels.compile.vectors", "hpckit.kernels.*.dispatch",
     ]),
