@@ -188,6 +188,17 @@ def test_on_one_rank_a_loop_is_one_call_with_the_bits_of_its_parts(mesh, monkeyp
         step(*state, out=(state[0], state[1].like()))
 
 
+def test_a_halo_wider_than_a_block_is_refused(mesh):
+    for shape, fits in (((5, 7), False), ((5, 8), True)):
+        T = field(mesh, shape)
+        far = A.model(lambda T: T[0, +8])
+        if fits:
+            assert np.array_equal(far(T).interior, T.interior)
+            continue
+        with pytest.raises(InputError, match="along x"):
+            far(T)
+
+
 def test_the_prices_of_a_machine_say_how_many_steps_become_one_pass(mesh):
     """Where messages start slowly a wide halo is quicker, where operations weigh more than the memory it is not."""
     step = A.model(heat)

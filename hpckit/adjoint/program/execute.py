@@ -9,7 +9,7 @@ import numpy as np
 
 from hpckit.adjoint.program.place import Place
 from hpckit.adjoint.program.script import Script
-from hpckit.adjoint.program.stages import MADE, SweepProgram
+from hpckit.adjoint.program.stages import MADE, SweepProgram, named
 from hpckit.comm.device import HOST, Device
 from hpckit.comm.mesh import Mesh
 from hpckit.errors import InputError
@@ -18,6 +18,7 @@ from hpckit.kernels.graph import reference
 from hpckit.kernels.graph.nodes import Node, Offset
 from hpckit.kernels.graph.region import Block
 from hpckit.kernels.graph.sweep import GraphSweep
+from hpckit.plan.grid.decomposition import Decomposition
 
 Turn = tuple[Mapping[Node, Any], Sequence[Field | None], Sequence[Field | None]]
 """Inputs, results, and for each result the field that it is added to, if any (or nothing for all)."""
@@ -44,6 +45,7 @@ class BoundProgram:
                 do="run it for each member: ensemble.member(field, m)",
             )
         self.program, self.grid, self.device = program, program.graph.grid, device
+        _require_room(program, Decomposition(shape, mesh.topology, 0))
         self._place = Place(program, mesh, shape, device, bindings)
         self._scripts: dict[Any, Script] = {}
         # The same output twice is computed once.
@@ -136,6 +138,23 @@ class BoundProgram:
         numbers = [self._place.number(node, values) for node in sweep.numbers]
         reference.bind(sweep, [Block(made, whole)], ins, (whole, self._place.owned))(numbers)
         out.set_from_host(made)
+
+
+def _require_room(program: SweepProgram, whole: Decomposition) -> None:
+    """`InputError` if a halo is wider than the thinnest block."""
+    thinnest = [int(n.min()) for n in whole.all_owned()]
+    for node, halo in program.halo.items():
+        for axis, wide, n, size in zip(program.graph.axes, halo, thinnest, whole.shape, strict=False):
+            if wide > n:
+                fits = (
+                    f"use at most {size // wide} ranks along {axis}" if size >= wide else f"take {wide} cells or more"
+                )
+                raise InputError(
+                    f"{program.graph.name} reads {named(node)} up to {wide} cells away along {axis}, "
+                    f"where the thinnest block has {n}",
+                    where=node.line,
+                    do=f"{fits}, or write .hold() behind a value on the way, which makes two narrower halos of one",
+                )
 
 
 def require_same_grid(fields: Sequence[Field], name: str) -> Field:
