@@ -198,7 +198,7 @@ def test_levels_that_cross_and_what_terrain_has_not_are_explained(tmp_path):
     hill = {"kind": "bell"}
     assert "terrain.file goes with" in problems(terrain={"kind": "file"})
     complete = {"kind": "reversible", "equations": "complete"}
-    assert "no moisture.equations = 'complete', drag over" in problems(terrain=hill, drag=1e-3, moisture=complete)
+    assert "no moisture.equations = 'complete' over" in problems(terrain=hill, moisture=complete)
     assert "lies outside" in problems(terrain={**hill, "x": 1e6})
     with pytest.raises(ValidationError, match=r"terrain.kind = 'bell' needs the split"):
         Config.model_validate({"terrain": hill})
