@@ -146,7 +146,9 @@ def rates_here(kind: str) -> Rates:
     part = np.random.default_rng(0).standard_normal((INPUTS, width_of(kind) * 32), np.float32)
     one = tile.pack(part, kind)
     copies = -(-outputs // part.shape[1])
-    packed = [one._replace(panels=one.panels.copy()) for _ in range(copies)]
+    memory = aligned.empty((copies, *one.panels.shape), one.panels.dtype)
+    memory[:] = one.panels
+    packed = [one._replace(panels=panels) for panels in memory]
     nbytes, found = sum(each.nbytes for each in packed), []
     for rows in ROWS:
         given, out = np.ones((rows, INPUTS), np.float32), np.empty((rows, one.outputs), np.float32)

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpckit.errors import InputError
+from hpckit.kernels import aligned
 from hpckit.serving.plan import Places
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 QUICK_LOOKS = 2000  # at the number of the next step, before a rank sleeps between them
 NAP = 0.0005  # s between looks of a rank that has nothing to do
 LINE = 64  # bytes at whose multiples arrays of twins begin
-CHUNK = 1 << 26  # bytes of the memory of twins that are mapped at once: a map for each weight would be too many
+CHUNK = 1 << 26  # bytes that are mapped at once: a map for each weight would be too many
 
 
 class Team:
@@ -84,17 +85,23 @@ class Team:
         return self._shared(self._all, math.prod(shape), np.float32).reshape(shape)
 
     def array_of_twins(self, shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-        """An array of zeros that all twins see."""
+        """An array of zeros that all twins see, in large pieces of memory: so those of a rank alone lie on large pages,
+        small ones too.
+        """
         kind, count = np.dtype(dtype), math.prod(shape)
-        if self._twins is None:
-            return np.zeros(shape, kind)
-        from hpckit.comm.shared.symmetric import shared_once
-
         if self._used + count * kind.itemsize > len(self._memory):
-            self._memory, self._used = shared_once(self._twins, max(CHUNK, count * kind.itemsize), np.uint8), 0
+            self._memory, self._used = self._mapped(max(CHUNK, count * kind.itemsize)), 0
         begin, end = self._used, self._used + count * kind.itemsize
         self._used = -(-end // LINE) * LINE
         return self._memory[begin:end].view(kind).reshape(shape)
+
+    def _mapped(self, nbytes: int) -> npt.NDArray[np.uint8]:
+        """New memory of all twins."""
+        if self._twins is None:
+            return aligned.pages(nbytes)
+        from hpckit.comm.shared.symmetric import shared_once
+
+        return shared_once(self._twins, nbytes, np.uint8)
 
     def wait(self) -> None:
         """Wait for the ranks of this replica: what each wrote, all see."""
@@ -102,6 +109,21 @@ class Team:
             from hpckit.comm.shared.calls import barrier
 
             barrier(self._own)
+
+    def barrier(self) -> tuple[int, int]:
+        """`wait` for kernels: the addresses of one that waits, and of its argument; zeros for a rank alone."""
+        if self._own is None:
+            return 0, 0
+        from hpckit.comm.shared.calls import barrier_addresses
+
+        return barrier_addresses(self._own)
+
+    def came(self, status: int) -> None:
+        """Raise the error that such a wait ended with, if any."""
+        if self._own is not None and status:
+            from hpckit.comm.shared.calls import barrier_call
+
+            barrier_call(self._own).call.came(status)
 
     def meet(self) -> None:
         """Wait for all ranks of this stage."""

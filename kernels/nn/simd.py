@@ -32,7 +32,7 @@ def relu(x, y):
 
 
 @functools.cache
-def _gelu(dtype):
+def gelu_kernel(dtype):
     piece = elementary.gelu(dtype, exponential(dtype))
 
     @jit(key=("gelu", dtype))
@@ -44,11 +44,11 @@ def _gelu(dtype):
 
 
 def gelu(x, y):
-    _gelu(x.dtype.name)(x, y)
+    gelu_kernel(x.dtype.name)(x, y)
 
 
 @functools.cache
-def _gelu_erf(dtype):
+def gelu_erf_kernel(dtype):
     piece = elementary.gelu_erf(dtype, normal_tail(dtype))
 
     @jit(key=("gelu_erf", dtype))
@@ -60,11 +60,11 @@ def _gelu_erf(dtype):
 
 
 def gelu_erf(x, y):
-    _gelu_erf(x.dtype.name)(x, y)
+    gelu_erf_kernel(x.dtype.name)(x, y)
 
 
 @functools.cache
-def _silu(dtype):
+def silu_kernel(dtype):
     piece = elementary.silu(dtype, exponential(dtype))
 
     @jit(key=("silu", dtype))
@@ -76,11 +76,11 @@ def _silu(dtype):
 
 
 def silu(x, y):
-    _silu(x.dtype.name)(x, y)
+    silu_kernel(x.dtype.name)(x, y)
 
 
 @functools.cache
-def _swiglu(dtype):
+def swiglu_kernel(dtype):
     piece = elementary.silu(dtype, exponential(dtype))
 
     @jit(noalias=True, key=("swiglu", dtype))
@@ -96,7 +96,7 @@ def _swiglu(dtype):
 
 
 def swiglu(gate, up, y):
-    _swiglu(gate.dtype.name)(gate, up, y)
+    swiglu_kernel(gate.dtype.name)(gate, up, y)
 
 
 @jit

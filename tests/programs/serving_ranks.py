@@ -10,8 +10,10 @@ from mpi4py import MPI
 
 from hpckit.comm.agree import share_json
 from hpckit.comm.shared import group
+from hpckit.comm.shared.compiled.constants import SEQUENCE
 from hpckit.plan.prove import prove
 from hpckit.serving import Engine, Sampling
+from hpckit.serving.model import ACTIONS
 from hpckit.serving.plan import ServingPlan
 
 WORLD = MPI.COMM_WORLD
@@ -25,8 +27,9 @@ class Watched(Engine):
     def __init__(self, *given, **options):
         super().__init__(*given, **options)
         self.bits, self.did, self.proved = [], [], 0
-        for name in ("embed", "attend", "project", "raise", "lower", "answer"):
+        for name in ("embed", "answer"):
             self._record(self.model, f"_{name}", name)
+        self.model._decode = self._decoded(self.model._decode)
         lead = not self.team.column
         self._record(self.team, "carry", *["sends"] * lead)
         self._record(self.team, "carried", *["receives"] * lead)
@@ -54,6 +57,19 @@ class Watched(Engine):
             return does(*given)
 
         setattr(owner, method, recorded)
+
+    def _decoded(self, decode):
+        """The layers of a stage are one compiled call: what it walks through, and how often its replica met."""
+
+        def recorded(*given):
+            group = self.team._own if self.team.columns > 1 else None
+            before = int(group.record[SEQUENCE]) if group else 0
+            decode(*given)
+            actions = [ACTIONS[does] for does in self.model._program[:, 0]]
+            assert group is None or int(group.record[SEQUENCE]) - before == len(actions)
+            self.did += [word for name in actions for word in (name, *["waits"] * (group is not None))]
+
+        return recorded
 
     def _next(self, sample, row):
         self.bits.append((sample.request, len(sample.text.tokens), row.tobytes()))

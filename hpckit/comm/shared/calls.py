@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from hpckit.comm.shared.compiled import all_reduce, direct, movement, scattering
 from hpckit.comm.shared.compiled import constants as c
+from hpckit.kernels.compile.addresses import address_of
 from hpckit.comm.shared.compiled.entry import entry, nothing, wanted
 from hpckit.comm.shared.compiled.simd import reducer
 from hpckit.comm.shared.failures import ALGORITHMS, OPERATIONS, fail, signature
@@ -106,12 +107,26 @@ def bind(group: NodeGroup, operation: str, buffer: np.ndarray, **options: Any) -
 
 def barrier(group: NodeGroup) -> None:
     """Wait for all ranks of a group."""
+    barrier_call(group)()
+
+
+def barrier_call(group: NodeGroup) -> BoundCall:
+    """The call that waits for all ranks of a group."""
     if "barrier" not in group.calls:
         record = np.zeros(c.CALL_FIELDS, np.int64)
         record[c.SIGNATURE] = signature("barrier", "flat", "sum", "uint8", 0, 0)
         record[c.SENT : c.SENT + c.ARRAY_FIELDS] = record[c.TAKEN : c.TAKEN + c.ARRAY_FIELDS] = wanted(None, False)
         group.calls["barrier"] = BoundCall(GroupCall(group, movement.barrier, record, None), None, None)
-    group.calls["barrier"]()
+    return group.calls["barrier"]
+
+
+def barrier_addresses(group: NodeGroup) -> tuple[int, int]:
+    """Of a kernel that waits for all ranks of a group, and of its argument, for kernels that call it: it returns a
+    status for `GroupCall.came`.
+    """
+    record = barrier_call(group).call.record
+    record[c.PATIENCE] = 0
+    return address_of(movement.barrier_at, "int64(int64)"), record.ctypes.data
 
 
 def takes(

@@ -242,8 +242,6 @@ class Weights:
 
     def _once(self, kind: str, inputs: int, outputs: int, weight: Callable[[], Floats]) -> Packed:
         """A packed matrix, which exists once for all replicas: the first one packs it."""
-        if self._team.replicas == 1:
-            return tile.pack(weight(), kind)
         panels = self._panels(kind, inputs, outputs)
         if not self._team.replica:
             panels[:] = tile.pack(weight(), kind).panels
@@ -251,8 +249,8 @@ class Weights:
 
     def _panels(self, kind: str, inputs: int, outputs: int) -> Any:
         """Memory for packed columns, that of all replicas."""
-        shape, dtype = panel_shape(kind, inputs, outputs, width_of(kind)), KINDS[kind].memory
-        return self._team.array_of_twins(shape, dtype) if self._team.replicas > 1 else aligned.empty(shape, dtype)
+        shape = panel_shape(kind, inputs, outputs, width_of(kind))
+        return self._team.array_of_twins(shape, KINDS[kind].memory)
 
     def _norm(self, name: str) -> Norm:
         gain, bias = (self._tensors.get(f"{name}.{part}") for part in ("weight", "bias"))

@@ -10,7 +10,7 @@ u8 = np.uint64
 
 
 @jit(noalias=True, math=REORDERED)
-def _layer_norm(x, gain, bias, eps, y, mean, rstd):
+def layer_norm_rows(x, gain, bias, eps, y, mean, rstd):
     zero, one = x.dtype.type(0), x.dtype.type(1)
     d = u8(x.shape[1])
     part = one / x.dtype.type(x.shape[1])
@@ -32,7 +32,7 @@ def _layer_norm(x, gain, bias, eps, y, mean, rstd):
 
 
 def layer_norm(x, gain, bias, eps, y, mean, rstd):
-    _layer_norm(x, gain, bias, x.dtype.type(eps), y, mean, rstd)
+    layer_norm_rows(x, gain, bias, x.dtype.type(eps), y, mean, rstd)
 
 
 @jit(noalias=True, math=REORDERED)
@@ -69,7 +69,7 @@ def layer_norm_weight(x, mean, rstd, dy, dgain, dbias):
 
 
 @jit(noalias=True, math=REORDERED)
-def _rms_norm(x, gain, eps, y, rstd):
+def rms_norm_rows(x, gain, eps, y, rstd):
     zero, one = x.dtype.type(0), x.dtype.type(1)
     d = u8(x.shape[1])
     part = one / x.dtype.type(x.shape[1])
@@ -85,7 +85,7 @@ def _rms_norm(x, gain, eps, y, rstd):
 
 
 def rms_norm(x, gain, eps, y, rstd):
-    _rms_norm(x, gain, x.dtype.type(eps), y, rstd)
+    rms_norm_rows(x, gain, x.dtype.type(eps), y, rstd)
 
 
 @jit(noalias=True, math=REORDERED)

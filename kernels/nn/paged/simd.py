@@ -24,7 +24,7 @@ LOWEST = np.float32(-1e30)
 
 
 @jit(math=STRICT)
-def _keep(qkv, keys, values, positions, slots, cosines, sines):
+def keep(qkv, keys, values, positions, slots, cosines, sines):
     rows, groups, lines, width = qkv.shape
     half, panel = width // 2, keys.shape[4]
     for row in range(rows):
@@ -43,12 +43,9 @@ def _keep(qkv, keys, values, positions, slots, cosines, sines):
                 values[g, block, i // panel, place, i % panel] = qkv[row, g, lines - 1, i]
 
 
-def keep(qkv, keys, values, positions, slots, cosines, sines):
-    _keep(qkv, keys, values, positions, slots, cosines, sines)
-
-
 @functools.cache
-def _attend() -> Any:
+def attention() -> Any:
+    """The kernel `(qkv, keys, values, rows, starts, tables, factor, out)` of `attend`."""
     exp, panel = exponential("float32"), width_of("float32")
     tile0, tile1, tile2, tile3 = (tile("float32", height) for height in HEIGHTS)
     height0, height1, height2, height3 = HEIGHTS
@@ -165,4 +162,4 @@ def _attend() -> Any:
 
 
 def attend(qkv, keys, values, rows, starts, tables, out):
-    _attend()(qkv, keys, values, rows, starts, tables, np.float32(qkv.shape[3] ** -0.5), out)
+    attention()(qkv, keys, values, rows, starts, tables, np.float32(qkv.shape[3] ** -0.5), out)

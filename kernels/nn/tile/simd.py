@@ -58,7 +58,7 @@ def multiply(
 ) -> None:
     """See `reference.multiply`."""
     kind = weight.kind
-    _multiplier(kind)(a, weight.panels, weight.inputs, weight.outputs, out, add, _units(weight, bounds))
+    multiplier(kind)(a, weight.panels, weight.inputs, weight.outputs, out, add, _units(weight, bounds))
 
 
 def _units(weight: Packed, bounds: np.ndarray | None) -> np.ndarray:
@@ -161,7 +161,7 @@ def _row_packer(kind: str) -> Any:
 
 
 @functools.cache
-def _multiplier(kind: str) -> Any:
+def multiplier(kind: str) -> Any:
     """The kernel `(a, panels, inputs, outputs, out, add, bounds)` of a kind."""
     sums, width = np.dtype(KINDS[kind].sums), width_of(kind)
     size_of_sum = sums.itemsize

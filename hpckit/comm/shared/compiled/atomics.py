@@ -114,6 +114,17 @@ def call_reducer(context, function, sources, ranks, targets, copies, count, fact
     return types.void(*[types.int64] * 8), generate
 
 
+@intrinsic
+def call_at(context, function, arguments):
+    """What the kernel at the address `function` returns, called with a tuple of int64: an int64 as well."""
+
+    def generate(c, b, signature, values):
+        kind = ir.FunctionType(I64, [I64] * arguments.count)
+        return b.call(b.inttoptr(values[0], kind.as_pointer()), cgutils.unpack_tuple(b, values[1]))
+
+    return types.int64(types.int64, arguments), generate
+
+
 class _Object(types.Opaque):
     """The type of an argument that is any object of Python: kernels get its address."""
 

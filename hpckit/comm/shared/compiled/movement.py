@@ -6,6 +6,7 @@ from hpckit.comm.shared.compiled.atomics import copy_bytes
 from hpckit.comm.shared.compiled.constants import (
     AT,
     BASES,
+    CALL_FIELDS,
     COPIED,
     COUNT,
     FILLED,
@@ -66,6 +67,12 @@ def pass_piece(group, piece):
 def barrier(call):
     """Wait for all ranks."""
     return enter(call, record_at(call[GROUP]))
+
+
+@jit
+def barrier_at(address):
+    """`barrier` for a call record at an address."""
+    return barrier(integers(address, CALL_FIELDS))
 
 
 @jit
