@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from hpckit.errors import InputError
+from hpckit.errors import InputError, RankLostError
 from hpckit.kernels import aligned
 from hpckit.serving.plan import Places
 
@@ -121,9 +121,18 @@ class Team:
     def came(self, status: int) -> None:
         """Raise the error that such a wait ended with, if any."""
         if self._own is not None and status:
+            self.check()
             from hpckit.comm.shared.calls import barrier_call
 
             barrier_call(self._own).call.came(status)
+
+    def check(self) -> None:
+        """Raise `RankLostError` if the process of a rank of this stage has ended."""
+        if self._all is not None and (lost := self._all.gone()) >= 0:
+            raise RankLostError(
+                f"rank {self.rank - self._all.rank + lost} is gone: its process ended",
+                likely="it was killed, for lack of memory or by hand, or it crashed",
+            )
 
     def meet(self) -> None:
         """Wait for all ranks of this stage."""

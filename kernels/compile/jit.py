@@ -75,6 +75,10 @@ def jit(
     """
     if function is None:
         return functools.partial(jit, noalias=noalias, borrowed=borrowed, math=math, key=key)
+    if key is not None:
+        # Numba tells symbols apart by the number of a function in its process, and one that is kept on disk may meet
+        # another of the same number: kernels of one body and of the same arguments then ran each other's code.
+        function.__qualname__ += f"_{_fingerprint(repr(key))}"
     uncounted = {"_nrt": False} if borrowed and hasattr(DefaultOptions, "_nrt") else {}
     kernel: Any = numba.njit(
         function, fastmath=set(math) or False, error_model="numpy", boundscheck=False, nogil=True, **uncounted

@@ -215,3 +215,17 @@ def test_without_a_folder_to_write_to_a_kernel_is_compiled(monkeypatch):
     kernel, got = jit(scale), arrays()
     kernel(*got)
     assert got[2][1] == 3
+
+
+@pytest.mark.usefixtures("uncached")
+def test_kernels_of_one_body_have_symbols_of_their_own():
+    def made(weight):
+        @jit(key=(weight,))
+        def kernel(x):
+            return weight * x
+
+        return kernel
+
+    names = {weight: made(weight) for weight in (2.0, 3.0)}
+    assert [kernel(1.0) for kernel in names.values()] == [2.0, 3.0]
+    assert len({next(iter(kernel.overloads.values())).fndesc.qualname for kernel in names.values()}) == 2

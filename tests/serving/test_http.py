@@ -268,8 +268,19 @@ def process_of(rank, folder):
 
 @pytest.mark.nightly
 def test_a_rank_that_is_killed_ends_the_server_with_its_number(folder, capfd):
-    process, _ = served(folder, "-n", "2")
+    process, port = served(folder, "-n", "2")
     os.kill(process_of(1, folder), signal.SIGKILL)
+
+    def refused():
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        try:
+            connection.request("POST", "/v1/completions", json.dumps(PLAIN).encode())
+            answer = connection.getresponse()
+            return answer.status == 503 and "rank 1 " in json.loads(answer.read())["error"]["message"]
+        except (OSError, http.client.HTTPException):  # killed under us, or nobody listens yet
+            return False
+
+    wait_until(refused)
     assert process.wait(timeout=60) == 7
     assert "rank 1 " in capfd.readouterr().err
 

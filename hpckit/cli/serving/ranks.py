@@ -91,11 +91,16 @@ def recorded(engine: Engine, options: argparse.Namespace, verb: str) -> Iterator
 
 
 def on_ranks(
-    verb: str, arguments: Sequence[str], options: argparse.Namespace, work: Callable[[Any], int], drains: bool = False
+    verb: str,
+    arguments: Sequence[str],
+    options: argparse.Namespace,
+    work: Callable[[Any], int],
+    refuse: Callable[[str, str], None] | None = None,
 ) -> int:
     """Run work(comm) on the ranks of a launcher above us, on one rank here, or on those that we start.
 
-    drains: rank 0 ends all by itself after a first SIGTERM; it writes its process number to `options.mark`.
+    refuse: of a server, whose rank 0 ends all by itself after a first SIGTERM: it writes the number of its process and
+    where it listens to `options.mark`. Called with the latter and the message when one of our ranks is lost.
     """
     ranks = options.ranks
     if ranks is not None and ranks < 1:
@@ -106,7 +111,7 @@ def on_ranks(
     def here(above: Joined | None) -> int:
         require_ranks(ranks, above)
         if above is None:
-            return work(None) if ranks in (None, 1) else _started(verb, arguments, ranks, drains)
+            return work(None) if ranks in (None, 1) else _started(verb, arguments, ranks, refuse)
         announce(os.environ.get(ANNOUNCED, ""), os.environ)
         from mpi4py import MPI
 
@@ -116,7 +121,7 @@ def on_ranks(
     return of_the_job(here)
 
 
-def _started(verb: str, arguments: Sequence[str], ranks: int, drains: bool) -> int:
+def _started(verb: str, arguments: Sequence[str], ranks: int, refuse: Callable[[str, str], None] | None = None) -> int:
     """The verb on ranks that we start; the second request to stop ends them at once.
 
     Raises `RankLostError` where one of them is killed or crashes.
@@ -132,15 +137,19 @@ def _started(verb: str, arguments: Sequence[str], ranks: int, drains: bool) -> i
         announced.mkdir()
 
         def stop(times: int, process: subprocess.Popen) -> None:
-            if drains and mark.exists():
-                os.kill(int(mark.read_text(encoding="utf-8")), signal.SIGTERM)
+            if refuse and mark.exists():
+                os.kill(int(mark.read_text(encoding="utf-8").split()[0]), signal.SIGTERM)
             else:
                 process.terminate()
 
-        told = ["--mark", str(mark)] if drains else []
+        told = ["--mark", str(mark)] if refuse else []
         words = mpiexec.command(ranks, ["-m", "hpckit.cli.main", verb, *arguments, *told], "-P")
         environment = mpiexec.rank_environment(ranks) | {ANNOUNCED: str(announced)}
         end = mpiexec.run_job(words, environment, show, stop, first=FirstExit(announced, ranks))
-    if "how" in end.lost and not (end.aborted or end.stops):
-        raise RankLostError(f"{verb}: {lost_rank(end.lost)}", likely=likely(end.lost), do="hpckit explain HPK-700")
+        where = mark.read_text(encoding="utf-8") if refuse and mark.exists() else ""
+    if "how" in end.lost and not end.stops and (not end.aborted or end.code == RankLostError.exit_code):
+        message = f"{verb}: {lost_rank(end.lost)}"
+        if refuse and where:
+            refuse(where, message)
+        raise RankLostError(message, likely=likely(end.lost), do="hpckit explain HPK-700")
     return end.code

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import argparse
+import http.server
 import ipaddress
+import json
 import os
 import secrets
 import signal
 import socket
+import sys
+import threading
+import time
 import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hpckit.cli.serving.ranks import add_engine, engine_of, on_ranks, recorded
-from hpckit.errors import InputError, SetupError
+from hpckit.cli.serving.ranks import ANNOUNCED, add_engine, engine_of, on_ranks, recorded
+from hpckit.errors import InputError, RankLostError, SetupError
 from hpckit.settings.table import Parser, bytes_text
 
 if TYPE_CHECKING:
     from hpckit.serving.engine import Engine
 
 TOKEN = "HPCKIT_TOKEN"
+REFUSING_SECONDS = 2.0  # in which a server whose engine has ended answers 503, before it ends
 
 
 def main(arguments: list[str]) -> int:
@@ -62,7 +68,7 @@ def main(arguments: list[str]) -> int:
             return 0
         return _serve(engine, listening, options, comm)
 
-    return on_ranks("serve", arguments, options, work, drains=True)
+    return on_ranks("serve", arguments, options, work, refuse=_refuse)
 
 
 def _serve(engine: Engine, listening: socket.socket, options: argparse.Namespace, comm: Any) -> int:
@@ -92,7 +98,10 @@ def _serve(engine: Engine, listening: socket.socket, options: argparse.Namespace
     def end() -> None:
         server.should_exit = True
 
-    service.on_failure = end
+    def refuse() -> None:
+        threading.Timer(REFUSING_SECONDS, end).start()
+
+    service.on_failure = refuse
     host, port = listening.getsockname()[:2]
     matrices = bytes_text(engine.weights.nbytes * engine.team.columns)
     print(
@@ -102,17 +111,50 @@ def _serve(engine: Engine, listening: socket.socket, options: argparse.Namespace
         flush=True,
     )
     if options.mark:
-        options.mark.write_text(str(os.getpid()), encoding="utf-8")
+        options.mark.write_text(f"{os.getpid()} {host} {port}", encoding="utf-8")
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, frame: None)  # uvicorn sends itself the signal again when it has ended
     with recorded(engine, options, "serve"):
         server.run(sockets=[listening])
     if service.problem is not None and comm is not None and comm.size > 1:
-        traceback.print_exception(service.problem)
+        if not isinstance(service.problem, RankLostError):
+            traceback.print_exception(service.problem)
+        elif not os.environ.get(ANNOUNCED):  # else the front end says it
+            print(service.problem, file=sys.stderr, flush=True)
         comm.Abort(getattr(service.problem, "exit_code", 1))  # the others wait for a step that does not come
     if service.problem is not None:
         raise service.problem
     return 0
+
+
+def _refuse(where: str, message: str) -> None:
+    """Answer 503 for a moment in the place of a server whose ranks are gone, which listened there."""
+    _, host, port = where.split()
+    body = json.dumps({"error": {"message": message, "type": "unavailable", "param": None, "code": 503}}).encode()
+
+    class Refusing(http.server.BaseHTTPRequestHandler):
+        """Every request has the same answer."""
+
+        def do_GET(self) -> None:
+            self.rfile.read(int(self.headers.get("content-length") or 0))
+            self.send_response(503)
+            for name, value in {"content-type": "application/json", "retry-after": "5"}.items():
+                self.send_header(name, value)
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_POST = do_GET
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    listening, end = _listen(host, int(port)), time.monotonic() + REFUSING_SECONDS
+    with http.server.ThreadingHTTPServer((host, 0), Refusing, bind_and_activate=False) as server:
+        server.socket.close()
+        server.socket, server.timeout, server.daemon_threads = listening, 0.1, True
+        while time.monotonic() < end:
+            server.handle_request()
 
 
 def _listen(host: str, port: int) -> socket.socket:

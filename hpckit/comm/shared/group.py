@@ -13,7 +13,7 @@ import numpy as np
 from mpi4py import MPI
 
 from hpckit.comm.shared.compiled import constants as c
-from hpckit.comm.shared.compiled import direct
+from hpckit.comm.shared.compiled import direct, waiting
 from hpckit.comm.shared.memory import PAGE, Segment, make_segment, whole_pages
 from hpckit.errors import InputError
 from hpckit.jobs.process import cores
@@ -115,6 +115,10 @@ class NodeGroup:
         self.places = SymmetricBuffers(record)
         self.calls: dict[str, Any] = {}  # that are kept for it: see `hpckit.comm.shared.calls`
         comm.Barrier()
+
+    def gone(self) -> int:
+        """The first rank whose process has ended, -1 where all are there, or where they cannot be seen."""
+        return int(waiting.gone(self.record)) if self.record[c.PROCESSES] else -1
 
     def _reads_others(self) -> bool:
         """Whether the ranks may read each other's private memory: each tries the next one; the same answer on all."""

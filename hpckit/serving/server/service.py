@@ -12,7 +12,7 @@ from hpckit.serving.engine import Engine
 from hpckit.serving.events import Event
 from hpckit.serving.sampler import Sampling
 
-LOOK = 0.25  # s between looks whether a client that waits is still there
+LOOK = 0.25  # s between looks whether a client that waits is still there, or the ranks of an idle engine
 BUCKETS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 
 
@@ -152,7 +152,8 @@ class Service:
             while True:
                 with self._changed:
                     while not self._inbox and self.engine.idle and not self._stopping:
-                        self._changed.wait()
+                        self._changed.wait(LOOK)
+                        self.engine.team.check()
                     actions, self._inbox = self._inbox, []
                     if self._stopping and not actions and self.engine.idle:
                         break

@@ -107,7 +107,7 @@ def give_up(group, rank, status):
 
 
 @jit
-def _gone(group):
+def gone(group):
     """The first rank whose process has ended, -1 where all are there."""
     processes = integers(group[PROCESSES], group[SIZE])
     for rank in range(group[SIZE]):
@@ -126,9 +126,9 @@ def _trouble(group, rank, begin):
         return give_up(group, rank, STALLED)
     if now - group[SEEN] > LIFE_SIGN and group[PROCESSES]:
         group[SEEN] = now
-        gone = _gone(group)
-        if gone >= 0:
-            return give_up(group, gone, LOST)
+        lost = gone(group)
+        if lost >= 0:
+            return give_up(group, lost, LOST)
     return GOOD
 
 
