@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from hpckit.errors import InputError
+from hpckit.kernels import aligned
 from hpckit.kernels.nn.paged.pages import PAGE
 from hpckit.kernels.nn.tile import dispatch as tile
 from hpckit.kernels.nn.tile.packed import KINDS, panel_shape

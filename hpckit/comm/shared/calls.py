@@ -15,12 +15,12 @@ import numpy.typing as npt
 
 from hpckit.comm.shared.compiled import all_reduce, direct, movement, scattering
 from hpckit.comm.shared.compiled import constants as c
-from hpckit.kernels.compile.addresses import address_of
 from hpckit.comm.shared.compiled.entry import entry, nothing, wanted
 from hpckit.comm.shared.compiled.simd import reducer
 from hpckit.comm.shared.failures import ALGORITHMS, OPERATIONS, fail, signature
 from hpckit.comm.shared.group import FLAT_BYTES, NodeGroup, SymmetricBuffer
 from hpckit.errors import InputError
+from hpckit.kernels.compile.addresses import address_of
 from hpckit.plan.blocks import block_starts
 
 __communicates__ = True  # its frames are not call sites

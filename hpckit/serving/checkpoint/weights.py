@@ -17,7 +17,6 @@ import numpy.typing as npt
 
 from hpckit.errors import InputError
 from hpckit.io.safetensors import BFLOAT16, Safetensors
-from hpckit.kernels import aligned
 from hpckit.kernels.nn.tile import dispatch as tile
 from hpckit.kernels.nn.tile.packed import KINDS, Packed, panel_shape
 from hpckit.kernels.nn.tile.tile import width_of
