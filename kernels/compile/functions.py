@@ -19,16 +19,16 @@ from hpckit.kernels.compile.elementary import exp, log
 from hpckit.kernels.compile.vectors import ELEMENT, I32, Vec, arithmetic, common, is_number, overloaded, to_lanes
 
 
-def _is_ours(t: Any) -> bool:
-    return isinstance(t, Vec) and t.kind in "dfw"
+def _is_ours(t: Any, kinds: str = "dfw") -> bool:
+    return isinstance(t, Vec) and t.kind in kinds
 
 
-def _unary(function: Callable, value_of: Callable) -> None:
-    type_callable(function)(lambda context: lambda a: a if _is_ours(a) else None)
+def _unary(function: Callable, value_of: Callable, kinds: str = "dfw") -> None:
+    type_callable(function)(lambda context: lambda a: a if _is_ours(a, kinds) else None)
     lower_builtin(function, Vec)(lambda c, b, signature, values: value_of(b, values[0]))
 
 
-_unary(math.sqrt, lambda b, x: overloaded(b, "sqrt", x))
+_unary(math.sqrt, lambda b, x: overloaded(b, "sqrt", x), "dfweh")  # is exact: it has the bits of NumPy
 _unary(math.exp, exp)
 _unary(math.log, log)
 

@@ -124,7 +124,8 @@ def agrees(form, name):
         assert np.abs(got - expected).max() < tolerance * np.abs(expected).max()
 
 
-def test_partners_are_left_out_of_lists_and_have_their_share():
+@pytest.mark.parametrize("once", [False, True])
+def test_partners_are_left_out_of_lists_and_have_their_share(once):
     form, made = Form("scalar", types=2), MADE["tabulated"]
     slots, starts, grid = clustered(scattered(300, EXTENT, 2), EXTENT)
     start, entries, clusters = listed(slots, starts, grid, EXTENT, 2.8, form.isa, form.lanes)
@@ -147,10 +148,17 @@ def test_partners_are_left_out_of_lists_and_have_their_share():
     places[:, :3] += rng.uniform(0, 1e-3, (len(slots), 3))
     same = np.repeat(np.arange(own), counts) == partners
     partners[same] = (partners[same] + 1) % own  # nobody is its own partner
-    expected = reference.forces_of_partners(places, *what)
+    some = np.empty((2, own + 1), np.int64), np.full((2, len(partners)), -1), np.full((2, len(partners)), -1, np.int32)
+    for k, form_of in enumerate((reference, simd)):
+        every = bounds, partners, kinds, np.array([True, False, True])
+        form_of.choose_partners(*every, once, *(each[k] for each in some))
+    for each in some:
+        np.testing.assert_array_equal(*each)
+    assert 0 < some[0][0][-1] < len(partners)
+    expected = reference.forces_of_partners(places, *what, once)
     found = np.zeros((own, 4)), np.zeros((own, 8)), np.zeros(own)
     given = places, bounds, partners, kinds, table, charges, made.constants, shares
-    simd.partner_kernel(POTENTIAL, made.key)(own, *given, *found, True)
+    simd.partner_kernel(POTENTIAL, made.key)(own, *given, *found, True, once)
     for got, wanted in zip(found, expected, strict=True):
         np.testing.assert_allclose(got, wanted, rtol=1e-11, atol=1e-11 * np.abs(wanted).max())
 

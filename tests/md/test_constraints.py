@@ -157,21 +157,26 @@ def test_the_kernel_agrees_with_its_reference_and_holds_the_lengths(pairs, alike
     gaps = positions[found][:, pairs[:, 0], :3] - positions[found][:, pairs[:, 1], :3]
     squares = (gaps**2).sum(axis=2)
     if alike:
-        squares[:, 1] = squares[:, 0]
-        weights[found[:, 2]] = weights[found[:, 1]]
-        lifted, w, factors = np.zeros((3, 3)), weights[found[0]], np.zeros(3)
+        squares[1:, 1] = squares[1:, 0]  # all but one
+        weights[found[1:, 2]] = weights[found[1:, 1]]
+        w = weights[found[1]]
         # Of one that has its lengths before.
         wide = np.array([[0.0, 0, 0], [1, 0, 0], [-0.3, 0.954, 0]])
         wide[2] /= np.linalg.norm(wide[2])
         r = wide[pairs[:, 0]] - wide[pairs[:, 1]]
-        s = r + moves[found[0]][pairs[:, 0]] - moves[found[0]][pairs[:, 1]]
-        simd._settle(r, s, w[0], w[1], 1.0, (r[2] ** 2).sum(), lifted, factors)
+        s = r + moves[found[1]][pairs[:, 0]] - moves[found[1]][pairs[:, 1]]
+        work = np.zeros((simd.ROWS, simd.LANES))
+        work[simd.WAYS : simd.WAYS + 9], work[simd.LATER : simd.LATER + 9] = r.reshape(9, 1), s.reshape(9, 1)
+        work[simd.WANTED : simd.WANTED + 3, :] = np.array([1.0, 1.0, (r[2] ** 2).sum()])[:, None]
+        work[simd.WEIGHTS : simd.WEIGHTS + 3, :] = w[:, None]
+        simd._settle(work.ravel())
+        factors = work[simd.FACTORS : simd.FACTORS + 3, 3]
         ends = np.array([[1, -1, 0], [1, 0, -1], [0, 1, -1]])
         np.testing.assert_allclose(((s + ((ends * w) @ ends.T * factors) @ r) ** 2).sum(axis=1), (r**2).sum(axis=1))
     out = []
     for form in (reference, simd):
         forces, tallies = np.zeros((24, 4)), np.zeros((24, 8))
-        what = positions, moves, weights, found, numbers, pairs, squares, 3.0, forces, tallies, True
+        what = positions, moves.T.copy(), weights, found, numbers, pairs, squares, 3.0, forces, tallies, True
         assert form.hold_distances(own, *what) == 0
         assert not forces[own:].any()
         out.append((forces, tallies))
@@ -185,18 +190,18 @@ def test_the_kernel_agrees_with_its_reference_and_holds_the_lengths(pairs, alike
     out = []
     for form in (reference, simd):
         forces, tallies = np.zeros((24, 4)), np.zeros((24, 8))
-        form.hold_speeds(own, positions, moves, weights, found, pairs, 3.0, forces, tallies, True)
+        form.hold_speeds(own, positions, moves.T.copy(), weights, found, pairs, 3.0, forces, tallies, True)
         assert not forces[own:].any()
         out.append((forces, tallies))
         forces = np.zeros((24, 4))
-        form.hold_speeds(24, positions, moves, weights, found, pairs, 3.0, forces, tallies, False)
+        form.hold_speeds(24, positions, moves.T.copy(), weights, found, pairs, 3.0, forces, tallies, False)
         after = (moves + weights[:, None] * forces[:, :3] / 3.0)[found]
         along = ((after[:, pairs[:, 0]] - after[:, pairs[:, 1]]) * gaps).sum(axis=2)
         np.testing.assert_allclose(along, 0.0, atol=1e-15)
     for one, other in zip(*out, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-13)
     moves[0] += 50.0
-    what = positions, moves, weights, found, numbers, pairs, squares, 3.0, np.zeros((24, 4)), np.zeros((24, 8)), False
+    what = positions, moves.T.copy(), weights, found, numbers, pairs, squares, 3.0, np.zeros((24, 4)), np.zeros((24, 8)), False
     assert simd.hold_distances(own, *what) == 1
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from hpckit.apps.md.config import Config
 from hpckit.apps.md.start import Start
 from hpckit.kernels.particles.charged.screening import (
+    ENOUGH,
     Screening,
     cut,
     damped_shifted,
@@ -24,6 +25,7 @@ from hpckit.md.molecules.mesh_ewald import MeshEwald
 from hpckit.md.units import UNITS
 
 IN_WAVES = ("ewald", "pppm")
+MESH_SHARE = 1e-6  # what the near part may be off, over the relative accuracy of forces by a mesh
 
 
 def fineness_of(config: Config, start: Start) -> Fineness:
@@ -90,4 +92,5 @@ def _screening(config: Config, start: Start) -> Screening:
     as_lammps = given.erfc == "lammps"
     if given.kind == "dsf":
         return damped_shifted(cutoff, given.damping, as_lammps)
-    return near_part(cutoff, fineness_of(config, start).splitting, as_lammps)
+    error = MESH_SHARE * given.accuracy if given.kind == "pppm" else ENOUGH
+    return near_part(cutoff, fineness_of(config, start).splitting, as_lammps, max(error, ENOUGH))

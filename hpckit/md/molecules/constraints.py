@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hpckit.errors import BlowUpError, InputError
-from hpckit.kernels.particles.constraints.simd import hold_distances, hold_speeds
+from hpckit.kernels.particles.constraints.simd import hold_distances, hold_speeds, sums_of
 from hpckit.md.molecules.terms import Members
 from hpckit.md.system import System
 
@@ -115,7 +115,7 @@ class Constraints:
         per_force = self.dt**2 * (1.0 if system.within_step else 0.5)
         moves = self._everywhere(system, self.dt * self._slowing, per_force)
         if (self._stretch != 1.0).any():
-            moves += (self._stretch - 1.0) * system.particles.positions[: len(moves), :3]
+            moves += ((self._stretch - 1.0) * system.particles.positions[: moves.shape[1], :3]).T
         self._hold(system, moves, per_force, system.particles.forces, measure)
 
     def ready(self, system: System) -> None:
@@ -131,17 +131,14 @@ class Constraints:
     kick = drift
 
     def _everywhere(self, system: System, per_velocity: float | np.ndarray, per_force: float) -> np.ndarray:
-        """Collective: a sum of velocities and accelerations, of own slots and of ghosts."""
-        particles, own = system.particles, system.particles.slots
-        found = np.zeros((system.neighbors.slots, 3))
+        """Collective: a sum of velocities and accelerations, [3, slots], of own slots and of ghosts."""
+        particles, found = system.particles, np.zeros((3, system.neighbors.slots))
         with system.timer("force"):
-            forces = particles.forces[:own, :3] * system.inverse_masses[:, None]
-            found[:own] = per_velocity * particles.velocities[:own, :3] + per_force * forces
+            factors = np.broadcast_to(np.asarray(per_velocity, np.float64), 3).copy()
+            sums_of(factors, per_force, particles.velocities, particles.forces, system.inverse_masses, found)
         with system.timer("exchange"):
-            for dim in range(3):
-                column = np.ascontiguousarray(found[None, :, dim : dim + 1])
-                self._exchange(system, column)
-                found[own:, dim] = column[0, own:, 0]
+            for row in found:
+                self._exchange(system, row[None, :, None])
         return found
 
     def _hold_speeds(self, system: System, per_force: float, forces: np.ndarray, measure: bool) -> None:
@@ -168,7 +165,7 @@ class Constraints:
         Ghosts are to be refreshed. Raises `BlowUpError` for no solution.
         """
         pushes, own = np.zeros_like(system.particles.forces), system.particles.slots
-        self._hold(system, np.zeros((system.neighbors.slots, 3)), 1.0, pushes, False)
+        self._hold(system, np.zeros((3, system.neighbors.slots)), 1.0, pushes, False)
         system.particles.positions[:own, :3] += pushes[:own, :3] * system.inverse_masses[:, None]
         if self.speeds:
             system.ghosts.start(system.particles)

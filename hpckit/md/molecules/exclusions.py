@@ -12,7 +12,7 @@ from hpckit.errors import InputError
 from hpckit.kernels.particles.bonds.simd import attach
 from hpckit.kernels.particles.cells.constants import CLUSTER, RECORD
 from hpckit.kernels.particles.charged.clusters.dispatch import mask_out
-from hpckit.kernels.particles.charged.dispatch import leave_out, partner_kernel
+from hpckit.kernels.particles.charged.dispatch import choose_partners, leave_out, partner_kernel
 from hpckit.kernels.particles.charged.screening import Screening, cut
 from hpckit.kernels.particles.lennard_jones import dispatch as lennard_jones
 from hpckit.kernels.particles.pair.potential import Potential
@@ -21,6 +21,7 @@ from hpckit.md.molecules.bonds import lost_partner
 from hpckit.md.molecules.charges import Charged, ChargedForces
 from hpckit.md.system import System
 
+Lists = tuple[np.ndarray, np.ndarray, np.ndarray]  # bounds, partners and their kinds
 NO_CHARGES = replace(cut(1.0), constants=np.array([0.0, 2.0, 0.0, 0.0, 0.0]))  # all are beyond the cutoff
 
 
@@ -97,8 +98,6 @@ class Exclusions:
         self._starts = np.searchsorted(whose, np.arange(count + 1))
         self._others, self._kinds = np.ascontiguousarray(others[kept]), kinds[kept]
         self._head = np.empty(count, np.int64)
-        self._bounds = np.zeros(1, np.int64)
-        self._partners, self._partner_kinds = np.empty(0, np.int64), np.empty(0, np.int32)
         self._partly = bool(self.shares[np.unique(self._kinds), 0].any())
 
     def require_fit(self, interaction: Any, isa: str) -> None:
@@ -119,28 +118,33 @@ class Exclusions:
         mine = particles.ids[:own]
         mine = mine[mine >= 0]
         most = int((self._starts[mine + 1] - self._starts[mine]).sum())
-        self._bounds = np.empty(own + 1, np.int64)
-        self._partners, self._partner_kinds = np.empty(most, np.int64), np.empty(most, np.int32)
+        every = np.empty(own + 1, np.int64), np.empty(most, np.int64), np.empty(most, np.int32)
         given = self._starts, self._others, self._kinds, self._head, np.empty(slots, np.int64)
-        out = self._bounds, self._partners, self._partner_kinds
-        lost = attach(particles.positions, system.ids_of_slots, slots, own, *given, *out)
+        lost = attach(particles.positions, system.ids_of_slots, slots, own, *given, *every)
         if lost >= 0:
             raise lost_partner(system, lost)
         if clusters is not None:
-            mask_out(clusters, self._bounds, self._partners, own)
-            return
-        assert lists is not None
-        pad = np.int32(RECORD * (slots - CLUSTER))
-        leave_out(lists.bounds, lists.entries, self._bounds, self._partners, own, pad)
+            mask_out(clusters, *every[:2], own)
+        else:
+            assert lists is not None
+            leave_out(lists.bounds, lists.entries, *every[:2], own, np.int32(RECORD * (slots - CLUSTER)))
+        # Each pair of own particles is computed once, but where sums must not depend on which these are.
+        self._once = not system.forces.exact
+        self._all, self._ends = self._chosen(every, np.ones(len(self._weights), bool)), None
+        if self._fourths is not None:
+            self._ends = self._chosen(every, self._weights[:, 0] != 0.0)
+
+    def _chosen(self, every: Lists, wanted: np.ndarray) -> Lists:
+        bounds, partners, kinds = (np.empty_like(each) for each in every)
+        choose_partners(*every, wanted, self._once, bounds, partners, kinds)
+        return bounds, partners[: bounds[-1]], kinds[: bounds[-1]]
 
     def add(self, system: System, measure: bool) -> None:
         """Add what partners have to the forces, and with `measure` to energies and virials."""
-        if not len(self._partners):
-            return
         interaction, forces = system.interaction, system.forces
-        if self._fourths is not None:
+        if self._fourths is not None and self._ends is not None:
             own = lennard_jones.POTENTIAL, self._fourths.table, NO_CHARGES
-            self._run(system, *own, self._nothing, self._nothing, self._weights, measure)
+            self._run(system, self._ends, *own, self._nothing, self._nothing, self._weights, measure)
         if isinstance(interaction, Charged) and isinstance(forces, ChargedForces):
             pairs, screening = interaction.pairs, interaction.of_partners or interaction.screening
             charges, energies = forces.charges, forces.energies
@@ -149,11 +153,12 @@ class Exclusions:
             charges = energies = self._nothing
         else:
             return
-        self._run(system, pairs.potential, pairs.table, screening, charges, energies, self.shares, measure)
+        self._run(system, self._all, pairs.potential, pairs.table, screening, charges, energies, self.shares, measure)
 
     def _run(
         self,
         system: System,
+        lists: Lists,
         potential: Potential,
         table: np.ndarray,
         screening: Screening,
@@ -162,12 +167,13 @@ class Exclusions:
         shares: np.ndarray,
         measure: bool,
     ) -> None:
-        particles = system.particles
-        where = self._bounds, self._partners, self._partner_kinds, table, charges, screening.constants
+        if not len(lists[1]):
+            return
+        particles, where = system.particles, (*lists, table, charges, screening.constants)
         with system.timer("force"):
             kernel = partner_kernel(potential, screening.key)
             out = particles.forces, system.forces.tallies, energies
-            kernel(particles.slots, particles.positions, *where, shares, *out, measure)
+            kernel(particles.slots, particles.positions, *where, shares, *out, measure, self._once)
 
 
 def _weights(pairs: np.ndarray, fourths: Fourths, count: int) -> np.ndarray:

@@ -8,7 +8,7 @@ import numpy as np
 
 from hpckit.errors import InputError
 from hpckit.kernels.particles.pair.potential import Form
-from hpckit.kernels.particles.terms.forms import ANGLES_AT, NAMES
+from hpckit.kernels.particles.terms.forms import NAMES, prepared
 from hpckit.kernels.particles.terms.simd import find_terms, term_kernel
 from hpckit.md.interaction import Interaction
 from hpckit.md.molecules.bonds import lost_partner
@@ -72,9 +72,10 @@ class Terms:
             topology[:, 0].max() >= len(rows) or topology.min() < 0 or topology[:, 1:].max() >= count
         ):
             raise InputError(f"{name} name types beyond 1 to {len(rows)}, or particles beyond 1 to {count}")
-        for column in ANGLES_AT.get((name, kind), ()):
-            table[:, column] = np.radians(table[:, column])
-        self.name, self.kind, self.parameters = name, kind, table
+        folds = table[:, wanted.index("n")] if "n" in wanted else np.zeros(1)
+        if (folds != np.abs(np.rint(folds))).any():
+            raise InputError(f"{name} of kind {kind} have n maxima in a turn, a whole number of 0 or more")
+        self.name, self.kind, self.parameters = name, kind, prepared(name, kind, table)
         self.topology = np.asarray(topology, np.int64).reshape(-1, 1 + BOUND[name])
         self.members = Members(self.topology if held is None else self.topology[~held], count)
         self.energies = np.zeros(0)

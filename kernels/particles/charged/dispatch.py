@@ -8,10 +8,10 @@ from typing import Any
 from hpckit.errors import InputError
 from hpckit.kernels.particles.cells.reference import Lists
 from hpckit.kernels.particles.charged import simd
-from hpckit.kernels.particles.charged.simd import leave_out, partner_kernel
+from hpckit.kernels.particles.charged.simd import choose_partners, leave_out, partner_kernel
 from hpckit.kernels.particles.pair.potential import Form, Potential
 
-__all__ = ["force_kernel", "forces", "leave_out", "partner_kernel"]
+__all__ = ["choose_partners", "force_kernel", "forces", "leave_out", "partner_kernel"]
 
 
 def _form(form: Form) -> ModuleType:

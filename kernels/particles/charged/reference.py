@@ -57,6 +57,16 @@ def leave_out(bounds, entries, starts, partners, slots, pad) -> None:  # type: i
         mine[np.isin(mine, 4 * partners[starts[s] : starts[s + 1]])] = pad
 
 
+def choose_partners(starts, partners, kinds, wanted, once, chosen_starts, chosen, chosen_kinds) -> None:  # type: ignore[no-untyped-def]
+    """Write the partners of the kinds `wanted` (bool of each) as lists of the same form; `once`: two slots that have
+    lists only in that of the first.
+    """
+    whose = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    kept = wanted[kinds] & ~(once & (partners < whose))
+    chosen_starts[:] = np.searchsorted(whose[kept], np.arange(len(starts)))
+    chosen[: kept.sum()], chosen_kinds[: kept.sum()] = partners[kept], kinds[kept]
+
+
 def forces_of_partners(
     positions: np.ndarray,
     starts: np.ndarray,
@@ -68,8 +78,11 @@ def forces_of_partners(
     kind: tuple,
     constants: np.ndarray,
     shares: np.ndarray,
+    once: bool = False,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """What partners add to forces, tallies and the energy of charges, of the slots that `starts` has.
+
+    once: two slots that have lists are partners in one of them only.
 
     kinds: of each partner, a row of shares [kinds, 2]: of the pair potential and of the whole 1/r. The sum over all
     images, or a reaction field, still sees a partner: q q' (E(r) - (1 - share) / r) remains.
@@ -91,8 +104,9 @@ def forces_of_partners(
                 e, g = functions(*kind)[1].py_func(r2, constants)
                 product, whole = charges[s] * charges[j], (1.0 - charge_share) / np.sqrt(r2)
                 of_charge, f = product * (e - whole), f + product * (g - whole / r2)
-            forces[s, :3] += f * d
-            tallies[s, 0] += energy + of_charge
-            tallies[s, 1:7] += [f * d[a] * d[b] for a, b in PARTS]
-            of_charges[s] += of_charge
+            for slot, sign in ((s, 1.0), *([(j, -1.0)] if once and j < own else [])):
+                forces[slot, :3] += sign * f * d
+                tallies[slot, 0] += energy + of_charge
+                tallies[slot, 1:7] += [f * d[a] * d[b] for a, b in PARTS]
+                of_charges[slot] += of_charge
     return forces, tallies, of_charges

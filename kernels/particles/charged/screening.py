@@ -22,7 +22,7 @@ from hpckit.kernels.particles.loops import REORDERED
 
 REACH2 = 0  # of the constants: the squared cutoff
 SCALE, SLOPE, FIRST = 1, 2, 3  # then r^2 to [-1, 1], a, the coefficients of P, those of 2 dP/d(r^2)
-MOST_DEGREE, ENOUGH = 30, 1e-13  # of P; error of P times the cutoff
+MOST_DEGREE, ENOUGH = 30, 1e-13  # of P; error of P times the cutoff, where no other is asked for
 # Abramowitz and Stegun 7.1.26; 2 / sqrt(pi) in nine digits.
 POINT, FACTORS = 0.3275911, (0.254829592, -0.284496736, 1.421413741, -1.453152027, 1.061405429)
 TWO_OVER_ROOT = 1.12837917
@@ -71,9 +71,9 @@ def damped_shifted(cutoff: float, damping: float, as_lammps: bool = False) -> Sc
     return _damped(cutoff, damping, slope, level, own, as_lammps)
 
 
-def near_part(cutoff: float, damping: float, as_lammps: bool = False) -> Screening:
-    """erfc(g r) / r, the part of Ewald's sum that pairs have."""
-    return _damped(cutoff, damping, 0.0, 0.0, 0.0, as_lammps)
+def near_part(cutoff: float, damping: float, as_lammps: bool = False, error: float = ENOUGH) -> Screening:
+    """erfc(g r) / r, the part of Ewald's sum that pairs have, with an error of at most `error` over the cutoff."""
+    return _damped(cutoff, damping, 0.0, 0.0, 0.0, as_lammps, error)
 
 
 def tabulated(exact: Screening) -> Screening:
@@ -83,7 +83,9 @@ def tabulated(exact: Screening) -> Screening:
     return replace(exact, kind="tabulated", constants=constants)
 
 
-def _damped(cutoff: float, damping: float, slope: float, level: float, own: float, as_lammps: bool) -> Screening:
+def _damped(
+    cutoff: float, damping: float, slope: float, level: float, own: float, as_lammps: bool, error: float = ENOUGH
+) -> Screening:
     if as_lammps:
         two = 2 / math.sqrt(math.pi) if slope else TWO_OVER_ROOT  # of Ewald's sum LAMMPS has nine digits
         return Screening("as_lammps", 0, np.array([cutoff**2, damping, slope, level, two]), cutoff, damping, own)
@@ -96,7 +98,7 @@ def _damped(cutoff: float, damping: float, slope: float, level: float, own: floa
     points = np.polynomial.chebyshev.chebpts1(4 * MOST_DEGREE)
     whole = np.polynomial.chebyshev.chebfit(points, smooth(points), MOST_DEGREE)
     tails = np.abs(whole)[::-1].cumsum()[::-1] * cutoff
-    degree = int(np.argmax(tails < ENOUGH)) if (tails < ENOUGH).any() else MOST_DEGREE
+    degree = int(np.argmax(tails < error)) if (tails < error).any() else MOST_DEGREE
     found = _smooth(np.polynomial.chebyshev.cheb2poly(whole[: max(degree, 1) + 1]), cutoff, slope)
     return Screening(found.kind, found.degree, found.constants, cutoff, damping, own)
 

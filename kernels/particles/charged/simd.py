@@ -13,7 +13,7 @@ import numpy as np
 from hpckit.kernels.compile import vectors as simd
 from hpckit.kernels.compile.jit import inlined, jit
 from hpckit.kernels.particles.cells.constants import CLUSTER, RECORD
-from hpckit.kernels.particles.charged.screening import count_of, functions
+from hpckit.kernels.particles.charged.screening import by_inverse, count_of, functions
 from hpckit.kernels.particles.loops import AHEAD, REORDERED, pieces, sums, type_of_double
 from hpckit.kernels.particles.pair.potential import CUTOFF2, SHIFT, Form, Potential
 from hpckit.kernels.particles.pair.reference import TALLY
@@ -117,44 +117,78 @@ def leave_out(bounds, entries, starts, partners, slots, pad):
                         entries[k] = pad
 
 
+@jit
+def choose_partners(starts, partners, kinds, wanted, once, chosen_starts, chosen, chosen_kinds):
+    """See `reference.choose_partners`."""
+    own, count = len(starts) - 1, 0
+    for s in range(own):
+        chosen_starts[s] = count
+        for k in range(starts[s], starts[s + 1]):
+            if wanted[kinds[k]] and not (once and partners[k] < s):
+                chosen[count], chosen_kinds[count] = partners[k], kinds[k]
+                count += 1
+    chosen_starts[own] = count
+
+
 @cache
 def partner_kernel(potential: Potential, kind: tuple) -> Any:
     """The kernel (slots, positions, starts, partners, kinds, table, charges, constants, shares, forces, tallies,
-    energies, measure), which adds what partners have; see `reference.forces_of_partners`.
+    energies, measure, once), which adds what partners have; see `reference.forces_of_partners`.
     """
-    pair_both, charge_both = potential.energy_and_force, functions(*kind)[1]
+    pair_both, charge_both = potential.energy_and_force, by_inverse(*kind)[1]
     constants_of = simd.numbers(count_of(*kind))
     parameters = simd.numbers(potential.parameters)
 
     def partners_of(
-        slots, positions, starts, partners, kinds, table, charges, constants, shares, forces, tallies, energies, measure
-    ):
+        slots, positions, starts, partners, kinds, table, charges, constants, shares,
+        forces, tallies, energies, measure, once,
+    ):  # fmt: skip
         c, types, flat = constants_of(constants, 0), table.shape[0], table.reshape(-1)
         for s in range(slots):
+            if starts[s] == starts[s + 1]:
+                continue
+            fx, fy, fz, own_charge, own_energy = 0.0, 0.0, 0.0, 0.0, 0.0
+            xx, yy, zz, xy, xz, yz = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+            x, y, z, row = positions[s, 0], positions[s, 1], positions[s, 2], type_of_double(positions[s, 3]) * types
             for k in range(starts[s], starts[s + 1]):
-                j = partners[k]
-                dx, dy = positions[s, 0] - positions[j, 0], positions[s, 1] - positions[j, 1]
-                dz = positions[s, 2] - positions[j, 2]
+                j, share = partners[k], shares[kinds[k], 0]
+                dx, dy, dz = x - positions[j, 0], y - positions[j, 1], z - positions[j, 2]
                 r2 = dx * dx + (dy * dy + dz * dz)
-                row = type_of_double(positions[s, 3]) * types + type_of_double(positions[j, 3])
-                p = parameters(flat, row * table.shape[2])
-                energy, f, of_charge, share = 0.0, 0.0, 0.0, shares[kinds[k], 0]
-                if r2 < p[CUTOFF2] and share != 0.0:
-                    e, g = pair_both(r2, p)
-                    energy, f = share * (e - p[SHIFT]), share * g
+                energy, f, of_charge = 0.0, 0.0, 0.0
+                if share != 0.0:
+                    p = parameters(flat, (row + type_of_double(positions[j, 3])) * table.shape[2])
+                    if r2 < p[CUTOFF2]:
+                        e, g = pair_both(r2, p)
+                        energy, f = share * (e - p[SHIFT]), share * g
                 if r2 < c[0]:
-                    u, g = charge_both(r2, c)
-                    product, whole = charges[s] * charges[j], (1.0 - shares[kinds[k], 1]) / math.sqrt(r2)
-                    of_charge, f = product * (u - whole), f + product * (g - whole / r2)
+                    y1 = 1.0 / math.sqrt(r2)
+                    u, g = charge_both(y1, r2, c)
+                    product, whole = charges[s] * charges[j], (1.0 - shares[kinds[k], 1]) * y1
+                    of_charge, f = product * (u - whole), f + product * (g - whole * (y1 * y1))
+                energy += of_charge
                 gx, gy, gz = f * dx, f * dy, f * dz
-                forces[s, 0] += gx
-                forces[s, 1] += gy
-                forces[s, 2] += gz
+                fx, fy, fz, both = fx + gx, fy + gy, fz + gz, once and j < slots
+                if both:
+                    forces[j, 0] -= gx
+                    forces[j, 1] -= gy
+                    forces[j, 2] -= gz
                 if measure:
-                    energies[s] += of_charge
-                    parts = energy + of_charge, gx * dx, gy * dy, gz * dz, gx * dy, gx * dz, gy * dz
-                    for column in range(7):
-                        tallies[s, column] += parts[column]
+                    own_charge, own_energy = own_charge + of_charge, own_energy + energy
+                    xx, yy, zz = xx + gx * dx, yy + gy * dy, zz + gz * dz
+                    xy, xz, yz = xy + gx * dy, xz + gx * dz, yz + gy * dz
+                    if both:
+                        energies[j] += of_charge
+                        parts = energy, gx * dx, gy * dy, gz * dz, gx * dy, gx * dz, gy * dz
+                        for column in range(7):
+                            tallies[j, column] += parts[column]
+            forces[s, 0] += fx
+            forces[s, 1] += fy
+            forces[s, 2] += fz
+            if measure:
+                energies[s] += own_charge
+                sums = own_energy, xx, yy, zz, xy, xz, yz
+                for column in range(7):
+                    tallies[s, column] += sums[column]
 
     key = None if None in potential.key else ("partners", potential.key, kind)
     return jit(partners_of, key=key, borrowed=True)

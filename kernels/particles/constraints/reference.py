@@ -19,13 +19,13 @@ def hold_distances(  # type: ignore[no-untyped-def]
     """Add the forces of constraints to those of own slots, and with `measure` their virial, 2 / n for each of the n
     particles of a cluster; returns how many clusters have no solution.
 
-    moves, [slots, 3]: what the next drift would add to the positions without constraints; weights: inverse masses of
+    moves, [3, slots]: what the next drift would add to the positions without constraints; weights: inverse masses of
     all slots; found[k]: the slots of a cluster, numbers[k]: its row in squares [clusters, m], of the lengths between
     the pairs [m, 2] of its particles; scale: force per weighted move.
     """
     failed, m = 0, len(pairs)
     for places, number in zip(found, numbers, strict=True):
-        x, moved, w = positions[places, :3], positions[places, :3] + moves[places], weights[places]
+        x, moved, w = positions[places, :3], positions[places, :3] + moves[:, places].T, weights[places]
         ends = np.zeros((m, len(places)))
         ends[np.arange(m), pairs[:, 0]], ends[np.arange(m), pairs[:, 1]] = 1.0, -1.0
         r, s, wanted = ends @ x, ends @ moved, squares[number]
@@ -54,14 +54,14 @@ def hold_speeds(own, positions, speeds, weights, found, pairs, scale, forces, ta
     """Add to the forces of own slots those that take away the speeds along the distances of clusters, and with
     `measure` their virial: RATTLE (Andersen 1983, J. Comput. Phys. 52, 24). See `hold_distances`.
 
-    speeds, [slots, 3]: what they would be without; scale: force per weighted speed.
+    speeds, [3, slots]: what they would be without; scale: force per weighted speed.
     """
     m = len(pairs)
     for places in found:
         x, w = positions[places, :3], weights[places]
         ends = np.zeros((m, len(places)))
         ends[np.arange(m), pairs[:, 0]], ends[np.arange(m), pairs[:, 1]] = 1.0, -1.0
-        r, u = ends @ x, ends @ speeds[places]
+        r, u = ends @ x, ends @ speeds[:, places].T
         pull = -scale * np.linalg.solve((r @ r.T) * ((ends * w) @ ends.T), (r * u).sum(axis=1))
         f, virial = ends.T @ (pull[:, None] * r), (pull[:, None] * r).T @ r
         for k, slot in enumerate(places):
@@ -69,3 +69,10 @@ def hold_speeds(own, positions, speeds, weights, found, pairs, scale, forces, ta
                 forces[slot, :3] += f[k]
                 if measure:
                     tallies[slot] += 2.0 / len(places) * np.array([0.0, *(virial[a, b] for a, b in PARTS), 0.0])
+
+
+def sums_of(per_velocity, per_force, velocities, forces, weights, found) -> None:  # type: ignore[no-untyped-def]
+    """found[:, s] = a sum of velocities, by a factor of each dim, and accelerations of the slots that weights has."""
+    own = len(weights)
+    accelerations = forces[:own, :3] * weights[:, None]
+    found[:, :own] = (per_velocity * velocities[:own, :3] + per_force * accelerations).T

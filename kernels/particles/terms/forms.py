@@ -1,5 +1,6 @@
 """The energies of angles, dihedrals and impropers, as LAMMPS names and defines them: functions of the angle and the
-parameters p, which return the energy and its derivative by the angle.
+parameters p, which return the energy and its derivative by the angle. Those of four particles take cosine and sine of
+phi, from which those of whole multiples follow without a function of angles.
 
 Angles have theta at the second of three particles. harmonic: K (theta - theta0)^2. charmm: the same, and between first
 and third K_ub (r - r_ub)^2 (Urey and Bradley). cosine: K (1 + cos theta).
@@ -8,13 +9,15 @@ Dihedrals have phi around the bond of the second and third of four particles, fr
 K (1 + d cos(n phi)). charmm: K (1 + cos(n phi - d)). opls: 1/2 (K1 (1 + cos phi) + K2 (1 - cos 2 phi) +
 K3 (1 + cos 3 phi) + K4 (1 - cos 4 phi)). Impropers have |phi| of their four. harmonic: K (chi - chi0)^2.
 
-Angles in the parameters are in radians here, in degrees in files and settings (`ANGLES_AT`).
+Angles are in degrees in files and settings; `prepared` makes of their parameters what the functions take.
 """
 
 from __future__ import annotations
 
 import math
 from typing import Any
+
+import numpy as np
 
 from hpckit.kernels.compile.jit import inlined
 
@@ -27,13 +30,19 @@ NAMES: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "impropers": {"harmonic": ("K", "chi0")},
 }
-# Which parameters are angles.
-ANGLES_AT = {
-    ("angles", "harmonic"): (1,),
-    ("angles", "charmm"): (1,),
-    ("dihedrals", "charmm"): (2,),
-    ("impropers", "harmonic"): (1,),
-}
+
+
+def prepared(name: str, kind: str, parameters: np.ndarray) -> np.ndarray:
+    """The parameters of types [types, of the form] as the functions take them: angles in radians; of charmm dihedrals
+    the cosine and the sine of d in the places of d and of the weight.
+    """
+    found = np.array(parameters, np.float64)
+    if name in ("angles", "impropers") and kind != "cosine":
+        found[:, 1] = np.radians(found[:, 1])
+    elif (name, kind) == ("dihedrals", "charmm"):
+        angle = np.radians(found[:, 2])
+        found[:, 2], found[:, 3] = np.cos(angle), np.sin(angle)
+    return found
 
 
 @inlined
@@ -48,28 +57,40 @@ def _cosine(theta, p):
 
 
 @inlined
-def _harmonic(phi, p):
-    return p[0] * (1.0 + p[1] * math.cos(p[2] * phi)), -p[0] * p[1] * p[2] * math.sin(p[2] * phi)
+def _multiple(n, c, s):
+    """Cosine and sine of n angles of these."""
+    found_c, found_s = 1.0, 0.0
+    for _ in range(n):
+        found_c, found_s = found_c * c - found_s * s, found_s * c + found_c * s
+    return found_c, found_s
 
 
 @inlined
-def _charmm(phi, p):
-    return p[0] * (1.0 + math.cos(p[1] * phi - p[2])), -p[0] * p[1] * math.sin(p[1] * phi - p[2])
+def _harmonic(c, s, p):
+    many_c, many_s = _multiple(int(p[2]), c, s)
+    return p[0] * (1.0 + p[1] * many_c), -p[0] * p[1] * p[2] * many_s
 
 
 @inlined
-def _opls(phi, p):
-    energy = p[0] * (1.0 + math.cos(phi)) + p[1] * (1.0 - math.cos(2.0 * phi))
-    energy += p[2] * (1.0 + math.cos(3.0 * phi)) + p[3] * (1.0 - math.cos(4.0 * phi))
-    slope = -p[0] * math.sin(phi) + 2.0 * p[1] * math.sin(2.0 * phi)
-    slope += -3.0 * p[2] * math.sin(3.0 * phi) + 4.0 * p[3] * math.sin(4.0 * phi)
+def _charmm(c, s, p):
+    many_c, many_s = _multiple(int(p[1]), c, s)
+    return p[0] * (1.0 + (many_c * p[2] + many_s * p[3])), -p[0] * p[1] * (many_s * p[2] - many_c * p[3])
+
+
+@inlined
+def _opls(c, s, p):
+    c2, s2 = c * c - s * s, 2.0 * s * c
+    c3, s3 = c2 * c - s2 * s, s2 * c + c2 * s
+    c4, s4 = c2 * c2 - s2 * s2, 2.0 * s2 * c2
+    energy = p[0] * (1.0 + c) + p[1] * (1.0 - c2) + p[2] * (1.0 + c3) + p[3] * (1.0 - c4)
+    slope = -p[0] * s + 2.0 * p[1] * s2 - 3.0 * p[2] * s3 + 4.0 * p[3] * s4
     return 0.5 * energy, 0.5 * slope
 
 
 @inlined
-def _improper(phi, p):
-    away = abs(phi) - p[1]
-    return p[0] * away * away, 2.0 * p[0] * away if phi >= 0.0 else -2.0 * p[0] * away
+def _improper(c, s, p):
+    away = math.atan2(abs(s), c) - p[1]
+    return p[0] * away * away, 2.0 * p[0] * away if s >= 0.0 else -2.0 * p[0] * away
 
 
 FORMS: dict[str, dict[str, Any]] = {

@@ -64,7 +64,8 @@ def energy_and_forces(name: str, kind: str, x: np.ndarray, p: np.ndarray) -> tup
     # Blondel and Karplus (1996), J. Comput. Chem. 17, 1132.
     u, g, h = x[0] - x[1], x[1] - x[2], x[3] - x[2]
     a, b, length = np.cross(u, g), np.cross(h, g), float(np.linalg.norm(g))
-    energy, slope = form(math.atan2(np.cross(b, a) @ g / length, a @ b), p)
+    phi = math.atan2(np.cross(b, a) @ g / length, a @ b)
+    energy, slope = form(math.cos(phi), math.sin(phi), p)
     on_a, on_b = a / (a @ a), b / (b @ b)
     across = (u @ g) / length * on_a - (h @ g) / length * on_b
     f[0], f[3] = slope * length * on_a, -slope * length * on_b
