@@ -263,6 +263,12 @@ def whole(b: Any, value: Any) -> Any:
 
 
 @intrinsic
+def floor(context, value):
+    """The largest whole numbers that are not above the lanes of a vector."""
+    return value(value), lambda c, b, s, v: overloaded(b, "floor", v[0])
+
+
+@intrinsic
 def truncated(context, value):
     """`value` without what is behind the point, of a magnitude below 2^31; a vector or a number."""
     return value(value), lambda c, b, s, v: b.sitofp(whole(b, v[0]), v[0].type)

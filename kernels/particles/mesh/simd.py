@@ -4,7 +4,6 @@ weight 0. What the functions compute is said in `reference`.
 
 from __future__ import annotations
 
-import math
 from functools import cache
 from typing import Any
 
@@ -19,20 +18,53 @@ from hpckit.kernels.particles.mesh.reference import WIDTH
 LANES = {"avx512": 8, "avx2": 4}
 
 
+EIGHT = vectors.lanes("d", 8)  # particles whose weights are found at once
+# In the memory of a kernel: places of eight particles along a dim, their first points, and weights of all points; then
+# those along the last dim again, each particle's side by side.
+PLACES, FIRSTS, WEIGHTS, LAST = 0, 24, 48, 48 + 24 * WIDTH
+
+
+def _weigher(order: int) -> Any:
+    """The piece (positions, first, slots, lower, scale, work): the points and weights of eight particles from `first`,
+    the last of all in place of those that are not there.
+    """
+    load, broadcast, store, floor = EIGHT.load, EIGHT.broadcast, simd.store, simd.floor
+    half, before = 0.5 * (order % 2), (order - 1) // 2
+
+    def weigh(positions, first, slots, lower, scale, work):
+        for lane in range(8):
+            s = min(first + lane, slots - 1)
+            for d in range(3):
+                work[PLACES + 8 * d + lane] = (positions[s, d] - lower[d]) * scale[d]
+        for d in range(3):
+            place = load(work, PLACES + 8 * d) + broadcast(half)
+            low = floor(place)
+            w, found = place - low, WEIGHTS + 8 * WIDTH * d
+            store(work, FIRSTS + 8 * d, low - broadcast(1.0 * before))
+            store(work, found, 1.0 - w)
+            store(work, found + 8, w)
+            for m in range(3, order + 1):
+                share = 1.0 / (m - 1)
+                store(work, found + 8 * (m - 1), share * w * load(work, found + 8 * (m - 2)))
+                for k in range(m - 2, 0, -1):
+                    one, other = load(work, found + 8 * (k - 1)), load(work, found + 8 * k)
+                    store(work, found + 8 * k, share * ((w + 1.0 * (m - 1 - k)) * one + (1.0 * (k + 1) - w) * other))
+                store(work, found, share * (1.0 - w) * load(work, found))
+        for lane in range(8):
+            for c in range(order):
+                work[LAST + WIDTH * lane + c] = work[WEIGHTS + 8 * WIDTH * 2 + 8 * c + lane]
+
+    return jit(weigh, key=("weigh", order), borrowed=True)
+
+
 @inlined
-def _weigh(place, order, found):
-    """The first point, and in `found` the weights of `order` points."""
-    place += 0.5 * (order % 2)
-    first = math.floor(place)
-    w = place - first
-    found[0], found[1] = 1.0 - w, w
-    for m in range(3, order + 1):
-        share = 1.0 / (m - 1)
-        found[m - 1] = share * w * found[m - 2]
-        for j in range(1, m - 1):
-            found[m - 1 - j] = share * ((w + j) * found[m - 2 - j] + (m - j - w) * found[m - 1 - j])
-        found[0] = share * (1.0 - w) * found[0]
-    return int(first) - (order - 1) // 2
+def _first_of(work, lane, d, start):
+    return int(work[FIRSTS + 8 * d + lane]) - start[d]
+
+
+@inlined
+def _weight_of(work, lane, d, k):
+    return work[WEIGHTS + 8 * WIDTH * d + 8 * k + lane]
 
 
 def _pieces(isa: str) -> tuple[int, Any, Any, Any, Any, Any]:
@@ -60,26 +92,29 @@ def _pieces(isa: str) -> tuple[int, Any, Any, Any, Any, Any]:
 def spread_kernel(order: int, isa: str) -> Any:
     """The kernel of `spread` for an order and an entry of `vectors.available()`."""
     n, broadcast, load, store, rounded, _ = _pieces(isa)
+    weigh = _weigher(order)
 
     def spread(positions, charges, slots, lower, scale, start, shape, big, grid):
-        lost, shift = 0, broadcast(big)
-        wx, wy, wz = np.zeros(WIDTH), np.zeros(WIDTH), np.zeros(WIDTH)
+        lost, shift, work = 0, broadcast(big), np.zeros(LAST + 8 * WIDTH)
         for s in range(slots):
+            lane = s % 8
+            if lane == 0:
+                weigh(positions, s, slots, lower, scale, work)
             charge = charges[s]
             if charge == 0.0:
                 continue
-            i = _weigh((positions[s, 0] - lower[0]) * scale[0], order, wx) - start[0]
-            j = _weigh((positions[s, 1] - lower[1]) * scale[1], order, wy) - start[1]
-            k = _weigh((positions[s, 2] - lower[2]) * scale[2], order, wz) - start[2]
+            i, j, k = _first_of(work, lane, 0, start), _first_of(work, lane, 1, start), _first_of(work, lane, 2, start)
             if min(i, j, k) < 0 or i + order > shape[0] or j + order > shape[1] or k + order > shape[2]:
                 lost += 1
                 continue
             for a in range(order):
+                along = charge * _weight_of(work, lane, 0, a)
                 for b in range(order):
                     at = ((i + a) * shape[1] + j + b) * shape[2] + k
-                    factor = broadcast(charge * wx[a] * wy[b])
+                    factor = broadcast(along * _weight_of(work, lane, 1, b))
                     for c in range(0, WIDTH, n):
-                        store(grid, at + c, load(grid, at + c) + rounded(factor * load(wz, c), shift))
+                        row = factor * load(work, LAST + WIDTH * lane + c)
+                        store(grid, at + c, load(grid, at + c) + rounded(row, shift))
         return lost
 
     return jit(spread, key=("spread", order, isa))
@@ -95,27 +130,30 @@ def spread(positions, charges, slots, lower, scale, start, shape, order, big, gr
 def gather_kernel(order: int, isa: str) -> Any:
     """The kernel of `gather` for an order and an entry of `vectors.available()`."""
     n, broadcast, load, _, _, total = _pieces(isa)
+    weigh = _weigher(order)
 
     def gather(positions, charges, slots, lower, scale, start, shape, fields, stride, forces):
-        wx, wy, wz = np.zeros(WIDTH), np.zeros(WIDTH), np.zeros(WIDTH)
+        work = np.zeros(LAST + 8 * WIDTH)
         for s in range(slots):
+            lane = s % 8
+            if lane == 0:
+                weigh(positions, s, slots, lower, scale, work)
             charge = charges[s]
             if charge == 0.0:
                 continue
-            i = _weigh((positions[s, 0] - lower[0]) * scale[0], order, wx) - start[0]
-            j = _weigh((positions[s, 1] - lower[1]) * scale[1], order, wy) - start[1]
-            k = _weigh((positions[s, 2] - lower[2]) * scale[2], order, wz) - start[2]
+            i, j, k = _first_of(work, lane, 0, start), _first_of(work, lane, 1, start), _first_of(work, lane, 2, start)
             fx, fy, fz = 0.0, 0.0, 0.0
             for c in range(0, WIDTH, n):
                 x, y, z = broadcast(0.0), broadcast(0.0), broadcast(0.0)
                 for a in range(order):
+                    along = _weight_of(work, lane, 0, a)
                     for b in range(order):
                         at = ((i + a) * shape[1] + j + b) * shape[2] + k + c
-                        factor = broadcast(wx[a] * wy[b])
+                        factor = broadcast(along * _weight_of(work, lane, 1, b))
                         x = x + factor * load(fields, at)
                         y = y + factor * load(fields, at + stride)
                         z = z + factor * load(fields, at + 2 * stride)
-                weights = load(wz, c)
+                weights = load(work, LAST + WIDTH * lane + c)
                 fx += total(weights * x)
                 fy += total(weights * y)
                 fz += total(weights * z)
