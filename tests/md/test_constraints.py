@@ -201,7 +201,19 @@ def test_the_kernel_agrees_with_its_reference_and_holds_the_lengths(pairs, alike
     for one, other in zip(*out, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-13)
     moves[0] += 50.0
-    what = positions, moves.T.copy(), weights, found, numbers, pairs, squares, 3.0, np.zeros((24, 4)), np.zeros((24, 8)), False
+    what = (
+        positions,
+        moves.T.copy(),
+        weights,
+        found,
+        numbers,
+        pairs,
+        squares,
+        3.0,
+        np.zeros((24, 4)),
+        np.zeros((24, 8)),
+        False,
+    )
     assert simd.hold_distances(own, *what) == 1
 
 

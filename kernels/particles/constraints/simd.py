@@ -37,7 +37,7 @@ def _put(work, row, value):
 
 @jit(math=STRICT)
 def _take(first, positions, moves, weights, found, pairs, work):
-    """Fill the distances and their changes, of the clusters from `first`; the last cluster of all fills up the lanes."""
+    """Fill distances and their changes, of the clusters from `first`; the last cluster of all fills up the lanes."""
     for lane in range(LANES):
         row = min(first + lane, len(found) - 1)
         for place in range(found.shape[1]):
@@ -113,7 +113,10 @@ def _settle(work):
         _put(work, AXES + 6 + d, across)
     for d in range(3):
         e, f = (d + 1) % 3, (d + 2) % 3
-        one, other = _get(work, LATER + e) + _get(work, LATER + 3 + e), _get(work, LATER + f) + _get(work, LATER + 3 + f)
+        one, other = (
+            _get(work, LATER + e) + _get(work, LATER + 3 + e),
+            _get(work, LATER + f) + _get(work, LATER + 3 + f),
+        )
         _put(work, AXES + d, share * (one * _get(work, AXES + 6 + f) - other * _get(work, AXES + 6 + e)))
     for d in range(3):
         e, f = (d + 1) % 3, (d + 2) % 3
