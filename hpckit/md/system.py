@@ -80,11 +80,12 @@ class MoleculeTerms(Bonded, Protocol):
 
 class Held(Protocol):
     """Holds distances by forces that depend on all others: `hpckit.md.molecules.constraints`; `count`: how many. Or, if
-    it `moves` the particles by itself, shapes: `….rigid`.
+    it `moves` the particles by itself, shapes: `….rigid`. longest_step: of a minimization.
     """
 
     count: int
     moves: bool
+    longest_step: float
 
     def attach(self, system: System) -> None:
         """Collective, after a rebuild: find the slots."""

@@ -47,17 +47,11 @@ def motion_of(given: dict[str, tuple[int, list[str]]], minimizes: bool, unit: fl
     if minimizes:
         for key, value in _relaxed(words) if words else ():
             yield key, value, line
+        yield from _held(fixes)
         return
     if words:
         raise ValueError(f"fix {RELAX} goes with minimize: unfix it before a run")
-    for style in HOLDS:
-        line, words = fixes.pop(style, (0, []))
-        for key, kinds in shaken(words, style).items() if words else ():
-            yield f"constraints.{key}", kinds, line
-        if words:
-            yield "constraints.foresee", False, line
-            if style == "rattle":
-                yield "constraints.velocities", True, line
+    yield from _held(fixes)
     line, words = fixes.pop("deform", (0, []))
     if words:
         every, changes = deformed(words, unit)
@@ -77,6 +71,18 @@ def motion_of(given: dict[str, tuple[int, list[str]]], minimizes: bool, unit: fl
         found = () if style == "nve" else _hoover(style, words) if style in HOOVER else _thermostat(style, words)
         for key, value in found:
             yield key, value, line
+
+
+def _held(fixes: dict[str, tuple[int, list[str]]]) -> Settings:
+    """Take out the fixes that hold distances: their settings. In a minimization springs stand for them."""
+    for style in HOLDS:
+        line, words = fixes.pop(style, (0, []))
+        for key, kinds in shaken(words, style).items() if words else ():
+            yield f"constraints.{key}", kinds, line
+        if words:
+            yield "constraints.foresee", False, line
+            if style == "rattle":
+                yield "constraints.velocities", True, line
 
 
 def _relaxed(words: list[str]) -> Iterator[tuple[str, Any]]:
@@ -102,22 +108,26 @@ def _relaxed(words: list[str]) -> Iterator[tuple[str, Any]]:
         yield "barostat.tilts", tilts or [*TILTS]
 
 
-def shaken(words: list[str], style: str = "shake") -> dict[str, list[float]]:
+def shaken(words: list[str], style: str = "shake") -> dict[str, Any]:
     """What `fix shake` or `fix rattle` holds, as settings; tolerance and iterations are our own. Raises
     `ValueError`.
     """
-    found: dict[str, list[float]] = {}
+    found: dict[str, Any] = {}
     keys, key = {"b": "bonds", "a": "angles", "t": "types", "m": "masses"}, ""
     for word in words[3:]:
         if word in keys:
             key = word
             found[keys[key]] = []
-        elif key and word.isdigit() and key != "m":
+        elif key in keys and word.isdigit() and key != "m":
             found[keys[key]].append(int(word))
         elif key == "m" and is_number(word):
             found["masses"].append(float(word))
+        elif word == "kbond":
+            key = word
+        elif key == "kbond" and is_number(word) and "stiffness" not in found:
+            found["stiffness"] = float(word)
         else:
-            known = "bonds (b), angles (a), types (t) and masses (m)"
+            known = "bonds (b), angles (a), types (t), masses (m) and kbond K"
             raise ValueError(f"fix {style} … {word}: known are TOLERANCE ITERATIONS N, {known}")
     if len(words) < 5 or not any(found.get(name) for name in ("bonds", "types", "masses")):
         raise ValueError(

@@ -95,6 +95,12 @@ class Constraints(Section):
         description="take what is along the distances from the velocities at the end of each step, too (RATTLE, as fix"
         " rattle of LAMMPS); at constant volume",
     )
+    stiffness: float = Field(
+        0.0,
+        ge=0,
+        description="K of the springs K (r - r0)^2 that stand for held distances in a minimization, as kbond of fix"
+        " shake; 0: 1e9 k_B",
+    )
     bodies: Literal["", "molecules"] = Field(
         "", description="molecules: each, what bonds and the like join, is a rigid body of its shape at the start"
     )

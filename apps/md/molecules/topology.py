@@ -11,12 +11,14 @@ from hpckit.apps.md.potentials import fourth_parameters
 from hpckit.apps.md.start import Start
 from hpckit.errors import InputError
 from hpckit.md.molecules.bonds import Bonds
-from hpckit.md.molecules.constraints import Constraints, clusters_of
+from hpckit.md.molecules.constraints import Constraints, Springs, clusters_of
 from hpckit.md.molecules.exclusions import Exclusions, Fourths
 from hpckit.md.molecules.rigid import RigidBodies
 from hpckit.md.molecules.terms import Terms
+from hpckit.md.units import UNITS
 
 TERMS = ("angles", "dihedrals", "impropers")
+STIFF = 1e9  # K of springs in place of constraints, over k_B at 1, as LAMMPS has it
 
 
 def bonds_of(config: Config, start: Start) -> Bonds | None:
@@ -38,8 +40,10 @@ def terms_of(config: Config, start: Start) -> list[Terms]:
     return found
 
 
-def constraints_of(config: Config, start: Start) -> Constraints | RigidBodies | None:
-    """The distances or shapes that the settings hold; None without. Raises `InputError` for unknown types."""
+def constraints_of(config: Config, start: Start) -> Constraints | Springs | RigidBodies | None:
+    """The distances or shapes that the settings hold, by springs in a minimization; None without. Raises `InputError`
+    for unknown types.
+    """
     if config.constraints.bodies:
         return _bodies(config, start)
     given, bonds, angles = config.constraints, start.bound("bonds"), start.bound("angles")
@@ -56,6 +60,9 @@ def constraints_of(config: Config, start: Start) -> Constraints | RigidBodies | 
     held = bonds[start.held_bonds()]
     cosines = np.cos(np.radians(of_angles[corners[:, 0], 1]))
     clusters = clusters_of(held[:, 1:], of_bonds[held[:, 0], 1], corners[:, 1:], cosines, start.count)
+    if config.dynamics.kind == "fire" and clusters:
+        stiffness = given.stiffness or STIFF * UNITS[config.system.units].boltzmann
+        return Springs(clusters, start.count, stiffness)
     return Constraints(clusters, start.count, config.time.dt, given.foresee, given.velocities)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from hpckit.errors import BlowUpError, InputError
 from hpckit.kernels.particles.constraints.simd import hold_distances, hold_speeds, sums_of
+from hpckit.md.molecules.bonds import Bonds
 from hpckit.md.molecules.terms import Members
 from hpckit.md.system import System
 
@@ -71,6 +73,40 @@ def clusters_of(
     return found
 
 
+class Springs(Bonds):
+    """Springs in place of constraints, for a minimization: K (r - length)^2, as `fix shake` of LAMMPS has them then."""
+
+    moves, count = False, 0
+
+    def __init__(self, clusters: Sequence[Clusters], particles: int, stiffness: float) -> None:
+        self.longest_step, self._stiffness = math.inf, stiffness
+        ends = np.concatenate([each.ids[:, each.pairs].reshape(-1, 2) for each in clusters])
+        lengths, kinds = np.unique(np.concatenate([each.lengths.ravel() for each in clusters]), return_inverse=True)
+        rows = np.column_stack([kinds.reshape(-1), ends])
+        super().__init__(rows, particles, "harmonic", [(stiffness, length) for length in lengths])
+
+    def attach(self, system: System) -> None:
+        """See `Bonds.attach`."""
+        super().attach(system)
+        weight = system.units.acceleration / float(system.masses.min())
+        self.longest_step = 0.5 / math.sqrt(2.0 * self._stiffness * weight)  # a twelfth of the fastest swing of two
+
+    def expect(self, stretch: np.ndarray, slowing: np.ndarray) -> None:
+        """Nothing: springs see the box as it is."""
+
+    def ready(self, system: System) -> None:
+        """Nothing: forces are the same before a step and after it."""
+
+    def correct(self, system: System) -> None:
+        """Nothing: springs may be stretched."""
+
+    def drift(self, system: System, dt: float) -> None:
+        """Not of this kind, as `moves` says."""
+        raise NotImplementedError
+
+    kick = drift
+
+
 class Constraints:
     """Holds distances by forces: at each step such that the next places keep them (SHAKE), as `fix shake` of LAMMPS.
 
@@ -81,7 +117,7 @@ class Constraints:
     forces at the end of a step see to that, and `ready` makes of them those of the next drift.
     """
 
-    moves = False
+    moves, longest_step = False, math.inf
 
     def __init__(
         self, clusters: Sequence[Clusters], particles: int, dt: float, foresee: bool = True, speeds: bool = False

@@ -6,6 +6,7 @@ Rotations are split into turns about the principal axes (Dullweber, Leimkuhler a
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,7 +49,7 @@ class RigidBodies:
     that scale velocities go with it. Raises `InputError` for bodies of particles in one place.
     """
 
-    moves = True
+    moves, longest_step = True, math.inf
 
     def __init__(self, body: np.ndarray, places: np.ndarray, masses: np.ndarray, dt: float) -> None:
         self.dt = dt

@@ -36,7 +36,9 @@ class Fire:
 
     def step(self, system: System, dt: float, measure: bool) -> None:
         """Collective: one step; dt is the first and a tenth of the longest time step. See `Dynamics.step`."""
-        particles, slots = system.particles, system.particles.slots
+        particles, slots, held = system.particles, system.particles.slots, system.constraints
+        if held is not None:
+            dt = min(dt, held.longest_step / FASTEST)
         if not self._step:  # from rest
             self._step = dt
             self._rest(system)
