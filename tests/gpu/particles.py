@@ -11,6 +11,8 @@ from hpckit.comm.device import Device
 from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.noise import reference as noise_reference
 from hpckit.kernels.particles.cells import reference as cells_reference
+from hpckit.kernels.particles.charged import reference as charged_reference
+from hpckit.kernels.particles.charged.screening import damped_shifted, near_part, reaction_field
 from hpckit.kernels.particles.integrate import reference as integrate_reference
 from hpckit.kernels.particles.integrate.cell import reference as cell_reference
 from hpckit.kernels.particles.lennard_jones.dispatch import POTENTIAL, parameters
@@ -137,6 +139,42 @@ def forces(device: Device, dtype: np.dtype) -> Pairs:
         gathered = device.zeros((case.count, 4))
         gather(records, case.count, case.entries, case.lengths, gathered)
         pairs[f"gather, {types} types"] = gathered, sums
+    return pairs
+
+
+def charged(device: Device, dtype: np.dtype) -> Pairs:
+    """Pairs with charges, by a polynomial and by the formula of LAMMPS, of a longer reach than the pairs without."""
+    from hpckit.kernels.particles.charged import cuda
+    from hpckit.kernels.particles.pair.cuda import stored_table
+    from hpckit.kernels.particles.records.cuda import to_single
+
+    own, others = size(device, (700, 300), (30, 12))
+    kind, pairs = "f" if dtype == np.float32 else "d", dict[str, Any]()
+    for types, screening in (
+        (1, damped_shifted(CUTOFF, 0.4)),
+        (2, near_part(CUTOFF, 0.9, True)),
+        (1, reaction_field(CUTOFF, 78.5)),
+    ):
+        case = Sorted(device, own, others, types)
+        one, charges = np.ones((types, types)), np.random.default_rng(4).uniform(-1, 1, len(case.host))
+        table, first, second = parameters(one, 0.5 * one, 1.8 * one, True), *case.pairs()
+        what = POTENTIAL, table, charges, screening.key, screening.constants
+        expected = charged_reference.forces_of_pairs(case.host, first, second, *what)
+        records = case.records
+        if kind == "f":
+            records = device.zeros(case.host.shape, np.float32)
+            to_single(case.records, 0, len(case.host), np.full(3, 1.5), records)
+        lists = cells_reference.Lists(case.entries, case.lengths, None, None, [])
+        there = [device.to_device(each.astype(dtype)) for each in (charges, screening.constants)]
+        for measure in (False, True):
+            form = Form("cuda", kind, types, measure)
+            out, tallies, energies = device.zeros((own, 4)), device.zeros((own, 8)), device.zeros((own,))
+            given = device.to_device(stored_table(table, form)), *there, types
+            made = cuda.force_kernel(POTENTIAL, form, screening.key)
+            cuda.run(made, records, own, lists, *given, out, tallies, energies)
+            pairs[f"forces, {screening.key}, measure {measure}"] = out, expected[0][:own]
+        pairs[f"tallies, {screening.key}"] = tallies, expected[1][:own]
+        pairs[f"energies, {screening.key}"] = energies, expected[2][:own]
     return pairs
 
 
@@ -494,6 +532,7 @@ CHECKS = [
     Check("neighbor lists", lists),
     Check("pair forces", forces, 2e-5),
     Check("pair forces from Python functions", custom, 2e-5),
+    Check("pairs with charges", charged, 2e-5),
     Check("embedded atoms", embedded, 2e-4),
     Check("bonds of silicon", silicon),
     Check("bonds of carbide", carbide),

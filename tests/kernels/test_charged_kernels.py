@@ -12,11 +12,10 @@ from test_particle_kernels import clustered, listed, narrow_at_night, scattered
 
 from hpckit.apps.md.potentials import custom
 from hpckit.comm.device import HOST
-from hpckit.errors import InputError
 from hpckit.kernels.compile import vectors
 from hpckit.kernels.particles.cells import columns
 from hpckit.kernels.particles.cells import reference as cells_reference
-from hpckit.kernels.particles.charged import dispatch, reference, screening, simd
+from hpckit.kernels.particles.charged import reference, screening, simd
 from hpckit.kernels.particles.charged.clusters import dispatch as clusters
 from hpckit.kernels.particles.charged.clusters import reference as clusters_reference
 from hpckit.kernels.particles.lennard_jones.dispatch import FADED, POTENTIAL, parameters
@@ -276,9 +275,3 @@ def test_a_table_without_a_rule_is_looked_up():
     assert clusters.rules_of(table)[0] == ("same", "same", "product")
     table[0, 2, 2] = table[2, 0, 2] = 3.001
     assert clusters.rules_of(table) is None
-
-
-def test_a_gpu_is_refused():
-    form = Form("cuda", "d", 1, False, False, False)
-    with pytest.raises(InputError, match="run on the CPU only"):
-        dispatch.force_kernel(POTENTIAL, form, ())

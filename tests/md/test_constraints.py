@@ -217,6 +217,27 @@ def test_the_kernel_agrees_with_its_reference_and_holds_the_lengths(pairs, alike
     assert simd.hold_distances(own, *what) == 1
 
 
+@needs_lammps
+def test_springs_stand_for_the_distances_in_a_minimization(tmp_path):
+    """The energy at its start is LAMMPS's without springs, and K (r - length)^2 of each; then it falls. (LAMMPS counts
+    springs across a side of the box more than once.)
+    """
+    text = script("nve", tmp_path).replace("run 200", "minimize 0 1e-3 20 200")
+    lines = text.replace("b 1 a 1", "b 1 a 1 kbond 0.0")
+    rest = thermo_rows(run_lammps(tmp_path, lines))[0, 3]
+    wide, wanted = (2 * np.sin(np.radians(angle) / 2) for angle in (110.0, 109.47))
+    for given, stiffness in (("", 1e9 * 0.0019872067), (" kbond 700.0", 700.0)):
+        (tmp_path / "in.down").write_text(text.replace("b 1 a 1", f"b 1 a 1{given}"))
+        config = Config.model_validate(settings_of(tmp_path / "in.down").tree)
+        system, fire = make_system(config, Start(config), MPI.COMM_SELF, PhaseTimer()), dynamics_of(config)
+        now = measure(system)
+        assert now.potential == pytest.approx(rest + 200 * stiffness * (wide - wanted) ** 2, rel=1e-6)
+        for step in range(10):
+            fire.step(system, config.time.dt, step == 9)
+        assert measure(system).potential < now.potential - 1
+        system.mesh.close()
+
+
 def test_clusters_that_cannot_be_held_are_named(tmp_path):
     chain = np.array([[0, 1], [1, 2], [2, 3]])
     with pytest.raises(InputError, match="up to three around it"):

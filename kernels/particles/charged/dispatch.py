@@ -1,11 +1,10 @@
-"""Chooses the form of the charged pairs: the vectors of the CPU. GPUs have no such kernel yet."""
+"""Chooses the form of the charged pairs: the vectors of the CPU, or, where `Form.isa` is "cuda", a GPU."""
 
 from __future__ import annotations
 
 from types import ModuleType
 from typing import Any
 
-from hpckit.errors import InputError
 from hpckit.kernels.particles.cells.reference import Lists
 from hpckit.kernels.particles.charged import simd
 from hpckit.kernels.particles.charged.simd import choose_partners, leave_out, partner_kernel
@@ -15,9 +14,11 @@ __all__ = ["choose_partners", "force_kernel", "forces", "leave_out", "partner_ke
 
 
 def _form(form: Form) -> ModuleType:
-    if form.isa == "cuda":
-        raise InputError("pairs with charges run on the CPU only", do="leave --gpu out")
-    return simd
+    if form.isa != "cuda":
+        return simd
+    from hpckit.kernels.particles.charged import cuda
+
+    return cuda
 
 
 def force_kernel(potential: Potential, form: Form, kind: tuple) -> Any:

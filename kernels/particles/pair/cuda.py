@@ -42,10 +42,10 @@ def force_kernel(potential: Potential, form: Form) -> Kernel:
 
     See `run`. Without `measure`, tallies are left alone.
     """
-    force, energy_and_force = _functions(potential, form)
+    force, energy_and_force = functions_of(potential, form)
     load_parameters = loader(potential.parameters)
     parameters = np.uint64(potential.parameters)
-    row_of, parameters_of = _lookup(potential, form)
+    row_of, parameters_of = lookup_of(potential, form)
 
     @kernel
     def forces(records, slots, entries, stride, lengths, table, types, forces, tallies):
@@ -103,7 +103,7 @@ def force_kernel(potential: Potential, form: Form) -> Kernel:
     return measure if form.measure else forces
 
 
-def _functions(potential: Potential, form: Form) -> tuple[Any, Any]:
+def functions_of(potential: Potential, form: Form) -> tuple[Any, Any]:
     """The potential's functions of (r2, p, table) in the kernel's precision."""
     own_force, own_both = potential.force, potential.energy_and_force
     if potential.rows_at is not None:
@@ -131,7 +131,7 @@ def _chosen(mask, yes, no, like):
     return yes if mask else no
 
 
-def _lookup(potential: Potential, form: Form) -> tuple[Any, Any]:
+def lookup_of(potential: Potential, form: Form) -> tuple[Any, Any]:
     """The pieces that find the row of a particle's type in the table, and the parameters of a pair."""
     if form.types == 1:
         return _only_row, _same
