@@ -219,8 +219,8 @@ def test_the_kernel_agrees_with_its_reference_and_holds_the_lengths(pairs, alike
 
 @needs_lammps
 def test_springs_stand_for_the_distances_in_a_minimization(tmp_path):
-    """The energy at its start is LAMMPS's without springs, and K (r - length)^2 of each; then it falls. (LAMMPS counts
-    springs across a side of the box more than once.)
+    """The energy at its start is LAMMPS's without springs, and K (r - length)^2 of each; then it falls. LAMMPS counts
+    springs across a side of the box more than once.
     """
     text = script("nve", tmp_path).replace("run 200", "minimize 0 1e-3 20 200")
     lines = text.replace("b 1 a 1", "b 1 a 1 kbond 0.0")

@@ -262,5 +262,5 @@ def test_bonds_are_held_by_type_of_particle_and_mass(tmp_path):
     np.testing.assert_array_equal(held["m"], (np.abs(masses - masses[1]) <= 0.15)[types[rows[:, 1:]]].any(axis=1))
     assert held["t"].any()
     (tmp_path / "in.held").write_text(text.format("m heavy"))
-    with pytest.raises(InputError, match=r"types \(t\) and masses \(m\)"):
+    with pytest.raises(InputError, match=r"types \(t\), masses \(m\)"):
         settings_of(tmp_path / "in.held")
