@@ -38,7 +38,11 @@ class DistributedDataParallel(nn.Module):
 
     bucket_bytes: of gradients averaged at once; left out, 25 MiB, and all at once where the replicas share a node,
     whose cores add themselves. broadcast_buffers: rank 0's buffers (running means) go to all ranks at each forward pass
-    in training. Collective; raises `InputError` on every rank if the models differ.
+    in training. reduce_dtype: of gradients on their way to other replicas, as FSDP2's `MixedPrecisionPolicy` has it and
+    DDP's `bf16_compress_hook`; `torch.bfloat16` halves the bytes of float32. They are averaged in float32 at least, and
+    rounded once before and once behind; gradients themselves keep the dtype of their parameters.
+
+    Collective; raises `InputError` on every rank if the models differ.
     """
 
     def __init__(
@@ -49,10 +53,11 @@ class DistributedDataParallel(nn.Module):
         bucket_bytes: int | None = None,
         broadcast_buffers: bool = True,
         deterministic: bool = True,
+        reduce_dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         replicas = Replicas(mesh_axis, deterministic)
-        require_model(replicas.comm, module)
+        require_model(replicas.comm, module, reduce_dtype)
         bound_threads(replicas.comm)
         if bucket_bytes is None:
             bucket_bytes = sys.maxsize if replicas.share_node else BUCKET
@@ -64,7 +69,7 @@ class DistributedDataParallel(nn.Module):
         trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
         if not trained:
             raise InputError("no parameter of the model is trained", do="run the module itself, on every rank")
-        self.gradients = Gradients(replicas, trained, bucket_bytes)
+        self.gradients = Gradients(replicas, trained, bucket_bytes, reduce_dtype)
 
     @property
     def samples(self) -> float | None:

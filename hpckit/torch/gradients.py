@@ -13,7 +13,7 @@ from torch.autograd import Variable
 
 from hpckit.collectives import Request, all_reduce
 from hpckit.errors import InputError
-from hpckit.torch.tensors import KINDS, by_dtype, kind_of, room_of, views_of
+from hpckit.torch.tensors import KINDS, as_tensor, by_dtype, kind_of, room_of, views_of
 
 if TYPE_CHECKING:
     from hpckit.training.replicas import Replicas
@@ -21,12 +21,26 @@ if TYPE_CHECKING:
 
 @dataclass
 class ParameterBucket:
-    """Gradients that are averaged at once. members: numbers of the parameters; waits: for how many of them."""
+    """Gradients that are averaged at once. members: numbers of the parameters; waits: for how many of them.
+
+    array: the gradients. message: what goes to other replicas, the same memory unless its dtype is another one.
+    """
 
     array: np.ndarray
-    kind: str | None
+    message: np.ndarray
+    dtypes: tuple[torch.dtype, torch.dtype]  # of the array, of the message
     members: list[int]
     waits: int = 0
+
+    def pack(self) -> None:
+        """Round the gradients for the message."""
+        if self.message is not self.array:
+            as_tensor(self.message, self.dtypes[1]).copy_(as_tensor(self.array, self.dtypes[0]))
+
+    def unpack(self) -> None:
+        """Have what was averaged as the gradients."""
+        if self.message is not self.array:
+            as_tensor(self.array, self.dtypes[0]).copy_(as_tensor(self.message, self.dtypes[1]))
 
 
 class Gradients:
@@ -37,11 +51,18 @@ class Gradients:
     order, whatever their graphs. What backward did not reach counts as 0; where no replica has a gradient it stays
     None, so that optimizers leave such a parameter as it is.
 
-    bucket_bytes: of gradients that are averaged at once, from the last parameter to the first.
+    bucket_bytes: of gradients that are averaged at once, from the last parameter to the first. reduce_dtype: in which
+    they go to other replicas; None: in their own.
     """
 
-    def __init__(self, replicas: Replicas, parameters: Sequence[nn.Parameter], bucket_bytes: int) -> None:
-        self.replicas, self.parameters = replicas, list(parameters)
+    def __init__(
+        self,
+        replicas: Replicas,
+        parameters: Sequence[nn.Parameter],
+        bucket_bytes: int,
+        reduce_dtype: torch.dtype | None = None,
+    ) -> None:
+        self.replicas, self.parameters, self._reduce_dtype = replicas, list(parameters), reduce_dtype
         self.weight: float | None = None  # of this replica in the average; None where all count alike
         self.sync = True
         self._views: list[torch.Tensor] = [torch.empty(0)] * len(self.parameters)
@@ -58,10 +79,13 @@ class Gradients:
 
     def _add(self, members: list[int]) -> None:
         own = [self.parameters[number] for number in members]
-        array = self.replicas.allocate(sum(map(room_of, own)), KINDS[own[0].dtype][0])
+        dtype, count = own[0].dtype, sum(map(room_of, own))
+        reduced = self._reduce_dtype or dtype
+        message = self.replicas.allocate(count, KINDS[reduced][0])
+        array = message if reduced == dtype else np.zeros(count, KINDS[dtype][0])
         for number, view in zip(members, views_of(array, own), strict=True):
             self._views[number], self._home[number] = view, len(self._buckets)
-        self._buckets.append(ParameterBucket(array, kind_of(own[0].dtype), members))
+        self._buckets.append(ParameterBucket(array, message, (dtype, reduced), members))
 
     def _hook(self, number: int) -> Any:
         def arrived(parameter: torch.Tensor) -> None:
@@ -115,13 +139,10 @@ class Gradients:
         self._started += 1
         if self.replicas.size == 1:
             return
-        how: dict[str, Any] = {"deterministic": self.replicas.deterministic}
-        if bucket.kind is not None:
-            how["kind"] = bucket.kind
-        if self.weight is not None:
-            how["weight"] = self.weight
-        op = "mean" if self.weight is None else "average"
-        self._requests.append(all_reduce(bucket.array, self.replicas.comm, op, **how))
+        bucket.pack()
+        op, kind = "mean" if self.weight is None else "average", kind_of(bucket.dtypes[1])
+        how: dict[str, Any] = {"deterministic": self.replicas.deterministic, "weight": self.weight, "kind": kind}
+        self._requests.append(all_reduce(bucket.message, self.replicas.comm, op, **how))
 
     def _end(self) -> None:
         """At the end of a backward pass."""
@@ -160,6 +181,8 @@ class Gradients:
         for request in self._requests:
             request.wait()
         self._requests.clear()
+        for bucket in self._buckets if self.replicas.size > 1 else ():
+            bucket.unpack()
         for number in np.flatnonzero(self._has).tolist():
             if self.parameters[number].grad is None:
                 self.parameters[number].grad = self._views[number]

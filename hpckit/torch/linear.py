@@ -89,8 +89,7 @@ class ActivationMoves:
 
     def _sum(self, x: torch.Tensor) -> torch.Tensor:
         held = x.detach().clone(memory_format=torch.contiguous_format)
-        how: dict[str, Any] = {"kind": kind_of(x.dtype)} if kind_of(x.dtype) else {}
-        all_reduce(as_array(held), self.replicas.comm, "sum", deterministic=True, **how).wait()
+        all_reduce(as_array(held), self.replicas.comm, "sum", deterministic=True, kind=kind_of(x.dtype)).wait()
         return held
 
     def _gather(self, x: torch.Tensor, dim: int, sizes: np.ndarray) -> torch.Tensor:
@@ -106,10 +105,9 @@ class ActivationMoves:
     def _sum_of_part(self, x: torch.Tensor, dim: int, sizes: np.ndarray) -> torch.Tensor:
         first = x.detach().movedim(dim, 0).contiguous()
         own = torch.empty((int(sizes[self.rank]), *first.shape[1:]), dtype=x.dtype)
-        how: dict[str, Any] = {"kind": kind_of(x.dtype)} if kind_of(x.dtype) else {}
-        counts = sizes * first[:1].numel()
+        counts, kind = sizes * first[:1].numel(), kind_of(x.dtype)
         reduce_scatter(
-            as_array(first), self.replicas.comm, "sum", as_array(own), deterministic=True, counts=counts, **how
+            as_array(first), self.replicas.comm, "sum", as_array(own), deterministic=True, counts=counts, kind=kind
         ).wait()
         return own.movedim(0, dim).contiguous()
 

@@ -122,6 +122,5 @@ def _summed(replicas: Replicas, numbers: torch.Tensor) -> torch.Tensor:
     """The sum over the ranks, in place."""
     held = numbers.detach().contiguous()
     if replicas.size > 1:
-        how: dict[str, Any] = {"kind": kind_of(held.dtype)} if kind_of(held.dtype) else {}
-        all_reduce(as_array(held), replicas.comm, "sum", deterministic=True, **how).wait()
+        all_reduce(as_array(held), replicas.comm, "sum", deterministic=True, kind=kind_of(held.dtype)).wait()
     return held

@@ -22,7 +22,7 @@ from hpckit.comm.shared import calls
 from hpckit.comm.shared.group import node_group
 from hpckit.errors import InputError, MismatchError
 from hpckit.torch.states import States
-from hpckit.torch.tensors import KINDS, as_array, bound_threads, broadcast_tensors, require_model
+from hpckit.torch.tensors import KINDS, as_tensor, bound_threads, broadcast_tensors, kind_of, require_model
 from hpckit.torch.units import ModuleUnit, blocks_of, tensors_in, units_of
 from hpckit.training.replicas import Replicas
 
@@ -47,9 +47,9 @@ class FullyShardedDataParallel(States, nn.Module):
     messages all the same. Losses, gradients and parameters have the bits of `DistributedDataParallel` with any
     optimizer that treats elements one by one.
 
-    `samples`, `skip` and `no_sync`: as there; without synchronization each rank keeps whole gradients. Forward is
-    collective, in evaluation too; each rank runs the same blocks in the same order. Collective; raises `InputError` on
-    every rank if the models differ.
+    `samples`, `skip`, `no_sync` and reduce_dtype: as there; without synchronization each rank keeps whole gradients.
+    Forward is collective, in evaluation too; each rank runs the same blocks in the same order. Collective; raises
+    `InputError` on every rank if the models differ.
     """
 
     def __init__(
@@ -61,10 +61,11 @@ class FullyShardedDataParallel(States, nn.Module):
         by_pointer: bool | None = None,
         broadcast_buffers: bool = True,
         deterministic: bool = True,
+        reduce_dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         self.replicas = replicas = Replicas(mesh_axis, deterministic)
-        require_model(replicas.comm, module)
+        require_model(replicas.comm, module, reduce_dtype)
         bound_threads(replicas.comm)
         scalars = [name for name, parameter in module.named_parameters() if not parameter.dim()]
         if scalars:
@@ -74,7 +75,7 @@ class FullyShardedDataParallel(States, nn.Module):
         self.samples_held: float | None = None
         self._sync = True
         broadcast_tensors(replicas, [*module.parameters(), *module.buffers()])
-        homes = units_of(replicas, module, blocks_of(module, blocks), self.by_pointer)
+        homes = units_of(replicas, module, blocks_of(module, blocks), self.by_pointer, reduce_dtype)
         self._root = homes[-1][1]
         self.units: list[ModuleUnit] = [unit for _, units in homes for unit in units]
         self._wait_for_values()  # all have written theirs
@@ -86,9 +87,9 @@ class FullyShardedDataParallel(States, nn.Module):
         self._rooms = self._make_rooms()
         self._room: dict[int, int] = {}  # of each unit: the same on all ranks, whatever is under way there
         for dtype in self._rooms:
-            same = [unit for unit in self._turn if unit.dtype == dtype]
+            same = [unit for unit in self._turn if unit.reduced == dtype]
             self._room.update({id(unit): number % ROOMS for number, unit in enumerate(same)})
-        self._under_way: list[tuple[ModuleUnit, np.ndarray, Request]] = []
+        self._under_way: list[tuple[ModuleUnit, np.ndarray, np.ndarray, Request]] = []
         self._started = 0
         self._trained = [each for unit in self._turn for each in unit.trained]
         # Which parameters have a gradient; and behind them what has been gathered (`_agree`).
@@ -107,7 +108,7 @@ class FullyShardedDataParallel(States, nn.Module):
     def _make_rooms(self) -> dict[torch.dtype, list[np.ndarray]]:
         longest: dict[torch.dtype, int] = {}
         for unit in self._turn:
-            longest[unit.dtype] = max(longest.get(unit.dtype, 0), unit.size)
+            longest[unit.reduced] = max(longest.get(unit.reduced, 0), unit.size)
         if self.replicas.size == 1:
             return {}
         return {
@@ -274,7 +275,7 @@ class FullyShardedDataParallel(States, nn.Module):
 
     def _is_taken(self, unit: ModuleUnit) -> bool:
         room = self._room.get(id(unit))
-        return any(other.dtype == unit.dtype and self._room[id(other)] == room for other, _, _ in self._under_way)
+        return any(other.reduced == unit.reduced and self._room[id(other)] == room for other, *_ in self._under_way)
 
     def _start_next(self) -> None:
         """Copy the gradients of a unit into a room, the rows of each rank together, and let each rank have its own."""
@@ -290,34 +291,34 @@ class FullyShardedDataParallel(States, nn.Module):
         into = np.empty(int(unit.counts[rank]), KINDS[unit.dtype][0]) if unit.grads is None or not fresh else unit.grads
         if fresh:
             unit.grads = into
-        held = into
+        held, dtype = into, unit.dtype
         if replicas.size > 1:
             while self._is_taken(unit):
                 self._finish_first()
-            held = self._rooms[unit.dtype][self._room[id(unit)]][: unit.size]
-        flat = [None if grad is None else as_array(grad.reshape(-1)) for grad in grads]
+            held, dtype = self._rooms[unit.reduced][self._room[id(unit)]][: unit.size], unit.reduced
+        message = as_tensor(held, dtype)
         for number, elements, at in unit.pieces():
-            grad = flat[number]
-            held[at] = 0 if grad is None else grad[elements]
+            grad = grads[number]
+            message[at] = 0 if grad is None else grad.detach().reshape(-1)[elements]
         if replicas.size == 1:
             self._hand(unit, into)
             return
-        how: dict[str, Any] = {"deterministic": replicas.deterministic, "counts": unit.counts}
-        if unit.kind is not None:
-            how["kind"] = unit.kind
-        if self.samples is not None:
-            how["weight"] = self.samples
-        op = "mean" if self.samples is None else "average"
-        self._under_way.append((unit, into, reduce_scatter(held, self._sums, op, into, **how)))
+        came = into if dtype == unit.dtype else np.empty(into.size, held.dtype)
+        op, kind = "mean" if self.samples is None else "average", kind_of(dtype)
+        how: dict[str, Any] = {"deterministic": replicas.deterministic, "weight": self.samples, "kind": kind}
+        request = reduce_scatter(held, self._sums, op, came, counts=unit.counts, **how)
+        self._under_way.append((unit, into, came, request))
 
     def _advance(self) -> None:
         """Let the sums go on."""
-        while self._under_way and self._under_way[0][2].test():
+        while self._under_way and self._under_way[0][-1].test():
             self._finish_first()
 
     def _finish_first(self) -> None:
-        unit, into, request = self._under_way.pop(0)
+        unit, into, came, request = self._under_way.pop(0)
         request.wait()
+        if came is not into:
+            as_tensor(into, unit.dtype).copy_(as_tensor(came, unit.reduced))
         self._hand(unit, into)
 
     def _hand(self, unit: ModuleUnit, into: np.ndarray) -> None:

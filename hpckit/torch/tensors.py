@@ -72,9 +72,9 @@ def by_dtype(tensors: Sequence[torch.Tensor]) -> Iterator[tuple[torch.dtype, lis
     yield from places.items()
 
 
-def require_model(comm: Any, module: nn.Module) -> None:
+def require_model(comm: Any, module: nn.Module, reduce_dtype: torch.dtype | None = None) -> None:
     """Raise `InputError` on every rank unless the module lives on the host and is alike on all: names, shapes, dtypes
-    and what is trained, in the same order. Collective.
+    and what is trained, in the same order, and in which dtype gradients are to be averaged. Collective.
     """
     if not isinstance(module, nn.Module):
         raise InputError(f"a model is a torch.nn.Module, not a {type(module).__name__}")
@@ -88,7 +88,10 @@ def require_model(comm: Any, module: nn.Module) -> None:
                 kind_of(tensor.dtype)
         shown = str(tensor.dtype).removeprefix("torch.")
         facts[name] = f"{list(tensor.shape)} {shown} on {tensor.device.type} ({what}, number {place})"
+    facts["reduce_dtype"] = str(reduce_dtype)
     require_same(comm, facts, "a model is the same on every rank")
+    if reduce_dtype is not None:
+        kind_of(reduce_dtype)
     abroad = [name for name, tensor in named if tensor.device.type != "cpu"]
     if abroad:
         raise InputError(

@@ -20,7 +20,7 @@ from hpckit.collectives import Request, all_gather
 from hpckit.comm.shared.symmetric import shared_once
 from hpckit.errors import InputError
 from hpckit.plan.blocks import block_starts
-from hpckit.torch.tensors import KINDS, as_array, as_tensor, kind_of, room_of
+from hpckit.torch.tensors import KINDS, as_array, as_tensor, room_of
 from hpckit.training.replicas import Replicas
 
 
@@ -53,18 +53,19 @@ class Sharded:
 class ModuleUnit:
     """Parameters of a module, of one dtype; made by `PointerUnit` or `MessageUnit`.
 
-    waits: for how many gradients of this backward pass it waits; ready: whether they may be averaged.
+    reduced: the dtype in which their gradients go to other replicas. waits: for how many gradients of this backward
+    pass it waits.
     """
 
     replicas: Replicas
     parameters: list[Sharded]
     dtype: torch.dtype
+    reduced: torch.dtype
     order: np.ndarray  # a digest of the gathers of all units, one number
     counts: np.ndarray = field(init=False)
     waits: int = 0
 
     def __post_init__(self) -> None:
-        self.kind = kind_of(self.dtype)
         widths = np.array([each.width for each in self.parameters])
         rows = np.array([np.diff(each.rows) for each in self.parameters])
         self.counts = (rows * widths[:, None]).sum(axis=0)
@@ -197,7 +198,11 @@ class MessageUnit(ModuleUnit):
 
 
 def units_of(
-    replicas: Replicas, module: nn.Module, blocks: Sequence[nn.Module], by_pointer: bool
+    replicas: Replicas,
+    module: nn.Module,
+    blocks: Sequence[nn.Module],
+    by_pointer: bool,
+    reduced: torch.dtype | None = None,
 ) -> list[tuple[nn.Module, list[ModuleUnit]]]:
     """The units of each block; and last those of the module itself: what belongs to no block, or to several."""
     held: dict[nn.Parameter, list[tuple[nn.Module, str]]] = {}
@@ -227,7 +232,7 @@ def units_of(
                 for each in own
                 if each.dtype == dtype
             ]
-            units.append(kind(replicas, parameters, dtype, order))
+            units.append(kind(replicas, parameters, dtype, reduced or dtype, order))
         found.append((owner, units))
     return found
 

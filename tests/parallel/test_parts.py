@@ -9,7 +9,7 @@ from hpckit.plan.pipeline.training import training_plan
 from hpckit.training.sampler import Sampler
 
 
-@pytest.mark.parametrize("ranks", [3, *(pytest.param(n, marks=pytest.mark.nightly) for n in (2, 4))])
+@pytest.mark.parametrize("ranks", [3, *(pytest.param(n, marks=pytest.mark.nightly) for n in (2, 4, 8))])
 def test_some_meshes_have_the_bits_of_one_rank(ranks, mpirun):
     assert "good" in mpirun(ranks, "parts_ranks.py", "few", timeout=200).stdout
 

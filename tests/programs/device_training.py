@@ -42,7 +42,7 @@ def images() -> tuple[Layer, np.ndarray, np.ndarray]:
     return model, random.normal(size=(BATCH, 3, 4, 1)), random.integers(0, VOCAB, BATCH)
 
 
-def trained(kind: str, device: Device, pp: int, schedule: str) -> dict[str, np.ndarray]:
+def trained(kind: str, device: Device, pp: int, schedule: str, short: str = "") -> dict[str, np.ndarray]:
     """All that a training gives on this rank."""
     model, x, targets = images() if kind == "cnn" else language(kind)
     tied = kind == "gpt2"
@@ -52,7 +52,13 @@ def trained(kind: str, device: Device, pp: int, schedule: str) -> dict[str, np.n
     found: dict[str, np.ndarray] = {}
     with hp.Mesh(comm, dp=plan.dp, pp=plan.pp) as mesh:
         pipeline = hp.training.Pipeline(
-            mesh, model, CrossEntropy(VOCAB, VOCAB + 1), plan, dtype=np.float64, device=device
+            mesh,
+            model,
+            CrossEntropy(VOCAB, VOCAB + 1),
+            plan,
+            dtype=np.float32 if short else np.float64,
+            device=device,
+            gradients=short,
         )
         pipeline.initialize(seed=1)
         make = AdamW if kind != "cnn" else SGD
@@ -75,16 +81,19 @@ def trained(kind: str, device: Device, pp: int, schedule: str) -> dict[str, np.n
 def main() -> None:
     """Compare, and say how many numbers were compared."""
     device = hp.find_gpu(comm)
-    cases = [("gpt2", 1, "1f1b"), ("cnn", 1, "1f1b")]
+    cases: list[tuple[str, int, str, str]] = [("gpt2", 1, "1f1b", ""), ("cnn", 1, "1f1b", "")]
     if "all" in sys.argv:
-        cases += [("llama", 1, "1f1b")]
-        cases += [("gpt2", 2, "1f1b"), ("cnn", 2, "zb_h1")] if comm.size == 2 else []
+        cases += [("llama", 1, "1f1b", "")]
+        if comm.size == 2:
+            cases += [("gpt2", 2, "1f1b", ""), ("cnn", 2, "zb_h1", "")]
+            cases += [("llama", 1, "1f1b", short) for short in ("bfloat16", "float16")]
     count = 0
-    for kind, pp, schedule in cases:
-        there, here = trained(kind, device, pp, schedule), trained(kind, HOST, pp, schedule)
+    for kind, pp, schedule, short in cases:
+        there, here = trained(kind, device, pp, schedule, short), trained(kind, HOST, pp, schedule, short)
+        most = {"": 1e-12, "bfloat16": 2.0**-8, "float16": 2.0**-11}[short]
         for name, expected in here.items():
             off = np.abs(there[name] - expected).max() / max(1e-3, np.abs(expected).max())
-            assert off <= 1e-12, f"{kind}, pp={pp}: {name} is off by {off:.2g}"
+            assert off <= most, f"{kind}, pp={pp}, {short}: {name} is off by {off:.2g}"
             count += expected.size
     if comm.rank == 0:
         print(f"all good {count}")

@@ -40,6 +40,7 @@ def trained(
     parts=0,
     microbatches=1,
     bias=0,
+    short="",
     **more,
 ):
     """Losses and norms of three steps; gradients of the last one, and the values after it, of this rank."""
@@ -52,7 +53,7 @@ def trained(
     )  # fmt: skip
     inner = {name: size for name, size in (("cp", cp), ("tp", tp)) if size > 1}
     with hp.Mesh(comm, dp=dp, pp=pp, **inner) as mesh:
-        it = hp.training.Pipeline(mesh, model, CrossEntropy(17), plan, dtype=dtype, sharding=stage)
+        it = hp.training.Pipeline(mesh, model, CrossEntropy(17), plan, dtype=dtype, sharding=stage, gradients=short)
         if ep > 2:
             two = {type(part.way(np.zeros(part.experts, int))) is OverNodes for part in it.experts().values()}
             assert two <= {sys.argv[1:2] == ["nodes"]}  # a stage may have no experts
@@ -105,7 +106,7 @@ cases = {
         (f8, {"dp": 2, "ep": 2, "microbatches": 2, "shared": 8, "capacity": 0.6}),
         (f8, {"dp": 2, "ep": 2, "bias": 1, "top_k": 1, "parts": 2}),
         (f8, {"dp": 1, "tp": 2, "ep": 2}),
-        (f4, {"dp": 2, "ep": 2, "parts": 4, "stage": 2, "schedule": "looped_bfs"}),
+        (f4, {"dp": 2, "ep": 2, "parts": 4, "stage": 2, "schedule": "looped_bfs", "short": "bfloat16"}),
         ("bfloat16", {"dp": 2, "ep": 2, "parts": 8}),
         (f8, {"dp": 2, "parts": 8}),
         (f8, {"tp": 2, "capacity": 0.7}),
@@ -122,7 +123,7 @@ cases = {
         (f8, {"dp": 2, "tp": 2, "ep": 4, "shared": 4}),
         (f8, {"dp": 2, "tp": 2, "ep": 2, "stage": 1}),
         (f4, {"dp": 4, "ep": 4, "parts": 8, "stage": 3}),
-        (f4, {"dp": 4, "ep": 2, "parts": 4, "stage": 3, "schedule": "looped_bfs"}),
+        (f4, {"dp": 4, "ep": 2, "parts": 4, "stage": 3, "schedule": "looped_bfs", "short": "bfloat16"}),
         (f8, {"cp": 2, "tp": 2, "ep": 4, "capacity": 0.7, "microbatches": 2, "recompute": True}),
         (f8, {"dp": 2, "tp": 2, "ep": 2, "etp": 2, "capacity": 0.9, "microbatches": 2}),
         (f8, {"dp": 2, "pp": 2, "etp": 2, "stage": 3, "schedule": "zb_h1", "microbatches": 2}),
@@ -135,7 +136,7 @@ cases = {
     ],
     8: [
         (f8, {"dp": 2, "pp": 2, "tp": 2, "ep": 4, "schedule": "zb_h1"}),
-        (f4, {"dp": 8, "ep": 4, "parts": 8, "stage": 2}),
+        (f4, {"dp": 8, "ep": 4, "parts": 8, "stage": 2, "short": "bfloat16"}),
         (f4, {"dp": 4, "pp": 2, "ep": 2, "parts": 8}),
         (f8, {"dp": 4, "tp": 2, "ep": 4, "stage": 3}),
         (f8, {"dp": 2, "cp": 2, "tp": 2, "ep": 2, "etp": 2, "bias": 1}),

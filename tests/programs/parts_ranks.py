@@ -43,7 +43,21 @@ def model_of(kind):
 
 
 def trained(
-    comm, kind, dtype, *, dp=1, pp=1, tp=1, stage=0, schedule="1f1b", parts=8, layer_parts=0, group=0, steps=3, chunks=1
+    comm,
+    kind,
+    dtype,
+    *,
+    dp=1,
+    pp=1,
+    tp=1,
+    stage=0,
+    schedule="1f1b",
+    parts=8,
+    layer_parts=0,
+    group=0,
+    steps=3,
+    chunks=1,
+    short="",
 ):
     """Losses and norms of the steps, gradients of the first, and the values of this rank's stages after the last."""
     model, loss = model_of(kind)
@@ -54,8 +68,9 @@ def trained(
     )  # fmt: skip
     with hp.Mesh(comm, dp=dp, pp=pp, tp=tp) as mesh:
         it = hp.training.Pipeline(
-            mesh, model, loss, plan, dtype=dtype, sharding=stage, shard_group=group, tensor_chunks=chunks
-        )
+            mesh, model, loss, plan, dtype=dtype, sharding=stage, shard_group=group, tensor_chunks=chunks,
+            gradients=short,
+        )  # fmt: skip
         it.initialize(3)
         optimizer, told, grads = AdamW(it.parameters), [], {}
         sampler = hp.training.Sampler(SAMPLES, BATCH, shuffle=False)
@@ -88,7 +103,7 @@ def serial(kind, dtype, **how):
 
 
 def same(kind, dtype, reference=None, **how):
-    alone = {name: value for name, value in how.items() if name in ("parts", "layer_parts", "steps", "chunks")}
+    alone = {name: value for name, value in how.items() if name in ("parts", "layer_parts", "steps", "chunks", "short")}
     wanted, *arrays = reference or serial(kind, dtype, **alone)
     told, *found = trained(WORLD, kind, dtype, **how)
     assert told == wanted, (kind, dtype, how, told, wanted)
@@ -124,11 +139,19 @@ cases = {
         ("tied", f4, {"dp": 3}),
         ("gpt2", f8, {"dp": 3, "stage": 2}),
         ("deep", "bfloat16", {"tp": 3, "layer_parts": 8, "chunks": 2}),  # ranks without tokens
+        ("deep", "bfloat16", {"dp": 3, "stage": 3, "schedule": "looped_bfs", "short": "bfloat16"}),
     ],
     4: [
         ("tied", f4, {"dp": 2, "pp": 2, "schedule": "zb_h1"}),
         ("tied", f8, {"dp": 4, "stage": 3, "schedule": "looped_bfs"}),
         ("eight_llama", f4, {"tp": 2, "dp": 2, "stage": 2, "layer_parts": 4}),
+        ("deep_llama", "float16", {"tp": 2, "dp": 2, "stage": 1, "layer_parts": 8, "short": "float16"}),
+        ("deep", f4, {"pp": 2, "dp": 2, "stage": 2, "short": "bfloat16"}),
+        ("tied", f4, {"dp": 4, "stage": 3, "group": 2, "short": "bfloat16"}),
+    ],
+    8: [
+        ("deep_llama", f4, {"dp": 2, "tp": 2, "pp": 2, "stage": 1, "layer_parts": 8, "short": "bfloat16"}),
+        ("deep", f4, {"dp": 4, "tp": 2, "stage": 2, "group": 2, "layer_parts": 8, "short": "bfloat16"}),
     ],
 }
 few = sys.argv[1:] == ["few"]

@@ -2,6 +2,7 @@
 
 import hashlib
 
+import ml_dtypes
 import numpy as np
 from mpi4py import MPI
 
@@ -9,7 +10,7 @@ import hpckit as hp
 import hpckit.collectives.axis as axes
 from hpckit.comm.shared import group
 from hpckit.nn.feedforward import mlp
-from hpckit.nn.gpt import gpt2
+from hpckit.nn.gpt import gpt2, llama
 from hpckit.nn.layer import Pass
 from hpckit.nn.loss import CrossEntropy
 from hpckit.nn.optimizers import SGD, AdamW, clip_scale
@@ -140,8 +141,57 @@ def data_parallel_shards_the_optimizer():
     assert WORLD.allreduce(optimizer.mean.size) == data.parameters.size
 
 
+def gradients_in_16_bits_are_sums_of_rounded_ones(short, *, stage=0, group=0, ep=1, **sizes):
+    """Against NumPy's sum of what each replica has of its own samples, of experts over their own replicas."""
+    model = llama(17, 2, 16, 4, 2, 12, 5, experts=4)
+    plan = hp.plan.training_plan(WORLD.size, len(model.layers), batch=8, ep=ep, **sizes)
+    rounded = np.dtype({"bfloat16": ml_dtypes.bfloat16, "float16": np.float16}[short])
+
+    def added(every):
+        total = np.zeros_like(every[0])
+        for each in every:
+            total += each.astype(rounded).astype(np.float32)
+        return total.astype(rounded).astype(np.float32) if len(every) > 1 else total
+
+    with hp.Mesh(WORLD, dp=plan.dp, **{name: size for name, size in sizes.items() if name != "dp"}) as mesh:
+        own = slice(8 // plan.dp * mesh["dp"].rank, 8 // plan.dp * (mesh["dp"].rank + 1))
+        every = {}
+        for how in ({}, {"gradients": short, "sharding": stage, "shard_group": group}):
+            it = hp.training.Pipeline(mesh, model, CrossEntropy(17), plan, **how)
+            it.initialize(3)
+            it.zero_grads()
+            it.run(WORDS[own, :-1], WORDS[own, 1:], total=40, sync=bool(how))
+            parts = [it.shards] if ep == 1 else [it.shards.common, it.shards.experts]
+            for number, shards in enumerate(parts):
+                if not how:
+                    every[number] = shards.replicas.comm.allgather(shards.parameters.grads)
+                    continue
+                groups = [every[number][at : at + (group or 64)] for at in range(0, len(every[number]), group or 64)]
+                wanted, compared = added([added(each) for each in groups]), 0
+                for part in shards.parameters.owned:
+                    for p, low, high in parts_in(shards.parameters, part):
+                        if not (p.partial and sizes.get("tp")):  # sums over tp come before those over replicas
+                            assert np.array_equal(part.grads[low - part.start : high - part.start], wanted[low:high])
+                            compared += high - low
+                assert compared or not wanted.size
+
+
+def parts_in(parameters, part):
+    """The parameters in an owned part, and the elements of each there."""
+    for p in parameters.list:
+        first = parameters.offsets[p.name]
+        low, high = max(first, part.start), min(first + p.size, part.end)
+        if low < high:
+            yield p, low, high
+
+
 stages_have_the_bits_of_whole_replicas()
 groups_have_the_bits_of_whole_replicas()
+gradients_in_16_bits_are_sums_of_rounded_ones("bfloat16", dp=4, stage=2, group=2)
+gradients_in_16_bits_are_sums_of_rounded_ones("float16", dp=2, cp=2)
+gradients_in_16_bits_are_sums_of_rounded_ones("bfloat16", dp=2, pp=2)
+gradients_in_16_bits_are_sums_of_rounded_ones("bfloat16", dp=2, tp=2)
+gradients_in_16_bits_are_sums_of_rounded_ones("bfloat16", dp=4, ep=2)
 data_parallel_shards_the_optimizer()
 if WORLD.rank == 0:
     print("good")

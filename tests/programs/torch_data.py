@@ -96,6 +96,32 @@ def the_order_of_ranks():
         models.same(models.values_of(own.module), models.values_of(alone))
 
 
+def gradients_in_16_bits():
+    """Rounded, averaged in float32, rounded again: PyTorch's own arithmetic, to the bit, in small buckets and one."""
+    x, y = models.share(models.texts(1, 2 * RANKS), WORLD.rank, RANKS)
+    for own, reduced in (("float32", "bfloat16"), ("float32", "float16"), ("bfloat16", "float32")):
+        dtype, short = getattr(torch, own), getattr(torch, reduced)
+        model = models.made(models.Transformer).to(dtype)
+        models.loss_of(model(x), y).backward()
+        data = DistributedDataParallel(copy.deepcopy(model), WORLD, bucket_bytes=2000, reduce_dtype=short)
+        data.zero_grad()
+        for _ in range(2):  # the second backward pass adds to what the first has averaged
+            models.loss_of(data(x), y).backward()
+        for name, grad in models.grads_of(model).items():
+            averaged = grad * 0
+            for _ in range(2):
+                every = [torch.from_numpy(one) for one in WORLD.allgather((averaged + grad).to(short).float().numpy())]
+                total = functools.reduce(torch.add, every) / RANKS
+                averaged = total.to(short).to(dtype) if RANKS > 1 else averaged + grad
+            assert torch.equal(models.grads_of(data.module)[name], averaged), (own, reduced, name)
+    data = DistributedDataParallel(models.made(models.Branches), WORLD, reduce_dtype=torch.bfloat16)
+    assert all(bucket.message.itemsize == 2 for bucket in data.gradients._buckets)
+    refused(lambda: DistributedDataParallel(nn.Linear(2, 2), WORLD, reduce_dtype=torch.int8), "torch.int8")
+    if RANKS > 1:
+        kind = torch.float16 if WORLD.rank else torch.bfloat16
+        refused(lambda: DistributedDataParallel(nn.Linear(2, 2), WORLD, reduce_dtype=kind), "every rank")
+
+
 def the_mean_of_the_whole_batch():
     """A ResNet with batch norms over all ranks: ten steps of the whole batch by one process, running means too."""
     model = models.made(models.ResNet)
@@ -239,5 +265,5 @@ def refusals():
 
 CASES = (
     the_whole_batch, the_mean_of_the_whole_batch, the_order_of_ranks, what_is_unused, accumulation,
-    the_state_of_optimizers, refusals,
+    the_state_of_optimizers, gradients_in_16_bits, refusals,
 )  # fmt: skip

@@ -38,10 +38,12 @@ def step(model, optimizer, batch, parts=1):
     return len(x)
 
 
-def twins(model, optimizer_of, batches, blocks, by_pointer, weighted, parts=1):
+def twins(model, optimizer_of, batches, blocks, by_pointer, weighted, parts=1, reduced=None):
     """The same steps by DDP and by FSDP: the bits of gradients and parameters."""
-    whole = DistributedDataParallel(copy.deepcopy(model), WORLD)
-    cut = FullyShardedDataParallel(copy.deepcopy(model), WORLD, blocks=blocks, by_pointer=by_pointer)
+    whole = DistributedDataParallel(copy.deepcopy(model), WORLD, reduce_dtype=reduced)
+    cut = FullyShardedDataParallel(
+        copy.deepcopy(model), WORLD, blocks=blocks, by_pointer=by_pointer, reduce_dtype=reduced
+    )
     optimizers = optimizer_of(whole.parameters()), optimizer_of(cut.parameters())
     for batch in batches:
         for each, optimizer in zip((whole, cut), optimizers, strict=True):
@@ -70,6 +72,9 @@ def bits_of_data_parallel():
         models.close(cut.full_state_dict(), values)
         even = [models.texts(number, 4 * RANKS) for number in range(3)]
         twins(gpt, adamw, even, (models.Block,) if RANKS == 1 else None, by_pointer, False, parts=2)
+        for kind in (torch.bfloat16, torch.float16):
+            twins(gpt, adamw, texts[-2:], models.Block, by_pointer, True, reduced=kind)
+        twins(copy.deepcopy(gpt).bfloat16(), adamw, even[:1], models.Block, by_pointer, False, reduced=torch.float32)
         net = models.made(models.ResNet)
         pictures = [models.images(number, 2 * RANKS) for number in range(3)]
         twins(net, momentum, pictures, models.Residual, by_pointer, False)
