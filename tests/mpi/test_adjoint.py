@@ -15,7 +15,7 @@ import pytest
 import hpckit as hp
 from hpckit.adjoint.trace import Axes
 from hpckit.adjoint.windows.schedule import forward_steps
-from hpckit.comm.observe.observer import Listener
+from hpckit.comm.observe.observer import Listener, Observer
 from hpckit.errors import BlowUpError, InputError
 from hpckit.kernels.graph.tape import Tape
 from hpckit.plan.machine.machine import Level, Machine
@@ -55,7 +55,8 @@ def test_gradients_of_200_steps_have_the_same_bits_on_any_number_of_ranks(mpirun
 
 @pytest.fixture
 def mesh():
-    with hp.Mesh(hp.world(), y=1, x=1, periodic="x") as mesh:
+    """With an observer of its own: a test before it in this process may have left a listener at the world's."""
+    with hp.Mesh(hp.world(), Observer(), y=1, x=1, periodic="x") as mesh:
         yield mesh
 
 

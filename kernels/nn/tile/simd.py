@@ -31,7 +31,7 @@ HEIGHTS, BESIDE = SHAPE.heights, SHAPE.beside
 BLOCK_BYTES = 1 << 20  # of packed rows: half of a second cache
 AHEAD = 32 << 10  # bytes that a panel is asked for before it is used, where rows are few
 # Measured: where memory is the limit the processor asks soon enough by itself, and our asking takes its places.
-UNASKED = tuple(kind for kind in KINDS if kind != "bfloat16")  # of which that holds for the second lowest tile, too
+ASKED = "bfloat16"  # the kind of which that does not hold for the second lowest tile
 SLAB_BYTES = 32 << 10  # of a panel that all rows of a block meet at once: a first cache, or half of one
 ISA = next(name for name, shape in SHAPES.items() if shape == SHAPE)
 
@@ -169,7 +169,7 @@ def multiplier(kind: str) -> Any:
     key = (kind, ISA, instruction(kind), HEIGHTS, BESIDE)
     tile0, tile1, tile2, tile3 = (tile(kind, height) for height in HEIGHTS)
     height0, height1, height2, height3 = HEIGHTS
-    lowest, unasked = tile(kind, height3, BESIDE), height2 if kind in UNASKED else height3
+    lowest, unasked = tile(kind, height3, BESIDE), height3 if kind == ASKED else height2
     slab = max(SLAB_BYTES // unit_bytes, 1)
     pack_rows = _row_packer(kind)
 
