@@ -79,6 +79,8 @@ class GhostReturn(Begun):
             if self._given:
                 given = self._mail.out(self._values)
                 take_values(values, self._slots[first : first + self._given], self._given, given)
+                if self._seals is not None:
+                    given = given.copy()  # as in `GhostExchange._give`
             self._mail.post()
         if self._far:
             take_values(values, self._slots[first + self._given :], self._gone, self._out.values)
