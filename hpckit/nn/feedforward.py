@@ -217,8 +217,8 @@ class Experts:
         if self.shared is not None:
             onto, of_shared = self.shared.forward(x, step, onto)
         values, _ = self.router.forward(rows(x), step)
-        chosen = np.argsort(-values, axis=1, kind="stable")[:, : self.top_k]
-        weights = _softmax(np.take_along_axis(values, chosen, axis=1))
+        chosen, weights = (empty((len(values), self.top_k), values, kind) for kind in (np.int64, values.dtype))
+        dispatch.choose(values, chosen, weights)
         sent, limited = chosen.reshape(-1), bool(self.capacity) and step.training
         order = np.argsort(sent, kind="stable")  # row -> token and choice; those of an expert stand together
         place: Any = np.argsort(order, kind="stable").reshape(chosen.shape)

@@ -25,13 +25,23 @@ from hpckit.serving.checkpoint.weights import BlockWeights, Norm, PackedMatrix
 
 WHOLE = 128  # numbers of which activations take a multiple, so that none is left over from their vectors
 # A row of a matrix, and of a layer: addresses, sizes, numbers of rows of the other table; 0 for no biases, -1 for none.
-FUNCTION, PANELS, COUNT, UNITS, INPUTS, OUTPUTS, BIAS, BEGIN, MATRIX_FIELDS = range(9)
+FUNCTION, PANELS, COUNT, UNITS, INPUTS, OUTPUTS, BIAS, BEGIN, COLUMNS, MATRIX_FIELDS = range(10)
 GAIN1, BIAS1, GAIN2, BIAS2, QKV, OUT, ROUTER, FEEDS, LAYER_FIELDS = range(9)
-GATE, UP, DOWN = range(3)  # the matrices of an MLP or an expert stand in this order
+UP, DOWN, FEED = range(3)  # the matrices of an MLP or an expert stand in this order, FEED of them
 ATTEND, PROJECT, RAISE, LOWER = range(4)
 ACTIVATIONS = ("silu", "gelu", "gelu_erf", "relu")
 
 words, floats = values_at("int64"), values_at("float32")
+SWIGLU, SILU, GELU, GELU_ERF, CHOOSE = (
+    one("float32")
+    for one in (
+        numbers.swiglu_kernel,
+        numbers.silu_kernel,
+        numbers.gelu_kernel,
+        numbers.gelu_erf_kernel,
+        numbers.choose_kernel,
+    )
+)
 
 
 class Sizes(NamedTuple):
@@ -45,6 +55,7 @@ class Sizes(NamedTuple):
     experts: int
     chosen: int
     activation: int
+    gated: bool
     eps: np.float32
     factor: np.float32  # of the scores of attention
 
@@ -64,14 +75,12 @@ class MatrixTable:
         feeds = [self._matrix(matrix) for feed in block.feeds for matrix in feed]
         return [*own, feeds[0]]
 
-    def _matrix(self, matrix: PackedMatrix | None) -> int:
+    def _matrix(self, matrix: PackedMatrix) -> int:
         """Add a row; returns its number."""
-        row = [0] * MATRIX_FIELDS
-        if matrix is not None:
-            it, bias = matrix.packed, matrix.bias
-            count, units, _ = it.panels.shape
-            row = [_product(it.kind), it.panels.ctypes.data, count, units, it.inputs, it.outputs]
-            row += [0 if bias is None else bias.ctypes.data, matrix.begin]
+        it, bias = matrix.packed, matrix.bias
+        count, units, _ = it.panels.shape
+        row = [_product(it.kind), it.panels.ctypes.data, count, units, it.inputs, it.outputs]
+        row += [0 if bias is None else bias.ctypes.data, matrix.begin, matrix.end - matrix.begin]
         self._matrices.append(row)
         return len(self._matrices) - 1
 
@@ -108,6 +117,101 @@ def _product(kind: str) -> int:
 _kept: list[Any] = []  # kernels whose addresses are in use
 
 
+@jit(math=STRICT)
+def _normed(gain, bias, eps, x, y):
+    """The norm of rows, of x to y."""
+    rows, width = x.shape
+    mean, spread = np.empty(rows, np.float32), np.empty(rows, np.float32)
+    if bias:
+        norms.layer_norm_rows(x, floats(gain, width), floats(bias, width), eps, y, mean, spread)
+    else:
+        norms.rms_norm_rows(x, floats(gain, width), eps, y, spread)
+
+
+@jit(math=STRICT)
+def _times(matrix, given, out, begin):
+    """Rows times a matrix, to columns from `begin` on of the rows `out`."""
+    to = out.ctypes.data + 4 * begin
+    call_at(matrix[FUNCTION], (matrix.ctypes.data, given.ctypes.data, given.shape[0], to, out.shape[1]))
+
+
+@jit(math=STRICT)
+def _split(flat, sizes, qkv):
+    """Queries, keys and values from the columns of their product, whose groups are filled up to whole panels."""
+    for row in range(len(qkv)):
+        for group in range(sizes.groups):
+            at = group * sizes.columns
+            for line in range(qkv.shape[2]):
+                for i in range(sizes.head_width):
+                    qkv[row, group, line, i] = flat[row, at + line * sizes.head_width + i]
+
+
+@jit(math=STRICT)
+def _raise(feed, sizes, given, hidden):
+    """What `hidden` has of this rank: columns of an activation of a product, or of silu(gate) times one."""
+    rows, own, wide = given.shape[0], feed[COLUMNS], feed[OUTPUTS]
+    begin, gated = feed[BEGIN], 1 if sizes.gated else 0
+    size = -(-rows * own // WHOLE) * WHOLE
+    raw = np.empty((rows, wide), np.float32)
+    gate, up, done = np.zeros(size, np.float32), np.zeros(size, np.float32), np.empty(size, np.float32)
+    _times(feed, given, raw, 0)
+    for row in range(rows):
+        for i in range(own):
+            gate[row * own + i] = raw[row, i]
+            up[row * own + i] = raw[row, gated * (wide // 2) + i]
+    if gated:
+        SWIGLU(gate, up, done)
+    elif sizes.activation == 0:
+        SILU(up, done)
+    elif sizes.activation == 1:
+        GELU(up, done)
+    elif sizes.activation == 2:
+        GELU_ERF(up, done)
+    else:
+        numbers.relu(up, done)
+    hidden[:, begin : begin + own] = done[: rows * own].reshape(rows, own)
+
+
+@jit(math=STRICT)
+def _rows_of(expert, chosen):
+    """Which rows chose an expert, and each in which place."""
+    rows, places, count = np.empty(len(chosen), np.int64), np.empty(len(chosen), np.int64), 0
+    for row in range(len(chosen)):
+        for place in range(chosen.shape[1]):
+            if chosen[row, place] == expert:
+                rows[count], places[count] = row, place
+                count += 1
+    return rows[:count], places[:count]
+
+
+@jit(math=STRICT)
+def _raise_experts(matrices, sizes, given, chosen, hidden):
+    """`_raise` of each expert for the rows that chose it, which stand one after the other in `hidden`."""
+    at = 0
+    for expert in range(sizes.experts):
+        rows, _ = _rows_of(expert, chosen)
+        if len(rows):
+            _raise(matrices[FEED * expert + UP], sizes, given[rows], hidden[at : at + len(rows)])
+            at += len(rows)
+
+
+@jit(math=STRICT)
+def _lower_experts(matrices, sizes, chosen, shares, hidden, branch):
+    """What the experts of each row make of `hidden`, by their shares, in the order of the experts."""
+    begin, wide, at = matrices[DOWN, BEGIN], matrices[DOWN, OUTPUTS], 0
+    branch[:, begin : begin + wide] = np.float32(0)
+    for expert in range(sizes.experts):
+        rows, places = _rows_of(expert, chosen)
+        if len(rows):
+            found = np.empty((len(rows), wide), np.float32)
+            _times(matrices[FEED * expert + DOWN], hidden[at : at + len(rows)], found, 0)
+            at += len(rows)
+            for i in range(len(rows)):
+                share = shares[rows[i], places[i]]
+                for j in range(wide):
+                    branch[rows[i], begin + j] += share * found[i, j]
+
+
 @functools.cache
 def decoder() -> Any:
     """The kernel `(program, layers, matrices, sizes, x, places, pages, turns, shared, barrier)`.
@@ -117,128 +221,46 @@ def decoder() -> Any:
     cosines and sines; shared: what all ranks of the replica see: mixed, hidden, branch. barrier: addresses of a kernel
     that waits for these ranks and of its record, 0 for none. Returns the status of a wait that failed, or 0.
     """
-    keep, attend, rms_norm, layer_norm = paged.keep, paged.attention(), norms.rms_norm_rows, norms.layer_norm_rows
-    swiglu, silu, gelu, gelu_erf = (
-        one("float32")
-        for one in (numbers.swiglu_kernel, numbers.silu_kernel, numbers.gelu_kernel, numbers.gelu_erf_kernel)
-    )
-    relu = numbers.relu
+    keep, attend = paged.keep, paged.attention()
 
-    @jit(math=STRICT, key=("decoder", "normed"))
-    def normed(gain, bias, eps, x, y):
-        """The norm of rows, of x to y."""
-        rows, width = x.shape
-        mean, spread = np.empty(rows, np.float32), np.empty(rows, np.float32)
-        if bias:
-            layer_norm(x, floats(gain, width), floats(bias, width), eps, y, mean, spread)
-        else:
-            rms_norm(x, floats(gain, width), eps, y, spread)
-
-    @jit(math=STRICT, key=("decoder", "times"))
-    def times(matrix, given, out, begin):
-        """Rows times a matrix, to columns from `begin` on of the rows `out`."""
-        to = out.ctypes.data + 4 * begin
-        call_at(matrix[FUNCTION], (matrix.ctypes.data, given.ctypes.data, given.shape[0], to, out.shape[1]))
-
-    @jit(math=STRICT, key=("decoder", "up"))
-    def up(feed, activation, given, hidden):
-        """What `hidden` has of this rank: columns of an activation of a product, or of silu(gate) times one."""
-        rows, own = given.shape[0], feed[UP, OUTPUTS]
-        size = -(-rows * own // WHOLE) * WHOLE
-        raw, gate, done = np.empty(size, np.float32), np.empty(size, np.float32), np.empty(size, np.float32)
-        for i in range(rows * own, size):
-            raw[i] = gate[i] = np.float32(0)
-        times(feed[UP], given, raw[: rows * own].reshape(rows, own), 0)
-        if feed[GATE, FUNCTION]:
-            times(feed[GATE], given, gate[: rows * own].reshape(rows, own), 0)
-            swiglu(gate, raw, done)
-        elif activation == 0:
-            silu(raw, done)
-        elif activation == 1:
-            gelu(raw, done)
-        elif activation == 2:
-            gelu_erf(raw, done)
-        else:
-            relu(raw, done)
-        hidden[:, feed[UP, BEGIN] : feed[UP, BEGIN] + own] = done[: rows * own].reshape(rows, own)
-
-    @jit(math=STRICT, key=("decoder", "choose"))
-    def choose(scores, chosen, shares):
-        """The share of each expert in each row, -1 but for those with the largest scores, of equal ones the first."""
-        rows, experts = scores.shape
-        raw = np.empty(experts)
-        for row in range(rows):
-            most, total = scores[row].max(), 0.0
-            raw[:] = -1.0
-            for _ in range(chosen):
-                best = -1
-                for e in range(experts):
-                    if raw[e] < 0 and (best < 0 or scores[row, e] > scores[row, best]):
-                        best = e
-                raw[best] = np.exp(np.float64(scores[row, best]) - np.float64(most))
-            for e in range(experts):
-                total += max(raw[e], 0.0)
-            for e in range(experts):
-                shares[row, e] = raw[e] / total if raw[e] >= 0 else -1.0
-
-    @jit(math=STRICT, key=("decoder", "run", ISA, HEIGHTS))
+    @jit(math=STRICT, key=("decoder", ISA, HEIGHTS))
     def run(program, layers, matrices, sizes, x, places, pages, turns, shared, barrier):
         positions, slots, starts_of_rows, starts, tables = places
-        mixed, hidden, branch = shared
         count, width = x.shape
+        mixed, hidden, branch = shared[0][:count], shared[1], shared[2][:count]
         lines, each = sizes.group + 2, sizes.group * sizes.head_width
         y = np.empty((count, width), np.float32)
         flat = np.empty((count, sizes.groups * sizes.columns), np.float32)
         qkv = np.empty((count, sizes.groups, lines, sizes.head_width), np.float32)
-        scores, shares = np.empty((count, sizes.experts), np.float32), np.empty((count, sizes.experts), np.float32)
+        scores, shares = np.empty((count, sizes.experts), np.float32), np.empty((count, sizes.chosen), np.float32)
+        chosen = np.empty((count, sizes.chosen), np.int64)
         for n in range(len(program)):
             does, layer = program[n, 0], program[n, 1]
             own = layers[layer]
-            feeds = own[FEEDS]
+            feeds = matrices[own[FEEDS] :]
             if does == ATTEND:
                 if sizes.groups:
-                    normed(own[GAIN1], own[BIAS1], sizes.eps, x, y)
-                    times(matrices[own[QKV]], y, flat, 0)
-                    for row in range(count):
-                        for g in range(sizes.groups):
-                            for line in range(lines):
-                                at = g * sizes.columns + line * sizes.head_width
-                                for i in range(sizes.head_width):
-                                    qkv[row, g, line, i] = flat[row, at + i]
+                    _normed(own[GAIN1], own[BIAS1], sizes.eps, x, y)
+                    _times(matrices[own[QKV]], y, flat, 0)
+                    _split(flat, sizes, qkv)
                     keys, values = pages[0][layer], pages[1][layer]
                     keep(qkv, keys, values, positions, slots, turns[0], turns[1])
-                    to = mixed[:count, sizes.first * each : (sizes.first + sizes.groups) * each]
+                    to = mixed[:, sizes.first * each : (sizes.first + sizes.groups) * each]
                     attend(qkv, keys, values, starts_of_rows, starts, tables, sizes.factor, to)
             elif does == PROJECT:
-                times(matrices[own[OUT]], mixed[:count], branch, matrices[own[OUT], BEGIN])
+                _times(matrices[own[OUT]], mixed, branch, matrices[own[OUT], BEGIN])
             elif does == RAISE:
-                normed(own[GAIN2], own[BIAS2], sizes.eps, x, y)
+                _normed(own[GAIN2], own[BIAS2], sizes.eps, x, y)
                 if own[ROUTER] < 0:
-                    up(matrices[feeds : feeds + 3], sizes.activation, y, hidden[:count])
+                    _raise(feeds[UP], sizes, y, hidden[:count])
                 else:
-                    times(matrices[own[ROUTER]], y, scores, 0)
-                    choose(scores, sizes.chosen, shares)
-                    at = 0
-                    for e in range(sizes.experts):
-                        rows = np.flatnonzero(shares[:, e] >= 0)
-                        if len(rows):
-                            feed = matrices[feeds + 3 * e : feeds + 3 * e + 3]
-                            up(feed, sizes.activation, y[rows], hidden[at : at + len(rows)])
-                            at += len(rows)
+                    _times(matrices[own[ROUTER]], y, scores, 0)
+                    CHOOSE(scores, chosen, shares)
+                    _raise_experts(feeds, sizes, y, chosen, hidden)
             elif own[ROUTER] < 0:
-                times(matrices[feeds + DOWN], hidden[:count], branch, matrices[feeds + DOWN, BEGIN])
+                _times(feeds[DOWN], hidden[:count], branch, feeds[DOWN, BEGIN])
             else:
-                begin, wide, at = matrices[feeds + DOWN, BEGIN], matrices[feeds + DOWN, OUTPUTS], 0
-                branch[:count, begin : begin + wide] = np.float32(0)
-                for e in range(sizes.experts):
-                    rows = np.flatnonzero(shares[:, e] >= 0)
-                    if len(rows):
-                        found = np.empty((len(rows), wide), np.float32)
-                        times(matrices[feeds + 3 * e + DOWN], hidden[at : at + len(rows)], found, 0)
-                        at += len(rows)
-                        for i in range(len(rows)):
-                            for j in range(wide):
-                                branch[rows[i], begin + j] += shares[rows[i], e] * found[i, j]
+                _lower_experts(feeds, sizes, chosen, shares, hidden, branch)
             if barrier[0]:
                 status = call_at(barrier[0], (barrier[1],))
                 if status:

@@ -26,11 +26,11 @@ from hpckit.serving.checkpoint.gguf import SUFFIX, Gguf
 from hpckit.serving.checkpoint.shape import CONFIG, read_shape
 from hpckit.serving.checkpoint.vocabulary import chat_settings, tokenizer_in
 from hpckit.serving.checkpoint.weights import Weights
-from hpckit.serving.events import LONGEST_PAUSE, PAUSE, Completion, Counters, EngineListener, Event, SampleState
+from hpckit.serving.events import Completion, Counters, EngineListener, Event, SampleState
 from hpckit.serving.model import ServedModel
 from hpckit.serving.sampler import Floats, Sampling, adjusted, chosen, likeliest, log_probabilities, seed_of, uniform
 from hpckit.serving.scheduler import Scheduler, Text
-from hpckit.serving.speculation import Draft, Wanted, guessed
+from hpckit.serving.speculation import Draft, GuessCost, Wanted, guessed
 from hpckit.serving.step import HEAD, ServingStep, TextPiece
 from hpckit.serving.team import Team
 from hpckit.serving.text import Chat, TextStream, ends_of
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 MOST_KV_BYTES = 4 << 30  # of keys and values, where nothing else is said
 STOP, LENGTH = "stop", "length"
-FAILURES = 2  # steps with wrong guesses in a row, after which a text goes on without
 
 
 class Engine:
@@ -101,7 +100,7 @@ class Engine:
         self.speculate, self._prefixes = speculate, prefixes
         self.tokenizer, self.chat = spoken(self.folder)
         self.ends = tuple(dict.fromkeys((*shape.end, *ends_of(self.folder))))
-        self.counters = Counters()
+        self.counters, self.guess_cost = Counters(), GuessCost()
         self.listener: EngineListener | None = None
         self._samples: dict[int, SampleState] = {}
         self._made = 0
@@ -209,6 +208,8 @@ class Engine:
             row += piece.answers
         self.counters.steps += 1
         seconds = time.perf_counter() - begin
+        if self.speculate and all(piece.answers == len(piece.tokens) <= 1 + self.speculate for piece in step.pieces):
+            self.guess_cost.took(seconds, len(step.pieces), sum(piece.answers > 1 for piece in step.pieces))
         self.counters.seconds += seconds
         if self.listener is not None:
             self.listener.stepped(step, events, seconds)
@@ -284,9 +285,8 @@ class Engine:
         return guessed(sample.text.tokens, count) if count else ()
 
     def _most_guesses(self, sample: SampleState) -> int:
-        """How many may be made: none for a while after FAILURES in a row, so that they cost little where they fail."""
-        if sample.pause:
-            sample.pause -= 1
+        """How many may be made: none without credit, so that they cost little where they fail."""
+        if sample.credit < 0:
             return 0
         return max(0, min(self.speculate, sample.sampling.max_tokens - sample.text.count - 1))
 
@@ -316,13 +316,8 @@ class Engine:
             matched += 1
         self.counters.drafts += len(drafts)
         self.counters.accepted += matched
-        if drafts:
-            sample.failures = 0 if matched else sample.failures + 1
-            if matched:
-                sample.next_pause = PAUSE
-            if sample.failures == FAILURES:
-                sample.failures, sample.pause = 0, sample.next_pause
-                sample.next_pause = min(LONGEST_PAUSE, 2 * sample.next_pause)
+        if self.speculate:
+            sample.credit = self.guess_cost.credit(sample.credit, len(events), matched, bool(drafts))
         text.drafts = ()
         return events, len(piece.tokens) - len(drafts) + matched
 

@@ -11,8 +11,6 @@ from hpckit.serving.scheduler import Text
 from hpckit.serving.step import ServingStep
 from hpckit.serving.text import TextStream
 
-PAUSE, LONGEST_PAUSE = 16, 256  # tokens without guesses: the first time, doubled each time to this, until one is right
-
 
 @dataclass(frozen=True)
 class Event:
@@ -45,9 +43,7 @@ class SampleState:
     stream: TextStream
     prompt: list[tuple[tuple[int, float], ...]] = field(default_factory=list)
     reason: str = ""
-    failures: int = 0  # steps in a row whose guesses were all wrong
-    pause: int = 0  # tokens that come without guesses
-    next_pause: int = PAUSE
+    credit: float = 0.0  # tokens that its guesses may cost (`speculation.GuessCost`)
 
 
 class Completion:

@@ -60,7 +60,7 @@ class ServedModel:
         self._tables, self._barrier = MatrixTable(weights.blocks), team.barrier()
         kind = ACTIVATIONS.index(s.activation)
         eps, factor = np.float32(s.eps), np.float32(s.head_width**-0.5)
-        own = groups, first, s.group, s.head_width, weights.group_columns, s.experts, s.chosen, kind
+        own = groups, first, s.group, s.head_width, weights.group_columns, s.experts, s.chosen, kind, s.is_gated
         self._sizes = Sizes(*own, eps, factor)
         self._logits = team.array_of_all(team.replicas * answers if team.is_last else 0, s.vocab)
 

@@ -9,8 +9,10 @@ that it often guesses what is sampled, too.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
+from statistics import median
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -19,6 +21,8 @@ from hpckit.serving.sampler import Sampling
 
 LONGEST, SHORTEST = 4, 2  # tokens at the end of the text that are looked for
 WINDOW = 4096  # tokens that are looked through
+SHARE, MOST_CREDIT = 0.01, 4.0  # of a text's tokens that wrong guesses may cost; tokens that a text may have saved
+FIRST_COST, RECENT = 0.5, 9  # tokens that a step with guesses is thought to cost before any was seen; steps
 
 
 def guessed(tokens: Sequence[int], count: int) -> tuple[int, ...]:
@@ -33,6 +37,36 @@ def guessed(tokens: Sequence[int], count: int) -> tuple[int, ...]:
             begin = int(places[-1]) + size
             return tuple(every[begin : begin + count].tolist())
     return ()
+
+
+class GuessCost:
+    """What the guesses of a text cost, in tokens that it could have written meanwhile: the median of the last steps.
+
+    A text has a credit: each token that it writes adds SHARE to it, each right guess adds 1, and each step with guesses
+    takes away what it cost. Without credit it goes on without guesses. So a text whose guesses are all wrong loses at
+    most SHARE of its time and one such step, whatever a row costs on this machine or in this batch.
+    """
+
+    def __init__(self) -> None:
+        self._plain: dict[int, deque[float]] = {}  # seconds of steps without guesses, by the number of texts
+        self._costs = deque([FIRST_COST], RECENT)
+
+    @property
+    def tokens(self) -> float:
+        """What a step costs each text that guesses."""
+        return median(self._costs)
+
+    def took(self, seconds: float, texts: int, guessing: int) -> None:
+        """A step of so many texts, all after their prompts, of which some had guesses."""
+        plain = self._plain.setdefault(texts, deque(maxlen=RECENT))
+        if not guessing:
+            plain.append(seconds)
+        elif plain:
+            self._costs.append(max(0.0, seconds / median(plain) - 1) * texts / guessing)
+
+    def credit(self, before: float, written: int, right: int, has_guesses: bool) -> float:
+        """The credit of a text after a step in which it has written some tokens."""
+        return min(MOST_CREDIT, before + SHARE * written + right - has_guesses * self.tokens)
 
 
 class Wanted(NamedTuple):

@@ -16,12 +16,13 @@ from hpckit.kernels.compile.cuda_folds import fold_max, fold_sum, folders
 from hpckit.kernels.compile.cuda_jit import blocks, cuda, kernel, simulating, threads
 from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.device_array import from_host
+from hpckit.kernels.nn import elementary
 from hpckit.kernels.nn.cuda_activations import dropout, gelu, gelu_erf, relu, scale, scale_two, silu, swiglu
 from hpckit.kernels.nn.memory import empty
 
 __all__ = [
-    "adamw", "add_columns", "cross_entropy", "cross_entropy_gradient", "dropout", "embed", "embed_gradient", "gelu",
-    "gelu_erf", "momentum", "relu", "scale", "scale_two", "silu", "squared_sum", "squared_sums", "swiglu",
+    "adamw", "add_columns", "choose", "cross_entropy", "cross_entropy_gradient", "dropout", "embed", "embed_gradient",
+    "gelu", "gelu_erf", "momentum", "relu", "scale", "scale_two", "silu", "squared_sum", "squared_sums", "swiglu",
 ]  # fmt: skip
 
 THREADS, WARP = threads(256), threads(32)
@@ -107,6 +108,24 @@ def squared_sums(x: Any, parts: np.ndarray) -> Any:
 def squared_sum(x: Any) -> float:
     # Waits for the device.
     return float(squared_sums(x, np.array([[0, x.size]]))[0])
+
+
+@functools.cache
+def _choose(dtype: str) -> Any:
+    choice = elementary.choice(dtype, math.exp)
+
+    @kernel
+    def choose(scores, chosen, shares):
+        row = cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
+        if row < scores.shape[0]:
+            choice(scores, row, chosen, shares)
+
+    return choose
+
+
+def choose(scores: Any, chosen: Any, shares: Any) -> None:
+    if len(scores):
+        _choose(scores.dtype.name)[blocks(len(scores), THREADS), THREADS](scores, chosen, shares)
 
 
 @functools.cache

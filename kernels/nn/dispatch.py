@@ -75,6 +75,11 @@ def squared_sums(x: Any, parts: np.ndarray) -> Any:
     return _form(x).squared_sums(*_flat(x), parts)
 
 
+def choose(scores: Any, chosen: Any, shares: Any) -> None:
+    """See `reference.choose`."""
+    _form(scores).choose(scores, chosen, shares)
+
+
 def cross_entropy(logits: Any, targets: Any, vocab: int, inverse: Any) -> Any:
     """See `reference.cross_entropy`: logits [n, columns], targets int64 [n]. A float, on a GPU an array of one."""
     return _form(logits).cross_entropy(logits, targets, vocab, inverse)

@@ -110,3 +110,28 @@ def gelu_erf(dtype: str, tail: Any) -> Any:
         return x * gate, gate + x * height * bell
 
     return value_and_slope
+
+
+@functools.cache
+def choice(dtype: str, exp: Any) -> Any:
+    """The piece `(scores, row, chosen, shares)` that does a row of `reference.choose`."""
+    zero = np.dtype(dtype).type(0)
+
+    @inlined
+    def choice(scores, row, chosen, shares):
+        total = zero
+        for place in range(chosen.shape[1]):
+            best = -1
+            for column in range(scores.shape[1]):
+                is_free = True
+                for before in range(place):
+                    is_free = is_free and chosen[row, before] != column
+                if is_free and (best < 0 or scores[row, column] > scores[row, best]):
+                    best = column
+            chosen[row, place] = best
+            shares[row, place] = exp(scores[row, best] - scores[row, chosen[row, 0]])
+            total += shares[row, place]
+        for place in range(chosen.shape[1]):
+            shares[row, place] /= total
+
+    return choice

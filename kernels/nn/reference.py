@@ -101,6 +101,16 @@ def squared_sums(x: np.ndarray, parts: np.ndarray) -> np.ndarray:
     return np.array([squared_sum(x[start:stop]) for start, stop in parts.tolist()])
 
 
+def choose(scores: np.ndarray, chosen: np.ndarray, shares: np.ndarray) -> None:
+    """The router of experts: in `chosen`, int64 [n, k], the columns of the k largest scores of each row, the largest
+    first and of equal ones the lower number; in `shares`, [n, k], the softmax of these scores.
+    """
+    chosen[...] = np.argsort(-scores, axis=1, kind="stable")[:, : chosen.shape[1]]
+    best = np.take_along_axis(scores, chosen, axis=1)
+    raised = np.exp(best - best[:, :1])
+    shares[...] = raised / raised.sum(axis=1, keepdims=True)
+
+
 def cross_entropy(logits: np.ndarray, targets: np.ndarray, vocab: int, inverse: np.ndarray) -> float:
     """The sum over rows of log(sum_j exp(logits[j])) - logits[target], j < vocab, in float64.
 

@@ -160,6 +160,22 @@ def squared_sums(x, parts):
 
 
 @functools.cache
+def choose_kernel(dtype):
+    choice = elementary.choice(dtype, exponential(dtype))
+
+    @jit(key=("choose", dtype))
+    def kernel(scores, chosen, shares):
+        for row in range(len(scores)):
+            choice(scores, row, chosen, shares)
+
+    return kernel
+
+
+def choose(scores, chosen, shares):
+    choose_kernel(scores.dtype.name)(scores, chosen, shares)
+
+
+@functools.cache
 def _cross_entropy(dtype):
     exp, zero, one = exponential(dtype), np.dtype(dtype).type(0), np.dtype(dtype).type(1)
 

@@ -100,6 +100,9 @@ def rows(device: Device, dtype: np.dtype) -> Pairs:
         layers.cross_entropy, layers_reference.cross_entropy, "loss", told, "exponentials", targets, vocab, "inverse"
     )
     both.pairs["loss"] = found.reshape(1), np.array([expected])
+    few, scores = 3, np.round(both.normal(n, 9), 1)
+    told = {"chosen": np.zeros((n, few), np.int64), "shares": both.normal(n, few)}
+    both.call(layers.choose, layers_reference.choose, "router", told, scores, "chosen", "shares")
     told, inverse = {"gradient": np.abs(both.normal(n, d))}, np.abs(both.normal(n))
     both.call(
         layers.cross_entropy_gradient, layers_reference.cross_entropy_gradient, "loss", told,

@@ -186,3 +186,16 @@ def test_what_does_not_fit_is_refused():
         dispatch.multiply(a, packed, out, False, np.array([0, 20, 10, 40]))
     with pytest.raises(ValueError, match="34"):
         dispatch.pack_gguf(np.zeros((5, 2, 18), np.uint8), "q8_0")
+
+
+@per_kind
+def test_panels_go_where_they_are_wanted(kind):
+    _, weight = matrices(kind, 1, 70, 45)
+    for form in (dispatch, reference):
+        expected = form.pack(weight, kind).panels
+        room = np.full((len(expected) + 2, *expected.shape[1:]), 77, expected.dtype)
+        assert form.pack(weight, kind, room[1:-1]).panels.base is room
+        np.testing.assert_array_equal(room[1:-1], expected)
+        assert (room[[0, -1]] == 77).all()
+        with pytest.raises(ValueError, match="contiguous"):
+            form.pack(weight, kind, room)

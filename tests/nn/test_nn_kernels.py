@@ -53,6 +53,19 @@ def test_swiglu(dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+def test_the_router_takes_the_largest_scores_and_of_equal_ones_the_first(dtype):
+    scores = np.random.default_rng(2).normal(0, 9, (13, 7)).astype(dtype)
+    scores[3:6] = np.round(scores[3:6] / 9)  # many are equal
+    for count in (1, 3, 7):
+        chosen, wanted = np.empty((2, 13, count), np.int64)
+        shares, expected = np.empty((2, 13, count), dtype)
+        dispatch.choose(scores, chosen, shares)
+        reference.choose(scores, wanted, expected)
+        np.testing.assert_array_equal(chosen, wanted)
+        close(shares, expected, dtype, 10)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_cross_entropy_with_padding_and_targets_left_out(dtype):
     random = np.random.default_rng(1)
     logits = random.normal(0, 20, (13, 16)).astype(dtype)

@@ -11,6 +11,7 @@ from hpckit.cli.main import main
 from hpckit.errors import InputError
 from hpckit.serving import Engine, Sampling
 from hpckit.serving.server.protocol import request_of
+from hpckit.serving.speculation import GuessCost
 
 
 @pytest.fixture(scope="module")
@@ -84,21 +85,42 @@ def test_a_prompt_begins_as_the_tokenizer_says_and_a_chat_as_its_template(tmp_pa
         request_of(chat).prompts(Engine(folder, texts=1))
 
 
-def test_guesses_that_fail_pause(tmp_path):
+@pytest.mark.parametrize("cost", [0.1, 0.25, 3.0])
+def test_guesses_that_fail_cost_little(cost, tmp_path, monkeypatch):
     engine = Engine(write_model(tmp_path, "llama"), texts=1, speculate=2)
+    monkeypatch.setattr(engine.guess_cost, "took", lambda *given: None)
+    engine.guess_cost._costs.extend([cost] * 9)
     asked = []
-    engine.add([1, 2, 3], Sampling(max_tokens=60, ignore_end=True))
 
     def wrong(tokens, count):
         asked.append(len(tokens))
         return (60,) * count
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("hpckit.serving.engine.guessed", wrong)
-        while not engine.idle:
-            engine.step()
-    assert engine.counters.written_tokens == 60
-    assert asked == [4, 5, 22, 23, 56, 57]  # two and sixteen without, two and thirty-two without
+    monkeypatch.setattr("hpckit.serving.engine.guessed", wrong)
+    engine.add([1, 2, 3], Sampling(max_tokens=150, ignore_end=True))
+    while not engine.idle:
+        engine.step()
+    assert engine.counters.written_tokens == 150
+    assert asked[0] == 4
+    assert cost * (len(asked) - 1) <= 0.01 * 150
+    assert cost * (len(asked) + 1) > 0.01 * 150
+
+
+def test_right_guesses_go_on_and_their_cost_is_measured(tmp_path, monkeypatch):
+    folder, way = write_model(tmp_path, "llama"), Sampling(max_tokens=40, ignore_end=True)
+    known = Engine(folder, texts=1).generate([[1, 2, 3]], way)[0].tokens
+    engine = Engine(folder, texts=1, speculate=2)
+    monkeypatch.setattr("hpckit.serving.engine.guessed", lambda tokens, count: known[len(tokens) - 3 :][:count])
+    assert engine.generate([[1, 2, 3]], way)[0].tokens == known
+    assert engine.counters.steps <= 15
+    it = GuessCost()
+    for seconds, guessing in [(2.0, 0)] * 9 + [(3.0, 1), (9.0, 1), (3.0, 1)]:
+        it.took(seconds, 1, guessing)
+    assert it.tokens == 0.5
+    it.took(2.0, 4, 0)
+    for _ in range(9):
+        it.took(3.0, 4, 2)
+    assert it.tokens == 1.0
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,9 @@ each weight once, whatever replicas they are; rows of the table of tokens are re
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -90,9 +91,10 @@ class Norm(NamedTuple):
 
 
 class Feed(NamedTuple):
-    """The MLP of a block, or one of its experts."""
+    """The MLP of a block, or one of its experts. `up` has the columns of the gate, if there is one, and then its own,
+    each filled up to whole panels: one product reads both.
+    """
 
-    gate: PackedMatrix | None
     up: PackedMatrix
     down: PackedMatrix
 
@@ -107,6 +109,10 @@ class BlockWeights:
     norm2: Norm
     feeds: list[Feed]
     router: Packed | None
+
+
+def _columns(weight: Any, begin: int, end: int) -> Floats:
+    return np.asarray(weight[:, begin:end], np.float32)
 
 
 class Weights:
@@ -145,7 +151,7 @@ class Weights:
         table = self._name("embed" if tied or shape.tied else "head")
         weight = self._tensors[f"{table}.weight"]
         own = self._tensors.packed_as(f"{table}.weight") if isinstance(self._tensors, Gguf) and not kind else ""
-        return self._sharded(lambda begin, end: weight[begin:end].T, shape.width, shape.vocab, kind=own)
+        return self._sharded([weight.T], shape.width, shape.vocab, kind=own)
 
     def _kind_in_file(self) -> str:
         if isinstance(self._tensors, Gguf):  # its embeddings may be of another type than what is multiplied
@@ -161,28 +167,28 @@ class Weights:
         """Bytes of the packed matrices of this rank."""
         every = [matrix for block in self.blocks for matrix in (block.qkv, block.out)]
         every += [self.head] if self.head else []
-        every += [each for block in self.blocks for feed in block.feeds for each in feed if each is not None]
+        every += [each for block in self.blocks for feed in block.feeds for each in feed]
         return sum(matrix.packed.nbytes for matrix in every)
 
     def _block(self, number: int) -> BlockWeights:
         s, name = self.shape, lambda part, *expert: self._name(part, number).format(*expert)
         mixed = s.heads * s.head_width
+        raised = ("gate", "up") if s.is_gated else ("up",)
         feeds = [
             Feed(
-                self._linear(name("gate", e), s.width, s.hidden) if s.is_gated else None,
-                self._linear(name("up", e), s.width, s.hidden),
-                self._linear(name("down", e), s.hidden, s.width),
+                self._linear([name(part, e) for part in raised], s.width, s.hidden),
+                self._linear([name("down", e)], s.hidden, s.width),
             )
             for e in range(max(1, s.experts))
         ]
         router = None
         if s.experts:
             weight = self._tensors[f"{name('router')}.weight"]
-            router = self._once("float32", s.width, s.experts, lambda: np.asarray(weight.T, np.float32))
+            router = self._once("float32", s.width, s.experts, [partial(_columns, weight.T, 0, s.experts)])
         return BlockWeights(
             self._norm(name("norm1")),
             self._qkv(name),
-            self._linear(name("out"), mixed, s.width),
+            self._linear([name("out")], mixed, s.width),
             self._norm(name("norm2")),
             feeds,
             router,
@@ -190,61 +196,64 @@ class Weights:
 
     def _qkv(self, name: Callable[..., str]) -> PackedMatrix:
         """The columns of this rank's groups: of each its queries, its key and its value."""
-        s, (first, count) = self.shape, self.groups
-        columns, own = self.group_columns, []
-        bias = np.zeros((count, columns), np.float32)
-        panels = self._panels(self.kind, s.width, count * columns)
-        for n in range(count):
-            whole, at = np.zeros((s.width, columns), np.float32), 0
-            for letter, begin, heads in (
-                ("q", (first + n) * s.group, s.group),
-                ("k", first + n, 1),
-                ("v", first + n, 1),
-            ):
-                weight, added = self._heads(name, letter, begin * s.head_width, (begin + heads) * s.head_width)
-                whole[:, at : at + weight.shape[1]] = weight
-                bias[n, at : at + weight.shape[1]] = added
-                at += weight.shape[1]
-            if not self._team.replica:
-                own.append(tile.pack(whole, self.kind).panels)
-        if own:
-            np.concatenate(own, out=panels)
-        packed = Packed(self.kind, s.width, count * columns, self.panel, panels)
-        has_bias = s.kind in ("gpt2", "qwen2")
-        return PackedMatrix(packed, first * columns, (first + count) * columns, bias.reshape(-1) if has_bias else None)
+        s, (first, count), columns = self.shape, self.groups, self.group_columns
 
-    def _heads(self, name: Callable[..., str], letter: str, begin: int, end: int) -> tuple[Any, Any]:
-        """Weight and bias of some columns of queries, keys or values: [width, columns], and [columns] or 0."""
-        if self.shape.kind == "gpt2":
-            part = slice(*("qkv".index(letter) * self.shape.width + at for at in (begin, end)))
-            return self._tensors[f"{name('qkv')}.weight"][:, part], self._tensors[f"{name('qkv')}.bias"][part]
-        bias = f"{name(letter)}.bias"
-        added = self._tensors[bias][begin:end] if bias in self._tensors else 0
-        return self._tensors[f"{name(letter)}.weight"][begin:end].T, added
+        def beside(rows: int, part: int, group: int) -> Floats:
+            whole, at = np.zeros((rows, columns), np.float32), 0
+            for head in self._heads(name, group):
+                end = at + head[0].shape[1]
+                whole[:, at:end] = head[part]
+                at = end
+            return whole
 
-    def _linear(self, name: str, inputs: int, outputs: int) -> PackedMatrix:
-        weight = self._tensors[f"{name}.weight"]
-        across = weight if self.shape.kind == "gpt2" else weight.T
-        bias = self._tensors.get(f"{name}.bias")
-        return self._sharded(lambda begin, end: across[:, begin:end], inputs, outputs, bias)
+        groups = range(first, first + count)
+        packed = self._once(self.kind, s.width, columns, [partial(beside, s.width, 0, group) for group in groups])
+        bias = None
+        if s.kind in ("gpt2", "qwen2"):
+            bias = np.array([beside(1, 1, group) for group in groups], np.float32).reshape(-1)
+        return PackedMatrix(packed, first * columns, (first + count) * columns, bias)
 
-    def _sharded(
-        self, columns: Callable[[int, int], Any], inputs: int, outputs: int, bias: Any = None, kind: str = ""
-    ) -> PackedMatrix:
-        """The panels of a matrix that are this rank's; columns(begin, end): [inputs, end - begin]. kind: its own."""
+    def _heads(self, name: Callable[..., str], group: int) -> Iterator[tuple[Any, Any]]:
+        """Weight and bias of the queries, the key and the value of a group: [width, columns], and [columns] or 0."""
+        s = self.shape
+        for n, (letter, heads) in enumerate((("q", s.group), ("k", 1), ("v", 1))):
+            begin, end = (at * heads * s.head_width for at in (group, group + 1))
+            if s.kind == "gpt2":
+                part = slice(n * s.width + begin, n * s.width + end)
+                yield self._tensors[f"{name('qkv')}.weight"][:, part], self._tensors[f"{name('qkv')}.bias"][part]
+                continue
+            bias = f"{name(letter)}.bias"
+            added = self._tensors[bias][begin:end] if bias in self._tensors else 0
+            yield self._tensors[f"{name(letter)}.weight"][begin:end].T, added
+
+    def _linear(self, names: list[str], inputs: int, outputs: int) -> PackedMatrix:
+        """The panels that are this rank's of each of these matrices, and the biases of the last."""
+        weights = [self._tensors[f"{name}.weight"] for name in names]
+        across = [weight if self.shape.kind == "gpt2" else weight.T for weight in weights]
+        return self._sharded(across, inputs, outputs, self._tensors.get(f"{names[-1]}.bias"))
+
+    def _sharded(self, weights: list[Any], inputs: int, outputs: int, bias: Any = None, kind: str = "") -> PackedMatrix:
+        """The panels of matrices [inputs, outputs] that are this rank's. kind: their own."""
         first, count = block(-(-outputs // self.panel), self._team.columns, self._team.column)
         begin, end = (min(n * self.panel, outputs) for n in (first, first + count))
-        packed = self._once(kind or self.kind, inputs, end - begin, lambda: np.asarray(columns(begin, end), np.float32))
+        own = [partial(_columns, weight, begin, end) for weight in weights]
+        packed = self._once(kind or self.kind, inputs, end - begin, own)
         return PackedMatrix(
             packed, begin, end, None if bias is None else np.ascontiguousarray(bias[begin:end], np.float32)
         )
 
-    def _once(self, kind: str, inputs: int, outputs: int, weight: Callable[[], Floats]) -> Packed:
-        """A packed matrix, which exists once for all replicas: the first one packs it."""
-        panels = self._panels(kind, inputs, outputs)
+    def _once(self, kind: str, inputs: int, outputs: int, weights: list[Callable[[], Floats]]) -> Packed:
+        """Matrices [inputs, outputs] packed as one, side by side; of several each is filled up to whole panels. They
+        exist once for all replicas: the first one packs them.
+        """
+        width = width_of(kind)
+        each = -(-outputs // width)
+        wide = outputs if len(weights) == 1 else len(weights) * each * width
+        panels = self._panels(kind, inputs, wide)
         if not self._team.replica:
-            panels[:] = tile.pack(weight(), kind).panels
-        return Packed(kind, inputs, outputs, width_of(kind), panels)
+            for n, weight in enumerate(weights):
+                tile.pack(weight(), kind, panels[n * each : (n + 1) * each])
+        return Packed(kind, inputs, wide, width, panels)
 
     def _panels(self, kind: str, inputs: int, outputs: int) -> Any:
         """Memory for packed columns, that of all replicas."""

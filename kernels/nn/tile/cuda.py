@@ -14,7 +14,7 @@ import numpy as np
 from hpckit.kernels.compile.cuda_jit import blocks, cuda, kernel, simulating
 from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.device_array import empty, from_host
-from hpckit.kernels.nn.tile.packed import BLOCK, KINDS, Packed, kind_of, panel_shape
+from hpckit.kernels.nn.tile.packed import BLOCK, KINDS, Packed, kind_of, room
 
 WIDTH = 4 if simulating() else 32  # of a panel that is packed here, and threads across
 DOWN = 2 if simulating() else 8  # threads of a block along the rows
@@ -152,13 +152,13 @@ def _packer(kind: str) -> Any:
     return pack_panels
 
 
-def pack(weight: Any, kind: str) -> Packed:
+def pack(weight: Any, kind: str, out: Any = None) -> Packed:
     """See `reference.pack`; weights of blocks are packed on the host, and their panels copied."""
     it = kind_of(kind)
     if it.along == BLOCK:
         raise TypeError(f"pack {kind} on the host, then copy its panels to the device")
     inputs, outputs = weight.shape
-    panels = empty(panel_shape(kind, inputs, outputs, WIDTH), weight, it.memory)
+    panels = room(kind, inputs, outputs, WIDTH, out, lambda shape, memory: empty(shape, weight, memory))
     shape = blocks(panels.shape[0] * panels.shape[2], WIDTH), blocks(panels.shape[1], DOWN)
     if panels.size:
         _packer(kind)[shape, (WIDTH, DOWN)](weight, panels, it.along, WIDTH)

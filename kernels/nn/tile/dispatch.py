@@ -12,12 +12,14 @@ from hpckit.kernels.nn.tile.packed import KINDS, Packed, kind_of
 SUMS = {kind: np.dtype(it.sums) for kind, it in KINDS.items()}
 
 
-def pack(weight: Any, kind: str = "") -> Packed:
-    """See `reference.pack`; the kind is the dtype of the weight if none is given."""
+def pack(weight: Any, kind: str = "", out: Any = None) -> Packed:
+    """See `reference.pack`; the kind is the dtype of the weight if none is given. Raises `ValueError` for what does
+    not fit.
+    """
     if weight.ndim != 2 or weight.dtype.name not in ("float32", "float64"):
         raise ValueError(f"a weight to pack is float32 or float64 [K, N], not {weight.dtype.name}{list(weight.shape)}")
     kind_of(kind or weight.dtype.name)
-    return form_for(__package__, weight).pack(weight, kind or weight.dtype.name)
+    return form_for(__package__, weight).pack(weight, kind or weight.dtype.name, out)
 
 
 def pack_gguf(data: np.ndarray, kind: str) -> Packed:

@@ -76,6 +76,18 @@ def panel_shape(kind: str, inputs: int, outputs: int, width: int) -> tuple[int, 
     return -(-outputs // width), -(-inputs // it.along), width * it.nbytes // np.dtype(it.memory).itemsize
 
 
+def room(kind: str, inputs: int, outputs: int, width: int, out: Any = None, make: Any = aligned.empty) -> Any:
+    """Memory for the panels: new by `make(shape, dtype)`, or `out`. Raises `ValueError` where that does not fit."""
+    shape, memory = panel_shape(kind, inputs, outputs, width), KINDS[kind].memory
+    if out is None:
+        return make(shape, memory)
+    if out.shape != shape or out.dtype != memory or not out.flags.c_contiguous:
+        raise ValueError(
+            f"panels of this weight are C-contiguous {memory}{list(shape)}, not {out.dtype}{list(out.shape)}"
+        )
+    return out
+
+
 def to_bfloat16(values: npt.NDArray[np.float32]) -> npt.NDArray[np.uint16]:
     """Rounded to the nearest bfloat16, ties to even; nan stays nan. The bits, uint16 of the same shape."""
     bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
@@ -129,8 +141,10 @@ def from_gguf(data: npt.NDArray[np.uint8], kind: str) -> tuple[npt.NDArray[np.in
     return np.ascontiguousarray(whole.transpose(1, 2, 0)), np.ascontiguousarray(scale)
 
 
-def pack_blocks(whole: npt.NDArray[np.int8], scale: npt.NDArray[np.float16], kind: str, width: int) -> npt.NDArray[Any]:
-    """Whole numbers and scales of blocks (`to_blocks`) as panels."""
+def pack_blocks(
+    whole: npt.NDArray[np.int8], scale: npt.NDArray[np.float16], kind: str, width: int, out: Any = None
+) -> npt.NDArray[Any]:
+    """Whole numbers and scales of blocks (`to_blocks`) as panels, in `out` if that is given."""
     count, _, outputs = whole.shape
     panels, units, nbytes = panel_shape(kind, count * BLOCK, outputs, width)
     columns = panels * width
@@ -142,7 +156,7 @@ def pack_blocks(whole: npt.NDArray[np.int8], scale: npt.NDArray[np.float16], kin
     words = numbers.reshape(units, QUADS, 4, panels, width).transpose(3, 0, 1, 4, 2)
     if kind == "q4_0":
         words = words[:, :, 0::2] | words[:, :, 1::2] << np.uint8(4)
-    out = aligned.empty((panels, units, nbytes), np.uint8)
+    out = room(kind, count * BLOCK, outputs, width, out)
     out[:, :, : -2 * width] = words.reshape(panels, units, nbytes - 2 * width)
     own = np.ascontiguousarray(scales.reshape(units, panels, width).transpose(1, 0, 2))
     out[:, :, -2 * width :] = own.view(np.uint8)

@@ -12,6 +12,7 @@ neither overflows nor underflows in float64.
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +26,7 @@ from hpckit.kernels.nn.tile.packed import (
     kind_of,
     pack_blocks,
     panel_shape,
+    room,
     to_bfloat16,
     to_blocks,
     unpack_blocks,
@@ -34,21 +36,24 @@ WIDTH = 8  # of a panel
 Values = npt.NDArray[np.floating]
 
 
-def pack(weight: Values, kind: str) -> Packed:
+def pack(weight: Values, kind: str, out: npt.NDArray[Any] | None = None) -> Packed:
     """A weight [K, N] of a kind (`packed.KINDS`) as panels; numbers are rounded to the nearest of that kind.
 
-    weight: float32 or float64, of any strides: the transpose of a weight is packed as its other view is.
+    weight: float32 or float64, of any strides: the transpose of a weight is packed as its other view is. out: the
+    memory of the panels (`packed.panel_shape`), by default new.
     """
     it = kind_of(kind)
     inputs, outputs = weight.shape
-    panels, units, size = panel_shape(kind, inputs, outputs, WIDTH)
+    panels, units, _ = panel_shape(kind, inputs, outputs, WIDTH)
     if it.along == BLOCK:
-        return Packed(kind, inputs, outputs, WIDTH, pack_blocks(*to_blocks(weight, kind), kind, WIDTH))
+        return Packed(kind, inputs, outputs, WIDTH, pack_blocks(*to_blocks(weight, kind), kind, WIDTH, out))
     numbers = to_bfloat16(weight.astype(np.float32)) if it.memory == "uint16" else weight.astype(it.memory)
     filled = np.zeros((units * it.along, panels * WIDTH), it.memory)
     filled[:inputs, :outputs] = numbers
     ordered = filled.reshape(units, it.along, panels, WIDTH).transpose(2, 0, 3, 1)
-    return Packed(kind, inputs, outputs, WIDTH, np.ascontiguousarray(ordered).reshape(panels, units, size))
+    out = room(kind, inputs, outputs, WIDTH, out)
+    out[...] = ordered.reshape(out.shape)
+    return Packed(kind, inputs, outputs, WIDTH, out)
 
 
 def pack_gguf(data: npt.NDArray[np.uint8], kind: str) -> Packed:

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.kernels import aligned
 from hpckit.kernels.compile.jit import STRICT, jit
 from hpckit.kernels.compile.vectors import called
 from hpckit.kernels.nn.tile.packed import (
@@ -22,7 +21,7 @@ from hpckit.kernels.nn.tile.packed import (
     from_gguf,
     kind_of,
     pack_blocks,
-    panel_shape,
+    room,
     to_blocks,
 )
 from hpckit.kernels.nn.tile.tile import SHAPE, SHAPES, instruction, tile, width_of, words_of
@@ -36,13 +35,13 @@ SLAB_BYTES = 32 << 10  # of a panel that all rows of a block meet at once: a fir
 ISA = next(name for name, shape in SHAPES.items() if shape == SHAPE)
 
 
-def pack(weight: np.ndarray, kind: str) -> Packed:
+def pack(weight: np.ndarray, kind: str, out: np.ndarray | None = None) -> Packed:
     """See `reference.pack`; panels as wide as this processor likes them."""
     inputs, outputs = weight.shape
     width = width_of(kind_of(kind) and kind)
     if KINDS[kind].along == BLOCK:
-        return Packed(kind, inputs, outputs, width, pack_blocks(*to_blocks(weight, kind), kind, width))
-    panels = aligned.empty(panel_shape(kind, inputs, outputs, width), KINDS[kind].memory)
+        return Packed(kind, inputs, outputs, width, pack_blocks(*to_blocks(weight, kind), kind, width, out))
+    panels = room(kind, inputs, outputs, width, out)
     _packer(kind)(weight, panels, width)
     return Packed(kind, inputs, outputs, width, panels)
 

@@ -72,7 +72,7 @@ def promise(folder: Path, rounds: int, rows: int) -> dict[str, Any]:
     every = ([head] if head else []) + [
         matrix
         for block in engine.weights.blocks
-        for matrix in (block.qkv, block.out, *(each for feed in block.feeds for each in feed if each is not None))
+        for matrix in (block.qkv, block.out, *(each for feed in block.feeds for each in feed))
     ]
     many = rows if rows <= 64 else 1  # a batch of texts, or a piece of one
     each = rows // many

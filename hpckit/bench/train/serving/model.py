@@ -102,7 +102,7 @@ def panels(engine: Engine) -> list[Any]:
     """The memory that a token reads, as words."""
     every = [engine.weights.head] if engine.weights.head else []
     for block in engine.weights.blocks:
-        every += [block.qkv, block.out, *(each for feed in block.feeds for each in feed if each is not None)]
+        every += [block.qkv, block.out, *(each for feed in block.feeds for each in feed)]
     return [matrix.packed.panels.reshape(-1).view(np.uint64) for matrix in every]
 
 
