@@ -11,6 +11,7 @@ from hpckit.nn.rotary import RopeScaling, rope_kind, rope_scaling
 CONFIG = "config.json"
 SHARED = "mixtral_shared"  # model_type of experts with a map beside them: transformers has no such network
 MIXTURES = ("mixtral", SHARED)
+QUANTIZED = "weights in a quantized format of another library"  # whose scales are tensors of their own
 BASE, MIXTURE_BASE = 1e4, 1e6  # of rotary positions, where the file is silent: transformers' defaults
 
 
@@ -75,6 +76,7 @@ def _gpt2(given: dict[str, Any]) -> Description:
                 "attention without scaled scores": not given.get("scale_attn_weights", True),
                 "attention scaled by the layer's number": bool(given.get("scale_attn_by_inverse_layer_idx")),
                 "cross-attention": bool(given.get("add_cross_attention")),
+                QUANTIZED: bool(given.get("quantization_config")),
             }
         ),
     )
@@ -113,6 +115,7 @@ def _llama(given: dict[str, Any], kind: str) -> Description:
                 "biases in attention or MLP": kind != "qwen2"
                 and bool(given.get("attention_bias") or given.get("mlp_bias")),
                 "rotary positions on a part of a head": float(given.get("partial_rotary_factor") or 1) != 1,
+                QUANTIZED: bool(given.get("quantization_config")),
             }
         ),
     )

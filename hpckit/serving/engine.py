@@ -75,10 +75,10 @@ class Engine:
     ) -> None:
         self.folder = model_folder(Path(folder))
         shape = self.shape = read_shape(self.folder)
-        if rows < 1 or texts < 1 or speculate < 0 or (chunk is not None and chunk < 1):
-            raise InputError(
-                f"an engine for {rows} tokens a step, {texts} texts and {speculate} guesses", do="give 1 or more"
-            )
+        given = {"rows": rows, "texts": texts, "chunk": chunk, "kv_tokens": kv_tokens, "speculate": speculate}
+        wrong = [f"{name} = {it}" for name, it in given.items() if it is not None and it < (name != "speculate")]
+        if wrong:
+            raise InputError(f"an engine with {', '.join(wrong)}", do="give 1 or more; speculate may be 0")
         if draft is not None:
             drafting = model_folder(Path(draft))
             if read_shape(drafting).vocab != shape.vocab or not speculate:

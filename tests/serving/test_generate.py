@@ -152,9 +152,18 @@ def test_models_that_cannot_be_served_are_refused(tmp_path, capsys):
         ({"hidden_act": "gelu"}, "activation gelu"),
         ({"intermediate_size": 40}, "does not fit its config.json"),
         ({"num_hidden_layers": None}, "does not describe a language model"),
+        ({"num_hidden_layers": 1}, "layers.1.input_layernorm.weight is beyond its 1 layers"),
+        ({"quantization_config": {"quant_method": "fp8"}}, "quantized"),
     ):
         (folder / "config.json").write_text(json.dumps(config | changed))
         assert main(["generate", str(folder), str(tmp_path / "p.jsonl")]) == 2
         assert said in capsys.readouterr().err
+    (folder / "config.json").write_text(json.dumps(config))
+    for name in ("rows", "texts", "chunk", "kv-tokens"):
+        assert main(["generate", str(folder), str(tmp_path / "p.jsonl"), f"--{name}", "-1"]) == 2
+        assert f"{name.replace('-', '_')} = -1" in capsys.readouterr().err
+    mixture = write_model(tmp_path / "mixtral", "mixtral", num_experts_per_tok=9)
+    assert main(["generate", str(mixture), str(tmp_path / "p.jsonl")]) == 2
+    assert "9 of 4 experts" in capsys.readouterr().err
     assert main(["generate", str(tmp_path / "none"), str(tmp_path / "p.jsonl")]) == 2
     assert main(["generate", str(tmp_path), str(tmp_path / "p.jsonl"), "-n", "0"]) == 2

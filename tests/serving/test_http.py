@@ -144,6 +144,8 @@ def test_small_routes(running):
         {"prompt": "a", "temperature": "hot"}, {"prompt": "a", "max_tokens": -1}, {"prompt": "a", "max_tokens": 10**9},
         {"prompt": "a", "n": 1000}, {"prompt": "a", "logit_bias": {"9999": 1}}, {"prompt": "a", "stop": [""]},
         {"prompt": "a", "logprobs": 99}, {"prompt": "a", "top_p": float("nan")}, {"prompt": ["a"] * 200},
+        {"prompt": "a", "best_of": 3}, {"prompt": "a", "suffix": "b"}, {"prompt": "a", "tool_choice": "required"},
+        {"prompt": "a", "response_format": {"type": "json_object"}},
     ],
 )  # fmt: skip
 def test_wrong_bodies_get_400_and_a_reason(running, body):
@@ -154,6 +156,7 @@ def test_wrong_bodies_get_400_and_a_reason(running, body):
 
 def test_a_body_that_is_too_large_is_refused(running):
     assert running.ask("/v1/completions", {"prompt": "a" * (1 << 17)})[0].status == 413
+    assert running.ask("/v1/completions", b"{}", {"Content-Length": str(10**12)})[0].status == 413  # none of it is sent
     assert running.ask("/v1/nothing", {})[0].status == 404
 
 

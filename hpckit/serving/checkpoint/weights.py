@@ -7,7 +7,8 @@ each weight once, whatever replicas they are; rows of the table of tokens are re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -63,6 +64,7 @@ MIXTRAL = {
     "up": "block_sparse_moe.experts.{}.w3",
     "down": "block_sparse_moe.experts.{}.w2",
 }
+LAYER = re.compile(r"^(?:model\.layers|transformer\.h|h)\.(\d{1,9})\.")  # the number of a tensor's block
 BARE = "transformer."  # which the first GPT-2 checkpoints leave out
 
 
@@ -242,7 +244,7 @@ class Weights:
             packed, begin, end, None if bias is None else np.ascontiguousarray(bias[begin:end], np.float32)
         )
 
-    def _once(self, kind: str, inputs: int, outputs: int, weights: list[Callable[[], Floats]]) -> Packed:
+    def _once(self, kind: str, inputs: int, outputs: int, weights: Sequence[Callable[[], Floats]]) -> Packed:
         """Matrices [inputs, outputs] packed as one, side by side; of several each is filled up to whole panels. They
         exist once for all replicas: the first one packs them.
         """
@@ -278,6 +280,11 @@ class Weights:
                 wrong.append(f"no tensor {name}")
             elif self._tensors.shape(name) != expected:
                 wrong.append(f"{name} should be {list(expected)} and is {list(self._tensors.shape(name))}")
+        wrong += [
+            f"{name} is beyond its {self.shape.layers} layers"
+            for name in self._tensors
+            if (found := LAYER.search(name)) and int(found[1]) >= self.shape.layers
+        ]
         if wrong:
             more = f" and {len(wrong) - 4} more" if len(wrong) > 4 else ""
             raise InputError(

@@ -155,7 +155,9 @@ def _error(status: int, message: str, kind: str, headers: dict[str, str] | None 
 
 async def _body(request: Request, most: int) -> dict[str, Any]:
     """The object of a body. Raises `BodyTooLarge` before all of it is read, `InputError` if it is not an object."""
-    parts, size = [], 0
+    parts, size, told = [], 0, request.headers.get("content-length", "")
+    if len(told) > 18 or (told.isdecimal() and int(told) > most):
+        raise BodyTooLarge(f"a body has at most {most} bytes")
     async for part in request.stream():
         size += len(part)
         if size > most:

@@ -39,7 +39,8 @@ class ChatMessage(BaseModel):
 
 class GenerationRequest(BaseModel):
     """What completions and chats share; see `Sampling`. priority: smaller ones go first. cache_salt: a tenant who
-    shares no blocks with others. Fields that are not known are left alone, as other servers do.
+    shares no blocks with others. Fields that are not known are left alone, as other servers do, but for those that ask
+    for another answer than would come.
     """
 
     model_config = ConfigDict(extra="ignore")
@@ -63,11 +64,27 @@ class GenerationRequest(BaseModel):
     priority: int = 0
     cache_salt: str = ""
     user: str | None = None
+    best_of: int | None = None
+    suffix: str | None = None
+    response_format: dict[str, Any] | None = None
+    tool_choice: Any = None
+
+    def check(self) -> None:
+        """Raise `InputError` for what this server does not do, where a plain answer would be a wrong one."""
+        strange = {
+            f"best_of = {self.best_of}": self.best_of not in (None, self.n or 1),
+            "a suffix": bool(self.suffix),
+            "a response_format": (self.response_format or {}).get("type", "text") != "text",
+            "a tool_choice": self.tool_choice not in (None, "none", "auto"),
+        }
+        if wrong := [name for name, is_so in strange.items() if is_so]:
+            raise InputError(f"a request with {', with '.join(wrong)}, which is not served", do="leave it out")
 
     def sampling(self, room: int, default: int | None, **own: Any) -> Sampling:
         """How tokens are chosen. room: tokens that fit behind the prompt; default: max_tokens where none is given, all
         of the room without one. The temperature is 1 where none is given, as at OpenAI.
         """
+        self.check()
         stop = [self.stop] if isinstance(self.stop, str) else self.stop or []
         given = {
             "top_p": self.top_p,
