@@ -300,6 +300,14 @@ class Config(Section):
         return leans or any(self.system.tilt) or any(len(each.of) == 2 for each in changes)
 
     @property
+    def mover(self) -> str:
+        """What moves particles and box: one can go on from the state of another of the same name."""
+        given, held = self.dynamics, self.barostat
+        chain = f" of {given.chain}" if given.kind == "nose_hoover" else ""
+        edges = f" of {held.chain} along {', '.join((*held.dims, *held.tilts))}" if held.kind == "mtk" else ""
+        return f"{given.kind}{chain}" + (f" with {held.kind}{edges}" if held.kind != "none" else "")
+
+    @property
     def target(self) -> float | None:
         """The temperature that the run is asked to have after `settled`; None where it is whatever follows."""
         given = self.dynamics
@@ -409,8 +417,12 @@ class Config(Section):
         """Raise `ValueError` for stages that do not go with each other, or with the rest."""
         if self.variables or self.coupling.states or self.replicas.temperatures:
             raise ValueError("stages do not go with variables, coupling and replicas: omit one of them")
-        staged = self.staged
+        staged, movers = self.staged, set[str]()
         for number, each in enumerate(staged, 1):
+            if number > 1 and self.stages[number - 2].goes_on and each.mover not in movers:
+                known = ", ".join(sorted(movers))
+                raise ValueError(f"stage {number} goes on from {each.mover}, but before it are {known}")
+            movers.add(each.mover)
             try:
                 each._fits()
             except ValueError as error:

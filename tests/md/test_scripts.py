@@ -274,6 +274,8 @@ velocity all create 600.0 4928 loop all
 unfix 1
 fix 1 all nvt temp 600 800 0.1
 run 20
+minimize 0 1e-11 10000 10000
+reset_timestep 0
 timestep 0.001
 run 20
 unfix 1
@@ -282,7 +284,7 @@ fix 2 all npt temp 800 800 0.1 iso 0 1000 0.5
 run 40
 variable k loop 2
 label again
-fix 2 all npt temp $(700+100*v_k) $(700+100*v_k) 0.1 iso 1000 1000 0.5
+fix 2 all npt temp 900 900 0.1 iso 1000 1000 0.5
 run 20
 next k
 jump SELF again
@@ -291,7 +293,10 @@ jump SELF again
 
 @needs_lammps
 def test_stages_of_a_script_are_those_of_lammps(tmp_path):
-    """Minimization, velocities anew, other fixes, a ramp, another time step, loops: each run as LAMMPS does it."""
+    """Minimization, velocities anew, other fixes, a ramp, another time step, loops: each run as LAMMPS does it.
+
+    A thermostat lives through a minimization with its chain; the same fix given again starts anew.
+    """
     text = MORSE.format("geom").partition("fix 1 all nve")[0] + MORSE.partition("fix 1 all nve\n")[2]
     text = text.replace("1600.0", "300.0").replace("neighbor 1.0", "pair_modify shift yes\nneighbor 1.0")
     text = text.replace("epair emol etotal", "pe vol etotal").replace("run 40\n", STAGES)
@@ -314,9 +319,9 @@ def test_stages_of_a_script_are_those_of_lammps(tmp_path):
             ours.append([])
         step = row["step"]
         ours[-1].append([step, *(row[name] for name in names)])
-    assert len(ours) == len(theirs) == 8
+    assert len(ours) == len(theirs) == 9
     for number, (one, other) in enumerate(zip(ours, theirs, strict=True)):
-        if number == 1:  # two ways down to one minimum
+        if number in (1, 4):  # two ways down to one minimum
             assert one[-1][2] == pytest.approx(other[-1][2], rel=1e-12)
             continue
         one, other = np.array(one)[:, 1:], np.array(other)[:, 1:]

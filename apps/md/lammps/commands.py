@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hpckit.apps.md.lammps.fixes import MEASURES, deformed, is_number, motion_of, require_known
+from hpckit.apps.md.lammps.fixes import MEASURES, MOVERS, Fix, deformed, is_number, motion_of, require_known
 from hpckit.apps.md.motion.settings import ANEW
 from hpckit.kernels.particles.bonds.forms import NAMES as BONDS
 from hpckit.kernels.particles.terms.forms import NAMES as TERMS
@@ -92,13 +92,18 @@ class ScriptStage:
     settings: dict[str, Any]
     lines: dict[str, int]
     velocity: dict[str, Any]
-    fixes: dict[str, tuple[int, list[str]]]  # none of a minimize
+    fixes: dict[str, Fix]  # none of a minimize
 
     @property
     def goes_on(self) -> bool:
         """Whether a second run of it is the same as one of twice as many steps."""
         ends = any(key.endswith("ramp_to") or key == "deform.changes" for key in self.settings)
         return not ends and bool(self.fixes)
+
+    @property
+    def movers(self) -> list[Fix]:
+        """The fixes that hold a temperature or a pressure, whose state lives as long as they do."""
+        return [fix for fix in self.fixes.values() if fix.words[0] in MOVERS]
 
 
 @dataclass
@@ -122,7 +127,8 @@ class Commands:
     pairs: list[Pair] = field(default_factory=list)
     modify: dict[str, str] = field(default_factory=dict)
     nuclei: dict[int, float] = field(default_factory=dict)  # atomic numbers of types, for zbl
-    fixes: dict[str, tuple[int, list[str]]] = field(default_factory=dict)
+    fixes: dict[str, Fix] = field(default_factory=dict)
+    fixed: int = 0  # fixes so far
     stages: list[ScriptStage] = field(default_factory=list)
     pending: dict[str, Any] = field(default_factory=dict)  # settings that wait for the next run, by key
     inner: int = 1  # steps of bonds in one of the run
@@ -704,9 +710,10 @@ class Commands:
         if group != "all":
             raise ValueError(f"fix {name} {group} {style}: known is the group all")
         require_known(name, style, list(rest))
-        if style == "deform" and any(words[0] == style for key, (_, words) in self.fixes.items() if key != name):
+        if style == "deform" and any(each.words[0] == style for key, each in self.fixes.items() if key != name):
             raise ValueError("fix deform comes twice: give all edges and tilts in one")
-        self.fixes[name] = self.number, [style, *rest]
+        self.fixed += 1
+        self.fixes[name] = Fix(self.number, [style, *rest], self.fixed)
 
     def _unfix(self, name: str) -> None:
         self.fixes.pop(name, None)
@@ -741,7 +748,7 @@ class Commands:
         settings = {"dynamics.inner": self.inner} if self.inner > 1 else {}
         self._add_stage(int(steps), settings, dict(self.fixes))
 
-    def _add_stage(self, steps: int, settings: dict[str, Any], fixes: dict[str, tuple[int, list[str]]]) -> None:
+    def _add_stage(self, steps: int, settings: dict[str, Any], fixes: dict[str, Fix]) -> None:
         """A run, or a minimize, with what was said before it."""
         last = self.stages[-1] if self.stages else None
         same = last is not None and last.fixes == fixes and last.settings.get("dynamics.inner", 1) == self.inner
@@ -771,7 +778,7 @@ class Commands:
         self._set("time.dt", first.settings.pop("time.dt", DEFAULT_STEP[self.units]), first.line)
         for key, value in first.settings.items():
             self._set(key, value, first.lines.get(key, first.line))
-        before, fixes, stages = _sections(first.settings), first.fixes, list[dict[str, Any]]()
+        before, movers, stages = _sections(first.settings), first.movers, list[dict[str, Any]]()
         for stage in others:
             before["deform"].pop("start", None)
             now = _sections(stage.settings)
@@ -779,16 +786,16 @@ class Commands:
                 if name in stage.settings:
                     now[name.split(".")[1]] = stage.settings[name]
             entry = {"steps": stage.steps, **stage.velocity}
-            anew = stage.fixes != fixes
+            anew = bool(stage.fixes) and stage.movers != movers
             again = anew or any("ramp_to" in now[name] for name in ("dynamics", "barostat"))
             for name, value in now.items():
                 if name not in ANEW or value != before[name] or (again and name in ("dynamics", "barostat")):
                     entry[name] = value
-            if again and not anew:
+            if stage.movers and not anew and entry.keys() & {"dynamics", "barostat"}:
                 entry["goes_on"] = True
             stages.append(entry)
             self.lines["stages", len(stages) - 1] = stage.line
-            before, fixes = {name: now[name] for name in ANEW}, stage.fixes
+            before, movers = {name: now[name] for name in ANEW}, stage.movers if stage.fixes else movers
         if stages:
             self._set("stages", stages, others[0].line)
 

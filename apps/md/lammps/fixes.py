@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from hpckit.md.motion.deformation import EDGES, STYLES
 from hpckit.plan.particles.cell import TILTS
@@ -15,7 +15,8 @@ HOOVER = {
     " pchain N and mtk",
     "nph": "iso, aniso, tri, x, y or z P P DAMPING, xy, xz or yz 0 0 DAMPING, couple, pchain N and mtk",
 }
-FIXES = ("nve", *HOOVER, "langevin", "temp/csvr")
+MOVERS = (*HOOVER, "langevin", "temp/csvr")  # with a state of their own
+FIXES = ("nve", *MOVERS)
 HELD = {"temp", "iso", "aniso", "tri", *EDGES, *TILTS}  # two values, and a damping
 OPTIONS = {"nvt": {"tchain"}, "nph": {"couple", "mtk", "pchain"}}
 OPTIONS["npt"] = OPTIONS["nvt"] | OPTIONS["nph"]
@@ -25,6 +26,14 @@ MEASURES = ("ave/", "print", "vector")  # fixes that measure or print
 RIGID = ("rigid", "rigid/small", "rigid/nve", "rigid/nve/small")
 
 Settings = Iterator[tuple[str, Any, int]]  # key, value, line
+
+
+class Fix(NamedTuple):
+    """A fix: its line, its style with the words behind it, and a number of its own: it may come again in a loop."""
+
+    line: int
+    words: list[str]
+    number: int
 
 
 def require_known(name: str, style: str, words: list[str]) -> None:
@@ -38,11 +47,11 @@ def require_known(name: str, style: str, words: list[str]) -> None:
         raise ValueError(f"fix {name} all {style}: known are {every}")
 
 
-def motion_of(given: dict[str, tuple[int, list[str]]], minimizes: bool, unit: float) -> Settings:
+def motion_of(given: dict[str, Fix], minimizes: bool, unit: float) -> Settings:
     """The settings of a script's fixes, given by name with their lines and words; where it minimizes, those of the
     box alone, since no other fix has an effect there. unit: the length of a lattice cell. Raises `ValueError`.
     """
-    fixes = {words[0]: (line, words[1:]) for line, words in given.values()}
+    fixes = {fix.words[0]: (fix.line, fix.words[1:]) for fix in given.values()}
     line, words = fixes.pop(RELAX, (0, []))
     if minimizes:
         for key, value in _relaxed(words) if words else ():

@@ -173,7 +173,9 @@ class Stage(Section):
     temperature: float = Field(0.0, ge=0, description="temperature of velocities that are drawn or scaled")
     seed: int = Field(87287, ge=0, description="random seed of drawn velocities")
     draw: Literal["normal", "lammps", "lammps_geom"] = Field("normal", description="drawn as by system.draw")
-    goes_on: bool = Field(False, description="thermostats and barostats that are named here go on from their state")
+    goes_on: bool = Field(
+        False, description="thermostats and barostats that are named here go on from the last state of their kind"
+    )
     dynamics: Dynamics | None = Field(None, description="how the particles move, anew")
     barostat: Barostat | None = Field(None, description="the pressure that is held, anew")
     deform: Deform | None = Field(None, description="a box that changes by a program, anew")

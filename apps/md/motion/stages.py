@@ -25,13 +25,14 @@ class Stages:
     """Which stage a run is in, and when each began.
 
     begins, times: of each stage so far, its first step and the time then. A minimization takes the velocities away;
-    they are kept aside for the stage after it, as LAMMPS keeps them.
+    they are kept aside for the stage after it, and so is the state of thermostats and barostats, as LAMMPS keeps them.
     """
 
     def __init__(self, config: Config, start: Start, system: System) -> None:
         self.start, self.system, self.configs, self.given = start, system, config.staged, config.stages
         self.begins, self.times = [0], [0.0]
         self._aside: np.ndarray | None = None
+        self._held: dict[str, Any] = {}  # the last state of thermostat and barostat, by what they are
         self._set_aside()
 
     @property
@@ -60,6 +61,7 @@ class Stages:
     def enter_next(self, step: int, dynamics: Dynamics) -> Dynamics:
         """Collective: begin the next stage, with the forces of its first step; its dynamics."""
         now = self.time_at(step)
+        self._held[self.config.mover] = _without_sums(proper_of(dynamics).saved())
         self.begins.append(step)
         self.times.append(now)
         stage, config, system = self.given[self.number - 1], self.config, self.system
@@ -76,14 +78,15 @@ class Stages:
         system.settle()
         found = dynamics_of(config, step)
         if not stage.is_anew:
-            proper_of(found).restore(_without_sums(proper_of(dynamics).saved()))
+            proper_of(found).restore(self._held[config.mover])
         return found
 
     def saved(self, state: State) -> State:
         """What a checkpoint holds, with the stages."""
         if len(self.configs) == 1:
             return state
-        values = {"begins": self.begins, "times": self.times, "aside": self._aside is not None}
+        aside = self._aside is not None
+        values = {"begins": self.begins, "times": self.times, "aside": aside, "held": self._held}
         pieces = list(state.pieces)
         if self._aside is not None:
             pieces.append(Piece(ASIDE, (self.system.count, 3), (rows_block(self.system)[0], 0), self._aside))
@@ -94,7 +97,7 @@ class Stages:
         values = kept.values.get("stages")
         if values is None:
             return
-        self.begins, self.times = list(values["begins"]), list(values["times"])
+        self.begins, self.times, self._held = list(values["begins"]), list(values["times"]), dict(values["held"])
         first, count = rows_block(self.system)
         self._aside = kept.read(ASIDE, (first, 0), (count, 3)) if values["aside"] else None
         self._bind()

@@ -170,14 +170,15 @@ MORE = {
     "md_npt": _md({"kind": "nose_hoover"}, {"kind": "mtk", "coupled": "none", "damping": 1.0}),
     "md_cell_rescaling": _md({"kind": "bussi", "equilibrate": 25}, RESCALING),
     "md_stages": _with(
-        _md({"kind": "nve"}),
+        _md({"kind": "nose_hoover"}, {"kind": "mtk", "damping": 1.0}),
         {
             "time": {"steps": 20, "thermo": 7},
             "stages": [
-                {"steps": 17, "dynamics": {"kind": "fire", "largest_force": 1e-9}},
+                {"steps": 17, "dynamics": {"kind": "fire", "largest_force": 1e-9}, "barostat": {}},
                 {
                     "steps": 23,
                     "dt": 0.002,
+                    "goes_on": True,
                     "dynamics": {"kind": "nose_hoover", "ramp_to": 2.0},
                     "barostat": {"kind": "mtk", "damping": 1.0},
                 },
