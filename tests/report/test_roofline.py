@@ -164,6 +164,10 @@ def test_peaks_are_measured_and_kept(tmp_path, monkeypatch):
     assert measured.find_peaks(host, 1, tmp_path) == best
     assert "hpckit bench machine" in measured.find_peaks("elsewhere", 1, tmp_path)["reason"]
     assert "10000 cores" in measured.find_peaks(host, 10_000, tmp_path)["reason"]
+    monkeypatch.setattr(measured, "measure", lambda threads: {**record, "undisturbed": False})
+    measured.cache_file(host, tmp_path).unlink()
+    tries = [measured.find_peaks(host, 1, tmp_path)["tries"] for _ in range(2 * measured.TRIES)]
+    assert tries == [1, 2, *[measured.TRIES] * (2 * measured.TRIES - 2)]  # no more on a host that is never quiet
     measured.cache_file(host, tmp_path).write_text("{")
     assert measured.read_cache(host, tmp_path) == {}
 
