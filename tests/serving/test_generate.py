@@ -152,6 +152,7 @@ def test_models_that_cannot_be_served_are_refused(tmp_path, capsys):
         ({"hidden_act": "gelu"}, "activation gelu"),
         ({"intermediate_size": 40}, "does not fit its config.json"),
         ({"num_hidden_layers": None}, "does not describe a language model"),
+        ({"head_dim": 5}, "heads of 5 numbers"),
         ({"num_hidden_layers": 1}, "layers.1.input_layernorm.weight is beyond its 1 layers"),
         ({"quantization_config": {"quant_method": "fp8"}}, "quantized"),
     ):

@@ -126,6 +126,8 @@ def read_shape(folder: Path) -> TransformerShape:
     wrong += [f"{name} = {own[name]}" for name in ("eps", "rope_base") if not 0.0 <= own[name] < math.inf]
     wrong += [f"an end of texts at {end!s:.20}" for end in own["end"] if not 0 <= end < 1 << 31]
     wrong += [f"a window of {found.window}"] * (found.window < 0)
+    if own["rope_base"] and own["head_width"] % 2:
+        wrong += [f"heads of {own['head_width']} numbers, which do not turn in pairs"]
     if own["experts"] and not 1 <= own["chosen"] <= own["experts"]:
         wrong += [f"{own['chosen']} of {own['experts']} experts a token"]
     if not wrong and own["heads"] % own["kv_heads"]:
