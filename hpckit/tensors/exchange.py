@@ -84,12 +84,11 @@ def _exchanged(mesh: Mesh, hop: Hop, its: HopProgram, local: np.ndarray) -> np.n
         if part.peer == mesh.rank:
             slots[part.summand][part.box] = local[kept[0].box]
     arriving = [part for part in its.receives if part.peer != mesh.rank]
-    views = [slots[part.summand][part.box] for part in arriving]
-    taken = [(part.peer, np.empty(view.shape, local.dtype)) for part, view in zip(arriving, views, strict=True)]
+    taken = [(part.peer, np.empty(slots[part.summand][part.box].shape, local.dtype)) for part in arriving]
     leaving = [(part.peer, np.ascontiguousarray(local[part.box])) for part in its.sends if part.peer != mesh.rank]
     _send(mesh, leaving, taken)
-    for view, (_, came) in zip(views, taken, strict=True):
-        view[...] = came
+    for part, (_, came) in zip(arriving, taken, strict=True):
+        slots[part.summand][part.box] = came
     step = 1
     while step < len(slots):
         for slot in range(0, len(slots) - step, 2 * step):

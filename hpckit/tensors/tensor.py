@@ -48,7 +48,7 @@ class Tensor:
         whole = np.asarray(array)
         if whole.shape != layout.shape:
             raise InputError(f"an array {whole.shape} for a tensor {layout}", do=f"give an array {layout.shape}")
-        local = whole[layout.slices(mesh.rank)].copy()
+        local = np.array(whole[layout.slices(mesh.rank)])
         coords = zip(layout.placements, mesh.coords, strict=True)
         if any(isinstance(placement, Partial) and at > 0 for placement, at in coords):
             local[...] = 0

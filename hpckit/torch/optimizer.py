@@ -66,6 +66,7 @@ class ZeroRedundancyOptimizer(Optimizer):
             own.append({**group, "params": held})
             first += count
         self.own = optimizer_class(own, **defaults)
+        self.defaults.update(self.own.defaults)  # schedulers ask whether there is a momentum
         for group, complete in zip(self.param_groups, self.own.param_groups, strict=True):
             for name, value in complete.items():
                 group.setdefault(name, value)

@@ -114,6 +114,9 @@ def check_the_rest(mesh, shape):
     copied = tensor.full()
     copied[...] = -1
     assert tensor.full().flat[1] == 1
+    number = Tensor.from_global(mesh, Layout((), mesh.topology, dict.fromkeys(mesh.topology.names, Partial())), 7.5)
+    assert number.full() == 7.5
+    assert number.full().shape == ()
     other = {"z": mesh.size}
     for wrong, words in (
         (lambda: Tensor(mesh, layout, np.zeros((99, 1))), "the array is (99, 1)"),

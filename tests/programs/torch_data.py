@@ -207,7 +207,7 @@ def the_state_of_optimizers():
         every = kind(whole.parameters(), **options)
         cut = DistributedDataParallel(copy.deepcopy(model), WORLD)
         zero = ZeroRedundancyOptimizer(groups(cut), kind, WORLD, **options)
-        rates = [torch.optim.lr_scheduler.StepLR(each, 2, 0.5) for each in (every, zero)]
+        rates = [torch.optim.lr_scheduler.OneCycleLR(each, 0.03, total_steps=7) for each in (every, zero)]
         for number, batch in enumerate(batches):
             if number == 3:  # from a checkpoint of one process, and from that of the shards
                 state = zero.state_dict()
