@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from hpckit.adjoint.derived import jvp_graph, vjp
-from hpckit.adjoint.models import TracedModel, plain
+from hpckit.adjoint.models import TracedModel, plain, require_model
 from hpckit.adjoint.networks import Network
 from hpckit.adjoint.program.execute import BoundProgram
 from hpckit.comm.agree import least_of_ranks
@@ -49,6 +49,7 @@ def check(step: TracedModel, *args: Any, seed: int = 0, size: float = 1e-4, **op
     size: of the larger of the two changes of the Taylor test, relative to the size of each argument (to 1 where it is
     0). Collective. Raises `BlowUpError` if a value or a change of it is nan or inf: the operation, its line and cell.
     """
+    require_model(step, "what is checked")
     rng = np.random.default_rng(seed)
     changes = [_random(arg, rng, _size(arg)) for arg in args]
     graph = jvp_graph(step.graph(*args, **options), (True,) * len(args))

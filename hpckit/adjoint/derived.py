@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from hpckit.adjoint.models import TracedModel, plain
+from hpckit.adjoint.models import TracedModel, plain, require_model
 from hpckit.adjoint.program.stages import Graph
 from hpckit.adjoint.transforms import linear, sensitivities, tangents
 from hpckit.errors import InputError
@@ -22,6 +22,7 @@ def jvp(step: TracedModel, args: Sequence[Any], changes: Sequence[Any], **option
 
     changes: of each argument a Field, a number, or None for no change.
     """
+    require_model(step, "the step of jvp")
     if not isinstance(args, tuple | list):
         raise InputError(f"jvp takes the arguments of {step.name} as a tuple, not as {type(args).__name__}")
     graph, several = step._traced(args, options)
@@ -37,16 +38,22 @@ def jvp(step: TracedModel, args: Sequence[Any], changes: Sequence[Any], **option
 def vjp(step: TracedModel, *args: Any, **options: Any) -> tuple[Any, Callable[..., tuple]]:
     """The results of a model, and the function that takes sensitivities back from its results to its arguments.
 
-    The function takes a Field or a number for each result and returns one for each argument: sum over results and cells
-    of sensitivity times slope. All calls are collective.
+    The function takes a Field, a number, or None for 0, for each result and returns one for each argument: sum over
+    results and cells of sensitivity times slope. All calls are collective.
     """
+    require_model(step, "the step of vjp")
     graph, several = step._traced(args, options)
     found = step.bound(graph, args).run(_inputs(graph, args), [None] * len(graph.outputs))
 
     def pull(*seeds: Any) -> tuple:
         derived = vjp_graph(graph)
         _require_alike(step.name, "sensitivities", seeds, [node.is_field for node in graph.outputs], "results")
-        return tuple(step.bound(derived, args).run(_inputs(derived, [*args, *seeds]), [None] * len(derived.outputs)))
+        like = next(arg for arg in args if isinstance(arg, Field))
+        given = [
+            each if each is not None else like.like() if node.is_field else 0.0
+            for node, each in zip(graph.outputs, seeds, strict=True)
+        ]
+        return tuple(step.bound(derived, args).run(_inputs(derived, [*args, *given]), [None] * len(derived.outputs)))
 
     return (tuple(found) if several else found[0]), pull
 
@@ -56,8 +63,9 @@ def gradient(cost: Any, **options: Any) -> Callable[..., tuple[float, tuple]]:
 
     cost: a model with one result, a sum; or an object with a method `gradient`, as a `Window`.
     """
-    if not isinstance(cost, TracedModel):
+    if not isinstance(cost, TracedModel) and hasattr(cost, "gradient"):
         return cost.gradient
+    require_model(cost, "a cost")
 
     def value_and_gradient(*args: Any) -> tuple[float, tuple]:
         graph, _ = cost._traced(args, options)

@@ -29,11 +29,12 @@ from hpckit.adjoint.networks import Applied, Network, Stages
 from hpckit.adjoint.program.execute import BoundProgram, require_same_grid
 from hpckit.adjoint.program.place import MEMBER
 from hpckit.adjoint.program.stages import Graph, SweepProgram
-from hpckit.adjoint.trace import Axes, Traced
+from hpckit.adjoint.trace import ROOM, Axes, Traced, as_node, refusal
 from hpckit.adjoint.transforms import Grid
 from hpckit.errors import InputError
 from hpckit.grid.field import Field
-from hpckit.kernels.graph.nodes import Node, constant, make
+from hpckit.kernels.graph.nodes import Node, Walls, constant, hold, make, walls_at
+from hpckit.kernels.graph.standin import line_of
 from hpckit.plan.grid.decomposition import Decomposition
 from hpckit.plan.machine.machine import Machine, machine_of
 
@@ -67,15 +68,23 @@ class TracedModel:
 
     def __call__(self, *args: Any, out: Field | Sequence[Field] | None = None, **options: Any) -> Any:
         """A Field for each result with cells, written to those given as `out`, and a float for each sum: a tuple of
-        them if the function returns a tuple.
+        them if the function returns a tuple. Within another model, what it is traced to there: its fields have its own
+        boundary conditions, where it has any.
         """
+        if any(isinstance(arg, Traced | Applied) for arg in args):
+            return self._within(args, options, out)
         graph, several = self._traced(args, options)
-        given: Any = [out] if isinstance(out, Field) else out
-        outs = list(given or [None] * len(graph.outputs))
+        outs: list[Any] = list(out) if isinstance(out, list | tuple) else [out] if out is not None else []
+        outs = outs or [None] * len(graph.outputs)
         if len(outs) != len(graph.outputs):
             raise InputError(f"{self.name} has {len(graph.outputs)} results, and `out` {len(outs)} fields")
         fields = [arg for arg in (*args, *outs) if isinstance(arg, Field)]
-        if given:
+        for node, each in zip(graph.outputs, outs, strict=True):
+            if each is not None and not (isinstance(each, Field) and node.is_field):
+                raise InputError(
+                    f"`out` of {self.name} holds a {type(each).__name__}", do="give a Field for each field"
+                )
+        if out is not None:
             require_same_grid(fields, self.name)
             if len(set(map(id, fields))) < len(fields) - _twice(args):
                 raise InputError(
@@ -133,10 +142,10 @@ class TracedModel:
         return known[key]
 
     def _traced(self, args: Sequence[Any], options: Mapping[str, Any]) -> tuple[Graph, bool]:
-        if len(args) != len(self.parameters) and not self._takes(args):
-            raise InputError(
-                f"{self.name} takes {', '.join(self.parameters)} by position, and was given {len(args)} arguments"
-            )
+        if len(args) != len(self.parameters):
+            self._require_arguments(args)
+        if any(isinstance(arg, Traced | Applied) for arg in args):
+            raise refusal(f"a derivative of {self.name} within a step", "take the derivative of the whole step")
         fields = [arg for arg in args if isinstance(arg, Field)]
         if not fields:
             raise InputError(f"{self.name} was given no field", do="give at least one Field: it says where to compute")
@@ -149,7 +158,7 @@ class TracedModel:
         field = require_same_grid(fields, self.name)
         topology = field.mesh.topology
         kinds = tuple(arg.stages if isinstance(arg, Network) else isinstance(arg, Field) for arg in args)
-        key: tuple = (topology.names, topology.periodic, kinds, tuple(sorted((k, repr(v)) for k, v in options.items())))
+        key: tuple = (topology.names, topology.periodic, kinds, tuple((k, _told(options[k])) for k in sorted(options)))
         if self.times > 1:
             key = (*key, topology.sizes, field.decomposition.shape)
         if key not in self._graphs:
@@ -158,12 +167,42 @@ class TracedModel:
             self._graphs[key] = self._trace(axes, kinds, options, field.decomposition)
         return self._graphs[key]
 
-    def _takes(self, args: Sequence[Any]) -> bool:
+    def _require_arguments(self, args: Sequence[Any]) -> None:
         try:
             inspect.signature(self.function).bind(*args)
         except TypeError:
-            return False
-        return True
+            if len(args) != len(self.parameters):  # else a keyword is missing, which its call tells
+                raise InputError(
+                    f"{self.name} takes {', '.join(self.parameters)} by position, and was given {len(args)} arguments"
+                ) from None
+
+    def _within(self, args: Sequence[Any], options: Mapping[str, Any], out: Any) -> Any:
+        """The results where another model is traced."""
+        self._require_arguments(args)
+        if out is not None:
+            raise refusal("a result that is written to a field", "leave `out` away within a step")
+        axes = next(arg.axes for arg in args if isinstance(arg, Traced | Applied))
+        names = [*self.parameters, *(f"argument {k}" for k in range(len(self.parameters), len(args)))]
+        walls = [axes.walls(self._own_walls(name), name) for name in names[: len(args)]]
+
+        def held(given: Any, own: Walls) -> Any:
+            if isinstance(given, Applied | Real):
+                return given
+            node = as_node(given)
+            filled = any(fill is not None for pair in own for fill in pair or ())
+            return Traced(hold(node, own), axes) if node.is_field and filled and own != walls_at(node) else given
+
+        now = list(map(held, args, walls))
+        outputs, several = self._results(now, options)
+        for _ in range(1, self.times):
+            now[: len(outputs)] = map(held, (Traced(node, axes) for node in outputs), walls)
+            outputs, _ = self._results(now, options)
+        found = tuple(Traced(node, axes) for node in outputs)
+        return found if several else found[0]
+
+    def _own_walls(self, name: str) -> Mapping[str, Any]:
+        """The boundary conditions of an argument."""
+        return self._walls.get(name, {} if self._walls.keys() & set(self.parameters) else self._walls)
 
     def _trace(
         self, axes: Axes, kinds: Sequence[bool | Stages], options: Mapping[str, Any], decomposition: Decomposition
@@ -175,8 +214,7 @@ class TracedModel:
                 inputs.append(make("network", value=name, is_field=False))
                 given.append(Applied(inputs[-1], axes, kind))
                 continue
-            own = self._walls.get(name, {} if self._walls.keys() & set(self.parameters) else self._walls)
-            value = (name, axes.walls(own, name)) if kind else name
+            value = (name, axes.walls(self._own_walls(name), name)) if kind else name
             inputs.append(make("field" if kind else "number", value=value, is_field=kind))
             given.append(Traced(inputs[-1], axes))
         outputs, several = self._results(given, options)
@@ -197,7 +235,7 @@ class TracedModel:
             for k in range(1, self.times):
                 if k % count == 0:
                     pairs = zip(now, state, strict=True)
-                    now = tuple(make("hold", node, value=leaf.value[1], is_field=True) for node, leaf in pairs)
+                    now = tuple(hold(node, leaf.value[1]) for node, leaf in pairs)
                 now, _ = self._results([*(Traced(node, axes) for node in now), *given[len(now) :]], options)
             return Graph(self.name, tuple(inputs), now, axes.names, grid)
 
@@ -224,7 +262,14 @@ class TracedModel:
 
     def _results(self, given: Sequence[Any], options: Mapping[str, Any]) -> tuple[tuple[Node, ...], bool]:
         """What the function returns for stand-ins, and whether it is a tuple."""
-        result = self.function(*given, **options)
+        try:
+            result = self.function(*given, **options)
+        except (TypeError, ValueError, AttributeError) as error:
+            raise InputError(
+                f"{self.name} stopped while it was traced: {error}",
+                where=line_of(error, ROOM),
+                do="a step may use + - * / **, comparisons, shifts, sums, and the functions of hp.adjoint",
+            ) from error
         several = isinstance(result, tuple | list)
         outputs = []
         for each in result if several else [result]:
@@ -244,9 +289,22 @@ def model(function: Callable | None = None, *, walls: Mapping[str, Any] | None =
     a pair (low, high), for all fields, or a mapping from an argument's name to such a mapping. exact: compute in the
     order and with the rounding of NumPy; by default a product and a sum may become one rounding.
     """
+    if walls is not None and not isinstance(walls, Mapping):
+        raise InputError(f"walls are {walls!r}", do="give a mapping from an axis to a fill: walls={'y': hp.bc.mirror}")
     if function is None:
-        return lambda given: TracedModel(given, walls, exact)
+        return lambda given: model(given, walls=walls, exact=exact)
+    if not callable(function):
+        raise InputError(f"a model is made of a function, not of a {type(function).__name__}")
     return TracedModel(function, walls, exact)
+
+
+def require_model(given: Any, what: str) -> TracedModel:
+    """`InputError` for what is no model."""
+    if not isinstance(given, TracedModel):
+        raise InputError(
+            f"{what} is a {type(given).__name__}, not a model", do="write @hp.adjoint.model above its definition"
+        )
+    return given
 
 
 def plain(value: Any) -> Any:
@@ -254,6 +312,18 @@ def plain(value: Any) -> Any:
     if isinstance(value, Network):
         return value.values
     return value if isinstance(value, Field | np.ndarray) else float(value)
+
+
+def _told(value: Any) -> Any:
+    """A keyword's value as a key: equal only for values that a step cannot tell from each other."""
+    if isinstance(value, np.ndarray):
+        return value.shape, value.dtype.str, value.tobytes()
+    if isinstance(value, list | tuple):
+        return type(value), tuple(map(_told, value))
+    if isinstance(value, dict):
+        return tuple((key, _told(each)) for key, each in value.items())
+    same = value if getattr(type(value), "__hash__", None) else None
+    return type(value), repr(value), same  # 0.0 and -0.0 are equal; functions may have one name
 
 
 def _twice(args: Sequence[Any]) -> int:

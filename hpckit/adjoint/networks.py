@@ -74,19 +74,19 @@ class Applied:
     """The stand-in of a network in a step that is traced."""
 
     def __init__(self, node: Node, axes: Axes, stages: Stages) -> None:
-        self.node, self._axes, self._stages = node, axes, stages
+        self.node, self.axes, self._stages = node, axes, stages
         self._zero = tuple((0.0, 0.0) if walled else None for walled in axes.walled)
 
     def __call__(self, *features: Any) -> Any:
         """The result in each cell of fields and numbers: one value, or a tuple of them."""
-        nodes, where, dims = [as_node(each) for each in features], line(ROOM), len(self._axes.names)
+        nodes, where, dims = [as_node(each) for each in features], line(ROOM), len(self.axes.names)
         if not any(node.is_field for node in nodes):
             raise refusal("a network of numbers alone", "give it at least one field")
         for number, (size, layers) in enumerate(self._stages):
             if size > 1 and dims != 2:
                 raise refusal(f"a convolution on a grid of {dims} dims", "give neighbors as features: T[+1, 0, 0]")
             last = number == len(self._stages) - 1
-            walls = self._axes.walls({}, "a network") if last else self._zero
+            walls = self.axes.walls({}, "a network") if last else self._zero
             held = [self._array(node) for node in nodes]
             seen = [graph.shift(node, offset) for offset in _window(size, dims) for node in held]
             maps = [layer for layer in layers if isinstance(layer, Map)]
@@ -95,7 +95,7 @@ class Applied:
                 raise refusal(f"{len(nodes)} features of a network that takes {inputs // size**2}", "give each as one")
             made = make("apply", self.node, *seen, value=(layers, outputs), line=where)
             nodes = [make("output", made, value=(k, walls), line=where) for k in range(outputs)]
-        found = tuple(Traced(node, self._axes) for node in nodes)
+        found = tuple(Traced(node, self.axes) for node in nodes)
         return found if len(found) > 1 else found[0]
 
     def _array(self, node: Node) -> Node:

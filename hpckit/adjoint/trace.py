@@ -83,8 +83,13 @@ class Traced(StandIn):
             raise refusal("a power whose exponent is not a constant", "write exp(exponent * log(value))")
         return Traced(graph.power(self.node, float(exponent), _line()), self.axes)
 
-    def shift(self, **steps: int) -> Traced:
+    def __rpow__(self, base: Any) -> Traced:
+        raise refusal("a power whose exponent is not a constant", f"write exp(value * log({base!r}))")
+
+    def shift(self, *places: Any, **steps: int) -> Traced:
         """The value of a neighbor, some cells further along axes: T.shift(x=+1)."""
+        if places:
+            raise refusal("a shift along no axis", f"name it: .shift({self.axes.names[0]}=+1)")
         unknown = [name for name in steps if name not in self.axes.names]
         if unknown:
             hint = did_you_mean(unknown[0], self.axes.names, f"the axes are {', '.join(self.axes.names)}")
@@ -101,8 +106,10 @@ class Traced(StandIn):
             )
         return Traced(graph.shift(self.node, tuple(map(int, offset)), _line()), self.axes)
 
-    def sum(self) -> Traced:
+    def sum(self, *dims: Any, **options: Any) -> Traced:
         """The sum over all owned cells of all ranks, with the same bits for any number of ranks: a number."""
+        if dims or options:
+            raise refusal("a sum over some dims, or with options", "sum() takes nothing, and adds up all cells")
         if not self.node.is_field:
             raise refusal("the sum of a single number", "take the sum of a field")
         return Traced(make("sum", self.node, line=_line()), self.axes)
@@ -117,9 +124,17 @@ class Traced(StandIn):
     # ---- NumPy's functions
 
     def __array_ufunc__(self, function: Any, method: str, *args: Any, **options: Any) -> Traced:
-        op = UFUNCS.get(function.__name__)
-        if method != "__call__" or options or op is None:
-            raise refusal(f"numpy.{function.__name__} with a field", f"a step may use {', '.join(sorted(UFUNCS))}")
+        name = function.__name__
+        op = UFUNCS.get(name)
+        if method != "__call__":
+            raise refusal(f"numpy.{name}.{method} of a field", "write its terms, or take .sum() over all cells")
+        if options and op is not None:
+            given = ", ".join(f"{option}=" for option in options)
+            raise refusal(f"numpy.{name} with {given}", f"a step makes new values: T = numpy.{name}(…) without it")
+        if op is None:
+            raise refusal(
+                f"numpy.{name} with a field", INSTEAD.get(name, f"a step may use {', '.join(sorted(UFUNCS))}")
+            )
         return op(*args)
 
     def __array_function__(self, function: Any, kinds: Any, args: Any, options: Any) -> Traced:
@@ -127,19 +142,26 @@ class Traced(StandIn):
             return where(*args)
         if function is np.sum and len(args) == 1 and not options:
             return args[0].sum()
-        raise refusal(f"numpy.{function.__name__} with a field", "write it with pointwise functions, shifts and sums")
+        name = function.__name__
+        raise refusal(
+            f"numpy.{name} with a field", INSTEAD.get(name, "write it with pointwise functions, shifts and sums")
+        )
 
     # ---- what cannot become one
 
     def __bool__(self) -> bool:
         raise refusal(
-            "a branch on a value that each cell has of its own",
-            "write where(condition, a, b) from hp.adjoint; for a choice before the run, give the model a keyword",
+            "a branch on a value that each cell has of its own"
+            if self.node.is_field
+            else "a branch on a number that may differ from call to call",
+            "write where(condition, a, b) from hp.adjoint, & for and, | for or, minimum and maximum for min and max; "
+            "for a choice before the run, give the model a keyword, behind a * in the definition",
         )
 
     def __float__(self) -> float:
         raise refusal(
-            "a plain number made of a traced value", "use the functions of hp.adjoint, or NumPy's, in place of math's"
+            "a plain number made of a traced value",
+            "use the functions of hp.adjoint, or NumPy's, in place of math's; give what counts or selects as a keyword",
         )
 
     __int__ = __index__ = __float__
@@ -158,11 +180,18 @@ class Traced(StandIn):
         raise refusal("an operation other than + - * / ** and comparisons", "write it with pointwise functions")
 
     __mod__ = __rmod__ = __floordiv__ = __rfloordiv__ = __matmul__ = __rmatmul__ = _no_operator
+    __divmod__ = __rdivmod__ = __lshift__ = __rshift__ = __xor__ = __rxor__ = _no_operator
+
+    def __round__(self, digits: Any = None) -> Traced:
+        return self._no_operator(digits)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        raise refusal(f"`.{name}` of a field", "it has shift, sum and hold; give the step other facts as keywords")
+        raise refusal(
+            f"`.{name}` of a field",
+            INSTEAD.get(name, "it has shift, sum and hold; give the step other facts as keywords"),
+        )
 
     def __format__(self, how: str) -> str:
         return repr(self)
@@ -178,7 +207,12 @@ def refusal(what: str, do: str) -> InputError:
 
 def _apply(op: str, *args: Any) -> Traced:
     traced = next(arg for arg in args if isinstance(arg, Traced))
-    return Traced(make(op, *(as_node(arg) for arg in args), line=_line()), traced.axes)
+    nodes = [as_node(arg) for arg in args]
+    if len(nodes) != graph.arguments(op):
+        raise refusal(f"{op} of {len(nodes)} values", f"it takes {graph.arguments(op)}")
+    if op in ("add", "sub", "neg", "absolute") and all(map(graph.is_truth, nodes)):
+        raise refusal("arithmetic with truth values alone", "write where(condition, 1.0, 0.0) for one that counts")
+    return Traced(make(op, *nodes, line=_line()), traced.axes)
 
 
 def as_node(value: Any) -> Node:
@@ -204,6 +238,33 @@ where = function("where", np.where)
 sqrt, exp, log = (function(name, getattr(np, name)) for name in ("sqrt", "exp", "log"))
 sin, cos, tanh = (function(name, getattr(np, name)) for name in ("sin", "cos", "tanh"))
 minimum, maximum = function("minimum", np.minimum), function("maximum", np.maximum)
+
+INSTEAD = {
+    "roll": "T.shift(x=-1) is what roll(T, 1) along x has in a cell, and at a wall what the boundary condition says",
+    "gradient": "0.5 * (T.shift(x=+1) - T.shift(x=-1)) is the central difference along x",
+    "diff": "T.shift(x=+1) - T is the difference to the next cell along x",
+    "clip": "write minimum(maximum(T, low), high)",
+    "sum": "write T.sum(): it adds up all cells",
+    "mean": "write T.sum() / cells, with the number of cells as a keyword",
+    "sign": "write where(T > 0, 1.0, where(T < 0, -1.0, 0.0))",
+    "hypot": "write sqrt(a * a + b * b)",
+    "tan": "write sin(T) / cos(T)",
+    "sinh": "write 0.5 * (exp(T) - exp(-T))",
+    "cosh": "write 0.5 * (exp(T) + exp(-T))",
+    "log10": "write log(T) / 2.302585092994046",
+    "log2": "write log(T) / 0.6931471805599453",
+    "log1p": "write log(1 + T)",
+    "expm1": "write exp(T) - 1",
+    "exp2": "write exp(T * 0.6931471805599453)",
+    "reciprocal": "write 1 / T",
+    "fabs": "write abs(T)",
+    "zeros_like": "write the number 0.0: each cell takes it",
+    "ones_like": "write the number 1.0: each cell takes it",
+    "full_like": "write the number: each cell takes it",
+    "copy": "a step makes new values: T itself does, and nothing writes to it",
+    **dict.fromkeys(("max", "amax", "min", "amin"), "compute it before, by field.max() or field.min(), as an argument"),
+}
+"""What to write for NumPy's functions, and methods of arrays, that have no place in a step."""
 
 UFUNCS: dict[str, Callable[..., Any]] = {
     **{

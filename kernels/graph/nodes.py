@@ -32,6 +32,7 @@ Walls = tuple[Any, ...]
 TRUTH = frozenset(("less", "less_equal", "equal", "not_equal", "logical_and", "logical_or", "logical_not"))
 POINTWISE = TRUTH | {"add", "sub", "mul", "div", "neg", "power", "sqrt", "exp", "log", "sin", "cos", "tanh", "absolute"}
 POINTWISE |= {"minimum", "maximum", "where"}
+ONE = frozenset(("neg", "sqrt", "exp", "log", "sin", "cos", "tanh", "absolute", "logical_not"))
 ARRAYS = frozenset(("field", "hold", "fold", "output"))
 NETWORKS = frozenset(("apply", "push", "pull"))
 NUMBERS = NETWORKS | {"sum", "weights"}  # made of fields, but no fields
@@ -83,10 +84,22 @@ def shift(node: Node, offset: Offset, line: str = "") -> Node:
     return make("shift", node, value=offset, line=line)
 
 
+def hold(node: Node, walls: Walls, line: str = "") -> Node:
+    """An array of a value, with boundary conditions of its own."""
+    return make("hold", node, value=walls, is_field=True, line=line)
+
+
+def walls_at(node: Node) -> Walls | None:
+    """The boundary conditions of an array; None for what is no array."""
+    return {"field": lambda: node.value[1], "hold": lambda: node.value}.get(node.op, lambda: None)()
+
+
 def power(x: Node, exponent: float, line: str = "") -> Node:
     """X to a constant power: products for 2, 3 and 4, a division for -1, a root for 0.5, else the library's pow."""
     if exponent == 1:
         return x
+    if exponent == 0:
+        return constant(1.0)
     if exponent in (2, 4):
         half = power(x, exponent // 2, line)
         return make("mul", half, half, line=line)
@@ -97,6 +110,18 @@ def power(x: Node, exponent: float, line: str = "") -> Node:
     if exponent == 0.5:
         return make("sqrt", x, line=line)
     return make("power", x, constant(exponent), line=line)
+
+
+def arguments(op: str) -> int:
+    """How many values a pointwise operation takes."""
+    return 3 if op == "where" else 1 if op in ONE else 2
+
+
+def is_truth(node: Node) -> bool:
+    """Whether a value is true or false, not a number."""
+    if node.op == "where":
+        return all(map(is_truth, node.args[1:]))
+    return is_truth(node.args[0]) if node.op == "shift" else node.op in TRUTH
 
 
 def ordered(targets: Iterable[Node]) -> list[Node]:

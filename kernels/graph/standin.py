@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -68,7 +69,16 @@ def line(*rooms: str) -> str:
     frame: Any = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith((HERE, *rooms)):
         frame = frame.f_back
-    if frame is None:
-        return ""
-    file, number = frame.f_code.co_filename, frame.f_lineno
+    return "" if frame is None else _said(frame.f_code.co_filename, frame.f_lineno)
+
+
+def line_of(error: BaseException, *rooms: str) -> str:
+    """The innermost line of such a file at which an error was raised."""
+    frames = [
+        each for each in traceback.extract_tb(error.__traceback__) if not each.filename.startswith((HERE, *rooms))
+    ]
+    return _said(frames[-1].filename, frames[-1].lineno or 0) if frames else ""
+
+
+def _said(file: str, number: int) -> str:
     return f"{Path(file).name}, line {number}: {linecache.getline(file, number).strip()}".rstrip(": ")

@@ -94,8 +94,8 @@ class Tape:
         self._kept.append(geometry)
         self._add(ADD if adds else COPY, source, target, geometry.ctypes.data)
 
-    def play(self, addresses: np.ndarray, numbers: Sequence[float]) -> None:
-        """All rows for each turn; addresses: int64[turns, slots]. numbers: of `nodes`, the same in all turns.
+    def play(self, addresses: np.ndarray, numbers: np.ndarray) -> None:
+        """All rows for each turn; addresses: int64[turns, slots]. numbers: float64[turns, nodes], of `nodes`.
 
         The arrays must be of the shapes of those that the rows were added for, of float64, and not overlap within a
         turn.
@@ -106,7 +106,7 @@ class Tape:
                 row[: len(values)] = values
             own = np.array([array.ctypes.data for array in self._own], np.int64)
             self._made = rows, np.array(self._slots, np.int64), own
-        _play(*self._made, addresses, np.array(numbers, np.float64))
+        _play(*self._made, addresses, numbers)
 
     def _add(self, *values: int) -> None:
         self._rows.append(list(values))
@@ -170,7 +170,13 @@ def _play(rows, slots, own, addresses, numbers):
                 for k in range(row[2]):
                     place = slots[slot + k]
                     room[k] = addresses[turn, place] if place >= 0 else own[~place]
-                call_entry(row[3], row[4], room.ctypes.data, numbers.ctypes.data + 8 * row[5], row[6])
+                call_entry(
+                    row[3],
+                    row[4],
+                    room.ctypes.data,
+                    numbers.ctypes.data + 8 * (turn * numbers.shape[1] + row[5]),
+                    row[6],
+                )
                 continue
             array = doubles(addresses[turn, slot] if slot >= 0 else own[~slot], some)
             if op in (COPY, ADD):

@@ -408,8 +408,101 @@ def test_the_minimum_of_a_quadratic_is_found(mesh):
     assert [each.cost for each in seen] == sorted((each.cost for each in seen), reverse=True)
 
 
+def test_a_step_may_call_other_steps(mesh):
+    """Its graph is that of the terms written out; what is computed becomes a field with the walls of the other step."""
+    odd, even = {"y": hp.bc.antisymmetric}, {"y": hp.bc.mirror}
+    spread = A.model(lambda T, k, *, rate=1.0: T + rate * k * (T[1, 0] - T), walls=odd)
+    both = A.model(lambda T, S: (T * S, S[-1, 0]), walls={"S": even})
+
+    def nested(T, k):
+        T = spread(spread(T, k, rate=0.5), k)
+        T, S = both(T, T * T)
+        return spread.repeated(2)(T, 0.1) + S
+
+    def written(T, k):
+        T = T + 0.5 * k * (T[1, 0] - T)
+        T = T.hold(odd)
+        T = T + 1.0 * k * (T[1, 0] - T)
+        S = (T * T).hold(even)
+        T, S = T * S, S[-1, 0]
+        for _ in range(2):
+            T = T.hold(odd)
+            T = T + 1.0 * 0.1 * (T[1, 0] - T)
+        return T + S
+
+    T = field(mesh)
+    assert str(A.model(nested, walls=odd).graph(T, 0.2)) == str(A.model(written, walls=odd).graph(T, 0.2)).replace(
+        "written", "nested"
+    )
+    with pytest.raises(InputError, match="was given 1"):
+        A.model(lambda T: spread(T), walls=odd)(T)
+    with pytest.raises(InputError, match="within a step"):
+        A.model(lambda T: A.vjp(spread, T, 0.1)[0], walls=odd)(T)
+
+
+def test_keywords_are_told_apart_by_their_values(mesh):
+    """Functions of one name, arrays that print alike, and signs of zero."""
+    step = A.model(lambda T, *, f: T * (f[500] if np.ndim(f) else f(2.0) if callable(f) else f))
+    T, long = field(mesh), np.zeros(2000)
+    there = long.copy()
+    there[500] = 3.0
+    given = [lambda x: x, lambda x: x * x, long, there, 0.0, -0.0]
+    graphs = [str(step.graph(T, f=f)) for f in given]
+    assert len(set(graphs)) == 5  # an array of 0.0, and 0.0
+    assert graphs[2] == graphs[4]
+
+
+def test_what_a_step_returns_twice_are_two_fields(mesh):
+    T = field(mesh)
+    one, two = A.model(lambda T: (T + 1.0, T + 1.0))(T)
+    one.interior[...] = 0.0
+    assert np.array_equal(two.interior, T.interior + 1.0)
+
+
+def test_steps_of_a_window_may_be_forced(mesh):
+    """By numbers and fields that differ from step to step, one of them filled anew each time; against steps by hand."""
+    step = A.model(lambda T, k, t, wind: T * k + A.sin(t) * wind[0, 1] * T[1, 0], walls={"y": hp.bc.mirror})
+    total = A.model(lambda T: (T * T).sum())
+    T, wind, winds = field(mesh), field(mesh), [field(mesh, seed=seed) for seed in range(5)]
+
+    def forcing(k):
+        wind.interior[...] = winds[k].interior
+        return 0.3 * k, wind
+
+    states = [T]
+    for k in range(5):
+        states.append(step(states[-1], 0.9, 0.3 * k, winds[k]))
+    value, (back,) = A.gradient(total)(states[-1])
+    slope = 0.0
+    for k in reversed(range(5)):
+        back, more, *_ = A.vjp(step, states[k], 0.9, 0.3 * k, winds[k])[1](back)
+        slope += more
+    for memory in (1e9, 0.0):
+        window = A.Window(step, 5, total, forcing=forcing, memory=memory)
+        found, (by_cell, by_number) = window.gradient(T, 0.9)
+        assert found == value == window.value(T, 0.9)
+        assert np.array_equal(by_cell.interior, back.interior)
+        assert by_number == pytest.approx(slope, rel=1e-14)
+    drift = A.model(lambda T, t: T + t)  # numbers alone: one call for all steps
+    there = A.Window(drift, 4, total, forcing=lambda k: (0.5 * k,)).final(T)[0].interior
+    np.testing.assert_allclose(there, T.interior + 3.0, rtol=1e-15)
+    with pytest.raises(InputError, match="at step 2"):
+        A.Window(drift, 4, total, forcing=lambda k: (T,) if k == 2 else (0.0,)).value(T)
+
+
 REFUSED = {
     "a branch": (lambda T: T if T > 0 else -T, "where"),
+    "a branch on a number": (lambda T: T if T.sum() > 0 else -T, "keyword"),
+    "a result in place": (lambda T: np.add(T, 1.0, out=T), "new values"),
+    "an assignment": (lambda T: T.__setitem__((0, 1), 1.0), "new value"),
+    "a shift by roll": (lambda T: np.roll(T, 1, axis=0), "T.shift"),
+    "a mean": (lambda T: T - T.mean(), "cells"),
+    "a sum of rows": (lambda T: T.sum(axis=0), "all cells"),
+    "a base": (lambda T: 2.0**T, "exp"),
+    "two of three": (lambda T: A.where(T > 0, T), "3"),
+    "a count of truths": (lambda T: (T > 0) + (T < 1), "1.0, 0.0"),
+    "a remainder of two": (lambda T: divmod(T, 2)[0], "pointwise"),
+    "an option that is not there": (lambda T: T.hold(y=0.0), "a step may use"),
     "an index": (lambda T: T[1:, :], "neighbor along y"),
     "an axis": (lambda T: T.shift(z=1), "the axes are y, x"),
     "a loop": (lambda T: sum(T), "neighbors"),
@@ -430,7 +523,7 @@ def test_what_cannot_be_traced_is_refused_with_what_to_write(what, mesh):
     with pytest.raises(InputError) as refused:
         A.model(function)(field(mesh))
     assert do in refused.value.do
-    if what in ("a branch", "a loop", "math"):
+    if what in ("a branch", "a loop", "math", "an option that is not there", "a sum of rows"):
         assert "test_adjoint.py, line" in refused.value.where
 
 

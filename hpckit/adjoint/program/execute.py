@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hpckit.adjoint.program.place import Place
-from hpckit.adjoint.program.script import Script
+from hpckit.adjoint.program.script import Script, ScriptTurn
 from hpckit.adjoint.program.stages import MADE, SweepProgram, named
 from hpckit.comm.device import HOST, Device
 from hpckit.comm.mesh import Mesh
@@ -77,9 +77,7 @@ class BoundProgram:
             if not node.is_field:
                 found[k] = None
             elif outs[k] is None:
-                first = self._first[k]
-                made = found[first] if first < k else None
-                found[k] = made or self.zeros(node if node.op in MADE else None, like[: self.grid.dims])
+                found[k] = self.zeros(node if node.op in MADE else None, like[: self.grid.dims])
         script, given = self._bound(inputs, found, filled, added)
         numbers = script.run(given, {node: value for node, value in inputs.items() if not isinstance(value, Field)})
         if seen is not None:
@@ -93,21 +91,19 @@ class BoundProgram:
 
     def run_all(self, turns: Sequence[Turn], filled: Sequence[Node] = ()) -> None:
         """Run it for one set of inputs and results after the other: where nothing but compiled work is between them, in
-        one call. All results are fields; inputs that are no fields are the same in all turns.
+        one call. All results are fields.
         """
-        waiting: list[list[Field]] = []
+        waiting: list[ScriptTurn] = []
         before: Script | None = None
-        numbers: dict[Node, Any] = {}
         for inputs, outs, added in turns:
             script, given = self._bound(inputs, outs, filled, added)
             if before is not None and (script is not before or not script.is_one_tape):
-                before.run_all(waiting, numbers)
+                before.run_all(waiting)
                 waiting = []
-            numbers = {node: value for node, value in inputs.items() if not isinstance(value, Field)}
             before = script
-            waiting.append(given)
+            waiting.append((given, {node: value for node, value in inputs.items() if not isinstance(value, Field)}))
         if before is not None:
-            before.run_all(waiting, numbers)
+            before.run_all(waiting)
 
     def _bound(
         self,
@@ -120,8 +116,7 @@ class BoundProgram:
         given = [each for each in inputs.values() if isinstance(each, Field)]
         given += [each for each in (*outs, *added) if each is not None]
         halos = tuple([field.decomposition.halo for field in given])
-        alike = tuple([outs[first] is out for first, out in zip(self._first, outs, strict=True)])
-        key = halos, alike, tuple([each is not None for each in added]), filled, self._place.mesh.observer.on
+        key = halos, tuple([each is not None for each in added]), filled, self._place.mesh.observer.on
         script = self._scripts.get(key)
         if script is None:
             script = self._scripts[key] = Script(self._place, inputs, outs, filled, added, self._first)

@@ -7,6 +7,7 @@ listens, the whole script is one tape; many turns of it are then one call.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -25,6 +26,8 @@ from hpckit.kernels.graph.region import Box
 from hpckit.kernels.graph.tape import Tape
 
 Part = Callable[[Sequence[Field], Numbers], None]
+ScriptTurn = tuple[Sequence[Field], Numbers]
+"""The fields and the numbers that are given to a run."""
 
 
 class Script:
@@ -63,8 +66,7 @@ class Script:
             if out is None:
                 continue
             if first[k] < k:
-                if out is not outs[first[k]]:
-                    moved.append((results[node], slot))
+                moved.append((results[node], slot))
             elif node.op in MADE and not place.fits(node, out):
                 results[node] = self._slot(place.kept(("result", node), node))
                 moved.append((results[node], slot))
@@ -103,13 +105,13 @@ class Script:
             part(fields, numbers)
         return numbers
 
-    def run_all(self, turns: Sequence[Sequence[Field]], numbers: Numbers) -> None:
-        """Run it for one set of given fields after the other."""
+    def run_all(self, turns: Sequence[ScriptTurn]) -> None:
+        """Run it for one set of fields and numbers after the other."""
         if len(turns) > 1 and self.is_one_tape:
-            self._parts[0].turns(turns, numbers)  # type: ignore[attr-defined]
+            self._parts[0].turns(turns)  # type: ignore[attr-defined]
             return
-        for given in turns:
-            self.run(given, dict(numbers))
+        for given, numbers in turns:
+            self.run(given, numbers)
 
     # ---- how it is made
 
@@ -289,9 +291,15 @@ class _TapePart:
         self._tape, self._place, self._given = tape, place, given
 
     def __call__(self, fields: Sequence[Field], numbers: Numbers) -> None:
-        self.turns([fields], numbers)
+        self.turns([(fields, numbers)])
 
-    def turns(self, turns: Sequence[Sequence[Field]], numbers: Numbers) -> None:
-        """Once for each set of fields."""
-        where = np.array([[address(field.data) for field in fields[: self._given]] for fields in turns], np.int64)
-        self._tape.play(where, [self._place.number(node, numbers) for node in self._tape.nodes])
+    def turns(self, turns: Sequence[ScriptTurn]) -> None:
+        """Once for each set of fields and numbers."""
+        where = np.array([[address(field.data) for field in fields[: self._given]] for fields, _ in turns], np.int64)
+        every: list[list[float]] = []
+        given: list[Any] = []
+        for _, numbers in turns:
+            before, given = given, list(numbers.values())
+            again = bool(every) and all(map(operator.is_, given, before))  # the same objects: 0.0 equals -0.0
+            every.append(every[-1] if again else [self._place.number(node, numbers) for node in self._tape.nodes])
+        self._tape.play(where, np.array(every, np.float64))

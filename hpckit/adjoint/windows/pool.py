@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
@@ -12,7 +12,7 @@ from typing import Any
 from hpckit.adjoint.checks import require_finite
 from hpckit.adjoint.derived import vjp_graph
 from hpckit.adjoint.models import TracedModel, plain
-from hpckit.adjoint.program.execute import BoundProgram, Turn
+from hpckit.adjoint.program.execute import BoundProgram, Turn, require_same_grid
 from hpckit.adjoint.program.stages import Graph
 from hpckit.errors import InputError
 from hpckit.grid.field import Field
@@ -30,8 +30,16 @@ class Pool:
     one call, if nothing but compiled work is between them.
     """
 
-    def __init__(self, step: TracedModel, graph: Graph, args: Sequence[Any], steps: int, memory: float) -> None:
-        self.graph, self.fields = graph, len(graph.outputs)
+    def __init__(
+        self,
+        step: TracedModel,
+        graph: Graph,
+        args: Sequence[Any],
+        steps: int,
+        memory: float,
+        forcing: Callable[[int], Sequence[Any]],
+    ) -> None:
+        self.graph, self.fields, self._forcing = graph, len(graph.outputs), forcing
         self.comm = next(arg for arg in args if isinstance(arg, Field)).mesh.comm
         state = args[: self.fields]
         if len(state) < self.fields or not all(isinstance(arg, Field) for arg in state):
@@ -41,7 +49,9 @@ class Pool:
         back = vjp_graph(graph)
         # Parameters on which nothing depends smoothly, as masks, cost nothing on the way back.
         self._sloped = [
-            k - self.fields for k, node in enumerate(back.outputs) if k >= self.fields and not _is_zero(node)
+            k - self.fields
+            for k, node in enumerate(back.outputs[: len(args)])
+            if k >= self.fields and not _is_zero(node)
         ]
         kept = [*back.outputs[: self.fields], *(back.outputs[self.fields + k] for k in self._sloped)]
         back = replace(back, outputs=tuple(kept))
@@ -56,6 +66,7 @@ class Pool:
         largest = 8 * math.prod(int(n.max()) + 16 for n in plain.all_owned()) * self.fields  # bytes, alike on all ranks
         self.kept = int(max(0, min(steps - 1, memory // largest - 4)))
         bindings = min(self.kept, 1000) + 8
+        self._name = step.name
         self._there: BoundProgram = step.bound(graph, args, bindings)
         self._back: BoundProgram = step.bound(back, args, bindings)
         self._halos, self._free = halos, []  # type: tuple[list, list[State]]
@@ -74,6 +85,7 @@ class Pool:
         self.parameters: list[Any] = []
         self.slopes: list[Any] = []
         self._results: list[Field | None] = []
+        self._forced: dict[Node, Field] = {}
         self._costs: list[Field] = []
         self._waiting: list[tuple[BoundProgram, tuple, Turn]] = []  # program, inputs whose halos are filled, fields
 
@@ -90,7 +102,7 @@ class Pool:
         if not self.parameters:
             self.parameters = [
                 self._there.zeros(halo=halo) if isinstance(arg, Field) else 0.0
-                for arg, halo in zip(args[self.fields :], self._halos[self.fields :], strict=True)
+                for arg, halo in zip(args[self.fields :], self._halos[self.fields :], strict=False)
             ]
             self.slopes = [arg.like() if isinstance(arg, Field) else 0.0 for arg in args[self.fields :]]
             results = self._back.program.graph.outputs[self.fields :]
@@ -205,7 +217,24 @@ class Pool:
         return tuple(found)
 
     def _inputs(self, k: int) -> dict[Node, Any]:
-        return dict(zip(self.graph.inputs, [*self.states[k], *self.parameters], strict=True))
+        known = len(self.states[k]) + len(self.parameters)
+        inputs = dict(zip(self.graph.inputs, [*self.states[k], *self.parameters], strict=False))
+        wanted, given = self.graph.inputs[known:], self._forcing(k)
+        if [node.is_field for node in wanted] != [isinstance(each, Field) for each in given]:
+            raise InputError(
+                f"the forcing of {self._name} at step {k} is not of as many fields and numbers as at step 0",
+                do="return a tuple of the same kinds for each step",
+            )
+        for node, halo, each in zip(wanted, self._halos[known:], given, strict=True):
+            if isinstance(each, Field):
+                require_same_grid([self._like[0], each], self._name)
+                if node not in self._forced:
+                    self._forced[node] = self._there.zeros(halo=halo)
+                self.settle()  # what waits reads what the field is now
+                self._forced[node].interior[...] = each.interior
+                each = self._forced[node]
+            inputs[node] = each if isinstance(each, Field) else plain(each)
+        return inputs
 
     def _buffer(self) -> State:
         if self._free:

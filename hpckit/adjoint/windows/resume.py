@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
+from types import CodeType
 from typing import Any, NamedTuple
 
 import numpy as np
 from pydantic import ValidationError
 
+from hpckit.adjoint.models import TracedModel
 from hpckit.adjoint.windows.pool import Pool
 from hpckit.comm.agree import max_of_ranks
 from hpckit.errors import InputError
@@ -100,10 +102,18 @@ class Walks:
         return [*states, *_named("now", pool.now), *_named("slope", pool.slopes)]
 
 
-def name_of(graph: Any, steps: int, at: Sequence[int], cost: str) -> str:
-    """What tells windows apart: a hash of the step's graph, the name of the cost, and the times."""
-    said = f"{graph}\n{[node.value for node in graph.inputs]}\n{graph.grid}\n{cost}\n{steps}\n{list(at)}"
+def name_of(graph: Any, steps: int, at: Sequence[int], cost: TracedModel) -> str:
+    """What tells windows apart: a hash of the step's graph, of what the cost's function does, and of the times."""
+    code = getattr(cost.function, "__code__", None)
+    told = cost.name, code and _code(code)
+    said = f"{graph}\n{[node.value for node in graph.inputs]}\n{graph.grid}\n{told}\n{steps}\n{list(at)}"
     return hashlib.sha256(said.encode()).hexdigest()[:16]
+
+
+def _code(code: CodeType) -> tuple:
+    """What a function does, wherever it stands in its file."""
+    constants = [_code(each) if isinstance(each, CodeType) else repr(each) for each in code.co_consts]
+    return code.co_code.hex(), code.co_names, constants
 
 
 def _named(kind: str, values: Sequence[Any]) -> list[tuple[str, Field]]:

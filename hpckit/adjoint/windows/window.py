@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hpckit.adjoint.checks import require_finite
-from hpckit.adjoint.models import TracedModel
+from hpckit.adjoint.models import TracedModel, require_model
 from hpckit.adjoint.windows.pool import Pool
 from hpckit.adjoint.windows.resume import WalkPlace, Walks, name_of
 from hpckit.adjoint.windows.schedule import binomial_schedule
@@ -22,11 +22,13 @@ class Window:
     """`steps` steps of a model from a first state, and the cost of the states at some times.
 
     step: its first arguments are the fields of the state, its results those of the next state; further arguments are
-    parameters, the same in all steps. cost: a model of the state's fields, and of what `data(k)` gives for time k: a
-    tuple of fields and numbers; its values at the times `at` (the last by default) are added. memory: bytes of a rank
-    for the states that are kept; what does not fit is computed again (`schedule`), with the same bits. folder: where a
-    gradient keeps checkpoints, made `every` time span ("10 min") or number of moves: a program that was killed goes on
-    in the middle of its gradient, on any number of ranks, with the same bits. One window, one folder.
+    parameters, the same in all steps, and last what `forcing(k)` gives for the step from time k: a tuple of fields and
+    numbers, as a wind, a tide, the time itself, in which the gradient is not taken. cost: a model of the state's
+    fields, and of what `data(k)` gives for time k, such a tuple; its values at the times `at` (the last by default) are
+    added. memory: bytes of a rank for the states that are kept; what does not fit is computed again (`schedule`), with
+    the same bits. folder: where a gradient keeps checkpoints, made `every` time span ("10 min") or number of moves: a
+    program that was killed goes on in the middle of its gradient, on any number of ranks, with the same bits. One
+    window, one folder.
 
     The terms of the gradient are added in one order, from the last time to the first: its bits depend neither on the
     number of ranks nor on the memory.
@@ -42,11 +44,18 @@ class Window:
         memory: float = MEMORY,
         folder: str | Path | None = None,
         every: str | int = "10 min",
+        forcing: Callable[[int], Sequence[Any]] | None = None,
         **options: Any,
     ) -> None:
+        require_model(step, "the step of a window")
+        require_model(cost, "the cost of a window")
+        if isinstance(steps, bool) or not isinstance(steps, int) or isinstance(at, int):
+            raise InputError(
+                f"a window of {steps!r} steps, with its cost at {at!r}", do="give an int, and a list of times"
+            )
         self.step, self.steps, self.cost, self.data, self.memory = step, steps, cost, data, memory
         self.at = frozenset((steps,) if at is None else at)
-        self.options = options
+        self.options, self.forcing = options, forcing
         if steps < 1 or not self.at or not all(0 <= k <= steps for k in self.at):
             raise InputError(
                 f"a window of {steps} steps has its cost at times between 0 and {steps}, not at {sorted(self.at)}"
@@ -87,7 +96,7 @@ class Window:
         walks = self._walks
         if walks is None and self._folder is not None:
             walks = self._walks = Walks(pool.comm, self._folder, self._every)
-        name = name_of(pool.graph, self.steps, sorted(self.at), self.cost.name) if walks else ""
+        name = name_of(pool.graph, self.steps, sorted(self.at), self.cost) if walks else ""
         place = (walks.place(pool, name) if walks else None) or WalkPlace(0, pool.kept, {})
         costs = place.costs
         for number, move in enumerate(binomial_schedule(last, place.kept) if last else (), 1):
@@ -134,15 +143,25 @@ class Window:
                 pool.add_cost(k, self.cost, self._data(k), looking=f"gradient of the cost at step {k}")
 
     def _data(self, k: int) -> Sequence[Any]:
-        return tuple(self.data(k)) if self.data is not None else ()
+        return _given(self.data, k, "data")
+
+    def _forced(self, k: int) -> Sequence[Any]:
+        return _given(self.forcing, k, "forcing")
 
     def _pool(self, args: Sequence[Any]) -> Pool:
-        graph = self.step.graph(*args, **self.options)
+        graph = self.step.graph(*args, *self._forced(0), **self.options)
         field = next(arg for arg in args if isinstance(arg, Field))
         key = (graph.inputs, graph.outputs, id(field.mesh), field.decomposition.shape)
         if key not in self._pools:
-            self._pools[key] = Pool(self.step, graph, args, self.steps, self.memory)
+            self._pools[key] = Pool(self.step, graph, args, self.steps, self.memory, self._forced)
         return self._pools[key]
+
+
+def _given(function: Callable[[int], Sequence[Any]] | None, k: int, name: str) -> Sequence[Any]:
+    found = () if function is None else function(k)
+    if not isinstance(found, tuple | list):
+        raise InputError(f"{name}({k}) returned a {type(found).__name__}", do="return a tuple of fields and numbers")
+    return found
 
 
 def _added(costs: dict[int, float]) -> float:
