@@ -31,6 +31,85 @@ def hpckit(*words, cwd):
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300, check=False)
 
 
+CRACK = """dimension 2
+boundary s s p
+lattice hex 0.93
+region box block 0 100 0 40 -0.25 0.25
+create_box 2 box
+create_atoms 1 box
+mass 1 1.0
+pair_style lj/cut 2.5
+pair_coeff * * 1.0 1.0 2.5
+region 1 block INF INF INF 1.25 INF INF
+group lower region 1
+group rest subtract all lower
+group upper above 3
+compute new rest temp
+compute old pets temp
+velocity rest create 0.01 887723 temp new
+fix 1 all nve
+run 5
+"""
+
+
+def test_a_list_of_mistakes_has_those_of_the_script_and_no_others(tmp_path):
+    """What follows from a mistake is none: without particles there is no pair_coeff that could be missing."""
+    (tmp_path / "in.crack").write_text(CRACK)
+    with pytest.raises(InputError) as error:
+        settings_of(tmp_path / "in.crack")
+    found = [int(line.split(":")[1]) for line in str(error.value).splitlines() if "in.crack:" in line]
+    assert found == [1, 2, 3, 13, 16]
+    (tmp_path / "in.crack").write_text(CRACK.replace("upper above 3", "upper type 2"))
+    with pytest.raises(InputError, match=r"in\.crack:15: .*no group pets"):
+        settings_of(tmp_path / "in.crack")
+    (tmp_path / "in.again").write_text(
+        "read_restart a\npair_style lj/cut 2.5\npair_coeff 1 1 1 1\nfix 1 all nve\nrun 1\n"
+    )
+    with pytest.raises(InputError, match=r"in\.again:1: read_restart"):
+        settings_of(tmp_path / "in.again")
+
+
+CHOSEN = """units lj
+lattice fcc 0.8442
+region box block 0 4 0 4 0 4
+region same block 0 4 0 4 0 4
+create_box 1 box
+create_atoms 1 region same
+mass 1 1.0
+pair_style lj/cut 2.5
+pair_coeff 1 1 1.0 1.0
+fix 1 all nvt temp 1.0 1.0 $(100*dt)
+label again
+variable k loop 5
+if "${k} == 1" then "timestep 0.001" elif "(${k} >= 3) && (a != b)" "jump SELF done" else "timestep 0.002" "thermo 7"
+fix 1 all nvt temp 1.0 1.0 $(100.0*dt)
+run 20
+next k
+jump SELF again
+label done
+run 3
+"""
+
+
+def test_conditions_and_the_time_step_in_formulas(tmp_path):
+    (tmp_path / "in.chosen").write_text(CHOSEN)
+    found = settings_of(tmp_path / "in.chosen")
+    assert found.tree["time"] == {"steps": 20, "thermo": 20, "dt": 0.001}
+    stages = found.tree["stages"]
+    assert [(each["steps"], each.get("dt"), each.get("thermo")) for each in stages] == [(23, 0.002, 7)]
+    assert stages[0]["dynamics"]["damping"] == pytest.approx(2 * np.pi * 0.2)
+    for wrong in (
+        'if "1 ==" then "run 1"',
+        'if "1 == 1" "run 1"',
+        'if "(1" then "run 1"',
+        'if "1" then',
+        'if "0" then "run 1" elif',
+    ):
+        (tmp_path / "in.wrong").write_text(CHOSEN.replace("next k", wrong))
+        with pytest.raises(InputError, match=r"in.wrong:\d+: .*(condition|known is if)"):
+            settings_of(tmp_path / "in.wrong")
+
+
 LOOPED = """# two types in a loop   # and a comment
 variable n index 4
 variable edge equal 2*${n}-v_n/4+sqrt(1)

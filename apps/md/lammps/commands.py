@@ -6,7 +6,9 @@ mistake with its line; reading goes on, so that all are found at once.
 
 from __future__ import annotations
 
+import math
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,13 +20,13 @@ from hpckit.kernels.particles.terms.forms import NAMES as TERMS
 
 # Commands without an effect on the motion, or that hpckit does in its own way.
 PASSED_OVER = (
-    *("atom_modify", "comm_modify", "comm_style", "compute", "dump_modify", "echo", "group", "info", "log"),
+    *("atom_modify", "comm_modify", "comm_style", "dump_modify", "echo", "info", "log"),
     *("min_modify", "newton", "package", "print", "reset_timestep", "restart", "shell", "suffix", "thermo_modify"),
     *("thermo_style", "timer", "uncompute", "write_data", "write_dump", "write_restart"),
 )
 BETWEEN = (  # runs of a script
-    *("change_box", "dump", "fix", "min_style", "minimize", "run", "run_style", "thermo", "timestep", "undump"),
-    *("unfix", "velocity"),
+    *("change_box", "compute", "dump", "fix", "group", "min_style", "minimize", "run", "run_style", "thermo"),
+    *("timestep", "undump", "unfix", "velocity"),
 )
 DEFAULT_STEP = {"lj": 0.005, "metal": 0.001, "real": 1.0}
 SMALLEST_FORCE = {"lj": 1e-10, "metal": 1e-10, "real": 1e-9}  # of a minimization that gives none
@@ -51,6 +53,13 @@ SPECIAL = {  # shares of pairs and of charges
 }
 BOUND = {"bonds": BONDS, **TERMS}  # their styles, and the parameters of these
 ENDS = ("style", "coeff")
+GROUPS = {  # their styles, and the words that follow at least
+    **dict.fromkeys(("region", "type", "id", "molecule", "include", "union", "intersect", "dynamic", "variable"), 1),
+    **dict.fromkeys(("delete", "clear", "empty", "static"), 0),
+    "subtract": 2,
+}
+MAKERS = {"region", "lattice", "create_box", "create_atoms", "read_data", "read_restart"}  # of particles and types
+ENDLESS = {"INF": math.inf, "EDGE": math.inf}  # ends of regions
 WHOLE = 1e-9  # of a lattice cell: what counts as a whole number of them
 
 
@@ -127,6 +136,8 @@ class Commands:
     pairs: list[Pair] = field(default_factory=list)
     modify: dict[str, str] = field(default_factory=dict)
     nuclei: dict[int, float] = field(default_factory=dict)  # atomic numbers of types, for zbl
+    box: str = ""  # the region that it is
+    groups: set[str] = field(default_factory=lambda: {"all"})
     fixes: dict[str, Fix] = field(default_factory=dict)
     fixed: int = 0  # fixes so far
     stages: list[ScriptStage] = field(default_factory=list)
@@ -171,8 +182,8 @@ class Commands:
                 "read_data",
                 *(f"{what[:-1]}_{end}" for what in BOUND for end in ENDS),
             },
-            self._finish_particles: {"region", "create_box", "create_atoms", "read_data", "mass"},
-            self._finish_pairs: {"kspace_style", "pair_style", "pair_coeff", "region", "create_box", "read_data"},
+            self._finish_particles: {*MAKERS, "mass"},
+            self._finish_pairs: {"kspace_style", "pair_style", "pair_coeff", *MAKERS},
             self._finish_motion: {"fix", "run", "minimize"},
         }
         for finish, about in finishes.items():
@@ -289,8 +300,8 @@ class Commands:
             raise ValueError(f"region {name} {style} {' '.join(rest)}: {known}")
         if "lattice" in self.failed:
             return
-        edge = self._edge() if options != ("units", "box") else 1.0
-        self.regions[name] = [float(end) * edge for end in ends]
+        edge = self._edge() if options != ("units", "box") and self.lattice else 1.0
+        self.regions[name] = [ENDLESS[end] if end in ENDLESS else float(end) * edge for end in ends]
 
     def _edge(self) -> float:
         if self.lattice is None:
@@ -303,23 +314,49 @@ class Commands:
             return
         if region not in self.regions:
             raise ValueError(f"create_box {types} {region}: there is no such region")
-        self.types = int(types)
+        self.types, self.box = int(types), region
         box, edge = self.regions[region][:6], self._edge()
         cells = [(high - low) / edge for low, high in zip(box[::2], box[1::2], strict=True)]
-        if any(box[::2]) or any(n < 0.5 or abs(n - round(n)) > WHOLE * n for n in cells):
+        if any(box[::2]) or any(n < 0.5 or not math.isfinite(n) or abs(n - round(n)) > WHOLE * n for n in cells):
             raise ValueError("create_box: the box begins at 0 and holds a whole number of lattice cells here")
         self._set("system.cells", [round(n) for n in cells])
         if any(self.regions[region][6:]):
             self._set("system.tilt", self.regions[region][6:])
 
     def _create_atoms(self, kind: str, style: str, *rest: str) -> None:
-        if {"region", "create_box"} & self.failed:
+        if {"lattice", "region", "create_box"} & self.failed:
             return
-        if style != "box" or rest or "cells" not in self.tree.get("system", {}):
-            raise ValueError(f"create_atoms {kind} {style} {' '.join(rest)}: known is box, after create_box")
+        whole = (style, *rest) == ("box",) or (style == "region" and len(rest) == 1 and self._is_box(rest[0]))
+        if not whole or "cells" not in self.tree.get("system", {}):
+            known = "known are box, and the region of create_box, after it"
+            raise ValueError(f"create_atoms {kind} {style} {' '.join(rest)}: {known}")
         if not 1 <= int(kind) <= self.types:
             raise ValueError(f"create_atoms {kind}: there are {self.types} types")
         self._set("system.fractions", [float(k + 1 == int(kind)) for k in range(self.types)])
+
+    def _is_box(self, region: str) -> bool:
+        """Whether a region is the whole box."""
+        return bool(self.box) and self.regions.get(region) == self.regions[self.box]
+
+    def _group(self, name: str, style: str, *rest: str) -> None:
+        """Groups are for what measures: nothing here moves a part of the particles in its own way."""
+        if style not in GROUPS or len(rest) < GROUPS[style]:
+            raise ValueError(f"group {name} {style} {' '.join(rest)}: known are {', '.join(GROUPS)}, with their words")
+        self._require_groups("group", rest if style in ("subtract", "union", "intersect") else ())
+        if style == "delete":
+            self.groups.discard(name)
+        else:
+            self.groups.add(name)
+        self.notes[f"line {self.number}: group is passed over"] = None
+
+    def _compute(self, name: str, group: str, style: str, *rest: str) -> None:
+        self._require_groups(f"compute {name} {style}", (group,))
+        self.notes[f"line {self.number}: compute {style} is passed over: see the section analysis"] = None
+
+    def _require_groups(self, what: str, names: Iterable[str]) -> None:
+        missing = [name for name in names if name not in self.groups]
+        if missing and "group" not in self.failed:
+            raise ValueError(f"{what}: there is no group {', '.join(missing)}")
 
     def _read_data(self, file: str, *rest: str) -> None:
         if rest:
@@ -763,6 +800,12 @@ class Commands:
         self.pending, self.velocity = {}, {}
 
     @property
+    def dt(self) -> float:
+        """The time step that a run would have now."""
+        steps = (each.settings["time.dt"] for each in reversed(self.stages) if "time.dt" in each.settings)
+        return float(self.pending.get("time.dt", next(steps, DEFAULT_STEP[self.units])))
+
+    @property
     def _unit(self) -> float:
         """The length of a lattice cell, or 1 without a lattice."""
         return self._edge() if self.lattice else 1.0
@@ -815,6 +858,8 @@ KNOWN = (
         "atom_style",
         "boundary",
         "change_box",
+        "compute",
+        "group",
         "special_bonds",
         *(f"{what[:-1]}_{end}" for what in BOUND for end in ENDS),
     ),

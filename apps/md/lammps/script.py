@@ -1,7 +1,7 @@
 """Input scripts of LAMMPS, as far as one run of hpckit can say what they say: their language of lines and variables.
 
 A script is executed line by line as LAMMPS does it: comments, `&`, `${name}`, `$x` and `$(…)`, variables of the styles
-index, loop, equal and string, `next`, `label` and `jump SELF`. The commands that come out are in `commands`.
+index, loop, equal and string, `next`, `label`, `jump SELF` and `if`. The commands that come out are in `commands`.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ import ast
 import math
 import operator
 import re
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hpckit.apps.md.lammps.commands import Commands, Reading, ScriptMistake
+from hpckit.apps.md.lammps.fixes import is_number
 from hpckit.apps.md.molecules import files
 from hpckit.errors import InputError
 from hpckit.io.particles.topologies import is_topology
@@ -33,6 +35,15 @@ OPERATORS: dict[type, Callable[..., Any]] = {
     ast.USub: operator.neg,
     ast.UAdd: operator.pos,
 }
+COMPARISONS: dict[str, Callable[..., bool]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+CONDITION = re.compile(r"\s*(&&|\|\||[=!<>]=|[<>()]|[^\s=!<>()&|]+)")
 FUNCTIONS: dict[str, Callable[..., float]] = {
     **{name: getattr(math, name) for name in ("sqrt", "exp", "sin", "cos", "tan", "asin", "acos", "atan", "ceil")},
     "ln": math.log,
@@ -151,9 +162,80 @@ class _Execution:
             if not self.skips:
                 return self._label(rest[1] if len(rest) > 1 else "")
             self.skips = False
+        elif name == "if":
+            return self._if(number, words)
         elif name != "label":
             self.commands.do(number, words)
         return None
+
+    def _if(self, number: int, words: list[str]) -> int | None:
+        """Do the commands behind the first condition that is true; the line to go to, None for the next one."""
+        said = shlex.split(" ".join(words))
+        at, branches = 0, list[tuple[str, list[str]]]()
+        while at < len(said):
+            key = said[at]
+            ends = [k for k in range(at + 1, len(said)) if said[k] in ("elif", "else")] + [len(said)]
+            first = at + {"if": 3, "elif": 2}.get(key, 1)
+            if first >= len(said) or (key == "if" and said[at + 2] != "then"):
+                break
+            branches.append(("1" if key == "else" else said[at + 1], said[first : ends[0]]))
+            at = ends[0]
+        if at < len(said) or not all(commands for _, commands in branches):
+            known = 'if "CONDITION" then "COMMAND" … elif "CONDITION" "COMMAND" … else "COMMAND" …'
+            raise ValueError(f"{' '.join(words)}: known is {known}")
+        for condition, commands in branches:
+            if self._holds(REFERENCE.sub(self._of, condition)):
+                for command in commands:
+                    again = self._substituted(command).split()
+                    target = self._do(number, again) if again else None
+                    if target is not None:
+                        return target
+                break
+        return None
+
+    def _holds(self, condition: str) -> bool:
+        """Whether a condition of numbers or texts is true: comparisons, &&, || and parentheses."""
+        tokens = CONDITION.findall(condition)
+        if "".join(tokens) != "".join(condition.split()):
+            raise ValueError(f"the condition {condition!r} cannot be read")
+
+        def value() -> Any:
+            token = tokens.pop(0)
+            if token == "(":
+                found = either()
+                if not tokens or tokens.pop(0) != ")":
+                    raise ValueError(f"the condition {condition!r} has no closing parenthesis")
+                return found
+            return float(token) if is_number(token) else token
+
+        def compared() -> Any:
+            left = value()
+            if tokens and tokens[0] in COMPARISONS:
+                compare, right = COMPARISONS[tokens.pop(0)], value()
+                return compare(*((left, right) if type(left) is type(right) else (str(left), str(right))))
+            return left
+
+        def both() -> Any:
+            found = compared()
+            while tokens and tokens[0] == "&&":
+                tokens.pop(0)
+                found = bool(compared()) and bool(found)
+            return found
+
+        def either() -> Any:
+            found = both()
+            while tokens and tokens[0] == "||":
+                tokens.pop(0)
+                found = bool(both()) or bool(found)
+            return found
+
+        try:
+            found = either()
+        except (IndexError, TypeError):
+            raise ValueError(f"the condition {condition!r} cannot be read") from None
+        if tokens or isinstance(found, str):
+            raise ValueError(f"the condition {condition!r} cannot be read")
+        return bool(found)
 
     def _label(self, name: str) -> int:
         for at, (_, line) in enumerate(self.lines):
@@ -190,14 +272,17 @@ class _Execution:
 
     def _substituted(self, line: str) -> str:
         """A line with the values of its variables."""
+        name = line.split(maxsplit=1)[:1]
+        if name == ["if"]:  # what is in its branches has its value when it is done
+            return line
+        return REFERENCE.sub(self._of, line) if name != ["print"] else "print"
 
-        def value(match: re.Match[str]) -> str:
-            if match[2] is not None:
-                formula, _, form = match[2].partition(":")
-                return (form or "%.15g") % self._evaluate(formula)
-            return self._value(match[1] or match[3])
-
-        return REFERENCE.sub(value, line) if not line.startswith("print") else "print"
+    def _of(self, match: re.Match[str]) -> str:
+        """What stands for ${name}, $x or $(formula)."""
+        if match[2] is not None:
+            formula, _, form = match[2].partition(":")
+            return (form or "%.15g") % self._evaluate(formula)
+        return self._value(match[1] or match[3])
 
     def _value(self, name: str) -> str:
         variable = self.variables.get(name)
@@ -223,6 +308,8 @@ class _Execution:
             return FUNCTIONS[node.func.id](*map(self._node, node.args))
         if isinstance(node, ast.Name) and node.id == "PI":
             return math.pi
+        if isinstance(node, ast.Name) and node.id == "dt":
+            return self.commands.dt
         if isinstance(node, ast.Name) and node.id.startswith("v_"):
             return float(self._value(node.id[2:]))
         raise KeyError(ast.dump(node))
