@@ -67,6 +67,10 @@ def test_a_list_of_mistakes_has_those_of_the_script_and_no_others(tmp_path):
     )
     with pytest.raises(InputError, match=r"in\.again:1: read_restart"):
         settings_of(tmp_path / "in.again")
+    (tmp_path / "a").write_text("nothing\n")
+    (tmp_path / "in.again").write_text((tmp_path / "in.again").read_text().replace("restart", "data"))
+    with pytest.raises(InputError, match=r"in\.again:1: read_data a: .*atom types"):
+        settings_of(tmp_path / "in.again")
 
 
 CHOSEN = """units lj

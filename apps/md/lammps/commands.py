@@ -60,6 +60,7 @@ GROUPS = {  # their styles, and the words that follow at least
 }
 MAKERS = {"region", "lattice", "create_box", "create_atoms", "read_data", "read_restart"}  # of particles and types
 ENDLESS = {"INF": math.inf, "EDGE": math.inf}  # ends of regions
+HEAD = 60  # lines of a data file in which its numbers of types are
 WHOLE = 1e-9  # of a lattice cell: what counts as a whole number of them
 
 
@@ -365,7 +366,7 @@ class Commands:
         self._set("system.file", str(path))
         try:
             with path.open(encoding="utf-8", errors="replace") as lines:
-                head = [line.split() for _, line in zip(range(60), lines, strict=False)]
+                head = [line.split() for _, line in zip(range(HEAD), lines, strict=False)]
         except OSError as error:
             raise ValueError(f"read_data {file}: {path} cannot be read: {error.strerror}") from None
         for words in head:
@@ -373,6 +374,8 @@ class Commands:
                 self.types = int(words[0])
             elif words[2:3] == ["types"]:
                 self.counts[words[1]] = int(words[0])
+        if not self.types:
+            raise ValueError(f"read_data {file}: its first {HEAD} lines have no `N atom types`")
 
     def _change_box(self, group: str, *words: str) -> None:
         if group != "all":
