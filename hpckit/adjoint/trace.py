@@ -154,8 +154,8 @@ class Traced(StandIn):
             "a branch on a value that each cell has of its own"
             if self.node.is_field
             else "a branch on a number that may differ from call to call",
-            "write where(condition, a, b) from hp.adjoint, & for and, | for or, minimum and maximum for min and max; "
-            "for a choice before the run, give the model a keyword, behind a * in the definition",
+            "write where(condition, a, b) from hp.adjoint, & for and, minimum for min; what is known before the run is "
+            "a keyword, behind a * in the definition",
         )
 
     def __float__(self) -> float:
