@@ -297,9 +297,11 @@ class _TapePart:
         """Once for each set of fields and numbers."""
         where = np.array([[address(field.data) for field in fields[: self._given]] for fields, _ in turns], np.int64)
         every: list[list[float]] = []
-        given: list[Any] = []
+        before: list[Any] = []
         for _, numbers in turns:
-            before, given = given, list(numbers.values())
-            again = bool(every) and all(map(operator.is_, given, before))  # the same objects: 0.0 equals -0.0
-            every.append(every[-1] if again else [self._place.number(node, numbers) for node in self._tape.nodes])
+            given = [*numbers.values()]
+            if not every or not all(map(operator.is_, given, before)):  # the same objects: 0.0 equals -0.0
+                values = [self._place.number(node, numbers) for node in self._tape.nodes]
+            every.append(values)
+            before = given
         self._tape.play(where, np.array(every, np.float64))

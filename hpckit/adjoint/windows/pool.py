@@ -217,8 +217,10 @@ class Pool:
         return tuple(found)
 
     def _inputs(self, k: int) -> dict[Node, Any]:
-        known = len(self.states[k]) + len(self.parameters)
         inputs = dict(zip(self.graph.inputs, [*self.states[k], *self.parameters], strict=False))
+        known = len(inputs)
+        if known == len(self.graph.inputs):  # no forcing
+            return inputs
         wanted, given = self.graph.inputs[known:], self._forcing(k)
         if [node.is_field for node in wanted] != [isinstance(each, Field) for each in given]:
             raise InputError(
