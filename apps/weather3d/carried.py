@@ -47,7 +47,7 @@ class Carried:
         grid = config.grid
         self.water = config.moisture.water
         self.names = [*self.water, *(tracer.name for tracer in config.tracers)]
-        self._mesh = mesh
+        self._mesh, self._bounded = mesh, config.moisture.transport == "monotone"
         self._widths = {"x": grid.dx, "y": grid.dy}
         thick = np.diff(grid.edges)
         self._reference = float(thick.max())
@@ -104,7 +104,9 @@ class Carried:
             with timer("transport"):
                 rate = dt / self._widths.get(axis, self._reference)
                 thin(density.data, self._old, flux, share, dim, rate)
-                transport(self.field.data, self.spare.data, self._old, density.data, scaled, flux, dim, rate)
+                transport(
+                    self.field.data, self.spare.data, self._old, density.data, scaled, flux, dim, rate, self._bounded
+                )
                 self.field, self.spare = self.spare, self.field
 
         if self._is_open:

@@ -224,6 +224,11 @@ class Moisture(Section):
         "dry_heat",
         description="dry_heat: air has the heat capacity of its dry part; complete: water has its own (reversible)",
     )
+    transport: Literal["monotone", "linear"] = Field(
+        "monotone",
+        description="monotone: water and tracers get no new extremes; linear: fifth order, as theta, for cloud that"
+        " fills the box",
+    )
 
     @property
     def water(self) -> tuple[str, ...]:

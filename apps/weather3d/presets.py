@@ -94,7 +94,7 @@ PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
             "grid": {"nx": 200, "ny": 6, "nz": 100, "length": 600.0},
             "dynamics": {"kind": "hevi"},
             "base": {"kind": "saturated"},
-            "moisture": {"kind": "reversible", "equations": "complete"},
+            "moisture": {"kind": "reversible", "equations": "complete", "transport": "linear"},
             "bubbles": [{"amplitude": 2.0, "y": 300.0, "radius_y": 1e9, "keeps": "pressure"}],
             "time": {"end": 1000.0},
             "output": {"every": 250.0, "fields": ["pressure"]},

@@ -87,6 +87,11 @@ def tracers_case(device: Device, dtype: np.dtype) -> Pairs:
         if not compiling():
             transport(*here, dim, DT / width)
         pairs[f"transport along {'zyx'[dim]}"] = (there[1], here[1])
+        there, here = _copies(device, dtype, q, np.zeros_like(q), old, state, base.column, flux)
+        transport(*there, dim, DT / width, False)
+        if not compiling():
+            transport(*here, dim, DT / width, False)
+        pairs[f"linear transport along {'zyx'[dim]}"] = (there[1], here[1])
         there, here = _copies(device, dtype, state[:1], old, flux, 0.5 + rng.random(nz))
         thin(*there, dim, DT / width)
         if not compiling():

@@ -30,7 +30,9 @@ def gust(nz: int, ny: int, nx: int, seed: int = 0) -> np.ndarray:
     return rng.normal(size=(FIELDS, nz, ny, nx)) * np.array([0.01, 25.0, 25.0, 25.0, 1.0])[:, None, None, None]
 
 
-def step(kernels, owned: np.ndarray, tracers: np.ndarray, base, dim: int) -> tuple[np.ndarray, np.ndarray]:
+def step(
+    kernels, owned: np.ndarray, tracers: np.ndarray, base, dim: int, bounded: bool = True
+) -> tuple[np.ndarray, np.ndarray]:
     """The sweep of the air along a dim and the tracers with it."""
     state, q = wrap(owned, HALO), wrap(tracers, REACH)
     shape = owned.shape[1:]
@@ -42,7 +44,7 @@ def step(kernels, owned: np.ndarray, tracers: np.ndarray, base, dim: int) -> tup
         sweep(state, state, base.column, flux, numbers, status)
     else:
         euler.sweep_z(state, state, base.faces_3d, base.ghost, flux, numbers, status)
-    kernels.transport(q, out, old, state, base.column, flux, dim, DT / SPACING[dim])
+    kernels.transport(q, out, old, state, base.column, flux, dim, DT / SPACING[dim], bounded)
     return state[OWNED].copy(), out[INSIDE].copy()
 
 
@@ -51,10 +53,11 @@ SHAPES = [(4, 6, 6), (7, 9, 37), (5, 6, 301)]
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("dim", [0, 1, 2])
-def test_transport_is_the_reference(dim, shape):
+@pytest.mark.parametrize("bounded", [True, False])
+def test_transport_is_the_reference(bounded, dim, shape):
     base = base_state(stable(300.0, 0.012), shape[0], DZ)
     q = np.random.default_rng(3).uniform(size=(2, *shape))
-    expected, actual = (step(kernels, gust(*shape), q, base, dim)[1] for kernels in (reference, dispatch))
+    expected, actual = (step(kernels, gust(*shape), q, base, dim, bounded)[1] for kernels in (reference, dispatch))
     np.testing.assert_allclose(actual, expected, rtol=0, atol=1e-14)
     assert np.abs(actual - q).max() > 0.01
 
@@ -77,7 +80,23 @@ def test_constant_stays_mass_stays_and_no_extremes_are_made():
     assert np.abs(air[RHO]).max() > 0.02  # the density did change
 
 
-def uniform_wind(n: int, dim: int, courant: float) -> float:
+def test_linear_transport_keeps_constants_and_mass_and_adds_up():
+    """What is carried of a sum is the sum of what is carried: theta_e and its like stay what they are."""
+    shape = (9, 13, 61)
+    base = base_state(stable(300.0, 0.012), shape[0], DZ)
+    air, rng = gust(*shape), np.random.default_rng(4)
+    one, other = rng.uniform(size=(2, *shape))
+    q = np.array([np.full(shape, 0.3), one, other, 2 * one - 3 * other])
+    density = base.column[0][:, None, None]
+    before = ((air[RHO] + density) * q).sum(axis=(1, 2, 3))
+    for dim in (2, 1, 0):
+        air, q = step(dispatch, air, q, base, dim, False)
+    np.testing.assert_allclose(q[0], 0.3, rtol=5e-15)
+    np.testing.assert_allclose(((air[RHO] + density) * q).sum(axis=(1, 2, 3)), before, rtol=1e-13)
+    np.testing.assert_allclose(q[3], 2 * q[1] - 3 * q[2], rtol=0, atol=1e-13)
+
+
+def uniform_wind(n: int, dim: int, courant: float, bounded: bool = True) -> float:
     """Mean error of a smooth hill after one turn around n cells in a uniform wind, its height 1."""
     shape = [4, 6, 6]
     shape[dim] = n
@@ -91,7 +110,7 @@ def uniform_wind(n: int, dim: int, courant: float) -> float:
     for _ in range(round(n / courant)):
         padded = wrap(q, REACH)
         out = np.empty_like(padded)
-        dispatch.transport(padded, out, old, wrap(state, HALO), base.column, flux, dim, courant)
+        dispatch.transport(padded, out, old, wrap(state, HALO), base.column, flux, dim, courant, bounded)
         q = out[INSIDE].copy()
     return float(np.abs(q[0] - hill).mean())
 
@@ -101,6 +120,8 @@ def test_error_after_one_turn_falls_with_more_than_the_second_order(dim):
     errors = [uniform_wind(n, dim, 0.4) for n in (24, 48, 96)]
     orders = np.log2(np.divide(errors[:-1], errors[1:]))
     assert (orders > 2.3).all(), orders  # three where smooth, the limiter takes some at the top
+    linear = [uniform_wind(n, dim, 0.1, False) for n in (12, 24)]
+    assert np.log2(linear[0] / linear[1]) > 3.5, linear  # five in space, three where a large share passes
     assert uniform_wind(24, dim, 1.0) < 1e-14  # whole cells a step: exact
 
 

@@ -22,11 +22,10 @@ SOURCE = "Bryan and Fritsch 2002"
 DRY = {"greatest theta'": 2.07178, "least theta'": -0.144409, "greatest w": 14.5396, "least w": -8.58069}
 MOIST = {"greatest theta_e'": 4.09521, "least theta_e'": -0.305695, "greatest w": 15.7130, "least w": -9.92698}
 # Tolerances by run: what it is held to on 100 m; what coarser grids are known to lack, and the explicit scheme,
-# which comes to these winds from below as the grid is refined. theta_e' mixes vapor, carried without overshoots, with
-# theta, carried with them.
+# which comes to these winds from below as the grid is refined.
 WITHIN = {
     "dry-100m": {"greatest theta'": 0.01, "least theta'": 0.015, "greatest w": 0.01, "least w": 0.01},
-    "moist-100m": {"greatest theta_e'": 0.05, "least theta_e'": 0.45, "greatest w": 0.015, "least w": 0.015},
+    "moist-100m": {"greatest theta_e'": 0.015, "least theta_e'": 0.15, "greatest w": 0.015, "least w": 0.015},
     "explicit-50m": {"greatest theta'": 0.05, "greatest w": 0.07, "least w": 0.04},
     "dry-200m": {"greatest theta'": 0.1, "greatest w": 0.1, "least w": 0.12},
     "moist-200m": {"greatest theta_e'": 0.15, "greatest w": 0.1, "least w": 0.15},
@@ -65,6 +64,8 @@ def compare(folders: Folders) -> Found:
     for name, folder in folders.items():
         output = Output(folder)
         theta, w = output.last("theta"), output.last("w")
+        if "explicit" not in name:
+            w = w_at_faces(output)
         found = {"greatest w": w.max(), "least w": w.min()}
         if "moist" in name:
             expected = MOIST
@@ -89,6 +90,18 @@ def compare(folders: Folders) -> Found:
         ]
     moist = next(name for name in folders if "moist" in name)
     return Found(checks, [], [(moist, "theta", "Moist bubble of Bryan and Fritsch, 1000 s: theta'")])
+
+
+def w_at_faces(output: Output) -> np.ndarray:
+    """Vertical wind at faces between levels, where the split dynamics and the published model have it (m/s); last time.
+
+    The output has means of two faces, 0.5 (rho w + rho w above) / rho, and rho w is 0 at the ground.
+    """
+    rho = output.last("rho") + output["rho_base"][:, None, None]
+    momentum = [np.zeros_like(rho[0])]
+    for both in 2 * rho * output.last("w"):
+        momentum.append(both - momentum[-1])
+    return np.array(momentum[1:-1]) / (0.5 * (rho[1:] + rho[:-1]))
 
 
 def theta_e_of(output: Output) -> np.ndarray:

@@ -8,17 +8,19 @@ from hpckit.kernels.compile.cuda_jit import blocks, cuda, threads
 from hpckit.kernels.compile.cuda_pieces import typed_kernel
 from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.euler.constants import HALO, REACH
-from hpckit.kernels.euler.tracers.numerics import passing
+from hpckit.kernels.euler.tracers.numerics import linear, passing
 
 THREADS = threads(128)
 
 
-def transport(tracers: Any, out: Any, old: Any, state: Any, column: Any, mass_flux: Any, dim: int, rate: float) -> None:
+def transport(
+    tracers: Any, out: Any, old: Any, state: Any, column: Any, mass_flux: Any, dim: int, rate: float, bounded: bool
+) -> None:
     levels, height, width = state.shape[1:]
     grid = (blocks(width - 2 * HALO, THREADS), height - 2 * HALO, levels)
     launch = typed_kernel((_along_z, _along_y, _along_x)[dim], state.dtype)[grid, THREADS]
     for tracer in range(len(tracers)):
-        launch(tracers[tracer], out[tracer], old, state, column, mass_flux, state.dtype.type(rate))
+        launch(tracers[tracer], out[tracer], old, state, column, mass_flux, state.dtype.type(rate), bounded)
 
 
 def thin(density: Any, old: Any, mass_flux: Any, thickness: Any, dim: int, rate: float) -> None:
@@ -84,39 +86,39 @@ def _thin_z(density, old, mass_flux, rate):
             density[0, k, j, i] -= rate * (mass_flux[k + 1, y, x] - mass_flux[k, y, x])
 
 
-def _along_x(q, out, old, state, column, mass_flux, rate):
+def _along_x(q, out, old, state, column, mass_flux, rate, bounded):
     i, j, k = cuda.grid(1), cuda.blockIdx.y, cuda.blockIdx.z
     if i < q.shape[2] - 2 * REACH:
         y, x, base = j + REACH, i + REACH, column[0, k]
         before, here = old[k, j + HALO, i + HALO] + base, q[k, y, x]
         low = crossing(
             q[k, y, x - 3], q[k, y, x - 2], q[k, y, x - 1], here, q[k, y, x + 1], q[k, y, x + 2], mass_flux[k, j, i],
-            old[k, j + HALO, i + HALO - 1] + base, before, rate,
+            old[k, j + HALO, i + HALO - 1] + base, before, rate, bounded,
         )  # fmt: skip
         high = crossing(
             q[k, y, x - 2], q[k, y, x - 1], here, q[k, y, x + 1], q[k, y, x + 2], q[k, y, x + 3],
-            mass_flux[k, j, i + 1], before, old[k, j + HALO, i + HALO + 1] + base, rate,
+            mass_flux[k, j, i + 1], before, old[k, j + HALO, i + HALO + 1] + base, rate, bounded,
         )  # fmt: skip
         out[k, y, x] = (before * here - rate * (high - low)) / (state[0, k, j + HALO, i + HALO] + base)
 
 
-def _along_y(q, out, old, state, column, mass_flux, rate):
+def _along_y(q, out, old, state, column, mass_flux, rate, bounded):
     i, j, k = cuda.grid(1), cuda.blockIdx.y, cuda.blockIdx.z
     if i < q.shape[2] - 2 * REACH:
         y, x, base = j + REACH, i + REACH, column[0, k]
         before, here = old[k, j + HALO, i + HALO] + base, q[k, y, x]
         low = crossing(
             q[k, y - 3, x], q[k, y - 2, x], q[k, y - 1, x], here, q[k, y + 1, x], q[k, y + 2, x], mass_flux[k, j, i],
-            old[k, j + HALO - 1, i + HALO] + base, before, rate,
+            old[k, j + HALO - 1, i + HALO] + base, before, rate, bounded,
         )  # fmt: skip
         high = crossing(
             q[k, y - 2, x], q[k, y - 1, x], here, q[k, y + 1, x], q[k, y + 2, x], q[k, y + 3, x],
-            mass_flux[k, j + 1, i], before, old[k, j + HALO + 1, i + HALO] + base, rate,
+            mass_flux[k, j + 1, i], before, old[k, j + HALO + 1, i + HALO] + base, rate, bounded,
         )  # fmt: skip
         out[k, y, x] = (before * here - rate * (high - low)) / (state[0, k, j + HALO, i + HALO] + base)
 
 
-def _along_z(q, out, old, state, column, mass_flux, rate):
+def _along_z(q, out, old, state, column, mass_flux, rate, bounded):
     """Beyond ground and lid stands the level next to the wall."""
     i, j, k = cuda.grid(1), cuda.blockIdx.y, cuda.blockIdx.z
     if i < q.shape[2] - 2 * REACH:
@@ -127,18 +129,20 @@ def _along_z(q, out, old, state, column, mass_flux, rate):
         before, here = old[k, row, cell] + column[0, k], q[k, y, x]
         low = crossing(
             q[a, y, x], q[b, y, x], q[c, y, x], here, q[d, y, x], q[e, y, x], mass_flux[k, j, i],
-            old[c, row, cell] + column[0, c], before, rate,
+            old[c, row, cell] + column[0, c], before, rate, bounded,
         )  # fmt: skip
         high = crossing(
             q[b, y, x], q[c, y, x], here, q[d, y, x], q[e, y, x], q[f, y, x], mass_flux[k + 1, j, i],
-            before, old[d, row, cell] + column[0, d], rate,
+            before, old[d, row, cell] + column[0, d], rate, bounded,
         )  # fmt: skip
         out[k, y, x] = (before * here - rate * (high - low)) / (state[0, k, row, cell] + column[0, k])
 
 
 @inlined
-def crossing(q0, q1, q2, q3, q4, q5, wind, rho_low, rho_high, rate):
+def crossing(q0, q1, q2, q3, q4, q5, wind, rho_low, rho_high, rate, bounded):
     """Tracer flux at the face between the third and the fourth of six cells."""
-    if wind > 0.0:
-        return wind * passing(q0, q1, q2, q3, q4, abs(wind) * rate / rho_low)
-    return wind * passing(q5, q4, q3, q2, q1, abs(wind) * rate / rho_high)
+    forward = wind > 0.0
+    a, b, c = q0 if forward else q5, q1 if forward else q4, q2 if forward else q3
+    d, e = q3 if forward else q2, q4 if forward else q1
+    share = abs(wind) * rate / (rho_low if forward else rho_high)
+    return wind * (passing(a, b, c, d, e, share) if bounded else linear(a, b, c, d, e, share))

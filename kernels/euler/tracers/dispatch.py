@@ -8,7 +8,17 @@ from hpckit.kernels.euler.constants import HALO, REACH
 from hpckit.kernels.forms import double_form_for
 
 
-def transport(tracers: Any, out: Any, old: Any, state: Any, column: Any, mass_flux: Any, dim: int, rate: float) -> None:
+def transport(
+    tracers: Any,
+    out: Any,
+    old: Any,
+    state: Any,
+    column: Any,
+    mass_flux: Any,
+    dim: int,
+    rate: float,
+    bounded: bool = True,
+) -> None:
     """Carry the tracers along a dim (0: z, 1: y, 2: x) after the sweep along it; see `reference.transport`."""
     form = double_form_for(__package__, tracers, out, old, state, column, mass_flux)
     nz, ny, nx = state.shape[1], state.shape[2] - 2 * HALO, state.shape[3] - 2 * HALO
@@ -16,7 +26,7 @@ def transport(tracers: Any, out: Any, old: Any, state: Any, column: Any, mass_fl
     wanted = (len(tracers), nz, ny + 2 * REACH, nx + 2 * REACH)
     if tracers.shape != wanted or out.shape != wanted or old.shape != state.shape[1:] or mass_flux.shape != faces:
         raise ValueError(f"a state of {state.shape} goes with tracers of {wanted[1:]} and a mass flux of {faces}")
-    form.transport(tracers, out, old, state, column, mass_flux, dim, rate)
+    form.transport(tracers, out, old, state, column, mass_flux, dim, rate, bounded)
 
 
 def thin(density: Any, old: Any, mass_flux: Any, thickness: Any, dim: int, rate: float) -> None:

@@ -14,6 +14,15 @@ def passing(q0, q1, q, q3, q4, share):
 
 
 @inlined(math=STRICT)
+def linear(q0, q1, q, q3, q4, share):
+    """The same of an unlimited parabola, whose values at the edges are of fifth order; see `reference._linear`."""
+    near = (2.0 * (q0 - q4) + (-13.0 * q1 + 47.0 * q + (27.0 * q3 - q4))) * (1.0 / 60.0)
+    far = (2.0 * (q4 - q0) + (-13.0 * q3 + 47.0 * q + (27.0 * q1 - q0))) * (1.0 / 60.0)
+    curve = 6.0 * (q - 0.5 * (far + near))
+    return near - 0.5 * share * (near - far - (1.0 - 2.0 / 3.0 * share) * curve)
+
+
+@inlined(math=STRICT)
 def between(far, q, near, share):
     """The same from the values at both edges of the cell."""
     steep = near - far

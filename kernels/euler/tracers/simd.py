@@ -9,23 +9,23 @@ import numpy as np
 
 from hpckit.kernels.compile.jit import STRICT, jit
 from hpckit.kernels.euler.constants import HALO, REACH
-from hpckit.kernels.euler.tracers.numerics import between, edge, slope
+from hpckit.kernels.euler.tracers.numerics import between, edge, linear, slope
 
 u8 = np.uint64
 ROWS = 8  # of a transport along z at a time
 
 
 @jit(math=STRICT)
-def transport(tracers, out, old, state, column, mass_flux, dim, rate):
+def transport(tracers, out, old, state, column, mass_flux, dim, rate, bounded):
     # Of some rows for all tracers: what each carries through two rows of faces, slopes of two rows of cells, values at
     # three rows of edges; of one row the share that passes. A slope or an edge serves all faces around it.
     many, wide = (ROWS if dim == 0 else 1) * tracers.shape[0], tracers.shape[3]
     carried, slopes, edges = np.zeros((many, 2, wide)), np.zeros((many, 2, wide)), np.zeros((many, 3, wide))
-    _transport(tracers, out, old, state, column, mass_flux, dim, rate, carried, slopes, edges, np.empty(wide))
+    _transport(tracers, out, old, state, column, mass_flux, dim, rate, bounded, carried, slopes, edges, np.empty(wide))
 
 
 @jit(math=STRICT, borrowed=True)
-def _transport(tracers, out, old, state, column, mass_flux, dim, rate, carried, slopes, edges, share):
+def _transport(tracers, out, old, state, column, mass_flux, dim, rate, bounded, carried, slopes, edges, share):
     levels, rows, cells = tracers.shape[1], tracers.shape[2] - 2 * REACH, tracers.shape[3] - 2 * REACH
     wide, tall = state.shape[3], state.shape[2]  # of the state's rows and planes
     row_q, plane_q = tracers.shape[3], tracers.shape[2] * tracers.shape[3]
@@ -65,6 +65,23 @@ def _transport(tracers, out, old, state, column, mass_flux, dim, rate, carried, 
                 q, new = tracers[tracer].reshape(-1), out[tracer].reshape(-1)
                 number = beside * tracers.shape[0] + tracer
                 passes, bent, value = carried[number], slopes[number], edges[number].reshape(-1)
+                if not bounded:
+                    if dim == 0:
+                        line = at_q - level * plane_q
+                        a, b, c = line + max(level - 3, 0) * plane_q, line + max(level - 2, 0) * plane_q, left
+                        d, e = line + min(level + 1, top) * plane_q, line + min(level + 2, top) * plane_q
+                    else:
+                        next_q = row_q if dim == 1 else 1
+                        a, b, c, d, e = right - 3 * next_q, right - 2 * next_q, left, right + next_q, right + 2 * next_q
+                    _linear(q, a, b, c, right, d, e, flux, face, share, count, passes[this])
+                    if dim == 2:
+                        _update_along(q, new, at_q, before, after, at_rho, base, rate, cells, passes[this])
+                    elif step:
+                        _update_across(
+                            q, new, at_q - back_q, before, after, at_rho - back_rho, base, rate, cells,
+                            passes[last], passes[this],
+                        )  # fmt: skip
+                    continue
                 if dim == 2:
                     _slopes(q, at_q - 3, at_q - 2, at_q - 1, cells + 4, bent[0])
                     _edges(q, at_q - 2, at_q - 1, bent[0], bent[0, 1:], cells + 3, value)
@@ -171,6 +188,19 @@ def _faces(q, low, high, flux, face, share, edges, before, here, after, count, c
         forward = wind > 0.0
         far = edges[e + i] if forward else edges[g + i]
         carried[i] = wind * between(far, q[a + i] if forward else q[b + i], edges[f + i], share[i])
+
+
+@jit(noalias=True, math=STRICT)
+def _linear(q, first, second, third, fourth, fifth, sixth, flux, face, share, count, carried):
+    """Tracer flux at a row of faces in the middle of six cells, by unlimited parabolas."""
+    a, b, c, d, e, f, at = u8(first), u8(second), u8(third), u8(fourth), u8(fifth), u8(sixth), u8(face)
+    for i in range(u8(count)):
+        wind = flux[at + i]
+        forward = wind > 0.0
+        q0, q1 = q[a + i] if forward else q[f + i], q[b + i] if forward else q[e + i]
+        q2, q3 = q[c + i] if forward else q[d + i], q[d + i] if forward else q[c + i]
+        q4 = q[e + i] if forward else q[b + i]
+        carried[i] = wind * linear(q0, q1, q2, q3, q4, share[i])
 
 
 @jit(noalias=True, math=STRICT)
