@@ -92,3 +92,8 @@ def at_least(case: str, quantity: str, ours: float, bound: float, source: str, u
 def convergence_order(spacings: Sequence[float], errors: Sequence[float]) -> float:
     """The order of convergence between the two finest grids (the last two)."""
     return math.log(errors[-2] / errors[-1]) / math.log(spacings[-2] / spacings[-1])
+
+
+def between(case: str, quantity: str, ours: float, low: float, high: float, source: str, unit: str = "1") -> Check:
+    """In a range."""
+    return Check(case, quantity, float(ours), low, high, source, unit=unit)

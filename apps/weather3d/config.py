@@ -466,6 +466,8 @@ class Config(Section):
                 yield f"terrain.kind = {self.terrain.kind!r} needs the split dynamics: set dynamics.kind = 'hevi'"
             if self.moisture.kind != "none":
                 yield f"moisture.kind = {self.moisture.kind!r} needs the split dynamics: set dynamics.kind = 'hevi'"
+            if self.moisture.transport != "monotone":
+                yield "moisture.transport = 'linear' needs the split dynamics: set dynamics.kind = 'hevi'"
             if self.base.kind == "saturated":
                 yield "base.kind = 'saturated' is moist: set dynamics.kind = 'hevi' and moisture.kind = 'reversible'"
             if self.base.kind == "weisman_klemp":
@@ -474,6 +476,11 @@ class Config(Section):
         moisture = self.moisture
         if moisture.equations == "complete" and moisture.kind != "reversible":
             yield f"moisture.equations = 'complete' needs moisture.kind = 'reversible', not {moisture.kind!r}: no rain"
+        if moisture.transport == "linear" and moisture.kind in ("kessler", "ice"):
+            yield (
+                "moisture.transport = 'linear' may leave less than no rain, which cannot fall: set it to 'monotone'"
+                f" with moisture.kind = {moisture.kind!r}"
+            )
         if self.base.kind == "saturated" and moisture.equations != "complete":
             yield "base.kind = 'saturated' needs moisture.kind = 'reversible' and moisture.equations = 'complete'"
         if self.base.kind == "weisman_klemp" and self.moisture.kind == "none":

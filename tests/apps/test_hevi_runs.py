@@ -213,6 +213,9 @@ def problems(**settings) -> str:
 def test_mistakes_are_explained():
     assert "leave the box" in problems(sides={"x": "open"}, parcels={"x": [0.0, 1e3, 4], "y": [0.0, 1e3, 4]})
     assert "no rain" in problems(moisture={"kind": "kessler", "equations": "complete"})
+    assert "less than no rain" in problems(moisture={"kind": "kessler", "transport": "linear"})
+    with pytest.raises(ValidationError, match="needs the split"):
+        Config.model_validate({"moisture": {"transport": "linear"}})
     assert "needs moisture.kind" in problems(base={"kind": "saturated"})
     assert "of fifth order" in problems(dynamics={"kind": "hevi", "weno": True, "order": 3})
     assert "raise dynamics.substeps" in problems(dynamics={"kind": "hevi", "step": 20.0, "substeps": 2})

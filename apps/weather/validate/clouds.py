@@ -14,7 +14,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from hpckit.apps.common.validation import Check, Found, at_least, at_most
+from hpckit.apps.common.validation import Found, at_least, at_most, between
 from hpckit.apps.weather.validate.case import Case, Folders, Nested, Output
 from hpckit.apps.weather.validate.config import Config
 
@@ -44,11 +44,6 @@ class CloudColumns:
 
 def _mean(output: Output, name: str, since: float) -> float:
     return float(output.metric(name)[output.metric("time") >= since].mean())
-
-
-def between(case: str, quantity: str, ours: float, low: float, high: float, source: str, unit: str = "1") -> Check:
-    """A check that a number lies in a range."""
-    return Check(case, quantity, float(ours), low, high, source, unit=unit)
 
 
 def _bomex(config: Config, folder: Path) -> dict[str, Nested]:

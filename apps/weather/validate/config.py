@@ -19,6 +19,7 @@ Case = Literal[
     "split",
     "bryan_fritsch",
     "mountains",
+    "orographic_rain",
     "bomex",
     "dycoms",
     "storms",

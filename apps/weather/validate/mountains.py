@@ -3,6 +3,10 @@
 The hills are low enough for linear theory to be exact. One of 1 m stands in an isothermal channel whose solution in
 time is known: `apps.exact.mountain_waves.channel`. The ridges of Schaer et al. (2002, MWR 130, 2459-2480), 10 m high
 here, have short waves that fade with height and long ones that a sponge takes up; `boussinesq` has the steady ones.
+
+Rain over a ridge one kilometer high has no exact solution, but bounds: no more can fall than condenses when the whole
+column is lifted by the height of the ridge, and the air above the crest has the total water and the liquid water theta
+that it had upstream, less what fell.
 """
 
 from __future__ import annotations
@@ -10,14 +14,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 
-from hpckit.apps.common.validation import Check, Found, at_least, at_most, convergence_order
+from hpckit.apps.atmosphere.profiles import exner
+from hpckit.apps.common.validation import Check, Found, at_least, at_most, between, convergence_order
 from hpckit.apps.exact.mountain_waves import boussinesq, channel
 from hpckit.apps.weather.validate.case import DOUBLE, Case, Folders, Nested, Output
 from hpckit.apps.weather.validate.config import Config
+from hpckit.kernels.euler.rain.reference import saturate
 
 EXACT = "linear theory"
+LIFT, LEE, OWN = "lifted column", "rain leaves heat", "own regression range"
 HILL, WIDTH, TOP, WIND, TEMPERATURE, END = "mountain-hill", 80e3, 12e3, 20.0, 250.0, 2000.0
 # Greatest relative L2 errors of w by spacing in x (m), a fifth above what the scheme has: dz is a fifth of it.
 ERRORS = {2000: 0.175, 1000: 0.047}
@@ -129,4 +137,80 @@ def _error(ours: np.ndarray, exact: np.ndarray) -> float:
     return float(np.sqrt(((ours - exact) ** 2).sum() / (exact**2).sum()))
 
 
-CASE = Case(runs, compare)
+def rain_runs(config: Config, folder: Path) -> dict[str, Nested]:
+    """The preset on 2 km; quick: on 4 km and fewer levels, for three hours."""
+    quick: dict[str, Any] = {"grid": {"nx": 75, "nz": 30}, "time": {"end": 10_800.0}}
+    return {
+        "orographic-rain": Nested("weather3d/orographic_rain", {"output": DOUBLE, **(quick if config.quick else {})})
+    }
+
+
+def compare_rain(folders: Folders) -> Found:
+    """Where rain falls, how much of it, its budget, what the air above the crest holds, and the warm, dry lee."""
+    ((name, folder),) = folders.items()
+    output = Output(folder)
+    budget = output.summary()["water_budget"]
+    x, ground = output["x"], output["surface_altitude"][0]
+    from_crest = x - x[ground.argmax()]
+    with h5py.File(folder / "output" / "maps" / "fields.h5") as file:
+        fallen = np.asarray(file["rain_at_ground"][...], np.float64).reshape(len(output.times), -1, len(x)).mean(axis=1)
+    near = np.abs(from_crest) < 20e3
+    late = (fallen[-1] - fallen[len(fallen) // 2]).sum() * (x[1] - x[0])
+    rate = late / (output.times[-1] - output.times[len(fallen) // 2])  # kg a second and m of ridge
+    vapor, theta = (output.last(each)[0].mean(axis=0) for each in ("vapor", "theta"))
+    upstream, lee = (np.abs(from_crest - at) < 10e3 for at in (-50e3, 50e3))
+    warmer, drier = theta[lee].mean() - theta[upstream].mean(), vapor[upstream].mean() - vapor[lee].mean()
+    water, cloud = above_the_crest(output, upstream)
+    relative = budget["unexplained"] / budget["in_air"]
+    checks = [
+        at_most(name, "unexplained over all water", abs(relative), 1e-12, "closed budget"),
+        at_most(name, "relative change of mass", output.change("mass"), 1e-12, "closed box"),
+        at_least(name, "rain within 20 km of the crest", fallen[-1][near].sum() / fallen[-1].sum(), 0.95, OWN, "1"),
+        between(name, "rain over what a lift of the column condenses", rate / condensed(output), 0.005, 1.0, LIFT),
+        between(name, "water at the crest over that upstream", water, 0.9, 1.0, LIFT),
+        between(name, "cloud at the crest over that of lifted air", cloud, 0.65, 1.0, LIFT),
+        at_least(name, "theta of the lee less that upstream", warmer, 0.1, LEE, "K"),
+        at_least(name, "vapor upstream less that of the lee", drier, 1e-4, LEE, "1"),
+    ]
+    return Found(checks, [], [(name, "cloud", "Moist air over a ridge: cloud at the end")])
+
+
+def condensed(output: Output) -> float:
+    """What condenses as the whole column is lifted by the height of the ridge, kg a second and m of ridge."""
+    z, rise = output["z"], output["surface_altitude"].max()
+    inside = z + rise < z[-1]
+    pressure = _pressure(output, z[inside] + rise)
+    cloud = _cloud_of(output["theta_base"][inside], output["vapor_base"][inside], pressure)
+    flow = output["rho_base"] * output["u"][0].mean(axis=(1, 2)) * np.gradient(z)
+    return float((flow[inside] * cloud).sum())
+
+
+def above_the_crest(output: Output, upstream: np.ndarray) -> tuple[float, float]:
+    """Of the lowest cells at the crest: total water over that of the lowest cells upstream, and cloud over theirs.
+
+    Theirs is what condenses as they are lifted to the crest.
+    """
+    lowest = {name: output.last(name)[0].mean(axis=0) for name in ("theta", "vapor", "cloud", "rain")}
+    altitude = output["altitude"][0, 0]
+    theta = lowest["theta"] + np.interp(altitude, output["z"], output["theta_base"])
+    crest = altitude.argmax()
+    vapor = float(lowest["vapor"][upstream].mean())
+    there = [np.array([each]) for each in (theta[upstream].mean(), vapor)]
+    cloud = float(_cloud_of(*there, _pressure(output, altitude[crest : crest + 1]))[0])
+    total = sum(float(lowest[name][crest]) for name in ("vapor", "cloud", "rain"))
+    return total / vapor, float(lowest["cloud"][crest]) / cloud
+
+
+def _pressure(output: Output, altitude: np.ndarray) -> np.ndarray:
+    """Of the base state at a height, Pa."""
+    return np.exp(np.interp(altitude, output["z"], np.log(output["pressure_base"])))
+
+
+def _cloud_of(theta: np.ndarray, vapor: np.ndarray, pressure: np.ndarray) -> np.ndarray:
+    """What condenses in clear air that comes to a pressure (Pa)."""
+    water = np.array([vapor, np.zeros_like(vapor), np.zeros_like(vapor)])
+    saturate(theta.copy(), water, exner(pressure), pressure)
+    return water[1]
+
+
+CASE, RAIN = Case(runs, compare), Case(rain_runs, compare_rain)

@@ -35,6 +35,7 @@ SUITE: dict[str, Case] = {
     "split": split.CASE,
     "bryan_fritsch": bryan_fritsch.CASE,
     "mountains": mountains.CASE,
+    "orographic_rain": mountains.RAIN,
     "bomex": clouds.BOMEX,
     "dycoms": clouds.DYCOMS,
     "storms": storms.CASE,

@@ -197,9 +197,11 @@ def _linear(q, first, second, third, fourth, fifth, sixth, flux, face, share, co
     for i in range(u8(count)):
         wind = flux[at + i]
         forward = wind > 0.0
-        q0, q1 = q[a + i] if forward else q[f + i], q[b + i] if forward else q[e + i]
-        q2, q3 = q[c + i] if forward else q[d + i], q[d + i] if forward else q[c + i]
-        q4 = q[e + i] if forward else q[b + i]
+        # All six are read, then chosen among: reads that depend on the wind would keep the loop from vector lanes.
+        ahead, behind = (q[a + i], q[b + i], q[c + i]), (q[f + i], q[e + i], q[d + i])
+        q0, q1 = ahead[0] if forward else behind[0], ahead[1] if forward else behind[1]
+        q2, q3 = ahead[2] if forward else behind[2], behind[2] if forward else ahead[2]
+        q4 = behind[1] if forward else ahead[1]
         carried[i] = wind * linear(q0, q1, q2, q3, q4, share[i])
 
 
