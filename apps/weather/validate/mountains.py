@@ -195,8 +195,8 @@ def above_the_crest(output: Output, upstream: np.ndarray) -> tuple[float, float]
     theta = lowest["theta"] + np.interp(altitude, output["z"], output["theta_base"])
     crest = altitude.argmax()
     vapor = float(lowest["vapor"][upstream].mean())
-    there = [np.array([each]) for each in (theta[upstream].mean(), vapor)]
-    cloud = float(_cloud_of(*there, _pressure(output, altitude[crest : crest + 1]))[0])
+    warm, pressure = np.array([theta[upstream].mean()]), _pressure(output, altitude[crest : crest + 1])
+    cloud = float(_cloud_of(warm, np.array([vapor]), pressure)[0])
     total = sum(float(lowest[name][crest]) for name in ("vapor", "cloud", "rain"))
     return total / vapor, float(lowest["cloud"][crest]) / cloud
 
