@@ -113,9 +113,11 @@ class Begun:
         progress().begun.add(self)
 
     def __del__(self) -> None:
-        with suppress(AttributeError, TypeError):  # it was never made, or Python is about to end
+        try:  # not `suppress`: names of modules, that one too, are None when Python is about to end
             if self.unfinished() is not None:
                 progress().keep(self)  # MPI still reads and writes its memory
+        except (AttributeError, TypeError):  # it was never made, or Python ends
+            return
 
 
 class PendingOperations:
