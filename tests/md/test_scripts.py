@@ -265,6 +265,7 @@ FIXES = {
     "z": "npt temp 800.0 800.0 0.1 z 0.0 0.0 0.3 mtk no pchain 0 tchain 1",
     "xy": "npt temp 800.0 800.0 0.1 x 5.0 5.0 0.3 y 5.0 5.0 0.3 couple xy",
     "nph": "nph iso 2000.0 2000.0 0.3",
+    "warmer": "npt temp 800.0 1200.0 0.1 iso 0.0 1000.0 0.3",
 }
 
 

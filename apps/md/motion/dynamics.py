@@ -48,12 +48,15 @@ class Ramp:
     def step(self, system: System, dt: float, measure: bool) -> None:
         """Collective: one step; see `Dynamics.step`."""
         self.number += 1
+        self._set()
+        self.inner.step(system, dt, measure)
+
+    def _set(self) -> None:
         share = min(1.0, self.number / max(1, self.steps))
         for name, (first, last) in self.values.items():
             for each in (self.inner, getattr(self.inner, "thermostat", None)):
                 if hasattr(each, name):
                     setattr(each, name, first + share * (last - first))
-        self.inner.step(system, dt, measure)
 
     def saved(self) -> dict[str, Any]:
         """The steps done, and the state of the dynamics."""
@@ -62,6 +65,7 @@ class Ramp:
     def restore(self, values: dict[str, Any]) -> None:
         """Continue from the saved state."""
         self.number = values["number"]
+        self._set()
         self.inner.restore(values["inner"])
 
 

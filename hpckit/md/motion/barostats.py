@@ -103,7 +103,8 @@ class MTK(Barostat):
     J. Chem. Phys. 101, 4177 (1994), in the splitting of Tuckerman et al. (2006, J. Phys. A 39, 5629), the order that
     LAMMPS has: with the same input both give the same digits. thermostat: a chain that holds the temperature; None: the
     enthalpy is kept. period: of the barostat's oscillation. length: links of the chain that holds the barostat.
-    correction: the terms that make the distribution of volumes canonical.
+    correction: the terms that make the distribution of volumes canonical. Where the temperature goes from one value to
+    another, the masses of barostat and chain stay those of the first, as LAMMPS has it.
     """
 
     def __init__(
@@ -121,6 +122,7 @@ class MTK(Barostat):
         self.thermostat, self.correction = thermostat, correction
         self.chain, self.speeds = Chain(length, period, even=True), np.zeros(3)
         self._thermal = 0.0 if thermostat is None else -1.0  # 0: not known yet
+        self._first = self._before = 0.0 if thermostat is None else thermostat.temperature
 
     def step(self, system: System, dt: float, measure: bool) -> None:
         """Collective: one step of dt; energies and virials are those at its end."""
@@ -151,7 +153,7 @@ class MTK(Barostat):
         thermal, units = self._kt(system, self._now), system.units
         kept = total + self.pressure * volume(system) / units.pressure
         kept += 0.5 * float((self._masses(system, thermal) * self.speeds**2).sum())
-        kept += self.chain.energy(self._freedom, thermal)
+        kept += self.chain.energy(self._freedom, self._held_at(system, thermal), thermal)
         return kept if self.thermostat is None else self.thermostat.conserved(system, kept)
 
     def saved(self) -> dict[str, Any]:
@@ -167,6 +169,7 @@ class MTK(Barostat):
         self.chain.restore(values["chain"])
         if self.thermostat is not None:
             self.thermostat.restore(values["thermostat"])
+            self._before = self.thermostat.temperature
 
     @property
     def _freedom(self) -> int:
@@ -174,12 +177,16 @@ class MTK(Barostat):
         return 1 if self.together.all() else int(self.dims.sum())
 
     def _kt(self, system: System, now: Totals | None) -> float:
-        """The thermal energy k T of the thermostat; without one that of the first step, for the masses."""
+        """The thermal energy k T by which barostat and chain have their masses: the first one."""
         if self.thermostat is not None:
-            return self.thermostat.thermal(system)
+            return system.units.boltzmann * self._first
         if not self._thermal and now is not None:
             self._thermal = float(now.motion[:3].sum()) / freedom(system)
         return self._thermal
+
+    def _held_at(self, system: System, thermal: float) -> float:
+        """The thermal energy k T at which the chain holds the barostat: that which the thermostat had last."""
+        return thermal if self.thermostat is None else system.units.boltzmann * self._before
 
     def _masses(self, system: System, thermal: float) -> np.ndarray:
         return np.where(self.dims, (system.count + 1) * thermal * (self.period / (2 * math.pi)) ** 2, 1.0)
@@ -210,6 +217,7 @@ class MTK(Barostat):
         """Half a step of the thermostat."""
         if self.thermostat is None:
             return now
+        self._before = self.thermostat.temperature
         doubled, kt = float(now.motion[:3].sum()), self.thermostat.thermal(system)
         factor = self.thermostat.chain.half(dt, doubled, freedom(system), kt)
         return self._scale(system, now, np.full(3, factor))
@@ -218,7 +226,7 @@ class MTK(Barostat):
         """Half a step of the chain that holds the barostat."""
         kt = self._kt(system, now)
         doubled = float((self._masses(system, kt) * self.speeds**2)[self.dims].sum())
-        self.speeds = self.speeds * self.chain.half(dt, doubled, self._freedom, kt)
+        self.speeds = self.speeds * self.chain.half(dt, doubled, self._freedom, self._held_at(system, kt), kt)
 
 
 class CellRescaling(Barostat):

@@ -128,5 +128,5 @@ class FullMTK(MTK):
         kt = self._kt(system, now)
         masses = self._masses(system, kt)
         doubled = float((masses * self.speeds**2)[self.dims].sum() + masses.max() * (self.shears**2).sum())
-        factor = self.chain.half(dt, doubled, self._freedom, kt)
+        factor = self.chain.half(dt, doubled, self._freedom, self._held_at(system, kt), kt)
         self.speeds, self.shears = self.speeds * factor, self.shears * factor

@@ -114,27 +114,33 @@ class Chain:
         if length < 0:
             raise InputError(f"the length of a chain is 0 or more, not {length}")
         self.places, self.speeds, self.period, self.even = np.zeros(length), np.zeros(length), period, even
+        self._thermal: float | None = None  # of the last half step
 
-    def half(self, dt: float, doubled: float, freedom: int, thermal: float) -> float:
+    def half(self, dt: float, doubled: float, freedom: int, thermal: float, weight: float | None = None) -> float:
         """Advance by half of dt, and return the factor of the velocities that it holds.
 
-        doubled: twice their kinetic energy, of so many degrees of freedom; thermal: k T.
+        doubled: twice their kinetic energy, of so many degrees of freedom; thermal: k T; weight: the k T by which the
+        links have their masses, if it is another; then the links above the first feel the T of the half step before
+        until they are pushed again, as in LAMMPS.
         """
         if not len(self.speeds):
             return 1.0
-        masses, speeds, last = self._masses(freedom, thermal), self.speeds, len(self.speeds) - 1
+        masses, speeds = self._masses(freedom, thermal if weight is None else weight), self.speeds
+        last = len(speeds) - 1
         factor, quarter, eighth = 1.0, 0.25 * dt, 0.125 * dt
+        above = thermal if weight is None or self._thermal is None else self._thermal
+        self._thermal = thermal
 
         def pull(link: int) -> float:
             inner = doubled * factor**2 - freedom * thermal if link == 0 else None
-            push = inner if inner is not None else masses[link - 1] * speeds[link - 1] ** 2 - thermal
+            push = inner if inner is not None else masses[link - 1] * speeds[link - 1] ** 2 - above
             return float(push / masses[link])
 
         speeds[last] += quarter * pull(last)
         for link in range(last - 1, -1, -1):
             slow = math.exp(-eighth * speeds[link + 1])
             speeds[link] = slow * (slow * speeds[link] + quarter * pull(link))
-        factor = math.exp(-0.5 * dt * speeds[0])
+        factor, above = math.exp(-0.5 * dt * speeds[0]), thermal
         self.places += 0.5 * dt * speeds
         for link in range(last):
             slow = math.exp(-eighth * speeds[link + 1])
@@ -142,11 +148,12 @@ class Chain:
         speeds[last] += quarter * pull(last)
         return factor
 
-    def energy(self, freedom: int, thermal: float) -> float:
-        """The energy of the links."""
+    def energy(self, freedom: int, thermal: float, weight: float | None = None) -> float:
+        """The energy of the links; see `half`."""
         if not len(self.speeds):
             return 0.0
-        links = 0.5 * self._masses(freedom, thermal) * self.speeds**2 + thermal * self.places
+        masses = self._masses(freedom, thermal if weight is None else weight)
+        links = 0.5 * masses * self.speeds**2 + thermal * self.places
         return float(links.sum()) + (freedom - 1) * thermal * float(self.places[0])
 
     def saved(self) -> dict[str, Any]:
