@@ -57,8 +57,14 @@ def test_all_mistakes_are_said_at_once(capsys):
     said = capsys.readouterr().err
     assert "does not fit" in said
     assert "take about" in said
-    assert main([*TRAIN, "llama3-8b", "--ranks", "8", "--tp", "5", "--machine", "selene"]) == 2
-    assert "no mesh of 8 ranks" in capsys.readouterr().err
+    for words, part in (
+        (["--ranks", "8", "--tp", "5"], "tp=5 does not divide 8 ranks"),
+        (["--ranks", "10", "--tp", "5"], "tp=5 does not divide 32 heads"),
+        (["--ranks", "8", "--ep", "2"], "no experts"),
+        (["--ranks", "2", "--tp", "1", "--pp", "1", "--cp", "1", "--batch", "3"], "no mesh of 2 ranks"),
+    ):
+        assert main([*TRAIN, "llama3-8b", "--machine", "selene", *words]) == 2
+        assert part in capsys.readouterr().err
 
 
 def test_the_step_is_proved_and_exported(capsys, tmp_path):

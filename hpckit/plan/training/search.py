@@ -13,7 +13,7 @@ from hpckit.plan.training.cost import Blocks, StepCost, blocks_of, share, step_c
 from hpckit.plan.training.links import compute_of
 from hpckit.plan.training.memory import memory
 from hpckit.plan.training.model import LanguageModel
-from hpckit.plan.training.strategy import RECOMPUTE, SCHEDULES, Strategy, divisors
+from hpckit.plan.training.strategy import AXES, EXPERT_AXES, RECOMPUTE, SCHEDULES, Strategy, divisors, require
 
 HEADROOM = 0.92  # of the memory; the rest is for libraries, fragments, buffers of messages
 FAR = 1.5  # a mesh that takes so many times as long as the best is not looked at any further
@@ -99,6 +99,7 @@ def search(
                         quickest = min(quickest, cost.seconds)
                     break
     if not examined and only is None:
+        require(model, _nearest(ranks, batch, context, given))
         raise InputError(
             f"no mesh of {ranks} ranks suits {model.name} with a batch of {batch} samples of {context} tokens",
             do=f"the batch divides into dp replicas, {model.heads} heads into tp, {model.layers} layers into pp, the "
@@ -106,6 +107,21 @@ def search(
         )
     ordered = sorted(best.values(), key=lambda it: it.cost.seconds)
     return SearchResult(ordered[0] if ordered else None, ordered[1:], examined, tight)
+
+
+def _nearest(ranks: int, batch: int, context: int, fixed: dict[str, Any]) -> Strategy:
+    """The given axes, with one rank along those that are left open and the remaining ranks along dp, which then has a
+    batch that it divides. Raises `InputError` if the ranks do not divide by the given axes.
+    """
+    it = replace(Strategy(batch, context), **{name: fixed[name] for name in (*AXES, *EXPERT_AXES) if name in fixed})
+    others = it.pp * it.cp * it.tp
+    if "dp" not in fixed and ranks % others == 0:
+        return replace(it, dp=ranks // others, batch=ranks // others * batch)
+    if "dp" in fixed and ranks % it.ranks == 0:
+        return it
+    given = " x ".join(f"{name}={fixed[name]}" for name in AXES if name in fixed)
+    fit = ", ".join(map(str, divisors(ranks)))
+    raise InputError(f"{given} does not divide {ranks} ranks", do=f"give axes whose product is one of {fit}")
 
 
 def _dealt(model: LanguageModel) -> str:
