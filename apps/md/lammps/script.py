@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hpckit.apps.md.lammps.commands import Commands, Reading, ScriptMistake
+from hpckit.apps.md.lammps.commands import Commands
 from hpckit.apps.md.lammps.fixes import is_number
+from hpckit.apps.md.lammps.state import Reading, ScriptMistake
 from hpckit.apps.md.molecules import files
 from hpckit.errors import InputError
 from hpckit.io.particles.topologies import is_topology
@@ -80,8 +81,8 @@ def settings_of(path: Path) -> Reading:
     commands = Commands(path)
     _Execution(lines, commands).run()
     found = commands.reading()
-    if commands.mistakes:
-        each = sorted(set(commands.mistakes))
+    if commands.script.mistakes:
+        each = sorted(set(commands.script.mistakes))
         raise InputError(
             "\n".join([f"{len(each)} of its lines cannot be done here", *(f"  {path.name}:{m}" for m in each)])
             if len(each) > 1
@@ -135,7 +136,7 @@ class _Execution:
             number, line = self.lines[at]
             at, done = at + 1, done + 1
             if done > MOST_LINES:
-                self.commands.mistakes.append(
+                self.commands.script.mistakes.append(
                     ScriptMistake(number, "the script does not end: too many lines were executed")
                 )
                 return
@@ -143,8 +144,7 @@ class _Execution:
                 words = self._substituted(line).split()
                 target = self._do(number, words) if words else None
             except ValueError as error:
-                self.commands.mistakes.append(ScriptMistake(number, str(error)))
-                self.commands.failed.add(line.split()[0])
+                self.commands.refuse(number, line.split()[0], str(error))
                 continue
             if target is not None:
                 at = target
@@ -309,7 +309,7 @@ class _Execution:
         if isinstance(node, ast.Name) and node.id == "PI":
             return math.pi
         if isinstance(node, ast.Name) and node.id == "dt":
-            return self.commands.dt
+            return self.commands.motion.dt
         if isinstance(node, ast.Name) and node.id.startswith("v_"):
             return float(self._value(node.id[2:]))
         raise KeyError(ast.dump(node))

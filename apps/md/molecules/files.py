@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.apps.md.lammps.commands import Reading
+from hpckit.apps.md.lammps.state import Reading
 from hpckit.io.particles.topologies import read_topology
 
 HYDROGEN = 1.1  # masses up to it

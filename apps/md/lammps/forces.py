@@ -1,0 +1,286 @@
+"""The commands that say which forces there are between pairs and between charges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hpckit.apps.md.lammps.fixes import is_number
+from hpckit.apps.md.lammps.state import ScriptState
+
+PARAMETERS = {"morse": 3, "buck": 3}  # of a pair, before its own cutoff
+NAMES = {
+    "lj/cut": "lennard_jones",
+    "lj/charmm": "lennard_jones",
+    "morse": "morse",
+    "buck": "buckingham",
+    "table": "table",
+}
+CHARGED = {"coul/cut": "cut", "coul/long": "ewald", "coul/dsf": "dsf"}  # behind the pair potential's own name
+PAIRED = ("lj/cut", "lj/charmm", "buck")  # with charges
+FADING = "lj/charmm/coul/long"
+EAM = ("eam", "eam/alloy", "eam/fs")
+OF_FILES = {**dict.fromkeys(EAM, "eam"), "sw": "stillinger_weber", "tersoff": "tersoff", "snap": "snap"}
+
+
+@dataclass
+class Pair:
+    """A pair_coeff: its types, the words behind them, its line."""
+
+    first: range
+    second: range
+    words: list[str]
+    line: int
+
+
+class ForceCommands:
+    """The forces of pairs and charges, by the settings `interaction` and `coulomb`."""
+
+    def __init__(self, script: ScriptState) -> None:
+        self.script = script
+        self.style: list[str] = []  # of the pairs, with its words
+        self.pairs: list[Pair] = []
+        self.mix = ""  # as pair_modify says
+        self.nuclei: dict[int, float] = {}  # atomic numbers of types, for zbl
+        self.commands: dict[str, Callable[..., None]] = {
+            "pair_style": self._pair_style,
+            "kspace_style": self._kspace_style,
+            "kspace_modify": self._kspace_modify,
+            "pair_modify": self._pair_modify,
+            "pair_coeff": self._pair_coeff,
+        }
+
+    def finish(self) -> None:
+        """Set the parameters of all pairs; raises `ValueError` where some are missing."""
+        if not self.style:
+            raise ValueError("the script has no pair_style")
+        name, types = self.style[0], self.script.types or 1
+        if name in OF_FILES:
+            if "file" not in self.script.tree["interaction"]:
+                raise ValueError("there is no pair_coeff")
+            if "zbl" in self.script.tree["interaction"]:
+                missing = [k for k in range(1, types + 1) if k not in self.nuclei]
+                if missing:
+                    raise ValueError(f"there is no pair_coeff of zbl for type {', '.join(map(str, missing))}")
+                self.script.set("interaction.nuclei", [self.nuclei[k] for k in range(1, types + 1)])
+            return
+        coulomb = self.script.section("coulomb")
+        if coulomb.get("kind") == "ewald" and "accuracy" not in coulomb:
+            raise ValueError("there is no kspace_style for a pair_style with coul/long")
+        given: dict[tuple[int, int], Pair] = {}
+        for pair in [*self._pairs_of_file(), *self.pairs]:
+            given |= {(a, b): pair for a in pair.first for b in pair.second if a <= b}
+        missing = [k for k in range(1, types + 1) if (k, k) not in given]
+        if missing:
+            raise ValueError(f"there is no pair_coeff of {', '.join(f'{k} {k}' for k in missing)}")
+        if name in ("lj/cut", "lj/charmm"):
+            self._lennard_jones(given, types, name == "lj/charmm")
+        elif name == "table":
+            self._table(given)
+        else:
+            self._with_parameters(given, PARAMETERS[name])
+
+    def _pair_style(self, style: str, *rest: str) -> None:
+        if style == "hybrid/overlay":
+            if len(rest) != 4 or rest[0] != "zbl" or rest[3] != "snap":
+                raise ValueError("pair_style hybrid/overlay: known is zbl INNER OUTER snap")
+            self.script.set("interaction.zbl", [float(word) for word in rest[1:3]])
+            style, rest = "snap", ()
+        whole = style.removesuffix("/opt").removesuffix("/omp")
+        name, kind = next(
+            ((whole.removesuffix(f"/{end}"), kind) for end, kind in CHARGED.items() if whole.endswith(f"/{end}")),
+            (whole, ""),
+        )
+        charmm = name == "lj/charmm"
+        if name not in (*NAMES, *OF_FILES) or (kind and name not in PAIRED) or (charmm and kind != "ewald"):
+            plain = [each for each in (*NAMES, *OF_FILES) if each != "lj/charmm"]
+            known = [*plain, *(f"lj/cut/{end} and buck/{end}" for end in ("coul/cut", "coul/long"))]
+            raise ValueError(f"pair_style {style}: known are {', '.join([*known, 'lj/cut/coul/dsf', FADING])}")
+        self.style, self.pairs = [name, *rest], []
+        if charmm:
+            self.script.set("interaction.switch", float(rest[0]))
+            rest = rest[1:]
+        if kind:
+            rest = self._charged(kind, rest)
+        if name in OF_FILES:
+            self.script.set("interaction.kind", OF_FILES[name])
+            return
+        self.script.set("interaction.kind", NAMES[name])
+        if name == "table":
+            if len(rest) != 2 or rest[0] not in ("spline", "linear"):
+                raise ValueError("pair_style table: known are spline N and linear N")
+            self.script.set("interaction.interpolation", rest[0])
+            self.script.set("interaction.points", int(rest[1]))
+        else:
+            self.script.set("interaction.cutoff", float(rest[0]))
+
+    def _charged(self, kind: str, words: tuple[str, ...]) -> tuple[str, ...]:
+        """The settings of a pair_style with charges; the words that are left for the pair potential."""
+        self.script.set("coulomb.kind", kind)
+        if kind == "dsf":
+            self.script.set("coulomb.damping", float(words[0]))
+            words = words[1:]
+        if kind != "cut":
+            self.script.set("coulomb.erfc", "lammps" if kind == "dsf" else "table")
+        if len(words) > 1:
+            self.script.set("coulomb.cutoff", float(words[1]))
+        return words[:1]
+
+    def _kspace_style(self, name: str, accuracy: str) -> None:
+        if name not in ("ewald", "pppm") or not is_number(accuracy):
+            raise ValueError(f"kspace_style {name} {accuracy}: known are ewald and pppm with an accuracy")
+        if (
+            self.script.section("coulomb").get("kind") not in ("ewald", "pppm")
+            and "pair_style" not in self.script.failed
+        ):
+            raise ValueError("kspace_style must come after a pair_style with coul/long")
+        self.script.set("coulomb.kind", name)
+        self.script.set("coulomb.accuracy", float(accuracy))
+
+    def _kspace_modify(self, *words: str) -> None:
+        left, keys = list(words), {"gewald": 1, "order": 1, "mesh": 3, "kmax/ewald": 3}
+        while left:
+            key = left.pop(0)
+            values, left = left[: keys.get(key, 0)], left[keys.get(key, 0) :]
+            if key not in keys or len(values) < keys[key]:
+                raise ValueError(f"kspace_modify {key}: known are {', '.join(keys)}")
+            name = {"gewald": "splitting", "kmax/ewald": "waves"}.get(key, key)
+            each: list[Any] = [float(value) if key == "gewald" else int(value) for value in values]
+            self.script.set(f"coulomb.{name}", each if len(each) > 1 else each[0])
+
+    def _pair_modify(self, *words: str) -> None:
+        for key, value in zip(words[::2], words[1::2], strict=True):
+            if key in ("shift", "tail"):
+                self.script.set(f"interaction.{key}", value == "yes")
+            elif key == "mix" and value in ("geometric", "arithmetic"):
+                self.mix = value
+            elif key == "table":
+                if int(value) == 0 and self.script.section("coulomb").get("kind") in ("ewald", "pppm"):
+                    self.script.set("coulomb.erfc", "lammps")
+            elif key == "table/disp":
+                continue
+            else:
+                raise ValueError(f"pair_modify {key} {value}: known are shift, tail, mix geometric and arithmetic")
+
+    def _pair_coeff(self, first: str, second: str, *rest: str) -> None:
+        if "pair_style" in self.script.failed:
+            return
+        if not self.style:
+            raise ValueError("pair_coeff must come after pair_style")
+        if rest and "zbl" in self.script.tree["interaction"] and rest[0] in ("zbl", "snap"):
+            kind, *words = rest
+            if kind == "zbl":
+                self._nuclei(first, second, words)
+                return
+            rest = tuple(words)
+        if self.style[0] in OF_FILES:
+            self._from_file(first, second, rest)
+        else:
+            self.pairs.append(
+                Pair(self.script.types_of(first), self.script.types_of(second), list(rest), self.script.number)
+            )
+
+    def _nuclei(self, first: str, second: str, words: list[str]) -> None:
+        """Atomic numbers of two types."""
+        if len(words) != 2:
+            raise ValueError("pair_coeff of zbl: two types and their atomic numbers")
+        for types, word in zip((self.script.types_of(first), self.script.types_of(second)), words, strict=True):
+            self.nuclei |= dict.fromkeys(types, float(word))
+
+    def _from_file(self, first: str, second: str, rest: tuple[str, ...]) -> None:
+        if not rest or "file" in self.script.tree["interaction"]:
+            raise ValueError(f"pair_coeff of {self.style[0]}: one file, of eam one of one element here")
+        self.script.set("interaction.file", str(self.script.file(rest[0])))
+        if self.style[0] == "eam":
+            return
+        if self.style[0] == "snap":
+            if len(rest) < 3:
+                raise ValueError("pair_coeff of snap: * * FILE.snapcoeff FILE.snapparam and an element for each type")
+            self.script.set("interaction.parameters_file", str(self.script.file(rest[1])))
+            rest = (rest[0], *rest[2:])
+        if (first, second) != ("*", "*") or len(rest) < 2 or "NULL" in rest:
+            raise ValueError(f"pair_coeff of {self.style[0]}: * * FILE and an element for each type")
+        self.script.set("interaction.elements", list(rest[1:]))
+
+    def _pairs_of_file(self) -> list[Pair]:
+        """The section Pair Coeffs of the data file."""
+        file = self.script.section("system").get("file")
+        if file is None:
+            return []
+        found: list[Pair] = []
+        line = self.script.lines["system", "file"]
+        with Path(file).open(encoding="utf-8", errors="replace") as lines:
+            if not any(each.partition("#")[0].strip() == "Pair Coeffs" for each in lines):
+                return []
+            for each in lines:
+                words = each.partition("#")[0].split()
+                if words and not (words[0].isdigit() and 1 <= int(words[0]) <= self.script.types):
+                    break
+                if words:
+                    found.append(Pair(self.script.types_of(words[0]), self.script.types_of(words[0]), words[1:], line))
+                if len(found) == self.script.types:
+                    break
+        return found
+
+    def _lennard_jones(self, given: dict[tuple[int, int], Pair], types: int, charmm: bool = False) -> None:
+        own = [_numbers(given[k, k], 4 if charmm and len(given[k, k].words) > 2 else 2) for k in range(1, types + 1)]
+        line = given[1, 1].line
+        if charmm:
+            if any(a != b or len(pair.words) not in (2, 4) for (a, b), pair in given.items()):
+                raise ValueError("pair_coeff of lj/charmm: one type, with epsilon, sigma, epsilon14, sigma14")
+            self.script.set("interaction.epsilon_14", [each[-2] for each in own], line)
+            self.script.set("interaction.sigma_14", [each[-1] for each in own], line)
+        self.script.set("interaction.epsilon", [each[0] for each in own], line)
+        self.script.set("interaction.sigma", [each[1] for each in own], line)
+        rule = self.mix or ("arithmetic" if charmm else "geometric")
+        self.script.set("interaction.mixing", {"arithmetic": "lorentz_berthelot"}.get(rule, rule), line)
+        pairs = []
+        for (a, b), pair in sorted(given.items()) if not charmm else ():
+            values = _numbers(pair, 2)
+            special: dict[str, Any] = {} if a == b else {"epsilon": values[0], "sigma": values[1]}
+            special |= {"cutoff": values[2]} if len(values) > 2 else {}
+            if special:
+                pairs.append({"types": [a, b], **special})
+        common = {pair.get("cutoff") for pair in pairs}
+        if types == 1 and pairs and common != {None}:
+            self.script.set("interaction.cutoff", pairs[0]["cutoff"], line)
+        elif pairs:
+            self.script.set("interaction.pairs", pairs, line)
+
+    def _table(self, given: dict[tuple[int, int], Pair]) -> None:
+        files = {pair.words[0] for pair in given.values()}
+        if len(files) > 1:
+            raise ValueError(f"pair_coeff of table: one file for all pairs here, not {', '.join(sorted(files))}")
+        first = given[1, 1]
+        self.script.set("interaction.file", str(self.script.file(first.words[0])), first.line)
+        self.script.set("interaction.keyword", first.words[1], first.line)
+        if any(len(pair.words) < 3 for pair in given.values()):
+            raise ValueError("pair_coeff of table: FILE KEYWORD CUTOFF")
+        self.script.set("interaction.cutoff", float(first.words[2]), first.line)
+        pairs = [
+            {"types": list(key), "keyword": pair.words[1], "cutoff": float(pair.words[2])}
+            for key, pair in sorted(given.items())
+        ]
+        if len(pairs) > 1:
+            self.script.set("interaction.pairs", pairs, first.line)
+
+    def _with_parameters(self, given: dict[tuple[int, int], Pair], count: int) -> None:
+        pairs = []
+        for key, pair in sorted(given.items()):
+            values = _numbers(pair, count)
+            more = {"cutoff": values[count]} if len(values) > count else {}
+            pairs.append({"types": list(key), "parameters": values[:count], **more})
+        self.script.set("interaction.parameters", pairs[0]["parameters"], given[1, 1].line)
+        self.script.set("interaction.pairs", pairs, given[1, 1].line)
+
+
+def _numbers(pair: Pair, least: int) -> list[float]:
+    try:
+        values = [float(word) for word in pair.words]
+    except ValueError:
+        values = []
+    if not least <= len(values) <= least + 1:
+        raise ValueError(f"pair_coeff of line {pair.line}: expected {least} numbers, and a cutoff or none")
+    return values

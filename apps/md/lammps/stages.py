@@ -1,0 +1,260 @@
+"""The commands that say how particles move: lists of neighbors, fixes, steps, and the runs that become stages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from hpckit.apps.md.lammps.fixes import MEASURES, MOVERS, Fix, deformed, motion_of, require_known
+from hpckit.apps.md.lammps.state import ScriptState
+from hpckit.apps.md.motion.settings import ANEW
+
+DEFAULT_STEP = {"lj": 0.005, "metal": 0.001, "real": 1.0}
+SMALLEST_FORCE = {"lj": 1e-10, "metal": 1e-10, "real": 1e-9}  # of a minimization that gives none
+DEFAULT_SKIN = {"lj": 0.3, "metal": 2.0, "real": 2.0}
+
+
+@dataclass
+class ScriptStage:
+    """A run or a minimize: the settings of its sections by key, their lines, and its own line."""
+
+    line: int
+    steps: int
+    settings: dict[str, Any]
+    lines: dict[str, int]
+    velocity: dict[str, Any]
+    fixes: dict[str, Fix]  # none of a minimize
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether a second run of it is the same as one of twice as many steps."""
+        ends = any(key.endswith("ramp_to") or key == "deform.changes" for key in self.settings)
+        return not ends and bool(self.fixes)
+
+    @property
+    def movers(self) -> list[Fix]:
+        """The fixes that hold a temperature or a pressure, whose state lives as long as they do."""
+        return [fix for fix in self.fixes.values() if fix.words[0] in MOVERS]
+
+
+class MotionCommands:
+    """The runs and minimizations of a script, and what lives between them."""
+
+    def __init__(self, script: ScriptState) -> None:
+        self.script = script
+        self.fixes: dict[str, Fix] = {}
+        self.fixed = 0  # fixes so far
+        self.stages: list[ScriptStage] = []
+        self.pending: dict[str, Any] = {}  # settings that wait for the next run, by key
+        self.inner = 1  # steps of bonds in one of the run
+        self.velocity: dict[str, Any] = {}  # of a `velocity` between two runs
+        self.commands: dict[str, Callable[..., None]] = {
+            "neighbor": self._neighbor,
+            "neigh_modify": self._neigh_modify,
+            "velocity": self._velocity,
+            "change_box": self._change_box,
+            "timestep": self._timestep,
+            "run_style": self._run_style,
+            "thermo": self._thermo,
+            "fix": self._fix,
+            "unfix": self._unfix,
+            "dump": self._dump,
+            "undump": self._undump,
+            "min_style": self._min_style,
+            "minimize": self._minimize,
+            "run": self._run,
+        }
+
+    @property
+    def dt(self) -> float:
+        """The time step that a run would have now."""
+        steps = (each.settings["time.dt"] for each in reversed(self.stages) if "time.dt" in each.settings)
+        return float(self.pending.get("time.dt", next(steps, DEFAULT_STEP[self.script.units])))
+
+    def finish(self) -> None:
+        """Set times, motion and stages; raises `ValueError` where nothing runs."""
+        if not self.stages:
+            raise ValueError("the script has no run, and no minimize")
+        if "skin" not in self.script.section("neighbors"):
+            self.script.set("neighbors.skin", DEFAULT_SKIN[self.script.units])
+        first, *others = self.stages
+        self.script.set("time.steps", first.steps, first.line)
+        self.script.set("time.thermo", first.settings.pop("time.thermo", max(1, first.steps)), first.line)
+        self.script.set("time.dt", first.settings.pop("time.dt", DEFAULT_STEP[self.script.units]), first.line)
+        for key, value in first.settings.items():
+            self.script.set(key, value, first.lines.get(key, first.line))
+        before, movers, stages = _sections(first.settings), first.movers, list[dict[str, Any]]()
+        for stage in others:
+            before["deform"].pop("start", None)
+            now = _sections(stage.settings)
+            for name in ("time.dt", "time.thermo", "output.every"):
+                if name in stage.settings:
+                    now[name.split(".")[1]] = stage.settings[name]
+            entry = {"steps": stage.steps, **stage.velocity}
+            anew = bool(stage.fixes) and stage.movers != movers
+            again = anew or any("ramp_to" in now[name] for name in ("dynamics", "barostat"))
+            for name, value in now.items():
+                if name not in ANEW or value != before[name] or (again and name in ("dynamics", "barostat")):
+                    entry[name] = value
+            if stage.movers and not anew and entry.keys() & {"dynamics", "barostat"}:
+                entry["goes_on"] = True
+            stages.append(entry)
+            self.script.lines["stages", len(stages) - 1] = stage.line
+            before, movers = {name: now[name] for name in ANEW}, stage.movers if stage.fixes else movers
+        if stages:
+            self.script.set("stages", stages, others[0].line)
+
+    def _neighbor(self, skin: str, style: str = "bin") -> None:
+        self.script.set("neighbors.skin", float(skin))
+
+    def _neigh_modify(self, *words: str) -> None:
+        for key, value in zip(words[::2], words[1::2], strict=True):
+            if key in ("every", "delay"):
+                self.script.set(f"neighbors.{key}", int(value))
+            elif key == "check":
+                self.script.set("neighbors.check", value == "yes")
+            elif key not in ("one", "page", "cluster", "binsize"):
+                raise ValueError(f"neigh_modify {key}: known are every, delay, check, one and page")
+
+    def _velocity(self, group: str, style: str, *rest: str) -> None:
+        known = {"create": 2, "scale": 1, "zero": 1}.get(style, 9)
+        if group != "all" or len(rest) < known or (style == "scale" and not self.stages):
+            raise ValueError(
+                f"velocity {group} {style}: known are velocity all create T SEED, zero linear, and scale T after a run"
+            )
+        if style == "zero":
+            if rest[0] != "linear":
+                raise ValueError("velocity all zero: known is linear")
+            return
+        options = dict(zip(rest[known::2], rest[known + 1 :: 2], strict=False))
+        allowed = {"dist": ("uniform", "gaussian"), "mom": ("yes",), "rot": ("no",), "loop": ("all", "geom")}
+        for key, value in options.items():
+            if value not in allowed.get(key, ()):
+                raise ValueError(f"velocity … {key} {value}: not known here")
+        if style == "scale":
+            self.velocity = {"velocities": "scale", "temperature": float(rest[0])}
+            return
+        uniform = options.get("dist", "uniform") == "uniform"
+        drawn = "lammps_geom" if options.get("loop") == "geom" else "lammps"
+        found: dict[str, Any] = {
+            "temperature": float(rest[0]),
+            "seed": int(rest[1]),
+            "draw": drawn if uniform else "normal",
+        }
+        if not uniform:
+            self.script.note("normal velocities come from hpckit's own random numbers")
+        if self.stages:
+            self.velocity = {"velocities": "draw", **found}
+            return
+        for key, value in found.items():
+            self.script.set(f"system.{key}", value)
+        if "file" in self.script.section("system"):
+            self.script.set("system.velocities", "draw")
+
+    def _change_box(self, group: str, *words: str) -> None:
+        if group != "all":
+            raise ValueError(f"change_box {group}: known is the group all")
+        kept = [word for word in words if word not in ("triclinic", "remap")]
+        _, changes = deformed(["1", *kept], self.script.unit)
+        wrong = [each["style"] for each in changes if each["style"] not in ("final", "delta", "scale", "volume")]
+        if wrong or (changes and words.count("remap") != 1) or {"flip"} & {*words}:
+            known = "x, y, z, xy, xz, yz by final, delta, scale and volume, once each, and then remap"
+            raise ValueError(f"change_box all {' '.join(words)}: known are triclinic, and {known}")
+        if "deform.start" in self.pending:
+            raise ValueError("change_box comes twice: give all edges and tilts in one")
+        if changes:
+            self.pending["deform.start"] = changes
+
+    def _timestep(self, dt: str) -> None:
+        self.pending["time.dt"] = float(dt)
+
+    def _run_style(self, style: str, *words: str) -> None:
+        if style == "verlet" and not words:
+            self.inner = 1
+            return
+        levels = dict(zip(words[2::2], words[3::2], strict=False))
+        inner = {name: levels.get(name, levels.get("bond", "1")) for name in ("bond", "angle", "dihedral", "improper")}
+        outer = {name: levels.get(name, "2") for name in ("pair", "kspace")}
+        known = {*inner, *outer}
+        sound = style == "respa" and len(words) >= 2 and len(words) % 2 == 0 and words[0] == "2" and words[1].isdigit()
+        if not sound or {*levels} - known or {*inner.values()} != {"1"} or {*outer.values()} != {"2"}:
+            raise ValueError(
+                f"run_style {style} {' '.join(words)}: known are verlet, and respa 2 N with bond, angle, dihedral and"
+                " improper 1, pair and kspace 2"
+            )
+        self.inner = max(1, int(words[1]))
+
+    def _thermo(self, every: str) -> None:
+        self.pending["time.thermo"] = max(1, int(every))
+
+    def _fix(self, name: str, group: str, style: str, *rest: str) -> None:
+        if style.startswith(MEASURES):
+            self.script.note(f"fix {style} is passed over: see the section analysis")
+            return
+        if group != "all":
+            raise ValueError(f"fix {name} {group} {style}: known is the group all")
+        require_known(name, style, list(rest))
+        if style == "deform" and any(each.words[0] == style for key, each in self.fixes.items() if key != name):
+            raise ValueError("fix deform comes twice: give all edges and tilts in one")
+        self.fixed += 1
+        self.fixes[name] = Fix(self.script.number, [style, *rest], self.fixed)
+
+    def _unfix(self, name: str) -> None:
+        self.fixes.pop(name, None)
+
+    def _dump(self, name: str, group: str, style: str, every: str, file: str, *rest: str) -> None:
+        if group != "all" or style not in ("atom", "custom"):
+            raise ValueError(f"dump {name} {group} {style}: known are atom and custom of the group all")
+        self.pending["output.every"] = int(every)
+        self.script.set("output.format", "dump")
+        self.script.note("the dump is output/ in the run directory")
+
+    def _undump(self, name: str) -> None:
+        self.pending["output.every"] = 0
+
+    def _min_style(self, name: str) -> None:
+        if name != "fire":
+            self.script.note(f"min_style {name}: hpckit goes down by fire")
+
+    def _minimize(self, energy: str, force: str, steps: str, evaluations: str) -> None:
+        if float(energy):
+            self.script.note("minimize ends by the largest force alone, not by energies")
+        least = float(force) or SMALLEST_FORCE[self.script.units]
+        settings = {"dynamics.kind": "fire", "dynamics.largest_force": least}
+        self._add_stage(min(int(steps), int(evaluations)), settings, {})
+
+    def _run(self, steps: str, *rest: str) -> None:
+        options = dict(zip(rest[::2], rest[1::2], strict=False))
+        if len(rest) % 2 or not options.keys() <= {"pre", "post"}:
+            raise ValueError(f"run {steps} {' '.join(rest)}: known are a number of steps, pre and post")
+        if int(steps) < 0:
+            raise ValueError(f"run {steps}: fewer than 0 steps")
+        settings = {"dynamics.inner": self.inner} if self.inner > 1 else {}
+        self._add_stage(int(steps), settings, dict(self.fixes))
+
+    def _add_stage(self, steps: int, settings: dict[str, Any], fixes: dict[str, Fix]) -> None:
+        """A run, or a minimize, with what was said before it."""
+        last = self.stages[-1] if self.stages else None
+        same = last is not None and last.fixes == fixes and last.settings.get("dynamics.inner", 1) == self.inner
+        if last and same and last.goes_on and not self.pending and not self.velocity:
+            last.steps += steps
+            return
+        lines, minimizes = dict.fromkeys(settings, self.script.number), "dynamics.kind" in settings
+        given = self.fixes if minimizes else fixes  # fix box/relax acts in a minimize
+        for key, value, line in (
+            motion_of(given, minimizes, self.script.unit) if "fix" not in self.script.failed else ()
+        ):
+            settings[key], lines[key] = value, line
+        self.stages.append(ScriptStage(self.script.number, steps, settings | self.pending, lines, self.velocity, fixes))
+        self.pending, self.velocity = {}, {}
+
+
+def _sections(settings: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The settings of the sections that a stage may have anew."""
+    found: dict[str, dict[str, Any]] = {name: {} for name in ANEW}
+    for key, value in settings.items():
+        section, _, name = key.partition(".")
+        if section in found:
+            found[section][name] = value
+    return found

@@ -1,0 +1,99 @@
+"""What the commands of a script have in common: the settings so far, with their lines, and what they name."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+SITES = {"sc": 1, "bcc": 2, "fcc": 4, "diamond": 8}
+
+
+class ScriptMistake(NamedTuple):
+    """What is wrong with a line."""
+
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.line}: {self.text}"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Settings of the app from a script: a tree, the line that said each, and what was passed over."""
+
+    tree: dict[str, Any]
+    lines: dict[tuple[str | int, ...], int]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass
+class ScriptState:
+    """The state of a script: its settings so far, the mistakes in it, and the facts that many commands need."""
+
+    path: Path
+    mistakes: list[ScriptMistake] = field(default_factory=list)
+    tree: dict[str, Any] = field(default_factory=lambda: {"app": "md"})
+    lines: dict[tuple[str | int, ...], int] = field(default_factory=dict)
+    notes: dict[str, None] = field(default_factory=dict)
+    units: str = "lj"
+    lattice: tuple[str, float] | None = None  # its name and its scale
+    types: int = 0
+    counts: dict[str, int] = field(default_factory=dict)  # types of bonds, angles, …
+    number: int = 0  # of the line that is being done
+    failed: set[str] = field(default_factory=set)  # commands with mistakes, of whose absence nothing is said
+
+    @property
+    def edge(self) -> float:
+        """The length of a lattice cell. Raises `ValueError` without a lattice."""
+        if self.lattice is None:
+            raise ValueError("give a lattice first")
+        name, scale = self.lattice
+        return float((SITES[name] / scale) ** (1 / 3)) if self.units == "lj" else scale
+
+    @property
+    def unit(self) -> float:
+        """The length of a lattice cell, or 1 without a lattice."""
+        return self.edge if self.lattice else 1.0
+
+    def set(self, key: str, value: Any, line: int | None = None) -> None:
+        """Set what a key with dots names, as said in this line, or in another one."""
+        *tables, name = key.split(".")
+        table = self.tree
+        for each in tables:
+            table = table.setdefault(each, {})
+        table[name] = value
+        self.lines[tuple(key.split("."))] = self.number if line is None else line
+
+    def section(self, name: str) -> dict[str, Any]:
+        """The settings of a section so far."""
+        found: dict[str, Any] = self.tree.get(name, {})
+        return found
+
+    def note(self, text: str) -> None:
+        """Say what this line has not the effect of."""
+        self.notes[f"line {self.number}: {text}"] = None
+
+    def file(self, name: str) -> Path:
+        """A file that a command names: beside the script, in this folder, or in that of LAMMPS's potentials."""
+        for folder in (self.path.parent, Path.cwd(), Path(os.environ.get("LAMMPS_POTENTIALS", "."))):
+            if (folder / name).is_file():
+                return (folder / name).resolve()
+        raise ValueError(f"there is no file {name} beside the script, nor in the folder LAMMPS_POTENTIALS")
+
+    def types_of(self, word: str) -> range:
+        """The types that a word names: 2, *, 2*, *3, 2*3; none where the box that says how many there are failed."""
+        if not self.types and self.failed:
+            return range(0)
+        return self.among(word, self.types)
+
+    def among(self, word: str, count: int) -> range:
+        """The numbers that a word names, of 1 to `count`."""
+        low, star, high = word.partition("*")
+        first = int(low) if low else 1
+        last = (int(high) if high else count) if star else first
+        if not 1 <= first <= last <= count:
+            raise ValueError(f"type {word}: there are {count} types")
+        return range(first, last + 1)
