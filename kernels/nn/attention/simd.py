@@ -199,8 +199,10 @@ def _attention_gradient(dtype):
         pitch = padded + SKEW
         across, keys = np.zeros((2, wide * pitch), queries.dtype), np.zeros(pitch * wide, queries.dtype)
         dkeys, dvalues = np.zeros(pitch * wide, queries.dtype), np.zeros(pitch * wide, queries.dtype)
-        query, slope, dquery = np.zeros((3, BLOCK * wide), queries.dtype)
-        scores, dweights = np.zeros((2, BLOCK * pitch), queries.dtype)
+        # One array each: rows that an array is unpacked to count as strided, and no loop over them would vectorize.
+        query, slope = np.zeros(BLOCK * wide, queries.dtype), np.zeros(BLOCK * wide, queries.dtype)
+        dquery = np.zeros(BLOCK * wide, queries.dtype)
+        scores, dweights = np.zeros(BLOCK * pitch, queries.dtype), np.zeros(BLOCK * pitch, queries.dtype)
         mask, group = np.zeros(BLOCK * pitch + SKEW if limit else 0, queries.dtype), heads // kv_heads
         for sample in range(batch):
             for head in range(heads):
