@@ -20,6 +20,7 @@ from hpckit.kernels.graph.region import Block
 from hpckit.kernels.graph.sweep import GraphSweep
 from hpckit.plan.grid.decomposition import Decomposition
 
+DOUBLE = np.dtype(np.float64)
 Turn = tuple[Mapping[Node, Any], Sequence[Field | None], Sequence[Field | None]]
 """Inputs, results, and for each result the field that it is added to, if any (or nothing for all)."""
 
@@ -155,15 +156,16 @@ def _require_room(program: SweepProgram, whole: Decomposition) -> None:
 def require_same_grid(fields: Sequence[Field], name: str) -> Field:
     """The first of the fields; `InputError` if they are not of one grid, of float64, one value a cell."""
     first = fields[0]
-    for field in fields:
-        dec = field.decomposition
-        if field.mesh is not first.mesh or dec.shape != first.decomposition.shape:
+    mesh, shape = first.mesh, first.decomposition.shape
+    for field in fields:  # before every step: no more than it must be
+        dec, data = field.decomposition, field.data
+        if field.mesh is not mesh or dec.shape != shape:
             raise InputError(
                 f"the fields of {name} live on different grids: {first} and {field}", do="give fields of one grid"
             )
-        if field.data.dtype != np.float64 or field.components:
+        if data.dtype != DOUBLE or data.ndim != len(shape):
             raise InputError(f"{name} takes fields of float64 with one value a cell, not {field}")
-        if any("face" in place and not closed for place, closed in zip(dec.location, dec.periodic, strict=True)):
+        if any(dec.closing):
             raise InputError(
                 f"{field} has values on faces between walls, which a traced step cannot take yet",
                 do="make that axis periodic, or put the values in the centers of cells",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -70,12 +71,12 @@ class Decomposition:
         """The number of dims of the grid."""
         return len(self.shape)
 
-    @property
+    @cached_property
     def periodic(self) -> tuple[bool, ...]:
         """Whether each dim is periodic."""
         return tuple(name in self.topology.periodic for name in self.topology.names)
 
-    @property
+    @cached_property
     def closing(self) -> tuple[int, ...]:
         """1 in each dim that has one point more than cells: faces between walls."""
         return tuple(
