@@ -12,7 +12,7 @@ from hpckit.kernels.compile.jit import jit
 from hpckit.kernels.euler.constants import GAMMA, GRAVITY, HALO
 from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, FACES_BACK, PER_CELL, PER_FACE, SMALLEST, WATER
 from hpckit.kernels.euler.hevi.numerics import carried, swept, weno
-from hpckit.kernels.euler.hevi.rows import add_means, explicit_part, fill, settle
+from hpckit.kernels.euler.hevi.rows import add_means, ask, explicit_part, fill, settle
 from hpckit.kernels.euler.numerics import outside, power
 
 u8 = np.uint64
@@ -114,6 +114,14 @@ def _tendencies(state, work, column, levels, wind, weights, stage, slow, x, y, z
                 at = k * plane + j * wide + HALO
                 low = at - plane if k else at
                 owned = j < end
+                # What the next level reads first: mass_z a level above it, speeds three above.
+                for each in (mass_x, mass_y, p, weight, new_rho, new_u, new_v, new_w, new_heat):
+                    ask(each, at + plane, n)
+                ask(mass_z, at + 2 * plane, n)
+                for each in (u, v, w, theta):
+                    ask(each, at + 4 * plane, n)
+                if stage.wet:
+                    ask(dry, at + plane, n)
                 this, last = y[j & 1], y[1 - (j & 1)]
                 if j == first:
                     _faces_y(mass_y, u, v, w, theta, at - wide, low - wide, wide, n, below, above, inner, last)
@@ -338,9 +346,11 @@ def _substep(work, slow, fast, pressure, levels, flux_x, flux_y, flux_z, numbers
     for j in range(HALO, tall - HALO):
         at, own = j * wide + HALO, (j - HALO + 1) * far + 1  # of the lowest cell in the state and in the pressure
         if j == HALO:
-            _push(v, slow_v, dry, excess, at, at - wide, own, own - far, cells, next_p, nz, nx, per_dy, dt, wet)
-        _push(u, slow_u, dry, excess, at, at - 1, own, own - 1, cells, next_p, nz, nx + 1, per_dx, dt, wet)
-        _push(v, slow_v, dry, excess, at + wide, at, own + far, own, cells, next_p, nz, nx, per_dy, dt, wet)
+            _push(
+                v, slow_v, dry, excess, at, at - wide, own, own - far, cells, next_p, nz, nx, wide, far, per_dy, dt, wet
+            )
+        _push(u, slow_u, dry, excess, at, at - 1, own, own - 1, cells, next_p, nz, nx + 1, wide, far, per_dx, dt, wet)
+        _push(v, slow_v, dry, excess, at + wide, at, own + far, own, cells, next_p, nz, nx, wide, far, per_dy, dt, wet)
         if share != 0.0:
             add_means(x, y, u, v, share, j - HALO, tall - 2 * HALO, at, wide, cells, nz, nx)
         explicit_part(
@@ -348,7 +358,7 @@ def _substep(work, slow, fast, pressure, levels, flux_x, flux_y, flux_z, numbers
             implicit, at, wide, cells, rho, heat, p,
         )  # fmt: skip
         _eliminate(
-            w, slow_w, fast_rho, theta, stiff, dry, rho, p, levels, dt, implicit, wet, at, cells, factor, value,
+            w, slow_w, fast_rho, theta, stiff, dry, rho, p, levels, dt, implicit, wet, at, wide, cells, factor, value,
             factor[nz], value[nz],
         )  # fmt: skip
         settle(
@@ -358,13 +368,17 @@ def _substep(work, slow, fast, pressure, levels, flux_x, flux_y, flux_z, numbers
 
 
 @jit(noalias=True, borrowed=True)
-def _push(momentum, slow, dry, p, at, before, high, low, next_cell, next_p, nz, count, per_width, dt, wet):
+def _push(momentum, slow, dry, p, at, before, high, low, next_cell, next_p, nz, count, wide, far, per_width, dt, wet):
     """Momenta of a plane at faces between the cells `before` and `at`, which stand at low and high in the pressure."""
     for k in range(nz):
         c, b, right, left = (
             u8(at + k * next_cell), u8(before + k * next_cell), u8(high + k * next_p), u8(low + k * next_p)
         )  # fmt: skip
+        for each in (momentum, slow):
+            ask(each, at + wide + k * next_cell, count)
+        ask(p, high + far + k * next_p, count)
         if wet:
+            ask(dry, at + wide + k * next_cell, count)
             for i in range(u8(count)):
                 gradient = 0.5 * (dry[b + i] + dry[c + i]) * ((p[right + i] - p[left + i]) * per_width)
                 momentum[c + i] += dt * (slow[c + i] - gradient)
@@ -375,7 +389,7 @@ def _push(momentum, slow, dry, p, at, before, high, low, next_cell, next_p, nz, 
 
 @jit(noalias=True, borrowed=True)
 def _eliminate(
-    w, slow, old, theta, stiff, dry, rho, p, levels, dt, implicit, wet, at, next_cell, factor, value, last_factor,
+    w, slow, old, theta, stiff, dry, rho, p, levels, dt, implicit, wet, at, wide, next_cell, factor, value, last_factor,
     last_value,
 ):  # fmt: skip
     """The tridiagonal system of a plane, forward. last_factor, last_value: rows to work in."""
@@ -389,6 +403,7 @@ def _eliminate(
         per_face, down, up = levels[PER_FACE, k], levels[PER_CELL, k - 1], levels[PER_CELL, k]
         below_1, above_1, below, above = levels[BELOW, k - 1], levels[ABOVE, k - 1], levels[BELOW, k], levels[ABOVE, k]
         below_up, above_up = levels[BELOW, k + 1], levels[ABOVE, k + 1]
+        ask(slow, at + wide + k * next_cell, len(last_factor))
         for i in range(u8(len(last_factor))):
             tension = (below * dry[b + i] + above * dry[c + i]) * per_face if wet else per_face
             low, middle = (

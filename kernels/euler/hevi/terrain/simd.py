@@ -10,7 +10,7 @@ from hpckit.kernels.euler.hevi import simd as flat
 from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, FACES_BACK, PER_CELL, PER_FACE, LargeStage
 from hpckit.kernels.euler.hevi.constants import WORKS as FLAT_WORKS
 from hpckit.kernels.euler.hevi.numerics import swept
-from hpckit.kernels.euler.hevi.rows import add_means, explicit_part, fill, settle
+from hpckit.kernels.euler.hevi.rows import add_means, ask, explicit_part, fill, settle
 from hpckit.kernels.euler.numerics import outside, power
 
 u8 = np.uint64
@@ -289,17 +289,17 @@ def _substep(work, ground, slow, fast, pressure, levels, flux_x, flux_y, flux_z,
         south, north = slopes[j & 1], slopes[1 - (j & 1)]
         if j == HALO:
             _accelerate(
-                v, slow_v, size_v, slope_v, dry, excess, tilt, at, at - wide, own, own - far, cells, next_p, nx,
-                per_dy, dt, wet, south,
+                v, slow_v, size_v, slope_v, dry, excess, tilt, at, at - wide, own, own - far, cells, next_p, wide, far,
+                nx, per_dy, dt, wet, south,
             )  # fmt: skip
         # the last gradient along x is not looked at: north is written over it
         _accelerate(
-            u, slow_u, size_u, slope_u, dry, excess, tilt, at, at - 1, own, own - 1, cells, next_p, nx + 1, per_dx, dt,
-            wet, north,
+            u, slow_u, size_u, slope_u, dry, excess, tilt, at, at - 1, own, own - 1, cells, next_p, wide, far,
+            nx + 1, per_dx, dt, wet, north,
         )  # fmt: skip
         _accelerate(
-            v, slow_v, size_v, slope_v, dry, excess, tilt, at + wide, at, own + far, own, cells, next_p, nx, per_dy,
-            dt, wet, north,
+            v, slow_v, size_v, slope_v, dry, excess, tilt, at + wide, at, own + far, own, cells, next_p, wide, far,
+            nx, per_dy, dt, wet, north,
         )  # fmt: skip
         if share != 0.0:
             add_means(x, y, u, v, share, j - HALO, tall - 2 * HALO, at, wide, cells, nz, nx)
@@ -309,7 +309,8 @@ def _substep(work, ground, slow, fast, pressure, levels, flux_x, flux_y, flux_z,
         )  # fmt: skip
         _eliminate(
             w, slow_w, fast_rho, theta, stiff, steep, per_w, slope_x, slope_y, dry, excess, south, north, rho, p,
-            levels, numbers.dx, dt, implicit, wet, at, own, cells, next_p, factor, value, factor[nz], value[nz],
+            levels, numbers.dx, dt, implicit, wet, at, own, wide, cells, next_p, factor, value, factor[nz],
+            value[nz],
         )  # fmt: skip
         settle(
             factor, value, rho, heat, theta, stiff, levels, dt, implicit, numbers.damping, share, at, cells, excess,
@@ -319,8 +320,8 @@ def _substep(work, ground, slow, fast, pressure, levels, flux_x, flux_y, flux_z,
 
 @jit(noalias=True, borrowed=True)
 def _accelerate(
-    momentum, slow, size, slope, dry, p, tilt, at, before, high, low, next_cell, next_p, count, per_width, dt, wet,
-    along,
+    momentum, slow, size, slope, dry, p, tilt, at, before, high, low, next_cell, next_p, wide, far, count, per_width,
+    dt, wet, along,
 ):  # fmt: skip
     """Momenta of a plane at faces between the cells `before` and `at`, which stand at low and high in the pressure.
 
@@ -335,6 +336,11 @@ def _accelerate(
         a, b, d = u8(high + m), u8(high + m + next_p), u8(high + m + 2 * next_p)
         a_low, b_low, d_low = u8(low + m), u8(low + m + next_p), u8(low + m + 2 * next_p)
         first, second = tilt[0, k], tilt[1, k]
+        for each in (momentum, slow, size, slope):
+            ask(each, at + wide + k * next_cell, count)
+        ask(p, high + far + k * next_p, count)
+        if wet:
+            ask(dry, at + wide + k * next_cell, count)
         for i in range(u8(count)):
             upward = 0.5 * (
                 (first * (p[b_low + i] - p[a_low + i]) + second * (p[d_low + i] - p[b_low + i]))
@@ -349,7 +355,7 @@ def _accelerate(
 @jit(noalias=True, borrowed=True)
 def _eliminate(
     w, slow, old, theta, stiff, steep, per_w, slope_x, slope_y, dry, pressure, south, north, rho, p, levels, dx, dt,
-    implicit, wet, at, own, next_cell, next_p, factor, value, last_factor, last_value,
+    implicit, wet, at, own, wide, next_cell, next_p, factor, value, last_factor, last_value,
 ):  # fmt: skip
     """The tridiagonal system of a plane, forward. last_factor, last_value: rows to work in."""
     nz, size, explicit, half_x = levels.shape[1] - 1, (dt * implicit) ** 2, 1.0 - implicit, 0.5 / dx
@@ -364,6 +370,8 @@ def _eliminate(
         per_face, down, up = levels[PER_FACE, k], levels[PER_CELL, k - 1], levels[PER_CELL, k]
         below_1, above_1, below, above = levels[BELOW, k - 1], levels[ABOVE, k - 1], levels[BELOW, k], levels[ABOVE, k]
         below_up, above_up = levels[BELOW, k + 1], levels[ABOVE, k + 1]
+        for each in (slow, steep, per_w, slope_x, slope_y):
+            ask(each, at + wide + k * next_cell, len(last_factor))
         for i in range(u8(len(last_factor))):
             share = below * dry[b + i] + above * dry[c + i] if wet else 1.0
             tension, gravity = share * (steep[c + i] * per_face), GRAVITY * per_w[c + i]
