@@ -269,6 +269,11 @@ class Pipeline(Section):
     chunks: int | None = Field(
         None, ge=1, description="stages per rank, for interleaved, looped_bfs, interleaved_zb (omitted: 2), zb_wave (4)"
     )
+    paired: bool = Field(
+        True,
+        description="with zb_v or dualpipe_v, hide messages to experts behind another microbatch; no bit of a result"
+        " changes, and `hpckit plan train` says which is quicker",
+    )
     balance: Literal["measured", "arithmetic"] = Field(
         "measured",
         description="split the layers into stages of equal time, measured at the start, or of equal operations (always"

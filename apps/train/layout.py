@@ -117,6 +117,7 @@ def plan_of(config: Config, products: list[float], tied: bool, ranks: int) -> Tr
         chunks=chunks,
         costs=costs,
         tied=tied,
+        paired=config.pipeline.paired,
     )
 
 

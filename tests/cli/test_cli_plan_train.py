@@ -45,6 +45,10 @@ def test_a_preset_of_the_app_is_a_model(capsys):
     more = ["--ranks", "4", "--machine", "selene", "--batch", "64", "--brief", "--ep", "2"]
     assert main([*TRAIN, "train/moe", *more]) == 0
     assert "train/moe, 0.009" in capsys.readouterr().out  # B parameters
+    more += ["--pp", "2", "--schedule", "zb_v", "--json"]
+    for given, there in ("--paired", True), ("--no-paired", False):
+        assert main([*TRAIN, "train/moe", *more, given]) == 0
+        assert json.loads(capsys.readouterr().out)["best"]["split"]["paired"] is there
 
 
 def test_all_mistakes_are_said_at_once(capsys):

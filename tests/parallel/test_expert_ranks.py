@@ -121,5 +121,14 @@ def test_what_does_not_fit_is_told_before_mpi_starts():
     assert "take ep=6, or powers of two, or parts=0" in caught.value.do
 
 
+def test_a_run_file_says_whether_microbatches_go_in_pairs():
+    given = {"data": {"file": __file__}, "model": {"kind": "llama", "experts": 4, "context": 16}}
+    given |= {"mesh": {"pp": 2, "ep": 2}, "batch": {"size": 16, "microbatches": 4}}
+    for how, there in (({}, True), ({"paired": False}, False)):
+        pipeline = {"schedule": "dualpipe_v", **how}
+        plan = layout(Config.model_validate({**given, "pipeline": pipeline}), 4).plan
+        assert bool(plan.together(0)) == there
+
+
 def test_experts_send_what_the_plan_of_a_step_says(mpirun):
     assert "good" in mpirun(4, "expert_messages.py").stdout

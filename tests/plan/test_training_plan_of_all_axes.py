@@ -15,8 +15,9 @@ from hpckit.plan.prove import prove
 from hpckit.plan.training.cost import step_cost
 from hpckit.plan.training.draw import draw_step
 from hpckit.plan.training.model import language_model
+from hpckit.plan.training.search import search
 from hpckit.plan.training.step import TrainingStep, reached
-from hpckit.plan.training.strategy import Strategy
+from hpckit.plan.training.strategy import AXES, EXPERT_AXES, Strategy
 from hpckit.plan.training.traffic import traffic
 
 MACHINE = machine_of("llama3")
@@ -39,6 +40,12 @@ SPLITS = {
         Strategy(12, 512, dp=3, pp=2, cp=2, tp=2, ep=4, schedule="interleaved", chunks=2, context_by="ulysses"),
     ),
 }
+
+
+def slower(times):
+    """The machine with all links so many times slower."""
+    levels = (replace(each, bandwidth=each.bandwidth / times, uplink=each.uplink / times) for each in MACHINE.levels)
+    return replace(MACHINE, levels=tuple(levels))
 
 
 @pytest.mark.parametrize("name", SPLITS)
@@ -121,13 +128,8 @@ def test_a_message_from_a_wrong_rank_or_of_a_wrong_time_is_found(name):
     ("schedule", "ep", "tp", "part"), [("dualpipe_v", 2, 1, 0.40), ("zb_v", 2, 1, 0.28), ("dualpipe_v", 4, 2, 0.10)]
 )
 def test_messages_of_experts_fly_while_the_other_microbatch_computes(schedule, ep, tp, part):
-    levels = (replace(each, bandwidth=each.bandwidth / 20, uplink=each.uplink / 20) for each in MACHINE.levels)
-    slow = replace(MACHINE, levels=tuple(levels))
+    slow = slower(20)
     it = Strategy(32, 512, dp=2, pp=4, tp=tp, ep=ep, schedule=schedule, chunks=2)
-
-    class Apart(TrainingStep):
-        def _overlaps(self):
-            return False
 
     class Hasty(TrainingStep):
         """A half is computed before what tp sent for the other action is there, or the action's own tokens."""
@@ -137,13 +139,34 @@ def test_messages_of_experts_fly_while_the_other_microbatch_computes(schedule, e
             second = it.own > self.first_cell and before
             return super()._swap(replace(it, rank=it.rank[:0]), before) if second else found
 
-    together, apart = TrainingStep(EXPERTS, it, slow), Apart(EXPERTS, it, slow)
+    together, apart = (TrainingStep(EXPERTS, replace(it, paired=flag), slow) for flag in (True, False))
     prove(together)
+    prove(apart)
     seconds = [price(each, reached(slow)).seconds for each in (together, apart)]
     messages = step_cost(EXPERTS, replace(it, schedule="1f1b", chunks=1), slow).parts["ep"]
     assert seconds[1] - seconds[0] > part * messages, (seconds, messages)
     with pytest.raises(PlanError):
         prove(Hasty(EXPERTS, it, slow))
+
+
+@pytest.mark.parametrize(("network", "dp", "tp", "pays"), [(5, 2, 1, True), (1, 1, 4, False)])
+def test_the_search_takes_microbatches_in_pairs_where_the_whole_plan_is_quicker_so(network, dp, tp, pays):
+    machine, model = slower(network), replace(EXPERTS, layers=12)
+    it = Strategy(12 * dp, 512, dp=dp, pp=6, tp=tp, ep=dp * tp, schedule="dualpipe_v", chunks=2)
+    fixed = {name: getattr(it, name) for name in (*AXES, *EXPERT_AXES, "microbatch", "schedule", "sharding")}
+
+    def found(**more):
+        best = search(model, it.ranks, machine, it.batch, it.context, fixed | {"recompute": "none"} | more).best
+        return best.strategy
+
+    seconds = {
+        flag: price(TrainingStep(model, found(paired=flag), machine), reached(machine)).seconds
+        for flag in (True, False)
+    }
+    assert (seconds[True] < seconds[False]) == pays
+    chosen = found()
+    assert chosen == replace(it, paired=pays)
+    assert (" apart" in str(chosen)) != pays
 
 
 @pytest.mark.parametrize("name", ["four axes", "five axes", "cut experts", "ulysses"])

@@ -14,12 +14,10 @@ from hpckit.comm.observe.observer import Listener
 from hpckit.nn.gpt import llama
 from hpckit.nn.layer import Pass
 from hpckit.nn.loss import CrossEntropy
-from hpckit.plan.pipeline.training import TrainingPlan
 
 WORLD = MPI.COMM_WORLD
 BATCH = 16
 WORDS = np.random.default_rng(3).integers(0, 17, (BATCH, 6)).astype(np.int32)
-together = TrainingPlan.together
 
 
 class Heard(Listener):
@@ -48,12 +46,11 @@ class Heard(Listener):
         )
 
 
-def stepped(overlapped, *, dtype=np.float32, stage=0, recompute=False, capacity=0.0, **split):
+def stepped(paired, *, dtype=np.float32, stage=0, recompute=False, capacity=0.0, **split):
     """Loss, norm and gradients or values of a rank after a step, the plan's pairs of this rank, and what was heard."""
-    TrainingPlan.together = together if overlapped else lambda plan, rank: {}
     model = llama(17, 4, 24, 4, 2, 20, 5, experts=4, top_k=2, shared=8, recompute=recompute, capacity=capacity)
     axes = {"dp": 1, "pp": 2, "cp": 1, "tp": 1, "ep": 2, "etp": 1, "microbatches": 4} | split
-    plan = hp.plan.training_plan(WORLD.size, len(model.layers), batch=BATCH, **axes)
+    plan = hp.plan.training_plan(WORLD.size, len(model.layers), batch=BATCH, paired=paired, **axes)
     with hp.Mesh(WORLD, **plan.mesh) as mesh:
         pipeline = hp.training.Pipeline(
             mesh, model, CrossEntropy(17), plan, dtype=dtype, sharding=stage, recompute=recompute
@@ -67,7 +64,7 @@ def stepped(overlapped, *, dtype=np.float32, stage=0, recompute=False, capacity=
         squared = pipeline.squared_norm()
         grads = [p.grad.copy() for p in pipeline.parameters.list if p.grad is not None and stage < 2]
         rank = mesh["pp"].rank
-        return (result.loss, squared, grads), together(plan, rank), heard, rank > 0
+        return (result.loss, squared, grads), plan.together(rank), heard, rank > 0
 
 
 def same(one, other):
@@ -84,9 +81,10 @@ CASES = [
 ]
 for how in [CASES[int(sys.argv[1])]] if sys.argv[1:] else CASES:
     found, pairs, heard, middle = stepped(True, **how)
-    apart, _, told, _ = stepped(False, **how)
+    apart, none, told, _ = stepped(False, **how)
     assert same(found, apart), (how, found[:2], apart[:2])
     assert pairs
+    assert not none
     assert not told.hidden(), how
     # Of each pair a forward pass sends twice in a block, and so does a backward pass; the ends have few blocks.
     assert not middle or heard.hidden() >= 4 * len(pairs), (how, heard.hidden(), len(pairs))

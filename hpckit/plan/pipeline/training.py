@@ -31,7 +31,8 @@ class TrainingPlan:
     layer is cut, on however many ranks; 0: one for each of tp. ep: ranks that share the experts, taken from
     dp x cp x tp; etp: neighbors that share the hidden numbers of each expert besides. cp: ranks that share the tokens
     of each sample (`hpckit.plan.training.context`). program: what each rank of a pipeline does. partition: the layers
-    of each stage. tied: the first and the last layer share a weight.
+    of each stage. tied: the first and the last layer share a weight. paired: passes of two microbatches are taken
+    together, where that hides messages to experts.
     """
 
     dp: int
@@ -46,6 +47,7 @@ class TrainingPlan:
     ep: int = 1
     cp: int = 1
     etp: int = 1
+    paired: bool = True
 
     @property
     def replicas(self) -> int:
@@ -99,7 +101,7 @@ class TrainingPlan:
     @property
     def overlaps(self) -> bool:
         """Whether messages to experts fly behind the other one of two microbatches."""
-        return self.ep * self.etp > 1 and overlaps(self.schedule)
+        return self.paired and self.ep * self.etp > 1 and overlaps(self.schedule)
 
     def together(self, rank: int) -> dict[int, Together]:
         """The computations that a rank of the pipeline takes together, by the place of the first in its program."""
@@ -128,6 +130,7 @@ def training_plan(
     chunks: int | None = None,
     costs: Sequence[float] | None = None,
     tied: bool = False,
+    paired: bool = True,
 ) -> TrainingPlan:
     """The plan of a step on so many ranks, proved.
 
@@ -139,7 +142,8 @@ def training_plan(
     ranks that share the hidden numbers of each expert.
     schedule: a name (see `SCHEDULES`), a CSV file of your own, or a value. chunks: stages a rank, where the schedule
     leaves that open. costs: of each layer, s a microbatch, for stages that take equally long; without them layers count
-    alike. tied: the first and the last layer share a weight.
+    alike. tied: the first and the last layer share a weight. paired: whether, under a schedule that allows it, messages
+    to experts fly while another microbatch is computed.
 
     Raises `InputError` with everything that does not fit and what would.
     """
@@ -196,7 +200,7 @@ def training_plan(
     prove(order)
     prove(program)
     partition = partition_layers([1.0] * layers if costs is None else costs, order.stages)
-    plan = TrainingPlan(replicas, pp, batch, program, partition, tied, tp, parts, layer_parts, ep, cp, etp)
+    plan = TrainingPlan(replicas, pp, batch, program, partition, tied, tp, parts, layer_parts, ep, cp, etp, paired)
     if plan.overlaps:
         deque(rounds_together(program, {}), maxlen=0)  # no rank waits for ever
     return plan

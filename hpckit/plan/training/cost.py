@@ -103,7 +103,7 @@ def step_cost(model: LanguageModel, it: Strategy, machine: Machine, block: Block
     hidden = {"cp": m * block.hidden}
     # The messages of one microbatch fly while the other computes half of its pass; what tp sends, for which both wait,
     # is in their way (`TrainingStep`, by whose prices of Mixtral and DeepSeek-V3 this was chosen).
-    if it.schedule == "dualpipe_v" and it.ep * it.etp > 1 and it.tp == 1:
+    if it.paired and it.schedule == "dualpipe_v" and it.ep * it.etp > 1 and it.tp == 1:
         flying = sum(value for axis, value in sent.items() if axis != "tp")
         part = min(block.computing / 2 / flying, 1.0) if flying else 0.0
         for axis in [axis for axis in sent if axis != "tp"]:

@@ -13,6 +13,7 @@ from hpckit.plan.training.cost import Blocks, StepCost, blocks_of, share, step_c
 from hpckit.plan.training.links import compute_of
 from hpckit.plan.training.memory import memory
 from hpckit.plan.training.model import LanguageModel
+from hpckit.plan.training.pairs import pairs_pay
 from hpckit.plan.training.strategy import AXES, EXPERT_AXES, RECOMPUTE, SCHEDULES, Strategy, divisors, require
 
 HEADROOM = 0.92  # of the memory; the rest is for libraries, fragments, buffers of messages
@@ -66,7 +67,8 @@ def search(
     """All legal meshes of so many ranks, with the microbatch, schedule, ZeRO stage and recomputation that suit each.
 
     fixed: fields of `Strategy` that are given. only: the meshes to look at. More is recomputed only where less does not
-    fit, as it takes longer. Raises `InputError` if no mesh is legal.
+    fit, as it takes longer. The best has microbatches in pairs if `pairs_pay`; of the others formulas alone are known.
+    Raises `InputError` if no mesh is legal.
     """
     room, given = compute_of(machine).memory * HEADROOM, fixed or {}
     best: dict[Mesh, PricedStrategy] = {}
@@ -84,7 +86,7 @@ def search(
                     if strategy.microbatches * block.seconds > FAR * quickest:
                         examined += 1
                         break
-                    it = replace(strategy, schedule=schedule, sharding=sharding)
+                    it = replace(strategy, schedule=schedule, sharding=sharding, paired=given.get("paired", True))
                     examined += 1
                     held = memory(model, it)
                     total = sum(held.values())
@@ -105,8 +107,23 @@ def search(
             do=f"the batch divides into dp replicas, {model.heads} heads into tp, {model.layers} layers into pp, the "
             f"context into 2 cp{_dealt(model)}: give other numbers of ranks or samples, or leave axes open",
         )
-    ordered = sorted(best.values(), key=lambda it: it.cost.seconds)
+    ordered = _ordered(model, machine, [*best.values()], given)
     return SearchResult(ordered[0] if ordered else None, ordered[1:], examined, tight)
+
+
+def _ordered(
+    model: LanguageModel, machine: Machine, found: list[PricedStrategy], fixed: dict[str, Any]
+) -> list[PricedStrategy]:
+    """The quickest first; unless it is given, its microbatches go in pairs only where that pays."""
+    ordered = sorted(found, key=lambda it: it.cost.seconds)
+    while ordered and "paired" not in fixed:
+        first, *rest = ordered
+        if not first.strategy.paired or pairs_pay(model, first.strategy, machine):
+            break
+        it = replace(first.strategy, paired=False)
+        apart = PricedStrategy(it, step_cost(model, it, machine), first.memory)
+        ordered = sorted([apart, *rest], key=lambda it: it.cost.seconds)
+    return ordered
 
 
 def _nearest(ranks: int, batch: int, context: int, fixed: dict[str, Any]) -> Strategy:

@@ -118,7 +118,11 @@ class TrainingStep(StepContents):
 
     def _overlaps(self) -> bool:
         """Whether ranks take two computations together."""
-        return overlaps(self.schedule) and any(each.axis in EXPERT_AXES for each in self.exchanges)
+        return (
+            self.strategy.paired
+            and overlaps(self.schedule)
+            and any(each.axis in EXPERT_AXES for each in self.exchanges)
+        )
 
     def _expanded(self, one: Step, behind: Flying, soon: Flying) -> Iterator[Step]:
         """A round of one pipeline on all lines. behind: what flies from the round before; soon: at its end."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from hpckit.errors import InputError
+from hpckit.plan.pipeline.program import OVERLAPPED
 from hpckit.plan.training.model import LanguageModel
 
 AXES = ("dp", "pp", "cp", "tp")
@@ -59,7 +60,8 @@ class Strategy:
     the attention between its matrices, with `flash` the outputs of norms and activations; "full" whole blocks.
     sequence: ranks of tp share the tokens between the matrices. context_by: how ranks of cp meet all keys. flash:
     scores of the attention are never stored. fused: products add to the gradients of the weights. overlap: messages of
-    dp hide behind the backward pass.
+    dp hide behind the backward pass. paired: where the schedule lets messages to experts hide behind another microbatch
+    (`hpckit.plan.training.pairs`), they do.
     """
 
     batch: int
@@ -80,6 +82,7 @@ class Strategy:
     flash: bool = True
     fused: bool = True
     overlap: bool = True
+    paired: bool = True
     precision: Precision = MIXED
 
     @property
@@ -112,15 +115,21 @@ class Strategy:
         """Bytes of a number of the activations: those of a parameter."""
         return self.precision.parameter
 
+    @property
+    def order(self) -> str:
+        """The schedule in a few words; apart: without pairs."""
+        chunks = f" v={self.chunks}" if self.chunks > 1 else ""
+        apart = "" if self.paired or self.schedule not in OVERLAPPED else " apart"
+        return f"{self.schedule}{chunks}{apart}"
+
     def __str__(self) -> str:
         axes = " ".join(
             f"{axis}={getattr(self, axis)}"
             for axis in (*AXES, *(axis for axis in EXPERT_AXES if getattr(self, axis) > 1))
         )
-        order = f"{self.schedule} v={self.chunks}" if self.chunks > 1 else self.schedule
         return (
             f"{axes}, microbatch {self.microbatch} x {self.microbatches}"
-            + (f", {order}" if self.pp > 1 else "")
+            + (f", {self.order}" if self.pp > 1 else "")
             + (f", {self.context_by}" if self.cp > 1 else "")
             + f", ZeRO {self.sharding}, recompute {self.recompute}"
         )

@@ -28,7 +28,10 @@ from hpckit.report.units import counted
 from hpckit.settings.table import Parser, bytes_text, print_table
 
 EXAMPLE = "hpckit plan train llama3-405b --ranks 16384 --machine llama3 --batch 2048"
-FIXED = ("dp", "pp", "cp", "tp", "ep", "etp", "microbatch", "schedule", "chunks", "sharding", "recompute", "context_by")
+FIXED = (
+    *(*AXES, *EXPERT_AXES),
+    *("microbatch", "schedule", "chunks", "paired", "sharding", "recompute", "context_by"),
+)
 GRADIENTS = ("float32", "bfloat16", "float16")
 PRESETS = "train/"
 SHOWN = 6
@@ -100,8 +103,7 @@ def _compare(
             table.append([ranks, *["-"] * 9, need])
             continue
         it, best = found.best.strategy, found.best
-        order = f"{it.schedule} v={it.chunks}" if it.chunks > 1 else it.schedule
-        how = [f"{it.microbatch} x {it.microbatches}", order if it.pp > 1 else "-", it.sharding, it.recompute]
+        how = [f"{it.microbatch} x {it.microbatches}", it.order if it.pp > 1 else "-", it.sharding, it.recompute]
         axes = [size if size > 1 else "-" for size in (it.tp, it.cp, it.pp, it.dp, it.ep)]
         axes[-1] = f"{it.ep} x {it.etp}" if it.etp > 1 else axes[-1]
         table.append([ranks, *axes, *how, f"{100 * best.cost.mfu:.1f}", f"{best.cost.seconds:.4g}"])
@@ -132,7 +134,7 @@ def _checked(options: argparse.Namespace) -> tuple[LanguageModel, Machine, int, 
         wrong.append(error)
     for name in ("batch", "context", *FIXED):
         value = getattr(options, name)
-        if isinstance(value, int) and value < (0 if name == "sharding" else 1):
+        if isinstance(value, int) and value < (0 if name in ("sharding", "paired") else 1):
             wrong.append(InputError(f"--{name} is {value}", do=f"give --{name} 1 or more"))
     ranks = [int(text) if text.isdecimal() else 0 for text in options.ranks.split(",")]
     if not all(1 <= count <= MOST_RANKS for count in ranks):
@@ -338,6 +340,11 @@ def _parser() -> argparse.ArgumentParser:
     it.add_argument("--microbatch", type=int, metavar="N", help="fix the samples of a microbatch")
     it.add_argument("--schedule", choices=[*SCHEDULES], help="fix the schedule of the pipeline")
     it.add_argument("--chunks", type=int, metavar="V", help="fix the stages a rank, where the schedule leaves it open")
+    it.add_argument(
+        "--paired",
+        action=argparse.BooleanOptionalAction,
+        help="fix whether passes of two microbatches hide each other's messages to experts (zb_v, dualpipe_v)",
+    )
     it.add_argument("--zero", dest="sharding", type=int, choices=range(4), help="fix what replicas share")
     it.add_argument("--recompute", choices=RECOMPUTE, help="fix what is recomputed")
     it.add_argument("--gradients", choices=GRADIENTS, default="float32", help="what replicas send of them (float32)")
