@@ -19,6 +19,7 @@ from hpckit.apps.md.motion.dynamics import dynamics_of
 from hpckit.apps.md.start import Start
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import InputError
+from hpckit.io.particles.lammps_data import write_lammps_data
 from hpckit.md.motion.dynamics import NVE
 from hpckit.md.thermo import measure
 from hpckit.plan.particles.snapshot import Snapshot
@@ -411,3 +412,100 @@ def test_stages_of_a_script_are_those_of_lammps(tmp_path):
         one, other = np.array(one)[:, 1:], np.array(other)[:, 1:]
         np.testing.assert_allclose(one[:, :4], other[:, :4], rtol=1e-10)
         np.testing.assert_allclose(one[:, 4], other[:, 4], atol=1e-9 * np.abs(other[:, 4]).max())
+
+
+BETWEEN_WALLS = """units metal
+boundary p p f
+read_data slab.data
+mass 1 39.948
+pair_style lj/cut 8.0
+pair_modify shift yes
+pair_coeff 1 1 0.0104 3.405
+velocity all create 120.0 376847 loop geom
+neighbor 1.0 bin
+neigh_modify every 1 delay 0 check yes
+fix 1 all nve
+fix below all wall/lj93 zlo EDGE 0.02 3.0 9.0
+fix above all wall/lj93 zhi EDGE 0.01 3.4 8.5 units box
+fix down all gravity 3e-4 vector 0 0 -2
+fix more all gravity 1e-4 chute 0
+fix_modify below energy yes
+fix_modify above energy yes
+fix_modify down energy yes
+fix_modify more energy yes
+timestep 0.004
+thermo 20
+thermo_style custom step temp pe vol etotal press
+thermo_modify format float %.14g
+run 160
+"""
+
+
+def write_slab(folder):
+    """Particles with room to the walls."""
+    places = 3.8 * (np.argwhere(np.ones((4, 4, 4))) + 0.7)
+    box, count = (np.zeros(3), np.array([15.2, 15.2, 18.0]), (True, True, False)), len(places)
+    slab = Snapshot(*box, np.arange(1, count + 1), np.zeros(count, int), places, np.zeros((count, 3), np.int32))
+    write_lammps_data(folder / "slab.data", slab)
+
+
+@needs_lammps
+def test_walls_and_gravity_of_a_script_are_those_of_lammps(tmp_path):
+    """A slab of argon that falls onto a wall: temperatures and energies, with those of walls and gravity, agree."""
+    write_slab(tmp_path)
+    expected = thermo_rows(run_lammps(tmp_path, BETWEEN_WALLS))
+    (tmp_path / "in.slab").write_text(BETWEEN_WALLS)
+    config = Config.model_validate(settings_of(tmp_path / "in.slab").tree)
+    system, dynamics = make_system(config, Start(config), MPI.COMM_SELF, PhaseTimer()), dynamics_of(config)
+    for step in range(161):
+        if step:
+            dynamics.step(system, config.time.dt, step % 20 == 0)
+        if step % 20 == 0:
+            it, row = measure(system), expected[step // 20]
+            ours = [step, it.temperature, it.potential, it.total]
+            assert ours == pytest.approx(row[[0, 1, 2, 4]].tolist(), rel=1e-10)
+            assert it.pressure == pytest.approx(row[5], abs=1e-9 * np.abs(expected[:, 5]).max())
+    system.mesh.close()
+
+
+@pytest.mark.parametrize(
+    ("direction", "field"),
+    [
+        ("vector 3 0 -4", [1.2, 0.0, -1.6]),
+        ("chute 30", [1.0, 0.0, -np.sqrt(3)]),
+        ("spherical 90 30", [0.0, 1.0, np.sqrt(3)]),
+    ],
+)
+def test_gravity_of_a_script_has_its_direction(tmp_path, direction, field):
+    (tmp_path / "in.falls").write_text(CHOSEN.replace("label again", f"fix g all gravity 2 {direction}\nlabel again"))
+    found = settings_of(tmp_path / "in.falls").tree
+    assert found["dynamics"]["field"] == pytest.approx(field)
+    assert found["stages"][0]["dynamics"]["field"] == pytest.approx(field)
+
+
+def test_walls_stay_in_a_minimization_and_what_hpckit_has_not_is_named(tmp_path):
+    write_slab(tmp_path)
+    path = tmp_path / "in.slab"
+    path.write_text(BETWEEN_WALLS.replace("run 160", "minimize 0 1e-8 100 100\nunfix above\nrun 5"))
+    found = settings_of(path).tree
+    assert [wall["end"] for wall in found["dynamics"]["walls"]] == ["low", "high"]
+    assert "field" not in found["dynamics"]
+    assert found["stages"][0]["dynamics"]["walls"] == found["dynamics"]["walls"][:1]
+    wrong = [
+        ("gravity 1e-4 chute 0", "gravity 1e-4 gradient 0"),
+        ("wall/lj93 zlo EDGE", "wall/lj93 zlo 0.0"),
+        ("wall/lj93 zhi", "wall/lj126 zhi"),
+        ("thermo 20", "compute 1 all tmep"),
+        ("timestep 0.004", "fix hot all langevin 90 90 1.0 4711 zero yes"),
+    ]
+    text = BETWEEN_WALLS
+    for old, new in wrong:
+        text = text.replace(old, new)
+    path.write_text(text)
+    with pytest.raises(InputError) as error:
+        settings_of(path)
+    found = [int(line.split(":")[1]) for line in str(error.value).splitlines() if "in.slab:" in line]
+    assert found == [12, 13, 15, 20, 21]
+    path.write_text(BETWEEN_WALLS.replace("fix_modify more energy", "fix 2 all nve\nfix_modify 1 energy"))
+    with pytest.raises(InputError, match=r"fix_modify 1 energy yes[\s\S]*lines 11 and 19"):
+        settings_of(path)

@@ -23,7 +23,19 @@ PASSED_OVER = (
     *("thermo_style", "timer", "uncompute", "write_data", "write_dump", "write_restart"),
 )
 BETWEEN = (  # runs of a script
-    *("change_box", "compute", "dump", "fix", "group", "min_style", "minimize", "run", "run_style", "thermo"),
+    *(
+        "change_box",
+        "compute",
+        "dump",
+        "fix",
+        "fix_modify",
+        "group",
+        "min_style",
+        "minimize",
+        "run",
+        "run_style",
+        "thermo",
+    ),
     *("timestep", "undump", "unfix", "velocity"),
 )
 

@@ -22,6 +22,7 @@ OPTIONS = {"nvt": {"tchain"}, "nph": {"couple", "mtk", "pchain"}}
 OPTIONS["npt"] = OPTIONS["nvt"] | OPTIONS["nph"]
 RELAX = "box/relax"
 HOLDS = ("shake", "rattle")
+GRAVITY, WALL = OUTSIDE = ("gravity", "wall/lj93")  # act from outside
 MEASURES = ("ave/", "print", "vector")  # fixes that measure or print
 RIGID = ("rigid", "rigid/small", "rigid/nve", "rigid/nve/small")
 
@@ -43,15 +44,22 @@ def require_known(name: str, style: str, words: list[str]) -> None:
     elif style == "deform":
         deformed(words, 1.0)
     elif style not in (*FIXES, RELAX, *RIGID):
-        every = ", ".join((*FIXES, RELAX, *RIGID, "deform", *HOLDS))
+        every = ", ".join((*FIXES, RELAX, *RIGID, "deform", *HOLDS, *OUTSIDE))
         raise ValueError(f"fix {name} all {style}: known are {every}")
+    else:
+        tuple(_relaxed(words) if style == RELAX else _moved(style, words))
 
 
 def motion_of(given: dict[str, Fix], minimizes: bool, unit: float) -> Settings:
     """The settings of a script's fixes, given by name with their lines and words; where it minimizes, those of the
     box alone, since no other fix has an effect there. unit: the length of a lattice cell. Raises `ValueError`.
     """
-    fixes = {fix.words[0]: (fix.line, fix.words[1:]) for fix in given.values()}
+    fixes: dict[str, tuple[int, list[str]]] = {}
+    for fix in given.values():
+        style, *rest = fix.words
+        if style in fixes:
+            raise ValueError(f"fix {style} comes twice, in lines {fixes[style][0]} and {fix.line}: give one")
+        fixes[style] = fix.line, rest
     line, words = fixes.pop(RELAX, (0, []))
     if minimizes:
         for key, value in _relaxed(words) if words else ():
@@ -72,14 +80,20 @@ def motion_of(given: dict[str, Fix], minimizes: bool, unit: float) -> Settings:
     if not alone and "nve" not in fixes:
         raise ValueError(f"no fix moves the particles: fix {', '.join(('nve', *HOOVER, *RIGID))}")
     for style, (line, words) in fixes.items():
-        if style in RIGID:
-            if words != ["molecule"]:
-                raise ValueError(f"fix {style} {' '.join(words)}: known is molecule alone")
-            yield "constraints.bodies", "molecules", line
-            continue
-        found = () if style == "nve" else _hoover(style, words) if style in HOOVER else _thermostat(style, words)
-        for key, value in found:
+        for key, value in _moved(style, words):
             yield key, value, line
+
+
+def _moved(style: str, words: list[str]) -> Iterator[tuple[str, Any]]:
+    """What a fix says that moves the particles, or holds their temperature."""
+    if style in RIGID:
+        if words != ["molecule"]:
+            raise ValueError(f"fix {style} {' '.join(words)}: known is molecule alone")
+        yield "constraints.bodies", "molecules"
+    elif style in HOOVER:
+        yield from _hoover(style, words)
+    elif style != "nve":
+        yield from _thermostat(style, words)
 
 
 def _held(fixes: dict[str, tuple[int, list[str]]]) -> Settings:

@@ -14,6 +14,19 @@ GROUPS = {  # their styles, and the words that follow at least
     **dict.fromkeys(("delete", "clear", "empty", "static"), 0),
     "subtract": 2,
 }
+MEASURED = """
+ackland/atom adf aggregate/atom angle angle/local angmom/chunk basal/atom bond bond/local born/matrix
+centro/atom centroid/stress/atom chunk/atom chunk/spread/atom cluster/atom cna/atom cnp/atom com com/chunk
+composition/atom coord/atom count/type dihedral dihedral/local dipole dipole/chunk displace/atom entropy/atom
+erotate/rigid event/displace fabric fragment/atom global/atom group/group gyration gyration/chunk
+gyration/shape gyration/shape/chunk heat/flux hexorder/atom improper improper/local inertia/chunk ke ke/atom
+ke/rigid momentum msd msd/chunk msd/nongauss nbond/atom omega/chunk orientorder/atom pair pair/local pe
+pe/atom pressure pressure/cylinder property/atom property/chunk property/grid property/local rattlers/atom rdf
+reduce reduce/chunk reduce/region rigid/local saed slice sna/atom sna/grid snad/atom snap snav/atom
+stress/atom stress/cartesian stress/cylinder stress/mop stress/mop/profile stress/spherical temp temp/chunk
+temp/com temp/deform temp/partial temp/profile temp/ramp temp/region temp/rotate ti torque/chunk vacf
+vacf/chunk vcm/chunk viscosity/cos voronoi/atom xrd
+"""  # styles of compute for particles as hpckit has them
 MAKERS = {"region", "lattice", "create_box", "create_atoms", "read_data", "read_restart"}  # of particles and types
 ENDLESS = {"INF": math.inf, "EDGE": math.inf}  # ends of regions
 HEAD = 60  # lines of a data file in which its numbers of types are
@@ -145,6 +158,10 @@ class ParticleCommands:
 
     def _compute(self, name: str, group: str, style: str, *rest: str) -> None:
         self._require_groups(f"compute {name} {style}", (group,))
+        if style.removesuffix("/omp").removesuffix("/kk") not in MEASURED.split():
+            raise ValueError(
+                f"compute {name} {group} {style}: LAMMPS has no such compute, or not of atoms and molecules"
+            )
         self.script.note(f"compute {style} is passed over: see the section analysis")
 
     def _require_groups(self, what: str, names: Iterable[str]) -> None:

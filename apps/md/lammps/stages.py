@@ -6,9 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from hpckit.apps.md.lammps.fixes import MEASURES, MOVERS, Fix, deformed, motion_of, require_known
+from hpckit.apps.md.lammps.fixes import MEASURES, MOVERS, OUTSIDE, Fix, deformed, motion_of, require_known
+from hpckit.apps.md.lammps.outside import outside_of, require_readable
 from hpckit.apps.md.lammps.state import ScriptState
 from hpckit.apps.md.motion.settings import ANEW
+from hpckit.md.units import UNITS
 
 DEFAULT_STEP = {"lj": 0.005, "metal": 0.001, "real": 1.0}
 SMALLEST_FORCE = {"lj": 1e-10, "metal": 1e-10, "real": 1e-9}  # of a minimization that gives none
@@ -58,6 +60,7 @@ class MotionCommands:
             "run_style": self._run_style,
             "thermo": self._thermo,
             "fix": self._fix,
+            "fix_modify": self._fix_modify,
             "unfix": self._unfix,
             "dump": self._dump,
             "undump": self._undump,
@@ -194,11 +197,24 @@ class MotionCommands:
             return
         if group != "all":
             raise ValueError(f"fix {name} {group} {style}: known is the group all")
-        require_known(name, style, list(rest))
-        if style == "deform" and any(each.words[0] == style for key, each in self.fixes.items() if key != name):
-            raise ValueError("fix deform comes twice: give all edges and tilts in one")
+        if style in OUTSIDE:
+            require_readable(style, list(rest))
+            self.script.note(f"fix {style}: the potential energy has its energy, as with fix_modify energy yes")
+        else:
+            require_known(name, style, list(rest))
         self.fixed += 1
         self.fixes[name] = Fix(self.script.number, [style, *rest], self.fixed)
+
+    def _fix_modify(self, name: str, *words: str) -> None:
+        known = {"energy": ("yes", "no"), "virial": ("no",)}
+        options = dict(zip(words[::2], words[1::2], strict=False))
+        sound = words and len(words) % 2 == 0 and all(value in known.get(key, ()) for key, value in options.items())
+        if "fix" in self.script.failed:
+            return
+        if not sound or name not in self.fixes or self.fixes[name].words[0] not in OUTSIDE:
+            raise ValueError(
+                f"fix_modify {name} {' '.join(words)}: known are energy and virial no of fix {', '.join(OUTSIDE)}"
+            )
 
     def _unfix(self, name: str) -> None:
         self.fixes.pop(name, None)
@@ -242,10 +258,15 @@ class MotionCommands:
             return
         lines, minimizes = dict.fromkeys(settings, self.script.number), "dynamics.kind" in settings
         given = self.fixes if minimizes else fixes  # fix box/relax acts in a minimize
-        for key, value, line in (
-            motion_of(given, minimizes, self.script.unit) if "fix" not in self.script.failed else ()
-        ):
-            settings[key], lines[key] = value, line
+        inside = {name: fix for name, fix in given.items() if fix.words[0] not in OUTSIDE}
+        outside = [fix for fix in given.values() if fix.words[0] in OUTSIDE]
+        if "fix" not in self.script.failed:
+            energy = UNITS[self.script.units].energy
+            for key, value, line in (
+                *outside_of(outside, minimizes, energy),
+                *motion_of(inside, minimizes, self.script.unit),
+            ):
+                settings[key], lines[key] = value, line
         self.stages.append(ScriptStage(self.script.number, steps, settings | self.pending, lines, self.velocity, fixes))
         self.pending, self.velocity = {}, {}
 

@@ -1,0 +1,84 @@
+"""The fixes of LAMMPS input scripts that act from outside, gravity and walls, as settings of the dynamics.
+
+LAMMPS leaves their energy out of the potential energy unless `fix_modify … energy yes` counts it; here it always
+counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from hpckit.apps.md.lammps.fixes import GRAVITY, WALL, Fix, Settings, is_number
+
+FACES = {
+    "xlo": ("x", "low"),
+    "xhi": ("x", "high"),
+    "ylo": ("y", "low"),
+    "yhi": ("y", "high"),
+    "zlo": ("z", "low"),
+    "zhi": ("z", "high"),
+}
+OPTIONS = {"units": ("lattice", "box"), "fld": ("no",), "pbc": ("no",)}  # of walls
+ANGLES = {"vector": 3, "chute": 1, "spherical": 2}  # numbers of a direction
+
+
+def outside_of(given: Iterable[Fix], minimizes: bool, energy: float) -> Settings:
+    """The settings of all such fixes; a minimization has no gravity. energy: that of mass times velocity squared, in
+    the units of the script.
+    """
+    fields = [fix for fix in given if fix.words[0] == GRAVITY and not minimizes]
+    walls = [fix for fix in given if fix.words[0] == WALL]
+    if fields:
+        each = [acceleration(fix.words[1:]) for fix in fields]
+        yield "dynamics.field", [math.fsum(values) / energy for values in zip(*each, strict=True)], fields[-1].line
+    if walls:
+        found = [wall for fix in walls for wall in walls_of(fix.words[1:])]
+        yield "dynamics.walls", found, walls[-1].line
+
+
+def require_readable(style: str, words: list[str]) -> None:
+    """Raise `ValueError` for words of such a fix that hpckit cannot read."""
+    (acceleration if style == GRAVITY else walls_of)(words)
+
+
+def acceleration(words: list[str]) -> list[float]:
+    """What `fix gravity` says, in force per mass. Raises `ValueError`."""
+    size, style, *rest = words if len(words) > 1 else ("", "")
+    if not all(map(is_number, (size, *rest))) or len(rest) != ANGLES.get(style):
+        raise ValueError(
+            f"fix {GRAVITY} {' '.join(words)}: known are SIZE and vector X Y Z, chute ANGLE, spherical PHI THETA"
+        )
+    numbers = [float(word) for word in rest]
+    if style == "vector":
+        length = math.hypot(*numbers)
+        if not length:
+            raise ValueError(f"fix {GRAVITY} {' '.join(words)}: the direction has no length")
+        toward = [number / length for number in numbers]
+    elif style == "chute":
+        angle = math.radians(numbers[0])
+        toward = [math.sin(angle), 0.0, -math.cos(angle)]
+    else:
+        phi, theta = map(math.radians, numbers)
+        toward = [math.sin(theta) * math.cos(phi), math.sin(theta) * math.sin(phi), math.cos(theta)]
+    return [float(size) * part for part in toward]
+
+
+def walls_of(words: list[str]) -> list[dict[str, Any]]:
+    """What `fix wall/lj93` says, as settings. Raises `ValueError`."""
+    left, found = list(words), list[dict[str, Any]]()
+    while left:
+        name = left.pop(0)
+        if name in OPTIONS and left and left[0] in OPTIONS[name]:
+            left.pop(0)
+            continue
+        if name not in FACES or left[:1] != ["EDGE"] or len(left) < 4 or not all(map(is_number, left[1:4])):
+            known = f"{', '.join(FACES)} with EDGE EPSILON SIGMA CUTOFF; units; fld no; pbc no"
+            raise ValueError(f"fix {WALL} … {' '.join([name, *left[:4]])}: known are {known}")
+        (dim, end), values = FACES[name], map(float, left[1:4])
+        found.append({"dim": dim, "end": end, **dict(zip(("epsilon", "sigma", "cutoff"), values, strict=True))})
+        del left[:4]
+    if not found:
+        raise ValueError(f"fix {WALL}: no wall is named; known are {', '.join(FACES)}")
+    return found
