@@ -14,6 +14,7 @@ from test_against_lammps import SHARED
 
 from hpckit.apps.md.config import Config
 from hpckit.apps.md.lammps.script import settings_of
+from hpckit.apps.md.lammps.velocities import by_place
 from hpckit.apps.md.model import make_system
 from hpckit.apps.md.motion.dynamics import dynamics_of
 from hpckit.apps.md.start import Start
@@ -257,6 +258,12 @@ def test_a_script_starts_and_moves_as_lammps_does_it(tmp_path, loop):
             ours = [step, it.temperature, it.potential, it.total, it.pressure]
             assert ours == pytest.approx(expected[step // 20, [0, 1, 2, 4, 5]].tolist(), rel=1e-9)
     system.mesh.close()
+
+
+def test_velocities_by_place_are_the_same_on_any_ranks_one_of_them_without_particles():
+    places = np.random.default_rng(4).random((5, 3))
+    parts = [by_place(87287, places[first:last]) for first, last in ((0, 3), (3, 3), (3, 5))]
+    np.testing.assert_array_equal(np.concatenate(parts), by_place(87287, places))
 
 
 FIXES = {

@@ -48,7 +48,7 @@ def _hash(seed: int, places: np.ndarray) -> np.ndarray:
     """The hash of the bytes of a seed (int32) and of each row, uint32 in uint64; bytes count as signed numbers."""
     word = np.uint64(0xFFFFFFFF)
     given = np.broadcast_to(np.array([seed], np.int32).view(np.int8), (len(places), 4))
-    letters = np.concatenate([given, places.view(np.int8).reshape(len(places), -1)], axis=1)
+    letters = np.concatenate([given, places.view(np.int8).reshape(len(places), 3 * places.itemsize)], axis=1)
     found = np.zeros(len(places), np.uint64)
     for column in letters.astype(np.int64).view(np.uint64).T:
         found = (found + column) & word
