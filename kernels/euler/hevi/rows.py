@@ -57,37 +57,35 @@ def add_means(x, y, u, v, share, row, rows, at, wide, next_cell, nz, nx):
     add(x, u, share, row * (nx + 1), at, rows * (nx + 1), next_cell, nz, nx + 1)
 
 
-@jit(noalias=True, borrowed=True)
+@inlined
 def explicit_part(
-    u, v, w, rho, heat, slow_rho, slow_heat, theta, stiff, levels, dx, dy, dt, implicit, at, wide, next_cell, new_rho,
-    new_heat, p,
+    u, v, w, rho, heat, slow_rho, slow_heat, theta, stiff, levels, per_dx, per_dy, dt, implicit, at, wide, next_cell,
+    new_rho, new_heat, p, k,
 ):  # fmt: skip
-    """Rho'' and Theta'' of a plane but for the new W'', and the pressure that they and the old ones make."""
-    per_dx, per_dy, explicit = 1.0 / dx, 1.0 / dy, 1.0 - implicit
-    nz = levels.shape[1] - 1
-    for k in range(nz):
-        gate = 1.0 if k < nz - 1 else 0.0
-        here, over, under = at + k * next_cell, at + min(k + 1, nz - 1) * next_cell, at + max(k - 1, 0) * next_cell
-        c, east, west, north, south = u8(here), u8(here + 1), u8(here - 1), u8(here + wide), u8(here - wide)
-        top, bottom = u8(over), u8(under)
-        per_cell, below, above = levels[PER_CELL, k], levels[BELOW, k], levels[ABOVE, k]
-        below_up, above_up = levels[BELOW, k + 1], levels[ABOVE, k + 1]
-        for each in (rho, heat, slow_rho, slow_heat, stiff, w):
-            ask(each, here + wide, new_rho.shape[1])
-        ask(theta, here + 2 * wide, new_rho.shape[1])
-        for i in range(u8(new_rho.shape[1])):
-            warm, lower, upper = theta[c + i], w[c + i], gate * w[top + i]
-            u_low, u_high, v_low, v_high = u[c + i], u[east + i], v[c + i], v[north + i]
-            div = (u_high - u_low) * per_dx + (v_high - v_low) * per_dy
-            new_rho[k, i] = rho[c + i] + dt * (slow_rho[c + i] - div - explicit * ((upper - lower) * per_cell))
-            warm_x = u_high * (0.5 * (warm + theta[east + i])) - u_low * (0.5 * (theta[west + i] + warm))
-            warm_y = v_high * (0.5 * (warm + theta[north + i])) - v_low * (0.5 * (theta[south + i] + warm))
-            warm_z = (below_up * warm + above_up * theta[top + i]) * upper
-            warm_z -= (below * theta[bottom + i] + above * warm) * lower
-            carry = warm_x * per_dx + warm_y * per_dy + explicit * (warm_z * per_cell)
-            new = heat[c + i] + dt * (slow_heat[c + i] - carry)
-            new_heat[k, i] = new
-            p[k, i] = stiff[c + i] * (implicit * new + explicit * heat[c + i])
+    """Rho'' and Theta'' of a level of a plane but for the new W'', and the pressure that they and the old ones make."""
+    nz, count, explicit = levels.shape[1] - 1, new_rho.shape[1], 1.0 - implicit
+    gate = 1.0 if k < nz - 1 else 0.0
+    here, over, under = at + k * next_cell, at + min(k + 1, nz - 1) * next_cell, at + max(k - 1, 0) * next_cell
+    c, east, west, north, south = u8(here), u8(here + 1), u8(here - 1), u8(here + wide), u8(here - wide)
+    top, bottom = u8(over), u8(under)
+    per_cell, below, above = levels[PER_CELL, k], levels[BELOW, k], levels[ABOVE, k]
+    below_up, above_up = levels[BELOW, k + 1], levels[ABOVE, k + 1]
+    for each in (rho, heat, slow_rho, slow_heat, stiff, w):
+        ask(each, here + wide, count)
+    ask(theta, here + 2 * wide, count)
+    for i in range(u8(count)):
+        warm, lower, upper = theta[c + i], w[c + i], gate * w[top + i]
+        u_low, u_high, v_low, v_high = u[c + i], u[east + i], v[c + i], v[north + i]
+        div = (u_high - u_low) * per_dx + (v_high - v_low) * per_dy
+        new_rho[k, i] = rho[c + i] + dt * (slow_rho[c + i] - div - explicit * ((upper - lower) * per_cell))
+        warm_x = u_high * (0.5 * (warm + theta[east + i])) - u_low * (0.5 * (theta[west + i] + warm))
+        warm_y = v_high * (0.5 * (warm + theta[north + i])) - v_low * (0.5 * (theta[south + i] + warm))
+        warm_z = (below_up * warm + above_up * theta[top + i]) * upper
+        warm_z -= (below * theta[bottom + i] + above * warm) * lower
+        carry = warm_x * per_dx + warm_y * per_dy + explicit * (warm_z * per_cell)
+        new = heat[c + i] + dt * (slow_heat[c + i] - carry)
+        new_heat[k, i] = new
+        p[k, i] = stiff[c + i] * (implicit * new + explicit * heat[c + i])
 
 
 @jit(noalias=True, borrowed=True)

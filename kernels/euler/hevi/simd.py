@@ -353,13 +353,9 @@ def _substep(work, slow, fast, pressure, levels, flux_x, flux_y, flux_z, numbers
         _push(v, slow_v, dry, excess, at + wide, at, own + far, own, cells, next_p, nz, nx, wide, far, per_dy, dt, wet)
         if share != 0.0:
             add_means(x, y, u, v, share, j - HALO, tall - 2 * HALO, at, wide, cells, nz, nx)
-        explicit_part(
-            u, v, w, fast_rho, fast_heat, slow_rho, slow_heat, theta, stiff, levels, numbers.dx, numbers.dy, dt,
-            implicit, at, wide, cells, rho, heat, p,
-        )  # fmt: skip
-        _eliminate(
-            w, slow_w, fast_rho, theta, stiff, dry, rho, p, levels, dt, implicit, wet, at, wide, cells, factor, value,
-            factor[nz], value[nz],
+        _forward(
+            u, v, w, fast_rho, fast_heat, slow_rho, slow_heat, slow_w, theta, stiff, dry, rho, heat, p, levels, per_dx,
+            per_dy, dt, implicit, wet, at, wide, cells, factor, value, factor[nz], value[nz],
         )  # fmt: skip
         settle(
             factor, value, rho, heat, theta, stiff, levels, dt, implicit, numbers.damping, share, at, cells, excess,
@@ -388,16 +384,25 @@ def _push(momentum, slow, dry, p, at, before, high, low, next_cell, next_p, nz, 
 
 
 @jit(noalias=True, borrowed=True)
-def _eliminate(
-    w, slow, old, theta, stiff, dry, rho, p, levels, dt, implicit, wet, at, wide, next_cell, factor, value, last_factor,
-    last_value,
+def _forward(
+    u, v, w, old, old_heat, slow_rho, slow_heat, slow, theta, stiff, dry, rho, heat, p, levels, per_dx, per_dy, dt,
+    implicit, wet, at, wide, next_cell, factor, value, last_factor, last_value,
 ):  # fmt: skip
-    """The tridiagonal system of a plane, forward. last_factor, last_value: rows to work in."""
+    """What is explicit of a plane, and its tridiagonal system forward, while a level is near.
+
+    last_factor, last_value: rows to work in.
+    """
     nz, size, explicit = levels.shape[1] - 1, (dt * implicit) ** 2, 1.0 - implicit
     for i in range(u8(len(last_factor))):
         last_factor[i] = 0.0
         last_value[i] = 0.0
-    for k in range(1, nz):
+    for k in range(nz):
+        explicit_part(
+            u, v, w, old, old_heat, slow_rho, slow_heat, theta, stiff, levels, per_dx, per_dy, dt, implicit, at, wide,
+            next_cell, rho, heat, p, k,
+        )  # fmt: skip
+        if k == 0:
+            continue
         c, b = u8(at + k * next_cell), u8(at + (k - 1) * next_cell)
         under, over = u8(at + max(k - 2, 0) * next_cell), u8(at + min(k + 1, nz - 1) * next_cell)
         per_face, down, up = levels[PER_FACE, k], levels[PER_CELL, k - 1], levels[PER_CELL, k]

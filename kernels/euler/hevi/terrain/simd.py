@@ -303,14 +303,10 @@ def _substep(work, ground, slow, fast, pressure, levels, flux_x, flux_y, flux_z,
         )  # fmt: skip
         if share != 0.0:
             add_means(x, y, u, v, share, j - HALO, tall - 2 * HALO, at, wide, cells, nz, nx)
-        explicit_part(
-            u, v, w, fast_rho, fast_heat, slow_rho, slow_heat, theta, stiff, levels, numbers.dx, numbers.dy, dt,
-            implicit, at, wide, cells, rho, heat, p,
-        )  # fmt: skip
-        _eliminate(
-            w, slow_w, fast_rho, theta, stiff, steep, per_w, slope_x, slope_y, dry, excess, south, north, rho, p,
-            levels, numbers.dx, dt, implicit, wet, at, own, wide, cells, next_p, factor, value, factor[nz],
-            value[nz],
+        _forward(
+            u, v, w, fast_rho, fast_heat, slow_rho, slow_heat, slow_w, theta, stiff, steep, per_w, slope_x, slope_y,
+            dry, excess, south, north, rho, heat, p, levels, per_dx, per_dy, dt, implicit, wet, at, own, wide, cells,
+            next_p, factor, value, factor[nz], value[nz],
         )  # fmt: skip
         settle(
             factor, value, rho, heat, theta, stiff, levels, dt, implicit, numbers.damping, share, at, cells, excess,
@@ -353,16 +349,26 @@ def _accelerate(
 
 
 @jit(noalias=True, borrowed=True)
-def _eliminate(
-    w, slow, old, theta, stiff, steep, per_w, slope_x, slope_y, dry, pressure, south, north, rho, p, levels, dx, dt,
-    implicit, wet, at, own, wide, next_cell, next_p, factor, value, last_factor, last_value,
+def _forward(
+    u, v, w, old, old_heat, slow_rho, slow_heat, slow, theta, stiff, steep, per_w, slope_x, slope_y, dry, pressure,
+    south, north, rho, heat, p, levels, per_dx, per_dy, dt, implicit, wet, at, own, wide, next_cell, next_p, factor,
+    value, last_factor, last_value,
 ):  # fmt: skip
-    """The tridiagonal system of a plane, forward. last_factor, last_value: rows to work in."""
-    nz, size, explicit, half_x = levels.shape[1] - 1, (dt * implicit) ** 2, 1.0 - implicit, 0.5 / dx
+    """What is explicit of a plane, and its tridiagonal system forward, while a level is near.
+
+    last_factor, last_value: rows to work in.
+    """
+    nz, size, explicit, half_x = levels.shape[1] - 1, (dt * implicit) ** 2, 1.0 - implicit, 0.5 * per_dx
     for i in range(u8(len(last_factor))):
         last_factor[i] = 0.0
         last_value[i] = 0.0
-    for k in range(1, nz):
+    for k in range(nz):
+        explicit_part(
+            u, v, w, old, old_heat, slow_rho, slow_heat, theta, stiff, levels, per_dx, per_dy, dt, implicit, at, wide,
+            next_cell, rho, heat, p, k,
+        )  # fmt: skip
+        if k == 0:
+            continue
         c, b = u8(at + k * next_cell), u8(at + (k - 1) * next_cell)
         under, over = u8(at + max(k - 2, 0) * next_cell), u8(at + min(k + 1, nz - 1) * next_cell)
         east, west = u8(own + k * next_p + 1), u8(own + k * next_p - 1)
