@@ -295,7 +295,10 @@ class _TapePart:
 
     def turns(self, turns: Sequence[ScriptTurn]) -> None:
         """Once for each set of fields and numbers."""
-        where = np.array([[address(field.data) for field in fields[: self._given]] for fields, _ in turns], np.int64)
+        taken = [list(map(id, fields[: self._given])) for fields, _ in turns]
+        every_field = {id(field): field for fields, _ in turns for field in fields[: self._given]}  # few for many turns
+        known = {key: address(field.data) for key, field in every_field.items()}
+        where = np.array([[known[key] for key in keys] for keys in taken], np.int64)
         every: list[list[float]] = []
         before: list[Any] = []
         for _, numbers in turns:

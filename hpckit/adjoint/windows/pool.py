@@ -56,6 +56,7 @@ class Pool:
         kept = [*back.outputs[: self.fields], *(back.outputs[self.fields + k] for k in self._sloped)]
         back = replace(back, outputs=tuple(kept))
         programs = step.program(graph), step.program(back)
+        self.linear = not set(graph.inputs[: self.fields]) & set(programs[1].arrays)  # the way back reads no state
         zero = (0,) * len(graph.axes)
         halos = [tuple(map(max, *(program.halo.get(node, zero) for program in programs))) for node in graph.inputs]
         for k, result in enumerate(graph.outputs):  # so that each is computed where it stays
@@ -76,6 +77,12 @@ class Pool:
         self._filled: set[int] = set()
         sent = set(programs[0].stages[0].exchanged)
         self._sent = [node for node in graph.inputs[: self.fields] if node in sent]
+        # Parameters do not change: their halos are filled in the first step that reads them, there or back.
+        given = set(graph.inputs[self.fields : len(args)])
+        self._fixed = [
+            [node for stage in program.stages for node in stage.exchanged if node in given] for program in programs
+        ]
+        self._whole: set[Node] = set()
         wide = [
             tuple(map(max, programs[1].halo[seed], programs[1].halo.get(result, zero)))
             for seed, result in zip(self.seeds, back.outputs, strict=False)
@@ -92,6 +99,7 @@ class Pool:
     def begin(self, args: Sequence[Any]) -> None:
         """Take a first state and parameters; no sensitivities yet."""
         self._waiting.clear()
+        self._whole.clear()
         for k in list(self.states):
             self.drop(k)
         first = self._buffer()
@@ -113,7 +121,8 @@ class Pool:
         for k, arg in enumerate(args[self.fields :]):
             if isinstance(arg, Field):
                 self.parameters[k].interior[...] = arg.interior
-                self.slopes[k].interior[...] = 0.0
+                if k in self._sloped:
+                    self.slopes[k].interior[...] = 0.0
             else:
                 self.parameters[k], self.slopes[k] = plain(arg), 0.0
         for field in self.now:
@@ -131,11 +140,11 @@ class Pool:
         """Compute state k + 1 from state k, which is left unless it is kept or stays. looking: for what is not finite,
         where it is said to be.
         """
-        new = self._buffer()
+        new, filled = self._buffer(), self._filled_of(0)
         if looking:
             self.settle()
-            require_finite(self._there, self._inputs(k), when=looking)
-        self._waiting.append((self._there, (), (self._inputs(k), new, [])))
+            require_finite(self._there, self._inputs(k), filled, looking)
+        self._waiting.append((self._there, filled, (self._inputs(k), new, [])))
         self._filled.add(k)
         self.states[k + 1] = new
         if keep:
@@ -145,8 +154,11 @@ class Pool:
 
     def back(self, k: int, looking: str = "") -> None:
         """From the sensitivities to state k + 1 those to state k, and what the step adds to those to parameters."""
-        inputs = {**self._inputs(k), **dict(zip(self.seeds, self.now, strict=True))}
-        filled = tuple(self._sent) if k in self._filled else ()
+        state = k if k in self.states or not self.linear else 0  # any will do where none is read
+        inputs = {**self._inputs(k, state), **dict(zip(self.seeds, self.now, strict=True))}
+        filled = self._filled_of(1)
+        if k in self._filled and not self.linear:
+            filled = *self._sent, *filled
         if looking:
             self.settle()
             require_finite(self._back, inputs, filled, looking)
@@ -191,7 +203,7 @@ class Pool:
 
     def leave(self, k: int) -> None:
         """Drop state k unless it is kept."""
-        if k not in self.held:
+        if k in self.states and k not in self.held:
             self.drop(k)
 
     def drop(self, k: int) -> None:
@@ -208,26 +220,29 @@ class Pool:
             field = like.like()
             field.interior[...] = own.interior
             found.append(field)
-        for slope in self.slopes:
+        for k, slope in enumerate(self.slopes):
             if isinstance(slope, Field):
                 copy = slope.like()
-                copy.interior[...] = slope.interior
+                if k in self._sloped:
+                    copy.interior[...] = slope.interior
                 slope = copy
             found.append(slope)
         return tuple(found)
 
-    def _inputs(self, k: int) -> dict[Node, Any]:
-        inputs = dict(zip(self.graph.inputs, [*self.states[k], *self.parameters], strict=False))
+    def _inputs(self, k: int, state: int | None = None) -> dict[Node, Any]:
+        """What step k takes; state: which state it is given, k by default."""
+        given = self.states[k if state is None else state]
+        inputs = dict(zip(self.graph.inputs, [*given, *self.parameters], strict=False))
         known = len(inputs)
         if known == len(self.graph.inputs):  # no forcing
             return inputs
-        wanted, given = self.graph.inputs[known:], self._forcing(k)
-        if [node.is_field for node in wanted] != [isinstance(each, Field) for each in given]:
+        wanted, forced = self.graph.inputs[known:], self._forcing(k)
+        if [node.is_field for node in wanted] != [isinstance(each, Field) for each in forced]:
             raise InputError(
                 f"the forcing of {self._name} at step {k} is not of as many fields and numbers as at step 0",
                 do="return a tuple of the same kinds for each step",
             )
-        for node, halo, each in zip(wanted, self._halos[known:], given, strict=True):
+        for node, halo, each in zip(wanted, self._halos[known:], forced, strict=True):
             if isinstance(each, Field):
                 require_same_grid([self._like[0], each], self._name)
                 if node not in self._forced:
@@ -237,6 +252,12 @@ class Pool:
                 each = self._forced[node]
             inputs[node] = each if isinstance(each, Field) else plain(each)
         return inputs
+
+    def _filled_of(self, way: int) -> tuple[Node, ...]:
+        """The parameters whose halos need no exchange in a step that way (0 there, 1 back), the next to be taken."""
+        filled = tuple([node for node in self._fixed[way] if node in self._whole])
+        self._whole.update(self._fixed[way])
+        return filled
 
     def _buffer(self) -> State:
         if self._free:

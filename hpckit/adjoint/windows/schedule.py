@@ -50,6 +50,12 @@ def binomial_schedule(steps: int, kept: int) -> Iterator[Move]:
             stack += [("walk", first, middle, free), ("drop", middle, middle, 0), ("walk", middle, last, free - 1)]
 
 
+def straight_schedule(steps: int) -> Iterator[Move]:
+    """The moves where the way back reads no state, as with a linear step: none is kept, no step is made twice."""
+    yield from (Move("forward", at) for at in range(steps - 1))
+    yield from (Move("back", at) for at in reversed(range(steps)))
+
+
 def forward_steps(steps: int, kept: int) -> int:
     """How many steps forward the schedule makes: (r + 1) n - C(s + r, s - 1) - n, with s = kept + 1 and r as above."""
     states = kept + 1

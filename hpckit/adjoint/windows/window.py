@@ -10,7 +10,7 @@ from hpckit.adjoint.checks import require_finite
 from hpckit.adjoint.models import TracedModel, require_model
 from hpckit.adjoint.windows.pool import Pool
 from hpckit.adjoint.windows.resume import WalkPlace, Walks, name_of
-from hpckit.adjoint.windows.schedule import binomial_schedule
+from hpckit.adjoint.windows.schedule import binomial_schedule, straight_schedule
 from hpckit.errors import InputError
 from hpckit.grid.field import Field
 
@@ -26,9 +26,9 @@ class Window:
     numbers, as a wind, a tide, the time itself, in which the gradient is not taken. cost: a model of the state's
     fields, and of what `data(k)` gives for time k, such a tuple; its values at the times `at` (the last by default) are
     added. memory: bytes of a rank for the states that are kept; what does not fit is computed again (`schedule`), with
-    the same bits. folder: where a gradient keeps checkpoints, made `every` time span ("10 min") or number of moves: a
-    program that was killed goes on in the middle of its gradient, on any number of ranks, with the same bits. One
-    window, one folder.
+    the same bits; where the step is linear and the cost at the end alone, none is kept. folder: where a gradient keeps
+    checkpoints, made `every` time span ("10 min") or number of moves: a program that was killed goes on in the middle
+    of its gradient, on any number of ranks, with the same bits. One window, one folder.
 
     The terms of the gradient are added in one order, from the last time to the first: its bits depend neither on the
     number of ranks nor on the memory.
@@ -99,7 +99,9 @@ class Window:
         name = name_of(pool.graph, self.steps, sorted(self.at), self.cost) if walks else ""
         place = (walks.place(pool, name) if walks else None) or WalkPlace(0, pool.kept, {})
         costs = place.costs
-        for number, move in enumerate(binomial_schedule(last, place.kept) if last else (), 1):
+        straight = pool.linear and walks is None and self.at == {last}
+        moves = straight_schedule(last) if straight else binomial_schedule(last, place.kept) if last else ()
+        for number, move in enumerate(moves, 1):
             if number <= place.moves:
                 continue
             if move.kind == "forward":
