@@ -13,6 +13,7 @@ import math
 import numpy as np
 
 from hpckit.kernels.compile.jit import REORDERED, inlined, jit
+from hpckit.kernels.compile.vectors import prefetch
 from hpckit.kernels.nn.attention.tile import columns, tile_product
 from hpckit.kernels.nn.elementary import exponential
 from hpckit.kernels.nn.simd import largest
@@ -20,7 +21,16 @@ from hpckit.kernels.noise.simd import four_words
 
 u8 = np.uint64
 BLOCK = 32  # queries: a multiple of a tile's columns and rows
+LINE, AHEAD = 64, 4  # bytes of a cache line; tokens
 SKEW = 16  # numbers more from row to row: rows a power of two apart would share a few places of the nearest cache
+
+
+@inlined
+def _ask(array, row):
+    """Ask for the same head of a later token: the processor does not foresee rows that lie so far apart."""
+    ahead = u8(AHEAD) * u8(array.shape[2]) * u8(row.size)
+    for i in range(u8(0), u8(row.size), u8(LINE // row.itemsize)):
+        prefetch(row, ahead + i)
 
 
 @jit(noalias=True, borrowed=True)
@@ -29,6 +39,7 @@ def _pack(qkv, sample, first, count, head, factor, out, pitch):
     width = u8(qkv.shape[3])
     for t in range(u8(count)):
         row, at = qkv[u8(sample), u8(first) + t, u8(head)], t * u8(pitch)
+        _ask(qkv, row)
         for i in range(width):
             out[at + i] = factor * row[i]
 
@@ -39,6 +50,7 @@ def _pack_across(qkv, sample, head, out, pitch):
     width = u8(qkv.shape[3])
     for t in range(u8(qkv.shape[1])):
         row = qkv[u8(sample), t, u8(head)]
+        _ask(qkv, row)
         for i in range(width):
             out[i * u8(pitch) + t] = row[i]
 
@@ -160,14 +172,15 @@ def _block_gradient(dtype):
     exp, zero = exponential(dtype), np.dtype(dtype).type(0)
 
     @jit(math=REORDERED, noalias=True, borrowed=True, key=("block_gradient", dtype))
-    def kernel(scores, dweights, pitch, out, dout, logs, sample, head, first, count, ends, most, end):
+    def kernel(scores, dweights, pitch, out, slope, wide, logs, sample, head, first, count, ends, most, end):
         for t in range(u8(count)):
             query, at = u8(first) + t, t * u8(pitch)
             row, drow = scores[at : at + u8(end)], dweights[at : at + u8(end)]
-            result, slope = out[u8(sample), query, u8(head)], dout[u8(sample), query, u8(head)]
+            result, place = out[u8(sample), query, u8(head)], t * u8(wide)
             log, dot = logs[u8(sample), u8(head), query], zero
+            _ask(out, result)
             for i in range(u8(result.size)):
-                dot += result[i] * slope[i]
+                dot += result[i] * slope[place + i]
             for j in range(u8(end)):
                 weight = exp(row[j] - log)
                 row[j] = weight
@@ -226,7 +239,7 @@ def _attention_gradient(dtype):
                         _draw(mask, pitch, key, step, row, -(-tokens // 4), key_begin, count, ends, most, limit, kept)
                         _times(dweights, mask, key_begin % 4, BLOCK * pitch)
                     block_gradient(
-                        scores, dweights, pitch, out, dout, logs, sample, head, first, count, ends, most, end
+                        scores, dweights, pitch, out, slope, wide, logs, sample, head, first, count, ends, most, end
                     )
                     if limit:
                         _times(scores, mask, key_begin % 4, BLOCK * pitch)
