@@ -68,7 +68,7 @@ def contacts_of_pairs(
     speed = v[first] - v[second]
     along = (speed * n).sum(axis=1)
     turning = (radius[first, None] * spin[first] + radius[second, None] * spin[second]) / r[:, None]
-    across = speed - along[:, None] * n + np.cross(turning, d)
+    across = speed - along[:, None] * n + np.cross(d, turning)
     pressing = scale * (given.normal * overlap - mass * given.damp_normal * along)
     drag = (mass * given.damp_tangent)[:, None] * across
     most = given.friction * np.abs(pressing)
