@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from hpckit.comm.device import HOST, Device
+from hpckit.comm.mesh import Mesh
 from hpckit.errors import InputError
 from hpckit.kernels.compile import vectors
 from hpckit.kernels.particles.cells.constants import RECORD
@@ -19,6 +20,7 @@ from hpckit.md.neighbors import NeighborList
 from hpckit.particles.ghosts import GhostExchange
 from hpckit.particles.particles import Particles
 from hpckit.particles.returns import GhostReturn
+from hpckit.plan.particles.domain import DomainDecomposition
 
 VIRIAL = 2  # as `measure`, which else is False or True: virials alone; only pairs of clusters tell them from energies
 
@@ -34,6 +36,7 @@ class Forces(ABC):
 
     stages = 1
     values_each = 1  # numbers of each slot in `values`
+    still: tuple[int, ...] = ()  # types that do not move
     by_clusters = False  # whether neighbors are listed as pairs of clusters
 
     def __init__(
@@ -80,6 +83,9 @@ class Forces(ABC):
         """Make room for the tallies of all slots."""
         if len(self.tallies) < particles.slots:
             self.tallies = self.device.zeros((particles.capacity, TALLY))
+
+    def leave(self, mesh: Mesh, domains: DomainDecomposition, particles: Particles) -> None:  # noqa: B027
+        """Collective, before particles go to their new ranks: send after them what they have beside `Particles`."""
 
     def meet(self, particles: Particles, neighbors: NeighborList, ghosts: GhostExchange) -> None:  # noqa: B027
         """Collective, after a rebuild: get what else ghosts have, beside their positions and types."""

@@ -21,6 +21,7 @@ from hpckit.md.balance import LoadBalance
 from hpckit.md.bridges.ase_potential import AseForces, AsePotential
 from hpckit.md.bridges.brick import BrickForces, BrickPotential
 from hpckit.md.forces import Forces, PairForces
+from hpckit.md.granular.contacts import SphereForces, Spheres
 from hpckit.md.interaction import Interaction
 from hpckit.md.many_body.embedded import EmbeddedAtoms, EmbeddedForces
 from hpckit.md.many_body.snap import SnapForces, SnapPotential
@@ -44,6 +45,7 @@ FORCES: dict[type, Any] = {
     BrickPotential: BrickForces,
     AsePotential: AseForces,
     Charged: ChargedForces,
+    Spheres: SphereForces,
 }
 
 
@@ -173,7 +175,7 @@ class System:
         mesh: Mesh,
         domains: DomainDecomposition,
         masses: np.ndarray,
-        interaction: Interaction | EmbeddedAtoms | StillingerWeber | Charged,
+        interaction: Interaction | EmbeddedAtoms | StillingerWeber | Charged | Spheres,
         *,
         skin: float = 0.3,
         units: Units = UNITS["lj"],
@@ -264,12 +266,15 @@ class System:
         particles, zeros = self.particles, self.device.zeros
         if wrap(self.domains, particles.positions, particles.images, particles.slots):
             raise lost(self.mesh.rank, particles)
+        self.forces.leave(self.mesh, self.domains, particles)
         migrate(self.mesh, self.domains, particles)
         self.neighbors.rebuild(self.domains, particles, self.ghosts)
         slots = particles.slots
         self.slot_masses, self.inverse_masses = zeros((slots,)), zeros((slots,))
         each = self.slot_masses, self.inverse_masses
         weigh(particles.positions, particles.ids, slots, self._masses, self.units.acceleration, *each)
+        if self.forces.still:
+            self.inverse_masses[np.isin(types_of(particles.positions[:slots]), self.forces.still)] = 0.0
         if self.balance.every and self.device.is_gpu:
             self._pairs = float(self.neighbors.pairs)
         self.forces.prepare(particles, self.neighbors, 0, self.neighbors.slots)

@@ -10,6 +10,7 @@ import numpy as np
 from hpckit.comm.agree import max_of_ranks, share_numbers, sum_of_ranks
 from hpckit.kernels.particles.integrate.dispatch import kinetic
 from hpckit.kernels.sums import bin_sums, combine, exponent_above
+from hpckit.md.granular.contacts import SphereForces
 from hpckit.md.molecules.charges import Charged, ChargedForces
 from hpckit.md.system import System
 
@@ -22,7 +23,7 @@ class Thermo:
     """Of all particles: temperature over 3 N - 3 degrees of freedom; energies (sums, not per particle); pressure and
     its tensor xx, yy, zz, xy, xz, yz. Parts of the potential energy: bonded: of molecules, of which
     angles, dihedrals and impropers have theirs, and bonds the rest; coulomb: of pairs of charges;
-    long_range: of all images of the charges.
+    long_range: of all images of the charges. rotational: the energy of spheres that turn.
     """
 
     temperature: float
@@ -37,17 +38,19 @@ class Thermo:
     angles: float = 0.0
     dihedrals: float = 0.0
     impropers: float = 0.0
+    rotational: float = 0.0
 
     @property
     def total(self) -> float:
-        """Kinetic and potential energy."""
-        return self.kinetic + self.potential
+        """Kinetic and potential energy, with that of rotation."""
+        return self.kinetic + self.rotational + self.potential
 
 
 @dataclass(frozen=True)
 class Totals:
     """Sums over all particles, as energies: m v v and the virial, each xx, yy, zz, xy, xz, yz, and the potential
-    energies of all, of molecules, of pairs of charges, of all images of the charges, and of molecules by name.
+    energies of all, of molecules, of pairs of charges, of all images of the charges, of rotation, and of molecules by
+    name.
     """
 
     motion: np.ndarray
@@ -56,6 +59,7 @@ class Totals:
     bonded: float
     coulomb: float = 0.0
     long_range: float = 0.0
+    rotational: float = 0.0
     parts: dict[str, float] = field(default_factory=dict)
 
     def pressures(self, system: System) -> np.ndarray:
@@ -98,6 +102,7 @@ def totals(system: System) -> Totals:
         bonded=0.5 * float(sums[13]) if system.bonds is not None or parts else 0.0,
         coulomb=coulomb,
         long_range=far,
+        rotational=0.5 * units.energy * float(sums[14]) if isinstance(forces, SphereForces) else 0.0,
         parts=parts,
     )
 
@@ -110,6 +115,8 @@ def _others(system: System) -> list[Any]:
     found = [each.energies[:slots] for each in system.terms]
     if isinstance(forces, ChargedForces):
         found = [forces.energies[:slots], forces.charges[:slots] ** 2, *found]
+    if isinstance(forces, SphereForces):
+        found = [forces.rotations(slots), *found]
     return found
 
 
@@ -127,6 +134,7 @@ def measure(system: System) -> Thermo:
         bonded=found.bonded,
         coulomb=found.coulomb,
         long_range=found.long_range,
+        rotational=found.rotational,
         **found.parts,
     )
 

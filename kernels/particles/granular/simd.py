@@ -14,6 +14,7 @@ from hpckit.kernels.compile import functions  # noqa: F401  (math.sqrt of vector
 from hpckit.kernels.compile import vectors as simd
 from hpckit.kernels.compile.jit import inlined, jit
 from hpckit.kernels.particles.cells.constants import CLUSTER, RECORD
+from hpckit.kernels.particles.granular.reference import INERTIA
 from hpckit.kernels.particles.loops import AHEAD, REORDERED, pieces, sums
 from hpckit.kernels.particles.pair.potential import Form
 from hpckit.kernels.particles.pair.reference import TALLY
@@ -222,11 +223,11 @@ def place_contacts(places, second, slid, start, entries, ids, list_, counts, x, 
 
 
 @jit(noalias=True)
-def roll(spins, torques, radii, inverse_masses, slots, half):
-    """Add `half` times the angular acceleration to the spins: torque / (0.4 m R^2)."""
+def roll(spins, torques, radii, slots, half):
+    """Add `half` times the angular acceleration to the spins, which have 1 / mass behind them: torque / (0.4 m R^2)."""
     for s in range(slots):
-        r = radii[RECORD * s + 3]
-        factor = half * inverse_masses[s] / (0.4 * r * r)
+        r, inverse = radii[RECORD * s + 3], spins[RECORD * s + 3]
+        factor = half * inverse / (INERTIA * r * r) if inverse > 0.0 else 0.0
         for d in range(3):
             spins[RECORD * s + d] += factor * torques[RECORD * s + d]
 

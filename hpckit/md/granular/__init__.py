@@ -1,0 +1,1 @@
+"""Granular matter: spheres that touch, roll and slide on each other."""
