@@ -11,6 +11,7 @@ from hpckit.apps.md.free_energy.settings import Coupling, Metadynamics, Replicas
 from hpckit.apps.md.molecules.settings import Angles, Bonds, Constraints, Coulomb, Dihedrals, Impropers
 from hpckit.apps.md.motion.settings import Axis, Barostat, Deform, Dynamics, Stage
 from hpckit.io.settings import LIMIT, InputFile, OptionalSpan, RelativeToSource, Section
+from hpckit.plan.particles.snapshot import BOUND
 from hpckit.report.settings import Report
 
 SUMMARY = "molecular dynamics: liquids, metals, silicon, salts, molecules, inputs of LAMMPS, your own potentials"
@@ -18,7 +19,7 @@ SCRIPTS = "lammps.script"  # reads inputs of LAMMPS
 GPU = True  # supports `hpckit run --gpu`
 Potential = Literal[
     "lennard_jones", "morse", "buckingham", "yukawa", "table", "eam", "stillinger_weber", "tersoff", "snap",
-    "python", "brick", "ase",
+    "granular", "python", "brick", "ase",
 ]  # fmt: skip
 OF_BRICKS = ("brick", "ase")  # functions of all that is near
 OF_FILES = ("eam", "stillinger_weber", "tersoff", "snap")  # of many bodies
@@ -111,6 +112,7 @@ class Interaction(Section):
         " stillinger_weber: silicon, of `file`; tersoff: silicon, carbon and compounds, of `file`;"
         " snap: of `file` and `parameters_file`; python: the function of pairs that `function` names; brick: one of all"
         " particles of a rank and their ghosts;"
+        " granular: spheres that touch, see [granular];"
         " ase: a calculator of ASE, which the function that `function` names returns",
     )
     file: InputFile | None = Field(
@@ -202,6 +204,37 @@ class Interaction(Section):
         return sorted([self.cutoff, *(pair.cutoff for pair in self.pairs if pair.cutoff is not None)])
 
 
+class Granular(Section):
+    """Spheres that touch, for interaction.kind = "granular": gran/hooke and gran/hertz/history of LAMMPS."""
+
+    law: Literal["hooke", "hertz"] = Field("hooke", description="forces grow with the overlap, or as of elastic spheres")
+    memory: bool = Field(True, description="friction has a spring, which remembers how far surfaces have slid")
+    stiffness: tuple[float, float] = Field(
+        (2e5, 4e5 / 7), description="across the surface and along it: force per length, or pressure of hertz"
+    )
+    damping: tuple[float, float] = Field(
+        (50.0, 25.0), description="across and along: per time, or per time and length of hertz"
+    )
+    friction: float = Field(0.5, ge=0, description="most force along the surface, over that across it")
+    diameters: tuple[float, ...] = Field((1.0,), min_length=1, description="diameter of each type")
+    densities: tuple[float, ...] = Field((1.0,), min_length=1, description="mass per volume of each type")
+    still: tuple[int, ...] = Field((), description="types that do not move, as the ground: others touch them")
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if len(self.diameters) != len(self.densities) or min(*self.diameters, *self.densities) <= 0:
+            raise ValueError("granular.diameters and densities are numbers above 0, one of each for every type")
+        if min(*self.stiffness, *self.damping) < 0 or self.stiffness[0] <= 0:
+            raise ValueError("granular.stiffness and damping are at least 0, and the first stiffness above it")
+        if self.memory and not self.stiffness[1] > 0:
+            raise ValueError("granular.stiffness[1] must be above 0 with memory: set memory = false for a damper alone")
+        if self.law == "hertz" and not self.memory:
+            raise ValueError("granular.law = 'hertz' goes with memory = true")
+        if not all(1 <= kind <= len(self.diameters) for kind in self.still):
+            raise ValueError(f"granular.still names types {list(self.still)}: there are 1 to {len(self.diameters)}")
+        return self
+
+
 class Neighbors(Section):
     """Neighbor lists."""
 
@@ -247,6 +280,7 @@ class Config(Section):
     repro: bool = Field(False, description="add forces without rounding: the same bits on any number of ranks")
     system: System = Field(default_factory=System, description="the particles")
     interaction: Interaction = Field(default_factory=Interaction, description="forces between pairs")
+    granular: Granular = Field(default_factory=Granular, description="spheres that touch")
     bonds: Bonds = Field(default_factory=Bonds, description="bonds between particles")
     angles: Angles = Field(default_factory=Angles, description="angles between bonds")
     dihedrals: Dihedrals = Field(default_factory=Dihedrals, description="turns around bonds")
@@ -408,10 +442,33 @@ class Config(Section):
             raise ValueError("coulomb.kind = 'pppm' needs equal domains: omit ranks.balance, or take ewald")
         if self.interaction.shift and self.interaction.tail:
             raise ValueError("interaction.tail corrects a truncated potential, not one that is shifted")
+        if given.kind == "granular":
+            self._require_spheres()
         self._require_slow()
         if self.repro and self.precision == "mixed":
             raise ValueError("repro adds forces in double precision: set precision to double")
         return self
+
+    def _require_spheres(self) -> None:
+        """Raise `ValueError` for what does not go with spheres that touch."""
+        given = self.interaction
+        wrong = {
+            "dynamics.kind other than nve": self.dynamics.kind != "nve",
+            "dynamics.equilibrate": self.dynamics.equilibrate > 0,
+            "barostat": self.barostat.kind != "none",
+            "deform": bool(self.deform.changes or self.deform.start),
+            "bonds and other terms": any(getattr(self, name).kind != "none" for name in BOUND),
+            "coulomb": self.coulomb.kind != "none",
+            "restraints and metadynamics": bool(self.restraints or self.metadynamics.variables),
+            "units other than lj": self.system.units != "lj",
+            "system.masses (granular.densities give them)": bool(self.system.masses),
+            "precision = 'mixed'": self.precision == "mixed",
+            "interaction.shift, tail, switch, pairs": bool(given.shift or given.tail or given.switch or given.pairs),
+        }
+        if named := [name for name, there in wrong.items() if there]:
+            raise ValueError(f"interaction.kind = 'granular' does not go with {', '.join(named)}")
+        if not self.system.file and len(self.system.fractions) != len(self.granular.diameters):
+            raise ValueError("granular.diameters and densities need one number for each of system.fractions")
 
     def _require_stages(self) -> None:
         """Raise `ValueError` for stages that do not go with each other, or with the rest."""

@@ -19,9 +19,11 @@ from hpckit.comm.device import HOST, Device
 from hpckit.comm.mesh import Mesh
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import DecompositionError, InputError
+from hpckit.md.granular.contacts import SphereForces
 from hpckit.md.motion.deformation import Deformation, changed
 from hpckit.md.motion.dynamics import NVE, warm_up
 from hpckit.md.neighbors import Rebuilds
+from hpckit.md.saved import rows_block, take_rows
 from hpckit.md.system import System
 from hpckit.md.units import UNITS
 from hpckit.plan.grid.factor import best_factorization
@@ -123,10 +125,22 @@ def make_system(config: Config, start: Start, comm: MPI.Intracomm, timer: PhaseT
     if config.deform.start:
         system.reshape(started(config, start))
     system.rebuild()
+    set_spins(system, start)
     system.compute(measure=True)
     warm_up(system)
     system.settle()
     return system
+
+
+def set_spins(system: System, start: Start) -> None:
+    """Collective, after a rebuild: give spheres the spins of their file, and those that do not move no velocity."""
+    if not isinstance(system.forces, SphereForces):
+        return
+    system.particles.velocities[: system.particles.slots][system.inverse_masses == 0.0] = 0.0
+    if start.file is None or start.file.spins is None:
+        return
+    first, count = rows_block(system)
+    take_rows(system, start.file.spins[first : first + count], system.forces.spins)
 
 
 def plans_of(config: Config, start: Start, ranks: int) -> MdPlans:

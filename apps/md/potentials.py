@@ -24,6 +24,8 @@ from hpckit.kernels.particles.pair.named import NAMED
 from hpckit.md.bridges.ase_potential import AsePotential
 from hpckit.md.bridges.brick import BrickPotential
 from hpckit.md.external.coupling import SoftPairs
+from hpckit.kernels.particles.granular.reference import Contact
+from hpckit.md.granular.contacts import Spheres
 from hpckit.md.interaction import Interaction, tabulated
 from hpckit.md.many_body.embedded import EmbeddedAtoms, embedded_atoms
 from hpckit.md.many_body.snap import SnapPotential
@@ -33,7 +35,7 @@ from hpckit.md.many_body.tersoff import TersoffBonds
 FAR = 1e6  # farther than any partner
 
 
-Potential = Interaction | EmbeddedAtoms | StillingerWeber | TersoffBonds | SnapPotential | BrickPotential | AsePotential
+Potential = Interaction | EmbeddedAtoms | StillingerWeber | TersoffBonds | SnapPotential | BrickPotential | AsePotential | Spheres
 
 
 def interaction_of(config: Config, types: int) -> Potential:
@@ -64,6 +66,8 @@ def interaction_of(config: Config, types: int) -> Potential:
         return TersoffBonds(read_tersoff(_file_of_elements(config, types), given.elements))
     if given.kind == "snap":
         return _snap(config, types)
+    if given.kind == "granular":
+        return _spheres(config, types)
     if given.kind == "brick":
         return BrickPotential(load_function(given.function or ""), given.cutoff, types)
     if given.kind == "ase":
@@ -110,6 +114,8 @@ def reaches(config: Config) -> list[float]:
         return [read_tersoff(_file_of_elements(config, len(given.elements)), given.elements).cutoff]
     if given.kind == "snap":
         return [_snap(config, len(given.elements)).cutoff]
+    if given.kind == "granular":
+        return [max(config.granular.diameters)]
     if given.kind == "ase":
         return [2.0 * given.cutoff]
     charges = [config.coulomb.cutoff] if config.coulomb.kind != "none" else []
@@ -136,6 +142,9 @@ def calculator(
 def masses_of(config: Config) -> np.ndarray:
     """The mass of each type: of the settings, else of the file of the potential, else 1."""
     given = config.system
+    if config.interaction.kind == "granular":
+        radii = 0.5 * np.array(config.granular.diameters)
+        return 4.0 * np.pi / 3.0 * radii * radii * radii * np.array(config.granular.densities)
     if given.masses:
         return np.array(given.masses)
     if config.interaction.kind == "eam":
@@ -153,6 +162,15 @@ def _eam_file(config: Config) -> EamFile:
 def _silicon(config: Config, types: int) -> StillingerWeber:
     file = _file_of_elements(config, types)
     return StillingerWeber(read_sw(file, config.interaction.elements[0]), types)
+
+
+def _spheres(config: Config, types: int) -> Spheres:
+    given, masses = config.granular, masses_of(config)
+    if len(masses) != types:
+        raise InputError(f"granular.diameters has {len(masses)} types, and there are {types}")
+    contact = Contact(*given.stiffness, *given.damping, given.friction)
+    radii, still = 0.5 * np.array(given.diameters), [kind - 1 for kind in given.still]
+    return Spheres(contact, radii, masses, given.law, given.memory, still)
 
 
 def _snap(config: Config, types: int) -> SnapPotential:

@@ -30,7 +30,7 @@ from hpckit.apps.md.motion.dynamics import at_temperature, dynamics_of, proper_o
 from hpckit.apps.md.motion.stages import Stages
 from hpckit.apps.md.potentials import interaction_of, reaches
 from hpckit.apps.md.start import Start
-from hpckit.apps.md.trajectory import BOX, HEADER, Trajectory, performance, row
+from hpckit.apps.md.trajectory import BOX, HEADER, ROLL, Trajectory, performance, row
 from hpckit.comm.agree import least_of_ranks
 from hpckit.comm.mesh import axis_comm
 from hpckit.errors import BlowUpError
@@ -86,7 +86,8 @@ class MolecularDynamics(Evolution):
         self.start: Thermo | None = None  # where the dynamics proper begins, from which energy is conserved
         self.seen = [0, 0.0]  # temperatures that count: how many, and their sum
         self.resizes = any(each.resizes for each in stages.configs)
-        run.say(HEADER + BOX * self.resizes)
+        self.rolls = config.interaction.kind == "granular"  # no energy is kept, and what turns has a part of it
+        run.say(HEADER + BOX * self.resizes + ROLL * self.rolls)
 
     @property
     def config(self) -> Config:
@@ -242,6 +243,8 @@ class MolecularDynamics(Evolution):
             if self._done >= self.config.averaged_from:
                 self.seen = [self.seen[0] + 1, self.seen[1] + thermo.temperature]
             box = (thermo.volume, mass_density(self.system)) if self.resizes else ()
+            if self.rolls:
+                box = (thermo.kinetic, thermo.rotational)
             self.run.say(row(self.step, thermo, self.system.count, self.config.system.units == "lj", box))
             tensor = zip(("xx", "yy", "zz", "xy", "xz", "yz"), thermo.tensor, strict=True)
             self.run.metric(
@@ -256,12 +259,13 @@ class MolecularDynamics(Evolution):
                 rebuilds=self.system.neighbors.builds,
                 **self._parts(),
                 **self._box(),
+                **({"rotational": thermo.rotational} if self.rolls else {}),
                 **self.record.metrics(),
                 **exchanged,
                 **({"imbalance": self.system.balance.imbalance} if self.config.ranks.balance else {}),
             )
         given = self.config.dynamics
-        if self._done == given.equilibrate and given.kind == "nve" and not self.resizes:
+        if self._done == given.equilibrate and given.kind == "nve" and not self.resizes and not self.rolls:
             self.start = thermo
         if self._done == given.equilibrate > 0:
             self.run.say(f"equilibrated: T = {thermo.temperature:.4g} after {self._done} steps; now {given.kind}")

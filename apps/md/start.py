@@ -72,13 +72,17 @@ class Start:
             self.file = self.file.replicated(system.replicate)
         self.lower, self.upper, self.count = self.file.lower, self.file.upper, self.file.count
         self.tilt = self.file.tilt
-        self.masses = masses_of(self.config) if self.file.masses is None else self.file.masses
+        self.masses = self.file.masses
+        if self.masses is None or self.config.interaction.kind == "granular":
+            self.masses = masses_of(self.config)
         highest = int(self.file.types.max(initial=0)) + 1
         if highest > len(self.masses):
             raise InputError(
                 f"{system.file} has particles of {highest} types and no masses",
                 do=f"give system.masses of {highest} types",
             )
+        if self.config.interaction.kind == "granular":
+            self._require_spheres(self.file)
         for name in BOUND:
             asked, there = getattr(self.config, name).kind != "none", bool(len(self.file.terms.get(name, ())))
             if there != asked:
@@ -90,6 +94,29 @@ class Start:
                     do=f"set {name}.kind and {name}.parameters as the file needs them (zero: no forces)",
                 )
         self.notes = [f"{system.file} {note}" for note in self._notes_on(self.file, (x, y, z))]
+
+    def _require_spheres(self, file: Snapshot) -> None:
+        """Raise `InputError` for particles whose size or density is not that of their type."""
+        given = self.config.granular
+        moving = np.isin(file.types + 1, given.still) & (file.velocities is not None and file.velocities.any(axis=1))
+        if moving.any():
+            raise InputError(
+                f"particle {file.ids[np.argmax(moving)]} in {self.config.system.file} has a velocity, and its type does"
+                " not move",
+                do="set granular.still otherwise, or the velocity to 0",
+            )
+        if file.spheres is None:
+            return
+        wanted = np.stack([given.diameters, given.densities], axis=1)[file.types]
+        strange = np.flatnonzero((file.spheres != wanted).any(axis=1))
+        if len(strange):
+            k = strange[0]
+            (diameter, density), (right, heavy) = file.spheres[k], wanted[k]
+            raise InputError(
+                f"particle {file.ids[k]} in {self.config.system.file} is of type {file.types[k] + 1} and has diameter"
+                f" {diameter:g} and density {density:g}; those of its type are {right:g} and {heavy:g}",
+                do="set granular.diameters and densities, and give each kind of sphere a type of its own",
+            )
 
     def _notes_on(self, file: Snapshot, periodic: tuple[bool, bool, bool]) -> list[str]:
         """Notes on differences between file and settings, and on unused data of the file."""

@@ -18,6 +18,7 @@ from hpckit.run.context import Run
 
 HEADER = "   Step          Temp          E_pair         E_mol          TotEng         Press     "
 BOX = "     Volume        Density   "  # behind the header where the box changes
+ROLL = "    KinEng         RotEng     "  # of spheres, of all of them
 # Units of a system as the units module of H5MD spells them.
 H5MD_UNITS = {
     "lj": {},

@@ -84,6 +84,9 @@ class Forces(ABC):
         if len(self.tallies) < particles.slots:
             self.tallies = self.device.zeros((particles.capacity, TALLY))
 
+    def forget(self) -> None:  # noqa: B027
+        """Before other particles are loaded: drop what belongs to those of now."""
+
     def leave(self, mesh: Mesh, domains: DomainDecomposition, particles: Particles) -> None:  # noqa: B027
         """Collective, before particles go to their new ranks: send after them what they have beside `Particles`."""
 

@@ -250,6 +250,7 @@ class System:
         packed = packed.copy()
         packed["position"], packed["image"] = positions, images
         arrived = send_to(self.mesh, packed, self.domains.owners(positions[:, :3]))
+        self.forces.forget()
         self.particles = Particles(self.device)
         self.particles.append(arrived[np.argsort(arrived["position"][:, 2], kind="stable")])
         self.count = int(sum_of_ranks(self.mesh.comm, np.array(len(arrived), np.int64)))

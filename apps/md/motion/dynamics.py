@@ -6,6 +6,7 @@ from typing import Any
 
 from hpckit.apps.md.config import Config
 from hpckit.md.external.fields import ExternalFields, Wall
+from hpckit.md.granular.rolling import Rolling
 from hpckit.md.motion.barostats import MTK, CellRescaling
 from hpckit.md.motion.deformation import Deformation
 from hpckit.md.motion.dynamics import NVE, Dynamics
@@ -127,6 +128,8 @@ def _moving(config: Config, first_step: int) -> Dynamics:
             what |= {"tilts": held.tilts, "length": held.chain, "correction": held.correction}
             return FullMTK(chain, held.pressure, held.damping, **what)
         return MTK(chain, held.pressure, held.damping, length=held.chain, correction=held.correction, **what)
+    if config.interaction.kind == "granular":
+        return Rolling()
     if given.kind == "langevin":
         return Langevin(given.temperature, given.damping, given.seed, first_step)
     if given.kind == "bussi":

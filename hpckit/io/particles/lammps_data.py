@@ -26,7 +26,7 @@ STYLES = {
 TERMS = {name.capitalize(): name for name in BOUND}  # section -> what it counts
 COEFFICIENTS = {f"{name.removesuffix('s').capitalize()} Coeffs": name for name in BOUND}
 SECTIONS = ("Masses", "Atoms", "Velocities", *TERMS, *COEFFICIENTS)
-# Columns of velocities; spheres turn too, which is passed over.
+# Columns of velocities; spheres turn too.
 VELOCITIES, OF_SPHERES = ("id", "vx", "vy", "vz"), ("id", "vx", "vy", "vz", "wx", "wy", "wz")
 # Sections that another program's force field may have; what they say is set in hpckit's own run file.
 PASSED_OVER = ("Pair Coeffs", "PairIJ Coeffs")
@@ -70,7 +70,7 @@ class _Reader:
         self.atoms: dict[str, Floats] = {}
         self.ids: Ints = np.zeros(0, np.int64)
         self.images = np.zeros((0, 3), np.int32)
-        self.velocities: tuple[Ints, Floats] | None = None
+        self.velocities: tuple[Ints, Floats] | None = None  # with spins
         self.terms: dict[str, tuple[Ints, list[int]]] = {}
         self.coefficients: dict[str, list[tuple[float, ...]]] = {}
 
@@ -255,7 +255,7 @@ class _Reader:
             strange = np.flatnonzero(~np.isin(ids, self.ids))
             if strange.size:
                 raise self.lines.fault("the id of an atom", str(ids[strange[0]]), numbers[strange[0]])
-        self.velocities = ids, values[:, 1:4]
+        self.velocities = ids, values[:, 1:]
 
     def _terms(self, name: str) -> None:
         """Bonds, angles, dihedrals or impropers as type and ids, and their lines."""
@@ -307,9 +307,12 @@ class _Reader:
         ids, types, positions, images, charges = sorted_by_id(
             self.ids, types, positions, self.images, atoms.get("charge")
         )
-        velocities = None
+        velocities = spins = spheres = None
         if self.velocities is not None:
             _, velocities = sorted_by_id(*self.velocities)
+            velocities, spins = velocities[:, :3], velocities[:, 3:] if velocities.shape[1] == 6 else None
+        if "diameter" in atoms:
+            _, spheres = sorted_by_id(self.ids, np.stack([atoms["diameter"], atoms["density"]], axis=1))
         return Snapshot(
             lower=self.box[:, 0].copy(),
             upper=self.box[:, 1].copy(),
@@ -322,6 +325,8 @@ class _Reader:
             velocities=None if velocities is None else np.ascontiguousarray(velocities),
             masses=self.masses,
             charges=charges,
+            spheres=spheres,
+            spins=None if spins is None else np.ascontiguousarray(spins),
             bonds=self._places_of("bonds"),
             angles=self._places_of("angles"),
             dihedrals=self._places_of("dihedrals"),

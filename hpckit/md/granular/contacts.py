@@ -123,11 +123,15 @@ class SphereForces(NearForces):
         """See the class; for own slots, in place."""
         return self._motion[1]
 
+    def forget(self) -> None:
+        """Nothing turns, and no contact remembers anything."""
+        self._ids, self._carried = np.zeros(0, np.int64), (np.zeros(0, SPIN), np.zeros(0, SIDE))
+
     def leave(self, mesh: Mesh, domains: DomainDecomposition, particles: Particles) -> None:
         """Collective, before particles go to their new ranks: send spins and contacts after them."""
         own = particles.own
         if not len(self._ids):
-            own = own[:0]  # the first rebuild: nothing turns yet
+            own = own[:0]  # the first rebuild
         spins, sides = np.zeros(len(own), SPIN), self.sides(particles) if len(own) else np.zeros(0, SIDE)
         spins["id"], spins["spin"] = particles.ids[own], self._motion[1, own, :3]
         if mesh.size > 1:

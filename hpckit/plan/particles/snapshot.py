@@ -24,7 +24,8 @@ class Snapshot:
     ids: int64[n], unique, as in files, from 1. types: int64[n], from 0. positions: float64[n, 3]. images: int32[n, 3],
     how many edges of the box a particle has gone beyond its position: positions + cell.shifts(images) are the unwrapped
     places. velocities, forces: float64[n, 3], or None where unknown. masses: float64[types], or None. charges:
-    float64[n], or None. bonds: int64[bonds, 3], or None: type from 0, and the places of two particles, from 0; so
+    float64[n], or None. spheres: float64[n, 2], diameters and densities, or None; spins: float64[n, 3], angular
+    velocities, or None. bonds: int64[bonds, 3], or None: type from 0, and the places of two particles, from 0; so
     angles [n, 4], dihedrals and impropers [n, 5]. coefficients: what a file says of their types, by the names of these
     fields: a row of numbers for each type. names: of the types, empty where they have none. All lengths, masses and
     times in the units of the run that made it. units: their name, empty where the file does not say it. passed_over:
@@ -42,6 +43,8 @@ class Snapshot:
     forces: Floats | None = None
     masses: Floats | None = None
     charges: Floats | None = None
+    spheres: Floats | None = None
+    spins: Floats | None = None
     names: tuple[str, ...] = ()
     step: int = 0
     time: float = 0.0
@@ -63,6 +66,8 @@ class Snapshot:
             ("velocities", (n, 3)),
             ("forces", (n, 3)),
             ("charges", (n,)),
+            ("spheres", (n, 2)),
+            ("spins", (n, 3)),
             ("lower", (3,)),
             ("upper", (3,)),
             ("tilt", (3,)),
@@ -157,6 +162,8 @@ class Snapshot:
             velocities=each(self.velocities),
             forces=each(self.forces),
             charges=each(self.charges),
+            spheres=each(self.spheres),
+            spins=each(self.spins),
             **terms,
         )
 
