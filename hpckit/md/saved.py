@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from hpckit.comm.agree import all_of_ranks
 from hpckit.comm.mesh import Mesh
 from hpckit.io.checkpoint.state import Piece, Restored
 from hpckit.kernels.particles.records.dispatch import types_of
+from hpckit.md.granular.contacts import SIDE, SphereForces
 from hpckit.md.system import System
 from hpckit.particles.migration import send_to
 from hpckit.particles.particles import pack_particles
@@ -37,7 +39,9 @@ def pieces_of(system: System) -> list[Piece]:
     position, velocity: float64 [particles, 3]; built: the positions at the last rebuild, in the box; image: int32
     [particles, 3], box lengths gone until then; type: int32 [particles], from 0; charge: float64 [particles]; force:
     float64 [particles, 3], with constraints, whose forces depend on the velocities of half a step before, and where a
-    box that has changed since makes them differ from those of the positions.
+    box that has changed since makes them differ from those of the positions, and of spheres. Of spheres also spin,
+    torque: float64 [particles, 3]; and of the contacts that remember something sides: int64 [n, 2], the ids of both,
+    and slid: float64 [n, 3].
     """
     particles = system.particles.on_host()
     slots = particles.own
@@ -52,10 +56,50 @@ def pieces_of(system: System) -> list[Piece]:
     first, count = rows_block(system)
     if not np.array_equal(came["id"], np.arange(first, first + count)):
         raise AssertionError("particles of a checkpoint are lost or doubled")
-    return [
+    pieces = [
         Piece(name, (system.count, *came[name].shape[1:]), (first, *(0 for _ in came[name].shape[1:])), came[name])
         for name in _arrays(system)
     ]
+    forces = system.forces
+    if isinstance(forces, SphereForces):
+        for name, values in (("spin", forces.spins), ("torque", forces.torques)):
+            pieces.append(Piece(name, (system.count, 3), (first, 0), rows_by_id(system, values)))
+        pieces += _sides(system, forces)
+    return pieces
+
+
+def _sides(system: System, forces: SphereForces) -> list[Piece]:
+    """Collective: what contacts remember, in the order of the ids; none where none does."""
+    sides = forces.sides(system.particles)
+    sides = send_to(system.mesh, sides, _homes(system, sides["id"]))
+    sides = sides[np.lexsort((sides["other"], sides["id"]))]
+    counts = all_of_ranks(system.mesh.comm, np.array(len(sides), np.int64)).astype(np.int64)
+    total, before = int(counts.sum()), int(counts[: system.mesh.rank].sum())
+    if not total:
+        return []
+    ids = np.stack([sides["id"], sides["other"]], axis=1)
+    slid = np.ascontiguousarray(sides["slid"])
+    return [Piece("sides", (total, 2), (before, 0), ids), Piece("slid", (total, 3), (before, 0), slid)]
+
+
+def _take_sides(system: System, forces: SphereForces, restored: Restored) -> None:
+    """Collective: give contacts what they remember, on the ranks that have their particles now."""
+    if "sides" not in restored.names:
+        return
+    mesh, particles = system.mesh, system.particles
+    start, count = block(restored.shape("sides")[0], mesh.size, mesh.rank)
+    sides = np.zeros(count, SIDE)
+    ids = restored.read("sides", (start, 0), (count, 2))
+    sides["id"], sides["other"] = ids[:, 0], ids[:, 1]
+    sides["slid"] = restored.read("slid", (start, 0), (count, 3))
+    own = np.zeros(particles.count, QUESTION)
+    own["id"], own["rank"] = particles.ids[particles.own], mesh.rank
+    known = send_to(mesh, own, _homes(system, own["id"]))
+    sides = send_to(mesh, sides, _homes(system, sides["id"]))
+    ranks = np.zeros(len(known), np.int64)
+    first, _ = rows_block(system)
+    ranks[known["id"] - first] = known["rank"]
+    forces.place_sides(particles, system.neighbors, send_to(mesh, sides, ranks[sides["id"] - first]))
 
 
 def values_of(system: System) -> dict[str, Any]:
@@ -104,11 +148,15 @@ def restore(system: System, restored: Restored, measure: bool) -> None:
         forces = _asked(system, device.to_host(particles.ids[slots]), rows["force"], first)
         particles.forces[slots, :3] = device.to_device(forces)
         system.reshaped = bool(values.get("reshaped"))
+    if isinstance(system.forces, SphereForces):
+        for name, array in (("spin", system.forces.spins), ("torque", system.forces.torques)):
+            take_rows(system, restored.read(name, (first, 0), (count, 3)), array)
+        _take_sides(system, system.forces, restored)
 
 
 def _arrays(system: System) -> tuple[str, ...]:
     """What a checkpoint holds: charges of those that have them, and forces that do not follow from the positions."""
-    forces = system.constraints is not None or system.reshaped
+    forces = system.constraints is not None or system.reshaped or isinstance(system.forces, SphereForces)
     return (*ARRAYS, *["charge"] * system.charged, *["force"] * forces)
 
 
