@@ -259,6 +259,7 @@ class Kept:
 
     def __init__(self, pieces, values):
         self.values, self.arrays = values, {each.name: each.block.copy() for each in pieces}
+        self.names = [*self.arrays]
 
     def shape(self, name):
         return self.arrays[name].shape

@@ -34,12 +34,15 @@ def run(comm: MPI.Intracomm, folder: Path, steps: int, names: list[str]) -> None
                 rows.append([it.temperature, it.potential, it.coulomb, it.long_range, it.pressure, *it.tensor, *box])
         kept = {piece.name: piece for piece in pieces_of(system)}
         charges = np.concatenate(comm.allgather(kept["charge"].block)) if system.charged else None
+        spins = np.concatenate(comm.allgather(kept["spin"].block)) if "spin" in kept else None
         found = snapshot(system, forces=True)
         if found is not None:
             given = {key: getattr(found, key) for key in ("positions", "images", "velocities", "forces")}
             if charges is not None:
                 assert np.array_equal(charges, found.charges)
                 given["charges"] = charges
+            if spins is not None:
+                given["spins"] = spins
             np.savez(folder / f"{name}-{comm.size}.npz", rows=rows, builds=system.neighbors.builds, **given)
         system.mesh.close()
 
