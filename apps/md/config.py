@@ -207,7 +207,7 @@ class Interaction(Section):
 class Granular(Section):
     """Spheres that touch, for interaction.kind = "granular": gran/hooke and gran/hertz/history of LAMMPS."""
 
-    law: Literal["hooke", "hertz"] = Field("hooke", description="forces grow with the overlap, or as of elastic spheres")
+    law: Literal["hooke", "hertz"] = Field("hooke", description="forces grow with the overlap, or as Hertz has it")
     memory: bool = Field(True, description="friction has a spring, which remembers how far surfaces have slid")
     stiffness: tuple[float, float] = Field(
         (2e5, 4e5 / 7), description="across the surface and along it: force per length, or pressure of hertz"

@@ -18,13 +18,13 @@ from hpckit.io.particles.lammps_snap import read_snap
 from hpckit.io.particles.lammps_sw import read_sw
 from hpckit.io.particles.lammps_table import read_lammps_table
 from hpckit.io.particles.lammps_tersoff import read_tersoff
+from hpckit.kernels.particles.granular.reference import Contact
 from hpckit.kernels.particles.lennard_jones import dispatch as lennard_jones
 from hpckit.kernels.particles.pair.custom import make_potential, tails
 from hpckit.kernels.particles.pair.named import NAMED
 from hpckit.md.bridges.ase_potential import AsePotential
 from hpckit.md.bridges.brick import BrickPotential
 from hpckit.md.external.coupling import SoftPairs
-from hpckit.kernels.particles.granular.reference import Contact
 from hpckit.md.granular.contacts import Spheres
 from hpckit.md.interaction import Interaction, tabulated
 from hpckit.md.many_body.embedded import EmbeddedAtoms, embedded_atoms
@@ -35,7 +35,16 @@ from hpckit.md.many_body.tersoff import TersoffBonds
 FAR = 1e6  # farther than any partner
 
 
-Potential = Interaction | EmbeddedAtoms | StillingerWeber | TersoffBonds | SnapPotential | BrickPotential | AsePotential | Spheres
+Potential = (
+    Interaction
+    | EmbeddedAtoms
+    | StillingerWeber
+    | TersoffBonds
+    | SnapPotential
+    | BrickPotential
+    | AsePotential
+    | Spheres
+)
 
 
 def interaction_of(config: Config, types: int) -> Potential:

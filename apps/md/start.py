@@ -72,16 +72,15 @@ class Start:
             self.file = self.file.replicated(system.replicate)
         self.lower, self.upper, self.count = self.file.lower, self.file.upper, self.file.count
         self.tilt = self.file.tilt
-        self.masses = self.file.masses
-        if self.masses is None or self.config.interaction.kind == "granular":
-            self.masses = masses_of(self.config)
+        spheres, masses = self.config.interaction.kind == "granular", self.file.masses
+        self.masses = masses_of(self.config) if masses is None or spheres else masses
         highest = int(self.file.types.max(initial=0)) + 1
         if highest > len(self.masses):
             raise InputError(
                 f"{system.file} has particles of {highest} types and no masses",
                 do=f"give system.masses of {highest} types",
             )
-        if self.config.interaction.kind == "granular":
+        if spheres:
             self._require_spheres(self.file)
         for name in BOUND:
             asked, there = getattr(self.config, name).kind != "none", bool(len(self.file.terms.get(name, ())))
@@ -98,7 +97,8 @@ class Start:
     def _require_spheres(self, file: Snapshot) -> None:
         """Raise `InputError` for particles whose size or density is not that of their type."""
         given = self.config.granular
-        moving = np.isin(file.types + 1, given.still) & (file.velocities is not None and file.velocities.any(axis=1))
+        still, velocities = np.isin(file.types + 1, given.still), file.velocities
+        moving = still & velocities.any(axis=1) if velocities is not None else still & False
         if moving.any():
             raise InputError(
                 f"particle {file.ids[np.argmax(moving)]} in {self.config.system.file} has a velocity, and its type does"

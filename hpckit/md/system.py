@@ -17,7 +17,6 @@ from hpckit.kernels.particles.integrate.cell.dispatch import deform
 from hpckit.kernels.particles.integrate.dispatch import dilate
 from hpckit.kernels.particles.pair.potential import Form
 from hpckit.kernels.particles.records.dispatch import types_of, weigh
-from hpckit.md.balance import LoadBalance
 from hpckit.md.bridges.ase_potential import AseForces, AsePotential
 from hpckit.md.bridges.brick import BrickForces, BrickPotential
 from hpckit.md.forces import Forces, PairForces
@@ -30,6 +29,7 @@ from hpckit.md.many_body.tersoff import TersoffBonds, TersoffForces
 from hpckit.md.molecules.charges import Charged, ChargedForces
 from hpckit.md.neighbors import NeighborList, Rebuilds, lost
 from hpckit.md.units import UNITS, Units
+from hpckit.particles.balance import LoadBalance
 from hpckit.particles.ghosts import GhostExchange
 from hpckit.particles.migration import audit, migrate, send_to, wrap
 from hpckit.particles.particles import Particles

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from hpckit.md.balance import _apart
+from hpckit.particles.balance import _apart
 
 
 def excess(work):

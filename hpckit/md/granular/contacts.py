@@ -103,8 +103,7 @@ class SphereForces(NearForces):
         self.interaction, self.still, self.dt = it, tuple(it.still), 0.0
         self._near_kernel = near_kernel(replace(self.form, measure=False))
         self._kernels = {
-            measure: contact_kernel(replace(self.form, measure=measure), it.law, it.memory)
-            for measure in (False, True)
+            measure: contact_kernel(replace(self.form, measure=measure), it.law, it.memory) for measure in (False, True)
         }
         self._motion, self.torques = device.zeros((PARTS, 0, RECORD)), device.zeros((0, RECORD))
         self._slid = [device.zeros((0,)) for _ in range(3)]

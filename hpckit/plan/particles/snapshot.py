@@ -43,8 +43,6 @@ class Snapshot:
     forces: Floats | None = None
     masses: Floats | None = None
     charges: Floats | None = None
-    spheres: Floats | None = None
-    spins: Floats | None = None
     names: tuple[str, ...] = ()
     step: int = 0
     time: float = 0.0
@@ -56,6 +54,8 @@ class Snapshot:
     impropers: Ints | None = None
     coefficients: dict[str, list[tuple[float, ...]]] = field(default_factory=dict)
     tilt: Floats = field(default_factory=lambda: np.zeros(3))
+    spheres: Floats | None = None
+    spins: Floats | None = None
 
     def __post_init__(self) -> None:
         n = len(self.ids)

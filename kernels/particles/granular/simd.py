@@ -123,7 +123,9 @@ def contact_kernel(form: Form, law: str, memory: bool) -> Any:
         ratio = minimum(one, most / size)
         return -ratio * gx, -ratio * gy, -ratio * gz, ux, uy, uz
 
-    def contacts(clusters, records, start, list_, counts, given, dt, velocities, spins, x, y, z, forces, torques, tallies):
+    def contacts(
+        clusters, records, start, list_, counts, given, dt, velocities, spins, x, y, z, forces, torques, tallies
+    ):
         one, two, zero = broadcast(1.0), broadcast(2.0), broadcast(0.0)
         for cluster in clusters:
             for i in range(CLUSTER * cluster, CLUSTER * cluster + CLUSTER):
