@@ -3,9 +3,9 @@
 Two spheres i and j with radii R and reduced mass m touch where their distance r is below R_i + R_j. With d = x_i - x_j,
 the overlap o = R_i + R_j - r and the velocity of the surfaces at the contact, split along d (v_n) and across it (v_t),
 
-    F_n = s (normal o d / r - m damp_normal v_n),    F_t = -s (tangent u + m damp_tangent v_t),    |F_t| <= friction |F_n|
+    F_n = s (normal o d / r - m damp_normal v_n),    F_t = -s (tangent u + m damp_tangent v_t),    |F_t| <= friction F_n
 
-with s = 1 (`hooke`), or sqrt(o R_i R_j / (R_i + R_j)) (`hertz`). u is how far the surfaces have slid since they touched,
+with s = 1 (`hooke`), or sqrt(o R_i R_j / (R_i + R_j)) (`hertz`). u is how far surfaces have slid since they touched,
 turned into the plane across d in each step; where friction yields, u is what gives F_t (Cundall and Strack 1979,
 Geotechnique 29, 47; Silbert et al. 2001, Phys. Rev. E 64, 051302: `gran/hooke/history` and `gran/hertz/history` of
 LAMMPS). Without memory F_t has its damper alone (`gran/hooke`).
