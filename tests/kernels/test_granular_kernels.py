@@ -10,7 +10,7 @@ from hpckit.comm.device import HOST
 from hpckit.kernels.compile import vectors
 from hpckit.kernels.particles.cells import reference as cells_reference
 from hpckit.kernels.particles.granular import reference
-from hpckit.kernels.particles.granular.simd import contact_kernel, near_kernel
+from hpckit.kernels.particles.granular.simd import WORK, contact_kernel, near_kernel
 from hpckit.kernels.particles.pair.potential import Form
 
 EXTENT = (7.0, 8.0, 9.0)
@@ -44,9 +44,10 @@ def test_every_form_agrees_with_the_reference(form, law, memory):
     start, entries, clusters = listed(slots, starts, grid, EXTENT, 1.35, form.isa, form.lanes)
     own, every = 8 * clusters, np.arange(clusters, dtype=np.int32)
     motion = spheres(slots, own)
-    near, counts, room = np.zeros(len(entries) + 8, np.int32), np.zeros(own, np.int32), len(entries) + 8
+    room, counts = len(entries) + 8, np.zeros(clusters, np.int32)
+    owners, others = np.zeros(room, np.int32), np.zeros(room, np.int32)
     memories = [HOST.zeros((room,)) for _ in range(3)]
-    scratch = np.zeros(512, np.int32), np.zeros(3 * 512)
+    scratch = np.zeros(2 * 512, np.int32), np.zeros(3 * 512)
     first, second = cells_reference.neighbors(slots[:own], own, 1.35)
     slid = np.zeros((len(first), 3))
     find, touch = near_kernel(form), contact_kernel(form, law, memory)
@@ -55,10 +56,10 @@ def test_every_form_agrees_with_the_reference(form, law, memory):
     for dt in (0.0, 0.002, 0.004, 0.004):
         flat = slots.ravel(), start
         moving = motion[1].ravel()
-        find(every, *flat, entries, np.int32(4 * own), 1.1, moving, near, counts, *memories, *scratch)
-        out = forces.ravel(), torques.ravel(), tallies.ravel()
+        find(every, *flat, entries, np.int32(4 * own), 1.1, moving, owners, others, counts, *memories, *scratch)
+        out = forces.ravel(), torques.ravel(), tallies.ravel(), HOST.zeros((WORK,))
         moved = motion[0].ravel(), moving
-        touch(every, *flat, near, counts, GIVEN, dt, *moved, *memories, *out)
+        touch(every, *flat, owners, others, counts, GIVEN, dt, *moved, *memories, *out)
         expected = reference.contacts_of_pairs(slots, motion, first, second, slid, GIVEN, law, memory, dt)
         slid = expected[3]
         for found, wanted in zip((forces, torques, tallies), expected[:3], strict=True):
@@ -66,7 +67,8 @@ def test_every_form_agrees_with_the_reference(form, law, memory):
                 continue
             assert np.abs(found - wanted[:own]).max() < 1e-11 * np.abs(wanted).max()
         if memory:
-            there = {(s, near[k] // 4): k for s in range(own) for k in range(start[s], start[s] + counts[s])}
+            used = [k for c in range(clusters) for k in range(start[8 * c], start[8 * c] + counts[c])]
+            there = {(owners[k] // 4, others[k] // 4): k for k in used}
             places = np.array([there.get(pair, room - 1) for pair in zip(first.tolist(), second.tolist(), strict=True)])
             kept = np.stack([each[places] for each in memories], axis=1)
             np.testing.assert_allclose(kept, slid, rtol=1e-9, atol=1e-15)

@@ -19,6 +19,7 @@ from hpckit.errors import InputError
 from hpckit.kernels.particles.cells.constants import CLUSTER, RECORD
 from hpckit.kernels.particles.granular.reference import INERTIA, PARTS, Contact
 from hpckit.kernels.particles.granular.simd import (
+    WORK,
     contact_kernel,
     known_contacts,
     near_kernel,
@@ -27,7 +28,7 @@ from hpckit.kernels.particles.granular.simd import (
     take_motion,
 )
 from hpckit.kernels.particles.records.dispatch import types_of
-from hpckit.md.forces import NearForces
+from hpckit.md.forces import Forces
 from hpckit.md.neighbors import NeighborList
 from hpckit.particles.ghosts import GhostExchange
 from hpckit.particles.migration import send_to
@@ -77,14 +78,14 @@ class Spheres:
         return 2.0 * float(max(self.radii))
 
 
-class SphereForces(NearForces):
+class SphereForces(Forces):
     """The forces of contacts; see `Forces`. First the near neighbors, then forces and `torques`, [slots, 4].
 
     dt: the time that contacts slide on with the next forces: 0, or for the forces of a step its length
     (`hpckit.md.granular.rolling`). spins: [slots, 4], angular velocities, and 1 / mass.
     """
 
-    values_each = 4 * PARTS
+    stages, values_each = 2, 4 * PARTS
 
     def __init__(
         self,
@@ -106,6 +107,8 @@ class SphereForces(NearForces):
             measure: contact_kernel(replace(self.form, measure=measure), it.law, it.memory) for measure in (False, True)
         }
         self._motion, self.torques = device.zeros((PARTS, 0, RECORD)), device.zeros((0, RECORD))
+        self._owners = self._others = self._counts = np.zeros(0, np.int32)  # pairs near enough to touch
+        self._inverse_inertia, self._work = np.zeros(0), device.zeros((WORK,))
         self._slid = [device.zeros((0,)) for _ in range(3)]
         self._scratch = np.zeros(0, np.int32), np.zeros(0)
         self._bounds = np.zeros(1, np.int64)
@@ -156,6 +159,8 @@ class SphereForces(NearForces):
         kinds = types_of(particles.positions[own])
         motion[0, own, 3] = it.radii[kinds]
         motion[1, own, 3] = np.where(np.isin(kinds, self.still), 0.0, 1.0 / it.masses[kinds])
+        self._inverse_inertia = np.zeros(slots)
+        self._inverse_inertia[own] = motion[1, own, 3] / (INERTIA * it.radii[kinds] ** 2)
         spins, sides = self._carried
         if len(spins):
             motion[1, self.slots_of(particles, spins["id"]), :3] = spins["spin"]
@@ -164,45 +169,55 @@ class SphereForces(NearForces):
         self._carried = np.zeros(0, SPIN), np.zeros(0, SIDE)
 
     def _reserve(self, neighbors: NeighborList, slots: int) -> None:
-        """Room for the near neighbors of all slots, and what their contacts remember; without any at first."""
+        """Room for the pairs near enough to touch, and what their contacts remember; without any at first."""
         lists = neighbors.lists
         assert lists is not None
         room = len(lists.entries) + CLUSTER
-        if len(self.near) < room:
-            self.near, self._slid = np.zeros(room, np.int32), [self.device.zeros((room,)) for _ in range(3)]
-        if len(self.counts) < neighbors.slots:
-            self.counts = np.zeros(neighbors.slots, np.int32)
-        self.counts[:] = 0
-        longest = int(np.diff(lists.bounds[: slots + 1]).max(initial=0)) + 2 * CLUSTER
-        if len(self._scratch[0]) < longest:
-            self._scratch = np.zeros(longest, np.int32), np.zeros(3 * longest)
+        if len(self._others) < room:
+            self._owners, self._others = np.zeros(room, np.int32), np.zeros(room, np.int32)
+            self._slid = [self.device.zeros((room,)) for _ in range(3)]
+        self._counts = np.zeros(slots // CLUSTER, np.int32)
+        longest = int(np.diff(lists.bounds[: slots + 1 : CLUSTER]).max(initial=0)) + 2 * CLUSTER
+        if len(self._scratch[1]) < 3 * longest:
+            self._scratch = np.zeros(2 * longest, np.int32), np.zeros(3 * longest)
 
     def slots_of(self, particles: Particles, ids: np.ndarray) -> np.ndarray:
         """The slots of own particles with these ids, all of which are here."""
         own = particles.own
-        order = own[np.argsort(particles.ids[own])]
-        return np.asarray(order[np.searchsorted(particles.ids[order], ids)])
+        there = particles.ids[own]
+        span = int(there.max(initial=0)) + 1
+        if span < 4 * len(own):  # all ids, or most of them, are here
+            places = np.empty(span, np.int64)
+            places[there] = own
+            return np.asarray(places[ids])
+        order = np.argsort(there)
+        return np.asarray(own[order][np.searchsorted(there[order], ids)])
 
     def sides(self, particles: Particles) -> np.ndarray:
         """What contacts of own particles remember (`SIDE`), where it is not 0, as of the last forces."""
-        found = np.zeros(int(self.counts[: particles.slots].sum()), SIDE)
+        found = np.zeros(int(self._counts.sum()), SIDE)
         first, second = np.zeros(len(found), np.int64), np.zeros(len(found), np.int64)
         slid = np.zeros((len(found), 3))
-        held = self._bounds, self.near, self.counts, *self._slid
-        count = known_contacts(particles.slots, *held, self._ids, first, second, slid)
+        held = self._bounds, *self._pairs, *self._slid
+        count = known_contacts(len(self._counts), *held, self._ids, first, second, slid)
         found["id"], found["other"], found["slid"] = first, second, slid
         return found[:count]
 
     def place_sides(self, particles: Particles, neighbors: NeighborList, sides: np.ndarray) -> None:
-        """Give what contacts remember its places in the lists, which hold nothing yet."""
+        """Give what contacts remember its places in the lists; all else is forgotten."""
         lists = neighbors.lists
         assert lists is not None
         self._bounds = lists.bounds
+        self._counts[:] = 0
         if len(sides):
             places = self.slots_of(particles, sides["id"])
             what = places, np.ascontiguousarray(sides["other"]), np.ascontiguousarray(sides["slid"])
-            held = self._ids, self.near, self.counts, *self._slid
+            held = self._ids, *self._pairs, *self._slid
             place_contacts(*what, lists.bounds, lists.entries, *held)
+
+    @property
+    def _pairs(self) -> tuple[np.ndarray, ...]:
+        return self._owners, self._others, self._counts
 
     def begin(self, particles: Particles, measure: int) -> None:
         """Take up the velocities of now."""
@@ -214,20 +229,19 @@ class SphereForces(NearForces):
         assert lists is not None
         moving, spins = (each.reshape(-1) for each in self._motion)
         flat = part, particles.positions.reshape(-1), lists.bounds
-        held = self.near, self.counts
+        held = self._pairs
         if stage == 0:
             pad = np.int32(RECORD * (neighbors.slots - CLUSTER))
             self._near_kernel(*flat, lists.entries, pad, it.cutoff, spins, *held, *self._slid, *self._scratch)
             return
         if measure:
             self.reserve_tallies(particles)
-        out = particles.forces.reshape(-1), self.torques.reshape(-1), self.tallies.reshape(-1)
+        out = particles.forces.reshape(-1), self.torques.reshape(-1), self.tallies.reshape(-1), self._work
         self._kernels[bool(measure)](*flat, *held, it.contact, self.dt, moving, spins, *self._slid, *out)
 
     def turn(self, particles: Particles, half: float) -> None:
         """Add half a step of the torques to the spins."""
-        flat = self.spins.reshape(-1), self.torques.reshape(-1), self._motion[0].reshape(-1)
-        roll(*flat, particles.slots, half)
+        roll(self.spins, self.torques, self._inverse_inertia, particles.slots, half)
 
     def rotations(self, slots: int) -> np.ndarray:
         """Twice the energy of rotation of each own slot; 0 of what does not move."""
