@@ -55,7 +55,7 @@ def near_kernel(form: Form) -> Any:
         for cluster in clusters:
             begin, count = start[CLUSTER * cluster], 0
             for i in range(CLUSTER * cluster, CLUSTER * cluster + CLUSTER):
-                own, first = RECORD * i, count
+                own = RECORD * i
                 if moving[own + 3] == 0.0:
                     continue
                 xi, yi, zi = broadcast(records[own]), broadcast(records[own + 1]), broadcast(records[own + 2])
@@ -65,9 +65,9 @@ def near_kernel(form: Form) -> Any:
                     dx, dy, dz = xi - other_x, yi - other_y, zi - other_z
                     within = dx * dx + (dy * dy + dz * dz) < limit
                     keep(spare, count, entries, k, within)
+                    for m in range(n):
+                        spare[half + count + m] = own
                     count += ones(within)
-                for m in range(first, count):
-                    spare[half + m] = own
             same = count == counts[cluster]
             if same:
                 for m in range(count):
