@@ -17,6 +17,7 @@ HOOVER = {
 }
 MOVERS = (*HOOVER, "langevin", "temp/csvr")  # with a state of their own
 FIXES = ("nve", *MOVERS)
+PLAIN = ("nve", "nve/sphere")  # velocity Verlet alone
 HELD = {"temp", "iso", "aniso", "tri", *EDGES, *TILTS}  # two values, and a damping
 OPTIONS = {"nvt": {"tchain"}, "nph": {"couple", "mtk", "pchain"}}
 OPTIONS["npt"] = OPTIONS["nvt"] | OPTIONS["nph"]
@@ -77,7 +78,7 @@ def motion_of(given: dict[str, Fix], minimizes: bool, unit: float) -> Settings:
     alone = [style for style in fixes if style in (*HOOVER, *RIGID)]
     if alone and len(fixes) > 1:
         raise ValueError(f"fix {alone[0]} moves the particles by itself: no other fix may move them")
-    if not alone and "nve" not in fixes:
+    if not alone and not {*PLAIN} & fixes.keys():
         raise ValueError(f"no fix moves the particles: fix {', '.join(('nve', *HOOVER, *RIGID))}")
     for style, (line, words) in fixes.items():
         for key, value in _moved(style, words):
@@ -92,7 +93,7 @@ def _moved(style: str, words: list[str]) -> Iterator[tuple[str, Any]]:
         yield "constraints.bodies", "molecules"
     elif style in HOOVER:
         yield from _hoover(style, words)
-    elif style != "nve":
+    elif style not in PLAIN:
         yield from _thermostat(style, words)
 
 

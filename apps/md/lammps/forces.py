@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hpckit.apps.md.lammps import granular
 from hpckit.apps.md.lammps.fixes import is_number
 from hpckit.apps.md.lammps.state import ScriptState
 
@@ -57,6 +58,9 @@ class ForceCommands:
         if not self.style:
             raise ValueError("the script has no pair_style")
         name, types = self.style[0], self.script.types or 1
+        if name in granular.STYLES:
+            self._spheres(name)
+            return
         if name in OF_FILES:
             if "file" not in self.script.tree["interaction"]:
                 raise ValueError("there is no pair_coeff")
@@ -94,11 +98,16 @@ class ForceCommands:
             (whole, ""),
         )
         charmm = name == "lj/charmm"
-        if name not in (*NAMES, *OF_FILES) or (kind and name not in PAIRED) or (charmm and kind != "ewald"):
-            plain = [each for each in (*NAMES, *OF_FILES) if each != "lj/charmm"]
+        every = (*NAMES, *OF_FILES, *granular.STYLES)
+        if name not in every or (kind and name not in PAIRED) or (charmm and kind != "ewald"):
+            plain = [each for each in every if each != "lj/charmm"]
             known = [*plain, *(f"lj/cut/{end} and buck/{end}" for end in ("coul/cut", "coul/long"))]
             raise ValueError(f"pair_style {style}: known are {', '.join([*known, 'lj/cut/coul/dsf', FADING])}")
         self.style, self.pairs = [name, *rest], []
+        if name in granular.STYLES:
+            for key, value in granular.contact_of(name, rest):
+                self.script.set(key, value)
+            return
         if charmm:
             self.script.set("interaction.switch", float(rest[0]))
             rest = rest[1:]
@@ -175,7 +184,10 @@ class ForceCommands:
                 self._nuclei(first, second, words)
                 return
             rest = tuple(words)
-        if self.style[0] in OF_FILES:
+        if self.style[0] in granular.STYLES:
+            if (first, second, *rest) != ("*", "*"):
+                raise ValueError(f"pair_coeff of {self.style[0]}: * * alone")
+        elif self.style[0] in OF_FILES:
             self._from_file(first, second, rest)
         else:
             self.pairs.append(
@@ -203,6 +215,16 @@ class ForceCommands:
         if (first, second) != ("*", "*") or len(rest) < 2 or "NULL" in rest:
             raise ValueError(f"pair_coeff of {self.style[0]}: * * FILE and an element for each type")
         self.script.set("interaction.elements", list(rest[1:]))
+
+    def _spheres(self, style: str) -> None:
+        """The sizes of all types."""
+        system = self.script.section("system")
+        if system.get("style") != "sphere" or "file" not in system:
+            raise ValueError(f"pair_style {style} needs atom_style sphere and read_data")
+        line = self.script.lines["system", "file"]
+        diameters, densities = granular.spheres_of(Path(system["file"]), self.script.types)
+        self.script.set("granular.diameters", diameters, line)
+        self.script.set("granular.densities", densities, line)
 
     def _pairs_of_file(self) -> list[Pair]:
         """The section Pair Coeffs of the data file."""

@@ -1,8 +1,7 @@
-"""Granular matter in LAMMPS input scripts: pair styles gran/…, gravity, and spheres of a data file."""
+"""Granular matter in LAMMPS input scripts: pair styles gran/…, and the spheres of a data file."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from hpckit.apps.md.lammps.fixes import is_number
 
 STYLES = {"gran/hooke": ("hooke", False), "gran/hooke/history": ("hooke", True), "gran/hertz/history": ("hertz", True)}
-FIXES = ("gravity", "freeze", "nve/sphere")
+FREEZE, ROLLING = FIXES = ("freeze", "nve/sphere")  # of groups made of types
 
 
 def contact_of(style: str, words: Sequence[str]) -> Iterator[tuple[str, Any]]:
@@ -28,25 +27,6 @@ def contact_of(style: str, words: Sequence[str]) -> Iterator[tuple[str, Any]]:
     yield "granular.stiffness", [normal, tangent]
     yield "granular.damping", [damper, along if words[5] == "1" else 0.0]
     yield "granular.friction", float(words[4])
-
-
-def gravity_of(words: Sequence[str]) -> list[float]:
-    """The acceleration of a fix gravity. Raises `ValueError`."""
-    counts = {"chute": 1, "spherical": 2, "vector": 3}
-    style, given = (words[1], words[2:]) if len(words) > 1 else ("", ())
-    if len(given) != counts.get(style, -1) or not all(map(is_number, (words[0], *given))):
-        known = "MAGNITUDE with chute ANGLE, spherical PHI THETA or vector X Y Z"
-        raise ValueError(f"fix gravity {' '.join(words)}: known are {known}")
-    size, numbers = float(words[0]), [float(word) for word in given]
-    if style == "vector":
-        length = math.sqrt(sum(each * each for each in numbers))
-        if not length:
-            raise ValueError("fix gravity … vector 0 0 0: it has no direction")
-        return [size * each / length for each in numbers]
-    phi, theta = (0.0, 180.0 - numbers[0]) if style == "chute" else numbers
-    degree = math.pi / 180.0
-    across = size * math.sin(degree * theta)
-    return [across * math.cos(degree * phi), across * math.sin(degree * phi), size * math.cos(degree * theta)]
 
 
 def spheres_of(file: Path, types: int) -> tuple[list[float], list[float]]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from hpckit.apps.md.lammps.state import SITES, ScriptState
 
 UNITS = ("lj", "metal", "real")
-ATOM_STYLES = ("atomic", "charge", "bond", "angle", "molecular", "full")
+ATOM_STYLES = ("atomic", "charge", "bond", "angle", "molecular", "full", "sphere")
 GROUPS = {  # their styles, and the words that follow at least
     **dict.fromkeys(("region", "type", "id", "molecule", "include", "union", "intersect", "dynamic", "variable"), 1),
     **dict.fromkeys(("delete", "clear", "empty", "static"), 0),
@@ -18,7 +18,7 @@ MEASURED = """
 ackland/atom adf aggregate/atom angle angle/local angmom/chunk basal/atom bond bond/local born/matrix
 centro/atom centroid/stress/atom chunk/atom chunk/spread/atom cluster/atom cna/atom cnp/atom com com/chunk
 composition/atom coord/atom count/type dihedral dihedral/local dipole dipole/chunk displace/atom entropy/atom
-erotate/rigid event/displace fabric fragment/atom global/atom group/group gyration gyration/chunk
+erotate/rigid erotate/sphere event/displace fabric fragment/atom global/atom group/group gyration gyration/chunk
 gyration/shape gyration/shape/chunk heat/flux hexorder/atom improper improper/local inertia/chunk ke ke/atom
 ke/rigid momentum msd msd/chunk msd/nongauss nbond/atom omega/chunk orientorder/atom pair pair/local pe
 pe/atom pressure pressure/cylinder property/atom property/chunk property/grid property/local rattlers/atom rdf
@@ -90,8 +90,8 @@ class ParticleCommands:
             self.script.set("system.style", name)
 
     def _boundary(self, x: str, y: str, z: str) -> None:
-        if any(each not in ("p", "f") for each in (x, y, z)):
-            raise ValueError(f"boundary {x} {y} {z}: known are p and f")
+        if any(each != "p" and not (1 <= len(each) <= 2 and {*each} <= {*"fsm"}) for each in (x, y, z)):
+            raise ValueError(f"boundary {x} {y} {z}: known are p, and f, s and m, one for both ends or two")
         self.script.set("system.periodic", [axis for axis, each in zip("xyz", (x, y, z), strict=True) if each == "p"])
 
     def _processors(self, *words: str) -> None:
@@ -154,7 +154,20 @@ class ParticleCommands:
             self.groups.discard(name)
         else:
             self.groups.add(name)
-        self.script.note("group is passed over")
+        self._make_of_types(name, style, rest)
+        self.script.note("group is passed over, but by fixes of spheres")
+
+    def _make_of_types(self, name: str, style: str, words: tuple[str, ...]) -> None:
+        """Note the types that a group is made of, where it is made of types."""
+        script, given = self.script, [self.script.kinds_of(word) for word in words]
+        script.kinds.pop(name, None)
+        if style == "type" and all(word.replace("*", "").isdigit() or word == "*" for word in words):
+            script.kinds[name] = {kind for word in words for kind in script.types_of(word)}
+        elif style in ("subtract", "union", "intersect") and None not in given:
+            first, *others = [each or set() for each in given]
+            for each in others:
+                first = first - each if style == "subtract" else first | each if style == "union" else first & each
+            script.kinds[name] = first
 
     def _compute(self, name: str, group: str, style: str, *rest: str) -> None:
         self._require_groups(f"compute {name} {style}", (group,))

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from hpckit.apps.md.lammps.fixes import MEASURES, MOVERS, OUTSIDE, Fix, deformed, motion_of, require_known
+from hpckit.apps.md.lammps.granular import FIXES as OF_SPHERES
+from hpckit.apps.md.lammps.granular import FREEZE, ROLLING
 from hpckit.apps.md.lammps.outside import outside_of, require_readable
-from hpckit.apps.md.lammps.state import ScriptState
+from hpckit.apps.md.lammps.state import ScriptMistake, ScriptState
 from hpckit.apps.md.motion.settings import ANEW
 from hpckit.md.units import UNITS
 
@@ -47,6 +49,9 @@ class MotionCommands:
         self.script = script
         self.fixes: dict[str, Fix] = {}
         self.fixed = 0  # fixes so far
+        self.frozen: dict[str, set[int]] = {}  # the types of each fix freeze
+        self.rolling: set[int] = set()  # those of fix nve/sphere
+        self.apart: list[tuple[str, int]] = []  # groups without contacts among themselves, and lines
         self.stages: list[ScriptStage] = []
         self.pending: dict[str, Any] = {}  # settings that wait for the next run, by key
         self.inner = 1  # steps of bonds in one of the run
@@ -79,6 +84,7 @@ class MotionCommands:
         """Set times, motion and stages; raises `ValueError` where nothing runs."""
         if not self.stages:
             raise ValueError("the script has no run, and no minimize")
+        self._finish_spheres()
         if "skin" not in self.script.section("neighbors"):
             self.script.set("neighbors.skin", DEFAULT_SKIN[self.script.units])
         first, *others = self.stages
@@ -108,17 +114,35 @@ class MotionCommands:
         if stages:
             self.script.set("stages", stages, others[0].line)
 
+    def _finish_spheres(self) -> None:
+        """Set the types of spheres that do not move."""
+        script, still = self.script, set().union(*self.frozen.values())
+        for group, number in self.apart:
+            if not (script.kinds_of(group) or {0}) <= still:
+                text = f"neigh_modify exclude group {group} {group}: known for types of fix {FREEZE} alone"
+                script.mistakes.append(ScriptMistake(number, text))
+        if script.section("interaction").get("kind") != "granular":
+            if self.frozen or self.rolling:
+                raise ValueError(f"fix {FREEZE} and {ROLLING} go with spheres: pair_style gran/…")
+            return
+        if self.rolling != {*range(1, script.types + 1)} - still:
+            raise ValueError(f"fix {ROLLING} must move all types but those of fix {FREEZE}")
+        script.set("granular.still", sorted(still))
+
     def _neighbor(self, skin: str, style: str = "bin") -> None:
         self.script.set("neighbors.skin", float(skin))
 
     def _neigh_modify(self, *words: str) -> None:
+        if words[:2] == ("exclude", "group") and len(words) == 4 and words[2] == words[3]:
+            self.apart.append((words[2], self.script.number))
+            return
         for key, value in zip(words[::2], words[1::2], strict=True):
             if key in ("every", "delay"):
                 self.script.set(f"neighbors.{key}", int(value))
             elif key == "check":
                 self.script.set("neighbors.check", value == "yes")
             elif key not in ("one", "page", "cluster", "binsize"):
-                raise ValueError(f"neigh_modify {key}: known are every, delay, check, one and page")
+                raise ValueError(f"neigh_modify {key}: known are every, delay, check, one, page and exclude group")
 
     def _velocity(self, group: str, style: str, *rest: str) -> None:
         known = {"create": 2, "scale": 1, "zero": 1}.get(style, 9)
@@ -195,6 +219,9 @@ class MotionCommands:
         if style.startswith(MEASURES):
             self.script.note(f"fix {style} is passed over: see the section analysis")
             return
+        if style in OF_SPHERES:
+            self._fix_of_spheres(name, group, style, rest)
+            return
         if group != "all":
             raise ValueError(f"fix {name} {group} {style}: known is the group all")
         if style in OUTSIDE:
@@ -204,6 +231,18 @@ class MotionCommands:
             require_known(name, style, list(rest))
         self.fixed += 1
         self.fixes[name] = Fix(self.script.number, [style, *rest], self.fixed)
+
+    def _fix_of_spheres(self, name: str, group: str, style: str, words: tuple[str, ...]) -> None:
+        kinds = self.script.kinds_of(group)
+        if words or kinds is None or self.stages:
+            known = "known is a group made of types, alone, before the first run"
+            raise ValueError(f"fix {name} {group} {style} {' '.join(words)}: {known}")
+        if style == FREEZE:
+            self.frozen[name] = kinds
+            return
+        self.rolling = kinds
+        self.fixed += 1
+        self.fixes[name] = Fix(self.script.number, [style], self.fixed)
 
     def _fix_modify(self, name: str, *words: str) -> None:
         known = {"energy": ("yes", "no"), "virial": ("no",)}
@@ -217,6 +256,8 @@ class MotionCommands:
             )
 
     def _unfix(self, name: str) -> None:
+        if name in self.frozen:
+            raise ValueError(f"unfix {name}: fix {FREEZE} stays")
         self.fixes.pop(name, None)
 
     def _dump(self, name: str, group: str, style: str, every: str, file: str, *rest: str) -> None:

@@ -42,6 +42,7 @@ class ScriptState:
     lattice: tuple[str, float] | None = None  # its name and its scale
     types: int = 0
     counts: dict[str, int] = field(default_factory=dict)  # types of bonds, angles, …
+    kinds: dict[str, set[int]] = field(default_factory=dict)  # the types of groups that are made of types
     number: int = 0  # of the line that is being done
     failed: set[str] = field(default_factory=set)  # commands with mistakes, of whose absence nothing is said
 
@@ -88,6 +89,10 @@ class ScriptState:
         if not self.types and self.failed:
             return range(0)
         return self.among(word, self.types)
+
+    def kinds_of(self, group: str) -> set[int] | None:
+        """The types that a group is made of; None where it is not."""
+        return {*range(1, self.types + 1)} if group == "all" else self.kinds.get(group)
 
     def among(self, word: str, count: int) -> range:
         """The numbers that a word names, of 1 to `count`."""
