@@ -14,7 +14,7 @@ from hpckit.io.settings import LIMIT, InputFile, OptionalSpan, RelativeToSource,
 from hpckit.plan.particles.snapshot import BOUND
 from hpckit.report.settings import Report
 
-SUMMARY = "molecular dynamics: liquids, metals, silicon, salts, molecules, grains, inputs of LAMMPS, your own potentials"
+SUMMARY = "molecular dynamics: liquids, metals, silicon, salts, molecules, grains, LAMMPS's inputs, your potentials"
 SCRIPTS = "lammps.script"  # reads inputs of LAMMPS
 GPU = True  # supports `hpckit run --gpu`
 Potential = Literal[
