@@ -90,8 +90,10 @@ class ParticleCommands:
             self.script.set("system.style", name)
 
     def _boundary(self, x: str, y: str, z: str) -> None:
-        if any(each != "p" and not (1 <= len(each) <= 2 and {*each} <= {*"fsm"}) for each in (x, y, z)):
-            raise ValueError(f"boundary {x} {y} {z}: known are p, and f, s and m, one for both ends or two")
+        # Ends that follow the particles change the volume, which nothing but the pressure shows.
+        ends = {*"fsm"} if self.script.section("system").get("style") == "sphere" else {"f"}
+        if any(each != "p" and not (1 <= len(each) <= 2 and {*each} <= ends) for each in (x, y, z)):
+            raise ValueError(f"boundary {x} {y} {z}: known are p and f, and s and m after atom_style sphere")
         self.script.set("system.periodic", [axis for axis, each in zip("xyz", (x, y, z), strict=True) if each == "p"])
 
     def _processors(self, *words: str) -> None:
@@ -162,7 +164,9 @@ class ParticleCommands:
         script, given = self.script, [self.script.kinds_of(word) for word in words]
         script.kinds.pop(name, None)
         if style == "type" and all(word.replace("*", "").isdigit() or word == "*" for word in words):
-            script.kinds[name] = {kind for word in words for kind in script.types_of(word)}
+            script.kinds[name] = {
+                kind for kind in range(1, script.types + 1) if any(_names(word, kind) for word in words)
+            }
         elif style in ("subtract", "union", "intersect") and None not in given:
             first, *others = [each or set() for each in given]
             for each in others:
@@ -214,3 +218,9 @@ class ParticleCommands:
         for each in self.script.types_of(kind):
             self.masses[each] = float(mass)
         self.script.lines["system", "masses"] = self.script.number
+
+
+def _names(word: str, kind: int) -> bool:
+    """Whether 2, *, 2*, *3 or 2*3 names a type."""
+    low, star, high = word.partition("*")
+    return int(low or 0) <= kind <= int(high or kind) if star else int(word) == kind
