@@ -205,7 +205,7 @@ def test_scripts_that_say_too_little_or_too_much(tmp_path, text, said):
 
 # Of its 21, those whose potentials, shapes of particles and groups hpckit has.
 TAKEN = {"bench": ["chain", "chain.scaled", "chute", "chute.scaled", "eam", "lj", "rhodo", "rhodo.scaled"]}
-TAKEN["bench/POTENTIALS"] = ["eam", "fene", "lj", "protein", "spce", "sw", "tersoff"]
+TAKEN["bench/POTENTIALS"] = ["eam", "fene", "granular", "lj", "protein", "spce", "sw", "tersoff"]
 
 
 @needs_lammps
