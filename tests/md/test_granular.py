@@ -136,7 +136,7 @@ def test_grains_flow_as_in_lammps(tmp_path, name):
 
 def test_no_bit_depends_on_the_ranks(tmp_path, mpirun):
     start(tmp_path)
-    found = same_bits(mpirun, tmp_path, (1, 2, 3), 60, ["damped"])["damped"]
+    found = same_bits(mpirun, tmp_path, (1, 2, 3), 300, ["damped"])["damped"]
     assert found["builds"] > 1
     assert np.abs(found["spins"]).max() > 1
 
