@@ -76,7 +76,10 @@ def interaction_of(config: Config, types: int) -> Potential:
     if given.kind == "snap":
         return _snap(config, types)
     if given.kind == "granular":
-        return _spheres(config, types)
+        spheres = _spheres(config)
+        if spheres.types != types:
+            raise InputError(f"granular.diameters has {spheres.types} types, and there are {types}")
+        return spheres
     if given.kind == "brick":
         return BrickPotential(load_function(given.function or ""), given.cutoff, types)
     if given.kind == "ase":
@@ -152,8 +155,7 @@ def masses_of(config: Config) -> np.ndarray:
     """The mass of each type: of the settings, else of the file of the potential, else 1."""
     given = config.system
     if config.interaction.kind == "granular":
-        radii = 0.5 * np.array(config.granular.diameters)
-        return 4.0 * np.pi / 3.0 * radii * radii * radii * np.array(config.granular.densities)
+        return _spheres(config).masses
     if given.masses:
         return np.array(given.masses)
     if config.interaction.kind == "eam":
@@ -173,13 +175,10 @@ def _silicon(config: Config, types: int) -> StillingerWeber:
     return StillingerWeber(read_sw(file, config.interaction.elements[0]), types)
 
 
-def _spheres(config: Config, types: int) -> Spheres:
-    given, masses = config.granular, masses_of(config)
-    if len(masses) != types:
-        raise InputError(f"granular.diameters has {len(masses)} types, and there are {types}")
-    contact = Contact(*given.stiffness, *given.damping, given.friction)
-    radii, still = 0.5 * np.array(given.diameters), [kind - 1 for kind in given.still]
-    return Spheres(contact, radii, masses, given.law, given.memory, still)
+def _spheres(config: Config) -> Spheres:
+    given = config.granular
+    contact, still = Contact(*given.stiffness, *given.damping, given.friction), [kind - 1 for kind in given.still]
+    return Spheres(contact, np.array(given.diameters), np.array(given.densities), given.law, given.memory, still)
 
 
 def _snap(config: Config, types: int) -> SnapPotential:

@@ -7,12 +7,14 @@ import numpy as np
 from hpckit.collectives.whole import rows_of_ranks
 from hpckit.comm.mesh import Mesh
 from hpckit.kernels.particles.records.dispatch import types_of
+from hpckit.md.granular.contacts import SphereForces
 from hpckit.md.system import System
 from hpckit.particles.migration import exchange, wrap
 from hpckit.particles.particles import PACKED, pack_particles
 from hpckit.plan.particles.snapshot import Snapshot
 
 WITH_FORCE = np.dtype([("particle", PACKED), ("force", "f8", 4)])
+WITH_SPIN = np.dtype([*WITH_FORCE.descr, ("spin", "f8", 3)])  # of spheres
 
 
 def snapshot(
@@ -55,8 +57,11 @@ def _own_particles(system: System) -> np.ndarray:
     """The particles of this rank with their forces, to send."""
     particles = system.particles.on_host()
     slots = particles.own
-    each = np.zeros(len(slots), WITH_FORCE)
+    spheres = isinstance(system.forces, SphereForces)
+    each = np.zeros(len(slots), WITH_SPIN if spheres else WITH_FORCE)
     each["particle"], each["force"] = particles.packed(slots), particles.forces[slots]
+    if isinstance(system.forces, SphereForces):
+        each["spin"] = system.forces.spins[slots, :3]
     return each
 
 
@@ -65,6 +70,9 @@ def _snapshot_of(system: System, every: np.ndarray, step: int, time: float, forc
     packed, terms = every["particle"], {each.name: each.topology for each in system.terms}
     x, y, z = map(bool, domains.periodic)
     positions, images = np.ascontiguousarray(packed["position"]), np.ascontiguousarray(packed["image"])
+    spheres = None
+    if isinstance(system.forces, SphereForces):
+        spheres = system.forces.interaction.sizes[types_of(positions)]
     wrap(domains, positions, images, len(every))
     return Snapshot(
         lower=domains.lower,
@@ -83,6 +91,8 @@ def _snapshot_of(system: System, every: np.ndarray, step: int, time: float, forc
         angles=terms.get("angles"),
         dihedrals=terms.get("dihedrals"),
         impropers=terms.get("impropers"),
+        spheres=spheres,
+        spins=None if spheres is None else np.ascontiguousarray(every["spin"]),
         step=step,
         time=time,
     )

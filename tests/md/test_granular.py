@@ -19,10 +19,12 @@ from hpckit.apps.md.start import Start
 from hpckit.comm.mesh import Mesh
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import InputError
+from hpckit.io.particles.lammps_data import read_lammps_data, write_lammps_data
 from hpckit.kernels.particles.granular.reference import Contact
 from hpckit.md.granular.contacts import Spheres
 from hpckit.md.granular.rolling import Rolling
 from hpckit.md.saved import pieces_of, restore, values_of
+from hpckit.md.snapshots import snapshot
 from hpckit.md.system import System
 from hpckit.md.thermo import measure
 from hpckit.particles.particles import pack_particles
@@ -92,7 +94,7 @@ def test_a_collision_bounces_and_turns_as_its_formula_says(turn):
     mesh = Mesh(MPI.COMM_SELF, periodic=(), x=1, y=1, z=1)
     domains = DomainDecomposition.even(mesh.topology, np.zeros(3), np.full(3, 9.0), np.zeros(3))
     contact = Contact(stiffness, 2 / 7 * stiffness, damper, 0.0, friction)
-    system = System(mesh, domains, np.array([mass]), Spheres(contact, np.array([0.5]), np.array([mass])), skin=0.1)
+    system = System(mesh, domains, np.array([mass]), Spheres(contact, np.ones(1), np.ones(1)), skin=0.1)
     moves = np.array([[speed, 0, 0], [-speed, 0, 0]])
     places = np.array([[4.0, 4.0, 4.0], [5.0 + 1e-4, 4.0, 4.0]])
     system.load(pack_particles(np.arange(2), places, moves, np.zeros(2, np.int64)))
@@ -158,6 +160,21 @@ def test_a_checkpoint_goes_on_with_the_same_bits(tmp_path):
         np.testing.assert_array_equal(one.block, same.block, err_msg=one.name)
     system.mesh.close()
     other.mesh.close()
+
+
+def test_the_file_of_the_end_has_sizes_and_spins_to_the_bit(tmp_path):
+    start(tmp_path)
+    system, dynamics, dt = made(tmp_path, "hooke")
+    for _ in range(5):
+        dynamics.step(system, dt, False)
+    given = snapshot(system)
+    write_lammps_data(tmp_path / "end.data", given)
+    back = read_lammps_data(tmp_path / "end.data", periodic=given.periodic)
+    for name in ("types", "positions", "velocities", "spheres", "spins"):
+        np.testing.assert_array_equal(getattr(back, name), getattr(given, name), err_msg=name)
+    assert len(np.unique(back.spheres, axis=0)) == 2
+    assert np.abs(back.spins).max() > 1
+    system.mesh.close()
 
 
 def test_a_sphere_unlike_its_type_is_refused_by_name(tmp_path):

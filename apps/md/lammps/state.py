@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+Kinds = set[int]  # types of particles, from 1
 SITES = {"sc": 1, "bcc": 2, "fcc": 4, "diamond": 8}
 
 
@@ -42,7 +43,7 @@ class ScriptState:
     lattice: tuple[str, float] | None = None  # its name and its scale
     types: int = 0
     counts: dict[str, int] = field(default_factory=dict)  # types of bonds, angles, …
-    kinds: dict[str, set[int]] = field(default_factory=dict)  # the types of groups that are made of types
+    kinds: dict[str, Kinds] = field(default_factory=dict)  # the types of groups that are made of types
     number: int = 0  # of the line that is being done
     failed: set[str] = field(default_factory=set)  # commands with mistakes, of whose absence nothing is said
 
@@ -90,7 +91,7 @@ class ScriptState:
             return range(0)
         return self.among(word, self.types)
 
-    def kinds_of(self, group: str) -> set[int] | None:
+    def kinds_of(self, group: str) -> Kinds | None:
         """The types that a group is made of; None where it is not."""
         return {*range(1, self.types + 1)} if group == "all" else self.kinds.get(group)
 

@@ -342,8 +342,8 @@ def write_lammps_data(path: str | Path, snapshot: Snapshot, units: str = "lj") -
     """Write a data file that LAMMPS and `read_lammps_data` read back to the last bit; whole or not at all.
 
     Style `bond` where the snapshot has bonds alone, `molecular` where it has angles, too, `charge` where it has
-    charges, `full` for both, else `atomic`; molecules are what these terms join. Raises `SetupError` where it cannot be
-    written.
+    charges, `full` for both, `sphere` where it has spheres, else `atomic`; molecules are what these terms join. Raises
+    `SetupError` where it cannot be written.
     """
     path = Path(path)
     types = len(snapshot.masses) if snapshot.masses is not None else int(snapshot.types.max(initial=0)) + 1
@@ -358,7 +358,7 @@ def write_lammps_data(path: str | Path, snapshot: Snapshot, units: str = "lj") -
         out.write(f"{low:.17g} {high:.17g} {name}lo {name}hi\n")
     if snapshot.cell.tilted:
         out.write(" ".join(f"{tilt:.17g}" for tilt in snapshot.tilt) + " xy xz yz\n")
-    if snapshot.masses is not None:
+    if snapshot.masses is not None and snapshot.spheres is None:
         out.write("\nMasses\n\n")
         for number, mass in enumerate(snapshot.masses, 1):
             out.write(f"{number} {mass:.17g}\n")
@@ -370,13 +370,18 @@ def write_lammps_data(path: str | Path, snapshot: Snapshot, units: str = "lj") -
             out.write(f"\n{section}\n\n")
             for number, values in enumerate(snapshot.coefficients[name], 1):
                 out.write(" ".join([str(number), *(_number(value) for value in values)]) + "\n")
+    spheres, spins = snapshot.spheres, snapshot.spins
+    if spheres is not None:
+        style = "sphere"
     out.write(f"\nAtoms # {style}\n\n")
     charge = [] if charges is None else [charges]
     molecule = [snapshot.molecules] if snapshot.terms else []
-    _rows(out, snapshot.ids, *molecule, snapshot.types + 1, *charge, *snapshot.positions.T, *snapshot.images.T)
+    sizes = [] if spheres is None else [*spheres.T]
+    _rows(out, snapshot.ids, *molecule, snapshot.types + 1, *charge, *sizes, *snapshot.positions.T, *snapshot.images.T)
     if snapshot.velocities is not None:
         out.write("\nVelocities\n\n")
-        _rows(out, snapshot.ids, *snapshot.velocities.T)
+        turning = [] if spheres is None else [*(np.zeros((snapshot.count, 3)) if spins is None else spins).T]
+        _rows(out, snapshot.ids, *snapshot.velocities.T, *turning)
     for section, name in TERMS.items():
         if name in snapshot.terms:
             rows = snapshot.terms[name]

@@ -42,15 +42,16 @@ LAWS = ("hooke", "hertz")
 
 @dataclass(frozen=True, eq=False)
 class Spheres:
-    """Spheres of each type with these radii and masses, and their contacts; types in `still` (from 0) do not move.
+    """Spheres of each type with these diameters and densities, and their contacts; types in `still` (from 0) do not
+    move.
 
     law: "hooke", or "hertz"; memory: whether friction has a spring beside its damper. See
     `kernels.particles.granular.reference`. Raises `InputError` for numbers that make no contact.
     """
 
     contact: Contact
-    radii: np.ndarray
-    masses: np.ndarray
+    diameters: np.ndarray
+    densities: np.ndarray
     law: str = "hooke"
     memory: bool = True
     still: Sequence[int] = field(default=())
@@ -62,20 +63,36 @@ class Spheres:
             raise InputError(f"no contact of spheres: {it._asdict()}", do="give stiffness above 0, and no number below")
         if self.law not in LAWS or (self.law == "hertz" and not self.memory):
             raise InputError(f"contacts are hooke, or hertz with memory, not {self.law} with memory = {self.memory}")
-        if len(self.radii) != len(self.masses) or not min(*self.radii, *self.masses) > 0:
-            raise InputError("spheres need a radius and a mass above 0 for each type")
+        if len(self.diameters) != len(self.densities) or not min(*self.diameters, *self.densities) > 0:
+            raise InputError("spheres need a diameter and a density above 0 for each type")
         if not set(self.still) <= set(range(self.types)):
             raise InputError(f"types that do not move are {[k + 1 for k in self.still]}, of {self.types}")
 
     @property
     def types(self) -> int:
         """The number of types."""
-        return len(self.radii)
+        return len(self.diameters)
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """Diameter and density of each type: [types, 2]."""
+        return np.stack([self.diameters, self.densities], axis=1)
+
+    @property
+    def radii(self) -> np.ndarray:
+        """The radius of each type."""
+        return 0.5 * np.asarray(self.diameters, np.float64)
+
+    @property
+    def masses(self) -> np.ndarray:
+        """The mass of each type."""
+        r = self.radii
+        return np.asarray(4.0 * np.pi / 3.0 * r * r * r * self.densities)
 
     @property
     def cutoff(self) -> float:
         """The largest diameter: beyond it there is no force."""
-        return 2.0 * float(max(self.radii))
+        return float(max(self.diameters))
 
 
 class SphereForces(Forces):
