@@ -474,6 +474,8 @@ class Config(Section):
         """Raise `ValueError` for stages that do not go with each other, or with the rest."""
         if self.variables or self.coupling.states or self.replicas.temperatures:
             raise ValueError("stages do not go with variables, coupling and replicas: omit one of them")
+        if self.interaction.kind == "granular" and any(stage.velocities != "keep" for stage in self.stages):
+            raise ValueError("spheres keep their velocities from stage to stage: omit stages.velocities")
         staged, movers = self.staged, set[str]()
         for number, each in enumerate(staged, 1):
             if number > 1 and self.stages[number - 2].goes_on and each.mover not in movers:

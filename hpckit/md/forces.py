@@ -87,7 +87,9 @@ class Forces(ABC):
     def forget(self) -> None:  # noqa: B027
         """Before other particles are loaded: drop what belongs to those of now."""
 
-    def leave(self, mesh: Mesh, domains: DomainDecomposition, particles: Particles) -> None:  # noqa: B027
+    def leave(  # noqa: B027
+        self, mesh: Mesh, domains: DomainDecomposition, particles: Particles, neighbors: NeighborList
+    ) -> None:
         """Collective, before particles go to their new ranks: send after them what they have beside `Particles`."""
 
     def meet(self, particles: Particles, neighbors: NeighborList, ghosts: GhostExchange) -> None:  # noqa: B027

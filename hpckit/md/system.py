@@ -267,7 +267,7 @@ class System:
         particles, zeros = self.particles, self.device.zeros
         if wrap(self.domains, particles.positions, particles.images, particles.slots):
             raise lost(self.mesh.rank, particles)
-        self.forces.leave(self.mesh, self.domains, particles)
+        self.forces.leave(self.mesh, self.domains, particles, self.neighbors)
         migrate(self.mesh, self.domains, particles)
         self.neighbors.rebuild(self.domains, particles, self.ghosts)
         slots = particles.slots

@@ -183,3 +183,11 @@ def test_a_sphere_unlike_its_type_is_refused_by_name(tmp_path):
     data.write_text(re.sub(r"^7 (\d) \S+ ", r"7 \1 1.1 ", data.read_text(), count=1, flags=re.MULTILINE))
     with pytest.raises(InputError, match="particle 7"):
         made(tmp_path, "hooke")
+
+
+def test_a_box_in_which_two_images_of_a_sphere_are_near_is_refused(tmp_path):
+    start(tmp_path)
+    data = tmp_path / "start.data"
+    data.write_text(data.read_text().replace("0 3.88 ylo", "0 2.1 ylo"))
+    with pytest.raises(InputError, match=r"2\.1 is too short"):
+        made(tmp_path, "hooke")

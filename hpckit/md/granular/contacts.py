@@ -146,8 +146,17 @@ class SphereForces(Forces):
         """Nothing turns, and no contact remembers anything."""
         self._ids, self._carried = np.zeros(0, np.int64), (np.zeros(0, SPIN), np.zeros(0, SIDE))
 
-    def leave(self, mesh: Mesh, domains: DomainDecomposition, particles: Particles) -> None:
-        """Collective, before particles go to their new ranks: send spins and contacts after them."""
+    def leave(self, mesh: Mesh, domains: DomainDecomposition, particles: Particles, neighbors: NeighborList) -> None:
+        """Collective, before particles go to their new ranks: send spins and contacts after them.
+
+        Raises `InputError` for a box in which ids do not tell two neighbors apart.
+        """
+        edges = domains.cell.widths[np.array(domains.periodic, bool)]
+        if (edges < 2 * neighbors.reach).any():
+            raise InputError(
+                f"a periodic box of {edges.min():g} is too short for spheres: two images of one may be near",
+                do=f"make it longer than twice the diameter and the skin, {2 * neighbors.reach:g}",
+            )
         own = particles.own
         if not len(self._ids):
             own = own[:0]  # the first rebuild
