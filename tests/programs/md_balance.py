@@ -13,10 +13,10 @@ from hpckit.apps.md.config import PRESETS, Config
 from hpckit.apps.md.model import make_system
 from hpckit.apps.md.start import Start
 from hpckit.comm.observe.timer import PhaseTimer
-from hpckit.md import balance
 from hpckit.md.forces import PairForces
 from hpckit.md.motion.dynamics import NVE
 from hpckit.md.snapshots import snapshot
+from hpckit.particles import balance
 from hpckit.particles.migration import audit
 
 comm = MPI.COMM_WORLD
