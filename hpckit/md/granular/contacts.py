@@ -163,11 +163,11 @@ class SphereForces(Forces):
         spins, sides = np.zeros(len(own), SPIN), self.sides(particles) if len(own) else np.zeros(0, SIDE)
         spins["id"], spins["spin"] = particles.ids[own], self._motion[1, own, :3]
         if mesh.size > 1:
-            homes = domains.owners(particles.positions[own, :3]) if len(own) else np.zeros(0, np.int64)
-            order = np.argsort(spins["id"])
-            places = order[np.searchsorted(spins["id"], sides["id"], sorter=order)] if len(sides) else order[:0]
-            of_sides = homes[places]
-            spins, sides = send_to(mesh, spins, homes), send_to(mesh, sides, of_sides)
+            homes = np.zeros(particles.slots, np.int64)  # of each slot
+            if len(own):
+                homes[own] = domains.owners(particles.positions[own, :3])
+            of_sides = homes[self.slots_of(particles, sides["id"])] if len(sides) else homes[:0]
+            spins, sides = send_to(mesh, spins, homes[own]), send_to(mesh, sides, of_sides)
         self._carried = spins, sides
 
     def meet(self, particles: Particles, neighbors: NeighborList, ghosts: GhostExchange) -> None:
