@@ -122,6 +122,32 @@ def test_strips_and_results_past_the_cache_change_no_bits(monkeypatch):
             np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.parametrize("dims", [2, 3])
+def test_two_rows_in_one_loop_change_no_bits(monkeypatch, dims):
+    """Even and odd rows, a strip that has one row alone, members."""
+    monkeypatch.setattr(simd, "WHOLE", 0)
+    monkeypatch.setattr(simd, "STRIP", 0)  # eight rows
+    u, v = field("u"), field("v")
+    wanted = (make("mul", v, laplacian(u, dims)),)
+    rng = np.random.default_rng(0)
+
+    def swept(data, box, paired):
+        monkeypatch.setattr(simd, "PAIRED", paired)
+        sweep, outs = GraphSweep(wanted, dims), [np.zeros(data[0].shape) for _ in wanted]
+        place = (1,) * dims
+        simd.bind(sweep, [Block(each, place) for each in outs], [Block(each, place) for each in data], box)([])
+        assert simd.options(sweep, box[1], 3).pairs == (paired > 0)
+        return outs
+
+    for rows in (9, 4):
+        shape = (2,) * (dims - 2) + (rows, 5)
+        data = [rng.random((*(n + 2 for n in shape), 3)) for _ in range(2)]
+        box = (0,) * dims, shape
+        for one, other in zip(swept(data, box, 0), swept(data, box, 40), strict=True):
+            assert np.array_equal(one, other)
+            assert np.count_nonzero(one) == 3 * np.prod(shape)
+
+
 def test_a_slab_is_cheaper_where_it_is_kept_and_not_kept_where_it_is_dearer():
     u = field("u")
     assert not GraphSweep([laplacian(u, 2)], 2).kept
