@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from hpckit.apps.md.analysis_settings import Analysis
 from hpckit.apps.md.free_energy.settings import Coupling, Metadynamics, Replicas, Restraint, Variable
 from hpckit.apps.md.molecules.settings import Angles, Bonds, Constraints, Coulomb, Dihedrals, Impropers
-from hpckit.apps.md.motion.settings import Axis, Barostat, Deform, Dynamics, Stage
+from hpckit.apps.md.motion.settings import Axis, Barostat, Deform, Draw, Dynamics, Removed, Stage
 from hpckit.io.settings import LIMIT, InputFile, OptionalSpan, RelativeToSource, Section
 from hpckit.plan.particles.snapshot import BOUND
 from hpckit.report.settings import Report
@@ -70,9 +70,16 @@ class System(Section):
         1.44, ge=0, description="temperature of drawn velocities: of a lattice, or of a file with velocities = draw"
     )
     seed: int = Field(87287, ge=0, description="random seed of velocities and types")
-    draw: Literal["normal", "lammps", "lammps_geom"] = Field(
+    draw: Draw = Field(
         "normal",
-        description="drawn velocities; lammps, lammps_geom: those of `velocity create` of LAMMPS, loop all or geom",
+        description="drawn velocities; lammps, lammps_geom: those of `velocity create` of LAMMPS, loop all or geom;"
+        " with _gaussian of its dist gaussian",
+    )
+    remove: Removed = Field(("momentum",), description="what all particles together have not of drawn velocities")
+    all_freedom: bool = Field(
+        False,
+        description="`temperature` counts degrees of freedom that constraints take away, too, as that of a `velocity`"
+        " before `fix shake` of LAMMPS does",
     )
 
     @model_validator(mode="after")

@@ -297,19 +297,37 @@ class Start:
             normals(system.seed, 0, ids, VELOCITIES, drawn)
         elif system.draw == "lammps":
             drawn = lammps_velocities.in_order(system.seed, self._lammps_order(ids))
+        elif system.draw == "lammps_gaussian":
+            drawn = lammps_velocities.normal_in_order(system.seed, self._lammps_order(ids), self.count)
         else:
-            drawn = lammps_velocities.by_place(system.seed, places)
+            by_place = lammps_velocities.by_place, lammps_velocities.normal_by_place
+            drawn = by_place[system.draw == "lammps_geom_gaussian"](system.seed, places)
         v, held = drawn[:, :3] / np.sqrt(masses)[:, None], int(self.held_bonds().sum() + self.held_angles().sum())
         if system.kind == "water":
             v = without_vibration(v, places, masses)
             fixed = self.config.constraints
             held = self.count // 3 * RIGID if fixed.bonds or fixed.bodies else 0
-        momentum = add_ranks(comm, np.column_stack([masses[:, None] * v, masses]), self.count, exact=True)
-        v -= momentum[:3] / momentum[3]
+        held = 0 if system.all_freedom else held
+        if "momentum" in system.remove:
+            momentum = add_ranks(comm, np.column_stack([masses[:, None] * v, masses]), self.count, exact=True)
+            v -= momentum[:3] / momentum[3]
+        if "rotation" in system.remove:
+            v = self._without_rotation(comm, v, places, masses)
         squares = add_ranks(comm, (masses[:, None] * v * v).sum(axis=1)[:, None], self.count, exact=True)[0]
         kinetic = 0.5 * units.energy * squares
         wanted = 0.5 * max(3 * self.count - 3 - held, 1) * units.boltzmann * system.temperature
         return v * np.sqrt(wanted / kinetic) if kinetic > 0 else v
+
+    def _without_rotation(self, comm: MPI.Comm, v: np.ndarray, places: np.ndarray, masses: np.ndarray) -> np.ndarray:
+        """Collective: velocities without the angular momentum about the center of mass, as of a rigid body."""
+        sums = add_ranks(comm, np.column_stack([masses[:, None] * places, masses]), self.count, exact=True)
+        arms = places - sums[:3] / sums[3]
+        spins = masses[:, None] * np.cross(arms, v)
+        moments = masses[:, None, None] * arms[:, :, None] * arms[:, None, :]
+        found = add_ranks(comm, np.column_stack([spins, moments.reshape(-1, 9)]), self.count, exact=True)
+        spread = found[3:].reshape(3, 3)
+        inertia = np.trace(spread) * np.eye(3) - spread
+        return v - np.cross(np.linalg.solve(inertia, found[:3]), arms)
 
 
 def _sites(basis: np.ndarray, cells: np.ndarray) -> np.ndarray:

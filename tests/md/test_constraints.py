@@ -104,6 +104,29 @@ def test_rigid_water_follows_lammps_for_200_steps(tmp_path, name):
 
 
 @needs_lammps
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_temperature_is_that_of_the_freedom_when_velocities_are_drawn(tmp_path, is_first):
+    """As in LAMMPS, velocities that are drawn before `fix shake` have more than they are asked for, over fewer degrees
+    of freedom.
+    """
+    before, marker, after = script("nvt", tmp_path).partition("fix 1")
+    drawn = "velocity all create 300.0 4928 rot yes dist gaussian\n"
+    after = marker + after.replace("run 200", "run 2")
+    text = before + (drawn + after if is_first else after.replace("thermo 20", drawn + "thermo 2"))
+    expected = thermo_rows(run_lammps(tmp_path, text))
+    assert (expected[0, 1] > 400) == is_first
+    (tmp_path / "in.drawn").write_text(text)
+    config = Config.model_validate(settings_of(tmp_path / "in.drawn").tree)
+    system = make_system(config, Start(config), MPI.COMM_SELF, PhaseTimer())
+    dynamics = dynamics_of(config)
+    for step in (1, 2):
+        dynamics.step(system, config.time.dt, step == 2)
+    it = measure(system)
+    assert [it.temperature, it.kinetic, it.potential] == pytest.approx(expected[-1, 1:4].tolist(), rel=2e-8)
+    system.mesh.close()
+
+
+@needs_lammps
 def test_velocities_without_a_part_along_the_distances(tmp_path):
     """The places are those of `fix rattle`, whose printed velocities are those of another time; the energy that stays
     is that of `fix shake`.

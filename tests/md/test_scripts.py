@@ -242,7 +242,7 @@ run 40
 
 
 @needs_lammps
-@pytest.mark.parametrize("loop", ["geom", "all"])
+@pytest.mark.parametrize("loop", ["geom", "all", "all dist gaussian rot yes", "geom dist gaussian mom no"])
 def test_a_script_starts_and_moves_as_lammps_does_it(tmp_path, loop):
     """The same random velocities, so the same temperatures, energies and pressures."""
     text = MORSE.format(loop)

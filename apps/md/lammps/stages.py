@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from hpckit.apps.md.lammps.fixes import MEASURES, MOVERS, OUTSIDE, Fix, deformed, motion_of, require_known
+from hpckit.apps.md.lammps.fixes import HOLDS, MEASURES, MOVERS, OUTSIDE, Fix, deformed, motion_of, require_known
 from hpckit.apps.md.lammps.granular import FIXES as OF_SPHERES
 from hpckit.apps.md.lammps.granular import FREEZE, ROLLING
 from hpckit.apps.md.lammps.outside import outside_of, require_readable
@@ -56,6 +56,7 @@ class MotionCommands:
         self.pending: dict[str, Any] = {}  # settings that wait for the next run, by key
         self.inner = 1  # steps of bonds in one of the run
         self.velocity: dict[str, Any] = {}  # of a `velocity` between two runs
+        self.all_freedom = False  # whether no fix shake was there at the last `velocity`
         self.commands: dict[str, Callable[..., None]] = {
             "neighbor": self._neighbor,
             "neigh_modify": self._neigh_modify,
@@ -155,22 +156,21 @@ class MotionCommands:
                 raise ValueError("velocity all zero: known is linear")
             return
         options = dict(zip(rest[known::2], rest[known + 1 :: 2], strict=False))
-        allowed = {"dist": ("uniform", "gaussian"), "mom": ("yes",), "rot": ("no",), "loop": ("all", "geom")}
+        flags = ("yes", "no")
+        allowed = {"dist": ("uniform", "gaussian"), "mom": flags, "rot": flags, "loop": ("all", "geom")}
         for key, value in options.items():
             if value not in allowed.get(key, ()):
                 raise ValueError(f"velocity … {key} {value}: not known here")
+        self.all_freedom = not any(fix.words[0] in HOLDS for fix in self.fixes.values())
         if style == "scale":
             self.velocity = {"velocities": "scale", "temperature": float(rest[0])}
             return
-        uniform = options.get("dist", "uniform") == "uniform"
         drawn = "lammps_geom" if options.get("loop") == "geom" else "lammps"
-        found: dict[str, Any] = {
-            "temperature": float(rest[0]),
-            "seed": int(rest[1]),
-            "draw": drawn if uniform else "normal",
-        }
-        if not uniform:
-            self.script.note("normal velocities come from hpckit's own random numbers")
+        drawn += "_gaussian" if options.get("dist") == "gaussian" else ""
+        found: dict[str, Any] = {"temperature": float(rest[0]), "seed": int(rest[1]), "draw": drawn}
+        removed = {"momentum": options.get("mom", "yes"), "rotation": options.get("rot", "no")}
+        if [*removed.values()] != ["yes", "no"]:
+            found["remove"] = [name for name, flag in removed.items() if flag == "yes"]
         if self.stages:
             self.velocity = {"velocities": "draw", **found}
             return
@@ -308,6 +308,12 @@ class MotionCommands:
                 *motion_of(inside, minimizes, self.script.unit),
             ):
                 settings[key], lines[key] = value, line
+        if self.all_freedom and any(key.startswith("constraints.") for key in settings):
+            if self.stages and self.velocity:
+                self.velocity["all_freedom"] = True
+            elif "temperature" in self.script.section("system"):
+                self.script.set("system.all_freedom", True)
+        self.all_freedom = False
         self.stages.append(ScriptStage(self.script.number, steps, settings | self.pending, lines, self.velocity, fixes))
         self.pending, self.velocity = {}, {}
 

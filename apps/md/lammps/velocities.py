@@ -3,6 +3,7 @@
 They come from the generator of Park and Miller (Commun. ACM 31, 1988): x' = 16807 x mod 2^31 - 1. With `loop all` one
 sequence runs over all particles in their order; with `loop geom` each has a sequence of its own, whose seed is a hash
 of the command's seed and of its coordinates (Jenkins' one at a time), so that the result does not depend on the order.
+Normal numbers come from pairs of uniform ones, by Marsaglia's polar method (SIAM Rev. 6, 1964).
 """
 
 from __future__ import annotations
@@ -30,6 +31,43 @@ def by_place(seed: int, places: np.ndarray) -> np.ndarray:
         if k >= WARM_UP:
             drawn[:, k - WARM_UP] = state * (1.0 / MODULUS)
     return drawn - 0.5
+
+
+def normal_in_order(seed: int, order: np.ndarray, count: int) -> np.ndarray:
+    """Normal numbers of the particles at these of the `count` places of the sequence, float64[n, 3]."""
+    wanted, found, pairs = (3 * count + 1) // 2, list[np.ndarray](), 0
+    first, width = 0, 2 * wanted + 64  # pairs beyond the unit circle are left out: 21 % of them
+    while pairs < wanted:
+        state = _powers(np.arange(first + 1, first + width + 1)) * np.uint64(seed % MODULUS) % np.uint64(MODULUS)
+        each = _polar(2.0 * (state.astype(np.float64) * (1.0 / MODULUS)).reshape(-1, 2) - 1.0)
+        found.append(each[np.isfinite(each[:, 0])])
+        pairs, first = pairs + len(found[-1]), first + width
+    return np.concatenate(found)[:wanted].reshape(-1)[: 3 * count].reshape(-1, 3)[order]
+
+
+def normal_by_place(seed: int, places: np.ndarray) -> np.ndarray:
+    """Normal numbers of particles at some positions, float64[n, 3]: each its own sequence."""
+    state = np.maximum(_hash(seed, np.ascontiguousarray(places[:, :3], np.float64)) & np.uint64(MASK), 1)
+    found, made = np.empty((len(places), 4)), np.zeros(len(places), np.int64)
+    for _ in range(WARM_UP):
+        state = state * np.uint64(FACTOR) % np.uint64(MODULUS)
+    while (left := np.flatnonzero(made < 4)).size:
+        both = np.empty((len(left), 2))
+        for k in range(2):
+            state[left] = state[left] * np.uint64(FACTOR) % np.uint64(MODULUS)
+            both[:, k] = state[left] * (1.0 / MODULUS)
+        each = _polar(2.0 * both - 1.0)
+        for k in (0, 1):
+            found[left, made[left] + k] = each[:, k]
+        made[left] += 2 * np.isfinite(each[:, 0])
+    return found[:, :3]
+
+
+def _polar(pairs: np.ndarray) -> np.ndarray:
+    """Two normal numbers of each of two uniform ones from -1 to 1; not a number beyond the unit circle."""
+    squares = (pairs * pairs).sum(axis=1)
+    squares[(squares >= 1.0) | (squares == 0.0)] = np.nan
+    return np.asarray(pairs[:, ::-1] * np.sqrt(-2.0 * np.log(squares) / squares)[:, None])
 
 
 def _powers(exponents: np.ndarray) -> np.ndarray:

@@ -14,6 +14,8 @@ from hpckit.io.settings import Section
 from hpckit.md.motion.deformation import Change, named
 
 Axis = Literal["x", "y", "z"]
+Draw = Literal["normal", "lammps", "lammps_geom", "lammps_gaussian", "lammps_geom_gaussian"]
+Removed = tuple[Literal["momentum", "rotation"], ...]
 
 
 class WallAt(Section):
@@ -172,7 +174,9 @@ class Stage(Section):
     )
     temperature: float = Field(0.0, ge=0, description="temperature of velocities that are drawn or scaled")
     seed: int = Field(87287, ge=0, description="random seed of drawn velocities")
-    draw: Literal["normal", "lammps", "lammps_geom"] = Field("normal", description="drawn as by system.draw")
+    draw: Draw = Field("normal", description="drawn as by system.draw")
+    remove: Removed = Field(("momentum",), description="from drawn velocities, as system.remove")
+    all_freedom: bool = Field(False, description="of drawn or scaled velocities, as system.all_freedom")
     goes_on: bool = Field(
         False, description="thermostats and barostats that are named here go on from the last state of their kind"
     )
@@ -195,7 +199,7 @@ class Stage(Section):
         found.setdefault("dynamics", given.model_copy(update={**still, "equilibrate": 0}))
         if held.ramp_to is not None:
             found.setdefault("barostat", held.model_copy(update={"pressure": held.ramp_to, "ramp_to": None}))
-        drawn = {"temperature": self.temperature, "seed": self.seed, "draw": self.draw}
+        drawn = {name: getattr(self, name) for name in ("temperature", "seed", "draw", "remove", "all_freedom")}
         time = {"steps": self.steps, "dt": self.dt or before.time.dt, "thermo": self.thermo or before.time.thermo}
         every = before.output.every if self.every is None else self.every
         found["system"] = before.system.model_copy(update=drawn)

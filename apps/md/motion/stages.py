@@ -16,7 +16,7 @@ from hpckit.md.motion.deformation import changed
 from hpckit.md.motion.dynamics import Dynamics
 from hpckit.md.saved import rows_block, rows_by_id, take_rows
 from hpckit.md.system import System
-from hpckit.md.thermo import measure
+from hpckit.md.thermo import freedom, measure
 
 ASIDE = "velocity_aside"
 
@@ -124,6 +124,8 @@ class Stages:
             found = self.start.drawn_anew(config, system.mesh.comm, held.ids[own], held.positions[own, :3], types)
         else:
             now = measure(system).temperature
+            if config.system.all_freedom and system.constraints is not None:
+                now *= freedom(system) / (freedom(system) + system.constraints.count)
             found = held.velocities[own, :3] * np.sqrt(config.system.temperature / now if now > 0 else 0.0)
         particles.velocities[own, :3] = system.device.to_device(found)
 
