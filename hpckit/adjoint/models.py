@@ -39,6 +39,7 @@ from hpckit.plan.grid.decomposition import Decomposition
 from hpckit.plan.machine.machine import Machine, machine_of
 
 __communicates__ = True  # its frames are not call sites
+STAND_INS, SEVERAL, ARRAYS = (Traced, Applied), (list, tuple), (Field, np.ndarray)  # a union is made anew in each step
 MACHINE = "infiniband"  # whose prices say how many steps become one pass, if no other is given
 
 
@@ -71,10 +72,10 @@ class TracedModel:
         them if the function returns a tuple. Within another model, what it is traced to there: its fields have its own
         boundary conditions, where it has any.
         """
-        if any(isinstance(arg, Traced | Applied) for arg in args):
+        if any([isinstance(arg, STAND_INS) for arg in args]):
             return self._within(args, options, out)
         graph, several = self._traced(args, options)
-        outs: list[Any] = list(out) if isinstance(out, list | tuple) else [out] if out is not None else []
+        outs: list[Any] = list(out) if isinstance(out, SEVERAL) else [out] if out is not None else []
         outs = outs or [None] * len(graph.outputs)
         if len(outs) != len(graph.outputs):
             raise InputError(f"{self.name} has {len(graph.outputs)} results, and `out` {len(outs)} fields")
@@ -86,7 +87,8 @@ class TracedModel:
                 )
         if out is not None:
             require_same_grid(fields, self.name)
-            if len(set(map(id, fields))) < len(fields) - _twice(args):
+            different = len(set(map(id, fields)))
+            if different < len(fields) and different < len(fields) - _twice(args):
                 raise InputError(
                     f"{self.name} is to write a result to one of its arguments, or two to one field",
                     do="give fields of their own as `out`, and swap them with the state after the step",
@@ -144,13 +146,15 @@ class TracedModel:
     def _traced(self, args: Sequence[Any], options: Mapping[str, Any]) -> tuple[Graph, bool]:
         if len(args) != len(self.parameters):
             self._require_arguments(args)
-        if any(isinstance(arg, Traced | Applied) for arg in args):
+        if any([isinstance(arg, STAND_INS) for arg in args]):
             raise refusal(f"a derivative of {self.name} within a step", "take the derivative of the whole step")
         fields = [arg for arg in args if isinstance(arg, Field)]
         if not fields:
             raise InputError(f"{self.name} was given no field", do="give at least one Field: it says where to compute")
         for name, arg in zip(self.parameters, args, strict=False):
-            if not isinstance(arg, Field | Network) and (not isinstance(arg, Real) or isinstance(arg, bool)):
+            if isinstance(arg, Field):  # most are
+                continue
+            if not isinstance(arg, Network) and (not isinstance(arg, Real) or isinstance(arg, bool)):
                 raise InputError(
                     f"{name} of {self.name} is a {type(arg).__name__}, neither a Field nor a number nor a Network",
                     do="make arrays Fields; give choices and other constants as keywords, behind a * in the definition",
@@ -181,7 +185,7 @@ class TracedModel:
         self._require_arguments(args)
         if out is not None:
             raise refusal("a result that is written to a field", "leave `out` away within a step")
-        axes = next(arg.axes for arg in args if isinstance(arg, Traced | Applied))
+        axes = next(arg.axes for arg in args if isinstance(arg, STAND_INS))
         names = [*self.parameters, *(f"argument {k}" for k in range(len(self.parameters), len(args)))]
         walls = [axes.walls(self._own_walls(name), name) for name in names[: len(args)]]
 
@@ -309,9 +313,9 @@ def require_model(given: Any, what: str) -> TracedModel:
 
 def plain(value: Any) -> Any:
     """An argument as a program takes it: a Field, a number, or the vector of a network's weights."""
-    if isinstance(value, Network):
-        return value.values
-    return value if isinstance(value, Field | np.ndarray) else float(value)
+    if isinstance(value, ARRAYS):
+        return value
+    return value.values if isinstance(value, Network) else float(value)
 
 
 def _told(value: Any) -> Any:

@@ -295,6 +295,12 @@ class _TapePart:
 
     def turns(self, turns: Sequence[ScriptTurn]) -> None:
         """Once for each set of fields and numbers."""
+        if len(turns) == 1:  # a step alone: no more than it must be
+            ((fields, numbers),) = turns
+            addresses = [address(field.data) for field in fields[: self._given]]
+            values = [self._place.number(node, numbers) for node in self._tape.nodes]
+            self._tape.play(np.array([addresses], np.int64), np.array([values], np.float64))
+            return
         taken = [list(map(id, fields[: self._given])) for fields, _ in turns]
         every_field = {id(field): field for fields, _ in turns for field in fields[: self._given]}  # few for many turns
         known = {key: address(field.data) for key, field in every_field.items()}

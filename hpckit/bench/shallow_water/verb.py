@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import os
 import time
 from collections.abc import Callable, Sequence
 from statistics import median
@@ -31,6 +30,7 @@ import numpy as np
 from hpckit.bench.command import add_only
 from hpckit.bench.measure import Ratios, Rows, Times, interleave, ratio, result, speed_up, timed
 from hpckit.bench.ranks import run_ranks
+from hpckit.bench.rival import PAUSE, jax_on_one_core, one_core
 from hpckit.comm.observe.timer import t_eff
 from hpckit.kernels.peaks.simd import copy
 from hpckit.kernels.shallow_water.constants import AT_ONCE, HALO, STRESS, F, Physics
@@ -41,7 +41,6 @@ STAGES = 3
 EVALUATION = 48  # bytes a cell: three fields read and written
 GRAVITY, CORIOLIS, SPACING, DT = 9.81, 1e-4, 1000.0, 2.0
 TOLERANCE = 1e-10
-PAUSE = 0.3  # s
 KEYS = "shallow_water_vs_copy", "shallow_water_vs_jax", "shallow_water_2ranks"
 RANKS = 2
 
@@ -96,11 +95,9 @@ def add_options(parser: argparse.ArgumentParser) -> tuple[str, ...]:
 def run(quick: bool = False, only: Sequence[str] | None = None) -> dict[str, Any]:
     """Measure all, or the parts named in `only`; without JAX none against it. One core: JAX has no say in it."""
     wanted = only or KEYS
-    cores = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(cores)})  # before JAX starts its threads
     rows: Rows = []
     ratios: Ratios = {}
-    try:
+    with one_core():
         if "shallow_water_vs_copy" in wanted:
             times = interleave(_copy_and_steps(), 9 if quick else 25)
             ratios["shallow_water_vs_copy"] = ratio(times["copy"], times["two steps"], AT_ONCE * STAGES)
@@ -114,8 +111,6 @@ def run(quick: bool = False, only: Sequence[str] | None = None) -> dict[str, Any
             del times["pause"]
             ratios["shallow_water_vs_jax"] = ratio(times["jax"], times["two steps"], AT_ONCE)
             rows += _rows(times)
-    finally:
-        os.sched_setaffinity(0, cores)
     if "shallow_water_2ranks" in wanted:
         more_rows, more_ratios = _ranks(quick)
         rows += more_rows
@@ -157,12 +152,7 @@ def _rows(times: Times) -> Rows:
 
 def _jax_steps(n: int) -> Callable[[], None]:
     """A step of the same scheme in JAX, held against ours on a small basin first."""
-    # Read when JAX starts: one thread, as ours.
-    os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
-    os.environ.setdefault("JAX_PLATFORMS", "cpu")
-    import jax
-
-    jax.config.update("jax_enable_x64", True)
+    jax = jax_on_one_core()
     advance = jax.jit(_step_of(jax.numpy))
     small = Basin(64, AT_ONCE)
     state = tuple(jax.numpy.asarray(field) for field in small.owned())

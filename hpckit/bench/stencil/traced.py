@@ -1,13 +1,14 @@
 """Traced models: their kernels against a loop by hand, their gradients against their own runs and against JAX.
 
-Burgers' equation in 2-D, two fields, periodic, double precision, one core, 1024 x 1024 cells (256 with `quick`).
+Burgers' equation in 2-D, two fields, periodic, double precision, one core for us and for JAX, 1024 x 1024 cells (256
+with `quick`).
 
 `traced_vs_hand`: a step as a traced model against a Numba loop written by hand; both fill their halos.
 `gradient_forwards` (a cost): the gradient of 50 steps in the first state, over the time of the 50 steps alone.
 `gradient_vs_jax`: JAX's gradient of the same 50 steps, jitted with `lax.scan`, over ours (extra `bench`); the two
 gradients must agree to 1e-12 of the largest value before the timing.
-`ensemble32_vs_calls`: 32 members of 64 x 64 cells in 32 calls over one call for all; `ensemble32_vs_vmap`: `jax.vmap`
-of JAX's step over the same.
+`ensemble32_vs_calls`: 32 members of 64 x 64 cells in 32 calls a step over one call for all; `ensemble32_vs_vmap`:
+`jax.vmap` of JAX's step over the same. A run of 20 steps is timed, each from the state that the one before has made.
 `npbench_NAME`: gradients of four stencils of NPBench, JAX's time over ours; reported.
 `adjoint_2ranks_eff`: the speed-up of the gradient on 2 ranks over that of the steps alone on 2 ranks.
 `ensemble_one_message`: on 2 ranks, the exchanges of 32 members of 64 x 64 cells one by one, over one for all.
@@ -17,8 +18,8 @@ of JAX's step over the same.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.util
-import os
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -34,6 +35,7 @@ from hpckit.apps.assimilate.variational import Variational
 from hpckit.bench.command import add_only
 from hpckit.bench.measure import Ratios, Rows, by_round, interleave, ratio, result, spread, timed
 from hpckit.bench.ranks import run_ranks
+from hpckit.bench.rival import PAUSE, jax_on_one_core, one_core
 from hpckit.bench.stencil.burgers import energy, fill_by_hand, jax_step, step, step_by_hand
 from hpckit.bench.stencil.npbench import SIZES, GradientCase
 from hpckit.comm.mesh import Mesh
@@ -41,8 +43,7 @@ from hpckit.grid.field import Field
 from hpckit.plan.grid.decomposition import Decomposition
 
 PARTS = "traced", "gradient", "ensemble", "npbench", "ranks", "assimilation"
-STEPS, MEMBERS, SMALL, RANKS = 50, 32, 64, 2
-PAUSE = 0.3  # s in which JAX's threads come to rest, on the core that all share
+STEPS, MEMBERS, SMALL, IN_A_RUN, RANKS = 50, 32, 64, 20, 2
 Result = tuple[Rows, Ratios]
 
 
@@ -65,10 +66,11 @@ def run(quick: bool = False, only: Sequence[str] | None = None) -> dict[str, Any
         "assimilation": lambda: assimilation(10 if quick else 30),
     }
     for name in only or PARTS:
-        more_rows, more_ratios = parts[name]()
+        with contextlib.nullcontext() if name == "ranks" else one_core():
+            more_rows, more_ratios = parts[name]()
         rows += more_rows
         ratios |= more_ratios
-    if _jax() is None:
+    if importlib.util.find_spec("jax") is None:
         rows.append({"note": "JAX is not installed (extra bench): the ratios against it are left out"})
     return result("adjoint", rows, ratios)
 
@@ -121,7 +123,7 @@ def gradient(n: int, rounds: int) -> Result:
             "steps": lambda: window.value(u, v),
             "gradient": lambda: window.gradient(u, v),
         }
-        jax = _jax()
+        jax = jax_on_one_core()
         if jax is not None:
             state = tuple(jax.numpy.array(field.interior) for field in (u, v))
             theirs = _jax_gradient(jax)
@@ -153,27 +155,40 @@ def ensemble(rounds: int) -> Result:
         new = [field.like() for field in together]
 
         def calls() -> None:
-            for state, out in zip(starts, news, strict=True):
-                step(*state, out=out)
+            now, then = starts, news
+            for _ in range(IN_A_RUN):
+                for state, out in zip(now, then, strict=True):
+                    step(*state, out=out)
+                now, then = then, now
 
-        candidates: dict[str, Callable[[], object]] = {
-            "calls": calls,
-            "ensemble": lambda: step(*together, out=new),
-        }
-        for call in candidates.values():
-            call()
+        def in_lanes() -> None:
+            now, then = together, new
+            for _ in range(IN_A_RUN):
+                step(*now, out=then)
+                now, then = then, now
+
+        for state, out in zip((*starts, together), (*news, new), strict=True):
+            step(*state, out=out)
+        candidates: dict[str, Callable[[], object]] = {"calls": calls, "ensemble": in_lanes}
         for m, out in enumerate(news):
             np.testing.assert_array_equal(members.member(new[0], m).interior, out[0].interior)
-        jax = _jax()
+        jax = jax_on_one_core()
         if jax is not None:
             state = tuple(jax.numpy.array(np.moveaxis(field.interior, -1, 0)) for field in together)
             theirs = jax.jit(jax.vmap(jax_step))
             np.testing.assert_allclose(np.asarray(theirs(state)[0][3]), news[3][0].interior, rtol=0, atol=1e-14)
-            candidates["jax.vmap"] = lambda: jax.block_until_ready(theirs(state))
+
+            def by_vmap() -> None:
+                now = state
+                for _ in range(IN_A_RUN):
+                    now = theirs(now)
+                jax.block_until_ready(now)
+
+            candidates["jax.vmap"] = by_vmap
             candidates["pause"] = lambda: time.sleep(PAUSE)
         times = interleave(candidates, rounds)
         times.pop("pause", None)
-        rows = [timed(f"{MEMBERS} members of {SMALL}^2", name, each) for name, each in times.items()]
+        rows = [timed(f"{MEMBERS} members of {SMALL}^2", name, each, IN_A_RUN) for name, each in times.items()]
         ratios = {"ensemble32_vs_calls": ratio(times["calls"], times["ensemble"])}
         if "jax.vmap" in times:
             ratios["ensemble32_vs_vmap"] = ratio(times["jax.vmap"], times["ensemble"])
@@ -184,7 +199,7 @@ def of_npbench(quick: bool, rounds: int) -> Result:
     """The gradients of NPBench's stencils, against JAX's of the same programs."""
     rows: Rows = []
     ratios: Ratios = {}
-    jax = _jax()
+    jax = jax_on_one_core()
     for name, (shape, *_) in SIZES.items():
         axes: dict[str, Any] = dict.fromkeys("ijk"[: len(shape)], 1)
         with Mesh(MPI.COMM_SELF, **axes) as mesh:
@@ -230,18 +245,6 @@ def assimilation(iterations: int) -> Result:
         left = twin.off(analysis.state())["norm"] / twin.off(twin.background)["norm"]
     case = f"4D-Var, {config.observed} stations, {analysis.number} iterations"
     return [timed(case, "L-BFGS", [seconds])], {"assimilation_error": spread([left])}
-
-
-def _jax() -> Any:
-    """JAX in double precision on one thread, None without it."""
-    if importlib.util.find_spec("jax") is None:
-        return None
-    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
-    os.environ.setdefault("JAX_PLATFORMS", "cpu")
-    import jax
-
-    jax.config.update("jax_enable_x64", True)
-    return jax
 
 
 def _jax_gradient(jax: Any) -> Callable:
