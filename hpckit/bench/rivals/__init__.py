@@ -1,1 +1,1 @@
-"""What is measured beside hpckit: C, PyTorch, and any program of the user's."""
+"""What is measured beside hpckit: C, JAX, PyTorch, and any program of the user's."""

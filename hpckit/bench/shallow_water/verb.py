@@ -30,7 +30,7 @@ import numpy as np
 from hpckit.bench.command import add_only
 from hpckit.bench.measure import Ratios, Rows, Times, interleave, ratio, result, speed_up, timed
 from hpckit.bench.ranks import run_ranks
-from hpckit.bench.rival import PAUSE, jax_on_one_core, one_core
+from hpckit.bench.rivals.jax import PAUSE, jax_on_one_core, one_core
 from hpckit.comm.observe.timer import t_eff
 from hpckit.kernels.peaks.simd import copy
 from hpckit.kernels.shallow_water.constants import AT_ONCE, HALO, STRESS, F, Physics

@@ -35,7 +35,7 @@ from hpckit.apps.assimilate.variational import Variational
 from hpckit.bench.command import add_only
 from hpckit.bench.measure import Ratios, Rows, by_round, interleave, ratio, result, spread, timed
 from hpckit.bench.ranks import run_ranks
-from hpckit.bench.rival import PAUSE, jax_on_one_core, one_core
+from hpckit.bench.rivals.jax import PAUSE, jax_on_one_core, one_core
 from hpckit.bench.stencil.burgers import energy, fill_by_hand, jax_step, step, step_by_hand
 from hpckit.bench.stencil.npbench import SIZES, GradientCase
 from hpckit.comm.mesh import Mesh
