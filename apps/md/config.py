@@ -38,7 +38,8 @@ class System(Section):
     )
     file: InputFile | None = Field(
         None,
-        description="initial particles: LAMMPS data, or .dump, .lammpstrj, .xyz, .extxyz, .h5, .h5md; none: a lattice",
+        description="initial particles: LAMMPS data, or .dump, .lammpstrj, .xyz, .extxyz, .h5, .h5md, or a LAMMPS"
+        " script that makes them; none: a lattice",
     )
     style: str = Field("", description="atom style of a LAMMPS data file; empty: the one that it names, else atomic")
     replicate: tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]] = Field(

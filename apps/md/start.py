@@ -8,11 +8,13 @@ import numpy as np
 from mpi4py import MPI
 
 from hpckit.apps.md.config import Config
+from hpckit.apps.md.lammps import script
 from hpckit.apps.md.lammps import velocities as lammps_velocities
 from hpckit.apps.md.molecules.water import RIGID, water, without_vibration
 from hpckit.apps.md.potentials import masses_of
 from hpckit.errors import InputError
 from hpckit.io.particles.frames import read_frame
+from hpckit.io.particles.topologies import is_topology
 from hpckit.kernels.noise.dispatch import normals, uniforms
 from hpckit.md.thermo import add_ranks
 from hpckit.md.units import UNITS
@@ -59,15 +61,20 @@ class Start:
         return found
 
     def drawn_anew(
-        self, config: Config, comm: MPI.Comm, ids: np.ndarray, places: np.ndarray, types: np.ndarray
+        self, config: Config, comm: MPI.Comm, ids: np.ndarray, places: np.ndarray, types: np.ndarray, away: np.ndarray
     ) -> np.ndarray:
-        """Collective: velocities of these particles of each rank, all of them together, as the settings draw them."""
-        return self.with_settings(config)._velocities(comm, ids, places, self.masses[types])
+        """Collective: velocities of these particles of each rank, all of them together, as the settings draw them;
+        away: from their places to where they would be had they not been put back into the box.
+        """
+        return self.with_settings(config)._velocities(comm, ids, places, self.masses[types], away)
 
     def _from_file(self) -> None:
         system = self.config.system
         x, y, z = (axis in self.periodic for axis in "xyz")
-        self.file = read_frame(system.file, system.frame, (x, y, z), system.style or None)
+        if system.file is not None and script.reads(system.file) and not is_topology(system.file):
+            self.file = script.particles_of(system.file, (x, y, z), masses_of(self.config), UNITS[system.units])
+        else:
+            self.file = read_frame(system.file, system.frame, (x, y, z), system.style or None)
         if system.replicate != (1, 1, 1):
             self.file = self.file.replicated(system.replicate)
         self.lower, self.upper, self.count = self.file.lower, self.file.upper, self.file.count
@@ -251,7 +258,8 @@ class Start:
         file, chosen = self.file, slice(None) if comm.rank == 0 else slice(0)
         ids, types = np.arange(file.count)[chosen], file.types[chosen]
         if self.config.system.velocities == "draw" or self.config.system.kind == "water":
-            velocities = self._velocities(comm, ids, file.positions[chosen], self.masses[types])
+            away = file.unwrapped[chosen] - file.positions[chosen]
+            velocities = self._velocities(comm, ids, file.positions[chosen], self.masses[types], away)
         else:
             velocities = np.zeros((len(ids), 3)) if file.velocities is None else file.velocities[chosen]
         charges = self.charges()
@@ -289,7 +297,9 @@ class Start:
         types[np.argsort(drawn[:, 0], kind="stable")] = np.searchsorted(ends, np.arange(self.count), side="right")
         return types
 
-    def _velocities(self, comm: MPI.Comm, ids: np.ndarray, places: np.ndarray, masses: np.ndarray) -> np.ndarray:
+    def _velocities(
+        self, comm: MPI.Comm, ids: np.ndarray, places: np.ndarray, masses: np.ndarray, away: np.ndarray | float = 0.0
+    ) -> np.ndarray:
         """Random velocities at the temperature with zero total momentum: the same bits on any number of ranks."""
         system, units = self.config.system, UNITS[self.config.system.units]
         if system.draw == "normal":
@@ -312,7 +322,7 @@ class Start:
             momentum = add_ranks(comm, np.column_stack([masses[:, None] * v, masses]), self.count, exact=True)
             v -= momentum[:3] / momentum[3]
         if "rotation" in system.remove:
-            v = self._without_rotation(comm, v, places, masses)
+            v = self._without_rotation(comm, v, places + away, masses)
         squares = add_ranks(comm, (masses[:, None] * v * v).sum(axis=1)[:, None], self.count, exact=True)[0]
         kinetic = 0.5 * units.energy * squares
         wanted = 0.5 * max(3 * self.count - 3 - held, 1) * units.boltzmann * system.temperature

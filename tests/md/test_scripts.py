@@ -189,7 +189,7 @@ def test_every_line_that_cannot_be_done_is_named_at_once(tmp_path):
     [
         ("units lj\n", "makes no particles"),
         (LOOPED.replace("fix 1 all nve", ""), "no fix moves"),
-        (LOOPED.replace("0 $n 0", "0 3.5 0"), "whole number of lattice cells"),
+        (LOOPED.replace("0 $n 0", "0 INF 0"), "give the box ends"),
         (LOOPED.replace("next k", "next q"), "no such variable"),
         (LOOPED.replace("run", "mass 1 2.0\nrun"), "mass after a run"),
         (LOOPED.replace("next k\n", ""), "does not end"),

@@ -46,7 +46,8 @@ class Commands:
     def __init__(self, path: Path) -> None:
         self.script = ScriptState(path)
         self.particles, self.molecules = ParticleCommands(self.script), MoleculeCommands(self.script)
-        self.forces, self.motion = ForceCommands(self.script), MotionCommands(self.script)
+        self.forces = ForceCommands(self.script)
+        self.motion = MotionCommands(self.script, self.particles.groups)
         self.known: dict[str, Callable[..., None]] = {
             **self.particles.commands,
             **self.molecules.commands,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
+from typing import Any
 
-from hpckit.apps.md.lammps.state import SITES, ScriptState
+from hpckit.apps.md.lammps.lattices import ENDS, Lattice
+from hpckit.apps.md.lammps.state import ScriptState
 
 UNITS = ("lj", "metal", "real")
 ATOM_STYLES = ("atomic", "charge", "bond", "angle", "molecular", "full", "sphere")
@@ -28,7 +29,8 @@ temp/com temp/deform temp/partial temp/profile temp/ramp temp/region temp/rotate
 vacf/chunk vcm/chunk viscosity/cos voronoi/atom xrd
 """  # styles of compute for particles as hpckit has them
 MAKERS = {"region", "lattice", "create_box", "create_atoms", "read_data", "read_restart"}  # of particles and types
-ENDLESS = {"INF": math.inf, "EDGE": math.inf}  # ends of regions
+PLAIN = ("sc", "bcc", "fcc", "diamond")  # lattices that settings have
+FROM_SCRIPT = ("lattice", "density", "edge", "cells", "tilt", "fractions")  # what its particles stand for
 HEAD = 60  # lines of a data file in which its numbers of types are
 WHOLE = 1e-9  # of a lattice cell: what counts as a whole number of them
 
@@ -38,8 +40,7 @@ class ParticleCommands:
 
     def __init__(self, script: ScriptState) -> None:
         self.script = script
-        self.regions: dict[str, list[float]] = {}
-        self.box = ""  # the region that it is
+        self.boundary = ["p", "p", "p"]
         self.groups = {"all"}
         self.masses: dict[int, float] = {}
         self.commands: dict[str, Callable[..., None]] = {
@@ -52,6 +53,9 @@ class ParticleCommands:
             "region": self._region,
             "create_box": self._create_box,
             "create_atoms": self._create_atoms,
+            "set": self._set,
+            "displace_atoms": self._displace_atoms,
+            "delete_atoms": self._delete_atoms,
             "group": self._group,
             "compute": self._compute,
             "read_data": self._read_data,
@@ -68,10 +72,23 @@ class ParticleCommands:
                 raise ValueError(f"there is no mass of the types {', '.join(map(str, missing))}")
             line = self.script.lines["system", "masses"]
             self.script.set("system.masses", [self.masses[k] for k in range(1, count + 1)], line)
+        if self.script.made or self.script.moved:
+            self._take_script()
         if not {"file", "fractions"} & self.script.section("system").keys():
             raise ValueError("the script makes no particles: create_box and create_atoms, or read_data")
         if "file" not in self.script.tree["system"] and "temperature" not in self.script.tree["system"]:
             self.script.set("system.temperature", 0.0)
+
+    def _take_script(self) -> None:
+        """The particles that the script makes are more than settings say: take them from the script itself."""
+        system, line = self.script.section("system"), self.script.lines.get(("system", "lattice"), self.script.number)
+        if "file" in system:
+            raise ValueError("set, displace_atoms, delete_atoms and velocities of groups: known without read_data")
+        drawn = "temperature" in system and not self.script.moved
+        for name in (*FROM_SCRIPT, *(() if drawn else ("temperature", "seed", "draw", "remove", "all_freedom"))):
+            system.pop(name, None)
+        self.script.set("system.file", str(self.script.path.resolve()), line)
+        self.script.set("system.velocities", "draw" if drawn else "file", line)
 
     def _units(self, name: str) -> None:
         if name not in UNITS:
@@ -94,6 +111,7 @@ class ParticleCommands:
         ends = {*"fsm"} if self.script.section("system").get("style") == "sphere" else {"f"}
         if any(each != "p" and not (1 <= len(each) <= 2 and {*each} <= ends) for each in (x, y, z)):
             raise ValueError(f"boundary {x} {y} {z}: known are p and f, and s and m after atom_style sphere")
+        self.boundary = [x, y, z]
         self.script.set("system.periodic", [axis for axis, each in zip("xyz", (x, y, z), strict=True) if each == "p"])
 
     def _processors(self, *words: str) -> None:
@@ -101,51 +119,81 @@ class ParticleCommands:
             self.script.set(f"ranks.{axis}", 0 if word == "*" else int(word))
 
     def _lattice(self, name: str, scale: str, *rest: str) -> None:
-        if rest or name not in SITES:
-            raise ValueError(f"lattice {name} {' '.join(rest)}: known are {', '.join(SITES)}, with a scale alone")
-        self.script.lattice = name, float(scale)
+        self.script.making.lattice = Lattice.of((name, scale, *rest), self.script.units == "lj")
+        if rest or name not in PLAIN:
+            self.script.made = True
         self.script.set("system.lattice", name)
         self.script.set("system.density" if self.script.units == "lj" else "system.edge", float(scale))
 
     def _region(self, name: str, style: str, *rest: str) -> None:
-        count = {"block": 6, "prism": 9}.get(style, 0)
-        ends, options = rest[:count], rest[count:]
-        if not count or len(ends) < count or options not in ((), ("units", "box"), ("units", "lattice")):
-            known = "known are block with six numbers and prism with nine"
-            raise ValueError(f"region {name} {style} {' '.join(rest)}: {known}")
-        if "lattice" in self.script.failed:
-            return
-        edge = self.script.edge if options != ("units", "box") and self.script.lattice else 1.0
-        self.regions[name] = [ENDLESS[end] if end in ENDLESS else float(end) * edge for end in ends]
+        self.script.making.region(name, [style, *rest])
 
     def _create_box(self, types: str, region: str) -> None:
         if {"region", "lattice"} & self.script.failed:
             return
-        if region not in self.regions:
-            raise ValueError(f"create_box {types} {region}: there is no such region")
-        self.script.types, self.box = int(types), region
-        box, edge = self.regions[region][:6], self.script.edge
-        cells = [(high - low) / edge for low, high in zip(box[::2], box[1::2], strict=True)]
-        if any(box[::2]) or any(n < 0.5 or not math.isfinite(n) or abs(n - round(n)) > WHOLE * n for n in cells):
-            raise ValueError("create_box: the box begins at 0 and holds a whole number of lattice cells here")
+        making = self.script.making
+        if region not in making.blocks:
+            raise ValueError(f"create_box {types} {region}: there is no such region of style block or prism")
+        if making.box:
+            raise ValueError(f"create_box {types} {region}: there is a box already")
+        self.script.types, making.box = int(types), region
+        box, tilt = making.blocks[region][:6], making.blocks[region][6:]
+        if any(not -ENDS < low < high < ENDS for low, high in zip(box[::2], box[1::2], strict=True)):
+            raise ValueError(f"create_box {types} {region}: give the box ends along x, y and z")
+        follow = tuple({*each} & {*"sm"} != set() for each in self.boundary)
+        making.add(self.script.number, "create_box", making.create_box(region, follow))
+        edge = self._edge
+        cells = [(high - low) / edge if edge else 0.0 for low, high in zip(box[::2], box[1::2], strict=True)]
+        if any(box[::2]) or any(follow) or any(n < 0.5 or abs(n - round(n)) > WHOLE * n for n in cells):
+            self.script.made = True
+            return
         self.script.set("system.cells", [round(n) for n in cells])
-        if any(self.regions[region][6:]):
-            self.script.set("system.tilt", self.regions[region][6:])
+        if any(tilt):
+            self.script.set("system.tilt", tilt)
+
+    @property
+    def _edge(self) -> float:
+        """The length of the cells of a lattice that settings have, else 0."""
+        return 0.0 if self.script.made or self.script.making.lattice is None else self.script.unit
 
     def _create_atoms(self, kind: str, style: str, *rest: str) -> None:
         if {"lattice", "region", "create_box"} & self.script.failed:
             return
-        whole = (style, *rest) == ("box",) or (style == "region" and len(rest) == 1 and self._is_box(rest[0]))
-        if not whole or "cells" not in self.script.section("system"):
-            known = "known are box, and the region of create_box, after it"
-            raise ValueError(f"create_atoms {kind} {style} {' '.join(rest)}: {known}")
+        making, system = self.script.making, self.script.section("system")
+        if not making.box:
+            raise ValueError(f"create_atoms {kind} {style} {' '.join(rest)}: create_box must come first")
+        making.add(self.script.number, "create_atoms", making.create_atoms([kind, style, *rest]))
         if not 1 <= int(kind) <= self.script.types:
             raise ValueError(f"create_atoms {kind}: there are {self.script.types} types")
+        whole = (style, *rest) == ("box",) or (style == "region" and len(rest) == 1 and self._is_box(rest[0]))
+        if not whole or "cells" not in system or "fractions" in system:
+            self.script.made = True
         self.script.set("system.fractions", [float(k + 1 == int(kind)) for k in range(self.script.types)])
 
     def _is_box(self, region: str) -> bool:
         """Whether a region is the whole box."""
-        return bool(self.box) and self.regions.get(region) == self.regions[self.box]
+        blocks = self.script.making.blocks
+        return blocks.get(region) == blocks[self.script.making.box]
+
+    def _set(self, *words: str) -> None:
+        self._change("set", self.script.making.set_types, words)
+
+    def _displace_atoms(self, *words: str) -> None:
+        self._change("displace_atoms", self.script.making.displace_atoms, words)
+
+    def _delete_atoms(self, *words: str) -> None:
+        self._change("delete_atoms", self.script.making.delete_atoms, words)
+
+    def _change(self, name: str, read: Callable[[list[str]], Any], words: tuple[str, ...]) -> None:
+        """A command that changes particles that are there."""
+        if MAKERS & self.script.failed or "group" in self.script.failed:
+            return
+        if "file" in self.script.section("system"):
+            raise ValueError(f"{name} {' '.join(words)}: not known after read_data: change the file")
+        if words[0] == "group" or name == "displace_atoms":
+            self._require_groups(name, words[1:2] if words[0] == "group" else words[:1])
+        self.script.making.add(self.script.number, name, read([*words]))
+        self.script.made = True
 
     def _group(self, name: str, style: str, *rest: str) -> None:
         """Groups are for what measures: nothing here moves a part of the particles in its own way."""
@@ -157,7 +205,12 @@ class ParticleCommands:
         else:
             self.groups.add(name)
         self._make_of_types(name, style, rest)
-        self.script.note("group is passed over, but by fixes of spheres")
+        making = self.script.making
+        step = making.group(name, style, [*rest]) if making.box else None
+        if step is not None:
+            making.add(self.script.number, "group", step)
+        else:
+            self.script.note("group is passed over, but by fixes of spheres")
 
     def _make_of_types(self, name: str, style: str, words: tuple[str, ...]) -> None:
         """Note the types that a group is made of, where it is made of types."""

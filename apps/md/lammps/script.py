@@ -16,12 +16,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from hpckit.apps.md.lammps.commands import Commands
 from hpckit.apps.md.lammps.fixes import is_number
+from hpckit.apps.md.lammps.made import Made
 from hpckit.apps.md.lammps.state import Reading, ScriptMistake
 from hpckit.apps.md.molecules import files
 from hpckit.errors import InputError
 from hpckit.io.particles.topologies import is_topology
+from hpckit.md.units import Units
+from hpckit.plan.particles.snapshot import Snapshot
 from hpckit.plan.text import read_text
 
 ENDINGS = (".in", ".lmp", ".lmps", ".lammps")
@@ -90,6 +95,14 @@ def settings_of(path: Path) -> Reading:
             do="take these lines out, or write what they mean into a run file (docs: Coming from LAMMPS)",
         )
     return found
+
+
+def particles_of(path: Path, periodic: tuple[bool, bool, bool], masses: np.ndarray, units: Units) -> Snapshot:
+    """The particles that a script makes before its first run. Raises `InputError`."""
+    commands = Commands(path)
+    _Execution(_joined(read_text(path, "the input script", MOST_BYTES, "give a LAMMPS input script")), commands).run()
+    boltzmann = units.boltzmann / units.energy
+    return commands.script.making.particles(Made(periodic, masses, boltzmann)).snapshot()
 
 
 def _joined(text: str) -> list[tuple[int, str]]:

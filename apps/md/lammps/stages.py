@@ -10,6 +10,8 @@ from hpckit.apps.md.lammps.fixes import HOLDS, MEASURES, MOVERS, OUTSIDE, Fix, d
 from hpckit.apps.md.lammps.granular import FIXES as OF_SPHERES
 from hpckit.apps.md.lammps.granular import FREEZE, ROLLING
 from hpckit.apps.md.lammps.outside import outside_of, require_readable
+from hpckit.apps.md.lammps.particles import MAKERS
+from hpckit.apps.md.lammps.pushes import velocity_of
 from hpckit.apps.md.lammps.state import ScriptMistake, ScriptState
 from hpckit.apps.md.motion.settings import ANEW
 from hpckit.md.units import UNITS
@@ -45,8 +47,8 @@ class ScriptStage:
 class MotionCommands:
     """The runs and minimizations of a script, and what lives between them."""
 
-    def __init__(self, script: ScriptState) -> None:
-        self.script = script
+    def __init__(self, script: ScriptState, groups: set[str]) -> None:
+        self.script, self.groups = script, groups
         self.fixes: dict[str, Fix] = {}
         self.fixed = 0  # fixes so far
         self.frozen: dict[str, set[int]] = {}  # the types of each fix freeze
@@ -146,6 +148,19 @@ class MotionCommands:
                 raise ValueError(f"neigh_modify {key}: known are every, delay, check, one, page and exclude group")
 
     def _velocity(self, group: str, style: str, *rest: str) -> None:
+        plain = group == "all" and style in ("create", "zero") and not {"temp", "sum"} & {*rest}
+        making = self.script.making
+        if not plain and {"group", *MAKERS} & self.script.failed:
+            return
+        if making.box and not self.stages:
+            if group != "all" and group not in self.groups:
+                raise ValueError(f"velocity {group} {style}: there is no group {group}")
+            making.add(self.script.number, "velocity", velocity_of([group, style, *rest], making.spacing))
+            again = style == "create" and "temperature" in self.script.section("system")
+            if not plain or again:
+                self.script.moved = True
+            if self.script.moved or (style == "zero" and rest[:1] != ("linear",)):
+                return
         known = {"create": 2, "scale": 1, "zero": 1}.get(style, 9)
         if group != "all" or len(rest) < known or (style == "scale" and not self.stages):
             raise ValueError(
@@ -290,6 +305,10 @@ class MotionCommands:
         settings = {"dynamics.inner": self.inner} if self.inner > 1 else {}
         self._add_stage(int(steps), settings, dict(self.fixes))
 
+    def _unit_of(self, fixes: dict[str, Fix]) -> float:
+        """The unit of lengths in fixes."""
+        return self.script.unit if any(fix.words[0] == "deform" for fix in fixes.values()) else 1.0
+
     def _add_stage(self, steps: int, settings: dict[str, Any], fixes: dict[str, Fix]) -> None:
         """A run, or a minimize, with what was said before it."""
         last = self.stages[-1] if self.stages else None
@@ -305,7 +324,7 @@ class MotionCommands:
             energy = UNITS[self.script.units].energy
             for key, value, line in (
                 *outside_of(outside, minimizes, energy),
-                *motion_of(inside, minimizes, self.script.unit),
+                *motion_of(inside, minimizes, self._unit_of(inside)),
             ):
                 settings[key], lines[key] = value, line
         if self.all_freedom and any(key.startswith("constraints.") for key in settings):

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from hpckit.apps.md.lammps.making import Making
+
 Kinds = set[int]  # types of particles, from 1
-SITES = {"sc": 1, "bcc": 2, "fcc": 4, "diamond": 8}
 
 
 class ScriptMistake(NamedTuple):
@@ -40,7 +41,9 @@ class ScriptState:
     lines: dict[tuple[str | int, ...], int] = field(default_factory=dict)
     notes: dict[str, None] = field(default_factory=dict)
     units: str = "lj"
-    lattice: tuple[str, float] | None = None  # its name and its scale
+    making: Making = field(default_factory=Making)  # the particles that it makes
+    made: bool = False  # whether these are more than settings say
+    moved: bool = False  # whether these have velocities of groups
     types: int = 0
     counts: dict[str, int] = field(default_factory=dict)  # types of bonds, angles, …
     kinds: dict[str, Kinds] = field(default_factory=dict)  # the types of groups that are made of types
@@ -48,17 +51,14 @@ class ScriptState:
     failed: set[str] = field(default_factory=set)  # commands with mistakes, of whose absence nothing is said
 
     @property
-    def edge(self) -> float:
-        """The length of a lattice cell. Raises `ValueError` without a lattice."""
-        if self.lattice is None:
-            raise ValueError("give a lattice first")
-        name, scale = self.lattice
-        return float((SITES[name] / scale) ** (1 / 3)) if self.units == "lj" else scale
-
-    @property
     def unit(self) -> float:
-        """The length of a lattice cell, or 1 without a lattice."""
-        return self.edge if self.lattice else 1.0
+        """What counts as one: the length of a lattice cell, or 1 without a lattice. Raises `ValueError` where dims
+        differ.
+        """
+        x, y, z = map(float, self.making.spacing)
+        if max(x, y, z) - min(x, y, z) > 1e-9 * x:
+            raise ValueError("the cells of the lattice have several lengths: say units box, and lengths")
+        return x
 
     def set(self, key: str, value: Any, line: int | None = None) -> None:
         """Set what a key with dots names, as said in this line, or in another one."""

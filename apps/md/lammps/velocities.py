@@ -33,13 +33,23 @@ def by_place(seed: int, places: np.ndarray) -> np.ndarray:
     return drawn - 0.5
 
 
+def sequence(seed: int, first: int, count: int) -> np.ndarray:
+    """Numbers of one sequence from a place on, from 0 to 1: float64[count]."""
+    state = _powers(np.arange(first + 1, first + count + 1)) * np.uint64(seed % MODULUS) % np.uint64(MODULUS)
+    return np.asarray(state.astype(np.float64) * (1.0 / MODULUS))
+
+
+def first_by_place(seed: int, places: np.ndarray) -> np.ndarray:
+    """The first number of each sequence of its own, from 0 to 1: float64[n]."""
+    return np.asarray(by_place(seed, places)[:, 0] + 0.5)
+
+
 def normal_in_order(seed: int, order: np.ndarray, count: int) -> np.ndarray:
     """Normal numbers of the particles at these of the `count` places of the sequence, float64[n, 3]."""
     wanted, found, pairs = (3 * count + 1) // 2, list[np.ndarray](), 0
     first, width = 0, 2 * wanted + 64  # pairs beyond the unit circle are left out: 21 % of them
     while pairs < wanted:
-        state = _powers(np.arange(first + 1, first + width + 1)) * np.uint64(seed % MODULUS) % np.uint64(MODULUS)
-        each = _polar(2.0 * (state.astype(np.float64) * (1.0 / MODULUS)).reshape(-1, 2) - 1.0)
+        each = _polar(2.0 * sequence(seed, first, width).reshape(-1, 2) - 1.0)
         found.append(each[np.isfinite(each[:, 0])])
         pairs, first = pairs + len(found[-1]), first + width
     return np.concatenate(found)[:wanted].reshape(-1)[: 3 * count].reshape(-1, 3)[order]

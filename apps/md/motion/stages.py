@@ -121,7 +121,9 @@ class Stages:
         own = held.own
         if anew:
             types = types_of(held.positions[own])
-            found = self.start.drawn_anew(config, system.mesh.comm, held.ids[own], held.positions[own, :3], types)
+            away = system.domains.cell.shifts(held.images[own])
+            what = held.ids[own], held.positions[own, :3], types, away
+            found = self.start.drawn_anew(config, system.mesh.comm, *what)
         else:
             now = measure(system).temperature
             if config.system.all_freedom and system.constraints is not None:

@@ -1,0 +1,68 @@
+"""Particles that a script makes, on their way to those of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from hpckit.plan.particles.cell import Cell
+from hpckit.plan.particles.snapshot import Snapshot
+
+
+@dataclass
+class Made:
+    """Particles so far; groups: which of them each has. masses: of the types; boltzmann: with the energy of mass times
+    velocity squared, in the units of the script.
+    """
+
+    periodic: tuple[bool, bool, bool]
+    masses: np.ndarray
+    boltzmann: float
+    lower: np.ndarray = field(default_factory=lambda: np.zeros(3))
+    upper: np.ndarray = field(default_factory=lambda: np.ones(3))
+    tilt: np.ndarray = field(default_factory=lambda: np.zeros(3))
+    positions: np.ndarray = field(default_factory=lambda: np.zeros((0, 3)))
+    types: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    velocities: np.ndarray = field(default_factory=lambda: np.zeros((0, 3)))
+    images: np.ndarray = field(default_factory=lambda: np.zeros((0, 3), np.int32))
+    groups: dict[str, np.ndarray] = field(default_factory=dict)
+
+    @property
+    def cell(self) -> Cell:
+        """The cell of the box."""
+        return Cell.of(self.lower, self.upper, self.tilt)
+
+    def group(self, name: str) -> np.ndarray:
+        """Which particles are in a group."""
+        return np.ones(len(self.types), bool) if name == "all" else self.groups[name]
+
+    def add(self, places: np.ndarray, types: np.ndarray) -> None:
+        """More particles, in no group but all."""
+        self.positions = np.concatenate([self.positions, places])
+        self.types = np.concatenate([self.types, types])
+        self.velocities = np.concatenate([self.velocities, np.zeros((len(places), 3))])
+        self.images = np.concatenate([self.images, np.zeros((len(places), 3), np.int32)])
+        self.groups = {
+            name: np.concatenate([which, np.zeros(len(places), bool)]) for name, which in self.groups.items()
+        }
+
+    def keep(self, order: np.ndarray) -> None:
+        """Only these particles, in this order."""
+        for name in ("positions", "types", "velocities", "images"):
+            setattr(self, name, getattr(self, name)[order])
+        self.groups = {name: which[order] for name, which in self.groups.items()}
+
+    def snapshot(self) -> Snapshot:
+        """The particles as those of a file."""
+        box, number = (self.lower, self.upper, self.periodic), np.arange(1, len(self.types) + 1)
+        return Snapshot(*box, number, self.types, self.positions, self.images, self.velocities, tilt=self.tilt)
+
+    def move(self, places: np.ndarray) -> None:
+        """Take these places, in the box."""
+        self.positions, away = self.cell.wrapped(places, self.periodic)
+        self.images = self.images + away
+
+
+Step = Callable[[Made], None]

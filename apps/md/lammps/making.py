@@ -1,0 +1,239 @@
+"""The particles that a LAMMPS input script makes or changes before its first run, command by command.
+
+A script whose particles fill a box of whole lattice cells says as much in settings. Of all others the run takes the
+particles from the script itself (`system.file`), by what is here: lattices in any direction, regions, groups, changed
+types, moved and deleted particles, velocities of groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from hpckit.apps.md.lammps import velocities as drawn
+from hpckit.apps.md.lammps.fixes import is_number
+from hpckit.apps.md.lammps.lattices import Inside, Lattice, region_of
+from hpckit.apps.md.lammps.made import Made, Step
+from hpckit.errors import InputError
+
+NEAR_END = 1e-6  # of an edge: sites so near to the upper end of a periodic dim are those of the lower one
+WARM_UP = 30  # numbers that `create_atoms random` leaves out
+SHRINKS = 1e-4  # of an edge: how much a box with open ends that follow the particles is wider at first
+
+
+class Making:
+    """The commands of a script that make particles: each is read, and done later by `particles`."""
+
+    def __init__(self) -> None:
+        self.steps: list[tuple[int, str, Step]] = []
+        self.lattice: Lattice | None = None
+        self.regions: dict[str, Inside] = {}
+        self.blocks: dict[str, list[float]] = {}  # the numbers of blocks and prisms
+        self.box = ""
+
+    @property
+    def spacing(self) -> np.ndarray:
+        """What counts as one along x, y and z."""
+        return self.lattice.spacing if self.lattice else np.ones(3)
+
+    def add(self, line: int, what: str, step: Step) -> None:
+        """Another step, and where the script says it."""
+        self.steps.append((line, what, step))
+
+    def particles(self, made: Made) -> Made:
+        """Do all steps. Raises `InputError` with the line of one that cannot be done."""
+        for line, what, step in self.steps:
+            try:
+                step(made)
+            except (ValueError, KeyError, IndexError) as error:
+                raise InputError(f"line {line}: {what}: {error}", do="change this line of the script") from None
+        if not len(made.types):
+            raise InputError("the script makes no particles", do="give create_atoms a region that has sites in it")
+        return made
+
+    def region(self, name: str, words: list[str]) -> None:
+        """A region."""
+        self.regions[name], ends = region_of(words, self.spacing, self.regions)
+        if ends and words[0] in ("block", "prism"):
+            self.blocks[name] = ends
+
+    def create_box(self, region: str, follow: tuple[bool, ...]) -> Step:
+        """A box with the ends of a region; follow: along which dims they follow the particles."""
+        ends = self.blocks[region]
+
+        def step(made: Made) -> None:
+            wider = SHRINKS * np.array(follow) * (np.array(ends[1:6:2]) - ends[:6:2])
+            made.lower, made.upper = np.array(ends[:6:2]) - wider, np.array(ends[1:6:2]) + wider
+            made.tilt = np.array(ends[6:] or (0.0, 0.0, 0.0))
+
+        return step
+
+    def create_atoms(self, words: list[str]) -> Step:
+        """Particles on the lattice, in a region, at random or one. Raises `ValueError`."""
+        kind, style, *rest = words
+        wanted = {"box": 0, "region": 1, "single": 3, "random": 3}.get(style)
+        given, options = rest[: wanted or 0], rest[wanted or 0 :]
+        sound = wanted is not None and len(given) == wanted and kind.isdigit()
+        basis: dict[int, int] = {}
+        scale = self.spacing
+        while sound and options:
+            if options[0] == "basis" and len(options) > 2 and self.lattice and options[1].isdigit():
+                basis[int(options[1]) - 1] = int(options[2]) - 1
+                options = options[3:]
+            elif options[:1] == ["units"] and options[1:2] in (["box"], ["lattice"]):
+                scale = np.ones(3) if options[1] == "box" else scale
+                options = options[2:]
+            else:
+                sound = False
+        if style == "region":
+            sound = sound and given[0] in self.regions
+        if not sound or (style in ("box", "region") and self.lattice is None):
+            known = "box, region ID, single X Y Z, random N SEED REGION, then basis N TYPE, units; a lattice first"
+            raise ValueError(f"create_atoms {' '.join(words)}: known are {known}")
+        if style == "single":
+            place = np.array([[float(word) for word in given]]) * scale
+            return lambda made: made.add(place, np.array([int(kind) - 1]))
+        if style == "random":
+            ends = None if given[2] == "NULL" else self.blocks.get(given[2], [])
+            if ends is not None and len(ends) != 6:
+                raise ValueError(f"create_atoms {' '.join(words)}: the region is a block here, or NULL")
+            return lambda made: _at_random(made, int(kind) - 1, int(given[0]), int(given[1]), ends)
+        lattice, region = self.lattice, self.regions[given[0]] if given else None
+        assert lattice is not None
+
+        def step(made: Made) -> None:
+            low, high = made.cell.bounds
+            places, sites = lattice.sites(np.array(low), np.array(high))
+            straight, near = made.cell.straight(places), NEAR_END * made.cell.lengths
+            lowest = made.lower - (near if made.tilt.any() else 0.0)
+            highest = made.upper - np.where(made.periodic, 2.0 * near, 0.0)
+            within = ((straight >= lowest) & (straight < highest)).all(axis=1)
+            if region is not None:
+                within &= region(places)
+            types = np.full(len(lattice.basis), int(kind) - 1)
+            for site, other in basis.items():
+                types[site] = other
+            made.add(places[within], types[sites[within]])
+
+        return step
+
+    def group(self, name: str, style: str, words: list[str]) -> Step | None:
+        """A group; None for styles that only measuring needs. Raises `ValueError`."""
+        if style == "region" and words[0] not in self.regions:
+            raise ValueError(f"group {name} region {words[0]}: there is no such region")
+        finders: dict[str, Callable[[Made], np.ndarray]] = {
+            "region": lambda made: self.regions[words[0]](made.positions),
+            "type": lambda made: _named(made.types + 1, words, int(made.types.max(initial=0)) + 1),
+            "id": lambda made: _named(np.arange(1, len(made.types) + 1), words, len(made.types)),
+            "union": lambda made: np.logical_or.reduce([made.group(word) for word in words]),
+            "intersect": lambda made: np.logical_and.reduce([made.group(word) for word in words]),
+            "subtract": lambda made: (
+                made.group(words[0]) & ~np.logical_or.reduce([made.group(word) for word in words[1:]])
+            ),
+            "empty": lambda made: np.zeros(len(made.types), bool),
+        }
+        if style not in finders:
+            return None
+
+        def step(made: Made) -> None:
+            made.groups[name] = finders[style](made) | made.groups.get(name, np.zeros(len(made.types), bool))
+
+        return step
+
+    def set_types(self, words: list[str]) -> Step:
+        """The command set: types, whole or of a share of the particles. Raises `ValueError`."""
+        style, name, *rest = words
+        length = {"type": 2, "type/fraction": 4}.get(rest[0] if rest else "", 0)
+        if style not in ("group", "type", "region", "atom") or not length or len(rest) != length:
+            raise ValueError(
+                f"set {' '.join(words)}: known are group, type, region, atom, with type N or type/fraction N SHARE SEED"
+            )
+        which = self._chosen(style, name)
+        kind = int(rest[1]) - 1
+
+        def step(made: Made) -> None:
+            chosen = which(made)
+            if length == 4:
+                chosen &= drawn.first_by_place(int(rest[3]), made.positions) <= float(rest[2])
+            made.types = np.where(chosen, kind, made.types)
+
+        return step
+
+    def displace_atoms(self, words: list[str]) -> Step:
+        """Particles that are moved. Raises `ValueError`."""
+        group, style, *rest = words
+        count = {"move": 3, "random": 4}.get(style, 0)
+        numbers, options = rest[:count], rest[count:]
+        if not count or not all(map(is_number, numbers)) or options not in ([], ["units", "box"], ["units", "lattice"]):
+            raise ValueError(f"displace_atoms {' '.join(words)}: known are GROUP move X Y Z, and random X Y Z SEED")
+        far = np.array([float(word) for word in numbers[:3]]) * (np.ones(3) if "box" in options else self.spacing)
+
+        def step(made: Made) -> None:
+            chosen = made.group(group)
+            moves = np.tile(far, (len(chosen), 1))
+            if style == "random":
+                moves = far * 2.0 * drawn.by_place(int(numbers[3]), made.positions)
+            made.move(np.where(chosen[:, None], made.positions + moves, made.positions))
+
+        return step
+
+    def delete_atoms(self, words: list[str]) -> Step:
+        """Particles of a group or a region go. Raises `ValueError`."""
+        if len(words) != 2 or words[0] not in ("group", "region"):
+            raise ValueError(f"delete_atoms {' '.join(words)}: known are group ID and region ID")
+        which = self._chosen(*words)
+
+        def step(made: Made) -> None:
+            goes, order, at = which(made).tolist(), list(range(len(made.types))), 0
+            while at < len(order):  # the last one takes the place of one that goes, as in LAMMPS
+                if not goes[order[at]]:
+                    at += 1
+                    continue
+                last = order.pop()
+                if at < len(order):
+                    order[at] = last
+            made.keep(np.array(order, np.int64))
+
+        return step
+
+    def _chosen(self, style: str, name: str) -> Callable[[Made], np.ndarray]:
+        """Which particles a word means."""
+        if style == "region" and name not in self.regions:
+            raise ValueError(f"there is no region {name}")
+        return {
+            "group": lambda made: made.group(name).copy(),
+            "region": lambda made: self.regions[name](made.positions),
+            "type": lambda made: _named(made.types + 1, [name], int(made.types.max(initial=0)) + 1),
+            "atom": lambda made: _named(np.arange(1, len(made.types) + 1), [name], len(made.types)),
+        }[style]
+
+
+def _named(numbers: np.ndarray, words: list[str], most: int) -> np.ndarray:
+    """Which numbers are named: 2, 2*, *3, 2*3, *, 2:5, 2:8:3, and of types `<= 3`."""
+    if words and words[0] in ("<", "<=", ">", ">=", "==", "!="):
+        value = float(words[1])
+        compare = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal}
+        return np.asarray({**compare, "==": np.equal, "!=": np.not_equal}[words[0]](numbers, value))
+    found = np.zeros(len(numbers), bool)
+    for word in words:
+        if ":" in word:
+            first, last, *step = map(int, word.split(":"))
+            found |= (numbers >= first) & (numbers <= last) & ((numbers - first) % (step or [1])[0] == 0)
+            continue
+        low, star, high = word.partition("*")
+        first = int(low or 1)
+        found |= (numbers >= first) & (numbers <= (int(high or most) if star else first))
+    return found
+
+
+def _at_random(made: Made, kind: int, count: int, seed: int, ends: list[float] | None) -> None:
+    """Particles at random places in the box, or in a block of it."""
+    if made.tilt.any():
+        raise ValueError("random places are known in upright boxes")
+    low = made.lower if ends is None else np.maximum(made.lower, ends[::2])
+    high = made.upper if ends is None else np.minimum(made.upper, ends[1::2])
+    if not (high > low).all():
+        raise ValueError("the region is not in the box")
+    numbers = drawn.sequence(seed, WARM_UP, 3 * count).reshape(-1, 3)
+    made.add(low + numbers * (high - low), np.full(count, kind))

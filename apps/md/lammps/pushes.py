@@ -1,0 +1,104 @@
+"""Velocities that a script gives to groups of the particles that it makes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from hpckit.apps.md.lammps import velocities as drawn
+from hpckit.apps.md.lammps.made import Made, Step
+
+
+def velocity_of(words: list[str], spacing: np.ndarray) -> Step:
+    """What the command velocity does; spacing: what counts as one. Raises `ValueError`."""
+    group, style, *rest = words
+    count = {"create": 2, "set": 3, "ramp": 6, "scale": 1, "zero": 1}.get(style, 0)
+    given, options = rest[:count], dict(zip(rest[count::2], rest[count + 1 :: 2], strict=False))
+    allowed = {"create": ("mom", "rot", "dist", "loop", "sum", "temp"), "set": ("sum",), "ramp": ("sum",)}
+    known = {
+        **{key: ("yes", "no") for key in ("mom", "rot", "sum")},
+        "dist": ("uniform", "gaussian"),
+        "loop": ("all", "geom"),
+        "units": ("box", "lattice"),
+    }
+    sound = bool(count) and len(given) == count and len(rest[count:]) % 2 == 0
+    for key, value in options.items():
+        sound = sound and key in (*allowed.get(style, ()), "units") and (key == "temp" or value in known[key])
+    if style == "ramp":
+        sound = sound and given[0] in ("vx", "vy", "vz") and given[3] in ("x", "y", "z")
+    if style == "zero":
+        sound = sound and given == ["linear"]
+    if not sound:
+        every = "create T SEED, set VX VY VZ, ramp VDIM LOW HIGH DIM LOW HIGH, scale T, zero linear"
+        raise ValueError(f"velocity {' '.join(words)}: known are {every}; mom, rot, dist, loop, sum, temp, units")
+    steps = np.ones(3) if options.get("units") == "box" else spacing
+    if style == "create":
+        return lambda made: _create(made, made.group(group), float(given[0]), int(given[1]), options)
+    if style == "set":
+        values = [np.nan if word == "NULL" else float(word) for word in given] * steps
+        return lambda made: _set(made, made.group(group), np.tile(values, (len(made.types), 1)), options)
+    if style == "ramp":
+        dim, other = "xyz".index(given[0][1]), "xyz".index(given[3])
+        low, high = float(given[1]) * steps[dim], float(given[2]) * steps[dim]
+        first, last = float(given[4]) * steps[other], float(given[5]) * steps[other]
+
+        def ramp(made: Made) -> None:
+            share = np.clip((made.positions[:, other] - first) / (last - first), 0.0, 1.0)
+            values = np.full((len(share), 3), np.nan)
+            values[:, dim] = low + share * (high - low)
+            _set(made, made.group(group), values, options)
+
+        return ramp
+    if style == "scale":
+        return lambda made: _scale(made, made.group(group), made.velocities, float(given[0]))
+    return lambda made: _set(made, made.group(group), _still(made, made.group(group), made.velocities), {})
+
+
+def _weights(made: Made, chosen: np.ndarray) -> np.ndarray:
+    """The masses of the particles that are chosen, 0 of the others."""
+    return np.asarray(np.where(chosen, made.masses[made.types], 0.0))
+
+
+def _create(made: Made, chosen: np.ndarray, temperature: float, seed: int, options: dict[str, Any]) -> None:
+    order, normal = np.arange(len(chosen)), options.get("dist") == "gaussian"
+    if options.get("loop") == "geom":
+        v = (drawn.normal_by_place if normal else drawn.by_place)(seed, made.positions)
+    else:
+        v = drawn.normal_in_order(seed, order, len(order)) if normal else drawn.in_order(seed, order)
+    v = v / np.sqrt(made.masses[made.types])[:, None]
+    if options.get("mom", "yes") == "yes":
+        v = _still(made, chosen, v)
+    if options.get("rot") == "yes":
+        m = _weights(made, chosen)
+        places = made.positions + made.cell.shifts(made.images)
+        arms = places - m @ places / m.sum()
+        spread = (arms * m[:, None]).T @ arms
+        inertia = np.trace(spread) * np.eye(3) - spread
+        v = v - np.cross(np.linalg.solve(inertia, m @ np.cross(arms, v)), arms)
+    before = made.velocities.copy()
+    _scale(made, chosen, v, temperature)
+    if options.get("sum") == "yes":
+        made.velocities = np.where(chosen[:, None], made.velocities + before, made.velocities)
+
+
+def _scale(made: Made, chosen: np.ndarray, v: np.ndarray, temperature: float) -> None:
+    """Give a group velocities that are scaled to its temperature."""
+    twice, freedom = float((_weights(made, chosen) @ (v * v)).sum()), 3 * int(chosen.sum()) - 3
+    if twice <= 0 or freedom <= 0:
+        raise ValueError("the group has no temperature that could be scaled")
+    v = v * np.sqrt(freedom * made.boltzmann * temperature / twice)
+    made.velocities = np.where(chosen[:, None], v, made.velocities)
+
+
+def _still(made: Made, chosen: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """Velocities without the mean one of a group."""
+    m = _weights(made, chosen)
+    return np.asarray(v - m @ v / m.sum())
+
+
+def _set(made: Made, chosen: np.ndarray, values: np.ndarray, options: dict[str, Any]) -> None:
+    """Give a group velocities, those that are numbers."""
+    given = chosen[:, None] & np.isfinite(values)
+    old = made.velocities if options.get("sum") == "yes" else 0.0
+    made.velocities = np.where(given, np.nan_to_num(values) + old, made.velocities)

@@ -1,0 +1,143 @@
+"""Particles that a LAMMPS script makes, changes and pushes before its first run, beside LAMMPS's own."""
+
+from __future__ import annotations
+
+import pytest
+from lammps_runs import needs_lammps, run_lammps, thermo_rows
+from mpi4py import MPI
+
+from hpckit.apps.md.config import Config
+from hpckit.apps.md.lammps.script import settings_of
+from hpckit.apps.md.model import make_system
+from hpckit.apps.md.motion.dynamics import dynamics_of
+from hpckit.apps.md.start import Start
+from hpckit.comm.observe.timer import PhaseTimer
+from hpckit.errors import InputError
+from hpckit.md.thermo import measure
+
+TURNED = """units metal
+boundary p p p
+lattice bcc 3.3 orient x 1 1 0 orient y -1 1 0 orient z 0 0 1
+region box block -2 3 -1.5 3.5 0.25 5.25
+create_box 2 box
+create_atoms 1 box
+set type 1 type/fraction 2 0.3 12393
+region hole sphere 0.5 1.0 2.0 1.2
+delete_atoms region hole
+region cyl cylinder z 0 0 1.0 INF 2
+group c region cyl
+group rest subtract all c
+set group c type 2
+displace_atoms rest random 0.05 0.05 0.02 1234 units box
+displace_atoms c move 0.02 0 0
+mass 1 50
+mass 2 60
+pair_style lj/cut 6.0
+pair_coeff * * 0.2 2.6
+pair_coeff 2 2 0.1 2.5
+velocity rest create 300 777 mom yes rot yes dist gaussian loop geom
+velocity c set 0.5 NULL -0.2 units box
+velocity all ramp vy 0 0.5 z 0 4 sum yes
+fix 1 all nve
+timestep 0.001
+thermo 10
+thermo_style custom step temp pe etotal press
+thermo_modify format float %.15g
+run 20
+"""
+FILLED = """units metal
+boundary p p p
+lattice bcc 3.3 orient x 1 1 0 orient y -1 1 0 orient z 0 0 1
+region box block -2 3 -1.5 3.5 0.25 5.25
+create_box 2 box
+create_atoms 1 box
+region hole sphere 0.5 1.0 2.0 1.2
+delete_atoms region hole
+region tiny sphere 0.5 0.35 2 0.1
+region tin2 block 0.2 0.8 1.5 2.2 2.3 2.8
+create_atoms 2 single 0.5 1.0 2.0
+create_atoms 1 random 3 4567 tin2
+region cyl cylinder z 0 0 1.0 INF 2
+group c region cyl
+group rest subtract all c
+set group c type 2
+displace_atoms rest random 0.05 0.05 0.02 1234 units box
+displace_atoms c move 0.02 0 0
+mass 1 50
+mass 2 60
+pair_style lj/cut 6.0
+pair_coeff * * 0.002 1.0
+pair_coeff 2 2 0.1 2.5
+velocity all create 300 777
+fix 1 all nve
+timestep 0.001
+thermo 10
+thermo_style custom step temp pe etotal press
+thermo_modify format float %.15g
+run 20
+"""
+LEANING = """units lj
+boundary p p f
+lattice hcp 1.0 origin 0.1 0.1 0.1
+region box prism 0 4 0 3 0 4 1 0 0
+create_box 2 box
+region low block INF INF INF INF INF 3.0
+region ball sphere 2 1.5 2 1.1 side out
+region both intersect 2 low ball
+create_atoms 1 region both basis 3 2
+group odd id 1:100:2 101:999
+group more union odd all
+delete_atoms group odd
+mass * 1.0
+pair_style lj/cut 1.8
+pair_coeff * * 1.0 1.0
+velocity more create 0.5 4711 rot yes
+velocity more zero linear
+velocity all scale 0.7
+fix 1 all nve
+timestep 0.002
+thermo 10
+thermo_style custom step temp pe etotal press
+thermo_modify norm no format float %.15g
+run 20
+"""
+SCRIPTS = {"turned": TURNED, "filled": FILLED, "leaning": LEANING}
+
+
+@needs_lammps
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_what_a_script_makes_is_what_lammps_makes(tmp_path, name):
+    """Types, places and velocities from random numbers are those of LAMMPS to the bit, so that energies agree."""
+    expected = thermo_rows(run_lammps(tmp_path, SCRIPTS[name]))
+    (tmp_path / "in.made").write_text(SCRIPTS[name])
+    config = Config.model_validate(settings_of(tmp_path / "in.made").tree)
+    assert config.system.file == tmp_path / "in.made"
+    system, dynamics = make_system(config, Start(config), MPI.COMM_SELF, PhaseTimer()), dynamics_of(config)
+    for step in range(21):
+        if step:
+            dynamics.step(system, config.time.dt, step % 10 == 0)
+        if step % 10 == 0:
+            it, row = measure(system), expected[step // 10]
+            assert [it.temperature, it.potential, it.total, it.pressure] == pytest.approx(row[1:5].tolist(), rel=1e-10)
+    system.mesh.close()
+
+
+def test_what_cannot_be_made_is_named_with_its_line(tmp_path):
+    text = TURNED.replace("orient x 1 1 0", "orient x 1 1 1").replace("displace_atoms c move", "displace_atoms c turn")
+    (tmp_path / "in.bad").write_text(text)
+    with pytest.raises(InputError, match=r"in\.bad:3: lattice bcc .*orthogonal directions"):
+        settings_of(tmp_path / "in.bad")
+    (tmp_path / "in.bad").write_text(TURNED.replace("displace_atoms c move", "displace_atoms c turn"))
+    with pytest.raises(InputError, match=r"in\.bad:15: displace_atoms c turn"):
+        settings_of(tmp_path / "in.bad")
+    (tmp_path / "in.bad").write_text(TURNED.replace("c set 0.5", "d set 0.5"))
+    with pytest.raises(InputError, match=r"in\.bad:22: .*no group d"):
+        settings_of(tmp_path / "in.bad")
+    (tmp_path / "in.bad").write_text(
+        TURNED.replace("region cyl cylinder z 0 0 1.0 INF 2", "region cyl sphere 99 0 0 1.0").replace(
+            "c set 0.5 NULL -0.2 units box", "c scale 0.5"
+        )
+    )
+    config = Config.model_validate(settings_of(tmp_path / "in.bad").tree)
+    with pytest.raises(InputError, match="line 22: velocity"):
+        Start(config)
