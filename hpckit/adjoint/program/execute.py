@@ -90,6 +90,10 @@ class BoundProgram:
                 found[k] = np.array(value) if np.ndim(value) else float(value)
         return found
 
+    def script(self, inputs: Mapping[Node, Any], outs: Sequence[Field]) -> Script:
+        """That of a run with these, all results fields."""
+        return self._bound(inputs, outs, (), ())[0]
+
     def run_all(self, turns: Sequence[Turn], filled: Sequence[Node] = ()) -> None:
         """Run it for one set of inputs and results after the other: where nothing but compiled work is between them, in
         one call. All results are fields.
