@@ -253,6 +253,17 @@ class Engine:
         finally:
             self.close()
 
+    def warm(self) -> None:
+        """On rank 0: compile what steps need on all ranks, by short texts that leave nothing behind, so that the first
+        client does not wait for it.
+        """
+        if self.longest >= 5:
+            for replica in range(self.team.replicas):
+                self.add([0, 0, 0], Sampling(max_tokens=2), name=f"warm-{replica}")
+            while not self.idle:
+                self.step()
+            self.counters, self.guess_cost = Counters(), GuessCost()
+
     def follow(self) -> None:
         """On ranks above 0: run the steps that rank 0 sends, until it closes the engine."""
         while len(words := self.team.hear()):

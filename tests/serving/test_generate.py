@@ -10,6 +10,7 @@ from models import write_model
 from hpckit.cli.main import main
 from hpckit.errors import InputError
 from hpckit.serving import Engine, Sampling
+from hpckit.serving.events import Counters
 from hpckit.serving.server.protocol import request_of
 from hpckit.serving.speculation import GuessCost
 
@@ -168,3 +169,13 @@ def test_models_that_cannot_be_served_are_refused(tmp_path, capsys):
     assert "9 of 4 experts" in capsys.readouterr().err
     assert main(["generate", str(tmp_path / "none"), str(tmp_path / "p.jsonl")]) == 2
     assert main(["generate", str(tmp_path), str(tmp_path / "p.jsonl"), "-n", "0"]) == 2
+
+
+def test_a_warm_engine_has_computed_a_step_and_kept_nothing(tmp_path):
+    engine = Engine(write_model(tmp_path / "model", "llama", vocab_size=256), texts=2, rows=16)
+    ran = []
+    run = engine.model.run
+    engine.model.run = lambda step: ran.append(step) or run(step)
+    engine.warm()
+    assert ran
+    assert (engine.blocks.used, engine.blocks.known, engine.counters) == (0, 0, Counters())

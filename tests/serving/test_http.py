@@ -272,7 +272,14 @@ def process_of(rank, folder):
 @pytest.mark.nightly
 def test_a_rank_that_is_killed_ends_the_server_with_its_number(folder, capfd):
     process, port = served(folder, "-n", "2")
+    running = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    running.request("POST", "/v1/completions", json.dumps({**PLAIN, "max_tokens": 240, "stream": True}).encode())
+    answer = running.getresponse()
+    begin = answer.read(10)
     os.kill(process_of(1, folder), signal.SIGKILL)
+    said = (begin + answer.read()).decode()  # to its regular end, with the reason
+    assert "rank 1 " in said
+    assert json.loads(said.split("data: ")[-2])["error"]["code"] == 503  # then [DONE]
 
     def refused():
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)

@@ -23,6 +23,9 @@ from hpckit.serving.plan import Places
 
 DRAFTED = 3  # guesses of a smaller model, where nothing else is said
 ANNOUNCED = "HPCKIT_ANNOUNCED"  # the folder in which the ranks that we start say who they are
+# A launcher ends all ranks as soon as it sees that one was killed: it sees this shell, which waits for rank 0 to tell
+# the clients.
+OUTLIVE = ("sh", "-c", '"$@"; code=$?; [ $code -le 128 ] || sleep 5; exit $code', "sh")
 
 if TYPE_CHECKING:
     from hpckit.serving.engine import Engine
@@ -100,7 +103,8 @@ def on_ranks(
     """Run work(comm) on the ranks of a launcher above us, on one rank here, or on those that we start.
 
     refuse: of a server, whose rank 0 ends all by itself after a first SIGTERM: it writes the number of its process and
-    where it listens to `options.mark`. Called with the latter and the message when one of our ranks is lost.
+    where it listens to `options.mark`. Called with the latter and the message when one of our ranks is lost, after
+    rank 0 has told its clients so.
     """
     ranks = options.ranks
     if ranks is not None and ranks < 1:
@@ -144,6 +148,9 @@ def _started(verb: str, arguments: Sequence[str], ranks: int, refuse: Callable[[
 
         told = ["--mark", str(mark)] if refuse else []
         words = mpiexec.command(ranks, ["-m", "hpckit.cli.main", verb, *arguments, *told], "-P")
+        if refuse:
+            at = words.index(sys.executable)
+            words[at:at] = OUTLIVE
         environment = mpiexec.rank_environment(ranks) | {ANNOUNCED: str(announced)}
         end = mpiexec.run_job(words, environment, show, stop, first=FirstExit(announced, ranks))
         where = mark.read_text(encoding="utf-8") if refuse and mark.exists() else ""

@@ -64,7 +64,11 @@ def main(arguments: list[str]) -> int:
         if listening is None:
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, signal.SIG_IGN)  # rank 0 tells when it ends
-            engine.follow()
+            try:
+                engine.follow()
+            except RankLostError:
+                time.sleep(2 * REFUSING_SECONDS)  # rank 0 tells the clients, and then ends all ranks
+                raise
             return 0
         return _serve(engine, listening, options, comm)
 
@@ -77,6 +81,7 @@ def _serve(engine: Engine, listening: socket.socket, options: argparse.Namespace
     from hpckit.serving.server.http import application
     from hpckit.serving.server.service import Service
 
+    engine.warm()
     service, name = Service(engine, options.waiting), options.name or options.model.resolve().name
     token = _token(options)
     config = uvicorn.Config(
@@ -121,7 +126,9 @@ def _serve(engine: Engine, listening: socket.socket, options: argparse.Namespace
             traceback.print_exception(service.problem)
         elif not os.environ.get(ANNOUNCED):  # else the front end says it
             print(service.problem, file=sys.stderr, flush=True)
-        comm.Abort(getattr(service.problem, "exit_code", 1))  # the others wait for a step that does not come
+        code = getattr(service.problem, "exit_code", 1)
+        comm.Abort(code)  # the others wait for a step that does not come
+        os._exit(code)  # MPICH's Abort may return
     if service.problem is not None:
         raise service.problem
     return 0

@@ -58,6 +58,8 @@ def fail(group: NodeGroup, status: int) -> NoReturn:
     if status == c.NO_WEIGHT:
         raise InputError("the sum of the weights of an average is not above 0", do="give some rank a weight above 0")
     waited_for = int(group.record[c.LATE])
+    if status == c.ABORTED and (lost := group.gone()) >= 0:
+        status, waited_for = c.LOST, lost  # another rank has seen it first
     where = f"rank {group.rank}, collective {sequence}: {own}"
     if status == c.LOST:
         raise RankLostError(
