@@ -105,6 +105,15 @@ def to_host(array: Any) -> np.ndarray:
     return array.get() if type(array).__module__ == "cupy" else as_host(array)
 
 
+def argsort(array: Any) -> Any:
+    """The stable order of an array, wherever it is."""
+    if type(array).__module__ != "cupy":
+        return np.argsort(array, kind="stable")
+    import cupy
+
+    return cupy.argsort(array, kind="stable")
+
+
 def set_from_host(array: Any, values: Any) -> None:
     """array[...] = NumPy values, broadcast and converted, wherever the array is."""
     wanted = np.broadcast_to(np.asarray(values, array.dtype), array.shape)

@@ -12,10 +12,10 @@ from hpckit.comm.device import HOST, Device
 from hpckit.comm.mesh import Mesh
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import InputError
+from hpckit.kernels.particles.bonds.dispatch import index_slots
 from hpckit.kernels.particles.cells.constants import FAR
 from hpckit.kernels.particles.integrate.cell.dispatch import deform
 from hpckit.kernels.particles.integrate.dispatch import dilate
-from hpckit.kernels.particles.pair.potential import Form
 from hpckit.kernels.particles.records.dispatch import types_of, weigh
 from hpckit.md.bridges.ase_potential import AseForces, AsePotential
 from hpckit.md.bridges.brick import BrickForces, BrickPotential
@@ -63,7 +63,7 @@ class Bonded(Protocol):
     def topology(self) -> np.ndarray:
         """Type and ids, from 0, of each: int64[n, 1 + particles]."""
 
-    def require_fit(self, interaction: Any, form: Form) -> None:
+    def require_fit(self, interaction: Any) -> None:
         """Raise `InputError` for what bonds do not go with."""
 
     def attach(self, system: System) -> None:
@@ -124,7 +124,7 @@ class Biased(Protocol):
 class Excluded(Protocol):
     """Leaves pairs out of the lists, or a part of them: `hpckit.md.molecules.exclusions`."""
 
-    def require_fit(self, interaction: Any, isa: str) -> None:
+    def require_fit(self, interaction: Any) -> None:
         """Raise `InputError` for what exclusions do not go with."""
 
     def attach(self, system: System) -> None:
@@ -210,8 +210,9 @@ class System:
         self.within_step = False  # whether velocities are half a step behind the positions
         self.bind(bonds, terms, constraints, inner)
         if exclusions is not None:
-            exclusions.require_fit(interaction, self.forces.form.isa)
-        self.ids_of_slots = np.zeros(0)  # of molecules: of own slots and ghosts, float64, -1 for none
+            exclusions.require_fit(interaction)
+        self.ids_of_slots: Any = np.zeros(0)  # of molecules: of own slots and ghosts, float64, -1 for none
+        self.slots_of_ids: tuple = ()  # of molecules: `kernels.particles.bonds.reference.index_slots`
         self.external: External | None = None  # adds to the forces of pairs
         self.biases: Biased | None = None  # of collective variables
         self.count = 0  # particles of all ranks
@@ -232,7 +233,7 @@ class System:
         if constraints is not None and self.forces.form.isa == "cuda":
             raise InputError("constraints run on the CPU only", do="leave --gpu out")
         for each in (*([bonds] if bonds is not None else []), *terms):
-            each.require_fit(self.interaction, self.forces.form)
+            each.require_fit(self.interaction)
 
     def load(self, packed: np.ndarray) -> None:
         """Collective: load particles (`pack_particles`), each given by any one rank; ids 0 to n - 1.
@@ -289,12 +290,16 @@ class System:
             self.long_range.meet(self)
 
     def _number_slots(self) -> None:
-        """Collective: the ids of all slots, with those of ghosts."""
-        particles, ids = self.particles, np.full((1, self.neighbors.slots, 1), -1.0)
+        """Collective: the ids of all slots, with those of ghosts, and the slots of each id."""
+        particles, zeros, slots = self.particles, self.device.zeros, self.neighbors.slots
+        ids = zeros((1, slots, 1))
+        ids[...] = -1.0
         ids[0, : particles.slots, 0] = particles.ids[: particles.slots]
         self.ghosts.start_values(ids)
         self.ghosts.finish_values(ids)
-        self.ids_of_slots = ids[0, :, 0]
+        self.ids_of_slots = ids.reshape(-1)
+        self.slots_of_ids = zeros((self.count,), np.int64), zeros((slots,), np.int64)
+        index_slots(self.ids_of_slots, slots, *self.slots_of_ids)
 
     @property
     def charged(self) -> bool:

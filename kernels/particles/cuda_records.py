@@ -17,7 +17,9 @@ import numpy as np
 
 from hpckit.kernels.compile.cuda_jit import simulating
 from hpckit.kernels.compile.jit import inlined
+from hpckit.kernels.particles.pair.reference import TALLY
 
+u8 = np.uint64
 Dispatcher = numba.core.dispatcher.Dispatcher
 LOAD_BYTES = 16  # of the widest load
 
@@ -79,6 +81,44 @@ def type_of_double(w):  # type: ignore[no-untyped-def]
 def type_of_single(w):  # type: ignore[no-untyped-def]
     """The type in the fourth number of a float32 record, below 65536."""
     return np.int64(np.float32(w).view(np.int32) & 0xFFFF)
+
+
+@inlined
+def put(forces, i, fx, fy, fz):  # type: ignore[no-untyped-def]
+    """forces[i] = the force on particle i, of a flat array [slots, 4]."""
+    at = i * u8(4)
+    forces[at], forces[at + u8(1)], forces[at + u8(2)] = fx, fy, fz
+
+
+@inlined
+def put_tallies(tallies, i, energy, xx, yy, zz, xy, xz, yz):  # type: ignore[no-untyped-def]
+    """tallies[i] = energy, virial, and no energy of bonds, of a flat array [slots, TALLY]."""
+    at = i * u8(TALLY)
+    tallies[at], tallies[at + u8(1)], tallies[at + u8(2)], tallies[at + u8(3)] = energy, xx, yy, zz
+    tallies[at + u8(4)], tallies[at + u8(5)], tallies[at + u8(6)], tallies[at + u8(7)] = xy, xz, yz, 0.0
+
+
+@inlined
+def add_force(forces, i, fx, fy, fz):  # type: ignore[no-untyped-def]
+    """forces[i] += a force, of a flat array [slots, 4]."""
+    at = i * u8(4)
+    forces[at] += fx
+    forces[at + u8(1)] += fy
+    forces[at + u8(2)] += fz
+
+
+@inlined
+def add_tallies(tallies, i, energy, xx, yy, zz, xy, xz, yz, bonded):  # type: ignore[no-untyped-def]
+    """tallies[i] += energy, virial and energy of bonds, of a flat array [slots, TALLY]."""
+    at = i * u8(TALLY)
+    tallies[at] += energy
+    tallies[at + u8(1)] += xx
+    tallies[at + u8(2)] += yy
+    tallies[at + u8(3)] += zz
+    tallies[at + u8(4)] += xy
+    tallies[at + u8(5)] += xz
+    tallies[at + u8(6)] += yz
+    tallies[at + u8(7)] += bonded
 
 
 @functools.cache

@@ -12,6 +12,7 @@ import pytest
 from conftest import run_limited
 
 from hpckit.io.particles.lammps_data import read_lammps_data
+from tests.md.potential_files import write_branched_chains, write_chain
 
 SIMULATED = {"NUMBA_ENABLE_CUDASIM": "1"}
 SMALL = ("system.cells=[3,3,4]", "time.steps=3", "time.thermo=2", "interaction.cutoff=1.5", "--no-report")
@@ -47,6 +48,69 @@ def test_a_run_with_gpu_equals_one_without(tmp_path):
         for name in ("host", "gpus")
     ]
     assert energies[1] == pytest.approx(energies[0], rel=1e-12)
+
+
+CHAIN = """units lj
+atom_style bond
+special_bonds fene
+read_data chain.data
+neighbor 0.08 bin
+neigh_modify every 1 delay 1 check yes
+bond_style fene
+bond_coeff 1 30.0 1.5 1.0 1.0
+pair_style lj/cut 1.12
+pair_modify shift yes
+pair_coeff 1 1 1.0 1.0 1.12
+fix 1 all nve
+timestep 0.01
+thermo 3
+run 3
+"""
+BRANCHED = """units real
+atom_style full
+special_bonds charmm
+improper_style harmonic
+read_data branched.data
+pair_style lj/cut/coul/cut 3.0 3.4
+pair_coeff 1 1 0.08 2.4
+pair_coeff 2 2 0.1 2.0
+bond_style harmonic
+bond_coeff * 300 1.4
+angle_style charmm
+angle_coeff * 40 112 12.0 2.3
+dihedral_style charmm
+dihedral_coeff 1 1.2 3 40 0.5
+dihedral_coeff 2 0.4 1 180 1.0
+neighbor 0.4 bin
+neigh_modify every 2 delay 0 check no
+fix 1 all nve
+timestep 1.0
+thermo 2
+run 2
+"""
+
+
+@pytest.mark.parametrize(("name", "ranks"), [pytest.param("chain", 1, marks=pytest.mark.nightly), ("branched", 2)])
+def test_molecules_on_gpus_move_as_on_cores(tmp_path, name, ranks):
+    """FENE chains; charged molecules with everything that bonds them, and potentials of their own for the ends."""
+    write_chain(tmp_path / "chain.data", (2, 2, 8))
+    write_branched_chains(tmp_path / "branched.data", n=(1, 1, 1))
+    (tmp_path / f"in.{name}").write_text({"chain": CHAIN, "branched": BRANCHED}[name])
+    found = []
+    for where, gpu, more in (("host", (), {}), ("gpus", ("--gpu", "-n", ranks), SIMULATED)):
+        words = "run", f"in.{name}", *gpu, "--no-report", "--directory", where
+        done = hpckit(*words, cwd=tmp_path, **more)
+        assert done.code == 0, done.stdout + done.stderr
+        lines = (tmp_path / where / "metrics.jsonl").read_text().splitlines()
+        found.append((read_lammps_data(tmp_path / where / "output/end.data"), json.loads(lines[-1])))
+    (host, metrics), (gpus, there) = found
+    np.testing.assert_allclose(gpus.unwrapped, host.unwrapped, atol=1e-12)
+    np.testing.assert_allclose(gpus.velocities, host.velocities, atol=1e-11 * np.abs(host.velocities).max())
+    parts = {"energy", "bonded", "pressure", "coulomb", "angles", "dihedrals", "impropers"} & metrics.keys()
+    for what in parts:
+        assert there[what] == pytest.approx(metrics[what], rel=1e-11), what
+    assert len(parts) == (7 if name == "branched" else 3)
+    assert metrics["rebuilds"] > 1
 
 
 def test_what_has_no_form_for_gpus_is_refused_by_name(tmp_path):

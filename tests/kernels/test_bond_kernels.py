@@ -44,17 +44,19 @@ def test_kernels_agree_with_the_reference(name):
     for form in (reference, simd):
         out = np.zeros(own + 1, np.int64), np.full(60, -1), np.zeros(60, np.int32)
         memory = np.zeros(n, np.int64), np.zeros(len(ids), np.int64)
+        form.index_slots(ids, len(ids), *memory)
         kinds = ends[:, 2].astype(np.int32)
         assert form.attach(positions, ids, len(ids), own, starts, ends[:, 1].copy(), kinds, *memory, *out) == -1
-        found.append(out)
+        found.append((*out, memory[0], np.where(ids < 0, 0, memory[1])))
     for one, other in zip(*found, strict=True):
         np.testing.assert_array_equal(one, other)
+    simd.index_slots(ids, own, *memory)
     lost = reference.attach(positions, ids[:own], own, own, starts, ends[:, 1], kinds, *memory, *out)
     assert lost == simd.attach(positions, ids[:own], own, own, starts, ends[:, 1].copy(), kinds, *memory, *out) >= 0
     given = np.array(PARAMETERS[name])
-    expected = reference.forces_of_bonds(positions, *found[0], FORMS[name], given)
+    expected = reference.forces_of_bonds(positions, *found[0][:3], FORMS[name], given)
     for measure in (False, True):
         forces, tallies = np.ones((own, 4)), np.ones((own, 8))
-        simd.bond_kernel(name, measure)(own, positions, *found[0], given, forces, tallies)
+        simd.bond_kernel(name, measure)(own, positions, *found[0][:3], given, forces, tallies)
         np.testing.assert_allclose(forces - 1, expected[0], rtol=1e-11, atol=1e-11)
         np.testing.assert_allclose(tallies - 1, expected[1] if measure else 0, rtol=1e-11, atol=1e-11)

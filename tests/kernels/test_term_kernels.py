@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from hpckit.kernels.particles.bonds import simd as bonds
 from hpckit.kernels.particles.records.reference import type_words
 from hpckit.kernels.particles.terms import reference, simd
 from hpckit.kernels.particles.terms.forms import FORMS
@@ -57,6 +58,7 @@ def test_kernels_agree_with_the_reference(name, kind):
     for form in (reference, simd):
         out = np.full((200, size), -1), np.full(200, -1)
         memory = np.zeros(n, np.int64), np.zeros(len(ids), np.int64)
+        bonds.index_slots(ids, len(ids), *memory)
         count = form.find_terms(positions, ids, len(ids), own, starts, which, rows, *memory, *out)
         assert size < count <= len(rows)
         found.append((out[0][:count], out[1][:count]))
@@ -65,6 +67,7 @@ def test_kernels_agree_with_the_reference(name, kind):
     near, numbers = found[0]
     np.testing.assert_array_equal(ids[near], rows[numbers, 1:])
     memory, out = (np.zeros(n, np.int64), np.zeros(own, np.int64)), (np.zeros((200, size), np.int64), np.zeros(200))
+    bonds.index_slots(ids, own, *memory)
     lost = [
         form.find_terms(positions, ids[:own], own, own, starts, which, rows, *memory, *out)
         for form in (reference, simd)

@@ -61,9 +61,9 @@ def write_tersoff(path: Path) -> None:
     path.write_text("\n".join(lines) + "\n")
 
 
-def write_chain(path: Path) -> None:
+def write_chain(path: Path, n: tuple[int, int, int] = (12, 9, 8)) -> None:
     """Chains of eight beads, 0.97 apart, that cross the sides of a periodic box, as a data file with bonds."""
-    rng, edge, n = np.random.default_rng(6), 1.1, (12, 9, 8)
+    rng, edge = np.random.default_rng(6), 1.1
     sites = np.stack(np.meshgrid(*map(np.arange, n), indexing="ij"), axis=-1).reshape(-1, 3)
     count, box = len(sites), np.array(n) * [edge, edge, 0.97]
     velocities = rng.normal(0, 1.0, (count, 3))
@@ -134,11 +134,11 @@ def _chains(
     )
 
 
-def write_branched_chains(path: Path, charged: bool = True) -> None:
+def write_branched_chains(path: Path, charged: bool = True, n: tuple[int, int, int] = (3, 4, 4)) -> None:
     """Molecules of seven beads, a zigzag of six and one beside it, some across the sides of a periodic box: bonds,
     angles, dihedrals of two types each, and an improper around the branch; coefficients of the angles are in the file.
     """
-    rng, n, edge = np.random.default_rng(9), (3, 4, 4), np.array([9.0, 5.0, 5.0])
+    rng, edge = np.random.default_rng(9), np.array([9.0, 5.0, 5.0])
     sites = np.stack(np.meshgrid(*map(np.arange, n), indexing="ij"), axis=-1).reshape(-1, 1, 3)
     turned = [[1.2 * k, 0.6 * (k % 2), 0.5 * (k // 2 % 2)] for k in range(6)]
     shape = np.array([*turned, [2.5, -0.9, -0.8]])

@@ -7,12 +7,48 @@ from typing import Any
 import numpy as np
 
 from hpckit.errors import BlowUpError, InputError
+from hpckit.kernels.particles.bonds.dispatch import add_bonds, attach
 from hpckit.kernels.particles.bonds.forms import NAMES
-from hpckit.kernels.particles.bonds.simd import attach, bond_kernel
-from hpckit.kernels.particles.pair.potential import Form
 from hpckit.md.interaction import Interaction
 from hpckit.md.molecules.charges import Charged
 from hpckit.md.system import System
+from hpckit.particles.particles import Particles
+
+
+class Partners:
+    """Particles given by their ids, from 0, that others in their molecule are bound to: particle g has the partners
+    others[starts[g] : starts[g + 1]], of these kinds.
+
+    At each rebuild a rank finds the slots of those of its own particles: `bounds`, `slots` and `kinds`, by slot, on the
+    device of the particles.
+    """
+
+    def __init__(self, starts: np.ndarray, others: np.ndarray, kinds: np.ndarray) -> None:
+        self._given = starts, np.ascontiguousarray(others, np.int64), np.ascontiguousarray(kinds, np.int32)
+        self._there: Any = None  # the same on the device
+        self.bounds: Any = np.zeros(1, np.int64)
+        self.slots: Any = np.empty(0, np.int64)
+        self.kinds: Any = np.empty(0, np.int32)
+
+    def attach(self, system: System) -> None:
+        """Collective, after a rebuild: find the slots. Raises `BlowUpError` for a partner that is in none."""
+        particles, device, own = system.particles, system.device, system.particles.slots
+        if self._there is None:
+            self._there = tuple(map(device.to_device, self._given))
+        most = entries_of(particles, self._there[0])
+        self.bounds = device.zeros((own + 1,), np.int64)
+        self.slots, self.kinds = device.zeros((most,), np.int64), device.zeros((most,), np.int32)
+        given = system.neighbors.slots, own, *self._there, *system.slots_of_ids
+        lost = attach(particles.positions, system.ids_of_slots, *given, self.bounds, self.slots, self.kinds)
+        if lost >= 0:
+            raise lost_partner(system, lost)
+
+
+def entries_of(particles: Particles, starts: Any) -> int:
+    """How many entries the own particles have, of which particle g has starts[g + 1] - starts[g]; waits for a GPU."""
+    mine = particles.ids[: particles.slots]
+    mine = mine[mine >= 0]
+    return int((starts[mine + 1] - starts[mine]).sum())
 
 
 class Bonds:
@@ -40,40 +76,26 @@ class Bonds:
         acting = self.topology if held is None else self.topology[~held]
         both = np.concatenate([acting[:, [1, 2, 0]], acting[:, [2, 1, 0]]])
         both = both[np.lexsort((both[:, 1], both[:, 0]))]  # sums in the order of the partners' ids, on every rank
-        self._starts = np.searchsorted(both[:, 0], np.arange(count + 1))
-        self._others, self._kinds = np.ascontiguousarray(both[:, 1]), both[:, 2].astype(np.int32)
-        self._head = np.empty(count, np.int64)
-        self._bounds, self._partners = np.zeros(1, np.int64), np.empty(0, np.int64)
-        self._partner_kinds = np.empty(0, np.int32)
+        self._partners = Partners(np.searchsorted(both[:, 0], np.arange(count + 1)), both[:, 1], both[:, 2])
+        self._there: Any = None  # the parameters on the device
 
-    def require_fit(self, interaction: Any, form: Form) -> None:
-        """Raise `InputError` for a GPU, and interactions that are not of pairs."""
-        if form.isa == "cuda":
-            raise InputError("bonds run on the CPU only", do="leave --gpu out")
+    def require_fit(self, interaction: Any) -> None:
+        """Raise `InputError` for interactions that are not of pairs."""
         if not isinstance(interaction, Interaction | Charged):
             raise InputError("bonds go with pair potentials, not with those of metals or silicon")
 
     def attach(self, system: System) -> None:
         """Collective, after a rebuild: find the slots of all bonds. Raises `BlowUpError` for one that is too long."""
-        particles, slots, own = system.particles, system.neighbors.slots, system.particles.slots
-        mine = particles.ids[:own]
-        mine = mine[mine >= 0]
-        most = int((self._starts[mine + 1] - self._starts[mine]).sum())
-        self._bounds = np.empty(own + 1, np.int64)
-        self._partners, self._partner_kinds = np.empty(most, np.int64), np.empty(most, np.int32)
-        given = self._starts, self._others, self._kinds, self._head, np.empty(slots, np.int64)
-        out = self._bounds, self._partners, self._partner_kinds
-        lost = attach(particles.positions, system.ids_of_slots, slots, own, *given, *out)
-        if lost >= 0:
-            raise lost_partner(system, lost)
+        self._partners.attach(system)
+        if self._there is None:
+            self._there = system.device.to_device(self.parameters)
 
     def add(self, system: System, measure: bool) -> None:
         """Add the forces of bonds to those of pairs, and with `measure` energies and virials."""
-        particles = system.particles
-        kernel = bond_kernel(self.kind, measure)
-        what = self._bounds, self._partners, self._partner_kinds, self.parameters
+        particles, found = system.particles, self._partners
+        what = particles.slots, particles.positions, found.bounds, found.slots, found.kinds, self._there
         with system.timer("force"):
-            kernel(particles.slots, particles.positions, *what, particles.forces, system.forces.tallies)
+            add_bonds(self.kind, measure, *what, particles.forces, system.forces.tallies)
 
 
 def lost_partner(system: System, particle: int) -> BlowUpError:

@@ -9,19 +9,18 @@ from typing import Any
 import numpy as np
 
 from hpckit.errors import InputError
-from hpckit.kernels.particles.bonds.simd import attach
 from hpckit.kernels.particles.cells.constants import CLUSTER, RECORD
 from hpckit.kernels.particles.charged.clusters.dispatch import mask_out
-from hpckit.kernels.particles.charged.dispatch import choose_partners, leave_out, partner_kernel
+from hpckit.kernels.particles.charged.dispatch import add_partners, choose_partners, leave_out
 from hpckit.kernels.particles.charged.screening import Screening, cut
 from hpckit.kernels.particles.lennard_jones import dispatch as lennard_jones
 from hpckit.kernels.particles.pair.potential import Potential
 from hpckit.md.interaction import Interaction
-from hpckit.md.molecules.bonds import lost_partner
+from hpckit.md.molecules.bonds import Partners
 from hpckit.md.molecules.charges import Charged, ChargedForces
 from hpckit.md.system import System
 
-Lists = tuple[np.ndarray, np.ndarray, np.ndarray]  # bounds, partners and their kinds
+Lists = tuple[Any, Any, Any]  # bounds, partners and their kinds
 NO_CHARGES = replace(cut(1.0), constants=np.array([0.0, 2.0, 0.0, 0.0, 0.0]))  # all are beyond the cutoff
 
 
@@ -95,15 +94,12 @@ class Exclusions:
         self._fourths, self._weights = fourths, np.stack([weights, weights], axis=1)
         kept = (self.shares[kinds] != 1.0).any(axis=1) | (weights[kinds] != 0.0)
         whose = whose[kept]
-        self._starts = np.searchsorted(whose, np.arange(count + 1))
-        self._others, self._kinds = np.ascontiguousarray(others[kept]), kinds[kept]
-        self._head = np.empty(count, np.int64)
-        self._partly = bool(self.shares[np.unique(self._kinds), 0].any())
+        self._partners = Partners(np.searchsorted(whose, np.arange(count + 1)), others[kept], kinds[kept])
+        self._copies: dict[int, tuple[np.ndarray, Any]] = {}  # of arrays on the device, which they keep alive
+        self._partly = bool(self.shares[np.unique(kinds[kept]), 0].any())
 
-    def require_fit(self, interaction: Any, isa: str) -> None:
-        """Raise `InputError` for a GPU, and interactions that are not of pairs."""
-        if isa == "cuda":
-            raise InputError("molecules run on the CPU only", do="leave --gpu out")
+    def require_fit(self, interaction: Any) -> None:
+        """Raise `InputError` for interactions that are not of pairs."""
         if not isinstance(interaction, Interaction | Charged):
             raise InputError("exclusions go with pair potentials, not with those of metals or silicon")
         pairs = interaction.pairs if isinstance(interaction, Charged) else interaction
@@ -112,27 +108,24 @@ class Exclusions:
 
     def attach(self, system: System) -> None:
         """Collective, after a rebuild: find the slots of partners, and take them out of the lists."""
-        particles, neighbors = system.particles, system.neighbors
-        slots, own, lists, clusters = neighbors.slots, particles.slots, neighbors.lists, neighbors.clusters
-        self._nothing = np.zeros(slots)  # for pairs without charges
-        mine = particles.ids[:own]
-        mine = mine[mine >= 0]
-        most = int((self._starts[mine + 1] - self._starts[mine]).sum())
-        every = np.empty(own + 1, np.int64), np.empty(most, np.int64), np.empty(most, np.int32)
-        given = self._starts, self._others, self._kinds, self._head, np.empty(slots, np.int64)
-        lost = attach(particles.positions, system.ids_of_slots, slots, own, *given, *every)
-        if lost >= 0:
-            raise lost_partner(system, lost)
+        neighbors, device, found = system.neighbors, system.device, self._partners
+        slots, own, lists, clusters = neighbors.slots, system.particles.slots, neighbors.lists, neighbors.clusters
+        self._copies = {}
+        self._nothing = device.zeros((slots,))  # for pairs without charges
+        found.attach(system)
+        every = found.bounds, found.slots, found.kinds
         if clusters is not None:
             mask_out(clusters, *every[:2], own)
         else:
             assert lists is not None
             leave_out(lists.bounds, lists.entries, *every[:2], own, np.int32(RECORD * (slots - CLUSTER)))
         # Each pair of own particles is computed once, but where sums must not depend on which these are.
-        self._once = not system.forces.exact
-        self._all, self._ends = self._chosen(every, np.ones(len(self._weights), bool)), None
-        if self._fourths is not None:
-            self._ends = self._chosen(every, self._weights[:, 0] != 0.0)
+        self._once = not system.forces.exact and not device.is_gpu
+        self._all = self._ends = every  # whoever has a share of 0 has nothing
+        if not device.is_gpu:
+            self._all = self._chosen(every, np.ones(len(self._weights), bool))
+            if self._fourths is not None:
+                self._ends = self._chosen(every, self._weights[:, 0] != 0.0)
 
     def _chosen(self, every: Lists, wanted: np.ndarray) -> Lists:
         bounds, partners, kinds = (np.empty_like(each) for each in every)
@@ -142,7 +135,7 @@ class Exclusions:
     def add(self, system: System, measure: bool) -> None:
         """Add what partners have to the forces, and with `measure` to energies and virials."""
         interaction, forces = system.interaction, system.forces
-        if self._fourths is not None and self._ends is not None:
+        if self._fourths is not None:
             own = lennard_jones.POTENTIAL, self._fourths.table, NO_CHARGES
             self._run(system, self._ends, *own, self._nothing, self._nothing, self._weights, measure)
         if isinstance(interaction, Charged) and isinstance(forces, ChargedForces):
@@ -169,11 +162,17 @@ class Exclusions:
     ) -> None:
         if not len(lists[1]):
             return
-        particles, where = system.particles, (*lists, table, charges, screening.constants)
+        particles = system.particles
+        given = self._placed(system, table), charges, *(self._placed(system, x) for x in (screening.constants, shares))
+        what = potential, screening.key, particles.slots, particles.positions, *lists, *given
         with system.timer("force"):
-            kernel = partner_kernel(potential, screening.key)
-            out = particles.forces, system.forces.tallies, energies
-            kernel(particles.slots, particles.positions, *where, shares, *out, measure, self._once)
+            add_partners(*what, particles.forces, system.forces.tallies, energies, measure, self._once)
+
+    def _placed(self, system: System, array: np.ndarray) -> Any:
+        """An array on the device of the particles; it is copied once."""
+        if id(array) not in self._copies:
+            self._copies[id(array)] = array, system.device.to_device(array)
+        return self._copies[id(array)][1]
 
 
 def _weights(pairs: np.ndarray, fourths: Fourths, count: int) -> np.ndarray:

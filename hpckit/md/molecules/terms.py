@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 
 from hpckit.errors import InputError
-from hpckit.kernels.particles.pair.potential import Form
+from hpckit.kernels.particles.terms.dispatch import add_terms, attach_terms, find_terms
 from hpckit.kernels.particles.terms.forms import NAMES, prepared
-from hpckit.kernels.particles.terms.simd import find_terms, term_kernel
 from hpckit.md.interaction import Interaction
-from hpckit.md.molecules.bonds import lost_partner
+from hpckit.md.molecules.bonds import entries_of, lost_partner
 from hpckit.md.molecules.charges import Charged
 from hpckit.md.system import System
 from hpckit.plan.particles.snapshot import BOUND
@@ -20,9 +19,10 @@ from hpckit.plan.particles.snapshot import BOUND
 class Members:
     """Terms between particles given by their ids, from 0: rows int64[terms, 1 + n], type and ids, of `count` particles.
 
-    Every rank holds all rows; at each rebuild it finds the slots of those with a particle of its own. A term whose
-    particles lie across a side of the box is there once for each image that holds an own particle. `found`: slots
-    [k, n], in the order of the terms, so that sums do not depend on the ranks; `numbers`: of these terms.
+    Every rank holds all rows; at each rebuild it finds the slots of those with a particle of its own: `found`, slots
+    [k, n], and `numbers`, of these terms. A term whose particles lie across a side of the box is there once for each
+    image that holds an own particle, in the order of the terms, so that sums do not depend on the ranks, and `bounds`
+    is None; on a GPU once for each own particle, and slot s has those of bounds[s] to bounds[s + 1] - 1.
     """
 
     def __init__(self, rows: np.ndarray, count: int) -> None:
@@ -30,24 +30,32 @@ class Members:
         terms, size = len(rows), rows.shape[1] - 1
         whose = self.rows[:, 1:].ravel()
         order = np.argsort(whose, kind="stable")
-        self._which = np.ascontiguousarray(np.repeat(np.arange(terms), size)[order])
-        self._starts = np.searchsorted(whose[order], np.arange(count + 1))
-        self._head = np.empty(count, np.int64)
-        self.found, self.numbers = np.empty((0, size), np.int64), np.empty(0, np.int64)
+        which = np.ascontiguousarray(np.repeat(np.arange(terms), size)[order])
+        self._given = np.searchsorted(whose[order], np.arange(count + 1)), which, self.rows
+        self._there: Any = None  # the same on the device
+        self.bounds: Any = None
+        self.found: Any = np.empty((0, size), np.int64)
+        self.numbers: Any = np.empty(0, np.int64)
 
     def attach(self, system: System) -> None:
         """Collective, after a rebuild: find the slots. Raises `BlowUpError` for a partner that is in none."""
-        particles, slots, own = system.particles, system.neighbors.slots, system.particles.slots
-        mine = particles.ids[:own]
-        mine = mine[mine >= 0]
-        most = 1 + int((self._starts[mine + 1] - self._starts[mine]).sum())
-        found, numbers = np.empty((most, self.found.shape[1]), np.int64), np.empty(most, np.int64)
-        given = self._starts, self._which, self.rows, self._head, np.empty(slots, np.int64)
-        count = find_terms(particles.positions, system.ids_of_slots, slots, own, *given, found, numbers)
-        if count < 0:
-            raise lost_partner(system, -1 - count)
-        order = np.argsort(numbers[:count], kind="stable")
-        self.found, self.numbers = np.ascontiguousarray(found[order]), numbers[order]
+        particles, device, own = system.particles, system.device, system.particles.slots
+        if self._there is None:
+            self._there = tuple(map(device.to_device, self._given))
+        most = entries_of(particles, self._there[0]) + (not device.is_gpu)
+        found, numbers = device.zeros((most, self.found.shape[1]), np.int64), device.zeros((most,), np.int64)
+        given = particles.positions, system.ids_of_slots, system.neighbors.slots, own, *self._there
+        if device.is_gpu:
+            self.bounds = device.zeros((own + 1,), np.int64)
+            lost = attach_terms(*given, *system.slots_of_ids, self.bounds, found, numbers)
+            self.found, self.numbers = found, numbers
+        else:
+            count = find_terms(*given, *system.slots_of_ids, found, numbers)
+            lost = -1 - count
+            order = np.argsort(numbers[: max(count, 0)], kind="stable")
+            self.found, self.numbers = np.ascontiguousarray(found[order]), numbers[order]
+        if lost >= 0:
+            raise lost_partner(system, lost)
 
 
 class Terms:
@@ -78,27 +86,28 @@ class Terms:
         self.name, self.kind, self.parameters = name, kind, prepared(name, kind, table)
         self.topology = np.asarray(topology, np.int64).reshape(-1, 1 + BOUND[name])
         self.members = Members(self.topology if held is None else self.topology[~held], count)
-        self.energies = np.zeros(0)
-        self._types = np.empty(0, np.int64)
+        self.energies: Any = np.zeros(0)
+        self._types: Any = np.empty(0, np.int64)
+        self._there: Any = None  # types of all terms, and the parameters, on the device
 
-    def require_fit(self, interaction: Any, form: Form) -> None:
-        """Raise `InputError` for a GPU, and interactions that are not of pairs."""
-        if form.isa == "cuda":
-            raise InputError(f"{self.name} run on the CPU only", do="leave --gpu out")
+    def require_fit(self, interaction: Any) -> None:
+        """Raise `InputError` for interactions that are not of pairs."""
         if not isinstance(interaction, Interaction | Charged):
             raise InputError(f"{self.name} go with pair potentials, not with those of metals or silicon")
 
     def attach(self, system: System) -> None:
         """Collective, after a rebuild: find the slots. Raises `BlowUpError` for a partner that is in none."""
         self.members.attach(system)
-        self._types = self.members.rows[self.members.numbers, 0]
+        if self._there is None:
+            to_device = system.device.to_device
+            self._there = to_device(self.members.rows[:, 0].copy()), to_device(self.parameters)
+        self._types = self._there[0][self.members.numbers]
 
     def add(self, system: System, measure: bool) -> None:
         """Add the forces to those of pairs, and with `measure` energies and virials."""
-        particles = system.particles
+        particles, members = system.particles, self.members
         if measure:
-            self.energies = np.zeros(particles.slots)
-        kernel = term_kernel(self.name, self.kind, measure)
-        out = particles.forces, system.forces.tallies, self.energies
+            self.energies = system.device.zeros((particles.slots,))
+        where = particles.slots, particles.positions, members.bounds, members.found, self._types, self._there[1]
         with system.timer("force"):
-            kernel(particles.slots, particles.positions, self.members.found, self._types, self.parameters, *out)
+            add_terms(self.name, self.kind, measure, *where, particles.forces, system.forces.tallies, self.energies)

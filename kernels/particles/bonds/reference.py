@@ -9,15 +9,26 @@ from typing import Any
 
 import numpy as np
 
+from hpckit.kernels.particles.bonds.forms import FORMS
 from hpckit.kernels.particles.pair.reference import TALLY
+
+
+def index_slots(ids, slots, head, following) -> None:  # type: ignore[no-untyped-def]
+    """Where particles are: head[g], the last slot of particle g, -1 for none; following[s], the slot before s that has
+    the same particle, or -1. ids: of all `slots` slots, float64, -1 for none.
+    """
+    head[:] = -1
+    for s in range(slots):
+        if ids[s] >= 0:
+            following[s], head[int(ids[s])] = head[int(ids[s])], s
 
 
 def attach(positions, ids, slots, own, starts, others, kinds, head, following, bounds, partners, partner_kinds) -> int:  # type: ignore[no-untyped-def]
     """The bonds of the slots below `own`: slot s has those of bounds[s] to bounds[s + 1] - 1, with the slots `partners`
     and the types `partner_kinds`; returns the first id (from 0) with a partner that is in no slot, or -1.
 
-    ids: of all `slots` slots, float64, -1 for none; particle g is bonded to others[starts[g] : starts[g + 1]], of types
-    `kinds`. Of the images of a partner the nearest counts. head, following: memory for as many ids and slots.
+    ids, head, following: of `index_slots`; particle g is bonded to others[starts[g] : starts[g + 1]], of types `kinds`.
+    Of the images of a partner the nearest counts.
     """
     count = 0
     for s in range(own):
@@ -58,3 +69,13 @@ def forces_of_bonds(
                 [d[0] * d[0], d[1] * d[1], d[2] * d[2], d[0] * d[1], d[0] * d[2], d[1] * d[2]]
             )
     return found, tallies
+
+
+def add_bonds(  # type: ignore[no-untyped-def]
+    name, measure, slots, positions, bounds, partners, kinds, parameters, forces, tallies
+) -> None:
+    """Add the forces of bonds of the form of that name, and with `measure` their tallies."""
+    found = forces_of_bonds(positions, bounds, partners, kinds, FORMS[name], parameters)
+    forces[:slots] += found[0]
+    if measure:
+        tallies[:slots] += found[1]

@@ -7,36 +7,47 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.kernels.compile.jit import jit
+from hpckit.kernels.compile.jit import inlined, jit
 from hpckit.kernels.particles.bonds.forms import FORMS
 from hpckit.kernels.particles.pair.reference import TALLY
 
 
 @jit
-def attach(positions, ids, slots, own, starts, others, kinds, head, following, bounds, partners, partner_kinds):
-    """See `reference.attach`."""
+def index_slots(ids, slots, head, following):
+    """See `reference.index_slots`."""
     head[:] = -1
     for s in range(slots):
         g = int(ids[s])
         if g >= 0:
             following[s] = head[g]
             head[g] = s
+
+
+@inlined
+def nearest_slot(positions, x, y, z, slot, following):
+    """Of the slots with the particle of `slot` that nearest to a place; -1 for no slot."""
+    nearest, gap = -1, np.inf
+    while slot >= 0:
+        dx, dy, dz = positions[slot, 0] - x, positions[slot, 1] - y, positions[slot, 2] - z
+        r2 = dx * dx + dy * dy + dz * dz
+        if r2 < gap:
+            nearest, gap = slot, r2
+        slot = following[slot]
+    return nearest
+
+
+@jit
+def attach(positions, ids, slots, own, starts, others, kinds, head, following, bounds, partners, partner_kinds):
+    """See `reference.attach`."""
     count = 0
     for s in range(own):
         bounds[s] = count
         g = int(ids[s])
         if g < 0:
             continue
+        x, y, z = positions[s, 0], positions[s, 1], positions[s, 2]
         for k in range(starts[g], starts[g + 1]):
-            nearest, gap = -1, np.inf
-            t = head[others[k]]
-            while t >= 0:
-                dx, dy = positions[t, 0] - positions[s, 0], positions[t, 1] - positions[s, 1]
-                dz = positions[t, 2] - positions[s, 2]
-                r2 = dx * dx + dy * dy + dz * dz
-                if r2 < gap:
-                    nearest, gap = t, r2
-                t = following[t]
+            nearest = nearest_slot(positions, x, y, z, head[others[k]], following)
             if nearest < 0:
                 return g
             partners[count], partner_kinds[count] = nearest, kinds[k]
@@ -79,3 +90,8 @@ def bond_kernel(name: str, measure: bool) -> Any:
                     tallies[s, column] += sums[column]
 
     return jit(bonds, key=("bonds", name, measure))
+
+
+def add_bonds(name, measure, slots, positions, bounds, partners, kinds, parameters, forces, tallies) -> None:  # type: ignore[no-untyped-def]
+    """See `reference.add_bonds`."""
+    bond_kernel(name, measure)(slots, positions, bounds, partners, kinds, parameters, forces, tallies)

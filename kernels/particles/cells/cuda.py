@@ -16,7 +16,7 @@ import numpy as np
 
 from hpckit.kernels.compile.cuda_jit import blocks, cuda, kernel, threads
 from hpckit.kernels.compile.jit import inlined
-from hpckit.kernels.device_array import empty, to_host
+from hpckit.kernels.device_array import argsort, empty, to_host
 from hpckit.kernels.particles.cells.constants import FAR
 from hpckit.kernels.particles.cells.reference import Lists
 from hpckit.kernels.particles.cuda_records import load_record
@@ -193,7 +193,7 @@ def sort(records: Any, count: int, grid: Cells, ghosts: bool) -> tuple[Any, Any]
     """
     cells, starts = empty(count, records, np.int32), empty(grid.total + 1, records, np.int32)
     assign_cells(records, count, grid.place, grid.shape, FILLED, grid.total, cells)
-    order = _argsort(cells)
+    order = argsort(cells)
     cell_starts(cells[order], count, starts)
     return (order if ghosts else order[: int(to_host(starts[-1:])[0])]), starts
 
@@ -205,7 +205,7 @@ def place(source: Any, order: Any, slots: int, first: int, target: Any) -> None:
 
 def ghost_slots(order: Any, slots: int, first: int, where: Any) -> None:
     """See `reference.ghost_slots`; every slot of the order has a particle."""
-    where[:] = _argsort(order) + first  # the inverse of a permutation
+    where[:] = argsort(order) + first  # the inverse of a permutation
 
 
 def list_neighbors(
@@ -242,12 +242,3 @@ def list_neighbors(
         if found == 0:
             return Lists(entries, bounds, range(0), range(own), [])
         capacity = int(ROOM * found) + 1
-
-
-def _argsort(array: Any) -> Any:
-    """The stable order of an array."""
-    if type(array).__module__ == "cupy":
-        import cupy
-
-        return cupy.argsort(array, kind="stable")
-    return np.argsort(array, kind="stable")

@@ -5,12 +5,13 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
+from hpckit.kernels.forms import form_for
 from hpckit.kernels.particles.cells.reference import Lists
 from hpckit.kernels.particles.charged import simd
-from hpckit.kernels.particles.charged.simd import choose_partners, leave_out, partner_kernel
+from hpckit.kernels.particles.charged.simd import choose_partners
 from hpckit.kernels.particles.pair.potential import Form, Potential
 
-__all__ = ["choose_partners", "force_kernel", "forces", "leave_out", "partner_kernel"]
+__all__ = ["add_partners", "choose_partners", "force_kernel", "forces", "leave_out"]
 
 
 def _form(form: Form) -> ModuleType:
@@ -49,3 +50,13 @@ def forces(
         return
     flat = out.reshape(-1), tallies.reshape(-1), energies
     kernel(part, records.reshape(-1), lists.bounds, lists.entries, *given, *flat)
+
+
+def leave_out(bounds: Any, *given: Any) -> None:
+    """See `reference.leave_out`."""
+    form_for(__package__, bounds).leave_out(bounds, *given)
+
+
+def add_partners(potential: Potential, kind: tuple, slots: int, positions: Any, *given: Any) -> None:
+    """See `reference.add_partners`."""
+    form_for(__package__, positions).add_partners(potential, kind, slots, positions, *given)

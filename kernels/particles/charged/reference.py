@@ -50,7 +50,7 @@ def forces_of_pairs(
 
 def leave_out(bounds, entries, starts, partners, slots, pad) -> None:  # type: ignore[no-untyped-def]
     """Put the entry `pad` in place of the partners of each slot: slot s has partners[starts[s] : starts[s + 1]], and
-    entries[bounds[s] : bounds[s + 1]], four times the slots of its neighbors.
+    entries[bounds[s] : bounds[s + 1]], four times the slots of its neighbors. Lists of a GPU get shorter instead.
     """
     for s in range(slots):
         mine = entries[bounds[s] : bounds[s + 1]]
@@ -110,3 +110,14 @@ def forces_of_partners(
                 tallies[slot, 1:7] += [f * d[a] * d[b] for a, b in PARTS]
                 of_charges[slot] += of_charge
     return forces, tallies, of_charges
+
+
+def add_partners(  # type: ignore[no-untyped-def]
+    potential, kind, slots, positions, starts, partners, kinds, table, charges, constants, shares, forces, tallies,
+    energies, measure, once,
+) -> None:  # fmt: skip
+    """Add what partners have to forces, and with `measure` to tallies and the energies of charges."""
+    what = starts[: slots + 1], partners, kinds, potential, table, charges, kind, constants, shares, once
+    found = forces_of_partners(positions, *what)
+    for given, more in zip((forces, tallies, energies) if measure else (forces,), found, strict=False):
+        given[:slots] += more

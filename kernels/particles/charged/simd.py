@@ -192,3 +192,12 @@ def partner_kernel(potential: Potential, kind: tuple) -> Any:
 
     key = None if None in potential.key else ("partners", potential.key, kind)
     return jit(partners_of, key=key, borrowed=True)
+
+
+def add_partners(  # type: ignore[no-untyped-def]
+    potential, kind, slots, positions, starts, partners, kinds, table, charges, constants, shares, forces, tallies,
+    energies, measure, once,
+) -> None:  # fmt: skip
+    """See `reference.add_partners`."""
+    given = starts, partners, kinds, table, charges, constants, shares
+    partner_kernel(potential, kind)(slots, positions, *given, forces, tallies, energies, measure, once)

@@ -17,10 +17,17 @@ import numpy as np
 from hpckit.kernels.compile.cuda_jit import Kernel, blocks, cuda, kernel, threads
 from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.graph.scalars import from_source
-from hpckit.kernels.particles.cuda_records import load_record, loader, single, type_of_double, type_of_single
+from hpckit.kernels.particles.cuda_records import (
+    load_record,
+    loader,
+    put,
+    put_tallies,
+    single,
+    type_of_double,
+    type_of_single,
+)
 from hpckit.kernels.particles.pair import tabulated_cuda
 from hpckit.kernels.particles.pair.potential import CUTOFF2, SHIFT, Form, Potential, with_rows
-from hpckit.kernels.particles.pair.reference import TALLY
 
 THREADS = threads(128)
 u8 = np.uint64
@@ -46,32 +53,10 @@ def force_kernel(potential: Potential, form: Form) -> Kernel:
     load_parameters = loader(potential.parameters)
     parameters = np.uint64(potential.parameters)
     row_of, parameters_of = lookup_of(potential, form)
+    measure = form.measure
 
     @kernel
     def forces(records, slots, entries, stride, lengths, table, types, forces, tallies):
-        i = u8(cuda.blockIdx.x) * u8(cuda.blockDim.x) + u8(cuda.threadIdx.x)
-        if i < u8(slots):
-            x, y, z, w = load_record(records, i * u8(4))
-            row = row_of(w, types) * parameters
-            p = load_parameters(table, row)
-            fx, fy, fz = 0.0, 0.0, 0.0
-            at = i
-            for _ in range(lengths[i]):
-                other_x, other_y, other_z, other_w = load_record(records, u8(entries[at]) * u8(4))
-                at += u8(stride)
-                dx, dy, dz = x - other_x, y - other_y, z - other_z
-                r2 = dx * dx + (dy * dy + dz * dz)
-                p = parameters_of(p, table, row, other_w)
-                if r2 < p[CUTOFF2]:
-                    f = force(r2, p, table)
-                    fx += np.float64(f * dx)
-                    fy += np.float64(f * dy)
-                    fz += np.float64(f * dz)
-            own = i * u8(4)
-            forces[own], forces[own + u8(1)], forces[own + u8(2)] = fx, fy, fz
-
-    @kernel
-    def measure(records, slots, entries, stride, lengths, table, types, forces, tallies):
         i = u8(cuda.blockIdx.x) * u8(cuda.blockDim.x) + u8(cuda.threadIdx.x)
         if i < u8(slots):
             x, y, z, w = load_record(records, i * u8(4))
@@ -87,20 +72,21 @@ def force_kernel(potential: Potential, form: Form) -> Kernel:
                 r2 = dx * dx + (dy * dy + dz * dz)
                 p = parameters_of(p, table, row, other_w)
                 if r2 < p[CUTOFF2]:
-                    e, f = energy_and_force(r2, p, table)
-                    energy += np.float64(e - p[SHIFT])
+                    if measure:
+                        e, f = energy_and_force(r2, p, table)
+                        energy += np.float64(e - p[SHIFT])
+                    else:
+                        f = force(r2, p, table)
                     gx, gy, gz = np.float64(f * dx), np.float64(f * dy), np.float64(f * dz)
                     fx, fy, fz = fx + gx, fy + gy, fz + gz
-                    xx, yy, zz = xx + gx * dx, yy + gy * dy, zz + gz * dz
-                    xy, xz, yz = xy + gx * dy, xz + gx * dz, yz + gy * dz
-            own, tally = i * u8(4), i * u8(TALLY)
-            forces[own], forces[own + u8(1)], forces[own + u8(2)] = fx, fy, fz
-            tallies[tally], tallies[tally + u8(1)] = energy, xx
-            tallies[tally + u8(2)], tallies[tally + u8(3)] = yy, zz
-            tallies[tally + u8(4)], tallies[tally + u8(5)] = xy, xz
-            tallies[tally + u8(6)] = yz
+                    if measure:
+                        xx, yy, zz = xx + gx * dx, yy + gy * dy, zz + gz * dz
+                        xy, xz, yz = xy + gx * dy, xz + gx * dz, yz + gy * dz
+            put(forces, i, fx, fy, fz)
+            if measure:
+                put_tallies(tallies, i, energy, xx, yy, zz, xy, xz, yz)
 
-    return measure if form.measure else forces
+    return forces
 
 
 def functions_of(potential: Potential, form: Form) -> tuple[Any, Any]:

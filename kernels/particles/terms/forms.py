@@ -15,6 +15,7 @@ Angles are in degrees in files and settings; `prepared` makes of their parameter
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -98,3 +99,63 @@ FORMS: dict[str, dict[str, Any]] = {
     "dihedrals": {"harmonic": _harmonic, "charmm": _charmm, "opls": _opls},
     "impropers": {"harmonic": _improper},
 }
+
+
+@cache
+def bending(kind: str) -> Any:
+    """The piece (a, b, p), as six numbers and the parameters: the energy of an angle between the ways a and b from the
+    second particle to the first and the third, and the forces on the first and the third.
+    """
+    form, urey_bradley = FORMS["angles"][kind], kind == "charmm"
+
+    @inlined
+    def bend(ax, ay, az, bx, by, bz, p):
+        aa, bb = ax * ax + ay * ay + az * az, bx * bx + by * by + bz * bz
+        ab = 1.0 / math.sqrt(aa * bb)
+        c = min(1.0, max(-1.0, (ax * bx + ay * by + az * bz) * ab))
+        energy, slope = form(math.acos(c), p)
+        pull = slope / max(math.sqrt(1.0 - c * c), 1e-3)
+        across, own_a, own_b = pull * ab, -pull * c / aa, -pull * c / bb
+        fx, fy, fz = across * bx + own_a * ax, across * by + own_a * ay, across * bz + own_a * az
+        hx, hy, hz = across * ax + own_b * bx, across * ay + own_b * by, across * az + own_b * bz
+        if urey_bradley:
+            dx, dy, dz = ax - bx, ay - by, az - bz
+            r = math.sqrt(dx * dx + dy * dy + dz * dz)
+            away = r - p[3]
+            energy += p[2] * away * away
+            along = -2.0 * p[2] * away / r
+            fx, fy, fz = fx + along * dx, fy + along * dy, fz + along * dz
+            hx, hy, hz = hx - along * dx, hy - along * dy, hz - along * dz
+        return energy, fx, fy, fz, hx, hy, hz
+
+    return bend
+
+
+@cache
+def turning(name: str, kind: str) -> Any:
+    """The piece (u, g, h, p), as nine numbers and the parameters: the energy of a dihedral or improper of the ways u to
+    the first particle from the second, g to the second from the third and h to the fourth from the third; the force on
+    the first, c, and the forces on the third and the fourth. On the second is c less the force on the first.
+    """
+    form = FORMS[name][kind]
+
+    @inlined
+    def turn(ux, uy, uz, gx, gy, gz, hx, hy, hz, p):
+        ax, ay, az = uy * gz - uz * gy, uz * gx - ux * gz, ux * gy - uy * gx
+        bx, by, bz = hy * gz - hz * gy, hz * gx - hx * gz, hx * gy - hy * gx
+        length = math.sqrt(gx * gx + gy * gy + gz * gz)
+        shorter = 1.0 / length
+        sx, sy, sz = by * az - bz * ay, bz * ax - bx * az, bx * ay - by * ax
+        sine, cosine = (sx * gx + sy * gy + sz * gz) * shorter, ax * bx + ay * by + az * bz
+        scale = 1.0 / math.sqrt(sine * sine + cosine * cosine)
+        energy, slope = form(cosine * scale, sine * scale, p)
+        aa, bb = 1.0 / (ax * ax + ay * ay + az * az), 1.0 / (bx * bx + by * by + bz * bz)
+        first, last = slope * length * aa, -slope * length * bb
+        by_a = -slope * (ux * gx + uy * gy + uz * gz) * shorter * aa
+        by_b = slope * (hx * gx + hy * gy + hz * gz) * shorter * bb
+        fx, fy, fz = first * ax, first * ay, first * az
+        lx, ly, lz = last * bx, last * by, last * bz
+        cx, cy, cz = by_a * ax + by_b * bx, by_a * ay + by_b * by, by_a * az + by_b * bz
+        return energy, fx, fy, fz, cx, cy, cz, -lx - cx, -ly - cy, -lz - cz, lx, ly, lz
+
+    return turn

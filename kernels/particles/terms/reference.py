@@ -21,25 +21,44 @@ def find_terms(positions, ids, slots, own, starts, which, rows, head, following,
     how many there are; below 0: -1 - the first id (from 0) with a partner that is in no slot.
 
     ids: of all `slots` slots, float64, -1 for none; particle g is in the terms which[starts[g] : starts[g + 1]]; rows:
-    [terms, 1 + n], type and ids. Of the images of a particle that nearest to the own one counts. head, following:
-    memory for as many ids and slots.
+    [terms, 1 + n], type and ids. Of the images of a particle that nearest to the own one counts. head, following: of
+    `bonds.reference.index_slots`.
     """
     count = 0
     for s in range(own):
         if ids[s] < 0:
             continue
         for term in which[starts[int(ids[s])] : starts[int(ids[s]) + 1]]:
-            places = []
-            for other in rows[term, 1:]:
-                there = np.flatnonzero(ids[:slots] == other)
-                if not there.size:
-                    return -1 - int(ids[s])
-                gaps = ((positions[there, :3] - positions[s, :3]) ** 2).sum(axis=1)
-                places.append(s if other == int(ids[s]) else int(there[gaps.argmin()]))
+            places = _places(positions, ids[:slots], s, rows[term, 1:])
+            if min(places) < 0:
+                return -1 - int(ids[s])
             if s == next(place for place in places if place < own):  # the others' images are in other sets
                 found[count], numbers[count] = places, term
                 count += 1
     return count
+
+
+def attach_terms(positions, ids, slots, own, starts, which, rows, head, following, bounds, found, numbers) -> int:  # type: ignore[no-untyped-def]
+    """As `find_terms`, but each own slot s has all its terms, found[bounds[s] : bounds[s + 1]], in the order of their
+    numbers: the form in which a GPU sums. Returns the first id (from 0) with a partner that is in no slot, or -1.
+    """
+    bounds[:], lost = 0, -1
+    for s in range(own):
+        for term in which[starts[int(ids[s])] : starts[int(ids[s]) + 1]] if ids[s] >= 0 else ():
+            found[bounds[s + 1]], numbers[bounds[s + 1]] = _places(positions, ids[:slots], s, rows[term, 1:]), term
+            lost = int(ids[s]) if lost < 0 and found[bounds[s + 1]].min() < 0 else lost
+            bounds[s + 1 :] += 1
+    return lost
+
+
+def _places(positions, ids, s, members) -> list[int]:  # type: ignore[no-untyped-def]
+    """The slots of the particles of a term, as they are nearest to its particle in slot s; -1 for none."""
+    places = []
+    for other in members:
+        there = np.flatnonzero(ids == other)
+        gaps = ((positions[there, :3] - positions[s, :3]) ** 2).sum(axis=1)
+        places.append(s if other == int(ids[s]) else int(there[gaps.argmin()]) if there.size else -1)
+    return places
 
 
 def energy_and_forces(name: str, kind: str, x: np.ndarray, p: np.ndarray) -> tuple[float, np.ndarray]:
@@ -92,3 +111,18 @@ def forces_of_terms(
                 tallies[s] += share * np.array([energy, *(virial[a, b] for a, b in PARTS), energy])
                 energies[s] += share * energy
     return forces, tallies, energies
+
+
+def add_terms(  # type: ignore[no-untyped-def]
+    name, kind, measure, own, positions, bounds, found, kinds, parameters, forces, tallies, energies
+) -> None:
+    """Add the forces of terms, and with `measure` their tallies and energies.
+
+    bounds: None for terms of `find_terms`, or that of `attach_terms`, of which each is once for each of its particles.
+    """
+    if bounds is not None:
+        _, once = np.unique(np.sort(found, axis=1), axis=0, return_index=True)
+        found, kinds = found[once], kinds[once]
+    out = forces_of_terms(name, kind, positions, own, found, kinds, parameters)
+    for given, more in zip((forces, tallies, energies) if measure else (forces,), out, strict=False):
+        given[:own] += more

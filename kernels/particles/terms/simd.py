@@ -2,43 +2,28 @@
 
 from __future__ import annotations
 
-import math
 from functools import cache
 from typing import Any
 
-import numpy as np
-
 from hpckit.kernels.compile.jit import inlined, jit
-from hpckit.kernels.particles.terms.forms import FORMS
+from hpckit.kernels.particles.bonds.simd import nearest_slot
+from hpckit.kernels.particles.terms.forms import bending, turning
 
 
 @jit
 def find_terms(positions, ids, slots, own, starts, which, rows, head, following, found, numbers):
     """See `reference.find_terms`."""
-    head[:] = -1
-    for s in range(slots):
-        g = int(ids[s])
-        if g >= 0:
-            following[s] = head[g]
-            head[g] = s
     count, size = 0, rows.shape[1] - 1
     for s in range(own):
         g = int(ids[s])
         if g < 0:
             continue
+        x, y, z = positions[s, 0], positions[s, 1], positions[s, 2]
         for k in range(starts[g], starts[g + 1]):
             first = -1
             for place in range(size):
                 other = rows[which[k], 1 + place]
-                nearest, gap = s if other == g else -1, np.inf
-                t = head[other] if other != g else -1
-                while t >= 0:
-                    dx, dy = positions[t, 0] - positions[s, 0], positions[t, 1] - positions[s, 1]
-                    dz = positions[t, 2] - positions[s, 2]
-                    r2 = dx * dx + dy * dy + dz * dz
-                    if r2 < gap:
-                        nearest, gap = t, r2
-                    t = following[t]
+                nearest = s if other == g else nearest_slot(positions, x, y, z, head[other], following)
                 if nearest < 0:
                     return -1 - g
                 found[count, place] = nearest
@@ -61,7 +46,7 @@ def term_kernel(name: str, kind: str, measure: bool) -> Any:
     """The kernel (own, positions, found, kinds, parameters, forces, tallies, energies), which adds the forces of terms;
     see `reference.forces_of_terms`. measure: tallies and energies too.
     """
-    form, urey_bradley = FORMS[name][kind], kind == "charmm"
+    forces_of = bending(kind) if name == "angles" else turning(name, kind)
 
     def give(s, own, share, energy, fx, fy, fz, virial, forces, tallies, energies):
         if s < own:
@@ -84,22 +69,7 @@ def term_kernel(name: str, kind: str, measure: bool) -> Any:
             i, j, m, p = found[k, 0], found[k, 1], found[k, 2], parameters[kinds[k]]
             ax, ay, az = apart(positions, i, j)
             bx, by, bz = apart(positions, m, j)
-            aa, bb = ax * ax + ay * ay + az * az, bx * bx + by * by + bz * bz
-            ab = 1.0 / math.sqrt(aa * bb)
-            c = min(1.0, max(-1.0, (ax * bx + ay * by + az * bz) * ab))
-            energy, slope = form(math.acos(c), p)
-            pull = slope / max(math.sqrt(1.0 - c * c), 1e-3)
-            across, own_a, own_b = pull * ab, -pull * c / aa, -pull * c / bb
-            fx, fy, fz = across * bx + own_a * ax, across * by + own_a * ay, across * bz + own_a * az
-            hx, hy, hz = across * ax + own_b * bx, across * ay + own_b * by, across * az + own_b * bz
-            if urey_bradley:
-                dx, dy, dz = ax - bx, ay - by, az - bz
-                r = math.sqrt(dx * dx + dy * dy + dz * dz)
-                away = r - p[3]
-                energy += p[2] * away * away
-                along = -2.0 * p[2] * away / r
-                fx, fy, fz = fx + along * dx, fy + along * dy, fz + along * dz
-                hx, hy, hz = hx - along * dx, hy - along * dy, hz - along * dz
+            energy, fx, fy, fz, hx, hy, hz = forces_of(ax, ay, az, bx, by, bz, p)
             virial = (
                 ax * fx + bx * hx,
                 ay * fy + by * hy,
@@ -119,22 +89,8 @@ def term_kernel(name: str, kind: str, measure: bool) -> Any:
             ux, uy, uz = apart(positions, i, j)
             gx, gy, gz = apart(positions, j, m)
             hx, hy, hz = apart(positions, n, m)
-            ax, ay, az = uy * gz - uz * gy, uz * gx - ux * gz, ux * gy - uy * gx
-            bx, by, bz = hy * gz - hz * gy, hz * gx - hx * gz, hx * gy - hy * gx
-            length = math.sqrt(gx * gx + gy * gy + gz * gz)
-            shorter = 1.0 / length
-            sx, sy, sz = by * az - bz * ay, bz * ax - bx * az, bx * ay - by * ax
-            sine, cosine = (sx * gx + sy * gy + sz * gz) * shorter, ax * bx + ay * by + az * bz
-            scale = 1.0 / math.sqrt(sine * sine + cosine * cosine)
-            energy, slope = form(cosine * scale, sine * scale, parameters[kinds[k]])
-            aa, bb = 1.0 / (ax * ax + ay * ay + az * az), 1.0 / (bx * bx + by * by + bz * bz)
-            first, last = slope * length * aa, -slope * length * bb
-            by_a = -slope * (ux * gx + uy * gy + uz * gz) * shorter * aa
-            by_b = slope * (hx * gx + hy * gy + hz * gz) * shorter * bb
-            fx, fy, fz = first * ax, first * ay, first * az
-            lx, ly, lz = last * bx, last * by, last * bz
-            cx, cy, cz = by_a * ax + by_b * bx, by_a * ay + by_b * by, by_a * az + by_b * bz
-            mx, my, mz = -lx - cx, -ly - cy, -lz - cz
+            found_there = forces_of(ux, uy, uz, gx, gy, gz, hx, hy, hz, parameters[kinds[k]])
+            energy, fx, fy, fz, cx, cy, cz, mx, my, mz, lx, ly, lz = found_there
             ex, ey, ez = hx - gx, hy - gy, hz - gz
             virial = (
                 ux * fx - gx * mx + ex * lx,
@@ -150,3 +106,10 @@ def term_kernel(name: str, kind: str, measure: bool) -> Any:
             give(n, own, 0.5, energy, lx, ly, lz, virial, *out)
 
     return jit(bend if name == "angles" else turn, key=("terms", name, kind, measure), borrowed=True)
+
+
+def add_terms(  # type: ignore[no-untyped-def]
+    name, kind, measure, own, positions, bounds, found, kinds, parameters, forces, tallies, energies
+) -> None:
+    """See `reference.add_terms`."""
+    term_kernel(name, kind, measure)(own, positions, found, kinds, parameters, forces, tallies, energies)

@@ -16,10 +16,9 @@ from hpckit.kernels.compile.cuda_jit import Kernel, blocks, cuda, kernel, thread
 from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.particles.cells.constants import FAR
 from hpckit.kernels.particles.cells.reference import Lists
-from hpckit.kernels.particles.cuda_records import load_record, type_of_double, type_of_single
+from hpckit.kernels.particles.cuda_records import load_record, put, put_tallies, type_of_double, type_of_single
 from hpckit.kernels.particles.many_body.eam.curves import EamTables, rows_of_pair
 from hpckit.kernels.particles.pair.potential import Form
-from hpckit.kernels.particles.pair.reference import TALLY
 
 THREADS = threads(128)
 u8, i8 = np.uint64, np.int64
@@ -87,6 +86,7 @@ def force_kernel(form: Form) -> Kernel:
     type_of = type_of_single if form.kind == "f" else type_of_double
     number = np.float32 if form.kind == "f" else np.float64
     types, width, third = form.types, rows_of_pair(form.types), 2 if form.types > 1 else 1
+    measure = form.measure
 
     @inlined
     def pair_of(pairs, row, r, u, scale, own, other):
@@ -100,34 +100,6 @@ def force_kernel(form: Form) -> Kernel:
 
     @kernel
     def forces(
-        records, slots, entries, stride, lengths, cutoff2, scale, points, pairs, slopes, energies, forces, tallies
-    ):
-        i = u8(cuda.blockIdx.x) * u8(cuda.blockDim.x) + u8(cuda.threadIdx.x)
-        if i < u8(slots):
-            x, y, z, w = load_record(records, i * u8(4))
-            a, own = i8(type_of(w)), number(slopes[i])
-            fx, fy, fz = 0.0, 0.0, 0.0
-            at = i
-            for _ in range(lengths[i]):
-                j = u8(entries[at])
-                other_x, other_y, other_z, other_w = load_record(records, j * u8(4))
-                at += u8(stride)
-                dx, dy, dz = x - other_x, y - other_y, z - other_z
-                r2 = dx * dx + (dy * dy + dz * dz)
-                if r2 < number(cutoff2):
-                    r = math.sqrt(r2)
-                    t = min(r * number(scale), number(points - 1))
-                    k = i8(t)
-                    row = ((a * types + i8(type_of(other_w))) * i8(points) + k) * width
-                    _, f = pair_of(pairs, row, r, t - number(k), number(scale), own, number(slopes[j]))
-                    fx += np.float64(f * dx)
-                    fy += np.float64(f * dy)
-                    fz += np.float64(f * dz)
-            at = i * u8(4)
-            forces[at], forces[at + u8(1)], forces[at + u8(2)] = fx, fy, fz
-
-    @kernel
-    def measure(
         records, slots, entries, stride, lengths, cutoff2, scale, points, pairs, slopes, energies, forces, tallies
     ):
         i = u8(cuda.blockIdx.x) * u8(cuda.blockDim.x) + u8(cuda.threadIdx.x)
@@ -149,19 +121,17 @@ def force_kernel(form: Form) -> Kernel:
                     k = i8(t)
                     row = ((a * types + i8(type_of(other_w))) * i8(points) + k) * width
                     phi, f = pair_of(pairs, row, r, t - number(k), number(scale), own, number(slopes[j]))
-                    energy += np.float64(phi)
                     gx, gy, gz = np.float64(f * dx), np.float64(f * dy), np.float64(f * dz)
                     fx, fy, fz = fx + gx, fy + gy, fz + gz
-                    xx, yy, zz = xx + gx * dx, yy + gy * dy, zz + gz * dz
-                    xy, xz, yz = xy + gx * dy, xz + gx * dz, yz + gy * dz
-            at, tally = i * u8(4), i * u8(TALLY)
-            forces[at], forces[at + u8(1)], forces[at + u8(2)] = fx, fy, fz
-            tallies[tally], tallies[tally + u8(1)] = energy, xx
-            tallies[tally + u8(2)], tallies[tally + u8(3)] = yy, zz
-            tallies[tally + u8(4)], tallies[tally + u8(5)] = xy, xz
-            tallies[tally + u8(6)] = yz
+                    if measure:
+                        energy += np.float64(phi)
+                        xx, yy, zz = xx + gx * dx, yy + gy * dy, zz + gz * dz
+                        xy, xz, yz = xy + gx * dy, xz + gx * dz, yz + gy * dz
+            put(forces, i, fx, fy, fz)
+            if measure:
+                put_tallies(tallies, i, energy, xx, yy, zz, xy, xz, yz)
 
-    return measure if form.measure else forces
+    return forces
 
 
 def run_densities(
