@@ -22,6 +22,11 @@ PASSED_OVER = (
     *("min_modify", "newton", "package", "print", "reset_timestep", "restart", "shell", "suffix", "thermo_modify"),
     *("thermo_style", "timer", "uncompute", "write_data", "write_dump", "write_restart"),
 )
+REPEATED = (  # after a run, word for word as before it: they change nothing
+    *("angle_coeff", "angle_style", "atom_style", "bond_coeff", "bond_style", "boundary", "dihedral_coeff"),
+    *("dihedral_style", "improper_coeff", "improper_style", "kspace_modify", "kspace_style", "mass", "pair_coeff"),
+    *("pair_modify", "pair_style", "special_bonds", "units"),
+)
 BETWEEN = (  # runs of a script
     *(
         "change_box",
@@ -54,11 +59,17 @@ class Commands:
             **self.forces.commands,
             **self.motion.commands,
         }
+        self.within: tuple[int, str] = (0, "")  # the line that includes a file, and its name
+        self.said: set[tuple[str, ...]] = set()  # commands so far, word for word
+
+    def place(self, number: int) -> None:
+        """The line that comes now."""
+        self.script.number = self.within[0] or number
 
     def do(self, number: int, words: list[str]) -> None:
         """Take up a command, or note what is wrong with it."""
         name, *rest = words
-        self.script.number = number
+        self.place(number)
         try:
             self._do(name, rest)
         except ValueError as error:
@@ -67,17 +78,28 @@ class Commands:
     def refuse(self, number: int, name: str, why: str) -> None:
         """Note what is wrong with a command."""
         self.script.failed.add(name)
-        self.script.mistakes.append(ScriptMistake(number, why))
+        outer, file = self.within
+        self.script.mistakes.append(ScriptMistake(outer or number, f"{file}:{number}: {why}" if file else why))
 
     def _do(self, name: str, rest: list[str]) -> None:
         if name in PASSED_OVER:
             self.script.note(f"{name} is passed over")
             return
+        if name == "clear" and not self.script.tree.keys() - {"app"}:
+            return
+        if name == "clear":
+            raise ValueError("clear: a run has one set of particles: make a script of each, or a loop in the shell")
         if name not in self.known:
             raise ValueError(f"{name} is not known here")
         if self.motion.stages and name in ("neighbor", "neigh_modify"):
             self.script.note(f"{name} after a run is passed over: lists are made as before")
             return
+        if self.motion.stages and name in REPEATED and (name, *rest) in self.said:
+            self.script.note(f"{name} is what it was before the run")
+            return
+        self.said.add((name, *rest))
+        if "clear" in self.script.failed and self.motion.stages:
+            return  # what is wrong with other particles is no mistake of these
         if self.motion.stages and name not in BETWEEN:
             raise ValueError(f"{name} after a run: known there are {', '.join(BETWEEN)}")
         try:

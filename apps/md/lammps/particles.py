@@ -240,8 +240,8 @@ class ParticleCommands:
             raise ValueError(f"{what}: there is no group {', '.join(missing)}")
 
     def _read_data(self, file: str, *rest: str) -> None:
-        if rest:
-            raise ValueError(f"read_data {file} {' '.join(rest)}: known is a file alone")
+        if rest not in ((), ("nocoeff",)):
+            raise ValueError(f"read_data {file} {' '.join(rest)}: known are a file, and nocoeff")
         path = self.script.file(file)
         self.script.set("system.file", str(path))
         try:

@@ -31,6 +31,7 @@ from hpckit.plan.text import read_text
 
 ENDINGS = (".in", ".lmp", ".lmps", ".lammps")
 MOST_BYTES, MOST_LINES = 1 << 20, 100_000  # of a file; executed, with those of loops
+MOST_DEEP = 16  # files in files
 OPERATORS: dict[type, Callable[..., Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -135,24 +136,27 @@ def _without_comment(line: str) -> str:
 
 
 class _Execution:
-    """The lines of a script, one after the other, with its variables."""
+    """The lines of a script, one after the other, with its variables, and those of files that it includes."""
 
     def __init__(self, lines: list[tuple[int, str]], commands: Commands) -> None:
         self.lines, self.commands = lines, commands
         self.variables: dict[str, ScriptVariable] = {}
         self.skips = False  # the next jump, as a variable has no more values
+        self.done = 0  # lines so far
+        self.depth = 0  # of files in files
 
     def run(self) -> None:
         """Execute all lines; mistakes are in `commands`."""
-        at = done = 0
+        at = 0
         while at < len(self.lines):
             number, line = self.lines[at]
-            at, done = at + 1, done + 1
-            if done > MOST_LINES:
+            at, self.done = at + 1, self.done + 1
+            if self.done > MOST_LINES:
                 self.commands.script.mistakes.append(
                     ScriptMistake(number, "the script does not end: too many lines were executed")
                 )
                 return
+            self.commands.place(number)
             try:
                 words = self._substituted(line).split()
                 target = self._do(number, words) if words else None
@@ -175,11 +179,26 @@ class _Execution:
             if not self.skips:
                 return self._label(rest[1] if len(rest) > 1 else "")
             self.skips = False
+        elif name == "include":
+            self._include(number, rest)
         elif name == "if":
             return self._if(number, words)
         elif name != "label":
             self.commands.do(number, words)
         return None
+
+    def _include(self, number: int, words: list[str]) -> None:
+        """Execute the lines of another file; what is wrong in it is told with the line that includes it."""
+        path = self.commands.script.file(words[0] if len(words) == 1 else "")
+        if self.depth == MOST_DEEP:
+            raise ValueError(f"include {words[0]}: files include each other more than {MOST_DEEP} times")
+        before, within = self.lines, self.commands.within
+        self.lines = _joined(read_text(path, "the included script", MOST_BYTES, "give a LAMMPS input script"))
+        self.commands.within, self.depth = (within[0] or number, path.name), self.depth + 1
+        try:
+            self.run()
+        finally:
+            self.lines, self.depth, self.commands.within = before, self.depth - 1, within
 
     def _if(self, number: int, words: list[str]) -> int | None:
         """Do the commands behind the first condition that is true; the line to go to, None for the next one."""

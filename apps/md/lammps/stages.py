@@ -57,6 +57,7 @@ class MotionCommands:
         self.stages: list[ScriptStage] = []
         self.pending: dict[str, Any] = {}  # settings that wait for the next run, by key
         self.inner = 1  # steps of bonds in one of the run
+        self.by_fire = False  # as min_style says
         self.velocity: dict[str, Any] = {}  # of a `velocity` between two runs
         self.all_freedom = False  # whether no fix shake was there at the last `velocity`
         self.commands: dict[str, Callable[..., None]] = {
@@ -98,7 +99,7 @@ class MotionCommands:
             self.script.set(key, value, first.lines.get(key, first.line))
         before, movers, stages = _sections(first.settings), first.movers, list[dict[str, Any]]()
         for stage in others:
-            before["deform"].pop("start", None)
+            before["deform"] = {key: value for key, value in before["deform"].items() if key != "start"}
             now = _sections(stage.settings)
             for name in ("time.dt", "time.thermo", "output.every"):
                 if name in stage.settings:
@@ -144,7 +145,7 @@ class MotionCommands:
                 self.script.set(f"neighbors.{key}", int(value))
             elif key == "check":
                 self.script.set("neighbors.check", value == "yes")
-            elif key not in ("one", "page", "cluster", "binsize"):
+            elif key not in ("one", "page", "cluster", "binsize") and (key, value) != ("once", "no"):
                 raise ValueError(f"neigh_modify {key}: known are every, delay, check, one, page and exclude group")
 
     def _velocity(self, group: str, style: str, *rest: str) -> None:
@@ -285,7 +286,8 @@ class MotionCommands:
     def _undump(self, name: str) -> None:
         self.pending["output.every"] = 0
 
-    def _min_style(self, name: str) -> None:
+    def _min_style(self, name: str, *rest: str) -> None:
+        self.by_fire = name in ("fire", "quickmin")
         if name != "fire":
             self.script.note(f"min_style {name}: hpckit goes down by fire")
 
@@ -294,7 +296,9 @@ class MotionCommands:
             self.script.note("minimize ends by the largest force alone, not by energies")
         least = float(force) or SMALLEST_FORCE[self.script.units]
         settings = {"dynamics.kind": "fire", "dynamics.largest_force": least}
-        self._add_stage(min(int(steps), int(evaluations)), settings, {})
+        # A step of fire has one evaluation, an iteration of others some of them.
+        most = int(evaluations) if int(steps) else 0
+        self._add_stage(min(int(steps), most) if self.by_fire else most, settings, {})
 
     def _run(self, steps: str, *rest: str) -> None:
         options = dict(zip(rest[::2], rest[1::2], strict=False))

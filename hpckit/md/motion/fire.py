@@ -37,6 +37,7 @@ class Fire:
     def step(self, system: System, dt: float, measure: bool) -> None:
         """Collective: one step; dt is the first and a tenth of the longest time step. See `Dynamics.step`."""
         particles, slots, held = system.particles, system.particles.slots, system.constraints
+        dt *= min(1.0, math.sqrt(float(system.masses.min())))  # the way down is that of heavier particles
         if held is not None:
             dt = min(dt, held.longest_step / FASTEST)
         if not self._step:  # from rest
