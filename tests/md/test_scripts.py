@@ -111,7 +111,7 @@ def test_conditions_and_the_time_step_in_formulas(tmp_path):
         'if "1" then',
         'if "0" then "run 1" elif',
     ):
-        (tmp_path / "in.wrong").write_text(CHOSEN.replace("next k", wrong))
+        (tmp_path / "in.wrong").write_text(CHOSEN.replace("label done", f"label done\n{wrong}"))
         with pytest.raises(InputError, match=r"in.wrong:\d+: .*(condition|known is if)"):
             settings_of(tmp_path / "in.wrong")
 
