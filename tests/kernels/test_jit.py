@@ -160,6 +160,50 @@ def test_division_by_zero_gives_inf_and_the_interpreter_is_released():
     assert divide.targetoptions["nogil"]
 
 
+CALLED = """
+import sys
+import numpy as np
+from hpckit.kernels.compile.jit import jit
+
+@jit
+def root(a, i):
+    if a[i] < 0:
+        raise ValueError("no root of a negative number")
+    if a[i] == 1764:
+        print(42)  # asks for the constants of this kernel
+    return np.sqrt(a[i])
+
+@jit
+def roots(a):
+    total = 0.0
+    for i in range(a.size):
+        total += root(a, i)
+    return total
+
+def told(kernel, *arguments):
+    try:
+        return kernel(*arguments)
+    except ValueError as error:
+        return error
+
+squares, bad = np.array([1.0, 4.0, 9.0]), np.array([4.0, -1.0])
+first = roots(squares), told(roots, bad)
+own = root(squares, 2), told(root, bad, 1)  # compiled for `roots`, and now called from Python
+again = roots(squares), told(roots, bad)
+third = jit(lambda a: 2 * root(a, 1))(squares)
+assert (first[0], own[0], again[0], third, roots(np.array([1764.0]))) == (6.0, 3.0, 6.0, 4.0, 42.0)
+assert [str(each[1]) for each in (first, own, again)] == ["no root of a negative number"] * 3
+print(sum(roots.stats.cache_hits.values()), sum(root.stats.cache_hits.values()))
+"""
+
+
+def test_a_kernel_that_others_call_is_complete_when_python_calls_it(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(CALLED, encoding="utf-8")
+    assert run(program) == [42, 0, 0]
+    assert run(program) == [42, 1, 1]
+
+
 def run(program: Path, *arguments: str, target: dict[str, str] | None = None) -> list[int]:
     """Cache hits of each kernel of the program, in a process of its own."""
     command, environment = [sys.executable, str(program), *arguments], os.environ | (target or {})
