@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from lammps_runs import needs_lammps, run_lammps, thermo_rows
 from mpi4py import MPI
 
 from hpckit.apps.md.config import Config
-from hpckit.apps.md.lammps.script import settings_of
+from hpckit.apps.md.lammps.script import particles_of, settings_of
 from hpckit.apps.md.model import make_system
 from hpckit.apps.md.motion.dynamics import dynamics_of
 from hpckit.apps.md.start import Start
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import InputError
 from hpckit.md.thermo import measure
+from hpckit.md.units import UNITS
 
 TURNED = """units metal
 boundary p p p
@@ -33,8 +35,8 @@ displace_atoms c move 0.02 0 0
 mass 1 50
 mass 2 60
 pair_style lj/cut 6.0
-pair_coeff * * 0.2 2.6
-pair_coeff 2 2 0.1 2.5
+pair_coeff 1 1 0.2 2.6
+pair_coeff 2 2 0.1 2.5 5.0
 velocity rest create 300 777 mom yes rot yes dist gaussian loop geom
 velocity c set 0.5 NULL -0.2 units box
 velocity all ramp vy 0 0.5 z 0 4 sum yes
@@ -141,3 +143,13 @@ def test_what_cannot_be_made_is_named_with_its_line(tmp_path):
     config = Config.model_validate(settings_of(tmp_path / "in.bad").tree)
     with pytest.raises(InputError, match="line 22: velocity"):
         Start(config)
+
+
+def test_a_site_on_a_side_is_there_once(tmp_path):
+    """Rounding puts two of these sites 4e-16 below the box; LAMMPS makes 640 particles, too."""
+    (tmp_path / "in.sides").write_text(
+        "units metal\nlattice fcc 3.52 orient x 1 1 -2 orient y 1 1 1 orient z 1 -1 0\n"
+        "region box block 0 4 0 2 0 5\ncreate_box 1 box\ncreate_atoms 1 box\n"
+    )
+    made = particles_of(tmp_path / "in.sides", (True, True, True), np.ones(1), UNITS["metal"])
+    assert made.count == 640

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -265,11 +267,24 @@ class ForceCommands:
             special |= {"cutoff": values[2]} if len(values) > 2 else {}
             if special:
                 pairs.append({"types": [a, b], **special})
+        pairs += self._mixed_cutoffs(given, types, rule) if not charmm else []
         common = {pair.get("cutoff") for pair in pairs}
         if types == 1 and pairs and common != {None}:
             self.script.set("interaction.cutoff", pairs[0]["cutoff"], line)
         elif pairs:
             self.script.set("interaction.pairs", pairs, line)
+
+    def _mixed_cutoffs(self, given: dict[tuple[int, int], Pair], types: int, rule: str) -> list[dict[str, Any]]:
+        """The cutoffs of pairs of types without a pair_coeff: mixed as sigma is, where types have their own."""
+        common = self.script.section("interaction")["cutoff"]
+        own = [float(words[2]) if len(words := given[k, k].words) > 2 else common for k in range(1, types + 1)]
+        found = []
+        for a, b in combinations(range(1, types + 1), 2):
+            one, other = own[a - 1], own[b - 1]
+            if (a, b) not in given and {one, other} != {common}:
+                mixed = 0.5 * (one + other) if rule == "arithmetic" else math.sqrt(one * other)
+                found.append({"types": [a, b], "cutoff": mixed})
+        return found
 
     def _table(self, given: dict[tuple[int, int], Pair]) -> None:
         files = {pair.words[0] for pair in given.values()}

@@ -106,7 +106,7 @@ class Making:
             low, high = made.cell.bounds
             places, sites = lattice.sites(np.array(low), np.array(high))
             straight, near = made.cell.straight(places), NEAR_END * made.cell.lengths
-            lowest = made.lower - (near if made.tilt.any() else 0.0)
+            lowest = made.lower - np.where(made.periodic, near, 0.0)
             highest = made.upper - np.where(made.periodic, 2.0 * near, 0.0)
             within = ((straight >= lowest) & (straight < highest)).all(axis=1)
             if region is not None:
