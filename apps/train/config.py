@@ -191,7 +191,7 @@ class Batch(Section):
         None,
         ge=1,
         description="parts of a replica's samples, whose gradients are summed; omitted: 1, or in a pipeline as many as"
-        " divide the samples, at most 4 per rank",
+        " divide the samples, at most 4 per rank; with batch.parts a power of two, or in a pipeline one a part",
     )
 
     parts: int = Field(
@@ -207,12 +207,6 @@ class Batch(Section):
         description="with batch.parts, a power of two, such as 8: cut each layer into so many fixed parts (gpt2,"
         " llama), with the same bits for any mesh.tp, too; 0: one for each rank of tp",
     )
-
-    @model_validator(mode="after")
-    def _parts_are_microbatches(self) -> Self:
-        if self.parts and self.microbatches is not None:
-            raise ValueError("each of the batch.parts is a microbatch: omit batch.microbatches")
-        return self
 
 
 class Ranks(Section):

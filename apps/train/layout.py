@@ -110,7 +110,7 @@ def plan_of(config: Config, products: list[float], tied: bool, ranks: int) -> Tr
         tp=config.mesh.tp,
         ep=config.mesh.ep,
         etp=config.mesh.etp,
-        microbatches=config.batch.microbatches or _microbatches(config, ranks),
+        microbatches=config.batch.microbatches or (1 if config.batch.parts else _microbatches(config, ranks)),
         parts=config.batch.parts,
         layer_parts=config.batch.layer_parts,
         schedule=schedule,

@@ -74,9 +74,10 @@ class Pass:
     numbers; `first_sample` is the number of the microbatch's first sample in the whole batch of the step. cache: the
     earlier tokens, if a text is written token by token. tokens: samples of the microbatch and tokens of each, where
     layers hold a part of them (`hpckit.training.tensor`). whole: tokens of a sample, where these are some of them
-    (`hpckit.training.context`). scale: what a token counts in the loss, for losses of layers'
-    own. shapes: only the shapes of results are wanted, and layers do not talk to other ranks. storage: "bfloat16" or
-    "float16" in mixed precision; marks: where `rounded` notes its arrays then.
+    (`hpckit.training.context`). scale: what a token counts in the loss, for losses of layers' own. shapes: only the
+    shapes of results are wanted, and layers do not talk to other ranks. parts: the samples at which fixed parts of the
+    microbatch begin, and its end, where it has several (`hpckit.training.grouped`). storage: "bfloat16" or "float16" in
+    mixed precision; marks: where `rounded` notes its arrays then.
     """
 
     training: bool = True
@@ -90,6 +91,7 @@ class Pass:
     marks: list[Any] | None = None
     scale: float = 0.0
     shapes: bool = False
+    parts: tuple[int, ...] = ()
 
     @property
     def length(self) -> int:

@@ -24,11 +24,19 @@ class PartSum:
     """The tree of one vector over the parts of a replica. bind: makes layers add to a buffer from now on.
 
     closed: called when a part is complete, before it is added. kind: of 16 bits, to which each node is rounded.
+    grouped: so many of the parts, a power of two, come as one, whose layers have added them up.
     """
 
     def __init__(
-        self, node: PartialSum, zeros: Callable[[int], Any], closed: Callable[[], object], kind: str = ""
+        self,
+        node: PartialSum,
+        zeros: Callable[[int], Any],
+        closed: Callable[[], object],
+        kind: str = "",
+        grouped: int = 1,
     ) -> None:
+        self._level = min(grouped, node.parts).bit_length() - 1
+        self._count = node.parts >> self._level
         self.node, self._zeros, self._closed, self._kind = node, zeros, closed, kind
         self._free: list[Any] = []
         self._nodes: list[tuple[PartialSum, Any]] = []
@@ -46,22 +54,22 @@ class PartSum:
         self._current, self._bind, self._done = vector, bind, 0
 
     def reach(self, number: int) -> None:
-        """The parts before this one are complete, counted from 0 in the replica."""
+        """The parts, or groups of them, before this one are complete, counted from 0 in the replica."""
         while self._done < number:
             self._closed()
             if self._kind:
                 round_to(self._current, self._kind)
-            leaf = PartialSum(0, self.node.first + self._done)
+            leaf = PartialSum(self._level, (self.node.first >> self._level) + self._done)
             self._done += 1
             joined(self._nodes, leaf, self._current, self._add)
-            if self._done < self.node.parts:
+            if self._done < self._count:
                 self._current = self._free.pop() if self._free else self._zeros(len(self._current))
                 self._current[...] = 0
                 self._bind(self._current)
 
     def close(self) -> None:
         """All parts are complete: the root is in the vector that the first part began with."""
-        self.reach(self.node.parts)
+        self.reach(self._count)
         ((_, root),) = self._nodes
         self._bind(root)
         self._nodes.clear()
@@ -84,7 +92,8 @@ def added(left: Any, right: Any, kind: str = "") -> Any:
 class Parts:
     """The gradients of a rank's units, and second gradients of shared weights, over the parts of a batch.
 
-    nodes: of all replicas. complete: called with the parameters of a unit when a part of it is complete.
+    nodes: of all replicas. complete: called with the parameters of a unit when a part of it is complete. grouped:
+    how many parts a microbatch has.
     """
 
     def __init__(
@@ -93,6 +102,7 @@ class Parts:
         shards: Shards,
         shared: Sequence[Parameter],
         complete: Callable[[Any], object],
+        grouped: int = 1,
     ) -> None:
         self.node, self._shards, self._shared = nodes[shards.replicas.rank], shards, list(shared)
         device, dtype = shards.replicas.device, shards.parameters.dtype
@@ -103,8 +113,10 @@ class Parts:
         def closing(own: Sequence[Parameter]) -> Callable[[], object]:
             return lambda: complete(own)
 
-        self._sums = [PartSum(self.node, zeros, closing(unit.parameters), shards.kind) for unit in shards.units]
-        self._seconds = [PartSum(self.node, zeros, int) for _ in self._shared]
+        self._sums = [
+            PartSum(self.node, zeros, closing(unit.parameters), shards.kind, grouped) for unit in shards.units
+        ]
+        self._seconds = [PartSum(self.node, zeros, int, grouped=grouped) for _ in self._shared]
         self._closed: set[int] = set()
 
     def begin(self) -> None:
@@ -112,7 +124,7 @@ class Parts:
         self._closed.clear()
 
     def reach(self, unit: int, number: int, second: bool) -> None:
-        """Begin part `number` of a unit. second: its layers add to second gradients, too."""
+        """Begin microbatch `number` of a unit. second: its layers add to second gradients, too."""
         for it in self._trees(unit, second):
             it.reach(number)
 

@@ -28,6 +28,7 @@ from hpckit.training.context.ranks import ContextRanks
 from hpckit.training.experts.mesh import TOKENS, ExpertMesh
 from hpckit.training.experts.model import every_part, expert_parallel, experts_of, sample_parallel
 from hpckit.training.experts.shards import JoinedParts, JoinedShards
+from hpckit.training.grouped import Tried, grouped
 from hpckit.training.messages import Messages, form_of
 from hpckit.training.parts import Parts
 from hpckit.training.precision import mixed
@@ -170,13 +171,19 @@ class Pipeline:
         self._squares = Squares(self.parameters, every, second)
         messages = Messages(line, device)
         settle = device.wait if device.is_gpu and plan.pp > 1 else nothing
+        tried: Tried = {}
         self._own = Holding(
             plan,
             rank,
             loss,
             {
                 s: Stage(
-                    mixed(own, self.parameters.storage, first=s == 0, last=s == plan.schedule.stages - 1),
+                    grouped(
+                        mixed(own, self.parameters.storage, first=s == 0, last=s == plan.schedule.stages - 1),
+                        gradients if plan.grouped > 1 else None,
+                        self.parameters.storage,
+                        tried,
+                    ),
                     messages.move,
                     settle=settle,
                     recompute=recompute,
@@ -202,7 +209,7 @@ class Pipeline:
         shards.nodes = nodes
         shared = [parameter for parameter in self.parameters.list if parameter.shared]
         complete = self.tensor.add_up if self.plan.tp > 1 else nothing
-        found = Parts(nodes, shards, shared, complete)
+        found = Parts(nodes, shards, shared, complete, self.plan.grouped)
         if self._experts is None or not isinstance(self.shards, JoinedShards):
             return found
         self.shards.experts.nodes, sources = self._experts.nodes(nodes)
@@ -271,7 +278,8 @@ class Pipeline:
         for cut in cuts:
             self._learn_forms(self.context.own(x[cut]), tokens_of(x)[1])
         scale = 1.0 / whole if whole else 0.0
-        step = BatchStep(self._own, x, targets, cuts, passing or Pass(), scale * loss_scale, weigh)
+        starts = self.plan.part_starts(samples, self._replica)
+        step = BatchStep(self._own, x, targets, cuts, starts, passing or Pass(), scale * loss_scale, weigh)
         step.work_off(self.plan.program.actions[self._own.rank], sync)
         if sync:
             self._settle_experts()

@@ -17,6 +17,7 @@ from hpckit.plan.pipeline.schedule import COMPUTE, Action
 from hpckit.plan.pipeline.training import TrainingPlan
 from hpckit.training.context.ranks import ContextRanks
 from hpckit.training.experts.shards import JoinedParts, JoinedShards
+from hpckit.training.grouped import LossOfParts
 from hpckit.training.messages import Messages, form_of
 from hpckit.training.parts import Parts
 from hpckit.training.replicas import add_second
@@ -62,7 +63,7 @@ class Holding:
 class BatchStep:
     """Forward and backward of one batch. All ranks skip microbatches without samples.
 
-    losses: the sum of each microbatch on the rank of the last stage, a number or an array of one on a GPU. done:
+    starts: of the fixed parts of each microbatch (`TrainingPlan.part_starts`). done:
     the compute actions with their begin and end, s, each turn of those that are taken together; on a GPU without a
     pipeline the last one ends when all is done.
     held: with `weigh`, the peak of the bytes kept for backward passes.
@@ -74,6 +75,7 @@ class BatchStep:
         x: Any,
         targets: Any,
         cuts: Sequence[slice],
+        starts: Sequence[tuple[int, ...]],
         passing: Pass,
         scale: float,
         weigh: bool = False,
@@ -87,10 +89,11 @@ class BatchStep:
                 tokens=tokens_of(self.x[cut]),
                 whole=tokens_of(x)[1],
                 scale=scale,
+                parts=own_starts,
             )
-            for cut in cuts
+            for cut, own_starts in zip(cuts, starts, strict=True)
         ]
-        self.losses: list[Any] = [0.0] * len(cuts)
+        self._losses: list[list[Any]] = [[0.0] * max(1, len(own_starts) - 1) for own_starts in starts]
         self.done: list[tuple[Action, float, float]] = []
         self._outputs: dict[Key, Any] = {}  # made for the next stage
         self._gradients: dict[Key, Any] = {}  # of a stage's input, for the previous stage
@@ -118,6 +121,13 @@ class BatchStep:
             "TIE": self._tie,
             "REDUCE": self._reduce,
         }
+
+    @property
+    def losses(self) -> list[Any]:
+        """The sum of each fixed part, or else microbatch, on the rank of the last stage, a number or an array of one on
+        a GPU.
+        """
+        return [loss for own in self._losses for loss in own]
 
     def work_off(self, actions: Sequence[Action], sync: bool) -> None:
         """Execute the program; without `sync` gradients are not summed over replicas and stages."""
@@ -204,7 +214,11 @@ class BatchStep:
             self._outputs[stage, number] = y
         else:
             own, targets, behind = self._own, self.targets[self.cuts[number]], perf_counter()
-            self.losses[number], self._loss_kept[number] = own.loss.forward(y, targets)
+            if parts := self.passes[number].parts:
+                self._losses[number], self._loss_kept[number] = LossOfParts(own.loss).forward(y, targets, parts)
+            else:
+                total, self._loss_kept[number] = own.loss.forward(y, targets)
+                self._losses[number] = [total]
             own.stages[stage].add_loss(FORWARD, behind)
 
     def _backward(self, action: Action) -> Turns[None]:
@@ -269,7 +283,8 @@ class BatchStep:
             return dy
         yield
         begin = perf_counter()
-        dy = self._own.loss.backward(self._loss_kept.pop(number), self.scale)
+        loss = LossOfParts(self._own.loss) if self.passes[number].parts else self._own.loss
+        dy = loss.backward(self._loss_kept.pop(number), self.scale)
         self._own.stages[stage].add_loss(INPUT, begin)
         return dy
 

@@ -23,6 +23,7 @@ WORLD = MPI.COMM_WORLD
 DEPTH = max(WORLD.size, 3)  # stages of a pipeline, at most
 SAMPLES, BATCH = 29, 13  # parts of 2 and of 1 sample; then of 1 and of none in the last batch, which has 3
 WORDS = np.random.default_rng(3).integers(0, 17, (SAMPLES, 6)).astype(np.int32)
+LONG = np.random.default_rng(5).integers(0, 17, (SAMPLES, 33)).astype(np.int32)  # parts that go through layers together
 PICTURES = np.random.default_rng(4).standard_normal((SAMPLES, 7))
 
 
@@ -31,6 +32,8 @@ def model_of(kind):
         return gpt2(21, DEPTH - 2, 16, 8, 5, tied=True, dropout=0.1, hidden=24), CrossEntropy(17, 21)
     if kind == "deep_llama":
         return llama(17, DEPTH - 2, 32, 16, 8, 24, 5, attention_dropout=0.1, recompute="attention"), CrossEntropy(17)
+    if kind == "long":
+        return gpt2(24, 1, 128, 2, 32, tied=True, dropout=0.1), CrossEntropy(17, 24)
     if kind == "mlp":
         return mlp([7, 20, 30, 20, 5]), CrossEntropy(5)
     if kind == "eight":  # parts of a layer: vocabulary, padding and tokens that do not divide
@@ -64,7 +67,7 @@ def trained(
     of_rank = len(model.layers) if schedule == "looped_bfs" else None
     plan = hp.plan.training_plan(
         comm.size, len(model.layers), batch=BATCH, dp=dp, pp=pp, tp=tp, parts=parts, schedule=schedule,
-        chunks=of_rank, tied=kind in ("tied", "eight", "deep"), layer_parts=layer_parts,
+        chunks=of_rank, tied=kind in ("tied", "eight", "deep", "long"), layer_parts=layer_parts,
     )  # fmt: skip
     with hp.Mesh(comm, dp=dp, pp=pp, tp=tp) as mesh:
         it = hp.training.Pipeline(
@@ -80,7 +83,8 @@ def trained(
             if kind == "mlp":
                 own = PICTURES[share.indices].astype(dtype), WORDS[share.indices, 0] % 5
             else:
-                own = WORDS[share.indices, :-1], WORDS[share.indices, 1:]
+                words = LONG if kind == "long" else WORDS
+                own = words[share.indices, :-1], words[share.indices, 1:]
             result = it.run(*own, Pass(step=step, seed=1, first_sample=share.first_sample))
             squared = it.squared_norm()
             if step == 0 and stage == 0:
@@ -133,11 +137,13 @@ cases = {
         ("eight", f4, {"tp": 2, "layer_parts": 8}),
         ("tied", f4, {"dp": 2}),
         ("mlp", f8, {"dp": 2, "stage": 1, "parts": 4}),
+        ("long", f4, {"pp": 2}),
         ("eight_llama", f8, {"tp": 2, "layer_parts": 4, "parts": 2}),
     ],
     3: [
         ("tied", f4, {"dp": 3}),
         ("gpt2", f8, {"dp": 3, "stage": 2}),
+        ("long", f4, {"dp": 3, "stage": 1}),
         ("deep", "bfloat16", {"tp": 3, "layer_parts": 8, "chunks": 2}),  # ranks without tokens
         ("deep", "bfloat16", {"dp": 3, "stage": 3, "schedule": "looped_bfs", "short": "bfloat16"}),
     ],

@@ -27,7 +27,7 @@ class TrainingPlan:
     `training_plan`.
 
     batch: samples of a step, over all replicas. parts: the batch's fixed parts, whose sums are added as a tree
-    (`hpckit.plan.pipeline.parts`), each a microbatch of its replica; 0: none. layer_parts: into which each
+    (`hpckit.plan.pipeline.parts`); 0: none. grouped: how many of them a microbatch has. layer_parts: into which each
     layer is cut, on however many ranks; 0: one for each of tp. ep: ranks that share the experts, taken from
     dp x cp x tp; etp: neighbors that share the hidden numbers of each expert besides. cp: ranks that share the tokens
     of each sample (`hpckit.plan.training.context`). program: what each rank of a pipeline does. partition: the layers
@@ -48,6 +48,7 @@ class TrainingPlan:
     cp: int = 1
     etp: int = 1
     paired: bool = True
+    grouped: int = 1
 
     @property
     def replicas(self) -> int:
@@ -95,8 +96,20 @@ class TrainingPlan:
         parts a replica that has fewer than others gets empty microbatches at the end.
         """
         own = subtrees(self.parts, self.dp)[replica].parts if self.parts else self.microbatches
-        starts = block_starts(samples, own).tolist()
-        return [slice(first, end) for first, end in pairwise([*starts, *[samples] * (self.microbatches - own)])]
+        grouped = min(self.grouped, own)
+        starts = block_starts(samples, own).tolist()[::grouped]
+        missing = self.microbatches + 1 - len(starts)
+        return [slice(first, end) for first, end in pairwise([*starts, *[samples] * missing])]
+
+    def part_starts(self, samples: int, replica: int = 0) -> list[tuple[int, ...]]:
+        """Of each of these microbatches the samples where its fixed parts begin, and its end; () where it has one."""
+        cuts = self.cuts(samples, replica)
+        if self.grouped == 1:
+            return [()] * len(cuts)
+        own = subtrees(self.parts, self.dp)[replica].parts
+        grouped, starts = min(self.grouped, own), block_starts(samples, own)
+        found = [tuple((starts[at : at + grouped + 1] - starts[at]).tolist()) for at in range(0, own, grouped)]
+        return [each if grouped > 1 else () for each in found] + [()] * (len(cuts) - len(found))
 
     @property
     def overlaps(self) -> bool:
@@ -136,9 +149,10 @@ def training_plan(
 
     layers: of the model. dp: replicas; 0 takes what `ranks` leaves. tp: ranks that share each layer. cp: ranks that
     share the tokens of each sample. batch: samples of a step over all replicas, dealt evenly to them and to their
-    microbatches. parts: a power of two of fixed parts of the batch, each a microbatch in place of `microbatches`; what
-    is learned then has the same bits for any replicas, stages and shards. layer_parts: with these, a power of two of
-    fixed parts of each layer, for any tp. ep: ranks that share the experts of a mixture, taken from dp x cp x tp; etp:
+    microbatches. parts: a power of two of fixed parts of the batch, which the replica with the most has in so many
+    microbatches, a power of two; with pp, tp, ep or layer_parts each part is one. What is learned then has the same
+    bits for any replicas, stages and shards. layer_parts: with these, a power of two of fixed parts of each layer, for
+    any tp. ep: ranks that share the experts of a mixture, taken from dp x cp x tp; etp:
     ranks that share the hidden numbers of each expert.
     schedule: a name (see `SCHEDULES`), a CSV file of your own, or a value. chunks: stages a rank, where the schedule
     leaves that open. costs: of each layer, s a microbatch, for stages that take equally long; without them layers count
@@ -163,7 +177,7 @@ def training_plan(
     replicas = whole(dp, "dp") or ranks // (pp * cp * tp) or 1
     if dp < 0:
         raise InputError(f"dp is {dp}", do="give a number of replicas, or 0 to take what the ranks allow")
-    faults = list(_mesh_faults(ranks, replicas, pp, tp, cp))
+    faults, grouped = list(_mesh_faults(ranks, replicas, pp, tp, cp)), 1
     if cp > 1 and parts:
         faults.append((f"fixed parts of a batch go without cp={cp}", "take parts=0, or cp=1"))
     if layer_parts and not parts:
@@ -176,7 +190,15 @@ def training_plan(
         faults.append((what, do))
         parts = 0
     elif parts:
-        microbatches = max(node.parts for node in subtrees(parts, replicas))
+        most = max(node.parts for node in subtrees(parts, replicas))
+        if microbatches > most or microbatches & (microbatches - 1):
+            fitting = " or ".join(str(1 << level) for level in range(most.bit_length()))
+            faults.append((f"{most} of {parts} fixed parts do not make {microbatches} microbatches", f"take {fitting}"))
+        elif max(pp, tp, ep * etp, layer_parts) > 1 and microbatches not in (1, most):
+            faults.append(("with pp, tp, ep or layer_parts each fixed part is a microbatch", "leave microbatches out"))
+        elif max(pp, tp, ep * etp, layer_parts) == 1:
+            grouped = most // microbatches
+        microbatches = most // grouped
     faults += _expert_faults(ep, etp, replicas, tp, cp, parts)
     order: Schedule | None = None
     try:
@@ -200,7 +222,8 @@ def training_plan(
     prove(order)
     prove(program)
     partition = partition_layers([1.0] * layers if costs is None else costs, order.stages)
-    plan = TrainingPlan(replicas, pp, batch, program, partition, tied, tp, parts, layer_parts, ep, cp, etp, paired)
+    shared = (tp, parts, layer_parts, ep, cp, etp)
+    plan = TrainingPlan(replicas, pp, batch, program, partition, tied, *shared, paired, grouped)
     if plan.overlaps:
         deque(rounds_together(program, {}), maxlen=0)  # no rank waits for ever
     return plan
