@@ -52,7 +52,7 @@ def passed(slip, tokens):
     return layer.samples.copy(), (y, dx, layer.gain.grad.copy()), (layer, x, dy)
 
 
-@pytest.mark.parametrize("slip, tokens, at_once", [(0.0, 16, [6]), (0.01, 16, [2, 1, 3]), (0.0, 5, [2, 1, 3])])
+@pytest.mark.parametrize(("slip", "tokens", "at_once"), [(0.0, 16, [6]), (0.01, 16, [2, 1, 3]), (0.0, 5, [2, 1, 3])])
 def test_parts_go_together_where_that_changes_no_bit(slip, tokens, at_once):
     samples, (y, dx, grad), (layer, x, dy) = passed(slip, tokens)
     assert samples == at_once

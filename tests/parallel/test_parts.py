@@ -47,7 +47,7 @@ def test_replicas_take_the_samples_of_their_parts():
     for total in (13, 3):
         taken = np.concatenate([Sampler(total, 13, shuffle=False).take(r, 3, 8).indices for r in range(3)])
         assert taken.tolist() == list(range(total))
-    plan = training_plan(3, 4, batch=13, parts=8)
+    plan = training_plan(3, 4, batch=13, parts=8, microbatches=4)
     assert (plan.microbatches, [plan.samples(r) for r in range(3)]) == (4, [8, 3, 2])
     assert plan.cuts(3, 1) == [slice(0, 2), slice(2, 3), slice(3, 3), slice(3, 3)]
 
