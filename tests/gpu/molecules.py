@@ -11,6 +11,7 @@ from hpckit.kernels.particles.bonds import reference as bonds_reference
 from hpckit.kernels.particles.bonds.forms import FORMS as BONDS
 from hpckit.kernels.particles.charged import reference as charged_reference
 from hpckit.kernels.particles.charged.screening import cut, reaction_field
+from hpckit.kernels.particles.constraints import reference as constraints_reference
 from hpckit.kernels.particles.lennard_jones.dispatch import POTENTIAL, parameters
 from hpckit.kernels.particles.records.reference import type_words
 from hpckit.kernels.particles.terms import reference as terms_reference
@@ -134,6 +135,13 @@ def terms(device: Device, dtype: np.dtype) -> Pairs:
         pairs |= {f"{members}, {k}": (a, b.astype(float)) for k, (a, b) in enumerate(zip(found, expected, strict=True))}
         once, numbers = np.zeros((most + 1, members), np.int64), np.zeros(most + 1, np.int64)
         count = terms_reference.find_terms(chain.positions, chain.ids, slots, own, *given, *host, once, numbers)
+        each_once = cuda.once(own, *found)
+        order_there = np.argsort(device.to_host(each_once[1]), kind="stable")
+        sorted_once = np.argsort(numbers[:count], kind="stable")
+        pairs[f"{members}, once"] = (
+            device.to_device(device.to_host(each_once[0])[order_there]),
+            once[sorted_once].astype(float),
+        )
         kinds = device.to_device(rows[expected[2], 0])
         for (name, kind), table in TERM_PARAMETERS.items():
             if (name == "angles") != (members == 3):
@@ -187,8 +195,55 @@ def partners(device: Device, dtype: np.dtype) -> Pairs:
     return pairs
 
 
+def constraints(device: Device, dtype: np.dtype) -> Pairs:
+    """Clusters of one to three distances, and closed ones: forces and virials for distances and for speeds."""
+    from hpckit.kernels.particles.constraints import cuda
+
+    rng, pairs = np.random.default_rng(4), dict[str, Any]()
+    for ends in ([(0, 1)], [(0, 1), (0, 2)], [(0, 1), (0, 2), (0, 3)], [(0, 1), (0, 2), (1, 2)]):
+        joined, count = np.array(ends), size(device, 200, 3)
+        members = joined.max() + 1
+        slots, own = count * members + 2, count * members - 1  # the last particle is a ghost
+        found = rng.permutation(count * members).reshape(count, members)
+        shape = np.array([[0, 0, 0], [1, 0, 0], [-0.3, 0.9, 0], [-0.3, -0.4, 0.8]])[:members]
+        positions = rng.uniform(-9, 9, (slots, 4))
+        positions[found, :3] = rng.uniform(-9, 9, (count, 1, 3)) + shape + rng.normal(0, 0.01, (count, members, 3))
+        moves, weights = rng.normal(0, 0.02, (3, slots)), rng.uniform(0.5, 2, slots)
+        squares = ((shape[joined[:, 0]] - shape[joined[:, 1]]) ** 2).sum(axis=1) * np.ones((count, 1))
+        squares[0] += 0.01
+        given = positions, moves, weights, found, rng.permutation(count), joined, squares
+        there = [device.to_device(each) for each in given]
+        for measure in (False, True):
+            out = [[np.zeros((slots, 4)), np.zeros((slots, 8))] for _ in range(2)]
+            onto = [[device.to_device(each) for each in two] for two in out]
+            failed = constraints_reference.hold_distances(own, *given, 3.0, *out[0], measure)
+            got = cuda.hold_distances(own, *there, 3.0, *onto[0], measure)
+            constraints_reference.hold_speeds(own, *given[:4], joined, 3.0, *out[1], measure)
+            cuda.hold_speeds(own, *there[:4], there[5], 3.0, *onto[1], measure)
+            label = f"{ends}, measure {measure}"
+            pairs[f"solved of {label}"] = got, np.array(float(failed))
+            for name, found_there, wanted in zip(("distances", "speeds"), onto, out, strict=True):
+                pairs[f"{name} of {label}"], pairs[f"virial of {name} of {label}"] = zip(
+                    found_there, wanted, strict=True
+                )
+        wrong = squares.copy()
+        wrong[1] = 1e-9  # the moves leave no way to this
+        far = [device.to_device(each) for each in (*given[:6], wrong)]
+        onto = [device.zeros((slots, width)) for width in (4, 8)]
+        nowhere = np.zeros((slots, 4)), np.zeros((slots, 8))
+        failed = constraints_reference.hold_distances(own, *given[:6], wrong, 3.0, *nowhere, False)
+        pairs[f"failed of {ends}"] = cuda.hold_distances(own, *far, 3.0, *onto, False), np.array(float(failed))
+        assert failed == 1
+    n, velocities, forces = 7, *rng.normal(size=(2, 7, 4))
+    sums, wanted, factors = device.zeros((3, n + 2)), np.zeros((3, n + 2)), np.array([0.3, 0.2, 0.1])
+    constraints_reference.sums_of(factors, 0.7, velocities, forces, weights[:n], wanted)
+    cuda.sums_of(factors, 0.7, *map(device.to_device, (velocities, forces, weights[:n])), sums)
+    return pairs | {"sums": (sums, wanted)}
+
+
 CHECKS = [
     Check("bonds", bonds, DOUBLE),
     Check("angles, dihedrals, impropers", terms, DOUBLE),
+    Check("constrained distances", constraints, DOUBLE),
     Check("partners in molecules", partners, DOUBLE),
 ]

@@ -84,6 +84,7 @@ dihedral_coeff 2 0.4 1 180 1.0
 neighbor 0.4 bin
 neigh_modify every 2 delay 0 check no
 fix 1 all nve
+fix 2 all shake 1e-10 20 0 b 1
 timestep 1.0
 thermo 2
 run 2
@@ -92,7 +93,7 @@ run 2
 
 @pytest.mark.parametrize(("name", "ranks"), [pytest.param("chain", 1, marks=pytest.mark.nightly), ("branched", 2)])
 def test_molecules_on_gpus_move_as_on_cores(tmp_path, name, ranks):
-    """FENE chains; charged molecules with everything that bonds them, and potentials of their own for the ends."""
+    """FENE chains; charged molecules with all that bonds them, some by constraints, and potentials for their ends."""
     write_chain(tmp_path / "chain.data", (2, 2, 8))
     write_branched_chains(tmp_path / "branched.data", n=(1, 1, 1))
     (tmp_path / f"in.{name}").write_text({"chain": CHAIN, "branched": BRANCHED}[name])

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from hpckit.comm.device import HOST
 from hpckit.errors import BlowUpError, InputError
-from hpckit.kernels.particles.constraints.simd import hold_distances, hold_speeds, sums_of
+from hpckit.kernels.particles.constraints.dispatch import hold_distances, hold_speeds, sums_of
 from hpckit.md.molecules.bonds import Bonds
 from hpckit.md.molecules.terms import Members
 from hpckit.md.system import System
@@ -125,20 +127,26 @@ class Constraints:
         self.foresee, self.speeds = foresee, speeds
         self.dt, self.count = dt, sum(each.lengths.size for each in clusters)
         self._stretch, self._slowing = np.ones(3), np.ones(3)
-        self._groups = [
+        self._groups: list[tuple[Members, Any, Any]] = [
             (
-                Members(np.column_stack([np.zeros(len(each.ids), np.int64), each.ids]), particles),
+                Members(np.column_stack([np.zeros(len(each.ids), np.int64), each.ids]), particles, once=True),
                 each.pairs,
                 each.lengths**2,
             )
             for each in clusters
         ]
+        self._failed: Any = 0  # clusters without a solution, since a GPU was last asked for them
+        self._device = HOST
 
     def attach(self, system: System) -> None:
         """Collective, after a rebuild: find the slots of all clusters."""
+        self._check(system)
+        if self._device is not system.device:
+            self._device, move = system.device, system.device.to_device
+            self._groups = [(members, move(pairs), move(squares)) for members, pairs, squares in self._groups]
         for members, _, _ in self._groups:
             members.attach(system)
-        self._weights = np.zeros((1, system.neighbors.slots, 1))
+        self._weights = system.device.zeros((1, system.neighbors.slots, 1))
         self._weights[0, : system.particles.slots, 0] = system.inverse_masses
         self._exchange(system, self._weights)
 
@@ -151,7 +159,8 @@ class Constraints:
         per_force = self.dt**2 * (1.0 if system.within_step else 0.5)
         moves = self._everywhere(system, self.dt * self._slowing, per_force)
         if (self._stretch != 1.0).any():
-            moves += ((self._stretch - 1.0) * system.particles.positions[: moves.shape[1], :3]).T
+            stretch = system.device.to_device(self._stretch - 1.0)
+            moves += (stretch * system.particles.positions[: moves.shape[1], :3]).T
         self._hold(system, moves, per_force, system.particles.forces, measure)
 
     def ready(self, system: System) -> None:
@@ -166,9 +175,9 @@ class Constraints:
 
     kick = drift
 
-    def _everywhere(self, system: System, per_velocity: float | np.ndarray, per_force: float) -> np.ndarray:
+    def _everywhere(self, system: System, per_velocity: float | np.ndarray, per_force: float) -> Any:
         """Collective: a sum of velocities and accelerations, [3, slots], of own slots and of ghosts."""
-        particles, found = system.particles, np.zeros((3, system.neighbors.slots))
+        particles, found = system.particles, system.device.zeros((3, system.neighbors.slots))
         with system.timer("force"):
             factors = np.broadcast_to(np.asarray(per_velocity, np.float64), 3).copy()
             sums_of(factors, per_force, particles.velocities, particles.forces, system.inverse_masses, found)
@@ -177,12 +186,12 @@ class Constraints:
                 self._exchange(system, row[None, :, None])
         return found
 
-    def _hold_speeds(self, system: System, per_force: float, forces: np.ndarray, measure: bool) -> None:
+    def _hold_speeds(self, system: System, per_force: float, forces: Any, measure: bool) -> None:
         """Collective: add to the forces what keeps velocities across the distances after a kick of this time."""
         speeds, own = self._everywhere(system, 1.0, per_force), system.particles.slots
         with system.timer("force"):
             for members, pairs, _ in self._groups:
-                what = speeds, self._weights[0, :, 0], members.found, pairs, 1.0 / (per_force or 1.0)
+                what = speeds, self._weights.reshape(-1), members.found, pairs, 1.0 / (per_force or 1.0)
                 out = forces, system.forces.tallies, measure
                 hold_speeds(own, system.particles.positions, *what, *out)
 
@@ -200,8 +209,10 @@ class Constraints:
 
         Ghosts are to be refreshed. Raises `BlowUpError` for no solution.
         """
-        pushes, own = np.zeros_like(system.particles.forces), system.particles.slots
-        self._hold(system, np.zeros((3, system.neighbors.slots)), 1.0, pushes, False)
+        zeros, own = system.device.zeros, system.particles.slots
+        pushes = zeros(system.particles.forces.shape)
+        self._hold(system, zeros((3, system.neighbors.slots)), 1.0, pushes, False)
+        self._check(system)
         system.particles.positions[:own, :3] += pushes[:own, :3] * system.inverse_masses[:, None]
         if self.speeds:
             system.ghosts.start(system.particles)
@@ -210,14 +221,22 @@ class Constraints:
             self._hold_speeds(system, 0.0, pushes, False)
             system.particles.velocities[:own, :3] += pushes[:own, :3] * system.inverse_masses[:, None]
 
-    def _hold(self, system: System, moves: np.ndarray, per_force: float, forces: np.ndarray, measure: bool) -> None:
+    def _hold(self, system: System, moves: Any, per_force: float, forces: Any, measure: bool) -> None:
         """Add to the forces what keeps the distances where particles would make these moves."""
-        own, failed = system.particles.slots, 0
+        own, weights = system.particles.slots, self._weights.reshape(-1)
         with system.timer("force"):
             for members, pairs, squares in self._groups:
-                what = members.found, members.numbers, pairs, squares, 1.0 / per_force
+                what = moves, weights, members.found, members.numbers, pairs, squares, 1.0 / per_force
                 out = forces, system.forces.tallies, measure
-                failed += hold_distances(own, system.particles.positions, moves, self._weights[0, :, 0], *what, *out)
+                self._failed += hold_distances(own, system.particles.positions, *what, *out)
+        if measure or not system.device.is_gpu:
+            self._check(system)
+
+    def _check(self, system: System) -> None:
+        """Raise `BlowUpError` for clusters without a solution since the last call; waits for a GPU, which is asked at
+        rebuilds and where energies are measured.
+        """
+        failed, self._failed = int(self._failed), 0
         if failed:
             raise BlowUpError(
                 f"{failed} molecules are too far from their constrained lengths",
@@ -226,6 +245,6 @@ class Constraints:
                 do="lower time.dt, or start from lengths nearer to those of the constraints",
             )
 
-    def _exchange(self, system: System, values: np.ndarray) -> None:
+    def _exchange(self, system: System, values: Any) -> None:
         system.ghosts.start_values(values)
         system.ghosts.finish_values(values)

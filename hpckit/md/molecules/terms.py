@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from hpckit.errors import InputError
-from hpckit.kernels.particles.terms.dispatch import add_terms, attach_terms, find_terms
+from hpckit.kernels.particles.terms.dispatch import add_terms, attach_terms, find_terms, once
 from hpckit.kernels.particles.terms.forms import NAMES, prepared
 from hpckit.md.interaction import Interaction
 from hpckit.md.molecules.bonds import entries_of, lost_partner
@@ -22,10 +22,12 @@ class Members:
     Every rank holds all rows; at each rebuild it finds the slots of those with a particle of its own: `found`, slots
     [k, n], and `numbers`, of these terms. A term whose particles lie across a side of the box is there once for each
     image that holds an own particle, in the order of the terms, so that sums do not depend on the ranks, and `bounds`
-    is None; on a GPU once for each own particle, and slot s has those of bounds[s] to bounds[s + 1] - 1.
+    is None; on a GPU once for each own particle, and slot s has those of bounds[s] to bounds[s + 1] - 1, unless
+    `once` is set.
     """
 
-    def __init__(self, rows: np.ndarray, count: int) -> None:
+    def __init__(self, rows: np.ndarray, count: int, once: bool = False) -> None:
+        self._once = once
         self.rows = np.ascontiguousarray(rows, np.int64)
         terms, size = len(rows), rows.shape[1] - 1
         whose = self.rows[:, 1:].ravel()
@@ -48,7 +50,7 @@ class Members:
         if device.is_gpu:
             self.bounds = device.zeros((own + 1,), np.int64)
             lost = attach_terms(*given, *system.slots_of_ids, self.bounds, found, numbers)
-            self.found, self.numbers = found, numbers
+            self.found, self.numbers = once(own, self.bounds, found, numbers) if self._once else (found, numbers)
         else:
             count = find_terms(*given, *system.slots_of_ids, found, numbers)
             lost = -1 - count

@@ -13,6 +13,7 @@ import numpy as np
 
 from hpckit.kernels.compile.cuda_jit import Kernel, blocks, cuda, kernel, threads
 from hpckit.kernels.compile.jit import inlined
+from hpckit.kernels.device_array import empty
 from hpckit.kernels.particles.bonds.cuda import first_lost, nearest_slot, spread
 from hpckit.kernels.particles.cuda_records import add_force, add_tallies, load_record
 from hpckit.kernels.particles.terms.forms import bending, turning
@@ -58,6 +59,25 @@ def attach_terms(
     launch = _attach[blocks(max(1, own), THREADS), THREADS]
     launch(positions.reshape(-1), ids, own, starts, which, rows, head, following, bounds, found, numbers)
     return first_lost(ids, found.shape[1] * bounds, found.reshape(-1))
+
+
+@kernel
+def _first(own, bounds, found, kept):
+    s = u8(cuda.blockIdx.x) * u8(cuda.blockDim.x) + u8(cuda.threadIdx.x)
+    if s < u8(own):
+        for k in range(bounds[s], bounds[s + u8(1)]):
+            first = i8(-1)
+            for place in range(found.shape[1]):
+                if first < 0 and found[k, place] < own:
+                    first = found[k, place]
+            kept[k] = first == i8(s)
+
+
+def once(own: int, bounds: Any, found: Any, numbers: Any) -> tuple[Any, Any]:
+    """Of the terms of `attach_terms`, each set of images once, as of `reference.find_terms`: slots and numbers."""
+    kept = empty(len(numbers), numbers, np.bool_)
+    _first[blocks(max(1, own), THREADS), THREADS](own, bounds, found, kept)
+    return found[kept], numbers[kept]
 
 
 @inlined

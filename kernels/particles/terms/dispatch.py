@@ -7,12 +7,17 @@ from typing import Any
 from hpckit.kernels.forms import form_for
 from hpckit.kernels.particles.terms.simd import find_terms
 
-__all__ = ["add_terms", "attach_terms", "find_terms"]
+__all__ = ["add_terms", "attach_terms", "find_terms", "once"]
 
 
 def attach_terms(positions: Any, *given: Any) -> int:
     """See `reference.attach_terms`, of a GPU alone; waits for it."""
     return form_for(__package__, positions).attach_terms(positions, *given)
+
+
+def once(own: int, bounds: Any, *given: Any) -> tuple[Any, Any]:
+    """See `cuda.once`, of a GPU alone; waits for it."""
+    return form_for(__package__, bounds).once(own, bounds, *given)
 
 
 def add_terms(name: str, kind: str, measure: bool, own: int, positions: Any, *given: Any) -> None:
