@@ -375,7 +375,7 @@ def run(config: Config, run: Run) -> None:
         run.say(line)
     run.say(f"{system.count} particles and kernels ready in {clock.perf_counter() - begin:.1f} s")
     biases = system.biases if isinstance(system.biases, Biases) else None
-    with Trajectory(whole, run, system, replicas) as trajectory:
+    with Trajectory(whole, run, system, replicas, start.file) as trajectory:
         coupling = coupling_of(config, start, biases)
         it = MolecularDynamics(whole, run, system, Stages(whole, start, system), trajectory, coupling, replicas)
         ran = time_loop(it)

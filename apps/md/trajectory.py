@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import TracebackType
-from typing import Self
+from typing import Any, Self, cast
 
 from hpckit.apps.md.config import Config
 from hpckit.io.particles.h5md import H5mdWriter
@@ -36,10 +37,19 @@ H5MD_UNITS = {
 class Trajectory:
     """Frames every `output.every` steps in output/trajectory.h5md (or .dump), and the final state as LAMMPS data file.
 
-    A resumed run appends after the frames that existed when its state was saved.
+    given: the particles of the run's file, whose molecules, and terms without forces, the end has, too. A resumed run
+    appends after the frames that existed when its state was saved.
     """
 
-    def __init__(self, config: Config, run: Run, system: System, replicas: TemperatureReplicas | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        run: Run,
+        system: System,
+        replicas: TemperatureReplicas | None = None,
+        given: Snapshot | None = None,
+    ) -> None:
+        self.given = given
         self.config, self.run, self.system, self.replicas = config, run, system, replicas
         self.every = config.output.every
         self.stopped = False  # the run ended early, and may be resumed
@@ -93,7 +103,11 @@ class Trajectory:
         if self._writer is not None:
             self._writer.close(last=error is None and not self.stopped)
         if error is None and self._last is not None:
-            write_lammps_data(self.run.directory.output / "end.data", self._last, self.config.system.units)
+            end, given = self._last, self.given
+            if given is not None:
+                kept = {name: rows for name, rows in given.terms.items() if name not in end.terms}
+                end = replace(end, numbers=given.numbers, **cast(dict[str, Any], kept))
+            write_lammps_data(self.run.directory.output / "end.data", end, self.config.system.units)
 
 
 def row(step: int, thermo: Thermo, count: int, per_particle: bool, box: tuple[float, ...] = ()) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -18,7 +20,7 @@ from hpckit.apps.md.motion.dynamics import dynamics_of
 from hpckit.apps.md.start import Start
 from hpckit.comm.mesh import Mesh
 from hpckit.comm.observe.timer import PhaseTimer
-from hpckit.io.particles.lammps_data import write_lammps_data
+from hpckit.io.particles.lammps_data import read_lammps_data, write_lammps_data
 from hpckit.kernels.particles.lennard_jones import dispatch as lennard_jones
 from hpckit.md.interaction import Interaction
 from hpckit.md.molecules.rigid import RigidBodies
@@ -29,6 +31,7 @@ from hpckit.md.system import System
 from hpckit.md.thermo import measure, totals
 from hpckit.particles.particles import pack_particles
 from hpckit.plan.particles.domain import DomainDecomposition
+from hpckit.plan.particles.snapshot import Snapshot
 
 SCRIPT = """units real
 atom_style full
@@ -209,3 +212,40 @@ def test_bodies_without_forces_turn_as_rotors():
 def test_what_does_not_go_with_bodies_is_named(constraints, more, said):
     with pytest.raises(ValueError, match=said):
         Config.model_validate({"constraints": constraints, **more})
+
+
+def test_bodies_are_the_molecules_that_a_file_numbers(tmp_path):
+    """As `fix rigid … molecule` has it: not what bonds join. The end of a run keeps the numbers."""
+    places = np.array([[1.0, 1, 1], [2, 1, 1], [2, 2, 1], [5, 5, 5], [6, 5, 5], [3, 6, 2]])
+    box, count = (np.zeros(3), np.full(3, 8.0), (True,) * 3), len(places)
+    given = Snapshot(
+        *box,
+        np.arange(1, count + 1),
+        np.zeros(count, int),
+        places,
+        np.zeros((count, 3), np.int32),
+        masses=np.ones(1),
+        numbers=np.array([7, 7, 7, 2, 2, 0]),
+        bonds=np.array([[0, 0, 1]]),
+    )
+    write_lammps_data(tmp_path / "numbered.data", given)
+    again = read_lammps_data(tmp_path / "numbered.data").replicated((2, 1, 1))
+    assert again.molecules.tolist() == [7, 7, 7, 2, 2, 0, 14, 14, 14, 9, 9, 0]
+    (tmp_path / "in.numbered").write_text(
+        "units lj\natom_style bond\nread_data numbered.data\nbond_style zero\nbond_coeff *\npair_style lj/cut 2.5\n"
+        "pair_coeff 1 1 1.0 1.0\nvelocity all create 1.0 87\nfix 1 all rigid/nve molecule\nrun 2\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "hpckit.cli.main", "run", "in.numbered", "--directory", "it"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    end = read_lammps_data(tmp_path / "it" / "output" / "end.data")
+    assert end.numbers is not None
+    assert end.numbers.tolist() == [7, 7, 7, 2, 2, 0]
+    assert end.bonds is not None
+    bent = end.unwrapped[[0, 2]]  # no bond joins them, and they keep their distance
+    assert np.linalg.norm(bent[0] - bent[1]) == pytest.approx(np.sqrt(2), rel=1e-12)

@@ -69,10 +69,10 @@ def constraints_of(config: Config, start: Start) -> Constraints | Springs | Rigi
 def _bodies(config: Config, start: Start) -> RigidBodies:
     """The molecules as rigid bodies, and what is in none by itself."""
     file = start.file
-    if file is None or not file.terms:
+    if file is None or not file.molecules.any():
         raise InputError(
             "constraints.bodies are molecules, and the particles have none",
-            do="give a file with bonds (system.file), or system.kind = 'water'",
+            do="give a file with molecules or bonds (system.file), or system.kind = 'water'",
         )
     body = file.molecules.copy()
     alone = body == 0

@@ -307,7 +307,9 @@ class _Reader:
         ids, types, positions, images, charges = sorted_by_id(
             self.ids, types, positions, self.images, atoms.get("charge")
         )
-        velocities = spins = spheres = None
+        velocities = spins = spheres = numbers = None
+        if "molecule" in atoms:
+            _, numbers = sorted_by_id(self.ids, atoms["molecule"].astype(np.int64))
         if self.velocities is not None:
             _, velocities = sorted_by_id(*self.velocities)
             velocities, spins = velocities[:, :3], velocities[:, 3:] if velocities.shape[1] == 6 else None
@@ -326,6 +328,7 @@ class _Reader:
             masses=self.masses,
             charges=charges,
             spheres=spheres,
+            numbers=numbers,
             spins=None if spins is None else np.ascontiguousarray(spins),
             bonds=self._places_of("bonds"),
             angles=self._places_of("angles"),
@@ -342,7 +345,7 @@ def write_lammps_data(path: str | Path, snapshot: Snapshot, units: str = "lj") -
     """Write a data file that LAMMPS and `read_lammps_data` read back to the last bit; whole or not at all.
 
     Style `bond` where the snapshot has bonds alone, `molecular` where it has angles, too, `charge` where it has
-    charges, `full` for both, `sphere` where it has spheres, else `atomic`; molecules are what these terms join. Raises
+    charges, `full` for both, `sphere` where it has spheres, else `atomic`. Raises
     `SetupError` where it cannot be written.
     """
     path = Path(path)
@@ -364,7 +367,8 @@ def write_lammps_data(path: str | Path, snapshot: Snapshot, units: str = "lj") -
             out.write(f"{number} {mass:.17g}\n")
     charges = snapshot.charges
     bound = "full" if charges is not None else "molecular" if {*snapshot.terms} - {"bonds"} else "bond"
-    style = bound if snapshot.terms else "atomic" if charges is None else "charge"
+    is_molecular = bool(snapshot.terms) or (snapshot.numbers is not None and bool(snapshot.numbers.any()))
+    style = bound if is_molecular else "atomic" if charges is None else "charge"
     for section, name in COEFFICIENTS.items():
         if name in snapshot.coefficients and name in snapshot.terms:
             out.write(f"\n{section}\n\n")
@@ -375,7 +379,7 @@ def write_lammps_data(path: str | Path, snapshot: Snapshot, units: str = "lj") -
         style = "sphere"
     out.write(f"\nAtoms # {style}\n\n")
     charge = [] if charges is None else [charges]
-    molecule = [snapshot.molecules] if snapshot.terms else []
+    molecule = [snapshot.molecules] if is_molecular and style != "sphere" else []
     sizes = [] if spheres is None else [*spheres.T]
     _rows(out, snapshot.ids, *molecule, snapshot.types + 1, *charge, *sizes, *snapshot.positions.T, *snapshot.images.T)
     if snapshot.velocities is not None:

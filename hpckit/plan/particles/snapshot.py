@@ -21,14 +21,15 @@ class Snapshot:
     """Particles in a box, in the order of their ids.
 
     lower, upper: float64[3], corners of the box; tilt: xy, xz, yz of a tilted one (`Cell`). periodic: of each dim.
-    ids: int64[n], unique, as in files, from 1. types: int64[n], from 0. positions: float64[n, 3]. images: int32[n, 3],
-    how many edges of the box a particle has gone beyond its position: positions + cell.shifts(images) are the unwrapped
-    places. velocities, forces: float64[n, 3], or None where unknown. masses: float64[types], or None. charges:
-    float64[n], or None. spheres: float64[n, 2], diameters and densities, or None; spins: float64[n, 3], angular
-    velocities, or None. bonds: int64[bonds, 3], or None: type from 0, and the places of two particles, from 0; so
-    angles [n, 4], dihedrals and impropers [n, 5]. coefficients: what a file says of their types, by the names of these
-    fields: a row of numbers for each type. names: of the types, empty where they have none. All lengths, masses and
-    times in the units of the run that made it. units: their name, empty where the file does not say it. passed_over:
+    ids: int64[n], unique, as in files, from 1. types: int64[n], from 0. positions: float64[n, 3]. images: int32[n,
+    3], how many edges of the box a particle has gone beyond its position: positions + cell.shifts(images) are the
+    unwrapped places. velocities, forces: float64[n, 3], or None where unknown. masses: float64[types], or None.
+    charges: float64[n], or None. spheres: float64[n, 2], diameters and densities, or None; spins: float64[n, 3],
+    angular velocities, or None. numbers: int64[n], of the molecule of each, as a file has them, 0 for none, or
+    None. bonds: int64[bonds, 3], or None: type from 0, and the places of two particles, from 0; so angles [n, 4],
+    dihedrals and impropers [n, 5]. coefficients: what a file says of their types, by the names of these fields: a
+    row of numbers for each type. names: of the types, empty where they have none. All lengths, masses and times in
+    the units of the run that made it. units: their name, empty where the file does not say it. passed_over:
     sections of the file that were not used.
     """
 
@@ -55,6 +56,7 @@ class Snapshot:
     coefficients: dict[str, list[tuple[float, ...]]] = field(default_factory=dict)
     tilt: Floats = field(default_factory=lambda: np.zeros(3))
     spheres: Floats | None = None
+    numbers: Ints | None = None
     spins: Floats | None = None
 
     def __post_init__(self) -> None:
@@ -67,6 +69,7 @@ class Snapshot:
             ("forces", (n, 3)),
             ("charges", (n,)),
             ("spheres", (n, 2)),
+            ("numbers", (n,)),
             ("spins", (n, 3)),
             ("lower", (3,)),
             ("upper", (3,)),
@@ -84,9 +87,11 @@ class Snapshot:
 
     @property
     def molecules(self) -> Ints:
-        """The molecule of each particle, those that terms join, from 1 in the order of their first particles; 0 for
-        particles in no term: int64[n].
+        """The molecule of each particle: `numbers` of a file that has some; else those that terms join, from 1 in the
+        order of their first particles, and 0 for particles in no term: int64[n].
         """
+        if self.numbers is not None and self.numbers.any():
+            return self.numbers
         found = np.arange(self.count)
         pairs = [np.zeros((0, 2), np.int64)]
         for rows in self.terms.values():
@@ -163,9 +168,17 @@ class Snapshot:
             forces=each(self.forces),
             charges=each(self.charges),
             spheres=each(self.spheres),
+            numbers=self._numbers_of(copies),
             spins=each(self.spins),
             **terms,
         )
+
+    def _numbers_of(self, copies: int) -> Ints | None:
+        """The numbers of the molecules of copies, which go on."""
+        if self.numbers is None:
+            return None
+        further = self.numbers.max(initial=0) * np.arange(copies)[:, None]
+        return np.asarray(np.where(self.numbers > 0, self.numbers + further, 0).ravel())
 
 
 def sorted_by_id(ids: Ints, *arrays: npt.NDArray | None) -> list[Any]:
