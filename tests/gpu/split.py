@@ -65,11 +65,11 @@ def _stage(of: dict[str, Any]) -> None:
     hevi.tendencies(
         of["state"], of["work"], of["column"], of["levels"], wind, of["weights"], LargeStage(DX, DY, 1e-2), of["slow"]
     )
-    hevi.begin(of["start"], of["state"], of["work"], of["fast"], of["pressure"])
+    hevi.begin(of["start"], of["work"], of["pressure"])
     numbers = Substep(DX, DY, 0.02, 0.6, 0.1, 0.5)
     fluxes = of["x"], of["y"], of["z"]
-    hevi.substep(of["work"], of["slow"], of["fast"], of["pressure"], of["levels"], *fluxes, numbers)
-    hevi.finish(of["state"], of["fast"], of["state"])
+    states = of["start"], of["state"]
+    hevi.substep(*states, of["work"], of["slow"], of["pressure"], of["levels"], *fluxes, numbers)
 
 
 def _mixing(of: dict[str, Any]) -> Any:
@@ -102,10 +102,9 @@ def _over_terrain(of: dict[str, Any]) -> None:
     sloping.prepare(of["state"], of["water"], ground, of["levels"], of["work"])
     stage = LargeStage(DX, DY, 1e-2)
     sloping.tendencies(of["state"], of["work"], ground, of["column"], of["levels"], of["weights"], stage, of["slow"])
-    hevi.begin(of["start"], of["state"], of["work"], of["fast"], of["pressure"])
-    rest = (of["slow"], of["fast"], of["pressure"], of["levels"], of["x"], of["y"], of["z"])
-    sloping.substep(of["work"], ground, *rest, Substep(DX, DY, 0.02, 0.6, 0.1, 0.5))
-    hevi.finish(of["state"], of["fast"], of["state"])
+    hevi.begin(of["start"], of["work"], of["pressure"])
+    states, rest = (of["start"], of["state"]), (of["slow"], of["pressure"], of["levels"], of["x"], of["y"], of["z"])
+    sloping.substep(*states, of["work"], ground, *rest, Substep(DX, DY, 0.02, 0.6, 0.1, 0.5))
     sloping.relax(of["state"], ground, of["levels"], of["lid"], 2.0)
     state, rows, mu = of["mixed air"], of["rows"], of["mu"]
     sloping.prepare(state, of["water"], ground, of["levels"], of["work"])
@@ -182,7 +181,7 @@ def rain_case(device: Device, dtype: np.dtype) -> Pairs:
     unpacked = _copies(device, dtype, parts)
     for of in unpacked[:1] if compiling() else unpacked:
         state, deviation, column, size_of, carried, air, parcels = of
-        rain.air_of(state, deviation, column, size_of, carried, air, parcels)
+        rain.air_of(state, deviation, deviation, column, size_of, carried, air, parcels)
         air[0] *= 1.01
         parcels *= 0.5
         rain.put_back(air, parcels, column, size_of, state, carried)

@@ -53,17 +53,17 @@ def stage_of(kernels, water: np.ndarray, order: int = 5, weno: bool = False) -> 
     """What a stage of three substeps leaves."""
     (column, levels, wind), wet = tables(SHAPE[0]), bool(water.size)
     start, state = air(1), air(2)
-    work, slow, fast = np.ones((WORKS, *state.shape[1:])), np.zeros_like(state), np.zeros_like(state)
+    work, slow = np.ones((WORKS, *state.shape[1:])), np.zeros_like(state)
     pressure = np.zeros((SHAPE[0], SHAPE[1] + 2, SHAPE[2] + 2))
     kernels.prepare(state, water, column, levels, work)
     kernels.tendencies(state, work, column, levels, wind, upwind_weights(order, weno), STAGE._replace(wet=wet), slow)
-    kernels.begin(start, state, work, fast, pressure)
+    kernels.begin(start, work, pressure)
     flux = fluxes()
     for _ in range(3):
-        kernels.substep(work, slow, fast, pressure, levels, *flux, Substep(DX, DY, 0.5, 0.6, 0.1, 1 / 3, wet))
+        kernels.substep(start, state, work, slow, pressure, levels, *flux, Substep(DX, DY, 0.5, 0.6, 0.1, 1 / 3, wet))
+        start = state
         pressure[:, [0, -1]] = pressure[:, [-2, 1]]
         pressure[:, :, [0, -1]] = pressure[:, :, [-2, 1]]
-    kernels.finish(state, fast, state)
     return {"slow": slow, "state": state[:, :, *INNER], "x": flux[0], "y": flux[1], "z": flux[2]}
 
 

@@ -46,7 +46,7 @@ def stage_of(kernels, ground: Ground | None, water: np.ndarray = NO_WATER) -> di
     stage = STAGE._replace(wet=wet)
     start, state, weights = air(1), air(2), upwind_weights(5)
     work = np.ones((WORKS if ground else FLAT_WORKS, *state.shape[1:]))
-    slow, fast = np.zeros_like(state), np.zeros_like(state)
+    slow = np.zeros_like(state)
     pressure = np.zeros((SHAPE[0], SHAPE[1] + 2, SHAPE[2] + 2))
     if ground:
         kernels.prepare(state, water, ground, levels, work)
@@ -55,16 +55,16 @@ def stage_of(kernels, ground: Ground | None, water: np.ndarray = NO_WATER) -> di
         kernels.prepare(state, water, column, levels, work)
         kernels.tendencies(state, work, column, levels, wind, weights, stage, slow)
     kept = slow.copy()
-    flat.begin(start, state, work[:FLAT_WORKS], fast, pressure)
+    flat.begin(start, work[:FLAT_WORKS], pressure)
     flux, numbers = fluxes(), Substep(DX, DY, 0.5, 0.6, 0.1, 1 / 3, wet)
     for _ in range(3):
         if ground:
-            kernels.substep(work, ground, slow, fast, pressure, levels, *flux, numbers)
+            kernels.substep(start, state, work, ground, slow, pressure, levels, *flux, numbers)
         else:
-            kernels.substep(work, slow, fast, pressure, levels, *flux, numbers)
+            kernels.substep(start, state, work, slow, pressure, levels, *flux, numbers)
+        start = state
         pressure[:, [0, -1]] = pressure[:, [-2, 1]]
         pressure[:, :, [0, -1]] = pressure[:, :, [-2, 1]]
-    flat.finish(state, fast, state)
     found = {"slow": kept, "state": state[:, :, *INNER].copy(), "x": flux[0], "y": flux[1], "z": flux[2]}
     if ground:
         kernels.relax(state, ground, levels, np.linspace(0.0, 0.1, SHAPE[0]), 2.0)

@@ -147,16 +147,13 @@ def test_compression_heats_moist_air_by_its_own_heat_capacities():
 def test_air_is_unpacked_and_put_back():
     """The compiled form against NumPy, and nothing changes where nothing happens."""
     rng, found = np.random.default_rng(7), []
-    state, deviation = (
-        rng.normal(size=(5, 6, 4 + 2 * HALO, 5 + 2 * HALO)),
-        rng.normal(size=(6, 4 + 2 * HALO, 5 + 2 * HALO)),
-    )
+    state, deviation, stiff = (rng.normal(size=(*n, 6, 4 + 2 * HALO, 5 + 2 * HALO)) for n in ((5,), (), ()))
     column = np.array([[1.0], [300.0], [1e5]]) * np.linspace(1.5, 0.5, 6)
     carried = 0.01 * rng.random((4, 6, 4 + 2 * REACH, 5 + 2 * REACH))
     for kernels in (reference, dispatch):
         its, mixed = state.copy(), carried.copy()
         air, water = np.zeros((4, 6, 4, 5)), np.zeros((3, 6, 4, 5))
-        kernels.air_of(its, deviation, column, np.ones(6), mixed, air, water)
+        kernels.air_of(its, deviation, stiff, column, np.ones(6), mixed, air, water)
         kernels.put_back(air, water, column, np.ones(6), its, mixed)
         np.testing.assert_array_equal(mixed, carried)
         np.testing.assert_allclose(its, state, rtol=0, atol=2e-13 * 300)
@@ -168,5 +165,6 @@ def test_air_is_unpacked_and_put_back():
         found.append((air, water, its, mixed))
     for numpy, numba in zip(*found, strict=True):
         np.testing.assert_allclose(numba, numpy, rtol=1e-14, atol=1e-12)
+    few = np.zeros((4, 6, 4, 5)), np.zeros((3, 6, 4, 4))
     with pytest.raises(ValueError, match="water"):
-        dispatch.air_of(state, deviation, column, np.ones(6), carried, np.zeros((4, 6, 4, 5)), np.zeros((3, 6, 4, 4)))
+        dispatch.air_of(state, deviation, stiff, column, np.ones(6), carried, *few)

@@ -36,13 +36,13 @@ def warm_up(config: Config, device: Device = HOST) -> None:
 
     state = device.zeros((FIELDS, 4, 3 * HALO, 3 * HALO), config.precision)
     work, levels, column = table(WORKS, *state.shape[1:]), table(LEVELS, 5), table(3, 4)
-    slow, fast, pressure = state.copy(), state.copy(), table(4, HALO + 2, HALO + 2)
+    slow, pressure = state.copy(), table(4, HALO + 2, HALO + 2)
     hevi.prepare(state, device.to_device(NO_WATER.astype(state.dtype)), column, levels, work)
     weights = device.to_device(upwind_weights(5).astype(state.dtype))
     hevi.tendencies(state, work, column, levels, table(2, 4), weights, LargeStage(1.0, 1.0, 0.0), slow)
-    hevi.begin(state, state, work, fast, pressure)
+    hevi.begin(state, work, pressure)
     flux = table(4, HALO, HALO + 1), table(4, HALO + 1, HALO), table(5, HALO, HALO)
-    hevi.substep(work, slow, fast, pressure, levels, *flux, Substep(1.0, 1.0, 1e-3, 0.5, 0.0, 0.0))
+    hevi.substep(state, state, work, slow, pressure, levels, *flux, Substep(1.0, 1.0, 1e-3, 0.5, 0.0, 0.0))
     if config.terrain.kind != "flat":
         cells = state.shape[1:]
         ground = Ground(table(4, *cells), table(METRICS, *cells), table(2, *cells), table(2, 4))
@@ -50,9 +50,8 @@ def warm_up(config: Config, device: Device = HOST) -> None:
         sloping.prepare(state, device.to_device(NO_WATER.astype(state.dtype)), ground, levels, work)
         stage, sound = LargeStage(1.0, 1.0, config.coriolis), Substep(1.0, 1.0, 1e-3, 0.5, 0.0, 0.0)
         sloping.tendencies(state, work, ground, column, levels, weights, stage, slow)
-        sloping.substep(work, ground, slow, fast, pressure, levels, *flux, sound)
+        sloping.substep(state, state, work, ground, slow, pressure, levels, *flux, sound)
         sloping.relax(state, ground, levels, table(4), 1.0)
-    hevi.finish(state, fast, state)
     relax(state, column, table(4, 4), table(HALO), table(HALO), table(4), 1.0)
     mu, spacing = table(*state.shape[1:]), (1.0, 1.0)
     mixes, sloping_ground = bool(config.smagorinsky.coefficient or config.diffusion), config.terrain.kind != "flat"
@@ -76,7 +75,7 @@ def warm_up(config: Config, device: Device = HOST) -> None:
         kinds = len(config.moisture.water)
         air, water = table(4, nz, ny, nx), table(kinds, nz, ny, nx)
         carried = table(kinds, nz, ny + 2 * REACH, nx + 2 * REACH)
-        air_of(state, table(*state.shape[1:]), column, table(nz), carried, air, water)
+        air_of(state, table(*state.shape[1:]), table(*state.shape[1:]), column, table(nz), carried, air, water)
         put_back(air, water, column, table(nz), state, carried)
         if config.moisture.kind == "kessler":
             kessler(air[0], water, *air[1:], table(nz), 1.0, table(ny, nx))

@@ -12,10 +12,10 @@ from hpckit.apps.weather3d.sides import HORIZONTAL
 from hpckit.apps.weather3d.split.state import SplitState
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import BlowUpError
-from hpckit.kernels.euler.box.constants import RHO, RHO_U, RHO_V, RHO_W
+from hpckit.kernels.euler.box.constants import RHO, RHO_U, RHO_V
 from hpckit.kernels.euler.constants import HALO
 from hpckit.kernels.euler.hevi import dispatch as hevi
-from hpckit.kernels.euler.hevi.constants import DRY, PRESSURE, LargeStage, Substep
+from hpckit.kernels.euler.hevi.constants import DRY, PRESSURE, STIFFNESS, LargeStage, Substep
 from hpckit.kernels.euler.hevi.stress import dispatch as stress
 from hpckit.kernels.euler.hevi.terrain import dispatch as sloping
 from hpckit.kernels.euler.hevi.terrain.constants import EXCESS, J_U, J_V, SIZE, SLOPE_U, SLOPE_V
@@ -82,14 +82,11 @@ class SplitModel(SplitState):
                 hevi.prepare(state, self.water, self.column, self.levels, self.work)
                 hevi.tendencies(state, self.work, self.column, self.levels, self.wind, *tables[1:])
             self._close_walls(state)
-            if stage == 0:  # the state is the start
-                self.fast[...] = 0.0
-                self.pressure.data[...] = 0.0
-            else:
-                hevi.begin(self.start, state, self.work, self.fast, self.pressure.data)
+            hevi.begin(self.start, self.work, self.pressure.data)
         share = 1 / count if stage == 2 and (self.carried or self.open_axes) else 0.0
         if share:
-            self._start_fluxes(state)
+            for flux in self.mass_flux:
+                flux[...] = 0.0
         dynamics = config.dynamics
         fast = Substep(spacing["x"], spacing["y"], dt, dynamics.implicit, dynamics.damping, share, self.is_moist)
         for substep in range(count):
@@ -98,20 +95,12 @@ class SplitModel(SplitState):
                     self.pressure_exchange(self.pressure)
             self._hold_sides()
             with timer("sound"):
-                rest = (self.slow, self.fast, self.pressure.data, self.levels, *self.mass_flux, fast)
+                states = (self.state.data if substep else self.start, self.state.data)
+                rest = (self.slow, self.pressure.data, self.levels, *self.mass_flux, fast)
                 if self.terrain:
-                    sloping.substep(self.work, self.terrain.ground, *rest)
+                    sloping.substep(*states, self.work, self.terrain.ground, *rest)
                 else:
-                    hevi.substep(self.work, *rest)
-        with timer("sound"):
-            hevi.finish(state, self.fast, self.state.data)
-
-    def _start_fluxes(self, state: Any) -> None:
-        """Mean mass fluxes start as those of the state; the acoustic substeps add their shares of the deviations."""
-        inner, beyond = slice(HALO, -HALO), slice(HALO, 1 - HALO)
-        along_x, along_y, up = self.mass_flux
-        along_x[...], along_y[...] = state[RHO_U, :, inner, beyond], state[RHO_V, :, beyond, inner]
-        up[:-1], up[-1] = state[RHO_W, :, inner, inner], 0.0
+                    hevi.substep(*states, self.work, *rest)
 
     def _close_walls(self, state: Any) -> None:
         """No momentum through walls. At open sides the wind leaves with the waves (Klemp and Wilhelmson 1978).
@@ -297,7 +286,8 @@ class SplitModel(SplitState):
         assert self.carried
         state, carried, (air, water) = self.state.data, self.carried.field.data, self.parcels
         self._prepare_dry()
-        air_of(state, self.work[EXCESS if self.terrain else PRESSURE], *self.of_air, carried, air, water)
+        rest = self.work[EXCESS if self.terrain else PRESSURE]
+        air_of(state, rest, self.work[STIFFNESS], *self.of_air, carried, air, water)
         theta, rho, exner, pressure = air
         if self.config.moisture.kind == "kessler":
             kessler(theta, water, rho, exner, pressure, self.thickness, dt, self.rained.data[0])

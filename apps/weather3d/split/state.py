@@ -78,7 +78,7 @@ class SplitState:
         self.state.set_from_host(begin * size.reshape(grid.nz, *(size.shape[1:] or (1, 1))))
         self._stagger()
         shape, dtype = self.state.data.shape, self.state.data.dtype
-        self.start, self.slow, self.fast = (device.zeros(shape, dtype) for _ in range(3))
+        self.start, self.slow = device.zeros(shape, dtype), device.zeros(shape, dtype)
         self.work = device.zeros((SLOPING_WORKS if self.terrain else WORKS, *shape[1:]), dtype)
         self.work[6] = 1.0
         nz, ny, nx = self.state.interior.shape[1:]

@@ -172,7 +172,7 @@ class SplitCase(WeatherCase):
             (..., around, around),
         )
         self.levels, self.weights = level_tables(config.grid.edges), upwind_weights(config.dynamics.order)
-        self.old, self.slow, self.fast = (np.zeros_like(self.state) for _ in range(3))
+        self.old, self.slow = np.zeros_like(self.state), np.zeros_like(self.state)
         self.work, self.pressure = np.ones((WORKS, *self.state.shape[1:])), np.zeros((nz, ny + 2, nx + 2))
         self.none = np.zeros((0, 0, 0))
         self.restart()
@@ -195,13 +195,13 @@ class SplitCase(WeatherCase):
         column, levels, none, calm = self.base.column, self.levels, self.none, self.levels[:2]
         hevi.prepare(state, NO_WATER, column, levels, self.work)
         hevi.tendencies(state, self.work, column, levels, calm, self.weights, numbers, self.slow)
-        hevi.begin(self.old, state, self.work, self.fast, self.pressure)
+        hevi.begin(self.old, self.work, self.pressure)
         for substep in range(count):
             if substep:
                 _fill(self.pressure, 1)
                 _fill(self.pressure.swapaxes(1, 2), 1)
-            hevi.substep(self.work, self.slow, self.fast, self.pressure, levels, none, none, none, sound)
-        hevi.finish(state, self.fast, self.state)
+            old = self.state if substep else self.old
+            hevi.substep(old, self.state, self.work, self.slow, self.pressure, levels, none, none, none, sound)
 
     def run_c(self, library: ctypes.CDLL, steps: int) -> None:
         """Advance by the C version."""

@@ -39,39 +39,33 @@ def tendencies(
     nz, tall, wide = state.shape[1:]
     real = state.dtype.type
     grid = (blocks(wide - 2 * HALO + 1, THREADS), tall - 2 * HALO + 1, nz)
-    numbers = real(1 / stage.dx), real(1 / stage.dy), real(stage.coriolis)
-    for part in (_air, _along_x, _along_y, _upward):
+    numbers = real(1 / stage.dx), real(1 / stage.dy), real(stage.coriolis), real(stage.wet)
+    for part in (_warm, _along_x, _along_y, _upward):
         typed_kernel(part, state.dtype)[grid, THREADS](state, work, column, levels, wind, weights, numbers, slow)
 
 
-def begin(start: Any, state: Any, work: Any, fast: Any, pressure: Any) -> None:
+def begin(start: Any, work: Any, pressure: Any) -> None:
     nz, tall, wide = pressure.shape
     grid = (blocks(wide, THREADS), tall, nz)
-    typed_kernel(_begin, state.dtype)[grid, THREADS](start, state, work, fast, pressure)
+    typed_kernel(_begin, start.dtype)[grid, THREADS](start, work, pressure)
 
 
 def substep(
-    work: Any, slow: Any, fast: Any, pressure: Any, levels: Any, flux_x: Any, flux_y: Any, flux_z: Any,
+    old: Any, new: Any, work: Any, slow: Any, pressure: Any, levels: Any, flux_x: Any, flux_y: Any, flux_z: Any,
     numbers: Substep,
 ) -> None:  # fmt: skip
-    nz, tall, wide = fast.shape[1:]
+    nz, tall, wide = new.shape[1:]
     ny, nx = tall - 2 * HALO, wide - 2 * HALO
-    real = fast.dtype.type
+    real = new.dtype.type
     rates = tuple(
         real(each)
         for each in (1 / numbers.dx, 1 / numbers.dy, numbers.dt, numbers.implicit, numbers.damping, numbers.share)
     )
-    scratch = empty((5, nz + 1, ny, nx), fast)
+    scratch = empty((5, nz + 1, ny, nx), new)
     grid = (blocks(nx + 1, THREADS), ny + 1, nz)
-    typed_kernel(_push, fast.dtype)[grid, THREADS](work, slow, fast, pressure, flux_x, flux_y, rates)
+    typed_kernel(_push, new.dtype)[grid, THREADS](old, new, work, slow, pressure, flux_x, flux_y, rates)
     plane = (blocks(nx, THREADS), ny)
-    typed_kernel(_columns, fast.dtype)[plane, THREADS](work, slow, fast, pressure, levels, flux_z, rates, scratch)
-
-
-def finish(state: Any, fast: Any, new: Any) -> None:
-    nz, tall, wide = state.shape[1:]
-    grid = (blocks(wide - 2 * HALO, THREADS), tall - 2 * HALO, nz)
-    typed_kernel(_finish, state.dtype)[grid, THREADS](state, fast, new)
+    typed_kernel(_columns, new.dtype)[plane, THREADS](old, new, work, slow, pressure, levels, flux_z, rates, scratch)
 
 
 def _prepare(state, water, column, levels, work):
@@ -86,8 +80,9 @@ def _prepare(state, water, column, levels, work):
         work[2, k, j, i] = state[3, k, j, i] / under if k > 0 else 0.0
         work[3, k, j, i] = heat / rho
         excess = base_p * power(state[4, k, j, i] / base_heat, True)
-        work[4, k, j, i] = excess
-        work[5, k, j, i] = GAMMA * (base_p + excess) / heat
+        stiff = GAMMA * (base_p + excess) / heat
+        work[4, k, j, i] = excess - stiff * state[4, k, j, i]
+        work[5, k, j, i] = stiff
         if water.shape[0] > 0:
             total = water[k, j, i]
             work[6, k, j, i] = 1.0 / (1.0 + total)
@@ -135,19 +130,30 @@ def upward(flux, q, weights, k, j, i):
     )  # fmt: skip
 
 
-def _air(state, work, column, levels, wind, weights, numbers, slow):
-    """Rho and rho theta."""
+@inlined
+def theta_face(theta, levels, k, y, x):
+    """Theta at the face below level k."""
+    nz = theta.shape[0]
+    return levels[BELOW, k] * theta[max(k - 1, 0), y, x] + levels[ABOVE, k] * theta[min(k, nz - 1), y, x]
+
+
+def _warm(state, work, column, levels, wind, weights, numbers, slow):
+    """Rho theta: of fluxes what means of theta leave to it."""
     i, j, k = cuda.grid(1) + HALO, cuda.blockIdx.y + HALO, cuda.blockIdx.z
     if i < state.shape[3] - HALO and j < state.shape[2] - HALO:
         u, v, w, theta, row = state[1], state[2], state[3], work[3], weights[2]
         top = state.shape[1] - 1
         w_top = w[k + 1, j, i] if k < top else 0.0
-        mass = (u[k, j, i + 1] - u[k, j, i]) * numbers[0] + (v[k, j + 1, i] - v[k, j, i]) * numbers[1]
-        slow[0, k, j, i] = -(mass + (w_top - w[k, j, i]) * levels[PER_CELL, k])
-        x = across(u[k, j, i + 1], theta, row, k, j, i + 1) - across(u[k, j, i], theta, row, k, j, i)
-        y = along(v[k, j + 1, i], theta, row, k, j + 1, i) - along(v[k, j, i], theta, row, k, j, i)
-        high = upward(w_top, theta, weights, k + 1, j, i) if k < top else 0.0
-        low = upward(w[k, j, i], theta, weights, k, j, i) if k > 0 else 0.0
+        here = theta[k, j, i]
+        x = across(u[k, j, i + 1], theta, row, k, j, i + 1) - u[k, j, i + 1] * (0.5 * (here + theta[k, j, i + 1]))
+        x -= across(u[k, j, i], theta, row, k, j, i) - u[k, j, i] * (0.5 * (theta[k, j, i - 1] + here))
+        y = along(v[k, j + 1, i], theta, row, k, j + 1, i) - v[k, j + 1, i] * (0.5 * (here + theta[k, j + 1, i]))
+        y -= along(v[k, j, i], theta, row, k, j, i) - v[k, j, i] * (0.5 * (theta[k, j - 1, i] + here))
+        high, low = 0.0, 0.0
+        if k < top:
+            high = upward(w_top, theta, weights, k + 1, j, i) - w_top * theta_face(theta, levels, k + 1, j, i)
+        if k > 0:
+            low = upward(w[k, j, i], theta, weights, k, j, i) - w[k, j, i] * theta_face(theta, levels, k, j, i)
         slow[4, k, j, i] = -(x * numbers[0] + y * numbers[1] + (high - low) * levels[PER_CELL, k])
 
 
@@ -226,21 +232,28 @@ def _upward(state, work, column, levels, wind, weights, numbers, slow):
             )
             z = through_middle(w, speed, weights, k, j, i) - through_middle(w, speed, weights, k - 1, j, i)
             force = (p[k, j, i] - p[k - 1, j, i]) * per_face
-            force += GRAVITY * (below * weight[k - 1, j, i] + above * weight[k, j, i])
+            change = -(x * numbers[0] + y * numbers[1] + z * per_face)
+            if numbers[3] != 0.0:
+                force += GRAVITY * (below * weight[k - 1, j, i] + above * weight[k, j, i])
+                change += GRAVITY * (below * state[0, k - 1, j, i] + above * state[0, k, j, i])
             share = below * dry[k - 1, j, i] + above * dry[k, j, i]
-            slow[3, k, j, i] = -(x * numbers[0] + y * numbers[1] + z * per_face) - share * force
+            slow[3, k, j, i] = change - share * force
 
 
-def _begin(start, state, work, fast, pressure):
+def _begin(start, work, pressure):
     i, j, k = cuda.grid(1), cuda.blockIdx.y, cuda.blockIdx.z
     if i < pressure.shape[2]:
         y, x = j + HALO - 1, i + HALO - 1
-        for field in range(5):
-            fast[field, k, y, x] = start[field, k, y, x] - state[field, k, y, x]
-        pressure[k, j, i] = work[5, k, y, x] * fast[4, k, y, x]
+        pressure[k, j, i] = work[5, k, y, x] * start[4, k, y, x]
 
 
-def _push(work, slow, fast, pressure, flux_x, flux_y, rates):
+@inlined
+def settled(value):
+    """What is too small to matter is 0."""
+    return 0.0 if abs(value) < SMALLEST else value
+
+
+def _push(old, new, work, slow, pressure, flux_x, flux_y, rates):
     i, j, k = cuda.grid(1), cuda.blockIdx.y, cuda.blockIdx.z
     nx, ny = pressure.shape[2] - 2, pressure.shape[1] - 2
     y, x, dt, share = j + HALO, i + HALO, rates[2], rates[5]
@@ -248,54 +261,47 @@ def _push(work, slow, fast, pressure, flux_x, flux_y, rates):
     if i <= nx and j < ny:
         gradient = (pressure[k, j + 1, i + 1] - pressure[k, j + 1, i]) * rates[0]
         force = slow[1, k, y, x] - 0.5 * (dry[k, y, x - 1] + dry[k, y, x]) * gradient
-        fast[1, k, y, x] += dt * force
+        new[1, k, y, x] = settled(old[1, k, y, x] + dt * force)
         if share != 0.0:
-            flux_x[k, j, i] += share * fast[1, k, y, x]
+            flux_x[k, j, i] += share * new[1, k, y, x]
     if i < nx and j <= ny:
         gradient = (pressure[k, j + 1, i + 1] - pressure[k, j, i + 1]) * rates[1]
         force = slow[2, k, y, x] - 0.5 * (dry[k, y - 1, x] + dry[k, y, x]) * gradient
-        fast[2, k, y, x] += dt * force
+        new[2, k, y, x] = settled(old[2, k, y, x] + dt * force)
         if share != 0.0:
-            flux_y[k, j, i] += share * fast[2, k, y, x]
+            flux_y[k, j, i] += share * new[2, k, y, x]
 
 
 @inlined
-def theta_face(theta, levels, k, y, x):
-    """Theta at the face below level k."""
-    nz = theta.shape[0]
-    return levels[BELOW, k] * theta[max(k - 1, 0), y, x] + levels[ABOVE, k] * theta[min(k, nz - 1), y, x]
-
-
-@inlined
-def explicit_part(work, slow, fast, levels, rates, scratch, k, j, i):
-    """Rho'' and Theta'' of a cell but for the new W'', and the pressure of them and the old ones: scratch 2 to 4."""
+def explicit_part(old, new, work, slow, levels, rates, scratch, k, j, i):
+    """Rho' and Theta of a cell but for the new W, and the pressure of them and the old ones: scratch 2 to 4."""
     y, x, dt, implicit = j + HALO, i + HALO, rates[2], rates[3]
-    explicit, theta, u, v, w = 1.0 - implicit, work[3], fast[1], fast[2], fast[3]
+    explicit, theta, u, v, w = 1.0 - implicit, work[3], new[1], new[2], old[3]
     here, lower, upper = theta[k, y, x], w[k, y, x], at_level(w, k + 1, y, x)
     per_cell = levels[PER_CELL, k]
     div = (u[k, y, x + 1] - u[k, y, x]) * rates[0] + (v[k, y + 1, x] - v[k, y, x]) * rates[1]
     div += explicit * ((upper - lower) * per_cell)
-    scratch[2, k, j, i] = fast[0, k, y, x] + dt * (slow[0, k, y, x] - div)
+    scratch[2, k, j, i] = old[0, k, y, x] - dt * div
     warm_x = u[k, y, x + 1] * (0.5 * (here + theta[k, y, x + 1])) - u[k, y, x] * (0.5 * (theta[k, y, x - 1] + here))
     warm_y = v[k, y + 1, x] * (0.5 * (here + theta[k, y + 1, x])) - v[k, y, x] * (0.5 * (theta[k, y - 1, x] + here))
     warm_z = theta_face(theta, levels, k + 1, y, x) * upper - theta_face(theta, levels, k, y, x) * lower
     carry = warm_x * rates[0] + warm_y * rates[1] + explicit * (warm_z * per_cell)
-    new = fast[4, k, y, x] + dt * (slow[4, k, y, x] - carry)
-    scratch[3, k, j, i] = new
-    scratch[4, k, j, i] = work[5, k, y, x] * (implicit * new + explicit * fast[4, k, y, x])
+    heat = old[4, k, y, x] + dt * (slow[4, k, y, x] - carry)
+    scratch[3, k, j, i] = heat
+    scratch[4, k, j, i] = work[5, k, y, x] * (implicit * heat + explicit * old[4, k, y, x])
 
 
 @inlined
-def eliminate(work, slow, fast, levels, rates, scratch, tension, gravity, lift, factor, value, k, j, i):
+def eliminate(old, work, slow, levels, rates, scratch, tension, gravity, lift, factor, value, k, j, i):
     """Factor and value of the tridiagonal system at the face below level k, from those of the face before; kept."""
     y, x, dt, implicit = j + HALO, i + HALO, rates[2], rates[3]
     explicit, theta, stiff = 1.0 - implicit, work[3], work[5]
     below, above, down, up = levels[BELOW, k], levels[ABOVE, k], levels[PER_CELL, k - 1], levels[PER_CELL, k]
-    mixed_low = implicit * scratch[2, k - 1, j, i] + explicit * fast[0, k - 1, y, x]
-    mixed = implicit * scratch[2, k, j, i] + explicit * fast[0, k, y, x]
+    mixed_low = implicit * scratch[2, k - 1, j, i] + explicit * old[0, k - 1, y, x]
+    mixed = implicit * scratch[2, k, j, i] + explicit * old[0, k, y, x]
     weight = gravity * (below * mixed_low + above * mixed)
     gradient = tension * (scratch[4, k, j, i] - scratch[4, k - 1, j, i])
-    right = fast[3, k, y, x] + dt * (slow[3, k, y, x] + lift - gradient - weight)
+    right = old[3, k, y, x] + dt * (slow[3, k, y, x] + lift - gradient - weight)
     new_factor, new_value = swept(
         (dt * implicit) * (dt * implicit), tension, gravity, stiff[k - 1, y, x], stiff[k, y, x], down, up,
         theta_face(theta, levels, k - 1, y, x), theta_face(theta, levels, k, y, x),
@@ -307,42 +313,34 @@ def eliminate(work, slow, fast, levels, rates, scratch, tension, gravity, lift, 
 
 
 @inlined
-def settle(work, fast, pressure, levels, flux_z, rates, scratch, high, k, j, i):
-    """All deviations of a cell, from the new W'' of the face above; that of the face below is returned."""
+def settle(old, new, work, pressure, levels, flux_z, rates, scratch, high, k, j, i):
+    """All of a cell, from the new W of the face above; that of the face below is returned."""
     y, x, implicit, damping, share = j + HALO, i + HALO, rates[3], rates[4], rates[5]
-    theta, w, step, per_cell = work[3], fast[3], rates[2] * rates[3], levels[PER_CELL, k]
+    theta, step, per_cell = work[3], rates[2] * rates[3], levels[PER_CELL, k]
     low = scratch[1, k, j, i] - scratch[0, k, j, i] * high if k > 0 else 0.0
-    fast[0, k, y, x] = scratch[2, k, j, i] - step * ((high - low) * per_cell)
+    new[0, k, y, x] = settled(scratch[2, k, j, i] - step * ((high - low) * per_cell))
     carry = theta_face(theta, levels, k + 1, y, x) * high - theta_face(theta, levels, k, y, x) * low
-    new = scratch[3, k, j, i] - step * (carry * per_cell)
-    pressure[k, j + 1, i + 1] = work[5, k, y, x] * (new + damping * (new - fast[4, k, y, x]))
-    fast[4, k, y, x] = new
+    heat = settled(scratch[3, k, j, i] - step * (carry * per_cell))
+    pressure[k, j + 1, i + 1] = work[5, k, y, x] * (heat + damping * (heat - old[4, k, y, x]))
+    new[4, k, y, x] = heat
     if share != 0.0:
-        flux_z[k, j, i] += share * (implicit * low + (1.0 - implicit) * w[k, y, x])
-    w[k, y, x] = low
+        flux_z[k, j, i] += share * (implicit * low + (1.0 - implicit) * old[3, k, y, x])
+    new[3, k, y, x] = settled(low)
     return low
 
 
-def _columns(work, slow, fast, pressure, levels, flux_z, rates, scratch):
+def _columns(old, new, work, slow, pressure, levels, flux_z, rates, scratch):
     i, j = cuda.grid(1), cuda.blockIdx.y
     nz = pressure.shape[0]
     if i < pressure.shape[2] - 2:
         y, x, dry = j + HALO, i + HALO, work[6]
         for k in range(nz):
-            explicit_part(work, slow, fast, levels, rates, scratch, k, j, i)
+            explicit_part(old, new, work, slow, levels, rates, scratch, k, j, i)
         factor, value, high = 0.0, 0.0, 0.0
         for k in range(1, nz):
             tension = (levels[BELOW, k] * dry[k - 1, y, x] + levels[ABOVE, k] * dry[k, y, x]) * levels[PER_FACE, k]
             factor, value = eliminate(
-                work, slow, fast, levels, rates, scratch, tension, GRAVITY, 0.0, factor, value, k, j, i
+                old, work, slow, levels, rates, scratch, tension, GRAVITY, 0.0, factor, value, k, j, i
             )
         for k in range(nz - 1, -1, -1):
-            high = settle(work, fast, pressure, levels, flux_z, rates, scratch, high, k, j, i)
-
-
-def _finish(state, fast, out):
-    i, j, k = cuda.grid(1) + HALO, cuda.blockIdx.y + HALO, cuda.blockIdx.z
-    if i < state.shape[3] - HALO:
-        for field in range(5):
-            new = state[field, k, j, i] + fast[field, k, j, i]
-            out[field, k, j, i] = 0.0 if abs(new) < SMALLEST else new
+            high = settle(old, new, work, pressure, levels, flux_z, rates, scratch, high, k, j, i)

@@ -30,34 +30,29 @@ def tendencies(
     form.tendencies(state, work, column, levels, wind, weights, stage, slow)
 
 
-def begin(start: Any, state: Any, work: Any, fast: Any, pressure: Any) -> None:
-    """The deviations at the start of a stage; see `reference.begin`."""
-    form = _form(state, start, work, fast, pressure)
-    _check("the deviations", fast, state.shape)
-    _check("the pressure", pressure, _with_halo(state, 1))
-    form.begin(start, state, work, fast, pressure)
+def begin(start: Any, work: Any, pressure: Any) -> None:
+    """The pressure at the start of a stage; see `reference.begin`."""
+    form = _form(start, work, pressure)
+    _check("the pressure", pressure, _with_halo(start, 1))
+    form.begin(start, work, pressure)
 
 
 def substep(
-    work: Any, slow: Any, fast: Any, pressure: Any, levels: Any, flux_x: Any, flux_y: Any, flux_z: Any,
+    old: Any, new: Any, work: Any, slow: Any, pressure: Any, levels: Any, flux_x: Any, flux_y: Any, flux_z: Any,
     numbers: Substep,
 ) -> None:  # fmt: skip
-    """An acoustic substep in place; see `reference.substep`."""
-    form = _form(fast, work, slow, pressure, levels, flux_x, flux_y, flux_z)
+    """An acoustic substep; see `reference.substep`."""
+    form = _form(new, old, work, slow, pressure, levels, flux_x, flux_y, flux_z)
+    _check("the old state", old, new.shape)
     if numbers.share:
-        nz, ny, nx = _with_halo(fast, 0)
+        nz, ny, nx = _with_halo(new, 0)
         for name, flux, wanted in (
             ("x", flux_x, (nz, ny, nx + 1)),
             ("y", flux_y, (nz, ny + 1, nx)),
             ("z", flux_z, (nz + 1, ny, nx)),
         ):
             _check(f"the mass flux along {name}", flux, wanted)
-    form.substep(work, slow, fast, pressure, levels, flux_x, flux_y, flux_z, numbers)
-
-
-def finish(state: Any, fast: Any, new: Any) -> None:
-    """State and deviations together; see `reference.finish`."""
-    _form(state, fast, new).finish(state, fast, new)
+    form.substep(old, new, work, slow, pressure, levels, flux_x, flux_y, flux_z, numbers)
 
 
 def _with_halo(state: Any, halo: int) -> tuple[int, int, int]:

@@ -5,18 +5,22 @@ The prognostic variables are those of the box as deviations from its base state:
 rho w in z. rho w of level 0 is the ground's, 0; that of the lid, 0 too, is not stored. Levels may be stretched.
 
 A large step is Runge and Kutta's in three stages of dt/3, dt/2 and dt (Wicker and Skamarock 2002, MWR 130, 2088-2097).
-Each stage evaluates the slow tendencies R at the latest state * (`prepare`, `tendencies`), and then advances the
-deviations '' from * in acoustic substeps from t (`begin`, `substep`, `finish`), after Klemp, Skamarock and Dudhia
-(2007, MWR 135, 2897-2913, eqs. 19 to 24), in terms of p'' = (gamma p / rho theta)* (rho theta)'':
+Each stage linearizes the equations of sound about the latest state * (`prepare`), finds what they leave of the
+tendencies at it, R (`tendencies`), and then advances the state of t in acoustic substeps (`begin`, `substep`), after
+Klemp, Skamarock and Dudhia (2007, MWR 135, 2897-2913, eqs. 19 to 24), in terms of P = (gamma p / rho theta)* Theta,
+where Theta is (rho theta)':
 
-    U'' += dt (R_U - dp''/dx), V'' alike                          explicit, with the old pressure, forward
-    rho''  += dt (R_rho  - dU''/dx - dV''/dy - dW''/dz)            with the new U'', V''; W'' implicit
-    Theta'' += dt (R_Theta - d(U'' theta)/dx - … )
-    W'' += dt (R_W - dp''/dz - g rho'')                           p'', rho'' implicit: a tridiagonal system by column
+    U += dt (R_U - dP/dx), V alike                             explicit, with the old pressure, forward
+    rho'  += dt (-dU/dx - dV/dy - dW/dz)                        with the new U, V; W implicit
+    Theta += dt (R_Theta - d(U theta*)/dx - … )
+    W += dt (R_W - dP/dz - g rho')                             P, rho' implicit: a tridiagonal system by column
+
+Theirs are deviations from *, which is the same but for rounding; the state itself needs neither a beginning nor an end
+of a stage, hence two passes over memory less. R_U has the rest of the pressure, p'* - P*, and R_Theta that of the
+fluxes, which means of two theta* leave of those of fifth order.
 
 The vertical is off-centered: the share `implicit` of the new level. The horizontal pressure gradient uses
-p'' + damping (p'' - p'' of the substep before), which damps the divergence (Skamarock and Klemp 1992, MWR 120,
-2109-2127).
+P + damping (P - P of the substep before), which damps the divergence (Skamarock and Klemp 1992, MWR 120, 2109-2127).
 
 Moist air: rho is the density of dry air, theta the moist theta (1 + (R_v / R_d) q_v) theta, for which
 p = C0 (rho theta)**gamma; `water` is the mixing ratio of all water, q_t: the pressure gradient is divided by 1 + q_t,
@@ -24,8 +28,9 @@ and the weight in the vertical is that of (1 + q_t) rho. Without water it is an 
 
 levels: float64[5, nz + 1]: 1 / thickness of cells (the last is not used), 1 / distance of middles at faces (0 at ground
 and lid), the share of the cell below and of that above in a mean at a face (by thickness), q_t of the base state.
-work: float64[8, …] as the state: u, v, w, theta, p', gamma p / (rho theta), 1 / (1 + q_t), deviation of (1 + q_t) rho;
-the last two may be left alone in dry air: kernels are told so (`LargeStage.wet`, `Substep.wet`) and do not read them.
+work: float64[8, …] as the state: u, v, w, theta, p' - P, gamma p / (rho theta), 1 / (1 + q_t), deviation of
+(1 + q_t) rho; the last two may be left alone in dry air: kernels are told so (`LargeStage.wet`, `Substep.wet`) and do
+not read them.
 """
 
 from __future__ import annotations
@@ -69,8 +74,9 @@ def prepare(state: np.ndarray, water: np.ndarray, column: np.ndarray, levels: np
     new[U], new[V] = state[RHO_U] / (0.5 * (west + rho)), state[RHO_V] / (0.5 * (south + rho))
     new[W, 1:] = state[RHO_W, 1:] / at_faces(rho, levels)[1:-1]
     new[THETA] = heat / rho
-    new[PRESSURE] = base_pressure * np.expm1(GAMMA * np.log1p(state[RHO_THETA] / base_heat))
-    new[STIFFNESS] = GAMMA * (base_pressure + new[PRESSURE]) / heat
+    excess = base_pressure * np.expm1(GAMMA * np.log1p(state[RHO_THETA] / base_heat))
+    new[STIFFNESS] = GAMMA * (base_pressure + excess) / heat
+    new[PRESSURE] = excess - new[STIFFNESS] * state[RHO_THETA]
     new[DRY], new[WEIGHT] = 1.0, state[RHO]
     if water.size:
         new[DRY] = 1 / (1 + water)
@@ -88,10 +94,10 @@ def tendencies(
     stage: LargeStage,
     slow: np.ndarray,
 ) -> None:
-    """The slow tendencies at the owned cells; of rho u and rho v at the face beyond the last cell, too.
+    """What substeps leave of the tendencies at the owned cells; of rho u and rho v at the face beyond the last, too.
 
     wind: u and v of the base state, against which the Coriolis force acts, float64[2, nz]. weights:
-    `constants.upwind_weights`. slow: float64[5, …] as the state.
+    `constants.upwind_weights`. slow: float64[5, …] as the state; substeps leave nothing of rho': its row is not used.
     """
     momenta, speeds = state[RHO_U : RHO_W + 1], work[U : W + 1]
     u, v, w = momenta
@@ -100,11 +106,13 @@ def tendencies(
     new = np.zeros_like(slow)
     lid = np.zeros_like(w[:1])
     w_lid = np.concatenate([w, lid])
-    new[RHO] = -((_up(u) - u) / stage.dx + (np.roll(v, -1, 1) - v) / stage.dy + np.diff(w_lid, axis=0) * per_cell)
 
     # at the low faces of cells
-    new[RHO_THETA] = -_divergence(work[THETA], u, v, w_lid, weights, stage, per_cell)
+    theta = work[THETA]
     low_x, low_y = (lambda a: 0.5 * (np.roll(a, 1, 2) + a)), (lambda a: 0.5 * (np.roll(a, 1, 1) + a))
+    x, y, z = u * low_x(theta), v * low_y(theta), w_lid * at_faces(theta, levels)
+    linear = (_up(x) - x) / stage.dx + (np.roll(y, -1, 1) - y) / stage.dy + np.diff(z, axis=0) * per_cell
+    new[RHO_THETA] = linear - _divergence(theta, u, v, w_lid, weights, stage, per_cell)
     middle = _upwind(speeds[0], 0.5 * (u + _up(u)), 2, weights[2], 1)
     new[RHO_U] = -(middle - np.roll(middle, 1, 2)) / stage.dx
     new[RHO_U] -= _divergence(speeds[0], None, low_x(v), low_x(w_lid), weights, stage, per_cell)
@@ -134,26 +142,29 @@ def tendencies(
     new[RHO_W] -= _divergence(speeds[2], flux_x, flux_y, None, weights, stage, per_cell)
     gradient = np.zeros_like(w)
     gradient[1:] = np.diff(pressure, axis=0)
-    force = gradient * per_face + GRAVITY * at_faces(work[WEIGHT], levels)[:-1]
+    force = gradient * per_face
+    if stage.wet:
+        force += GRAVITY * at_faces(work[WEIGHT], levels)[:-1]
+        new[RHO_W] += GRAVITY * at_faces(state[RHO], levels)[:-1]
     new[RHO_W] -= at_faces(dry, levels)[:-1] * force
     new[RHO_W, 0] = 0
     beyond = BEYOND
-    slow[:, :, OWNED, OWNED] = new[:, :, OWNED, OWNED]
+    slow[RHO_U:, :, OWNED, OWNED] = new[RHO_U:, :, OWNED, OWNED]
     slow[RHO_U, :, OWNED, beyond] = new[RHO_U, :, OWNED, beyond]
     slow[RHO_V, :, beyond, OWNED] = new[RHO_V, :, beyond, OWNED]
 
 
-def begin(start: np.ndarray, state: np.ndarray, work: np.ndarray, fast: np.ndarray, pressure: np.ndarray) -> None:
-    """The deviations '' at the start of a stage, in the owned cells and one beyond. pressure: p'', halo of 1."""
+def begin(start: np.ndarray, work: np.ndarray, pressure: np.ndarray) -> None:
+    """P at the start of a stage, in the owned cells and one beyond. start: the state of t; pressure: a halo of 1."""
     around = slice(HALO - 1, 1 - HALO)
-    fast[:, :, around, around] = (start - state)[:, :, around, around]
-    pressure[...] = (work[STIFFNESS] * fast[RHO_THETA])[:, around, around]
+    pressure[...] = (work[STIFFNESS] * start[RHO_THETA])[:, around, around]
 
 
 def substep(
+    old: np.ndarray,
+    new: np.ndarray,
     work: np.ndarray,
     slow: np.ndarray,
-    fast: np.ndarray,
     pressure: np.ndarray,
     levels: np.ndarray,
     flux_x: np.ndarray,
@@ -161,29 +172,48 @@ def substep(
     flux_z: np.ndarray,
     numbers: Substep,
 ) -> None:
-    """Advance the deviations by an acoustic substep, in place.
+    """Advance the owned cells of a state, and the faces beyond them, by an acoustic substep.
 
-    pressure: p'' as the horizontal gradient takes it, of all owned cells and one cell around them; its owned cells are
-    written. flux_x, flux_y, flux_z: mean mass fluxes at the faces of the owned cells, which start as *,
-    to which the share of '' is added; not used where share is 0.
+    new: where it goes; it may be `old`. What is below SMALLEST becomes 0. pressure: P as the horizontal gradient takes
+    it, of all owned cells and one cell around them; its owned cells are written. flux_x, flux_y, flux_z: mean mass
+    fluxes at the faces of the owned cells, which start as 0, to which the share of this substep is added; not used
+    where share is 0.
     """
     dx, dy, dt, _, _, share, _ = numbers
     dry, beyond = work[DRY], BEYOND
     chi_x, chi_y = mean_x(dry), mean_y(dry)
     across, along = pressure[:, 1:-1, :], pressure[:, :, 1:-1]
-    fast[RHO_U, :, OWNED, beyond] += dt * (slow[RHO_U, :, OWNED, beyond] - chi_x * np.diff(across, axis=2) / dx)
-    fast[RHO_V, :, beyond, OWNED] += dt * (slow[RHO_V, :, beyond, OWNED] - chi_y * np.diff(along, axis=1) / dy)
-    if share:
-        flux_x += share * fast[RHO_U, :, OWNED, beyond]
-        flux_y += share * fast[RHO_V, :, beyond, OWNED]
+    push(old, new, RHO_U, dt * (slow[RHO_U, :, OWNED, beyond] - chi_x * np.diff(across, axis=2) / dx))
+    push(old, new, RHO_V, dt * (slow[RHO_V, :, beyond, OWNED] - chi_y * np.diff(along, axis=1) / dy))
+    add_means(new, flux_x, flux_y, share)
     tension = at_faces(dry[:, OWNED, OWNED], levels) * levels[PER_FACE, :, None, None]
-    columns(work, slow, fast, pressure, levels, flux_z, numbers, tension, np.full_like(tension, GRAVITY), 0 * tension)
+    gravity = np.full_like(tension, GRAVITY)
+    columns(old, new, work, slow, pressure, levels, flux_z, numbers, tension, gravity, 0 * tension)
+
+
+def push(old: np.ndarray, new: np.ndarray, field: int, change: np.ndarray) -> None:
+    """A horizontal momentum at the faces of the owned cells."""
+    faces = (field, slice(None), *((OWNED, BEYOND) if field == RHO_U else (BEYOND, OWNED)))
+    new[faces] = settled(old[faces] + change)
+
+
+def add_means(new: np.ndarray, flux_x: np.ndarray, flux_y: np.ndarray, share: float) -> None:
+    """The share of the new horizontal momenta in the mean mass fluxes."""
+    if share:
+        flux_x += share * new[RHO_U, :, OWNED, BEYOND]
+        flux_y += share * new[RHO_V, :, BEYOND, OWNED]
+
+
+def settled(value: np.ndarray) -> np.ndarray:
+    """What is too small to matter is 0."""
+    return np.where(np.abs(value) < SMALLEST, 0.0, value)
 
 
 def columns(
+    old: np.ndarray,
+    new: np.ndarray,
     work: np.ndarray,
     slow: np.ndarray,
-    fast: np.ndarray,
     pressure: np.ndarray,
     levels: np.ndarray,
     flux_z: np.ndarray,
@@ -192,32 +222,33 @@ def columns(
     gravity: np.ndarray,
     lift: np.ndarray,
 ) -> None:
-    """The part of a substep that is implicit: rho'', Theta'' and W'' of all columns, after U'' and V''.
+    """The part of a substep that is implicit: rho', Theta and W of all columns, after U and V.
 
-    At the faces between levels, float64[nz + 1, ny, nx]: tension, what the difference of p'' across a face pulls;
-    gravity, what rho'' there weighs; lift, what else moves W''.
+    At the faces between levels, float64[nz + 1, ny, nx]: tension, what the difference of P across a face pulls;
+    gravity, what rho' there weighs; lift, what else moves W.
     """
     dx, dy, dt, implicit, damping, share, _ = numbers
     nz, beyond = len(pressure), BEYOND
     theta, stiff = work[THETA], work[STIFFNESS, :, OWNED, OWNED]
-    u, v = fast[RHO_U, :, OWNED, beyond], fast[RHO_V, :, beyond, OWNED]
+    u, v = new[RHO_U, :, OWNED, beyond], new[RHO_V, :, beyond, OWNED]
 
     def divergence(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return np.diff(a, axis=2) / dx + np.diff(b, axis=1) / dy
 
     per_cell = levels[PER_CELL, :-1, None, None]
     below, above = levels[BELOW, :, None, None], levels[ABOVE, :, None, None]
-    rho, heat, w = (fast[each, :, OWNED, OWNED] for each in (RHO, RHO_THETA, RHO_W))
+    rho, heat, w = (old[each, :, OWNED, OWNED] for each in (RHO, RHO_THETA, RHO_W))
     theta_face = at_faces(theta[:, OWNED, OWNED], levels)
-    old = np.concatenate([w, np.zeros_like(w[:1])])
+    lifted = np.concatenate([w, np.zeros_like(w[:1])])
     explicit = 1 - implicit
-    new_rho = rho + dt * (slow[RHO, :, OWNED, OWNED] - divergence(u, v) - explicit * np.diff(old, axis=0) * per_cell)
-    carried = divergence(u * mean_x(theta), v * mean_y(theta)) + explicit * np.diff(theta_face * old, axis=0) * per_cell
+    new_rho = rho - dt * (divergence(u, v) + explicit * np.diff(lifted, axis=0) * per_cell)
+    carried = divergence(u * mean_x(theta), v * mean_y(theta))
+    carried += explicit * np.diff(theta_face * lifted, axis=0) * per_cell
     new_heat = heat + dt * (slow[RHO_THETA, :, OWNED, OWNED] - carried)
     mixed_rho = implicit * new_rho + explicit * rho
     mixed_p = stiff * (implicit * new_heat + explicit * heat)
     size = (dt * implicit) ** 2
-    factor, value = np.zeros_like(old), np.zeros_like(old)
+    factor, value = np.zeros_like(lifted), np.zeros_like(lifted)
     for k in range(1, nz):
         down, up = per_cell[k - 1], per_cell[k]
         lower = -size * (tension[k] * stiff[k - 1] * down * theta_face[k - 1] - gravity[k] * below[k] * down)
@@ -232,15 +263,16 @@ def columns(
         pivot = 1 / (diagonal - lower * factor[k - 1])
         factor[k] = upper * pivot
         value[k] = (right - lower * value[k - 1]) * pivot
-    new = np.zeros_like(old)
+    new_w = np.zeros_like(lifted)
     for k in range(nz - 1, 0, -1):
-        new[k] = value[k] - factor[k] * new[k + 1]
-    new_rho -= dt * implicit * np.diff(new, axis=0) * per_cell
-    new_heat -= dt * implicit * np.diff(theta_face * new, axis=0) * per_cell
+        new_w[k] = value[k] - factor[k] * new_w[k + 1]
+    new_rho -= dt * implicit * np.diff(new_w, axis=0) * per_cell
+    new_heat = settled(new_heat - dt * implicit * np.diff(theta_face * new_w, axis=0) * per_cell)
     pressure[:, 1:-1, 1:-1] = stiff * (new_heat + damping * (new_heat - heat))
     if share:
-        flux_z[:-1] += share * (implicit * new[:-1] + explicit * w)
-    rho[...], heat[...], w[...] = new_rho, new_heat, new[:-1]
+        flux_z[:-1] += share * (implicit * new_w[:-1] + explicit * w)
+    for field, values in ((RHO, new_rho), (RHO_THETA, new_heat), (RHO_W, new_w[:-1])):
+        new[field, :, OWNED, OWNED] = settled(values)
 
 
 def mean_x(a: np.ndarray) -> np.ndarray:
@@ -251,15 +283,6 @@ def mean_x(a: np.ndarray) -> np.ndarray:
 def mean_y(a: np.ndarray) -> np.ndarray:
     """At the faces of the owned cells across y."""
     return 0.5 * (a[:, HALO - 1 : -HALO, OWNED] + a[:, BEYOND, OWNED])
-
-
-def finish(state: np.ndarray, fast: np.ndarray, new: np.ndarray) -> None:
-    """The state at the end of a stage: * and '' of the owned cells together; what is below SMALLEST is 0.
-
-    new: where it goes; it may be `state`.
-    """
-    total = state[:, :, OWNED, OWNED] + fast[:, :, OWNED, OWNED]
-    new[:, :, OWNED, OWNED] = np.where(np.abs(total) < SMALLEST, 0.0, total)
 
 
 def _up(a: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ import numpy as np
 
 from hpckit.kernels.compile.jit import inlined, jit
 from hpckit.kernels.compile.vectors import prefetch_second
-from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, PER_CELL
+from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, PER_CELL, SMALLEST
 
 u8 = np.uint64
 LINE = 8  # numbers in a line of the cache
@@ -25,6 +25,12 @@ def ask(array, at, count):
     """
     for i in range(0, count + LINE - 1, LINE):
         prefetch_second(array, at + i)
+
+
+@inlined
+def settled(value):
+    """What is too small to matter is 0."""
+    return 0.0 if abs(value) < SMALLEST else value
 
 
 @jit(noalias=True, borrowed=True)
@@ -59,7 +65,7 @@ def add_means(x, y, u, v, share, row, rows, at, wide, next_cell, nz, nx):
 
 @inlined
 def explicit_part(
-    u, v, w, rho, heat, slow_rho, slow_heat, theta, stiff, levels, per_dx, per_dy, dt, implicit, at, wide, next_cell,
+    u, v, w, rho, heat, slow_heat, theta, stiff, levels, per_dx, per_dy, dt, implicit, at, wide, next_cell,
     new_rho, new_heat, p, k,
 ):  # fmt: skip
     """Rho'' and Theta'' of a level of a plane but for the new W'', and the pressure that they and the old ones make."""
@@ -70,14 +76,14 @@ def explicit_part(
     top, bottom = u8(over), u8(under)
     per_cell, below, above = levels[PER_CELL, k], levels[BELOW, k], levels[ABOVE, k]
     below_up, above_up = levels[BELOW, k + 1], levels[ABOVE, k + 1]
-    for each in (rho, heat, slow_rho, slow_heat, stiff, w):
+    for each in (rho, heat, slow_heat, stiff, w):
         ask(each, here + wide, count)
     ask(theta, here + 2 * wide, count)
     for i in range(u8(count)):
         warm, lower, upper = theta[c + i], w[c + i], gate * w[top + i]
         u_low, u_high, v_low, v_high = u[c + i], u[east + i], v[c + i], v[north + i]
         div = (u_high - u_low) * per_dx + (v_high - v_low) * per_dy
-        new_rho[k, i] = rho[c + i] + dt * (slow_rho[c + i] - div - explicit * ((upper - lower) * per_cell))
+        new_rho[k, i] = rho[c + i] + dt * (-div - explicit * ((upper - lower) * per_cell))
         warm_x = u_high * (0.5 * (warm + theta[east + i])) - u_low * (0.5 * (theta[west + i] + warm))
         warm_y = v_high * (0.5 * (warm + theta[north + i])) - v_low * (0.5 * (theta[south + i] + warm))
         warm_z = (below_up * warm + above_up * theta[top + i]) * upper
@@ -90,8 +96,8 @@ def explicit_part(
 
 @jit(noalias=True, borrowed=True)
 def settle(
-    factor, value, rho, heat, theta, stiff, levels, dt, implicit, damping, share, at, next_cell, pressure, middle,
-    next_middle, flux, face, next_face, fast_rho, fast_w, fast_heat, high,
+    factor, value, rho, heat, old_w, old_heat, theta, stiff, levels, dt, implicit, damping, share, at, next_cell,
+    pressure, middle, next_middle, flux, face, next_face, new_rho, new_w, new_heat, high,
 ):  # fmt: skip
     """The tridiagonal system of a plane backward, and all its deviations with the new W''. high: a row to work in.
 
@@ -110,15 +116,15 @@ def settle(
             ask(flux, face + k * next_face + len(high), len(high))
             for i in range(u8(len(high))):
                 new = value[k, i] - factor[k, i] * high[i]
-                flux[f + i] += share * (implicit * new + explicit * fast_w[c + i])
+                flux[f + i] += share * (implicit * new + explicit * old_w[c + i])
         for i in range(u8(len(high))):
             upper = high[i]
             lower = value[k, i] - factor[k, i] * upper
             warm_low = below * theta[bottom + i] + above * theta[c + i]
             warm_high = below_up * theta[c + i] + above_up * theta[top + i]
-            fast_rho[c + i] = rho[k, i] - step * ((upper - lower) * per_cell)
-            new = heat[k, i] - step * ((warm_high * upper - warm_low * lower) * per_cell)
-            pressure[q + i] = stiff[c + i] * (new + damping * (new - fast_heat[c + i]))
-            fast_heat[c + i] = new
-            fast_w[c + i] = lower
+            new_rho[c + i] = settled(rho[k, i] - step * ((upper - lower) * per_cell))
+            new = settled(heat[k, i] - step * ((warm_high * upper - warm_low * lower) * per_cell))
+            pressure[q + i] = stiff[c + i] * (new + damping * (new - old_heat[c + i]))
+            new_heat[c + i] = new
+            new_w[c + i] = settled(lower)
             high[i] = lower

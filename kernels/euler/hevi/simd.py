@@ -10,9 +10,9 @@ import numpy as np
 
 from hpckit.kernels.compile.jit import jit
 from hpckit.kernels.euler.constants import GAMMA, GRAVITY, HALO
-from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, FACES_BACK, PER_CELL, PER_FACE, SMALLEST, WATER
+from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, FACES_BACK, PER_CELL, PER_FACE, WATER
 from hpckit.kernels.euler.hevi.numerics import carried, swept, weno
-from hpckit.kernels.euler.hevi.rows import add_means, ask, explicit_part, fill, settle
+from hpckit.kernels.euler.hevi.rows import add_means, ask, explicit_part, fill, settle, settled
 from hpckit.kernels.euler.numerics import outside, power
 
 u8 = np.uint64
@@ -65,8 +65,9 @@ def _pressure(heat, base_heat, base_p, p, stiff):
         e = heat[i] * per_base
         excess = base_p * power(e, False)
         far |= outside(e)
-        p[i] = excess
-        stiff[i] = GAMMA * (base_p + excess) / (heat[i] + base_heat)
+        slope = GAMMA * (base_p + excess) / (heat[i] + base_heat)
+        p[i] = excess - slope * heat[i]
+        stiff[i] = slope
     return far
 
 
@@ -74,8 +75,10 @@ def _pressure(heat, base_heat, base_p, p, stiff):
 def _pressure_far(heat, base_heat, base_p, p, stiff):
     per_base = 1.0 / base_heat
     for i in range(u8(len(heat))):
-        p[i] = base_p * power(heat[i] * per_base, True)
-        stiff[i] = GAMMA * (base_p + p[i]) / (heat[i] + base_heat)
+        excess = base_p * power(heat[i] * per_base, True)
+        slope = GAMMA * (base_p + excess) / (heat[i] + base_heat)
+        p[i] = excess - slope * heat[i]
+        stiff[i] = slope
 
 
 @jit(noalias=True, borrowed=True)
@@ -102,8 +105,8 @@ def _tendencies(state, work, column, levels, wind, weights, stage, slow, x, y, z
     mass_x, mass_y, mass_z = state[1].reshape(-1), state[2].reshape(-1), state[3].reshape(-1)
     u, v, w, theta = work[0].reshape(-1), work[1].reshape(-1), work[2].reshape(-1), work[3].reshape(-1)
     p, dry = work[4].reshape(-1), work[6].reshape(-1)
-    weight = work[7].reshape(-1) if stage.wet else state[0].reshape(-1)
-    new_rho, new_u, new_v = slow[0].reshape(-1), slow[1].reshape(-1), slow[2].reshape(-1)
+    rho, weight = state[0].reshape(-1), work[7].reshape(-1)
+    new_u, new_v = slow[1].reshape(-1), slow[2].reshape(-1)
     new_w, new_heat = slow[3].reshape(-1), slow[4].reshape(-1)
     for first in range(HALO, end + 1, ROWS):
         for k in range(nz):
@@ -115,13 +118,15 @@ def _tendencies(state, work, column, levels, wind, weights, stage, slow, x, y, z
                 low = at - plane if k else at
                 owned = j < end
                 # What the next level reads first: mass_z a level above it, speeds three above.
-                for each in (mass_x, mass_y, p, weight, new_rho, new_u, new_v, new_w, new_heat):
+                for each in (mass_x, mass_y, p, new_u, new_v, new_w, new_heat):
                     ask(each, at + plane, n)
                 ask(mass_z, at + 2 * plane, n)
                 for each in (u, v, w, theta):
                     ask(each, at + 4 * plane, n)
                 if stage.wet:
                     ask(dry, at + plane, n)
+                    ask(weight, at + plane, n)
+                    ask(rho, at + plane, n)
                 this, last = y[j & 1], y[1 - (j & 1)]
                 if j == first:
                     _faces_y(mass_y, u, v, w, theta, at - wide, low - wide, wide, n, below, above, inner, last)
@@ -135,7 +140,8 @@ def _tendencies(state, work, column, levels, wind, weights, stage, slow, x, y, z
                     fill(up[3], 0.0)
                 else:
                     row = weights[max(min(k, nz - 2 - k, 2), 0)]
-                    _faces_z(mass_z, u, v, theta, at, wide, plane, k, nz, n, row, up)
+                    _faces_z(mass_z, u, v, theta, at, wide, plane, k, nz, n, levels[BELOW, k + 1],
+                             levels[ABOVE, k + 1], row, up)  # fmt: skip
                 row = weights[min(k, nz - 1 - k, 2)]
                 over = mass_z[at + plane : at + plane + n] if not top else still[:n]
                 _middle_z(
@@ -144,18 +150,17 @@ def _tendencies(state, work, column, levels, wind, weights, stage, slow, x, y, z
                     w[at + 3 * plane : at + 3 * plane + n] if k < nz - 3 else still[:n],
                     at, at - min(k, 1) * plane, at - min(k, 2) * plane, n, row, up[2],
                 )  # fmt: skip
-                _passes(mass_x, v, at - wide, at, 0.5, 0.5, at, 1, n + 1, inner, x[1])
+                _passes(mass_x, v, at - wide, at, 0.5, 0.5, at, 1, n + 1, 0.0, inner, x[1])
                 if owned:
-                    _passes(mass_x, u, at - 1, at, 0.5, 0.5, at, 1, n + 2, inner, x[0])
-                    _passes(mass_x, w, low, at, below, above, at, 1, n + 1, inner, x[2])
-                    _passes(mass_x, theta, at, at, 0.5, 0.5, at, 1, n + 1, inner, x[3])
-                    _air(mass_x, mass_y, mass_z, over, x, last, this, up, at, wide, n, per_dx, per_dy, per_cell, down,
-                         new_rho, new_heat)  # fmt: skip
+                    _passes(mass_x, u, at - 1, at, 0.5, 0.5, at, 1, n + 2, 0.0, inner, x[0])
+                    _passes(mass_x, w, low, at, below, above, at, 1, n + 1, 0.0, inner, x[2])
+                    _passes(mass_x, theta, at, at, 0.5, 0.5, at, 1, n + 1, 0.5, inner, x[3])
+                    _warm(x[3], last[3], this[3], down[3], up[3], at, n, per_dx, per_dy, per_cell, new_heat)
                     _along(x[0], last[0], this[0], down[0], up[0], p, dry, at, 1, n + 1, 1, per_dx, per_dy, per_dx,
                            per_cell, stage.wet, new_u)  # fmt: skip
                     if k:
-                        _lift(x[2], last[2], this[2], down[2], up[2], p, dry, weight, low, at, n, per_dx, per_dy,
-                              per_face, below, above, stage.wet, new_w)  # fmt: skip
+                        _lift(x[2], last[2], this[2], down[2], up[2], p, dry, weight, rho, low, at, n, per_dx,
+                              per_dy, per_face, below, above, stage.wet, new_w)  # fmt: skip
                     else:
                         fill(new_w[at : at + n], 0.0)
                 _along(x[1], last[1], this[1], down[1], up[1], p, dry, at, wide, n, 1, per_dx, per_dy, per_dy,
@@ -176,8 +181,11 @@ def _tendencies(state, work, column, levels, wind, weights, stage, slow, x, y, z
 
 
 @jit(noalias=True, borrowed=True)
-def _passes(mass, q, low, high, share_low, share_high, at, step, count, row, out):
-    """What a mean of two mass fluxes carries of q through the faces between the cells at - step and at."""
+def _passes(mass, q, low, high, share_low, share_high, at, step, count, less, row, out):
+    """What a mean of two mass fluxes carries of q through the faces between the cells at - step and at.
+
+    less: of the sum of the two cells at the face, which is left to the acoustic substeps.
+    """
     even0, even1, even2, odd0, odd1, odd2 = row[0], row[1], row[2], row[3], row[4], row[5]
     m, n = u8(low), u8(high)
     a, b, c, d, e, f = (
@@ -186,8 +194,10 @@ def _passes(mass, q, low, high, share_low, share_high, at, step, count, row, out
     if row[6] != 0.0:
         for i in range(u8(count)):
             flux = share_low * mass[m + i] + share_high * mass[n + i]
-            out[i] = weno(flux, q[a + i], q[b + i], q[c + i], q[d + i], q[e + i], q[f + i])
+            whole = weno(flux, q[a + i], q[b + i], q[c + i], q[d + i], q[e + i], q[f + i])
+            out[i] = whole - less * (flux * (q[c + i] + q[d + i]))
         return
+    even0 -= less
     for i in range(u8(count)):
         flux = share_low * mass[m + i] + share_high * mass[n + i]
         out[i] = carried(
@@ -199,15 +209,15 @@ def _passes(mass, q, low, high, share_low, share_high, at, step, count, row, out
 def _faces_y(mass, u, v, w, theta, at, low, wide, n, below, above, row, out):
     """What passes the high faces in y of a row; of v the middle of its cells."""
     north = at + wide
-    _passes(mass, u, north - 1, north, 0.5, 0.5, north, wide, n + 1, row, out[0])
-    _passes(mass, v, at, north, 0.5, 0.5, north, wide, n, row, out[1])
-    _passes(mass, w, low + wide, north, below, above, north, wide, n, row, out[2])
-    _passes(mass, theta, north, north, 0.5, 0.5, north, wide, n, row, out[3])
+    _passes(mass, u, north - 1, north, 0.5, 0.5, north, wide, n + 1, 0.0, row, out[0])
+    _passes(mass, v, at, north, 0.5, 0.5, north, wide, n, 0.0, row, out[1])
+    _passes(mass, w, low + wide, north, below, above, north, wide, n, 0.0, row, out[2])
+    _passes(mass, theta, north, north, 0.5, 0.5, north, wide, n, 0.5, row, out[3])
 
 
 @jit(noalias=True, borrowed=True)
-def _faces_z(mass, u, v, theta, at, wide, plane, k, nz, n, row, out):
-    """What passes the high faces of level k of u, v and theta."""
+def _faces_z(mass, u, v, theta, at, wide, plane, k, nz, n, below, above, row, out):
+    """What passes the high faces of level k of u, v and theta; of theta without its mean, below and above."""
     even0, even1, even2, odd0, odd1, odd2 = row[0], row[1], row[2], row[3], row[4], row[5]
     a, b, c = u8(at - min(k, 2) * plane), u8(at - min(k, 1) * plane), u8(at)
     d, e, f = u8(at + plane), u8(at + min(2, nz - 1 - k) * plane), u8(at + min(3, nz - 1 - k) * plane)
@@ -221,7 +231,8 @@ def _faces_z(mass, u, v, theta, at, wide, plane, k, nz, n, row, out):
             out[1, i] = weno(flux, v[a + i], v[b + i], v[c + i], v[d + i], v[e + i], v[f + i])
         for i in range(u8(n)):
             flux = mass[d + i]
-            out[3, i] = weno(flux, theta[a + i], theta[b + i], theta[c + i], theta[d + i], theta[e + i], theta[f + i])
+            whole = weno(flux, theta[a + i], theta[b + i], theta[c + i], theta[d + i], theta[e + i], theta[f + i])
+            out[3, i] = whole - flux * (below * theta[c + i] + above * theta[d + i])
         return
     for i in range(u8(n + 1)):
         flux = 0.5 * mass[west + i] + 0.5 * mass[d + i]
@@ -234,10 +245,11 @@ def _faces_z(mass, u, v, theta, at, wide, plane, k, nz, n, row, out):
             flux, v[a + i], v[b + i], v[c + i], v[d + i], v[e + i], v[f + i], even0, even1, even2, odd0, odd1, odd2
         )
     for i in range(u8(n)):
-        out[3, i] = carried(
+        whole = carried(
             mass[d + i], theta[a + i], theta[b + i], theta[c + i], theta[d + i], theta[e + i], theta[f + i], even0,
             even1, even2, odd0, odd1, odd2,
         )  # fmt: skip
+        out[3, i] = whole - mass[d + i] * (below * theta[c + i] + above * theta[d + i])
 
 
 @jit(noalias=True, borrowed=True)
@@ -258,15 +270,12 @@ def _middle_z(mass, over, w, w_1, w_2, w_3, at, at_1, at_2, n, row, out):
 
 
 @jit(noalias=True, borrowed=True)
-def _air(mass_x, mass_y, mass_z, over, x, south, north, up, at, wide, n, per_dx, per_dy, per_cell, down, rho, heat):
-    """Tendencies of rho and rho theta of a row."""
-    c, east, far = u8(at), u8(at + 1), u8(at + wide)
+def _warm(x, south, north, down, up, at, n, per_dx, per_dy, per_cell, heat):
+    """Tendency of rho theta of a row."""
+    c = u8(at)
     for i in range(u8(n)):
-        along = (mass_x[c + i] - mass_x[east + i]) * per_dx + (mass_y[c + i] - mass_y[far + i]) * per_dy
-        rho[c + i] = along + (mass_z[c + i] - over[i]) * per_cell
-    for i in range(u8(n)):
-        along = (x[3, i] - x[3, i + u8(1)]) * per_dx + (south[3, i] - north[3, i]) * per_dy
-        heat[c + i] = along + (down[3, i] - up[3, i]) * per_cell
+        along = (x[i] - x[i + u8(1)]) * per_dx + (south[i] - north[i]) * per_dy
+        heat[c + i] = along + (down[i] - up[i]) * per_cell
 
 
 @jit(noalias=True, borrowed=True)
@@ -282,16 +291,19 @@ def _along(x, south, north, down, up, p, dry, at, back, n, ahead, per_dx, per_dy
 
 @jit(noalias=True, borrowed=True)
 def _lift(
-    x, south, north, down, up, p, dry, weight, low, at, n, per_dx, per_dy, per_face, below, above, wet, out
+    x, south, north, down, up, p, dry, weight, rho, low, at, n, per_dx, per_dy, per_face, below, above, wet, out
 ):  # fmt: skip
-    """Tendency of rho w of a row. low: the level below."""
+    """Tendency of rho w of a row. low: the level below. Air that is dry weighs what the substeps say it does."""
     c, under = u8(at), u8(low)
     for i in range(u8(n)):
         along = (x[i] - x[i + u8(1)]) * per_dx + (south[i] - north[i]) * per_dy
         change = along + (down[i] - up[i]) * per_face
-        force = (p[c + i] - p[under + i]) * per_face + GRAVITY * (below * weight[under + i] + above * weight[c + i])
-        share = below * dry[under + i] + above * dry[c + i] if wet else 1.0
-        out[c + i] = change - share * force
+        force = (p[c + i] - p[under + i]) * per_face
+        if wet:
+            force += GRAVITY * (below * weight[under + i] + above * weight[c + i])
+            change += GRAVITY * (below * rho[under + i] + above * rho[c + i])
+            force *= below * dry[under + i] + above * dry[c + i]
+        out[c + i] = change - force
 
 
 @jit(noalias=True, borrowed=True)
@@ -301,20 +313,12 @@ def _turn(a, b, c, d, calm, coriolis, out):
 
 
 @jit(borrowed=True)
-def begin(start, state, work, fast, pressure):
-    nz, tall, wide = state.shape[1:]
+def begin(start, work, pressure):
+    nz, tall, wide = start.shape[1:]
     first, end = HALO - 1, wide - HALO + 1
     for k in range(nz):
         for j in range(HALO - 1, tall - HALO + 1):
-            for field in range(5):
-                _minus(start[field, k, j, first:end], state[field, k, j, first:end], fast[field, k, j, first:end])
-            _times(work[5, k, j, first:end], fast[4, k, j, first:end], pressure[k, j - HALO + 1])
-
-
-@jit(noalias=True, borrowed=True)
-def _minus(a, b, out):
-    for i in range(u8(len(out))):
-        out[i] = a[i] - b[i]
+            _times(work[5, k, j, first:end], start[4, k, j, first:end], pressure[k, j - HALO + 1])
 
 
 @jit(noalias=True, borrowed=True)
@@ -324,22 +328,24 @@ def _times(a, b, out):
 
 
 @jit
-def substep(work, slow, fast, pressure, levels, flux_x, flux_y, flux_z, numbers):
-    columns = np.zeros((5, fast.shape[1] + 1, fast.shape[3] - 2 * HALO))
-    _substep(work, slow, fast, pressure, levels, flux_x, flux_y, flux_z, numbers, columns)
+def substep(old, new, work, slow, pressure, levels, flux_x, flux_y, flux_z, numbers):
+    columns = np.zeros((5, new.shape[1] + 1, new.shape[3] - 2 * HALO))
+    _substep(old, new, work, slow, pressure, levels, flux_x, flux_y, flux_z, numbers, columns)
 
 
 @jit(borrowed=True)
-def _substep(work, slow, fast, pressure, levels, flux_x, flux_y, flux_z, numbers, columns):
+def _substep(old, new, work, slow, pressure, levels, flux_x, flux_y, flux_z, numbers, columns):
     """A row of columns after the other: momenta along x and beyond it along y, then its columns."""
-    nz, tall, wide = fast.shape[1:]
+    nz, tall, wide = new.shape[1:]
     nx, cells, far = wide - 2 * HALO, tall * wide, wide - 2 * HALO + 2
     dt, implicit, share, wet = numbers.dt, numbers.implicit, numbers.share, numbers.wet
     factor, value, rho, heat, p = columns[0], columns[1], columns[2], columns[3], columns[4]
-    fast_rho, u, v = fast[0].reshape(-1), fast[1].reshape(-1), fast[2].reshape(-1)
-    w, fast_heat = fast[3].reshape(-1), fast[4].reshape(-1)
-    slow_rho, slow_u, slow_v = slow[0].reshape(-1), slow[1].reshape(-1), slow[2].reshape(-1)
-    slow_w, slow_heat = slow[3].reshape(-1), slow[4].reshape(-1)
+    old_rho, old_u, old_v = old[0].reshape(-1), old[1].reshape(-1), old[2].reshape(-1)
+    old_w, old_heat = old[3].reshape(-1), old[4].reshape(-1)
+    new_rho, u, v = new[0].reshape(-1), new[1].reshape(-1), new[2].reshape(-1)
+    new_w, new_heat = new[3].reshape(-1), new[4].reshape(-1)
+    slow_u, slow_v, slow_w = slow[1].reshape(-1), slow[2].reshape(-1), slow[3].reshape(-1)
+    slow_heat = slow[4].reshape(-1)
     theta, stiff, dry = work[3].reshape(-1), work[5].reshape(-1), work[6].reshape(-1)
     excess, x, y, z = pressure.reshape(-1), flux_x.reshape(-1), flux_y.reshape(-1), flux_z.reshape(-1)
     next_p, per_dx, per_dy = pressure.shape[1] * far, 1.0 / numbers.dx, 1.0 / numbers.dy
@@ -347,46 +353,58 @@ def _substep(work, slow, fast, pressure, levels, flux_x, flux_y, flux_z, numbers
         at, own = j * wide + HALO, (j - HALO + 1) * far + 1  # of the lowest cell in the state and in the pressure
         if j == HALO:
             _push(
-                v, slow_v, dry, excess, at, at - wide, own, own - far, cells, next_p, nz, nx, wide, far, per_dy, dt, wet
-            )
-        _push(u, slow_u, dry, excess, at, at - 1, own, own - 1, cells, next_p, nz, nx + 1, wide, far, per_dx, dt, wet)
-        _push(v, slow_v, dry, excess, at + wide, at, own + far, own, cells, next_p, nz, nx, wide, far, per_dy, dt, wet)
+                old_v, v, slow_v, dry, excess, at, at - wide, own, own - far, cells, next_p, nz, nx, wide, far, per_dy,
+                dt, wet,
+            )  # fmt: skip
+        _push(
+            old_u, u, slow_u, dry, excess, at, at - 1, own, own - 1, cells, next_p, nz, nx + 1, wide, far, per_dx, dt,
+            wet,
+        )  # fmt: skip
+        _push(
+            old_v, v, slow_v, dry, excess, at + wide, at, own + far, own, cells, next_p, nz, nx, wide, far, per_dy, dt,
+            wet,
+        )  # fmt: skip
         if share != 0.0:
             add_means(x, y, u, v, share, j - HALO, tall - 2 * HALO, at, wide, cells, nz, nx)
         _forward(
-            u, v, w, fast_rho, fast_heat, slow_rho, slow_heat, slow_w, theta, stiff, dry, rho, heat, p, levels, per_dx,
-            per_dy, dt, implicit, wet, at, wide, cells, factor, value, factor[nz], value[nz],
+            u, v, old_w, old_rho, old_heat, slow_heat, slow_w, theta, stiff, dry, rho, heat, p, levels, per_dx, per_dy,
+            dt, implicit, wet, at, wide, cells, factor, value, factor[nz], value[nz],
         )  # fmt: skip
         settle(
-            factor, value, rho, heat, theta, stiff, levels, dt, implicit, numbers.damping, share, at, cells, excess,
-            own, next_p, z, (j - HALO) * nx, (tall - 2 * HALO) * nx, fast_rho, w, fast_heat, p[nz],
+            factor, value, rho, heat, old_w, old_heat, theta, stiff, levels, dt, implicit, numbers.damping, share, at,
+            cells, excess, own, next_p, z, (j - HALO) * nx, (tall - 2 * HALO) * nx, new_rho, new_w, new_heat, p[nz],
         )  # fmt: skip
 
 
 @jit(noalias=True, borrowed=True)
-def _push(momentum, slow, dry, p, at, before, high, low, next_cell, next_p, nz, count, wide, far, per_width, dt, wet):
-    """Momenta of a plane at faces between the cells `before` and `at`, which stand at low and high in the pressure."""
+def _push(
+    old, new, slow, dry, p, at, before, high, low, next_cell, next_p, nz, count, wide, far, per_width, dt, wet
+):  # fmt: skip
+    """Momenta of a plane at faces between the cells `before` and `at`, which stand at low and high in the pressure.
+
+    old may be new, here and in `settle`: a number is read before it is written, and no other depends on it.
+    """
     for k in range(nz):
         c, b, right, left = (
             u8(at + k * next_cell), u8(before + k * next_cell), u8(high + k * next_p), u8(low + k * next_p)
         )  # fmt: skip
-        for each in (momentum, slow):
+        for each in (old, new, slow):
             ask(each, at + wide + k * next_cell, count)
         ask(p, high + far + k * next_p, count)
         if wet:
             ask(dry, at + wide + k * next_cell, count)
             for i in range(u8(count)):
                 gradient = 0.5 * (dry[b + i] + dry[c + i]) * ((p[right + i] - p[left + i]) * per_width)
-                momentum[c + i] += dt * (slow[c + i] - gradient)
+                new[c + i] = settled(old[c + i] + dt * (slow[c + i] - gradient))
         else:
             for i in range(u8(count)):
-                momentum[c + i] += dt * (slow[c + i] - (p[right + i] - p[left + i]) * per_width)
+                new[c + i] = settled(old[c + i] + dt * (slow[c + i] - (p[right + i] - p[left + i]) * per_width))
 
 
 @jit(noalias=True, borrowed=True)
 def _forward(
-    u, v, w, old, old_heat, slow_rho, slow_heat, slow, theta, stiff, dry, rho, heat, p, levels, per_dx, per_dy, dt,
-    implicit, wet, at, wide, next_cell, factor, value, last_factor, last_value,
+    u, v, w, old, old_heat, slow_heat, slow, theta, stiff, dry, rho, heat, p, levels, per_dx, per_dy, dt, implicit,
+    wet, at, wide, next_cell, factor, value, last_factor, last_value,
 ):  # fmt: skip
     """What is explicit of a plane, and its tridiagonal system forward, while a level is near.
 
@@ -398,7 +416,7 @@ def _forward(
         last_value[i] = 0.0
     for k in range(nz):
         explicit_part(
-            u, v, w, old, old_heat, slow_rho, slow_heat, theta, stiff, levels, per_dx, per_dy, dt, implicit, at, wide,
+            u, v, w, old, old_heat, slow_heat, theta, stiff, levels, per_dx, per_dy, dt, implicit, at, wide,
             next_cell, rho, heat, p, k,
         )  # fmt: skip
         if k == 0:
@@ -428,20 +446,3 @@ def _forward(
             value[k, i] = new_value
             last_factor[i] = new_factor
             last_value[i] = new_value
-
-
-@jit(borrowed=True)
-def finish(state, fast, new):
-    nz, tall, wide = state.shape[1:]
-    inner = slice(HALO, wide - HALO)
-    for field in range(5):
-        for k in range(nz):
-            for j in range(HALO, tall - HALO):
-                _settled(state[field, k, j, inner], fast[field, k, j, inner], new[field, k, j, inner])
-
-
-@jit(borrowed=True)
-def _settled(a, b, out):
-    for i in range(u8(len(out))):
-        new = a[i] + b[i]
-        out[i] = 0.0 if abs(new) < SMALLEST else new

@@ -30,7 +30,7 @@ def _row_of(cells, level, row, out):
 
 
 @jit
-def air_of(state, deviation, column, size, carried, air, water):
+def air_of(state, deviation, stiff, column, size, carried, air, water):
     _, nz, ny, nx = air.shape
     base_rho, base_heat, base_pressure, sizes = np.empty(nx), np.empty(nx), np.empty(nx), np.empty(nx)
     for k in range(nz):
@@ -47,7 +47,8 @@ def air_of(state, deviation, column, size, carried, air, water):
                 cell = i + HALO
                 rho = (state[RHO, k, row, cell] + base_rho[i]) * sizes[i]
                 heat = (state[RHO_THETA, k, row, cell] + base_heat[i]) * sizes[i]
-                pressure, vapor = deviation[k, row, cell] + base_pressure[i], carried[0, k, j + REACH, i + REACH]
+                excess = deviation[k, row, cell] + stiff[k, row, cell] * state[RHO_THETA, k, row, cell]
+                pressure, vapor = excess + base_pressure[i], carried[0, k, j + REACH, i + REACH]
                 air[0, k, j, i] = heat / (rho * (1.0 + RV / RD * vapor))
                 air[1, k, j, i] = rho
                 air[2, k, j, i] = pressure / (RD * heat)

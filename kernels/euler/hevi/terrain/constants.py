@@ -6,9 +6,8 @@ from typing import Any, NamedTuple
 
 from hpckit.kernels.euler.hevi.constants import WORKS as FLAT_WORKS
 
-EXCESS = FLAT_WORKS  # row of `work` with p'; the row of the flat kernels is 0: they add no force
-LOAD = FLAT_WORKS + 1  # row of `work` with the deviation of J (1 + q_t) rho, which weighs; not used in dry air
-WORKS = FLAT_WORKS + 2
+EXCESS = FLAT_WORKS  # row of `work` with the rest of p'; the row of the flat kernels is 0: they add no force
+WORKS = FLAT_WORKS + 1
 J_U, J_V, SLOPE_U, SLOPE_V, STEEP, PER_W, SLOPE_X, SLOPE_Y, SIZE = range(9)  # rows of `metric`
 METRICS = 9
 

@@ -11,12 +11,11 @@ from hpckit.kernels.device_array import empty
 from hpckit.kernels.euler.constants import GAMMA, GRAVITY, HALO
 from hpckit.kernels.euler.hevi import cuda as flat
 from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, PER_FACE, LargeStage, Substep
-from hpckit.kernels.euler.hevi.cuda import FIRST, THREADS, eliminate, explicit_part, settle
+from hpckit.kernels.euler.hevi.cuda import FIRST, THREADS, eliminate, explicit_part, settle, settled
 from hpckit.kernels.euler.hevi.terrain.constants import (
     EXCESS,
     J_U,
     J_V,
-    LOAD,
     PER_W,
     SLOPE_U,
     SLOPE_V,
@@ -40,35 +39,37 @@ def tendencies(
 ) -> None:
     nz, tall, wide = state.shape[1:]
     real, base, metric = state.dtype.type, ground.base, ground.metric
-    plain = LargeStage(stage.dx, stage.dy, 0.0)
+    plain = LargeStage(stage.dx, stage.dy, 0.0, False)
     flat.tendencies(state, work, column, levels, column, weights, plain, slow)  # without a calm: no Coriolis force
     grid = (blocks(wide - 2 * HALO + 1, THREADS), tall - 2 * HALO + 1, nz)
     if stage.coriolis:
         typed_kernel(_turn, state.dtype)[grid, THREADS](state, base, ground.wind, real(stage.coriolis), slow)
     typed_kernel(_sloped, state.dtype)[grid, THREADS](metric, levels, slow)
     rates = real(1 / stage.dx), real(1 / stage.dy)
-    typed_kernel(_forces, state.dtype)[grid, THREADS](work, metric, ground.tilt, levels, rates, slow)
+    typed_kernel(_forces, state.dtype)[grid, THREADS](
+        state, work, metric, ground.tilt, levels, rates, state.dtype.type(stage.wet), slow
+    )
 
 
 def substep(
-    work: Any, ground: Ground, slow: Any, fast: Any, pressure: Any, levels: Any, flux_x: Any, flux_y: Any, flux_z: Any,
-    numbers: Substep,
+    old: Any, new: Any, work: Any, ground: Ground, slow: Any, pressure: Any, levels: Any, flux_x: Any, flux_y: Any,
+    flux_z: Any, numbers: Substep,
 ) -> None:  # fmt: skip
-    nz, tall, wide = fast.shape[1:]
+    nz, tall, wide = new.shape[1:]
     ny, nx = tall - 2 * HALO, wide - 2 * HALO
-    real, metric = fast.dtype.type, ground.metric
+    real, metric = new.dtype.type, ground.metric
     rates = tuple(
         real(each)
         for each in (1 / numbers.dx, 1 / numbers.dy, numbers.dt, numbers.implicit, numbers.damping, numbers.share)
     )
-    scratch = empty((6, nz + 1, ny, nx), fast)
+    scratch = empty((6, nz + 1, ny, nx), new)
     grid = (blocks(nx + 1, THREADS), ny + 1, nz)
-    typed_kernel(_push, fast.dtype)[grid, THREADS](
-        work, metric, ground.tilt, slow, fast, pressure, levels, flux_x, flux_y, rates, scratch
+    typed_kernel(_push, new.dtype)[grid, THREADS](
+        old, new, work, metric, ground.tilt, slow, pressure, levels, flux_x, flux_y, rates, scratch
     )
     plane = (blocks(nx, THREADS), ny)
-    typed_kernel(_columns, fast.dtype)[plane, THREADS](
-        work, metric, slow, fast, pressure, levels, flux_z, rates, scratch
+    typed_kernel(_columns, new.dtype)[plane, THREADS](
+        old, new, work, metric, slow, pressure, levels, flux_z, rates, scratch
     )
 
 
@@ -89,15 +90,15 @@ def _prepare(state, water, base, work):
         work[1, k, j, i] = state[2, k, j, i] / (0.5 * ((state[0, k, j - 1, i] + base[0, k, j - 1, i]) + rho))
         work[3, k, j, i] = heat / rho
         excess = base[2, k, j, i] * power(state[4, k, j, i] / base[1, k, j, i], True)
-        work[EXCESS, k, j, i] = excess
-        work[5, k, j, i] = GAMMA * (base[2, k, j, i] + excess) / heat
+        stiff = GAMMA * (base[2, k, j, i] + excess) / heat
+        work[EXCESS, k, j, i] = excess - stiff * state[4, k, j, i]
+        work[5, k, j, i] = stiff
         work[4, k, j, i] = 0.0
         total = water[k, j, i] if water.shape[0] > 0 else 0.0
         work[6, k, j, i] = 1.0 / (1.0 + total)
-        work[7, k, j, i] = 0.0
-        work[LOAD, k, j, i] = state[0, k, j, i]
+        work[7, k, j, i] = state[0, k, j, i]
         if water.shape[0] > 0:
-            work[LOAD, k, j, i] = state[0, k, j, i] * (1.0 + total) + base[0, k, j, i] * (total - base[3, k, j, i])
+            work[7, k, j, i] = state[0, k, j, i] * (1.0 + total) + base[0, k, j, i] * (total - base[3, k, j, i])
 
 
 @inlined
@@ -172,10 +173,10 @@ def dry_at(work, levels, dim, k, j, i):
     return 0.5 * (low + work[6, k, j, i])
 
 
-def _forces(work, metric, tilt, levels, rates, slow):
+def _forces(state, work, metric, tilt, levels, rates, wet, slow):
     """Of p' and of what weighs on the momenta and on Omega."""
     i, j, k = cuda.grid(1) + HALO, cuda.blockIdx.y + HALO, cuda.blockIdx.z
-    p, load, tall, wide = work[EXCESS], work[LOAD], work.shape[2], work.shape[3]
+    p, load, tall, wide = work[EXCESS], work[7], work.shape[2], work.shape[3]
     if i <= wide - HALO and j < tall - HALO:
         rise = 0.5 * (upright(p, tilt, k, j, i - 1) + upright(p, tilt, k, j, i))
         gradient = (p[k, j, i] - p[k, j, i - 1]) * rates[0]
@@ -193,11 +194,14 @@ def _forces(work, metric, tilt, levels, rates, slow):
         lift = metric[SLOPE_X, k, j, i] * (across * (0.5 * rates[0]))
         lift += metric[SLOPE_Y, k, j, i] * (along * (0.5 * rates[1]))
         pull = metric[STEEP, k, j, i] * ((p[k, j, i] - p[k - 1, j, i]) * levels[PER_FACE, k])
-        pull += GRAVITY * metric[PER_W, k, j, i] * (below * load[k - 1, j, i] + above * load[k, j, i])
+        if wet != 0.0:
+            weight = GRAVITY * metric[PER_W, k, j, i]
+            pull += weight * (below * load[k - 1, j, i] + above * load[k, j, i])
+            slow[3, k, j, i] += weight * (below * state[0, k - 1, j, i] + above * state[0, k, j, i])
         slow[3, k, j, i] += dry_at(work, levels, 0, k, j, i) * (lift - pull)
 
 
-def _push(work, metric, tilt, slow, fast, pressure, levels, flux_x, flux_y, rates, scratch):
+def _push(old, new, work, metric, tilt, slow, pressure, levels, flux_x, flux_y, rates, scratch):
     """The horizontal momenta, and what horizontal gradients of the pressure do to Omega, into the scratch."""
     i, j, k = cuda.grid(1), cuda.blockIdx.y, cuda.blockIdx.z
     nx, ny = pressure.shape[2] - 2, pressure.shape[1] - 2
@@ -206,16 +210,18 @@ def _push(work, metric, tilt, slow, fast, pressure, levels, flux_x, flux_y, rate
         rise = 0.5 * (upright(p, tilt, k, j + 1, i) + upright(p, tilt, k, j + 1, i + 1))
         gradient = (p[k, j + 1, i + 1] - p[k, j + 1, i]) * rates[0]
         force = metric[SLOPE_U, k, y, x] * rise - metric[J_U, k, y, x] * gradient
-        fast[1, k, y, x] += dt * (slow[1, k, y, x] + dry_at(work, levels, 2, k, y, x) * force)
+        change = slow[1, k, y, x] + dry_at(work, levels, 2, k, y, x) * force
+        new[1, k, y, x] = settled(old[1, k, y, x] + dt * change)
         if share != 0.0:
-            flux_x[k, j, i] += share * fast[1, k, y, x]
+            flux_x[k, j, i] += share * new[1, k, y, x]
     if i < nx and j <= ny:
         rise = 0.5 * (upright(p, tilt, k, j, i + 1) + upright(p, tilt, k, j + 1, i + 1))
         gradient = (p[k, j + 1, i + 1] - p[k, j, i + 1]) * rates[1]
         force = metric[SLOPE_V, k, y, x] * rise - metric[J_V, k, y, x] * gradient
-        fast[2, k, y, x] += dt * (slow[2, k, y, x] + dry_at(work, levels, 1, k, y, x) * force)
+        change = slow[2, k, y, x] + dry_at(work, levels, 1, k, y, x) * force
+        new[2, k, y, x] = settled(old[2, k, y, x] + dt * change)
         if share != 0.0:
-            flux_y[k, j, i] += share * fast[2, k, y, x]
+            flux_y[k, j, i] += share * new[2, k, y, x]
     if k > 0 and i < nx and j < ny:
         below, above = levels[BELOW, k], levels[ABOVE, k]
         across = below * (p[k - 1, j + 1, i + 2] - p[k - 1, j + 1, i]) + above * (p[k, j + 1, i + 2] - p[k, j + 1, i])
@@ -225,23 +231,23 @@ def _push(work, metric, tilt, slow, fast, pressure, levels, flux_x, flux_y, rate
         scratch[5, k, j, i] = dry_at(work, levels, 0, k, y, x) * lift
 
 
-def _columns(work, metric, slow, fast, pressure, levels, flux_z, rates, scratch):
+def _columns(old, new, work, metric, slow, pressure, levels, flux_z, rates, scratch):
     i, j = cuda.grid(1), cuda.blockIdx.y
     nz = pressure.shape[0]
     if i < pressure.shape[2] - 2:
         y, x = j + HALO, i + HALO
         for k in range(nz):
-            explicit_part(work, slow, fast, levels, rates, scratch, k, j, i)
+            explicit_part(old, new, work, slow, levels, rates, scratch, k, j, i)
         factor, value, high = 0.0, 0.0, 0.0
         for k in range(1, nz):
             tension = dry_at(work, levels, 0, k, y, x) * (metric[STEEP, k, y, x] * levels[PER_FACE, k])
             gravity = GRAVITY * metric[PER_W, k, y, x]
             lift = scratch[5, k, j, i]
             factor, value = eliminate(
-                work, slow, fast, levels, rates, scratch, tension, gravity, lift, factor, value, k, j, i
+                old, work, slow, levels, rates, scratch, tension, gravity, lift, factor, value, k, j, i
             )
         for k in range(nz - 1, -1, -1):
-            high = settle(work, fast, pressure, levels, flux_z, rates, scratch, high, k, j, i)
+            high = settle(old, new, work, pressure, levels, flux_z, rates, scratch, high, k, j, i)
 
 
 def _relax(state, base, metric, wind, levels, lid, dt):

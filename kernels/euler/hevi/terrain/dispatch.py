@@ -30,19 +30,19 @@ def tendencies(
 
 
 def substep(
-    work: Any, ground: Ground, slow: Any, fast: Any, pressure: Any, levels: Any, flux_x: Any, flux_y: Any, flux_z: Any,
-    numbers: Substep,
+    old: Any, new: Any, work: Any, ground: Ground, slow: Any, pressure: Any, levels: Any, flux_x: Any, flux_y: Any,
+    flux_z: Any, numbers: Substep,
 ) -> None:  # fmt: skip
-    """An acoustic substep in place; see `reference.substep`."""
-    form = _form(fast, ground, levels, work, slow, pressure, flux_x, flux_y, flux_z)
-    nz, ny, nx = fast.shape[1], fast.shape[2] - 2 * HALO, fast.shape[3] - 2 * HALO
-    wanted = [(nz, ny + 2, nx + 2)]
+    """An acoustic substep; see `reference.substep`."""
+    form = _form(new, ground, levels, work, old, slow, pressure, flux_x, flux_y, flux_z)
+    nz, ny, nx = new.shape[1], new.shape[2] - 2 * HALO, new.shape[3] - 2 * HALO
+    wanted = [new.shape, (nz, ny + 2, nx + 2)]
     if numbers.share:
         wanted += [(nz, ny, nx + 1), (nz, ny + 1, nx), (nz + 1, ny, nx)]
-    given = [each.shape for each in (pressure, flux_x, flux_y, flux_z)][: len(wanted)]
+    given = [each.shape for each in (old, pressure, flux_x, flux_y, flux_z)][: len(wanted)]
     if given != wanted:
-        raise ValueError(f"pressure and mean mass fluxes of this box are {wanted}, not {given}")
-    form.substep(work, ground, slow, fast, pressure, levels, flux_x, flux_y, flux_z, numbers)
+        raise ValueError(f"old state, pressure and mean mass fluxes of this box are {wanted}, not {given}")
+    form.substep(old, new, work, ground, slow, pressure, levels, flux_x, flux_y, flux_z, numbers)
 
 
 def relax(state: Any, ground: Ground, levels: Any, lid: Any, dt: float) -> None:

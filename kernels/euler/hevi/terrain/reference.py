@@ -8,7 +8,7 @@ the fourth the mass flux through the levels,
     Omega = rho (w - u dz/dx - v dz/dy), 0 at the ground.
 
 Deviations are from a base state in hydrostatic balance at the true height of each cell: it exerts no force on
-any slope, so that an atmosphere at rest stays at rest. The pressure p' (or p'' in the acoustic substeps) and rho' force
+any slope, so that an atmosphere at rest stays at rest. The pressure p' (P in the acoustic substeps) and rho' force
 
     J rho u:  -(J dp/dx - dz/dx dp/dzeta)     along a level, alike in y
     Omega:    -(1 + (dz/dx)**2 + (dz/dy)**2) / J dp/dzeta - g rho + dz/dx dp/dx + dz/dy dp/dy
@@ -50,7 +50,6 @@ from hpckit.kernels.euler.hevi.terrain.constants import (
     EXCESS,
     J_U,
     J_V,
-    LOAD,
     PER_W,
     SLOPE_U,
     SLOPE_V,
@@ -64,7 +63,7 @@ OWNED, WIDE, BEYOND = flat.OWNED, flat.WIDE, flat.BEYOND
 
 
 def prepare(state: np.ndarray, water: np.ndarray, ground: Ground, levels: np.ndarray, work: np.ndarray) -> None:
-    """Fill `work`, float64[10, …], as `flat.prepare` does: w is the true vertical wind; p' and weight come last."""
+    """Fill `work`, float64[9, …], as `flat.prepare` does: w is the true vertical wind; the rest of p' comes last."""
     base, metric = ground.base, ground.metric
     rho, heat = state[RHO] + base[0], state[RHO_THETA] + base[1]
     new = np.zeros_like(work)
@@ -73,13 +72,13 @@ def prepare(state: np.ndarray, water: np.ndarray, ground: Ground, levels: np.nda
     speed = state[RHO_W] / (metric[PER_W] * flat.at_faces(rho, levels)[:-1])
     new[W] = speed + metric[SLOPE_X] * _at_w(new[U], 2, levels) + metric[SLOPE_Y] * _at_w(new[V], 1, levels)
     new[THETA] = heat / rho
-    new[EXCESS] = base[2] * np.expm1(GAMMA * np.log1p(state[RHO_THETA] / base[1]))
-    new[STIFFNESS] = GAMMA * (base[2] + new[EXCESS]) / heat
-    new[DRY], new[WEIGHT], new[PRESSURE] = 1.0, 0.0, 0.0
-    new[LOAD] = state[RHO]
+    excess = base[2] * np.expm1(GAMMA * np.log1p(state[RHO_THETA] / base[1]))
+    new[STIFFNESS] = GAMMA * (base[2] + excess) / heat
+    new[EXCESS], new[PRESSURE] = excess - new[STIFFNESS] * state[RHO_THETA], 0.0
+    new[DRY], new[WEIGHT] = 1.0, state[RHO]
     if water.size:
         new[DRY] = 1 / (1 + water)
-        new[LOAD] = state[RHO] * (1 + water) + base[0] * (water - base[3])
+        new[WEIGHT] = state[RHO] * (1 + water) + base[0] * (water - base[3])
     work[:, :, WIDE, WIDE] = new[:, :, WIDE, WIDE]
 
 
@@ -96,7 +95,8 @@ def tendencies(
     """The slow tendencies, as `flat.tendencies`. column: float64[3, nz], not used but for its shape."""
     base, metric, wind, tilt = ground
     calm = np.zeros((2, len(tilt[0])))
-    flat.tendencies(state, work[:FLAT_WORKS], column, levels, calm, weights, LargeStage(stage.dx, stage.dy, 0.0), slow)
+    plain = LargeStage(stage.dx, stage.dy, 0.0, False)
+    flat.tendencies(state, work[:FLAT_WORKS], column, levels, calm, weights, plain, slow)
     if stage.coriolis:
         u = state[RHO_U] - 0.5 * (np.roll(base[0], 1, 2) + base[0]) * wind[0]
         v = state[RHO_V] - 0.5 * (np.roll(base[0], 1, 1) + base[0]) * wind[1]
@@ -112,17 +112,21 @@ def tendencies(
     force_u, force_v, lift = _horizontal(work[EXCESS], metric, tilt, levels, stage.dx, stage.dy)
     pull = np.zeros_like(lift)
     pull[1:] = metric[STEEP, 1:] * (np.diff(work[EXCESS], axis=0) * levels[PER_FACE, 1:-1, None, None])
-    pull += GRAVITY * metric[PER_W] * flat.at_faces(work[LOAD], levels)[:-1]
+    if stage.wet:
+        pull += GRAVITY * metric[PER_W] * flat.at_faces(work[WEIGHT], levels)[:-1]
+        weight = GRAVITY * metric[PER_W] * flat.at_faces(state[RHO], levels)[:-1]
+        slow[RHO_W, 1:, OWNED, OWNED] += weight[1:, OWNED, OWNED]
     slow[RHO_U, :, OWNED, BEYOND] += (dry_u * force_u)[:, OWNED, BEYOND]
     slow[RHO_V, :, BEYOND, OWNED] += (dry_v * force_v)[:, BEYOND, OWNED]
     slow[RHO_W, 1:, OWNED, OWNED] += (dry_w * (lift - pull))[1:, OWNED, OWNED]
 
 
 def substep(
+    old: np.ndarray,
+    new: np.ndarray,
     work: np.ndarray,
     ground: Ground,
     slow: np.ndarray,
-    fast: np.ndarray,
     pressure: np.ndarray,
     levels: np.ndarray,
     flux_x: np.ndarray,
@@ -130,20 +134,18 @@ def substep(
     flux_z: np.ndarray,
     numbers: Substep,
 ) -> None:
-    """Advance the deviations by an acoustic substep in place, as `flat.substep`."""
+    """Advance a state by an acoustic substep, as `flat.substep`."""
     dx, dy, dt, _, _, share, _ = numbers
     metric, whole = ground.metric, np.zeros_like(work[THETA])
     whole[:, HALO - 1 : 1 - HALO, HALO - 1 : 1 - HALO] = pressure
     force_u, force_v, lift = _horizontal(whole, metric, ground.tilt, levels, dx, dy)
     dry_u, dry_v, dry_w = _dry_at_faces(work[DRY], levels)
-    fast[RHO_U, :, OWNED, BEYOND] += dt * (slow[RHO_U] + dry_u * force_u)[:, OWNED, BEYOND]
-    fast[RHO_V, :, BEYOND, OWNED] += dt * (slow[RHO_V] + dry_v * force_v)[:, BEYOND, OWNED]
-    if share:
-        flux_x += share * fast[RHO_U, :, OWNED, BEYOND]
-        flux_y += share * fast[RHO_V, :, BEYOND, OWNED]
+    flat.push(old, new, RHO_U, dt * (slow[RHO_U] + dry_u * force_u)[:, OWNED, BEYOND])
+    flat.push(old, new, RHO_V, dt * (slow[RHO_V] + dry_v * force_v)[:, BEYOND, OWNED])
+    flat.add_means(new, flux_x, flux_y, share)
     tension = (dry_w * metric[STEEP])[:, OWNED, OWNED] * levels[PER_FACE, :-1, None, None]
     gravity, rises = GRAVITY * metric[PER_W, :, OWNED, OWNED], (dry_w * lift)[:, OWNED, OWNED]
-    flat.columns(work, slow, fast, pressure, levels, flux_z, numbers, tension, gravity, rises)
+    flat.columns(old, new, work, slow, pressure, levels, flux_z, numbers, tension, gravity, rises)
 
 
 def relax(state: np.ndarray, ground: Ground, levels: np.ndarray, lid: np.ndarray, dt: float) -> None:

@@ -10,7 +10,7 @@ from hpckit.kernels.euler.hevi import simd as flat
 from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, FACES_BACK, PER_CELL, PER_FACE, LargeStage
 from hpckit.kernels.euler.hevi.constants import WORKS as FLAT_WORKS
 from hpckit.kernels.euler.hevi.numerics import swept
-from hpckit.kernels.euler.hevi.rows import add_means, ask, explicit_part, fill, settle
+from hpckit.kernels.euler.hevi.rows import add_means, ask, explicit_part, fill, settle, settled
 from hpckit.kernels.euler.numerics import outside, power
 
 u8 = np.uint64
@@ -36,11 +36,10 @@ def prepare(state, water, ground, levels, work):
                 _pressure_far(heat, base_heat, base_p, p, stiff)
             fill(work[4, k, j, FIRST:end], 0.0)
             fill(work[6, k, j, FIRST:end], 1.0)
-            fill(work[7, k, j, FIRST:end], 0.0)
             if water.size:
                 _load(
                     state[0, k, j, FIRST:end], water[k, j, FIRST:end], base[0, k, j, FIRST:end],
-                    base[3, k, j, FIRST:end], work[6, k, j, FIRST:end], work[9, k, j, FIRST:end],
+                    base[3, k, j, FIRST:end], work[6, k, j, FIRST:end], work[7, k, j, FIRST:end],
                 )  # fmt: skip
     for k in range(nz):
         low = max(k - 1, 0)
@@ -73,16 +72,19 @@ def _pressure(heat, base_heat, base_p, p, stiff):
         e = heat[i] / base_heat[i]
         excess = base_p[i] * power(e, False)
         far |= outside(e)
-        p[i] = excess
-        stiff[i] = GAMMA * (base_p[i] + excess) / (heat[i] + base_heat[i])
+        slope = GAMMA * (base_p[i] + excess) / (heat[i] + base_heat[i])
+        p[i] = excess - slope * heat[i]
+        stiff[i] = slope
     return far
 
 
 @jit(noalias=True, borrowed=True)
 def _pressure_far(heat, base_heat, base_p, p, stiff):
     for i in range(u8(len(heat))):
-        p[i] = base_p[i] * power(heat[i] / base_heat[i], True)
-        stiff[i] = GAMMA * (base_p[i] + p[i]) / (heat[i] + base_heat[i])
+        excess = base_p[i] * power(heat[i] / base_heat[i], True)
+        slope = GAMMA * (base_p[i] + excess) / (heat[i] + base_heat[i])
+        p[i] = excess - slope * heat[i]
+        stiff[i] = slope
 
 
 @jit(noalias=True, borrowed=True)
@@ -107,12 +109,12 @@ def _rise(
 
 def tendencies(state, work, ground, column, levels, weights, stage, slow):
     calm = np.zeros((2, state.shape[1]))
-    plain = LargeStage(stage.dx, stage.dy, 0.0)
+    plain = LargeStage(stage.dx, stage.dy, 0.0, False)
     flat.tendencies(state, work[:FLAT_WORKS], column, levels, calm, weights, plain, slow)
     if stage.coriolis:
         _turn(state, ground, stage.coriolis, slow)
     _sloped(ground.metric, levels, slow)
-    _forces(work[9] if stage.wet else state[0], work, ground, levels, stage, slow)
+    _forces(state[0], work, ground, levels, stage, slow)
 
 
 @jit(borrowed=True)
@@ -192,10 +194,11 @@ def _contravariant(
 
 
 @jit(borrowed=True)
-def _forces(load, work, ground, levels, stage, slow):
+def _forces(rho, work, ground, levels, stage, slow):
     """Of p' and of what weighs on the momenta and on Omega."""
     metric, tilt, dry, dx, dy, wet = ground.metric, ground.tilt, work[6], stage.dx, stage.dy, stage.wet
-    nz, tall, wide = load.shape
+    load = work[7]
+    nz, tall, wide = rho.shape
     lo, hi = HALO, wide - HALO
     for k in range(nz):
         m = min(max(k - 1, 0), nz - 3)
@@ -218,8 +221,9 @@ def _forces(load, work, ground, levels, stage, slow):
                 _lift(
                     work[8, k - 1, j, lo - 1 : hi + 1], work[8, k, j, lo - 1 : hi + 1], work[8, k - 1, j - 1, lo:hi],
                     work[8, k, j - 1, lo:hi], work[8, k - 1, j + 1, lo:hi], work[8, k, j + 1, lo:hi],
-                    load[k - 1, j, lo:hi], load[k, j, lo:hi], metric[4, k, j, lo:hi], metric[5, k, j, lo:hi],
-                    metric[6, k, j, lo:hi], metric[7, k, j, lo:hi], dry[k - 1, j, lo:hi], dry[k, j, lo:hi], dx, dy,
+                    load[k - 1, j, lo:hi], load[k, j, lo:hi], rho[k - 1, j, lo:hi], rho[k, j, lo:hi],
+                    metric[4, k, j, lo:hi], metric[5, k, j, lo:hi], metric[6, k, j, lo:hi], metric[7, k, j, lo:hi],
+                    dry[k - 1, j, lo:hi], dry[k, j, lo:hi], dx, dy,
                     levels[BELOW, k], levels[ABOVE, k], levels[PER_FACE, k], wet, slow[3, k, j, lo:hi],
                 )  # fmt: skip
 
@@ -241,8 +245,8 @@ def _push(
 
 @jit(noalias=True, borrowed=True)
 def _lift(
-    under, p, under_south, south, under_north, north, load_low, load, steep, per_w, slope_x, slope_y, dry_low, dry, dx,
-    dy, below, above, per_face, wet, out,
+    under, p, under_south, south, under_north, north, load_low, load, rho_low, rho, steep, per_w, slope_x, slope_y,
+    dry_low, dry, dx, dy, below, above, per_face, wet, out,
 ):  # fmt: skip
     """The force on Omega; under and p: a cell ahead."""
     half_x, half_y = 0.5 / dx, 0.5 / dy
@@ -251,30 +255,36 @@ def _lift(
         across = below * ((under[far] - under[i]) * half_x) + above * ((p[far] - p[i]) * half_x)
         along = below * ((under_north[i] - under_south[i]) * half_y) + above * ((north[i] - south[i]) * half_y)
         pull = steep[i] * ((p[here] - under[here]) * per_face)
-        pull += GRAVITY * per_w[i] * (below * load_low[i] + above * load[i])
-        share = below * dry_low[i] + above * dry[i] if wet else 1.0
-        out[i] += share * ((slope_x[i] * across + slope_y[i] * along) - pull)
+        lift = slope_x[i] * across + slope_y[i] * along
+        if wet:
+            pull += GRAVITY * per_w[i] * (below * load_low[i] + above * load[i])
+            weight = GRAVITY * per_w[i] * (below * rho_low[i] + above * rho[i])
+            out[i] += weight + (below * dry_low[i] + above * dry[i]) * (lift - pull)
+        else:
+            out[i] += lift - pull
 
 
 @jit
-def substep(work, ground, slow, fast, pressure, levels, flux_x, flux_y, flux_z, numbers):
-    nz, nx = fast.shape[1], fast.shape[3] - 2 * HALO
+def substep(old, new, work, ground, slow, pressure, levels, flux_x, flux_y, flux_z, numbers):
+    nz, nx = new.shape[1], new.shape[3] - 2 * HALO
     columns, slopes = np.zeros((5, nz + 1, nx)), np.zeros((2, nz, nx + 1))
-    _substep(work, ground, slow, fast, pressure, levels, flux_x, flux_y, flux_z, numbers, columns, slopes)
+    _substep(old, new, work, ground, slow, pressure, levels, flux_x, flux_y, flux_z, numbers, columns, slopes)
 
 
 @jit(borrowed=True)
-def _substep(work, ground, slow, fast, pressure, levels, flux_x, flux_y, flux_z, numbers, columns, slopes):
+def _substep(old, new, work, ground, slow, pressure, levels, flux_x, flux_y, flux_z, numbers, columns, slopes):
     """As the flat one; the gradients of the pressure along y, south and north of a plane, serve Omega too."""
     tilt, metric = ground.tilt, ground.metric
-    nz, tall, wide = fast.shape[1:]
+    nz, tall, wide = new.shape[1:]
     nx, cells, far = wide - 2 * HALO, tall * wide, wide - 2 * HALO + 2
     dt, implicit, share = numbers.dt, numbers.implicit, numbers.share
     factor, value, rho, heat, p = columns[0], columns[1], columns[2], columns[3], columns[4]
-    fast_rho, u, v = fast[0].reshape(-1), fast[1].reshape(-1), fast[2].reshape(-1)
-    w, fast_heat = fast[3].reshape(-1), fast[4].reshape(-1)
-    slow_rho, slow_u, slow_v = slow[0].reshape(-1), slow[1].reshape(-1), slow[2].reshape(-1)
-    slow_w, slow_heat = slow[3].reshape(-1), slow[4].reshape(-1)
+    old_rho, old_u, old_v = old[0].reshape(-1), old[1].reshape(-1), old[2].reshape(-1)
+    old_w, old_heat = old[3].reshape(-1), old[4].reshape(-1)
+    new_rho, u, v = new[0].reshape(-1), new[1].reshape(-1), new[2].reshape(-1)
+    new_w, new_heat = new[3].reshape(-1), new[4].reshape(-1)
+    slow_u, slow_v, slow_w = slow[1].reshape(-1), slow[2].reshape(-1), slow[3].reshape(-1)
+    slow_heat = slow[4].reshape(-1)
     theta, stiff, dry, wet = work[3].reshape(-1), work[5].reshape(-1), work[6].reshape(-1), numbers.wet
     size_u, size_v, slope_u, slope_v = (
         metric[0].reshape(-1), metric[1].reshape(-1), metric[2].reshape(-1), metric[3].reshape(-1)
@@ -289,34 +299,34 @@ def _substep(work, ground, slow, fast, pressure, levels, flux_x, flux_y, flux_z,
         south, north = slopes[j & 1], slopes[1 - (j & 1)]
         if j == HALO:
             _accelerate(
-                v, slow_v, size_v, slope_v, dry, excess, tilt, at, at - wide, own, own - far, cells, next_p, wide, far,
-                nx, per_dy, dt, wet, south,
+                old_v, v, slow_v, size_v, slope_v, dry, excess, tilt, at, at - wide, own, own - far, cells, next_p,
+                wide, far, nx, per_dy, dt, wet, south,
             )  # fmt: skip
         # the last gradient along x is not looked at: north is written over it
         _accelerate(
-            u, slow_u, size_u, slope_u, dry, excess, tilt, at, at - 1, own, own - 1, cells, next_p, wide, far,
+            old_u, u, slow_u, size_u, slope_u, dry, excess, tilt, at, at - 1, own, own - 1, cells, next_p, wide, far,
             nx + 1, per_dx, dt, wet, north,
         )  # fmt: skip
         _accelerate(
-            v, slow_v, size_v, slope_v, dry, excess, tilt, at + wide, at, own + far, own, cells, next_p, wide, far,
-            nx, per_dy, dt, wet, north,
+            old_v, v, slow_v, size_v, slope_v, dry, excess, tilt, at + wide, at, own + far, own, cells, next_p, wide,
+            far, nx, per_dy, dt, wet, north,
         )  # fmt: skip
         if share != 0.0:
             add_means(x, y, u, v, share, j - HALO, tall - 2 * HALO, at, wide, cells, nz, nx)
         _forward(
-            u, v, w, fast_rho, fast_heat, slow_rho, slow_heat, slow_w, theta, stiff, steep, per_w, slope_x, slope_y,
-            dry, excess, south, north, rho, heat, p, levels, per_dx, per_dy, dt, implicit, wet, at, own, wide, cells,
+            u, v, old_w, old_rho, old_heat, slow_heat, slow_w, theta, stiff, steep, per_w, slope_x, slope_y, dry,
+            excess, south, north, rho, heat, p, levels, per_dx, per_dy, dt, implicit, wet, at, own, wide, cells,
             next_p, factor, value, factor[nz], value[nz],
         )  # fmt: skip
         settle(
-            factor, value, rho, heat, theta, stiff, levels, dt, implicit, numbers.damping, share, at, cells, excess,
-            own, next_p, z, (j - HALO) * nx, (tall - 2 * HALO) * nx, fast_rho, w, fast_heat, p[nz],
+            factor, value, rho, heat, old_w, old_heat, theta, stiff, levels, dt, implicit, numbers.damping, share, at,
+            cells, excess, own, next_p, z, (j - HALO) * nx, (tall - 2 * HALO) * nx, new_rho, new_w, new_heat, p[nz],
         )  # fmt: skip
 
 
 @jit(noalias=True, borrowed=True)
 def _accelerate(
-    momentum, slow, size, slope, dry, p, tilt, at, before, high, low, next_cell, next_p, wide, far, count, per_width,
+    old, new, slow, size, slope, dry, p, tilt, at, before, high, low, next_cell, next_p, wide, far, count, per_width,
     dt, wet, along,
 ):  # fmt: skip
     """Momenta of a plane at faces between the cells `before` and `at`, which stand at low and high in the pressure.
@@ -332,7 +342,7 @@ def _accelerate(
         a, b, d = u8(high + m), u8(high + m + next_p), u8(high + m + 2 * next_p)
         a_low, b_low, d_low = u8(low + m), u8(low + m + next_p), u8(low + m + 2 * next_p)
         first, second = tilt[0, k], tilt[1, k]
-        for each in (momentum, slow, size, slope):
+        for each in (old, new, slow, size, slope):
             ask(each, at + wide + k * next_cell, count)
         ask(p, high + far + k * next_p, count)
         if wet:
@@ -345,12 +355,13 @@ def _accelerate(
             gradient = (p[right + i] - p[left + i]) * per_width
             along[k, i] = gradient
             share = 0.5 * (dry[e + i] + dry[c + i]) if wet else 1.0
-            momentum[c + i] += dt * (slow[c + i] + share * (slope[c + i] * upward - size[c + i] * gradient))
+            force = slow[c + i] + share * (slope[c + i] * upward - size[c + i] * gradient)
+            new[c + i] = settled(old[c + i] + dt * force)
 
 
 @jit(noalias=True, borrowed=True)
 def _forward(
-    u, v, w, old, old_heat, slow_rho, slow_heat, slow, theta, stiff, steep, per_w, slope_x, slope_y, dry, pressure,
+    u, v, w, old, old_heat, slow_heat, slow, theta, stiff, steep, per_w, slope_x, slope_y, dry, pressure,
     south, north, rho, heat, p, levels, per_dx, per_dy, dt, implicit, wet, at, own, wide, next_cell, next_p, factor,
     value, last_factor, last_value,
 ):  # fmt: skip
@@ -364,7 +375,7 @@ def _forward(
         last_value[i] = 0.0
     for k in range(nz):
         explicit_part(
-            u, v, w, old, old_heat, slow_rho, slow_heat, theta, stiff, levels, per_dx, per_dy, dt, implicit, at, wide,
+            u, v, w, old, old_heat, slow_heat, theta, stiff, levels, per_dx, per_dy, dt, implicit, at, wide,
             next_cell, rho, heat, p, k,
         )  # fmt: skip
         if k == 0:
