@@ -41,18 +41,18 @@ def fill(out, value):
 
 
 @jit(noalias=True, borrowed=True)
-def add(flux, fast, share, face, at, next_face, next_cell, levels, count):
-    """Add a share of the deviations of a momentum to a mean mass flux. face, at: the places of the first."""
+def add(flux, momentum, share, face, at, next_face, next_cell, levels, count):
+    """Add a share of a momentum to a mean mass flux. face, at: the places of the first."""
     for k in range(levels):
         to, cell = u8(face + k * next_face), u8(at + k * next_cell)
         ask(flux, face + k * next_face + count, count)
         for i in range(u8(count)):
-            flux[to + i] += share * fast[cell + i]
+            flux[to + i] += share * momentum[cell + i]
 
 
 @jit(borrowed=True)
 def add_means(x, y, u, v, share, row, rows, at, wide, next_cell, nz, nx):
-    """Add shares of the deviations of the momenta of a row of columns to the mean mass fluxes x and y.
+    """Add shares of the momenta of a row of columns to the mean mass fluxes x and y.
 
     The row has its faces beyond it along y; row 0 has those before it, too. at: its first cell.
     """
@@ -68,7 +68,7 @@ def explicit_part(
     u, v, w, rho, heat, slow_heat, theta, stiff, levels, per_dx, per_dy, dt, implicit, at, wide, next_cell,
     new_rho, new_heat, p, k,
 ):  # fmt: skip
-    """Rho'' and Theta'' of a level of a plane but for the new W'', and the pressure that they and the old ones make."""
+    """Rho' and Theta of a level of a plane but for the new W, and the pressure that they and the old ones make."""
     nz, count, explicit = levels.shape[1] - 1, new_rho.shape[1], 1.0 - implicit
     gate = 1.0 if k < nz - 1 else 0.0
     here, over, under = at + k * next_cell, at + min(k + 1, nz - 1) * next_cell, at + max(k - 1, 0) * next_cell
@@ -97,9 +97,9 @@ def explicit_part(
 @jit(noalias=True, borrowed=True)
 def settle(
     factor, value, rho, heat, old_w, old_heat, theta, stiff, levels, dt, implicit, damping, share, at, next_cell,
-    pressure, middle, next_middle, flux, face, next_face, new_rho, new_w, new_heat, high,
+    pressure, middle, next_middle, flux, face, next_face, new_rho, new_w, new_heat, wide, high,
 ):  # fmt: skip
-    """The tridiagonal system of a plane backward, and all its deviations with the new W''. high: a row to work in.
+    """The tridiagonal system of a plane backward, and all of its cells with the new W. high: a row to work in.
 
     middle, face: the places of the first cell in `pressure` and `flux`.
     """
@@ -111,6 +111,8 @@ def settle(
         c, top, bottom, q = u8(at + k * next_cell), u8(over), u8(under), u8(middle + k * next_middle)
         per_cell, below, above = levels[PER_CELL, k], levels[BELOW, k], levels[ABOVE, k]
         below_up, above_up = levels[BELOW, k + 1], levels[ABOVE, k + 1]
+        for each in (new_rho, new_w, new_heat):
+            ask(each, at + wide + k * next_cell, len(high))
         if share != 0.0:
             f = u8(face + k * next_face)
             ask(flux, face + k * next_face + len(high), len(high))

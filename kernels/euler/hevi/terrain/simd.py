@@ -320,7 +320,8 @@ def _substep(old, new, work, ground, slow, pressure, levels, flux_x, flux_y, flu
         )  # fmt: skip
         settle(
             factor, value, rho, heat, old_w, old_heat, theta, stiff, levels, dt, implicit, numbers.damping, share, at,
-            cells, excess, own, next_p, z, (j - HALO) * nx, (tall - 2 * HALO) * nx, new_rho, new_w, new_heat, p[nz],
+            cells, excess, own, next_p, z, (j - HALO) * nx, (tall - 2 * HALO) * nx, new_rho, new_w, new_heat, wide,
+            p[nz],
         )  # fmt: skip
 
 
