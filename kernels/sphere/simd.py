@@ -8,6 +8,7 @@ from hpckit.kernels.compile.jit import jit
 from hpckit.kernels.sphere.constants import DEPTH, HALO, ORDER, SEAM, X, Y, Z
 from hpckit.kernels.sphere.numerics import crossing, level_between, upwind
 
+u8 = np.uint64
 MASS, LEVEL = 0, 4  # rows of the edges: the flux, the carried velocity (X, Y, Z), the level
 
 
@@ -41,7 +42,7 @@ def fill(state, ghosts, tables):
                             state[part, panel, place, HALO + cell] = line[cell]
 
 
-@jit
+@jit(noalias=True, borrowed=True)
 def _row(ghosts, tables, panel, side, row, out):
     """A row beyond a side on the lines of this panel; rows from HALO on: a row of this panel on those of the next."""
     along = 0 if side < 2 else 1
@@ -53,11 +54,11 @@ def _row(ghosts, tables, panel, side, row, out):
             out[cell] = values[cell]
         return
     near, weights = tables.near[row % HALO], tables.weights[row % HALO]
-    for cell in range(count):
-        at = near[start + cell] - before
-        total = weights[start + cell, 0] * values[at]
+    for cell in range(u8(count)):
+        at = near[u8(start) + cell] - before
+        total = weights[u8(start) + cell, 0] * values[at]
         for k in range(1, ORDER):
-            total += weights[start + cell, k] * values[at + k]
+            total += weights[u8(start) + cell, k] * values[at + k]
         out[cell] = total
 
 
@@ -88,7 +89,7 @@ def seam_flux(ghosts, bottom_ghosts, tables, physics, out):
             _mass(count, sides[0], sides[1], normals[:, -low], physics.gravity, out[panel, side])
 
 
-@jit
+@jit(noalias=True, borrowed=True)
 def _mass(count, low, high, normal, gravity, out):
     """The mass fluxes of edges between two states."""
     for i in range(count):
