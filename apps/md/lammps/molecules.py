@@ -60,9 +60,11 @@ class MoleculeCommands:
             del left[:3]
         self.special = shares
 
-    def _style(self, what: str, name: str) -> None:
-        if name not in ("none", "zero", *BOUND[what]):
-            raise ValueError(f"{what[:-1]}_style {name}: known are {', '.join(('none', 'zero', *BOUND[what]))}")
+    def _style(self, what: str, name: str, *rest: str) -> None:
+        if rest or name not in ("none", "zero", *BOUND[what]):
+            raise ValueError(
+                f"{what[:-1]}_style {' '.join([name, *rest])}: known are {', '.join(('none', 'zero', *BOUND[what]))}"
+            )
         self.script.set(f"{what}.kind", name)
 
     def _coeff(self, what: str, kind: str, *rest: str) -> None:
