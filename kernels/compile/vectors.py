@@ -314,6 +314,9 @@ def inverse_root(isa: str) -> Any:
             one, half = constant(kind, 1.0), constant(kind, 0.5)
             if value.kind == "f" and value.n == 8:
                 y, steps = call(b, "llvm.x86.avx.rsqrt.ps.256", kind, x), 1
+            elif value.kind == "f" and value.n == 16:
+                mask = ir.Constant(ir.IntType(16), 0xFFFF)
+                y, steps = call(b, "llvm.x86.avx512.rsqrt14.ps.512", kind, x, constant(kind, 0.0), mask), 1
             elif value.kind == "d" and isa == "avx512":
                 name = f"llvm.x86.avx512.rsqrt14.pd.{64 * value.n}"
                 y, steps = call(b, name, kind, x, constant(kind, 0.0), I8(255)), 2
@@ -327,6 +330,33 @@ def inverse_root(isa: str) -> Any:
         return value(value), generate
 
     return inverse_root
+
+
+@intrinsic
+def join(context, first, second):
+    """The lanes of two vectors side by side."""
+    kind = Vec(first.kind, 2 * first.n)
+    return kind(first, second), lambda c, b, s, v: shuffle(b, v[0], v[1], range(kind.n))
+
+
+@intrinsic
+def lower(context, value):
+    """The lower half of the lanes."""
+    return Vec(value.kind, value.n // 2)(value), lambda c, b, s, v: halves(b, v[0])[0]
+
+
+@intrinsic
+def upper(context, value):
+    """The upper half of the lanes."""
+    return Vec(value.kind, value.n // 2)(value), lambda c, b, s, v: halves(b, v[0])[1]
+
+
+@intrinsic
+def single(context, value):
+    """A vector as float32."""
+    return Vec("f", value.n)(
+        value
+    ), lambda c, b, s, v: v[0] if value.kind == "f" else b.fptrunc(v[0], ir.VectorType(ELEMENT["f"], value.n))
 
 
 @intrinsic

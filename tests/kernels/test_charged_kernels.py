@@ -236,14 +236,14 @@ def test_pairs_of_clusters_agree_with_the_reference(form, name):
     kinds = np.minimum((slots[:, 3].view(np.int64) & 0xFFFFFFFF) >> 1, form.types - 1)
     looked_up = form.types <= form.near_types or form.kind == "f"
     words = slots[:, 3].copy() if form.kind == "d" else (0x3F800000 | kinds.astype(np.int32)).view(np.float32)
-    table = stored_table(found.table, replace(form, isa="avx2") if form.kind == "f" else form)
+    table = stored_table(found.table, form)
     each = np.ascontiguousarray(rules[1][:, kinds], form.dtype).ravel()
     center, tiles = np.array([3.0, 5.0, 6.0]), np.zeros((len(slots) // 8, 3, 8), form.dtype)
     clusters.to_tiles(slots, 0, (own + ghosts) // 8, center, tiles)
     twin = tiles.copy()
     clusters_reference.to_tiles(slots, 0, (own + ghosts) // 8, center, twin)
     assert (tiles == twin).all()
-    one_reach = form.one_cutoff and made.cutoff == 2.5
+    one_reach, room = form.one_cutoff and made.cutoff == 2.5, clusters.room_for_hits(near, own // 8)
     rough = 3e-4 if form.kind == "f" else 1e-11
     levels = (
         (clusters.ONLY_FORCES, clusters.VIRIALS) if form.types == 2 and form.isa != "avx2" else ()
@@ -256,7 +256,7 @@ def test_pairs_of_clusters_agree_with_the_reference(form, name):
         numbers = charges.astype(form.dtype), words, each, table, made.constants.astype(form.dtype), 6.25
         out = *(one.reshape(-1) for one in felt), pushed.reshape(-1), sums.reshape(-1), of_charges
         for part in (near.inner, near.outer):
-            kernel(part, tiles.reshape(-1), *numbers, *near[:3], *out)
+            kernel(part, tiles.reshape(-1), *numbers, *near[:3], room, *out)
         for form_of in (clusters_reference, clusters):
             form_of.finish(slots, own, ghosts, center, *felt, pushed, level > 0, got, sums)
             scale = np.abs(forces).max()

@@ -84,10 +84,7 @@ class ChargedForces(Forces):
             self._kernels = self._compiled(pairs, screening)
         except TypeError as error:
             raise InputError(f"the potential {pairs.potential.key[1]} has no form for GPUs: {error}") from error
-        stored = self.form
-        if self.by_clusters and self.form.kind == "f":
-            stored = replace(stored, isa="avx2")  # eight lanes, as many as slots of a cluster
-        self._table = device.to_device(stored_table(pairs.table, stored))
+        self._table = device.to_device(stored_table(pairs.table, self.form))
         self._constants = device.to_device(screening.constants.astype(self.form.dtype))
         self._root = float(np.sqrt(interaction.strength))
         self.charges, self._stored = device.zeros((0,)), device.zeros((0,), self.form.dtype)
@@ -130,6 +127,8 @@ class ChargedForces(Forces):
         self._numbers = np.ascontiguousarray(self._numbers_of_types[:, types], self.form.dtype).ravel()
         own, count = particles.slots // CLUSTER, neighbors.slots // CLUSTER
         self._felt, self._pushed = np.zeros((2, own, 3, CLUSTER)), np.zeros((count, 3, CLUSTER))
+        assert neighbors.clusters is not None
+        self._found = clusters.room_for_hits(neighbors.clusters, own)
 
     def prepare(self, particles: Particles, neighbors: NeighborList, first: int, stop: int) -> None:
         """See `Forces.prepare`."""
@@ -159,7 +158,7 @@ class ChargedForces(Forces):
             out = *(each.reshape(-1) for each in self._felt), self._pushed.reshape(-1)
             tallies = self.tallies.reshape(-1), self.energies
             kernel = self._kernels[LEVELS[measure]]
-            kernel(part, self._tiles.reshape(-1), self._stored, *own, *near[:3], *out, *tallies)
+            kernel(part, self._tiles.reshape(-1), self._stored, *own, *near[:3], self._found, *out, *tallies)
             return
         lists = neighbors.lists
         assert lists is not None

@@ -29,6 +29,7 @@ __all__ = [
     "force_kernel",
     "list_pairs",
     "mask_out",
+    "room_for_hits",
     "rules_of",
     "to_tiles",
 ]
@@ -64,3 +65,10 @@ def list_pairs(
         room = int(ROOM * -count) + 1000
         others, masks = np.empty(room, np.int32), np.empty(room, np.uint32)
     return ClusterPairs(others, masks, bounds, *parts_of(search.boxes, clusters, inside, grid.reach))
+
+
+def room_for_hits(pairs: ClusterPairs, clusters: int) -> np.ndarray:
+    """What the force kernels write their lists of hits to, for lists of so many own clusters."""
+    longest = np.diff(pairs.bounds[: 4 * clusters + 1]).max(initial=0)
+    # A cluster is two vectors at most; a list has its length in front and room for one that is no hit behind.
+    return np.zeros(GROUP * (2 * int(longest) + 2), np.int64)

@@ -56,6 +56,8 @@ def mixed(rules: tuple[str, ...]) -> Any:
 
 @cache
 def taken(count: int) -> Any:
-    """The piece (load, numbers, slot, slots): what `load` takes at a slot, of each row of numbers [count, slots]."""
-    parts = ", ".join(f"load(numbers, {row} * slots + slot)" for row in range(count))
+    """The piece (load, numbers, slot, slots): what `load` takes at a slot behind the first of each row of numbers
+    [count, slots].
+    """
+    parts = ", ".join(f"load(numbers, {row} * slots, slot)" for row in range(count))
     return inlined(from_source(f"def taken(load, numbers, slot, slots):\n    return ({parts},)\n"))

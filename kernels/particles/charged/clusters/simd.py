@@ -6,7 +6,7 @@ neighbors is within the cutoff, which is half of the cases, nothing but their di
 
 from __future__ import annotations
 
-from dataclasses import replace
+import math
 from functools import cache
 from typing import Any
 
@@ -26,6 +26,7 @@ from hpckit.kernels.particles.pair.reference import TALLY
 from hpckit.kernels.particles.pair.simd import lookup_pieces
 
 TILE = 3 * CLUSTER
+MARGIN = 1e-6  # of reach and extent, thrice what float32 may miss in a distance
 ONLY_FORCES, VIRIALS, ENERGIES = range(3)  # what a kernel finds, each more than the one before
 
 
@@ -132,33 +133,57 @@ def _mask_out(others, masks, bounds, starts, partners, own):
 def force_kernel(
     potential: Potential, form: Form, kind: tuple, rules: tuple[str, ...] | None, one_reach: bool, level: int
 ) -> Any:
-    """The kernel forces(clusters, tiles, charges, words, numbers, table, constants, others, masks, bounds, inside,
-    outside, pushed, tallies, energies).
+    """The kernel forces(clusters, tiles, charges, words, numbers, table, constants, others, masks, bounds, found,
+    inside, outside, pushed, tallies, energies).
 
     kind: of the screening; rules: of `mixing`, None where parameters are looked up; one_reach: whether all pairs have
     the cutoff of the charges; level: ONLY_FORCES, VIRIALS or ENERGIES, which go to `tallies` [:, 0] and `energies` at
     the first slot of a group, as sums over pairs in both orders. words: w of the records [slots]; numbers: those of
     `mixing` at each slot, [varying, slots]; all arrays are flat. inside, outside, pushed: see `reference.finish`.
     """
-    narrow = replace(form, isa="avx2") if form.kind == "f" else form  # eight lanes
-    n = narrow.lanes
-    it = vectors.lanes(form.kind, n)
-    load, broadcast, mask_of = it.load, it.broadcast, simd.mask_of(n)
+    lanes, n = form.lanes, min(form.lanes, CLUSTER)  # computed at a time, and listed: one or two of these
+    load, broadcast, mask_of = (
+        vectors.lanes(form.kind, n).load,
+        vectors.lanes(form.kind, lanes).broadcast,
+        simd.mask_of(lanes),
+    )
+    whole, broadcast_listed = lanes // n, vectors.lanes(form.kind, n).broadcast
     bits, zero_unless, minimum = simd.bits, simd.zero_unless, simd.minimum
     inverse_root, take_from = simd.inverse_root(form.isa), simd.take_from
-    total, store_sums = simd.sum_lanes, simd.store_sums
-    _, row_of, parameters_of, *_ = lookup_pieces(potential, narrow)
+    total, single, spread = simd.sum_lanes, simd.single, vectors.lanes("f", n).broadcast
+    _, row_of, parameters_of, *_ = lookup_pieces(potential, form)
     charge_force, charge_both = by_inverse(*kind)
     constants_of = simd.numbers(count_of(*kind))
-    common_of = simd.numbers(potential.parameters, narrow.stored_types)
+    common_of = simd.numbers(potential.parameters, form.stored_types)
     number = np.float32 if form.kind == "f" else np.float64
     pair_force, pair_both = _by_inverse(potential)
     own_numbers = sum(rule != "same" for rule in rules or ())
     virials, both = level >= VIRIALS, level == ENERGIES
 
     @inlined
-    def broadcast_at(array, k):
-        return broadcast(array[k])
+    def broadcast_at(array, first, k):
+        return broadcast(array[first + k])
+
+    if whole == 2:
+
+        @inlined
+        def load_at(array, first, places):
+            return simd.join(load(array, first + places[0]), load(array, first + places[1]))
+
+        @inlined
+        def push(array, first, places, value):
+            take_from(array, first + places[0], simd.lower(value))
+            take_from(array, first + places[1], simd.upper(value))
+
+    else:
+
+        @inlined
+        def load_at(array, first, places):
+            return load(array, first + places[0])
+
+        @inlined
+        def push(array, first, places, value):
+            take_from(array, first + places[0], value)
 
     if rules is None:
 
@@ -167,8 +192,8 @@ def force_kernel(
             return row_of(table, words, slot - 3)
 
         @inlined
-        def of_many(words, numbers, slot, slots):
-            return load(words, slot)
+        def of_many(words, numbers, places, slots):
+            return load_at(words, 0, places)
 
         @inlined
         def parameters(row, w, table, common):
@@ -182,43 +207,40 @@ def force_kernel(
             return take(broadcast_at, numbers, slot, slots)
 
         @inlined
-        def of_many(words, numbers, slot, slots):
-            return take(load, numbers, slot, slots)
+        def of_many(words, numbers, places, slots):
+            return take(load_at, numbers, places, slots)
 
         @inlined
         def parameters(a, b, table, common):
             return mix(a, b, common)
 
     @inlined(math=REORDERED)
-    def act(a, b, allowed, fixed, f, h, e, u):
-        """Add what a particle of a group does to its own force f, to the push on its neighbors h, and to energies."""
+    def act(a, b, allowed, fixed):
+        """Vectors from b to a, times what pushes a along them, and energies."""
         longest, reach2, c, table, common = fixed
         dx, dy, dz = a[0] - b[0], a[1] - b[1], a[2] - b[2]
         r2 = dx * dx + (dy * dy + dz * dz)
         within = (r2 < longest) & mask_of(allowed)
-        if bits(within) != 0:
-            r2 = minimum(r2, longest)
-            y = inverse_root(r2)
-            product = a[3] * b[3]
-            p = parameters(a[4], b[4], table, common)
-            if both:
-                energy, push = pair_both(y * y, r2, p)
-                of_charge, g = charge_both(y, r2, c)
-                energy, of_charge = energy - p[SHIFT], product * of_charge
-                if not one_reach:
-                    energy = zero_unless(r2 < p[CUTOFF2], energy)
-                    of_charge = zero_unless(r2 < reach2, of_charge)
-                e, u = e + zero_unless(within, energy), u + zero_unless(within, of_charge)
-            else:
-                push, g = pair_force(y * y, r2, p), charge_force(y, r2, c)
-            g = product * g
+        r2 = minimum(r2, longest)
+        y = inverse_root(r2)
+        product = a[3] * b[3]
+        p = parameters(a[4], b[4], table, common)
+        energy = of_charge = g = longest
+        if both:
+            energy, push = pair_both(y * y, r2, p)
+            of_charge, g = charge_both(y, r2, c)
+            energy, of_charge = energy - p[SHIFT], product * of_charge
             if not one_reach:
-                push, g = zero_unless(r2 < p[CUTOFF2], push), zero_unless(r2 < reach2, g)
-            push = zero_unless(within, push + g)
-            px, py, pz = push * dx, push * dy, push * dz
-            f = f[0] + px, f[1] + py, f[2] + pz
-            h = h[0] + px, h[1] + py, h[2] + pz
-        return f, h, e, u
+                energy = zero_unless(r2 < p[CUTOFF2], energy)
+                of_charge = zero_unless(r2 < reach2, of_charge)
+            energy, of_charge = zero_unless(within, energy), zero_unless(within, of_charge)
+        else:
+            push, g = pair_force(y * y, r2, p), charge_force(y, r2, c)
+        g = product * g
+        if not one_reach:
+            push, g = zero_unless(r2 < p[CUTOFF2], push), zero_unless(r2 < reach2, g)
+        push = zero_unless(within, push + g)
+        return push * dx, push * dy, push * dz, energy, of_charge
 
     @inlined
     def particle(what, tile, slot, slots):
@@ -226,47 +248,92 @@ def force_kernel(
         x, y, z = broadcast(tiles[tile]), broadcast(tiles[tile + 8]), broadcast(tiles[tile + 16])
         return x, y, z, broadcast(charges[slot]), of_one(words, numbers, table, slot, slots)
 
+    @inlined
+    def seen_from(tiles, tile, x, y, z):
+        return (
+            spread(np.float32(tiles[tile] - x)),
+            spread(np.float32(tiles[tile + 8] - y)),
+            spread(np.float32(tiles[tile + 16] - z)),
+        )
+
+    @inlined(math=REORDERED)
+    def hits(a, b, allowed, within):
+        dx, dy, dz = a[0] - b[0], a[1] - b[1], a[2] - b[2]
+        return bits(dx * dx + (dy * dy + dz * dz) < within) & allowed
+
+    @jit(key=("find_hits", form.kind, n, whole), math=REORDERED, borrowed=True)
+    def find_hits(tiles, tile, longest2, others, masks, first, stop, found):
+        """List the vectors of neighbors that have a pair in reach, one list for each particle of a group: slot and
+        bits. It may be one too many, as distances are in float32, but none too few.
+        """
+        x, y, z, extent = number(0.0), number(0.0), number(0.0), number(0.0)
+        for i in range(GROUP - 1, -1, -1):
+            if abs(tiles[tile + i]) < number(0.5 * FAR):
+                x, y, z = tiles[tile + i], tiles[tile + i + 8], tiles[tile + i + 16]
+        for i in range(GROUP):
+            if abs(tiles[tile + i]) < number(0.5 * FAR):
+                extent = max(extent, abs(tiles[tile + i] - x), abs(tiles[tile + i + 8] - y))
+                extent = max(extent, abs(tiles[tile + i + 16] - z))
+        reach = math.sqrt(longest2)
+        edge = reach + MARGIN * (reach + extent)
+        within = spread(np.float32(edge * edge))
+        a0, a1 = seen_from(tiles, tile, x, y, z), seen_from(tiles, tile + 1, x, y, z)
+        a2, a3 = seen_from(tiles, tile + 2, x, y, z), seen_from(tiles, tile + 3, x, y, z)
+        room = len(found) // GROUP
+        n0, n1, n2, n3 = 1, room + 1, 2 * room + 1, 3 * room + 1
+        vx, vy, vz = broadcast_listed(x), broadcast_listed(y), broadcast_listed(z)
+        for k in range(first, stop):
+            other, mask = np.int64(others[k]), np.int64(masks[k])
+            for part in range(0, CLUSTER, n):
+                j, s = TILE * other + part, CLUSTER * other + part
+                b = single(load(tiles, j) - vx), single(load(tiles, j + 8) - vy), single(load(tiles, j + 16) - vz)
+                h0, h1 = hits(a0, b, mask >> part, within), hits(a1, b, mask >> (8 + part), within)
+                h2, h3 = hits(a2, b, mask >> (16 + part), within), hits(a3, b, mask >> (24 + part), within)
+                found[n0], found[n1], found[n2], found[n3] = s << 8 | h0, s << 8 | h1, s << 8 | h2, s << 8 | h3
+                n0, n1 = n0 + int(h0 != 0), n1 + int(h1 != 0)
+                n2, n3 = n2 + int(h2 != 0), n3 + int(h3 != 0)
+        if whole == 2:  # the last without another one goes with itself
+            for last in (n0, n1, n2, n3):
+                found[last] = found[last - 1] >> 8 << 8
+        found[0], found[room], found[2 * room], found[3 * room] = n0, n1 - room, n2 - 2 * room, n3 - 3 * room
+
     def forces(
         clusters, tiles, charges, words, numbers, table, constants, longest2,
-        others, masks, bounds, inside, outside, pushed, tallies, energies,
+        others, masks, bounds, found, inside, outside, pushed, tallies, energies,
     ):  # fmt: skip
         c, common, slots = constants_of(constants, 0), common_of(table, 0), len(charges)
         nothing, longest, reach2 = broadcast(number(0.0)), broadcast(number(longest2)), broadcast(constants[0])
+        room, fixed = len(found) // GROUP, (longest, reach2, c, table, common)
+        what = tiles, charges, words, numbers, table
         for cluster in clusters:
             for half in range(2):
                 group, tile, slot = 2 * cluster + half, TILE * cluster + 4 * half, CLUSTER * cluster + 4 * half
-                what = tiles, charges, words, numbers, table
-                a0 = particle(what, tile, slot, slots)
-                a1 = particle(what, tile + 1, slot + 1, slots)
-                a2 = particle(what, tile + 2, slot + 2, slots)
-                a3 = particle(what, tile + 3, slot + 3, slots)
                 energy, of_charges = 0.0, 0.0
                 for segment in range(2):
-                    f0 = f1 = f2 = f3 = (nothing, nothing, nothing)
-                    e = u = nothing
-                    for k in range(bounds[2 * group + segment], bounds[2 * group + segment + 1]):
-                        other, mask = np.int64(others[k]), np.int64(masks[k])
-                        for part in range(0, CLUSTER, n):
-                            j, s = TILE * other + part, CLUSTER * other + part
-                            x, y, z = load(tiles, j), load(tiles, j + 8), load(tiles, j + 16)
-                            b = x, y, z, load(charges, s), of_many(words, numbers, s, slots)
-                            h = (nothing, nothing, nothing)
-                            fixed = longest, reach2, c, table, common
-                            f0, h, e, u = act(a0, b, mask >> part, fixed, f0, h, e, u)
-                            f1, h, e, u = act(a1, b, mask >> (8 + part), fixed, f1, h, e, u)
-                            f2, h, e, u = act(a2, b, mask >> (16 + part), fixed, f2, h, e, u)
-                            f3, h, e, u = act(a3, b, mask >> (24 + part), fixed, f3, h, e, u)
-                            if virials or segment == 0:
-                                take_from(pushed, j, h[0])
-                                take_from(pushed, j + 8, h[1])
-                                take_from(pushed, j + 16, h[2])
+                    first, stop = bounds[2 * group + segment], bounds[2 * group + segment + 1]
+                    find_hits(tiles, tile, longest2, others, masks, first, stop, found)
                     out = inside if segment == 0 else outside
-                    store_sums(out, tile, f0[0], f1[0], f2[0], f3[0])
-                    store_sums(out, tile + 8, f0[1], f1[1], f2[1], f3[1])
-                    store_sums(out, tile + 16, f0[2], f1[2], f2[2], f3[2])
-                    if both:
-                        weight = 2.0 - segment
-                        energy, of_charges = energy + weight * total(e), of_charges + weight * total(u)
+                    for i in range(GROUP):
+                        a = particle(what, tile + i, slot + i, slots)
+                        fx = fy = fz = e = u = nothing
+                        for k in range(room * i + 1, room * i + found[room * i], whole):
+                            s, t = found[k] >> 8, found[k + whole - 1] >> 8
+                            allowed = (found[k] & 0xFF) | (found[k + whole - 1] & 0xFF) << (n * (whole - 1))
+                            places, j = (s, t), (3 * s - 2 * (s & (CLUSTER - n)), 3 * t - 2 * (t & (CLUSTER - n)))
+                            x, y, z = load_at(tiles, 0, j), load_at(tiles, 8, j), load_at(tiles, 16, j)
+                            b = x, y, z, load_at(charges, 0, places), of_many(words, numbers, places, slots)
+                            px, py, pz, of_pairs, of_charge = act(a, b, allowed, fixed)
+                            fx, fy, fz = fx + px, fy + py, fz + pz
+                            if both:
+                                e, u = e + of_pairs, u + of_charge
+                            if virials or segment == 0:
+                                push(pushed, 0, j, px)
+                                push(pushed, 8, j, py)
+                                push(pushed, 16, j, pz)
+                        out[tile + i], out[tile + i + 8], out[tile + i + 16] = total(fx), total(fy), total(fz)
+                        if both:
+                            weight = 2.0 - segment
+                            energy, of_charges = energy + weight * total(e), of_charges + weight * total(u)
                 if both:
                     for i in range(GROUP):
                         tallies[TALLY * (slot + i)] = energies[slot + i] = 0.0
