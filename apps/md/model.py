@@ -98,12 +98,12 @@ def make_system(config: Config, start: Start, comm: MPI.Intracomm, timer: PhaseT
     x, y, z = topology.sizes
     mesh = Mesh(comm, periodic=config.system.periodic, x=x, y=y, z=z)
     neighbors = config.neighbors
-    pairs = interaction_of(config, len(start.masses))
+    pairs, cell = interaction_of(config, len(start.masses)), started(config, start)
     system = System(
         mesh,
         DomainDecomposition.even(mesh.topology, start.lower, start.upper, start.tilt),
         start.masses,
-        charged(config, start, pairs),
+        charged(config, start, pairs, cell),
         skin=neighbors.skin,
         units=UNITS[config.system.units],
         rebuilds=Rebuilds(neighbors.every, neighbors.delay, neighbors.check),
@@ -116,14 +116,14 @@ def make_system(config: Config, start: Start, comm: MPI.Intracomm, timer: PhaseT
         terms=terms_of(config, start),
         exclusions=exclusions_of(config, start),
         constraints=constraints_of(config, start),
-        long_range=long_range(config, start),
+        long_range=long_range(config, start, cell),
         inner=config.dynamics.inner,
     )
     system.external = external_of(config)
     system.biases = biases_of(config, start)
     system.load(start.packed(comm))
     if config.deform.start:
-        system.reshape(started(config, start))
+        system.reshape(cell)
     system.rebuild()
     set_spins(system, start)
     system.compute(measure=True)

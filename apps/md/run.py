@@ -24,7 +24,7 @@ from hpckit.apps.md.free_energy.replicas import (
     together,
     told,
 )
-from hpckit.apps.md.model import domain_lines, make_system, plans_of, require_fit, topology_of
+from hpckit.apps.md.model import domain_lines, make_system, plans_of, require_fit, started, topology_of
 from hpckit.apps.md.molecules.electrostatics import charge_lines
 from hpckit.apps.md.motion.dynamics import at_temperature, dynamics_of, proper_of
 from hpckit.apps.md.motion.stages import Stages
@@ -123,7 +123,8 @@ class MolecularDynamics(Evolution):
     def restore(self, kept: Restored) -> None:
         """Collective: continue from a checkpoint."""
         self.step = kept.step
-        self.stages.restore(kept)
+        with self.run.compiling():
+            self.stages.restore(kept)
         self.dynamics = dynamics_of(self.config, self.stages.begins[-1])
         self.trajectory.every = self.config.output.every
         self.is_at_minimum = bool(kept.values.get("is_at_minimum"))
@@ -192,11 +193,16 @@ class MolecularDynamics(Evolution):
 
     def _enter_next_stage(self) -> None:
         """Collective: begin the next stage."""
-        self.dynamics = self.stages.enter_next(self.step, self.dynamics)
+        before = self.stages.cell
+        with self.run.compiling():
+            self.dynamics = self.stages.enter_next(self.step, self.dynamics)
         self.is_at_minimum, self.start, self.seen = False, None, [0, 0.0]
         self.trajectory.every = self.config.output.every
         kind, steps = self.config.dynamics.kind, self.config.time.steps
         self.run.say(f"stage {self.stages.number + 1} of {len(self.stages.configs)}: {steps} steps of {kind}")
+        if self.stages.cell != before:
+            for line in charge_lines(self.config, self.stages.start, self.stages.cell):
+                self.run.say(line)
         self.look()
         self._sample()
 
@@ -371,7 +377,8 @@ def run(config: Config, run: Run) -> None:
     with run.compiling():
         system = make_system(config, start, comm, run.timer, run.device)
     notes = [*start.notes, *_notes(whole.staged[-1]), *_image_notes(config, system.domains)]
-    for line in (*(f"note: {note}" for note in notes), *domain_lines(system.domains), *charge_lines(config, start)):
+    charges = charge_lines(config, start, system.domains.cell)
+    for line in (*(f"note: {note}" for note in notes), *domain_lines(system.domains), *charges):
         run.say(line)
     run.say(f"{system.count} particles and kernels ready in {clock.perf_counter() - begin:.1f} s")
     biases = system.biases if isinstance(system.biases, Biases) else None
@@ -470,6 +477,7 @@ def dry_run(config: Config, ranks: int) -> DryRun:
     measured(whole.staged[-1], domains.cell.widths, domains.periodic)
     interaction_of(config, len(start.masses))
     frames = sum(map(Trajectory.frames, whole.staged))
+    charges = charge_lines(config, start, started(config, start))
     notes = [
         *start.notes,
         *_notes(whole.staged[-1]),
@@ -482,7 +490,7 @@ def dry_run(config: Config, ranks: int) -> DryRun:
         )
     return DryRun(
         ranks=ranks,
-        decomposition=[f"{start.count} particles", *domain_lines(domains), *charge_lines(config, start)],
+        decomposition=[f"{start.count} particles", *domain_lines(domains), *charges],
         halo_bytes=_halo_bytes(config, start, ranks, shell),
         memory_per_rank=round((own + shell) * BYTES_PER_SLOT),
         output_bytes=frames * start.count * (3 * 8 * 2 + 3 * 4 + 8),

@@ -235,6 +235,12 @@ class System:
         for each in (*([bonds] if bonds is not None else []), *terms):
             each.require_fit(self.interaction)
 
+    def split(self, interaction: Charged, long_range: LongRange) -> None:
+        """Split the charges between pairs and the sum over all images anew; `rebuild` must follow. The pairs stay."""
+        assert isinstance(self.forces, ChargedForces)
+        self.interaction, self.long_range = interaction, long_range
+        self.forces.screen(interaction)
+
     def load(self, packed: np.ndarray) -> None:
         """Collective: load particles (`pack_particles`), each given by any one rank; ids 0 to n - 1.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 
 import numpy as np
 import pytest
@@ -14,12 +15,16 @@ from hpckit.apps.md.config import Config
 from hpckit.apps.md.lammps.script import settings_of
 from hpckit.apps.md.model import make_system
 from hpckit.apps.md.molecules.electrostatics import fineness_of
+from hpckit.apps.md.motion.dynamics import dynamics_of
+from hpckit.apps.md.motion.stages import Stages
 from hpckit.apps.md.start import Start
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import InputError
+from hpckit.io.checkpoint.state import State
 from hpckit.io.particles.lammps_data import write_lammps_data
 from hpckit.md.molecules.exclusions import partners_of
 from hpckit.md.motion.dynamics import NVE
+from hpckit.md.saved import pieces_of, restore, values_of
 from hpckit.md.snapshots import snapshot
 from hpckit.md.thermo import measure
 from hpckit.plan.particles.snapshot import Snapshot
@@ -101,6 +106,73 @@ def test_energies_and_pressures_follow_lammps_for_200_steps(tmp_path, name):
         fine = (found.waves, "kxmax kymax kzmax") if config.coulomb.kind == "ewald" else (found.mesh, "grid")
         assert list(map(str, fine[0])) == words[fine[1]]
         assert found.error == pytest.approx(float(words["estimated absolute RMS force accuracy"][0]), rel=1e-7)
+
+
+class Kept:
+    """A checkpoint in memory, as text where it is text."""
+
+    def __init__(self, state, step):
+        self.arrays = {piece.name: piece.block.copy() for piece in state.pieces}
+        self.values, self.step = json.loads(json.dumps(state.values)), step
+
+    @property
+    def names(self):
+        return self.arrays.keys()
+
+    def shape(self, name):
+        return self.arrays[name].shape
+
+    def read(self, name, start, shape):
+        return self.arrays[name][tuple(slice(a, a + n) for a, n in zip(start, shape, strict=True))]
+
+
+@needs_lammps
+@pytest.mark.parametrize(("name", "close"), [("ewald", 3e-6), ("pppm", 1e-8)])
+def test_each_run_of_a_script_splits_charges_for_its_box(tmp_path, name, close):
+    """Two runs alike in a box that shrinks, as of LAMMPS; a checkpoint within the second goes on with the same bits.
+
+    Where the box changes its shape, LAMMPS changes the waves of its Ewald sum within a run.
+    """
+    changing = "nvt temp 300 300 50\nfix 2 all deform 1 x scale 0.95 y scale 0.99 z scale 0.99"
+    text = script(name, tmp_path).replace("1 all nve", f"1 all {changing}").replace("run 200", "run 10\nrun 10")
+    printed = run_lammps(tmp_path, text)
+    theirs = [line.split()[-1] for line in printed.splitlines() if "G vector" in line]
+    (tmp_path / f"in.{name}").write_text(text)
+    tree = settings_of(tmp_path / f"in.{name}").tree
+    config = Config.model_validate({**tree, "repro": True})
+
+    def begun():
+        start = Start(config)
+        system = make_system(config.staged[0], start, MPI.COMM_SELF, PhaseTimer())
+        return system, Stages(config, start, system)
+
+    system, stages = begun()
+    ours, dynamics, kept = [system.long_range.fineness.splitting], dynamics_of(stages.config), None
+    for step in range(1, 21):
+        if step == 11:
+            dynamics = stages.enter_next(10, dynamics)
+            ours.append(system.long_range.fineness.splitting)
+        dynamics.step(system, 0.5, True)
+        if step == 15:
+            values = {"system": values_of(system), "dynamics": dynamics.saved()}
+            kept = Kept(stages.saved(State(pieces_of(system), values)), step)
+    assert ours == pytest.approx([float(each) for each in theirs], rel=1e-7)
+    assert ours[1] != pytest.approx(ours[0], rel=1e-4)
+    it, wanted = measure(system), thermo_rows(printed)[-1]
+    assert [it.coulomb, it.long_range, it.total] == pytest.approx(wanted[[3, 4, 6]].tolist(), rel=close)
+    assert [it.pressure, *it.tensor] == pytest.approx(wanted[7:].tolist(), abs=close * np.abs(wanted[7:]).max())
+
+    again, stages = begun()
+    stages.restore(kept)
+    dynamics = dynamics_of(stages.config, stages.begins[-1])
+    restore(again, kept, measure=True)
+    dynamics.restore(kept.values["dynamics"])
+    for _ in range(15, 20):
+        dynamics.step(again, 0.5, True)
+    assert measure(again) == it
+    np.testing.assert_array_equal(snapshot(again).positions, snapshot(system).positions)
+    for each in (again, system):
+        each.mesh.close()
 
 
 @pytest.mark.parametrize("counts", [(1, 3), pytest.param((1, 2, 4, 6), marks=pytest.mark.nightly)], ids=str)

@@ -13,6 +13,7 @@ from hpckit.apps.md.lammps.outside import outside_of, require_readable
 from hpckit.apps.md.lammps.particles import MAKERS
 from hpckit.apps.md.lammps.pushes import velocity_of
 from hpckit.apps.md.lammps.state import ScriptMistake, ScriptState
+from hpckit.apps.md.molecules.settings import IN_WAVES
 from hpckit.apps.md.motion.settings import ANEW
 from hpckit.md.units import UNITS
 
@@ -37,6 +38,11 @@ class ScriptStage:
         """Whether a second run of it is the same as one of twice as many steps."""
         ends = any(key.endswith("ramp_to") or key == "deform.changes" for key in self.settings)
         return not ends and bool(self.fixes)
+
+    @property
+    def resizes(self) -> bool:
+        """Whether the box may be another one after it, in which LAMMPS splits charges anew."""
+        return any(key.startswith(("barostat.", "deform.")) for key in self.settings)
 
     @property
     def movers(self) -> list[Fix]:
@@ -317,7 +323,8 @@ class MotionCommands:
         """A run, or a minimize, with what was said before it."""
         last = self.stages[-1] if self.stages else None
         same = last is not None and last.fixes == fixes and last.settings.get("dynamics.inner", 1) == self.inner
-        if last and same and last.goes_on and not self.pending and not self.velocity:
+        split = bool(last and last.resizes) and self.script.section("coulomb").get("kind") in IN_WAVES
+        if last and same and last.goes_on and not (self.pending or self.velocity or split):
             last.steps += steps
             return
         lines, minimizes = dict.fromkeys(settings, self.script.number), "dynamics.kind" in settings

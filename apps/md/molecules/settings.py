@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from hpckit.io.settings import Section
 
 Rows = tuple[tuple[float, ...], ...]
+IN_WAVES = ("ewald", "pppm")  # kinds of `Coulomb` over all images
 
 
 class Bonds(Section):

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 
 from hpckit.apps.md.config import Config
+from hpckit.apps.md.molecules.electrostatics import charged, long_range
 from hpckit.apps.md.molecules.topology import bonds_of, constraints_of, terms_of
 from hpckit.apps.md.motion.dynamics import dynamics_of, external_of, proper_of
 from hpckit.apps.md.start import Start
 from hpckit.io.checkpoint.state import Piece, Restored, State
 from hpckit.kernels.particles.records.dispatch import types_of
+from hpckit.md.molecules.charges import Charged
 from hpckit.md.motion.deformation import changed
 from hpckit.md.motion.dynamics import Dynamics
 from hpckit.md.saved import rows_block, rows_by_id, take_rows
 from hpckit.md.system import System
 from hpckit.md.thermo import freedom, measure
+from hpckit.plan.particles.cell import Cell
 
 ASIDE = "velocity_aside"
 
@@ -26,11 +30,12 @@ class Stages:
 
     begins, times: of each stage so far, its first step and the time then. A minimization takes the velocities away;
     they are kept aside for the stage after it, and so is the state of thermostats and barostats, as LAMMPS keeps them.
+    cell: in which the stage began, which determines how the charges are split, as of each run of LAMMPS.
     """
 
     def __init__(self, config: Config, start: Start, system: System) -> None:
         self.start, self.system, self.configs, self.given = start, system, config.staged, config.stages
-        self.begins, self.times = [0], [0.0]
+        self.begins, self.times, self.cell = [0], [0.0], system.domains.cell
         self._aside: np.ndarray | None = None
         self._held: dict[str, Any] = {}  # the last state of thermostat and barostat, by what they are
         self._set_aside()
@@ -68,6 +73,7 @@ class Stages:
         self._bind()
         if config.deform.start:
             system.reshape(changed(system.domains.cell, [each.change for each in config.deform.start]))
+        self._split(system.domains.cell)
         if self._aside is not None:
             take_rows(system, self._aside, system.particles.velocities)
         if stage.velocities != "keep":
@@ -87,6 +93,7 @@ class Stages:
             return state
         aside = self._aside is not None
         values = {"begins": self.begins, "times": self.times, "aside": aside, "held": self._held}
+        values["cell"] = asdict(self.cell)
         pieces = list(state.pieces)
         if self._aside is not None:
             pieces.append(Piece(ASIDE, (self.system.count, 3), (rows_block(self.system)[0], 0), self._aside))
@@ -101,6 +108,16 @@ class Stages:
         first, count = rows_block(self.system)
         self._aside = kept.read(ASIDE, (first, 0), (count, 3)) if values["aside"] else None
         self._bind()
+        if "cell" in values:
+            self._split(Cell.of(**values["cell"]))
+
+    def _split(self, cell: Cell) -> None:
+        """Choose how the charges are split in the cell in which the stage begins, if it is another one."""
+        config, system, known = self.config, self.system, self.cell
+        self.cell = cell
+        far = long_range(config, self.start, cell) if cell != known else None
+        if far is not None and isinstance(system.interaction, Charged):
+            system.split(charged(config, self.start, system.interaction.pairs, cell), far)
 
     def _bind(self) -> None:
         """Give the system the bonds, constraints and outside forces of the stage."""

@@ -77,20 +77,27 @@ class ChargedForces(Forces):
         isa: str | None = None,
         device: Device = HOST,
     ) -> None:
-        pairs, screening = interaction.pairs, interaction.screening
+        pairs = interaction.pairs
         super().__init__(pairs.types, pairs.one_cutoff, precision, exact, isa, device)
         self.by_clusters = self.form.isa in ("avx512", "avx2") and not exact
-        try:
-            self._kernels = self._compiled(pairs, screening)
-        except TypeError as error:
-            raise InputError(f"the potential {pairs.potential.key[1]} has no form for GPUs: {error}") from error
+        self.screen(interaction)
         self._table = device.to_device(stored_table(pairs.table, self.form))
-        self._constants = device.to_device(screening.constants.astype(self.form.dtype))
         self._root = float(np.sqrt(interaction.strength))
         self.charges, self._stored = device.zeros((0,)), device.zeros((0,), self.form.dtype)
         self.energies = device.zeros((0,))
         self._longest2 = interaction.cutoff**2
         self._tiles = np.zeros((0, 3, CLUSTER))
+
+    def screen(self, interaction: Charged) -> None:
+        """Take the screening of an interaction that differs in nothing else. Raises `InputError` for potentials
+        without a form for GPUs.
+        """
+        pairs, screening = interaction.pairs, interaction.screening
+        try:
+            self._kernels = self._compiled(pairs, screening)
+        except TypeError as error:
+            raise InputError(f"the potential {pairs.potential.key[1]} has no form for GPUs: {error}") from error
+        self._constants = self.device.to_device(screening.constants.astype(self.form.dtype))
 
     def _compiled(self, pairs: Interaction, screening: Screening) -> dict[Any, Any]:
         """A kernel for each of what may be asked for."""

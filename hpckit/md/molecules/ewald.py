@@ -21,11 +21,13 @@ class Ewald:
     """The part of Coulomb's energy that is left beside pairs with erfc(g r) / r: smooth charges, as waves; `LongRange`.
 
     Its sums over particles have no rounding of their own: the same bits on any number of ranks. Each rank holds all
-    waves, so the cost is particles times waves. A total charge has a background of the opposite one.
+    waves, so the cost is particles times waves. A total charge has a background of the opposite one. The waves are
+    those within the sphere in `cell`, or in that of the first system, and stay where the box changes: energies then
+    have no steps.
     """
 
-    def __init__(self, fineness: Fineness) -> None:
-        self.fineness = fineness
+    def __init__(self, fineness: Fineness, cell: Cell | None = None) -> None:
+        self.fineness, self._chosen_in = fineness, cell
         self.energy, self.virial = 0.0, np.zeros(6)
         self._rows = np.zeros((0, 5), np.int64)
         self._most = np.array(fineness.waves, np.int64)
@@ -37,7 +39,7 @@ class Ewald:
         self._constants = constant_energy(system, self._forces, self.fineness.splitting)
         self._cell: Cell | None = None
         if not len(self._rows):
-            cell, most = system.domains.cell, self.fineness.waves
+            cell, most = self._chosen_in or system.domains.cell, self.fineness.waves
             if cell.tilted:
                 self._rows, self._numbers = waves_of_cell(most, cell)
                 self._most = np.abs(self._numbers).max(axis=0, initial=0)
