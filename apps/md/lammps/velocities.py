@@ -24,12 +24,10 @@ def in_order(seed: int, order: np.ndarray) -> np.ndarray:
 
 def by_place(seed: int, places: np.ndarray) -> np.ndarray:
     """The same of particles at some positions, float64[n, 3]: each its own sequence."""
-    state = np.maximum(_hash(seed, np.ascontiguousarray(places[:, :3], np.float64)) & np.uint64(MASK), 1)
-    drawn = np.empty((len(places), 3))
-    for k in range(WARM_UP + 3):
-        state = state * np.uint64(FACTOR) % np.uint64(MODULUS)
-        if k >= WARM_UP:
-            drawn[:, k - WARM_UP] = state * (1.0 / MODULUS)
+    state, drawn = _warm(seed, places), np.empty((len(places), 3))
+    for k in range(3):
+        state = _next(state)
+        drawn[:, k] = state * (1.0 / MODULUS)
     return drawn - 0.5
 
 
@@ -57,20 +55,31 @@ def normal_in_order(seed: int, order: np.ndarray, count: int) -> np.ndarray:
 
 def normal_by_place(seed: int, places: np.ndarray) -> np.ndarray:
     """Normal numbers of particles at some positions, float64[n, 3]: each its own sequence."""
-    state = np.maximum(_hash(seed, np.ascontiguousarray(places[:, :3], np.float64)) & np.uint64(MASK), 1)
+    state = _warm(seed, places)
     found, made = np.empty((len(places), 4)), np.zeros(len(places), np.int64)
-    for _ in range(WARM_UP):
-        state = state * np.uint64(FACTOR) % np.uint64(MODULUS)
     while (left := np.flatnonzero(made < 4)).size:
         both = np.empty((len(left), 2))
         for k in range(2):
-            state[left] = state[left] * np.uint64(FACTOR) % np.uint64(MODULUS)
+            state[left] = _next(state[left])
             both[:, k] = state[left] * (1.0 / MODULUS)
         each = _polar(2.0 * both - 1.0)
         for k in (0, 1):
             found[left, made[left] + k] = each[:, k]
         made[left] += 2 * np.isfinite(each[:, 0])
     return found[:, :3]
+
+
+def _warm(seed: int, places: np.ndarray) -> np.ndarray:
+    """The states of the particles' own sequences, after the numbers that these leave out."""
+    state = np.maximum(_hash(seed, np.ascontiguousarray(places[:, :3], np.float64)) & np.uint64(MASK), 1)
+    for _ in range(WARM_UP):
+        state = _next(state)
+    return np.asarray(state)
+
+
+def _next(state: np.ndarray) -> np.ndarray:
+    """The states that follow."""
+    return np.asarray(state * np.uint64(FACTOR) % np.uint64(MODULUS))
 
 
 def _polar(pairs: np.ndarray) -> np.ndarray:
