@@ -81,9 +81,9 @@ def _serve(engine: Engine, listening: socket.socket, options: argparse.Namespace
     from hpckit.serving.server.http import application
     from hpckit.serving.server.service import Service
 
+    token = _token(options)
     engine.warm()
     service, name = Service(engine, options.waiting), options.name or options.model.resolve().name
-    token = _token(options)
     config = uvicorn.Config(
         application(service, name, token),
         log_level="warning",
