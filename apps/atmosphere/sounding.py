@@ -13,7 +13,7 @@ import numpy as np
 
 from hpckit.errors import InputError
 from hpckit.kernels.euler.constants import CP, P0, RD
-from hpckit.plan.text import read_bytes
+from hpckit.plan.inputs.text import read_bytes
 
 KNOT = 1852 / 3600  # m s-1
 ZERO_CELSIUS = 273.15  # K

@@ -17,7 +17,7 @@ from hpckit.apps.md.free_energy.report import free_energy_sections
 from hpckit.apps.md.report_charts import lines, picture
 from hpckit.md.observables.measurements import FIT
 from hpckit.md.units import UNITS
-from hpckit.plan.text import parse_json, read_bytes
+from hpckit.plan.inputs.text import parse_json, read_bytes
 from hpckit.report.extension import ReportSection
 from hpckit.report.page import caption, grid, table
 from hpckit.report.run_data import RunData

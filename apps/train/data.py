@@ -11,7 +11,7 @@ import hpckit
 from hpckit.apps.train.config import Config
 from hpckit.errors import InputError, SetupError
 from hpckit.io.tokenizers import Tokenizer, tokenizer_of
-from hpckit.plan.text import read_bytes
+from hpckit.plan.inputs.text import read_bytes
 from hpckit.training.sampler import permuted
 
 ANSWERS = "answers.json"  # in the output of a run that classifies images

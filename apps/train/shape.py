@@ -12,8 +12,8 @@ from hpckit.apps.train.config import LANGUAGE, Model
 from hpckit.errors import InputError
 from hpckit.io.config_json import CONFIG, MIXTURES, SHARED, described
 from hpckit.nn.activations import IN_TRANSFORMERS
-from hpckit.nn.rotary import RopeScaling
-from hpckit.plan.text import parse_json, read_bytes
+from hpckit.nn.transformer.rotary import RopeScaling
+from hpckit.plan.inputs.text import parse_json, read_bytes
 
 SIDE = 8  # pixels of a digit along either dim
 KERNEL = 3  # pixels that a convolution sees along either dim

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from hpckit.plan.inputs.text import parse_json, read_bytes
 from hpckit.plan.pipeline.price import Interval, MeasuredStep, SchedulePrice
 from hpckit.plan.pipeline.schedule import Action, Schedule
 from hpckit.plan.pipeline.times import StageTimes
-from hpckit.plan.text import parse_json, read_bytes
 
 TIMELINE = "timeline.json"  # in the run's output
 

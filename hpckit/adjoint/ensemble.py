@@ -18,7 +18,7 @@ from hpckit.comm.mesh import Mesh
 from hpckit.errors import InputError
 from hpckit.grid.field import Field
 from hpckit.plan.grid.decomposition import Decomposition
-from hpckit.plan.numbers import count
+from hpckit.plan.inputs.numbers import count
 
 __communicates__ = True  # its frames are not call sites
 

@@ -14,7 +14,7 @@ from hpckit.errors import BlowUpError, HpckitError, RankLostError, StallError, v
 from hpckit.io.files import utc_now
 from hpckit.launch.failure import failure_file, stalls_folder
 from hpckit.launch.mpiexec import JobEnd, no_start
-from hpckit.plan.text import parse_json, read_bytes
+from hpckit.plan.inputs.text import parse_json, read_bytes
 from hpckit.report.units import counted
 from hpckit.run.directory import RunDirectory
 from hpckit.run.progress import clock_text

@@ -18,7 +18,7 @@ from mpi4py import MPI
 
 from hpckit.comm.agree import broadcast_bytes
 from hpckit.errors import InputError
-from hpckit.plan.text import parse_json, read_bytes
+from hpckit.plan.inputs.text import parse_json, read_bytes
 
 SHIPPED = Path(__file__).with_name("table.json")
 TUNED = Path("~/.config/hpckit/collectives.json")

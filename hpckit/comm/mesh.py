@@ -14,7 +14,7 @@ from mpi4py import MPI
 from hpckit.comm.observe.observer import Observer, observer_of, set_observer
 from hpckit.errors import InputError, SetupError
 from hpckit.plan.grid.factor import best_factorization
-from hpckit.plan.numbers import count, counts
+from hpckit.plan.inputs.numbers import count, counts
 from hpckit.plan.topology import Topology
 
 __communicates__ = True  # its frames are not call sites

@@ -18,7 +18,7 @@ from hpckit.errors import InputError, SetupError
 from hpckit.grid import sums
 from hpckit.kernels.device_array import is_device_array
 from hpckit.plan.grid.decomposition import Decomposition, Slices
-from hpckit.plan.numbers import checked_root
+from hpckit.plan.inputs.numbers import checked_root
 
 __communicates__ = True  # its frames are not call sites
 

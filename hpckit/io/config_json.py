@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hpckit.nn.activations import IN_TRANSFORMERS
-from hpckit.nn.rotary import RopeScaling, rope_kind, rope_scaling
+from hpckit.nn.transformer.rotary import RopeScaling, rope_kind, rope_scaling
 
 CONFIG = "config.json"
 SHARED = "mixtral_shared"  # model_type of experts with a map beside them: transformers has no such network

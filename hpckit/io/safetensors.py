@@ -20,7 +20,7 @@ import numpy.typing as npt
 from hpckit.errors import CorruptDataError, InputError
 from hpckit.io.files import replace_file, replacing
 from hpckit.kernels.nn.narrow.dispatch import narrowed
-from hpckit.plan.text import parse_json, read_bytes
+from hpckit.plan.inputs.text import parse_json, read_bytes
 
 NAMES = {
     "F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "|i1",

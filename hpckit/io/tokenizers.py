@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from hpckit.errors import InputError, SetupError
-from hpckit.plan.text import read_bytes
+from hpckit.plan.inputs.text import read_bytes
 
 MOST_BYTES = 256 << 20  # of a tokenizer.json
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from hpckit.errors import InputError
-from hpckit.plan.text import parse_toml, read_text
+from hpckit.plan.inputs.text import parse_toml, read_text
 
 # Characters allowed unquoted on an #SBATCH line: none ends a word, opens a quote or starts a comment.
 _WORD = re.compile(r"[A-Za-z0-9_.,:@%+=/\[\]*&|-]*")

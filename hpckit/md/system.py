@@ -12,10 +12,10 @@ from hpckit.comm.device import HOST, Device
 from hpckit.comm.mesh import Mesh
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import InputError
-from hpckit.kernels.particles.bonds.dispatch import index_slots
 from hpckit.kernels.particles.cells.constants import FAR
 from hpckit.kernels.particles.integrate.cell.dispatch import deform
 from hpckit.kernels.particles.integrate.dispatch import dilate
+from hpckit.kernels.particles.molecules.bonds.dispatch import index_slots
 from hpckit.kernels.particles.records.dispatch import types_of, weigh
 from hpckit.md.bridges.ase_potential import AseForces, AsePotential
 from hpckit.md.bridges.brick import BrickForces, BrickPotential
@@ -212,7 +212,7 @@ class System:
         if exclusions is not None:
             exclusions.require_fit(interaction)
         self.ids_of_slots: Any = np.zeros(0)  # of molecules: of own slots and ghosts, float64, -1 for none
-        self.slots_of_ids: tuple = ()  # of molecules: `kernels.particles.bonds.reference.index_slots`
+        self.slots_of_ids: tuple = ()  # of molecules: `kernels.particles.molecules.bonds.reference.index_slots`
         self.external: External | None = None  # adds to the forces of pairs
         self.biases: Biased | None = None  # of collective variables
         self.count = 0  # particles of all ranks

@@ -4,8 +4,6 @@ from hpckit import loaded_on_use
 
 _NAMES = {
     "activations": ("ExactGELU", "GELU", "ReLU", "SiLU"),
-    "attention": ("Attention",),
-    "block": ("Recompute", "Residual"),
     "convolution": ("Convolution", "Flatten", "MaxPool"),
     "dropout": ("Dropout",),
     "embedding": ("Embedding", "Unembedding"),
@@ -17,7 +15,9 @@ _NAMES = {
     "norms": ("LayerNorm", "RMSNorm"),
     "optimizers": ("SGD", "AdamW", "clip_scale", "warmup_cosine"),
     "parameters": ("Parameter", "Parameters"),
-    "rotary": ("RopeScaling",),
+    "transformer.attention": ("Attention",),
+    "transformer.block": ("Recompute", "Residual"),
+    "transformer.rotary": ("RopeScaling",),
 }
 _HOMES = {name: f"hpckit.nn.{file}" for file, names in _NAMES.items() for name in names}
 _HOMES |= dict.fromkeys(("multiply", "pack", "pack_gguf"), "hpckit.kernels.nn.tile.dispatch")

@@ -15,8 +15,6 @@ from typing import Any
 import numpy as np
 
 from hpckit.errors import InputError
-from hpckit.nn.attention import Attention
-from hpckit.nn.block import Recompute, Residual
 from hpckit.nn.dropout import Dropout
 from hpckit.nn.embedding import Embedding, Unembedding
 from hpckit.nn.feedforward import Experts, FeedForward, GatedFeedForward
@@ -24,6 +22,8 @@ from hpckit.nn.layer import Sequential
 from hpckit.nn.linear import Linear
 from hpckit.nn.norms import LayerNorm, RMSNorm
 from hpckit.nn.parameters import PART, Cut, Parameter
+from hpckit.nn.transformer.attention import Attention
+from hpckit.nn.transformer.block import Recompute, Residual
 from hpckit.plan.blocks import block, block_starts
 from hpckit.plan.pipeline.parts import subtrees
 

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from hpckit.errors import InputError
-from hpckit.nn.attention import Attention
-from hpckit.nn.block import Recompute, Residual
 from hpckit.nn.dropout import Dropout
 from hpckit.nn.embedding import Embedding, Unembedding
 from hpckit.nn.feedforward import Experts, FeedForward, GatedFeedForward
 from hpckit.nn.layer import KeyValues, Layer, Pass, Sequential
 from hpckit.nn.norms import LayerNorm, RMSNorm
-from hpckit.nn.rotary import RopeScaling
+from hpckit.nn.transformer.attention import Attention
+from hpckit.nn.transformer.block import Recompute, Residual
+from hpckit.nn.transformer.rotary import RopeScaling
 
 STD = 0.02  # of initial weights (Radford et al. 2019)
 

@@ -16,7 +16,7 @@ from hpckit.errors import InputError
 from hpckit.particles.migration import exchange, send_to
 from hpckit.plan.blocks import block
 from hpckit.plan.grid.decomposition import Decomposition
-from hpckit.plan.numbers import checked_root
+from hpckit.plan.inputs.numbers import checked_root
 from hpckit.plan.particles.domain import DIMS, DomainDecomposition
 from hpckit.plan.particles.ghosts import ghosts_of
 from hpckit.plan.topology import Topology

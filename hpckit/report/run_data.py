@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from hpckit.errors import InputError
-from hpckit.plan.text import parse_json, read_bytes
+from hpckit.plan.inputs.text import parse_json, read_bytes
 from hpckit.report.units import with_units
 
 Record = dict[str, Any]

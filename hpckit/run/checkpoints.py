@@ -28,7 +28,7 @@ from hpckit.io.checkpoint.state import Piece, Restored, State, read_into
 from hpckit.io.settings import Checkpoint, seconds_of
 from hpckit.particles.swarm import Swarm
 from hpckit.plan.blocks import block
-from hpckit.plan.numbers import count
+from hpckit.plan.inputs.numbers import count
 from hpckit.run.context import Run
 from hpckit.run.step_boundary import StepEdge
 

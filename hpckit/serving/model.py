@@ -18,7 +18,7 @@ import numpy.typing as npt
 from hpckit.kernels.nn.norm import dispatch as norms
 from hpckit.kernels.nn.paged.pages import PAGE, page_shapes
 from hpckit.kernels.nn.tile.tile import width_of
-from hpckit.nn.rotary import angles
+from hpckit.nn.transformer.rotary import angles
 from hpckit.serving.checkpoint.weights import Norm, Weights
 from hpckit.serving.decoder import ACTIVATIONS, MatrixTable, Sizes, decoder
 from hpckit.serving.plan import ATTEND, LOWER, PROJECT, RAISE, program

@@ -9,7 +9,7 @@ from typing import Any
 
 from hpckit.errors import InputError, SetupError
 from hpckit.io.tokenizers import Tokenizer
-from hpckit.plan.text import parse_json, read_bytes, read_text
+from hpckit.plan.inputs.text import parse_json, read_bytes, read_text
 
 UNKNOWN = "\ufffd"  # of bytes that are not a character yet
 PLAIN = "{% for message in messages %}{{ message['role'] }}: {{ message['content'] }}\n{% endfor %}assistant:"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hpckit.errors import InputError
-from hpckit.plan.text import parse_toml, read_text
+from hpckit.plan.inputs.text import parse_toml, read_text
 from hpckit.settings.run_file import Key, key_lines, line_of
 from hpckit.settings.schema import Schema, dotted, repr_toml
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from hpckit.comm.mesh import Mesh
 from hpckit.errors import InputError
-from hpckit.plan.numbers import counts
+from hpckit.plan.inputs.numbers import counts
 from hpckit.plan.tensors.fourier import FourierPlan
 from hpckit.plan.tensors.layout import Layout, Shard
 from hpckit.plan.tensors.redistribution import redistribution

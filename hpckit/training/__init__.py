@@ -13,7 +13,7 @@ _HOMES = {
     "RowParallel": "hpckit.training.tensor.linear",
     "Sampler": "hpckit.training.sampler",
     "gossip": "hpckit.training.averaging.gossip",
-    "measure_layers": "hpckit.training.measure",
+    "measure_layers": "hpckit.training.stage",
     "mixed": "hpckit.training.precision",
     "parameter_server": "hpckit.training.averaging.server",
 }

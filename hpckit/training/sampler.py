@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from hpckit.errors import InputError
 from hpckit.plan.blocks import block, block_starts
-from hpckit.plan.numbers import count as whole
+from hpckit.plan.inputs.numbers import count as whole
 from hpckit.plan.pipeline.parts import subtrees
 
 ROUNDS = 6  # of the Feistel network; 4 already look random (Luby and Rackoff 1988)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from hpckit.apps.atmosphere.overlap import edges_first
-from hpckit.kernels.euler.lines import TILE
 from hpckit.kernels.euler.slab.dispatch import has_inner
+from hpckit.kernels.euler.sweeps.lines import TILE
 
 
 @pytest.mark.parametrize("count", [1, 7, 23, 24, 25, 100])

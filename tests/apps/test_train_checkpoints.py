@@ -18,7 +18,7 @@ from hpckit.errors import CorruptDataError, InputError
 from hpckit.io.safetensors import Safetensors, save_safetensors
 from hpckit.nn.layer import Pass
 from hpckit.nn.parameters import Parameters
-from hpckit.nn.rotary import RopeScaling
+from hpckit.nn.transformer.rotary import RopeScaling
 
 GPT2 = Shape("gpt2", 97, 2, 24, 3, 3, 96, 13, tied=True)
 SHAPES = {

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 
 from hpckit.comm.device import Device
-from hpckit.kernels.particles.bonds import reference as bonds_reference
-from hpckit.kernels.particles.bonds.forms import FORMS as BONDS
 from hpckit.kernels.particles.charged import reference as charged_reference
 from hpckit.kernels.particles.charged.screening import cut, reaction_field
-from hpckit.kernels.particles.constraints import reference as constraints_reference
 from hpckit.kernels.particles.lennard_jones.dispatch import POTENTIAL, parameters
+from hpckit.kernels.particles.molecules.bonds import reference as bonds_reference
+from hpckit.kernels.particles.molecules.bonds.forms import FORMS as BONDS
+from hpckit.kernels.particles.molecules.constraints import reference as constraints_reference
+from hpckit.kernels.particles.molecules.terms import reference as terms_reference
 from hpckit.kernels.particles.records.reference import type_words
-from hpckit.kernels.particles.terms import reference as terms_reference
 from tests.gpu.checks import DOUBLE, Check, Pairs, size
 
 BOND_PARAMETERS = {
@@ -56,7 +56,7 @@ class Chain:
 
 def _partners(device: Device, chain: Chain) -> tuple[tuple[Any, ...], tuple[np.ndarray, ...], Pairs]:
     """The bonds of both ends on the device and on the host, and what was found on the way."""
-    from hpckit.kernels.particles.bonds import cuda
+    from hpckit.kernels.particles.molecules.bonds import cuda
 
     rows = chain.rows(2)
     ends = np.concatenate([rows[:, [1, 2, 0]], rows[:, [2, 1, 0]]])
@@ -92,7 +92,7 @@ def _partners(device: Device, chain: Chain) -> tuple[tuple[Any, ...], tuple[np.n
 
 def bonds(device: Device, dtype: np.dtype) -> Pairs:
     """The slots of bonds, whose partner is lost, and their forces, energies and virials."""
-    from hpckit.kernels.particles.bonds import cuda
+    from hpckit.kernels.particles.molecules.bonds import cuda
 
     chain = Chain(device)
     found, expected, pairs = _partners(device, chain)
@@ -110,8 +110,8 @@ def bonds(device: Device, dtype: np.dtype) -> Pairs:
 
 def terms(device: Device, dtype: np.dtype) -> Pairs:
     """The slots of angles, dihedrals and impropers, and their forces, energies and virials."""
-    from hpckit.kernels.particles.bonds import cuda as of_bonds
-    from hpckit.kernels.particles.terms import cuda
+    from hpckit.kernels.particles.molecules.bonds import cuda as of_bonds
+    from hpckit.kernels.particles.molecules.terms import cuda
 
     chain, pairs = Chain(device), dict[str, Any]()
     own, slots = chain.own, chain.slots
@@ -197,7 +197,7 @@ def partners(device: Device, dtype: np.dtype) -> Pairs:
 
 def constraints(device: Device, dtype: np.dtype) -> Pairs:
     """Clusters of one to three distances, and closed ones: forces and virials for distances and for speeds."""
-    from hpckit.kernels.particles.constraints import cuda
+    from hpckit.kernels.particles.molecules.constraints import cuda
 
     rng, pairs = np.random.default_rng(4), dict[str, Any]()
     for ends in ([(0, 1)], [(0, 1), (0, 2)], [(0, 1), (0, 2), (0, 3)], [(0, 1), (0, 2), (1, 2)]):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hpckit.kernels.particles.bonds import reference, simd
-from hpckit.kernels.particles.bonds.forms import FORMS
+from hpckit.kernels.particles.molecules.bonds import reference, simd
+from hpckit.kernels.particles.molecules.bonds.forms import FORMS
 from hpckit.kernels.particles.records.reference import type_words
 
 PARAMETERS = {

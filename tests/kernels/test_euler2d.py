@@ -13,10 +13,11 @@ import pytest
 from hpckit.apps.atmosphere.base import base_state
 from hpckit.apps.atmosphere.profiles import neutral, stable
 from hpckit.kernels.compile.jit import jit
-from hpckit.kernels.euler import constants, lines, numerics, ring
+from hpckit.kernels.euler import constants, numerics
 from hpckit.kernels.euler.constants import HALO, NOT_FINITE, OUT_OF_RANGE, RHO, RHO_THETA, RHO_U, RHO_W, Sweep
 from hpckit.kernels.euler.slab import dispatch, reference
 from hpckit.kernels.euler.status import new_status, read_status
+from hpckit.kernels.euler.sweeps import lines, ring
 from hpckit.kernels.parts import INNER, OUTER, WHOLE
 
 DX, DZ, DT, BETA = 50.0, 60.0, 0.12, 0.05
@@ -372,7 +373,7 @@ def test_inner_loops_are_vectorized(tmp_path):
     program = """
 import re
 import numpy as np
-from hpckit.kernels.euler import crossing, lines, ring
+from hpckit.kernels.euler.sweeps import crossing, lines, ring
 line, rows, u = np.ones(8 * lines.PITCH), [np.ones(9 * 4 * ring.PITCH) for _ in range(6)], np.uint64
 lines._cross(line, line.copy(), line.copy(), u(8), u(32), 1.0, 300.0, 0.1)
 lines._push(line, line.copy(), line.copy(), line.copy(), u(8), u(32), 0.1, 1e5)

@@ -10,13 +10,13 @@ import pytest
 
 from hpckit.apps.atmosphere.base import base_state
 from hpckit.apps.atmosphere.profiles import neutral, stable
-from hpckit.kernels.euler import lines, ring
 from hpckit.kernels.euler.box import dispatch, reference
 from hpckit.kernels.euler.box.constants import FIELDS, RHO, RHO_THETA, RHO_U, RHO_V, RHO_W
 from hpckit.kernels.euler.constants import CLOSED, HALO, NOT_FINITE, OUT_OF_RANGE, Sweep
 from hpckit.kernels.euler.slab import dispatch as slab
 from hpckit.kernels.euler.slab.dispatch import has_inner
 from hpckit.kernels.euler.status import new_status, read_status
+from hpckit.kernels.euler.sweeps import lines, ring
 from hpckit.kernels.parts import INNER, OUTER, WHOLE
 
 DX, DY, DZ, DT, BETA = 50.0, 45.0, 60.0, 0.1, 0.05

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hpckit.kernels.particles.bonds import simd as bonds
+from hpckit.kernels.particles.molecules.bonds import simd as bonds
+from hpckit.kernels.particles.molecules.terms import reference, simd
+from hpckit.kernels.particles.molecules.terms.forms import FORMS
 from hpckit.kernels.particles.records.reference import type_words
-from hpckit.kernels.particles.terms import reference, simd
-from hpckit.kernels.particles.terms.forms import FORMS
 
 PARAMETERS = {
     ("angles", "harmonic"): [[30.0, 1.9], [20.0, 2.1]],

@@ -16,8 +16,8 @@ from hpckit.apps.md.start import Start
 from hpckit.comm.mesh import Mesh
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import InputError
-from hpckit.kernels.particles.constraints import reference, simd
 from hpckit.kernels.particles.lennard_jones import dispatch as lennard_jones
+from hpckit.kernels.particles.molecules.constraints import reference, simd
 from hpckit.md.interaction import Interaction
 from hpckit.md.molecules.constraints import Clusters, Constraints, clusters_of
 from hpckit.md.motion.barostats import MTK

@@ -12,7 +12,7 @@ from hpckit.kernels.nn.attention import reference as attention_reference
 from hpckit.nn.gpt import chosen, continued, gpt2, llama
 from hpckit.nn.layer import KeyValues, Pass
 from hpckit.nn.parameters import Parameters
-from hpckit.nn.rotary import RopeScaling
+from hpckit.nn.transformer.rotary import RopeScaling
 
 CONTEXT = 12
 MODELS = {

@@ -7,8 +7,6 @@ import pytest
 from nn_gradients import check
 
 from hpckit.errors import InputError
-from hpckit.nn.attention import Attention
-from hpckit.nn.block import Recompute, Residual
 from hpckit.nn.dropout import Dropout
 from hpckit.nn.embedding import Embedding, Unembedding
 from hpckit.nn.feedforward import FeedForward, GatedFeedForward
@@ -17,7 +15,9 @@ from hpckit.nn.layer import Pass, Sequential, backward
 from hpckit.nn.loss import CrossEntropy
 from hpckit.nn.norms import LayerNorm, RMSNorm
 from hpckit.nn.parameters import Parameters
-from hpckit.nn.rotary import RopeScaling
+from hpckit.nn.transformer.attention import Attention
+from hpckit.nn.transformer.block import Recompute, Residual
+from hpckit.nn.transformer.rotary import RopeScaling
 
 TOKENS = np.array([[3, 1, 4, 1, 5], [9, 2, 6, 5, 3]])
 MODELS = {

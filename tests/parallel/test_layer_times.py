@@ -10,9 +10,9 @@ from hpckit.comm.mesh import Mesh
 from hpckit.nn.feedforward import mlp
 from hpckit.nn.loss import CrossEntropy
 from hpckit.plan.pipeline.training import training_plan
-from hpckit.training import measure, stage, step
-from hpckit.training.measure import measure_layers
+from hpckit.training import stage, step
 from hpckit.training.pipeline import Pipeline
+from hpckit.training.stage import measure_layers
 
 
 class Clock:
@@ -42,7 +42,7 @@ class SlowLoss(CrossEntropy):
 @pytest.fixture
 def clock(monkeypatch):
     made = Clock()
-    for module in (measure, stage, step):
+    for module in (stage, step):
         monkeypatch.setattr(module, "perf_counter", made)
     return made
 

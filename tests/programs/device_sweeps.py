@@ -5,11 +5,11 @@ import numpy as np
 from hpckit.comm.simulated_gpu import SimulatedGpu
 from hpckit.kernels.compile.cuda_tiling import rectangles, tiling
 from hpckit.kernels.device_array import as_host
-from hpckit.kernels.euler import cuda_columns, cuda_tiles
 from hpckit.kernels.euler.constants import HALO, NOT_FINITE, OUT_OF_RANGE, Sweep
-from hpckit.kernels.euler.cuda_stages import parts
 from hpckit.kernels.euler.slab import cuda as slab
 from hpckit.kernels.euler.status import new_status, read_status
+from hpckit.kernels.euler.sweeps import cuda_columns, cuda_tiles
+from hpckit.kernels.euler.sweeps.cuda_stages import parts
 from hpckit.kernels.flood import cuda as flood
 from hpckit.kernels.flood.constants import Physics as FloodPhysics
 from hpckit.kernels.flood.dispatch import ends as ends_of

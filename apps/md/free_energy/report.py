@@ -10,7 +10,7 @@ import numpy as np
 
 from hpckit.apps.md.free_energy.record import FILE, ROWS
 from hpckit.apps.md.report_charts import lines
-from hpckit.plan.text import parse_json, read_bytes
+from hpckit.plan.inputs.text import parse_json, read_bytes
 from hpckit.report.extension import ReportSection
 from hpckit.report.page import caption, grid, table
 from hpckit.report.style import pyplot, to_svg

@@ -7,8 +7,8 @@ from functools import partial
 
 from hpckit.apps.md.lammps.fixes import is_number
 from hpckit.apps.md.lammps.state import ScriptState
-from hpckit.kernels.particles.bonds.forms import NAMES as BONDS
-from hpckit.kernels.particles.terms.forms import NAMES as TERMS
+from hpckit.kernels.particles.molecules.bonds.forms import NAMES as BONDS
+from hpckit.kernels.particles.molecules.terms.forms import NAMES as TERMS
 
 SPECIAL = {  # shares of pairs and of charges
     "fene": ([0.0, 1.0, 1.0], [0.0, 1.0, 1.0]),

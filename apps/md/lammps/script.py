@@ -26,8 +26,8 @@ from hpckit.apps.md.molecules import files
 from hpckit.errors import InputError
 from hpckit.io.particles.topologies import is_topology
 from hpckit.md.units import Units
+from hpckit.plan.inputs.text import read_text
 from hpckit.plan.particles.snapshot import Snapshot
-from hpckit.plan.text import read_text
 
 ENDINGS = (".in", ".lmp", ".lmps", ".lammps")
 MOST_BYTES, MOST_LINES = 1 << 20, 100_000  # of a file; executed, with those of loops

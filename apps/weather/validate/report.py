@@ -7,7 +7,7 @@ from typing import Any
 
 from hpckit.apps.common.validation import VALIDATION
 from hpckit.io.fields.reader import find_fields
-from hpckit.plan.text import parse_json, read_bytes
+from hpckit.plan.inputs.text import parse_json, read_bytes
 from hpckit.report.data import columns_of, with_data
 from hpckit.report.draw.maps import colorbar, panels
 from hpckit.report.extension import ReportSection

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hpckit.cli.serving.ranks import add_engine, engine_of, on_ranks, recorded
 from hpckit.errors import InputError
 from hpckit.io.files import replace_file
-from hpckit.plan.text import parse_json, read_bytes
+from hpckit.plan.inputs.text import parse_json, read_bytes
 from hpckit.settings.table import Parser
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from hpckit.cli.verbs.ls import job_of, job_states, records_of, run_directories,
 from hpckit.comm.observe.status_file import node_lines, read_nodes
 from hpckit.errors import EXIT_STOPPED, HpckitError, InputError, visible
 from hpckit.jobs.slurm import JobState
-from hpckit.plan.text import parse_json
+from hpckit.plan.inputs.text import parse_json
 from hpckit.run.directory import METRICS, RunDirectory
 from hpckit.run.progress import clock_text
 from hpckit.settings.table import Parser

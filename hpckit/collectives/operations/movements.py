@@ -14,7 +14,7 @@ from hpckit.collectives.node import key_of
 from hpckit.collectives.operations.starting import Counts, again, by_messages, bytes_of, digest_of, told
 from hpckit.collectives.request import Request
 from hpckit.comm.shared.calls import BYTES
-from hpckit.plan.numbers import checked_root
+from hpckit.plan.inputs.numbers import checked_root
 
 __communicates__ = True  # its frames are not call sites
 

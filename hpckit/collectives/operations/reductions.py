@@ -13,7 +13,7 @@ from hpckit.collectives.operations.starting import Counts, again, by_messages, t
 from hpckit.collectives.reduction import reduction_of
 from hpckit.collectives.request import Request, Steps
 from hpckit.comm.call_order import Lane
-from hpckit.plan.numbers import checked_root
+from hpckit.plan.inputs.numbers import checked_root
 
 __communicates__ = True  # its frames are not call sites
 

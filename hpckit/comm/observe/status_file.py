@@ -16,7 +16,7 @@ from typing import Any
 
 from hpckit.comm.observe.diagnosis import RUNNING, Rank
 from hpckit.errors import InputError
-from hpckit.plan.text import parse_json, read_bytes
+from hpckit.plan.inputs.text import parse_json, read_bytes
 
 NAME = "ranks.json"
 EVERY = 10.0  # seconds between two writes: so few small files do not load a parallel file system

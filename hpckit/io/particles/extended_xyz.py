@@ -17,9 +17,9 @@ import numpy as np
 
 from hpckit.errors import InputError, SetupError
 from hpckit.io.files import replacing
+from hpckit.plan.inputs.text import open_regular
 from hpckit.plan.particles.cell import Cell
 from hpckit.plan.particles.snapshot import Snapshot, sorted_by_id
-from hpckit.plan.text import open_regular
 
 MOST_COMMENT = 1 << 16  # characters
 MOST_DIGITS = 40  # of a number of particles, blanks and the end of the line among them

@@ -16,8 +16,8 @@ from hpckit.io.particles.h5md_reader import read_h5md
 from hpckit.io.particles.lammps_data import read_lammps_data
 from hpckit.io.particles.lammps_dump import read_lammps_dump
 from hpckit.io.particles.topologies import COORDINATES, read_topology
+from hpckit.plan.inputs.text import read_bytes
 from hpckit.plan.particles.snapshot import Snapshot
-from hpckit.plan.text import read_bytes
 
 # End of the name -> what reads the frames. Of another name the first bytes say it: LAMMPS users write `dump.melt`.
 READERS: dict[str, Callable[[Path], Iterator[Snapshot]]] = {

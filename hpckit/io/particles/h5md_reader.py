@@ -12,9 +12,9 @@ import numpy as np
 from hpckit.errors import InputError
 from hpckit.io.fields.frames import require_sources
 from hpckit.io.probe import SIGNATURE, require_intact
+from hpckit.plan.inputs.text import read_bytes
 from hpckit.plan.particles.cell import Cell
 from hpckit.plan.particles.snapshot import Snapshot, sorted_by_id
-from hpckit.plan.text import read_bytes
 
 
 def read_h5md(path: str | Path) -> Iterator[Snapshot]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from hpckit.errors import InputError
 from hpckit.kernels.particles.many_body.snap.reference import DECAYS, SHARES, ZBL, Snap, tables
-from hpckit.plan.text import read_text
+from hpckit.plan.inputs.text import read_text
 
 MOST_BYTES = 1 << 24
 KNOWN = {  # keyword of the parameters: what is taken where it is not given; None: it must be

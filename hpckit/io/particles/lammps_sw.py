@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hpckit.errors import InputError
 from hpckit.kernels.particles.many_body.stillinger_weber.reference import Silicon
-from hpckit.plan.text import read_text
+from hpckit.plan.inputs.text import read_text
 
 NAMES = ("epsilon", "sigma", "a", "lambda", "gamma", "costheta0", "A", "B", "p", "q", "tol")
 MOST_BYTES = 1 << 24

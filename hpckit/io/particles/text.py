@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from hpckit.errors import InputError
+from hpckit.plan.inputs.text import open_regular
 from hpckit.plan.particles.snapshot import Floats
-from hpckit.plan.text import open_regular
 
 # A longer line is not a line of numbers; it is not read into memory.
 LONGEST_LINE = 1 << 20

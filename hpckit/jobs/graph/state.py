@@ -24,7 +24,7 @@ from typing import Any
 
 from hpckit.errors import InputError
 from hpckit.jobs.graph.graph import TaskGraph, sha256_of
-from hpckit.plan.text import parse_json, read_bytes
+from hpckit.plan.inputs.text import parse_json, read_bytes
 
 FOLDER, JOURNAL = ".hpckit-graph", "journal.jsonl"
 LOG, ATTEMPT, DONE, FAILED = "log", "attempt.json", "done.json", "failed"  # FAILED keeps an attempt for its log

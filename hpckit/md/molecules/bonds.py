@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from hpckit.errors import BlowUpError, InputError
-from hpckit.kernels.particles.bonds.dispatch import add_bonds, attach
-from hpckit.kernels.particles.bonds.forms import NAMES
+from hpckit.kernels.particles.molecules.bonds.dispatch import add_bonds, attach
+from hpckit.kernels.particles.molecules.bonds.forms import NAMES
 from hpckit.md.interaction import Interaction
 from hpckit.md.molecules.charges import Charged
 from hpckit.md.system import System
@@ -54,11 +54,11 @@ def entries_of(particles: Particles, starts: Any) -> int:
 class Bonds:
     """Bonds of one form between particles given by their ids, from 0: topology int [bonds, 3], type and two ids.
 
-    kind: harmonic, morse or fene (`kernels.particles.bonds.forms`); parameters: [types of bonds][of the form]. Whether
-    bonded particles interact as pairs, too, say `Exclusions`. Every rank holds the topology; at each rebuild it finds
-    the slots of the bonds of its own particles. Bonds are counted at both ends, so no force is sent back. They must be
-    shorter than the reach of the lists, and half of a periodic box. held: bool[bonds], those without forces, as
-    constraints hold them. Raises `InputError` for what does not fit.
+    kind: harmonic, morse or fene (`kernels.particles.molecules.bonds.forms`); parameters: [types of bonds][of the
+    form]. Whether bonded particles interact as pairs, too, say `Exclusions`. Every rank holds the topology; at each
+    rebuild it finds the slots of the bonds of its own particles. Bonds are counted at both ends, so no force is sent
+    back. They must be shorter than the reach of the lists, and half of a periodic box. held: bool[bonds], those without
+    forces, as constraints hold them. Raises `InputError` for what does not fit.
     """
 
     def __init__(self, topology: np.ndarray, count: int, kind: str, parameters: Any, held: Any = None) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from hpckit.comm.device import HOST
 from hpckit.errors import BlowUpError, InputError
-from hpckit.kernels.particles.constraints.dispatch import hold_distances, hold_speeds, sums_of
+from hpckit.kernels.particles.molecules.constraints.dispatch import hold_distances, hold_speeds, sums_of
 from hpckit.md.molecules.bonds import Bonds
 from hpckit.md.molecules.terms import Members
 from hpckit.md.system import System

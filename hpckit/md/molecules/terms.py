@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from hpckit.errors import InputError
-from hpckit.kernels.particles.terms.dispatch import add_terms, attach_terms, find_terms, once
-from hpckit.kernels.particles.terms.forms import NAMES, prepared
+from hpckit.kernels.particles.molecules.terms.dispatch import add_terms, attach_terms, find_terms, once
+from hpckit.kernels.particles.molecules.terms.forms import NAMES, prepared
 from hpckit.md.interaction import Interaction
 from hpckit.md.molecules.bonds import entries_of, lost_partner
 from hpckit.md.molecules.charges import Charged
@@ -63,10 +63,10 @@ class Members:
 class Terms:
     """Angles, dihedrals or impropers of one form: topology int64[terms, 1 + n], type and ids, from 0.
 
-    name: angles, dihedrals or impropers; kind: of `kernels.particles.terms.forms`; parameters: [types][of the form], as
-    in LAMMPS, angles in degrees; weights of charmm are for `exclusions.Fourths`. `energies`: what each own slot has, of
-    the last `add` that measured. They must be shorter than the reach of the lists, and half of a periodic box. held:
-    bool[terms], those without forces, as constraints hold them. Raises `InputError` for what does not fit.
+    name: angles, dihedrals or impropers; kind: of `kernels.particles.molecules.terms.forms`; parameters: [types][of the
+    form], as in LAMMPS, angles in degrees; weights of charmm are for `exclusions.Fourths`. `energies`: what each own
+    slot has, of the last `add` that measured. They must be shorter than the reach of the lists, and half of a periodic
+    box. held: bool[terms], those without forces, as constraints hold them. Raises `InputError` for what does not fit.
     """
 
     def __init__(

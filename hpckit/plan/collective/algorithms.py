@@ -22,7 +22,7 @@ from hpckit.plan.collective.spreading import (
     scatter_tree,
     tree,
 )
-from hpckit.plan.numbers import count as whole
+from hpckit.plan.inputs.numbers import count as whole
 from hpckit.plan.prove import prove
 
 Builder = Callable[..., CollectivePlan]

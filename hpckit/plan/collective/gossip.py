@@ -16,7 +16,7 @@ import numpy as np
 from hpckit.errors import InputError, PlanError, did_you_mean
 from hpckit.plan.collective.plan import CollectivePlan, messages
 from hpckit.plan.grid.factor import best_factorization
-from hpckit.plan.numbers import count as whole_number
+from hpckit.plan.inputs.numbers import count as whole_number
 from hpckit.plan.protocol import NOTHING, Claim, Ints, Step
 
 # Dense matrices of more ranks take minutes.

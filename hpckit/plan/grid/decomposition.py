@@ -13,7 +13,7 @@ import numpy.typing as npt
 from hpckit.errors import DecompositionError, InputError
 from hpckit.plan.blocks import block, block_starts, owner
 from hpckit.plan.grid.factor import fitting_counts
-from hpckit.plan.numbers import counts
+from hpckit.plan.inputs.numbers import counts
 from hpckit.plan.topology import Topology
 
 Slices = tuple[slice, ...]

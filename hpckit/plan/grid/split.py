@@ -13,7 +13,7 @@ import numpy.typing as npt
 from hpckit.plan.blocks import block_starts
 from hpckit.plan.grid.decomposition import Decomposition
 from hpckit.plan.grid.factor import fitting_factorizations
-from hpckit.plan.numbers import counts
+from hpckit.plan.inputs.numbers import counts
 from hpckit.plan.topology import Topology
 
 Ints = npt.NDArray[np.int64]

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from hpckit.errors import InputError
+from hpckit.plan.inputs.text import parse_toml, read_text
 from hpckit.plan.protocol import Floats, Ints
-from hpckit.plan.text import parse_toml, read_text
 
 SHIPPED = Path(__file__).parent
 MEASURED = ("ranks", "messages", "start", "latency", "bytes", "stored", "added")

@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from hpckit.errors import InputError
-from hpckit.plan.numbers import count as whole
+from hpckit.plan.inputs.numbers import count as whole
+from hpckit.plan.inputs.text import read_text
 from hpckit.plan.pipeline.schedule import MOST_FAULTS
-from hpckit.plan.text import read_text
 
 Floats = npt.NDArray[np.float64]
 # Loads within this of the best count as the best: sums of the same costs differ in their last bits.

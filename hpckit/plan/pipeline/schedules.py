@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any
 
 from hpckit.errors import InputError, nearest
-from hpckit.plan.numbers import count as whole
+from hpckit.plan.inputs.numbers import count as whole
 from hpckit.plan.pipeline.schedule import Action, Schedule
 
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from hpckit.errors import InputError
 from hpckit.plan.blocks import block_starts
-from hpckit.plan.numbers import count as whole
+from hpckit.plan.inputs.numbers import count as whole
 from hpckit.plan.pipeline.partition import Partition, partition_layers
 from hpckit.plan.pipeline.parts import fault, root, subtrees
 from hpckit.plan.pipeline.program import Program, Together, overlaps, pipeline_program, rounds_together, together

@@ -16,7 +16,7 @@ import numpy as np
 
 from hpckit.errors import InputError, PlanError
 from hpckit.plan.blocks import owner
-from hpckit.plan.numbers import counts
+from hpckit.plan.inputs.numbers import counts
 from hpckit.plan.protocol import Ints
 from hpckit.plan.topology import Topology
 

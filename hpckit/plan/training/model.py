@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from hpckit.errors import InputError, nearest
-from hpckit.plan.text import parse_json, read_bytes
+from hpckit.plan.inputs.text import parse_json, read_bytes
 
 CONFIG = "config.json"
 DECODERS = "ForCausalLM", "LMHeadModel", "ForConditionalGeneration"  # how architectures are named that are planned

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 from hpckit.errors import InputError
 from hpckit.plan.machine.machine import Level, Machine
+from hpckit.plan.pipeline.program import OVERLAPPED
+from hpckit.plan.price import price
 from hpckit.plan.training.block import BlockTimes
 from hpckit.plan.training.cost import Blocks, StepCost, blocks_of, share, step_cost
 from hpckit.plan.training.links import compute_of
 from hpckit.plan.training.memory import memory
 from hpckit.plan.training.model import LanguageModel
-from hpckit.plan.training.pairs import pairs_pay
+from hpckit.plan.training.step import TrainingStep, reached
 from hpckit.plan.training.strategy import AXES, EXPERT_AXES, RECOMPUTE, SCHEDULES, Strategy, divisors, require
 
 HEADROOM = 0.92  # of the memory; the rest is for libraries, fragments, buffers of messages
@@ -22,6 +25,7 @@ MOST_CONTEXT_RANKS = 64
 MOST_EXPERT_PARTS = 8  # ranks of etp work on the tokens of all of them
 MICROBATCHES = (1, 2, 4, 8, 16)
 CHUNKS = (2, 3, 4, 6, 8)
+SHORT_STAGES, SHORT_MICROBATCHES = 4, 8  # ranks of the short pipeline that `pairs_pay` prices; microbatches for each
 ORDER = ("interleaved", "1f1b", "zb_h1", "zb_v", "dualpipe_v")
 
 
@@ -257,3 +261,33 @@ def altered(machine: Machine, network: float = 1.0, memory: float = 1.0) -> Mach
 def _scaled(level: Level, number: int, machine: Machine, network: float) -> Level:
     inner = number == 0 and len(machine.levels) > 1
     return replace(level, bandwidth=level.bandwidth * (1 if inner else network), uplink=level.uplink * network)
+
+
+def may_pair(it: Strategy) -> bool:
+    """Whether ranks have messages to experts, and a schedule that takes passes in pairs."""
+    return it.pp > 1 and it.ep * it.etp > 1 and it.schedule in OVERLAPPED and it.microbatches >= it.pp
+
+
+def pairs_pay(model: LanguageModel, it: Strategy, machine: Machine) -> bool:
+    """Whether a step is at least as quick with microbatches in pairs as without, by the prices of its plan with both.
+
+    What pairs gain or lose is the same again with every few microbatches and with every stage, so a short pipeline with
+    the same blocks a stage is priced, and as few replicas as exchange tokens. True where there are no pairs.
+    """
+    if not may_pair(it):
+        return True
+    short, brief = _short(model, it)
+    each = [replace(brief, paired=flag) for flag in (True, False)]
+    seconds = [price(TrainingStep(short, one, machine, it.together), reached(machine)).seconds for one in each]
+    return seconds[0] <= seconds[1]
+
+
+def _short(model: LanguageModel, it: Strategy) -> tuple[LanguageModel, Strategy]:
+    """A pipeline of fewer ranks, with the same blocks a stage, and as many microbatches for each of them."""
+    pp = min(it.pp, SHORT_STAGES)
+    layers = math.ceil(model.layers / (it.pp * it.chunks)) * pp * it.chunks
+    assert model.experts is not None
+    experts = replace(model.experts, first=round(model.experts.first * layers / model.layers))
+    microbatches = min(max(math.ceil(it.microbatches * pp / it.pp), 2 * pp - 1), SHORT_MICROBATCHES * pp)
+    batch = microbatches * it.dp * it.microbatch
+    return replace(model, layers=layers, experts=experts), replace(it, pp=pp, batch=batch)

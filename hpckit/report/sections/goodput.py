@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hpckit.errors import InputError
-from hpckit.plan.text import parse_json, read_bytes
+from hpckit.plan.inputs.text import parse_json, read_bytes
 from hpckit.report.page import caption, section, table
 from hpckit.report.run_data import ATTEMPTS, RunData
 from hpckit.report.units import duration, number, percent

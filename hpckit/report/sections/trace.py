@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from hpckit.errors import InputError
-from hpckit.plan.text import parse_json, read_bytes
+from hpckit.plan.inputs.text import parse_json, read_bytes
 from hpckit.report.draw.charts import phase_colors
 from hpckit.report.page import caption, section
 from hpckit.report.style import INK, MUTED, pyplot, to_svg

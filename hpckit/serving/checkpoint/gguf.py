@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpckit.errors import CorruptDataError, InputError, SetupError
-from hpckit.plan.text import read_bytes
+from hpckit.plan.inputs.text import read_bytes
 
 SUFFIX = ".gguf"
 KINDS = {"F32": "float32", "F16": "float32", "BF16": "bfloat16", "Q4_0": "q4_0"}  # others are packed as q8_0

@@ -10,9 +10,9 @@ import numpy as np
 
 from hpckit.errors import InputError
 from hpckit.io.config_json import CONFIG, described
-from hpckit.nn.rotary import RopeScaling
+from hpckit.nn.transformer.rotary import RopeScaling
 from hpckit.plan.blocks import block
-from hpckit.plan.text import parse_json, read_bytes
+from hpckit.plan.inputs.text import parse_json, read_bytes
 from hpckit.serving.checkpoint.gguf import SUFFIX, Gguf
 
 # The greatest numbers of a shape that are read: beyond those of any model, and what memory could hold.

@@ -11,7 +11,7 @@ from typing import Any
 from hpckit import __version__
 from hpckit.errors import CorruptDataError, write_error
 from hpckit.io.files import replace_file
-from hpckit.plan.text import parse_json, read_bytes
+from hpckit.plan.inputs.text import parse_json, read_bytes
 from hpckit.report.data import with_data
 from hpckit.report.page import caption, escape, page, section, table
 from hpckit.report.style import SERIES, pyplot, to_svg

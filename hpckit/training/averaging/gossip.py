@@ -18,7 +18,7 @@ from hpckit.errors import InputError
 from hpckit.plan.collective.algorithms import collective_plan
 from hpckit.plan.collective.gossip import GossipPlan, gossip_plan
 from hpckit.plan.collective.plan import CollectivePlan
-from hpckit.plan.numbers import count
+from hpckit.plan.inputs.numbers import count
 from hpckit.plan.protocol import NOBODY
 
 __communicates__ = True  # its frames are not call sites

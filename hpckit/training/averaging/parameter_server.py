@@ -23,7 +23,7 @@ from hpckit.collectives.reduction import Reduction
 from hpckit.comm.agree import require_same
 from hpckit.errors import InputError
 from hpckit.plan.blocks import block_starts
-from hpckit.plan.numbers import count
+from hpckit.plan.inputs.numbers import count
 
 __communicates__ = True  # its frames are not call sites
 

@@ -9,8 +9,8 @@ from hpckit.kernels.nn.attention.reference import Part
 from hpckit.kernels.nn.memory import copied, empty, zeros_like
 
 if TYPE_CHECKING:
-    from hpckit.nn.attention import Attention
     from hpckit.nn.layer import Pass
+    from hpckit.nn.transformer.attention import Attention
     from hpckit.training.context.ranks import ContextRanks
 
 Drop = tuple[int, int, int, float]

@@ -9,13 +9,13 @@ from hpckit.errors import InputError
 from hpckit.kernels.device_array import placed
 from hpckit.kernels.nn import dispatch
 from hpckit.kernels.nn.memory import empty, empty_like
-from hpckit.nn.attention import Attention
-from hpckit.nn.block import Recompute, Residual
 from hpckit.nn.cuts import context_misfits
 from hpckit.nn.dropout import Dropout, drop_tokens
 from hpckit.nn.embedding import Embedding
 from hpckit.nn.layer import Sequential
 from hpckit.nn.linear import rows
+from hpckit.nn.transformer.attention import Attention
+from hpckit.nn.transformer.block import Recompute, Residual
 from hpckit.training.context.gather import Gather
 from hpckit.training.context.ring import Ring
 from hpckit.training.context.ulysses import Ulysses

@@ -15,7 +15,7 @@ from hpckit.kernels.nn.memory import empty
 from hpckit.plan.training.context import CORES, KINDS, PLAIN, Chunk, chunks_of, quickest
 
 if TYPE_CHECKING:
-    from hpckit.nn.attention import Attention
+    from hpckit.nn.transformer.attention import Attention
     from hpckit.plan.machine.machine import Machine
 
 

@@ -14,8 +14,8 @@ from hpckit.training.context.gather import part_of
 from hpckit.training.messages import Messages
 
 if TYPE_CHECKING:
-    from hpckit.nn.attention import Attention
     from hpckit.nn.layer import Pass
+    from hpckit.nn.transformer.attention import Attention
     from hpckit.plan.training.context import Chunk
     from hpckit.training.context.gather import Drop
     from hpckit.training.context.ranks import ContextRanks

@@ -17,8 +17,8 @@ from hpckit.plan.blocks import block_starts
 from hpckit.training.context.gather import part_of
 
 if TYPE_CHECKING:
-    from hpckit.nn.attention import Attention
     from hpckit.nn.layer import Pass
+    from hpckit.nn.transformer.attention import Attention
     from hpckit.training.context.gather import Drop
     from hpckit.training.context.ranks import ContextRanks
 

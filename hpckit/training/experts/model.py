@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hpckit.errors import InputError
-from hpckit.nn.block import Recompute, Residual
 from hpckit.nn.cuts import expert_cut, expert_misfits, own_part, parts_of
 from hpckit.nn.feedforward import Experts
 from hpckit.nn.layer import Pass, Sequential
 from hpckit.nn.linear import rows
 from hpckit.nn.parameters import Parameter
+from hpckit.nn.transformer.block import Recompute, Residual
 from hpckit.training.experts.way import ExpertRanks
 
 if TYPE_CHECKING:

@@ -6,8 +6,6 @@ import copy
 from typing import TYPE_CHECKING, Any
 
 from hpckit.errors import InputError
-from hpckit.nn.attention import Attention
-from hpckit.nn.block import Recompute, Residual
 from hpckit.nn.cuts import cuts, own_part, parts_of
 from hpckit.nn.dropout import Dropout
 from hpckit.nn.embedding import Embedding, Unembedding
@@ -17,6 +15,8 @@ from hpckit.nn.linear import Linear
 from hpckit.nn.loss import CrossEntropy
 from hpckit.nn.norms import LayerNorm, RMSNorm
 from hpckit.nn.parameters import Parameter
+from hpckit.nn.transformer.attention import Attention
+from hpckit.nn.transformer.block import Recompute, Residual
 from hpckit.training.tensor.ranks import Ranks
 from hpckit.training.tensor.tokens import Branch, TokenDropout, TokenNorm
 from hpckit.training.tensor.vocabulary import TensorCrossEntropy, TensorEmbedding, TensorUnembedding

@@ -16,9 +16,9 @@ from hpckit.kernels.compile.cuda_watch import watch
 from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.euler.box.constants import FIELDS, RHO_V, RHO_W
 from hpckit.kernels.euler.constants import CV, GAMMA, GRAVITY, HALO, RD, Sweep
-from hpckit.kernels.euler.cuda_columns import Columns, sweep_columns
-from hpckit.kernels.euler.cuda_tiles import Rows, sweep_tiles
 from hpckit.kernels.euler.numerics import power
+from hpckit.kernels.euler.sweeps.cuda_columns import Columns, sweep_columns
+from hpckit.kernels.euler.sweeps.cuda_tiles import Rows, sweep_tiles
 
 u8 = np.uint64
 NOTHING = np.zeros(0)

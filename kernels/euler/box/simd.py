@@ -1,7 +1,7 @@
 """Compressible Euler equations in a box, Numba: each sweep runs its three Runge-Kutta stages in one pass over memory.
 
-The sweeps are those of the slab with a field more: rows along x cut into tiles (`euler.lines`), strips of cells in x
-carried along y and z as a wavefront (`euler.ring`). y starts and ends in the halo, z at walls.
+The sweeps are those of the slab with a field more: rows along x cut into tiles (`sweeps.lines`), strips of cells in x
+carried along y and z as a wavefront (`sweeps.ring`). y starts and ends in the halo, z at walls.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from __future__ import annotations
 import numpy as np
 
 from hpckit.kernels.compile.jit import STRICT, inlined, jit
-from hpckit.kernels.euler import ring
 from hpckit.kernels.euler.box.constants import FIELDS, RHO, RHO_THETA, RHO_U, RHO_V, RHO_W, WATCHED
 from hpckit.kernels.euler.constants import CV, GAMMA, GRAVITY, HALO, RD, Sweep
-from hpckit.kernels.euler.lines import Inflow, Row, parts_of, sweep_line, workspace
 from hpckit.kernels.euler.numerics import power
 from hpckit.kernels.euler.status import note
+from hpckit.kernels.euler.sweeps import ring
+from hpckit.kernels.euler.sweeps.lines import Inflow, Row, parts_of, sweep_line, workspace
 from hpckit.kernels.parts import INNER
 
 u8 = np.uint64
-ALONG_X = RHO, RHO_U, RHO_THETA, RHO_V, RHO_W  # the fields in the order of `euler.crossing.SLOTS`
+ALONG_X = RHO, RHO_U, RHO_THETA, RHO_V, RHO_W  # the fields in the order of `sweeps.crossing.SLOTS`
 ALONG_Y = RHO, RHO_V, RHO_THETA, RHO_U, RHO_W
 ALONG_Z = RHO, RHO_W, RHO_THETA, RHO_U, RHO_V
 

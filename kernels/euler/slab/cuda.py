@@ -16,9 +16,9 @@ from hpckit.kernels.compile.cuda_pieces import typed_kernel
 from hpckit.kernels.compile.cuda_watch import watch
 from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.euler.constants import CV, GAMMA, GRAVITY, HALO, RD, RHO_W, Sweep
-from hpckit.kernels.euler.cuda_columns import Columns, sweep_columns
-from hpckit.kernels.euler.cuda_tiles import Rows, sweep_tiles
 from hpckit.kernels.euler.numerics import power
+from hpckit.kernels.euler.sweeps.cuda_columns import Columns, sweep_columns
+from hpckit.kernels.euler.sweeps.cuda_tiles import Rows, sweep_tiles
 
 u8 = np.uint64
 NO_FLUX = np.zeros(0)

@@ -8,8 +8,8 @@ import numpy as np
 
 from hpckit.kernels.device_array import is_device_array, may_share_memory
 from hpckit.kernels.euler.constants import HALO, Sweep
-from hpckit.kernels.euler.lines import TILE
-from hpckit.kernels.euler.ring import STRIP
+from hpckit.kernels.euler.sweeps.lines import TILE
+from hpckit.kernels.euler.sweeps.ring import STRIP
 from hpckit.kernels.forms import double_form_for
 from hpckit.kernels.parts import WHOLE
 

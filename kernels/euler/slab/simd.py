@@ -12,10 +12,10 @@ from __future__ import annotations
 import numpy as np
 
 from hpckit.kernels.compile.jit import STRICT, jit
-from hpckit.kernels.euler import lines, ring
 from hpckit.kernels.euler.constants import CV, GAMMA, GRAVITY, HALO, RD, RHO, RHO_THETA, RHO_U, RHO_W, Sweep
 from hpckit.kernels.euler.numerics import power
 from hpckit.kernels.euler.status import note
+from hpckit.kernels.euler.sweeps import lines, ring
 
 u8 = np.uint64
 ALONG_X = RHO, RHO_U, RHO_THETA, RHO_W  # the fields in the order of `crossing.SLOTS`

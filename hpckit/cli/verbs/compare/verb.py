@@ -17,7 +17,7 @@ from hpckit.cli.verbs.compare.report import write_comparison
 from hpckit.cli.verbs.ls import records_of, run_directories, status_of
 from hpckit.comm.agree import plain
 from hpckit.errors import InputError, visible
-from hpckit.plan.text import parse_json
+from hpckit.plan.inputs.text import parse_json
 from hpckit.report.units import counted
 from hpckit.run.directory import METRICS, RunDirectory
 from hpckit.settings.table import Parser, print_table

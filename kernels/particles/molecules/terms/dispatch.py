@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hpckit.kernels.forms import form_for
-from hpckit.kernels.particles.terms.simd import find_terms
+from hpckit.kernels.particles.molecules.terms.simd import find_terms
 
 __all__ = ["add_terms", "attach_terms", "find_terms", "once"]
 

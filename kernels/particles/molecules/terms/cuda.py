@@ -14,9 +14,9 @@ import numpy as np
 from hpckit.kernels.compile.cuda_jit import Kernel, blocks, cuda, kernel, threads
 from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.device_array import empty
-from hpckit.kernels.particles.bonds.cuda import first_lost, nearest_slot, spread
 from hpckit.kernels.particles.cuda_records import add_force, add_tallies, load_record
-from hpckit.kernels.particles.terms.forms import bending, turning
+from hpckit.kernels.particles.molecules.bonds.cuda import first_lost, nearest_slot, spread
+from hpckit.kernels.particles.molecules.terms.forms import bending, turning
 
 THREADS = threads(128)
 u8, i8 = np.uint64, np.int64

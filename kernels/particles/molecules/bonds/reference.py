@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.kernels.particles.bonds.forms import FORMS
+from hpckit.kernels.particles.molecules.bonds.forms import FORMS
 from hpckit.kernels.particles.pair.reference import TALLY
 
 

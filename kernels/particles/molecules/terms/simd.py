@@ -6,8 +6,8 @@ from functools import cache
 from typing import Any
 
 from hpckit.kernels.compile.jit import inlined, jit
-from hpckit.kernels.particles.bonds.simd import nearest_slot
-from hpckit.kernels.particles.terms.forms import bending, turning
+from hpckit.kernels.particles.molecules.bonds.simd import nearest_slot
+from hpckit.kernels.particles.molecules.terms.forms import bending, turning
 
 
 @jit

@@ -14,8 +14,8 @@ import numpy as np
 from hpckit.kernels.compile.cuda_jit import Kernel, blocks, cuda, kernel, threads
 from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.device_array import empty
-from hpckit.kernels.particles.constraints.reference import ENOUGH, MOST_STEPS
 from hpckit.kernels.particles.cuda_records import add_force, add_tallies, load_record
+from hpckit.kernels.particles.molecules.constraints.reference import ENOUGH, MOST_STEPS
 
 THREADS = threads(128)
 u8 = np.uint64

@@ -19,9 +19,9 @@ import numpy as np
 
 from hpckit.kernels.compile.jit import jit
 from hpckit.kernels.euler.constants import CLOSED, HALO
-from hpckit.kernels.euler.crossing import CARRIED, HEAT, NORMAL, RHO, cross, whole_lanes
 from hpckit.kernels.euler.numerics import carried, flux_of, fluxes
-from hpckit.kernels.euler.ring import ask_for
+from hpckit.kernels.euler.sweeps.crossing import CARRIED, HEAT, NORMAL, RHO, cross, whole_lanes
+from hpckit.kernels.euler.sweeps.ring import ask_for
 from hpckit.kernels.parts import INNER, OUTER
 
 u8 = np.uint64

@@ -23,8 +23,8 @@ from hpckit.kernels.compile.cuda_jit import Kernel, blocks, cuda, kernel, thread
 from hpckit.kernels.compile.cuda_pieces import in_precision
 from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.euler.constants import GRAVITY, NOT_FINITE, OUT_OF_RANGE, RHO_U, Sweep
-from hpckit.kernels.euler.cuda_stages import parts, stage_numbers
 from hpckit.kernels.euler.numerics import carried, fluxes
+from hpckit.kernels.euler.sweeps.cuda_stages import parts, stage_numbers
 from hpckit.kernels.parts import WHOLE
 
 real, u8 = np.float64, np.uint64

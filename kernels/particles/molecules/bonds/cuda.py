@@ -13,8 +13,8 @@ import numpy as np
 from hpckit.kernels.compile.cuda_jit import Kernel, blocks, cuda, kernel, threads
 from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.device_array import argsort, to_host
-from hpckit.kernels.particles.bonds.forms import FORMS
 from hpckit.kernels.particles.cuda_records import add_force, add_tallies, load_record
+from hpckit.kernels.particles.molecules.bonds.forms import FORMS
 
 THREADS = threads(128)
 u8, i8 = np.uint64, np.int64

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from hpckit.nn.attention import Attention
 from hpckit.nn.feedforward import Experts, FeedForward, GatedFeedForward
 from hpckit.nn.layer import Layer, Pass, Turns, at_once, backward_turns, forward_turns
 from hpckit.nn.parameters import Parameter
+from hpckit.nn.transformer.attention import Attention
 
 
 class Residual:

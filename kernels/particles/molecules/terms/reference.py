@@ -10,8 +10,8 @@ import math
 
 import numpy as np
 
+from hpckit.kernels.particles.molecules.terms.forms import FORMS
 from hpckit.kernels.particles.pair.reference import TALLY
-from hpckit.kernels.particles.terms.forms import FORMS
 
 PARTS = ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))  # of a virial
 

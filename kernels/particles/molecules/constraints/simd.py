@@ -15,7 +15,7 @@ import hpckit.kernels.compile.functions  # noqa: F401  (math.sqrt, max and min o
 from hpckit.kernels.compile import lanes as vectors
 from hpckit.kernels.compile import vectors as simd
 from hpckit.kernels.compile.jit import STRICT, inlined, jit
-from hpckit.kernels.particles.constraints.reference import ENOUGH, MOST_STEPS
+from hpckit.kernels.particles.molecules.constraints.reference import ENOUGH, MOST_STEPS
 
 LANES = 8
 WAYS, LATER, NOW, COUPLED, MATRIX = 0, 9, 18, 27, 36  # of these 9, 9, 9, 9 and, with the right side, 12 rows

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hpckit.kernels.compile.jit import inlined, jit
-from hpckit.kernels.particles.bonds.forms import FORMS
+from hpckit.kernels.particles.molecules.bonds.forms import FORMS
 from hpckit.kernels.particles.pair.reference import TALLY
 
 

@@ -12,7 +12,7 @@ from hpckit.nn.dropout import checked, numbers_of
 from hpckit.nn.layer import KeyValues, Pass
 from hpckit.nn.linear import Linear
 from hpckit.nn.parameters import Parameter
-from hpckit.nn.rotary import RopeScaling, angles
+from hpckit.nn.transformer.rotary import RopeScaling, angles
 
 MOST_TABLES = 16
 _placed: dict[tuple[Any, ...], tuple[Any, Any, Any]] = {}

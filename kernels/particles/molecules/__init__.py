@@ -1,0 +1,1 @@
+"""Within molecules: bonds, the terms of angles and dihedrals, and bonds of fixed length."""
