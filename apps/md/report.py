@@ -10,11 +10,11 @@ import numpy as np
 from pydantic import ValidationError
 
 from hpckit.apps.common.validation import Check
-from hpckit.apps.md.analysis import FILE, from_files, last_frame
-from hpckit.apps.md.argon import beside_rahman
 from hpckit.apps.md.config import Config
 from hpckit.apps.md.free_energy.report import free_energy_sections
-from hpckit.apps.md.report_charts import lines, picture
+from hpckit.apps.md.output.analysis import FILE, from_files, last_frame
+from hpckit.apps.md.output.argon import beside_rahman
+from hpckit.apps.md.output.charts import lines, picture
 from hpckit.md.observables.measurements import FIT
 from hpckit.md.units import UNITS
 from hpckit.plan.inputs.text import parse_json, read_bytes

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from pydantic import ValidationError
 
-from hpckit.apps.train.config import Model
 from hpckit.apps.train.hugging_face import from_hugging_face, require_fit, sources
+from hpckit.apps.train.settings.network import Model
 from hpckit.apps.train.shape import CONFIG, KERNEL, SIDE, Shape, hugging_face_config, shape_of
 from hpckit.errors import InputError, write_error
 from hpckit.io.checkpoint.state import Restored

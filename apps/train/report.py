@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hpckit.apps.train.data import ANSWERS
-from hpckit.apps.train.timeline import TIMELINE, read_timeline
+from hpckit.apps.train.output.timeline import TIMELINE, read_timeline
 from hpckit.plan.pipeline.draw import draw_schedule_svg
 from hpckit.plan.pipeline.price import price_schedule
 from hpckit.report.data import with_data

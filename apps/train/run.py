@@ -13,11 +13,11 @@ from hpckit.apps.common.loop import Due, Evolution, time_loop
 from hpckit.apps.train import weights
 from hpckit.apps.train.config import Config
 from hpckit.apps.train.data import ANSWERS, Images
-from hpckit.apps.train.evaluation import Evaluation, answers_record, evaluate
-from hpckit.apps.train.figures import TrainingFigures
 from hpckit.apps.train.layout import TrainingSetup, layout
 from hpckit.apps.train.memory import memory_of, memory_per_rank
-from hpckit.apps.train.timeline import TIMELINE, record_of
+from hpckit.apps.train.output.evaluation import Evaluation, answers_record, evaluate
+from hpckit.apps.train.output.figures import TrainingFigures
+from hpckit.apps.train.output.timeline import TIMELINE, record_of
 from hpckit.apps.train.trainer import StepFigures, Trainer, balanced
 from hpckit.comm.mesh import Mesh
 from hpckit.io.checkpoint.state import Restored, State

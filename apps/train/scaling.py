@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from hpckit.apps.common.scaling import Load, sums
-from hpckit.apps.train.config import Config, Ranks
+from hpckit.apps.train.config import Config
 from hpckit.apps.train.layout import layout, plan_of
+from hpckit.apps.train.settings.mesh import Ranks
 from hpckit.plan.pipeline.price import price_schedule
 
 UNIT = "samples"

@@ -8,7 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from hpckit.apps.train.config import LANGUAGE, Model
+from hpckit.apps.train.settings.network import LANGUAGE, Model
 from hpckit.errors import InputError
 from hpckit.io.config_json import CONFIG, MIXTURES, SHARED, described
 from hpckit.nn.activations import IN_TRANSFORMERS

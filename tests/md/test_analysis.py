@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from hpckit.apps.md import report
-from hpckit.apps.md.analysis import from_files
-from hpckit.apps.md.argon import beside_rahman
 from hpckit.apps.md.config import PRESETS, Config
+from hpckit.apps.md.output.analysis import from_files
+from hpckit.apps.md.output.argon import beside_rahman
 from hpckit.apps.md.run import dry_run
 from hpckit.errors import InputError
 from hpckit.md.observables import Measured, Measurements, RadialProfile, StructureFactor

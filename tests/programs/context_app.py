@@ -8,7 +8,7 @@ import trained as app
 from mpi4py import MPI
 
 from hpckit.apps.train import weights
-from hpckit.apps.train.evaluation import evaluate
+from hpckit.apps.train.output.evaluation import evaluate
 
 WORLD = MPI.COMM_WORLD
 FOLDER = Path(sys.argv[1])

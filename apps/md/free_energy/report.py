@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hpckit.apps.md.free_energy.record import FILE, ROWS
-from hpckit.apps.md.report_charts import lines
+from hpckit.apps.md.output.charts import lines
 from hpckit.plan.inputs.text import parse_json, read_bytes
 from hpckit.report.extension import ReportSection
 from hpckit.report.page import caption, grid, table

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.apps.train.figures import gemm_peak
+from hpckit.apps.train.output.figures import gemm_peak
 from hpckit.bench.gpu.figure import size
 from hpckit.bench.measure import Ratios, Rows, interleave, ratio
 from hpckit.bench.train.steps import COMPARED, RATE, gpt_flops, our_step

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.apps.md.analysis import diameters
 from hpckit.apps.md.config import Config
+from hpckit.apps.md.output.analysis import diameters
 from hpckit.plan.particles.snapshot import Snapshot
 from hpckit.report.data import columns_of, with_data
 from hpckit.report.style import SERIES, pyplot, to_svg
