@@ -10,7 +10,7 @@ import numpy as np
 
 from hpckit.errors import InputError
 from hpckit.plan.machine.machine import Machine
-from hpckit.plan.price import MessageTime, timeline
+from hpckit.plan.machine.timeline import MessageTime, timeline
 from hpckit.plan.protocol import Plan, Steps, require_plan
 
 # Above these a picture says nothing any more, and a table fills screens.

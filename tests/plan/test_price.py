@@ -15,7 +15,8 @@ from hpckit.plan.grid.decomposition import Decomposition
 from hpckit.plan.grid.halo import halo_plan
 from hpckit.plan.machine.machine import Level, Machine, machine_of, shipped
 from hpckit.plan.machine.sharing import Links, _kinds, _left, leave
-from hpckit.plan.price import at_least, price, timeline, walk_length
+from hpckit.plan.machine.timeline import timeline
+from hpckit.plan.price import at_least, price, walk_length
 from hpckit.plan.protocol import NOTHING, Claim, Ends, Step
 from hpckit.plan.topology import Topology
 

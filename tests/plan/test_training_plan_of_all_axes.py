@@ -9,7 +9,8 @@ import pytest
 
 from hpckit.errors import PlanError
 from hpckit.plan.machine.machine import machine_of
-from hpckit.plan.price import price, priced_ranks, timeline
+from hpckit.plan.machine.timeline import timeline
+from hpckit.plan.price import price, priced_ranks
 from hpckit.plan.protocol import AlikeUnits
 from hpckit.plan.prove import prove
 from hpckit.plan.training.cost import step_cost

@@ -4,139 +4,18 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 
 import numpy as np
 
 from hpckit.errors import PlanError
-from hpckit.plan.machine.machine import SMALL, Machine
-from hpckit.plan.machine.sharing import ROUNDING, Links, leave
-from hpckit.plan.protocol import NOBODY, Floats, Ints, Step
+from hpckit.plan.machine.costs import PARTS, Costs, PreparedFlight
+from hpckit.plan.machine.flights import turns_of
+from hpckit.plan.machine.machine import Machine
+from hpckit.plan.machine.sharing import leave
+from hpckit.plan.protocol import Floats, Ints
 
-PARTS = ("latency", "transfer", "contention", "reduction")
 # The rows of the clocks: when the data is complete, and the link out, the link in and the adder are free.
 COMPLETE, OUT, IN, ADDER = range(4)
-# The share of a measured empty step during which the links are busy.
-OVERHEAD = 0.25
-
-
-@dataclass(frozen=True)
-class Flight:
-    """Messages that fly together, one entry a message; copies within a rank have sender and receiver the same.
-
-    nbytes: of each message. first: the first cell of each. add: the receiver adds. lag: the data was complete so many
-    steps before. memory: in the shared memory of a node. entry: of the step's sends. pieces: of memory that hold each
-    message of a field; None for those of collectives.
-    """
-
-    sender: Ints
-    receiver: Ints
-    nbytes: Floats
-    first: Ints
-    add: bool
-    lag: int
-    memory: bool
-    entry: Ints
-    pieces: Floats | None = None
-
-
-def messages(step: Step, nbytes: float, itemsize: float) -> Flight:
-    """All messages of a step, those of a rank in its order. nbytes: of the buffer, itemsize: of an item."""
-    ends = step.sends
-    entry = np.flatnonzero(ends.peer != NOBODY)
-    sender, receiver = ends.ranks()[entry], ends.peer[entry]
-    amount = (ends.last - ends.first if ends.amount is None else ends.amount)[entry]
-    one = nbytes / step.parts if step.parts else step.itemsize or itemsize
-    return Flight(
-        sender,
-        receiver,
-        amount.astype(np.float64) * one,
-        ends.first[entry],
-        step.add,
-        step.lag,
-        step.place == "memory",
-        entry,
-        None if step.parts or ends.pieces is None else ends.pieces[entry].astype(np.float64),
-    )
-
-
-def flights(step: Step, nbytes: float, itemsize: float) -> list[Flight]:
-    """The messages of a step one after the other: at most one of each sender, and of each receiver, at a time."""
-    whole = messages(step, nbytes, itemsize)
-    if whole.memory or (step.sends.rank is None and step.receives.rank is None):
-        return [whole]
-    sender, receiver, entry = whole.sender, whole.receiver, whole.entry
-    turn = _turns(sender)
-    turn = turn * len(entry) + _turns(turn * (int(receiver.max(initial=0)) + 1) + receiver)
-    rounds = [np.flatnonzero(turn == number) for number in np.unique(turn)]
-    if len(rounds) <= 1:
-        return [whole]
-    return [
-        replace(
-            whole,
-            sender=sender[at],
-            receiver=receiver[at],
-            nbytes=whole.nbytes[at],
-            first=whole.first[at],
-            pieces=None if whole.pieces is None else whole.pieces[at],
-            entry=entry[at],
-        )
-        for at in rounds
-    ]
-
-
-def _turns(key: Ints) -> Ints:
-    """Which of the entries with the same key each is, counted from 0."""
-    order = np.argsort(key, kind="stable")
-    ordered = key[order]
-    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])) if len(key) else key
-    lengths = np.diff(np.concatenate([starts, [len(key)]]))
-    turns = np.empty(len(key), np.int64)
-    turns[order] = np.arange(len(key)) - np.repeat(starts, lengths)
-    return turns
-
-
-@dataclass(frozen=True)
-class PreparedFlight:
-    """A flight on a machine. The columns of its costs are the whole time, then the share of each of PARTS.
-
-    occupy: float64[n, 1 + parts], while the links are busy. arrive: until the data is there. add: until it is added
-    (None where it is stored). load: for each level what leaves its units. at: the senders as an index, a slice where
-    they are all ranks. heads: in shared memory, where the messages of each receiver begin, which are sorted by it; what
-    is added to the clocks is then of a receiver.
-    """
-
-    sender: Ints
-    receiver: Ints
-    lag: int
-    occupy: Floats
-    arrive: Floats
-    add: Floats | None
-    load: dict[str, Floats]
-    at: Ints | slice
-    heads: Ints | None = None
-    links: Links | None = None
-
-    def repeats(self, unit: int, ranks: int) -> bool:
-        """Whether every rank sends and all looks the same from each unit of so many ranks."""
-        if len(self.sender) != ranks or self.heads is not None or self.links is not None:
-            return False
-        costs = np.concatenate([self.occupy, self.arrive, *([] if self.add is None else [self.add])], axis=1)
-        return bool(
-            ((self.receiver[unit:] - self.receiver[:-unit]) % ranks == unit).all()
-            and (costs[unit:] == costs[:-unit]).all()
-        )
-
-    def folded(self, unit: int) -> PreparedFlight:
-        """The flight within one unit, whose last ranks send to its first."""
-        return replace(
-            self,
-            sender=self.sender[:unit],
-            receiver=self.receiver[:unit] % unit,
-            occupy=self.occupy[:unit],
-            arrive=self.arrive[:unit],
-            add=None if self.add is None else self.add[:unit],
-        )
 
 
 class Clocks:
@@ -149,137 +28,13 @@ class Clocks:
     def __init__(self, ranks: int, machine: Machine, depth: int, nbytes: float = 0.0, place: str = "messages") -> None:
         self.ranks = ranks
         self.machine = machine
-        self.nbytes = nbytes
+        self.costs = Costs(ranks, machine, nbytes)
         self.state = np.zeros((4, ranks, 1 + len(PARTS)))
         # What a rank does before its first message counts as latency.
         self.state[..., :2] = max((it.start for it in machine.tables(ranks, place)), default=0.0)
         self.load = {level.name: np.zeros(ranks) for level in machine.levels}
         # Complete data after the last flights; with a depth of 1 the present state says it.
         self._recent: deque[Floats] = deque([self.state[COMPLETE].copy()] * depth, maxlen=depth if depth > 1 else 0)
-
-    def prepare(self, flight: Flight) -> PreparedFlight:
-        """What the messages of a flight cost on this machine, without waiting for anything."""
-        if flight.memory:
-            return self._prepare_memory(flight)
-        if self.machine.measured:
-            return self._prepare_measured(flight)
-        s, d, levels, overhead = flight.sender, flight.receiver, self.machine.levels, self.machine.overhead
-        away = s != d
-        level = self.machine.level_of(s, d)
-        speed = np.array([x.bandwidth for x in levels])[level]
-        alone = flight.nbytes / speed
-        if not away.all():
-            alone = np.where(away, alone, self._copying(flight))
-        several = len(s) and max(np.bincount(s).max(), np.bincount(d).max()) > 1
-        sending = np.where(away, overhead, 0.0)
-        links = None
-        if several:
-            whole = sending + alone  # the adapters are busy with both
-            links = self._links(s, d, level, speed * np.divide(alone, whole, out=np.ones(len(s)), where=whole > 0))
-        shared = alone if several else np.maximum(alone, flight.nbytes * self._seconds_per_byte(s, d, level))
-        latency = np.where(away, np.array([x.latency for x in levels])[level] + overhead, 0.0)
-        nothing = np.zeros(len(s))
-        add = flight.nbytes / self.machine.reduction
-        return PreparedFlight(
-            sender=s,
-            receiver=d,
-            lag=flight.lag,
-            occupy=np.stack([sending + shared, sending, alone, shared - alone, nothing], axis=1),
-            arrive=np.stack([latency, latency, nothing, nothing, nothing], axis=1),
-            add=np.stack([add, nothing, nothing, nothing, add], axis=1) if flight.add else None,
-            load=self._load(s, d, level, flight.nbytes),
-            at=s if several else self._at(s),
-            links=links,
-        )
-
-    def _prepare_measured(self, flight: Flight) -> PreparedFlight:
-        """The same from the measured times of steps of as many messages, on a node whose cores copy and add."""
-        s, d = flight.sender, flight.receiver
-        away = s != d
-        messages = max(int(away.sum()), 1)
-        latency, stored, added = self.machine.step(self.ranks, messages, self.nbytes, flight.nbytes)
-        nothing = np.zeros(len(s))
-        alone = flight.nbytes * (np.minimum(stored, added) if flight.add else stored)
-        if flight.pieces is not None and self.machine.tables(self.ranks, "pieces"):  # packed, and unpacked
-            strided = np.where(flight.pieces > 1, self.machine.gathering(self.ranks, flight.nbytes, flight.pieces), 0.0)
-            alone = alone + 2 * strided
-        slabs = None if flight.add or flight.pieces is None else self.machine.moving(self.ranks, "slabs", flight.nbytes)
-        if slabs is not None:  # their times have the latency in them
-            whole = (flight.pieces == 1) & (flight.nbytes > SMALL)
-            alone, waits = np.where(whole, slabs, alone), np.where(away & ~whole, latency, 0.0)
-        else:
-            waits = np.where(away, latency, 0.0)
-        if not away.all() and self.machine.tables(self.ranks, "copy"):
-            alone = np.where(away, alone, self._copying(flight))
-        overhead, rest = OVERHEAD * waits, (1.0 - OVERHEAD) * waits
-        add = flight.nbytes * np.maximum(added - stored, 0.0)
-        level = self.machine.level_of(s, d)
-        return PreparedFlight(
-            sender=s,
-            receiver=d,
-            lag=flight.lag,
-            occupy=np.stack([overhead + alone, overhead, alone, nothing, nothing], axis=1),
-            arrive=np.stack([rest, rest, nothing, nothing, nothing], axis=1),
-            add=np.stack([add, nothing, nothing, nothing, add], axis=1) if flight.add else None,
-            load=self._load(s, d, level, flight.nbytes),
-            at=self._at(s),
-        )
-
-    def _at(self, senders: Ints) -> Ints | slice:
-        """Senders as an index: a slice where they are all ranks in their order."""
-        return slice(None) if len(senders) == self.ranks and (np.diff(senders) == 1).all() else senders
-
-    def _copying(self, flight: Flight) -> Floats:
-        """Seconds of each message if it is a copy within a rank."""
-        if flight.pieces is None:
-            return self.machine.copying(self.ranks, flight.nbytes)
-        return self.machine.gathering(self.ranks, flight.nbytes, flight.pieces)
-
-    def _prepare_memory(self, flight: Flight) -> PreparedFlight:
-        """The same in shared memory, where each receiver reads the data of its senders, one after the other."""
-        order = np.argsort(flight.receiver, kind="stable")
-        s, d, nbytes = flight.sender[order], flight.receiver[order], flight.nbytes[order]
-        heads = np.flatnonzero(np.concatenate([[True], d[1:] != d[:-1]])) if len(d) else d
-        taker, level = d[heads], self.machine.level_of(s, d)
-        moved, outer = np.add.reduceat(nbytes, heads), np.maximum.reduceat(level, heads)
-        away = np.maximum.reduceat(s != d, heads)
-        nothing = np.zeros(len(taker))
-        if self.machine.in_memory:
-            latency, stored, added = self.machine.step(self.ranks, len(taker), self.nbytes, moved, "memory")
-            wait, alone = np.where(away, latency, 0.0), moved * stored
-            strided = self.machine.tables(self.ranks, "pieces")
-            if flight.pieces is not None and strided:  # a slab is copied into the shared memory, and out of it
-                pieces, parts = np.add.reduceat(flight.pieces[order], heads), np.diff(np.append(heads, len(d)))
-                wait = np.where(away, strided[-1].latency, 0.0)
-                both = 2 * self.machine.gathering(self.ranks, moved, pieces)
-                mail = self.machine.moving(self.ranks, "mail", moved)
-                alone = 2 * alone if mail is None else mail
-                alone = np.where((pieces > parts) | (mail is None), np.maximum(alone, both), alone)
-            shared, add = alone, moved * np.maximum(added - stored, 0.0)
-            if flight.add:
-                alone = shared = moved * np.minimum(stored, added)
-        else:
-            levels = self.machine.levels
-            wait = np.where(away, np.array([it.latency for it in levels])[outer] + self.machine.overhead, 0.0)
-            alone = moved / np.array([it.bandwidth for it in levels])[outer]
-            alone = np.where(away, alone, self.machine.copying(self.ranks, moved))
-            shared, add = alone, moved / self.machine.reduction
-            for number, unit in enumerate(levels):
-                if unit.shared:
-                    inside = outer <= number
-                    sharers = _sharers(self._unit(taker, number), inside)
-                    shared = np.where(inside, np.maximum(shared, moved * sharers / unit.shared), shared)
-        return PreparedFlight(
-            sender=s,
-            receiver=d,
-            lag=flight.lag,
-            occupy=np.stack([wait + shared, wait, alone, shared - alone, nothing], axis=1),
-            arrive=np.zeros((len(taker), 1 + len(PARTS))),
-            add=np.stack([add, nothing, nothing, nothing, add], axis=1) if flight.add else None,
-            load={},
-            at=s,
-            heads=heads,
-        )
 
     def ready(self, lag: int) -> Floats:
         """When the data was complete that leaves in a step: of each rank, as it was `lag` steps before."""
@@ -378,7 +133,7 @@ class Clocks:
         if flight.add is not None:
             order = np.argsort(now[:, 0], kind="stable")
             turn = np.empty(len(d), np.int64)
-            turn[order] = _turns(d[order])
+            turn[order] = turns_of(d[order])
             for number in range(int(turn.max(initial=-1)) + 1):
                 at = np.flatnonzero(turn == number)
                 now[at] = _latest(now[at], state[ADDER][d[at]]) + flight.add[at]
@@ -428,58 +183,10 @@ class Clocks:
         return found
 
     def _of(self, ranks: int, change: Callable[[Floats], Floats]) -> Clocks:
-        other = Clocks(ranks, self.machine, max(self._recent.maxlen or 1, 1), self.nbytes)
+        other = Clocks(ranks, self.machine, max(self._recent.maxlen or 1, 1), self.costs.nbytes)
         other.state, other.load = change(self.state), self.load
         other._recent = deque(map(change, self._recent), self._recent.maxlen)
         return other
-
-    def _seconds_per_byte(self, s: Ints, d: Ints, level: Ints) -> Floats:
-        """The slowest shared link on the way of each message."""
-        slowest = np.zeros(len(s))
-        for number, unit in enumerate(self.machine.levels):
-            if unit.shared:
-                inside = (level == number) & (s != d)
-                sharers = _sharers(self._unit(s, number), inside)
-                slowest = np.where(inside, np.maximum(slowest, sharers / unit.shared), slowest)
-            if unit.uplink:
-                leaves = level > number
-                for end in (s, d):
-                    sharers = _sharers(self._unit(end, number), leaves)
-                    slowest = np.where(leaves, np.maximum(slowest, sharers / unit.uplink), slowest)
-        return slowest
-
-    def _links(self, s: Ints, d: Ints, level: Ints, speed: Floats) -> Links:
-        """What each message takes: its sender's adapter and its receiver's, uplinks and buses on its way.
-
-        speed: bytes/s, of each message alone.
-        """
-        one = np.ones(len(s))
-        found, load = [s, self.ranks + d], [one, one]
-        for number, unit in enumerate(self.machine.levels):
-            ways = [(unit.shared, s, (level == number) & (s != d))] if unit.shared else []
-            ways += [(unit.uplink, end, level > number) for end in (s, d)] if unit.uplink else []
-            for most, end, used in ways:
-                of, part = self._unit(end, number), np.where(used, speed / most, 0.0)
-                adapters = np.zeros(self.ranks)
-                np.maximum.at(adapters, end, part)
-                holds = np.bincount(self._unit(np.arange(self.ranks), number), adapters) <= 1 + ROUNDING
-                if not holds[of].all():  # else the adapters take no more than it has
-                    found.append(len(found) * self.ranks + of)
-                    load.append(np.where(holds[of], 0.0, part))
-        return Links(np.stack(found, axis=1), np.stack(load, axis=1))
-
-    def _unit(self, rank: Ints, number: int) -> Ints:
-        size = self.machine.levels[number].ranks
-        return rank // size if size else np.zeros_like(rank)
-
-    def _load(self, s: Ints, d: Ints, level: Ints, nbytes: Floats) -> dict[str, Floats]:
-        """The bytes that leave each unit of a level (for the outermost: that each rank sends across it)."""
-        load: dict[str, Floats] = {}
-        for number, unit in enumerate(self.machine.levels):
-            over = (level > number if unit.ranks else level == number) & (s != d)
-            at = self._unit(s, number) if unit.ranks else s
-            load[unit.name] = np.bincount(at[over], nbytes[over], self.ranks).astype(np.float64)
-        return load
 
 
 def _last(order: Ints, rank: Ints, ranks: int) -> Ints:
@@ -492,8 +199,3 @@ def _last(order: Ints, rank: Ints, ranks: int) -> Ints:
 def _latest(first: Floats, other: Floats) -> Floats:
     """The later of two clocks, element by element, with its parts: columns as in `Clocks.state`."""
     return np.where((other[:, 0] > first[:, 0])[:, None], other, first)
-
-
-def _sharers(unit: Ints, counted: np.ndarray) -> Ints:
-    """For each message how many of the counted ones have the same unit, at least 1."""
-    return np.maximum(np.bincount(unit[counted], minlength=int(unit.max(initial=0)) + 1)[unit], 1)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hpckit.errors import InputError
-from hpckit.plan.machine.clocks import messages
+from hpckit.plan.machine.flights import messages
 from hpckit.plan.machine.machine import Machine
 from hpckit.plan.protocol import NOBODY, NOTHING, Plan, Step, require_plan
 

@@ -8,7 +8,7 @@ from html import escape
 import numpy as np
 
 from hpckit.plan.machine.machine import Machine
-from hpckit.plan.price import MessageTime, timeline
+from hpckit.plan.machine.timeline import MessageTime, timeline
 from hpckit.plan.training.step import TrainingStep
 
 COLORS = {
