@@ -26,6 +26,7 @@ from hpckit.run.settings import with_common
 
 PRESSURES = tuple(f"pressure_{ab}" for ab in ("xx", "yy", "zz", "xy", "xz", "yz"))
 LEAST_DRAWN = 30  # temperatures of which a distribution is drawn
+LEAST_CURVE = 3  # values of a curve; a run that has fewer after its means begin is drawn whole
 BLOCKS = 8  # parts of a series whose spread gives the error of its mean
 TO_CM2_PER_S = {"real": 0.1, "metal": 1e-4}  # of angstrom^2 per fs and per ps
 
@@ -118,7 +119,7 @@ def _state(run: RunData, config: Config, names: dict[str, str]) -> Iterator[Repo
     scale, time = time_scale(times[-1], names.get("time", ""))
 
     begin, averaged = (_time_after(run, config, step) for step in (config.settled, config.averaged_from))
-    begin = begin if times[-1] > begin else 0.0
+    begin = begin if np.sum(np.array(times) >= begin) >= LEAST_CURVE else 0.0
 
     def over(name: str, per: float = 1.0) -> tuple[Any, Any]:
         at, values = (np.array(each) for each in run.series(name))
@@ -133,7 +134,8 @@ def _state(run: RunData, config: Config, names: dict[str, str]) -> Iterator[Repo
 
     each = {name: over(name, count) for name in ("kinetic", "potential", "energy")}
     late = np.array([line.get("step", 0) >= config.averaged_from for line in run.metrics if "energy" in line])
-    late[-2:] = True
+    if late.sum() < LEAST_CURVE:
+        late[:] = True
     kept = np.array(total)[late]
     drift = {"total energy": (np.array(times)[late] / scale, (kept - kept[0]) / count)}
     settled = averaged / scale
@@ -181,7 +183,7 @@ def _state(run: RunData, config: Config, names: dict[str, str]) -> Iterator[Repo
         rows.append(("drift of the total energy per particle", number(slope * scale, 3), "", f"{energy}/{time}"))
         rows.append(("its fluctuation about that, root mean square", number(spread, 3), "", energy))
         numbers |= {"drift": slope, "fluctuation": spread}
-    said = f"Means and change from step {config.averaged_from} on"
+    said = f"Means from step {config.averaged_from} on"
     if not np.isfinite(value):
         said = f"No means: they count from step {config.averaged_from}, which the run did not reach."
         listing = ""
