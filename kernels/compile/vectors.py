@@ -304,7 +304,7 @@ def mask_of(n: int) -> Any:
 def inverse_root(isa: str) -> Any:
     """The intrinsic `(x)`: 1 / sqrt(x) of a vector above 0, to about two units in the last place.
 
-    From the processor's estimate by Newton's iteration where that is quicker, which it is but for float64 of AVX2.
+    From the processor's estimate and a series where that is quicker, which it is but for float64 of AVX2.
     """
 
     @intrinsic
@@ -313,19 +313,22 @@ def inverse_root(isa: str) -> Any:
             x, kind = values[0], values[0].type
             one, half = constant(kind, 1.0), constant(kind, 0.5)
             if value.kind == "f" and value.n == 8:
-                y, steps = call(b, "llvm.x86.avx.rsqrt.ps.256", kind, x), 1
+                y = call(b, "llvm.x86.avx.rsqrt.ps.256", kind, x)
             elif value.kind == "f" and value.n == 16:
                 mask = ir.Constant(ir.IntType(16), 0xFFFF)
-                y, steps = call(b, "llvm.x86.avx512.rsqrt14.ps.512", kind, x, constant(kind, 0.0), mask), 1
+                y = call(b, "llvm.x86.avx512.rsqrt14.ps.512", kind, x, constant(kind, 0.0), mask)
             elif value.kind == "d" and isa == "avx512":
                 name = f"llvm.x86.avx512.rsqrt14.pd.{64 * value.n}"
-                y, steps = call(b, name, kind, x, constant(kind, 0.0), I8(255)), 2
+                y = call(b, name, kind, x, constant(kind, 0.0), I8(255))
             else:
                 return arithmetic(b, "fdiv", one, overloaded(b, "sqrt", x))
-            for _ in range(steps):  # y += y (1 - x y^2) / 2
-                miss = overloaded(b, "fma", b.fneg(arithmetic(b, "fmul", x, y)), y, one)
-                y = overloaded(b, "fma", arithmetic(b, "fmul", half, y), miss, y)
-            return y
+            # With the miss e = 1 - x y^2, 1 / sqrt(x) is y (1 + e / 2 + 3 e^2 / 8 + 5 e^3 / 16 + ...).
+            miss = overloaded(b, "fma", b.fneg(arithmetic(b, "fmul", x, y)), y, one)
+            series = half
+            if value.kind == "d":  # e is below 2^-13: what is left out, below 2^-53
+                series = overloaded(b, "fma", miss, constant(kind, 0.3125), constant(kind, 0.375))
+                series = overloaded(b, "fma", miss, series, half)
+            return overloaded(b, "fma", arithmetic(b, "fmul", y, miss), series, y)
 
         return value(value), generate
 

@@ -32,6 +32,7 @@ MADE = {
     "near": screening.near_part(2.5, 1.2),
     "as LAMMPS": screening.near_part(2.5, 1.2, as_lammps=True),
     "tabulated": screening.tabulated(screening.near_part(2.5, 1.2)),
+    "halved": screening.halved(screening.near_part(2.5, 1.2, error=1e-10), 1e-10),
 }
 ROOT = 2 / math.sqrt(math.pi)
 
@@ -55,7 +56,7 @@ def test_energies_are_those_of_the_formulas_and_forces_their_derivatives(name):
     both = screening.functions(*made.key)[1].py_func
     for r in np.linspace(0.3, 0.999 * made.cutoff, 40):
         by_lammps = made.kind == "as_lammps" or (made.kind == "tabulated" and r < math.sqrt(2))
-        rough = 3e-7 if by_lammps else 1e-12
+        rough = 3e-7 if by_lammps else 1e-10 if name == "halved" else 1e-12
         energy, force = both(r * r, made.constants)
         assert energy == pytest.approx(by_formula(name, r), abs=rough / r)
         low, high = (both((r + step) ** 2, made.constants)[0] for step in (-1e-5, 1e-5))
@@ -64,6 +65,20 @@ def test_energies_are_those_of_the_formulas_and_forces_their_derivatives(name):
         assert both(made.cutoff**2, made.constants)[0] == pytest.approx(0, abs=1e-12)
     if name == "damped":
         assert both(made.cutoff**2, made.constants)[1] == pytest.approx(0, abs=1e-12)
+
+
+def test_half_of_the_products_give_the_force_of_the_polynomial():
+    made, r2 = MADE["halved"], np.linspace(0.01, 1, 50) * 6.25
+    exact = screening.near_part(2.5, 1.2, error=1e-10)
+    assert (made.kind, exact.kind) == ("halved", "smooth")
+    mine, theirs = (
+        np.array([screening.functions(*x.key)[0].py_func(y, x.constants) for y in r2]) for x in (made, exact)
+    )
+    assert np.abs(mine - theirs).max() * 2.5**3 < 1e-9
+    assert screening.halved(MADE["cut"], 1e-10) is MADE["cut"]
+    assert screening.halved(screening.near_part(2.5, 1.2, error=1e-10), 1e-16).kind == "smooth"
+    both = [screening.tabulated(x) for x in (made, exact)]
+    assert (both[0].constants == both[1].constants).all()
 
 
 FORMS = [Form("scalar", types=2, measure=True)]
@@ -209,7 +224,7 @@ def form_of_lists():
     return vectors.available()[0]
 
 
-CLUSTERED = [(Form(isa, "d", 2), "near") for isa in vectors.available()[:-1]]
+CLUSTERED = [(Form(isa, "d", 2), "halved") for isa in vectors.available()[:-1]]
 CLUSTERED += [(Form(vectors.available()[0], "d", 20, one_cutoff=True), "as LAMMPS")]
 CLUSTERED += [(Form(vectors.available()[0], "f", 20), "near")]
 

@@ -14,6 +14,7 @@ from hpckit.kernels.particles.charged.screening import (
     Screening,
     cut,
     damped_shifted,
+    halved,
     near_part,
     reaction_field,
     tabulated,
@@ -97,5 +98,6 @@ def _screening(config: Config, start: Start, cell: Cell) -> Screening:
     as_lammps = given.erfc == "lammps"
     if given.kind == "dsf":
         return damped_shifted(cutoff, given.damping, as_lammps)
-    error = MESH_SHARE * given.accuracy if given.kind == "pppm" else ENOUGH
-    return near_part(cutoff, fineness_of(config, start, cell).splitting, as_lammps, max(error, ENOUGH))
+    error = max(MESH_SHARE * given.accuracy if given.kind == "pppm" else ENOUGH, ENOUGH)
+    found = near_part(cutoff, fineness_of(config, start, cell).splitting, as_lammps, error)
+    return found if config.precision == "mixed" else halved(found, error)

@@ -4,7 +4,7 @@ A cut, a reaction field, damped and shifted charges and the near part of Ewald's
 is an entire function of r^2, whose Chebyshev polynomial needs neither exponential nor division. The force is the exact
 derivative of this energy. The second kind, `as_lammps`, computes erfc as LAMMPS does without tables (Abramowitz and
 Stegun 1964, 7.1.26, within 1.5e-7), for comparisons; the third, `tabulated`, as it does with them: by that formula
-where its tables have not begun, exactly beyond.
+where its tables have not begun, exactly beyond; the fourth, `halved`, is the first with a force in half the products.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TABLES2 = 2.0  # squared distance at which LAMMPS's tables begin
 
 @dataclass(frozen=True, eq=False)
 class Screening:
-    """kind: smooth, as_lammps or tabulated; degree: of P; constants: float64, as the kernels read them; cutoff: of the
+    """kind: smooth, as_lammps, tabulated or halved; degree: of P; constants: float64, as the kernels read them; cutoff: of the
     charges.
 
     damping: g of erfc(g r), 0 without; own: the energy of a charge with itself, per squared charge.
@@ -76,10 +76,55 @@ def near_part(cutoff: float, damping: float, as_lammps: bool = False, error: flo
     return _damped(cutoff, damping, 0.0, 0.0, 0.0, as_lammps, error)
 
 
+def halved(exact: Screening, error: float) -> Screening:
+    """A smooth screening whose force takes half the products, in float64, where that costs at most `error` over the
+    cutoff; else the same.
+
+    A polynomial of odd degree is (… ((a y + b)(w - r1) + t1)(w - r2) + …) with w = y^2, where the odd powers of y have
+    the roots r1, r2, … in w (Knuth 1962, Commun. ACM 5, 595). They are real for y = s + shift, if most roots of the
+    polynomial lie on one side of that (Eve 1964, Numer. Math. 6, 17). The shift costs digits: the best one is taken.
+    """
+    slopes = exact.constants[FIRST + exact.degree + 1 :]
+    if exact.kind != "smooth" or exact.degree < 4 or exact.degree % 2:
+        return exact
+    s = np.linspace(-1.0, 1.0, 1001)
+    wanted, found_at = np.polynomial.polynomial.polyval(s, slopes), None
+    least = 10 * error / exact.cutoff**3  # about what the slopes are off
+    for shift in np.arange(-3.0, 3.01, 0.05):
+        steps = _by_squares(slopes, shift)
+        if steps is not None:
+            y = s + shift
+            found = steps[0] * y + steps[1]
+            for root, rest in steps[2:].reshape(-1, 2):
+                found = found * (y * y - root) + rest
+            off = float(np.abs(found - wanted).max())
+            if off < least:
+                least, found_at = off, np.array([shift - 1.0, *steps])
+    if found_at is None:
+        return exact
+    return replace(exact, kind="halved", constants=np.concatenate([exact.constants, found_at]))
+
+
+def _by_squares(coefficients: np.ndarray, shift: float) -> np.ndarray | None:
+    """a, b, r1, t1, r2, t2, … of a polynomial of s, see `halved`; None where a root is not real."""
+    shifted = np.zeros(1)
+    for each in coefficients[::-1]:
+        shifted = np.polynomial.polynomial.polyadd(np.polynomial.polynomial.polymul(shifted, [-shift, 1.0]), [each])
+    even, odd = shifted[0::2], shifted[1::2]
+    roots = np.polynomial.polynomial.polyroots(odd)
+    if (np.abs(roots.imag) > 1e-9 * np.abs(roots).max()).any():
+        return None
+    rests: list[float] = []
+    for root in np.sort(roots.real)[::-1]:  # the other way around digits are lost
+        even, rest = np.polynomial.polynomial.polydiv(even, [-root, 1.0])
+        rests = [root, rest[0], *rests]
+    return np.array([odd[-1], even[0], *rests])
+
+
 def tabulated(exact: Screening) -> Screening:
     """A `near_part`, but up to a squared distance of TABLES2 by LAMMPS's formula."""
     formula = near_part(exact.cutoff, exact.damping, as_lammps=True)
-    constants = np.concatenate([exact.constants, formula.constants[1:]])
+    constants = np.concatenate([exact.constants[: count_of("smooth", exact.degree)], formula.constants[1:]])
     return replace(exact, kind="tabulated", constants=constants)
 
 
@@ -99,6 +144,8 @@ def _damped(
     whole = np.polynomial.chebyshev.chebfit(points, smooth(points), MOST_DEGREE)
     tails = np.abs(whole)[::-1].cumsum()[::-1] * cutoff
     degree = int(np.argmax(tails < error)) if (tails < error).any() else MOST_DEGREE
+    if error > ENOUGH:
+        degree += degree % 2
     found = _smooth(np.polynomial.chebyshev.cheb2poly(whole[: max(degree, 1) + 1]), cutoff, slope)
     return Screening(found.kind, found.degree, found.constants, cutoff, damping, own)
 
@@ -114,7 +161,7 @@ def _smooth(coefficients: np.ndarray, cutoff: float, slope: float = 0.0) -> Scre
 def count_of(kind: str, degree: int) -> int:
     """How many constants the functions read."""
     smooth = FIRST + degree + 1 + max(degree, 1)
-    return {"smooth": smooth, "as_lammps": 5, "tabulated": smooth + 4}[kind]
+    return {"smooth": smooth, "as_lammps": 5, "tabulated": smooth + 4, "halved": smooth + degree + 1}[kind]
 
 
 @cache
@@ -136,6 +183,8 @@ def functions(kind: str, degree: int) -> tuple[Any, Any]:
 @cache
 def by_inverse(kind: str, degree: int) -> tuple[Any, Any]:
     """`functions` of (1/r, r2, c), for loops that have the inverse at hand."""
+    if kind == "halved":
+        return _halved(degree)
     if kind == "tabulated":
         return _either(_as_lammps(count_of("smooth", degree)), _polynomial(degree))
     return _as_lammps(1) if kind == "as_lammps" else _polynomial(degree)
@@ -156,43 +205,77 @@ def _polynomial(degree: int) -> tuple[Any, Any]:
     return force, energy_and_force
 
 
-def _polynomial_of(degree: int, first: int) -> Any:
-    """The piece (s, c) for a polynomial whose coefficients are c[first], …, by halves (Estrin 1960): a chain of
-    products as long as the degree would keep the processor waiting.
-    """
-    inner = _halves(degree + 1, first)
+def _halved(degree: int) -> tuple[Any, Any]:
+    first = count_of("smooth", degree)
+    energy, steps = _polynomial_of(degree, FIRST), _steps(degree // 2 - 1, first + 1)
 
     @inlined(math=REORDERED)
-    def value(s, c):
-        s2 = s * s
-        s4 = s2 * s2
-        s8 = s4 * s4
-        return inner((s, s2, s4, s8, s8 * s8), c)
+    def slope(r2, c):
+        y = c[1] * r2 + c[first]
+        return steps(y, y * y, c)
+
+    @inlined(math=REORDERED)
+    def force(y, r2, c):
+        return y * (y * y - c[2]) + slope(r2, c)
+
+    @inlined(math=REORDERED)
+    def energy_and_force(y, r2, c):
+        return y + c[2] * (r2 * y) - energy(c[1] * r2 - 1.0, c), force(y, r2, c)
+
+    return force, energy_and_force
+
+
+def _steps(count: int, first: int) -> Any:
+    """`count` steps of `halved`; c[first], …: a, b and what each step takes."""
+    second = first + 1
+    if count == 0:
+
+        @inlined(math=REORDERED)
+        def value(y, w, c):
+            return c[first] * y + c[second]
+
+    else:
+        before, root, rest = _steps(count - 1, first), first + 2 * count, first + 2 * count + 1
+
+        @inlined(math=REORDERED)
+        def value(y, w, c):
+            return before(y, w, c) * (w - c[root]) + c[rest]
 
     return value
 
 
-def _halves(count: int, first: int) -> Any:
-    if count == 1:
+def _polynomial_of(degree: int, first: int) -> Any:
+    """The piece (s, c) for a polynomial whose coefficients are c[first], …, as two of s^2: those of even powers, and
+    those of odd ones. One chain of products as long as the degree would keep the processor waiting.
+    """
+    even, odd = _horner(degree // 2 + 1, first), _horner((degree + 1) // 2, first + 1)
+
+    @inlined(math=REORDERED)
+    def value(s, c):
+        s2 = s * s
+        return even(s2, c) + s * odd(s2, c)
+
+    @inlined(math=REORDERED)
+    def constant(s, c):
+        return s * 0.0 + c[first]
+
+    return value if degree else constant
+
+
+def _horner(count: int, first: int) -> Any:
+    """Every second of `count` coefficients from c[first]."""
+    if count <= 1:
 
         @inlined(math=REORDERED)
-        def value(powers, c):
-            return powers[0] * 0.0 + c[first]
-
-    elif count == 2:
-        second = first + 1
-
-        @inlined(math=REORDERED)
-        def value(powers, c):
-            return c[first] + powers[0] * c[second]
+        def value(x, c):
+            return c[first]
 
     else:
-        power = (count - 1).bit_length() - 1
-        low, high = _halves(1 << power, first), _halves(count - (1 << power), first + (1 << power))
+        rest = _horner(count - 1, first + 2)
 
         @inlined(math=REORDERED)
-        def value(powers, c):
-            return low(powers, c) + powers[power] * high(powers, c)
+        def value(x, c):
+            return c[first] + x * rest(x, c)
 
     return value
 

@@ -51,24 +51,26 @@ POTENTIAL = Potential(
 
 @inlined(math=REORDERED)
 def _faded(y, r2, p):
-    """Parts of E and -dE/dr / r that fade: x = sigma^2 / r2 cubed, 4 epsilon, fade and its slope times -2."""
-    x = p[3] * p[3] * y
-    x3, rest = x * x * x, p[0] - max(r2, p[4])
-    width = p[0] - p[4]
-    scale = rest / (width * width * width)
-    return x3, 4.0 * p[2], scale * rest * (3.0 * width - 2.0 * rest), 12.0 * scale * (width - rest)
+    """Parts of E and -dE/dr / r that fade: x3 = (sigma^2 / r2)^3; 48 epsilon x3 rest / width^3; the fade
+    rest^2 (3 width - 2 rest) / width^3 less its first rest and the division; and width - rest. What is the same for all
+    pairs is left to be joined with epsilon outside of a loop.
+    """
+    x, rest, width = p[3] * p[3] * y, p[0] - max(r2, p[4]), p[0] - p[4]
+    x3 = x * x * x
+    depth = p[2] * (48.0 / (width * width * width))
+    return x3, depth * x3 * rest, rest * (3.0 * width - 2.0 * rest), width - rest
 
 
 @inlined(math=REORDERED)
 def _faded_force(y, r2, p):
-    x3, depth, fade, slope = _faded(y, r2, p)
-    return depth * x3 * ((12.0 * x3 - 6.0) * y * fade + (x3 - 1.0) * slope)
+    x3, scale, fade, gone = _faded(y, r2, p)
+    return scale * ((x3 - 0.5) * (y * fade) + (x3 - 1.0) * gone)
 
 
 @inlined(math=REORDERED)
 def _faded_both(y, r2, p):
-    x3, depth, fade, slope = _faded(y, r2, p)
-    return depth * x3 * (x3 - 1.0) * fade, depth * x3 * ((12.0 * x3 - 6.0) * y * fade + (x3 - 1.0) * slope)
+    x3, scale, fade, gone = _faded(y, r2, p)
+    return scale * ((x3 - 1.0) * fade) * (1.0 / 12.0), scale * ((x3 - 0.5) * (y * fade) + (x3 - 1.0) * gone)
 
 
 # Of epsilon, sigma and the square of an inner distance, between which and the cutoff it fades (`pair.custom.faded`).

@@ -6,7 +6,6 @@ neighbors is within the cutoff, which is half of the cases, nothing but their di
 
 from __future__ import annotations
 
-import math
 from functools import cache
 from typing import Any
 
@@ -17,6 +16,7 @@ from hpckit.kernels.compile import vectors as simd
 from hpckit.kernels.compile.jit import inlined, jit
 from hpckit.kernels.particles.cells.constants import CLUSTER, FAR
 from hpckit.kernels.particles.cells.simd import is_near_ends, near
+from hpckit.kernels.particles.charged.clusters.hits import TILE, hit_finder
 from hpckit.kernels.particles.charged.clusters.mixing import mixed, taken
 from hpckit.kernels.particles.charged.clusters.reference import GROUP, ClusterPairs
 from hpckit.kernels.particles.charged.screening import by_inverse, count_of
@@ -25,8 +25,6 @@ from hpckit.kernels.particles.pair.potential import CUTOFF2, SHIFT, Form, Potent
 from hpckit.kernels.particles.pair.reference import TALLY
 from hpckit.kernels.particles.pair.simd import lookup_pieces
 
-TILE = 3 * CLUSTER
-MARGIN = 1e-6  # of reach and extent, thrice what float32 may miss in a distance
 ONLY_FORCES, VIRIALS, ENERGIES = range(3)  # what a kernel finds, each more than the one before
 
 
@@ -147,10 +145,9 @@ def force_kernel(
         vectors.lanes(form.kind, lanes).broadcast,
         simd.mask_of(lanes),
     )
-    whole, broadcast_listed = lanes // n, vectors.lanes(form.kind, n).broadcast
-    bits, zero_unless, minimum = simd.bits, simd.zero_unless, simd.minimum
+    whole, zero_unless = lanes // n, simd.zero_unless
     inverse_root, take_from = simd.inverse_root(form.isa), simd.take_from
-    total, single, spread = simd.sum_lanes, simd.single, vectors.lanes("f", n).broadcast
+    total, at_once, find_hits = simd.sum_lanes, simd.numbers(whole), hit_finder(form.kind, n, whole == 2)
     _, row_of, parameters_of, *_ = lookup_pieces(potential, form)
     charge_force, charge_both = by_inverse(*kind)
     constants_of = simd.numbers(count_of(*kind))
@@ -221,7 +218,6 @@ def force_kernel(
         dx, dy, dz = a[0] - b[0], a[1] - b[1], a[2] - b[2]
         r2 = dx * dx + (dy * dy + dz * dz)
         within = (r2 < longest) & mask_of(allowed)
-        r2 = minimum(r2, longest)
         y = inverse_root(r2)
         product = a[3] * b[3]
         p = parameters(a[4], b[4], table, common)
@@ -248,55 +244,6 @@ def force_kernel(
         x, y, z = broadcast(tiles[tile]), broadcast(tiles[tile + 8]), broadcast(tiles[tile + 16])
         return x, y, z, broadcast(charges[slot]), of_one(words, numbers, table, slot, slots)
 
-    @inlined
-    def seen_from(tiles, tile, x, y, z):
-        return (
-            spread(np.float32(tiles[tile] - x)),
-            spread(np.float32(tiles[tile + 8] - y)),
-            spread(np.float32(tiles[tile + 16] - z)),
-        )
-
-    @inlined(math=REORDERED)
-    def hits(a, b, allowed, within):
-        dx, dy, dz = a[0] - b[0], a[1] - b[1], a[2] - b[2]
-        return bits(dx * dx + (dy * dy + dz * dz) < within) & allowed
-
-    @jit(key=("find_hits", form.kind, n, whole), math=REORDERED, borrowed=True)
-    def find_hits(tiles, tile, longest2, others, masks, first, stop, found):
-        """List the vectors of neighbors that have a pair in reach, one list for each particle of a group: slot and
-        bits. It may be one too many, as distances are in float32, but none too few.
-        """
-        x, y, z, extent = number(0.0), number(0.0), number(0.0), number(0.0)
-        for i in range(GROUP - 1, -1, -1):
-            if abs(tiles[tile + i]) < number(0.5 * FAR):
-                x, y, z = tiles[tile + i], tiles[tile + i + 8], tiles[tile + i + 16]
-        for i in range(GROUP):
-            if abs(tiles[tile + i]) < number(0.5 * FAR):
-                extent = max(extent, abs(tiles[tile + i] - x), abs(tiles[tile + i + 8] - y))
-                extent = max(extent, abs(tiles[tile + i + 16] - z))
-        reach = math.sqrt(longest2)
-        edge = reach + MARGIN * (reach + extent)
-        within = spread(np.float32(edge * edge))
-        a0, a1 = seen_from(tiles, tile, x, y, z), seen_from(tiles, tile + 1, x, y, z)
-        a2, a3 = seen_from(tiles, tile + 2, x, y, z), seen_from(tiles, tile + 3, x, y, z)
-        room = len(found) // GROUP
-        n0, n1, n2, n3 = 1, room + 1, 2 * room + 1, 3 * room + 1
-        vx, vy, vz = broadcast_listed(x), broadcast_listed(y), broadcast_listed(z)
-        for k in range(first, stop):
-            other, mask = np.int64(others[k]), np.int64(masks[k])
-            for part in range(0, CLUSTER, n):
-                j, s = TILE * other + part, CLUSTER * other + part
-                b = single(load(tiles, j) - vx), single(load(tiles, j + 8) - vy), single(load(tiles, j + 16) - vz)
-                h0, h1 = hits(a0, b, mask >> part, within), hits(a1, b, mask >> (8 + part), within)
-                h2, h3 = hits(a2, b, mask >> (16 + part), within), hits(a3, b, mask >> (24 + part), within)
-                found[n0], found[n1], found[n2], found[n3] = s << 8 | h0, s << 8 | h1, s << 8 | h2, s << 8 | h3
-                n0, n1 = n0 + int(h0 != 0), n1 + int(h1 != 0)
-                n2, n3 = n2 + int(h2 != 0), n3 + int(h3 != 0)
-        if whole == 2:  # the last without another one goes with itself
-            for last in (n0, n1, n2, n3):
-                found[last] = found[last - 1] >> 8 << 8
-        found[0], found[room], found[2 * room], found[3 * room] = n0, n1 - room, n2 - 2 * room, n3 - 3 * room
-
     def forces(
         clusters, tiles, charges, words, numbers, table, constants, longest2,
         others, masks, bounds, found, inside, outside, pushed, tallies, energies,
@@ -317,8 +264,9 @@ def force_kernel(
                         a = particle(what, tile + i, slot + i, slots)
                         fx = fy = fz = e = u = nothing
                         for k in range(room * i + 1, room * i + found[room * i], whole):
-                            s, t = found[k] >> 8, found[k + whole - 1] >> 8
-                            allowed = (found[k] & 0xFF) | (found[k + whole - 1] & 0xFF) << (n * (whole - 1))
+                            hit = at_once(found, k)
+                            s, t = hit[0] >> 8, hit[whole - 1] >> 8
+                            allowed = (hit[0] & 0xFF) | (hit[whole - 1] & 0xFF) << (n * (whole - 1))
                             places, j = (s, t), (3 * s - 2 * (s & (CLUSTER - n)), 3 * t - 2 * (t & (CLUSTER - n)))
                             x, y, z = load_at(tiles, 0, j), load_at(tiles, 8, j), load_at(tiles, 16, j)
                             b = x, y, z, load_at(charges, 0, places), of_many(words, numbers, places, slots)
