@@ -125,14 +125,14 @@ class Carried:
         area = self._reference * self._widths["x"] * self._widths["y"]
         return float((self.field.interior[: len(self.water)] * air).sum(dtype=np.float64)) * area
 
-    def relax(self, old: Any, state: Any, column: Any, still: Any, keep: Any) -> float:
-        """Water comes closer to `still` ([kinds, nz, …]) by keep ([ny, nx]), at open sides.
+    def relax(self, old: Any, state: Any, column: Any, still: Any, lost: Any) -> float:
+        """Water loses a share ([ny, nx]) of its difference from `still` ([kinds, nz, …]), at open sides.
 
         old, state: that of the air before it was relaxed, [nz, …], and after. Returns the water that both added, kg.
         """
         before = self.contents(*self._weighed(old, column))
         for part, goal in zip(self.field.interior[: len(self.water)], still, strict=True):
-            part[...] = goal + keep * (part - goal)
+            part -= lost * (part - goal)
         return self.contents(*self._weighed(state[0], column)) - before
 
     def fill_holes(self) -> None:

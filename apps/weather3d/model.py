@@ -179,7 +179,7 @@ class Model:
             with timer("relaxation"):
                 rates = self.rates
                 tables = (self.column, self.rest, rates["x"], rates["y"], rates["z"])
-                self.entered[1] += relax(self.state.data, *tables, dt) * self.cell_volume
+                self.entered[1] += relax(self.state.data, *tables, dt, 0) * self.cell_volume
 
     def _sweep(self, direction: str, after: str | None, dt: float, timer: PhaseTimer) -> None:
         """Sweep one direction, after its halo, and advect the tracers.
@@ -358,6 +358,6 @@ def warm_up(config: Config, device: Device = HOST) -> None:
     turn(state, column, table(2, 4), 0.0)
     drag(state, column, 0.0, 1.0, 1.0)
     diagnose(state, column, table(4))
-    relax(state, column, table(4, 4), table(HALO), table(HALO), table(4), 1.0)
+    relax(state, column, table(4, 4), table(2, HALO), table(2, HALO), table(4), 1.0, 0)
     warm_up_tracers(state, column)
     warm_up_mixing(state, column)

@@ -54,7 +54,8 @@ def staggered_walls(config: Config) -> dict[str, tuple[Fill, Fill]]:
 def relaxation_rates(config: Config, decomposition: Decomposition, rank: int) -> dict[str, np.ndarray]:
     """Rates of the absorbing layers (1/s) for a rank's cells by column ("x"), row ("y") and level ("z").
 
-    A rate falls from 1 / time at a side or at the lid as sin(pi/2 (1 - distance / depth))**2 to 0 in the interior.
+    Those of columns and rows are [2, n]: in the middle of cells, and where the momentum normal to the side stands. A
+    rate falls from 1 / time at a side or at the lid as sin(pi/2 (1 - distance / depth))**2 to 0 in the interior.
     """
     grid, sides, lid = config.grid, config.sides, config.lid
     middles = 0.5 * (grid.edges[1:] + grid.edges[:-1])
@@ -63,7 +64,9 @@ def relaxation_rates(config: Config, decomposition: Decomposition, rank: int) ->
         dim = "zyx".index(axis)
         cells = np.arange(decomposition.owned(rank)[dim]) + decomposition.start(rank)[dim]
         depth = sides.width if axis in open_axes(config) else 0.0
-        rates[axis] = _fade((np.minimum(cells, count - 1 - cells) + 0.5) * width, depth, sides.time)
+        middles = (np.minimum(cells, count - 1 - cells) + 0.5) * width
+        faces = np.minimum(cells, count - cells) * width if config.dynamics.kind == "hevi" else middles
+        rates[axis] = _fade(np.stack([middles, faces]), depth, sides.time)
     return rates
 
 

@@ -42,10 +42,13 @@ def box_case(device: Device, dtype: np.dtype) -> Pairs:
     state = noise((5, nz, ny + 2 * HALO, nx + 2 * HALO), dtype, 1.0)
     rng = np.random.default_rng(4)
     calm = np.array([*rng.normal(size=(2, nz)), np.zeros(nz), base.theta])
-    sides = [np.maximum(rng.normal(size=n), 0.0) for n in (nx, ny, nz)]
+    sides = [np.maximum(rng.normal(size=n), 0.0) for n in ((2, nx), (2, ny), nz)]
 
     def relaxed(s: Any, column: Any, calm: Any, x: Any, y: Any, z: Any) -> Any:
-        return _number(relax(s, column, calm, x, y, z, DT))
+        return _number(relax(s, column, calm, x, y, z, DT, 0))
+
+    def relaxed_at_faces(s: Any, column: Any, calm: Any, x: Any, y: Any, z: Any) -> Any:
+        return _number(relax(s, column, calm, x, y, z, DT, 1))
 
     def slowed(s: Any, column: Any) -> None:
         mixing.drag(s, column, 0.01, DZ, DT)
@@ -57,6 +60,7 @@ def box_case(device: Device, dtype: np.dtype) -> Pairs:
 
     viscosity = np.zeros(state.shape[1:])
     pairs = on_both("relaxation", device, dtype, relaxed, state, base.column, calm, *sides)
+    pairs |= on_both("relaxation at faces", device, dtype, relaxed_at_faces, state, base.column, calm, *sides)
     pairs |= on_both("drag", device, dtype, slowed, state, base.column)
     return pairs | on_both("mixing", device, dtype, mixed, state, base.column, calm, np.zeros_like(state), viscosity)
 

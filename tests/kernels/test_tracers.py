@@ -178,3 +178,17 @@ def test_what_is_below_zero_is_made_up_for_from_its_column_by_mass():
         assert q[inner].min() >= -1e-16
     np.testing.assert_allclose(found[1], found[0], rtol=0, atol=1e-15)
     assert start[inner].min() < -0.1
+
+
+def test_what_a_column_lacks_of_a_kind_comes_from_its_vapor():
+    rng, found = np.random.default_rng(4), []
+    start, density = rng.uniform(-0.02, 0.01, (3, 7, 4 + 6, 5 + 6)), rng.uniform(0.5, 1.5, (1, 7, 4 + 12, 5 + 12))
+    start[0] = 1.0
+    rho, inner = density[:, :, 6:-6, 6:-6], (..., slice(3, -3), slice(3, -3))
+    for kernels in (reference, dispatch):
+        q = start.copy()
+        kernels.borrow(q, density)
+        found.append(q)
+        np.testing.assert_allclose((rho * q[inner]).sum(axis=(0, 1)), (rho * start[inner]).sum(axis=(0, 1)), rtol=1e-13)
+        assert q[inner].min() >= -1e-16
+    np.testing.assert_allclose(found[1], found[0], rtol=0, atol=1e-15)

@@ -52,7 +52,7 @@ def warm_up(config: Config, device: Device = HOST) -> None:
         sloping.tendencies(state, work, ground, column, levels, weights, stage, slow)
         sloping.substep(state, state, work, ground, slow, pressure, levels, *flux, sound)
         sloping.relax(state, ground, levels, table(4), 1.0)
-    relax(state, column, table(4, 4), table(HALO), table(HALO), table(4), 1.0)
+    relax(state, column, table(4, 4), table(2, HALO), table(2, HALO), table(4), 1.0, 1)
     mu, spacing = table(*state.shape[1:]), (1.0, 1.0)
     mixes, sloping_ground = bool(config.smagorinsky.coefficient or config.diffusion), config.terrain.kind != "flat"
     if mixes and sloping_ground:

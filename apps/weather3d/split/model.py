@@ -203,7 +203,7 @@ class SplitModel(SplitState):
                     self.carried.fill_holes()
                 self._water(dt)
         if self.relaxes:
-            if self.terrain:
+            if self.terrain or self.config.lid.depth:
                 with timer("halo"):
                     self.exchange(self.state)
             with timer("relaxation"):
@@ -213,18 +213,18 @@ class SplitModel(SplitState):
         """Relax toward the base state and its wind over dt (s), below the lid and beside open sides."""
         rates, state = self.rates, self.state.data
         before, old = (self._mass(), state[RHO].copy()) if self.open_axes else (0.0, None)
-        keep = 1.0 if self.beside is None else 1 / (1 + dt * self.beside)
+        lost = None if self.beside is None else dt * self.beside / (1 + dt * self.beside)
         if self.terrain:
             sloping.relax(state, self.terrain.ground, self.levels, rates["z"], dt)
-            if self.beside is not None:
+            if lost is not None:
                 own, still = (each[:, :, HALO:-HALO, HALO:-HALO] for each in (state, self.still))
-                own[...] = still + keep * (own - still)
+                own -= lost[:, None] * (own - still)
         else:
-            relax(state, self.column, self.rest, rates["x"], rates["y"], rates["z"], dt)
+            relax(state, self.column, self.rest, rates["x"], rates["y"], rates["z"], dt, 1)
         if self.open_axes:
             self.through_sides[1] += self._mass() - before
-            if self.is_moist:
-                self.through_sides[2] += self.carried.relax(old, state, self.column, self.still_water, keep)
+            if self.is_moist and lost is not None:
+                self.through_sides[2] += self.carried.relax(old, state, self.column, self.still_water, lost[RHO])
 
     def _mass(self) -> float:
         """The deviation of the mass of the owned cells, kg."""

@@ -17,7 +17,14 @@ from hpckit.apps.weather3d.config import Config
 from hpckit.apps.weather3d.forcing import Forced, is_forced, levels_of
 from hpckit.apps.weather3d.model import HALOS, Diagnostics
 from hpckit.apps.weather3d.setups import column_of, initial_state, initial_water
-from hpckit.apps.weather3d.sides import HORIZONTAL, open_axes, relaxation_rates, scalar_walls, staggered_walls
+from hpckit.apps.weather3d.sides import (
+    HORIZONTAL,
+    open_axes,
+    relaxation_rates,
+    scalar_walls,
+    staggered_walls,
+    state_walls,
+)
 from hpckit.apps.weather3d.terrain import Terrain, flat_cells, require_thick
 from hpckit.comm.agree import max_of_ranks, sum_of_ranks
 from hpckit.comm.device import HOST, Device
@@ -110,7 +117,8 @@ class SplitState:
         self.relaxes = any(rate.any() for rate in rates.values())
         self.rates = {axis: self._table(rate) for axis, rate in rates.items()}
         self.open_axes = open_axes(config)
-        beside = np.maximum(rates["x"][None, :], rates["y"][:, None])  # open sides
+        x, y = rates["x"][[0, 1, 0, 0, 0]], rates["y"][[0, 0, 1, 0, 0]]  # of rho, momenta and heat, where they stand
+        beside = np.maximum(x[:, None, :], y[:, :, None])  # open sides
         self.beside = self._table(beside) if beside.any() else None
         self.still = self._table(self.terrain.still()) if self.terrain and self.open_axes else None
         self.through_sides = [0.0] * 3  # of this rank: mass through open sides, mass and water that relaxation added
@@ -162,7 +170,8 @@ class SplitState:
 
     def _stagger(self) -> None:
         """Momenta from the middles of cells to their low faces."""
-        self.exchange(self.state)
+        with HaloExchange(self.mesh, self.state, state_walls(self.config), axes=HORIZONTAL) as exchange:
+            exchange(self.state)  # as momenta in the middles are beyond sides
         data = self.state.data
         data[RHO_U, :, :, 1:] = 0.5 * (data[RHO_U, :, :, 1:] + data[RHO_U, :, :, :-1])
         data[RHO_V, :, 1:] = 0.5 * (data[RHO_V, :, 1:] + data[RHO_V, :, :-1])

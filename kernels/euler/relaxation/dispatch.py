@@ -9,13 +9,19 @@ from hpckit.kernels.euler.constants import HALO
 from hpckit.kernels.forms import double_form_for
 
 
-def relax(state: Any, column: Any, base: Any, side_x: Any, side_y: Any, lid: Any, dt: float) -> Any:
+def relax(state: Any, column: Any, base: Any, side_x: Any, side_y: Any, lid: Any, dt: float, back: int) -> Any:
     """Relax toward the base state in place; returns what was added to the sum of rho'; see `reference.relax`.
 
     On a GPU that is a number there: `float` waits for it.
     """
     form = double_form_for(__package__, state, column, base, side_x, side_y, lid)
-    wanted = (FIELDS, len(lid), len(side_y) + 2 * HALO, len(side_x) + 2 * HALO)
-    if state.shape != wanted or base.shape != (4, len(lid)) or column.shape != (3, len(lid)):
+    wanted = (FIELDS, len(lid), side_y.shape[-1] + 2 * HALO, side_x.shape[-1] + 2 * HALO)
+    if (
+        state.shape != wanted
+        or len(side_x) != 2
+        or len(side_y) != 2
+        or base.shape != (4, len(lid))
+        or column.shape != (3, len(lid))
+    ):
         raise ValueError(f"these rates belong to a state of {wanted} and a base of [4, {len(lid)}]")
-    return form.relax(state, column, base, side_x, side_y, lid, dt)
+    return form.relax(state, column, base, side_x, side_y, lid, dt, back)

@@ -8,7 +8,7 @@ of d(phi)/dt = -r phi, stable for any r:
 - beside open sides a relaxation zone (Davies 1976, QJRMS 102, 405-418): all five fields relax toward the base
   state, density and pressure too, which anchors them where waves leave and air enters.
 
-State, column and base wind as in `kernels.euler.box.reference`.
+State, column and base wind as in `kernels.euler.box.reference`, or on Arakawa's C grid as in `kernels.euler.hevi`.
 """
 
 from __future__ import annotations
@@ -29,27 +29,34 @@ def relax(
     side_y: np.ndarray,
     lid: np.ndarray,
     dt: float,
+    back: int,
 ) -> float:
     """Relax the owned cells over dt (s) in place; returns the change of the sum of rho' over them (kg m-3).
 
     base: u, v, w (0) and theta of the base state by rows, float64[4, nz]. side_x, side_y: rates (1/s) of the zones
-    beside open sides by column and by row, float64[nx] and float64[ny], of which the greater applies. lid: rates of the
-    sponge by level, float64[nz].
+    beside open sides by column and by row, in the cells and where the momentum normal to the side stands, float64[2,
+    nx] and float64[2, ny]; of both axes the greater applies. lid: rates of the sponge by level, float64[nz]. back: 0 if
+    momenta stand in the cells, 1 if they stand at their low faces; the halo's density is then read below the lid.
     """
     owned = state[:, :, OWNED, OWNED]
     base_rho, base_rho_theta = column[0, :, None, None], column[1, :, None, None]
-    rho = owned[RHO] + base_rho
+    whole = state[RHO] + base_rho
+    rho = whole[:, OWNED, OWNED]
+    there = {
+        RHO_U: 0.5 * (np.roll(whole, back, 2) + whole)[:, OWNED, OWNED],
+        RHO_V: 0.5 * (np.roll(whole, back, 1) + whole)[:, OWNED, OWNED],
+        RHO_W: rho,  # relaxes toward 0
+    }
     keep = 1 / (1 + dt * lid[:, None, None])
-    for field, target in zip((RHO_U, RHO_V, RHO_W), base, strict=False):
-        goal = rho * target[:, None, None]
+    for (field, density), target in zip(there.items(), base, strict=False):
+        goal = density * target[:, None, None]
         owned[field] = goal + keep * (owned[field] - goal)
     goal = rho * base[3][:, None, None] - base_rho_theta
     owned[RHO_THETA] = goal + keep * (owned[RHO_THETA] - goal)
-    keep = 1 / (1 + dt * np.maximum(side_x[None, None, :], side_y[None, :, None]))
+    rates = {RHO: (0, 0), RHO_THETA: (0, 0), RHO_U: (1, 0), RHO_V: (0, 1), RHO_W: (0, 0)}
     before = owned[RHO].copy()
-    owned[RHO] *= keep
-    owned[RHO_THETA] *= keep
-    for field, target in zip((RHO_U, RHO_V, RHO_W), base, strict=False):
-        goal = base_rho * target[:, None, None]
-        owned[field] = goal + keep * (owned[field] - goal)
+    for field, (x, y) in rates.items():
+        rate = dt * np.maximum(side_x[x][None, None, :], side_y[y][None, :, None])
+        goal = base_rho * base[field - RHO_U][:, None, None] if field in there else 0.0
+        owned[field] -= rate / (1 + rate) * (owned[field] - goal)
     return float((owned[RHO] - before).sum())

@@ -37,10 +37,10 @@ def borrow(tracers: Any, density: Any) -> None:
     tall, wide = tracers.shape[2:]
     launch = typed_kernel(_borrow, density.dtype)[(blocks(wide - 2 * REACH, THREADS), tall - 2 * REACH), THREADS]
     for each in tracers:
-        launch(each, density)
+        launch(each, tracers[0], density)
 
 
-def _borrow(q, density):
+def _borrow(q, vapor, density):
     i, j = cuda.grid(1) + REACH, cuda.blockIdx.y + REACH
     nz = q.shape[0]
     if i < q.shape[2] - REACH:
@@ -51,6 +51,9 @@ def _borrow(q, density):
             lack = min(q[k, j, i], 0.0)
             q[other, j, i] += lack * density[0, k, y, x] / density[0, other, y, x]
             q[k, j, i] -= lack
+        lack = min(q[nz - 1, j, i], 0.0)
+        q[nz - 1, j, i] -= lack
+        vapor[0, j, i] += lack * density[0, nz - 1, y, x] / density[0, 0, y, x]
 
 
 def _weigh(mass_flux, thickness):

@@ -83,8 +83,9 @@ def thin(
 def borrow(tracers: np.ndarray, density: np.ndarray) -> None:
     """What is below 0 in an owned cell is made up for from the cell below, or above it, by mass, in place.
 
-    Diffusion of deviations from a base state, and across levels that slope, may leave a little less than nothing where
-    the air is dry; microphysics would lift it to 0 and so make water. density: of mass, [1, nz, ny + 12, nx + 12].
+    What a whole column lacks comes from the first tracer, vapor, of its lowest cell. Diffusion of deviations from a
+    base state, and across levels that slope, may leave a little less than nothing where the air is dry; microphysics
+    would lift it to 0 and so make water. density: of mass, [1, nz, ny + 12, nx + 12].
     """
     rho, q = density[0, :, HALO:-HALO, HALO:-HALO], tracers[:, :, REACH:-REACH, REACH:-REACH]
     top = len(rho) - 1
@@ -92,6 +93,9 @@ def borrow(tracers: np.ndarray, density: np.ndarray) -> None:
         lack = np.minimum(q[:, k], 0.0)
         q[:, other] += lack * rho[k] / rho[other]
         q[:, k] -= lack
+    lack = np.minimum(q[:, top], 0.0)
+    q[:, top] -= lack
+    q[0, 0] += lack.sum(axis=0) * rho[top] / rho[0]
 
 
 def _passing(five: list[np.ndarray], share: np.ndarray) -> np.ndarray:

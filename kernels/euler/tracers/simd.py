@@ -145,6 +145,13 @@ def borrow(tracers, density):
                     share = density[0, k, row, i + HALO - REACH] / density[0, other, row, i + HALO - REACH]
                     tracers[part, other, j, i] += lack * share
                     tracers[part, k, j, i] -= lack
+        for j in range(REACH, tall - REACH):
+            row = j + HALO - REACH
+            for i in range(REACH, wide - REACH):
+                lack = min(tracers[part, nz - 1, j, i], 0.0)
+                share = density[0, nz - 1, row, i + HALO - REACH] / density[0, 0, row, i + HALO - REACH]
+                tracers[part, nz - 1, j, i] -= lack
+                tracers[0, 0, j, i] += lack * share
 
 
 @jit(noalias=True, math=STRICT)
