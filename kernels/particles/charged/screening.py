@@ -31,8 +31,8 @@ TABLES2 = 2.0  # squared distance at which LAMMPS's tables begin
 
 @dataclass(frozen=True, eq=False)
 class Screening:
-    """kind: smooth, as_lammps, tabulated or halved; degree: of P; constants: float64, as the kernels read them; cutoff: of the
-    charges.
+    """kind: smooth, as_lammps, tabulated or halved; degree: of P; constants: float64, as the kernels read them; cutoff:
+    of the charges.
 
     damping: g of erfc(g r), 0 without; own: the energy of a charge with itself, per squared charge.
     """
