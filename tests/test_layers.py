@@ -41,6 +41,7 @@ COMPILER = {
     for name in (
         "compile.addresses",
         "compile.jit",
+        "compile.shortcuts",
         "compile.cuda_jit",
         "compile.vectors",
         "compile.lanes",

@@ -28,28 +28,20 @@ hooks the cache is Numba's own.
 from __future__ import annotations
 
 import atexit
-import copy
 import functools
 import gc
 import hashlib
-import importlib
-import importlib.util
-import sys
 import threading
-import types
-import weakref
-from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numba
-from numba.core import ir
-from numba.core.bytecode import FunctionIdentity
 from numba.core.compiler import Flags
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.options import DefaultOptions
 
+from hpckit.kernels.compile import shortcuts
 from hpckit.kernels.compile.compile_lock import CompileLock
 
 # An interpreter that ends looks for garbage among all that Numba has made, several times: 0.1 s of each rank.
@@ -99,57 +91,10 @@ def inlined(function: Callable | None = None, *, math: frozenset[str] = FUSED) -
     """
     if function is None:
         return functools.partial(inlined, math=math)
-    _untyped[function] = None
+    shortcuts.untyped[function] = None
     return numba.njit(
         function, inline="always", fastmath=set(math) or False, error_model="numpy", boundscheck=False, nogil=True
     )
-
-
-# The untyped code of each inlined function, once one call of it was inlined.
-_untyped: weakref.WeakKeyDictionary[Callable, Any] = weakref.WeakKeyDictionary()
-
-
-class _Scope(ir.Scope):
-    """The variables of an inlined function: Numba copies the code of a call block by block, and these with each."""
-
-    def __deepcopy__(self, memo: dict) -> _Scope:
-        return self
-
-
-@functools.cache
-def _remember_untyped() -> None:
-    """Have Numba translate the bytecode of an inlined function once, not at each of its calls (a private hook).
-
-    Numba copies the statements of the code before it changes them, and adds names to its variables: each call has
-    variables of its own. Done when a kernel is first asked for: a start without one need not pay what this imports.
-    """
-    from numba.core import inline_closurecall
-
-    worker: Any = getattr(inline_closurecall, "InlineWorker", None)
-    translate = getattr(worker, "run_untyped_passes", None)
-    variables = getattr(ir, "VarMap", object)()
-    if translate is None or not hasattr(FunctionIdentity, "from_function") or not hasattr(variables, "_con"):
-        return
-
-    def run_untyped_passes(self: Any, func: Callable, enable_ssa: bool = False) -> Any:
-        if enable_ssa or func not in _untyped:
-            return translate(self, func, enable_ssa)
-        if _untyped[func] is None:
-            _untyped[func] = made = translate(self, func, enable_ssa)
-            for block in made.blocks.values():
-                block.scope.__class__ = _Scope
-        code = _untyped[func].copy()
-        code.func_id = FunctionIdentity.from_function(func)
-        scopes = {id(block.scope): copy.copy(block.scope) for block in code.blocks.values()}
-        for scope in scopes.values():
-            scope.localvars = copy.copy(scope.localvars)
-            scope.localvars._con = dict(scope.localvars._con)
-            scope.redefined, scope.var_redefinitions = defaultdict(int), defaultdict(set)
-        for block in code.blocks.values():
-            block.scope = scopes[id(block.scope)]
-        return code
-
-    worker.run_untyped_passes = run_untyped_passes
 
 
 @functools.cache
@@ -303,8 +248,7 @@ def _compile_once(kernel: Any, lock: CompileLock) -> None:
             with kernel._compiling_counter:  # how Numba finds a kernel that calls itself
                 return _compile_called(kernel, signature)
         arguments, _ = numba.core.sigutils.normalize_signature(signature)
-        _load_registries()
-        _remember_untyped()
+        shortcuts.take()
         collecting = gc.isenabled()
         gc.disable()  # a compiler's objects are many and live to its end: an eighth of its time went to looking at them
         _depth.kernels += 1
@@ -328,23 +272,6 @@ def _compile_once(kernel: Any, lock: CompileLock) -> None:
     kernel._load_without_lock = load
     kernel.compile = compile_or_load
     kernel.add_overload = add_overload
-
-
-@functools.cache
-def _load_registries() -> None:
-    """Have Numba load what arrays need without SciPy's linear algebra, the slowest import of a rank's start.
-
-    Numba imports that at once, but only to see whether it is there (`numba.np.arraymath`), and again for a function
-    that calls BLAS: until then its name is enough.
-    """
-    name = "scipy.linalg.cython_blas"
-    if name in sys.modules or importlib.util.find_spec("scipy") is None:
-        return
-    sys.modules[name] = types.ModuleType(name)
-    try:
-        importlib.import_module("numba.np.arraymath")
-    finally:
-        del sys.modules[name]
 
 
 @functools.cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import pickle
 import subprocess
@@ -10,9 +11,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numba import types
+from numba.core.errors import NumbaError
+from numba.core.registry import cpu_target
 
 from hpckit.kernels.compile import jit as options
+from hpckit.kernels.compile import shortcuts
 from hpckit.kernels.compile.jit import FINITE, STRICT, has_noalias, inlined, is_noalias, jit
+from hpckit.kernels.compile.vectors import Vec
 
 PROGRAM = """
 import gc
@@ -89,7 +95,7 @@ def test_the_variables_of_inlined_calls_are_their_own():
     kernel = jit(math=STRICT)(both)
     for x, y in ((1.5, 0.5), (2.0, 3.0), (-1.0, 7.0)):
         assert kernel(x, y) == in_python(x, y)
-    assert options._untyped[larger.py_func] is not None
+    assert shortcuts.untyped[larger.py_func] is not None
 
 
 def scale(a, b, c):
@@ -273,3 +279,35 @@ def test_kernels_of_one_body_have_symbols_of_their_own():
     names = {weight: made(weight) for weight in (2.0, 3.0)}
     assert [kernel(1.0) for kernel in names.values()] == [2.0, 3.0]
     assert len({next(iter(kernel.overloads.values())).fndesc.qualname for kernel in names.values()}) == 2
+
+
+def test_remembered_signatures_are_those_of_a_function_that_remembers_nothing():
+    shortcuts.take()
+    context = cpu_target.typing_context
+    context.refresh()
+    row = types.Array(types.float64, 1, "C")
+    values = (
+        types.int64,
+        types.uint64,
+        types.boolean,
+        types.float32,
+        types.float64,
+        types.literal(2),
+        Vec("d", 4),
+        row,
+    )
+    remembered = 0
+    for operation in (operator.add, operator.truediv, operator.pow, operator.lt, operator.getitem, max):
+        function = context.resolve_value_type(operation)
+        for arguments in [(a, b) for a in values for b in values]:
+            try:
+                fresh = type(function)(function.templates)
+                expected = fresh.get_call_type(context, arguments, {})
+            except NumbaError:
+                continue
+            for _ in range(2):
+                found = function.get_call_type(context, arguments, {})
+                assert found == expected, (operation, arguments)
+                assert function.get_impl_key(found) == fresh.get_impl_key(expected)
+            remembered += (context, arguments) in function._known_signatures
+    assert remembered > 100, "with none Numba looks for each anew, and compiles a third longer"
