@@ -6,6 +6,7 @@ import importlib
 import importlib.metadata
 import importlib.util
 import pkgutil
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -79,6 +80,18 @@ class App:
     def presets(self) -> dict[str, tuple[str, dict]]:
         """Preset name -> (one-line description, settings)."""
         return self.config_module.PRESETS
+
+    def may_have(self, preset: str) -> bool:
+        """Whether its modules have this word as a key, as they do if it is one of its presets.
+
+        To know more they are imported, which takes much longer than to look at their text.
+        """
+        make_importable(self.home)
+        found = importlib.util.find_spec(self.package)
+        places = (found.submodule_search_locations or ()) if found else ()
+        files = (path for place in places for path in Path(place).glob("*.py"))
+        key = re.compile(rf"""["']{re.escape(preset)}["']:\s*\(""")  # name: (description, settings)
+        return any(key.search(path.read_text(encoding="utf-8", errors="replace")) for path in files)
 
     @property
     def summary(self) -> str:
@@ -209,7 +222,8 @@ def find_preset(name: str) -> tuple[App, str]:
             else did_you_mean(preset, [*app.presets, *inner]),
             do=f"it has {', '.join([*app.presets, *inner]) or 'none'}",
         )
-    owners = [app for app in apps().values() if name in app.presets]
+    likely = [app for app in apps().values() if app.may_have(name) and name in app.presets]
+    owners = likely or [app for app in apps().values() if name in app.presets]
     if len(owners) == 1:
         return owners[0], name
     if owners:

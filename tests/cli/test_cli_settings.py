@@ -280,14 +280,19 @@ def test_every_preset_of_every_app_is_valid() -> None:
         assert app.summary
         for preset, (description, _) in app.presets.items():
             assert description
+            assert app.may_have(preset), "found without the modules of other apps"
             if not preset.startswith("sounding"):  # asks for the user's own file
                 load(f"{app.name}.{preset}", [])
 
 
 def test_settings_of_all_apps_are_read_without_what_computes() -> None:
-    """The front end's start: Numba alone would take longer than all of it."""
+    """The front end's start: Numba alone would take longer than all of it, and each app's settings a while."""
     code = (
-        "import sys\nfrom hpckit.settings.apps import apps\nassert len([app.config for app in apps().values()]) > 8\n"
+        "import sys\nfrom hpckit.settings.apps import apps, find_preset\n"
+        "assert find_preset('heat')[0].name == 'diffusion'\n"
+        "known = {name for name in sys.modules if name.startswith('hpckit.apps.') and name.endswith('.config')}\n"
+        "assert known == {'hpckit.apps.diffusion.config'}, known\n"
+        "assert len([app.config for app in apps().values()]) > 8\n"
         "print({'numba', 'scipy', 'h5py', 'mpi4py.MPI', 'matplotlib'} & sys.modules.keys())"
     )
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
