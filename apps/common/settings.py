@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Literal
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from hpckit.io.settings import Section
 
 PRECISION = "precision of the state; float32 halves memory and traffic (needs --gpu)"
+
+
+class CheckedTogether(Section):
+    """Settings of a run whose sections must go together: all problems are told at once."""
+
+    def problems(self) -> Iterator[str]:
+        """What does not go together."""
+        yield from ()
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if problems := list(self.problems()):
+            raise ValueError("\n".join(problems))
+        return self
 
 
 class FieldFiles(Section):
@@ -27,6 +41,19 @@ class Output(FieldFiles):
     """Output files."""
 
     every: float = Field(100.0, gt=0, description="simulated time between frames, s")
+
+
+def outside(config: Any, used: Mapping[str, str], area: str) -> Iterator[str]:
+    """Places beyond the sides of a grid of x and y. used: the coordinates that each section uses, as "xy"."""
+    for section, axes in used.items():
+        for axis in axes:
+            place = getattr(getattr(config, section), axis)
+            extent = config.grid.width if axis == "x" else config.grid.height
+            if not 0 <= place <= extent:
+                yield (
+                    f"{section}.{axis} of {place:g} m lies outside the {area}, which is {extent:g} m in {axis}:"
+                    " move it, or enlarge the grid"
+                )
 
 
 def device_problems(config: Any, gpu: bool) -> Iterator[str]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from hpckit.apps.common import settings
 from hpckit.io.settings import LIMIT, InputFile, OptionalSpan, Seconds, Section
@@ -125,7 +125,7 @@ class Output(settings.Output):
     every: float = Field(10.0, gt=0, description="simulated time between frames, s; steps end on frames")
 
 
-class Config(Section):
+class Config(settings.CheckedTogether):
     """All settings of a run."""
 
     app: Literal["flood"] = "flood"
@@ -140,25 +140,16 @@ class Config(Section):
     )
     report: Report = Field(default_factory=Report, description="contents of the report")
 
-    @model_validator(mode="after")
-    def _fits_together(self) -> Self:
-        problems = [*self._misplaced(), *self._contradictions()]
-        if problems:
-            raise ValueError("\n".join(problems))
-        return self
+    def problems(self) -> Iterator[str]:
+        """Misplaced and contradictory settings."""
+        yield from self._misplaced()
+        yield from self._contradictions()
 
     def _misplaced(self) -> Iterator[str]:
         """Positions outside the area."""
-        grid, used = self.grid, {"start": PLACES[self.start.kind], "bottom": PLACES[self.bottom.kind]}
-        for section, axes in used.items():
-            for axis in axes:
-                place, extent = getattr(getattr(self, section), axis), grid.width if axis == "x" else grid.height
-                if not 0 <= place <= extent:
-                    yield (
-                        f"{section}.{axis} of {place:g} m lies outside the area, which is {extent:g} m in {axis}:"
-                        " move it, or enlarge the grid"
-                    )
-        if self.start.kind == "dam" and self.start.x in (0.0, grid.width):
+        used = {"start": PLACES[self.start.kind], "bottom": PLACES[self.bottom.kind]}
+        yield from settings.outside(self, used, "area")
+        if self.start.kind == "dam" and self.start.x in (0.0, self.grid.width):
             yield f"start.x of {self.start.x:g} m puts the dam on a side: move it inside the area"
 
     def _contradictions(self) -> Iterator[str]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from hpckit.apps.common import settings
 from hpckit.apps.common.settings import device_problems as device_problems
@@ -133,7 +133,7 @@ class Output(settings.Output):
     every: float = Field(86_400.0, gt=0, description="simulated time between frames, s")
 
 
-class Config(Section):
+class Config(settings.CheckedTogether):
     """All settings of a run."""
 
     app: Literal["shallow_water"] = "shallow_water"
@@ -149,27 +149,17 @@ class Config(Section):
     )
     report: Report = Field(default_factory=Report, description="contents of the report")
 
-    @model_validator(mode="after")
-    def _fits_together(self) -> Self:
-        problems = [*self._misplaced(), *self._contradictions()]
-        if problems:
-            raise ValueError("\n".join(problems))
-        return self
+    def problems(self) -> Iterator[str]:
+        """Misplaced and contradictory settings."""
+        yield from self._misplaced()
+        yield from self._contradictions()
 
     def _misplaced(self) -> Iterator[str]:
         """Positions outside the basin."""
-        grid = self.grid
         used = {"start": PLACES[self.start.kind], "bottom": PLACES[self.bottom.kind]}
         if self.start.kind == "jet" and self.start.amplitude:
             used["start"] = "xy"  # its bump
-        for section, axes in used.items():
-            for axis in axes:
-                place, extent = getattr(getattr(self, section), axis), grid.width if axis == "x" else grid.height
-                if not 0 <= place <= extent:
-                    yield (
-                        f"{section}.{axis} of {place:g} m lies outside the basin, which is {extent:g} m in {axis}:"
-                        " move it, or enlarge the grid"
-                    )
+        yield from settings.outside(self, used, "basin")
 
     def _contradictions(self) -> Iterator[str]:
         """Settings that contradict each other."""

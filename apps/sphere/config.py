@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from hpckit.apps.common import settings
 from hpckit.apps.common.settings import device_problems as device_problems
@@ -67,7 +67,7 @@ class Output(settings.Output):
     every: float = Field(DAY, gt=0, description="simulated time between frames, s")
 
 
-class Config(Section):
+class Config(settings.CheckedTogether):
     """All settings of a run."""
 
     app: Literal["sphere"] = "sphere"
@@ -83,14 +83,7 @@ class Config(Section):
         """The precision of the state: double always."""
         return "float64"
 
-    @model_validator(mode="after")
-    def _fits_together(self) -> Self:
-        problems = list(self._contradictions())
-        if problems:
-            raise ValueError("\n".join(problems))
-        return self
-
-    def _contradictions(self) -> Iterator[str]:
+    def problems(self) -> Iterator[str]:
         """Settings that contradict each other."""
         start, physics = self.start, self.physics
         if start.angle and start.kind != "solid_body":

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from hpckit.apps.atmosphere.settings import Base, Output, Wave
 from hpckit.apps.atmosphere.stability import outruns_sound
-from hpckit.apps.common.settings import PRECISION
+from hpckit.apps.common.settings import PRECISION, CheckedTogether
 from hpckit.apps.common.settings import device_problems as device_problems
 from hpckit.io.settings import LIMIT, OptionalSpan, Seconds, Section
 from hpckit.report.settings import Report
@@ -87,7 +87,7 @@ class Time(Section):
     limit: OptionalSpan = Field("", description=LIMIT)
 
 
-class Config(Section):
+class Config(CheckedTogether):
     """All settings of a run."""
 
     app: Literal["weather"] = "weather"
@@ -117,10 +117,12 @@ class Config(Section):
         if self.inflow.speed and not self.compat and "cfl" not in self.time.model_fields_set:
             # A cold jet needs shorter steps than air at rest; the mini-app takes the same for both.
             object.__setattr__(self, "time", self.time.model_copy(update={"cfl": JET_CFL}))
-        problems = [*self._misplaced(), *self._contradictions()]
-        if problems:
-            raise ValueError("\n".join(problems))
-        return self
+        return super()._fits_together()
+
+    def problems(self) -> Iterator[str]:
+        """Misplaced and contradictory settings."""
+        yield from self._misplaced()
+        yield from self._contradictions()
 
     def _misplaced(self) -> Iterator[str]:
         """Positions outside the slab."""

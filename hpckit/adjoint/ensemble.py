@@ -7,13 +7,12 @@ kernel computes them in vectors whatever the model does along x. A halo of all m
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
 from hpckit.adjoint.program.place import MEMBER
-from hpckit.comm.agree import sum_of_ranks
+from hpckit.comm.agree import ClosedTogether, sum_of_ranks
 from hpckit.comm.mesh import Mesh
 from hpckit.errors import InputError
 from hpckit.grid.field import Field
@@ -23,7 +22,7 @@ from hpckit.plan.inputs.numbers import count
 __communicates__ = True  # its frames are not call sites
 
 
-class Ensemble:
+class Ensemble(ClosedTogether):
     """`members` runs on the ranks of a mesh. Making and closing it is collective; use it as a context manager.
 
     Models take its fields as they take others: `step(ensemble.stack(starts))`. Every member has the bits of a run
@@ -109,15 +108,6 @@ class Ensemble:
     def close(self) -> None:
         """Free the mesh of the members."""
         self.mesh.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is None:
-            self.close()
 
     def _alone(self, field: Field) -> Field:
         dec = field.decomposition

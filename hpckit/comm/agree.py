@@ -12,7 +12,8 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 
@@ -25,6 +26,25 @@ __communicates__ = True  # its frames are not call sites
 
 Numbers = TypeVar("Numbers", bound=np.ndarray)
 _KINDS = {kind.code: kind for kind in (InputError, SetupError, CorruptDataError)}
+
+
+class ClosedTogether:
+    """Closes at the end of a `with` block, unless it ends by an error: `close` is collective, and after an error the
+    other ranks may never reach it; the job is about to end anyway.
+    """
+
+    def close(self) -> None:
+        """Collective: free what is held."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.close()
 
 
 def sum_of_ranks(comm: MPI.Comm, numbers: Numbers) -> Numbers:

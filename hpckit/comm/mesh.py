@@ -6,11 +6,11 @@ import atexit
 import weakref
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, Protocol, Self
 
 from mpi4py import MPI
 
+from hpckit.comm.agree import ClosedTogether
 from hpckit.comm.observe.observer import Observer, observer_of, set_observer
 from hpckit.errors import InputError, SetupError
 from hpckit.plan.grid.factor import best_factorization
@@ -36,7 +36,7 @@ def axis_comm(comm: Any) -> MPI.Intracomm:
     return AxisComm(comm) if type(comm) is MPI.Intracomm else comm
 
 
-class Mesh:
+class Mesh(ClosedTogether):
     """The ranks of `comm` laid out on named axes: `Mesh(comm, z=2, y=0, x=0, periodic=("x",))`.
 
     A size of 0 is chosen for the least halo surface (`best_factorization`): give `shape`, the cells of the grid, to
@@ -189,13 +189,6 @@ class Mesh:
         if self._closed:
             raise InputError("the mesh is closed", do="make a new one")
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        # After an error the other ranks may never reach `close`; the job is about to end anyway.
-        if error is None:
-            self.close()
 
     def __repr__(self) -> str:
         axes = ", ".join(f"{name}={size}" for name, size in zip(self.topology.names, self.topology.sizes, strict=True))

@@ -10,15 +10,14 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from mpi4py import MPI
 from pydantic import ValidationError
 
-from hpckit.comm.agree import together
+from hpckit.comm.agree import ClosedTogether, together
 from hpckit.comm.mesh import Mesh
 from hpckit.errors import InputError
 from hpckit.grid.field import Field
@@ -38,7 +37,7 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 NUMBERS = "biufc"  # kinds of dtypes that files have; others are saved as their bytes
 
 
-class Checkpoints:
+class Checkpoints(ClosedTogether):
     """Checkpoints of fields and swarms in a folder, and restart from its newest intact one.
 
     fields: saved under their names; name swarms and unnamed fields here: `Checkpoints(mesh, dir, T, flock=swarm)`.
@@ -140,15 +139,6 @@ class Checkpoints:
     def close(self) -> None:
         """Collective: complete the checkpoint that is being written."""
         self._keeper.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is None:  # else the other ranks may never come
-            self.close()
 
     def _is_asked(self) -> bool:
         asked = self._asked or (self._limit is not None and time.monotonic() - self._began >= self._limit)

@@ -124,7 +124,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title:
     table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     cells = [[_cell(value) for value in row] for row in rows]
     for index, name in enumerate(columns):
-        numeric = bool(cells) and all(_is_number(row[index]) for row in cells if row[index])
+        numeric = bool(cells) and all(is_number(row[index]) for row in cells if row[index])
         table.add_column(name, justify="right" if numeric else "left", overflow="fold")
     for row in cells:
         table.add_row(*row)
@@ -156,7 +156,8 @@ def _cell(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else visible(str(value))
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
+    """Whether a text is a number."""
     try:
         float(text)
     except ValueError:

@@ -10,21 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from hpckit.kernels.graph.nodes import ARRAYS, Node, Offset
+from hpckit.kernels.graph.nodes import ARRAYS, SIGNS, Node, Offset
 from hpckit.kernels.graph.sweep import GraphSweep, computed, expanded
 
-BINARY = {
-    "add": "+",
-    "sub": "-",
-    "mul": "*",
-    "div": "/",
-    "less": "<",
-    "less_equal": "<=",
-    "equal": "==",
-    "not_equal": "!=",
-    "logical_and": "&",
-    "logical_or": "|",
-}
+BINARY = SIGNS | {"logical_and": "&", "logical_or": "|"}
 CALLS = {"sqrt": "sqrt", "exp": "exp", "log": "log", "sin": "sin", "cos": "cos", "tanh": "tanh", "absolute": "fabs"}
 Load = Callable[[Node, Offset], str]
 

@@ -21,12 +21,11 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from sys import _getframe
-from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 from mpi4py import MPI
 
-from hpckit.comm.agree import broadcast_bytes, require_same
+from hpckit.comm.agree import ClosedTogether, broadcast_bytes, require_same
 from hpckit.comm.observe.check import Checker, Comparison
 from hpckit.comm.observe.observer import Listener, Operation, observer_of
 from hpckit.comm.observe.sites import INNER, CallSite, Sites, communicates
@@ -84,7 +83,7 @@ class InFlight:
     check: Comparison | None
 
 
-class Watch(Listener):
+class Watch(ClosedTogether, Listener):
     """Watches the ranks of `comm` from now on: `with hp.Watch(hp.world(), limit=30, check=True): …`.
 
     A stall: a rank stays in an operation for `limit` s, and a rank that it waits for makes no progress for as long. The
@@ -254,16 +253,6 @@ class Watch(Listener):
             self._watcher.wait()
         self._node.Free()
         self._comm.Free()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        # After an error the other ranks may never reach `close`; the job is about to end anyway.
-        if error is None:
-            self.close()
 
     def _recorder(self) -> Recorder:
         """Four functions: they record a call, record it again while the rank waits for it, record a message, and record

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpckit.collectives.whole import gather_blocks
-from hpckit.comm.agree import all_of_ranks, share_json, together
+from hpckit.comm.agree import ClosedTogether, all_of_ranks, share_json, together
 from hpckit.errors import CorruptDataError, InputError, SetupError
 from hpckit.io.fields import frames as fr
 from hpckit.io.fields.hdf5 import write_mpio_frame
@@ -34,7 +34,7 @@ ONE_FILE = 4e9  # bytes of frames that `close` puts into one file
 SMALL_FRAME = 1 << 20  # bytes: below, one file a frame is less work than a file a rank
 
 
-class FieldWriter:
+class FieldWriter(ClosedTogether):
     """Writes frames of fields below `directory`, visible as `directory/fields.h5` (dims `time`, then the axes).
 
     `decomposition` says which points each rank owns; `coords` maps dims to their global points (`x`; `x_face` for
@@ -137,14 +137,10 @@ class FieldWriter:
         if kept and self.comm.rank == 0:
             warnings.warn(f"{self.directory / MASTER} needs the folder {fr.FRAMES} beside it: {kept}", stacklevel=2)
 
-    def __enter__(self) -> FieldWriter:
-        return self
-
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None:
-            self.close()
+        super().__exit__(kind, error, trace)
         self._open = False  # other ranks may not come here after an error
 
     def kept(self) -> dict[str, Any]:

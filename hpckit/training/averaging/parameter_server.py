@@ -11,8 +11,7 @@ import itertools
 import os
 import time
 from collections.abc import Callable
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
@@ -20,7 +19,7 @@ from mpi4py import MPI
 from hpckit.collectives.axis import axis_of
 from hpckit.collectives.buffers import Buffer
 from hpckit.collectives.reduction import Reduction
-from hpckit.comm.agree import require_same
+from hpckit.comm.agree import ClosedTogether, require_same
 from hpckit.errors import InputError
 from hpckit.plan.blocks import block_starts
 from hpckit.plan.inputs.numbers import count
@@ -32,7 +31,7 @@ PUSH, PULL, REPLY, DONE = range(4)  # tags
 SPIN, LONGEST_SLEEP = 1e-4, 1e-3  # s: a server polls at full speed, then with sleeps that grow up to the second
 
 
-class ParameterServer:
+class ParameterServer(ClosedTogether):
     """Parameters on the first `servers` ranks of an axis, a part on each; the other ranks are workers.
 
         with hp.training.ParameterServer(comm, parameters, update, staleness=2) as server:
@@ -137,15 +136,6 @@ class ParameterServer:
             self._comm.Bcast((last[block].view(np.uint8), MPI.BYTE), server)
         self._comm.Free()
         self._last = last
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is None:
-            self.close()
 
     def _checked(self, array: np.ndarray) -> np.ndarray:
         flat = Buffer(array, "the array").flat

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
 
 import numpy as np
 
-from hpckit.cli.verbs.plan.options import add_export, add_options, export, tell_proof
+from hpckit.cli.verbs.plan.options import add_export, add_options, export, show, tell_proof
 from hpckit.errors import InputError
-from hpckit.io.files import write_svg
 from hpckit.plan.blocks import block_starts
-from hpckit.plan.draw import draw, draw_svg
 from hpckit.plan.machine.machine import machine_of
 from hpckit.plan.price import price
 from hpckit.plan.training.dispatch import DispatchPlan
@@ -36,11 +33,8 @@ def main(arguments: list[str]) -> int:
     best = plans[int(np.argmin([row["seconds"] for row in rows]))]
     if options.export_trace:
         export(best, options.export_trace, machine)
-    if options.draw == "-":
-        print(draw(best))
-    elif options.draw is not None:
-        write_svg(Path(options.draw), draw_svg(best, machine))
-        print(f"{best.title()}: drawn in {options.draw}")
+    if options.draw is not None:
+        show([best], options.draw, machine)
     elif options.json:
         print(json.dumps({"operation": "dispatch", "ranks": options.ranks, "machine": machine.name, "ways": rows}))
     else:

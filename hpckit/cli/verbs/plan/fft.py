@@ -5,14 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from pathlib import Path
 from typing import Any
 
-from hpckit.cli.verbs.plan.options import add_options, tell_proof
+from hpckit.cli.verbs.plan.options import add_options, show, tell_proof
 from hpckit.cli.verbs.plan.redistribute import axis_sizes, shape_of
 from hpckit.errors import InputError
-from hpckit.io.files import write_svg
-from hpckit.plan.draw import draw, draw_svg
 from hpckit.plan.machine.machine import machine_of
 from hpckit.plan.price import price
 from hpckit.plan.tensors.fourier import FourierPlan, fourier_plan
@@ -31,12 +28,8 @@ def main(arguments: list[str]) -> int:
     plan = _plan(options)
     if options.prove:
         tell_proof(plan, options.json)
-    if options.draw == "-":
-        print(draw(plan))
-        return 0
     if options.draw is not None:
-        write_svg(Path(options.draw), draw_svg(plan, machine))
-        print(f"{plan.title()}: drawn in {options.draw}")
+        show([plan], options.draw, machine)
         return 0
     rows: list[dict[str, Any]] = []
     for change in plan.changes:

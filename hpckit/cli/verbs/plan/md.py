@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from hpckit.cli.verbs.plan.options import add_export, add_options, export, tell_proof
+from hpckit.cli.verbs.plan.options import add_export, add_options, export, show, tell_proof
 from hpckit.errors import InputError
-from hpckit.io.files import write_svg
-from hpckit.plan.draw import draw, draw_svg
 from hpckit.plan.grid.factor import best_factorization
 from hpckit.plan.machine.machine import machine_of
 from hpckit.plan.particles.uniform import MdPlans, md_plans
@@ -20,7 +17,7 @@ from hpckit.plan.price import Price, price
 from hpckit.plan.protocol import NOBODY, Plan
 from hpckit.plan.topology import Topology
 from hpckit.report.units import counted
-from hpckit.settings.table import Parser, bytes_text, print_table
+from hpckit.settings.table import Parser, bytes_text, is_number, print_table
 
 AXES = ("x", "y", "z")
 FINE = 1000  # parts of the longest edge, for a split with little surface
@@ -41,7 +38,8 @@ def main(arguments: list[str]) -> int:
         export(named[options.of], options.export_trace, machine)
         return 0
     if options.draw is not None:
-        return _draw(named, options)
+        show(list(named.values()) if options.draw == "-" else [named[options.of]], options.draw, machine)
+        return 0
     rows = {name: _row(plan, price(plan, machine)) for name, plan in named.items()}
     if options.json:
         print(json.dumps({"operation": "md", "ranks": options.ranks, "machine": machine.name, "plans": rows}))
@@ -70,7 +68,7 @@ def _plans(options: argparse.Namespace) -> MdPlans:
     wrong = [f"--{name} is {value:g}" for name, value in numbers.items() if not 0 < value < float("inf")]
     if not 1 <= options.ranks <= MOST_RANKS:
         wrong.append(f"--ranks is {options.ranks}")
-    shape = np.array([float(part) if _is_number(part) else -1.0 for part in options.box.split("x")])
+    shape = np.array([float(part) if is_number(part) else -1.0 for part in options.box.split("x")])
     if len(shape) != len(AXES) or (shape <= 0).any():
         wrong.append(f"--box is {options.box!r}")
     unknown = sorted(set(filter(None, options.periodic.split(","))) - set(AXES))
@@ -87,14 +85,6 @@ def _plans(options: argparse.Namespace) -> MdPlans:
     return md_plans(edges, options.density, options.cutoff, options.skin, topology, options.node_size or 0)
 
 
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
 def _row(plan: Plan, it: Price) -> dict[str, Any]:
     messages, sent = np.zeros(plan.ranks), np.zeros(plan.ranks)
     for step in plan.steps():
@@ -105,16 +95,6 @@ def _row(plan: Plan, it: Price) -> dict[str, Any]:
         np.add.at(sent, ends.ranks()[away], amount[away] * step.itemsize)
     most = {"messages": int(messages.max()), "sent_bytes": float(sent.max())}
     return {**most, "seconds": it.seconds, **it.critical, "link_bytes": it.link_bytes}
-
-
-def _draw(plans: dict[str, Plan], options: argparse.Namespace) -> int:
-    if options.draw == "-":
-        print("\n\n".join(map(draw, plans.values())))
-        return 0
-    plan = plans[options.of]
-    write_svg(Path(options.draw), draw_svg(plan, machine_of(options.machine)))
-    print(f"{plan.title()}: drawn in {options.draw}")
-    return 0
 
 
 def _parser() -> argparse.ArgumentParser:

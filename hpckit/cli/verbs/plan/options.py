@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 
+from hpckit.io.files import write_svg
+from hpckit.plan.draw import draw, draw_svg
 from hpckit.plan.machine.machine import Machine, shipped
 from hpckit.plan.machine.simgrid import export_trace
 from hpckit.plan.protocol import Plan
@@ -31,6 +35,15 @@ def tell_proof(plan: Plan, aside: bool, name: str = "") -> None:
     """Prove a plan and say so; aside: on standard error. name: of the plan, before its title."""
     proof = prove(plan)
     print(f"proved: {name}{plan.title()}, {proof.messages} messages", file=sys.stderr if aside else sys.stdout)
+
+
+def show(plans: Sequence[Plan], target: str, machine: Machine, nbytes: float = 0.0) -> None:
+    """Draw plans for `--draw`: as text tables where the target is "-", else the first one as an SVG in that file."""
+    if target == "-":
+        print("\n\n".join(map(draw, plans)))
+        return
+    write_svg(Path(target), draw_svg(plans[0], machine, nbytes))
+    print(f"{plans[0].title()}: drawn in {target}")
 
 
 def add_export(it: argparse.ArgumentParser) -> None:

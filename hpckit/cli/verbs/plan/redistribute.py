@@ -5,15 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from hpckit.cli.verbs.plan.options import add_options, tell_proof
+from hpckit.cli.verbs.plan.options import add_options, show, tell_proof
 from hpckit.errors import InputError
-from hpckit.io.files import write_svg
-from hpckit.plan.draw import draw, draw_svg
 from hpckit.plan.machine.machine import Machine, machine_of
 from hpckit.plan.price import price
 from hpckit.plan.tensors.layout import Layout, Partial, Placement, Replicate, Shard
@@ -35,11 +32,8 @@ def main(arguments: list[str]) -> int:
     best: RedistributionPlan = rows[0]["plan"]
     for row in rows if options.prove else ():
         tell_proof(row["plan"], options.json)
-    if options.draw == "-":
-        print(draw(best))
-    elif options.draw is not None:
-        write_svg(Path(options.draw), draw_svg(best, machine))
-        print(f"{best.title()}: drawn in {options.draw}")
+    if options.draw is not None:
+        show([best], options.draw, machine)
     elif options.json:
         for row in rows:
             plan = row.pop("plan")

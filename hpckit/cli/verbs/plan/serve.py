@@ -7,9 +7,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from hpckit.cli.verbs.plan.options import show
 from hpckit.errors import InputError
-from hpckit.io.files import write_svg
-from hpckit.plan.draw import draw, draw_svg
+from hpckit.plan.draw import draw
 from hpckit.plan.machine.machine import Machine, machine_of
 from hpckit.plan.price import price
 from hpckit.plan.prove import prove
@@ -86,8 +86,7 @@ def _step(
     plan = ComputeTimes(shape, kind, places.columns, rates).plan(places, step)
     on = machine or machine_of_rates(rates, places)
     if options.draw is not None:
-        write_svg(Path(options.draw), draw_svg(plan, on))
-        print(f"{plan.title()}: drawn in {options.draw}")
+        show([plan], options.draw, on)
     else:
         proof, told = prove(plan), price(plan, on)
         if options.json:

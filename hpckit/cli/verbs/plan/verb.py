@@ -14,14 +14,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from hpckit.cli.verbs.plan.options import add_export, add_options, export, tell_proof
+from hpckit.cli.verbs.plan.options import add_export, add_options, export, show, tell_proof
 from hpckit.errors import HpckitError, InputError, nearest
-from hpckit.io.files import write_svg
 from hpckit.plan.collective.algorithms import ALGORITHMS, busbw_factor, collective_plan, operation_of
 from hpckit.plan.collective.gossip import GRAPHS, GossipPlan, gossip_plan, spectral_gap
 from hpckit.plan.collective.memory import IN_MEMORY
 from hpckit.plan.collective.plan import CollectivePlan
-from hpckit.plan.draw import draw, draw_svg
 from hpckit.plan.machine.machine import Machine, machine_of
 from hpckit.plan.price import at_least, price, walk_length
 from hpckit.settings.sizes import parse_bytes
@@ -72,7 +70,11 @@ def main(arguments: list[str]) -> int:
         export(plans[0], options.export_trace, machine, nbytes)
         return 0
     if options.draw is not None:
-        return _draw(plans, options.draw, machine, nbytes)
+        if options.draw != "-" and len(plans) != 1:
+            names = ", ".join(plan.algorithm for plan in plans)
+            raise InputError("one plan goes into one picture", do=f"choose it with --algorithm: {names}")
+        show(plans, options.draw, machine, nbytes)
+        return 0
     rows = list(_priced(plans, machine, nbytes, asked_for=bool(options.algorithm)))
     rows.sort(key=lambda row: row["seconds"] or row.get("at_least", math.inf))
     if options.json:
@@ -283,15 +285,3 @@ def _print(operation: str, ranks: int, nbytes: int, machine: Machine, rows: list
 
 def _number(value: float | None, scale: float) -> str:
     return "-" if value is None else f"{value * scale:.4g}"
-
-
-def _draw(plans: list[CollectivePlan], target: str, machine: Machine, nbytes: int) -> int:
-    if target == "-":
-        print("\n\n".join(draw(plan) for plan in plans))
-        return 0
-    if len(plans) != 1:
-        names = ", ".join(plan.algorithm for plan in plans)
-        raise InputError("one plan goes into one picture", do=f"choose it with --algorithm: {names}")
-    write_svg(Path(target), draw_svg(plans[0], machine, nbytes))
-    print(f"{plans[0].title()}: drawn in {target}")
-    return 0

@@ -37,6 +37,7 @@ from hpckit.comm.shared.compiled.waiting import (
     line_of,
     offset_of,
     ready,
+    ready_slot,
     record_at,
     wait,
     wait_all,
@@ -132,9 +133,7 @@ def staged(call):
 
 @jit
 def _stage(call, group, k, piece, most):
-    status = ready(call, group, REDUCED, piece - SLOTS + 1)
-    if not status:
-        status = wait_all(group, REDUCED, piece - SLOTS + 1)
+    status = ready_slot(call, group, REDUCED, piece)
     if status:
         return status
     item, start, count = call[ITEM], k * most, min(most, call[COUNT] - k * most)

@@ -19,7 +19,6 @@ from hpckit.comm.shared.compiled.constants import (
     ROOT,
     SEND,
     SIZE,
-    SLOTS,
     STAGE_BYTES,
     STARTS,
 )
@@ -34,9 +33,9 @@ from hpckit.comm.shared.compiled.waiting import (
     offset_of,
     ready,
     ready_of,
+    ready_slot,
     record_at,
     wait,
-    wait_all,
 )
 from hpckit.kernels.compile.jit import jit
 
@@ -112,15 +111,13 @@ def staged_all_gather(call):
         k, what = part // 2, part % 2
         group[AT] = part + 1
         if what == 0 and k < pieces:
-            status = ready(call, group, COPIED, before + k - SLOTS + 1)
-            if not status:
-                status = wait_all(group, COPIED, before + k - SLOTS + 1)
+            status = ready_slot(call, group, COPIED, before + k)
             if status:
                 return status
             copy_bytes(slot_of(group, mine, before + k), call[SEND] + k * most * item, part_of(own, k, most) * item)
             count_to(group, FILLED, before + k + 1)
         elif what == 1 and k >= 1:
-            status = _collect(call, group, starts, k - 1, before + k - 1, most)
+            status = collect(call, group, starts, k - 1, before + k - 1, most, 0)
             if status:
                 return status
     group[AT] = 0
@@ -128,7 +125,8 @@ def staged_all_gather(call):
 
 
 @jit
-def _collect(call, group, starts, k, piece, most):
+def collect(call, group, starts, k, piece, most, offset):
+    """Copy piece k of the blocks of the others, which stand behind so many bytes of their slots; a status."""
     ranks, mine, item = group[SIZE], group[RANK], call[ITEM]
     status = ready(call, group, FILLED, piece + 1)
     if status:
@@ -139,7 +137,7 @@ def _collect(call, group, starts, k, piece, most):
         if status:
             return status
         count = part_of(starts[rank + 1] - starts[rank], k, most)
-        copy_bytes(call[RECV] + (starts[rank] + k * most) * item, slot_of(group, rank, piece), count * item)
+        copy_bytes(call[RECV] + (starts[rank] + k * most) * item, slot_of(group, rank, piece) + offset, count * item)
     pass_piece(group, piece)
     return GOOD
 
@@ -175,9 +173,7 @@ def staged_broadcast(call):
         slot, data = slot_of(group, root, piece), call[SEND] + k * most * item
         nbytes = part_of(call[COUNT], k, most) * item
         if mine == root:
-            status = ready(call, group, COPIED, piece - SLOTS + 1)
-            if not status:
-                status = wait_all(group, COPIED, piece - SLOTS + 1)
+            status = ready_slot(call, group, COPIED, piece)
             if not status:
                 copy_bytes(slot, data, nbytes)
         else:

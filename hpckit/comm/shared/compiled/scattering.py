@@ -22,14 +22,13 @@ from hpckit.comm.shared.compiled.constants import (
     SEQUENCE,
     SHOWN,
     SIZE,
-    SLOTS,
     SOURCES,
     STAGE_BYTES,
     STARTS,
     TARGETS,
     UNMATCHED,
 )
-from hpckit.comm.shared.compiled.movement import longest_of, part_of, pass_piece
+from hpckit.comm.shared.compiled.movement import collect, longest_of, part_of, pass_piece
 from hpckit.comm.shared.compiled.slots import flat_slot, reduce_sources, slot_of
 from hpckit.comm.shared.compiled.waiting import (
     begin_pieces,
@@ -40,9 +39,9 @@ from hpckit.comm.shared.compiled.waiting import (
     leave,
     offset_of,
     ready,
+    ready_slot,
     record_at,
     wait,
-    wait_all,
 )
 from hpckit.kernels.compile.jit import jit
 
@@ -76,9 +75,7 @@ def _most(group, item):
 @jit
 def _stage(call, group, starts, k, piece, most):
     """Stage piece k of the blocks that are for others."""
-    status = ready(call, group, REDUCED, piece - SLOTS + 1)
-    if not status:
-        status = wait_all(group, REDUCED, piece - SLOTS + 1)
+    status = ready_slot(call, group, REDUCED, piece)
     if status:
         return status
     ranks, mine, item = group[SIZE], group[RANK], call[ITEM]
@@ -201,26 +198,8 @@ def staged_all_to_all(call):
         if what == 0 and k < pieces:
             status = _stage(call, group, starts, k, before + k, most)
         elif what == 1 and k >= 1:
-            status = _collect(call, group, into, k - 1, before + k - 1, most)
+            status = collect(call, group, into, k - 1, before + k - 1, most, mine * most * item)
         if status:
             return status
     group[AT] = 0
-    return GOOD
-
-
-@jit
-def _collect(call, group, into, k, piece, most):
-    ranks, mine, item = group[SIZE], group[RANK], call[ITEM]
-    status = ready(call, group, FILLED, piece + 1)
-    if status:
-        return status
-    for step in range(1, ranks):
-        rank = (mine + step) % ranks
-        status = wait(group, counter_of(group, rank, FILLED), piece + 1, rank)
-        if status:
-            return status
-        count = part_of(into[rank + 1] - into[rank], k, most)
-        source = slot_of(group, rank, piece) + mine * most * item
-        copy_bytes(call[RECV] + (into[rank] + k * most) * item, source, count * item)
-    pass_piece(group, piece)
     return GOOD

@@ -50,6 +50,7 @@ from hpckit.comm.shared.compiled.constants import (
     SHOWN,
     SIGNATURE,
     SIZE,
+    SLOTS,
     SPINS,
     STALLED,
     SYMMETRIC,
@@ -267,6 +268,15 @@ def ready(call, group, which, value):
                 return status
         group[BEGUN] = 0
     return GOOD
+
+
+@jit
+def ready_slot(call, group, which, piece):
+    """Wait until no rank needs what the slot of a piece held before: a counter of all ranks says it; a status."""
+    status = ready(call, group, which, piece - SLOTS + 1)
+    if status:
+        return status
+    return wait_all(group, which, piece - SLOTS + 1)
 
 
 @jit
