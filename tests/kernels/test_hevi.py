@@ -55,8 +55,8 @@ def stage_of(kernels, water: np.ndarray, order: int = 5, weno: bool = False) -> 
     start, state = air(1), air(2)
     work, slow = np.ones((WORKS, *state.shape[1:])), np.zeros_like(state)
     pressure = np.zeros((SHAPE[0], SHAPE[1] + 2, SHAPE[2] + 2))
-    kernels.prepare(state, water, column, levels, work)
-    kernels.tendencies(state, work, column, levels, wind, upwind_weights(order, weno), STAGE._replace(wet=wet), slow)
+    weights, stage = upwind_weights(order, weno), STAGE._replace(wet=wet)
+    kernels.linearize(state, water, column, levels, work, wind, weights, stage, slow)
     kernels.begin(start, work, pressure)
     flux = fluxes()
     for _ in range(3):

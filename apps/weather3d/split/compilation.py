@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from hpckit.apps.weather3d.config import Config
+from hpckit.apps.weather3d.sides import open_axes
 from hpckit.apps.weather3d.tracers import warm_up as warm_up_transport
 from hpckit.comm.device import HOST, Device
 from hpckit.kernels.device_array import is_simulated
@@ -38,8 +39,13 @@ def warm_up(config: Config, device: Device = HOST) -> None:
     work, levels, column = table(WORKS, *state.shape[1:]), table(LEVELS, 5), table(3, 4)
     slow, pressure = state.copy(), table(4, HALO + 2, HALO + 2)
     hevi.prepare(state, device.to_device(NO_WATER.astype(state.dtype)), column, levels, work)
-    weights = device.to_device(upwind_weights(5).astype(state.dtype))
-    hevi.tendencies(state, work, column, levels, table(2, 4), weights, LargeStage(1.0, 1.0, 0.0), slow)
+    dynamics, wet = config.dynamics, config.moisture.kind != "none"
+    weights = device.to_device(upwind_weights(dynamics.order, dynamics.weno).astype(state.dtype))
+    stage, water = LargeStage(1.0, 1.0, 0.0, wet), table(*state.shape[1:])
+    if open_axes(config):
+        hevi.tendencies(state, work, column, levels, table(2, 4), weights, stage, slow)
+    else:
+        hevi.linearize(state, water, column, levels, work, table(2, 4), weights, stage, slow)
     hevi.begin(state, work, pressure)
     flux = table(4, HALO, HALO + 1), table(4, HALO + 1, HALO), table(5, HALO, HALO)
     hevi.substep(state, state, work, slow, pressure, levels, *flux, Substep(1.0, 1.0, 1e-3, 0.5, 0.0, 0.0))

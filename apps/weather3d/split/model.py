@@ -78,9 +78,11 @@ class SplitModel(SplitState):
             if self.terrain:
                 sloping.prepare(state, self.water, self.terrain.ground, self.levels, self.work)
                 sloping.tendencies(state, self.work, self.terrain.ground, self.column, *tables)
-            else:
+            elif self.open_axes:  # their sides need the winds
                 hevi.prepare(state, self.water, self.column, self.levels, self.work)
                 hevi.tendencies(state, self.work, self.column, self.levels, self.wind, *tables[1:])
+            else:
+                hevi.linearize(state, self.water, self.column, self.levels, self.work, self.wind, *tables[1:])
             self._close_walls(state)
             hevi.begin(self.start, self.work, self.pressure.data)
         share = 1 / count if stage == 2 and (self.carried or self.open_axes) else 0.0

@@ -26,6 +26,7 @@ from hpckit.kernels.euler.hevi import dispatch as hevi
 from hpckit.kernels.euler.hevi.constants import NO_WATER, WORKS, LargeStage, Substep, upwind_weights
 from hpckit.kernels.euler.slab import dispatch as slab_kernels
 from hpckit.kernels.euler.status import new_status
+from hpckit.kernels.pack.dispatch import slab_kernels as pack_kernels
 
 NONE = np.zeros((0, 0))
 NO_INFLOW = np.zeros((2, 0))
@@ -180,26 +181,22 @@ class SplitCase(WeatherCase):
     def run(self, steps: int) -> None:
         """Advance by hpckit's kernels, as `apps.weather3d.split.model` does."""
         for _ in range(steps):
-            _fill(self.state)
-            _fill(self.state.swapaxes(2, 3))
+            _wrap(self.state)
             self.old, self.state = self.state, self.old
             for stage, (share, count) in enumerate(zip((1 / 3, 1 / 2, 1.0), self.config.substeps, strict=True)):
                 if stage:
-                    _fill(self.state)
-                    _fill(self.state.swapaxes(2, 3))
+                    _wrap(self.state)
                 self._stage(self.state if stage else self.old, self.dt * share / count, count)
 
     def _stage(self, state: np.ndarray, dt: float, count: int) -> None:
         numbers, dynamics = LargeStage(self.widths["x"], self.widths["y"], 0.0, False), self.config.dynamics
         sound = Substep(numbers.dx, numbers.dy, dt, dynamics.implicit, dynamics.damping, 0.0, False)
         column, levels, none, calm = self.base.column, self.levels, self.none, self.levels[:2]
-        hevi.prepare(state, NO_WATER, column, levels, self.work)
-        hevi.tendencies(state, self.work, column, levels, calm, self.weights, numbers, self.slow)
+        hevi.linearize(state, NO_WATER, column, levels, self.work, calm, self.weights, numbers, self.slow)
         hevi.begin(self.old, self.work, self.pressure)
         for substep in range(count):
             if substep:
-                _fill(self.pressure, 1)
-                _fill(self.pressure.swapaxes(1, 2), 1)
+                _wrap(self.pressure, 1)
             old = self.state if substep else self.old
             hevi.substep(old, self.state, self.work, self.slow, self.pressure, levels, none, none, none, sound)
 
@@ -212,6 +209,14 @@ class SplitCase(WeatherCase):
             raise MemoryError("the C version found no memory")
 
 
-def _fill(state: np.ndarray, halo: int = HALO) -> None:
+def _fill(state: np.ndarray) -> None:
     """The halo of a periodic state along its last dim."""
-    state[..., :halo], state[..., -halo:] = state[..., -2 * halo : -halo], state[..., halo : 2 * halo]
+    state[..., :HALO], state[..., -HALO:] = state[..., -2 * HALO : -HALO], state[..., HALO : 2 * HALO]
+
+
+def _wrap(state: np.ndarray, halo: int = HALO) -> None:
+    """The halos of a periodic state along its last two dims, as an exchange within a rank fills them."""
+    tall, wide = state.shape[-2:]
+    kernels = pack_kernels(state.dtype)
+    kernels.wrap_ends(state.reshape(-1, wide, 1), halo)
+    kernels.wrap_ends(state.reshape(-1, tall, wide), halo)

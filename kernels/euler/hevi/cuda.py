@@ -44,6 +44,13 @@ def tendencies(
         typed_kernel(part, state.dtype)[grid, THREADS](state, work, column, levels, wind, weights, numbers, slow)
 
 
+def linearize(
+    state: Any, water: Any, column: Any, levels: Any, work: Any, wind: Any, weights: Any, stage: LargeStage, slow: Any
+) -> None:
+    prepare(state, water, column, levels, work)
+    tendencies(state, work, column, levels, wind, weights, stage, slow)
+
+
 def begin(start: Any, work: Any, pressure: Any) -> None:
     nz, tall, wide = pressure.shape
     grid = (blocks(wide, THREADS), tall, nz)

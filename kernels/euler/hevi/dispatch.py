@@ -30,6 +30,20 @@ def tendencies(
     form.tendencies(state, work, column, levels, wind, weights, stage, slow)
 
 
+def linearize(
+    state: Any, water: Any, column: Any, levels: Any, work: Any, wind: Any, weights: Any, stage: LargeStage, slow: Any
+) -> None:
+    """What substeps need, and the slow tendencies; see `reference.linearize`."""
+    form = _form(state, water, column, levels, work, wind, weights, slow)
+    _check("the tables of levels", levels, (LEVELS, state.shape[1] + 1))
+    _check("the work space", work, (WORKS, *state.shape[1:]))
+    _check("the tendencies", slow, state.shape)
+    _check("the weights of faces", weights, (3, 7))
+    if stage.wet:
+        _check("the water", water, state.shape[1:])
+    form.linearize(state, water, column, levels, work, wind, weights, stage, slow)
+
+
 def begin(start: Any, work: Any, pressure: Any) -> None:
     """The pressure at the start of a stage; see `reference.begin`."""
     form = _form(start, work, pressure)

@@ -154,6 +154,26 @@ def tendencies(
     slow[RHO_V, :, beyond, OWNED] = new[RHO_V, :, beyond, OWNED]
 
 
+def linearize(
+    state: np.ndarray,
+    water: np.ndarray,
+    column: np.ndarray,
+    levels: np.ndarray,
+    work: np.ndarray,
+    wind: np.ndarray,
+    weights: np.ndarray,
+    stage: LargeStage,
+    slow: np.ndarray,
+) -> None:
+    """`prepare` and `tendencies` at once, for substeps alone.
+
+    Of `work` they read theta, gamma p / (rho theta) and 1 / (1 + q_t), in the owned cells and one beyond; only these
+    are filled by all forms.
+    """
+    prepare(state, water, column, levels, work)
+    tendencies(state, work, column, levels, wind, weights, stage, slow)
+
+
 def begin(start: np.ndarray, work: np.ndarray, pressure: np.ndarray) -> None:
     """P at the start of a stage, in the owned cells and one beyond. start: the state of t; pressure: a halo of 1."""
     around = slice(HALO - 1, 1 - HALO)

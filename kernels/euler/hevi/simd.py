@@ -10,10 +10,10 @@ import numpy as np
 
 from hpckit.kernels.compile.jit import jit
 from hpckit.kernels.euler.constants import GAMMA, GRAVITY, HALO
-from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, FACES_BACK, PER_CELL, PER_FACE, WATER
+from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, FACES_BACK, NO_WATER, PER_CELL, PER_FACE, WATER
 from hpckit.kernels.euler.hevi.numerics import swept
 from hpckit.kernels.euler.hevi.rows import add_means, ask, explicit_part, settle, settled
-from hpckit.kernels.euler.hevi.slow import LANES, ROWS, tendencies_of
+from hpckit.kernels.euler.hevi.slow import slow_part
 from hpckit.kernels.euler.numerics import outside, power
 
 u8 = np.uint64
@@ -89,10 +89,11 @@ def _weight(rho, water, base_rho, base_water, dry, weight):
 
 
 def tendencies(state, work, column, levels, wind, weights, stage, slow):
-    n = -(-(state.shape[3] - 2 * HALO + 2) // LANES) * LANES
-    rows = np.zeros(n), np.zeros((state.shape[1], 4, n)), np.zeros((ROWS, 4, n))
-    follows, wet = (1.0 if each else None for each in (weights[2, 6], stage.wet))
-    tendencies_of(state, work, column, levels, wind, weights, stage, slow, *rows, follows, wet)
+    slow_part(state, NO_WATER, column, levels, work, wind, weights, stage, slow, 1.0)
+
+
+def linearize(state, water, column, levels, work, wind, weights, stage, slow):
+    slow_part(state, water, column, levels, work, wind, weights, stage, slow, None)
 
 
 @jit(borrowed=True)

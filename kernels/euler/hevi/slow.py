@@ -1,40 +1,166 @@
 """The slow tendencies of the split dynamics, Numba: rows along x in lanes, what passes a face found once.
 
-Some rows at a time, level by level: what passed their tops waits in the cache for the next level, and what passed the
-north side of a level's last row for the next rows. All is one function of flat arrays, since a call with as many arrays
-costs as much as a row of arithmetic.
+Some rows at a time, level by level. The speeds of six levels lie near, in rows that start at a line of the cache: they
+are found three levels ahead, and memory does not see them. What passed the tops of a level waits for the next level,
+and what passed the north sides of its last row for the next rows. All is one function of flat arrays, since a call with
+as many arrays costs as much as a row of arithmetic.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from hpckit.kernels.aligned import LINE, lined
 from hpckit.kernels.compile.jit import inlined, jit
-from hpckit.kernels.euler.constants import GRAVITY, HALO
-from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, PER_CELL, PER_FACE
+from hpckit.kernels.euler.constants import GAMMA, GRAVITY, HALO
+from hpckit.kernels.euler.hevi.constants import (
+    ABOVE,
+    BELOW,
+    DRY,
+    FACES_BACK,
+    PER_CELL,
+    PER_FACE,
+    STIFFNESS,
+    THETA,
+    WATER,
+    WEIGHT,
+)
 from hpckit.kernels.euler.hevi.numerics import carried, weno
-from hpckit.kernels.euler.hevi.rows import ask, fill
+from hpckit.kernels.euler.hevi.rows import ask
+from hpckit.kernels.euler.numerics import outside, power
 
 u8 = np.uint64
 ROWS = 16  # at a time
-LANES = 8  # what crosses faces in x is found of a multiple of it: no face is left over by vectors
+AHEAD, NEAR = 3, 6  # levels: how far ahead speeds are found, and how many of them stay near
+SOUTH, NORTH = 2, 3  # rows around those of a time, near
+LANES = 8  # numbers in a line of the cache; what crosses faces in x is found of a multiple of it: none is left over
+
+
+def slow_part(state, water, column, levels, work, wind, weights, stage, slow, given):
+    """The tendencies. given: 1 where `work` is filled; None: of it only what substeps read is filled, here."""
+    nz, _, wide = state.shape[1:]
+    n = -(-(wide - 2 * HALO + 1 + FACES_BACK) // LANES) * LANES
+    follows, wet = (1.0 if each else None for each in (weights[2, 6], stage.wet))
+    plane = NEAR * (ROWS + SOUTH + NORTH) * (n + LANES)
+    sizes = n + LANES, 4 * nz * n, 4 * ROWS * n, *(plane + LANES,) * (5 if wet is None else 7)
+    memory = lined(np.empty(sum(sizes) + LINE // 8), sum(sizes))
+    rows = np.split(memory, np.cumsum(sizes)[:-1])
+    rows += [memory[:0]] * (10 - len(rows))
+    _slow_part(state, water, column, levels, work, wind, weights, stage, slow, *rows, follows, wet, given)
 
 
 @jit(borrowed=True)
-def tendencies_of(state, work, column, levels, wind, weights, stage, slow, x, y, z, follows, wet):
-    """All tendencies. x, y, z: a row, rows [nz, 4, …] and [ROWS, 4, …] to work in; follows, wet: as of `rows_of`."""
-    fill(z.reshape(-1), 0.0)
+def _slow_part(
+    state, water, column, levels, work, wind, weights, stage, slow, x, y, z, u, v, w, theta, p, dry, weight, follows,
+    wet, given,
+):  # fmt: skip
     nz, tall, wide = state.shape[1:]
-    flat_state, flat_work, flat_slow, flat_z = state.reshape(-1), work.reshape(-1), slow.reshape(-1), z.reshape(-1)
+    flat_state, flat_work, flat_slow, flat_water = (
+        state.reshape(-1), work.reshape(-1), slow.reshape(-1), water.reshape(-1)
+    )  # fmt: skip
     for first in range(HALO - 1, tall - HALO + 1, ROWS):
         last = min(first + ROWS, tall - HALO + 1)
-        for k in range(nz):
-            if k == 0:
-                fill(flat_z, 0.0)
-            rows_of(
-                flat_state, flat_work, flat_slow, x, y[k].reshape(-1), flat_z, levels, column, wind, weights, stage,
-                nz, tall, wide, k, first, last, follows, wet,
-            )  # fmt: skip
+        for k in range(-AHEAD, nz):
+            if k + AHEAD < nz:
+                if given is None:
+                    _find(
+                        flat_state, flat_water, flat_work, u, v, w, theta, p, dry, weight, column, levels, nz, tall,
+                        wide, len(x) - LANES, k + AHEAD, first - SOUTH, last + NORTH, wet,
+                    )  # fmt: skip
+                else:
+                    _take(
+                        flat_work, u, v, w, theta, p, dry, weight, nz, tall, wide, len(x) - LANES, k + AHEAD,
+                        first - SOUTH, last + NORTH, wet,
+                    )  # fmt: skip
+            if k >= 0:
+                _rows(
+                    flat_state, u, v, w, theta, p, dry, weight, flat_slow, x, y, z, levels, column, wind, weights,
+                    stage, nz, tall, wide, k, first, last, follows, wet,
+                )  # fmt: skip
+
+
+@inlined
+def near(level, row, span):
+    """The place of the first owned cell of a row near; span: of a row without what is before that cell."""
+    return ((level % NEAR) * (ROWS + SOUTH + NORTH) + row) * (span + LANES) + LANES
+
+
+@jit(noalias=True, borrowed=True)
+def _find(
+    state, water, work, u, v, w, theta, p, dry, weight, column, levels, nz, tall, wide, span, k, first, last, wet
+):  # fmt: skip
+    """Speeds, theta and what is not linear of the pressure of some rows of a level; substeps' numbers into `work`.
+
+    Cells beyond the halo are found, too, where they fill a line of the cache: nothing reads them.
+    """
+    plane, cells = tall * wide, nz * tall * wide
+    base, base_heat, base_p, base_under = column[0, k], column[1, k], column[2, k], column[0, max(k - 1, 0)]
+    below, above, gate, per_base = levels[BELOW, k], levels[ABOVE, k], 1.0 * (k > 0), 1.0 / column[1, k]
+    base_water = levels[WATER, k]
+    for j in range(first, last):
+        at = k * plane + j * wide + HALO
+        for each in range(5):
+            ask(state, each * cells + at + plane, span)
+        left, a = at - LANES, u8(near(k, j - first, span) - LANES)
+        r, west, south, under = u8(left), u8(left - 1), u8(left - wide), u8(left - min(k, 1) * plane)
+        m, o, s, h = u8(cells + left), u8(2 * cells + left), u8(3 * cells + left), u8(4 * cells + left)
+        for i in range(u8(span + LANES)):
+            here = state[r + i] + base
+            u[a + i] = state[m + i] / (0.5 * ((state[west + i] + base) + here))
+            v[a + i] = state[o + i] / (0.5 * ((state[south + i] + base) + here))
+            w[a + i] = gate * (state[s + i] / (below * (state[under + i] + base_under) + above * here))
+            theta[a + i] = (state[h + i] + base_heat) / here
+        if j < HALO - 1 or j > tall - HALO:
+            continue
+        a, h, to = u8(near(k, j - first, span) - 1), u8(4 * cells + at - 1), u8(STIFFNESS * cells + at - 1)
+        far = 0
+        for i in range(u8(span)):
+            heat = state[h + i]
+            e = heat * per_base
+            far |= outside(e)
+            excess = base_p * power(e, False)
+            slope = GAMMA * (base_p + excess) / (heat + base_heat)
+            p[a + i] = excess - slope * heat
+            work[to + i] = slope
+        if far:
+            for i in range(u8(span)):
+                heat = state[h + i]
+                excess = base_p * power(heat * per_base, True)
+                slope = GAMMA * (base_p + excess) / (heat + base_heat)
+                p[a + i] = excess - slope * heat
+                work[to + i] = slope
+        to = u8(THETA * cells + at - 1)
+        for i in range(u8(span)):
+            work[to + i] = theta[a + i]
+        if wet is not None:
+            r, to = u8(at - 1), u8(DRY * cells + at - 1)
+            for i in range(u8(span)):
+                share = 1.0 / (1.0 + water[r + i])
+                dry[a + i] = share
+                weight[a + i] = state[r + i] * (1.0 + water[r + i]) + base * (water[r + i] - base_water)
+                work[to + i] = share
+
+
+@jit(noalias=True, borrowed=True)
+def _take(work, u, v, w, theta, p, dry, weight, nz, tall, wide, span, k, first, last, wet):
+    """The same rows from `work`."""
+    plane, cells = tall * wide, nz * tall * wide
+    for j in range(first, last):
+        at, a = k * plane + j * wide + HALO - LANES, u8(near(k, j - first, span) - LANES)
+        b, c, d, e, f, g = (
+            u8(at), u8(cells + at), u8(2 * cells + at), u8(3 * cells + at), u8(4 * cells + at), u8(DRY * cells + at)
+        )  # fmt: skip
+        for i in range(u8(span + LANES)):
+            u[a + i] = work[b + i]
+            v[a + i] = work[c + i]
+            w[a + i] = work[d + i]
+            theta[a + i] = work[e + i]
+            p[a + i] = work[f + i]
+        if wet is not None:
+            h = u8(WEIGHT * cells + at)
+            for i in range(u8(span + LANES)):
+                dry[a + i] = work[g + i]
+                weight[a + i] = work[h + i]
 
 
 @inlined
@@ -54,29 +180,23 @@ def passed(flux, q, a, b, c, d, e, f, i, row, follows):
 
 
 @inlined
-def six(at, step):
-    """The places of the six cells around the low face of the cell `at`."""
-    return u8(at - 3 * step), u8(at - 2 * step), u8(at - step), u8(at), u8(at + step), u8(at + 2 * step)
-
-
-@inlined
 def weights_of(weights, row):
     """A row of weights as numbers."""
     return weights[row, 0], weights[row, 1], weights[row, 2], weights[row, 3], weights[row, 4], weights[row, 5]
 
 
 @jit(noalias=True, borrowed=True)
-def rows_of(
-    state, work, slow, x, y, z, levels, column, wind, weights, stage, nz, tall, wide, k, first, last, follows, wet
+def _rows(
+    state, u, v, w, theta, p, dry, weight, slow, x, y, z, levels, column, wind, weights, stage, nz, tall, wide, k,
+    first, last, follows, wet,
 ):  # fmt: skip
     """The tendencies of a level of the rows from `first` until `last`; of the row before the owned ones for its north.
 
-    x: a row; y: what passed the north sides of the last row, of a level; z: what passed the tops of the last level.
+    x: a row; y: what passed the north sides of the last row; z: what passed the tops of the last level.
     follows: whether weights follow the flow; wet: whether air is moist; each None or a number: kernels are made apart.
     """
-    plane, n, pad = tall * wide, wide - 2 * HALO, len(x)
-    cells = nz * plane
-    of_v, of_w, of_theta, of_p, of_dry, of_weight = cells, 2 * cells, 3 * cells, 4 * cells, 6 * cells, 7 * cells
+    plane, n, span = tall * wide, wide - 2 * HALO, len(x) - LANES
+    cells, pitch = nz * plane, span + LANES
     per_dx, per_dy, per_cell, per_face = 1.0 / stage.dx, 1.0 / stage.dy, levels[PER_CELL, k], levels[PER_FACE, k]
     below, above, below_up, above_up = levels[BELOW, k], levels[ABOVE, k], levels[BELOW, k + 1], levels[ABOVE, k + 1]
     at_top, at_middle = max(min(k, nz - 2 - k, 2), 0), min(k, nz - 1 - k, 2)
@@ -88,24 +208,19 @@ def rows_of(
     # No air passes the lid, and there w is 0; none is above it.
     gate_1, gate_2, gate_3 = 1.0 * (k < nz - 1), 1.0 * (k < nz - 2), 1.0 * (k < nz - 3)
     half = 0.5 * gate_1
-    over, over_2, over_3 = min(1, nz - 1 - k) * plane, min(2, nz - 1 - k) * plane, min(3, nz - 1 - k) * plane
-    under, under_2 = min(k, 1) * plane, min(k, 2) * plane
+    over, under = min(1, nz - 1 - k) * plane, min(k, 1) * plane
+    if k == 0:
+        for i in range(len(z)):
+            z[i] = 0.0
     for j in range(first, last):
-        at = k * plane + j * wide + HALO
+        at, row = k * plane + j * wide + HALO, j - first + SOUTH
         to = at if j >= HALO else at + wide  # the row that comes next is written over it
-        low, north, lifted = at - under, at + wide, (j - first) * 4 * pad
-        # What the next level reads first: momenta along z a level above it, speeds three above.
+        low, north, aside, lifted = at - under, at + wide, k * 4 * span, (j - first) * 4 * span
+        # What comes next; of the momentum along z a level above.
         for each in range(1, 4):
-            ask(state, each * cells + at + (1 + each // 3) * plane, n)
-        for each in range(4):
-            ask(work, each * cells + at + 4 * plane, n)
-            ask(slow, (1 + each) * cells + at + plane, n)
-        ask(work, of_p + at + plane, n)
-        if wet is not None:
-            ask(work, of_dry + at + plane, n)
-            ask(work, of_weight + at + plane, n)
-            ask(state, at + plane, n)
-        # Places of momenta along x, y and z, and of the pressure.
+            ask(slow, each * cells + at + plane, n)
+        ask(slow, 4 * cells + at + plane, n)
+        # Places of momenta along x, y and z.
         m, m_west, m_south, m_low = u8(cells + at), u8(cells + at - 1), u8(cells + at - wide), u8(cells + low)
         o, o_west, o_low = u8(2 * cells + north), u8(2 * cells + north - 1), u8(2 * cells + low + wide)
         o_south = u8(2 * cells + at)
@@ -113,116 +228,104 @@ def rows_of(
             u8(3 * cells + at + over), u8(3 * cells + at + over - 1), u8(3 * cells + at + over - wide)
         )  # fmt: skip
         s_low = u8(3 * cells + at)
-        p, p_west, p_south, p_low = u8(of_p + at), u8(of_p + at - 1), u8(of_p + at - wide), u8(of_p + low)
-        dry, dry_west, dry_south, dry_low = (
-            u8(of_dry + at), u8(of_dry + at - 1), u8(of_dry + at - wide), u8(of_dry + low)
+        # Places near: of the cell, of those west, south and below of it, and of those around faces.
+        here = near(k, row, span)
+        c, c_west, c_south, c_low = u8(here), u8(here - 1), u8(here - pitch), u8(near(max(k - 1, 0), row, span))
+        a_x, b_x, d_x, e_x, f_x = u8(here - 3), u8(here - 2), u8(here), u8(here + 1), u8(here + 2)
+        a_y, b_y, d_y, e_y, f_y = (
+            u8(here - 2 * pitch), u8(here - pitch), u8(here + pitch), u8(here + 2 * pitch), u8(here + 3 * pitch)
+        )  # fmt: skip
+        a_z, b_z, d_z, e_z, f_z = (
+            u8(near(max(k - 2, 0), row, span)), c_low, u8(near(min(k + 1, nz - 1), row, span)),
+            u8(near(min(k + 2, nz - 1), row, span)), u8(near(min(k + 3, nz - 1), row, span)),
         )  # fmt: skip
         if j < tall - HALO:
-            # u
-            a, b, c, d, e, f = six(at, 1)
-            for i in range(u8(pad)):
+            side, up, out = u8(aside), u8(lifted), u8(cells + to)
+            for i in range(u8(span)):
                 flux = 0.5 * state[m_west + i] + 0.5 * state[m + i]
-                x[i] = passed(flux, work, a, b, c, d, e, f, i, across, follows)
-            a, b, c, d, e, f = six(north, wide)
-            a_z, b_z, c_z = u8(at - under_2), u8(at - under), u8(at)
-            d_z, e_z, f_z = u8(at + over), u8(at + over_2), u8(at + over_3)
-            up, out = u8(lifted), u8(cells + to)
+                x[i] = passed(flux, u, a_x, b_x, c_west, d_x, e_x, f_x, i, across, follows)
             for i in range(u8(n + 1)):
                 flux = 0.5 * state[o_west + i] + 0.5 * state[o + i]
-                new_y = passed(flux, work, a, b, c, d, e, f, i, across, follows)
+                new_y = passed(flux, u, a_y, b_y, c, d_y, e_y, f_y, i, across, follows)
                 flux_z = half * state[s_west + i] + half * state[s + i]
-                new_z = passed(flux_z, work, a_z, b_z, c_z, d_z, e_z, f_z, i, upward, follows_up)
-                change = (x[i] - x[i + u8(1)]) * per_dx + (y[i] - new_y) * per_dy
+                new_z = passed(flux_z, u, a_z, b_z, c, d_z, e_z, f_z, i, upward, follows_up)
+                change = (x[i] - x[i + u8(1)]) * per_dx + (y[side + i] - new_y) * per_dy
                 change += (z[up + i] - new_z) * per_cell
-                y[i] = new_y
+                y[side + i] = new_y
                 z[up + i] = new_z
-                gradient = (work[p + i] - work[p_west + i]) * per_dx
+                gradient = (p[c + i] - p[c_west + i]) * per_dx
                 if wet is None:
                     slow[out + i] = change - gradient
                 else:
-                    slow[out + i] = change - 0.5 * (work[dry_west + i] + work[dry + i]) * gradient
-            # theta
-            a, b, c, d, e, f = six(of_theta + at, 1)
-            for i in range(u8(pad)):
+                    slow[out + i] = change - 0.5 * (dry[c_west + i] + dry[c + i]) * gradient
+            side, up, out = u8(aside + span), u8(lifted + span), u8(4 * cells + to)
+            for i in range(u8(span)):
                 flux = state[m + i]
-                passing = passed(flux, work, a, b, c, d, e, f, i, less, follows)
+                passing = passed(flux, theta, a_x, b_x, c_west, d_x, e_x, f_x, i, less, follows)
                 if follows is not None:
-                    passing -= 0.5 * (flux * (work[c + i] + work[d + i]))
+                    passing -= 0.5 * (flux * (theta[c_west + i] + theta[d_x + i]))
                 x[i] = passing
-            a, b, c, d, e, f = six(of_theta + north, wide)
-            a_z, b_z, c_z = u8(of_theta + at - under_2), u8(of_theta + at - under), u8(of_theta + at)
-            d_z, e_z, f_z = u8(of_theta + at + over), u8(of_theta + at + over_2), u8(of_theta + at + over_3)
-            side, up, out = u8(pad), u8(lifted + pad), u8(4 * cells + to)
             for i in range(u8(n)):
                 flux = state[o + i]
-                new_y = passed(flux, work, a, b, c, d, e, f, i, less, follows)
+                new_y = passed(flux, theta, a_y, b_y, c, d_y, e_y, f_y, i, less, follows)
                 if follows is not None:
-                    new_y -= 0.5 * (flux * (work[c + i] + work[d + i]))
+                    new_y -= 0.5 * (flux * (theta[c + i] + theta[d_y + i]))
                 flux_z = gate_1 * state[s + i]
-                new_z = passed(flux_z, work, a_z, b_z, c_z, d_z, e_z, f_z, i, upward, follows_up)
-                new_z -= flux_z * (below_up * work[c_z + i] + above_up * work[d_z + i])
+                new_z = passed(flux_z, theta, a_z, b_z, c, d_z, e_z, f_z, i, upward, follows_up)
+                new_z -= flux_z * (below_up * theta[c + i] + above_up * theta[d_z + i])
                 change = (x[i] - x[i + u8(1)]) * per_dx + (y[side + i] - new_y) * per_dy
                 slow[out + i] = change + (z[up + i] - new_z) * per_cell
                 y[side + i] = new_y
                 z[up + i] = new_z
-            # w; at the ground it stays 0
-            a, b, c, d, e, f = six(of_w + at, 1)
-            for i in range(u8(pad)):
+            side, up, out = u8(aside + 2 * span), u8(lifted + 2 * span), u8(3 * cells + to)
+            for i in range(u8(span)):
                 flux = below * state[m_low + i] + above * state[m + i]
-                x[i] = passed(flux, work, a, b, c, d, e, f, i, across, follows)
-            a, b, c, d, e, f = six(of_w + north, wide)
-            a_z, b_z, c_z = u8(of_w + at - under_2), u8(of_w + at - under), u8(of_w + at)
-            d_z, e_z, f_z = u8(of_w + at + over), u8(of_w + at + over_2), u8(of_w + at + over_3)
-            side, up, out = u8(2 * pad), u8(lifted + 2 * pad), u8(3 * cells + to)
-            weight, weight_low, rho, rho_low = u8(of_weight + at), u8(of_weight + low), u8(at), u8(low)
+                x[i] = passed(flux, w, a_x, b_x, c_west, d_x, e_x, f_x, i, across, follows)
+            rho, rho_low = u8(at), u8(low)
             for i in range(u8(n)):
                 flux = below * state[o_low + i] + above * state[o + i]
-                new_y = passed(flux, work, a, b, c, d, e, f, i, across, follows)
+                new_y = passed(flux, w, a_y, b_y, c, d_y, e_y, f_y, i, across, follows)
                 flux_z = 0.5 * state[s_low + i] + half * state[s + i]
-                w_1, w_2, w_3 = gate_1 * work[d_z + i], gate_2 * work[e_z + i], gate_3 * work[f_z + i]
+                w_1, w_2, w_3 = gate_1 * w[d_z + i], gate_2 * w[e_z + i], gate_3 * w[f_z + i]
                 if follows is None or follows_middle == 0.0:
                     new_z = carried(
-                        flux_z, work[a_z + i], work[b_z + i], work[c_z + i], w_1, w_2, w_3, middle[0], middle[1],
-                        middle[2], middle[3], middle[4], middle[5],
+                        flux_z, w[a_z + i], w[b_z + i], w[c + i], w_1, w_2, w_3, middle[0], middle[1], middle[2],
+                        middle[3], middle[4], middle[5],
                     )  # fmt: skip
                 else:
-                    new_z = weno(flux_z, work[a_z + i], work[b_z + i], work[c_z + i], w_1, w_2, w_3)
+                    new_z = weno(flux_z, w[a_z + i], w[b_z + i], w[c + i], w_1, w_2, w_3)
                 change = (x[i] - x[i + u8(1)]) * per_dx + (y[side + i] - new_y) * per_dy
                 change += (z[up + i] - new_z) * per_face
                 y[side + i] = new_y
                 z[up + i] = new_z
-                force = (work[p + i] - work[p_low + i]) * per_face
+                force = (p[c + i] - p[c_low + i]) * per_face
                 if wet is not None:
-                    force += GRAVITY * (below * work[weight_low + i] + above * work[weight + i])
+                    force += GRAVITY * (below * weight[c_low + i] + above * weight[c + i])
                     change += GRAVITY * (below * state[rho_low + i] + above * state[rho + i])
-                    force *= below * work[dry_low + i] + above * work[dry + i]
+                    force *= below * dry[c_low + i] + above * dry[c + i]
                 slow[out + i] = change - force
-            if k == 0:
+            if k == 0:  # rho w of the ground stays 0
                 for i in range(u8(n)):
                     slow[out + i] = 0.0
-        # v, with a row more
-        a, b, c, d, e, f = six(of_v + at, 1)
-        for i in range(u8(pad)):
+        # v has a row more.
+        side, up, out = u8(aside + 3 * span), u8(lifted + 3 * span), u8(2 * cells + to)
+        for i in range(u8(span)):
             flux = 0.5 * state[m_south + i] + 0.5 * state[m + i]
-            x[i] = passed(flux, work, a, b, c, d, e, f, i, across, follows)
-        a, b, c, d, e, f = six(of_v + north, wide)
-        a_z, b_z, c_z = u8(of_v + at - under_2), u8(of_v + at - under), u8(of_v + at)
-        d_z, e_z, f_z = u8(of_v + at + over), u8(of_v + at + over_2), u8(of_v + at + over_3)
-        side, up, out = u8(3 * pad), u8(lifted + 3 * pad), u8(2 * cells + to)
+            x[i] = passed(flux, v, a_x, b_x, c_west, d_x, e_x, f_x, i, across, follows)
         for i in range(u8(n)):
             flux = 0.5 * state[o_south + i] + 0.5 * state[o + i]
-            new_y = passed(flux, work, a, b, c, d, e, f, i, across, follows)
+            new_y = passed(flux, v, a_y, b_y, c, d_y, e_y, f_y, i, across, follows)
             flux_z = half * state[s_south + i] + half * state[s + i]
-            new_z = passed(flux_z, work, a_z, b_z, c_z, d_z, e_z, f_z, i, upward, follows_up)
+            new_z = passed(flux_z, v, a_z, b_z, c, d_z, e_z, f_z, i, upward, follows_up)
             change = (x[i] - x[i + u8(1)]) * per_dx + (y[side + i] - new_y) * per_dy
             change += (z[up + i] - new_z) * per_cell
             y[side + i] = new_y
             z[up + i] = new_z
-            gradient = (work[p + i] - work[p_south + i]) * per_dy
+            gradient = (p[c + i] - p[c_south + i]) * per_dy
             if wet is None:
                 slow[out + i] = change - gradient
             else:
-                slow[out + i] = change - 0.5 * (work[dry_south + i] + work[dry + i]) * gradient
+                slow[out + i] = change - 0.5 * (dry[c_south + i] + dry[c + i]) * gradient
         if stage.coriolis != 0.0 and j >= HALO:
             calm_u, calm_v = column[0, k] * wind[0, k], column[0, k] * wind[1, k]
             if j < tall - HALO:
