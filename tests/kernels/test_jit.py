@@ -79,25 +79,6 @@ def twice_larger(x, y):
     return larger(both, x)
 
 
-def test_the_variables_of_inlined_calls_are_their_own():
-    """Bytecode is translated once; calls in calls and calls side by side do not meet in a name."""
-
-    def both(x, y):
-        both = twice_larger(x, y)
-        for _ in range(3):
-            both = twice_larger(y, larger(x, both)) - both
-        return both + larger(y, x)
-
-    expected = both.__code__
-    plain = {"larger": larger.py_func, "range": range}
-    plain["twice_larger"] = type(both)(twice_larger.py_func.__code__, plain)
-    in_python = type(both)(expected, plain)
-    kernel = jit(math=STRICT)(both)
-    for x, y in ((1.5, 0.5), (2.0, 3.0), (-1.0, 7.0)):
-        assert kernel(x, y) == in_python(x, y)
-    assert shortcuts.untyped[larger.py_func] is not None
-
-
 def scale(a, b, c):
     for i in range(np.uint64(a.size)):
         c[i] += a[i] * b[i]
@@ -117,6 +98,27 @@ def uncached(monkeypatch):
 
 def arrays() -> list[np.ndarray]:
     return [np.arange(1.0, 12.0), np.arange(11.0), np.ones(11)]
+
+
+@pytest.mark.usefixtures("uncached")
+def test_the_variables_of_inlined_calls_are_their_own():
+    """Bytecode is translated once; calls in calls and calls side by side do not meet in a name."""
+    shortcuts.take()
+
+    def both(x, y):
+        both = twice_larger(x, y)
+        for _ in range(3):
+            both = twice_larger(y, larger(x, both)) - both
+        return both + larger(y, x)
+
+    expected = both.__code__
+    plain = {"larger": larger.py_func, "range": range}
+    plain["twice_larger"] = type(both)(twice_larger.py_func.__code__, plain)
+    in_python = type(both)(expected, plain)
+    kernel = jit(math=STRICT)(both)
+    for x, y in ((1.5, 0.5), (2.0, 3.0), (-1.0, 7.0)):
+        assert kernel(x, y) == in_python(x, y)
+    assert shortcuts.untyped[larger.py_func] is not None
 
 
 @pytest.mark.usefixtures("uncached")
