@@ -51,6 +51,7 @@ COMPILER = {
         "compile.functions",
         "particles.cuda_records",
         "nn.tile.tile",
+        "nn.tile.turn",
     )
 } | {"hpckit.comm.shared.compiled.atomics"}
 

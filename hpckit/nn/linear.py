@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from hpckit.errors import InputError
 from hpckit.kernels.nn import dispatch
 from hpckit.kernels.nn.matmul import multiply
@@ -75,12 +73,8 @@ class Linear:
 
     def apply(self, x: Any, y: Any, onto: Any = None) -> None:
         """Set y = x weight + bias, plus `onto` if it is given."""
-        start = onto if self.bias is None else self.bias.value
-        if onto is not None and self.bias is not None:
-            np.add(onto, self.bias.value, out=y)
-        elif start is not None:
-            y[...] = start
-        multiply(rows(x), self.weight.value, rows(y), start is not None)
+        bias, carried = None if self.bias is None else self.bias.value, None if onto is None else rows(onto)
+        multiply(rows(x), self.weight.value, rows(y), bias=bias, onto=carried)
 
     def backward_input(self, saved: Any, dy: Any) -> Any:
         """B: dx = dy weight^T."""

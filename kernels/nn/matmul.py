@@ -1,15 +1,19 @@
-"""Matrix products that add to what is there: NumPy's own BLAS, called with the beta that `numpy.matmul` does not have.
+"""Matrix products that begin with a bias, with what a residual carries, or with what is there: none costs a pass over
+memory of its own. A gradient adds up over microbatches.
 
-A gradient accumulates over microbatches, and a bias or a residual is what a product starts from. With beta = 1 neither
-costs a pass over memory of its own. The routine is looked up in the BLAS library that NumPy has loaded and tried on a
-small product; where it is not found, a product goes to scratch and is added.
+In float32 they are the tile's (`tile.whole`): quicker than OpenBLAS, and the bits of an output depend on its row and
+its column alone. Products of few rows, columns or numbers along K, and all in float64, are NumPy's own BLAS, called
+with the beta that `numpy.matmul` does not have. The routine is looked up in the library that NumPy has loaded and tried
+on a small product; where it is not found, a product goes to scratch and is added.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
+import os
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +24,30 @@ from hpckit.kernels.nn.memory import empty
 
 ROW_MAJOR, AS_IS, TRANSPOSED = 101, 111, 112  # as CBLAS numbers them
 NAMES = ("scipy_cblas_{}gemm64_", "cblas_{}gemm64_", "scipy_cblas_{}gemm", "cblas_{}gemm")
+THREADS = tuple(f"{prefix}openblas_get_num_threads{suffix}" for prefix in ("scipy_", "") for suffix in ("64_", ""))
 LETTERS = {"f": "s", "d": "d"}  # of a dtype, by its character, which is read faster than its name
+FEW = 16  # rows, columns or numbers along K below which packing for the tile costs more than it saves
+SHARED = 1 << 23  # multiply-adds, a tenth of a millisecond, from which on threads share a product
 
 
-def multiply(a: Any, b: Any, out: Any, add: bool = False) -> None:
-    """Out = a @ b, or out += a @ b with `add`: [m, k] @ [k, n] -> [m, n], all float32 or all float64.
+def multiply(a: Any, b: Any, out: Any, add: bool = False, bias: Any = None, onto: Any = None) -> None:
+    """Out = a @ b, out += a @ b with `add`, or out = a @ b + bias + onto: [m, k] @ [k, n] -> [m, n].
 
-    a and b are matrices or transposes of matrices whose rows are contiguous; out has contiguous rows and overlaps
-    neither. On a GPU by cuBLAS, which takes whole matrices and transposes of such without a copy.
+    All are float32 or all float64; bias is [n], onto [m, n]. a and b are matrices or transposes of matrices whose rows
+    are contiguous; out and onto have contiguous rows, and out overlaps no other. On a GPU by cuBLAS, which takes whole
+    matrices and transposes of such without a copy.
     """
+    if type(out) is np.ndarray and out.dtype.char == "f" and min(*out.shape, a.shape[1]) >= FEW:
+        by_tile = _tile()
+        if by_tile is not None:
+            by_tile(a, b, out, add, bias, onto)
+            return
+    if bias is not None or onto is not None:
+        add = True
+        if bias is None or onto is None:
+            out[...] = onto if bias is None else bias
+        else:
+            np.add(onto, bias, out=out)
     if type(out).__module__ == "cupy":
         from cupy import cublas
 
@@ -43,6 +62,75 @@ def multiply(a: Any, b: Any, out: Any, add: bool = False) -> None:
         out += scratch
     else:
         np.matmul(a, b, out=out)
+
+
+@functools.cache
+def _tile() -> Callable[..., None] | None:
+    """The product by the tile, or None on processors where BLAS is as good."""
+    from hpckit.kernels.nn.tile import whole
+
+    if not whole.IS_FAST:
+        return None
+    kernel = whole.multiplier()
+
+    def by_tile(a: np.ndarray, b: np.ndarray, out: np.ndarray, add: bool, bias: Any, onto: Any) -> None:
+        (a_form, a_pitch), (b_form, b_pitch), pitch = _forms(a, b, out)
+        (rows, inner), columns = a.shape, out.shape[1]
+        left, right = (_address(a), a_pitch, a_form == TRANSPOSED), (_address(b), b_pitch, b_form == TRANSPOSED)
+        start, carried, down = 0, 0, 0
+        if bias is not None:
+            if bias.shape != (columns,) or bias.dtype != out.dtype or not bias.flags.c_contiguous:
+                raise ValueError(f"a bias of {columns} columns is not {bias.dtype}{list(bias.shape)}")
+            start = _address(bias)
+        if onto is not None:
+            if onto.shape != out.shape or onto.dtype != out.dtype or _form(onto)[0] != AS_IS:
+                raise ValueError(f"what goes onto {list(out.shape)} is not {onto.dtype}{list(onto.shape)}")
+            carried, down = _address(onto), _form(onto)[1]
+
+        def run(rows: tuple[int, int], columns: tuple[int, int]) -> None:
+            """The stretches of rows and columns, each from one to another."""
+            (top, bottom), (first, last) = rows, columns
+            room = empty((whole.ROOM,), out)
+            kernel(
+                (left[0] + 4 * top * (1 if left[2] else a_pitch), *left[1:]),
+                (right[0] + 4 * first * (b_pitch if right[2] else 1), *right[1:]),
+                (_address(out) + 4 * (top * pitch + first), pitch),
+                (bottom - top, last - first, inner),
+                (add, start and start + 4 * first, carried and carried + 4 * (top * down + first), down),
+                _address(room),
+            )
+
+        threads = _threads() if rows * columns * inner >= SHARED else 1
+        if threads == 1:
+            run((0, rows), (0, columns))
+            return
+        by_rows = rows >= columns
+        unit = whole.HEIGHT if by_rows else whole.WIDTH
+        each = -(-(rows if by_rows else columns) // (threads * unit)) * unit
+        parts = [
+            (first, min(first + each, rows if by_rows else columns)) for first in range(0, max(rows, columns), each)
+        ]
+        ways = [(part, (0, columns)) if by_rows else ((0, rows), part) for part in parts]
+        list(_pool(os.getpid(), threads).map(run, *zip(*ways, strict=True)))
+
+    return by_tile
+
+
+@functools.cache
+def _threads() -> int:
+    """The threads of NumPy's BLAS, as its variables set them."""
+    for path in _libraries():
+        library = _library(path)
+        for name in THREADS:
+            if hasattr(library, name):
+                return max(1, int(getattr(library, name)()))
+    return 1
+
+
+@functools.cache
+def _pool(process: int, threads: int) -> ThreadPoolExecutor:
+    """Threads of this process: a fork has none of its parent's."""
+    return ThreadPoolExecutor(threads)
 
 
 @functools.cache
@@ -67,23 +155,30 @@ def _wrapped(routine: Any, scalar: Any) -> Callable[[np.ndarray, np.ndarray, np.
     one, zero = scalar(1), scalar(0)
 
     def gemm(a: np.ndarray, b: np.ndarray, out: np.ndarray, add: bool) -> None:
+        (a_form, a_pitch), (b_form, b_pitch), out_pitch = _forms(a, b, out)
         (rows, inner), columns = a.shape, b.shape[1]
-        if b.shape[0] != inner or out.shape != (rows, columns):
-            raise ValueError(f"a product of {a.shape} and {b.shape} does not go to {out.shape}")
-        if not a.dtype == b.dtype == out.dtype:
-            raise TypeError(f"a product takes arrays of one dtype, not {a.dtype}, {b.dtype} and {out.dtype}")
-        a_form, a_pitch = _form(a)
-        b_form, b_pitch = _form(b)
-        out_form, out_pitch = _form(out)
-        if out_form != AS_IS:
-            raise ValueError("the result of a product needs contiguous rows")
         routine(
-            ROW_MAJOR, a_form, b_form, rows, columns, inner, one, a.__array_interface__["data"][0], a_pitch,
-            b.__array_interface__["data"][0], b_pitch, one if add else zero, out.__array_interface__["data"][0],
-            out_pitch,
+            ROW_MAJOR, a_form, b_form, rows, columns, inner, one, _address(a), a_pitch,
+            _address(b), b_pitch, one if add else zero, _address(out), out_pitch,
         )  # fmt: skip
 
     return gemm
+
+
+def _address(array: np.ndarray) -> int:
+    return array.__array_interface__["data"][0]
+
+
+def _forms(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> tuple[tuple[int, int], tuple[int, int], int]:
+    """The forms of both matrices, and numbers from row to row of the result. Raises where they do not fit."""
+    if b.shape[0] != a.shape[1] or out.shape != (a.shape[0], b.shape[1]):
+        raise ValueError(f"a product of {a.shape} and {b.shape} does not go to {out.shape}")
+    if not a.dtype == b.dtype == out.dtype:
+        raise TypeError(f"a product takes arrays of one dtype, not {a.dtype}, {b.dtype} and {out.dtype}")
+    out_form, out_pitch = _form(out)
+    if out_form != AS_IS:
+        raise ValueError("the result of a product needs contiguous rows")
+    return _form(a), _form(b), out_pitch
 
 
 def _form(matrix: np.ndarray) -> tuple[int, int]:
@@ -100,12 +195,17 @@ def _routines(letter: str) -> list[Any]:
     """Candidates for gemm of a letter, in the libraries that this process has loaded for NumPy."""
     found = []
     for path in _libraries():
-        try:
-            library = ctypes.CDLL(path)
-        except OSError:
-            continue
+        library = _library(path)
         found += [getattr(library, name.format(letter)) for name in NAMES if hasattr(library, name.format(letter))]
     return found
+
+
+def _library(path: str) -> Any:
+    """A library, or None where it cannot be loaded."""
+    try:
+        return ctypes.CDLL(path)
+    except OSError:
+        return None
 
 
 def _libraries() -> list[str]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hpckit.kernels.nn import dispatch, memory, reference, simd
+from hpckit.kernels.nn import dispatch, matmul, memory, reference, simd
 from hpckit.kernels.nn.matmul import _form, multiply
+from hpckit.kernels.nn.tile import reference as tile_reference
 
 TOLERANCE = {np.float32: 3e-6, np.float64: 1e-13}
 DTYPES = [np.float32, np.float64]
@@ -133,6 +134,47 @@ def test_products_add_to_what_is_there(dtype, monkeypatch):
         close(out, 1 + a[:1] @ b, dtype, 10)
     with pytest.raises(ValueError, match="contiguous rows or columns"):
         _form(wide[:, ::2])
+
+
+def test_products_of_whole_matrices_are_one_chain_in_the_order_of_k():
+    """Begun with nothing, a bias, what a residual carries, both, or what is there; to the bit, also by two threads."""
+    if matmul._tile() is None:
+        pytest.skip("products are NumPy's BLAS on this processor")
+    random = np.random.default_rng(5)
+    for rows, inner, columns in ((16, 16, 16), (49, 257, 70), (61, 19, 545), (23, 300, 33)):
+        a, b, there, bias = (
+            random.standard_normal(shape).astype(np.float32) * random.choice([1e-3, 1, 1e3], shape).astype(np.float32)
+            for shape in ((rows, inner), (inner, columns), (rows, columns), (columns,))
+        )
+        for begun in ({}, {"add": True}, {"bias": bias}, {"onto": there}, {"bias": bias, "onto": there}):
+            start = bias if "bias" in begun else np.float32(0)
+            wanted = np.broadcast_to(there + start if {"onto", "add"} & begun.keys() else start, there.shape)
+            for k in range(inner):
+                wanted = tile_reference.fused(a[:, k, None], b[None, k], wanted)
+            for left in (a, np.asfortranarray(a)):
+                for right in (b, np.asfortranarray(b)):
+                    wide = np.full((rows + 1, columns + 9), 7, np.float32)
+                    out = wide[:rows, :columns]
+                    out[...] = there
+                    multiply(left, right, out, **begun)
+                    np.testing.assert_array_equal(out, wanted)
+                    assert (wide[rows] == 7).all()
+                    assert (wide[:, columns:] == 7).all()
+
+
+def test_threads_share_a_product_with_the_same_bits(monkeypatch):
+    if matmul._tile() is None:
+        pytest.skip("products are NumPy's BLAS on this processor")
+    random, out = np.random.default_rng(6), {}
+    for shape in ((300, 170, 190), (170, 300, 190)):
+        a, b = (random.standard_normal(size).astype(np.float32) for size in ((shape[0], shape[2]), shape[:0:-1]))
+        onto, bias = random.standard_normal(shape[:2]).astype(np.float32), b[0, : shape[1]].copy()
+        for threads in (1, 3):
+            monkeypatch.setattr(matmul, "_threads", lambda threads=threads: threads)
+            out[threads] = np.empty(shape[:2], np.float32)
+            multiply(a, b, out[threads], bias=bias, onto=onto)
+        np.testing.assert_array_equal(out[1], out[3])
+        close(out[1], a.astype(float) @ b + bias + onto, np.float32, 100)
 
 
 def test_memory_is_used_again_only_when_nothing_looks_at_it():

@@ -56,13 +56,13 @@ def attention() -> Any:
     def product(height, packed, first, panels, start, units, out, place, goes_on):
         called()
         if height == height0:
-            tile0(packed, first, panels, start, 0, units, out, place, goes_on, AHEAD)
+            tile0(packed, first, panels, start, 0, units, out, place, panel, goes_on, AHEAD)
         elif height == height1:
-            tile1(packed, first, panels, start, 0, units, out, place, goes_on, AHEAD)
+            tile1(packed, first, panels, start, 0, units, out, place, panel, goes_on, AHEAD)
         elif height == height2:
-            tile2(packed, first, panels, start, 0, units, out, place, goes_on, AHEAD)
+            tile2(packed, first, panels, start, 0, units, out, place, panel, goes_on, AHEAD)
         else:
-            tile3(packed, first, panels, start, 0, units, out, place, goes_on, AHEAD)
+            tile3(packed, first, panels, start, 0, units, out, place, panel, goes_on, AHEAD)
 
     @inlined(math=STRICT)
     def strip(scores, at, seen, most, sums, lane):

@@ -185,7 +185,7 @@ def multiplier(kind: str) -> Any:
         start = panel * stride
         if beside > 1:
             there, count = start + begin * unit_bytes, end - begin
-            lowest(packed, begin * height3 * words, panels, there, stride, count, scratch, at, False, 0)
+            lowest(packed, begin * height3 * words, panels, there, stride, count, scratch, at, beside * width, False, 0)
             return
         for first in range(begin, max(end, begin + 1), step if step > 0 else 1):
             count, goes_on = min(step, end - first), first > begin
@@ -196,13 +196,13 @@ def multiplier(kind: str) -> Any:
                 own = (above * units + first * height) * words
                 place, there = at + above * width, start + first * unit_bytes
                 if height == height0:
-                    tile0(packed, own, panels, there, stride, count, scratch, place, goes_on, ahead)
+                    tile0(packed, own, panels, there, stride, count, scratch, place, width, goes_on, ahead)
                 elif height == height1:
-                    tile1(packed, own, panels, there, stride, count, scratch, place, goes_on, ahead)
+                    tile1(packed, own, panels, there, stride, count, scratch, place, width, goes_on, ahead)
                 elif height == height2:
-                    tile2(packed, own, panels, there, stride, count, scratch, place, goes_on, ahead)
+                    tile2(packed, own, panels, there, stride, count, scratch, place, width, goes_on, ahead)
                 else:
-                    tile3(packed, own, panels, there, stride, count, scratch, place, goes_on, ahead)
+                    tile3(packed, own, panels, there, stride, count, scratch, place, width, goes_on, ahead)
                 above += height
 
     @jit(math=STRICT, key=key)

@@ -229,16 +229,23 @@ class _Emitter:
         return b.bitcast(b.or_(b.bitcast(scaled, self.ints), sign), self.vector)
 
     def run(
-        self, rows: tuple[Any, Any], panel: tuple[Any, list[Any]], units: Any, out: Any, goes_on: Any, ahead: Any
+        self,
+        rows: tuple[Any, Any],
+        panel: tuple[Any, list[Any]],
+        units: Any,
+        out: Any,
+        pitch: Any,
+        goes_on: Any,
+        ahead: Any,
     ) -> None:
-        """All units; `out` is [rows, width of all panels], read first if the sums go on."""
+        """All units; `out` is rows of the width of all panels, `pitch` numbers apart, read first if the sums go on."""
         b = self.b
         sums = self.grid(self.vector)
         dots = self.grid(self.ints) if KINDS[self.kind].along == BLOCK else None
         step = self.rows * words_of(self.kind) * self.size
         places = [
             [
-                b.bitcast(b.gep(out, [I64((r * self.across + v) * self.lanes)]), self.vector.as_pointer())
+                b.bitcast(b.gep(out, [self.plus(b.mul(pitch, I64(r)), v * self.lanes)]), self.vector.as_pointer())
                 for v in range(self.across)
             ]
             for r in range(self.rows)
@@ -273,23 +280,23 @@ class _Emitter:
 
 @functools.cache
 def tile(kind: str, rows: int, beside: int = 1) -> Any:
-    """The intrinsic `(packed, first, panels, start, stride, units, out, place, goes_on, ahead)` for so many rows of a
-    kind and so many panels beside each other, `stride` bytes apart.
+    """The intrinsic `(packed, first, panels, start, stride, units, out, place, pitch, goes_on, ahead)` for so many rows
+    of a kind and so many panels beside each other, `stride` bytes apart.
 
-    out[place : place + rows * width] is [rows, width of all panels]: the products of packed rows from number `first` on
-    with the units of the panels from byte `start` on; added to what is there if the sums go on.
+    From out[place] on stand rows of the width of all panels, `pitch` numbers apart: the products of packed rows from
+    number `first` on with the units of the panels from byte `start` on; added to what is there if the sums go on.
     """
 
     @intrinsic
-    def tile(context, packed, first, panels, start, stride, units, out, place, goes_on, ahead):
+    def tile(context, packed, first, panels, start, stride, units, out, place, pitch, goes_on, ahead):
         def generate(c, b, signature, values):
-            _, first, _, start, stride, units, _, place, goes_on, ahead = values
+            _, first, _, start, stride, units, _, place, pitch, goes_on, ahead = values
             data = [c.make_array(signature.args[i])(c, b, values[i]).data for i in (0, 2, 6)]
             it = _Emitter(kind, rows, beside, c, b)
             row_bytes, panel_bytes = (b.bitcast(each, I8.as_pointer()) for each in data[:2])
             offset = b.mul(first, I64(it.size))
             starts = [b.add(start, b.mul(stride, I64(n))) for n in range(beside)]
-            it.run((row_bytes, offset), (panel_bytes, starts), units, b.gep(data[2], [place]), goes_on, ahead)
+            it.run((row_bytes, offset), (panel_bytes, starts), units, b.gep(data[2], [place]), pitch, goes_on, ahead)
             return c.get_dummy_value()
 
         arguments = (
@@ -300,6 +307,7 @@ def tile(kind: str, rows: int, beside: int = 1) -> Any:
             types.int64,
             types.int64,
             out,
+            types.int64,
             types.int64,
             types.boolean,
             types.int64,

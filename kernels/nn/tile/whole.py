@@ -1,0 +1,187 @@
+"""Products of whole matrices by the tile, float32: neither is packed before, blocks of both are as the product goes on.
+
+A block of the right matrix lies in the second cache as panels and meets all rows of the left one, a few at a time,
+which lie in the first. Sums go on from block to block along K in the result itself, so every output is one chain of
+fused multiply-adds in the order of K: its bits depend on its row, its column and on what the chain begins with, and on
+nothing else.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from hpckit.kernels.compile.addresses import values_at
+from hpckit.kernels.compile.jit import STRICT, jit
+from hpckit.kernels.compile.vectors import called, prefetch_second
+from hpckit.kernels.nn.tile.simd import HEIGHTS, ISA
+from hpckit.kernels.nn.tile.tile import tile, width_of
+from hpckit.kernels.nn.tile.turn import LANES, moved, turned
+
+KIND = "float32"
+WIDTH, HEIGHT = width_of(KIND), HEIGHTS[0]
+INNER, COLUMNS = 256, 512  # at most, of a block of the right matrix: half of a second cache of 1 MiB
+LINE = 16  # numbers of a line of the cache
+GROUP = 4 * HEIGHT  # rows of the left matrix that are packed at once: where K goes down, whole lines of the cache
+# Numbers that a product needs besides its matrices: the packed blocks, and a tile of which the result has only a part.
+ROOM = INNER * (COLUMNS + GROUP) + LANES + HEIGHT * WIDTH
+IS_FAST = LANES >= HEIGHT  # on processors whose registers hold a tile's height; for the others BLAS is as good
+
+
+@functools.cache
+def multiplier() -> Any:
+    """The kernel `(left, right, out, shape, begin, room)`.
+
+    out[rows, columns] = left[rows, inner] right[inner, columns] for the shape (rows, columns, inner). left, right: the
+    address of a matrix, from row to row so many numbers, and whether it is stored as its transpose; out: the first two.
+    begin: what chains begin with: (whether it is what is in `out`, the address of a vector of columns or 0, the address
+    of a matrix or 0, from row to row of that so many numbers); the sum of the latter two, else 0. room: the address of
+    ROOM numbers. All float32.
+    """
+    key = ("whole", ISA, HEIGHTS, INNER, COLUMNS)
+    tile0, tile1, tile2, tile3 = (tile(KIND, height) for height in HEIGHTS)
+    height0, height1, height2, height3 = HEIGHTS
+    moved_rows, moved_columns, numbers = moved(HEIGHT), moved(WIDTH), values_at(KIND)
+    turned_rows, turned_columns = turned(min(HEIGHT, LANES)), turned(LANES)
+
+    @jit(math=STRICT, key=key)
+    def height_of(left):
+        return height0 if left >= height0 else height1 if left >= height1 else height2 if left >= height2 else height3
+
+    @jit(math=STRICT, key=key, borrowed=True)
+    def pack_rows(a, at, turned, pitch, rows, units, packed):
+        """Some rows of the left matrix, height by height."""
+        called()
+        whole = rows // height0 * height0
+        if turned:
+            for k in range(units):
+                for above in range(0, whole, height0):
+                    moved_rows(a, at + k * pitch + above, packed, above * units + k * height0)
+        else:
+            for above in range(0, whole, height0):
+                source, place, even = at + above * pitch, above * units, units // LANES * LANES
+                for k in range(0, even, LANES):
+                    turned_rows(a, source + k, pitch, packed, place + k * height0, height0)
+                for k in range(even, units):
+                    for r in range(height0):
+                        packed[place + k * height0 + r] = a[source + r * pitch + k]
+        along, down = (pitch, 1) if turned else (1, pitch)
+        above = whole
+        while above < rows:
+            height = height_of(rows - above)
+            source, place = at + above * down, above * units
+            for k in range(units):
+                for r in range(height):
+                    packed[place + k * height + r] = a[source + r * down + k * along]
+            above += height
+
+    @jit(math=STRICT, key=key, borrowed=True)
+    def pack_columns(b, at, turned, pitch, columns, units, packed):
+        """A block of the right matrix as panels; the last one is filled up with zeros."""
+        called()
+        panel, whole, even = units * WIDTH, columns // WIDTH, units // LANES * LANES
+        if turned:
+            for p in range(whole):
+                source, place = at + p * WIDTH * pitch, p * panel
+                for k in range(0, even, LANES):
+                    for c in range(0, WIDTH, LANES):
+                        turned_columns(b, source + c * pitch + k, pitch, packed, place + k * WIDTH + c, WIDTH)
+                for k in range(even, units):
+                    for c in range(WIDTH):
+                        packed[place + k * WIDTH + c] = b[source + c * pitch + k]
+        else:
+            for k in range(units):
+                for p in range(whole):
+                    moved_columns(b, at + k * pitch + p * WIDTH, packed, p * panel + k * WIDTH)
+        along, down, done = (1, pitch, whole * WIDTH) if turned else (pitch, 1, whole * WIDTH)
+        for k in range(units if done < columns else 0):
+            for c in range(WIDTH):
+                source, place = at + (done + c) * down + k * along, whole * panel + k * WIDTH + c
+                packed[place] = b[source] if done + c < columns else np.float32(0)
+
+    @jit(math=STRICT, key=key, borrowed=True)
+    def ask(a, at, turned, pitch, lines, units):
+        """Ask for so many rows or columns of a matrix, of so many numbers along K."""
+        called()
+        rows, count = (units, lines) if turned else (lines, units)
+        for r in range(rows):
+            for number in range(0, count, LINE):
+                prefetch_second(a, at + r * pitch + number)
+
+    @jit(math=STRICT, key=key, borrowed=True)
+    def sums(height, packed, first, panels, start, units, out, place, pitch, goes_on):
+        called()
+        if height == height0:
+            tile0(packed, first, panels, start, 0, units, out, place, pitch, goes_on, 0)
+        elif height == height1:
+            tile1(packed, first, panels, start, 0, units, out, place, pitch, goes_on, 0)
+        elif height == height2:
+            tile2(packed, first, panels, start, 0, units, out, place, pitch, goes_on, 0)
+        else:
+            tile3(packed, first, panels, start, 0, units, out, place, pitch, goes_on, 0)
+
+    @jit(math=STRICT, key=key, borrowed=True)
+    def begin_with(out, at, pitch, vector, column, matrix, corner, down, height, count):
+        """Set a tile of the result to what its chains begin with."""
+        called()
+        for r in range(np.uint64(height)):
+            place = np.uint64(at) + r * np.uint64(pitch)
+            for c in range(np.uint64(count)):
+                value = np.float32(0)
+                if matrix.size:
+                    value = matrix[np.uint64(corner) + r * np.uint64(down) + c]
+                if vector.size:
+                    value = value + vector[np.uint64(column) + c] if matrix.size else vector[np.uint64(column) + c]
+                out[place + c] = value
+
+    @jit(math=STRICT, key=key)
+    def multiply(left, right, out, shape, begin, room):
+        (a, a_pitch, a_turned), (b, b_pitch, b_turned), (to, pitch) = left, right, out
+        (rows, columns, inner), (add, start, onto, down) = shape, begin
+        ours, theirs, result = numbers(a, rows), numbers(b, rows), numbers(to, rows)  # the lengths are not looked at
+        vector, matrix = numbers(start, columns if start else 0), numbers(onto, rows if onto else 0)
+        panels, packed = numbers(room, rows), numbers(room + 4 * INNER * COLUMNS, rows)
+        edge = numbers(room + 4 * (INNER * (COLUMNS + GROUP) + LANES), rows)
+        begun = start != 0 or onto != 0
+        stretches = max(1, -(-inner // INNER))
+        stretch = max(1, min(INNER, -(-inner // (stretches * LANES)) * LANES))
+        for k in range(0, max(inner, 1), stretch):
+            units, goes_on, begins = min(stretch, inner - k), add or begun or k > 0, begun and k == 0
+            along_a, down_a = (k * a_pitch, 1) if a_turned else (k, a_pitch)
+            along_b, down_b = (k, b_pitch) if b_turned else (k * b_pitch, 1)
+            for first in range(0, columns, COLUMNS):
+                wide = min(COLUMNS, columns - first)
+                pack_columns(theirs, along_b + first * down_b, b_turned, b_pitch, wide, units, panels)
+                for row in range(0, rows, GROUP):
+                    high, coming = min(GROUP, rows - row), min(GROUP, rows - row - GROUP)
+                    pack_rows(ours, along_a + row * down_a, a_turned, a_pitch, high, units, packed)
+                    above, asked, share = 0, 0, -(-HEIGHT * WIDTH // wide)
+                    while above < high:
+                        height, own = height_of(high - above), above * units
+                        for column in range(0, wide, WIDTH):
+                            if asked < coming:
+                                more, corner = min(share, coming - asked), along_a + (row + GROUP + asked) * down_a
+                                ask(ours, corner, a_turned, a_pitch, more, units)
+                                asked += share
+                            panel, count = column * units, min(WIDTH, wide - column)
+                            place = (row + above) * pitch + first + column
+                            ask(result, place + WIDTH, False, pitch, height, WIDTH)
+                            if begins:
+                                corner, of = (row + above) * down + first + column, first + column
+                                begin_with(result, place, pitch, vector, of, matrix, corner, down, height, count)
+                            if count == WIDTH:
+                                sums(height, packed, own, panels, 4 * panel, units, result, place, pitch, goes_on)
+                                continue
+                            if goes_on:
+                                for r in range(height):
+                                    for c in range(count):
+                                        edge[r * WIDTH + c] = result[place + r * pitch + c]
+                            sums(height, packed, own, panels, 4 * panel, units, edge, 0, WIDTH, goes_on)
+                            for r in range(height):
+                                for c in range(count):
+                                    result[place + r * pitch + c] = edge[r * WIDTH + c]
+                        above += height
+
+    return multiply
