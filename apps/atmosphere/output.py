@@ -52,7 +52,10 @@ def variables(winds: str, asked: Iterable[str]) -> dict[str, dict[str, str]]:
 
 
 def full_fields(asked: Iterable[str], rho: Array, rho_theta: Array) -> dict[str, Array]:
-    """Full fields from density and rho theta (deviation and base state together), any shape."""
+    """Full fields from density and rho theta (deviation and base state together), any shape.
+
+    Of moist air with the moist theta: from (1 + R_v / R_d q_v) rho of dry air.
+    """
     made = {
         "theta_total": lambda: rho_theta / rho,
         "temperature": lambda: C0 * rho_theta**GAMMA / (RD * rho),

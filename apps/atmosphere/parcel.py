@@ -179,5 +179,5 @@ def _areas(z: np.ndarray, buoyancy: np.ndarray, lcl: float) -> tuple[float, floa
         return 0.0, 0.0, np.nan, np.nan
     base, end = layers[0][0], layers[-1][1]
     cape = float(areas[base:end][positive[base:end]].sum())
-    cin = float(-areas[:base][areas[:base] < 0].sum())
+    cin = float(np.abs(areas[:base][areas[:base] < 0]).sum())
     return cape, cin, float(places[base]), float(places[end])

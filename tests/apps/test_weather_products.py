@@ -44,6 +44,7 @@ STORM = {
     "time": {"end": 240.0, "monitor": 10},
     "output": {
         "every": 120.0,
+        "fields": ["theta_total", "temperature", "pressure"],
         "maps": True,
         "series": 30.0,
         "stations": [{"name": "here", "x": 6400.0, "y": 7400.0}, {"name": "edge", "x": 13e3, "y": 0.0}],
@@ -132,6 +133,9 @@ def test_a_wrfout_has_what_its_readers_need(storm, capsys):
         pressure, rho = file["P"][:] + file["PB"][:], shown["rho"] + fields.rho_base.values[:, None, None]
         warm = theta * (1 + 461 / 287 * shown["vapor"])
         np.testing.assert_allclose(pressure, rho * 287 * warm * (pressure / 1e5) ** (287 / 1004), rtol=1e-4)
+        np.testing.assert_allclose(fields.theta_total.values, theta, rtol=1e-6)  # of dry air, as air_temperature
+        np.testing.assert_allclose(fields.pressure.values, pressure, rtol=1e-6)
+        np.testing.assert_allclose(fields.temperature.values, theta * (pressure / 1e5) ** (287 / 1004), rtol=1e-6)
         height = destagger(file["PH"][:] + file["PHB"][:], 1) / 9.81
         np.testing.assert_allclose(height[0, :, 3, 4], fields.z.values, rtol=1e-5)
         assert (file["PSFC"][:] > pressure[:, 0]).all()
@@ -287,7 +291,8 @@ def test_a_wrfout_over_terrain_and_of_explicit_dynamics(tmp_path):
     hill = {"kind": "bell", "ridge": False, "height": 900.0, "half_width": 3e3, "x": 6e3, "y": 7e3}
     base = {"kind": "stable", "frequency": 0.01}
     for name, more in (("hill", {"dynamics": {"kind": "hevi"}, "terrain": hill}), ("explicit", {})):
-        config = Config.model_validate({"grid": grid, "base": base, "bubbles": [], "time": {"end": 0.0}, **more})
+        told = {"time": {"end": 0.0}, "output": {"fields": ["pressure"]}}
+        config = Config.model_validate({"grid": grid, "base": base, "bubbles": [], **told, **more})
         path = tmp_path / name
         run_app(config, Run(MPI.COMM_SELF, path, app="weather3d", title=name, lines=False))
         (path / "resolved.json").write_text(json.dumps({"values": config.model_dump(mode="json")}))
@@ -302,6 +307,7 @@ def test_a_wrfout_over_terrain_and_of_explicit_dynamics(tmp_path):
             profile = column_of(config.base)
             np.testing.assert_allclose(file["P"][0] + file["PB"][0], profile.pressure(height), rtol=4e-3)
             np.testing.assert_allclose(file["T"][0] + 300, profile.theta(height), rtol=1e-3)
-            np.testing.assert_allclose(file["PSFC"][0], profile.pressure(ground), rtol=4e-3)
+            np.testing.assert_allclose(file["P"][0] + file["PB"][0], fields["pressure"][0], rtol=1e-6)
+            np.testing.assert_allclose(file["PSFC"][0], profile.pressure(ground), rtol=1e-3)
             assert not file["QVAPOR"][:].any()
             assert "RAINNC" not in file.variables

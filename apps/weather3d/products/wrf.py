@@ -11,22 +11,26 @@ from __future__ import annotations
 import datetime
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import h5py
 import numpy as np
 
 from hpckit.apps.weather3d.config import Config
+from hpckit.apps.weather3d.model import HALOS
 from hpckit.apps.weather3d.products.maps import MAPS
 from hpckit.apps.weather3d.setups import column_of
-from hpckit.apps.weather3d.sides import periodic_axes
-from hpckit.apps.weather3d.terrain import heights, level_heights, parts_of
+from hpckit.apps.weather3d.sides import HORIZONTAL, periodic_axes
+from hpckit.apps.weather3d.split.state import level_tables
+from hpckit.apps.weather3d.terrain import Terrain
 from hpckit.errors import InputError
 from hpckit.io.fields.hdf5 import FORMAT
 from hpckit.io.fields.master import MASTER
 from hpckit.io.files import replacing
 from hpckit.kernels.euler.constants import C0, GAMMA, GRAVITY, P0, RD
 from hpckit.kernels.euler.rain.constants import RV
+from hpckit.plan.grid.decomposition import Decomposition
+from hpckit.plan.topology import Topology
 
 EPOCH = "2000-01-01_00:00:00"
 WRF_GRAVITY = 9.81  # m/s2: what readers divide the geopotential by
@@ -149,12 +153,13 @@ def write_wrfout(
     maps = fields.with_name(MAPS) / MASTER
     with h5py.File(fields) as source, replacing(path) as temporary, h5py.File(temporary, "w", libver=FORMAT) as made:
         times = np.asarray(source["time"][...])
-        still = _still(source, config, middle)
+        rest = _base_of(source, config)
+        still = _still(source, config, middle, rest)
         told = h5py.File(maps) if maps.is_file() else None
         try:
             blank = _Frames(made, config, start, middle, len(times))
             for k, time in enumerate(times):
-                blank.add(k, float(time), {**still, **_moving(source, told, k, config, still)})
+                blank.add(k, float(time), {**still, **_moving(source, told, k, config, still, rest)})
         finally:
             if told:
                 told.close()
@@ -256,20 +261,35 @@ def _attributes(config: Config, start: datetime.datetime, middle: tuple[float, f
     }
 
 
-def _still(source: h5py.File, config: Config, middle: tuple[float, float]) -> dict[str, np.ndarray]:
+class _Base(NamedTuple):
+    """The base state of all cells: faces of levels (m), density of dry air (kg/m3), theta (K), pressure (Pa)."""
+
+    faces: np.ndarray
+    rho: np.ndarray
+    theta: np.ndarray
+    pressure: np.ndarray
+
+
+def _base_of(source: h5py.File, config: Config) -> _Base:
+    """That of the run's file, or that of the model in cells over terrain."""
+    grid = config.grid
+    edges = grid.edges
+    if config.terrain.kind == "flat":
+        rows = (np.asarray(source[name][...], np.float64) for name in ("rho_base", "theta_base", "pressure_base"))
+        cells = [np.broadcast_to(row[:, None, None], (grid.nz, grid.ny, grid.nx)) for row in rows]
+        return _Base(edges[:, None, None] + np.zeros((1, grid.ny, grid.nx)), *cells)
+    alone = Topology(("z", *HORIZONTAL), (1, 1, 1), periodic_axes(config))
+    whole = Decomposition((grid.nz, grid.ny, grid.nx), alone, halo=HALOS)
+    profile = column_of(config.base, config.moisture.kind != "none")
+    terrain = Terrain(config, profile, level_tables(edges), (whole, 0), np.asarray)
+    return _Base(terrain.faces, terrain.cells.rho, terrain.cells.theta, terrain.cells.pressure)
+
+
+def _still(source: h5py.File, config: Config, middle: tuple[float, float], rest: _Base) -> dict[str, np.ndarray]:
     """What does not change: places, levels, the base state."""
     grid = config.grid
-    edges, shape = grid.edges, (grid.ny, grid.nx)
-    ground = np.zeros(shape)
-    faces = edges[:, None, None] + np.zeros((1, *shape))
-    if config.terrain.kind != "flat":
-        ground = heights(config)
-        faces = level_heights(config, edges, *parts_of(config, ground))
-    base = np.log(np.asarray(source["pressure_base"][...], np.float64))
-    z = np.asarray(source["z"][...], np.float64)
-    pressure = np.exp(np.interp(0.5 * (faces[1:] + faces[:-1]), z, base))
-    rho = np.exp(np.interp(0.5 * (faces[1:] + faces[:-1]), z, np.log(source["rho_base"][...])))
-    column = (rho * np.diff(faces, axis=0)).sum(axis=0) * GRAVITY
+    edges, shape, faces = grid.edges, (grid.ny, grid.nx), rest.faces
+    column = (rest.rho * np.diff(faces, axis=0)).sum(axis=0) * GRAVITY
     mass = np.concatenate([[0.0], np.cumsum(np.asarray(source["rho_base"][...]) * np.diff(edges))])
     eta = 1 - mass / mass[-1]
     x, y = ((np.arange(2 * n + 1) / 2 - n / 2) * width for n, width in ((grid.nx, grid.dx), (grid.ny, grid.dy)))
@@ -285,9 +305,9 @@ def _still(source: h5py.File, config: Config, middle: tuple[float, float]) -> di
         **places,
         "PHB": WRF_GRAVITY * faces,
         "PH": np.zeros_like(faces),
-        "PB": pressure,
+        "PB": rest.pressure,
         "MUB": column,
-        "HGT": ground,
+        "HGT": faces[0],
         **{name: np.full(shape, value) for name, value in flat.items()},
         "MAPFAC_M": np.ones(shape),
         "MAPFAC_U": np.ones((grid.ny, grid.nx + 1)),
@@ -301,23 +321,19 @@ def _still(source: h5py.File, config: Config, middle: tuple[float, float]) -> di
 
 
 def _moving(
-    source: h5py.File, maps: h5py.File | None, k: int, config: Config, still: Mapping[str, np.ndarray]
+    source: h5py.File, maps: h5py.File | None, k: int, config: Config, still: Mapping[str, np.ndarray], rest: _Base
 ) -> dict[str, np.ndarray]:
     """The variables of frame k that change."""
 
     def read(name: str) -> np.ndarray:
         return np.asarray(source[name][k], np.float64)
 
-    faces = still["PHB"] / WRF_GRAVITY
-    height, z = 0.5 * (faces[1:] + faces[:-1]), np.asarray(source["z"][...], np.float64)
-    base = np.exp(np.interp(height, z, np.log(source["rho_base"][...])))
-    rho = read("rho") + base
-    theta = read("theta") + np.interp(height, z, np.asarray(source["theta_base"][...], np.float64))
+    rho, theta = read("rho") + rest.rho, read("theta") + rest.theta
     water = {short: read(name) for name, (short, _) in WATER.items() if name in source}
     water.setdefault("QVAPOR", np.zeros_like(theta))
     pressure = C0 * (rho * theta * (1 + RV / RD * water["QVAPOR"])) ** GAMMA
     temperature = theta * (pressure / P0) ** (1 - 1 / GAMMA)
-    weight = (rho * np.diff(faces, axis=0)) * GRAVITY
+    weight = (rho * np.diff(rest.faces, axis=0)) * GRAVITY
     wet = 1 + sum(water.values())
     wraps = periodic_axes(config)
     ends = {
@@ -332,7 +348,7 @@ def _moving(
         "T": theta - T0,
         "P": pressure - still["PB"],
         "MU": weight.sum(axis=0) - still["MUB"],
-        "PSFC": pressure[0] + 0.5 * (weight * wet)[0],
+        "PSFC": pressure[0] * np.exp(0.5 * (weight * wet)[0] / pressure[0]),
         "T2": temperature[0],
         "TH2": theta[0],
         "Q2": water["QVAPOR"][0],

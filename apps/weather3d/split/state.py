@@ -212,10 +212,14 @@ class SplitState:
 
     def _theta(self, rho: np.ndarray, heat: np.ndarray) -> np.ndarray:
         """Deviation of theta from the base state's; of moist air not that of the moist theta."""
-        if self.is_moist:
-            assert self.carried
-            rho = rho * (1 + RV / RD * self.carried.field.to_host()[0])
-        return heat / rho - self.rest_of.theta
+        return heat / self._with_vapor(rho) - self.rest_of.theta
+
+    def _with_vapor(self, rho: np.ndarray) -> np.ndarray:
+        """What rho theta of the state (with the moist theta) and rho T are divided by for theta and T, kg/m3."""
+        if not self.is_moist:
+            return rho
+        assert self.carried
+        return rho * (1 + RV / RD * self.carried.field.to_host()[0])
 
     def watch(self) -> Diagnostics:
         """Collective: mass, energy, extremes. Sums may differ in the last bits between numbers of ranks."""
@@ -381,7 +385,7 @@ class SplitState:
         rho, u, v, w, heat = self._middles()
         theta = self._theta(rho, heat)
         fields = {"theta": theta, "u": u, "v": v, "w": w, "rho": rho - self.rest_of.rho}
-        fields |= full_fields(self.config.output.fields, rho, heat)
+        fields |= full_fields(self.config.output.fields, self._with_vapor(rho), heat)
         if self.carried:
             carried = self.carried.field.to_host().astype(np.float64, copy=False)
             fields |= dict(zip(self.carried.names, carried, strict=True))
