@@ -6,7 +6,7 @@ from typing import Self
 
 from pydantic import model_validator
 
-from hpckit.apps.md.settings.presets import PRESETS
+from hpckit.apps.md.presets import PRESETS
 from hpckit.apps.md.settings.sections import Settings
 from hpckit.apps.md.settings.together import require_together
 

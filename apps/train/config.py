@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from hpckit.apps.train.settings.mesh import Context, Pipeline, Ranks, Sharding, Tensor
 from hpckit.apps.train.settings.network import Model, either
 from hpckit.apps.train.settings.optimization import Mixed, Optimizer, Time
-from hpckit.apps.train.settings.presets import PRESETS
 from hpckit.apps.train.settings.samples import Batch, Data, Sample
 from hpckit.io.settings import Section
 
-__all__ = ["GPU", "PRESETS", "SUMMARY", "Config", "device_problems"]
 SUMMARY = "neural networks on a mesh of ranks: GPT (GPT-2, Llama, Mixtral) on any text, MLP and CNN on digits"
 GPU = True  # supports `hpckit run --gpu`
 
@@ -109,3 +107,37 @@ def device_problems(config: Config, gpu: bool) -> Iterator[str]:
     if gpu and any(given.values()):
         names = either([name for name, there in given.items() if there])
         yield f"{names} share a layer or a sample among ranks of the host: omit it, or --gpu"
+
+
+PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
+    "gpt": (
+        "a GPT-2 shaped network of 3 million parameters learns to write the sources of hpckit, or data.file=…",
+        {},
+    ),
+    "llama": (
+        "the same, Llama shaped: rotary positions, RMSNorm, SwiGLU, grouped-query attention",
+        {"model": {"kind": "llama", "kv_heads": 4}},
+    ),
+    "moe": (
+        "a mixture of experts in the shape of Mixtral: each token goes through 2 of 8 gated maps",
+        {"model": {"kind": "llama", "kv_heads": 4, "experts": 8, "hidden": 352}},
+    ),
+    "digits": (
+        "a convolution network learns to read handwritten digits",
+        {
+            "model": {"kind": "cnn"},
+            "batch": {"size": 64},
+            "time": {"steps": 300, "validate_every": 50},
+            "optimizer": {"lr": 4e-3},
+        },
+    ),
+    "digits_mlp": (
+        "a multilayer perceptron learns the same",
+        {
+            "model": {"kind": "mlp", "layers": 2, "width": 128},
+            "batch": {"size": 64},
+            "time": {"steps": 300, "validate_every": 50},
+            "optimizer": {"lr": 2e-3},
+        },
+    ),
+}

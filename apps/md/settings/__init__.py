@@ -1,1 +1,1 @@
-"""The sections of a run file of molecular dynamics, what they require of each other, and the presets."""
+"""The sections of a run file of molecular dynamics, and what they require of each other."""

@@ -1,1 +1,1 @@
-"""The sections of a run file of training, each checked by itself, and the presets."""
+"""The sections of a run file of training, each checked by itself."""
