@@ -39,9 +39,9 @@ def axis_comm(comm: Any) -> MPI.Intracomm:
 class Mesh(ClosedTogether):
     """The ranks of `comm` laid out on named axes: `Mesh(comm, z=2, y=0, x=0, periodic=("x",))`.
 
-    A size of 0 is chosen for the least halo surface (`best_factorization`): give `shape`, the cells of the grid, to
-    choose it for that grid, and `halo`, to keep blocks at least that thick. `mesh["x"]` is the communicator of the
-    line of ranks along x through this rank, numbered by the x coordinate.
+    hpckit replaces a size of 0 by the one with the smallest halo surface (`best_factorization`): give `shape`, the
+    cells of the grid, to choose it for that grid, and `halo`, to keep blocks at least that thick. `mesh["x"]` is the
+    communicator of the line of ranks along x through this rank, numbered by the x coordinate.
 
     Making and closing a mesh is collective. The mesh owns a duplicate of `comm` and its sub-communicators and frees
     them: use it as a context manager, or call `close`. An exception that leaves the `with` block frees nothing, since
@@ -123,8 +123,8 @@ class Mesh(ClosedTogether):
     def fold(self, names: Sequence[str], /, **axes: int) -> Mesh:
         """Another mesh over the ranks that differ from this one in the axes `names` only, in the order of this mesh.
 
-        mesh.fold(("dp", "tp"), edp=2, ep=4) lays the dp x tp ranks of each stage of a pipeline out anew, for instance
-        for experts. Names of axes that this mesh has not are passed over. Collective; it closes with this mesh. Raises
+        mesh.fold(("dp", "tp"), edp=2, ep=4) rearranges the dp x tp ranks of each stage of a pipeline, for instance for
+        experts. Names that are not axes of this mesh are ignored. Collective; it closes with this mesh. Raises
         `InputError` unless the sizes of `axes` multiply to the number of these ranks.
         """
         topology = self.topology

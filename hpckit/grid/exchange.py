@@ -54,11 +54,11 @@ class HaloExchange(Begun):
 
     within_node: whether neighbors on one node exchange through shared memory (`hpckit.comm.shared.transport`) instead
     of MPI; or the communicator of the ranks that do. large: bytes above which a contiguous slab travels as a message of
-    its own. bindings: of how many sets of arrays it keeps the requests; a run that keeps many states needs as many.
+    its own. bindings: the number of sets of arrays whose requests it keeps; a program with many states needs as many.
 
     `halo(T)` exchanges. Between `halo.start(T)` and `halo.finish(T)` the program may update the core, but must not
     write to the rim or the halo. `halo.accumulate(T)` is the reverse, for deposits. Making an exchange is collective
-    and raises `InputError` when the ranks do not agree; so do fields unlike the prototypes.
+    and raises `InputError` when the ranks do not agree; fields unlike the prototypes raise it, too.
 
     Fields on a GPU are exchanged there: `finish` returns before the GPU has finished; later work on the same stream
     runs after the exchange.
@@ -137,8 +137,8 @@ class HaloExchange(Begun):
 
     @property
     def wraps(self) -> list[tuple[int, int]] | None:
-        """The fields (by number) and dims whose ends are copied to each other, in order, where an exchange is nothing
-        but that and the fills of walls behind it: no other rank takes part, and nobody listens. Else None.
+        """The fields (by number) and dims whose ends are copied to each other, in order, if an exchange does nothing
+        else before it fills walls: no other rank takes part, and no listener is attached. Otherwise None.
         """
         if self._lane is not None or self._observer.on or not all(phase.is_alone for phase in self._phases):
             return None

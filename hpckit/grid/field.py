@@ -27,8 +27,8 @@ class Field:
     """Values of one quantity on the cells (or faces) of a decomposition that a rank owns, and on their halo.
 
     `data` is the local array, `components` + local_shape, C-contiguous; `interior` is the view of its owned part.
-    Vectors and other stacks of equal fields have leading dims, `components`: one Field then moves in one message.
-    On a GPU (`device`) `data` is a CuPy array; `to_host` and `set_from_host` copy, nothing else does.
+    Vectors and other stacks of fields have leading dims, `components`; all of them travel in one message. On a GPU
+    (`device`) `data` is a CuPy array; only `to_host` and `set_from_host` copy between host and GPU.
     """
 
     def __init__(
@@ -78,8 +78,8 @@ class Field:
     ) -> Self:
         """A field of zeros, 64-byte aligned, in host memory or on `device`.
 
-        components: the values of a cell, as in 3 or (2, 3); they are the first dims of the array. Raises `InputError`
-        if they are not counts, or if `dtype` is not a dtype of plain values.
+        components: the shape of a cell's values, such as 3 or (2, 3); these are the first dims of the array. Raises
+        `InputError` if they are not counts, or if `dtype` is not a dtype of plain values.
         """
         if not isinstance(mesh, Mesh):
             raise InputError(
@@ -100,9 +100,9 @@ class Field:
         units: str = "1",
         device: Device = HOST,
     ) -> Self:
-        """Scatter a global NumPy array, components + global_shape, from `root`; the others give None. The halo stays 0.
+        """Scatter a global NumPy array, components + global_shape, from `root`; the other ranks pass None.
 
-        Collective; raises `InputError` on every rank when the array does not fit.
+        Collective; the halo stays 0. Raises `InputError` on every rank when the array does not fit.
         """
         whole = decomposition.global_shape
         root = checked_root(root, mesh.size)

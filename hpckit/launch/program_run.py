@@ -32,7 +32,7 @@ __communicates__ = True  # its frames are not call sites
 
 
 class ProgramRun(Run):
-    """A run of a program of your own, as `hp.Run`: what it does is in one folder, as for an app.
+    """A run of your own program (`hp.Run`): everything that it writes is in one folder, as for an app.
 
         with hp.Run("plate", title="a hot plate", units={"warmest": "K"}) as run:
             saved = hp.Checkpoints(mesh, run, T, every="10 min")
@@ -40,13 +40,14 @@ class ProgramRun(Run):
             ...
                 run.metric(step=step, time=time, warmest=T.max())
 
-    `hpckit ls` lists the folder, `hpckit report` draws it, `hpckit resume` runs the program again, which goes on from
-    its newest checkpoint (`hp.Checkpoints(mesh, run, …)`); without one it starts anew. The end of the block writes
-    `summary.json`: "done", or "stopped" after an `edge` that was True. Figures for it go to `run.finish({...})`.
+    `hpckit ls` lists the folder, `hpckit report` draws it, `hpckit resume` runs the program again, which continues from
+    its newest checkpoint (`hp.Checkpoints(mesh, run, …)`), or starts from the beginning if there is none. The end of
+    the block writes `summary.json`: "done", or "stopped" after an `edge` that was True. Pass figures for it to
+    `run.finish({...})`.
 
-    folder: made if it is not there. comm: a communicator or mesh, by default all ranks. settings: JSON values that the
-    report shows; units: of the metrics by name. Collective. Raises `InputError` for a folder with other files or with a
-    run that is done, and `InUseError` while another process runs in it.
+    folder: created if it does not exist. comm: a communicator or mesh, by default all ranks. settings: JSON values that
+    the report shows; units: of the metrics by name. Collective. Raises `InputError` for a folder with other files or
+    with a run that is done, and `InUseError` while another process runs in it.
     """
 
     def __init__(
@@ -77,9 +78,9 @@ class ProgramRun(Run):
         variables: Mapping[str, Mapping[str, Any]],
         **options: Any,
     ) -> FieldWriter:
-        """A `hp.FieldWriter` for the run's folder `output`, with the same arguments but for `directory`.
+        """A `hp.FieldWriter` for the run's folder `output`, with the same arguments except `directory`.
 
-        Make it after the checkpoints: in a resumed run it goes on after the frames of the checkpoint.
+        Make it after the checkpoints: in a resumed run it continues after the frames of the checkpoint.
         """
         folder, kept = self.directory.output, self.kept("fields")
         made = FieldWriter(mesh, folder, decomposition, coords, units, variables, resume=kept, **options)

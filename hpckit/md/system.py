@@ -155,14 +155,14 @@ class System:
     """Particles in a box, cut into domains over the ranks of `mesh` (axes x, y, z), with the forces between them.
 
     masses: of each type. skin: the reach of the lists beyond the cutoff. rebuilds: when to rebuild the lists.
-    precision: "double", or "mixed" (pairs in float32, sums in float64). repro: forces are added without rounding,
-    so that no bit depends on the number of ranks. balance_every: steps between two moves of the cuts by measured
-    work, 0 for none. bonds: forces of bonds beside those of pairs; exclusions: what partners in a molecule have of
-    these; long_range: a sum over all images of the charges; terms: angles, dihedrals, impropers; constraints:
+    precision: "double", or "mixed" (pairs in float32, sums in float64). repro: forces are added without rounding, so
+    that no bit depends on the number of ranks. balance_every: steps between two moves of the cuts by measured work, 0
+    for none. bonds: forces of bonds beside those of pairs; exclusions: the share of the pair forces that partners in a
+    molecule keep; long_range: a sum over all images of the charges; terms: angles, dihedrals, impropers; constraints:
     distances that stay. inner: how many times in a step the forces of bonds and terms act (r-RESPA), while all others
     act once; then `fast` has these forces, and `slow` the others. device: a GPU holds particles, lists and forces.
-    Between rebuilds a single rank never waits for it, unless `Rebuilds.check` asks for the largest move; with
-    several ranks each step waits for the packed messages.
+    Between rebuilds a single rank never waits for it, unless `Rebuilds.check` asks for the largest move; with several
+    ranks each step waits for the packed messages.
 
     Make it with the same arguments on every rank. `load` (or `load_snapshot`) sets the particles, `rebuild` and
     `compute` their forces; each step of a dynamics calls `update`. `particles` has the arrays of this rank, on the
@@ -224,7 +224,7 @@ class System:
     def bind(
         self, bonds: Bonded | None, terms: Sequence[MoleculeTerms], constraints: Held | None, inner: int = 1
     ) -> None:
-        """Take other bonds, terms and constraints; `rebuild` must follow. Raises `InputError` for what does not go
+        """Replace bonds, terms and constraints; `rebuild` must follow. Raises `InputError` for what does not go
         together.
         """
         self.bonds, self.terms, self.constraints, self.inner = bonds, tuple(terms), constraints, inner
@@ -394,8 +394,9 @@ class System:
         self._add_others(measure)
 
     def settle(self) -> None:
-        """Collective, before the first step: bring held distances to their lengths, with forces and energies of the
-        places before, and constraints of those after, as `fix shake` of LAMMPS does. Without constraints: `compute`.
+        """Collective, before the first step: bring constrained distances to their lengths. Forces and energies are
+        those of the positions before, constraint forces those of the positions after, as with `fix shake` of LAMMPS.
+        Without constraints: `compute`.
         """
         held, self.constraints = self.constraints, None
         try:

@@ -152,7 +152,7 @@ class Swarm:
         """Collective, after particles moved: wrap them into the box along periodic dims and send each to the rank that
         owns its position, however far it went; returns how many left this rank.
 
-        Particles that stay keep their order; arriving ones go behind them, in the order of their source ranks. Raises
+        Particles that stay keep their order; those that arrive follow them, in the order of their source ranks. Raises
         `InputError` for a position that is not finite.
         """
         places = self._wrap()

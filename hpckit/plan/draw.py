@@ -32,7 +32,8 @@ class Drawn(Protocol):
 def draw(plan: Plan | Drawn) -> str:
     """A table, one line per step and one column per rank: `2>3` means that the rank sends its cell 2 to rank 3, `2-5>3`
     cells 2 to 5. Plans may have other labels: in a halo exchange, `2x16>3` is a box of 2 x 16 cells. Data of `+` steps
-    is added by the receiver; `m` steps run in shared memory. The graph of a traced model, too: its nodes and exchanges.
+    is added by the receiver; `m` steps run in shared memory. It lists the nodes and exchanges of a traced model's
+    graph, too.
 
     Raises `InputError` for more ranks or messages than a table can show.
     """

@@ -52,8 +52,7 @@ class Price:
 def price(plan: Plan, machine: Machine = FREE, nbytes: float = 0.0, itemsize: float = 8) -> Price:
     """The price of a plan over a buffer of `nbytes`, or of items of `itemsize` bytes, whichever its steps count in.
 
-    Without a machine messages cost nothing. Blocks of a collective count as equally large unless the plan's counts are
-    given.
+    Without a machine messages cost nothing. Blocks of a collective count as equal in size unless the plan has counts.
     """
     require_plan(plan)
     steps = plan.steps()

@@ -49,7 +49,8 @@ class Topology:
         periodic: Sequence[str] = (),
         halo: int | Sequence[int] = 1,
     ) -> Topology:
-        """The choice of a `Mesh` for a grid of this shape; axes: ranks along each dim, 0 to be chosen.
+        """The topology that a `Mesh` chooses for a grid of this shape; axes: ranks along each dim, 0 where hpckit
+        chooses.
 
         Raises `DecompositionError` if the ranks do not fit.
         """

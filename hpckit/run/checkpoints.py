@@ -41,11 +41,11 @@ class Checkpoints(ClosedTogether):
     """Checkpoints of fields and swarms in a folder, and restart from its newest intact one.
 
     fields: saved under their names; name swarms and unnamed fields here: `Checkpoints(mesh, dir, T, flock=swarm)`.
-    every: elapsed time ("10 min"), a number of steps, or "never" (only at an early stop); keep: how many generations
-    stay; asynchronous: written from a copy while the computation goes on; limit: elapsed time ("11 h 50 min") after
+    every: elapsed time ("10 min"), a number of steps, or "never" (only at an early stop); keep: number of generations
+    kept; asynchronous: write from a copy while the computation continues; limit: elapsed time ("11 h 50 min") after
     which `edge` asks the program to stop, as after SIGTERM or SIGUSR1 to any rank; `hpckit run` then ends with exit
-    code 75. One program at a time may use a folder; remove the folder to begin anew. folder: of a `hp.Run`, give the
-    run: its metrics and output then go on from the checkpoint, too.
+    code 75. One program at a time may use a folder; to start afresh, remove the folder. folder: a path, or a `hp.Run`,
+    whose metrics and output then continue from the checkpoint, too.
 
     The constructor is collective. Afterwards `step` is the step to continue from (0 without a checkpoint), fields and
     swarms hold their saved values, and `values` what was saved with them; a warning names newer checkpoints that are

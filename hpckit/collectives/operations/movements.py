@@ -20,7 +20,7 @@ __communicates__ = True  # its frames are not call sites
 
 
 def broadcast(buffer: Any, mesh_axis: Any, root: int = 0, algorithm: str = "auto", **options: Any) -> Request:
-    """Copy the buffer of `root` to the buffers of all ranks, which hold as many bytes."""
+    """Copy the buffer of `root` to the buffers of all ranks, which must have the same size in bytes."""
     if type(root) is int and not options:
         request = again(mesh_axis, ("broadcast", root, algorithm), buffer, None)
         if request is not None:
@@ -29,7 +29,7 @@ def broadcast(buffer: Any, mesh_axis: Any, root: int = 0, algorithm: str = "auto
 
 
 def broadcast_init(buffer: Any, mesh_axis: Any, root: int = 0, algorithm: str = "auto", **options: Any) -> Request:
-    """The request of a `broadcast`; arguments as there."""
+    """A request that runs a `broadcast` at each `start`; the same arguments."""
     axis = axis_of(mesh_axis)
     root = checked_root(root, axis.size)
     given = Buffer(buffer, "the buffer", written=axis.rank != root)
@@ -67,11 +67,11 @@ def all_gather(
     counts: Counts | None = None,
     **options: Any,
 ) -> Request:
-    """Put the blocks of all ranks one after the other, in the order of the ranks, on every rank.
+    """Concatenate the blocks of all ranks, in rank order, on every rank.
 
-    out: room for all of them; left out, a flat array is made. A block that is the very part of `out` where it belongs
-    is not copied. counts: elements of each rank's block; left out, they follow from the size of `out` by the block
-    rule, and without `out` the ranks tell each other.
+    out: an array with room for all of them; if omitted, a flat array is allocated. A block that already lies in its
+    place in `out` is not copied. counts: the number of elements in each rank's block; if omitted, they follow from the
+    size of `out` by the block rule, and without `out` the ranks tell each other.
     """
     if out is not None and not options:
         request = again(mesh_axis, ("all_gather", algorithm, key_of(counts)), block, out)
@@ -89,7 +89,7 @@ def all_gather_init(
     counts: Counts | None = None,
     **options: Any,
 ) -> Request:
-    """The request of an `all_gather`; arguments as there."""
+    """A request that runs an `all_gather` at each `start`; the same arguments."""
     axis = axis_of(mesh_axis)
     given = Buffer(block, "the block", written=False)
     target = None if out is None else Buffer(out, "out")
@@ -124,10 +124,10 @@ def scatter(
     counts: Counts | None = None,
     **options: Any,
 ) -> Request:
-    """Give each rank its block of the buffer of `root`, in the order of the ranks; other ranks may give None.
+    """Send each rank its block of the buffer of `root`, in rank order; the other ranks may pass None.
 
-    out: where this rank's block goes. counts: elements of each rank's block; left out, the ranks tell each other the
-    sizes of `out`.
+    out: where this rank's block goes. counts: the number of elements in each rank's block; if omitted, the ranks tell
+    each other the sizes of `out`.
     """
     axis = axis_of(mesh_axis)
     root = checked_root(root, axis.size)
@@ -157,10 +157,10 @@ def gather(
     counts: Counts | None = None,
     **options: Any,
 ) -> Request:
-    """Put the blocks of all ranks one after the other on `root`; the result is None on the other ranks.
+    """Concatenate the blocks of all ranks, in rank order, on `root`; the result is None on the other ranks.
 
-    out: room for all of them on `root`; left out, a flat array is made. counts: elements of each rank's block; left
-    out, the ranks tell each other.
+    out: an array on `root` with room for all of them; if omitted, a flat array is allocated. counts: the number of
+    elements in each rank's block; if omitted, the ranks tell each other.
     """
     axis = axis_of(mesh_axis)
     root = checked_root(root, axis.size)
@@ -189,11 +189,11 @@ def all_to_all(
     counts: Counts | None = None,
     **options: Any,
 ) -> Request:
-    """Send each rank its block of the buffer; take one from each, one after the other in the order of the ranks.
+    """Send each rank its block of the buffer, and receive a block from each, in rank order.
 
-    counts: elements of the block for each rank; the ranks then tell each other what comes. Or a matrix, counts[r][q]
-    from rank r to rank q, alike on all ranks. By default the block rule cuts the buffer, which is as large on every
-    rank. out: where the blocks go; left out, a flat array is made.
+    counts: the number of elements for each rank; the ranks then tell each other what to expect. Or a matrix,
+    counts[r][q] from rank r to rank q, the same on all ranks. By default the block rule cuts the buffer, which must
+    have the same size on every rank. out: where the received blocks go; if omitted, a flat array is allocated.
     """
     if out is not None and not options:
         request = again(mesh_axis, ("all_to_all", algorithm, key_of(counts)), buffer, out)
@@ -211,7 +211,7 @@ def all_to_all_init(
     counts: Counts | None = None,
     **options: Any,
 ) -> Request:
-    """The request of an `all_to_all`; arguments as there."""
+    """A request that runs an `all_to_all` at each `start`; the same arguments."""
     axis = axis_of(mesh_axis)
     given = Buffer(buffer, "the buffer", written=False)
     target = None if out is None else Buffer(out, "out")

@@ -32,9 +32,9 @@ def all_reduce(
     """Combine the buffers of all ranks element by element; every rank's buffer then holds the result.
 
     op, weight, kind: see `hpckit.collectives.reduction.Reduction`. algorithm: "auto", a plan of `hpckit plan allreduce`
-    with its options (as segments=8), "flat", "staged" or "symmetric" (in the shared memory of a node), "ordered" (in
-    rank order), or "mpi" (the library's own). deterministic: the same bits on every rank and in every run, element by
-    element in the order of the ranks, whatever the algorithm cuts the buffer into.
+    with its options (such as segments=8), "flat", "staged" or "symmetric" (in the shared memory of a node), "ordered"
+    (in rank order), or "mpi" (the library's own). deterministic: the same bits on every rank and in every run, element
+    by element in the order of the ranks, whatever the algorithm cuts the buffer into.
     """
     if weight is kind is None and not options:
         request = again(mesh_axis, ("all_reduce", op, algorithm), buffer, None)
@@ -54,7 +54,7 @@ def all_reduce_init(
     kind: str | None = None,
     **options: Any,
 ) -> Request:
-    """The request of an `all_reduce`; arguments as there."""
+    """A request that runs an `all_reduce` at each `start`; the same arguments."""
     axis = axis_of(mesh_axis)
     given = Buffer(buffer, "the buffer")
     reduction = reduction_of(given.array.dtype, op, weight, kind)
@@ -94,7 +94,7 @@ def reduce(
     kind: str | None = None,
     **options: Any,
 ) -> Request:
-    """As `all_reduce`, with the result in the buffer of `root` only; the other buffers stay as they are."""
+    """Like `all_reduce`, with the result in the buffer of `root` only; the other buffers are not changed."""
     axis = axis_of(mesh_axis)
     root = checked_root(root, axis.size)
     given = Buffer(buffer, "the buffer", written=axis.rank == root)
@@ -125,11 +125,11 @@ def reduce_scatter(
     kind: str | None = None,
     **options: Any,
 ) -> Request:
-    """Combine the buffers of all ranks; each rank gets one block of the result, in the order of the ranks.
+    """Combine the buffers of all ranks; each rank gets one block of the result, in rank order.
 
-    counts: elements of each rank's block; by default the block rule cuts the buffer (sizes differ by at most 1). out:
-    where this rank's block goes; the buffer is then left as it is. Without it the result is a view of the block in the
-    buffer, and the rest of the buffer is used up.
+    counts: the number of elements in each rank's block; by default the block rule cuts the buffer (sizes differ by at
+    most 1). out: where this rank's block goes; the buffer is then not changed. Without it the result is a view of the
+    block in the buffer, and the rest of the buffer is overwritten.
     """
     if weight is kind is None and not options:
         request = again(mesh_axis, ("reduce_scatter", op, algorithm, key_of(counts)), buffer, out)
@@ -153,7 +153,7 @@ def reduce_scatter_init(
     kind: str | None = None,
     **options: Any,
 ) -> Request:
-    """The request of a `reduce_scatter`; arguments as there."""
+    """A request that runs a `reduce_scatter` at each `start`; the same arguments."""
     axis = axis_of(mesh_axis)
     given = Buffer(buffer, "the buffer", written=out is None)
     reduction = reduction_of(given.array.dtype, op, weight, kind)

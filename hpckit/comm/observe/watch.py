@@ -88,9 +88,9 @@ class Watch(ClosedTogether, Listener):
 
     A stall: a rank stays in an operation for `limit` s, and a rank that it waits for makes no progress for as long. The
     report on standard error, and `stall.json` in `folder` if given, names the late rank, its place in the source, the
-    operation it is due in, and the ranks that wait and where. A rank that goes on, reads or writes files, or calls
-    `beat`, is slow but not a culprit. `end`: s after which a stalled job is ended by killing its ranks; None never ends
-    it. `spare_computing`: do not end it while a late rank computes, as in a serial part of a program.
+    operation it is due in, and the ranks that wait and where. A rank that makes progress, reads or writes files, or
+    calls `beat` is slow, but not a culprit. `end`: s after which a stalled job is ended by killing its ranks; None
+    never ends it. `spare_computing`: do not end it while a late rank computes, as in a serial part of a program.
     `gives_way`: the next watch replaces this one.
 
     `check`: every operation first compares operation, dtype, count and root over its ranks. If they differ, each rank

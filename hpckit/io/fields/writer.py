@@ -39,19 +39,19 @@ class FieldWriter(ClosedTogether):
 
     `decomposition` says which points each rank owns; `coords` maps dims to their global points (`x`; `x_face` for
     faces), `units` to their units. `variables` maps names to attributes (`units`, `long_name`) and, where it differs,
-    `location` ("center", "face", or one a dim). `attributes` become global attributes of the file. `constants` maps
-    names of what does not change with time to `dims`, `values` (of the whole grid) and attributes. `corners` tells VTK
-    where cells stand that are not boxes: [nz + 1, ny + 1, nx + 1, 3] over terrain, [panels, ny + 1, nx + 1, 3] of a
-    surface in space (m).
+    `location` ("center", "face", or one a dim). `attributes` become global attributes of the file. `constants` maps the
+    names of variables that do not change with time to their `dims`, `values` (on the whole grid) and attributes.
+    `corners` gives VTK the corners of cells that are not boxes: [nz + 1, ny + 1, nx + 1, 3] over terrain, [panels, ny +
+    1, nx + 1, 3] of a surface in space (m).
 
     Drivers: "shards", each rank writes a file of its own and rank 0 a virtual dataset over them; "gather", rank 0
     collects the blocks and writes one file a frame; "mpio", all ranks write one file through parallel HDF5. "auto" is
     "gather" on one rank or for frames under 1 MiB, else "shards". A rank needs memory for its compressed blocks
     (with "gather" rank 0 for the whole frame) while it writes.
 
-    While frames are written, `fields.h5` refers to files in the folder `frames` beside it. `close` makes one file of
-    them that holds everything, and removes the folder, if they are not larger than `one_file` bytes and the disk has
-    room; else `hpckit pack` does it later. A reader that opened `fields.h5` before must open it again.
+    While frames are written, `fields.h5` refers to files in the folder `frames` beside it. `close` packs everything
+    into one file and removes the folder if they take at most `one_file` bytes and the disk has room; otherwise `hpckit
+    pack` does it later. A reader that opened `fields.h5` before must open it again.
 
     Every file is written under another name, forced to disk and renamed, the master last: a reader of `fields.h5`, at
     any instant and after any kill, sees complete frames only. `append=True` continues after the existing frames,
@@ -121,7 +121,9 @@ class FieldWriter(ClosedTogether):
         self.seconds += clock.perf_counter() - begin
 
     def close(self, last: bool = True) -> None:
-        """End writing, and make one file of the frames (see above); without `last` more may come, and they stay."""
+        """Stop writing, and pack the frames into one file (see above); with `last=False` they stay, and more may
+        follow.
+        """
         if not self._open:
             return
         self._open = False

@@ -29,7 +29,7 @@ class Decomposition:
     rank that owns a cell owns its low face (the last rank also the closing one).
 
     Blocks differ by at most one cell for any shape and number of ranks. Raises `DecompositionError`, which lists the
-    counts that fit, if a block would be empty or thinner than its halo.
+    numbers of ranks that work, if a block would be empty or thinner than its halo.
     """
 
     shape: tuple[int, ...]
@@ -78,7 +78,7 @@ class Decomposition:
 
     @cached_property
     def closing(self) -> tuple[int, ...]:
-        """1 in each dim that has one point more than cells: faces between walls."""
+        """1 in each dim that has one more point than cells (faces between walls), else 0."""
         return tuple(
             int(where == "face" and not closed) for where, closed in zip(self.location, self.periodic, strict=True)
         )
