@@ -7,14 +7,23 @@ the processor's queues before enough lines of the memory are on their way, and e
 So here
 
 - the western and the eastern neighbor are lanes of vectors that are there already, and all loads are of one alignment;
-- lines of the plane ahead and of the coefficient are asked for `AHEAD` of their use: 1.1x. Two steps ask for them a
-  whole plane of a strip before, to the second-level cache, with strips so short that all planes stay there: 1.15x.
-  Without that, short strips are slower than long ones, since the processor does not look into another plane by itself;
+- lines of the plane ahead and of the coefficient are asked for `AHEAD` of their use: 1.1x;
 - arrays that outgrow the cache are written past it (`compile.streams`), which saves 8 of 32 bytes a cell: 1.15x;
 - no array is counted by reference within (`borrowed`): an atomic operation a row waits for all that was streamed.
 
 Two steps in one pass keep three planes of a strip of the state between them in the cache: a cell then moves 24 bytes
-for two steps, and not 48. The rows beside a strip are computed twice.
+for two steps, and not 48. The rows beside a strip are computed twice. What limits them, found in the same way at 640^3:
+with all in the second-level cache a step takes 0.41 ns a cell, and what it writes past the cache costs nothing more; a
+coefficient that comes from the memory makes it 1.07, where reading alone takes 0.28 to 0.37. So the two passes wait for
+the memory with few lines on their way. Asking for every line by itself helps little (0.88), for many at once more
+(0.71). So here
+
+- the first step asks for the field, the second for the coefficient, each a plane of the strip before its use, for
+  `BURST` lines of three rows at once: 1.15x. More at once, or both in one step, is slower;
+- three rows are computed side by side, which load each line that they share once: 0.38 in place of 0.46 ns in the
+  cache, and 1.1x from the memory. Where the rows of an array do not start alike in lines of the cache, what is
+  streamed is written row by row;
+- strips are longer than what the second-level cache holds: fewer rows twice, and longer stretches of the memory.
 
 Arithmetic as written and in the order of `reference`, whose bits these kernels have.
 """
@@ -33,9 +42,9 @@ from hpckit.kernels.compile.vectors import available, prefetch, prefetch_second,
 from hpckit.kernels.stencil.region import Box
 
 LONG = 160  # cells of a row from which on vectors pay
-STRIP, TWICE = 100_000, 6_000  # cells of a plane's strip, for one step and for two
-AHEAD = 64  # cells
-ONE, ZERO = np.uint64(1), np.uint64(0)
+STRIP, TWICE = 100_000, 41_000  # cells of a plane's strip, for one step and for two
+AHEAD, BURST = 64, 5  # cells; lines of each row that two steps ask for at once
+ZERO, ONE, TWO, THREE = (np.uint64(k) for k in range(4))
 piece = inlined(math=STRICT)
 
 
@@ -55,15 +64,15 @@ def _same(load, coefficient, p):
 
 
 @cache
-def _row(dtype: np.dtype, variable: bool, streams: bool, ask: Any = None) -> Any:
-    """The function that computes a row of a 3-D grid, its cells, neighbors and coefficients each from a place on.
+def _cell(dtype: np.dtype, variable: bool) -> tuple[Any, Any, Any]:
+    """Vectors of a dtype, and two functions that compute one of cells.
 
-    ask: how it asks for what is read `ahead` of the cell, of the plane above and the coefficient; None if it is there.
+    `one` loads all that it reads; `beside` is given the cells, the vectors before and after them and those of the rows
+    on each side, and takes the western and the eastern neighbors from among their lanes.
     """
     width = LINE if available()[0] == "avx512" else 32
     kind = lanes("e" if dtype.itemsize == 8 else "h", width // dtype.itemsize)
-    load, n = kind.load, np.uint64(kind.n)
-    coefficient_at, asks = _own if variable else _same, ask is not None
+    load, coefficient_at = kind.load, _own if variable else _same
 
     @piece
     def change(here, west, east, south, north, below, above, factor):
@@ -72,14 +81,13 @@ def _row(dtype: np.dtype, variable: bool, streams: bool, ask: Any = None) -> Any
         return factor[0] * ((below + above) - twice) + lower
 
     @piece
-    def one(field, coefficient, factor, p, south, north, below, above, q):
-        here = load(field, p)
+    def beside(west, here, east, south, north, field, coefficient, factor, below, above, q):
         around = change(
             here,
-            load(field, p - ONE),
-            load(field, p + ONE),
-            load(field, south),
-            load(field, north),
+            before(west, here),
+            after(here, east),
+            south,
+            north,
             load(field, below),
             load(field, above),
             factor,
@@ -87,50 +95,138 @@ def _row(dtype: np.dtype, variable: bool, streams: bool, ask: Any = None) -> Any
         return here + coefficient_at(load, coefficient, q) * around
 
     @piece
-    def row(out, o, field, p, south, north, below, above, coefficient, q, cells, factor, ahead):
+    def one(field, coefficient, factor, p, length, below, above, q):
+        here = load(field, p)
+        around = change(
+            here,
+            load(field, p - ONE),
+            load(field, p + ONE),
+            load(field, p - length),
+            load(field, p + length),
+            load(field, below),
+            load(field, above),
+            factor,
+        )
+        return here + coefficient_at(load, coefficient, q) * around
+
+    return kind, one, beside
+
+
+@cache
+def _row(dtype: np.dtype, variable: bool, streams: bool) -> Any:
+    """The function that computes a row of a 3-D grid, its cells, neighbors and coefficients each from a place on."""
+    kind, one, beside = _cell(dtype, variable)
+    load, n, ahead = kind.load, np.uint64(kind.n), np.uint64(AHEAD)
+    put = stream if streams else store
+
+    @piece
+    def row(out, o, field, p, length, below, above, coefficient, q, cells, factor):
         # The cells before the first line of `out`, with others that were there; then whole lines; then the rest.
         first = ((ZERO - np.uint64(out.ctypes.data) // np.uint64(out.itemsize)) - o) & (n - ONE)
         if first > ZERO:
             x = first - n
-            value = one(field, coefficient, factor, p + x, south + x, north + x, below + x, above + x, q + x)
+            value = one(field, coefficient, factor, p + x, length, below + x, above + x, q + x)
             store_part(out, o + x, value, n - first, n)
         count = (cells - first) // n
         west, here = load(field, p + first - n), load(field, p + first)
         for k in range(count):
             x = first + k * n
-            if asks:
-                ask(field, above + x + ahead)
-                if variable:
-                    ask(coefficient, q + x + ahead)
-            east = load(field, p + x + n)
-            around = change(
-                here,
-                before(west, here),
-                after(here, east),
-                load(field, south + x),
-                load(field, north + x),
-                load(field, below + x),
-                load(field, above + x),
-                factor,
-            )
-            value = here + coefficient_at(load, coefficient, q + x) * around
-            if streams:
-                stream(out, o + x, value)
-            else:
-                store(out, o + x, value)
+            prefetch(field, above + x + ahead)
+            if variable:
+                prefetch(coefficient, q + x + ahead)
+            east, south, north = load(field, p + x + n), load(field, p - length + x), load(field, p + length + x)
+            value = beside(west, here, east, south, north, field, coefficient, factor, below + x, above + x, q + x)
+            put(out, o + x, value)
             west, here = here, east
         x = first + count * n
         if x < cells:
-            value = one(field, coefficient, factor, p + x, south + x, north + x, below + x, above + x, q + x)
+            value = one(field, coefficient, factor, p + x, length, below + x, above + x, q + x)
             store_part(out, o + x, value, ZERO, cells - x)
 
     return row
 
 
 @cache
+def _rows(dtype: np.dtype, variable: bool, streams: bool, asks: bool, three: bool) -> Any:
+    """The function that computes a row of a 3-D grid, or three side by side, of each array from a place on.
+
+    Rows of `out`, of the field and of the coefficient lie `pitch`, `length` and `length_c` apart, planes of `out`
+    `plane`. asks: whether the lines of `asked` from `a` on, with rows `apart`, are asked for, a `BURST` at a time.
+    """
+    kind, one, beside = _cell(dtype, variable)
+    load, n, count = kind.load, np.uint64(kind.n), np.uint64(3 if three else 1)
+    burst, line = np.uint64(BURST * LINE // dtype.itemsize), np.uint64(LINE // dtype.itemsize)
+    put = stream if streams else store
+
+    @piece
+    def rows(
+        out, o, pitch, field, p, length, below, above, coefficient, q, length_c, cells, factor, asked, a, apart, plane
+    ):
+        # The cells before the first line of `out`, with others that were there; then whole lines; then the rest.
+        first = ((ZERO - np.uint64(out.ctypes.data) // np.uint64(out.itemsize)) - o) & (n - ONE)
+        last = first + (cells - first) // n * n
+        for r in range(count):
+            far, far_c, to = r * length, q + r * length_c, o + r * pitch
+            if streams:  # the lines that it writes a part of, a plane further
+                prefetch_second(out, to + plane)
+                prefetch_second(out, to + plane + cells - ONE)
+            if first > ZERO:
+                x = far + first - n
+                value = one(field, coefficient, factor, p + x, length, below + x, above + x, far_c + first - n)
+                store_part(out, to + first - n, value, n - first, n)
+            if last < cells:
+                x = far + last
+                value = one(field, coefficient, factor, p + x, length, below + x, above + x, far_c + last)
+                store_part(out, to + last, value, ZERO, cells - last)
+        west, here = load(field, p + first - n), load(field, p + first)
+        if three:
+            p1, p2 = p + length, p + TWO * length
+            west_1, here_1 = load(field, p1 + first - n), load(field, p1 + first)
+            west_2, here_2 = load(field, p2 + first - n), load(field, p2 + first)
+        begin = first
+        while begin < last:
+            end = min(begin + burst, last)
+            for r in range(count):
+                for x in range(begin, end, line):
+                    if asks:
+                        prefetch_second(asked, a + r * apart + x)
+            for k in range((end - begin) // n):
+                x = begin + k * n
+                east, south = load(field, p + x + n), load(field, p - length + x)
+                if three:
+                    value = beside(
+                        west, here, east, south, here_1, field, coefficient, factor, below + x, above + x, q + x
+                    )
+                    put(out, o + x, value)
+                    y, z = x + length, q + length_c + x
+                    east_1 = load(field, p1 + x + n)
+                    value = beside(
+                        west_1, here_1, east_1, here, here_2, field, coefficient, factor, below + y, above + y, z
+                    )
+                    put(out, o + pitch + x, value)
+                    y, z = y + length, z + length_c
+                    east_2, north = load(field, p2 + x + n), load(field, p2 + length + x)
+                    value = beside(
+                        west_2, here_2, east_2, here_1, north, field, coefficient, factor, below + y, above + y, z
+                    )
+                    put(out, o + TWO * pitch + x, value)
+                    west_1, here_1, west_2, here_2 = here_1, east_1, here_2, east_2
+                else:
+                    north = load(field, p + length + x)
+                    value = beside(
+                        west, here, east, south, north, field, coefficient, factor, below + x, above + x, q + x
+                    )
+                    put(out, o + x, value)
+                west, here = here, east
+            begin = end
+
+    return rows
+
+
+@cache
 def once_kernel(dtype: np.dtype, variable: bool, streams: bool) -> Any:
     """A step of `reference.diffuse`: (out, field, coefficient, factor, shape, first, stop, strip)."""
-    row, far = _row(dtype, variable, streams, prefetch), np.uint64(AHEAD)
+    row = _row(dtype, variable, streams)
 
     @jit(noalias=True, borrowed=True, math=STRICT, key=("diffuse in lines", dtype.str, variable, streams))
     def kernel(out, field, coefficient, factor, shape, first, stop, strip):
@@ -142,21 +238,7 @@ def once_kernel(dtype: np.dtype, variable: bool, streams: bool) -> Any:
             for i in range(np.uint64(first[0]), np.uint64(stop[0])):
                 for j in range(begin, end):
                     p = i * plane + j * length + np.uint64(first[2])
-                    row(
-                        out,
-                        p,
-                        field,
-                        p,
-                        p - length,
-                        p + length,
-                        p - plane,
-                        p + plane,
-                        coefficient,
-                        p,
-                        cells,
-                        factor,
-                        far,
-                    )
+                    row(out, p, field, p, length, p - plane, p + plane, coefficient, p, cells, factor)
             begin = end
         if streams:
             settle()
@@ -170,39 +252,61 @@ def twice_kernel(dtype: np.dtype, variable: bool, streams: bool) -> Any:
 
     ring: `ring_of` a strip, three planes of the state between the two steps.
     """
-    to_ring, to_out = _row(dtype, variable, False, prefetch_second), _row(dtype, variable, streams)
-    pad = np.uint64(LINE // dtype.itemsize)
+    three, single = (_rows(dtype, variable, False, True, many) for many in (True, False))
+    three_out, single_out = (_rows(dtype, variable, streams, variable, many) for many in (True, False))
+    pad, within = np.uint64(LINE // dtype.itemsize), np.uint64(LINE // dtype.itemsize - 1)
 
     @jit(noalias=True, borrowed=True, math=STRICT, key=("diffuse twice in lines", dtype.str, variable, streams))
     def kernel(out, field, coefficient, factor, shape, first, stop, strip, ring):
-        three = np.uint64(3)
         length = np.uint64(shape[2])
         plane = np.uint64(shape[1]) * length
         begin, last, cells = np.uint64(first[1]), np.uint64(stop[1]), np.uint64(stop[2] - first[2])
-        pitch = np.uint64(ring.size) // (three * (np.uint64(strip) + np.uint64(2)))
-        layer = pitch * (np.uint64(strip) + np.uint64(2))
+        pitch = np.uint64(ring.size) // (THREE * (np.uint64(strip) + TWO))
+        layer = pitch * (np.uint64(strip) + TWO)
         x = np.uint64(first[2])
+        # Lines of the ring start where those of the field do, if its rows are of whole lines.
+        size = np.uint64(out.itemsize)
+        lead = pad + (np.uint64(field.ctypes.data) // size + x - ONE - np.uint64(ring.ctypes.data) // size & within)
+        together = length & within == ZERO or not streams
         while begin < last:
             end = min(begin + np.uint64(strip), last)
             for i in range(np.uint64(first[0]) - ONE, np.uint64(stop[0]) + ONE):
-                top = (i % three) * layer + pad
-                for j in range(begin - ONE, end + ONE):
+                top = (i % THREE) * layer + lead
+                j = begin - ONE
+                while j < end + ONE:
                     p = i * plane + j * length + x - ONE
                     r = top + (j + ONE - begin) * pitch
-                    to_ring(
-                        ring, r, field, p, p - length, p + length, p - plane, p + plane, coefficient, p,
-                        cells + ONE + ONE, factor, plane,
-                    )  # fmt: skip
+                    if j + ONE < end:
+                        three(
+                            ring, r, pitch, field, p, length, p - plane, p + plane, coefficient, p, length, cells + TWO,
+                            factor, field, p + TWO * plane, length, plane,
+                        )  # fmt: skip
+                        j += THREE
+                    else:
+                        single(
+                            ring, r, pitch, field, p, length, p - plane, p + plane, coefficient, p, length, cells + TWO,
+                            factor, field, p + TWO * plane, length, plane,
+                        )  # fmt: skip
+                        j += ONE
                 if i > np.uint64(first[0]):
-                    middle, bottom = ((i - ONE) % three) * layer + pad, ((i + ONE) % three) * layer + pad
-                    for j in range(begin, end):
+                    middle, bottom = ((i - ONE) % THREE) * layer + lead, ((i + ONE) % THREE) * layer + lead
+                    j = begin
+                    while j < end:
                         p = (i - ONE) * plane + j * length + x
                         at = (j + ONE - begin) * pitch + ONE
                         r = middle + at
-                        to_out(
-                            out, p, ring, r, r - pitch, r + pitch, bottom + at, top + at, coefficient, p, cells, factor,
-                            ZERO,
-                        )  # fmt: skip
+                        if together and j + TWO < end:
+                            three_out(
+                                out, p, length, ring, r, pitch, bottom + at, top + at, coefficient, p, length, cells,
+                                factor, coefficient, p + TWO * plane, length, plane,
+                            )  # fmt: skip
+                            j += THREE
+                        else:
+                            single_out(
+                                out, p, length, ring, r, pitch, bottom + at, top + at, coefficient, p, length, cells,
+                                factor, coefficient, p + TWO * plane, length, plane,
+                            )  # fmt: skip
+                            j += ONE
             begin = end
         if streams:
             settle()
@@ -218,5 +322,5 @@ def rows_of_strip(cells: int, box: Box) -> int:
 def ring_of(strip: int, box: Box, dtype: np.dtype) -> np.ndarray:
     """Room for three planes of a strip and a row on each side of it, with cells beside each row."""
     line = LINE // dtype.itemsize
-    pitch = -(-(box[1][2] - box[0][2] + 2) // line) * line + 2 * line
+    pitch = -(-(box[1][2] - box[0][2] + 2) // line) * line + 3 * line
     return np.zeros(3 * (strip + 2) * pitch, dtype)
