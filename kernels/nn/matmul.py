@@ -27,7 +27,7 @@ NAMES = ("scipy_cblas_{}gemm64_", "cblas_{}gemm64_", "scipy_cblas_{}gemm", "cbla
 THREADS = tuple(f"{prefix}openblas_get_num_threads{suffix}" for prefix in ("scipy_", "") for suffix in ("64_", ""))
 LETTERS = {"f": "s", "d": "d"}  # of a dtype, by its character, which is read faster than its name
 FEW = 16  # rows, columns or numbers along K below which packing for the tile costs more than it saves
-SHARED = 1 << 23  # multiply-adds, a tenth of a millisecond, from which on threads share a product
+SHARED = 1 << 24  # multiply-adds, a third of a millisecond, from which on threads share a product
 
 
 def multiply(a: Any, b: Any, out: Any, add: bool = False, bias: Any = None, onto: Any = None) -> None:
@@ -111,8 +111,13 @@ def _tile() -> Callable[..., None] | None:
             (first, min(first + each, rows if by_rows else columns)) for first in range(0, max(rows, columns), each)
         ]
         ways = [(part, (0, columns)) if by_rows else ((0, rows), part) for part in parts]
-        list(_pool(os.getpid(), threads).map(run, *zip(*ways, strict=True)))
+        others = [_pool(os.getpid(), threads).submit(run, *way) for way in ways[1:]]
+        run(*ways[0])
+        for other in others:
+            other.result()
 
+    few = np.zeros((FEW, FEW), np.float32)
+    by_tile(few, few, few.copy(), False, None, None)  # compiled by one thread, before several ask for it
     return by_tile
 
 
@@ -129,8 +134,8 @@ def _threads() -> int:
 
 @functools.cache
 def _pool(process: int, threads: int) -> ThreadPoolExecutor:
-    """Threads of this process: a fork has none of its parent's."""
-    return ThreadPoolExecutor(threads)
+    """Threads beside the one that asks, of this process: a fork has none of its parent's."""
+    return ThreadPoolExecutor(threads - 1)
 
 
 @functools.cache

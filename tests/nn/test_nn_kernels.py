@@ -8,6 +8,7 @@ import pytest
 from hpckit.kernels.nn import dispatch, matmul, memory, reference, simd
 from hpckit.kernels.nn.matmul import _form, multiply
 from hpckit.kernels.nn.tile import reference as tile_reference
+from hpckit.kernels.nn.tile import whole
 
 TOLERANCE = {np.float32: 3e-6, np.float64: 1e-13}
 DTYPES = [np.float32, np.float64]
@@ -141,7 +142,7 @@ def test_products_of_whole_matrices_are_one_chain_in_the_order_of_k():
     if matmul._tile() is None:
         pytest.skip("products are NumPy's BLAS on this processor")
     random = np.random.default_rng(5)
-    for rows, inner, columns in ((16, 16, 16), (49, 257, 70), (61, 19, 545), (23, 300, 33)):
+    for rows, inner, columns in ((16, 16, 16), (49, 385, 70), (61, 19, 290), (23, 390, 33)):
         a, b, there, bias = (
             random.standard_normal(shape).astype(np.float32) * random.choice([1e-3, 1, 1e3], shape).astype(np.float32)
             for shape in ((rows, inner), (inner, columns), (rows, columns), (columns,))
@@ -175,6 +176,19 @@ def test_threads_share_a_product_with_the_same_bits(monkeypatch):
             multiply(a, b, out[threads], bias=bias, onto=onto)
         np.testing.assert_array_equal(out[1], out[3])
         close(out[1], a.astype(float) @ b + bias + onto, np.float32, 100)
+
+
+def test_one_thread_compiles_the_product_before_several_ask_for_it(monkeypatch):
+    if matmul._tile() is None:
+        pytest.skip("products are NumPy's BLAS on this processor")
+    kernel = whole.multiplier.__wrapped__()
+    monkeypatch.setattr(whole, "multiplier", lambda: kernel)
+    by_tile = matmul._tile.__wrapped__()
+    assert len(kernel.signatures) == 1
+    a = np.ones((20, 20), np.float32)
+    for begun in ((True, None, None), (False, a[0], None), (False, None, a), (False, a[0], a)):
+        by_tile(a, np.asfortranarray(a), np.ones((20, 20), np.float32), *begun)
+    assert len(kernel.signatures) == 1
 
 
 def test_memory_is_used_again_only_when_nothing_looks_at_it():
