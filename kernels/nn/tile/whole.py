@@ -22,7 +22,7 @@ from hpckit.kernels.nn.tile.turn import LANES, moved, turned
 
 KIND = "float32"
 WIDTH, HEIGHT = width_of(KIND), HEIGHTS[0]
-INNER, COLUMNS = 256, 512  # at most, of a block of the right matrix: half of a second cache of 1 MiB
+INNER, COLUMNS = 384, 256  # at most, of a block of the right matrix: below half of a second cache of 1 MiB
 LINE = 16  # numbers of a line of the cache
 GROUP = 4 * HEIGHT  # rows of the left matrix that are packed at once: where K goes down, whole lines of the cache
 # Numbers that a product needs besides its matrices: the packed blocks, and a tile of which the result has only a part.
@@ -102,10 +102,9 @@ def multiplier() -> Any:
                 packed[place] = b[source] if done + c < columns else np.float32(0)
 
     @jit(math=STRICT, key=key, borrowed=True)
-    def ask(a, at, turned, pitch, lines, units):
-        """Ask for so many rows or columns of a matrix, of so many numbers along K."""
+    def ask(a, at, pitch, rows, count):
+        """Ask for the first numbers of some rows as they lie in memory."""
         called()
-        rows, count = (units, lines) if turned else (lines, units)
         for r in range(rows):
             for number in range(0, count, LINE):
                 prefetch_second(a, at + r * pitch + number)
@@ -157,20 +156,22 @@ def multiplier() -> Any:
                 for row in range(0, rows, GROUP):
                     high, coming = min(GROUP, rows - row), min(GROUP, rows - row - GROUP)
                     pack_rows(ours, along_a + row * down_a, a_turned, a_pitch, high, units, packed)
-                    above, asked, share = 0, 0, -(-HEIGHT * WIDTH // wide)
+                    # While this group meets the block, the next one comes nearer, a share of its lines a tile.
+                    corner = along_a + (row + GROUP) * down_a
+                    lines, length = (units if coming > 0 else 0, coming) if a_turned else (coming, units)
+                    above, asked, share = 0, 0, -(-lines // (-(-high // HEIGHT) * -(-wide // WIDTH)))
                     while above < high:
                         height, own = height_of(high - above), above * units
                         for column in range(0, wide, WIDTH):
-                            if asked < coming:
-                                more, corner = min(share, coming - asked), along_a + (row + GROUP + asked) * down_a
-                                ask(ours, corner, a_turned, a_pitch, more, units)
+                            if asked < lines:
+                                ask(ours, corner + asked * a_pitch, a_pitch, min(share, lines - asked), length)
                                 asked += share
                             panel, count = column * units, min(WIDTH, wide - column)
                             place = (row + above) * pitch + first + column
-                            ask(result, place + WIDTH, False, pitch, height, WIDTH)
+                            ask(result, place + WIDTH, pitch, height, WIDTH)
                             if begins:
-                                corner, of = (row + above) * down + first + column, first + column
-                                begin_with(result, place, pitch, vector, of, matrix, corner, down, height, count)
+                                of, carried = first + column, (row + above) * down + first + column
+                                begin_with(result, place, pitch, vector, of, matrix, carried, down, height, count)
                             if count == WIDTH:
                                 sums(height, packed, own, panels, 4 * panel, units, result, place, pitch, goes_on)
                                 continue
