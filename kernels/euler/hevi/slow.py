@@ -30,7 +30,7 @@ from hpckit.kernels.euler.hevi.rows import ask
 from hpckit.kernels.euler.numerics import outside, power
 
 u8 = np.uint64
-ROWS = 16  # at a time
+ROWS = 24  # at most at a time
 AHEAD, NEAR = 3, 6  # levels: how far ahead speeds are found, and how many of them stay near
 SOUTH, NORTH = 2, 3  # rows around those of a time, near
 LANES = 8  # numbers in a line of the cache; what crosses faces in x is found of a multiple of it: none is left over
@@ -58,8 +58,10 @@ def _slow_part(
     flat_state, flat_work, flat_slow, flat_water = (
         state.reshape(-1), work.reshape(-1), slow.reshape(-1), water.reshape(-1)
     )  # fmt: skip
-    for first in range(HALO - 1, tall - HALO + 1, ROWS):
-        last = min(first + ROWS, tall - HALO + 1)
+    begin, end = HALO - 1, tall - HALO + 1
+    times = -((begin - end) // ROWS)
+    for time in range(times):  # as many rows each time: those around them are found twice
+        first, last = begin + (end - begin) * time // times, begin + (end - begin) * (time + 1) // times
         for k in range(-AHEAD, nz):
             if k + AHEAD < nz:
                 if given is None:
