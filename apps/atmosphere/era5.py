@@ -1,7 +1,7 @@
 """Columns of ERA5: soundings from netCDF files of pressure levels, as the Climate Data Store gives them.
 
-Variables are found by their short or standard names: temperature, specific humidity, both winds, geopotential. The
-column is interpolated linearly in latitude and longitude, at the time in the file that is closest.
+Variables are found by their short or standard names: temperature, specific humidity, both winds, geopotential or its
+height. The column is interpolated linearly in latitude and longitude, at the time in the file that is closest.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ VARIABLES = {
     "v": ("v", "northward_wind"),
     "geopotential": ("z", "geopotential"),
 }
+HEIGHT = ("gh", "geopotential_height")  # m, as cfgrib has it of GFS and others: in place of the geopotential
+METERS = ("m", "gpm")
 LEVELS, TIMES = ("pressure_level", "level", "isobaricInhPa", "plev"), ("valid_time", "time")
 PLACES = {"lat": ("latitude", "lat"), "lon": ("longitude", "lon")}
 TO_PASCAL = {"Pa": 1.0, "hPa": 100.0, "millibars": 100.0, "mbar": 100.0, "mb": 100.0}
@@ -138,15 +140,21 @@ def _rows(column: Any, path: Path) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     pressure = np.asarray(column[level].values, np.float64) * TO_PASCAL[units]
     order = np.argsort(-pressure)
     rows, missing = {}, []
-    for name, (short, standard) in VARIABLES.items():
-        found = next(
+
+    def named(short: str, standard: str) -> Any:
+        return next(
             (each for each in column.data_vars if each == short or column[each].attrs.get("standard_name") == standard),
             None,
         )
+
+    for name, given in VARIABLES.items():
+        short, found, unit = given[0], named(*given), 1.0
+        if name == "geopotential" and (found is None or column[found].attrs.get("units") in METERS):
+            found, unit = found or named(*HEIGHT), EARTH
         if found is None:
             missing.append(f"{name} ({short})")
             continue
-        rows[name] = np.asarray(column[found].values, np.float64).squeeze()[order]
+        rows[name] = unit * np.asarray(column[found].values, np.float64).squeeze()[order]
         if rows[name].shape != pressure.shape:
             _refuse(path, f"{found} has dims {column[found].dims}: a column has levels alone")
     if missing:

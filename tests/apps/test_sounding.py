@@ -347,6 +347,21 @@ def test_columns_that_are_not_in_the_file_are_refused(tmp_path, given, reason):
         sounding_of(Base(kind="sounding", file=path, **where))
 
 
+@pytest.mark.parametrize("name", ["gh", "z"])
+def test_a_geopotential_height_is_as_good_as_a_geopotential(tmp_path, name):
+    path = era5(tmp_path / "era5.nc")
+    with xarray.open_dataset(path) as there:
+        made = there.load().rename({"z": name})
+    made[name] = made[name] / 9.80665
+    made[name].attrs = {"units": "gpm", "standard_name": "geopotential_height"}
+    made.to_netcdf(tmp_path / "heights.nc", engine="netcdf4")
+    one, other = (
+        sounding_of(Base(kind="sounding", file=each, lat=35.25, lon=-97.875, time="2011-05-24T20:00"))
+        for each in (path, tmp_path / "heights.nc")
+    )
+    np.testing.assert_allclose(other.height, one.height, rtol=1e-6)
+
+
 def test_places_belong_to_netcdf_files(write):
     with pytest.raises(InputError, match=r"base\.lat belongs to a netCDF file"):
         sounding_of(Base(kind="sounding", file=write(WRF), lat=35.0))
