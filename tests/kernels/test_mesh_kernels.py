@@ -37,7 +37,11 @@ def test_compiled_forms_agree_with_the_reference_in_any_order(order, isa):
     positions[1, 0] = 40.0  # beyond the mesh
     count = int(SHAPE.prod())
     place = np.array([0.9, 0.8, 1.0]), np.array([4.0, 5.0, 3.5]), START, SHAPE
-    big, given = rounding(256.0), rng.normal(size=(3, count + reference.WIDTH))
+    big, fields = rounding(256.0), rng.normal(size=(3, count + reference.WIDTH))
+    given, twin = np.zeros((2, count + reference.WIDTH, reference.SIDE))
+    reference.lay_beside(fields, given)
+    simd.lay_beside(fields, twin)
+    np.testing.assert_array_equal(given, twin)
     grids, forces = np.zeros((3, count + reference.WIDTH)), np.zeros((3, n, 4))
     assert reference.spread(positions, charges, n, *place, order, big, grids[0]) == 1
     kept = np.arange(n) != 1
@@ -48,7 +52,7 @@ def test_compiled_forms_agree_with_the_reference_in_any_order(order, isa):
         assert spread(x, q, n, *place, big, grids[k]) == 1
         x, q = positions[kept][turned].copy(), charges[kept][turned].copy()
         out = np.zeros((n - 1, 4))
-        gather(x, q, n - 1, *place, given.reshape(-1), given.shape[1], out)
+        gather(x, q, n - 1, *place, given.reshape(-1), out.reshape(-1))
         forces[k][: n - 1] = out[turned]
     assert grids[0].sum() == pytest.approx(charges[kept].sum(), abs=1e-10)
     np.testing.assert_allclose(grids[1], grids[0], atol=1e-12)

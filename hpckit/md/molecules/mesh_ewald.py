@@ -15,7 +15,8 @@ import numpy as np
 from hpckit.errors import BlowUpError, InputError
 from hpckit.grid.exchange import HaloExchange
 from hpckit.grid.field import Field
-from hpckit.kernels.particles.mesh.dispatch import WIDTH, gather, spread
+from hpckit.kernels import aligned
+from hpckit.kernels.particles.mesh.dispatch import SIDE, WIDTH, gather, lay_beside, spread
 from hpckit.md.molecules.estimates import Fineness
 from hpckit.md.molecules.ewald import charges_of, constant_energy, most_charge, rounding
 from hpckit.md.system import System
@@ -74,6 +75,7 @@ class MeshEwald:
         count = math.prod(local)
         # Vectors touch some numbers behind the last row.
         self._charges, self._fields = np.zeros(count + WIDTH), np.zeros((3, count + WIDTH))
+        self._beside = aligned.zeros((count + WIDTH, SIDE), np.float64)
         self._charge_field = Field(mesh, cells, self._charges[:count].reshape(local), "charge")
         self._field_of_each = [Field(mesh, cells, row[:count].reshape(local), "field") for row in self._fields]
         self._back = HaloExchange(mesh, self._charge_field)
@@ -138,7 +140,8 @@ class MeshEwald:
             for field, slope in zip(self._field_of_each, self._slopes, strict=True):
                 field.data[self._inside] = fft.backward(slope * spectrum)
             self._out(self._field_of_each)
-            gather(places, charges, particles.slots, *place, self._fields, particles.forces)
+            lay_beside(self._fields, self._beside)
+            gather(places, charges, particles.slots, *place, self._beside, particles.forces)
 
     def _measure(self, system: System, spectrum: np.ndarray) -> None:
         powers = spectrum.real**2 + spectrum.imag**2

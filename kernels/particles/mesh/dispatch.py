@@ -1,6 +1,6 @@
 """Charges and fields on a mesh in the form for the processor."""
 
-from hpckit.kernels.particles.mesh.reference import WIDTH
-from hpckit.kernels.particles.mesh.simd import gather, spread
+from hpckit.kernels.particles.mesh.reference import SIDE, WIDTH
+from hpckit.kernels.particles.mesh.simd import gather, lay_beside, spread
 
-__all__ = ["WIDTH", "gather", "spread"]
+__all__ = ["SIDE", "WIDTH", "gather", "lay_beside", "spread"]

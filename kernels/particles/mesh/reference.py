@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-WIDTH = 8  # points that the compiled forms touch along the last dim, those beyond `order` with weight 0
+WIDTH = 8  # points that the compiled forms touch along the last dim, at most, those beyond `order` with weight 0
+SIDE = 4  # numbers of a point where fields lie side by side, the last one 0
 
 
 def weights_at(place: float, order: int) -> tuple[int, np.ndarray]:
@@ -46,11 +47,18 @@ def spread(positions, charges, slots, lower, scale, start, shape, order, big, gr
     return lost
 
 
+def lay_beside(fields, beside) -> None:  # type: ignore[no-untyped-def]
+    """Write the three fields [3, points] side by side: [points, SIDE], whose last column stays."""
+    beside[:, :3] = fields.T
+
+
 def gather(positions, charges, slots, lower, scale, start, shape, order, fields, forces) -> None:  # type: ignore[no-untyped-def]
-    """Add charge times field to the forces of the first `slots` slots; fields: three flat grids, [3, cells + WIDTH]."""
-    cells = fields[:, : int(np.prod(shape))].reshape(3, *shape)
+    """Add charge times field to the forces [slots, 4] of the first `slots` slots; fields: [cells + WIDTH, SIDE], of
+    `lay_beside`.
+    """
+    cells = fields[: int(np.prod(shape)), :3].reshape(*shape, 3)
     for s in np.flatnonzero(charges[:slots] != 0.0):
         each = [weights_at((positions[s, d] - lower[d]) * scale[d], order) for d in range(3)]
         a, b, c = (slice(first - start[d], first - start[d] + order) for d, (first, _) in enumerate(each))
-        near = np.einsum("dijk,i,j,k->d", cells[:, a, b, c], *(weights for _, weights in each))
+        near = np.einsum("ijkd,i,j,k->d", cells[a, b, c], *(weights for _, weights in each))
         forces[s, :3] += charges[s] * near

@@ -1,5 +1,5 @@
-"""Charges and fields on a mesh, Numba: rows of eight points are one vector or two, those beyond a particle's own have
-weight 0. What the functions compute is said in `reference`.
+"""Charges and fields on a mesh, Numba: four points of a row are a vector, or the field of one point is. What the
+functions compute is said in `reference`.
 """
 
 from __future__ import annotations
@@ -12,11 +12,8 @@ import numpy as np
 from hpckit.kernels.compile import lanes as vectors
 from hpckit.kernels.compile import vectors as simd
 from hpckit.kernels.compile.jit import inlined, jit
-from hpckit.kernels.particles.loops import REORDERED, rounded_number
-from hpckit.kernels.particles.mesh.reference import WIDTH
-
-LANES = {"avx512": 8, "avx2": 4}
-
+from hpckit.kernels.particles.loops import rounded_number
+from hpckit.kernels.particles.mesh.reference import SIDE, WIDTH
 
 EIGHT = vectors.lanes("d", 8)  # particles whose weights are found at once
 # In the memory of a kernel: places of eight particles along a dim, their first points, and weights of all points; then
@@ -67,9 +64,11 @@ def _weight_of(work, lane, d, k):
     return work[WEIGHTS + 8 * WIDTH * d + 8 * k + lane]
 
 
-def _pieces(isa: str) -> tuple[int, Any, Any, Any, Any, Any]:
-    """Numbers at a time, and how they are made, loaded, stored, rounded and added up."""
-    if isa not in LANES:
+def _pieces(isa: str) -> tuple[int, Any, Any, Any, Any]:
+    """Numbers at a time, and how they are made, loaded, stored and rounded. Four: eight points at any place touch two
+    lines of the cache as a rule, of which a particle has five.
+    """
+    if isa == "scalar":
 
         @inlined
         def load(array, at):
@@ -83,16 +82,25 @@ def _pieces(isa: str) -> tuple[int, Any, Any, Any, Any, Any]:
         def itself(value):
             return value
 
-        return 1, itself, load, store, rounded_number, itself
-    it = vectors.lanes("d", LANES[isa])
-    return LANES[isa], it.broadcast, it.load, simd.store, simd.rounded, simd.sum_lanes
+        return 1, itself, load, store, rounded_number
+    it = vectors.lanes("d", SIDE)
+    return SIDE, it.broadcast, it.load, simd.store, simd.rounded
+
+
+@jit
+def lay_beside(fields, beside):
+    """See `reference.lay_beside`."""
+    for point in range(fields.shape[1]):
+        for d in range(3):
+            beside[point, d] = fields[d, point]
 
 
 @cache
 def spread_kernel(order: int, isa: str) -> Any:
     """The kernel of `spread` for an order and an entry of `vectors.available()`."""
-    n, broadcast, load, store, rounded, _ = _pieces(isa)
+    n, broadcast, load, store, rounded = _pieces(isa)
     weigh = _weigher(order)
+    whole = n * max(1, (order + 1) // n)  # one or two points left over are taken by themselves
 
     def spread(positions, charges, slots, lower, scale, start, shape, big, grid):
         lost, shift, work = 0, broadcast(big), np.zeros(LAST + 8 * WIDTH)
@@ -107,14 +115,20 @@ def spread_kernel(order: int, isa: str) -> Any:
             if min(i, j, k) < 0 or i + order > shape[0] or j + order > shape[1] or k + order > shape[2]:
                 lost += 1
                 continue
+            weights = load(work, LAST + WIDTH * lane)
             for a in range(order):
                 along = charge * _weight_of(work, lane, 0, a)
                 for b in range(order):
                     at = ((i + a) * shape[1] + j + b) * shape[2] + k
-                    factor = broadcast(along * _weight_of(work, lane, 1, b))
-                    for c in range(0, WIDTH, n):
-                        row = factor * load(work, LAST + WIDTH * lane + c)
+                    factor = along * _weight_of(work, lane, 1, b)
+                    row = broadcast(factor) * weights
+                    store(grid, at, load(grid, at) + rounded(row, shift))
+                    for c in range(n, whole, n):
+                        row = broadcast(factor) * load(work, LAST + WIDTH * lane + c)
                         store(grid, at + c, load(grid, at + c) + rounded(row, shift))
+                    for c in range(whole, order):
+                        value = factor * work[np.uint64(LAST + WIDTH * lane + c)]
+                        grid[np.uint64(at + c)] += rounded_number(value, big)
         return lost
 
     return jit(spread, key=("spread", order, isa))
@@ -129,10 +143,10 @@ def spread(positions, charges, slots, lower, scale, start, shape, order, big, gr
 @cache
 def gather_kernel(order: int, isa: str) -> Any:
     """The kernel of `gather` for an order and an entry of `vectors.available()`."""
-    n, broadcast, load, _, _, total = _pieces(isa)
+    n, broadcast, load, store, _ = _pieces(isa)
     weigh = _weigher(order)
 
-    def gather(positions, charges, slots, lower, scale, start, shape, fields, stride, forces):
+    def gather(positions, charges, slots, lower, scale, start, shape, fields, forces):
         work = np.zeros(LAST + 8 * WIDTH)
         for s in range(slots):
             lane = s % 8
@@ -142,33 +156,26 @@ def gather_kernel(order: int, isa: str) -> Any:
             if charge == 0.0:
                 continue
             i, j, k = _first_of(work, lane, 0, start), _first_of(work, lane, 1, start), _first_of(work, lane, 2, start)
-            fx, fy, fz = 0.0, 0.0, 0.0
-            for c in range(0, WIDTH, n):
-                x, y, z = broadcast(0.0), broadcast(0.0), broadcast(0.0)
+            for d in range(0, 3, n):
+                found = broadcast(0.0)
                 for a in range(order):
-                    along = _weight_of(work, lane, 0, a)
+                    along = charge * _weight_of(work, lane, 0, a)
                     for b in range(order):
-                        at = ((i + a) * shape[1] + j + b) * shape[2] + k + c
-                        factor = broadcast(along * _weight_of(work, lane, 1, b))
-                        x = x + factor * load(fields, at)
-                        y = y + factor * load(fields, at + stride)
-                        z = z + factor * load(fields, at + 2 * stride)
-                weights = load(work, LAST + WIDTH * lane + c)
-                fx += total(weights * x)
-                fy += total(weights * y)
-                fz += total(weights * z)
-            forces[s, 0] += charge * fx
-            forces[s, 1] += charge * fy
-            forces[s, 2] += charge * fz
+                        at = SIDE * (((i + a) * shape[1] + j + b) * shape[2] + k) + d
+                        row = broadcast(0.0)
+                        for c in range(order):
+                            weight = work[np.uint64(LAST + WIDTH * lane + c)]
+                            row = row + broadcast(weight) * load(fields, at + SIDE * c)
+                        found = found + broadcast(along * _weight_of(work, lane, 1, b)) * row
+                store(forces, SIDE * s + d, load(forces, SIDE * s + d) + found)
 
-    return jit(gather, key=("gather", order, isa), math=REORDERED)
+    return jit(gather, key=("gather", order, isa))
 
 
 def gather(positions, charges, slots, lower, scale, start, shape, order, fields, forces) -> None:  # type: ignore[no-untyped-def]
     """See `reference.gather`."""
     kernel = gather_kernel(order, _best())
-    flat = fields.reshape(-1), fields.shape[1]
-    kernel(positions, charges, slots, lower, scale, start, shape, *flat, forces)
+    kernel(positions, charges, slots, lower, scale, start, shape, fields.reshape(-1), forces.reshape(-1))
 
 
 def _best() -> str:
