@@ -22,8 +22,6 @@ from hpckit.particles.particles import Particles
 from hpckit.particles.returns import GhostReturn
 from hpckit.plan.particles.domain import DomainDecomposition
 
-VIRIAL = 2  # as `measure`, which else is False or True: virials alone; only pairs of clusters tell them from energies
-
 
 class Forces(ABC):
     """Computes forces for a part of a neighbor list; with `measure`, energies and virials of the slots too (`tallies`).

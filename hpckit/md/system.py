@@ -69,7 +69,7 @@ class Bonded(Protocol):
     def attach(self, system: System) -> None:
         """Collective, after a rebuild: find the slots of the bonds."""
 
-    def add(self, system: System, measure: bool) -> None:
+    def add(self, system: System, measure: int) -> None:
         """Add to the forces, and with `measure` to the energies, of this rank."""
 
 
@@ -130,7 +130,7 @@ class Excluded(Protocol):
     def attach(self, system: System) -> None:
         """Collective, after a rebuild: find the partners, and change the lists."""
 
-    def add(self, system: System, measure: bool) -> None:
+    def add(self, system: System, measure: int) -> None:
         """Add to the forces, and with `measure` to the energies, of this rank."""
 
 
@@ -454,7 +454,7 @@ class System:
         self.measured, self.reshaped = bool(measure), False
         with self.timer("force"):
             self.forces.finish(self.particles, self.neighbors, measure)
-        measure, forces, own = bool(measure), self.particles.forces, self.particles.slots
+        forces, own = self.particles.forces, self.particles.slots
         if self.inner > 1:
             self.slow = forces[:own].copy()
             forces[:own] = 0.0
@@ -464,9 +464,11 @@ class System:
         if self.inner > 1:
             self.fast = forces[:own].copy()
             forces[:own] = self.slow
-        for other in (self.exclusions, self.long_range):
-            if other is not None:
-                other.add(self, measure)
+        if self.exclusions is not None:
+            self.exclusions.add(self, measure)
+        measure = bool(measure)
+        if self.long_range is not None:
+            self.long_range.add(self, measure)
         if self.external is not None:
             self.external.add(self, measure)
         if self.biases is not None:

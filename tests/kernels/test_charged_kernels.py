@@ -21,6 +21,7 @@ from hpckit.kernels.particles.charged.clusters import reference as clusters_refe
 from hpckit.kernels.particles.lennard_jones.dispatch import FADED, POTENTIAL, parameters
 from hpckit.kernels.particles.pair.named import NAMED
 from hpckit.kernels.particles.pair.potential import Form
+from hpckit.kernels.particles.pair.reference import VIRIAL
 from hpckit.kernels.particles.pair.simd import stored_table
 from hpckit.kernels.particles.records import simd as records
 
@@ -170,11 +171,15 @@ def test_partners_are_left_out_of_lists_and_have_their_share(once):
         np.testing.assert_array_equal(*each)
     assert 0 < some[0][0][-1] < len(partners)
     expected = reference.forces_of_partners(places, *what, once)
-    found = np.zeros((own, 4)), np.zeros((own, 8)), np.zeros(own)
     given = places, bounds, partners, kinds, table, charges, made.constants, shares
-    simd.partner_kernel(POTENTIAL, made.key)(own, *given, *found, True, once)
-    for got, wanted in zip(found, expected, strict=True):
-        np.testing.assert_allclose(got, wanted, rtol=1e-11, atol=1e-11 * np.abs(wanted).max())
+    for measure in (True, VIRIAL):
+        found = np.zeros((own, 4)), np.zeros((own, 8)), np.zeros(own)
+        simd.add_partners(POTENTIAL, made.key, own, *given, *found, measure, once)
+        if measure == VIRIAL:
+            sums = tuple(each[1].sum(axis=0)[1:7] for each in (found, expected))
+            found, expected = (found[0], sums[0]), (expected[0], sums[1])
+        for got, wanted in zip(found, expected, strict=True):
+            np.testing.assert_allclose(got, wanted, rtol=1e-11, atol=1e-11 * np.abs(wanted).max())
 
 
 def halves(types, reach):

@@ -8,6 +8,7 @@ import pytest
 from hpckit.kernels.particles.molecules.bonds import simd as bonds
 from hpckit.kernels.particles.molecules.terms import reference, simd
 from hpckit.kernels.particles.molecules.terms.forms import FORMS
+from hpckit.kernels.particles.pair.reference import VIRIAL
 from hpckit.kernels.particles.records.reference import type_words
 
 PARAMETERS = {
@@ -75,9 +76,12 @@ def test_kernels_agree_with_the_reference(name, kind):
     assert lost[0] == lost[1] < 0
     table, kinds = np.array(PARAMETERS[name, kind]), rows[numbers, 0]
     expected = reference.forces_of_terms(name, kind, positions, own, near, kinds, table)
-    for measure in (False, True):
+    for measure in (False, True, VIRIAL):
         forces, tallies, energies = np.ones((own, 4)), np.ones((own, 8)), np.zeros(own)
-        simd.term_kernel(name, kind, measure)(own, positions, near, kinds, table, forces, tallies, energies)
+        simd.add_terms(name, kind, measure, own, positions, None, near, kinds, table, forces, tallies, energies)
         np.testing.assert_allclose(forces - 1, expected[0], rtol=1e-11, atol=1e-11)
+        if measure == VIRIAL:
+            np.testing.assert_allclose((tallies - 1).sum(axis=0)[1:7], expected[1].sum(axis=0)[1:7], atol=1e-10)
+            continue
         np.testing.assert_allclose(tallies - 1, expected[1] if measure else 0, rtol=1e-11, atol=1e-11)
         np.testing.assert_allclose(energies, expected[2] if measure else 0, rtol=1e-11, atol=1e-11)

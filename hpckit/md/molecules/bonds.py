@@ -90,12 +90,12 @@ class Bonds:
         if self._there is None:
             self._there = system.device.to_device(self.parameters)
 
-    def add(self, system: System, measure: bool) -> None:
+    def add(self, system: System, measure: int) -> None:
         """Add the forces of bonds to those of pairs, and with `measure` energies and virials."""
         particles, found = system.particles, self._partners
         what = particles.slots, particles.positions, found.bounds, found.slots, found.kinds, self._there
         with system.timer("force"):
-            add_bonds(self.kind, measure, *what, particles.forces, system.forces.tallies)
+            add_bonds(self.kind, bool(measure), *what, particles.forces, system.forces.tallies)
 
 
 def lost_partner(system: System, particle: int) -> BlowUpError:

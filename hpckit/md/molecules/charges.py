@@ -15,9 +15,10 @@ from hpckit.kernels.particles.charged.clusters import dispatch as clusters
 from hpckit.kernels.particles.charged.dispatch import force_kernel, forces
 from hpckit.kernels.particles.charged.screening import Screening
 from hpckit.kernels.particles.pair.dispatch import stored_table
+from hpckit.kernels.particles.pair.reference import VIRIAL
 from hpckit.kernels.particles.records.dispatch import types_of
 from hpckit.kernels.particles.records.reference import HIGH_SINGLE
-from hpckit.md.forces import VIRIAL, Forces
+from hpckit.md.forces import Forces
 from hpckit.md.interaction import Interaction
 from hpckit.md.neighbors import NeighborList
 from hpckit.particles.ghosts import GhostExchange

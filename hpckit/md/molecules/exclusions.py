@@ -132,8 +132,10 @@ class Exclusions:
         choose_partners(*every, wanted, self._once, bounds, partners, kinds)
         return bounds, partners[: bounds[-1]], kinds[: bounds[-1]]
 
-    def add(self, system: System, measure: bool) -> None:
-        """Add what partners have to the forces, and with `measure` to energies and virials."""
+    def add(self, system: System, measure: int) -> None:
+        """Add what partners have to the forces, and with `measure` to energies and virials; with VIRIAL to their sum
+        alone.
+        """
         interaction, forces = system.interaction, system.forces
         if self._fourths is not None:
             own = lennard_jones.POTENTIAL, self._fourths.table, NO_CHARGES
@@ -158,7 +160,7 @@ class Exclusions:
         charges: Any,
         energies: Any,
         shares: np.ndarray,
-        measure: bool,
+        measure: int,
     ) -> None:
         if not len(lists[1]):
             return

@@ -9,6 +9,7 @@ import numpy as np
 from hpckit.errors import InputError
 from hpckit.kernels.particles.molecules.terms.dispatch import add_terms, attach_terms, find_terms, once
 from hpckit.kernels.particles.molecules.terms.forms import NAMES, prepared
+from hpckit.kernels.particles.pair.reference import VIRIAL
 from hpckit.md.interaction import Interaction
 from hpckit.md.molecules.bonds import entries_of, lost_partner
 from hpckit.md.molecules.charges import Charged
@@ -105,10 +106,10 @@ class Terms:
             self._there = to_device(self.members.rows[:, 0].copy()), to_device(self.parameters)
         self._types = self._there[0][self.members.numbers]
 
-    def add(self, system: System, measure: bool) -> None:
-        """Add the forces to those of pairs, and with `measure` energies and virials."""
+    def add(self, system: System, measure: int) -> None:
+        """Add the forces to those of pairs, and with `measure` energies and virials; with VIRIAL their sum alone."""
         particles, members = system.particles, self.members
-        if measure:
+        if measure and measure != VIRIAL:
             self.energies = system.device.zeros((particles.slots,))
         where = particles.slots, particles.positions, members.bounds, members.found, self._types, self._there[1]
         with system.timer("force"):

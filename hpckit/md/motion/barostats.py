@@ -14,7 +14,7 @@ import numpy as np
 
 from hpckit.errors import BlowUpError, InputError
 from hpckit.kernels.particles.integrate.dispatch import dilate, drift
-from hpckit.md.forces import VIRIAL
+from hpckit.kernels.particles.pair.reference import VIRIAL
 from hpckit.md.motion.dynamics import half_kick, half_kick_and_drift
 from hpckit.md.motion.thermostats import Bussi, Chain, NoseHoover
 from hpckit.md.system import System

@@ -13,7 +13,7 @@ import numpy as np
 
 from hpckit.comm.agree import max_of_ranks, sum_of_ranks
 from hpckit.kernels.particles.integrate.dispatch import dilate, drift, powers, steer
-from hpckit.md.forces import VIRIAL
+from hpckit.kernels.particles.pair.reference import VIRIAL
 from hpckit.md.motion.dynamics import half_kick, half_kick_and_drift
 from hpckit.md.motion.relaxation import Relaxation
 from hpckit.md.system import System

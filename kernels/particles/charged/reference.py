@@ -116,7 +116,9 @@ def add_partners(  # type: ignore[no-untyped-def]
     potential, kind, slots, positions, starts, partners, kinds, table, charges, constants, shares, forces, tallies,
     energies, measure, once,
 ) -> None:  # fmt: skip
-    """Add what partners have to forces, and with `measure` to tallies and the energies of charges."""
+    """Add what partners have to forces, and with `measure` to tallies and the energies of charges. With VIRIAL
+    (`pair.reference`) only the sum of the virials over all slots counts.
+    """
     what = starts[: slots + 1], partners, kinds, potential, table, charges, kind, constants, shares, once
     found = forces_of_partners(positions, *what)
     for given, more in zip((forces, tallies, energies) if measure else (forces,), found, strict=False):

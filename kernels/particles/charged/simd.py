@@ -16,7 +16,7 @@ from hpckit.kernels.particles.cells.constants import CLUSTER, RECORD
 from hpckit.kernels.particles.charged.screening import by_inverse, count_of, functions
 from hpckit.kernels.particles.loops import AHEAD, REORDERED, pieces, sums, type_of_double
 from hpckit.kernels.particles.pair.potential import CUTOFF2, SHIFT, Form, Potential
-from hpckit.kernels.particles.pair.reference import TALLY
+from hpckit.kernels.particles.pair.reference import TALLY, VIRIAL
 from hpckit.kernels.particles.pair.simd import lookup_pieces
 
 
@@ -131,11 +131,14 @@ def choose_partners(starts, partners, kinds, wanted, once, chosen_starts, chosen
 
 
 @cache
-def partner_kernel(potential: Potential, kind: tuple) -> Any:
+def partner_kernel(potential: Potential, kind: tuple, of_each: bool) -> Any:
     """The kernel (slots, positions, starts, partners, kinds, table, charges, constants, shares, forces, tallies,
-    energies, measure, once), which adds what partners have; see `reference.forces_of_partners`.
+    energies, measure, once), which adds what partners have; see `reference.forces_of_partners`. of_each: tallies and
+    energies of each slot, too; without, the virial of all is added to the tallies of the first slot where `measure` is
+    set.
     """
-    pair_both, charge_both = potential.energy_and_force, by_inverse(*kind)[1]
+    pair_force, pair_both = potential.force, potential.energy_and_force
+    charge_force, charge_both = by_inverse(*kind)
     constants_of = simd.numbers(count_of(*kind))
     parameters = simd.numbers(potential.parameters)
 
@@ -144,11 +147,13 @@ def partner_kernel(potential: Potential, kind: tuple) -> Any:
         forces, tallies, energies, measure, once,
     ):  # fmt: skip
         c, types, flat = constants_of(constants, 0), table.shape[0], table.reshape(-1)
+        xx, yy, zz, xy, xz, yz = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
         for s in range(slots):
             if starts[s] == starts[s + 1]:
                 continue
             fx, fy, fz, own_charge, own_energy = 0.0, 0.0, 0.0, 0.0, 0.0
-            xx, yy, zz, xy, xz, yz = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+            if of_each:
+                xx, yy, zz, xy, xz, yz = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
             x, y, z, row = positions[s, 0], positions[s, 1], positions[s, 2], type_of_double(positions[s, 3]) * types
             for k in range(starts[s], starts[s + 1]):
                 j, share = partners[k], shares[kinds[k], 0]
@@ -158,39 +163,52 @@ def partner_kernel(potential: Potential, kind: tuple) -> Any:
                 if share != 0.0:
                     p = parameters(flat, (row + type_of_double(positions[j, 3])) * table.shape[2])
                     if r2 < p[CUTOFF2]:
-                        e, g = pair_both(r2, p)
-                        energy, f = share * (e - p[SHIFT]), share * g
+                        if of_each:
+                            e, g = pair_both(r2, p)
+                            energy, f = share * (e - p[SHIFT]), share * g
+                        else:
+                            f = share * pair_force(r2, p)
                 if r2 < c[0]:
                     y1 = 1.0 / math.sqrt(r2)
-                    u, g = charge_both(y1, r2, c)
                     product, whole = charges[s] * charges[j], (1.0 - shares[kinds[k], 1]) * y1
-                    of_charge, f = product * (u - whole), f + product * (g - whole * (y1 * y1))
-                energy += of_charge
+                    if of_each:
+                        u, g = charge_both(y1, r2, c)
+                        of_charge = product * (u - whole)
+                    else:
+                        g = charge_force(y1, r2, c)
+                    f = f + product * (g - whole * (y1 * y1))
                 gx, gy, gz = f * dx, f * dy, f * dz
                 fx, fy, fz, both = fx + gx, fy + gy, fz + gz, once and j < slots
                 if both:
                     forces[j, 0] -= gx
                     forces[j, 1] -= gy
                     forces[j, 2] -= gz
-                if measure:
-                    own_charge, own_energy = own_charge + of_charge, own_energy + energy
-                    xx, yy, zz = xx + gx * dx, yy + gy * dy, zz + gz * dz
-                    xy, xz, yz = xy + gx * dy, xz + gx * dz, yz + gy * dz
-                    if both:
-                        energies[j] += of_charge
-                        parts = energy, gx * dx, gy * dy, gz * dz, gx * dy, gx * dz, gy * dz
-                        for column in range(7):
-                            tallies[j, column] += parts[column]
+                ax, ay, az = gx, gy, gz
+                if of_each:
+                    own_charge, own_energy = own_charge + of_charge, own_energy + (energy + of_charge)
+                elif both:
+                    ax, ay, az = 2.0 * gx, 2.0 * gy, 2.0 * gz
+                xx, yy, zz = xx + ax * dx, yy + ay * dy, zz + az * dz
+                xy, xz, yz = xy + ax * dy, xz + ax * dz, yz + ay * dz
+                if of_each and both:
+                    energies[j] += of_charge
+                    parts = energy + of_charge, gx * dx, gy * dy, gz * dz, gx * dy, gx * dz, gy * dz
+                    for column in range(7):
+                        tallies[j, column] += parts[column]
             forces[s, 0] += fx
             forces[s, 1] += fy
             forces[s, 2] += fz
-            if measure:
+            if of_each:
                 energies[s] += own_charge
                 sums = own_energy, xx, yy, zz, xy, xz, yz
                 for column in range(7):
                     tallies[s, column] += sums[column]
+        if measure and not of_each and slots > 0:
+            every = xx, yy, zz, xy, xz, yz
+            for column in range(6):
+                tallies[0, 1 + column] += every[column]
 
-    key = None if None in potential.key else ("partners", potential.key, kind)
+    key = None if None in potential.key else ("partners", potential.key, kind, of_each)
     return jit(partners_of, key=key, borrowed=True)
 
 
@@ -200,4 +218,5 @@ def add_partners(  # type: ignore[no-untyped-def]
 ) -> None:  # fmt: skip
     """See `reference.add_partners`."""
     given = starts, partners, kinds, table, charges, constants, shares
-    partner_kernel(potential, kind)(slots, positions, *given, forces, tallies, energies, measure, once)
+    kernel = partner_kernel(potential, kind, bool(measure) and measure != VIRIAL)
+    kernel(slots, positions, *given, forces, tallies, energies, bool(measure), once)

@@ -12,6 +12,7 @@ import numpy as np
 from hpckit.kernels.particles.pair.potential import CUTOFF2, SHIFT, Potential
 from hpckit.kernels.particles.records.reference import types_of
 
+VIRIAL = 2  # as `measure`: virials alone, of which only the sum over all slots counts
 TALLY = 8  # components of a slot's tally: energy, xx, yy, zz, xy, xz, yz of the virial, and the energy of its bonds
 
 

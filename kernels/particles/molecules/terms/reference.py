@@ -116,7 +116,8 @@ def forces_of_terms(
 def add_terms(  # type: ignore[no-untyped-def]
     name, kind, measure, own, positions, bounds, found, kinds, parameters, forces, tallies, energies
 ) -> None:
-    """Add the forces of terms, and with `measure` their tallies and energies.
+    """Add the forces of terms, and with `measure` their tallies and energies. With VIRIAL (`pair.reference`) only the
+    sum of the virials over all slots counts.
 
     bounds: None for terms of `find_terms`, or that of `attach_terms`, of which each is once for each of its particles.
     """

@@ -8,6 +8,7 @@ from typing import Any
 from hpckit.kernels.compile.jit import inlined, jit
 from hpckit.kernels.particles.molecules.bonds.simd import nearest_slot
 from hpckit.kernels.particles.molecules.terms.forms import bending, turning
+from hpckit.kernels.particles.pair.reference import VIRIAL
 
 
 @jit
@@ -41,10 +42,24 @@ def apart(positions, i, j):
     return positions[i, 0] - positions[j, 0], positions[i, 1] - positions[j, 1], positions[i, 2] - positions[j, 2]
 
 
+@inlined
+def _sums_with(sums, weight, virial):
+    """Six sums, and a virial times a weight."""
+    return (
+        sums[0] + weight * virial[0],
+        sums[1] + weight * virial[1],
+        sums[2] + weight * virial[2],
+        sums[3] + weight * virial[3],
+        sums[4] + weight * virial[4],
+        sums[5] + weight * virial[5],
+    )
+
+
 @cache
-def term_kernel(name: str, kind: str, measure: bool) -> Any:
-    """The kernel (own, positions, found, kinds, parameters, forces, tallies, energies), which adds the forces of terms;
-    see `reference.forces_of_terms`. measure: tallies and energies too.
+def term_kernel(name: str, kind: str, of_each: bool) -> Any:
+    """The kernel (own, positions, found, kinds, parameters, forces, tallies, energies, measure), which adds the forces
+    of terms; see `reference.forces_of_terms`. of_each: tallies and energies of each slot, too; without, the virial of
+    all is added to the tallies of the first slot where `measure` is set.
     """
     forces_of = bending(kind) if name == "angles" else turning(name, kind)
 
@@ -53,18 +68,20 @@ def term_kernel(name: str, kind: str, measure: bool) -> Any:
             forces[s, 0] += fx
             forces[s, 1] += fy
             forces[s, 2] += fz
-            if measure:
+            if of_each:
                 part = share * energy
                 tallies[s, 0] += part
                 tallies[s, 7] += part
                 energies[s] += part
                 for column in range(6):
                     tallies[s, 1 + column] += share * virial[column]
+            return 1.0
+        return 0.0
 
-    give = jit(give, key=("give", measure), borrowed=True)
+    give = jit(give, key=("give", of_each), borrowed=True)
 
-    def bend(own, positions, found, kinds, parameters, forces, tallies, energies):
-        out = forces, tallies, energies
+    def bend(own, positions, found, kinds, parameters, forces, tallies, energies, measure):
+        out, sums = (forces, tallies, energies), (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
         for k in range(len(found)):
             i, j, m, p = found[k, 0], found[k, 1], found[k, 2], parameters[kinds[k]]
             ax, ay, az = apart(positions, i, j)
@@ -78,12 +95,17 @@ def term_kernel(name: str, kind: str, measure: bool) -> Any:
                 ax * fz + bx * hz,
                 ay * fz + by * hz,
             )
-            give(i, own, 2.0 / 3.0, energy, fx, fy, fz, virial, *out)
-            give(j, own, 2.0 / 3.0, energy, -(fx + hx), -(fy + hy), -(fz + hz), virial, *out)
-            give(m, own, 2.0 / 3.0, energy, hx, hy, hz, virial, *out)
+            mine = give(i, own, 2.0 / 3.0, energy, fx, fy, fz, virial, *out)
+            mine += give(j, own, 2.0 / 3.0, energy, -(fx + hx), -(fy + hy), -(fz + hz), virial, *out)
+            mine += give(m, own, 2.0 / 3.0, energy, hx, hy, hz, virial, *out)
+            if not of_each:
+                sums = _sums_with(sums, mine * (2.0 / 3.0), virial)
+        if measure and not of_each and own > 0:
+            for column in range(6):
+                tallies[0, 1 + column] += sums[column]
 
-    def turn(own, positions, found, kinds, parameters, forces, tallies, energies):
-        out = forces, tallies, energies
+    def turn(own, positions, found, kinds, parameters, forces, tallies, energies, measure):
+        out, sums = (forces, tallies, energies), (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
         for k in range(len(found)):
             i, j, m, n = found[k, 0], found[k, 1], found[k, 2], found[k, 3]
             ux, uy, uz = apart(positions, i, j)
@@ -100,16 +122,22 @@ def term_kernel(name: str, kind: str, measure: bool) -> Any:
                 ux * fz - gx * mz + ex * lz,
                 uy * fz - gy * mz + ey * lz,
             )
-            give(i, own, 0.5, energy, fx, fy, fz, virial, *out)
-            give(j, own, 0.5, energy, cx - fx, cy - fy, cz - fz, virial, *out)
-            give(m, own, 0.5, energy, mx, my, mz, virial, *out)
-            give(n, own, 0.5, energy, lx, ly, lz, virial, *out)
+            mine = give(i, own, 0.5, energy, fx, fy, fz, virial, *out)
+            mine += give(j, own, 0.5, energy, cx - fx, cy - fy, cz - fz, virial, *out)
+            mine += give(m, own, 0.5, energy, mx, my, mz, virial, *out)
+            mine += give(n, own, 0.5, energy, lx, ly, lz, virial, *out)
+            if not of_each:
+                sums = _sums_with(sums, 0.5 * mine, virial)
+        if measure and not of_each and own > 0:
+            for column in range(6):
+                tallies[0, 1 + column] += sums[column]
 
-    return jit(bend if name == "angles" else turn, key=("terms", name, kind, measure), borrowed=True)
+    return jit(bend if name == "angles" else turn, key=("terms", name, kind, of_each), borrowed=True)
 
 
 def add_terms(  # type: ignore[no-untyped-def]
     name, kind, measure, own, positions, bounds, found, kinds, parameters, forces, tallies, energies
 ) -> None:
     """See `reference.add_terms`."""
-    term_kernel(name, kind, measure)(own, positions, found, kinds, parameters, forces, tallies, energies)
+    kernel = term_kernel(name, kind, bool(measure) and measure != VIRIAL)
+    kernel(own, positions, found, kinds, parameters, forces, tallies, energies, bool(measure))
