@@ -62,10 +62,14 @@ def test_kernels_agree_with_the_reference(name, kind):
         bonds.index_slots(ids, len(ids), *memory)
         count = form.find_terms(positions, ids, len(ids), own, starts, which, rows, *memory, *out)
         assert size < count <= len(rows)
-        found.append((out[0][:count], out[1][:count]))
+        turned = np.roll(out[0][:count], 7, axis=0), np.repeat(np.arange(count // 2 + 1)[::-1], 2)[:count]
+        ordered = np.zeros((count, size), np.int64), np.zeros(count, np.int64)
+        form.order_terms(count, *turned, np.zeros(len(rows) + 1, np.int64), *ordered)
+        assert (np.diff(ordered[1]) >= 0).all()
+        found.append((out[0][:count], out[1][:count], *ordered))
     for one, other in zip(*found, strict=True):
         np.testing.assert_array_equal(one, other)
-    near, numbers = found[0]
+    near, numbers = found[0][:2]
     np.testing.assert_array_equal(ids[near], rows[numbers, 1:])
     memory, out = (np.zeros(n, np.int64), np.zeros(own, np.int64)), (np.zeros((200, size), np.int64), np.zeros(200))
     bonds.index_slots(ids, own, *memory)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from hpckit.errors import InputError
-from hpckit.kernels.particles.molecules.terms.dispatch import add_terms, attach_terms, find_terms, once
+from hpckit.kernels.particles.molecules.terms.dispatch import add_terms, attach_terms, find_terms, once, order_terms
 from hpckit.kernels.particles.molecules.terms.forms import NAMES, prepared
 from hpckit.kernels.particles.pair.reference import VIRIAL
 from hpckit.md.interaction import Interaction
@@ -55,8 +55,9 @@ class Members:
         else:
             count = find_terms(*given, *system.slots_of_ids, found, numbers)
             lost = -1 - count
-            order = np.argsort(numbers[: max(count, 0)], kind="stable")
-            self.found, self.numbers = np.ascontiguousarray(found[order]), numbers[order]
+            there = max(count, 0)
+            self.found, self.numbers = np.empty((there, found.shape[1]), np.int64), np.empty(there, np.int64)
+            order_terms(there, found, numbers, np.empty(len(self.rows) + 1, np.int64), self.found, self.numbers)
         if lost >= 0:
             raise lost_partner(system, lost)
 

@@ -26,6 +26,8 @@ def index_slots(ids, slots, head, following):
 @inlined
 def nearest_slot(positions, x, y, z, slot, following):
     """Of the slots with the particle of `slot` that nearest to a place; -1 for no slot."""
+    if slot < 0 or following[slot] < 0:
+        return slot
     nearest, gap = -1, np.inf
     while slot >= 0:
         dx, dy, dz = positions[slot, 0] - x, positions[slot, 1] - y, positions[slot, 2] - z

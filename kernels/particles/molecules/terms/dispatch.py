@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from hpckit.kernels.forms import form_for
-from hpckit.kernels.particles.molecules.terms.simd import find_terms
+from hpckit.kernels.particles.molecules.terms.simd import find_terms, order_terms
 
-__all__ = ["add_terms", "attach_terms", "find_terms", "once"]
+__all__ = ["add_terms", "attach_terms", "find_terms", "once", "order_terms"]
 
 
 def attach_terms(positions: Any, *given: Any) -> int:

@@ -60,9 +60,11 @@ def _cosine(theta, p):
 @inlined
 def _multiple(n, c, s):
     """Cosine and sine of n angles of these."""
-    found_c, found_s = 1.0, 0.0
-    for _ in range(n):
-        found_c, found_s = found_c * c - found_s * s, found_s * c + found_c * s
+    found_c, found_s = (c, s) if n & 1 else (1.0, 0.0)
+    while n > 1:  # the powers of two in n
+        c, s, n = c * c - s * s, 2.0 * s * c, n >> 1
+        if n & 1:
+            found_c, found_s = found_c * c - found_s * s, found_s * c + found_c * s
     return found_c, found_s
 
 

@@ -38,6 +38,14 @@ def find_terms(positions, ids, slots, own, starts, which, rows, head, following,
     return count
 
 
+def order_terms(count, found, numbers, after, found_sorted, numbers_sorted) -> None:  # type: ignore[no-untyped-def]
+    """Write `count` terms in the order of their numbers, those of one number as they are; after: int64[terms + 1], for
+    notes.
+    """
+    order = np.argsort(numbers[:count], kind="stable")
+    found_sorted[:count], numbers_sorted[:count] = found[order], numbers[order]
+
+
 def attach_terms(positions, ids, slots, own, starts, which, rows, head, following, bounds, found, numbers) -> int:  # type: ignore[no-untyped-def]
     """As `find_terms`, but each own slot s has all its terms, found[bounds[s] : bounds[s + 1]], in the order of their
     numbers: the form in which a GPU sums. Returns the first id (from 0) with a partner that is in no slot, or -1.

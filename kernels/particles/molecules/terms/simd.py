@@ -30,10 +30,28 @@ def find_terms(positions, ids, slots, own, starts, which, rows, head, following,
                 found[count, place] = nearest
                 if first < 0 and nearest < own:
                     first = nearest
+                    if first != s:  # it is found from there
+                        break
             if first == s:
                 numbers[count] = which[k]
                 count += 1
     return count
+
+
+@jit
+def order_terms(count, found, numbers, after, found_sorted, numbers_sorted):
+    """See `reference.order_terms`."""
+    after[:] = 0
+    for k in range(count):
+        after[numbers[k] + 1] += 1
+    for term in range(len(after) - 1):
+        after[term + 1] += after[term]
+    for k in range(count):
+        place = after[numbers[k]]
+        after[numbers[k]] += 1
+        numbers_sorted[place] = numbers[k]
+        for member in range(found.shape[1]):
+            found_sorted[place, member] = found[k, member]
 
 
 @inlined
