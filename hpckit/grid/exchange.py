@@ -7,11 +7,8 @@ tags and the way of each message; `hpckit.grid.phases` executes it.
 from __future__ import annotations
 
 import dataclasses
-import functools
-import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
@@ -24,16 +21,16 @@ from hpckit.comm.observe.observer import UNHEARD, ExchangeReport
 from hpckit.comm.progress import Begun, Site, Unfinished, call_site
 from hpckit.comm.shared.transport import Transport
 from hpckit.errors import InputError, SetupError
+from hpckit.grid.bindings import Arrays, Binding, Bindings
 from hpckit.grid.boundary_conditions import Fill, as_fill
 from hpckit.grid.field import Field
-from hpckit.grid.phases import BoundPhase, ExchangeStream, Phase, PhaseContext, prepare_mail
+from hpckit.grid.phases import ExchangeStream, Phase, PhaseContext, prepare_mail
 from hpckit.grid.regions import FieldType
-from hpckit.kernels.device_array import address, is_device_array
+from hpckit.kernels.device_array import is_device_array
 from hpckit.plan.grid.halo import LARGE, HaloField, halo_plan
 
 __communicates__ = True  # its frames are not call sites
 
-Arrays = tuple[Any, ...]  # NumPy's, or a device's
 # Bindings of persistent requests to arrays that are kept: a leapfrog scheme of three fields needs three.
 KEPT_BINDINGS = 8
 
@@ -85,7 +82,7 @@ class HaloExchange(Begun):
         if any(field.device.is_gpu != device.is_gpu for field in fields):
             raise InputError("some of the fields are on a GPU and some on the host", do="make an exchange for each")
         self._lane = ExchangeStream(device) if device.is_gpu else None
-        self._kept_bindings = bindings
+        self._bindings = Bindings(bindings)
         for kind in self.types:
             kind.check_dtype()
         self._walls = self._read_walls(walls)
@@ -107,15 +104,13 @@ class HaloExchange(Begun):
             },
             "a halo exchange needs the same fields on every rank",
         )
-        self._bound: dict[tuple[int, ...], _Binding] = {}  # by the addresses of the arrays
-        self._known: dict[tuple[int, ...], _Known] = {}  # by the ids of the arrays, which is quicker
         self._place = self._planned(chosen, within_node, large)
         self.plan = self._place.plan
         self._phases = [Phase(self._place, messages) for messages in self.plan.messages(mesh.rank)]
         self._phases_back: list[Phase] = []  # made on first use
         # Dims held whole come first; start goes as far as the first messages.
         self._first_remote = sum(mesh.topology.sizes[dim] == 1 for dim in self.plan.order)
-        self._flying: tuple[_Binding, Arrays] | None = None
+        self._flying: tuple[Binding, Arrays] | None = None
         self._site: Site | None = None  # of the last start
         self._closed = False
         self.wait_seconds = 0.0
@@ -247,10 +242,7 @@ class HaloExchange(Begun):
         if self._flying is not None:
             raise InputError("the exchange is under way", do="call finish before close")
         self._closed = True
-        self._known.clear()
-        for binding in list(self._bound.values()):
-            binding.free()
-        self._bound.clear()
+        self._bindings.free()
         for phase in (*self._phases, *self._phases_back):
             phase.free()
 
@@ -321,18 +313,14 @@ class HaloExchange(Begun):
             there[...] = 0
         return shared if min_of_ranks(mesh.comm, there) else place
 
-    def _bind(self, arrays: Arrays) -> _Binding:
-        """The persistent requests for this memory, cached without keeping the arrays alive.
-
-        Known array objects are found by their ids. A new view of known memory, such as `state[0]` makes each time, is
-        checked and then found by its address.
-        """
+    def _bind(self, arrays: Arrays) -> Binding:
+        """The persistent requests for these arrays; those that are not known are checked first."""
         key = tuple(map(id, arrays))
         if self._lane is None:
             for array in arrays:
                 if not array.flags.writeable:  # it may have changed since the requests were made
                     raise InputError("a field cannot be written to", do="exchange a copy of it")
-        known = self._known.get(key)
+        known = self._bindings.known.get(key)
         if known is not None:
             return known.binding
         if self._closed:
@@ -341,42 +329,7 @@ class HaloExchange(Begun):
             raise InputError(f"the exchange was made for {len(self.types)} fields, not {len(arrays)}")
         for number, (array, kind) in enumerate(zip(arrays, self.types, strict=True)):
             kind.check(array, self.mesh.rank, f"field {number}")
-        place = tuple(address(array) for array in arrays)
-        if place not in self._bound:
-            while len(self._bound) >= self._kept_bindings:
-                self._let_go(next(iter(self._bound)))
-            let_go = functools.partial(_call, weakref.WeakMethod(self._let_go), place)
-            watches = [weakref.ref(_owner(array), let_go) for array in arrays]
-            self._bound[place] = _Binding([phase.bind(arrays) for phase in self._phases], watches)
-        forget = functools.partial(_call, weakref.WeakMethod(self._forget), key)
-        self._known[key] = _Known(self._bound[place], [weakref.ref(array, forget) for array in arrays])
-        return self._bound[place]
-
-    def _forget(self, key: tuple[int, ...]) -> None:
-        """Forget an array object that is gone; its memory may live on."""
-        self._known.pop(key, None)
-
-    def _let_go(self, place: tuple[int, ...]) -> None:
-        """Free the binding to memory that is gone or was not used recently."""
-        binding = self._bound.pop(place, None)
-        if binding is not None:
-            for key in [key for key, known in self._known.items() if known.binding is binding]:
-                del self._known[key]
-            binding.free()
-
-
-def _call(method: weakref.WeakMethod, key: tuple[int, ...], gone: weakref.ref) -> None:
-    """Notify an exchange, if it is alive, that an array is gone."""
-    alive = method()
-    if alive is not None:
-        alive(key)
-
-
-def _owner(array: Any) -> Any:
-    """The array that owns the memory of a view."""
-    while isinstance(array.base, np.ndarray) or is_device_array(array.base):
-        array = array.base
-    return array
+        return self._bindings.add(key, arrays, self._phases)
 
 
 def _arrays(fields: Any) -> Arrays:
@@ -388,25 +341,3 @@ def _arrays(fields: Any) -> Arrays:
     if not isinstance(fields, list | tuple):
         raise InputError(f"an exchange takes a Field, an array, or a list of them, not {type(fields).__name__}")
     return tuple([field.data if isinstance(field, Field) else field for field in fields])
-
-
-class _Binding:
-    """The phases bound to some arrays, forward and (on first use) reverse; `watches` notice when an array is gone."""
-
-    def __init__(self, there: Sequence[BoundPhase], watches: list[weakref.ref]) -> None:
-        self.there = there
-        self.back: Sequence[BoundPhase] | None = None
-        self.watches = watches
-
-    def free(self) -> None:
-        self.watches = []
-        for bound in (*self.there, *(self.back or ())):
-            bound.free()
-
-
-@dataclass(frozen=True)
-class _Known:
-    """The binding of array objects, and the weak references that watch them."""
-
-    binding: _Binding
-    watches: list[weakref.ref]

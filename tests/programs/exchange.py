@@ -193,14 +193,14 @@ def test_arrays_are_not_kept_alive():
         for _ in range(3):
             for field in fields:
                 halo(field)
-        assert len(halo._bound) == 3
+        assert len(halo._bindings._bound) == 3
         del field
         fields.pop()
         gc.collect()
-        assert len(halo._bound) == 2
+        assert len(halo._bindings._bound) == 2
         for _ in range(20):
             halo(hp.Field.zeros(mesh, dec))
-        assert len(halo._bound) <= 8
+        assert len(halo._bindings._bound) <= 8
 
 
 def test_new_views_of_the_same_memory_share_their_requests():
@@ -213,12 +213,12 @@ def test_new_views_of_the_same_memory_share_their_requests():
             state.interior[...] = turn + mesh.rank
             halo(state.data[turn % 3])
             assert state.data[turn % 3].min() >= turn
-        assert len(halo._bound) == 3
-        assert not halo._known, "views are known only while they live"
+        assert len(halo._bindings._bound) == 3
+        assert not halo._bindings.known, "views are known only while they live"
         refused(functools.partial(halo, state.data), "was made for")
         del state
         gc.collect()
-        assert not halo._bound
+        assert not halo._bindings._bound
 
 
 def test_sub_communicators_are_lines_of_the_mesh():

@@ -61,7 +61,7 @@ class Strategy:
     sequence: ranks of tp share the tokens between the matrices. context_by: how ranks of cp meet all keys. flash:
     scores of the attention are never stored. fused: products add to the gradients of the weights. overlap: messages of
     dp hide behind the backward pass. paired: where the schedule lets messages to experts hide behind another microbatch
-    (`hpckit.plan.training.pairs`), they do.
+    (`search.pairs_pay`), they do.
     """
 
     batch: int

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from hpckit.errors import InputError
-from hpckit.io.config_json import CONFIG, described
-from hpckit.nn.transformer.rotary import RopeScaling
+from hpckit.io.config_json import CONFIG, Description, described
 from hpckit.plan.blocks import block
 from hpckit.plan.inputs.text import parse_json, read_bytes
 from hpckit.serving.checkpoint.gguf import SUFFIX, Gguf
@@ -30,31 +29,8 @@ KINDS = ("gpt2", "llama", "mistral", "qwen2", "mixtral")
 
 
 @dataclass(frozen=True)
-class TransformerShape:
-    """A transformer of one of `KINDS`.
-
-    width: numbers of a token; head_width: of a head. hidden: width inside an MLP, or an expert. context: tokens that a
-    text may have. rope_base: 0 where positions are learned. experts: 0 for a plain MLP, of which `chosen` see a token.
-    end: tokens that end a text.
-    """
-
-    kind: str
-    vocab: int
-    layers: int
-    width: int
-    heads: int
-    kv_heads: int
-    head_width: int
-    hidden: int
-    context: int
-    eps: float
-    activation: str = "silu"
-    rope_base: float = 0.0
-    rope_scaling: RopeScaling | None = None
-    tied: bool = False
-    experts: int = 0
-    chosen: int = 0
-    end: tuple[int, ...] = ()
+class TransformerShape(Description):
+    """A transformer of one of `KINDS`, with a context of the tokens that a text may have."""
 
     @property
     def group(self) -> int:
@@ -121,7 +97,7 @@ def read_shape(folder: Path) -> TransformerShape:
         raise InputError(
             f"{path}: a model with {', with '.join(found.strange)} cannot be served", do="give another model"
         )
-    own = {field.name: getattr(found, field.name) for field in fields(TransformerShape)}
+    own = vars(found)
     wrong = [f"{name} = {own[name]}" for name, most in MOST.items() if not 1 <= own[name] <= most]
     wrong += [f"{name} = {own[name]}" for name in ("eps", "rope_base") if not 0.0 <= own[name] < math.inf]
     wrong += [f"an end of texts at {end!s:.20}" for end in own["end"] if not 0 <= end < 1 << 31]
