@@ -254,14 +254,16 @@ def _compile_once(kernel: Any, lock: CompileLock) -> None:
         _depth.kernels += 1
         try:
             with global_compiler_lock:
-                if isinstance(getattr(kernel.overloads.get(arguments), "entry_point", None), _Called):
-                    replaced.append(kernel.overloads.pop(arguments))
-                return compile_kernel(signature)
+                try:
+                    if isinstance(getattr(kernel.overloads.get(arguments), "entry_point", None), _Called):
+                        replaced.append(kernel.overloads.pop(arguments))
+                    return compile_kernel(signature)
+                finally:
+                    lock.release()  # before another thread may take it
         finally:
             _depth.kernels -= 1
             if collecting:
                 gc.enable()
-            lock.release()
 
     def add_overload(made: Any) -> None:
         if made.metadata is not None:  # it does not come from a file

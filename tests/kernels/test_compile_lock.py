@@ -7,9 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from numba.core.compiler_lock import global_compiler_lock
 
 from hpckit.kernels.compile.compile_lock import CompileLock
+from hpckit.kernels.compile.jit import jit
 
 PROGRAM = """
 import sys
@@ -103,3 +106,16 @@ time.sleep(600)
     os.remove(path)
     path.symlink_to("elsewhere")
     assert not lock.take()
+
+
+def test_a_thread_releases_the_lock_before_another_may_take_it(monkeypatch):
+    held = []
+    monkeypatch.setattr(CompileLock, "release", lambda self: held.append(global_compiler_lock.is_locked()))
+
+    @jit
+    def doubled(a):
+        return 2 * a[0]
+
+    assert doubled(np.ones(1)) == 2
+    assert held
+    assert all(held)
