@@ -64,6 +64,13 @@ BY_HEART = {
     "time": {"steps": 1000, "validate_every": 0},
     "sample": {"tokens": 550, "prompt": "A halo is", "temperature": 0.0},
 }
+CNN = {
+    "model": {"kind": "cnn"},
+    "data": {"validation": 0.2},
+    "batch": {"size": 64},
+    "optimizer": {"lr": 4e-3},
+    "time": {"steps": 300, "validate_every": 0},
+}
 
 
 def train(name, comm, settings):
@@ -131,15 +138,13 @@ def main():
     for name, changes in MESHES.items():
         if "mesh" in changes:
             train(name, WORLD, TINY | changes)
-        elif WORLD.rank == 0:
-            train(name, alone, TINY | changes)
-        WORLD.Barrier()
     resumed = {f"{a} {b}": goes_on(a, b) for a, b in (("zb", "zb"), ("dp", "zb_v"))}
     if WORLD.rank == 0:
         (FOLDER / "resumed.json").write_text(json.dumps(resumed))
-        train("by_heart", alone, BY_HEART)
-        train("cnn", alone, {"model": {"kind": "cnn"}, "batch": {"size": 64}, "optimizer": {"lr": 4e-3},
-                             "time": {"steps": 300, "validate_every": 0}, "data": {"validation": 0.2}})  # fmt: skip
+    single = {name: TINY | changes for name, changes in MESHES.items() if "mesh" not in changes}
+    single = {"by_heart": BY_HEART, **single, "cnn": CNN}
+    for name in list(single)[WORLD.rank :: 2]:  # neither rank waits for the other
+        train(name, alone, single[name])
     alone.Free()
 
 
