@@ -268,6 +268,7 @@ class Engine:
         """On ranks above 0: run the steps that rank 0 sends, until it closes the engine."""
         while len(words := self.team.hear()):
             self.model.run(ServingStep.of(words))
+        self.team.finish()
 
     def close(self) -> None:
         """On rank 0: make the other ranks leave `follow`, and end the texts under way."""
@@ -277,6 +278,7 @@ class Engine:
             self._computed()
         self.team.send(np.zeros(0, np.int64))
         self.team.tell(np.zeros(0, np.int64))
+        self.team.finish()
 
     def _guess(self, texts: Sequence[Text]) -> None:
         """Give the texts their guesses."""

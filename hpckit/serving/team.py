@@ -198,6 +198,11 @@ class Team:
         if not self.column:
             self._messages.send(self._after, rows)
 
+    def finish(self) -> None:
+        """After the last plan: wait until all that this rank has sent is received."""
+        if self._messages is not None:
+            self._messages.finish()
+
     def _received(self, messages: Messages) -> npt.NDArray[np.int64]:
         """The next plan from rank 0."""
         posted, looks = messages.post_into(0, self._plan), 0
