@@ -83,9 +83,9 @@ def _tile() -> Callable[..., None] | None:
                 raise ValueError(f"a bias of {columns} columns is not {bias.dtype}{list(bias.shape)}")
             start = _address(bias)
         if onto is not None:
-            if onto.shape != out.shape or onto.dtype != out.dtype or _form(onto)[0] != AS_IS:
+            if onto.shape != out.shape or onto.dtype != out.dtype or (held := _form(onto))[0] != AS_IS:
                 raise ValueError(f"what goes onto {list(out.shape)} is not {onto.dtype}{list(onto.shape)}")
-            carried, down = _address(onto), _form(onto)[1]
+            carried, down = _address(onto), held[1]
 
         def run(rows: tuple[int, int], columns: tuple[int, int]) -> None:
             """The stretches of rows and columns, each from one to another."""
