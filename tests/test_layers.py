@@ -296,7 +296,7 @@ def test_kernels_and_apps_are_imported_by_their_installed_names():
             assert not {name.split(".")[0] for name in imported(path) if name} & {"kernels", "apps"}, path
 
 
-@pytest.mark.parametrize("module", ["hpckit", "hpckit.kernels", "hpckit.plan.prove", "hpckit.kernels.stencil"])
+@pytest.mark.parametrize("module", ["hpckit", "hpckit.kernels", "hpckit.plan.proving", "hpckit.kernels.stencil"])
 def test_importing_starts_neither_mpi_nor_a_gpu(module):
     code = (
         f"import sys, {module}; print(sorted({{'mpi4py.MPI', 'cupy', 'numba.cuda', 'matplotlib'}} & set(sys.modules)))"
@@ -328,6 +328,8 @@ def test_every_public_name_is_there():
     import hpckit
 
     assert len(set(hpckit.__all__) - {*hpckit.NAMESPACES, "__version__"}) <= 31
+    names = {name for name, home in hpckit._HOMES.items() if home.rpartition(".")[2] == name} - set(hpckit.NAMESPACES)
+    assert not names, "a name is a module and a function: `from hpckit.plan import prove`"
     spaces = [hpckit, *(getattr(hpckit, name) for name in hpckit.NAMESPACES)]
     for space in spaces:
         for name in getattr(space, "__all__", ()):

@@ -17,7 +17,7 @@ from hpckit.plan.grid.decomposition import Decomposition
 from hpckit.plan.grid.factor import best_factorization
 from hpckit.plan.grid.halo import halo_plan
 from hpckit.plan.machine.machine import Machine
-from hpckit.plan.price import price
+from hpckit.plan.pricing import price
 from hpckit.plan.protocol import Plan
 
 SHORT = 65536  # bytes of an all-reduce above which a ring can be the fastest

@@ -14,7 +14,7 @@ _HOMES = {
     "collective_plan": "hpckit.plan.collective.algorithms",
     "draw_schedule": "hpckit.plan.pipeline.draw",
     "draw_schedule_svg": "hpckit.plan.pipeline.draw",
-    "draw_svg": "hpckit.plan.draw",
+    "draw_svg": "hpckit.plan.drawing",
     "fourier_plan": "hpckit.plan.tensors.fourier",
     "gossip_plan": "hpckit.plan.collective.gossip",
     "halo_plan": "hpckit.plan.grid.halo",

@@ -20,7 +20,7 @@ from hpckit.plan.blocks import block_starts
 from hpckit.plan.pipeline.program import pipeline_program
 from hpckit.plan.pipeline.schedule import Action, Schedule
 from hpckit.plan.pipeline.schedules import pipeline_schedule
-from hpckit.plan.prove import prove
+from hpckit.plan.proving import prove
 from hpckit.torch.gradients import Gradients
 from hpckit.torch.split import SplitBackward, Uses
 from hpckit.torch.tensors import KINDS, as_array, as_tensor, bound_threads, broadcast_tensors, require_model

@@ -31,7 +31,7 @@ from hpckit.plan.collective.algorithms import ALGORITHMS, collective_plan
 from hpckit.plan.grid.decomposition import Decomposition
 from hpckit.plan.grid.halo import LARGE, HaloField, halo_plan
 from hpckit.plan.machine.machine import Level, Machine, MeasuredSteps, machine_of, toml_of
-from hpckit.plan.price import price
+from hpckit.plan.pricing import price
 from hpckit.plan.topology import Topology
 
 

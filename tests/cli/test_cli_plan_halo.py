@@ -11,7 +11,7 @@ from hpckit.cli.main import main
 from hpckit.cli.verbs.plan import halo as plan_halo
 from hpckit.cli.verbs.plan import options as plan_options
 from hpckit.errors import PlanError
-from hpckit.plan.draw import draw
+from hpckit.plan.drawing import draw
 from hpckit.plan.grid.decomposition import Decomposition
 from hpckit.plan.grid.draw import held_from
 from hpckit.plan.grid.halo import halo_plan

@@ -14,7 +14,7 @@ from hpckit.comm.shared.calls import KERNELS
 from hpckit.errors import InputError
 from hpckit.plan.collective.algorithms import collective_plan
 from hpckit.plan.collective.memory import IN_MEMORY
-from hpckit.plan.prove import prove
+from hpckit.plan.proving import prove
 
 SMALL_OR_LARGE = ((1000, ("flat", "mpi")), (None, ("ring",)))
 

@@ -29,7 +29,7 @@ from hpckit.md.thermo import measure
 from hpckit.plan.particles.cell import Cell
 from hpckit.plan.particles.domain import DomainDecomposition
 from hpckit.plan.particles.ghosts import GhostPlan
-from hpckit.plan.prove import prove
+from hpckit.plan.proving import prove
 from hpckit.plan.topology import Topology
 
 TENSOR = "temp pe etotal press pxx pyy pzz pxy pxz pyz"

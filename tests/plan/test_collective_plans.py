@@ -14,7 +14,7 @@ from hpckit.errors import InputError, PlanError
 from hpckit.plan.collective.algorithms import ALGORITHMS, add_algorithm, collective_plan
 from hpckit.plan.collective.plan import CollectivePlan
 from hpckit.plan.protocol import Step, transposed
-from hpckit.plan.prove import prove
+from hpckit.plan.proving import prove
 
 NAMES = [(operation, algorithm) for operation, builders in ALGORITHMS.items() for algorithm in builders]
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from hpckit.errors import PlanError
-from hpckit.plan.draw import draw
+from hpckit.plan.drawing import draw
 from hpckit.plan.machine.machine import machine_of
-from hpckit.plan.price import price
-from hpckit.plan.prove import prove
+from hpckit.plan.pricing import price
+from hpckit.plan.proving import prove
 from hpckit.plan.training.dispatch import DispatchPlan
 
 

@@ -10,10 +10,10 @@ import pytest
 from hpckit.cli.verbs.plan.verb import main
 from hpckit.errors import InputError, PlanError
 from hpckit.plan.collective.gossip import GRAPHS, gossip_plan, mixing_matrix, spectral_gap
-from hpckit.plan.draw import draw, draw_svg
+from hpckit.plan.drawing import draw, draw_svg
 from hpckit.plan.machine.machine import Level, Machine
-from hpckit.plan.price import price
-from hpckit.plan.prove import prove
+from hpckit.plan.pricing import price
+from hpckit.plan.proving import prove
 
 FLAT = Machine("flat", (Level("all", 0, 2e-6, 5e9),), 1e-6, 10e9)
 

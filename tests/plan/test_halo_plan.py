@@ -11,9 +11,9 @@ from hpckit.errors import PlanError
 from hpckit.plan.grid.decomposition import Decomposition
 from hpckit.plan.grid.halo import HaloField, HaloPlan, halo_plan
 from hpckit.plan.grid.halo_cells import BACK, JOINED, MEMORY, PACKED, SINGLE
-from hpckit.plan.price import price
+from hpckit.plan.pricing import price
 from hpckit.plan.protocol import transposed
-from hpckit.plan.prove import prove
+from hpckit.plan.proving import prove
 from hpckit.plan.topology import Topology
 
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from hpckit.errors import InputError, PlanError
-from hpckit.plan.draw import draw
+from hpckit.plan.drawing import draw
 from hpckit.plan.machine.machine import machine_of
-from hpckit.plan.price import price
+from hpckit.plan.pricing import price
 from hpckit.plan.protocol import transposed
-from hpckit.plan.prove import prove
+from hpckit.plan.proving import prove
 from hpckit.plan.tensors import redistribution as module
 from hpckit.plan.tensors.hop import Hop
 from hpckit.plan.tensors.layout import Layout, Partial, Replicate, Shard, matmul_layout

@@ -31,7 +31,7 @@ from hpckit.plan.particles.migration import MigrationPlan
 from hpckit.plan.pipeline.program import pipeline_program
 from hpckit.plan.pipeline.schedules import SCHEDULES, pipeline_schedule
 from hpckit.plan.protocol import Step
-from hpckit.plan.prove import prove
+from hpckit.plan.proving import prove
 from hpckit.plan.tensors.fourier import FourierPlan
 from hpckit.plan.tensors.layout import Layout, Partial, Replicate, Shard
 from hpckit.plan.tensors.redistribution import RedistributionPlan, ways

@@ -10,9 +10,9 @@ from hpckit.plan.grid import panels
 from hpckit.plan.grid.decomposition import Decomposition
 from hpckit.plan.grid.panels import EAST, NORTH, PANELS, SOUTH, WEST, PanelPlan, seams
 from hpckit.plan.machine.machine import machine_of
-from hpckit.plan.price import price
+from hpckit.plan.pricing import price
 from hpckit.plan.protocol import transposed
-from hpckit.plan.prove import prove
+from hpckit.plan.proving import prove
 from hpckit.plan.topology import Topology
 
 BLOCKS = [(1, 1, 1), (2, 1, 1), (4, 1, 1), (5, 1, 1), (6, 1, 1), (1, 2, 1), (2, 2, 2), (3, 1, 4), (6, 2, 3)]

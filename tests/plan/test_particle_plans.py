@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from hpckit.errors import PlanError
-from hpckit.plan.draw import draw
+from hpckit.plan.drawing import draw
 from hpckit.plan.machine.machine import Level, Machine, machine_of
 from hpckit.plan.particles.domain import DomainDecomposition
 from hpckit.plan.particles.ghosts import POSITION, GhostPlan
 from hpckit.plan.particles.migration import MigrationPlan, migration_of
 from hpckit.plan.particles.uniform import md_plans
-from hpckit.plan.price import price
+from hpckit.plan.pricing import price
 from hpckit.plan.protocol import transposed
-from hpckit.plan.prove import prove
+from hpckit.plan.proving import prove
 from hpckit.plan.topology import Topology
 
 AXES = ("x", "y", "z")

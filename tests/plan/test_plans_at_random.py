@@ -10,7 +10,7 @@ from hpckit.errors import DecompositionError
 from hpckit.plan.grid.decomposition import Decomposition
 from hpckit.plan.grid.factor import best_factorization, factorizations
 from hpckit.plan.grid.halo import halo_plan
-from hpckit.plan.prove import prove
+from hpckit.plan.proving import prove
 from hpckit.plan.topology import Topology
 
 pytestmark = pytest.mark.nightly

@@ -10,13 +10,13 @@ import pytest
 
 from hpckit.errors import InputError
 from hpckit.plan.collective.algorithms import ALGORITHMS, collective_plan
-from hpckit.plan.draw import draw, draw_svg
+from hpckit.plan.drawing import draw, draw_svg
 from hpckit.plan.grid.decomposition import Decomposition
 from hpckit.plan.grid.halo import halo_plan
 from hpckit.plan.machine.machine import Level, Machine, machine_of, shipped
 from hpckit.plan.machine.sharing import Links, _kinds, _left, leave
 from hpckit.plan.machine.timeline import timeline
-from hpckit.plan.price import at_least, price, walk_length
+from hpckit.plan.pricing import at_least, price, walk_length
 from hpckit.plan.protocol import NOTHING, Claim, Ends, Step
 from hpckit.plan.topology import Topology
 

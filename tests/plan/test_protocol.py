@@ -15,13 +15,13 @@ from hpckit.errors import PlanError
 from hpckit.plan import protocol
 from hpckit.plan.collective.algorithms import collective_plan
 from hpckit.plan.collective.memory import ACROSS, IN_MEMORY
-from hpckit.plan.draw import draw, draw_svg
+from hpckit.plan.drawing import draw, draw_svg
 from hpckit.plan.machine.machine import Level, Machine
 from hpckit.plan.pipeline.program import pipeline_program
 from hpckit.plan.pipeline.schedules import pipeline_schedule
-from hpckit.plan.price import price
+from hpckit.plan.pricing import price
 from hpckit.plan.protocol import EMPTY, NOTHING, Claim, Ends, Step, Work, transposed
-from hpckit.plan.prove import prove
+from hpckit.plan.proving import prove
 
 FLAT = Machine("flat", (Level("all", 0, 2e-6, 5e9),), 1e-6, 10e9)
 NODE = Machine("node", (Level("node", 8, 1e-6, 8e9, shared=16e9), Level("net", 0, 5e-6, 1e9)), 0.0, 4e9)
@@ -271,7 +271,7 @@ def test_nothing_asks_which_plan_it_has():
         and {"steps", "claim"} <= {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
     } - {"Plan"}
     assert {"HaloPlan", "CollectivePlan", "Schedule", "Program", "Transposed"} <= kinds
-    for name in ("protocol.py", "prove.py", "price.py", "draw.py", "machine/clocks.py"):
+    for name in ("protocol.py", "proving.py", "pricing.py", "drawing.py", "machine/clocks.py"):
         tree = ast.parse((folder / name).read_text(encoding="utf-8"))
         imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names}
         assert not imported & kinds

@@ -11,7 +11,7 @@ from hpckit.plan.pipeline.program import pipeline_program
 from hpckit.plan.pipeline.schedule import Action
 from hpckit.plan.pipeline.schedules import SCHEDULES, pipeline_schedule
 from hpckit.plan.pipeline.table import read_schedule, write_schedule
-from hpckit.plan.prove import prove
+from hpckit.plan.proving import prove
 
 
 def changed(plan, rank, change):

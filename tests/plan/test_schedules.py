@@ -22,8 +22,8 @@ from hpckit.plan.pipeline.program import OVERLAPPED, overlaps, pipeline_program,
 from hpckit.plan.pipeline.schedule import COMPUTE, Action
 from hpckit.plan.pipeline.schedules import SCHEDULES, closed_form, pipeline_schedule, schedule_name
 from hpckit.plan.pipeline.times import StageTimes
-from hpckit.plan.price import price
-from hpckit.plan.prove import prove
+from hpckit.plan.pricing import price
+from hpckit.plan.proving import prove
 
 NAMES = tuple(SCHEDULES)
 SIZES = settings(max_examples=15, deadline=None, derandomize=True)

@@ -15,7 +15,7 @@ from hpckit.errors import InputError
 from hpckit.plan.machine.machine import Level, Machine, machine_of
 from hpckit.plan.machine.simgrid import export_trace, platform, trace
 from hpckit.plan.pipeline.times import StageTimes
-from hpckit.plan.price import price
+from hpckit.plan.pricing import price
 from hpckit.plan.training.model import language_model
 from hpckit.plan.training.step import TrainingStep
 from hpckit.plan.training.strategy import Strategy

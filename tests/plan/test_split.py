@@ -13,7 +13,7 @@ from hpckit.plan.grid.decomposition import Decomposition
 from hpckit.plan.grid.halo import halo_plan
 from hpckit.plan.grid.split import Split, possible_splits
 from hpckit.plan.machine.machine import Level, Machine
-from hpckit.plan.price import price
+from hpckit.plan.pricing import price
 from hpckit.plan.topology import Topology
 
 

@@ -10,9 +10,9 @@ import pytest
 from hpckit.errors import PlanError
 from hpckit.plan.machine.machine import machine_of
 from hpckit.plan.machine.timeline import timeline
-from hpckit.plan.price import price, priced_ranks
+from hpckit.plan.pricing import price, priced_ranks
 from hpckit.plan.protocol import AlikeUnits
-from hpckit.plan.prove import prove
+from hpckit.plan.proving import prove
 from hpckit.plan.training.cost import step_cost
 from hpckit.plan.training.draw import draw_step
 from hpckit.plan.training.model import language_model

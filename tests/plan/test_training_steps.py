@@ -15,7 +15,7 @@ from hpckit.plan.machine.machine import machine_of, toml_of
 from hpckit.plan.pipeline.price import price_schedule
 from hpckit.plan.pipeline.schedules import pipeline_schedule
 from hpckit.plan.pipeline.times import StageTimes
-from hpckit.plan.price import price
+from hpckit.plan.pricing import price
 from hpckit.plan.training.cost import share, step_cost
 from hpckit.plan.training.links import line
 from hpckit.plan.training.memory import block_bytes, memory

@@ -11,7 +11,7 @@ from mpi4py import MPI
 from hpckit.comm.agree import share_json
 from hpckit.comm.shared import group
 from hpckit.comm.shared.compiled.constants import SEQUENCE
-from hpckit.plan.prove import prove
+from hpckit.plan.proving import prove
 from hpckit.serving import Engine, Sampling
 from hpckit.serving.model import ACTIONS
 from hpckit.serving.plan import ServingPlan

@@ -11,7 +11,7 @@ import pytest
 from hpckit.cli.main import main
 from hpckit.errors import InputError, PlanError
 from hpckit.kernels.nn.paged.pages import PAGE
-from hpckit.plan.prove import prove
+from hpckit.plan.proving import prove
 from hpckit.serving.blocks import Blocks, chain
 from hpckit.serving.plan import Places, ServingPlan
 from hpckit.serving.scheduler import Scheduler, Text

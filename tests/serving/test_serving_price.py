@@ -10,7 +10,7 @@ from models import write_model
 from hpckit.cli.main import main
 from hpckit.errors import InputError
 from hpckit.plan.machine.machine import machine_of
-from hpckit.plan.price import price as priced
+from hpckit.plan.pricing import price as priced
 from hpckit.serving.checkpoint.shape import read_shape
 from hpckit.serving.checkpoint.weights import Weights
 from hpckit.serving.plan import Places

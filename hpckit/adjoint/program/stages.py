@@ -24,7 +24,7 @@ from hpckit.kernels.graph.sweep import GraphSweep
 from hpckit.plan.grid.decomposition import Decomposition
 from hpckit.plan.grid.halo import HaloField, halo_plan
 from hpckit.plan.machine.machine import Machine
-from hpckit.plan.price import price
+from hpckit.plan.pricing import price
 
 MADE = ("hold", "fold")
 OPERATIONS = 1.5e10

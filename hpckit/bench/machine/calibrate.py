@@ -18,7 +18,7 @@ from hpckit.bench.machine.times import COPY, HALO, LONG, PROBE, PROBES, STEPS, C
 from hpckit.plan.collective.algorithms import ALGORITHMS, collective_plan
 from hpckit.plan.grid.halo import LARGE
 from hpckit.plan.machine.machine import Level, Machine, MeasuredSteps
-from hpckit.plan.price import price
+from hpckit.plan.pricing import price
 
 ITEM = 8  # bytes of a cell of these fields
 EMPTY = 64  # bytes: a message that costs nothing but its latency

@@ -16,7 +16,7 @@ from hpckit.plan.collective.algorithms import ALGORITHMS, collective_plan
 from hpckit.plan.collective.memory import IN_MEMORY
 from hpckit.plan.grid.decomposition import Decomposition
 from hpckit.plan.grid.halo import HaloField, halo_plan
-from hpckit.plan.price import price
+from hpckit.plan.pricing import price
 from hpckit.plan.protocol import Plan
 from hpckit.plan.topology import Topology
 

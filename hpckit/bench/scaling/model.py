@@ -3,7 +3,7 @@
     T(n) = T_1 w(n) / w(1) c(n) + C(n)
 
 T_1: measured seconds a step of the smallest run; w: work of the rank that has most; c: how much slower so many runs on
-one rank each are at once than one alone, as measured (cores share memory and clock); C: `plan.price` of the halo
+one rank each are at once than one alone, as measured (cores share memory and clock); C: `hp.price` of the halo
 exchanges and all-reduces of the step. The band: the 95 % intervals of T_1 and c, the factor by which predictions of
 exchanges are known to be off (`OFF`), and the largest factor between a measured point and its price.
 """

@@ -23,7 +23,7 @@ FORMULAS = (
     " Efficiency: speedup over the growth m of ranks. Karp-Flatt: (1 / S - 1 / m) / (1 - 1 / m). Amdahl:"
     " S = 1 / (s + (1 - s) / m); Gustafson: S = m - s (m - 1). Ceiling: one run on one rank alone over as many such"
     " runs at once. Priced: computing as on the fewest ranks, slowed by what the ceiling shows, plus the step's"
-    " exchanges by plan.price. Intervals hold 95 % of 2,000 bootstrap samples of the rounds."
+    " exchanges by hp.price. Intervals hold 95 % of 2,000 bootstrap samples of the rounds."
 )
 
 

@@ -23,7 +23,7 @@ from hpckit.plan.collective.spreading import (
     tree,
 )
 from hpckit.plan.inputs.numbers import count as whole
-from hpckit.plan.prove import prove
+from hpckit.plan.proving import prove
 
 Builder = Callable[..., CollectivePlan]
 

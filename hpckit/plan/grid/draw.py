@@ -8,7 +8,7 @@ from html import escape
 
 import numpy as np
 
-from hpckit.plan.draw import LEFT, WIDTH, check_size, color_of, timeline_parts
+from hpckit.plan.drawing import LEFT, WIDTH, check_size, color_of, timeline_parts
 from hpckit.plan.grid.halo import HaloPlan
 from hpckit.plan.machine.machine import Machine
 

@@ -10,7 +10,7 @@ from hpckit.errors import InputError, PlanError
 from hpckit.plan.inputs.text import read_text
 from hpckit.plan.pipeline.price import price_schedule
 from hpckit.plan.pipeline.schedule import COMPUTE, MOST_FAULTS, NONE, Action, Schedule
-from hpckit.plan.prove import prove
+from hpckit.plan.proving import prove
 
 # A number beyond says a typing error, not a pipeline.
 MOST_NUMBER = 10_000

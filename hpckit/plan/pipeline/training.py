@@ -16,7 +16,7 @@ from hpckit.plan.pipeline.program import Program, Together, overlaps, pipeline_p
 from hpckit.plan.pipeline.schedule import Schedule
 from hpckit.plan.pipeline.schedules import pipeline_schedule
 from hpckit.plan.pipeline.table import read_schedule
-from hpckit.plan.prove import prove
+from hpckit.plan.proving import prove
 
 MOST_NAMED = 6  # meshes that a message offers
 

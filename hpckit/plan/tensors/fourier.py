@@ -14,7 +14,7 @@ import numpy as np
 
 from hpckit.errors import InputError, PlanError
 from hpckit.plan.protocol import Claim, Factors, Plan, Step
-from hpckit.plan.prove import prove
+from hpckit.plan.proving import prove
 from hpckit.plan.tensors.layout import Layout, Partial, Replicate, Shard
 from hpckit.plan.tensors.redistribution import RedistributionPlan, redistribution
 

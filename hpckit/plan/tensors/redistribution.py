@@ -12,9 +12,9 @@ import numpy as np
 
 from hpckit.errors import InputError, PlanError
 from hpckit.plan.machine.machine import Machine, machine_of
-from hpckit.plan.price import price
+from hpckit.plan.pricing import price
 from hpckit.plan.protocol import NOBODY, Claim, Factors, Plan, Step
-from hpckit.plan.prove import prove
+from hpckit.plan.proving import prove
 from hpckit.plan.tensors.hop import Hop
 from hpckit.plan.tensors.layout import Layout, Partial, Replicate, Shard
 from hpckit.plan.topology import Topology

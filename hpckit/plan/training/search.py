@@ -10,7 +10,7 @@ from typing import Any
 from hpckit.errors import InputError
 from hpckit.plan.machine.machine import Level, Machine
 from hpckit.plan.pipeline.program import OVERLAPPED
-from hpckit.plan.price import price
+from hpckit.plan.pricing import price
 from hpckit.plan.training.block import BlockTimes
 from hpckit.plan.training.cost import Blocks, StepCost, blocks_of, share, step_cost
 from hpckit.plan.training.links import compute_of

@@ -11,7 +11,7 @@ from hpckit.cli.verbs.plan.options import add_export, add_options, export, show,
 from hpckit.errors import InputError
 from hpckit.plan.blocks import block_starts
 from hpckit.plan.machine.machine import machine_of
-from hpckit.plan.price import price
+from hpckit.plan.pricing import price
 from hpckit.plan.training.dispatch import DispatchPlan
 from hpckit.settings.table import Parser, bytes_text, print_table
 

@@ -11,7 +11,7 @@ from hpckit.cli.verbs.plan.options import add_options, show, tell_proof
 from hpckit.cli.verbs.plan.redistribute import axis_sizes, shape_of
 from hpckit.errors import InputError
 from hpckit.plan.machine.machine import machine_of
-from hpckit.plan.price import price
+from hpckit.plan.pricing import price
 from hpckit.plan.tensors.fourier import FourierPlan, fourier_plan
 from hpckit.plan.tensors.layout import Layout, Shard
 from hpckit.plan.topology import Topology

@@ -11,11 +11,11 @@ from typing import Any
 from hpckit.cli.verbs.plan.halo_setting import EXAMPLE, RANKS, HaloSetting, read_setting
 from hpckit.cli.verbs.plan.options import add_export, add_options, export, tell_proof
 from hpckit.io.files import write_svg
-from hpckit.plan.draw import draw
+from hpckit.plan.drawing import draw
 from hpckit.plan.grid.draw import draw_halo_svg
 from hpckit.plan.grid.halo import HaloPlan, halo_plan
 from hpckit.plan.grid.split import Split, possible_splits
-from hpckit.plan.price import price
+from hpckit.plan.pricing import price
 from hpckit.plan.topology import Topology
 from hpckit.report.units import counted
 from hpckit.settings.table import Parser, bytes_text, print_table

@@ -13,7 +13,7 @@ from hpckit.errors import InputError
 from hpckit.plan.grid.factor import best_factorization
 from hpckit.plan.machine.machine import machine_of
 from hpckit.plan.particles.uniform import MdPlans, md_plans
-from hpckit.plan.price import Price, price
+from hpckit.plan.pricing import Price, price
 from hpckit.plan.protocol import NOBODY, Plan
 from hpckit.plan.topology import Topology
 from hpckit.report.units import counted

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hpckit.io.files import write_svg
-from hpckit.plan.draw import draw, draw_svg
+from hpckit.plan.drawing import draw, draw_svg
 from hpckit.plan.machine.machine import Machine, shipped
 from hpckit.plan.machine.simgrid import export_trace
 from hpckit.plan.protocol import Plan
-from hpckit.plan.prove import prove
+from hpckit.plan.proving import prove
 
 
 def add_options(it: argparse.ArgumentParser, drawn: str = "draw") -> None:

@@ -23,7 +23,7 @@ from hpckit.plan.pipeline.schedule import Schedule
 from hpckit.plan.pipeline.schedules import SCHEDULES, closed_form, pipeline_schedule, schedule_name
 from hpckit.plan.pipeline.table import read_schedule, write_schedule
 from hpckit.plan.pipeline.times import StageTimes
-from hpckit.plan.prove import prove
+from hpckit.plan.proving import prove
 from hpckit.report.units import counted
 from hpckit.settings.sizes import parse_bytes
 from hpckit.settings.table import Parser, print_table

@@ -12,7 +12,7 @@ import numpy as np
 from hpckit.cli.verbs.plan.options import add_options, show, tell_proof
 from hpckit.errors import InputError
 from hpckit.plan.machine.machine import Machine, machine_of
-from hpckit.plan.price import price
+from hpckit.plan.pricing import price
 from hpckit.plan.tensors.layout import Layout, Partial, Placement, Replicate, Shard
 from hpckit.plan.tensors.redistribution import RedistributionPlan, listed, ways
 from hpckit.plan.topology import Topology

@@ -9,10 +9,10 @@ from typing import Any
 
 from hpckit.cli.verbs.plan.options import show
 from hpckit.errors import InputError
-from hpckit.plan.draw import draw
+from hpckit.plan.drawing import draw
 from hpckit.plan.machine.machine import Machine, machine_of
-from hpckit.plan.price import price
-from hpckit.plan.prove import prove
+from hpckit.plan.pricing import price
+from hpckit.plan.proving import prove
 from hpckit.serving.checkpoint.shape import TransformerShape, read_shape
 from hpckit.serving.engine import model_folder
 from hpckit.serving.plan import Places, ServingPlan

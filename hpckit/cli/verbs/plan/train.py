@@ -15,8 +15,8 @@ from hpckit.plan.pipeline.draw import draw_schedule
 from hpckit.plan.pipeline.price import price_schedule
 from hpckit.plan.pipeline.schedules import pipeline_schedule
 from hpckit.plan.pipeline.times import StageTimes
-from hpckit.plan.price import price
-from hpckit.plan.prove import prove
+from hpckit.plan.pricing import price
+from hpckit.plan.proving import prove
 from hpckit.plan.training.draw import draw_step
 from hpckit.plan.training.model import NAMED, ExpertSizes, LanguageModel, language_model
 from hpckit.plan.training.reasons import compared, other_conditions, reasons

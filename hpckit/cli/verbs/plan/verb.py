@@ -21,7 +21,7 @@ from hpckit.plan.collective.gossip import GRAPHS, GossipPlan, gossip_plan, spect
 from hpckit.plan.collective.memory import IN_MEMORY
 from hpckit.plan.collective.plan import CollectivePlan
 from hpckit.plan.machine.machine import Machine, machine_of
-from hpckit.plan.price import at_least, price, walk_length
+from hpckit.plan.pricing import at_least, price, walk_length
 from hpckit.settings.sizes import parse_bytes
 from hpckit.settings.table import Parser, print_table
 
