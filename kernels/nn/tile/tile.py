@@ -93,9 +93,9 @@ def instruction(kind: str) -> str:
 class _Emitter:
     """Code of one tile. Panels and packed rows are addressed in bytes from the start of their arrays."""
 
-    def __init__(self, kind: str, rows: int, beside: int, c: Any, b: Any) -> None:
+    def __init__(self, kind: str, rows: int, beside: int, asks: bool, c: Any, b: Any) -> None:
         it = KINDS[kind]
-        self.kind, self.rows, self.c, self.b = kind, rows, c, b
+        self.kind, self.rows, self.asks, self.c, self.b = kind, rows, asks, c, b
         self.across = beside * SHAPE.across
         self.number, lanes = FLOAT[it.sums], SHAPE.lanes(it.sums)
         self.size = 8 if it.sums == "float64" else 4
@@ -260,7 +260,7 @@ class _Emitter:
         with cgutils.for_range(b, units) as loop:
             own = rows[0], b.add(rows[1], b.mul(loop.index, I64(step)))
             theirs = panel[0], [b.add(start, b.mul(loop.index, I64(self.unit))) for start in panel[1]]
-            for start in theirs[1]:
+            for start in theirs[1] if self.asks else ():
                 soon = b.gep(panel[0], [b.add(start, ahead)])
                 for line in range(0, self.unit, 64):
                     place = b.gep(soon, [I64(line)])
@@ -279,12 +279,13 @@ class _Emitter:
 
 
 @functools.cache
-def tile(kind: str, rows: int, beside: int = 1) -> Any:
+def tile(kind: str, rows: int, beside: int = 1, asks: bool = True) -> Any:
     """The intrinsic `(packed, first, panels, start, stride, units, out, place, pitch, goes_on, ahead)` for so many rows
     of a kind and so many panels beside each other, `stride` bytes apart.
 
     From out[place] on stand rows of the width of all panels, `pitch` numbers apart: the products of packed rows from
     number `first` on with the units of the panels from byte `start` on; added to what is there if the sums go on.
+    asks: the panels are in memory, and are asked for `ahead` bytes before they are used.
     """
 
     @intrinsic
@@ -292,7 +293,7 @@ def tile(kind: str, rows: int, beside: int = 1) -> Any:
         def generate(c, b, signature, values):
             _, first, _, start, stride, units, _, place, pitch, goes_on, ahead = values
             data = [c.make_array(signature.args[i])(c, b, values[i]).data for i in (0, 2, 6)]
-            it = _Emitter(kind, rows, beside, c, b)
+            it = _Emitter(kind, rows, beside, asks, c, b)
             row_bytes, panel_bytes = (b.bitcast(each, I8.as_pointer()) for each in data[:2])
             offset = b.mul(first, I64(it.size))
             starts = [b.add(start, b.mul(stride, I64(n))) for n in range(beside)]
