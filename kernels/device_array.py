@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.kernels.compile.simulated_stream import current_stream
+from hpckit.kernels.compile.cuda.simulated_stream import current_stream
 
 
 class SimulatedArray(np.ndarray):

@@ -12,12 +12,12 @@ from hpckit.apps.atmosphere.base import BaseState, base_state
 from hpckit.apps.atmosphere.output import full_fields, in_precision
 from hpckit.apps.atmosphere.overlap import Lines, Order, edges_first
 from hpckit.apps.weather3d.config import Config
-from hpckit.apps.weather3d.mixing import Mixing
-from hpckit.apps.weather3d.mixing import warm_up as warm_up_mixing
+from hpckit.apps.weather3d.physics.mixing import Mixing
+from hpckit.apps.weather3d.physics.mixing import warm_up as warm_up_mixing
+from hpckit.apps.weather3d.physics.tracers import Tracers
+from hpckit.apps.weather3d.physics.tracers import warm_up as warm_up_tracers
 from hpckit.apps.weather3d.setups import column_of, initial_state
 from hpckit.apps.weather3d.sides import HORIZONTAL, open_axes, periodic_axes, relaxation_rates, state_walls
-from hpckit.apps.weather3d.tracers import Tracers
-from hpckit.apps.weather3d.tracers import warm_up as warm_up_tracers
 from hpckit.comm.agree import max_of_ranks, sum_of_ranks
 from hpckit.comm.device import HOST, Device
 from hpckit.comm.mesh import Mesh

@@ -8,9 +8,9 @@ import h5py
 import numpy as np
 
 from hpckit.apps.atmosphere.report import profiles
-from hpckit.apps.weather3d.config import AT_GROUND, WATER
 from hpckit.apps.weather3d.products.statistics import FILE
 from hpckit.apps.weather3d.products.storms import storms, trajectories
+from hpckit.apps.weather3d.settings.physics import AT_GROUND, WATER
 from hpckit.report.data import from_file, map_link, with_data
 from hpckit.report.draw.charts import beside
 from hpckit.report.extension import PhaseWork, ReportSection

@@ -18,6 +18,7 @@ from hpckit.apps.common.loop import Due
 from hpckit.apps.weather3d import model
 from hpckit.apps.weather3d.config import METRICS, Config
 from hpckit.apps.weather3d.model import AXES, HALOS, Model, mesh_for
+from hpckit.apps.weather3d.physics.tracers import HALOS as TRACER_HALOS
 from hpckit.apps.weather3d.products.maps import Maps
 from hpckit.apps.weather3d.products.parcels import Parcels
 from hpckit.apps.weather3d.products.stations import Stations
@@ -27,7 +28,6 @@ from hpckit.apps.weather3d.sides import periodic_axes
 from hpckit.apps.weather3d.split.compilation import warm_up as warm_up_split
 from hpckit.apps.weather3d.split.model import SplitModel
 from hpckit.apps.weather3d.terrain import corners, heights, level_heights, parts_of, require_thick
-from hpckit.apps.weather3d.tracers import HALOS as TRACER_HALOS
 from hpckit.io.checkpoint.state import Restored, State
 from hpckit.kernels.euler.box.constants import FIELDS
 from hpckit.plan.grid.decomposition import Decomposition

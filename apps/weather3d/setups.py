@@ -10,7 +10,9 @@ import numpy as np
 from hpckit.apps.atmosphere import saturated
 from hpckit.apps.atmosphere.base import QUADRATURE_POINTS, QUADRATURE_WEIGHTS, BaseState
 from hpckit.apps.atmosphere.profiles import Profile, exner, profile_of, wave_temperature
-from hpckit.apps.weather3d.config import Base, Bubble, Config
+from hpckit.apps.weather3d.config import Config
+from hpckit.apps.weather3d.settings.box import Base
+from hpckit.apps.weather3d.settings.starts import Bubble
 from hpckit.apps.weather3d.sides import distance, periodic_axes
 from hpckit.kernels.euler.box.constants import FIELDS, RHO, RHO_THETA, RHO_U, RHO_V
 from hpckit.kernels.euler.constants import C0, GAMMA, GRAVITY, RD

@@ -11,7 +11,7 @@ _HOMES = {
     "Window": "hpckit.adjoint.windows.window",
     "binomial_schedule": "hpckit.adjoint.windows.schedule",
     "check": "hpckit.adjoint.checks",
-    "fit_potential": "hpckit.md.fit",
+    "fit_potential": "hpckit.md.bridges.fit",
     "gradient": "hpckit.adjoint.derived",
     "jvp": "hpckit.adjoint.derived",
     "minimize": "hpckit.adjoint.lbfgs",

@@ -21,7 +21,7 @@ BENCHMARKS = {
     "checkpoint": _in("overhead.checkpoint", "a checkpoint against the raw disk, and the stall of one beside the run"),
     "collectives": _in("collectives.verb", "any collective by every algorithm against MPI and gloo; --tune"),
     "gpu": _in("gpu.verb", "a GPU: steps of every app against the bandwidth of a copy, training against PyTorch"),
-    "halo": _in("halo.verb", "halo exchange on 2 ranks against Sendrecv with NumPy slices, and against mpiarray"),
+    "halo": _in("stencil.halo", "halo exchange on 2 ranks against Sendrecv with NumPy slices, and against mpiarray"),
     "machine": _in("machine.verb", "peaks of this node for rooflines, and the model that collectives are priced with"),
     "md": _in("md.verb", "the Lennard-Jones melt beside LAMMPS (lj/cut, and the tuned lj/cut/opt), on 1 and 2 cores"),
     "planner": _in("planner.verb", "the planner of training against published steps and memories; its largest search"),

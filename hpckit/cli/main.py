@@ -37,7 +37,7 @@ VERBS = {
         "DIR [-n RANKS]",
         "go on with a run from its checkpoint, on any number of ranks",
     ),
-    "ckpt": ("hpckit.cli.verbs.ckpt", "ls|verify|prune DIR", "list, check or remove the checkpoints of a run"),
+    "ckpt": ("hpckit.cli.verbs.files.ckpt", "ls|verify|prune DIR", "list, check or remove the checkpoints of a run"),
     "submit": (
         "hpckit.cli.verbs.submit",
         "FILE|PRESET|PROGRAM.py|DIR --nodes N --time T [--dry-run]",

@@ -45,7 +45,7 @@ class Gpu(Device):
         self.number, self.direct = number, direct
         self.handle = cupy.cuda.Device(number)
         self.handle.use()
-        from hpckit.kernels.compile.cuda_jit import cuda
+        from hpckit.kernels.compile.cuda.jit import cuda
 
         cuda.select_device(number)
         properties = cupy.cuda.runtime.getDeviceProperties(number)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from hpckit.comm.device import Device, sharing_text
 from hpckit.kernels import aligned
-from hpckit.kernels.compile.simulated_stream import SimulatedEvent, SimulatedStream, current_stream, wait_for_all
+from hpckit.kernels.compile.cuda.simulated_stream import SimulatedEvent, SimulatedStream, current_stream, wait_for_all
 from hpckit.kernels.device_array import SimulatedArray, as_host
 
 

@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.kernels.compile.cuda_jit import Kernel, blocks, cuda, kernel, threads
-from hpckit.kernels.compile.cuda_pieces import in_precision
-from hpckit.kernels.compile.cuda_tiling import Tiling, rectangles, tiling
-from hpckit.kernels.compile.cuda_watch import watch
+from hpckit.kernels.compile.cuda.jit import Kernel, blocks, cuda, kernel, threads
+from hpckit.kernels.compile.cuda.pieces import in_precision
+from hpckit.kernels.compile.cuda.tiling import Tiling, rectangles, tiling
+from hpckit.kernels.compile.cuda.watch import watch
 from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.device_array import from_host
 from hpckit.kernels.flood.constants import DEPTH_MIN, HALO, HU, HV, RATE, ROUNDING, H, Physics

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.kernels.compile.cuda_jit import blocks, cuda, kernel, simulating, threads
+from hpckit.kernels.compile.cuda.jit import blocks, cuda, kernel, simulating, threads
 from hpckit.kernels.graph.nodes import Node, Offset
 from hpckit.kernels.graph.region import Block, Box, loops
 from hpckit.kernels.graph.simd import function_of, row_start, three

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.kernels.compile.cuda_folds import fold_max, fold_sum, folders
-from hpckit.kernels.compile.cuda_jit import blocks, cuda, kernel, simulating, threads
+from hpckit.kernels.compile.cuda.folds import fold_max, fold_sum, folders
+from hpckit.kernels.compile.cuda.jit import blocks, cuda, kernel, simulating, threads
 from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.device_array import from_host
 from hpckit.kernels.nn import elementary

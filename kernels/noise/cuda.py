@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.kernels.compile.cuda_jit import blocks, cuda, kernel, threads
+from hpckit.kernels.compile.cuda.jit import blocks, cuda, kernel, threads
 from hpckit.kernels.noise.simd import UNIT, four_words
 
 THREADS = threads(128)

@@ -15,7 +15,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from hpckit.kernels.compile.cuda_jit import simulating
+from hpckit.kernels.compile.cuda.jit import simulating
 from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.particles.pair.reference import TALLY
 

@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.kernels.compile.cuda_jit import Kernel, blocks, cuda, kernel, threads
-from hpckit.kernels.compile.cuda_pieces import in_precision
-from hpckit.kernels.compile.cuda_tiling import Tiling, rectangles, tiling
-from hpckit.kernels.compile.cuda_watch import watch
+from hpckit.kernels.compile.cuda.jit import Kernel, blocks, cuda, kernel, threads
+from hpckit.kernels.compile.cuda.pieces import in_precision
+from hpckit.kernels.compile.cuda.tiling import Tiling, rectangles, tiling
+from hpckit.kernels.compile.cuda.watch import watch
 from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.shallow_water.constants import CORNER, FACE, HALO, STRESS, WATER, F, Physics
 from hpckit.kernels.shallow_water.numerics import friction, kinetic_energy, settle, vorticity

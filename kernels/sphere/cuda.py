@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hpckit.kernels.compile.cuda_jit import blocks, cuda, kernel, threads
+from hpckit.kernels.compile.cuda.jit import blocks, cuda, kernel, threads
 from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.sphere.constants import COUNT, DEPTH, FIRST, HALO, ORDER, SEAM, START, Physics, Tables, X, Y, Z
 from hpckit.kernels.sphere.numerics import crossing, level_between, upwind

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.kernels.compile.cuda_jit import blocks, cuda, kernel, threads
+from hpckit.kernels.compile.cuda.jit import blocks, cuda, kernel, threads
 from hpckit.kernels.device_array import empty
 from hpckit.kernels.stencil.region import Box, grown
 from hpckit.kernels.stencil.simd import curvature, diffuse_point, flux_point, own, same, star_point

@@ -13,9 +13,9 @@ from pydantic import ValidationError
 from hpckit.apps.atmosphere.settings import Radiation
 from hpckit.apps.weather3d import report
 from hpckit.apps.weather3d.config import PRESETS, Config
-from hpckit.apps.weather3d.forcing import levels_of
 from hpckit.apps.weather3d.model import mesh_for
-from hpckit.apps.weather3d.radiation import flux, inversion, warming
+from hpckit.apps.weather3d.physics.forcing import levels_of
+from hpckit.apps.weather3d.physics.radiation import flux, inversion, warming
 from hpckit.apps.weather3d.run import run as run_app
 from hpckit.apps.weather3d.split.model import SplitModel
 from hpckit.comm.observe.timer import PhaseTimer

@@ -13,7 +13,7 @@ from conftest import wait_until
 from mpi4py import MPI
 
 from hpckit.cli.main import main
-from hpckit.cli.verbs import ckpt
+from hpckit.cli.verbs.files import ckpt
 from hpckit.io.checkpoint import manifest as mf
 from hpckit.io.checkpoint.reader import open_generation
 from hpckit.io.checkpoint.state import Piece, State

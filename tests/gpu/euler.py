@@ -10,7 +10,7 @@ import numpy as np
 from hpckit.apps.atmosphere.base import base_state
 from hpckit.apps.atmosphere.profiles import neutral
 from hpckit.comm.device import Device
-from hpckit.kernels.compile.cuda_jit import compiling, simulating
+from hpckit.kernels.compile.cuda.jit import compiling, simulating
 from hpckit.kernels.device_array import empty, is_device_array
 from hpckit.kernels.euler.box import dispatch as box_kernels
 from hpckit.kernels.euler.constants import HALO, Sweep

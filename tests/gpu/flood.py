@@ -6,7 +6,7 @@ import numpy as np
 
 from hpckit.bench.gpu.figures import DRY, FLOOD_DT, GRAVITY, rough
 from hpckit.comm.device import Device
-from hpckit.kernels.compile.cuda_jit import compiling
+from hpckit.kernels.compile.cuda.jit import compiling
 from hpckit.kernels.flood.constants import HALO, HU, HV, H, Physics
 from hpckit.kernels.flood.dispatch import diagnose, ends, found_by, stage
 from tests.gpu.checks import Check, Pairs, size

@@ -9,7 +9,7 @@ import numpy as np
 from hpckit.apps.atmosphere.base import base_state
 from hpckit.apps.atmosphere.profiles import neutral
 from hpckit.comm.device import Device
-from hpckit.kernels.compile.cuda_jit import compiling
+from hpckit.kernels.compile.cuda.jit import compiling
 from hpckit.kernels.euler.constants import HALO, REACH
 from hpckit.kernels.euler.relaxation.dispatch import relax
 from hpckit.kernels.euler.slab import dispatch as slab

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from hpckit.comm.device import Device
-from hpckit.kernels.compile.cuda_jit import compiling
+from hpckit.kernels.compile.cuda.jit import compiling
 from hpckit.kernels.device_array import empty, is_device_array
 from hpckit.kernels.shallow_water.constants import CORNER, FACE, HALO, STRESS, WATER, F, Physics
 from hpckit.kernels.shallow_water.dispatch import diagnose, step, step_free

@@ -10,7 +10,7 @@ from hpckit.apps.atmosphere.base import levels_state
 from hpckit.apps.atmosphere.profiles import neutral
 from hpckit.apps.weather3d.split.state import level_tables
 from hpckit.comm.device import Device
-from hpckit.kernels.compile.cuda_jit import compiling
+from hpckit.kernels.compile.cuda.jit import compiling
 from hpckit.kernels.euler.constants import HALO, REACH
 from hpckit.kernels.euler.hevi import dispatch as hevi
 from hpckit.kernels.euler.hevi.constants import WORKS, LargeStage, Substep, upwind_weights

@@ -17,7 +17,7 @@ import json, re
 import numpy as np
 from tests.gpu.checks import checks
 from hpckit.comm.simulated_gpu import SimulatedGpu
-from hpckit.kernels.compile import cuda_jit
+from hpckit.kernels.compile.cuda import jit as cuda_jit
 
 device = SimulatedGpu()
 with cuda_jit.compile_only((9, 0)) as compiled:

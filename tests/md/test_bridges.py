@@ -8,8 +8,8 @@ import pytest
 from hpckit.apps.md.potentials import calculator
 from hpckit.errors import InputError
 from hpckit.md.bridges.ase_potential import AseForces, AsePotential
+from hpckit.md.bridges.fit import ReferenceFrame
 from hpckit.md.bridges.network import Crystal, MessagePassing, forces_of, loss_gradient, train
-from hpckit.md.fit import ReferenceFrame
 
 ase = pytest.importorskip("ase")
 COUNTS = (1, 3)

@@ -10,7 +10,7 @@ import pytest
 import hpckit as hp
 from hpckit.errors import BlowUpError, InputError
 from hpckit.kernels.particles.pair.parameters import normal_equations
-from hpckit.md.fit import ReferenceFrame, _pairs, _read
+from hpckit.md.bridges.fit import ReferenceFrame, _pairs, _read
 
 BOX, CUTOFF = np.array([6.0, 6.5, 7.0]), 2.9
 

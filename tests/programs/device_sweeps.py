@@ -3,7 +3,7 @@
 import numpy as np
 
 from hpckit.comm.simulated_gpu import SimulatedGpu
-from hpckit.kernels.compile.cuda_tiling import rectangles, tiling
+from hpckit.kernels.compile.cuda.tiling import rectangles, tiling
 from hpckit.kernels.device_array import as_host
 from hpckit.kernels.euler.constants import HALO, NOT_FINITE, OUT_OF_RANGE, Sweep
 from hpckit.kernels.euler.slab import cuda as slab

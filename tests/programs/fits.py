@@ -6,7 +6,7 @@ import numpy as np
 from mpi4py import MPI
 
 from hpckit.adjoint import fit_potential
-from hpckit.md.fit import ReferenceFrame
+from hpckit.md.bridges.fit import ReferenceFrame
 
 
 def energy(r2, p):

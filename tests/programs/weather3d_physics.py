@@ -5,7 +5,7 @@ from mpi4py import MPI
 
 from hpckit.apps.weather3d.config import PRESETS, Config
 from hpckit.apps.weather3d.model import Model, mesh_for
-from hpckit.apps.weather3d.tracers import start_of
+from hpckit.apps.weather3d.physics.tracers import start_of
 from hpckit.bench.weather.ranks import physics_case as case
 from hpckit.bench.weather.verb import PHYSICS
 from hpckit.comm.observe.timer import PhaseTimer

@@ -1,8 +1,14 @@
-"""Clouds of the boundary layer within the spread of their intercomparisons: BOMEX and DYCOMS-II RF01.
+"""Clouds and storms: what they must keep, and ranges of what they do.
 
-Ranges are about those that the models of Siebesma et al. (2003) and Stevens et al. (2005) span; they are round numbers,
-not read off to the last digit. The boxes are smaller than theirs, so means over time stand for means over an area. The
-range of the cloud top is our own (`OWN`): it holds later versions to what this one found.
+Ranges of BOMEX and DYCOMS-II RF01 are about those that the models of Siebesma et al. (2003) and Stevens et al. (2005)
+span; they are round numbers, not read off to the last digit. The boxes are smaller than theirs, so means over time
+stand for means over an area.
+
+No exact solution of storms is known. The supercell of DCMIP2016 starts symmetric in y, so the storm must split into
+mirror images. The squall line starts uniform along y and must stay so until rounding has grown.
+
+The ranges of the cloud top and of the updrafts are our own (`OWN`): they hold later versions to what this one found,
+and say nothing of the truth.
 """
 
 from __future__ import annotations
@@ -14,11 +20,12 @@ from typing import Any
 import h5py
 import numpy as np
 
-from hpckit.apps.common.validation import Found, at_least, at_most, between
+from hpckit.apps.common.validation import Check, Found, at_least, at_most, between
 from hpckit.apps.weather.validate.case import Case, Folders, Nested, Output
 from hpckit.apps.weather.validate.config import Config
 
 SIEBESMA, STEVENS, OWN = "Siebesma et al. 2003", "Stevens et al. 2005", "own regression range"
+KLEMP, ROTUNNO = "Klemp et al. 2015", "Rotunno et al. 1988"
 HOUR = 3600.0
 
 
@@ -46,6 +53,13 @@ def _mean(output: Output, name: str, since: float) -> float:
     return float(output.metric(name)[output.metric("time") >= since].mean())
 
 
+def closed_budget(name: str, output: Output) -> Check:
+    """What the budget of all water cannot explain."""
+    budget = output.summary()["water_budget"]
+    closed = abs(budget["unexplained"]) / budget["in_air"]
+    return at_most(name, "unexplained over all water", closed, 1e-12, "closed budget")
+
+
 def _bomex(config: Config, folder: Path) -> dict[str, Nested]:
     """A quarter of the published area; quick: smaller and coarser, until clouds are there."""
     grid = {"nx": 32, "ny": 32, "width": 3200.0, "length": 3200.0}
@@ -65,9 +79,7 @@ def compare_bomex(folders: Folders) -> Found:
     base = float(z[fraction > 0.01][0]) if (fraction > 0.01).any() else np.nan
     top = float(z[fraction > 1e-3][-1]) if (fraction > 1e-3).any() else np.nan
     water = columns.flux("vapor", since) + columns.flux("cloud", since)
-    budget = output.summary()["water_budget"]
-    closed = abs(budget["unexplained"]) / budget["in_air"]
-    checks = [at_most(name, "unexplained over all water", closed, 1e-12, "closed budget")]
+    checks = [closed_budget(name, output)]
     checks.append(between(name, "lowest level with 1 % of cloud", base, 440.0, 700.0, SIEBESMA, "m"))
     if end < 2 * HOUR:
         checks.append(at_least(name, "cloud cover", _mean(output, "cloud_cover", since), 0.01, SIEBESMA))
@@ -108,11 +120,9 @@ def compare_dycoms(folders: Folders) -> Found:
     entrained = rise + 3.75e-6 * float(height[late].mean())
     fraction = columns.mean("cloud_fraction", since)
     base = float(columns.z[fraction > 0.5][0]) if (fraction > 0.5).any() else np.nan
-    budget = output.summary()["water_budget"]
-    closed = abs(budget["unexplained"]) / budget["in_air"]
     path = _mean(output, "liquid_water_path", since)
     checks = [
-        at_most(name, "unexplained over all water", closed, 1e-12, "closed budget"),
+        closed_budget(name, output),
         between(name, "liquid water path", path, 0.015, 0.075, STEVENS, "kg/m2"),
         at_least(name, "cloud cover", _mean(output, "cloud_cover", since), 0.75, STEVENS),
         between(name, "inversion, where water is 8 g/kg", float(height[-1]), 815.0, 900.0, STEVENS, "m"),
@@ -122,4 +132,53 @@ def compare_dycoms(folders: Folders) -> Found:
     return Found(checks, [], [(name, "cloud", "DYCOMS-II RF01: cloud at the end")])
 
 
-BOMEX, DYCOMS = Case(_bomex, compare_bomex), Case(_dycoms, compare_dycoms)
+def _storms(config: Config, folder: Path) -> dict[str, Nested]:
+    """The supercell on 2 km and the squall line on 1 km; quick: 4 km for half an hour, 2 km for an hour."""
+    cell, line = {}, {}
+    if config.quick:
+        cell = {"grid": {"nx": 42, "ny": 42, "nz": 32}, "dynamics": {"step": 12.0}, "time": {"end": 1800.0}}
+        line = {"grid": {"nx": 150, "length": 12e3}, "dynamics": {"step": 10.0}, "time": {"end": 3600.0}}
+    return {
+        "storms-supercell": Nested("weather3d/dcmip_supercell", cell),
+        "storms-line": Nested("weather3d/squall_line", line),
+    }
+
+
+def compare_storms(folders: Folders) -> Found:
+    """Budgets, symmetry, updrafts, rain."""
+    checks: list[Check] = []
+    for name, folder in folders.items():
+        output = Output(folder)
+        w, updraft = output.last("w"), output.metric("w_max")
+        long = output.times[-1] > 3600.0
+        checks += [
+            closed_budget(name, output),
+            at_most(name, "relative change of mass", output.change("mass"), 1e-12, "closed box"),
+        ]
+        if "supercell" in name:
+            if not long:  # later rounding has grown
+                mirrored = float(np.abs(w - w[:, ::-1]).max() / np.abs(w).max())
+                checks.append(at_most(name, "asymmetry of w over its greatest", mirrored, 1e-6, "mirror symmetry"))
+            else:
+                late = float(updraft[len(updraft) // 2 :].max())
+                checks.append(Check(name, "greatest w of the second hour", late, 22.0, 50.0, OWN, unit="m/s"))
+                columns = w.max(axis=0)
+                north = columns[columns.shape[0] // 2 :]
+                distance = float(np.unravel_index(north.argmax(), north.shape)[0]) * 2.0
+                checks.append(at_least(name, "half the distance of the two storms", distance, 6.0, KLEMP, "km"))
+        else:
+            if not long:
+                uniform = float(np.abs(w - w[:, :1]).max() / np.abs(w).max())
+                checks.append(at_most(name, "variation of w along the line", uniform, 1e-3, "uniform start"))
+            else:
+                checks.append(Check(name, "greatest w", float(updraft.max()), 12.0, 38.0, OWN, unit="m/s"))
+                theta = output.last("theta")[0].mean(axis=0)
+                checks.append(at_most(name, "theta' of the cold pool", float(theta.min()), -3.0, ROTUNNO, "K"))
+        if long:
+            checks.append(
+                at_least(name, "rain at the ground", output.summary()["water_budget"]["rain"], 1e6, KLEMP, "kg")
+            )
+    return Found(checks, [], [(name, "w", f"{name}: w at the end") for name in folders])
+
+
+BOMEX, DYCOMS, STORMS = Case(_bomex, compare_bomex), Case(_dycoms, compare_dycoms), Case(_storms, compare_storms)

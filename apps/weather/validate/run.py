@@ -19,7 +19,6 @@ from hpckit.apps.weather.validate import (
     rising_bubble,
     rotating,
     split,
-    storms,
 )
 from hpckit.apps.weather.validate.case import Case
 from hpckit.apps.weather.validate.config import Config
@@ -38,7 +37,7 @@ SUITE: dict[str, Case] = {
     "orographic_rain": mountains.RAIN,
     "bomex": clouds.BOMEX,
     "dycoms": clouds.DYCOMS,
-    "storms": storms.CASE,
+    "storms": clouds.STORMS,
     "adjustment": rotating.ADJUSTMENT,
     "geostrophic_jet": rotating.JET,
     "kelvin": rotating.KELVIN,

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import h5py
 import numpy as np
 
-from hpckit.apps.weather3d.config import AT_GROUND
 from hpckit.apps.weather3d.products.maps import MAPS
 from hpckit.apps.weather3d.products.parcels import PARCELS
+from hpckit.apps.weather3d.settings.physics import AT_GROUND
 from hpckit.io.fields.master import MASTER
 from hpckit.report.data import map_link, with_data
 from hpckit.report.extension import ReportSection

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from hpckit.apps.weather3d.config import Config
+from hpckit.apps.weather3d.physics.tracers import warm_up as warm_up_transport
 from hpckit.apps.weather3d.sides import open_axes
-from hpckit.apps.weather3d.tracers import warm_up as warm_up_transport
 from hpckit.comm.device import HOST, Device
 from hpckit.kernels.device_array import is_simulated
 from hpckit.kernels.euler.box.constants import FIELDS

@@ -12,10 +12,10 @@ import numpy as np
 
 from hpckit.apps.atmosphere.base import BaseState, levels_state
 from hpckit.apps.atmosphere.output import full_fields, in_precision
-from hpckit.apps.weather3d.carried import Carried
 from hpckit.apps.weather3d.config import Config
-from hpckit.apps.weather3d.forcing import Forced, is_forced, levels_of
 from hpckit.apps.weather3d.model import HALOS, Diagnostics
+from hpckit.apps.weather3d.physics.carried import Carried
+from hpckit.apps.weather3d.physics.forcing import Forced, is_forced, levels_of
 from hpckit.apps.weather3d.setups import column_of, initial_state, initial_water
 from hpckit.apps.weather3d.sides import (
     HORIZONTAL,

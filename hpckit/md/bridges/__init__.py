@@ -1,1 +1,1 @@
-"""Potentials from elsewhere: Python functions of all that is near a particle, and calculators of ASE."""
+"""Potentials from elsewhere: Python functions, what fits their parameters, and calculators of ASE."""

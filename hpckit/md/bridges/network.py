@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from hpckit.errors import InputError
 from hpckit.md.bridges.brick import BrickPotential
-from hpckit.md.fit import ReferenceFrame
+from hpckit.md.bridges.fit import ReferenceFrame
 from hpckit.nn.activations import activation_of
 from hpckit.nn.layer import Pass, Sequential
 from hpckit.nn.linear import Linear

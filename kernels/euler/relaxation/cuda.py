@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.kernels.compile.cuda_jit import blocks, cuda, threads
-from hpckit.kernels.compile.cuda_pieces import typed_kernel
+from hpckit.kernels.compile.cuda.jit import blocks, cuda, threads
+from hpckit.kernels.compile.cuda.pieces import typed_kernel
 from hpckit.kernels.device_array import empty
 from hpckit.kernels.euler.constants import HALO
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.kernels.compile.cuda_jit import blocks, cuda, threads
-from hpckit.kernels.compile.cuda_pieces import typed_kernel
-from hpckit.kernels.compile.cuda_watch import watch
+from hpckit.kernels.compile.cuda.jit import blocks, cuda, threads
+from hpckit.kernels.compile.cuda.pieces import typed_kernel
+from hpckit.kernels.compile.cuda.watch import watch
 from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.euler.constants import CV, GAMMA, GRAVITY, HALO, RD, RHO_W, Sweep
 from hpckit.kernels.euler.numerics import power

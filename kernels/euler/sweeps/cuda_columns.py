@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hpckit.kernels.compile.cuda_jit import Kernel, blocks, cuda, kernel, threads
-from hpckit.kernels.compile.cuda_pieces import in_precision
+from hpckit.kernels.compile.cuda.jit import Kernel, blocks, cuda, kernel, threads
+from hpckit.kernels.compile.cuda.pieces import in_precision
 from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.euler.constants import GRAVITY, NOT_FINITE, OUT_OF_RANGE, RHO_U, Sweep
 from hpckit.kernels.euler.numerics import carried, fluxes

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.kernels.compile.cuda_jit import blocks, cuda, threads
-from hpckit.kernels.compile.cuda_pieces import typed_kernel
+from hpckit.kernels.compile.cuda.jit import blocks, cuda, threads
+from hpckit.kernels.compile.cuda.pieces import typed_kernel
 from hpckit.kernels.euler.constants import GRAVITY, HALO, REACH
 from hpckit.kernels.euler.turbulence.numerics import (
     deformation,

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.kernels.compile.cuda_jit import blocks, cuda, kernel, simulating, threads
+from hpckit.kernels.compile.cuda.jit import blocks, cuda, kernel, simulating, threads
 from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.nn.attention.reference import Part
 from hpckit.kernels.nn.memory import empty

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.kernels.compile.cuda_jit import blocks, cuda, kernel, threads
+from hpckit.kernels.compile.cuda.jit import blocks, cuda, kernel, threads
 from hpckit.kernels.nn.memory import empty
 from hpckit.kernels.nn.narrow.simd import SHIFT, bfloat16_of, float16_of, shifted
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.kernels.compile.cuda_folds import fold_sum, folders
-from hpckit.kernels.compile.cuda_jit import blocks, cuda, kernel, threads
+from hpckit.kernels.compile.cuda.folds import fold_sum, folders
+from hpckit.kernels.compile.cuda.jit import blocks, cuda, kernel, threads
 from hpckit.kernels.nn import cuda as rows
 from hpckit.kernels.nn.memory import empty
 

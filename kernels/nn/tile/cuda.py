@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.kernels.compile.cuda_jit import blocks, cuda, kernel, simulating
+from hpckit.kernels.compile.cuda.jit import blocks, cuda, kernel, simulating
 from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.device_array import empty, from_host
 from hpckit.kernels.nn.tile.packed import BLOCK, KINDS, Packed, kind_of, room

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hpckit.kernels.compile.cuda_jit import blocks, cuda, kernel, threads
+from hpckit.kernels.compile.cuda.jit import blocks, cuda, kernel, threads
 from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.device_array import argsort, empty, to_host
 from hpckit.kernels.particles.cells.constants import FAR

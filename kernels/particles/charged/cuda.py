@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.kernels.compile.cuda_jit import Kernel, blocks, cuda, kernel, threads
+from hpckit.kernels.compile.cuda.jit import Kernel, blocks, cuda, kernel, threads
 from hpckit.kernels.particles.cells.reference import Lists
 from hpckit.kernels.particles.charged.screening import REACH2, count_of, functions
 from hpckit.kernels.particles.cuda_records import (

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.kernels.compile.cuda_jit import blocks, cuda, kernel, simulating, threads
+from hpckit.kernels.compile.cuda.jit import blocks, cuda, kernel, simulating, threads
 from hpckit.kernels.device_array import empty, placed
 from hpckit.kernels.particles.cells.constants import FAR
 from hpckit.kernels.particles.cuda_records import load_record

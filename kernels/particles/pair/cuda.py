@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.kernels.compile.cuda_jit import Kernel, blocks, cuda, kernel, threads
+from hpckit.kernels.compile.cuda.jit import Kernel, blocks, cuda, kernel, threads
 from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.graph.scalars import from_source
 from hpckit.kernels.particles.cuda_records import (

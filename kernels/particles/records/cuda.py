@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.kernels.compile.cuda_jit import blocks, cuda, kernel, threads
+from hpckit.kernels.compile.cuda.jit import blocks, cuda, kernel, threads
 from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.device_array import empty, from_host, to_host
 from hpckit.kernels.particles.cells.constants import FAR, FAR_STEP

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from hpckit.kernels.compile.cuda_jit import blocks, cuda
-from hpckit.kernels.compile.cuda_pieces import typed_kernel
+from hpckit.kernels.compile.cuda.jit import blocks, cuda
+from hpckit.kernels.compile.cuda.pieces import typed_kernel
 from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.device_array import empty
 from hpckit.kernels.euler.constants import GAMMA, GRAVITY, HALO

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from hpckit.kernels.compile.cuda_jit import blocks, cuda, threads
-from hpckit.kernels.compile.cuda_pieces import typed_kernel
+from hpckit.kernels.compile.cuda.jit import blocks, cuda, threads
+from hpckit.kernels.compile.cuda.pieces import typed_kernel
 from hpckit.kernels.euler.rain.constants import HEAT, WARMED, WATER_DENSITY
 from hpckit.kernels.euler.rain.cuda import place
 from hpckit.kernels.euler.rain.ice.constants import FUSION

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.kernels.compile.cuda_jit import blocks, cuda, kernel, threads
+from hpckit.kernels.compile.cuda.jit import blocks, cuda, kernel, threads
 from hpckit.kernels.particles.cells.constants import FAR
 from hpckit.kernels.particles.cuda_records import load_record
 from hpckit.kernels.particles.integrate.reference import MOST_IMAGES

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.kernels.compile.cuda_jit import Kernel, blocks, cuda, kernel, threads
+from hpckit.kernels.compile.cuda.jit import Kernel, blocks, cuda, kernel, threads
 from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.particles.cells.constants import FAR
 from hpckit.kernels.particles.cells.reference import Lists

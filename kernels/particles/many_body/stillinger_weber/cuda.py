@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.kernels.compile.cuda_jit import Kernel, blocks, cuda, kernel, threads
+from hpckit.kernels.compile.cuda.jit import Kernel, blocks, cuda, kernel, threads
 from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.particles.cells.reference import Lists
 from hpckit.kernels.particles.cuda_records import load_record

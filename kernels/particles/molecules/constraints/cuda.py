@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.kernels.compile.cuda_jit import Kernel, blocks, cuda, kernel, threads
+from hpckit.kernels.compile.cuda.jit import Kernel, blocks, cuda, kernel, threads
 from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.device_array import empty
 from hpckit.kernels.particles.cuda_records import add_force, add_tallies, load_record

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from hpckit.kernels.compile.cuda_jit import blocks, cuda, threads
-from hpckit.kernels.compile.cuda_pieces import typed_kernel
+from hpckit.kernels.compile.cuda.jit import blocks, cuda, threads
+from hpckit.kernels.compile.cuda.pieces import typed_kernel
 from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.euler.constants import GRAVITY, HALO, REACH
 from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, PER_CELL, PER_FACE

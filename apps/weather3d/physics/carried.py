@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from hpckit.apps.weather3d.config import Config
+from hpckit.apps.weather3d.physics.tracers import HALOS as TRACER_HALOS
+from hpckit.apps.weather3d.physics.tracers import start_of
 from hpckit.apps.weather3d.sides import HORIZONTAL, open_axes, scalar_walls
-from hpckit.apps.weather3d.tracers import HALOS as TRACER_HALOS
-from hpckit.apps.weather3d.tracers import start_of
 from hpckit.comm.agree import max_of_ranks, sum_of_ranks
 from hpckit.comm.device import Device
 from hpckit.comm.mesh import Mesh

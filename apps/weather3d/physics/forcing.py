@@ -16,8 +16,9 @@ import numpy as np
 
 from hpckit.apps.atmosphere.base import BaseState
 from hpckit.apps.atmosphere.settings import Points
-from hpckit.apps.weather3d.config import WARM, Config
-from hpckit.apps.weather3d.radiation import flux, warming
+from hpckit.apps.weather3d.config import Config
+from hpckit.apps.weather3d.physics.radiation import flux, warming
+from hpckit.apps.weather3d.settings.physics import WARM
 from hpckit.apps.weather3d.terrain import Terrain
 from hpckit.kernels.euler.box.constants import RHO, RHO_THETA, RHO_U, RHO_V
 from hpckit.kernels.euler.constants import HALO, RD, REACH

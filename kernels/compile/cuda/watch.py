@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.kernels.compile.cuda_jit import Kernel, blocks, cuda, kernel, threads
-from hpckit.kernels.compile.cuda_pieces import in_precision
+from hpckit.kernels.compile.cuda.jit import Kernel, blocks, cuda, kernel, threads
+from hpckit.kernels.compile.cuda.pieces import in_precision
 from hpckit.kernels.device_array import from_host, to_host
 
 MOST_THREADS, MOST_BLOCKS = 128, 132 * 8

@@ -21,7 +21,7 @@ def run(quick: bool = False) -> dict[str, Any]:
     """Start the ranks, and turn their times into rows and ratios."""
     rows: Rows = []
     ratios: Ratios = {}
-    for one in run_ranks("hpckit.bench.halo.ranks", RANKS, QUICK if quick else FULL):
+    for one in run_ranks("hpckit.bench.stencil.halo_ranks", RANKS, QUICK if quick else FULL):
         n, fields, times = one["cells"], one["fields"], one["times"]
         key = f"halo_{n}" if fields == 1 else f"halo_{n}x{fields}"
         row = {"cells": f"{n}^3", "fields": fields, "sent_bytes": one["sent_bytes"]}

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.apps.weather3d.config import Config, Tracer
+from hpckit.apps.weather3d.config import Config
+from hpckit.apps.weather3d.settings.physics import Tracer
 from hpckit.apps.weather3d.sides import HORIZONTAL, distance, periodic_axes, scalar_walls
 from hpckit.comm.agree import max_of_ranks, sum_of_ranks
 from hpckit.comm.device import HOST, Device

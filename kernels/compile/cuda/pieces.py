@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.kernels.compile.cuda_jit import Dispatcher, Kernel, cuda, kernel, simulating
+from hpckit.kernels.compile.cuda.jit import Dispatcher, Kernel, cuda, kernel, simulating
 
 
 def in_precision(function: Callable, dtype: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import NamedTuple
 
-from hpckit.kernels.compile.cuda_jit import blocks
+from hpckit.kernels.compile.cuda.jit import blocks
 from hpckit.kernels.parts import INNER, WHOLE
 
 Rectangle = tuple[int, int, int, int]  # first tile, tiles, first chunk, chunks

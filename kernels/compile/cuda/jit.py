@@ -2,7 +2,7 @@
 
 A file `cuda.py` of an operation is written with two names of this module:
 
-    from hpckit.kernels.compile.cuda_jit import cuda, kernel
+    from hpckit.kernels.compile.cuda.jit import cuda, kernel
 
     @kernel
     def scale(array, factor): …             # what one thread does, in terms of cuda.grid, cuda.threadIdx, …
@@ -44,7 +44,7 @@ try:
 except ImportError:  # Numba's own CUDA target
     from numba import config as _cuda_config
 
-from hpckit.kernels.compile.simulated_stream import current_stream
+from hpckit.kernels.compile.cuda.simulated_stream import current_stream
 from hpckit.kernels.device_array import SimulatedArray, as_host
 
 __all__ = ["Kernel", "blocks", "compile_only", "compiling", "cuda", "kernel", "kernels", "simulating", "threads"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hpckit.kernels.compile.cuda_jit import cuda, simulating
+from hpckit.kernels.compile.cuda.jit import cuda, simulating
 
 u8 = np.uint64
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from hpckit.apps.weather3d.config import Config
+from hpckit.apps.weather3d.physics.tracers import Tracers
 from hpckit.apps.weather3d.sides import HORIZONTAL, state_walls
-from hpckit.apps.weather3d.tracers import Tracers
 from hpckit.comm.agree import max_of_ranks
 from hpckit.comm.mesh import Mesh
 from hpckit.comm.observe.timer import PhaseTimer

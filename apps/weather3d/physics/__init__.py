@@ -1,0 +1,1 @@
+"""What the box has beside its dynamics: forcing, radiation, mixing, water, tracers."""

@@ -1,0 +1,1 @@
+"""Settings of the box by sections, and the rules between them."""

@@ -1,1 +1,0 @@
-"""Halo exchanges against Sendrecv with NumPy slices and against mpiarray."""
