@@ -1,4 +1,4 @@
-"""Exponential and logarithm of vectors and numbers, as LLVM's instructions: used by `compile.functions`."""
+"""Exponential, logarithm and angle of vectors and numbers, as LLVM's instructions: used by `compile.functions`."""
 
 from __future__ import annotations
 
@@ -94,3 +94,26 @@ def log(b: Any, x: Any) -> Any:
     for order in range(21 if double else 11, 0, -2):
         series = overloaded(b, "fma", series, s2, number(2.0 / order))
     return overloaded(b, "fma", k, number(math.log(2)), arithmetic(b, "fmul", s, series))
+
+
+def angle(b: Any, y: Any, x: Any) -> Any:
+    """The angle of (x, y), as atan2: twice that of half of it, by a series, from the nearer axis; 0 of (0, 0)."""
+
+    def number(value: float) -> Any:
+        return constant(x.type, value)
+
+    def size(value: Any) -> Any:
+        return overloaded(b, "fabs", value)
+
+    wide, high = size(x), size(y)
+    steep = b.fcmp_ordered(">", high, wide)
+    large, small = b.select(steep, high, wide), b.select(steep, wide, high)
+    ratio = arithmetic(b, "fdiv", small, b.select(b.fcmp_ordered(">", large, number(0.0)), large, number(1.0)))
+    root = overloaded(b, "sqrt", overloaded(b, "fma", ratio, ratio, number(1.0)))
+    half = arithmetic(b, "fdiv", ratio, arithmetic(b, "fadd", root, number(1.0)))  # the tangent, below 0.4143
+    square = arithmetic(b, "fmul", half, half)
+    series = _polynomial(b, [2.0 * (-1) ** k / (2 * k + 1) for k in range(21)], square)
+    found = arithmetic(b, "fmul", half, series)
+    found = b.select(steep, arithmetic(b, "fsub", number(0.5 * math.pi), found), found)
+    found = b.select(b.fcmp_ordered("<", x, number(0.0)), arithmetic(b, "fsub", number(math.pi), found), found)
+    return overloaded(b, "copysign", found, y)

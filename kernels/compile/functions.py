@@ -1,4 +1,4 @@
-"""Functions of vectors: `math.sqrt`, `math.exp`, `math.log`, `max`, `min` and `**` of `compile.vectors`, and choices.
+"""Functions of vectors: `math.sqrt`, `exp`, `log` and `atan2`, `max`, `min` and `**` of `compile.vectors`, and choices.
 
 With them one Python function of numbers compiles to vectors, too; importing this module makes them known to Numba.
 """
@@ -15,7 +15,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, lower_builtin, type_callable
 
-from hpckit.kernels.compile.elementary import exp, log
+from hpckit.kernels.compile.elementary import angle, exp, log
 from hpckit.kernels.compile.vectors import ELEMENT, I32, Vec, arithmetic, common, is_number, overloaded, to_lanes
 
 
@@ -31,6 +31,16 @@ def _unary(function: Callable, value_of: Callable, kinds: str = "dfw") -> None:
 _unary(math.sqrt, lambda b, x: overloaded(b, "sqrt", x), "dfweh")  # is exact: it has the bits of NumPy
 _unary(math.exp, exp)
 _unary(math.log, log)
+
+
+@type_callable(math.atan2)
+def _type_angle(context: Any) -> Callable:
+    return lambda y, x: y if _is_ours(y) and x == y else None
+
+
+@lower_builtin(math.atan2, Vec, Vec)
+def _lower_angle(c: Any, b: Any, signature: Any, values: Any) -> Any:
+    return angle(b, *values)
 
 
 def _register_extremum(function: Callable, symbol: str) -> None:

@@ -86,6 +86,7 @@ class LaneIntrinsics:
 
     load(a, i): a[i : i + n] · broadcast(x): x in all lanes · gather(a, offset, index): a[offset + index[lane]] ·
     load_records(a, list, k): x, y, z of the records that start at a[list[k + lane]] · load_records_w: the same with w ·
+    store_records(a, i, x, y, z): a[i :] = the records of all lanes, w 0 ·
     load_each(a, list, k): a[list[k + lane] / 4], also of float64 as float32 · types(w): the types that w carries, as
     numbers · keep(out, m, a, k, mask): out[m:] = the lanes of a[k : k + n] in the mask, of int32; keep_lanes(out, m,
     vector, mask): the same of a vector. n entries are written, those behind the last one to be written over.
@@ -97,6 +98,7 @@ class LaneIntrinsics:
         self.load, self.broadcast = self._load(), self._broadcast()
         self.gather = self._gather()
         self.load_records, self.load_records_w = self._load_records(3), self._load_records(4)
+        self.store_records = self._store_records()
         self.load_each, self.types = self._load_each(), self._type_numbers()
         self.keep, self.keep_lanes = self._keep(), self._keep_lanes()
 
@@ -279,6 +281,29 @@ class LaneIntrinsics:
             return types.void(out, types.intp, vector, Vec("m", vector.n)), generate
 
         return keep_lanes
+
+    def _store_records(self) -> Any:
+        vector = self.vector
+
+        @intrinsic
+        def store_records(context, array, index, x, y, z):
+            def generate(c, b, signature, values):
+                x, y, z = values[2:]
+                zero = constant(x.type, 0.0)
+                even = [lane + (vector.n - 1) * (lane % 2) for lane in range(vector.n)]
+                odd = [lane + 1 for lane in even]
+                for lane in range(vector.n):
+                    near = odd if lane % 2 else even
+                    halves = shuffle(b, x, y, near), shuffle(b, z, zero, near)
+                    at = lane // 2 * 2
+                    record = shuffle(b, *halves, (at, at + 1, at + vector.n, at + vector.n + 1))
+                    place = b.add(values[1], I64(4 * lane))
+                    b.store(record, address(c, b, signature.args[0], values[0], place, record.type), align=8)
+                return c.get_dummy_value()
+
+            return types.void(array, types.intp, x, y, z), generate
+
+        return store_records
 
     def _load_records(self, parts: int) -> Any:
         vector, n = self.vector, self.n

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import operator
 import os
 import subprocess
@@ -11,6 +12,7 @@ import sys
 import numpy as np
 import pytest
 
+import hpckit.kernels.compile.functions  # noqa: F401  (makes functions of vectors known)
 from hpckit.kernels.compile import lanes as vectors
 from hpckit.kernels.compile import vectors as simd
 from hpckit.kernels.compile.jit import jit
@@ -210,6 +212,7 @@ def test_prefetch_may_look_beyond_the_end():
 
 AVX512 = """
 import json
+import math
 from numba import types as t
 from hpckit.kernels.compile import jit as options
 options._keep_on_disk = lambda *_: None  # a kernel from disk has no text to look at
@@ -250,3 +253,36 @@ def test_the_kernels_compile_for_avx512_on_any_host():
     assert found["5d"]["vperm"] >= 2
     assert found["3f"]["vpermilps"] >= 2
     assert found["list"]["vpcompressd"] >= 1
+
+
+@per_shape
+def test_angles_have_all_digits_in_every_quarter(kind, n):
+    load, store = vectors.lanes(kind, n).load, simd.store
+
+    @jit
+    def kernel(y, x, out):
+        for first in range(0, len(y), n):
+            store(out, first, math.atan2(load(y, first), load(x, first)))
+
+    turns = np.arange(16 * n) / 64 * np.pi  # with the axes and the diagonals between
+    y, x = (2.5 * wave(turns) for wave in (np.sin, np.cos))
+    y[:4], x[:4] = (0.0, 1e-9, -1e-9, 0.0), (1.0, 1.0, -1.0, 0.0)
+    y, x = y.astype(DTYPE[kind]), x.astype(DTYPE[kind])
+    out = np.full(len(y), np.nan, DTYPE[kind])
+    kernel(y, x, out)
+    np.testing.assert_allclose(out, np.arctan2(y, x), rtol=4 * np.finfo(DTYPE[kind]).eps, atol=0)
+
+
+@per_shape
+def test_records_are_stored_as_they_are_loaded(kind, n):
+    lanes = vectors.lanes(kind, n)
+    load, put = lanes.load, lanes.store_records
+
+    @jit
+    def kernel(a, out):
+        put(out, 2, load(a, 0), load(a, n), load(a, 2 * n))
+
+    a, out = numbers(kind, 3 * n), np.ones(4 * n + 4, DTYPE[kind])
+    kernel(a, out)
+    expected = np.vstack([a.reshape(3, n), np.zeros(n)]).T.ravel()
+    np.testing.assert_array_equal(out, [1, 1, *expected, 1, 1])

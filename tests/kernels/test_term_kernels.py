@@ -7,7 +7,7 @@ import pytest
 
 from hpckit.kernels.particles.molecules.bonds import simd as bonds
 from hpckit.kernels.particles.molecules.terms import reference, simd
-from hpckit.kernels.particles.molecules.terms.forms import FORMS
+from hpckit.kernels.particles.molecules.terms.forms import FORMS, WIDTH
 from hpckit.kernels.particles.pair.reference import VIRIAL
 from hpckit.kernels.particles.records.reference import type_words
 
@@ -78,7 +78,8 @@ def test_kernels_agree_with_the_reference(name, kind):
         for form in (reference, simd)
     ]
     assert lost[0] == lost[1] < 0
-    table, kinds = np.array(PARAMETERS[name, kind]), rows[numbers, 0]
+    table, kinds = np.zeros((2, WIDTH)), rows[numbers, 0]
+    table[:, : len(PARAMETERS[name, kind][0])] = PARAMETERS[name, kind]
     expected = reference.forces_of_terms(name, kind, positions, own, near, kinds, table)
     for measure in (False, True, VIRIAL):
         forces, tallies, energies = np.ones((own, 4)), np.ones((own, 8)), np.zeros(own)

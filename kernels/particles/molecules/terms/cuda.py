@@ -16,7 +16,7 @@ from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.device_array import empty
 from hpckit.kernels.particles.cuda_records import add_force, add_tallies, load_record
 from hpckit.kernels.particles.molecules.bonds.cuda import first_lost, nearest_slot, spread
-from hpckit.kernels.particles.molecules.terms.forms import bending, turning
+from hpckit.kernels.particles.molecules.terms.forms import NAMES, bending, turning
 
 THREADS = threads(128)
 u8, i8 = np.uint64, np.int64
@@ -94,13 +94,18 @@ def term_kernel(name: str, kind: str, measure: bool) -> Kernel:
     forces and tallies are flat.
     """
     forces_of = bending(kind) if name == "angles" else turning(name, kind)
+    repeated = NAMES[name][kind].index("n") if "n" in NAMES[name][kind] else -1
+
+    @inlined
+    def most(p):
+        return i8(p[repeated]) if repeated >= 0 else i8(1)
 
     @inlined
     def bend(positions, slots, s, p):
         i, j, m = slots[0], slots[1], slots[2]
         ax, ay, az = apart(positions, i, j)
         bx, by, bz = apart(positions, m, j)
-        energy, fx, fy, fz, hx, hy, hz = forces_of(ax, ay, az, bx, by, bz, p)
+        energy, fx, fy, fz, hx, hy, hz = forces_of(ax, ay, az, bx, by, bz, p, most(p))
         mine = -(fx + hx), -(fy + hy), -(fz + hz)
         if i == s:
             mine = fx, fy, fz
@@ -115,7 +120,7 @@ def term_kernel(name: str, kind: str, measure: bool) -> Kernel:
         ux, uy, uz = apart(positions, i, j)
         gx, gy, gz = apart(positions, j, m)
         hx, hy, hz = apart(positions, n, m)
-        found = forces_of(ux, uy, uz, gx, gy, gz, hx, hy, hz, p)
+        found = forces_of(ux, uy, uz, gx, gy, gz, hx, hy, hz, p, most(p))
         energy, fx, fy, fz, cx, cy, cz, mx, my, mz, lx, ly, lz = found
         mine = cx - fx, cy - fy, cz - fz
         if i == s:

@@ -1,6 +1,6 @@
-"""The energies of angles, dihedrals and impropers, as LAMMPS names and defines them: functions of the angle and the
-parameters p, which return the energy and its derivative by the angle. Those of four particles take cosine and sine of
-phi, from which those of whole multiples follow without a function of angles.
+"""The energies of angles, dihedrals and impropers, as LAMMPS names and defines them: functions of cosine and sine of
+the angle, the parameters p and the largest number of maxima in a turn, which return the energy and its derivative by
+the angle. They are written for numbers and for vectors of them (`compile.vectors`).
 
 Angles have theta at the second of three particles. harmonic: K (theta - theta0)^2. charmm: the same, and between first
 and third K_ub (r - r_ub)^2 (Urey and Bradley). cosine: K (1 + cos theta).
@@ -31,13 +31,15 @@ NAMES: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "impropers": {"harmonic": ("K", "chi0")},
 }
+WIDTH = 4  # of the parameters of a type, as a vector of types loads them
 
 
 def prepared(name: str, kind: str, parameters: np.ndarray) -> np.ndarray:
-    """The parameters of types [types, of the form] as the functions take them: angles in radians; of charmm dihedrals
-    the cosine and the sine of d in the places of d and of the weight.
+    """The parameters of types [types, of the form] as the functions take them, in rows of four: angles in radians; of
+    charmm dihedrals the cosine and the sine of d in the places of d and of the weight.
     """
-    found = np.array(parameters, np.float64)
+    found = np.zeros((len(parameters), WIDTH))
+    found[:, : np.shape(parameters)[1]] = parameters
     if name in ("angles", "impropers") and kind != "cosine":
         found[:, 1] = np.radians(found[:, 1])
     elif (name, kind) == ("dihedrals", "charmm"):
@@ -46,42 +48,49 @@ def prepared(name: str, kind: str, parameters: np.ndarray) -> np.ndarray:
     return found
 
 
+def maxima(name: str, kind: str, parameters: np.ndarray) -> int:
+    """The largest number of maxima in a turn of any type, at least 1."""
+    names = NAMES[name][kind]
+    return max(1, int(parameters[..., names.index("n")].max(initial=1.0))) if "n" in names else 1
+
+
 @inlined
-def _bend(theta, p):
-    away = theta - p[1]
+def _bend(c, s, p, most):
+    away = math.atan2(s, c) - p[1]
     return p[0] * away * away, 2.0 * p[0] * away
 
 
 @inlined
-def _cosine(theta, p):
-    return p[0] * (1.0 + math.cos(theta)), -p[0] * math.sin(theta)
+def _cosine(c, s, p, most):
+    return p[0] * (1.0 + c), -p[0] * s
 
 
 @inlined
-def _multiple(n, c, s):
-    """Cosine and sine of n angles of these."""
-    found_c, found_s = (c, s) if n & 1 else (1.0, 0.0)
-    while n > 1:  # the powers of two in n
-        c, s, n = c * c - s * s, 2.0 * s * c, n >> 1
-        if n & 1:
-            found_c, found_s = found_c * c - found_s * s, found_s * c + found_c * s
+def _multiple(n, c, s, most):
+    """Cosine and sine of n angles of these, of n up to `most`."""
+    turned = min(1.0, max(0.0, n))  # 1 or 0: whether there is another one
+    found_c, found_s = turned * c + (1.0 - turned), turned * s
+    for k in range(1, most):
+        turned = min(1.0, max(0.0, n - k))
+        one_c, one_s = turned * c + (1.0 - turned), turned * s
+        found_c, found_s = found_c * one_c - found_s * one_s, found_s * one_c + found_c * one_s
     return found_c, found_s
 
 
 @inlined
-def _harmonic(c, s, p):
-    many_c, many_s = _multiple(int(p[2]), c, s)
+def _harmonic(c, s, p, most):
+    many_c, many_s = _multiple(p[2], c, s, most)
     return p[0] * (1.0 + p[1] * many_c), -p[0] * p[1] * p[2] * many_s
 
 
 @inlined
-def _charmm(c, s, p):
-    many_c, many_s = _multiple(int(p[1]), c, s)
+def _charmm(c, s, p, most):
+    many_c, many_s = _multiple(p[1], c, s, most)
     return p[0] * (1.0 + (many_c * p[2] + many_s * p[3])), -p[0] * p[1] * (many_s * p[2] - many_c * p[3])
 
 
 @inlined
-def _opls(c, s, p):
+def _opls(c, s, p, most):
     c2, s2 = c * c - s * s, 2.0 * s * c
     c3, s3 = c2 * c - s2 * s, s2 * c + c2 * s
     c4, s4 = c2 * c2 - s2 * s2, 2.0 * s2 * c2
@@ -91,9 +100,10 @@ def _opls(c, s, p):
 
 
 @inlined
-def _improper(c, s, p):
-    away = math.atan2(abs(s), c) - p[1]
-    return p[0] * away * away, 2.0 * p[0] * away if s >= 0.0 else -2.0 * p[0] * away
+def _improper(c, s, p, most):
+    size = max(s, -s)
+    away = math.atan2(size, c) - p[1]
+    return p[0] * away * away, 2.0 * p[0] * away * (s / max(size, 1e-300))
 
 
 FORMS: dict[str, dict[str, Any]] = {
@@ -105,18 +115,19 @@ FORMS: dict[str, dict[str, Any]] = {
 
 @cache
 def bending(kind: str) -> Any:
-    """The piece (a, b, p), as six numbers and the parameters: the energy of an angle between the ways a and b from the
-    second particle to the first and the third, and the forces on the first and the third.
+    """The piece (a, b, p, most), as six numbers, the parameters and `maxima`: the energy of an angle between the ways a
+    and b from the second particle to the first and the third, and the forces on the first and the third.
     """
     form, urey_bradley = FORMS["angles"][kind], kind == "charmm"
 
     @inlined
-    def bend(ax, ay, az, bx, by, bz, p):
+    def bend(ax, ay, az, bx, by, bz, p, most):
         aa, bb = ax * ax + ay * ay + az * az, bx * bx + by * by + bz * bz
         ab = 1.0 / math.sqrt(aa * bb)
         c = min(1.0, max(-1.0, (ax * bx + ay * by + az * bz) * ab))
-        energy, slope = form(math.acos(c), p)
-        pull = slope / max(math.sqrt(1.0 - c * c), 1e-3)
+        s = math.sqrt((1.0 - c) * (1.0 + c))
+        energy, slope = form(c, s, p, most)
+        pull = slope / max(s, 1e-3)
         across, own_a, own_b = pull * ab, -pull * c / aa, -pull * c / bb
         fx, fy, fz = across * bx + own_a * ax, across * by + own_a * ay, across * bz + own_a * az
         hx, hy, hz = across * ax + own_b * bx, across * ay + own_b * by, across * az + own_b * bz
@@ -124,7 +135,7 @@ def bending(kind: str) -> Any:
             dx, dy, dz = ax - bx, ay - by, az - bz
             r = math.sqrt(dx * dx + dy * dy + dz * dz)
             away = r - p[3]
-            energy += p[2] * away * away
+            energy = energy + p[2] * away * away
             along = -2.0 * p[2] * away / r
             fx, fy, fz = fx + along * dx, fy + along * dy, fz + along * dz
             hx, hy, hz = hx - along * dx, hy - along * dy, hz - along * dz
@@ -135,14 +146,15 @@ def bending(kind: str) -> Any:
 
 @cache
 def turning(name: str, kind: str) -> Any:
-    """The piece (u, g, h, p), as nine numbers and the parameters: the energy of a dihedral or improper of the ways u to
-    the first particle from the second, g to the second from the third and h to the fourth from the third; the force on
-    the first, c, and the forces on the third and the fourth. On the second is c less the force on the first.
+    """The piece (u, g, h, p, most), as nine numbers, the parameters and `maxima`: the energy of a dihedral or improper
+    of the ways u to the first particle from the second, g to the second from the third and h to the fourth from the
+    third; the force on the first, c, and the forces on the third and the fourth. On the second is c less the force on
+    the first.
     """
     form = FORMS[name][kind]
 
     @inlined
-    def turn(ux, uy, uz, gx, gy, gz, hx, hy, hz, p):
+    def turn(ux, uy, uz, gx, gy, gz, hx, hy, hz, p, most):
         ax, ay, az = uy * gz - uz * gy, uz * gx - ux * gz, ux * gy - uy * gx
         bx, by, bz = hy * gz - hz * gy, hz * gx - hx * gz, hx * gy - hy * gx
         length = math.sqrt(gx * gx + gy * gy + gz * gz)
@@ -150,7 +162,7 @@ def turning(name: str, kind: str) -> Any:
         sx, sy, sz = by * az - bz * ay, bz * ax - bx * az, bx * ay - by * ax
         sine, cosine = (sx * gx + sy * gy + sz * gz) * shorter, ax * bx + ay * by + az * bz
         scale = 1.0 / math.sqrt(sine * sine + cosine * cosine)
-        energy, slope = form(cosine * scale, sine * scale, p)
+        energy, slope = form(cosine * scale, sine * scale, p, most)
         aa, bb = 1.0 / (ax * ax + ay * ay + az * az), 1.0 / (bx * bx + by * by + bz * bz)
         first, last = slope * length * aa, -slope * length * bb
         by_a = -slope * (ux * gx + uy * gy + uz * gz) * shorter * aa

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from hpckit.kernels.particles.molecules.terms.forms import FORMS
+from hpckit.kernels.particles.molecules.terms.forms import FORMS, maxima
 from hpckit.kernels.particles.pair.reference import TALLY
 
 PARTS = ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))  # of a virial
@@ -71,12 +71,12 @@ def _places(positions, ids, s, members) -> list[int]:  # type: ignore[no-untyped
 
 def energy_and_forces(name: str, kind: str, x: np.ndarray, p: np.ndarray) -> tuple[float, np.ndarray]:
     """The energy of a term of particles at x, float64[n, 3], and their forces."""
-    form, f = FORMS[name][kind].py_func, np.zeros_like(x)
+    form, f, most = FORMS[name][kind].py_func, np.zeros_like(x), maxima(name, kind, p)
     if name == "angles":
         a, b = x[0] - x[1], x[2] - x[1]
         lengths = np.linalg.norm(a), np.linalg.norm(b)
         c = float(np.clip(a @ b / (lengths[0] * lengths[1]), -1.0, 1.0))
-        energy, slope = form(math.acos(c), p)
+        energy, slope = form(c, math.sin(math.acos(c)), p, most)
         pull = slope / max(math.sqrt(1.0 - c * c), 1e-3)  # -dE/dcos; the bound is that of LAMMPS
         f[0] = pull * (b / (lengths[0] * lengths[1]) - c * a / lengths[0] ** 2)
         f[2] = pull * (a / (lengths[0] * lengths[1]) - c * b / lengths[1] ** 2)
@@ -92,7 +92,7 @@ def energy_and_forces(name: str, kind: str, x: np.ndarray, p: np.ndarray) -> tup
     u, g, h = x[0] - x[1], x[1] - x[2], x[3] - x[2]
     a, b, length = np.cross(u, g), np.cross(h, g), float(np.linalg.norm(g))
     phi = math.atan2(np.cross(b, a) @ g / length, a @ b)
-    energy, slope = form(math.cos(phi), math.sin(phi), p)
+    energy, slope = form(math.cos(phi), math.sin(phi), p, most)
     on_a, on_b = a / (a @ a), b / (b @ b)
     across = (u @ g) / length * on_a - (h @ g) / length * on_b
     f[0], f[3] = slope * length * on_a, -slope * length * on_b

@@ -1,14 +1,26 @@
-"""Angles, dihedrals and impropers, Numba: plain loops over terms. What the functions compute is said in `reference`."""
+"""Angles, dihedrals and impropers, Numba: eight terms at a time, each in a lane. What the functions compute is said in
+`reference`.
+
+Forces are added term by term in their order, so it does not matter which terms are computed together.
+"""
 
 from __future__ import annotations
 
 from functools import cache
 from typing import Any
 
+import numpy as np
+
+import hpckit.kernels.compile.functions  # noqa: F401  (functions of vectors)
+from hpckit.kernels.compile import lanes as vectors
+from hpckit.kernels.compile import vectors as simd
 from hpckit.kernels.compile.jit import inlined, jit
 from hpckit.kernels.particles.molecules.bonds.simd import nearest_slot
-from hpckit.kernels.particles.molecules.terms.forms import bending, turning
+from hpckit.kernels.particles.molecules.terms.forms import bending, maxima, turning
 from hpckit.kernels.particles.pair.reference import VIRIAL
+
+LANES = 8
+MANY, ONE = vectors.lanes("w", LANES), vectors.lanes("w", 4)  # numbers of terms, and a record
 
 
 @jit
@@ -54,103 +66,95 @@ def order_terms(count, found, numbers, after, found_sorted, numbers_sorted):
             found_sorted[place, member] = found[k, member]
 
 
-@inlined
-def apart(positions, i, j):
-    """The way from particle j to particle i."""
-    return positions[i, 0] - positions[j, 0], positions[i, 1] - positions[j, 1], positions[i, 2] - positions[j, 2]
-
-
-@inlined
-def _sums_with(sums, weight, virial):
-    """Six sums, and a virial times a weight."""
-    return (
-        sums[0] + weight * virial[0],
-        sums[1] + weight * virial[1],
-        sums[2] + weight * virial[2],
-        sums[3] + weight * virial[3],
-        sums[4] + weight * virial[4],
-        sums[5] + weight * virial[5],
-    )
-
-
 @cache
 def term_kernel(name: str, kind: str, of_each: bool) -> Any:
-    """The kernel (own, positions, found, kinds, parameters, forces, tallies, energies, measure), which adds the forces
-    of terms; see `reference.forces_of_terms`. of_each: tallies and energies of each slot, too; without, the virial of
-    all is added to the tallies of the first slot where `measure` is set.
+    """The kernel (own, positions, found, kinds, parameters, most, forces, tallies, energies, measure), which adds the
+    forces of terms; see `reference.forces_of_terms`. Arrays are flat; most: of `forms.maxima`. of_each: tallies and
+    energies of each slot, too; without, the virial of all is added to the tallies of the first slot where `measure` is
+    set.
     """
-    forces_of = bending(kind) if name == "angles" else turning(name, kind)
+    n, size = LANES, 3 if name == "angles" else 4
+    share, block = 2.0 / size, 4 * LANES
+    load_records, load_row, load, store = MANY.load_records, MANY.load_records_w, MANY.load, simd.store
+    load_record, store_records, total = ONE.load, MANY.store_records, simd.sum_lanes
+    forces_of = bending(kind) if size == 3 else turning(name, kind)
 
-    def give(s, own, share, energy, fx, fy, fz, virial, forces, tallies, energies):
-        if s < own:
-            forces[s, 0] += fx
-            forces[s, 1] += fy
-            forces[s, 2] += fz
-            if of_each:
-                part = share * energy
-                tallies[s, 0] += part
-                tallies[s, 7] += part
-                energies[s] += part
-                for column in range(6):
-                    tallies[s, 1 + column] += share * virial[column]
-            return 1.0
-        return 0.0
+    @inlined
+    def bend(positions, places, p, most, pushes, parts):
+        ix, iy, iz = load_records(positions, places, 0)
+        jx, jy, jz = load_records(positions, places, n)
+        mx, my, mz = load_records(positions, places, 2 * n)
+        ax, ay, az, bx, by, bz = ix - jx, iy - jy, iz - jz, mx - jx, my - jy, mz - jz
+        energy, fx, fy, fz, hx, hy, hz = forces_of(ax, ay, az, bx, by, bz, p, most)
+        store_records(pushes, 0, fx, fy, fz)
+        store_records(pushes, block, -(fx + hx), -(fy + hy), -(fz + hz))
+        store_records(pushes, 2 * block, hx, hy, hz)
+        store(parts, 0, energy)
+        store(parts, n, ax * fx + bx * hx)
+        store(parts, 2 * n, ay * fy + by * hy)
+        store(parts, 3 * n, az * fz + bz * hz)
+        store(parts, 4 * n, ax * fy + bx * hy)
+        store(parts, 5 * n, ax * fz + bx * hz)
+        store(parts, 6 * n, ay * fz + by * hz)
 
-    give = jit(give, key=("give", of_each), borrowed=True)
+    @inlined
+    def turn(positions, places, p, most, pushes, parts):
+        ix, iy, iz = load_records(positions, places, 0)
+        jx, jy, jz = load_records(positions, places, n)
+        mx, my, mz = load_records(positions, places, 2 * n)
+        nx, ny, nz = load_records(positions, places, 3 * n)
+        ux, uy, uz, gx, gy, gz = ix - jx, iy - jy, iz - jz, jx - mx, jy - my, jz - mz
+        hx, hy, hz = nx - mx, ny - my, nz - mz
+        there = forces_of(ux, uy, uz, gx, gy, gz, hx, hy, hz, p, most)
+        energy, fx, fy, fz, cx, cy, cz, px, py, pz, lx, ly, lz = there
+        store_records(pushes, 0, fx, fy, fz)
+        store_records(pushes, block, cx - fx, cy - fy, cz - fz)
+        store_records(pushes, 2 * block, px, py, pz)
+        store_records(pushes, 3 * block, lx, ly, lz)
+        ex, ey, ez = hx - gx, hy - gy, hz - gz
+        store(parts, 0, energy)
+        store(parts, n, ux * fx - gx * px + ex * lx)
+        store(parts, 2 * n, uy * fy - gy * py + ey * ly)
+        store(parts, 3 * n, uz * fz - gz * pz + ez * lz)
+        store(parts, 4 * n, ux * fy - gx * py + ex * ly)
+        store(parts, 5 * n, ux * fz - gx * pz + ex * lz)
+        store(parts, 6 * n, uy * fz - gy * pz + ey * lz)
 
-    def bend(own, positions, found, kinds, parameters, forces, tallies, energies, measure):
-        out, sums = (forces, tallies, energies), (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
-        for k in range(len(found)):
-            i, j, m, p = found[k, 0], found[k, 1], found[k, 2], parameters[kinds[k]]
-            ax, ay, az = apart(positions, i, j)
-            bx, by, bz = apart(positions, m, j)
-            energy, fx, fy, fz, hx, hy, hz = forces_of(ax, ay, az, bx, by, bz, p)
-            virial = (
-                ax * fx + bx * hx,
-                ay * fy + by * hy,
-                az * fz + bz * hz,
-                ax * fy + bx * hy,
-                ax * fz + bx * hz,
-                ay * fz + by * hz,
-            )
-            mine = give(i, own, 2.0 / 3.0, energy, fx, fy, fz, virial, *out)
-            mine += give(j, own, 2.0 / 3.0, energy, -(fx + hx), -(fy + hy), -(fz + hz), virial, *out)
-            mine += give(m, own, 2.0 / 3.0, energy, hx, hy, hz, virial, *out)
-            if not of_each:
-                sums = _sums_with(sums, mine * (2.0 / 3.0), virial)
+    compute = bend if size == 3 else turn
+
+    def terms(own, positions, found, kinds, parameters, most, forces, tallies, energies, measure):
+        places, rows, weights = np.empty(size * n, np.int32), np.empty(n, np.int32), np.empty(n)
+        # Of eight terms: forces, each term's at place, 4 lane + dim; energies and virials; and the sums of these.
+        pushes, parts, sums = np.empty(size * block), np.empty(7 * n), np.zeros(7 * n)
+        for first in range(0, len(kinds), n):
+            count = min(n, len(kinds) - first)
+            for lane in range(n):  # the last term fills up the lanes
+                k, there = first + min(lane, count - 1), 0
+                for place in range(size):
+                    slot = found[size * k + place]
+                    places[n * place + lane] = 4 * slot
+                    there += slot < own
+                rows[lane] = 4 * kinds[k]
+                weights[lane] = share * there if lane < count else 0.0
+            compute(positions, places, load_row(parameters, rows, 0), most, pushes, parts)
+            for lane in range(count):
+                for place in range(size):
+                    at = places[n * place + lane]
+                    if at < 4 * own:
+                        store(forces, at, load_record(forces, at) + load_record(pushes, block * place + 4 * lane))
+                        if of_each:
+                            energies[at // 4] += share * parts[lane]
+                            tallies[2 * at + 7] += share * parts[lane]
+                            for row in range(7):
+                                tallies[2 * at + row] += share * parts[n * row + lane]
+            if measure and not of_each:
+                for row in range(1, 7):
+                    store(sums, n * row, load(sums, n * row) + load(weights, 0) * load(parts, n * row))
         if measure and not of_each and own > 0:
-            for column in range(6):
-                tallies[0, 1 + column] += sums[column]
+            for row in range(1, 7):
+                tallies[row] += total(load(sums, n * row))
 
-    def turn(own, positions, found, kinds, parameters, forces, tallies, energies, measure):
-        out, sums = (forces, tallies, energies), (0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
-        for k in range(len(found)):
-            i, j, m, n = found[k, 0], found[k, 1], found[k, 2], found[k, 3]
-            ux, uy, uz = apart(positions, i, j)
-            gx, gy, gz = apart(positions, j, m)
-            hx, hy, hz = apart(positions, n, m)
-            found_there = forces_of(ux, uy, uz, gx, gy, gz, hx, hy, hz, parameters[kinds[k]])
-            energy, fx, fy, fz, cx, cy, cz, mx, my, mz, lx, ly, lz = found_there
-            ex, ey, ez = hx - gx, hy - gy, hz - gz
-            virial = (
-                ux * fx - gx * mx + ex * lx,
-                uy * fy - gy * my + ey * ly,
-                uz * fz - gz * mz + ez * lz,
-                ux * fy - gx * my + ex * ly,
-                ux * fz - gx * mz + ex * lz,
-                uy * fz - gy * mz + ey * lz,
-            )
-            mine = give(i, own, 0.5, energy, fx, fy, fz, virial, *out)
-            mine += give(j, own, 0.5, energy, cx - fx, cy - fy, cz - fz, virial, *out)
-            mine += give(m, own, 0.5, energy, mx, my, mz, virial, *out)
-            mine += give(n, own, 0.5, energy, lx, ly, lz, virial, *out)
-            if not of_each:
-                sums = _sums_with(sums, 0.5 * mine, virial)
-        if measure and not of_each and own > 0:
-            for column in range(6):
-                tallies[0, 1 + column] += sums[column]
-
-    return jit(bend if name == "angles" else turn, key=("terms", name, kind, of_each), borrowed=True)
+    return jit(terms, key=("terms", name, kind, of_each))
 
 
 def add_terms(  # type: ignore[no-untyped-def]
@@ -158,4 +162,5 @@ def add_terms(  # type: ignore[no-untyped-def]
 ) -> None:
     """See `reference.add_terms`."""
     kernel = term_kernel(name, kind, bool(measure) and measure != VIRIAL)
-    kernel(own, positions, found, kinds, parameters, forces, tallies, energies, bool(measure))
+    given = positions.reshape(-1), found.reshape(-1), kinds, parameters.reshape(-1), maxima(name, kind, parameters)
+    kernel(own, *given, forces.reshape(-1), tallies.reshape(-1), energies, bool(measure))
