@@ -117,8 +117,12 @@ class Stopwatch:
     def __init__(self) -> None:
         self.waited = 0.0
 
-    def seconds(self, step: Callable[[], object], steps: int, comm: Any) -> float:
-        """Wall time of some steps, of the slowest rank of `comm`. Collective."""
+    def seconds(
+        self, step: Callable[[], object], steps: int, comm: Any, first: Callable[[], object] | None = None
+    ) -> float:
+        """Wall time of some steps, of the slowest rank of `comm`; `first` goes before them, untimed. Collective."""
+        if first is not None:
+            first()
         begin = time.perf_counter()
         while time.perf_counter() - begin < WAKE:
             pass
@@ -132,11 +136,16 @@ class Stopwatch:
 
 
 def against_one(
-    comm: Any, together: Callable[[], object], alone: Callable[[], object], steps: int, rounds: int
+    comm: Any,
+    together: Callable[[], object],
+    alone: Callable[[], object],
+    steps: int,
+    rounds: int,
+    before: tuple[Callable[[], object] | None, Callable[[], object] | None] = (None, None),
 ) -> dict[str, Any]:
     """`times` of some steps on all ranks, on every rank alone in turn (the mean), and on every rank alone at once: what
     cores that share memory and cache give at best; `rounds` of each. Where sweeps go in two orders `steps` is even, so
-    that each has both. Collective.
+    that each has both. before: what goes before those of `together` and of `alone`, untimed. Collective.
 
     Rounds in which a rank waited for its core, as another program had it, are made again, up to MOST times as many;
     those in which ranks waited least count. `rounds_made` says how many there were, `rounds_disturbed` how many of
@@ -149,9 +158,9 @@ def against_one(
     for turn in range(-1, MOST * rounds):
         watch = Stopwatch()
         times = {
-            "all ranks": watch.seconds(together, steps, comm),
-            "1 rank": alone_in_turn(comm, partial(watch.seconds, alone, steps, MPI.COMM_SELF)),
-            "1 rank each": watch.seconds(alone, steps, comm),
+            "all ranks": watch.seconds(together, steps, comm, before[0]),
+            "1 rank": alone_in_turn(comm, partial(watch.seconds, alone, steps, MPI.COMM_SELF, before[1])),
+            "1 rank each": watch.seconds(alone, steps, comm, before[1]),
         }
         waited = slowest(comm, watch.waited)
         if turn < 0:

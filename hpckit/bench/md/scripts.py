@@ -17,8 +17,8 @@ from hpckit.apps.md.model import make_system, set_spins
 from hpckit.apps.md.motion.dynamics import dynamics_of
 from hpckit.apps.md.start import Start
 from hpckit.bench.md.case import run_script
-from hpckit.bench.measure import Ratios, Rows, Times, ratio
-from hpckit.bench.ranks import alone_in_turn, answer, run_ranks
+from hpckit.bench.measure import Ratios, Rows, Times, ratio, speed_up, timed
+from hpckit.bench.ranks import against_one, answer, run_ranks
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import SetupError
 from hpckit.launch.scratch import scratch
@@ -63,19 +63,29 @@ class Scripted:
 
     def run(self) -> tuple[float, Thermo]:
         """Collective: seconds of the loop, rebuilds and the thermo at its end included; what that says."""
-        system, every = self.system, self.config.time.thermo
-        system.load(self._particles)
-        system.rebuild()
-        set_spins(system, self._start)
-        system.compute(measure=True)
-        dynamics = dynamics_of(self.config)
-        system.mesh.comm.Barrier()
+        self.begin()
+        comm = self.system.mesh.comm
+        comm.Barrier()
         begin = time.perf_counter()
-        for step in range(1, self.steps + 1):
-            dynamics.step(system, self.config.time.dt, step % every == 0 or step == self.steps)
-        last = measure(system)
-        system.mesh.comm.Barrier()
+        last = self.advance()
+        comm.Barrier()
         return time.perf_counter() - begin, last
+
+    def begin(self) -> None:
+        """Collective: what goes before the loop."""
+        self.system.load(self._particles)
+        self.system.rebuild()
+        set_spins(self.system, self._start)
+        self.system.compute(measure=True)
+        self._dynamics = dynamics_of(self.config)
+
+    def advance(self) -> Thermo:
+        """Collective: the loop, and the thermo at its end."""
+        every = self.config.time.thermo
+        for step in range(1, self.steps + 1):
+            self._dynamics.step(self.system, self.config.time.dt, step % every == 0 or step == self.steps)
+        self.last = measure(self.system)
+        return self.last
 
     def run_on_mesh(self) -> tuple[float, float]:
         """Collective: seconds of the loop, and of the mesh of charges in it."""
@@ -145,32 +155,23 @@ def beside_lammps(part: str, rounds: int, rows: Rows) -> Ratios:
 
 
 def on_ranks(part: str, rounds: int) -> dict[str, Any]:
-    """Collective, in a job of its own: seconds of a script on all ranks, and on every rank alone in turn (the mean)."""
+    """Collective, in a job of its own: a script on all ranks, on every rank alone in turn (the mean), and on every rank
+    alone at once.
+    """
     comm, (name, _, steps) = MPI.COMM_WORLD, SCRIPTS[part]
     together, alone = Scripted(folder() / name, comm, steps), Scripted(folder() / name, steps=steps)
-    times: Times = {"all ranks": [], "1 rank": []}
-    totals = [0.0, 0.0]
-
-    def run_alone() -> float:
-        seconds, last = alone.run()
-        totals[1] = last.total
-        return seconds
-
-    together.run()
-    for _ in range(rounds):
-        seconds, last = together.run()
-        totals[0] = last.total
-        times["all ranks"].append(seconds)
-        times["1 rank"].append(alone_in_turn(comm, run_alone))
-    return {"times": times, "totals": totals}
+    found = against_one(comm, together.advance, alone.advance, 1, rounds, (together.begin, alone.begin))
+    return {**found, "totals": [together.last.total, alone.last.total]}
 
 
-def two_ranks(part: str, rounds: int) -> Ratios:
-    """Two ranks over one."""
+def two_ranks(part: str, rounds: int, rows: Rows) -> Ratios:
+    """Two ranks over one, and what two independent runs at once leave."""
     found = run_ranks("hpckit.bench.md.scripts", 2, ((part, rounds),))[0]
     if abs(found["totals"][0] / found["totals"][1] - 1) > BY_TABLE:
         raise AssertionError(f"one rank and two disagree: {found['totals']}")
-    return {f"{part}_2ranks": ratio(found["times"]["1 rank"], found["times"]["all ranks"])}
+    made = {name: found[name] for name in ("rounds_made", "rounds_disturbed")}
+    rows += [timed(f"{part}_2ranks", name, seconds, **made) for name, seconds in found["times"].items()]
+    return speed_up(f"{part}_2ranks", found["times"], 2)
 
 
 if __name__ == "__main__":

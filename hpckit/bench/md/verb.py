@@ -3,7 +3,8 @@
 The input is LAMMPS's own benchmark: density 0.8442, temperature 1.44, cutoff 2.5, skin 0.3, lists anew every 20 steps,
 100 steps of 0.005. Times are those of the loop, with rebuilds and the thermo at the end, without compilation. The
 rivals run in turn; the energy at the start is compared first. LAMMPS's other benchmarks run from its own input scripts;
-`pppm_vs_lammps` is the mesh of charges of in.spce, `…_2ranks` two ranks over one.
+`pppm_vs_lammps` is the mesh of charges of in.spce, `…_2ranks` two ranks over one, and its `_ceiling` what two
+independent runs at once leave.
 Beside the ratios with LAMMPS: instruction sets by themselves, mixed precision, two types of particles, a potential
 written in Python, Morse; `fft_2ranks_vs_scipy`, a Fourier transform of 256^3 values and back on 2 ranks over SciPy's on
 one (mpi4py-fft has no wheel), and its `_ceiling`, two of SciPy's at once.
@@ -64,7 +65,7 @@ def run(quick: bool = False, only: Sequence[str] | None = None) -> dict[str, Any
             if part in wanted and folder is not None:
                 ratios |= beside_lammps(part, min(rounds, 3) if part in LONG else rounds, rows)
             if f"{part}_2ranks" in wanted and folder is not None:
-                ratios |= two_ranks(part, min(rounds, 3))
+                ratios |= two_ranks(part, min(rounds, 3), rows)
         if "forms" in wanted:
             ratios |= _forms(rounds, rows)
         if "morse" in wanted:
