@@ -150,7 +150,10 @@ class Schema:
             kind = f"a list of {self._kind(node['items'])}s"
             if names := [name for entry in self.alternatives(node["items"]) for name in entry.get("properties", {})]:
                 kind += f" {{{', '.join(names)}}}"
-        return ", ".join([kind, *(text.format(node[bound]) for bound, text in BOUNDS.items() if bound in node)])
+        said = [text.format(node[bound]) for bound, text in BOUNDS.items() if bound in node]
+        if {"minItems", "maxItems"} <= set(node):
+            said[-2:] = [f"{node['minItems']} to {node['maxItems']} entries"]
+        return ", ".join([kind, *said])
 
     def _kind(self, node: Node) -> str:
         """The type of an entry of a list, without its article."""

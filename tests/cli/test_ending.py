@@ -87,7 +87,7 @@ make(sys.argv[1])
         outcome = hpckit("run", "mine.py", "hpckit", *([] if under else ["-n", 2]), cwd=tmp_path, under=under)
         said = outcome.stderr
         assert under or outcome.code == 2
-        assert "cannot be laid over axes" in said
+        assert "HPK-201" in said
         assert '"mine.py", line 6' in said
         assert "mesh.py" not in said
         outcome = hpckit("run", "mine.py", *([] if under else ["-n", 2]), "exit", cwd=tmp_path, under=under)

@@ -49,11 +49,13 @@ def main(arguments: list[str]) -> int:
     it.add_argument("--patience", type=float, default=60.0, metavar="S", help="for answers after SIGTERM (60 s)")
     it.add_argument("--mark", type=Path, help=argparse.SUPPRESS)
     options = it.parse_args(arguments)
-    if not 0 <= options.port < 65536 or options.waiting < 1 or not options.patience >= 0:
-        raise InputError(
-            f"--port {options.port}, --waiting {options.waiting}, --patience {options.patience:g}",
-            do="a port from 0 to 65535, 1 or more that wait, 0 s or more",
-        )
+    wrong = {
+        f"--port {options.port} is not a port: 0 to 65535": not 0 <= options.port < 65536,
+        f"--waiting {options.waiting}: at least 1 text must be able to wait": options.waiting < 1,
+        f"--patience {options.patience:g} is not a time: 0 s or more": not options.patience >= 0,
+    }
+    if mistakes := [text for text, is_wrong in wrong.items() if is_wrong]:
+        raise InputError("; ".join(mistakes), do="see hpckit serve --help")
 
     def work(comm: Any) -> int:
         import hpckit.serving.server.http  # what it needs is missed before the weights are read

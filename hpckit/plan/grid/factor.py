@@ -85,15 +85,21 @@ def best_factorization(
             best = (order, sizes)
     if best is None:
         most = tuple(w or max(1, n // t) for n, t, w in zip(extents, thinnest, wanted, strict=True))
+        given = f" with {_by(wanted)} ranks along its dims (0: any number)" if any(wanted) else ""
         raise DecompositionError(
-            f"{ranks} ranks cannot be laid over axes of {wanted} (0: free)"
-            + (f" for a grid of {tuple(shape)} with blocks of at least {thinnest} cells" if shape is not None else ""),
+            f"{ranks} ranks cannot share a grid of {_by(shape)} cells{given} in blocks of at least {_by(thinnest)}"
+            if shape is not None
+            else f"{ranks} ranks cannot be laid over {_by(wanted)} ranks (0: any number)",
             likely="too many ranks for this grid, or a number whose factors do not fit" if shape is not None else "",
             do=f"ranks that fit this grid: {fitting_counts(ranks, most, wanted)}"
             if shape is not None
             else "leave an axis free with 0, or take a number of ranks that the fixed sizes divide",
         )
     return best[1]
+
+
+def _by(numbers: Sequence[int]) -> str:
+    return " x ".join(map(str, numbers))
 
 
 def fitting_counts(ranks: int, most: Sequence[int], fixed: Sequence[int] | None = None) -> str:
