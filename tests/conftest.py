@@ -21,6 +21,7 @@ import pytest
 from prepared import Prepared, ordinary
 
 PROGRAMS = Path(__file__).parent / "programs"
+START = str(Path(__file__).parent / "start")  # on PYTHONPATH it makes ranks of `hpckit run` copies of prepared ones
 PATIENCE = 6  # limits are for a quiet machine: on a busy one a test takes its time, and only a hang fails
 
 # Jobs in the background of a shell ignore Ctrl-C, and hand that on; a handler of one's own is not handed on.
@@ -31,7 +32,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # More ranks than cores, and two tests at once: a waiting rank of MPICH sleeps, so that the others run.
 os.environ.setdefault("MPIR_CVAR_ENABLE_HEAVY_YIELD", "1")
-for _variable in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+for _variable in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_variable, "1")
 
 
@@ -151,9 +152,17 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prepared | No
     folder = session_folder(tmp_path_factory) / "ranks"
     folder.mkdir(exist_ok=True)
     made = None if is_open_mpi() or len(str(folder)) > 90 else Prepared(folder)  # a socket's path is short
+    if made is not None:
+        os.environ["PREPARED_RANKS"] = str(folder)
     yield made
     if made is not None:
         made.close()
+
+
+@pytest.fixture
+def quick_ranks(prepared: Prepared | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranks of `hpckit run` are copies of a prepared process, too: for tests of what runs compute."""
+    monkeypatch.setenv("PYTHONPATH", START)
 
 
 @pytest.fixture

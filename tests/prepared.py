@@ -3,14 +3,15 @@
 Hundreds of ranks start in the tests, and half of what a short one computes is imports. `Prepared` starts servers that
 import once; a rank of mpiexec is then a small client (this very file) that hands its environment, its files and its
 connection to mpiexec to a server, whose copy runs the program as `python -m mpi4py PROGRAM` would, MPI's start and end
-included. The client ends as the copy does. Neighboring ranks are copies of two servers: an order that hangs on the
+included. The client ends as the copy does. A rank of `hpckit run` finds the servers by itself where a test puts the
+folder `start` on PYTHONPATH. Neighboring ranks are copies of two servers: an order that hangs on the
 random hashes of strings, which differ between processes, must still be seen as different.
 """
 
 import os
 import sys
 
-FILES = "PMI_FD"  # names the connection of a rank to MPICH's launcher
+MOST_FILES = 64  # that a rank inherits: its connection to MPICH's launcher, the lock of a run's folder, and others
 # What a library reads when it is imported: a rank in which it differs starts by itself.
 READ_AT_IMPORT = (
     "NUMBA_",
@@ -18,22 +19,32 @@ READ_AT_IMPORT = (
     "OPENBLAS_",
     "MKL_",
     "PYTHON",
-    "HPCKIT_",
     "CUDA_",
     "XDG_",
     "HOME",
     "MPIR_",
     "MPI4PY_",
 )
+BY_ENTRY = ("PYTHONPATH",)  # of these a copy takes what the server has not
 MODULES = (
     "h5py",
+    "numpy.ma",
     "pydantic",
     "yaml",
+    "hpckit.apps.diffusion.run",
     "hpckit.apps.md.model",
+    "hpckit.apps.weather.run",
     "hpckit.apps.weather3d.split.model",
+    "hpckit.cli.nested",
     "hpckit.collectives",
+    "hpckit.comm.observe.check",
+    "hpckit.comm.observe.watched_comm",
     "hpckit.grid.exchange",
+    "hpckit.io.checkpoint.choose",
+    "hpckit.io.checkpoint.manager",
     "hpckit.io.fields.writer",
+    "hpckit.launch.memory",
+    "hpckit.launch.provenance",
     "hpckit.training.data",
 )
 
@@ -43,8 +54,31 @@ def ordinary(words):
     return [sys.executable, "-m", "mpi4py", *words]
 
 
+def sockets_in(folder):
+    """The sockets of the two servers of a folder."""
+    return [os.path.join(folder, f"s{at}") for at in range(2)]
+
+
+def at_import():
+    """What a library may have read of the environment."""
+    return {
+        name: value for name, value in os.environ.items() if name.startswith(READ_AT_IMPORT) and name not in BY_ENTRY
+    }
+
+
+def join(folder, words):
+    """Be a rank by a copy, and do not return; return where no server is ready, or the environment is another."""
+    import json
+
+    sockets = sockets_in(folder)
+    if all(os.path.exists(path) for path in sockets):
+        with open(os.path.join(folder, "environment.json")) as file:
+            if json.load(file) == at_import():
+                client(sockets, words)
+
+
 def client(sockets, words):
-    """Be a rank: hand all over, wait, and end as the copy ended; without a server, be an ordinary rank."""
+    """Be a rank: hand all over, wait, and end as the copy ended; return where the server is gone."""
     import _socket
     import json
 
@@ -53,10 +87,11 @@ def client(sockets, words):
     try:
         line.connect(sockets[rank % len(sockets)])
     except OSError:
-        os.execv(sys.executable, ordinary(words))
-    given = {"environment": dict(os.environ), "cwd": os.getcwd(), "words": words}
+        return
+    files = [int(name) for name in os.listdir("/proc/self/fd")]
+    files = [each for each in files if each != line.fileno() and os.path.exists(f"/proc/self/fd/{each}")]
+    given = {"environment": dict(os.environ), "cwd": os.getcwd(), "words": words, "files": files}
     text = json.dumps(given).encode()
-    files = [0, 1, 2] + ([int(os.environ[FILES])] if FILES in os.environ else [])
     packed = b"".join(each.to_bytes(4, sys.byteorder) for each in files)
     line.sendmsg([len(text).to_bytes(8, "little")], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, packed)])
     line.sendall(text)
@@ -86,6 +121,7 @@ def serve(path):
     mpi4py.rc.finalize = True
     for name in MODULES:
         importlib.import_module(name)
+    make_compiler()
     gc.collect()
     gc.freeze()
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -108,6 +144,17 @@ def serve(path):
         return keep(line)
 
 
+def make_compiler():
+    """What Numba makes when a process first asks for a kernel, one from its cache as well."""
+    from numba.core.registry import cpu_target
+
+    from hpckit.kernels.compile import shortcuts
+
+    shortcuts.take()
+    cpu_target.typing_context.refresh()
+    cpu_target.target_context.refresh()
+
+
 def keep(line):
     """Receive what a client hands over and fork its rank, in which this returns; tell the client how that ended."""
     import json
@@ -115,7 +162,7 @@ def keep(line):
     import signal
     import socket
 
-    head, files, _, _ = socket.recv_fds(line, 8, 8)
+    head, files, _, _ = socket.recv_fds(line, 8, MOST_FILES)
     size, text = int.from_bytes(head, "little"), b""
     while len(text) < size:
         part = line.recv(size - len(text))
@@ -127,7 +174,7 @@ def keep(line):
     if child == 0:
         line.close()
         environment = given["environment"]
-        wanted = [0, 1, 2] + ([int(environment[FILES])] if FILES in environment else [])
+        wanted = given["files"]
         high = [os.dup2(each, 200 + at) for at, each in enumerate(files)]  # above all, so that none is overwritten
         for each in files:
             os.close(each)
@@ -137,6 +184,10 @@ def keep(line):
         os.environ.clear()
         os.environ.update(environment)
         os.chdir(given["cwd"])
+        for name in BY_ENTRY:
+            sys.path[1:1] = [
+                each for each in environment.get(name, "").split(os.pathsep) if each and each not in sys.path
+            ]
         return given["words"]
     for each in files:
         os.close(each)
@@ -163,24 +214,20 @@ class Prepared:
         import subprocess
 
         self._environment_file = folder / "environment.json"
-        self.sockets = [str(folder / f"s{at}") for at in range(2)]
+        self.sockets = sockets_in(folder)
         self._servers = []
         self._lock = os.open(folder / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return
-        self._environment_file.write_text(json.dumps(self._environment()))
+        self._environment_file.write_text(json.dumps(at_import()))
         self._servers = [
             subprocess.Popen(
                 [sys.executable, __file__, "--serve", path], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
             )
             for path in self.sockets
         ]
-
-    @staticmethod
-    def _environment():
-        return {name: value for name, value in os.environ.items() if name.startswith(READ_AT_IMPORT)}
 
     def are_ready(self):
         """Whether both servers have imported all."""
@@ -190,7 +237,7 @@ class Prepared:
         """The words that start it as a copy, or by itself where no server is ready or the environment is another."""
         import json
 
-        if not self.are_ready() or self._environment() != json.loads(self._environment_file.read_text()):
+        if not self.are_ready() or at_import() != json.loads(self._environment_file.read_text()):
             return ordinary(words)
         return [sys.executable, "-I", "-S", __file__, "--rank", *self.sockets, *words]
 
@@ -204,9 +251,10 @@ class Prepared:
 if __name__ == "__main__":
     if sys.argv[1] == "--rank":
         client(sys.argv[2:4], sys.argv[4:])
+        os.execv(sys.executable, ordinary(sys.argv[4:]))
     words = serve(sys.argv[2])
     sys.argv = ["mpi4py", *words]
-    sys.path[0] = ""
+    sys.path[:1] = [] if words[0] == "-m" else [""]  # a module is started with -P
     from mpi4py import MPI, run
 
     MPI.Init_thread(MPI.THREAD_MULTIPLE)

@@ -24,6 +24,8 @@ from hpckit.comm.mesh import Mesh
 from hpckit.grid.field import Field
 from hpckit.plan.grid.decomposition import Decomposition
 
+pytestmark = pytest.mark.usefixtures("quick_ranks")
+
 SMALL = {
     "grid": {"ny": 20, "nx": 24},
     "window": {"steps": 12},

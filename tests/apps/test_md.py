@@ -24,6 +24,8 @@ from hpckit.report.run_data import load_run
 from hpckit.report.sections.findings import find
 from hpckit.run.context import Run
 
+pytestmark = pytest.mark.usefixtures("quick_ranks")
+
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_presets_say_what_they_would_take(preset):

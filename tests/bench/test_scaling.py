@@ -27,6 +27,8 @@ from hpckit.bench.scaling.verb import run
 from hpckit.errors import HpckitError, InputError
 from hpckit.plan.machine.machine import Level, Machine
 
+pytestmark = pytest.mark.usefixtures("quick_ranks")
+
 APPS = {
     "weather/thermal": ["grid.nx=60", "grid.nz=20"],
     "weather3d/thermal3d": ["grid.nx=24", "grid.ny=24", "grid.nz=8"],

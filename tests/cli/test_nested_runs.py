@@ -12,6 +12,8 @@ from conftest import mpiexec
 
 from hpckit.apps.common.validation import Check, at_least, at_most, convergence_order, near
 
+pytestmark = pytest.mark.usefixtures("quick_ranks")
+
 needs_mpi = pytest.mark.skipif(mpiexec() is None, reason="no mpiexec: install the extra `mpi`")
 
 

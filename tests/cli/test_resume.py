@@ -16,7 +16,7 @@ from cli_command import HPCKIT, SITE, clean_environment, hpckit
 from conftest import wait_until
 
 from hpckit.cli.main import main
-from hpckit.cli.verbs import ckpt
+from hpckit.cli.verbs.files import ckpt
 from hpckit.cli.verbs.resume import _changed
 from hpckit.errors import CorruptDataError, InputError, InUseError
 from hpckit.io.checkpoint.manifest import committed, generations
@@ -29,6 +29,8 @@ from hpckit.settings import identity as identity_module
 from hpckit.settings.apps import find_app
 from hpckit.settings.config import load
 from hpckit.settings.identity import content_hash, identity, inputs, require_same
+
+pytestmark = pytest.mark.usefixtures("quick_ranks")
 
 ENDLESS = ("grid.shape=[23,17]", "time.monitor=10", "output.frames=7", "output.single=false", "--no-report")
 SETTINGS = (*ENDLESS, "time.steps=1200")

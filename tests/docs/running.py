@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 from blocks import ROOT, Block
-from conftest import PATIENCE, run_limited
+from conftest import PATIENCE, START, run_limited
 
 sys.path.insert(0, str(ROOT / "docs" / "generate"))
 from hpckit.cli.parsers import WrongCommandError, parsed
@@ -38,7 +38,8 @@ def environment(folder: Path) -> dict[str, str]:
     """The environment of a page's commands: `hpckit` and this Python first on the path, no settings of the user."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("HPCKIT_", "PMI", "SLURM_"))}
     path = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", os.defpath)])
-    return {**kept, "PATH": path, "HPCKIT_CONFIG": os.devnull, "MPLBACKEND": "Agg", "PYTHONPATH": str(folder)}
+    modules = os.pathsep.join([str(folder), START])
+    return {**kept, "PATH": path, "HPCKIT_CONFIG": os.devnull, "MPLBACKEND": "Agg", "PYTHONPATH": modules}
 
 
 class Session:

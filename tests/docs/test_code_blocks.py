@@ -10,7 +10,7 @@ LANGUAGES = {"python", "py", "toml", "text", "csv", "json", "julia", "c", "html"
 
 
 @pytest.fixture(scope="module")
-def session():
+def session(prepared):
     it = Session()
     yield it
     it.close()

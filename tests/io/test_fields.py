@@ -33,6 +33,8 @@ from hpckit.io.fields.profiles import ProfileWriter
 from hpckit.io.fields.writer import choose_driver
 from hpckit.plan.grid.decomposition import Decomposition
 
+pytestmark = pytest.mark.usefixtures("quick_ranks")
+
 TIMES = [0.0, 2.5, 10.0]
 N = 7  # both dims alike, so that no reader can tell them apart by size
 Z, X = 100.0 * np.arange(N) + 350.0, 250.0 * np.arange(N) + 125.0

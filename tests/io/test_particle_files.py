@@ -24,6 +24,8 @@ from hpckit.io.particles.lammps_data import read_lammps_data, write_lammps_data
 from hpckit.io.particles.lammps_dump import DumpWriter, read_lammps_dump
 from hpckit.plan.particles.snapshot import Snapshot
 
+pytestmark = pytest.mark.usefixtures("quick_ranks")
+
 N = 17
 
 

@@ -30,6 +30,8 @@ from hpckit.jobs.site import Site
 from hpckit.launch import mpiexec as launch
 from hpckit.launch.one_node import SEVERAL_NODES
 
+pytestmark = pytest.mark.usefixtures("quick_ranks")
+
 HPCKIT = [sys.executable, "-m", "hpckit.cli.main"]
 WORK = """
 import os, pathlib, time

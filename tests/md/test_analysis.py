@@ -24,6 +24,8 @@ from hpckit.report.run_data import load_run
 from hpckit.report.units import with_error
 from hpckit.run.settings import with_common
 
+pytestmark = pytest.mark.usefixtures("quick_ranks")
+
 SETTINGS = [
     "system.cells=[4,4,3]",
     "system.tilt=[0.6,-0.5,0.4]",

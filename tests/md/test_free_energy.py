@@ -14,6 +14,8 @@ from test_physics import run_app
 from hpckit.apps.md.free_energy.report import free_energy_sections
 from hpckit.md.motion.replicas import swaps
 
+pytestmark = pytest.mark.usefixtures("quick_ranks")
+
 GAS = (
     *("system.lattice=sc", "system.temperature=1.0", "interaction.epsilon=[0.0]", "interaction.cutoff=1.5"),
     *("dynamics.kind=langevin", "dynamics.temperature=1.0", "dynamics.damping=0.5", "time.thermo=1000"),

@@ -33,6 +33,8 @@ from hpckit.particles.particles import pack_particles
 from hpckit.plan.particles.domain import DomainDecomposition
 from hpckit.plan.particles.snapshot import Snapshot
 
+pytestmark = pytest.mark.usefixtures("quick_ranks")
+
 SCRIPT = """units real
 atom_style full
 bond_style zero

@@ -26,6 +26,8 @@ from hpckit.md.thermo import measure
 from hpckit.plan.particles.snapshot import Snapshot
 from hpckit.settings.config import load
 
+pytestmark = pytest.mark.usefixtures("quick_ranks")
+
 
 def hpckit(*words, cwd):
     """A command, as a user gives it."""

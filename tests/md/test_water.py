@@ -23,6 +23,8 @@ from hpckit.report.extension import app_sections
 from hpckit.report.run_data import load_run
 from hpckit.run.settings import with_common
 
+pytestmark = pytest.mark.usefixtures("quick_ranks")
+
 ARMS = 2 * np.sin(np.radians(109.47 / 2))  # from hydrogen to hydrogen
 TINY = (
     *("interaction.cutoff=5.5", "neighbors.skin=0.6", "system.lattice=sc", "system.cells=[4,4,4]"),

@@ -16,6 +16,8 @@ from hpckit.report.page import escape, table
 from hpckit.report.settings import Report, settings_of
 from hpckit.settings.apps import App, apps
 
+pytestmark = pytest.mark.usefixtures("quick_ranks")
+
 pytest.importorskip("matplotlib")
 
 

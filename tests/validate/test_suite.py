@@ -20,7 +20,10 @@ from hpckit.apps.weather.validate.report import curves, sections
 from hpckit.apps.weather.validate.run import SUITE, dry_run
 from hpckit.report.run_data import load_run
 
-pytestmark = pytest.mark.skipif(mpiexec() is None, reason="no mpiexec: install the extra `mpi`")
+pytestmark = [
+    pytest.mark.skipif(mpiexec() is None, reason="no mpiexec: install the extra `mpi`"),
+    pytest.mark.usefixtures("quick_ranks"),
+]
 
 
 def suite(folder: Path, *words: str, timeout: float, ranks: int = 2) -> tuple[int, dict]:
