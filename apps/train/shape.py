@@ -160,6 +160,7 @@ def read_shape(weights: Path, kind: str) -> Shape:
     except (ValueError, KeyError, TypeError) as problem:
         raise InputError(f"{path} does not describe a {kind} network: {problem!r}") from None
     unknown = list(told.strange)
+    unknown += ["biases in attention or MLP"] * bool(kind == "llama" and told.biased)
     if told.heads * told.head_width != told.width:
         unknown.append("heads whose widths do not add up to the model's")
     if unknown:
@@ -179,8 +180,11 @@ def _rope_record(shape: Shape) -> dict[str, Any]:
         return common
     record: dict[str, Any] = {"rope_type": "linear", "factor": scaling.factor}
     if math.isfinite(scaling.low):
-        record |= {"rope_type": "llama3", "low_freq_factor": scaling.low, "high_freq_factor": scaling.high}
+        names = ("beta_slow", "beta_fast") if scaling.yarn else ("low_freq_factor", "high_freq_factor")
+        record |= dict(zip(names, (scaling.low, scaling.high), strict=True), rope_type="llama3")
         record |= {"original_max_position_embeddings": scaling.original}
+    if scaling.yarn:
+        record |= {"rope_type": "yarn", "attention_factor": scaling.gain, "truncate": scaling.whole}
     return {**common, "rope_scaling": record}
 
 

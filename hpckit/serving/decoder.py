@@ -26,7 +26,7 @@ from hpckit.serving.checkpoint.weights import BlockWeights, Norm, PackedMatrix
 WHOLE = 128  # numbers of which activations take a multiple, so that none is left over from their vectors
 # A row of a matrix, and of a layer: addresses, sizes, numbers of rows of the other table; 0 for no biases, -1 for none.
 FUNCTION, PANELS, COUNT, UNITS, INPUTS, OUTPUTS, BIAS, BEGIN, COLUMNS, MATRIX_FIELDS = range(10)
-GAIN1, BIAS1, GAIN2, BIAS2, QKV, OUT, ROUTER, FEEDS, LAYER_FIELDS = range(9)
+GAIN1, BIAS1, GAIN2, BIAS2, QKV, OUT, ROUTER, FEEDS, WINDOW, LAYER_FIELDS = range(10)
 UP, DOWN, FEED = range(3)  # the matrices of an MLP or an expert stand in this order, FEED of them
 ATTEND, PROJECT, RAISE, LOWER = range(4)
 ACTIVATIONS = ("silu", "gelu", "gelu_erf", "relu")
@@ -73,7 +73,7 @@ class MatrixTable:
         router = block.router
         own.append(-1 if router is None else self._matrix(PackedMatrix(router, 0, router.outputs)))
         feeds = [self._matrix(matrix) for feed in block.feeds for matrix in feed]
-        return [*own, feeds[0]]
+        return [*own, feeds[0], block.window]
 
     def _matrix(self, matrix: PackedMatrix) -> int:
         """Add a row; returns its number."""
@@ -246,7 +246,7 @@ def decoder() -> Any:
                     keys, values = pages[0][layer], pages[1][layer]
                     keep(qkv, keys, values, positions, slots, turns[0], turns[1])
                     to = mixed[:, sizes.first * each : (sizes.first + sizes.groups) * each]
-                    attend(qkv, keys, values, starts_of_rows, starts, tables, sizes.factor, to)
+                    attend(qkv, keys, values, starts_of_rows, starts, tables, own[WINDOW], sizes.factor, to)
             elif does == PROJECT:
                 _times(matrices[own[OUT]], mixed, branch, matrices[own[OUT], BEGIN])
             elif does == RAISE:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from hpckit.io.tokenizers import Tokenizer
 from hpckit.plan.inputs.text import parse_json, read_bytes, read_text
 
 UNKNOWN = "\ufffd"  # of bytes that are not a character yet
+MARKS = ("bos_token", "eos_token", "pad_token", "unk_token", "sep_token", "cls_token", "mask_token")
 PLAIN = "{% for message in messages %}{{ message['role'] }}: {{ message['content'] }}\n{% endfor %}assistant:"
 
 
@@ -89,6 +91,7 @@ class Chat:
         """The prompt of a chat: messages with role and content."""
         try:
             from jinja2 import TemplateError
+            from jinja2.ext import Extension
             from jinja2.sandbox import ImmutableSandboxedEnvironment
         except ImportError:
             raise SetupError(
@@ -108,13 +111,23 @@ class Chat:
                     raise TemplateError(f"a template may not compute {operator} here")
                 return left * right
 
-        environment = Sandbox(trim_blocks=True, lstrip_blocks=True)
-        environment.globals["raise_exception"] = refuse
-        environment.filters["tojson"] = lambda value, **options: json.dumps(value, ensure_ascii=False)
-        told = {name: self._special(name) for name in ("bos_token", "eos_token", "pad_token", "unk_token")}
+        class AssistantPart(Extension):
+            """The tag around what an assistant says, by which training finds it, and nothing here."""
+
+            tags = {"generation"}  # noqa: RUF012
+
+            def parse(self, parser: Any) -> Any:
+                next(parser.stream)
+                return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+        extensions = ["jinja2.ext.loopcontrols", AssistantPart]
+        environment = Sandbox(trim_blocks=True, lstrip_blocks=True, extensions=extensions)
+        environment.globals |= {"raise_exception": refuse, "strftime_now": time.strftime}
+        environment.filters["tojson"] = _as_json
+        told = {name: self._special(name) for name in MARKS}
         try:
             template = environment.from_string(self._template)
-            return template.render(messages=messages, add_generation_prompt=True, tools=None, **told)
+            return template.render(messages=messages, add_generation_prompt=True, tools=None, documents=None, **told)
         except (TemplateError, TypeError, ValueError, LookupError, ArithmeticError, RecursionError) as problem:
             raise InputError(f"the chat does not fit the model's template: {problem}") from None
 
@@ -131,6 +144,10 @@ def ends_of(folder: Path) -> tuple[int, ...]:
     if not all(isinstance(end, int) and 0 <= end < 1 << 31 for end in ends):
         raise InputError(f"{path}: eos_token_id is {found!r:.60}", do="give the number of a token, or a list of them")
     return tuple(ends)
+
+
+def _as_json(value: Any, indent: int | None = None, sort_keys: bool = False, **options: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=indent, sort_keys=sort_keys)
 
 
 def _json(path: Path) -> dict[str, Any]:

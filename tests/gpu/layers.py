@@ -341,8 +341,10 @@ def pages(device: Device, dtype: np.dtype) -> Pairs:
     angles = np.cos(turns), np.sin(turns)
     both.call(paged.keep, paged_reference.keep, "pages", told, "qkv", "keys", "values", positions, slots, *angles)
     qkv, keys, values = (np.ascontiguousarray(both.pairs[f"pages: {name}"][1], dtype) for name in told)
-    told = {"out": both.normal(length + 3, groups * heads * width)}
-    both.call(paged.attend, paged_reference.attend, "pages", told, qkv, keys, values, rows, starts, tables, "out")
+    given = qkv, keys, values, rows, starts, tables
+    for window in (0, 5):
+        told = {"out": both.normal(length + 3, groups * heads * width)}
+        both.call(paged.attend, paged_reference.attend, f"window {window}", told, *given, window, "out")
     return both.pairs
 
 

@@ -29,7 +29,7 @@ class Texts:
         turns = np.random.default_rng(7).uniform(0, 7, (99, width // 2)).astype(np.float32)
         self.turns = np.cos(turns), np.sin(turns)
 
-    def run(self, form, pieces):
+    def run(self, form, pieces, window=0):
         """The rows of pieces (text, begin, end), which are kept first."""
         qkv = np.concatenate([self.qkv[text][begin:end] for text, begin, end in pieces])
         positions = np.concatenate([np.arange(begin, end) for _, begin, end in pieces])
@@ -39,25 +39,28 @@ class Texts:
         out = np.full((len(qkv), GROUPS * (qkv.shape[2] - 2) * qkv.shape[3]), np.nan, np.float32)
         rows = np.concatenate([[0], np.cumsum([end - begin for _, begin, end in pieces])])
         starts = np.array([begin for _, begin, _ in pieces])
-        form.attend(qkv, self.keys, self.values, rows, starts, self.tables[[text for text, _, _ in pieces]], out)
+        tables = self.tables[[text for text, _, _ in pieces]]
+        form.attend(qkv, self.keys, self.values, rows, starts, tables, window, out)
         return out
 
 
 @pytest.mark.parametrize(("heads", "width"), [(1, 6), (3, 40)])
-def test_a_step_of_pieces_has_the_numbers_of_the_reference(heads, width):
+@pytest.mark.parametrize("window", [0, 1, 37])
+def test_a_step_of_pieces_has_the_numbers_of_the_reference(heads, width, window):
     lengths = [1, 71, PAGE, 45]
     here, oracle = (Texts(lengths, heads, width) for _ in range(2))
     for pieces in ([(1, 0, 40), (3, 0, 44)], [(0, 0, 1), (1, 40, 71), (2, 0, PAGE), (3, 44, 45)]):
-        found, expected = here.run(dispatch, pieces), oracle.run(reference, pieces)
+        found, expected = here.run(dispatch, pieces, window), oracle.run(reference, pieces, window)
         np.testing.assert_allclose(found, expected, rtol=2e-5, atol=2e-5)
         np.testing.assert_allclose(here.keys, oracle.keys, rtol=1e-6, atol=1e-6)
         np.testing.assert_array_equal(here.values, oracle.values)
 
 
 @pytest.mark.parametrize(("heads", "width"), [(1, 6), (3, 40)])
-def test_bits_depend_on_the_text_alone(heads, width):
+@pytest.mark.parametrize("window", [0, 20])
+def test_bits_depend_on_the_text_alone(heads, width, window):
     length = 75
-    whole = Texts([length], heads, width).run(dispatch, [(0, 0, length)])
+    whole = Texts([length], heads, width).run(dispatch, [(0, 0, length)], window)
     random = np.random.default_rng(heads)
     for seed in range(4):
         texts = Texts([length, 50], heads, width)
@@ -66,7 +69,7 @@ def test_bits_depend_on_the_text_alone(heads, width):
         found = []
         for begin, end in pairwise(cuts):
             beside = (1, 0, int(random.integers(1, 50)))
-            found.append(texts.run(dispatch, [beside, (0, begin, end)])[beside[2] :])
+            found.append(texts.run(dispatch, [beside, (0, begin, end)], window)[beside[2] :])
         np.testing.assert_array_equal(np.concatenate(found), whole)
 
 
@@ -76,5 +79,5 @@ def test_arrays_that_do_not_fit_are_refused():
         dispatch.keep(texts.qkv[0][:, :1], texts.keys, texts.values, *[np.zeros(3, np.int64)] * 2, *texts.turns)
     with pytest.raises(ValueError, match="does not go to"):
         dispatch.attend(
-            texts.qkv[0], texts.keys, texts.values, np.array([0, 3]), np.array([0]), texts.tables, np.zeros((3, 5))
+            texts.qkv[0], texts.keys, texts.values, np.array([0, 3]), np.array([0]), texts.tables, 0, np.zeros((3, 5))
         )

@@ -75,8 +75,8 @@ def test_attention_is_the_published_one():
 def test_rotary_speeds_are_scaled_by_their_wavelengths():
     """Llama 3.1: fast pairs keep their speed, slow ones get a part, between lies a line; linear scaling slows all."""
     speeds = np.array([1.0, 2 * np.pi * 2.5 / 100, 1e-3])  # 15.9, 2.5 and 0.016 turns in 100 tokens
-    np.testing.assert_allclose(RopeScaling(8.0, 1.0, 4.0, 100).scaled(speeds), speeds * [1, 0.5 + 0.5 / 8, 1 / 8])
-    np.testing.assert_allclose(RopeScaling(8.0).scaled(speeds), speeds / 8)
+    np.testing.assert_allclose(RopeScaling(8.0, 1.0, 4.0, 100).scaled(speeds, 1e4), speeds * [1, 0.5 + 0.5 / 8, 1 / 8])
+    np.testing.assert_allclose(RopeScaling(8.0).scaled(speeds, 1e4), speeds / 8)
 
 
 @pytest.mark.parametrize("kind", [LayerNorm, RMSNorm])

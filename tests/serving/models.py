@@ -21,6 +21,7 @@ SMALL = {
     "rms_norm_eps": 1e-5,
     "tie_word_embeddings": False,
 }
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 CONFIGS = {
     "gpt2": {**COMMON, "n_layer": 2, "n_embd": 24, "n_head": 3, "n_positions": 256, "model_type": "gpt2"},
@@ -32,8 +33,10 @@ CONFIGS = {
         "rope_scaling": {**LLAMA3, "original_max_position_embeddings": 64},
         "tie_word_embeddings": True,
     },
-    "mistral": {**SMALL, "model_type": "mistral", "head_dim": 10, "sliding_window": None},
+    "mistral": {**SMALL, "model_type": "mistral", "head_dim": 10, "sliding_window": 21},
     "qwen2": {**SMALL, "model_type": "qwen2", "use_sliding_window": False},
+    "slid": {**SMALL, "model_type": "qwen2", "use_sliding_window": True, "sliding_window": 30, "max_window_layers": 1},
+    "biased": {**SMALL, "model_type": "llama", "attention_bias": True, "mlp_bias": True, "rope_scaling": YARN},
     "mixtral": {**SMALL, "model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2},
 }
 
@@ -68,7 +71,11 @@ def shapes(config: dict) -> dict[str, tuple[int, ...]]:
             found[f"{block}self_attn.{letter}_proj.weight"] = (columns, width)
             if config["model_type"] == "qwen2":
                 found[f"{block}self_attn.{letter}_proj.bias"] = (columns,)
+            if config.get("attention_bias"):
+                found[f"{block}self_attn.{letter}_proj.bias"] = (columns,)
         found[block + "self_attn.o_proj.weight"] = (width, mixed)
+        if config.get("attention_bias"):
+            found[block + "self_attn.o_proj.bias"] = (width,)
         experts = config.get("num_local_experts", 0)
         if experts:
             found[block + "block_sparse_moe.gate.weight"] = (experts, width)
@@ -78,6 +85,8 @@ def shapes(config: dict) -> dict[str, tuple[int, ...]]:
         if not experts:
             for name, sizes in (("gate", (hidden, width)), ("up", (hidden, width)), ("down", (width, hidden))):
                 found[f"{block}mlp.{name}_proj.weight"] = sizes
+                if config.get("mlp_bias"):
+                    found[f"{block}mlp.{name}_proj.bias"] = sizes[:1]
     return found
 
 

@@ -128,6 +128,17 @@ def test_chats_in_a_stream_and_stop_texts(running):
     assert cut["finish_reason"] == "stop"
 
 
+def test_parts_of_a_character_keep_their_names_and_bytes(running):
+    body = {**PLAIN, "logit_bias": {"195": 50, "169": 50}, "frequency_penalty": 2, "max_tokens": 4}
+    found = json.loads(running.ask("/v1/completions", {**body, "logprobs": 20})[1])["choices"][0]["logprobs"]
+    assert {len(each) for each in found["top_logprobs"]} <= {20, 21}  # no two tokens have one name
+    assert set(found["tokens"]) == {r"bytes:\xc3", r"bytes:\xa9"}
+    asked = {**body, "messages": [{"role": "user", "content": "Hi"}], "logprobs": True}
+    told = json.loads(running.ask("/v1/chat/completions", asked)[1])["choices"][0]
+    joined = b"".join(bytes(one["bytes"]) for one in told["logprobs"]["content"])
+    assert joined.decode(errors="replace") == told["message"]["content"]
+
+
 def test_small_routes(running):
     assert json.loads(running.ask("/v1/models")[1])["data"][0]["id"] == "small"
     assert json.loads(running.ask("/health")[1]) == {"status": "ok"}
@@ -145,7 +156,8 @@ def test_small_routes(running):
         {"prompt": "a", "n": 1000}, {"prompt": "a", "logit_bias": {"9999": 1}}, {"prompt": "a", "stop": [""]},
         {"prompt": "a", "logprobs": 99}, {"prompt": "a", "top_p": float("nan")}, {"prompt": ["a"] * 200},
         {"prompt": "a", "best_of": 3}, {"prompt": "a", "suffix": "b"}, {"prompt": "a", "tool_choice": "required"},
-        {"prompt": "a", "response_format": {"type": "json_object"}},
+        {"prompt": "a", "response_format": {"type": "json_object"}}, {"prompt": "a", "tools": [{"type": "function"}]},
+        {"prompt": "a", "guided_json": {}, "stop_token_ids": [3]},
     ],
 )  # fmt: skip
 def test_wrong_bodies_get_400_and_a_reason(running, body):
@@ -157,7 +169,9 @@ def test_wrong_bodies_get_400_and_a_reason(running, body):
 def test_a_body_that_is_too_large_is_refused(running):
     assert running.ask("/v1/completions", {"prompt": "a" * (1 << 17)})[0].status == 413
     assert running.ask("/v1/completions", b"{}", {"Content-Length": str(10**12)})[0].status == 413  # none of it is sent
-    assert running.ask("/v1/nothing", {})[0].status == 404
+    answer, text = running.ask("/v1/nothing", {})
+    assert answer.status == 404
+    assert "/v1/nothing" in json.loads(text)["error"]["message"]
 
 
 def test_random_bodies_crash_nothing(running):

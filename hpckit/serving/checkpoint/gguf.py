@@ -196,9 +196,12 @@ class Gguf(Mapping[str, np.ndarray]):
             scaling = {"rope_type": told("rope.scaling.type", "none"), "factor": told("rope.scaling.factor", 1.0)}
             if FACTORS in self._tensors:
                 scaling = {"rope_type": "factors", "factors": self._read(FACTORS, None).reshape(-1).tolist()}
-            experts = int(told("expert_count", 0))
+            if scaling["rope_type"] not in ("none", "linear", "factors"):
+                scaling["rope_type"] += " of GGUF files"
+            experts, window = int(told("expert_count", 0)), told("attention.sliding_window")
+            like_llama = "mistral" if window else "llama"
             return {
-                "model_type": "mixtral" if experts else kind,
+                "model_type": "mixtral" if experts else like_llama if kind == "llama" else kind,
                 "vocab_size": vocab,
                 "hidden_size": width,
                 "num_hidden_layers": told("block_count"),
@@ -211,7 +214,11 @@ class Gguf(Mapping[str, np.ndarray]):
                 "rope_theta": told("rope.freq_base", 1e4),
                 "rope_scaling": None if scaling["rope_type"] == "none" else scaling,
                 "partial_rotary_factor": told("rope.dimension_count", each) / each,
-                "sliding_window": told("attention.sliding_window"),
+                "sliding_window": window,
+                "use_sliding_window": bool(window),
+                "max_window_layers": 0,
+                "attention_bias": "blk.0.attn_q.bias" in self._tensors,
+                "mlp_bias": "blk.0.ffn_up.bias" in self._tensors,
                 "tie_word_embeddings": "output.weight" not in self._tensors,
                 "num_local_experts": experts,
                 "num_experts_per_tok": told("expert_used_count", 0),

@@ -42,6 +42,10 @@ class TransformerShape(Description):
         """Whether the MLP is down(silu(gate(x)) up(x))."""
         return self.kind != "gpt2"
 
+    def window_of(self, layer: int) -> int:
+        """Tokens that a token sees in a layer, itself included; 0 for all of its text."""
+        return self.window if layer in self.slid else 0
+
     def matrices(self) -> dict[str, tuple[int, int, int]]:
         """Of each kind of matrix: how many there are, inputs and outputs. Embeddings are not multiplied."""
         mixed = self.heads * self.head_width
@@ -110,5 +114,4 @@ def read_shape(folder: Path) -> TransformerShape:
         wrong = [f"{own['heads']} heads for {own['kv_heads']} of keys"]
     if wrong:
         raise InputError(f"{path} does not describe a language model: {', '.join(wrong)}", do="give another model")
-    context = min(found.context, found.window or found.context)  # a text within the window is not slid over
-    return TransformerShape(**own | {"context": context})
+    return TransformerShape(**own)

@@ -103,7 +103,9 @@ class Feed(NamedTuple):
 
 @dataclass(frozen=True)
 class BlockWeights:
-    """The weights of a block; `qkv` has the columns of `groups` groups, each filled up to whole panels."""
+    """The weights of a block; `qkv` has the columns of `groups` groups, each filled up to whole panels. window: tokens
+    that its attention sees, 0 for all.
+    """
 
     norm1: Norm
     qkv: PackedMatrix
@@ -111,6 +113,7 @@ class BlockWeights:
     norm2: Norm
     feeds: list[Feed]
     router: Packed | None
+    window: int = 0
 
 
 def _columns(weight: Any, begin: int, end: int) -> Floats:
@@ -194,6 +197,7 @@ class Weights:
             self._norm(name("norm2")),
             feeds,
             router,
+            s.window_of(number),
         )
 
     def _qkv(self, name: Callable[..., str]) -> PackedMatrix:
@@ -211,7 +215,7 @@ class Weights:
         groups = range(first, first + count)
         packed = self._once(self.kind, s.width, columns, [partial(beside, s.width, 0, group) for group in groups])
         bias = None
-        if s.kind in ("gpt2", "qwen2"):
+        if s.biased & {"q", "qkv"}:
             bias = np.array([beside(1, 1, group) for group in groups], np.float32).reshape(-1)
         return PackedMatrix(packed, first * columns, (first + count) * columns, bias)
 
@@ -229,20 +233,27 @@ class Weights:
             yield self._tensors[f"{name(letter)}.weight"][begin:end].T, added
 
     def _linear(self, names: list[str], inputs: int, outputs: int) -> PackedMatrix:
-        """The panels that are this rank's of each of these matrices, and the biases of the last."""
+        """The panels that are this rank's of each of these matrices, and their biases."""
         weights = [self._tensors[f"{name}.weight"] for name in names]
         across = [weight if self.shape.kind == "gpt2" else weight.T for weight in weights]
-        return self._sharded(across, inputs, outputs, self._tensors.get(f"{names[-1]}.bias"))
+        biases = [self._tensors[bias] for name in names if (bias := f"{name}.bias") in self._tensors]
+        return self._sharded(across, inputs, outputs, biases)
 
-    def _sharded(self, weights: list[Any], inputs: int, outputs: int, bias: Any = None, kind: str = "") -> PackedMatrix:
-        """The panels of matrices [inputs, outputs] that are this rank's. kind: their own."""
+    def _sharded(
+        self, weights: list[Any], inputs: int, outputs: int, biases: Sequence[Any] = (), kind: str = ""
+    ) -> PackedMatrix:
+        """The panels of matrices [inputs, outputs] that are this rank's. biases: of all or of none; kind: their own."""
         first, count = block(-(-outputs // self.panel), self._team.columns, self._team.column)
         begin, end = (min(n * self.panel, outputs) for n in (first, first + count))
         own = [partial(_columns, weight, begin, end) for weight in weights]
         packed = self._once(kind or self.kind, inputs, end - begin, own)
-        return PackedMatrix(
-            packed, begin, end, None if bias is None else np.ascontiguousarray(bias[begin:end], np.float32)
-        )
+        added = None
+        if biases:
+            added = np.zeros((len(biases), packed.outputs // len(biases)), np.float32)
+            for line, bias in zip(added, biases, strict=True):
+                line[: end - begin] = bias[begin:end]
+            added = added.reshape(-1)
+        return PackedMatrix(packed, begin, end, added)
 
     def _once(self, kind: str, inputs: int, outputs: int, weights: Sequence[Callable[[], Floats]]) -> Packed:
         """Matrices [inputs, outputs] packed as one, side by side; of several each is filled up to whole panels. They
@@ -308,6 +319,11 @@ class Weights:
             if s.experts:
                 found[f"{self._name('router', number)}.weight"] = (s.experts, s.width)
             for part, sizes in maps.items():
+                bias = f"{self._name(part, number)}.bias"
+                if part in s.biased:
+                    found[bias] = sizes[:1]
+                elif bias in self._tensors:
+                    found[bias] = ()  # which config.json does not know
                 for expert in range(max(1, s.experts) if part in ("gate", "up", "down") else 1):
                     name = f"{self._name(part, number).format(expert)}.weight"
                     found[name] = sizes[::-1] if s.kind == "gpt2" else sizes

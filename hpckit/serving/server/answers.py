@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import time
 from typing import Any
 
@@ -101,10 +102,11 @@ class Answers:
         return {**self._head, "object": "chat.completion.chunk"} if self._chat else self._head
 
     def _echo(self, index: int) -> str:
-        """The prompt of a choice, where it is to be repeated."""
-        if isinstance(self._request, CompletionRequest) and self._request.echo:
-            return self._engine.tokenizer.decode(self._prompt(index))
-        return ""
+        """The prompt of a choice, where it is to be repeated: as it was given, without the mark of its start."""
+        if not isinstance(self._request, CompletionRequest) or not self._request.echo:
+            return ""
+        given = self._request.text(index // (self._request.n or 1))
+        return self._engine.tokenizer.decode(self._prompt(index)) if given is None else given
 
     def _echoed(self, index: int, prompt: tuple[Pairs, ...]) -> list[Pairs]:
         """The logarithms of the prompt's tokens: the first has none."""
@@ -113,16 +115,24 @@ class Answers:
     def _prompt(self, index: int) -> list[int]:
         return self._prompts[index // (self._request.n or 1)]
 
+    def _bytes(self, token: int) -> bytes:
+        return self._engine.tokenizer.bytes_of(token)
+
     def _token(self, token: int) -> str:
-        return self._engine.tokenizer.decode([token])
+        """A name that no other token has: the bytes of a part of a character are spelled as in OpenAI's API."""
+        told = self._bytes(token)
+        try:
+            return told.decode()
+        except UnicodeDecodeError:
+            return "bytes:" + "".join(f"\\x{byte:02x}" for byte in told)
 
     def _logprobs(self, tokens: list[Pairs], offset: int) -> dict[str, Any]:
-        names, offsets = [self._token(pairs[0][0]) for pairs in tokens], []
-        for name in names:
+        reader, offsets = codecs.getincrementaldecoder("utf-8")("replace"), []
+        for pairs in tokens:
             offsets.append(offset)
-            offset += len(name)
+            offset += len(reader.decode(self._bytes(pairs[0][0])))
         return {
-            "tokens": names,
+            "tokens": [self._token(pairs[0][0]) for pairs in tokens],
             "token_logprobs": [None if pairs[0][1] != pairs[0][1] else pairs[0][1] for pairs in tokens],
             "top_logprobs": [
                 None if pairs[0][1] != pairs[0][1] else {self._token(token): value for token, value in pairs[::-1]}
@@ -133,8 +143,8 @@ class Answers:
 
     def _chat_logprobs(self, tokens: list[Pairs]) -> dict[str, Any]:
         def told(token: int, value: float) -> dict[str, Any]:
-            text = self._token(token)
-            return {"token": text, "logprob": value, "bytes": list(text.encode())}
+            own = self._bytes(token)
+            return {"token": own.decode(errors="replace"), "logprob": value, "bytes": list(own)}
 
         return {
             "content": [told(*pairs[0]) | {"top_logprobs": [told(*pair) for pair in pairs[1:]]} for pairs in tokens],

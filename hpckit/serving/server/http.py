@@ -17,6 +17,7 @@ from hpckit.serving.server.service import Failed, Overload, Service, metrics
 
 try:
     from starlette.applications import Starlette
+    from starlette.exceptions import HTTPException
     from starlette.requests import ClientDisconnect, Request
     from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
     from starlette.routing import Route
@@ -121,6 +122,7 @@ def application(service: Service, model: str, token: str = "", most_body: int = 
     return Starlette(
         routes=[Route(path, _guarded(handler, path, token), methods=[method]) for path, handler, method in routes],
         lifespan=lifespan,
+        exception_handlers={HTTPException: _refused, Exception: _broken},
     )
 
 
@@ -142,10 +144,22 @@ def _guarded(handler: Handler, path: str, token: str) -> Handler:
         except ClientDisconnect:
             return Response(status_code=499)
         except HpckitError as problem:
-            status = 400 if isinstance(problem, InputError) else 500
-            return _error(status, "; ".join(filter(None, (problem.message, problem.do))), "invalid_request_error")
+            status, kind = (400, "invalid_request_error") if isinstance(problem, InputError) else (500, "server_error")
+            return _error(status, "; ".join(filter(None, (problem.message, problem.do))), kind)
 
     return guarded
+
+
+async def _refused(request: Request, problem: Exception) -> Response:
+    """The answer to a path or a method that is not served."""
+    assert isinstance(problem, HTTPException)
+    told = f"{request.method} {request.url.path}: {problem.detail}"
+    return _error(problem.status_code, told, "invalid_request_error", dict(problem.headers or {}))
+
+
+async def _broken(request: Request, problem: Exception) -> Response:
+    """The answer where the server itself has failed; the traceback is in its log."""
+    return _error(500, f"the server has failed: {type(problem).__name__}", "server_error")
 
 
 def _error(status: int, message: str, kind: str, headers: dict[str, str] | None = None) -> Response:

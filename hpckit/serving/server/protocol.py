@@ -12,6 +12,29 @@ from hpckit.serving.engine import Engine
 from hpckit.serving.sampler import Sampling
 
 Kind = TypeVar("Kind", bound=BaseModel)
+# Of OpenAI's and vLLM's requests, what asks for another answer than would come.
+NOT_SERVED = (
+    "functions",
+    "function_call",
+    "audio",
+    "web_search_options",
+    "structured_outputs",
+    "guided_json",
+    "guided_regex",
+    "guided_choice",
+    "guided_grammar",
+    "stop_token_ids",
+    "bad_words",
+    "allowed_token_ids",
+    "include_stop_str_in_output",
+    "use_beam_search",
+    "truncate_prompt_tokens",
+    "prompt_logprobs",
+    "chat_template",
+    "chat_template_kwargs",
+    "continue_final_message",
+    "documents",
+)
 
 
 class StreamOptions(BaseModel):
@@ -21,7 +44,9 @@ class StreamOptions(BaseModel):
 
 
 class ChatMessage(BaseModel):
-    """A message of a chat; content: a text, or parts of the type text."""
+    """A message of a chat; content: a text, or parts of the type text. Other fields, such as the calls of tools and the
+    name of one that answers, are for the template.
+    """
 
     model_config = ConfigDict(extra="allow")
     role: str
@@ -34,7 +59,7 @@ class ChatMessage(BaseModel):
             if any(part.get("type") != "text" for part in content):
                 raise InputError("a message has parts that are not text", do="send parts of the type text")
             content = "".join(str(part.get("text", "")) for part in content)
-        return {"role": self.role, "content": content}
+        return {"role": self.role, "content": content, **(self.model_extra or {})}
 
 
 class GenerationRequest(BaseModel):
@@ -43,7 +68,7 @@ class GenerationRequest(BaseModel):
     for another answer than would come.
     """
 
-    model_config = ConfigDict(extra="ignore")
+    model_config = ConfigDict(extra="allow")
     model: str | None = None
     max_tokens: int | None = None
     temperature: float | None = None
@@ -67,6 +92,7 @@ class GenerationRequest(BaseModel):
     best_of: int | None = None
     suffix: str | None = None
     response_format: dict[str, Any] | None = None
+    tools: list[dict[str, Any]] | None = None
     tool_choice: Any = None
 
     def check(self) -> None:
@@ -75,8 +101,12 @@ class GenerationRequest(BaseModel):
             f"best_of = {self.best_of}": self.best_of not in (None, self.n or 1),
             "a suffix": bool(self.suffix),
             "a response_format": (self.response_format or {}).get("type", "text") != "text",
+            "tools": bool(self.tools) and self.tool_choice != "none",
             "a tool_choice": self.tool_choice not in (None, "none", "auto"),
         }
+        extra = self.model_extra or {}
+        strange |= {name: bool(extra.get(name)) for name in NOT_SERVED}
+        strange["modalities other than text"] = extra.get("modalities") not in (None, [], ["text"])
         if wrong := [name for name, is_so in strange.items() if is_so]:
             raise InputError(f"a request with {', with '.join(wrong)}, which is not served", do="leave it out")
 
@@ -127,10 +157,16 @@ class CompletionRequest(GenerationRequest):
         special = self.add_special_tokens
         return [engine.encode(one, special) if isinstance(one, str) else list(one) for one in given]  # type: ignore[arg-type]
 
+    def text(self, number: int) -> str | None:
+        """A prompt that was given as a text."""
+        given = self.prompt if isinstance(self.prompt, str) else self.prompt[number]
+        return given if isinstance(given, str) else None
+
     def way(self, room: int) -> Sampling:
-        """See `GenerationRequest.sampling`; 16 tokens by default, as in OpenAI's API."""
+        """See `GenerationRequest.sampling`; 16 tokens by default where they fit, as in OpenAI's API."""
         wants = self.echo and self.logprobs is not None
-        return self.sampling(room, 16, logprobs=self.logprobs, prompt_logprobs=wants or None)
+        default = min(16, max(0, room))
+        return self.sampling(room, default, logprobs=self.logprobs, prompt_logprobs=wants or None)
 
 
 class ChatRequest(GenerationRequest):
@@ -147,6 +183,8 @@ class ChatRequest(GenerationRequest):
 
     def way(self, room: int) -> Sampling:
         """See `GenerationRequest.sampling`; by default up to the end of the context."""
+        if self.top_logprobs is not None and not self.logprobs:
+            raise InputError("top_logprobs without logprobs", do="send logprobs = true, too")
         wanted = (self.top_logprobs or 0) if self.logprobs else None
         return self.sampling(room, self.max_completion_tokens, logprobs=wanted)
 

@@ -60,7 +60,7 @@ def _attend(dtype: str, width: int) -> Any:
         return total * factor
 
     @kernel
-    def attend(qkv, keys, values, rows, starts, tables, factor, out):
+    def attend(qkv, keys, values, rows, starts, tables, window, factor, out):
         query, found = cuda.local.array(width, real), cuda.local.array(width, real)
         at = cuda.grid(1)
         groups, heads, panel = qkv.shape[1], qkv.shape[2] - 2, keys.shape[4]
@@ -71,14 +71,15 @@ def _attend(dtype: str, width: int) -> Any:
             while rows[piece + 1] <= row:
                 piece += 1
             seen = starts[piece] + row - rows[piece] + 1
+            low = max(0, seen - window) if window > 0 else 0
             for i in range(width):
                 query[i] = qkv[row, g, head, i]
                 found[i] = real(0)
             most = real(-1e30)
-            for t in range(seen):
+            for t in range(low, seen):
                 most = max(most, score(query, keys, g, tables[piece, t // PAGE], t % PAGE, factor))
             total = real(0)
-            for t in range(seen):
+            for t in range(low, seen):
                 block = tables[piece, t // PAGE]
                 weight = real(math.exp(score(query, keys, g, block, t % PAGE, factor) - most))
                 total += weight
@@ -90,9 +91,9 @@ def _attend(dtype: str, width: int) -> Any:
     return attend
 
 
-def attend(qkv: Any, keys: Any, values: Any, rows: Any, starts: Any, tables: Any, out: Any) -> None:
+def attend(qkv: Any, keys: Any, values: Any, rows: Any, starts: Any, tables: Any, window: int, out: Any) -> None:
     """See `reference.attend`."""
     count, width = qkv.shape[0] * qkv.shape[1] * (qkv.shape[2] - 2), qkv.shape[3]
     if count:
         launch = _attend(qkv.dtype.name, width)[blocks(count, THREADS), THREADS]
-        launch(qkv, keys, values, rows, starts, tables, qkv.dtype.type(width**-0.5), out)
+        launch(qkv, keys, values, rows, starts, tables, window, qkv.dtype.type(width**-0.5), out)

@@ -30,9 +30,9 @@ def keep(qkv: Any, keys: Any, values: Any, positions: Any, slots: Any, cosines: 
     form_for(__package__, qkv).keep(qkv, keys, values, positions, slots, cosines, sines)
 
 
-def attend(qkv: Any, keys: Any, values: Any, rows: Any, starts: Any, tables: Any, out: Any) -> None:
+def attend(qkv: Any, keys: Any, values: Any, rows: Any, starts: Any, tables: Any, window: int, out: Any) -> None:
     """See `reference.attend`. Raises `ValueError` for arrays that do not fit."""
     _check(qkv, keys, values)
     if out.shape != (len(qkv), qkv.shape[1] * (qkv.shape[2] - 2) * qkv.shape[3]) or len(rows) != len(starts) + 1:
         raise ValueError(f"{list(qkv.shape)} in {len(starts)} pieces does not go to {list(out.shape)}")
-    form_for(__package__, qkv).attend(qkv, keys, values, rows, starts, tables, out)
+    form_for(__package__, qkv).attend(qkv, keys, values, rows, starts, tables, window, out)

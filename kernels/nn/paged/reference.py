@@ -48,9 +48,11 @@ def attend(
     rows: np.ndarray,
     starts: np.ndarray,
     tables: np.ndarray,
+    window: int,
     out: np.ndarray,
 ) -> None:
-    """Set out = softmax(query key^T / sqrt(d)) value, each token over those of its text up to itself.
+    """Set out = softmax(query key^T / sqrt(d)) value, each token over the `window` last ones of its text up to itself,
+    or over all of them for a window of 0.
 
     out: [rows, groups group d]. Vaswani et al., "Attention is all you need", 2017, equation 1; blocks as in Kwon et
     al., "Efficient memory management for large language model serving with PagedAttention", 2023.
@@ -64,7 +66,10 @@ def attend(
         held = values[:, blocks].transpose(0, 1, 3, 2, 4).reshape(groups, len(blocks) * PAGE, -1)[:, :seen, :width]
         query = qkv[first:last, :, :heads].transpose(1, 2, 0, 3)  # [groups, heads, tokens, d]
         scores = query @ of_blocks[:, None].swapaxes(-1, -2) * qkv.dtype.type(width**-0.5)
-        scores = np.where(np.tri(last - first, seen, start, dtype=bool), scores, -np.inf)
+        is_seen = np.tri(last - first, seen, start, dtype=bool)
+        if window:
+            is_seen &= ~np.tri(last - first, seen, start - window, dtype=bool)
+        scores = np.where(is_seen, scores, -np.inf)
         weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
         found = (weights / weights.sum(axis=-1, keepdims=True)) @ held[:, None]
         out[first:last] = found.transpose(2, 0, 1, 3).reshape(last - first, -1)

@@ -45,7 +45,7 @@ def keep(qkv, keys, values, positions, slots, cosines, sines):
 
 @functools.cache
 def attention() -> Any:
-    """The kernel `(qkv, keys, values, rows, starts, tables, factor, out)` of `attend`."""
+    """The kernel `(qkv, keys, values, rows, starts, tables, window, factor, out)` of `attend`."""
     exp, panel = exponential("float32"), width_of("float32")
     tile0, tile1, tile2, tile3 = (tile("float32", height) for height in HEIGHTS)
     height0, height1, height2, height3 = HEIGHTS
@@ -65,28 +65,28 @@ def attention() -> Any:
             tile3(packed, first, panels, start, 0, units, out, place, panel, goes_on, AHEAD)
 
     @inlined(math=STRICT)
-    def strip(scores, at, seen, most, sums, lane):
-        """exp(score - most) of LANES scores, 0 from `seen` on, to `lane`; added to the sums."""
+    def strip(scores, at, low, seen, most, sums, lane):
+        """exp(score - most) of LANES scores, 0 below `low` and from `seen` on, to `lane`; added to the sums."""
         for c in range(LANES):
             value = exp(scores[at + c] - most)
-            value = value if c < seen else zero
+            value = value if low <= c < seen else zero
             sums[c] += value
             lane[c] = value
 
     @jit(math=STRICT, key=(*key, "softmax"), borrowed=True)
-    def softmax(scores, row, height, seen, panels, sums, lane, weights):
-        """Pack the weights of a row, whose first `seen` scores count; returns their sum."""
+    def softmax(scores, row, height, low, seen, begin, panels, sums, lane, weights):
+        """Pack the weights of a row from panel `begin` on; its scores from `low` to `seen` count; returns their sum."""
         called()
         most = LOWEST
-        for p in range(panels):
+        for p in range(begin, panels):
             at = (p * height + row) * panel
-            for c in range(min(panel, seen - p * panel)):
+            for c in range(max(0, low - p * panel), min(panel, seen - p * panel)):
                 most = max(most, scores[at + c])
         sums[:] = zero
-        for p in range(panels):
+        for p in range(begin, panels):
             for part in range(0, panel, LANES):
-                left = seen - p * panel - part
-                strip(scores, (p * height + row) * panel + part, left, most, sums, lane)
+                before = p * panel + part
+                strip(scores, (p * height + row) * panel + part, low - before, seen - before, most, sums, lane)
                 to = (p * panel + part) * height + row
                 for c in range(LANES):
                     weights[to + c * height] = lane[c]
@@ -96,7 +96,7 @@ def attention() -> Any:
         return total
 
     @jit(math=STRICT, key=(*key, "attend"))
-    def attend(qkv, keys, values, rows, starts, tables, factor, out):
+    def attend(qkv, keys, values, rows, starts, tables, window, factor, out):
         _, groups, lines, width = qkv.shape
         blocks, wide, heads = keys.shape[1], values.shape[2], lines - 2
         longest = 1
@@ -121,12 +121,14 @@ def attention() -> Any:
                     count = min(height, left)
                     last = start + (above + count - 1) // heads + 1  # tokens that the tile's last row sees
                     many = -(-last // PAGE)
+                    # Blocks before the window of the first row are left out: their weights would be zeros.
+                    begin = max(0, start + above // heads + 1 - window) // PAGE if window else 0
                     for r in range(height):
                         at = min(above + r, every - 1)
                         source = qkv[first + at // heads, g, at % heads]
                         for i in range(width):
                             query[i * height + r] = factor * source[i]
-                    for b in range(many):
+                    for b in range(begin, many):
                         place = (g * blocks + tables[piece, b]) * columns
                         for c in range(columns):
                             start_byte = (place + c) * width * panel * 4
@@ -134,12 +136,15 @@ def attention() -> Any:
                             product(height, query, 0, keys, start_byte, width, scores, to, False)
                     for r in range(height):
                         seen = start + min(above + r, every - 1) // heads + 1
-                        totals[r] = softmax(scores, r, height, seen, many * columns, sums, lane, weights)
+                        low, first_panel = max(0, seen - window) if window else 0, begin * columns
+                        totals[r] = softmax(
+                            scores, r, height, low, seen, first_panel, many * columns, sums, lane, weights
+                        )
                     for p in range(wide):
-                        for b in range(many):
+                        for b in range(begin, many):
                             at = ((g * blocks + tables[piece, b]) * wide + p) * PAGE * panel * 4
                             units = min(PAGE, last - b * PAGE)
-                            goes_on = b > 0
+                            goes_on = b > begin
                             product(
                                 height,
                                 weights,
@@ -161,5 +166,5 @@ def attention() -> Any:
     return attend
 
 
-def attend(qkv, keys, values, rows, starts, tables, out):
-    attention()(qkv, keys, values, rows, starts, tables, np.float32(qkv.shape[3] ** -0.5), out)
+def attend(qkv, keys, values, rows, starts, tables, window, out):
+    attention()(qkv, keys, values, rows, starts, tables, window, np.float32(qkv.shape[3] ** -0.5), out)
