@@ -244,4 +244,5 @@ class RowParallelLinear(ParallelLinear):
         y = moves.summed(y) if self.sequence_dim is None else moves.summed_part(y, self.sequence_dim)
         if self.bias is None:
             return y
-        return y + (self.bias if self.sequence_dim is None else moves.copied(self.bias))
+        bias = self.bias if self.sequence_dim is None else moves.copied(self.bias)
+        return y + bias.to(y.dtype)  # where autocast multiplies in 16 bits, as torch.nn.Linear gives them

@@ -23,7 +23,7 @@ from hpckit.comm.shared.group import node_group
 from hpckit.errors import InputError, MismatchError
 from hpckit.torch.states import States
 from hpckit.torch.tensors import KINDS, as_tensor, bound_threads, broadcast_tensors, kind_of, require_model
-from hpckit.torch.units import ModuleUnit, blocks_of, tensors_in, units_of
+from hpckit.torch.units import ModuleUnit, Sharded, blocks_of, cast, tensors_in, units_of
 from hpckit.training.replicas import Replicas
 
 DIGEST = 4  # bytes
@@ -47,6 +47,11 @@ class FullyShardedDataParallel(States, nn.Module):
     messages all the same. Losses, gradients and parameters have the bits of `DistributedDataParallel` with any
     optimizer that treats elements one by one.
 
+    param_dtype: the dtype in which the module computes and values are gathered (bfloat16 halves both), and to which
+    forward casts floating-point arguments; shards, optimizer and states stay in the dtype of the parameters. Gradients
+    then arrive in param_dtype, and are averaged in it unless reduce_dtype says otherwise. What the module returns is in
+    param_dtype, and loss functions like `.float()` of it.
+
     `samples`, `skip`, `no_sync` and reduce_dtype: as there; without synchronization each rank keeps whole gradients.
     Forward is collective, in evaluation too; each rank runs the same blocks in the same order. Collective; raises
     `InputError` on every rank if the models differ.
@@ -62,20 +67,21 @@ class FullyShardedDataParallel(States, nn.Module):
         broadcast_buffers: bool = True,
         deterministic: bool = True,
         reduce_dtype: torch.dtype | None = None,
+        param_dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         self.replicas = replicas = Replicas(mesh_axis, deterministic)
-        require_model(replicas.comm, module, reduce_dtype)
+        require_model(replicas.comm, module, reduce_dtype, param_dtype)
         bound_threads(replicas.comm)
         scalars = [name for name, parameter in module.named_parameters() if not parameter.dim()]
         if scalars:
             raise InputError(f"{scalars[0]} has no dim that could be cut", do="give it the shape [1]")
         self.by_pointer = replicas.share_node if by_pointer is None else by_pointer and replicas.share_node
-        self.module, self.broadcast_buffers = module, broadcast_buffers
+        self.module, self.broadcast_buffers, self.param_dtype = module, broadcast_buffers, param_dtype
         self.samples_held: float | None = None
         self._sync = True
         broadcast_tensors(replicas, [*module.parameters(), *module.buffers()])
-        homes = units_of(replicas, module, blocks_of(module, blocks), self.by_pointer, reduce_dtype)
+        homes = units_of(replicas, module, blocks_of(module, blocks), self.by_pointer, reduce_dtype, param_dtype)
         self._root = homes[-1][1]
         self.units: list[ModuleUnit] = [unit for _, units in homes for unit in units]
         self._wait_for_values()  # all have written theirs
@@ -101,7 +107,7 @@ class FullyShardedDataParallel(States, nn.Module):
             self._watch_block(owner, units)
         for unit in self._turn:
             for each in unit.trained:
-                each.whole.register_post_accumulate_grad_hook(self._hook(unit, self._number[id(each.whole)]))
+                each.whole.register_post_accumulate_grad_hook(self._hook(unit, each))
         for unit in self.units:
             unit.use_shards()
 
@@ -124,6 +130,8 @@ class FullyShardedDataParallel(States, nn.Module):
         self._free()  # what an earlier pass has left may be old
         self._wait_for_values()
         self._broadcast_buffers()
+        if self.param_dtype:
+            arguments, named = cast((arguments, named), self.param_dtype)
         for unit in self._root:
             unit.need()
             unit.use_whole()
@@ -144,6 +152,8 @@ class FullyShardedDataParallel(States, nn.Module):
 
     def _wait_for_values(self) -> None:
         """In the memory of a node: until all ranks have updated what is theirs."""
+        for unit in self.units:
+            unit.round()
         if self.by_pointer and self.replicas.size > 1:
             group = node_group(self.replicas.comm)
             assert group is not None
@@ -152,10 +162,11 @@ class FullyShardedDataParallel(States, nn.Module):
     def _watch_block(self, block: nn.Module, units: list[ModuleUnit]) -> None:
         """Let a block have its values while it computes, forward and backward, and the next one's come meanwhile."""
 
-        def before(*_: Any) -> None:
+        def before(_: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
             self._need(units, 1)
             for unit in units:
                 unit.use_whole()
+            return cast((arguments, named), self.param_dtype) if self.param_dtype else None
 
         def behind(_: nn.Module, __: Any, output: Any) -> None:
             for unit in units:
@@ -165,7 +176,7 @@ class FullyShardedDataParallel(States, nn.Module):
             if torch.is_grad_enabled() and not self._running:
                 self._watch_output(output, units)
 
-        block.register_forward_pre_hook(before)
+        block.register_forward_pre_hook(before, with_kwargs=True)
         block.register_forward_hook(behind)
 
     def _watch_output(self, output: Any, units: list[ModuleUnit]) -> None:
@@ -240,11 +251,15 @@ class FullyShardedDataParallel(States, nn.Module):
         finally:
             self._sync = before
 
-    def _hook(self, unit: ModuleUnit, number: int) -> Any:
+    def _hook(self, unit: ModuleUnit, parameter: Sharded) -> Any:
+        number = self._number[id(parameter.whole)]
+
         def arrived(_: torch.Tensor) -> None:
             self._begin()
             self._has[number] = 1
             unit.waits -= 1
+            if not self._sync and unit.keeps:
+                parameter.keep_gradient(unit.reduced)
             if self._sync:
                 self._start_complete()
                 self._advance()
@@ -282,11 +297,15 @@ class FullyShardedDataParallel(States, nn.Module):
         unit = self._turn[self._started]
         self._started += 1
         replicas, rank = self.replicas, self.replicas.rank
-        grads = [None if each.whole.grad is None else each.whole.grad.contiguous() for each in unit.parameters]
-        for number, each in enumerate(unit.parameters):
-            if grads[number] is not None and each.whole.requires_grad:
+        grads = []
+        for each in unit.parameters:
+            if each.kept is not None:
+                each.keep_gradient(unit.reduced)
+            grad = each.whole.grad if each.kept is None else each.kept
+            grads.append(None if grad is None else grad.contiguous())
+            if grad is not None and each.whole.requires_grad:
                 self._has[self._number[id(each.whole)]] = 1
-            each.whole.grad = None
+            each.whole.grad = each.kept = None
         fresh = unit.grads is None or all(each.shard.grad is None for each in unit.trained)
         into = np.empty(int(unit.counts[rank]), KINDS[unit.dtype][0]) if unit.grads is None or not fresh else unit.grads
         if fresh:

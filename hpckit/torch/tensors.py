@@ -48,9 +48,9 @@ def kind_of(dtype: torch.dtype) -> str | None:
     return KINDS[dtype][1]
 
 
-def room_of(tensor: torch.Tensor) -> int:
-    """The elements that a tensor takes in a vector where the next one begins at a multiple of `ALIGN`."""
-    whole = ALIGN // tensor.element_size()
+def room_of(tensor: torch.Tensor, dtype: torch.dtype | None = None) -> int:
+    """The elements that a tensor, in this dtype, takes in a vector where the next begins at a multiple of `ALIGN`."""
+    whole = ALIGN // (dtype or tensor.dtype).itemsize
     return -(-tensor.numel() // whole) * whole
 
 
@@ -72,9 +72,11 @@ def by_dtype(tensors: Sequence[torch.Tensor]) -> Iterator[tuple[torch.dtype, lis
     yield from places.items()
 
 
-def require_model(comm: Any, module: nn.Module, reduce_dtype: torch.dtype | None = None) -> None:
+def require_model(
+    comm: Any, module: nn.Module, reduce_dtype: torch.dtype | None = None, param_dtype: torch.dtype | None = None
+) -> None:
     """Raise `InputError` on every rank unless the module lives on the host and is alike on all: names, shapes, dtypes
-    and what is trained, in the same order, and in which dtype gradients are to be averaged. Collective.
+    and what is trained, in the same order, and in which dtypes it computes and gradients are averaged. Collective.
     """
     if not isinstance(module, nn.Module):
         raise InputError(f"a model is a torch.nn.Module, not a {type(module).__name__}")
@@ -88,10 +90,12 @@ def require_model(comm: Any, module: nn.Module, reduce_dtype: torch.dtype | None
                 kind_of(tensor.dtype)
         shown = str(tensor.dtype).removeprefix("torch.")
         facts[name] = f"{list(tensor.shape)} {shown} on {tensor.device.type} ({what}, number {place})"
-    facts["reduce_dtype"] = str(reduce_dtype)
+    facts |= {"reduce_dtype": str(reduce_dtype), "param_dtype": str(param_dtype)}
     require_same(comm, facts, "a model is the same on every rank")
     if reduce_dtype is not None:
         kind_of(reduce_dtype)
+    if param_dtype is not None and param_dtype not in KINDS:
+        raise InputError(f"no module computes in {param_dtype}", do=f"use {', '.join(map(str, KINDS))}")
     abroad = [name for name, tensor in named if tensor.device.type != "cpu"]
     if abroad:
         raise InputError(

@@ -29,7 +29,8 @@ class Sharded:
     """A parameter. name: the first of its names; places: modules that hold it, and what they call it.
 
     rows: where the shard of each replica begins and the last one ends. whole, shard: what stands in the modules while
-    they compute, and otherwise.
+    they compute, and otherwise. kept: gradients of former passes in the dtype in which they are averaged, where that is
+    not the one of `whole`.
     """
 
     name: str
@@ -37,11 +38,18 @@ class Sharded:
     rows: np.ndarray
     whole: nn.Parameter
     shard: nn.Parameter
+    kept: torch.Tensor | None = None
 
     @property
     def width(self) -> int:
         """Elements of a row."""
         return self.whole.numel() // max(1, self.whole.shape[0])
+
+    def keep_gradient(self, dtype: torch.dtype) -> None:
+        """Add the gradient of a pass to what is kept."""
+        if self.whole.grad is not None:
+            grad = self.whole.grad.to(dtype)
+            self.whole.grad, self.kept = None, grad if self.kept is None else self.kept.add_(grad)
 
     def put(self, parameter: nn.Parameter) -> None:
         """Let the modules have it."""
@@ -53,13 +61,14 @@ class Sharded:
 class ModuleUnit:
     """Parameters of a module, of one dtype; made by `PointerUnit` or `MessageUnit`.
 
-    reduced: the dtype in which their gradients go to other replicas. waits: for how many gradients of this backward
-    pass it waits.
+    computed: the dtype in which modules compute with them, to which the shards are rounded. reduced: the dtype in which
+    their gradients go to other replicas. waits: for how many gradients of this backward pass it waits.
     """
 
     replicas: Replicas
     parameters: list[Sharded]
     dtype: torch.dtype
+    computed: torch.dtype
     reduced: torch.dtype
     order: np.ndarray  # a digest of the gathers of all units, one number
     counts: np.ndarray = field(init=False)
@@ -75,6 +84,13 @@ class ModuleUnit:
     def trained(self) -> list[Sharded]:
         """The parameters that are not frozen."""
         return [each for each in self.parameters if each.whole.requires_grad]
+
+    @property
+    def keeps(self) -> bool:
+        """Whether gradients of several passes are added in the dtype in which they are averaged, as it has more bits
+        than the one in which they come.
+        """
+        return self.computed != self.dtype and self.reduced.itemsize > self.computed.itemsize
 
     @property
     def size(self) -> int:
@@ -113,6 +129,9 @@ class ModuleUnit:
         for each in self.parameters:
             each.put(each.shard)
 
+    def round(self) -> None:
+        """Let the others have this replica's values as they are now, where all look at the same memory."""
+
     def begin(self) -> None:
         """Begin to gather the values, where they come by messages."""
 
@@ -124,21 +143,31 @@ class ModuleUnit:
 
 
 class PointerUnit(ModuleUnit):
-    """Values once in the memory of the node: rows of the very same memory are the shards."""
+    """Values once in the memory of the node. Rows of the very same memory are the shards, unless these are rounded."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        rank, kind = self.replicas.rank, KINDS[self.dtype][0]
-        vector = shared_once(self.replicas.comm, sum(room_of(each.whole) for each in self.parameters), kind)
-        at = 0
-        for each in self.parameters:
+        rank, kind = self.replicas.rank, KINDS[self.computed][0]
+        rooms = [room_of(each.whole, self.computed) for each in self.parameters]
+        vector, at = shared_once(self.replicas.comm, sum(rooms), kind), 0
+        self._rounded: list[tuple[torch.Tensor, torch.Tensor]] = []
+        for each, room in zip(self.parameters, rooms, strict=True):
             first, end = (int(row) for row in each.rows[rank : rank + 2])
-            place = vector[at : at + each.whole.numel()].reshape(each.whole.shape)
-            place[first:end] = as_array(each.whole.detach()[first:end].contiguous())
-            at += room_of(each.whole)
+            place, values = vector[at : at + each.whole.numel()].reshape(each.whole.shape), each.whole.detach()
+            own = as_tensor(place[first:end], self.computed)
+            own.copy_(values[first:end])
+            at += room
             # Two tensors on one memory: autograd does not take the optimizer's writing for a mistake.
-            each.whole = nn.Parameter(as_tensor(place, self.dtype), each.whole.requires_grad)
-            each.shard = nn.Parameter(as_tensor(place[first:end], self.dtype), each.whole.requires_grad)
+            each.whole = nn.Parameter(as_tensor(place, self.computed), each.whole.requires_grad)
+            shard = own if self.computed == self.dtype else values[first:end].clone()
+            each.shard = nn.Parameter(shard, each.whole.requires_grad)
+            if shard is not own:
+                self._rounded.append((own, shard))
+
+    def round(self) -> None:
+        """Round the shards to where all replicas look."""
+        for own, shard in self._rounded:
+            own.copy_(shard)
 
 
 class MessageUnit(ModuleUnit):
@@ -156,7 +185,7 @@ class MessageUnit(ModuleUnit):
             place[...] = as_array(rows)
             at += rows.numel()
             each.shard = nn.Parameter(as_tensor(place, self.dtype), each.whole.requires_grad)
-            each.whole = nn.Parameter(torch.empty(each.whole.shape, dtype=self.dtype), each.whole.requires_grad)
+            each.whole = nn.Parameter(torch.empty(each.whole.shape, dtype=self.computed), each.whole.requires_grad)
             each.whole.untyped_storage().resize_(0)
         self._pieces = self.pieces()
         self._coming: tuple[np.ndarray, Request] | None = None
@@ -167,8 +196,9 @@ class MessageUnit(ModuleUnit):
         if self._here or self._coming is not None:
             return
         self.order[0] = crc32(self.parameters[0].name.encode(), int(self.order[0]))
-        every = np.empty(self.size, self._shards.dtype)
-        self._coming = every, all_gather(self._shards, self.replicas.comm, every, counts=self.counts)
+        own = as_array(as_tensor(self._shards, self.dtype).to(self.computed))
+        every = np.empty(self.size, own.dtype)
+        self._coming = every, all_gather(own, self.replicas.comm, every, counts=self.counts)
 
     def need(self) -> None:
         """Gather, and let the tensors have memory for it."""
@@ -179,7 +209,7 @@ class MessageUnit(ModuleUnit):
         every, request = self._coming
         request.wait()
         self._coming, self._here = None, True
-        places, values = [], as_tensor(every, self.dtype)
+        places, values = [], as_tensor(every, self.computed)
         for each in self.parameters:
             each.whole.untyped_storage().resize_(each.whole.numel() * each.whole.element_size())
             places.append(each.whole.data.view(-1))  # autograd does not count what is written to `data` as a change
@@ -203,6 +233,7 @@ def units_of(
     blocks: Sequence[nn.Module],
     by_pointer: bool,
     reduced: torch.dtype | None = None,
+    computed: torch.dtype | None = None,
 ) -> list[tuple[nn.Module, list[ModuleUnit]]]:
     """The units of each block; and last those of the module itself: what belongs to no block, or to several."""
     held: dict[nn.Parameter, list[tuple[nn.Module, str]]] = {}
@@ -232,7 +263,8 @@ def units_of(
                 for each in own
                 if each.dtype == dtype
             ]
-            units.append(kind(replicas, parameters, dtype, reduced or dtype, order))
+            within = computed if computed and dtype.is_floating_point else dtype
+            units.append(kind(replicas, parameters, dtype, within, reduced or within, order))
         found.append((owner, units))
     return found
 
@@ -250,6 +282,17 @@ def tensors_in(output: Any) -> Iterator[torch.Tensor]:
     elif is_dataclass(output) and not isinstance(output, type):
         for place in fields(output):
             yield from tensors_in(getattr(output, place.name))
+
+
+def cast(value: Any, dtype: torch.dtype) -> Any:
+    """What a module is given, with its floating-point tensors in this dtype: also those in tuples, lists and dicts."""
+    if isinstance(value, torch.Tensor):
+        return value.to(dtype) if value.is_floating_point() else value
+    if type(value) is dict:
+        return {key: cast(each, dtype) for key, each in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(cast(each, dtype) for each in value)
+    return value
 
 
 def blocks_of(module: nn.Module, given: type | Iterable[Any] | None) -> list[nn.Module]:

@@ -114,6 +114,9 @@ def single_layers():
             wanted = alone.weight.grad.index_select(cut.dim, torch.from_numpy(cut.own))
             models.close({"w": cut.weight.grad}, {"w": wanted})
             models.same(models.values_of(cut.whole()), models.values_of(linear))
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                y, wanted = copy.deepcopy(cut).float()(x.float()), alone.float()(x.float())
+            torch.testing.assert_close(y, wanted, rtol=0.02, atol=0.02)  # and of one dtype
     refused(lambda: ColumnParallelLinear(nn.Linear(4, 6), WORLD, unit=4), "6 outputs")
     refused(lambda: RowParallelLinear(nn.Linear(1, 6), WORLD, unit=2), "1 inputs")
     refused(lambda: ColumnParallelLinear(nn.ReLU(), WORLD), "ReLU")

@@ -1,5 +1,6 @@
 """FullyShardedDataParallel has the bits of DistributedDataParallel, by pointers and by messages; states go anywhere."""
 
+import contextlib
 import copy
 import functools
 
@@ -83,6 +84,57 @@ def bits_of_data_parallel():
         # By messages all ranks run the same blocks: there everything is one.
         kind = nn.Linear if by_pointer and cut.by_pointer else None
         twins(branches, adamw, [models.vectors(1, 2 * RANKS)] * 3, kind, by_pointer, False)
+
+
+def narrow_parameters():
+    """Shards and optimizer in float32, the module in bfloat16: the bits of a module in bfloat16 whose gradients one
+    process applies to values in float32; several passes are added in the dtype of the sums, to arguments in any dtype.
+    """
+    model = models.made(models.Transformer).float()
+    for by_pointer in (True, False):
+        narrow = copy.deepcopy(model).bfloat16()
+        twin = DistributedDataParallel(narrow, WORLD)
+        cut = FullyShardedDataParallel(
+            copy.deepcopy(model), WORLD, blocks=models.Block, by_pointer=by_pointer, param_dtype=torch.bfloat16
+        )
+        values = models.values_of(model)
+        masters = {name: nn.Parameter(values[name].clone()) for name, _ in narrow.named_parameters()}
+        alone, own = adamw(masters.values()), adamw(cut.parameters())
+        for number in range(3):
+            batch = models.texts(number, 2 * RANKS)
+            x, y = models.share(batch, WORLD.rank, RANKS)
+            for each in (twin, cut):
+                output = each(x)
+                assert output.dtype == torch.bfloat16
+                models.loss_of(output, y).backward()
+            for name, parameter in narrow.named_parameters():
+                masters[name].grad = parameter.grad.float()
+            for unit in cut.units:
+                for each in unit.parameters:
+                    first, end = each.rows[WORLD.rank : WORLD.rank + 2]
+                    assert torch.equal(each.shard.grad, masters[each.name].grad[first:end]), each.name
+            for optimizer in (alone, own):
+                optimizer.step()
+                optimizer.zero_grad()
+            with torch.no_grad():
+                for name, parameter in narrow.named_parameters():
+                    parameter.copy_(masters[name])
+                    parameter.grad = None
+        full = cut.full_state_dict()
+        models.same({name: full[name] for name in masters}, {name: each.data for name, each in masters.items()})
+        sums = []
+        for parts in (1, 6):
+            net = FullyShardedDataParallel(
+                models.made(models.Branches).float(), WORLD, param_dtype=torch.bfloat16, reduce_dtype=torch.float32
+            )
+            x, y = models.share(models.vectors(1, 2 * RANKS), WORLD.rank, RANKS)
+            for part in range(parts):
+                with net.no_sync() if part + 1 < parts else contextlib.nullcontext():
+                    models.loss_of(net(x), y).backward()
+            sums.append({name: p.grad for name, p in net.module.named_parameters() if p.grad is not None})
+        for name, once in sums[0].items():
+            torch.testing.assert_close(sums[1][name], 6 * once, rtol=1e-6, atol=0)
+    refused(lambda: FullyShardedDataParallel(model, WORLD, param_dtype=torch.int32), "no module computes in")
 
 
 class Recomputed(models.Transformer):
@@ -178,4 +230,4 @@ def orders():
         assert RANKS == 1
 
 
-CASES = (bits_of_data_parallel, recompute, states, refusals, orders)
+CASES = (bits_of_data_parallel, narrow_parameters, recompute, states, refusals, orders)
