@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
+from hpckit.apps.common.settings import CheckedTogether
 from hpckit.io.settings import LIMIT, OptionalSpan, Section
 from hpckit.report.settings import Report
 
@@ -133,7 +134,7 @@ class Time(Section):
     limit: OptionalSpan = Field("", description=LIMIT)
 
 
-class Config(Section):
+class Config(CheckedTogether):
     """All settings of a run."""
 
     app: Literal["assimilate"] = "assimilate"
@@ -174,12 +175,9 @@ class Config(Section):
         """How many numbers are observed: depths at gauges, or h, u and v at stations."""
         return self.observed * len(self.times) * (1 if self.case == "flood" else 3)
 
-    @model_validator(mode="after")
-    def _fits(self) -> Self:
-        wrong = [*(self._wrong_flood() if self.case == "flood" else self._wrong_water())]
-        if wrong:
-            raise ValueError("; ".join(wrong))
-        return self
+    def problems(self) -> Iterator[str]:
+        """What does not go together."""
+        return self._wrong_flood() if self.case == "flood" else self._wrong_water()
 
     def _wrong_water(self) -> Iterator[str]:
         speed = (self.physics.gravity * self.physics.depth) ** 0.5

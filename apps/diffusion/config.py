@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from collections.abc import Iterator
+from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from hpckit.apps.common.settings import FieldFiles
+from hpckit.apps.common.settings import CheckedTogether, FieldFiles
 from hpckit.io.settings import LIMIT, OptionalSpan, Seconds, Section
 from hpckit.report.settings import Report
 
@@ -18,30 +19,27 @@ Axis = Literal["z", "y", "x"]
 Wall = float | Literal["insulated"]
 
 
-class Grid(Section):
+class Grid(CheckedTogether):
     """The body: cells and extent."""
 
     shape: tuple[int, ...] = Field((200, 300), min_length=2, max_length=3, description="cells in (y, x) or (z, y, x)")
     lengths: tuple[float, ...] = Field((1.0, 1.5), min_length=2, max_length=3, description="extent in the same dims, m")
     periodic: tuple[Axis, ...] = Field((), description="periodic axes; the others end at walls")
 
-    @model_validator(mode="after")
-    def _dims_agree(self) -> Self:
+    def problems(self) -> Iterator[str]:
+        """Dims that do not agree, and a grid without cells or extent."""
         if len(self.lengths) != len(self.shape):
-            raise ValueError(
+            yield (
                 f"shape has {len(self.shape)} dims and lengths has {len(self.lengths)}: give both for"
                 f" ({', '.join(self.axes)})"
             )
         if min(self.shape) < 2:
-            raise ValueError(f"shape is {list(self.shape)}: a grid needs at least 2 cells along each dim")
+            yield f"shape is {list(self.shape)}: a grid needs at least 2 cells along each dim"
         if min(self.lengths) <= 0:
-            raise ValueError(f"lengths are {list(self.lengths)}: all must be above 0 m")
+            yield f"lengths are {list(self.lengths)}: all must be above 0 m"
         for name in self.periodic:
             if name not in self.axes:
-                raise ValueError(
-                    f"periodic names the axis {name!r}, but a grid of {len(self.shape)} dims has {self.axes}"
-                )
-        return self
+                yield f"periodic names the axis {name!r}, but a grid of {len(self.shape)} dims has {self.axes}"
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -103,7 +101,7 @@ class Output(FieldFiles):
     frames: int = Field(10, ge=1, description="frames after the first, evenly spaced over the run")
 
 
-class Config(Section):
+class Config(CheckedTogether):
     """All settings of a run."""
 
     app: Literal["diffusion"] = "diffusion"
@@ -119,32 +117,28 @@ class Config(Section):
     output: Output = Field(default_factory=Output, description="output files")
     report: Report = Field(default_factory=Report, description="contents of the report")
 
-    @model_validator(mode="after")
-    def _fits_the_grid(self) -> Self:
+    def problems(self) -> Iterator[str]:
+        """Walls and waves that do not fit the grid."""
+        grid = self.grid
         for axis in AXES:
             for side, wall in zip(("low", "high"), self.walls.of(axis), strict=True):
                 name = f"walls.{axis}_{side}"
                 if wall == "insulated":
                     continue
-                if axis not in self.grid.axes:
-                    raise ValueError(f"{name} is given, but a grid of {len(self.grid.shape)} dims has no axis {axis}")
-                if axis in self.grid.periodic:
-                    raise ValueError(
-                        f"{name} is given, but {axis} is periodic: omit it, or take {axis} out of grid.periodic"
-                    )
+                if axis not in grid.axes:
+                    yield f"{name} is given, but a grid of {len(grid.shape)} dims has no axis {axis}"
+                if axis in grid.periodic:
+                    yield f"{name} is given, but {axis} is periodic: omit it, or take {axis} out of grid.periodic"
                 if wall < 0:
-                    raise ValueError(f"{name} is {wall:g} K: temperatures are not below 0 K")
-        if self.start.kind == "sine":
-            self._modes_fit()
-        return self
-
-    def _modes_fit(self) -> None:
-        if len(self.start.modes) != len(self.grid.shape):
-            raise ValueError(f"start.modes is {list(self.start.modes)}: give one number for each of {self.grid.axes}")
-        for axis, mode, n in zip(self.grid.axes, self.start.modes, self.grid.shape, strict=True):
-            most = n // 2 if axis in self.grid.periodic else n
-            if not 0 <= mode <= most:
-                raise ValueError(f"start.modes has {mode} along {axis}: {n} cells resolve 0 to {most}")
+                    yield f"{name} is {wall:g} K: temperatures are not below 0 K"
+        modes = self.start.modes
+        if self.start.kind == "sine" and len(modes) != len(grid.shape):
+            yield f"start.modes is {list(modes)}: give one number for each of {grid.axes}"
+        elif self.start.kind == "sine":
+            for axis, mode, n in zip(grid.axes, modes, grid.shape, strict=True):
+                most = n // 2 if axis in grid.periodic else n
+                if not 0 <= mode <= most:
+                    yield f"start.modes has {mode} along {axis}: {n} cells resolve 0 to {most}"
 
 
 PRESETS: dict[str, tuple[str, dict[str, Any]]] = {

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Self
+from collections.abc import Iterator
 
-from pydantic import model_validator
-
+from hpckit.apps.common.settings import CheckedTogether
 from hpckit.apps.md.presets import PRESETS
 from hpckit.apps.md.settings.sections import Settings
-from hpckit.apps.md.settings.together import require_together
+from hpckit.apps.md.settings.together import problems
 
 __all__ = ["GPU", "PRESETS", "SCRIPTS", "SUMMARY", "Config"]
 SUMMARY = "molecular dynamics: liquids, metals, silicon, salts, molecules, grains, LAMMPS's inputs, your potentials"
@@ -16,10 +15,9 @@ SCRIPTS = "lammps.script"  # reads inputs of LAMMPS
 GPU = True  # supports `hpckit run --gpu`
 
 
-class Config(Settings):
+class Config(CheckedTogether, Settings):
     """All settings of a run, which go together."""
 
-    @model_validator(mode="after")
-    def _fits(self) -> Self:
-        require_together(self)
-        return self
+    def problems(self) -> Iterator[str]:
+        """What does not go together, and what to do."""
+        return problems(self)

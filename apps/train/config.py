@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
+from hpckit.apps.common.settings import CheckedTogether
 from hpckit.apps.train.settings.mesh import Context, Pipeline, Ranks, Sharding, Tensor
 from hpckit.apps.train.settings.network import Model, either
 from hpckit.apps.train.settings.optimization import Mixed, Optimizer, Time
 from hpckit.apps.train.settings.samples import Batch, Data, Sample
-from hpckit.io.settings import Section
 
 SUMMARY = "neural networks on a mesh of ranks: GPT (GPT-2, Llama, Mixtral) on any text, MLP and CNN on digits"
 GPU = True  # supports `hpckit run --gpu`
 
 
-class Config(Section):
+class Config(CheckedTogether):
     """All settings of a run."""
 
     app: Literal["train"] = "train"
@@ -63,37 +63,31 @@ class Config(Section):
         given = self.optimizer.warmup
         return min(20, self.time.steps // 5) if given is None else given
 
-    @model_validator(mode="after")
-    def _goes_together(self) -> Self:
-        wrong = []
+    def problems(self) -> Iterator[str]:
+        """What does not go together."""
         if not self.model.is_language:
-            wrong += [
-                f"data.{name} is for language models, but model.kind is {self.model.kind!r}: omit it"
-                for name in ("file", "tokenizer")
-                if getattr(self.data, name) is not None
-            ]
+            for name in ("file", "tokenizer"):
+                if getattr(self.data, name) is not None:
+                    yield f"data.{name} is for language models, but model.kind is {self.model.kind!r}: omit it"
             if self.batch.window is not None:
-                wrong.append(f"batch.window is for language models, but model.kind is {self.model.kind!r}")
+                yield f"batch.window is for language models, but model.kind is {self.model.kind!r}"
         elif self.model.weights is None and self.batch.window is not None and self.batch.window > self.model.context:
-            wrong.append(
+            yield (
                 f"batch.window is {self.batch.window}, and model.context is {self.model.context} tokens: shorten"
                 " the window, or lengthen the context"
             )
         short = self.mixed.gradients
         if short and self.precision == "float64":
-            wrong.append(f"mixed.gradients is {short}, and precision float64: omit it, or take float32")
+            yield f"mixed.gradients is {short}, and precision float64: omit it, or take float32"
         if short == "float16" and self.precision != "float16":
-            wrong.append(
+            yield (
                 "gradients in float16 need a loss that is scaled: set mixed.gradients to bfloat16, or precision to"
                 " float16"
             )
         if 1 < self.time.steps <= (self.optimizer.warmup or 0):
-            wrong.append(
+            yield (
                 f"optimizer.warmup is {self.optimizer.warmup} of {self.time.steps} steps: make it shorter than the run"
             )
-        if wrong:
-            raise ValueError("; ".join(wrong))
-        return self
 
 
 def device_problems(config: Config, gpu: bool) -> Iterator[str]:

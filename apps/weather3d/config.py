@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Self
+from collections.abc import Iterator
 
-from pydantic import model_validator
-
+from hpckit.apps.common.settings import CheckedTogether
 from hpckit.apps.common.settings import device_problems as device_problems
 from hpckit.apps.weather3d.presets import PRESETS as PRESETS
 from hpckit.apps.weather3d.settings.sections import Settings
@@ -33,11 +32,9 @@ METRICS = {
 GPU = True  # supports `hpckit run --gpu`
 
 
-class Config(Settings):
+class Config(CheckedTogether, Settings):
     """All settings of a run, which go together."""
 
-    @model_validator(mode="after")
-    def _fits_together(self) -> Self:
-        if found := list(problems(self)):
-            raise ValueError("\n".join(found))
-        return self
+    def problems(self) -> Iterator[str]:
+        """What does not go together, and what to do."""
+        return problems(self)

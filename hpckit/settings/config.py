@@ -6,6 +6,7 @@ import copy
 import json
 import math
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -126,13 +127,21 @@ def is_run_file(target: str) -> bool:
 
 
 def mistakes_of(error: ValidationError, schema: Schema, settings: Settings, source: str) -> list[Mistake]:
-    """Pydantic's errors as sentences with key, value given and values allowed; `source` where a mistake has no key."""
+    """Pydantic's errors as sentences with key, value given and values allowed; `source` where a mistake has no key and
+    its sentence names none.
+    """
     return [
-        Mistake(settings.place(path) or source, sentence)
+        Mistake(settings.place(path) or _named_place(sentence, settings) or source, sentence)
         for entry in error.errors(include_url=False)[:MOST_MISTAKES]
         for path in [_path_in(entry["loc"], settings.tree, schema)]
         for sentence in _sentence(entry, path, schema).splitlines()  # a check of all settings may tell several
     ]
+
+
+def _named_place(sentence: str, settings: Settings) -> str:
+    """Where the first setting that a sentence names was said; empty if none was."""
+    names = [tuple(name.split(".")) for name in re.findall(r"[a-z]\w*(?:\.\w+)+", sentence)]
+    return next((settings.owner[path].origin(path) for path in names if path in settings.owner), "")
 
 
 def _contradictions(
@@ -150,7 +159,8 @@ def _contradictions(
             found = [entry for entry, path in zip(error.errors(include_url=False), paths, strict=True) if not path]
             condition = f" (with {' and '.join(dict.fromkeys(dropped))} as by default)" if dropped else ""
             lines = [line for entry in found for line in _sentence(entry, (), schema).splitlines()]
-            return [Mistake(source, line + condition) for line in lines] if dropped else []
+            said = [Mistake(_named_place(line, settings) or source, line + condition) for line in lines]
+            return said if dropped else []
         dropped += [dotted(gone) for path in paths if (gone := _drop(tree, path))]
         try:
             check(config, tree)

@@ -92,6 +92,19 @@ def test_presets_by_name_by_app_and_alone() -> None:
     assert dict(load("short", []).origins)["time.seconds_per_step"] == "default"
 
 
+def test_settings_that_do_not_go_together_are_told_where_they_were_said() -> None:
+    box = file('app = "weather3d"\n[dynamics]\nkind = "hevi"\n[lid]\ndepth = 1e9\n')
+    report = mistakes(box, "grid.lowest=1e8")
+    assert "2 mistakes" in report
+    assert "run.toml:5: lid.depth" in report
+    assert "command line: grid.lowest" in report
+    liquid = mistakes("md/melt", "dynamics.kind=fire", "dynamics.equilibrate=5", "replicas.temperatures=[1, 2]")
+    assert "2 mistakes" in liquid
+    plate = mistakes("heat", "walls.z_low=3", "walls.y_high=-4")
+    assert "command line: walls.z_low" in plate
+    assert "command line: walls.y_high" in plate
+
+
 def test_all_mistakes_in_one_pass_with_line_key_and_nearest_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HPCKIT_GRID__NX", "wide")
     monkeypatch.setenv("HPCKIT_TIME", "{steps=2}")
@@ -147,7 +160,7 @@ def test_contradictions_are_told_with_the_wrong_values() -> None:
     run = file("app = 'probe'\nrepro = 1\n[failure]\nkind = 'kill'\nstep = 9\n[grid]\nspacing = ['a', 1.0]\n")
     report = mistakes(run, "grid.nxx=3")
     assert "4 mistakes" in report
-    assert "run.toml: failure.step 9 is after the last step" in report
+    assert "run.toml:5: failure.step 9 is after the last step" in report
     assert report.endswith("(with repro and grid.spacing and grid.nxx as by default)")
     assert "after the last" not in mistakes(run, "time.steps=9"), "what settles it is not told"
 
@@ -155,7 +168,7 @@ def test_contradictions_are_told_with_the_wrong_values() -> None:
 @pytest.mark.parametrize(
     ("text", "words", "expected"),
     [
-        ("app = 'probe'\n[failure]\nkind = 'kill'\nstep = 9\n", [], "run.toml: failure.step 9 is after the last step"),
+        ("app = 'probe'\n[failure]\nkind = 'kill'\nstep = 9\n", [], "run.toml:4: failure.step 9 is after the last"),
         ("[grid]\nnx = 1\n", [], "run.toml does not say which app"),
         ("\napp = 'prob'\n", [], "run.toml:2: no app 'prob'"),
         ("app = 3\n", [], "run.toml:1: no app 3"),

@@ -2,39 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from hpckit.apps.md.settings.interaction import OF_BRICKS, OF_FILES
 from hpckit.apps.md.settings.sections import Settings
 from hpckit.plan.particles.snapshot import BOUND
 
 
-def require_together(it: Settings) -> None:
-    """Raise `ValueError` for sections that do not go together."""
+def problems(it: Settings) -> Iterator[str]:
+    """What does not go together, and what to do."""
     if it.stages:
-        _require_stages(it)
+        yield from _wrong_stages(it)
         return
     checks = getattr(it, "checks", None)  # a section that every app gets
     if checks is not None and checks.replay and not it.repro:
-        raise ValueError("checks.replay compares bits: forces are reproducible only with repro = true (--repro)")
-    _require_motion(it)
-    _require_interaction(it)
-    _require_slow(it)
+        yield "checks.replay compares bits: forces are reproducible only with repro = true (--repro)"
+    yield from _wrong_motion(it)
+    yield from _wrong_interaction(it)
+    yield from _wrong_slow(it)
     if it.repro and it.precision == "mixed":
-        raise ValueError("repro adds forces in double precision: set precision to double")
+        yield "repro adds forces in double precision: set precision to double"
 
 
-def _require_motion(it: Settings) -> None:
-    """Raise `ValueError` for a dynamics, constraints, a barostat and a program of the box that do not go together."""
+def _wrong_motion(it: Settings) -> Iterator[str]:
+    """A dynamics, constraints, a barostat and a program of the box that do not go together."""
     held_at = it.dynamics.kind in ("langevin", "bussi", "nose_hoover")
     if it.dynamics.ramp_to is not None and (not held_at or it.replicas.temperatures):
-        raise ValueError("dynamics.ramp_to needs a thermostat, and no replicas: omit it")
+        yield "dynamics.ramp_to needs a thermostat, and no replicas: omit it"
     if it.barostat.ramp_to is not None and it.barostat.kind in ("none", "relax"):
-        raise ValueError("barostat.ramp_to needs barostat.kind = 'mtk' or 'cell_rescaling': omit it")
+        yield "barostat.ramp_to needs barostat.kind = 'mtk' or 'cell_rescaling': omit it"
     if it.dynamics.kind == "fire" and it.dynamics.equilibrate:
-        raise ValueError("dynamics.equilibrate precedes a motion in time, and fire is a minimization: omit it")
+        yield "dynamics.equilibrate precedes a motion in time, and fire is a minimization: omit it"
     if it.analysis.elastic and (
         it.dynamics.kind != "fire" or set(it.system.periodic) != {"x", "y", "z"} or it.coulomb.kind == "ewald"
     ):
-        raise ValueError(
+        yield (
             "analysis.elastic goes with dynamics.kind = 'fire' in a box that is periodic in x, y and z, without"
             " coulomb.kind = 'ewald'"
         )
@@ -42,18 +44,18 @@ def _require_motion(it: Settings) -> None:
     fixed = it.constraints
     if fixed.some or fixed.angles:
         if moved == "langevin":
-            raise ValueError("constraints go with nve, bussi, nose_hoover and fire, not with langevin")
+            yield "constraints go with nve, bussi, nose_hoover and fire, not with langevin"
         if it.bonds.kind != "harmonic" or (fixed.angles and it.angles.kind not in ("harmonic", "charmm")):
-            raise ValueError("constraints need harmonic bonds and harmonic or charmm angles, and keep r0, theta0")
+            yield "constraints need harmonic bonds and harmonic or charmm angles, and keep r0, theta0"
     if (fixed.velocities or fixed.bodies) and it.resizes:
         name = "bodies" if fixed.bodies else "velocities"
-        raise ValueError(f"constraints.{name} go with a box of constant size: omit them, or what changes it")
+        yield f"constraints.{name} go with a box of constant size: omit them, or what changes it"
     if fixed.bodies and (moved in ("langevin", "fire") or it.dynamics.inner > 1):
-        raise ValueError("constraints.bodies go with nve, bussi and nose_hoover, and without dynamics.inner")
+        yield "constraints.bodies go with nve, bussi and nose_hoover, and without dynamics.inner"
     if it.dynamics.inner > 1 and (
         moved not in ("nve", "bussi", "nose_hoover") or it.resizes or fixed.some or it.bonds.kind == "none"
     ):
-        raise ValueError(
+        yield (
             "dynamics.inner above 1 needs bonds, and goes with nve, bussi and nose_hoover, at constant volume and"
             " without constraints"
         )
@@ -61,62 +63,62 @@ def _require_motion(it: Settings) -> None:
     if held.kind != "none":
         if moved not in partners[held.kind]:
             known = " or ".join(partners[held.kind])
-            raise ValueError(f"barostat.kind = {held.kind!r} goes with dynamics.kind = {known}, not {moved}")
+            yield f"barostat.kind = {held.kind!r} goes with dynamics.kind = {known}, not {moved}"
         if not set(held.dims) <= set(it.system.periodic):
-            raise ValueError(f"barostat.dims {list(held.dims)} must be in system.periodic, {list(it.system.periodic)}")
+            yield f"barostat.dims {list(held.dims)} must be in system.periodic, {list(it.system.periodic)}"
         if not {tilt[1] for tilt in held.tilts} <= set(it.system.periodic):
-            raise ValueError(f"barostat.tilts {list(held.tilts)} need edges that are periodic (system.periodic)")
+            yield f"barostat.tilts {list(held.tilts)} need edges that are periodic (system.periodic)"
         if held.tilts and (fixed.some or fixed.angles):
-            raise ValueError("barostat.tilts and constraints do not go together: omit one of them")
+            yield "barostat.tilts and constraints do not go together: omit one of them"
         if it.analysis.k_max:
-            raise ValueError("analysis.k_max needs a box of constant size: omit it with a barostat")
+            yield "analysis.k_max needs a box of constant size: omit it with a barostat"
         if it.dynamics.walls:
-            raise ValueError("dynamics.walls do not move with a box that a barostat changes: omit them")
+            yield "dynamics.walls do not move with a box that a barostat changes: omit them"
     if it.deform.changes:
         if held.kind != "none" or moved == "fire":
             other = f"barostat.kind = {held.kind!r}" if held.kind != "none" else "dynamics.kind = 'fire'"
-            raise ValueError(f"deform.changes change the box by a program: omit {other}")
+            yield f"deform.changes change the box by a program: omit {other}"
         if it.analysis.k_max:
-            raise ValueError("analysis.k_max needs a box of constant size: omit it with deform.changes")
+            yield "analysis.k_max needs a box of constant size: omit it with deform.changes"
         if it.time.steps <= it.dynamics.equilibrate:
-            raise ValueError("deform.changes begin after dynamics.equilibrate steps, but the run ends before")
+            yield "deform.changes begin after dynamics.equilibrate steps, but the run ends before"
     if it.dynamics.walls and (it.deform.changes or it.deform.start):
-        raise ValueError("dynamics.walls do not move with a box that changes: omit them")
+        yield "dynamics.walls do not move with a box that changes: omit them"
     for wall in it.dynamics.walls:
         if wall.dim in it.system.periodic:
-            raise ValueError(f"dynamics.walls need open dims, but {wall.dim} is in system.periodic")
+            yield f"dynamics.walls need open dims, but {wall.dim} is in system.periodic"
 
 
-def _require_interaction(it: Settings) -> None:
-    """Raise `ValueError` for forces that do not go with the particles, or with each other."""
+def _wrong_interaction(it: Settings) -> Iterator[str]:
+    """Forces that do not go with the particles, or with each other."""
     fixed = it.constraints
     types, given = len(it.system.masses or it.system.fractions), it.interaction
     if it.system.kind == "water":
         sound = it.bonds.kind == "harmonic" and it.angles.kind in ("harmonic", "charmm")
         if not sound or len(it.bonds.parameters) != 1 or len(it.angles.parameters) != 1:
-            raise ValueError("system.kind = 'water' needs harmonic bonds and angles, and parameters of one type each")
-        if len(it.bonds.parameters[0]) < 2 or len(it.angles.parameters[0]) < 2:
-            raise ValueError("system.kind = 'water' needs r0 and theta0, the second number of bonds and angles")
+            yield "system.kind = 'water' needs harmonic bonds and angles, and parameters of one type each"
+        elif len(it.bonds.parameters[0]) < 2 or len(it.angles.parameters[0]) < 2:
+            yield "system.kind = 'water' needs r0 and theta0, the second number of bonds and angles"
         if bool(fixed.bonds) != bool(fixed.angles):
-            raise ValueError("water is rigid (constraints.bonds = [1] and angles = [1]) or has no constraints")
+            yield "water is rigid (constraints.bonds = [1] and angles = [1]) or has no constraints"
     if not it.system.file and given.kind == "lennard_jones" and types != len(given.epsilon):
-        raise ValueError(f"interaction has {len(given.epsilon)} types of particles and system.masses {types}")
+        yield f"interaction has {len(given.epsilon)} types of particles and system.masses {types}"
     if not it.system.file and any(max(pair.types) > types for pair in given.pairs):
-        raise ValueError(f"interaction.pairs name unknown types: the types are 1 to {types}")
+        yield f"interaction.pairs name unknown types: the types are 1 to {types}"
     if it.coulomb.kind != "none" and given.kind in (*OF_FILES, *OF_BRICKS, "table"):
-        raise ValueError(f"coulomb.kind = {it.coulomb.kind!r} goes with pair potentials, not with {given.kind}")
+        yield f"coulomb.kind = {it.coulomb.kind!r} goes with pair potentials, not with {given.kind}"
     if it.coulomb.kind in ("ewald", "pppm") and set(it.system.periodic) != {"x", "y", "z"}:
-        raise ValueError(f"coulomb.kind = {it.coulomb.kind!r} needs a box that is periodic in x, y and z")
+        yield f"coulomb.kind = {it.coulomb.kind!r} needs a box that is periodic in x, y and z"
     if it.coulomb.kind == "pppm" and it.ranks.balance:
-        raise ValueError("coulomb.kind = 'pppm' needs equal domains: omit ranks.balance, or take ewald")
+        yield "coulomb.kind = 'pppm' needs equal domains: omit ranks.balance, or take ewald"
     if it.interaction.shift and it.interaction.tail:
-        raise ValueError("interaction.tail corrects a truncated potential, not one that is shifted")
+        yield "interaction.tail corrects a truncated potential, not one that is shifted"
     if given.kind == "granular":
-        _require_spheres(it)
+        yield from _wrong_spheres(it)
 
 
-def _require_spheres(it: Settings) -> None:
-    """Raise `ValueError` for what does not go with spheres that touch."""
+def _wrong_spheres(it: Settings) -> Iterator[str]:
+    """What does not go with spheres that touch."""
     given = it.interaction
     wrong = {
         "dynamics.kind other than nve": it.dynamics.kind != "nve",
@@ -132,68 +134,65 @@ def _require_spheres(it: Settings) -> None:
         "interaction.shift, tail, switch, pairs": bool(given.shift or given.tail or given.switch or given.pairs),
     }
     if named := [name for name, there in wrong.items() if there]:
-        raise ValueError(f"interaction.kind = 'granular' does not go with {', '.join(named)}")
+        yield f"interaction.kind = 'granular' does not go with {', '.join(named)}"
     if not it.system.file and len(it.system.fractions) != len(it.granular.diameters):
-        raise ValueError("granular.diameters and densities need one number for each of system.fractions")
+        yield "granular.diameters and densities need one number for each of system.fractions"
 
 
-def _require_stages(it: Settings) -> None:
-    """Raise `ValueError` for stages that do not go with each other, or with the rest."""
+def _wrong_stages(it: Settings) -> Iterator[str]:
+    """Stages that do not go with each other, or with the rest."""
     if it.variables or it.coupling.states or it.replicas.temperatures:
-        raise ValueError("stages do not go with variables, coupling and replicas: omit one of them")
+        yield "stages do not go with variables, coupling and replicas: omit one of them"
     if it.interaction.kind == "granular" and any(stage.velocities != "keep" for stage in it.stages):
-        raise ValueError("spheres keep their velocities from stage to stage: omit stages.velocities")
+        yield "spheres keep their velocities from stage to stage: omit stages.velocities"
     staged, movers = it.staged, set[str]()
     for number, each in enumerate(staged, 1):
         if number > 1 and it.stages[number - 2].goes_on and each.mover not in movers:
             known = ", ".join(sorted(movers))
-            raise ValueError(f"stage {number} goes on from {each.mover}, but before it are {known}")
+            yield f"stage {number} goes on from {each.mover}, but before it are {known}"
         movers.add(each.mover)
-        try:
-            require_together(each)
-        except ValueError as error:
-            raise ValueError(f"in stage {number} of {len(staged)}: {error}") from None
+        yield from (f"in stage {number} of {len(staged)}: {problem}" for problem in problems(each))
     if len({each.constraints.bodies for each in staged}) > 1:
-        raise ValueError("constraints.bodies are the same in all stages, or in none")
+        yield "constraints.bodies are the same in all stages, or in none"
 
 
-def _require_slow(it: Settings) -> None:
-    """Raise `ValueError` for variables, biases and a coupling that do not go together, or with the rest."""
+def _wrong_slow(it: Settings) -> Iterator[str]:
+    """Variables, biases and a coupling that do not go together, or with the rest."""
     if it.replicas.temperatures:
         if it.dynamics.kind not in ("langevin", "bussi", "nose_hoover") or it.resizes:
-            raise ValueError("replicas need dynamics.kind langevin, bussi or nose_hoover, at constant volume")
+            yield "replicas need dynamics.kind langevin, bussi or nose_hoover, at constant volume"
         if it.variables or it.coupling.states or it.analysis.measures:
-            raise ValueError("replicas do not work with variables, coupling and [analysis]: omit these")
+            yield "replicas do not work with variables, coupling and [analysis]: omit these"
         if it.dynamics.temperature != it.replicas.temperatures[0]:
-            raise ValueError(
+            yield (
                 f"dynamics.temperature is {it.dynamics.temperature:g}, and that of the first replica"
                 f" {it.replicas.temperatures[0]:g}: set both alike"
             )
     names = [each.name for each in it.variables]
     asked = [*(each.variable for each in it.restraints), *it.metadynamics.variables]
     if len(set(names)) != len(names):
-        raise ValueError(f"variables need different names, not {names}")
+        yield f"variables need different names, not {names}"
     if unknown := sorted({*asked} - {*names}):
-        raise ValueError(f"there are no variables {unknown}: the variables are {names}")
+        yield f"there are no variables {unknown}: the variables are {names}"
     if it.resizes and any(each.kind == "position" for each in it.variables):
-        raise ValueError("variables of kind position need a box of constant size: omit barostat and deform")
+        yield "variables of kind position need a box of constant size: omit barostat and deform"
     if it.variables and it.dynamics.kind == "fire":
-        raise ValueError("collective variables need a motion in time, but fire is a minimization: omit them")
+        yield "collective variables need a motion in time, but fire is a minimization: omit them"
     if (it.metadynamics.variables or it.coupling.states) and not it.target:
-        raise ValueError("metadynamics and coupling need a thermostat: set dynamics.kind = 'langevin', for example")
+        yield "metadynamics and coupling need a thermostat: set dynamics.kind = 'langevin', for example"
     coupled, pair = any(each.coupled for each in it.restraints), it.interaction
     if coupled and not it.coupling.states:
-        raise ValueError("a restraint has coupled = true, but coupling.states is empty: give states")
+        yield "a restraint has coupled = true, but coupling.states is empty: give states"
     if not it.coupling.states:
         return
     if not (coupled or it.coupling.types):
-        raise ValueError("coupling.states change nothing: give coupling.types, or a restraint that is coupled")
+        yield "coupling.states change nothing: give coupling.types, or a restraint that is coupled"
     if len(it.coupling.states) > it.time.steps:
-        raise ValueError(f"coupling has {len(it.coupling.states)} states, but time.steps is {it.time.steps}")
+        yield f"coupling has {len(it.coupling.states)} states, but time.steps is {it.time.steps}"
     plain = pair.kind == "lennard_jones" and not pair.switch and not pair.tail and it.coulomb.kind == "none"
     if it.coupling.types and not plain:
-        raise ValueError("coupling.types needs Lennard-Jones pairs without switch, tail and charges")
+        yield "coupling.types needs Lennard-Jones pairs without switch, tail and charges"
     if it.coupling.types and it.bonds.kind != "none":
-        raise ValueError("coupling.types does not work with bonds: omit one of them")
+        yield "coupling.types does not work with bonds: omit one of them"
     if it.coupling.types and it.precision == "mixed":
-        raise ValueError("a coupling measures energies in double precision: set precision to double")
+        yield "a coupling measures energies in double precision: set precision to double"
