@@ -166,6 +166,12 @@ def quick_ranks(prepared: Prepared | None, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.fixture
+def quick_runs(quick_ranks: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And so are the commands, for tests that send them no signals."""
+    monkeypatch.setenv("QUICK_FRONT", "1")
+
+
+@pytest.fixture
 def mpirun(request: pytest.FixtureRequest) -> Callable[..., Outcome]:
     """`mpirun(ranks, program, *arguments, timeout=120, check=True)`: run a program of tests/programs on MPI ranks.
 

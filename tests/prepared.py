@@ -3,9 +3,10 @@
 Hundreds of ranks start in the tests, and half of what a short one computes is imports. `Prepared` starts servers that
 import once; a rank of mpiexec is then a small client (this very file) that hands its environment, its files and its
 connection to mpiexec to a server, whose copy runs the program as `python -m mpi4py PROGRAM` would, MPI's start and end
-included. The client ends as the copy does. A rank of `hpckit run` finds the servers by itself where a test puts the
-folder `start` on PYTHONPATH. Neighboring ranks are copies of two servers: an order that hangs on the
-random hashes of strings, which differ between processes, must still be seen as different.
+included. The client ends as the copy does. Where a test puts the folder `start` on PYTHONPATH, ranks of `hpckit run`
+find the servers by themselves, and with QUICK_FRONT in the environment so does the command. Neighboring ranks are
+copies of two servers: an order that hangs on the random hashes of strings, which differ between processes, must still
+be seen as different.
 """
 
 import os
@@ -82,7 +83,7 @@ def client(sockets, words):
     import _socket
     import json
 
-    rank = int(os.environ.get("PMI_RANK", "0"))
+    rank = int(os.environ.get("PMI_RANK", os.getpid()))
     line = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
     try:
         line.connect(sockets[rank % len(sockets)])
@@ -181,6 +182,10 @@ def keep(line):
         for source, target in zip(high, wanted, strict=True):
             os.dup2(source, target, inheritable=True)
             os.close(source)
+        # Pipes may be where files were.
+        sys.stdin, sys.stdout = open(0, closefd=False), open(1, "w", closefd=False)  # noqa: SIM115
+        sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
+        sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr
         os.environ.clear()
         os.environ.update(environment)
         os.chdir(given["cwd"])
@@ -253,9 +258,15 @@ if __name__ == "__main__":
         client(sys.argv[2:4], sys.argv[4:])
         os.execv(sys.executable, ordinary(sys.argv[4:]))
     words = serve(sys.argv[2])
-    sys.argv = ["mpi4py", *words]
-    sys.path[:1] = [] if words[0] == "-m" else [""]  # a module is started with -P
-    from mpi4py import MPI, run
+    sys.path[:1] = [] if words[0] == "-m" else [""]  # a module is started with -P, or needs nothing there
+    if words[:2] == ["-m", "hpckit.cli.main"]:
+        import runpy
 
-    MPI.Init_thread(MPI.THREAD_MULTIPLE)
-    run.main()
+        sys.argv = ["hpckit", *words[2:]]
+        runpy.run_module("hpckit.cli.main", run_name="__main__", alter_sys=True)
+    else:
+        sys.argv = ["mpi4py", *words]
+        from mpi4py import MPI, run
+
+        MPI.Init_thread(MPI.THREAD_MULTIPLE)
+        run.main()

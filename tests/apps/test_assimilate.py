@@ -24,7 +24,7 @@ from hpckit.comm.mesh import Mesh
 from hpckit.grid.field import Field
 from hpckit.plan.grid.decomposition import Decomposition
 
-pytestmark = pytest.mark.usefixtures("quick_ranks")
+pytestmark = pytest.mark.usefixtures("quick_runs")
 
 SMALL = {
     "grid": {"ny": 20, "nx": 24},

@@ -24,7 +24,7 @@ from hpckit.report.run_data import load_run
 from hpckit.report.sections.findings import find
 from hpckit.run.context import Run
 
-pytestmark = pytest.mark.usefixtures("quick_ranks")
+pytestmark = pytest.mark.usefixtures("quick_runs")
 
 
 @pytest.mark.parametrize("preset", PRESETS)

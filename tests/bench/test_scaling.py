@@ -27,7 +27,7 @@ from hpckit.bench.scaling.verb import run
 from hpckit.errors import HpckitError, InputError
 from hpckit.plan.machine.machine import Level, Machine
 
-pytestmark = pytest.mark.usefixtures("quick_ranks")
+pytestmark = pytest.mark.usefixtures("quick_runs")
 
 APPS = {
     "weather/thermal": ["grid.nx=60", "grid.nz=20"],

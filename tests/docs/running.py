@@ -39,7 +39,8 @@ def environment(folder: Path) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("HPCKIT_", "PMI", "SLURM_"))}
     path = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", os.defpath)])
     modules = os.pathsep.join([str(folder), START])
-    return {**kept, "PATH": path, "HPCKIT_CONFIG": os.devnull, "MPLBACKEND": "Agg", "PYTHONPATH": modules}
+    more = {"HPCKIT_CONFIG": os.devnull, "MPLBACKEND": "Agg", "PYTHONPATH": modules, "QUICK_FRONT": "1"}
+    return {**kept, **more, "PATH": path}
 
 
 class Session:

@@ -24,7 +24,7 @@ from hpckit.io.particles.lammps_data import read_lammps_data, write_lammps_data
 from hpckit.io.particles.lammps_dump import DumpWriter, read_lammps_dump
 from hpckit.plan.particles.snapshot import Snapshot
 
-pytestmark = pytest.mark.usefixtures("quick_ranks")
+pytestmark = pytest.mark.usefixtures("quick_runs")
 
 N = 17
 

@@ -24,7 +24,7 @@ from hpckit.report.run_data import load_run
 from hpckit.report.units import with_error
 from hpckit.run.settings import with_common
 
-pytestmark = pytest.mark.usefixtures("quick_ranks")
+pytestmark = pytest.mark.usefixtures("quick_runs")
 
 SETTINGS = [
     "system.cells=[4,4,3]",

@@ -14,7 +14,7 @@ from test_physics import run_app
 from hpckit.apps.md.free_energy.report import free_energy_sections
 from hpckit.md.motion.replicas import swaps
 
-pytestmark = pytest.mark.usefixtures("quick_ranks")
+pytestmark = pytest.mark.usefixtures("quick_runs")
 
 GAS = (
     *("system.lattice=sc", "system.temperature=1.0", "interaction.epsilon=[0.0]", "interaction.cutoff=1.5"),

@@ -15,7 +15,7 @@ from hpckit.io.particles.h5md_reader import read_h5md
 from hpckit.io.particles.lammps_data import write_lammps_data
 from hpckit.plan.particles.snapshot import Snapshot
 
-pytestmark = pytest.mark.usefixtures("quick_ranks")
+pytestmark = pytest.mark.usefixtures("quick_runs")
 
 BLOCKS = 8
 

@@ -20,7 +20,7 @@ from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import InputError
 from hpckit.md.thermo import measure
 
-pytestmark = pytest.mark.usefixtures("quick_ranks")
+pytestmark = pytest.mark.usefixtures("quick_runs")
 
 ALLOY = f"pair_style eam/fs\npair_coeff * * {POTENTIALS}/NiAlH_jea.eam.fs Ni Al\n"
 MADE = f"""units metal

@@ -33,7 +33,7 @@ from hpckit.particles.particles import pack_particles
 from hpckit.plan.particles.domain import DomainDecomposition
 from hpckit.plan.particles.snapshot import Snapshot
 
-pytestmark = pytest.mark.usefixtures("quick_ranks")
+pytestmark = pytest.mark.usefixtures("quick_runs")
 
 SCRIPT = """units real
 atom_style full

@@ -26,7 +26,7 @@ from hpckit.md.thermo import measure
 from hpckit.plan.particles.snapshot import Snapshot
 from hpckit.settings.config import load
 
-pytestmark = pytest.mark.usefixtures("quick_ranks")
+pytestmark = pytest.mark.usefixtures("quick_runs")
 
 
 def hpckit(*words, cwd):

@@ -23,7 +23,7 @@ from hpckit.report.extension import app_sections
 from hpckit.report.run_data import load_run
 from hpckit.run.settings import with_common
 
-pytestmark = pytest.mark.usefixtures("quick_ranks")
+pytestmark = pytest.mark.usefixtures("quick_runs")
 
 ARMS = 2 * np.sin(np.radians(109.47 / 2))  # from hydrogen to hydrogen
 TINY = (

@@ -16,7 +16,7 @@ from hpckit.report.page import escape, table
 from hpckit.report.settings import Report, settings_of
 from hpckit.settings.apps import App, apps
 
-pytestmark = pytest.mark.usefixtures("quick_ranks")
+pytestmark = pytest.mark.usefixtures("quick_runs")
 
 pytest.importorskip("matplotlib")
 

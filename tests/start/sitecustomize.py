@@ -1,14 +1,32 @@
-"""Python imports this at its start where PYTHONPATH has this folder: a rank of `hpckit run` becomes a copy of a
-prepared process (tests/prepared.py) instead of importing everything itself. Without one it goes on as it is.
+"""Python imports this at its start where PYTHONPATH has this folder: a rank of `hpckit run`, and with QUICK_FRONT the
+command itself, becomes a copy of a prepared process (tests/prepared.py) instead of importing everything itself.
+Without one it goes on as it is.
 """
 
 import os
 import sys
 
-_RANK = ["-P", "-m", "mpi4py", "-m", "hpckit.cli.worker"]
-if "PREPARED_RANKS" in os.environ and "PMI_RANK" in os.environ and sys.orig_argv[1 : len(_RANK) + 1] == _RANK:
-    sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    import prepared
+RANK = ["-P", "-m", "mpi4py", "-m", "hpckit.cli.worker"]
+FRONT = ["-m", "hpckit.cli.main"]
 
-    sys.path.pop()
-    prepared.join(os.environ["PREPARED_RANKS"], sys.orig_argv[4:])
+
+def become():
+    given, rest = sys.orig_argv[1:], None
+    if "PREPARED_RANKS" not in os.environ or not given:
+        return
+    if "PMI_RANK" in os.environ:
+        rest = given[3:] if given[: len(RANK)] == RANK else None
+    elif "QUICK_FRONT" in os.environ:
+        if given[:2] == FRONT:
+            rest = given
+        elif given[0] == os.path.join(os.path.dirname(sys.executable), "hpckit"):
+            rest = [*FRONT, *given[1:]]
+    if rest is not None:
+        sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+        import prepared
+
+        sys.path.pop()
+        prepared.join(os.environ["PREPARED_RANKS"], rest)
+
+
+become()

@@ -22,7 +22,7 @@ from hpckit.report.run_data import load_run
 
 pytestmark = [
     pytest.mark.skipif(mpiexec() is None, reason="no mpiexec: install the extra `mpi`"),
-    pytest.mark.usefixtures("quick_ranks"),
+    pytest.mark.usefixtures("quick_runs"),
 ]
 
 
