@@ -166,8 +166,8 @@ def _shares(flux, face, rho, low, high, base_low, base_high, rate, count, share)
     """The share of the cell upstream that passes each of a row of faces."""
     at, left, right = u8(face), u8(low), u8(high)
     for i in range(u8(count)):
-        wind = flux[at + i]
-        share[i] = abs(wind) * rate / (rho[left + i] + base_low if wind > 0.0 else rho[right + i] + base_high)
+        wind, below, above = flux[at + i], rho[left + i] + base_low, rho[right + i] + base_high
+        share[i] = abs(wind) * rate / (below if wind > 0.0 else above)
 
 
 @jit(noalias=True, math=STRICT)
@@ -191,10 +191,10 @@ def _faces(q, low, high, flux, face, share, edges, before, here, after, count, c
     """Tracer flux at a row of faces between the cells low and high; before, here, after: places of edges."""
     a, b, at, e, f, g = u8(low), u8(high), u8(face), u8(before), u8(here), u8(after)
     for i in range(u8(count)):
-        wind = flux[at + i]
+        wind, below, above, far_below, far_above = flux[at + i], q[a + i], q[b + i], edges[e + i], edges[g + i]
         forward = wind > 0.0
-        far = edges[e + i] if forward else edges[g + i]
-        carried[i] = wind * between(far, q[a + i] if forward else q[b + i], edges[f + i], share[i])
+        far, here = far_below if forward else far_above, below if forward else above
+        carried[i] = wind * between(far, here, edges[f + i], share[i])
 
 
 @jit(noalias=True, math=STRICT)
