@@ -13,7 +13,7 @@ from hpckit.kernels.compile.cuda.jit import compiling
 from hpckit.kernels.euler.constants import HALO, REACH
 from hpckit.kernels.euler.relaxation.dispatch import relax
 from hpckit.kernels.euler.slab import dispatch as slab
-from hpckit.kernels.euler.tracers.dispatch import thin, transport
+from hpckit.kernels.euler.tracers.dispatch import transport
 from hpckit.kernels.euler.turbulence import dispatch as mixing
 from tests.gpu.checks import Check, Pairs, size
 from tests.gpu.euler import DX, DZ, noise, on_both
@@ -86,23 +86,15 @@ def tracers_case(device: Device, dtype: np.dtype) -> Pairs:
         flux = 20.0 * rng.normal(size=[n + (d == dim) for d, n in enumerate(shape)])
         if dim == 0:
             flux[[0, -1]] = 0.0
-        there, here = _copies(device, dtype, q, np.zeros_like(q), old, state, base.column, flux)
-        transport(*there, dim, DT / width)
-        if not compiling():
-            transport(*here, dim, DT / width)
-        pairs[f"transport along {'zyx'[dim]}"] = (there[1], here[1])
-        there, here = _copies(device, dtype, q, np.zeros_like(q), old, state, base.column, flux)
-        transport(*there, dim, DT / width, False)
-        if not compiling():
-            transport(*here, dim, DT / width, False)
-        pairs[f"linear transport along {'zyx'[dim]}"] = (there[1], here[1])
-        there, here = _copies(device, dtype, state[:1], old, flux, 0.5 + rng.random(nz))
-        thin(*there, dim, DT / width)
-        if not compiling():
-            thin(*here, dim, DT / width)
-        pairs |= {
-            f"{name} along {'zyx'[dim]}": (there[k], here[k]) for k, name in enumerate(("thinned", "old", "flux"))
-        }
+        for bounded, thins in ((True, False), (True, True), (False, False)):
+            inputs = q, np.zeros_like(q), old, state[0], base.column, flux, DT / width * rng.uniform(0.5, 1.0, nz)
+            there, here = _copies(device, dtype, *inputs)
+            for *arrays, rates in (there,) if compiling() else (there, here):
+                transport(*arrays, dim, rates, bounded, thins)
+            name = f"{'' if bounded else 'linear '}transport along {'zyx'[dim]}"
+            pairs[f"{name} with the air" if thins else name] = (there[1], here[1])
+            if thins:
+                pairs[f"air along {'zyx'[dim]}"] = (there[3], here[3])
     return pairs
 
 

@@ -57,6 +57,28 @@ def test_water_is_kept_or_falls_and_heat_is_what_condenses():
     assert rained.min() > 0
 
 
+@pytest.mark.parametrize("thick", [800.0, 60.0])
+def test_a_row_of_columns_is_what_each_is_alone(thick):
+    """To the bit, where it rains beside dry air, in one step or more; and what NumPy has."""
+    rng, (nz, ny, nx), found = np.random.default_rng(5), (9, 2, 21), []
+    theta, exner, pressure = (np.tile(cells()[n], 5)[:, :ny, :nx] for n in (0, 3, 4))
+    water = rng.random((3, nz, ny, nx)) * np.array([0.02, 0.004, 0.004])[:, None, None, None]
+    water[2, :, 0], water[1:, 4:7], water[1:, :, :, ::3] = 0.0, 0.0, 0.0
+    start = theta, water, pressure / (287 * exner * theta), exner, pressure, np.full(nz, thick)
+    for kernels in (reference, dispatch):
+        its, rained = [each.copy() for each in start], np.zeros((ny, nx))
+        kernels.kessler(*its, 20.0, rained)
+        found.append((its[0], *its[1], rained))
+    for numpy, numba in zip(*found, strict=True):
+        np.testing.assert_allclose(numba, numpy, rtol=1e-12, atol=1e-16)
+    for j, i in np.ndindex(ny, nx):
+        its, rained = [each[..., j : j + 1, i : i + 1].copy() for each in start[:5]], np.zeros((1, 1))
+        dispatch.kessler(*its, start[5], 20.0, rained)
+        for alone, beside in zip((its[0], *its[1], rained), found[1], strict=True):
+            np.testing.assert_array_equal(alone[..., 0, 0], beside[..., j, i])
+    assert 0 < np.count_nonzero(found[1][4]) < ny * nx
+
+
 def test_saturated_air_has_its_cloud_and_nothing_is_lost():
     found = []
     for kernels in (reference, dispatch):

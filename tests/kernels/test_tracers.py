@@ -44,7 +44,8 @@ def step(
         sweep(state, state, base.column, flux, numbers, status)
     else:
         euler.sweep_z(state, state, base.faces_3d, base.ghost, flux, numbers, status)
-    kernels.transport(q, out, old, state, base.column, flux, dim, DT / SPACING[dim], bounded)
+    rates = np.full(shape[0], DT / SPACING[dim])
+    kernels.transport(q, out, old, state[RHO], base.column, flux, dim, rates, bounded, False)
     return state[OWNED].copy(), out[INSIDE].copy()
 
 
@@ -110,7 +111,7 @@ def uniform_wind(n: int, dim: int, courant: float, bounded: bool = True) -> floa
     for _ in range(round(n / courant)):
         padded = wrap(q, REACH)
         out = np.empty_like(padded)
-        dispatch.transport(padded, out, old, wrap(state, HALO), base.column, flux, dim, courant, bounded)
+        dispatch.transport(padded, out, old, old, base.column, flux, dim, np.full(4, courant), bounded)
         q = out[INSIDE].copy()
     return float(np.abs(q[0] - hill).mean())
 
@@ -139,31 +140,43 @@ def test_mirrored_air_carries_mirrored_bits():
 
 def test_dispatch_refuses_what_does_not_fit():
     base = base_state(neutral(300.0), 4, DZ)
-    state, q, flux = np.zeros((FIELDS, 4, 18, 18)), np.zeros((1, 4, 12, 12)), np.zeros((4, 6, 7))
+    rho, q, flux, rates = np.zeros((4, 18, 18)), np.zeros((1, 4, 12, 12)), np.zeros((4, 6, 7)), np.ones(4)
     with pytest.raises(ValueError, match="a mass flux of"):
-        dispatch.transport(q, q.copy(), state[0].copy(), state, base.column, flux, 1, 0.1)
+        dispatch.transport(q, q.copy(), rho, rho.copy(), base.column, flux, 1, rates)
+    with pytest.raises(ValueError, match="as many rates"):
+        dispatch.transport(q, q.copy(), rho, rho.copy(), base.column, flux, 2, rates[:1])
     with pytest.raises(TypeError, match="float32"):
-        dispatch.transport(q.astype("f4"), q.copy(), state[0].copy(), state, base.column, flux, 2, 0.1)
+        dispatch.transport(q.astype("f4"), q.copy(), rho, rho.copy(), base.column, flux, 2, rates)
 
 
+@pytest.mark.parametrize("bounded", [True, False])
 @pytest.mark.parametrize("dim", [0, 1, 2])
-def test_density_after_its_mass_has_passed(dim):
-    """The compiled form has the bits of NumPy; what leaves a cell enters the next."""
-    rng, found = np.random.default_rng(1), []
-    density, share = rng.normal(size=(1, 5, 6 + 2 * HALO, 7 + 2 * HALO)), rng.random(5) + 0.5
-    flux = rng.normal(size=[n + (d == dim) for d, n in enumerate((5, 6, 7))])
+def test_density_changes_with_what_it_carries_on_levels_of_any_thickness(dim, bounded):
+    """The compiled form against NumPy, the density to the bit; mass of air and tracers is kept."""
+    rng, found, (nz, ny, nx) = np.random.default_rng(1), [], (5, 9, 7)
+    thick, area = rng.random(nz) + 0.5, 0.8 if dim else 1.0
+    rates = np.full(nz, 1 / area) if dim else 1 / thick
+    column = np.array([np.linspace(1.5, 1.0, nz)] * 3)
+    density, q = 0.01 * rng.normal(size=(nz, ny, nx)), rng.random((2, nz, ny, nx))
+    flux = 0.1 * rng.normal(size=[n + (d == dim) for d, n in enumerate((nz, ny, nx))])
+    ends = np.moveaxis(flux, dim, 0)
+    ends[-1] = ends[0] = 0.0 if dim == 0 else ends[0]
     for kernels in (reference, dispatch):
-        new, old, moved = density.copy(), np.zeros(density.shape[1:]), flux.copy()
-        kernels.thin(new, old, moved, share, dim, 0.3)
-        np.testing.assert_array_equal(old, density[0])
-        found.append((new, moved))
-    for numpy, numba in zip(*found, strict=True):
-        np.testing.assert_array_equal(numba, numpy)
-    own = found[0][0][0, :, HALO:-HALO, HALO:-HALO] - density[0, :, HALO:-HALO, HALO:-HALO]
-    ends = np.take(found[0][1], [0, -1], axis=dim).sum(axis=tuple(d for d in range(3) if d != dim))
-    np.testing.assert_allclose(own.sum(), 0.3 * (ends[0] - ends[1]), atol=1e-12)
-    with pytest.raises(ValueError, match="mass flux"):
-        dispatch.thin(density.copy(), density[0].copy(), flux[1:].copy(), share, dim, 0.3)
+        old, new, carried = (
+            wrap(density[None], HALO)[0],
+            np.full((nz, ny + 2 * HALO, nx + 2 * HALO), np.nan),
+            wrap(q, REACH),
+        )
+        out = np.full_like(carried, np.nan)
+        kernels.transport(carried, out, old, new, column, flux, dim, rates, bounded, True)
+        found.append((new[OWNED], out[INSIDE]))
+    np.testing.assert_array_equal(found[1][0], found[0][0])
+    np.testing.assert_allclose(found[1][1], found[0][1], rtol=0, atol=1e-14)
+    masses = [(each + column[0][:, None, None]) * thick[:, None, None] for each in (density, found[1][0])]
+    np.testing.assert_allclose(masses[1].sum(), masses[0].sum(), rtol=1e-14)
+    for before, after in zip(q, found[1][1], strict=True):
+        np.testing.assert_allclose((masses[1] * after).sum(), (masses[0] * before).sum(), rtol=1e-14)
+    assert np.abs(found[1][0] - density).max() > 0.05
 
 
 def test_what_is_below_zero_is_made_up_for_from_its_column_by_mass():

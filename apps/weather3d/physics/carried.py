@@ -2,7 +2,7 @@
 
 The fluxes change the density in the acoustic substeps; here it is changed by the same once more, direction by
 direction, and each mixing ratio with it (`kernels.euler.tracers.reference`): a constant stays constant, masses are
-kept, nothing new arises. On stretched levels densities and horizontal fluxes count by thickness.
+kept, nothing new arises.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.grid.exchange import HaloExchange
 from hpckit.grid.field import Field
 from hpckit.kernels.euler.constants import HALO
-from hpckit.kernels.euler.tracers.dispatch import borrow, thin, transport
+from hpckit.kernels.euler.tracers.dispatch import borrow, transport
 from hpckit.plan.grid.decomposition import Decomposition
 
 OWNED = (slice(None), slice(HALO, -HALO), slice(HALO, -HALO))
@@ -51,17 +51,22 @@ class Carried:
         self._widths = {"x": grid.dx, "y": grid.dy}
         thick = np.diff(grid.edges)
         self._reference = float(thick.max())
-        self._share = device.to_device((thick / self._reference).astype(config.precision))
+        self._share, *rates = (
+            device.to_device(each.astype(config.precision))
+            for each in (thick / self._reference, 1 / thick, 0 * thick + 1 / grid.dy, 0 * thick + 1 / grid.dx)
+        )
+        self._rates = dict(zip("zyx", rates, strict=True))
         shape = (grid.nz, grid.ny, grid.nx)
         cells = Decomposition(shape, mesh.topology, halo=TRACER_HALOS)
         self.field = Field.zeros(
             mesh, cells, config.precision, name="carried", components=len(self.names), device=device
         )
         self.spare = self.field.like()
-        self._density = Field.zeros(
-            mesh, like.decomposition, config.precision, name="density", components=1, device=device
-        )
-        self._old = device.zeros(like.data.shape[1:], config.precision)
+        # Of the air after the first direction and after the second; after the third it is in the first again.
+        self._densities = [
+            Field.zeros(mesh, like.decomposition, config.precision, name="density", components=1, device=device)
+            for _ in range(2)
+        ]
         self._is_open = bool(self.water and open_axes(config))
         self.entered = 0.0  # water through open sides of this rank, kg
         walls = scalar_walls(config)
@@ -70,7 +75,7 @@ class Carried:
             return HaloExchange(mesh, field, {axis: walls[axis] for axis in axes if axis in walls} or None, axes=axes)
 
         self._exchanges = {
-            axis: [exchange(self.field, (axis,)), exchange(self._density, (axis,))] for axis in HORIZONTAL
+            axis: [exchange(self.field, (axis,)), exchange(self._densities[0], (axis,))] for axis in HORIZONTAL
         }
         self.corners = exchange(self.field, HORIZONTAL)
         z, y, x = self.field.coords((grid.dz, grid.dy, grid.dx))
@@ -88,40 +93,38 @@ class Carried:
         return sum(each.wait_seconds for each in [*pairs, self.corners])
 
     def move(self, start: Any, column: Any, fluxes: list[Any], dt: float, forward: bool, timer: PhaseTimer) -> None:
-        """Advance by a large step of dt (s) with its mean mass fluxes along x, y and z, which are weighed in place.
-
-        start: the state before it.
-        """
-        density, share = self._density, self._share
-        density.interior[...], scaled = self._weighed(start[0], column)
-        before = self.contents(density.interior[0], scaled) if self._is_open else 0.0
+        """Advance by a large step of dt (s) with its mean mass fluxes along x, y and z. start: the state before it."""
+        old, sloping = start[0], self._base is not None
+        if sloping:
+            self._densities[1].interior[0], column = self._air(old, column)
+            old = self._densities[1].data[0]
+        before = self.contents(old[OWNED], column) if self._is_open else 0.0
         along = dict(zip("xyz", fluxes, strict=True))
-        for axis in "xyz" if forward else "zyx":
-            flux, dim = along[axis], "zyx".index(axis)
+        for turn, axis in enumerate("xyz" if forward else "zyx"):
+            new = self._densities[turn % 2]
             with timer("halo"):
-                for field, exchange in zip((self.field, density), self._exchanges.get(axis, ()), strict=False):
-                    exchange(field)
+                if axis in self._exchanges:
+                    carried, density = self._exchanges[axis]
+                    carried(self.field)
+                    if turn or sloping:  # the start has its halo
+                        density(self._densities[1 - turn % 2])
             with timer("transport"):
-                rate = dt / self._widths.get(axis, self._reference)
-                thin(density.data, self._old, flux, share, dim, rate)
-                transport(
-                    self.field.data, self.spare.data, self._old, density.data, scaled, flux, dim, rate, self._bounded
-                )
-                self.field, self.spare = self.spare, self.field
+                rest = (column, along[axis], "zyx".index(axis), dt * self._rates[axis], self._bounded, True)
+                transport(self.field.data, self.spare.data, old, new.data[0], *rest)
+                self.field, self.spare, old = self.spare, self.field, new.data[0]
 
         if self._is_open:
-            self.entered += self.contents(density.interior[0], scaled) - before
+            self.entered += self.contents(old[OWNED], column) - before
 
-    def _weighed(self, rho: Any, column: Any) -> tuple[Any, Any]:
-        """Density of the owned cells beside the rows of a base state, and these rows, both weighed by thickness."""
-        share = self._share[:, None, None]
+    def _air(self, rho: Any, column: Any) -> tuple[Any, Any]:
+        """Density of the owned cells beside the rows of a base state, and these rows."""
         if self._base is None:
-            return rho[OWNED] * share, column * self._share
-        return (rho[OWNED] + self._base) * share, 0.0 * column  # a column has no base state of its own over terrain
+            return rho[OWNED], column
+        return rho[OWNED] + self._base, 0.0 * column  # a column has no base state of its own over terrain
 
     def contents(self, density: Any, column: Any) -> float:
-        """The water of the owned cells, kg. density, column: weighed by thickness, as `move` has them."""
-        air = density + column[0][:, None, None]
+        """The water of the owned cells, kg. density: of these; column: of the base state, to which it is added."""
+        air = (density + column[0][:, None, None]) * self._share[:, None, None]
         area = self._reference * self._widths["x"] * self._widths["y"]
         return float((self.field.interior[: len(self.water)] * air).sum(dtype=np.float64)) * area
 
@@ -130,22 +133,22 @@ class Carried:
 
         old, state: that of the air before it was relaxed, [nz, …], and after. Returns the water that both added, kg.
         """
-        before = self.contents(*self._weighed(old, column))
+        before = self.contents(*self._air(old, column))
         for part, goal in zip(self.field.interior[: len(self.water)], still, strict=True):
             part -= lost * (part - goal)
-        return self.contents(*self._weighed(state[0], column)) - before
+        return self.contents(*self._air(state[0], column)) - before
 
     def fill_holes(self) -> None:
         """Water below 0, which mixing over terrain may leave in dry air, is made up for from its column."""
-        borrow(self.field.data[: len(self.water)], self._density.data)
+        borrow(self.field.data[: len(self.water)], self._densities[0].data * self._share[:, None, None])
 
     def total_water(self, out: Any) -> None:
         """Collective: fill the mixing ratio of all water, in the owned cells and three around them."""
         self.corners(self.field)
         wide = slice(HALO - TRACER_HALOS[1], TRACER_HALOS[1] - HALO)
         q = self.field.data
-        out[:, wide, wide] = q[0] + q[1] + q[2]
-        for k in range(3, len(self.water)):
+        out[:, wide, wide] = q[0] + q[1]
+        for k in range(2, len(self.water)):
             out[:, wide, wide] += q[k]
 
     def watch(self, rho: np.ndarray, volumes: np.ndarray) -> dict[str, float]:

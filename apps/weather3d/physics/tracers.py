@@ -46,6 +46,7 @@ class Tracers:
         }
         nz, ny, nx = self.field.interior.shape[1:]
         self._old = device.zeros((nz, ny + 2 * HALO, nx + 2 * HALO), config.precision)
+        self._ones = device.to_device(np.ones(nz, config.precision))
         z, y, x = self.field.coords((grid.dz, grid.dy, grid.dx))
         start = [start_of(tracer, config, z, y, x) for tracer in config.tracers]
         self.field.set_from_host(np.array(start, self.field.data.dtype))
@@ -67,9 +68,9 @@ class Tracers:
 
     def after(self, axis: str, state: Any, column: Any, mass_flux: Any, dt: float) -> None:
         """Advect the tracers with the mass flux of the sweep."""
-        rate = dt / self._spacing[axis]
+        rates = self._ones * (dt / self._spacing[axis])
         transport(
-            self.field.data, self.spare.data, self._old, state, column, mass_flux, "zyx".index(axis), rate
+            self.field.data, self.spare.data, self._old, state[RHO], column, mass_flux, "zyx".index(axis), rates
         )  # fmt: skip
         self.swap()
 
@@ -119,4 +120,4 @@ def warm_up(state: Any, column: Any) -> None:
     for dim in range(3):
         faces = [n + (d == dim) for d, n in enumerate((nz, ny, nx))]
         flux = placed(np.zeros(faces, state.dtype), state)
-        transport(q, empty(q.shape, q), empty(state.shape[1:], q), state, column, flux, dim, 0.0)
+        transport(q, empty(q.shape, q), empty(state.shape[1:], q), state[RHO], column, flux, dim, column[0])

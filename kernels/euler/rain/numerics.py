@@ -19,39 +19,48 @@ from hpckit.kernels.euler.rain.constants import (
     RV,
     WARMED,
 )
+from hpckit.kernels.euler.rain.elementary import exponential, logarithm
+
+
+@inlined
+def raised(x, exponent):
+    """x**exponent of x > 0, else 0."""
+    value = exponential(exponent * logarithm(x if x > 0.0 else 1.0))
+    return value if x > 0.0 else 0.0
 
 
 @inlined
 def fall_speed(rain, grams, light):
     """Of rain, m/s; 0 without rain."""
-    return 36.34 * (rain * grams) ** 0.1364 * light if rain > 0.0 else 0.0
+    return 36.34 * raised(rain * grams, 0.1364) * light
 
 
 @inlined
 def saturation(temperature, scale):
     """Mixing ratio of saturated air, and by how much an excess of vapor is divided as it condenses."""
-    above = temperature - 36.0
-    limit = scale * math.exp(F2X * (temperature - 273.0) / above)
-    return limit, 1.0 + limit * F5 / (above * above)
+    per_above = 1.0 / (temperature - 36.0)
+    limit = scale * exponential(F2X * (temperature - 273.0) * per_above)
+    return limit, 1.0 + limit * F5 * (per_above * per_above)
 
 
 @inlined
 def collected(cloud, rain, dt):
     """Cloud that turns into rain over dt."""
-    drizzle = max(0.001 * (cloud - 0.001), 0.0)
-    if rain > 0.0:
-        return cloud - (cloud - dt * drizzle) / (1.0 + dt * 2.2 * rain**0.875)
-    return dt * drizzle
+    drizzle = 0.001 * (cloud - 0.001)
+    drizzle = dt * (drizzle if drizzle > 0.0 else 0.0)
+    made = cloud - (cloud - drizzle) / (1.0 + dt * 2.2 * raised(rain, 0.875))
+    return made if rain > 0.0 else drizzle
 
 
 @inlined
 def evaporated(vapor, rain, grams, limit, scale, dt):
     """Rain that evaporates over dt in air that is not saturated, without bounds."""
-    if rain > 0.0 and limit > vapor:
-        wet = grams * rain
-        rate = (1.6 + 124.9 * wet**0.2046) * wet**0.525 / (2.55e6 * scale / (3.8 * limit) + 5.4e5)
-        return dt * rate * ((limit - vapor) / (grams * limit))
-    return 0.0
+    wet = grams * rain
+    log = logarithm(wet if wet > 0.0 else 1.0)
+    rate = (1.6 + 124.9 * exponential(0.2046 * log)) * exponential(0.525 * log)
+    rate = rate / (2.55e6 * scale / (3.8 * limit) + 5.4e5)
+    lost = dt * rate * ((limit - vapor) / (grams * limit))
+    return lost if wet > 0.0 and limit > vapor else 0.0
 
 
 @inlined

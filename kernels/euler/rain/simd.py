@@ -21,6 +21,8 @@ from hpckit.kernels.euler.rain.numerics import (
     warming,
 )
 
+u8 = np.uint64
+
 
 @jit
 def _row_of(cells, level, row, out):
@@ -78,48 +80,118 @@ def put_back(air, water, column, size, state, carried):
 @jit
 def kessler(theta, water, rho, exner, pressure, thickness, dt, rained):
     nz, ny, nx = theta.shape
-    fall, layers = np.zeros(nz + 1), np.zeros(nz)
+    fall, rows = np.zeros((nz, nx)), np.zeros((8, nx))
     for j in range(ny):
-        for i in range(nx):
-            longest = dt
-            if thickness.shape[2] > 1 or i + j == 0:
-                for k in range(nz):
-                    layers[k] = thickness[k, j, i]
-            for k in range(nz):
-                light = np.sqrt(rho[0, j, i] / rho[k, j, i])
-                fall[k] = fall_speed(water[2, k, j, i], 0.001 * rho[k, j, i], light)
-                if k < nz - 1 and fall[k] > 0.0:
-                    longest = min(longest, 0.8 * layers[k] / fall[k])
-            steps = int(np.ceil(dt / longest))
-            short, ground = dt / steps, 0.0
-            for step in range(steps):
-                ground += rho[0, j, i] * water[2, 0, j, i] * fall[0] / WATER_DENSITY
-                flux = 0.001 * rho[0, j, i] * water[2, 0, j, i] * fall[0]  # out of the level
-                for k in range(nz):
-                    grams, scale = 0.001 * rho[k, j, i], 380.0 / pressure[k, j, i]
-                    vapor, cloud, rain = water[0, k, j, i], water[1, k, j, i], water[2, k, j, i]
-                    above = 0.0
-                    if k + 1 < nz:
-                        above = 0.001 * rho[k + 1, j, i] * water[2, k + 1, j, i] * fall[k + 1]
-                    settled = short * (above - flux) / (grams * layers[k])
-                    flux = above
-                    made = collected(cloud, rain, short)
-                    cloud = max(cloud - made, 0.0)
-                    rain = max(rain + made + settled, 0.0)
-                    limit, divisor = saturation(exner[k, j, i] * theta[k, j, i], scale)
-                    change = (vapor - limit) / divisor
-                    dried = evaporated(vapor, rain, grams, limit, scale, short)
-                    dried = min(min(dried, max(-change - cloud, 0.0)), rain)
-                    change = max(change, -cloud)
-                    theta[k, j, i] += warming(exner[k, j, i]) * (change - dried)
-                    water[0, k, j, i] = max(vapor - change + dried, 0.0)
-                    water[1, k, j, i] = cloud + change
-                    water[2, k, j, i] = rain - dried
-                if step + 1 < steps:
-                    for k in range(nz):
-                        light = np.sqrt(rho[0, j, i] / rho[k, j, i])
-                        fall[k] = fall_speed(water[2, k, j, i], 0.001 * rho[k, j, i], light)
-            rained[j, i] += dt * (ground / steps)
+        _columns(
+            theta, water[0], water[1], water[2], rho, exner, pressure, thickness, dt, rained, j, fall, rows[0], rows[1],
+            rows[2], rows[3], rows[4], rows[5], rows[6], rows[7],
+        )  # fmt: skip
+
+
+@jit(noalias=True, borrowed=True)
+def _columns(
+    theta, vapor, cloud, rain, rho, exner, pressure, thickness, dt, rained, row, fall, come, layer, short, steps, flux,
+    limits, divisors, fallen,
+):  # fmt: skip
+    """The columns of a row, level by level from the ground up.
+
+    Where nothing rains or condenses in a row, less is computed. A cell has the same bits there: what is left out is 0.
+    """
+    nz, j, count, most = theta.shape[0], u8(row), u8(theta.shape[2]), 1
+    sloping = thickness.shape[2] > 1
+    for i in range(count):
+        short[i] = dt
+        steps[i] = 1.0
+        fallen[i] = 0.0
+    for level in range(nz):
+        k, falls = u8(level), 0
+        for i in range(count):
+            fall[k, i] = 0.0
+            falls |= 1 if rain[k, j, i] > 0.0 else 0
+        if falls:
+            _thick(thickness, sloping, level, row, layer)
+            for i in range(count):
+                speed = fall_speed(rain[k, j, i], 0.001 * rho[k, j, i], np.sqrt(rho[u8(0), j, i] / rho[k, j, i]))
+                fall[k, i] = speed
+                longest = 0.8 * layer[i] / (speed if speed > 0.0 else 1.0)
+                longest = longest if speed > 0.0 and level < nz - 1 else dt
+                short[i] = longest if longest < short[i] else short[i]
+    for i in range(count):
+        steps[i] = np.ceil(dt / short[i])
+        short[i] = dt / steps[i]
+        most = max(most, int(steps[i]))
+    for step in range(most):
+        for i in range(count):
+            flux[i] = 0.001 * rho[u8(0), j, i] * rain[u8(0), j, i] * fall[u8(0), i]  # out of the level
+            fallen[i] += 1000.0 / WATER_DENSITY * flux[i] if step < steps[i] else 0.0
+        for level in range(nz):
+            k, next_one = u8(level), u8(min(level + 1, nz - 1))
+            gate = 1.0 if level + 1 < nz else 0.0
+            rains, changes = 0, 0
+            for i in range(count):
+                scale, v, c = 380.0 / pressure[k, j, i], vapor[k, j, i], cloud[k, j, i]
+                limit, divisor = saturation(exner[k, j, i] * theta[k, j, i], scale)
+                above = gate * (0.001 * rho[next_one, j, i] * rain[next_one, j, i] * fall[next_one, i])
+                come[i] = above
+                limits[i] = limit
+                divisors[i] = divisor
+                rains |= 1 if rain[k, j, i] != 0.0 or above > 0.0 or c > 0.001 else 0
+                changes |= 1 if v > limit or v < 0.0 or c != 0.0 else 0
+            if rains:
+                _thick(thickness, sloping, level, row, layer)
+                for i in range(count):
+                    on, grams, scale = step < steps[i], 0.001 * rho[k, j, i], 380.0 / pressure[k, j, i]
+                    v, c, r, limit = vapor[k, j, i], cloud[k, j, i], rain[k, j, i], limits[i]
+                    settled = short[i] * (come[i] - flux[i]) / (grams * layer[i])
+                    flux[i] = come[i]
+                    made = collected(c, r, short[i])
+                    new_c, new_r = c - made, r + made + settled
+                    new_c, new_r = new_c if new_c > 0.0 else 0.0, new_r if new_r > 0.0 else 0.0
+                    change = (v - limit) / divisors[i]
+                    dried = evaporated(v, new_r, grams, limit, scale, short[i])
+                    most_dried = -change - new_c
+                    most_dried = most_dried if most_dried > 0.0 else 0.0
+                    dried = most_dried if most_dried < dried else dried
+                    dried = new_r if new_r < dried else dried
+                    change = -new_c if -new_c > change else change
+                    new_v = v - change + dried
+                    new_v = new_v if new_v > 0.0 else 0.0
+                    warmer = theta[k, j, i] + warming(exner[k, j, i]) * (change - dried)
+                    theta[k, j, i] = warmer if on else theta[k, j, i]
+                    vapor[k, j, i] = new_v if on else v
+                    cloud[k, j, i] = new_c + change if on else c
+                    rain[k, j, i] = new_r - dried if on else r
+            elif changes:
+                for i in range(count):
+                    on, v, c = step < steps[i], vapor[k, j, i], cloud[k, j, i]
+                    flux[i] = 0.0
+                    new_c = c if c > 0.0 else 0.0
+                    change = (v - limits[i]) / divisors[i]
+                    change = -new_c if -new_c > change else change
+                    new_v = v - change
+                    new_v = new_v if new_v > 0.0 else 0.0
+                    warmer = theta[k, j, i] + warming(exner[k, j, i]) * change
+                    theta[k, j, i] = warmer if on else theta[k, j, i]
+                    vapor[k, j, i] = new_v if on else v
+                    cloud[k, j, i] = new_c + change if on else c
+            else:
+                for i in range(count):
+                    flux[i] = 0.0
+        if step + 1 < most:
+            for level in range(nz):
+                k = u8(level)
+                for i in range(count):
+                    light = np.sqrt(rho[u8(0), j, i] / rho[k, j, i])
+                    fall[k, i] = fall_speed(rain[k, j, i], 0.001 * rho[k, j, i], light)
+    for i in range(count):
+        rained[j, i] += dt * (fallen[i] / steps[i])
+
+
+@jit
+def _thick(thickness, sloping, level, row, out):
+    """Thickness of the cells of a row."""
+    for i in range(len(out)):
+        out[i] = thickness[level, row, i] if sloping else thickness[level, 0, 0]
 
 
 @jit

@@ -8,9 +8,8 @@ from hpckit.kernels.compile.jit import STRICT, inlined
 @inlined(math=STRICT)
 def passing(q0, q1, q, q3, q4, share):
     """Mean of q over the downstream share of a cell; see `reference._passing`."""
-    return between(
-        edge(q1, q, slope(q0, q1, q), slope(q1, q, q3)), q, edge(q, q3, slope(q1, q, q3), slope(q, q3, q4)), share
-    )
+    bend = slope(q1, q, q3)
+    return between(edge(q1, q, slope(q0, q1, q), bend), q, edge(q, q3, bend, slope(q, q3, q4)), share)
 
 
 @inlined(math=STRICT)
@@ -24,32 +23,34 @@ def linear(q0, q1, q, q3, q4, share):
 
 @inlined(math=STRICT)
 def between(far, q, near, share):
-    """The same from the values at both edges of the cell."""
-    steep = near - far
-    bend = steep * (6.0 * (q - 0.5 * (far + near)))
-    square = steep * steep
-    new_far = 3.0 * q - 2.0 * near if bend > square else far
-    new_near = 3.0 * q - 2.0 * far if bend < -square else near
-    flat = (near - q) * (q - far) <= 0.0
-    new_far = q if flat else new_far
-    new_near = q if flat else new_near
-    curve = 6.0 * (q - 0.5 * (new_far + new_near))
-    return new_near - 0.5 * share * (new_near - new_far - (1.0 - 2.0 / 3.0 * share) * curve)
+    """The same from the values at both edges of the cell.
+
+    From the cell's mean the parabola rises to its edges by `ahead` and `back`, each at most twice the other, and by
+    nothing where they differ in sign.
+    """
+    back, ahead = q - far, near - q
+    twice_back, twice_ahead = 2.0 * back, 2.0 * ahead
+    back, ahead = lesser(back, twice_ahead), lesser(ahead, twice_back)
+    return q + (1.0 - share) * (ahead + share * (back - ahead))
+
+
+@inlined(math=STRICT)
+def lesser(a, b):
+    """The one nearer to 0 of two numbers of one sign, else 0."""
+    low, high = a if a < b else b, a if a > b else b
+    return (low if low > 0.0 else 0.0) + (high if high < 0.0 else 0.0)
 
 
 @inlined(math=STRICT)
 def edge(b, c, slope_b, slope_c):
-    """The value between two cells with their limited slopes."""
-    return 0.5 * (b + c) - (slope_c - slope_b) * (1.0 / 6.0)
+    """The value between two cells with half their limited slopes."""
+    return 0.5 * (b + c) - (slope_c - slope_b) * (1.0 / 3.0)
 
 
 @inlined(math=STRICT)
 def slope(a, b, c):
-    """The limited slope of the cell b."""
-    down, up = b - a, c - b
-    middle = 0.5 * (c - a)
-    size, one, two = abs(middle), 2.0 * abs(down), 2.0 * abs(up)
-    least = one if one < two else two
-    least = size if size < least else least
-    signed = least if middle > 0.0 else -least
-    return signed if down * up > 0.0 else 0.0
+    """Half the limited slope of the cell b."""
+    down, up, middle = b - a, c - b, 0.25 * (c - a)
+    low, high = down if down < up else up, down if down > up else up
+    low, high = middle if middle < low else low, middle if middle > high else high
+    return (low if low > 0.0 else 0.0) + (high if high < 0.0 else 0.0)

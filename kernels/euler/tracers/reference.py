@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from hpckit.kernels.euler.box.constants import RHO
 from hpckit.kernels.euler.constants import HALO, REACH
 
 
@@ -33,29 +32,38 @@ def transport(
     tracers: np.ndarray,
     out: np.ndarray,
     old: np.ndarray,
-    state: np.ndarray,
+    new: np.ndarray,
     column: np.ndarray,
     mass_flux: np.ndarray,
     dim: int,
-    rate: float,
+    rates: np.ndarray,
     bounded: bool,
+    thins: bool,
 ) -> None:
-    """Advect the tracers along a dim (0: z, 1: y, 2: x) after its sweep, into the owned cells of `out`.
+    """Advect the tracers along a dim (0: z, 1: y, 2: x) with the air, into the owned cells of `out`.
 
-    old: rho' before the sweep, with the halo of a state in the direction, float64[nz, ny + 12, nx + 12]. state, column,
-    mass_flux: after the sweep, as `kernels.euler.box.reference` has them. rate: dt over the spacing (s/m).
+    old, new: rho' before its mass has passed and after, float64[nz, ny + 12, nx + 12]; old has its halo in this
+    direction. With `thins` the owned cells of `new` are filled here, by the mass flux, else they are given. column:
+    the base state's rho is its first row; mass_flux: through the faces along dim, as `kernels.euler.box.reference` has
+    it. rates: dt over the width of cells along dim, by level, s/m, float64[nz].
     """
-    rho_old, rho_new = (each + column[0, :, None, None] for each in (old, state[RHO]))
-    owned = [slice(None)] + [slice(REACH, -REACH)] * 2
     near = [slice(None)] + [slice(HALO, -HALO)] * 2
+    rate = rates[:, None, None]
+    if thins:
+        new[tuple(near)] = old[tuple(near)] - rate * np.diff(mass_flux, axis=dim)
+    rho_old, rho_new = (each + column[0, :, None, None] for each in (old, new))
+    owned = [slice(None)] + [slice(REACH, -REACH)] * 2
     rho_owned, rho_after = rho_old[tuple(near)], rho_new[tuple(near)]
     if dim:
         owned[dim], near[dim] = slice(None), slice(HALO - 1, 1 - HALO)
         rho = np.moveaxis(rho_old[tuple(near)], dim, 0)
+        upstream = np.moveaxis(rate, dim, 0)
     else:
         rho = np.pad(rho_owned, ((1, 1), (0, 0), (0, 0)), mode="edge")
+        ends = np.pad(rates, 1, mode="edge")
+        upstream = np.where(mass_flux > 0, *(each[:, None, None] for each in (ends[:-1], ends[1:])))
     flux = np.moveaxis(mass_flux, dim, 0)
-    share = np.abs(flux) * rate / np.where(flux > 0, rho[:-1], rho[1:])
+    share = np.abs(flux) * upstream / np.where(flux > 0, rho[:-1], rho[1:])
     for q, result in zip(tracers, out, strict=True):
         line = np.moveaxis(q[tuple(owned)], dim, 0)
         if not dim:
@@ -67,25 +75,12 @@ def transport(
         result[:, REACH:-REACH, REACH:-REACH] = (rho_owned * q_owned - rate * np.diff(carried, axis=dim)) / rho_after
 
 
-def thin(
-    density: np.ndarray, old: np.ndarray, mass_flux: np.ndarray, thickness: np.ndarray, dim: int, rate: float
-) -> None:
-    """Density after its mass has passed along a dim, old as it was before: [1, nz, ny + 12, nx + 12] and [nz, …].
-
-    thickness: of the levels over the greatest, float64[nz], by which horizontal fluxes are multiplied in place.
-    """
-    old[...] = density[0]
-    if dim:
-        mass_flux *= thickness[:, None, None]
-    density[0, :, HALO:-HALO, HALO:-HALO] -= rate * np.diff(mass_flux, axis=dim)
-
-
 def borrow(tracers: np.ndarray, density: np.ndarray) -> None:
     """What is below 0 in an owned cell is made up for from the cell below, or above it, by mass, in place.
 
     What a whole column lacks comes from the first tracer, vapor, of its lowest cell. Diffusion of deviations from a
     base state, and across levels that slope, may leave a little less than nothing where the air is dry; microphysics
-    would lift it to 0 and so make water. density: of mass, [1, nz, ny + 12, nx + 12].
+    would lift it to 0 and so make water. density: of mass, by thickness, [1, nz, ny + 12, nx + 12].
     """
     rho, q = density[0, :, HALO:-HALO, HALO:-HALO], tracers[:, :, REACH:-REACH, REACH:-REACH]
     top = len(rho) - 1

@@ -9,6 +9,7 @@ import math
 
 from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.euler.rain.constants import F2X, F5, HEAT, RV, WARMED, WATER_DENSITY
+from hpckit.kernels.euler.rain.elementary import exponential, logarithm
 from hpckit.kernels.euler.rain.ice.constants import (
     ACROSS,
     BIGG,
@@ -69,7 +70,6 @@ from hpckit.kernels.euler.rain.ice.constants import (
     WATER_SHIFT,
     WIDEST,
 )
-from hpckit.kernels.euler.rain.ice.elementary import exponential, logarithm
 
 _QUARTER_PI = 0.25 * math.pi
 _PI_2 = math.pi * math.pi
