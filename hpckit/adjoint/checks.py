@@ -14,7 +14,7 @@ import numpy as np
 from hpckit.adjoint.derived import jvp_graph, vjp
 from hpckit.adjoint.models import TracedModel, plain, require_model
 from hpckit.adjoint.networks import Network
-from hpckit.adjoint.program.execute import BoundProgram
+from hpckit.adjoint.program.execute import BoundProgram, at_points
 from hpckit.comm.agree import least_of_ranks
 from hpckit.errors import BlowUpError
 from hpckit.grid.field import Field
@@ -55,7 +55,7 @@ def check(step: TracedModel, *args: Any, seed: int = 0, size: float = 1e-4, **op
     graph = jvp_graph(step.graph(*args, **options), (True,) * len(args))
     values = [plain(value) for value in (*args, *changes)]
     found = require_finite(step.bound(graph, args), dict(zip(graph.inputs, values, strict=True)))
-    results, moved = found[: len(found) // 2], found[len(found) // 2 :]
+    results, moved = (at_points(part, args) for part in (found[: len(found) // 2], found[len(found) // 2 :]))
     seeds = [_random(each, rng, 1.0) for each in results]
     _, pull = vjp(step, *args, **options)
     ahead = _dot(moved, seeds)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from hpckit.adjoint.models import TracedModel, plain, require_model
+from hpckit.adjoint.program.execute import at_points
 from hpckit.adjoint.program.stages import Graph
 from hpckit.adjoint.transforms import linear, sensitivities, tangents
 from hpckit.errors import InputError
@@ -32,6 +33,7 @@ def jvp(step: TracedModel, args: Sequence[Any], changes: Sequence[Any], **option
     bound = step.bound(derived, args)
     found = bound.run(_inputs(derived, [*args, *given]), [None] * len(derived.outputs))
     half = len(graph.outputs)
+    found = at_points(found[:half], args) + at_points(found[half:], args)
     return (tuple(found[:half]), tuple(found[half:])) if several else (found[0], found[half])
 
 
@@ -43,7 +45,7 @@ def vjp(step: TracedModel, *args: Any, **options: Any) -> tuple[Any, Callable[..
     """
     require_model(step, "the step of vjp")
     graph, several = step._traced(args, options)
-    found = step.bound(graph, args).run(_inputs(graph, args), [None] * len(graph.outputs))
+    found = at_points(step.bound(graph, args).run(_inputs(graph, args), [None] * len(graph.outputs)), args)
 
     def pull(*seeds: Any) -> tuple:
         derived = vjp_graph(graph)
@@ -53,7 +55,8 @@ def vjp(step: TracedModel, *args: Any, **options: Any) -> tuple[Any, Callable[..
             each if each is not None else like.like() if node.is_field else 0.0
             for node, each in zip(graph.outputs, seeds, strict=True)
         ]
-        return tuple(step.bound(derived, args).run(_inputs(derived, [*args, *given]), [None] * len(derived.outputs)))
+        back = step.bound(derived, args).run(_inputs(derived, [*args, *given]), [None] * len(derived.outputs))
+        return tuple(at_points(back, args))
 
     return (tuple(found) if several else found[0]), pull
 
@@ -76,7 +79,7 @@ def gradient(cost: Any, **options: Any) -> Callable[..., tuple[float, tuple]]:
             )
         derived = vjp_graph(graph, with_results=True)
         found = cost.bound(derived, args).run(_inputs(derived, [*args, 1.0]), [None] * len(derived.outputs))
-        return found[0], tuple(found[1:])
+        return found[0], tuple(at_points(found[1:], args))
 
     return value_and_gradient
 

@@ -42,7 +42,7 @@ class Ensemble(ClosedTogether):
     def zeros(self, like: Field) -> Field:
         """A field of zeros for all members, with the cells and the halo of a field of the mesh."""
         dec = like.decomposition
-        wide = Decomposition((*dec.shape, self.members), self.mesh.topology, (*dec.halo, 0))
+        wide = Decomposition((*dec.shape, self.members), self.mesh.topology, (*dec.halo, 0), (*dec.location, "center"))
         return Field.zeros(self.mesh, wide, name=like.name, units=like.units, device=like.device)
 
     def stack(self, fields: Sequence[Field]) -> Field:
@@ -111,5 +111,5 @@ class Ensemble(ClosedTogether):
 
     def _alone(self, field: Field) -> Field:
         dec = field.decomposition
-        alone = Decomposition(dec.shape[:-1], self.base.topology, dec.halo[:-1])
+        alone = Decomposition(dec.shape[:-1], self.base.topology, dec.halo[:-1], dec.location[:-1])
         return Field.zeros(self.base, alone, name=field.name, units=field.units, device=field.device)

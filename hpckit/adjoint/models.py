@@ -27,7 +27,7 @@ import numpy as np
 
 from hpckit.adjoint.networks import Applied, Network, Stages
 from hpckit.adjoint.program.again import Again
-from hpckit.adjoint.program.execute import BoundProgram, require_same_grid
+from hpckit.adjoint.program.execute import BoundProgram, at_points, require_same_grid
 from hpckit.adjoint.program.place import MEMBER
 from hpckit.adjoint.program.stages import Graph, SweepProgram
 from hpckit.adjoint.trace import ROOM, Axes, Traced, as_node, refusal
@@ -102,6 +102,8 @@ class TracedModel:
         bound = self.bound(graph, args)
         inputs = dict(zip(graph.inputs, map(plain, args), strict=True))
         results = bound.run(inputs, outs)
+        if out is None:
+            results = at_points(results, args)
         if not options and len(fields) == len(args) + len(outs):
             self._again.remember(args, outs, bound.script(inputs, outs), several)
         return tuple(results) if several else results[0]

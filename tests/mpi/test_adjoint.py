@@ -338,6 +338,19 @@ def through(layers, x, dy):
     return y, hp.nn.backward(layers, saved, dy)
 
 
+def test_results_and_gradients_stand_at_the_points_of_the_arguments_in_their_places(mesh):
+    step = A.model(lambda h, u: (h - 0.1 * h * (u[0, +1] - u), u - 0.1 * (h * h - h[0, -1] * h[0, -1])))
+    h, u = field(mesh), field(mesh, seed=1)
+    u.decomposition = u.decomposition.at(("center", "face"))
+    found, pull = A.vjp(step, h, u)
+    with A.Ensemble(mesh, 2) as ensemble:
+        moved = ensemble.member(step(ensemble.stack([h, h]), ensemble.stack([u, u]))[1], 1)
+    assert A.check(step, h, u).passed
+    pairs = (step(h, u), found, pull(*found), *A.jvp(step, (h, u), (h, u)), (h, moved))
+    pairs += (A.gradient(A.model(lambda h, u: (h * u).sum()))(h, u)[1],)
+    assert {tuple(each.decomposition.location[1] for each in pair) for pair in pairs} == {("center", "face")}
+
+
 def test_a_mask_has_no_slope_in_a_window(mesh):
     step = A.model(lambda T, mask, k: A.where(mask > 0.5, T * k, T))
     T, mask = field(mesh), field(mesh, seed=1)

@@ -175,3 +175,17 @@ def require_same_grid(fields: Sequence[Field], name: str) -> Field:
                 do="make that axis periodic, or put the values in the centers of cells",
             )
     return first
+
+
+def at_points(found: Sequence[Any], args: Sequence[Any]) -> list[Any]:
+    """New fields, with values at the points (centers or faces) of the arguments in their places; of the first field
+    where there is none.
+    """
+    fields = [arg for arg in args if isinstance(arg, Field)]
+    if all([set(field.decomposition.location) == {"center"} for field in fields]):  # most are
+        return list(found)
+    for k, field in enumerate(found):
+        if isinstance(field, Field):
+            like = args[k] if k < len(args) and isinstance(args[k], Field) else fields[0]
+            field.decomposition = field.decomposition.at(like.decomposition.location)
+    return list(found)
