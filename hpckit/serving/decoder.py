@@ -29,6 +29,7 @@ FUNCTION, PANELS, COUNT, UNITS, INPUTS, OUTPUTS, BIAS, BEGIN, COLUMNS, MATRIX_FI
 GAIN1, BIAS1, GAIN2, BIAS2, QKV, OUT, ROUTER, FEEDS, WINDOW, LAYER_FIELDS = range(10)
 UP, DOWN, FEED = range(3)  # the matrices of an MLP or an expert stand in this order, FEED of them
 ATTEND, PROJECT, RAISE, LOWER = range(4)
+STRIP = 4096  # numbers of an activation that are computed at once
 ACTIVATIONS = ("silu", "gelu", "gelu_erf", "relu")
 
 words, floats = values_at("int64"), values_at("float32")
@@ -147,29 +148,36 @@ def _split(flat, sizes, qkv):
 
 
 @jit(math=STRICT)
-def _raise(feed, sizes, given, hidden):
-    """What `hidden` has of this rank: columns of an activation of a product, or of silu(gate) times one."""
+def _raise(feed, sizes, given, room, hidden):
+    """What `hidden` has of this rank: columns of an activation of a product, or of silu(gate) times one. room: memory
+    for the product, which is there already: new memory of this size would cost its pages each time.
+    """
     rows, own, wide = given.shape[0], feed[COLUMNS], feed[OUTPUTS]
     begin, gated = feed[BEGIN], 1 if sizes.gated else 0
-    size = -(-rows * own // WHOLE) * WHOLE
-    raw = np.empty((rows, wide), np.float32)
-    gate, up, done = np.zeros(size, np.float32), np.zeros(size, np.float32), np.empty(size, np.float32)
+    raw = room[: rows * wide].reshape(rows, wide)
     _times(feed, given, raw, 0)
-    for row in range(rows):
-        for i in range(own):
-            gate[row * own + i] = raw[row, i]
-            up[row * own + i] = raw[row, gated * (wide // 2) + i]
-    if gated:
-        SWIGLU(gate, up, done)
-    elif sizes.activation == 0:
-        SILU(up, done)
-    elif sizes.activation == 1:
-        GELU(up, done)
-    elif sizes.activation == 2:
-        GELU_ERF(up, done)
-    else:
-        numbers.relu(up, done)
-    hidden[:, begin : begin + own] = done[: rows * own].reshape(rows, own)
+    each = max(1, STRIP // max(1, own))  # rows whose numbers stay in the nearest cache
+    size = -(-min(rows, each) * own // WHOLE) * WHOLE
+    gate, up, done = np.zeros(size, np.float32), np.zeros(size, np.float32), np.empty(size, np.float32)
+    for first in range(0, rows, each):
+        count = min(each, rows - first)
+        for row in range(count):
+            for i in range(own):
+                gate[row * own + i] = raw[first + row, i]
+                up[row * own + i] = raw[first + row, gated * (wide // 2) + i]
+        if gated:
+            SWIGLU(gate, up, done)
+        elif sizes.activation == 0:
+            SILU(up, done)
+        elif sizes.activation == 1:
+            GELU(up, done)
+        elif sizes.activation == 2:
+            GELU_ERF(up, done)
+        else:
+            numbers.relu(up, done)
+        for row in range(count):
+            for i in range(own):
+                hidden[first + row, begin + i] = done[row * own + i]
 
 
 @jit(math=STRICT)
@@ -185,13 +193,13 @@ def _rows_of(expert, chosen):
 
 
 @jit(math=STRICT)
-def _raise_experts(matrices, sizes, given, chosen, hidden):
+def _raise_experts(matrices, sizes, given, chosen, room, hidden):
     """`_raise` of each expert for the rows that chose it, which stand one after the other in `hidden`."""
     at = 0
     for expert in range(sizes.experts):
         rows, _ = _rows_of(expert, chosen)
         if len(rows):
-            _raise(matrices[FEED * expert + UP], sizes, given[rows], hidden[at : at + len(rows)])
+            _raise(matrices[FEED * expert + UP], sizes, given[rows], room, hidden[at : at + len(rows)])
             at += len(rows)
 
 
@@ -234,6 +242,7 @@ def decoder() -> Any:
         qkv = np.empty((count, sizes.groups, lines, sizes.head_width), np.float32)
         scores, shares = np.empty((count, sizes.experts), np.float32), np.empty((count, sizes.chosen), np.float32)
         chosen = np.empty((count, sizes.chosen), np.int64)
+        room = np.empty(count * matrices[:, OUTPUTS].max(), np.float32)
         for n in range(len(program)):
             does, layer = program[n, 0], program[n, 1]
             own = layers[layer]
@@ -252,11 +261,11 @@ def decoder() -> Any:
             elif does == RAISE:
                 _normed(own[GAIN2], own[BIAS2], sizes.eps, x, y)
                 if own[ROUTER] < 0:
-                    _raise(feeds[UP], sizes, y, hidden[:count])
+                    _raise(feeds[UP], sizes, y, room, hidden[:count])
                 else:
                     _times(matrices[own[ROUTER]], y, scores, 0)
                     CHOOSE(scores, chosen, shares)
-                    _raise_experts(feeds, sizes, y, chosen, hidden)
+                    _raise_experts(feeds, sizes, y, chosen, room, hidden)
             elif own[ROUTER] < 0:
                 _times(feeds[DOWN], hidden[:count], branch, feeds[DOWN, BEGIN])
             else:
