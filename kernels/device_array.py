@@ -91,6 +91,15 @@ def empty(shape: int | tuple[int, ...], like: Any, dtype: Any = None) -> Any:
     return cupy.empty(shape, dtype)
 
 
+def zeros(shape: int | tuple[int, ...], like: Any) -> Any:
+    """As `empty`, of zeros."""
+    if type(like).__module__ != "cupy":
+        return np.zeros(shape, like.dtype).view(type(like))
+    import cupy
+
+    return cupy.zeros(shape, like.dtype)
+
+
 def from_host(values: np.ndarray, like: Any) -> Any:
     """A copy of NumPy values as an array of the kind of `like`."""
     if type(like).__module__ != "cupy":
@@ -103,6 +112,15 @@ def from_host(values: np.ndarray, like: Any) -> Any:
 def to_host(array: Any) -> np.ndarray:
     """The values as a NumPy array, complete when this returns."""
     return array.get() if type(array).__module__ == "cupy" else as_host(array)
+
+
+def contiguous(array: Any, dtype: Any) -> Any:
+    """The array in that dtype, C-contiguous, where it is: itself where it is so already."""
+    if type(array).__module__ != "cupy":
+        return np.ascontiguousarray(as_host(array), dtype).view(type(array))
+    import cupy
+
+    return cupy.ascontiguousarray(array, dtype)
 
 
 def argsort(array: Any) -> Any:

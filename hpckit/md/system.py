@@ -228,10 +228,8 @@ class System:
         together.
         """
         self.bonds, self.terms, self.constraints, self.inner = bonds, tuple(terms), constraints, inner
-        if inner > 1 and (constraints is not None or self.device.is_gpu):
-            raise InputError("inner steps of bonds do not work with constraints or GPUs", do="set dynamics.inner = 1")
-        if constraints is not None and constraints.moves and self.device.is_gpu:
-            raise InputError("rigid bodies run on the CPU only", do="leave --gpu out, or constrain bonds and angles")
+        if inner > 1 and constraints is not None:
+            raise InputError("inner steps of bonds do not work with constraints", do="set dynamics.inner = 1")
         for each in (*([bonds] if bonds is not None else []), *terms):
             each.require_fit(self.interaction)
 

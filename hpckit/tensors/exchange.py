@@ -10,6 +10,7 @@ from mpi4py import MPI
 
 from hpckit.comm.checksums import End, Seals
 from hpckit.comm.mesh import Mesh
+from hpckit.kernels.device_array import contiguous, placed, to_host, zeros
 from hpckit.plan.protocol import NOBODY
 from hpckit.plan.tensors.hop import Hop
 from hpckit.plan.tensors.redistribution import RedistributionPlan
@@ -67,8 +68,10 @@ def program(hop: Hop, rank: int) -> HopProgram:
     )
 
 
-def redistribute(mesh: Mesh, plan: RedistributionPlan, local: np.ndarray) -> np.ndarray:
-    """Collective: the local array in the plan's target layout; a new array. What was given is unchanged."""
+def redistribute(mesh: Mesh, plan: RedistributionPlan, local: Any) -> Any:
+    """Collective: the local array in the plan's target layout; a new array. What was given is unchanged. Messages of
+    arrays on a GPU go through the host.
+    """
     with mesh.observer.operation(mesh.comm, "redistribution", local.dtype.str):
         for hop in plan.hops:
             its = program(hop, mesh.rank)
@@ -76,19 +79,20 @@ def redistribute(mesh: Mesh, plan: RedistributionPlan, local: np.ndarray) -> np.
     return local
 
 
-def _exchanged(mesh: Mesh, hop: Hop, its: HopProgram, local: np.ndarray) -> np.ndarray:
+def _exchanged(mesh: Mesh, hop: Hop, its: HopProgram, local: Any) -> Any:
     """The boxes that arrive, and the sums of their summands as a tree."""
-    slots = [np.zeros(its.shape, local.dtype) for _ in range(hop.summands)]
+    slots = [zeros(its.shape, local) for _ in range(hop.summands)]
     kept = [part for part in its.sends if part.peer == mesh.rank]
     for part in its.receives:
         if part.peer == mesh.rank:
             slots[part.summand][part.box] = local[kept[0].box]
     arriving = [part for part in its.receives if part.peer != mesh.rank]
     taken = [(part.peer, np.empty(slots[part.summand][part.box].shape, local.dtype)) for part in arriving]
-    leaving = [(part.peer, np.ascontiguousarray(local[part.box])) for part in its.sends if part.peer != mesh.rank]
+    away = [(part.peer, local[part.box]) for part in its.sends if part.peer != mesh.rank]
+    leaving = [(peer, to_host(contiguous(box, box.dtype))) for peer, box in away]
     _send(mesh, leaving, taken)
     for part, (_, came) in zip(arriving, taken, strict=True):
-        slots[part.summand][part.box] = came
+        slots[part.summand][part.box] = placed(came, local)
     step = 1
     while step < len(slots):
         for slot in range(0, len(slots) - step, 2 * step):
@@ -97,15 +101,15 @@ def _exchanged(mesh: Mesh, hop: Hop, its: HopProgram, local: np.ndarray) -> np.n
     return slots[0]
 
 
-def _doubled(mesh: Mesh, its: HopProgram, local: np.ndarray) -> np.ndarray:
+def _doubled(mesh: Mesh, its: HopProgram, local: Any) -> Any:
     """The sum over the axis, of blocks twice as large in each step."""
-    total = local.copy()
+    total = to_host(local).copy()
     for gives, taker in its.doubled:
         taken = [(taker, np.empty_like(total))] if taker != NOBODY else []
         _send(mesh, [(peer, total) for peer in gives], taken)
         for _, came in taken:
             total += came
-    return total
+    return placed(total, local)
 
 
 def _send(mesh: Mesh, leaving: list[tuple[int, np.ndarray]], arriving: list[tuple[int, np.ndarray]]) -> None:

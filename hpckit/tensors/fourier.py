@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from hpckit.comm.mesh import Mesh
 from hpckit.errors import InputError
+from hpckit.kernels.device_array import as_host, contiguous, is_device_array, placed
 from hpckit.plan.inputs.numbers import counts
 from hpckit.plan.tensors.fourier import FourierPlan
 from hpckit.plan.tensors.layout import Layout, Shard
@@ -24,9 +25,18 @@ KINDS = {"float32": "complex64", "float64": "complex128", "complex64": "complex6
 
 
 @functools.cache
-def lines() -> Any:
-    """The transforms of lines, SciPy's several at a time. Imported when needed: SciPy takes 0.3 s of a rank's start."""
+def lines(module: str = "") -> Any:
+    """The transforms of lines, SciPy's several at a time; of arrays of CuPy those of cuFFT. Imported when needed: SciPy
+    takes 0.3 s of a rank's start.
+    """
+    if module == "cupy":
+        return importlib.import_module("cupy.fft")
     return importlib.import_module("scipy.fft" if importlib.util.find_spec("scipy") else "numpy.fft")
+
+
+def _along(name: str, array: Any, **options: Any) -> Any:
+    """A transform of lines, where the array is."""
+    return placed(getattr(lines(type(array).__module__), name)(as_host(array), **options), array)
 
 
 @functools.cache
@@ -41,8 +51,8 @@ class FFT:
     """The discrete Fourier transform of a grid on a mesh, as `numpy.fft.rfftn` (real values) or `fftn` of the whole.
 
     mesh: axis d cuts dim d of the grid, as it cuts a `Field`; or give a `layout` that says what each axis cuts. dtype:
-    of the values: float64, float32 (halved along the last dim, as rfftn), complex128 or complex64. Results have the
-    same bits on any number of ranks. Arrays are in host memory.
+    of the values: float64, float32 (halved along the last dim, as rfftn), complex128 or complex64. Results are where
+    the arrays are: in host memory, with the same bits on any number of ranks, or on a GPU.
 
         fft = hp.tensors.FFT(mesh, shape)
         spectrum = fft.forward(field.interior)      # complex, this rank's part by fft.spectrum
@@ -81,30 +91,30 @@ class FFT:
             for plan in (stage.change for stage in self.plan.stages)
         ]
 
-    def forward(self, values: npt.ArrayLike) -> np.ndarray:
+    def forward(self, values: Any) -> Any:
         """Collective: the spectrum of values of this rank's part; a new array."""
         found = self._checked(values, self.layout, self.dtype, "values")
         for stage in self.plan.stages:
             if stage.change is not None:
                 found = redistribute(self.mesh, stage.change, found)
             for dim in stage.dims:
-                found = (lines().rfft if self._halves(dim) else lines().fft)(found, axis=dim)
-            found = np.ascontiguousarray(found, self.complex)
+                found = _along("rfft" if self._halves(dim) else "fft", found, axis=dim)
+            found = contiguous(found, self.complex)
         return found
 
-    def backward(self, spectrum: npt.ArrayLike) -> np.ndarray:
+    def backward(self, spectrum: Any) -> Any:
         """Collective: the values whose spectrum has this part; a new array. As `irfftn`, or `ifftn`."""
         found = self._checked(spectrum, self.spectrum, self.complex, "spectrum")
         for stage, change in zip(reversed(self.plan.stages), reversed(self._back), strict=True):
             for dim in reversed(stage.dims):
                 if self._halves(dim):
-                    found = lines().irfft(found, n=self.layout.shape[dim], axis=dim)
+                    found = _along("irfft", found, n=self.layout.shape[dim], axis=dim)
                 else:
-                    found = lines().ifft(found, axis=dim)
-            found = np.ascontiguousarray(found, self.dtype if found.dtype.kind == "f" else self.complex)
+                    found = _along("ifft", found, axis=dim)
+            found = contiguous(found, self.dtype if found.dtype.kind == "f" else self.complex)
             if change is not None:
                 found = redistribute(self.mesh, change, found)
-        return np.ascontiguousarray(found, self.dtype)
+        return contiguous(found, self.dtype)
 
     def _halves(self, dim: int) -> bool:
         """Whether the spectrum holds half of a dim."""
@@ -133,12 +143,12 @@ class FFT:
             [-1 if d == dims - 1 else 1 for d in range(dims)]
         )
 
-    def _checked(self, values: npt.ArrayLike, layout: Layout, dtype: np.dtype, what: str) -> np.ndarray:
-        given = np.asarray(values)
+    def _checked(self, values: Any, layout: Layout, dtype: np.dtype, what: str) -> Any:
+        given = values if is_device_array(values) else np.asarray(values)
         wanted = layout.local_shape(self.mesh.rank)
         if given.shape != wanted or (dtype.kind == "f" and given.dtype.kind == "c"):
             raise InputError(
                 f"rank {self.mesh.rank} holds {wanted} {dtype} of the {what}, the array is {given.shape} {given.dtype}",
                 do="give this rank's part: see fft.layout and fft.spectrum",
             )
-        return np.ascontiguousarray(given, dtype)
+        return contiguous(given, dtype)

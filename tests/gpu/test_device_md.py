@@ -35,6 +35,22 @@ def test_every_kind_of_motion_on_a_device_is_that_of_the_host(mpirun, monkeypatc
     assert "all good 8" in mpirun(ranks, "md_device_motion.py", timeout=280).stdout
 
 
+BESIDE = ("ewald", "ewald, tilted", "pppm", "inner steps", "biases", "rigid bodies", "coupling")
+
+
+@pytest.mark.parametrize(
+    ("ranks", "names"),
+    [
+        (1, ("inner steps", "rigid bodies")),
+        (2, ("biases",)),
+        *(pytest.param(n, BESIDE, marks=pytest.mark.nightly) for n in (1, 2, 3)),
+    ],
+)
+def test_what_acts_beside_pairs_on_a_device_is_that_of_the_host(mpirun, monkeypatch, ranks, names):
+    monkeypatch.setenv("NUMBA_ENABLE_CUDASIM", "1")
+    assert f"all good {len(names)}" in mpirun(ranks, "md_device_bound.py", *names, timeout=280).stdout
+
+
 def test_a_run_with_gpu_equals_one_without(tmp_path):
     for name, ranks, gpu, more in (("host", 1, (), {}), ("gpus", 2, ("--gpu",), SIMULATED)):
         done = hpckit("run", "md/melt", *SMALL, *gpu, "-n", ranks, "--directory", name, cwd=tmp_path, **more)
@@ -66,6 +82,8 @@ timestep 0.01
 thermo 3
 run 3
 """
+# As `BRANCHED`, with charges over all images.
+WAVES = {"ewald": "kspace_style ewald 1e-2", "pppm": "kspace_style pppm 1e-4"}
 BRANCHED = """units real
 atom_style full
 special_bonds charmm
@@ -91,12 +109,22 @@ run 2
 """
 
 
-@pytest.mark.parametrize(("name", "ranks"), [pytest.param("chain", 1, marks=pytest.mark.nightly), ("branched", 2)])
+@pytest.mark.parametrize(
+    ("name", "ranks"),
+    [
+        ("branched", 2),
+        *(pytest.param(name, n, marks=pytest.mark.nightly) for name, n in (("chain", 1), ("ewald", 1), ("pppm", 2))),
+    ],
+)
 def test_molecules_on_gpus_move_as_on_cores(tmp_path, name, ranks):
     """FENE chains; charged molecules with all that bonds them, some by constraints, and potentials for their ends."""
     write_chain(tmp_path / "chain.data", (2, 2, 8))
     write_branched_chains(tmp_path / "branched.data", n=(1, 1, 1))
-    (tmp_path / f"in.{name}").write_text({"chain": CHAIN, "branched": BRANCHED}[name])
+    scripts = {"chain": CHAIN, "branched": BRANCHED}
+    for each, command in WAVES.items():
+        far = BRANCHED.replace("lj/cut/coul/cut", "lj/cut/coul/long")
+        scripts[each] = far.replace("neighbor", f"{command}\nneighbor", 1)
+    (tmp_path / f"in.{name}").write_text(scripts[name])
     found = []
     for where, gpu, more in (("host", (), {}), ("gpus", ("--gpu", "-n", ranks), SIMULATED)):
         words = "run", f"in.{name}", *gpu, "--no-report", "--directory", where
@@ -107,10 +135,11 @@ def test_molecules_on_gpus_move_as_on_cores(tmp_path, name, ranks):
     (host, metrics), (gpus, there) = found
     np.testing.assert_allclose(gpus.unwrapped, host.unwrapped, atol=1e-12)
     np.testing.assert_allclose(gpus.velocities, host.velocities, atol=1e-11 * np.abs(host.velocities).max())
-    parts = {"energy", "bonded", "pressure", "coulomb", "angles", "dihedrals", "impropers"} & metrics.keys()
+    parts = {"energy", "bonded", "pressure", "coulomb", "long_range", "angles", "dihedrals", "impropers"}
+    parts &= metrics.keys()
     for what in parts:
         assert there[what] == pytest.approx(metrics[what], rel=1e-11), what
-    assert len(parts) == (7 if name == "branched" else 3)
+    assert len(parts) == {"chain": 3, "branched": 7}.get(name, 8)
     assert metrics["rebuilds"] > 1
 
 

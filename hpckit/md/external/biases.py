@@ -169,7 +169,8 @@ class Biases:
     """Collective variables of a system, and their biases; part of the forces as `System.biases`.
 
     The energy of biases is in the potential energy, their virial in the pressure. values: of the variables at the last
-    forces; energy: of all biases then. Raises `InputError` for particles beyond the system, and on a GPU.
+    forces; energy: of all biases then. The host computes them: it takes the places of their particles from a
+    GPU, and adds to the forces there. Raises `InputError` for particles beyond the system.
     """
 
     def __init__(self, variables: Sequence[CollectiveVariable], biases: Sequence[Bias] = ()) -> None:
@@ -178,34 +179,34 @@ class Biases:
         self._ids = np.unique([id_ for each in self.variables for id_ in each.ids]).astype(np.int64)
         self._rows = [np.searchsorted(self._ids, each.ids) for each in self.variables]
         self._own = self._slots = np.zeros(0, np.int64)  # places in `_ids` of this rank's particles, and their slots
+        self._there: Any = self._slots  # on the device
         self._masses = np.zeros(0)
         self._last = -1
 
     def attach(self, system: System) -> None:
         """Collective, after a rebuild: find the slots of the particles."""
-        if system.device.is_gpu:
-            raise InputError("collective variables run on the CPU only", do="leave --gpu out")
         if len(self._ids) and self._ids[-1] >= system.count:
             raise InputError(
                 f"a variable names particle {self._ids[-1] + 1}, but there are {system.count}",
                 do="give ids from 1",
             )
-        particles = system.particles
-        ids = particles.ids[: particles.slots]
+        particles, device = system.particles, system.device
+        ids = device.to_host(particles.ids[: particles.slots])
         where = np.full(system.count, -1, np.int64)
         mine = np.flatnonzero(ids >= 0)
         where[ids[mine]] = mine
         slots = where[self._ids]
         self._own = np.flatnonzero(slots >= 0)
         self._slots = slots[self._own]
+        self._there = device.to_device(self._slots)
         masses = np.zeros(len(self._ids))
-        masses[self._own] = system.masses[types_of(particles.positions[self._slots])]
+        masses[self._own] = system.masses[types_of(device.to_host(particles.positions[self._there]))]
         self._masses = sum_of_ranks(system.mesh.comm, masses)
 
     def look(self, system: System) -> list[Value]:
         """Collective: the variables of now, with their slopes."""
         places = np.zeros((len(self._ids), 3))
-        places[self._own] = system.particles.positions[self._slots, :3]
+        places[self._own] = system.device.to_host(system.particles.positions[self._there, :3])
         sum_of_ranks(system.mesh.comm, places)
         box = Box(system.domains.cell, np.asarray(system.domains.periodic))
         found = [
@@ -237,14 +238,16 @@ class Biases:
         forces = np.zeros((len(self._ids), 3))
         for each, rows, slope in zip(found, self._rows, slopes, strict=True):
             np.add.at(forces, rows, -slope * each.slopes)
-        system.particles.forces[self._slots, :3] += forces[self._own]
+        device = system.device
+        if len(self._own):
+            system.particles.forces[self._there, :3] += device.to_device(forces[self._own])
         if not measure:
             return
         for each, rows, slope, energy in zip(found, self._rows, slopes, energies, strict=True):
             owned = np.flatnonzero(self._own == rows[0])  # by the rank of the first particle
             for slot in self._slots[owned]:
                 virial = [-slope * each.strain[a, b] for a, b in PARTS]
-                system.forces.tallies[slot, :7] += 2.0 * np.array([energy, *virial])
+                system.forces.tallies[slot, :7] += device.to_device(2.0 * np.array([energy, *virial]))
 
     def saved(self) -> dict[str, Any]:
         """The state of all biases."""

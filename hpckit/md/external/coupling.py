@@ -128,15 +128,16 @@ class Coupling:
         assert isinstance(pair_forces, PairForces)
         lists, parts, slots = neighbors.lists, neighbors.parts, particles.slots
         assert lists is not None
+        device = system.device
         if len(self._out[0]) < slots:
-            self._out = np.zeros((particles.capacity, 4)), np.zeros((particles.capacity, TALLY))
-        columns = []
+            self._out = device.zeros((particles.capacity, 4)), device.zeros((particles.capacity, TALLY))
+        columns, there = [], device.to_host(particles.ids[:slots]) >= 0
         for each in tables:
-            table = stored_table(each.table, pair_forces.form, None, None)
+            table = device.to_device(stored_table(each.table, pair_forces.form, None, None))
             for part in (parts.inner, parts.outer):
                 if len(part):
                     what = part, pair_forces.records(particles), lists.bounds, lists.entries, table
                     forces(pair_forces.kernel(True), pair_forces.form, *what, *self._out)
-            columns.append(np.where(particles.ids[:slots] >= 0, self._out[1][:slots, 0], 0.0))
+            columns.append(np.where(there, device.to_host(self._out[1][:slots, 0]), 0.0))
         rows = np.ascontiguousarray(np.stack(columns, axis=1))
         return 0.5 * add_ranks(system.mesh.comm, rows, max(8 * system.count, system.mesh.size), system.forces.exact)

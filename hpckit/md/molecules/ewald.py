@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -45,7 +46,8 @@ class Ewald:
                 self._most = np.abs(self._numbers).max(axis=0, initial=0)
             else:
                 self._rows, self._numbers = waves_within(most, cell.lengths, self.fineness.squares)
-            self._waves = np.zeros((2, len(self._numbers)))
+            self._waves = system.device.zeros((2, len(self._numbers)))
+            self._rows = system.device.to_device(self._rows)
         self._fit(system)
 
     def _fit(self, system: System) -> None:
@@ -57,6 +59,7 @@ class Ewald:
         k = self._numbers @ cell.reciprocal if cell.tilted else self._unit * self._numbers
         squares, g4 = (k * k).sum(axis=1), 0.25 / self.fineness.splitting**2
         self._weights = 4 * np.pi / float(np.prod(lengths)) * np.exp(-g4 * squares) / squares
+        self._placed = system.device.to_device(self._weights)
         slope = -2.0 * (1.0 / squares + g4)
         parts = ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))
         self._stress = np.stack([float(a == b) + slope * k[:, a] * k[:, b] for a, b in parts])
@@ -72,20 +75,27 @@ class Ewald:
         where = places, charges, particles.slots, self._rows, self._unit, self._most
         with system.timer("long range"):
             kernels.structure(*where, self._big, *self._waves)
-            sum_of_ranks(system.mesh.comm, self._waves)
+            waves = self._of_all_ranks(system)
             if places is particles.positions:
-                kernels.wave_forces(*where, *self._waves, self._weights, particles.forces)
+                kernels.wave_forces(*where, *waves, self._placed, particles.forces)
             else:
-                upright = np.zeros((particles.slots, 4))
-                kernels.wave_forces(*where, *self._waves, self._weights, upright)
+                upright = system.device.zeros((max(1, particles.slots), 4))
+                kernels.wave_forces(*where, *waves, self._placed, upright)
                 turn = system.domains.cell.reciprocal / self._unit[:, None]  # of k, from the upright box
                 for dim in range(3):  # not by a product of matrices, whose order of sums may depend on their size
-                    each = (upright[:, d] * turn[d, dim] for d in range(3))
+                    each = (upright[: particles.slots, d] * turn[d, dim] for d in range(3))
                     particles.forces[: particles.slots, dim] += sum(each)
             if measure:
-                each = self._weights * (self._waves**2).sum(axis=0)
+                each = self._weights * (system.device.to_host(waves) ** 2).sum(axis=0)
                 self.energy = float(each.sum()) + self._constant
                 self.virial = self._stress @ each
+
+    def _of_all_ranks(self, system: System) -> Any:
+        """Collective: the sums of the waves over all ranks, on the device."""
+        device, comm = system.device, system.mesh.comm
+        if not device.is_gpu or comm.size > 1:
+            return device.to_device(sum_of_ranks(comm, device.to_host(self._waves)))
+        return self._waves
 
 
 def waves_of_cell(most: tuple[int, int, int], cell: Cell) -> tuple[np.ndarray, np.ndarray]:
@@ -119,14 +129,13 @@ def charges_of(system: System) -> ChargedForces:
         raise InputError("a sum over all images needs charges", do="set interaction.coulomb")
     if not all(system.domains.periodic):
         raise InputError("a sum over all images needs a box that is periodic in x, y and z")
-    if system.device.is_gpu:
-        raise InputError("sums over all images run on the CPU only", do="leave --gpu out")
     return forces
 
 
 def most_charge(system: System, forces: ChargedForces) -> float:
     """Collective: an upper bound of the sum of all magnitudes of charges."""
-    largest = np.array(np.abs(forces.charges[: system.particles.slots]).max(initial=0.0))
+    own = system.device.to_host(forces.charges[: system.particles.slots])
+    largest = np.array(np.abs(own).max(initial=0.0))
     return float(max_of_ranks(system.mesh.comm, largest)) * system.count
 
 
@@ -134,7 +143,7 @@ def constant_energy(system: System, forces: ChargedForces, splitting: float) -> 
     """Collective: the energy of smooth charges with themselves, which is taken off, and that of a background of the
     opposite charge times the volume.
     """
-    own = np.asarray(forces.charges[: system.particles.slots])
+    own = system.device.to_host(forces.charges[: system.particles.slots])
     columns, rows = np.column_stack([own, own * own]), max(2 * system.count, system.mesh.size)
     total, squares = add_ranks(system.mesh.comm, columns, rows, exact=True)
     return -splitting / math.sqrt(math.pi) * float(squares), 0.5 * math.pi * float(total) ** 2 / splitting**2

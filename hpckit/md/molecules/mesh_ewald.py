@@ -15,7 +15,6 @@ import numpy as np
 from hpckit.errors import BlowUpError, InputError
 from hpckit.grid.exchange import HaloExchange
 from hpckit.grid.field import Field
-from hpckit.kernels import aligned
 from hpckit.kernels.particles.mesh.dispatch import SIDE, WIDTH, gather, lay_beside, spread
 from hpckit.md.molecules.estimates import Fineness
 from hpckit.md.molecules.ewald import charges_of, constant_energy, most_charge, rounding
@@ -44,11 +43,13 @@ class MeshEwald:
         self.energy, self.virial = 0.0, np.zeros(6)
         self._fft: FFT | None = None
         self._halo: tuple[int, ...] = (0, 0, 0)
+        self._lost: Any = 0  # charges beyond the mesh, since a GPU was last asked for them
 
     def meet(self, system: System) -> None:
         """Collective: take up charges and box. Raises `InputError` for open dims, without charges, and for unequal
         domains; `DecompositionError` for a mesh that is too coarse for that many ranks.
         """
+        self._check(system)
         self._forces = charges_of(system)
         self._constants = constant_energy(system, self._forces, self.fineness.splitting)
         self._cell: Cell | None = None
@@ -66,7 +67,7 @@ class MeshEwald:
         self._fit(system)
 
     def _prepare(self, system: System, halo: tuple[int, ...]) -> None:
-        mesh = system.mesh
+        mesh, device = system.mesh, system.device
         cells = Decomposition(self.fineness.mesh, mesh.topology, halo)
         self._halo, self._inside = halo, cells.interior
         local = cells.local_shape(mesh.rank)
@@ -74,10 +75,12 @@ class MeshEwald:
         self._start = np.array(cells.start(mesh.rank), np.int64) - np.array(halo)
         count = math.prod(local)
         # Vectors touch some numbers behind the last row.
-        self._charges, self._fields = np.zeros(count + WIDTH), np.zeros((3, count + WIDTH))
-        self._beside = aligned.zeros((count + WIDTH, SIDE), np.float64)
-        self._charge_field = Field(mesh, cells, self._charges[:count].reshape(local), "charge")
-        self._field_of_each = [Field(mesh, cells, row[:count].reshape(local), "field") for row in self._fields]
+        self._charges, self._fields = device.zeros((count + WIDTH,)), device.zeros((3, count + WIDTH))
+        self._beside = device.zeros((count + WIDTH, SIDE))
+        self._charge_field = Field(mesh, cells, self._charges[:count].reshape(local), "charge", device=device)
+        self._field_of_each = [
+            Field(mesh, cells, row[:count].reshape(local), "field", device=device) for row in self._fields
+        ]
         self._back = HaloExchange(mesh, self._charge_field)
         self._out = HaloExchange(mesh, self._field_of_each)
         self._fft = FFT(mesh, self.fineness.mesh)
@@ -95,10 +98,11 @@ class MeshEwald:
         # The wave of half the points has no derivative on the mesh.
         turned = [np.where(np.abs(n) * 2 == m, 0.0, n) for n, m in zip(numbers, mesh, strict=True)]
         slopes = waves_of(turned, cell)
-        self._slopes = [np.asarray(-1j * k * (points / volume)) for k in slopes]
+        placed = system.device.to_device
+        self._slopes = [placed(np.asarray(-1j * k * (points / volume))) for k in slopes]
         # It stands for two waves, of either sign, which differ in length where the cell leans.
         signs = (1.0, -1.0) if cell.tilted else (1.0,)
-        self._influence, self._energies, self._stress = np.asarray(0.0), np.asarray(0.0), [np.asarray(0.0)] * 6
+        whole, energies, stress = np.asarray(0.0), np.asarray(0.0), [np.asarray(0.0)] * 6
         for sign in signs:
             each = [np.where(np.abs(n) * 2 == m, sign * n, n) for n, m in zip(numbers, mesh, strict=True)]
             influence, squares = influence_of(each, self.fineness, cell)
@@ -107,11 +111,11 @@ class MeshEwald:
             weights = np.ascontiguousarray(fft.weights() * influence * (0.5 / volume))
             bend = -2.0 * (1.0 / np.where(squares > 0, squares, np.inf) + 0.25 / self.fineness.splitting**2)
             shears = waves if cell.tilted else slopes
-            self._influence = self._influence + influence
-            self._energies = self._energies + weights
+            whole, energies = whole + influence, energies + weights
             for part, (a, b) in enumerate(PARTS):
                 both = waves[a] * waves[a] if a == b else shears[a] * shears[b]
-                self._stress[part] = self._stress[part] + weights * (float(a == b) + bend * both)
+                stress[part] = stress[part] + weights * (float(a == b) + bend * both)
+        self._influence, self._weights = placed(whole), [placed(each) for each in (energies, *stress)]
         own, background = self._constants
         self._constant = own - background / volume
 
@@ -124,14 +128,9 @@ class MeshEwald:
         place: Any = system.domains.lower, self._scale, self._start, self._shape, self.fineness.order
         with system.timer("long range"):
             self._charges[:] = 0.0
-            lost = spread(places, charges, particles.slots, *place, self._big, self._charges)
-            if lost:
-                raise BlowUpError(
-                    f"{lost} charges are beyond the mesh of their rank",
-                    where=f"rank {system.mesh.rank}",
-                    likely="lists that are rebuilt too rarely, or a time step too long",
-                    do="lower time.dt, or set neighbors.check = true",
-                )
+            self._lost += spread(places, charges, particles.slots, *place, self._big, self._charges)
+            if measure or not system.device.is_gpu:
+                self._check(system)
             self._back.accumulate(self._charge_field)
             spectrum = fft.forward(self._charge_field.data[self._inside])
             if measure:
@@ -143,15 +142,27 @@ class MeshEwald:
             lay_beside(self._fields, self._beside)
             gather(places, charges, particles.slots, *place, self._beside, particles.forces)
 
+    def _check(self, system: System) -> None:
+        """Raise `BlowUpError` for charges beyond the mesh since the last call; waits for a GPU, which is asked at
+        rebuilds and where energies are measured.
+        """
+        lost, self._lost = int(self._lost), 0
+        if lost:
+            raise BlowUpError(
+                f"{lost} charges are beyond the mesh of their rank",
+                where=f"rank {system.mesh.rank}",
+                likely="lists that are rebuilt too rarely, or a time step too long",
+                do="lower time.dt, or set neighbors.check = true",
+            )
+
     def _measure(self, system: System, spectrum: np.ndarray) -> None:
-        powers = spectrum.real**2 + spectrum.imag**2
+        powers, xp = spectrum.real**2 + spectrum.imag**2, system.device.xp
         exact = self._forces.exact
-        weights = self._energies, *self._stress
         if exact:
-            each = np.stack([(one * powers).reshape(-1) for one in weights], axis=1)
+            each = np.stack([(one * powers).reshape(-1) for one in self._weights], axis=1)
         else:
             # Not np.dot: its threads wait for each other on a busy machine, longer than all of this takes.
-            each = np.array([[float(np.einsum("ijk,ijk->", one, powers)) for one in weights]])
+            each = np.array([[float(xp.einsum("ijk,ijk->", one, powers)) for one in self._weights]])
         found = add_ranks(system.mesh.comm, each, math.prod(self.fineness.mesh) + system.mesh.size, exact)
         self.energy, self.virial = float(found[0]) + self._constant, found[1:]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -45,8 +46,9 @@ class RigidBodies:
 
     Positions and velocities of the particles are all that a body is: every rank gathers those of all particles at each
     half of a step, moves the bodies in the same order, and takes its own particles back. So bits do not depend on the
-    ranks, a run goes on on any number of them, and memory and messages grow with all particles. `Held`; thermostats
-    that scale velocities go with it. Raises `InputError` for bodies of particles in one place.
+    ranks, a run goes on on any number of them, and memory and messages grow with all particles. The host moves them:
+    particles of a GPU are copied to it and back at each half of a step. `Held`; thermostats that scale velocities go
+    with it. Raises `InputError` for bodies of particles in one place.
     """
 
     moves, longest_step = True, math.inf
@@ -127,19 +129,18 @@ class RigidBodies:
         turned = np.cross(spin[b], np.cross(spin[b], it.arms)) + np.cross(bent[b], it.arms)
         whole = (it.force / self._whole[:, None])[b]
         held = self._masses[:, None] * (turned / per_mass + whole) - it.forces
-        own = system.particles.own
-        place = self._place[system.particles.ids[own]]
-        for column, (x, y) in enumerate(PARTS):
-            system.forces.tallies[own, 1 + column] += 2.0 * it.arms[place, x] * held[place, y]
+        own, place = self._whose(system)
+        each = np.stack([2.0 * it.arms[place, x] * held[place, y] for x, y in PARTS], axis=1)
+        system.forces.tallies[own, 1:7] += system.device.to_device(each)
 
     def _gather(self, system: System, dt: float) -> Bodies:
         """Collective: the bodies of all particles, with momenta after a kick of dt."""
-        particles, cell = system.particles, system.domains.cell
+        particles, cell, host = system.particles, system.domains.cell, system.device.to_host
         slots = particles.own
         each = np.zeros(len(slots), ROW)
-        each["id"] = particles.ids[slots]
-        each["place"] = particles.positions[slots, :3] + cell.shifts(particles.images[slots])
-        each["velocity"], each["force"] = particles.velocities[slots, :3], particles.forces[slots, :3]
+        each["id"] = host(particles.ids[slots])
+        each["place"] = host(particles.positions[slots, :3]) + cell.shifts(host(particles.images[slots]))
+        each["velocity"], each["force"] = host(particles.velocities[slots, :3]), host(particles.forces[slots, :3])
         came = np.concatenate(rows_of_ranks(each, system.mesh))
         rows = np.empty(system.count, ROW)
         rows[came["id"]] = came
@@ -156,16 +157,21 @@ class RigidBodies:
 
     def _give(self, system: System, it: Bodies, axes: np.ndarray, middle: np.ndarray | None) -> None:
         """Give the own particles the velocities of bodies with these axes, and places about these middles."""
-        particles, cell = system.particles, system.domains.cell
-        own = particles.own
-        place = self._place[particles.ids[own]]
+        particles, cell, device = system.particles, system.domains.cell, system.device
+        own, place = self._whose(system)
         b, arms = self._body[place], it.arms[place]
         if middle is not None:
             turn = axes @ np.swapaxes(it.axes, 1, 2)
             arms = np.einsum("ijk,ik->ij", turn[b], arms)
-            particles.positions[own, :3] = middle[b] + arms - cell.shifts(particles.images[own])
+            shifts = cell.shifts(device.to_host(particles.images[own]))
+            particles.positions[own, :3] = device.to_device(middle[b] + arms - shifts)
         spin = self._spin(it.angular, axes)
-        particles.velocities[own, :3] = it.velocity[b] + np.cross(spin[b], arms)
+        particles.velocities[own, :3] = device.to_device(it.velocity[b] + np.cross(spin[b], arms))
+
+    def _whose(self, system: System) -> tuple[Any, np.ndarray]:
+        """The slots of own particles, on the device, and their places in the order of bodies."""
+        own = system.particles.own
+        return own, self._place[system.device.to_host(system.particles.ids[own])]
 
     def _spin(self, angular: np.ndarray, axes: np.ndarray) -> np.ndarray:
         """Angular velocities."""
