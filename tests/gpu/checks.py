@@ -21,7 +21,7 @@ __all__ = ["DOUBLE", "PRECISIONS", "SINGLE", "Check", "Pairs", "checks", "differ
 
 MODULES = (
     "stencil", "slabs", "euler", "physics", "split", "shallow_water", "flood", "sphere",
-    "particles", "molecules", "charges", "layers", "graphs",
+    "particles", "molecules", "charges", "snap", "layers", "graphs",
 )  # fmt: skip
 PRECISIONS = ("float64", "float32")
 DOUBLE, SINGLE = 1e-12, 2e-6  # largest difference allowed, over the largest magnitude

@@ -35,7 +35,7 @@ def test_every_kind_of_motion_on_a_device_is_that_of_the_host(mpirun, monkeypatc
     assert "all good 8" in mpirun(ranks, "md_device_motion.py", timeout=280).stdout
 
 
-BESIDE = ("ewald", "ewald, tilted", "pppm", "inner steps", "biases", "rigid bodies", "coupling")
+BESIDE = ("snap", "ewald", "ewald, tilted", "pppm", "inner steps", "biases", "rigid bodies", "coupling")
 
 
 @pytest.mark.parametrize(

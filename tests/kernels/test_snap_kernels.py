@@ -63,5 +63,5 @@ def _computed(slots, starts, grid, it, exact):
     lists, own = Lists(entries, start, None, None, []), clusters * 8
     pushed, tallies = np.zeros((len(slots), 8 if exact else 4)), np.ones((own, 8))
     what = np.arange(clusters, dtype=np.int32), slots, lists, it, dispatch.room(it, lists, own, None)
-    dispatch.forces(dispatch.force_kernel(exact, True), *what, pushed, tallies)
+    dispatch.forces(dispatch.force_kernel(exact, True, pushed), *what, pushed, tallies)
     return pushed, tallies

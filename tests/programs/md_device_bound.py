@@ -1,6 +1,6 @@
-"""What acts beside pairs, on these ranks, on the host and on a (simulated) GPU: the same particles after some steps.
+"""What acts beside pairs or in their place, on the host and on a (simulated) GPU: the same particles after some steps.
 
-Sums over all images of charges, collective variables with biases, inner steps of bonds, rigid bodies, a coupling.
+SNAP, sums over all images of charges, collective variables with biases, inner steps of bonds, rigid bodies, a coupling.
 `md_device_bound.py NAME…` takes some of the cases.
 """
 
@@ -14,11 +14,13 @@ from hpckit.comm.gpu import find_gpu
 from hpckit.errors import BlowUpError
 from hpckit.kernels.particles.charged.screening import near_part
 from hpckit.kernels.particles.lennard_jones.dispatch import POTENTIAL, parameters
+from hpckit.kernels.particles.many_body.snap.reference import ZBL, Snap, tables
 from hpckit.md.external.biases import Biases, Metadynamics, Restraint
 from hpckit.md.external.coupling import Coupling, SoftPairs
 from hpckit.md.external.grid import HillGrid
 from hpckit.md.external.variables import CollectiveVariable
 from hpckit.md.interaction import Interaction
+from hpckit.md.many_body.snap import SnapPotential
 from hpckit.md.molecules.bonds import Bonds
 from hpckit.md.molecules.charges import Charged
 from hpckit.md.molecules.estimates import Fineness
@@ -63,7 +65,15 @@ def biased() -> dict:
     return {"biases": Biases((far, bent), (Restraint(0, 30.0, 1.0), hills))}
 
 
+def snapped() -> dict:
+    count = len(tables(2).triples)
+    coefficients = np.random.default_rng(2).normal(size=(2, 1 + count))
+    given = Snap(2, coefficients, 0.7 * np.ones(2), np.array([1.0, 0.6]), 0.99, 0.1, True, True, np.zeros((2, 2, ZBL)))
+    return {"interaction": SnapPotential(given)}
+
+
 CASES = {
+    "snap": snapped,
     "ewald": lambda: charged(Ewald(WAVES)),
     "ewald, tilted": lambda: charged(Ewald(WAVES), 0.4),
     "pppm": lambda: charged(MeshEwald(MESH)),

@@ -40,9 +40,7 @@ class SnapPotential:
 
 
 class SnapForces(CenteredForces):
-    """The forces of the potential; see `Forces`. They run on the CPU."""
-
-    on_cpu = "forces of SNAP"
+    """The forces of the potential; see `Forces`."""
 
     def __init__(
         self,
@@ -54,7 +52,7 @@ class SnapForces(CenteredForces):
     ) -> None:
         super().__init__(interaction.types, False, precision, exact, isa, device)
         self._given = interaction.parameters
-        self._kernels = {measure: force_kernel(exact, measure) for measure in (False, True)}
+        self._kernels = {measure: force_kernel(exact, measure, self.pushed) for measure in (False, True)}
         self._room: Any = None
 
     def meet(self, particles: Particles, neighbors: NeighborList, ghosts: GhostExchange) -> None:
