@@ -41,8 +41,7 @@ BESIDE = ("snap", "ewald", "ewald, tilted", "pppm", "inner steps", "biases", "ri
 @pytest.mark.parametrize(
     ("ranks", "names"),
     [
-        (1, ("inner steps", "rigid bodies")),
-        (2, ("biases",)),
+        (1, ("inner steps", "rigid bodies", "biases")),
         *(pytest.param(n, BESIDE, marks=pytest.mark.nightly) for n in (1, 2, 3)),
     ],
 )
