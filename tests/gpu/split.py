@@ -177,15 +177,15 @@ def rain_case(device: Device, dtype: np.dtype) -> Pairs:
     carried = 0.01 * rng.random((4, cells[0], *(n + 2 * REACH for n in cells[1:])))
     column = np.broadcast_to(inputs["column"][:, :, None, None], (3, *shape)).copy()
     sizes = rng.uniform(0.8, 1.2, shape)
-    parts = [inputs["state"], inputs["mu"], column, sizes, carried, np.zeros((4, *cells)), np.zeros((3, *cells))]
+    parts = [inputs["state"], column, sizes, carried, np.zeros((4, *cells)), np.zeros((3, *cells))]
     unpacked = _copies(device, dtype, parts)
     for of in unpacked[:1] if compiling() else unpacked:
-        state, deviation, column, size_of, carried, air, parcels = of
-        rain.air_of(state, deviation, deviation, column, size_of, carried, air, parcels)
+        state, column, size_of, carried, air, parcels = of
+        rain.air_of(state, column, size_of, carried, air, parcels)
         air[0] *= 1.01
         parcels *= 0.5
         rain.put_back(air, parcels, column, size_of, state, carried)
-    labels = dict(zip(("moist state", "carried", "air", "parcels"), (0, 4, 5, 6), strict=True))
+    labels = dict(zip(("moist state", "carried", "air", "parcels"), (0, 3, 4, 5), strict=True))
     moist = {label: (unpacked[0][k], unpacked[1][k]) for label, k in labels.items()}
     flux = [inputs[name] + rng.normal(size=inputs[name].shape) for name in "xyz"]
     parts = [inputs["state"], inputs["start"] * 0.01, carried, inputs["column"], inputs["levels"], *flux]

@@ -81,7 +81,7 @@ def warm_up(config: Config, device: Device = HOST) -> None:
         kinds = len(config.moisture.water)
         air, water = table(4, nz, ny, nx), table(kinds, nz, ny, nx)
         carried = table(kinds, nz, ny + 2 * REACH, nx + 2 * REACH)
-        air_of(state, table(*state.shape[1:]), table(*state.shape[1:]), column, table(nz), carried, air, water)
+        air_of(state, column, table(nz), carried, air, water)
         put_back(air, water, column, table(nz), state, carried)
         if config.moisture.kind == "kessler":
             kessler(air[0], water, *air[1:], table(nz), 1.0, table(ny, nx))

@@ -15,10 +15,10 @@ from hpckit.errors import BlowUpError
 from hpckit.kernels.euler.box.constants import RHO, RHO_U, RHO_V
 from hpckit.kernels.euler.constants import HALO
 from hpckit.kernels.euler.hevi import dispatch as hevi
-from hpckit.kernels.euler.hevi.constants import DRY, PRESSURE, STIFFNESS, LargeStage, Substep
+from hpckit.kernels.euler.hevi.constants import DRY, LargeStage, Substep
 from hpckit.kernels.euler.hevi.stress import dispatch as stress
 from hpckit.kernels.euler.hevi.terrain import dispatch as sloping
-from hpckit.kernels.euler.hevi.terrain.constants import EXCESS, J_U, J_V, SIZE, SLOPE_U, SLOPE_V
+from hpckit.kernels.euler.hevi.terrain.constants import J_U, J_V, SIZE, SLOPE_U, SLOPE_V
 from hpckit.kernels.euler.hevi.terrain.stress import dispatch as sloping_stress
 from hpckit.kernels.euler.rain.dispatch import air_of, compress, condense, kessler, put_back, saturate
 from hpckit.kernels.euler.rain.ice.dispatch import microphysics
@@ -287,9 +287,7 @@ class SplitModel(SplitState):
         """What water does over dt (s): it condenses, evaporates, rains; at the pressure that the air has."""
         assert self.carried
         state, carried, (air, water) = self.state.data, self.carried.field.data, self.parcels
-        self._prepare_dry()
-        rest = self.work[EXCESS if self.terrain else PRESSURE]
-        air_of(state, rest, self.work[STIFFNESS], *self.of_air, carried, air, water)
+        air_of(state, *self.of_air, carried, air, water)
         theta, rho, exner, pressure = air
         if self.config.moisture.kind == "kessler":
             kessler(theta, water, rho, exner, pressure, self.thickness, dt, self.rained.data[0])

@@ -12,6 +12,7 @@ from hpckit.kernels.device_array import empty
 from hpckit.kernels.euler.box.constants import RHO, RHO_THETA
 from hpckit.kernels.euler.constants import HALO, RD, REACH
 from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, PER_CELL
+from hpckit.kernels.euler.numerics import power
 from hpckit.kernels.euler.rain.constants import CL, CVV, LATENT, RV, WATER_DENSITY
 from hpckit.kernels.euler.rain.numerics import (
     capacity,
@@ -28,10 +29,10 @@ from hpckit.kernels.euler.rain.numerics import (
 THREADS = threads(128)
 
 
-def air_of(state: Any, deviation: Any, stiff: Any, column: Any, size: Any, carried: Any, air: Any, water: Any) -> None:
+def air_of(state: Any, column: Any, size: Any, carried: Any, air: Any, water: Any) -> None:
     _, nz, ny, nx = air.shape
     launch = typed_kernel(_air_of, air.dtype)[(blocks(nx, THREADS), ny, nz), THREADS]
-    launch(state, deviation, stiff, column, size, carried, air, water)
+    launch(state, column, size, carried, air, water)
 
 
 def put_back(air: Any, water: Any, column: Any, size: Any, state: Any, carried: Any) -> None:
@@ -48,15 +49,15 @@ def place(cells, j, i):
     return y, x
 
 
-def _air_of(state, deviation, stiff, column, size, carried, air, water):
+def _air_of(state, column, size, carried, air, water):
     i, j, k = cuda.grid(1), cuda.blockIdx.y, cuda.blockIdx.z
     if i < air.shape[3]:
         row, cell = j + HALO, i + HALO
         y, x = place(size, row, cell)
         rho = (state[RHO, k, row, cell] + column[0, k, y, x]) / size[k, y, x]
         heat = (state[RHO_THETA, k, row, cell] + column[1, k, y, x]) / size[k, y, x]
-        excess = deviation[k, row, cell] + stiff[k, row, cell] * state[RHO_THETA, k, row, cell]
-        pressure, vapor = excess + column[2, k, y, x], carried[0, k, j + REACH, i + REACH]
+        excess = power(state[RHO_THETA, k, row, cell] / column[1, k, y, x], True)
+        pressure, vapor = column[2, k, y, x] * (1.0 + excess), carried[0, k, j + REACH, i + REACH]
         air[0, k, j, i] = heat / (rho * (1.0 + RV / RD * vapor))
         air[1, k, j, i] = rho
         air[2, k, j, i] = pressure / (RD * heat)

@@ -8,11 +8,11 @@ from hpckit.kernels.euler.constants import HALO, REACH
 from hpckit.kernels.forms import double_form_for
 
 
-def air_of(state: Any, deviation: Any, stiff: Any, column: Any, size: Any, carried: Any, air: Any, water: Any) -> None:
+def air_of(state: Any, column: Any, size: Any, carried: Any, air: Any, water: Any) -> None:
     """The air and the water of the owned cells; see `reference.air_of`."""
-    form = double_form_for(__package__, state, deviation, stiff, column, size, carried, air, water)
+    form = double_form_for(__package__, state, column, size, carried, air, water)
     _check_owned(air, water, state, carried, column, size)
-    form.air_of(state, deviation, stiff, by_cell(column, 2), by_cell(size, 1), carried, air, water)
+    form.air_of(state, by_cell(column, 2), by_cell(size, 1), carried, air, water)
 
 
 def put_back(air: Any, water: Any, column: Any, size: Any, state: Any, carried: Any) -> None:

@@ -44,8 +44,6 @@ from hpckit.kernels.euler.rain.constants import (
 
 def air_of(
     state: np.ndarray,
-    deviation: np.ndarray,
-    stiff: np.ndarray,
     column: np.ndarray,
     size: np.ndarray,
     carried: np.ndarray,
@@ -54,8 +52,7 @@ def air_of(
 ) -> None:
     """theta, rho, exner and pressure of the owned cells into air [4, nz, ny, nx], their water into water [kinds, …].
 
-    state: with HALO cells around; deviation, stiff: deviation + stiff (rho theta)' is that of the pressure
-    from column[2]; carried: mixing ratios, REACH around.
+    state: with HALO cells around; carried: mixing ratios, REACH around.
     column, size: base state and the size of cells, by which densities of the state are multiplied, float64[3, nz] and
     [nz]; over terrain (`kernels.euler.hevi.terrain`) by cell as the state.
     """
@@ -63,8 +60,8 @@ def air_of(
     (rho, heat, pressure), each = owned(column, 2), owned(size, 1)
     water[...] = carried[(slice(len(water)), *within)]
     air[1] = (state[RHO][inner] + rho) / each
+    air[3] = pressure * (1.0 + np.expm1(GAMMA * np.log1p(state[RHO_THETA][inner] / heat)))
     heat = (state[RHO_THETA][inner] + heat) / each
-    air[3] = pressure + (deviation + stiff * state[RHO_THETA])[inner]
     air[0] = heat / (air[1] * (1.0 + RV / RD * water[VAPOR]))
     air[2] = air[3] / (RD * heat)
 

@@ -8,6 +8,7 @@ from hpckit.kernels.compile.jit import jit
 from hpckit.kernels.euler.box.constants import RHO, RHO_THETA
 from hpckit.kernels.euler.constants import HALO, RD, REACH
 from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, PER_CELL
+from hpckit.kernels.euler.numerics import outside, power
 from hpckit.kernels.euler.rain.constants import CL, CVV, LATENT, RV, WATER_DENSITY
 from hpckit.kernels.euler.rain.numerics import (
     capacity,
@@ -32,49 +33,74 @@ def _row_of(cells, level, row, out):
 
 
 @jit
-def air_of(state, deviation, stiff, column, size, carried, air, water):
-    _, nz, ny, nx = air.shape
-    base_rho, base_heat, base_pressure, sizes = np.empty(nx), np.empty(nx), np.empty(nx), np.empty(nx)
-    for k in range(nz):
+def air_of(state, column, size, carried, air, water):
+    rows = np.empty((4, air.shape[3]))
+    _air_of(
+        state[RHO], state[RHO_THETA], column, size, carried, air[0], air[1], air[2], air[3], water, rows[0], rows[1],
+        rows[2], rows[3],
+    )  # fmt: skip
+
+
+@jit(noalias=True, borrowed=True)
+def _air_of(
+    density, heat, column, size, carried, theta, rho, exner, pressure, water, base_rho, base_heat, base_pressure,
+    per_size,
+):  # fmt: skip
+    nz, ny, nx = theta.shape
+    first, first_q, count = u8(HALO), u8(REACH), u8(nx)
+    for level in range(nz):
         for j in range(ny):
-            row = j + HALO
+            k, row, own, row_q = u8(level), u8(j + HALO), u8(j), u8(j + REACH)
             if j == 0 or size.shape[2] > 1:
-                _row_of(column[0], k, row, base_rho)
-                _row_of(column[1], k, row, base_heat)
-                _row_of(column[2], k, row, base_pressure)
-                _row_of(size, k, row, sizes)
-                for i in range(nx):
-                    sizes[i] = 1.0 / sizes[i]
-            for i in range(nx):
-                cell = i + HALO
-                rho = (state[RHO, k, row, cell] + base_rho[i]) * sizes[i]
-                heat = (state[RHO_THETA, k, row, cell] + base_heat[i]) * sizes[i]
-                excess = deviation[k, row, cell] + stiff[k, row, cell] * state[RHO_THETA, k, row, cell]
-                pressure, vapor = excess + base_pressure[i], carried[0, k, j + REACH, i + REACH]
-                air[0, k, j, i] = heat / (rho * (1.0 + RV / RD * vapor))
-                air[1, k, j, i] = rho
-                air[2, k, j, i] = pressure / (RD * heat)
-                air[3, k, j, i] = pressure
-            for part in range(len(water)):
-                for i in range(nx):
-                    water[part, k, j, i] = carried[part, k, j + REACH, i + REACH]
+                _row_of(column[0], level, j + HALO, base_rho)
+                _row_of(column[1], level, j + HALO, base_heat)
+                _row_of(column[2], level, j + HALO, base_pressure)
+                _row_of(size, level, j + HALO, per_size)
+                for i in range(count):
+                    per_size[i] = 1.0 / per_size[i]
+            far = 0
+            for i in range(count):
+                e = heat[k, row, first + i] / base_heat[i]
+                far |= outside(e)
+                pressure[k, own, i] = base_pressure[i] * power(e, False)
+            if far:
+                for i in range(count):
+                    pressure[k, own, i] = base_pressure[i] * power(heat[k, row, first + i] / base_heat[i], True)
+            for i in range(count):
+                dense = (density[k, row, first + i] + base_rho[i]) * per_size[i]
+                warm = (heat[k, row, first + i] + base_heat[i]) * per_size[i]
+                p = pressure[k, own, i] + base_pressure[i]
+                theta[k, own, i] = warm / (dense * (1.0 + RV / RD * carried[u8(0), k, row_q, first_q + i]))
+                rho[k, own, i] = dense
+                exner[k, own, i] = p / (RD * warm)
+                pressure[k, own, i] = p
+            for part in range(u8(len(water))):
+                for i in range(count):
+                    water[part, k, own, i] = carried[part, k, row_q, first_q + i]
 
 
 @jit
 def put_back(air, water, column, size, state, carried):
-    _, nz, ny, nx = air.shape
-    base_heat, sizes = np.empty(nx), np.empty(nx)
-    for k in range(nz):
+    rows = np.empty((2, air.shape[3]))
+    _put_back(air, water, column[1], size, state[RHO_THETA], carried, rows[0], rows[1])
+
+
+@jit(noalias=True, borrowed=True)
+def _put_back(air, water, column, size, heat, carried, base_heat, sizes):
+    nz, ny, nx = air.shape[1:]
+    first, first_q, count = u8(HALO), u8(REACH), u8(nx)
+    for level in range(nz):
         for j in range(ny):
+            k, row, own, row_q = u8(level), u8(j + HALO), u8(j), u8(j + REACH)
             if j == 0 or size.shape[2] > 1:
-                _row_of(column[1], k, j + HALO, base_heat)
-                _row_of(size, k, j + HALO, sizes)
-            for i in range(nx):
-                moist = air[1, k, j, i] * air[0, k, j, i] * (1.0 + RV / RD * water[0, k, j, i])
-                state[RHO_THETA, k, j + HALO, i + HALO] = sizes[i] * moist - base_heat[i]
-            for part in range(len(water)):
-                for i in range(nx):
-                    carried[part, k, j + REACH, i + REACH] = water[part, k, j, i]
+                _row_of(column, level, j + HALO, base_heat)
+                _row_of(size, level, j + HALO, sizes)
+            for i in range(count):
+                moist = air[u8(1), k, own, i] * air[u8(0), k, own, i] * (1.0 + RV / RD * water[u8(0), k, own, i])
+                heat[k, row, first + i] = sizes[i] * moist - base_heat[i]
+            for part in range(u8(len(water))):
+                for i in range(count):
+                    carried[part, k, row_q, first_q + i] = water[part, k, own, i]
 
 
 @jit
