@@ -352,6 +352,8 @@ class FullyShardedDataParallel(States, nn.Module):
     def _end(self) -> None:
         """At the end of a backward pass: what is left is averaged, and what nobody has a gradient of has none."""
         self._running = False
+        for unit in self.units:
+            unit.use_shards()  # a checkpoint of activations stops in the middle of a block that it computes again
         self._free()
         if not self._sync:
             return

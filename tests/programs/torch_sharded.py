@@ -163,6 +163,8 @@ def recompute():
         here = [unit for unit in cut.units if any(each.whole.untyped_storage().size() for each in unit.parameters)]
         assert here == (cut.units if cut.by_pointer else cut.units[-1:]), "blocks are freed behind their use"
         (cut(x, y)["loss"] + cut(x, y)["loss"]).backward()
+        assert set(cut.parameters()) == {each.shard for unit in cut.units for each in unit.parameters}
+        models.same(cut.full_state_dict(), models.values_of(model))
         for unit in cut.units:
             for each in unit.parameters:
                 assert cut.by_pointer or not each.whole.untyped_storage().size()
