@@ -82,7 +82,8 @@ class NeighborList:
         self._place_ghosts(particles, ghosts, records, order)
         what = particles.positions, particles.slots, particles.ghost_slots, grid, (own_starts, ghost_starts)
         if self._by_clusters:
-            self.clusters = list_pairs(*what, self._inside, self._form.isa, self.clusters)
+            taken = ghosts.ahead(self.slots - CLUSTER)
+            self.clusters = list_pairs(*what, taken, self._inside, self._form.isa, self.clusters)
         else:
             self.lists = list_neighbors(*what, self._inside, self._form.isa, self._form.lanes, self.lists)
         if len(self.built) < particles.slots:
@@ -137,7 +138,7 @@ class NeighborList:
     def pairs(self) -> int:
         """The number of pairs in the lists, in both orders and including padding; waits for a GPU."""
         if self.clusters is not None:
-            return 2 * CLUSTER * GROUP * int(self.clusters.bounds[2 * self._own // GROUP])
+            return 2 * CLUSTER * GROUP * int(self.clusters.bounds[self._own // GROUP])
         if self.lists is None:
             return 0
         bounds = self.lists.bounds

@@ -126,6 +126,10 @@ class GhostExchange(Begun):
         options, segments = domains.ghosts(rank, reach)
         self._limits = limits_of(options, *domains.owned(rank))
         self.images = np.array([segment.image for segment in segments])
+        here, sizes = domains.topology.coords(rank), domains.topology.sizes
+        homes = np.array(here) + self.images * np.array(sizes)
+        ways = homes - np.array([domains.topology.coords(segment.peer) for segment in segments])
+        self._ahead = np.array([tuple(way) > (0, 0, 0) for way in ways.tolist()])
         self._shifts = self.device.to_device(domains.cell.shifts(self.images))
         peers = {segment.peer for segment in segments} - {rank}
         near = sorted(peers & mail.ranks) if mail is not None else []
@@ -144,6 +148,24 @@ class GhostExchange(Begun):
     def settle(self, slots: Any) -> None:
         """Set the slots of ghosts 0, 1, …."""
         self._slots = slots
+
+    def ahead(self, slots: int) -> np.ndarray:
+        """Collective, after `settle`: which of these slots have ghosts whose domain lies ahead of this rank's, bool: of
+        the two ranks that see a pair, or the two images of it that a rank sees, this is so for one. For arrays in host
+        memory.
+        """
+        found, segments, own = np.zeros(slots, bool), np.asarray(self._segments), self._images.total
+
+        def take(rows: PackedGhosts, out: Any) -> None:
+            out[...] = self._ahead[rows.segments][:, None]
+
+        def put_flags(came: Any, first: int, stop: int) -> None:
+            found[self._slots[first:stop]] = came[:, 0] != 0.0
+
+        self._begin(self._values_out, self._tag + 3, take, self._values_in)
+        found[self._slots[:own]] = self._ahead[segments[:own]]
+        self._end(self._values_in, put_flags)
+        return found
 
     @property
     def chosen(self) -> tuple[np.ndarray, np.ndarray]:

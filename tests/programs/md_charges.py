@@ -14,6 +14,7 @@ from hpckit.apps.md.start import Start
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.md.saved import pieces_of
 from hpckit.md.snapshots import snapshot
+from hpckit.md.system import System
 from hpckit.md.thermo import measure
 
 
@@ -23,6 +24,8 @@ def run(comm: MPI.Intracomm, folder: Path, steps: int, names: list[str]) -> None
         config = Config.model_validate({**settings_of(folder / f"in.{name}").tree, "repro": True})
         start = Start(config)
         system = make_system(config, start, comm, PhaseTimer())
+        if system.charged:
+            compare_clusters(config, start, comm, system)
         dynamics, rows = dynamics_of(config), []
         for step in range(steps + 1):
             wanted = step % 10 == 0
@@ -45,6 +48,18 @@ def run(comm: MPI.Intracomm, folder: Path, steps: int, names: list[str]) -> None
                 given["spins"] = spins
             np.savez(folder / f"{name}-{comm.size}.npz", rows=rows, builds=system.neighbors.builds, **given)
         system.mesh.close()
+
+
+def compare_clusters(config: Config, start: Start, comm: MPI.Intracomm, system: System) -> None:
+    """Pairs by clusters, of which each is computed once, give what the lists of all neighbors of a system do."""
+    other = make_system(config.model_copy(update={"repro": False}), start, comm, PhaseTimer())
+    here, there = snapshot(system, forces=True), snapshot(other, forces=True)
+    one, two = measure(system), measure(other)
+    if here is not None and there is not None:
+        np.testing.assert_allclose(there.forces, here.forces, rtol=0, atol=1e-11 * np.abs(here.forces).max())
+    np.testing.assert_allclose([two.coulomb, two.total], [one.coulomb, one.total], rtol=1e-11)
+    np.testing.assert_allclose(two.tensor, one.tensor, rtol=0, atol=1e-10 * np.abs(one.tensor).max())
+    other.mesh.close()
 
 
 if __name__ == "__main__":

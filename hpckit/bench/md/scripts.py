@@ -59,7 +59,7 @@ class Scripted:
         self._start = start = Start(self.config)
         self.system = make_system(self.config, start, comm, PhaseTimer())
         self.first = measure(self.system)
-        self._particles = start.packed(comm)
+        self._particles, self._domains = start.packed(comm), self.system.domains
 
     def run(self) -> tuple[float, Thermo]:
         """Collective: seconds of the loop, rebuilds and the thermo at its end included; what that says."""
@@ -72,7 +72,8 @@ class Scripted:
         return time.perf_counter() - begin, last
 
     def begin(self) -> None:
-        """Collective: what goes before the loop."""
+        """Collective: what goes before the loop; the box is that of the start again."""
+        self.system.domains = self._domains
         self.system.load(self._particles)
         self.system.rebuild()
         set_spins(self.system, self._start)

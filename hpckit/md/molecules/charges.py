@@ -10,7 +10,7 @@ import numpy as np
 from hpckit.comm.device import HOST, Device
 from hpckit.errors import InputError
 from hpckit.kernels import aligned
-from hpckit.kernels.particles.cells.constants import CLUSTER
+from hpckit.kernels.particles.cells.constants import CLUSTER, RECORD
 from hpckit.kernels.particles.charged.clusters import dispatch as clusters
 from hpckit.kernels.particles.charged.dispatch import force_kernel, forces
 from hpckit.kernels.particles.charged.screening import Screening
@@ -23,8 +23,7 @@ from hpckit.md.interaction import Interaction
 from hpckit.md.neighbors import NeighborList
 from hpckit.particles.ghosts import GhostExchange
 from hpckit.particles.particles import Particles
-
-LEVELS = {False: clusters.ONLY_FORCES, True: clusters.ENERGIES, VIRIAL: clusters.VIRIALS}
+from hpckit.particles.returns import GhostReturn
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +88,7 @@ class ChargedForces(Forces):
         self.energies = device.zeros((0,))
         self._longest2 = interaction.cutoff**2
         self._tiles = np.zeros((0, 3, CLUSTER))
+        self._back: GhostReturn | None = None  # of what ghosts feel, where each pair is computed once
 
     def screen(self, interaction: Charged) -> None:
         """Take the screening of an interaction that differs in nothing else. Raises `InputError` for potentials
@@ -110,7 +110,7 @@ class ChargedForces(Forces):
         self._numbers_of_types = np.zeros((0, pairs.types)) if rules is None else rules[1]
         one_reach = pairs.one_cutoff and pairs.cutoff == screening.cutoff
         what = pairs.potential, self.form, screening.key, None if rules is None else rules[0], one_reach
-        return {level: clusters.force_kernel(*what, level) for level in LEVELS.values()}
+        return {both: clusters.force_kernel(*what, both) for both in (False, True)}
 
     def meet(self, particles: Particles, neighbors: NeighborList, ghosts: GhostExchange) -> None:
         """Collective, after a rebuild: the charges of all slots."""
@@ -123,6 +123,8 @@ class ChargedForces(Forces):
         if len(self.energies) < particles.slots:
             self.energies = self.device.zeros((particles.capacity,))
         if self.by_clusters:
+            self._back = self._back or GhostReturn(ghosts, RECORD)
+            self._back.rebuild()
             self._place_in_clusters(particles, neighbors)
 
     def _place_in_clusters(self, particles: Particles, neighbors: NeighborList) -> None:
@@ -134,7 +136,7 @@ class ChargedForces(Forces):
         )
         self._numbers = self._lined(self._numbers_of_types[:, types].ravel())
         own, count = particles.slots // CLUSTER, neighbors.slots // CLUSTER
-        self._felt, self._pushed = np.zeros((2, own, 3, CLUSTER)), aligned.zeros((count, 3, CLUSTER), np.float64)
+        self._felt, self._pushed = np.zeros((own, 3, CLUSTER)), aligned.zeros((count, 3, CLUSTER), np.float64)
         assert neighbors.clusters is not None
         self._found = clusters.room_for_hits(neighbors.clusters, own)
 
@@ -159,7 +161,7 @@ class ChargedForces(Forces):
         if measure:
             self.reserve_tallies(particles)
         if self.by_clusters:
-            self._pushed[: None if measure else particles.slots // CLUSTER] = 0.0
+            self._pushed[...] = 0.0
             if measure == VIRIAL:
                 self.tallies[: particles.slots, 0] = self.energies[: particles.slots] = 0.0
 
@@ -169,10 +171,9 @@ class ChargedForces(Forces):
             near = neighbors.clusters
             assert near is not None
             own = self._words, self._numbers, self._table, self._constants, self._longest2
-            out = *(each.reshape(-1) for each in self._felt), self._pushed.reshape(-1)
-            tallies = self.tallies.reshape(-1), self.energies
-            kernel = self._kernels[LEVELS[measure]]
-            kernel(part, self._tiles.reshape(-1), self._stored, *own, *near[:3], self._found, *out, *tallies)
+            out = self._felt.reshape(-1), self._pushed.reshape(-1), self.tallies.reshape(-1), self.energies
+            kernel = self._kernels[bool(measure) and measure != VIRIAL]
+            kernel(part, self._tiles.reshape(-1), self._stored, *own, *near[:3], self._found, *out)
             return
         lists = neighbors.lists
         assert lists is not None
@@ -181,8 +182,10 @@ class ChargedForces(Forces):
         forces(self._kernels[wanted], self.form, part, *given, particles.forces, self.tallies, self.energies)
 
     def finish(self, particles: Particles, neighbors: NeighborList, measure: int) -> None:
-        """See `Forces.finish`."""
-        if self.by_clusters:
+        """Collective where pairs are computed by clusters; see `Forces.finish`."""
+        if self._back is not None:
             where = particles.positions, particles.slots, particles.ghost_slots, neighbors.center
-            out = bool(measure), particles.forces, self.tallies
-            clusters.finish(*where, *self._felt, self._pushed, *out)
+            clusters.finish(*where, self._felt, self._pushed, bool(measure), particles.forces, self.tallies)
+            values = particles.forces.reshape(1, *particles.forces.shape)
+            self._back.start(values)
+            self._back.finish(values)

@@ -9,9 +9,6 @@ from hpckit.kernels.particles.cells.constants import CLUSTER
 from hpckit.kernels.particles.charged.clusters.mixing import rules_of
 from hpckit.kernels.particles.charged.clusters.reference import GROUP, ClusterPairs
 from hpckit.kernels.particles.charged.clusters.simd import (
-    ENERGIES,
-    ONLY_FORCES,
-    VIRIALS,
     finish,
     force_kernel,
     mask_out,
@@ -20,10 +17,7 @@ from hpckit.kernels.particles.charged.clusters.simd import (
 )
 
 __all__ = [
-    "ENERGIES",
     "GROUP",
-    "ONLY_FORCES",
-    "VIRIALS",
     "ClusterPairs",
     "finish",
     "force_kernel",
@@ -41,11 +35,14 @@ def list_pairs(
     ghosts: int,
     grid: CellColumns,
     starts: tuple[np.ndarray, np.ndarray],
+    taken: np.ndarray,
     inside: tuple[np.ndarray, np.ndarray],
     isa: str,
     held: ClusterPairs | None,
 ) -> ClusterPairs:
-    """The clusters near each group; see `cells.columns.list_neighbors` for what is given."""
+    """The clusters near each group; see `cells.columns.list_neighbors` for what is given. taken: bool [slots], of
+    ghosts: those whose pairs count here.
+    """
     clusters, search = own // CLUSTER, searched(positions, own + ghosts, grid)
     groups = own // GROUP
     others, masks, bounds = (
@@ -53,12 +50,13 @@ def list_pairs(
         if held is not None
         else (np.empty(0, np.int32), np.empty(0, np.uint32), np.zeros(1, np.int64))
     )
-    if len(bounds) < 2 * groups + 1:
-        bounds = np.zeros(int(ROOM * 2 * groups) + 1, np.int64)
+    if len(bounds) < groups + 1:
+        bounds = np.zeros(int(ROOM * groups) + 1, np.int64)
+    counting = np.packbits(taken.reshape(-1, CLUSTER), axis=1, bitorder="little").ravel()
     found = np.empty(len(search.boxes) + 1, np.int32)
     build = pair_clusters(isa)
     while True:
-        given = search.tiles, search.boxes, search.reach, *starts, search.where
+        given = search.tiles, search.boxes, search.reach, *starts, search.where, counting
         count = build(clusters, *given, others, masks, bounds, found)
         if count >= 0:
             break
@@ -69,6 +67,6 @@ def list_pairs(
 
 def room_for_hits(pairs: ClusterPairs, clusters: int) -> np.ndarray:
     """What the force kernels write their lists of hits to, for lists of so many own clusters."""
-    longest = np.diff(pairs.bounds[: 4 * clusters + 1]).max(initial=0)
+    longest = np.diff(pairs.bounds[: 2 * clusters + 1]).max(initial=0)
     # A cluster is two vectors at most; a list has its length in front and room for one that is no hit behind.
     return np.zeros(GROUP * (2 * int(longest) + 2), np.int64)

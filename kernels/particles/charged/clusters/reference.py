@@ -1,9 +1,10 @@
 """Charged pairs by clusters, NumPy: definition and test oracle of the compiled forms.
 
-Slots are cut into clusters of eight, and these into groups of four. A group meets clusters, each pair of own particles
-once and each pair of an own particle and a ghost on the side of the own one; a bit says of each of the 32 pairs whether
-it counts. Forces on both ends add up, so the virial is that of forces and places, x f, and no pair has one of its own
-(Thompson, Plimpton and Mattson 2009, J. Chem. Phys. 131, 154107). What a pair is, `charged.reference` says.
+Slots are cut into clusters of eight, and these into groups of four. A group meets clusters, each pair once: of the two
+that see a pair of an own particle and a ghost, one has it, and what the ghost feels goes back to its owner. A bit says
+of each of the 32 pairs whether it counts. Forces on both ends add up, so the virial is that of forces and places, x f,
+and no pair has one of its own (Thompson, Plimpton and Mattson 2009, J. Chem. Phys. 131, 154107). What a pair is,
+`charged.reference` says.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ EVERY = np.uint32(0xFFFFFFFF)
 class ClusterPairs(NamedTuple):
     """The clusters near each group of a rank's own slots.
 
-    Group g meets the own clusters others[bounds[2 g] : bounds[2 g + 1]], of which it is in the first at most, and the
-    ghosts others[bounds[2 g + 1] : bounds[2 g + 2]], both in growing order. Bit 8 i + k of masks: whether particle i of
-    the group meets k of the cluster. inner, outer, inner_parts: as of `cells.reference.Lists`.
+    Group g meets the clusters others[bounds[g] : bounds[g + 1]], in growing order; of own ones it is in the first at
+    most, and ghosts follow. Bit 8 i + k of masks: whether particle i of the group meets k of the cluster. inner, outer,
+    inner_parts: as of `cells.reference.Lists`.
     """
 
     others: Any
@@ -48,7 +49,7 @@ def mask_out(pairs: Any, starts: np.ndarray, partners: np.ndarray, own: int) -> 
                 if i >= own:
                     continue
                 group = i // GROUP
-                where = slice(pairs.bounds[2 * group], pairs.bounds[2 * group + 2])
+                where = slice(pairs.bounds[group], pairs.bounds[group + 1])
                 bit = np.uint32(1 << int(CLUSTER * (i % GROUP) + j % CLUSTER))
                 pairs.masks[where][pairs.others[where] == j // CLUSTER] &= ~bit
 
@@ -58,30 +59,29 @@ def finish(
     own: int,
     ghosts: int,
     center: np.ndarray,
-    inside: np.ndarray,
-    outside: np.ndarray,
+    felt: np.ndarray,
     pushed: np.ndarray,
     measure: bool,
     forces: np.ndarray,
     tallies: np.ndarray,
 ) -> None:
-    """Write forces of the own slots and with `measure` their virials, twice as of `charged.reference`'s tallies.
+    """Write forces of own slots and ghosts, and with `measure` twice their virials as tallies; the first slot has those
+    of all ghosts, too.
 
-    inside, outside: what groups feel of own particles and of ghosts, [own clusters, 3, 8]; pushed: what clusters feel
-    of groups, [all clusters, 3, 8]. The virial of pairs with ghosts counts half, as each is seen by two ranks, or
-    twice; that of the ghosts' places is added to the first slot.
+    felt: what groups feel, [own clusters, 3, 8]; pushed: what clusters feel of groups, [all clusters, 3, 8].
     """
 
     def by_slot(tiles: np.ndarray, slots: int) -> np.ndarray:
         return tiles.transpose(0, 2, 1).reshape(-1, 3)[:slots]
 
-    within, beyond = by_slot(inside, own) + by_slot(pushed, own), by_slot(outside, own)
-    forces[:own, :3], forces[:own, 3] = within + beyond, 0.0
+    slots = own + ghosts
+    forces[:slots, :3], forces[:slots, 3] = by_slot(pushed, slots), 0.0
+    forces[:own, :3] += by_slot(felt, own)
     if not measure or not own:
         return
     tallies[:own, 7] = 0.0
-    places = np.where(positions[: own + ghosts, :1] < 0.5 * FAR, positions[: own + ghosts, :3] - center, 0.0)
-    pulls = by_slot(pushed, own + ghosts)[own:]
+    places = np.where(positions[:slots, :1] < 0.5 * FAR, positions[:slots, :3] - center, 0.0)
     for column, (a, b) in enumerate(((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2)), start=1):
-        tallies[:own, column] = places[:own, a] * (2 * within[:, b] + beyond[:, b])
-        tallies[0, column] += (places[own:, a] * pulls[:, b]).sum()
+        each = 2.0 * places[:, a] * forces[:slots, b]
+        tallies[:own, column] = each[:own]
+        tallies[0, column] += each[own:].sum()

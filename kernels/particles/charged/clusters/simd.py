@@ -25,8 +25,6 @@ from hpckit.kernels.particles.pair.potential import CUTOFF2, SHIFT, Form, Potent
 from hpckit.kernels.particles.pair.reference import TALLY
 from hpckit.kernels.particles.pair.simd import lookup_pieces
 
-ONLY_FORCES, VIRIALS, ENERGIES = range(3)  # what a kernel finds, each more than the one before
-
 
 @jit
 def to_tiles(positions, first, stop, center, tiles):
@@ -47,8 +45,8 @@ def pair_clusters(isa: str) -> Any:
     load, broadcast, bits = eight.load, eight.broadcast, simd.bits
 
     @inlined
-    def meets(flat, own, first, c, within):
-        """Whether one of the four particles from `first` of a cluster is near one of cluster c."""
+    def meets(flat, own, first, c, counting, within):
+        """Whether one of the four particles from `first` of a cluster is near one of those of cluster c that count."""
         hits = 0
         other_x, other_y, other_z = load(flat, TILE * c), load(flat, TILE * c + 8), load(flat, TILE * c + 16)
         for lane in range(first, first + GROUP):
@@ -56,10 +54,12 @@ def pair_clusters(isa: str) -> Any:
             dx, dy = broadcast(flat[base]) - other_x, broadcast(flat[base + 8]) - other_y
             dz = broadcast(flat[base + 16]) - other_z
             hits |= bits(dx * dx + (dy * dy + dz * dz) < within)
-        return hits != 0
+        return hits & counting != 0
 
     @jit(key=("pair_clusters", isa))
-    def pair_clusters(clusters, tiles, boxes, reach, own_columns, ghost_columns, grid, others, masks, bounds, found):
+    def pair_clusters(
+        clusters, tiles, boxes, reach, own_columns, ghost_columns, grid, counting, others, masks, bounds, found
+    ):
         lower, scale, shape, ghost_lower, ghost_shape, brick_low, brick_high = grid
         flat, within = tiles.reshape(-1), broadcast(np.float32(reach * reach))
         m = 0
@@ -73,10 +73,10 @@ def pair_clusters(isa: str) -> Any:
                 return -1 - int((m + 2 * u) * (clusters / (own + 1.0)))
             for half in range(CLUSTER // GROUP):
                 group, first = 2 * own + half, GROUP * half
-                bounds[2 * group] = m
+                bounds[group] = m
                 for k in range(t):
                     c = np.int64(found[k])
-                    if c > own and meets(flat, own, first, c, within):
+                    if c > own and meets(flat, own, first, c, 0xFF, within):
                         others[m], masks[m] = c, np.uint32(0xFFFFFFFF)
                         m += 1
                     elif c == own:  # each pair of a cluster once: with particles behind
@@ -85,13 +85,12 @@ def pair_clusters(isa: str) -> Any:
                             mask |= np.uint32(((0xFE << (first + i)) & 0xFF) << (CLUSTER * i))
                         others[m], masks[m] = c, mask
                         m += 1
-                bounds[2 * group + 1] = m
                 for k in range(t, u):
                     c = np.int64(found[k])
-                    if meets(flat, own, first, c, within):
-                        others[m], masks[m] = c, np.uint32(0xFFFFFFFF)
+                    if counting[c] and meets(flat, own, first, c, counting[c], within):
+                        others[m], masks[m] = c, np.uint32(0x01010101) * np.uint32(counting[c])
                         m += 1
-        bounds[4 * clusters] = m
+        bounds[2 * clusters] = m
         return m
 
     return pair_clusters
@@ -112,8 +111,8 @@ def _mask_out(others, masks, bounds, starts, partners, own):
                 i, j = p, s  # a pair of own particles is in the list of the first cluster
             for _ in range(2):
                 group, wanted = i // GROUP, j // CLUSTER
-                low = bounds[2 * group + (1 if j >= own else 0)]
-                high = stop = bounds[2 * group + (2 if j >= own else 1)]
+                low = bounds[group]
+                high = stop = bounds[group + 1]
                 while low < high:
                     middle = (low + high) // 2
                     if others[middle] < wanted:
@@ -129,15 +128,15 @@ def _mask_out(others, masks, bounds, starts, partners, own):
 
 @cache
 def force_kernel(
-    potential: Potential, form: Form, kind: tuple, rules: tuple[str, ...] | None, one_reach: bool, level: int
+    potential: Potential, form: Form, kind: tuple, rules: tuple[str, ...] | None, one_reach: bool, both: bool
 ) -> Any:
-    """The kernel forces(clusters, tiles, charges, words, numbers, table, constants, others, masks, bounds, found,
-    inside, outside, pushed, tallies, energies).
+    """The kernel forces(clusters, tiles, charges, words, numbers, table, constants, others, masks, bounds, found, felt,
+    pushed, tallies, energies).
 
     kind: of the screening; rules: of `mixing`, None where parameters are looked up; one_reach: whether all pairs have
-    the cutoff of the charges; level: ONLY_FORCES, VIRIALS or ENERGIES, which go to `tallies` [:, 0] and `energies` at
-    the first slot of a group, as sums over pairs in both orders. words: w of the records [slots]; numbers: those of
-    `mixing` at each slot, [varying, slots]; all arrays are flat. inside, outside, pushed: see `reference.finish`.
+    the cutoff of the charges; both: energies, too, which go to `tallies` [:, 0] and `energies` at the first slot of a
+    group, as sums over pairs in both orders. words: w of the records [slots]; numbers: those of `mixing` at each slot,
+    [varying, slots]; all arrays are flat. felt, pushed: see `reference.finish`.
     """
     lanes, n = form.lanes, min(form.lanes, CLUSTER)  # computed at a time, and listed: one or two of these
     load, broadcast, mask_of = (
@@ -155,7 +154,6 @@ def force_kernel(
     number = np.float32 if form.kind == "f" else np.float64
     pair_force, pair_both = _by_inverse(potential)
     own_numbers = sum(rule != "same" for rule in rules or ())
-    virials, both = level >= VIRIALS, level == ENERGIES
 
     @inlined
     def broadcast_at(array, first, k):
@@ -246,7 +244,7 @@ def force_kernel(
 
     def forces(
         clusters, tiles, charges, words, numbers, table, constants, longest2,
-        others, masks, bounds, found, inside, outside, pushed, tallies, energies,
+        others, masks, bounds, found, felt, pushed, tallies, energies,
     ):  # fmt: skip
         c, common, slots = constants_of(constants, 0), common_of(table, 0), len(charges)
         nothing, longest, reach2 = broadcast(number(0.0)), broadcast(number(longest2)), broadcast(constants[0])
@@ -256,38 +254,33 @@ def force_kernel(
             for half in range(2):
                 group, tile, slot = 2 * cluster + half, TILE * cluster + 4 * half, CLUSTER * cluster + 4 * half
                 energy, of_charges = 0.0, 0.0
-                for segment in range(2):
-                    first, stop = bounds[2 * group + segment], bounds[2 * group + segment + 1]
-                    find_hits(tiles, tile, longest2, others, masks, first, stop, found)
-                    out = inside if segment == 0 else outside
-                    for i in range(GROUP):
-                        a = particle(what, tile + i, slot + i, slots)
-                        fx = fy = fz = e = u = nothing
-                        for k in range(room * i + 1, room * i + found[room * i], whole):
-                            hit = at_once(found, k)
-                            s, t = hit[0] >> 8, hit[whole - 1] >> 8
-                            allowed = (hit[0] & 0xFF) | (hit[whole - 1] & 0xFF) << (n * (whole - 1))
-                            places, j = (s, t), (3 * s - 2 * (s & (CLUSTER - n)), 3 * t - 2 * (t & (CLUSTER - n)))
-                            x, y, z = load_at(tiles, 0, j), load_at(tiles, 8, j), load_at(tiles, 16, j)
-                            b = x, y, z, load_at(charges, 0, places), of_many(words, numbers, places, slots)
-                            px, py, pz, of_pairs, of_charge = act(a, b, allowed, fixed)
-                            fx, fy, fz = fx + px, fy + py, fz + pz
-                            if both:
-                                e, u = e + of_pairs, u + of_charge
-                            if virials or segment == 0:
-                                push(pushed, 0, j, px)
-                                push(pushed, 8, j, py)
-                                push(pushed, 16, j, pz)
-                        out[tile + i], out[tile + i + 8], out[tile + i + 16] = total(fx), total(fy), total(fz)
+                find_hits(tiles, tile, longest2, others, masks, bounds[group], bounds[group + 1], found)
+                for i in range(GROUP):
+                    a = particle(what, tile + i, slot + i, slots)
+                    fx = fy = fz = e = u = nothing
+                    for k in range(room * i + 1, room * i + found[room * i], whole):
+                        hit = at_once(found, k)
+                        s, t = hit[0] >> 8, hit[whole - 1] >> 8
+                        allowed = (hit[0] & 0xFF) | (hit[whole - 1] & 0xFF) << (n * (whole - 1))
+                        places, j = (s, t), (3 * s - 2 * (s & (CLUSTER - n)), 3 * t - 2 * (t & (CLUSTER - n)))
+                        x, y, z = load_at(tiles, 0, j), load_at(tiles, 8, j), load_at(tiles, 16, j)
+                        b = x, y, z, load_at(charges, 0, places), of_many(words, numbers, places, slots)
+                        px, py, pz, of_pairs, of_charge = act(a, b, allowed, fixed)
+                        fx, fy, fz = fx + px, fy + py, fz + pz
                         if both:
-                            weight = 2.0 - segment
-                            energy, of_charges = energy + weight * total(e), of_charges + weight * total(u)
+                            e, u = e + of_pairs, u + of_charge
+                        push(pushed, 0, j, px)
+                        push(pushed, 8, j, py)
+                        push(pushed, 16, j, pz)
+                    felt[tile + i], felt[tile + i + 8], felt[tile + i + 16] = total(fx), total(fy), total(fz)
+                    if both:
+                        energy, of_charges = energy + 2.0 * total(e), of_charges + 2.0 * total(u)
                 if both:
                     for i in range(GROUP):
                         tallies[TALLY * (slot + i)] = energies[slot + i] = 0.0
                     tallies[TALLY * slot], energies[slot] = energy + of_charges, of_charges
 
-    key = None if None in potential.key else ("clusters", potential.key, form, kind, rules or (), one_reach, level)
+    key = None if None in potential.key else ("clusters", potential.key, form, kind, rules or (), one_reach, both)
     return jit(forces, key=key, math=REORDERED, borrowed=True)
 
 
@@ -309,32 +302,30 @@ def _by_inverse(potential: Potential) -> tuple[Any, Any]:
 
 
 @jit
-def finish(positions, own, ghosts, center, inside, outside, pushed, measure, forces, tallies):
+def finish(positions, own, ghosts, center, felt, pushed, measure, forces, tallies):
     """See `reference.finish`."""
     virial = np.zeros(6)
-    for s in range(own):
+    for s in range(own + ghosts):
         c, lane = s // CLUSTER, s % CLUSTER
-        for d in range(3):
-            forces[s, d] = inside[c, d, lane] + pushed[c, d, lane] + outside[c, d, lane]
-        forces[s, 3] = 0.0
+        fx, fy, fz = pushed[c, 0, lane], pushed[c, 1, lane], pushed[c, 2, lane]
+        if s < own:
+            fx, fy, fz = fx + felt[c, 0, lane], fy + felt[c, 1, lane], fz + felt[c, 2, lane]
+        forces[s, 0], forces[s, 1], forces[s, 2], forces[s, 3] = fx, fy, fz, 0.0
         if measure:
-            tallies[s, 7] = 0.0
-            far = positions[s, 0] >= 0.5 * FAR
-            for column in range(6):
-                a, b = (column, column) if column < 3 else (column // 5, min(column - 2, 2))
-                place = 0.0 if far else positions[s, a] - center[a]
-                tallies[s, 1 + column] = place * (2.0 * (inside[c, b, lane] + pushed[c, b, lane]) + outside[c, b, lane])
-    if measure and own > 0:
-        for s in range(own, own + ghosts):
+            x = y = z = 0.0
             if positions[s, 0] < 0.5 * FAR:
-                c, lane = s // CLUSTER, s % CLUSTER
                 x, y, z = positions[s, 0] - center[0], positions[s, 1] - center[1], positions[s, 2] - center[2]
-                px, py, pz = pushed[c, 0, lane], pushed[c, 1, lane], pushed[c, 2, lane]
-                virial[0] += x * px
-                virial[1] += y * py
-                virial[2] += z * pz
-                virial[3] += x * py
-                virial[4] += x * pz
-                virial[5] += y * pz
+            x, y, z = 2.0 * x, 2.0 * y, 2.0 * z
+            if s < own:
+                tallies[s, 1], tallies[s, 2], tallies[s, 3] = x * fx, y * fy, z * fz
+                tallies[s, 4], tallies[s, 5], tallies[s, 6], tallies[s, 7] = x * fy, x * fz, y * fz, 0.0
+            else:
+                virial[0] += x * fx
+                virial[1] += y * fy
+                virial[2] += z * fz
+                virial[3] += x * fy
+                virial[4] += x * fz
+                virial[5] += y * fz
+    if measure and own > 0:
         for column in range(6):
             tallies[0, 1 + column] += virial[column]
