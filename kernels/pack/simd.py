@@ -11,8 +11,10 @@ from __future__ import annotations
 import numpy as np
 
 from hpckit.kernels.compile.jit import STRICT, jit
+from hpckit.kernels.compile.vectors import prefetch
 
 u8 = np.uint64
+AHEAD = 16  # rows
 
 
 @jit(math=STRICT, noalias=True)
@@ -56,7 +58,7 @@ def add_slab(array: np.ndarray, first: int, layers: int, buffer: np.ndarray) -> 
 @jit(math=STRICT)
 def wrap_ends(array: np.ndarray, width: int) -> None:
     outer, n, inner = array.shape
-    high = n - width
+    high, flat = n - width, array.reshape(-1)
     if inner == 1:
         if width == 1:
             for o in range(outer):
@@ -64,6 +66,11 @@ def wrap_ends(array: np.ndarray, width: int) -> None:
                 array[o, high, 0] = array[o, 1, 0]
         else:
             for o in range(outer):
+                # Rows are too far apart for the processor to foresee: those that the cache has lost are asked for.
+                ahead = (o + AHEAD) * n
+                prefetch(flat, ahead - 2 * width)
+                prefetch(flat, ahead)
+                prefetch(flat, ahead + 2 * width - 1)
                 for k in range(width):
                     array[o, k, 0] = array[o, high - width + k, 0]
                     array[o, high + k, 0] = array[o, width + k, 0]

@@ -39,33 +39,18 @@ def weno(flux, a, b, c, d, e, f):
 
 
 @inlined
-def lower_of(size, tension, stiff_low, down, theta_low, below, gravity):
-    """The coefficient of W of the face below, of a level's tridiagonal row."""
-    return -size * (tension * stiff_low * down * theta_low - gravity * below * down)
-
-
-@inlined
-def upper_of(size, tension, stiff, up, theta_high, above, gravity):
-    """The coefficient of W of the face above."""
-    return -size * (tension * stiff * up * theta_high + gravity * above * up)
-
-
-@inlined
-def diagonal_of(size, tension, stiff_low, stiff, down, up, theta, below, above, gravity):
-    """The coefficient of W of the face itself."""
-    return 1.0 + size * (tension * theta * (stiff * up + stiff_low * down) + gravity * (above * up - below * down))
-
-
-@inlined
 def swept(
     size, tension, gravity, stiff_low, stiff, down, up, low, middle, high, below, above, right, factor_low, value_low
 ):
     """One face of the tridiagonal system, forward: its factor and its value. low, middle, high: theta at three faces.
 
-    size: square of the implicit part of the substep; right: the right-hand side.
+    size: square of the implicit part of the substep; right: the right-hand side. What is the same in a level comes
+    first in products, so that it is found once.
     """
-    lower = lower_of(size, tension, stiff_low, down, low, below, gravity)
-    upper = upper_of(size, tension, stiff, up, high, above, gravity)
-    diagonal = diagonal_of(size, tension, stiff_low, stiff, down, up, middle, below, above, gravity)
+    push, pull = (tension * (size * down)) * stiff_low, (tension * (size * up)) * stiff
+    weight, load = gravity * (size * down * below), gravity * (size * up * above)
+    lower = weight - push * low
+    upper = -(pull * high + load)
+    diagonal = (1.0 + (load - weight)) + middle * (pull + push)
     pivot = 1.0 / (diagonal - lower * factor_low)
     return upper * pivot, (right - lower * value_low) * pivot

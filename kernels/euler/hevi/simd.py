@@ -9,10 +9,18 @@ from __future__ import annotations
 import numpy as np
 
 from hpckit.kernels.compile.jit import jit
-from hpckit.kernels.euler.constants import GAMMA, GRAVITY, HALO
-from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, FACES_BACK, NO_WATER, PER_CELL, PER_FACE, WATER
-from hpckit.kernels.euler.hevi.numerics import swept
-from hpckit.kernels.euler.hevi.rows import add_means, ask, explicit_part, settle, settled
+from hpckit.kernels.euler.constants import GAMMA, HALO
+from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, FACES_BACK, NO_WATER, WATER
+from hpckit.kernels.euler.hevi.rows import (
+    add_means,
+    ask,
+    ask_each,
+    either,
+    forward,
+    kept,
+    settle,
+    working_rows,
+)
 from hpckit.kernels.euler.hevi.slow import slow_part
 from hpckit.kernels.euler.numerics import outside, power
 
@@ -111,23 +119,49 @@ def _times(a, b, out):
         out[i] = a[i] * b[i]
 
 
-@jit
 def substep(old, new, work, slow, pressure, levels, flux_x, flux_y, flux_z, numbers):
-    columns = np.zeros((5, new.shape[1] + 1, new.shape[3] - 2 * HALO))
-    _substep(old, new, work, slow, pressure, levels, flux_x, flux_y, flux_z, numbers, columns)
+    rows = working_rows(7, new.shape[1] + 1, new.shape[3] - 2 * HALO)
+    rest = new, work, slow, pressure, levels, flux_x, flux_y, flux_z, numbers, rows
+    if old is new:  # what is written under `noalias` is not read by another name
+        _substep(*rest)
+    else:
+        _first_substep(old, *rest)
 
 
 @jit(borrowed=True)
-def _substep(old, new, work, slow, pressure, levels, flux_x, flux_y, flux_z, numbers, columns):
-    """A row of columns after the other: momenta along x and beyond it along y, then its columns."""
+def _first_substep(old, new, work, slow, pressure, levels, flux_x, flux_y, flux_z, numbers, rows):
+    rho, u, v, w, heat = (
+        old[0].reshape(-1), old[1].reshape(-1), old[2].reshape(-1), old[3].reshape(-1), old[4].reshape(-1)
+    )  # fmt: skip
+    _planes(
+        u, v, w, heat, rho, w, heat, new, work, slow, pressure, levels, flux_x, flux_y, flux_z, numbers, rows
+    )  # fmt: skip
+
+
+@jit(borrowed=True)
+def _substep(new, work, slow, pressure, levels, flux_x, flux_y, flux_z, numbers, rows):
+    rho, w, heat = new[0].reshape(-1), new[3].reshape(-1), new[4].reshape(-1)
+    _planes(
+        None, None, None, None, rho, w, heat, new, work, slow, pressure, levels, flux_x, flux_y, flux_z, numbers, rows
+    )  # fmt: skip
+
+
+@jit(borrowed=True)
+def _planes(
+    old_u, old_v, old_w, old_heat, begin_rho, begin_w, begin_heat, new, work, slow, pressure, levels, flux_x, flux_y,
+    flux_z, numbers, rows,
+):  # fmt: skip
+    """A row of columns after the other: momenta along x and beyond it along y, then its columns.
+
+    old_u to old_heat: None where they are new ones; begin_rho to begin_heat are the old ones in any case.
+    """
     nz, tall, wide = new.shape[1:]
     nx, cells, far = wide - 2 * HALO, tall * wide, wide - 2 * HALO + 2
     dt, implicit, share, wet = numbers.dt, numbers.implicit, numbers.share, numbers.wet
-    factor, value, rho, heat, p = columns[0], columns[1], columns[2], columns[3], columns[4]
-    old_rho, old_u, old_v = old[0].reshape(-1), old[1].reshape(-1), old[2].reshape(-1)
-    old_w, old_heat = old[3].reshape(-1), old[4].reshape(-1)
-    new_rho, u, v = new[0].reshape(-1), new[1].reshape(-1), new[2].reshape(-1)
-    new_w, new_heat = new[3].reshape(-1), new[4].reshape(-1)
+    factor, value, rho, heat, p, mixed, warm = rows[0], rows[1], rows[2], rows[3], rows[4], rows[5], rows[6]
+    new_rho, u, v, new_w, new_heat = (
+        new[0].reshape(-1), new[1].reshape(-1), new[2].reshape(-1), new[3].reshape(-1), new[4].reshape(-1)
+    )  # fmt: skip
     slow_u, slow_v, slow_w = slow[1].reshape(-1), slow[2].reshape(-1), slow[3].reshape(-1)
     slow_heat = slow[4].reshape(-1)
     theta, stiff, dry = work[3].reshape(-1), work[5].reshape(-1), work[6].reshape(-1)
@@ -138,96 +172,53 @@ def _substep(old, new, work, slow, pressure, levels, flux_x, flux_y, flux_z, num
         if j == HALO:
             _push(
                 old_v, v, slow_v, dry, excess, at, at - wide, own, own - far, cells, next_p, nz, nx, wide, far, per_dy,
-                dt, wet,
+                dt, wet, nx,
             )  # fmt: skip
         _push(
             old_u, u, slow_u, dry, excess, at, at - 1, own, own - 1, cells, next_p, nz, nx + 1, wide, far, per_dx, dt,
-            wet,
+            wet, 0,
         )  # fmt: skip
         _push(
             old_v, v, slow_v, dry, excess, at + wide, at, own + far, own, cells, next_p, nz, nx, wide, far, per_dy, dt,
-            wet,
+            wet, nx,
         )  # fmt: skip
         if share != 0.0:
             add_means(x, y, u, v, share, j - HALO, tall - 2 * HALO, at, wide, cells, nz, nx)
-        _forward(
-            u, v, old_w, old_rho, old_heat, slow_heat, slow_w, theta, stiff, dry, rho, heat, p, levels, per_dx, per_dy,
-            dt, implicit, wet, at, wide, cells, factor, value, factor[nz], value[nz],
+        forward(
+            u, v, begin_w, begin_rho, begin_heat, slow_w, slow_heat, theta, stiff, dry, dry, dry, dry, dry, excess, p,
+            p, factor, value, rho, heat, p, mixed, warm, levels, per_dx, per_dy, dt, implicit, wet, nx, at, own, wide,
+            cells, next_p, old_u, None,
         )  # fmt: skip
         settle(
-            factor, value, rho, heat, old_w, old_heat, theta, stiff, levels, dt, implicit, numbers.damping, share, at,
-            cells, excess, own, next_p, z, (j - HALO) * nx, (tall - 2 * HALO) * nx, new_rho, new_w, new_heat, wide,
+            factor, value, rho, heat, warm, old_w, old_heat, stiff, levels, dt, implicit, numbers.damping, share, nx,
+            at, cells, excess, own, next_p, z, (j - HALO) * nx, (tall - 2 * HALO) * nx, new_rho, new_w, new_heat, wide,
             p[nz],
         )  # fmt: skip
 
 
 @jit(noalias=True, borrowed=True)
 def _push(
-    old, new, slow, dry, p, at, before, high, low, next_cell, next_p, nz, count, wide, far, per_width, dt, wet
+    old, new, slow, dry, p, at, before, high, low, next_cell, next_p, nz, count, wide, far, per_width, dt, wet, asked
 ):  # fmt: skip
     """Momenta of a plane at faces between the cells `before` and `at`, which stand at low and high in the pressure.
 
-    old may be new, here and in `settle`: a number is read before it is written, and no other depends on it.
+    old: None where it is `new`. asked: how many numbers of the next row along y to ask for of what is in cells.
     """
     for k in range(nz):
         c, b, right, left = (
             u8(at + k * next_cell), u8(before + k * next_cell), u8(high + k * next_p), u8(low + k * next_p)
         )  # fmt: skip
-        for each in (old, new, slow):
-            ask(each, at + wide + k * next_cell, count)
-        ask(p, high + far + k * next_p, count)
+        if old is None:
+            ask_each((new, slow), at + wide + k * next_cell, count)
+        else:
+            ask_each((old, new, slow), at + wide + k * next_cell, count)
+        ask(p, high + far + k * next_p, asked)
         if wet:
-            ask(dry, at + wide + k * next_cell, count)
+            ask(dry, at + wide + k * next_cell, asked)
             for i in range(u8(count)):
                 gradient = 0.5 * (dry[b + i] + dry[c + i]) * ((p[right + i] - p[left + i]) * per_width)
-                new[c + i] = settled(old[c + i] + dt * (slow[c + i] - gradient))
+                new[c + i] = kept(old, either(old, new, c + i) + dt * (slow[c + i] - gradient))
         else:
             for i in range(u8(count)):
-                new[c + i] = settled(old[c + i] + dt * (slow[c + i] - (p[right + i] - p[left + i]) * per_width))
-
-
-@jit(noalias=True, borrowed=True)
-def _forward(
-    u, v, w, old, old_heat, slow_heat, slow, theta, stiff, dry, rho, heat, p, levels, per_dx, per_dy, dt, implicit,
-    wet, at, wide, next_cell, factor, value, last_factor, last_value,
-):  # fmt: skip
-    """What is explicit of a plane, and its tridiagonal system forward, while a level is near.
-
-    last_factor, last_value: rows to work in.
-    """
-    nz, size, explicit = levels.shape[1] - 1, (dt * implicit) ** 2, 1.0 - implicit
-    for i in range(u8(len(last_factor))):
-        last_factor[i] = 0.0
-        last_value[i] = 0.0
-    for k in range(nz):
-        explicit_part(
-            u, v, w, old, old_heat, slow_heat, theta, stiff, levels, per_dx, per_dy, dt, implicit, at, wide,
-            next_cell, rho, heat, p, k,
-        )  # fmt: skip
-        if k == 0:
-            continue
-        c, b = u8(at + k * next_cell), u8(at + (k - 1) * next_cell)
-        under, over = u8(at + max(k - 2, 0) * next_cell), u8(at + min(k + 1, nz - 1) * next_cell)
-        per_face, down, up = levels[PER_FACE, k], levels[PER_CELL, k - 1], levels[PER_CELL, k]
-        below_1, above_1, below, above = levels[BELOW, k - 1], levels[ABOVE, k - 1], levels[BELOW, k], levels[ABOVE, k]
-        below_up, above_up = levels[BELOW, k + 1], levels[ABOVE, k + 1]
-        ask(slow, at + wide + k * next_cell, len(last_factor))
-        for i in range(u8(len(last_factor))):
-            tension = (below * dry[b + i] + above * dry[c + i]) * per_face if wet else per_face
-            low, middle = (
-                below_1 * theta[under + i] + above_1 * theta[b + i],
-                below * theta[b + i] + above * theta[c + i],
-            )
-            high = below_up * theta[c + i] + above_up * theta[over + i]
-            mixed_low = implicit * rho[k - 1, i] + explicit * old[b + i]
-            mixed = implicit * rho[k, i] + explicit * old[c + i]
-            weight = GRAVITY * (below * mixed_low + above * mixed)
-            right = w[c + i] + dt * (slow[c + i] - tension * (p[k, i] - p[k - 1, i]) - weight)
-            new_factor, new_value = swept(
-                size, tension, GRAVITY, stiff[b + i], stiff[c + i], down, up, low, middle, high, below, above, right,
-                last_factor[i], last_value[i],
-            )  # fmt: skip
-            factor[k, i] = new_factor
-            value[k, i] = new_value
-            last_factor[i] = new_factor
-            last_value[i] = new_value
+                gradient = (p[right + i] - p[left + i]) * per_width
+                new[c + i] = kept(old, either(old, new, c + i) + dt * (slow[c + i] - gradient))

@@ -30,7 +30,7 @@ from hpckit.kernels.euler.hevi.rows import ask
 from hpckit.kernels.euler.numerics import outside, power
 
 u8 = np.uint64
-ROWS = 24  # at most at a time
+ROWS = 17  # at most at a time
 AHEAD, NEAR = 3, 6  # levels: how far ahead speeds are found, and how many of them stay near
 SOUTH, NORTH = 2, 3  # rows around those of a time, near
 LANES = 8  # numbers in a line of the cache; what crosses faces in x is found of a multiple of it: none is left over
@@ -101,17 +101,24 @@ def _find(
     base_water = levels[WATER, k]
     for j in range(first, last):
         at = k * plane + j * wide + HALO
-        for each in range(5):
+        for each in range(3):
             ask(state, each * cells + at + plane, span)
         left, a = at - LANES, u8(near(k, j - first, span) - LANES)
         r, west, south, under = u8(left), u8(left - 1), u8(left - wide), u8(left - min(k, 1) * plane)
         m, o, s, h = u8(cells + left), u8(2 * cells + left), u8(3 * cells + left), u8(4 * cells + left)
         for i in range(u8(span + LANES)):
             here = state[r + i] + base
-            u[a + i] = state[m + i] / (0.5 * ((state[west + i] + base) + here))
-            v[a + i] = state[o + i] / (0.5 * ((state[south + i] + base) + here))
-            w[a + i] = gate * (state[s + i] / (below * (state[under + i] + base_under) + above * here))
-            theta[a + i] = (state[h + i] + base_heat) / here
+            x, y = 0.5 * ((state[west + i] + base) + here), 0.5 * ((state[south + i] + base) + here)
+            z = below * (state[under + i] + base_under) + above * here
+            xy, zh = x * y, z * here
+            per = 1.0 / (xy * zh)  # one division, which takes as long as twenty products, for four
+            per_xy, per_zh = per * zh, per * xy
+            u[a + i] = state[m + i] * (y * per_xy)
+            v[a + i] = state[o + i] * (x * per_xy)
+            w[a + i] = gate * (state[s + i] * (here * per_zh))
+            theta[a + i] = (state[h + i] + base_heat) * (z * per_zh)
+        for each in range(3, 5):
+            ask(state, each * cells + at + plane, span)
         if j < HALO - 1 or j > tall - HALO:
             continue
         a, h, to = u8(near(k, j - first, span) - 1), u8(4 * cells + at - 1), u8(STIFFNESS * cells + at - 1)
@@ -218,10 +225,6 @@ def _rows(
         at, row = k * plane + j * wide + HALO, j - first + SOUTH
         to = at if j >= HALO else at + wide  # the row that comes next is written over it
         low, north, aside, lifted = at - under, at + wide, k * 4 * span, (j - first) * 4 * span
-        # What comes next; of the momentum along z a level above.
-        for each in range(1, 4):
-            ask(slow, each * cells + at + plane, n)
-        ask(slow, 4 * cells + at + plane, n)
         # Places of momenta along x, y and z.
         m, m_west, m_south, m_low = u8(cells + at), u8(cells + at - 1), u8(cells + at - wide), u8(cells + low)
         o, o_west, o_low = u8(2 * cells + north), u8(2 * cells + north - 1), u8(2 * cells + low + wide)
@@ -241,8 +244,10 @@ def _rows(
             u8(near(max(k - 2, 0), row, span)), c_low, u8(near(min(k + 1, nz - 1), row, span)),
             u8(near(min(k + 2, nz - 1), row, span)), u8(near(min(k + 3, nz - 1), row, span)),
         )  # fmt: skip
+        # Before each tendency the next level's row of it is asked for: at once they would fill what waits for memory.
         if j < tall - HALO:
             side, up, out = u8(aside), u8(lifted), u8(cells + to)
+            ask(slow, cells + at + plane, n)
             for i in range(u8(span)):
                 flux = 0.5 * state[m_west + i] + 0.5 * state[m + i]
                 x[i] = passed(flux, u, a_x, b_x, c_west, d_x, e_x, f_x, i, across, follows)
@@ -261,6 +266,7 @@ def _rows(
                 else:
                     slow[out + i] = change - 0.5 * (dry[c_west + i] + dry[c + i]) * gradient
             side, up, out = u8(aside + span), u8(lifted + span), u8(4 * cells + to)
+            ask(slow, 4 * cells + at + plane, n)
             for i in range(u8(span)):
                 flux = state[m + i]
                 passing = passed(flux, theta, a_x, b_x, c_west, d_x, e_x, f_x, i, less, follows)
@@ -280,6 +286,7 @@ def _rows(
                 y[side + i] = new_y
                 z[up + i] = new_z
             side, up, out = u8(aside + 2 * span), u8(lifted + 2 * span), u8(3 * cells + to)
+            ask(slow, 3 * cells + at + plane, n)
             for i in range(u8(span)):
                 flux = below * state[m_low + i] + above * state[m + i]
                 x[i] = passed(flux, w, a_x, b_x, c_west, d_x, e_x, f_x, i, across, follows)
@@ -311,6 +318,7 @@ def _rows(
                     slow[out + i] = 0.0
         # v has a row more.
         side, up, out = u8(aside + 3 * span), u8(lifted + 3 * span), u8(2 * cells + to)
+        ask(slow, 2 * cells + at + plane, n)
         for i in range(u8(span)):
             flux = 0.5 * state[m_south + i] + 0.5 * state[m + i]
             x[i] = passed(flux, v, a_x, b_x, c_west, d_x, e_x, f_x, i, across, follows)

@@ -7,10 +7,9 @@ import numpy as np
 from hpckit.kernels.compile.jit import jit
 from hpckit.kernels.euler.constants import GAMMA, GRAVITY, HALO
 from hpckit.kernels.euler.hevi import simd as flat
-from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, FACES_BACK, PER_CELL, PER_FACE, LargeStage
+from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, FACES_BACK, PER_FACE, LargeStage
 from hpckit.kernels.euler.hevi.constants import WORKS as FLAT_WORKS
-from hpckit.kernels.euler.hevi.numerics import swept
-from hpckit.kernels.euler.hevi.rows import add_means, ask, explicit_part, fill, settle, settled
+from hpckit.kernels.euler.hevi.rows import add_means, ask, ask_each, either, fill, forward, kept, settle, working_rows
 from hpckit.kernels.euler.numerics import outside, power
 
 u8 = np.uint64
@@ -264,25 +263,48 @@ def _lift(
             out[i] += lift - pull
 
 
-@jit
 def substep(old, new, work, ground, slow, pressure, levels, flux_x, flux_y, flux_z, numbers):
-    nz, nx = new.shape[1], new.shape[3] - 2 * HALO
-    columns, slopes = np.zeros((5, nz + 1, nx)), np.zeros((2, nz, nx + 1))
-    _substep(old, new, work, ground, slow, pressure, levels, flux_x, flux_y, flux_z, numbers, columns, slopes)
+    rows = working_rows(9, new.shape[1] + 1, new.shape[3] - 2 * HALO + 1)
+    rest = new, work, ground, slow, pressure, levels, flux_x, flux_y, flux_z, numbers, rows
+    if old is new:
+        _substep(*rest)
+    else:
+        _first_substep(old, *rest)
 
 
 @jit(borrowed=True)
-def _substep(old, new, work, ground, slow, pressure, levels, flux_x, flux_y, flux_z, numbers, columns, slopes):
+def _first_substep(old, new, work, ground, slow, pressure, levels, flux_x, flux_y, flux_z, numbers, rows):
+    rho, u, v, w, heat = (
+        old[0].reshape(-1), old[1].reshape(-1), old[2].reshape(-1), old[3].reshape(-1), old[4].reshape(-1)
+    )  # fmt: skip
+    _planes(
+        u, v, w, heat, rho, w, heat, new, work, ground, slow, pressure, levels, flux_x, flux_y, flux_z, numbers, rows
+    )  # fmt: skip
+
+
+@jit(borrowed=True)
+def _substep(new, work, ground, slow, pressure, levels, flux_x, flux_y, flux_z, numbers, rows):
+    rho, w, heat = new[0].reshape(-1), new[3].reshape(-1), new[4].reshape(-1)
+    _planes(
+        None, None, None, None, rho, w, heat, new, work, ground, slow, pressure, levels, flux_x, flux_y, flux_z,
+        numbers, rows,
+    )  # fmt: skip
+
+
+@jit(borrowed=True)
+def _planes(
+    old_u, old_v, old_w, old_heat, begin_rho, begin_w, begin_heat, new, work, ground, slow, pressure, levels, flux_x,
+    flux_y, flux_z, numbers, rows,
+):  # fmt: skip
     """As the flat one; the gradients of the pressure along y, south and north of a plane, serve Omega too."""
     tilt, metric = ground.tilt, ground.metric
     nz, tall, wide = new.shape[1:]
     nx, cells, far = wide - 2 * HALO, tall * wide, wide - 2 * HALO + 2
     dt, implicit, share = numbers.dt, numbers.implicit, numbers.share
-    factor, value, rho, heat, p = columns[0], columns[1], columns[2], columns[3], columns[4]
-    old_rho, old_u, old_v = old[0].reshape(-1), old[1].reshape(-1), old[2].reshape(-1)
-    old_w, old_heat = old[3].reshape(-1), old[4].reshape(-1)
-    new_rho, u, v = new[0].reshape(-1), new[1].reshape(-1), new[2].reshape(-1)
-    new_w, new_heat = new[3].reshape(-1), new[4].reshape(-1)
+    factor, value, rho, heat, p, mixed, warm = rows[0], rows[1], rows[2], rows[3], rows[4], rows[5], rows[6]
+    new_rho, u, v, new_w, new_heat = (
+        new[0].reshape(-1), new[1].reshape(-1), new[2].reshape(-1), new[3].reshape(-1), new[4].reshape(-1)
+    )  # fmt: skip
     slow_u, slow_v, slow_w = slow[1].reshape(-1), slow[2].reshape(-1), slow[3].reshape(-1)
     slow_heat = slow[4].reshape(-1)
     theta, stiff, dry, wet = work[3].reshape(-1), work[5].reshape(-1), work[6].reshape(-1), numbers.wet
@@ -296,7 +318,7 @@ def _substep(old, new, work, ground, slow, pressure, levels, flux_x, flux_y, flu
     next_p, per_dx, per_dy = pressure.shape[1] * far, 1.0 / numbers.dx, 1.0 / numbers.dy
     for j in range(HALO, tall - HALO):
         at, own = j * wide + HALO, (j - HALO + 1) * far + 1  # of the lowest cell in the state and in the pressure
-        south, north = slopes[j & 1], slopes[1 - (j & 1)]
+        south, north = rows[7 + (j & 1)], rows[8 - (j & 1)]
         if j == HALO:
             _accelerate(
                 old_v, v, slow_v, size_v, slope_v, dry, excess, tilt, at, at - wide, own, own - far, cells, next_p,
@@ -313,14 +335,14 @@ def _substep(old, new, work, ground, slow, pressure, levels, flux_x, flux_y, flu
         )  # fmt: skip
         if share != 0.0:
             add_means(x, y, u, v, share, j - HALO, tall - 2 * HALO, at, wide, cells, nz, nx)
-        _forward(
-            u, v, old_w, old_rho, old_heat, slow_heat, slow_w, theta, stiff, steep, per_w, slope_x, slope_y, dry,
-            excess, south, north, rho, heat, p, levels, per_dx, per_dy, dt, implicit, wet, at, own, wide, cells,
-            next_p, factor, value, factor[nz], value[nz],
+        forward(
+            u, v, begin_w, begin_rho, begin_heat, slow_w, slow_heat, theta, stiff, dry, steep, per_w, slope_x, slope_y,
+            excess, south, north, factor, value, rho, heat, p, mixed, warm, levels, per_dx, per_dy, dt, implicit, wet,
+            nx, at, own, wide, cells, next_p, old_u, 1.0,
         )  # fmt: skip
         settle(
-            factor, value, rho, heat, old_w, old_heat, theta, stiff, levels, dt, implicit, numbers.damping, share, at,
-            cells, excess, own, next_p, z, (j - HALO) * nx, (tall - 2 * HALO) * nx, new_rho, new_w, new_heat, wide,
+            factor, value, rho, heat, warm, old_w, old_heat, stiff, levels, dt, implicit, numbers.damping, share, nx,
+            at, cells, excess, own, next_p, z, (j - HALO) * nx, (tall - 2 * HALO) * nx, new_rho, new_w, new_heat, wide,
             p[nz],
         )  # fmt: skip
 
@@ -332,7 +354,7 @@ def _accelerate(
 ):  # fmt: skip
     """Momenta of a plane at faces between the cells `before` and `at`, which stand at low and high in the pressure.
 
-    along: its gradients there.
+    old: None where it is `new`. along: the gradients there.
     """
     nz = tilt.shape[1]
     for k in range(nz):
@@ -343,8 +365,9 @@ def _accelerate(
         a, b, d = u8(high + m), u8(high + m + next_p), u8(high + m + 2 * next_p)
         a_low, b_low, d_low = u8(low + m), u8(low + m + next_p), u8(low + m + 2 * next_p)
         first, second = tilt[0, k], tilt[1, k]
-        for each in (old, new, slow, size, slope):
-            ask(each, at + wide + k * next_cell, count)
+        ask_each((new, slow, size, slope), at + wide + k * next_cell, count)
+        if old is not None:
+            ask(old, at + wide + k * next_cell, count)
         ask(p, high + far + k * next_p, count)
         if wet:
             ask(dry, at + wide + k * next_cell, count)
@@ -357,63 +380,7 @@ def _accelerate(
             along[k, i] = gradient
             share = 0.5 * (dry[e + i] + dry[c + i]) if wet else 1.0
             force = slow[c + i] + share * (slope[c + i] * upward - size[c + i] * gradient)
-            new[c + i] = settled(old[c + i] + dt * force)
-
-
-@jit(noalias=True, borrowed=True)
-def _forward(
-    u, v, w, old, old_heat, slow_heat, slow, theta, stiff, steep, per_w, slope_x, slope_y, dry, pressure,
-    south, north, rho, heat, p, levels, per_dx, per_dy, dt, implicit, wet, at, own, wide, next_cell, next_p, factor,
-    value, last_factor, last_value,
-):  # fmt: skip
-    """What is explicit of a plane, and its tridiagonal system forward, while a level is near.
-
-    last_factor, last_value: rows to work in.
-    """
-    nz, size, explicit, half_x = levels.shape[1] - 1, (dt * implicit) ** 2, 1.0 - implicit, 0.5 * per_dx
-    for i in range(u8(len(last_factor))):
-        last_factor[i] = 0.0
-        last_value[i] = 0.0
-    for k in range(nz):
-        explicit_part(
-            u, v, w, old, old_heat, slow_heat, theta, stiff, levels, per_dx, per_dy, dt, implicit, at, wide,
-            next_cell, rho, heat, p, k,
-        )  # fmt: skip
-        if k == 0:
-            continue
-        c, b = u8(at + k * next_cell), u8(at + (k - 1) * next_cell)
-        under, over = u8(at + max(k - 2, 0) * next_cell), u8(at + min(k + 1, nz - 1) * next_cell)
-        east, west = u8(own + k * next_p + 1), u8(own + k * next_p - 1)
-        east_low, west_low = u8(own + (k - 1) * next_p + 1), u8(own + (k - 1) * next_p - 1)
-        per_face, down, up = levels[PER_FACE, k], levels[PER_CELL, k - 1], levels[PER_CELL, k]
-        below_1, above_1, below, above = levels[BELOW, k - 1], levels[ABOVE, k - 1], levels[BELOW, k], levels[ABOVE, k]
-        below_up, above_up = levels[BELOW, k + 1], levels[ABOVE, k + 1]
-        for each in (slow, steep, per_w, slope_x, slope_y):
-            ask(each, at + wide + k * next_cell, len(last_factor))
-        for i in range(u8(len(last_factor))):
-            share = below * dry[b + i] + above * dry[c + i] if wet else 1.0
-            tension, gravity = share * (steep[c + i] * per_face), GRAVITY * per_w[c + i]
-            low, middle = (
-                below_1 * theta[under + i] + above_1 * theta[b + i],
-                below * theta[b + i] + above * theta[c + i],
-            )
-            high = below_up * theta[c + i] + above_up * theta[over + i]
-            mixed_low = implicit * rho[k - 1, i] + explicit * old[b + i]
-            mixed = implicit * rho[k, i] + explicit * old[c + i]
-            weight = gravity * (below * mixed_low + above * mixed)
-            across = below * (pressure[east_low + i] - pressure[west_low + i])
-            across += above * (pressure[east + i] - pressure[west + i])
-            along = below * (0.5 * (south[k - 1, i] + north[k - 1, i])) + above * (0.5 * (south[k, i] + north[k, i]))
-            lift = share * (slope_x[c + i] * (across * half_x) + slope_y[c + i] * along)
-            right = w[c + i] + dt * (slow[c + i] + lift - tension * (p[k, i] - p[k - 1, i]) - weight)
-            new_factor, new_value = swept(
-                size, tension, gravity, stiff[b + i], stiff[c + i], down, up, low, middle, high, below, above, right,
-                last_factor[i], last_value[i],
-            )  # fmt: skip
-            factor[k, i] = new_factor
-            value[k, i] = new_value
-            last_factor[i] = new_factor
-            last_value[i] = new_value
+            new[c + i] = kept(old, either(old, new, c + i) + dt * force)
 
 
 @jit(borrowed=True)
