@@ -35,9 +35,9 @@ class Device:
         """The module of its arrays: NumPy, or CuPy, which has the same names."""
         return np
 
-    def zeros(self, shape: tuple[int, ...], dtype: npt.DTypeLike = np.float64) -> Any:
-        """An array of zeros, C-contiguous, 64-byte aligned."""
-        return aligned.zeros(tuple(shape), dtype)
+    def zeros(self, shape: tuple[int, ...], dtype: npt.DTypeLike = np.float64, lead: int = 0) -> Any:
+        """An array of zeros, C-contiguous, 64-byte aligned: its first element, or in host memory its element `lead`."""
+        return aligned.zeros(tuple(shape), dtype, lead)
 
     def to_host(self, array: Any) -> np.ndarray:
         """The values as a NumPy array: the array itself if it is one, else a copy, complete when this returns."""

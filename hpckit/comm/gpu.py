@@ -61,7 +61,7 @@ class Gpu(Device):
         """CuPy."""
         return self._cupy
 
-    def zeros(self, shape: tuple[int, ...], dtype: npt.DTypeLike = np.float64) -> Any:
+    def zeros(self, shape: tuple[int, ...], dtype: npt.DTypeLike = np.float64, lead: int = 0) -> Any:
         """An array of zeros, C-contiguous, 512-byte aligned. Raises `SetupError` when the GPU has no room for it."""
         try:
             return self._cupy.zeros(tuple(shape), np.dtype(dtype))

@@ -20,7 +20,7 @@ class SimulatedGpu(Device):
     is_gpu = True
     direct = False
 
-    def zeros(self, shape: tuple[int, ...], dtype: npt.DTypeLike = np.float64) -> Any:
+    def zeros(self, shape: tuple[int, ...], dtype: npt.DTypeLike = np.float64, lead: int = 0) -> Any:
         """An array of zeros, C-contiguous, 64-byte aligned."""
         return aligned.zeros(tuple(shape), dtype).view(SimulatedArray)
 

@@ -57,9 +57,12 @@ class SplitState:
         self.decomposition = Decomposition((grid.nz, grid.ny, grid.nx), mesh.topology, halo=HALOS)
         profile = column_of(config.base, config.moisture.kind != "none")
         self.base: BaseState = levels_state(profile, self.edges)
-        self.state = Field.zeros(
-            mesh, self.decomposition, config.precision, name="state", components=FIELDS, device=device
-        )
+        shape, dtype = (FIELDS, *self.decomposition.local_shape(mesh.rank)), np.dtype(config.precision)
+
+        def cells(rows: int) -> Any:
+            return device.zeros((rows, *shape[1:]), dtype, lead=HALO)
+
+        self.state = Field(mesh, self.decomposition, cells(FIELDS), "state", device=device)
         self.exchange = HaloExchange(mesh, self.state, staggered_walls(config), axes=HORIZONTAL)  # corners too
         around = Decomposition((grid.nz, grid.ny, grid.nx), mesh.topology, halo=(0, 1, 1))
         self.pressure = Field.zeros(mesh, around, config.precision, name="pressure", device=device)
@@ -84,9 +87,8 @@ class SplitState:
         warm = initial_water(profile, rest, begin)
         self.state.set_from_host(begin * size.reshape(grid.nz, *(size.shape[1:] or (1, 1))))
         self._stagger()
-        shape, dtype = self.state.data.shape, self.state.data.dtype
-        self.start, self.slow = device.zeros(shape, dtype), device.zeros(shape, dtype)
-        self.work = device.zeros((SLOPING_WORKS if self.terrain else WORKS, *shape[1:]), dtype)
+        self.start, self.slow = cells(FIELDS), cells(FIELDS)
+        self.work = cells(SLOPING_WORKS if self.terrain else WORKS)
         self.work[6] = 1.0
         nz, ny, nx = self.state.interior.shape[1:]
         self.mass_flux = [
