@@ -60,12 +60,8 @@ def _inputs(device: Device, dtype: np.dtype) -> tuple[tuple[int, int, int], dict
 
 
 def _stage(of: dict[str, Any]) -> None:
-    hevi.prepare(of["state"], of["water"], of["column"], of["levels"], of["work"])
-    wind = of["rest"][:2]
-    hevi.tendencies(
-        of["state"], of["work"], of["column"], of["levels"], wind, of["weights"], LargeStage(DX, DY, 1e-2), of["slow"]
-    )
-    hevi.begin(of["start"], of["work"], of["pressure"])
+    rest = of["rest"][:2], of["weights"], LargeStage(DX, DY, 1e-2), of["slow"], of["start"], of["pressure"]
+    hevi.linearize(of["state"], of["water"], of["column"], of["levels"], of["work"], *rest)
     numbers = Substep(DX, DY, 0.02, 0.6, 0.1, 0.5)
     fluxes = of["x"], of["y"], of["z"]
     states = of["start"], of["state"]

@@ -56,15 +56,15 @@ def stage_of(kernels, water: np.ndarray, order: int = 5, weno: bool = False) -> 
     work, slow = np.ones((WORKS, *state.shape[1:])), np.zeros_like(state)
     pressure = np.zeros((SHAPE[0], SHAPE[1] + 2, SHAPE[2] + 2))
     weights, stage = upwind_weights(order, weno), STAGE._replace(wet=wet)
-    kernels.linearize(state, water, column, levels, work, wind, weights, stage, slow)
-    kernels.begin(start, work, pressure)
+    kernels.linearize(state, water, column, levels, work, wind, weights, stage, slow, start, pressure)
+    first = pressure.copy()
     flux = fluxes()
     for _ in range(3):
         kernels.substep(start, state, work, slow, pressure, levels, *flux, Substep(DX, DY, 0.5, 0.6, 0.1, 1 / 3, wet))
         start = state
         pressure[:, [0, -1]] = pressure[:, [-2, 1]]
         pressure[:, :, [0, -1]] = pressure[:, :, [-2, 1]]
-    return {"slow": slow, "state": state[:, :, *INNER], "x": flux[0], "y": flux[1], "z": flux[2]}
+    return {"slow": slow, "first": first, "state": state[:, :, *INNER], "x": flux[0], "y": flux[1], "z": flux[2]}
 
 
 @pytest.mark.parametrize("order", [pytest.param(3, marks=pytest.mark.nightly), 5])

@@ -45,10 +45,11 @@ def warm_up(config: Config, device: Device = HOST) -> None:
     if open_axes(config):
         hevi.tendencies(state, work, column, levels, table(2, 4), weights, stage, slow)
     else:
-        hevi.linearize(state, water, column, levels, work, table(2, 4), weights, stage, slow)
+        hevi.linearize(state, water, column, levels, work, table(2, 4), weights, stage, slow, state, pressure)
     hevi.begin(state, work, pressure)
     flux = table(4, HALO, HALO + 1), table(4, HALO + 1, HALO), table(5, HALO, HALO)
-    hevi.substep(state, state, work, slow, pressure, levels, *flux, Substep(1.0, 1.0, 1e-3, 0.5, 0.0, 0.0))
+    for start in (slow, state):  # the first substep of a stage, and the others, which are in place
+        hevi.substep(start, state, work, slow, pressure, levels, *flux, Substep(1.0, 1.0, 1e-3, 0.5, 0.0, 0.0))
     if config.terrain.kind != "flat":
         cells = state.shape[1:]
         ground = Ground(table(4, *cells), table(METRICS, *cells), table(2, *cells), table(2, 4))
@@ -56,7 +57,8 @@ def warm_up(config: Config, device: Device = HOST) -> None:
         sloping.prepare(state, device.to_device(NO_WATER.astype(state.dtype)), ground, levels, work)
         stage, sound = LargeStage(1.0, 1.0, config.coriolis), Substep(1.0, 1.0, 1e-3, 0.5, 0.0, 0.0)
         sloping.tendencies(state, work, ground, column, levels, weights, stage, slow)
-        sloping.substep(state, state, work, ground, slow, pressure, levels, *flux, sound)
+        for start in (slow, state):
+            sloping.substep(start, state, work, ground, slow, pressure, levels, *flux, sound)
         sloping.relax(state, ground, levels, table(4), 1.0)
     relax(state, column, table(4, 4), table(2, HALO), table(2, HALO), table(4), 1.0, 1)
     mu, spacing = table(*state.shape[1:]), (1.0, 1.0)

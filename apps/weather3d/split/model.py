@@ -82,9 +82,11 @@ class SplitModel(SplitState):
                 hevi.prepare(state, self.water, self.column, self.levels, self.work)
                 hevi.tendencies(state, self.work, self.column, self.levels, self.wind, *tables[1:])
             else:
-                hevi.linearize(state, self.water, self.column, self.levels, self.work, self.wind, *tables[1:])
+                rest = (self.wind, *tables[1:], self.start, self.pressure.data)
+                hevi.linearize(state, self.water, self.column, self.levels, self.work, *rest)
             self._close_walls(state)
-            hevi.begin(self.start, self.work, self.pressure.data)
+            if self.terrain or self.open_axes:
+                hevi.begin(self.start, self.work, self.pressure.data)
         share = 1 / count if stage == 2 and (self.carried or self.open_axes) else 0.0
         if share:
             for flux in self.mass_flux:

@@ -192,8 +192,8 @@ class SplitCase(WeatherCase):
         numbers, dynamics = LargeStage(self.widths["x"], self.widths["y"], 0.0, False), self.config.dynamics
         sound = Substep(numbers.dx, numbers.dy, dt, dynamics.implicit, dynamics.damping, 0.0, False)
         column, levels, none, calm = self.base.column, self.levels, self.none, self.levels[:2]
-        hevi.linearize(state, NO_WATER, column, levels, self.work, calm, self.weights, numbers, self.slow)
-        hevi.begin(self.old, self.work, self.pressure)
+        rest = calm, self.weights, numbers, self.slow, self.old, self.pressure
+        hevi.linearize(state, NO_WATER, column, levels, self.work, *rest)
         for substep in range(count):
             if substep:
                 _wrap(self.pressure, 1)

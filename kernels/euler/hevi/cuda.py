@@ -45,10 +45,12 @@ def tendencies(
 
 
 def linearize(
-    state: Any, water: Any, column: Any, levels: Any, work: Any, wind: Any, weights: Any, stage: LargeStage, slow: Any
-) -> None:
+    state: Any, water: Any, column: Any, levels: Any, work: Any, wind: Any, weights: Any, stage: LargeStage, slow: Any,
+    start: Any, pressure: Any,
+) -> None:  # fmt: skip
     prepare(state, water, column, levels, work)
     tendencies(state, work, column, levels, wind, weights, stage, slow)
+    begin(start, work, pressure)
 
 
 def begin(start: Any, work: Any, pressure: Any) -> None:

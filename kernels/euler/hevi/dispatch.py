@@ -31,17 +31,20 @@ def tendencies(
 
 
 def linearize(
-    state: Any, water: Any, column: Any, levels: Any, work: Any, wind: Any, weights: Any, stage: LargeStage, slow: Any
-) -> None:
+    state: Any, water: Any, column: Any, levels: Any, work: Any, wind: Any, weights: Any, stage: LargeStage, slow: Any,
+    start: Any, pressure: Any,
+) -> None:  # fmt: skip
     """What substeps need, and the slow tendencies; see `reference.linearize`."""
-    form = _form(state, water, column, levels, work, wind, weights, slow)
+    form = _form(state, water, column, levels, work, wind, weights, slow, start, pressure)
+    _check("the state at the start", start, state.shape)
+    _check("the pressure", pressure, _with_halo(state, 1))
     _check("the tables of levels", levels, (LEVELS, state.shape[1] + 1))
     _check("the work space", work, (WORKS, *state.shape[1:]))
     _check("the tendencies", slow, state.shape)
     _check("the weights of faces", weights, (3, 7))
     if stage.wet:
         _check("the water", water, state.shape[1:])
-    form.linearize(state, water, column, levels, work, wind, weights, stage, slow)
+    form.linearize(state, water, column, levels, work, wind, weights, stage, slow, start, pressure)
 
 
 def begin(start: Any, work: Any, pressure: Any) -> None:

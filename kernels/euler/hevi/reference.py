@@ -164,14 +164,17 @@ def linearize(
     weights: np.ndarray,
     stage: LargeStage,
     slow: np.ndarray,
+    start: np.ndarray,
+    pressure: np.ndarray,
 ) -> None:
-    """`prepare` and `tendencies` at once, for substeps alone.
+    """`prepare`, `tendencies` and `begin` at once, for substeps alone.
 
     Of `work` they read theta, gamma p / (rho theta) and 1 / (1 + q_t), in the owned cells and one beyond; only these
     are filled by all forms.
     """
     prepare(state, water, column, levels, work)
     tendencies(state, work, column, levels, wind, weights, stage, slow)
+    begin(start, work, pressure)
 
 
 def begin(start: np.ndarray, work: np.ndarray, pressure: np.ndarray) -> None:

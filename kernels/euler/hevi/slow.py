@@ -36,8 +36,8 @@ SOUTH, NORTH = 2, 3  # rows around those of a time, near
 LANES = 8  # numbers in a line of the cache; what crosses faces in x is found of a multiple of it: none is left over
 
 
-def slow_part(state, water, column, levels, work, wind, weights, stage, slow, given):
-    """The tendencies. given: 1 where `work` is filled; None: of it only what substeps read is filled, here."""
+def slow_part(state, water, column, levels, work, wind, weights, stage, slow, start, pressure, given):
+    """The tendencies. given: 1 where `work` is filled; None: what substeps read of it is, here, and `pressure`."""
     nz, _, wide = state.shape[1:]
     n = -(-(wide - 2 * HALO + 1 + FACES_BACK) // LANES) * LANES
     follows, wet = (1.0 if each else None for each in (weights[2, 6], stage.wet))
@@ -46,18 +46,21 @@ def slow_part(state, water, column, levels, work, wind, weights, stage, slow, gi
     memory = lined(np.empty(sum(sizes) + LINE // 8), sum(sizes))
     rows = np.split(memory, np.cumsum(sizes)[:-1])
     rows += [memory[:0]] * (10 - len(rows))
-    _slow_part(state, water, column, levels, work, wind, weights, stage, slow, *rows, follows, wet, given)
+    _slow_part(
+        state, water, column, levels, work, wind, weights, stage, slow, start, pressure, *rows, follows, wet, given
+    )
 
 
 @jit(borrowed=True)
 def _slow_part(
-    state, water, column, levels, work, wind, weights, stage, slow, x, y, z, u, v, w, theta, p, dry, weight, follows,
-    wet, given,
+    state, water, column, levels, work, wind, weights, stage, slow, start, pressure, x, y, z, u, v, w, theta, p, dry,
+    weight, follows, wet, given,
 ):  # fmt: skip
     nz, tall, wide = state.shape[1:]
     flat_state, flat_work, flat_slow, flat_water = (
         state.reshape(-1), work.reshape(-1), slow.reshape(-1), water.reshape(-1)
     )  # fmt: skip
+    heat, first_p = start[4].reshape(-1), pressure.reshape(-1)
     begin, end = HALO - 1, tall - HALO + 1
     times = -((begin - end) // ROWS)
     for time in range(times):  # as many rows each time: those around them are found twice
@@ -66,8 +69,8 @@ def _slow_part(
             if k + AHEAD < nz:
                 if given is None:
                     _find(
-                        flat_state, flat_water, flat_work, u, v, w, theta, p, dry, weight, column, levels, nz, tall,
-                        wide, len(x) - LANES, k + AHEAD, first - SOUTH, last + NORTH, wet,
+                        flat_state, flat_water, flat_work, heat, first_p, u, v, w, theta, p, dry, weight, column,
+                        levels, nz, tall, wide, len(x) - LANES, k + AHEAD, first, last, wet,
                     )  # fmt: skip
                 else:
                     _take(
@@ -89,21 +92,24 @@ def near(level, row, span):
 
 @jit(noalias=True, borrowed=True)
 def _find(
-    state, water, work, u, v, w, theta, p, dry, weight, column, levels, nz, tall, wide, span, k, first, last, wet
+    state, water, work, begin, first_p, u, v, w, theta, p, dry, weight, column, levels, nz, tall, wide, span, k, first,
+    last, wet,
 ):  # fmt: skip
-    """Speeds, theta and what is not linear of the pressure of some rows of a level; substeps' numbers into `work`.
+    """Speeds, theta and what is not linear of the pressure of some rows of a level and of those around them.
 
+    Substeps' numbers go into `work`, and the pressure at the start, whose rho theta is `begin`, into `first_p`.
     Cells beyond the halo are found, too, where they fill a line of the cache: nothing reads them.
     """
     plane, cells = tall * wide, nz * tall * wide
     base, base_heat, base_p, base_under = column[0, k], column[1, k], column[2, k], column[0, max(k - 1, 0)]
     below, above, gate, per_base = levels[BELOW, k], levels[ABOVE, k], 1.0 * (k > 0), 1.0 / column[1, k]
     base_water = levels[WATER, k]
-    for j in range(first, last):
+    far_p = wide - 2 * HALO + 2
+    for j in range(first - SOUTH, last + NORTH):
         at = k * plane + j * wide + HALO
         for each in range(3):
             ask(state, each * cells + at + plane, span)
-        left, a = at - LANES, u8(near(k, j - first, span) - LANES)
+        left, a = at - LANES, u8(near(k, j - first + SOUTH, span) - LANES)
         r, west, south, under = u8(left), u8(left - 1), u8(left - wide), u8(left - min(k, 1) * plane)
         m, o, s, h = u8(cells + left), u8(2 * cells + left), u8(3 * cells + left), u8(4 * cells + left)
         for i in range(u8(span + LANES)):
@@ -121,7 +127,7 @@ def _find(
             ask(state, each * cells + at + plane, span)
         if j < HALO - 1 or j > tall - HALO:
             continue
-        a, h, to = u8(near(k, j - first, span) - 1), u8(4 * cells + at - 1), u8(STIFFNESS * cells + at - 1)
+        a, h, to = u8(near(k, j - first + SOUTH, span) - 1), u8(4 * cells + at - 1), u8(STIFFNESS * cells + at - 1)
         far = 0
         for i in range(u8(span)):
             heat = state[h + i]
@@ -138,6 +144,13 @@ def _find(
                 slope = GAMMA * (base_p + excess) / (heat + base_heat)
                 p[a + i] = excess - slope * heat
                 work[to + i] = slope
+        if first <= j < last:
+            low, own = at - 1, (k * (tall - 2 * HALO + 2) + j - HALO + 1) * far_p
+            b, q = u8(low), u8(own)
+            ask(begin, low + plane, far_p)
+            ask(first_p, own + (tall - 2 * HALO + 2) * far_p, far_p)
+            for i in range(u8(far_p)):
+                first_p[q + i] = work[to + i] * begin[b + i]
         to = u8(THETA * cells + at - 1)
         for i in range(u8(span)):
             work[to + i] = theta[a + i]
