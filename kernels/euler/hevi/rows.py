@@ -16,14 +16,14 @@ from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, PER_CELL, PER_FACE
 from hpckit.kernels.euler.hevi.numerics import swept
 
 u8 = np.uint64
-LINE = 8  # numbers in a line of the cache
+LANES = 8  # numbers in a line of the cache; what crosses faces in x is found of a multiple of it: none is left over
 
 
 def working_rows(number, levels, count):
     """Rows to work in, from a line of the cache on."""
-    width = -(-count // LINE) * LINE
+    width = -(-count // LANES) * LANES
     size = number * levels * width
-    return lined(np.empty(size + LINE), size).reshape(number, levels, width)
+    return lined(np.empty(size + LANES), size).reshape(number, levels, width)
 
 
 @inlined
@@ -33,14 +33,14 @@ def ask(array, at, count):
     The rows of a plane are too short and too far apart for the processor to foresee: without this, half of a substep's
     time on a grid of 64 x 64 x 40 is waiting for memory. The row may lie beyond the array's end.
     """
-    for i in range(0, count + LINE - 1, LINE):
+    for i in range(0, count + LANES - 1, LANES):
         prefetch_second(array, at + i)
 
 
 @inlined
 def ask_each(arrays, at, count):
     """The same of several arrays, in one loop: a loop for each has three times as many instructions."""
-    for i in range(0, count + LINE - 1, LINE):
+    for i in range(0, count + LANES - 1, LANES):
         for array in arrays:
             prefetch_second(array, at + i)
 

@@ -25,15 +25,15 @@ from hpckit.kernels.euler.hevi.constants import (
     WATER,
     WEIGHT,
 )
+from hpckit.kernels.euler.hevi.faces import along, passed, weights_of
 from hpckit.kernels.euler.hevi.numerics import carried, weno
-from hpckit.kernels.euler.hevi.rows import ask
+from hpckit.kernels.euler.hevi.rows import LANES, ask
 from hpckit.kernels.euler.numerics import outside, power
 
 u8 = np.uint64
 ROWS = 17  # at most at a time
 AHEAD, NEAR = 3, 6  # levels: how far ahead speeds are found, and how many of them stay near
 SOUTH, NORTH = 2, 3  # rows around those of a time, near
-LANES = 8  # numbers in a line of the cache; what crosses faces in x is found of a multiple of it: none is left over
 
 
 def slow_part(state, water, column, levels, work, wind, weights, stage, slow, start, pressure, given):
@@ -185,28 +185,6 @@ def _take(work, u, v, w, theta, p, dry, weight, nz, tall, wide, span, k, first, 
                 weight[a + i] = work[h + i]
 
 
-@inlined
-def passed(flux, q, a, b, c, d, e, f, i, row, follows):
-    """What a mass flux carries through the face in the middle of six cells, of which `row` are the weights.
-
-    follows: None, or the weights follow the flow where it is not 0.
-    """
-    if follows is None or follows == 0.0:
-        through = carried(
-            flux, q[a + i], q[b + i], q[c + i], q[d + i], q[e + i], q[f + i], row[0], row[1], row[2], row[3], row[4],
-            row[5],
-        )  # fmt: skip
-    else:
-        through = weno(flux, q[a + i], q[b + i], q[c + i], q[d + i], q[e + i], q[f + i])
-    return through
-
-
-@inlined
-def weights_of(weights, row):
-    """A row of weights as numbers."""
-    return weights[row, 0], weights[row, 1], weights[row, 2], weights[row, 3], weights[row, 4], weights[row, 5]
-
-
 @jit(noalias=True, borrowed=True)
 def _rows(
     state, u, v, w, theta, p, dry, weight, slow, x, y, z, levels, column, wind, weights, stage, nz, tall, wide, k,
@@ -249,51 +227,37 @@ def _rows(
         # Places near: of the cell, of those west, south and below of it, and of those around faces.
         here = near(k, row, span)
         c, c_west, c_south, c_low = u8(here), u8(here - 1), u8(here - pitch), u8(near(max(k - 1, 0), row, span))
-        a_x, b_x, d_x, e_x, f_x = u8(here - 3), u8(here - 2), u8(here), u8(here + 1), u8(here + 2)
-        a_y, b_y, d_y, e_y, f_y = (
-            u8(here - 2 * pitch), u8(here - pitch), u8(here + pitch), u8(here + 2 * pitch), u8(here + 3 * pitch)
+        north_1, top_1, top_2, top_3 = (
+            u8(here + pitch), u8(near(min(k + 1, nz - 1), row, span)), u8(near(min(k + 2, nz - 1), row, span)),
+            u8(near(min(k + 3, nz - 1), row, span)),
         )  # fmt: skip
-        a_z, b_z, d_z, e_z, f_z = (
-            u8(near(max(k - 2, 0), row, span)), c_low, u8(near(min(k + 1, nz - 1), row, span)),
-            u8(near(min(k + 2, nz - 1), row, span)), u8(near(min(k + 3, nz - 1), row, span)),
-        )  # fmt: skip
+        x_faces = (u8(here - 3), u8(here - 2), c_west, c, u8(here + 1), u8(here + 2))
+        y_faces = (u8(here - 2 * pitch), c_south, c, north_1, u8(here + 2 * pitch), u8(here + 3 * pitch))
+        z_faces = (u8(near(max(k - 2, 0), row, span)), c_low, c, top_1, top_2, top_3)
         # Before each tendency the next level's row of it is asked for: at once they would fill what waits for memory.
         if j < tall - HALO:
-            side, up, out = u8(aside), u8(lifted), u8(cells + to)
             ask(slow, cells + at + plane, n)
-            for i in range(u8(span)):
-                flux = 0.5 * state[m_west + i] + 0.5 * state[m + i]
-                x[i] = passed(flux, u, a_x, b_x, c_west, d_x, e_x, f_x, i, across, follows)
-            for i in range(u8(n + 1)):
-                flux = 0.5 * state[o_west + i] + 0.5 * state[o + i]
-                new_y = passed(flux, u, a_y, b_y, c, d_y, e_y, f_y, i, across, follows)
-                flux_z = half * state[s_west + i] + half * state[s + i]
-                new_z = passed(flux_z, u, a_z, b_z, c, d_z, e_z, f_z, i, upward, follows_up)
-                change = (x[i] - x[i + u8(1)]) * per_dx + (y[side + i] - new_y) * per_dy
-                change += (z[up + i] - new_z) * per_cell
-                y[side + i] = new_y
-                z[up + i] = new_z
-                gradient = (p[c + i] - p[c_west + i]) * per_dx
-                if wet is None:
-                    slow[out + i] = change - gradient
-                else:
-                    slow[out + i] = change - 0.5 * (dry[c_west + i] + dry[c + i]) * gradient
+            along(
+                state, u, p, dry, slow, x, y, z, (m, o, s, c), (m_west, o_west, s_west, c_west), x_faces, y_faces,
+                z_faces, u8(aside), u8(lifted), u8(cells + to), n + 1, across, upward, half,
+                (per_dx, per_dy, per_cell, per_dx), follows, follows_up, wet,
+            )  # fmt: skip
             side, up, out = u8(aside + span), u8(lifted + span), u8(4 * cells + to)
             ask(slow, 4 * cells + at + plane, n)
             for i in range(u8(span)):
                 flux = state[m + i]
-                passing = passed(flux, theta, a_x, b_x, c_west, d_x, e_x, f_x, i, less, follows)
+                passing = passed(flux, theta, x_faces, i, less, follows)
                 if follows is not None:
-                    passing -= 0.5 * (flux * (theta[c_west + i] + theta[d_x + i]))
+                    passing -= 0.5 * (flux * (theta[c_west + i] + theta[c + i]))
                 x[i] = passing
             for i in range(u8(n)):
                 flux = state[o + i]
-                new_y = passed(flux, theta, a_y, b_y, c, d_y, e_y, f_y, i, less, follows)
+                new_y = passed(flux, theta, y_faces, i, less, follows)
                 if follows is not None:
-                    new_y -= 0.5 * (flux * (theta[c + i] + theta[d_y + i]))
+                    new_y -= 0.5 * (flux * (theta[c + i] + theta[north_1 + i]))
                 flux_z = gate_1 * state[s + i]
-                new_z = passed(flux_z, theta, a_z, b_z, c, d_z, e_z, f_z, i, upward, follows_up)
-                new_z -= flux_z * (below_up * theta[c + i] + above_up * theta[d_z + i])
+                new_z = passed(flux_z, theta, z_faces, i, upward, follows_up)
+                new_z -= flux_z * (below_up * theta[c + i] + above_up * theta[top_1 + i])
                 change = (x[i] - x[i + u8(1)]) * per_dx + (y[side + i] - new_y) * per_dy
                 slow[out + i] = change + (z[up + i] - new_z) * per_cell
                 y[side + i] = new_y
@@ -302,20 +266,21 @@ def _rows(
             ask(slow, 3 * cells + at + plane, n)
             for i in range(u8(span)):
                 flux = below * state[m_low + i] + above * state[m + i]
-                x[i] = passed(flux, w, a_x, b_x, c_west, d_x, e_x, f_x, i, across, follows)
+                x[i] = passed(flux, w, x_faces, i, across, follows)
             rho, rho_low = u8(at), u8(low)
             for i in range(u8(n)):
                 flux = below * state[o_low + i] + above * state[o + i]
-                new_y = passed(flux, w, a_y, b_y, c, d_y, e_y, f_y, i, across, follows)
+                new_y = passed(flux, w, y_faces, i, across, follows)
                 flux_z = 0.5 * state[s_low + i] + half * state[s + i]
-                w_1, w_2, w_3 = gate_1 * w[d_z + i], gate_2 * w[e_z + i], gate_3 * w[f_z + i]
+                w_1, w_2, w_3 = gate_1 * w[top_1 + i], gate_2 * w[top_2 + i], gate_3 * w[top_3 + i]
+                w_low, w_here = w[z_faces[0] + i], w[c + i]
                 if follows is None or follows_middle == 0.0:
                     new_z = carried(
-                        flux_z, w[a_z + i], w[b_z + i], w[c + i], w_1, w_2, w_3, middle[0], middle[1], middle[2],
-                        middle[3], middle[4], middle[5],
+                        flux_z, w_low, w[c_low + i], w_here, w_1, w_2, w_3, middle[0], middle[1], middle[2], middle[3],
+                        middle[4], middle[5],
                     )  # fmt: skip
                 else:
-                    new_z = weno(flux_z, w[a_z + i], w[b_z + i], w[c + i], w_1, w_2, w_3)
+                    new_z = weno(flux_z, w_low, w[c_low + i], w_here, w_1, w_2, w_3)
                 change = (x[i] - x[i + u8(1)]) * per_dx + (y[side + i] - new_y) * per_dy
                 change += (z[up + i] - new_z) * per_face
                 y[side + i] = new_y
@@ -330,25 +295,12 @@ def _rows(
                 for i in range(u8(n)):
                     slow[out + i] = 0.0
         # v has a row more.
-        side, up, out = u8(aside + 3 * span), u8(lifted + 3 * span), u8(2 * cells + to)
         ask(slow, 2 * cells + at + plane, n)
-        for i in range(u8(span)):
-            flux = 0.5 * state[m_south + i] + 0.5 * state[m + i]
-            x[i] = passed(flux, v, a_x, b_x, c_west, d_x, e_x, f_x, i, across, follows)
-        for i in range(u8(n)):
-            flux = 0.5 * state[o_south + i] + 0.5 * state[o + i]
-            new_y = passed(flux, v, a_y, b_y, c, d_y, e_y, f_y, i, across, follows)
-            flux_z = half * state[s_south + i] + half * state[s + i]
-            new_z = passed(flux_z, v, a_z, b_z, c, d_z, e_z, f_z, i, upward, follows_up)
-            change = (x[i] - x[i + u8(1)]) * per_dx + (y[side + i] - new_y) * per_dy
-            change += (z[up + i] - new_z) * per_cell
-            y[side + i] = new_y
-            z[up + i] = new_z
-            gradient = (p[c + i] - p[c_south + i]) * per_dy
-            if wet is None:
-                slow[out + i] = change - gradient
-            else:
-                slow[out + i] = change - 0.5 * (dry[c_south + i] + dry[c + i]) * gradient
+        along(
+            state, v, p, dry, slow, x, y, z, (m, o, s, c), (m_south, o_south, s_south, c_south), x_faces, y_faces,
+            z_faces, u8(aside + 3 * span), u8(lifted + 3 * span), u8(2 * cells + to), n, across, upward, half,
+            (per_dx, per_dy, per_cell, per_dy), follows, follows_up, wet,
+        )  # fmt: skip
         if stage.coriolis != 0.0 and j >= HALO:
             calm_u, calm_v = column[0, k] * wind[0, k], column[0, k] * wind[1, k]
             if j < tall - HALO:
