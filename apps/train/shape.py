@@ -10,7 +10,7 @@ from typing import Any
 
 from hpckit.apps.train.settings.network import LANGUAGE, Model
 from hpckit.errors import InputError
-from hpckit.io.config_json import CONFIG, MIXTURES, SHARED, described
+from hpckit.io.config_json import CONFIG, MIXTURES, SHARED, described, fault_of
 from hpckit.nn.activations import IN_TRANSFORMERS
 from hpckit.nn.transformer.rotary import RopeScaling
 from hpckit.plan.inputs.text import parse_json, read_bytes
@@ -158,7 +158,7 @@ def read_shape(weights: Path, kind: str) -> Shape:
             do=f"put the {CONFIG} of the checkpoint beside its weights",
         ) from None
     except (ValueError, KeyError, TypeError) as problem:
-        raise InputError(f"{path} does not describe a {kind} network: {problem!r}") from None
+        raise InputError(f"{path} does not describe a {kind} network: {fault_of(problem)}") from None
     unknown = list(told.strange)
     unknown += ["biases in attention or MLP"] * bool(kind == "llama" and told.biased)
     if told.heads * told.head_width != told.width:

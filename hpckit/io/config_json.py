@@ -55,10 +55,15 @@ class Description:
 def described(given: dict[str, Any]) -> Description:
     """The model of a config.json: GPT-2's names, or those of Llama and its relatives.
 
-    Raises `KeyError`, `TypeError` or `ValueError` for a file that does not describe one.
+    Raises `KeyError`, `TypeError` or `ValueError` for a file that does not describe one; `fault_of` says what is wrong.
     """
     kind = str(given["model_type"])
     return _gpt2(given) if kind == "gpt2" else _llama(given, kind)
+
+
+def fault_of(problem: Exception) -> str:
+    """In words, what is wrong with a file that does not describe a model."""
+    return f"it has no {problem}" if isinstance(problem, KeyError) else str(problem)
 
 
 def _gpt2(given: dict[str, Any]) -> Description:

@@ -114,7 +114,11 @@ def test_checkpoints_that_cannot_be_loaded_are_told(tmp_path):
     for changed, said in (
         ({"model_type": "mamba"}, "of the kind 'mamba'"),
         ({"hidden_act": "relu"}, "no activation relu"),
-        ({"rope_scaling": {"rope_type": "yarn"}, "attention_bias": True}, "kind yarn, no biases"),
+        (
+            {"rope_scaling": {"rope_type": "longrope"}, "quantization_config": {"bits": 4}},
+            "kind longrope, no weights in a quantized",
+        ),
+        ({"rope_scaling": {"rope_type": "yarn"}}, "'factor'"),
         ({"rope_scaling": {"rope_type": "llama3"}}, "does not describe"),
         ({"num_hidden_layers": None}, "does not describe"),
     ):

@@ -151,7 +151,7 @@ def test_models_that_cannot_be_served_are_refused(tmp_path, capsys):
     config = json.loads((folder / "config.json").read_text())
     for changed, said in (
         ({"model_type": "bert"}, "of the kind 'bert'"),
-        ({"rope_scaling": {"rope_type": "yarn"}}, "rotary positions of the kind yarn"),
+        ({"rope_scaling": {"rope_type": "longrope"}}, "rotary positions of the kind longrope"),
         ({"hidden_act": "gelu"}, "activation gelu"),
         ({"intermediate_size": 40}, "does not fit its config.json"),
         ({"num_hidden_layers": None}, "does not describe a language model"),

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpckit.errors import CorruptDataError, InputError, SetupError
+from hpckit.io.config_json import fault_of
 from hpckit.plan.inputs.text import read_bytes
 
 SUFFIX = ".gguf"
@@ -225,7 +226,7 @@ class Gguf(Mapping[str, np.ndarray]):
                 "eos_token_id": self.metadata.get("tokenizer.ggml.eos_token_id"),
             }
         except (KeyError, TypeError, ValueError, ArithmeticError) as problem:
-            raise InputError(f"{self.path} does not describe a language model: {problem!r}") from None
+            raise InputError(f"{self.path} does not describe a language model: {fault_of(problem)}") from None
 
 
 def _unpaired(rows: np.ndarray, head: int) -> np.ndarray:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from hpckit.errors import InputError
-from hpckit.io.config_json import CONFIG, Description, described
+from hpckit.io.config_json import CONFIG, Description, described, fault_of
 from hpckit.plan.blocks import block
 from hpckit.plan.inputs.text import parse_json, read_bytes
 from hpckit.serving.checkpoint.gguf import SUFFIX, Gguf
@@ -96,7 +96,7 @@ def read_shape(folder: Path) -> TransformerShape:
             raise InputError(f"{path} describes a model of the kind {kind!r}", do=f"give one of {', '.join(KINDS)}")
         found = described(given)
     except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError) as problem:
-        raise InputError(f"{path} does not describe a language model: {problem!r}") from None
+        raise InputError(f"{path} does not describe a language model: {fault_of(problem)}") from None
     if found.strange:
         raise InputError(
             f"{path}: a model with {', with '.join(found.strange)} cannot be served", do="give another model"
