@@ -31,15 +31,16 @@ FIRST = ("weather", "md", "halo", "shallow_water", "stencil", "adjoint", "collec
 CHART = (
     "weather_vs_c",
     "euler3d_vs_c",
+    "hevi_vs_c",
     "shallow_water_vs_jax",
     "md_32k_vs_opt",
     "md_2ranks_vs_opt",
+    "rhodo_vs_lammps",
+    "gradient_vs_jax",
     "halo_64",
-    "halo_256_vs_mpiarray",
     "symmetric_64m_vs_mpi",
-    "star4_vs_c",
     "gpt_vs_torch",
-    "dp_vs_torch",
+    "tp_vs_torch",
     "pp_vs_torch",
 )
 MOST_ROWS = 120  # of one benchmark's results on the page; the file has all
@@ -48,10 +49,12 @@ WORDS = {
     "heat3d_two_steps_vs_copy": "heat equation 640^3, coefficient field, two steps a pass: t_eff of a plain copy",
     "heat3d_const_vs_copy": "heat equation 640^3, constant coefficient: t_eff of a plain copy",
     "heat3d_vs_c": "heat equation 640^3: the same loop in C, -O3 -march=native",
+    "star4_vs_c": "star stencil of radius 4, 4000^2: C, -ffast-math",
     "star2_vs_c": "star stencil of radius 2, 4000^2: C, -ffast-math",
     "halo_128": "halo exchange, 128^3: Sendrecv with NumPy slices",
     "halo_256": "halo exchange, 256^3: Sendrecv with NumPy slices",
     "halo_32x5": "halo exchange, five fields of 32^3: Sendrecv with NumPy slices",
+    "halo_256_vs_mpiarray": "halo exchange, 256^3: mpiarray's update_halos",
     "halo_64_vs_mpiarray": "halo exchange, 64^3: mpiarray's update_halos",
     "halo_128_vs_mpiarray": "halo exchange, 128^3: mpiarray's update_halos",
     "weather_big_vs_c": "weather slab 2000 x 1000, 1 core: plain C",
@@ -67,8 +70,10 @@ WORDS = {
     "ring_64m_vs_gloo": "64 MB, ring plan: torch's gloo",
     "staged_64m_vs_mpi": "64 MB, any buffer, through shared memory: MPI_Allreduce",
     "staged_64m_vs_gloo": "the same: torch's gloo",
+    "auto_min_vs_mpi": "any size, default choice, least ratio: MPI_Allreduce",
     "flat_8b_vs_mpi": "8 bytes, by `flat`: MPI_Allreduce",
     "md_avx2_vs_opt": "the AVX2 form: LAMMPS `lj/cut/opt`",
+    "md_avx512_vs_opt": "the AVX-512 form: LAMMPS `lj/cut/opt`",
     "md_scalar_vs_opt": "the plain loop: LAMMPS `lj/cut/opt`",
     "md_types": "two types, time over that of one",
     "md_repro": "`--repro`, time over that without",
@@ -117,7 +122,8 @@ WORDS = {
     "pppm_vs_lammps": "SPC/E water, the mesh of charges alone: LAMMPS",
     "fft_2ranks_vs_scipy": "Fourier transform on 2 ranks: scipy on 1",
     **{
-        f"{part}_2ranks": f"{what}: 2 ranks over 1"
+        f"{part}_2ranks{ending}": f"{what}: {run}"
+        for ending, run in (("", "2 ranks over 1"), ("_ceiling", "two independent runs at once over one"))
         for part, what in {
             "eam": "copper",
             "sw": "silicon",
@@ -136,6 +142,20 @@ WORDS = {
     "zero1_vs_dp": "ZeRO-1 on 2 ranks, time over that of whole replicas",
     "zero2_vs_dp": "ZeRO-2, time over that of whole replicas",
     "zero3_vs_dp": "ZeRO-3, time over that of whole replicas",
+    **{
+        f"{kind}_memory_of_formula": f"bytes that a rank holds over their formula, {what}"
+        for kind, what in {"whole": "whole replicas", "zero1": "ZeRO-1", "zero2": "ZeRO-2", "zero3": "ZeRO-3"}.items()
+    },
+    **{
+        f"torch_{key}{ending}": f"PyTorch's modules, {tokens} tokens a rank, {what}"
+        for ending, tokens in (("", 128), ("_long", 512))
+        for key, what in {
+            "ddp_vs_gloo": "hpckit.torch's DDP, time over PyTorch's on gloo",
+            "fsdp_vs_gloo": "hpckit.torch's shards, time over PyTorch's `fully_shard` on gloo",
+            "zero1_vs_ddp": "ZeRO-1, time over our DDP",
+            "ddp_vs_apart": "our DDP, time over steps that exchange nothing",
+        }.items()
+    },
     "tp_speedup": "tensor parallel, GPT of width 1024, 2 ranks: 1 rank",
     "tp_ceiling": "the same of two halves without messages",
     "tp_of_ceiling": "tensor parallel: that ceiling",
@@ -178,6 +198,8 @@ WORDS = {
     "published_median": "steps of published trainings: relative error of the planner",
     "measured_median": "steps on 2 and 4 ranks of this machine: relative error of the planner",
     "llama_seconds": "seconds of the planner's search for 405 billion parameters on 16,384 ranks",
+    "shallow_water_2ranks": "shallow water: 2 ranks over 1",
+    "shallow_water_2ranks_ceiling": "the same of two independent runs",
     "table_cost": "heat3d, 64^3 on 2 ranks: the notes of the table of waits, part of a step",
     "trace_cost": "the same: the notes of a timeline",
     "table_cost_96": "96^3: the notes of the table of waits, part of a step",
