@@ -13,9 +13,8 @@ import numpy as np
 
 from hpckit.apps.weather3d.config import Config
 from hpckit.apps.weather3d.physics.tracers import HALOS as TRACER_HALOS
-from hpckit.apps.weather3d.physics.tracers import start_of
+from hpckit.apps.weather3d.physics.tracers import numbers_of, start_of
 from hpckit.apps.weather3d.sides import HORIZONTAL, open_axes, scalar_walls
-from hpckit.comm.agree import max_of_ranks, sum_of_ranks
 from hpckit.comm.device import Device
 from hpckit.comm.mesh import Mesh
 from hpckit.comm.observe.timer import PhaseTimer
@@ -156,10 +155,4 @@ class Carried:
         q = self.field.to_host().astype(np.float64, copy=False)
         mass = (q * (rho * volumes)).sum(axis=(1, 2, 3))
         ends = np.array([-q.min(axis=(1, 2, 3)), q.max(axis=(1, 2, 3))])
-        sum_of_ranks(self._mesh.comm, mass)
-        max_of_ranks(self._mesh.comm, ends)
-        return {
-            f"{name}_{what}": float(value)
-            for i, name in enumerate(self.names)
-            for what, value in (("mass", mass[i]), ("min", -ends[0, i]), ("max", ends[1, i]))
-        }
+        return numbers_of(self._mesh, self.names, mass, ends)

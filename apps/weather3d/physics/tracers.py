@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -87,13 +88,20 @@ class Tracers:
         to_host, cells = self.field.device.to_host, (1, 2, 3)
         mass = to_host((rho * q).sum(axis=cells, dtype=np.float64)) * cell_volume
         ends = np.array([-to_host(q.min(axis=cells)), to_host(q.max(axis=cells))], np.float64)
-        sum_of_ranks(self._mesh.comm, mass)
-        max_of_ranks(self._mesh.comm, ends)
-        return {
-            f"{name}_{what}": float(value)
-            for i, name in enumerate(self.names)
-            for what, value in (("mass", mass[i]), ("min", -ends[0, i]), ("max", ends[1, i]))
-        }
+        return numbers_of(self._mesh, self.names, mass, ends)
+
+
+def numbers_of(mesh: Mesh, names: Sequence[str], mass: np.ndarray, ends: np.ndarray) -> dict[str, float]:
+    """Collective: mass (kg), least and greatest mixing ratio of each, by metric name, from each rank's, which are
+    overwritten. ends: the least, negated, and the greatest, [2, names].
+    """
+    sum_of_ranks(mesh.comm, mass)
+    max_of_ranks(mesh.comm, ends)
+    return {
+        f"{name}_{what}": float(value)
+        for i, name in enumerate(names)
+        for what, value in (("mass", mass[i]), ("min", -ends[0, i]), ("max", ends[1, i]))
+    }
 
 
 def start_of(tracer: Tracer, config: Config, z: np.ndarray, y: np.ndarray, x: np.ndarray) -> np.ndarray:
