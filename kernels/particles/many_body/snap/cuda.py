@@ -15,7 +15,7 @@ from hpckit.kernels.device_array import empty, from_host
 from hpckit.kernels.particles.cells.reference import Lists
 from hpckit.kernels.particles.cuda_records import load_record, put_tallies, type_of_double
 from hpckit.kernels.particles.many_body.snap.reference import Snap, SnapTables, tables
-from hpckit.kernels.particles.many_body.snap.simd import _backward, _coupled, _recursion, _repulsion
+from hpckit.kernels.particles.many_body.snap.simd import _backward, _derivatives, _linearized, _recursion, _repulsion
 
 THREADS = threads(64)
 ROWS = 10  # of a particle: U, y, derivatives and u of a neighbor in two parts each, B and its coefficients
@@ -59,7 +59,7 @@ def force_kernel(exact: bool, measure: bool) -> Kernel:
             x, y, z, word = load_record(records, u8(4 * i))
             own = min(int(type_of_double(word)), types - 1)
             for k in range(size):
-                sr[k], si[k], yr[k], yi[k] = 0.0, 0.0, 0.0, 0.0
+                sr[k], si[k] = 0.0, 0.0
             for j in range(twice_j + 1):
                 for m in range(j + 1):
                     sr[blocks_of[j] + m * (j + 2)] = 1.0
@@ -79,36 +79,9 @@ def force_kernel(exact: bool, measure: bool) -> Kernel:
                 for k in range(size):
                     sr[k] += share * ur[k]
                     si[k] += share * ui[k]
-            energy = coefficients[own, 0]
-            for k in range(n):
-                beta[k], b[k] = coefficients[own, 1 + k], 0.0
-            if coefficients.shape[1] > n + 1:
-                for k in range(len(products)):
-                    if direct[k]:
-                        zr, zi = _coupled(blocks_of, products, k, coupling, sr, si)
-                        at = products[k, 9]
-                        b[products[k, 11]] += halves[at] * (sr[at] * zr + si[at] * zi)
-                at = n + 1
-                for k in range(n):
-                    if from_zero:
-                        b[k] -= triples[k, 2] + 1
-                for k in range(n):
-                    energy += coefficients[own, 1 + k] * b[k]
-                    for m in range(k, n):
-                        c = coefficients[own, at]
-                        at += 1
-                        if m == k:
-                            energy += 0.5 * c * b[k] * b[k]
-                            beta[k] += c * b[k]
-                        else:
-                            energy += c * b[k] * b[m]
-                            beta[k] += c * b[m]
-                            beta[m] += c * b[k]
-            for k in range(len(products)):
-                factor = shares[k] * beta[products[k, 11]]
-                zr, zi = _coupled(blocks_of, products, k, coupling, sr, si)
-                yr[products[k, 9]] += factor * zr
-                yi[products[k, 9]] += factor * zi
+            given = own, coefficients, triples, from_zero, blocks_of, products, direct, coupling, halves
+            energy = _linearized(*given, sr, si, b, beta)
+            _derivatives(blocks_of, products, coupling, shares, beta, sr, si, yr, yi)
             third = 0.0
             for k in range(size):
                 yr[k] *= halves[k]

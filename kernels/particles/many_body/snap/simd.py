@@ -113,6 +113,41 @@ def _derivatives(blocks, products, coupling, shares, beta, ur, ui, yr, yi):
 
 
 @jit
+def _linearized(
+    own, coefficients, triples, from_zero, blocks, products, direct, coupling, halves, sr, si, b, beta
+):  # fmt: skip
+    """The energy but for its part that is linear in B, where that is the whole model, else all of it; beta: its
+    derivatives by B.
+    """
+    n, energy = len(triples), coefficients[own, 0]
+    for k in range(n):
+        beta[k], b[k] = coefficients[own, 1 + k], 0.0
+    if coefficients.shape[1] > n + 1:
+        for k in range(len(products)):
+            if direct[k]:
+                zr, zi = _coupled(blocks, products, k, coupling, sr, si)
+                at = products[k, 9]
+                b[products[k, 11]] += halves[at] * (sr[at] * zr + si[at] * zi)
+        at = n + 1
+        for k in range(n):
+            if from_zero:
+                b[k] -= triples[k, 2] + 1
+        for k in range(n):
+            energy += coefficients[own, 1 + k] * b[k]
+            for m in range(k, n):
+                c = coefficients[own, at]
+                at += 1
+                if m == k:
+                    energy += 0.5 * c * b[k] * b[k]
+                    beta[k] += c * b[k]
+                else:
+                    energy += c * b[k] * b[m]
+                    beta[k] += c * b[m]
+                    beta[m] += c * b[k]
+    return energy
+
+
+@jit
 def _repulsion(r, zbl):
     """The energy, and its derivative."""
     if r >= zbl[6]:
@@ -224,32 +259,8 @@ def force_kernel(exact: bool, measure: bool) -> Any:
                     for k in range(size):
                         sr[k] += share * ur[m * size + k]
                         si[k] += share * ui[m * size + k]
-                energy = coefficients[own, 0]
-                for k in range(n):
-                    beta[k] = coefficients[own, 1 + k]
-                    b[k] = 0.0
-                if coefficients.shape[1] > n + 1:
-                    for k in range(len(products)):
-                        if direct[k]:
-                            zr, zi = _coupled(blocks, products, k, coupling, sr, si)
-                            at = products[k, 9]
-                            b[products[k, 11]] += halves[at] * (sr[at] * zr + si[at] * zi)
-                    at = n + 1
-                    for k in range(n):
-                        if from_zero:
-                            b[k] -= triples[k, 2] + 1
-                    for k in range(n):
-                        energy += coefficients[own, 1 + k] * b[k]
-                        for m in range(k, n):
-                            c = coefficients[own, at]
-                            at += 1
-                            if m == k:
-                                energy += 0.5 * c * b[k] * b[k]
-                                beta[k] += c * b[k]
-                            else:
-                                energy += c * b[k] * b[m]
-                                beta[k] += c * b[m]
-                                beta[m] += c * b[k]
+                given = own, coefficients, triples, from_zero, blocks, products, direct, coupling, halves
+                energy = _linearized(*given, sr, si, b, beta)
                 _derivatives(blocks, products, coupling, shares, beta, sr, si, yr, yi)
                 third = 0.0
                 for k in range(size):
