@@ -12,7 +12,7 @@ import numpy as np
 from hpckit.apps.atmosphere import loop
 from hpckit.comm import checksums
 from hpckit.grid import phases
-from hpckit.kernels.noise.dispatch import normals
+from hpckit.kernels.particles.integrate.dispatch import langevin
 from hpckit.md.motion import thermostats
 from hpckit.run import step_boundary
 from hpckit.run.redundant_step import Kept
@@ -26,9 +26,11 @@ def _one_face(message: Any) -> int:
     return 2 * message.dim
 
 
-def _by_slot(seed: int, step: int, ids: np.ndarray, stream: int, out: np.ndarray) -> None:
-    """In place of `noise.normals`: random numbers by the slots of a rank, not by the particles."""
-    normals(seed, step, np.arange(len(ids), dtype=ids.dtype), stream, out)
+def _by_slot(*given: Any) -> None:
+    """In place of `langevin`: random numbers by the slots of a rank, not by the particles."""
+    *arrays, ids, slots, half, way, keep, strength, noise = given
+    numbers = np.where(ids >= 0, np.arange(len(ids), dtype=ids.dtype), ids)
+    langevin(*arrays, numbers, slots, half, way, keep, strength, noise)
 
 
 def nothing(*unused: Any) -> None:
@@ -38,7 +40,7 @@ def nothing(*unused: Any) -> None:
 # Name -> what is put in its place.
 SAFEGUARDS: dict[str, Patch] = {
     "face tag": (phases, "entry_of", _one_face),
-    "keys of random numbers": (thermostats, "normals", _by_slot),
+    "keys of random numbers": (thermostats, "langevin", _by_slot),
     "NaN gate": (step_boundary, "require_finite", nothing),
     "finite check of a model": (loop, "require_sound", nothing),
     "comparison of replayed steps": (Kept, "difference", nothing),

@@ -49,8 +49,8 @@ def warm_up(system: System) -> None:
     system.compute(True)
 
 
-def half_kick_and_drift(system: System, dt: float, way: float | None = None) -> None:
-    """The first part of a step: a kick of half of dt, and a drift of dt, or of `way`.
+def half_kick_and_drift(system: System, dt: float) -> None:
+    """The first part of a step: a kick of half of dt, and a drift of dt.
 
     Where bonds act in inner steps, the whole step but the last kicks: Tuckerman, Berne and Martyna (1992), J. Chem.
     Phys. 97, 1990; a step of the others' forces around steps of theirs.
@@ -67,7 +67,7 @@ def half_kick_and_drift(system: System, dt: float, way: float | None = None) -> 
         held.ready(system)
     with system.timer("integrate"):
         arrays = particles.positions, particles.velocities, particles.forces, system.inverse_masses
-        kick_drift(*arrays, particles.slots, 0.5 * dt, dt if way is None else way)
+        kick_drift(*arrays, particles.slots, 0.5 * dt, dt)
 
 
 def half_kick(system: System, dt: float) -> None:

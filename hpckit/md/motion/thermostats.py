@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from hpckit.errors import InputError
-from hpckit.kernels.noise.dispatch import normals
-from hpckit.kernels.particles.integrate.dispatch import dilate, drift, mix_noise
+from hpckit.kernels.particles.integrate.dispatch import dilate, langevin
 from hpckit.md.motion.dynamics import half_kick, half_kick_and_drift
 from hpckit.md.system import System
 from hpckit.md.thermo import freedom, kinetic_energy
@@ -30,22 +29,20 @@ class Langevin:
     def __init__(self, temperature: float, damping: float, seed: int, first_step: int = 0) -> None:
         _require(temperature, damping)
         self.temperature, self.damping, self.seed, self.number = temperature, damping, seed, first_step
-        self._noise: Any = np.empty((0, 4))
 
     def step(self, system: System, dt: float, measure: bool) -> None:
         """Collective: one step of dt; with `measure` energies and virials are those at its end."""
+        if system.constraints is not None or system.inner > 1:
+            raise InputError("langevin goes with neither constraints nor inner steps", do="take bussi or nose_hoover")
         self.number += 1
-        particles, slots, units = system.particles, system.particles.slots, system.units
-        half_kick_and_drift(system, dt, 0.5 * dt)
+        particles, units = system.particles, system.units
         with system.timer("integrate"):
-            if len(self._noise) < slots:
-                self._noise = system.device.zeros(particles.velocities.shape)
-            normals(self.seed, self.number, particles.ids[:slots], LANGEVIN, self._noise)
             keep = math.exp(-dt / self.damping)
             strength = math.sqrt((1 - keep * keep) * units.boltzmann * self.temperature / units.energy)
-            arrays = particles.velocities, self._noise, system.slot_masses, particles.ids
-            mix_noise(*arrays, slots, keep, strength)
-            drift(particles.positions, particles.velocities, slots, 0.5 * dt)
+            moved = particles.positions, particles.velocities, particles.forces
+            each = system.inverse_masses, system.slot_masses, particles.ids
+            noise = self.seed, self.number, LANGEVIN
+            langevin(*moved, *each, particles.slots, 0.5 * dt, 0.5 * dt, keep, strength, noise)
         system.update(measure)
         half_kick(system, dt)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from hpckit.kernels.compile.jit import inlined
+from hpckit.kernels.compile.scalar_functions import exponential, logarithm
 from hpckit.kernels.euler.constants import CP, CV, GAMMA, RD
 from hpckit.kernels.euler.rain.constants import (
     BOLTON,
@@ -19,7 +20,6 @@ from hpckit.kernels.euler.rain.constants import (
     RV,
     WARMED,
 )
-from hpckit.kernels.euler.rain.elementary import exponential, logarithm
 
 
 @inlined

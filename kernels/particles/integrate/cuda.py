@@ -13,6 +13,7 @@ import numpy as np
 
 from hpckit.kernels.compile.cuda.jit import blocks, cuda, kernel, simulating, threads
 from hpckit.kernels.device_array import empty, placed
+from hpckit.kernels.noise.cuda import four_normals
 from hpckit.kernels.particles.cells.constants import FAR
 from hpckit.kernels.particles.cuda_records import load_record
 from hpckit.kernels.particles.integrate.reference import MOST_IMAGES
@@ -133,13 +134,19 @@ def _dilate(records, slots, factors, center):
 
 
 @kernel
-def _mix_noise(velocities, noise, masses, ids, slots, keep, strength):
+def _langevin(
+    positions, velocities, forces, inverse_mass, masses, ids, slots, half, way, keep, strength, seed, step, stream
+):
     s = u8(cuda.blockIdx.x) * u8(cuda.blockDim.x) + u8(cuda.threadIdx.x)
     if s < u8(slots) and ids[s] >= 0:
-        width = strength / math.sqrt(masses[s])
+        factor, width = half * inverse_mass[s], strength / math.sqrt(masses[s])
+        normal = four_normals(seed, step, ids[s], stream)
         for d in range(3):
             at = s * u8(4) + u8(d)
-            velocities[at] = keep * velocities[at] + width * noise[at]
+            v = velocities[at] + factor * forces[at]
+            x = positions[at] + way * v
+            v = keep * v + width * normal[d]
+            velocities[at], positions[at] = v, x + way * v
 
 
 @kernel
@@ -264,10 +271,24 @@ def dilate(records: Any, slots: int, factors: Any, center: Any) -> None:
     _dilate[blocks(max(1, slots), THREADS), THREADS](records.reshape(-1), slots, *each)
 
 
-def mix_noise(velocities: Any, noise: Any, masses: Any, ids: Any, slots: int, keep: float, strength: float) -> None:
-    """See `reference.mix_noise`."""
-    launch = _mix_noise[blocks(max(1, slots), THREADS), THREADS]
-    launch(velocities.reshape(-1), noise.reshape(-1), masses, ids, slots, keep, strength)
+def langevin(
+    positions: Any,
+    velocities: Any,
+    forces: Any,
+    inverse_mass: Any,
+    masses: Any,
+    ids: Any,
+    slots: int,
+    half: float,
+    way: float,
+    keep: float,
+    strength: float,
+    noise: tuple[int, int, int],
+) -> None:
+    """See `reference.langevin`."""
+    flat = positions.reshape(-1), velocities.reshape(-1), forces.reshape(-1)
+    given = inverse_mass, masses, ids, slots, half, way, keep, strength, *map(u8, noise)
+    _langevin[blocks(max(1, slots), THREADS), THREADS](*flat, *given)
 
 
 def powers(velocities: Any, forces: Any, ids: Any, slots: int, sums: Any) -> None:

@@ -16,8 +16,8 @@ __all__ = [
     "kick",
     "kick_drift",
     "kinetic",
+    "langevin",
     "largest_move",
-    "mix_noise",
     "powers",
     "push",
     "steer",
@@ -73,9 +73,23 @@ def dilate(records: Any, slots: int, factors: Any, center: Any = ORIGIN) -> None
     _form(records).dilate(records, slots, factors, center)
 
 
-def mix_noise(velocities: Any, noise: Any, masses: Any, ids: Any, slots: int, keep: float, strength: float) -> None:
-    """See `reference.mix_noise`."""
-    _form(velocities).mix_noise(velocities, noise, masses, ids, slots, keep, strength)
+def langevin(
+    positions: Any,
+    velocities: Any,
+    forces: Any,
+    inverse_mass: Any,
+    masses: Any,
+    ids: Any,
+    slots: int,
+    half: float,
+    way: float,
+    keep: float,
+    strength: float,
+    noise: tuple[int, int, int],
+) -> None:
+    """See `reference.langevin`."""
+    given = forces, inverse_mass, masses, ids, slots, half, way, keep, strength, noise
+    _form(positions).langevin(positions, velocities, *given)
 
 
 def powers(velocities: Any, forces: Any, ids: Any, slots: int, sums: Any) -> None:

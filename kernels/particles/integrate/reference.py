@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from hpckit.kernels.noise.reference import normals
 from hpckit.kernels.particles.cells.constants import FAR
 
 MOST_IMAGES = 1e9  # boxes that a particle may travel between checks
@@ -86,19 +87,33 @@ def dilate(records: np.ndarray, slots: int, factors: np.ndarray, center: np.ndar
     records[:slots, :3] = center + factors * (records[:slots, :3] - center)
 
 
-def mix_noise(
+def langevin(
+    positions: np.ndarray,
     velocities: np.ndarray,
-    noise: np.ndarray,
+    forces: np.ndarray,
+    inverse_mass: np.ndarray,
     masses: np.ndarray,
     ids: np.ndarray,
     slots: int,
+    half: float,
+    way: float,
     keep: float,
     strength: float,
+    noise: tuple[int, int, int],
 ) -> None:
-    """Set v = keep v + strength / sqrt(m) noise for particles: the exact solution of friction with noise."""
+    """`kick_drift` of half and way, v = keep v + strength / sqrt(m) times normal numbers for particles (the exact
+    solution of friction with noise), and another drift of `way`.
+
+    noise: seed, step and stream of the numbers of each id.
+    """
+    kick_drift(positions, velocities, forces, inverse_mass, slots, half, way)
     own = ids[:slots] >= 0
+    seed, step, stream = noise
+    numbers = np.zeros((slots, 4))
+    normals(seed, step, ids[:slots], stream, numbers)
     width = strength / np.sqrt(masses[:slots][own])
-    velocities[:slots, :3][own] = keep * velocities[:slots, :3][own] + width[:, None] * noise[:slots, :3][own]
+    velocities[:slots, :3][own] = keep * velocities[:slots, :3][own] + width[:, None] * numbers[own, :3]
+    drift(positions, velocities, slots, way)
 
 
 def powers(velocities: np.ndarray, forces: np.ndarray, ids: np.ndarray, slots: int, sums: np.ndarray) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hpckit.kernels.compile.jit import STRICT, jit
+from hpckit.kernels.noise.simd import BLOCK, block_normals
 from hpckit.kernels.particles.cells.constants import FAR, RECORD
 from hpckit.kernels.particles.integrate.reference import MOST_IMAGES
 
@@ -109,14 +110,26 @@ def dilate(records, slots, factors, center):
             records[s, d] = center[d] + factors[d] * (records[s, d] - center[d])
 
 
-@jit
-def mix_noise(velocities, noise, masses, ids, slots, keep, strength):
-    """See `reference.mix_noise`."""
-    for s in range(slots):
-        if ids[s] >= 0:
-            width = strength / np.sqrt(masses[s])
+@jit(noalias=True)
+def langevin(positions, velocities, forces, inverse_mass, masses, ids, slots, half, way, keep, strength, noise):
+    """See `reference.langevin`."""
+    seed, step, stream = noise
+    words, numbers, width = np.empty((4, BLOCK), np.uint64), np.empty((4, BLOCK)), np.empty(BLOCK)
+    for first in range(0, slots, BLOCK):
+        count = min(BLOCK, slots - first)
+        block_normals(seed, step, ids, first, count, stream, words, numbers)
+        for k in range(np.uint64(count)):
+            s = np.uint64(first) + k
+            of_mass = strength / np.sqrt(masses[s])
+            width[k] = of_mass if ids[s] >= 0 else 0.0
+        for k in range(np.uint64(count)):
+            s = np.uint64(first) + k
+            factor = half * inverse_mass[s]
             for d in range(3):
-                velocities[s, d] = keep * velocities[s, d] + width * noise[s, d]
+                v = velocities[s, d] + factor * forces[s, d]
+                x = positions[s, d] + way * v
+                v = keep * v + width[k] * numbers[d, k]
+                velocities[s, d], positions[s, d] = v, x + way * v
 
 
 @jit

@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 
 from hpckit.kernels.compile.jit import inlined
+from hpckit.kernels.compile.scalar_functions import exponential, logarithm
 from hpckit.kernels.euler.rain.constants import F2X, F5, HEAT, RV, WARMED, WATER_DENSITY
-from hpckit.kernels.euler.rain.elementary import exponential, logarithm
 from hpckit.kernels.euler.rain.ice.constants import (
     ACROSS,
     BIGG,
