@@ -71,7 +71,7 @@ def shortened(app, name, folder):
         more["system"] = {"cells": CELLS[name]}
     tree = merged(tree, known(app.config, more))
     if "end" in app.config.model_fields["time"].annotation.model_fields:
-        steps = app.run_module.dry_run(app.config.model_validate(tree), 1).steps
+        steps = app.dry_run(app.config.model_validate(tree), 1).steps
         if steps > STEPS:
             end = app.config.model_validate(tree).time.end
             tree = merged(tree, {"time": {"end": end * STEPS / steps}})

@@ -36,5 +36,5 @@ def test_one_bit_is_seen(tmp_path):
 def test_presets_become_short(tmp_path):
     app = apps()["weather"]
     config = app.config.model_validate(shortened(app, "straka", tmp_path))
-    assert app.run_module.dry_run(config, 1).steps <= STEPS
+    assert app.dry_run(config, 1).steps <= STEPS
     assert config.grid.nx == 30

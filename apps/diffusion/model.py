@@ -11,6 +11,7 @@ import numpy as np
 
 from hpckit.apps.common.lost import first_lost
 from hpckit.apps.diffusion.config import Config
+from hpckit.apps.diffusion.layout import time_step
 from hpckit.apps.diffusion.start import start, wall_fill
 from hpckit.comm.agree import share_numbers
 from hpckit.comm.device import HOST, Device
@@ -22,7 +23,6 @@ from hpckit.grid.field import Field
 from hpckit.io.checkpoint.state import Piece, Restored, State, read_into
 from hpckit.kernels import stencil
 from hpckit.plan.grid.decomposition import Decomposition
-from hpckit.run.steps import count_steps
 
 
 @dataclass(frozen=True)
@@ -121,19 +121,6 @@ class Model:
             likely=f"time.safety is {safety:g}, and above 1 the scheme is unstable" if safety > 1 else "",
             do="set time.safety to 0.9" if safety > 1 else "look at the frames written before this step",
         )
-
-
-def time_step(config: Config) -> tuple[float, int]:
-    """The time step (s), at most `safety` times the stability limit, and the number of steps.
-
-    Raises `InputError` if no such step exists, or the run needs more than 2**53 steps.
-    """
-    with np.errstate(all="ignore"):  # cells too small for floats: count_steps reports them
-        limit = config.time.safety * float(stencil.largest_step(config.diffusivity, config.grid.spacing))
-    if config.time.steps is not None:
-        return limit, count_steps(config.time.steps * limit, limit, 0.5)
-    steps = count_steps(config.time.end, limit)
-    return config.time.end / steps, steps
 
 
 def warm_up(config: Config, device: Device) -> None:

@@ -1,21 +1,17 @@
-"""The run of the diffusion app: output, metrics and dry run."""
+"""The run of the diffusion app: output and metrics."""
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
-from hpckit.apps.common.grid import FixedSteps, grid_dry_run, local_cells, run_on_grid, sent_bytes
+from hpckit.apps.common.grid import FixedSteps, run_on_grid
 from hpckit.apps.common.loop import conserved
 from hpckit.apps.diffusion.config import METRICS, Config
-from hpckit.apps.diffusion.model import Model, time_step, warm_up
+from hpckit.apps.diffusion.model import Model, warm_up
 from hpckit.apps.diffusion.start import places
 from hpckit.comm.mesh import Mesh
 from hpckit.kernels import stencil
-from hpckit.plan.grid.decomposition import Decomposition
-from hpckit.plan.topology import Topology
-from hpckit.run.context import DryRun, Run
+from hpckit.run.context import Run
 
 BYTES_PER_CELL_STEP = 16  # the temperature read once and written once
 VARIABLES = {"temperature": {"units": "K", "long_name": "temperature"}}
@@ -64,22 +60,3 @@ def run(config: Config, run: Run) -> None:
     grid = config.grid
     with Mesh(run.comm, shape=grid.shape, periodic=grid.periodic, **dict.fromkeys(grid.axes, 0)) as mesh:
         run_on_grid(Diffusion, Model, warm_up, config, run, mesh)
-
-
-def dry_run(config: Config, ranks: int) -> DryRun:
-    """The cost of `run` on that many ranks; raises the errors that it would raise before its start."""
-    grid = config.grid
-    topology = Topology.over(ranks, grid.shape, dict.fromkeys(grid.axes, 0), grid.periodic)
-    decomposition = Decomposition(grid.shape, topology, halo=1)
-    dt, steps = time_step(config)
-    return grid_dry_run(
-        config,
-        decomposition,
-        grid.spacing,
-        halo_bytes=sent_bytes([decomposition]),
-        memory_per_rank=2 * 8 * local_cells(decomposition),
-        points=math.prod(grid.shape),
-        frames=1 + min(config.output.frames, steps),
-        steps=steps,
-        note=f"dt {dt:.4g} s; one halo exchange a step",
-    )

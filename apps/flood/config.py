@@ -20,6 +20,12 @@ METRICS = {  # energy divided by density
     "wet_area": "m2",
     "depth_error": "1",
 }
+VARIABLES = {
+    "depth": {"units": "m", "long_name": "depth of the water"},
+    "surface": {"units": "m", "long_name": "height of the surface, of the ground where it is dry"},
+    "u": {"units": "m s-1", "long_name": "velocity along x"},
+    "v": {"units": "m s-1", "long_name": "velocity along y"},
+}
 LIMIT_CFL = 0.5  # up to this limit no cell loses more water than it holds
 # The coordinates that each kind of start and of bottom uses; the others are ignored.
 PLACES = {

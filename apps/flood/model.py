@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 from hpckit.apps.common.lost import first_lost
 from hpckit.apps.flood import setups
 from hpckit.apps.flood.config import LIMIT_CFL, Config
+from hpckit.apps.flood.layout import AXES
 from hpckit.comm.agree import max_of_ranks, sum_of_ranks
 from hpckit.comm.device import HOST, Device
 from hpckit.comm.mesh import Mesh
@@ -39,7 +39,6 @@ from hpckit.kernels.flood.dispatch import diagnose, ends, found_by, stage
 from hpckit.kernels.parts import INNER, OUTER, WHOLE
 from hpckit.plan.grid.decomposition import Decomposition
 
-AXES = ("y", "x")
 MOST_TRIES = 40  # of a time step, each half as long as the last
 
 
@@ -231,18 +230,6 @@ class Model:
         fields = {"depth": h, "surface": h + bottom, "u": hu * per_depth, "v": hv * per_depth}
         dtype = np.float32 if self.config.output.single else np.float64
         return {name: np.ascontiguousarray(values, dtype) for name, values in fields.items()}
-
-
-def first_rate(config: Config) -> float:
-    """An estimate of the wave rate of moving water, 1/s, for the number of steps of a run."""
-    grid, begin, ground = config.grid, config.start, config.bottom
-    deepest = max(begin.level, begin.behind_level) - min(0.0, ground.height)
-    if begin.kind.startswith("bowl"):
-        deepest = ground.height + abs(begin.amplitude)
-    elif begin.kind in ("lake", "hump"):
-        deepest = begin.level + abs(begin.amplitude)
-    speed = 1.5 * math.sqrt(config.physics.gravity * max(deepest, config.physics.dry))
-    return speed * (1 / grid.dx + 1 / grid.dy)
 
 
 def physics_of(config: Config) -> Physics:

@@ -1,4 +1,4 @@
-"""The flood app's run: steps that follow the waves and end on frames, output, metrics and dry run."""
+"""The flood app's run: steps that follow the waves and end on frames, output and metrics."""
 
 from __future__ import annotations
 
@@ -8,26 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.apps.common.grid import GridRun, grid_dry_run, local_cells, run_on_grid, sent_bytes
+from hpckit.apps.common.grid import GridRun, run_on_grid
 from hpckit.apps.common.loop import Due, conserved
 from hpckit.apps.flood import setups
-from hpckit.apps.flood.config import METRICS, Config
-from hpckit.apps.flood.model import AXES, Model, first_rate, warm_up
+from hpckit.apps.flood.config import METRICS, VARIABLES, Config
+from hpckit.apps.flood.layout import AXES
+from hpckit.apps.flood.model import Model, warm_up
 from hpckit.comm.mesh import Mesh
 from hpckit.io.checkpoint.state import Restored, State
 from hpckit.kernels.flood.constants import HALO
-from hpckit.plan.grid.decomposition import Decomposition
-from hpckit.plan.topology import Topology
-from hpckit.run.context import DryRun, Run
-from hpckit.run.steps import count_steps, frame_count, step_count
+from hpckit.run.context import Run
 
 BYTES_PER_CELL_STEP = 2 * 48 + 24  # each stage reads and writes three fields, the second one reads the start too
-VARIABLES = {
-    "depth": {"units": "m", "long_name": "depth of the water"},
-    "surface": {"units": "m", "long_name": "height of the surface, of the ground where it is dry"},
-    "u": {"units": "m s-1", "long_name": "velocity along x"},
-    "v": {"units": "m s-1", "long_name": "velocity along y"},
-}
 
 
 class Flood(GridRun):
@@ -94,25 +86,3 @@ def run(config: Config, run: Run) -> None:
     grid = config.grid
     with Mesh(run.comm, shape=(grid.ny, grid.nx), periodic=grid.periodic, halo=HALO, y=0, x=0) as mesh:
         run_on_grid(Flood, Model, warm_up, config, run, mesh)
-
-
-def dry_run(config: Config, ranks: int) -> DryRun:
-    """The cost of `run` on that many ranks; raises the errors that it would raise before its start."""
-    grid, shape = config.grid, (config.grid.ny, config.grid.nx)
-    topology = Topology.over(ranks, shape, dict.fromkeys(AXES, 0), grid.periodic, HALO)
-    decomposition = Decomposition(shape, topology, halo=HALO)
-    dt = min(config.time.cfl / first_rate(config), config.output.every)
-    steps = step_count(config, dt)
-    count_steps(config.time.end, config.output.every)
-    return grid_dry_run(
-        config,
-        decomposition,
-        (grid.dy, grid.dx),
-        sides=f", x {grid.sides_x}, y {grid.sides_y}",
-        halo_bytes=sent_bytes([decomposition], 3 * 8),
-        memory_per_rank=10 * 8 * local_cells(decomposition),
-        points=len(VARIABLES) * grid.ny * grid.nx,
-        frames=frame_count(config, dt, steps),
-        steps=steps,
-        note=f"steps follow the waves, about {dt:.3g} s each; two halo exchanges a step",
-    )

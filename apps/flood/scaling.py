@@ -6,8 +6,7 @@ from typing import Any
 
 from hpckit.apps.common.scaling import Load, halos, most_cells, plane_growth, sums
 from hpckit.apps.flood.config import Config
-from hpckit.apps.flood.model import first_rate
-from hpckit.apps.flood.run import AXES
+from hpckit.apps.flood.layout import AXES, first_rate
 from hpckit.kernels.flood.constants import HALO
 from hpckit.plan.grid.decomposition import Decomposition
 from hpckit.plan.topology import Topology

@@ -11,6 +11,7 @@ import numpy as np
 from hpckit.apps.common.lost import first_lost, place_of
 from hpckit.apps.shallow_water import setups
 from hpckit.apps.shallow_water.config import STABLE_CFL, Config
+from hpckit.apps.shallow_water.layout import AXES, decompose, inverse_width
 from hpckit.comm.agree import least_of_ranks, max_of_ranks, sum_of_ranks
 from hpckit.comm.device import HOST, Device
 from hpckit.comm.mesh import Mesh
@@ -35,12 +36,8 @@ from hpckit.kernels.shallow_water.constants import (
     Physics,
 )
 from hpckit.kernels.shallow_water.dispatch import diagnose, most_steps, step, step_free
-from hpckit.plan.grid.decomposition import Decomposition
-from hpckit.plan.topology import Topology
 
-STABLE_DIFFUSION = 2.5  # SSP-RK3 is stable for decay rate times dt up to 2.51
 LEVEL_STEP = 2.0**-30  # m; depth and heights are whole multiples, so that depth - height + height is exact
-AXES = ("y", "x")
 
 
 @dataclass(frozen=True)
@@ -243,28 +240,6 @@ class Model:
         corners = (v[high, east] - v[high, west]) / grid.dx - (u[high, east] - u[low, east]) / grid.dy
         corners *= self.rows[CORNER, high, None] * self.columns[CORNER, east]
         return 0.25 * (corners[:-1, :-1] + corners[:-1, 1:] + corners[1:, :-1] + corners[1:, 1:])
-
-
-def decompose(config: Config, topology: Topology, most_at_once: int) -> Decomposition:
-    """The cells of each rank, with a halo for as many steps as the blocks allow."""
-    shape = (config.grid.ny, config.grid.nx)
-    thinnest = min(n // parts for n, parts in zip(shape, topology.sizes, strict=True))
-    return Decomposition(shape, topology, halo=HALO * max(1, min(most_at_once, thinnest // HALO)))
-
-
-def inverse_width(config: Config) -> float:
-    """The Courant number over speed times dt, 1/m."""
-    return math.hypot(1 / config.grid.dx, 1 / config.grid.dy)
-
-
-def time_step(config: Config) -> float:
-    """The full time step, s: `cfl` for long waves on the deepest water, or the viscous limit."""
-    physics, time = config.physics, config.time
-    waves = math.sqrt(physics.gravity * setups.deepest(config))
-    dt = time.cfl / ((waves + time.max_speed) * inverse_width(config))
-    if physics.viscosity:
-        dt = min(dt, time.cfl * STABLE_DIFFUSION / (4 * physics.viscosity * inverse_width(config) ** 2))
-    return dt
 
 
 def physics_of(config: Config) -> Physics:

@@ -1,22 +1,21 @@
-"""The shallow-water app's run: with up to two steps at once: output, metrics and dry run."""
+"""The shallow-water app's run: with up to two steps at once: output and metrics."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
-from hpckit.apps.common.grid import FixedSteps, grid_dry_run, local_cells, run_on_grid, sent_bytes
+from hpckit.apps.common.grid import FixedSteps, run_on_grid
 from hpckit.apps.common.loop import conserved
 from hpckit.apps.shallow_water import setups
 from hpckit.apps.shallow_water.config import METRICS, Config
-from hpckit.apps.shallow_water.model import AXES, Model, decompose, time_step, warm_up
+from hpckit.apps.shallow_water.layout import time_step
+from hpckit.apps.shallow_water.model import Model, warm_up
 from hpckit.comm.mesh import Mesh
-from hpckit.kernels.shallow_water.constants import AT_ONCE, HALO
-from hpckit.plan.topology import Topology
-from hpckit.run.context import DryRun, Run
-from hpckit.run.steps import frame_count, step_count
+from hpckit.kernels.shallow_water.constants import HALO
+from hpckit.run.context import Run
+from hpckit.run.steps import step_count
 
 BYTES_PER_CELL_STEP = 3 * 48  # three tendencies, each of which reads and writes h, u and v once
 VARIABLES: dict[str, dict[str, Any]] = {
@@ -76,26 +75,3 @@ def run(config: Config, run: Run) -> None:
     grid = config.grid
     with Mesh(run.comm, shape=(grid.ny, grid.nx), periodic=grid.periodic, halo=HALO, y=0, x=0) as mesh:
         run_on_grid(ShallowWater, Model, warm_up, config, run, mesh)
-
-
-def dry_run(config: Config, ranks: int) -> DryRun:
-    """The cost of `run` on that many ranks; raises the errors that it would raise before its start."""
-    grid, shape = config.grid, (config.grid.ny, config.grid.nx)
-    topology = Topology.over(ranks, shape, dict.fromkeys(AXES, 0), grid.periodic, HALO)
-    decomposition = decompose(config, topology, AT_ONCE)
-    at_once = decomposition.halo[0] // HALO
-    located = [decomposition.at(where) for where in (("center", "center"), ("center", "face"), ("face", "center"))]
-    dt = time_step(config)
-    steps = step_count(config, dt)
-    return grid_dry_run(
-        config,
-        decomposition,
-        (grid.dy, grid.dx),
-        sides=f", {grid.sides}",
-        halo_bytes=sent_bytes(located) // at_once,
-        memory_per_rank=4 * 8 * local_cells(decomposition),
-        points=sum(math.prod(one.global_shape) for one in (located[0], *located)),
-        frames=frame_count(config, dt, steps),
-        steps=steps,
-        note=f"dt {dt:.4g} s; one halo exchange for {at_once} step{'s' if at_once > 1 else ''}",
-    )

@@ -6,7 +6,7 @@ from typing import Any
 
 from hpckit.apps.common.scaling import Load, halos, most_cells, plane_growth
 from hpckit.apps.shallow_water.config import Config
-from hpckit.apps.shallow_water.model import AXES, decompose, time_step
+from hpckit.apps.shallow_water.layout import AXES, decompose, time_step
 from hpckit.kernels.shallow_water.constants import AT_ONCE, HALO
 from hpckit.plan.topology import Topology
 

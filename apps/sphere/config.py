@@ -17,6 +17,13 @@ SUMMARY = "shallow water on a rotating sphere: six panels of a cube; the tests o
 METRICS = {
     "mass": "m3", "energy": "m5/s2", "enstrophy": "m/s2", "speed_max": "m/s", "depth_min": "m", "error": "1",
 }  # fmt: skip
+PLACES = {"coordinates": "lat lon"}
+VARIABLES: dict[str, dict[str, Any]] = {
+    "height": {"units": "m", "long_name": "height of the surface", **PLACES},
+    "vorticity": {"units": "s-1", "long_name": "relative vorticity", **PLACES},
+    "u": {"units": "m s-1", "long_name": "velocity to the east", "standard_name": "eastward_wind", **PLACES},
+    "v": {"units": "m s-1", "long_name": "velocity to the north", "standard_name": "northward_wind", **PLACES},
+}
 STABLE_CFL = 1.2  # of speed plus waves over the smallest cell, both directions together: measured, 1.3 is unstable
 DAY = 86_400.0
 

@@ -11,6 +11,7 @@ import numpy as np
 from hpckit.apps.common.lost import first_lost
 from hpckit.apps.sphere import setups
 from hpckit.apps.sphere.config import STABLE_CFL, Config
+from hpckit.apps.sphere.layout import AXES, PARTS, WIDTHS, decompose, smallest
 from hpckit.comm.agree import max_of_ranks, sum_of_ranks
 from hpckit.comm.device import HOST, Device
 from hpckit.comm.mesh import Mesh
@@ -25,10 +26,6 @@ from hpckit.kernels.sphere.dispatch import fill, seam_flux, stage
 from hpckit.plan.grid.decomposition import Decomposition
 from hpckit.plan.grid.panels import PANELS
 from hpckit.plan.topology import Topology
-
-AXES = ("panel", "y", "x")
-WIDTHS = (0, HALO, HALO)
-PARTS = ("depth", "vx", "vy", "vz")
 
 
 @dataclass(frozen=True)
@@ -196,36 +193,6 @@ def _difference(values: np.ndarray) -> np.ndarray:
     far = values[..., at + 2 : values.shape[-1] - at + 2] - values[..., at - 2 : -at - 2]
     near = values[..., at + 1 : values.shape[-1] - at + 1] - values[..., at - 1 : -at - 1]
     return (8.0 * near - far) / 12.0
-
-
-def decompose(config: Config, topology: Topology) -> Decomposition:
-    """The cells of each rank."""
-    n = config.grid.n
-    return Decomposition((PANELS, n, n), topology, halo=WIDTHS)
-
-
-def axes_of(ranks: int) -> dict[str, int]:
-    """The axes of a mesh: as many ranks along the panels as divide them evenly."""
-    return {"panel": math.gcd(ranks, PANELS), "y": 0, "x": 0}
-
-
-def topology_of(config: Config, ranks: int) -> Topology:
-    """The ranks of a run. Raises `DecompositionError` if they do not fit."""
-    n = config.grid.n
-    return Topology.over(ranks, (PANELS, n, n), axes_of(ranks), (), WIDTHS)
-
-
-def smallest(config: Config) -> float:
-    """What the Courant number is counted by, m: the narrowest cell, both directions together."""
-    sphere = CubedSphere(config.grid.n, config.physics.radius)
-    across = sphere.area / sphere.length_x[:, 1:]
-    return float(across.min()) / math.sqrt(2.0)
-
-
-def time_step(config: Config) -> float:
-    """The full time step, s."""
-    waves = math.sqrt(config.physics.gravity * setups.highest(config))
-    return config.time.cfl * smallest(config) / (waves + config.time.max_speed)
 
 
 def physics_of(config: Config) -> Physics:

@@ -7,24 +7,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hpckit.apps.common.grid import FixedSteps, grid_dry_run, local_cells, run_on_grid
+from hpckit.apps.common.grid import FixedSteps, run_on_grid
 from hpckit.apps.common.loop import conserved
 from hpckit.apps.sphere import setups
-from hpckit.apps.sphere.config import METRICS, Config, spacing
-from hpckit.apps.sphere.model import AXES, PARTS, WIDTHS, Model, axes_of, decompose, time_step, topology_of, warm_up
+from hpckit.apps.sphere.config import METRICS, PLACES, VARIABLES, Config
+from hpckit.apps.sphere.layout import AXES, PARTS, WIDTHS, axes_of, time_step
+from hpckit.apps.sphere.model import Model, warm_up
 from hpckit.comm.mesh import Mesh
-from hpckit.plan.grid.panels import PANELS, PanelPlan
-from hpckit.run.context import DryRun, Run
-from hpckit.run.steps import frame_count, step_count
+from hpckit.plan.grid.panels import PANELS
+from hpckit.run.context import Run
+from hpckit.run.steps import step_count
 
 BYTES_PER_CELL_STEP = 3 * 8 * (3 * len(PARTS) + 1)  # of a stage: the state, its base, the result, and the bottom
-PLACES = {"coordinates": "lat lon"}
-VARIABLES: dict[str, dict[str, Any]] = {
-    "height": {"units": "m", "long_name": "height of the surface", **PLACES},
-    "vorticity": {"units": "s-1", "long_name": "relative vorticity", **PLACES},
-    "u": {"units": "m s-1", "long_name": "velocity to the east", "standard_name": "eastward_wind", **PLACES},
-    "v": {"units": "m s-1", "long_name": "velocity to the north", "standard_name": "northward_wind", **PLACES},
-}
 
 
 class Sphere(FixedSteps):
@@ -81,24 +75,3 @@ def run(config: Config, run: Run) -> None:
     n = config.grid.n
     with Mesh(run.comm, shape=(PANELS, n, n), halo=WIDTHS, **axes_of(run.comm.size)) as mesh:
         run_on_grid(Sphere, Model, warm_up, config, run, mesh)
-
-
-def dry_run(config: Config, ranks: int) -> DryRun:
-    """The cost of `run` on that many ranks; raises the errors that it would raise before its start."""
-    n = config.grid.n
-    decomposition = decompose(config, topology_of(config, ranks))
-    plan = PanelPlan(decomposition)
-    dt = time_step(config)
-    steps = step_count(config, dt)
-    return grid_dry_run(
-        config,
-        decomposition,
-        (spacing(config), spacing(config)),
-        sides=", a closed sphere",
-        halo_bytes=3 * 8 * len(PARTS) * int(plan.sent.max()),
-        memory_per_rank=8 * (3 * len(PARTS) + 1) * local_cells(decomposition),
-        points=len(VARIABLES) * PANELS * n * n,
-        frames=frame_count(config, dt, steps),
-        steps=steps,
-        note=f"dt {dt:.4g} s; three exchanges a step",
-    )

@@ -7,7 +7,7 @@ from typing import Any
 
 from hpckit.apps.common.scaling import Load, Traffic, most_cells
 from hpckit.apps.sphere.config import Config
-from hpckit.apps.sphere.model import PARTS, decompose, time_step, topology_of
+from hpckit.apps.sphere.layout import PARTS, decompose, time_step, topology_of
 from hpckit.plan.grid.panels import PanelPlan
 
 UNIT = "cells"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import resource
 import time as clock
 from functools import partial
 from typing import Any
@@ -13,18 +14,18 @@ from hpckit.apps.common.loop import Due, Evolution, time_loop
 from hpckit.apps.train import weights
 from hpckit.apps.train.config import Config
 from hpckit.apps.train.data import ANSWERS, Images
-from hpckit.apps.train.layout import TrainingSetup, layout
-from hpckit.apps.train.memory import memory_of, memory_per_rank
+from hpckit.apps.train.layout import TrainingSetup, describe, layout, memory_per_rank
 from hpckit.apps.train.output.evaluation import Evaluation, answers_record, evaluate
 from hpckit.apps.train.output.figures import TrainingFigures
 from hpckit.apps.train.output.timeline import TIMELINE, record_of
 from hpckit.apps.train.trainer import StepFigures, Trainer, balanced
+from hpckit.comm.agree import all_of_ranks
 from hpckit.comm.mesh import Mesh
 from hpckit.io.checkpoint.state import Restored, State
+from hpckit.kernels.nn.memory import owned_bytes
 from hpckit.nn.gpt import continued
-from hpckit.plan.pipeline.price import price_schedule
 from hpckit.report.units import number, percent, scaled
-from hpckit.run.context import DryRun, Run
+from hpckit.run.context import Run
 
 SAMPLE = "sample.txt"
 TITLES = {  # of metrics, for the report
@@ -216,64 +217,23 @@ def _finish(config: Config, run: Run, trainer: Trainer) -> str:
     return text
 
 
-def describe(laid: TrainingSetup) -> list[str]:
-    """What is trained on what, in lines."""
-    count = sum(parameter.size for parameter in laid.model.parameters())
-    shape, plan = laid.shape, laid.plan
-    net = {
-        "gpt2": f"GPT-2 shaped network of {shape.layers} x {shape.width}, {shape.heads} heads",
-        "llama": f"Llama shaped network of {shape.layers} x {shape.width}, {shape.heads} heads,"
-        f" {shape.kv_heads} of keys and values" + f", {shape.top_k} of {shape.experts} experts" * (shape.experts > 0),
-        "mlp": f"multilayer perceptron of {shape.layers} hidden layers of {shape.width}",
-        "cnn": f"convolution network of {', '.join(map(str, shape.channels))} channels",
-    }[shape.kind]
-    each = f"samples of {laid.window} tokens" if shape.is_language else "images"
-    return [
-        f"{net}: {count} parameters",
-        f"{laid.data.name}: {len(laid.data.training)} {each} to train on, {len(laid.data.validation)} for validation",
-        str(plan),
-    ]
-
-
-def dry_run(config: Config, ranks: int) -> DryRun:
-    """The cost of `run` on that many ranks; raises the errors that it would raise before its start."""
-    laid = layout(config, ranks)
-    plan, itemsize = laid.plan, np.dtype(config.precision if not config.storage else np.uint16).itemsize
-    count = sum(parameter.size for parameter in laid.model.parameters())
-    price = price_schedule(plan.schedule)
-    per_step = config.batch.size * laid.window
-    unit = "tokens" if laid.shape.is_language else "images"
-    memory = memory_per_rank(config, laid)
-    part = config.batch.size // (plan.dp * plan.microbatches)
-    tokens = part * laid.window * laid.shape.width * itemsize // plan.cp if laid.shape.is_language else 0  # microbatch
-    sent = price.messages // max(plan.pp, 1) * tokens / plan.tp if plan.pp > 1 else 0
-    # Tokens are gathered twice in a block, and their sums scattered, forward and backward.
-    blocks = plan.microbatches * laid.shape.layers / plan.pp
-    sent += 8 * blocks * (plan.tp - 1) / plan.tp * tokens
-    if plan.cp > 1:  # keys and values are gathered forward and backward, their gradients scattered
-        sent += 3 * blocks * (plan.cp - 1) * tokens * 2 * laid.shape.kv_heads / laid.shape.heads
-    held = max(memory["parameters"]) * (plan.replicas if config.sharding.stage == 3 else 1) / itemsize
-    back = itemsize if config.sharding.stage else config.gradient_bytes  # values of shards, or sums
-    reduced = (plan.replicas - 1) / plan.replicas * held * (config.gradient_bytes + back)
-    notes = [
-        f"{per_step} {unit} and {config.batch.size * laid.shape.training_flops(laid.window) / 1e9:.3g} GFLOP a step"
-    ]
-    if plan.pp > 1:
-        notes.append(f"bubble {price.bubble:.2%} if F, I and W take equally long on all stages")
-    for rank, (*held, activations) in enumerate(zip(*memory.values(), strict=True)):
-        who = f"{'a rank of stage' if plan.tp > 1 else 'rank'} {rank} of a pipeline" if plan.pp > 1 else "a rank"
-        notes.append(
-            f"{who}: {sum(held) / 1e6:.3g} MB of parameters, gradients and optimizer,"
-            f" about {activations / 1e6:.3g} MB of activations"
-        )
-    return DryRun(
-        ranks=ranks,
-        decomposition=describe(laid),
-        halo_bytes=round(sent + reduced),
-        moved="messages",
-        memory_per_rank=round(max(map(sum, zip(*memory.values(), strict=True)))),
-        output_bytes=count * itemsize,
-        frames=1,
-        steps=config.time.steps,
-        notes=notes,
-    )
+def memory_of(trainer: Trainer) -> dict[str, Any]:
+    """Bytes on every rank, in their order: parameters, gradients and optimizer (with the master values of mixed
+    precision) as allocated, of what a node holds once
+    this rank's part; activations as weighed in a step, and as foreseen; work arrays of all kinds; and the most that
+    the process had resident. Collective.
+    """
+    state = sum(array.nbytes for array in trainer.optimizer.state().values() if array.ndim)
+    foreseen = memory_per_rank(trainer.config, trainer.laid)["activations"][trainer.mesh["pp"].rank]
+    held = trainer.pipeline.shards.memory()
+    own = {
+        "parameters": held["parameters"],
+        "gradients": held["gradients"],
+        "optimizer": state + held["masters"],
+        "activations": trainer.weighed,
+        "activations_foreseen": foreseen,
+        "work": owned_bytes(),
+        "resident": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    }
+    every = all_of_ranks(trainer.mesh.comm, np.array([*own.values()], np.float64))
+    return {name: every[:, column].tolist() for column, name in enumerate(own)}

@@ -12,6 +12,7 @@ from hpckit.apps.atmosphere.base import BaseState, base_state
 from hpckit.apps.atmosphere.output import full_fields, in_precision
 from hpckit.apps.atmosphere.overlap import Lines, Order, edges_first
 from hpckit.apps.weather3d.config import Config
+from hpckit.apps.weather3d.layout import AXES, HALOS
 from hpckit.apps.weather3d.physics.mixing import Mixing
 from hpckit.apps.weather3d.physics.mixing import warm_up as warm_up_mixing
 from hpckit.apps.weather3d.physics.tracers import Tracers
@@ -38,9 +39,6 @@ from hpckit.plan.grid.decomposition import Decomposition
 
 if TYPE_CHECKING:
     from mpi4py import MPI
-
-AXES = {"z": 1, "y": 0, "x": 0}  # the vertical stays whole
-HALOS = (0, HALO, HALO)
 
 
 def mesh_for(config: Config, comm: MPI.Comm, **sizes: int) -> Mesh:

@@ -3,45 +3,37 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from hpckit.apps.atmosphere.base import require_top
 from hpckit.apps.atmosphere.loop import AtmosphereRun
 from hpckit.apps.atmosphere.output import base_profiles, variables
 from hpckit.apps.atmosphere.parcel import ADIABATS, lift_profile
-from hpckit.apps.common.grid import grid_dry_run, local_cells, run_on_grid, sent_bytes
+from hpckit.apps.common.grid import run_on_grid
 from hpckit.apps.common.loop import Due
 from hpckit.apps.weather3d import model
 from hpckit.apps.weather3d.config import METRICS, Config
-from hpckit.apps.weather3d.model import AXES, HALOS, Model, mesh_for
-from hpckit.apps.weather3d.physics.tracers import HALOS as TRACER_HALOS
+from hpckit.apps.weather3d.model import Model, mesh_for
 from hpckit.apps.weather3d.products.maps import Maps
 from hpckit.apps.weather3d.products.parcels import Parcels
 from hpckit.apps.weather3d.products.stations import Stations
 from hpckit.apps.weather3d.products.statistics import Statistics
 from hpckit.apps.weather3d.setups import column_of
-from hpckit.apps.weather3d.sides import periodic_axes
 from hpckit.apps.weather3d.split.compilation import warm_up as warm_up_split
 from hpckit.apps.weather3d.split.model import SplitModel
-from hpckit.apps.weather3d.terrain import corners, heights, level_heights, parts_of, require_thick
+from hpckit.apps.weather3d.terrain import corners, heights, level_heights, parts_of
 from hpckit.io.checkpoint.state import Restored, State
 from hpckit.kernels.euler.box.constants import FIELDS
-from hpckit.plan.grid.decomposition import Decomposition
-from hpckit.plan.topology import Topology
-from hpckit.run.context import DryRun, Run
-from hpckit.run.steps import frame_count, passes, step_count
+from hpckit.run.context import Run
+from hpckit.run.steps import passes
 
 # Three sweeps, five fields of 8 bytes, each read once and written once, the write after a read of the cache line.
 BYTES_PER_CELL_STEP = 3 * FIELDS * 8 * 3
 # Of the split dynamics: arrays that a stage and a substep read or write, each once.
 STAGE_ARRAYS, SUBSTEP_ARRAYS = 62, 20
-SLOPING_STAGE, SLOPING_SUBSTEP, SLOPING_ARRAYS = 30, 8, 17  # as many more over terrain
-SPLIT_ARRAYS = 4 * FIELDS + 8 + 1 + 3 + 1  # state, its start, two kinds of tendencies; work space, pressure, fluxes, mu
-
+SLOPING_STAGE, SLOPING_SUBSTEP = 30, 8  # as many more over terrain
 
 NAMED = {
     "vapor": {"long_name": "mixing ratio of vapor", "standard_name": "humidity_mixing_ratio"},
@@ -223,44 +215,3 @@ def run(config: Config, run: Run) -> None:
             run_on_grid(Weather3D, SplitModel, warm_up_split, config, run, mesh)
         else:
             run_on_grid(Weather3D, Model, model.warm_up, config, run, mesh)
-
-
-def dry_run(config: Config, ranks: int) -> DryRun:
-    """The cost of `run` on that many ranks; raises the errors that it would raise before its start."""
-    grid = config.grid
-    shape = (grid.nz, grid.ny, grid.nx)
-    topology = Topology.over(ranks, shape, AXES, periodic_axes(config), HALOS)
-    decomposition = Decomposition(shape, topology, halo=HALOS)
-    require_top(column_of(config.base), grid.nz, grid.dz)
-    is_split, sloping = config.dynamics.kind == "hevi", config.terrain.kind != "flat"
-    if sloping:
-        require_thick(config)
-    dt = config.full_step
-    steps, tracers = step_count(config, dt), len(config.tracers) + len(config.moisture.water)
-    mixes = bool(config.diffusion) + bool(config.smagorinsky.coefficient)
-    sent = sent_bytes([decomposition], 8 * FIELDS)
-    carried = sent_bytes([Decomposition(shape, topology, halo=TRACER_HALOS)], 8 * tracers) if tracers else 0
-    # State and work space; of the tracers two copies, the density before a sweep and the mass fluxes.
-    arrays = FIELDS * (2 if mixes else 1) + min(mixes, 1) + (2 * tracers + 4 if tracers else 0)
-    if is_split:
-        arrays = SPLIT_ARRAYS + SLOPING_ARRAYS * sloping + (2 * tracers + 3 if tracers else 0)
-        around = Decomposition(shape, topology, halo=(0, 1, 1))
-        halo_bytes = (3 + min(mixes, 1) + (sloping and config.lid.depth > 0)) * sent + (2 + min(mixes, 1)) * carried
-        halo_bytes += (sum(config.substeps) - 3) * sent_bytes([around], 8)
-        note = f"large steps of {dt:.4g} s with {config.substeps[-1]} acoustic substeps; a halo of pressure in each"
-    else:
-        halo_bytes, note = (1 + mixes) * (sent + carried), f"dt {dt:.4g} s; the halo in x and that in y once a step"
-    owned = max(math.prod(decomposition.owned(rank)) for rank in range(ranks))
-    written = len(variables("uvw", config.output.fields)) + tracers
-    return grid_dry_run(
-        config,
-        decomposition,
-        (grid.dz, grid.dy, grid.dx),
-        halo_bytes=halo_bytes,
-        memory_per_rank=8 * local_cells(decomposition) * arrays
-        + (8 + (4 if config.output.single else 8)) * written * owned,
-        points=written * math.prod(shape),
-        frames=frame_count(config, dt, steps),
-        steps=steps,
-        note=note,
-    )

@@ -6,8 +6,7 @@ from typing import Any
 
 from hpckit.apps.common.scaling import Load, growth, halos, most_cells
 from hpckit.apps.weather3d.config import Config
-from hpckit.apps.weather3d.model import AXES, HALOS
-from hpckit.apps.weather3d.physics.tracers import HALOS as TRACER_HALOS
+from hpckit.apps.weather3d.layout import AXES, HALOS, TRACER_HALOS
 from hpckit.apps.weather3d.sides import periodic_axes
 from hpckit.kernels.euler.box.constants import FIELDS
 from hpckit.plan.grid.decomposition import Decomposition

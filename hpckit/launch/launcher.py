@@ -111,7 +111,7 @@ def check_plan(app: App, config: Any, ranks: int) -> Any:
     if joined(os.environ) is None:
         mpi4py.rc.initialize = False
     try:
-        plan = app.run_module.dry_run(config, ranks)
+        plan = app.dry_run(config, ranks)
     except ArithmeticError as error:
         raise InputError(
             f"{BEYOND}: {error}",

@@ -13,12 +13,15 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
 from hpckit.errors import InputError, did_you_mean
 from hpckit.run.settings import with_common
+
+if TYPE_CHECKING:
+    from hpckit.run.context import DryRun
 
 ENTRY_POINTS = "hpckit.apps"
 
@@ -50,8 +53,15 @@ class App:
 
     @property
     def run_module(self) -> ModuleType:
-        """The module with `run` and `dry_run`; importing it may load kernels."""
+        """The module with `run`; importing it may load kernels."""
         return self._module("run")
+
+    def dry_run(self, config: BaseModel, ranks: int) -> DryRun:
+        """The cost of `run` on that many ranks, as `dry_run` finds it: in its module `layout`, which loads no kernels,
+        or else in `run`. Raises the errors that `run` would raise before its start.
+        """
+        found = getattr(self._optional_module("layout"), "dry_run", None) or self.run_module.dry_run
+        return found(config, ranks)
 
     @property
     def report_module(self) -> ModuleType | None:

@@ -13,7 +13,8 @@ import pytest
 from pydantic import ValidationError
 
 from hpckit.apps.diffusion.config import PRESETS, Config
-from hpckit.apps.diffusion.run import dry_run, is_frame, time_step
+from hpckit.apps.diffusion.layout import dry_run, time_step
+from hpckit.apps.diffusion.run import is_frame
 from hpckit.apps.diffusion.start import start
 from hpckit.plan.blocks import block
 

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from hpckit.apps.flood import setups
 from hpckit.apps.flood.config import PRESETS, Config
-from hpckit.apps.flood.run import dry_run
+from hpckit.apps.flood.layout import dry_run
 from hpckit.errors import DecompositionError
 
 

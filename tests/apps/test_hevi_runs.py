@@ -10,8 +10,8 @@ from mpi4py import MPI
 from pydantic import ValidationError
 
 from hpckit.apps.weather3d.config import PRESETS, Config
+from hpckit.apps.weather3d.layout import dry_run
 from hpckit.apps.weather3d.model import mesh_for
-from hpckit.apps.weather3d.run import dry_run
 from hpckit.apps.weather3d.split.model import SplitModel
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import InputError

@@ -14,8 +14,8 @@ from pydantic import ValidationError
 from hpckit.apps.common import topography
 from hpckit.apps.shallow_water import setups
 from hpckit.apps.shallow_water.config import PRESETS, Config
-from hpckit.apps.shallow_water.model import time_step
-from hpckit.apps.shallow_water.run import BYTES_PER_CELL_STEP, dry_run
+from hpckit.apps.shallow_water.layout import dry_run, time_step
+from hpckit.apps.shallow_water.run import BYTES_PER_CELL_STEP
 from hpckit.errors import DecompositionError, InputError
 from hpckit.run.steps import step_count
 

@@ -12,8 +12,8 @@ from pydantic import ValidationError
 import hpckit as hp
 from hpckit.apps.sphere import setups
 from hpckit.apps.sphere.config import PRESETS, Config
-from hpckit.apps.sphere.model import WIDTHS, Model, axes_of, time_step
-from hpckit.apps.sphere.run import dry_run
+from hpckit.apps.sphere.layout import WIDTHS, axes_of, dry_run, time_step
+from hpckit.apps.sphere.model import Model
 from hpckit.apps.sphere.run import run as run_app
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import BlowUpError

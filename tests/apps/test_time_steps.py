@@ -7,13 +7,13 @@ from types import SimpleNamespace
 import pytest
 
 from hpckit.apps.diffusion import config as diffusion
-from hpckit.apps.diffusion.run import dry_run as diffusion_dry_run
+from hpckit.apps.diffusion.layout import dry_run as diffusion_dry_run
 from hpckit.apps.shallow_water import config as shallow_water
-from hpckit.apps.shallow_water.run import dry_run as shallow_water_dry_run
+from hpckit.apps.shallow_water.layout import dry_run as shallow_water_dry_run
 from hpckit.apps.weather import config as weather
-from hpckit.apps.weather.run import dry_run as weather_dry_run
+from hpckit.apps.weather.layout import dry_run as weather_dry_run
 from hpckit.apps.weather3d import config as weather3d
-from hpckit.apps.weather3d.run import dry_run as weather3d_dry_run
+from hpckit.apps.weather3d.layout import dry_run as weather3d_dry_run
 from hpckit.errors import InputError
 from hpckit.run.steps import frame_count, is_frame, step_count
 

@@ -17,8 +17,7 @@ import hpckit.apps.train.report as extension
 from hpckit.apps.train import trainer
 from hpckit.apps.train.config import PRESETS, Config
 from hpckit.apps.train.data import TextSamples, read_text
-from hpckit.apps.train.layout import layout
-from hpckit.apps.train.run import dry_run
+from hpckit.apps.train.layout import dry_run, layout
 from hpckit.apps.train.sample import sampled
 from hpckit.cli.main import main
 from hpckit.comm.device import HOST

@@ -11,9 +11,9 @@ from mpi4py import MPI
 from pydantic import ValidationError
 
 from hpckit.apps.train.config import Config
-from hpckit.apps.train.layout import layout
-from hpckit.apps.train.memory import memory_of, memory_per_rank
+from hpckit.apps.train.layout import layout, memory_per_rank
 from hpckit.apps.train.models import export
+from hpckit.apps.train.run import memory_of
 from hpckit.apps.train.shape import hugging_face_config
 from hpckit.apps.train.trainer import Trainer
 from hpckit.apps.train.weights import read, save

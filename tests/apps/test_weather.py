@@ -18,7 +18,8 @@ from hpckit.apps.atmosphere.profiles import isothermal, neutral, profile_of
 from hpckit.apps.atmosphere.stability import stable_cfl
 from hpckit.apps.exact.gravity_waves import WaveChannel, waves
 from hpckit.apps.weather.config import PRESETS, Config
-from hpckit.apps.weather.run import BYTES_PER_CELL_STEP, dry_run
+from hpckit.apps.weather.layout import dry_run
+from hpckit.apps.weather.run import BYTES_PER_CELL_STEP
 from hpckit.apps.weather.setups import inflow_rows, initial_state, vertical_force
 from hpckit.bench.rivals import c as c_rival
 from hpckit.bench.weather.verb import TOLERANCE, SlabCase

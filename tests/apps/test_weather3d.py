@@ -12,8 +12,9 @@ from pydantic import ValidationError
 from hpckit.apps.atmosphere.base import base_state
 from hpckit.apps.atmosphere.profiles import neutral
 from hpckit.apps.weather3d.config import PRESETS, Config
+from hpckit.apps.weather3d.layout import dry_run
 from hpckit.apps.weather3d.physics.tracers import start_of as tracer_start
-from hpckit.apps.weather3d.run import BYTES_PER_CELL_STEP, dry_run
+from hpckit.apps.weather3d.run import BYTES_PER_CELL_STEP
 from hpckit.apps.weather3d.setups import column_of, initial_state
 from hpckit.bench.rivals import c
 from hpckit.bench.weather.verb import TOLERANCE, BoxCase

@@ -92,12 +92,12 @@ def test_apps_grow_with_the_ranks_and_tell_their_halos(target):
     assert strong.load(2).work == pytest.approx(alone.work / 2, rel=0.05)
     stepped = strong.configuration(1, 7)
     if not target.startswith("flood"):
-        assert stepped.app.run_module.dry_run(stepped.config, 1).steps == 7
+        assert stepped.app.dry_run(stepped.config, 1).steps == 7
     if target.startswith(("weather", "diffusion")):
         halo = strong.load(2).traffic[0]
         sent = max(halo.plans[0].nbytes(rank, halo.itemsize) for rank in range(2))
         base = strong.configuration(2)
-        assert halo.calls * sent == base.app.run_module.dry_run(base.config, 2).halo_bytes
+        assert halo.calls * sent == base.app.dry_run(base.config, 2).halo_bytes
 
 
 def test_a_problem_that_cannot_grow_or_be_cut_is_refused(tmp_path):

@@ -6,7 +6,7 @@ import numpy as np
 from mpi4py import MPI
 
 import hpckit as hp
-from hpckit.apps.train.memory import saved_numbers
+from hpckit.apps.train.layout import saved_numbers
 from hpckit.apps.train.models import model_of
 from hpckit.apps.train.settings.network import Model
 from hpckit.apps.train.shape import shape_of

@@ -10,7 +10,8 @@ import numpy as np
 from mpi4py import MPI
 
 from hpckit.apps.shallow_water.config import Config
-from hpckit.apps.shallow_water.model import Model, time_step
+from hpckit.apps.shallow_water.layout import time_step
+from hpckit.apps.shallow_water.model import Model
 from hpckit.comm.mesh import Mesh
 from hpckit.comm.observe.timer import PhaseTimer
 

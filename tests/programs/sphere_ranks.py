@@ -8,7 +8,8 @@ import numpy as np
 
 import hpckit as hp
 from hpckit.apps.sphere.config import Config
-from hpckit.apps.sphere.model import WIDTHS, Model, axes_of, time_step
+from hpckit.apps.sphere.layout import WIDTHS, axes_of, time_step
+from hpckit.apps.sphere.model import Model
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import DecompositionError
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from hpckit.apps.weather3d.config import Config
-from hpckit.apps.weather3d.physics.tracers import HALOS as TRACER_HALOS
+from hpckit.apps.weather3d.layout import TRACER_HALOS
 from hpckit.apps.weather3d.physics.tracers import numbers_of, start_of
 from hpckit.apps.weather3d.sides import HORIZONTAL, open_axes, scalar_walls
 from hpckit.comm.device import Device

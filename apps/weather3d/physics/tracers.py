@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from hpckit.apps.weather3d.config import Config
+from hpckit.apps.weather3d.layout import TRACER_HALOS
 from hpckit.apps.weather3d.settings.physics import Tracer
 from hpckit.apps.weather3d.sides import HORIZONTAL, distance, periodic_axes, scalar_walls
 from hpckit.comm.agree import max_of_ranks, sum_of_ranks
@@ -21,8 +22,6 @@ from hpckit.kernels.euler.constants import HALO, REACH
 from hpckit.kernels.euler.tracers.dispatch import transport
 from hpckit.plan.grid.decomposition import Decomposition
 
-HALOS = (0, REACH, REACH)
-
 
 class Tracers:
     """Mixing ratios of the air on this rank, [tracers, nz, ny, nx]; each sweep of the air carries them along.
@@ -35,7 +34,7 @@ class Tracers:
         self.names = [tracer.name for tracer in config.tracers]
         self._mesh = mesh
         self._spacing = {"x": grid.dx, "y": grid.dy, "z": grid.dz}
-        decomposition = Decomposition((grid.nz, grid.ny, grid.nx), mesh.topology, halo=HALOS)
+        decomposition = Decomposition((grid.nz, grid.ny, grid.nx), mesh.topology, halo=TRACER_HALOS)
         self.field = Field.zeros(
             mesh, decomposition, config.precision, name="tracers", components=len(self.names), device=device
         )

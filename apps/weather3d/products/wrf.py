@@ -17,7 +17,7 @@ import h5py
 import numpy as np
 
 from hpckit.apps.weather3d.config import Config
-from hpckit.apps.weather3d.model import HALOS
+from hpckit.apps.weather3d.layout import HALOS
 from hpckit.apps.weather3d.products.maps import MAPS
 from hpckit.apps.weather3d.setups import column_of
 from hpckit.apps.weather3d.sides import HORIZONTAL, periodic_axes

@@ -13,7 +13,8 @@ import numpy as np
 from hpckit.apps.atmosphere.base import BaseState, levels_state
 from hpckit.apps.atmosphere.output import full_fields, in_precision
 from hpckit.apps.weather3d.config import Config
-from hpckit.apps.weather3d.model import HALOS, Diagnostics
+from hpckit.apps.weather3d.layout import HALOS
+from hpckit.apps.weather3d.model import Diagnostics
 from hpckit.apps.weather3d.physics.carried import Carried
 from hpckit.apps.weather3d.physics.forcing import Forced, is_forced, levels_of
 from hpckit.apps.weather3d.setups import column_of, initial_state, initial_water

@@ -9,7 +9,8 @@ from typing import Any
 from mpi4py import MPI
 
 from hpckit.apps.shallow_water.config import PRESETS, Config
-from hpckit.apps.shallow_water.model import Model, time_step
+from hpckit.apps.shallow_water.layout import time_step
+from hpckit.apps.shallow_water.model import Model
 from hpckit.bench.ranks import against_one, answer
 from hpckit.comm.mesh import Mesh
 from hpckit.comm.observe.timer import PhaseTimer

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from hpckit.apps.sphere.config import Config
-from hpckit.apps.sphere.model import WIDTHS, Model, axes_of, time_step
+from hpckit.apps.sphere.layout import WIDTHS, axes_of, time_step
+from hpckit.apps.sphere.model import Model
 from hpckit.comm.mesh import Mesh, world
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.grid.exchange import HaloExchange
