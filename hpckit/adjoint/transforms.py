@@ -100,7 +100,9 @@ def sensitivities(
         if node.op == "shift":
             _give(given, node.args[0], graph.shift(g, tuple(-o for o in node.value)))
         elif node.op == "sum":
-            cells = any(grid.walled) and node.args[0] in shifted
+            read = _within(node.args[0])
+            cells = node.args[0] in shifted or any(_reaches(width.get(each), grid) for each in read)
+            cells &= any(grid.walled)
             _give(given, node.args[0], make("mul", g, inside) if cells else g)
         elif node.op == "hold":
             _give(given, node.args[0], _taken_back(g, node.value, width.get(node), grid))
@@ -190,6 +192,18 @@ def _beyond(term: Node, width: Offset | None, grid: Grid) -> Node:
 def _reaches(width: Offset | None, grid: Grid) -> bool:
     """Whether cells beyond walls are among those of this width beside the owned ones."""
     return any(walled and width and width[dim] for dim, walled in enumerate(grid.walled))
+
+
+def _within(node: Node) -> list[Node]:
+    """The values that a value is made of, down to arrays."""
+    found: dict[Node, None] = {}
+    stack = [node]
+    while stack:
+        each = stack.pop()
+        if each not in found:
+            found[each] = None
+            stack += () if each.op in ARRAYS else each.args
+    return list(found)
 
 
 def _singular(nodes: Sequence[Node]) -> set[Node]:

@@ -351,6 +351,12 @@ def test_results_and_gradients_stand_at_the_points_of_the_arguments_in_their_pla
     assert {tuple(each.decomposition.location[1] for each in pair) for pair in pairs} == {("center", "face")}
 
 
+def test_a_sum_of_cells_beside_one_of_differences_counts_none_beyond_walls(mesh):
+    walls = {"y": hp.bc.zero_gradient}
+    cost = A.model(lambda T, k: (T * T).sum() + ((k * T[+1, 0] - k * T) ** 2).sum() + (k * T * k).sum(), walls=walls)
+    assert A.check(cost, field(mesh), 0.7).passed
+
+
 def test_a_mask_has_no_slope_in_a_window(mesh):
     step = A.model(lambda T, mask, k: A.where(mask > 0.5, T * k, T))
     T, mask = field(mesh), field(mesh, seed=1)
