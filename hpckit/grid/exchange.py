@@ -318,7 +318,8 @@ class HaloExchange(Begun):
         key = tuple(map(id, arrays))
         if self._lane is None:
             for array in arrays:
-                if not array.flags.writeable:  # it may have changed since the requests were made
+                # It may have changed since the requests were made. Arrays of a GPU have no such flag.
+                if not getattr(array.flags, "writeable", True):
                     raise InputError("a field cannot be written to", do="exchange a copy of it")
         known = self._bindings.known.get(key)
         if known is not None:

@@ -6,7 +6,7 @@ accuracy; float16 has 11 bits and ends at 65504, so that its gradients need a sc
 Three things are rounded, to the nearest, ties to even, never by chance: the weights, from master values that the
 optimizer updates; what a layer hands on, forward and backward; and what it keeps for its backward pass, before anything
 is computed from it. Rounded numbers are therefore the same wherever they are held: recomputed or kept, on one rank or
-sent to another one.
+sent to another one. On a GPU both operands of a product are rounded, for its tensor cores, and added in float32.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import numpy as np
 
 from hpckit.errors import InputError
 from hpckit.kernels.device_array import address
+from hpckit.kernels.nn.cublas import products_of
 from hpckit.kernels.nn.memory import empty
 from hpckit.kernels.nn.narrow.dispatch import narrowed, round_to, widened
 from hpckit.nn.layer import Layer, Pass, Turns, at_once, backward_turns, forward_turns
@@ -90,7 +91,8 @@ class MixedPrecision:
 
     def backward_weight(self, saved: Any, dy: Any) -> None:
         """W: add to the gradients, in float32."""
-        self.layer.backward_weight(*saved)
+        with products_of(self.kind):
+            self.layer.backward_weight(*saved)
 
     @contextmanager
     def _values(self) -> Iterator[None]:
@@ -105,7 +107,8 @@ class MixedPrecision:
                 )
             parameter.value = widened(parameter.stored, self.kind)
         try:
-            yield
+            with products_of(self.kind):
+                yield
         finally:
             self._users -= 1
             for parameter in every if not self._users else ():

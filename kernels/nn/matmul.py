@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 
 from hpckit.kernels.device_array import is_device_array
-from hpckit.kernels.nn.memory import empty
+from hpckit.kernels.nn.memory import copied, empty
+from hpckit.kernels.nn.narrow.dispatch import narrowed
 
 ROW_MAJOR, AS_IS, TRANSPOSED = 101, 111, 112  # as CBLAS numbers them
 NAMES = ("scipy_cblas_{}gemm64_", "cblas_{}gemm64_", "scipy_cblas_{}gemm", "cblas_{}gemm")
@@ -34,8 +35,8 @@ def multiply(a: Any, b: Any, out: Any, add: bool = False, bias: Any = None, onto
     """Out = a @ b, out += a @ b with `add`, or out = a @ b + bias + onto: [m, k] @ [k, n] -> [m, n].
 
     All are float32 or all float64; bias is [n], onto [m, n]. a and b are matrices or transposes of matrices whose rows
-    are contiguous; out and onto have contiguous rows, and out overlaps no other. On a GPU by cuBLAS, which takes whole
-    matrices and transposes of such without a copy.
+    are contiguous; out and onto have contiguous rows, and out overlaps no other. On a GPU by cuBLAS, which rounds a and
+    b to 16 bits within `cublas.products_of`.
     """
     if type(out) is np.ndarray and out.dtype.char == "f" and min(*out.shape, a.shape[1]) >= FEW:
         by_tile = _tile()
@@ -48,12 +49,10 @@ def multiply(a: Any, b: Any, out: Any, add: bool = False, bias: Any = None, onto
             out[...] = onto if bias is None else bias
         else:
             np.add(onto, bias, out=out)
-    if type(out).__module__ == "cupy":
-        from cupy import cublas
-
-        cublas.gemm("N", "N", a, b, out=out, beta=float(add))
+    if is_device_array(out):
+        _on_device(a, b, out, add)
         return
-    gemm = None if is_device_array(out) else _gemm(out.dtype.char)
+    gemm = _gemm(out.dtype.char)
     if gemm is not None:
         gemm(a, b, out, add)
     elif add:
@@ -62,6 +61,22 @@ def multiply(a: Any, b: Any, out: Any, add: bool = False, bias: Any = None, onto
         out += scratch
     else:
         np.matmul(a, b, out=out)
+
+
+def _on_device(a: Any, b: Any, out: Any, add: bool) -> None:
+    from hpckit.kernels.nn import cublas
+
+    kind = cublas.kind_of_products() if out.dtype == np.float32 else ""
+    if kind:
+        a, b = (_narrowed(each, kind) for each in (a, b))
+    cublas.multiply(a, b, out, kind, add=add)
+
+
+def _narrowed(matrix: Any, kind: str) -> Any:
+    """The bits of a matrix, or of a transpose, in the same order in memory."""
+    if matrix.T.flags.c_contiguous:
+        return narrowed(matrix.T, kind).T
+    return narrowed(matrix if matrix.flags.c_contiguous else copied(matrix), kind)
 
 
 @functools.cache

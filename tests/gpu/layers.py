@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from hpckit.comm.device import Device
 from hpckit.kernels.nn import dispatch as layers
 from hpckit.kernels.nn import reference as layers_reference
+from hpckit.kernels.nn.attention import cuda_matrices as by_matrices
 from hpckit.kernels.nn.attention import dispatch as attention
 from hpckit.kernels.nn.attention import reference as attention_reference
 from hpckit.kernels.nn.attention.reference import Part
 from hpckit.kernels.nn.convolution import dispatch as images
 from hpckit.kernels.nn.convolution import reference as images_reference
+from hpckit.kernels.nn.cublas import products_of
 from hpckit.kernels.nn.matmul import multiply
 from hpckit.kernels.nn.narrow import dispatch as short
 from hpckit.kernels.nn.narrow import reference as short_reference
@@ -25,7 +30,7 @@ from hpckit.kernels.nn.paged import reference as paged_reference
 from hpckit.kernels.nn.paged.pages import PAGE, page_shapes
 from hpckit.kernels.nn.tile import dispatch as tile
 from hpckit.kernels.nn.tile import reference as tile_reference
-from tests.gpu.checks import Check, Pairs, size
+from tests.gpu.checks import Check, Pairs, difference, size
 
 EPS = 1e-5
 SINGLE = 2e-5  # sums of some hundred products of which many cancel
@@ -56,10 +61,20 @@ class Both:
         return found, expected
 
     def _there(self, argument: Any) -> Any:
+        if isinstance(argument, OnHost):
+            return argument.values
         return self.device.to_device(argument) if isinstance(argument, np.ndarray) else argument
 
 
+class OnHost(NamedTuple):
+    """An argument that kernels of a GPU take from the host."""
+
+    values: np.ndarray
+
+
 def _here(argument: Any) -> Any:
+    if isinstance(argument, OnHost):
+        argument = argument.values
     single = isinstance(argument, np.ndarray) and argument.dtype == np.float32
     return argument.astype(np.float64) if single else argument
 
@@ -178,7 +193,7 @@ def attends(device: Device, dtype: np.dtype) -> Pairs:
     both = Both(device, dtype)
     cases = size(
         device,
-        ((131, 4, 2, 64, 0.0), (131, 4, 2, 64, 0.2), (40, 2, 2, 32, 0.0), (1, 3, 1, 7, 0.0)),
+        ((63, 4, 2, 64, 0.0), (63, 4, 2, 64, 0.2), (40, 2, 2, 32, 0.0), (1, 3, 1, 7, 0.0)),
         ((9, 2, 1, 3, 0.0), (9, 2, 1, 3, 0.2)),
     )
     for length, heads, kv_heads, width, rate in cases:
@@ -221,6 +236,72 @@ def attends(device: Device, dtype: np.dtype) -> Pairs:
     return both.pairs
 
 
+def attends_by_products(device: Device, dtype: np.dtype) -> Pairs:
+    """Attention of longer texts by matrix products, all at once and heads after heads, with dropout and without."""
+    both = Both(device, dtype)
+    shapes = size(device, ((131, 4, 2, 64), (64, 3, 1, 7)), ((9, 4, 2, 3),))
+    for (length, heads, kv_heads, width), rate in itertools.product(shapes, (0.0, 0.2)):
+        qkv = both.normal(2, length, heads + 2 * kv_heads, width)
+        told = {"out": both.normal(2, length, heads, width), "logs": both.normal(2, heads, length)}
+        name, drop = f"{length} x {width}, dropout {rate:g}", (2**63 + 5, 7, 3, rate)
+        forward, back = attention_reference.attention, attention_reference.attention_gradient
+        with limits(by_matrices, LEAST=1, MOST_NUMBERS=length**2 * 3 if rate else 1 << 20):
+            both.call(attention.attention, forward, name, told, qkv, heads, kv_heads, "out", "logs", *drop)
+            out, logs = np.zeros(told["out"].shape), np.zeros(told["logs"].shape)
+            forward(qkv.astype(np.float64), heads, kv_heads, out, logs, *drop)
+            rest = qkv, heads, kv_heads, out.astype(dtype), logs.astype(dtype), both.normal(*out.shape)
+            both.call(attention.attention_gradient, back, name, {"dqkv": np.zeros_like(qkv)}, *rest, "dqkv", *drop)
+    return both.pairs
+
+
+def shortened(device: Device, dtype: np.dtype) -> Pairs:
+    """Products and attention whose operands are rounded to 16 bits; they are float32 whatever the check's precision.
+
+    Numbers that 16 bits hold come out as in float32; attention's weights and slopes are rounded on the way.
+    """
+    both, random = Both(device, np.dtype(np.float32)), np.random.default_rng(6)
+    m, k, n = size(device, (130, 257, 65), (3, 5, 2))
+    length, heads, width = size(device, (131, 4, 64), (9, 2, 3))
+    for kind in short.KINDS:
+        with products_of(kind):
+            for label in ("", " transposed"):
+                a, b = (random.integers(-8, 9, shape).astype(np.float32) / 8 for shape in ((m, k), (k, n)))
+                start = random.integers(-8, 9, (m, n)).astype(np.float32)
+                first, second, out = (device.to_device(each.T.copy() if label else each) for each in (a, b, start))
+                out = device.to_device(start)
+                multiply(first.T if label else first, second.T if label else second, out, True)
+                both.pairs[f"{kind} product{label}"] = out, (start + a @ b).astype(np.float64)
+            qkv, dout = (
+                random.integers(-8, 9, (2, length, many, width)).astype(np.float32) / 8 for many in (3 * heads, heads)
+            )
+            here = [np.zeros(shape) for shape in (dout.shape, (2, heads, length), qkv.shape)]
+            attention_reference.attention(qkv.astype(np.float64), heads, heads, *here[:2])
+            given = qkv.astype(np.float64), heads, heads, here[0], here[1], dout.astype(np.float64)
+            attention_reference.attention_gradient(*given, here[2])
+            with limits(by_matrices, LEAST=1):
+                there = [device.to_device(np.zeros(each.shape, np.float32)) for each in here]
+                attention.attention(device.to_device(qkv), heads, heads, *there[:2])
+                given = device.to_device(qkv), heads, heads, *there[:2], device.to_device(dout)
+                attention.attention_gradient(*given, there[2])
+            for name, found, expected in zip(("out", "logs", "dqkv"), there, here, strict=True):
+                error = difference(device.to_host(found), expected)  # of weights and slopes that are rounded
+                both.pairs[f"{kind} attention: {name}"] = device.to_device(np.array([error > 2.0**-7])), np.zeros(1)
+    return both.pairs
+
+
+@contextmanager
+def limits(module: ModuleType, **values: int) -> Iterator[None]:
+    """The module with other limits."""
+    before = {name: getattr(module, name) for name in values}
+    for name, value in values.items():
+        setattr(module, name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(module, name, value)
+
+
 def optimizers(device: Device, dtype: np.dtype) -> Pairs:
     """A step of AdamW and of SGD over parts with and without decay; products of matrices that add."""
     both, n = Both(device, dtype), size(device, 5008, 48)
@@ -230,7 +311,15 @@ def optimizers(device: Device, dtype: np.dtype) -> Pairs:
     told = dict(zip(names, (*arrays[:2], np.abs(arrays[2])), strict=True))
     settings = np.array([0.5, 0.9, 0.99, 0.1, 0.01, 0.02, 3.0, 1e-8], dtype)
     both.call(
-        layers.adamw, layers_reference.adamw, "adamw", told, "values", grads, "mean", "square", bounds, decays, settings
+        layers.adamw,
+        layers_reference.adamw,
+        "adamw",
+        told,
+        "values",
+        grads,
+        "mean",
+        "square",
+        *map(OnHost, (bounds, decays, settings)),
     )
     for nesterov in (0.0, 1.0):
         told, settings = (
@@ -239,7 +328,7 @@ def optimizers(device: Device, dtype: np.dtype) -> Pairs:
         )
         both.call(
             layers.momentum, layers_reference.momentum, f"momentum {nesterov:g}", told,
-            "values", grads, "velocity", bounds, decays, settings,
+            "values", grads, "velocity", *map(OnHost, (bounds, decays, settings)),
         )  # fmt: skip
     m, k, n = size(device, (130, 257, 65), (3, 5, 2))
     for label, a, b in (
@@ -353,6 +442,8 @@ CHECKS = [
     Check("losses and embeddings", rows, SINGLE),
     Check("norms", norms, SINGLE),
     Check("attention", attends, SINGLE),
+    Check("attention by products", attends_by_products, SINGLE),
+    Check("products and attention of 16 bits", shortened),
     Check("optimizers and products", optimizers),
     Check("images", pictures),
     Check("products in a fixed order", tiles),

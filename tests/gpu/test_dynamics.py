@@ -7,7 +7,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from test_simulated import SIMULATED, hpckit
+from test_simulated import ON_GPU, hpckit, on_gpu
 
 COMMON = ("time.monitor=2", "output.every=1e9", "output.single=false", "--no-report")
 RUNS = {
@@ -45,7 +45,7 @@ def fields(directory: Path) -> dict[str, np.ndarray]:
 
 @pytest.mark.nightly  # two minutes
 def test_tiles_chunks_and_parts_change_no_bit_and_the_status_tells_what_was_seen(mpirun, monkeypatch):
-    monkeypatch.setenv("NUMBA_ENABLE_CUDASIM", "1")
+    on_gpu(monkeypatch)
     assert "all good" in mpirun(1, "device_sweeps.py", timeout=200).stdout
 
 
@@ -62,7 +62,7 @@ def test_a_run_on_gpus_has_the_fields_of_one_on_cores(preset, counts, tmp_path):
     for ranks in counts:
         name = f"gpu{ranks}"
         done = hpckit(
-            "run", preset, *words, "--gpu", "-n", ranks, "--directory", name, cwd=tmp_path, timeout=250, **SIMULATED
+            "run", preset, *words, "--gpu", "-n", ranks, "--directory", name, cwd=tmp_path, timeout=250, **ON_GPU
         )
         assert done.code == 0, done.stderr
         found.append(fields(tmp_path / name))

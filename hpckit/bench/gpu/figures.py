@@ -225,11 +225,11 @@ def melts(device: Device, quick: bool, copy: float) -> Found:
 
 FIGURES: dict[str, Callable[[Device, bool, float], Found]] = {
     "heat3d": heat3d,
-    "halo exchange": exchanges,
+    "halos": exchanges,
     "euler2d": partial(air, SLABS),
     "euler3d": partial(air, BOXES),
-    "shallow water": shallow_water,
+    "shallow_water": shallow_water,
     "flood": floods,
-    "molecular dynamics": melts,
-    "training": training,
+    "md": melts,
+    "train": training,
 }

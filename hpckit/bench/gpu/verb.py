@@ -11,11 +11,13 @@ mean nothing and say so.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
 import numpy as np
 
+from hpckit.bench.command import add_only
 from hpckit.bench.gpu.figure import seconds, size
 from hpckit.bench.gpu.figures import FIGURES
 from hpckit.bench.measure import Ratios, Rows, result
@@ -27,8 +29,13 @@ from hpckit.kernels.pack import slab_kernels
 COPY_BYTES, QUICK_BYTES = 2 << 30, 256 << 20
 
 
-def run(quick: bool = False) -> dict[str, Any]:
-    """All figures. Raises `SetupError` without a GPU."""
+def add_options(it: Any) -> tuple[str, ...]:
+    """`--only`."""
+    return add_only(it, list(FIGURES))
+
+
+def run(quick: bool = False, only: Sequence[str] | None = None) -> dict[str, Any]:
+    """All figures, or those in `only`. Raises `SetupError` without a GPU."""
     device = first_gpu()
     cuda_slabs = slab_kernels(np.dtype(np.float64), on_device=True)
     copy = copy_bandwidth(device, quick)
@@ -39,9 +46,9 @@ def run(quick: bool = False) -> dict[str, Any]:
         {"case": "launch of a kernel", "microseconds": launch * 1e6},
     ]
     ratios: Ratios = {}
-    for name, measure in FIGURES.items():
+    for name in only or FIGURES:
         print(f"measuring {name}", file=sys.stderr, flush=True)
-        more_rows, more_ratios = measure(device, quick, copy)
+        more_rows, more_ratios = FIGURES[name](device, quick, copy)
         rows += more_rows
         ratios |= more_ratios
     if isinstance(device, SimulatedGpu):

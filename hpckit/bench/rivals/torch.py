@@ -118,9 +118,12 @@ def cross_entropy(logits: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
 
 
 def training_step(
-    model: nn.Module, x: np.ndarray, targets: np.ndarray, rate: float, place: str = "cpu"
+    model: nn.Module, x: np.ndarray, targets: np.ndarray, rate: float, place: str = "cpu", precision: str = "float32"
 ) -> Callable[[], float]:
-    """A training step on a batch, which returns the mean loss before it; place: "cpu" (one thread) or "cuda"."""
+    """A training step on a batch, which returns the mean loss before it; place: "cpu" (one thread) or "cuda".
+
+    precision: "bfloat16" for `torch.autocast` of forward and loss.
+    """
     if place == "cpu":
         torch.set_num_threads(1)
     model.to(place)
@@ -129,7 +132,8 @@ def training_step(
 
     def step() -> float:
         optimizer.zero_grad()
-        loss = cross_entropy(model(inputs), wanted)
+        with torch.autocast(place, torch.bfloat16, enabled=precision == "bfloat16"):
+            loss = cross_entropy(model(inputs), wanted)
         loss.backward()
         optimizer.step()
         if place == "cuda":

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from hpckit.kernels.compile.cuda.jit import blocks, cuda, kernel, simulating, threads
-from hpckit.kernels.compile.jit import inlined
+from hpckit.kernels.nn.attention import cuda_matrices as by_matrices
+from hpckit.kernels.nn.attention.cuda_matrices import kept
 from hpckit.kernels.nn.attention.reference import Part
 from hpckit.kernels.nn.memory import empty
-from hpckit.kernels.noise.simd import four_words
 
 BLOCK = threads(64)  # queries or keys of a block: many small blocks even out the triangle
 ROTATE = threads(256)
@@ -32,17 +32,6 @@ u8 = np.uint64
 def tile_of(width: int, itemsize: int) -> int:
     """How many keys and values of a width are in shared memory at once."""
     return max(1, min(MOST_TILE, SHARED_BYTES // (2 * width * itemsize)))
-
-
-@inlined
-def _kept(drop, row, length, j):
-    """What dropout multiplies the weight of key j in a row by: see `reference.kept`."""
-    key, step, first, limit, factor = drop
-    a, b, c, d = four_words(key, step, (first + row) * ((length + u8(3)) >> u8(2)) + (j >> u8(2)), u8(0))
-    lane = j & u8(3)
-    even, odd = a if lane == u8(0) else c, b if lane == u8(1) else d
-    word = even if lane & u8(1) == u8(0) else odd
-    return factor if word >= limit else factor - factor
 
 
 @functools.cache
@@ -101,7 +90,7 @@ def _forward(dtype: str, width: int, dropping: bool) -> Any:
                     weight = math.exp(scores[k] - largest)
                     total += weight
                     if dropping:
-                        weight *= _kept(drop, row, u8(part[2]), u8(part[4]) + u8(start) + u8(k))
+                        weight *= kept(drop, row, u8(part[2]), u8(part[4]) + u8(start) + u8(k))
                     for i in range(width):
                         found[i] += weight * values[k * width + i]
             most = largest
@@ -163,7 +152,7 @@ def _query_gradient(dtype: str, width: int, dropping: bool, adding: bool) -> Any
                         parts[2 + i % 2] += slope[i] * values[k * width + i]
                     dweight = parts[2] + parts[3]
                     if dropping:
-                        dweight *= _kept(drop, row, u8(part[2]), u8(part[4]) + u8(start) + u8(k))
+                        dweight *= kept(drop, row, u8(part[2]), u8(part[4]) + u8(start) + u8(k))
                     dscore = math.exp(parts[0] + parts[1] - log) * (dweight - dot)
                     for i in range(width):
                         dquery[i] += dscore * keys[k * width + i]
@@ -222,8 +211,8 @@ def _key_gradient(dtype: str, width: int, dropping: bool, adding: bool) -> Any:
                         dropped = weight
                         if dropping:
                             row = (sample * u8(part[0]) + u8(part[1]) + head) * u8(part[2]) + u8(part[3]) + t
-                            kept = _kept(drop, row, u8(part[2]), u8(part[4]) + here)
-                            dropped, dweight = weight * kept, dweight * kept
+                            share = kept(drop, row, u8(part[2]), u8(part[4]) + here)
+                            dropped, dweight = weight * share, dweight * share
                         dscore = weight * (dweight - dots[sample, head, t])
                         for i in range(width):
                             dkey[i] += dscore * queries[k * width + i]
@@ -243,7 +232,11 @@ def attention(
     key: int = 0, step: int = 0, first: int = 0, rate: float = 0.0,
 ) -> None:  # fmt: skip
     part = heads, 0, qkv.shape[1], 0, 0
-    _attend(qkv, heads, kv_heads, qkv, heads, part, out, logs, _drop(qkv, part, key, step, first, rate))
+    drop = _drop(qkv, part, key, step, first, rate)
+    if by_matrices.suits(qkv, heads, kv_heads):
+        by_matrices.attention(qkv, heads, kv_heads, out, logs, drop)
+    else:
+        _attend(qkv, heads, kv_heads, qkv, heads, part, out, logs, drop)
 
 
 def partial_attention(
@@ -284,7 +277,10 @@ def attention_gradient(
 ) -> None:  # fmt: skip
     part = heads, 0, qkv.shape[1], 0, 0
     drop = _drop(qkv, part, key, step, first, rate)
-    _differentiate(qkv, heads, kv_heads, qkv, heads, part, out, logs, dout, dqkv, dqkv, False, drop)
+    if by_matrices.suits(qkv, heads, kv_heads):
+        by_matrices.attention_gradient(qkv, heads, kv_heads, out, logs, dout, dqkv, drop)
+    else:
+        _differentiate(qkv, heads, kv_heads, qkv, heads, part, out, logs, dout, dqkv, dqkv, False, drop)
 
 
 def partial_attention_gradient(

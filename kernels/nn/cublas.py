@@ -1,0 +1,99 @@
+"""Matrix products of a GPU by cuBLAS: one or many at once, also of numbers of 16 bits on its tensor cores.
+
+CuPy's own products take float32 and float64 only. Here operands may be the bits of bfloat16 or float16 numbers
+(`narrow`), whose products are added in float32; the result is float32. The simulated GPU widens and multiplies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from hpckit.kernels.compile.cuda.simulated_stream import current_stream
+from hpckit.kernels.device_array import as_host, is_simulated
+from hpckit.kernels.nn.narrow import dispatch as short
+
+NUMBERS = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 14}  # as CUDA's libraries call them (cudaDataType)
+SUMS = {"float64": 70}  # cublasComputeType_t; all others are added in float32:
+FLOAT_SUMS = 68
+DEFAULT = -1  # cublasGemmAlgo_t
+_users: dict[str, int] = {}
+
+
+@contextmanager
+def products_of(kind: str) -> Iterator[None]:
+    """Within it layers on a GPU round float32 operands of their products to `kind` ("bfloat16", "float16"), for its
+    tensor cores. Layers that take turns may enter and leave in any order; they are all of one kind.
+    """
+    _users[kind] = _users.get(kind, 0) + 1
+    try:
+        yield
+    finally:
+        _users[kind] -= 1
+        if not _users[kind]:
+            del _users[kind]
+
+
+def kind_of_products() -> str:
+    """The kind of `products_of`, or ""."""
+    return next(iter(_users), "")
+
+
+def multiply(a: Any, b: Any, out: Any, kind: str = "", scale: float = 1.0, add: bool = False) -> None:
+    """Set out = scale a @ b, or out += scale a @ b with `add`: [m, k] @ [k, n] -> [m, n], or [N, m, k] @ [N, k, n].
+
+    a, b: arrays of the GPU with contiguous rows, or transposes of such; of out's dtype, or with a `kind` the bits of
+    such numbers, uint16, where out is float32. out has contiguous rows and overlaps no other.
+    """
+    if is_simulated(out):
+        current_stream().give(lambda: _by_numpy(a, b, out, kind, scale, add))
+        return
+    from cupy.cuda import cublas, device
+
+    numbers = NUMBERS[kind or out.dtype.name]
+    sums = np.float64 if out.dtype == np.float64 else np.float32
+    factors = np.array([scale, float(add)], sums)
+    alpha = factors.ctypes.data
+    (a_form, a_pitch, a_next), (b_form, b_pitch, b_next), (_, pitch, after) = map(_form, (a, b, out))
+    (rows, inner), columns = a.shape[-2:], out.shape[-1]
+    # cuBLAS counts by columns: it sees transposes, and makes that of the result from those of b and a.
+    what = device.get_cublas_handle(), b_form, a_form, columns, rows, inner, alpha
+    kinds = SUMS.get(out.dtype.name, FLOAT_SUMS), DEFAULT
+    beta = alpha + factors.itemsize
+    left, right, result = a.data.ptr, b.data.ptr, out.data.ptr
+    if out.ndim == 2:
+        cublas.gemmEx(
+            *what, right, numbers, b_pitch, left, numbers, a_pitch, beta,
+            result, NUMBERS[out.dtype.name], pitch, *kinds,
+        )  # fmt: skip
+    else:
+        cublas.gemmStridedBatchedEx(
+            *what, right, numbers, b_pitch, b_next, left, numbers, a_pitch, a_next, beta,
+            result, NUMBERS[out.dtype.name], pitch, after, len(out), *kinds,
+        )  # fmt: skip
+
+
+def _form(matrix: Any) -> tuple[int, int, int]:
+    """0 for contiguous rows, 1 for a transpose of such; numbers from row to row, and from matrix to matrix."""
+    down, across = (each // matrix.itemsize for each in matrix.strides[-2:])
+    rows, columns = matrix.shape[-2:]
+    further = matrix.strides[0] // matrix.itemsize if matrix.ndim == 3 else 0
+    if (across == 1 or columns == 1) and (down >= columns or rows == 1):
+        return 0, max(down if rows > 1 else columns, columns, 1), further
+    if (down == 1 or rows == 1) and (across >= rows or columns == 1):
+        return 1, max(across if columns > 1 else rows, rows, 1), further
+    raise ValueError(f"a product takes matrices with contiguous rows or columns, not strides {matrix.strides}")
+
+
+def _by_numpy(a: Any, b: Any, out: Any, kind: str, scale: float, add: bool) -> None:
+    left, right = (short.widened(_plain(each), kind) if kind else each for each in (a, b))
+    found = out.dtype.type(scale) * (as_host(left) @ as_host(right))
+    result = as_host(out)
+    result[...] = result + found if add else found
+
+
+def _plain(bits: Any) -> np.ndarray:
+    return np.ascontiguousarray(as_host(bits))
