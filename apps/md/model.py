@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from mpi4py import MPI
 
 from hpckit.apps.md.config import Config
 from hpckit.apps.md.free_energy.model import biases_of
-from hpckit.apps.md.molecules.electrostatics import charged, long_range
+from hpckit.apps.md.molecules.electrostatics import charged, fineness_of, long_range
 from hpckit.apps.md.molecules.topology import bonds_of, constraints_of, exclusions_of, terms_of
 from hpckit.apps.md.motion.dynamics import external_of
 from hpckit.apps.md.potentials import interaction_of, reaches
@@ -19,7 +20,9 @@ from hpckit.comm.device import HOST, Device
 from hpckit.comm.mesh import Mesh
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import DecompositionError, InputError
+from hpckit.kernels.compile import vectors as simd
 from hpckit.md.granular.contacts import SphereForces
+from hpckit.md.molecules.charges import CLUSTERED
 from hpckit.md.motion.deformation import Deformation, changed
 from hpckit.md.motion.dynamics import NVE, warm_up
 from hpckit.md.neighbors import Rebuilds
@@ -29,7 +32,7 @@ from hpckit.md.units import UNITS
 from hpckit.plan.grid.factor import best_factorization
 from hpckit.plan.particles.cell import TILTS, Cell
 from hpckit.plan.particles.domain import DomainDecomposition
-from hpckit.plan.particles.uniform import MdPlans, md_plans
+from hpckit.plan.particles.uniform import FORCE, MdPlans, md_plans
 from hpckit.plan.topology import Topology
 
 AXES = ("x", "y", "z")
@@ -147,7 +150,20 @@ def plans_of(config: Config, start: Start, ranks: int) -> MdPlans:
     """The plans of a run on that many ranks, for particles spread evenly over the box."""
     lengths, cutoffs = start.upper - start.lower, reaches(config)
     density = start.count / float(np.prod(lengths))
-    return md_plans(lengths, density, max(cutoffs), config.neighbors.skin, topology_of(config, lengths, ranks))
+    more: dict[str, Any] = {"returned": returned(config)}
+    if config.coulomb.kind == "pppm":
+        fineness = fineness_of(config, start, started(config, start))
+        more |= {"mesh": fineness.mesh, "order": fineness.order}
+    topology = topology_of(config, lengths, ranks)
+    return md_plans(lengths, density, max(cutoffs), config.neighbors.skin, topology, **more)
+
+
+def returned(config: Config) -> float:
+    """Bytes of each ghost that go back to its owner in a step, 0 where owners compute all forces by themselves."""
+    if config.interaction.kind in ("tersoff", "snap"):
+        return FORCE * (1 + config.repro)  # multiples of two scales
+    once = config.coulomb.kind != "none" and not config.repro and simd.available()[0] in CLUSTERED
+    return FORCE * once
 
 
 def domain_lines(domains: DomainDecomposition, names: Sequence[str] = AXES) -> list[str]:

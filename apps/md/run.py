@@ -12,7 +12,7 @@ from hpckit.apps.md.config import Config
 from hpckit.apps.md.evolution import MolecularDynamics
 from hpckit.apps.md.free_energy.model import coupling_of
 from hpckit.apps.md.free_energy.replicas import replicas_of, require_dealt, settings_of, told
-from hpckit.apps.md.model import domain_lines, make_system, plans_of, require_fit, started, topology_of
+from hpckit.apps.md.model import domain_lines, make_system, plans_of, require_fit, returned, started, topology_of
 from hpckit.apps.md.molecules.electrostatics import charge_lines
 from hpckit.apps.md.motion.stages import Stages
 from hpckit.apps.md.output.analysis import measured
@@ -24,6 +24,8 @@ from hpckit.md.external.biases import Biases
 from hpckit.md.motion.replicas import DOMAIN
 from hpckit.md.system import System
 from hpckit.plan.particles.domain import DomainDecomposition
+from hpckit.plan.particles.ghosts import POSITION
+from hpckit.plan.pricing import traffic
 from hpckit.run.context import DryRun, Run
 
 WARMER = (
@@ -102,10 +104,11 @@ def _domains(system: System) -> dict[str, Any]:
 
 
 def _halo_bytes(config: Config, start: Start, ranks: int, shell: float) -> int:
-    """What a rank sends at each step, at most: by the plan, of very many ranks the positions of `shell` ghosts."""
+    """What a rank sends at each step, at most: by the plans, of very many ranks what `shell` ghosts take."""
     if ranks > MOST_PLANNED:
-        return round(shell * 3 * 8)
-    return int(plans_of(config, start, ranks).ghosts.bytes_sent.max()) if ranks > 1 else 0
+        return round(shell * (POSITION + returned(config)))
+    each = [traffic(plan)[1] for plan in plans_of(config, start, ranks).of_a_step()] if ranks > 1 else []
+    return round(float(np.sum(each, axis=0).max())) if each else 0
 
 
 def dry_run(config: Config, ranks: int) -> DryRun:

@@ -31,10 +31,12 @@ def grown(config: Config, ranks: int) -> dict[str, Any]:
 
 
 def load(config: Config, ranks: int) -> Load:
-    """Ghosts in each step and migration at each rebuild, by the plans of the run (`plans_of`)."""
+    """Ghosts, their forces and a mesh of charges in each step, and migration at each rebuild, by the plans of the run
+    (`plans_of`).
+    """
     start = Start(config)
     if ranks == 1:
         return Load(start.count)
     plans, neighbors = plans_of(config, start, ranks), config.neighbors
     steps = max(neighbors.every, neighbors.delay, REBUILD if neighbors.check else 1)
-    return Load(start.count / ranks, (Traffic((plans.ghosts,)), Traffic((plans.migration,), calls=1 / steps)))
+    return Load(start.count / ranks, (Traffic(plans.of_a_step()), Traffic((plans.migration,), calls=1 / steps)))

@@ -73,11 +73,11 @@ class GhostExchange(Begun):
     peers on the same node, then those of other peers. Particles are on `device`; a GPU packs and unpacks with one
     kernel each, and `start` waits for the packing. within_node: whether peers on a node use shared memory (never on a
     GPU), or the communicator of the ranks that do; False for messages only. values: how many numbers of each particle
-    `start_values` sends.
+    `start_values` sends at most, if more than a record has.
     """
 
     def __init__(self, mesh: Mesh, device: Device = HOST, within_node: bool | MPI.Comm = True, values: int = 1) -> None:
-        self.mesh, self.device, self._values = mesh, device, values
+        self.mesh, self.device = mesh, device
         self.within_node = within_node
         self._tag = mesh.lasting_tags(4)
         node = None if isinstance(within_node, bool) else within_node
@@ -113,9 +113,15 @@ class GhostExchange(Begun):
         records = self._exchange_records(particles)
         self._out = MessageBuffer(self.device, self._gone.total, 3)
         self._in = MessageBuffer(self.device, sum(self._received), 3)
-        self._values_out = MessageBuffer(self.device, self._gone.total, self._values)
-        self._values_in = MessageBuffer(self.device, sum(self._received), self._values)
+        self._rooms: dict[int, tuple[MessageBuffer, MessageBuffer]] = {}
         return records
+
+    def _room(self, width: int) -> tuple[MessageBuffer, MessageBuffer]:
+        """The buffers of messages of so many values of each ghost, out and in; made at the first use."""
+        if width not in self._rooms:
+            counts = self._gone.total, sum(self._received)
+            self._rooms[width] = tuple(MessageBuffer(self.device, count, width) for count in counts)  # type: ignore[assignment]
+        return self._rooms[width]
 
     def _plan(self, domains: DomainDecomposition, reach: float) -> None:
         """Set the peers and ghost regions, valid while the domains stay."""
@@ -162,9 +168,10 @@ class GhostExchange(Begun):
         def put_flags(came: Any, first: int, stop: int) -> None:
             found[self._slots[first:stop]] = came[:, 0] != 0.0
 
-        self._begin(self._values_out, self._tag + 3, take, self._values_in)
+        out, into = self._room(1)
+        self._begin(out, self._tag + 3, take, into)
         found[self._slots[:own]] = self._ahead[segments[:own]]
-        self._end(self._values_in, put_flags)
+        self._end(into, put_flags)
         return found
 
     @property
@@ -201,7 +208,8 @@ class GhostExchange(Begun):
         def take(rows: PackedGhosts, out: Any) -> None:
             take_values(values, rows.slots, rows.total, out)
 
-        self._begin(self._values_out, self._tag + 3, take, self._values_in)
+        out, into = self._room(values.shape[0] * values.shape[2])
+        self._begin(out, self._tag + 3, take, into)
         copy_values(values, self._images.slots, self._images.total, self._slots)
 
     @property
@@ -220,7 +228,8 @@ class GhostExchange(Begun):
 
     def finish_values(self, values: Any) -> None:
         """Wait for the values of the others' particles, and put them in place."""
-        self._end(self._values_in, lambda came, first, stop: put_values(came, values, self._slots, first, stop))
+        into = self._room(values.shape[0] * values.shape[2])[1]
+        self._end(into, lambda came, first, stop: put_values(came, values, self._slots, first, stop))
 
     def _begin(
         self, out: MessageBuffer, tag: int, take: Callable[[PackedGhosts, Any], None], into: MessageBuffer

@@ -18,8 +18,9 @@ from hpckit.plan.machine.flights import flights
 from hpckit.plan.machine.machine import Level, Machine
 from hpckit.plan.machine.stretches import repeated
 from hpckit.plan.machine.walk import Walk, flights_on, fly_all
-from hpckit.plan.protocol import AlikeUnits, Floats, Plan, Steps, require_plan
+from hpckit.plan.protocol import NOBODY, AlikeUnits, Floats, Plan, Steps, require_plan
 
+REAL = 8.0  # bytes of an item, where nobody says
 FREE = Machine("free", (Level("all", 0, 0.0, float("inf")),), 0.0, float("inf"))
 
 
@@ -49,7 +50,21 @@ class Price:
         return (total - float(self.busy.sum())) / total if total else 0.0
 
 
-def price(plan: Plan, machine: Machine = FREE, nbytes: float = 0.0, itemsize: float = 8) -> Price:
+def traffic(plan: Plan) -> tuple[Floats, Floats]:
+    """How many messages each rank sends to others, and the bytes of all: float64[ranks] each; for steps that count
+    in items.
+    """
+    messages, sent = np.zeros(plan.ranks), np.zeros(plan.ranks)
+    for step in plan.steps():
+        ends = step.sends
+        rank, away = ends.ranks(), (ends.peer != NOBODY) & (ends.peer != ends.ranks())
+        amount = ends.last - ends.first if ends.amount is None else ends.amount
+        np.add.at(messages, rank[away], 1)
+        np.add.at(sent, rank[away], amount[away] * (step.itemsize or REAL))
+    return messages, sent
+
+
+def price(plan: Plan, machine: Machine = FREE, nbytes: float = 0.0, itemsize: float = REAL) -> Price:
     """The price of a plan over a buffer of `nbytes`, or of items of `itemsize` bytes, whichever its steps count in.
 
     Without a machine messages cost nothing. Blocks of a collective count as equal in size unless the plan has counts.

@@ -17,7 +17,6 @@ from hpckit.kernels.device_array import as_host, contiguous, is_device_array, pl
 from hpckit.plan.inputs.numbers import counts
 from hpckit.plan.tensors.fourier import FourierPlan
 from hpckit.plan.tensors.layout import Layout, Shard
-from hpckit.plan.tensors.redistribution import redistribution
 from hpckit.tensors.exchange import redistribute
 
 __communicates__ = True  # its frames are not call sites
@@ -59,8 +58,9 @@ class FFT:
         ky, kx = fft.frequencies((dy, dx))          # of this part, to broadcast against it
         field.interior[...] = fft.backward(spectrum)
 
-    `layout` and `spectrum` are the layouts before and after, `plan` is the plan of the messages. Raises `InputError`
-    for what does not fit.
+    Several fields in one array, in a dim in front of the others, go through it together, in as many messages as one.
+    `layout` and `spectrum` are the layouts before and after, `plan` is the plan of the messages. With a layout that
+    copies along all axes each rank transforms the whole by itself. Raises `InputError` for what does not fit.
     """
 
     def __init__(
@@ -85,32 +85,29 @@ class FFT:
         self.mesh, self.real = mesh, self.dtype.kind == "f"
         self.complex = np.dtype(KINDS[self.dtype.name])
         self.plan = FourierPlan(layout, self.real, float(self.complex.itemsize))
-        self.layout, self.spectrum = layout, self.plan.target
-        self._back = [
-            redistribution(plan.target, plan.source, plan.hops[0].itemsize) if plan is not None else None
-            for plan in (stage.change for stage in self.plan.stages)
-        ]
+        self.layout, self.spectrum, self._dims = layout, self.plan.target, len(size)
+        self._changes = functools.cache(self.plan.each_change)
 
     def forward(self, values: Any) -> Any:
         """Collective: the spectrum of values of this rank's part; a new array."""
-        found = self._checked(values, self.layout, self.dtype, "values")
-        for stage in self.plan.stages:
-            if stage.change is not None:
-                found = redistribute(self.mesh, stage.change, found)
+        found, fields = self._checked(values, self.layout, self.dtype, "values")
+        for stage, change in zip(self.plan.stages, self._changes(fields, False), strict=True):
+            if change is not None:
+                found = redistribute(self.mesh, change, found)
             for dim in stage.dims:
-                found = _along("rfft" if self._halves(dim) else "fft", found, axis=dim)
+                found = _along("rfft" if self._halves(dim) else "fft", found, axis=dim - self._dims)
             found = contiguous(found, self.complex)
         return found
 
     def backward(self, spectrum: Any) -> Any:
         """Collective: the values whose spectrum has this part; a new array. As `irfftn`, or `ifftn`."""
-        found = self._checked(spectrum, self.spectrum, self.complex, "spectrum")
-        for stage, change in zip(reversed(self.plan.stages), reversed(self._back), strict=True):
+        found, fields = self._checked(spectrum, self.spectrum, self.complex, "spectrum")
+        for stage, change in zip(reversed(self.plan.stages), self._changes(fields, True), strict=True):
             for dim in reversed(stage.dims):
                 if self._halves(dim):
-                    found = _along("irfft", found, n=self.layout.shape[dim], axis=dim)
+                    found = _along("irfft", found, n=self.layout.shape[dim], axis=dim - self._dims)
                 else:
-                    found = _along("ifft", found, axis=dim)
+                    found = _along("ifft", found, axis=dim - self._dims)
             found = contiguous(found, self.dtype if found.dtype.kind == "f" else self.complex)
             if change is not None:
                 found = redistribute(self.mesh, change, found)
@@ -143,12 +140,14 @@ class FFT:
             [-1 if d == dims - 1 else 1 for d in range(dims)]
         )
 
-    def _checked(self, values: Any, layout: Layout, dtype: np.dtype, what: str) -> Any:
+    def _checked(self, values: Any, layout: Layout, dtype: np.dtype, what: str) -> tuple[Any, int]:
+        """What was given, and how many fields it has in a dim in front, 0 without one."""
         given = values if is_device_array(values) else np.asarray(values)
-        wanted = layout.local_shape(self.mesh.rank)
-        if given.shape != wanted or (dtype.kind == "f" and given.dtype.kind == "c"):
+        wanted, fields = layout.local_shape(self.mesh.rank), len(given) if given.ndim > self._dims else 0
+        fits = given.shape[-self._dims :] == wanted and given.ndim == self._dims + (fields > 0)
+        if not fits or (dtype.kind == "f" and given.dtype.kind == "c"):
             raise InputError(
                 f"rank {self.mesh.rank} holds {wanted} {dtype} of the {what}, the array is {given.shape} {given.dtype}",
                 do="give this rank's part: see fft.layout and fft.spectrum",
             )
-        return contiguous(given, dtype)
+        return contiguous(given, dtype), fields

@@ -38,9 +38,28 @@ def test_pictures(capsys, tmp_path):
         assert target.read_text().startswith("<svg")
 
 
-@pytest.mark.parametrize(
-    "wrong", [["--ranks", "0"], ["--density", "-1"], ["--skin", "nan"], ["--box", "1x2"], ["--periodic", "x,q"]]
-)
+def test_forces_of_ghosts_and_a_mesh_of_charges_are_plans_too(capsys, tmp_path):
+    charged = [*SMALL, "--returns", "--mesh", "16x20x18"]
+    assert main([*charged, "--prove", "--json"]) == 0
+    said, proved = capsys.readouterr()
+    assert proved.count("proved: ") == 4
+    plans = json.loads(said)["plans"]
+    assert plans["returns"]["messages"] == plans["ghosts"]["messages"]
+    assert plans["mesh"]["sent_bytes"] > 0
+    assert main([*charged, "--draw"]) == 0
+    assert "mesh of charges of 16 x 20 x 18 points" in capsys.readouterr().out
+    for plan in ("returns", "mesh"):
+        target = tmp_path / f"{plan}.svg"
+        assert main([*charged, "--draw", str(target), "--of", plan]) == 0
+        assert target.read_text().startswith("<svg")
+        assert main([*SMALL, "--draw", str(target), "--of", plan]) == 2
+        assert f"--{plan}" in capsys.readouterr().err
+
+
+WRONG = {"--ranks": "0", "--density": "-1", "--skin": "nan", "--box": "1x2", "--periodic": "x,q", "--mesh": "8x8"}
+
+
+@pytest.mark.parametrize("wrong", [*WRONG.items(), ("--order", "9")])
 def test_what_cannot_be_is_refused(wrong, capsys):
     assert main([*SMALL, *wrong]) == 2
     assert wrong[0] in capsys.readouterr().err

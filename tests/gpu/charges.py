@@ -55,11 +55,16 @@ def meshes(device: Device, dtype: np.dtype) -> Pairs:
     x[1, 0] = 40.0
     place = np.array([0.9, 0.8, 1.0]), np.array([4.0, 5.0, 3.5]), start, shape
     big, kept = rounding(256.0), np.arange(n) != 1
-    fields = np.random.default_rng(6).normal(size=(3, count + mesh_reference.WIDTH))
-    beside, there = np.zeros((len(fields.T), mesh_reference.SIDE)), device.zeros((len(fields.T), mesh_reference.SIDE))
-    mesh_reference.lay_beside(fields, beside)
-    cuda.lay_beside(device.to_device(fields), there)
+    fields = np.random.default_rng(6).normal(size=(3, 7, 9, 10))  # periodic, and smaller than the box of points
+    room = (count + mesh_reference.WIDTH, mesh_reference.SIDE)
+    beside, there, total, whole = np.zeros(room), device.zeros(room), device.zeros((7, 9, 10)), np.zeros((7, 9, 10))
+    mesh_reference.lay_beside(fields, start, shape, beside)
+    cuda.lay_beside(device.to_device(fields), start, shape, there)
     pairs["side by side"] = there, beside
+    given = np.random.default_rng(7).normal(size=tuple(shape.tolist()))
+    mesh_reference.fold(given, start, whole)
+    cuda.fold(device.to_device(given), start, total)
+    pairs["folded"] = total, whole
     for order in (5, 6):
         grid, forces = np.zeros(count + mesh_reference.WIDTH), np.ones((n, 4))
         lost = mesh_reference.spread(x, charges, n, *place, order, big, grid)

@@ -27,7 +27,9 @@ from hpckit.md.motion.dynamics import NVE
 from hpckit.md.saved import pieces_of, restore, values_of
 from hpckit.md.snapshots import snapshot
 from hpckit.md.thermo import measure
+from hpckit.plan.particles.charge_mesh import charge_mesh_plan
 from hpckit.plan.particles.snapshot import Snapshot
+from hpckit.plan.topology import Topology
 
 slow = pytest.mark.nightly
 SCRIPT = """units real
@@ -57,6 +59,11 @@ CASES = {
     "damped": ("lj 0 0 0.5 coul 0 0 0.8333", "lj/cut/coul/dsf 0.2 8.0 7.5", ""),
     "ewald": ("lj 0 0 0.5 coul 0 0 0.8333", "lj/cut/coul/long 8.0 8.5", "kspace_style ewald 1e-5"),
     "pppm": ("lj 0 0 0.5 coul 0 0 0.8333", "lj/cut/coul/long 8.0 8.5", "kspace_style pppm 1e-5"),
+    "blocks": (
+        "lj 0 0 0.5 coul 0 0 0.8333",
+        "lj/cut/coul/long 8.0 8.5",
+        "kspace_style pppm 1e-5\nkspace_modify mesh 40 45 48",
+    ),
     "order 4": ("lj/coul 0 0 0", "lj/cut/coul/long 8.0 7.5", "kspace_style pppm 1e-3\nkspace_modify order 4"),
 }
 
@@ -74,7 +81,7 @@ def started(folder, name):
 
 
 @needs_lammps
-@pytest.mark.parametrize("name", [*list(CASES)[:4], pytest.param("order 4", marks=slow)])
+@pytest.mark.parametrize("name", ["cut", "damped", "ewald", "pppm", pytest.param("order 4", marks=slow)])
 def test_energies_and_pressures_follow_lammps_for_200_steps(tmp_path, name):
     printed = run_lammps(tmp_path, script(name, tmp_path))
     expected = thermo_rows(printed)
@@ -177,10 +184,14 @@ def test_each_run_of_a_script_splits_charges_for_its_box(tmp_path, name, close):
 
 @pytest.mark.parametrize("counts", [(1, 3), pytest.param((1, 2, 4, 6), marks=pytest.mark.nightly)], ids=str)
 def test_any_number_of_ranks_has_the_same_bits(mpirun, tmp_path, counts):
-    names = ["damped", "ewald", "pppm"]
+    names = ["damped", "ewald", "pppm", "blocks"]
     for name in names:
         text = script(name, tmp_path).replace("neighbor 1.0", "neighbor 0.3")
         (tmp_path / f"in.{name}").write_text(text)
+    # Several ranks transform the one mesh each for itself, and share the other.
+    topology, halo = Topology(("x", "y", "z"), (1, 1, 3), ("x", "y", "z")), (6, 6, 6)
+    assert charge_mesh_plan((40, 45, 48), topology, halo).whole is False
+    assert charge_mesh_plan(fineness_of(*started(tmp_path, "pppm")).mesh, topology, halo).whole is True
     assert all(one["builds"] > 1 for one in same_bits(mpirun, tmp_path, counts, 60, names).values())
 
 

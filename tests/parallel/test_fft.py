@@ -12,7 +12,7 @@ import hpckit as hp
 from hpckit.cli.main import main
 from hpckit.errors import InputError, PlanError
 from hpckit.plan.tensors.fourier import FourierPlan, fourier_plan
-from hpckit.plan.tensors.layout import Layout, Replicate, Shard
+from hpckit.plan.tensors.layout import Layout, Partial, Replicate, Shard
 from hpckit.plan.topology import Topology
 
 
@@ -48,6 +48,24 @@ def test_plans_are_proved_priced_and_few(shape, sizes, changes):
         assert (hp.price(plan, hp.plan.machine_of("infiniband"), itemsize=16).seconds > 0) == (changes > 0)
 
 
+def test_copies_take_no_messages_and_fields_together_as_many_as_one():
+    cut = layout_of((24, 22, 20), z=3, y=2)
+    copies = fourier_plan(cut.placed(z=Replicate(), y=Replicate()))
+    assert copies.changes == ()
+    assert hp.prove(copies).messages == 0
+    half = fourier_plan(cut.placed(y=Replicate()))  # two groups of three ranks
+    assert hp.prove(half).ranks == 6
+    one, three = fourier_plan(cut).each_change(back=True), fourier_plan(cut).each_change(3, back=True)
+    for single, triple in zip(one, three, strict=True):
+        if single is None:
+            assert triple is None
+            continue
+        assert triple.target.shape == (3, *single.target.shape)
+        (messages, sent), (alike, thrice) = single.traffic(), triple.traffic()
+        assert (alike, thrice) == (messages, 3 * sent)
+        assert hp.prove(triple).ranks == 6
+
+
 def test_a_plan_that_transforms_a_cut_dim_is_refused():
     plan = fourier_plan(layout_of((16, 16, 16), z=2, y=2), real=False)
     stages = list(plan.stages)
@@ -60,8 +78,8 @@ def test_a_plan_that_transforms_a_cut_dim_is_refused():
 
 
 def test_layouts_that_do_not_fit_are_refused():
-    with pytest.raises(InputError, match="z copies"):
-        fourier_plan(Layout((8, 8), Topology(("z",), (2,)), {"z": Replicate()}))
+    with pytest.raises(InputError, match="z adds"):
+        fourier_plan(Layout((8, 8), Topology(("z",), (2,)), {"z": Partial()}))
     with pytest.raises(InputError, match="one dim"):
         fourier_plan(layout_of((8,), z=2))
     with hp.Mesh(hp.world(), z=1) as mesh:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -10,12 +10,13 @@ import pytest
 from hpckit.errors import PlanError
 from hpckit.plan.drawing import draw
 from hpckit.plan.machine.machine import Level, Machine, machine_of
+from hpckit.plan.particles.charge_mesh import ChargeMeshPlan, charge_mesh_plan
 from hpckit.plan.particles.domain import DomainDecomposition
 from hpckit.plan.particles.ghosts import POSITION, GhostPlan
 from hpckit.plan.particles.migration import MigrationPlan, migration_of
-from hpckit.plan.particles.uniform import md_plans
-from hpckit.plan.pricing import price
-from hpckit.plan.protocol import transposed
+from hpckit.plan.particles.uniform import FORCE, md_plans
+from hpckit.plan.pricing import price, traffic
+from hpckit.plan.protocol import Claim, Factors, Plan, transposed
 from hpckit.plan.proving import prove
 from hpckit.plan.topology import Topology
 
@@ -172,3 +173,69 @@ def test_ghosts_leave_by_direction_so_that_receivers_are_not_met_by_all_at_once(
     plan = md_plans(84.0, 0.8442, 2.5, 0.3, topology).ghosts
     machine = Machine("flat", (Level("all", 0, 0.0, 1e9),), 0.0, 1e15)
     assert price(plan, machine).seconds < 1.4 * plan.bytes_sent.max() / 1e9
+
+
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("sizes", [(1, 2, 1), (1, 3, 2), (2, 2, 2)], ids=str)
+def test_meshes_of_charges_are_proved_in_both_ways(sizes, whole):
+    plan = ChargeMeshPlan((25, 32, 30), Topology(AXES, sizes, AXES), (5, 6, 5), whole)
+    proof = prove(plan)
+    assert proof.ranks == np.prod(sizes)
+    assert proof.messages > 0
+    # Charges home, the transform there and back, the field: each change of layout once for all three components.
+    changes = {(1, 2, 1): 1, (1, 3, 2): 3, (2, 2, 2): 3}[sizes]
+    assert plan.exchanges <= 2 if whole else plan.exchanges == 2 + 2 * changes
+    assert "all-reduce" in draw(plan) or not whole or sizes != (1, 2, 1)
+    parts = list(plan.parts)
+    parts[0] = Wrong(parts[0])
+    plan.__dict__["parts"] = tuple(parts)
+    with pytest.raises(PlanError):
+        prove(plan)
+
+
+@dataclass
+class Wrong:
+    """A plan whose last step is missing."""
+
+    plan: Plan
+
+    @property
+    def ranks(self):
+        return self.plan.ranks
+
+    def title(self):
+        return "a wrong plan"
+
+    def steps(self):
+        return list(self.plan.steps())[:-1]
+
+    def claim(self):
+        return self.plan.claim() if isinstance(self.plan.claim(), Claim) else Factors((self.part(),), self.part)
+
+    def part(self):
+        return Wrong(self.plan.claim().plans[-1])
+
+
+def test_small_meshes_are_transformed_whole_and_large_ones_in_blocks():
+    two, halo = Topology(AXES, (1, 2, 1), AXES), (6, 6, 6)
+    assert charge_mesh_plan((25, 32, 32), two, halo).whole
+    assert not charge_mesh_plan((128, 128, 128), two, halo).whole
+    assert not charge_mesh_plan((25, 32, 32), Topology(AXES, (4, 2, 1), AXES), halo).whole
+    thin = charge_mesh_plan((128, 128, 40), Topology(AXES, (1, 1, 20), AXES), halo)  # blocks of 2 points
+    assert thin.whole
+    alone = charge_mesh_plan((128, 128, 128), Topology(AXES, (1, 1, 1), AXES), halo)
+    assert alone.whole
+    assert prove(alone).messages == 0
+
+
+def test_forces_of_ghosts_and_the_mesh_count_in_what_a_step_sends():
+    topology = Topology(AXES, (1, 2, 1), AXES)
+    plain = md_plans(10.0, 1.0, 2.0, 0.5, topology)
+    more = md_plans(10.0, 1.0, 2.0, 0.5, topology, returned=FORCE, mesh=(25, 32, 32))
+    assert plain.of_a_step() == (plain.ghosts,)
+    assert list(more.named()) == ["ghosts", "migration", "returns", "mesh"]
+    prove(more.returns)
+    there, back, mesh = (traffic(plan)[1] for plan in more.of_a_step())
+    np.testing.assert_allclose(there, plain.ghosts.bytes_sent)
+    np.testing.assert_allclose(back, there[::-1] * FORCE / POSITION)  # a rank returns what the other sent
+    assert mesh.tolist() == [25 * 32 * 32 * 8] * 2

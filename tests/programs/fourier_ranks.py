@@ -37,6 +37,13 @@ for name, (shape, axes) in CASES.items():
             back = fft.backward(spectrum)
             assert back.dtype == whole.dtype
             np.testing.assert_allclose(back, mine, rtol=0, atol=small, err_msg=f"{name} {dtype}")
+            three = np.stack([mine, 2 * mine, mine[::-1]])
+            spectra = fft.forward(three)
+            np.testing.assert_array_equal(spectra[0], spectrum)
+            np.testing.assert_array_equal(fft.backward(spectra)[0], back)
+            np.testing.assert_allclose(fft.backward(spectra), three, rtol=0, atol=2 * small)
+            copied = hp.tensors.FFT(mesh, shape, dtype, hp.plan.Layout(shape, mesh.topology))
+            np.testing.assert_array_equal(copied.forward(whole)[fft.spectrum.slices(mesh.rank)], spectrum)
             if device is not None:
                 there = fft.forward(device.to_device(mine))
                 assert is_device_array(there)

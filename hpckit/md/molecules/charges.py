@@ -25,6 +25,8 @@ from hpckit.particles.ghosts import GhostExchange
 from hpckit.particles.particles import Particles
 from hpckit.particles.returns import GhostReturn
 
+CLUSTERED = ("avx512", "avx2")  # instruction sets by which pairs of clusters are computed, each once
+
 
 @dataclass(frozen=True, eq=False)
 class Charged:
@@ -80,7 +82,7 @@ class ChargedForces(Forces):
     ) -> None:
         pairs = interaction.pairs
         super().__init__(pairs.types, pairs.one_cutoff, precision, exact, isa, device)
-        self.by_clusters = self.form.isa in ("avx512", "avx2") and not exact
+        self.by_clusters = self.form.isa in CLUSTERED and not exact
         self.screen(interaction)
         self._table = device.to_device(stored_table(pairs.table, self.form))
         self._root = float(np.sqrt(interaction.strength))

@@ -182,8 +182,7 @@ class Constraints:
             factors = np.broadcast_to(np.asarray(per_velocity, np.float64), 3).copy()
             sums_of(factors, per_force, particles.velocities, particles.forces, system.inverse_masses, found)
         with system.timer("exchange"):
-            for row in found:
-                self._exchange(system, row[None, :, None])
+            self._exchange(system, found[:, :, None])
         return found
 
     def _hold_speeds(self, system: System, per_force: float, forces: Any, measure: bool) -> None:

@@ -57,7 +57,8 @@ class GhostPlan:
     positions: float64[n, 3] of all particles, wrapped into the box; a particle's number is its row. sent: the ghosts,
     one message for all from one rank to another. taken: int64[ranks, ranks], the ghosts that the rank of the row
     receives from that of the column, as reported by the ranks; None: as many as are sent. node: of each rank, whose
-    ranks share memory; None: messages only. share: the number of particles that each one represents.
+    ranks share memory; None: messages only. share: the number of particles that each one represents. itemsize: bytes
+    that are sent of a ghost.
 
     The plan's cells on each rank are first the ghosts that it sends, then the ghosts that it must have, and last one
     for ghosts that it must not have. The proof compares them with the images of all particles, examined one by one.
@@ -70,6 +71,7 @@ class GhostPlan:
     taken: Ints | None = None
     node: Ints | None = None
     share: float = 1.0
+    itemsize: float = POSITION
 
     @classmethod
     def of(cls, domains: DomainDecomposition, reach: float, positions: Floats, **more: object) -> Self:
@@ -94,7 +96,7 @@ class GhostPlan:
     def bytes_sent(self) -> Ints:
         """Bytes that each rank sends to others in a step: int64[ranks]."""
         others = self.sent.sender[self.sent.sender != self.sent.receiver]
-        return (POSITION * self.share * np.bincount(others, minlength=self.ranks)).astype(np.int64)
+        return (self.itemsize * self.share * np.bincount(others, minlength=self.ranks)).astype(np.int64)
 
     def steps(self) -> Iterator[Step]:
         """All messages at once, with the copies in the memory of a rank and of a node."""
@@ -129,7 +131,7 @@ class GhostPlan:
         step = Step(
             Ends(receiver[leave], first[leave], last[leave], sender[leave], cells=cell[rows]),
             Ends(sender, starts, starts + counts, receiver, cells=cells),
-            itemsize=POSITION,
+            itemsize=self.itemsize,
             place=place,  # type: ignore[arg-type]
             lag=lag,
             name=f"ghosts by {place}",

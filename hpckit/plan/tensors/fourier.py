@@ -35,8 +35,9 @@ class TransformStage:
 class FourierPlan:
     """The forward transform of values in a layout; `real`: of real values, halved along the last dim.
 
-    itemsize: bytes of a complex number. Without work to do for messages (one rank) it has no steps. Raises
-    `InputError` if some dim cannot become whole, or if ranks hold copies or summands.
+    itemsize: bytes of a complex number. Ranks that hold copies transform each its own. Without work to do for messages
+    (one rank, or copies alone) it has no steps. Raises `InputError` if some dim cannot become whole, or if ranks hold
+    summands.
     """
 
     source: Layout
@@ -45,17 +46,13 @@ class FourierPlan:
 
     def __post_init__(self) -> None:
         pairs = zip(self.source.axes.names, self.source.axes.sizes, self.source.placements, strict=True)
-        wrong = [
-            f"{name} {'adds' if each == Partial() else 'copies'}"
-            for name, size, each in pairs
-            if size > 1 and not isinstance(each, Shard)
-        ]
+        wrong = [f"{name} adds" for name, size, each in pairs if size > 1 and each == Partial()]
         if wrong or not self.source.shape or min(self.source.shape) < 1:
             raise InputError(
                 f"a Fourier transform of {self.source}: {', '.join(wrong) or 'no values'}",
-                do="give a layout that cuts a dim along every axis, as {'y': Shard(0), 'x': Shard(1)}",
+                do="give a layout that cuts a dim along an axis, as {'y': Shard(0), 'x': Shard(1)}, or copies",
             )
-        if len(self.source.shape) == 1 and self.ranks > 1:
+        if len(self.source.shape) == 1 and self._cutting(self.source, 0):
             raise InputError(
                 f"a Fourier transform in one dim of {self.source.shape[0]} values on {self.ranks} ranks",
                 do="give each rank whole lines: a further dim that the ranks cut",
@@ -120,6 +117,21 @@ class FourierPlan:
         """The changes of layout."""
         return tuple(stage.change for stage in self.stages if stage.change is not None)
 
+    def each_change(self, fields: int = 0, back: bool = False) -> list[RedistributionPlan | None]:
+        """The change of layout of each stage, None where there is none; of so many fields together, that lie one after
+        the other in a further dim in front (0: without one). back: those of the inverse transform.
+        """
+        found: list[RedistributionPlan | None] = []
+        for change in (stage.change for stage in self.stages):
+            if change is None or not (fields or back):
+                found.append(change)
+                continue
+            before, after = (change.target, change.source) if back else (change.source, change.target)
+            if fields:
+                before, after = _in_front(before, fields), _in_front(after, fields)
+            found.append(redistribution(before, after, change.hops[0].itemsize))
+        return found[::-1] if back else found
+
     def steps(self) -> Iterator[Step]:
         """The steps of all changes of layout; cells count anew in each."""
         for change in self.changes:
@@ -166,6 +178,13 @@ class FourierPlan:
             except PlanError:
                 return change
         return self.changes[0]
+
+
+def _in_front(layout: Layout, fields: int) -> Layout:
+    """The layout of so many such arrays one after the other."""
+    order = [axis for cut in layout.cuts for axis in cut]
+    moved = {layout.axes.names[axis]: Shard(layout.placements[axis].dim + 1) for axis in order}
+    return Layout((fields, *layout.shape), layout.axes, moved)
 
 
 def fourier_plan(source: Layout, real: bool = True, single: bool = False) -> FourierPlan:

@@ -12,8 +12,8 @@ import numpy as np
 
 from hpckit.errors import InputError, PlanError
 from hpckit.plan.machine.machine import Machine, machine_of
-from hpckit.plan.pricing import price
-from hpckit.plan.protocol import NOBODY, Claim, Factors, Plan, Step
+from hpckit.plan.pricing import price, traffic
+from hpckit.plan.protocol import Claim, Factors, Plan, Step
 from hpckit.plan.proving import prove
 from hpckit.plan.tensors.hop import Hop
 from hpckit.plan.tensors.layout import Layout, Partial, Replicate, Shard
@@ -87,13 +87,7 @@ class RedistributionPlan:
 
     def traffic(self) -> tuple[int, float]:
         """The most messages, and the most bytes, that a rank sends to others."""
-        messages, sent = np.zeros(self.ranks, np.int64), np.zeros(self.ranks)
-        for step in self.steps():
-            ends = step.sends
-            rank, away = ends.ranks(), (ends.peer != NOBODY) & (ends.peer != ends.ranks())
-            np.add.at(messages, rank[away], 1)
-            if ends.amount is not None:
-                np.add.at(sent, rank[away], ends.amount[away] * step.itemsize)
+        messages, sent = traffic(self)
         return int(messages.max(initial=0)), float(sent.max(initial=0))
 
 

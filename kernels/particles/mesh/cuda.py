@@ -16,6 +16,7 @@ from hpckit.kernels.compile.cuda.jit import Kernel, blocks, cuda, kernel, thread
 from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.device_array import empty
 from hpckit.kernels.particles.cuda_records import add_force, load_record
+from hpckit.kernels.particles.mesh import reference
 from hpckit.kernels.particles.mesh.reference import SIDE
 
 THREADS = threads(128)
@@ -44,6 +45,28 @@ def _weigh(w, order, weights, at):
         weights[at] = share * (1.0 - w) * weights[at]
 
 
+@inlined
+def _place(
+    positions, s, x_lower, y_lower, z_lower, x_scale, y_scale, z_scale, x_start, y_start, z_start,
+    x_shape, y_shape, z_shape, order, weights,
+):  # fmt: skip
+    """The first point of particle s within the local grid, along each dim, and into `weights` those of its points along
+    x, y and z; the first along x is -1 where a point is beyond the grid.
+    """
+    x, y, z, _ = load_record(positions, s * u8(4))
+    i, x_over = _first_point((x - x_lower) * x_scale, order)
+    j, y_over = _first_point((y - y_lower) * y_scale, order)
+    k, z_over = _first_point((z - z_lower) * z_scale, order)
+    i, j, k = i - x_start, j - y_start, k - z_start
+    if min(i, j, k) < 0 or i + order > x_shape or j + order > y_shape or k + order > z_shape:
+        i = -1
+    else:
+        _weigh(x_over, order, weights, 0)
+        _weigh(y_over, order, weights, order)
+        _weigh(z_over, order, weights, 2 * order)
+    return i, j, k
+
+
 @cache
 def spread_kernel(order: int) -> Kernel:
     """The kernel of `spread` for an order; arrays flat, and what is of the three dims as numbers."""
@@ -58,19 +81,15 @@ def spread_kernel(order: int) -> Kernel:
         s = at // u8(order)
         if s < u8(slots) and charges[s] != 0.0:
             layer = int(at - s * u8(order))
-            x, y, z, _ = load_record(positions, s * u8(4))
-            i, x_over = _first_point((x - x_lower) * x_scale, order)
-            j, y_over = _first_point((y - y_lower) * y_scale, order)
-            k, z_over = _first_point((z - z_lower) * z_scale, order)
-            i, j, k = i - x_start, j - y_start, k - z_start
-            if min(i, j, k) < 0 or i + order > x_shape or j + order > y_shape or k + order > z_shape:
+            weights = cuda.local.array(room, np.float64)
+            i, j, k = _place(
+                positions, s, x_lower, y_lower, z_lower, x_scale, y_scale, z_scale, x_start, y_start, z_start,
+                x_shape, y_shape, z_shape, order, weights,
+            )  # fmt: skip
+            if i < 0:
                 if layer == 0:
                     cuda.atomic.add(lost, 0, 1)
                 return
-            weights = cuda.local.array(room, np.float64)
-            _weigh(x_over, order, weights, 0)
-            _weigh(y_over, order, weights, order)
-            _weigh(z_over, order, weights, 2 * order)
             along = charges[s] * weights[layer]
             for b in range(order):
                 row, factor = ((i + layer) * y_shape + j + b) * z_shape + k, along * weights[order + b]
@@ -92,17 +111,13 @@ def gather_kernel(order: int) -> Kernel:
     ):  # fmt: skip
         s = u8(cuda.blockIdx.x) * u8(cuda.blockDim.x) + u8(cuda.threadIdx.x)
         if s < u8(slots) and charges[s] != 0.0:
-            x, y, z, _ = load_record(positions, s * u8(4))
-            i, x_over = _first_point((x - x_lower) * x_scale, order)
-            j, y_over = _first_point((y - y_lower) * y_scale, order)
-            k, z_over = _first_point((z - z_lower) * z_scale, order)
-            i, j, k = i - x_start, j - y_start, k - z_start
-            if min(i, j, k) < 0 or i + order > x_shape or j + order > y_shape or k + order > z_shape:
-                return  # `spread` has counted it
             weights = cuda.local.array(room, np.float64)
-            _weigh(x_over, order, weights, 0)
-            _weigh(y_over, order, weights, order)
-            _weigh(z_over, order, weights, 2 * order)
+            i, j, k = _place(
+                positions, s, x_lower, y_lower, z_lower, x_scale, y_scale, z_scale, x_start, y_start, z_start,
+                x_shape, y_shape, z_shape, order, weights,
+            )  # fmt: skip
+            if i < 0:
+                return  # `spread` has counted it
             fx, fy, fz = 0.0, 0.0, 0.0
             for a in range(order):
                 along = charges[s] * weights[a]
@@ -144,9 +159,14 @@ def spread(
     return lost[0]
 
 
-def lay_beside(fields: Any, beside: Any) -> None:
-    """See `reference.lay_beside`."""
-    beside[:, :3] = fields.T
+def fold(grid: Any, start: Any, whole: Any) -> None:
+    """See `reference.fold`, whose slices CuPy takes as they are."""
+    reference.fold(grid, start, whole)
+
+
+def lay_beside(fields: Any, start: Any, shape: Any, beside: Any) -> None:
+    """See `reference.lay_beside`, whose slices CuPy takes as they are."""
+    reference.lay_beside(fields, start, shape, beside)
 
 
 def gather(

@@ -7,7 +7,7 @@ from typing import Any
 from hpckit.kernels.forms import form_for
 from hpckit.kernels.particles.mesh.reference import SIDE, WIDTH
 
-__all__ = ["SIDE", "WIDTH", "gather", "lay_beside", "spread"]
+__all__ = ["SIDE", "WIDTH", "fold", "gather", "lay_beside", "spread"]
 
 
 def spread(positions: Any, *given: Any) -> Any:
@@ -15,9 +15,14 @@ def spread(positions: Any, *given: Any) -> Any:
     return form_for(__package__, positions).spread(positions, *given)
 
 
-def lay_beside(fields: Any, beside: Any) -> None:
+def fold(grid: Any, start: Any, whole: Any) -> None:
+    """See `reference.fold`."""
+    form_for(__package__, grid).fold(grid, start, whole)
+
+
+def lay_beside(fields: Any, start: Any, shape: Any, beside: Any) -> None:
     """See `reference.lay_beside`."""
-    form_for(__package__, fields).lay_beside(fields, beside)
+    form_for(__package__, fields).lay_beside(fields, start, shape, beside)
 
 
 def gather(positions: Any, *given: Any) -> None:

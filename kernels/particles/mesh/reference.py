@@ -6,6 +6,9 @@ Eastwood 1988, Computer Simulation Using Particles, chapter 5; Essmann et al. 19
 
 from __future__ import annotations
 
+import itertools
+import math
+
 import numpy as np
 
 WIDTH = 8  # points that the compiled forms touch along the last dim, at most, those beyond `order` with weight 0
@@ -47,9 +50,36 @@ def spread(positions, charges, slots, lower, scale, start, shape, order, big, gr
     return lost
 
 
-def lay_beside(fields, beside) -> None:  # type: ignore[no-untyped-def]
-    """Write the three fields [3, points] side by side: [points, SIDE], whose last column stays."""
-    beside[:, :3] = fields.T
+def boxes(start, shape, whole):  # type: ignore[no-untyped-def]
+    """The parts of a box of `shape` that begins at the point `start` of a periodic mesh of the shape `whole`: slices of
+    the box, and those of the mesh.
+    """
+    along = []
+    for first, count, size in zip(map(int, start), map(int, shape), whole, strict=True):
+        parts, at = [], 0
+        while at < count:
+            place = (first + at) % size
+            taken = min(count - at, size - place)
+            parts.append((slice(at, at + taken), slice(place, place + taken)))
+            at += taken
+        along.append(parts)
+    return [tuple(zip(*each, strict=True)) for each in itertools.product(*along)]
+
+
+def fold(grid, start, whole) -> None:  # type: ignore[no-untyped-def]
+    """Add a box of points [nx, ny, nz], which begins at the point `start`, to those of a periodic mesh."""
+    for here, there in boxes(start, grid.shape, whole.shape):
+        whole[there] += grid[here]
+
+
+def lay_beside(fields, start, shape, beside) -> None:  # type: ignore[no-untyped-def]
+    """Lay the three fields [3, nx, ny, nz] of a periodic mesh side by side, for the box of `shape` that begins at the
+    point `start`: beside [points + WIDTH, SIDE], of whose points the last column stays.
+    """
+    points = beside[: math.prod(map(int, shape))].reshape(*map(int, shape), SIDE)
+    for here, there in boxes(start, shape, fields.shape[1:]):
+        for d in range(3):
+            points[(*here, d)] = fields[(d, *there)]
 
 
 def gather(positions, charges, slots, lower, scale, start, shape, order, fields, forces) -> None:  # type: ignore[no-untyped-def]

@@ -88,11 +88,33 @@ def _pieces(isa: str) -> tuple[int, Any, Any, Any, Any]:
 
 
 @jit
-def lay_beside(fields, beside):
+def fold(grid, start, whole):
+    """See `reference.fold`."""
+    for i in range(grid.shape[0]):
+        a = (start[0] + i) % whole.shape[0]
+        for j in range(grid.shape[1]):
+            b, c, k = (start[1] + j) % whole.shape[1], start[2] % whole.shape[2], 0
+            while k < grid.shape[2]:
+                taken = min(grid.shape[2] - k, whole.shape[2] - c)
+                for m in range(taken):
+                    whole[a, b, c + m] += grid[i, j, k + m]
+                k, c = k + taken, 0
+
+
+@jit
+def lay_beside(fields, start, shape, beside):
     """See `reference.lay_beside`."""
-    for point in range(fields.shape[1]):
-        for d in range(3):
-            beside[point, d] = fields[d, point]
+    point = 0
+    for i in range(shape[0]):
+        a = (start[0] + i) % fields.shape[1]
+        for j in range(shape[1]):
+            b, c, k = (start[1] + j) % fields.shape[2], start[2] % fields.shape[3], 0
+            while k < shape[2]:
+                taken = min(shape[2] - k, fields.shape[3] - c)
+                for m in range(taken):
+                    for d in range(3):
+                        beside[point + m, d] = fields[d, a, b, c + m]
+                k, c, point = k + taken, 0, point + taken
 
 
 @cache
