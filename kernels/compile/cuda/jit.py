@@ -44,6 +44,7 @@ try:
 except ImportError:  # Numba's own CUDA target
     from numba import config as _cuda_config
 
+from hpckit.kernels.compile.cuda.launch import Launcher
 from hpckit.kernels.compile.cuda.simulated_stream import current_stream
 from hpckit.kernels.device_array import SimulatedArray, as_host
 
@@ -100,8 +101,22 @@ class Kernel:
             values = [_simulated(argument) for argument in arguments]
             current_stream().give(lambda: self._dispatcher[grid, block, 0, *shared](*values))
             return
-        values = [_view(argument) for argument in arguments]
-        self._dispatcher[grid, block, _stream(), *shared](*values)
+        self._launcher(shape, _current_stream(), arguments)
+
+    @functools.cached_property
+    def _launcher(self) -> Launcher:
+        def by_numba(shape: tuple, stream: int, arguments: tuple) -> tuple[Any, list[Any]]:
+            grid, block, *shared = shape
+            values, dispatcher = [_view(argument) for argument in arguments], self._dispatcher
+            dispatcher[grid, block, _stream(stream), *shared](*values)
+            return dispatcher.overloads.get(tuple(dispatcher.typeof_pyval(value) for value in values)), values
+
+        return Launcher(by_numba)
+
+    @property
+    def direct(self) -> int:
+        """For how many combinations of types the driver launches this kernel, and not Numba."""
+        return self._launcher.count
 
     @functools.cached_property
     def _dispatcher(self) -> Any:
@@ -148,11 +163,15 @@ def _view(argument: Any) -> Any:
 _streams: dict[int, Any] = {0: 0}
 
 
-def _stream() -> Any:
-    """CuPy's current stream, as Numba's object."""
-    import cupy
+def _current_stream() -> int:
+    """The address of CuPy's current stream."""
+    from cupy.cuda import get_current_stream
 
-    pointer = cupy.cuda.get_current_stream().ptr
+    return get_current_stream().ptr
+
+
+def _stream(pointer: int) -> Any:
+    """Numba's object for a stream."""
     if pointer not in _streams:
         _streams[pointer] = cuda.external_stream(pointer)
     return _streams[pointer]

@@ -202,8 +202,8 @@ def _dots(out, dout, dots):
     if at < u8(dots.size):
         length, heads = u8(dots.shape[2]), u8(dots.shape[1])
         t, h, b = at % length, (at // length) % heads, at // (length * heads)
-        total = dots[b, h, t] * 0
-        for i in range(u8(out.shape[3])):
+        total = out[b, t, h, u8(0)] * dout[b, t, h, u8(0)]
+        for i in range(u8(1), u8(out.shape[3])):
             total += out[b, t, h, i] * dout[b, t, h, i]
         dots[b, h, t] = total
 
