@@ -91,6 +91,15 @@ def empty(shape: int | tuple[int, ...], like: Any, dtype: Any = None) -> Any:
     return cupy.empty(shape, dtype)
 
 
+def stretch(first: Any, count: int) -> Any:
+    """`count` numbers of a device's memory from where an array starts; the caller knows that they are there."""
+    if type(first).__module__ != "cupy":
+        return np.lib.stride_tricks.as_strided(first.reshape(-1), (count,), subok=True)
+    import cupy
+
+    return cupy.ndarray((count,), first.dtype, first.data)
+
+
 def zeros(shape: int | tuple[int, ...], like: Any) -> Any:
     """As `empty`, of zeros."""
     if type(like).__module__ != "cupy":

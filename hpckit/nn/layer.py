@@ -15,7 +15,8 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from hpckit.errors import InputError
-from hpckit.kernels.device_array import from_host
+from hpckit.kernels.device_array import from_host, is_device_array
+from hpckit.kernels.nn import cublas
 from hpckit.kernels.nn.narrow import dispatch as narrow
 from hpckit.nn.parameters import Parameter
 
@@ -77,7 +78,7 @@ class Pass:
     (`hpckit.training.context`). scale: what a token counts in the loss, for losses of layers' own. shapes: only the
     shapes of results are wanted, and layers do not talk to other ranks. parts: the samples at which fixed parts of the
     microbatch begin, and its end, where it has several (`hpckit.training.grouped`). storage: "bfloat16" or "float16" in
-    mixed precision; marks: where `rounded` notes its arrays then.
+    mixed precision; marks: where `rounded` notes its arrays then; known: and their bits, on a GPU.
     """
 
     training: bool = True
@@ -89,6 +90,7 @@ class Pass:
     whole: int = 0
     storage: str = ""
     marks: list[Any] | None = None
+    known: cublas.Known | None = None
     scale: float = 0.0
     shapes: bool = False
     parts: tuple[int, ...] = ()
@@ -105,7 +107,10 @@ class Pass:
         """
         if self.storage:
             for array in arrays:
-                narrow.round_to(array, self.storage)
+                if is_device_array(array):
+                    cublas.round_to(array, self.storage, self.known)
+                else:
+                    narrow.round_to(array, self.storage)
                 if self.marks is not None:
                     self.marks.append(array)
 

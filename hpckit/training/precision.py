@@ -12,7 +12,7 @@ sent to another one. On a GPU both operands of a product are rounded, for its te
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -20,12 +20,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hpckit.errors import InputError
-from hpckit.kernels.device_array import address
-from hpckit.kernels.nn.cublas import products_of
+from hpckit.kernels.device_array import address, is_device_array, stretch
+from hpckit.kernels.nn.cublas import Known, known_bits, products_of
 from hpckit.kernels.nn.memory import empty
 from hpckit.kernels.nn.narrow.dispatch import narrowed, round_to, widened
 from hpckit.nn.layer import Layer, Pass, Turns, at_once, backward_turns, forward_turns
 from hpckit.nn.parameters import Parameter
+
+GAP = 32  # bytes, at most, between parameters that lie one behind the other
 
 
 class SavedBits(NamedTuple):
@@ -58,22 +60,24 @@ class MixedPrecision:
 
     def forward_turns(self, x: Any, step: Pass) -> Turns[tuple[Any, Any]]:
         """`forward` in turns."""
-        known = {}
+        known, given = {}, []
         if not self.first:
             bits, x = x, widened(x, self.kind)
             known[address(x), x.nbytes] = SavedBits(bits)
+            given = [(x, bits)]
         elif x.dtype.kind == "f":
             data, x = x, empty(x.shape, x, np.float32)
             x[...] = data
             round_to(x, self.kind)
         marks: list[Any] = []
-        with self._values():
-            y, saved = yield from forward_turns(self.layer, x, replace(step, storage=self.kind, marks=marks))
-        # The same arrays on every mesh: ranks that share layers may hold few of the tokens, or none.
-        most = max(x.size, math.prod(step.tokens) * x.shape[-1] if x.ndim else 0) // 2
-        short = {(address(array), array.nbytes) for array in marks} | set(known)
-        marks.clear()  # layers keep the pass
-        kept = _kept(saved, self.kind, most, short, known) if step.training else None
+        with self._values(given) as found:
+            short_step = replace(step, storage=self.kind, marks=marks, known=found)
+            y, saved = yield from forward_turns(self.layer, x, short_step)
+            # The same arrays on every mesh: ranks that share layers may hold few of the tokens, or none.
+            most = max(x.size, math.prod(step.tokens) * x.shape[-1] if x.ndim else 0) // 2
+            short = {(address(array), array.nbytes) for array in marks} | set(known)
+            marks.clear()  # layers keep the pass
+            kept = _kept(saved, self.kind, most, short, known) if step.training else None
         return y if self.last else narrowed(y, self.kind), [kept]
 
     def backward_input(self, saved: Any, dy: Any) -> Any:
@@ -84,7 +88,7 @@ class MixedPrecision:
         """`backward_input` in turns."""
         inner = _widened(saved[0], self.kind, {})
         dy = dy if self.last else widened(dy, self.kind)
-        with self._values():
+        with self._values():  # layers may write over what they kept: its bits are not known
             dx = yield from backward_turns(self.layer, inner, dy)
         saved[:] = [inner, dy]
         return None if dx is None else narrowed(dx, self.kind)
@@ -95,24 +99,50 @@ class MixedPrecision:
             self.layer.backward_weight(*saved)
 
     @contextmanager
-    def _values(self) -> Iterator[None]:
-        """The layer's values in float32, while it computes; a pass of another microbatch may come between its turns."""
+    def _values(self, given: Iterable[tuple[Any, Any]] = ()) -> Iterator[Known]:
+        """The layer's values in float32, while it computes; a pass of another microbatch may come between its turns.
+
+        given: arrays that it computes with and does not change, each with its bits.
+        """
         every = self.layer.parameters()
         self._users += 1
-        for parameter in every if self._users == 1 else ():
-            if parameter.stored is None:
-                raise InputError(
-                    f"{parameter.name} has no values in 16 bits",
-                    do=f"make Parameters(model.parameters(), {self.kind!r}) and initialize them",
-                )
-            parameter.value = widened(parameter.stored, self.kind)
+        if self._users == 1:
+            for parameter in every:
+                if parameter.stored is None:
+                    raise InputError(
+                        f"{parameter.name} has no values in 16 bits",
+                        do=f"make Parameters(model.parameters(), {self.kind!r}) and initialize them",
+                    )
+            widen_values(every, self.kind)
         try:
-            with products_of(self.kind):
-                yield
+            with products_of(self.kind, [*given, *((each.value, each.stored) for each in every)]) as known:
+                yield known
         finally:
             self._users -= 1
             for parameter in every if not self._users else ():
                 parameter.value = None
+
+
+def widen_values(parameters: Sequence[Parameter], kind: str) -> None:
+    """Make values of what is stored; on a GPU those that lie one behind the other at once."""
+    place = 0
+    while place < len(parameters):
+        first, end = parameters[place].stored, place + 1
+        if is_device_array(first):
+            while end < len(parameters) and 0 <= _gap(parameters[end - 1].stored, parameters[end].stored) < GAP:
+                end += 1
+        start, last = address(first), parameters[end - 1].stored
+        whole = first if end == place + 1 else stretch(first, (address(last) - start + last.nbytes) // first.itemsize)
+        values = widened(whole, kind).reshape(-1)
+        for parameter in parameters[place:end]:
+            at = (address(parameter.stored) - start) // first.itemsize
+            parameter.value = values[at : at + parameter.size].reshape(parameter.shape)
+        place = end
+
+
+def _gap(one: Any, other: Any) -> int:
+    """Bytes between the end of an array and the start of another."""
+    return address(other) - address(one) - one.nbytes
 
 
 def mixed(layers: Sequence[Layer], kind: str, *, first: bool = True, last: bool = True) -> list[Layer]:
@@ -150,7 +180,8 @@ def _kept(
     if key not in short and saved.size <= most:
         return saved
     if key not in known:
-        known[key] = SavedBits(narrowed(saved, kind))
+        bits = known_bits(saved)
+        known[key] = SavedBits(narrowed(saved, kind) if bits is None else bits)
     return SavedBits(known[key].bits.reshape(saved.shape))
 
 

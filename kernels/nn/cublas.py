@@ -6,40 +6,62 @@ CuPy's own products take float32 and float64 only. Here operands may be the bits
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from hpckit.kernels.compile.cuda.simulated_stream import current_stream
-from hpckit.kernels.device_array import as_host, is_simulated
+from hpckit.kernels.device_array import address, as_host, is_device_array, is_simulated
 from hpckit.kernels.nn.narrow import dispatch as short
 
 NUMBERS = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 14}  # as CUDA's libraries call them (cudaDataType)
 SUMS = {"float64": 70}  # cublasComputeType_t; all others are added in float32:
 FLOAT_SUMS = 68
 DEFAULT = -1  # cublasGemmAlgo_t
-_users: dict[str, int] = {}
+Known = dict[tuple[int, int], tuple[Any, Any]]
+_active: list[tuple[str, Known]] = []
 
 
 @contextmanager
-def products_of(kind: str) -> Iterator[None]:
+def products_of(kind: str, given: Iterable[tuple[Any, Any]] = ()) -> Iterator[Known]:
     """Within it layers on a GPU round float32 operands of their products to `kind` ("bfloat16", "float16"), for its
     tensor cores. Layers that take turns may enter and leave in any order; they are all of one kind.
+
+    given: arrays whose bits are there already, with them: they do not change within it. Yields where `round_to` notes
+    more of such.
     """
-    _users[kind] = _users.get(kind, 0) + 1
+    known: Known = {(address(array), array.nbytes): (array, bits) for array, bits in given if is_device_array(array)}
+    own = kind, known
+    _active.append(own)
     try:
-        yield
+        yield known
     finally:
-        _users[kind] -= 1
-        if not _users[kind]:
-            del _users[kind]
+        _active[:] = [each for each in _active if each is not own]
 
 
 def kind_of_products() -> str:
     """The kind of `products_of`, or ""."""
-    return next(iter(_users), "")
+    return _active[-1][0] if _active else ""
+
+
+def known_bits(array: Any) -> Any:
+    """The bits of an array where they are known, as a vector; else None."""
+    if _active:
+        key = address(array), array.nbytes
+        for _, known in _active:
+            if key in known:
+                return known[key][1].reshape(-1)
+    return None
+
+
+def round_to(array: Any, kind: str, known: Known | None) -> None:
+    """Round an array of a GPU in place; its bits are noted in `known`, while its `products_of` goes on."""
+    bits = short.narrowed(array, kind)
+    short.widen(bits, array, kind)
+    if any(known is each for _, each in _active):
+        known[address(array), array.nbytes] = array, bits  # type: ignore[index]
 
 
 def multiply(a: Any, b: Any, out: Any, kind: str = "", scale: float = 1.0, add: bool = False) -> None:

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from hpckit.kernels.device_array import is_device_array
+from hpckit.kernels.nn import cublas
 from hpckit.kernels.nn.memory import copied, empty
 from hpckit.kernels.nn.narrow.dispatch import narrowed
 
@@ -64,8 +65,6 @@ def multiply(a: Any, b: Any, out: Any, add: bool = False, bias: Any = None, onto
 
 
 def _on_device(a: Any, b: Any, out: Any, add: bool) -> None:
-    from hpckit.kernels.nn import cublas
-
     kind = cublas.kind_of_products() if out.dtype == np.float32 else ""
     if kind:
         a, b = (_narrowed(each, kind) for each in (a, b))
@@ -74,9 +73,10 @@ def _on_device(a: Any, b: Any, out: Any, add: bool) -> None:
 
 def _narrowed(matrix: Any, kind: str) -> Any:
     """The bits of a matrix, or of a transpose, in the same order in memory."""
-    if matrix.T.flags.c_contiguous:
-        return narrowed(matrix.T, kind).T
-    return narrowed(matrix if matrix.flags.c_contiguous else copied(matrix), kind)
+    if not matrix.flags.c_contiguous:
+        return _narrowed(matrix.T, kind).T if matrix.T.flags.c_contiguous else narrowed(copied(matrix), kind)
+    bits = cublas.known_bits(matrix)
+    return narrowed(matrix, kind) if bits is None else bits.reshape(matrix.shape)
 
 
 @functools.cache

@@ -42,7 +42,9 @@ def images() -> tuple[Layer, np.ndarray, np.ndarray]:
     return model, random.normal(size=(BATCH, 3, 4, 1)), random.integers(0, VOCAB, BATCH)
 
 
-def trained(kind: str, device: Device, pp: int, schedule: str, short: str = "") -> dict[str, np.ndarray]:
+def trained(
+    kind: str, device: Device, pp: int, schedule: str, short: str = "", mixed: str = ""
+) -> dict[str, np.ndarray]:
     """All that a training gives on this rank."""
     model, x, targets = images() if kind == "cnn" else language(kind)
     tied = kind == "gpt2"
@@ -56,7 +58,7 @@ def trained(kind: str, device: Device, pp: int, schedule: str, short: str = "") 
             model,
             CrossEntropy(VOCAB, VOCAB + 1),
             plan,
-            dtype=np.float32 if short else np.float64,
+            dtype=mixed or (np.float32 if short else np.float64),
             device=device,
             gradients=short,
         )
@@ -73,6 +75,11 @@ def trained(kind: str, device: Device, pp: int, schedule: str, short: str = "") 
             found[f"loss {step}"], found[f"norm {step}"] = np.array(result.loss), np.array(squared)
         pipeline.check()
         for parameter in pipeline.parameters.list:
+            if mixed:
+                for part, low, high in pipeline.parameters.parts_of(parameter):
+                    at = pipeline.parameters.offsets[parameter.name] + low - part.start
+                    found[parameter.name] = device.to_host(part.values[at : at + high - low])
+                continue
             assert type(parameter.value) is type(device.zeros((0,))), f"{parameter.name} is a {type(parameter.value)}"
             found[parameter.name] = device.to_host(parameter.value)
     return found
@@ -88,6 +95,12 @@ def main() -> None:
             cases += [("gpt2", 2, "1f1b", ""), ("cnn", 2, "zb_h1", "")]
             cases += [("llama", 1, "1f1b", short) for short in ("bfloat16", "float16")]
     count = 0
+    # Products of a GPU round both operands.
+    for kind, mixed in (("gpt2", "bfloat16"), ("llama", "float16")) if "all" in sys.argv else ():
+        there, here = (trained(kind, on, 1, "1f1b", mixed=mixed) for on in (device, HOST))
+        for name, expected in here.items():
+            off = np.abs(there[name] - expected).max() / max(1e-3, np.abs(expected).max())
+            assert off <= 2.0**-5, f"{kind} in {mixed}: {name} is off by {off:.2g}"
     for kind, pp, schedule, short in cases:
         there, here = trained(kind, device, pp, schedule, short), trained(kind, HOST, pp, schedule, short)
         most = {"": 1e-12, "bfloat16": 2.0**-8, "float16": 2.0**-11}[short]

@@ -23,6 +23,7 @@ from hpckit.comm.device import Device
 from hpckit.comm.simulated_gpu import SimulatedGpu
 from hpckit.kernels.nn.cublas import products_of
 from hpckit.nn.gpt import gpt2
+from hpckit.nn.parameters import Parameters
 
 # Layers, width, heads, vocabulary, samples, tokens of a sample: GPT-2's smallest, and the one of `bench train`.
 GPT2, SMALL = (12, 768, 12, 50_304, 4, 1024), (4, 256, 8, 256, 8, 128)
@@ -86,14 +87,15 @@ def lacks_torch(device: Device) -> str:
 def _steps(device: Device, shape: tuple[int, ...], precision: str, with_torch: bool) -> dict[str, Any]:
     """Our step and PyTorch's, after steps whose losses agree."""
     layers, width, heads, vocab, batch, length = shape
-    model = gpt2(vocab, layers, width, heads, length, tied=False)
+    model, same = (gpt2(vocab, layers, width, heads, length, tied=False) for _ in range(2))
     text = np.random.default_rng(1).integers(0, vocab, (batch, length + 1))
     x, targets = text[:, :-1].copy(), text[:, 1:].copy()
     steps: dict[str, Any] = {"hpckit": our_step(model, vocab, x, targets, device, precision)}
     if with_torch:
         from hpckit.bench.rivals.torch import gpt, training_step
 
-        steps["torch"] = training_step(gpt(model, heads), x, targets, RATE, "cuda", precision)
+        Parameters(same.parameters()).initialize(0)
+        steps["torch"] = training_step(gpt(same, heads), x, targets, RATE, "cuda", precision)
         losses = np.array([[step() for step in steps.values()] for _ in range(COMPARED)])
         np.testing.assert_allclose(losses[:, 0], losses[:, 1], rtol=CLOSE[precision])
     return steps
