@@ -6,7 +6,8 @@ CuPy's own products take float32 and float64 only. Here operands may be the bits
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import functools
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,9 +17,8 @@ from hpckit.kernels.compile.cuda.simulated_stream import current_stream
 from hpckit.kernels.device_array import address, as_host, is_device_array, is_simulated
 from hpckit.kernels.nn.narrow import dispatch as short
 
-NUMBERS = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 14}  # as CUDA's libraries call them (cudaDataType)
-SUMS = {"float64": 70}  # cublasComputeType_t; all others are added in float32:
-FLOAT_SUMS = 68
+NUMBERS = {"f": 0, "d": 1, "float16": 2, "bfloat16": 14}  # as CUDA's libraries call them (cudaDataType)
+FLOAT_SUMS, DOUBLE_SUMS = 68, 70  # cublasComputeType_t
 DEFAULT = -1  # cublasGemmAlgo_t
 Known = dict[tuple[int, int], tuple[Any, Any]]
 _active: list[tuple[str, Known]] = []
@@ -73,41 +73,51 @@ def multiply(a: Any, b: Any, out: Any, kind: str = "", scale: float = 1.0, add: 
     if is_simulated(out):
         current_stream().give(lambda: _by_numpy(a, b, out, kind, scale, add))
         return
-    from cupy.cuda import cublas, device
-
-    numbers = NUMBERS[kind or out.dtype.name]
-    sums = np.float64 if out.dtype == np.float64 else np.float32
-    factors = np.array([scale, float(add)], sums)
-    alpha = factors.ctypes.data
-    (a_form, a_pitch, a_next), (b_form, b_pitch, b_next), (_, pitch, after) = map(_form, (a, b, out))
+    cublas, handle = _library()
+    numbers = NUMBERS[kind or out.dtype.char]
+    of_out = NUMBERS[out.dtype.char]
+    alpha, beta = _factors(scale, add, out.dtype.char)
+    a_form, a_pitch, a_next = _form(a.shape, a.strides, a.itemsize)
+    b_form, b_pitch, b_next = _form(b.shape, b.strides, b.itemsize)
+    _, pitch, after = _form(out.shape, out.strides, out.itemsize)
     (rows, inner), columns = a.shape[-2:], out.shape[-1]
     # cuBLAS counts by columns: it sees transposes, and makes that of the result from those of b and a.
-    what = device.get_cublas_handle(), b_form, a_form, columns, rows, inner, alpha
-    kinds = SUMS.get(out.dtype.name, FLOAT_SUMS), DEFAULT
-    beta = alpha + factors.itemsize
-    left, right, result = a.data.ptr, b.data.ptr, out.data.ptr
+    what = handle(), b_form, a_form, columns, rows, inner, alpha.ctypes.data
+    kinds = DOUBLE_SUMS if of_out == NUMBERS["d"] else FLOAT_SUMS, DEFAULT
+    left, right, result, to = a.data.ptr, b.data.ptr, out.data.ptr, beta.ctypes.data
     if out.ndim == 2:
-        cublas.gemmEx(
-            *what, right, numbers, b_pitch, left, numbers, a_pitch, beta,
-            result, NUMBERS[out.dtype.name], pitch, *kinds,
-        )  # fmt: skip
+        cublas.gemmEx(*what, right, numbers, b_pitch, left, numbers, a_pitch, to, result, of_out, pitch, *kinds)
     else:
         cublas.gemmStridedBatchedEx(
-            *what, right, numbers, b_pitch, b_next, left, numbers, a_pitch, a_next, beta,
-            result, NUMBERS[out.dtype.name], pitch, after, len(out), *kinds,
+            *what, right, numbers, b_pitch, b_next, left, numbers, a_pitch, a_next, to,
+            result, of_out, pitch, after, len(out), *kinds,
         )  # fmt: skip
 
 
-def _form(matrix: Any) -> tuple[int, int, int]:
+@functools.cache
+def _library() -> tuple[Any, Callable[[], int]]:
+    from cupy.cuda import cublas, device
+
+    return cublas, device.get_cublas_handle
+
+
+@functools.cache
+def _factors(scale: float, add: bool, dtype: str) -> tuple[np.ndarray, np.ndarray]:
+    """What a product, and what is there, are multiplied by; cuBLAS reads them when it is called."""
+    return np.array([scale], dtype), np.array([float(add)], dtype)
+
+
+@functools.lru_cache(4096)
+def _form(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tuple[int, int, int]:
     """0 for contiguous rows, 1 for a transpose of such; numbers from row to row, and from matrix to matrix."""
-    down, across = (each // matrix.itemsize for each in matrix.strides[-2:])
-    rows, columns = matrix.shape[-2:]
-    further = matrix.strides[0] // matrix.itemsize if matrix.ndim == 3 else 0
+    down, across = (each // itemsize for each in strides[-2:])
+    rows, columns = shape[-2:]
+    further = strides[0] // itemsize if len(shape) == 3 else 0
     if (across == 1 or columns == 1) and (down >= columns or rows == 1):
         return 0, max(down if rows > 1 else columns, columns, 1), further
     if (down == 1 or rows == 1) and (across >= rows or columns == 1):
         return 1, max(across if columns > 1 else rows, rows, 1), further
-    raise ValueError(f"a product takes matrices with contiguous rows or columns, not strides {matrix.strides}")
+    raise ValueError(f"a product takes matrices with contiguous rows or columns, not strides {strides}")
 
 
 def _by_numpy(a: Any, b: Any, out: Any, kind: str, scale: float, add: bool) -> None:

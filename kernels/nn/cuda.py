@@ -77,7 +77,7 @@ def _add_stripes(partial, sums):
 def add_columns(x: Any, sums: Any) -> None:
     stripes = min(STRIPES, blocks(len(x), WALKERS))
     partial = empty((stripes, x.shape[1]), x)
-    _stripe_sums(x.dtype.name)[(blocks(x.shape[1], COLUMNS), stripes), (COLUMNS, WALKERS)](x, partial)
+    _stripe_sums(x.dtype.char)[(blocks(x.shape[1], COLUMNS), stripes), (COLUMNS, WALKERS)](x, partial)
     _add_stripes[blocks(sums.size, THREADS), THREADS](partial, sums)
 
 
@@ -125,7 +125,7 @@ def _choose(dtype: str) -> Any:
 
 def choose(scores: Any, chosen: Any, shares: Any) -> None:
     if len(scores):
-        _choose(scores.dtype.name)[blocks(len(scores), THREADS), THREADS](scores, chosen, shares)
+        _choose(scores.dtype.char)[blocks(len(scores), THREADS), THREADS](scores, chosen, shares)
 
 
 @functools.cache
@@ -167,7 +167,7 @@ def cross_entropy(logits: Any, targets: Any, vocab: int, inverse: Any) -> Any:
     """The loss, left on the device without waiting; see `reference.cross_entropy`."""
     losses = empty((len(logits),), logits, np.float64)
     if len(logits):
-        _cross_entropy(logits.dtype.name)[len(logits), FOLDERS](logits, targets, vocab, inverse, losses)
+        _cross_entropy(logits.dtype.char)[len(logits), FOLDERS](logits, targets, vocab, inverse, losses)
     return losses.sum()
 
 

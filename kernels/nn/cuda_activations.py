@@ -21,7 +21,7 @@ u8 = np.uint64
 @functools.cache
 def exponential(dtype: str) -> Any:
     """exp(x) of a GPU, x held below overflow."""
-    most = np.dtype(dtype).type(88 if dtype == "float32" else 708)
+    most = np.dtype(dtype).type(88 if np.dtype(dtype) == np.float32 else 708)
 
     @inlined
     def exp(x):
@@ -74,17 +74,17 @@ def _activation(make: Callable, dtype: str, function: Callable) -> Any:
 
 def gelu(x: Any, y: Any) -> None:
     """Set y to the tanh form of GELU; x becomes the derivative; see `reference.gelu`."""
-    _activation(elementary.gelu, x.dtype.name, exponential)[blocks(x.size, THREADS), THREADS](x, y)
+    _activation(elementary.gelu, x.dtype.char, exponential)[blocks(x.size, THREADS), THREADS](x, y)
 
 
 def gelu_erf(x: Any, y: Any) -> None:
     """Set y to the exact form of GELU; x becomes the derivative; see `reference.gelu_erf`."""
-    _activation(elementary.gelu_erf, x.dtype.name, normal_tail)[blocks(x.size, THREADS), THREADS](x, y)
+    _activation(elementary.gelu_erf, x.dtype.char, normal_tail)[blocks(x.size, THREADS), THREADS](x, y)
 
 
 def silu(x: Any, y: Any) -> None:
     """Set y = x sigmoid(x); x becomes the derivative; see `reference.silu`."""
-    _activation(elementary.silu, x.dtype.name, exponential)[blocks(x.size, THREADS), THREADS](x, y)
+    _activation(elementary.silu, x.dtype.char, exponential)[blocks(x.size, THREADS), THREADS](x, y)
 
 
 @functools.cache
@@ -106,7 +106,7 @@ def _swiglu(dtype: str) -> Any:
 
 def swiglu(gate: Any, up: Any, y: Any) -> None:
     """Set y = silu(gate) up; gate and up become derivatives; see `reference.swiglu`."""
-    _swiglu(gate.dtype.name)[blocks(gate.size, THREADS), THREADS](gate, up, y)
+    _swiglu(gate.dtype.char)[blocks(gate.size, THREADS), THREADS](gate, up, y)
 
 
 @kernel

@@ -34,9 +34,10 @@ class _Lease:
 
 def empty(shape: tuple[int, ...], like: Any, dtype: npt.DTypeLike | None = None) -> Any:
     """A C-contiguous array of the kind of `like`, and of its dtype if none is given; what it holds is left open."""
+    kind = type(like)
+    if kind.__module__ == "cupy":
+        return kind(shape, like.dtype if dtype is None else dtype)
     dtype = np.dtype(like.dtype if dtype is None else dtype)
-    if type(like).__module__ == "cupy":
-        return device_array.empty(shape, like, dtype)
     count = math.prod(shape)
     nbytes = count * dtype.itemsize
     if nbytes < SMALLEST:

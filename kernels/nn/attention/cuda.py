@@ -267,7 +267,7 @@ def _attend(
     drop: Any,
 ) -> None:
     batch, count, _, width = queries.shape
-    launch = _forward(queries.dtype.name, width, bool(drop[3]))[(blocks(count, BLOCK), heads, batch), BLOCK]
+    launch = _forward(queries.dtype.char, width, bool(drop[3]))[(blocks(count, BLOCK), heads, batch), BLOCK]
     launch(queries, heads, kv_heads, queries.dtype.type(width**-0.5), source, base, part, out, logs, drop)
 
 
@@ -296,7 +296,7 @@ def _differentiate(
     queries: Any, heads: int, kv_heads: int, source: Any, base: int, part: tuple[int, ...], out: Any, logs: Any,
     dout: Any, dqueries: Any, dsource: Any, adding: bool, drop: Any,
 ) -> None:  # fmt: skip
-    (batch, count, _, width), name = queries.shape, queries.dtype.name
+    (batch, count, _, width), name = queries.shape, queries.dtype.char
     factor, dots, how = queries.dtype.type(width**-0.5), empty(logs.shape, logs), (width, bool(drop[3]), adding)
     launch = _query_gradient(name, *how)[(blocks(count, BLOCK), heads, batch), BLOCK]
     launch(queries, heads, kv_heads, factor, source, base, part, out, logs, dout, dqueries, dots, drop)

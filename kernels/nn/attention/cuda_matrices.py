@@ -84,7 +84,7 @@ def attention(qkv: Any, heads: int, kv_heads: int, out: Any, logs: Any, drop: tu
         scores = _scores(queries[part], keys[part], kind, factor, qkv)
         weights = _like_scores(scores, kind)
         rows, first = scores.shape[0] * scores.shape[1], part.start * scores.shape[1]
-        launch = _softmax(qkv.dtype.name, kind, dropping)[rows, LANES]
+        launch = _softmax(qkv.dtype.char, kind, dropping)[rows, LANES]
         launch(_rows(scores), _rows(weights), logs.reshape(-1), first, drop)
         multiply(weights, values[part], found[part], kind)
     _to_tokens(found, out, 0, heads)
@@ -105,7 +105,7 @@ def attention_gradient(
         dweights = _scores(slopes[part], values[part], kind, 1.0, qkv)
         weights, dscores = _like_scores(scores, kind), _like_scores(dweights, kind)
         rows, first = scores.shape[0] * scores.shape[1], part.start * scores.shape[1]
-        launch = _softmax_gradient(qkv.dtype.name, kind, dropping)[rows, LANES]
+        launch = _softmax_gradient(qkv.dtype.char, kind, dropping)[rows, LANES]
         whole = logs.reshape(-1), dots.reshape(-1), first, drop
         launch(_rows(scores), _rows(dweights), _rows(weights), _rows(dscores), *whole)
         multiply(weights.transpose(0, 2, 1), slopes[part], dvalues[part], kind)
@@ -174,7 +174,7 @@ def _by_heads(source: Any, first: int, heads: int, kind: str) -> Any:
     """[B, heads, T, d] from heads of [B, T, all, d]."""
     batch, length, _, width = source.shape
     found = empty((batch, heads, length, width), source, np.uint16 if kind else None)
-    _arranged(source.dtype.name, kind)[blocks(found.size, THREADS), THREADS](source, first, found)
+    _arranged(source.dtype.char, kind)[blocks(found.size, THREADS), THREADS](source, first, found)
     return found
 
 

@@ -103,11 +103,11 @@ def _terms(centered: bool) -> Any:
 
 
 def layer_norm(x: Any, gain: Any, bias: Any, eps: float, y: Any, mean: Any, rstd: Any) -> None:
-    _launch(_norm(x.dtype.name, True), x, gain, bias, x.dtype.type(eps), y, mean.reshape(-1), rstd.reshape(-1))
+    _launch(_norm(x.dtype.char, True), x, gain, bias, x.dtype.type(eps), y, mean.reshape(-1), rstd.reshape(-1))
 
 
 def layer_norm_input(x: Any, gain: Any, mean: Any, rstd: Any, dy: Any, carry: Any, dx: Any) -> None:
-    _launch(_input(x.dtype.name, True), x, gain, mean.reshape(-1), rstd.reshape(-1), dy, carry, dx)
+    _launch(_input(x.dtype.char, True), x, gain, mean.reshape(-1), rstd.reshape(-1), dy, carry, dx)
 
 
 def layer_norm_weight(x: Any, mean: Any, rstd: Any, dy: Any, dgain: Any, dbias: Any) -> None:
@@ -117,12 +117,12 @@ def layer_norm_weight(x: Any, mean: Any, rstd: Any, dy: Any, dgain: Any, dbias: 
 
 def rms_norm(x: Any, gain: Any, eps: float, y: Any, rstd: Any) -> None:
     flat = rstd.reshape(-1)
-    _launch(_norm(x.dtype.name, False), x, gain, gain, x.dtype.type(eps), y, flat, flat)
+    _launch(_norm(x.dtype.char, False), x, gain, gain, x.dtype.type(eps), y, flat, flat)
 
 
 def rms_norm_input(x: Any, gain: Any, rstd: Any, dy: Any, carry: Any, dx: Any) -> None:
     flat = rstd.reshape(-1)
-    _launch(_input(x.dtype.name, False), x, gain, flat, flat, dy, carry, dx)
+    _launch(_input(x.dtype.char, False), x, gain, flat, flat, dy, carry, dx)
 
 
 def rms_norm_weight(x: Any, rstd: Any, dy: Any, dgain: Any) -> None:

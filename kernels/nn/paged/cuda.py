@@ -95,5 +95,5 @@ def attend(qkv: Any, keys: Any, values: Any, rows: Any, starts: Any, tables: Any
     """See `reference.attend`."""
     count, width = qkv.shape[0] * qkv.shape[1] * (qkv.shape[2] - 2), qkv.shape[3]
     if count:
-        launch = _attend(qkv.dtype.name, width)[blocks(count, THREADS), THREADS]
+        launch = _attend(qkv.dtype.char, width)[blocks(count, THREADS), THREADS]
         launch(qkv, keys, values, rows, starts, tables, window, qkv.dtype.type(width**-0.5), out)
