@@ -22,7 +22,6 @@ FORMATS = {
     np.int64: "q", np.uint64: "Q", np.int32: "i4x", np.uint32: "I4x", np.int16: "h6x", np.uint16: "H6x",
     np.int8: "b7x", np.uint8: "B7x",
 }  # fmt: skip
-Kinds, Words = list[Any], list[Any]
 
 
 class Direct(NamedTuple):
@@ -46,8 +45,8 @@ class Launcher:
 
     def __call__(self, shape: tuple, stream: int, arguments: tuple) -> None:
         """Launch; shape: blocks, threads and bytes of shared memory; stream: its address."""
-        kinds: Kinds = []
-        words: Words = []
+        kinds: list[Any] = []
+        words: list[Any] = []
         flatten(arguments, kinds, words)
         key = tuple(kinds)
         direct = self._direct.get(key)
@@ -63,7 +62,7 @@ class Launcher:
         return sum(each is not None for each in self._direct.values())
 
 
-def flatten(arguments: Iterable[Any], kinds: Kinds, words: Words) -> None:
+def flatten(arguments: Iterable[Any], kinds: list[Any], words: list[Any]) -> None:
     """Append what tells the types of the arguments, and their words. Raises `TypeError` for arrays with gaps."""
     for argument in arguments:
         kind = type(argument)
@@ -94,7 +93,7 @@ def _extent(shape: tuple[int, ...], itemsize: int) -> tuple[int, int, tuple[int,
     return size, itemsize, (*shape, *reversed(strides))
 
 
-def direct_of(compiled: Any, taken: list[Any], kinds: Kinds, words: Words) -> Direct | None:
+def direct_of(compiled: Any, taken: list[Any], kinds: list[Any], words: list[Any]) -> Direct | None:
     """The direct launch of a kernel that Numba has compiled, or None where its words are not ours."""
     try:
         formats = "".join(_format(kind) for kind in kinds)
@@ -140,7 +139,7 @@ def agree(ours: bytes, theirs: list[bytes]) -> bool:
     return begun and len(ours) == max(WORD * len(theirs), WORD)
 
 
-def _launched(direct: Direct, shape: tuple, stream: int, words: Words) -> bool:
+def _launched(direct: Direct, shape: tuple, stream: int, words: list[Any]) -> bool:
     """Launch; False where the driver does not take it, and Numba is to tell why."""
     grid, block, *shared = shape
     try:
