@@ -37,7 +37,8 @@ TINY = {
     f"gpt{kind}_gpu_vs_torch": ((1, 2, 1, 3, 1, 2), name) for kind, name in (("", "float32"), ("_mixed", "bfloat16"))
 }
 ROUNDS, FEW = 15, 5
-CLOSE = {"float32": 1e-3, "bfloat16": 2e-2}  # relative difference of the losses
+# Steps whose losses must agree, and how well: the first steps are large, so that roundings of 16 bits soon tell.
+CLOSE = {"float32": (COMPARED, 1e-3), "bfloat16": (3, 5e-3)}
 
 
 def training(device: Device, quick: bool, copy: float) -> tuple[Rows, Ratios]:
@@ -96,6 +97,7 @@ def _steps(device: Device, shape: tuple[int, ...], precision: str, with_torch: b
 
         Parameters(same.parameters()).initialize(0)
         steps["torch"] = training_step(gpt(same, heads), x, targets, RATE, "cuda", precision)
-        losses = np.array([[step() for step in steps.values()] for _ in range(COMPARED)])
-        np.testing.assert_allclose(losses[:, 0], losses[:, 1], rtol=CLOSE[precision])
+        count, close = CLOSE[precision]
+        losses = np.array([[step() for step in steps.values()] for _ in range(count)])
+        np.testing.assert_allclose(losses[:, 0], losses[:, 1], rtol=close)
     return steps
