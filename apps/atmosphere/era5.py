@@ -1,7 +1,8 @@
 """Columns of ERA5: soundings from netCDF files of pressure levels, as the Climate Data Store gives them.
 
-Variables are found by their short or standard names: temperature, specific humidity, both winds, geopotential or its
-height. The column is interpolated linearly in latitude and longitude, at the time in the file that is closest.
+Variables are found by their short or standard names: temperature, specific or relative humidity, both winds,
+geopotential or its height. The column is interpolated linearly in latitude and longitude, at the time in the file that
+is closest.
 """
 
 from __future__ import annotations
@@ -27,10 +28,16 @@ VARIABLES = {
 }
 HEIGHT = ("gh", "geopotential_height")  # m, as cfgrib has it of GFS and others: in place of the geopotential
 METERS = ("m", "gpm")
+RELATIVE = ("r", "relative_humidity")  # in place of the specific humidity
+SHARES = {"%": 0.01, "percent": 0.01, "1": 1.0}
+# Saturation after ECMWF, IFS documentation part IV: over water, over ice, and between them from ICY to WATERY.
+TRIPLE, WATERY, ICY = 611.21, 273.16, 250.16  # Pa, K, K
+VAPOR_OVER_DRY = 0.622  # molar masses
+OVER_WATER, OVER_ICE = (17.502, 32.19), (22.587, -0.7)
 LEVELS, TIMES = ("pressure_level", "level", "isobaricInhPa", "plev"), ("valid_time", "time")
 PLACES = {"lat": ("latitude", "lat"), "lon": ("longitude", "lon")}
 TO_PASCAL = {"Pa": 1.0, "hPa": 100.0, "millibars": 100.0, "mbar": 100.0, "mb": 100.0}
-EXPECTED = "give ERA5 on pressure levels (netCDF) with temperature, specific humidity, geopotential, u and v"
+EXPECTED = "give ERA5 on pressure levels (netCDF) with temperature, humidity, geopotential, u and v"
 
 
 def is_netcdf(path: Path) -> bool:
@@ -151,17 +158,39 @@ def _rows(column: Any, path: Path) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         short, found, unit = given[0], named(*given), 1.0
         if name == "geopotential" and (found is None or column[found].attrs.get("units") in METERS):
             found, unit = found or named(*HEIGHT), EARTH
+        if relative := name == "humidity" and found is None:
+            found = named(*RELATIVE)
         if found is None:
             missing.append(f"{name} ({short})")
             continue
+        if relative:
+            units = str(column[found].attrs.get("units", "%"))
+            if units not in SHARES:
+                _refuse(path, f"{found} is in {units!r}", f"relative humidity is read in {', '.join(SHARES)}")
+            unit = SHARES[units]
         rows[name] = unit * np.asarray(column[found].values, np.float64).squeeze()[order]
         if rows[name].shape != pressure.shape:
             _refuse(path, f"{found} has dims {column[found].dims}: a column has levels alone")
+        if relative:  # the temperature comes first
+            rows[name] = specific_humidity(rows[name], rows["temperature"], pressure[order])
     if missing:
         _refuse(path, f"it has no {', '.join(missing)}")
     if len(pressure) < 2 or not all(np.isfinite(row).all() for row in rows.values()):
         _refuse(path, "the column has fewer than two levels, or values that are missing")
     return pressure[order], rows
+
+
+def specific_humidity(relative: np.ndarray, temperature: np.ndarray, pressure: np.ndarray) -> np.ndarray:
+    """Of air with this relative humidity (a share), temperature (K) and pressure (Pa), kg/kg.
+
+    Relative humidity as ECMWF has it: over water above the triple point, over ice below -23 C, between them by the
+    square of the distance. Vapor is at most a tenth of the air, which keeps thin warm air above 5 hPa finite.
+    """
+    above = temperature - WATERY
+    water, ice = (TRIPLE * np.exp(a * above / (temperature - b)) for a, b in (OVER_WATER, OVER_ICE))
+    liquid = np.clip((temperature - ICY) / (WATERY - ICY), 0.0, 1.0) ** 2
+    vapor = np.minimum(np.maximum(relative, 0.0) * (liquid * water + (1 - liquid) * ice), 0.1 * pressure)
+    return VAPOR_OVER_DRY * vapor / (pressure - (1 - VAPOR_OVER_DRY) * vapor)
 
 
 def _above_ground(

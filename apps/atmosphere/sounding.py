@@ -16,6 +16,8 @@ from hpckit.kernels.euler.constants import CP, P0, RD
 from hpckit.plan.inputs.text import read_bytes
 
 KNOT = 1852 / 3600  # m s-1
+MOST_IN_KG = 0.05  # kg/kg: more is nowhere, and as g/kg it would be less than warm air ever has near the ground
+WARM = 260.0  # K: theta of ground below which air may be that dry, as over ice sheets
 ZERO_CELSIUS = 273.15  # K
 LARGEST = 1 << 22  # bytes: no sounding is longer
 LIMITS = {  # plausible range of a quantity; values outside suggest wrong units or columns
@@ -163,6 +165,14 @@ def _wrf(lines: list[_Line]) -> Sounding:
         rows.insert(0, [0.0, *surface, rows[0][3], rows[0][4]])
     _require_levels(lines, len(rows))
     height, theta, mixing_ratio, u, v = np.array(rows).T
+    greatest = max(float(mixing_ratio.max()), surface[1])
+    if 0 < greatest <= MOST_IN_KG and surface[0] > WARM:
+        raise InputError(
+            f"the greatest mixing ratio is {greatest:g} g/kg, drier than warm air is near the ground",
+            where=str(first.path),
+            likely="the column is in kg/kg, where this form has g/kg",
+            do="multiply it by 1000; write 0 for dry air",
+        )
     return Sounding(100 * pressure, height, theta, mixing_ratio / 1000, u, v)
 
 

@@ -13,24 +13,30 @@ from hpckit.apps.weather3d.sides import periodic_axes
 from hpckit.apps.weather3d.terrain import require_thick
 from hpckit.kernels.euler.box.constants import FIELDS
 from hpckit.kernels.euler.constants import HALO, REACH
+from hpckit.kernels.euler.hevi.constants import HALO as SPLIT_HALO
 from hpckit.plan.grid.decomposition import Decomposition
 from hpckit.plan.topology import Topology
 from hpckit.run.context import DryRun
 from hpckit.run.steps import frame_count, step_count
 
 AXES = {"z": 1, "y": 0, "x": 0}  # the vertical stays whole
-HALOS = (0, HALO, HALO)
 TRACER_HALOS = (0, REACH, REACH)
 SPLIT_ARRAYS = 4 * FIELDS + 8 + 1 + 3 + 1  # state, its start, two kinds of tendencies; work space, pressure, fluxes, mu
 SLOPING_ARRAYS = 17  # as many more over terrain
+
+
+def halos_of(config: Config) -> tuple[int, int, int]:
+    """Cells of the state's halo along z, y and x."""
+    width = SPLIT_HALO if config.dynamics.kind == "hevi" else HALO
+    return 0, width, width
 
 
 def dry_run(config: Config, ranks: int) -> DryRun:
     """The cost of `run` on that many ranks; raises the errors that it would raise before its start."""
     grid = config.grid
     shape = (grid.nz, grid.ny, grid.nx)
-    topology = Topology.over(ranks, shape, AXES, periodic_axes(config), HALOS)
-    decomposition = Decomposition(shape, topology, halo=HALOS)
+    topology = Topology.over(ranks, shape, AXES, periodic_axes(config), halos_of(config))
+    decomposition = Decomposition(shape, topology, halo=halos_of(config))
     require_top(column_of(config.base), grid.nz, grid.dz)
     is_split, sloping = config.dynamics.kind == "hevi", config.terrain.kind != "flat"
     if sloping:

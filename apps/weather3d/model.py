@@ -12,7 +12,7 @@ from hpckit.apps.atmosphere.base import BaseState, base_state
 from hpckit.apps.atmosphere.output import full_fields, in_precision
 from hpckit.apps.atmosphere.overlap import Lines, Order, edges_first
 from hpckit.apps.weather3d.config import Config
-from hpckit.apps.weather3d.layout import AXES, HALOS
+from hpckit.apps.weather3d.layout import AXES, halos_of
 from hpckit.apps.weather3d.physics.mixing import Mixing
 from hpckit.apps.weather3d.physics.mixing import warm_up as warm_up_mixing
 from hpckit.apps.weather3d.physics.tracers import Tracers
@@ -45,7 +45,7 @@ def mesh_for(config: Config, comm: MPI.Comm, **sizes: int) -> Mesh:
     """The mesh of a run; `sizes` fixes the ranks along x or y. Raises `DecompositionError` on every rank alike."""
     grid = config.grid
     shape = (grid.nz, grid.ny, grid.nx)
-    return Mesh(comm, periodic=periodic_axes(config), shape=shape, halo=HALOS, **{**AXES, **sizes})
+    return Mesh(comm, periodic=periodic_axes(config), shape=shape, halo=halos_of(config), **{**AXES, **sizes})
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Model:
         self.mesh = mesh
         self.spacing = {"x": grid.dx, "y": grid.dy, "z": grid.dz}
         self.cells = grid.nx * grid.ny * grid.nz
-        self.decomposition = Decomposition((grid.nz, grid.ny, grid.nx), mesh.topology, halo=HALOS)
+        self.decomposition = Decomposition((grid.nz, grid.ny, grid.nx), mesh.topology, halo=halos_of(config))
         profile = column_of(config.base)
         self.base: BaseState = base_state(profile, grid.nz, grid.dz)
         # What diffusion leaves alone.

@@ -6,7 +6,7 @@ from typing import Any
 
 from hpckit.apps.common.scaling import Load, growth, halos, most_cells
 from hpckit.apps.weather3d.config import Config
-from hpckit.apps.weather3d.layout import AXES, HALOS, TRACER_HALOS
+from hpckit.apps.weather3d.layout import AXES, TRACER_HALOS, halos_of
 from hpckit.apps.weather3d.sides import periodic_axes
 from hpckit.kernels.euler.box.constants import FIELDS
 from hpckit.plan.grid.decomposition import Decomposition
@@ -41,9 +41,9 @@ def load(config: Config, ranks: int) -> Load:
     """
     grid = config.grid
     shape = (grid.nz, grid.ny, grid.nx)
-    topology = Topology.over(ranks, shape, AXES, periodic_axes(config), HALOS)
+    topology = Topology.over(ranks, shape, AXES, periodic_axes(config), halos_of(config))
     exchanges = 1 + bool(config.diffusion) + bool(config.smagorinsky.coefficient)
-    decomposition = Decomposition(shape, topology, halo=HALOS)
+    decomposition = Decomposition(shape, topology, halo=halos_of(config))
     if config.dynamics.kind == "hevi":
         traffic = halos([decomposition], 8 * FIELDS, 2 + exchanges)
         traffic += halos([Decomposition(shape, topology, halo=(0, 1, 1))], 8, sum(config.substeps) - 3)

@@ -20,8 +20,8 @@ from hpckit.apps.weather3d.config import Config
 from hpckit.apps.weather3d.sides import distance, periodic_axes
 from hpckit.errors import InputError
 from hpckit.kernels.euler.box.constants import FIELDS, RHO, RHO_THETA, RHO_U, RHO_V, RHO_W
-from hpckit.kernels.euler.constants import C0, GAMMA, GRAVITY, HALO, RD, REACH
-from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, PER_FACE
+from hpckit.kernels.euler.constants import C0, GAMMA, GRAVITY, RD, REACH
+from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, HALO, PER_FACE
 from hpckit.kernels.euler.hevi.terrain.constants import (
     J_U,
     J_V,

@@ -13,7 +13,7 @@ GAMMA = 1.40027894002789400278940027894  # cp / cv
 C0 = 27.5629410929725921310572974482  # p = C0 (rho theta)**GAMMA, so C0 = rd**GAMMA p0**(-rd / cv)
 
 RHO, RHO_U, RHO_W, RHO_THETA = range(4)  # the fields of a state, in this order
-HALO = 6  # cells in x: two for each of three stages
+HALO = 6  # cells in x: two for each of three stages (split dynamics have a HALO of their own)
 REACH = 3  # cells of halo of tracers: two for the parabola of the cell before an owned one, and that cell
 
 SERIES_RANGE = 0.125  # |e| up to which the pressure is a series in e = (rho theta)' / (rho theta) of the base

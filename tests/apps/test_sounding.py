@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import xarray
 from pydantic import ValidationError
 
 from hpckit.apps.atmosphere.base import base_state
+from hpckit.apps.atmosphere.era5 import specific_humidity
 from hpckit.apps.atmosphere.profiles import neutral, observed, profile_of, sounding_of, stable, standard
 from hpckit.apps.atmosphere.settings import Base
 from hpckit.apps.atmosphere.sounding import KNOT, Sounding, read_sounding
@@ -155,6 +157,7 @@ BAD = {
     "pascal": (wrf_with(1, "100000 300 14"), 1, "pressure of 100000"),
     "celsius": (wrf_with(3, "750.0 28.1 14.0 -6.94 -0.89"), 3, "theta of 28.1"),
     "high surface": (wrf_with(1, "250 300 14"), 1, "300 to 1100"),
+    "kg/kg": (re.sub(r"(?m)^( *\S+ +\S+ +)(\S+)", lambda m: f"{m[1]}{float(m[2]) / 1000}", WRF), None, "0.014 g/kg"),
     "Wyoming falling": (wyoming_with(4, LEVELS[4].replace("3145", "1312")), 9, "must rise: 1312 m follows 1512 m"),
     "Wyoming pressure": (wyoming_with(4, LEVELS[4].replace("700.0", "870.0")), 9, "must fall"),
     "Wyoming word": (wyoming_with(4, LEVELS[4].replace("312.2", "3l2.2")), 9, "'3l2.2' is not a number"),
@@ -360,6 +363,27 @@ def test_a_geopotential_height_is_as_good_as_a_geopotential(tmp_path, name):
         for each in (path, tmp_path / "heights.nc")
     )
     np.testing.assert_allclose(other.height, one.height, rtol=1e-6)
+
+
+def test_a_relative_humidity_is_as_good_as_a_specific_one(tmp_path):
+    """Saturated air at 20 C has a vapor pressure of 2339 Pa (Goff and Gratch), at -40 C over ice one of 12.84 Pa."""
+    warm, cold = specific_humidity(np.ones(2), np.array([293.15, 233.15]), np.array([1e5, 5e4]))
+    assert warm == pytest.approx(0.622 * 2339 / (1e5 - 0.378 * 2339), rel=2e-3)
+    assert cold == pytest.approx(0.622 * 12.84 / (5e4 - 0.378 * 12.84), rel=5e-3)
+    path = era5(tmp_path / "era5.nc")
+    with xarray.open_dataset(path) as there:
+        made = there.load().rename({"q": "r"})
+    made["r"] = 0 * made["r"] + 75.0
+    made["r"].attrs = {"units": "%", "standard_name": "relative_humidity"}
+    made.to_netcdf(tmp_path / "relative.nc", engine="netcdf4")
+    where = {"lat": 35.25, "lon": -97.875, "time": "2011-05-24T20:00", "ground": 0.0}
+    found = sounding_of(Base(kind="sounding", file=tmp_path / "relative.nc", **where))
+    q = specific_humidity(np.array(0.75), np.array(250.0), np.array(1e5))
+    assert found.mixing_ratio[1] == pytest.approx(q / (1 - q), rel=1e-5)
+    made["r"].attrs["units"] = "kg"
+    made.to_netcdf(tmp_path / "odd.nc", engine="netcdf4")
+    with pytest.raises(InputError, match="r is in 'kg'"):
+        sounding_of(Base(kind="sounding", file=tmp_path / "odd.nc", **where))
 
 
 def test_places_belong_to_netcdf_files(write):

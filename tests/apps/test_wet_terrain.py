@@ -11,7 +11,8 @@ from hpckit.apps.weather3d.config import Config
 from hpckit.apps.weather3d.model import Diagnostics, mesh_for
 from hpckit.apps.weather3d.split.model import SplitModel
 from hpckit.comm.observe.timer import PhaseTimer
-from hpckit.kernels.euler.constants import HALO, RD, REACH
+from hpckit.kernels.euler.constants import RD, REACH
+from hpckit.kernels.euler.hevi.constants import HALO
 from hpckit.kernels.euler.hevi.terrain.stress.dispatch import mix_carried
 from hpckit.kernels.euler.rain.constants import RV
 

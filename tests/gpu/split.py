@@ -11,9 +11,9 @@ from hpckit.apps.atmosphere.profiles import neutral
 from hpckit.apps.weather3d.split.state import level_tables
 from hpckit.comm.device import Device
 from hpckit.kernels.compile.cuda.jit import compiling
-from hpckit.kernels.euler.constants import HALO, REACH
+from hpckit.kernels.euler.constants import REACH
 from hpckit.kernels.euler.hevi import dispatch as hevi
-from hpckit.kernels.euler.hevi.constants import WORKS, LargeStage, Substep, upwind_weights
+from hpckit.kernels.euler.hevi.constants import HALO, WORKS, LargeStage, Substep, upwind_weights
 from hpckit.kernels.euler.hevi.stress import dispatch as stress
 from hpckit.kernels.euler.hevi.terrain import dispatch as sloping
 from hpckit.kernels.euler.hevi.terrain.constants import METRICS, Ground

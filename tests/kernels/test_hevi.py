@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from hpckit.kernels.euler.box.constants import FIELDS, RHO_W
-from hpckit.kernels.euler.constants import C0, GAMMA, HALO
+from hpckit.kernels.euler.constants import C0, GAMMA
 from hpckit.kernels.euler.hevi import dispatch, reference
-from hpckit.kernels.euler.hevi.constants import LEVELS, NO_WATER, WORKS, LargeStage, Substep, upwind_weights
+from hpckit.kernels.euler.hevi.constants import HALO, LEVELS, NO_WATER, WORKS, LargeStage, Substep, upwind_weights
 from hpckit.kernels.euler.hevi.stress import dispatch as stress
 from hpckit.kernels.euler.hevi.stress import reference as stress_reference
 

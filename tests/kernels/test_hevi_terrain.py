@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hpckit.kernels.euler.constants import C0, GAMMA
+from hpckit.kernels.euler.constants import C0, GAMMA, REACH
 from hpckit.kernels.euler.hevi import dispatch as flat
-from hpckit.kernels.euler.hevi.constants import NO_WATER, PER_CELL, PER_FACE, WATER, Substep, upwind_weights
+from hpckit.kernels.euler.hevi.constants import HALO, NO_WATER, PER_CELL, PER_FACE, WATER, Substep, upwind_weights
 from hpckit.kernels.euler.hevi.constants import WORKS as FLAT_WORKS
 from hpckit.kernels.euler.hevi.stress import dispatch as flat_stress
 from hpckit.kernels.euler.hevi.terrain import dispatch, reference
@@ -97,7 +97,7 @@ def mixed(form, ground: Ground | None, cross: float = 1.0) -> dict[str, np.ndarr
     """What mixing leaves of a state and of two mixing ratios; without `ground` by the flat kernels."""
     (column, levels, _), state, cells = tables(SHAPE[0]), air(3), air().shape[1:]
     mu, rows, slow = np.zeros(cells), np.zeros((ROWS, *cells)), np.zeros_like(state)
-    q = np.random.default_rng(5).random((2, SHAPE[0], *(n - 6 for n in cells[1:])))
+    q = np.random.default_rng(5).random((2, SHAPE[0], *(n - 2 * (HALO - REACH) for n in cells[1:])))
     out, numbers = np.zeros_like(q), (levels, (DX, DY), 0.2, 1 / 3, 2e-3)
     if ground:
         work = np.ones((WORKS, *cells))

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hpckit.kernels.euler.constants import C0, CV, GAMMA, HALO, RD, REACH
-from hpckit.kernels.euler.hevi.constants import LEVELS
+from hpckit.kernels.euler.constants import C0, CV, GAMMA, RD, REACH
+from hpckit.kernels.euler.hevi.constants import HALO, LEVELS
 from hpckit.kernels.euler.rain import dispatch, reference
 from hpckit.kernels.euler.rain.constants import CL, CVV, HEAT, LATENT, RV, WARMED
 

@@ -20,7 +20,7 @@ from hpckit.comm.mesh import Mesh
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.grid.exchange import HaloExchange
 from hpckit.grid.field import Field
-from hpckit.kernels.euler.constants import HALO
+from hpckit.kernels.euler.hevi.constants import HALO
 from hpckit.kernels.euler.tracers.dispatch import borrow, transport
 from hpckit.plan.grid.decomposition import Decomposition
 

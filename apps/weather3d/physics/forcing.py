@@ -21,7 +21,8 @@ from hpckit.apps.weather3d.physics.radiation import flux, warming
 from hpckit.apps.weather3d.settings.physics import WARM
 from hpckit.apps.weather3d.terrain import Terrain
 from hpckit.kernels.euler.box.constants import RHO, RHO_THETA, RHO_U, RHO_V
-from hpckit.kernels.euler.constants import HALO, RD, REACH
+from hpckit.kernels.euler.constants import RD, REACH
+from hpckit.kernels.euler.hevi.constants import HALO
 from hpckit.kernels.euler.rain.constants import RV
 
 OWNED = (slice(None), slice(HALO, -HALO), slice(HALO, -HALO))

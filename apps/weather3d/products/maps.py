@@ -18,7 +18,7 @@ from hpckit.grid.field import Field
 from hpckit.io.checkpoint.state import Piece, Restored, read_into
 from hpckit.io.fields.writer import FieldWriter
 from hpckit.kernels.euler.box.constants import RHO, RHO_U, RHO_V
-from hpckit.kernels.euler.constants import HALO
+from hpckit.kernels.euler.hevi.constants import HALO
 from hpckit.plan.grid.decomposition import Decomposition
 
 MAPS = "maps"  # folder of the output

@@ -18,7 +18,7 @@ from hpckit.apps.weather3d.split.model import SplitModel
 from hpckit.comm.agree import share_json
 from hpckit.io.fields.profiles import ProfileWriter
 from hpckit.kernels.euler.box.constants import RHO, RHO_U, RHO_V, RHO_W
-from hpckit.kernels.euler.constants import HALO
+from hpckit.kernels.euler.hevi.constants import HALO
 from hpckit.particles.swarm import Swarm
 
 PARCELS = "parcels.h5"

@@ -21,8 +21,8 @@ from hpckit.apps.weather3d.split.model import SplitModel
 from hpckit.apps.weather3d.split.state import CLOUDY
 from hpckit.grid.sums import totals
 from hpckit.io.fields.profiles import ProfileWriter
-from hpckit.kernels.euler.constants import HALO, RD
-from hpckit.kernels.euler.hevi.constants import PER_FACE
+from hpckit.kernels.euler.constants import RD
+from hpckit.kernels.euler.hevi.constants import HALO, PER_FACE
 from hpckit.kernels.euler.rain.constants import RV
 
 FILE, FRACTION, ALTITUDE = "statistics.h5", "cloud_fraction", "altitude"

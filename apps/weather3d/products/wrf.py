@@ -17,7 +17,7 @@ import h5py
 import numpy as np
 
 from hpckit.apps.weather3d.config import Config
-from hpckit.apps.weather3d.layout import HALOS
+from hpckit.apps.weather3d.layout import halos_of
 from hpckit.apps.weather3d.products.maps import MAPS
 from hpckit.apps.weather3d.setups import column_of
 from hpckit.apps.weather3d.sides import HORIZONTAL, periodic_axes
@@ -279,7 +279,7 @@ def _base_of(source: h5py.File, config: Config) -> _Base:
         cells = [np.broadcast_to(row[:, None, None], (grid.nz, grid.ny, grid.nx)) for row in rows]
         return _Base(edges[:, None, None] + np.zeros((1, grid.ny, grid.nx)), *cells)
     alone = Topology(("z", *HORIZONTAL), (1, 1, 1), periodic_axes(config))
-    whole = Decomposition((grid.nz, grid.ny, grid.nx), alone, halo=HALOS)
+    whole = Decomposition((grid.nz, grid.ny, grid.nx), alone, halo=halos_of(config))
     profile = column_of(config.base, config.moisture.kind != "none")
     terrain = Terrain(config, profile, level_tables(edges), (whole, 0), np.asarray)
     return _Base(terrain.faces, terrain.cells.rho, terrain.cells.theta, terrain.cells.pressure)

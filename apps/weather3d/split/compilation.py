@@ -12,9 +12,9 @@ from hpckit.apps.weather3d.sides import open_axes
 from hpckit.comm.device import HOST, Device
 from hpckit.kernels.device_array import is_simulated
 from hpckit.kernels.euler.box.constants import FIELDS
-from hpckit.kernels.euler.constants import HALO, REACH
+from hpckit.kernels.euler.constants import REACH
 from hpckit.kernels.euler.hevi import dispatch as hevi
-from hpckit.kernels.euler.hevi.constants import LEVELS, NO_WATER, WORKS, LargeStage, Substep, upwind_weights
+from hpckit.kernels.euler.hevi.constants import HALO, LEVELS, NO_WATER, WORKS, LargeStage, Substep, upwind_weights
 from hpckit.kernels.euler.hevi.stress.dispatch import mix, mix_carried, viscosity
 from hpckit.kernels.euler.hevi.terrain import dispatch as sloping
 from hpckit.kernels.euler.hevi.terrain.constants import METRICS, Ground

@@ -13,9 +13,8 @@ from hpckit.apps.weather3d.split.state import SplitState
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import BlowUpError
 from hpckit.kernels.euler.box.constants import RHO, RHO_U, RHO_V
-from hpckit.kernels.euler.constants import HALO
 from hpckit.kernels.euler.hevi import dispatch as hevi
-from hpckit.kernels.euler.hevi.constants import DRY, LargeStage, Substep
+from hpckit.kernels.euler.hevi.constants import DRY, HALO, LargeStage, Substep
 from hpckit.kernels.euler.hevi.stress import dispatch as stress
 from hpckit.kernels.euler.hevi.terrain import dispatch as sloping
 from hpckit.kernels.euler.hevi.terrain.constants import J_U, J_V, SIZE, SLOPE_U, SLOPE_V

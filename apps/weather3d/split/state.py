@@ -13,7 +13,7 @@ import numpy as np
 from hpckit.apps.atmosphere.base import BaseState, levels_state
 from hpckit.apps.atmosphere.output import full_fields, in_precision
 from hpckit.apps.weather3d.config import Config
-from hpckit.apps.weather3d.layout import HALOS
+from hpckit.apps.weather3d.layout import halos_of
 from hpckit.apps.weather3d.model import Diagnostics
 from hpckit.apps.weather3d.physics.carried import Carried
 from hpckit.apps.weather3d.physics.forcing import Forced, is_forced, levels_of
@@ -34,8 +34,8 @@ from hpckit.grid.exchange import HaloExchange
 from hpckit.grid.field import Field
 from hpckit.io.checkpoint.state import Piece, Restored, State, read_into
 from hpckit.kernels.euler.box.constants import FIELDS, RHO, RHO_THETA, RHO_U, RHO_V, RHO_W
-from hpckit.kernels.euler.constants import CV, GAMMA, GRAVITY, HALO, RD
-from hpckit.kernels.euler.hevi.constants import LEVELS, NO_WATER, WORKS, upwind_weights
+from hpckit.kernels.euler.constants import CV, GAMMA, GRAVITY, RD
+from hpckit.kernels.euler.hevi.constants import HALO, LEVELS, NO_WATER, WORKS, upwind_weights
 from hpckit.kernels.euler.hevi.terrain.constants import SIZE
 from hpckit.kernels.euler.hevi.terrain.constants import WORKS as SLOPING_WORKS
 from hpckit.kernels.euler.hevi.terrain.stress.constants import ROWS
@@ -55,7 +55,7 @@ class SplitState:
         self.edges = grid.edges
         self.spacing = {"x": grid.dx, "y": grid.dy, "z": float(np.diff(self.edges).min())}
         self.cells = grid.nx * grid.ny * grid.nz
-        self.decomposition = Decomposition((grid.nz, grid.ny, grid.nx), mesh.topology, halo=HALOS)
+        self.decomposition = Decomposition((grid.nz, grid.ny, grid.nx), mesh.topology, halo=halos_of(config))
         profile = column_of(config.base, config.moisture.kind != "none")
         self.base: BaseState = levels_state(profile, self.edges)
         shape, dtype = (FIELDS, *self.decomposition.local_shape(mesh.rank)), np.dtype(config.precision)

@@ -20,9 +20,11 @@ from hpckit.apps.weather3d.setups import column_of
 from hpckit.apps.weather3d.setups import initial_state as initial_state_3d
 from hpckit.apps.weather3d.split.state import level_tables
 from hpckit.bench.rivals.c import pointers
+from hpckit.comm.device import HOST
 from hpckit.kernels.euler.box import dispatch as box_kernels
 from hpckit.kernels.euler.constants import HALO, Sweep
 from hpckit.kernels.euler.hevi import dispatch as hevi
+from hpckit.kernels.euler.hevi.constants import HALO as SPLIT_HALO
 from hpckit.kernels.euler.hevi.constants import NO_WATER, WORKS, LargeStage, Substep, upwind_weights
 from hpckit.kernels.euler.slab import dispatch as slab_kernels
 from hpckit.kernels.euler.status import new_status
@@ -38,6 +40,7 @@ class WeatherCase:
     """A state [fields, cells…] in the form of either version. sizes: cells along (x, (y,) z); widths: of a cell, m."""
 
     source: str  # of the C version
+    halo = HALO
 
     def __init__(self, config: Any, base: BaseState, start: np.ndarray, shape: tuple[int, ...]) -> None:
         self.config, self.base, self.start = config, base, start
@@ -50,7 +53,7 @@ class WeatherCase:
         self.state = np.zeros(shape)
         self.status = new_status(self.state)
         self.c_state = np.zeros((len(start), *(n + 4 for n in start.shape[1:])))
-        self._owned: Any = (..., *[slice(HALO, -HALO)] * (len(dims) - 1))
+        self._owned: Any = (..., *[slice(self.halo, -self.halo)] * (len(dims) - 1))
         self._owned_c: Any = (slice(None), *[slice(2, -2)] * len(dims))
         self.restart()
 
@@ -150,6 +153,7 @@ class SplitCase(WeatherCase):
     """The split dynamics (HEVI): a bubble in stable air in a wind, at steps of the flow, on levels of one thickness."""
 
     source = "hevi3d.c"
+    halo = SPLIT_HALO
 
     def __init__(self, nx: int = 64, ny: int = 64, nz: int = 40) -> None:
         config = Config3d.model_validate(
@@ -165,7 +169,8 @@ class SplitCase(WeatherCase):
         start = initial_state_3d(config, profile, base, np.arange(ny), np.arange(nx))
         for row, dim in ((1, 2), (2, 1)):  # momenta to the low faces of cells
             start[row] = 0.5 * (start[row] + np.roll(start[row], 1, dim))
-        super().__init__(config, base, start, (5, nz, ny + 2 * HALO, nx + 2 * HALO))
+        super().__init__(config, base, start, (5, nz, ny + 2 * SPLIT_HALO, nx + 2 * SPLIT_HALO))
+        self.state = self._cells(5)  # as the app has it: owned rows start at lines of the cache
         self.dt = config.full_step
         around = slice(C_HALO, -C_HALO)
         self.c_state, self._owned_c = (
@@ -173,10 +178,13 @@ class SplitCase(WeatherCase):
             (..., around, around),
         )
         self.levels, self.weights = level_tables(config.grid.edges), upwind_weights(config.dynamics.order)
-        self.old, self.slow = np.zeros_like(self.state), np.zeros_like(self.state)
-        self.work, self.pressure = np.ones((WORKS, *self.state.shape[1:])), np.zeros((nz, ny + 2, nx + 2))
+        self.old, self.slow, self.work = self._cells(5), self._cells(5), self._cells(WORKS)
+        self.pressure = np.zeros((nz, ny + 2, nx + 2))
         self.none = np.zeros((0, 0, 0))
         self.restart()
+
+    def _cells(self, rows: int) -> np.ndarray:
+        return HOST.zeros((rows, *self.state.shape[1:]), np.dtype(np.float64), lead=SPLIT_HALO)
 
     def run(self, steps: int) -> None:
         """Advance by hpckit's kernels, as `apps.weather3d.split.model` does."""
@@ -214,7 +222,7 @@ def _fill(state: np.ndarray) -> None:
     state[..., :HALO], state[..., -HALO:] = state[..., -2 * HALO : -HALO], state[..., HALO : 2 * HALO]
 
 
-def _wrap(state: np.ndarray, halo: int = HALO) -> None:
+def _wrap(state: np.ndarray, halo: int = SPLIT_HALO) -> None:
     """The halos of a periodic state along its last two dims, as an exchange within a rank fills them."""
     tall, wide = state.shape[-2:]
     kernels = pack_kernels(state.dtype)

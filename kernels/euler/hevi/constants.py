@@ -11,6 +11,7 @@ WORKS = 8
 PER_CELL, PER_FACE, BELOW, ABOVE, WATER = range(5)  # rows of `levels`
 LEVELS = 5
 FACES_BACK = 3  # cells that an upwind face reaches to either side
+HALO = FACES_BACK + 1  # cells in x and y: the momentum at a face is carried from a cell further, which means join
 # A deviation smaller than that is 0: waves far from their source would fade into numbers that processors are slow with.
 SMALLEST = 1e-25
 NO_WATER = np.zeros((0, 0, 0))  # of dry air

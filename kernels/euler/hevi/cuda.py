@@ -8,11 +8,12 @@ from hpckit.kernels.compile.cuda.jit import blocks, cuda, threads
 from hpckit.kernels.compile.cuda.pieces import typed_kernel
 from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.device_array import empty
-from hpckit.kernels.euler.constants import GAMMA, GRAVITY, HALO
+from hpckit.kernels.euler.constants import GAMMA, GRAVITY
 from hpckit.kernels.euler.hevi.constants import (
     ABOVE,
     BELOW,
     FACES_BACK,
+    HALO,
     PER_CELL,
     PER_FACE,
     SMALLEST,
@@ -314,7 +315,7 @@ def eliminate(old, work, slow, levels, rates, scratch, tension, gravity, lift, f
     new_factor, new_value = swept(
         (dt * implicit) * (dt * implicit), tension, gravity, stiff[k - 1, y, x], stiff[k, y, x], down, up,
         theta_face(theta, levels, k - 1, y, x), theta_face(theta, levels, k, y, x),
-        theta_face(theta, levels, k + 1, y, x), below, above, right, factor, value,
+        theta_face(theta, levels, k + 1, y, x), below, above, right, factor, value, 1.0,
     )  # fmt: skip
     scratch[0, k, j, i] = new_factor
     scratch[1, k, j, i] = new_value

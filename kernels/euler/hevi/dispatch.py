@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hpckit.kernels.euler.box.constants import FIELDS
-from hpckit.kernels.euler.constants import HALO
-from hpckit.kernels.euler.hevi.constants import LEVELS, WORKS, LargeStage, Substep
+from hpckit.kernels.euler.hevi.constants import HALO, LEVELS, WORKS, LargeStage, Substep
 from hpckit.kernels.forms import double_form_for
 
 

@@ -40,9 +40,12 @@ def weno(flux, a, b, c, d, e, f):
 
 @inlined
 def swept(
-    size, tension, gravity, stiff_low, stiff, down, up, low, middle, high, below, above, right, factor_low, value_low
-):
+    size, tension, gravity, stiff_low, stiff, down, up, low, middle, high, below, above, right, factor_low, value_low,
+    gate,
+):  # fmt: skip
     """One face of the tridiagonal system, forward: its factor and its value. low, middle, high: theta at three faces.
+
+    gate: 1, or 0 where nothing passes the face.
 
     size: square of the implicit part of the substep; right: the right-hand side. What is the same in a level comes
     first in products, so that it is found once.
@@ -52,5 +55,5 @@ def swept(
     lower = weight - push * low
     upper = -(pull * high + load)
     diagonal = (1.0 + (load - weight)) + middle * (pull + push)
-    pivot = 1.0 / (diagonal - lower * factor_low)
+    pivot = gate / (diagonal - lower * factor_low)
     return upper * pivot, (right - lower * value_low) * pivot

@@ -38,12 +38,13 @@ from __future__ import annotations
 import numpy as np
 
 from hpckit.kernels.euler.box.constants import RHO, RHO_THETA, RHO_U, RHO_V, RHO_W
-from hpckit.kernels.euler.constants import GAMMA, GRAVITY, HALO
+from hpckit.kernels.euler.constants import GAMMA, GRAVITY
 from hpckit.kernels.euler.hevi.constants import (
     ABOVE,
     BELOW,
     DRY,
     FACES_BACK,
+    HALO,
     PER_CELL,
     PER_FACE,
     PRESSURE,
@@ -62,7 +63,7 @@ from hpckit.kernels.euler.hevi.numerics import TINY
 
 OWNED = slice(HALO, -HALO)
 BEYOND = slice(HALO, 1 - HALO)  # and one more: the faces of the owned cells
-WIDE = slice(HALO - FACES_BACK, FACES_BACK + 1 - HALO)  # where `work` is filled
+WIDE = slice(HALO - FACES_BACK, FACES_BACK + 1 - HALO or None)  # where `work` is filled
 
 
 def prepare(state: np.ndarray, water: np.ndarray, column: np.ndarray, levels: np.ndarray, work: np.ndarray) -> None:

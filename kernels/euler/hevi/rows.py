@@ -17,13 +17,29 @@ from hpckit.kernels.euler.hevi.numerics import swept
 
 u8 = np.uint64
 LANES = 8  # numbers in a line of the cache; what crosses faces in x is found of a multiple of it: none is left over
+TILE = 64  # columns at a time, at most
+# Places of the rows kept of a level, and of the next level.
+RISEN_RHO, RISEN_HEAT, FACTOR, VALUE, WARM, NEXT = (row * TILE for row in range(6))
 
 
-def working_rows(number, levels, count):
-    """Rows to work in, from a line of the cache on."""
-    width = -(-count // LANES) * LANES
-    size = number * levels * width
-    return lined(np.empty(size + LANES), size).reshape(number, levels, width)
+def tiles(count):
+    """How wide the parts of a row of so many columns are: as few as there can be, as equal as lines of the cache let.
+
+    What is worked on then stays in the second-level cache however long rows are.
+    """
+    parts = -(-count // TILE)
+    return -(-count // (parts * LANES)) * LANES
+
+
+def kept_rows(levels):
+    """What the way up through a part of a plane leaves to the way down: rows of a level after those of the last one.
+
+    They are as wide as the widest part: where all stand is one place and constants, not a pointer each. A level lies
+    before the first, for what a face reads of the one below. And two rows: pressure and rho' of the level below, W of
+    the face over a level.
+    """
+    size = (levels + 2) * NEXT
+    return lined(np.zeros(size + LANES), size), lined(np.zeros(2 * TILE + LANES), 2 * TILE)
 
 
 @inlined
@@ -95,46 +111,42 @@ def kept(old, value):
 
 @jit(noalias=True, borrowed=True)
 def forward(
-    u, v, w, rho, heat, slow, slow_heat, theta, stiff, dry, steep, per_w, slope_x, slope_y, pressure, south, north,
-    factor, value, new_rho, new_heat, p, mixed, warm, levels, per_dx, per_dy, dt, implicit, wet, count, at, own,
-    wide, next_cell, next_p, apart, sloped,
+    u, v, w, rho, heat, slow, slow_heat, theta, stiff, dry, steep, per_w, slope_x, slope_y, across, south, north, rows,
+    low, levels, per_dx, per_dy, dt, implicit, count, at, wide, next_cell, ahead, apart, sloped, wet,
 ):  # fmt: skip
-    """What is explicit of a plane, level by level, and its tridiagonal system forward.
+    """What is explicit of a part of a plane, level by level, and its tridiagonal system forward, into `rows`.
 
     Rho' and Theta but for the new W, the pressure that they and the old ones make, rho' that weighs on a face, theta at
-    faces: a level each of the rows to work in. sloped: None over flat ground, where nothing of terrain is looked at.
-    apart: None where the new state is the old one. own: the first cell in `pressure`, whose gradients along y are south
-    and north. What comes next is asked for here and there: at once it would fill all that waits for memory.
+    faces. sloped: None over flat ground, where nothing of terrain is looked at; wet: None in dry air.
+    apart: None where the new state is the old one. across, south, north: gradients of the pressure at faces along x
+    and along y. ahead: from here to the part that comes next, which is asked for here and there: at once it would fill
+    all that waits for memory. Nothing rises through the ground: there the pivot's `gate` is 0, and what it multiplies
+    is only finite.
     """
     nz, explicit = levels.shape[1] - 1, 1.0 - implicit
     size, half_x, half_y = (dt * implicit) ** 2, 0.5 * per_dx, 0.5 * per_dy
+    for i in range(u8(count)):
+        rows[u8(NEXT + WARM) + i] = theta[u8(at) + i]
     for k in range(nz):
-        gate, low_k = 1.0 if k < nz - 1 else 0.0, max(k - 1, 0)
+        shut, gate, low_k = 1.0 if k < nz - 1 else 0.0, 1.0 if k else 0.0, max(k - 1, 0)
         here, over = at + k * next_cell, at + min(k + 1, nz - 1) * next_cell
         c, east, west, up, down = u8(here), u8(here + 1), u8(here - 1), u8(here + wide), u8(here - wide)
-        b, top = u8(at + low_k * next_cell), u8(over)
+        b, top, r = u8(at + low_k * next_cell), u8(over), u8((k + 1) * NEXT)
         per_cell, per_lower, per_face = levels[PER_CELL, k], levels[PER_CELL, low_k], levels[PER_FACE, k]
         below, above, below_up, above_up = (
             levels[BELOW, k], levels[ABOVE, k], levels[BELOW, k + 1], levels[ABOVE, k + 1]
         )  # fmt: skip
         through = explicit * per_cell
-        ask_each((slow_heat, slow), here + wide, count)
+        ask_each((slow_heat, slow), here + ahead, count)
         if apart is not None:  # else `settle` asks for them
-            ask_each((rho, heat, w), here + wide, count)
-        ask(theta, here + 2 * wide, count)
+            ask_each((rho, heat, w), here + ahead, count)
+        ask(theta, here + wide + ahead, count)
         if sloped is not None:
-            ask_each((steep, per_w, slope_x, slope_y), here + wide, count)
-        if k == 0:
-            for i in range(u8(count)):
-                warm[0, i] = theta[c + i]
-                factor[0, i] = 0.0
-                value[0, i] = 0.0
-        e, f = u8(own + k * next_p + 1), u8(own + k * next_p - 1)
-        e_low, f_low = u8(own + low_k * next_p + 1), u8(own + low_k * next_p - 1)
+            ask_each((steep, per_w, slope_x, slope_y), here + ahead, count)
         for i in range(u8(count)):
-            center, lower, upper = theta[c + i], w[c + i], gate * w[top + i]
+            center, lower, upper = theta[c + i], w[c + i], shut * w[top + i]
             u_low, u_high, v_low, v_high = u[c + i], u[east + i], v[c + i], v[up + i]
-            middle, high = warm[k, i], below_up * center + above_up * theta[top + i]
+            middle, high = rows[r + u8(WARM) + i], below_up * center + above_up * theta[top + i]
             old_rho, old_heat, stiffness = rho[c + i], heat[c + i], stiff[c + i]
             out = (u_high - u_low) * per_dx + (v_high - v_low) * per_dy + (upper - lower) * through
             found_rho = old_rho - dt * out
@@ -144,61 +156,65 @@ def forward(
             found_heat = old_heat + dt * (slow_heat[c + i] - out)
             found_p = stiffness * (implicit * found_heat + explicit * old_heat)
             found_mixed = implicit * found_rho + explicit * old_rho
-            new_rho[k, i] = found_rho
-            new_heat[k, i] = found_heat
-            p[k, i] = found_p
-            mixed[k, i] = found_mixed
-            warm[k + 1, i] = high
-            if k > 0:
-                tension, gravity, force = per_face, GRAVITY, slow[c + i]
-                share = below * dry[b + i] + above * dry[c + i] if wet else 1.0
-                if sloped is not None:
-                    tension *= steep[c + i]
-                    gravity *= per_w[c + i]
-                    across = below * (pressure[e_low + i] - pressure[f_low + i])
-                    across += above * (pressure[e + i] - pressure[f + i])
-                    along = below * (south[k - 1, i] + north[k - 1, i]) + above * (south[k, i] + north[k, i])
-                    force += share * (slope_x[c + i] * (across * half_x) + slope_y[c + i] * (0.5 * along))
-                tension *= share
-                weight = gravity * (below * mixed[k - 1, i] + above * found_mixed)
-                right = lower + dt * (force - tension * (found_p - p[k - 1, i]) - weight)
-                new_factor, new_value = swept(
-                    size, tension, gravity, stiff[b + i], stiffness, per_lower, per_cell, warm[k - 1, i], middle, high,
-                    below, above, right, factor[k - 1, i], value[k - 1, i],
-                )  # fmt: skip
-                factor[k, i] = new_factor
-                value[k, i] = new_value
+            tension, gravity, force = per_face, GRAVITY, slow[c + i]
+            share = 1.0
+            if wet is not None:
+                share = below * dry[b + i] + above * dry[c + i]
+            if sloped is not None:
+                tension *= steep[c + i]
+                gravity *= per_w[c + i]
+                tilt_x = below * (across[low_k, i] + across[low_k, i + u8(1)])
+                tilt_x += above * (across[k, i] + across[k, i + u8(1)])
+                tilt_y = below * (south[low_k, i] + north[low_k, i]) + above * (south[k, i] + north[k, i])
+                force += share * (slope_x[c + i] * (0.5 * tilt_x) + slope_y[c + i] * (0.5 * tilt_y))
+            tension *= share
+            weight = gravity * (below * low[u8(TILE) + i] + above * found_mixed)
+            right = lower + dt * (force - tension * (found_p - low[i]) - weight)
+            factor, value = swept(
+                size, tension, gravity, stiff[b + i], stiffness, per_lower, per_cell, rows[r + u8(WARM - NEXT) + i],
+                middle, high, below, above, right, rows[r + u8(FACTOR - NEXT) + i], rows[r + u8(VALUE - NEXT) + i],
+                gate,
+            )  # fmt: skip
+            low[i] = found_p
+            low[u8(TILE) + i] = found_mixed
+            rows[r + u8(RISEN_RHO) + i] = found_rho
+            rows[r + u8(RISEN_HEAT) + i] = found_heat
+            rows[r + u8(FACTOR) + i] = factor
+            rows[r + u8(VALUE) + i] = value
+            rows[r + u8(NEXT + WARM) + i] = high
 
 
 @jit(noalias=True, borrowed=True)
 def settle(
-    factor, value, rho, heat, warm, old_w, old_heat, stiff, levels, dt, implicit, damping, share, count, at,
-    next_cell, pressure, middle, next_middle, flux, face, next_face, new_rho, new_w, new_heat, wide, high,
+    rows, low, old_w, old_heat, stiff, levels, dt, implicit, damping, share, count, at, next_cell, pressure, middle,
+    next_middle, flux, face, next_face, new_rho, new_w, new_heat, ahead,
 ):  # fmt: skip
-    """The tridiagonal system of a plane backward, and all of its cells with the new W. high: a row to work in.
+    """The tridiagonal system of a part of a plane backward, and all of its cells with the new W.
 
     old_w, old_heat: None where they are the new ones. middle, face: the places of the first cell in `pressure` and
-    `flux`.
+    `flux`. ahead: as in `forward`.
     """
     nz, explicit = levels.shape[1] - 1, 1.0 - implicit
     for i in range(u8(count)):
-        high[i] = 0.0
+        low[i] = 0.0
     for k in range(nz - 1, -1, -1):
         c, q, step = u8(at + k * next_cell), u8(middle + k * next_middle), dt * implicit * levels[PER_CELL, k]
-        ask_each((new_rho, new_w, new_heat, stiff), at + wide + k * next_cell, count)
+        r = u8((k + 1) * NEXT)
+        ask_each((new_rho, new_w, new_heat, stiff), at + ahead + k * next_cell, count)
         if share != 0.0:
             f = u8(face + k * next_face)
             ask(flux, face + k * next_face + count, count)
             for i in range(u8(count)):
-                new = value[k, i] - factor[k, i] * high[i]
+                new = rows[r + u8(VALUE) + i] - rows[r + u8(FACTOR) + i] * low[i]
                 flux[f + i] += share * (implicit * new + explicit * either(old_w, new_w, c + i))
         for i in range(u8(count)):
-            upper = high[i]
-            lower = value[k, i] - factor[k, i] * upper
+            upper = low[i]
+            lower = rows[r + u8(VALUE) + i] - rows[r + u8(FACTOR) + i] * upper
             before = either(old_heat, new_heat, c + i)
-            new_rho[c + i] = kept(old_heat, rho[k, i] - (upper - lower) * step)
-            new = kept(old_heat, heat[k, i] - (warm[k + 1, i] * upper - warm[k, i] * lower) * step)
+            new_rho[c + i] = kept(old_heat, rows[r + u8(RISEN_RHO) + i] - (upper - lower) * step)
+            carry = rows[r + u8(NEXT + WARM) + i] * upper - rows[r + u8(WARM) + i] * lower
+            new = kept(old_heat, rows[r + u8(RISEN_HEAT) + i] - carry * step)
             pressure[q + i] = stiff[c + i] * (new + damping * (new - before))
             new_heat[c + i] = new
             new_w[c + i] = kept(old_heat, lower)
-            high[i] = lower
+            low[i] = lower

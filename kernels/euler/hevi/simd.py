@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from hpckit.kernels.compile.jit import jit
-from hpckit.kernels.euler.constants import GAMMA, HALO
-from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, FACES_BACK, NO_WATER, WATER
+from hpckit.kernels.euler.constants import GAMMA
+from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, FACES_BACK, HALO, NO_WATER, WATER
 from hpckit.kernels.euler.hevi.rows import (
     add_means,
     ask,
@@ -18,8 +18,9 @@ from hpckit.kernels.euler.hevi.rows import (
     either,
     forward,
     kept,
+    kept_rows,
     settle,
-    working_rows,
+    tiles,
 )
 from hpckit.kernels.euler.hevi.slow import slow_part
 from hpckit.kernels.euler.numerics import outside, power
@@ -120,8 +121,9 @@ def _times(a, b, out):
 
 
 def substep(old, new, work, slow, pressure, levels, flux_x, flux_y, flux_z, numbers):
-    rows = working_rows(7, new.shape[1] + 1, new.shape[3] - 2 * HALO)
-    rest = new, work, slow, pressure, levels, flux_x, flux_y, flux_z, numbers, rows
+    tile = tiles(new.shape[3] - 2 * HALO)
+    (rows, low), wet = kept_rows(new.shape[1]), 1.0 if numbers.wet else None
+    rest = new, work, slow, pressure, levels, flux_x, flux_y, flux_z, numbers, rows, low, tile, wet
     if old is new:  # what is written under `noalias` is not read by another name
         _substep(*rest)
     else:
@@ -129,36 +131,37 @@ def substep(old, new, work, slow, pressure, levels, flux_x, flux_y, flux_z, numb
 
 
 @jit(borrowed=True)
-def _first_substep(old, new, work, slow, pressure, levels, flux_x, flux_y, flux_z, numbers, rows):
+def _first_substep(old, new, work, slow, pressure, levels, flux_x, flux_y, flux_z, numbers, rows, low, tile, wet):
     rho, u, v, w, heat = (
         old[0].reshape(-1), old[1].reshape(-1), old[2].reshape(-1), old[3].reshape(-1), old[4].reshape(-1)
     )  # fmt: skip
     _planes(
-        u, v, w, heat, rho, w, heat, new, work, slow, pressure, levels, flux_x, flux_y, flux_z, numbers, rows
+        u, v, w, heat, rho, w, heat, new, work, slow, pressure, levels, flux_x, flux_y, flux_z, numbers, rows, low,
+        tile, wet,
     )  # fmt: skip
 
 
 @jit(borrowed=True)
-def _substep(new, work, slow, pressure, levels, flux_x, flux_y, flux_z, numbers, rows):
+def _substep(new, work, slow, pressure, levels, flux_x, flux_y, flux_z, numbers, rows, low, tile, wet):
     rho, w, heat = new[0].reshape(-1), new[3].reshape(-1), new[4].reshape(-1)
     _planes(
-        None, None, None, None, rho, w, heat, new, work, slow, pressure, levels, flux_x, flux_y, flux_z, numbers, rows
+        None, None, None, None, rho, w, heat, new, work, slow, pressure, levels, flux_x, flux_y, flux_z, numbers, rows,
+        low, tile, wet,
     )  # fmt: skip
 
 
 @jit(borrowed=True)
 def _planes(
     old_u, old_v, old_w, old_heat, begin_rho, begin_w, begin_heat, new, work, slow, pressure, levels, flux_x, flux_y,
-    flux_z, numbers, rows,
+    flux_z, numbers, rows, low, tile, wet,
 ):  # fmt: skip
-    """A row of columns after the other: momenta along x and beyond it along y, then its columns.
+    """A part of a row of columns after the other: momenta along x and beyond it along y, then its columns.
 
     old_u to old_heat: None where they are new ones; begin_rho to begin_heat are the old ones in any case.
     """
     nz, tall, wide = new.shape[1:]
     nx, cells, far = wide - 2 * HALO, tall * wide, wide - 2 * HALO + 2
-    dt, implicit, share, wet = numbers.dt, numbers.implicit, numbers.share, numbers.wet
-    factor, value, rho, heat, p, mixed, warm = rows[0], rows[1], rows[2], rows[3], rows[4], rows[5], rows[6]
+    dt, implicit, share = numbers.dt, numbers.implicit, numbers.share
     new_rho, u, v, new_w, new_heat = (
         new[0].reshape(-1), new[1].reshape(-1), new[2].reshape(-1), new[3].reshape(-1), new[4].reshape(-1)
     )  # fmt: skip
@@ -166,55 +169,63 @@ def _planes(
     slow_heat = slow[4].reshape(-1)
     theta, stiff, dry = work[3].reshape(-1), work[5].reshape(-1), work[6].reshape(-1)
     excess, x, y, z = pressure.reshape(-1), flux_x.reshape(-1), flux_y.reshape(-1), flux_z.reshape(-1)
+    none = dry.reshape((1, -1))
     next_p, per_dx, per_dy = pressure.shape[1] * far, 1.0 / numbers.dx, 1.0 / numbers.dy
     for j in range(HALO, tall - HALO):
-        at, own = j * wide + HALO, (j - HALO + 1) * far + 1  # of the lowest cell in the state and in the pressure
-        if j == HALO:
+        for first in range(0, nx, tile):
+            n = min(tile, nx - first)
+            # of the lowest cell in the state and in the pressure
+            at, own = j * wide + HALO + first, (j - HALO + 1) * far + 1 + first
+            ahead = tile if first + tile < nx else wide - first
+            if j == HALO:
+                _push(
+                    old_v, v, slow_v, dry, excess, at, at - wide, own, own - far, cells, next_p, nz, n, ahead, per_dy,
+                    dt, wet, n,
+                )  # fmt: skip
+            # The face before this part was that after the last one.
+            begun = 0 if first == 0 else 1
             _push(
-                old_v, v, slow_v, dry, excess, at, at - wide, own, own - far, cells, next_p, nz, nx, wide, far, per_dy,
-                dt, wet, nx,
+                old_u, u, slow_u, dry, excess, at + begun, at + begun - 1, own + begun, own + begun - 1, cells, next_p,
+                nz, n + 1 - begun, ahead, per_dx, dt, wet, 0,
             )  # fmt: skip
-        _push(
-            old_u, u, slow_u, dry, excess, at, at - 1, own, own - 1, cells, next_p, nz, nx + 1, wide, far, per_dx, dt,
-            wet, 0,
-        )  # fmt: skip
-        _push(
-            old_v, v, slow_v, dry, excess, at + wide, at, own + far, own, cells, next_p, nz, nx, wide, far, per_dy, dt,
-            wet, nx,
-        )  # fmt: skip
+            _push(
+                old_v, v, slow_v, dry, excess, at + wide, at, own + far, own, cells, next_p, nz, n, ahead, per_dy, dt,
+                wet, n,
+            )  # fmt: skip
+            forward(
+                u, v, begin_w, begin_rho, begin_heat, slow_w, slow_heat, theta, stiff, dry, dry, dry, dry, dry, none,
+                none, none, rows, low, levels, per_dx, per_dy, dt, implicit, n, at, wide, cells, ahead, old_u, None,
+                wet,
+            )  # fmt: skip
+            settle(
+                rows, low, old_w, old_heat, stiff, levels, dt, implicit, numbers.damping, share, n, at, cells, excess,
+                own, next_p, z, (j - HALO) * nx + first, (tall - 2 * HALO) * nx, new_rho, new_w, new_heat, ahead,
+            )  # fmt: skip
         if share != 0.0:
+            at = j * wide + HALO
             add_means(x, y, u, v, share, j - HALO, tall - 2 * HALO, at, wide, cells, nz, nx)
-        forward(
-            u, v, begin_w, begin_rho, begin_heat, slow_w, slow_heat, theta, stiff, dry, dry, dry, dry, dry, excess, p,
-            p, factor, value, rho, heat, p, mixed, warm, levels, per_dx, per_dy, dt, implicit, wet, nx, at, own, wide,
-            cells, next_p, old_u, None,
-        )  # fmt: skip
-        settle(
-            factor, value, rho, heat, warm, old_w, old_heat, stiff, levels, dt, implicit, numbers.damping, share, nx,
-            at, cells, excess, own, next_p, z, (j - HALO) * nx, (tall - 2 * HALO) * nx, new_rho, new_w, new_heat, wide,
-            p[nz],
-        )  # fmt: skip
 
 
 @jit(noalias=True, borrowed=True)
 def _push(
-    old, new, slow, dry, p, at, before, high, low, next_cell, next_p, nz, count, wide, far, per_width, dt, wet, asked
+    old, new, slow, dry, p, at, before, high, low, next_cell, next_p, nz, count, ahead, per_width, dt, wet, asked
 ):  # fmt: skip
-    """Momenta of a plane at faces between the cells `before` and `at`, which stand at low and high in the pressure.
+    """Momenta of a part of a plane at faces between the cells `before` and `at`, high and low in the pressure.
 
-    old: None where it is `new`. asked: how many numbers of the next row along y to ask for of what is in cells.
+    old: None where it is `new`. ahead: from here to the part that comes next; asked: how much of what is in cells to
+    ask for there.
     """
     for k in range(nz):
         c, b, right, left = (
             u8(at + k * next_cell), u8(before + k * next_cell), u8(high + k * next_p), u8(low + k * next_p)
         )  # fmt: skip
         if old is None:
-            ask_each((new, slow), at + wide + k * next_cell, count)
+            ask_each((new, slow), at + ahead + k * next_cell, count)
         else:
-            ask_each((old, new, slow), at + wide + k * next_cell, count)
-        ask(p, high + far + k * next_p, asked)
-        if wet:
-            ask(dry, at + wide + k * next_cell, asked)
+            ask_each((old, new, slow), at + ahead + k * next_cell, count)
+        ask(p, high + ahead + k * next_p, asked)
+        if wet is not None:
+            ask(dry, at + ahead + k * next_cell, asked)
             for i in range(u8(count)):
                 gradient = 0.5 * (dry[b + i] + dry[c + i]) * ((p[right + i] - p[left + i]) * per_width)
                 new[c + i] = kept(old, either(old, new, c + i) + dt * (slow[c + i] - gradient))

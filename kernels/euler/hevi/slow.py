@@ -12,12 +12,13 @@ import numpy as np
 
 from hpckit.kernels.aligned import LINE, lined
 from hpckit.kernels.compile.jit import inlined, jit
-from hpckit.kernels.euler.constants import GAMMA, GRAVITY, HALO
+from hpckit.kernels.euler.constants import GAMMA, GRAVITY
 from hpckit.kernels.euler.hevi.constants import (
     ABOVE,
     BELOW,
     DRY,
     FACES_BACK,
+    HALO,
     PER_CELL,
     PER_FACE,
     STIFFNESS,
@@ -98,7 +99,8 @@ def _find(
     """Speeds, theta and what is not linear of the pressure of some rows of a level and of those around them.
 
     Substeps' numbers go into `work`, and the pressure at the start, whose rho theta is `begin`, into `first_p`.
-    Cells beyond the halo are found, too, where they fill a line of the cache: nothing reads them.
+    Cells beyond the halo are found, too, where they fill a line of the cache: nothing reads them. Those that would lie
+    before the first field or behind the last are left out.
     """
     plane, cells = tall * wide, nz * tall * wide
     base, base_heat, base_p, base_under = column[0, k], column[1, k], column[2, k], column[0, max(k - 1, 0)]
@@ -109,10 +111,12 @@ def _find(
         at = k * plane + j * wide + HALO
         for each in range(3):
             ask(state, each * cells + at + plane, span)
-        left, a = at - LANES, u8(near(k, j - first + SOUTH, span) - LANES)
+        # What is read of the cell before a row, and of the last field.
+        beyond = max(wide + LANES + 1 - at, 0), max(at + span - plane * nz, 0)
+        left, a = at - LANES + beyond[0], u8(near(k, j - first + SOUTH, span) - LANES + beyond[0])
         r, west, south, under = u8(left), u8(left - 1), u8(left - wide), u8(left - min(k, 1) * plane)
         m, o, s, h = u8(cells + left), u8(2 * cells + left), u8(3 * cells + left), u8(4 * cells + left)
-        for i in range(u8(span + LANES)):
+        for i in range(u8(span + LANES - beyond[0] - beyond[1])):
             here = state[r + i] + base
             x, y = 0.5 * ((state[west + i] + base) + here), 0.5 * ((state[south + i] + base) + here)
             z = below * (state[under + i] + base_under) + above * here

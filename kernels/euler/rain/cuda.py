@@ -10,8 +10,8 @@ from hpckit.kernels.compile.cuda.pieces import typed_kernel
 from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.device_array import empty
 from hpckit.kernels.euler.box.constants import RHO, RHO_THETA
-from hpckit.kernels.euler.constants import HALO, RD, REACH
-from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, PER_CELL
+from hpckit.kernels.euler.constants import RD, REACH
+from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, HALO, PER_CELL
 from hpckit.kernels.euler.numerics import power
 from hpckit.kernels.euler.rain.constants import CL, CVV, LATENT, RV, WATER_DENSITY
 from hpckit.kernels.euler.rain.numerics import (

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from hpckit.kernels.euler.constants import HALO, REACH
+from hpckit.kernels.euler.constants import REACH
+from hpckit.kernels.euler.hevi.constants import HALO
 from hpckit.kernels.forms import double_form_for
 
 

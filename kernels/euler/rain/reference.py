@@ -20,8 +20,8 @@ from __future__ import annotations
 import numpy as np
 
 from hpckit.kernels.euler.box.constants import RHO, RHO_THETA
-from hpckit.kernels.euler.constants import CP, CV, GAMMA, HALO, RD, REACH
-from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, PER_CELL
+from hpckit.kernels.euler.constants import CP, CV, GAMMA, RD, REACH
+from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, HALO, PER_CELL
 from hpckit.kernels.euler.rain.constants import (
     BOLTON,
     BOLTON_SHIFT,

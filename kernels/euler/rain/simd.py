@@ -6,8 +6,8 @@ import numpy as np
 
 from hpckit.kernels.compile.jit import jit
 from hpckit.kernels.euler.box.constants import RHO, RHO_THETA
-from hpckit.kernels.euler.constants import HALO, RD, REACH
-from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, PER_CELL
+from hpckit.kernels.euler.constants import RD, REACH
+from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, HALO, PER_CELL
 from hpckit.kernels.euler.numerics import outside, power
 from hpckit.kernels.euler.rain.constants import CL, CVV, LATENT, RV, WATER_DENSITY
 from hpckit.kernels.euler.rain.numerics import (

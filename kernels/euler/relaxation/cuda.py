@@ -9,25 +9,25 @@ import numpy as np
 from hpckit.kernels.compile.cuda.jit import blocks, cuda, threads
 from hpckit.kernels.compile.cuda.pieces import typed_kernel
 from hpckit.kernels.device_array import empty
-from hpckit.kernels.euler.constants import HALO
 
 THREADS = threads(128)
 
 
 def relax(state: Any, column: Any, base: Any, side_x: Any, side_y: Any, lid: Any, dt: float, back: int) -> Any:
     nx, ny = side_x.shape[1], side_y.shape[1]
+    halo = (state.shape[3] - nx) // 2
     added = empty((len(lid), ny, nx), state)
     grid = (blocks(nx, THREADS), ny, len(lid))
     calm, give_back = (typed_kernel(each, state.dtype)[grid, THREADS] for each in (_calm, _return))
-    calm(state, column, base, lid, state.dtype.type(dt), back)  # before densities change, which neighbors read
-    give_back(state, column, base, side_x, side_y, state.dtype.type(dt), added)
+    calm(state, column, base, lid, state.dtype.type(dt), back, halo)  # before densities change, which neighbors read
+    give_back(state, column, base, side_x, side_y, state.dtype.type(dt), added, halo)
     return added.sum(dtype=np.float64)
 
 
-def _calm(state, column, base, lid, dt, back):
+def _calm(state, column, base, lid, dt, back, halo):
     i, j, k = cuda.grid(1), cuda.blockIdx.y, cuda.blockIdx.z
-    if i < state.shape[3] - 2 * HALO and lid[k] > 0.0:
-        x, y = i + HALO, j + HALO
+    if i < state.shape[3] - 2 * halo and lid[k] > 0.0:
+        x, y = i + halo, j + halo
         keep = 1.0 / (1.0 + dt * lid[k])
         rho = state[0, k, y, x] + column[0, k]
         goal = 0.5 * ((state[0, k, y, x - back] + column[0, k]) + rho) * base[0, k]
@@ -40,10 +40,10 @@ def _calm(state, column, base, lid, dt, back):
         state[4, k, y, x] = goal + keep * (state[4, k, y, x] - goal)
 
 
-def _return(state, column, base, side_x, side_y, dt, added):
+def _return(state, column, base, side_x, side_y, dt, added, halo):
     i, j, k = cuda.grid(1), cuda.blockIdx.y, cuda.blockIdx.z
     if i < side_x.shape[1]:
-        x, y = i + HALO, j + HALO
+        x, y = i + halo, j + halo
         rate = dt * max(side_x[0, i], side_y[0, j])
         lost = rate / (1.0 + rate)
         added[k, j, i] = -lost * state[0, k, y, x]

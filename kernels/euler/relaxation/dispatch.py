@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from hpckit.kernels.euler.box.constants import FIELDS
-from hpckit.kernels.euler.constants import HALO
 from hpckit.kernels.forms import double_form_for
 
 
@@ -15,9 +14,11 @@ def relax(state: Any, column: Any, base: Any, side_x: Any, side_y: Any, lid: Any
     On a GPU that is a number there: `float` waits for it.
     """
     form = double_form_for(__package__, state, column, base, side_x, side_y, lid)
-    wanted = (FIELDS, len(lid), side_y.shape[-1] + 2 * HALO, side_x.shape[-1] + 2 * HALO)
+    around = max(state.shape[3] - side_x.shape[-1], 2)  # the halo is what the state has beyond the rates
+    wanted = (FIELDS, len(lid), side_y.shape[-1] + around, side_x.shape[-1] + around)
     if (
         state.shape != wanted
+        or around % 2
         or len(side_x) != 2
         or len(side_y) != 2
         or base.shape != (4, len(lid))

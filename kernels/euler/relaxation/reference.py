@@ -16,9 +16,6 @@ from __future__ import annotations
 import numpy as np
 
 from hpckit.kernels.euler.box.constants import RHO, RHO_THETA, RHO_U, RHO_V, RHO_W
-from hpckit.kernels.euler.constants import HALO
-
-OWNED = slice(HALO, -HALO)
 
 
 def relax(
@@ -38,13 +35,15 @@ def relax(
     nx] and float64[2, ny]; of both axes the greater applies. lid: rates of the sponge by level, float64[nz]. back: 0 if
     momenta stand in the cells, 1 if they stand at their low faces; the halo's density is then read below the lid.
     """
-    owned = state[:, :, OWNED, OWNED]
+    halo = (state.shape[3] - side_x.shape[1]) // 2
+    inner = slice(halo, -halo)
+    owned = state[:, :, inner, inner]
     base_rho, base_rho_theta = column[0, :, None, None], column[1, :, None, None]
     whole = state[RHO] + base_rho
-    rho = whole[:, OWNED, OWNED]
+    rho = whole[:, inner, inner]
     there = {
-        RHO_U: 0.5 * (np.roll(whole, back, 2) + whole)[:, OWNED, OWNED],
-        RHO_V: 0.5 * (np.roll(whole, back, 1) + whole)[:, OWNED, OWNED],
+        RHO_U: 0.5 * (np.roll(whole, back, 2) + whole)[:, inner, inner],
+        RHO_V: 0.5 * (np.roll(whole, back, 1) + whole)[:, inner, inner],
         RHO_W: rho,  # relaxes toward 0
     }
     keep = 1 / (1 + dt * lid[:, None, None])

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 from hpckit.kernels.compile.jit import STRICT, jit
-from hpckit.kernels.euler.constants import HALO
 
 
 @jit(math=STRICT)
 def relax(state, column, base, side_x, side_y, lid, dt, back):
     # Without fused operations, so that a mirrored state stays mirrored.
-    added = 0.0
+    added, halo = 0.0, (state.shape[3] - side_x.shape[1]) // 2
     for level in range(state.shape[1]):
         if lid[level] > 0.0:
             keep = 1.0 / (1.0 + dt * lid[level])
             for row in range(side_y.shape[1]):
                 for cell in range(side_x.shape[1]):
-                    _calm(state, column, base, level, row + HALO, cell + HALO, keep, back)
+                    _calm(state, column, base, level, row + halo, cell + halo, keep, back)
         for row in range(side_y.shape[1]):
             for cell in range(side_x.shape[1]):
                 here = dt * max(side_x[0, cell], side_y[0, row])
                 at_u, at_v = dt * max(side_x[1, cell], side_y[0, row]), dt * max(side_x[0, cell], side_y[1, row])
                 if max(here, at_u, at_v) > 0.0:
                     lost = (at_u / (1.0 + at_u), at_v / (1.0 + at_v), here / (1.0 + here))
-                    added += _return(state, column, base, level, row + HALO, cell + HALO, lost)
+                    added += _return(state, column, base, level, row + halo, cell + halo, lost)
     return added
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from hpckit.kernels.compile.cuda.jit import blocks, cuda, threads
 from hpckit.kernels.compile.cuda.pieces import typed_kernel
 from hpckit.kernels.compile.jit import inlined
-from hpckit.kernels.euler.constants import HALO, REACH
+from hpckit.kernels.euler.constants import REACH
 from hpckit.kernels.euler.tracers.numerics import linear, passing
 
 THREADS = threads(128)
@@ -18,27 +18,28 @@ def transport(
     thins: bool,
 ) -> None:  # fmt: skip
     levels, height, width = new.shape
-    grid = (blocks(width - 2 * HALO, THREADS), height - 2 * HALO, levels)
+    halo = REACH + (new.shape[2] - tracers.shape[3]) // 2
+    grid = (blocks(width - 2 * halo, THREADS), height - 2 * halo, levels)
     if thins:
         steps = dim == 0, dim == 1, dim == 2  # from a face to the next
-        typed_kernel(_thin, new.dtype)[grid, THREADS](old, new, mass_flux, rates, *map(int, steps))
+        typed_kernel(_thin, new.dtype)[grid, THREADS](old, new, mass_flux, rates, *map(int, steps), halo)
     launch = typed_kernel((_along_z, _along_y, _along_x)[dim], new.dtype)[grid, THREADS]
     for tracer in range(len(tracers)):
-        launch(tracers[tracer], out[tracer], old, new, column, mass_flux, rates, bounded)
+        launch(tracers[tracer], out[tracer], old, new, column, mass_flux, rates, bounded, halo)
 
 
 def borrow(tracers: Any, density: Any) -> None:
     tall, wide = tracers.shape[2:]
     launch = typed_kernel(_borrow, density.dtype)[(blocks(wide - 2 * REACH, THREADS), tall - 2 * REACH), THREADS]
     for each in tracers:
-        launch(each, tracers[0], density)
+        launch(each, tracers[0], density, REACH + (density.shape[3] - tracers.shape[3]) // 2)
 
 
-def _borrow(q, vapor, density):
+def _borrow(q, vapor, density, halo):
     i, j = cuda.grid(1) + REACH, cuda.blockIdx.y + REACH
     nz = q.shape[0]
     if i < q.shape[2] - REACH:
-        y, x = j + HALO - REACH, i + HALO - REACH
+        y, x = j + halo - REACH, i + halo - REACH
         for turn in range(2 * nz - 2):
             k = nz - 1 - turn if turn < nz - 1 else turn - nz + 1
             other = k - 1 if turn < nz - 1 else k + 1
@@ -50,53 +51,53 @@ def _borrow(q, vapor, density):
         vapor[0, j, i] += lack * density[0, nz - 1, y, x] / density[0, 0, y, x]
 
 
-def _thin(old, new, mass_flux, rates, up, north, east):
+def _thin(old, new, mass_flux, rates, up, north, east, halo):
     i, j, k = cuda.grid(1), cuda.blockIdx.y, cuda.blockIdx.z
-    if i < new.shape[2] - 2 * HALO:
+    if i < new.shape[2] - 2 * halo:
         passed = mass_flux[k + up, j + north, i + east] - mass_flux[k, j, i]
-        new[k, j + HALO, i + HALO] = old[k, j + HALO, i + HALO] - rates[k] * passed
+        new[k, j + halo, i + halo] = old[k, j + halo, i + halo] - rates[k] * passed
 
 
-def _along_x(q, out, old, new, column, mass_flux, rates, bounded):
+def _along_x(q, out, old, new, column, mass_flux, rates, bounded, halo):
     i, j, k = cuda.grid(1), cuda.blockIdx.y, cuda.blockIdx.z
     if i < q.shape[2] - 2 * REACH:
         y, x, base, rate = j + REACH, i + REACH, column[0, k], rates[k]
-        before, here = old[k, j + HALO, i + HALO] + base, q[k, y, x]
+        before, here = old[k, j + halo, i + halo] + base, q[k, y, x]
         low = crossing(
             q[k, y, x - 3], q[k, y, x - 2], q[k, y, x - 1], here, q[k, y, x + 1], q[k, y, x + 2], mass_flux[k, j, i],
-            old[k, j + HALO, i + HALO - 1] + base, before, rate, rate, bounded,
+            old[k, j + halo, i + halo - 1] + base, before, rate, rate, bounded,
         )  # fmt: skip
         high = crossing(
             q[k, y, x - 2], q[k, y, x - 1], here, q[k, y, x + 1], q[k, y, x + 2], q[k, y, x + 3],
-            mass_flux[k, j, i + 1], before, old[k, j + HALO, i + HALO + 1] + base, rate, rate, bounded,
+            mass_flux[k, j, i + 1], before, old[k, j + halo, i + halo + 1] + base, rate, rate, bounded,
         )  # fmt: skip
-        out[k, y, x] = (before * here - rate * (high - low)) / (new[k, j + HALO, i + HALO] + base)
+        out[k, y, x] = (before * here - rate * (high - low)) / (new[k, j + halo, i + halo] + base)
 
 
-def _along_y(q, out, old, new, column, mass_flux, rates, bounded):
+def _along_y(q, out, old, new, column, mass_flux, rates, bounded, halo):
     i, j, k = cuda.grid(1), cuda.blockIdx.y, cuda.blockIdx.z
     if i < q.shape[2] - 2 * REACH:
         y, x, base, rate = j + REACH, i + REACH, column[0, k], rates[k]
-        before, here = old[k, j + HALO, i + HALO] + base, q[k, y, x]
+        before, here = old[k, j + halo, i + halo] + base, q[k, y, x]
         low = crossing(
             q[k, y - 3, x], q[k, y - 2, x], q[k, y - 1, x], here, q[k, y + 1, x], q[k, y + 2, x], mass_flux[k, j, i],
-            old[k, j + HALO - 1, i + HALO] + base, before, rate, rate, bounded,
+            old[k, j + halo - 1, i + halo] + base, before, rate, rate, bounded,
         )  # fmt: skip
         high = crossing(
             q[k, y - 2, x], q[k, y - 1, x], here, q[k, y + 1, x], q[k, y + 2, x], q[k, y + 3, x],
-            mass_flux[k, j + 1, i], before, old[k, j + HALO + 1, i + HALO] + base, rate, rate, bounded,
+            mass_flux[k, j + 1, i], before, old[k, j + halo + 1, i + halo] + base, rate, rate, bounded,
         )  # fmt: skip
-        out[k, y, x] = (before * here - rate * (high - low)) / (new[k, j + HALO, i + HALO] + base)
+        out[k, y, x] = (before * here - rate * (high - low)) / (new[k, j + halo, i + halo] + base)
 
 
-def _along_z(q, out, old, new, column, mass_flux, rates, bounded):
+def _along_z(q, out, old, new, column, mass_flux, rates, bounded, halo):
     """Beyond ground and lid stands the level next to the wall."""
     i, j, k = cuda.grid(1), cuda.blockIdx.y, cuda.blockIdx.z
     if i < q.shape[2] - 2 * REACH:
         y, x, top = j + REACH, i + REACH, q.shape[0] - 1
         a, b, c = max(k - 3, 0), max(k - 2, 0), max(k - 1, 0)
         d, e, f = min(k + 1, top), min(k + 2, top), min(k + 3, top)
-        row, cell = j + HALO, i + HALO
+        row, cell = j + halo, i + halo
         before, here = old[k, row, cell] + column[0, k], q[k, y, x]
         low = crossing(
             q[a, y, x], q[b, y, x], q[c, y, x], here, q[d, y, x], q[e, y, x], mass_flux[k, j, i],

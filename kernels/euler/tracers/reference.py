@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hpckit.kernels.euler.constants import HALO, REACH
+from hpckit.kernels.euler.constants import REACH
 
 
 def transport(
@@ -42,12 +42,13 @@ def transport(
 ) -> None:
     """Advect the tracers along a dim (0: z, 1: y, 2: x) with the air, into the owned cells of `out`.
 
-    old, new: rho' before its mass has passed and after, float64[nz, ny + 12, nx + 12]; old has its halo in this
+    old, new: rho' before its mass has passed and after, float64[nz, ny + 2 halo, nx + 2 halo]; old has its halo in this
     direction. With `thins` the owned cells of `new` are filled here, by the mass flux, else they are given. column:
     the base state's rho is its first row; mass_flux: through the faces along dim, as `kernels.euler.box.reference` has
     it. rates: dt over the width of cells along dim, by level, s/m, float64[nz].
     """
-    near = [slice(None)] + [slice(HALO, -HALO)] * 2
+    halo = REACH + (new.shape[2] - tracers.shape[3]) // 2
+    near = [slice(None)] + [slice(halo, -halo)] * 2
     rate = rates[:, None, None]
     if thins:
         new[tuple(near)] = old[tuple(near)] - rate * np.diff(mass_flux, axis=dim)
@@ -55,7 +56,7 @@ def transport(
     owned = [slice(None)] + [slice(REACH, -REACH)] * 2
     rho_owned, rho_after = rho_old[tuple(near)], rho_new[tuple(near)]
     if dim:
-        owned[dim], near[dim] = slice(None), slice(HALO - 1, 1 - HALO)
+        owned[dim], near[dim] = slice(None), slice(halo - 1, 1 - halo)
         rho = np.moveaxis(rho_old[tuple(near)], dim, 0)
         upstream = np.moveaxis(rate, dim, 0)
     else:
@@ -80,9 +81,10 @@ def borrow(tracers: np.ndarray, density: np.ndarray) -> None:
 
     What a whole column lacks comes from the first tracer, vapor, of its lowest cell. Diffusion of deviations from a
     base state, and across levels that slope, may leave a little less than nothing where the air is dry; microphysics
-    would lift it to 0 and so make water. density: of mass, by thickness, [1, nz, ny + 12, nx + 12].
+    would lift it to 0 and so make water. density: of mass, by thickness, [1, nz, ny + 2 halo, nx + 2 halo].
     """
-    rho, q = density[0, :, HALO:-HALO, HALO:-HALO], tracers[:, :, REACH:-REACH, REACH:-REACH]
+    halo = REACH + (density.shape[3] - tracers.shape[3]) // 2
+    rho, q = density[0, :, halo:-halo, halo:-halo], tracers[:, :, REACH:-REACH, REACH:-REACH]
     top = len(rho) - 1
     for k, other in [(k, k - 1) for k in range(top, 0, -1)] + [(k, k + 1) for k in range(top)]:
         lack = np.minimum(q[:, k], 0.0)

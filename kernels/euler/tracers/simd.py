@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from hpckit.kernels.compile.jit import STRICT, inlined, jit
-from hpckit.kernels.euler.constants import HALO, REACH
+from hpckit.kernels.euler.constants import REACH
 from hpckit.kernels.euler.tracers.numerics import between, edge, linear, slope
 
 u8 = np.uint64
@@ -25,7 +25,8 @@ def transport(tracers, out, old, new, column, mass_flux, dim, rates, bounded, th
     q, result, flux, before, after = (
         tracers.reshape(-1), out.reshape(-1), mass_flux.reshape(-1), old.reshape(-1), new.reshape(-1)
     )  # fmt: skip
-    rest = (q, result, before, after, column[0], flux, rates, bounded, thins, kinds, levels, rows, cells)
+    halo = REACH + (new.shape[2] - tracers.shape[3]) // 2
+    rest = (q, result, before, after, column[0], flux, rates, bounded, thins, kinds, levels, rows, cells, halo)
     if dim == 2:
         _along(*rest, bent, near, carried, share)
     else:
@@ -34,15 +35,16 @@ def transport(tracers, out, old, new, column, mass_flux, dim, rates, bounded, th
 
 @jit(noalias=True, borrowed=True, math=STRICT)
 def _along(
-    q, out, before, after, base, flux, rates, bounded, thins, kinds, levels, rows, cells, bent, edges, carried, share
+    q, out, before, after, base, flux, rates, bounded, thins, kinds, levels, rows, cells, halo, bent, edges, carried,
+    share,
 ):  # fmt: skip
     """Along x, row by row."""
-    wide, wide_q, one, two = cells + 2 * HALO, cells + 2 * REACH, u8(1), u8(2)
+    wide, wide_q, one, two = cells + 2 * halo, cells + 2 * REACH, u8(1), u8(2)
     for level in range(levels):
         rho, rate = base[level], rates[level]
         for row in range(rows):
             face = u8((level * rows + row) * (cells + 1))
-            c = u8((level * (rows + 2 * HALO) + row + HALO) * wide + HALO)
+            c = u8((level * (rows + 2 * halo) + row + halo) * wide + halo)
             start = (level * (rows + 2 * REACH) + row + REACH) * wide_q + REACH
             if thins:
                 for i in range(u8(cells)):
@@ -78,16 +80,16 @@ def _along(
 
 @jit(noalias=True, borrowed=True, math=STRICT)
 def _across(
-    q, out, before, after, base, flux, rates, bounded, thins, kinds, levels, rows, cells, up, many, bent, behind, near,
-    carried, share,
+    q, out, before, after, base, flux, rates, bounded, thins, kinds, levels, rows, cells, halo, up, many, bent, behind,
+    near, carried, share,
 ):  # fmt: skip
     """Along y, or up, from one row of faces to the next, `many` rows of a level at a time.
 
     Each row of faces takes the row of cells behind it with it. The first has none: what it writes into the first row of
     cells, the second writes over.
     """
-    wide, wide_q = cells + 2 * HALO, cells + 2 * REACH
-    plane, plane_q = (rows + 2 * HALO) * wide, (rows + 2 * REACH) * wide_q
+    wide, wide_q = cells + 2 * halo, cells + 2 * REACH
+    plane, plane_q = (rows + 2 * halo) * wide, (rows + 2 * REACH) * wide_q
     # From a row to the next, and the first and last rows there are: beyond ground and lid the level next to the wall.
     next_q, next_rho, next_face = (plane_q, plane, rows * cells) if up else (wide_q, wide, cells)
     steps, groups, first, last = (
@@ -95,7 +97,7 @@ def _across(
     )
     for group in range(groups):
         at_q = REACH * wide_q + REACH + group * (many * wide_q if up else plane_q)
-        at_rho = HALO * wide + HALO + group * (many * wide if up else plane)
+        at_rho = halo * wide + halo + group * (many * wide if up else plane)
         at_face = group * (many * cells if up else (rows + 1) * cells)
         for step in range(steps + 1):
             home = max(step - 1, 0)  # the row of cells between this row of faces and the last
@@ -166,21 +168,22 @@ def _passes(q0, q1, q2, q3, q4, q5, wind, share):
 @jit(math=STRICT)
 def borrow(tracers, density):
     kinds, nz, tall, wide = tracers.shape
+    halo = REACH + (density.shape[3] - tracers.shape[3]) // 2
     for part in range(kinds):
         for turn in range(2 * nz - 2):
             k = nz - 1 - turn if turn < nz - 1 else turn - nz + 1
             other = k - 1 if turn < nz - 1 else k + 1
             for j in range(REACH, tall - REACH):
-                row = j + HALO - REACH
+                row = j + halo - REACH
                 for i in range(REACH, wide - REACH):
                     lack = min(tracers[part, k, j, i], 0.0)
-                    share = density[0, k, row, i + HALO - REACH] / density[0, other, row, i + HALO - REACH]
+                    share = density[0, k, row, i + halo - REACH] / density[0, other, row, i + halo - REACH]
                     tracers[part, other, j, i] += lack * share
                     tracers[part, k, j, i] -= lack
         for j in range(REACH, tall - REACH):
-            row = j + HALO - REACH
+            row = j + halo - REACH
             for i in range(REACH, wide - REACH):
                 lack = min(tracers[part, nz - 1, j, i], 0.0)
-                share = density[0, nz - 1, row, i + HALO - REACH] / density[0, 0, row, i + HALO - REACH]
+                share = density[0, nz - 1, row, i + halo - REACH] / density[0, 0, row, i + halo - REACH]
                 tracers[part, nz - 1, j, i] -= lack
                 tracers[0, 0, j, i] += lack * share

@@ -8,8 +8,8 @@ from typing import Any
 from hpckit.kernels.compile.cuda.jit import blocks, cuda, threads
 from hpckit.kernels.compile.cuda.pieces import typed_kernel
 from hpckit.kernels.compile.jit import inlined
-from hpckit.kernels.euler.constants import GRAVITY, HALO, REACH
-from hpckit.kernels.euler.hevi.constants import PER_CELL, PER_FACE
+from hpckit.kernels.euler.constants import GRAVITY, REACH
+from hpckit.kernels.euler.hevi.constants import HALO, PER_CELL, PER_FACE
 from hpckit.kernels.euler.hevi.stress.numerics import (
     carried_change,
     four_xy,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hpckit.kernels.compile.jit import inlined
-from hpckit.kernels.euler.constants import HALO, REACH
-from hpckit.kernels.euler.hevi.constants import PER_CELL, PER_FACE
+from hpckit.kernels.euler.constants import REACH
+from hpckit.kernels.euler.hevi.constants import HALO, PER_CELL, PER_FACE
 
 
 @inlined

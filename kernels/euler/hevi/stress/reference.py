@@ -16,8 +16,8 @@ from __future__ import annotations
 import numpy as np
 
 from hpckit.kernels.euler.box.constants import RHO, RHO_THETA, RHO_U, RHO_V, RHO_W
-from hpckit.kernels.euler.constants import GRAVITY, HALO, REACH
-from hpckit.kernels.euler.hevi.constants import PER_CELL, PER_FACE
+from hpckit.kernels.euler.constants import GRAVITY, REACH
+from hpckit.kernels.euler.hevi.constants import HALO, PER_CELL, PER_FACE
 
 OWNED = (slice(None), slice(HALO, -HALO), slice(HALO, -HALO))
 AROUND = (slice(None), slice(HALO - 1, 1 - HALO), slice(HALO - 1, 1 - HALO))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from hpckit.kernels.compile.jit import jit
-from hpckit.kernels.euler.constants import GRAVITY, HALO, REACH
-from hpckit.kernels.euler.hevi.constants import PER_CELL, PER_FACE
+from hpckit.kernels.euler.constants import GRAVITY, REACH
+from hpckit.kernels.euler.hevi.constants import HALO, PER_CELL, PER_FACE
 
 u8 = np.uint64
 

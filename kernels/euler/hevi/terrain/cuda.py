@@ -8,9 +8,9 @@ from hpckit.kernels.compile.cuda.jit import blocks, cuda
 from hpckit.kernels.compile.cuda.pieces import typed_kernel
 from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.device_array import empty
-from hpckit.kernels.euler.constants import GAMMA, GRAVITY, HALO
+from hpckit.kernels.euler.constants import GAMMA, GRAVITY
 from hpckit.kernels.euler.hevi import cuda as flat
-from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, PER_FACE, LargeStage, Substep
+from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, HALO, PER_FACE, LargeStage, Substep
 from hpckit.kernels.euler.hevi.cuda import FIRST, THREADS, eliminate, explicit_part, settle, settled
 from hpckit.kernels.euler.hevi.terrain.constants import (
     EXCESS,

@@ -30,10 +30,11 @@ from __future__ import annotations
 import numpy as np
 
 from hpckit.kernels.euler.box.constants import RHO, RHO_THETA, RHO_U, RHO_V, RHO_W
-from hpckit.kernels.euler.constants import GAMMA, GRAVITY, HALO
+from hpckit.kernels.euler.constants import GAMMA, GRAVITY
 from hpckit.kernels.euler.hevi import reference as flat
 from hpckit.kernels.euler.hevi.constants import (
     DRY,
+    HALO,
     PER_FACE,
     PRESSURE,
     STIFFNESS,

@@ -5,11 +5,22 @@ from __future__ import annotations
 import numpy as np
 
 from hpckit.kernels.compile.jit import jit
-from hpckit.kernels.euler.constants import GAMMA, GRAVITY, HALO
+from hpckit.kernels.euler.constants import GAMMA, GRAVITY
 from hpckit.kernels.euler.hevi import simd as flat
-from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, FACES_BACK, PER_FACE, LargeStage
+from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, FACES_BACK, HALO, PER_FACE, LargeStage
 from hpckit.kernels.euler.hevi.constants import WORKS as FLAT_WORKS
-from hpckit.kernels.euler.hevi.rows import add_means, ask, ask_each, either, fill, forward, kept, settle, working_rows
+from hpckit.kernels.euler.hevi.rows import (
+    add_means,
+    ask,
+    ask_each,
+    either,
+    fill,
+    forward,
+    kept,
+    kept_rows,
+    settle,
+    tiles,
+)
 from hpckit.kernels.euler.numerics import outside, power
 
 u8 = np.uint64
@@ -264,8 +275,10 @@ def _lift(
 
 
 def substep(old, new, work, ground, slow, pressure, levels, flux_x, flux_y, flux_z, numbers):
-    rows = working_rows(9, new.shape[1] + 1, new.shape[3] - 2 * HALO + 1)
-    rest = new, work, ground, slow, pressure, levels, flux_x, flux_y, flux_z, numbers, rows
+    nx, wet = new.shape[3] - 2 * HALO, 1.0 if numbers.wet else None
+    sides = np.empty((3, new.shape[1], nx + 1))
+    rest = new, work, ground, slow, pressure, levels, flux_x, flux_y, flux_z, numbers, *kept_rows(new.shape[1])
+    rest = *rest, sides, tiles(nx), wet
     if old is new:
         _substep(*rest)
     else:
@@ -273,41 +286,46 @@ def substep(old, new, work, ground, slow, pressure, levels, flux_x, flux_y, flux
 
 
 @jit(borrowed=True)
-def _first_substep(old, new, work, ground, slow, pressure, levels, flux_x, flux_y, flux_z, numbers, rows):
+def _first_substep(
+    old, new, work, ground, slow, pressure, levels, flux_x, flux_y, flux_z, numbers, rows, low, sides, tile, wet
+):
     rho, u, v, w, heat = (
         old[0].reshape(-1), old[1].reshape(-1), old[2].reshape(-1), old[3].reshape(-1), old[4].reshape(-1)
     )  # fmt: skip
     _planes(
-        u, v, w, heat, rho, w, heat, new, work, ground, slow, pressure, levels, flux_x, flux_y, flux_z, numbers, rows
+        u, v, w, heat, rho, w, heat, new, work, ground, slow, pressure, levels, flux_x, flux_y, flux_z, numbers, rows,
+        low, sides, tile, wet,
     )  # fmt: skip
 
 
 @jit(borrowed=True)
-def _substep(new, work, ground, slow, pressure, levels, flux_x, flux_y, flux_z, numbers, rows):
+def _substep(new, work, ground, slow, pressure, levels, flux_x, flux_y, flux_z, numbers, rows, low, sides, tile, wet):
     rho, w, heat = new[0].reshape(-1), new[3].reshape(-1), new[4].reshape(-1)
     _planes(
         None, None, None, None, rho, w, heat, new, work, ground, slow, pressure, levels, flux_x, flux_y, flux_z,
-        numbers, rows,
+        numbers, rows, low, sides, tile, wet,
     )  # fmt: skip
 
 
 @jit(borrowed=True)
 def _planes(
     old_u, old_v, old_w, old_heat, begin_rho, begin_w, begin_heat, new, work, ground, slow, pressure, levels, flux_x,
-    flux_y, flux_z, numbers, rows,
+    flux_y, flux_z, numbers, rows, low, sides, tile, wet,
 ):  # fmt: skip
-    """As the flat one; the gradients of the pressure along y, south and north of a plane, serve Omega too."""
+    """As the flat one; the gradients of the pressure along x and y, the latter of two planes, serve Omega too.
+
+    Momenta of a whole row come first, as their gradients are those of the pressure before any of its columns.
+    """
     tilt, metric = ground.tilt, ground.metric
     nz, tall, wide = new.shape[1:]
     nx, cells, far = wide - 2 * HALO, tall * wide, wide - 2 * HALO + 2
     dt, implicit, share = numbers.dt, numbers.implicit, numbers.share
-    factor, value, rho, heat, p, mixed, warm = rows[0], rows[1], rows[2], rows[3], rows[4], rows[5], rows[6]
     new_rho, u, v, new_w, new_heat = (
         new[0].reshape(-1), new[1].reshape(-1), new[2].reshape(-1), new[3].reshape(-1), new[4].reshape(-1)
     )  # fmt: skip
     slow_u, slow_v, slow_w = slow[1].reshape(-1), slow[2].reshape(-1), slow[3].reshape(-1)
     slow_heat = slow[4].reshape(-1)
-    theta, stiff, dry, wet = work[3].reshape(-1), work[5].reshape(-1), work[6].reshape(-1), numbers.wet
+    theta, stiff, dry = work[3].reshape(-1), work[5].reshape(-1), work[6].reshape(-1)
     size_u, size_v, slope_u, slope_v = (
         metric[0].reshape(-1), metric[1].reshape(-1), metric[2].reshape(-1), metric[3].reshape(-1)
     )  # fmt: skip
@@ -318,16 +336,15 @@ def _planes(
     next_p, per_dx, per_dy = pressure.shape[1] * far, 1.0 / numbers.dx, 1.0 / numbers.dy
     for j in range(HALO, tall - HALO):
         at, own = j * wide + HALO, (j - HALO + 1) * far + 1  # of the lowest cell in the state and in the pressure
-        south, north = rows[7 + (j & 1)], rows[8 - (j & 1)]
+        across, south, north = sides[2], sides[j & 1], sides[1 - (j & 1)]
         if j == HALO:
             _accelerate(
                 old_v, v, slow_v, size_v, slope_v, dry, excess, tilt, at, at - wide, own, own - far, cells, next_p,
                 wide, far, nx, per_dy, dt, wet, south,
             )  # fmt: skip
-        # the last gradient along x is not looked at: north is written over it
         _accelerate(
             old_u, u, slow_u, size_u, slope_u, dry, excess, tilt, at, at - 1, own, own - 1, cells, next_p, wide, far,
-            nx + 1, per_dx, dt, wet, north,
+            nx + 1, per_dx, dt, wet, across,
         )  # fmt: skip
         _accelerate(
             old_v, v, slow_v, size_v, slope_v, dry, excess, tilt, at + wide, at, own + far, own, cells, next_p, wide,
@@ -335,16 +352,18 @@ def _planes(
         )  # fmt: skip
         if share != 0.0:
             add_means(x, y, u, v, share, j - HALO, tall - 2 * HALO, at, wide, cells, nz, nx)
-        forward(
-            u, v, begin_w, begin_rho, begin_heat, slow_w, slow_heat, theta, stiff, dry, steep, per_w, slope_x, slope_y,
-            excess, south, north, factor, value, rho, heat, p, mixed, warm, levels, per_dx, per_dy, dt, implicit, wet,
-            nx, at, own, wide, cells, next_p, old_u, 1.0,
-        )  # fmt: skip
-        settle(
-            factor, value, rho, heat, warm, old_w, old_heat, stiff, levels, dt, implicit, numbers.damping, share, nx,
-            at, cells, excess, own, next_p, z, (j - HALO) * nx, (tall - 2 * HALO) * nx, new_rho, new_w, new_heat, wide,
-            p[nz],
-        )  # fmt: skip
+        for first in range(0, nx, tile):
+            n, ahead = min(tile, nx - first), tile if first + tile < nx else wide - first
+            cell, middle = at + first, own + first
+            forward(
+                u, v, begin_w, begin_rho, begin_heat, slow_w, slow_heat, theta, stiff, dry, steep, per_w, slope_x,
+                slope_y, across[:, first:], south[:, first:], north[:, first:], rows, low, levels, per_dx, per_dy, dt,
+                implicit, n, cell, wide, cells, ahead, old_u, 1.0, wet,
+            )  # fmt: skip
+            settle(
+                rows, low, old_w, old_heat, stiff, levels, dt, implicit, numbers.damping, share, n, cell, cells, excess,
+                middle, next_p, z, (j - HALO) * nx + first, (tall - 2 * HALO) * nx, new_rho, new_w, new_heat, ahead,
+            )  # fmt: skip
 
 
 @jit(noalias=True, borrowed=True)
@@ -369,7 +388,7 @@ def _accelerate(
         if old is not None:
             ask(old, at + wide + k * next_cell, count)
         ask(p, high + far + k * next_p, count)
-        if wet:
+        if wet is not None:
             ask(dry, at + wide + k * next_cell, count)
         for i in range(u8(count)):
             upward = 0.5 * (
@@ -378,7 +397,9 @@ def _accelerate(
             )
             gradient = (p[right + i] - p[left + i]) * per_width
             along[k, i] = gradient
-            share = 0.5 * (dry[e + i] + dry[c + i]) if wet else 1.0
+            share = 1.0
+            if wet is not None:
+                share = 0.5 * (dry[e + i] + dry[c + i])
             force = slow[c + i] + share * (slope[c + i] * upward - size[c + i] * gradient)
             new[c + i] = kept(old, either(old, new, c + i) + dt * force)
 

@@ -8,8 +8,8 @@ from typing import Any
 from hpckit.kernels.compile.cuda.jit import blocks, cuda, threads
 from hpckit.kernels.compile.cuda.pieces import typed_kernel
 from hpckit.kernels.compile.jit import inlined
-from hpckit.kernels.euler.constants import GRAVITY, HALO, REACH
-from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, PER_CELL, PER_FACE
+from hpckit.kernels.euler.constants import GRAVITY, REACH
+from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, HALO, PER_CELL, PER_FACE
 from hpckit.kernels.euler.hevi.terrain.constants import SIZE, Ground
 from hpckit.kernels.euler.hevi.terrain.cuda import _sloped
 from hpckit.kernels.euler.hevi.terrain.stress.numerics import (

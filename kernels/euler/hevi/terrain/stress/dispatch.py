@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from hpckit.kernels.euler.box.constants import FIELDS
-from hpckit.kernels.euler.constants import HALO, REACH
-from hpckit.kernels.euler.hevi.constants import LEVELS
+from hpckit.kernels.euler.constants import REACH
+from hpckit.kernels.euler.hevi.constants import HALO, LEVELS
 from hpckit.kernels.euler.hevi.terrain.constants import METRICS, WORKS, Ground
 from hpckit.kernels.euler.hevi.terrain.stress.constants import ROWS
 from hpckit.kernels.forms import double_form_for

@@ -19,9 +19,9 @@ from __future__ import annotations
 import numpy as np
 
 from hpckit.kernels.euler.box.constants import RHO, RHO_THETA, RHO_U, RHO_V, RHO_W
-from hpckit.kernels.euler.constants import GRAVITY, HALO, REACH
+from hpckit.kernels.euler.constants import GRAVITY, REACH
 from hpckit.kernels.euler.hevi import reference as flat
-from hpckit.kernels.euler.hevi.constants import PER_CELL, PER_FACE, THETA, U, V, W
+from hpckit.kernels.euler.hevi.constants import HALO, PER_CELL, PER_FACE, THETA, U, V, W
 from hpckit.kernels.euler.hevi.terrain.constants import (
     J_U,
     J_V,

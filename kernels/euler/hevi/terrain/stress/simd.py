@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from hpckit.kernels.compile.jit import jit
-from hpckit.kernels.euler.constants import GRAVITY, HALO, REACH
-from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, PER_CELL, PER_FACE
+from hpckit.kernels.euler.constants import GRAVITY, REACH
+from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, HALO, PER_CELL, PER_FACE
 from hpckit.kernels.euler.hevi.terrain.simd import _sloped
 from hpckit.kernels.euler.hevi.terrain.stress.numerics import (
     across_u,
