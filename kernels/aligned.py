@@ -20,7 +20,7 @@ _rest = np.empty(0, np.uint8)
 
 def lined(memory: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:
     """`count` of the elements of a vector, from the first that starts a line of the cache; it has LINE bytes more."""
-    start = -memory.ctypes.data % LINE // memory.itemsize
+    start = -memory.__array_interface__["data"][0] % LINE // memory.itemsize  # `ctypes` takes 3 us
     return memory[start : start + count]
 
 

@@ -15,6 +15,7 @@ from hpckit.apps.weather3d.model import mesh_for
 from hpckit.apps.weather3d.products.statistics import FILE, Statistics
 from hpckit.apps.weather3d.split.model import SplitModel
 from hpckit.comm.observe.timer import PhaseTimer
+from hpckit.kernels.euler.hevi.constants import HALO
 
 GRID = {"nx": 24, "ny": 8, "nz": 11, "width": 24e3, "length": 8e3, "height": 12e3, "lowest": 600.0}
 HILL = {"kind": "bell", "height": 800.0, "half_width": 3e3, "x": 12e3}
@@ -73,7 +74,7 @@ def test_drag_takes_momentum_along_the_slope():
     before = model.state.data.copy()
     model.forced.apply(model.state.data, None, 3.0)
     low = model.terrain.lowest()["u"][1]
-    u = slice(6, -6)
+    u = slice(HALO, -HALO)
     wind = before[1, 0, u, u] / model.terrain.lowest()["u"][0]
     kept = model.state.data[1, 0, u, u] / before[1, 0, u, u]
     np.testing.assert_allclose(kept, 1 / (1 + 3.0 / low * 0.01 * np.abs(wind)), rtol=1e-12)

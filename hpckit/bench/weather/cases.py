@@ -179,7 +179,7 @@ class SplitCase(WeatherCase):
         )
         self.levels, self.weights = level_tables(config.grid.edges), upwind_weights(config.dynamics.order)
         self.old, self.slow, self.work = self._cells(5), self._cells(5), self._cells(WORKS)
-        self.pressure = np.zeros((nz, ny + 2, nx + 2))
+        self.pressure = HOST.zeros((nz, ny + 2, nx + 2), np.dtype(np.float64))
         self.none = np.zeros((0, 0, 0))
         self.restart()
 

@@ -39,7 +39,7 @@ def kept_rows(levels):
     the face over a level.
     """
     size = (levels + 2) * NEXT
-    return lined(np.zeros(size + LANES), size), lined(np.zeros(2 * TILE + LANES), 2 * TILE)
+    return lined(np.empty(size + LANES), size), lined(np.empty(2 * TILE + LANES), 2 * TILE)
 
 
 @inlined
@@ -127,6 +127,11 @@ def forward(
     size, half_x, half_y = (dt * implicit) ** 2, 0.5 * per_dx, 0.5 * per_dy
     for i in range(u8(count)):
         rows[u8(NEXT + WARM) + i] = theta[u8(at) + i]
+        rows[u8(WARM) + i] = 0.0
+        rows[u8(FACTOR) + i] = 0.0
+        rows[u8(VALUE) + i] = 0.0
+        low[i] = 0.0
+        low[u8(TILE) + i] = 0.0
     for k in range(nz):
         shut, gate, low_k = 1.0 if k < nz - 1 else 0.0, 1.0 if k else 0.0, max(k - 1, 0)
         here, over = at + k * next_cell, at + min(k + 1, nz - 1) * next_cell
@@ -168,8 +173,9 @@ def forward(
                 tilt_y = below * (south[low_k, i] + north[low_k, i]) + above * (south[k, i] + north[k, i])
                 force += share * (slope_x[c + i] * (0.5 * tilt_x) + slope_y[c + i] * (0.5 * tilt_y))
             tension *= share
-            weight = gravity * (below * low[u8(TILE) + i] + above * found_mixed)
-            right = lower + dt * (force - tension * (found_p - low[i]) - weight)
+            # In this order what is the same in a level is found once.
+            right = (lower + dt * force) - (dt * tension) * (found_p - low[i])
+            right -= ((dt * gravity) * below) * low[u8(TILE) + i] + ((dt * gravity) * above) * found_mixed
             factor, value = swept(
                 size, tension, gravity, stiff[b + i], stiffness, per_lower, per_cell, rows[r + u8(WARM - NEXT) + i],
                 middle, high, below, above, right, rows[r + u8(FACTOR - NEXT) + i], rows[r + u8(VALUE - NEXT) + i],

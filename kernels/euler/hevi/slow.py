@@ -8,6 +8,8 @@ as many arrays costs as much as a row of arithmetic.
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
 from hpckit.kernels.aligned import LINE, lined
@@ -45,7 +47,7 @@ def slow_part(state, water, column, levels, work, wind, weights, stage, slow, st
     plane = NEAR * (ROWS + SOUTH + NORTH) * (n + LANES)
     sizes = n + LANES, 4 * nz * n, 4 * ROWS * n, *(plane + LANES,) * (5 if wet is None else 7)
     memory = lined(np.empty(sum(sizes) + LINE // 8), sum(sizes))
-    rows = np.split(memory, np.cumsum(sizes)[:-1])
+    rows = [memory[first:last] for first, last in itertools.pairwise((0, *itertools.accumulate(sizes)))]
     rows += [memory[:0]] * (10 - len(rows))
     _slow_part(
         state, water, column, levels, work, wind, weights, stage, slow, start, pressure, *rows, follows, wet, given
@@ -172,11 +174,11 @@ def _take(work, u, v, w, theta, p, dry, weight, nz, tall, wide, span, k, first, 
     """The same rows from `work`."""
     plane, cells = tall * wide, nz * tall * wide
     for j in range(first, last):
-        at, a = k * plane + j * wide + HALO - LANES, u8(near(k, j - first, span) - LANES)
+        at, a = k * plane + j * wide, u8(near(k, j - first, span) - HALO)
         b, c, d, e, f, g = (
             u8(at), u8(cells + at), u8(2 * cells + at), u8(3 * cells + at), u8(4 * cells + at), u8(DRY * cells + at)
         )  # fmt: skip
-        for i in range(u8(span + LANES)):
+        for i in range(u8(wide)):
             u[a + i] = work[b + i]
             v[a + i] = work[c + i]
             w[a + i] = work[d + i]
@@ -184,7 +186,7 @@ def _take(work, u, v, w, theta, p, dry, weight, nz, tall, wide, span, k, first, 
             p[a + i] = work[f + i]
         if wet is not None:
             h = u8(WEIGHT * cells + at)
-            for i in range(u8(span + LANES)):
+            for i in range(u8(wide)):
                 dry[a + i] = work[g + i]
                 weight[a + i] = work[h + i]
 
