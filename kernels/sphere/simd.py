@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from hpckit.kernels.compile.jit import jit
-from hpckit.kernels.sphere.constants import DEPTH, HALO, ORDER, SEAM, X, Y, Z
+from hpckit.kernels.compile.jit import inlined, jit
+from hpckit.kernels.sphere.constants import DEPTH, HALO, SEAM, X, Y, Z
 from hpckit.kernels.sphere.numerics import crossing, level_between, upwind
 
 u8 = np.uint64
@@ -22,71 +22,90 @@ def copy(values, places, ghosts, targets):
 @jit
 def fill(state, ghosts, tables):
     high, wide = tables.per_area.shape
-    line = np.empty(max(high, wide))
     for panel in range(state.shape[1]):
         for side in range(4):
-            count = high if side < 2 else wide
-            for row in range(HALO):
-                place = HALO - 1 - row
-                if side == 1:
-                    place = HALO + wide + row
-                if side == 3:
-                    place = HALO + high + row
-                for part in range(state.shape[0]):
-                    _row(ghosts[part], tables, panel, side, row, line)
-                    if side < 2:
-                        for cell in range(count):
-                            state[part, panel, HALO + cell, place] = line[cell]
+            along = 0 if side < 2 else 1
+            count, start = tables.per_area.shape[along], tables.start[along]
+            seam, first, before, length = tables.sides[panel, side]
+            for cell in range(count):
+                for row in range(HALO):  # the rows of a cell lie side by side where a column is filled
+                    place = HALO - 1 - row
+                    if side == 1:
+                        place = HALO + wide + row
+                    if side == 3:
+                        place = HALO + high + row
+                    y, x = (HALO + cell, place) if side < 2 else (place, HALO + cell)
+                    at = first + row * length
+                    if seam:
+                        at += tables.near[row, start + cell] - before
+                        weights = _weights(tables, row, start + cell)
+                        for part in range(state.shape[0]):
+                            state[part, panel, y, x] = _between(ghosts[part], at, weights)
                     else:
-                        for cell in range(count):
-                            state[part, panel, place, HALO + cell] = line[cell]
+                        for part in range(state.shape[0]):
+                            state[part, panel, y, x] = ghosts[part, at + cell]
 
 
-@jit(noalias=True, borrowed=True)
-def _row(ghosts, tables, panel, side, row, out):
-    """A row beyond a side on the lines of this panel; rows from HALO on: a row of this panel on those of the next."""
-    along = 0 if side < 2 else 1
-    count, start = tables.per_area.shape[along], tables.start[along]
-    seam, first, before, length = tables.sides[panel, side]
-    values = ghosts[first + row * length : first + (row + 1) * length]
-    if not seam:
-        for cell in range(count):
-            out[cell] = values[cell]
-        return
-    near, weights = tables.near[row % HALO], tables.weights[row % HALO]
-    for cell in range(u8(count)):
-        at = near[u8(start) + cell] - before
-        total = weights[u8(start) + cell, 0] * values[at]
-        for k in range(1, ORDER):
-            total += weights[u8(start) + cell, k] * values[at + k]
-        out[cell] = total
+@inlined
+def _weights(tables, row, cell):
+    """The weights of a cell of a row beyond a side."""
+    w = tables.weights
+    return w[row, cell, 0], w[row, cell, 1], w[row, cell, 2], w[row, cell, 3], w[row, cell, 4], w[row, cell, 5]
+
+
+@inlined
+def _between(values, at, weights):
+    """A value on the lines of the other panel.
+
+    Number by number: places follow from a table, and registers gathered from them take six times as long. Nothing says
+    that what is read and what is written lie apart, so that the compiler leaves it so.
+    """
+    place = u8(at)
+    total = weights[0] * values[place]
+    total += weights[1] * values[place + u8(1)]
+    total += weights[2] * values[place + u8(2)]
+    total += weights[3] * values[place + u8(3)]
+    total += weights[4] * values[place + u8(4)]
+    total += weights[5] * values[place + u8(5)]
+    return total
 
 
 @jit
 def seam_flux(ghosts, bottom_ghosts, tables, physics, out):
     level = ghosts[DEPTH] + bottom_ghosts[0]
     most = max(tables.per_area.shape)
-    mine, theirs, sides = np.empty((HALO, most)), np.empty((HALO, most)), np.empty((2, 5, most))
+    mine, theirs, sides = np.empty((5, HALO, most)), np.empty((5, HALO, most)), np.empty((2, 5, most))
     for panel in range(tables.sides.shape[0]):
         for side in range(4):
             seam, first, before, length = tables.sides[panel, side]
             if not seam:
                 continue
             along, low = (0 if side < 2 else 1), (0 if side in (0, 2) else 1)
-            count = tables.per_area.shape[along]
-            shift = tables.start[along] - before
+            count, start = tables.per_area.shape[along], tables.start[along]
             normals = tables.edge_x[panel] if side < 2 else tables.edge_y[panel]
-            for part in range(5):
-                values = ghosts[part] if part < 4 else level
+            # Rows of this panel on the lines of the next, and rows of that.
+            for cell in range(count):
                 for row in range(HALO):
-                    _row(values, tables, panel, side, HALO + row, mine[row])
-                    begin = first + row * length + shift
-                    theirs[row, :count] = values[begin : begin + count]
-                far, near = sides[low, part], sides[1 - low, part]
-                for i in range(count):
-                    far[i] = upwind(theirs[2, i], theirs[1, i], theirs[0, i], mine[0, i], mine[1, i])
-                    near[i] = upwind(mine[2, i], mine[1, i], mine[0, i], theirs[0, i], theirs[1, i])
+                    at = first + (HALO + row) * length + tables.near[row, start + cell] - before
+                    weights = _weights(tables, row, start + cell)
+                    for part in range(4):
+                        mine[part, row, cell] = _between(ghosts[part], at, weights)
+                    mine[4, row, cell] = _between(level, at, weights)
+            for row in range(HALO):
+                begin = first + row * length + start - before
+                theirs[:4, row, :count] = ghosts[:, begin : begin + count]
+                theirs[4, row, :count] = level[begin : begin + count]
+            for part in range(5):
+                _both(count, mine[part], theirs[part], sides[low, part], sides[1 - low, part])
             _mass(count, sides[0], sides[1], normals[:, -low], physics.gravity, out[panel, side])
+
+
+@jit(noalias=True, borrowed=True)
+def _both(count, mine, theirs, far, near):
+    """What the rows of two panels make of the edges between them, seen from either."""
+    for i in range(u8(count)):
+        far[i] = upwind(theirs[2, i], theirs[1, i], theirs[0, i], mine[0, i], mine[1, i])
+        near[i] = upwind(mine[2, i], mine[1, i], mine[0, i], theirs[0, i], theirs[1, i])
 
 
 @jit(noalias=True, borrowed=True)
