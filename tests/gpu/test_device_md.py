@@ -26,7 +26,17 @@ def test_every_kind_of_motion_on_a_device_is_that_of_the_host(mpirun, monkeypatc
     assert "all good 8" in mpirun(ranks, "md_device_motion.py", timeout=280).stdout
 
 
-BESIDE = ("snap", "ewald", "ewald, tilted", "pppm", "inner steps", "biases", "rigid bodies", "coupling")
+BESIDE = (
+    "snap",
+    "ewald",
+    "ewald, tilted",
+    "pppm",
+    "pppm in blocks",
+    "inner steps",
+    "biases",
+    "rigid bodies",
+    "coupling",
+)
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,7 @@ PLACES = (sites + 0.5) * EDGE + rng.uniform(-0.1, 0.1, (COUNT, 3))
 SPEEDS, KINDS = rng.normal(0, 2, (COUNT, 3)), np.arange(COUNT) % 2
 one = np.ones((2, 2))
 PAIRS = Interaction(POTENTIAL, parameters(one, one, 1.3 * one))
-WAVES, MESH = Fineness(1.2, waves=(2, 1, 2)), Fineness(1.2, mesh=(8, 4, 4), order=3)
+WAVES, MESH = Fineness(1.2, waves=(2, 1, 2)), Fineness(1.2, mesh=(15, 4, 5), order=3)
 SOFT = SoftPairs(one, one, 1.3 * one, np.array([True, False]))
 
 
@@ -77,6 +77,7 @@ CASES = {
     "ewald": lambda: charged(Ewald(WAVES)),
     "ewald, tilted": lambda: charged(Ewald(WAVES), 0.4),
     "pppm": lambda: charged(MeshEwald(MESH)),
+    "pppm in blocks": lambda: charged(MeshEwald(MESH, whole=False)),
     "inner steps": chains,
     "biases": biased,
     "rigid bodies": lambda: {"constraints": RigidBodies(np.arange(COUNT) // 3, PLACES, np.full(COUNT, MASS), DT)},

@@ -34,19 +34,20 @@ class MeshEwald:
     """The part of Coulomb's energy that is left beside pairs with erfc(g r) / r, on a mesh; `LongRange`.
 
     The mesh is cut over the ranks as the box is; whether each rank transforms its block or the whole, a
-    `ChargeMeshPlan` says. Charges are spread without rounding of sums, so forces have the same bits on any number of
-    ranks, and energies where sums are exact. Domains must be equal.
+    `ChargeMeshPlan` says: the one that is quicker by price, or with `whole` the one that is asked for. Charges are
+    spread without rounding of sums, so forces have the same bits on any number of ranks, and energies where sums are
+    exact. Domains must be equal.
     """
 
-    def __init__(self, fineness: Fineness) -> None:
-        self.fineness = fineness
+    def __init__(self, fineness: Fineness, whole: bool | None = None) -> None:
+        self.fineness, self._asked = fineness, whole
         self.energy, self.virial = 0.0, np.zeros(6)
         self._mesh: ChargeMesh | None = None
         self._lost: Any = 0  # charges beyond the mesh, since a GPU was last asked for them
 
     def meet(self, system: System) -> None:
         """Collective: take up charges and box. Raises `InputError` for open dims, without charges, and for unequal
-        domains; `DecompositionError` for a mesh that is too coarse for that many ranks.
+        domains; `DecompositionError` for blocks that are asked for, of a mesh too coarse for that many ranks.
         """
         self._check(system)
         self._forces = charges_of(system)
@@ -60,12 +61,14 @@ class MeshEwald:
                 raise InputError("a mesh of charges needs equal domains", do="set ranks.balance = 0, or take ewald")
         halo = charge_halo(self.fineness.mesh, self.fineness.order, reaches, lengths)
         if self._mesh is None or any(a > b for a, b in zip(halo, self._mesh.plan.halo, strict=True)):
-            self._mesh = ChargeMesh(system, charge_mesh_plan(self.fineness.mesh, system.mesh.topology, halo))
-            self._prepare(self._mesh.fft)
+            plan = charge_mesh_plan(self.fineness.mesh, system.mesh.topology, halo, self._asked)
+            self._mesh = ChargeMesh(system, plan)
+            self._prepare(self._mesh.fft, system)
         self._fit(system)
 
-    def _prepare(self, fft: FFT) -> None:
-        """What the influence function has of the mesh, whatever the box is."""
+    def _prepare(self, fft: FFT, system: System) -> None:
+        """Make room for transforms of the field; what the influence function has of the mesh, whatever the box is."""
+        self._spectra = system.device.zeros((3, *fft.spectrum.local_shape(system.mesh.rank)), fft.complex)
         mesh = self.fineness.mesh
         self._numbers = [np.rint(f * n) for f, n in zip(fft.frequencies(1.0), mesh, strict=True)]
         spreads = [_spread_of(number / n, self.fineness.order) for number, n in zip(self._numbers, mesh, strict=True)]
@@ -121,7 +124,9 @@ class MeshEwald:
             if measure:
                 self._measure(spectrum)
             spectrum *= self._influence
-            mesh.lay(system.device.xp.stack([slope * spectrum for slope in self._slopes]))
+            for component, slope in zip(self._spectra, self._slopes, strict=True):
+                component[...] = slope * spectrum
+            mesh.lay(self._spectra)
             gather(places, charges, particles.slots, *place, mesh.beside, particles.forces)
 
     def _check(self, system: System) -> None:

@@ -128,16 +128,22 @@ def charge_halo(mesh: Sequence[int], order: int, reaches: Floats, lengths: Float
 
 
 def charge_mesh_plan(
-    shape: tuple[int, ...], topology: Topology, halo: tuple[int, ...], machine: Machine | None = None
+    shape: tuple[int, ...],
+    topology: Topology,
+    halo: tuple[int, ...],
+    whole: bool | None = None,
+    machine: Machine | None = None,
 ) -> ChargeMeshPlan:
-    """The quicker plan of the two by price; machine: whose prices choose."""
-    whole = ChargeMeshPlan(shape, topology, halo, whole=True)
+    """The plan of a mesh of charges. whole: whether each rank transforms all of it; None: the quicker way by price, as
+    one rank and blocks thinner than their halo leave no choice. machine: whose prices choose.
+    """
+    if whole is not None:
+        return ChargeMeshPlan(shape, topology, halo, whole)
+    plans = ChargeMeshPlan(shape, topology, halo, True), ChargeMeshPlan(shape, topology, halo, False)
     if topology.size == 1:
-        return whole
-    cut = ChargeMeshPlan(shape, topology, halo, whole=False)
-    try:
-        cut.cells  # noqa: B018
-    except DecompositionError:
-        return whole
+        return plans[0]
     priced = machine or machine_of(MACHINE)
-    return min(whole, cut, key=lambda plan: plan.seconds(priced))
+    try:
+        return min(plans, key=lambda plan: plan.seconds(priced))
+    except DecompositionError:
+        return plans[0]
