@@ -147,6 +147,9 @@ class LongRange(Protocol):
     def meet(self, system: System) -> None:
         """Collective, after a rebuild: take up the charges and the box."""
 
+    def start(self, system: System) -> None:
+        """Before the forces of pairs: give the other ranks what they need of this one's places."""
+
     def add(self, system: System, measure: bool) -> None:
         """Collective: add to the forces of this rank."""
 
@@ -385,6 +388,8 @@ class System:
         measure = self._what(measure)
         parts = self.neighbors.parts
         self.forces.begin(self.particles, measure)
+        if self.long_range is not None:
+            self.long_range.start(self)
         for part in (parts.inner, parts.outer):
             self._add_pairs(part, measure)
         for stage in range(1, self.forces.stages):
@@ -417,6 +422,8 @@ class System:
             self.ghosts.start(particles)
             # Images of own particles are in place, ghosts of other ranks not yet: inner clusters do not read them.
             forces.prepare(particles, neighbors, 0, neighbors.slots)
+        if self.long_range is not None:
+            self.long_range.start(self)
         # Only messages under way need progress; each further part costs some microseconds.
         for part in lists.inner_parts if self.ghosts.under_way else (lists.inner,):
             self._add_pairs(part, measure)

@@ -17,7 +17,7 @@ from hpckit.kernels.device_array import as_host, contiguous, is_device_array, pl
 from hpckit.plan.inputs.numbers import counts
 from hpckit.plan.tensors.fourier import FourierPlan
 from hpckit.plan.tensors.layout import Layout, Shard
-from hpckit.tensors.exchange import redistribute
+from hpckit.tensors.changes import LayoutChange
 
 __communicates__ = True  # its frames are not call sites
 KINDS = {"float32": "complex64", "float64": "complex128", "complex64": "complex64", "complex128": "complex128"}
@@ -86,14 +86,26 @@ class FFT:
         self.complex = np.dtype(KINDS[self.dtype.name])
         self.plan = FourierPlan(layout, self.real, float(self.complex.itemsize))
         self.layout, self.spectrum, self._dims = layout, self.plan.target, len(size)
-        self._changes = functools.cache(self.plan.each_change)
+        self._changes = functools.cache(self._made)
+
+    def _made(self, fields: int, back: bool) -> list[LayoutChange | None]:
+        """Collective: the change of layout of each stage; see `FourierPlan.each_change`."""
+        found: list[LayoutChange | None] = []
+        for plan in self.plan.each_change(fields, back):
+            if plan is None:
+                found.append(None)
+                continue
+            # Real values are changed before they are transformed first, and after they are back.
+            real = self.real and plan.hops[0].itemsize < self.complex.itemsize
+            found.append(LayoutChange(self.mesh, plan, self.dtype if real else self.complex))
+        return found
 
     def forward(self, values: Any) -> Any:
         """Collective: the spectrum of values of this rank's part; a new array."""
         found, fields = self._checked(values, self.layout, self.dtype, "values")
         for stage, change in zip(self.plan.stages, self._changes(fields, False), strict=True):
             if change is not None:
-                found = redistribute(self.mesh, change, found)
+                found = change(found)
             for dim in stage.dims:
                 found = _along("rfft" if self._halves(dim) else "fft", found, axis=dim - self._dims)
             found = contiguous(found, self.complex)
@@ -110,7 +122,7 @@ class FFT:
                     found = _along("ifft", found, axis=dim - self._dims)
             found = contiguous(found, self.dtype if found.dtype.kind == "f" else self.complex)
             if change is not None:
-                found = redistribute(self.mesh, change, found)
+                found = change(found)
         return contiguous(found, self.dtype)
 
     def _halves(self, dim: int) -> bool:

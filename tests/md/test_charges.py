@@ -62,7 +62,7 @@ CASES = {
     "blocks": (
         "lj 0 0 0.5 coul 0 0 0.8333",
         "lj/cut/coul/long 8.0 8.5",
-        "kspace_style pppm 1e-5\nkspace_modify mesh 40 45 48",
+        "kspace_style pppm 1e-5\nkspace_modify mesh 64 60 64",
     ),
     "order 4": ("lj/coul 0 0 0", "lj/cut/coul/long 8.0 7.5", "kspace_style pppm 1e-3\nkspace_modify order 4"),
 }
@@ -190,7 +190,7 @@ def test_any_number_of_ranks_has_the_same_bits(mpirun, tmp_path, counts):
         (tmp_path / f"in.{name}").write_text(text)
     # Several ranks transform the one mesh each for itself, and share the other.
     topology, halo = Topology(("x", "y", "z"), (1, 1, 3), ("x", "y", "z")), (6, 6, 6)
-    assert charge_mesh_plan((40, 45, 48), topology, halo).whole is False
+    assert charge_mesh_plan((64, 60, 64), topology, halo).whole is False
     assert charge_mesh_plan(fineness_of(*started(tmp_path, "pppm")).mesh, topology, halo).whole is True
     assert all(one["builds"] > 1 for one in same_bits(mpirun, tmp_path, counts, 60, names).values())
 

@@ -15,6 +15,7 @@ from hpckit.comm.checksums import Checksums
 from hpckit.comm.observe.observer import Observer
 from hpckit.plan.tensors import redistribution
 from hpckit.plan.tensors.layout import Layout, Partial, Replicate, Shard, matmul_layout
+from hpckit.tensors.changes import LayoutChange
 from hpckit.tensors.exchange import redistribute
 from hpckit.tensors.tensor import Tensor
 
@@ -79,6 +80,10 @@ def check_every_change(mesh, shape):
             assert np.array_equal(tensor.local, kept), plan.title()
             if Partial() not in target.placements:
                 assert np.array_equal(moved.local, whole[target.slices(mesh.rank)]), plan.title()
+            again = LayoutChange(mesh, plan, tensor.local.dtype)  # through shared memory, whose buffers take turns
+            for factor in (1, 2, 4):  # powers of 2, by which sums do not round
+                again.start(factor * tensor.local)
+                assert np.array_equal(again.finish(), factor * moved.local), plan.title()
         if Partial() not in source.placements:  # then no sum of several numbers is left to round
             assert np.array_equal(tensor.redistribute(target).full(), whole), (source, target)
 

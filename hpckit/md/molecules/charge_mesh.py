@@ -13,7 +13,7 @@ from hpckit.grid.field import Field
 from hpckit.kernels.particles.mesh.dispatch import SIDE, WIDTH, fold, lay_beside
 from hpckit.md.system import System
 from hpckit.plan.particles.charge_mesh import DIMS, ChargeMeshPlan
-from hpckit.tensors.exchange import redistribute
+from hpckit.tensors.changes import LayoutChange
 from hpckit.tensors.fourier import FFT
 
 
@@ -39,7 +39,8 @@ class ChargeMesh:
         self.fft = FFT(mesh, plan.shape, layout=plan.layout)
         self.comm = MPI.COMM_SELF if plan.whole else mesh.comm
         if plan.whole:
-            self._whole = device.zeros(plan.shape)
+            self._whole, total = device.zeros(plan.shape), plan.total
+            self._total = None if total is None else LayoutChange(mesh, total, np.dtype(np.float64))
             return
         self._inside = cells.interior
         self._charged = Field(mesh, cells, self._box, "charge", device=device)
@@ -47,15 +48,20 @@ class ChargeMesh:
         self._each = [Field(mesh, cells, field, "field", device=device) for field in self._fields]
         self._back, self._out = HaloExchange(mesh, self._charged), HaloExchange(mesh, self._each)
 
+    def send(self) -> None:
+        """Give the other ranks the charges of this one, where each transforms the whole mesh."""
+        if self.plan.whole:
+            self._whole[...] = 0.0
+            fold(self._box, self.start, self._whole)
+            if self._total is not None:
+                self._total.start(self._whole)
+
     def spectrum(self) -> Any:
-        """Collective: the transform of all charges."""
-        if not self.plan.whole:
-            self._back.accumulate(self._charged)
-            return self.fft.forward(self._box[self._inside])
-        self._whole[...] = 0.0
-        fold(self._box, self.start, self._whole)
-        total = self._whole if self.plan.total is None else redistribute(self.mesh, self.plan.total, self._whole)
-        return self.fft.forward(total)
+        """Collective, after `send`: the transform of all charges."""
+        if self.plan.whole:
+            return self.fft.forward(self._whole if self._total is None else self._total.finish())
+        self._back.accumulate(self._charged)
+        return self.fft.forward(self._box[self._inside])
 
     def lay(self, spectra: Any) -> None:
         """Collective: set `beside` to the field with these transforms of its components, [3, …]."""

@@ -66,6 +66,9 @@ class Ewald:
         own, background = self._constants
         self._constant = own - background / float(np.prod(lengths))
 
+    def start(self, system: System) -> None:
+        """Nothing: sums over particles come with the forces."""
+
     def add(self, system: System, measure: bool) -> None:
         """Collective: add the forces of the waves, and with `measure` set energy and virial."""
         self._fit(system)

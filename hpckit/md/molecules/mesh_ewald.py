@@ -108,16 +108,24 @@ class MeshEwald:
         own, background = self._constants
         self._constant = own - background / volume
 
-    def add(self, system: System, measure: bool) -> None:
-        """Collective: add the forces by the mesh, and with `measure` set energy and virial."""
+    def start(self, system: System) -> None:
+        """Spread the charges of this rank, and give the others what they need of them; see `LongRange`."""
         self._fit(system)
-        particles, charges, mesh = system.particles, self._forces.charges, self._mesh
+        mesh = self._mesh
         assert mesh is not None
-        places = straight(system.domains, particles)  # where the mesh is upright
-        place: Any = system.domains.lower, self._scale, mesh.start, mesh.shape, self.fineness.order
+        places = straight(system.domains, system.particles)  # where the mesh is upright
+        where = system.domains.lower, self._scale, mesh.start, mesh.shape, self.fineness.order
+        self._spread = places, self._forces.charges, system.particles.slots, *where
         with system.timer("long range"):
             mesh.charges[:] = 0.0
-            self._lost += spread(places, charges, particles.slots, *place, self._big, mesh.charges)
+            self._lost += spread(*self._spread, self._big, mesh.charges)
+            mesh.send()
+
+    def add(self, system: System, measure: bool) -> None:
+        """Collective, after `start`: add the forces by the mesh, and with `measure` set energy and virial."""
+        mesh = self._mesh
+        assert mesh is not None
+        with system.timer("long range"):
             if measure or not system.device.is_gpu:
                 self._check(system)
             spectrum = mesh.spectrum()
@@ -127,7 +135,7 @@ class MeshEwald:
             for component, slope in zip(self._spectra, self._slopes, strict=True):
                 component[...] = slope * spectrum
             mesh.lay(self._spectra)
-            gather(places, charges, particles.slots, *place, mesh.beside, particles.forces)
+            gather(*self._spread, mesh.beside, system.particles.forces)
 
     def _check(self, system: System) -> None:
         """Raise `BlowUpError` for charges beyond the mesh since the last call; waits for a GPU, which is asked at
