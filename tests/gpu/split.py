@@ -190,7 +190,7 @@ def rain_case(device: Device, dtype: np.dtype) -> Pairs:
         rain.compress(*of, (DX, DY), 0.1)
     moist["compressed"] = (pressed[0][0], pressed[1][0])
     pairs: Pairs = moist | {"theta": (there[0], here[0]), "water": (there[1], here[1]), "rained": (there[6], here[6])}
-    q = rng.random((2, *[n - 6 * (d > 0) for d, n in enumerate(inputs["mu"].shape)]))
+    q = rng.random((2, *[n - 2 * (HALO - REACH) * (d > 0) for d, n in enumerate(inputs["mu"].shape)]))
     parts = [q, np.zeros_like(q), inputs["state"], inputs["mu"] + 5.0, inputs["column"], inputs["levels"]]
     there, here = _copies(device, dtype, parts)
     for of in (there,) if compiling() else (there, here):
