@@ -26,6 +26,7 @@ READ_AT_IMPORT = (
     "MPIR_",
     "MPI4PY_",
 )
+FRONT, USER_RANK = "hpckit.cli.main", "hpckit.cli.user_rank"  # modules that start as they are, not under mpi4py's
 BY_ENTRY = ("PYTHONPATH",)  # of these a copy takes what the server has not
 MODULES = (
     "h5py",
@@ -258,15 +259,17 @@ if __name__ == "__main__":
         client(sys.argv[2:4], sys.argv[4:])
         os.execv(sys.executable, ordinary(sys.argv[4:]))
     words = serve(sys.argv[2])
-    sys.path[:1] = [] if words[0] == "-m" else [""]  # a module is started with -P, or needs nothing there
-    if words[:2] == ["-m", "hpckit.cli.main"]:
-        import runpy
-
-        sys.argv = ["hpckit", *words[2:]]
-        runpy.run_module("hpckit.cli.main", run_name="__main__", alter_sys=True)
-    else:
-        sys.argv = ["mpi4py", *words]
+    is_program = words[0] != "-m" or words[1] == USER_RANK
+    sys.path[:1] = [""] if is_program else []  # other modules are started with -P, or need nothing there
+    if words[:2] != ["-m", FRONT]:
         from mpi4py import MPI, run
 
         MPI.Init_thread(MPI.THREAD_MULTIPLE)
+    if words[0] == "-m" and words[1] in (FRONT, USER_RANK):
+        import runpy
+
+        sys.argv = ["hpckit", *words[2:]]
+        runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv = ["mpi4py", *words]
         run.main()

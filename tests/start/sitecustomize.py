@@ -1,12 +1,13 @@
-"""Python imports this at its start where PYTHONPATH has this folder: a rank of `hpckit run`, and with QUICK_FRONT the
-command itself, becomes a copy of a prepared process (tests/prepared.py) instead of importing everything itself.
-Without one it goes on as it is.
+"""Python imports this at its start where PYTHONPATH has this folder: a rank of `hpckit run`, of an app or of a user's
+program, and with QUICK_FRONT the command itself, becomes a copy of a prepared process (tests/prepared.py) instead of
+importing everything itself. Without one it goes on as it is.
 """
 
 import os
 import sys
 
 RANK = ["-P", "-m", "mpi4py", "-m", "hpckit.cli.worker"]
+USER_RANK = ["-m", "hpckit.cli.user_rank"]
 FRONT = ["-m", "hpckit.cli.main"]
 
 
@@ -15,7 +16,10 @@ def become():
     if "PREPARED_RANKS" not in os.environ or not given:
         return
     if "PMI_RANK" in os.environ:
-        rest = given[3:] if given[: len(RANK)] == RANK else None
+        if given[: len(RANK)] == RANK:
+            rest = given[3:]
+        elif given[: len(USER_RANK)] == USER_RANK:
+            rest = given
     elif "QUICK_FRONT" in os.environ:
         if given[:2] == FRONT:
             rest = given
