@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
 LONGEST_LINE = 2000  # characters
 SPACES = "\t\u00a0\u2009\u202f"  # between a number and its unit; Python counts them as not printable
@@ -86,6 +87,37 @@ class InputError(HpckitError):
     code = "HPK-200"
     title = "bad input"
     exit_code = 2
+
+
+class Mistakes:
+    """The mistakes that several checks find, told as one error: `it(check)` gives what `check()` does, None where that
+    raises `InputError`; `tell()` raises.
+    """
+
+    def __init__(self) -> None:
+        self.found: list[InputError] = []
+
+    def __call__(self, check: Callable[[], Any]) -> Any:
+        """What the check gives, None where it raises."""
+        try:
+            return check()
+        except InputError as mistake:
+            self.found.append(mistake)
+            return None
+
+    def tell(self) -> None:
+        """Raise the mistake, or one `InputError` of all of them."""
+        if not self.found:
+            return
+        if len(self.found) == 1:
+            raise self.found[0]
+        hints = [mistake.do for mistake in self.found if mistake.do]
+        raise InputError(
+            "\n".join(dict.fromkeys(mistake.message for mistake in self.found)),
+            where=next((mistake.where for mistake in self.found if mistake.where), ""),
+            likely=next((mistake.likely for mistake in self.found if mistake.likely), ""),
+            do="; ".join(dict.fromkeys(hints)),
+        )
 
 
 class DecompositionError(InputError, ValueError):

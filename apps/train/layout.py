@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +12,7 @@ from hpckit.apps.train.data import DataSet, read_data
 from hpckit.apps.train.hugging_face import require_fit
 from hpckit.apps.train.models import model_of
 from hpckit.apps.train.shape import SIDE, Shape, read_shape, shape_of
-from hpckit.errors import InputError
+from hpckit.errors import InputError, Mistakes
 from hpckit.io.safetensors import Safetensors
 from hpckit.nn.cuts import context_misfits, expert_misfits, local_sizes, misfits
 from hpckit.nn.layer import Sequential
@@ -51,26 +49,18 @@ def layout(config: Config, ranks: int) -> TrainingSetup:
     Raises `InputError` with everything that does not fit and what would, `SetupError` where a package is missing.
     """
     known = None if config.model.weights is None else read_shape(config.model.weights, config.model.kind)
-    problems: list[InputError] = []
-
-    def tried(make: Callable[[], Any]) -> Any:
-        try:
-            return make()
-        except InputError as problem:
-            problems.append(problem)
-            return None
-
+    tried = Mistakes()
     context = known.context if known else config.model.context
     window = (config.batch.window or context) if config.model.is_language else 1
     if window > context:
-        problems.append(InputError(f"batch.window is {window}", do=f"the checkpoint sees {context} tokens at once"))
+        tried.found.append(InputError(f"batch.window is {window}", do=f"the checkpoint sees {context} tokens at once"))
     data = tried(lambda: read_data(config, window))
     shape = shape_of(config.model, data.classes if data else 2)
     if data is not None and shape.vocab < data.classes:
-        problems.append(_small_vocabulary(shape, data))
+        tried.found.append(_small_vocabulary(shape, data))
     tokenizer = data.tokenizer if data else None
     if tokenizer is not None and config.sample.tokens and not len(tokenizer.encode(config.sample.prompt)):
-        problems.append(
+        tried.found.append(
             InputError(
                 f"sample.prompt is {config.sample.prompt!r}, for which the tokenizer has no token",
                 do="give a sample.prompt of some letters, or sample.tokens = 0",
@@ -84,18 +74,12 @@ def layout(config: Config, ranks: int) -> TrainingSetup:
         cut = (config.batch.layer_parts, "batch.layer_parts") if config.batch.layer_parts else (config.mesh.tp, "tp")
         wrong = [*misfits(model, *cut), *expert_misfits(model, config.mesh.ep, config.mesh.etp)]
         wrong += context_misfits(model, config.mesh.cp, config.context.kind, config.mesh.tp)
-        problems += [InputError(each) for each in wrong]
+        tried.found += [InputError(each) for each in wrong]
     plan = tried(lambda: plan_of(config, shape.products(window), shape.tied, ranks))
     if plan is not None:
         what, do = group_fault(config.sharding.group, plan.replicas, plan.parts)
-        problems += [InputError(f"sharding.group: {what}", do=do)] if what else []
-    if problems:
-        told = [problem.do for problem in problems if problem.do]
-        raise InputError(
-            "; ".join(problem.message for problem in problems),
-            likely=problems[0].likely,
-            do="; ".join(dict.fromkeys(told)),
-        )
+        tried.found += [InputError(f"sharding.group: {what}", do=do)] if what else []
+    tried.tell()
     return TrainingSetup(shape, window, model, data, plan)
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from hpckit.errors import EXIT_STOPPED, InputError, SetupError
+from hpckit.errors import EXIT_STOPPED, InputError, Mistakes, SetupError
 from hpckit.jobs.site import Site, one_line
 
 EXIT_ENVIRONMENT = SetupError.exit_code
@@ -131,7 +131,8 @@ def directives(job: Job, site: Site) -> list[str]:
 
 
 def _check(job: Job, site: Site) -> None:
-    """Raise `InputError` for an invalid job."""
+    """Raise `InputError` with everything that is wrong with a job."""
+    tried = Mistakes()
     try:
         for text in (
             *job.start,
@@ -142,28 +143,34 @@ def _check(job: Job, site: Site) -> None:
         ):
             one_line(text)
     except ValueError as error:
-        raise InputError(str(error), where=f"the job {job.name!r}") from None
+        tried.found.append(InputError(str(error), where=f"the job {job.name!r}"))
+    limit = tried(lambda: seconds(job.time))
+    tried.found += _faults(job, site, limit)
+    tried.tell()
+
+
+def _faults(job: Job, site: Site, limit: int | None) -> Iterator[InputError]:
+    """What of a job cannot be; limit: its time, s."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", job.name):
-        raise InputError(f"{job.name!r} is not a job name", do="letters, digits, dots, dashes")
+        yield InputError(f"{job.name!r} is not a job name", do="letters, digits, dots, dashes")
     if not _OUTPUT.fullmatch(job.output):
-        raise InputError(
+        yield InputError(
             f"the output file {job.output!r} has characters that are special to Slurm or a shell",
             do="give a folder whose path has letters, digits, blanks and . / _ - + = , : @ only",
         )
     if job.after and not _DEPENDENCY.fullmatch(job.after):
-        raise InputError(f"{job.after!r} names no jobs to wait for", do="--after 1234, or --after afterany:1234:1235")
+        yield InputError(f"{job.after!r} names no jobs to wait for", do="--after 1234, or --after afterany:1234:1235")
     for name, value in (("nodes", job.nodes), ("ranks per node", job.ranks_per_node)):
         if value < 1:
-            raise InputError(f"{value} {name}", do="give 1 or more")
-    limit = seconds(job.time)
-    if job.resume is not None and limit <= site.signal_seconds:
-        raise InputError(
+            yield InputError(f"{value} {name}", do="give 1 or more")
+    if job.resume is not None and limit is not None and limit <= site.signal_seconds:
+        yield InputError(
             f"a time limit of {limit} s leaves no time before the checkpoint, requested {site.signal_seconds} s "
             "before its end",
             do="a longer --time, or a smaller signal_seconds in the site file",
         )
     if job.gpu and not site.gpu.gpus_per_node:
-        raise InputError("the site file does not say how many GPUs a node has", do="[gpu] gpus_per_node = 4")
+        yield InputError("the site file does not say how many GPUs a node has", do="[gpu] gpus_per_node = 4")
 
 
 def _comment(job: Job) -> list[str]:

@@ -465,6 +465,19 @@ def test_mistakes_are_told_before_anything_is_made(tmp_path, words, said):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_all_mistakes_of_a_job_are_told_at_once(tmp_path):
+    """Of the target, the options, the script and the settings of every task, each once."""
+    words = ["diffusion/heat", "grid.nxx=40", "-n", "4", "--nodes", "0", "--after", "job", "--array-limit", "0"]
+    with pytest.raises(InputError) as caught:
+        main([*words, "--array", "time.steps=1,-2"])
+    options = ("no time limit", "number of ranks per node", "-n is for", "0 nodes", "names no jobs", "--array-limit 0")
+    for part in (*options, "grid.nxx", "time.steps = -2"):
+        assert part in caught.value.message
+    assert caught.value.message.count("no time limit") == 1
+    with pytest.raises(InputError, match=r"(?s)no model none.*--array is for.*0 nodes"):
+        main(["serve", "none", "--nodes", "0", "--ranks-per-node", "1", "--time", "10", "--array", "a=1"])
+
+
 def test_without_slurm_nothing_is_left_behind(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", "/nonexistent")
     with pytest.raises(SetupError, match="no sbatch here"):

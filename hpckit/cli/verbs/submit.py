@@ -11,13 +11,15 @@ import shlex
 import shutil
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from hpckit.cli.job import JOB, has_begun
 from hpckit.cli.verbs import run
-from hpckit.errors import InputError, SetupError
+from hpckit.errors import InputError, Mistakes, SetupError
 from hpckit.io.files import utc_now
 from hpckit.jobs import slurm
 from hpckit.jobs.script import RUN, SETTINGS, Job, job_script, seconds
@@ -82,9 +84,6 @@ def main(arguments: list[str]) -> int:
         return _write_list(options.list, options.into, site)
     if not words:
         raise InputError("nothing to submit", do="hpckit submit FILE|PRESET|PROGRAM.py|DIR --nodes N --time T")
-    _require_target(words[0])
-    if options.time is None:
-        raise InputError("no time limit", do="--time 01:00:00")
     if options.script is not None:
         _write_script(options.script, job_script(ready_job(options, words, site), site))
         print(f"wrote {options.script}; submit it:  sbatch {shlex.quote(str(options.script))}")
@@ -92,17 +91,27 @@ def main(arguments: list[str]) -> int:
     return _submit(options, words, arguments, site)
 
 
-def _require_target(word: str) -> None:
-    """Raise `InputError` if no program or app has this name, before other mistakes are reported."""
-    if word in ("bench", "graph", *SERVERS):
+def _require_target(words: list[str]) -> None:
+    """Raise `InputError` if there is no program, app or model of this name."""
+    word = words[0]
+    if word in SERVERS:
+        _require_model(words)
+    elif word in ("bench", "graph"):
         return
-    if word.endswith(".py"):
+    elif word.endswith(".py"):
         if not Path(word).is_file():
             raise InputError(f"there is no file {word}")
     elif not is_run_file(word):
         find_preset(word)
     elif not Path(word).is_dir():  # else possibly a run directory
         read_toml(Path(word), word)
+
+
+def _require_time(text: str | None) -> None:
+    """Raise `InputError` for a time limit that is missing, or is none."""
+    if text is None:
+        raise InputError("no time limit", do="--time 01:00:00")
+    seconds(text)
 
 
 def find_site(given: Path | None) -> Site:
@@ -127,10 +136,12 @@ def _is_open_mpi() -> bool:
 
 def ready_job(options: argparse.Namespace, words: list[str], site: Site) -> Job:
     """A job that makes its run directory when it starts, so that its script can be submitted many times."""
-    job = _shape(options, words, site)
+    tried = Mistakes()
+    job = _shape(options, words, site, tried)
+    array = [] if job.start else tried(lambda: _tasks(options.array))
+    tried.tell()
     if job.start:
         return job
-    array = _tasks(options.array)
     settings = [SETTINGS] if array else []
     start = ["hpckit", "run", *words, *settings, "--directory", RUN]
     return replace(job, start=start, resume=RESUME, array=array, output=f"slurm-%x-{'%A_%a' if array else '%j'}.out")
@@ -144,39 +155,28 @@ def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
     return options, words + arguments[cut + 1 :]
 
 
-def _shape(options: argparse.Namespace, words: list[str], site: Site) -> Job:
-    """The part common to all kinds of jobs; `start` is empty for an app, whose run directory is not known here."""
+def _shape(options: argparse.Namespace, words: list[str], site: Site, tried: Mistakes) -> Job:
+    """The part common to all kinds of jobs; `start` is empty for an app, whose run directory is not known here.
+
+    Mistakes of the target and of the options go to `tried`, whose owner tells them with those that it finds.
+    """
     gpu = "--gpu" in words
-    if options.array_limit is not None and (options.array_limit < 1 or not options.array):
-        raise InputError(
-            f"--array-limit {options.array_limit}" + ("" if options.array else " without --array"),
-            do="give 1 or more, with --array KEY=V1,V2,…",
-        )
-    serial = words[0] in ("bench", "graph")
-    serves = words[0] in SERVERS
-    if serves:
-        _require_model(words)
-    if {"-n", "--ranks"} & set(words) and not serial and not words[0].endswith(".py"):
-        raise InputError("-n is for hpckit run", do="--nodes N --ranks-per-node R: the job has N x R ranks")
+    serial, serves = words[0] in ("bench", "graph"), words[0] in SERVERS
+    program = words[0].endswith(".py")
+    tried(lambda: _require_target(words))
+    tried(lambda: _require_time(options.time))
     ranks = options.ranks_per_node or (site.gpu.gpus_per_node if gpu else site.cpu.ranks_per_node)
-    if not ranks:
-        raise InputError(
-            "the number of ranks per node is missing: no site file says it",
-            do="--ranks-per-node R, or ranks_per_node under [cpu] in ~/.config/hpckit/site.toml",
-        )
-    title = safe_name(
-        options.name or "-".join([words[0], _subject(words)] if serial or serves else [Path(words[0]).stem or words[0]])
-    )
+    tried.found += _misused(options, words, ranks)
+    subject = _subject(words) if serial or serves else Path(words[0]).stem or words[0]
+    title = safe_name(options.name or ("-".join([words[0], subject]) if serial or serves else subject))
     start: list[str] = []
-    if serial or serves or words[0].endswith(".py"):
-        if options.array:
-            raise InputError("--array is for settings of apps; a program has none", do="submit it once for each")
+    if serial or serves or program:
         start = ["hpckit", *([] if serial or serves else ["run"]), *words, *_launcher(words, site)]
     return Job(
         name=title,
         nodes=options.nodes,
-        time=options.time,
-        ranks_per_node=ranks,
+        time=options.time or "60",  # one that is missing is a mistake already
+        ranks_per_node=ranks or 1,
         gpu=gpu,
         serial=serial,
         start=start,
@@ -184,6 +184,25 @@ def _shape(options: argparse.Namespace, words: list[str], site: Site) -> Job:
         after=options.after,
         about=shlex.join(["hpckit", *start[1:]] if start else ["hpckit", "run", *words]),
     )
+
+
+def _misused(options: argparse.Namespace, words: list[str], ranks: int | None) -> Iterator[InputError]:
+    """Options that do not go with this target, with one another, or are missing."""
+    serial, program = words[0] in ("bench", "graph"), words[0].endswith(".py")
+    if options.array_limit is not None and (options.array_limit < 1 or not options.array):
+        yield InputError(
+            f"--array-limit {options.array_limit}" + ("" if options.array else " without --array"),
+            do="give 1 or more, with --array KEY=V1,V2,…",
+        )
+    if options.array and (serial or program or words[0] in SERVERS):
+        yield InputError("--array is for settings of apps; a program has none", do="submit it once for each")
+    if {"-n", "--ranks"} & set(words) and not serial and not program:
+        yield InputError("-n is for hpckit run", do="--nodes N --ranks-per-node R: the job has N x R ranks")
+    if not ranks:
+        yield InputError(
+            "the number of ranks per node is missing: no site file says it",
+            do="--ranks-per-node R, or ranks_per_node under [cpu] in ~/.config/hpckit/site.toml",
+        )
 
 
 def _launcher(words: list[str], site: Site) -> list[str]:
@@ -201,7 +220,7 @@ def _launcher(words: list[str], site: Site) -> list[str]:
 def _subject(words: list[str]) -> str:
     """The subject of a benchmark, graph or server: its name, or that of the file or model."""
     if words[0] in SERVERS:
-        return Path(words[1]).name
+        return Path(words[-1] if len(words) < 2 else words[1]).name
     return words[1] if words[0] == "bench" and len(words) > 1 else Path(words[-1]).stem
 
 
@@ -215,26 +234,31 @@ def _require_model(words: list[str]) -> None:
 
 def _submit(options: argparse.Namespace, words: list[str], arguments: list[str], site: Site) -> int:
     """Make the run directories, submit the script, and note the job in them; on failure remove them."""
-    job = _shape(options, words, site)
+    tried = Mistakes()
+    job = _shape(options, words, site, tried)
     if not site.environment.venv and sys.prefix != sys.base_prefix:
         site = site.model_copy(update={"environment": site.environment.model_copy(update={"venv": sys.prefix})})
     if job.start:
+        text = tried(lambda: job_script(job, site))
+        tried.tell()
         if options.dry_run:
-            print(job_script(job, site), end="")
+            print(text, end="")
             return 0
         script = Path(f"{job.name}-{secrets.token_hex(3)}.sh")
-        _write_script(script, job_script(job, site))
+        _write_script(script, text)
         print(f"job {slurm.submit(script)}: {script}")
         return 0
     if has_begun(words[0]):
+        tried.tell()
         return _go_on(RunDirectory(words[0]), replace(job, start=RESUME, resume=RESUME), site, options.dry_run)
-    seconds(job.time)
-    return _submit_app(options, words, arguments, job, site)
+    return _submit_app(options, words, arguments, job, site, tried)
 
 
-def _submit_app(options: argparse.Namespace, words: list[str], arguments: list[str], job: Job, site: Site) -> int:
+def _submit_app(
+    options: argparse.Namespace, words: list[str], arguments: list[str], job: Job, site: Site, tried: Mistakes
+) -> int:
     """Submit an app: a run directory, or a folder of them for an array, with all settings in it."""
-    array = _tasks(options.array)
+    array = tried(lambda: _tasks(options.array)) or []
     ranks = job.nodes * job.ranks_per_node
     folder = Path(options.directory or Path("runs", run_name(job.name, "array" if array else "", ranks))).absolute()
     runs = [folder / f"{task:03d}" for task in range(len(array))] or [folder]
@@ -242,11 +266,12 @@ def _submit_app(options: argparse.Namespace, words: list[str], arguments: list[s
     plain = ("--no-report",) if "--no-report" in words else ()
     start, resume = ("hpckit", "run", RUN, *plain), (*RESUME, *plain)
     job = replace(job, array=array, runs=[str(path) for path in runs], output=str(output), start=start, resume=resume)
-    text = job_script(job, site)
+    text = tried(lambda: job_script(job, site))
     # Checks every setting before anything is made.
     tasks = [run.parser().parse_intermixed_args([*words, *settings]) for settings in array or [()]]
     for one in tasks:
-        run.load_checked(one, ranks)
+        tried(partial(run.load_checked, one, max(1, ranks)))
+    tried.tell()
     if options.dry_run:
         print(text, end="")
         return 0
