@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from hpckit.run.context import DryRun
 
 ENTRY_POINTS = "hpckit.apps"
+OURS = "hpckit.apps."  # what the names of our packages begin with
 
 
 @dataclass(frozen=True)
@@ -92,10 +93,13 @@ class App:
         return self.config_module.PRESETS
 
     def may_have(self, preset: str) -> bool:
-        """Whether its modules have this word as a key, as they do if it is one of its presets.
+        """Whether its modules have this word as a key, as those of hpckit do if it is one of their presets; True for
+        others, whose presets may be made by a program.
 
         To know more they are imported, which takes much longer than to look at their text.
         """
+        if not self.package.startswith(OURS):
+            return True
         make_importable(self.home)
         found = importlib.util.find_spec(self.package)
         places = (found.submodule_search_locations or ()) if found else ()
@@ -142,7 +146,7 @@ def apps() -> dict[str, App]:
         inner = pkgutil.iter_modules([str(folder / outer.name) for folder in folders])
         for name in (outer.name, *(f"{outer.name}/{module.name}" for module in inner if module.ispkg)):
             if any((folder / name / "config.py").exists() for folder in folders):
-                found[name] = App(name, f"hpckit.apps.{name.replace('/', '.')}")
+                found[name] = App(name, f"{OURS}{name.replace('/', '.')}")
     for entry in importlib.metadata.entry_points(group=ENTRY_POINTS):
         found.setdefault(entry.name, App(entry.name, entry.value))
     return dict(sorted(found.items()))

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hpckit.errors import HpckitError, InputError
-from hpckit.settings.apps import apps
+from hpckit.settings.apps import App, apps, find_preset
 from hpckit.settings.config import load
 from hpckit.settings.run_file import key_lines
 
@@ -298,7 +298,7 @@ def test_every_preset_of_every_app_is_valid() -> None:
                 load(f"{app.name}.{preset}", [])
 
 
-def test_settings_of_all_apps_are_read_without_what_computes() -> None:
+def test_settings_of_all_apps_are_read_and_grids_are_priced_without_what_computes() -> None:
     """The front end's start: Numba alone would take longer than all of it, and each app's settings a while."""
     code = (
         "import sys\nfrom hpckit.settings.apps import apps, find_preset\n"
@@ -306,10 +306,25 @@ def test_settings_of_all_apps_are_read_without_what_computes() -> None:
         "known = {name for name in sys.modules if name.startswith('hpckit.apps.') and name.endswith('.config')}\n"
         "assert known == {'hpckit.apps.diffusion.config'}, known\n"
         "assert len([app.config for app in apps().values()]) > 8\n"
+        "for name in ('diffusion', 'flood', 'shallow_water', 'sphere', 'weather', 'weather3d'):\n"
+        "    assert apps()[name].dry_run(apps()[name].config(), 2).steps\n"
         "print({'numba', 'scipy', 'h5py', 'mpi4py.MPI', 'matplotlib'} & sys.modules.keys())"
     )
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+def test_presets_that_a_program_makes_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An app of another package need not have the name of a preset in its text: two apps have `heat` here."""
+    (tmp_path / "made_app").mkdir()
+    (tmp_path / "made_app" / "__init__.py").touch()
+    (tmp_path / "made_app" / "config.py").write_text("PRESETS = {'he' + 'at': ('', {}), 'li' + 'ght': ('', {})}")
+    every = {**apps(), "made": App("made", "made_app", str(tmp_path))}
+    monkeypatch.setattr("hpckit.settings.apps.apps", lambda: every)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    assert find_preset("light") == (every["made"], "light")
+    with pytest.raises(InputError, match="in several apps"):
+        find_preset("heat")
 
 
 def test_every_setting_of_every_app_is_described() -> None:
