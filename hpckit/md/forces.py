@@ -99,6 +99,9 @@ class Forces(ABC):
     def finish(self, particles: Particles, neighbors: NeighborList, measure: int) -> None:  # noqa: B027
         """After all parts and stages."""
 
+    def complete(self, particles: Particles) -> None:  # noqa: B027
+        """Collective, after `finish` and what else acts on this rank alone: add what comes from other ranks."""
+
     @abstractmethod
     def compute(self, particles: Particles, neighbors: NeighborList, part: Any, measure: int, stage: int = 0) -> None:
         """Do a stage for the slots of a part of the lists (`inner`, one of `inner_parts`, or `outer`); the last writes

@@ -461,6 +461,7 @@ class System:
             self.forces.finish(self.particles, self.neighbors, measure)
         forces, own = self.particles.forces, self.particles.slots
         if self.inner > 1:
+            self._complete()
             self.slow = forces[:own].copy()
             forces[:own] = 0.0
         for each in (self.bonds, *self.terms):
@@ -474,6 +475,8 @@ class System:
         measure = bool(measure)
         if self.long_range is not None:
             self.long_range.add(self, measure)
+        if self.inner == 1:
+            self._complete()
         if self.external is not None:
             self.external.add(self, measure)
         if self.biases is not None:
@@ -483,6 +486,11 @@ class System:
             forces[:own] += self.fast
         if self.constraints is not None:
             self.constraints.add(self, measure)
+
+    def _complete(self) -> None:
+        """Collective: add the forces that ghosts elsewhere felt."""
+        with self.timer("force"):
+            self.forces.complete(self.particles)
 
     def _later_stage(self, stage: int, measure: int) -> None:
         """Collective: bring the ghosts what their owners computed, and do the stage that needs it."""

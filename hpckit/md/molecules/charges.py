@@ -184,10 +184,13 @@ class ChargedForces(Forces):
         forces(self._kernels[wanted], self.form, part, *given, particles.forces, self.tallies, self.energies)
 
     def finish(self, particles: Particles, neighbors: NeighborList, measure: int) -> None:
-        """Collective where pairs are computed by clusters; see `Forces.finish`."""
+        """See `Forces.finish`; what ghosts feel leaves for their owners."""
         if self._back is not None:
             where = particles.positions, particles.slots, particles.ghost_slots, neighbors.center
             clusters.finish(*where, self._felt, self._pushed, bool(measure), particles.forces, self.tallies)
-            values = particles.forces.reshape(1, *particles.forces.shape)
-            self._back.start(values)
-            self._back.finish(values)
+            self._back.start(particles.forces[None])
+
+    def complete(self, particles: Particles) -> None:
+        """Collective where pairs are computed by clusters; see `Forces.complete`."""
+        if self._back is not None:
+            self._back.finish(particles.forces[None])
