@@ -149,7 +149,7 @@ def length_scale(extent: float, unit: str) -> tuple[float, str]:
     return (1000.0, "km") if unit == "m" and abs(extent) >= 2000 * (1 - 1e-9) else (1.0, "" if unit == "1" else unit)
 
 
-def scaled_place(value: float, unit: str) -> str:
-    """A coordinate for people: 10.25 km."""
-    scale, name = length_scale(value, unit)
+def scaled_place(value: float, unit: str, extent: float | None = None) -> str:
+    """A coordinate for people: 10.25 km; in the unit of an axis that reaches to `extent`, if given."""
+    scale, name = length_scale(value if extent is None else extent, unit)
     return f"{number(value / scale)} {name}".strip()

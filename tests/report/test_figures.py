@@ -27,6 +27,7 @@ from hpckit.report.run_data import RunData, load_run
 from hpckit.report.sections.fields import cross_sections, cut_place, extremum, fields_section
 from hpckit.report.sections.slices import color_scale, cropped, one_each, read_slice, read_slices
 from hpckit.report.settings import Report
+from hpckit.report.units import scaled_place
 from hpckit.run.context import Run
 
 pytest.importorskip("matplotlib")
@@ -140,6 +141,25 @@ def test_times_without_anything_to_see_are_left_out(box):
     assert v.low == v.high == 0
     page = fields_section([theta, u, v, w], [])
     assert "The field is uniform" in page
+
+
+def test_a_field_of_rounding_is_not_drawn(tmp_path):
+    """Beside winds of 5 m/s one of 1e-12 m/s says nothing; a height between others is told in the unit of its axis."""
+
+    def values(time, z, x):
+        wave = np.sin(2 * np.pi * x / 8e3) + 0 * z
+        return {"u": 5 * wave, "v": 1e-12 * wave, "w": 1e-6 * wave}
+
+    winds = {name: {"units": "m s-1", "long_name": f"wind {name}"} for name in "uvw"}
+    path = write_waves(tmp_path / "a", "zx", (6e3, 8e3), (6, 16), "x", (0.0, 1.0), winds, values)
+    with FieldFile(path, ("x",)) as file:
+        fields = read_slices(file, main="u")
+    page = fields_section(fields, [])
+    assert page.count("not drawn") == 1
+    v = page.index("wind v")
+    assert v < page.index("not drawn") < page.index("wind w")
+    assert scaled_place(1500.0, "m", 2e4).endswith("km")
+    assert scaled_place(1500.0, "m").endswith(" m")
 
 
 def test_a_start_at_rest_has_no_blank_panel(tmp_path):

@@ -16,6 +16,7 @@ from hpckit.report.units import moment, number, pretty, signs, with_units
 
 CUT_TIMES = 3
 CONTOURS = "QuadContourSet"  # as Matplotlib names them in a picture
+ROUNDING = 1e-10  # of the greatest field in the same units: a field below is what is left of sums that cancel
 FLAT = 0.35  # height over width: flatter pictures stand in rows of two, not three
 READ_BYTES = (
     600_000_000  # of the main field that are searched for extremes; larger fields use the last time or the middle
@@ -132,10 +133,18 @@ def fields_section(slices: Sequence[Slices], cuts: Sequence[Slices], each: bool 
         if twin is not None:
             parts.append(caption(f"The same as {twin.long_name} at all times shown."))
             continue
+        others = [_greatest(one) for one in slices if one.units == field.units and field.units not in ("", "1")]
+        if _greatest(field) < ROUNDING * max(others, default=0.0):
+            parts.append(caption("Rounding, beside other fields in these units: not drawn."))
+            continue
         pictures = _pictures(field, each)
         parts += ["" if each else colorbar(field), pictures]
         parts.append(_notes(field, not each and CONTOURS in pictures))
     return section("Fields", *parts)
+
+
+def _greatest(field: Slices) -> float:
+    return max(abs(field.low), abs(field.high))
 
 
 def _pictures(field: Slices, each: bool) -> str:

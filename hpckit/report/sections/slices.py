@@ -241,7 +241,8 @@ def _between(field: Slices, low: float, high: float) -> Slices:
         wind = replace(wind, columns=wind.columns[near], across=wind.across[:, :, near], up=wind.up[:, :, near])
         wind = wind if near.any() else None  # a part between two columns of arrows has none
     unit = pretty(field.coord_units[1])
-    note = f"drawn where something happens, {field.dims[1]} = {scaled_place(low, unit)} to {scaled_place(high, unit)}"
+    ends = f"{scaled_place(low, unit, high)} to {scaled_place(high, unit)}"
+    note = f"drawn where something happens, {field.dims[1]} = {ends}"
     return replace(
         field,
         values=field.values[:, :, kept],
@@ -272,6 +273,7 @@ def _axes(variable: FileField, cut: dict[int, int]) -> list[tuple[str, int]]:
 
 def _cut_text(variable: FileField, cut: dict[int, int]) -> str:
     def text(dim: Dim, index: int) -> str:
-        return f"{dim.axis} = {scaled_place(float(dim.points[index]), pretty(dim.units))}"
+        place, extent = float(dim.points[index]), float(np.abs(dim.points).max())
+        return f"{dim.axis} = {scaled_place(place, pretty(dim.units), extent)}"
 
     return ", ".join(f"cut at {text(variable.dims[number], index)}" for number, index in cut.items())
