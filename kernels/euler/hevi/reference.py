@@ -1,7 +1,7 @@
 """Split-explicit, vertically implicit dynamics of a box (HEVI), NumPy: definition and test oracle of compiled forms.
 
 The prognostic variables are those of the box as deviations from its base state: rho', rho u, rho v, rho w, (rho theta)'
-(float64[5, nz, ny + 12, nx + 12]), but on Arakawa's C grid: rho u stands at the low face of its cell in x, rho v in y,
+(float64[5, nz, ny + 8, nx + 8]), but on Arakawa's C grid: rho u stands at the low face of its cell in x, rho v in y,
 rho w in z. rho w of level 0 is the ground's, 0; that of the lid, 0 too, is not stored. Levels may be stretched.
 
 A large step is Runge and Kutta's in three stages of dt/3, dt/2 and dt (Wicker and Skamarock 2002, MWR 130, 2088-2097).

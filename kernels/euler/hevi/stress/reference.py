@@ -8,7 +8,7 @@ K = (Cs Delta)**2 sqrt(max(0, D**2 - N**2 / Pr)) with Delta = (dx dy dz)**(1/3) 
 + the means of (u_y + v_x)**2, (u_z + w_x)**2 and (v_z + w_y)**2 of the four edges of the cell around it (Smagorinsky
 1963; Lilly 1962; Skamarock et al. 2021, NCAR/TN-556, section 4.2).
 
-work, levels: those of `kernels.euler.hevi.reference`. spacing: dx, dy (m). mu: rho K, float64[nz, ny + 12, nx + 12].
+work, levels: those of `kernels.euler.hevi.reference`. spacing: dx, dy (m). mu: rho K, float64[nz, ny + 8, nx + 8].
 """
 
 from __future__ import annotations

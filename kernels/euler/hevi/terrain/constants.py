@@ -15,7 +15,7 @@ METRICS = 9
 class Ground(NamedTuple):
     """Terrain and base state on a rank's cells with their halo; see `reference`."""
 
-    base: Any  # J rho, J rho theta, p and q_t of the base state, float64[4, nz, ny + 12, nx + 12]
-    metric: Any  # float64[9, nz, ny + 12, nx + 12]
-    wind: Any  # u and v of the base state at their faces, m/s, float64[2, nz, ny + 12, nx + 12]
+    base: Any  # J rho, J rho theta, p and q_t of the base state, float64[4, nz, ny + 8, nx + 8]
+    metric: Any  # float64[9, nz, ny + 8, nx + 8]
+    wind: Any  # u and v of the base state at their faces, m/s, float64[2, nz, ny + 8, nx + 8]
     tilt: Any  # weights of a vertical gradient in the middle of a level, 1/m, float64[2, nz]

@@ -11,7 +11,7 @@ is a difference of the levels around it, next to ground and lid to one side. Wha
 that of Omega, as in `terrain.reference`. Of wind and theta those of the base state at the height of each cell are left
 out, so it stays as it is.
 
-rows: `constants`, a work space. mu: rho K, float64[nz, ny + 12, nx + 12]. Other arguments: as in the flat box.
+rows: `constants`, a work space. mu: rho K, float64[nz, ny + 8, nx + 8]. Other arguments: as in the flat box.
 """
 
 from __future__ import annotations
