@@ -9,7 +9,7 @@ from pydantic import Field
 
 from hpckit.apps.common.settings import CheckedTogether
 from hpckit.apps.train.settings.mesh import Context, Pipeline, Ranks, Sharding, Tensor
-from hpckit.apps.train.settings.network import Model, either
+from hpckit.apps.train.settings.network import Model
 from hpckit.apps.train.settings.optimization import Mixed, Optimizer, Time
 from hpckit.apps.train.settings.samples import Batch, Data, Sample
 
@@ -92,15 +92,8 @@ class Config(CheckedTogether):
 
 def device_problems(config: Config, gpu: bool) -> Iterator[str]:
     """Settings that a GPU does not support."""
-    given = {
-        "mesh.tp": config.mesh.tp > 1,
-        "mesh.cp": config.mesh.cp > 1,
-        "mesh.etp": config.mesh.etp > 1,
-        "batch.layer_parts": config.batch.layer_parts,
-    }
-    if gpu and any(given.values()):
-        names = either([name for name, there in given.items() if there])
-        yield f"{names} share a layer or a sample among ranks of the host: omit it, or --gpu"
+    if gpu and config.mesh.cp > 1:
+        yield "mesh.cp shares samples among ranks of the host: omit it, or --gpu"
 
 
 PRESETS: dict[str, tuple[str, dict[str, Any]]] = {

@@ -5,9 +5,8 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-import numpy as np
-
 from hpckit.errors import InputError
+from hpckit.kernels.device_array import zeros
 from hpckit.kernels.nn import dispatch
 from hpckit.kernels.nn.memory import empty, empty_like
 from hpckit.nn.layer import Pass
@@ -66,7 +65,7 @@ def drop_tokens(x: Any, start: int, step: Pass, name: str, rate: float) -> Any:
         dispatch.dropout(x, y, key, number, first * length + start, rate)
         return y
     begin, behind = start // length, -(-end // length)  # samples of which there are tokens
-    whole = np.zeros((behind - begin, length * width), x.dtype)
+    whole = zeros((behind - begin, length * width), x)
     part = whole.reshape(-1, width)[start - begin * length : end - begin * length]
     part[...] = x
     dispatch.dropout(whole, whole, key, number, first + begin, rate)

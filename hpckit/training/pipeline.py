@@ -108,9 +108,8 @@ class Pipeline:
         row = mesh["tp"] if plan.tp > 1 else MPI.COMM_SELF
         self.tensor = Ranks(row, plan.layer_parts, deterministic, tensor_chunks)
         whole = model
-        for name, shared in (("tensor", self.tensor.parts > 1), ("context", plan.cp > 1)):
-            if shared and device.is_gpu:
-                raise InputError(f"{name} parallelism runs on the host", do="take tp=1, cp=1, layer_parts=0 on GPUs")
+        if plan.cp > 1 and device.is_gpu:
+            raise InputError("context parallelism runs on the host", do="take cp=1 on GPUs")
         self.context = ContextRanks(mesh["cp"] if plan.cp > 1 else MPI.COMM_SELF, deterministic, context)
         if plan.cp > 1:
             model = context_parallel(model, self.context, plan.tp)

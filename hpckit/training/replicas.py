@@ -16,6 +16,7 @@ from hpckit.comm.device import HOST, Device
 from hpckit.comm.shared.symmetric import empty_shared
 from hpckit.errors import MismatchError
 from hpckit.kernels.device_array import to_host
+from hpckit.kernels.nn.memory import empty
 from hpckit.kernels.nn.narrow.dispatch import summed
 from hpckit.plan.pipeline.parts import PartialSum, tree_sum
 
@@ -55,7 +56,7 @@ class Replicas:
 
         counts: elements of each replica's part. kind: of vectors of bits.
         """
-        return start_scatter_tree(vector, self.comm, self.rank, nodes, counts, self.device, kind)()
+        return start_scatter_tree(vector, self.comm, self.rank, nodes, counts, kind)()
 
     def sum_tree(self, vector: Any, nodes: Sequence[PartialSum], counts: np.ndarray, kind: str = "") -> None:
         """Make all replicas' vectors their sum, added as the tree."""
@@ -85,7 +86,6 @@ def start_scatter_tree(
     rank: int,
     nodes: Sequence[PartialSum],
     counts: np.ndarray,
-    device: Device = HOST,
     kind: str = "",
 ) -> Callable[[], Any]:
     """Start to sum all ranks' vectors as the tree of which they are nodes; a call of what it returns waits for this
@@ -94,7 +94,7 @@ def start_scatter_tree(
     counts: elements of each rank's part. kind: of vectors of bits, whose sums are rounded at each node.
     """
     own, size = int(counts[rank]), len(counts)
-    came = device.zeros((own * size,), vector.dtype)
+    came = empty((own * size,), vector)
     request = all_to_all(vector, comm, came, counts=np.tile(counts, (size, 1)))
     add = functools.partial(summed, kind=kind) if kind else operator.iadd
 

@@ -39,6 +39,6 @@ def test_the_benchmark_has_figures(tmp_path):
     assert all(ratio["median"] > 0 for ratio in json.loads(outcome.stdout)["ratios"].values())
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", [1, 2, 4])
 def test_training_on_a_device_follows_the_host(mpirun, ranks):
     assert "all good" in mpirun(ranks, "device_training.py", "all", timeout=280).stdout

@@ -16,12 +16,12 @@ TINY = (
 
 def test_training_on_a_device_follows_the_host(mpirun, monkeypatch):
     on_gpu(monkeypatch)
-    assert "all good" in mpirun(1, "device_training.py", timeout=200).stdout
+    assert "all good" in mpirun(2, "device_training.py", timeout=200).stdout
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("ranks", [1, 2])
-def test_all_models_replicas_and_pipelines_on_a_device_follow_the_host(mpirun, monkeypatch, ranks):
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_all_models_and_meshes_on_a_device_follow_the_host(mpirun, monkeypatch, ranks):
     on_gpu(monkeypatch)
     assert "all good" in mpirun(ranks, "device_training.py", "all", timeout=280).stdout
 
@@ -32,7 +32,15 @@ def losses(directory) -> list[float]:
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("split", [("-n", 1), ("-n", 2, "mesh.dp=2"), ("-n", 2, "mesh.pp=2", "batch.microbatches=2")])
+@pytest.mark.parametrize(
+    "split",
+    [
+        ("-n", 1),
+        ("-n", 2, "mesh.dp=2"),
+        ("-n", 2, "mesh.pp=2", "batch.microbatches=2"),
+        ("-n", 4, "mesh.dp=2", "mesh.tp=2", "sharding.stage=3"),
+    ],
+)
 def test_a_run_on_gpus_trains_saves_resumes_and_writes(tmp_path, split):
     (tmp_path / "text.txt").write_text("abcab cab acb bca abc bca " * 8)
     whole = hpckit("run", "train/gpt", *TINY, "time.steps=3", "--directory", "cores", cwd=tmp_path)

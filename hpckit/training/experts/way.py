@@ -9,6 +9,7 @@ import numpy as np
 
 from hpckit.collectives import all_gather, all_to_all, reduce_scatter
 from hpckit.collectives.axis import axis_of
+from hpckit.kernels.device_array import contiguous
 from hpckit.kernels.nn.memory import empty_like
 from hpckit.nn.feedforward import AtHome
 from hpckit.nn.layer import Turns
@@ -191,14 +192,14 @@ class OverColumns(AtHome):
         width = own.shape[1]
         if not self._rows.sum():
             return own
-        flat = np.ascontiguousarray(own).reshape(-1)
+        flat = contiguous(own, own.dtype).reshape(-1)
         return (yield from _awaited(all_gather(flat, self._comm, counts=self._rows * width))).reshape(-1, width)
 
     def back(self, found: Any) -> Turns[Any]:
         """The experts' results, the sum over the ranks, one for each row that was sent, in the order of `there`."""
         width = found.shape[1]
         if self._rows.sum():
-            flat, counts = np.ascontiguousarray(found).reshape(-1), self._rows * width
+            flat, counts = contiguous(found, found.dtype).reshape(-1), self._rows * width
             request = reduce_scatter(flat, self._comm, "sum", counts=counts, deterministic=self._deterministic)
             found = (yield from _awaited(request)).reshape(-1, width)
         return (yield from self._inner.back(found))
@@ -231,5 +232,5 @@ def _gathered(numbers: np.ndarray, comm: Any) -> Turns[np.ndarray]:
 def _sent(rows: Any, comm: Any, counts: np.ndarray) -> Turns[Any]:
     """The rows that come, where counts[r][q] go from rank r to rank q."""
     width = rows.shape[1]
-    flat = np.ascontiguousarray(rows).reshape(-1)
+    flat = contiguous(rows, rows.dtype).reshape(-1)
     return (yield from _awaited(all_to_all(flat, comm, counts=np.ascontiguousarray(counts) * width))).reshape(-1, width)

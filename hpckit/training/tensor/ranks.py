@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from hpckit.collectives import all_gather, all_reduce, reduce_scatter
 from hpckit.collectives.axis import axis_of
 from hpckit.errors import InputError
+from hpckit.kernels.device_array import placed
 from hpckit.kernels.nn.memory import empty
 from hpckit.nn.cuts import cuts, held_parts, own_part, token_bounds
 from hpckit.nn.linear import rows
@@ -68,12 +70,17 @@ class Ranks:
         bounds = token_bounds(tokens, self.parts)
         return slice(bounds[self.held[0]][0], bounds[self.held[-1]][1])
 
-    def piece(self, tokens: tuple[int, int], chunk: Chunk) -> Any:
-        """The rows of this rank's tokens in a chunk: it has a piece of each part, whatever the ranks."""
+    def piece(self, tokens: tuple[int, int], chunk: Chunk, like: Any) -> Any:
+        """The rows of this rank's tokens in a chunk: it has a piece of each part, whatever the ranks.
+
+        Numbers of rows are where `like` is.
+        """
         if chunk == WHOLE:
             return slice(None)
         found = [slice(block.start + low, block.start + high) for block, low, high in self._pieces(tokens, chunk)]
-        return found[0] if len(found) == 1 else np.concatenate([np.arange(each.start, each.stop) for each in found])
+        if len(found) == 1:
+            return found[0]
+        return placed(np.concatenate([np.arange(each.start, each.stop) for each in found]), like)
 
     def _pieces(self, tokens: tuple[int, int], chunk: Chunk) -> Iterator[tuple[slice, int, int]]:
         number, chunks = chunk
@@ -169,8 +176,11 @@ class Ranks:
         """Add the gradients of parameters that each rank has from its own tokens only."""
         partial = [p.grad for p in parameters if p.partial and p.grad is not None]
         if partial and self.size > 1:
-            total = self.sum(np.concatenate([grad.reshape(-1) for grad in partial]))
-            at = 0
-            for grad in partial:
-                grad.reshape(-1)[...] = total[at : at + grad.size]
-                at += grad.size
+            starts = np.cumsum([0, *(grad.size for grad in partial)]).tolist()
+            total = empty((starts[-1],), partial[0])
+            own = [total[start:end] for start, end in pairwise(starts)]
+            for part, grad in zip(own, partial, strict=True):
+                part[...] = grad.reshape(-1)
+            self.sum(total)
+            for part, grad in zip(own, partial, strict=True):
+                grad.reshape(-1)[...] = part

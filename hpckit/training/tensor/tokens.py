@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from hpckit.kernels.device_array import zeros
 from hpckit.kernels.nn import dispatch
 from hpckit.kernels.nn.memory import empty
 from hpckit.nn.dropout import Dropout, drop_tokens
@@ -75,7 +74,7 @@ class TokenNorm:
         own = self.norm.parameters()
         into, summands = [p.grad for p in own], []
         for block in self._ranks.blocks(step.tokens):
-            summands.append(np.zeros((len(own), *own[0].shape), dy.dtype))
+            summands.append(zeros((len(own), *own[0].shape), dy))
             for p, grad in zip(own, summands[-1], strict=True):
                 p.grad = grad
             self.norm.backward_weight(tuple(each[block] for each in kept), dy[block])
@@ -134,7 +133,7 @@ class Branch:
         tokens of all ranks, chunk by chunk.
         """
         ranks, count = self._ranks, self._chunks
-        pieces = [ranks.piece(step.tokens, (number, count)) for number in range(count)]
+        pieces = [ranks.piece(step.tokens, (number, count), own) for number in range(count)]
         found: list[Any] = []
         leaving = []
         coming = ranks.start_gather(own[pieces[0]], step.tokens, (0, count))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hpckit.errors import InputError
+from hpckit.kernels.device_array import placed, to_host
 from hpckit.kernels.nn import dispatch
 from hpckit.kernels.nn.matmul import multiply
 from hpckit.kernels.nn.memory import empty
@@ -38,15 +39,16 @@ class TensorEmbedding:
         summand = empty((*tokens.shape, like.shape[1]), like)
         summand[...] = 0
         for part in self.tables:
-            first, here = _words_of(part, tokens)
-            if here.any():
-                found = empty((1, int(np.count_nonzero(here)), like.shape[1]), like)
-                dispatch.embed((tokens[here] - first)[None], part.value, like[:0], found)
-                summand[here] = found[0]
+            words, rows_of = _words_of(part, tokens, like)
+            if len(rows_of):
+                found = empty((1, len(rows_of), like.shape[1]), like)
+                dispatch.embed(words, part.value, like[:0], found)
+                rows(summand)[rows_of] = found[0]
         y, own = self._ranks.scatter([summand], tokens.shape), self._ranks.own(tokens.shape)
         if self.position is not None:
             places = self._whole.places(tokens.shape[1], step)
-            y += self.position.value[places[np.arange(own.start, own.stop) % max(1, tokens.shape[1])]]
+            own_places = places[np.arange(own.start, own.stop) % max(1, tokens.shape[1])]
+            y += self.position.value[placed(own_places, y)]
         return y, (tokens, step)
 
     def backward_input(self, saved: Any, dy: Any) -> Any:
@@ -58,11 +60,11 @@ class TensorEmbedding:
         tokens, step = saved
         every = self._ranks.gather(dy, tokens.shape)
         for part in self.tables:
-            first, here = _words_of(part, tokens)
-            if here.any():
-                dispatch.embed_gradient((tokens[here] - first)[None], every[here][None], part.grad, part.grad[:0])
+            words, rows_of = _words_of(part, tokens, every)
+            if len(rows_of):
+                dispatch.embed_gradient(words, rows(every)[rows_of][None], part.grad, part.grad[:0])
         if self.position is not None and tokens.size:
-            places = self._whole.places(tokens.shape[1], step)
+            places = placed(self._whole.places(tokens.shape[1], step), every)
             used = self.position.grad[places]
             dispatch.add_columns(every.reshape(len(tokens), -1), used.reshape(-1))
             self.position.grad[places] = used
@@ -76,10 +78,12 @@ def _range(part: Parameter) -> tuple[int, int]:
     return first, end
 
 
-def _words_of(part: Parameter, tokens: Any) -> tuple[int, Any]:
-    """The first word of a part, and which tokens are words of it."""
+def _words_of(part: Parameter, tokens: Any, like: Any) -> tuple[Any, Any]:
+    """The tokens that are words of a part, as rows [1, n] of it, and their places among all; where `like` is."""
     first, end = _range(part)
-    return first, (tokens >= first) & (tokens < end)
+    flat = tokens.reshape(-1)
+    places = np.flatnonzero((flat >= first) & (flat < end))
+    return placed((flat[places] - first)[None], like), placed(places, like)
 
 
 def _columns(logits: Any, tables: Sequence[Parameter]) -> list[Any]:
@@ -133,7 +137,7 @@ class TensorCrossEntropy:
     """`CrossEntropy` of logits that are cut by the vocabulary, alike on all ranks; no rank has all logits.
 
     tables: the parts of this rank. Three numbers a token go around: the largest logit, the sum of the exponentials, and
-    the logit of the target.
+    the logit of the target. They are the host's, where the logits are those of a GPU, too.
     """
 
     def __init__(self, whole: CrossEntropy, tables: Sequence[Parameter], ranks: Ranks) -> None:
@@ -153,7 +157,7 @@ class TensorCrossEntropy:
             raise InputError(f"target {wanted.max()} is not one of the {self.vocab} classes, 0 to {self.vocab - 1}")
         parts = _columns(logits, self.tables)
         largest = [
-            part[:, :own].max(axis=1) if own else np.full(wanted.size, -np.inf, part.dtype)
+            to_host(part[:, :own].max(axis=1)) if own else np.full(wanted.size, -np.inf, part.dtype)
             for part, (_, own) in zip(parts, self._words, strict=True)
         ]
         top = self._ranks.largest(functools.reduce(np.maximum, largest[1:], largest[0].copy()))
@@ -162,18 +166,20 @@ class TensorCrossEntropy:
         for place, (part, (first, own)) in enumerate(zip(parts, self._words, strict=True)):
             local = wanted - first
             local[(local < 0) | (local >= own)] = -1
-            here, inverse = np.flatnonzero(local >= 0), np.ones(wanted.size, part.dtype)
-            of_target[here] = part[here, local[here]].astype(np.float64) - top[here]
+            here, inverse = np.flatnonzero(local >= 0), empty((wanted.size,), part)
+            logit = to_host(part[placed(here, part), placed(local[here], part)])
+            of_target[here] = logit.astype(np.float64) - top[here]
             if own:
-                dispatch.cross_entropy(part, np.zeros_like(wanted), own, inverse)
-                sums[place] = factors[place] / inverse.astype(np.float64)
+                dispatch.cross_entropy(part, placed(np.zeros_like(wanted), part), own, inverse)
+                sums[place] = factors[place] / to_host(inverse).astype(np.float64)
             else:
                 part[...] = 0
-            found.append(local)
+            found.append(placed(local, part))
         total = self._ranks.added(list(self._ranks.of_parts(sums)))
         of_target, counted = self._ranks.sum(of_target), wanted >= 0
         loss = float((np.log(total) - of_target)[counted].sum())
-        return loss, (logits, found, [(counted * factor / total).astype(logits.dtype) for factor in factors])
+        shares = [(counted * factor / total).astype(logits.dtype) for factor in factors]
+        return loss, (logits, found, [placed(share, logits) for share in shares])
 
     def backward(self, saved: Any, scale: float) -> Any:
         """The gradient of scale times the loss by this rank's logits."""
@@ -188,8 +194,7 @@ class TensorCrossEntropy:
         best, number = np.full(count, -np.inf, logits.dtype), np.full(count, self.vocab)
         for part, (first, own) in zip(_columns(logits, self.tables), self._words, strict=True):
             if own:
-                likeliest = part[:, :own].argmax(axis=1)
-                value = part[np.arange(count), likeliest]
+                likeliest, value = to_host(part[:, :own].argmax(axis=1)), to_host(part[:, :own].max(axis=1))
                 number = np.where(value > best, first + likeliest, number)
                 best = np.maximum(best, value)
         top = self._ranks.largest(best.copy())

@@ -97,6 +97,8 @@ class Kernel:
             _compile(self, arguments)
             return
         grid, block, *shared = shape
+        if 0 in (grid if isinstance(grid, tuple) else (grid,)):  # nothing to do, and the driver refuses it
+            return
         if simulating():
             values = [_simulated(argument) for argument in arguments]
             current_stream().give(lambda: self._dispatcher[grid, block, 0, *shared](*values))
