@@ -50,7 +50,7 @@ class FullyShardedDataParallel(States, nn.Module):
     param_dtype: the dtype in which the module computes and values are gathered (bfloat16 halves both), and to which
     forward casts floating-point arguments; shards, optimizer and states stay in the dtype of the parameters. Gradients
     then arrive in param_dtype, and are averaged in it unless reduce_dtype says otherwise. What the module returns is in
-    param_dtype, and loss functions like `.float()` of it.
+    param_dtype, or in output_dtype, to which its floating-point tensors are cast: float32 for most loss functions.
 
     `samples`, `skip`, `no_sync` and reduce_dtype: as there; without synchronization each rank keeps whole gradients.
     Forward is collective, in evaluation too; each rank runs the same blocks in the same order. Collective; raises
@@ -68,16 +68,18 @@ class FullyShardedDataParallel(States, nn.Module):
         deterministic: bool = True,
         reduce_dtype: torch.dtype | None = None,
         param_dtype: torch.dtype | None = None,
+        output_dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         self.replicas = replicas = Replicas(mesh_axis, deterministic)
-        require_model(replicas.comm, module, reduce_dtype, param_dtype)
+        require_model(replicas.comm, module, reduce_dtype, param_dtype, output_dtype)
         bound_threads(replicas.comm)
         scalars = [name for name, parameter in module.named_parameters() if not parameter.dim()]
         if scalars:
             raise InputError(f"{scalars[0]} has no dim that could be cut", do="give it the shape [1]")
         self.by_pointer = replicas.share_node if by_pointer is None else by_pointer and replicas.share_node
-        self.module, self.broadcast_buffers, self.param_dtype = module, broadcast_buffers, param_dtype
+        self.module, self.broadcast_buffers = module, broadcast_buffers
+        self.param_dtype, self.output_dtype = param_dtype, output_dtype
         self.samples_held: float | None = None
         self._sync = True
         broadcast_tensors(replicas, [*module.parameters(), *module.buffers()])
@@ -144,7 +146,7 @@ class FullyShardedDataParallel(States, nn.Module):
             self._watch_output(output, self._root)
         else:
             self._free()
-        return output
+        return cast(output, self.output_dtype) if self.output_dtype else output
 
     def _broadcast_buffers(self) -> None:
         if self.training and self.broadcast_buffers and self._sync:

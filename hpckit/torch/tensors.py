@@ -73,10 +73,15 @@ def by_dtype(tensors: Sequence[torch.Tensor]) -> Iterator[tuple[torch.dtype, lis
 
 
 def require_model(
-    comm: Any, module: nn.Module, reduce_dtype: torch.dtype | None = None, param_dtype: torch.dtype | None = None
+    comm: Any,
+    module: nn.Module,
+    reduce_dtype: torch.dtype | None = None,
+    param_dtype: torch.dtype | None = None,
+    output_dtype: torch.dtype | None = None,
 ) -> None:
     """Raise `InputError` on every rank unless the module lives on the host and is alike on all: names, shapes, dtypes
-    and what is trained, in the same order, and in which dtypes it computes and gradients are averaged. Collective.
+    and what is trained, in the same order, and in which dtypes it computes and returns, and gradients are averaged.
+    Collective.
     """
     if not isinstance(module, nn.Module):
         raise InputError(f"a model is a torch.nn.Module, not a {type(module).__name__}")
@@ -90,12 +95,13 @@ def require_model(
                 kind_of(tensor.dtype)
         shown = str(tensor.dtype).removeprefix("torch.")
         facts[name] = f"{list(tensor.shape)} {shown} on {tensor.device.type} ({what}, number {place})"
-    facts |= {"reduce_dtype": str(reduce_dtype), "param_dtype": str(param_dtype)}
+    facts |= {"reduce_dtype": str(reduce_dtype), "param_dtype": str(param_dtype), "output_dtype": str(output_dtype)}
     require_same(comm, facts, "a model is the same on every rank")
     if reduce_dtype is not None:
         kind_of(reduce_dtype)
-    if param_dtype is not None and param_dtype not in KINDS:
-        raise InputError(f"no module computes in {param_dtype}", do=f"use {', '.join(map(str, KINDS))}")
+    for dtype, what in ((param_dtype, "computes in"), (output_dtype, "returns")):
+        if dtype is not None and dtype not in KINDS:
+            raise InputError(f"no module {what} {dtype}", do=f"use {', '.join(map(str, KINDS))}")
     abroad = [name for name, tensor in named if tensor.device.type != "cpu"]
     if abroad:
         raise InputError(

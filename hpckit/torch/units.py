@@ -7,7 +7,8 @@ by messages into memory that exists only while it is needed, as autograd keeps t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import copy
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 from zlib import crc32
@@ -285,13 +286,21 @@ def tensors_in(output: Any) -> Iterator[torch.Tensor]:
 
 
 def cast(value: Any, dtype: torch.dtype) -> Any:
-    """What a module is given, with its floating-point tensors in this dtype: also those in tuples, lists and dicts."""
+    """What a module is given or returns, with its floating-point tensors in this dtype: all that `tensors_in` finds."""
     if isinstance(value, torch.Tensor):
         return value.to(dtype) if value.is_floating_point() else value
-    if type(value) is dict:
-        return {key: cast(each, dtype) for key, each in value.items()}
-    if type(value) in (list, tuple):
-        return type(value)(cast(each, dtype) for each in value)
+    if isinstance(value, list | tuple):
+        parts = [cast(each, dtype) for each in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+    if isinstance(value, MutableMapping):
+        made = copy.copy(value)
+        made.update({key: cast(each, dtype) for key, each in value.items()})
+        return made
+    if is_dataclass(value) and not isinstance(value, type):
+        held = copy.copy(value)
+        for place in fields(value):
+            object.__setattr__(held, place.name, cast(getattr(value, place.name), dtype))
+        return held
     return value
 
 

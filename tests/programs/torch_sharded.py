@@ -1,8 +1,11 @@
 """FullyShardedDataParallel has the bits of DistributedDataParallel, by pointers and by messages; states go anywhere."""
 
+import collections
 import contextlib
 import copy
+import dataclasses
 import functools
+from typing import Any
 
 import torch
 import torch_models as models
@@ -14,12 +17,21 @@ from torch.utils.checkpoint import checkpoint
 
 from hpckit.errors import MismatchError
 from hpckit.torch import DistributedDataParallel, FullyShardedDataParallel
+from hpckit.torch.units import cast
 
 WORLD = MPI.COMM_WORLD
 RANKS = WORLD.size
 adamw = functools.partial(AdamW, lr=1e-2, weight_decay=0.1, eps=1e-4)
 fused = functools.partial(AdamW, lr=1e-2, eps=1e-4, fused=True)
 momentum = functools.partial(SGD, lr=1e-2, momentum=0.9)
+
+
+@dataclasses.dataclass
+class Answer:
+    """What a module may return."""
+
+    pair: tuple[Any, Any]
+    named: Any
 
 
 def step(model, optimizer, batch, parts=1):
@@ -134,7 +146,22 @@ def narrow_parameters():
             sums.append({name: p.grad for name, p in net.module.named_parameters() if p.grad is not None})
         for name, once in sums[0].items():
             torch.testing.assert_close(sums[1][name], 6 * once, rtol=1e-6, atol=0)
+    short_values = {"param_dtype": torch.bfloat16}
+    plain = FullyShardedDataParallel(copy.deepcopy(model), WORLD, **short_values)
+    wide = FullyShardedDataParallel(copy.deepcopy(model), WORLD, **short_values, output_dtype=torch.float32)
+    x, y = models.share(models.texts(0, 2 * RANKS), WORLD.rank, RANKS)
+    short, long = plain(x), wide(x)
+    assert (short.dtype, long.dtype) == (torch.bfloat16, torch.float32)
+    assert torch.equal(short.float(), long)
+    models.loss_of(short.float(), y).backward()
+    models.loss_of(long, y).backward()
+    for one, other in zip(plain.parameters(), wide.parameters(), strict=True):
+        assert torch.equal(one.grad, other.grad)
+    nested = cast(Answer((short, short[0].argmax()), collections.OrderedDict(loss=short)), torch.float32)
+    assert (nested.pair[0].dtype, nested.pair[1].dtype) == (torch.float32, torch.int64)
+    assert (type(nested.named), nested.named["loss"].dtype) == (collections.OrderedDict, torch.float32)
     refused(lambda: FullyShardedDataParallel(model, WORLD, param_dtype=torch.int32), "no module computes in")
+    refused(lambda: FullyShardedDataParallel(model, WORLD, output_dtype=torch.int32), "no module returns")
 
 
 class Recomputed(models.Transformer):
