@@ -152,3 +152,27 @@ def test_what_cannot_run_on_a_gpu_is_refused(tmp_path):
     alone = hpckit("run", "heat", "--gpu-mpi", "staged", cwd=tmp_path)
     assert alone.code == 2
     assert "--gpu-mpi is given without --gpu" in alone.stderr
+
+
+SLOW_ARRAYS = """
+import time, types
+import numpy as np
+from numba.cuda.simulator import kernelapi
+from hpckit.comm.gpu import first_gpu
+from hpckit.kernels.nn import dispatch
+
+def empty(*arguments):
+    made = np.empty(*arguments)
+    time.sleep(0.01)  # another thread of the block is on its way to the same array
+    return made
+
+kernelapi.np = types.SimpleNamespace(**{**vars(np), "empty": empty})
+values = np.arange(1.0, 14.0)
+assert dispatch.squared_sum(first_gpu().to_device(values)) == np.square(values).sum()
+"""
+
+
+def test_threads_that_ask_for_a_shared_array_at_once_get_the_same_one():
+    environment = {**os.environ, "NUMBA_ENABLE_CUDASIM": "1"}
+    done = run_limited([sys.executable, "-c", SLOW_ARRAYS], 60, env=environment)
+    assert done.code == 0, done.stderr

@@ -25,6 +25,7 @@ Importing this starts no GPU, but it takes a second: `dispatch.py` imports a `cu
 from __future__ import annotations
 
 import functools
+import threading
 import types
 import weakref
 from collections.abc import Callable, Iterator
@@ -122,8 +123,10 @@ class Kernel:
 
     @functools.cached_property
     def _dispatcher(self) -> Any:
-        function = _Plain().function(self.function) if simulating() else self.function
-        return cuda.jit(function, **self._options)
+        if not simulating():
+            return cuda.jit(self.function, **self._options)
+        _share_once()
+        return cuda.jit(_Plain().function(self.function), **self._options)
 
 
 def kernel(function: Callable | None = None, **options: Any) -> Any:
@@ -189,6 +192,42 @@ def _simulated(argument: Any) -> Any:
     from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray
 
     return FakeCUDAArray(as_host(argument))
+
+
+class _SharedArrays(dict):
+    """The shared arrays of a simulated block: a thread that finds none makes it while others wait."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lock = threading.Lock()
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        """The array, or None: then its maker sets it."""
+        if key not in self:
+            self._lock.acquire()
+            if key not in self:
+                return None
+            self._lock.release()
+        return self[key]
+
+    def __setitem__(self, key: Any, array: Any) -> None:
+        """Set it, and let others have it."""
+        super().__setitem__(key, array)
+        self._lock.release()
+
+
+@functools.cache
+def _share_once() -> None:
+    """Numba's simulator looks for a shared array and then makes it: two threads at once made one each."""
+    from numba.cuda.simulator.kernelapi import FakeCUDAShared
+
+    begin = FakeCUDAShared.__init__
+
+    def with_lock(it: Any, size: int) -> None:
+        begin(it, size)
+        it._allocations = _SharedArrays()
+
+    FakeCUDAShared.__init__ = with_lock
 
 
 class _Plain:
