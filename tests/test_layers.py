@@ -45,6 +45,7 @@ COMPILER = {
         "compile.cuda.jit",
         "compile.vectors",
         "compile.lanes",
+        "compile.compress",
         "compile.streams",
         "compile.strips",
         "compile.elementary",

@@ -12,7 +12,6 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
@@ -21,7 +20,6 @@ from numba.extending import intrinsic
 from hpckit.kernels.compile.vectors import (
     BYTES,
     ELEMENT,
-    I8,
     I32,
     I64,
     MOST_TYPES,
@@ -41,44 +39,6 @@ PERMUTE_NEAR = {
     "d": {256: "llvm.x86.avx.vpermilvar.pd.256", 512: "llvm.x86.avx512.vpermilvar.pd.512"},
     "f": {256: "llvm.x86.avx.vpermilvar.ps.256", 512: "llvm.x86.avx512.vpermilvar.ps.512"},
 }
-
-
-def lane_table() -> np.ndarray:
-    """Row `bits`: four times the numbers of the lanes that are set, uint8[256 * 8]; what `append` looks up."""
-    table = np.zeros((256, 8), np.uint8)
-    for row in range(256):
-        lanes = [4 * lane for lane in range(8) if row >> lane & 1]
-        table[row, : len(lanes)] = lanes
-    return table.ravel()
-
-
-@functools.cache
-def append(isa: str) -> Any:
-    """The intrinsic `(list, m, base, bits, table)`: list[m:] = base + 4 lane for the lanes that are set in `bits`.
-
-    Eight entries are written (int32), those behind the last one are left to be written over: the caller advances m by
-    `count_ones(bits)`. AVX-512 compresses a register; elsewhere `table` is `lane_table()`.
-    """
-    eight = ir.VectorType(I32, 8)
-
-    @intrinsic
-    def append(context, array, m, base, lanes, table):
-        def generate(c, b, signature, values):
-            list_, m, base, lanes, table = values
-            if isa == "avx512":
-                entries = b.add(splat(b, base, 8), ir.Constant(eight, list(range(0, 32, 4))))
-                mask = b.bitcast(b.trunc(lanes, I8), ir.VectorType(ir.IntType(1), 8))
-                nothing = ir.Constant(eight, ir.Undefined)
-                entries = call(b, "llvm.experimental.vector.compress.v8i32", eight, entries, mask, nothing)
-            else:
-                row = address(c, b, signature.args[4], table, b.mul(b.zext(lanes, I64), I64(8)), ir.VectorType(I8, 8))
-                entries = b.add(splat(b, base, 8), b.zext(b.load(row, align=1), eight))
-            b.store(entries, address(c, b, signature.args[0], list_, m, eight), align=4)
-            return c.get_dummy_value()
-
-        return types.void(array, types.intp, types.int32, types.int32, table), generate
-
-    return append
 
 
 class LaneIntrinsics:

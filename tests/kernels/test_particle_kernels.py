@@ -65,16 +65,16 @@ def clustered(positions, extent, width=2.5):
 def listed(slots, starts, grid, extent, reach, isa, padding):
     """The list of own particles without ghosts, and the number of clusters."""
     clusters = int(starts[-1])
-    tiles, boxes = np.zeros((clusters, 3, CLUSTER), np.float32), np.zeros((clusters, 6))
-    cells.pack_tiles(slots, 0, clusters, np.array(extent) / 2, tiles, boxes)
-    start, found = np.zeros(clusters * CLUSTER + 1, np.int64), np.zeros(clusters + 1, np.int32)
+    places, boxes = np.zeros((3, clusters * CLUSTER + CLUSTER), np.float32), np.zeros((clusters, 6))
+    cells.pack_places(slots, clusters, np.array(extent) / 2, places, boxes)
+    start = np.zeros(clusters * CLUSTER + 1, np.int64)
     none = np.zeros(3 * grid[2].prod() + 1, np.int64)
     ends = np.full(3, -1e3), np.full(3, 1e3)
     build, entries = cells.list_builder(isa), np.empty(0, np.int32)
     pad = np.int32(4 * CLUSTER * clusters)
     while True:
-        args = (starts, none, (*grid, grid[0], grid[2], *ends), start, entries, found)
-        count = build(clusters, tiles, boxes, reach, padding, pad, *args)
+        args = (starts, none, (*grid, grid[0], grid[2], *ends), start, entries)
+        count = build(clusters, places, boxes, reach, padding, pad, *args)
         if count >= 0:
             return start, entries, clusters
         entries = np.empty(-count, np.int32)
@@ -115,8 +115,8 @@ def test_columns_and_clusters(zones):
         form.sort_columns(positions, 700, columns, sizes, starts, order)
         slots = np.zeros((len(order) + 8, 4))
         form.place(positions, order, len(order), 8, slots)
-        tiles, boxes = np.zeros((starts[-1], 3, 8), np.float32), np.zeros((starts[-1], 6))
-        form.pack_tiles(slots[8:], 0, starts[-1], np.array([1.0, 2.0, 3.0]), tiles, boxes)
+        places, boxes = np.zeros((3, 8 * starts[-1] + 5), np.float32), np.zeros((starts[-1], 6))
+        form.pack_places(slots[8:], starts[-1], np.array([1.0, 2.0, 3.0]), places, boxes)
         inner, outer = np.zeros(starts[-1], np.int32), np.zeros(starts[-1], np.int32)
         low, high = np.zeros(3), np.array(extent)
         count = form.split_clusters(boxes, starts[-1], low, high, 1.0, inner, outer)
@@ -124,7 +124,7 @@ def test_columns_and_clusters(zones):
         where, ends = np.full(700, -1), (np.array([3.0, -1e9, 2.0]), np.array([1e9, 4.0, 5.0]))
         form.ghost_slots(order, len(order), 8, where)
         form.corners(boxes, *ends)
-        each.append((columns, sizes, order, slots, tiles, boxes, inner, outer, where, *ends))
+        each.append((columns, sizes, order, slots, places, boxes, inner, outer, where, *ends))
     for one, other in zip(*each, strict=True):
         np.testing.assert_array_equal(one, other)
     assert sorted(each[0][2][each[0][2] >= 0]) == np.flatnonzero(positions[:, 0] < FAR).tolist()

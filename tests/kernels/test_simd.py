@@ -15,6 +15,7 @@ import pytest
 import hpckit.kernels.compile.functions  # noqa: F401  (makes functions of vectors known)
 from hpckit.kernels.compile import lanes as vectors
 from hpckit.kernels.compile import vectors as simd
+from hpckit.kernels.compile.compress import LANES, compressing
 from hpckit.kernels.compile.jit import jit
 from hpckit.kernels.particles.records.reference import HIGH_SINGLE, type_words
 
@@ -169,19 +170,32 @@ def test_parameters_are_looked_up_by_type(kind, n, types):
 
 
 @pytest.mark.parametrize("isa", VECTOR_ISAS)
-def test_append_writes_the_lanes_that_are_set(isa):
-    append, table = vectors.append(isa), vectors.lane_table()
+def test_lists_get_the_lanes_that_are_set(isa):
+    n, (append, keep, keep_lanes, unlike) = LANES[isa], compressing(isa)
+    load, mask_of, bits = vectors.lanes("f", n).load, simd.mask_of(n), simd.bits
 
     @jit
-    def kernel(out, bits):
-        append(out, 3, 1000, bits, table)
+    def kernel(given, word, out, kept, lanes, floats):
+        mask = mask_of(word)
+        append(out, 3, np.int32(1000), mask)
+        keep(kept, 3, given, 1, mask)
+        keep_lanes(lanes, 3, load(floats, 1), mask)
+        return bits(unlike(given, 1, given[2], mask))
 
-    for bits in range(256):
-        out = np.full(16, -1, np.int32)
-        kernel(out, bits)
-        lanes = [1000 + 4 * lane for lane in range(8) if bits >> lane & 1]
-        assert out[3 : 3 + len(lanes)].tolist() == lanes
-        assert set(out[:3]) | set(out[11:]) == {-1}
+    given, floats = np.arange(70, 90, dtype=np.int32), np.arange(20, dtype=np.float32)
+    rng = np.random.default_rng(1)
+    for word in (*range(256), *rng.integers(0, 1 << n, 50)):
+        out, kept, lanes = (np.full(3 + n + 2, -1, kind) for kind in (np.int32, np.int32, np.float32))
+        left = kernel(given, word, out, kept, lanes, floats)
+        chosen = [lane for lane in range(n) if word >> lane & 1]
+        assert left & ((1 << n) - 1) == word & ~2
+        for array, expected in (
+            (out, [1000 + 4 * lane for lane in chosen]),
+            (kept, [71 + lane for lane in chosen]),
+            (lanes, [1 + lane for lane in chosen]),
+        ):
+            assert array[3 : 3 + len(chosen)].tolist() == expected
+            assert set(array[:3]) | set(array[3 + n :]) == {-1}
 
 
 @per_shape
@@ -221,7 +235,7 @@ from hpckit.kernels.particles.cells.simd import list_builder
 from hpckit.kernels.particles.lennard_jones.simd import POTENTIAL
 from hpckit.kernels.particles.pair.simd import Form, force_kernel
 assert simd.available() == ("avx512", "avx2", "scalar"), simd.available()
-vector, matrix, tiles = (t.Array(t.float64, 1, "C"), t.Array(t.float64, 2, "C"), t.Array(t.float32, 3, "C"))
+vector, matrix, places = (t.Array(t.float64, 1, "C"), t.Array(t.float64, 2, "C"), t.Array(t.float32, 2, "C"))
 ints, longs = t.Array(t.int32, 1, "C"), t.Array(t.int64, 1, "C")
 found = {}
 for types, kind in ((1, "d"), (2, "d"), (5, "d"), (12, "d"), (3, "f")):
@@ -231,7 +245,7 @@ for types, kind in ((1, "d"), (2, "d"), (5, "d"), (12, "d"), (3, "f")):
     found[f"{types}{kind}"] = "".join(kernel.inspect_asm().values())
 grid = t.Tuple((vector, vector, longs, vector, longs, vector, vector))
 kernel = list_builder("avx512")
-kernel.compile((t.int64, tiles, matrix, t.float64, t.int64, t.int32, longs, longs, grid, longs, ints, ints))
+kernel.compile((t.int64, places, matrix, t.float64, t.int64, t.int32, longs, longs, grid, longs, ints))
 found["list"] = "".join(kernel.inspect_asm().values())
 words = ("zmm", "vgather", "vshuff64x2", "vpermilpd", "vpermilps", "vperm", "vpcompressd")
 print(json.dumps({name: {word: text.count(word) for word in words} for name, text in found.items()}))

@@ -18,7 +18,7 @@ from hpckit.kernels.particles.cells.simd import (
     corners,
     ghost_slots,
     list_builder,
-    pack_tiles,
+    pack_places,
     place,
     sort_columns,
     split_clusters,
@@ -113,12 +113,11 @@ def list_neighbors(
     )
     if len(bounds) < own + 1:
         bounds = np.empty(int(ROOM * own) + 1, np.int64)
-    found = np.empty(len(search.boxes) + 1, np.int32)
     pad_entry = np.int32(RECORD * (own + ghosts))
     build = list_builder(isa)
-    given = search.tiles, search.boxes, search.reach, padding, pad_entry, *starts, search.where
+    given = search.places, search.boxes, search.reach, padding, pad_entry, *starts, search.where
     while True:
-        count = build(own_clusters, *given, bounds, entries, found)
+        count = build(own_clusters, *given, bounds, entries)
         if count >= 0:
             break
         entries = np.empty(int(ROOM * -count) + 1000, np.int32)
@@ -126,11 +125,11 @@ def list_neighbors(
 
 
 class Search(NamedTuple):
-    """Clusters as a search for neighbors takes them: tiles and boxes (`reference.pack_tiles`), a reach that is longer
+    """Clusters as a search for neighbors takes them: places and boxes (`reference.pack_places`), a reach that is longer
     by what float32 rounds away, where the columns are, and the highest x.
     """
 
-    tiles: np.ndarray
+    places: np.ndarray
     boxes: np.ndarray
     reach: float
     where: tuple[np.ndarray, ...]
@@ -140,15 +139,15 @@ class Search(NamedTuple):
 def searched(positions: np.ndarray, slots: int, grid: CellColumns) -> Search:
     """What a search for neighbors among so many slots needs."""
     center, clusters = 0.5 * (grid.low + grid.high), slots // CLUSTER
-    tiles, boxes = np.empty((clusters, 3, CLUSTER), np.float32), np.empty((clusters, 6))
-    pack_tiles(positions, 0, clusters, center, tiles, boxes)
+    places, boxes = np.empty((3, slots + CLUSTER), np.float32), np.empty((clusters, 6))
+    pack_places(positions, clusters, center, places, boxes)
     lowest, highest = grid.low.copy(), grid.high.copy()
     corners(boxes, lowest, highest)
     # What float32 may round away: two coordinates, each by half a unit, and their difference.
     largest = float(max((center - lowest).max(), (highest - center).max()))
     reach = grid.reach * (1 + 1e-6) + 4 * FLOAT32_STEP * largest
     where = (grid.low[:2], grid.scale, grid.shape, grid.ghost_low, grid.ghost_shape, *grid.clear)
-    return Search(tiles, boxes, reach, where, float(highest[0]))
+    return Search(places, boxes, reach, where, float(highest[0]))
 
 
 def parts_of(

@@ -84,14 +84,17 @@ def ghost_slots(order: np.ndarray, slots: int, first: int, where: np.ndarray) ->
     where[order[filled]] = first + filled
 
 
-def pack_tiles(
-    positions: np.ndarray, first: int, stop: int, center: np.ndarray, tiles: np.ndarray, boxes: np.ndarray
+def pack_places(
+    positions: np.ndarray, clusters: int, center: np.ndarray, places: np.ndarray, boxes: np.ndarray
 ) -> None:
-    """Per cluster: x, y, z of its slots relative to `center`, float32 [3, 8], and the corners of its bounding box."""
-    for c in range(first, stop):
-        slots = positions[c * CLUSTER : (c + 1) * CLUSTER, :3]
-        tiles[c] = (slots - center).T
-        filled = slots[slots[:, 0] < 0.5 * FAR]
+    """x, y, z of the slots of clusters relative to `center`, float32[3, at least the slots], far away behind them; and
+    the corners of each cluster's bounding box.
+    """
+    slots = clusters * CLUSTER
+    places[:, :slots], places[:, slots:] = (positions[:slots, :3] - center).T, FAR
+    for c in range(clusters):
+        own = positions[c * CLUSTER : (c + 1) * CLUSTER, :3]
+        filled = own[own[:, 0] < 0.5 * FAR]
         boxes[c, :3], boxes[c, 3:] = filled.min(axis=0), filled.max(axis=0)
 
 

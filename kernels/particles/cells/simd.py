@@ -1,8 +1,9 @@
 """Cells and neighbor lists, Numba. What the functions compute is said in `reference`.
 
-The list is built in float32 with a reach that is longer by the rounding (`list_reach`), eight distances at a time: one
-particle against a cluster of eight. That the list then holds a few pairs beyond the reach does no harm, since forces
-look at the distance again; none within it is missed.
+The list is built in float32 with a reach that is longer by the rounding (`list_reach`): the particles near the box of a
+cluster are put side by side first, and then each particle of the cluster is compared with sixteen of them at a time.
+That the list then holds a few pairs beyond the reach does no harm, since forces look at the distance again; none within
+it is missed.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ import numpy as np
 
 from hpckit.kernels.compile import lanes as vectors
 from hpckit.kernels.compile import vectors as simd
+from hpckit.kernels.compile.compress import LANES, compressing
 from hpckit.kernels.compile.jit import inlined, jit
 from hpckit.kernels.particles.cells.constants import CLUSTER, FAR, FAR_STEP, RECORD
 
-TABLE = vectors.lane_table()
+NOWHERE = np.float32(1e18)  # the square is finite, and beyond every reach
+MOST_PADDING = 16  # entries that a list is padded with
 
 
 @jit
@@ -82,15 +85,16 @@ def ghost_slots(order, slots, first, where):
 
 
 @jit
-def pack_tiles(positions, first, stop, center, tiles, boxes):
-    """See `reference.pack_tiles`, for the clusters first to stop - 1."""
-    for c in range(first, stop):
+def pack_places(positions, clusters, center, places, boxes):
+    """See `reference.pack_places`."""
+    places[:, clusters * CLUSTER :] = FAR
+    for c in range(clusters):
         for d in range(3):
             low, high = np.inf, -np.inf
-            for lane in range(CLUSTER):
-                x = positions[c * CLUSTER + lane, d]
-                tiles[c, d, lane] = x - center[d]
-                if positions[c * CLUSTER + lane, 0] < 0.5 * FAR:
+            for slot in range(c * CLUSTER, (c + 1) * CLUSTER):
+                x = positions[slot, d]
+                places[d, slot] = x - center[d]
+                if positions[slot, 0] < 0.5 * FAR:
                     low, high = min(low, x), max(high, x)
             boxes[c, d], boxes[c, 3 + d] = low, high
 
@@ -152,44 +156,104 @@ def list_builder(isa: str) -> Any:
     """The kernel `build_list` for an instruction set."""
     if isa == "scalar":
         return _build_list_scalar
-    eight, append = vectors.lanes("f", 8), vectors.append(isa)
-    load, broadcast, bits, count_ones = eight.load, eight.broadcast, simd.bits, simd.count_ones
+    n, (append, keep, keep_lanes, unlike) = LANES[isa], compressing(isa)
+    load, broadcast = vectors.lanes("f", n).load, vectors.lanes("f", n).broadcast
+    bits, count_ones, mask_of, minimum, store = simd.bits, simd.count_ones, simd.mask_of(n), simd.minimum, simd.store
+
+    @inlined
+    def beyond(x, low, high):
+        """By how much x misses low <= x <= high, negative."""
+        return minimum(minimum(x - low, high - x), broadcast(np.float32(0.0)))
+
+    @inlined
+    def collect(own, flat, boxes, reach, corners, longest2, grid, held, out, q):
+        """Append to `out` the particles of some columns near box `own`.
+
+        grid: corner, columns per length, columns along x and y, and how many such layers. held: where columns start,
+        the number of the first cluster, and `begins`: of each column the first cluster that was not wholly below the
+        box that was asked for before, which the search goes on from.
+        """
+        lower, scale, shape, zones = grid
+        columns, first, begins = held
+        out_x, out_y, out_z, out_entries = out
+        low_x, low_y, low_z, high_x, high_y, high_z = corners
+        bottom, top = boxes[own, 2] - reach, boxes[own, 5] + reach
+        nx, ny, slots = shape[0], shape[1], len(flat) // 3
+        left = min(max(int((boxes[own, 0] - reach - lower[0]) * scale[0]), 0), nx - 1)
+        right = min(max(int((boxes[own, 3] + reach - lower[0]) * scale[0]), 0), nx - 1)
+        front = min(max(int((boxes[own, 1] - reach - lower[1]) * scale[1]), 0), ny - 1)
+        back = min(max(int((boxes[own, 4] + reach - lower[1]) * scale[1]), 0), ny - 1)
+        for zone in range(zones):
+            for iy in range(front, back + 1):
+                for ix in range(left, right + 1):
+                    column = (zone * ny + iy) * nx + ix
+                    begin, end = columns[column] + first, columns[column + 1] + first
+                    c = begins[column] + first
+                    if c > begin and boxes[c - 1, 5] >= bottom:
+                        c = begin
+                    while c < end and boxes[c, 5] < bottom:
+                        c += 1
+                    begins[column] = c - first
+                    while c < end and boxes[c, 2] <= top:
+                        s = CLUSTER * c
+                        x, y, z = load(flat, s), load(flat, slots + s), load(flat, 2 * slots + s)
+                        dx, dy, dz = beyond(x, low_x, high_x), beyond(y, low_y, high_y), beyond(z, low_z, high_z)
+                        mask = dx * dx + (dy * dy + dz * dz) < longest2
+                        if c + n // CLUSTER > end:
+                            mask = mask_of(np.int64(bits(mask)) & 0xFF)
+                        keep_lanes(out_x, q, x, mask)
+                        keep_lanes(out_y, q, y, mask)
+                        keep_lanes(out_z, q, z, mask)
+                        append(out_entries, q, np.int32(RECORD * s), mask)
+                        q += count_ones(bits(mask))
+                        c += n // CLUSTER
+        return q
 
     @jit(key=("build_list", isa))
     def build_list(
-        clusters, tiles, boxes, reach, padding, pad_entry, own_columns, ghost_columns, grid, start, entries, found
+        clusters, places, boxes, reach, padding, pad_entry, own_columns, ghost_columns, grid, start, entries
     ):
         """See `reference.build_list`; returns the entries written, or -1 - (an estimate) where `entries` is short."""
         lower, scale, shape, ghost_lower, ghost_shape, brick_low, brick_high = grid
-        flat = tiles.reshape(-1)
-        within = broadcast(np.float32(reach * reach))
+        flat, slots, within = places.reshape(-1), places.shape[1], broadcast(np.float32(reach * reach))
+        longest2 = broadcast(np.float32(reach * reach * 1.00001))  # of distances from a box, which round otherwise
+        near_x, near_y = np.empty(slots + n, np.float32), np.empty(slots + n, np.float32)
+        near_z, near_entries = np.empty(slots + n, np.float32), np.empty(slots + n, np.int32)
+        near = near_x, near_y, near_z, near_entries
+        begins, ghost_begins = own_columns.copy(), ghost_columns.copy()
         m = 0
         for own in range(clusters):
-            found[0] = own
-            t = near(own, boxes, reach, own_columns, 0, lower, scale, shape, 1, found, 1)
+            base = CLUSTER * own
+            low_x, low_y, low_z = np.float32(np.inf), np.float32(np.inf), np.float32(np.inf)
+            high_x, high_y, high_z = -low_x, -low_y, -low_z
+            for i in range(base, base + CLUSTER):
+                x, y, z = flat[i], flat[slots + i], flat[2 * slots + i]
+                if x < np.float32(0.25 * FAR):
+                    low_x, low_y, low_z = min(low_x, x), min(low_y, y), min(low_z, z)
+                    high_x, high_y, high_z = max(high_x, x), max(high_y, y), max(high_z, z)
+            lowest = broadcast(low_x), broadcast(low_y), broadcast(low_z)
+            corners = (*lowest, broadcast(high_x), broadcast(high_y), broadcast(high_z))
+            where, held = (lower, scale, shape, 1), (own_columns, 0, begins)
+            t = collect(own, flat, boxes, reach, corners, longest2, where, held, near, 0)
             if is_near_ends(own, boxes, reach, brick_low, brick_high):
-                t = near(own, boxes, reach, ghost_columns, clusters, ghost_lower, scale, ghost_shape, 3, found, t)
-            if m + CLUSTER * (CLUSTER * t + padding + CLUSTER) > len(entries):
-                return -1 - int((m + CLUSTER * (CLUSTER * t + padding + CLUSTER)) * (clusters / (own + 1.0)))
-            for lane in range(CLUSTER):
-                i = own * CLUSTER + lane
+                where, held = (ghost_lower, scale, ghost_shape, 3), (ghost_columns, clusters, ghost_begins)
+                t = collect(own, flat, boxes, reach, corners, longest2, where, held, near, t)
+            store(near_x, t, broadcast(NOWHERE))
+            if m + CLUSTER * (t + 2 * MOST_PADDING) > len(entries):
+                return -1 - int((m + CLUSTER * (t + 2 * MOST_PADDING)) * (clusters / (own + 1.0)))
+            for i in range(base, base + CLUSTER):
                 start[i] = m
-                base = own * 3 * CLUSTER + lane
-                if flat[base] > np.float32(0.25 * FAR):
+                if flat[i] > np.float32(0.25 * FAR):
                     continue
-                x, y, z = broadcast(flat[base]), broadcast(flat[base + 8]), broadcast(flat[base + 16])
-                own_bit = np.int32(1 << lane)
-                for k in range(t):
-                    c = np.int64(found[k])
-                    dx, dy, dz = x - load(flat, 24 * c), y - load(flat, 24 * c + 8), z - load(flat, 24 * c + 16)
-                    hits = bits(dx * dx + (dy * dy + dz * dz) < within)
-                    if k == 0:
-                        hits &= ~own_bit
-                    append(entries, m, np.int32(CLUSTER * RECORD * c), hits, TABLE)
-                    m += count_ones(hits)
-                while (m - start[i]) & (padding - 1):
-                    entries[m] = pad_entry
-                    m += 1
+                x, y, z = broadcast(flat[i]), broadcast(flat[slots + i]), broadcast(flat[2 * slots + i])
+                for k in range(0, t, n):
+                    dx, dy, dz = x - load(near_x, k), y - load(near_y, k), z - load(near_z, k)
+                    mask = unlike(near_entries, k, np.int32(RECORD * i), dx * dx + (dy * dy + dz * dz) < within)
+                    keep(entries, m, near_entries, k, mask)
+                    m += count_ones(bits(mask))
+                for k in range(np.uint64(MOST_PADDING)):
+                    entries[np.uint64(m) + k] = pad_entry
+                m = start[i] + (m - start[i] + padding - 1) // padding * padding
         start[clusters * CLUSTER] = m
         return m
 
@@ -198,11 +262,13 @@ def list_builder(isa: str) -> Any:
 
 @jit
 def _build_list_scalar(
-    clusters, tiles, boxes, reach, padding, pad_entry, own_columns, ghost_columns, grid, start, entries, found
+    clusters, places, boxes, reach, padding, pad_entry, own_columns, ghost_columns, grid, start, entries
 ):
     """`build_list` without vectors."""
     lower, scale, shape, ghost_lower, ghost_shape, brick_low, brick_high = grid
-    flat, squares, within = tiles.reshape(-1), np.empty(CLUSTER, np.float32), np.float32(reach * reach)
+    flat, y_at, z_at = places.reshape(-1), np.uint64(places.shape[1]), np.uint64(2 * places.shape[1])
+    found = np.empty(len(boxes) + 1, np.int32)
+    squares, within = np.empty(CLUSTER, np.float32), np.float32(reach * reach)
     m = 0
     for own in range(clusters):
         found[0] = own
@@ -214,14 +280,14 @@ def _build_list_scalar(
         for lane in range(CLUSTER):
             i = own * CLUSTER + lane
             start[i] = m
-            x, y, z = tiles[own, 0, lane], tiles[own, 1, lane], tiles[own, 2, lane]
+            x, y, z = places[0, i], places[1, i], places[2, i]
             if x > np.float32(0.25 * FAR):
                 continue
             for k in range(t):
-                base = np.uint64(3 * CLUSTER) * np.uint64(found[k])
+                base = np.uint64(CLUSTER) * np.uint64(found[k])
                 for other in range(np.uint64(CLUSTER)):  # eight distances at once, where the compiler has vectors
-                    dx, dy = x - flat[base + other], y - flat[base + np.uint64(8) + other]
-                    dz = z - flat[base + np.uint64(16) + other]
+                    dx, dy = x - flat[base + other], y - flat[y_at + base + other]
+                    dz = z - flat[z_at + base + other]
                     squares[other] = dx * dx + dy * dy + dz * dz
                 if k == 0:
                     squares[lane] = 2 * within

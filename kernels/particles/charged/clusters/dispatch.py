@@ -56,7 +56,7 @@ def list_pairs(
     found = np.empty(len(search.boxes) + 1, np.int32)
     build = pair_clusters(isa)
     while True:
-        given = search.tiles, search.boxes, search.reach, *starts, search.where, counting
+        given = search.places, search.boxes, search.reach, *starts, search.where, counting
         count = build(clusters, *given, others, masks, bounds, found)
         if count >= 0:
             break

@@ -39,7 +39,7 @@ def to_tiles(positions, first, stop, center, tiles):
 def pair_clusters(isa: str) -> Any:
     """The kernel that lists clusters near groups, for an instruction set.
 
-    It returns the entries written, or -1 - (an estimate) where there is no room for them. tiles: float32.
+    It returns the entries written, or -1 - (an estimate) where there is no room for them. places: float32.
     """
     eight = vectors.lanes("f", CLUSTER)
     load, broadcast, bits = eight.load, eight.broadcast, simd.bits
@@ -47,21 +47,20 @@ def pair_clusters(isa: str) -> Any:
     @inlined
     def meets(flat, own, first, c, counting, within):
         """Whether one of the four particles from `first` of a cluster is near one of those of cluster c that count."""
-        hits = 0
-        other_x, other_y, other_z = load(flat, TILE * c), load(flat, TILE * c + 8), load(flat, TILE * c + 16)
-        for lane in range(first, first + GROUP):
-            base = TILE * own + lane
-            dx, dy = broadcast(flat[base]) - other_x, broadcast(flat[base + 8]) - other_y
-            dz = broadcast(flat[base + 16]) - other_z
+        hits, slots, s = 0, len(flat) // 3, CLUSTER * c
+        other_x, other_y, other_z = load(flat, s), load(flat, slots + s), load(flat, 2 * slots + s)
+        for i in range(CLUSTER * own + first, CLUSTER * own + first + GROUP):
+            dx, dy = broadcast(flat[i]) - other_x, broadcast(flat[slots + i]) - other_y
+            dz = broadcast(flat[2 * slots + i]) - other_z
             hits |= bits(dx * dx + (dy * dy + dz * dz) < within)
         return hits & counting != 0
 
     @jit(key=("pair_clusters", isa))
     def pair_clusters(
-        clusters, tiles, boxes, reach, own_columns, ghost_columns, grid, counting, others, masks, bounds, found
+        clusters, places, boxes, reach, own_columns, ghost_columns, grid, counting, others, masks, bounds, found
     ):
         lower, scale, shape, ghost_lower, ghost_shape, brick_low, brick_high = grid
-        flat, within = tiles.reshape(-1), broadcast(np.float32(reach * reach))
+        flat, within = places.reshape(-1), broadcast(np.float32(reach * reach))
         m = 0
         for own in range(clusters):
             found[0] = own
