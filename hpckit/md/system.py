@@ -216,6 +216,7 @@ class System:
             exclusions.require_fit(interaction)
         self.ids_of_slots: Any = np.zeros(0)  # of molecules: of own slots and ghosts, float64, -1 for none
         self.slots_of_ids: tuple = ()  # of molecules: `kernels.particles.molecules.bonds.reference.index_slots`
+        self.partners: dict[bytes, tuple] = {}  # of molecules: those that were found after this rebuild
         self.external: External | None = None  # adds to the forces of pairs
         self.biases: Biased | None = None  # of collective variables
         self.count = 0  # particles of all ranks
@@ -288,6 +289,7 @@ class System:
             self._pairs = float(self.neighbors.pairs)
         self.forces.prepare(particles, self.neighbors, 0, self.neighbors.slots)
         self.forces.meet(particles, self.neighbors, self.ghosts)
+        self.partners = {}
         molecular = [each for each in (self.bonds, *self.terms, self.exclusions, self.constraints) if each is not None]
         if molecular:
             self._number_slots()
@@ -305,7 +307,7 @@ class System:
         self.ghosts.start_values(ids)
         self.ghosts.finish_values(ids)
         self.ids_of_slots = ids.reshape(-1)
-        self.slots_of_ids = zeros((self.count,), np.int64), zeros((slots,), np.int64)
+        self.slots_of_ids = zeros((self.count,), np.int32), zeros((slots,), np.int32)
         index_slots(self.ids_of_slots, slots, *self.slots_of_ids)
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import numpy as np
@@ -20,28 +21,36 @@ class Partners:
     others[starts[g] : starts[g + 1]], of these kinds.
 
     At each rebuild a rank finds the slots of those of its own particles: `bounds`, `slots` and `kinds`, by slot, on the
-    device of the particles.
+    device of the particles; once for all that have the same partners (`System.partners`).
     """
 
     def __init__(self, starts: np.ndarray, others: np.ndarray, kinds: np.ndarray) -> None:
-        self._given = starts, np.ascontiguousarray(others, np.int64), np.ascontiguousarray(kinds, np.int32)
+        self._given = tuple(np.ascontiguousarray(each, np.int32) for each in (starts, others, kinds))
+        self._most = int(np.diff(starts).max(initial=0))
+        self._name = hashlib.sha256(b"".join(each.tobytes() for each in self._given)).digest()
         self._there: Any = None  # the same on the device
         self.bounds: Any = np.zeros(1, np.int64)
-        self.slots: Any = np.empty(0, np.int64)
+        self.slots: Any = np.empty(0, np.int32)
         self.kinds: Any = np.empty(0, np.int32)
 
     def attach(self, system: System) -> None:
         """Collective, after a rebuild: find the slots. Raises `BlowUpError` for a partner that is in none."""
         particles, device, own = system.particles, system.device, system.particles.slots
+        if self._name in system.partners:
+            self.bounds, self.slots, self.kinds = system.partners[self._name]
+            return
         if self._there is None:
             self._there = tuple(map(device.to_device, self._given))
-        most = entries_of(particles, self._there[0])
+        most = entries_of(particles, self._there[0]) if device.is_gpu else self._most * own
         self.bounds = device.zeros((own + 1,), np.int64)
-        self.slots, self.kinds = device.zeros((most,), np.int64), device.zeros((most,), np.int32)
+        self.slots, self.kinds = device.zeros((most,), np.int32), device.zeros((most,), np.int32)
         given = system.neighbors.slots, own, *self._there, *system.slots_of_ids
         lost = attach(particles.positions, system.ids_of_slots, *given, self.bounds, self.slots, self.kinds)
         if lost >= 0:
             raise lost_partner(system, lost)
+        if not device.is_gpu:
+            self.slots, self.kinds = self.slots[: self.bounds[-1]], self.kinds[: self.bounds[-1]]
+        system.partners[self._name] = self.bounds, self.slots, self.kinds
 
 
 def entries_of(particles: Particles, starts: Any) -> int:

@@ -122,10 +122,10 @@ class Exclusions:
         # Each pair of own particles is computed once, but where sums must not depend on which these are.
         self._once = not system.forces.exact and not device.is_gpu
         self._all = self._ends = every  # whoever has a share of 0 has nothing
-        if not device.is_gpu:
+        if not device.is_gpu and (self._partly or isinstance(system.interaction, Charged)):
             self._all = self._chosen(every, np.ones(len(self._weights), bool))
-            if self._fourths is not None:
-                self._ends = self._chosen(every, self._weights[:, 0] != 0.0)
+        if not device.is_gpu and self._fourths is not None:
+            self._ends = self._chosen(every, self._weights[:, 0] != 0.0)
 
     def _chosen(self, every: Lists, wanted: np.ndarray) -> Lists:
         bounds, partners, kinds = (np.empty_like(each) for each in every)

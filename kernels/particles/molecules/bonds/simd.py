@@ -11,6 +11,8 @@ from hpckit.kernels.compile.jit import inlined, jit
 from hpckit.kernels.particles.molecules.bonds.forms import FORMS
 from hpckit.kernels.particles.pair.reference import TALLY
 
+STAGE = 256  # slots, whose entries stay in the first-level cache
+
 
 @jit
 def index_slots(ids, slots, head, following):
@@ -38,22 +40,33 @@ def nearest_slot(positions, x, y, z, slot, following):
     return nearest
 
 
-@jit
+@jit(noalias=True)
 def attach(positions, ids, slots, own, starts, others, kinds, head, following, bounds, partners, partner_kinds):
-    """See `reference.attach`."""
+    """See `reference.attach`; stage by stage for some slots, whose places in memory are then all asked for at once."""
     count = 0
-    for s in range(own):
-        bounds[s] = count
-        g = int(ids[s])
-        if g < 0:
-            continue
-        x, y, z = positions[s, 0], positions[s, 1], positions[s, 2]
-        for k in range(starts[g], starts[g + 1]):
-            nearest = nearest_slot(positions, x, y, z, head[others[k]], following)
-            if nearest < 0:
-                return g
-            partners[count], partner_kinds[count] = nearest, kinds[k]
-            count += 1
+    for first in range(0, own, STAGE):
+        stop, begin = min(own, first + STAGE), count
+        for s in range(np.uint64(first), np.uint64(stop)):
+            bounds[s] = count
+            if ids[s] >= 0:
+                g = np.uint64(np.int64(ids[s]))
+                for k in range(starts[g], starts[g + np.uint64(1)]):
+                    partners[np.uint64(count)] = k
+                    count += 1
+        bounds[stop] = count
+        for entry in range(np.uint64(begin), np.uint64(count)):
+            k = np.uint64(partners[entry])
+            partners[entry], partner_kinds[entry] = others[k], kinds[k]
+        for entry in range(np.uint64(begin), np.uint64(count)):
+            partners[entry] = head[np.uint64(partners[entry])]
+        for s in range(np.uint64(first), np.uint64(stop)):
+            for entry in range(np.uint64(bounds[s]), np.uint64(bounds[s + np.uint64(1)])):
+                slot = partners[entry]
+                if slot < 0:
+                    return np.int64(ids[s])
+                if following[np.uint64(slot)] >= 0:
+                    x, y, z = positions[s, 0], positions[s, 1], positions[s, 2]
+                    partners[entry] = nearest_slot(positions, x, y, z, slot, following)
     bounds[own] = count
     return -1
 
