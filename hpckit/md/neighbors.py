@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,9 +36,18 @@ class Rebuilds:
     check: bool = True
 
 
+SPARE = 0.25  # of the skin: how much farther lists may reach
+AS_BUILT = np.ones(3)
+LANES = {"d": 8, "f": 16}  # of the longest vectors, whatever this rank's processor has
+
+
 class NeighborList:
     """The neighbors within the cutoff plus `skin` of each own particle: `lists` for the force kernels of `form`, or
     pairs of `clusters` where `by_clusters` is set.
+
+    Lists are padded to whole vectors. Where these would be partly empty at the mean density, lists reach farther than
+    they have to, which costs nothing: they are then rebuilt less often. `skin` and `reach` are those of the last
+    rebuild.
 
     `builds` counts the rebuilds, `missed` the rebuilds that came after a particle had moved more than half the skin,
     `since` the steps after the last one; `built` has the positions at that time, by slot.
@@ -54,6 +64,7 @@ class NeighborList:
         by_clusters: bool = False,
     ) -> None:
         self.mesh, self.skin, self.reach, self.rebuilds = mesh, skin, cutoff + skin, rebuilds
+        self._cutoff, self._least = cutoff, skin
         self._form, self._device, self._by_clusters = form, device, by_clusters
         self.slots = 0  # own, ghosts and padding
         self.built = device.zeros((0, RECORD))
@@ -62,14 +73,18 @@ class NeighborList:
         self.clusters: ClusterPairs | None = None
         self._planned: DomainDecomposition | None = None
         self._clear: tuple[np.ndarray, np.ndarray] | None = None  # corners between which no ghost lies, if not a domain
-        self.stretch = np.ones(3)  # of the box since the last rebuild: factors of its edges, or a map [3, 3] of places
+        self.stretch = AS_BUILT  # of the box since the last rebuild: factors of its edges, or a map [3, 3] of places
+        self.next_skin: float | None = None  # of the next rebuild, where it is known
 
-    def rebuild(self, domains: DomainDecomposition, particles: Particles, ghosts: GhostExchange) -> None:
-        """Collective: sort, exchange ghosts, list pairs. Particles must be wrapped and at home. Waits for a GPU.
+    def rebuild(self, domains: DomainDecomposition, particles: Particles, ghosts: GhostExchange, total: int) -> None:
+        """Collective: sort, exchange ghosts, list pairs. Particles, `total` on all ranks, must be wrapped and at home.
+        Waits for a GPU.
 
         Raises `BlowUpError` on the rank that has a particle far beyond the box.
         """
         count = particles.count
+        self.skin = self.next_skin or self._widest_skin(total / math.prod(domains.lengths.tolist()))
+        self.reach, self.next_skin = self._cutoff + self.skin, None
         self._plan(domains)
         where = self._low, self._high, self.reach, self._clear
         grid = grid_over(particles.positions, round(count * self._room), *where)
@@ -91,7 +106,7 @@ class NeighborList:
         self.built[: particles.slots] = particles.positions[: particles.slots]
         self.builds += 1
         self.since = 0
-        self.stretch = np.ones(3)
+        self.stretch = AS_BUILT
 
     def dilate(self, slots: int, factors: np.ndarray, lower: np.ndarray) -> None:
         """Take the places of the last rebuild along with a box that changes its edges."""
@@ -120,8 +135,9 @@ class NeighborList:
         moved = np.array(largest_move(particles.positions, self.built, particles.slots))
         if self.mesh.size > 1:
             max_of_ranks(self.mesh.comm, moved)
-        # Particles that were out of reach have come closer with a box that shrank.
-        spare = self.skin - (1 - min(1.0, self._least_stretch)) * self.reach
+        spare = self.skin
+        if self.stretch is not AS_BUILT:  # particles that were out of reach have come closer with a box that shrank
+            spare -= (1 - min(1.0, self._least_stretch)) * self.reach
         late = not (spare > 0 and moved <= (0.5 * spare) ** 2)
         if late and self.since == max(1, rebuilds.delay, rebuilds.every):
             self.missed += self.since > 1
@@ -143,6 +159,15 @@ class NeighborList:
             return 0
         bounds = self.lists.bounds
         return int(bounds[: self._own].sum() if self._device.is_gpu else bounds[self._own])
+
+    def _widest_skin(self, density: float) -> float:
+        """The skin that fills the last vectors of lists, but for one place, at this density; the same on all ranks."""
+        lanes, least = LANES[self._form.kind], self._cutoff + self._least
+        if self._by_clusters or self._device.is_gpu or not density:
+            return self._least
+        per_cube = 4.0 / 3.0 * math.pi * density
+        full = lanes * math.ceil(per_cube * least**3 / lanes) - 1.0
+        return min(max(self._least, (full / per_cube) ** (1 / 3) - self._cutoff), (1.0 + SPARE) * self._least)
 
     def _plan(self, domains: DomainDecomposition) -> None:
         """Set this rank's domain, valid while the domains stay. Inner clusters keep away from sides that are cuts."""

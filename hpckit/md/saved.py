@@ -111,6 +111,7 @@ def values_of(system: System) -> dict[str, Any]:
         **counters,
         **box,
         "stretch": neighbors.stretch.tolist(),
+        "skin": neighbors.skin,
         "steps": system.steps,
         "reshaped": system.reshaped,
     }
@@ -136,6 +137,7 @@ def restore(system: System, restored: Restored, measure: bool) -> None:
         rows[name] = restored.read(name, (first, *(0 for _ in rest)), (count, *rest))
     given = rows["built"], rows["velocity"], rows["type"].astype(np.int64), rows["image"], rows.get("charge")
     system.load(pack_particles(ids, *given))
+    neighbors.next_skin = values.get("skin")
     system.rebuild()
     particles, device = system.particles, system.device
     slots = particles.own

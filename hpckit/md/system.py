@@ -278,7 +278,7 @@ class System:
             raise lost(self.mesh.rank, particles)
         self.forces.leave(self.mesh, self.domains, particles, self.neighbors)
         migrate(self.mesh, self.domains, particles)
-        self.neighbors.rebuild(self.domains, particles, self.ghosts)
+        self.neighbors.rebuild(self.domains, particles, self.ghosts, self.count)
         slots = particles.slots
         self.slot_masses, self.inverse_masses = zeros((slots,)), zeros((slots,))
         each = self.slot_masses, self.inverse_masses

@@ -34,6 +34,7 @@ class Particles:
     def __init__(self, device: Device = HOST) -> None:
         self.device = device
         self.slots = self.ghost_slots = 0
+        self._charged = False  # whether there was ever one with a charge
         self._make(0)
 
     def _make(self, capacity: int) -> None:
@@ -80,6 +81,7 @@ class Particles:
         """Add particles (`PACKED`, in host memory) behind the slots in use; discards the ghosts."""
         first, stop = self.slots, self.slots + len(packed)
         self.reserve(stop)
+        self._charged = self._charged or bool(packed["charge"].any())
         for array, name in zip((*self._held, self.charges), FIELDS, strict=True):
             array[first:stop] = self.device.to_device(packed[name])
         self.slots, self.ghost_slots = stop, 0
@@ -106,11 +108,12 @@ class Particles:
         self.reserve(slots)
         old = self._held
         permute(order, slots, *old, *self._spare)
-        chosen = order[:slots]
-        empty = chosen < 0
-        charges = self.charges[chosen]
-        charges[empty] = 0.0
-        self.charges[:slots] = charges
+        if self._charged:
+            chosen = order[:slots]
+            empty = chosen < 0
+            charges = self.charges[chosen]
+            charges[empty] = 0.0
+            self.charges[:slots] = charges
         self._take_up(self._spare)
         self._spare = old
         self.slots, self.ghost_slots = slots, 0

@@ -365,7 +365,7 @@ def motion(device: Device, dtype: np.dtype) -> Pairs:
     both("dilate", (0,), v, n - 1, (0.9, 1.1, 1.0), (0.0, 0.5, -2.0))
     some = np.where(ids % 5, ids, -1)
     at_rest = np.where(some[:, None] >= 0, (x, v, f), 0.0)
-    both("langevin", (0, 1), *at_rest, inverse, 1 / inverse, some, n - 1, 0.1, 0.2, 0.8, 0.3, (3, 1 << 35, 2))
+    both("langevin", (0, 1), *at_rest, inverse, inverse**0.5, some, n - 1, 0.1, 0.2, 0.8, 0.3, (3, 1 << 35, 2))
     both("powers", (4,), v, f, ids, n - 1, np.zeros(4))
     both("steer", (0,), v, f, n - 1, 0.9, 0.2)
     tallies, beside = np.ones((n, pair_reference.TALLY)), x.copy()

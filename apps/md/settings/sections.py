@@ -19,7 +19,7 @@ from hpckit.report.settings import Report
 class Neighbors(Section):
     """Neighbor lists."""
 
-    skin: float = Field(0.3, gt=0, description="reach of the lists beyond the cutoff")
+    skin: float = Field(0.3, gt=0, description="reach of the lists beyond the cutoff, at least")
     every: int = Field(1, ge=1, description="steps between checks whether lists must be rebuilt")
     delay: int = Field(0, ge=0, description="steps between a rebuild and the next check")
     check: bool = Field(True, description="rebuild only after a move of over half the skin; false: at every check")

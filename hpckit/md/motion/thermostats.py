@@ -29,6 +29,8 @@ class Langevin:
     def __init__(self, temperature: float, damping: float, seed: int, first_step: int = 0) -> None:
         _require(temperature, damping)
         self.temperature, self.damping, self.seed, self.number = temperature, damping, seed, first_step
+        self._of: Any = None  # the masses by slot of the last rebuild, of which
+        self._widths: Any = None  # these are 1 / sqrt(m), 0 in empty slots
 
     def step(self, system: System, dt: float, measure: bool) -> None:
         """Collective: one step of dt; with `measure` energies and virials are those at its end."""
@@ -39,8 +41,11 @@ class Langevin:
         with system.timer("integrate"):
             keep = math.exp(-dt / self.damping)
             strength = math.sqrt((1 - keep * keep) * units.boltzmann * self.temperature / units.energy)
+            if system.slot_masses is not self._of:
+                self._of, self._widths = system.slot_masses, 1 / system.slot_masses**0.5
+                self._widths[particles.ids[: particles.slots] < 0] = 0.0
             moved = particles.positions, particles.velocities, particles.forces
-            each = system.inverse_masses, system.slot_masses, particles.ids
+            each = system.inverse_masses, self._widths, particles.ids
             noise = self.seed, self.number, LANGEVIN
             langevin(*moved, *each, particles.slots, 0.5 * dt, 0.5 * dt, keep, strength, noise)
         system.update(measure)

@@ -135,11 +135,11 @@ def _dilate(records, slots, factors, center):
 
 @kernel
 def _langevin(
-    positions, velocities, forces, inverse_mass, masses, ids, slots, half, way, keep, strength, seed, step, stream
+    positions, velocities, forces, inverse_mass, widths, ids, slots, half, way, keep, strength, seed, step, stream
 ):
     s = u8(cuda.blockIdx.x) * u8(cuda.blockDim.x) + u8(cuda.threadIdx.x)
     if s < u8(slots) and ids[s] >= 0:
-        factor, width = half * inverse_mass[s], strength / math.sqrt(masses[s])
+        factor, width = half * inverse_mass[s], strength * widths[s]
         normal = four_normals(seed, step, ids[s], stream)
         for d in range(3):
             at = s * u8(4) + u8(d)
@@ -276,7 +276,7 @@ def langevin(
     velocities: Any,
     forces: Any,
     inverse_mass: Any,
-    masses: Any,
+    widths: Any,
     ids: Any,
     slots: int,
     half: float,
@@ -287,7 +287,7 @@ def langevin(
 ) -> None:
     """See `reference.langevin`."""
     flat = positions.reshape(-1), velocities.reshape(-1), forces.reshape(-1)
-    given = inverse_mass, masses, ids, slots, half, way, keep, strength, *map(u8, noise)
+    given = inverse_mass, widths, ids, slots, half, way, keep, strength, *map(u8, noise)
     _langevin[blocks(max(1, slots), THREADS), THREADS](*flat, *given)
 
 

@@ -78,7 +78,7 @@ def langevin(
     velocities: Any,
     forces: Any,
     inverse_mass: Any,
-    masses: Any,
+    widths: Any,
     ids: Any,
     slots: int,
     half: float,
@@ -88,7 +88,7 @@ def langevin(
     noise: tuple[int, int, int],
 ) -> None:
     """See `reference.langevin`."""
-    given = forces, inverse_mass, masses, ids, slots, half, way, keep, strength, noise
+    given = forces, inverse_mass, widths, ids, slots, half, way, keep, strength, noise
     _form(positions).langevin(positions, velocities, *given)
 
 

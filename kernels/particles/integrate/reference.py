@@ -92,7 +92,7 @@ def langevin(
     velocities: np.ndarray,
     forces: np.ndarray,
     inverse_mass: np.ndarray,
-    masses: np.ndarray,
+    widths: np.ndarray,
     ids: np.ndarray,
     slots: int,
     half: float,
@@ -101,18 +101,18 @@ def langevin(
     strength: float,
     noise: tuple[int, int, int],
 ) -> None:
-    """`kick_drift` of half and way, v = keep v + strength / sqrt(m) times normal numbers for particles (the exact
-    solution of friction with noise), and another drift of `way`.
+    """`kick_drift` of half and way, v = keep v + strength width normal numbers (the exact solution of friction with
+    noise), and another drift of `way`.
 
-    noise: seed, step and stream of the numbers of each id.
+    widths: 1 / sqrt(m) of particles, 0 of empty slots; noise: seed, step and stream of the numbers of each id.
     """
     kick_drift(positions, velocities, forces, inverse_mass, slots, half, way)
     own = ids[:slots] >= 0
     seed, step, stream = noise
     numbers = np.zeros((slots, 4))
     normals(seed, step, ids[:slots], stream, numbers)
-    width = strength / np.sqrt(masses[:slots][own])
-    velocities[:slots, :3][own] = keep * velocities[:slots, :3][own] + width[:, None] * numbers[own, :3]
+    spread = strength * widths[:slots][own]
+    velocities[:slots, :3][own] = keep * velocities[:slots, :3][own] + spread[:, None] * numbers[own, :3]
     drift(positions, velocities, slots, way)
 
 

@@ -111,24 +111,20 @@ def dilate(records, slots, factors, center):
 
 
 @jit(noalias=True)
-def langevin(positions, velocities, forces, inverse_mass, masses, ids, slots, half, way, keep, strength, noise):
+def langevin(positions, velocities, forces, inverse_mass, widths, ids, slots, half, way, keep, strength, noise):
     """See `reference.langevin`."""
     seed, step, stream = noise
-    words, numbers, width = np.empty((4, BLOCK), np.uint64), np.empty((4, BLOCK)), np.empty(BLOCK)
+    words, numbers = np.empty((4, BLOCK), np.uint64), np.empty((4, BLOCK))
     for first in range(0, slots, BLOCK):
         count = min(BLOCK, slots - first)
         block_normals(seed, step, ids, first, count, stream, words, numbers)
         for k in range(np.uint64(count)):
             s = np.uint64(first) + k
-            of_mass = strength / np.sqrt(masses[s])
-            width[k] = of_mass if ids[s] >= 0 else 0.0
-        for k in range(np.uint64(count)):
-            s = np.uint64(first) + k
-            factor = half * inverse_mass[s]
+            factor, width = half * inverse_mass[s], strength * widths[s]
             for d in range(3):
                 v = velocities[s, d] + factor * forces[s, d]
                 x = positions[s, d] + way * v
-                v = keep * v + width[k] * numbers[d, k]
+                v = keep * v + width * numbers[d, k]
                 velocities[s, d], positions[s, d] = v, x + way * v
 
 

@@ -118,9 +118,11 @@ def to_single(positions, first, stop, center, out):
 
 
 @jit
-def choose(positions, slots, low, high, number, inner_low, inner_high, cursor, chosen):
-    """See `reference.choose`: counts where `chosen` is empty, else lists; `cursor[segment]` moves on as it does so."""
-    listing = len(chosen) > 0
+def choose_pairs(positions, slots, low, high, number, inner_low, inner_high, counts, found):
+    """Segments and slots (see `reference.choose`), as many as fit, in the order of the slots; returns how many there
+    are, and adds those of each segment to `counts`.
+    """
+    total = 0
     for s in range(slots):
         x, y, z = positions[s, 0], positions[s, 1], positions[s, 2]
         if x > 0.5 * FAR:
@@ -140,9 +142,20 @@ def choose(positions, slots, low, high, number, inner_low, inner_high, cursor, c
                 for k in range(number[2]):
                     if low[2, k] <= z < high[2, k] and i + j + k > 0:
                         segment = (i * number[1] + j) * number[2] + k
-                        if listing:
-                            chosen[cursor[segment]] = s
-                        cursor[segment] += 1
+                        counts[segment] += 1
+                        if total < len(found):
+                            found[total, 0], found[total, 1] = segment, s
+                        total += 1
+    return total
+
+
+@jit
+def sort_by_segment(found, count, cursor, chosen):
+    """chosen[cursor[segment]] = slot of the first `count` found; `cursor` moves on."""
+    for n in range(count):
+        segment = found[n, 0]
+        chosen[cursor[segment]] = found[n, 1]
+        cursor[segment] += 1
 
 
 @jit
@@ -169,13 +182,16 @@ def choose_ghosts(
     positions: np.ndarray, slots: int, limits: tuple[np.ndarray, ...], taker: np.ndarray, takers: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """See `reference.choose_ghosts`; the order is by taker, segment and slot."""
-    counts = np.zeros(len(taker), np.int64)
-    choose(positions, slots, *limits, counts, np.empty(0, np.int64))
+    counts, found = np.zeros(len(taker), np.int64), np.empty((slots, 2), np.int32)
+    total = choose_pairs(positions, slots, *limits, counts, found)
+    if total > len(found):  # of domains thinner than the reach
+        counts[:], found = 0, np.empty((total, 2), np.int32)
+        choose_pairs(positions, slots, *limits, counts, found)
     order = np.argsort(taker, kind="stable")
     ends = np.cumsum(counts[order])
     starts = np.empty_like(counts)
     starts[order] = ends - counts[order]
-    chosen = np.empty(max(1, ends[-1]), np.int64)
-    choose(positions, slots, *limits, starts, chosen)
+    chosen = np.empty(max(1, total), np.int64)
+    sort_by_segment(found, total, starts, chosen)
     segments = np.repeat(order, counts[order]).astype(np.int32)
     return chosen, segments, np.bincount(taker, counts, takers).astype(np.int64)

@@ -30,13 +30,15 @@ def _morse(r2, p):
 
 @inlined
 def _fene(r2, p):
-    left = 1.0 - r2 / (p[1] * p[1])
-    energy, force = -0.5 * p[0] * p[1] * p[1] * math.log(left) if left > 0.0 else math.nan, -p[0] / left
-    y = p[3] * p[3] / r2
+    longest2, inverse = p[1] * p[1], 1.0 / r2
+    left = longest2 - r2
+    energy = -0.5 * p[0] * longest2 * math.log(left / longest2) if left > 0.0 else math.nan
+    force = -p[0] * longest2 / left
+    y = p[3] * p[3] * inverse
     y3 = y * y * y
     near = y3 > 0.5  # r below 2^(1/6) sigma
     energy += 4.0 * p[2] * y3 * (y3 - 1.0) + p[2] if near else 0.0
-    force += 48.0 * p[2] * y3 * (y3 - 0.5) / r2 if near else 0.0
+    force += 48.0 * p[2] * y3 * (y3 - 0.5) * inverse if near else 0.0
     return energy, force
 
 

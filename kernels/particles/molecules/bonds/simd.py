@@ -79,14 +79,15 @@ def bond_kernel(name: str, measure: bool) -> Any:
     both = FORMS[name]
 
     def bonds(slots, positions, bounds, partners, kinds, parameters, forces, tallies):
-        for s in range(slots):
-            if bounds[s] == bounds[s + 1]:
+        for s in range(np.uint64(slots)):  # a signed index may be negative: the test for it takes a tenth of the time
+            first, stop = np.uint64(bounds[s]), np.uint64(bounds[s + np.uint64(1)])
+            if first == stop:
                 continue
             x, y, z = positions[s, 0], positions[s, 1], positions[s, 2]
             fx, fy, fz, total = 0.0, 0.0, 0.0, 0.0
             xx, yy, zz, xy, xz, yz = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-            for k in range(bounds[s], bounds[s + 1]):
-                j = partners[k]
+            for k in range(first, stop):
+                j = np.uint64(partners[k])
                 dx, dy, dz = x - positions[j, 0], y - positions[j, 1], z - positions[j, 2]
                 r2 = dx * dx + (dy * dy + dz * dz)
                 energy, f = both(r2, parameters[kinds[k]])
