@@ -36,6 +36,7 @@ class Forces(ABC):
     values_each = 1  # numbers of each slot in `values`
     still: tuple[int, ...] = ()  # types that do not move
     by_clusters = False  # whether neighbors are listed as pairs of clusters
+    by_distance = False  # whether only those neighbors are taken that can be within the cutoff (`NeighborList.ends`)
 
     def __init__(
         self, types: int, one_cutoff: bool, precision: str, exact: bool, isa: str | None, device: Device
@@ -112,6 +113,8 @@ class Forces(ABC):
 class PairForces(Forces):
     """The forces of a pair potential; see `Forces`."""
 
+    by_distance = True
+
     def __init__(
         self,
         interaction: Interaction,
@@ -145,7 +148,7 @@ class PairForces(Forces):
             self.reserve_tallies(particles)
         lists = neighbors.lists
         assert lists is not None
-        what = part, self.records(particles), lists.bounds, lists.entries, self._table
+        what = part, self.records(particles), lists.bounds, neighbors.ends, lists.entries, self._table
         forces(self._kernels[bool(measure)], self.form, *what, particles.forces, self.tallies)
 
 

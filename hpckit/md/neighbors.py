@@ -36,7 +36,7 @@ class Rebuilds:
     check: bool = True
 
 
-SPARE = 0.25  # of the skin: how much farther lists may reach
+SPARE = 0.4  # of the skin: how much farther lists may reach
 AS_BUILT = np.ones(3)
 LANES = {"d": 8, "f": 16}  # of the longest vectors, whatever this rank's processor has
 
@@ -47,7 +47,8 @@ class NeighborList:
 
     Lists are padded to whole vectors. Where these would be partly empty at the mean density, lists reach farther than
     they have to, which costs nothing: they are then rebuilt less often. `skin` and `reach` are those of the last
-    rebuild.
+    rebuild. by_distance: near neighbors come first, and `ends` leaves the others out as long as no move since then can
+    have brought them within the cutoff.
 
     `builds` counts the rebuilds, `missed` the rebuilds that came after a particle had moved more than half the skin,
     `since` the steps after the last one; `built` has the positions at that time, by slot.
@@ -62,10 +63,11 @@ class NeighborList:
         form: Form,
         device: Device,
         by_clusters: bool = False,
+        by_distance: bool = False,
     ) -> None:
         self.mesh, self.skin, self.reach, self.rebuilds = mesh, skin, cutoff + skin, rebuilds
         self._cutoff, self._least = cutoff, skin
-        self._form, self._device, self._by_clusters = form, device, by_clusters
+        self._form, self._device, self._by_clusters, self._by_distance = form, device, by_clusters, by_distance
         self.slots = 0  # own, ghosts and padding
         self.built = device.zeros((0, RECORD))
         self.builds = self.missed = self.since = 0
@@ -75,19 +77,22 @@ class NeighborList:
         self._clear: tuple[np.ndarray, np.ndarray] | None = None  # corners between which no ghost lies, if not a domain
         self.stretch = AS_BUILT  # of the box since the last rebuild: factors of its edges, or a map [3, 3] of places
         self.next_skin: float | None = None  # of the next rebuild, where it is known
+        self.near = self.reach  # up to where neighbors come first in lists
+        self.moved2 = math.inf  # the square of the largest move since the rebuild, while it is known
 
-    def rebuild(self, domains: DomainDecomposition, particles: Particles, ghosts: GhostExchange, total: int) -> None:
-        """Collective: sort, exchange ghosts, list pairs. Particles, `total` on all ranks, must be wrapped and at home.
-        Waits for a GPU.
+    def place(
+        self, domains: DomainDecomposition, particles: Particles, ghosts: GhostExchange, total: int, excluded: float
+    ) -> None:
+        """Collective, the first part of a rebuild: sort, and exchange ghosts. Particles, `total` on all ranks, of whose
+        neighbors so many are left out on average, must be wrapped and at home. Waits for a GPU.
 
         Raises `BlowUpError` on the rank that has a particle far beyond the box.
         """
         count = particles.count
-        self.skin = self.next_skin or self._widest_skin(total / math.prod(domains.lengths.tolist()))
-        self.reach, self.next_skin = self._cutoff + self.skin, None
+        self._set_reach(4.0 / 3.0 * math.pi * total / math.prod(domains.lengths.tolist()), excluded)
         self._plan(domains)
         where = self._low, self._high, self.reach, self._clear
-        grid = grid_over(particles.positions, round(count * self._room), *where)
+        self._grid = grid = grid_over(particles.positions, round(count * self._room), *where)
         order, own_starts = sort(particles.positions, particles.slots, grid, ghosts=False)
         particles.reorder(order, len(order))
         if particles.count != count:
@@ -95,12 +100,19 @@ class NeighborList:
         records = ghosts.rebuild(domains, particles, self.reach)
         order, ghost_starts = sort(records, len(records), grid, ghosts=True)
         self._place_ghosts(particles, ghosts, records, order)
-        what = particles.positions, particles.slots, particles.ghost_slots, grid, (own_starts, ghost_starts)
+        self._starts = own_starts, ghost_starts
+
+    def list_pairs(self, particles: Particles, ghosts: GhostExchange, excluded: tuple[Any, Any] | None) -> None:
+        """Collective, the second part: list pairs, without those `excluded` (on the host): slot s has the partners
+        excluded[1][excluded[0][s] : excluded[0][s + 1]].
+        """
+        what = particles.positions, particles.slots, particles.ghost_slots, self._grid, self._starts
         if self._by_clusters:
             taken = ghosts.ahead(self.slots - CLUSTER)
             self.clusters = list_pairs(*what, taken, self._inside, self._form.isa, self.clusters)
         else:
-            self.lists = list_neighbors(*what, self._inside, self._form.isa, self._form.lanes, self.lists)
+            how = self._inside, self._form.isa, self._form.lanes, self.near, excluded
+            self.lists = list_neighbors(*what, *how, self.lists)
         if len(self.built) < particles.slots:
             self.built = self._device.zeros((particles.capacity, RECORD))
         self.built[: particles.slots] = particles.positions[: particles.slots]
@@ -138,7 +150,8 @@ class NeighborList:
         spare = self.skin
         if self.stretch is not AS_BUILT:  # particles that were out of reach have come closer with a box that shrank
             spare -= (1 - min(1.0, self._least_stretch)) * self.reach
-        late = not (spare > 0 and moved <= (0.5 * spare) ** 2)
+        self.moved2 = float(moved)
+        late = not (spare > 0 and self.moved2 <= (0.5 * spare) ** 2)
         if late and self.since == max(1, rebuilds.delay, rebuilds.every):
             self.missed += self.since > 1
         return bool(late)
@@ -160,14 +173,30 @@ class NeighborList:
         bounds = self.lists.bounds
         return int(bounds[: self._own].sum() if self._device.is_gpu else bounds[self._own])
 
-    def _widest_skin(self, density: float) -> float:
-        """The skin that fills the last vectors of lists, but for one place, at this density; the same on all ranks."""
-        lanes, least = LANES[self._form.kind], self._cutoff + self._least
-        if self._by_clusters or self._device.is_gpu or not density:
-            return self._least
-        per_cube = 4.0 / 3.0 * math.pi * density
-        full = lanes * math.ceil(per_cube * least**3 / lanes) - 1.0
-        return min(max(self._least, (full / per_cube) ** (1 / 3) - self._cutoff), (1.0 + SPARE) * self._least)
+    @property
+    def ends(self) -> Any:
+        """Where lists end: before the pairs that no move since the rebuild can have brought within the cutoff."""
+        assert self.lists is not None
+        held = self.lists.near_ends is not None and self.stretch is AS_BUILT
+        if held and 2.0 * math.sqrt(self.moved2) < self.near - self._cutoff:
+            return self.lists.near_ends
+        return self.lists.bounds[1:]
+
+    def _set_reach(self, per_cube: float, excluded: float) -> None:
+        """Set skin and reach such that the last vectors of lists are filled, but for one place, at this density, and
+        `near`, up to where neighbors fill one vector less; the same on all ranks. per_cube: particles in a sphere over
+        the cube of its radius.
+        """
+        lanes, least, one_less = LANES[self._form.kind], self._cutoff + self._least, 0.0
+        self.skin = self._least
+        if not (self._by_clusters or self._device.is_gpu) and per_cube:
+            full = lanes * math.ceil(max(1.0, per_cube * least**3 - excluded) / lanes)
+            widest = ((full - 1.0 + excluded) / per_cube) ** (1 / 3) - self._cutoff
+            self.skin = min(max(self._least, widest), (1.0 + SPARE) * self._least)
+            one_less = (max(0.0, full - lanes - 1.0 + excluded) / per_cube) ** (1 / 3)
+        self.skin, self.next_skin = self.next_skin or self.skin, None
+        self.reach = self._cutoff + self.skin
+        self.near = min(one_less, self.reach) if self._by_distance and one_less > self._cutoff else self.reach
 
     def _plan(self, domains: DomainDecomposition) -> None:
         """Set this rank's domain, valid while the domains stay. Inner clusters keep away from sides that are cuts."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -122,13 +123,20 @@ class Biased(Protocol):
 
 
 class Excluded(Protocol):
-    """Leaves pairs out of the lists, or a part of them: `hpckit.md.molecules.exclusions`."""
+    """Leaves pairs out of the lists, or a part of them: `hpckit.md.molecules.exclusions`. each: how many neighbors of a
+    particle, on average.
+    """
+
+    each: float
+
+    def find(self, system: System) -> tuple[Any, Any] | None:
+        """Collective, in a rebuild before pairs are listed: the partners of own slots, where lists leave them out."""
 
     def require_fit(self, interaction: Any) -> None:
         """Raise `InputError` for what exclusions do not go with."""
 
     def attach(self, system: System) -> None:
-        """Collective, after a rebuild: find the partners, and change the lists."""
+        """Collective, after a rebuild: take the partners out of what was listed with them."""
 
     def add(self, system: System, measure: int) -> None:
         """Add to the forces, and with `measure` to the energies, of this rank."""
@@ -202,7 +210,7 @@ class System:
             raise InputError(f"{len(self.masses)} masses for {interaction.types} types of particles")
         self.interaction = interaction
         self.forces: Forces = FORCES[type(interaction)](interaction, precision, repro, isa, device)
-        by = self.forces.form, device, self.forces.by_clusters
+        by = self.forces.form, device, self.forces.by_clusters, self.forces.by_distance
         self.neighbors = NeighborList(mesh, interaction.cutoff, skin, rebuilds or Rebuilds(), *by)
         self.particles = Particles(device)
         self.ghosts = GhostExchange(mesh, device, values=self.forces.values_each)
@@ -278,21 +286,25 @@ class System:
             raise lost(self.mesh.rank, particles)
         self.forces.leave(self.mesh, self.domains, particles, self.neighbors)
         migrate(self.mesh, self.domains, particles)
-        self.neighbors.rebuild(self.domains, particles, self.ghosts, self.count)
+        exclusions = self.exclusions
+        self.neighbors.place(
+            self.domains, particles, self.ghosts, self.count, exclusions.each if exclusions is not None else 0.0
+        )
         slots = particles.slots
         self.slot_masses, self.inverse_masses = zeros((slots,)), zeros((slots,))
         each = self.slot_masses, self.inverse_masses
         weigh(particles.positions, particles.ids, slots, self._masses, self.units.acceleration, *each)
         if self.forces.still:
             self.inverse_masses[np.isin(types_of(particles.positions[:slots]), self.forces.still)] = 0.0
+        self.partners = {}
+        molecular = [each for each in (self.bonds, *self.terms, exclusions, self.constraints) if each is not None]
+        if molecular:
+            self._number_slots()
+        self.neighbors.list_pairs(particles, self.ghosts, exclusions.find(self) if exclusions is not None else None)
         if self.balance.every and self.device.is_gpu:
             self._pairs = float(self.neighbors.pairs)
         self.forces.prepare(particles, self.neighbors, 0, self.neighbors.slots)
         self.forces.meet(particles, self.neighbors, self.ghosts)
-        self.partners = {}
-        molecular = [each for each in (self.bonds, *self.terms, self.exclusions, self.constraints) if each is not None]
-        if molecular:
-            self._number_slots()
         for one in (*molecular, *([self.biases] if self.biases is not None else [])):
             one.attach(self)
         if self.long_range is not None:
@@ -380,10 +392,12 @@ class System:
                 self._flip()
             if due:
                 self.rebuild()
+                self.neighbors.moved2 = 0.0
         if due:
             self.compute(measure)
         else:
             self.refresh(measure)
+        self.neighbors.moved2 = math.inf  # whatever moves next
 
     def compute(self, measure: int = False) -> None:
         """Compute the forces; ghosts must be up to date, as after `rebuild`."""

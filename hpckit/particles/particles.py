@@ -66,7 +66,7 @@ class Particles:
     @property
     def count(self) -> int:
         """The number of own particles; waits for a GPU."""
-        return int((self.ids[: self.slots] >= 0).sum())
+        return int(self.device.xp.count_nonzero(self.ids[: self.slots] >= 0))
 
     def reserve(self, capacity: int) -> None:
         """Allocate at least `capacity` slots; their contents are kept, except forces."""

@@ -1,4 +1,4 @@
-"""The lanes of a mask side by side: what lists are made with, for an instruction set; and entries that are replaced.
+"""The lanes of a mask side by side: what lists are made with, for an instruction set.
 
 AVX-512 compresses a register. AVX2 has eight lanes permuted by the row of a table that the mask names.
 """
@@ -99,19 +99,3 @@ def compressing(isa: str) -> Compressing:
         return mask_type(array, types.intp, types.int32, mask_type), generate
 
     return Compressing(append, keep, keep_lanes, unlike)
-
-
-@intrinsic
-def replace_eight(context, array, k, old, new):
-    """`new` in place of `old` in array[k : k + 8], of int32; on any processor."""
-    ints = ir.VectorType(I32, 8)
-
-    def generate(c, b, signature, values):
-        array, k, old, new = values
-        place = address(c, b, signature.args[0], array, k, ints)
-        entries = b.load(place, align=4)
-        chosen = b.select(b.icmp_signed("==", entries, splat(b, old, 8)), splat(b, new, 8), entries)
-        b.store(chosen, place, align=4)
-        return c.get_dummy_value()
-
-    return types.void(array, types.intp, types.int32, types.int32), generate

@@ -169,7 +169,7 @@ def partners(device: Device, dtype: np.dtype) -> Pairs:
     lengths = rng.integers(3, 9, own).astype(np.int32)
     entries = rng.permuted(np.tile(np.arange(chain.slots, dtype=np.int32)[:, None], (1, own + 2)), axis=0)[:9].copy()
     shorter, kept = device.to_device(lengths), device.to_device(entries)
-    cuda.leave_out(shorter, kept, *found[:2], own, 0)
+    cuda.leave_out(shorter, kept, *found[:2], own)
     lists = [entries[: lengths[s], s] for s in range(own)]
     lists = [each[~np.isin(each, expected[1][slice(*expected[0][s : s + 2])])] for s, each in enumerate(lists)]
     pairs: Pairs = {"lengths": (shorter, np.array([float(len(each)) for each in lists]))}

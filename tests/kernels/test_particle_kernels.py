@@ -62,21 +62,22 @@ def clustered(positions, extent, width=2.5):
     return slots, starts, grid
 
 
-def listed(slots, starts, grid, extent, reach, isa, padding):
-    """The list of own particles without ghosts, and the number of clusters."""
+def listed(slots, starts, grid, extent, reach, isa, padding, near=None, excluded=None):
+    """The list of own particles without ghosts, and the number of clusters; with `near` where its parts end, too."""
     clusters = int(starts[-1])
     places, boxes = np.zeros((3, clusters * CLUSTER + CLUSTER), np.float32), np.zeros((clusters, 6))
     cells.pack_places(slots, clusters, np.array(extent) / 2, places, boxes)
-    start = np.zeros(clusters * CLUSTER + 1, np.int64)
+    start, near_ends = np.zeros(clusters * CLUSTER + 1, np.int64), np.zeros(clusters * CLUSTER, np.int64)
+    left_out = excluded or (np.zeros(1, np.int64), np.empty(0, np.int32))
     none = np.zeros(3 * grid[2].prod() + 1, np.int64)
     ends = np.full(3, -1e3), np.full(3, 1e3)
     build, entries = cells.list_builder(isa), np.empty(0, np.int32)
     pad = np.int32(4 * CLUSTER * clusters)
     while True:
-        args = (starts, none, (*grid, grid[0], grid[2], *ends), start, entries)
-        count = build(clusters, places, boxes, reach, padding, pad, *args)
+        args = (starts, none, (*grid, grid[0], grid[2], *ends), *left_out, start, near_ends, entries)
+        count = build(clusters, places, boxes, reach, reach if near is None else near, padding, pad, *args)
         if count >= 0:
-            return start, entries, clusters
+            return (start, entries, clusters) if near is None else (start, entries, clusters, near_ends)
         entries = np.empty(-count, np.int32)
 
 
@@ -96,6 +97,33 @@ def test_a_list_holds_every_pair_within_reach_once(isa, count, extent):
     assert gaps.max(initial=0) < 2.8001
     assert (np.diff(start) % 4 == 0).all()
     assert count < 900 or len(expected) > 40_000
+
+
+@pytest.mark.parametrize("isa", vectors.available())
+def test_near_neighbors_come_first_and_partners_are_in_no_list(isa):
+    extent, rng = (9, 11, 13), np.random.default_rng(4)
+    slots, starts, grid = clustered(scattered(901, extent), extent)
+    own = int(starts[-1]) * CLUSTER
+    first, second = cells_reference.neighbors(slots[:own], own, 2.8)
+    chosen = rng.random(len(first)) < np.where(first % 3 == 0, 0.0, 0.05)  # some have none, most some, a few many
+    bounds, partners = np.searchsorted(first[chosen], np.arange(own + 1)), second[chosen].astype(np.int32)
+    assert np.diff(bounds).max() > 4
+    start, entries, _, near_ends = listed(slots, starts, grid, extent, 2.8, isa, 8, 1.5, (bounds, partners))
+    found, part = cells_reference.list_entries(start, entries, own)
+    real = part != own
+    kept = set(zip(found[real].tolist(), part[real].tolist(), strict=True))
+    expected = set(zip(first[~chosen].tolist(), second[~chosen].tolist(), strict=True))
+    left_out = set(zip(first[chosen].tolist(), second[chosen].tolist(), strict=True))
+    assert real.sum() == len(kept)
+    assert expected <= kept
+    assert not left_out & kept
+    begins = np.repeat(start[:-1], np.diff(start))
+    in_front = np.arange(len(found)) < np.repeat(near_ends, np.diff(start))
+    gaps = np.linalg.norm(slots[found, :3] - slots[part, :3], axis=1)
+    assert in_front[real & (gaps < 1.5)].all()
+    assert ((near_ends - start[:-1]) % 8 == 0).all()
+    assert isa == "scalar" or in_front.sum() < 0.5 * len(found)
+    assert (begins <= np.arange(len(found))).all()
 
 
 @pytest.mark.parametrize("zones", [1, 3])
@@ -153,7 +181,7 @@ def test_pair_forces_energies_and_virials(form):
         forces, found = HOST.zeros((own, 4)), np.zeros((own, 8))
         forces[:] = np.nan
         kernel = force_kernel(POTENTIAL, Form(form.isa, form.kind, form.types, measure, form.exact))
-        flat = given.ravel(), start, entries, stored_table(table, form), forces.ravel(), found.ravel()
+        flat = given.ravel(), start, start[1:], entries, stored_table(table, form), forces.ravel(), found.ravel()
         kernel(np.arange(clusters, dtype=np.int32), *flat)
         assert np.abs(forces - expected[:own]).max() < tolerance * np.abs(expected).max()
         if measure:
@@ -176,7 +204,16 @@ def test_exact_forces_do_not_depend_on_the_order_of_the_neighbors(isa):
                 mixed[a:b] = rng.permutation(mixed[a:b])
         forces, tallies = HOST.zeros((clusters * CLUSTER, 4)), np.zeros((clusters * CLUSTER, 8))
         kernel = force_kernel(POTENTIAL, Form(isa, "d", 1, True, exact))
-        kernel(np.arange(clusters, dtype=np.int32), slots.ravel(), start, mixed, table, forces.ravel(), tallies.ravel())
+        kernel(
+            np.arange(clusters, dtype=np.int32),
+            slots.ravel(),
+            start,
+            start[1:],
+            mixed,
+            table,
+            forces.ravel(),
+            tallies.ravel(),
+        )
         found[exact, shuffled] = np.concatenate([forces.ravel(), tallies.ravel()])
     np.testing.assert_array_equal(found[True, True], found[True, False])
     assert (found[False, True] != found[False, False]).any(), "the order makes no difference anyway"

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from hpckit.errors import InputError
-from hpckit.kernels.particles.cells.constants import CLUSTER, RECORD
 from hpckit.kernels.particles.charged.clusters.dispatch import mask_out
 from hpckit.kernels.particles.charged.dispatch import add_partners, choose_partners, leave_out
 from hpckit.kernels.particles.charged.screening import Screening, cut
@@ -94,6 +93,7 @@ class Exclusions:
         self._fourths, self._weights = fourths, np.stack([weights, weights], axis=1)
         kept = (self.shares[kinds] != 1.0).any(axis=1) | (weights[kinds] != 0.0)
         whose = whose[kept]
+        self.each = len(whose) / max(count, 1)
         self._partners = Partners(np.searchsorted(whose, np.arange(count + 1)), others[kept], kinds[kept])
         self._copies: dict[int, tuple[np.ndarray, Any]] = {}  # of arrays on the device, which they keep alive
         self._partly = bool(self.shares[np.unique(kinds[kept]), 0].any())
@@ -106,19 +106,24 @@ class Exclusions:
         if pairs.potential.rows_at is not None and (self.shares[:, 0] % 1).any():
             raise InputError("pairs of a table between partners can only be left out whole: shares of 0 or 1")
 
+    def find(self, system: System) -> tuple[Any, Any] | None:
+        """Collective, in a rebuild: find the slots of partners; their bounds and slots, if lists leave them out."""
+        self._partners.attach(system)
+        of_lists = not system.forces.by_clusters and not system.device.is_gpu
+        return (self._partners.bounds, self._partners.slots) if of_lists else None
+
     def attach(self, system: System) -> None:
-        """Collective, after a rebuild: find the slots of partners, and take them out of the lists."""
+        """Collective, after a rebuild: take partners out of the clusters, or the lists of a GPU."""
         neighbors, device, found = system.neighbors, system.device, self._partners
-        slots, own, lists, clusters = neighbors.slots, system.particles.slots, neighbors.lists, neighbors.clusters
+        slots, own = neighbors.slots, system.particles.slots
         self._copies = {}
         self._nothing = device.zeros((slots,))  # for pairs without charges
-        found.attach(system)
         every = found.bounds, found.slots, found.kinds
-        if clusters is not None:
-            mask_out(clusters, *every[:2], own)
-        else:
-            assert lists is not None
-            leave_out(lists.bounds, lists.entries, *every[:2], own, np.int32(RECORD * (slots - CLUSTER)))
+        if neighbors.clusters is not None:
+            mask_out(neighbors.clusters, *every[:2], own)
+        elif device.is_gpu:
+            assert neighbors.lists is not None
+            leave_out(neighbors.lists.bounds, neighbors.lists.entries, *every[:2], own)
         # Each pair of own particles is computed once, but where sums must not depend on which these are.
         self._once = not system.forces.exact and not device.is_gpu
         self._all = self._ends = every  # whoever has a share of 0 has nothing

@@ -97,31 +97,37 @@ def list_neighbors(
     inside: tuple[np.ndarray, np.ndarray],
     isa: str,
     padding: int,
+    near: float,
+    excluded: tuple[np.ndarray, np.ndarray] | None,
     held: Lists | None,
 ) -> Lists:
     """The neighbors of the `own` first slots among these and the `ghosts` slots behind them.
 
     starts: of the columns of own particles and of ghosts. inside: within these corners no other rank's particle is near
     (inf where the domain ends at no other). isa, padding: of the force kernel; the slots behind the ghosts become what
-    lists are padded with. held: the lists before, whose memory is used again.
+    lists are padded with. near: neighbors up to there come first. excluded: slot s has no neighbors among
+    excluded[1][excluded[0][s] : excluded[0][s + 1]]. held: the lists before, whose memory is used again.
     """
     own_clusters = own // CLUSTER
     search = searched(positions, own + ghosts, grid)
     _place_padding(positions, own + ghosts, 0.5 * (grid.low + grid.high)[0], search.highest + 3 * grid.reach)
-    bounds, entries = (
-        (held.bounds, held.entries) if held is not None else (np.zeros(1, np.int64), np.empty(0, np.int32))
+    none = np.zeros(1, np.int64)
+    bounds, entries, near_ends = (
+        (held.bounds, held.entries, held.near_ends) if held is not None else (none, np.empty(0, np.int32), none)
     )
     if len(bounds) < own + 1:
-        bounds = np.empty(int(ROOM * own) + 1, np.int64)
+        bounds, near_ends = np.empty(int(ROOM * own) + 1, np.int64), np.empty(int(ROOM * own), np.int64)
     pad_entry = np.int32(RECORD * (own + ghosts))
     build = list_builder(isa)
-    given = search.places, search.boxes, search.reach, padding, pad_entry, *starts, search.where
+    nearer = search.reach - (grid.reach - near)
+    given = search.places, search.boxes, search.reach, nearer, padding, pad_entry, *starts, search.where
+    left_out = excluded or (none, np.empty(0, np.int32))
     while True:
-        count = build(own_clusters, *given, bounds, entries)
+        count = build(own_clusters, *given, *left_out, bounds, near_ends, entries)
         if count >= 0:
             break
         entries = np.empty(int(ROOM * -count) + 1000, np.int32)
-    return Lists(entries, bounds, *parts_of(search.boxes, own_clusters, inside, grid.reach))
+    return Lists(entries, bounds, *parts_of(search.boxes, own_clusters, inside, grid.reach), near_ends)
 
 
 class Search(NamedTuple):

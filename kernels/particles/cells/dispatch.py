@@ -62,7 +62,10 @@ def list_neighbors(
     inside: tuple[np.ndarray, np.ndarray],
     isa: str,
     padding: int,
+    near: float,
+    excluded: tuple[Any, Any] | None,
     held: Lists | None,
 ) -> Lists:
-    """The neighbors of own slots; see `columns.list_neighbors`. Waits for the GPU."""
-    return _form(positions).list_neighbors(positions, own, ghosts, grid, starts, inside, isa, padding, held)
+    """The neighbors of own slots; see `columns.list_neighbors`. A GPU leaves none out, and waits."""
+    how = inside, isa, padding, near, excluded, held
+    return _form(positions).list_neighbors(positions, own, ghosts, grid, starts, *how)

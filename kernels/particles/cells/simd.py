@@ -209,17 +209,31 @@ def list_builder(isa: str) -> Any:
                         c += n // CLUSTER
         return q
 
+    @inlined
+    def leave_out(array, begin, end, excluded, some):
+        """Take what is excluded out of array[begin:end], whose new end it returns."""
+        m = begin
+        for k in range(begin, end, n):
+            mask = mask_of((1 << min(n, end - k)) - 1)
+            for other in range(some[0], some[1]):
+                mask = unlike(array, k, np.int32(RECORD * excluded[other]), mask)
+            keep(array, m, array, k, mask)
+            m += count_ones(bits(mask))
+        return m
+
     @jit(key=("build_list", isa))
     def build_list(
-        clusters, places, boxes, reach, padding, pad_entry, own_columns, ghost_columns, grid, start, entries
-    ):
-        """See `reference.build_list`; returns the entries written, or -1 - (an estimate) where `entries` is short."""
+        clusters, places, boxes, reach, near_reach, padding, pad_entry, own_columns, ghost_columns, grid,
+        excluded_starts, excluded, start, near_ends, entries,
+    ):  # fmt: skip
+        """See `reference.neighbors`; returns the entries written, or -1 - (an estimate) where `entries` is short."""
         lower, scale, shape, ghost_lower, ghost_shape, brick_low, brick_high = grid
         flat, slots, within = places.reshape(-1), places.shape[1], broadcast(np.float32(reach * reach))
+        closest, whole, excludes = broadcast(np.float32(near_reach * near_reach)), mask_of(-1), len(excluded) > 0
         longest2 = broadcast(np.float32(reach * reach * 1.00001))  # of distances from a box, which round otherwise
         near_x, near_y = np.empty(slots + n, np.float32), np.empty(slots + n, np.float32)
         near_z, near_entries = np.empty(slots + n, np.float32), np.empty(slots + n, np.int32)
-        near = near_x, near_y, near_z, near_entries
+        near, rest = (near_x, near_y, near_z, near_entries), np.empty(slots + n, np.int32)
         begins, ghost_begins = own_columns.copy(), ghost_columns.copy()
         m = 0
         for own in range(clusters):
@@ -242,15 +256,29 @@ def list_builder(isa: str) -> Any:
             if m + CLUSTER * (t + 2 * MOST_PADDING) > len(entries):
                 return -1 - int((m + CLUSTER * (t + 2 * MOST_PADDING)) * (clusters / (own + 1.0)))
             for i in range(base, base + CLUSTER):
-                start[i] = m
+                start[i] = near_ends[i] = m
                 if flat[i] > np.float32(0.25 * FAR):
                     continue
                 x, y, z = broadcast(flat[i]), broadcast(flat[slots + i]), broadcast(flat[2 * slots + i])
+                far = 0
                 for k in range(0, t, n):
                     dx, dy, dz = x - load(near_x, k), y - load(near_y, k), z - load(near_z, k)
-                    mask = unlike(near_entries, k, np.int32(RECORD * i), dx * dx + (dy * dy + dz * dz) < within)
-                    keep(entries, m, near_entries, k, mask)
-                    m += count_ones(bits(mask))
+                    r2 = dx * dx + (dy * dy + dz * dz)
+                    mask = unlike(near_entries, k, np.int32(RECORD * i), r2 < within)
+                    nearer, farther = mask & (r2 < closest), mask & (r2 >= closest)
+                    keep(entries, m, near_entries, k, nearer)
+                    keep(rest, far, near_entries, k, farther)
+                    m += count_ones(bits(nearer))
+                    far += count_ones(bits(farther))
+                if excludes and excluded_starts[i] < excluded_starts[i + 1]:
+                    some, found = (excluded_starts[i], excluded_starts[i + 1]), m
+                    m = leave_out(entries, start[i], m, excluded, some)
+                    if found - m < some[1] - some[0]:
+                        far = leave_out(rest, 0, far, excluded, some)
+                near_ends[i] = start[i] + (m - start[i] + padding - 1) // padding * padding
+                for k in range(0, far, n):
+                    keep(entries, m + k, rest, k, whole)
+                m += far
                 for k in range(np.uint64(MOST_PADDING)):
                     entries[np.uint64(m) + k] = pad_entry
                 m = start[i] + (m - start[i] + padding - 1) // padding * padding
@@ -262,9 +290,10 @@ def list_builder(isa: str) -> Any:
 
 @jit
 def _build_list_scalar(
-    clusters, places, boxes, reach, padding, pad_entry, own_columns, ghost_columns, grid, start, entries
-):
-    """`build_list` without vectors."""
+    clusters, places, boxes, reach, near_reach, padding, pad_entry, own_columns, ghost_columns, grid,
+    excluded_starts, excluded, start, near_ends, entries,
+):  # fmt: skip
+    """`build_list` without vectors, whose lists have no parts by distance."""
     lower, scale, shape, ghost_lower, ghost_shape, brick_low, brick_high = grid
     flat, y_at, z_at = places.reshape(-1), np.uint64(places.shape[1]), np.uint64(2 * places.shape[1])
     found = np.empty(len(boxes) + 1, np.int32)
@@ -279,7 +308,7 @@ def _build_list_scalar(
             return -1 - int((m + CLUSTER * (CLUSTER * t + padding + CLUSTER)) * (clusters / (own + 1.0)))
         for lane in range(CLUSTER):
             i = own * CLUSTER + lane
-            start[i] = m
+            start[i] = near_ends[i] = m
             x, y, z = places[0, i], places[1, i], places[2, i]
             if x > np.float32(0.25 * FAR):
                 continue
@@ -295,9 +324,18 @@ def _build_list_scalar(
                 for other in range(CLUSTER):
                     entries[np.uint64(m)] = first + np.int32(RECORD * other)
                     m += 1 if squares[other] < within else 0
+            if len(excluded) > 0 and excluded_starts[i] < excluded_starts[i + 1]:
+                stop, m = m, start[i]
+                for k in range(start[i], stop):
+                    kept = True
+                    for other in range(excluded_starts[i], excluded_starts[i + 1]):
+                        kept &= entries[k] != RECORD * excluded[other]
+                    entries[m] = entries[k]
+                    m += 1 if kept else 0
             while (m - start[i]) & (padding - 1):
                 entries[m] = pad_entry
                 m += 1
+            near_ends[i] = m
     start[clusters * CLUSTER] = m
     return m
 

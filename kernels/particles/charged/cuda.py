@@ -132,10 +132,10 @@ def _leave_out(bounds, entries, stride, starts, partners, slots):
         bounds[s] = count
 
 
-def leave_out(bounds: Any, entries: Any, starts: Any, partners: Any, slots: int, pad: Any) -> None:
-    """Take the partners of each slot out of its list, which gets shorter and keeps its order: there is no padding.
+def leave_out(bounds: Any, entries: Any, starts: Any, partners: Any, slots: int) -> None:
+    """Take the partners of each slot out of its list, which gets shorter and keeps its order.
 
-    bounds, entries: of lists of a GPU (`cells.reference.Lists`); see `reference.leave_out`.
+    bounds, entries: of lists of a GPU (`cells.reference.Lists`); slot s has partners[starts[s] : starts[s + 1]].
     """
     launch = _leave_out[blocks(max(1, slots), THREADS), THREADS]
     launch(bounds, entries.reshape(-1), entries.shape[1], starts, partners, slots)

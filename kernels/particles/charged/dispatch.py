@@ -53,7 +53,7 @@ def forces(
 
 
 def leave_out(bounds: Any, *given: Any) -> None:
-    """See `reference.leave_out`."""
+    """See `cuda.leave_out`; lists of the host are made without partners."""
     form_for(__package__, bounds).leave_out(bounds, *given)
 
 

@@ -48,15 +48,6 @@ def forces_of_pairs(
     return forces, tallies, of_charges
 
 
-def leave_out(bounds, entries, starts, partners, slots, pad) -> None:  # type: ignore[no-untyped-def]
-    """Put the entry `pad` in place of the partners of each slot: slot s has partners[starts[s] : starts[s + 1]], and
-    entries[bounds[s] : bounds[s + 1]], four times the slots of its neighbors. Lists of a GPU get shorter instead.
-    """
-    for s in range(slots):
-        mine = entries[bounds[s] : bounds[s + 1]]
-        mine[np.isin(mine, 4 * partners[starts[s] : starts[s + 1]])] = pad
-
-
 def choose_partners(starts, partners, kinds, wanted, once, chosen_starts, chosen, chosen_kinds) -> None:  # type: ignore[no-untyped-def]
     """Write the partners of the kinds `wanted` (bool of each) as lists of the same form; `once`: two slots that have
     lists only in that of the first.

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from hpckit.kernels.compile import vectors as simd
-from hpckit.kernels.compile.compress import replace_eight
 from hpckit.kernels.compile.jit import inlined, jit
 from hpckit.kernels.particles.cells.constants import CLUSTER, RECORD
 from hpckit.kernels.particles.charged.screening import by_inverse, count_of, functions
@@ -104,22 +103,6 @@ def force_kernel(potential: Potential, form: Form, kind: tuple) -> Any:
 
     key = None if None in potential.key else ("charged", potential.key, form, kind)
     return jit(measure if form.measure else forces, key=key, math=REORDERED)
-
-
-@jit(noalias=True)
-def leave_out(bounds, entries, starts, partners, slots, pad):
-    """See `reference.leave_out`: eight entries at a time, as lists of vectors are padded."""
-    for s in range(np.uint64(slots)):
-        begin, end = bounds[s], bounds[s + np.uint64(1)]
-        first, last = np.uint64(starts[s]), np.uint64(starts[s + np.uint64(1)])
-        whole = end - (end - begin) % CLUSTER
-        for k in range(begin, whole, CLUSTER):
-            for m in range(first, last):
-                replace_eight(entries, k, np.int32(RECORD * partners[m]), np.int32(pad))
-        for k in range(whole, end):
-            for m in range(first, last):
-                if entries[k] == RECORD * partners[m]:
-                    entries[k] = pad
 
 
 @jit

@@ -51,8 +51,10 @@ def largest_move(positions, built, slots):
 def wrap(positions, images, slots, lower, upper, periodic):
     """See `reference.wrap`."""
     lost = 0
-    for s in range(slots):
-        if positions[s, 0] > 0.5 * FAR:
+    for s in range(np.uint64(slots)):
+        x, y, z = positions[s, 0], positions[s, 1], positions[s, 2]
+        inside = (x >= lower[0]) & (x < upper[0]) & (y >= lower[1]) & (y < upper[1]) & (z >= lower[2]) & (z < upper[2])
+        if inside | (x > 0.5 * FAR):
             continue
         for d in range(3):
             x = positions[s, d]

@@ -41,14 +41,24 @@ def stored_table(
 
 
 def forces(
-    kernel: Any, form: Form, part: Any, records: Any, bounds: Any, entries: Any, table: Any, out: Any, tallies: Any
+    kernel: Any,
+    form: Form,
+    part: Any,
+    records: Any,
+    bounds: Any,
+    ends: Any,
+    entries: Any,
+    table: Any,
+    out: Any,
+    tallies: Any,
 ) -> None:
     """The forces of a part of the slots, float64 [slots, 4], and tallies [slots, 8] where the kernel measures.
 
-    part, bounds, entries: of a neighbor list (`kernels.particles.cells.reference.Lists`); records: [all slots, 4] of
-    the form's precision. See `reference.forces_of_pairs`.
+    part, bounds, entries: of a neighbor list (`kernels.particles.cells.reference.Lists`); ends: where the lists of
+    slots end, which a GPU has in `bounds`; records: [all slots, 4] of the form's precision. See
+    `reference.forces_of_pairs`.
     """
     if form.isa == "cuda":
         _form(form).run(kernel, records, len(part), entries, bounds, table, form.types, out, tallies)
     else:
-        kernel(part, records.reshape(-1), bounds, entries, table, out.reshape(-1), tallies.reshape(-1))
+        kernel(part, records.reshape(-1), bounds, ends, entries, table, out.reshape(-1), tallies.reshape(-1))

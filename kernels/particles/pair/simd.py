@@ -51,7 +51,8 @@ def stored_table(
 
 @cache
 def force_kernel(potential: Potential, form: Form) -> Any:
-    """The kernel forces(clusters, records, start, entries, table, forces, tallies); see `reference.forces_of_pairs`.
+    """The kernel forces(clusters, records, start, ends, entries, table, forces, tallies), where slot s has the entries
+    start[s] to ends[s] - 1; see `reference.forces_of_pairs`.
 
     records, table, forces and tallies are flat; records and table are float32 where form.kind is "f".
     """
@@ -79,7 +80,7 @@ def force_kernel(potential: Potential, form: Form) -> Any:
     limit_of = common_limit if form.one_cutoff else own_limit
     held = bounded if potential.clamp else unbounded
 
-    def forces(clusters, records, start, entries, table, forces, tallies):
+    def forces(clusters, records, start, ends, entries, table, forces, tallies):
         common = broadcast(table[CUTOFF2])
         for cluster in clusters:
             for i in range(CLUSTER * cluster, CLUSTER * cluster + CLUSTER):
@@ -87,7 +88,7 @@ def force_kernel(potential: Potential, form: Form) -> Any:
                 x, y, z = broadcast(records[own]), broadcast(records[own + 1]), broadcast(records[own + 2])
                 row = row_of(table, records, own)
                 fx, fy, fz = nothing(), nothing(), nothing()
-                for k in range(start[i], start[i + 1], n):
+                for k in range(start[i], ends[i], n):
                     prefetch(entries, k + AHEAD)
                     other_x, other_y, other_z, w = load(records, entries, k)
                     dx, dy, dz = x - other_x, y - other_y, z - other_z
@@ -98,7 +99,7 @@ def force_kernel(potential: Potential, form: Form) -> Any:
                     fx, fy, fz = add(fx, f, dx), add(fy, f, dy), add(fz, f, dz)
                 store(forces, own, fx, fy, fz, nothing())
 
-    def measure(clusters, records, start, entries, table, forces, tallies):
+    def measure(clusters, records, start, ends, entries, table, forces, tallies):
         common = broadcast(table[CUTOFF2])
         for cluster in clusters:
             for i in range(CLUSTER * cluster, CLUSTER * cluster + CLUSTER):
@@ -109,7 +110,7 @@ def force_kernel(potential: Potential, form: Form) -> Any:
                 xx, yy, zz = nothing(), nothing(), nothing()
                 xy, xz, yz = nothing(), nothing(), nothing()
                 one = broadcast(number(1.0))
-                for k in range(start[i], start[i + 1], n):
+                for k in range(start[i], ends[i], n):
                     other_x, other_y, other_z, w = load(records, entries, k)
                     dx, dy, dz = x - other_x, y - other_y, z - other_z
                     r2 = dx * dx + (dy * dy + dz * dz)

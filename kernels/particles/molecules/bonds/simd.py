@@ -55,8 +55,8 @@ def attach(positions, ids, slots, own, starts, others, kinds, head, following, b
                     count += 1
         bounds[stop] = count
         for entry in range(np.uint64(begin), np.uint64(count)):
-            k = np.uint64(partners[entry])
-            partners[entry], partner_kinds[entry] = others[k], kinds[k]
+            given = np.uint64(partners[entry])
+            partners[entry], partner_kinds[entry] = others[given], kinds[given]
         for entry in range(np.uint64(begin), np.uint64(count)):
             partners[entry] = head[np.uint64(partners[entry])]
         for s in range(np.uint64(first), np.uint64(stop)):
