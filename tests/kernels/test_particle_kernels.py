@@ -292,15 +292,16 @@ def test_records_match_their_reference():
         form.put(three, positions, targets, 4, 12)
         form.copy_all(positions, slots, segments, shifts, 19, targets[::-1].copy())
         form.to_single(positions, 5, 50, shift, single)
-        counts = np.zeros(12, np.int64)
-        form.choose(start, 61, low, high, number, *inner, counts, np.empty(0, np.int64))
-        ends = np.concatenate([[0], np.cumsum(counts)])
-        chosen = np.empty(ends[-1], np.int64)
-        form.choose(start, 61, low, high, number, *inner, ends[:-1].copy(), chosen)
+        taker = np.arange(12) % 5  # of segments
+        chosen, of_segments, counts = form.choose_ghosts(start, 61, (low, high, number, *inner), taker, 5)
+        nowhere = np.full(3, np.inf), np.full(3, -np.inf)
+        wide = np.full((3, 3), -np.inf), np.full((3, 3), np.inf), number, *nowhere
+        many = form.choose_ghosts(start, 61, wide, taker, 5)  # more than there are particles
         masses = np.zeros((2, 61))
         form.weigh(start, np.where(start[:, 0] < FAR, 5, -1), 57, np.array([2.0, 3.0, 7.0]), 0.3, *masses)
-        each.append((positions, three, four, single.view(np.int32), counts, chosen, masses))
+        each.append((positions, three, four, single.view(np.int32), chosen, of_segments, counts, masses, *many))
     for one, other in zip(*each, strict=True):
         np.testing.assert_array_equal(one, other)
-    assert (each[0][4][1:] > 0).all()
+    assert (np.bincount(each[0][5], minlength=12)[1:] > 0).all()
+    assert len(each[0][8]) > 61
     np.testing.assert_array_equal(records_reference.types_of(start), records_reference.types_of(start.copy()))
