@@ -36,7 +36,7 @@ class Forces(ABC):
     values_each = 1  # numbers of each slot in `values`
     still: tuple[int, ...] = ()  # types that do not move
     by_clusters = False  # whether neighbors are listed as pairs of clusters
-    by_distance = False  # whether only those neighbors are taken that can be within the cutoff (`NeighborList.ends`)
+    by_distance = False  # whether neighbors are taken up to `NeighborList.ends`
 
     def __init__(
         self, types: int, one_cutoff: bool, precision: str, exact: bool, isa: str | None, device: Device

@@ -36,7 +36,8 @@ class Rebuilds:
     check: bool = True
 
 
-SPARE = 0.4  # of the skin: how much farther lists may reach
+SPARE = 1.4  # of the skin: how far lists may reach
+SPREAD = 0.025  # of the neighbors: by how much most particles have more than the mean
 AS_BUILT = np.ones(3)
 LANES = {"d": 8, "f": 16}  # of the longest vectors, whatever this rank's processor has
 
@@ -45,10 +46,10 @@ class NeighborList:
     """The neighbors within the cutoff plus `skin` of each own particle: `lists` for the force kernels of `form`, or
     pairs of `clusters` where `by_clusters` is set.
 
-    Lists are padded to whole vectors. Where these would be partly empty at the mean density, lists reach farther than
-    they have to, which costs nothing: they are then rebuilt less often. `skin` and `reach` are those of the last
-    rebuild. by_distance: near neighbors come first, and `ends` leaves the others out as long as no move since then can
-    have brought them within the cutoff.
+    `skin` and `reach` are those of the last rebuild. by_distance: lists, which are padded to whole vectors, reach
+    farther than they have to where these would be partly empty at the mean density, and are rebuilt less often; near
+    neighbors come first, and `ends` leaves the others out as long as no move since then can have brought them within
+    the cutoff.
 
     `builds` counts the rebuilds, `missed` the rebuilds that came after a particle had moved more than half the skin,
     `since` the steps after the last one; `built` has the positions at that time, by slot.
@@ -183,20 +184,22 @@ class NeighborList:
         return self.lists.bounds[1:]
 
     def _set_reach(self, per_cube: float, excluded: float) -> None:
-        """Set skin and reach such that the last vectors of lists are filled, but for one place, at this density, and
-        `near`, up to where neighbors fill one vector less; the same on all ranks. per_cube: particles in a sphere over
-        the cube of its radius.
+        """Set skin and reach such that the last vectors of lists are filled at this density, and `near`, up to where
+        neighbors fill one vector less; the same on all ranks. per_cube: particles in a sphere over the cube of its
+        radius.
         """
-        lanes, least, one_less = LANES[self._form.kind], self._cutoff + self._least, 0.0
-        self.skin = self._least
-        if not (self._by_clusters or self._device.is_gpu) and per_cube:
-            full = lanes * math.ceil(max(1.0, per_cube * least**3 - excluded) / lanes)
-            widest = ((full - 1.0 + excluded) / per_cube) ** (1 / 3) - self._cutoff
-            self.skin = min(max(self._least, widest), (1.0 + SPARE) * self._least)
-            one_less = (max(0.0, full - lanes - 1.0 + excluded) / per_cube) ** (1 / 3)
-        self.skin, self.next_skin = self.next_skin or self.skin, None
+        lanes, least = LANES[self._form.kind], self._cutoff + self._least
+        skin = near = self._least
+        if self._by_distance and not self._device.is_gpu and per_cube:
+            vectors = math.ceil(max(1.0, per_cube * least**3 - excluded) / lanes)
+            widest, closer = (
+                ((max(0.0, count - SPREAD * (count + excluded) - 1.0) + excluded) / per_cube) ** (1 / 3) - self._cutoff
+                for count in (vectors * lanes, (vectors - 1) * lanes)
+            )
+            skin, near = min(max(self._least, widest), SPARE * self._least), closer
+        self.skin, self.next_skin = self.next_skin or skin, None
         self.reach = self._cutoff + self.skin
-        self.near = min(one_less, self.reach) if self._by_distance and one_less > self._cutoff else self.reach
+        self.near = self._cutoff + (near if 0.0 < near < self.skin else self.skin)
 
     def _plan(self, domains: DomainDecomposition) -> None:
         """Set this rank's domain, valid while the domains stay. Inner clusters keep away from sides that are cuts."""
