@@ -272,7 +272,14 @@ def list_builder(isa: str) -> Any:
                     far += count_ones(bits(farther))
                 if excludes and excluded_starts[i] < excluded_starts[i + 1]:
                     some, found = (excluded_starts[i], excluded_starts[i + 1]), m
-                    m = leave_out(entries, start[i], m, excluded, some)
+                    if some[1] - some[0] <= 2 and m - start[i] <= n:  # most of chains: no loop, which is guessed wrong
+                        mask = mask_of((1 << (m - start[i])) - 1)
+                        mask = unlike(entries, start[i], np.int32(RECORD * excluded[some[0]]), mask)
+                        mask = unlike(entries, start[i], np.int32(RECORD * excluded[some[1] - 1]), mask)
+                        keep(entries, start[i], entries, start[i], mask)
+                        m = start[i] + count_ones(bits(mask))
+                    else:
+                        m = leave_out(entries, start[i], m, excluded, some)
                     if found - m < some[1] - some[0]:
                         far = leave_out(rest, 0, far, excluded, some)
                 near_ends[i] = start[i] + (m - start[i] + padding - 1) // padding * padding
