@@ -14,11 +14,11 @@ import numpy as np
 from hpckit.adjoint.derived import jvp_graph, vjp
 from hpckit.adjoint.models import TracedModel, plain, require_model
 from hpckit.adjoint.networks import Network
-from hpckit.adjoint.program.execute import BoundProgram, at_points
+from hpckit.adjoint.program.execute import BoundProgram
 from hpckit.comm.agree import least_of_ranks
 from hpckit.errors import BlowUpError
 from hpckit.grid.field import Field
-from hpckit.kernels.graph.nodes import ARRAYS, Node, ordered, said
+from hpckit.kernels.graph.nodes import ARRAYS, Node, faces_at, ordered, said
 from hpckit.kernels.graph.reference import number
 from hpckit.kernels.graph.sweep import GraphSweep
 
@@ -55,7 +55,7 @@ def check(step: TracedModel, *args: Any, seed: int = 0, size: float = 1e-4, **op
     graph = jvp_graph(step.graph(*args, **options), (True,) * len(args))
     values = [plain(value) for value in (*args, *changes)]
     found = require_finite(step.bound(graph, args), dict(zip(graph.inputs, values, strict=True)))
-    results, moved = (at_points(part, args) for part in (found[: len(found) // 2], found[len(found) // 2 :]))
+    results, moved = found[: len(found) // 2], found[len(found) // 2 :]
     seeds = [_random(each, rng, 1.0) for each in results]
     _, pull = vjp(step, *args, **options)
     ahead = _dot(moved, seeds)
@@ -122,7 +122,7 @@ def require_finite(bound: BoundProgram, inputs: Values, filled: Sequence[Node] =
             _require_field(bound, values, node, value, when)
         elif not np.all(np.isfinite(value)):
             if node.op == "sum":
-                added = bound.zeros()
+                added = bound.zeros(faces=faces_at(node))
                 sweep = GraphSweep([node.args[0]], bound.grid.dims)
                 bound.sweep_by_reference(sweep, added, values)
                 _require_field(bound, values, node.args[0], added, when)

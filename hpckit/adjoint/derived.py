@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import Any
 
 from hpckit.adjoint.models import TracedModel, plain, require_model
-from hpckit.adjoint.program.execute import at_points
-from hpckit.adjoint.program.stages import Graph
+from hpckit.adjoint.program.execute import require_places
+from hpckit.adjoint.program.stages import Graph, placed
 from hpckit.adjoint.transforms import linear, sensitivities, tangents
 from hpckit.errors import InputError
 from hpckit.grid.field import Field
-from hpckit.kernels.graph.nodes import Node, constant, make
+from hpckit.kernels.graph.nodes import OUTSIDE, Node, constant, faces_at, hold, make
 
 __communicates__ = True  # its frames are not call sites
 
@@ -30,10 +30,10 @@ def jvp(step: TracedModel, args: Sequence[Any], changes: Sequence[Any], **option
     _require_alike(step.name, "changes", changes, [node.is_field for node in graph.inputs], "arguments")
     derived = jvp_graph(graph, tuple(change is not None for change in changes))
     given = [change for change in changes if change is not None]
+    _require_placed(f"the change of an argument of {step.name}", changes, graph.inputs)
     bound = step.bound(derived, args)
     found = bound.run(_inputs(derived, [*args, *given]), [None] * len(derived.outputs))
     half = len(graph.outputs)
-    found = at_points(found[:half], args) + at_points(found[half:], args)
     return (tuple(found[:half]), tuple(found[half:])) if several else (found[0], found[half])
 
 
@@ -45,18 +45,19 @@ def vjp(step: TracedModel, *args: Any, **options: Any) -> tuple[Any, Callable[..
     """
     require_model(step, "the step of vjp")
     graph, several = step._traced(args, options)
-    found = at_points(step.bound(graph, args).run(_inputs(graph, args), [None] * len(graph.outputs)), args)
+    found = step.bound(graph, args).run(_inputs(graph, args), [None] * len(graph.outputs))
 
     def pull(*seeds: Any) -> tuple:
         derived = vjp_graph(graph)
         _require_alike(step.name, "sensitivities", seeds, [node.is_field for node in graph.outputs], "results")
-        like = next(arg for arg in args if isinstance(arg, Field))
+        bound = step.bound(derived, args)
+        fields = [each if isinstance(each, Field) else None for each in seeds]
+        require_places(fields, graph.faces, f"the result of {step.name}")
         given = [
-            each if each is not None else like.like() if node.is_field else 0.0
-            for node, each in zip(graph.outputs, seeds, strict=True)
+            each if each is not None else bound.zeros(faces=faces) if node.is_field else 0.0
+            for node, faces, each in zip(graph.outputs, graph.faces, seeds, strict=True)
         ]
-        back = step.bound(derived, args).run(_inputs(derived, [*args, *given]), [None] * len(derived.outputs))
-        return tuple(at_points(back, args))
+        return tuple(bound.run(_inputs(derived, [*args, *given]), [None] * len(derived.outputs)))
 
     return (tuple(found) if several else found[0]), pull
 
@@ -79,7 +80,7 @@ def gradient(cost: Any, **options: Any) -> Callable[..., tuple[float, tuple]]:
             )
         derived = vjp_graph(graph, with_results=True)
         found = cost.bound(derived, args).run(_inputs(derived, [*args, 1.0]), [None] * len(derived.outputs))
-        return found[0], tuple(at_points(found[1:], args))
+        return found[0], tuple(found[1:])
 
     return value_and_gradient
 
@@ -90,7 +91,7 @@ def jvp_graph(graph: Graph, moving: tuple[bool, ...]) -> Graph:
     changes = {
         node: make(
             node.op,
-            value=(f"change of {node.value[0]}", linear(node.value[1]))
+            value=(f"change of {node.value[0]}", linear(node.value[1]), node.value[2])
             if node.op == "field"
             else f"change of {node.value}",
             is_field=node.is_field,
@@ -98,12 +99,13 @@ def jvp_graph(graph: Graph, moving: tuple[bool, ...]) -> Graph:
         for node, moves in zip(graph.inputs, moving, strict=True)
         if moves
     }
-    results = tangents(graph.outputs, changes)
+    faces = (*graph.faces, *graph.faces)
     return replace(
         graph,
         name=f"{graph.name}, tangent",
         inputs=(*graph.inputs, *changes.values()),
-        outputs=(*graph.outputs, *results),
+        outputs=placed((*graph.outputs, *tangents(graph.outputs, changes)), faces, graph.grid),
+        faces=faces,
     )
 
 
@@ -113,25 +115,26 @@ def vjp_graph(graph: Graph, with_results: bool = False, wanted: int | None = Non
     its arguments are the model's, then the sensitivities to the results.
     """
     seeds = [
-        make("field", value=(f"sensitivity {k}", graph.grid.walls(0.0)))
+        make("field", value=(f"sensitivity {k}", graph.grid.walls(OUTSIDE), faces))
         if node.is_field
         else make("number", value=f"sensitivity {k}", is_field=False)
-        for k, node in enumerate(graph.outputs)
+        for k, (node, faces) in enumerate(zip(graph.outputs, graph.faces, strict=True))
     ]
     asked = graph.inputs[:wanted]
-    found = sensitivities(graph.outputs, seeds, asked, graph.grid)
+    found = sensitivities(graph.outputs, seeds, asked, graph.grid, graph.faces)
     results: list[Node] = []
     for leaf, node in zip(asked, found, strict=True):
         if node is None:
             node = constant(0.0) if leaf.op != "network" else make("mul", constant(0.0), leaf)
-        results.append(
-            make("hold", node, value=graph.grid.walls(0.0), is_field=True) if leaf.is_field > node.is_field else node
-        )
+        results.append(hold(node, graph.grid.walls(OUTSIDE), faces_at(leaf)) if leaf.is_field > node.is_field else node)
+    before, places = (graph.outputs, graph.faces) if with_results else ((), ())
+    places = (*places, *(faces_at(leaf) if leaf.is_field else graph.grid.centers for leaf in asked))
     return replace(
         graph,
         name=f"{graph.name}, adjoint",
         inputs=(*graph.inputs, *seeds),
-        outputs=(*(graph.outputs if with_results else ()), *results),
+        outputs=placed((*before, *results), places, graph.grid),
+        faces=places,
         backward=True,
     )
 
@@ -145,6 +148,12 @@ def _require_alike(name: str, what: str, given: Sequence[Any], fields: Sequence[
         if each is not None and isinstance(each, Field) != is_field:
             wanted = "a Field" if is_field else "no Field"
             raise InputError(f"of the {what} of {name} number {number} is {type(each).__name__}, it should be {wanted}")
+
+
+def _require_placed(what: str, given: Sequence[Any], leaves: Sequence[Node]) -> None:
+    """`InputError` unless fields stand where leaves do."""
+    pairs = [(each, leaf) for each, leaf in zip(given, leaves, strict=True) if isinstance(each, Field)]
+    require_places([each for each, _ in pairs], [faces_at(leaf) for _, leaf in pairs], what)
 
 
 def _inputs(graph: Graph, values: Sequence[Any]) -> dict[Node, Any]:

@@ -25,16 +25,16 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.adjoint.networks import Applied, Network, Stages
+from hpckit.adjoint.networks import Applied, Network
 from hpckit.adjoint.program.again import Again
-from hpckit.adjoint.program.execute import BoundProgram, at_points, require_same_grid
+from hpckit.adjoint.program.execute import BoundProgram, faces_of, require_places, require_same_grid
 from hpckit.adjoint.program.place import MEMBER
-from hpckit.adjoint.program.stages import Graph, SweepProgram
+from hpckit.adjoint.program.stages import Graph, SweepProgram, placed
 from hpckit.adjoint.trace import ROOM, Axes, Traced, as_node, refusal
 from hpckit.adjoint.transforms import Grid
 from hpckit.errors import InputError
 from hpckit.grid.field import Field
-from hpckit.kernels.graph.nodes import Node, Walls, constant, hold, make, walls_at
+from hpckit.kernels.graph.nodes import Faces, Node, Walls, constant, faces_at, hold, make, walls_at
 from hpckit.kernels.graph.standin import line_of
 from hpckit.plan.grid.decomposition import Decomposition
 from hpckit.plan.machine.machine import Machine, machine_of
@@ -93,6 +93,7 @@ class TracedModel:
                 )
         if out is not None:
             require_same_grid(fields, self.name)
+            require_places(outs, graph.faces, f"the result of {self.name}")
             different = len(set(map(id, fields)))
             if different < len(fields) and different < len(fields) - _twice(args):
                 raise InputError(
@@ -102,8 +103,6 @@ class TracedModel:
         bound = self.bound(graph, args)
         inputs = dict(zip(graph.inputs, map(plain, args), strict=True))
         results = bound.run(inputs, outs)
-        if out is None:
-            results = at_points(results, args)
         if not options and len(fields) == len(args) + len(outs):
             self._again.remember(args, outs, bound.script(inputs, outs), several)
         return tuple(results) if several else results[0]
@@ -172,7 +171,8 @@ class TracedModel:
                 )
         field = require_same_grid(fields, self.name)
         topology = field.mesh.topology
-        kinds = tuple(arg.stages if isinstance(arg, Network) else isinstance(arg, Field) for arg in args)
+        dims = len(topology.names) - (MEMBER in topology.names)
+        kinds = tuple([_kind(arg, dims) for arg in args])
         key: tuple = (topology.names, topology.periodic, kinds, tuple((k, _told(options[k])) for k in sorted(options)))
         if self.times > 1:
             key = (*key, topology.sizes, field.decomposition.shape)
@@ -197,6 +197,7 @@ class TracedModel:
         if out is not None:
             raise refusal("a result that is written to a field", "leave `out` away within a step")
         axes = next(arg.axes for arg in args if isinstance(arg, STAND_INS))
+        grid = Grid(axes.walled)
         names = [*self.parameters, *(f"argument {k}" for k in range(len(self.parameters), len(args)))]
         walls = [axes.walls(self._own_walls(name), name) for name in names[: len(args)]]
 
@@ -205,14 +206,16 @@ class TracedModel:
                 return given
             node = as_node(given)
             filled = any(fill is not None for pair in own for fill in pair or ())
-            return Traced(hold(node, own), axes) if node.is_field and filled and own != walls_at(node) else given
+            if not node.is_field or not filled or own == walls_at(node):
+                return given
+            return Traced(hold(node, own, given.stands(f"what {self.name} is given")), axes)
 
         now = list(map(held, args, walls))
-        outputs, several = self._results(now, options)
+        outputs, faces, several = self._results(now, options, grid)
         for _ in range(1, self.times):
-            now[: len(outputs)] = map(held, (Traced(node, axes) for node in outputs), walls)
-            outputs, _ = self._results(now, options)
-        found = tuple(Traced(node, axes) for node in outputs)
+            now[: len(outputs)] = map(held, map(Traced, outputs, [axes] * len(outputs), faces), walls)
+            outputs, faces, _ = self._results(now, options, grid)
+        found = tuple(map(Traced, outputs, [axes] * len(outputs), faces))
         return found if several else found[0]
 
     def _own_walls(self, name: str) -> Mapping[str, Any]:
@@ -220,22 +223,22 @@ class TracedModel:
         return self._walls.get(name, {} if self._walls.keys() & set(self.parameters) else self._walls)
 
     def _trace(
-        self, axes: Axes, kinds: Sequence[bool | Stages], options: Mapping[str, Any], decomposition: Decomposition
+        self, axes: Axes, kinds: Sequence[tuple[str, Any]], options: Mapping[str, Any], decomposition: Decomposition
     ) -> tuple[Graph, bool]:
         names = [*self.parameters, *(f"argument {k}" for k in range(len(self.parameters), len(kinds)))]
         inputs, given = [], []
-        for name, kind in zip(names, kinds, strict=False):
-            if isinstance(kind, tuple):
-                inputs.append(make("network", value=name, is_field=False))
-                given.append(Applied(inputs[-1], axes, kind))
+        for name, (kind, about) in zip(names, kinds, strict=False):
+            if kind == "network":
+                inputs.append(make(kind, value=name, is_field=False))
+                given.append(Applied(inputs[-1], axes, about))
                 continue
-            value = (name, axes.walls(self._own_walls(name), name)) if kind else name
-            inputs.append(make("field" if kind else "number", value=value, is_field=kind))
+            value = (name, axes.walls(self._own_walls(name), name), about) if kind == "field" else name
+            inputs.append(make(kind, value=value, is_field=kind == "field"))
             given.append(Traced(inputs[-1], axes))
-        outputs, several = self._results(given, options)
         grid = Grid(axes.walled)
+        outputs, faces, several = self._results(given, options, grid)
         if self.times == 1:
-            return Graph(self.name, tuple(inputs), outputs, axes.names, grid), several
+            return Graph(self.name, tuple(inputs), outputs, axes.names, grid, faces), several
         state = inputs[: len(outputs)]
         fields = [leaf for leaf in state if leaf.op == "field"]
         if len(fields) < len(outputs) or not all(node.is_field for node in outputs):
@@ -243,6 +246,7 @@ class TracedModel:
                 f"{self.name}: its {len(outputs)} results are not the next state of its first arguments",
                 do="a step that is repeated takes the fields of the state first and returns as many",
             )
+        self.require_state(state, faces)
 
         def together(count: int) -> Graph:
             """All steps, `count` of them in a pass."""
@@ -250,9 +254,10 @@ class TracedModel:
             for k in range(1, self.times):
                 if k % count == 0:
                     pairs = zip(now, state, strict=True)
-                    now = tuple(hold(node, leaf.value[1]) for node, leaf in pairs)
-                now, _ = self._results([*(Traced(node, axes) for node in now), *given[len(now) :]], options)
-            return Graph(self.name, tuple(inputs), now, axes.names, grid)
+                    now = tuple(hold(node, *leaf.value[1:]) for node, leaf in pairs)
+                again = map(Traced, now, [axes] * len(now), faces)
+                now, _, _ = self._results([*again, *given[len(now) :]], options, grid)
+            return Graph(self.name, tuple(inputs), now, axes.names, grid, faces)
 
         if any(axes.walled) or self._machine is None:
             return together(1), several
@@ -275,8 +280,19 @@ class TracedModel:
         self._reasons[best.outputs] = f"{chosen} steps a pass, by prices on {machine.name}: {'; '.join(said)}"
         return best
 
-    def _results(self, given: Sequence[Any], options: Mapping[str, Any]) -> tuple[tuple[Node, ...], bool]:
-        """What the function returns for stand-ins, and whether it is a tuple."""
+    def require_state(self, state: Sequence[Node], faces: Sequence[Faces]) -> None:
+        """`InputError` unless the results stand where the fields of the state do."""
+        for leaf, place in zip(state, faces, strict=True):
+            if leaf.op == "field" and faces_at(leaf) != place:
+                raise InputError(
+                    f"{self.name} takes {leaf.value[0]} at one place, and returns it at another",
+                    do=f"where the result stands is read off its formula: say it, by .at({leaf.value[0]})",
+                )
+
+    def _results(
+        self, given: Sequence[Any], options: Mapping[str, Any], grid: Grid
+    ) -> tuple[tuple[Node, ...], tuple[Faces, ...], bool]:
+        """What the function returns for stand-ins, where that stands, and whether it is a tuple."""
         try:
             result = self.function(*given, **options)
         except (TypeError, ValueError, AttributeError) as error:
@@ -286,15 +302,18 @@ class TracedModel:
                 do="a step may use + - * / **, comparisons, shifts, sums, and the functions of hp.adjoint",
             ) from error
         several = isinstance(result, tuple | list)
-        outputs = []
+        outputs, faces = [], []
         for each in result if several else [result]:
             if not isinstance(each, Real | Traced):
                 raise InputError(
                     f"{self.name} returned a {type(each).__name__}",
                     do="return what was computed from its fields, or a tuple",
                 )
-            outputs.append(each.node if isinstance(each, Traced) else constant(float(each)))
-        return tuple(outputs), several
+            node = each.node if isinstance(each, Traced) else constant(float(each))
+            outputs.append(node)
+            field = each if isinstance(each, Traced) and node.is_field else None
+            faces.append(field.stands(f"a result of {self.name}") if field is not None else grid.centers)
+        return placed(outputs, faces, grid), tuple(faces), several
 
 
 def model(function: Callable | None = None, *, walls: Mapping[str, Any] | None = None, exact: bool = False) -> Any:
@@ -327,6 +346,13 @@ def plain(value: Any) -> Any:
     if isinstance(value, ARRAYS):
         return value
     return value.values if isinstance(value, Network) else float(value)
+
+
+def _kind(arg: Any, dims: int) -> tuple[str, Any]:
+    """What an argument is to a trace."""
+    if isinstance(arg, Field):
+        return "field", faces_of(arg, dims)
+    return ("network", arg.stages) if isinstance(arg, Network) else ("number", None)
 
 
 def _told(value: Any) -> Any:

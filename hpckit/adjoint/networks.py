@@ -27,7 +27,7 @@ from hpckit.comm.agree import max_of_ranks, sum_of_ranks
 from hpckit.errors import InputError
 from hpckit.kernels.graph import nodes as graph
 from hpckit.kernels.graph.network import ROWS, Layers, Map, Pairs, backward, forward, pushed
-from hpckit.kernels.graph.nodes import ARRAYS, Node, make
+from hpckit.kernels.graph.nodes import ARRAYS, OUTSIDE, Faces, Node, hold, make
 from hpckit.kernels.graph.standin import line
 from hpckit.kernels.sums import combine_products, exponents, product_sums
 from hpckit.nn.activations import ACTIVATIONS
@@ -75,35 +75,41 @@ class Applied:
 
     def __init__(self, node: Node, axes: Axes, stages: Stages) -> None:
         self.node, self.axes, self._stages = node, axes, stages
-        self._zero = tuple((0.0, 0.0) if walled else None for walled in axes.walled)
+        self._zero = tuple((OUTSIDE, OUTSIDE) if walled else None for walled in axes.walled)
 
     def __call__(self, *features: Any) -> Any:
         """The result in each cell of fields and numbers: one value, or a tuple of them."""
         nodes, where, dims = [as_node(each) for each in features], line(ROOM), len(self.axes.names)
+        given = [each for each in features if isinstance(each, Traced) and each.node.is_field]
         if not any(node.is_field for node in nodes):
             raise refusal("a network of numbers alone", "give it at least one field")
+        faces = given[0].stands("a feature of a network")
+        if any(each.stands("a feature of a network") != faces for each in given):
+            raise refusal(
+                "a network of features that stand at different points", "average them to one: 0.5 * (u + u[0, +1])"
+            )
         for number, (size, layers) in enumerate(self._stages):
             if size > 1 and dims != 2:
                 raise refusal(f"a convolution on a grid of {dims} dims", "give neighbors as features: T[+1, 0, 0]")
             last = number == len(self._stages) - 1
             walls = self.axes.walls({}, "a network") if last else self._zero
-            held = [self._array(node) for node in nodes]
+            held = [self._array(node, faces) for node in nodes]
             seen = [graph.shift(node, offset) for offset in _window(size, dims) for node in held]
             maps = [layer for layer in layers if isinstance(layer, Map)]
             inputs, outputs = maps[0].inputs, maps[-1].outputs
             if len(seen) != inputs:
                 raise refusal(f"{len(nodes)} features of a network that takes {inputs // size**2}", "give each as one")
-            made = make("apply", self.node, *seen, value=(layers, outputs), line=where)
-            nodes = [make("output", made, value=(k, walls), line=where) for k in range(outputs)]
+            made = make("apply", self.node, *seen, value=(layers, outputs, faces), line=where)
+            nodes = [make("output", made, value=(k, walls, faces), line=where) for k in range(outputs)]
         found = tuple(Traced(node, self.axes) for node in nodes)
         return found if len(found) > 1 else found[0]
 
-    def _array(self, node: Node) -> Node:
+    def _array(self, node: Node, faces: Faces) -> Node:
         """A feature as a network reads it: an array at an offset, or a number."""
         inner = node.args[0] if node.op == "shift" else node
         if not node.is_field or inner.op in ARRAYS:
             return node
-        return make("hold", node, value=self._zero)
+        return hold(node, self._zero, faces)
 
 
 def run_network(
@@ -119,7 +125,7 @@ def run_network(
     args: arrays of the owned cells, or numbers, of the node's arguments behind the network. comm: of the ranks that add
     up the sensitivities to the weights, which are returned then. count: cells of all ranks.
     """
-    layers, results = node.value
+    layers, results, _ = node.value
     shape = next(each.shape for each in args if np.ndim(each) > 0 and each is not weights)
     cells = int(np.prod(shape))
     every: list[Pairs] = []

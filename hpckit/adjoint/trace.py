@@ -7,7 +7,7 @@ the line and what to write instead.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from pathlib import Path
@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from hpckit.adjoint.points import PLACES, points
 from hpckit.errors import InputError, did_you_mean
 from hpckit.grid.boundary_conditions import Fill
 from hpckit.kernels.graph import nodes as graph
-from hpckit.kernels.graph.nodes import Node, Walls, constant, make
+from hpckit.kernels.graph.nodes import Faces, Node, Walls, constant, hold, make
 from hpckit.kernels.graph.standin import StandIn, function, line
 
 ROOM = str(Path(__file__).parents[1])
@@ -65,13 +66,27 @@ def _plain_fill(given: Any, whose: str) -> Any:
 
 
 class Traced(StandIn):
-    """The stand-in of a field or a number; `node` is what it stands for."""
+    """The stand-in of a field or a number; `node` is what it stands for. faces: where it stands, if that was said."""
 
-    __slots__ = ("axes",)
+    __slots__ = ("axes", "faces")
 
-    def __init__(self, node: Node, axes: Axes) -> None:
+    def __init__(self, node: Node, axes: Axes, faces: Faces | None = None) -> None:
         super().__init__(node)
-        self.axes = axes
+        self.axes, self.faces = axes, faces
+
+    def stands(self, what: str, axes: Sequence[bool] = ()) -> Faces:
+        """Where its values stand, along the axes asked for (all by default); refused where that does not follow."""
+        if self.faces is not None:
+            return self.faces
+        faces, unclear = points(self.node, len(self.axes.names), axes)
+        if unclear:
+            axis = self.axes.names[unclear[0]]
+            raise InputError(
+                f"{what} is made of values on faces and in centers along {axis}, and its own place does not follow",
+                where=self.node.line or _line(),
+                do=f"say it: value.at({axis}='face') or value.at({axis}='center'), or value.at(u) for the place of u",
+            )
+        return faces
 
     # ---- what becomes a node
 
@@ -112,14 +127,35 @@ class Traced(StandIn):
             raise refusal("a sum over some dims, or with options", "sum() takes nothing, and adds up all cells")
         if not self.node.is_field:
             raise refusal("the sum of a single number", "take the sum of a field")
-        return Traced(make("sum", self.node, line=_line()), self.axes)
+        faces = self.stands("a sum", self.axes.walled)
+        return Traced(make("sum", self.node, value=faces, line=_line()), self.axes)
+
+    def at(self, like: Any = None, **places: str) -> Traced:
+        """The same values, said to stand where another value stands, or in the places of axes, as x="face" or "center".
+
+        Needed only where it does not follow from what a value reads (`hpckit.adjoint.points`), for what a step returns,
+        holds or adds up.
+        """
+        if like is not None and not isinstance(like, Traced):
+            raise refusal(f"the place of a {type(like).__name__}", "give a traced value: value.at(u)")
+        faces = list(
+            points(self.node, len(self.axes.names))[0] if like is None else like.stands("what .at() was given")
+        )
+        for name, place in places.items():
+            if name not in self.axes.names or place not in PLACES:
+                raise refusal(
+                    f"a value at {name}={place!r}", f"name an axis: .at({self.axes.names[0]}='face' or 'center')"
+                )
+            faces[self.axes.names.index(name)] = PLACES[place]
+        return Traced(self.node, self.axes, tuple(faces))
 
     def hold(self, walls: Mapping[str, Any] | None = None) -> Traced:
         """The same values as a field of their own: computed once, exchanged, and with these boundary conditions.
 
         For a stage of a scheme in time, and for what has boundary conditions that do not follow from its arguments'.
         """
-        return Traced(make("hold", self.node, value=self.axes.walls(walls, "a hold"), line=_line()), self.axes)
+        faces = self.stands("a hold")
+        return Traced(hold(self.node, self.axes.walls(walls, "a hold"), faces, _line()), self.axes)
 
     # ---- NumPy's functions
 
@@ -190,7 +226,7 @@ class Traced(StandIn):
             raise AttributeError(name)
         raise refusal(
             f"`.{name}` of a field",
-            INSTEAD.get(name, "it has shift, sum and hold; give the step other facts as keywords"),
+            INSTEAD.get(name, "it has shift, sum, hold and at; give the step other facts as keywords"),
         )
 
     def __format__(self, how: str) -> str:

@@ -14,10 +14,30 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Number
 
+from hpckit.adjoint.points import arrays_read, values_within
 from hpckit.kernels.graph import nodes as graph
 from hpckit.kernels.graph.derivatives import CHOOSING, PUSHED, SINGULAR, guarded, plus, pushed_forward
-from hpckit.kernels.graph.nodes import ARRAYS, NETWORKS, POINTWISE, TRUTH, Node, Offset, Walls, constant, make, ordered
+from hpckit.kernels.graph.nodes import (
+    ARRAYS,
+    NETWORKS,
+    OUTSIDE,
+    POINTWISE,
+    TRUTH,
+    Faces,
+    Node,
+    Offset,
+    Walls,
+    constant,
+    faces_at,
+    hold,
+    make,
+    ordered,
+    sets_wall,
+    walls_at,
+)
 
+Needed = tuple[tuple[int, int], ...]
+"""For each dim how far below the first cell, and beyond the last, a value is needed; negative: not as far as there."""
 ADDED_UP = "added up"
 """The walls of a fold that gives all values beyond a wall to the cell at it."""
 
@@ -37,6 +57,22 @@ class Grid:
         """Walls with the same fill on all sides."""
         return tuple((fill, fill) if walled else None for walled in self.walled)
 
+    @property
+    def centers(self) -> Faces:
+        """The place of values in the centers of cells."""
+        return (False,) * self.dims
+
+    def closing(self, faces: Faces) -> Offset:
+        """How many values more than cells there are in each dim: 1 on faces between walls."""
+        return tuple(int(face and walled) for face, walled in zip(faces, self.walled, strict=True))
+
+    def beyond(self, needed: Needed, faces: Faces) -> Offset:
+        """How far beyond walls an array is needed in each dim."""
+        return tuple(
+            max(0, low, high - extra) if walled else 0
+            for (low, high), extra, walled in zip(needed, self.closing(faces), self.walled, strict=True)
+        )
+
 
 def linear(walls: Walls) -> Walls:
     """The fills of a change of the values: a wall at a fixed number has none."""
@@ -55,17 +91,18 @@ def tangents(outputs: Sequence[Node], changes: Mapping[Node, Node]) -> list[Node
             change = moved and graph.shift(moved, node.value)
         elif node.op in ("hold", "fold"):
             held = found[node.args[0]]
-            change = held and make(node.op, held, value=linear(node.value) if node.op == "hold" else node.value)
+            value = (linear(node.value[0]), node.value[1]) if node.op == "hold" else node.value
+            change = held and make(node.op, held, value=value)
         elif node.op == "sum":
             added = found[node.args[0]]
-            change = added and make("sum", added)
+            change = added and make("sum", added, value=node.value)
         elif node.op == "apply":
             moved = [found.get(arg) for arg in node.args]
             if any(moved):
                 change = make("push", *node.args, *(each or constant(0.0) for each in moved), value=node.value)
         elif node.op == "output":
             moved = found[node.args[0]]
-            change = moved and make("output", moved, value=(node.value[0], linear(node.value[1])))
+            change = moved and make("output", moved, value=(node.value[0], linear(node.value[1]), node.value[2]))
         else:
             change = pushed_forward(node, found)
         found[node] = change
@@ -73,21 +110,23 @@ def tangents(outputs: Sequence[Node], changes: Mapping[Node, Node]) -> list[Node
 
 
 def sensitivities(
-    outputs: Sequence[Node], seeds: Sequence[Node], wanted: Sequence[Node], grid: Grid
+    outputs: Sequence[Node], seeds: Sequence[Node], wanted: Sequence[Node], grid: Grid, faces: Sequence[Faces]
 ) -> list[Node | None]:
     """For each wanted leaf the sum over outputs and cells of seed times slope (reverse mode); None for 0.
 
-    seeds: a field for an output with cells, a number for one number. Fields among them are zero beyond walls.
+    seeds: a field for an output with cells, a number for one number. Fields among them are zero beyond walls. faces:
+    where each output stands.
     """
     nodes = ordered(outputs)
-    width = halo_widths(outputs, grid)
-    singular, masked, shifted = _singular(nodes), _masked(nodes), _shifted(nodes)
-    beyond = any(_reaches(each, grid) for each in width.values())
+    width = needed_cells(outputs, grid, faces)
+    singular, masked = _singular(nodes), _masked(nodes)
+    arrays = [node for node in nodes if node.op in ARRAYS]
+    beyond = any(any(grid.beyond(width[node], faces_at(node))) for node in arrays)
+    beyond |= len({grid.closing(place) for place in (*faces, *map(faces_at, arrays))}) > 1
     given: dict[Node, Node | None] = {}
     for node, seed in zip(outputs, seeds, strict=True):
         given[node] = plus(given.get(node), seed)
     needed = _leading_to(nodes, wanted)
-    inside = make("hold", constant(1.0), value=grid.walls(0.0), is_field=True)
     pulled: dict[Node, dict[int, Node]] = {}
     for node in reversed(nodes):
         if node in pulled:
@@ -100,15 +139,15 @@ def sensitivities(
         if node.op == "shift":
             _give(given, node.args[0], graph.shift(g, tuple(-o for o in node.value)))
         elif node.op == "sum":
-            read = _within(node.args[0])
-            cells = node.args[0] in shifted or any(_reaches(width.get(each), grid) for each in read)
-            cells &= any(grid.walled)
-            _give(given, node.args[0], make("mul", g, inside) if cells else g)
+            added, own = node.args[0], grid.closing(node.value)
+            # What is needed, or has values, where nothing is added up: the sensitivity there is zero.
+            more = any(any(grid.beyond(width[each], node.value)) for each in values_within(added))
+            more |= any(grid.closing(faces_at(leaf)) != own for leaf in arrays_read(added))
+            _give(given, added, make("mul", g, hold(constant(1.0), grid.walls(OUTSIDE), node.value)) if more else g)
         elif node.op == "hold":
-            _give(given, node.args[0], _taken_back(g, node.value, width.get(node), grid))
+            _give(given, node.args[0], _taken_back(g, node, width, grid))
         elif node.op == "output" and node.args[0].op == "apply":
-            k, walls = node.value
-            pulled.setdefault(node.args[0], {})[k] = _taken_back(g, walls, width.get(node), grid)
+            pulled.setdefault(node.args[0], {})[node.value[0]] = _taken_back(g, node, width, grid)
         elif node.op in ("fold", "output"):
             raise NotImplementedError("the gradient of a gradient")
         elif node.op in POINTWISE - TRUTH:
@@ -121,33 +160,40 @@ def sensitivities(
                 if unused and node.op not in CHOOSING and singular.intersection((node, *node.args)) and term is not g:
                     term = guarded(g, term)
                 if term.is_field and not arg.is_field:
-                    term = make("sum", _beyond(term, width.get(node), grid))
+                    term = _added_up(term, width.get(node), grid)
                 _give(given, arg, term)
     found = []
     for leaf in wanted:
         g = given.get(leaf)
         if g is not None and leaf.op in ARRAYS:
-            g = _taken_back(g, leaf.value[1], width.get(leaf), grid, last=True)
+            g = _taken_back(g, leaf, width, grid, last=True)
         found.append(g)
     return found
 
 
-def halo_widths(outputs: Sequence[Node], grid: Grid) -> dict[Node, Offset]:
-    """How far beyond the owned cells each node is needed in each dim, through shifts up to the next array."""
-    found: dict[Node, Offset] = {}
-    zero = (0,) * grid.dims
+def needed_cells(outputs: Sequence[Node], grid: Grid, faces: Sequence[Faces]) -> dict[Node, Needed]:
+    """Where each node is needed in each dim, through shifts up to the next array; faces: where the outputs stand."""
+    found: dict[Node, Needed] = {}
     ends = ("hold", "fold", "sum", "output", *NETWORKS)
-    tops = [*outputs, *(arg for node in ordered(outputs) if node.op in ends for arg in node.args)]
-    pending = {node: zero for node in tops}
+    pending: dict[Node, Needed] = {}
+
+    def ask(node: Node, needed: Needed) -> None:
+        before = pending.get(node, needed)
+        pending[node] = tuple((max(a, c), max(b, d)) for (a, b), (c, d) in zip(before, needed, strict=True))
+
+    def owned(faces: Faces) -> Needed:
+        return tuple((0, extra) for extra in grid.closing(faces))
+
+    for node, place in zip(outputs, faces, strict=True):
+        ask(node, owned(place))
     for node in reversed(ordered(outputs)):
-        width = pending.get(node, zero)
-        found[node] = width
+        found[node] = needed = pending.get(node, owned(grid.centers))
         if node.op in ends:
-            continue
-        if node.op == "shift":
-            width = tuple(w + abs(o) for w, o in zip(width, node.value, strict=True))
+            needed = owned(faces_at(node))
+        elif node.op == "shift":
+            needed = tuple((low - o, high + o) for (low, high), o in zip(needed, node.value, strict=True))
         for arg in node.args:
-            pending[arg] = tuple(map(max, pending.get(arg, zero), width))
+            ask(arg, needed)
     return found
 
 
@@ -165,45 +211,32 @@ def _pulled(node: Node, seeds: Mapping[int, Node], needed: set[Node], grid: Grid
         if k == 0:
             yield arg, make("weights", back)
             continue
-        found = make("output", back, value=(k - 1, grid.walls(0.0)))
-        yield arg, found if arg.is_field else make("sum", found)
+        found = make("output", back, value=(k - 1, grid.walls(OUTSIDE), faces_at(node)))
+        yield arg, found if arg.is_field else make("sum", found, value=faces_at(node))
 
 
-def _taken_back(g: Node, walls: Walls, width: Offset | None, grid: Grid, last: bool = False) -> Node:
-    """The sensitivity on the owned cells, with what a fill had copied beyond walls; read beside cells of other ranks it
-    is exchanged, and zero beyond walls.
+def _taken_back(g: Node, array: Node, width: Mapping[Node, Needed], grid: Grid, last: bool = False) -> Node:
+    """The sensitivity to the owned values of an array, with what a fill had copied beyond walls; read beside cells of
+    other ranks it is exchanged, and zero beyond walls.
     """
-    reached = [walled and bool(width and width[dim]) for dim, walled in enumerate(grid.walled)]
-    if any(reached):
-        depth = tuple(w if r else 0 for w, r in zip(width or (), reached, strict=True))
-        return make("fold", g, value=(walls, depth), is_field=True)
+    walls, faces = walls_at(array), faces_at(array)
+    closing = grid.closing(faces)
+    depth = grid.beyond(width.get(array, ((0, 0),) * grid.dims), faces)
+    written = [any(map(sets_wall, pair or ())) for pair in walls or ()]
+    if any(depth) or any(extra and sets for extra, sets in zip(closing, written, strict=True)):
+        return make("fold", g, value=(walls, depth, faces), is_field=True)
     zero_beyond = g.op == "output" and g.args[0].op == "pull"
-    return g if last or not g.is_field or zero_beyond else make("hold", g, value=grid.walls(0.0))
+    return g if last or not g.is_field or zero_beyond else hold(g, grid.walls(OUTSIDE), faces)
 
 
-def _beyond(term: Node, width: Offset | None, grid: Grid) -> Node:
-    """A term of a number's sensitivity, with what cells beyond walls add to it."""
-    if not _reaches(width, grid):
-        return term
-    depth = tuple(w if walled else 0 for w, walled in zip(width or (), grid.walled, strict=True))
-    return make("fold", term, value=(grid.walls(ADDED_UP), depth), is_field=True)
-
-
-def _reaches(width: Offset | None, grid: Grid) -> bool:
-    """Whether cells beyond walls are among those of this width beside the owned ones."""
-    return any(walled and width and width[dim] for dim, walled in enumerate(grid.walled))
-
-
-def _within(node: Node) -> list[Node]:
-    """The values that a value is made of, down to arrays."""
-    found: dict[Node, None] = {}
-    stack = [node]
-    while stack:
-        each = stack.pop()
-        if each not in found:
-            found[each] = None
-            stack += () if each.op in ARRAYS else each.args
-    return list(found)
+def _added_up(term: Node, needed: Needed | None, grid: Grid) -> Node:
+    """A term of a number's sensitivity, added up over all values, with what those beyond walls add to it."""
+    needed = needed or ((0, 0),) * grid.dims
+    faces = tuple(walled and high > 0 for (_, high), walled in zip(needed, grid.walled, strict=True))
+    depth = grid.beyond(needed, faces)
+    if any(depth):
+        term = make("fold", term, value=(grid.walls(ADDED_UP), depth, faces), is_field=True)
+    return make("sum", term, value=faces)
 
 
 def _singular(nodes: Sequence[Node]) -> set[Node]:
@@ -233,13 +266,4 @@ def _leading_to(nodes: Sequence[Node], wanted: Sequence[Node]) -> set[Node]:
     return found
 
 
-def _shifted(nodes: Sequence[Node]) -> set[Node]:
-    """The values that are made of neighbors' values, not counting what arrays were made of."""
-    found: set[Node] = set()
-    for node in nodes:
-        if node.op == "shift" or (node.op in POINTWISE and any(arg in found for arg in node.args)):
-            found.add(node)
-    return found
-
-
-__all__ = ["ADDED_UP", "Grid", "halo_widths", "linear", "sensitivities", "tangents"]
+__all__ = ["ADDED_UP", "Grid", "linear", "needed_cells", "sensitivities", "tangents"]

@@ -15,6 +15,9 @@ A `network` is a leaf, too: a vector of weights. `apply` takes it and features t
 forward and `pull` sensitivities backward (`network`); `output` k is the array of the k-th number of a cell that one of
 these makes, `weights` the vector of the sensitivities to the network's weights. Features are arrays, at offsets, or
 numbers.
+
+Along each dim values stand in the centers of cells or on their low faces, and between walls there is one face more than
+cells: the last of an array's `value`, of a network's and of a sum's says which (`Faces`).
 """
 
 from __future__ import annotations
@@ -28,6 +31,10 @@ from typing import Any
 Offset = tuple[int, ...]
 Walls = tuple[Any, ...]
 """For each dim the pair (low, high) of a fill's name, its number, or None; None for a periodic dim."""
+Faces = tuple[bool, ...]
+"""For each dim whether values stand on the low faces of cells, not in their centers."""
+OUTSIDE = "outside"
+"""The fill of what is zero beyond walls, and has values of its own on them."""
 
 TRUTH = frozenset(("less", "less_equal", "equal", "not_equal", "logical_and", "logical_or", "logical_not"))
 POINTWISE = TRUTH | {"add", "sub", "mul", "div", "neg", "power", "sqrt", "exp", "log", "sin", "cos", "tanh", "absolute"}
@@ -84,14 +91,24 @@ def shift(node: Node, offset: Offset, line: str = "") -> Node:
     return make("shift", node, value=offset, line=line)
 
 
-def hold(node: Node, walls: Walls, line: str = "") -> Node:
+def hold(node: Node, walls: Walls, faces: Faces, line: str = "") -> Node:
     """An array of a value, with boundary conditions of its own."""
-    return make("hold", node, value=walls, is_field=True, line=line)
+    return make("hold", node, value=(walls, faces), is_field=True, line=line)
 
 
 def walls_at(node: Node) -> Walls | None:
     """The boundary conditions of an array; None for what is no array."""
-    return {"field": lambda: node.value[1], "hold": lambda: node.value}.get(node.op, lambda: None)()
+    return node.value[1] if node.op in ("field", "output") else node.value[0] if node.op in ("hold", "fold") else None
+
+
+def faces_at(node: Node) -> Faces:
+    """Where the values of an array stand, of a network's results, or of what is added up."""
+    return node.value if node.op == "sum" else node.value[-1]
+
+
+def sets_wall(fill: Any) -> bool:
+    """Whether a fill writes the values on a wall itself, where an array has some there."""
+    return fill == "antisymmetric" or (fill is not None and not isinstance(fill, str))
 
 
 def power(x: Node, exponent: float, line: str = "") -> Node:
@@ -182,7 +199,11 @@ def said(node: Node, names: dict[Node, str] | None = None) -> str:
         return f"{args[0]}[{', '.join(f'{o:+d}' if o else '0' for o in node.value)}]"
     if node.op == "output":
         return f"{args[0]}.{node.value[0]}"
-    extra = f", walls={node.value}" if node.op in ("hold", "fold") and any(node.value) else ""
+    extra = ""
+    if node.op in ("hold", "fold"):
+        extra = f", walls={node.value[0]}" if any(node.value[0]) else ""
+        extra += f", depth={node.value[1]}" if node.op == "fold" else ""
+        extra += f", faces={node.value[-1]}" if any(node.value[-1]) else ""
     return f"{node.op}({', '.join(args)}{extra})"
 
 

@@ -22,8 +22,8 @@ from hpckit.kernels.graph.region import Block, Box, loops
 from hpckit.kernels.graph.sweep import GraphSweep
 from hpckit.kernels.pack.simd import wrap_ends
 
-SWEEP, WRAP, FILL, FOLD, COPY, ADD = range(6)
-COLUMNS = 10
+SWEEP, WRAP, FILL, FOLD, COPY, ADD, WALL = range(7)
+COLUMNS = 11
 FIXED, ZERO_GRADIENT, MIRROR, ANTISYMMETRIC = range(4)
 FILLS = {"zero_gradient": ZERO_GRADIENT, "mirror": MIRROR, "antisymmetric": ANTISYMMETRIC}
 doubles, integers = values_at("float64"), values_at("int64")
@@ -74,16 +74,24 @@ class Tape:
         """Copy the ends of a periodic dim to the halos at the other ends."""
         self._add(WRAP, slot, *_layers(array, dim), width)
 
-    def fill(self, slot: int, array: np.ndarray, dim: int, width: int, owned: int, high: bool, fill: Any) -> None:
-        """Fill `width` layers of the halo beyond a wall; fill: a name or a number."""
+    def fill(
+        self, slot: int, array: np.ndarray, dim: int, depth: int, edge: int, high: bool, fill: Any, face: bool
+    ) -> None:
+        """Fill `depth` layers of the halo beyond a wall; fill: a name or a number. edge: the owned layer at the wall.
+        face: whether that layer is on the wall.
+        """
         kind = FILLS.get(fill, FIXED)
-        bits = 0 if kind else int(np.float64(fill).view(np.int64))
-        edge = width + owned - 1 if high else width
-        self._add(FILL, slot, *_layers(array, dim), width, edge, -1 if high else 1, kind, bits)
+        self._add(FILL, slot, *_layers(array, dim), depth, edge, -1 if high else 1, kind, _bits(kind, fill), int(face))
 
-    def fold(self, slot: int, array: np.ndarray, dim: int, depth: int, edge: int, high: bool, fill: str) -> None:
-        """Add `depth` layers beyond a wall to those that a fill had copied there; edge: the owned layer at the wall."""
-        self._add(FOLD, slot, *_layers(array, dim), depth, edge, -1 if high else 1, FILLS[fill])
+    def fold(
+        self, slot: int, array: np.ndarray, dim: int, depth: int, edge: int, high: bool, fill: str, face: bool
+    ) -> None:
+        """Add `depth` layers beyond a wall to those that a fill had copied there; see `fill`."""
+        self._add(FOLD, slot, *_layers(array, dim), depth, edge, -1 if high else 1, FILLS[fill], 0, int(face))
+
+    def wall(self, slot: int, array: np.ndarray, dim: int, layer: int, value: float) -> None:
+        """Set a layer to a number."""
+        self._add(WALL, slot, *_layers(array, dim), 1, layer + 1, 1, FIXED, _bits(FIXED, value), 0)
 
     def move(self, source: int, target: int, blocks: tuple[Block, Block], owned: Offset, adds: bool = False) -> None:
         """Copy the owned cells of an array to another, or add them to it."""
@@ -113,6 +121,11 @@ class Tape:
         self._made = ()
 
 
+def _bits(kind: int, fill: Any) -> int:
+    """The number that a fill writes, as an integer."""
+    return 0 if kind or isinstance(fill, str) else int(np.float64(fill).view(np.int64))
+
+
 def _layers(array: np.ndarray, dim: int) -> tuple[int, int, int]:
     """How many stretches of memory an array has along a dim, the layers of each, and the values of a layer."""
     outer = int(np.prod(array.shape[:dim]))
@@ -120,12 +133,15 @@ def _layers(array: np.ndarray, dim: int) -> tuple[int, int, int]:
 
 
 @jit(math=STRICT)
-def _beyond(array, outer, n, inner, depth, edge, step, kind, value, folds):
-    """Fill the layers beyond a wall, or add them to what they were filled from; edge: the owned layer at the wall."""
+def _beyond(array, outer, n, inner, depth, edge, step, kind, value, face, folds):
+    """Fill the layers beyond a wall, or add them to what they were filled from.
+
+    edge: the owned layer at the wall. face: 1 if it is on the wall.
+    """
     for o in range(outer):
         for k in range(depth):
             there = np.uint64((o * n + edge - step * (1 + k)) * inner)
-            inside = np.uint64((o * n + edge + step * (0 if kind == ZERO_GRADIENT else k)) * inner)
+            inside = np.uint64((o * n + edge + step * (0 if kind == ZERO_GRADIENT else k + face)) * inner)
             if folds and kind == ANTISYMMETRIC:
                 for i in range(np.uint64(inner)):
                     array[inside + i] -= array[there + i]
@@ -189,4 +205,4 @@ def _play(rows, slots, own, addresses, numbers):
                 wrap_ends(array[: outer * n * inner].reshape((outer, n, inner)), row[5])
             else:
                 value = np.int64(row[9]).view(np.float64)
-                _beyond(array, outer, n, inner, row[5], row[6], row[7], row[8], value, op == FOLD)
+                _beyond(array, outer, n, inner, row[5], row[6], row[7], row[8], value, row[10], op == FOLD)

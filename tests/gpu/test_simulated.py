@@ -62,6 +62,12 @@ def test_exchanges_on_a_device_equal_those_on_the_host(mpirun, monkeypatch, rank
     assert "persistent" not in outcome.stderr.lower(), "requests were left at the end"
 
 
+@pytest.mark.parametrize("ranks", [1, *(pytest.param(n, marks=pytest.mark.nightly) for n in (2, 3))])
+def test_traced_steps_on_a_device_are_those_on_the_host(mpirun, monkeypatch, ranks):
+    monkeypatch.setenv("NUMBA_ENABLE_CUDASIM", "1")
+    assert "alike" in mpirun(ranks, "device_traced.py", timeout=200).stdout
+
+
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_the_program_of_the_docs_runs(mpirun, monkeypatch, tmp_path, ranks):
     on_gpu(monkeypatch)

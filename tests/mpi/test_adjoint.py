@@ -240,7 +240,7 @@ def test_the_prices_of_a_machine_say_how_many_steps_become_one_pass(mesh):
     quick = Machine("quick start", (Level(latency=1e-9, **level),), 0.0, 1e12)
     made = step.repeated(4, slow), step.repeated(4, quick)
     of_four = Topology(("y", "x"), (2, 2), ("y", "x"))
-    axes, kinds = Axes(("y", "x"), (False, False)), (True, False)
+    axes, kinds = Axes(("y", "x"), (False, False)), (("field", (False, False)), ("number", None))
     for shape, stages in (((64, 64), (1, 4)), ((6, 64), (2, 4))):  # blocks of 3 rows hold no halo of 4
         dec = hp.Decomposition(shape, of_four)
         for model, many in zip(made, stages, strict=True):
@@ -349,6 +349,70 @@ def test_results_and_gradients_stand_at_the_points_of_the_arguments_in_their_pla
     pairs = (step(h, u), found, pull(*found), *A.jvp(step, (h, u), (h, u)), (h, moved))
     pairs += (A.gradient(A.model(lambda h, u: (h * u).sum()))(h, u)[1],)
     assert {tuple(each.decomposition.location[1] for each in pair) for pair in pairs} == {("center", "face")}
+
+
+def on_faces(mesh, seed=1, shape=(5, 7)):
+    """A field on the faces across y, between walls."""
+    points = hp.Decomposition(shape, mesh.topology, 1, ("face", "center"))
+    return hp.Field.from_global(mesh, points, np.random.default_rng(seed).random(points.global_shape))
+
+
+def test_a_step_of_faces_between_walls_is_its_numpy_meaning(mesh):
+    def closed(h, v, dt):
+        held = (v - dt * (h - h[-1, 0])).hold({"y": (0.0, None)})
+        return h - dt * (held[+1, 0] - held), held * held
+
+    step = A.model(closed, walls={"h": {"y": (hp.bc.mirror, 0.3)}}, exact=True)
+    h, v = field(mesh), on_faces(mesh)
+    moved = step(h, v, 0.1)
+    there, V = h.gather(), v.gather()
+    V[1:] -= 0.1 * (np.concatenate([there[1:], np.full((1, 7), 0.3)]) - there)
+    V[0] = 0.0
+    np.testing.assert_array_equal(moved[0].gather(), there - 0.1 * (V[1:] - V[:-1]))
+    np.testing.assert_array_equal(moved[1].gather(), V * V)
+    assert A.check(step, h, v, 0.1).passed
+    with pytest.raises(InputError, match="stands at"):
+        step(h, v, 0.1, out=(field(mesh), field(mesh)))
+    cost = A.model(lambda h, v: (h * h).sum() + (v * v).sum())
+    gradients = [A.Window(step, 9, cost, memory=m).gradient(h, v, 0.1)[1] for m in (1e9, 0)]
+    for one, other in zip(*(each[:2] for each in gradients), strict=True):
+        np.testing.assert_array_equal(one.interior, other.interior)
+    assert [each.decomposition.location[0] for each in gradients[0][:2]] == ["center", "face"]
+
+
+@pytest.mark.parametrize("fill", [hp.bc.zero_gradient, hp.bc.mirror, hp.bc.antisymmetric, 0.5])
+def test_walls_of_faces_are_transposed_where_neighbors_are_read_beyond_them(fill, mesh):
+    step = A.model(lambda v: v * v + v[+1, 0] - 2 * v[-1, 0], walls={"y": fill}, exact=True)
+    v = on_faces(mesh)
+    given = np.pad(v.gather(), ((1, 1), (0, 0)))
+    halo = [given[:1], given[-1:]]
+    for beyond, inside in zip(halo, (given[1:-1], given[-2:0:-1]), strict=True):
+        hp.bc.as_fill(fill).apply(beyond, inside, True)
+    np.testing.assert_array_equal(step(v).gather(), given[1:-1] ** 2 + given[2:] - 2 * given[:-2])
+    assert A.check(step, on_faces(mesh, 2)).passed
+
+
+def test_a_value_stands_where_the_middle_of_what_it_reads_is(mesh):
+    h, v = field(mesh), on_faces(mesh)
+    walls = {"y": hp.bc.mirror}
+
+    def place(function, *args):
+        return A.model(function, walls=walls)(*args).decomposition.location[0]
+
+    flux = A.model(lambda h, v: v * (h + h[-1, 0]), walls=walls)
+    assert flux(h, v).decomposition.location[0] == "face"
+    assert place(lambda v, h: flux(h, v), v, h) == "face"
+    assert place(lambda v, h: h * (v + v[+1, 0]), v, h) == "center"
+    assert place(lambda v, h: A.maximum(v, 0.0) * h[-1, 0] + A.minimum(v, 0.0) * h, v, h) == "face"
+    assert place(lambda v, h: (h * v).at(h), v, h) == place(lambda h: h - 0.1 * (h - h[-1, 0]), h) == "center"
+    assert place(lambda v, h: (h * v).at(y="face"), v, h) == place(lambda h: (h + h[-1, 0]).at(y="face"), h) == "face"
+    for unclear in (lambda v, h: h * v, lambda v, h: h - v * (h - h[-1, 0]), lambda v, h: (h * v).hold(walls)):
+        with pytest.raises(InputError, match="does not follow"):
+            place(unclear, v, h)
+    with pytest.raises(InputError, match="does not follow"):
+        A.gradient(A.model(lambda h, v: (h * v).sum()))(h, v)
+    with pytest.raises(InputError, match="another"):
+        A.Window(A.model(lambda h, v: ((h * v).at(v), v)), 2, A.model(lambda h, v: (v * v).sum())).value(h, v)
 
 
 def test_a_sum_of_cells_beside_one_of_differences_counts_none_beyond_walls(mesh):

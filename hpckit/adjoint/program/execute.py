@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.adjoint.program.place import Place
+from hpckit.adjoint.program.place import Place, locations
 from hpckit.adjoint.program.script import Script, ScriptTurn
 from hpckit.adjoint.program.stages import MADE, SweepProgram, named
 from hpckit.comm.device import HOST, Device
@@ -15,7 +15,7 @@ from hpckit.comm.mesh import Mesh
 from hpckit.errors import InputError
 from hpckit.grid.field import Field
 from hpckit.kernels.graph import reference
-from hpckit.kernels.graph.nodes import Node, Offset
+from hpckit.kernels.graph.nodes import Faces, Node, Offset
 from hpckit.kernels.graph.region import Block
 from hpckit.kernels.graph.sweep import GraphSweep
 from hpckit.plan.grid.decomposition import Decomposition
@@ -53,9 +53,9 @@ class BoundProgram:
         outputs = program.graph.outputs
         self._first = [outputs.index(node) for node in outputs]
 
-    def zeros(self, node: Node | None = None, halo: Offset = ()) -> Field:
-        """A field with at least the given halo and the halo that an array of the program needs."""
-        return self._place.zeros(node, halo)
+    def zeros(self, node: Node | None = None, halo: Offset = (), faces: Faces | None = None) -> Field:
+        """A field with at least the given halo and the halo that an array of the program needs; see `Place.zeros`."""
+        return self._place.zeros(node, halo, faces)
 
     def run(
         self,
@@ -78,7 +78,8 @@ class BoundProgram:
             if not node.is_field:
                 found[k] = None
             elif outs[k] is None:
-                found[k] = self.zeros(node if node.op in MADE else None, like[: self.grid.dims])
+                where = self.program.graph.faces[k]
+                found[k] = self.zeros(node if node.op in MADE else None, like[: self.grid.dims], where)
         script, given = self._bound(inputs, found, filled, added)
         numbers = script.run(given, {node: value for node, value in inputs.items() if not isinstance(value, Field)})
         if seen is not None:
@@ -136,7 +137,7 @@ class BoundProgram:
         made = np.zeros(out.interior.shape)
         whole = (0,) * self.grid.dims
         numbers = [self._place.number(node, values) for node in sweep.numbers]
-        reference.bind(sweep, [Block(made, whole)], ins, (whole, self._place.owned))(numbers)
+        reference.bind(sweep, [Block(made, whole)], ins, (whole, made.shape[: self.grid.dims]))(numbers)
         out.set_from_host(made)
 
 
@@ -169,23 +170,20 @@ def require_same_grid(fields: Sequence[Field], name: str) -> Field:
             )
         if data.dtype != DOUBLE or data.ndim != len(shape):
             raise InputError(f"{name} takes fields of float64 with one value a cell, not {field}")
-        if any(dec.closing):
-            raise InputError(
-                f"{field} has values on faces between walls, which a traced step cannot take yet",
-                do="make that axis periodic, or put the values in the centers of cells",
-            )
     return first
 
 
-def at_points(found: Sequence[Any], args: Sequence[Any]) -> list[Any]:
-    """New fields, with values at the points (centers or faces) of the arguments in their places; of the first field
-    where there is none.
-    """
-    fields = [arg for arg in args if isinstance(arg, Field)]
-    if all([set(field.decomposition.location) == {"center"} for field in fields]):  # most are
-        return list(found)
-    for k, field in enumerate(found):
-        if isinstance(field, Field):
-            like = args[k] if k < len(args) and isinstance(args[k], Field) else fields[0]
-            field.decomposition = field.decomposition.at(like.decomposition.location)
-    return list(found)
+def faces_of(field: Field, dims: int) -> Faces:
+    """Where a field's values stand, in the dims of the grid."""
+    return tuple([place == "face" for place in field.decomposition.location[:dims]])
+
+
+def require_places(fields: Sequence[Field | None], faces: Sequence[Faces], name: str) -> None:
+    """`InputError` unless fields stand where they should."""
+    for number, (field, place) in enumerate(zip(fields, faces, strict=True)):
+        if field is not None and faces_of(field, len(place)) != place:
+            raise InputError(
+                f"{name} number {number} stands at {'/'.join(locations(place))}, the field given for it at "
+                f"{'/'.join(field.decomposition.location[: len(place)])}",
+                do="give one with decomposition.at(…), or say where the value stands, by value.at(…)",
+            )

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from hpckit.adjoint.program.stages import SweepProgram, walls_of
+from hpckit.adjoint.program.stages import SweepPass, SweepProgram, walls_of
 from hpckit.comm.device import Device
 from hpckit.comm.mesh import Mesh
 from hpckit.errors import InputError
+from hpckit.grid.boundary_conditions import Fill
 from hpckit.grid.exchange import HaloExchange
 from hpckit.grid.field import Field
-from hpckit.kernels.graph.nodes import POINTWISE, Node, Offset, Walls
+from hpckit.kernels.graph.nodes import ARRAYS, OUTSIDE, POINTWISE, Faces, Node, Offset, Walls, faces_at
 from hpckit.kernels.graph.reference import number
 from hpckit.kernels.graph.region import Block, Box
 from hpckit.plan.grid.decomposition import Decomposition
@@ -21,6 +21,13 @@ from hpckit.plan.grid.decomposition import Decomposition
 MEMBER = "member"
 """The axis of an ensemble's members, always whole, behind the axes of the grid."""
 Numbers = dict[Node, Any]
+
+
+def _zero_beyond(halo: Any, inside: Any, on_face: bool) -> None:
+    halo[...] = 0.0
+
+
+OUTSIDE_FILL = Fill("zero beyond the wall", _zero_beyond)
 
 
 class Place:
@@ -37,25 +44,36 @@ class Place:
         self._more = len(shape) - self.grid.dims  # dims behind the grid's
         self._exchanges: dict[tuple, HaloExchange] = {}
         self._scratch: dict[Any, Field] = {}
-        whole = self.decomposition((0,) * self.grid.dims)
-        self.owned = whole.owned(mesh.rank)[: self.grid.dims]
-        self.cells = int(np.prod(whole.owned(mesh.rank))), int(np.prod(shape))
         names = mesh.topology.names
         self.sides = tuple(
             tuple(walled and mesh.topology.shift(mesh.rank, names[dim], step) is None for step in (-1, 1))
             for dim, walled in enumerate(self.grid.walled)
         )
 
-    def decomposition(self, halo: Offset) -> Decomposition:
-        """That of fields with a halo."""
-        return Decomposition(self._shape, self.mesh.topology, (*halo, *(0,) * self._more))
+    def decomposition(self, faces: Faces, halo: Offset = ()) -> Decomposition:
+        """That of fields that stand somewhere, with a halo."""
+        widths = (*(halo or (0,) * self.grid.dims), *(0,) * self._more)
+        return Decomposition(self._shape, self.mesh.topology, widths, (*locations(faces), *("center",) * self._more))
 
-    def zeros(self, node: Node | None = None, halo: Offset = ()) -> Field:
-        """A field with at least the given halo and the halo that an array of the program needs."""
+    def owned(self, faces: Faces = ()) -> Offset:
+        """The rank's share of the points where values stand; of cells by default."""
+        return self.decomposition(faces or self.grid.centers).owned(self.mesh.rank)[: self.grid.dims]
+
+    def counts(self, faces: Faces) -> tuple[int, int]:
+        """How many values this rank has of those that stand somewhere, and all ranks."""
+        where = self.decomposition(faces)
+        return math.prod(where.owned(self.mesh.rank)), math.prod(where.global_shape)
+
+    def zeros(self, node: Node | None = None, halo: Offset = (), faces: Faces | None = None) -> Field:
+        """A field with at least the given halo and that which an array of the program needs, where it stands; else at
+        the given place, in centers by default.
+        """
+        if faces is None:
+            faces = faces_at(node) if node is not None and node.op in (*ARRAYS, "sum") else self.grid.centers
         wide = halo or (0,) * self.grid.dims
         if node in self.program.halo:
             wide = tuple(map(max, wide, self.program.halo[node]))
-        return Field.zeros(self.mesh, self.decomposition(wide), device=self.device)
+        return Field.zeros(self.mesh, self.decomposition(faces, wide), device=self.device)
 
     def fits(self, node: Node, field: Field) -> bool:
         """Whether a field's halo is wide enough to be used in place."""
@@ -67,11 +85,15 @@ class Place:
             self._scratch[key] = self.zeros(node)
         return self._scratch[key]
 
-    def box(self, depth: Offset) -> Box:
-        """The owned cells, and so many beyond the walls that this rank has."""
-        first = tuple(-d if side[0] else 0 for d, side in zip(depth, self.sides, strict=True))
-        stop = tuple(n + (d if side[1] else 0) for n, d, side in zip(self.owned, depth, self.sides, strict=True))
-        return first, stop
+    def box(self, each: SweepPass) -> Box:
+        """Where a pass works on this rank."""
+        first, stop = [], []
+        for dim, (n, depth, side) in enumerate(zip(self.owned(), each.depth, self.sides, strict=True)):
+            end = n + side[1] * depth
+            more, most = (end + side[1] * extra[dim] if extra else end for extra in (each.more, each.most))
+            first.append(most if dim == each.layer else -depth if side[0] else 0)
+            stop.append(most if each.layer is not None and dim > each.layer else more)
+        return tuple(first), tuple(stop)
 
     def block(self, field: Field) -> Block:
         """The array of a field, with the place of its first owned cell."""
@@ -89,7 +111,10 @@ class Place:
 
     def exchange(self, nodes: Sequence[Node], fields: Sequence[Field]) -> HaloExchange:
         """The exchange that fills the halos of some arrays, all in the same messages. Collective when it is new."""
-        kinds = tuple((field.decomposition.halo, walls_of(node)) for node, field in zip(nodes, fields, strict=True))
+        kinds = tuple(
+            (field.decomposition.halo, field.decomposition.location, walls_of(node))
+            for node, field in zip(nodes, fields, strict=True)
+        )
         if kinds not in self._exchanges:
             walls = [self._named_walls(walls_of(node)) for node in nodes]
             self._exchanges[kinds] = HaloExchange(self.mesh, fields, walls, bindings=self._bindings)
@@ -97,4 +122,13 @@ class Place:
 
     def _named_walls(self, walls: Walls) -> dict[str, tuple]:
         names = self.program.graph.axes
-        return {names[dim]: pair for dim, pair in enumerate(walls) if pair and any(fill is not None for fill in pair)}
+        return {
+            names[dim]: tuple(OUTSIDE_FILL if fill == OUTSIDE else fill for fill in pair)
+            for dim, pair in enumerate(walls)
+            if pair and any(fill is not None for fill in pair)
+        }
+
+
+def locations(faces: Faces) -> tuple[str, ...]:
+    """Where values stand, as decompositions say it."""
+    return tuple("face" if face else "center" for face in faces)

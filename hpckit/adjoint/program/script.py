@@ -21,7 +21,7 @@ from hpckit.grid import sums
 from hpckit.grid.field import Field
 from hpckit.kernels.device_array import address
 from hpckit.kernels.graph import dispatch
-from hpckit.kernels.graph.nodes import Node, make
+from hpckit.kernels.graph.nodes import ARRAYS, OUTSIDE, Node, faces_at, make, sets_wall, walls_at
 from hpckit.kernels.graph.region import Box
 from hpckit.kernels.graph.tape import Tape
 
@@ -56,9 +56,12 @@ class Script:
         self._given = len(self._models)
         self.values = {node: slot for slot, (node, _) in enumerate(given)}
         for slot, (node, field) in enumerate(given):
-            if node in program.halo and not place.fits(node, field):
+            if node not in program.halo:
+                continue
+            if not place.fits(node, field):
                 self.values[node] = self._slot(place.kept(("copy", node), node))
                 self._move(slot, self.values[node])
+            self._set_walls(node, self.values[node])
         results: dict[Node, int] = {}
         moved: list[tuple[int, int]] = []
         slot = len(given)
@@ -76,8 +79,16 @@ class Script:
         self.values.update({node: results[node] for node in program.direct})
         for turn, stage in enumerate(program.stages):
             self._exchange([node for node in stage.exchanged if node not in filled])
-            for each, made in zip(stage.passes, program.targets(turn), strict=True):
-                self._sweep(each, made, results)
+            made: dict[Node, int] = {}
+            for each, nodes in zip(stage.passes, program.targets(turn), strict=True):
+                self._sweep(each, nodes, results, made)
+            for node, there in made.items():
+                if node.op == "fold":
+                    self._fold(there, node.value)
+                elif node.op == "sum":
+                    self._add(self._summed(node, there))
+                else:
+                    self._set_walls(node, there)
             for node in stage.networks:
                 self._network(node)
         for source, target in moved:
@@ -154,7 +165,8 @@ class Script:
             return
         place = self._place
         blocks = place.block(self._models[source]), place.block(self._models[target])
-        self._on_tape().move(self._taped(source), self._taped(target), blocks, place.owned, adds)
+        owned = self._models[source].decomposition.owned(place.mesh.rank)[: place.grid.dims]
+        self._on_tape().move(self._taped(source), self._taped(target), blocks, owned, adds)
 
     def _exchange(self, nodes: Sequence[Node]) -> None:
         if not nodes:
@@ -171,36 +183,64 @@ class Script:
             tape.wrap(self._taped(slots[k]), models[k].data, dim, models[k].decomposition.halo[dim])
         for node, slot, model in zip(nodes, slots, models, strict=True):
             for dim, fills in zip(dims, walls_of(node), strict=True):
-                width = model.decomposition.halo[dim]
+                width, face = model.decomposition.halo[dim], faces_at(node)[dim]
                 for high, fill in enumerate(fills or ()):
                     if width and fill is not None and place.sides[dim][high]:
-                        tape.fill(self._taped(slot), model.data, dim, width, place.owned[dim], bool(high), fill)
+                        edge = self._edge(slot, dim, high)
+                        tape.fill(self._taped(slot), model.data, dim, width, edge, bool(high), fill, face)
+                        if face and sets_wall(fill):
+                            tape.wall(self._taped(slot), model.data, dim, edge, wall_value(fill))
 
-    def _sweep(self, each: SweepPass, made: Sequence[Node], results: Mapping[Node, int]) -> None:
+    def _edge(self, slot: int, dim: int, high: int) -> int:
+        """The owned layer of an array at a wall."""
+        where = self._models[slot].decomposition
+        return where.halo[dim] + (where.owned(self._place.mesh.rank)[dim] - 1 if high else 0)
+
+    def _set_walls(self, node: Node, slot: int) -> None:
+        """Values on the walls themselves, which some boundary conditions of arrays on faces write."""
+        for dim, fills in enumerate((walls_at(node) or ()) if node.op in ARRAYS else ()):
+            for high, fill in enumerate(fills or ()):
+                if faces_at(node)[dim] and sets_wall(fill) and self._place.sides[dim][high]:
+                    self._set_layer(slot, dim, self._edge(slot, dim, high), wall_value(fill))
+
+    def _set_layer(self, slot: int, dim: int, layer: int, value: float) -> None:
+        if self._compiled:
+            self._on_tape().wall(self._taped(slot), self._models[slot].data, dim, layer, value)
+            return
+
+        def part(fields: Sequence[Field], numbers: Numbers) -> None:
+            fields[slot].data.swapaxes(0, dim)[layer] = value
+
+        self._add(part)
+
+    def _sweep(
+        self, each: SweepPass, nodes: Sequence[Node], results: Mapping[Node, int], made: dict[Node, int]
+    ) -> None:
+        """A pass; the slots of its nodes are added to those that the stage has made."""
         place = self._place
-        targets: list[int] = []
-        for node in made:
+        for node in nodes:
+            if node in made:
+                continue
             if node.op in MADE:
                 if node not in self.values:
                     self.values[node] = self._slot(place.kept(node, node))
-                targets.append(self.values[node])
+                made[node] = self.values[node]
             elif node.op == "sum":
-                targets.append(self._slot(place.kept(("sum", len(targets)), None)))
+                sums_so_far = sum(other.op == "sum" for other in made)
+                made[node] = self._slot(place.kept(("sum", sums_so_far, place.program.places[node]), node))
             else:
-                targets.append(results[node])
+                made[node] = results[node]
+        box = place.box(each)
+        if any(a >= b for a, b in zip(*box, strict=True)):
+            return
+        targets = [made[node] for node in nodes]
         slots = [*targets, *(self.values[leaf] for leaf in each.sweep.leaves)]
-        box = place.box(each.depth)
         if self._compiled:
             blocks = [place.block(self._models[slot]) for slot in slots]
             dispatch.require(each.sweep, blocks, box)
             self._on_tape().sweep(each.sweep, [self._taped(slot) for slot in slots], blocks, box)
         else:
             self._add(self._swept(each, slots, len(targets), box))
-        for node, slot in zip(made, targets, strict=True):
-            if node.op == "fold":
-                self._fold(slot, node.value)
-            elif node.op == "sum":
-                self._add(self._summed(node, slot))
 
     def _swept(self, each: SweepPass, slots: Sequence[int], targets: int, box: Box) -> Part:
         place = self._place
@@ -214,29 +254,36 @@ class Script:
 
     def _summed(self, node: Node, slot: int) -> Part:
         place = self._place
+        counts = place.counts(faces_at(node))
 
         def part(fields: Sequence[Field], numbers: Numbers) -> None:
-            numbers[node] = sums.total(fields[slot].interior, place.mesh.comm, place.cells, True)
+            numbers[node] = sums.total(fields[slot].interior, place.mesh.comm, counts, True)
 
         return part
 
     def _fold(self, slot: int, value: tuple) -> None:
         """Add what lies beyond walls to the cells that the fill had copied there; last dim first, low side first."""
         place = self._place
-        walls, depth = value
+        walls, depth, faces = value
         model = self._models[slot]
         for dim in reversed(range(place.grid.dims)):
-            for high, fill in enumerate(walls[dim] or ()):
-                if not depth[dim] or not place.sides[dim][high] or fill is None or isinstance(fill, float):
+            sides = [
+                (self._edge(slot, dim, high), bool(high), fill)
+                for high, fill in enumerate(walls[dim] or ())
+                if place.sides[dim][high] and fill is not None and fill != OUTSIDE
+            ]
+            for edge, high, fill in sides:
+                if not depth[dim] or isinstance(fill, float):
                     continue
                 kind = "zero_gradient" if fill == ADDED_UP else fill
-                halo = model.decomposition.halo[dim]
-                edge = halo + place.owned[dim] - 1 if high else halo
                 if self._compiled:
                     tape = self._on_tape()
-                    tape.fold(self._taped(slot), model.data, dim, depth[dim], edge, bool(high), kind)
+                    tape.fold(self._taped(slot), model.data, dim, depth[dim], edge, high, kind, faces[dim])
                 else:
-                    self._add(_folded(slot, dim, depth[dim], edge, -1 if high else 1, kind))
+                    self._add(_folded(slot, dim, depth[dim], edge, -1 if high else 1, kind, faces[dim]))
+            for edge, _, fill in sides:  # what was on the wall is not read
+                if faces[dim] and sets_wall(fill):
+                    self._set_layer(slot, dim, edge, 0.0)
 
     def _network(self, node: Node) -> None:
         """A network forward or backward: its outputs, and the sensitivities to its weights."""
@@ -248,7 +295,8 @@ class Script:
         outs = {
             each.value[0]: self.values[each] for each in program.arrays if each.op == "output" and each.args[0] is node
         }
-        box = (0,) * place.grid.dims, place.owned
+        box = (0,) * place.grid.dims, place.owned(faces_at(node))
+        count = place.counts(faces_at(node))[1]
         asked = make("weights", node)
         comm = place.mesh.comm if asked in program.made else None
 
@@ -261,21 +309,29 @@ class Script:
                 else:
                     args.append(place.number(arg, numbers))
             made = {k: fields[slot].interior for k, slot in outs.items()}
-            found = run_network(node, args[0], args[1:], made, comm, place.cells[1])
+            found = run_network(node, args[0], args[1:], made, comm, count)
             if found is not None:
                 numbers[asked] = found
 
         self._add(part)
+        for each in program.arrays:
+            if each.op == "output" and each.args[0] is node:
+                self._set_walls(each, self.values[each])
 
 
-def _folded(slot: int, dim: int, depth: int, edge: int, step: int, fill: str) -> Part:
+def wall_value(fill: Any) -> float:
+    """What a fill writes on a wall."""
+    return 0.0 if isinstance(fill, str) else fill
+
+
+def _folded(slot: int, dim: int, depth: int, edge: int, step: int, fill: str, face: bool) -> Part:
     """As `Tape.fold`, by the operations of arrays."""
 
     def part(fields: Sequence[Field], numbers: Numbers) -> None:
         layers = fields[slot].data.swapaxes(0, dim)
         for k in range(depth):
             beyond = layers[edge - step * (1 + k)]
-            inside = layers[edge + step * (0 if fill == "zero_gradient" else k)]
+            inside = layers[edge + step * (0 if fill == "zero_gradient" else k + face)]
             if fill == "antisymmetric":
                 inside -= beyond
             else:

@@ -8,7 +8,7 @@ wider than what is read.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,9 +18,23 @@ from hpckit.adjoint.transforms import Grid
 from hpckit.errors import InputError
 from hpckit.kernels.graph.network import Map
 from hpckit.kernels.graph.network import operations as operations_of_layers
-from hpckit.kernels.graph.nodes import ARRAYS, NETWORKS, Node, Offset, Walls, lines, operations, ordered
+from hpckit.kernels.graph.nodes import (
+    ARRAYS,
+    NETWORKS,
+    OUTSIDE,
+    Faces,
+    Node,
+    Offset,
+    Walls,
+    faces_at,
+    hold,
+    lines,
+    operations,
+    ordered,
+    walls_at,
+)
 from hpckit.kernels.graph.simd import options
-from hpckit.kernels.graph.sweep import GraphSweep
+from hpckit.kernels.graph.sweep import GraphSweep, Reach
 from hpckit.plan.grid.decomposition import Decomposition
 from hpckit.plan.grid.halo import HaloField, halo_plan
 from hpckit.plan.machine.machine import Machine
@@ -35,8 +49,8 @@ OPERATIONS = 1.5e10
 class Graph:
     """A traced model as a plain value: its leaves in the order of the arguments, and its results.
 
-    axes: the names of the dims. grid: which of them have walls. backward: it is an adjoint, which computes cells beyond
-    walls from what is zero there, whatever it is multiplied by.
+    axes: the names of the dims. grid: which of them have walls. faces: of each result where it stands. backward: it is
+    an adjoint, which computes cells beyond walls from what is zero there, whatever it is multiplied by.
     """
 
     name: str
@@ -44,6 +58,7 @@ class Graph:
     outputs: tuple[Node, ...]
     axes: tuple[str, ...]
     grid: Grid
+    faces: tuple[Faces, ...]
     backward: bool = False
 
     def __str__(self) -> str:
@@ -64,10 +79,17 @@ class Graph:
 
 @dataclass(frozen=True)
 class SweepPass:
-    """A sweep over the owned cells and, for folds, `depth` cells beyond the walls."""
+    """A sweep over the owned cells and, for folds, `depth` cells beyond the walls.
+
+    more: how many values more than cells it makes in each dim at the last wall. layer: a dim; only what `more` has more
+    than `most` along it, since one pass makes all that targets in centers and on faces have in common.
+    """
 
     sweep: GraphSweep
     depth: Offset
+    more: Offset
+    most: Offset = ()
+    layer: int | None = None
 
 
 @dataclass(frozen=True)
@@ -109,6 +131,11 @@ class SweepProgram:
         self.networks = tuple(node for node in nodes if node.op in NETWORKS)
         made: list[tuple[SweepPass, ...]] = []
         targets: list[tuple[tuple[Node, ...], ...]] = []
+        self._beyond: dict[Node, set[tuple[int, int]]] = {}  # of an array the walls (dim, side) beyond which it is read
+        self.places = {node: graph.grid.closing(place) for node, place in zip(graph.outputs, graph.faces, strict=True)}
+        self.places |= {
+            node: graph.grid.closing(faces_at(node)) for node in (*self.arrays, *self.made) if node.op != "weights"
+        }
         self.halo: dict[Node, Offset] = {
             node: node.value[1] if node.op == "fold" else (0,) * dims for node in self.arrays
         }
@@ -121,27 +148,23 @@ class SweepProgram:
             for node in dict.fromkeys(graph.outputs):
                 if level[node] == turn and node.is_field and node.op not in MADE:
                     by_depth.setdefault((0,) * dims, []).append(node)
-            passes = tuple(
-                SweepPass(
-                    GraphSweep([_computed(node) for node in each], dims, not exact),
-                    depth,
-                )
-                for depth, each in by_depth.items()
-            )
+            passes, nodes_of = self._passes(by_depth)
+
+            def reads(leaf: Node, reach: Reach, depth: Offset, more: Offset, turn: int = turn) -> None:
+                if self._reads(leaf, reach, depth, more):  # what is given goes with the first messages
+                    first_read.setdefault(leaf, 0 if leaf.op == "field" else turn)
+
             for each in passes:
                 for leaf, reach in each.sweep.reach.items():
-                    wide = tuple(max(-a, b) + d for (a, b), d in zip(reach, each.depth, strict=True))
-                    self.halo[leaf] = tuple(map(max, self.halo[leaf], wide))
-                    if any(wide):  # what is given goes with the first messages
-                        first_read.setdefault(leaf, 0 if leaf.op == "field" else turn)
+                    reads(leaf, reach, each.depth, each.more)
             for node in self.networks:
                 for arg in node.args if level[node] == turn else ():
                     leaf, offset = (arg.args[0], arg.value) if arg.op == "shift" else (arg, (0,) * dims)
-                    if any(offset):
-                        self.halo[leaf] = tuple(map(max, self.halo[leaf], map(abs, offset)))
-                        first_read.setdefault(leaf, 0 if leaf.op == "field" else turn)
+                    if leaf.op in ARRAYS:
+                        reach = tuple((o, o) for o in offset)
+                        reads(leaf, reach, (0,) * dims, graph.grid.closing(faces_at(node)))
             made.append(passes)
-            targets.append(tuple(map(tuple, by_depth.values())))
+            targets.append(nodes_of)
         self._targets = tuple(targets)
         self.stages = tuple(
             ProgramStage(
@@ -171,7 +194,7 @@ class SweepProgram:
                 halos = [(*self.halo[node], *(0,) * behind) for node in stage.exchanged]
                 fields = [HaloField(Decomposition(decomposition.shape, topology, halo)) for halo in halos]
                 exchanges += price(halo_plan(fields), machine, itemsize=8).seconds
-            for each in stage.passes:
+            for each in (it for it in stage.passes if it.layer is None):
                 moved = float(each.sweep.count().nbytes) * math.prod(box) * members
                 copied = float(machine.copying(topology.size, np.array([moved / 2]))[0])
                 passes += max(copied, each.sweep.operations(box) * members / OPERATIONS)
@@ -196,6 +219,10 @@ class SweepProgram:
             names = [f"{named(node)} {self.halo[node]}" for node in stage.exchanged]
             yield f"stage {number}: " + (f"one exchange of {', '.join(names)}" if names else "no exchange")
             for each in stage.passes:
+                if each.layer is not None:
+                    axis = self.graph.axes[each.layer]
+                    yield f"  and {len(each.sweep.targets)} of these on the faces at the last wall of {axis}"
+                    continue
                 kept = f"; kept in slabs: {len(each.sweep.stored)}" if each.sweep.stored else ""
                 yield f"  one pass: {each.sweep.count()}{kept} (unfused {each.sweep.unfused_bytes} bytes)"
                 if owned:
@@ -208,10 +235,44 @@ class SweepProgram:
                 work = times * operations_of_layers(layers)
                 yield f"  {node.op} {named(node.args[0])}: {sizes}, {work} operations a cell"
 
+    def _passes(
+        self, by_depth: Mapping[Offset, Sequence[Node]]
+    ) -> tuple[tuple[SweepPass, ...], tuple[tuple[Node, ...], ...]]:
+        """The passes of a stage, and the nodes of each: for each depth one over what all targets have, and a layer at
+        the last walls for those with more.
+        """
+        dims, found, nodes_of = self.graph.grid.dims, [], []
+        for depth, nodes in by_depth.items():
+            common = tuple(map(min, *(self.places[node] for node in nodes), (1,) * dims))
+            ways: list[tuple[list[Node], Offset, int | None]] = [(list(nodes), common, None)]
+            for more in dict.fromkeys(self.places[node] for node in nodes):
+                own = [node for node in nodes if self.places[node] == more]
+                ways += [(own, more, dim) for dim in range(dims) if more[dim] > common[dim]]
+            sweeps: dict[tuple[Node, ...], GraphSweep] = {}
+            for own, more, layer in ways:
+                key = tuple(map(_computed, own))
+                sweep = sweeps.setdefault(key, GraphSweep(key, dims, not self.exact))
+                found.append(SweepPass(sweep, depth, more, common, layer))
+                nodes_of.append(tuple(own))
+        return tuple(found), tuple(nodes_of)
+
+    def _reads(self, leaf: Node, reach: Reach, depth: Offset, more: Offset) -> bool:
+        """Note that an array is read at offsets, and return whether that is beside the values that a rank owns. more:
+        how many more values than cells are made of it at the last wall.
+        """
+        wide = []
+        for dim, ((low, high), d, extra, own) in enumerate(zip(reach, depth, more, self.places[leaf], strict=True)):
+            below, above = d - low, high + d + extra - own
+            wide.append(max(0, below, above, high))
+            if self.graph.grid.walled[dim]:
+                self._beyond.setdefault(leaf, set()).update((dim, k) for k, n in enumerate((below, above)) if n > 0)
+        self.halo[leaf] = tuple(map(max, self.halo[leaf], wide))
+        return any(wide)
+
     def _require_walls(self) -> None:
         for node in () if self.graph.backward else self.arrays:
-            for dim, wide in enumerate(self.halo[node]):
-                if wide and self.graph.grid.walled[dim] and None in (given_walls(node)[dim] or (None,)):
+            for dim, side in sorted(self._beyond.get(node, ())):
+                if (given_walls(node)[dim] or (None, None))[side] is None:
                     axis, name = self.graph.axes[dim], named(node)
                     raise InputError(
                         f"{name} of {self.graph.name} is read beyond the walls of axis {axis}, where it has no values",
@@ -235,6 +296,16 @@ def _said_options(sweep: GraphSweep, owned: Offset) -> Iterator[str]:
         )
 
 
+def placed(outputs: Sequence[Node], faces: Sequence[Faces], grid: Grid) -> tuple[Node, ...]:
+    """Results such that each node stands at one place: what is to stand elsewhere, too, is held there."""
+    found: list[Node] = []
+    known = {node: faces_at(node) for node in ordered(outputs) if node.op in ARRAYS}
+    for node, place in zip(outputs, faces, strict=True):
+        elsewhere = node.is_field and known.setdefault(node, place) != place
+        found.append(hold(node, grid.walls(None), place) if elsewhere else node)
+    return tuple(found)
+
+
 def named(node: Node) -> str:
     """The name of a leaf or of an array for the user."""
     return node.value[0] if node.op == "field" else str(node.value) if node.op in ("number", "network") else node.op
@@ -242,9 +313,8 @@ def named(node: Node) -> str:
 
 def given_walls(node: Node) -> Walls:
     """The user's boundary conditions of an array; folds are zero there."""
-    if node.op == "fold":
-        return tuple(pair and (0.0, 0.0) for pair in node.value[0])
-    return node.value if node.op == "hold" else node.value[1]
+    walls = walls_at(node) or ()
+    return tuple(pair and (OUTSIDE, OUTSIDE) for pair in walls) if node.op == "fold" else walls
 
 
 def walls_of(node: Node) -> Walls:

@@ -12,11 +12,11 @@ from typing import Any
 from hpckit.adjoint.checks import require_finite
 from hpckit.adjoint.derived import vjp_graph
 from hpckit.adjoint.models import TracedModel, plain
-from hpckit.adjoint.program.execute import BoundProgram, Turn, require_same_grid
+from hpckit.adjoint.program.execute import BoundProgram, Turn, require_places, require_same_grid
 from hpckit.adjoint.program.stages import Graph
 from hpckit.errors import InputError
 from hpckit.grid.field import Field
-from hpckit.kernels.graph.nodes import Node
+from hpckit.kernels.graph.nodes import Node, faces_at
 
 __communicates__ = True  # its frames are not call sites
 State = list[Field]
@@ -46,6 +46,7 @@ class Pool:
             raise InputError(
                 f"{step.name} has {self.fields} results: its first {self.fields} arguments are the fields of the state"
             )
+        step.require_state(graph.inputs[: self.fields], graph.faces)
         back = vjp_graph(graph)
         # Parameters on which nothing depends smoothly, as masks, cost nothing on the way back.
         self._sloped = [
@@ -54,7 +55,8 @@ class Pool:
             if k >= self.fields and not _is_zero(node)
         ]
         kept = [*back.outputs[: self.fields], *(back.outputs[self.fields + k] for k in self._sloped)]
-        back = replace(back, outputs=tuple(kept))
+        places = [*range(self.fields), *(self.fields + k for k in self._sloped)]
+        back = replace(back, outputs=tuple(kept), faces=tuple(back.faces[k] for k in places))
         programs = step.program(graph), step.program(back)
         self.linear = not set(graph.inputs[: self.fields]) & set(programs[1].arrays)  # the way back reads no state
         zero = (0,) * len(graph.axes)
@@ -87,8 +89,8 @@ class Pool:
             tuple(map(max, programs[1].halo[seed], programs[1].halo.get(result, zero)))
             for seed, result in zip(self.seeds, back.outputs, strict=False)
         ]
-        self.now = [self._there.zeros(halo=halo) for halo in wide]
-        self._next = [self._there.zeros(halo=halo) for halo in wide]
+        self.now = [self._there.zeros(None, halo, place) for halo, place in zip(wide, graph.faces, strict=True)]
+        self._next = [self._there.zeros(None, halo, place) for halo, place in zip(wide, graph.faces, strict=True)]
         self.parameters: list[Any] = []
         self.slopes: list[Any] = []
         self._results: list[Field | None] = []
@@ -109,14 +111,18 @@ class Pool:
         self.held = {0}
         if not self.parameters:
             self.parameters = [
-                self._there.zeros(halo=halo) if isinstance(arg, Field) else 0.0
-                for arg, halo in zip(args[self.fields :], self._halos[self.fields :], strict=False)
+                self._there.zeros(node, halo) if isinstance(arg, Field) else 0.0
+                for arg, halo, node in zip(
+                    args[self.fields :], self._halos[self.fields :], self.graph.inputs[self.fields :], strict=False
+                )
             ]
             self.slopes = [arg.like() if isinstance(arg, Field) else 0.0 for arg in args[self.fields :]]
-            results = self._back.program.graph.outputs[self.fields :]
+            there = self._back.program.graph
             self._results = [
-                self._back.zeros(node) if isinstance(args[self.fields + k], Field) else None
-                for k, node in zip(self._sloped, results, strict=True)
+                self._back.zeros(node, (), faces) if isinstance(args[self.fields + k], Field) else None
+                for k, node, faces in zip(
+                    self._sloped, there.outputs[self.fields :], there.faces[self.fields :], strict=True
+                )
             ]
         for k, arg in enumerate(args[self.fields :]):
             if isinstance(arg, Field):
@@ -192,7 +198,7 @@ class Pool:
         derived = vjp_graph(graph, with_results=True, wanted=self.fields)
         bound = cost.bound(derived, args)
         if not self._costs:
-            self._costs = [self._there.zeros() for _ in range(self.fields)]
+            self._costs = [self._there.zeros(None, (), faces) for faces in self.graph.faces]
         inputs = dict(zip(derived.inputs, [*args, 1.0], strict=True))
         if looking:
             require_finite(bound, inputs, when=looking)
@@ -245,8 +251,9 @@ class Pool:
         for node, halo, each in zip(wanted, self._halos[known:], forced, strict=True):
             if isinstance(each, Field):
                 require_same_grid([self._like[0], each], self._name)
+                require_places([each], [faces_at(node)], f"the forcing of {self._name}: field")
                 if node not in self._forced:
-                    self._forced[node] = self._there.zeros(halo=halo)
+                    self._forced[node] = self._there.zeros(node, halo)
                 self.settle()  # what waits reads what the field is now
                 self._forced[node].interior[...] = each.interior
                 each = self._forced[node]
@@ -262,7 +269,10 @@ class Pool:
     def _buffer(self) -> State:
         if self._free:
             return self._free.pop()
-        return [self._there.zeros(halo=halo) for halo in self._halos[: self.fields]]
+        return [
+            self._there.zeros(node, halo)
+            for node, halo in zip(self.graph.inputs[: self.fields], self._halos, strict=False)
+        ]
 
 
 def _is_zero(node: Node) -> bool:

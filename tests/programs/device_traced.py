@@ -1,0 +1,43 @@
+"""A traced step of centers and faces between walls, and its derivatives, with fields on a GPU: as on the host."""
+
+from __future__ import annotations
+
+import numpy as np
+
+import hpckit as hp
+from hpckit.comm.device import HOST
+from hpckit.comm.gpu import find_gpu
+
+A = hp.adjoint
+SHAPE = (4, 5)
+WALLS = {"h": {"y": hp.bc.mirror}, "u": {"y": hp.bc.antisymmetric}, "v": {"y": hp.bc.antisymmetric}}
+mesh = hp.Mesh(hp.world(), y=0, x=1, periodic="x", shape=SHAPE)
+
+
+@A.model(walls=WALLS)
+def step(h, u, v, dt):
+    deep, wide = 0.5 * (h + h[0, -1]) * u, 0.5 * (h + h[-1, 0]) * v
+    v = (v - dt * (h * h[-1, 0] * (v[+1, 0] - v[-1, 0]) + h - h[-1, 0])).hold({"y": (0.0, None)})
+    u = u - dt * (0.25 * (v + v[0, -1] + v[+1, 0] + v[+1, -1]) * (u[+1, 0] - u[-1, 0]) + h - h[0, -1])
+    return h - dt * (deep[0, +1] - deep + wide[+1, 0] - wide), u, v
+
+
+def results(device):
+    """The next state, the sensitivities to the last, and a sum of faces."""
+    random = np.random.default_rng(1)
+    fields = []
+    for location in (("center", "center"), ("center", "face"), ("face", "center")):
+        points = hp.Decomposition(SHAPE, mesh.topology, 1, location)
+        fields.append(hp.Field.zeros(mesh, points, device=device))
+        fields[-1].set_from_host(random.random(points.global_shape)[points.global_slices(mesh.rank)])
+    now, pull = A.vjp(step, *fields, 0.1)
+    value, (_, slope) = A.gradient(A.model(lambda h, v: (0.5 * (h + h[-1, 0]) * v * v).sum(), walls=WALLS["h"]))(
+        fields[0], fields[2]
+    )
+    *back, number = pull(*now)
+    return [each.to_host() for each in (*now, *back, slope)] + [np.array(value), np.array(number)]
+
+
+for there, here in zip(results(find_gpu(hp.world())), results(HOST), strict=True):
+    np.testing.assert_allclose(there, here, rtol=1e-13, atol=1e-14)
+hp.print_root("alike")
