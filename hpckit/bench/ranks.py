@@ -147,21 +147,32 @@ def against_one(
     cores that share memory and cache give at best; `rounds` of each. Where sweeps go in two orders `steps` is even, so
     that each has both. before: what goes before those of `together` and of `alone`, untimed. Collective.
 
-    Rounds in which a rank waited for its core, as another program had it, are made again, up to MOST times as many;
-    those in which ranks waited least count. `rounds_made` says how many there were, `rounds_disturbed` how many of
-    those that count were disturbed all the same.
+    Rounds are those of `in_calm_rounds`.
     """
     from mpi4py import MPI
 
-    found: list[dict[str, Any]] = []
-    calm = 0
-    for turn in range(-1, MOST * rounds):
-        watch = Stopwatch()
-        times = {
+    def times_of(watch: Stopwatch) -> dict[str, float]:
+        return {
             "all ranks": watch.seconds(together, steps, comm, before[0]),
             "1 rank": alone_in_turn(comm, partial(watch.seconds, alone, steps, MPI.COMM_SELF, before[1])),
             "1 rank each": watch.seconds(alone, steps, comm, before[1]),
         }
+
+    return in_calm_rounds(comm, times_of, rounds)
+
+
+def in_calm_rounds(comm: Any, times_of: Callable[[Stopwatch], dict[str, float]], rounds: int) -> dict[str, Any]:
+    """`times` by name, of so many rounds; `times_of` times each name once, by the watch that it is given. Collective.
+
+    Rounds in which a rank waited for its core, as another program had it, are made again, up to MOST times as many;
+    those in which ranks waited least count. `rounds_made` says how many there were, `rounds_disturbed` how many of
+    those that count were disturbed all the same.
+    """
+    found: list[dict[str, Any]] = []
+    calm = 0
+    for turn in range(-1, MOST * rounds):
+        watch = Stopwatch()
+        times = times_of(watch)
         waited = slowest(comm, watch.waited)
         if turn < 0:
             continue  # it compiled the kernels and touched the memory
@@ -170,7 +181,6 @@ def against_one(
         if calm == rounds:
             break
     kept = calmest(found, rounds)
-    names = ("1 rank", "all ranks", "1 rank each")
-    by_name: Times = {name: [found[turn]["times"][name] for turn in kept] for name in names}
+    by_name: Times = {name: [found[turn]["times"][name] for turn in kept] for name in found[0]["times"]}
     disturbed = sum(share > CALM for share in kept.values())
     return {"times": by_name, "rounds_made": len(found), "rounds_disturbed": disturbed}

@@ -224,11 +224,13 @@ def of_npbench(quick: bool, rounds: int) -> Result:
 def on_ranks(n: int, rounds: int) -> Result:
     """What a second rank gives the gradient and the steps, and one message for all members against one for each."""
     (found,) = run_ranks("hpckit.bench.stencil.traced_ranks", RANKS, [(n, rounds)])
-    gain = {name: by_round(found[f"{name} alone"], found[name]) for name in ("steps", "gradient")}
-    rows = [timed(f"{RANKS} ranks", name, each) for name, each in found.items()]
+    times = found["times"]
+    gain = {name: by_round(times[f"{name} alone"], times[name]) for name in ("steps", "gradient")}
+    made = {name: found[name] for name in ("rounds_made", "rounds_disturbed")}
+    rows = [timed(f"{RANKS} ranks", name, each, 1, **made) for name, each in times.items()]
     return rows, {
         "adjoint_2ranks_eff": spread(by_round(gain["gradient"], gain["steps"])),
-        "ensemble_one_message": ratio(found["messages of each"], found["one message"]),
+        "ensemble_one_message": ratio(times["messages of each"], times["one message"]),
     }
 
 

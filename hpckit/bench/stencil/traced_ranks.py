@@ -11,8 +11,7 @@ from mpi4py import MPI
 
 from hpckit.adjoint.ensemble import Ensemble
 from hpckit.adjoint.windows.window import Window
-from hpckit.bench.measure import seconds_of
-from hpckit.bench.ranks import answer
+from hpckit.bench.ranks import Stopwatch, alone_in_turn, answer, in_calm_rounds
 from hpckit.bench.stencil.burgers import energy, step
 from hpckit.bench.stencil.traced import MEMBERS, SMALL, STEPS, start
 from hpckit.comm.mesh import Mesh
@@ -22,7 +21,7 @@ EXCHANGES = 50
 
 
 def case(n: int, rounds: int) -> dict[str, Any]:
-    """Seconds of each candidate, in turn; those alone run on rank 0 while the others wait."""
+    """`times` of each candidate in calm rounds; those alone run on each rank in turn, while the others sleep."""
     comm = MPI.COMM_WORLD
     both = Mesh(comm, y=0, x=1, periodic=("y", "x"), shape=(n, n))
     alone = Mesh(MPI.COMM_SELF, y=1, x=1, periodic=("y", "x"))
@@ -49,18 +48,20 @@ def case(n: int, rounds: int) -> dict[str, Any]:
             joined(stack)
 
     candidates |= {"messages of each": one_by_one, "one message": at_once}
-    times: dict[str, list[float]] = {name: [] for name in candidates}
-    for turn in range(rounds + 1):  # the first compiles
-        for name, call in candidates.items():
-            comm.Barrier()
-            seconds = seconds_of(call) if not name.endswith("alone") or comm.rank == 0 else 0.0
-            comm.Barrier()
-            if turn:
-                times[name].append(seconds)
+
+    def times_of(watch: Stopwatch) -> dict[str, float]:
+        return {
+            name: alone_in_turn(comm, partial(watch.seconds, call, 1, MPI.COMM_SELF))
+            if name.endswith("alone")
+            else watch.seconds(call, 1, comm)
+            for name, call in candidates.items()
+        }
+
+    found = in_calm_rounds(comm, times_of, rounds)
     members.close()
     both.close()
     alone.close()
-    return times
+    return found
 
 
 if __name__ == "__main__":
