@@ -57,6 +57,10 @@ class BoundProgram:
         """A field with at least the given halo and the halo that an array of the program needs; see `Place.zeros`."""
         return self._place.zeros(node, halo, faces)
 
+    def set_walls(self, node: Node, field: Field) -> None:
+        """Set what an input's boundary conditions write on the walls, as a run does."""
+        self._place.set_walls(node, field)
+
     def run(
         self,
         inputs: Mapping[Node, Any],

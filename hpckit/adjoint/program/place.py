@@ -13,7 +13,7 @@ from hpckit.errors import InputError
 from hpckit.grid.boundary_conditions import Fill
 from hpckit.grid.exchange import HaloExchange
 from hpckit.grid.field import Field
-from hpckit.kernels.graph.nodes import ARRAYS, OUTSIDE, POINTWISE, Faces, Node, Offset, Walls, faces_at
+from hpckit.kernels.graph.nodes import ARRAYS, OUTSIDE, POINTWISE, Faces, Node, Offset, Walls, faces_at, sets_wall
 from hpckit.kernels.graph.reference import number
 from hpckit.kernels.graph.region import Block, Box
 from hpckit.plan.grid.decomposition import Decomposition
@@ -75,6 +75,13 @@ class Place:
             wide = tuple(map(max, wide, self.program.halo[node]))
         return Field.zeros(self.mesh, self.decomposition(faces, wide), device=self.device)
 
+    def set_walls(self, node: Node, field: Field) -> None:
+        """Set what boundary conditions of an array write on the walls themselves, in a field given for it."""
+        for dim, fills in enumerate(walls_of(node)):
+            for high, fill in enumerate(fills or ()):
+                if faces_at(node)[dim] and sets_wall(fill) and self.sides[dim][high]:
+                    field.interior.swapaxes(0, dim)[-high] = wall_value(fill)
+
     def fits(self, node: Node, field: Field) -> bool:
         """Whether a field's halo is wide enough to be used in place."""
         return all(a >= b for a, b in zip(field.decomposition.halo, self.program.halo[node], strict=False))
@@ -127,6 +134,11 @@ class Place:
             for dim, pair in enumerate(walls)
             if pair and any(fill is not None for fill in pair)
         }
+
+
+def wall_value(fill: Any) -> float:
+    """What a fill writes on a wall."""
+    return 0.0 if isinstance(fill, str) else fill
 
 
 def locations(faces: Faces) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from hpckit.adjoint.networks import run_network
-from hpckit.adjoint.program.place import Numbers, Place
+from hpckit.adjoint.program.place import Numbers, Place, wall_value
 from hpckit.adjoint.program.stages import MADE, SweepPass, walls_of
 from hpckit.adjoint.transforms import ADDED_UP
 from hpckit.grid import sums
@@ -317,11 +317,6 @@ class Script:
         for each in program.arrays:
             if each.op == "output" and each.args[0] is node:
                 self._set_walls(each, self.values[each])
-
-
-def wall_value(fill: Any) -> float:
-    """What a fill writes on a wall."""
-    return 0.0 if isinstance(fill, str) else fill
 
 
 def _folded(slot: int, dim: int, depth: int, edge: int, step: int, fill: str, face: bool) -> Part:

@@ -105,8 +105,9 @@ class Pool:
         for k in list(self.states):
             self.drop(k)
         first = self._buffer()
-        for own, arg in zip(first, args[: self.fields], strict=True):
+        for node, own, arg in zip(self.graph.inputs, first, args, strict=False):
             own.interior[...] = arg.interior
+            self._there.set_walls(node, own)  # a walk that goes on compares it with what was kept
         self.states[0] = first
         self.held = {0}
         if not self.parameters:
@@ -127,6 +128,7 @@ class Pool:
         for k, arg in enumerate(args[self.fields :]):
             if isinstance(arg, Field):
                 self.parameters[k].interior[...] = arg.interior
+                self._there.set_walls(self.graph.inputs[self.fields + k], self.parameters[k])
                 if k in self._sloped:
                     self.slopes[k].interior[...] = 0.0
             else:
