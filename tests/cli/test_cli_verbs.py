@@ -281,7 +281,7 @@ def test_a_directory_that_cannot_be_is_named(given: str, message: str, capsys: p
 @pytest.mark.parametrize(
     ("command", "module"),
     [
-        (["run", "heat", "--dry-run"], "hpckit.apps.diffusion.run"),
+        (["run", "md/melt", "--dry-run"], "hpckit.apps.md.run"),
         (["bench", "watch"], "hpckit.bench.overhead.watch"),
         (["analyze", "trajectory.h5md"], "hpckit.cli.verbs.analyze"),
     ],

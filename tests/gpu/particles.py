@@ -428,12 +428,9 @@ def ghosts(device: Device, dtype: np.dtype) -> Pairs:
     number, inner_high = np.array([3, 2, 1]), np.array([8.0, np.inf, np.inf])
     inner[1] = 4.0
     where = low, high, number, inner, inner_high
-    counts = np.zeros(6, np.int64)
-    simd.choose(x, n, *where, counts, np.empty(0, np.int64))
-    ends = np.concatenate([[0], np.cumsum(counts)])
-    chosen = np.empty(ends[-1], np.int64)
-    simd.choose(x, n, *where, ends[:-1].copy(), chosen)
-    segments = np.repeat(np.arange(6), counts)
+    counts, pairs_found = np.zeros(6, np.int64), np.empty((6 * n, 2), np.int32)
+    count = simd.choose_pairs(x, n, *where, counts, pairs_found)
+    segments, chosen = pairs_found[:count].T
     order = np.lexsort((segments, chosen))
 
     positions, options = device.to_device(x), (device.to_device(low), device.to_device(high), *where[2:])

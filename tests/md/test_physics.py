@@ -123,7 +123,8 @@ def test_heat_flows_until_types_are_equally_hot(tmp_path):
                 hot[kind].append(squares[frame.types == kind].mean() / 3)
     (light, light_error), (heavy, heavy_error) = (mean_and_error(np.array(each)) for each in hot)
     assert max(light_error, heavy_error) < 0.02 * light
-    assert abs(light / heavy - 1) < 0.03
+    # Temperatures of 250 particles vary by 5 %, and these are some ten independent ones of each: 2.3 % of the ratio.
+    assert abs(light / heavy - 1) < 0.08
 
 
 @pytest.mark.nightly

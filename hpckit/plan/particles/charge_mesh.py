@@ -87,9 +87,7 @@ class ChargeMeshPlan:
     @property
     def exchanges(self) -> int:
         """How many there are, one after the other."""
-        each = [part.changes if isinstance(part, FourierPlan) else [part] for part in self.parts]
-        flat = [one for several in each for one in several]
-        return sum(len(one.hops) if isinstance(one, RedistributionPlan) else 1 for one in flat)
+        return sum(getattr(part, "exchanges", 1) for part in self.parts)
 
     def steps(self) -> Iterator[Step]:
         """The steps of all exchanges; cells count anew in each."""

@@ -63,6 +63,11 @@ class FourierPlan:
         """How many ranks."""
         return self.source.ranks
 
+    @property
+    def exchanges(self) -> int:
+        """How many there are, one after the other."""
+        return sum(change.exchanges for change in self.changes)
+
     def title(self) -> str:
         """What it is, in a few words."""
         shape = " x ".join(map(str, self.source.shape))

@@ -45,6 +45,11 @@ class RedistributionPlan:
         return self.hops[0].ranks
 
     @property
+    def exchanges(self) -> int:
+        """How many there are, one after the other."""
+        return len(self.hops)
+
+    @property
     def source(self) -> Layout:
         """The layout before."""
         return self.ends[0] if self.ends else self.hops[0].source
