@@ -42,7 +42,7 @@ BESIDE = (
 @pytest.mark.parametrize(
     ("ranks", "names"),
     [
-        (1, ("inner steps", "rigid bodies", "biases")),
+        (1, ("inner steps", "rigid bodies", "biases", "coupling")),
         *(pytest.param(n, BESIDE, marks=pytest.mark.nightly) for n in (1, 2)),
         pytest.param(3, tuple(name for name in BESIDE if name != "pppm"), marks=pytest.mark.nightly),  # 8 cells along x
     ],

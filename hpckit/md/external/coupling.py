@@ -136,7 +136,7 @@ class Coupling:
             table = device.to_device(stored_table(each.table, pair_forces.form, None, None))
             for part in (parts.inner, parts.outer):
                 if len(part):
-                    what = part, pair_forces.records(particles), lists.bounds, lists.entries, table
+                    what = part, pair_forces.records(particles), lists.bounds, neighbors.ends, lists.entries, table
                     forces(pair_forces.kernel(True), pair_forces.form, *what, *self._out)
             columns.append(np.where(there, device.to_host(self._out[1][:slots, 0]), 0.0))
         rows = np.ascontiguousarray(np.stack(columns, axis=1))
