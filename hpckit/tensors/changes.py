@@ -16,7 +16,7 @@ from hpckit.kernels.device_array import is_device_array
 from hpckit.plan.protocol import NOBODY
 from hpckit.plan.tensors.hop import Hop
 from hpckit.plan.tensors.redistribution import RedistributionPlan
-from hpckit.tensors.exchange import Box, MessageBox, program, redistribute
+from hpckit.tensors.exchange import Box, MessageBox, added, program, redistribute
 
 __communicates__ = True  # its frames are not call sites
 MOST = 1 << 22  # bytes that a rank sends in a hop through shared memory; MPI moves longer messages as quickly
@@ -128,12 +128,7 @@ class MemoryExchange:
             slots[after.summand][after.box] = local[before.box]
         for part in self._in:
             slots[part.summand][part.box] = part.buffers[turn]
-        step = 1
-        while step < len(slots):
-            for slot in range(0, len(slots) - step, 2 * step):
-                slots[slot] += slots[slot + step]
-            step *= 2
-        return slots[0]
+        return added(slots)
 
 
 def _part(transport: Transport, dtype: np.dtype, rank: int, k: int, part: MessageBox) -> _Part:

@@ -93,12 +93,17 @@ def _exchanged(mesh: Mesh, hop: Hop, its: HopProgram, local: Any) -> Any:
     _send(mesh, leaving, taken)
     for part, (_, came) in zip(arriving, taken, strict=True):
         slots[part.summand][part.box] = placed(came, local)
+    return added(slots)
+
+
+def added(summands: list[Any]) -> Any:
+    """The sum of arrays by a tree over their places in the list, however they arrived; they are overwritten."""
     step = 1
-    while step < len(slots):
-        for slot in range(0, len(slots) - step, 2 * step):
-            slots[slot] += slots[slot + step]
+    while step < len(summands):
+        for place in range(0, len(summands) - step, 2 * step):
+            summands[place] += summands[place + step]
         step *= 2
-    return slots[0]
+    return summands[0]
 
 
 def _doubled(mesh: Mesh, its: HopProgram, local: Any) -> Any:

@@ -9,6 +9,7 @@ import pytest
 from test_simulated import SMALL, hpckit, temperature
 
 from hpckit.comm.gpu import first_gpu, missing
+from hpckit.kernels.compile.cuda.jit import kernels
 from tests.gpu.checks import checks
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(missing() != "", reason=missing())]
@@ -31,6 +32,13 @@ def test_a_run_on_gpus_has_the_fields_of_one_on_cores(tmp_path, ranks):
 @pytest.mark.parametrize("check", checks(), ids=lambda check: check.name)
 def test_kernels_agree_with_the_cpu(check):
     assert [row for row in check.rows(first_gpu()) if not row["passed"]] == []
+
+
+def test_the_driver_launches_what_numba_has_launched():
+    for check in checks():
+        if check.name == "numbers of 16 bits":
+            assert all(row["passed"] for _ in range(2) for row in check.rows(first_gpu()))
+    assert sum(kernel.direct for kernel in kernels() if "narrow" in kernel.function.__module__) > 0
 
 
 def test_the_benchmark_has_figures(tmp_path):
