@@ -18,15 +18,19 @@ __version__ = "0.1.0"
 def loaded_on_use(module: str, homes: Mapping[str, str]) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
     """The `__getattr__` and `__dir__` of a module whose names live elsewhere; homes: name -> module, or `module:name`.
 
-    Raises `AttributeError` with the nearest name for any other.
+    Raises `AttributeError` for any other, with the namespace that has it or the nearest name.
     """
 
     def get(name: str) -> object:
         if name not in homes:
             from hpckit.errors import nearest
 
+            spaces = NAMESPACES.items() if module == "hpckit" and not name.startswith("_") else ()
+            within = [f"hp.{space}.{name}" for space, home in spaces if name in dir(importlib.import_module(home))]
             near = nearest(name, homes)
             hint = f"did you mean {near}?" if near else f"it has {', '.join(sorted(homes))}"
+            if within:
+                hint = f"it is {' or '.join(within)}"
             raise AttributeError(f"module {module!r} has no attribute {name!r}; {hint}")
         home, _, inner = homes[name].partition(":")
         found = importlib.import_module(home)

@@ -335,5 +335,7 @@ def test_every_public_name_is_there():
     for space in spaces:
         for name in getattr(space, "__all__", ()):
             assert getattr(space, name) is not None
-    with pytest.raises(AttributeError, match="no attribute 'Meshh'"):
+    with pytest.raises(AttributeError, match="no attribute 'Meshh'; did you mean Mesh"):
         _ = hpckit.Meshh
+    with pytest.raises(AttributeError, match=r"no attribute 'gradient'; it is hp\.adjoint\.gradient"):
+        _ = hpckit.gradient
