@@ -309,8 +309,9 @@ class Engine:
         drafts = piece.tokens[len(text.tokens) - piece.start :]
         if text.needs_all and piece.start < text.prompt:
             for row, place in zip(logits, range(piece.start + 1, text.prompt), strict=False):
-                logprobs = log_probabilities(row)
-                sample.prompt.append(tuple(likeliest(logprobs, sampling.logprobs or 0, text.tokens[place])))
+                if place > len(sample.prompt):  # else it is computed again, after a preemption
+                    logprobs = log_probabilities(row)
+                    sample.prompt.append(tuple(likeliest(logprobs, sampling.logprobs or 0, text.tokens[place])))
         self.counters.prompt_tokens += max(0, min(piece.end, text.prompt) - piece.start)
         if piece.end < len(text.tokens):
             return [], len(piece.tokens)

@@ -12,7 +12,7 @@ from hpckit.cli.main import main
 from hpckit.errors import HpckitError
 from hpckit.io.safetensors import Safetensors, save_safetensors
 from hpckit.kernels.nn.tile.packed import from_gguf, unpack_blocks
-from hpckit.serving import Engine, Sampling
+from hpckit.serving import Engine, Sampling, ServingStep, TextPiece
 
 gguf = pytest.importorskip("gguf", reason="gguf is not installed")
 WIDE = {"hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4, "vocab_size": 256}
@@ -141,11 +141,75 @@ def test_the_head_of_a_mixed_file_keeps_its_type(tmp_path):
     assert answer(tmp_path / "m.gguf", weights="q4_0")[2].weights.head.packed.kind == "q4_0"
 
 
-def test_speeds_of_positions_have_their_factors(tmp_path):
-    scaling = {"rope_type": "linear", "factor": 4.0}
-    folder = write_model(tmp_path / "model", "llama", rope_scaling=scaling)
-    path = write_gguf(tmp_path / "m.gguf", folder, **{"rope_freqs.weight": np.full(2, 4, np.float32)})
-    assert answer(path)[:2] == answer(folder)[:2]
+FACTOR = {"add_rope_scaling_factor": 4.0}
+ORIGINAL = {"add_rope_scaling_type": gguf.RopeScalingType.YARN, "add_rope_scaling_orig_ctx_len": 64, **FACTOR}
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
+SLOPED = {"beta_fast": 4.0, "beta_slow": 2.0}
+LLAMA3 = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "factor": 8.0, "original_max_position_embeddings": 64}
+
+
+def slowed():
+    """The factors of LLAMA3, as llama.cpp's converter writes them."""
+    rounds = 64 * 1e4 ** (-np.arange(4) / 4) / (2 * np.pi)
+    share = np.clip((rounds - 1) / (4 - 1), 0, 1)
+    return {"rope_freqs.weight": (1 / (share + (1 - share) / 8)).astype(np.float32)}
+
+
+@pytest.mark.parametrize(
+    ("kind", "scaling", "told", "tensors"),
+    [
+        ("llama", {"rope_type": "linear", "factor": 4.0}, FACTOR, {}),  # without a type
+        ("llama", {"rope_type": "linear", "factor": 4.0}, {}, {"rope_freqs.weight": np.full(4, 4, np.float32)}),
+        ("llama", {"rope_type": "llama3", **LLAMA3}, {}, slowed()),
+        ("llama", YARN, ORIGINAL, {}),
+        ("qwen2", YARN, ORIGINAL, {}),
+        (
+            "qwen2",
+            {**YARN, "original_max_position_embeddings": 256},
+            {**ORIGINAL, "add_rope_scaling_orig_ctx_len": None},
+            {},
+        ),
+        (
+            "llama",
+            {**YARN, **SLOPED, "attention_factor": 1.4},
+            {
+                **ORIGINAL,
+                "add_rope_scaling_yarn_attn_factor": 1.4,
+                **{f"add_rope_scaling_yarn_{name}": value for name, value in SLOPED.items()},
+            },
+            {},
+        ),
+    ],
+)
+def test_positions_are_scaled_as_by_transformers(kind, scaling, told, tensors, tmp_path):
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    rope = {"rope_scaling": scaling, "rope_theta": 10000.0}
+    folder = write_model(tmp_path / "model", kind, hidden_size=48, **rope)
+    vocabulary = {"add_tokenizer_model": "none", **{call: value for call, value in told.items() if value is not None}}
+    path = write_gguf(tmp_path / "m.gguf", folder, vocabulary=vocabulary, **tensors)
+    prompt = np.random.default_rng(5).integers(0, 61, 120).tolist()
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    with torch.no_grad():
+        expected = theirs(torch.tensor([prompt])).logits[0].numpy()
+    engine = Engine(path, texts=128, rows=128)
+    step = ServingStep((TextPiece(0, 0, tuple(prompt), (3, 1, 0, 2), len(prompt)),))
+    np.testing.assert_allclose(engine.model.run(step), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("told", "tensors", "said"),
+    [
+        ({"add_rope_scaling_type": gguf.RopeScalingType.LONGROPE, **FACTOR}, {}, "longrope"),
+        ({**ORIGINAL, "add_rope_scaling_yarn_ext_factor": 0.5}, {}, "yarn_ext_factor = 0.5"),
+        (ORIGINAL, {"rope_freqs.weight": np.full(4, 4, np.float32)}, "rope_freqs.weight"),
+    ],
+)
+def test_scalings_of_positions_that_are_not_read_are_refused(told, tensors, said, tmp_path):
+    folder = write_model(tmp_path / "model", "llama", hidden_size=48)
+    path = write_gguf(tmp_path / "m.gguf", folder, vocabulary={"add_tokenizer_model": "none", **told}, **tensors)
+    with pytest.raises(HpckitError, match=said):
+        Engine(path)
 
 
 def test_pieces_of_bytes_are_those_of_the_tokenizer(tmp_path):

@@ -2,132 +2,23 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
-from models import write_model
+from models import CONFIGS, write_model
+from schedules import Watched, alone, drawn, requests, scheduled
 
 from hpckit.errors import InputError
-from hpckit.kernels.nn.paged.pages import PAGE
-from hpckit.serving import Engine, Sampling, ServingStep, StepReplay, TextPiece
-
-KINDS = ("mistral", "mixtral", "gpt2")  # the first has a window
+from hpckit.serving import Engine, ServingStep, StepReplay, TextPiece
 
 
-class Watched(Engine):
-    """An engine that keeps the bits of all logits that tokens were chosen from, and proves each step before it runs."""
-
-    def __init__(self, *given, **options):
-        super().__init__(*given, **options)
-        self.bits = {}
-        self.proof = StepReplay(self.blocks.count, self.model.rows)
-        run = self.model.run
-
-        def proved(step):
-            for text in self.scheduler.waiting:
-                self.proof.dropped(text.number)
-            self.proof.run(step, {number: one.text.tokens for number, one in self._samples.items()})
-            return run(step)
-
-        self.model.run = proved
-
-    def _next(self, sample, row):
-        self.bits[sample.request, sample.number, len(sample.text.tokens)] = row.tobytes()
-        return super()._next(sample, row)
-
-    def finish(self):
-        found = {}
-        while not self.idle:
-            for event in self.step():
-                found.setdefault((event.request, event.sample), []).append(event)
-        return {
-            key: ([event.token for event in events], "".join(event.text for event in events))
-            for key, events in found.items()
-        }
-
-
-def requests(seed, count=9, vocab=61):
-    """Prompts of which some begin alike, each with a way to choose tokens."""
-    random = np.random.default_rng(seed)
-    common = random.integers(0, vocab, 70).tolist()
-    found = []
-    for n in range(count):
-        prompt = [
-            *common[: int(random.choice([0, 33, 64, 70]))],
-            *random.integers(0, vocab, random.integers(1, 40)).tolist(),
-        ]
-        way = {} if n % 3 == 0 else {"temperature": 1.3, "seed": n, "top_p": 0.9, "n": 1 + n % 2}
-        if n % 4 == 1:
-            way |= {"frequency_penalty": 0.5, "repetition_penalty": 1.1, "logit_bias": {3: 2.0}}
-        found.append((prompt, Sampling(max_tokens=int(random.integers(1, 30)), ignore_end=True, **way)))
-    return found
-
-
-def alone(folder, given, **options):
-    """Each request in an engine of its own."""
-    engine, tokens, bits = Watched(folder, texts=2, rows=256, prefixes=False, **options), {}, {}
-    for n, (prompt, sampling) in enumerate(given):
-        engine.add(prompt, sampling, name=f"r{n}")
-        tokens |= engine.finish()
-        bits |= engine.bits
-    return tokens, bits
-
-
-def scheduled(folder, given, seed, answers, **options):
-    """All of them in one engine with little memory, in a random order and at random steps; a part of the guesses comes
-    from the `answers`, with mistakes.
-    """
-    random = np.random.default_rng(seed)
-    engine = Watched(
-        folder,
-        rows=int(random.integers(9, 50)),
-        texts=int(random.integers(2, 6)),
-        chunk=int(random.integers(3, 40)),
-        kv_tokens=int(random.integers(6, 12)) * PAGE,
-        speculate=int(random.integers(0, 4)),
-        **options,
-    )
-    guesses = engine._guesses
-
-    def guessed(sample):
-        known, at = answers.get((sample.request, sample.number), ([], ""))[0], len(sample.text.written)
-        own = [token if random.random() < 0.8 else 0 for token in known[at : at + engine.speculate]]
-        own = own[: sample.sampling.max_tokens - at - 1]
-        return tuple(own) if random.random() < 0.5 else guesses(sample)
-
-    engine._guesses = guessed
-    tokens, left = {}, random.permutation(len(given)).tolist()
-    while left or not engine.idle:
-        for _ in range(int(random.integers(0, 3))):
-            if left:
-                n = left.pop()
-                engine.add(*given[n], name=f"r{n}", priority=int(random.integers(0, 2)))
-        if random.random() < 0.1:  # a client that hangs up at once
-            engine.add(given[0][0], Sampling(max_tokens=5), name="gone")
-            gone = engine.step()
-            engine.abort("gone")
-        else:
-            gone = []
-        for event in [*gone, *engine.step()]:
-            tokens.setdefault((event.request, event.sample), []).append(event)
-    assert engine.blocks.used == 0
-    engine.blocks.check()
-    told = {
-        key: ([one.token for one in events], "".join(one.text for one in events))
-        for key, events in tokens.items()
-        if key[0] != "gone"
-    }
-    return told, {key: bits for key, bits in engine.bits.items() if key[0] != "gone"}, engine
-
-
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", CONFIGS)
 def test_every_schedule_gives_the_answer_of_a_request_alone(kind, tmp_path):
-    folder, given = write_model(tmp_path, kind), requests(1)
+    folder, given = write_model(tmp_path / "model", kind), requests(1)
+    draft = write_model(tmp_path / "draft", "llama", 7, num_hidden_layers=1)
     expected = alone(folder, given)
     preempted = found = accepted = 0
     for seed in range(6):
-        tokens, bits, engine = scheduled(folder, given, seed, expected[0])
-        assert tokens == expected[0]
-        assert bits == expected[1]
+        engine = drawn(folder, seed, draft)
+        assert scheduled(engine, given, seed, expected[0]) == expected
         preempted += engine.scheduler.preemptions
         found += engine.counters.found_tokens
         accepted += engine.counters.accepted
@@ -138,7 +29,7 @@ def test_every_schedule_gives_the_answer_of_a_request_alone(kind, tmp_path):
 def test_weights_of_every_kind_keep_the_promise(weights, tmp_path):
     folder, given = write_model(tmp_path, "llama"), requests(2, 5)
     expected = alone(folder, given, weights=weights)
-    assert scheduled(folder, given, 3, expected[0], weights=weights)[:2] == expected
+    assert scheduled(drawn(folder, 4, weights=weights), given, 4, expected[0]) == expected
 
 
 @pytest.mark.parametrize("same", [True, False])
@@ -159,12 +50,32 @@ def test_guesses_of_another_model_change_nothing(same, tmp_path):
 
 
 @pytest.mark.nightly
-def test_a_hundred_schedules(tmp_path):
-    for kind in (*KINDS, "slid", "biased"):
-        folder, given = write_model(tmp_path / kind, kind), requests(3, 14)
-        expected = alone(folder, given)
-        for seed in range(100, 134):
-            assert scheduled(folder, given, seed, expected[0])[:2] == expected
+@pytest.mark.parametrize("weights", ["float32", "bfloat16_dot", "q8_0", "q4_0"])
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_many_schedules(kind, weights, tmp_path):
+    folder, given = write_model(tmp_path / "model", kind), requests(3, 14)
+    draft = write_model(tmp_path / "draft", "llama", 7, num_hidden_layers=1)
+    expected = alone(folder, given, weights=weights)
+    for seed in range(100, 130 if weights == "float32" else 110):
+        assert scheduled(drawn(folder, seed, draft, weights=weights), given, seed, expected[0]) == expected
+
+
+@pytest.mark.parametrize(
+    ("ranks", "replicas", "stages", "kinds"),
+    [
+        (2, 1, 1, ["biased"]),
+        *(
+            pytest.param(*each, list(CONFIGS), marks=pytest.mark.nightly)
+            for each in ((2, 1, 1), (2, 2, 1), (2, 1, 2), (3, 1, 1), (4, 1, 1), (4, 2, 1), (4, 2, 2), (6, 1, 2))
+        ),
+    ],
+)
+def test_ranks_give_the_answer_of_one_under_every_schedule(ranks, replicas, stages, kinds, tmp_path, mpirun):
+    for kind in kinds:
+        write_model(tmp_path / "models" / kind, kind)
+    write_model(tmp_path / "draft", "llama", 7, num_hidden_layers=1)
+    ended = mpirun(ranks, "serving_schedules.py", tmp_path, replicas, stages, timeout=400)
+    assert "good" in ended.stdout
 
 
 def test_a_step_is_a_value():

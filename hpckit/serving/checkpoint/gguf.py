@@ -7,7 +7,7 @@ keep their values to the bit when they are packed again, as the largest number o
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -52,6 +52,7 @@ WHOLE = {
     },
 }
 FACTORS = "rope_freqs.weight"  # by which the speeds of rotary positions are divided
+UNKNOWN = {"attn_factor": 1.0, "yarn_ext_factor": 1.0, "yarn_log_multiplier": 0.0}  # of their scaling: what is read
 
 
 class _Place(NamedTuple):
@@ -194,11 +195,6 @@ class Gguf(Mapping[str, np.ndarray]):
                     "eos_token_id": self.metadata.get("tokenizer.ggml.eos_token_id"),
                 }
             each = int(told("attention.key_length", width // heads))
-            scaling = {"rope_type": told("rope.scaling.type", "none"), "factor": told("rope.scaling.factor", 1.0)}
-            if FACTORS in self._tensors:
-                scaling = {"rope_type": "factors", "factors": self._read(FACTORS, None).reshape(-1).tolist()}
-            if scaling["rope_type"] not in ("none", "linear", "factors"):
-                scaling["rope_type"] += " of GGUF files"
             experts, window = int(told("expert_count", 0)), told("attention.sliding_window")
             like_llama = "mistral" if window else "llama"
             return {
@@ -213,7 +209,7 @@ class Gguf(Mapping[str, np.ndarray]):
                 "max_position_embeddings": told("context_length"),
                 "rms_norm_eps": told("attention.layer_norm_rms_epsilon", 1e-6),
                 "rope_theta": told("rope.freq_base", 1e4),
-                "rope_scaling": None if scaling["rope_type"] == "none" else scaling,
+                "rope_scaling": self._scaling(told),
                 "partial_rotary_factor": told("rope.dimension_count", each) / each,
                 "sliding_window": window,
                 "use_sliding_window": bool(window),
@@ -227,6 +223,32 @@ class Gguf(Mapping[str, np.ndarray]):
             }
         except (KeyError, TypeError, ValueError, ArithmeticError) as problem:
             raise InputError(f"{self.path} does not describe a language model: {fault_of(problem)}") from None
+
+    def _scaling(self, told: Callable[..., Any]) -> dict[str, Any] | None:
+        """How positions are scaled, as llama.cpp reads it: without a type linearly; told: a value of the model's kind.
+
+        The attention's factor that its converter writes for YaRN is transformers', and so is what it means here.
+        """
+        kind = told("rope.scaling.type", "linear")
+        factor = float(told("rope.scaling.factor") or told("rope.scale_linear") or 1.0)
+        given = {part: told(f"rope.scaling.{part}") for part in UNKNOWN}
+        strange = [f"{part} = {value}" for part, value in given.items() if value not in (None, UNKNOWN[part])]
+        if FACTORS in self._tensors:
+            if kind not in ("none", "linear"):
+                strange.append(f"a tensor {FACTORS}")
+            own = self._read(FACTORS, None).reshape(-1) * (factor if kind == "linear" else 1.0)
+            found = {"rope_type": "factors", "factors": own.tolist()}
+        elif kind == "none" or (kind == "linear" and factor == 1.0):
+            return None
+        else:
+            context = told("rope.scaling.original_context_length", told("context_length"))
+            found = {"rope_type": kind, "factor": factor, "original_max_position_embeddings": context}
+        if kind == "yarn":
+            own = {"attention_factor": "attn_factor", "beta_fast": "beta_fast", "beta_slow": "beta_slow"}
+            found |= {theirs: told(f"rope.scaling.yarn_{name}") for theirs, name in own.items()}
+        if strange:
+            found["rope_type"] = f"{kind} with {', '.join(strange)}"
+        return found
 
 
 def _unpaired(rows: np.ndarray, head: int) -> np.ndarray:
