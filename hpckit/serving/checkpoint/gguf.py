@@ -244,8 +244,8 @@ class Gguf(Mapping[str, np.ndarray]):
             context = told("rope.scaling.original_context_length", told("context_length"))
             found = {"rope_type": kind, "factor": factor, "original_max_position_embeddings": context}
         if kind == "yarn":
-            own = {"attention_factor": "attn_factor", "beta_fast": "beta_fast", "beta_slow": "beta_slow"}
-            found |= {theirs: told(f"rope.scaling.yarn_{name}") for theirs, name in own.items()}
+            names = {"attention_factor": "attn_factor", "beta_fast": "beta_fast", "beta_slow": "beta_slow"}
+            found |= {theirs: told(f"rope.scaling.yarn_{name}") for theirs, name in names.items()}
         if strange:
             found["rope_type"] = f"{kind} with {', '.join(strange)}"
         return found
