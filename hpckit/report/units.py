@@ -46,12 +46,13 @@ def number(value: Any, digits: int = 4) -> str:
 
 
 def few_ticks(axis: Any) -> None:
-    """Numbers as plain text at 1, 2 and 5 of each decade of a logarithmic axis of matplotlib; none at others, which
-    would cover each other.
+    """Numbers as plain text at 1, 2 and 5 of each decade of a logarithmic axis of matplotlib, at 1 alone where it has
+    more than two decades; none at others, which would cover each other.
     """
 
     def text(value: float, _: object = None) -> str:
-        return number(value, 1) if f"{value:e}"[0] in "125" else ""
+        low, high = sorted(axis.get_view_interval())
+        return number(value, 1) if f"{value:e}"[0] in ("1" if high > 100 * low else "125") else ""
 
     axis.set_major_formatter(text)
     axis.set_minor_formatter(text)

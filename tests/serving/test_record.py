@@ -39,7 +39,7 @@ def test_what_is_recorded_is_what_was_done(model, tmp_path, monkeypatch):
     lines, about = lines_of(tmp_path), json.loads((tmp_path / "serving.json").read_text())
     for name in COUNTS:
         assert sum(line[name] for line in lines) == about[name] == getattr(engine.counters, name)
-    assert sum(line["steps"] for line in lines) == engine.counters.steps == len(lines) - 1
+    assert sum(line["steps"] for line in lines) == engine.counters.steps == sum(line["steps"] > 0 for line in lines)
     rows = sum(line["rows"] * line["steps"] for line in lines)
     assert rows >= about["prompt_tokens"] + about["written_tokens"] - 4  # all but the last tokens are computed
     assert max(line["waiting"] for line in lines) >= 2
@@ -50,6 +50,24 @@ def test_what_is_recorded_is_what_was_done(model, tmp_path, monkeypatch):
     assert engine.listener is None
     assert not record._arrived
     assert not record._first
+
+
+def test_a_server_that_rests_has_empty_stretches(model, tmp_path):
+    engine = Engine(model, texts=2)
+    record = ServingRecord(tmp_path, engine, {"model": "small"})
+    for _ in range(2):
+        engine.add([1] * 5, Sampling(max_tokens=3, ignore_end=True))
+        while not engine.idle:
+            engine.step()
+        time.sleep(0.25)
+    record.close()
+    lines = lines_of(tmp_path)
+    assert [line["steps"] > 0 for line in lines if line["seconds"] > 0.2] == [False, False]
+    assert sum(line["steps"] for line in lines) == engine.counters.steps
+    resting = [line for line in lines if not line["steps"]]
+    assert {(line["waiting"], line["running"], line["blocks_used"], line["written_tokens"]) for line in resting} == {
+        (0, 0, 0, 0)
+    }
 
 
 def test_generate_draws_a_page_and_report_draws_it_again(model, tmp_path, capsys):

@@ -122,8 +122,8 @@ def _text(about: Record, lines: Sequence[Record], numbers: Record) -> str:
 
 
 CAPTION = (
-    "Each point is a stretch of time. Queue: texts at its end. Batch: means over its steps. A hit is a token of a"
-    " prompt whose keys and values were there. Blocks in use have an owner; the others that are known may be found."
+    "Each point is the end of a stretch of time. Queue: texts at its end. Batch: means over its steps. A hit is a token"
+    " of a prompt whose keys and values were there. Blocks in use have an owner; others that are known may be found."
     " Latencies are those of texts that began (TTFT) or ended (TPOT) in it."
 )
 
@@ -167,7 +167,9 @@ def _picture(lines: Sequence[Record], blocks: int) -> str:
             if all(math.isnan(value) for value in values):
                 continue
             marked = [len(at) < 40 or alone for alone in _alone(values)]
-            axes.plot(at, values, color=color, label=name, linewidth=1.2, marker="o", markevery=marked, markersize=2)
+            drawn = "default" if title.startswith("latency") else "steps-pre"  # a stretch without work is empty
+            way = {"color": color, "label": name, "drawstyle": drawn}
+            axes.plot(at, values, **way, linewidth=1.2, marker="o", markevery=marked, markersize=2)
         axes.set_title(title)
         axes.grid(axis="y")
         axes.margins(x=0.01)

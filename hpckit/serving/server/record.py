@@ -45,7 +45,7 @@ class ServingRecord:
             self._file = (folder / FILE).open("w", encoding="utf-8")
         except OSError as problem:
             raise write_error(problem, folder) from problem
-        self._begin = self._last = time.perf_counter()
+        self._begin = self._last = self._worked = time.perf_counter()
         self._arrived: dict[str, float] = {}
         self._left: dict[str, int] = {}  # samples of a request that have not ended
         self._first: dict[tuple[str, int], tuple[float, int]] = {}  # when, and tokens since then
@@ -57,7 +57,10 @@ class ServingRecord:
 
     def added(self, name: str, samples: int) -> None:
         """A request has come."""
-        self._arrived[name], self._left[name] = time.perf_counter(), samples
+        now = time.perf_counter()
+        if not self._arrived:
+            self._rested(now)
+        self._arrived[name], self._left[name] = now, samples
 
     def aborted(self, name: str) -> None:
         """A request is gone."""
@@ -73,15 +76,19 @@ class ServingRecord:
         self._rows += step.rows
         self._pieces += len(step.pieces)
         self._seconds += seconds
+        self._worked = now
         for event in events:
             if event.request in self._arrived:
                 self._heard(event, now)
-        if now - self._last >= max(SHORTEST, (now - self._begin) / STRETCHES):
+        if now - self._last >= self._stretch(now):
             self._flush(now)
 
     def close(self) -> None:
         """Write the last line and the summary of the run."""
-        self._flush(time.perf_counter())
+        now = time.perf_counter()
+        if not self._arrived:
+            self._rested(now)
+        self._flush(now)
         self._file.close()
         self._about["seconds"] = time.perf_counter() - self._begin
         self._about |= {name: getattr(self._engine.counters, name) for name in ("steps", *COUNTS)}
@@ -93,6 +100,16 @@ class ServingRecord:
         }
         self._engine.listener = None
         self._write_about()
+
+    def _stretch(self, now: float) -> float:
+        return max(SHORTEST, (now - self._begin) / STRETCHES)
+
+    def _rested(self, now: float) -> None:
+        """Nothing was done since the last step: if that is long ago, the stretch ends with it, and one of rest here."""
+        if now - self._worked > self._stretch(now):
+            if self._steps:
+                self._flush(self._worked, rests=True)
+            self._flush(now, rests=True)
 
     def _heard(self, event: Event, now: float) -> None:
         """What a step brought to a sample."""
@@ -127,14 +144,15 @@ class ServingRecord:
         self._seconds = 0.0
         self._own: dict[str, list[float]] = {name: [] for name in LATENCIES}
 
-    def _flush(self, now: float) -> None:
+    def _flush(self, now: float, rests: bool = False) -> None:
+        """A line; rests: no text waits or runs at its end but one that has just come."""
         scheduler, counts, steps = self._engine.scheduler, self._now(), max(1, self._steps)
         line: dict[str, Any] = {
             "time": now - self._begin,
             "seconds": now - self._last,
-            "waiting": len(scheduler.waiting),
-            "running": len(scheduler.running),
-            "blocks_used": self._engine.blocks.used,
+            "waiting": 0 if rests else len(scheduler.waiting),
+            "running": 0 if rests else len(scheduler.running),
+            "blocks_used": 0 if rests else self._engine.blocks.used,
             "blocks_known": self._engine.blocks.known,
             "steps": self._steps,
             "rows": self._rows / steps,
