@@ -325,6 +325,10 @@ def _mixed(config: Config, epsilon: Sequence[float], sigma: Sequence[float]) -> 
     depths = np.sqrt(np.multiply.outer(epsilon, epsilon))
     if config.interaction.mixing == "geometric":
         return depths, np.sqrt(np.multiply.outer(sigma, sigma))
+    if config.interaction.mixing == "sixth_power":
+        cubes = np.power(sigma, 3)
+        mean = 0.5 * np.add.outer(cubes**2, cubes**2)
+        return depths * np.multiply.outer(cubes, cubes) / mean, mean ** (1 / 6)
     return depths, 0.5 * np.add.outer(sigma, sigma)
 
 

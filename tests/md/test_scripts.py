@@ -262,6 +262,39 @@ def test_a_script_starts_and_moves_as_lammps_does_it(tmp_path, loop):
     system.mesh.close()
 
 
+MIXED = """units lj
+lattice fcc 0.8442
+region box block 0 4 0 4 0 5
+create_box 2 box
+create_atoms 1 box
+set type 1 type/fraction 2 0.4 77
+mass * 1.0
+pair_style lj/cut 2.5
+pair_coeff 1 1 1.0 1.0 2.1
+pair_coeff 2 2 0.6 1.3
+pair_modify mix {0} shift yes
+velocity all create 1.0 4928
+fix 1 all nve
+thermo 1
+thermo_style custom step temp epair emol etotal press
+thermo_modify norm no format float %.14g
+run 1
+"""
+
+
+@needs_lammps
+@pytest.mark.parametrize("rule", ["arithmetic", "geometric", "sixthpower"])
+def test_what_pairs_are_not_told_is_mixed_as_in_lammps(tmp_path, rule):
+    text = MIXED.format(rule)
+    expected = thermo_rows(run_lammps(tmp_path, text))[0]
+    (tmp_path / "in.mixed").write_text(text)
+    config = Config.model_validate(settings_of(tmp_path / "in.mixed").tree)
+    system = make_system(config, Start(config), MPI.COMM_SELF, PhaseTimer())
+    it = measure(system)
+    assert [it.potential, it.pressure] == pytest.approx(expected[[2, 5]].tolist(), rel=1e-12)
+    system.mesh.close()
+
+
 def test_velocities_by_place_are_the_same_on_any_ranks_one_of_them_without_particles():
     places = np.random.default_rng(4).random((5, 3))
     parts = [by_place(87287, places[first:last]) for first, last in ((0, 3), (3, 3), (3, 5))]

@@ -24,6 +24,7 @@ NAMES = {
 CHARGED = {"coul/cut": "cut", "coul/long": "ewald", "coul/dsf": "dsf"}  # behind the pair potential's own name
 PAIRED = ("lj/cut", "lj/charmm", "buck")  # with charges
 FADING = "lj/charmm/coul/long"
+MIXING = {"arithmetic": "lorentz_berthelot", "geometric": "geometric", "sixthpower": "sixth_power"}
 EAM = ("eam", "eam/alloy", "eam/fs")
 OF_FILES = {**dict.fromkeys(EAM, "eam"), "sw": "stillinger_weber", "tersoff": "tersoff", "snap": "snap"}
 
@@ -165,7 +166,7 @@ class ForceCommands:
         for key, value in zip(words[::2], words[1::2], strict=True):
             if key in ("shift", "tail"):
                 self.script.set(f"interaction.{key}", value == "yes")
-            elif key == "mix" and value in ("geometric", "arithmetic"):
+            elif key == "mix" and value in MIXING:
                 self.mix = value
             elif key == "table":
                 if int(value) == 0 and self.script.section("coulomb").get("kind") in ("ewald", "pppm"):
@@ -173,7 +174,7 @@ class ForceCommands:
             elif key == "table/disp":
                 continue
             else:
-                raise ValueError(f"pair_modify {key} {value}: known are shift, tail, mix geometric and arithmetic")
+                raise ValueError(f"pair_modify {key} {value}: known are shift, tail, mix {', '.join(MIXING)}")
 
     def _pair_coeff(self, first: str, second: str, *rest: str) -> None:
         if "pair_style" in self.script.failed:
@@ -259,7 +260,7 @@ class ForceCommands:
         self.script.set("interaction.epsilon", [each[0] for each in own], line)
         self.script.set("interaction.sigma", [each[1] for each in own], line)
         rule = self.mix or ("arithmetic" if charmm else "geometric")
-        self.script.set("interaction.mixing", {"arithmetic": "lorentz_berthelot"}.get(rule, rule), line)
+        self.script.set("interaction.mixing", MIXING[rule], line)
         pairs = []
         for (a, b), pair in sorted(given.items()) if not charmm else ():
             values = _numbers(pair, 2)
@@ -282,8 +283,9 @@ class ForceCommands:
         for a, b in combinations(range(1, types + 1), 2):
             one, other = own[a - 1], own[b - 1]
             if (a, b) not in given and {one, other} != {common}:
-                mixed = 0.5 * (one + other) if rule == "arithmetic" else math.sqrt(one * other)
-                found.append({"types": [a, b], "cutoff": mixed})
+                power = {"arithmetic": 1, "sixthpower": 6}.get(rule)
+                mean = (0.5 * (one**power + other**power)) ** (1 / power) if power else math.sqrt(one * other)
+                found.append({"types": [a, b], "cutoff": mean})
         return found
 
     def _table(self, given: dict[tuple[int, int], Pair]) -> None:

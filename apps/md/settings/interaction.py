@@ -14,7 +14,7 @@ Potential = Literal[
 ]  # fmt: skip
 OF_BRICKS = ("brick", "ase")  # functions of all that is near
 OF_FILES = ("eam", "stillinger_weber", "tersoff", "snap")  # of many bodies
-Rule = Literal["lorentz_berthelot", "geometric"]
+Rule = Literal["lorentz_berthelot", "geometric", "sixth_power"]
 FunctionPlace = Annotated[str, RelativeToSource()]  # file.py:name
 
 
@@ -81,7 +81,9 @@ class Interaction(Section):
         (), description="depth of each type for the ends of dihedrals of kind charmm with a weight; empty: epsilon"
     )
     sigma_14: tuple[float, ...] = Field((), description="diameter of each type for these; empty: sigma")
-    mixing: Rule = Field("lorentz_berthelot", description="mixing rule for sigma; epsilon is always geometric")
+    mixing: Rule = Field(
+        "lorentz_berthelot", description="mixing rule; epsilon is geometric but with sixth_power, Waldman and Hagler's"
+    )
     cutoff: float = Field(2.5, gt=0, description="distance beyond which there is no force")
     shift: bool = Field(False, description="shift energies to 0 at the cutoff")
     tail: bool = Field(False, description="add the mean contribution of pairs beyond the cutoff to energy and pressure")
