@@ -1,6 +1,7 @@
 """The lanes of a mask side by side: what lists are made with, for an instruction set.
 
-AVX-512 compresses a register. AVX2 has eight lanes permuted by the row of a table that the mask names.
+AVX-512 compresses a register. AVX2 has its words permuted by the row of a table that the mask names: LLVM would write
+them one by one to memory and read that back, which waits for the last of them.
 """
 
 from __future__ import annotations
@@ -16,8 +17,7 @@ from numba.extending import intrinsic
 from hpckit.kernels.compile.vectors import BYTES, I8, I32, I64, Vec, address, call, llvm, splat
 
 LANES = {"avx512": 16, "avx2": 8}  # of 32 bits
-EIGHT = ir.VectorType(I8, 8)
-ROWS = 256  # masks of eight lanes
+PERMUTE = {4: "llvm.x86.avx.vpermilvar.ps", 8: "llvm.x86.avx2.permd"}  # by words of 32 bits
 
 
 class Compressing(NamedTuple):
@@ -35,14 +35,29 @@ class Compressing(NamedTuple):
     unlike: Any
 
 
-def _lanes_of_masks(b: Any) -> Any:
-    """The table of AVX2: row `mask` has the numbers of its lanes."""
-    name, kind = "lanes_of_masks", ir.ArrayType(EIGHT, ROWS)
+def compressed(b: Any, value: Any, mask: Any, isa: str) -> Any:
+    """The lanes of the mask side by side, the others undefined; for AVX2 in registers of 16 or 32 bytes."""
+    n, kind = value.type.count, value.type
+    element = {"i32": "i32", "double": "f64", "float": "f32"}[str(kind.element)]
+    if isa == "avx512":
+        name = f"llvm.experimental.vector.compress.v{n}{element}"
+        return call(b, name, kind, value, mask, ir.Constant(kind, ir.Undefined))
+    each = 2 if element == "f64" else 1
+    words = ir.VectorType(I32, n * each)
+    permuted = words if words.count == 8 else ir.VectorType(ir.FloatType(), 4)
+    row = b.gep(_words_of_masks(b, n, each), [I32(0), b.zext(b.bitcast(mask, ir.IntType(n)), I64)])
+    chosen = b.zext(b.load(row, align=words.count), words)
+    return b.bitcast(call(b, PERMUTE[words.count], permuted, b.bitcast(value, permuted), chosen), kind)
+
+
+def _words_of_masks(b: Any, n: int, each: int) -> Any:
+    """A table: row `mask` of n lanes has the numbers of their words, of which there are `each` in a lane."""
+    name, kind = f"words_of_masks_{n}_{each}", ir.VectorType(I8, n * each)
     if name in b.module.globals:
         return b.module.globals[name]
-    rows = [[lane for lane in range(8) if row >> lane & 1] for row in range(ROWS)]
-    table = ir.Constant(kind, [ir.Constant(EIGHT, (row + [0] * 8)[:8]) for row in rows])
-    return cgutils.global_constant(b.module, name, table)
+    rows = [[each * lane + k for lane in range(n) if row >> lane & 1 for k in range(each)] for row in range(2**n)]
+    rows = [ir.Constant(kind, (row + [0] * kind.count)[: kind.count]) for row in rows]
+    return cgutils.global_constant(b.module, name, ir.Constant(ir.ArrayType(kind, len(rows)), rows))
 
 
 @functools.cache
@@ -51,20 +66,12 @@ def compressing(isa: str) -> Compressing:
     n = LANES[isa]
     ints, mask_type = ir.VectorType(I32, n), Vec("m", n)
 
-    def compressed(b: Any, value: Any, mask: Any) -> Any:
-        if isa == "avx512":
-            name = f"llvm.experimental.vector.compress.v{n}{'f32' if value.type != ints else 'i32'}"
-            return call(b, name, value.type, value, mask, ir.Constant(value.type, ir.Undefined))
-        row = b.gep(_lanes_of_masks(b), [I32(0), b.zext(b.bitcast(mask, I8), I64)])
-        chosen = b.zext(b.load(row, align=8), ints)
-        return b.bitcast(call(b, "llvm.x86.avx2.permd", ints, b.bitcast(value, ints), chosen), value.type)
-
     @intrinsic
     def append(context, out, m, base, mask):
         def generate(c, b, signature, values):
             out, m, base, mask = values
             entries = b.add(splat(b, base, n), ir.Constant(ints, list(range(0, 4 * n, 4))))
-            b.store(compressed(b, entries, mask), address(c, b, signature.args[0], out, m, ints), align=4)
+            b.store(compressed(b, entries, mask, isa), address(c, b, signature.args[0], out, m, ints), align=4)
             return c.get_dummy_value()
 
         return types.void(out, types.intp, types.int32, mask_type), generate
@@ -74,7 +81,7 @@ def compressing(isa: str) -> Compressing:
         def generate(c, b, signature, values):
             out, m, array, k, mask = values
             entries = b.load(address(c, b, signature.args[2], array, k, ints), align=4)
-            b.store(compressed(b, entries, mask), address(c, b, signature.args[0], out, m, ints), align=4)
+            b.store(compressed(b, entries, mask, isa), address(c, b, signature.args[0], out, m, ints), align=4)
             return c.get_dummy_value()
 
         return types.void(out, types.intp, array, types.intp, mask_type), generate
@@ -84,7 +91,7 @@ def compressing(isa: str) -> Compressing:
         def generate(c, b, signature, values):
             out, m, value, mask = values
             place = address(c, b, signature.args[0], out, m, llvm(Vec("f", n)))
-            b.store(compressed(b, value, mask), place, align=BYTES["f"])
+            b.store(compressed(b, value, mask, isa), place, align=BYTES["f"])
             return c.get_dummy_value()
 
         return types.void(out, types.intp, Vec("f", n), mask_type), generate

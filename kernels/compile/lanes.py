@@ -17,6 +17,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from hpckit.kernels.compile.compress import compressed
 from hpckit.kernels.compile.vectors import (
     BYTES,
     ELEMENT,
@@ -55,6 +56,7 @@ class LaneIntrinsics:
     def __init__(self, kind: str, n: int) -> None:
         self.kind, self.n = kind, n
         self.vector, self.number = Vec(kind, n), NUMBER[kind]
+        self._isa = "avx512" if n * BYTES[kind] == 64 else "avx2"
         self.load, self.broadcast = self._load(), self._broadcast()
         self.gather = self._gather()
         self.load_records, self.load_records_w = self._load_records(3), self._load_records(4)
@@ -136,12 +138,15 @@ class LaneIntrinsics:
 
     def _gathered(self, b: Any, base: Any, index: Any) -> Any:
         """base[index[lane]]."""
-        kind = llvm(self.vector)
-        result = ir.Constant(kind, ir.Undefined)
-        for lane in range(self.n):
-            number = b.load(b.gep(base, [b.sext(b.extract_element(index, I32(lane)), I64)]))
-            if number.type != kind.element:
-                number = b.fptrunc(number, kind.element)
+        each = [b.sext(b.extract_element(index, I32(lane)), I64) for lane in range(self.n)]
+        return self._assembled(b, [b.load(b.gep(base, [place])) for place in each])
+
+    def _assembled(self, b: Any, numbers: list) -> Any:
+        """Numbers as the lanes of a vector."""
+        result = ir.Constant(llvm(self.vector), ir.Undefined)
+        for lane, number in enumerate(numbers):
+            if number.type != result.type.element:
+                number = b.fptrunc(number, result.type.element)
             result = b.insert_element(result, number, I32(lane))
         return result
 
@@ -185,11 +190,14 @@ class LaneIntrinsics:
 
         @intrinsic
         def load_each(context, array, list_, k):
+            quarter = ir.IntType(array.dtype.bitwidth // 4).as_pointer()
+
             def generate(c, b, signature, values):
                 data = c.make_array(signature.args[0])(c, b, values[0]).data
-                kind = ir.VectorType(I32, self.n)
-                entries = b.load(address(c, b, signature.args[1], *values[1:], kind), align=4)
-                return self._gathered(b, data, b.lshr(entries, constant(kind, 2)))
+                entries = address(c, b, signature.args[1], *values[1:], I32)
+                quarters = b.bitcast(data, quarter)
+                places = [b.gep(quarters, [b.zext(b.load(b.gep(entries, [I64(lane)])), I64)]) for lane in range(self.n)]
+                return self._assembled(b, [b.load(b.bitcast(place, data.type)) for place in places])
 
             return vector(array, list_, types.intp), generate
 
@@ -204,13 +212,6 @@ class LaneIntrinsics:
 
         return type_numbers
 
-    def _compressed(self, b: Any, value: Any, mask: Any) -> Any:
-        """The lanes of the mask side by side, the others undefined."""
-        kind = value.type
-        element = {"i32": "i32", "double": "f64", "float": "f32"}[str(kind.element)]
-        name = f"llvm.experimental.vector.compress.v{self.n}{element}"
-        return call(b, name, kind, value, mask, ir.Constant(kind, ir.Undefined))
-
     def _keep(self) -> Any:
         vector, kind = self.vector, ir.VectorType(I32, self.n)
 
@@ -220,7 +221,7 @@ class LaneIntrinsics:
                 out, m, array, k, mask = values
                 entries = b.load(address(c, b, signature.args[2], array, k, kind), align=4)
                 place = address(c, b, signature.args[0], out, m, kind)
-                b.store(self._compressed(b, entries, mask), place, align=4)
+                b.store(compressed(b, entries, mask, self._isa), place, align=4)
                 return c.get_dummy_value()
 
             return types.void(out, types.intp, array, types.intp, Vec("m", vector.n)), generate
@@ -235,7 +236,7 @@ class LaneIntrinsics:
             def generate(c, b, signature, values):
                 out, m, value, mask = values
                 place = address(c, b, signature.args[0], out, m, llvm(vector))
-                b.store(self._compressed(b, value, mask), place, align=BYTES[vector.kind])
+                b.store(compressed(b, value, mask, self._isa), place, align=BYTES[vector.kind])
                 return c.get_dummy_value()
 
             return types.void(out, types.intp, vector, Vec("m", vector.n)), generate

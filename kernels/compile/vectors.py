@@ -226,6 +226,18 @@ def store(context, array, index, value):
 
 
 @intrinsic
+def store_whole(context, array, index, value):
+    """array[index : index + n] = the whole parts of `value`, for a contiguous array of int32; a vector or a number."""
+
+    def generate(c, b, signature, values):
+        found = whole(b, values[2])
+        b.store(found, address(c, b, signature.args[0], values[0], values[1], found.type), align=4)
+        return c.get_dummy_value()
+
+    return types.void(array, types.intp, value), generate
+
+
+@intrinsic
 def select(context, mask, yes, no):
     """`yes` in the lanes of the mask, `no` in the others."""
     return yes(mask, yes, yes), lambda c, b, signature, values: b.select(*values)

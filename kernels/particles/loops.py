@@ -93,6 +93,12 @@ def itself(value):
 
 
 @inlined
+def put_number(array, index, value):
+    """`vectors.store` of a number."""
+    array[index] = value
+
+
+@inlined
 def zero_unless_number(within, value):
     """`vectors.zero_unless` of a number."""
     return value if within else 0.0

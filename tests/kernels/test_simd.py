@@ -169,6 +169,33 @@ def test_parameters_are_looked_up_by_type(kind, n, types):
         np.testing.assert_array_equal(out, table[:, kinds].ravel())
 
 
+@per_shape
+def test_pairs_within_reach_are_put_side_by_side(kind, n):
+    lanes, store_whole, mask_of = vectors.lanes(kind, n), simd.store_whole, simd.mask_of(n)
+    keep, keep_lanes, load, load_each, store = lanes.keep, lanes.keep_lanes, lanes.load, lanes.load_each, simd.store
+
+    @jit
+    def kernel(given, values, doubles, word, kept, lanes, each, rows):
+        mask, value = mask_of(word), load(values, 1)
+        keep(kept, 3, given, 1, mask)
+        keep_lanes(lanes, 3, value, mask)
+        store(each, 1, load_each(doubles, given, 1))
+        store_whole(rows, 2, 1000 * value)
+
+    rng = np.random.default_rng(1)
+    given, values, doubles = 4 * rng.permutation(n + 1).astype(np.int32), numbers(kind, n + 1), rng.uniform(1, 2, n + 1)
+    for word in (*range(min(1 << n, 256)), *rng.integers(0, 1 << n, 50)):
+        kept, rows = np.full(n + 5, -1, np.int32), np.full(n + 5, -1, np.int32)
+        lanes, each = np.full(n + 5, -1, DTYPE[kind]), np.full(n + 2, -1, DTYPE[kind])
+        kernel(given, values, doubles, word, kept, lanes, each, rows)
+        chosen = [1 + lane for lane in range(n) if word >> lane & 1]
+        for array, expected in ((kept, given), (lanes, values)):
+            np.testing.assert_array_equal(array[3 : 3 + len(chosen)], expected[chosen])
+            assert set(array[:3]) | set(array[3 + n :]) == {-1}
+        np.testing.assert_array_equal(each[1:-1], doubles[given[1:] // 4].astype(DTYPE[kind]))
+        np.testing.assert_array_equal(rows[2:-3], (1000 * values[1:]).astype(np.int32))
+
+
 @pytest.mark.parametrize("isa", VECTOR_ISAS)
 def test_lists_get_the_lanes_that_are_set(isa):
     n, (append, keep, keep_lanes, unlike) = LANES[isa], compressing(isa)

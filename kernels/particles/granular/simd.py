@@ -15,7 +15,7 @@ from hpckit.kernels.compile import functions  # noqa: F401  (math.sqrt of vector
 from hpckit.kernels.compile import vectors as simd
 from hpckit.kernels.compile.jit import inlined, jit
 from hpckit.kernels.particles.cells.constants import CLUSTER, RECORD
-from hpckit.kernels.particles.loops import AHEAD, COARSE, FINE, REORDERED, pieces, rounded_number
+from hpckit.kernels.particles.loops import AHEAD, COARSE, FINE, REORDERED, pieces, put_number, rounded_number
 from hpckit.kernels.particles.pair.potential import Form
 from hpckit.kernels.particles.pair.reference import TALLY
 
@@ -28,12 +28,6 @@ LEAST = 1e-300  # what is added under a root whose value divides
 def _select_number(mask, yes, no):
     """`vectors.select` of numbers."""
     return yes if mask else no
-
-
-@inlined
-def _store_number(array, index, value):
-    """`vectors.store` of a number."""
-    array[index] = value
 
 
 @cache
@@ -104,7 +98,7 @@ def contact_kernel(form: Form, law: str, memory: bool) -> Any:
     _, broadcast, load_lanes, _, _, _, _, zero_unless, minimum, _, _, load_four = pieces(form)
     exact, used = form.exact, SUMS if measure else 6
     scalar = form.isa == "scalar"
-    select, put = (_select_number, _store_number) if scalar else (simd.select, simd.store)
+    select, put = (_select_number, put_number) if scalar else (simd.select, simd.store)
 
     @inlined(math=REORDERED)
     def slide(given, dt, over, mass, scale, pressing, dx, dy, dz, sx, sy, sz, ux, uy, uz):

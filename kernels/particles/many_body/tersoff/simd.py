@@ -17,7 +17,16 @@ from hpckit.kernels.compile import functions  # noqa: F401  (math.sqrt, exp and 
 from hpckit.kernels.compile import vectors as simd
 from hpckit.kernels.compile.jit import inlined, jit
 from hpckit.kernels.particles.cells.constants import CLUSTER, RECORD
-from hpckit.kernels.particles.loops import COARSE, FINE, REORDERED, pieces, rounded_number, sums, type_of_double
+from hpckit.kernels.particles.loops import (
+    COARSE,
+    FINE,
+    REORDERED,
+    pieces,
+    put_number,
+    rounded_number,
+    sums,
+    type_of_double,
+)
 from hpckit.kernels.particles.many_body.tersoff.reference import LEAST, MOST, PAIR
 from hpckit.kernels.particles.pair.potential import Form
 from hpckit.kernels.particles.pair.reference import TALLY
@@ -62,7 +71,7 @@ def force_kernel(form: Form, shared: bool, widths: bool) -> Any:
     scalar = form.isa == "scalar"
     load, broadcast, load_lanes, keep, _, ones, _, zero_unless, minimum, _, _, load_four = pieces(form)
     nothing, add, _, _ = sums(form)
-    put = _put_number if scalar else simd.store
+    put = put_number if scalar else simd.store
     rounded = rounded_number if scalar else simd.rounded
 
     @inlined
@@ -303,8 +312,3 @@ def force_kernel(form: Form, shared: bool, widths: bool) -> Any:
                                 pushed[own + d] -= rows[at + d * n]
 
     return jit(forces, key=("tersoff", form, shared, widths), math=REORDERED)
-
-
-@inlined
-def _put_number(array, index, value):
-    array[index] = value
