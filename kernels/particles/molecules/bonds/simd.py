@@ -1,4 +1,8 @@
-"""Bonds, Numba: plain loops, since a particle has one or two. What the functions compute is said in `reference`."""
+"""Bonds, Numba. What the functions compute is said in `reference`.
+
+A particle has one or two, too few for a loop over them to be quick: the vectors of the bonds of some slots are put side
+by side first, then forces along these are computed in a loop that vectorizes, and added to the slots.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +12,12 @@ from typing import Any
 import numpy as np
 
 from hpckit.kernels.compile.jit import inlined, jit
-from hpckit.kernels.particles.molecules.bonds.forms import FORMS
+from hpckit.kernels.compile.vectors import numbers
+from hpckit.kernels.particles.molecules.bonds.forms import FORMS, NAMES
 from hpckit.kernels.particles.pair.reference import TALLY
 
 STAGE = 256  # slots, whose entries stay in the first-level cache
+BLOCK = 64  # bonds, always computed whole: the bits of one then depend on itself alone
 
 
 @jit
@@ -76,34 +82,58 @@ def bond_kernel(name: str, measure: bool) -> Any:
     """The kernel (slots, positions, bounds, partners, kinds, parameters, forces, tallies), which adds the forces of
     bonds of a form; see `reference.forces_of_bonds`. measure: tallies too.
     """
-    both = FORMS[name]
+    both, count, wide = FORMS[name], len(NAMES[name]), np.uint64(BLOCK)
+    row = np.uint64(count * BLOCK)
+    of_block = numbers(count, BLOCK)
 
     def bonds(slots, positions, bounds, partners, kinds, parameters, forces, tallies):
-        for s in range(np.uint64(slots)):  # a signed index may be negative: the test for it takes a tenth of the time
-            first, stop = np.uint64(bounds[s]), np.uint64(bounds[s + np.uint64(1)])
-            if first == stop:
-                continue
-            x, y, z = positions[s, 0], positions[s, 1], positions[s, 2]
-            fx, fy, fz, total = 0.0, 0.0, 0.0, 0.0
-            xx, yy, zz, xy, xz, yz = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-            for k in range(first, stop):
-                j = np.uint64(partners[k])
-                dx, dy, dz = x - positions[j, 0], y - positions[j, 1], z - positions[j, 2]
-                r2 = dx * dx + (dy * dy + dz * dz)
-                energy, f = both(r2, parameters[kinds[k]])
-                gx, gy, gz = f * dx, f * dy, f * dz
-                fx, fy, fz = fx + gx, fy + gy, fz + gz
+        most, several = BLOCK, len(parameters) > 1
+        for first in range(0, slots, STAGE):
+            most = max(most, bounds[min(slots, first + STAGE)] - bounds[first] + BLOCK)
+        xs, ys, zs, pulls, energies = np.ones(most), np.ones(most), np.ones(most), np.ones(most), np.ones(most)
+        given = np.empty((most // BLOCK + 1) * count * BLOCK)  # parameters of each bond: [block, parameter, bond]
+        for k in range(len(given)):
+            given[k] = parameters[0, k // BLOCK % count]
+        for first in range(0, slots, STAGE):
+            stop, begin = min(slots, first + STAGE), bounds[first]
+            # A signed index may be negative: the test for that takes a tenth of the time.
+            for s in range(np.uint64(first), np.uint64(stop)):
+                x, y, z = positions[s, 0], positions[s, 1], positions[s, 2]
+                for k in range(np.uint64(bounds[s]), np.uint64(bounds[s + np.uint64(1)])):
+                    j, at = np.uint64(partners[k]), k - np.uint64(begin)
+                    xs[at], ys[at], zs[at] = x - positions[j, 0], y - positions[j, 1], z - positions[j, 2]
+                    if several:
+                        own = parameters[kinds[k]]
+                        for each in range(np.uint64(count)):
+                            given[at // wide * row + each * wide + at % wide] = own[each]
+            for block in range(np.uint64(0), np.uint64(bounds[stop] - begin), wide):
+                for lane in range(wide):
+                    x, y, z = xs[block + lane], ys[block + lane], zs[block + lane]
+                    energy, f = both(x * x + (y * y + z * z), of_block(given, np.int64(block // wide * row + lane)))
+                    pulls[block + lane] = f
+                    if measure:
+                        energies[block + lane] = energy
+            for s in range(np.uint64(first), np.uint64(stop)):
+                if bounds[s] == bounds[s + np.uint64(1)]:
+                    continue
+                fx, fy, fz, total = 0.0, 0.0, 0.0, 0.0
+                xx, yy, zz, xy, xz, yz = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+                for k in range(np.uint64(bounds[s]), np.uint64(bounds[s + np.uint64(1)])):
+                    at = k - np.uint64(begin)
+                    dx, dy, dz, f = xs[at], ys[at], zs[at], pulls[at]
+                    gx, gy, gz = f * dx, f * dy, f * dz
+                    fx, fy, fz = fx + gx, fy + gy, fz + gz
+                    if measure:
+                        total += energies[at]
+                        xx, yy, zz = xx + gx * dx, yy + gy * dy, zz + gz * dz
+                        xy, xz, yz = xy + gx * dy, xz + gx * dz, yz + gy * dz
+                forces[s, 0] += fx
+                forces[s, 1] += fy
+                forces[s, 2] += fz
                 if measure:
-                    total += energy
-                    xx, yy, zz = xx + gx * dx, yy + gy * dy, zz + gz * dz
-                    xy, xz, yz = xy + gx * dy, xz + gx * dz, yz + gy * dz
-            forces[s, 0] += fx
-            forces[s, 1] += fy
-            forces[s, 2] += fz
-            if measure:
-                sums = total, xx, yy, zz, xy, xz, yz, total
-                for column in range(TALLY):
-                    tallies[s, column] += sums[column]
+                    sums = total, xx, yy, zz, xy, xz, yz, total
+                    for column in range(TALLY):
+                        tallies[s, column] += sums[column]
 
     return jit(bonds, key=("bonds", name, measure))
 
