@@ -98,11 +98,11 @@ def _weight(rho, water, base_rho, base_water, dry, weight):
 
 
 def tendencies(state, work, column, levels, wind, weights, stage, slow):
-    slow_part(state, NO_WATER, column, levels, work, wind, weights, stage, slow, state, NO_WATER, 1.0)
+    slow_part(state, NO_WATER, column, levels, work, wind, weights, stage, slow, state, NO_WATER, True)
 
 
 def linearize(state, water, column, levels, work, wind, weights, stage, slow, start, pressure):
-    slow_part(state, water, column, levels, work, wind, weights, stage, slow, start, pressure, None)
+    slow_part(state, water, column, levels, work, wind, weights, stage, slow, start, pressure, False)
 
 
 @jit(borrowed=True)

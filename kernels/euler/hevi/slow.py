@@ -40,7 +40,7 @@ SOUTH, NORTH = 2, 3  # rows around those of a time, near
 
 
 def slow_part(state, water, column, levels, work, wind, weights, stage, slow, start, pressure, given):
-    """The tendencies. given: 1 where `work` is filled; None: what substeps read of it is, here, and `pressure`."""
+    """The tendencies. given: whether `work` is filled; else what substeps read of it is, here, and `pressure`."""
     nz, _, wide = state.shape[1:]
     n = -(-(wide - 2 * HALO + 1 + FACES_BACK) // LANES) * LANES
     follows, wet = (1.0 if each else None for each in (weights[2, 6], stage.wet))
@@ -70,7 +70,7 @@ def _slow_part(
         first, last = begin + (end - begin) * time // times, begin + (end - begin) * (time + 1) // times
         for k in range(-AHEAD, nz):
             if k + AHEAD < nz:
-                if given is None:
+                if not given:
                     _find(
                         flat_state, flat_water, flat_work, heat, first_p, u, v, w, theta, p, dry, weight, column,
                         levels, nz, tall, wide, len(x) - LANES, k + AHEAD, first, last, wet,
