@@ -71,7 +71,8 @@ class Start:
     def _from_file(self) -> None:
         system = self.config.system
         x, y, z = (axis in self.periodic for axis in "xyz")
-        if system.file is not None and script.reads(system.file) and not is_topology(system.file):
+        self.made = system.file is not None and script.reads(system.file) and not is_topology(system.file)
+        if self.made:
             self.file = script.particles_of(system.file, (x, y, z), masses_of(self.config), UNITS[system.units])
         else:
             self.file = read_frame(system.file, system.frame, (x, y, z), system.style or None)
@@ -311,7 +312,8 @@ class Start:
             drawn = lammps_velocities.normal_in_order(system.seed, self._lammps_order(ids), self.count)
         else:
             by_place = lammps_velocities.by_place, lammps_velocities.normal_by_place
-            drawn = by_place[system.draw == "lammps_geom_gaussian"](system.seed, places)
+            read = places if self.file is None or self.made else lammps_velocities.places_read(self.file)[ids]
+            drawn = by_place[system.draw == "lammps_geom_gaussian"](system.seed, read)
         v, held = drawn[:, :3] / np.sqrt(masses)[:, None], int(self.held_bonds().sum() + self.held_angles().sum())
         if system.kind == "water":
             v = without_vibration(v, places, masses)

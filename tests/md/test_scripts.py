@@ -20,8 +20,9 @@ from hpckit.apps.md.motion.dynamics import dynamics_of
 from hpckit.apps.md.start import Start
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import InputError
-from hpckit.io.particles.lammps_data import write_lammps_data
+from hpckit.io.particles.lammps_data import read_lammps_data, write_lammps_data
 from hpckit.md.motion.dynamics import NVE
+from hpckit.md.snapshots import snapshot
 from hpckit.md.thermo import measure
 from hpckit.plan.particles.snapshot import Snapshot
 from hpckit.settings.config import load
@@ -293,6 +294,47 @@ def test_what_pairs_are_not_told_is_mixed_as_in_lammps(tmp_path, rule):
     it = measure(system)
     assert [it.potential, it.pressure] == pytest.approx(expected[[2, 5]].tolist(), rel=1e-12)
     system.mesh.close()
+
+
+PLACED = """units lj
+read_data start.data
+pair_style lj/cut 1.0
+pair_coeff 1 1 0.0 1.0
+velocity all create 1.0 4928 loop geom
+fix 1 all nve
+run 0
+write_data end.data
+"""
+
+
+@needs_lammps
+@pytest.mark.parametrize("tilt", [(0.0, 0.0, 0.0), (1.3, -0.7, 2.1)])
+def test_velocities_by_place_know_where_lammps_puts_particles_of_a_file(tmp_path, monkeypatch, tilt):
+    """Places beyond the sides are put into the box, and those of a tilted one rounded, before they are hashed."""
+    monkeypatch.chdir(tmp_path)
+    places = np.random.default_rng(3).uniform(-3.0, 9.0, (50, 3))
+    box = np.array([0.1, -0.2, 0.3]), np.array([6.4, 5.5, 7.3]), (True, True, True)
+    ids, types, images = np.arange(1, 51), np.zeros(50, int), np.zeros((50, 3), np.int32)
+    write_lammps_data("start.data", Snapshot(*box, ids, types, places, images, masses=np.ones(1), tilt=np.array(tilt)))
+    run_lammps(tmp_path, PLACED)
+    (tmp_path / "in.placed").write_text(PLACED.replace("write_data end.data\n", ""))
+    config = Config.model_validate(settings_of(tmp_path / "in.placed").tree)
+    system = make_system(config, Start(config), MPI.COMM_SELF, PhaseTimer())
+    ours, wanted = snapshot(system), read_lammps_data("end.data")
+    assert np.abs(ours.velocities[np.argsort(ours.ids)] - wanted.velocities[np.argsort(wanted.ids)]).max() < 1e-12
+    system.mesh.close()
+
+
+def test_a_style_of_what_a_data_file_has_none_of_says_nothing(tmp_path):
+    text = "units real\natom_style full\nbond_style harmonic\nangle_style harmonic\nread_data start.data\nmass 1 1.0\n"
+    text += "bond_coeff 1 450.0 1.0\nangle_coeff 1 55.0 109.0\npair_style lj/cut 3.0\npair_coeff 1 1 0.1 1.0\n"
+    (tmp_path / "in.few").write_text(text + "fix 1 all nve\nrun 1\n")
+    head = "a line\n\n3 atoms\n2 bonds\n0 angles\n1 atom types\n1 bond types\n1 angle types\n"
+    (tmp_path / "start.data").write_text(head)
+    found = settings_of(tmp_path / "in.few").tree
+    assert found["bonds"]["parameters"] == [[450.0, 1.0]] and "angles" not in found
+    (tmp_path / "start.data").write_text(head.replace("0 angles", "1 angles"))
+    assert settings_of(tmp_path / "in.few").tree["angles"]["parameters"] == [[55.0, 109.0]]
 
 
 def test_velocities_by_place_are_the_same_on_any_ranks_one_of_them_without_particles():

@@ -32,8 +32,14 @@ class MoleculeCommands:
             self.commands[f"{what[:-1]}_coeff"] = partial(self._coeff, what)
 
     def finish(self) -> None:
-        """Set parameters and shares; raises `ValueError` where a type has no parameters."""
+        """Set parameters and shares; raises `ValueError` where a type has no parameters.
+
+        A style of what the data file has none of says nothing.
+        """
         for what, given in self.given.items():
+            if self.script.bound is not None and not self.script.bound.get(what):
+                self.script.tree.pop(what, None)
+                continue
             line = self.script.lines.get((what, "parameters"), self.script.number)
             if given and sorted(given) != list(range(1, self.script.counts.get(what[:-1], 0) + 1)):
                 raise ValueError(f"some types of {what} have no {what[:-1]}_coeff")

@@ -7,6 +7,7 @@ from typing import Any
 
 from hpckit.apps.md.lammps.lattices import ENDS, Lattice
 from hpckit.apps.md.lammps.state import ScriptState
+from hpckit.plan.particles.snapshot import BOUND
 
 UNITS = ("lj", "metal", "real")
 ATOM_STYLES = ("atomic", "charge", "bond", "angle", "molecular", "full", "sphere")
@@ -249,6 +250,7 @@ class ParticleCommands:
                 head = [line.split() for _, line in zip(range(HEAD), lines, strict=False)]
         except OSError as error:
             raise ValueError(f"read_data {file}: {path} cannot be read: {error.strerror}") from None
+        self.script.bound = {words[1]: int(words[0]) for words in head if len(words) == 2 and words[1] in BOUND}
         for words in head:
             if words[1:3] == ["atom", "types"]:
                 self.script.types = int(words[0])

@@ -46,6 +46,7 @@ class ScriptState:
     moved: bool = False  # whether these have velocities of groups
     types: int = 0
     counts: dict[str, int] = field(default_factory=dict)  # types of bonds, angles, …
+    bound: dict[str, int] | None = None  # how many bonds, angles, … a data file has
     kinds: dict[str, Kinds] = field(default_factory=dict)  # the types of groups that are made of types
     number: int = 0  # of the line that is being done
     failed: set[str] = field(default_factory=set)  # commands with mistakes, of whose absence nothing is said

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from hpckit.plan.particles.snapshot import Snapshot
+
 FACTOR, MODULUS = 16807, 2**31 - 1
 WARM_UP = 5  # numbers that a sequence of its own leaves out
 MASK = 0x7FFFFFF
@@ -20,6 +22,31 @@ def in_order(seed: int, order: np.ndarray) -> np.ndarray:
     powers = np.array([pow(FACTOR, int(k), MODULUS) for k in range(1, 4)], np.uint64)
     starts = _powers(3 * order.astype(np.int64)) * np.uint64(seed % MODULUS) % np.uint64(MODULUS)
     return (starts[:, None] * powers % np.uint64(MODULUS)).astype(np.float64) * (1.0 / MODULUS) - 0.5
+
+
+def places_read(file: Snapshot) -> np.ndarray:
+    """Where LAMMPS has the particles of a data file, float64[n, 3]: put into the box along periodic dims, in a tilted
+    one by way of fractions of its edges, all in its order of operations: `by_place` takes every bit.
+    """
+    lower, (lx, ly, lz), (xy, xz, yz) = file.lower, file.upper - file.lower, file.tilt
+    tilted = any(file.tilt)
+    places = np.array(file.positions, np.float64)
+    if tilted:
+        x, y, z = (places - lower).T
+        inverse = -xy / (lx * ly), (yz * xy - ly * xz) / (lx * ly * lz), -yz / (ly * lz)
+        places = np.stack([1 / lx * x + inverse[0] * y + inverse[1] * z, 1 / ly * y + inverse[2] * z, 1 / lz * z], 1)
+    low, high = (np.zeros(3), np.ones(3)) if tilted else (file.lower, file.upper)
+    for dim in np.flatnonzero(file.periodic):
+        column, period = places[:, dim], high[dim] - low[dim]
+        while (below := column < low[dim]).any():
+            column[below] += period
+        while (above := column >= high[dim]).any():
+            column[above] -= period
+        np.maximum(column, low[dim], out=column)
+    if tilted:
+        a, b, c = places.T
+        places = np.stack([lx * a + xy * b + xz * c, ly * b + yz * c, lz * c], 1) + lower
+    return places
 
 
 def by_place(seed: int, places: np.ndarray) -> np.ndarray:
