@@ -62,6 +62,21 @@ def test_no_row_depends_on_the_number_of_rows_or_on_its_place(kind):
     np.testing.assert_array_equal(product(simd, a, wide), np.repeat(whole, 3, axis=1))
 
 
+@pytest.mark.parametrize("kind", ["q8_0", "q4_0"])
+def test_whole_numbers_at_their_ends_are_summed_exactly(kind):
+    random = np.random.default_rng(3)
+    inputs, outputs = 96, 70
+    blocks = np.zeros((outputs, inputs // 32, 34 if kind == "q8_0" else 18), np.uint8)
+    blocks[..., 1] = 0x3C  # a scale of 1
+    ends = [0x80, 0x7F] if kind == "q8_0" else [0x00, 0xFF]
+    blocks[..., 2:] = random.choice(ends, blocks[..., 2:].shape)
+    a = random.choice(np.array([-127, 127], np.float32), (13, inputs))
+    a[0], blocks[0, :, 2:] = -127, ends[0]
+    found = product(simd, a, simd.pack_gguf(blocks, kind))
+    np.testing.assert_array_equal(found, product(reference, a, reference.pack_gguf(blocks, kind)))
+    assert found[0, 0] == 127 * inputs * (128 if kind == "q8_0" else 8)
+
+
 def test_many_rows_in_several_blocks_and_slabs():
     a, weight = matrices("float32", 130, 3001, 40)
     packed = simd.pack(weight, "float32")

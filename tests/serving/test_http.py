@@ -349,18 +349,26 @@ def test_the_load_of_the_benchmark(running, capsys):
 
 
 @pytest.mark.nightly
-def test_minutes_of_clients_that_hang_up_leave_no_block(folder):
-    it, dice, end = Running(folder, kv_tokens=600), random.Random(3), time.monotonic() + 120
+@pytest.mark.parametrize("minutes", [2, 20])
+def test_minutes_of_clients_that_hang_up_leave_no_block(minutes, folder):
+    prompts = ["ab" * count for count in range(1, 25)]
+    known = Engine(folder, texts=8).generate(prompts, Sampling(max_tokens=200))
+    texts = {prompt: one.text for prompt, one in zip(prompts, known, strict=True)}
+    it, dice, end, wrong = Running(folder, kv_tokens=600), random.Random(3), time.monotonic() + 60 * minutes, []
 
     def client(seed):
         own = random.Random(seed)
         while time.monotonic() < end:
-            connection = it.connect()
-            body = {**PLAIN, "max_tokens": own.randrange(1, 200), "stream": True, "prompt": "ab" * own.randrange(1, 25)}
+            connection, prompt = it.connect(), own.choice(prompts)
+            body = {**PLAIN, "max_tokens": own.randrange(1, 200), "stream": True, "prompt": prompt}
+            body |= {"cache_salt": own.choice(["", "another"]), "priority": own.randrange(2)}
             connection.request("POST", "/v1/completions", json.dumps(body).encode())
-            answer = connection.getresponse()
-            answer.read(own.choice([1, 50, 500, 10**6]))
+            said = connection.getresponse().read(own.choice([1, 50, 500, 10**6])).decode()
             connection.close()
+            events = [each.removeprefix("data: ") for each in said.split("\n\n")[:-1] if "[DONE]" not in each]
+            told = "".join(json.loads(each)["choices"][0]["text"] for each in events)
+            if not texts[prompt].startswith(told.rstrip("\ufffd")):  # of a character that was cut off
+                wrong.append((prompt, told))
 
     threads = [threading.Thread(target=client, args=(dice.random(),)) for _ in range(8)]
     for thread in threads:
@@ -368,6 +376,8 @@ def test_minutes_of_clients_that_hang_up_leave_no_block(folder):
     for thread in threads:
         thread.join()
     wait_until(lambda: it.engine.idle)
+    assert wrong == []
     assert it.engine.blocks.used == 0
     it.engine.blocks.check()
+    assert min(it.engine.counters.aborted, it.engine.counters.finished, it.engine.scheduler.preemptions) > 0
     it.close()

@@ -24,7 +24,7 @@ from hpckit.kernels.nn.tile.packed import (
     room,
     to_blocks,
 )
-from hpckit.kernels.nn.tile.tile import SHAPE, SHAPES, instruction, tile, width_of, words_of
+from hpckit.kernels.nn.tile.tile import SHAPE, SHAPES, heights_of, instruction, tile, width_of, words_of
 
 HEIGHTS, BESIDE = SHAPE.heights, SHAPE.beside
 BLOCK_BYTES = 1 << 20  # of packed rows: half of a second cache
@@ -165,9 +165,10 @@ def multiplier(kind: str) -> Any:
     sums, width = np.dtype(KINDS[kind].sums), width_of(kind)
     size_of_sum = sums.itemsize
     words, unit_bytes = words_of(kind), width * KINDS[kind].nbytes
-    key = (kind, ISA, instruction(kind), HEIGHTS, BESIDE)
-    tile0, tile1, tile2, tile3 = (tile(kind, height) for height in HEIGHTS)
-    height0, height1, height2, height3 = HEIGHTS
+    heights = heights_of(kind)
+    key = (kind, ISA, instruction(kind), heights, BESIDE)
+    tile0, tile1, tile2, tile3 = (tile(kind, height) for height in heights)
+    height0, height1, height2, height3 = heights
     lowest, unasked = tile(kind, height3, BESIDE), height3 if kind == ASKED else height2
     slab = max(SLAB_BYTES // unit_bytes, 1)
     pack_rows = _row_packer(kind)

@@ -45,6 +45,9 @@ SHAPES = {
     "scalar": TileShape(16, 4, (6, 4, 2, 1), 2),
 }
 SHAPE = SHAPES[available()[0]]
+LOWER = 4, 3, 2, 1  # heights of tiles that fill registers with more than sums
+# Of AVX2: sums of two products of bytes, the first ones without a sign; of 16-bit numbers; bytes times signs of others.
+BYTE_PAIRS, PAIRS, SIGNED = "llvm.x86.avx2.pmadd.ub.sw", "llvm.x86.avx2.pmadd.wd", "llvm.x86.avx2.psign.b"
 
 
 def width_of(kind: str) -> int:
@@ -86,8 +89,18 @@ def instruction(kind: str) -> str:
     if KINDS[kind].along == BLOCK:
         if "avx512vnni" in named or (bits == 256 and "avxvnni" in named):
             return f"llvm.x86.avx512.vpdpbusd.{bits}"
-        return "llvm.x86.avx512.pmaddw.d.512" if bits == 512 and "avx512bw" in named else "llvm.x86.avx2.pmadd.wd"
+        if bits == 256:
+            return BYTE_PAIRS
+        return "llvm.x86.avx512.pmaddw.d.512" if "avx512bw" in named else ""
     return ""
+
+
+def heights_of(kind: str) -> tuple[int, int, int, int]:
+    """The heights of tiles of a kind: lower ones where halves of words, or sums of whole numbers, need registers of
+    their own.
+    """
+    is_full = SHAPE.nbytes == 32 and KINDS[kind].along > 1 and instruction(kind) in ("", BYTE_PAIRS)
+    return LOWER if is_full else SHAPE.heights
 
 
 class _Emitter:
@@ -164,16 +177,8 @@ class _Emitter:
     def block_unit(self, rows: Any, panel: Any, sums: Any, dots: Any) -> None:
         """A block: dot products of whole numbers, exact, times both scales."""
         b, height = self.b, 4 * self.rows
-        for r in range(self.rows):
-            surplus = self.load(rows[0], self.plus(rows[1], (QUADS + 1) * height + 4 * r), I32, 4)
-            for v in range(self.across):
-                b.store(splat(b, surplus, self.lanes), dots[r][v])
-        for quad in range(QUADS):
-            words = [self._words(panel, quad, v) for v in range(self.across)]
-            for r in range(self.rows):
-                x = splat(b, self.load(rows[0], self.plus(rows[1], quad * height + 4 * r), I32, 4), self.lanes)
-                for v in range(self.across):
-                    b.store(self._dot(b.load(dots[r][v]), words[v], x), dots[r][v])
+        does = self._nibble_dots if self.kind == "q4_0" else self._byte_dots
+        (does if self.instruction == BYTE_PAIRS else self._word_dots)(rows, panel, dots)
         for v in range(self.across):
             halves = ir.VectorType(I16, self.lanes)
             at = self.place(panel, v, self.unit - 2 * self.lanes * (SHAPE.across - v % SHAPE.across))
@@ -183,6 +188,64 @@ class _Emitter:
                 both = b.fmul(scale, splat(b, own, self.lanes))
                 whole = b.sitofp(b.load(dots[r][v]), self.vector)
                 b.store(overloaded(b, "fma", whole, both, b.load(sums[r][v])), sums[r][v])
+
+    def _byte_dots(self, rows: Any, panel: Any, dots: Any) -> None:
+        """The dot products of a block by `BYTE_PAIRS`, whose sums of two fit 16 bits: |q| of at most 128 times numbers
+        of at most 127 that have the sign of q. The loop is one, as its quads at once would not fit the registers.
+        """
+        b, row = self.b, 4 * SHAPE.across * self.lanes
+        whole = ir.VectorType(I8, 4 * self.lanes)
+        ones = constant(ir.VectorType(I16, 2 * self.lanes), 1)
+        for r, v in self._each():
+            b.store(constant(self.ints, 0), dots[r][v])
+        with cgutils.for_range(b, I64(QUADS)) as loop:
+            own, words = b.add(rows[1], b.mul(loop.index, I64(4 * self.rows))), []
+            for v in range(self.across):
+                at = b.add(self.place(panel, v, 4 * (v % SHAPE.across) * self.lanes), b.mul(loop.index, I64(row)))
+                word = b.xor(self.load(panel[0], at, whole, 1), constant(whole, -128))
+                words.append((word, call(b, SIGNED, whole, word, word)))
+            for r in range(self.rows):
+                x = b.bitcast(self._row_words(rows[0], own, r), whole)
+                for v, (word, size) in enumerate(words):
+                    pairs = call(b, BYTE_PAIRS, ones.type, size, call(b, SIGNED, whole, x, word))
+                    b.store(b.add(b.load(dots[r][v]), call(b, PAIRS, self.ints, pairs, ones)), dots[r][v])
+
+    def _nibble_dots(self, rows: Any, panel: Any, dots: Any) -> None:
+        """The dot products of a block by `BYTE_PAIRS` of numbers up to 15, whose sums over a block fit 16 bits."""
+        b, height = self.b, 4 * self.rows
+        whole, shorts = ir.VectorType(I8, 4 * self.lanes), ir.VectorType(I16, 2 * self.lanes)
+        for r, v in self._each():
+            b.store(constant(self.ints, 0), dots[r][v])
+        for quad in range(QUADS):
+            words = [b.bitcast(self._words(panel, quad, v), whole) for v in range(self.across)]
+            for r in range(self.rows):
+                x = b.bitcast(self._row_words(rows[0], self.plus(rows[1], quad * height), r), whole)
+                for v in range(self.across):
+                    total = b.add(b.bitcast(b.load(dots[r][v]), shorts), call(b, BYTE_PAIRS, shorts, words[v], x))
+                    b.store(b.bitcast(total, self.ints), dots[r][v])
+        for r in range(self.rows):
+            surplus = self._row_words(rows[0], self.plus(rows[1], (QUADS + 1) * height), r)
+            for v in range(self.across):
+                total = call(b, PAIRS, self.ints, b.bitcast(b.load(dots[r][v]), shorts), constant(shorts, 1))
+                b.store(b.add(total, surplus), dots[r][v])
+
+    def _row_words(self, base: Any, offset: Any, r: int) -> Any:
+        """The word of row r of those from an offset on, in all lanes."""
+        return splat(self.b, self.load(base, self.plus(offset, 4 * r), I32, 4), self.lanes)
+
+    def _word_dots(self, rows: Any, panel: Any, dots: Any) -> None:
+        """The dot products of a block by those of four bytes, or of 16-bit halves: q + offset, less their surplus."""
+        b, height = self.b, 4 * self.rows
+        for r in range(self.rows):
+            surplus = self._row_words(rows[0], self.plus(rows[1], (QUADS + 1) * height), r)
+            for v in range(self.across):
+                b.store(surplus, dots[r][v])
+        for quad in range(QUADS):
+            words = [self._words(panel, quad, v) for v in range(self.across)]
+            for r in range(self.rows):
+                x = self._row_words(rows[0], self.plus(rows[1], quad * height), r)
+                for v in range(self.across):
+                    b.store(self._dot(b.load(dots[r][v]), words[v], x), dots[r][v])
 
     def _words(self, panel: Any, quad: int, v: int) -> Any:
         """Four bytes q + offset for each column."""
@@ -211,7 +274,7 @@ class _Emitter:
     def _pairs(self, one: Any, other: Any) -> Any:
         """The sums of the products of neighbors, int16 to int32."""
         b = self.b
-        if self.instruction and self.lanes * 4 == (64 if "512" in self.instruction else 32):
+        if self.instruction:
             return call(b, self.instruction, self.ints, one, other)
         whole = b.mul(*(b.sext(each, ir.VectorType(I32, 2 * self.lanes)) for each in (one, other)))
         even, odd = range(0, 2 * self.lanes, 2), range(1, 2 * self.lanes, 2)
