@@ -25,6 +25,7 @@ from hpckit.bench.train.serving.model import (
     tokens,
     write,
 )
+from hpckit.bench.train.serving.perplexity import perplexity
 from hpckit.bench.train.serving.rivals import llama_cpp, llama_cpp_batch, openvino
 from hpckit.kernels.nn.tile.reference import unpack
 from hpckit.serving.engine import Engine
@@ -332,6 +333,7 @@ CASES: dict[str, Callable[..., dict[str, Any]]] = {
         plan,
         ranks,
         speculation,
+        perplexity,
         llama_cpp,
         llama_cpp_batch,
         openvino,

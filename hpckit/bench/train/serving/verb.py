@@ -5,6 +5,7 @@ Outputs are compared before anything is timed. `one_answer_cost_…` and `schedu
 without: below 1 is better. `plan_error_…`: |predicted / measured - 1| of `hpckit plan serve`, below 0.2 is good.
 `speculation_of_formula`: the gain by guesses of which 7 in 10 are right over what the formula of Leviathan et al. makes
 of them; `speculation_where_it_fails`: a text without guesses over one whose guesses are all wrong.
+`perplexity_…`: that of a format of the weights over float32's, of a model that is trained for 200 steps; 1 is best.
 `decode_vs_xllamacpp_…_over_read`: its time over that of a plain read of our packed weights. Without transformers,
 xllamacpp (whose wheel has no AVX-512) or openvino-genai what is compared with it is left out.
 """
@@ -41,6 +42,7 @@ CASES: dict[str, tuple[str, int, tuple[int, int], tuple[Any, ...], tuple[Any, ..
     "one_answer_cost_512": ("promise", 1, (5, 3), (512,), (512,)),
     "scheduler_overhead": ("overhead", 1, (21, 7), (32,), (32,)),
     "plan_error": ("plan", 1, (7, 3), ("bfloat16",), ("bfloat16",)),
+    "perplexity": ("perplexity", 1, (1, 1), (200,), (10,)),
     "tp2_decode": ("ranks", 2, (11, 5), ("bfloat16",), ("bfloat16",)),
 }
 # Cases and the packages that they compare with.
@@ -69,6 +71,13 @@ def run(quick: bool = False, only: Sequence[str] | None = None) -> dict[str, Any
             continue
         given = (name, FEW_LAYERS if quick else LAYERS, rounds[quick], *(few if quick else every))
         found = run_ranks("hpckit.bench.train.serving.cases", ranks, (given,))[0]
+        if name == "perplexity":
+            each = found["perplexity"]
+            rows += [{"case": key, "candidate": kind, "perplexity": round(value, 4)} for kind, value in each.items()]
+            ratios |= {
+                f"{key}_{kind}": spread([value / each["float32"]]) for kind, value in each.items() if kind != "float32"
+            }
+            continue
         times = found["times"]
         for candidate, seconds in times.items():
             more = {}

@@ -1,0 +1,39 @@
+"""`hpckit bench serving`: what a coarser format of the weights costs in perplexity, of a model that is trained here."""
+
+from __future__ import annotations
+
+import inspect
+import json.decoder
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from hpckit.serving.engine import Engine
+from hpckit.serving.sampler import Sampling
+
+FORMATS = "float32", "bfloat16", "bfloat16_dot", "q8_0", "q4_0"
+TEXTS, LENGTH = 16, 256  # texts, and bytes of each, a token a byte
+SETTINGS = "batch.window=256", "batch.size=8", "model.context=256", "time.validate_samples=4", "sample.tokens=0"
+
+
+def perplexity(folder: Path, rounds: int, steps: int) -> dict[str, Any]:
+    """The perplexity of each format, on a text that the model has not seen; it learns the sources of hpckit."""
+    run = folder / "trained"
+    words = ["run", "llama", *SETTINGS, f"time.steps={steps}", f"--directory={run}", "--no-report", "--no-watch"]
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("PMI", "OMPI_", "SLURM_"))}
+    command = [sys.executable, "-m", "hpckit.cli.main", *words]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=own)  # a job of its own, not a part of ours
+    return {"perplexity": {kind: _of(run, kind) for kind in FORMATS}}
+
+
+def _of(run: Path, kind: str) -> float:
+    engine, text = Engine(run, weights=kind, texts=4), inspect.getsource(json.decoder)
+    prompts = [engine.encode(text[n * LENGTH : (n + 1) * LENGTH]) for n in range(TEXTS)]
+    way = Sampling(max_tokens=0, prompt_logprobs=True)
+    done = engine.generate(prompts, way)
+    chosen = [logprobs[0][1] for one in done for logprobs in one.prompt_logprobs]
+    assert len(chosen) == sum(len(prompt) - 1 for prompt in prompts)
+    return math.exp(-sum(chosen) / len(chosen))
