@@ -332,7 +332,8 @@ def test_a_style_of_what_a_data_file_has_none_of_says_nothing(tmp_path):
     head = "a line\n\n3 atoms\n2 bonds\n0 angles\n1 atom types\n1 bond types\n1 angle types\n"
     (tmp_path / "start.data").write_text(head)
     found = settings_of(tmp_path / "in.few").tree
-    assert found["bonds"]["parameters"] == [[450.0, 1.0]] and "angles" not in found
+    assert found["bonds"]["parameters"] == [[450.0, 1.0]]
+    assert "angles" not in found
     (tmp_path / "start.data").write_text(head.replace("0 angles", "1 angles"))
     assert settings_of(tmp_path / "in.few").tree["angles"]["parameters"] == [[55.0, 109.0]]
 
