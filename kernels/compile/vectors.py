@@ -300,12 +300,21 @@ def bits(context, mask):
 
 @functools.cache
 def mask_of(n: int) -> Any:
-    """The intrinsic `(bits)`: the mask of the n lowest bits of an int64, lane 0 in the lowest."""
+    """The intrinsic `(bits)`: the mask of the n lowest bits of an int64, lane 0 in the lowest.
+
+    Where masks are lanes of all bits or none, each lane looks for its own bit: taken apart, they cost four
+    instructions each.
+    """
 
     @intrinsic
     def mask_of(context, value):
         def generate(c, b, signature, values):
-            return b.bitcast(b.trunc(values[0], ir.IntType(n)), ir.VectorType(ir.IntType(1), n))
+            if NEEDS["avx512"] <= features():
+                return b.bitcast(b.trunc(values[0], ir.IntType(n)), ir.VectorType(ir.IntType(1), n))
+            word = ir.IntType(min(256 // n, 64))
+            own = ir.Constant(ir.VectorType(word, n), [1 << lane for lane in range(n)])
+            given = values[0] if word == I64 else b.trunc(values[0], word)
+            return b.icmp_unsigned("==", b.and_(splat(b, given, n), own), own)
 
         return Vec("m", n)(types.int64), generate
 
