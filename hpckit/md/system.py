@@ -93,8 +93,8 @@ class Held(Protocol):
     def attach(self, system: System) -> None:
         """Collective, after a rebuild: find the slots."""
 
-    def add(self, system: System, measure: bool) -> None:
-        """Collective: add to the forces, and with `measure` to the virials, of this rank."""
+    def add(self, system: System, measure: int) -> None:
+        """Collective: add to the forces, and with `measure` to the virials, of this rank; with VIRIAL to their sum."""
 
     def expect(self, stretch: np.ndarray, slowing: np.ndarray) -> None:
         """Take the factors by which a barostat is about to change the box, and velocities up to the next drift."""
@@ -488,15 +488,14 @@ class System:
             forces[:own] = self.slow
         if self.exclusions is not None:
             self.exclusions.add(self, measure)
-        measure = bool(measure)
         if self.long_range is not None:
-            self.long_range.add(self, measure)
+            self.long_range.add(self, bool(measure))
         if self.inner == 1:
             self._complete()
         if self.external is not None:
-            self.external.add(self, measure)
+            self.external.add(self, bool(measure))
         if self.biases is not None:
-            self.biases.add(self, measure)
+            self.biases.add(self, bool(measure))
         if self.inner > 1:
             self.slow = forces[:own].copy()
             forces[:own] += self.fast

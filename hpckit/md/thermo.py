@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hpckit.comm.agree import max_of_ranks, share_numbers, sum_of_ranks
+from hpckit.kernels.particles.cells.constants import CLUSTER
 from hpckit.kernels.particles.integrate.dispatch import kinetic
+from hpckit.kernels.particles.pair.reference import TALLY
 from hpckit.kernels.sums import bin_sums, combine, exponent_above
 from hpckit.md.granular.contacts import SphereForces
 from hpckit.md.molecules.charges import Charged, ChargedForces
@@ -81,7 +83,9 @@ def totals(system: System) -> Totals:
         each = [motion, forces.tallies[:slots], *(given[:, None] for given in _others(system))]
         columns = np.concatenate(each, axis=1)[particles.ids[:slots] >= 0]
     else:
-        tallied = system.device.to_host(forces.tallies[:slots].sum(axis=0))
+        # Rows of a cluster side by side: one row at a time is added as slowly as eight.
+        in_clusters = forces.tallies[:slots].reshape(-1, CLUSTER * TALLY).sum(axis=0)
+        tallied = system.device.to_host(in_clusters.reshape(CLUSTER, TALLY).sum(axis=0))
         columns = np.array([*_kinetic_sums(system), *tallied, *(float(given.sum()) for given in _others(system))])
         columns = columns[None]
     sums = add_ranks(system.mesh.comm, np.ascontiguousarray(columns), _rows(system, 1), forces.exact)

@@ -18,6 +18,7 @@ from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import InputError
 from hpckit.kernels.particles.lennard_jones import dispatch as lennard_jones
 from hpckit.kernels.particles.molecules.constraints import reference, simd
+from hpckit.kernels.particles.pair.reference import VIRIAL
 from hpckit.md.interaction import Interaction
 from hpckit.md.molecules.constraints import Clusters, Constraints, clusters_of
 from hpckit.md.motion.barostats import MTK
@@ -210,6 +211,10 @@ def test_the_kernel_agrees_with_its_reference_and_holds_the_lengths(pairs, alike
         np.testing.assert_allclose((after**2).sum(axis=2), squares, rtol=1e-12)
     for one, other in zip(*out, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-11)
+    forces, tallies = np.zeros((24, 4)), np.zeros((24, 8))
+    simd.hold_distances(own, *what[:-3], forces, tallies, VIRIAL)
+    np.testing.assert_array_equal(forces, out[1][0])
+    np.testing.assert_allclose(tallies.sum(axis=0), out[0][1].sum(axis=0), rtol=1e-9, atol=1e-11)
     out = []
     for form in (reference, simd):
         forces, tallies = np.zeros((24, 4)), np.zeros((24, 8))

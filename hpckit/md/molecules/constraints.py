@@ -150,7 +150,7 @@ class Constraints:
         self._weights[0, : system.particles.slots, 0] = system.inverse_masses
         self._exchange(system, self._weights)
 
-    def add(self, system: System, measure: bool) -> None:
+    def add(self, system: System, measure: int) -> None:
         """Collective: add the forces of constraints, after all others. Raises `BlowUpError` for no solution."""
         if self.speeds and system.within_step:
             self._hold_speeds(system, 0.5 * self.dt, system.particles.forces, measure)
@@ -185,13 +185,13 @@ class Constraints:
             self._exchange(system, found[:, :, None])
         return found
 
-    def _hold_speeds(self, system: System, per_force: float, forces: Any, measure: bool) -> None:
+    def _hold_speeds(self, system: System, per_force: float, forces: Any, measure: int) -> None:
         """Collective: add to the forces what keeps velocities across the distances after a kick of this time."""
         speeds, own = self._everywhere(system, 1.0, per_force), system.particles.slots
         with system.timer("force"):
             for members, pairs, _ in self._groups:
                 what = speeds, self._weights.reshape(-1), members.found, pairs, 1.0 / (per_force or 1.0)
-                out = forces, system.forces.tallies, measure
+                out = forces, system.forces.tallies, int(measure)
                 hold_speeds(own, system.particles.positions, *what, *out)
 
     def expect(self, stretch: np.ndarray, slowing: np.ndarray) -> None:
@@ -220,13 +220,13 @@ class Constraints:
             self._hold_speeds(system, 0.0, pushes, False)
             system.particles.velocities[:own, :3] += pushes[:own, :3] * system.inverse_masses[:, None]
 
-    def _hold(self, system: System, moves: Any, per_force: float, forces: Any, measure: bool) -> None:
+    def _hold(self, system: System, moves: Any, per_force: float, forces: Any, measure: int) -> None:
         """Add to the forces what keeps the distances where particles would make these moves."""
         own, weights = system.particles.slots, self._weights.reshape(-1)
         with system.timer("force"):
             for members, pairs, squares in self._groups:
                 what = moves, weights, members.found, members.numbers, pairs, squares, 1.0 / per_force
-                out = forces, system.forces.tallies, measure
+                out = forces, system.forces.tallies, int(measure)
                 self._failed += hold_distances(own, system.particles.positions, *what, *out)
         if measure or not system.device.is_gpu:
             self._check(system)

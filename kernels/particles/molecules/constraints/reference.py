@@ -21,7 +21,8 @@ def hold_distances(  # type: ignore[no-untyped-def]
 
     moves, [3, slots]: what the next drift would add to the positions without constraints; weights: inverse masses of
     all slots; found[k]: the slots of a cluster, numbers[k]: its row in squares [clusters, m], of the lengths between
-    the pairs [m, 2] of its particles; scale: force per weighted move.
+    the pairs [m, 2] of its particles; scale: force per weighted move. With VIRIAL (`pair.reference`) only the sum of
+    the virials over all slots counts.
     """
     failed, m = 0, len(pairs)
     for places, number in zip(found, numbers, strict=True):

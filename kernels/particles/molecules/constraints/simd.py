@@ -16,6 +16,7 @@ from hpckit.kernels.compile import lanes as vectors
 from hpckit.kernels.compile import vectors as simd
 from hpckit.kernels.compile.jit import STRICT, inlined, jit
 from hpckit.kernels.particles.molecules.constraints.reference import ENOUGH, MOST_STEPS
+from hpckit.kernels.particles.pair.reference import VIRIAL
 
 LANES = 8
 WAYS, LATER, NOW, COUPLED, MATRIX = 0, 9, 18, 27, 36  # of these 9, 9, 9, 9 and, with the right side, 12 rows
@@ -207,8 +208,8 @@ def _newton(work, m):
 
 
 @jit(math=STRICT)
-def _push(own, lane, slots, pairs, scale, work, virial, forces, tallies, measure):
-    """Add forces along the distances of a cluster, and their virial."""
+def _push(own, lane, slots, pairs, scale, work, virial, total, forces, tallies, measure):
+    """Add forces along the distances of a cluster, and their virial, with VIRIAL to the total."""
     virial[:] = 0.0
     for k in range(len(pairs)):
         i, j, pull = slots[pairs[k, 0]], slots[pairs[k, 1]], scale * work[LANES * (FACTORS + k) + lane]
@@ -228,16 +229,30 @@ def _push(own, lane, slots, pairs, scale, work, virial, forces, tallies, measure
             for column in range(6):
                 virial[column] += parts[column]
     if measure:
+        share, inside = 2.0 / len(slots), 0
         for place in range(len(slots)):
             if slots[place] < own:
-                for column in range(6):
-                    tallies[slots[place], 1 + column] += 2.0 / len(slots) * virial[column]
+                inside += 1
+                if measure != VIRIAL:
+                    for column in range(6):
+                        tallies[slots[place], 1 + column] += share * virial[column]
+        if measure == VIRIAL:
+            for column in range(6):
+                total[column] += inside * share * virial[column]
+
+
+@jit(math=STRICT)
+def _add_total(own, total, tallies, measure):
+    """Give the first slot what the clusters have together."""
+    if measure == VIRIAL and own > 0:
+        for column in range(6):
+            tallies[0, 1 + column] += total[column]
 
 
 @jit(math=STRICT)  # short loops have several compiled forms; with fused sums their bits would differ
 def hold_distances(own, positions, moves, weights, found, numbers, pairs, squares, scale, forces, tallies, measure):
     """See `reference.hold_distances`."""
-    m, failed, work, virial = pairs.shape[0], 0, np.zeros(LANES * ROWS), np.empty(6)
+    m, failed, work, virial, total = pairs.shape[0], 0, np.zeros(LANES * ROWS), np.empty(6), np.zeros(6)
     for first in range(0, len(found), LANES):
         count = min(LANES, len(found) - first)
         _take(first, positions, moves, weights, found, pairs, work)
@@ -254,14 +269,15 @@ def hold_distances(own, positions, moves, weights, found, numbers, pairs, square
         good = _newton(work, m)
         for lane in range(count):
             failed += 1 - (good >> lane & 1)
-            _push(own, lane, found[first + lane], pairs, scale, work, virial, forces, tallies, measure)
+            _push(own, lane, found[first + lane], pairs, scale, work, virial, total, forces, tallies, measure)
+    _add_total(own, total, tallies, measure)
     return failed
 
 
 @jit(math=STRICT)
 def hold_speeds(own, positions, speeds, weights, found, pairs, scale, forces, tallies, measure):
     """See `reference.hold_speeds`."""
-    m, work, virial = pairs.shape[0], np.zeros(LANES * ROWS), np.empty(6)
+    m, work, virial, total = pairs.shape[0], np.zeros(LANES * ROWS), np.empty(6), np.zeros(6)
     for first in range(0, len(found), LANES):
         _take(first, positions, speeds, weights, found, pairs, work)
         _couple(pairs, work)
@@ -273,7 +289,8 @@ def hold_speeds(own, positions, speeds, weights, found, pairs, scale, forces, ta
         for k in range(m):
             _put(work, FACTORS + k, _get(work, MATRIX + 4 * k + 3))
         for lane in range(min(LANES, len(found) - first)):
-            _push(own, lane, found[first + lane], pairs, scale, work, virial, forces, tallies, measure)
+            _push(own, lane, found[first + lane], pairs, scale, work, virial, total, forces, tallies, measure)
+    _add_total(own, total, tallies, measure)
 
 
 @jit
