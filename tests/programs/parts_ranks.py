@@ -2,7 +2,7 @@
 
 `parts_ranks.py`: every dp x pp x tp of the ranks and every stage, in float32, float64 and bfloat16, ten steps of AdamW;
 each is told when it is done, and how many at the end.
-`parts_ranks.py few`: only some of the meshes.
+`parts_ranks.py few`: only some of the meshes. `parts_ranks.py from 40`: from the 40th case on, after a break.
 """
 
 import functools
@@ -161,7 +161,8 @@ cases = {
     ],
 }
 few = sys.argv[1:] == ["few"]
-for kind, dtype, how in cases.get(WORLD.size, []):
+first = int(sys.argv[2]) if sys.argv[1:2] == ["from"] else 1
+for kind, dtype, how in cases.get(WORLD.size, []) if first == 1 else ():
     same(kind, dtype, **how)
 walked = 0
 if not few:
@@ -173,9 +174,10 @@ if not few:
         orders = ["looped_bfs"] if how["pp"] == 1 and how["stage"] > 1 else ["1f1b", "zb_h1", "gpipe", "zb_v"]
         how["schedule"] = orders[number % len(orders) if 2 * how["pp"] <= DEPTH else 0]  # zb_v has two stages a rank
         for (kind, dtype), wanted in zip(kinds, references, strict=True):
-            same(kind, dtype, wanted, **how, **fixed[kind])
             walked += 1
-            if WORLD.rank == 0:
+            if walked >= first:
+                same(kind, dtype, wanted, **how, **fixed[kind])
+            if walked >= first and WORLD.rank == 0:
                 print(WORLD.size, walked, kind, dtype, how, flush=True)
 if WORLD.size == 4 and not few:  # with tp the bits are those of tp alone
     pair = WORLD.Split(WORLD.rank // 2)
