@@ -143,8 +143,11 @@ def machine() -> dict[str, Any]:
     """What the figures were measured on, without names that identify a host."""
     import numba
 
+    from hpckit.kernels.compile.vectors import available
+
     return {
         "cpu": cpu_name(),
+        "vectors": available()[0],
         "cores": len(os.sched_getaffinity(0)),
         "python": platform.python_version(),
         "numpy": np.__version__,

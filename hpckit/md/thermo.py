@@ -83,9 +83,10 @@ def totals(system: System) -> Totals:
         each = [motion, forces.tallies[:slots], *(given[:, None] for given in _others(system))]
         columns = np.concatenate(each, axis=1)[particles.ids[:slots] >= 0]
     else:
-        # Rows of a cluster side by side: one row at a time is added as slowly as eight.
-        in_clusters = forces.tallies[:slots].reshape(-1, CLUSTER * TALLY).sum(axis=0)
-        tallied = system.device.to_host(in_clusters.reshape(CLUSTER, TALLY).sum(axis=0))
+        tallies = forces.tallies[:slots]
+        if not system.device.is_gpu:  # the rows of a cluster side by side: one at a time is added as slowly as eight
+            tallies = tallies.reshape(-1, CLUSTER * TALLY).sum(axis=0).reshape(CLUSTER, TALLY)
+        tallied = system.device.to_host(tallies.sum(axis=0))
         columns = np.array([*_kinetic_sums(system), *tallied, *(float(given.sum()) for given in _others(system))])
         columns = columns[None]
     sums = add_ranks(system.mesh.comm, np.ascontiguousarray(columns), _rows(system, 1), forces.exact)

@@ -58,8 +58,8 @@ BY_HEART = {
     "model": {"kind": "gpt2", "layers": 2, "width": 48, "heads": 4, "context": 16},
     "data": {"file": FOLDER / "page.txt"},
     "batch": {"size": 16},
-    "optimizer": {"lr": 8e-3, "weight_decay": 0.01},
-    "time": {"steps": 700, "validate_every": 0},
+    "optimizer": {"lr": 6e-3, "weight_decay": 0.01},
+    "time": {"steps": 1000, "validate_every": 0},
     "sample": {"tokens": 290, "prompt": "A halo is", "temperature": 0.0},
 }
 CNN = {
