@@ -26,11 +26,13 @@ def loaded_on_use(module: str, homes: Mapping[str, str]) -> tuple[Callable[[str]
             from hpckit.errors import nearest
 
             spaces = NAMESPACES.items() if module == "hpckit" and not name.startswith("_") else ()
-            within = [f"hp.{space}.{name}" for space, home in spaces if name in dir(importlib.import_module(home))]
-            near = nearest(name, homes)
-            hint = f"did you mean {near}?" if near else f"it has {', '.join(sorted(homes))}"
+            within = [f"hp.{space}.{name}" for space, home in spaces if name in importlib.import_module(home).__all__]
             if within:
                 hint = f"it is {' or '.join(within)}"
+            elif near := nearest(name, homes):
+                hint = f"did you mean {near}?"
+            else:
+                hint = f"it has {', '.join(sorted(homes))}"
             raise AttributeError(f"module {module!r} has no attribute {name!r}; {hint}")
         home, _, inner = homes[name].partition(":")
         found = importlib.import_module(home)

@@ -12,6 +12,7 @@ import numpy as np
 from mpi4py import MPI
 
 from hpckit.apps.md.config import Config
+from hpckit.apps.md.settings.interaction import mixed_length
 from hpckit.errors import InputError
 from hpckit.io.particles.lammps_eam import EamFile, read_eam
 from hpckit.io.particles.lammps_snap import read_snap
@@ -322,14 +323,11 @@ def _well_parameters(config: Config) -> np.ndarray:
 
 def _mixed(config: Config, epsilon: Sequence[float], sigma: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
     """Depths and diameters of all pairs of types by the mixing rule."""
-    depths = np.sqrt(np.multiply.outer(epsilon, epsilon))
-    if config.interaction.mixing == "geometric":
-        return depths, np.sqrt(np.multiply.outer(sigma, sigma))
+    depths, diameters = np.sqrt(np.multiply.outer(epsilon, epsilon)), np.array(sigma)
+    mixed = mixed_length(config.interaction.mixing, diameters[:, None], diameters)
     if config.interaction.mixing == "sixth_power":
-        cubes = np.power(sigma, 3)
-        mean = 0.5 * np.add.outer(cubes**2, cubes**2)
-        return depths * np.multiply.outer(cubes, cubes) / mean, mean ** (1 / 6)
-    return depths, 0.5 * np.add.outer(sigma, sigma)
+        depths *= np.multiply.outer(diameters, diameters) ** 3 / mixed**6
+    return depths, mixed
 
 
 def fourth_parameters(config: Config) -> np.ndarray:

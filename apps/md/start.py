@@ -312,7 +312,7 @@ class Start:
             drawn = lammps_velocities.normal_in_order(system.seed, self._lammps_order(ids), self.count)
         else:
             by_place = lammps_velocities.by_place, lammps_velocities.normal_by_place
-            read = places if self.file is None or self.made else lammps_velocities.places_read(self.file)[ids]
+            read = places if self.file is None or self.made else lammps_velocities.places_read(self.file, ids)
             drawn = by_place[system.draw == "lammps_geom_gaussian"](system.seed, read)
         v, held = drawn[:, :3] / np.sqrt(masses)[:, None], int(self.held_bonds().sum() + self.held_angles().sum())
         if system.kind == "water":

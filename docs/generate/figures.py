@@ -20,10 +20,6 @@ MEASURED = {
         "Jobs on a real Slurm on this machine: requeue to the same bits, killed drivers of task graphs, the first run",
         "python -m tests.slurm",
     ),
-    "avx2": (
-        "Some of the benchmarks on a processor without AVX-512 (Zen 3): the forms for AVX2 against the same rivals",
-        "hpckit bench NAME",
-    ),
     "first_run": (
         "Seconds from a clone with nothing installed to the report of a run on 2 ranks, and what takes them",
         "python -m tests.first_run",

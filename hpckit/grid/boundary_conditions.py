@@ -18,6 +18,8 @@ import numpy as np
 
 from hpckit.errors import InputError
 
+__all__ = ["Fill", "antisymmetric", "as_fill", "fixed", "mirror", "zero_gradient"]
+
 
 @dataclass(frozen=True)
 class Fill:

@@ -60,21 +60,9 @@ def _words_of_masks(b: Any, n: int, each: int) -> Any:
     return cgutils.global_constant(b.module, name, ir.Constant(ir.ArrayType(kind, len(rows)), rows))
 
 
-@functools.cache
-def compressing(isa: str) -> Compressing:
-    """The intrinsics of an instruction set with vectors."""
-    n = LANES[isa]
-    ints, mask_type = ir.VectorType(I32, n), Vec("m", n)
-
-    @intrinsic
-    def append(context, out, m, base, mask):
-        def generate(c, b, signature, values):
-            out, m, base, mask = values
-            entries = b.add(splat(b, base, n), ir.Constant(ints, list(range(0, 4 * n, 4))))
-            b.store(compressed(b, entries, mask, isa), address(c, b, signature.args[0], out, m, ints), align=4)
-            return c.get_dummy_value()
-
-        return types.void(out, types.intp, types.int32, mask_type), generate
+def keeping(vector: Vec, isa: str) -> tuple[Any, Any]:
+    """The intrinsics `keep`, of int32, and `keep_lanes`, of these vectors; see `Compressing`."""
+    ints, mask_type = ir.VectorType(I32, vector.n), Vec("m", vector.n)
 
     @intrinsic
     def keep(context, out, m, array, k, mask):
@@ -90,11 +78,31 @@ def compressing(isa: str) -> Compressing:
     def keep_lanes(context, out, m, value, mask):
         def generate(c, b, signature, values):
             out, m, value, mask = values
-            place = address(c, b, signature.args[0], out, m, llvm(Vec("f", n)))
-            b.store(compressed(b, value, mask, isa), place, align=BYTES["f"])
+            place = address(c, b, signature.args[0], out, m, llvm(vector))
+            b.store(compressed(b, value, mask, isa), place, align=BYTES[vector.kind])
             return c.get_dummy_value()
 
-        return types.void(out, types.intp, Vec("f", n), mask_type), generate
+        return types.void(out, types.intp, vector, mask_type), generate
+
+    return keep, keep_lanes
+
+
+@functools.cache
+def compressing(isa: str) -> Compressing:
+    """The intrinsics of an instruction set with vectors."""
+    n = LANES[isa]
+    ints, mask_type = ir.VectorType(I32, n), Vec("m", n)
+    keep, keep_lanes = keeping(Vec("f", n), isa)
+
+    @intrinsic
+    def append(context, out, m, base, mask):
+        def generate(c, b, signature, values):
+            out, m, base, mask = values
+            entries = b.add(splat(b, base, n), ir.Constant(ints, list(range(0, 4 * n, 4))))
+            b.store(compressed(b, entries, mask, isa), address(c, b, signature.args[0], out, m, ints), align=4)
+            return c.get_dummy_value()
+
+        return types.void(out, types.intp, types.int32, mask_type), generate
 
     @intrinsic
     def unlike(context, array, k, value, mask):

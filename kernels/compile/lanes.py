@@ -17,7 +17,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from hpckit.kernels.compile.compress import compressed
+from hpckit.kernels.compile.compress import keeping
 from hpckit.kernels.compile.vectors import (
     BYTES,
     ELEMENT,
@@ -56,13 +56,12 @@ class LaneIntrinsics:
     def __init__(self, kind: str, n: int) -> None:
         self.kind, self.n = kind, n
         self.vector, self.number = Vec(kind, n), NUMBER[kind]
-        self._isa = "avx512" if n * BYTES[kind] == 64 else "avx2"
         self.load, self.broadcast = self._load(), self._broadcast()
         self.gather = self._gather()
         self.load_records, self.load_records_w = self._load_records(3), self._load_records(4)
         self.store_records = self._store_records()
         self.load_each, self.types = self._load_each(), self._type_numbers()
-        self.keep, self.keep_lanes = self._keep(), self._keep_lanes()
+        self.keep, self.keep_lanes = keeping(self.vector, "avx512" if n * BYTES[kind] == 64 else "avx2")
 
     def load_row(self, count: int) -> Any:
         """The intrinsic `(a, i)`: the `count` vectors that follow each other from a[i], as a tuple."""
@@ -211,37 +210,6 @@ class LaneIntrinsics:
             return vector(vector), lambda c, b, s, values: b.sitofp(self._types(b, values[0]), llvm(vector))
 
         return type_numbers
-
-    def _keep(self) -> Any:
-        vector, kind = self.vector, ir.VectorType(I32, self.n)
-
-        @intrinsic
-        def keep(context, out, m, array, k, mask):
-            def generate(c, b, signature, values):
-                out, m, array, k, mask = values
-                entries = b.load(address(c, b, signature.args[2], array, k, kind), align=4)
-                place = address(c, b, signature.args[0], out, m, kind)
-                b.store(compressed(b, entries, mask, self._isa), place, align=4)
-                return c.get_dummy_value()
-
-            return types.void(out, types.intp, array, types.intp, Vec("m", vector.n)), generate
-
-        return keep
-
-    def _keep_lanes(self) -> Any:
-        vector = self.vector
-
-        @intrinsic
-        def keep_lanes(context, out, m, value, mask):
-            def generate(c, b, signature, values):
-                out, m, value, mask = values
-                place = address(c, b, signature.args[0], out, m, llvm(vector))
-                b.store(compressed(b, value, mask, self._isa), place, align=BYTES[vector.kind])
-                return c.get_dummy_value()
-
-            return types.void(out, types.intp, vector, Vec("m", vector.n)), generate
-
-        return keep_lanes
 
     def _store_records(self) -> Any:
         vector = self.vector

@@ -175,9 +175,10 @@ if not few:
         how["schedule"] = orders[number % len(orders) if 2 * how["pp"] <= DEPTH else 0]  # zb_v has two stages a rank
         for (kind, dtype), wanted in zip(kinds, references, strict=True):
             walked += 1
-            if walked >= first:
-                same(kind, dtype, wanted, **how, **fixed[kind])
-            if walked >= first and WORLD.rank == 0:
+            if walked < first:
+                continue
+            same(kind, dtype, wanted, **how, **fixed[kind])
+            if WORLD.rank == 0:
                 print(WORLD.size, walked, kind, dtype, how, flush=True)
 if WORLD.size == 4 and not few:  # with tp the bits are those of tp alone
     pair = WORLD.Split(WORLD.rank // 2)

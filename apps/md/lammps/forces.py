@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import combinations
@@ -12,6 +11,7 @@ from typing import Any
 from hpckit.apps.md.lammps import granular
 from hpckit.apps.md.lammps.fixes import is_number
 from hpckit.apps.md.lammps.state import ScriptState
+from hpckit.apps.md.settings.interaction import Rule, mixed_length
 
 PARAMETERS = {"morse": 3, "buck": 3}  # of a pair, before its own cutoff
 NAMES = {
@@ -24,7 +24,7 @@ NAMES = {
 CHARGED = {"coul/cut": "cut", "coul/long": "ewald", "coul/dsf": "dsf"}  # behind the pair potential's own name
 PAIRED = ("lj/cut", "lj/charmm", "buck")  # with charges
 FADING = "lj/charmm/coul/long"
-MIXING = {"arithmetic": "lorentz_berthelot", "geometric": "geometric", "sixthpower": "sixth_power"}
+MIXING: dict[str, Rule] = {"arithmetic": "lorentz_berthelot", "geometric": "geometric", "sixthpower": "sixth_power"}
 EAM = ("eam", "eam/alloy", "eam/fs")
 OF_FILES = {**dict.fromkeys(EAM, "eam"), "sw": "stillinger_weber", "tersoff": "tersoff", "snap": "snap"}
 
@@ -283,9 +283,7 @@ class ForceCommands:
         for a, b in combinations(range(1, types + 1), 2):
             one, other = own[a - 1], own[b - 1]
             if (a, b) not in given and {one, other} != {common}:
-                power = {"arithmetic": 1, "sixthpower": 6}.get(rule)
-                mean = (0.5 * (one**power + other**power)) ** (1 / power) if power else math.sqrt(one * other)
-                found.append({"types": [a, b], "cutoff": mean})
+                found.append({"types": [a, b], "cutoff": float(mixed_length(MIXING[rule], one, other))})
         return found
 
     def _table(self, given: dict[tuple[int, int], Pair]) -> None:

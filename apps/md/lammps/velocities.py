@@ -24,13 +24,13 @@ def in_order(seed: int, order: np.ndarray) -> np.ndarray:
     return (starts[:, None] * powers % np.uint64(MODULUS)).astype(np.float64) * (1.0 / MODULUS) - 0.5
 
 
-def places_read(file: Snapshot) -> np.ndarray:
-    """Where LAMMPS has the particles of a data file, float64[n, 3]: put into the box along periodic dims, in a tilted
+def places_read(file: Snapshot, rows: np.ndarray) -> np.ndarray:
+    """Where LAMMPS has these particles of a data file, float64[n, 3]: put into the box along periodic dims, in a tilted
     one by way of fractions of its edges, all in its order of operations: `by_place` takes every bit.
     """
     lower, (lx, ly, lz), (xy, xz, yz) = file.lower, file.upper - file.lower, file.tilt
     tilted = any(file.tilt)
-    places = np.array(file.positions, np.float64)
+    places = file.positions[rows]
     if tilted:
         x, y, z = (places - lower).T
         inverse = -xy / (lx * ly), (yz * xy - ly * xz) / (lx * ly * lz), -yz / (ly * lz)

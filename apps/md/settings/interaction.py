@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
+import numpy as np
 from pydantic import Field, model_validator
 
 from hpckit.io.settings import InputFile, RelativeToSource, Section
@@ -16,6 +17,15 @@ OF_BRICKS = ("brick", "ase")  # functions of all that is near
 OF_FILES = ("eam", "stillinger_weber", "tersoff", "snap")  # of many bodies
 Rule = Literal["lorentz_berthelot", "geometric", "sixth_power"]
 FunctionPlace = Annotated[str, RelativeToSource()]  # file.py:name
+
+
+def mixed_length(rule: Rule, one: Any, other: Any) -> Any:
+    """A length of pairs, as a diameter, of those of both types: numbers, or arrays that go together."""
+    if rule == "geometric":
+        return np.sqrt(one * other)
+    if rule == "sixth_power":  # of Waldman and Hagler (1993, J. Comput. Chem. 14, 1077)
+        return (0.5 * (one**6 + other**6)) ** (1 / 6)
+    return 0.5 * (one + other)
 
 
 class Pair(Section):

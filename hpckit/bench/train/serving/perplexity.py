@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from hpckit.jobs.graph.pool import without_launcher
 from hpckit.serving.engine import Engine
 from hpckit.serving.sampler import Sampling
 
@@ -23,9 +24,8 @@ def perplexity(folder: Path, rounds: int, steps: int) -> dict[str, Any]:
     """The perplexity of each format, on a text that the model has not seen; it learns the sources of hpckit."""
     run = folder / "trained"
     words = ["run", "llama", *SETTINGS, f"time.steps={steps}", f"--directory={run}", "--no-report", "--no-watch"]
-    own = {name: value for name, value in os.environ.items() if not name.startswith(("PMI", "OMPI_", "SLURM_"))}
     command = [sys.executable, "-m", "hpckit.cli.main", *words]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=own)  # a job of its own, not a part of ours
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=without_launcher(os.environ))
     return {"perplexity": {kind: _of(run, kind) for kind in FORMATS}}
 
 
