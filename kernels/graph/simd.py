@@ -148,19 +148,21 @@ def _kernel(sweep: GraphSweep, kinds: tuple[int, ...], streams: bool, pairs: boo
 
 @functools.cache
 def _streaming() -> dict[str, Any]:
-    """What the text of a kernel that streams calls, for vectors of LINE values, a line of the cache or half of one.
+    """What the text of a kernel that streams calls, for vectors of LANES values, a line of the cache or half of one.
 
-    head(out, at, count): how many values of a row come before the first line of `out`.
+    head(out, at, count): how many values of a row come before the first line of `out`. The lines that rows share with
+    what is beside them are stored as usual: of those of which a part is streamed the processor waits for the rest.
     """
     kind = lanes("e", (LINE if available()[0] == "avx512" else LINE // 2) // 8)
-    n, eight, zero = np.uint64(kind.n), np.uint64(8), np.uint64(0)
+    line, eight, zero = np.uint64(LINE // 8), np.uint64(8), np.uint64(0)
 
     @inlined(math=STRICT)
     def head(out, at, count):
-        return min(((zero - np.uint64(out.ctypes.data) // eight) - at) & (n - np.uint64(1)), count)
+        return min(((zero - np.uint64(out.ctypes.data) // eight) - at) & (line - np.uint64(1)), count)
 
     names = {"load": kind.load, "wide": kind.broadcast, "store": store, "stream": stream, "settle": settle}
-    return {**names, "head": head, "prefetch": prefetch, "LINE": n, "AHEAD": np.uint64(AHEAD)}
+    names |= {"head": head, "prefetch": prefetch, "LINE": line, "LANES": np.uint64(kind.n)}
+    return {**names, "AHEAD": np.uint64(AHEAD)}
 
 
 @functools.cache
@@ -289,11 +291,14 @@ def _loop(
             array, at = load(leaf, max(read))[:-1].split("[")
             vectors.append(f"prefetch({array}, {at[: -len(' + k')]} + first + AHEAD)")
         inside += [f"    {name} = wide({value})" for value, name in wide.items()]
-        inside += [f"    begin = head(a0, {first}, {count})", f"    lines = ({count} - begin) // LINE"]
+        inside += [f"    begin = head(a0, {first}, {count})", f"    end = begin + ({count} - begin) // LINE * LINE"]
+        di, dj, _ = three(_next_row((0,) * sweep.dims)) if sweep.dims > 1 else (0, 0, 0)
+        below = row_start(kinds[0], di, dj, 0)  # the lines that the next row writes a part of
+        inside += [f"    prefetch(a0, uint64({below}))", f"    prefetch(a0, uint64({below}) + {count})"]
         inside += ["    for k in range(ZERO, begin):", *(f"        {each}" for each in body)]
-        inside += ["    for m in range(ZERO, lines):", "        first = begin + m * LINE"]
+        inside += ["    for first in range(begin, end, LANES):"]
         inside += [f"        {each}" for each in (*lines.lines, *vectors)]
-        inside += [f"    for k in range(begin + lines * LINE, {count}):"]
+        inside += [f"    for k in range(end, {count}):"]
     else:
         inside += [f"    for k in range(ZERO, {count}):"]
     inside += [f"        {line}" for line in body]

@@ -20,9 +20,9 @@ the memory with few lines on their way. Asking for every line by itself helps li
 
 - the first step asks for the field, the second for the coefficient, each a plane of the strip before its use, for
   `BURST` lines of three rows at once: 1.15x. More at once, or both in one step, is slower;
-- three rows are computed side by side, which load each line that they share once: 0.38 in place of 0.46 ns in the
-  cache, and 1.1x from the memory. Where the rows of an array do not start alike in lines of the cache, what is
-  streamed is written row by row;
+- three rows are computed side by side where there are 32 registers, and load each line that they share once: 0.38 in
+  place of 0.46 ns in the cache, and 1.1x from the memory. Where the rows of an array do not start alike in lines of
+  the cache, what is streamed is written row by row;
 - strips are longer than what the second-level cache holds: fewer rows twice, and longer stretches of the memory.
 
 Arithmetic as written and in the order of `reference`, whose bits these kernels have.
@@ -113,24 +113,40 @@ def _cell(dtype: np.dtype, variable: bool) -> tuple[Any, Any, Any]:
 
 
 @cache
+def _lined(dtype: np.dtype) -> Any:
+    """The function that finds the whole lines of a row: its first cell in one, and the one past the last in one.
+
+    What is before and behind them is stored as usual, and asked for a row before: of a line of which a part is streamed
+    the processor waits for the rest, twice a row (1.5x on Zen 3, where a vector is half of a line).
+    """
+    line = np.uint64(LINE // dtype.itemsize)
+
+    @piece
+    def lined(out, o, cells):
+        first = ((ZERO - np.uint64(out.ctypes.data) // np.uint64(out.itemsize)) - o) & (line - ONE)
+        return first, first + (cells - first) // line * line
+
+    return lined
+
+
+@cache
 def _row(dtype: np.dtype, variable: bool, streams: bool) -> Any:
     """The function that computes a row of a 3-D grid, its cells, neighbors and coefficients each from a place on."""
     kind, one, beside = _cell(dtype, variable)
     load, n, ahead = kind.load, np.uint64(kind.n), np.uint64(AHEAD)
-    put = stream if streams else store
+    put, lined = stream if streams else store, _lined(dtype)
 
     @piece
     def row(out, o, field, p, length, below, above, coefficient, q, cells, factor):
-        # The cells before the first line of `out`, with others that were there; then whole lines; then the rest.
-        first = ((ZERO - np.uint64(out.ctypes.data) // np.uint64(out.itemsize)) - o) & (n - ONE)
-        if first > ZERO:
-            x = first - n
+        first, last = lined(out, o, cells)
+        if streams:  # the lines that the next row writes a part of
+            prefetch_second(out, o + length)
+            prefetch_second(out, o + length + cells - ONE)
+        for x in range(ZERO, first, n):
             value = one(field, coefficient, factor, p + x, length, below + x, above + x, q + x)
-            store_part(out, o + x, value, n - first, n)
-        count = (cells - first) // n
+            store_part(out, o + x, value, ZERO, first - x)
         west, here = load(field, p + first - n), load(field, p + first)
-        for k in range(count):
-            x = first + k * n
+        for x in range(first, last, n):
             prefetch(field, above + x + ahead)
             if variable:
                 prefetch(coefficient, q + x + ahead)
@@ -138,8 +154,7 @@ def _row(dtype: np.dtype, variable: bool, streams: bool) -> Any:
             value = beside(west, here, east, south, north, field, coefficient, factor, below + x, above + x, q + x)
             put(out, o + x, value)
             west, here = here, east
-        x = first + count * n
-        if x < cells:
+        for x in range(last, cells, n):
             value = one(field, coefficient, factor, p + x, length, below + x, above + x, q + x)
             store_part(out, o + x, value, ZERO, cells - x)
 
@@ -156,28 +171,26 @@ def _rows(dtype: np.dtype, variable: bool, streams: bool, asks: bool, three: boo
     kind, one, beside = _cell(dtype, variable)
     load, n, count = kind.load, np.uint64(kind.n), np.uint64(3 if three else 1)
     burst, line = np.uint64(BURST * LINE // dtype.itemsize), np.uint64(LINE // dtype.itemsize)
-    put = stream if streams else store
+    put, lined = stream if streams else store, _lined(dtype)
 
     @piece
     def rows(
         out, o, pitch, field, p, length, below, above, coefficient, q, length_c, cells, factor, asked, a, apart, plane
     ):
-        # The cells before the first line of `out`, with others that were there; then whole lines; then the rest.
-        first = ((ZERO - np.uint64(out.ctypes.data) // np.uint64(out.itemsize)) - o) & (n - ONE)
-        last = first + (cells - first) // n * n
+        first, last = lined(out, o, cells)
         for r in range(count):
             far, far_c, to = r * length, q + r * length_c, o + r * pitch
             if streams:  # the lines that it writes a part of, a plane further
                 prefetch_second(out, to + plane)
                 prefetch_second(out, to + plane + cells - ONE)
-            if first > ZERO:
-                x = far + first - n
-                value = one(field, coefficient, factor, p + x, length, below + x, above + x, far_c + first - n)
-                store_part(out, to + first - n, value, n - first, n)
-            if last < cells:
-                x = far + last
-                value = one(field, coefficient, factor, p + x, length, below + x, above + x, far_c + last)
-                store_part(out, to + last, value, ZERO, cells - last)
+            for x in range(ZERO, first, n):
+                y = far + x
+                value = one(field, coefficient, factor, p + y, length, below + y, above + y, far_c + x)
+                store_part(out, to + x, value, ZERO, first - x)
+            for x in range(last, cells, n):
+                y = far + x
+                value = one(field, coefficient, factor, p + y, length, below + y, above + y, far_c + x)
+                store_part(out, to + x, value, ZERO, cells - x)
         west, here = load(field, p + first - n), load(field, p + first)
         if three:
             p1, p2 = p + length, p + TWO * length
@@ -255,6 +268,7 @@ def twice_kernel(dtype: np.dtype, variable: bool, streams: bool) -> Any:
     three, single = (_rows(dtype, variable, False, True, many) for many in (True, False))
     three_out, single_out = (_rows(dtype, variable, streams, variable, many) for many in (True, False))
     pad, within = np.uint64(LINE // dtype.itemsize), np.uint64(LINE // dtype.itemsize - 1)
+    registers = available()[0] == "avx512"  # enough for three rows side by side
 
     @jit(noalias=True, borrowed=True, math=STRICT, key=("diffuse twice in lines", dtype.str, variable, streams))
     def kernel(out, field, coefficient, factor, shape, first, stop, strip, ring):
@@ -267,7 +281,7 @@ def twice_kernel(dtype: np.dtype, variable: bool, streams: bool) -> Any:
         # Lines of the ring start where those of the field do, if its rows are of whole lines.
         size = np.uint64(out.itemsize)
         lead = pad + (np.uint64(field.ctypes.data) // size + x - ONE - np.uint64(ring.ctypes.data) // size & within)
-        together = length & within == ZERO or not streams
+        together = registers and (length & within == ZERO or not streams)
         while begin < last:
             end = min(begin + np.uint64(strip), last)
             for i in range(np.uint64(first[0]) - ONE, np.uint64(stop[0]) + ONE):
@@ -276,7 +290,7 @@ def twice_kernel(dtype: np.dtype, variable: bool, streams: bool) -> Any:
                 while j < end + ONE:
                     p = i * plane + j * length + x - ONE
                     r = top + (j + ONE - begin) * pitch
-                    if j + ONE < end:
+                    if registers and j + ONE < end:
                         three(
                             ring, r, pitch, field, p, length, p - plane, p + plane, coefficient, p, length, cells + TWO,
                             factor, field, p + TWO * plane, length, plane,
