@@ -208,6 +208,26 @@ WORDS = {
     "speculation_of_formula": "speculation: the gain that its formula gives",
     "scheduler_overhead": "32 requests over HTTP, time over that of the bare steps",
     "tp2_decode": "decoding on 2 ranks: 1 rank",
+    "tp2_decode_ceiling": "the same of two independent runs of half the layers each",
+    "decode_vs_openvino_q8": "decoding in Q8_0: OpenVINO",
+    **{
+        f"decode_vs_{key}_{kind}_over_read": f"{rival}, a token in {what}, time over a plain read of our weights"
+        for key, rival in {"xllamacpp": "llama.cpp", "openvino": "OpenVINO"}.items()
+        for kind, what in {"f32": "float32", "bf16": "bfloat16", "q8": "Q8_0"}.items()
+    },
+    "prefill_f32_vs_xllamacpp": "a prompt of 512 tokens in float32: llama.cpp",
+    "prefill_bf16_vs_xllamacpp": "the same in bfloat16",
+    "prefill_f32_vs_torch": "a prompt of 512 tokens in float32: PyTorch",
+    "prefill_q8_vs_openvino": "a prompt of 512 tokens in Q8_0: OpenVINO",
+    "prefill_vs_transformers_f32": "a prompt of 512 tokens in float32: transformers",
+    "prefill_vs_transformers_bf16": "the same in bfloat16",
+    "speculation_where_it_fails": "a text whose guesses are all wrong, its speed: without guesses",
+    "plan_error_decode": "price of a token of one text: relative error",
+    "plan_error_first_token": "price of the first token after 512: relative error",
+    **{
+        f"perplexity_{kind}": f"perplexity of a model trained here, in {kind}: in float32"
+        for kind in ("bfloat16", "bfloat16_dot", "q8_0", "q4_0")
+    },
     "price_all_reduce_median": "price of an all-reduce, 8 bytes to 64 MB: relative error",
     "price_halo_median": "price of a halo exchange, 64^3 and 256^3: relative error",
     "published_median": "steps of published trainings: relative error of the planner",

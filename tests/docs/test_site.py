@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import sys
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,8 @@ import settings
 import sources
 
 import hpckit
+from hpckit.bench.train.serving.perplexity import FORMATS
+from hpckit.bench.train.serving.verb import CASES, ratios
 from hpckit.cli.main import VERBS
 from hpckit.settings.apps import apps
 from hpckit.settings.schema import Schema
@@ -80,6 +83,24 @@ def test_the_readme_has_the_numbers_of_the_figures():
         assert printed in (f"{ratio:.{digits}f}", f"{1 / ratio:.{digits}f}"), (
             f"{words}: {key} is {ratio:.4g} in {bench}.json"
         )
+
+
+def test_every_ratio_of_the_figures_says_what_it_is():
+    rows = figures.readme_rows()
+    for path in figures.FIGURES.glob("*.json"):
+        nameless = [key for key in figures.ratios(path.stem) if key not in rows and key not in figures.WORDS]
+        assert not nameless, f"{path.name}: docs/generate/figures.py has no words for {nameless}"
+    prompts = {"our_prompt": [1.0], "their_prompt": [1.0]}
+    read = {**prompts, "read": [1.0]}
+    timed = {"theirs": prompts, "llama_cpp": read, "openvino": read}
+    found = {"perplexity": dict.fromkeys(FORMATS, 1.0), "gain": [1.0]}
+    every = {
+        key
+        for case, (name, *_) in CASES.items()
+        for key in ratios(case, name, defaultdict(lambda: [1.0], timed.get(name, {})), found)
+    }
+    assert every > {"tp2_decode_ceiling", "prefill_q8_vs_xllamacpp", "perplexity_q4_0", "speculation_where_it_fails"}
+    assert sorted(every - {*figures.WORDS} - {*rows}) == []
 
 
 def test_links_that_leave_the_docs_become_pages():

@@ -65,6 +65,25 @@ def test_generate_writes_a_line_for_each_sample(tmp_path, capsys):
     assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == found
 
 
+def test_a_line_has_the_prompt_and_the_logprobs_that_were_asked_for(tmp_path, capsys):
+    folder, prompts = write_model(tmp_path / "model", "llama", vocab_size=256), tmp_path / "prompts.jsonl"
+    lines = [
+        {"prompt": "To be", "logprobs": 2, "echo": True},
+        {"messages": [{"role": "user", "content": "Hi"}], "logprobs": True, "top_logprobs": 3},
+        "To be",
+    ]
+    prompts.write_text("\n".join(json.dumps(line) for line in lines))
+    assert main(["generate", str(folder), str(prompts), "--max-tokens", "4"]) == 0
+    echoed, chat, plain = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert "logprobs" not in plain
+    assert echoed["text"] == "To be" + plain["text"]
+    told = echoed["logprobs"]
+    assert told["tokens"][:5] == list("To be")
+    assert told["token_logprobs"][0] is None
+    assert [len(each) for each in told["top_logprobs"][-4:]] == [2] * 4  # greedy: the chosen one is among them
+    assert [len(each["top_logprobs"]) for each in chat["logprobs"]["content"]] == [3] * 4
+
+
 def test_a_prompt_begins_as_the_tokenizer_says_and_a_chat_as_its_template(tmp_path):
     tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed")
     folder = write_model(tmp_path / "model", "llama")

@@ -329,7 +329,9 @@ def test_the_openai_client_works_unchanged(running):
     assert parts[-1].usage.completion_tokens == 7
     with pytest.raises(openai.BadRequestError, match="temperature"):
         client.completions.create(model="small", prompt="a", temperature=-1)
-    assert client.models.list().data[0].id == "small"
+    assert client.models.list().data[0].id == client.models.retrieve("small").id == "small"
+    with pytest.raises(openai.NotFoundError, match="no model large"):
+        client.models.retrieve("large")
 
 
 def test_the_load_of_the_benchmark(running, capsys):

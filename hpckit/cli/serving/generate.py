@@ -17,6 +17,7 @@ from hpckit.settings.table import Parser
 if TYPE_CHECKING:
     from hpckit.serving.engine import Engine
     from hpckit.serving.events import Completion
+    from hpckit.serving.server.answers import Answers
 
 MOST_PROMPTS = 1 << 30  # bytes
 KEYS = ("prompt", "messages")
@@ -28,7 +29,7 @@ def main(arguments: list[str]) -> int:
         prog="hpckit generate",
         description="Continue many prompts at once. Each line of the file is a text, or an object as for"
         " /v1/completions (prompt) or /v1/chat/completions (messages); each line of the output is an object with index,"
-        " text, finish_reason and usage, in the order of the prompts.",
+        " text, finish_reason, logprobs and usage, in the order of the prompts.",
     )
     add_engine(it)
     it.add_argument("prompts", type=Path, metavar="PROMPTS.jsonl", help="a prompt a line")
@@ -78,9 +79,10 @@ def _bodies(path: Path, common: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _written(engine: Engine, bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The lines of the output, on rank 0. Collective."""
+    from hpckit.serving.server.answers import Answers
     from hpckit.serving.server.protocol import request_of, room_for
 
-    prompts, ways = [], []
+    prompts, ways, answers = [], [], []
     for number, body in enumerate(bodies):
         try:
             request = request_of(body)
@@ -88,6 +90,7 @@ def _written(engine: Engine, bodies: list[dict[str, Any]]) -> list[dict[str, Any
             ways.append(request.way(room_for(engine, prompt)))
             ways[-1].check(engine.shape.vocab)
             prompts.append(prompt)
+            answers.append(Answers(engine, request, "", "", [prompt]))
         except InputError as problem:
             raise InputError(f"prompt {number}: {problem.message}", likely=problem.likely, do=problem.do) from None
         except ValueError:
@@ -107,10 +110,18 @@ def _written(engine: Engine, bodies: list[dict[str, Any]]) -> list[dict[str, Any
     lines, index = [], -1
     for one in done:
         index += one.sample == 0
-        lines.append(_line(index, one))
+        lines.append(_line(index, one, answers[index]))
     return lines
 
 
-def _line(index: int, one: Completion) -> dict[str, Any]:
+def _line(index: int, one: Completion, answers: Answers) -> dict[str, Any]:
+    """A sample of the prompt with that index; logprobs, in OpenAI's form, where they were asked for."""
+    from hpckit.serving.server.answers import Choice
+
+    choice = Choice(one.sample)
+    choice.text, choice.tokens, choice.prompt = one.text, one.logprobs, one.prompt_logprobs
+    told = answers.choice(choice)
+    text = told["text"] if "text" in told else told["message"]["content"]
+    more = {} if told["logprobs"] is None else {"logprobs": told["logprobs"]}
     usage = {"prompt_tokens": len(one.prompt), "completion_tokens": len(one.tokens), "cached_tokens": one.found}
-    return {"index": index, "sample": one.sample, "text": one.text, "finish_reason": one.reason, "usage": usage}
+    return {"index": index, "sample": one.sample, "text": text, "finish_reason": one.reason, **more, "usage": usage}

@@ -48,20 +48,21 @@ class Answers:
 
     def whole(self, choices: list[Choice], found: int) -> dict[str, Any]:
         """The answer with all choices."""
-        told = []
-        for choice in choices:
-            own: dict[str, Any] = {"index": choice.index, "finish_reason": choice.reason, "logprobs": None}
-            if self._chat:
-                own["message"] = {"role": "assistant", "content": choice.text, "refusal": None}
-                if self._request.logprobs:
-                    own["logprobs"] = self._chat_logprobs(choice.tokens)
-            else:
-                echoed = self._echo(choice.index)
-                own["text"] = echoed + choice.text
-                if self._request.logprobs is not None:
-                    own["logprobs"] = self._logprobs(self._echoed(choice.index, choice.prompt) + choice.tokens, 0)
-            told.append(own)
+        told = [self.choice(choice) for choice in choices]
         return {**self._head, "choices": told, "usage": self.usage(sum(choice.count for choice in choices), found)}
+
+    def choice(self, choice: Choice) -> dict[str, Any]:
+        """One of them."""
+        own: dict[str, Any] = {"index": choice.index, "finish_reason": choice.reason, "logprobs": None}
+        if self._chat:
+            own["message"] = {"role": "assistant", "content": choice.text, "refusal": None}
+            if self._request.logprobs:
+                own["logprobs"] = self._chat_logprobs(choice.tokens)
+        else:
+            own["text"] = self._echo(choice.index) + choice.text
+            if self._request.logprobs is not None:
+                own["logprobs"] = self._logprobs(self._echoed(choice.index, choice.prompt) + choice.tokens, 0)
+        return own
 
     def chunk(self, index: int, event: Event) -> dict[str, Any] | None:
         """A chunk of a stream; None if there is nothing to send."""

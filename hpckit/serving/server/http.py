@@ -73,9 +73,17 @@ def application(service: Service, model: str, token: str = "", most_body: int = 
             raise ClientDisconnect
         return JSONResponse(answers.whole(choices, sum(found.values())))
 
-    async def models(request: Request) -> Response:
+    def known() -> dict[str, Any]:
         one = {"id": model, "object": "model", "created": begun, "owned_by": "hpckit"}
-        return JSONResponse({"object": "list", "data": [{**one, "max_model_len": service.engine.longest}]})
+        return {**one, "max_model_len": service.engine.longest}
+
+    async def models(request: Request) -> Response:
+        return JSONResponse({"object": "list", "data": [known()]})
+
+    async def named(request: Request) -> Response:
+        if (name := request.path_params["name"]) != model:
+            return _error(404, f"there is no model {name:.80}; the one that is served is {model}", "not_found_error")
+        return JSONResponse(known())
 
     async def health(request: Request) -> Response:
         why = service.failed or ("shutting down" if service.draining else "")
@@ -107,6 +115,7 @@ def application(service: Service, model: str, token: str = "", most_body: int = 
         ("/v1/completions", completions, "POST"),
         ("/v1/chat/completions", chats, "POST"),
         ("/v1/models", models, "GET"),
+        ("/v1/models/{name:path}", named, "GET"),
         ("/health", health, "GET"),
         ("/metrics", told, "GET"),
         ("/tokenize", tokenize, "POST"),

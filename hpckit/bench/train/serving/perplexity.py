@@ -26,10 +26,11 @@ def perplexity(folder: Path, rounds: int, steps: int) -> dict[str, Any]:
     words = ["run", "llama", *SETTINGS, f"time.steps={steps}", f"--directory={run}", "--no-report", "--no-watch"]
     command = [sys.executable, "-m", "hpckit.cli.main", *words]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=without_launcher(os.environ))
-    return {"perplexity": {kind: _of(run, kind) for kind in FORMATS}}
+    return {"perplexity": {kind: perplexity_of(run, kind) for kind in FORMATS}}
 
 
-def _of(run: Path, kind: str) -> float:
+def perplexity_of(run: Path, kind: str) -> float:
+    """That of a model whose tokens are bytes, with weights of a kind, on the text of `TEXTS` pieces."""
     engine, text = Engine(run, weights=kind, texts=4), inspect.getsource(json.decoder)
     prompts = [engine.encode(text[n * LENGTH : (n + 1) * LENGTH]) for n in range(TEXTS)]
     way = Sampling(max_tokens=0, prompt_logprobs=True)

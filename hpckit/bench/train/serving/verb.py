@@ -62,7 +62,7 @@ def add_options(it: Any) -> tuple[str, ...]:
 def run(quick: bool = False, only: Sequence[str] | None = None) -> dict[str, Any]:
     """Measure all, or the cases in `only`: rows and ratios; with `quick` on a model of 2 layers."""
     rows: Rows = []
-    ratios: Ratios = {}
+    found_ratios: Ratios = {}
     for key in only or CASES:
         name, ranks, rounds, every, few = CASES[key]
         missing = [each for each in NEEDS.get(name, ()) if importlib.util.find_spec(each) is None]
@@ -71,14 +71,9 @@ def run(quick: bool = False, only: Sequence[str] | None = None) -> dict[str, Any
             continue
         given = (name, FEW_LAYERS if quick else LAYERS, rounds[quick], *(few if quick else every))
         found = run_ranks("hpckit.bench.train.serving.cases", ranks, (given,))[0]
-        if name == "perplexity":
-            each = found["perplexity"]
-            rows += [{"case": key, "candidate": kind, "perplexity": round(value, 4)} for kind, value in each.items()]
-            ratios |= {
-                f"{key}_{kind}": spread([value / each["float32"]]) for kind, value in each.items() if kind != "float32"
-            }
-            continue
-        times = found["times"]
+        for kind, value in found.get("perplexity", {}).items():
+            rows.append({"case": key, "candidate": kind, "perplexity": round(value, 4)})
+        times = found.get("times", {})
         for candidate, seconds in times.items():
             more = {}
             if "bytes" in found and not candidate.endswith("prompt"):
@@ -86,18 +81,19 @@ def run(quick: bool = False, only: Sequence[str] | None = None) -> dict[str, Any
             if "tokens" in found:
                 more["tokens_per_s"] = round(found["tokens"] / median(seconds), 1)
             rows.append(timed(key, candidate, seconds, **more))
-        if name == "speculation":
-            gains = [
-                plain / own / gain
-                for plain, own, gain in zip(times["plain"], times["right"], found["gain"], strict=True)
-            ]
-            ratios |= {key: spread(gains), "speculation_where_it_fails": ratio(times["plain"], times["wrong"])}
-            continue
-        ratios |= _ratios(key, name, times)
-    return result("serving", rows, ratios)
+        found_ratios |= ratios(key, name, times, found)
+    return result("serving", rows, found_ratios)
 
 
-def _ratios(key: str, name: str, times: dict[str, list[float]]) -> Ratios:
+def ratios(key: str, name: str, times: dict[str, list[float]], found: dict[str, Any]) -> Ratios:
+    """The ratios of a case from its times and what else it found."""
+    if name == "perplexity":
+        each = found["perplexity"]
+        return {f"{key}_{kind}": spread([value / each["float32"]]) for kind, value in each.items() if kind != "float32"}
+    if name == "speculation":
+        each_round = zip(times["plain"], times["right"], found["gain"], strict=True)
+        gains = [plain / own / gain for plain, own, gain in each_round]
+        return {key: spread(gains), "speculation_where_it_fails": ratio(times["plain"], times["wrong"])}
     if name == "decode":
         return {key: ratio(times["read"], times["token"])}
     if name == "prefix":
@@ -114,14 +110,14 @@ def _ratios(key: str, name: str, times: dict[str, list[float]]) -> Ratios:
         return {f"{key}_{part.replace(' ', '_')}": spread(each) for part, each in errors.items()}
     if name == "ranks":
         return speed_up(key, times, 2)
-    found = {key: ratio(times["theirs"], times["ours"])}
+    every = {key: ratio(times["theirs"], times["ours"])}
     if "read" in times:
-        found[f"{key}_over_read"] = ratio(times["theirs"], times["read"])
+        every[f"{key}_over_read"] = ratio(times["theirs"], times["read"])
     if "our_prompt" in times:
         prefill = ratio(times["their_prompt"], times["our_prompt"])
         kind = key.rpartition("_")[2]
         rival = {"llama_cpp": "xllamacpp", "openvino": "openvino"}.get(name, "torch")
-        found[f"prefill_{kind}_vs_{rival}"] = prefill
+        every[f"prefill_{kind}_vs_{rival}"] = prefill
         if name == "theirs":
-            found[f"prefill_vs_transformers_{kind}"] = prefill
-    return found
+            every[f"prefill_vs_transformers_{kind}"] = prefill
+    return every
