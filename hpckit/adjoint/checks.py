@@ -102,7 +102,9 @@ def _moved(arg: Any, change: Any, h: float) -> Any:
 
 def _dot(a: Sequence[Any], b: Sequence[Any]) -> float:
     pairs = zip(a, b, strict=True)
-    return math.fsum(x.dot(y, repro=True).real if isinstance(x, Field) else float(np.dot(x, y)) for x, y in pairs)
+    return math.fsum(
+        x.dot(y, repro=True).real if isinstance(x, Field) else float(np.sum(np.multiply(x, y))) for x, y in pairs
+    )
 
 
 def require_finite(bound: BoundProgram, inputs: Values, filled: Sequence[Node] = (), when: str = "") -> list[Any]:
@@ -126,7 +128,8 @@ def require_finite(bound: BoundProgram, inputs: Values, filled: Sequence[Node] =
                 sweep = GraphSweep([node.args[0]], bound.grid.dims)
                 bound.sweep_by_reference(sweep, added, values)
                 _require_field(bound, values, node.args[0], added, when)
-            raise _error(_Search(bound, values).origin(node, ()), "", when)
+            member = () if np.ndim(value) == 0 else (int(np.argmin(np.isfinite(value))),)  # or a weight
+            raise _error(_Search(bound, values).origin(node, member), "", when)
     return found
 
 
@@ -193,7 +196,8 @@ class _Search:
         if node.op == "shift":
             return self._value(node.args[0], self._moved(node, cell))
         if node in self._values:
-            return float(self._values[node])
+            value = self._values[node]
+            return float(value if np.ndim(value) == 0 else value[cell[-1]])
         return float(number(node, [self._value(arg, cell) for arg in node.args]))
 
     def _moved(self, node: Node, cell: Cell) -> Cell:

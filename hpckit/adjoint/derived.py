@@ -62,8 +62,9 @@ def vjp(step: TracedModel, *args: Any, **options: Any) -> tuple[Any, Callable[..
     return (tuple(found) if several else found[0]), pull
 
 
-def gradient(cost: Any, **options: Any) -> Callable[..., tuple[float, tuple]]:
-    """The function that returns a cost's value and its gradient in each argument. Collective.
+def gradient(cost: Any, **options: Any) -> Callable[..., tuple[Any, tuple]]:
+    """The function that returns a cost's value and its gradient in each argument. Collective. Of an ensemble the value,
+    and the slope in a number, are float64[members].
 
     cost: a model with one result, a sum; or an object with a method `gradient`, as a `Window`.
     """
@@ -71,7 +72,7 @@ def gradient(cost: Any, **options: Any) -> Callable[..., tuple[float, tuple]]:
         return cost.gradient
     require_model(cost, "a cost")
 
-    def value_and_gradient(*args: Any) -> tuple[float, tuple]:
+    def value_and_gradient(*args: Any) -> tuple[Any, tuple]:
         graph, _ = cost._traced(args, options)
         if len(graph.outputs) != 1 or graph.outputs[0].is_field:
             raise InputError(

@@ -70,9 +70,9 @@ class TracedModel:
         self.parameters = [each.name for each in parameters if each.kind is not each.KEYWORD_ONLY]
 
     def __call__(self, *args: Any, out: Field | Sequence[Field] | None = None, **options: Any) -> Any:
-        """A Field for each result with cells, written to those given as `out`, and a float for each sum: a tuple of
-        them if the function returns a tuple. Within another model, what it is traced to there: its fields have its own
-        boundary conditions, where it has any.
+        """A Field for each result with cells, written to those given as `out`, and for each sum a float (of an ensemble
+        float64[members]); a tuple of them if the function returns a tuple. Within another model, what it is traced to
+        there: its fields have its own boundary conditions, where it has any.
         """
         outs: list[Any] = list(out) if isinstance(out, SEVERAL) else [out] if out is not None else []
         if not options and len(args) == len(self.parameters):

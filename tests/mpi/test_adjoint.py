@@ -494,8 +494,15 @@ def test_windows_and_ensembles_that_make_no_sense_are_refused(mesh):
     with A.Ensemble(mesh, 2) as two:
         with pytest.raises(InputError, match="2 members"):
             two.stack([T])
-        with pytest.raises(InputError, match="its members, too"):
-            total(two.stack([T, T]))
+        with pytest.raises(InputError, match="a sum over all cells in each cell"):
+            A.model(lambda T: T / T.sum())(two.stack([T, T]))
+        network = A.Network(hp.nn.mlp([1, 1]))
+        with pytest.raises(InputError, match="members share"):
+            A.gradient(A.model(lambda T, network: network(T).sum()))(two.stack([T, T]), network)
+        bad = two.stack([T, T])
+        bad.interior[..., 1] *= -1.0
+        with pytest.raises(BlowUpError, match=r"log\(-.*\) is not finite"):
+            A.check(A.model(lambda T: np.log(T.sum())), bad)
 
 
 def test_the_minimum_of_a_quadratic_is_found(mesh):

@@ -186,6 +186,15 @@ def ensembles(mesh):
     with A.Ensemble(mesh, 3) as ensemble:
         u, v = (ensemble.stack(each) for each in zip(*starts, strict=True))
         drags = ensemble.stack([drag] * 3)
+        window = A.Window(drift, 3, A.model(lambda u, v: (u * u + v).sum()), at=(1, 3), memory=0)
+        value, slopes = window.gradient(u, v, 0.02, drags)
+        for m, state in enumerate(starts):
+            alone, own = window.gradient(*state, 0.02, drag)
+            assert (value[m], slopes[2][m]) == (alone, own[2])
+            for k in (0, 1, 3):
+                assert np.array_equal(ensemble.member(slopes[k], m).interior, own[k].interior)
+        found = A.check(drift, u, v, 0.02, drags)
+        assert found.passed, found
         for _ in range(2):
             u, v = drift(u, v, 0.02, drags)
         for m, state in enumerate(starts):

@@ -15,7 +15,7 @@ from hpckit.comm.mesh import Mesh
 from hpckit.errors import InputError
 from hpckit.grid.field import Field
 from hpckit.kernels.graph import reference
-from hpckit.kernels.graph.nodes import Faces, Node, Offset
+from hpckit.kernels.graph.nodes import Faces, Node, Offset, ordered
 from hpckit.kernels.graph.region import Block
 from hpckit.kernels.graph.sweep import GraphSweep
 from hpckit.plan.grid.decomposition import Decomposition
@@ -38,13 +38,8 @@ class BoundProgram:
             raise InputError(
                 f"{program.graph.name} has a network within: it runs on processors", do="take device='cpu'"
             )
-        backward = any(node.op == "pull" for node in program.networks)
-        more = len(shape) > program.graph.grid.dims
-        if more and (backward or any(node.op == "sum" for node in program.made)):
-            raise InputError(
-                f"{program.graph.name} of an ensemble adds up cells, and would add its members, too",
-                do="run it for each member: ensemble.member(field, m)",
-            )
+        if len(shape) > program.graph.grid.dims:
+            _require_alone(program)
         self.program, self.grid, self.device = program, program.graph.grid, device
         _require_room(program, Decomposition(shape, mesh.topology, 0))
         self._place = Place(program, mesh, shape, device, bindings)
@@ -143,6 +138,20 @@ class BoundProgram:
         numbers = [self._place.number(node, values) for node in sweep.numbers]
         reference.bind(sweep, [Block(made, whole)], ins, (whole, made.shape[: self.grid.dims]))(numbers)
         out.set_from_host(made)
+
+
+def _require_alone(program: SweepProgram) -> None:
+    """`InputError` where members of an ensemble would need numbers of their own in their cells, or weights."""
+    read = [node for stage in program.stages for each in stage.passes for node in each.sweep.numbers]
+    read += [arg for node in program.networks for arg in node.args if not arg.is_field]
+    if any(node.op == "pull" for node in program.networks):
+        what, where = "has a gradient in the weights of a network, which all members share", ""
+    elif (summed := next((node for node in ordered(read) if node.op == "sum"), None)) is not None:
+        what, where = "reads a sum over all cells in each cell, which differs from member to member", summed.line
+    else:
+        return
+    name = program.graph.name
+    raise InputError(f"{name} of an ensemble {what}", where=where, do="run each alone: ensemble.member(field, m)")
 
 
 def _require_room(program: SweepProgram, whole: Decomposition) -> None:

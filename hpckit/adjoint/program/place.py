@@ -42,6 +42,7 @@ class Place:
         self.grid = program.graph.grid
         self._shape, self._bindings = shape, bindings
         self._more = len(shape) - self.grid.dims  # dims behind the grid's
+        self.in_ensemble = self._more > 0
         self._exchanges: dict[tuple, HaloExchange] = {}
         self._scratch: dict[Any, Field] = {}
         names = mesh.topology.names

@@ -253,11 +253,16 @@ class Script:
         return part
 
     def _summed(self, node: Node, slot: int) -> Part:
+        """A number, or one for each member."""
         place = self._place
-        counts = place.counts(faces_at(node))
+        counts, comm = place.counts(faces_at(node)), place.mesh.comm
 
         def part(fields: Sequence[Field], numbers: Numbers) -> None:
-            numbers[node] = sums.total(fields[slot].interior, place.mesh.comm, counts, True)
+            if place.in_ensemble:
+                rows = np.moveaxis(fields[slot].to_host(), -1, 0)
+                numbers[node] = sums.totals(rows, comm, counts[1] // len(rows))
+            else:
+                numbers[node] = sums.total(fields[slot].interior, comm, counts, True)
 
         return part
 

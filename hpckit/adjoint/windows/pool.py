@@ -190,14 +190,11 @@ class Pool:
             bound.run_all([turn for *_, turn in turns], filled)
         self._waiting.clear()
 
-    def add_cost(self, k: int, cost: TracedModel, data: Sequence[Any], looking: str = "") -> float:
+    def add_cost(self, k: int, cost: TracedModel, data: Sequence[Any], looking: str = "") -> Any:
         """The cost of state k; its slopes are added to the sensitivities."""
         self.settle()
         args = [*self.states[k], *data]
-        graph = cost.graph(*args)
-        if len(graph.outputs) != 1 or graph.outputs[0].is_field:
-            raise InputError(f"{cost.name} is not a cost: a cost returns one number", do="return a sum of its fields")
-        derived = vjp_graph(graph, with_results=True, wanted=self.fields)
+        derived = vjp_graph(require_cost(cost, args), with_results=True, wanted=self.fields)
         bound = cost.bound(derived, args)
         if not self._costs:
             self._costs = [self._there.zeros(None, (), faces) for faces in self.graph.faces]
@@ -275,6 +272,14 @@ class Pool:
             self._there.zeros(node, halo)
             for node, halo in zip(self.graph.inputs[: self.fields], self._halos, strict=False)
         ]
+
+
+def require_cost(cost: TracedModel, args: Sequence[Any]) -> Graph:
+    """The graph of a cost; `InputError` unless it returns one number."""
+    graph = cost.graph(*args)
+    if len(graph.outputs) != 1 or graph.outputs[0].is_field:
+        raise InputError(f"{cost.name} is not a cost: a cost returns one number", do="return a sum of its fields")
+    return graph
 
 
 def _is_zero(node: Node) -> bool:

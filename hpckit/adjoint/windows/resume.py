@@ -26,7 +26,7 @@ class WalkPlace(NamedTuple):
 
     moves: int
     kept: int
-    costs: dict[int, float]
+    costs: dict[int, Any]
 
 
 class Walks:
@@ -71,7 +71,7 @@ class Walks:
             read_into(restored, field, name)
         slopes = iter(values["slopes"])
         pool.slopes = [each if isinstance(each, Field) else _read(next(slopes)) for each in pool.slopes]
-        costs = {int(k): float.fromhex(cost) for k, cost in values["costs"].items()}
+        costs = {int(k): _read(cost) for k, cost in values["costs"].items()}
         return WalkPlace(values["moves"], values["kept"], costs)
 
     def come(self, pool: Pool, window: str, place: WalkPlace) -> None:
@@ -85,7 +85,7 @@ class Walks:
             "window": window,
             "moves": place.moves,
             "kept": place.kept,
-            "costs": {str(k): cost.hex() for k, cost in place.costs.items()},
+            "costs": {str(k): _written(cost) for k, cost in place.costs.items()},
             "states": sorted(pool.states),
             "held": sorted(pool.held),
             "numbers": [_written(value) for value in pool.parameters if not isinstance(value, Field)],

@@ -8,7 +8,7 @@ from typing import Any
 
 from hpckit.adjoint.checks import require_finite
 from hpckit.adjoint.models import TracedModel, require_model
-from hpckit.adjoint.windows.pool import Pool
+from hpckit.adjoint.windows.pool import Pool, require_cost
 from hpckit.adjoint.windows.resume import WalkPlace, Walks, name_of
 from hpckit.adjoint.windows.schedule import binomial_schedule, straight_schedule
 from hpckit.errors import InputError
@@ -64,15 +64,17 @@ class Window:
         self._folder, self._every = folder, every
         self._walks: Walks | None = None
 
-    def value(self, *args: Any) -> float:
-        """The cost of a run from a first state, with parameters. Collective."""
+    def value(self, *args: Any) -> Any:
+        """The cost of a run from a first state, with parameters; of an ensemble float64[members]. Collective."""
         pool = self._pool(args)
         pool.begin(args)
         costs = {}
         for k in range(self.steps + 1):
             if k in self.at:
                 pool.settle()
-                costs[k] = float(self.cost(*pool.states[k], *self._data(k)))
+                given = [*pool.states[k], *self._data(k)]
+                require_cost(self.cost, given)
+                costs[k] = self.cost(*given)
             if k < max(self.at):
                 pool.forward(k, keep=False)
         return _added(costs)
@@ -89,8 +91,10 @@ class Window:
             field.interior[...] = state.interior
         return found
 
-    def gradient(self, *args: Any) -> tuple[float, tuple]:
-        """The cost, and its gradient in each field of the first state and each parameter. Collective."""
+    def gradient(self, *args: Any) -> tuple[Any, tuple]:
+        """The cost, and its gradient in each field of the first state and each parameter; of an ensemble the cost, and
+        its slope in a number, are float64[members]. Collective.
+        """
         pool, last = self._pool(args), max(self.at)
         pool.begin(args)
         walks = self._walks
@@ -166,6 +170,6 @@ def _given(function: Callable[[int], Sequence[Any]] | None, k: int, name: str) -
     return found
 
 
-def _added(costs: dict[int, float]) -> float:
+def _added(costs: dict[int, Any]) -> Any:
     """The costs of all times, in the order of time."""
     return sum(costs[k] for k in sorted(costs))
