@@ -30,6 +30,7 @@ def take() -> None:
     _remember_untyped()
     _remember_signatures()
     _list_variables()
+    _live_by_bits()
 
 
 class _Scope(ir.Scope):
@@ -135,6 +136,48 @@ def _list_variables() -> None:
         return found
 
     ir.Inst._rec_list_vars = list_variables
+
+
+def _live_by_bits() -> None:
+    """Have Numba find the variables that live at the entry of each block with a bit for each, and not with sets."""
+    from numba.core import analysis
+
+    if not hasattr(analysis, "compute_live_map"):
+        return
+
+    def settled(masks: dict[Any, int], sweep: Callable[[], None]) -> None:
+        before = None
+        while before != masks:
+            before = dict(masks)
+            sweep()
+
+    def compute_live_map(cfg: Any, blocks: dict, uses: dict, defines: dict) -> dict:
+        """Numba's own, by the same rules: what is used, and what a successor needs that may come from here."""
+        names = list(set().union(*uses.values()))  # all others live in one block
+        place = {name: at for at, name in enumerate(names)}
+        order = cfg.topo_order()
+        used, defined = (
+            {at: sum(1 << place[name] for name in found[at] if name in place) for at in blocks}
+            for found in (uses, defines)
+        )
+        after = {at: [one for one, _ in cfg.successors(at)] for at in order}
+        reach, live = {at: used[at] | defined[at] for at in order}, dict(used)
+
+        def forward() -> None:
+            for at in order:
+                for one in after[at]:
+                    reach[one] |= reach[at]
+
+        def backward() -> None:
+            for at in reversed(order):
+                for one in after[at]:
+                    live[at] |= live[one] & reach[at] & ~defined[at]
+
+        settled(reach, forward)
+        settled(live, backward)
+        return {at: {name for name in names if live[at] >> place[name] & 1} for at in blocks}
+
+    analysis.compute_live_map = compute_live_map
 
 
 def _load_registries() -> None:

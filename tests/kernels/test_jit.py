@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import operator
 import os
 import pickle
@@ -12,6 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numba import types
+from numba.core import analysis
+from numba.core.compiler import run_frontend
 from numba.core.errors import NumbaError
 from numba.core.registry import cpu_target
 
@@ -63,6 +66,19 @@ assert "scipy.linalg" not in sys.modules, "0.3 s of each rank's start"
 if importlib.util.find_spec("scipy"):
     assert product(np.ones(3), np.arange(3.0)) == 3.0
 """
+
+
+def branches(n, other):
+    total = kept = 0
+    for i in range(n):
+        if i % 3 == other:
+            kept = i
+        while kept > 2:
+            kept -= total
+            if kept == 7:
+                break
+        total += kept
+    return total if total > other else kept
 
 
 @inlined
@@ -313,3 +329,17 @@ def test_remembered_signatures_are_those_of_a_function_that_remembers_nothing():
                 assert function.get_impl_key(found) == fresh.get_impl_key(expected)
             remembered += (context, arguments) in function._known_signatures
     assert remembered > 100, "with none Numba looks for each anew, and compiles a third longer"
+
+
+def test_variables_live_where_numba_says():
+    shortcuts.take()
+    spec = importlib.util.find_spec("numba.core.analysis")
+    original = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(original)  # as it is without the shortcut
+    assert analysis.compute_live_map.__module__ == shortcuts.__name__
+    for function in (larger.py_func, branches):
+        code = run_frontend(function)
+        graph, found = analysis.compute_cfg_from_blocks(code.blocks), analysis.compute_use_defs(code.blocks)
+        given = graph, code.blocks, found.usemap, found.defmap
+        assert analysis.compute_live_map(*given) == original.compute_live_map(*given)
+    assert len(code.blocks) > 5
