@@ -43,7 +43,7 @@ def test_a_run_that_cannot_fit_is_refused(
     launch.require_memory_here(1 << 60, 1)  # maybe on another node
 
 
-@pytest.mark.parametrize("ranks", ["1", "4096"])
+@pytest.mark.parametrize("ranks", ["1", "512", pytest.param("4096", marks=pytest.mark.nightly)])
 def test_what_no_node_has_is_refused_without_a_start(ranks: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "melt", "system.cells=[1000000, 1000000, 1000000]", "--dry-run", "-n", ranks]) == 2
     assert "of memory a rank: no node has that" in capsys.readouterr().err

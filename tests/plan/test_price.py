@@ -116,7 +116,7 @@ def test_ten_thousand_ranks_are_priced():
 
 
 @pytest.mark.parametrize("name", shipped())
-@pytest.mark.parametrize("ranks", [96, 1000])
+@pytest.mark.parametrize("ranks", [96, pytest.param(1000, marks=pytest.mark.nightly)])
 def test_the_bound_of_a_ring_is_below_its_price_and_near(name, ranks):
     machine = machine_of(name)
     for segments in (1, 3):
