@@ -66,17 +66,18 @@ class Attention:
 
     def forward(self, x: Any, step: Pass, onto: Any = None) -> tuple[Any, Any]:
         """The result, added to `onto` if a residual goes around the attention."""
-        saved = self._attend(x, step)
+        saved = self.meet(x, self.qkv.forward(x, step)[0], step)
         y = empty_like(x)
         self.out.apply(saved["mixed"].reshape(*x.shape[:-1], self.heads * self.head_width), y, onto)
         if step.cache is not None:
             return y, None
         return y, {"x": x, "pass": step} if self.recompute else saved
 
-    def _attend(self, x: Any, step: Pass) -> dict[str, Any]:
-        """All up to the last product: what backward needs of it."""
+    def meet(self, x: Any, flat: Any, step: Pass) -> dict[str, Any]:
+        """What is between the products, where the tokens of a sample meet: what backward needs of it, `mixed` for the
+        last product among it. flat: queries, keys and values of x.
+        """
         (batch, length, _), width = x.shape, self.head_width
-        flat, _ = self.qkv.forward(x, step)
         qkv = flat.reshape(batch, length, flat.shape[-1] // width, width)
         mixed = empty((batch, length, self.heads, width), x)
         if step.cache is not None:
@@ -91,14 +92,22 @@ class Attention:
 
     def backward_input(self, saved: Any, dy: Any) -> Any:
         """B: the gradient of x. `saved` keeps that of qkv for W."""
+        self.met_again(saved)
+        return self.qkv.backward_input(None, self.meet_gradient(saved, self.out.backward_input(None, dy)))
+
+    def met_again(self, saved: dict[str, Any]) -> None:
+        """With `recompute`: add to `saved` what `meet` gave."""
         if self.recompute:
-            saved |= self._attend(saved["x"], saved["pass"])
+            flat, _ = self.qkv.forward(saved["x"], saved["pass"])
+            saved |= self.meet(saved["x"], flat, saved["pass"])
+
+    def meet_gradient(self, saved: dict[str, Any], dmixed: Any) -> Any:
+        """The gradient of `flat` of `meet`, from that of `mixed`; `saved` keeps it for W."""
         mixed = saved["mixed"]
-        dmixed = self.out.backward_input(None, dy).reshape(mixed.shape)
-        dqkv = self._mix_gradient(saved, dmixed)
+        dqkv = self._mix_gradient(saved, dmixed.reshape(mixed.shape))
         self._rotate(dqkv, self._places(dqkv.shape[1], saved["pass"]), back=True)
-        saved["dqkv"] = dqkv.reshape(*dy.shape[:-1], dqkv.shape[-2] * dqkv.shape[-1])
-        return self.qkv.backward_input(None, saved["dqkv"])
+        saved["dqkv"] = dqkv.reshape(*dqkv.shape[:2], dqkv.shape[-2] * dqkv.shape[-1])
+        return saved["dqkv"]
 
     def backward_weight(self, saved: Any, dy: Any) -> None:
         """W: add to the gradients of out, then of qkv."""

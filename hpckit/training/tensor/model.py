@@ -18,7 +18,7 @@ from hpckit.nn.parameters import Parameter
 from hpckit.nn.transformer.attention import Attention
 from hpckit.nn.transformer.block import Recompute, Residual
 from hpckit.training.tensor.ranks import Ranks
-from hpckit.training.tensor.tokens import Branch, TokenDropout, TokenNorm
+from hpckit.training.tensor.tokens import AttentionBranch, Branch, TokenDropout, TokenNorm
 from hpckit.training.tensor.vocabulary import TensorCrossEntropy, TensorEmbedding, TensorUnembedding
 
 if TYPE_CHECKING:
@@ -101,10 +101,8 @@ def tensor_parallel(model: Sequential, loss: Any, ranks: Ranks) -> tuple[Sequent
             bias = None if last.bias is None else part(last.bias)
             dropout = None if layer.dropout is None else TokenDropout(layer.dropout, ranks)
             own = [branch(layer.branch, number) for number in ranks.held]
-            chunks = (
-                1 if isinstance(layer.branch, Attention) else ranks.chunks
-            )  # attention meets all tokens of a sample
-            return Branch(norm(layer.norm), own, bias, dropout, ranks, chunks)
+            kind = AttentionBranch if isinstance(layer.branch, Attention) and ranks.chunks > 1 else Branch
+            return kind(norm(layer.norm), own, bias, dropout, ranks, ranks.chunks)
         if isinstance(layer, Embedding):
             new = copy.copy(layer)
             new.position = None if layer.position is None else part(layer.position)

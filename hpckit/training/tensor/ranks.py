@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -34,8 +34,8 @@ class Ranks:
 
     parts: into which each layer is cut, by default one for each rank; else a power of two, of which a rank holds those
     of a node of their tree, and sums are those of the tree, with the same bits on any number of ranks. deterministic:
-    sums are otherwise added in the order of the ranks. chunks: in so many pieces tokens go through a block's MLP, and
-    the messages of one travel while another is multiplied. Raises `InputError` for less than one.
+    sums are otherwise added in the order of the ranks. chunks: in so many pieces tokens go through a block's
+    products, and the messages of one travel while another is multiplied. Raises `InputError` for less than one.
     """
 
     def __init__(self, mesh_axis: Any, parts: int = 0, deterministic: bool = True, chunks: int = 1) -> None:
@@ -77,16 +77,11 @@ class Ranks:
         """
         if chunk == WHOLE:
             return slice(None)
-        found = [slice(block.start + low, block.start + high) for block, low, high in self._pieces(tokens, chunk)]
-        if len(found) == 1:
-            return found[0]
-        return placed(np.concatenate([np.arange(each.start, each.stop) for each in found]), like)
+        return _rows(self.blocks(tokens), chunk, like)
 
-    def _pieces(self, tokens: tuple[int, int], chunk: Chunk) -> Iterator[tuple[slice, int, int]]:
-        number, chunks = chunk
-        for block in self.blocks(tokens):
-            low, high = block_starts(block.stop - block.start, chunks)[number : number + 2].tolist()
-            yield block, low, high
+    def every_piece(self, tokens: tuple[int, int], chunk: Chunk, like: Any) -> Any:
+        """The rows of a chunk's tokens of all ranks among those of a microbatch, in the order in which they come."""
+        return _rows([slice(*bounds) for bounds in token_bounds(tokens, self.parts)], chunk, like)
 
     def _counts(self, tokens: tuple[int, int], chunk: Chunk) -> np.ndarray:
         """The tokens of each rank in a chunk."""
@@ -184,3 +179,15 @@ class Ranks:
             self.sum(total)
             for part, grad in zip(own, partial, strict=True):
                 grad.reshape(-1)[...] = part
+
+
+def _rows(blocks: Sequence[slice], chunk: Chunk, like: Any) -> Any:
+    """The rows of a chunk, which has a piece of each block; numbers of rows are where `like` is."""
+    number, chunks = chunk
+    found = []
+    for block in blocks:
+        low, high = block_starts(block.stop - block.start, chunks)[number : number + 2].tolist()
+        found.append(slice(block.start + low, block.start + high))
+    if len(found) == 1:
+        return found[0]
+    return placed(np.concatenate([np.arange(each.start, each.stop) for each in found]), like)

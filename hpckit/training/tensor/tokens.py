@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hpckit.kernels.device_array import zeros
@@ -10,6 +12,7 @@ from hpckit.kernels.nn import dispatch
 from hpckit.kernels.nn.memory import empty
 from hpckit.nn.dropout import Dropout, drop_tokens
 from hpckit.nn.layer import Pass
+from hpckit.nn.linear import Linear, rows
 from hpckit.nn.parameters import Parameter
 
 if TYPE_CHECKING:
@@ -86,8 +89,8 @@ class TokenNorm:
 class Branch:
     """y = x + dropout(branch(norm(x))) of a rank's tokens; each part of the branch works on all tokens.
 
-    bias: that of the branch's last product, which is added once. chunks: of the tokens, one after the other, for parts
-    that work on each token alone; the tokens of the next come, and the sums of the last leave, while one is computed.
+    bias: that of the branch's last product, which is added once. chunks: of the tokens, one after the other: the tokens
+    of the next come, and the sums of the last leave, while one is computed.
     """
 
     def __init__(
@@ -110,16 +113,7 @@ class Branch:
     def forward(self, x: Any, step: Pass) -> tuple[Any, Any]:
         """x: [n, d]. `saved` holds what norm and branch saved, and the pass."""
         normed, of_norm = self.norm.forward(x, step)
-        kept: list[list[Any]] = []
-
-        def compute(number: int, every: Any) -> list[Any]:
-            if self._chunks > 1:
-                step.rounded(every)  # it is: this marks it as such
-            done = [part.forward(every, step) for part in self.parts]
-            kept.append([each for _, each in done])
-            return [summand for summand, _ in done]
-
-        change, _ = self._chunk_by_chunk(normed, step, compute)
+        change, kept = self._branch(normed, step)
         if self.bias is not None:
             change += self.bias.value
         if self.dropout is not None:
@@ -128,37 +122,56 @@ class Branch:
         step.rounded(y)
         return y, {"norm": of_norm, "parts": kept, "pass": step}
 
-    def _chunk_by_chunk(self, own: Any, step: Pass, compute: Callable[[int, Any], list[Any]]) -> tuple[Any, list[Any]]:
-        """compute(number, tokens of all ranks) gives summands for each chunk: their sum for this rank's tokens, and the
-        tokens of all ranks, chunk by chunk.
-        """
+    def _branch(self, normed: Any, step: Pass) -> tuple[Any, list[list[Any]]]:
+        """The change of this rank's tokens, and of each chunk what each part saved."""
+        kept: list[list[Any]] = []
+        leaving = []
+        for number, every in self._coming(normed, step):
+            if self._chunks > 1:
+                step.rounded(every)  # it is: this marks it as such
+            done = [part.forward(every, step) for part in self.parts]
+            kept.append([each for _, each in done])
+            leaving.append(self._leave(number, [summand for summand, _ in done], step))
+        return self._left(leaving, normed, step), kept
+
+    def _gradient(self, kept: list[list[Any]], dchange: Any, step: Pass) -> tuple[Any, list[Any]]:
+        """The gradient of this rank's `normed`, and those of all tokens' change, chunk by chunk."""
+        found, leaving = [], []
+        for number, every in self._coming(dchange, step):
+            found.append(every)
+            each = zip(self.parts, kept[number], strict=True)
+            leaving.append(self._leave(number, [part.backward_input(saved, every) for part, saved in each], step))
+        return self._left(leaving, dchange, step), found
+
+    def _coming(self, own: Any, step: Pass) -> Iterator[tuple[int, Any]]:
+        """The tokens of all ranks, chunk by chunk: those of the next come while one is worked on."""
         ranks, count = self._ranks, self._chunks
         pieces = [ranks.piece(step.tokens, (number, count), own) for number in range(count)]
-        found: list[Any] = []
-        leaving = []
         coming = ranks.start_gather(own[pieces[0]], step.tokens, (0, count))
         for number in range(count):
-            found.append(coming())
+            every = coming()
             if number + 1 < count:
                 coming = ranks.start_gather(own[pieces[number + 1]], step.tokens, (number + 1, count))
-            leaving.append(ranks.start_scatter(compute(number, found[-1]), step.tokens, (number, count)))
-        if count == 1:
-            return leaving[0](), found
+            yield number, every
+
+    def _leave(self, number: int, summands: list[Any], step: Pass) -> Callable[[], Any]:
+        """Start to sum what the parts give for a chunk."""
+        return self._ranks.start_scatter(summands, step.tokens, (number, self._chunks))
+
+    def _left(self, leaving: list[Callable[[], Any]], own: Any, step: Pass) -> Any:
+        """The sums for this rank's tokens, which have the shape of `own`; waits for them."""
+        if len(leaving) == 1:
+            return leaving[0]()
         total = empty(own.shape, own)
-        for piece, finish in zip(pieces, leaving, strict=True):
-            total[piece] = finish()
-        return total, found
+        for number, finish in enumerate(leaving):
+            total[self._ranks.piece(step.tokens, (number, self._chunks), own)] = finish()
+        return total
 
     def backward_input(self, saved: Any, dy: Any) -> Any:
         """B: the gradient of x. `saved` keeps those between the parts for W."""
         step = saved["pass"]
         dchange = dy if self.dropout is None else self.dropout.backward_input(step, dy)
-
-        def compute(number: int, every: Any) -> list[Any]:
-            each = zip(self.parts, saved["parts"][number], strict=True)
-            return [part.backward_input(kept, every) for part, kept in each]
-
-        saved["dnorm"], saved["dparts"] = self._chunk_by_chunk(dchange, step, compute)
+        saved["dnorm"], saved["dparts"] = self._gradient(saved["parts"], dchange, step)
         return self.norm.backward_input(saved["norm"], saved["dnorm"], carry=dy)
 
     def backward_weight(self, saved: Any, dy: Any) -> None:
@@ -169,3 +182,54 @@ class Branch:
             for part, kept in zip(self.parts, of_parts, strict=True):
                 part.backward_weight(kept, every)
         self.norm.backward_weight(saved["norm"], saved["dnorm"])
+
+
+class AttentionBranch(Branch):
+    """A `Branch` of attention: its products take one chunk after the other, and between them all tokens meet."""
+
+    def _branch(self, normed: Any, step: Pass) -> tuple[Any, list[list[Any]]]:
+        x, flats = self._multiplied(normed, step, [_forward(part.qkv, step) for part in self.parts])
+        step.rounded(x)  # it is: this marks it as such
+        met = [part.meet(x, flat, step) for part, flat in zip(self.parts, flats, strict=True)]
+        outs = [_forward(part.out, step) for part in self.parts]
+        change = self._summed([saved["mixed"] for saved in met], normed, step, outs)
+        kept = [
+            {"x": x, "pass": step} if part.recompute else saved for part, saved in zip(self.parts, met, strict=True)
+        ]
+        return change, [kept]
+
+    def _gradient(self, kept: list[list[Any]], dchange: Any, step: Pass) -> tuple[Any, list[Any]]:
+        saved = kept[0]
+        for part, of_part in zip(self.parts, saved, strict=True):
+            part.met_again(of_part)
+        dy, dmixed = self._multiplied(dchange, step, [partial(part.out.backward_input, None) for part in self.parts])
+        each = zip(self.parts, saved, dmixed, strict=True)
+        dflats = [part.meet_gradient(of_part, dmixed_of_part) for part, of_part, dmixed_of_part in each]
+        ins = [partial(part.qkv.backward_input, None) for part in self.parts]
+        return self._summed(dflats, dchange, step, ins), [dy]
+
+    def _multiplied(self, own: Any, step: Pass, products: Sequence[Callable[[Any], Any]]) -> tuple[Any, list[Any]]:
+        """The tokens of all ranks, and each product of them, chunk by chunk."""
+        whole: list[Any] = []
+        for number, every in self._coming(own, step):
+            found = [every, *(product(every) for product in products)]
+            whole = whole or [empty((*step.tokens, array.shape[-1]), array) for array in found]
+            into = self._ranks.every_piece(step.tokens, (number, self._chunks), own)
+            for array, piece in zip(whole, found, strict=True):
+                rows(array)[into] = rows(piece)
+        return whole[0], whole[1:]
+
+    def _summed(self, arrays: list[Any], own: Any, step: Pass, products: Sequence[Callable[[Any], Any]]) -> Any:
+        """The sum of each array's product for this rank's tokens, which have the shape of `own`, chunk by chunk."""
+        leaving = []
+        for number in range(self._chunks):
+            of = self._ranks.every_piece(step.tokens, (number, self._chunks), own)
+            each = zip(arrays, products, strict=True)
+            summands = [product(array.reshape(math.prod(step.tokens), -1)[of]) for array, product in each]
+            leaving.append(self._leave(number, summands, step))
+        return self._left(leaving, own, step)
+
+
+def _forward(linear: Linear, step: Pass) -> Callable[[Any], Any]:
+    """The function that multiplies by a linear map."""
+    return lambda x: linear.forward(x, step)[0]
