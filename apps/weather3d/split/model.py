@@ -19,6 +19,7 @@ from hpckit.kernels.euler.hevi.stress import dispatch as stress
 from hpckit.kernels.euler.hevi.terrain import dispatch as sloping
 from hpckit.kernels.euler.hevi.terrain.constants import J_U, J_V, SIZE, SLOPE_U, SLOPE_V
 from hpckit.kernels.euler.hevi.terrain.stress import dispatch as sloping_stress
+from hpckit.kernels.euler.hevi.turns import core, rims
 from hpckit.kernels.euler.rain.dispatch import air_of, compress, condense, kessler, put_back, saturate
 from hpckit.kernels.euler.rain.ice.dispatch import microphysics
 from hpckit.kernels.euler.relaxation.dispatch import relax
@@ -92,6 +93,9 @@ class SplitModel(SplitState):
                 flux[...] = 0.0
         dynamics = config.dynamics
         fast = Substep(spacing["x"], spacing["y"], dt, dynamics.implicit, dynamics.damping, share, self.is_moist)
+        if self.sweeps:
+            self._sweep(fast, count, timer)
+            return
         for substep in range(count):
             if substep:
                 with timer("halo"):
@@ -104,6 +108,37 @@ class SplitModel(SplitState):
                     sloping.substep(*states, self.work, self.terrain.ground, *rest)
                 else:
                     hevi.substep(*states, self.work, *rest)
+
+    def _sweep(self, fast: Substep, count: int, timer: PhaseTimer) -> None:
+        """The substeps of a stage, several at once: what they share stays in the cache, messages pass meanwhile."""
+        rows, done = self.state.interior.shape[2], 0
+
+        def advance(turns: np.ndarray) -> None:
+            with timer("sound"):
+                states = (self.state.data if done or turns[0, 0] else self.start, self.state.data)
+                rest = (self.slow, self.pressure.data, self.levels, *self.mass_flux, fast, turns, self.ends)
+                if self.terrain:
+                    sloping.sweep(*states, self.work, self.terrain.ground, *rest, self.faces_kept)
+                else:
+                    hevi.sweep(*states, self.work, *rest)
+
+        while done < count:
+            depth = min(self.sweeps, count - done)
+            goes_on = done + depth < count
+            advance(rims(rows, 0))
+            if depth > 1 or goes_on:
+                with timer("halo"):
+                    self.pressure_exchange.start(self.pressure)
+            advance(core(rows, depth))
+            if depth > 1 or goes_on:
+                with timer("halo"):
+                    self.pressure_exchange.finish(self.pressure)
+            for substep in range(1, depth):
+                advance(rims(rows, substep))
+                if substep < depth - 1 or goes_on:
+                    with timer("halo"):
+                        self.pressure_exchange(self.pressure)
+            done += depth
 
     def _close_walls(self, state: Any) -> None:
         """No momentum through walls. At open sides the wind leaves with the waves (Klemp and Wilhelmson 1978).

@@ -35,10 +35,12 @@ from hpckit.grid.field import Field
 from hpckit.io.checkpoint.state import Piece, Restored, State, read_into
 from hpckit.kernels.euler.box.constants import FIELDS, RHO, RHO_THETA, RHO_U, RHO_V, RHO_W
 from hpckit.kernels.euler.constants import CV, GAMMA, GRAVITY, RD
-from hpckit.kernels.euler.hevi.constants import HALO, LEVELS, NO_WATER, WORKS, upwind_weights
+from hpckit.kernels.euler.hevi.constants import HALO, LEVELS, MIRRORED, NO_WATER, WORKS, WRAPPED, upwind_weights
 from hpckit.kernels.euler.hevi.terrain.constants import SIZE
 from hpckit.kernels.euler.hevi.terrain.constants import WORKS as SLOPING_WORKS
+from hpckit.kernels.euler.hevi.terrain.dispatch import faces_kept
 from hpckit.kernels.euler.hevi.terrain.stress.constants import ROWS
+from hpckit.kernels.euler.hevi.turns import deepest
 from hpckit.kernels.euler.rain.constants import CL, CVV, LATENT, RV, WATER_DENSITY
 from hpckit.plan.grid.decomposition import Decomposition
 
@@ -67,7 +69,18 @@ class SplitState:
         self.exchange = HaloExchange(mesh, self.state, staggered_walls(config), axes=HORIZONTAL)  # corners too
         around = Decomposition((grid.nz, grid.ny, grid.nx), mesh.topology, halo=(0, 1, 1))
         self.pressure = Field.zeros(mesh, around, config.precision, name="pressure", device=device)
-        self.pressure_exchange = HaloExchange(mesh, self.pressure, scalar_walls(config))
+        # Rows of several substeps in turn where they are whole and no side changes what a substep does; 0: nowhere.
+        nz, ny, nx = self.state.interior.shape[1:]
+        together = not device.is_gpu and mesh.topology.sizes[mesh.topology.axis("x")] == 1 and not open_axes(config)
+        self.sweeps = deepest(ny, nx, nz) if together else 0
+        self.ends = WRAPPED if mesh.topology.is_periodic("x") else MIRRORED
+        walls = scalar_walls(config)
+        if together:  # beyond their ends the kernels fill the pressure
+            self.pressure_exchange = HaloExchange(
+                mesh, self.pressure, {axis: fill for axis, fill in walls.items() if axis == "y"}, axes="y"
+            )
+        else:
+            self.pressure_exchange = HaloExchange(mesh, self.pressure, walls)
         _, rows, columns = (
             np.arange(start, start + count)
             for start, count in zip(
@@ -89,9 +102,9 @@ class SplitState:
         self.state.set_from_host(begin * size.reshape(grid.nz, *(size.shape[1:] or (1, 1))))
         self._stagger()
         self.start, self.slow = cells(FIELDS), cells(FIELDS)
+        self.faces_kept = faces_kept(self.start, self.sweeps if self.terrain else 0)
         self.work = cells(SLOPING_WORKS if self.terrain else WORKS)
         self.work[6] = 1.0
-        nz, ny, nx = self.state.interior.shape[1:]
         self.mass_flux = [
             device.zeros(faces, dtype) for faces in ((nz, ny, nx + 1), (nz, ny + 1, nx), (nz + 1, ny, nx))
         ]

@@ -25,7 +25,8 @@ from hpckit.kernels.euler.box import dispatch as box_kernels
 from hpckit.kernels.euler.constants import HALO, Sweep
 from hpckit.kernels.euler.hevi import dispatch as hevi
 from hpckit.kernels.euler.hevi.constants import HALO as SPLIT_HALO
-from hpckit.kernels.euler.hevi.constants import NO_WATER, WORKS, LargeStage, Substep, upwind_weights
+from hpckit.kernels.euler.hevi.constants import NO_WATER, WORKS, WRAPPED, LargeStage, Substep, upwind_weights
+from hpckit.kernels.euler.hevi.turns import core, rims
 from hpckit.kernels.euler.slab import dispatch as slab_kernels
 from hpckit.kernels.euler.status import new_status
 from hpckit.kernels.pack.dispatch import slab_kernels as pack_kernels
@@ -202,11 +203,13 @@ class SplitCase(WeatherCase):
         column, levels, none, calm = self.base.column, self.levels, self.none, self.levels[:2]
         rest = calm, self.weights, numbers, self.slow, self.old, self.pressure
         hevi.linearize(state, NO_WATER, column, levels, self.work, *rest)
-        for substep in range(count):
-            if substep:
-                _wrap(self.pressure, 1)
-            old = self.state if substep else self.old
-            hevi.substep(old, self.state, self.work, self.slow, self.pressure, levels, none, none, none, sound)
+        # all substeps at once: stages have no more than may be swept together
+        rows = state.shape[2] - 2 * SPLIT_HALO
+        given = self.work, self.slow, self.pressure, levels, none, none, none, sound
+        for turns in rims(rows, 0), core(rows, count), *(rims(rows, substep) for substep in range(1, count)):
+            if later := turns[0, 0]:
+                pack_kernels(state.dtype).wrap_ends(self.pressure, 1)
+            hevi.sweep(self.state if later else self.old, self.state, *given, turns, WRAPPED)
 
     def run_c(self, library: ctypes.CDLL, steps: int) -> None:
         """Advance by the C version."""

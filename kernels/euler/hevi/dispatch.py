@@ -58,6 +58,27 @@ def substep(
     numbers: Substep,
 ) -> None:  # fmt: skip
     """An acoustic substep; see `reference.substep`."""
+    given = old, new, work, slow, pressure, levels, flux_x, flux_y, flux_z, numbers
+    _checked(*given).substep(*given)
+
+
+def sweep(
+    old: Any, new: Any, work: Any, slow: Any, pressure: Any, levels: Any, flux_x: Any, flux_y: Any, flux_z: Any,
+    numbers: Substep, turns: Any, ends: int,
+) -> None:  # fmt: skip
+    """Rows of some substeps in turn (`turns`), on the host; ends: what fills the pressure beyond the ends of rows.
+
+    The first substep starts from `old`. All turns of some substeps, with exchanges between, leave what as many calls of
+    `substep` leave.
+    """
+    given = old, new, work, slow, pressure, levels, flux_x, flux_y, flux_z, numbers
+    _checked(*given).sweep(*given, turns, ends)
+
+
+def _checked(
+    old: Any, new: Any, work: Any, slow: Any, pressure: Any, levels: Any, flux_x: Any, flux_y: Any, flux_z: Any,
+    numbers: Substep,
+) -> Any:  # fmt: skip
     form = _form(new, old, work, slow, pressure, levels, flux_x, flux_y, flux_z)
     _check("the old state", old, new.shape)
     if numbers.share:
@@ -68,7 +89,7 @@ def substep(
             ("z", flux_z, (nz + 1, ny, nx)),
         ):
             _check(f"the mass flux along {name}", flux, wanted)
-    form.substep(old, new, work, slow, pressure, levels, flux_x, flux_y, flux_z, numbers)
+    return form
 
 
 def _with_halo(state: Any, halo: int) -> tuple[int, int, int]:

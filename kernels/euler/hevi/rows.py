@@ -12,7 +12,7 @@ from hpckit.kernels.aligned import lined
 from hpckit.kernels.compile.jit import inlined, jit
 from hpckit.kernels.compile.vectors import prefetch_second
 from hpckit.kernels.euler.constants import GRAVITY
-from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, PER_CELL, PER_FACE, SMALLEST
+from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, MIRRORED, PER_CELL, PER_FACE, SMALLEST, WRAPPED
 from hpckit.kernels.euler.hevi.numerics import swept
 
 u8 = np.uint64
@@ -85,16 +85,29 @@ def add(flux, momentum, share, face, at, next_face, next_cell, levels, count):
 
 
 @jit(borrowed=True)
-def add_means(x, y, u, v, share, row, rows, at, wide, next_cell, nz, nx):
+def add_means(x, y, u, v, share, row, rows, south, north, at, wide, next_cell, nz, nx):
     """Add shares of the momenta of a row of columns to the mean mass fluxes x and y.
 
-    The row has its faces beyond it along y; row 0 has those before it, too. at: its first cell.
+    south, north: whether the row has its faces before and beyond it along y. at: its first cell.
     """
     face, next_face = row * nx, (rows + 1) * nx
-    if row == 0:
+    if south:
         add(y, v, share, face, at, next_face, next_cell, nz, nx)
-    add(y, v, share, face + nx, at + wide, next_face, next_cell, nz, nx)
+    if north:
+        add(y, v, share, face + nx, at + wide, next_face, next_cell, nz, nx)
     add(x, u, share, row * (nx + 1), at, rows * (nx + 1), next_cell, nz, nx + 1)
+
+
+@jit(borrowed=True)
+def fill_ends(pressure, row, ends):
+    """The pressure beyond the ends of a row: WRAPPED, MIRRORED, or what comes from elsewhere."""
+    last = pressure.shape[2] - 1
+    if ends == WRAPPED:
+        for k in range(pressure.shape[0]):
+            pressure[k, row, 0], pressure[k, row, last] = pressure[k, row, last - 1], pressure[k, row, 1]
+    elif ends == MIRRORED:
+        for k in range(pressure.shape[0]):
+            pressure[k, row, 0], pressure[k, row, last] = pressure[k, row, 1], pressure[k, row, last - 1]
 
 
 @inlined

@@ -10,12 +10,13 @@ import numpy as np
 
 from hpckit.kernels.compile.jit import jit
 from hpckit.kernels.euler.constants import GAMMA
-from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, FACES_BACK, HALO, NO_WATER, WATER
+from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, ELSEWHERE, FACES_BACK, HALO, NO_WATER, WATER
 from hpckit.kernels.euler.hevi.rows import (
     add_means,
     ask,
     ask_each,
     either,
+    fill_ends,
     forward,
     kept,
     kept_rows,
@@ -23,6 +24,7 @@ from hpckit.kernels.euler.hevi.rows import (
     tiles,
 )
 from hpckit.kernels.euler.hevi.slow import slow_part
+from hpckit.kernels.euler.hevi.turns import whole
 from hpckit.kernels.euler.numerics import outside, power
 
 u8 = np.uint64
@@ -121,46 +123,67 @@ def _times(a, b, out):
 
 
 def substep(old, new, work, slow, pressure, levels, flux_x, flux_y, flux_z, numbers):
+    turns = whole(new.shape[2] - 2 * HALO)
+    sweep(old, new, work, slow, pressure, levels, flux_x, flux_y, flux_z, numbers, turns, ELSEWHERE)
+
+
+def sweep(old, new, work, slow, pressure, levels, flux_x, flux_y, flux_z, numbers, turns, ends):
+    """Rows of some substeps in turn (`turns`); ends: what fills the pressure beyond the ends of rows.
+
+    The first substep starts from `old`.
+    """
     tile = tiles(new.shape[3] - 2 * HALO)
     (rows, low), wet = kept_rows(new.shape[1]), 1.0 if numbers.wet else None
-    rest = new, work, slow, pressure, levels, flux_x, flux_y, flux_z, numbers, rows, low, tile, wet
+    rest = new, work, slow, pressure, levels, flux_x, flux_y, flux_z, numbers, rows, low, tile, wet, turns, ends
     if old is new:  # what is written under `noalias` is not read by another name
-        _substep(*rest)
+        _sweep(*rest)
     else:
-        _first_substep(old, *rest)
+        _first_sweep(old, *rest)
 
 
 @jit(borrowed=True)
-def _first_substep(old, new, work, slow, pressure, levels, flux_x, flux_y, flux_z, numbers, rows, low, tile, wet):
-    rho, u, v, w, heat = (
+def _first_sweep(
+    old, new, work, slow, pressure, levels, flux_x, flux_y, flux_z, numbers, rows, low, tile, wet, turns, ends
+):
+    old_rho, old_u, old_v, old_w, old_heat = (
         old[0].reshape(-1), old[1].reshape(-1), old[2].reshape(-1), old[3].reshape(-1), old[4].reshape(-1)
     )  # fmt: skip
-    _planes(
-        u, v, w, heat, rho, w, heat, new, work, slow, pressure, levels, flux_x, flux_y, flux_z, numbers, rows, low,
-        tile, wet,
-    )  # fmt: skip
-
-
-@jit(borrowed=True)
-def _substep(new, work, slow, pressure, levels, flux_x, flux_y, flux_z, numbers, rows, low, tile, wet):
     rho, w, heat = new[0].reshape(-1), new[3].reshape(-1), new[4].reshape(-1)
-    _planes(
-        None, None, None, None, rho, w, heat, new, work, slow, pressure, levels, flux_x, flux_y, flux_z, numbers, rows,
-        low, tile, wet,
-    )  # fmt: skip
+    for turn in turns:
+        if turn[0] == 0:
+            _row(
+                old_u, old_v, old_w, old_heat, old_rho, old_w, old_heat, new, work, slow, pressure, levels, flux_x,
+                flux_y, flux_z, numbers, rows, low, tile, wet, turn[1], turn[2], turn[3], ends,
+            )  # fmt: skip
+        else:
+            _row(
+                None, None, None, None, rho, w, heat, new, work, slow, pressure, levels, flux_x, flux_y, flux_z,
+                numbers, rows, low, tile, wet, turn[1], turn[2], turn[3], ends,
+            )  # fmt: skip
 
 
 @jit(borrowed=True)
-def _planes(
+def _sweep(new, work, slow, pressure, levels, flux_x, flux_y, flux_z, numbers, rows, low, tile, wet, turns, ends):
+    rho, w, heat = new[0].reshape(-1), new[3].reshape(-1), new[4].reshape(-1)
+    for turn in turns:
+        _row(
+            None, None, None, None, rho, w, heat, new, work, slow, pressure, levels, flux_x, flux_y, flux_z, numbers,
+            rows, low, tile, wet, turn[1], turn[2], turn[3], ends,
+        )  # fmt: skip
+
+
+@jit(borrowed=True)
+def _row(
     old_u, old_v, old_w, old_heat, begin_rho, begin_w, begin_heat, new, work, slow, pressure, levels, flux_x, flux_y,
-    flux_z, numbers, rows, low, tile, wet,
+    flux_z, numbers, rows, low, tile, wet, row, south, north, ends,
 ):  # fmt: skip
     """A part of a row of columns after the other: momenta along x and beyond it along y, then its columns.
 
-    old_u to old_heat: None where they are new ones; begin_rho to begin_heat are the old ones in any case.
+    old_u to old_heat: None where they are new ones; begin_rho to begin_heat are the old ones in any case. south, north:
+    whether momenta along y at these faces are advanced, too.
     """
     nz, tall, wide = new.shape[1:]
-    nx, cells, far = wide - 2 * HALO, tall * wide, wide - 2 * HALO + 2
+    nx, cells, far, j = wide - 2 * HALO, tall * wide, wide - 2 * HALO + 2, row + HALO
     dt, implicit, share = numbers.dt, numbers.implicit, numbers.share
     new_rho, u, v, new_w, new_heat = (
         new[0].reshape(-1), new[1].reshape(-1), new[2].reshape(-1), new[3].reshape(-1), new[4].reshape(-1)
@@ -171,39 +194,39 @@ def _planes(
     excess, x, y, z = pressure.reshape(-1), flux_x.reshape(-1), flux_y.reshape(-1), flux_z.reshape(-1)
     none = dry.reshape((1, -1))
     next_p, per_dx, per_dy = pressure.shape[1] * far, 1.0 / numbers.dx, 1.0 / numbers.dy
-    for j in range(HALO, tall - HALO):
-        for first in range(0, nx, tile):
-            n = min(tile, nx - first)
-            # of the lowest cell in the state and in the pressure
-            at, own = j * wide + HALO + first, (j - HALO + 1) * far + 1 + first
-            ahead = tile if first + tile < nx else wide - first
-            if j == HALO:
-                _push(
-                    old_v, v, slow_v, dry, excess, at, at - wide, own, own - far, cells, next_p, nz, n, ahead, per_dy,
-                    dt, wet, n,
-                )  # fmt: skip
-            # The face before this part was that after the last one.
-            begun = 0 if first == 0 else 1
+    for first in range(0, nx, tile):
+        n = min(tile, nx - first)
+        # of the lowest cell in the state and in the pressure
+        at, own = j * wide + HALO + first, (row + 1) * far + 1 + first
+        ahead = tile if first + tile < nx else wide - first
+        if south:
             _push(
-                old_u, u, slow_u, dry, excess, at + begun, at + begun - 1, own + begun, own + begun - 1, cells, next_p,
-                nz, n + 1 - begun, ahead, per_dx, dt, wet, 0,
+                old_v, v, slow_v, dry, excess, at, at - wide, own, own - far, cells, next_p, nz, n, ahead, per_dy,
+                dt, wet, n,
             )  # fmt: skip
+        # The face before this part was that after the last one.
+        begun = 0 if first == 0 else 1
+        _push(
+            old_u, u, slow_u, dry, excess, at + begun, at + begun - 1, own + begun, own + begun - 1, cells, next_p,
+            nz, n + 1 - begun, ahead, per_dx, dt, wet, 0,
+        )  # fmt: skip
+        if north:
             _push(
                 old_v, v, slow_v, dry, excess, at + wide, at, own + far, own, cells, next_p, nz, n, ahead, per_dy, dt,
                 wet, n,
             )  # fmt: skip
-            forward(
-                u, v, begin_w, begin_rho, begin_heat, slow_w, slow_heat, theta, stiff, dry, dry, dry, dry, dry, none,
-                none, none, rows, low, levels, per_dx, per_dy, dt, implicit, n, at, wide, cells, ahead, old_u, None,
-                wet,
-            )  # fmt: skip
-            settle(
-                rows, low, old_w, old_heat, stiff, levels, dt, implicit, numbers.damping, share, n, at, cells, excess,
-                own, next_p, z, (j - HALO) * nx + first, (tall - 2 * HALO) * nx, new_rho, new_w, new_heat, ahead,
-            )  # fmt: skip
-        if share != 0.0:
-            at = j * wide + HALO
-            add_means(x, y, u, v, share, j - HALO, tall - 2 * HALO, at, wide, cells, nz, nx)
+        forward(
+            u, v, begin_w, begin_rho, begin_heat, slow_w, slow_heat, theta, stiff, dry, dry, dry, dry, dry, none,
+            none, none, rows, low, levels, per_dx, per_dy, dt, implicit, n, at, wide, cells, ahead, old_u, None,
+            wet,
+        )  # fmt: skip
+        settle(
+            rows, low, old_w, old_heat, stiff, levels, dt, implicit, numbers.damping, share, n, at, cells, excess,
+            own, next_p, z, row * nx + first, (tall - 2 * HALO) * nx, new_rho, new_w, new_heat, ahead,
+        )  # fmt: skip
+    fill_ends(pressure, row + 1, ends)
+    if share != 0.0:
+        add_means(x, y, u, v, share, row, tall - 2 * HALO, south, north, j * wide + HALO, wide, cells, nz, nx)
 
 
 @jit(noalias=True, borrowed=True)

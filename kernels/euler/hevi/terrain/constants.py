@@ -10,6 +10,7 @@ EXCESS = FLAT_WORKS  # row of `work` with the rest of p'; the row of the flat ke
 WORKS = FLAT_WORKS + 1
 J_U, J_V, SLOPE_U, SLOPE_V, STEEP, PER_W, SLOPE_X, SLOPE_Y, SIZE = range(9)  # rows of `metric`
 METRICS = 9
+FACES_KEPT = 4  # of a substep, whose gradients along y are kept: two that rows hand on, and one at either rim
 
 
 class Ground(NamedTuple):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from hpckit.kernels.euler.box.constants import FIELDS
 from hpckit.kernels.euler.hevi.constants import HALO, LEVELS, LargeStage, Substep
-from hpckit.kernels.euler.hevi.terrain.constants import METRICS, WORKS, Ground
+from hpckit.kernels.euler.hevi.terrain.constants import FACES_KEPT, METRICS, WORKS, Ground
 from hpckit.kernels.forms import double_form_for
 
 
@@ -33,6 +35,28 @@ def substep(
     flux_z: Any, numbers: Substep,
 ) -> None:  # fmt: skip
     """An acoustic substep; see `reference.substep`."""
+    given = old, new, work, ground, slow, pressure, levels, flux_x, flux_y, flux_z, numbers
+    _checked(*given).substep(*given)
+
+
+def sweep(
+    old: Any, new: Any, work: Any, ground: Ground, slow: Any, pressure: Any, levels: Any, flux_x: Any, flux_y: Any,
+    flux_z: Any, numbers: Substep, turns: Any, ends: int, kept_faces: Any,
+) -> None:  # fmt: skip
+    """Rows of some substeps in turn, as the flat one; kept_faces: `faces_kept` of these substeps."""
+    given = old, new, work, ground, slow, pressure, levels, flux_x, flux_y, flux_z, numbers
+    _checked(*given).sweep(*given, turns, ends, kept_faces)
+
+
+def faces_kept(state: Any, substeps: int) -> np.ndarray:
+    """Room for what `sweep` keeps of faces between turns."""
+    return np.empty((substeps, FACES_KEPT, state.shape[1], state.shape[3] - 2 * HALO + 1))
+
+
+def _checked(
+    old: Any, new: Any, work: Any, ground: Ground, slow: Any, pressure: Any, levels: Any, flux_x: Any, flux_y: Any,
+    flux_z: Any, numbers: Substep,
+) -> Any:  # fmt: skip
     form = _form(new, ground, levels, work, old, slow, pressure, flux_x, flux_y, flux_z)
     nz, ny, nx = new.shape[1], new.shape[2] - 2 * HALO, new.shape[3] - 2 * HALO
     wanted = [new.shape, (nz, ny + 2, nx + 2)]
@@ -41,7 +65,7 @@ def substep(
     given = [each.shape for each in (old, pressure, flux_x, flux_y, flux_z)][: len(wanted)]
     if given != wanted:
         raise ValueError(f"old state, pressure and mean mass fluxes of this box are {wanted}, not {given}")
-    form.substep(old, new, work, ground, slow, pressure, levels, flux_x, flux_y, flux_z, numbers)
+    return form
 
 
 def relax(state: Any, ground: Ground, levels: Any, lid: Any, dt: float) -> None:

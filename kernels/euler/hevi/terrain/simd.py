@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from hpckit.kernels.compile.jit import jit
+from hpckit.kernels.compile.jit import inlined, jit
 from hpckit.kernels.euler.constants import GAMMA, GRAVITY
 from hpckit.kernels.euler.hevi import simd as flat
-from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, FACES_BACK, HALO, PER_FACE, LargeStage
+from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, ELSEWHERE, FACES_BACK, HALO, PER_FACE, LargeStage
 from hpckit.kernels.euler.hevi.constants import WORKS as FLAT_WORKS
 from hpckit.kernels.euler.hevi.rows import (
     add_means,
@@ -15,12 +15,15 @@ from hpckit.kernels.euler.hevi.rows import (
     ask_each,
     either,
     fill,
+    fill_ends,
     forward,
     kept,
     kept_rows,
     settle,
     tiles,
 )
+from hpckit.kernels.euler.hevi.terrain.constants import FACES_KEPT
+from hpckit.kernels.euler.hevi.turns import whole
 from hpckit.kernels.euler.numerics import outside, power
 
 u8 = np.uint64
@@ -275,42 +278,69 @@ def _lift(
 
 
 def substep(old, new, work, ground, slow, pressure, levels, flux_x, flux_y, flux_z, numbers):
+    nz, ny, nx = new.shape[1], *(n - 2 * HALO for n in new.shape[2:])
+    rest = work, ground, slow, pressure, levels, flux_x, flux_y, flux_z, numbers
+    sweep(old, new, *rest, whole(ny), ELSEWHERE, np.empty((1, FACES_KEPT, nz, nx + 1)))
+
+
+def sweep(old, new, work, ground, slow, pressure, levels, flux_x, flux_y, flux_z, numbers, turns, ends, kept_faces):
+    """As the flat one. kept_faces: gradients along y that rows hand on, float64[substeps, FACES_KEPT, nz, nx + 1]."""
     nx, wet = new.shape[3] - 2 * HALO, 1.0 if numbers.wet else None
-    sides = np.empty((3, new.shape[1], nx + 1))
     rest = new, work, ground, slow, pressure, levels, flux_x, flux_y, flux_z, numbers, *kept_rows(new.shape[1])
-    rest = *rest, sides, tiles(nx), wet
+    rest = *rest, np.empty((new.shape[1], nx + 1)), kept_faces, tiles(nx), wet, turns, ends
     if old is new:
-        _substep(*rest)
+        _sweep(*rest)
     else:
-        _first_substep(old, *rest)
+        _first_sweep(old, *rest)
 
 
 @jit(borrowed=True)
-def _first_substep(
-    old, new, work, ground, slow, pressure, levels, flux_x, flux_y, flux_z, numbers, rows, low, sides, tile, wet
-):
-    rho, u, v, w, heat = (
+def _first_sweep(
+    old, new, work, ground, slow, pressure, levels, flux_x, flux_y, flux_z, numbers, rows, low, across, kept_faces,
+    tile, wet, turns, ends,
+):  # fmt: skip
+    old_rho, old_u, old_v, old_w, old_heat = (
         old[0].reshape(-1), old[1].reshape(-1), old[2].reshape(-1), old[3].reshape(-1), old[4].reshape(-1)
     )  # fmt: skip
-    _planes(
-        u, v, w, heat, rho, w, heat, new, work, ground, slow, pressure, levels, flux_x, flux_y, flux_z, numbers, rows,
-        low, sides, tile, wet,
-    )  # fmt: skip
-
-
-@jit(borrowed=True)
-def _substep(new, work, ground, slow, pressure, levels, flux_x, flux_y, flux_z, numbers, rows, low, sides, tile, wet):
     rho, w, heat = new[0].reshape(-1), new[3].reshape(-1), new[4].reshape(-1)
-    _planes(
-        None, None, None, None, rho, w, heat, new, work, ground, slow, pressure, levels, flux_x, flux_y, flux_z,
-        numbers, rows, low, sides, tile, wet,
-    )  # fmt: skip
+    for turn in turns:
+        if turn[0] == 0:
+            _row(
+                old_u, old_v, old_w, old_heat, old_rho, old_w, old_heat, new, work, ground, slow, pressure, levels,
+                flux_x, flux_y, flux_z, numbers, rows, low, across, kept_faces, tile, wet, turn[0], turn[1], turn[2],
+                turn[3], ends,
+            )  # fmt: skip
+        else:
+            _row(
+                None, None, None, None, rho, w, heat, new, work, ground, slow, pressure, levels, flux_x, flux_y,
+                flux_z, numbers, rows, low, across, kept_faces, tile, wet, turn[0], turn[1], turn[2], turn[3], ends,
+            )  # fmt: skip
 
 
 @jit(borrowed=True)
-def _planes(
+def _sweep(
+    new, work, ground, slow, pressure, levels, flux_x, flux_y, flux_z, numbers, rows, low, across, kept_faces, tile,
+    wet, turns, ends,
+):  # fmt: skip
+    rho, w, heat = new[0].reshape(-1), new[3].reshape(-1), new[4].reshape(-1)
+    for turn in turns:
+        _row(
+            None, None, None, None, rho, w, heat, new, work, ground, slow, pressure, levels, flux_x, flux_y, flux_z,
+            numbers, rows, low, across, kept_faces, tile, wet, turn[0], turn[1], turn[2], turn[3], ends,
+        )  # fmt: skip
+
+
+@inlined
+def _place(face, substep, rows):
+    """Where the gradients at a face are kept: those between `rims` and `core` until the row beyond has its turn."""
+    width = max(substep, 1)
+    return 2 if face == width else 3 if face == rows - width else face & 1
+
+
+@jit(borrowed=True)
+def _row(
     old_u, old_v, old_w, old_heat, begin_rho, begin_w, begin_heat, new, work, ground, slow, pressure, levels, flux_x,
-    flux_y, flux_z, numbers, rows, low, sides, tile, wet,
+    flux_y, flux_z, numbers, rows, low, across, kept_faces, tile, wet, substep, row, south_too, north_too, ends,
 ):  # fmt: skip
     """As the flat one; the gradients of the pressure along x and y, the latter of two planes, serve Omega too.
 
@@ -318,7 +348,7 @@ def _planes(
     """
     tilt, metric = ground.tilt, ground.metric
     nz, tall, wide = new.shape[1:]
-    nx, cells, far = wide - 2 * HALO, tall * wide, wide - 2 * HALO + 2
+    ny, nx, cells, far = tall - 2 * HALO, wide - 2 * HALO, tall * wide, wide - 2 * HALO + 2
     dt, implicit, share = numbers.dt, numbers.implicit, numbers.share
     new_rho, u, v, new_w, new_heat = (
         new[0].reshape(-1), new[1].reshape(-1), new[2].reshape(-1), new[3].reshape(-1), new[4].reshape(-1)
@@ -334,36 +364,37 @@ def _planes(
     )  # fmt: skip
     excess, x, y, z = pressure.reshape(-1), flux_x.reshape(-1), flux_y.reshape(-1), flux_z.reshape(-1)
     next_p, per_dx, per_dy = pressure.shape[1] * far, 1.0 / numbers.dx, 1.0 / numbers.dy
-    for j in range(HALO, tall - HALO):
-        at, own = j * wide + HALO, (j - HALO + 1) * far + 1  # of the lowest cell in the state and in the pressure
-        across, south, north = sides[2], sides[j & 1], sides[1 - (j & 1)]
-        if j == HALO:
-            _accelerate(
-                old_v, v, slow_v, size_v, slope_v, dry, excess, tilt, at, at - wide, own, own - far, cells, next_p,
-                wide, far, nx, per_dy, dt, wet, south,
-            )  # fmt: skip
+    at, own = (row + HALO) * wide + HALO, (row + 1) * far + 1  # of the lowest cell in the state and in the pressure
+    south, north = kept_faces[substep, _place(row, substep, ny)], kept_faces[substep, _place(row + 1, substep, ny)]
+    if south_too:
         _accelerate(
-            old_u, u, slow_u, size_u, slope_u, dry, excess, tilt, at, at - 1, own, own - 1, cells, next_p, wide, far,
-            nx + 1, per_dx, dt, wet, across,
+            old_v, v, slow_v, size_v, slope_v, dry, excess, tilt, at, at - wide, own, own - far, cells, next_p, wide,
+            far, nx, per_dy, dt, wet, south,
         )  # fmt: skip
+    _accelerate(
+        old_u, u, slow_u, size_u, slope_u, dry, excess, tilt, at, at - 1, own, own - 1, cells, next_p, wide, far,
+        nx + 1, per_dx, dt, wet, across,
+    )  # fmt: skip
+    if north_too:
         _accelerate(
             old_v, v, slow_v, size_v, slope_v, dry, excess, tilt, at + wide, at, own + far, own, cells, next_p, wide,
             far, nx, per_dy, dt, wet, north,
         )  # fmt: skip
-        if share != 0.0:
-            add_means(x, y, u, v, share, j - HALO, tall - 2 * HALO, at, wide, cells, nz, nx)
-        for first in range(0, nx, tile):
-            n, ahead = min(tile, nx - first), tile if first + tile < nx else wide - first
-            cell, middle = at + first, own + first
-            forward(
-                u, v, begin_w, begin_rho, begin_heat, slow_w, slow_heat, theta, stiff, dry, steep, per_w, slope_x,
-                slope_y, across[:, first:], south[:, first:], north[:, first:], rows, low, levels, per_dx, per_dy, dt,
-                implicit, n, cell, wide, cells, ahead, old_u, 1.0, wet,
-            )  # fmt: skip
-            settle(
-                rows, low, old_w, old_heat, stiff, levels, dt, implicit, numbers.damping, share, n, cell, cells, excess,
-                middle, next_p, z, (j - HALO) * nx + first, (tall - 2 * HALO) * nx, new_rho, new_w, new_heat, ahead,
-            )  # fmt: skip
+    if share != 0.0:
+        add_means(x, y, u, v, share, row, ny, south_too, north_too, at, wide, cells, nz, nx)
+    for first in range(0, nx, tile):
+        n, ahead = min(tile, nx - first), tile if first + tile < nx else wide - first
+        cell, middle = at + first, own + first
+        forward(
+            u, v, begin_w, begin_rho, begin_heat, slow_w, slow_heat, theta, stiff, dry, steep, per_w, slope_x, slope_y,
+            across[:, first:], south[:, first:], north[:, first:], rows, low, levels, per_dx, per_dy, dt, implicit, n,
+            cell, wide, cells, ahead, old_u, 1.0, wet,
+        )  # fmt: skip
+        settle(
+            rows, low, old_w, old_heat, stiff, levels, dt, implicit, numbers.damping, share, n, cell, cells, excess,
+            middle, next_p, z, row * nx + first, ny * nx, new_rho, new_w, new_heat, ahead,
+        )  # fmt: skip
+    fill_ends(pressure, row + 1, ends)
 
 
 @jit(noalias=True, borrowed=True)
