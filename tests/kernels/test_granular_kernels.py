@@ -10,7 +10,7 @@ from hpckit.comm.device import HOST
 from hpckit.kernels.compile import vectors
 from hpckit.kernels.particles.cells import reference as cells_reference
 from hpckit.kernels.particles.granular import reference
-from hpckit.kernels.particles.granular.simd import WORK, contact_kernel, near_kernel
+from hpckit.kernels.particles.granular.simd import contact_kernel, near_kernel, work_of
 from hpckit.kernels.particles.pair.potential import Form
 
 EXTENT = (7.0, 8.0, 9.0)
@@ -57,7 +57,7 @@ def test_every_form_agrees_with_the_reference(form, law, memory):
         flat = slots.ravel(), start
         moving = motion[1].ravel()
         find(every, *flat, entries, np.int32(4 * own), 1.1, moving, owners, others, counts, *memories, *scratch)
-        out = forces.ravel(), torques.ravel(), tallies.ravel(), HOST.zeros((WORK,))
+        out = forces.ravel(), torques.ravel(), tallies.ravel(), HOST.zeros((work_of(512),))
         moved = motion[0].ravel(), moving
         touch(every, *flat, owners, others, counts, GIVEN, dt, *moved, *memories, *out)
         expected = reference.contacts_of_pairs(slots, motion, first, second, slid, GIVEN, law, memory, dt)

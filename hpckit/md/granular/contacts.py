@@ -19,13 +19,13 @@ from hpckit.errors import InputError
 from hpckit.kernels.particles.cells.constants import CLUSTER, RECORD
 from hpckit.kernels.particles.granular.reference import INERTIA, PARTS, Contact
 from hpckit.kernels.particles.granular.simd import (
-    WORK,
     contact_kernel,
     known_contacts,
     near_kernel,
     place_contacts,
     roll,
     take_motion,
+    work_of,
 )
 from hpckit.kernels.particles.records.dispatch import types_of
 from hpckit.md.forces import Forces
@@ -125,7 +125,7 @@ class SphereForces(Forces):
         }
         self._motion, self.torques = device.zeros((PARTS, 0, RECORD)), device.zeros((0, RECORD))
         self._owners = self._others = self._counts = np.zeros(0, np.int32)  # pairs near enough to touch
-        self._inverse_inertia, self._work = np.zeros(0), device.zeros((WORK,))
+        self._inverse_inertia, self._work = np.zeros(0), device.zeros((0,))
         self._slid = [device.zeros((0,)) for _ in range(3)]
         self._scratch = np.zeros(0, np.int32), np.zeros(0)
         self._bounds = np.zeros(1, np.int64)
@@ -206,6 +206,7 @@ class SphereForces(Forces):
         longest = int(np.diff(lists.bounds[: slots + 1 : CLUSTER]).max(initial=0)) + 2 * CLUSTER
         if len(self._scratch[1]) < 3 * longest:
             self._scratch = np.zeros(2 * longest, np.int32), np.zeros(3 * longest)
+            self._work = self.device.zeros((work_of(longest),))
 
     def slots_of(self, particles: Particles, ids: np.ndarray) -> np.ndarray:
         """The slots of own particles with these ids, all of which are here."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -107,7 +108,7 @@ class DomainDecomposition:
         way = (there - here).T % np.array(sizes)
         return np.ravel_multi_index(tuple(way.T), sizes)
 
-    @property
+    @cached_property
     def cell(self) -> Cell:
         """The cell of the box."""
         return Cell.of(self.lower, self.upper, self.tilt)

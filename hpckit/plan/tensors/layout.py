@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -146,6 +147,10 @@ class Layout:
 
     def bounds(self) -> Ints:
         """The index ranges of all ranks: int64[ranks, dims, 2], start and stop of each dim."""
+        return self._bounds.copy()
+
+    @cached_property
+    def _bounds(self) -> Ints:
         coords = self.axes.all_coords()
         found = np.zeros((self.ranks, len(self.shape), 2), np.int64)
         for dim, (size, cut) in enumerate(zip(self.shape, self.cuts, strict=True)):

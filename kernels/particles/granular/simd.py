@@ -11,6 +11,8 @@ import math
 from functools import cache
 from typing import Any
 
+import numpy as np
+
 from hpckit.kernels.compile import functions  # noqa: F401  (math.sqrt of vectors)
 from hpckit.kernels.compile import vectors as simd
 from hpckit.kernels.compile.jit import inlined, jit
@@ -20,7 +22,9 @@ from hpckit.kernels.particles.pair.potential import Form
 from hpckit.kernels.particles.pair.reference import TALLY
 
 SUMS = 13  # of a slot: force, torque, energy, virial
-WORK = SUMS * (8 + 2 * CLUSTER)  # those of a vector of pairs, and two parts of those of a cluster
+GROUP = 8  # clusters whose pairs are computed one after the other in each of the loops
+ROWS = 14  # numbers of a pair between the loops
+REST = CLUSTER * SUMS  # the finer parts of the sums of a cluster
 LEAST = 1e-300  # what is added under a root whose value divides
 
 
@@ -46,8 +50,12 @@ def near_kernel(form: Form) -> Any:
     def near(clusters, records, start, entries, pad, most, moving, owners, others, counts, x, y, z, spare, sparse):
         limit = broadcast(most * most)
         half, third = len(spare) // 2, len(sparse) // 3
-        for cluster in clusters:
-            begin, count = start[CLUSTER * cluster], 0
+        last = len(clusters) - 1
+        for number, cluster in enumerate(clusters):
+            begin, count = start[CLUSTER * clusters[min(number + GROUP, last)]], 0
+            prefetch(owners, begin)
+            prefetch(others, begin)
+            begin = start[CLUSTER * cluster]
             for i in range(CLUSTER * cluster, CLUSTER * cluster + CLUSTER):
                 own = RECORD * i
                 if moving[own + 3] == 0.0:
@@ -62,14 +70,12 @@ def near_kernel(form: Form) -> Any:
                     for m in range(n):
                         spare[half + count + m] = own
                     count += ones(within)
-            same = count == counts[cluster]
-            if same:
+            if count == counts[cluster]:
+                changed = np.int32(0)
                 for m in range(count):
-                    if others[begin + m] != spare[m] or owners[begin + m] != spare[half + m]:
-                        same = False
-                        break
-            if same:
-                continue
+                    changed |= (others[begin + m] ^ spare[m]) | (owners[begin + m] ^ spare[half + m])
+                if changed == 0:
+                    continue
             for m in range(count):
                 sparse[m], sparse[third + m], sparse[2 * third + m] = 0.0, 0.0, 0.0
                 for k in range(begin, begin + counts[cluster]):
@@ -87,18 +93,35 @@ def near_kernel(form: Form) -> Any:
     return jit(near, key=("near", form), math=REORDERED)
 
 
+def work_of(longest: int) -> int:
+    """How many numbers of work space contacts need whose clusters have lists of up to `longest` entries."""
+    return REST + GROUP * ROWS * (longest + CLUSTER)
+
+
 @cache
 def contact_kernel(form: Form, law: str, memory: bool) -> Any:
     """The kernel contacts(clusters, records, start, owners, others, counts, given, dt, velocities, spins, x, y, z,
     forces, torques, tallies, work); see `reference.contacts_of_pairs`. The pairs are those of the near kernel; given:
-    `Contact`; work: float64 [`WORK`]. Without `measure`, tallies are left alone; with dt = 0, x, y, z.
+    `Contact`; work: float64, `work_of`. Without `measure`, tallies are left alone; with dt = 0, x, y, z.
+
+    From distances to friction each operation waits for the one before. So there are three loops over the pairs of some
+    clusters, short enough for a processor to have several pairs under way: the first ends with the speed of surfaces,
+    the second with forces of pairs, the third adds them up.
     """
     n, measure, hertz = form.lanes, form.measure, law == "hertz"
     share = 0.4 if hertz else 0.5
-    _, broadcast, load_lanes, _, _, _, _, zero_unless, minimum, _, _, load_four = pieces(form)
-    exact, used = form.exact, SUMS if measure else 6
-    scalar = form.isa == "scalar"
+    _, broadcast, load_lanes, _, _, _, _, zero_unless, minimum, prefetch, _, load_four = pieces(form)
+    exact, scalar = form.exact, form.isa == "scalar"
     select, put = (_select_number, put_number) if scalar else (simd.select, simd.store)
+
+    @inlined
+    def kept(work, rest, value):
+        """What is added to a sum: the value, or of an exact one its coarse part, while the fine one goes to `work`."""
+        if exact:
+            coarse = rounded_number(value, COARSE)
+            work[rest] += rounded_number(value - coarse, FINE)
+            return coarse
+        return value
 
     @inlined(math=REORDERED)
     def slide(given, dt, over, mass, scale, pressing, dx, dy, dz, sx, sy, sz, ux, uy, uz):
@@ -129,84 +152,142 @@ def contact_kernel(form: Form, law: str, memory: bool) -> Any:
         tallies, work,
     ):  # fmt: skip
         one, two, zero = broadcast(1.0), broadcast(2.0), broadcast(0.0)
-        sums = n * SUMS
-        for cluster in clusters:
-            begin, count = start[CLUSTER * cluster], counts[cluster]
-            for q in range(2 * CLUSTER * SUMS):
-                work[sums + q] = 0.0
-            for k in range(begin, begin + count, n):
-                own_x, own_y, own_z, _ = load_four(records, owners, k)
-                other_x, other_y, other_z, _ = load_four(records, others, k)
-                vx, vy, vz, radius = load_four(velocities, owners, k)
-                ax, ay, az, other_radius = load_four(velocities, others, k)
-                wx, wy, wz, inverse = load_four(spins, owners, k)
-                bx, by, bz, other_inverse = load_four(spins, others, k)
-                dx, dy, dz = own_x - other_x, own_y - other_y, own_z - other_z
-                r = math.sqrt(dx * dx + (dy * dy + dz * dz))
-                both = radius + other_radius
-                touch = r < both
-                over, overlap = 1.0 / r, both - r
-                mass = 1.0 / (inverse + other_inverse)
-                scale = one
-                if hertz:
-                    scale = math.sqrt(select(touch, overlap, zero) * radius * other_radius / both)
-                sx, sy, sz = vx - ax, vy - ay, vz - az
-                along = (sx * dx + (sy * dy + sz * dz)) * (over * over)
-                cx = (radius * wx + other_radius * bx) * over
-                cy = (radius * wy + other_radius * by) * over
-                cz = (radius * wz + other_radius * bz) * over
-                sx = sx - along * dx + (dy * cz - dz * cy)
-                sy = sy - along * dy + (dz * cx - dx * cz)
-                sz = sz - along * dz + (dx * cy - dy * cx)
-                push = scale * (given.normal * overlap * over - mass * given.damp_normal * along)
-                pressing = push * r
-                pressing = select(pressing < zero, -pressing, pressing)
-                ux, uy, uz = load_lanes(x, k), load_lanes(y, k), load_lanes(z, k)
-                gx, gy, gz, ux, uy, uz = slide(
-                    given, dt, over, mass, scale, pressing, dx, dy, dz, sx, sy, sz, ux, uy, uz
-                )
-                if memory and dt > 0.0:
-                    put(x, k, zero_unless(touch, ux))
-                    put(y, k, zero_unless(touch, uy))
-                    put(z, k, zero_unless(touch, uz))
-                arm = radius * over
-                put(work, 3 * n, zero_unless(touch, arm * (dz * gy - dy * gz)))
-                put(work, 4 * n, zero_unless(touch, arm * (dx * gz - dz * gx)))
-                put(work, 5 * n, zero_unless(touch, arm * (dy * gx - dx * gy)))
-                gx, gy = zero_unless(touch, push * dx + gx), zero_unless(touch, push * dy + gy)
-                gz = zero_unless(touch, push * dz + gz)
-                put(work, 0, gx)
-                put(work, n, gy)
-                put(work, 2 * n, gz)
+        for group in range(0, len(clusters), GROUP):
+            part = clusters[group : group + GROUP]
+            # What pairs remember stands as far apart as the lists: a processor does not ask for it by itself.
+            for cluster in clusters[group + GROUP : group + 2 * GROUP]:
+                begin = start[CLUSTER * cluster]
+                for k in range(begin, begin + counts[cluster]):
+                    prefetch(velocities, others[k])
+                    prefetch(spins, others[k])
+                    prefetch(records, others[k])
+            for cluster in clusters[group + 2 * GROUP : group + 3 * GROUP]:
+                begin = start[CLUSTER * cluster]
+                prefetch(owners, begin)
+                prefetch(others, begin)
+                for k in (begin, begin + CLUSTER - 1):
+                    prefetch(x, k)
+                    prefetch(y, k)
+                    prefetch(z, k)
+            to = REST
+            for cluster in part:
+                begin = start[CLUSTER * cluster]
+                for k in range(begin, begin + counts[cluster], n):
+                    own_x, own_y, own_z, _ = load_four(records, owners, k)
+                    other_x, other_y, other_z, _ = load_four(records, others, k)
+                    vx, vy, vz, radius = load_four(velocities, owners, k)
+                    ax, ay, az, other_radius = load_four(velocities, others, k)
+                    wx, wy, wz, inverse = load_four(spins, owners, k)
+                    bx, by, bz, other_inverse = load_four(spins, others, k)
+                    dx, dy, dz = own_x - other_x, own_y - other_y, own_z - other_z
+                    r = math.sqrt(dx * dx + (dy * dy + dz * dz))
+                    both = radius + other_radius
+                    touch = r < both
+                    over, overlap = 1.0 / r, both - r
+                    mass = 1.0 / (inverse + other_inverse)
+                    scale = one
+                    if hertz:
+                        scale = math.sqrt(select(touch, overlap, zero) * radius * other_radius / both)
+                        put(work, to + 12 * n, scale)
+                    sx, sy, sz = vx - ax, vy - ay, vz - az
+                    along = (sx * dx + (sy * dy + sz * dz)) * (over * over)
+                    cx = (radius * wx + other_radius * bx) * over
+                    cy = (radius * wy + other_radius * by) * over
+                    cz = (radius * wz + other_radius * bz) * over
+                    push = scale * (given.normal * overlap * over - mass * given.damp_normal * along)
+                    pressing = push * r
+                    put(work, to, dx)
+                    put(work, to + n, dy)
+                    put(work, to + 2 * n, dz)
+                    put(work, to + 3 * n, sx - along * dx + (dy * cz - dz * cy))
+                    put(work, to + 4 * n, sy - along * dy + (dz * cx - dx * cz))
+                    put(work, to + 5 * n, sz - along * dz + (dx * cy - dy * cx))
+                    put(work, to + 6 * n, over)
+                    put(work, to + 7 * n, overlap)
+                    put(work, to + 8 * n, mass)
+                    put(work, to + 9 * n, radius * over)
+                    put(work, to + 10 * n, push)
+                    put(work, to + 11 * n, select(pressing < zero, -pressing, pressing))
+                    if measure:
+                        put(work, to + 13 * n, select(other_inverse > zero, one, two))
+                    to += ROWS * n
+            to = REST
+            for cluster in part:
+                begin = start[CLUSTER * cluster]
+                for k in range(begin, begin + counts[cluster], n):
+                    dx, dy, dz = load_lanes(work, to), load_lanes(work, to + n), load_lanes(work, to + 2 * n)
+                    sx, sy, sz = (
+                        load_lanes(work, to + 3 * n),
+                        load_lanes(work, to + 4 * n),
+                        load_lanes(work, to + 5 * n),
+                    )
+                    over, overlap = load_lanes(work, to + 6 * n), load_lanes(work, to + 7 * n)
+                    arm, push = load_lanes(work, to + 9 * n), load_lanes(work, to + 10 * n)
+                    scale, touch = one, zero < overlap
+                    if hertz:
+                        scale = load_lanes(work, to + 12 * n)
+                    ux, uy, uz = load_lanes(x, k), load_lanes(y, k), load_lanes(z, k)
+                    gx, gy, gz, ux, uy, uz = slide(
+                        given, dt, over, load_lanes(work, to + 8 * n), scale, load_lanes(work, to + 11 * n),
+                        dx, dy, dz, sx, sy, sz, ux, uy, uz,
+                    )  # fmt: skip
+                    if memory and dt > 0.0:
+                        put(x, k, zero_unless(touch, ux))
+                        put(y, k, zero_unless(touch, uy))
+                        put(z, k, zero_unless(touch, uz))
+                    put(work, to + 3 * n, zero_unless(touch, arm * (dz * gy - dy * gz)))
+                    put(work, to + 4 * n, zero_unless(touch, arm * (dx * gz - dz * gx)))
+                    put(work, to + 5 * n, zero_unless(touch, arm * (dy * gx - dx * gy)))
+                    gx, gy = zero_unless(touch, push * dx + gx), zero_unless(touch, push * dy + gy)
+                    gz = zero_unless(touch, push * dz + gz)
+                    put(work, to, gx)
+                    put(work, to + n, gy)
+                    put(work, to + 2 * n, gz)
+                    if measure:
+                        weight = load_lanes(work, to + 13 * n)
+                        energy = weight * share * given.normal * scale * overlap * overlap
+                        put(work, to + 6 * n, zero_unless(touch, energy))
+                        gx, gy, gz = weight * gx, weight * gy, weight * gz
+                        put(work, to + 7 * n, gx * dx)
+                        put(work, to + 8 * n, gy * dy)
+                        put(work, to + 9 * n, gz * dz)
+                        put(work, to + 10 * n, gy * dx)
+                        put(work, to + 11 * n, gz * dx)
+                        put(work, to + 12 * n, gz * dy)
+                    to += ROWS * n
+            to = REST
+            for cluster in part:
+                begin, count = start[CLUSTER * cluster], counts[cluster]
+                first = CLUSTER * RECORD * cluster
+                for q in range(CLUSTER * RECORD):
+                    forces[first + q], torques[first + q] = 0.0, 0.0
+                if exact:
+                    for q in range(REST):
+                        work[q] = 0.0
                 if measure:
-                    weight = select(other_inverse > zero, one, two)
-                    put(work, 6 * n, zero_unless(touch, weight * share * given.normal * scale * overlap * overlap))
-                    gx, gy, gz = weight * gx, weight * gy, weight * gz
-                    put(work, 7 * n, gx * dx)
-                    put(work, 8 * n, gy * dy)
-                    put(work, 9 * n, gz * dz)
-                    put(work, 10 * n, gy * dx)
-                    put(work, 11 * n, gz * dx)
-                    put(work, 12 * n, gz * dy)
-                for lane in range(min(n, begin + count - k)):
-                    at = sums + 2 * SUMS * (owners[k + lane] // RECORD - CLUSTER * cluster)
-                    for q in range(used):
-                        value = work[q * n + lane]
-                        if exact:
-                            coarse = rounded_number(value, COARSE)
-                            work[at + 2 * q] += coarse
-                            work[at + 2 * q + 1] += rounded_number(value - coarse, FINE)
-                        else:
-                            work[at + 2 * q] += value
-            for slot in range(CLUSTER):
-                i, at = CLUSTER * cluster + slot, sums + 2 * SUMS * slot
-                for d in range(3):
-                    forces[RECORD * i + d] = work[at + 2 * d] + work[at + 2 * d + 1]
-                    torques[RECORD * i + d] = work[at + 2 * d + 6] + work[at + 2 * d + 7]
-                forces[RECORD * i + 3] = 0.0
-                if measure:
-                    for q in range(7):
-                        tallies[TALLY * i + q] = work[at + 2 * q + 12] + work[at + 2 * q + 13]
+                    for slot in range(CLUSTER):
+                        for q in range(7):
+                            tallies[TALLY * (CLUSTER * cluster + slot) + q] = 0.0
+                for k in range(begin, begin + count, n):
+                    for lane in range(min(n, begin + count - k)):
+                        own = owners[k + lane]
+                        slot = own // RECORD
+                        rest = SUMS * (slot - CLUSTER * cluster)
+                        for d in range(3):
+                            forces[own + d] += kept(work, rest + d, work[to + d * n + lane])
+                            torques[own + d] += kept(work, rest + 3 + d, work[to + (3 + d) * n + lane])
+                        if measure:
+                            for q in range(7):
+                                tallies[TALLY * slot + q] += kept(work, rest + 6 + q, work[to + (6 + q) * n + lane])
+                    to += ROWS * n
+                if exact:
+                    for slot in range(CLUSTER):
+                        for d in range(3):
+                            forces[first + RECORD * slot + d] += work[SUMS * slot + d]
+                            torques[first + RECORD * slot + d] += work[SUMS * slot + 3 + d]
+                        if measure:
+                            for q in range(7):
+                                tallies[TALLY * (CLUSTER * cluster + slot) + q] += work[SUMS * slot + 6 + q]
 
     return jit(contacts, key=("contacts", form, law, memory), math=REORDERED)
 
@@ -245,10 +326,10 @@ def place_contacts(places, second, slid, start, entries, ids, owners, others, co
 
 @jit(noalias=True)
 def roll(spins, torques, inverse_inertia, slots, half):
-    """Add `half` times the angular acceleration to the spins [slots, 4], whose fourth components stay."""
+    """Add `half` times the angular acceleration to the spins [slots, 4]; the fourth component of torques is 0."""
     for s in range(slots):
         factor = half * inverse_inertia[s]
-        for d in range(3):
+        for d in range(RECORD):
             spins[s, d] += factor * torques[s, d]
 
 
