@@ -38,8 +38,20 @@ def built(name, p, m, v):
 
 @pytest.mark.parametrize("name", NAMES)
 @SIZES
-@given(p=p_of, m=m_of, v=v_of)
+@given(p=st.integers(1, 6), m=st.integers(1, 11), v=v_of)
 def test_every_schedule_is_proved_and_its_program_too(name, p, m, v):
+    proved(name, p, m, v)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", NAMES)
+@SIZES
+@given(p=p_of, m=m_of, v=v_of)
+def test_every_larger_schedule_is_proved_and_its_program_too(name, p, m, v):
+    proved(name, p, m, v)
+
+
+def proved(name, p, m, v):
     schedule = built(name, p, m, v)
     proof, program = prove(schedule), pipeline_program(schedule)
     crossings = sum(a != b for a, b in zip(schedule.rank_of, schedule.rank_of[1:], strict=False))

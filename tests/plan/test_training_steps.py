@@ -181,8 +181,9 @@ def test_gradients_in_16_bits_halve_what_replicas_send_and_keep_the_memory():
 
 def test_experts_are_dealt_over_all_axes_but_the_pipeline():
     model, machine = language_model("deepseek-v3"), machine_of("llama3")
-    found = search(model, 256, machine, 1024, 4096, {"pp": 8})
-    assert found.best.strategy.ep > 1
+    fixed = {"pp": 8, "schedule": "zb_v", "sharding": 1, "recompute": "none"}  # as a search of all finds them
+    found = search(model, 256, machine, 1024, 4096, fixed)
+    assert found.best.strategy.ep == 256 // 8
     assert list(faults(model, found.best.strategy, 256)) == []
     less = memory(model, found.best.strategy)["parameters"]
     assert less < memory(model, replace(found.best.strategy, ep=found.best.strategy.ep // 2))["parameters"]
