@@ -3,9 +3,10 @@
 `ComputeTimes` says what an action of a step's plan takes (`plan.ServingPlan`), `serving_price` what many steps take.
 
 A pass of `rows` tokens reads every weight once and multiplies it by each row: the longer of the two counts, as the
-rates of the tile say, which differ with the rows. Keys and values are read once a text. Between products all ranks
-wait for each other: four times a block. Stages on several nodes work on steps of their own; each passes the rows of its
-step on, and the last one the plan of the next.
+rates of the tile say, which differ with the rows. Keys and values are read once a text, and each query has a score of
+each token before it: again the longer of the two counts. Between products all ranks wait for each other: four times a
+block. Stages on several nodes work on steps of their own; each passes the rows of its step on, and the last one the
+plan of the next.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ import numpy as np
 
 from hpckit.errors import InputError
 from hpckit.kernels import aligned
-from hpckit.kernels.nn.paged.pages import PAGE
+from hpckit.kernels.nn.paged import dispatch as paged
+from hpckit.kernels.nn.paged.pages import PAGE, page_shapes
 from hpckit.kernels.nn.tile import dispatch as tile
 from hpckit.kernels.nn.tile.packed import KINDS, panel_shape
 from hpckit.kernels.nn.tile.tile import width_of
@@ -42,7 +44,8 @@ ROUNDS = 3
 @dataclass(frozen=True)
 class Rates:
     """seconds: of a weight's byte, by the rows that it is multiplied by at once (`ROWS`); wait: s of a barrier; latency
-    and bandwidth: s and bytes/s of a message between nodes.
+    and bandwidth: s and bytes/s of a message between nodes; score: s of attention for a number of a query and one of
+    a key.
     """
 
     seconds: tuple[float, ...]
@@ -50,6 +53,7 @@ class Rates:
     latency: float = LATENCY
     bandwidth: float = BANDWIDTH
     source: str = ""
+    score: float = 0.0
 
     def of(self, rows: int) -> float:
         """Seconds of a weight's byte, interpolated; beyond the most rows, in proportion."""
@@ -90,9 +94,11 @@ class ComputeTimes:
             return 0.0
         return self.sizes[name] * share / self.columns * chosen * self.rates.of(max(1, round(rows * each / chosen)))
 
-    def attention(self, seen: float) -> float:
-        """Over so many tokens' keys and values, in all layers."""
-        return seen * self.shape.kv_bytes / self.columns * self.rates.seconds[0]
+    def attention(self, reads: float, scores: float) -> float:
+        """In all layers: reads of so many tokens' keys and values, and scores of tokens for a row of each head."""
+        s = self.shape
+        read = reads * s.kv_bytes * self.rates.seconds[0]
+        return max(read, scores * s.layers * s.heads * s.head_width * self.rates.score) / self.columns
 
     def passes(self, rows: int) -> int:
         """How often so many rows of a text go over the keys and values before them: twelve at a time."""
@@ -105,8 +111,9 @@ class ComputeTimes:
             return self.product("head", sum(piece.answers for piece in pieces), 1.0)
         total = sum(self.product(name, rows, layer) for name in MATRICES.get(does, ()) if name in self.sizes)
         if does == ATTEND:
-            seen = sum((piece.start + len(piece.tokens) / 2) * self.passes(len(piece.tokens)) for piece in pieces)
-            total += layer * self.attention(seen)
+            seen = [(piece.start + len(piece.tokens) / 2, len(piece.tokens)) for piece in pieces]
+            reads = sum(before * self.passes(count) for before, count in seen)
+            total += layer * self.attention(reads, sum(before * count for before, count in seen))
         return total
 
     def plan(self, places: Places, step: ServingStep) -> ServingPlan:
@@ -157,7 +164,22 @@ def rates_here(kind: str) -> Rates:
         share = len(some) / copies
         seconds = [_seconds(given, some, out) for _ in range(ROUNDS + 1)][1:]
         found.append(min(seconds) / (nbytes * share))
-    return Rates(tuple(found), source="measured here, one core")
+    return Rates(tuple(found), source="measured here, one core", score=_score_here())
+
+
+def _score_here() -> float:
+    """`Rates.score` of one core of this machine, for rows that follow each other."""
+    heads, width, rows = 4, 64, 12 * PAGE
+    shapes = page_shapes(1, rows // PAGE, width, width_of("float32"))
+    keys, values = (np.ones(shape, np.float32) for shape in shapes)
+    qkv, out = np.ones((rows, 1, heads + 2, width), np.float32), np.empty((rows, heads * width), np.float32)
+    given = qkv, keys, values, np.array([0, rows]), np.array([0]), np.arange(rows // PAGE)[None], 0, out
+    seconds = []
+    for _ in range(ROUNDS + 1):
+        begin = time.perf_counter()
+        paged.attend(*given)
+        seconds.append(time.perf_counter() - begin)
+    return min(seconds[1:]) / (rows * (rows + 1) / 2 * heads * width)
 
 
 def rates_of(machine: Machine, kind: str) -> Rates:
@@ -171,7 +193,8 @@ def rates_of(machine: Machine, kind: str) -> Rates:
     read, flops = compute.bandwidth * compute.efficiency, compute.peak * compute.efficiency
     seconds = tuple(max(1 / read, 2 * rows / nbytes / flops) for rows in ROWS)
     outer = machine.levels[-1]
-    return Rates(seconds, 2 * machine.levels[0].latency, outer.latency, outer.bandwidth, machine.name)
+    wait = 2 * machine.levels[0].latency
+    return Rates(seconds, wait, outer.latency, outer.bandwidth, machine.name, 4 / flops)  # two products of two flops
 
 
 def serving_price(
@@ -197,9 +220,9 @@ def serving_price(
     shares = [len(layers) / shape.layers for layers in shape.layers_of(stages)]
     heads_of = [float(n == stages - 1) for n in range(stages)]
 
-    def stage(share: float, head: float, count: int, seen: float, heads: int, groups: int) -> float:
+    def stage(share: float, head: float, count: int, seen: float, heads: int, groups: int, each: int) -> float:
         """Seconds of a pass of so many rows through a stage with that share of the layers, and of its message."""
-        total = share * times.attention(seen * groups)
+        total = share * times.attention(seen * groups, seen * each)
         for name in sizes:
             is_head = name == "head"
             total += times.product(name, heads if is_head else count, head if is_head else share)
@@ -208,9 +231,12 @@ def serving_price(
             return total
         return total + rates.latency + (0.0 if head else 4 * count * shape.width / rates.bandwidth)
 
-    def step(count: int, seen: float, heads: int, groups: int = 1) -> list[float]:
-        """Seconds of a step on each stage: so many rows that read `seen` tokens of keys and values, and its answers."""
-        return [stage(share, head, count, seen, heads, groups) for share, head in zip(shares, heads_of, strict=True)]
+    def step(count: int, seen: float, heads: int, groups: int = 1, each: int = 1) -> list[float]:
+        """Seconds of a step on each stage: so many rows, `each` of a text, that see `seen` tokens of keys and values,
+        which are read once a group of rows; and its answers.
+        """
+        ends = zip(shares, heads_of, strict=True)
+        return [stage(share, head, count, seen, heads, groups, each) for share, head in ends]
 
     decode: dict[int, float] = {}
     for many in sorted({1, 8, texts}):
@@ -221,7 +247,7 @@ def serving_price(
     for length in sorted({min(128, context), context}):
         pieces = [min(rows, length - begin) for begin in range(0, length, rows)]
         each_piece = [
-            step(piece, begin + piece / 2, 1 if begin + piece >= length else 0, times.passes(piece))
+            step(piece, begin + piece / 2, 1 if begin + piece >= length else 0, times.passes(piece), piece)
             for begin, piece in zip(range(0, length, rows), pieces, strict=True)
         ]
         first[length] = sum(map(max, each_piece[:-1])) + sum(each_piece[-1])

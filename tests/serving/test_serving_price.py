@@ -49,6 +49,22 @@ def test_bytes_and_seconds_are_those_of_the_formulas(tmp_path):
     )
 
 
+def test_scores_of_attention_cost_what_they_take(tmp_path):
+    shape = read_shape(write_model(tmp_path / "model", "llama", vocab_size=64))
+    free, dear = (Rates((0.0,) * len(ROWS), 0.0, score=score) for score in (0.0, 1.0))
+    each = shape.layers * shape.heads * shape.head_width
+    for ranks in (1, 2):
+        found = serving_price(shape, "float32", ranks, dear, context=200, texts=3, rows=150)
+        assert found.decode[3] == 3 * 200 * each / ranks
+        assert (
+            found.first[200] == (150 * 75 + 50 * 175) * each / ranks
+        )  # each row sees half of its piece, and what is before
+    assert serving_price(shape, "float32", 1, free, context=200, texts=3).first[200] == 0
+    places, step = Places(), full_step(Places(), 2, 64, 20)
+    told = priced(ComputeTimes(shape, "float32", 1, dear).plan(places, step), machine_of_rates(dear, places)).seconds
+    assert told == pytest.approx(((63 + 0.5) + 19 * (45 + 19 / 2)) * each)
+
+
 def test_stages_work_on_steps_of_their_own(tmp_path):
     sizes = {"vocab_size": 64, "hidden_size": 96, "intermediate_size": 128, "head_dim": 32, "num_hidden_layers": 5}
     shape = read_shape(write_model(tmp_path / "model", "llama", **sizes))
