@@ -47,9 +47,11 @@ def check(step: TracedModel, *args: Any, seed: int = 0, size: float = 1e-4, **op
     """Both tests of a model at its arguments, in random directions that do not depend on the number of ranks.
 
     size: of the larger of the two changes of the Taylor test, relative to the size of each argument (to 1 where it is
-    0). Collective. Raises `BlowUpError` if a value or a change of it is nan or inf: the operation, its line and cell.
+    0). Networks within are taken in double precision. Collective. Raises `BlowUpError` if a value or a change of it is
+    nan or inf: the operation, its line and cell.
     """
     require_model(step, "what is checked")
+    args = tuple(arg.at(arg.values, np.float64) if isinstance(arg, Network) else arg for arg in args)
     rng = np.random.default_rng(seed)
     changes = [_random(arg, rng, _size(arg)) for arg in args]
     graph = jvp_graph(step.graph(*args, **options), (True,) * len(args))

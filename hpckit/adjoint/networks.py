@@ -21,6 +21,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from hpckit.adjoint.trace import ROOM, Axes, Traced, as_node, refusal
 from hpckit.comm.agree import max_of_ranks, sum_of_ranks
@@ -50,23 +51,26 @@ class Network:
 
     layers: a `Sequential` (as from `hp.nn.mlp`) of `Linear`, activations, and on 2-D grids `Convolution` with stride 1
     and padding size // 2. A convolution sees neighbors through halos; beyond walls a field is what its walls say, and
-    what was computed is zero, as with `hp.nn`. seed: of the first values, in double precision.
+    what was computed is zero, as with `hp.nn`. seed: of the first values. dtype: of the weights and of the arithmetic
+    of the layers, float64 or float32, which takes features and gives results with 24 bits; fields remain in double.
 
-    parameters: for the optimizers of `hp.nn`. values: all weights, float64[parameters.size]; a gradient has this shape,
-    and goes to `parameters.grads`. Raises `InputError` for other layers.
+    parameters: for the optimizers of `hp.nn`. values: all weights, dtype[parameters.size]; a gradient has this shape,
+    in double, and goes to `parameters.grads`. Raises `InputError` for other layers, and for other dtypes.
     """
 
-    def __init__(self, layers: Layer, seed: int = 0) -> None:
-        self.parameters = Parameters(layers.parameters(), np.float64)
+    def __init__(self, layers: Layer, seed: int = 0, dtype: npt.DTypeLike = np.float64) -> None:
+        if np.dtype(dtype) not in (np.float64, np.float32):
+            raise InputError(f"a network of {np.dtype(dtype)} within a model", do="take float64 or float32")
+        self.parameters = Parameters(layers.parameters(), dtype)
         self.parameters.initialize(seed)
         self.values: np.ndarray = self.parameters.values
         flat = list(_flat(layers))
         self.stages = _stages(flat, self.parameters.offsets)
 
-    def at(self, values: np.ndarray) -> Network:
-        """The same layers with other weights, which no optimizer changes."""
+    def at(self, values: np.ndarray, dtype: npt.DTypeLike | None = None) -> Network:
+        """The same layers with other weights, which no optimizer changes; of another dtype if one is given."""
         found = copy.copy(self)
-        found.values = np.asarray(values, np.float64)
+        found.values = np.asarray(values, dtype or self.values.dtype)
         return found
 
 
@@ -134,14 +138,15 @@ def run_network(
     else:
         features = args if node.op == "apply" else args[: len(args) - results]
         more = args[len(features) :]
-    x, other = _rows(features, shape), _rows(more, shape)
-    found = np.empty((len(x), results if node.op != "pull" else len(features)))
+    x, other = (_rows(each, shape, weights.dtype) for each in (features, more))
+    found = np.empty((len(x), results if node.op != "pull" else len(features)), weights.dtype)
     for first in range(0, len(x), CHUNK):
         part = slice(first, first + CHUNK)
         if node.op == "apply":
             found[part], _ = forward(layers, weights, x[part])
         elif node.op == "push":
-            found[part] = pushed(layers, weights, change if np.ndim(change) else None, x[part], other[part])
+            moved = change.astype(weights.dtype) if np.ndim(change) else None
+            found[part] = pushed(layers, weights, moved, x[part], other[part])
         else:
             found[part], pairs = backward(layers, weights, x[part], other[part])
             real = min(CHUNK, cells - first)  # without the rows that fill up
@@ -154,7 +159,7 @@ def run_network(
 def _sum_of_products(every: Sequence[Pairs], size: int, comm: MPI.Comm, count: int) -> np.ndarray:
     """The sensitivities to the weights, from the rows of all chunks and ranks."""
     maps = [layer for layer, _, _ in every[0]]
-    chunks = [[(np.hstack([x, np.ones((len(x), 1))]), dy) for _, x, dy in pairs] for pairs in every]
+    chunks = [[(np.hstack([x, np.ones((len(x), 1))]), dy.astype(np.float64)) for _, x, dy in pairs] for pairs in every]
     largest = np.max([[m for pair in pairs for each in pair for m in np.abs(each).max(0)] for pairs in chunks], axis=0)
     largest[~np.isfinite(largest)] = np.inf
     max_of_ranks(comm, largest)
@@ -186,10 +191,10 @@ def _sum_of_products(every: Sequence[Pairs], size: int, comm: MPI.Comm, count: i
     return found
 
 
-def _rows(values: Sequence[Any], shape: Sequence[int]) -> np.ndarray:
+def _rows(values: Sequence[Any], shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
     """A row a cell of some arrays and numbers; rows of zeros make their number a multiple of `ROWS`."""
     cells = int(np.prod(shape))
-    found = np.zeros((-(-cells // ROWS) * ROWS, len(values)))
+    found = np.zeros((-(-cells // ROWS) * ROWS, len(values)), dtype)
     for k, each in enumerate(values):
         found[:cells, k] = each.reshape(-1) if np.ndim(each) else each
     return found

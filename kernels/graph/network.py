@@ -47,7 +47,9 @@ Pairs = list[tuple[Map, np.ndarray, np.ndarray]]
 
 
 def forward(layers: Layers, weights: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
-    """The result for rows x [n, inputs], n a multiple of `ROWS`; of each layer what `backward` needs."""
+    """The result for rows x [n, inputs], n a multiple of `ROWS`; of each layer what `backward` needs. Rows and weights
+    are of one dtype, float64 or float32.
+    """
     saved = []
     for layer in layers:
         if isinstance(layer, Map):
@@ -87,7 +89,7 @@ def backward(layers: Layers, weights: np.ndarray, x: np.ndarray, dy: np.ndarray)
 
 
 def _product(x: np.ndarray, matrix: np.ndarray) -> np.ndarray:
-    out = np.empty((len(x), matrix.shape[1]))
+    out = np.empty((len(x), matrix.shape[1]), x.dtype)
     tile.multiply(np.ascontiguousarray(x), tile.pack(matrix), out)
     return out
 

@@ -120,15 +120,18 @@ def networks(mesh):
     """Gradients of steps with networks within, in fields, weights and a number."""
     nn = hp.nn
     dec, rng = hp.Decomposition(SHAPE, mesh.topology, 1), np.random.default_rng(3)
-    cells = A.Network(nn.mlp([4, 8, 2], "gelu"))
+    mlp = nn.mlp([4, 8, 2], "gelu")
     layers = nn.Convolution(2, 3, padding=1, name="a"), nn.SiLU(), nn.Convolution(3, 1, padding=1, name="b")
-    args = whole(dec, mesh, rng), whole(dec, mesh, rng), cells, A.Network(nn.Sequential(layers)), 0.3
-    found = A.check(closed, *args)
-    assert found.passed, found
+    u, v = whole(dec, mesh, rng), whole(dec, mesh, rng)
     total = A.model(lambda u, v: (u * u + v * u).sum())
-    value, slopes = A.Window(closed, 3, total, memory=0).gradient(*args)
-    gathered = [each.gather() if isinstance(each, hp.Field) else np.array(each) for each in slopes]
-    if mesh.rank == 0:
+    for dtype in (np.float64, np.float32):
+        args = u, v, A.Network(mlp, dtype=dtype), A.Network(nn.Sequential(layers), dtype=dtype), 0.3
+        found = A.check(closed, *args)
+        assert found.passed, found
+        value, slopes = A.Window(closed, 3, total, memory=0).gradient(*args)
+        gathered = [each.gather() if isinstance(each, hp.Field) else np.array(each) for each in slopes]
+        if mesh.rank:
+            continue
         assert [np.ndim(each) for each in gathered] == [2, 2, 1, 1, 0]
         assert all(abs(each).max() > 0 for each in gathered)
         print(hashlib.sha256(b"".join(each.tobytes() for each in (*gathered, np.array(value)))).hexdigest())

@@ -121,7 +121,9 @@ class BoundProgram:
         given = [each for each in inputs.values() if isinstance(each, Field)]
         given += [each for each in (*outs, *added) if each is not None]
         halos = tuple([field.decomposition.halo for field in given])
-        key = halos, tuple([each is not None for each in added]), filled, self._place.mesh.observer.on
+        same = [id(field.data) for field in given]
+        twice = None if len(set(same)) == len(same) else tuple([same.index(each) for each in same])
+        key = halos, twice, tuple([each is not None for each in added]), filled, self._place.mesh.observer.on
         script = self._scripts.get(key)
         if script is None:
             script = self._scripts[key] = Script(self._place, inputs, outs, filled, added, self._first)

@@ -31,7 +31,7 @@ ScriptTurn = tuple[Sequence[Field], Numbers]
 
 
 class Script:
-    """The parts for fields like those given. values: the slot of each array on the way.
+    """The parts for fields like those given, and as often the same one. values: the slot of each array on the way.
 
     first: for each output the number of the first that is equal to it.
     """
@@ -55,10 +55,12 @@ class Script:
         self._models += [out for out in (*outs, *added) if out is not None]
         self._given = len(self._models)
         self.values = {node: slot for slot, (node, _) in enumerate(given)}
+        beyond: dict[int, Any] = {}  # of each array given the walls that its halo is filled by
         for slot, (node, field) in enumerate(given):
             if node not in program.halo:
                 continue
-            if not place.fits(node, field):
+            walls = walls_of(node)
+            if not place.fits(node, field) or beyond.setdefault(id(field.data), walls) != walls:
                 self.values[node] = self._slot(place.kept(("copy", node), node))
                 self._move(slot, self.values[node])
             self._set_walls(node, self.values[node])

@@ -64,8 +64,8 @@ class Pool:
         for k, result in enumerate(graph.outputs):  # so that each is computed where it stays
             halos[k] = tuple(map(max, halos[k], programs[0].halo.get(result, zero)))
         self.seeds = back.inputs[len(graph.inputs) :]
-        shape, topology = state[0].decomposition.shape, state[0].mesh.topology
-        plain = type(state[0].decomposition)(shape, topology, 0)
+        self.shape, topology = state[0].decomposition.shape, state[0].mesh.topology
+        plain = type(state[0].decomposition)(self.shape, topology, 0)
         largest = 8 * math.prod(int(n.max()) + 16 for n in plain.all_owned()) * self.fields  # bytes, alike on all ranks
         self.kept = int(max(0, min(steps - 1, memory // largest - 4)))
         bindings = min(self.kept, 1000) + 8

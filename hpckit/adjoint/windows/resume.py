@@ -102,11 +102,13 @@ class Walks:
         return [*states, *_named("now", pool.now), *_named("slope", pool.slopes)]
 
 
-def name_of(graph: Any, steps: int, at: Sequence[int], cost: TracedModel) -> str:
-    """What tells windows apart: a hash of the step's graph, of what the cost's function does, and of the times."""
+def name_of(graph: Any, shape: Sequence[int], steps: int, at: Sequence[int], cost: TracedModel) -> str:
+    """What tells windows apart: a hash of the step's graph and the grid, of what the cost's function does, and of the
+    times.
+    """
     code = getattr(cost.function, "__code__", None)
     told = cost.name, code and _code(code)
-    said = f"{graph}\n{[node.value for node in graph.inputs]}\n{graph.grid}\n{told}\n{steps}\n{list(at)}"
+    said = f"{graph}\n{[node.value for node in graph.inputs]}\n{graph.grid}\n{shape}\n{told}\n{steps}\n{list(at)}"
     return hashlib.sha256(said.encode()).hexdigest()[:16]
 
 

@@ -100,7 +100,7 @@ class Window:
         walks = self._walks
         if walks is None and self._folder is not None:
             walks = self._walks = Walks(pool.comm, self._folder, self._every)
-        name = name_of(pool.graph, self.steps, sorted(self.at), self.cost) if walks else ""
+        name = name_of(pool.graph, pool.shape, self.steps, sorted(self.at), self.cost) if walks else ""
         place = (walks.place(pool, name) if walks else None) or WalkPlace(0, pool.kept, {})
         costs = place.costs
         straight = pool.linear and walks is None and self.at == {last}
