@@ -125,12 +125,13 @@ class SplitModel(SplitState):
         while done < count:
             depth = min(self.sweeps, count - done)
             goes_on = done + depth < count
+            is_read = depth > 1 or goes_on  # the pressure of the first of them
             advance(rims(rows, 0))
-            if depth > 1 or goes_on:
+            if is_read:
                 with timer("halo"):
                     self.pressure_exchange.start(self.pressure)
             advance(core(rows, depth))
-            if depth > 1 or goes_on:
+            if is_read:
                 with timer("halo"):
                     self.pressure_exchange.finish(self.pressure)
             for substep in range(1, depth):

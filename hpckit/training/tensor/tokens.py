@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -192,7 +191,11 @@ class AttentionBranch(Branch):
         step.rounded(x)  # it is: this marks it as such
         met = [part.meet(x, flat, step) for part, flat in zip(self.parts, flats, strict=True)]
         outs = [_forward(part.out, step) for part in self.parts]
-        change = self._summed([saved["mixed"] for saved in met], normed, step, outs)
+        mixed = [
+            saved["mixed"].reshape(*step.tokens, part.out.weight.shape[0])
+            for part, saved in zip(self.parts, met, strict=True)
+        ]
+        change = self._summed(mixed, normed, step, outs)
         kept = [
             {"x": x, "pass": step} if part.recompute else saved for part, saved in zip(self.parts, met, strict=True)
         ]
@@ -225,7 +228,7 @@ class AttentionBranch(Branch):
         for number in range(self._chunks):
             of = self._ranks.every_piece(step.tokens, (number, self._chunks), own)
             each = zip(arrays, products, strict=True)
-            summands = [product(array.reshape(math.prod(step.tokens), -1)[of]) for array, product in each]
+            summands = [product(rows(array)[of]) for array, product in each]
             leaving.append(self._leave(number, summands, step))
         return self._left(leaving, own, step)
 

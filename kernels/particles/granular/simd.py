@@ -326,10 +326,10 @@ def place_contacts(places, second, slid, start, entries, ids, owners, others, co
 
 @jit(noalias=True)
 def roll(spins, torques, inverse_inertia, slots, half):
-    """Add `half` times the angular acceleration to the spins [slots, 4]; the fourth component of torques is 0."""
+    """Add `half` times the angular acceleration to the spins [slots, 4], whose fourth components stay."""
     for s in range(slots):
         factor = half * inverse_inertia[s]
-        for d in range(RECORD):
+        for d in range(3):
             spins[s, d] += factor * torques[s, d]
 
 
