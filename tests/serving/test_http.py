@@ -36,7 +36,7 @@ class Running:
     def __init__(self, folder, token="", waiting=256, most_body=1 << 16, **options):
         self.engine = Engine(folder, texts=4, rows=64, **options)
         self.service = Service(self.engine, waiting)
-        app = application(self.service, "small", token, most_body)
+        app = application(self.service, ["small", "tiny"], token, most_body)
         self.server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error"))
         self.thread = threading.Thread(target=self.server.run)
         self.thread.start()
@@ -140,12 +140,32 @@ def test_parts_of_a_character_keep_their_names_and_bytes(running):
 
 
 def test_small_routes(running):
-    assert json.loads(running.ask("/v1/models")[1])["data"][0]["id"] == "small"
+    assert [one["id"] for one in json.loads(running.ask("/v1/models")[1])["data"]] == ["small", "tiny"]
     assert json.loads(running.ask("/health")[1]) == {"status": "ok"}
     assert json.loads(running.ask("/tokenize", {"prompt": "ab"})[1])["tokens"] == [97, 98]
     assert json.loads(running.ask("/detokenize", {"tokens": [97, 98]})[1])["prompt"] == "ab"
     lines = [line for line in running.ask("/metrics")[1].splitlines() if not line.startswith("#")]
     assert {line.split("{")[0].split()[0]: float(line.split()[-1]) for line in lines}["hpckit_steps_total"] > 0
+
+
+CHAT = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2}
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [("v1/completions", PLAIN), ("v1/chat/completions", CHAT), ("tokenize", PLAIN), ("detokenize", {"tokens": [97]})],
+)
+def test_a_request_for_another_model_finds_none(running, path, body):
+    for name in (None, "", "small", "tiny"):  # its second name
+        answer, text = running.ask(f"/{path}", {**body, "model": name})
+        assert answer.status == 200
+        assert json.loads(text).get("model", "small") == "small"
+    answer, text = running.ask(f"/{path}", {**body, "model": "large"})
+    found = json.loads(text)["error"]
+    assert (answer.status, found["code"], found["param"]) == (404, "model_not_found", "model")
+    assert "large" in found["message"]
+    assert "small or tiny" in found["message"]
+    assert running.ask(f"/{path}", {**body, "model": ["small"]})[0].status == 400
 
 
 @pytest.mark.parametrize(

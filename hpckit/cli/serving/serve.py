@@ -38,7 +38,13 @@ def main(arguments: list[str]) -> int:
     add_engine(it)
     it.add_argument("--host", default="127.0.0.1", metavar="ADDRESS", help="where to listen (127.0.0.1)")
     it.add_argument("--port", type=int, default=8000, metavar="P", help="0: any that is free (8000)")
-    it.add_argument("--name", default="", metavar="NAME", help="of the model in answers (that of its folder)")
+    it.add_argument(
+        "--name",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="of the model, as often as it has names; the first is that of answers (that of its folder)",
+    )
     it.add_argument(
         "--token-file",
         type=Path,
@@ -85,9 +91,9 @@ def _serve(engine: Engine, listening: socket.socket, options: argparse.Namespace
 
     token = _token(options)
     engine.warm()
-    service, name = Service(engine, options.waiting), options.name or options.model.resolve().name
+    service, names = Service(engine, options.waiting), options.name or [options.model.resolve().name]
     config = uvicorn.Config(
-        application(service, name, token),
+        application(service, names, token),
         log_level="warning",
         timeout_graceful_shutdown=max(1, round(options.patience)),
         server_header=False,
@@ -112,7 +118,7 @@ def _serve(engine: Engine, listening: socket.socket, options: argparse.Namespace
     host, port = listening.getsockname()[:2]
     matrices = bytes_text(engine.weights.nbytes * engine.team.columns)
     print(
-        f"serving {name} on http://{f'[{host}]' if ':' in host else host}:{port}: {engine.weights.kind} weights of"
+        f"serving {names[0]} on http://{f'[{host}]' if ':' in host else host}:{port}: {engine.weights.kind} weights of"
         f" {matrices}, {engine.blocks.count} blocks of keys and values, {engine.team.size} rank(s)"
         f"{f', {engine.team.replicas} replicas' if engine.team.replicas > 1 else ''}",
         flush=True,

@@ -7,7 +7,7 @@ import hmac
 import json
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
 from hpckit.errors import HpckitError, InputError, SetupError
@@ -37,8 +37,21 @@ class BodyTooLarge(Exception):
     """The body is longer than allowed."""
 
 
-def application(service: Service, model: str, token: str = "", most_body: int = MOST_BODY) -> Starlette:
-    """The ASGI application. model: its name in answers. token: what clients must send as bearer, if any."""
+class UnknownModel(Exception):
+    """The request names another model than is served."""
+
+
+def application(service: Service, names: Sequence[str], token: str = "", most_body: int = MOST_BODY) -> Starlette:
+    """The ASGI application. names: of the model, by which requests may ask for it; the first is that of answers.
+    token: what clients must send as bearer, if any.
+    """
+
+    def require(name: object) -> None:
+        """Raise `UnknownModel` for another name; a request may leave it out."""
+        if not isinstance(name, str | None):
+            raise InputError("model is not a name", do=f"send {json.dumps(names[0])}, or leave it out")
+        if name and name not in names:
+            raise UnknownModel(f"there is no model {name:.80}; the one that is served is {' or '.join(names)}")
 
     async def completions(request: Request) -> Response:
         return await _complete(request, CompletionRequest)
@@ -49,6 +62,7 @@ def application(service: Service, model: str, token: str = "", most_body: int = 
     async def _complete(request: Request, kind: type[CompletionRequest] | type[ChatRequest]) -> Response:
         service.require_room()
         asked = checked(kind, await _body(request, most_body))
+        require(asked.model)
         engine = service.engine
         prompts = asked.prompts(engine)
         ways = [asked.way(room_for(engine, prompt)) for prompt in prompts]
@@ -57,7 +71,7 @@ def application(service: Service, model: str, token: str = "", most_body: int = 
         for prompt, way in zip(prompts, ways, strict=True):
             engine.check(prompt, way)
         name = f"{'chatcmpl' if kind is ChatRequest else 'cmpl'}-{uuid.uuid4().hex}"
-        answers = Answers(engine, asked, name, asked.model or model, prompts)
+        answers = Answers(engine, asked, name, names[0], prompts)
         events = service.ask(
             name, prompts, ways, request.is_disconnected, priority=asked.priority, salt=asked.cache_salt
         )
@@ -73,17 +87,16 @@ def application(service: Service, model: str, token: str = "", most_body: int = 
             raise ClientDisconnect
         return JSONResponse(answers.whole(choices, sum(found.values())))
 
-    def known() -> dict[str, Any]:
-        one = {"id": model, "object": "model", "created": begun, "owned_by": "hpckit"}
+    def known(name: str) -> dict[str, Any]:
+        one = {"id": name, "object": "model", "created": begun, "owned_by": "hpckit"}
         return {**one, "max_model_len": service.engine.longest}
 
     async def models(request: Request) -> Response:
-        return JSONResponse({"object": "list", "data": [known()]})
+        return JSONResponse({"object": "list", "data": [known(name) for name in names]})
 
     async def named(request: Request) -> Response:
-        if (name := request.path_params["name"]) != model:
-            return _error(404, f"there is no model {name:.80}; the one that is served is {model}", "not_found_error")
-        return JSONResponse(known())
+        require(request.path_params["name"])
+        return JSONResponse(known(request.path_params["name"]))
 
     async def health(request: Request) -> Response:
         why = service.failed or ("shutting down" if service.draining else "")
@@ -94,6 +107,7 @@ def application(service: Service, model: str, token: str = "", most_body: int = 
 
     async def tokenize(request: Request) -> Response:
         body = await _body(request, most_body)
+        require(body.get("model"))
         engine = service.engine
         if "messages" in body:
             (tokens,) = checked(ChatRequest, body).prompts(engine)
@@ -104,8 +118,9 @@ def application(service: Service, model: str, token: str = "", most_body: int = 
         return JSONResponse({"tokens": tokens, "count": len(tokens), "max_model_len": engine.longest})
 
     async def detokenize(request: Request) -> Response:
-        tokens = (await _body(request, most_body)).get("tokens")
-        vocab = service.engine.shape.vocab
+        body = await _body(request, most_body)
+        require(body.get("model"))
+        tokens, vocab = body.get("tokens"), service.engine.shape.vocab
         if not isinstance(tokens, list) or not all(type(one) is int and 0 <= one < vocab for one in tokens):
             raise InputError(f"tokens are whole numbers from 0 to {vocab - 1}", do='send {"tokens": [1, 2]}')
         return JSONResponse({"prompt": service.engine.tokenizer.decode(tokens)})
@@ -146,6 +161,8 @@ def _guarded(handler: Handler, path: str, token: str) -> Handler:
             return await handler(request)
         except BodyTooLarge as problem:
             return _error(413, str(problem), "invalid_request_error")
+        except UnknownModel as problem:
+            return _error(404, str(problem), "not_found_error", param="model", code="model_not_found")
         except Overload as problem:
             return _error(429, str(problem), "overloaded", {"retry-after": f"{problem.seconds:.0f}"})
         except Failed as problem:
@@ -171,9 +188,18 @@ async def _broken(request: Request, problem: Exception) -> Response:
     return _error(500, f"the server has failed: {type(problem).__name__}", "server_error")
 
 
-def _error(status: int, message: str, kind: str, headers: dict[str, str] | None = None) -> Response:
-    body = {"error": {"message": message, "type": kind, "param": None, "code": status}}
-    return JSONResponse(body, status, headers)
+def _error(
+    status: int,
+    message: str,
+    kind: str,
+    headers: dict[str, str] | None = None,
+    param: str | None = None,
+    code: int | str = 0,
+) -> Response:
+    """An error in OpenAI's form; code: where it is not the status."""
+    return JSONResponse(
+        {"error": {"message": message, "type": kind, "param": param, "code": code or status}}, status, headers
+    )
 
 
 async def _body(request: Request, most: int) -> dict[str, Any]:

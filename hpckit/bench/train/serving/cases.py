@@ -128,7 +128,7 @@ def overhead(folder: Path, rounds: int, rows: int) -> dict[str, Any]:
         return found
 
     engine.model.run = timed  # type: ignore[method-assign]
-    server = uvicorn.Server(uvicorn.Config(application(Service(engine), "bench"), port=0, log_level="error"))
+    server = uvicorn.Server(uvicorn.Config(application(Service(engine), ["bench"]), port=0, log_level="error"))
     thread = threading.Thread(target=server.run)
     thread.start()
     while not server.started and thread.is_alive():
