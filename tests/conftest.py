@@ -13,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -202,6 +202,16 @@ def mpirun(request: pytest.FixtureRequest) -> Callable[..., Outcome]:
         return outcome
 
     return run
+
+
+def by_day(cases: Iterable, *daily: object) -> list:
+    """The cases of a test; all but the daily ones wait for the night."""
+    return [
+        pytest.param(
+            *(case if isinstance(case, tuple) else (case,)), marks=[] if case in daily else pytest.mark.nightly
+        )
+        for case in cases
+    ]
 
 
 def wait_until(true: Callable[[], object], what: str = "waited in vain") -> None:

@@ -59,6 +59,7 @@ def test_training_alone_refuses_biases(tmp_path):
         training.read_shape(tmp_path, "llama")
 
 
+@pytest.mark.nightly
 def test_what_a_silent_file_means_is_as_in_transformers(tmp_path):
     transformers = pytest.importorskip("transformers", reason="transformers is not installed")
     sizes = {**LLAMA, "num_attention_heads": 32, "hidden_size": 64, "num_local_experts": 4, "num_experts_per_tok": 2}

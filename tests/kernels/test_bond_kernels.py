@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from conftest import by_day
 
 from hpckit.kernels.particles.molecules.bonds import reference, simd
 from hpckit.kernels.particles.molecules.bonds.forms import FORMS
@@ -26,7 +27,7 @@ def test_the_force_of_a_bond_is_the_derivative_of_its_energy(name):
         assert np.isnan(FORMS[name].py_func(1.6**2, PARAMETERS[name][0])[0])
 
 
-@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("name", by_day(FORMS, "harmonic"))
 def test_kernels_agree_with_the_reference(name):
     """A chain of 30, some of it ghosts; slots without a particle; every third particle has an image far away."""
     rng = np.random.default_rng(3)

@@ -28,11 +28,14 @@ FORMS += [Form(isa, "f", types) for isa in VECTOR_ISAS for types in (3, 11)]
 FORMS += [Form(isa, exact=True) for isa in VECTOR_ISAS]
 
 
-def narrow_at_night(forms):
-    """The forms, those of vectors narrower than this processor's for the nightly run: they compile the same source."""
+def narrow_at_night(forms, also=lambda form: False):
+    """The forms, those of vectors narrower than this processor's for the nightly run: they compile the same source.
+
+    also: which others may wait.
+    """
     daily = vectors.available()[0], "scalar"
     return [
-        pytest.param(*each, marks=() if each[0].isa in daily else pytest.mark.nightly)
+        pytest.param(*each, marks=() if each[0].isa in daily and not also(each[0]) else pytest.mark.nightly)
         for each in (form if isinstance(form, tuple) else (form,) for form in forms)
     ]
 

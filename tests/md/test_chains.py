@@ -47,7 +47,7 @@ def system_of(folder, text):
     "what",
     [
         ("fene", "fene", "30.0 1.5 1.0 1.0"),
-        ("lj 1 1 1", "harmonic", "300.0 0.97"),
+        pytest.param(("lj 1 1 1", "harmonic", "300.0 0.97"), marks=pytest.mark.nightly),
         pytest.param(("lj/coul 0.0 1.0 1.0", "morse", "60.0 3.0 0.97"), marks=pytest.mark.nightly),
     ],
 )

@@ -7,6 +7,7 @@ import json
 
 import numpy as np
 import pytest
+from conftest import by_day
 from lammps_runs import needs_lammps, run_lammps, same_bits, thermo_rows
 from mpi4py import MPI
 from potential_files import write_charged_chains
@@ -81,7 +82,7 @@ def started(folder, name):
 
 
 @needs_lammps
-@pytest.mark.parametrize("name", ["cut", "damped", "ewald", "pppm", pytest.param("order 4", marks=slow)])
+@pytest.mark.parametrize("name", by_day(("cut", "damped", "ewald", "pppm", "order 4"), "damped", "ewald", "pppm"))
 def test_energies_and_pressures_follow_lammps_for_200_steps(tmp_path, name):
     printed = run_lammps(tmp_path, script(name, tmp_path))
     expected = thermo_rows(printed)
@@ -134,7 +135,7 @@ class Kept:
 
 
 @needs_lammps
-@pytest.mark.parametrize(("name", "close"), [("ewald", 3e-6), ("pppm", 1e-8)])
+@pytest.mark.parametrize(("name", "close"), [pytest.param("ewald", 3e-6, marks=slow), ("pppm", 1e-8)])
 def test_each_run_of_a_script_splits_charges_for_its_box(tmp_path, name, close):
     """Two runs alike in a box that shrinks, as of LAMMPS; a checkpoint within the second goes on with the same bits.
 

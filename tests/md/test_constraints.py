@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from conftest import by_day
 from lammps_runs import needs_lammps, run_lammps, same_bits, thermo_rows
 from mpi4py import MPI
 from potential_files import write_water
@@ -79,7 +80,7 @@ def script(name, folder):
 
 
 @needs_lammps
-@pytest.mark.parametrize("name", FIXES)
+@pytest.mark.parametrize("name", by_day(FIXES, "nve", "npt"))
 def test_rigid_water_follows_lammps_for_200_steps(tmp_path, name):
     expected = thermo_rows(run_lammps(tmp_path, script(name, tmp_path)))
     config = Config.model_validate(settings_of(tmp_path / f"in.{name}").tree)

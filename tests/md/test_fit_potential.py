@@ -53,7 +53,7 @@ def frames_of(energy, p, switch=None, offset=0.0, count=4):
     return made
 
 
-@pytest.mark.parametrize(("switch", "offset"), [(None, 0.0), (2.2, -3.5)])
+@pytest.mark.parametrize(("switch", "offset"), [pytest.param(None, 0.0, marks=pytest.mark.nightly), (2.2, -3.5)])
 def test_known_parameters_are_found(switch, offset):
     wanted = np.array([2.0, 0.7, 4.0])
     frames = frames_of(yukawa, wanted, switch, offset)

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from conftest import by_day
 from lammps_runs import needs_lammps, run_lammps, same_bits, thermo_rows
 from mpi4py import MPI
 from potential_files import write_branched_chains, write_water
@@ -63,7 +64,7 @@ def script(name, folder):
 
 @needs_lammps
 @pytest.mark.parametrize(
-    ("name", "inner"), [("harmonic", 1), ("charmm", 1), pytest.param("opls", 1, marks=nightly), ("opls", 4)]
+    ("name", "inner"), by_day([("harmonic", 1), ("charmm", 1), ("opls", 1), ("opls", 4)], ("charmm", 1), ("opls", 4))
 )
 def test_energies_and_pressures_of_molecules_follow_lammps(tmp_path, name, inner):
     text = script(name, tmp_path)

@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 import pytest
+from conftest import by_day
 from lammps_runs import needs_lammps, run_lammps, thermo_rows
 from mpi4py import MPI
 from test_against_lammps import SHARED
@@ -244,8 +245,11 @@ run 40
 """
 
 
+LOOPS = "geom", "all", "all dist gaussian rot yes", "geom dist gaussian mom no"
+
+
 @needs_lammps
-@pytest.mark.parametrize("loop", ["geom", "all", "all dist gaussian rot yes", "geom dist gaussian mom no"])
+@pytest.mark.parametrize("loop", by_day(LOOPS, *LOOPS[2:]))
 def test_a_script_starts_and_moves_as_lammps_does_it(tmp_path, loop):
     """The same random velocities, so the same temperatures, energies and pressures."""
     text = MORSE.format(loop)
@@ -356,7 +360,7 @@ FIXES = {
 
 
 @needs_lammps
-@pytest.mark.parametrize("name", FIXES)
+@pytest.mark.parametrize("name", by_day(FIXES, "aniso", "xy", "warmer"))
 def test_chains_and_barostats_move_as_those_of_lammps_for_200_steps(tmp_path, name):
     text = (
         MORSE.format("geom")

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from conftest import by_day
 from lammps_runs import needs_lammps, run_lammps, same_bits, thermo_rows
 from mpi4py import MPI
 from potential_files import write_water
@@ -80,11 +81,6 @@ run 200
 )
 
 
-def by_day(cases, *names):
-    """The cases; all but these are for the night."""
-    return [name if name in names else pytest.param(name, marks=pytest.mark.nightly) for name in cases]
-
-
 def figures(system):
     it = measure(system)
     return [it.temperature, it.potential, it.total, it.pressure, *it.tensor]
@@ -144,7 +140,7 @@ CHANGES = {
 
 
 @needs_lammps
-@pytest.mark.parametrize("name", by_day(CHANGES, "shear", "rates"))
+@pytest.mark.parametrize("name", by_day(CHANGES, "rates"))
 def test_boxes_change_as_by_fix_deform_of_lammps_for_200_steps(tmp_path, name):
     text, moving, changes, before = CHANGES[name]
     text += f"change_box all triclinic {before}{'remap units box' if before else ''}\n" + END.format(moving)
@@ -169,7 +165,7 @@ PRESSURES = {
 
 
 @needs_lammps
-@pytest.mark.parametrize("name", by_day(PRESSURES, "tri", "some"))
+@pytest.mark.parametrize("name", by_day(PRESSURES, "tri"))
 def test_barostats_tilt_boxes_as_those_of_lammps_for_200_steps(tmp_path, name):
     text, moving = PRESSURES[name]
     text += "change_box all triclinic\n" + END.format(moving).replace(TENSOR, f"{TENSOR} lx ly lz xy xz yz")
@@ -304,7 +300,13 @@ class Kept:
 
 
 @needs_lammps
-@pytest.mark.parametrize("moving", ["nve\nfix 2 all deform 1 xy erate 2.5 z wiggle 0.3 0.2", PRESSURES["tri"][1]])
+@pytest.mark.parametrize(
+    "moving",
+    [
+        "nve\nfix 2 all deform 1 xy erate 2.5 z wiggle 0.3 0.2",
+        pytest.param(PRESSURES["tri"][1], marks=pytest.mark.nightly),
+    ],
+)
 def test_boxes_that_change_go_on_from_a_checkpoint_with_the_same_bits(tmp_path, moving):
     """Also between the step that tilts the box beyond half of its edge and the one that flips it."""
     text = LJ.replace("2.0 -1.5 2.5", "2.45 -1.5 2.5") if "deform" in moving else METAL

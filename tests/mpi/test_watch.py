@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import run_limited
+from conftest import by_day, run_limited
 
 from hpckit.cli.ending import end_of_run
 from hpckit.comm.observe.diagnosis import DEAD, LEFT, RUNNING, Call, Rank, diagnose, ranks_text
@@ -35,7 +35,7 @@ def report(folder, name="node-00000/stall.json"):
     return json.loads((folder / name).read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("ranks", by_day([2, 3], 3))
 def test_mismatches_raise_on_every_rank_with_both_call_sites(mpirun, tmp_path, ranks):
     mpirun(ranks, "watch_ranks.py", "mismatches", tmp_path, 30)
 
@@ -93,7 +93,7 @@ def test_what_cannot_end_raises_where_the_watch_checks(mpirun, tmp_path, case):
     assert report(tmp_path)["kind"] == {"gone": "left"}.get(case, case)
 
 
-@pytest.mark.parametrize("words", [[], ["--check"]])
+@pytest.mark.parametrize("words", by_day([[], ["--check"]], ["--check"]))
 def test_a_watched_run_from_the_command_line(tmp_path, words):
     """A program that stalls is ended with the report; a run that does not leaves no trace of it."""
     program = tmp_path / "stalls.py"

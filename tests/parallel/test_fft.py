@@ -15,11 +15,17 @@ from hpckit.plan.tensors.fourier import FourierPlan, fourier_plan
 from hpckit.plan.tensors.layout import Layout, Partial, Replicate, Shard
 from hpckit.plan.topology import Topology
 
+DTYPES = "float64", "complex64", "float32", "complex128"
 
-@pytest.mark.parametrize("counts", [(1, 4), pytest.param((1, 2, 3, 6), marks=pytest.mark.nightly)], ids=str)
-def test_any_number_of_ranks_gives_numpys_values_and_the_same_bits(mpirun, tmp_path, counts):
+
+@pytest.mark.parametrize(
+    ("counts", "dtypes"),
+    [((1, 4), DTYPES[:2]), pytest.param((1, 2, 3, 4, 6), DTYPES, marks=pytest.mark.nightly)],
+    ids=str,
+)
+def test_any_number_of_ranks_gives_numpys_values_and_the_same_bits(mpirun, tmp_path, counts, dtypes):
     for ranks in counts:
-        mpirun(ranks, "fourier_ranks.py", tmp_path)
+        mpirun(ranks, "fourier_ranks.py", tmp_path, *dtypes)
 
 
 def layout_of(shape, **sizes):

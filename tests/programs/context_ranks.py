@@ -1,7 +1,7 @@
 """Transformers whose samples' tokens are spread over ranks equal the serial model: losses, gradients, norms, steps.
 
-`context_ranks.py 2`: only the third case; `context_ranks.py axes 1`: all meshes of dp, cp, tp and ep with one stage,
-with experts, a shared one among them, and with losses that balance them.
+`context_ranks.py 2 5`: only the third and the sixth case; `context_ranks.py axes 1`: all meshes of dp, cp, tp and ep
+with one stage, with experts, a shared one among them, and with losses that balance them.
 """
 
 import itertools
@@ -186,7 +186,7 @@ if given[:1] == ["axes"]:
     found = list(every_mesh(int(given[1])))
     chosen = found if len(given) < 3 else found[int(given[2]) :: int(given[3])]
 else:
-    chosen = cases[WORLD.size] if not given else [cases[WORLD.size][int(given[0])]]
+    chosen = [cases[WORLD.size][int(n)] for n in given] or cases[WORLD.size]
 for kind, how in chosen:
     equals_serial(kind, **how)
 if WORLD.rank == 0:

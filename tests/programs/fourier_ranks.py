@@ -1,4 +1,4 @@
-"""Fourier transforms on these ranks: `fourier_ranks.py FOLDER`: NumPy's values, and the bits of one rank."""
+"""Fourier transforms on these ranks: `fourier_ranks.py FOLDER DTYPE...`: NumPy's values, and the bits of one rank."""
 
 import sys
 from pathlib import Path
@@ -22,7 +22,7 @@ CASES = {
 }
 for name, (shape, axes) in CASES.items():
     values = random.normal(size=shape)
-    for dtype in ("float64", "float32", "complex128", "complex64"):
+    for dtype in sys.argv[2:]:
         whole = (values + 1j * values[::-1] if dtype.startswith("c") else values).astype(dtype)
         device = SimulatedGpu() if name in ("pencils", "bricks", "plane") and dtype != "float32" else None
         small = 1e-12 if dtype in ("float64", "complex128") else 2e-4

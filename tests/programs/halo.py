@@ -95,7 +95,7 @@ def test_all():
                         [
                             prepared(dec, mesh, np.float32, ()),
                             *(prepared(face, mesh, np.float64, ()) for face in faces),
-                            prepared(dec, mesh, np.int16, (2,)),
+                            prepared(dec, mesh, np.uint8, (2,)),
                             prepared(hp.Decomposition(shape, mesh.topology, 1), mesh, np.complex128, ()),
                         ],
                     ]
