@@ -23,10 +23,10 @@ from hpckit.nn.loss import CrossEntropy
 from hpckit.nn.optimizers import SGD, AdamW, clip_scale, warmup_cosine
 from hpckit.nn.parameters import Parameter
 from hpckit.plan.pipeline.partition import partition_layers
-from hpckit.training.pipeline import Pipeline
+from hpckit.training.pipeline.pipeline import Pipeline
+from hpckit.training.pipeline.stage import measure_layers
 from hpckit.training.precision import LossScale
 from hpckit.training.sampler import Sampler
-from hpckit.training.stage import measure_layers
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ _HOMES = {
     "LossScale": "hpckit.training.precision",
     "MixedPrecision": "hpckit.training.precision",
     "ParameterServer": "hpckit.training.averaging.parameter_server",
-    "Pipeline": "hpckit.training.pipeline",
+    "Pipeline": "hpckit.training.pipeline.pipeline",
     "RowParallel": "hpckit.training.tensor.linear",
     "Sampler": "hpckit.training.sampler",
     "gossip": "hpckit.training.averaging.gossip",
-    "measure_layers": "hpckit.training.stage",
+    "measure_layers": "hpckit.training.pipeline.stage",
     "mixed": "hpckit.training.precision",
     "parameter_server": "hpckit.training.averaging.server",
 }

@@ -15,10 +15,10 @@ from hpckit.errors import InputError
 from hpckit.nn.layer import Pass
 from hpckit.nn.parameters import Parameters, Squares, arithmetic_of
 from hpckit.training.averaging.gossip import LocalSGD
+from hpckit.training.pipeline.stage import Stage
 from hpckit.training.precision import mixed
 from hpckit.training.replicas import Replicas, add_second
-from hpckit.training.sharded import Shards
-from hpckit.training.stage import Stage
+from hpckit.training.sharded.shards import Shards
 
 if TYPE_CHECKING:
     from hpckit.nn.layer import Layer

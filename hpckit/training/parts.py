@@ -15,7 +15,7 @@ from hpckit.plan.pipeline.parts import PartialSum, joined
 
 if TYPE_CHECKING:
     from hpckit.nn.parameters import Parameter
-    from hpckit.training.sharded import Shards
+    from hpckit.training.sharded.shards import Shards
 
 Bind = Callable[[Any], object]
 

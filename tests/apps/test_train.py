@@ -29,7 +29,7 @@ from hpckit.plan.pipeline.partition import TimedLayer
 from hpckit.plan.pipeline.price import price_schedule
 from hpckit.plan.pipeline.schedules import pipeline_schedule
 from hpckit.report.build import build_report
-from hpckit.training.stage import held_bytes
+from hpckit.training.pipeline.stage import held_bytes
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from hpckit.comm.mesh import Mesh
 from hpckit.nn.feedforward import mlp
 from hpckit.nn.loss import CrossEntropy
 from hpckit.plan.pipeline.training import training_plan
-from hpckit.training import stage, step
-from hpckit.training.pipeline import Pipeline
-from hpckit.training.stage import measure_layers
+from hpckit.training.pipeline import stage, step
+from hpckit.training.pipeline.pipeline import Pipeline
+from hpckit.training.pipeline.stage import measure_layers
 
 
 class Clock:

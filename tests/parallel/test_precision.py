@@ -14,8 +14,8 @@ from hpckit.nn.layer import Pass, Sequential
 from hpckit.nn.loss import CrossEntropy
 from hpckit.nn.optimizers import AdamW
 from hpckit.nn.parameters import Parameters
+from hpckit.training.pipeline.stage import held_bytes
 from hpckit.training.precision import LossScale, mixed
-from hpckit.training.stage import held_bytes
 
 ORACLE = {"bfloat16": np.dtype(ml_dtypes.bfloat16), "float16": np.dtype(np.float16)}
 WORDS = np.random.default_rng(3).integers(0, 17, (4, 12)).astype(np.int32)

@@ -8,7 +8,7 @@ import pytest
 from hpckit.apps.train.trainer import boxes
 from hpckit.nn.feedforward import mlp
 from hpckit.nn.parameters import CHUNK, Parameters, Squares, in_order
-from hpckit.training.sharded import lifetimes, shard_bounds
+from hpckit.training.sharded.units import lifetimes, shard_bounds
 
 
 def test_boxes_cover_a_range_in_its_order():

@@ -20,7 +20,7 @@ from hpckit.nn.loss import CrossEntropy
 from hpckit.nn.optimizers import AdamW, clip_scale
 from hpckit.nn.parameters import Parameters
 from hpckit.plan.pipeline.schedule import Action, Schedule
-from hpckit.training.pipeline import is_tied
+from hpckit.training.pipeline.fit import is_tied
 
 WORLD = MPI.COMM_WORLD
 VOCAB, PADDED, LENGTH = 17, 19, 5

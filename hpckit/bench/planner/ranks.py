@@ -18,7 +18,7 @@ from hpckit.nn.gpt import gpt2
 from hpckit.nn.loss import CrossEntropy
 from hpckit.nn.optimizers import AdamW
 from hpckit.plan.pipeline.training import training_plan
-from hpckit.training.pipeline import Pipeline
+from hpckit.training.pipeline.pipeline import Pipeline
 
 ROWS, INNER, COLUMNS = 512, 512, 2048  # of the product that is timed
 PASSED = 1 << 22  # numbers of the arrays that are passed over

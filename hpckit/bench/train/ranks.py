@@ -27,7 +27,7 @@ from hpckit.plan.training.context import CORES, KINDS, PLAIN, context_seconds
 from hpckit.plan.training.links import line
 from hpckit.training.context import ring
 from hpckit.training.data import DataParallel
-from hpckit.training.pipeline import Pipeline
+from hpckit.training.pipeline.pipeline import Pipeline
 from hpckit.training.tensor.model import tensor_parallel
 from hpckit.training.tensor.ranks import WHOLE, Chunk, Ranks
 

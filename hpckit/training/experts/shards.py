@@ -15,7 +15,7 @@ from hpckit.training.parts import Parts, PartSum, added
 
 if TYPE_CHECKING:
     from hpckit.training.replicas import Replicas
-    from hpckit.training.sharded import Shards
+    from hpckit.training.sharded.shards import Shards
 
 
 class JoinedParameters(Parameters):

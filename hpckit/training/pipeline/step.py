@@ -20,9 +20,9 @@ from hpckit.training.experts.shards import JoinedParts, JoinedShards
 from hpckit.training.grouped import LossOfParts
 from hpckit.training.messages import Messages, form_of
 from hpckit.training.parts import Parts
+from hpckit.training.pipeline.stage import FORWARD, INPUT, Left, Stage, held_bytes
 from hpckit.training.replicas import add_second
-from hpckit.training.sharded import Shards
-from hpckit.training.stage import FORWARD, INPUT, Left, Stage, held_bytes
+from hpckit.training.sharded.shards import Shards
 from hpckit.training.tensor.ranks import Ranks
 
 if TYPE_CHECKING:

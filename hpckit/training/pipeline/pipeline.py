@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,32 +17,26 @@ from hpckit.comm.device import HOST, Device
 from hpckit.comm.mesh import Mesh
 from hpckit.errors import InputError
 from hpckit.nn.layer import Pass
-from hpckit.nn.parameters import SLOT, Parameters, Squares
+from hpckit.nn.parameters import Squares
 from hpckit.plan.pipeline.partition import TimedLayer as LayerTimes
-from hpckit.plan.pipeline.parts import group_fault, subtrees
 from hpckit.plan.pipeline.price import MeasuredStep
 from hpckit.plan.pipeline.schedule import COMPUTE, Action
 from hpckit.plan.pipeline.training import TrainingPlan
-from hpckit.training.context.model import context_parallel
-from hpckit.training.context.ranks import ContextRanks
-from hpckit.training.experts.mesh import TOKENS, ExpertMesh
-from hpckit.training.experts.model import every_part, expert_parallel, experts_of, sample_parallel
-from hpckit.training.experts.shards import JoinedParts, JoinedShards
+from hpckit.training.experts.mesh import TOKENS
+from hpckit.training.experts.model import every_part, experts_of
+from hpckit.training.experts.shards import JoinedShards
 from hpckit.training.grouped import Tried, grouped
 from hpckit.training.messages import Messages, form_of
-from hpckit.training.parts import Parts
+from hpckit.training.pipeline.fit import require_fit
+from hpckit.training.pipeline.roles import Roles
+from hpckit.training.pipeline.shards import shards_of_stages, trees_of_parts
+from hpckit.training.pipeline.stage import Stage, nothing
+from hpckit.training.pipeline.step import BatchStep, Form, Holding, tokens_of
 from hpckit.training.precision import mixed
-from hpckit.training.replicas import Replicas
-from hpckit.training.sharded import Shards, lifetimes
-from hpckit.training.stage import Stage, nothing
-from hpckit.training.step import BatchStep, Form, Holding, tokens_of
-from hpckit.training.tensor.model import tensor_parallel
-from hpckit.training.tensor.ranks import Ranks
 
 if TYPE_CHECKING:
     from hpckit.nn.feedforward import Experts
     from hpckit.nn.layer import Sequential
-    from hpckit.nn.parameters import Parameter
 
 
 class StepResult(NamedTuple):
@@ -103,72 +97,35 @@ class Pipeline:
         tensor_chunks: int = 1,
         gradients: str = "",
     ) -> None:
+        require_fit(model, mesh, plan)
         self.plan, self.mesh, self.device = plan, mesh, device
-        _check(model, mesh, plan)
-        row = mesh["tp"] if plan.tp > 1 else MPI.COMM_SELF
-        self.tensor = Ranks(row, plan.layer_parts, deterministic, tensor_chunks)
+        roles = self._roles = Roles.on(
+            mesh,
+            plan,
+            deterministic=deterministic,
+            device=device,
+            tensor_chunks=tensor_chunks,
+            context=context,
+            sharding=sharding,
+            shard_group=shard_group,
+        )
+        self.tensor, self.context, self.replicas = roles.tensor, roles.context, roles.replicas
+        self._line, rank = roles.line, roles.line.rank
         whole = model
-        if plan.cp > 1 and device.is_gpu:
-            raise InputError("context parallelism runs on the host", do="take cp=1 on GPUs")
-        self.context = ContextRanks(mesh["cp"] if plan.cp > 1 else MPI.COMM_SELF, deterministic, context)
-        if plan.cp > 1:
-            model = context_parallel(model, self.context, plan.tp)
-        if self.tensor.parts > 1:
-            model, loss = tensor_parallel(model, loss, self.tensor)
-        if plan.cp * plan.tp > 1:
-            model = sample_parallel(model, self.tensor, self.context)
-        self.model, self.loss = model, loss
-        self._line = line = mesh["pp"] if "pp" in mesh.topology.names else MPI.COMM_SELF
-        rank = line.rank
-        twins = mesh["dp"] if "dp" in mesh.topology.names else MPI.COMM_SELF
-        self._replica = twins.rank  # that takes samples of its own
-        if plan.cp > 1:
-            twins = mesh.fold(("dp", "cp"), replicas=plan.replicas)["replicas"]
-        self.replicas = Replicas(twins, deterministic, device)
-        groups: tuple[Replicas, ...] = ()
-        what, do = group_fault(shard_group, plan.replicas, plan.parts)
-        if what or (shard_group and not sharding):
-            raise InputError(what or f"shard_group={shard_group} without shards", do=do or "give sharding=1, 2 or 3")
-        if 0 < shard_group < plan.replicas:
-            axes = mesh.fold(("dp", "cp"), copies=plan.replicas // shard_group, shards=shard_group)
-            groups = tuple(Replicas(axes[name], deterministic, device) for name in ("shards", "copies"))
-        self._experts = ExpertMesh(mesh, plan, deterministic, device) if plan.ep * plan.etp > 1 else None
-        if self._experts:
-            model = self.model = expert_parallel(model, self._experts.ranks)
+        self.model, self.loss = model, loss = roles.own_parts(model, loss)
+        every = every_part(self.tensor.every_part(whole), plan.ep, plan.etp)
         layers = {s: [model.layers[number] for number in plan.partition.layers(s)] for s in plan.stages_of(rank)}
-        held = [parameter for own in layers.values() for layer in own for parameter in layer.parameters()]
         program = plan.program.actions[rank]
-
-        def shards(
-            replicas: Replicas, held: Sequence[Parameter], partners: Mapping[int, int], *groups: Replicas
-        ) -> Shards:
-            return Shards(
-                replicas,
-                sharding,
-                held,
-                dtype,
-                lambda parameters: _spans(parameters, list(layers.values())),
-                _lives(program, list(layers)),
-                partners,
-                *groups,
-                kind=gradients,
-            )
-
-        common = [p for p in held if not (self._experts and p.experts)]
-        self.shards: Shards | JoinedShards = shards(self.replicas, common, _partners(list(layers.values())), *groups)
-        if self._experts:
-            own = shards(self._experts.replicas, [p for p in held if p.experts], {})
-            self.shards = JoinedShards(self.shards, own, self._experts.every)
+        self.shards = shards_of_stages(layers, program, roles, sharding, dtype, gradients)
         self.parameters = self.shards.parameters
         self._names = list(model.names)
         # The first stage counts a tied weight.
         second = [p.name for p in self.parameters.list if p.shared and 0 not in layers]
         second += [p.name for p in self.parameters.list if p.cut is None and self.tensor.rank]  # they hold it, too
-        every = every_part(self.tensor.every_part(whole), plan.ep, plan.etp)
         if isinstance(self.shards, JoinedShards):
             second += [p.name for p in self.parameters.list if not self.shards.saves(p)]
         self._squares = Squares(self.parameters, every, second)
-        messages = Messages(line, device)
+        messages = Messages(roles.line, device)
         settle = device.wait if device.is_gpu and plan.pp > 1 else nothing
         tried: Tried = {}
         self._own = Holding(
@@ -196,23 +153,10 @@ class Pipeline:
             self.shards,
             self.tensor,
             self.context,
-            self._parts() if plan.parts else None,
-            everywhere=self._experts is not None,
+            trees_of_parts(plan, roles, self.shards) if plan.parts else None,
+            everywhere=roles.experts is not None,
         )
         self._done: list[tuple[Action, float, float]] = []  # compute actions of the last step, with their times
-
-    def _parts(self) -> Parts | JoinedParts:
-        """The trees of the gradients, over the plan's fixed parts of a batch."""
-        nodes = subtrees(self.plan.parts, self.plan.dp)
-        shards = self.shards.common if isinstance(self.shards, JoinedShards) else self.shards
-        shards.nodes = nodes
-        shared = [parameter for parameter in self.parameters.list if parameter.shared]
-        complete = self.tensor.add_up if self.plan.tp > 1 else nothing
-        found = Parts(nodes, shards, shared, complete, self.plan.grouped)
-        if self._experts is None or not isinstance(self.shards, JoinedShards):
-            return found
-        self.shards.experts.nodes, sources = self._experts.nodes(nodes)
-        return JoinedParts(found, self.shards.experts, sources)
 
     def initialize(self, seed: int) -> None:
         """Set the parameters by a seed, the same numbers whatever the mesh, and check that replicas agree."""
@@ -255,7 +199,7 @@ class Pipeline:
         returned. weigh: measure the kept bytes after each action, which takes time. Collective over the
         mesh. Raises `InputError` for arrays that do not fit.
         """
-        samples, most = len(x), self.plan.samples(self._replica)
+        samples, most = len(x), self.plan.samples(self._roles.replica)
         if len(targets) != samples or samples > most:
             raise InputError(
                 f"{samples} samples with {len(targets)} targets, where the plan has {most} samples a replica",
@@ -273,11 +217,11 @@ class Pipeline:
                 f"sharding={self.shards.stage} keeps no gradients between runs, which sync=False asks for",
                 do="give the plan more microbatches, or take sharding=1",
             )
-        cuts = self.plan.cuts(samples, self._replica)
+        cuts = self.plan.cuts(samples, self._roles.replica)
         for cut in cuts:
             self._learn_forms(self.context.own(x[cut]), tokens_of(x)[1])
         scale = 1.0 / whole if whole else 0.0
-        starts = self.plan.part_starts(samples, self._replica)
+        starts = self.plan.part_starts(samples, self._roles.replica)
         step = BatchStep(self._own, x, targets, cuts, starts, passing or Pass(), scale * loss_scale, weigh)
         step.work_off(self.plan.program.actions[self._own.rank], sync)
         if sync:
@@ -298,7 +242,7 @@ class Pipeline:
         the mesh, so that a replica without samples calls it too, and gets None. Call `finish` after the last.
         """
         own, rank_of = self._own, self.plan.schedule.rank_of
-        if not len(x) and not self._experts:
+        if not len(x) and not self._roles.experts:
             for stage in own.stages:
                 self.need(stage)
             return None
@@ -337,12 +281,12 @@ class Pipeline:
     @property
     def expert_line(self) -> Any:
         """The communicator of the ranks that have all experts among them, this one included."""
-        return self._experts.ranks.line if self._experts else MPI.COMM_SELF
+        return self._roles.experts.ranks.line if self._roles.experts else MPI.COMM_SELF
 
     @property
     def has_first_experts(self) -> bool:
         """Whether this rank is of the first of these lines."""
-        return self._experts is None or not self._experts.replicas.rank
+        return self._roles.experts is None or not self._roles.experts.replicas.rank
 
     def finish(self) -> None:
         """Wait until the messages of `forward` have left."""
@@ -357,7 +301,7 @@ class Pipeline:
         squares = self._squares()
         if self.plan.pp > 1:
             all_reduce(squares, self.mesh["pp"], "sum", deterministic=True).wait()
-        if self.plan.tp > 1 and not self._experts:  # else the sum over all ranks of a stage has it
+        if self.plan.tp > 1 and not self._roles.experts:  # else the sum over all ranks of a stage has it
             all_reduce(squares, self.mesh["tp"], "sum", deterministic=True).wait()
         return self.shards.squared_norm(squares)
 
@@ -402,7 +346,7 @@ class Pipeline:
         whole: tokens of a sample on all ranks that share them.
         """
         form = form_of(x)
-        if form in self._own.forms or self.plan.pp == 1 or not (len(x) or self._experts):
+        if form in self._own.forms or self.plan.pp == 1 or not (len(x) or self._roles.experts):
             return
         forms: dict[int, tuple[Form, Form]] = {}
         y, came, step = x, form, Pass(training=False, tokens=tokens_of(x), whole=whole, shapes=True)
@@ -438,35 +382,6 @@ def _count(targets: Any) -> float:
     return float(np.count_nonzero(targets >= 0) if targets.dtype.kind in "iu" else targets.size)
 
 
-def _spans(parameters: Parameters, stages: Sequence[Sequence[Any]]) -> list[tuple[int, int]]:
-    """Where the parameters of each stage stand; a weight shared with an earlier stage is left to that stage."""
-    ends = {p.name: parameters.offsets[p.name] + -(-p.size // SLOT) * SLOT for p in parameters.list}
-    earlier, found = set[str](), []
-    for layers in stages:
-        own = [p.name for layer in layers for p in layer.parameters() if p.name in ends and p.name not in earlier]
-        earlier.update(own)
-        start = min((parameters.offsets[name] for name in own), default=0)
-        found.append((start, max((ends[name] for name in own), default=start)))
-    return found
-
-
-def _partners(stages: Sequence[Sequence[Any]]) -> dict[int, int]:
-    """For a stage of this rank an earlier one that holds a weight of both."""
-    home: dict[str, int] = {}
-    found = {}
-    for number, layers in enumerate(stages):
-        for name in (p.name for layer in layers for p in layer.parameters()):
-            if home.setdefault(name, number) != number:
-                found[number] = home[name]
-    return found
-
-
-def _lives(program: Sequence[Action], stages: Sequence[int]) -> list[int]:
-    """The buffer of each stage's gradients, from its first backward pass to its sum over the replicas."""
-    events = [(stages.index(a.stage), a.kind == "REDUCE") for a in program if a.kind in ("B", "W", "REDUCE")]
-    return lifetimes(events, len(stages))
-
-
 def _following(program: Sequence[Action]) -> list[int]:
     """For each action the stage that is computed next after another one; -1 where there is none."""
     found, current, later = [], -1, -1
@@ -475,42 +390,3 @@ def _following(program: Sequence[Action]) -> list[int]:
             current, later = action.stage, current
         found.append(later)
     return found[::-1]
-
-
-def _check(model: Sequential, mesh: Mesh, plan: TrainingPlan) -> None:
-    """Raise `InputError` unless the plan was made for this mesh and model."""
-    sizes = dict(zip(mesh.topology.names, mesh.topology.sizes, strict=True))
-    wanted = plan.mesh | {name: getattr(plan, name) for name in ("cp", "tp") if name in sizes}
-    if any(sizes.get(name, 1) != size for name, size in wanted.items()) or set(sizes) - set(wanted):
-        shown = " x ".join(f"{name}={size}" for name, size in sizes.items())
-        raise InputError(
-            f"the mesh is {shown}, and the plan is for {' x '.join(f'{name}={n}' for name, n in wanted.items())}",
-            do=f"make it by Mesh(comm, {', '.join(f'{name}={n}' for name, n in wanted.items())})",
-        )
-    if len(model.layers) != plan.partition.starts[-1]:
-        raise InputError(
-            f"the model has {len(model.layers)} layers, and the plan is for {plan.partition.starts[-1]}",
-            do="give len(model.layers) to training_plan",
-        )
-    if is_tied(model) != plan.tied:
-        said, meant = ("ties", "not") if is_tied(model) else ("does not tie", "")
-        raise InputError(
-            f"the model {said} its first and last layer, and the plan does {meant}".rstrip(),
-            do=f"give tied={is_tied(model)} to training_plan",
-        )
-
-
-def is_tied(model: Sequential) -> bool:
-    """Whether the first and the last layer share a weight. Raises `InputError` if other layers share one."""
-    users: dict[str, set[int]] = {}
-    for number, layer in enumerate(model.layers):
-        for parameter in layer.parameters():
-            users.setdefault(parameter.name, set()).add(number)
-    several = {name: numbers for name, numbers in users.items() if len(numbers) > 1}
-    for name, numbers in several.items():
-        if numbers != {0, len(model.layers) - 1}:
-            raise InputError(
-                f"layers {', '.join(map(str, sorted(numbers)))} share {name}",
-                do="share a weight between the first and the last layer only, or within one layer",
-            )
-    return bool(several)

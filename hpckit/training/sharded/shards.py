@@ -1,28 +1,8 @@
-"""Sharded data parallelism: optimizer state, gradients and parameters in shards, each on one replica.
-
-Rajbhandari et al. 2020, "ZeRO: memory optimizations toward training trillion parameter models", arXiv:1910.02054. A
-shard is a range of the flat vector, so nothing is copied to cut it. The stages:
-
-    1  every replica keeps the optimizer's state of its own shard only
-    2  and the gradients: those of a unit live from its first backward pass until they are summed
-    3  and the parameters: those of a unit are gathered ahead of its use and freed behind it
-
-A unit is a stage of the pipeline, so a schedule with several stages a rank (`looped_bfs`) has small ones. Where the
-replicas share a node, parameters live there once, in shared memory, from stage 1 on: to gather them is a pointer.
-
-The replicas may be several groups, each with a copy in shards (hybrid): parameters are gathered within a group, such as
-the ranks of a node; gradients are summed within it, then each shard over the groups.
-
-In mixed precision what is gathered, or lies in shared memory, are the values in 16 bits; each replica has the float32
-master values of its own shard. Gradients, too, may go between replicas in 16 bits: each replica rounds its own, they
-are added in float32 in the order of the ranks, and the sum is rounded once, at every stage alike. As parts of a batch
-they are rounded at every node of its tree, so that a node is the same number on one replica and between two.
-"""
+"""A rank's shards: memory of parameters and gradients, and their sums over the replicas."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,6 +16,8 @@ from hpckit.kernels.nn.narrow.dispatch import KINDS, packed, unpack, widened
 from hpckit.nn.parameters import Owned, Parameter, Parameters, arithmetic_of, in_order
 from hpckit.plan.blocks import block_starts
 from hpckit.plan.pipeline.parts import PartialSum, root
+from hpckit.training.sharded.gathered import GatheredUnits, held_values
+from hpckit.training.sharded.units import Unit, shard_bounds
 
 if TYPE_CHECKING:
     from hpckit.training.replicas import Replicas
@@ -46,40 +28,6 @@ STAGES = {
     2: "and the gradients",
     3: "and the parameters",
 }
-
-
-@dataclass(frozen=True)
-class Unit:
-    """A contiguous part of the flat vector that is gathered and summed at once.
-
-    bounds: where the shard of each replica begins and the last one ends, int64[replicas + 1]. shared: parameters in it
-    that two layers use, each layer with its own gradient.
-    """
-
-    start: int
-    end: int
-    bounds: np.ndarray
-    parameters: tuple[Parameter, ...]
-
-    @property
-    def counts(self) -> np.ndarray:
-        """Elements of each replica's shard."""
-        return np.diff(self.bounds)
-
-
-def shard_bounds(parameters: Parameters, start: int, end: int, replicas: int) -> np.ndarray:
-    """Cuts of the elements start to end into shards of nearly equal sizes, int64[replicas + 1].
-
-    Cuts lie between the chunks of `hpckit.nn.parameters.Squares`, so that the norm of the gradients has the same bits
-    for any number of replicas.
-    """
-    edges = np.concatenate([[start, end], *(parameters.offsets[p.name] + p.chunks for p in parameters.list)])
-    places = np.unique(edges[(edges >= start) & (edges <= end)])
-    ideal = start + (end - start) * np.arange(1, replicas) / replicas
-    after = np.minimum(np.searchsorted(places, ideal), len(places) - 1)
-    before = np.maximum(after - 1, 0)
-    cuts = np.where(places[after] - ideal <= ideal - places[before], places[after], places[before])
-    return np.concatenate([[start], cuts, [end]]).astype(np.int64)
 
 
 class Shards:
@@ -150,16 +98,14 @@ class Shards:
         for start, end in units(own):
             inside = tuple(p for p in own.list if start <= own.offsets[p.name] < end)
             self.units.append(Unit(start, end, shard_bounds(own, start, end, self.group.size), inside))
-        self._lives, self._partners = list(lives), dict(partners or {})
+        self._lives = list(lives)
         if self.stage:
             self._own_units()
             own.updated = self._updated
         self._buffers = self._make_buffers()
-        self._gathered: dict[int, tuple[Any, Request | None]] = {}  # units whose values are or come here
-        longest = max((unit.end - unit.start for unit in self.units), default=0)
-        count = (4 if self._partners else 2) * self.gathers
-        self._longest = longest * own.values.itemsize
-        self._free = [zeros((longest,), own.values.dtype) for _ in range(count)]
+        self._gathered = (
+            GatheredUnits(own, self.units, self.group.comm, dict(partners or {}), zeros) if self.gathers else None
+        )
         self._sums: list[tuple[Request, Callable[[Any], object]]] = []  # with what keeps the result
         self.nodes: Sequence[PartialSum] = ()  # of the replicas, where the parts of a batch are added as a tree
         self._open: set[int] = set()  # units whose gradients are bound
@@ -234,10 +180,9 @@ class Shards:
         """
         own, sizes = self.parameters, {"parameters": 0, "gradients": 0, "masters": 0}
         sizes["parameters"] = own.values.nbytes // (self.group.size if self.by_pointer else 1)
-        sizes["parameters"] += sum(each.nbytes for each in self._free) + len(self._gathered) * self._longest
         sizes["gradients"] = own.grads.nbytes + sum(each.nbytes for each in self._buffers)
-        if self.gathers:
-            sizes["parameters"] += sum(_held(part).nbytes for part in own.owned)
+        if self._gathered:
+            sizes["parameters"] += self._gathered.nbytes + sum(held_values(part).nbytes for part in own.owned)
         if own.storage:
             sizes["masters"] = sum(part.values.nbytes for part in own.owned)
         if self.stage > 1:
@@ -395,42 +340,13 @@ class Shards:
 
     def need(self, unit: int, following: int = -1) -> None:
         """Have the values of a unit here, and begin to gather those of the unit that is used after it."""
-        if not self.gathers:
-            return
-        now = [unit, self._partners.get(unit, unit)]
-        soon = [following, self._partners.get(following, following)] if following >= 0 else []
-        for each in now:
-            self._gather(each, {*now, *soon})
-        for each in now:
-            memory, request = self._gathered[each]
-            if request is not None:
-                request.wait()
-                it = self.units[each]
-                self.parameters.bind_values(memory, it.parameters, it.start)
-                self._gathered[each] = memory, None
-        for each in soon:
-            self._gather(each, {*now, *soon})
+        if self._gathered:
+            self._gathered.need(unit, following)
 
     def release(self) -> None:
         """Free the gathered values of all units."""
-        for unit in list(self._gathered):
-            self._drop(unit)
-
-    def _gather(self, unit: int, kept: set[int]) -> None:
-        if unit in self._gathered:
-            return
-        for other in [other for other in self._gathered if other not in kept]:
-            self._drop(other)
-        it, memory = self.units[unit], self._free.pop()
-        shard, whole = _held(self.parameters.owned[unit]), memory[: it.end - it.start]
-        self._gathered[unit] = memory, all_gather(shard, self.group.comm, whole, counts=it.counts)
-
-    def _drop(self, unit: int) -> None:
-        memory, request = self._gathered.pop(unit)
-        if request is not None:
-            request.wait()
-        self.parameters.bind_values(self.parameters.values, self.units[unit].parameters)
-        self._free.append(memory)
+        if self._gathered:
+            self._gathered.release()
 
     def _updated(self) -> None:
         """After a change of the owned values: all replicas have the new ones, or gather them when they need them."""
@@ -445,29 +361,4 @@ class Shards:
             for it, owned in zip(self.units, self.parameters.owned, strict=True):
                 if it.end > it.start:
                     whole = self.parameters.values[it.start : it.end]
-                    all_gather(_held(owned), self.group.comm, whole, counts=it.counts).wait()
-
-
-def _held(part: Owned) -> Any:
-    """What other replicas gather of a part: in mixed precision the values in 16 bits."""
-    return part.values if part.stored is None else part.stored
-
-
-def lifetimes(events: Iterable[tuple[int, bool]], units: int) -> list[int]:
-    """A buffer for each unit: events are (unit, ends) in the order of the program; buffers are used again.
-
-    A unit that never begins gets buffer 0.
-    """
-    place, free, made = [0] * units, list[int](), 0
-    live: set[int] = set()
-    for unit, ends in events:
-        if not ends and unit not in live:
-            live.add(unit)
-            if not free:
-                free.append(made)
-                made += 1
-            place[unit] = free.pop(0)
-        elif ends and unit in live:
-            live.discard(unit)
-            free.append(place[unit])
-    return place
+                    all_gather(held_values(owned), self.group.comm, whole, counts=it.counts).wait()

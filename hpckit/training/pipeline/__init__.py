@@ -1,0 +1,1 @@
+"""Pipelines: stages of layers, executed as the plan of a step says, on any mesh."""
