@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from conftest import by_day
 from mpi4py import MPI
 
 from hpckit.apps.weather3d.config import Config
@@ -39,7 +40,7 @@ def flow(sign: float, ground: np.ndarray | None, path, **more) -> dict[str, np.n
     return {name: (sign if name == "u" else 1.0) * values[..., flip] for name, values in fields.items()}
 
 
-@pytest.mark.parametrize("hilly", [False, True])
+@pytest.mark.parametrize("hilly", by_day([False, True], False))
 def test_open_sides_and_lid(tmp_path, hilly):
     ground = np.random.default_rng(1).random((13, 17)) * 300.0 if hilly else None
     one, mirrored = (flow(sign, ground, tmp_path) for sign in (1.0, -1.0))

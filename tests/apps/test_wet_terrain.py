@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import numpy as np
+import pytest
 from mpi4py import MPI
 
 from hpckit.apps.weather3d.config import Config
@@ -39,6 +40,7 @@ def test_moist_air_at_rest_over_a_mountain_stays_at_rest():
     assert shown["vapor"].max() > 0.013
 
 
+@pytest.mark.nightly
 def test_air_with_the_same_vapor_everywhere_flows_as_dry_air_of_its_virtual_temperature():
     vapor, theta, found = 0.004, (300.0, 355.0, 460.0), {}
     virtual = (1 + RV / RD * vapor) / (1 + vapor)
