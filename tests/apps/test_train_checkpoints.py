@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from conftest import by_day
 
 from hpckit.apps.train.config import Config
 from hpckit.apps.train.hugging_face import from_hugging_face, sources
@@ -73,7 +74,7 @@ def test_weights_come_back(name, tmp_path):
     np.testing.assert_array_equal(logits(again), logits(model))
 
 
-@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("name", by_day(SHAPES, "gpt2", "llama3", "mixtral"))
 def test_transformers_opens_ours_and_we_open_theirs(name, tmp_path):
     torch = pytest.importorskip("torch", reason="torch is not installed")
     transformers = pytest.importorskip("transformers", reason="transformers is not installed")

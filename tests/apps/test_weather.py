@@ -9,7 +9,7 @@ import math
 import h5py
 import numpy as np
 import pytest
-from conftest import made_once
+from conftest import by_day, made_once
 from mpi4py import MPI
 from pydantic import ValidationError
 
@@ -374,7 +374,7 @@ def test_stability_limit():
     assert stable_cfl(0.05) == pytest.approx(1.3455, abs=1e-3)
 
 
-@pytest.mark.parametrize("app", ["weather", "weather3d"])
+@pytest.mark.parametrize("app", by_day(["weather", "weather3d"], "weather"))
 def test_full_fields_and_the_base_state_are_in_the_file(tmp_path, app):
     """Deviation and base state give the full field, and the three full ones fit together (Exner's function)."""
     xarray = pytest.importorskip("xarray")

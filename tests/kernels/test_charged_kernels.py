@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from conftest import by_day
 from test_particle_kernels import clustered, listed, narrow_at_night, scattered
 
 from hpckit.apps.md.potentials import custom
@@ -140,7 +141,7 @@ def agrees(form, name):
         assert np.abs(got - expected).max() < tolerance * np.abs(expected).max()
 
 
-@pytest.mark.parametrize("once", [False, True])
+@pytest.mark.parametrize("once", by_day([False, True], True))
 def test_partners_have_their_share(once):
     made = MADE["tabulated"]
     slots, starts, _ = clustered(scattered(300, EXTENT, 2), EXTENT)

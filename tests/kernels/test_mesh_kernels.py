@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
+from conftest import by_day
 
 from hpckit.kernels.compile import vectors
 from hpckit.kernels.particles.mesh import reference, simd
@@ -27,8 +30,10 @@ def test_weights_are_those_of_a_spline(order):
         assert whole == pytest.approx(_spline(order), abs=1e-15)
 
 
-@pytest.mark.parametrize("isa", [vectors.available()[0], "scalar"])
-@pytest.mark.parametrize("order", [2, 5, 7])
+FORMS = list(itertools.product([2, 5, 7], [vectors.available()[0], "scalar"]))
+
+
+@pytest.mark.parametrize(("order", "isa"), by_day(FORMS, FORMS[1], FORMS[2]))
 def test_compiled_forms_agree_with_the_reference_in_any_order(order, isa):
     rng, n = np.random.default_rng(order), 60
     positions = np.column_stack([rng.uniform(1.0, 2.0, (n, 3)), np.ones(n)])

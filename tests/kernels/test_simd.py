@@ -280,6 +280,7 @@ print(json.dumps({name: {word: text.count(word) for word in words} for name, tex
 """
 
 
+@pytest.mark.nightly
 def test_the_kernels_compile_for_avx512_on_any_host():
     """What LLVM makes of them is looked at, not run: this host need not have the instructions."""
     features = ("avx", "avx2", "fma", "bmi", "bmi2", "popcnt", *(f"avx512{part}" for part in ("f", "vl", "dq", "bw")))

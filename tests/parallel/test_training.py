@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from conftest import by_day
 
 
 @pytest.mark.nightly
@@ -25,15 +26,11 @@ def test_the_program_of_the_docs_runs(mpirun, tmp_path):
     assert out.count("zb_h1: 2 ranks, 2 microbatches") == 2
 
 
-def test_shards_have_the_bits_of_whole_replicas(mpirun):
-    assert "good" in mpirun(4, "sharded_ranks.py", timeout=200).stdout
+@pytest.mark.parametrize("how", by_day(["brief", "whole"], "brief"))
+def test_shards_have_the_bits_of_whole_replicas(mpirun, how):
+    assert "good" in mpirun(4, "sharded_ranks.py", how, timeout=200).stdout
 
 
-def test_mixed_precision_has_the_same_bits_on_every_mesh_and_skips_alike(mpirun):
-    assert "good" in mpirun(2, "mixed_ranks.py", timeout=200).stdout
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("ranks", [1, 3, 4])
-def test_mixed_precision_on_more_ranks(mpirun, ranks):
-    assert "good" in mpirun(ranks, "mixed_ranks.py", timeout=280).stdout
+@pytest.mark.parametrize(("ranks", "how"), by_day([(2, "brief"), *((n, "whole") for n in (1, 2, 3, 4))], (2, "brief")))
+def test_mixed_precision_has_the_same_bits_on_every_mesh_and_skips_alike(mpirun, ranks, how):
+    assert "good" in mpirun(ranks, "mixed_ranks.py", how, timeout=280).stdout

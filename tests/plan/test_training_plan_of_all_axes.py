@@ -6,6 +6,7 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
+from conftest import by_day
 
 from hpckit.errors import PlanError
 from hpckit.plan.machine.machine import machine_of
@@ -126,7 +127,8 @@ def test_a_message_from_a_wrong_rank_or_of_a_wrong_time_is_found(name):
 
 
 @pytest.mark.parametrize(
-    ("schedule", "ep", "tp", "part"), [("dualpipe_v", 2, 1, 0.40), ("zb_v", 2, 1, 0.28), ("dualpipe_v", 4, 2, 0.10)]
+    ("schedule", "ep", "tp", "part"),
+    by_day([("dualpipe_v", 2, 1, 0.40), ("zb_v", 2, 1, 0.28), ("dualpipe_v", 4, 2, 0.10)], ("dualpipe_v", 2, 1, 0.40)),
 )
 def test_messages_of_experts_fly_while_the_other_microbatch_computes(schedule, ep, tp, part):
     slow = slower(20)

@@ -179,6 +179,7 @@ def test_gradients_in_16_bits_halve_what_replicas_send_and_keep_the_memory():
     assert found.best.strategy.precision == short
 
 
+@pytest.mark.nightly
 def test_experts_are_dealt_over_all_axes_but_the_pipeline():
     model, machine = language_model("deepseek-v3"), machine_of("llama3")
     fixed = {"pp": 8, "schedule": "zb_v", "sharding": 1, "recompute": "none"}  # as a search of all finds them

@@ -252,6 +252,7 @@ def test_the_animation_is_small_and_moves(wave):
     assert len(made.moving) + sum(map(len, made.stills)) < MOST_BYTES
 
 
+@pytest.mark.nightly
 def test_a_large_animation_is_made_smaller(wave):
     with FieldFile(wave, ("x",)) as file:
         large = animate(file, file.main(), (), 30)

@@ -26,12 +26,21 @@ def folders(tmp_path_factory):
 @pytest.mark.parametrize(
     ("ranks", "replicas", "stages"),
     [
-        (2, 1, 1),
         (2, 2, 1),
         (2, 1, 0),
         *(
             pytest.param(*each, marks=pytest.mark.nightly)
-            for each in ((3, 1, 1), (4, 1, 1), (4, 2, 1), (3, 3, 1), (4, 1, 0), (4, 2, 2), (6, 1, 2), (3, 1, 3))
+            for each in (
+                (2, 1, 1),
+                (3, 1, 1),
+                (4, 1, 1),
+                (4, 2, 1),
+                (3, 3, 1),
+                (4, 1, 0),
+                (4, 2, 2),
+                (6, 1, 2),
+                (3, 1, 3),
+            )
         ),
     ],
 )

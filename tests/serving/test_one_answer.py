@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from conftest import by_day
 from models import CONFIGS, write_model
 from schedules import Watched, alone, drawn, requests, scheduled
 
@@ -10,7 +11,7 @@ from hpckit.errors import InputError
 from hpckit.serving import Engine, ServingStep, StepReplay, TextPiece
 
 
-@pytest.mark.parametrize("kind", CONFIGS)
+@pytest.mark.parametrize("kind", by_day(CONFIGS, "gpt2", "slid", "mixtral"))
 def test_every_schedule_gives_the_answer_of_a_request_alone(kind, tmp_path):
     folder, given = write_model(tmp_path / "model", kind), requests(1)
     draft = write_model(tmp_path / "draft", "llama", 7, num_hidden_layers=1)
@@ -25,7 +26,7 @@ def test_every_schedule_gives_the_answer_of_a_request_alone(kind, tmp_path):
     assert min(preempted, found, accepted) > 0, (preempted, found, accepted)
 
 
-@pytest.mark.parametrize("weights", ["bfloat16", "bfloat16_dot", "q8_0", "q4_0"])
+@pytest.mark.parametrize("weights", by_day(["bfloat16", "bfloat16_dot", "q8_0", "q4_0"], "q4_0"))
 def test_weights_of_every_kind_keep_the_promise(weights, tmp_path):
     folder, given = write_model(tmp_path, "llama"), requests(2, 5)
     expected = alone(folder, given, weights=weights)
