@@ -81,7 +81,7 @@ class Start:
         self.lower, self.upper, self.count = self.file.lower, self.file.upper, self.file.count
         self.tilt = self.file.tilt
         spheres, masses = self.config.interaction.kind == "granular", self.file.masses
-        self.masses = masses_of(self.config) if masses is None or spheres else masses
+        self.masses = masses_of(self.config) if masses is None or spheres or system.masses else masses
         highest = int(self.file.types.max(initial=0)) + 1
         if highest > len(self.masses):
             raise InputError(
@@ -321,8 +321,7 @@ class Start:
             held = self.count // 3 * RIGID if fixed.bonds or fixed.bodies else 0
         held = 0 if system.all_freedom else held
         if "momentum" in system.remove:
-            momentum = add_ranks(comm, np.column_stack([masses[:, None] * v, masses]), self.count, exact=True)
-            v -= momentum[:3] / momentum[3]
+            v = without_momentum(comm, v, masses, self.count)
         if "rotation" in system.remove:
             v = self._without_rotation(comm, v, places + away, masses)
         squares = add_ranks(comm, (masses[:, None] * v * v).sum(axis=1)[:, None], self.count, exact=True)[0]
@@ -346,3 +345,9 @@ def _sites(basis: np.ndarray, cells: np.ndarray) -> np.ndarray:
     """The sites of a lattice in units of its edge: [sites, 3]."""
     corners = np.stack(np.meshgrid(*map(np.arange, cells), indexing="ij"), axis=-1).reshape(-1, 1, 3)
     return (corners + basis).reshape(-1, 3)
+
+
+def without_momentum(comm: MPI.Comm, v: np.ndarray, masses: np.ndarray, count: int) -> np.ndarray:
+    """Collective: velocities, float64[n, 3], of each rank's of `count` particles, without their mean by mass."""
+    momentum = add_ranks(comm, np.column_stack([masses[:, None] * v, masses]), count, exact=True)
+    return np.asarray(v - momentum[:3] / momentum[3])

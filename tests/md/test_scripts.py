@@ -18,6 +18,7 @@ from hpckit.apps.md.lammps.script import settings_of
 from hpckit.apps.md.lammps.velocities import by_place
 from hpckit.apps.md.model import make_system
 from hpckit.apps.md.motion.dynamics import dynamics_of
+from hpckit.apps.md.motion.stages import Stages
 from hpckit.apps.md.start import Start
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import InputError
@@ -638,3 +639,181 @@ def test_a_box_is_changed_before_each_run_and_files_are_included(tmp_path):
     (tmp_path / "forces.inc").write_text("include forces.inc\n")
     with pytest.raises(InputError, match="include each other"):
         settings_of(tmp_path / "in.stretched")
+
+
+FORMULAS = (
+    *("-2^2", "2^3^2", "round(2.5)", "round(-2.5)", "(2 > 1) + 3*(1 == 1)", "!0 + 1", "1 |^ 0", "7 % 4 - -3"),
+    *("atan2(1, 2)", "v_e^2/2", "1.5e1 + .5", "2 < 1 || 3 >= 3 && 1 != 0"),
+)
+SPOKEN = """variable e equal "1 + 2"
+variable e index 7 8
+variable w index "a b" 'c d' e
+variable h getenv HPCKIT_TEST_STEP
+variable here atom x*2
+variable k loop 9 11 pad
+# a comment goes on here &
+timestep 0.5
+{0}
+units lj
+lattice fcc 0.8442
+region box block 0 4 0 4 0 4
+create_box {1} box
+create_atoms 1 box
+{2}
+pair_style lj/cut 2.5
+pair_coeff * * 1.0 1.0
+fix 1 all nve
+thermo 0
+run 1$k
+next w w
+if "!(${{w}} != e) && ($w == e)" then "timestep 0.00$h"
+run 5
+if "1 == 1" then quit
+run 3
+"""
+
+
+@needs_lammps
+def test_the_language_of_scripts_is_that_of_lammps(tmp_path, monkeypatch):
+    """Powers from the left, signs before them, halves go up, quotes, comments that go on, the end by quit."""
+    monkeypatch.setenv("HPCKIT_TEST_STEP", "4")
+    names = [f"f{k}" for k in range(len(FORMULAS))]
+    defined = "\n".join(f'variable {name} equal "{text}"' for name, text in zip(names, FORMULAS, strict=True))
+    masses = "\n".join(f"mass {k} $(100+v_{name})" for k, name in enumerate(names, 1))
+    text = SPOKEN.format(defined, len(names), masses)
+    told = text.replace("quit", "'print \"DT $(dt)\"' quit")
+    told = told.replace("fix 1 all nve", "fix 1 all nve\n" + "\n".join(f'print "VALUE ${{{name}}}"' for name in names))
+    output = [line.split() for line in run_lammps(tmp_path, told).splitlines()]
+    values = [float(words[1]) for words in output if words[:1] == ["VALUE"]]
+    (tmp_path / "in.spoken").write_text(text)
+    found = settings_of(tmp_path / "in.spoken").tree
+    np.testing.assert_allclose(np.array(found["system"]["masses"]) - 100, values, rtol=1e-12)
+    assert found["time"] == {"steps": 109, "thermo": 10**9, "dt": 0.005}
+    assert [(each["steps"], each["dt"]) for each in found["stages"]] == [(5, 0.004)]
+    assert [float(words[1]) for words in output if words[:1] == ["DT"]] == [0.004]
+    for wrong in ("variable e string a", "timestep ${here}", "run 1.5", "timestep $(v_e+)"):
+        (tmp_path / "in.spoken").write_text(text.replace("fix 1 all nve", f"fix 1 all nve\n{wrong}"))
+        line = 1 + text[: text.index("fix 1 all nve")].count("\n") + 1
+        with pytest.raises(InputError, match=rf"in\.spoken:{line}: .*(already|not one value|not a number|evaluated)"):
+            settings_of(tmp_path / "in.spoken")
+
+
+CENTERED = """units lj
+lattice fcc 0.8442
+region box block 0 3 0 3 0 3
+create_box 2 box
+create_atoms 1 box
+set type 1 type/fraction 2 0.5 7
+mass 1 1.0
+mass 2 3.0
+pair_style lj/cut 2.5
+pair_coeff * * 1.0 1.0 1.4
+velocity all create 1.0 4928 mom no
+velocity all zero linear
+velocity all create 1.0 4928 mom no
+fix 1 all nve
+thermo 10
+thermo_style custom step temp ke pe etotal press
+thermo_modify norm no format float %.15g
+run 10
+velocity all zero linear
+run 10
+min_style fire
+minimize 0 1e-6 200 200
+run 10
+velocity all zero linear
+run 10
+"""
+
+
+@needs_lammps
+def test_velocities_lose_their_mean_or_all_between_two_runs(tmp_path):
+    """`velocity zero` takes the momentum away; a minimization by fire leaves the particles at rest, another one not."""
+    expected = [thermo_rows(part) for part in run_lammps(tmp_path, CENTERED).split("Per MPI rank memory")[1:]]
+    (tmp_path / "in.centered").write_text(CENTERED)
+    config = Config.model_validate(settings_of(tmp_path / "in.centered").tree)
+    assert [stage.velocities for stage in config.stages] == ["center", "keep", "rest", "center"]
+    start = Start(config)
+    system, dynamics = make_system(config, start, MPI.COMM_SELF, PhaseTimer()), NVE()
+    stages = Stages(config, start, system)
+    for number in range(5):
+        if number:
+            dynamics = stages.enter_next(10 * number, dynamics)
+        it = measure(system)
+        if number < 2:
+            assert [it.temperature, it.total] == pytest.approx(expected[number][0, [1, 4]].tolist(), rel=1e-10)
+        elif number > 2:
+            assert it.kinetic < 1e-8
+        for step in range(10 if number < 2 else 0):
+            dynamics.step(system, config.time.dt, step == 9)
+    (tmp_path / "in.centered").write_text(CENTERED.replace("min_style fire\n", ""))
+    config = Config.model_validate(settings_of(tmp_path / "in.centered").tree)
+    assert [stage.velocities for stage in config.stages] == ["center", "keep", "keep", "center"]
+    system.mesh.close()
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("run 10\nvelocity all scale 1.0\nvelocity all zero linear", "without scale"),
+        ("run 10\nvelocity all zero linear\nvelocity all scale 1.0", "alone between two runs"),
+        ("compute t all temp/com\nvelocity all create 1.0 7 temp t", "known is a compute t all temp"),
+        ("group one type 1\ncompute t one temp\nvelocity all create 1.0 7 temp t", "known is a compute t all temp"),
+        ("dump 1 all xyzzy 10 file", "known are atom"),
+    ],
+)
+def test_velocities_and_dumps_that_hpckit_has_not_are_named(tmp_path, line, said):
+    (tmp_path / "in.bad").write_text(CENTERED.replace("fix 1 all nve", f"fix 1 all nve\n{line}"))
+    with pytest.raises(InputError, match=said):
+        settings_of(tmp_path / "in.bad")
+    sound = "compute t all temp\nvelocity all create 1.0 7 temp t\ndump 1 all xyz 5 a.xyz\ndump 2 all image 5 a.jpg x y"
+    (tmp_path / "in.good").write_text(
+        CENTERED.replace("fix 1 all nve", f"{sound}\nbalance 1.1 shift xyz 10 1.1\nfix 1 all nve")
+    )
+    assert settings_of(tmp_path / "in.good").tree["output"]["every"] == 5
+
+
+SAID_LAST = """units metal
+{0}
+fix 1 all nve
+thermo 10
+thermo_style custom step temp pe vol etotal press
+thermo_modify format float %.15g
+run 10
+"""
+LAST = {
+    "mass": "read_data start.data nocoeff\nmass 1 50.0\npair_style lj/cut 5.0\n"
+    "pair_coeff 1 1 0.1 3.0\npair_coeff 2 2 0.1 2.8\npair_coeff 2 1 0.02 2.9",
+    "metal": "read_data start.data\nmass 1 5.0\nmass 2 4.0\npair_style eam/alloy\n"
+    "pair_coeff * * NiAlH_jea.eam.alloy Ni Al\nmass 2 40.0",
+    "pairs": "pair_style lj/cut 5.0\nread_data start.data",
+}
+
+
+@needs_lammps
+@pytest.mark.parametrize("name", LAST)
+def test_masses_and_pairs_are_what_was_said_last(tmp_path, monkeypatch, name):
+    """The script's masses stand for those of its data file, those of a potential for both; pairs in any order."""
+    monkeypatch.setenv("LAMMPS_POTENTIALS", str(SHARED / "potentials"))
+    text = SAID_LAST.format(LAST[name])
+    places = 3.0 * np.argwhere(np.ones((2, 2, 2))) + np.random.default_rng(3).uniform(0.0, 0.2, (8, 3))
+    speeds, types = np.random.default_rng(4).normal(size=(8, 3)), np.array([0, 1] * 4)
+    box, ids, images = (np.zeros(3), np.full(3, 12.0), (True,) * 3), np.arange(1, 9), np.zeros((8, 3), np.int32)
+    given = Snapshot(*box, ids, types, places, images, speeds, masses=np.array([7.0, 3.0]))
+    write_lammps_data(tmp_path / "start.data", given)
+    if name == "pairs":
+        data = (tmp_path / "start.data").read_text()
+        pairs = "PairIJ Coeffs\n\n1 1 0.1 3.0\n1 2 0.02 2.9\n2 2 0.1 2.8\n\nAtoms"
+        (tmp_path / "start.data").write_text(data.replace("Atoms", pairs, 1))
+    expected = thermo_rows(run_lammps(tmp_path, text))
+    (tmp_path / "in.last").write_text(text.replace("start.data", "start.data extra/special/per/atom 4"))
+    config = Config.model_validate(settings_of(tmp_path / "in.last").tree)
+    system, dynamics = make_system(config, Start(config), MPI.COMM_SELF, PhaseTimer()), NVE()
+    for step in range(11):
+        if step:
+            dynamics.step(system, config.time.dt, step == 10)
+        if step % 10 == 0:
+            it = measure(system)
+            ours = [it.temperature, it.potential, it.total, it.pressure]
+            assert ours == pytest.approx(expected[step // 10, [1, 2, 4, 5]].tolist(), rel=1e-9)
+    system.mesh.close()

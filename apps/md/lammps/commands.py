@@ -7,6 +7,7 @@ once.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,10 +16,11 @@ from hpckit.apps.md.lammps.molecules import MoleculeCommands
 from hpckit.apps.md.lammps.particles import MAKERS, ParticleCommands
 from hpckit.apps.md.lammps.stages import MotionCommands
 from hpckit.apps.md.lammps.state import Reading, ScriptMistake, ScriptState
+from hpckit.errors import InputError
 
 # Commands without an effect on the motion, or that hpckit does in its own way.
 PASSED_OVER = (
-    *("atom_modify", "comm_modify", "comm_style", "dump_modify", "echo", "info", "log"),
+    *("atom_modify", "balance", "comm_modify", "comm_style", "dump_modify", "echo", "info", "log"),
     *("min_modify", "newton", "package", "print", "reset_timestep", "restart", "shell", "suffix", "thermo_modify"),
     *("thermo_style", "timer", "uncompute", "write_data", "write_dump", "write_restart"),
 )
@@ -72,8 +74,11 @@ class Commands:
         self.place(number)
         try:
             self._do(name, rest)
+        except InputError as error:  # of a file that it reads
+            self.refuse(number, name, error.message)
         except ValueError as error:
-            self.refuse(number, name, str(error))
+            wrong = re.match(r"(?:invalid literal for int|could not convert string to float).*: (.*)", str(error))
+            self.refuse(number, name, f"{' '.join(words)}: {wrong[1]} is not a number here" if wrong else str(error))
 
     def refuse(self, number: int, name: str, why: str) -> None:
         """Note what is wrong with a command."""

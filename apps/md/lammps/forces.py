@@ -12,6 +12,7 @@ from hpckit.apps.md.lammps import granular
 from hpckit.apps.md.lammps.fixes import is_number
 from hpckit.apps.md.lammps.state import ScriptState
 from hpckit.apps.md.settings.interaction import Rule, mixed_length
+from hpckit.io.particles.lammps_eam import read_eam
 
 PARAMETERS = {"morse": 3, "buck": 3}  # of a pair, before its own cutoff
 NAMES = {
@@ -193,6 +194,8 @@ class ForceCommands:
         elif self.style[0] in OF_FILES:
             self._from_file(first, second, rest)
         else:
+            if first.isdigit() and second.isdigit() and int(first) > int(second):
+                first, second = second, first  # as in LAMMPS, where neither is a range
             self.pairs.append(
                 Pair(self.script.types_of(first), self.script.types_of(second), list(rest), self.script.number)
             )
@@ -209,6 +212,7 @@ class ForceCommands:
             raise ValueError(f"pair_coeff of {self.style[0]}: one file, of eam one of one element here")
         self.script.set("interaction.file", str(self.script.file(rest[0])))
         if self.style[0] == "eam":
+            self._masses_of_file(rest[0], ())
             return
         if self.style[0] == "snap":
             if len(rest) < 3:
@@ -218,6 +222,19 @@ class ForceCommands:
         if (first, second) != ("*", "*") or len(rest) < 2 or "NULL" in rest:
             raise ValueError(f"pair_coeff of {self.style[0]}: * * FILE and an element for each type")
         self.script.set("interaction.elements", list(rest[1:]))
+        self._masses_of_file(rest[0], rest[1:])
+
+    def _masses_of_file(self, name: str, elements: tuple[str, ...]) -> None:
+        """Masses in a file of the embedded-atom method stand for those before it, of the script or of its data file."""
+        if self.style[0] not in EAM:
+            return
+        self.script.masses.clear()
+        if "file" not in self.script.section("system"):
+            return  # settings without masses take them from there
+        file = read_eam(self.script.file(name))
+        chosen = [file.elements.index(each) for each in elements if each in file.elements] if elements else [0]
+        self.script.masses |= {k + 1: float(file.masses[row]) for k, row in enumerate(chosen)}
+        self.script.lines["system", "masses"] = self.script.number
 
     def _spheres(self, style: str) -> None:
         """The sizes of all types."""
@@ -230,23 +247,23 @@ class ForceCommands:
         self.script.set("granular.densities", densities, line)
 
     def _pairs_of_file(self) -> list[Pair]:
-        """The section Pair Coeffs of the data file."""
+        """The section Pair Coeffs of the data file, or PairIJ Coeffs."""
         file = self.script.section("system").get("file")
         if file is None:
             return []
         found: list[Pair] = []
         line = self.script.lines["system", "file"]
         with Path(file).open(encoding="utf-8", errors="replace") as lines:
-            if not any(each.partition("#")[0].strip() == "Pair Coeffs" for each in lines):
-                return []
+            heads = {"Pair Coeffs": 1, "PairIJ Coeffs": 2}  # and the types in a row
+            kinds = next((n for each in lines if (n := heads.get(each.partition("#")[0].strip(), 0))), 0)
+            most = self.script.types if kinds == 1 else self.script.types * (self.script.types + 1) // 2
             for each in lines:
                 words = each.partition("#")[0].split()
-                if words and not (words[0].isdigit() and 1 <= int(words[0]) <= self.script.types):
+                if len(found) == most or (words and not words[0].isdigit()):
                     break
                 if words:
-                    found.append(Pair(self.script.types_of(words[0]), self.script.types_of(words[0]), words[1:], line))
-                if len(found) == self.script.types:
-                    break
+                    first, second = self.script.types_of(words[0]), self.script.types_of(words[kinds - 1])
+                    found.append(Pair(first, second, words[kinds:], line))
         return found
 
     def _lennard_jones(self, given: dict[tuple[int, int], Pair], types: int, charmm: bool = False) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from hpckit.apps.md.lammps.lattices import ENDS, Lattice
 from hpckit.apps.md.lammps.state import ScriptState
+from hpckit.io.particles.lammps_data import read_lammps_data
 from hpckit.plan.particles.snapshot import BOUND
 
 UNITS = ("lj", "metal", "real")
@@ -32,6 +34,7 @@ vacf/chunk vcm/chunk viscosity/cos voronoi/atom xrd
 MAKERS = {"region", "lattice", "create_box", "create_atoms", "read_data", "read_restart"}  # of particles and types
 PLAIN = ("sc", "bcc", "fcc", "diamond")  # lattices that settings have
 FROM_SCRIPT = ("lattice", "density", "edge", "cells", "tilt", "fractions")  # what its particles stand for
+ROOM = r"( ?extra/(bond|angle|dihedral|improper|special)/per/atom \d+)*"  # in arrays of LAMMPS
 HEAD = 60  # lines of a data file in which its numbers of types are
 WHOLE = 1e-9  # of a lattice cell: what counts as a whole number of them
 
@@ -43,7 +46,6 @@ class ParticleCommands:
         self.script = script
         self.boundary = ["p", "p", "p"]
         self.groups = {"all"}
-        self.masses: dict[int, float] = {}
         self.commands: dict[str, Callable[..., None]] = {
             "units": self._units,
             "dimension": self._dimension,
@@ -66,13 +68,16 @@ class ParticleCommands:
 
     def finish(self) -> None:
         """Set the masses; raises `ValueError` where there are no particles."""
-        if self.masses:
-            count = max(self.script.types, max(self.masses))
-            missing = [k for k in range(1, count + 1) if k not in self.masses]
+        if masses := self.script.masses:
+            count, file = max(self.script.types, max(masses)), self.script.section("system").get("file")
+            if file and len(masses) < count:  # the others are those of the data file
+                given = read_lammps_data(file, self.script.section("system").get("style")).masses
+                masses = {**dict(enumerate([] if given is None else given.tolist(), 1)), **masses}
+            missing = [k for k in range(1, count + 1) if k not in masses]
             if missing:
                 raise ValueError(f"there is no mass of the types {', '.join(map(str, missing))}")
             line = self.script.lines["system", "masses"]
-            self.script.set("system.masses", [self.masses[k] for k in range(1, count + 1)], line)
+            self.script.set("system.masses", [masses[k] for k in range(1, count + 1)], line)
         if self.script.made or self.script.moved:
             self._take_script()
         if not {"file", "fractions"} & self.script.section("system").keys():
@@ -233,6 +238,7 @@ class ParticleCommands:
             raise ValueError(
                 f"compute {name} {group} {style}: LAMMPS has no such compute, or not of atoms and molecules"
             )
+        self.script.computes[name] = group, style
         self.script.note(f"compute {style} is passed over: see the section analysis")
 
     def _require_groups(self, what: str, names: Iterable[str]) -> None:
@@ -241,8 +247,9 @@ class ParticleCommands:
             raise ValueError(f"{what}: there is no group {', '.join(missing)}")
 
     def _read_data(self, file: str, *rest: str) -> None:
-        if rest not in ((), ("nocoeff",)):
-            raise ValueError(f"read_data {file} {' '.join(rest)}: known are a file, and nocoeff")
+        more = " ".join(word for word in rest if word != "nocoeff")
+        if not re.fullmatch(ROOM, more):
+            raise ValueError(f"read_data {file} {' '.join(rest)}: known are a file, nocoeff, and extra/WHAT/per/atom N")
         path = self.script.file(file)
         self.script.set("system.file", str(path))
         try:
@@ -271,7 +278,7 @@ class ParticleCommands:
 
     def _mass(self, kind: str, mass: str) -> None:
         for each in self.script.types_of(kind):
-            self.masses[each] = float(mass)
+            self.script.masses[each] = float(mass)
         self.script.lines["system", "masses"] = self.script.number
 
 

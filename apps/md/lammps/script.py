@@ -1,17 +1,17 @@
 """Input scripts of LAMMPS, as far as one run of hpckit can say what they say: their language of lines and variables.
 
 A script is executed line by line as LAMMPS does it: comments, `&`, `${name}`, `$x` and `$(…)`, variables of the styles
-index, loop, equal and string, `next`, `label`, `jump SELF` and `if`. The commands that come out are in `commands`.
+index, loop, equal, string and getenv, `next`, `label`, `jump SELF`, `if` and `quit`. The commands that come out are in
+`commands`.
 """
 
 from __future__ import annotations
 
-import ast
 import math
 import operator
+import os
 import re
-import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,43 +32,41 @@ from hpckit.plan.particles.snapshot import Snapshot
 ENDINGS = (".in", ".lmp", ".lmps", ".lammps")
 MOST_BYTES, MOST_LINES = 1 << 20, 100_000  # of a file; executed, with those of loops
 MOST_DEEP = 16  # files in files
-OPERATORS: dict[type, Callable[..., Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Div: operator.truediv,
-    ast.Mod: math.fmod,
-    ast.Pow: math.pow,
-    ast.USub: operator.neg,
-    ast.UAdd: operator.pos,
-}
-COMPARISONS: dict[str, Callable[..., bool]] = {
-    "==": operator.eq,
-    "!=": operator.ne,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-}
-CONDITION = re.compile(r"\s*(&&|\|\||[=!<>]=|[<>()]|[^\s=!<>()&|]+)")
+# Operators of two values, those that bind least first; of one kind the left one first, in powers too.
+OPERATORS: tuple[dict[str, Callable[[Any, Any], Any]], ...] = (
+    {"||": lambda a, b: bool(a) or bool(b), "|^": lambda a, b: bool(a) != bool(b)},
+    {"&&": lambda a, b: bool(a) and bool(b)},
+    {"==": operator.eq, "!=": operator.ne},
+    {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge},
+    {"+": operator.add, "-": operator.sub},
+    {"*": operator.mul, "/": operator.truediv, "%": math.fmod},
+    {"^": math.pow},
+)
+COMPARISONS = OPERATORS[2] | OPERATORS[3]
+OF_CONDITIONS = OPERATORS[:4]
+SIGNS = r"&&|\|\||\|\^|[=!<>]=|[<>()!]"
+CONDITION = re.compile(rf"\s*({SIGNS}|[^\s=!<>()&|]+)")
+FORMULA = re.compile(rf"\s*({SIGNS}|[-+*/%^,]|(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|\w+)")
 FUNCTIONS: dict[str, Callable[..., float]] = {
-    **{name: getattr(math, name) for name in ("sqrt", "exp", "sin", "cos", "tan", "asin", "acos", "atan", "ceil")},
+    **{name: getattr(math, name) for name in ("sqrt", "exp", "sin", "cos", "tan", "asin", "acos", "atan", "atan2")},
+    **{name: getattr(math, name) for name in ("ceil", "floor")},
     "ln": math.log,
     "log": math.log10,
     "abs": abs,
-    "floor": math.floor,
-    "round": round,
+    "round": lambda x: math.ceil(x) if x - math.floor(x) >= 0.5 else math.floor(x),  # halves go up
 }
+OF_PARTICLES = ("atom", "vector")  # styles of variables that only measuring needs
+WORD = re.compile(r"\"\"\"(.*?)\"\"\"(?!\S)|\"([^\"]*)\"(?!\S)|'([^']*)'(?!\S)|(\S+)")
 REFERENCE = re.compile(r"\$(?:\{(\w+)\}|\(([^()]*(?:\([^()]*\)[^()]*)*)\)|(\w))")
 
 
 @dataclass
 class ScriptVariable:
-    """A variable: the values of index and loop styles and the one that counts, else a formula or a text."""
+    """A variable: its style; the values of index and loop and the one that counts, else a formula or a text."""
 
+    style: str
     values: list[str]
     at: int = 0
-    formula: str | None = None
 
 
 def reads(path: Path) -> bool:
@@ -107,20 +105,25 @@ def particles_of(path: Path, periodic: tuple[bool, bool, bool], masses: np.ndarr
 
 
 def _joined(text: str) -> list[tuple[int, str]]:
-    """Lines with their numbers, without comments, those that end with & in one."""
+    """Lines with their numbers, those that end with & in one, comments too, then without comments."""
     found: list[tuple[int, str]] = []
     held, first = "", 0
     for number, raw in enumerate(text.splitlines(), 1):
-        line = _without_comment(raw).rstrip()
+        line = raw.rstrip()
         first = first or number
         if line.endswith("&"):
             held += line[:-1] + " "
             continue
-        found.append((first, (held + line).strip()))
+        found.append((first, _without_comment(held + line).strip()))
         held, first = "", 0
     if held:
-        found.append((first, held.strip()))
+        found.append((first, _without_comment(held).strip()))
     return found
+
+
+def _words(line: str) -> list[str]:
+    """The words of a line; what is in quotes is one."""
+    return ["".join(match.groups(default="")) for match in WORD.finditer(line)]
 
 
 def _without_comment(line: str) -> str:
@@ -144,11 +147,12 @@ class _Execution:
         self.skips = False  # the next jump, as a variable has no more values
         self.done = 0  # lines so far
         self.depth = 0  # of files in files
+        self.is_over = False  # by quit
 
     def run(self) -> None:
         """Execute all lines; mistakes are in `commands`."""
         at = 0
-        while at < len(self.lines):
+        while at < len(self.lines) and not self.is_over:
             number, line = self.lines[at]
             at, self.done = at + 1, self.done + 1
             if self.done > MOST_LINES:
@@ -158,7 +162,7 @@ class _Execution:
                 return
             self.commands.place(number)
             try:
-                words = self._substituted(line).split()
+                words = _words(self._substituted(line))
                 target = self._do(number, words) if words else None
             except ValueError as error:
                 self.commands.refuse(number, line.split()[0], str(error))
@@ -183,6 +187,8 @@ class _Execution:
             self._include(number, rest)
         elif name == "if":
             return self._if(number, words)
+        elif name == "quit":
+            self.is_over = True
         elif name != "label":
             self.commands.do(number, words)
         return None
@@ -202,8 +208,7 @@ class _Execution:
 
     def _if(self, number: int, words: list[str]) -> int | None:
         """Do the commands behind the first condition that is true; the line to go to, None for the next one."""
-        said = shlex.split(" ".join(words))
-        at, branches = 0, list[tuple[str, list[str]]]()
+        said, at, branches = words, 0, list[tuple[str, list[str]]]()
         while at < len(said):
             key = said[at]
             ends = [k for k in range(at + 1, len(said)) if said[k] in ("elif", "else")] + [len(said)]
@@ -218,54 +223,24 @@ class _Execution:
         for condition, commands in branches:
             if self._holds(REFERENCE.sub(self._of, condition)):
                 for command in commands:
-                    again = self._substituted(command).split()
+                    again = _words(self._substituted(command))
                     target = self._do(number, again) if again else None
-                    if target is not None:
+                    if target is not None or self.is_over:
                         return target
                 break
         return None
 
     def _holds(self, condition: str) -> bool:
-        """Whether a condition of numbers or texts is true: comparisons, &&, || and parentheses."""
-        tokens = CONDITION.findall(condition)
-        if "".join(tokens) != "".join(condition.split()):
-            raise ValueError(f"the condition {condition!r} cannot be read")
+        """Whether a condition of numbers or texts is true: comparisons, !, &&, ||, |^ and parentheses."""
 
-        def value() -> Any:
-            token = tokens.pop(0)
-            if token == "(":
-                found = either()
-                if not tokens or tokens.pop(0) != ")":
-                    raise ValueError(f"the condition {condition!r} has no closing parenthesis")
-                return found
+        def value(token: str, left: list[str]) -> Any:
             return float(token) if is_number(token) else token
 
-        def compared() -> Any:
-            left = value()
-            if tokens and tokens[0] in COMPARISONS:
-                compare, right = COMPARISONS[tokens.pop(0)], value()
-                return compare(*((left, right) if type(left) is type(right) else (str(left), str(right))))
-            return left
-
-        def both() -> Any:
-            found = compared()
-            while tokens and tokens[0] == "&&":
-                tokens.pop(0)
-                found = bool(compared()) and bool(found)
-            return found
-
-        def either() -> Any:
-            found = both()
-            while tokens and tokens[0] == "||":
-                tokens.pop(0)
-                found = bool(both()) or bool(found)
-            return found
-
         try:
-            found = either()
-        except (IndexError, TypeError):
-            raise ValueError(f"the condition {condition!r} cannot be read") from None
-        if tokens or isinstance(found, str):
+            found = _value_of(_tokens(condition, CONDITION), value, OF_CONDITIONS)
+        except (ArithmeticError, IndexError, TypeError, ValueError):
+            found = ""
+        if isinstance(found, str):
             raise ValueError(f"the condition {condition!r} cannot be read")
         return bool(found)
 
@@ -277,25 +252,36 @@ class _Execution:
 
     def _define(self, words: list[str]) -> None:
         name, style, *values = words if len(words) > 1 else (*words, "", "")
-        if style in ("index", "loop") and name in self.variables and self.variables[name].formula is None:
+        before = self.variables.get(name)
+        if style in ("index", "loop") and before is not None:
             return  # as in LAMMPS, the first definition stays
-        if style in ("index", "string", "getenv") and values:
-            self.variables[name] = ScriptVariable(values if style == "index" else [" ".join(values).strip("\"'")])
+        if style == "delete":
+            self.variables.pop(name, None)
+            return
+        if style == "index" and values:
+            found = values
+        elif style == "string" and values:
+            found = [" ".join(values)]
+        elif style == "getenv" and len(values) == 1:
+            found = [os.environ.get(values[0], "")]
         elif style == "loop" and values:
             ends = [int(value) for value in values if value != "pad"]
             first, last = (1, ends[0]) if len(ends) == 1 else ends[:2]
-            self.variables[name] = ScriptVariable([str(k) for k in range(first, last + 1)])
-        elif style == "equal" and values:
-            self.variables[name] = ScriptVariable([], formula="".join(values).strip("\"'"))
-        elif style == "delete":
-            self.variables.pop(name, None)
+            wide = len(str(last)) if "pad" in values else 0
+            found = [f"{k:0{wide}}" for k in range(first, last + 1)]
+        elif style in ("equal", *OF_PARTICLES) and values:
+            found = ["".join(values)]
         else:
-            raise ValueError(f"variable {' '.join(words)}: known are the styles index, loop, equal, string and delete")
+            known = f"index, loop, equal, string, getenv, {', '.join(OF_PARTICLES)} and delete"
+            raise ValueError(f"variable {' '.join(words)}: known are the styles {known}")
+        if before is not None and before.style != style:
+            raise ValueError(f"variable {name} {style}: it is of style {before.style} already")
+        self.variables[name] = ScriptVariable(style, found)
 
     def _next(self, names: list[str]) -> None:
         for name in names:
             variable = self.variables.get(name)
-            if variable is None or variable.formula is not None:
+            if variable is None or variable.style not in ("index", "loop"):
                 raise ValueError(f"next {name}: no such variable of style index or loop")
             variable.at += 1
             if variable.at >= len(variable.values):
@@ -313,35 +299,83 @@ class _Execution:
         """What stands for ${name}, $x or $(formula)."""
         if match[2] is not None:
             formula, _, form = match[2].partition(":")
-            return (form or "%.15g") % self._evaluate(formula)
+            return (form or "%.20g") % self._evaluate(formula)
         return self._value(match[1] or match[3])
 
     def _value(self, name: str) -> str:
         variable = self.variables.get(name)
         if variable is None:
             raise ValueError(f"there is no variable {name}")
-        return variable.values[variable.at] if variable.formula is None else f"{self._evaluate(variable.formula):.15g}"
+        if variable.style in OF_PARTICLES:
+            raise ValueError(f"variable {name} of style {variable.style} has not one value")
+        value = variable.values[variable.at]
+        return f"{self._evaluate(value):.15g}" if variable.style == "equal" else value
 
     def _evaluate(self, formula: str) -> float:
-        """The value of a formula of numbers, v_name, + - * / ^ % and functions."""
+        """The value of a formula of numbers, v_name, dt, PI, operators and functions."""
         try:
-            return float(self._node(ast.parse(formula.replace("^", "**").strip(), mode="eval").body))
-        except (SyntaxError, KeyError, TypeError, ArithmeticError) as error:
-            raise ValueError(f"the formula {formula!r} cannot be evaluated here") from error
+            return float(_value_of(_tokens(formula, FORMULA), self._atom, OPERATORS))
+        except (ArithmeticError, IndexError, KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"the formula {formula.strip()!r} cannot be evaluated here") from error
 
-    def _node(self, node: ast.expr) -> Any:
-        if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
-            return node.value
-        if isinstance(node, ast.BinOp):
-            return OPERATORS[type(node.op)](self._node(node.left), self._node(node.right))
-        if isinstance(node, ast.UnaryOp):
-            return OPERATORS[type(node.op)](self._node(node.operand))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-            return FUNCTIONS[node.func.id](*map(self._node, node.args))
-        if isinstance(node, ast.Name) and node.id == "PI":
-            return math.pi
-        if isinstance(node, ast.Name) and node.id == "dt":
-            return self.commands.motion.dt
-        if isinstance(node, ast.Name) and node.id.startswith("v_"):
-            return float(self._value(node.id[2:]))
-        raise KeyError(ast.dump(node))
+    def _atom(self, token: str, left: list[str]) -> float:
+        """A number, a variable, a constant, or a function of what follows."""
+        if left[:1] == ["("]:
+            function, values = FUNCTIONS[token], list[float]()
+            while left.pop(0) != ")":
+                values.append(float(_value_of(left, self._atom, OPERATORS, whole=False)))
+            return float(function(*values))
+        if is_number(token):
+            return float(token)
+        if token.startswith("v_"):
+            return float(self._value(token[2:]))
+        return {"PI": math.pi, "dt": self.commands.motion.dt}[token]
+
+
+def _tokens(text: str, form: re.Pattern[str]) -> list[str]:
+    """The tokens of a condition or a formula. Raises `ValueError` for what is none."""
+    found = form.findall(text)
+    if "".join(found) != "".join(text.split()):
+        raise ValueError(f"{text!r} cannot be read")
+    return found
+
+
+def _value_of(
+    tokens: list[str],
+    atom: Callable[[str, list[str]], Any],
+    operators: Sequence[dict[str, Callable[[Any, Any], Any]]],
+    whole: bool = True,
+) -> Any:
+    """The value of an expression at the head of these tokens, which are taken out; atom: the value of a token that is
+    no operator, from it and what follows. whole: nothing may be left. Raises `ValueError` or `IndexError`.
+    """
+
+    def single() -> Any:
+        token = tokens.pop(0)
+        if token == "(":
+            found = level(0)
+            if tokens.pop(0) != ")":
+                raise ValueError("no closing parenthesis")
+            return found
+        if token == "!":
+            return not single()
+        if token in ("-", "+"):  # before powers, as in LAMMPS
+            return -single() if token == "-" else single()
+        return atom(token, tokens)
+
+    def level(number: int) -> Any:
+        if number == len(operators):
+            return single()
+        found = level(number + 1)
+        while tokens and tokens[0] in operators[number]:
+            sign = tokens.pop(0)
+            both = found, level(number + 1)
+            if sign in COMPARISONS and len({isinstance(each, str) for each in both}) > 1:
+                both = str(both[0]), str(both[1])
+            found = operators[number][sign](*both)
+        return found
+
+    found = level(0)
+    if whole and tokens:
+        raise ValueError("something is left")
+    return found

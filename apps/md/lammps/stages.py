@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from hpckit.apps.md.lammps.fixes import HOLDS, MEASURES, MOVERS, OUTSIDE, Fix, deformed, motion_of, require_known
@@ -18,6 +19,9 @@ from hpckit.apps.md.motion.settings import ANEW
 from hpckit.md.units import UNITS
 
 DEFAULT_STEP = {"lj": 0.005, "metal": 0.001, "real": 1.0}
+DUMPS = ("atom", "custom", "cfg", "dcd", "h5md", "netcdf", "vtk", "xtc", "xyz", "yaml")  # frames of particles
+PICTURES = ("image", "local", "movie")  # nothing stands for these
+NEVER = 10**9  # steps between lines of the thermo table that has the ends of runs alone
 SMALLEST_FORCE = {"lj": 1e-10, "metal": 1e-10, "real": 1e-9}  # of a minimization that gives none
 DEFAULT_SKIN = {"lj": 0.3, "metal": 2.0, "real": 2.0}
 
@@ -155,18 +159,20 @@ class MotionCommands:
                 raise ValueError(f"neigh_modify {key}: known are every, delay, check, one, page and exclude group")
 
     def _velocity(self, group: str, style: str, *rest: str) -> None:
+        self._require_temperature(group, rest)
         plain = group == "all" and style in ("create", "zero") and not {"temp", "sum"} & {*rest}
-        making = self.script.making
+        making, system = self.script.making, self.script.section("system")
+        still = "temperature" in system and "momentum" in system.get("remove", ["momentum"])
         if not plain and {"group", *MAKERS} & self.script.failed:
             return
         if making.box and not self.stages:
             if group != "all" and group not in self.groups:
                 raise ValueError(f"velocity {group} {style}: there is no group {group}")
             making.add(self.script.number, "velocity", velocity_of([group, style, *rest], making.spacing))
-            again = style == "create" and "temperature" in self.script.section("system")
-            if not plain or again:
+            again = style == "create" and "temperature" in system
+            if not plain or again or (style == "zero" and "temperature" in system and not still):
                 self.script.moved = True
-            if self.script.moved or (style == "zero" and rest[:1] != ("linear",)):
+            if self.script.moved:
                 return
         known = {"create": 2, "scale": 1, "zero": 1}.get(style, 9)
         if group != "all" or len(rest) < known or (style == "scale" and not self.stages):
@@ -174,8 +180,15 @@ class MotionCommands:
                 f"velocity {group} {style}: known are velocity all create T SEED, zero linear, and scale T after a run"
             )
         if style == "zero":
-            if rest[0] != "linear":
-                raise ValueError("velocity all zero: known is linear")
+            drawn = self.velocity.get("velocities") == "draw" and "momentum" in self.velocity.get(
+                "remove", ["momentum"]
+            )
+            if rest[0] != "linear" or (self.velocity and not drawn):
+                raise ValueError("velocity all zero: known is linear, without scale between two runs")
+            if not self.stages and "file" in system and not still:
+                raise ValueError("velocity all zero before the first run: known of velocities that are drawn mom yes")
+            if self.stages and not drawn:
+                self.velocity = {"velocities": "center"}
             return
         options = dict(zip(rest[known::2], rest[known + 1 :: 2], strict=False))
         flags = ("yes", "no")
@@ -185,6 +198,8 @@ class MotionCommands:
                 raise ValueError(f"velocity … {key} {value}: not known here")
         self.all_freedom = not any(fix.words[0] in HOLDS for fix in self.fixes.values())
         if style == "scale":
+            if self.velocity:
+                raise ValueError("velocity all scale: known alone between two runs, and not after min_style fire")
             self.velocity = {"velocities": "scale", "temperature": float(rest[0])}
             return
         drawn = "lammps_geom" if options.get("loop") == "geom" else "lammps"
@@ -200,6 +215,12 @@ class MotionCommands:
             self.script.set(f"system.{key}", value)
         if "file" in self.script.section("system"):
             self.script.set("system.velocities", "draw")
+
+    def _require_temperature(self, group: str, words: tuple[str, ...]) -> None:
+        """Raise `ValueError` for a temperature other than that of the group itself."""
+        for key, name in pairwise(words):
+            if key == "temp" and self.script.computes.get(name) != (group, "temp"):
+                raise ValueError(f"velocity {group} … temp {name}: known is a compute {name} {group} temp")
 
     def _change_box(self, group: str, *words: str) -> None:
         if group != "all":
@@ -235,11 +256,11 @@ class MotionCommands:
         self.inner = max(1, int(words[1]))
 
     def _thermo(self, every: str) -> None:
-        self.pending["time.thermo"] = max(1, int(every))
+        self.pending["time.thermo"] = int(every) or NEVER
 
     def _fix(self, name: str, group: str, style: str, *rest: str) -> None:
         if style.startswith(MEASURES):
-            self.script.note(f"fix {style} is passed over: see the section analysis")
+            self.script.note(f"fix {style} is passed over: see the sections analysis and ranks")
             return
         if style in OF_SPHERES:
             self._fix_of_spheres(name, group, style, rest)
@@ -283,11 +304,14 @@ class MotionCommands:
         self.fixes.pop(name, None)
 
     def _dump(self, name: str, group: str, style: str, every: str, file: str, *rest: str) -> None:
-        if group != "all" or style not in ("atom", "custom"):
-            raise ValueError(f"dump {name} {group} {style}: known are atom and custom of the group all")
+        if style not in (*DUMPS, *PICTURES):
+            raise ValueError(f"dump {name} {group} {style}: known are {', '.join((*DUMPS, *PICTURES))}")
+        if style in PICTURES:
+            self.script.note(f"dump {style} is passed over")
+            return
         self.pending["output.every"] = int(every)
         self.script.set("output.format", "dump")
-        self.script.note("the dump is output/ in the run directory")
+        self.script.note("the dump is output/ in the run directory, of style atom with velocities, of all particles")
 
     def _undump(self, name: str) -> None:
         self.pending["output.every"] = 0
@@ -305,6 +329,8 @@ class MotionCommands:
         # A step of fire has one evaluation, an iteration of others some of them.
         most = int(evaluations) if int(steps) else 0
         self._add_stage(min(int(steps), most) if self.by_fire else most, settings, {})
+        if self.by_fire:  # it brings the particles to rest; other styles leave their velocities alone
+            self.velocity = {"velocities": "rest"}
 
     def _run(self, steps: str, *rest: str) -> None:
         options = dict(zip(rest[::2], rest[1::2], strict=False))

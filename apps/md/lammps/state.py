@@ -45,6 +45,8 @@ class ScriptState:
     made: bool = False  # whether these are more than settings say
     moved: bool = False  # whether these have velocities of groups
     types: int = 0
+    masses: dict[int, float] = field(default_factory=dict)  # of types, by the last command that says them
+    computes: dict[str, tuple[str, str]] = field(default_factory=dict)  # their groups and styles
     counts: dict[str, int] = field(default_factory=dict)  # types of bonds, angles, …
     bound: dict[str, int] | None = None  # how many bonds, angles, … a data file has
     kinds: dict[str, Kinds] = field(default_factory=dict)  # the types of groups that are made of types

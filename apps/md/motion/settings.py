@@ -169,8 +169,10 @@ class Stage(Section):
     dt: float | None = Field(None, gt=0, description="time step from here on")
     thermo: int | None = Field(None, ge=1, description="steps between lines of the thermo table from here on")
     every: int | None = Field(None, ge=0, description="steps between frames of the trajectory from here on")
-    velocities: Literal["keep", "draw", "scale"] = Field(
-        "keep", description="of the stage before, before its minimization; or drawn anew, or scaled, to `temperature`"
+    velocities: Literal["keep", "draw", "scale", "center", "rest"] = Field(
+        "keep",
+        description="of the stage before, before its minimization; or drawn anew, or scaled, to `temperature`;"
+        " center: without their mean, by mass; rest: none",
     )
     temperature: float = Field(0.0, ge=0, description="temperature of velocities that are drawn or scaled")
     seed: int = Field(87287, ge=0, description="random seed of drawn velocities")

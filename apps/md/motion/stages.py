@@ -11,7 +11,7 @@ from hpckit.apps.md.config import Config
 from hpckit.apps.md.molecules.electrostatics import charged, long_range
 from hpckit.apps.md.molecules.topology import bonds_of, constraints_of, terms_of
 from hpckit.apps.md.motion.dynamics import dynamics_of, external_of, proper_of
-from hpckit.apps.md.start import Start
+from hpckit.apps.md.start import Start, without_momentum
 from hpckit.io.checkpoint.state import Piece, Restored, State
 from hpckit.kernels.particles.records.dispatch import types_of
 from hpckit.md.molecules.charges import Charged
@@ -77,7 +77,7 @@ class Stages:
         if self._aside is not None:
             take_rows(system, self._aside, system.particles.velocities)
         if stage.velocities != "keep":
-            self._set_velocities(config, stage.velocities == "draw")
+            self._set_velocities(config, stage.velocities)
         self._set_aside()
         system.rebuild()
         system.compute(measure=True)
@@ -131,13 +131,17 @@ class Stages:
         minimizes = self.config.dynamics.kind == "fire" and not self.is_last
         self._aside = rows_by_id(self.system, self.system.particles.velocities) if minimizes else None
 
-    def _set_velocities(self, config: Config, anew: bool) -> None:
-        """Collective: draw velocities, or scale them, to the temperature of the stage."""
+    def _set_velocities(self, config: Config, how: str) -> None:
+        """Collective: draw velocities, or scale them, to the temperature of the stage; or take their mean, or all."""
         system, particles = self.system, self.system.particles
         held = particles.on_host()
         own = held.own
-        if anew:
-            types = types_of(held.positions[own])
+        types = types_of(held.positions[own])
+        if how == "rest":
+            found = np.zeros((len(types), 3))
+        elif how == "center":
+            found = without_momentum(system.mesh.comm, held.velocities[own, :3], system.masses[types], system.count)
+        elif how == "draw":
             away = system.domains.cell.shifts(held.images[own])
             what = held.ids[own], held.positions[own, :3], types, away
             found = self.start.drawn_anew(config, system.mesh.comm, *what)
