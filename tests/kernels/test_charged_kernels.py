@@ -90,7 +90,7 @@ FORMS += [Form(vectors.available()[0], "f", 3, True)]
 
 
 NIGHTLY = pytest.mark.nightly
-# By day one screening in each form but that of one type; all of both at night.
+# By day one screening in the forms of vectors with several types; all of both at night.
 OTHERS = [pytest.param(name, marks=NIGHTLY) for name in ("damped", "as LAMMPS")]
 
 
@@ -101,7 +101,7 @@ def test_every_screening_agrees_with_the_reference(name):
 
 
 @pytest.mark.parametrize("name", ["near", *OTHERS])
-@pytest.mark.parametrize("form", narrow_at_night(FORMS, lambda form: form.types == 1), ids=str)
+@pytest.mark.parametrize("form", narrow_at_night(FORMS, lambda form: form.types == 1 or form.isa == "scalar"), ids=str)
 def test_every_form_agrees_with_the_reference(form, name):
     agrees(form, name)
 

@@ -127,16 +127,18 @@ def test_a_watched_run_from_the_command_line(tmp_path, words):
                 "rank 1 is in Allreduce of 9 float64 on Dup 1 of world at stalls.py:5",
             ],
         ),
-        (
+        pytest.param(
             "comm.Barrier() if comm.rank else comm.Irecv(x, 1, 7).Wait()",
             [
                 "rank 0 is in Irecv of 9 float64 with rank 1 on world at stalls.py:5",
                 "rank 1 is in Barrier on world at stalls.py:5",
             ],
+            marks=pytest.mark.nightly,
         ),
-        (
+        pytest.param(
             "comm.Barrier() if comm.rank else MPI.Request.Waitall([comm.Isend(x, 1, 7), comm.Irecv(x[1:], 1, 7)])",
             ["rank 0 is in Irecv of 8 float64 with rank 1 on world at stalls.py:5"],
+            marks=pytest.mark.nightly,
         ),
         pytest.param(
             "comm.Barrier() if comm.rank else MPI.Request.Waitany([comm.Irecv(x[:n], 1, n) for n in (2, 3)])",

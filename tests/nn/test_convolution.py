@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from conftest import by_day
 
 from hpckit.nn.convolution import Convolution, Flatten, MaxPool
 from hpckit.nn.layer import Pass, Sequential
@@ -59,7 +60,7 @@ def test_gradients_are_those_of_central_differences(layer):
         assert (parameter.grad * way).sum() == pytest.approx((sides[0] - sides[1]) / (2 * h), rel=1e-6)
 
 
-@pytest.mark.parametrize(("size", "stride", "padding"), [(3, 1, 1), (2, 2, 0), (5, 3, 2)])
+@pytest.mark.parametrize(("size", "stride", "padding"), by_day([(3, 1, 1), (2, 2, 0), (5, 3, 2)], (5, 3, 2)))
 def test_a_convolution_is_that_of_torch(size, stride, padding):
     torch = pytest.importorskip("torch", reason="torch is not installed")
     layer = Convolution(3, 4, size, stride=stride, padding=padding, name="a")

@@ -114,6 +114,7 @@ def test_what_cannot_be_chosen_is_refused():
         Experts(4, 0, 4)
 
 
+@pytest.mark.nightly
 def test_logits_are_those_of_mixtral_in_transformers():
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")

@@ -364,8 +364,8 @@ def _packed(link):
     return text[0], np.array([[float(one) for one in line.split(",")] for line in text[1:]])
 
 
-def test_the_contents_lead_to_every_section(tmp_path):
-    page = build_report(make_run(tmp_path / "run")).read_text()
+def test_the_contents_lead_to_every_section(run):
+    _, page, _ = run
     links = re.findall(r'<a href="#([^"]+)">', page.partition("</nav>")[0])
     assert links == re.findall(r'<section id="([^"]+)">', page)
     assert len(links) > 5
