@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import by_day
 
 from hpckit.bench.train.serving import perplexity
 from hpckit.bench.train.serving.perplexity import FORMATS, perplexity_of
@@ -28,7 +29,7 @@ def folder(tmp_path, monkeypatch):
     return write_model(tmp_path / "model", "llama", vocab_size=256)
 
 
-@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("kind", by_day(FORMATS, "float32", "q4_0"))
 def test_a_model_that_knows_nothing_has_that_of_its_tokens(kind, folder):
     path = folder / "model.safetensors"
     tensors = {name: np.array(tensor) for name, tensor in Safetensors(folder).items()}

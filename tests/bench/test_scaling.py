@@ -14,6 +14,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from conftest import by_day
 
 from hpckit.apps.common.scaling import Load, halos
 from hpckit.bench.measure import CALM, calmest, disturbance
@@ -46,7 +47,7 @@ def times(law_of_ranks, counts=(1, 2, 4, 8)) -> dict[int, list[float]]:
 
 
 @pytest.mark.parametrize("serial", [0.0, 0.03, 0.4, -0.02])
-@pytest.mark.parametrize("base", [1, 3])
+@pytest.mark.parametrize("base", by_day([1, 3], 3))
 def test_the_fits_find_the_serial_fraction_that_was_put_in(serial, base):
     counts = [base * n for n in (1, 2, 4, 8)]
     strong = times(lambda n: serial + (1 - serial) * base / n, counts)

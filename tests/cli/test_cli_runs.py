@@ -279,7 +279,7 @@ def started(tmp_path: Path, *words: str) -> tuple[subprocess.Popen, Path]:
     return process, the_run(tmp_path)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", by_day([signal.SIGINT, signal.SIGTERM], signal.SIGTERM))
 def test_the_first_interrupt_stops_with_complete_files(number: int, tmp_path: Path) -> None:
     process, run = started(tmp_path, "time.steps=1000", "time.seconds_per_step=0.05")
     os.killpg(process.pid, number)

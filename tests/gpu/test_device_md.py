@@ -14,7 +14,8 @@ from tests.md.potential_files import write_branched_chains, write_chain
 SMALL = ("system.cells=[3,3,4]", "time.steps=3", "time.thermo=2", "interaction.cutoff=1.5", "--no-report")
 
 
-@pytest.mark.parametrize("ranks", [2, *(pytest.param(n, marks=pytest.mark.nightly) for n in (1, 4))])
+@pytest.mark.nightly
+@pytest.mark.parametrize("ranks", [1, 2, 4])
 def test_particles_on_a_device_move_as_on_the_host(mpirun, monkeypatch, ranks):
     on_gpu(monkeypatch)
     assert "all good 3" in mpirun(ranks, "md_device.py", timeout=280).stdout
