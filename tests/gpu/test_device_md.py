@@ -53,6 +53,7 @@ def test_what_acts_beside_pairs_on_a_device_is_that_of_the_host(mpirun, monkeypa
     assert f"all good {len(names)}" in mpirun(ranks, "md_device_bound.py", *names, timeout=280).stdout
 
 
+@pytest.mark.nightly
 def test_a_run_with_gpu_equals_one_without(tmp_path):
     for name, ranks, gpu, more in (("host", 1, (), {}), ("gpus", 2, ("--gpu",), ON_GPU)):
         done = hpckit("run", "md/melt", *SMALL, *gpu, "-n", ranks, "--directory", name, cwd=tmp_path, **more)
