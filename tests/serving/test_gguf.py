@@ -14,6 +14,7 @@ from hpckit.errors import HpckitError
 from hpckit.io.safetensors import Safetensors, save_safetensors
 from hpckit.kernels.nn.tile.packed import from_gguf, unpack_blocks
 from hpckit.serving import Engine, Sampling, ServingStep, TextPiece
+from hpckit.serving.checkpoint.vocabulary import ends_in, tokenizer_in
 
 gguf = pytest.importorskip("gguf", reason="gguf is not installed")
 WIDE = {"hidden_size": 64, "intermediate_size": 96, "num_attention_heads": 4, "vocab_size": 256}
@@ -241,6 +242,30 @@ def test_pieces_of_bytes_are_those_of_the_tokenizer(tmp_path):
     assert engine.tokenizer.decode(engine.encode(text, special=False)) == text
     assert engine.ends == (0,)
     assert engine.chat.prompt([{"role": "user", "content": "or"}]) == "<end>or"
+
+
+@pytest.mark.parametrize(
+    ("cut", "words"),
+    [
+        ("gpt-2", ["it", "'s", " 123", "\n ", " XMLHttp", " «", "é", "»"]),
+        ("smollm", ["it", "'s", " ", "1", "2", "3", "\n ", " XMLHttp", " «", "é", "»"]),
+        ("llama-bpe", ["it", "'s", " ", "123", "\n", " ", " XMLHttp", " «", "é", "»"]),
+        ("stablelm2", ["it", "'s", " ", "1", "2", "3", "\n", " ", " XMLHttp", " «", "é", "»"]),
+        ("tekken", ["it", "'s", " ", "1", "2", "3", "\n", " ", " XMLHttp", " «", "é", "»"]),
+        ("deepseek-coder", ["it", "'", "s", " ", "1", "2", "3", "\n", " ", " XMLHttp", " «", "é", "»"]),
+    ],
+)
+def test_texts_are_cut_as_the_file_says_and_begin_and_end_with_its_marks(cut, words):
+    tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed")
+    letters = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    given = {"model": "gpt2", "pre": cut, "tokens": [*letters, "<start>", "<|im_end|>", "<stop>"], "merges": []}
+    given |= {"token_type": [1] * 256 + [3] * 3, "bos_token_id": 256, "eot_token_id": 258}
+    metadata = {f"tokenizer.ggml.{name}": value for name, value in given.items()}
+    made = tokenizer_in(metadata, "m.gguf")
+    text = "".join(words)
+    assert [text[begin:end] for _, (begin, end) in made._loaded.pre_tokenizer.pre_tokenize_str(text)] == words
+    assert (made.encode(text, special=True)[0] == 256) == (cut in ("llama-bpe", "tekken"))  # which llama.cpp adds there
+    assert ends_in(metadata) == (258, 257)
 
 
 def test_pieces_with_scores_join_the_best_first(tmp_path):

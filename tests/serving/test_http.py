@@ -166,6 +166,7 @@ def test_a_request_for_another_model_finds_none(running, path, body):
     assert "large" in found["message"]
     assert "small or tiny" in found["message"]
     assert running.ask(f"/{path}", {**body, "model": ["small"]})[0].status == 400
+    assert running.ask(f"/{path}", {**body, "model": "\ud800"})[0].status == 404  # half of a character
 
 
 @pytest.mark.parametrize(
@@ -192,6 +193,16 @@ def test_a_body_that_is_too_large_is_refused(running):
     answer, text = running.ask("/v1/nothing", {})
     assert answer.status == 404
     assert "/v1/nothing" in json.loads(text)["error"]["message"]
+
+
+def test_a_body_that_does_not_come_is_refused(running, monkeypatch):
+    monkeypatch.setattr("hpckit.serving.server.http.BODY_SECONDS", 0.2)
+    connection = running.connect()
+    connection.request("POST", "/v1/completions", b"{", {"Content-Length": "9"})
+    answer = connection.getresponse()
+    assert answer.status == 408
+    assert "0.2 s" in json.loads(answer.read())["error"]["message"]
+    connection.close()
 
 
 def test_random_bodies_crash_nothing(running):

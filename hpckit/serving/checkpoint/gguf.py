@@ -17,6 +17,7 @@ import numpy.typing as npt
 from hpckit.errors import CorruptDataError, InputError, SetupError
 from hpckit.io.config_json import fault_of
 from hpckit.plan.inputs.text import read_bytes
+from hpckit.serving.checkpoint.vocabulary import ends_in
 
 SUFFIX = ".gguf"
 KINDS = {"F32": "float32", "F16": "float32", "BF16": "bfloat16", "Q4_0": "q4_0"}  # others are packed as q8_0
@@ -192,7 +193,7 @@ class Gguf(Mapping[str, np.ndarray]):
                     "n_positions": told("context_length"),
                     "layer_norm_epsilon": told("attention.layer_norm_epsilon", 1e-5),
                     "tie_word_embeddings": "output.weight" not in self._tensors,
-                    "eos_token_id": self.metadata.get("tokenizer.ggml.eos_token_id"),
+                    "eos_token_id": list(ends_in(self.metadata)),
                 }
             each = int(told("attention.key_length", width // heads))
             experts, window = int(told("expert_count", 0)), told("attention.sliding_window")
@@ -219,7 +220,7 @@ class Gguf(Mapping[str, np.ndarray]):
                 "tie_word_embeddings": "output.weight" not in self._tensors,
                 "num_local_experts": experts,
                 "num_experts_per_tok": told("expert_used_count", 0),
-                "eos_token_id": self.metadata.get("tokenizer.ggml.eos_token_id"),
+                "eos_token_id": list(ends_in(self.metadata)),
             }
         except (KeyError, TypeError, ValueError, ArithmeticError) as problem:
             raise InputError(f"{self.path} does not describe a language model: {fault_of(problem)}") from None

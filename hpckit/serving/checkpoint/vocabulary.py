@@ -14,13 +14,33 @@ SPACE = "\u2581"
 WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|NUMBER| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-CUTS = {
-    "default": "",
-    "gpt-2": "",
-    "llama-bpe": WORDS.replace("NUMBER", r"\p{N}{1,3}"),
-    "llama3": WORDS.replace("NUMBER", r"\p{N}{1,3}"),
-    "qwen2": WORDS.replace("NUMBER", r"\p{N}"),
+GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+UPPER, LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+CASES = "|".join(rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}{first}{LOWER}{then}" for first, then in (("*", "+"), ("+", "*")))
+CODE = (r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", "[一-龥ࠀ-一가-퟿]+", r"\p{N}")
+WAYS = {
+    (GPT2,): ("default", "gpt-2", "mpt", "olmo"),
+    (r"\p{N}", GPT2): ("smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"),
+    (WORDS.replace("NUMBER", r"\p{N}{1,3}"),): ("llama-bpe", "llama3", "llama-v3", "falcon3", "pixtral", "dbrx"),
+    (WORDS.replace("NUMBER", r"\p{N}"),): ("qwen2", "deepseek-r1-qwen", "megrez", "stablelm2"),
+    (rf"{CASES}|\p{{N}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",): ("tekken",),
+    CODE: ("deepseek-coder",),
 }
+CUTS = {name: way for way, names in WAYS.items() for name in names}
+WHOLE = (
+    "llama-bpe",
+    "llama3",
+    "llama-v3",
+    "falcon3",
+    "pixtral",
+    "tekken",
+)  # known words stay whole; texts have a start
+COMPOSED = ("qwen2", "deepseek-r1-qwen", "megrez")
+# What ends an answer in llama.cpp, whatever the file says besides.
+ENDS = (
+    "<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>", "<|endoftext|>", "<|end_of_text|>", "<end_of_turn>", "<EOT>",
+    "</s>", "<\uff5cend\u2581of\u2581sentence\uff5c>", "<|fim_pad|>", "<|repo_name|>", "<|file_sep|>",
+)  # fmt: skip
 GIVEN = "tokenizer.ggml."
 
 
@@ -51,7 +71,7 @@ def tokenizer_in(metadata: Mapping[str, Any], name: str) -> Tokenizer:
     begin, end = (metadata.get(f"{GIVEN}{part}_token_id") for part in ("bos", "eos"))
     marks = {
         side: (tokens[number], int(number))
-        for side, number, wanted in (("bos", begin, kind == "llama"), ("eos", end, False))
+        for side, number, wanted in (("bos", begin, kind == "llama" or cut in WHOLE), ("eos", end, False))
         if number is not None and metadata.get(f"{GIVEN}add_{side}_token", wanted)
     }
     if marks:
@@ -71,21 +91,26 @@ def chat_settings(metadata: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+def ends_in(metadata: Mapping[str, Any]) -> tuple[int, ...]:
+    """The tokens that end an answer: those that the file names, and those of the usual names."""
+    tokens = metadata.get(f"{GIVEN}tokens", [])
+    given = [metadata.get(f"{GIVEN}{part}_token_id") for part in ("eos", "eot", "eom")]
+    known = [number for number, token in enumerate(tokens) if token in ENDS]
+    return tuple(dict.fromkeys(end for end in (*given, *known) if end is not None and 0 <= end < len(tokens)))
+
+
 def _bytes(tokenizers: Any, metadata: Mapping[str, Any], tokens: list[str], cut: str) -> Any:
     """Pieces of bytes, joined in the order of the merges (GPT-2's way)."""
     from tokenizers import pre_tokenizers
 
     merges = [tuple(str(pair).split(" ", 1)) for pair in metadata[f"{GIVEN}merges"]]
     vocab = {token: number for number, token in enumerate(tokens)}
-    made = tokenizers.Tokenizer(tokenizers.models.BPE(vocab, merges, ignore_merges=cut in ("llama-bpe", "llama3")))
-    whole = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=not CUTS[cut])
-    if CUTS[cut]:
-        split = pre_tokenizers.Split(tokenizers.Regex(CUTS[cut]), "isolated")
-        made.pre_tokenizer = pre_tokenizers.Sequence([split, whole])
-    else:
-        made.pre_tokenizer = whole
+    made = tokenizers.Tokenizer(tokenizers.models.BPE(vocab, merges, ignore_merges=cut in WHOLE))
+    splits = [pre_tokenizers.Split(tokenizers.Regex(pattern), "isolated") for pattern in CUTS[cut]]
+    letters = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    made.pre_tokenizer = pre_tokenizers.Sequence([*splits, letters])
     made.decoder = tokenizers.decoders.ByteLevel()
-    if cut == "qwen2":
+    if cut in COMPOSED:
         made.normalizer = tokenizers.normalizers.NFC()
     return made
 

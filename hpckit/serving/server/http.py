@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hmac
 import json
@@ -29,12 +30,17 @@ except ImportError:
     ) from None
 
 MOST_BODY = 16 << 20  # bytes
+BODY_SECONDS = 60.0  # within which a body must have come
 OPEN = ("/health",)  # which need no token
 Handler = Callable[[Request], Awaitable[Response]]
 
 
 class BodyTooLarge(Exception):
     """The body is longer than allowed."""
+
+
+class BodyTooSlow(Exception):
+    """The body does not come to its end."""
 
 
 class UnknownModel(Exception):
@@ -161,6 +167,8 @@ def _guarded(handler: Handler, path: str, token: str) -> Handler:
             return await handler(request)
         except BodyTooLarge as problem:
             return _error(413, str(problem), "invalid_request_error")
+        except BodyTooSlow as problem:
+            return _error(408, str(problem), "invalid_request_error", {"connection": "close"})
         except UnknownModel as problem:
             return _error(404, str(problem), "not_found_error", param="model", code="model_not_found")
         except Overload as problem:
@@ -196,22 +204,29 @@ def _error(
     param: str | None = None,
     code: int | str = 0,
 ) -> Response:
-    """An error in OpenAI's form; code: where it is not the status."""
+    """An error in OpenAI's form; code: where it is not the status. What a client sent may hold halves of characters."""
+    message = message.encode(errors="replace").decode()
     return JSONResponse(
         {"error": {"message": message, "type": kind, "param": param, "code": code or status}}, status, headers
     )
 
 
 async def _body(request: Request, most: int) -> dict[str, Any]:
-    """The object of a body. Raises `BodyTooLarge` before all of it is read, `InputError` if it is not an object."""
+    """The object of a body. Raises `BodyTooLarge` before all of it is read, `BodyTooSlow` if it does not come,
+    `InputError` if it is not an object.
+    """
     parts, size, told = [], 0, request.headers.get("content-length", "")
     if len(told) > 18 or (told.isdecimal() and int(told) > most):
         raise BodyTooLarge(f"a body has at most {most} bytes")
-    async for part in request.stream():
-        size += len(part)
-        if size > most:
-            raise BodyTooLarge(f"a body has at most {most} bytes")
-        parts.append(part)
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for part in request.stream():
+                size += len(part)
+                if size > most:
+                    raise BodyTooLarge(f"a body has at most {most} bytes")
+                parts.append(part)
+    except TimeoutError:
+        raise BodyTooSlow(f"the body did not come within {BODY_SECONDS:g} s") from None
     try:
         found = json.loads(b"".join(parts))
     except (ValueError, RecursionError):

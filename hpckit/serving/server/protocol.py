@@ -101,6 +101,7 @@ class GenerationRequest(BaseModel):
             f"best_of = {self.best_of}": self.best_of not in (None, self.n or 1),
             "a suffix": bool(self.suffix),
             "a response_format": (self.response_format or {}).get("type", "text") != "text",
+            "stream_options without stream": bool(self.stream_options) and not self.stream,
             "tools": bool(self.tools) and self.tool_choice != "none",
             "a tool_choice": self.tool_choice not in (None, "none", "auto"),
         }
@@ -200,7 +201,7 @@ def checked(kind: type[Kind], body: Any) -> Kind:
     try:
         return kind.model_validate(body)
     except ValidationError as problem:
-        told = [f"{'.'.join(str(part) for part in one['loc'][:2]) or 'it'}: {one['msg']}" for one in problem.errors()]
+        told = [f"{'.'.join(str(part) for part in one['loc'][:3]) or 'it'}: {one['msg']}" for one in problem.errors()]
         raise InputError(f"the request does not fit: {'; '.join(dict.fromkeys(told))}") from None
 
 
