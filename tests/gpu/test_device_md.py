@@ -21,7 +21,8 @@ def test_particles_on_a_device_move_as_on_the_host(mpirun, monkeypatch, ranks):
     assert "all good 3" in mpirun(ranks, "md_device.py", timeout=280).stdout
 
 
-@pytest.mark.parametrize("ranks", [2, *(pytest.param(n, marks=pytest.mark.nightly) for n in (1, 3))])
+@pytest.mark.nightly
+@pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_every_kind_of_motion_on_a_device_is_that_of_the_host(mpirun, monkeypatch, ranks):
     on_gpu(monkeypatch)
     assert "all good 8" in mpirun(ranks, "md_device_motion.py", timeout=280).stdout
