@@ -139,13 +139,10 @@ def sensitivities(
         if node.op == "shift":
             _give(given, node.args[0], graph.shift(g, tuple(-o for o in node.value)))
         elif node.op == "sum":
-            added, own = node.args[0], grid.closing(node.value)
-            # What is needed, or has values, where nothing is added up: the sensitivity there is zero.
-            more = any(any(grid.beyond(width[each], node.value)) for each in values_within(added))
-            more |= any(grid.closing(faces_at(leaf)) != own for leaf in arrays_read(added))
-            _give(given, added, make("mul", g, hold(constant(1.0), grid.walls(OUTSIDE), node.value)) if more else g)
+            _give(given, node.args[0], _within(g, node, width, grid))
         elif node.op == "hold":
-            _give(given, node.args[0], _taken_back(g, node, width, grid))
+            back = _taken_back(g, node, width, grid)
+            _give(given, node.args[0], back if back.is_field else _within(back, node, width, grid))
         elif node.op == "output" and node.args[0].op == "apply":
             pulled.setdefault(node.args[0], {})[node.value[0]] = _taken_back(g, node, width, grid)
         elif node.op in ("fold", "output"):
@@ -159,7 +156,7 @@ def sensitivities(
                 unused = node in masked or beyond
                 if unused and node.op not in CHOOSING and singular.intersection((node, *node.args)) and term is not g:
                     term = guarded(g, term)
-                if term.is_field and not arg.is_field:
+                if node.is_field and not arg.is_field:  # also of one number for all cells
                     term = _added_up(term, width.get(node), grid)
                 _give(given, arg, term)
     found = []
@@ -195,6 +192,16 @@ def needed_cells(outputs: Sequence[Node], grid: Grid, faces: Sequence[Faces]) ->
         for arg in node.args:
             ask(arg, needed)
     return found
+
+
+def _within(g: Node, node: Node, width: Mapping[Node, Needed], grid: Grid) -> Node:
+    """The sensitivity to what a sum adds up, or a hold holds, where it is one number for all its points: zero where
+    that is needed, or has values, beyond them.
+    """
+    made, faces = node.args[0], faces_at(node)
+    more = any(any(grid.beyond(width[each], faces)) for each in values_within(made))
+    more |= any(grid.closing(faces_at(leaf)) != grid.closing(faces) for leaf in arrays_read(made))
+    return make("mul", g, hold(constant(1.0), grid.walls(OUTSIDE), faces)) if more else g
 
 
 def _give(given: dict[Node, Node | None], node: Node, term: Node) -> None:

@@ -31,6 +31,11 @@ class Fill:
     value: complex | None = None  # the number it writes, if it is a constant
     signed: bool = False  # whether it changes signs
 
+    @property
+    def sets_wall(self) -> bool:
+        """Whether it writes what sits on the wall itself."""
+        return self.signed or self.value is not None
+
     def fits(self, dtype: np.dtype) -> bool:
         """Whether fields of this dtype can hold the values it writes."""
         if self.signed and dtype.kind in "ub":

@@ -118,20 +118,24 @@ class FieldType:
                 None if dec.topology.shift(rank, name, step) is not None else fill
                 for fill, step in zip(fills[dim], (-1, +1), strict=True)
             )
-            if dec.halo[dim] and (low is not None or high is not None):
+            on_face = dec.location[dim] == "face"
+            if not dec.halo[dim]:  # no halo, but the wall itself, also in the halos of the dims before
+                low, high = (fill if fill is not None and on_face and fill.sets_wall else None for fill in (low, high))
+            if low is not None or high is not None:
                 order = (at, *(each for each in every if each != at))
-                found.append((order, dec.halo[dim], dec.location[dim] == "face", low, high))
+                found.append((order, dec.halo[dim], on_face, low, high))
         return tuple(found)
 
     def fill_walls(self, array: Any, walls: OwnWalls) -> None:
         """Fill the halo beyond the walls that this rank has, dim by dim."""
         for order, width, on_face, low, high in walls:
             layers = array.transpose(order)
-            inside = layers[width:-width]
+            stop = len(layers) - width
+            inside = layers[width:stop]
             if low is not None:
                 low.apply(layers[:width][::-1], inside, on_face)
             if high is not None:
-                high.apply(layers[-width:], inside[::-1], on_face)
+                high.apply(layers[stop:], inside[::-1], on_face)
 
 
 @dataclass(frozen=True)

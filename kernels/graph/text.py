@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from hpckit.kernels.graph.nodes import ARRAYS, SIGNS, Node, Offset
+from hpckit.kernels.graph.nodes import ARRAYS, SIGNS, Node, Offset, is_truth
 from hpckit.kernels.graph.sweep import GraphSweep, computed, expanded
 
 BINARY = SIGNS | {"logical_and": "&", "logical_or": "|"}
@@ -63,7 +63,10 @@ class CellText:
     def _name(self, node: Node, offset: Offset) -> str:
         if node.op == "constant":
             return self._constant(node.value)
-        return self._names[node, offset] if node.is_field else self._number(node)
+        if node.is_field:
+            return self._names[node, offset]
+        name = self._number(node)  # a float64, also where it is true or false
+        return f"({name} != {self._constant(0.0)})" if is_truth(node) else name
 
     def _joins(self, node: Node, offset: Offset, pairs: dict) -> bool:
         """Whether a product is left to the sum that uses it."""

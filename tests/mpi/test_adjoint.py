@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import functools
 import gc
 import shutil
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 import hpckit as hp
+from hpckit.adjoint.program.script import Script
 from hpckit.adjoint.trace import Axes
 from hpckit.adjoint.windows.schedule import forward_steps
 from hpckit.comm.observe.observer import Listener, Observer
@@ -270,6 +272,79 @@ def test_the_gradient_of_a_linear_step_is_its_transposed_matrix(mesh):
         rows.append(pull(unit)[0].interior.ravel().copy())
     np.testing.assert_allclose(np.array(columns).T, np.array(rows), rtol=1e-14, atol=1e-15)
     assert abs(np.array(rows)).max() > 0.5
+
+
+def columns_and_rows(step, args):
+    """The Jacobian of a step of one result by columns (changes) and by rows (sensitivities), flat."""
+    result, pull = A.vjp(step, *args)
+    columns, rows = [], []
+    units = [arg.like() for arg in args]
+    for each in units:
+        for place in np.ndindex(each.interior.shape):
+            each.interior[place] = 1.0
+            columns.append(A.jvp(step, args, units)[1].interior.ravel().copy())
+            each.interior[place] = 0.0
+    seed = result.like()
+    for place in np.ndindex(seed.interior.shape):
+        seed.interior[...] = 0
+        seed.interior[place] = 1.0
+        rows.append(np.concatenate([each.interior.ravel() for each in pull(seed)]))
+    return np.array(columns).T, np.array(rows)
+
+
+def test_a_number_added_to_each_cell_counts_in_all(mesh):
+    """Also behind a hold, and where values on faces are held in centers: no cell beyond counts."""
+    T, v = field(mesh), on_faces(mesh)
+    assert A.gradient(A.model(lambda T, k: (T + k).sum()))(T, 0.3)[1][1] == 35
+    assert A.gradient(A.model(lambda T, k: (2 * k - T).hold().sum() + k))(T, 0.3)[1][1] == 71
+    assert A.jvp(A.model(lambda T, k: (T + k).sum()), (T, 0.3), (None, 1.0))[1] == 35
+    walls = {"y": hp.bc.mirror}
+    _, (slope,) = A.gradient(A.model(lambda T: T[-2, 0].hold(walls).sum(), walls=walls))(T)
+    np.testing.assert_array_equal(slope.interior[:, 0], [2, 2, 1, 0, 0])  # rows 1, 0, 0, 1, 2
+    held = A.model(lambda v: v.at(y="center").hold(walls).sum() + (v * v).sum())
+    _, (slope,) = A.gradient(held)(v)
+    np.testing.assert_allclose(slope.gather(), 2 * v.gather() + (np.arange(6) < 5)[:, None], rtol=1e-15)
+
+
+def test_a_choice_by_numbers_alone_is_made_for_all_cells(mesh):
+    T = field(mesh)
+    for low, sign in ((0.0, 1.0), (1e3, -1.0)):
+        step = A.model(lambda T, k: A.where((T.sum() > k) & (k < 2e3), T, A.where(k > 0.0, -T, T)))
+        assert np.array_equal(step(T, low).interior, sign * T.interior)
+        assert np.array_equal(A.vjp(step, T, low)[1](T)[0].interior, sign * T.interior)
+
+
+def test_corners_of_walls_do_not_hang_on_the_halo_of_a_field(mesh):
+    """What sits on a wall goes beyond the walls of the dims before it, as in an exchange; in later steps, too."""
+    with hp.Mesh(hp.world(), y=1, x=1) as there:
+        across = hp.Decomposition((5, 7), there.topology, 1, ("center", "face"))
+        narrow = dataclasses.replace(across, halo=(0, 0))
+        v, plain = (hp.Field.from_global(there, each, np.ones((5, 8))) for each in (across, narrow))
+        step = A.model(lambda v: v[-1, 0] + v[+1, 0], walls={"y": 1.5, "x": (0.0, -0.7)})
+        wanted = np.pad(v.gather(), ((1, 1), (0, 0)), constant_values=1.5)
+        wanted[:, 0], wanted[:, -1] = 0.0, -0.7
+        for each in (v, plain):
+            assert np.array_equal(step(each).gather(), wanted[2:] + wanted[:-2])
+        u = on_faces(there)
+        walls = {"T": {"y": 0.0, "x": 0.0}, "u": {"y": 0.0, "x": 1.5}}
+        moved = A.model(lambda T, u: (T + u[0, -1] * u[1, 1]).at(T), walls=walls)
+        T = field(there)
+        twice = moved(moved(T, u), u)
+        (final,) = A.Window(moved, 2, A.model(lambda T: T.sum())).final(T, u)
+        assert np.array_equal(final.interior, twice.interior)
+
+
+@pytest.mark.parametrize("fill", [hp.bc.zero_gradient, hp.bc.mirror, hp.bc.antisymmetric])
+def test_on_devices_walls_are_transposed_in_one_dim_too(fill, monkeypatch):
+    """The parts of a script that are not on a tape, here run on the host."""
+    with hp.Mesh(hp.world(), x=1) as line:
+        step = A.model(lambda T: T[-2] * T, walls={"x": fill})
+        T = field(line, (9,))
+        tape = columns_and_rows(step, (T,))
+        monkeypatch.setattr(Script, "_compiled", property(lambda script: False, lambda script, value: None), False)
+        parts = columns_and_rows(A.model(step.function, walls={"x": fill}), (T,))
+        for found in (*tape, *parts):
+            np.testing.assert_allclose(found, tape[0], rtol=1e-15)
 
 
 def test_the_branch_not_taken_leaves_no_nan(mesh):

@@ -63,7 +63,8 @@ class Script:
             if not place.fits(node, field) or beyond.setdefault(id(field.data), walls) != walls:
                 self.values[node] = self._slot(place.kept(("copy", node), node))
                 self._move(slot, self.values[node])
-            self._set_walls(node, self.values[node])
+            if node not in filled:  # a wall across another would undo what that one's fill has written beyond it
+                self._set_walls(node, self.values[node])
         results: dict[Node, int] = {}
         moved: list[tuple[int, int]] = []
         slot = len(given)
@@ -187,11 +188,13 @@ class Script:
             for dim, fills in zip(dims, walls_of(node), strict=True):
                 width, face = model.decomposition.halo[dim], faces_at(node)[dim]
                 for high, fill in enumerate(fills or ()):
-                    if width and fill is not None and place.sides[dim][high]:
-                        edge = self._edge(slot, dim, high)
+                    if fill is None or not place.sides[dim][high]:
+                        continue
+                    edge = self._edge(slot, dim, high)
+                    if width:
                         tape.fill(self._taped(slot), model.data, dim, width, edge, bool(high), fill, face)
-                        if face and sets_wall(fill):
-                            tape.wall(self._taped(slot), model.data, dim, edge, wall_value(fill))
+                    if face and sets_wall(fill):  # beyond the walls of the dims before, too
+                        tape.wall(self._taped(slot), model.data, dim, edge, wall_value(fill))
 
     def _edge(self, slot: int, dim: int, high: int) -> int:
         """The owned layer of an array at a wall."""
@@ -332,8 +335,8 @@ def _folded(slot: int, dim: int, depth: int, edge: int, step: int, fill: str, fa
     def part(fields: Sequence[Field], numbers: Numbers) -> None:
         layers = fields[slot].data.swapaxes(0, dim)
         for k in range(depth):
-            beyond = layers[edge - step * (1 + k)]
-            inside = layers[edge + step * (0 if fill == "zero_gradient" else k + face)]
+            there, here = edge - step * (1 + k), edge + step * (0 if fill == "zero_gradient" else k + face)
+            beyond, inside = layers[there : there + 1], layers[here : here + 1]  # views also where a layer is a number
             if fill == "antisymmetric":
                 inside -= beyond
             else:
