@@ -26,7 +26,12 @@ def loaded_on_use(module: str, homes: Mapping[str, str]) -> tuple[Callable[[str]
             from hpckit.errors import nearest
 
             spaces = NAMESPACES.items() if module == "hpckit" and not name.startswith("_") else ()
-            within = [f"hp.{space}.{name}" for space, home in spaces if name in importlib.import_module(home).__all__]
+            within = [
+                f"hp.{space}.{each}"
+                for space, home in spaces
+                for each in importlib.import_module(home).__all__
+                if each.lower() == name.lower()
+            ]
             if within:
                 hint = f"it is {' or '.join(within)}"
             elif near := nearest(name, homes):

@@ -339,3 +339,5 @@ def test_every_public_name_is_there():
         _ = hpckit.Meshh
     with pytest.raises(AttributeError, match=r"no attribute 'gradient'; it is hp\.adjoint\.gradient"):
         _ = hpckit.gradient
+    with pytest.raises(AttributeError, match=r"it is hp\.adjoint\.Ensemble"):
+        _ = hpckit.ensemble
