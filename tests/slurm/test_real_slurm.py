@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from hpckit.cli.verbs.graph import main as graph
 from hpckit.cli.verbs.ls import main as ls
 from hpckit.cli.verbs.submit import main
 from hpckit.cli.verbs.watch import main as watch
+from tests.serving.models import write_model
 from tests.slurm.loopback import Cluster, cluster, missing
 from tests.slurm.requeue import limited, outlived, requeued, same_bits
 
@@ -198,6 +200,33 @@ def test_the_ready_scripts_are_accepted_with_gpus_and_a_rank_gets_each(here, cap
             assert slurm.wait(number)["ExitCode"] == "0:0", "".join(path.read_text() for path in here.glob("slurm-*"))
             seen = [(here / f"rank{rank}").read_text() for rank in range(4)]
             assert seen == (["0", "1"] * 2 if bind == "single:1" else ["1", "0"] * 2)
+
+
+@pytest.mark.nightly
+def test_a_model_writes_and_is_served_under_srun(slurm, here):
+    """On two ranks: the text of one rank, by generate and over HTTP; SIGTERM to its step ends the server."""
+    model = write_model(here / "model", "llama", vocab_size=256)
+    (here / "p.jsonl").write_text('{"prompt": "To be", "max_tokens": 8}\n')
+    words = [sys.executable, "-m", "hpckit.cli.main"]
+    alone = subprocess.run([*words, "generate", model, "p.jsonl"], capture_output=True, text=True, check=True, cwd=here)
+    ranks = ["srun", "-N", "1", "-n", "2", "--mpi=pmi2", *words]
+    environment = slurm.environment | {"MPIR_CVAR_CH4_NETMOD": "ofi"}
+    options = {"env": environment, "cwd": here, "text": True, "stdout": subprocess.PIPE}
+    beside = subprocess.run([*ranks, "generate", model, "p.jsonl"], check=True, timeout=200, **options)
+    assert beside.stdout == alone.stdout
+    with subprocess.Popen([*ranks, "serve", model, "--port", "0"], **options) as server:
+        try:
+            line = server.stdout.readline()
+            assert "2 rank(s)" in line
+            port = line.split("http://127.0.0.1:")[1].split(":")[0]
+            body = json.dumps({"prompt": "To be", "max_tokens": 8, "temperature": 0}).encode()
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/completions", body, timeout=100) as answer:
+                assert json.load(answer)["choices"][0]["text"] == json.loads(alone.stdout)["text"]
+            step = slurm.run("squeue", "-h", "-s", "-o", "%i").split()[0]
+            slurm.run("scancel", "--signal=TERM", step)  # srun itself would kill all ranks at once
+            assert server.wait(60) == 0
+        finally:
+            server.kill()
 
 
 @pytest.mark.nightly
