@@ -16,6 +16,8 @@ from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, MIRRORED, PER_CELL
 from hpckit.kernels.euler.hevi.numerics import swept
 
 u8 = np.uint64
+SOON = 4  # levels ahead for which the cache is asked; a loop of few numbers a level asks further: SOON_PUSHED
+SOON_PUSHED = 12
 LANES = 8  # numbers in a line of the cache; what crosses faces in x is found of a multiple of it: none is left over
 TILE = 64  # columns at a time, at most
 # Places of the rows kept of a level, and of the next level.
@@ -59,6 +61,16 @@ def ask_each(arrays, at, count):
     for i in range(0, count + LANES - 1, LANES):
         for array in arrays:
             prefetch_second(array, at + i)
+
+
+@inlined
+def later(at, k, on, levels, step, ahead):
+    """Where a row stands `on` levels over level k, or behind the last of them in the part that comes next.
+
+    at: the lowest; step: to the next level; ahead: to the next part. Whole parts are too much to ask for: their second
+    level cache loses them again while other substeps have their turns.
+    """
+    return at + (k + on) * step if k + on < levels else at + ahead + (k + on - levels) * step
 
 
 @inlined
@@ -125,16 +137,15 @@ def kept(old, value):
 @jit(noalias=True, borrowed=True)
 def forward(
     u, v, w, rho, heat, slow, slow_heat, theta, stiff, dry, steep, per_w, slope_x, slope_y, across, south, north, rows,
-    low, levels, per_dx, per_dy, dt, implicit, count, at, wide, next_cell, ahead, apart, sloped, wet,
+    low, levels, per_dx, per_dy, dt, implicit, count, at, wide, next_cell, ahead, sloped, wet,
 ):  # fmt: skip
     """What is explicit of a part of a plane, level by level, and its tridiagonal system forward, into `rows`.
 
     Rho' and Theta but for the new W, the pressure that they and the old ones make, rho' that weighs on a face, theta at
-    faces. sloped: None over flat ground, where nothing of terrain is looked at; wet: None in dry air.
-    apart: None where the new state is the old one. across, south, north: gradients of the pressure at faces along x
-    and along y. ahead: from here to the part that comes next, which is asked for here and there: at once it would fill
-    all that waits for memory. Nothing rises through the ground: there the pivot's `gate` is 0, and what it multiplies
-    is only finite.
+    faces. sloped: None over flat ground, where nothing of terrain is looked at; wet: None in dry air. across, south,
+    north: gradients of the pressure at faces along x and along y. ahead: from here to the part that comes next. The
+    cache is asked level by level: at once it would fill all that waits for memory. Nothing rises through the ground:
+    there the pivot's `gate` is 0, and what it multiplies is only finite.
     """
     nz, explicit = levels.shape[1] - 1, 1.0 - implicit
     size, half_x, half_y = (dt * implicit) ** 2, 0.5 * per_dx, 0.5 * per_dy
@@ -155,12 +166,11 @@ def forward(
             levels[BELOW, k], levels[ABOVE, k], levels[BELOW, k + 1], levels[ABOVE, k + 1]
         )  # fmt: skip
         through = explicit * per_cell
-        ask_each((slow_heat, slow), here + ahead, count)
-        if apart is not None:  # else `settle` asks for them
-            ask_each((rho, heat, w), here + ahead, count)
-        ask(theta, here + wide + ahead, count)
+        soon = later(at, k, SOON, nz, next_cell, ahead)
+        ask_each((slow_heat, slow, stiff, rho, heat, w), soon, count)
+        ask(theta, soon + wide, count)
         if sloped is not None:
-            ask_each((steep, per_w, slope_x, slope_y), here + ahead, count)
+            ask_each((steep, per_w, slope_x, slope_y), soon, count)
         for i in range(u8(count)):
             center, lower, upper = theta[c + i], w[c + i], shut * w[top + i]
             u_low, u_high, v_low, v_high = u[c + i], u[east + i], v[c + i], v[up + i]
@@ -206,12 +216,12 @@ def forward(
 @jit(noalias=True, borrowed=True)
 def settle(
     rows, low, old_w, old_heat, stiff, levels, dt, implicit, damping, share, count, at, next_cell, pressure, middle,
-    next_middle, flux, face, next_face, new_rho, new_w, new_heat, ahead,
+    next_middle, flux, face, next_face, new_rho, new_w, new_heat,
 ):  # fmt: skip
     """The tridiagonal system of a part of a plane backward, and all of its cells with the new W.
 
     old_w, old_heat: None where they are the new ones. middle, face: the places of the first cell in `pressure` and
-    `flux`. ahead: as in `forward`.
+    `flux`.
     """
     nz, explicit = levels.shape[1] - 1, 1.0 - implicit
     for i in range(u8(count)):
@@ -219,7 +229,8 @@ def settle(
     for k in range(nz - 1, -1, -1):
         c, q, step = u8(at + k * next_cell), u8(middle + k * next_middle), dt * implicit * levels[PER_CELL, k]
         r = u8((k + 1) * NEXT)
-        ask_each((new_rho, new_w, new_heat, stiff), at + ahead + k * next_cell, count)
+        if old_heat is not None:  # else `forward` has just read them
+            ask_each((new_rho, new_w, new_heat), at + max(k - SOON, 0) * next_cell, count)
         if share != 0.0:
             f = u8(face + k * next_face)
             ask(flux, face + k * next_face + count, count)

@@ -12,6 +12,7 @@ from hpckit.kernels.compile.jit import jit
 from hpckit.kernels.euler.constants import GAMMA
 from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, ELSEWHERE, FACES_BACK, HALO, NO_WATER, WATER
 from hpckit.kernels.euler.hevi.rows import (
+    SOON_PUSHED,
     add_means,
     ask,
     ask_each,
@@ -20,6 +21,7 @@ from hpckit.kernels.euler.hevi.rows import (
     forward,
     kept,
     kept_rows,
+    later,
     settle,
     tiles,
 )
@@ -217,12 +219,11 @@ def _row(
             )  # fmt: skip
         forward(
             u, v, begin_w, begin_rho, begin_heat, slow_w, slow_heat, theta, stiff, dry, dry, dry, dry, dry, none,
-            none, none, rows, low, levels, per_dx, per_dy, dt, implicit, n, at, wide, cells, ahead, old_u, None,
-            wet,
+            none, none, rows, low, levels, per_dx, per_dy, dt, implicit, n, at, wide, cells, ahead, None, wet,
         )  # fmt: skip
         settle(
             rows, low, old_w, old_heat, stiff, levels, dt, implicit, numbers.damping, share, n, at, cells, excess,
-            own, next_p, z, row * nx + first, (tall - 2 * HALO) * nx, new_rho, new_w, new_heat, ahead,
+            own, next_p, z, row * nx + first, (tall - 2 * HALO) * nx, new_rho, new_w, new_heat,
         )  # fmt: skip
     fill_ends(pressure, row + 1, ends)
     if share != 0.0:
@@ -242,13 +243,14 @@ def _push(
         c, b, right, left = (
             u8(at + k * next_cell), u8(before + k * next_cell), u8(high + k * next_p), u8(low + k * next_p)
         )  # fmt: skip
+        soon = later(at, k, SOON_PUSHED, nz, next_cell, ahead)
         if old is None:
-            ask_each((new, slow), at + ahead + k * next_cell, count)
+            ask_each((new, slow), soon, count)
         else:
-            ask_each((old, new, slow), at + ahead + k * next_cell, count)
-        ask(p, high + ahead + k * next_p, asked)
+            ask_each((old, new, slow), soon, count)
+        ask(p, later(high, k, SOON_PUSHED, nz, next_p, ahead), asked)
         if wet is not None:
-            ask(dry, at + ahead + k * next_cell, asked)
+            ask(dry, soon, asked)
             for i in range(u8(count)):
                 gradient = 0.5 * (dry[b + i] + dry[c + i]) * ((p[right + i] - p[left + i]) * per_width)
                 new[c + i] = kept(old, either(old, new, c + i) + dt * (slow[c + i] - gradient))
