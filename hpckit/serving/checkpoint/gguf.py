@@ -84,18 +84,11 @@ class Gguf(Mapping[str, np.ndarray]):
             ) from None
         if read_bytes(self.path, "the model", 4, "give a GGUF file", whole=False) != b"GGUF":
             raise InputError(f"{self.path} is not a GGUF file", do="give one that llama.cpp reads")
-        try:
-            reader = gguf.GGUFReader(self.path)
-            self.metadata: dict[str, Any] = {name: field.contents() for name, field in reader.fields.items()}
-        except (ValueError, IndexError, KeyError, TypeError, ArithmeticError, OSError) as problem:
-            raise CorruptDataError(
-                f"{self.path} ends before its last tensor, or is of another version: {problem}",
-                likely="a download or a copy that was cut off",
-                do="fetch the file again",
-            ) from None
+        told = self.path.stat()
+        tensors, self.metadata = _parsed(self.path, told.st_size, told.st_mtime_ns)
         self._widened = functools.lru_cache(maxsize=4)(self._read)  # a matrix is asked for by pieces
         self._dequantize = gguf.quants.dequantize
-        self._tensors = {tensor.name: tensor for tensor in reader.tensors}
+        self._tensors = {tensor.name: tensor for tensor in tensors}
         self.config = self._config()
         self._places = self._named()
 
@@ -250,6 +243,22 @@ class Gguf(Mapping[str, np.ndarray]):
         if strange:
             found["rope_type"] = f"{kind} with {', '.join(strange)}"
         return found
+
+
+@functools.lru_cache(maxsize=2)
+def _parsed(path: Path, size: int, changed: int) -> tuple[list[Any], dict[str, Any]]:
+    """The tensors and the metadata of a file; a vocabulary takes seconds, and an engine asks for it three times."""
+    import gguf
+
+    try:
+        reader = gguf.GGUFReader(path)
+        return list(reader.tensors), {name: field.contents() for name, field in reader.fields.items()}
+    except (ValueError, IndexError, KeyError, TypeError, ArithmeticError, OSError) as problem:
+        raise CorruptDataError(
+            f"{path} ends before its last tensor, or is of another version: {problem}",
+            likely="a download or a copy that was cut off",
+            do="fetch the file again",
+        ) from None
 
 
 def _unpaired(rows: np.ndarray, head: int) -> np.ndarray:
