@@ -27,14 +27,8 @@ WAYS = {
     CODE: ("deepseek-coder",),
 }
 CUTS = {name: way for way, names in WAYS.items() for name in names}
-WHOLE = (
-    "llama-bpe",
-    "llama3",
-    "llama-v3",
-    "falcon3",
-    "pixtral",
-    "tekken",
-)  # known words stay whole; texts have a start
+# Known words stay whole, and texts have a start.
+WHOLE = ("llama-bpe", "llama3", "llama-v3", "falcon3", "pixtral", "tekken")
 COMPOSED = ("qwen2", "deepseek-r1-qwen", "megrez")
 # What ends an answer in llama.cpp, whatever the file says besides.
 ENDS = (
