@@ -24,7 +24,7 @@ OPTIONS["npt"] = OPTIONS["nvt"] | OPTIONS["nph"]
 RELAX = "box/relax"
 HOLDS = ("shake", "rattle")
 GRAVITY, WALL = OUTSIDE = ("gravity", "wall/lj93")  # act from outside
-MEASURES = ("ave/", "balance", "print", "store/", "vector")  # fixes that measure, print or move nothing but work
+MEASURES = ("ave/", "balance", "print", "store/", "vector")  # fixes that measure, print, or balance ranks
 RIGID = ("rigid", "rigid/small", "rigid/nve", "rigid/nve/small")
 
 Settings = Iterator[tuple[str, Any, int]]  # key, value, line

@@ -132,7 +132,7 @@ class Stages:
         self._aside = rows_by_id(self.system, self.system.particles.velocities) if minimizes else None
 
     def _set_velocities(self, config: Config, how: str) -> None:
-        """Collective: draw velocities, or scale them, to the temperature of the stage; or take their mean, or all."""
+        """Collective: velocities drawn or scaled to the temperature of the stage, without their mean, or all zero."""
         system, particles = self.system, self.system.particles
         held = particles.on_host()
         own = held.own
