@@ -196,7 +196,7 @@ def test_a_body_that_is_too_large_is_refused(running):
 
 
 def test_a_body_that_does_not_come_is_refused(running, monkeypatch):
-    monkeypatch.setattr("hpckit.serving.server.http.BODY_SECONDS", 0.2)
+    monkeypatch.setattr("hpckit.serving.server.guard.BODY_SECONDS", 0.2)
     connection = running.connect()
     connection.request("POST", "/v1/completions", b"{", {"Content-Length": "9"})
     answer = connection.getresponse()
