@@ -7,10 +7,10 @@ _HOMES = {
     "Engine": "hpckit.serving.engine",
     "Event": "hpckit.serving.events",
     "TextPiece": "hpckit.serving.step",
-    "Places": "hpckit.serving.plan",
+    "Places": "hpckit.serving.plan.places",
     "StepReplay": "hpckit.serving.step",
     "Sampling": "hpckit.serving.sampler",
-    "ServingPlan": "hpckit.serving.plan",
+    "ServingPlan": "hpckit.serving.plan.plan",
     "ServingStep": "hpckit.serving.step",
 }
 __all__ = list(_HOMES)

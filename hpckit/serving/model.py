@@ -21,7 +21,7 @@ from hpckit.kernels.nn.tile.tile import width_of
 from hpckit.nn.transformer.rotary import angles
 from hpckit.serving.checkpoint.weights import Norm, Weights
 from hpckit.serving.decoder import ACTIVATIONS, MatrixTable, Sizes, decoder
-from hpckit.serving.plan import ATTEND, LOWER, PROJECT, RAISE, program
+from hpckit.serving.plan.program import ATTEND, LOWER, PROJECT, RAISE, program
 from hpckit.serving.step import ServingStep
 from hpckit.serving.team import Team
 

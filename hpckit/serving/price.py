@@ -28,7 +28,9 @@ from hpckit.kernels.nn.tile.tile import width_of
 from hpckit.plan.blocks import block
 from hpckit.plan.machine.machine import Level, Machine
 from hpckit.serving.checkpoint.shape import TransformerShape
-from hpckit.serving.plan import ANSWER, ATTEND, LOWER, PROJECT, RAISE, Places, ServingPlan
+from hpckit.serving.plan.places import Places
+from hpckit.serving.plan.plan import ServingPlan
+from hpckit.serving.plan.program import ANSWER, ATTEND, LOWER, PROJECT, RAISE
 from hpckit.serving.step import ServingStep, TextPiece
 
 ROWS = (1, 4, 8, 32, 128, 512)

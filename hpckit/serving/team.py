@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from hpckit.errors import InputError, RankLostError
 from hpckit.kernels import aligned
-from hpckit.serving.plan import Places
+from hpckit.serving.plan.places import Places
 
 if TYPE_CHECKING:
     from mpi4py import MPI

@@ -14,7 +14,7 @@ from hpckit.comm.shared.compiled.constants import SEQUENCE
 from hpckit.plan.proving import prove
 from hpckit.serving import Engine, Sampling
 from hpckit.serving.model import ACTIONS
-from hpckit.serving.plan import ServingPlan
+from hpckit.serving.plan.plan import ServingPlan
 
 WORLD = MPI.COMM_WORLD
 

@@ -13,7 +13,8 @@ from hpckit.errors import InputError, PlanError
 from hpckit.kernels.nn.paged.pages import PAGE
 from hpckit.plan.proving import prove
 from hpckit.serving.blocks import Blocks, chain
-from hpckit.serving.plan import Places, ServingPlan
+from hpckit.serving.plan.places import Places
+from hpckit.serving.plan.plan import ServingPlan
 from hpckit.serving.scheduler import Scheduler, Text
 from hpckit.serving.step import ServingStep, StepReplay, TextPiece
 from hpckit.serving.team import Team

@@ -19,7 +19,7 @@ from hpckit.launch import mpiexec
 from hpckit.launch.first_exit import FirstExit, announce
 from hpckit.launch.launcher import Joined, check_world
 from hpckit.launch.scratch import scratch
-from hpckit.serving.plan import Places
+from hpckit.serving.plan.places import Places
 
 DRAFTED = 3  # guesses of a smaller model, where nothing else is said
 ANNOUNCED = "HPCKIT_ANNOUNCED"  # the folder in which the ranks that we start say who they are

@@ -15,7 +15,8 @@ from hpckit.plan.pricing import price
 from hpckit.plan.proving import prove
 from hpckit.serving.checkpoint.shape import TransformerShape, read_shape
 from hpckit.serving.engine import model_folder
-from hpckit.serving.plan import Places, ServingPlan
+from hpckit.serving.plan.places import Places
+from hpckit.serving.plan.plan import ServingPlan
 from hpckit.serving.price import (
     ComputeTimes,
     ServingPrice,
