@@ -7,6 +7,7 @@ is closest.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NoReturn
@@ -19,23 +20,34 @@ from hpckit.kernels.euler.constants import CP, GRAVITY, P0, RD
 
 MAGIC = (b"\x89HDF\r\n\x1a\n", b"CDF\x01", b"CDF\x02", b"CDF\x05")  # how netCDF files begin
 EARTH = 9.80665  # m/s2: ERA5's geopotential over height
-VARIABLES = {
-    "temperature": ("t", "air_temperature"),
+VARIABLES = {  # names of the Climate Data Store, of NCAR (in capitals), of Zarr stores; standard names
+    "temperature": ("t", "temperature", "air_temperature"),
     "humidity": ("q", "specific_humidity"),
-    "u": ("u", "eastward_wind"),
-    "v": ("v", "northward_wind"),
+    "u": ("u", "u_component_of_wind", "eastward_wind"),
+    "v": ("v", "v_component_of_wind", "northward_wind"),
     "geopotential": ("z", "geopotential"),
 }
-HEIGHT = ("gh", "geopotential_height")  # m, as cfgrib has it of GFS and others: in place of the geopotential
-METERS = ("m", "gpm")
+HEIGHT = ("gh", "geopotential_height")  # as cfgrib has it of GFS and others: in place of the geopotential
 RELATIVE = ("r", "relative_humidity")  # in place of the specific humidity
-SHARES = {"%": 0.01, "percent": 0.01, "1": 1.0}
+SPEEDS, METERS = ("m/s", "ms-1"), ("m", "gpm", "meter", "meters", "metre", "metres")
+UNITS = {  # without blanks, * and ^: what they are in ours. A variable without units has the first ones.
+    "temperature": {"K": 1.0, "kelvin": 1.0},
+    "humidity": {"kg/kg": 1.0, "kgkg-1": 1.0, "1": 1.0, "g/kg": 1e-3, "gkg-1": 1e-3},
+    "relative humidity": {"%": 0.01, "percent": 0.01, "1": 1.0},
+    "u": dict.fromkeys(SPEEDS, 1.0),
+    "v": dict.fromkeys(SPEEDS, 1.0),
+    "geopotential": {"m2/s2": 1.0, "m2s-2": 1.0, **dict.fromkeys(METERS, EARTH)},
+    "height": dict.fromkeys(METERS, EARTH),
+}
+LIKELY = {"temperature": (100.0, 400.0), "humidity": (-0.01, 0.1), "u": (-200.0, 200.0), "v": (-200.0, 200.0)}
+DEEPER = 1.2  # a column so many times as deep as its temperatures make it has another unit
 # Saturation after ECMWF, IFS documentation part IV: over water, over ice, and between them from ICY to WATERY.
 TRIPLE, WATERY, ICY = 611.21, 273.16, 250.16  # Pa, K, K
 VAPOR_OVER_DRY = 0.622  # molar masses
 OVER_WATER, OVER_ICE = (17.502, 32.19), (22.587, -0.7)
 LEVELS, TIMES = ("pressure_level", "level", "isobaricInhPa", "plev"), ("valid_time", "time")
 PLACES = {"lat": ("latitude", "lat"), "lon": ("longitude", "lon")}
+MOST_HPA = 1100.0
 TO_PASCAL = {"Pa": 1.0, "hPa": 100.0, "millibars": 100.0, "mbar": 100.0, "mb": 100.0}
 EXPECTED = "give ERA5 on pressure levels (netCDF) with temperature, humidity, geopotential, u and v"
 
@@ -68,7 +80,7 @@ def read_levels(path: Path, lat: float | None, lon: float | None, time: str | No
         file = xarray.open_dataset(path)
     except (OSError, ValueError) as problem:
         _refuse(path, f"it cannot be read: {problem}")
-    with file:
+    with file, xarray.set_options(keep_attrs=True):
         column = _at_time(file, path, time)
         for name, given in (("lat", lat), ("lon", lon)):
             column = _at_place(column, path, name, given)
@@ -99,7 +111,7 @@ def _at_time(file: Any, path: Path, time: str | None) -> Any:
             _refuse(path, f"it has {len(times)} times, {told}", f'choose one: base.time = "{times[0]!s:.16}"')
         return file.isel({name: 0})
     try:
-        wanted = np.datetime64(time.removesuffix("Z"))
+        wanted = np.datetime64(re.sub(r"(Z|\+00:00)$", "", time).replace("_", "T"))
     except ValueError:
         _refuse(path, f"base.time = {time!r} is no date", 'give one such as "2011-05-24T20:00"')
     if not times.min() <= wanted <= times.max():
@@ -113,12 +125,17 @@ def _at_place(file: Any, path: Path, name: str, given: float | None) -> Any:
     if dim is None:
         return file
     points = np.asarray(file[dim].values, np.float64)
+    columns = np.arange(len(points))
     if given is None:
         if len(points) > 1:
             low, high = points.min(), points.max()
             _refuse(path, f"it has {len(points)} points of {dim}, {low:g} to {high:g}", f"choose one: base.{name} = …")
         return file.isel({dim: 0})
     if name == "lon":  # 0 to 360 or -180 to 180
+        span = np.ptp(points)
+        if len(points) > 2 and abs(span * len(points) / (len(points) - 1) - 360) < 0.01:  # around the globe
+            columns = np.append(columns, points.argmin())
+            points = np.append(points, points.min() + 360)
         given = next(
             (each for each in (given, given + 360, given - 360) if points.min() <= each <= points.max()), given
         )
@@ -132,7 +149,7 @@ def _at_place(file: Any, path: Path, name: str, given: float | None) -> Any:
     place = float(np.interp(given, points[order], np.arange(len(points))))
     low = min(int(place), max(len(points) - 2, 0))
     share = place - low
-    sides = [file.isel({dim: int(order[at])}) for at in (low, min(low + 1, len(points) - 1))]
+    sides = [file.isel({dim: int(columns[order[at]])}) for at in (low, min(low + 1, len(points) - 1))]
     return sides[0].drop_vars(dim) * (1 - share) + sides[1].drop_vars(dim) * share if share else sides[0]
 
 
@@ -141,43 +158,74 @@ def _rows(column: Any, path: Path) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     level = _first(LEVELS, column.dims)
     if level is None:
         _refuse(path, f"it has no pressure levels: its dims are {', '.join(map(str, column.dims)) or 'none'}")
-    units = str(column[level].attrs.get("units", "hPa"))
+    values = np.asarray(column[level].values, np.float64)
+    units = str(column[level].attrs.get("units") or ("Pa" if values.max() > MOST_HPA else "hPa"))
     if units not in TO_PASCAL:
         _refuse(path, f"its levels are in {units!r}", f"pressure is read in {', '.join(TO_PASCAL)}")
-    pressure = np.asarray(column[level].values, np.float64) * TO_PASCAL[units]
-    order = np.argsort(-pressure)
+    order = np.argsort(-values)
+    pressure = values[order] * TO_PASCAL[units]
+    if len(pressure) < 2:
+        _refuse(path, "it has a single level")
+
+    def named(names: Iterable[str]) -> Any:
+        given = {str(each).lower(): each for each in column.data_vars}
+        standard = {column[each].attrs.get("standard_name"): each for each in column.data_vars}
+        return next((there[name] for name in names for there in (given, standard) if name in there), None)
+
     rows, missing = {}, []
-
-    def named(short: str, standard: str) -> Any:
-        return next(
-            (each for each in column.data_vars if each == short or column[each].attrs.get("standard_name") == standard),
-            None,
-        )
-
-    for name, given in VARIABLES.items():
-        short, found, unit = given[0], named(*given), 1.0
-        if name == "geopotential" and (found is None or column[found].attrs.get("units") in METERS):
-            found, unit = found or named(*HEIGHT), EARTH
-        if relative := name == "humidity" and found is None:
-            found = named(*RELATIVE)
+    for name, names in VARIABLES.items():
+        found, kind = named(names), name
+        if found is None and name == "geopotential":
+            found, kind = named(HEIGHT), "height"
+        if found is None and name == "humidity":
+            found, kind = named(RELATIVE), "relative humidity"
         if found is None:
-            missing.append(f"{name} ({short})")
+            missing.append(f"{name} ({names[0]})")
             continue
-        if relative:
-            units = str(column[found].attrs.get("units", "%"))
-            if units not in SHARES:
-                _refuse(path, f"{found} is in {units!r}", f"relative humidity is read in {', '.join(SHARES)}")
-            unit = SHARES[units]
-        rows[name] = unit * np.asarray(column[found].values, np.float64).squeeze()[order]
-        if rows[name].shape != pressure.shape:
+        row = column[found].isel({dim: 0 for dim, n in column[found].sizes.items() if n == 1})
+        if row.dims != (level,):
             _refuse(path, f"{found} has dims {column[found].dims}: a column has levels alone")
-        if relative:  # the temperature comes first
-            rows[name] = specific_humidity(rows[name], rows["temperature"], pressure[order])
+        rows[name] = _scaled(path, str(found), kind, row)[order]
+        if kind == "relative humidity":  # the temperature comes first
+            rows[name] = specific_humidity(rows[name], rows["temperature"], pressure)
     if missing:
         _refuse(path, f"it has no {', '.join(missing)}")
-    if len(pressure) < 2 or not all(np.isfinite(row).all() for row in rows.values()):
-        _refuse(path, "the column has fewer than two levels, or values that are missing")
-    return pressure[order], rows
+    _require_depth(path, pressure, rows)
+    return pressure, rows
+
+
+def _scaled(path: Path, found: str, kind: str, row: Any) -> np.ndarray:
+    """The values of a variable in K, kg/kg, m/s or m2/s2; refuses other units, and values that have others."""
+    known, given = UNITS[kind], str(row.attrs.get("units", "")).strip()
+    unit = re.sub(r"[\s*^]", "", given) or next(iter(known))
+    unit = unit if unit in known else unit.lower()
+    if unit not in known:
+        _refuse(path, f"{found} is in {given!r}", f"{kind} is read in {', '.join(known)}")
+    values = known[unit] * np.asarray(row.values, np.float64)
+    if not np.isfinite(values).all():
+        _refuse(
+            path, f"{found} is missing on some levels of the column", "take these levels out, or choose another place"
+        )
+    low, high = LIKELY.get(kind, (-np.inf, np.inf))
+    wrong = values[(values < low) | (values > high)]
+    if wrong.size:
+        _refuse(
+            path, f"{found} of {wrong[0]:g} is not possible in {next(iter(known))}", "correct the values or their units"
+        )
+    return values
+
+
+def _require_depth(path: Path, pressure: np.ndarray, rows: dict[str, np.ndarray]) -> None:
+    """Refuse a geopotential that the hypsometric equation contradicts, as one in other units than it says."""
+    virtual = rows["temperature"] * (1 + 0.61 * rows["humidity"])
+    depth = RD * float((0.5 * (virtual[1:] + virtual[:-1]) * -np.diff(np.log(pressure))).sum())
+    given = float(rows["geopotential"][-1] - rows["geopotential"][0])
+    if not depth / DEEPER < given < depth * DEEPER:
+        _refuse(
+            path,
+            f"its levels lie {given / EARTH:.0f} m apart, where their temperatures make {depth / EARTH:.0f} m",
+            "correct the units of geopotential, temperature or pressure: m2 s-2 (or m), K, hPa (or Pa)",
+        )
 
 
 def specific_humidity(relative: np.ndarray, temperature: np.ndarray, pressure: np.ndarray) -> np.ndarray:

@@ -52,6 +52,7 @@ EXPECTED = (
     "give an input_sounding of WRF or CM1 (p theta qv, then lines of z theta qv u v), a listing or CSV file of the"
     " University of Wyoming, or ERA5 on pressure levels (netCDF)"
 )
+TO_NETCDF = "xarray.open_dataset(path, engine='cfgrib').to_netcdf('column.nc'), or cdo -f nc4 copy in.grib column.nc"
 
 
 @dataclass(frozen=True)
@@ -87,9 +88,9 @@ class _Line:
         raise InputError(reason, where=f"{self.path}, line {self.number}: {self.text.strip()[:80]!r}", do=do)
 
     def number_of(self, word: str, quantity: str) -> float:
-        """The value of a word, checked against the range of the quantity."""
+        """The value of a word (Fortran's 1.0D3, too), checked against the range of the quantity."""
         try:
-            value = float(word)
+            value = float(re.sub("[dD]", "e", word))
         except ValueError:
             self.refuse(f"{word!r} is not a number ({quantity})")
         low, high, unit = LIMITS[quantity]
@@ -121,6 +122,8 @@ def read_sounding(path: Path) -> Sounding:
 
 def _lines(path: Path) -> list[_Line]:
     """The lines that are not blank, decoded."""
+    if read_bytes(path, "the sounding", 4, do=EXPECTED, whole=False) == b"GRIB":
+        raise InputError("this is a GRIB file", where=str(path), do=f"make it netCDF: {TO_NETCDF}")
     data = read_bytes(path, "the sounding", LARGEST, do=EXPECTED)
     binary = re.search(rb"[\x00-\x08\x0e-\x1f]", data)
     if binary:
@@ -140,9 +143,10 @@ def _lines(path: Path) -> list[_Line]:
 
 
 def _wrf(lines: list[_Line]) -> Sounding:
-    """The format of WRF's idealized cases."""
-    first = lines[0]
-    words = first.text.split()
+    """The format of WRF's idealized cases, as Fortran reads it: commas are blanks; what follows ! or # is a comment."""
+    told = [(line, re.split("[!#]", line.text)[0].replace(",", " ").split()) for line in lines]
+    told = [(line, words) for line, words in told if words] or [(lines[0], [])]
+    first, words = told[0]
     if len(words) != 3:
         first.refuse(f"this is not a sounding: its first line has {len(words)} words, not surface p, theta and qv")
     pressure = first.number_of(words[0], "pressure")
@@ -150,8 +154,7 @@ def _wrf(lines: list[_Line]) -> Sounding:
         first.refuse(f"a surface pressure of {words[0]} hPa is not possible; 300 to 1100 hPa is allowed")
     surface = (first.number_of(words[1], "theta"), first.number_of(words[2], "mixing ratio"))
     rows: list[list[float]] = []
-    for line in lines[1:]:
-        words = line.text.split()
+    for line, words in told[1:]:
         if len(words) != 5:
             line.refuse(f"{len(words)} words where a level has 5: z theta qv u v")
         kinds = ("height", "theta", "mixing ratio", "wind", "wind")

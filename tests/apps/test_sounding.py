@@ -365,6 +365,65 @@ def test_a_geopotential_height_is_as_good_as_a_geopotential(tmp_path, name):
     np.testing.assert_allclose(other.height, one.height, rtol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda made: made.t.attrs.update(units="degC"), "t is in 'degC'"),
+        (lambda made: made.t.attrs.pop("units"), None),
+        (lambda made: made.update({"t": made.t.copy(data=made.t - 273.15)}), "t of -23.15 is not possible in K"),
+        (lambda made: made.q.attrs.update(units="g kg**-1"), None),
+        (lambda made: made.update({"q": made.q.copy(data=1e3 * made.q)}), "q of 2 is not possible"),
+        (lambda made: made.u.attrs.update(units="knots"), "u is in 'knots'"),
+        (lambda made: made.update({"z": made.z.copy(data=made.z / 9.8).drop_attrs()}), "lie 17[0-9]+ m apart"),
+        (lambda made: made.update({"v": made.v.where(made.pressure_level > 200)}), "v is missing on some levels"),
+        (lambda made: made.coords.update({"pressure_level": 100 * made.pressure_level.drop_attrs()}), None),
+    ],
+)
+def test_units_of_a_column_are_those_it_says_and_can_be(tmp_path, change, reason):
+    """A column in degrees Celsius, g/kg, knots, meters without a word or Pa would be another atmosphere."""
+    where = {"lat": 35.25, "lon": -97.875, "time": "2011-05-24_20:00"}
+    path, other = era5(tmp_path / "era5.nc"), tmp_path / "other.nc"
+    with xarray.open_dataset(path) as there:
+        made = there.load()
+    change(made)
+    made.to_netcdf(other, engine="netcdf4")
+    if reason:
+        with pytest.raises(InputError, match=reason):
+            sounding_of(Base(kind="sounding", file=other, **where))
+        return
+    one, two = (sounding_of(Base(kind="sounding", file=each, **where)) for each in (path, other))
+    assert two.surface_pressure == pytest.approx(one.surface_pressure, rel=1e-3)
+    share = 1e-3 if made.q.units == "g kg**-1" else 1.0
+    np.testing.assert_allclose(two.mixing_ratio, share * one.mixing_ratio, rtol=2e-3)
+
+
+def test_odd_columns_are_read_or_refused(tmp_path):
+    """Levels alone or with an own dim for experiments; capitals; longitudes between the last and the first."""
+    path, other = era5(tmp_path / "era5.nc"), tmp_path / "other.nc"
+    where = {"lat": 35.25, "lon": -97.875, "time": "2011-05-24T20:00+00:00"}
+    with xarray.open_dataset(path) as there:
+        made = there.load()
+    one = sounding_of(Base(kind="sounding", file=path, **where))
+    for changed, reason in (
+        (made.isel(pressure_level=[0]), "a single level"),
+        (made.expand_dims(expver=["1", "5"]), "has dims"),
+        (made.rename({name: name.upper() for name in made.data_vars}).map(lambda each: each.drop_attrs()), None),
+    ):
+        changed.to_netcdf(other, engine="netcdf4")
+        if reason:
+            with pytest.raises(InputError, match=reason):
+                sounding_of(Base(kind="sounding", file=other, **where))
+        else:
+            two = sounding_of(Base(kind="sounding", file=other, **where))
+            np.testing.assert_array_equal(two.wind, one.wind)
+    globe = made.isel(longitude=[0] * 8).assign_coords(longitude=45.0 * np.arange(8))
+    globe["u"] = (globe.u + globe.longitude).assign_attrs(made.u.attrs)
+    for turned in (globe, globe.isel(longitude=slice(None, None, -1))):
+        turned.to_netcdf(other, engine="netcdf4")
+        there = sounding_of(Base(kind="sounding", file=other, **{**where, "lon": -9.0}))
+        assert there.wind[0] == pytest.approx(0.25 + 0.2 * 315.0, rel=1e-4)
+
+
 def test_a_relative_humidity_is_as_good_as_a_specific_one(tmp_path):
     """Saturated air at 20 C has a vapor pressure of 2339 Pa (Goff and Gratch), at -40 C over ice one of 12.84 Pa."""
     warm, cold = specific_humidity(np.ones(2), np.array([293.15, 233.15]), np.array([1e5, 5e4]))
@@ -399,3 +458,27 @@ def test_an_input_sounding_of_cm1_is_that_of_wrf(write):
         write("   1000.000    300.0000     14.0000\n   50.0  300.1  13.9  1.5  0.0\n  15000. 400. 0. 30. 0.\n")
     )
     assert (found.surface_pressure, found.theta.tolist()) == (1e5, [300.0, 300.1, 400.0])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# an ascent\n" + WRF.replace("14.00\n", "14.00  ! p (mb), theta, qv (g/kg)\n", 1),
+        re.sub(r" +", ", ", WRF.replace("\n ", "\n")),
+        WRF.replace("300.00", "3.0D2"),
+        WRF.replace("\n", "  \t\n") + "\n!\n",
+    ],
+)
+def test_a_sounding_is_read_as_fortran_reads_it(write, text):
+    """Comments, commas, exponents of double precision, blanks."""
+    found, plain = read_sounding(write(text)), read_sounding(write(WRF))
+    assert found.surface_pressure == plain.surface_pressure
+    np.testing.assert_array_equal(found.theta, plain.theta)
+    np.testing.assert_array_equal(found.mixing_ratio, plain.mixing_ratio)
+
+
+def test_a_grib_file_is_told_how_to_become_netcdf(tmp_path):
+    (tmp_path / "era5.grib").write_bytes(b"GRIB" + bytes(5 << 20))
+    with pytest.raises(InputError, match="GRIB") as caught:
+        read_sounding(tmp_path / "era5.grib")
+    assert "cfgrib" in caught.value.report()
