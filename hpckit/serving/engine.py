@@ -9,7 +9,6 @@ On several ranks rank 0 makes the engine's calls, and the others are in `follow`
 
 from __future__ import annotations
 
-import os
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -19,27 +18,25 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hpckit.errors import InputError
-from hpckit.io.tokenizers import Pieces, Tokenizer, tokenizer_of
 from hpckit.kernels.nn.paged.pages import PAGE
 from hpckit.serving.blocks import Blocks
-from hpckit.serving.checkpoint.gguf import SUFFIX, Gguf
-from hpckit.serving.checkpoint.shape import CONFIG, read_shape
-from hpckit.serving.checkpoint.vocabulary import chat_settings, tokenizer_in
+from hpckit.serving.checkpoint.folder import model_folder, spoken
+from hpckit.serving.checkpoint.shape import read_shape
 from hpckit.serving.checkpoint.weights import Weights
-from hpckit.serving.events import Completion, Counters, EngineListener, Event, SampleState
+from hpckit.serving.events import Completion, Counters, EngineListener, Event
 from hpckit.serving.model import ServedModel
-from hpckit.serving.sampler import Floats, Sampling, adjusted, chosen, likeliest, log_probabilities, seed_of, uniform
+from hpckit.serving.sample import SampleState
+from hpckit.serving.sampler import Floats, Sampling, seed_of
 from hpckit.serving.scheduler import Scheduler, Text
-from hpckit.serving.speculation import Draft, GuessCost, Wanted, guessed
+from hpckit.serving.speculation import Draft, GuessCost, guessed
 from hpckit.serving.step import HEAD, ServingStep, TextPiece
 from hpckit.serving.team import Team
-from hpckit.serving.text import Chat, TextStream, ends_of
+from hpckit.serving.text import TextStream, ends_of
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
 MOST_KV_BYTES = 4 << 30  # of keys and values, where nothing else is said
-STOP, LENGTH = "stop", "length"
 
 
 class Engine:
@@ -219,7 +216,8 @@ class Engine:
         """The next step, which the other stages may begin with; None where there is nothing to compute."""
         if self.speculate:
             free = [text for text in self.scheduler.running if not text.awaited]
-            self._guess([text for text in free if len(text.tokens) - text.computed == 1])
+            at_end = [text for text in free if len(text.tokens) - text.computed == 1]
+            self._give_guesses([self._samples[text.number] for text in at_end])
         step = self.scheduler.plan()
         if step is not None:
             self.team.send(step.words())
@@ -245,7 +243,7 @@ class Engine:
             for prompt, one in zip(prompts, each, strict=True):
                 self.add(prompt, one)
             samples = list(self._samples.values())
-            found = {(one.request, one.number): Completion(one) for one in samples}
+            found = {(one.request, one.number): one.completion() for one in samples}
             while not self.idle:
                 for event in self.step():
                     found[event.request, event.sample].add(event)
@@ -280,122 +278,47 @@ class Engine:
         self.team.tell(np.zeros(0, np.int64))
         self.team.finish()
 
-    def _guess(self, texts: Sequence[Text]) -> None:
-        """Give the texts their guesses."""
-        samples = [self._samples[text.number] for text in texts]
+    def _give_guesses(self, samples: Sequence[SampleState]) -> None:
+        """Give texts their guesses, by the model `draft` or from each text itself."""
         if self._draft is None:
             guesses = [self._guesses(sample) for sample in samples]
         else:
-            counts = [(one, count) for one in samples if (count := self._most_guesses(one))]
-            wanted = [Wanted(one.text.tokens, count, one.sampling, one.seed) for one, count in counts]
-            texts, guesses = [one.text for one, _ in counts], self._draft.guesses(wanted)
-        for text, found in zip(texts, guesses, strict=True):
-            text.drafts = found
+            guesses = self._draft.guesses([sample.wanted(self.speculate) for sample in samples])
+        for sample, found in zip(samples, guesses, strict=True):
+            sample.text.drafts = found
 
     def _guesses(self, sample: SampleState) -> tuple[int, ...]:
-        """Guesses for a text from itself."""
-        count = self._most_guesses(sample)
-        return guessed(sample.text.tokens, count) if count else ()
-
-    def _most_guesses(self, sample: SampleState) -> int:
-        """How many may be made: none without credit, so that they cost little where they fail."""
-        if sample.credit < 0:
-            return 0
-        return max(0, min(self.speculate, sample.sampling.max_tokens - sample.text.count - 1))
+        """Guesses for a text from its own tokens."""
+        wanted = sample.wanted(self.speculate)
+        return guessed(wanted.tokens, wanted.most) if wanted.most else ()
 
     def _answered(self, sample: SampleState, piece: TextPiece, logits: Floats) -> tuple[list[Event], int]:
         """What a piece brought, and how many of its tokens count."""
-        text, sampling = sample.text, sample.sampling
+        text, counters = sample.text, self.counters
         drafts = piece.tokens[len(text.tokens) - piece.start :]
-        if text.needs_all and piece.start < text.prompt:
-            for row, place in zip(logits, range(piece.start + 1, text.prompt), strict=False):
-                if place > len(sample.prompt):  # else it is computed again, after a preemption
-                    logprobs = log_probabilities(row)
-                    sample.prompt.append(tuple(likeliest(logprobs, sampling.logprobs or 0, text.tokens[place])))
-        self.counters.prompt_tokens += max(0, min(piece.end, text.prompt) - piece.start)
+        sample.keep_prompt(piece, logits)
+        counters.prompt_tokens += max(0, min(piece.end, text.prompt) - piece.start)
         if piece.end < len(text.tokens):
             return [], len(piece.tokens)
         if not text.count:
-            self.counters.found_tokens += text.found
-        if not sampling.max_tokens:
-            sample.reason = LENGTH
-            prompt = tuple(sample.prompt)
-            return [Event(sample.request, sample.number, None, "", (), prompt, LENGTH, text.found)], len(piece.tokens)
+            counters.found_tokens += text.found
+        if not sample.sampling.max_tokens:
+            return [sample.without_tokens()], len(piece.tokens)
         events, matched = list[Event](), 0
         for n, row in enumerate(logits[len(logits) - 1 - len(drafts) :]):
-            event = self._next(sample, row)
+            event = sample.next(row, self.ends)
             events.append(event)
             if sample.reason or n == len(drafts) or event.token != drafts[n]:
                 break
             matched += 1
-        self.counters.drafts += len(drafts)
-        self.counters.accepted += matched
+        counters.written_tokens += len(events)
+        counters.drafts += len(drafts)
+        counters.accepted += matched
         if self.speculate:
             sample.credit = self.guess_cost.credit(sample.credit, len(events), matched, bool(drafts))
         text.drafts = ()
         return events, len(piece.tokens) - len(drafts) + matched
 
-    def _next(self, sample: SampleState, row: Floats) -> Event:
-        """Choose the next token of a text."""
-        text, sampling = sample.text, sample.sampling
-        ends = () if sampling.ignore_end else self.ends
-        count, logits = text.count, row
-        if sampling.changes_logits or count < sampling.min_tokens:
-            logits = adjusted(row, sampling, text.tokens[: text.prompt], text.written, ends)
-        draw = uniform(sample.seed, sample.number, len(text.tokens)) if sampling.temperature else 0.0
-        token = chosen(logits, sampling, draw)
-        logprobs = (
-            () if sampling.logprobs is None else tuple(likeliest(log_probabilities(row), sampling.logprobs, token))
-        )
-        text.tokens.append(token)
-        self.counters.written_tokens += 1
-        new = ""
-        if token in ends:
-            sample.reason = STOP
-        else:
-            new = sample.stream.push(token)
-            if sample.stream.stopped:
-                sample.reason = STOP
-            elif count + 1 >= sampling.max_tokens:
-                sample.reason = LENGTH
-        if sample.reason:
-            new += sample.stream.end()
-        before = () if count else tuple(sample.prompt)
-        return Event(sample.request, sample.number, token, new, logprobs, before, sample.reason, text.found)
-
     def _end(self, sample: SampleState) -> None:
         self.scheduler.drop(sample.text)
         self._samples.pop(sample.text.number, None)
-
-
-def model_folder(folder: Path) -> Path:
-    """The folder with config.json and weights: of a run of `train`, or this one; a GGUF file itself. Raises
-    `InputError`.
-    """
-    if folder.suffix == SUFFIX and not folder.is_dir():
-        return folder
-    for one in (folder / "output" / "model", folder):
-        if (one / CONFIG).is_file():
-            return one
-    if not folder.is_dir():
-        raise InputError(
-            f"there is no folder {folder}", do="give a run of `train`, a Hugging Face folder or a .gguf file"
-        )
-    raise InputError(
-        f"{folder} has no language model: no {CONFIG}, and no output/model/{CONFIG}",
-        likely="the run is not finished, classifies images, or is not a run of `train`",
-        do="hpckit resume DIR, or give a folder with config.json and model.safetensors",
-    )
-
-
-def spoken(folder: Path) -> tuple[Tokenizer, Chat]:
-    """How texts and chats of a model become tokens: by the files of its folder, or by a GGUF file, beside which a
-    tokenizer.json goes first.
-    """
-    is_file = folder.suffix == SUFFIX
-    path = (folder.parent if is_file else folder) / "tokenizer.json"
-    found = os.path.lexists(path)  # a link that leads nowhere is refused, not left out
-    if not is_file:
-        return tokenizer_of(path if found else None), Chat(folder)
-    metadata = Gguf(folder).metadata
-    return Pieces(path) if found else tokenizer_in(metadata, folder.name), Chat(folder, chat_settings(metadata))

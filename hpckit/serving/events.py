@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
-from hpckit.serving.sampler import Sampling
-from hpckit.serving.scheduler import Text
 from hpckit.serving.step import ServingStep
-from hpckit.serving.text import TextStream
 
 
 @dataclass(frozen=True)
@@ -31,29 +28,13 @@ class Event:
     found: int = 0
 
 
-@dataclass
-class SampleState:
-    """A sample of a request that is under way."""
-
-    request: str
-    number: int
-    text: Text
-    sampling: Sampling
-    seed: int
-    stream: TextStream
-    prompt: list[tuple[tuple[int, float], ...]] = field(default_factory=list)
-    reason: str = ""
-    credit: float = 0.0  # tokens that its guesses may cost (`speculation.GuessCost`)
-
-
 class Completion:
     """A sample of a request at its end: prompt and tokens (lists of numbers), text, logprobs of each token where they
     were asked for (see `Event`), reason; found: tokens of the prompt that were there already.
     """
 
-    def __init__(self, sample: SampleState) -> None:
-        self.request, self.sample, self.found = sample.request, sample.number, 0
-        self.prompt = sample.text.tokens[: sample.text.prompt]
+    def __init__(self, request: str, sample: int, prompt: list[int]) -> None:
+        self.request, self.sample, self.prompt, self.found = request, sample, prompt, 0
         self.tokens: list[int] = []
         self.text = self.reason = ""
         self.logprobs: list[tuple[tuple[int, float], ...]] = []

@@ -105,11 +105,13 @@ class Draft:
         self._engine = engine
 
     def guesses(self, wanted: Sequence[Wanted]) -> list[tuple[int, ...]]:
-        """The tokens that the model would write after each text; none after a text longer than its context."""
+        """The tokens that the model would write after each text; none for a text that wants none, or is longer than its
+        context.
+        """
         engine = self._engine
         found: dict[str, list[int]] = {str(n): [] for n in range(len(wanted))}
         for name, (tokens, most, sampling, seed) in zip(found, wanted, strict=True):
-            if len(tokens) + most <= engine.longest:
+            if most and len(tokens) + most <= engine.longest:
                 own = replace(
                     sampling, max_tokens=most, min_tokens=0, seed=seed, n=1, stop=(), logprobs=None, ignore_end=True
                 )

@@ -14,7 +14,7 @@ from hpckit.plan.pricing import price as priced
 from hpckit.serving.checkpoint.shape import read_shape
 from hpckit.serving.checkpoint.weights import Weights
 from hpckit.serving.plan.places import Places
-from hpckit.serving.price import ROWS, ComputeTimes, Rates, full_step, machine_of_rates, rates_of, serving_price
+from hpckit.serving.plan.price import ROWS, ComputeTimes, Rates, full_step, machine_of_rates, rates_of, serving_price
 
 MACHINE = """
 name = "mine"

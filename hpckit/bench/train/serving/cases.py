@@ -29,7 +29,7 @@ from hpckit.bench.train.serving.perplexity import perplexity
 from hpckit.bench.train.serving.rivals import llama_cpp, llama_cpp_batch, openvino
 from hpckit.kernels.nn.tile.reference import unpack
 from hpckit.serving.engine import Engine
-from hpckit.serving.price import rates_here, serving_price
+from hpckit.serving.plan.price import rates_here, serving_price
 from hpckit.serving.sampler import Sampling
 from hpckit.serving.speculation import guessed
 from hpckit.serving.step import ServingStep, TextPiece
@@ -270,7 +270,7 @@ def speculation(folder: Path, rounds: int, kind: str, count: int) -> dict[str, A
 
     def guesser(share: float, pauses: bool) -> Callable[[Any], tuple[int, ...]]:
         def told_by(sample: Any) -> tuple[int, ...]:
-            if pauses and not engine._most_guesses(sample):
+            if pauses and not sample.wanted(GUESSES).most:
                 return ()
             guessed(sample.text.tokens, GUESSES)  # what it costs to look
             at = len(sample.text.written)

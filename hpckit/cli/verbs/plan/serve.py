@@ -13,11 +13,11 @@ from hpckit.plan.drawing import draw
 from hpckit.plan.machine.machine import Machine, machine_of
 from hpckit.plan.pricing import price
 from hpckit.plan.proving import prove
+from hpckit.serving.checkpoint.folder import model_folder
 from hpckit.serving.checkpoint.shape import TransformerShape, read_shape
-from hpckit.serving.engine import model_folder
 from hpckit.serving.plan.places import Places
 from hpckit.serving.plan.plan import ServingPlan
-from hpckit.serving.price import (
+from hpckit.serving.plan.price import (
     ComputeTimes,
     ServingPrice,
     full_step,

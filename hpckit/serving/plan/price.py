@@ -1,6 +1,6 @@
 """What serving a model takes, before it is started: memory, seconds of a token and to the first one.
 
-`ComputeTimes` says what an action of a step's plan takes (`plan.ServingPlan`), `serving_price` what many steps take.
+`ComputeTimes` says what an action of a step's plan takes (`ServingPlan`), `serving_price` what many steps take.
 
 A pass of `rows` tokens reads every weight once and multiplies it by each row: the longer of the two counts, as the
 rates of the tile say, which differ with the rows. Keys and values are read once a text, and each query has a score of
