@@ -16,7 +16,6 @@ from hpckit.errors import InputError
 from hpckit.kernels.particles.cells.constants import FAR
 from hpckit.kernels.particles.integrate.cell.dispatch import deform
 from hpckit.kernels.particles.integrate.dispatch import dilate
-from hpckit.kernels.particles.molecules.bonds.dispatch import index_slots
 from hpckit.kernels.particles.records.dispatch import types_of, weigh
 from hpckit.md.bridges.ase_potential import AseForces, AsePotential
 from hpckit.md.bridges.brick import BrickForces, BrickPotential
@@ -28,6 +27,8 @@ from hpckit.md.many_body.snap import SnapForces, SnapPotential
 from hpckit.md.many_body.stillinger_weber import StillingerWeber, StillingerWeberForces
 from hpckit.md.many_body.tersoff import TersoffBonds, TersoffForces
 from hpckit.md.molecules.charges import Charged, ChargedForces
+from hpckit.md.molecules.contributions import Bonded, Excluded, Held, LongRange, MoleculeTerms
+from hpckit.md.molecules.slots import MoleculeSlots
 from hpckit.md.neighbors import NeighborList, Rebuilds, lost
 from hpckit.md.units import UNITS, Units
 from hpckit.particles.balance import LoadBalance
@@ -57,61 +58,6 @@ class External(Protocol):
         """Add to `system.particles.forces`, and with `measure` to the energies, of this rank."""
 
 
-class Bonded(Protocol):
-    """Adds the forces of bonds to those of pairs: `hpckit.md.molecules.bonds`; or of angles: `….terms`."""
-
-    @property
-    def topology(self) -> np.ndarray:
-        """Type and ids, from 0, of each: int64[n, 1 + particles]."""
-
-    def require_fit(self, interaction: Any) -> None:
-        """Raise `InputError` for what bonds do not go with."""
-
-    def attach(self, system: System) -> None:
-        """Collective, after a rebuild: find the slots of the bonds."""
-
-    def add(self, system: System, measure: int) -> None:
-        """Add to the forces, and with `measure` to the energies, of this rank."""
-
-
-class MoleculeTerms(Bonded, Protocol):
-    """Angles, dihedrals or impropers (`name`); `energies`: what each own slot has, of the last measured step."""
-
-    name: str
-    energies: np.ndarray
-
-
-class Held(Protocol):
-    """Holds distances by forces that depend on all others: `hpckit.md.molecules.constraints`; `count`: how many. Or, if
-    it `moves` the particles by itself, shapes: `….rigid`. longest_step: of a minimization.
-    """
-
-    count: int
-    moves: bool
-    longest_step: float
-
-    def attach(self, system: System) -> None:
-        """Collective, after a rebuild: find the slots."""
-
-    def add(self, system: System, measure: int) -> None:
-        """Collective: add to the forces, and with `measure` to the virials, of this rank; with VIRIAL to their sum."""
-
-    def expect(self, stretch: np.ndarray, slowing: np.ndarray) -> None:
-        """Take the factors by which a barostat is about to change the box, and velocities up to the next drift."""
-
-    def ready(self, system: System) -> None:
-        """Collective, before the first kick of a step: make the forces those of its drift."""
-
-    def drift(self, system: System, dt: float) -> None:
-        """Collective: the first kick of a step, and its drift."""
-
-    def kick(self, system: System, dt: float) -> None:
-        """Collective: the last kick of a step."""
-
-    def correct(self, system: System) -> None:
-        """Collective: move the particles of this rank such that the distances are those held."""
-
-
 class Biased(Protocol):
     """Adds forces by collective variables: `hpckit.md.external.biases`."""
 
@@ -120,46 +66,6 @@ class Biased(Protocol):
 
     def add(self, system: System, measure: bool) -> None:
         """Collective: add to the forces, and with `measure` to energies and virials, of this rank."""
-
-
-class Excluded(Protocol):
-    """Leaves pairs out of the lists, or a part of them: `hpckit.md.molecules.exclusions`. each: how many neighbors of a
-    particle, on average.
-    """
-
-    each: float
-
-    def find(self, system: System) -> tuple[Any, Any] | None:
-        """Collective, in a rebuild before pairs are listed: the partners of own slots, where lists leave them out."""
-
-    def require_fit(self, interaction: Any) -> None:
-        """Raise `InputError` for what exclusions do not go with."""
-
-    def attach(self, system: System) -> None:
-        """Collective, after a rebuild: take the partners out of what was listed with them."""
-
-    def add(self, system: System, measure: int) -> None:
-        """Add to the forces, and with `measure` to the energies, of this rank."""
-
-
-class LongRange(Protocol):
-    """A sum over all images of the charges, beside their pairs: `hpckit.md.molecules.ewald`.
-
-    energy, virial [6] (xx, yy, zz, xy, xz, yz): of the whole system, the same on every rank; of the last `add` that
-    measured.
-    """
-
-    energy: float
-    virial: np.ndarray
-
-    def meet(self, system: System) -> None:
-        """Collective, after a rebuild: take up the charges and the box."""
-
-    def start(self, system: System) -> None:
-        """Before the forces of pairs: give the other ranks what they need of this one's places."""
-
-    def add(self, system: System, measure: bool) -> None:
-        """Collective: add to the forces of this rank."""
 
 
 class System:
@@ -222,9 +128,7 @@ class System:
         self.bind(bonds, terms, constraints, inner)
         if exclusions is not None:
             exclusions.require_fit(interaction)
-        self.ids_of_slots: Any = np.zeros(0)  # of molecules: of own slots and ghosts, float64, -1 for none
-        self.slots_of_ids: tuple = ()  # of molecules: `kernels.particles.molecules.bonds.reference.index_slots`
-        self.partners: dict[bytes, tuple] = {}  # of molecules: those that were found after this rebuild
+        self.molecules = MoleculeSlots()
         self.external: External | None = None  # adds to the forces of pairs
         self.biases: Biased | None = None  # of collective variables
         self.count = 0  # particles of all ranks
@@ -296,10 +200,10 @@ class System:
         weigh(particles.positions, particles.ids, slots, self._masses, self.units.acceleration, *each)
         if self.forces.still:
             self.inverse_masses[np.isin(types_of(particles.positions[:slots]), self.forces.still)] = 0.0
-        self.partners = {}
+        self.molecules = MoleculeSlots()
         molecular = [each for each in (self.bonds, *self.terms, exclusions, self.constraints) if each is not None]
         if molecular:
-            self._number_slots()
+            self.molecules.number(particles, self.ghosts, self.neighbors.slots, self.count)
         self.neighbors.list_pairs(particles, self.ghosts, exclusions.find(self) if exclusions is not None else None)
         if self.balance.every and self.device.is_gpu:
             self._pairs = float(self.neighbors.pairs)
@@ -309,18 +213,6 @@ class System:
             one.attach(self)
         if self.long_range is not None:
             self.long_range.meet(self)
-
-    def _number_slots(self) -> None:
-        """Collective: the ids of all slots, with those of ghosts, and the slots of each id."""
-        particles, zeros, slots = self.particles, self.device.zeros, self.neighbors.slots
-        ids = zeros((1, slots, 1))
-        ids[...] = -1.0
-        ids[0, : particles.slots, 0] = particles.ids[: particles.slots]
-        self.ghosts.start_values(ids)
-        self.ghosts.finish_values(ids)
-        self.ids_of_slots = ids.reshape(-1)
-        self.slots_of_ids = zeros((self.count,), np.int32), zeros((slots,), np.int32)
-        index_slots(self.ids_of_slots, slots, *self.slots_of_ids)
 
     @property
     def charged(self) -> bool:

@@ -21,7 +21,7 @@ class Partners:
     others[starts[g] : starts[g + 1]], of these kinds.
 
     At each rebuild a rank finds the slots of those of its own particles: `bounds`, `slots` and `kinds`, by slot, on the
-    device of the particles; once for all that have the same partners (`System.partners`).
+    device of the particles; once for all that have the same partners (`MoleculeSlots.partners`).
     """
 
     def __init__(self, starts: np.ndarray, others: np.ndarray, kinds: np.ndarray) -> None:
@@ -36,21 +36,21 @@ class Partners:
     def attach(self, system: System) -> None:
         """Collective, after a rebuild: find the slots. Raises `BlowUpError` for a partner that is in none."""
         particles, device, own = system.particles, system.device, system.particles.slots
-        if self._name in system.partners:
-            self.bounds, self.slots, self.kinds = system.partners[self._name]
+        if self._name in system.molecules.partners:
+            self.bounds, self.slots, self.kinds = system.molecules.partners[self._name]
             return
         if self._there is None:
             self._there = tuple(map(device.to_device, self._given))
         most = entries_of(particles, self._there[0]) if device.is_gpu else self._most * own
         self.bounds = device.zeros((own + 1,), np.int64)
         self.slots, self.kinds = device.zeros((most,), np.int32), device.zeros((most,), np.int32)
-        given = system.neighbors.slots, own, *self._there, *system.slots_of_ids
-        lost = attach(particles.positions, system.ids_of_slots, *given, self.bounds, self.slots, self.kinds)
+        given = system.neighbors.slots, own, *self._there, *system.molecules.of_ids
+        lost = attach(particles.positions, system.molecules.ids, *given, self.bounds, self.slots, self.kinds)
         if lost >= 0:
             raise lost_partner(system, lost)
         if not device.is_gpu:
             self.slots, self.kinds = self.slots[: self.bounds[-1]], self.kinds[: self.bounds[-1]]
-        system.partners[self._name] = self.bounds, self.slots, self.kinds
+        system.molecules.partners[self._name] = self.bounds, self.slots, self.kinds
 
 
 def entries_of(particles: Particles, starts: Any) -> int:

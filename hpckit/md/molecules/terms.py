@@ -47,13 +47,13 @@ class Members:
             self._there = tuple(map(device.to_device, self._given))
         most = entries_of(particles, self._there[0]) + (not device.is_gpu)
         found, numbers = device.zeros((most, self.found.shape[1]), np.int64), device.zeros((most,), np.int64)
-        given = particles.positions, system.ids_of_slots, system.neighbors.slots, own, *self._there
+        given = particles.positions, system.molecules.ids, system.neighbors.slots, own, *self._there
         if device.is_gpu:
             self.bounds = device.zeros((own + 1,), np.int64)
-            lost = attach_terms(*given, *system.slots_of_ids, self.bounds, found, numbers)
+            lost = attach_terms(*given, *system.molecules.of_ids, self.bounds, found, numbers)
             self.found, self.numbers = once(own, self.bounds, found, numbers) if self._once else (found, numbers)
         else:
-            count = find_terms(*given, *system.slots_of_ids, found, numbers)
+            count = find_terms(*given, *system.molecules.of_ids, found, numbers)
             lost = -1 - count
             there = max(count, 0)
             self.found, self.numbers = np.empty((there, found.shape[1]), np.int64), np.empty(there, np.int64)
