@@ -83,7 +83,7 @@ def _random(like: Any, rng: np.random.Generator, size: float) -> Any:
     if isinstance(like, Network):
         return size * rng.standard_normal(like.values.shape)
     if not isinstance(like, Field):
-        return size * float(rng.standard_normal())
+        return size * rng.standard_normal(np.shape(like) or None)  # of an ensemble one for each member
     whole = rng.standard_normal(like.decomposition.global_shape)
     found = like.like()
     dec, rank = like.decomposition, like.mesh.rank

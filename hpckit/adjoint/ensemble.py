@@ -26,8 +26,9 @@ class Ensemble(ClosedTogether):
     """`members` runs on the ranks of a mesh. Making and closing it is collective; use it as a context manager.
 
     Models take its fields as they take others: `step(ensemble.stack(starts))`. Every member has the bits of a run
-    alone. A sum over all cells is one of each member, float64[members], and so are a cost, the cost of a `Window` and
-    their slopes in numbers: gradients of all members are one call. Cells that read such a sum are refused.
+    alone. A number may be given as float64[members], to each its own. A sum over all cells is one of each member,
+    float64[members], and so are a cost, the cost of a `Window` and their slopes in numbers: gradients of all members
+    are one call.
     """
 
     def __init__(self, mesh: Mesh, members: int) -> None:

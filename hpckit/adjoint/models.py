@@ -161,17 +161,19 @@ class TracedModel:
         fields = [arg for arg in args if isinstance(arg, Field)]
         if not fields:
             raise InputError(f"{self.name} was given no field", do="give at least one Field: it says where to compute")
+        in_ensemble = MEMBER in fields[0].mesh.topology.names
         for name, arg in zip(self.parameters, args, strict=False):
             if isinstance(arg, Field):  # most are
                 continue
-            if not isinstance(arg, Network) and (not isinstance(arg, Real) or isinstance(arg, bool)):
+            own = in_ensemble and isinstance(arg, np.ndarray)
+            if not own and not isinstance(arg, Network) and (not isinstance(arg, Real) or isinstance(arg, bool)):
                 raise InputError(
                     f"{name} of {self.name} is a {type(arg).__name__}, neither a Field nor a number nor a Network",
                     do="make arrays Fields; give choices and other constants as keywords, behind a * in the definition",
                 )
         field = require_same_grid(fields, self.name)
         topology = field.mesh.topology
-        dims = len(topology.names) - (MEMBER in topology.names)
+        dims = len(topology.names) - in_ensemble
         kinds = tuple([_kind(arg, dims) for arg in args])
         key: tuple = (topology.names, topology.periodic, kinds, tuple((k, _told(options[k])) for k in sorted(options)))
         if self.times > 1:
@@ -342,7 +344,9 @@ def require_model(given: Any, what: str) -> TracedModel:
 
 
 def plain(value: Any) -> Any:
-    """An argument as a program takes it: a Field, a number, or the vector of a network's weights."""
+    """An argument as a program takes it: a Field, a number, float64[members] of an ensemble, or the vector of a
+    network's weights.
+    """
     if isinstance(value, ARRAYS):
         return value
     return value.values if isinstance(value, Network) else float(value)

@@ -121,16 +121,16 @@ def run_network(
     weights: np.ndarray,
     args: Sequence[Any],
     outs: Mapping[int, np.ndarray],
+    shape: Sequence[int],
     comm: MPI.Comm | None,
     count: int,
 ) -> np.ndarray | None:
     """Compute an `apply`, `push` or `pull` for the cells of this rank; write those results that are asked for.
 
-    args: arrays of the owned cells, or numbers, of the node's arguments behind the network. comm: of the ranks that add
-    up the sensitivities to the weights, which are returned then. count: cells of all ranks.
+    args: arrays of the owned cells, of this shape, or numbers, of the node's arguments behind the network. comm: of the
+    ranks that add up the sensitivities to the weights, which are returned then. count: cells of all ranks.
     """
     layers, results, _ = node.value
-    shape = next(each.shape for each in args if np.ndim(each) > 0 and each is not weights)
     cells = int(np.prod(shape))
     every: list[Pairs] = []
     if node.op == "push":
@@ -196,7 +196,7 @@ def _rows(values: Sequence[Any], shape: Sequence[int], dtype: np.dtype) -> np.nd
     cells = int(np.prod(shape))
     found = np.zeros((-(-cells // ROWS) * ROWS, len(values)), dtype)
     for k, each in enumerate(values):
-        found[:cells, k] = each.reshape(-1) if np.ndim(each) else each
+        found[:cells, k] = np.broadcast_to(each, shape).reshape(-1)
     return found
 
 

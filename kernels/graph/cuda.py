@@ -7,12 +7,13 @@ from __future__ import annotations
 import functools
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
 
 from hpckit.kernels.compile.cuda.jit import blocks, cuda, kernel, simulating, threads
+from hpckit.kernels.device_array import from_host
 from hpckit.kernels.graph.nodes import Node, Offset
 from hpckit.kernels.graph.region import Block, Box, loops
 from hpckit.kernels.graph.simd import function_of, row_start, three
@@ -32,7 +33,9 @@ NAMES = {
 }
 
 
-def bind(sweep: GraphSweep, outs: Sequence[Block], ins: Sequence[Block], box: Box) -> Callable[[Sequence[float]], None]:
+def bind(
+    sweep: GraphSweep, outs: Sequence[Block], ins: Sequence[Block], box: Box, own: Collection[Node] = ()
+) -> Callable[[Sequence[Any]], None]:
     """See `reference.bind`; arrays are C-contiguous and on the device. Products and sums are joined by the compiler."""
     places = [block.strides() for block in (*outs, *ins)]
     classes = list(dict.fromkeys(places))
@@ -40,23 +43,24 @@ def bind(sweep: GraphSweep, outs: Sequence[Block], ins: Sequence[Block], box: Bo
     bounds = loops(box)
     if any(a >= b for a, b in bounds):
         return lambda numbers: None
-    made = _kernel(sweep, kinds)
+    made = _kernel(sweep, kinds, frozenset(own))
     members = outs[0].members
     geometry = tuple([n for place in classes for n in place] + [n for pair in bounds for n in pair] + [members])
     arrays = [block.array.reshape(-1) for block in (*outs, *ins)]
     (i0, i1), (j0, j1), (k0, k1) = bounds
     across = (blocks((k1 - k0) * members, THREADS), j1 - j0, i1 - i0)
 
-    def run(numbers: Sequence[float]) -> None:
-        made[across, THREADS](*arrays, *map(float, numbers), geometry)
+    def run(numbers: Sequence[Any]) -> None:
+        values = [from_host(each, arrays[0]) if np.ndim(each) else float(each) for each in numbers]
+        made[across, THREADS](*arrays, *values, geometry)
 
     return run
 
 
-def _kernel(sweep: GraphSweep, kinds: tuple[int, ...]) -> Any:
-    found = sweep.kernels.get(("cuda", kinds))
+def _kernel(sweep: GraphSweep, kinds: tuple[int, ...], own: frozenset[Node]) -> Any:
+    found = sweep.kernels.get(("cuda", kinds, own))
     if found is None:
-        found = sweep.kernels["cuda", kinds] = compiled_kernel(_kernel_text(sweep, kinds))
+        found = sweep.kernels["cuda", kinds, own] = compiled_kernel(_kernel_text(sweep, kinds, own))
     return found
 
 
@@ -66,8 +70,8 @@ def compiled_kernel(text: str) -> Any:
     return kernel(function_of(text, NAMES, sys.modules[__name__]))
 
 
-def _kernel_text(sweep: GraphSweep, kinds: Sequence[int]) -> str:
-    """The kernel of a sweep as Python for Numba-CUDA; kinds as in `simd`."""
+def _kernel_text(sweep: GraphSweep, kinds: Sequence[int], own: Collection[Node] = ()) -> str:
+    """The kernel of a sweep as Python for Numba-CUDA; kinds and own as in `simd`."""
     plain = without_slabs(sweep)
     place = {node: len(plain.targets) + k for k, node in enumerate(plain.leaves)}
     number = {node: f"s{k}" for k, node in enumerate(plain.numbers)}
@@ -79,7 +83,10 @@ def _kernel_text(sweep: GraphSweep, kinds: Sequence[int]) -> str:
         a = place[node]
         return f"a{a}[{row_start(kinds[a], *three(offset))} + k]"
 
-    cell = CellText(plain, plain.targets, load, number.__getitem__)
+    def value(node: Node) -> str:
+        return f"{number[node]}[k % members]" if node in own else number[node]
+
+    cell = CellText(plain, plain.targets, load, value)
     stores = [f"a{a}[{row_start(kinds[a], 0, 0, 0)} + k] = {result}" for a, result in enumerate(cell.results)]
     return "\n".join(
         [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,13 +38,16 @@ FUNCTIONS: dict[str, Callable] = {
 }
 
 
-def bind(sweep: GraphSweep, outs: Sequence[Block], ins: Sequence[Block], box: Box) -> Callable[[Sequence[float]], None]:
+def bind(
+    sweep: GraphSweep, outs: Sequence[Block], ins: Sequence[Block], box: Box, own: Collection[Node] = ()
+) -> Callable[[Sequence[Any]], None]:
     """The function (numbers) that writes the targets' values in the cells of the box to `outs`.
 
-    ins: the arrays of `sweep.leaves`. numbers: the values of `sweep.numbers`.
+    ins: the arrays of `sweep.leaves`. numbers: the values of `sweep.numbers`. own: those of them that each member of an
+    ensemble has of its own, float64[members].
     """
 
-    def run(numbers: Sequence[float]) -> None:
+    def run(numbers: Sequence[Any]) -> None:
         with np.errstate(all="ignore"):
             values = [_value(sweep, ins, box, numbers, node) for node in sweep.targets]
         for out, value in zip(outs, values, strict=True):
@@ -53,7 +56,7 @@ def bind(sweep: GraphSweep, outs: Sequence[Block], ins: Sequence[Block], box: Bo
     return run
 
 
-def _value(sweep: GraphSweep, ins: Sequence[Block], box: Box, numbers: Sequence[float], target: Node) -> Any:
+def _value(sweep: GraphSweep, ins: Sequence[Block], box: Box, numbers: Sequence[Any], target: Node) -> Any:
     known: dict[tuple[Node, Offset], Any] = {}
     arrays = dict(zip(sweep.leaves, ins, strict=True))
     given = dict(zip(sweep.numbers, numbers, strict=True))
@@ -74,7 +77,12 @@ def _value(sweep: GraphSweep, ins: Sequence[Block], box: Box, numbers: Sequence[
     return value(target, (0,) * sweep.dims)
 
 
-def number(node: Node, args: Sequence[float]) -> float:
-    """The value of a pointwise operation on numbers."""
+def number(node: Node, args: Sequence[Any]) -> Any:
+    """The value of a pointwise operation on numbers, or on those of the members of an ensemble, float64[members]: each
+    has the bits of one alone.
+    """
+    members = next((len(arg) for arg in args if np.ndim(arg)), None)
+    if members is not None:
+        return np.array([number(node, [arg[m] if np.ndim(arg) else arg for arg in args]) for m in range(members)])
     with np.errstate(all="ignore"):
         return FUNCTIONS[node.op](*map(np.float64, args))

@@ -20,7 +20,7 @@ import functools
 import hashlib
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -104,24 +104,45 @@ def _in_vectors(sweep: GraphSweep) -> bool:
     return all(node.op in VECTORS and (node.op != "where" or node.args[0].is_field) for node in found)
 
 
-def bind(sweep: GraphSweep, outs: Sequence[Block], ins: Sequence[Block], box: Box) -> Callable[[Sequence[float]], None]:
+def bind(
+    sweep: GraphSweep, outs: Sequence[Block], ins: Sequence[Block], box: Box, own: Collection[Node] = ()
+) -> Callable[[Sequence[Any]], None]:
     """See `reference.bind`; arrays are C-contiguous, float64, and do not overlap."""
     blocks = (*outs, *ins)
-    key = ("placed", tuple((block.array.shape, block.origin) for block in blocks), box)
+    own = frozenset(own)
+    key = ("placed", tuple((block.array.shape, block.origin) for block in blocks), box, own)
     if key not in sweep.kernels:  # the same for many steps
-        sweep.kernels[key] = placed(sweep, blocks, box)
+        sweep.kernels[key] = placed(sweep, blocks, box, own)
     kernel, strips, sizes = sweep.kernels[key]
     rings = [np.empty(size) for size in sizes]
     arrays = [block.array.reshape(-1) for block in blocks]
+    rows = own_rows(sweep, box, blocks[0].members, own)
 
-    def run(numbers: Sequence[float]) -> None:
+    def run(numbers: Sequence[Any]) -> None:
+        shared = []
+        for node, value in zip(sweep.numbers, numbers, strict=True):
+            if node in rows:
+                rows[node][...] = value
+            else:
+                shared.append(value)
         for geometry in strips:
-            kernel(*arrays, *rings, *numbers, geometry)
+            kernel(*arrays, *rings, *(row.reshape(-1) for row in rows.values()), *shared, geometry)
 
     return run
 
 
-def placed(sweep: GraphSweep, blocks: Sequence[Block], box: Box) -> tuple[Any, list[np.ndarray], list[int]]:
+def own_rows(sweep: GraphSweep, box: Box, members: int, own: Collection[Node]) -> dict[Node, np.ndarray]:
+    """A row, float64[cells, members], for each number that members have of their own: a kernel reads it as it reads the
+    rows of arrays.
+    """
+    first, end = loops(box)[2]
+    wide = max((high - low for *_, (low, high) in (each.reach for each in sweep.stored)), default=0)
+    return {node: np.empty((end - first + wide, members)) for node in sweep.numbers if node in own}
+
+
+def placed(
+    sweep: GraphSweep, blocks: Sequence[Block], box: Box, own: Collection[Node] = ()
+) -> tuple[Any, list[np.ndarray], list[int]]:
     """The kernel for arrays of these shapes, its geometry for each strip, and the sizes of its rings and buffers."""
     shapes = [block.strides() for block in blocks]
     classes = list(dict.fromkeys(shapes))
@@ -135,14 +156,14 @@ def placed(sweep: GraphSweep, blocks: Sequence[Block], box: Box) -> tuple[Any, l
     strips = [np.array([*starts, i0, i1, j, min(j + rows, j1), k0, k1, members]) for j in range(j0, j1, rows)]
     within = ((i0, i1), (j0, j0 + rows), (k0, k1))
     sizes = [_ring_size(each, sweep.dims, within, members) for each in sweep.stored]
-    return _kernel(sweep, kinds, streams, pairs), strips, sizes
+    return _kernel(sweep, kinds, streams, pairs, frozenset(own)), strips, sizes
 
 
-def _kernel(sweep: GraphSweep, kinds: tuple[int, ...], streams: bool, pairs: bool) -> Any:
-    key = "simd", kinds, streams, pairs
+def _kernel(sweep: GraphSweep, kinds: tuple[int, ...], streams: bool, pairs: bool, own: frozenset[Node]) -> Any:
+    key = "simd", kinds, streams, pairs, own
     found = sweep.kernels.get(key)
     if found is None:
-        found = sweep.kernels[key] = compiled_kernel(_kernel_text(sweep, kinds, streams, pairs))
+        found = sweep.kernels[key] = compiled_kernel(_kernel_text(sweep, kinds, streams, pairs, own))
     return found
 
 
@@ -185,18 +206,26 @@ def function_of(text: str, names: Mapping[str, Any], home: ModuleType) -> Any:
     return function
 
 
-def _kernel_text(sweep: GraphSweep, kinds: Sequence[int], streams: bool = False, pairs: bool = False) -> str:
+def _kernel_text(
+    sweep: GraphSweep,
+    kinds: Sequence[int],
+    streams: bool = False,
+    pairs: bool = False,
+    own: Collection[Node] = (),
+) -> str:
     """The kernel of a sweep as Python. kinds: for each array, targets first, which of the layouts it has. streams:
     whether rows of results go past the cache. pairs: whether two rows are computed in one loop; of an odd number of
-    rows, one is computed twice.
+    rows, one is computed twice. own: numbers that are a row each, behind the rings.
     """
     arrays = [f"a{k}" for k in range(len(kinds))]
     count = max(kinds) + 1
     place = {node: len(sweep.targets) + k for k, node in enumerate(sweep.leaves)}
     ring = {each.node: (k, each) for k, each in enumerate(sweep.stored)}
-    number = {node: f"s{k}" for k, node in enumerate(sweep.numbers)}
+    number = {node: f"m{k}[k]" if node in own else f"s{k}" for k, node in enumerate(sweep.numbers)}
     room = [f"r{k}" for k in range(len(ring))]
-    head = [f"def fused_kernel({', '.join([*arrays, *room, *number.values(), 'geometry'])}):"]
+    rows = [name[: -len("[k]")] for name in number.values() if name.endswith("]")]
+    shared = [name for name in number.values() if not name.endswith("]")]
+    head = [f"def fused_kernel({', '.join([*arrays, *room, *rows, *shared, 'geometry'])}):"]
     names = [name for c in range(count) for name in (f"o{c}", f"i{c}_", f"j{c}_", f"k{c}_")]
     names += ["i0", "i1", "j0", "j1", "k0", "k1", "members"]
     head += [f"    {name} = geometry[{k}]" for k, name in enumerate(names)]
@@ -273,6 +302,8 @@ def _loop(
         wide: dict[str, str] = {}
 
         def vector(value: str) -> str:
+            if value.endswith("]"):
+                return f"load({value[: -len('[k]')]}, first)"
             return wide.setdefault(value, f"v{len(wide)}")
 
         def load_line(node: Node, offset: Offset) -> str:

@@ -9,7 +9,7 @@ The arithmetic is that of the sweeps' kernels and of the fills and folds of halo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -55,20 +55,31 @@ class Tape:
             self._own.append(array)
         return self._known[id(array)]
 
-    def sweep(self, sweep: GraphSweep, slots: Sequence[int], blocks: Sequence[Block], box: Box) -> None:
-        """A pass over a box; slots and blocks like them: of the targets, then of the leaves (see `reference.bind`)."""
-        kernel, strips, sizes = simd.placed(sweep, blocks, box)
+    def sweep(
+        self,
+        sweep: GraphSweep,
+        slots: Sequence[int],
+        blocks: Sequence[Block],
+        box: Box,
+        rows: Mapping[Node, np.ndarray] | None = None,
+    ) -> None:
+        """A pass over a box; slots and blocks like them: of the targets, then of the leaves (see `reference.bind`).
+        rows: those of numbers that members have of their own (`simd.own_rows`), which are filled when it is played.
+        """
+        rows = rows or {}
+        kernel, strips, sizes = simd.placed(sweep, blocks, box, rows)
         if kernel is None:
             return
-        every = [*slots, *(self.own(np.empty(size)) for size in sizes)]
-        counts = len(every), len(sweep.numbers)
+        every = [*slots, *(self.own(np.empty(size)) for size in sizes), *map(self.own, rows.values())]
+        shared = [node for node in sweep.numbers if node not in rows]
+        counts = len(every), len(shared)
         entry, compiled = entry_address(*counts), address_of(kernel, signature(*counts))
         self._kept += [kernel, *strips]
         for geometry in strips:
             where = geometry.ctypes.data
             self._add(SWEEP, len(self._slots), len(every), entry, compiled, len(self.nodes), where)
         self._slots += every
-        self.nodes += sweep.numbers
+        self.nodes += shared
 
     def wrap(self, slot: int, array: np.ndarray, dim: int, width: int) -> None:
         """Copy the ends of a periodic dim to the halos at the other ends."""

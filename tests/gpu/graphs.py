@@ -43,7 +43,21 @@ def sweeps(device: Device, dtype: np.dtype) -> Pairs:
         blocks = [Block(each, (HALO,) * dims) for each in there]
         cuda.bind(sweep, blocks[:3], blocks[3:], box)([0.3])
         found |= {f"{dims} dims, {k}": (there[k], here[k]) for k in range(3)}
+    found |= _members(device, random)
     return found
+
+
+def _members(device: Device, random: np.random.Generator) -> Pairs:
+    """Members of an ensemble, each with a number of its own."""
+    (shape,), members = size(device, ((37, 41),), ((2, 3),)), 3
+    sweep, box, own = GraphSweep(values(2), 2), ((0, 0), shape), np.array([0.3, -0.2, 0.7])
+    given = [random.random([*(n + 2 * HALO for n in shape), members]) for _ in range(2)]
+    here = [np.zeros_like(given[0]) for _ in range(3)]
+    there = [device.to_device(each) for each in (*here, *given)]
+    reference.bind(sweep, *([Block(each, (HALO,) * 2) for each in of] for of in (here, given)), box)([own])
+    blocks = [Block(each, (HALO,) * 2) for each in there]
+    cuda.bind(sweep, blocks[:3], blocks[3:], box, sweep.numbers)([own])
+    return Pairs({f"members, {k}": (there[k], here[k]) for k in range(3)})
 
 
 CHECKS = [Check("graphs", sweeps)]

@@ -71,6 +71,27 @@ def test_the_exact_kernel_has_numpys_bits(dims, members):
         assert not np.array_equal(out, other)  # nothing beyond the box was written
 
 
+@pytest.mark.parametrize("dims", [1, 2])
+def test_a_number_that_members_have_of_their_own_gives_the_bits_of_each_alone(dims):
+    sweep, own = GraphSweep(targets(dims), dims), np.array([0.3, -0.2, 0.7])
+    assert sweep.stored
+    data, outs = arrays(dims, 2, 1, (3,)), arrays(dims, 6, 2, (3,))
+    box, place = ((0,) * dims, SHAPES[dims]), (2,) * dims
+    blocks = [Block(each, place) for each in (*outs, *data)]
+    for form, mine in ((reference, blocks[:3]), (simd, blocks[3:6])):
+        form.bind(sweep, mine, blocks[6:], box, sweep.numbers)([own])
+    for m, number in enumerate(own):
+        alone = [np.ascontiguousarray(each[..., m]) for each in (*outs, *data)]
+        before = [each.copy() for each in alone]
+        blocks = [Block(each, place) for each in alone]
+        for form, mine in ((reference, blocks[:3]), (simd, blocks[3:6])):
+            for each in mine:
+                each.part(box)[...] = 0.0
+            form.bind(sweep, mine, blocks[6:], box)([number])
+        for one, other in zip(alone, before, strict=True):
+            assert np.array_equal(one, other)
+
+
 def test_a_cell_has_the_same_bits_in_any_box():
     """Fused, too: a grid cut into boxes is the grid computed whole."""
     sweep = GraphSweep(targets(2), 2)
@@ -120,6 +141,13 @@ def test_strips_and_results_past_the_cache_change_no_bits(monkeypatch):
         assert options.streams == (available()[0] != "scalar")
         for one, other in zip(plain, found, strict=True):
             np.testing.assert_array_equal(one, other)
+    sweep = GraphSweep(wanted, 3)  # three members, each with a number of its own
+    outs = [Block(np.zeros((7, 17, 41, 3)), (2, 2, 2)) for _ in wanted]
+    ins = [Block(np.stack([each] * 3, -1), (2, 2, 2)) for each in data]
+    simd.bind(sweep, outs, ins, box, sweep.numbers)([np.array([-0.7, 0.3, 0.9])])
+    for one, other in zip(plain, outs, strict=True):
+        np.testing.assert_array_equal(one, other.array[..., 1])
+        assert not np.array_equal(one, other.array[..., 2])
 
 
 @pytest.mark.parametrize("dims", [2, 3])

@@ -570,8 +570,11 @@ def test_windows_and_ensembles_that_make_no_sense_are_refused(mesh):
     with A.Ensemble(mesh, 2) as two:
         with pytest.raises(InputError, match="2 members"):
             two.stack([T])
-        with pytest.raises(InputError, match="a sum over all cells in each cell"):
-            A.model(lambda T: T / T.sum())(two.stack([T, T]))
+        for wrong in (np.ones(3), np.ones((2, 1))):
+            with pytest.raises(InputError, match="array of shape"):
+                step(two.stack([T, T]), wrong)
+        with pytest.raises(InputError, match="neither a Field nor a number"):
+            step(T, np.ones(2))
         network = A.Network(hp.nn.mlp([1, 1]))
         with pytest.raises(InputError, match="members share"):
             A.gradient(A.model(lambda T, network: network(T).sum()))(two.stack([T, T]), network)

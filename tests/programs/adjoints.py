@@ -68,6 +68,13 @@ def drift(u, v, nu, drag):
     return advanced(u) - 0.1 * drag * u, advanced(v)
 
 
+@A.model(walls={"y": hp.bc.mirror})
+def share(u, k):
+    """A step whose cells read sums over all cells, and a number."""
+    q, size = u / u.sum(), A.sqrt((u * u).sum()) * A.exp(-k)
+    return u + k * (q[1, 0] + q[-1, 0] - 2 * q) + 0.01 * A.where(u * size > size, u / size, q[0, 1])
+
+
 @A.model
 def misfit(u, v, mask, seen):
     return (mask * (u - seen) ** 2).sum() + 0.5 * (v * v).sum()
@@ -198,6 +205,15 @@ def ensembles(mesh):
                 assert np.array_equal(ensemble.member(slopes[k], m).interior, own[k].interior)
         found = A.check(drift, u, v, 0.02, drags)
         assert found.passed, found
+        shares = A.Window(share, 2, A.model(lambda u: ((u / u.sum() - 0.01) ** 2).sum()), at=(1, 2), memory=0)
+        rates = np.array([0.1, 0.3, 0.2])
+        found = A.check(share, u, rates)
+        assert found.passed, found
+        value, (slope, own) = shares.gradient(u, rates)
+        for m, (state, _) in enumerate(starts):
+            alone, (one, number) = shares.gradient(state, float(rates[m]))
+            assert (value[m], own[m]) == (alone, number)
+            assert np.array_equal(ensemble.member(slope, m).interior, one.interior)
         for _ in range(2):
             u, v = drift(u, v, 0.02, drags)
         for m, state in enumerate(starts):

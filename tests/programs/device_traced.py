@@ -38,6 +38,19 @@ def results(device):
     return [each.to_host() for each in (*now, *back, slope)] + [np.array(value), np.array(number)]
 
 
+def shares(device):
+    """Of two members a part of their sums, by numbers of their own, and its gradients."""
+    random, cost = np.random.default_rng(2), A.model(lambda h, k: ((h / h.sum() * k) ** 2).sum())
+    points = hp.Decomposition(SHAPE, mesh.topology, 0)
+    with A.Ensemble(mesh, 2) as two:
+        h = two.zeros(hp.Field.zeros(mesh, points, device=device))
+        h.set_from_host(random.random((*SHAPE, 2)))
+        value, (slope, number) = A.gradient(cost)(h, np.array([0.5, 1.5]))
+    return [value, slope.to_host(), number]
+
+
+for there, here in zip(shares(find_gpu(hp.world())), shares(HOST), strict=True):
+    np.testing.assert_allclose(there, here, rtol=1e-13, atol=1e-14)
 for there, here in zip(results(find_gpu(hp.world())), results(HOST), strict=True):
     np.testing.assert_allclose(there, here, rtol=1e-13, atol=1e-14)
 hp.print_root("alike")

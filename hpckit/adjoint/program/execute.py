@@ -15,7 +15,7 @@ from hpckit.comm.mesh import Mesh
 from hpckit.errors import InputError
 from hpckit.grid.field import Field
 from hpckit.kernels.graph import reference
-from hpckit.kernels.graph.nodes import Faces, Node, Offset, ordered
+from hpckit.kernels.graph.nodes import Faces, Node, Offset
 from hpckit.kernels.graph.region import Block
 from hpckit.kernels.graph.sweep import GraphSweep
 from hpckit.plan.grid.decomposition import Decomposition
@@ -38,8 +38,12 @@ class BoundProgram:
             raise InputError(
                 f"{program.graph.name} has a network within: it runs on processors", do="take device='cpu'"
             )
-        if len(shape) > program.graph.grid.dims:
-            _require_alone(program)
+        if len(shape) > program.graph.grid.dims and any(node.op == "pull" for node in program.networks):
+            raise InputError(
+                f"{program.graph.name} of an ensemble has a gradient in the weights of a network, which all members "
+                "share",
+                do="run each alone: ensemble.member(field, m)",
+            )
         self.program, self.grid, self.device = program, program.graph.grid, device
         _require_room(program, Decomposition(shape, mesh.topology, 0))
         self._place = Place(program, mesh, shape, device, bindings)
@@ -123,11 +127,25 @@ class BoundProgram:
         halos = tuple([field.decomposition.halo for field in given])
         same = [id(field.data) for field in given]
         twice = None if len(set(same)) == len(same) else tuple([same.index(each) for each in same])
-        key = halos, twice, tuple([each is not None for each in added]), filled, self._place.mesh.observer.on
+        own = tuple([node for node, value in inputs.items() if type(value) is np.ndarray and node.op == "number"])
+        if own:
+            self._require_members({node: inputs[node] for node in own})
+        key = halos, twice, tuple([each is not None for each in added]), filled, own, self._place.mesh.observer.on
         script = self._scripts.get(key)
         if script is None:
             script = self._scripts[key] = Script(self._place, inputs, outs, filled, added, self._first)
         return script, given
+
+    def _require_members(self, numbers: Mapping[Node, np.ndarray]) -> None:
+        """`InputError` for arrays in place of numbers that are not one for each member of an ensemble."""
+        members = self._place.members
+        for node, given in numbers.items():
+            if given.shape not in ((), members):
+                allowed = f"one number, or one for each of {members[0]} members" if members else "one number"
+                raise InputError(
+                    f"{named(node)} of {self.program.graph.name} is an array of shape {given.shape}",
+                    do=f"give {allowed}",
+                )
 
     def sweep_by_reference(self, sweep: GraphSweep, out: Field, values: dict[Node, Any]) -> None:
         """One target of a pass on the owned cells, by NumPy: from what a run has `seen`."""
@@ -140,20 +158,6 @@ class BoundProgram:
         numbers = [self._place.number(node, values) for node in sweep.numbers]
         reference.bind(sweep, [Block(made, whole)], ins, (whole, made.shape[: self.grid.dims]))(numbers)
         out.set_from_host(made)
-
-
-def _require_alone(program: SweepProgram) -> None:
-    """`InputError` where members of an ensemble would need numbers of their own in their cells, or weights."""
-    read = [node for stage in program.stages for each in stage.passes for node in each.sweep.numbers]
-    read += [arg for node in program.networks for arg in node.args if not arg.is_field]
-    if any(node.op == "pull" for node in program.networks):
-        what, where = "has a gradient in the weights of a network, which all members share", ""
-    elif (summed := next((node for node in ordered(read) if node.op == "sum"), None)) is not None:
-        what, where = "reads a sum over all cells in each cell, which differs from member to member", summed.line
-    else:
-        return
-    name = program.graph.name
-    raise InputError(f"{name} of an ensemble {what}", where=where, do="run each alone: ensemble.member(field, m)")
 
 
 def _require_room(program: SweepProgram, whole: Decomposition) -> None:

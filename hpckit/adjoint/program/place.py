@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from hpckit.adjoint.program.stages import SweepPass, SweepProgram, walls_of
 from hpckit.comm.device import Device
@@ -13,7 +15,18 @@ from hpckit.errors import InputError
 from hpckit.grid.boundary_conditions import Fill
 from hpckit.grid.exchange import HaloExchange
 from hpckit.grid.field import Field
-from hpckit.kernels.graph.nodes import ARRAYS, OUTSIDE, POINTWISE, Faces, Node, Offset, Walls, faces_at, sets_wall
+from hpckit.kernels.graph.nodes import (
+    ARRAYS,
+    OUTSIDE,
+    POINTWISE,
+    Faces,
+    Node,
+    Offset,
+    Walls,
+    faces_at,
+    ordered,
+    sets_wall,
+)
 from hpckit.kernels.graph.reference import number
 from hpckit.kernels.graph.region import Block, Box
 from hpckit.plan.grid.decomposition import Decomposition
@@ -43,6 +56,7 @@ class Place:
         self._shape, self._bindings = shape, bindings
         self._more = len(shape) - self.grid.dims  # dims behind the grid's
         self.in_ensemble = self._more > 0
+        self.members = shape[self.grid.dims :]
         self._exchanges: dict[tuple, HaloExchange] = {}
         self._scratch: dict[Any, Field] = {}
         names = mesh.topology.names
@@ -107,8 +121,20 @@ class Place:
         """The array of a field, with the place of its first owned cell."""
         return Block(field.data, field.decomposition.halo[: self.grid.dims])
 
+    def own_numbers(self, inputs: Mapping[Node, Any]) -> set[Node]:
+        """The numbers that each member of an ensemble has of its own: sums, those given as arrays, and what is made of
+        them.
+        """
+        found: set[Node] = set()
+        if self.in_ensemble:
+            for node in ordered(self.program.graph.outputs):
+                given = node.op == "sum" or (node.op == "number" and np.ndim(inputs[node]))
+                if given or (not node.is_field and node.op in POINTWISE and not found.isdisjoint(node.args)):
+                    found.add(node)
+        return found
+
     def number(self, node: Node, values: Numbers) -> Any:
-        """A number from numbers, as NumPy computes it."""
+        """A number from numbers, as NumPy computes it; float64[members] where each member has its own."""
         if node.op == "constant":
             return node.value
         if node not in values:

@@ -23,6 +23,7 @@ from hpckit.kernels.device_array import address
 from hpckit.kernels.graph import dispatch
 from hpckit.kernels.graph.nodes import ARRAYS, OUTSIDE, Node, faces_at, make, sets_wall, walls_at
 from hpckit.kernels.graph.region import Box
+from hpckit.kernels.graph.simd import own_rows
 from hpckit.kernels.graph.tape import Tape
 
 Part = Callable[[Sequence[Field], Numbers], None]
@@ -54,6 +55,7 @@ class Script:
         self._models: list[Any] = [field for _, field in given]  # fields like those in the slots
         self._models += [out for out in (*outs, *added) if out is not None]
         self._given = len(self._models)
+        self._own = place.own_numbers(inputs)
         self.values = {node: slot for slot, (node, _) in enumerate(given)}
         beyond: dict[int, Any] = {}  # of each array given the walls that its halo is filled by
         for slot, (node, field) in enumerate(given):
@@ -243,17 +245,29 @@ class Script:
         if self._compiled:
             blocks = [place.block(self._models[slot]) for slot in slots]
             dispatch.require(each.sweep, blocks, box)
-            self._on_tape().sweep(each.sweep, [self._taped(slot) for slot in slots], blocks, box)
+            rows = own_rows(each.sweep, box, blocks[0].members, self._own)
+            if rows:
+                self._add(self._filled(rows))
+            self._on_tape().sweep(each.sweep, [self._taped(slot) for slot in slots], blocks, box, rows)
         else:
             self._add(self._swept(each, slots, len(targets), box))
 
     def _swept(self, each: SweepPass, slots: Sequence[int], targets: int, box: Box) -> Part:
-        place = self._place
+        place, own = self._place, [node for node in each.sweep.numbers if node in self._own]
 
         def part(fields: Sequence[Field], numbers: Numbers) -> None:
             blocks = [place.block(fields[slot]) for slot in slots]
             values = [place.number(node, numbers) for node in each.sweep.numbers]
-            dispatch.bind(each.sweep, blocks[:targets], blocks[targets:], box)(values)
+            dispatch.bind(each.sweep, blocks[:targets], blocks[targets:], box, own)(values)
+
+        return part
+
+    def _filled(self, rows: Mapping[Node, np.ndarray]) -> Part:
+        place = self._place
+
+        def part(fields: Sequence[Field], numbers: Numbers) -> None:
+            for node, row in rows.items():
+                row[...] = place.number(node, numbers)
 
         return part
 
@@ -306,6 +320,7 @@ class Script:
             each.value[0]: self.values[each] for each in program.arrays if each.op == "output" and each.args[0] is node
         }
         box = (0,) * place.grid.dims, place.owned(faces_at(node))
+        shape = place.decomposition(faces_at(node)).owned(place.mesh.rank)
         count = place.counts(faces_at(node))[1]
         asked = make("weights", node)
         comm = place.mesh.comm if asked in program.made else None
@@ -319,7 +334,7 @@ class Script:
                 else:
                     args.append(place.number(arg, numbers))
             made = {k: fields[slot].interior for k, slot in outs.items()}
-            found = run_network(node, args[0], args[1:], made, comm, count)
+            found = run_network(node, args[0], args[1:], made, shape, comm, count)
             if found is not None:
                 numbers[asked] = found
 
