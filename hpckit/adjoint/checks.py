@@ -153,6 +153,17 @@ def _error(origin: tuple[str, str], cell: str, when: str) -> BlowUpError:
     return BlowUpError(f"{what} is not finite", where=", ".join(part for part in (when, cell, line) if part))
 
 
+def _line(node: Node) -> str:
+    """Where an operation was written; of one in a derivative, the nearest of the values that it is made of."""
+    behind = [node]
+    while behind:
+        for each in behind:
+            if each.line:
+                return each.line
+        behind = list(dict.fromkeys(arg for each in behind for arg in each.args))
+    return ""
+
+
 class _Search:
     """From a value that is not finite to the first operation behind it whose arguments are."""
 
@@ -179,7 +190,7 @@ class _Search:
             bad = next((arg for arg in used if not math.isfinite(self._value(arg, cell))), None)
             if bad is None:
                 names = {arg: f"{self._value(arg, cell):.6g}" for arg in node.args}
-                return said(node, names), node.line
+                return said(node, names), _line(node)
             node = bad
 
     def _value(self, node: Node, cell: Cell) -> float:

@@ -232,6 +232,15 @@ def test_a_halo_wider_than_a_block_is_refused(mesh):
             continue
         with pytest.raises(InputError, match="along x"):
             far(T)
+    T = field(mesh, (5, 7))
+    far = A.model(lambda T: T[0, +4] * T[0, -4])
+    with pytest.raises(InputError, match="up to 8 cells away along x") as found:
+        A.vjp(far, T)[1](T)
+    assert "T[+1, 0].hold()" in found.value.do
+    held = A.model(lambda T: T[0, +4].hold() * T[0, -4].hold())
+    (slope,) = A.vjp(held, T)[1](T)
+    expected = [np.roll(T.interior * np.roll(T.interior, k, 1), k, 1) for k in (4, -4)]
+    np.testing.assert_allclose(slope.interior, sum(expected), rtol=1e-14)
 
 
 def test_the_prices_of_a_machine_say_how_many_steps_become_one_pass(mesh):
@@ -809,7 +818,8 @@ def test_a_nan_is_named_by_its_operation_cell_and_step(mesh):
     T.interior[2, 1] = 0.0
     with pytest.raises(BlowUpError) as found:
         A.Window(A.model(lambda T: T * 1.0), 2, total).require_finite(T)
-    assert found.value.where.startswith("gradient of the cost at step 2, cell (2, 1)")
+    assert found.value.where.startswith("gradient of the cost at step 2, cell (2, 1), test_adjoint.py, line")
+    assert found.value.where.endswith("total = A.model(lambda T: A.sqrt(T).sum())")
     T.interior[...] = 0.9
     A.Window(step, 4, A.model(lambda T: T.sum())).require_finite(T)
 

@@ -205,6 +205,8 @@ def ensembles(mesh):
                 assert np.array_equal(ensemble.member(slopes[k], m).interior, own[k].interior)
         found = A.check(drift, u, v, 0.02, drags)
         assert found.passed, found
+        unused = A.Window(A.model(lambda u, k: u * 1.0), 1, A.model(lambda u: u.sum())).gradient(u, 0.1)[1][1]
+        assert np.array_equal(unused, np.zeros(3))
         shares = A.Window(share, 2, A.model(lambda u: ((u / u.sum() - 0.01) ** 2).sum()), at=(1, 2), memory=0)
         rates = np.array([0.1, 0.3, 0.2])
         found = A.check(share, u, rates)

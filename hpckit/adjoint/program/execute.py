@@ -90,9 +90,14 @@ class BoundProgram:
             seen.update(numbers)
         for k, node in enumerate(outputs):
             if not node.is_field:
-                value = self._place.number(node, numbers)
-                found[k] = np.array(value) if np.ndim(value) else float(value)
+                found[k] = self.number(self._place.number(node, numbers))
         return found
+
+    def number(self, value: Any) -> Any:
+        """A result that is a number: a float, of an ensemble one for each member; or the vector of weights."""
+        if np.ndim(value):
+            return np.array(value)
+        return np.full(self._place.members, float(value)) if self._place.members else float(value)
 
     def script(self, inputs: Mapping[Node, Any], outs: Sequence[Field]) -> Script:
         """That of a run with these, all results fields."""
@@ -169,11 +174,17 @@ def _require_room(program: SweepProgram, whole: Decomposition) -> None:
                 fits = (
                     f"use at most {size // wide} ranks along {axis}" if size >= wide else f"take {wide} cells or more"
                 )
+                held = "write .hold() behind a value on the way, which makes two narrower halos of one"
+                if program.graph.backward:
+                    held = (
+                        "hold the neighbors in the step, as in T[+1, 0].hold(): its adjoint, which may read twice as "
+                        "far as the step, then reads as far as that"
+                    )
                 raise InputError(
                     f"{program.graph.name} reads {named(node)} up to {wide} cells away along {axis}, "
                     f"where the thinnest block has {n}",
                     where=node.line,
-                    do=f"{fits}, or write .hold() behind a value on the way, which makes two narrower halos of one",
+                    do=f"{fits}, or {held}",
                 )
 
 

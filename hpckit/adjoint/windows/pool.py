@@ -231,7 +231,7 @@ class Pool:
                 if k in self._sloped:
                     copy.interior[...] = slope.interior
                 slope = copy
-            found.append(slope)
+            found.append(slope if isinstance(slope, Field) else self._there.number(slope))
         return tuple(found)
 
     def _inputs(self, k: int, state: int | None = None) -> dict[Node, Any]:
