@@ -15,6 +15,7 @@ from hpckit.apps.md.free_energy.record import Record
 from hpckit.apps.md.free_energy.replicas import OfReplica, by_temperature, together
 from hpckit.apps.md.molecules.electrostatics import charge_lines
 from hpckit.apps.md.motion.dynamics import at_temperature, dynamics_of, proper_of
+from hpckit.apps.md.motion.groups import ALL
 from hpckit.apps.md.motion.stages import Stages
 from hpckit.apps.md.output.analysis import Analysis
 from hpckit.apps.md.output.trajectory import BOX, HEADER, ROLL, Trajectory, row
@@ -55,7 +56,7 @@ class MolecularDynamics(Evolution):
         self.replicas = replicas
         self.system, self.stages, self.trajectory = system, stages, trajectory
         self.record = Record(config, run, system, coupling)
-        self.dynamics = dynamics_of(self.config)
+        self.dynamics = dynamics_of(self.config, 0, stages.start)
         self.analysis = Analysis(config.staged[-1], run, system)
         self.end = sum(each.time.steps * each.time.dt for each in stages.configs)
         self.is_at_minimum = False
@@ -103,7 +104,7 @@ class MolecularDynamics(Evolution):
         self.step = kept.step
         with self.run.compiling():
             self.stages.restore(kept)
-        self.dynamics = dynamics_of(self.config, self.stages.begins[-1])
+        self.dynamics = dynamics_of(self.config, self.stages.begins[-1], self.stages.start)
         self.trajectory.every = self.config.output.every
         self.is_at_minimum = bool(kept.values.get("is_at_minimum"))
         self.time = self.stages.time_at(self.step)
@@ -249,7 +250,8 @@ class MolecularDynamics(Evolution):
                 **({"imbalance": self.system.balance.imbalance} if self.config.ranks.balance else {}),
             )
         given = self.config.dynamics
-        if self._done == given.equilibrate and given.kind == "nve" and not self.resizes and not self.rolls:
+        kept = given.kind == "nve" and not (self.resizes or self.rolls or given.pushes or given.corrections)
+        if self._done == given.equilibrate and kept and given.counted.group == ALL:
             self.start = thermo
         if self._done == given.equilibrate > 0:
             self.run.say(f"equilibrated: T = {thermo.temperature:.4g} after {self._done} steps; now {given.kind}")

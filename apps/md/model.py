@@ -13,7 +13,7 @@ from hpckit.apps.md.config import Config
 from hpckit.apps.md.free_energy.model import biases_of
 from hpckit.apps.md.molecules.electrostatics import charged, fineness_of, long_range
 from hpckit.apps.md.molecules.topology import bonds_of, constraints_of, exclusions_of, terms_of
-from hpckit.apps.md.motion.dynamics import external_of
+from hpckit.apps.md.motion.dynamics import bind_groups
 from hpckit.apps.md.potentials import interaction_of, reaches
 from hpckit.apps.md.start import Start
 from hpckit.comm.device import HOST, Device
@@ -122,7 +122,8 @@ def make_system(config: Config, start: Start, comm: MPI.Intracomm, timer: PhaseT
         long_range=long_range(config, start, cell),
         inner=config.dynamics.inner,
     )
-    system.external = external_of(config)
+    system.dims, system.margins = config.system.dims, start.margins
+    bind_groups(system, config, start)
     system.biases = biases_of(config, start)
     system.load(start.packed(comm))
     if config.deform.start:

@@ -10,6 +10,7 @@ from mpi4py import MPI
 from hpckit.apps.md.config import Config
 from hpckit.apps.md.lammps import script
 from hpckit.apps.md.lammps import velocities as lammps_velocities
+from hpckit.apps.md.lammps.making import SHRINKS
 from hpckit.apps.md.molecules.water import RIGID, water, without_vibration
 from hpckit.apps.md.potentials import masses_of
 from hpckit.errors import InputError
@@ -48,6 +49,7 @@ class Start:
         self.config = config
         self.file: Snapshot | None = None  # all particles, of a file or of molecules on a lattice
         self.notes: list[str] = []  # notes about the file for the user
+        self._members: dict[str, np.ndarray] = {}  # of groups, those that were asked for
         self.periodic = config.system.periodic
         if config.system.file:
             self._from_file()
@@ -73,9 +75,11 @@ class Start:
         x, y, z = (axis in self.periodic for axis in "xyz")
         self.made = system.file is not None and script.reads(system.file) and not is_topology(system.file)
         if self.made:
-            self.file = script.particles_of(system.file, (x, y, z), masses_of(self.config), UNITS[system.units])
+            how = masses_of(self.config), UNITS[system.units], system.dims
+            self.file = script.particles_of(system.file, (x, y, z), *how)
         else:
             self.file = read_frame(system.file, system.frame, (x, y, z), system.style or None)
+        self._single = self.file  # without its copies
         if system.replicate != (1, 1, 1):
             self.file = self.file.replicated(system.replicate)
         self.lower, self.upper, self.count = self.file.lower, self.file.upper, self.file.count
@@ -196,6 +200,52 @@ class Start:
         """The cell of the box."""
         return Cell.of(self.lower, self.upper, self.tilt)
 
+    def members(self, name: str) -> np.ndarray:
+        """Which particles are in a group of the settings, bool[count]. Raises `InputError` for one without any."""
+        if name not in self._members:
+            given = next(each for each in self.config.groups if each.name == name)
+            found = np.ones(self.count, bool)
+            if not given.is_given:
+                found = self._of_script(name)
+            if given.types:
+                found &= np.isin((self._types() if self.file is None else self.file.types) + 1, given.types)
+            if given.ids:
+                number, some = np.arange(1, self.count + 1) if self.file is None else self.file.ids, np.zeros(1, bool)
+                for each in given.ids:
+                    first, _, last = each.partition(":")
+                    some = some | ((number >= int(first)) & (number <= int(last or first)))
+                found &= some
+            if given.block is not None:
+                low, high = np.array(given.block[::2]), np.array(given.block[1::2])
+                found &= ((self.places() >= low) & (self.places() <= high)).all(axis=1)
+            if not found.any():
+                raise InputError(f"the group {name} has no particles", do="give it types, ids or a block that has some")
+            self._members[name] = found
+        return self._members[name]
+
+    def _of_script(self, name: str) -> np.ndarray:
+        found = None if self.file is None else self.file.groups.get(name)
+        if found is None:
+            raise InputError(
+                f"nothing says which particles are in the group {name}",
+                do="give it types, ids or a block, or a script as system.file that has it",
+            )
+        return found.copy()
+
+    @property
+    def margins(self) -> dict[int, float]:
+        """How far the ends of dims that follow the particles are from the outermost of these."""
+        lengths = self.upper - self.lower
+        if self.file is not None and self.made:
+            lengths = lengths / (1 + 2 * SHRINKS)  # a script has made the box wider
+        return {"xyz".index(axis): float(SHRINKS * lengths["xyz".index(axis)]) for axis in self.config.system.follows}
+
+    def places(self) -> np.ndarray:
+        """Where all particles start: float64[count, 3]."""
+        if self.file is not None:
+            return self.file.positions
+        return self._sites_of(np.arange(self.count)) if self._places is None else self._places
+
     def packed(self, comm: MPI.Comm) -> np.ndarray:
         """Collective: some of the particles on each rank, all of them together."""
         if self.file is not None:
@@ -312,8 +362,12 @@ class Start:
             drawn = lammps_velocities.normal_in_order(system.seed, self._lammps_order(ids), self.count)
         else:
             by_place = lammps_velocities.by_place, lammps_velocities.normal_by_place
-            read = places if self.file is None or self.made else lammps_velocities.places_read(self.file, ids)
+            read = places
+            if self.file is not None and not self.made:
+                read = lammps_velocities.places_copied(self._single, system.replicate)[ids]
             drawn = by_place[system.draw == "lammps_geom_gaussian"](system.seed, read)
+        if system.dims == 2:
+            drawn[:, 2] = 0.0
         v, held = drawn[:, :3] / np.sqrt(masses)[:, None], int(self.held_bonds().sum() + self.held_angles().sum())
         if system.kind == "water":
             v = without_vibration(v, places, masses)
@@ -326,7 +380,7 @@ class Start:
             v = self._without_rotation(comm, v, places + away, masses)
         squares = add_ranks(comm, (masses[:, None] * v * v).sum(axis=1)[:, None], self.count, exact=True)[0]
         kinetic = 0.5 * units.energy * squares
-        wanted = 0.5 * max(3 * self.count - 3 - held, 1) * units.boltzmann * system.temperature
+        wanted = 0.5 * max(system.dims * (self.count - 1) - held, 1) * units.boltzmann * system.temperature
         return v * np.sqrt(wanted / kinetic) if kinetic > 0 else v
 
     def _without_rotation(self, comm: MPI.Comm, v: np.ndarray, places: np.ndarray, masses: np.ndarray) -> np.ndarray:

@@ -58,6 +58,13 @@ class External(Protocol):
         """Add to `system.particles.forces`, and with `measure` to the energies, of this rank."""
 
 
+class Chosen(Protocol):
+    """Some of the particles: `hpckit.md.external.groups`."""
+
+    def slots(self, system: System) -> Any:
+        """Which slots of this rank have its particles."""
+
+
 class Biased(Protocol):
     """Adds forces by collective variables: `hpckit.md.external.biases`."""
 
@@ -130,6 +137,12 @@ class System:
             exclusions.require_fit(interaction)
         self.molecules = MoleculeSlots()
         self.external: External | None = None  # adds to the forces of pairs
+        self.dims = 3  # 2: all particles are in a plane of constant z
+        self.margins: dict[int, float] = {}  # open dims whose ends are so far from the outermost particles
+        self.extent = np.array(domains.lengths)  # of box and particles at the last rebuild, for the volume
+        self.moving: Chosen | None = None  # the particles that move; None: all
+        self.still: Any = None  # after a rebuild, the slots of those that do not
+        self.counted: Any = None  # what measured temperatures count; None: all (`….external.groups.Warmth`)
         self.biases: Biased | None = None  # of collective variables
         self.count = 0  # particles of all ranks
         self.steps = 0  # updates of the forces
@@ -188,6 +201,7 @@ class System:
         particles, zeros = self.particles, self.device.zeros
         if wrap(self.domains, particles.positions, particles.images, particles.slots):
             raise lost(self.mesh.rank, particles)
+        self._follow()
         self.forces.leave(self.mesh, self.domains, particles, self.neighbors)
         migrate(self.mesh, self.domains, particles)
         exclusions = self.exclusions
@@ -200,6 +214,10 @@ class System:
         weigh(particles.positions, particles.ids, slots, self._masses, self.units.acceleration, *each)
         if self.forces.still:
             self.inverse_masses[np.isin(types_of(particles.positions[:slots]), self.forces.still)] = 0.0
+        self.still = None
+        if self.moving is not None:
+            self.still = self.device.xp.flatnonzero(~self.moving.slots(self) & (particles.ids[:slots] >= 0))
+            self.inverse_masses[self.still] = 0.0
         self.molecules = MoleculeSlots()
         molecular = [each for each in (self.bonds, *self.terms, exclusions, self.constraints) if each is not None]
         if molecular:
@@ -213,6 +231,20 @@ class System:
             one.attach(self)
         if self.long_range is not None:
             self.long_range.meet(self)
+
+    def _follow(self) -> None:
+        """Collective: take up how far the particles reach along open dims whose ends follow them."""
+        if not self.margins:
+            return
+        particles, xp = self.particles, self.device.xp
+        own, dims = particles.own, [*self.margins]
+        ends = np.full(2 * len(dims), -np.inf)
+        if len(own):
+            places = particles.positions[own][:, dims]
+            ends[:] = self.device.to_host(xp.concatenate([-places.min(axis=0), places.max(axis=0)]))
+        max_of_ranks(self.mesh.comm, ends)
+        for k, dim in enumerate(dims):
+            self.extent[dim] = ends[k + len(dims)] + self.margins[dim] - (-ends[k] - self.margins[dim])
 
     @property
     def charged(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Thermo:
-    """Of all particles: temperature over 3 N - 3 degrees of freedom; energies (sums, not per particle); pressure and
-    its tensor xx, yy, zz, xy, xz, yz. Parts of the potential energy: bonded: of molecules, of which
-    angles, dihedrals and impropers have theirs, and bonds the rest; coulomb: of pairs of charges;
-    long_range: of all images of the charges. rotational: the energy of spheres that turn.
+    """Of all particles: temperature over 3 N - 3 degrees of freedom, in a plane 2 N - 2; energies (sums, not per
+    particle); pressure and its tensor xx, yy, zz, xy, xz, yz. Parts of the potential energy: bonded: of molecules, of
+    which angles, dihedrals and impropers have theirs, and bonds the rest; coulomb: of pairs of charges; long_range: of
+    all images of the charges. rotational: the energy of spheres that turn.
     """
 
     temperature: float
@@ -126,14 +126,20 @@ def _others(system: System) -> list[Any]:
 
 
 def measure(system: System) -> Thermo:
-    """Collective: temperature, energies and pressure of the last `System.compute(measure=True)`. Waits for a GPU."""
-    found = totals(system)
+    """Collective: temperature, energies and pressure of the last `System.compute(measure=True)`. Waits for a GPU.
+
+    Where `system.counted` says so, temperature, kinetic energy and its part of the pressure are those of a group.
+    """
+    found, degrees = totals(system), float(freedom(system))
+    if system.counted is not None:
+        found = replace(found, motion=system.counted.motion(system))
+        degrees = system.counted.freedom(system)
     kinetic, tensor = 0.5 * float(found.motion[:3].sum()), found.pressures(system)
     return Thermo(
-        temperature=2 * kinetic / (freedom(system) * system.units.boltzmann),
+        temperature=2 * kinetic / (degrees * system.units.boltzmann) if degrees else 0.0,
         kinetic=kinetic,
         potential=found.potential,
-        pressure=float(tensor[:3].sum() / 3),
+        pressure=float(tensor[: system.dims].sum() / system.dims),
         tensor=tuple(float(x) for x in tensor),
         volume=volume(system),
         bonded=found.bonded,
@@ -145,8 +151,11 @@ def measure(system: System) -> Thermo:
 
 
 def volume(system: System) -> float:
-    """The volume of the box."""
-    return float(np.prod(system.domains.lengths))
+    """The volume of the box; in a plane its area. Along open dims that follow the particles it ends with them."""
+    lengths = np.array(system.domains.lengths)
+    for dim in system.margins:
+        lengths[dim] = system.extent[dim]
+    return float(np.prod(lengths[: system.dims]))
 
 
 def mass_density(system: System) -> float:
@@ -155,9 +164,11 @@ def mass_density(system: System) -> float:
 
 
 def freedom(system: System) -> int:
-    """Degrees of freedom: three per particle, less three of the center of mass and one for each constraint."""
+    """Degrees of freedom: three per particle, in a plane two, less those of the center of mass and one for each
+    constraint.
+    """
     held = 0 if system.constraints is None else system.constraints.count
-    return max(3 * system.count - 3 - held, 1)
+    return max(system.dims * (system.count - 1) - held, 1)
 
 
 def kinetic_energy(system: System) -> float:

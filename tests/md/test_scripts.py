@@ -38,8 +38,8 @@ def hpckit(*words, cwd):
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=300, check=False)
 
 
-CRACK = """dimension 2
-boundary s s p
+CRACK = """dimension 1
+boundary m s p
 lattice hex 0.93
 region box block 0 100 0 40 -0.25 0.25
 create_box 2 box
@@ -313,16 +313,21 @@ write_data end.data
 
 
 @needs_lammps
+@pytest.mark.parametrize("copies", [False, True])
 @pytest.mark.parametrize("tilt", [(0.0, 0.0, 0.0), (1.3, -0.7, 2.1)])
-def test_velocities_by_place_know_where_lammps_puts_particles_of_a_file(tmp_path, monkeypatch, tilt):
-    """Places beyond the sides are put into the box, and those of a tilted one rounded, before they are hashed."""
+def test_velocities_by_place_know_where_lammps_puts_particles_of_a_file(tmp_path, monkeypatch, tilt, copies):
+    """Places beyond the sides are put into the box, and those of a tilted one rounded, before they are hashed; so are
+    those of copies.
+    """
     monkeypatch.chdir(tmp_path)
     places = np.random.default_rng(3).uniform(-3.0, 9.0, (50, 3))
     box = np.array([0.1, -0.2, 0.3]), np.array([6.4, 5.5, 7.3]), (True, True, True)
-    ids, types, images = np.arange(1, 51), np.zeros(50, int), np.zeros((50, 3), np.int32)
+    ids, types = np.arange(1, 51), np.zeros(50, int)
+    images = np.random.default_rng(4).integers(-2, 3, (50, 3)).astype(np.int32)
     write_lammps_data("start.data", Snapshot(*box, ids, types, places, images, masses=np.ones(1), tilt=np.array(tilt)))
-    run_lammps(tmp_path, PLACED)
-    (tmp_path / "in.placed").write_text(PLACED.replace("write_data end.data\n", ""))
+    text = PLACED.replace("pair_style", "replicate 2 1 3\npair_style" if copies else "pair_style")
+    run_lammps(tmp_path, text)
+    (tmp_path / "in.placed").write_text(text.replace("write_data end.data\n", ""))
     config = Config.model_validate(settings_of(tmp_path / "in.placed").tree)
     system = make_system(config, Start(config), MPI.COMM_SELF, PhaseTimer())
     ours, wanted = snapshot(system), read_lammps_data("end.data")

@@ -21,8 +21,8 @@ from hpckit.errors import InputError
 # Commands without an effect on the motion, or that hpckit does in its own way.
 PASSED_OVER = (
     *("atom_modify", "balance", "comm_modify", "comm_style", "dump_modify", "echo", "info", "log"),
-    *("min_modify", "newton", "package", "print", "reset_timestep", "restart", "shell", "suffix", "thermo_modify"),
-    *("thermo_style", "timer", "uncompute", "write_data", "write_dump", "write_restart"),
+    *("min_modify", "newton", "package", "print", "reset_timestep", "restart", "shell", "suffix"),
+    *("timer", "uncompute", "write_data", "write_dump", "write_restart"),
 )
 REPEATED = (  # after a run, word for word as before it: they change nothing
     *("angle_coeff", "angle_style", "atom_style", "bond_coeff", "bond_style", "boundary", "dihedral_coeff"),
@@ -39,11 +39,12 @@ BETWEEN = (  # runs of a script
         "group",
         "min_style",
         "minimize",
+        "region",
         "run",
         "run_style",
         "thermo",
     ),
-    *("timestep", "undump", "unfix", "velocity"),
+    *("thermo_modify", "thermo_style", "timestep", "undump", "unfix", "velocity"),
 )
 
 
@@ -54,7 +55,7 @@ class Commands:
         self.script = ScriptState(path)
         self.particles, self.molecules = ParticleCommands(self.script), MoleculeCommands(self.script)
         self.forces = ForceCommands(self.script)
-        self.motion = MotionCommands(self.script, self.particles.groups)
+        self.motion = MotionCommands(self.script, self.particles)
         self.known: dict[str, Callable[..., None]] = {
             **self.particles.commands,
             **self.molecules.commands,

@@ -24,8 +24,15 @@ OPTIONS["npt"] = OPTIONS["nvt"] | OPTIONS["nph"]
 RELAX = "box/relax"
 HOLDS = ("shake", "rattle")
 GRAVITY, WALL = OUTSIDE = ("gravity", "wall/lj93")  # act from outside
+PUSHES = ("setforce", "addforce", "aveforce", "spring", "enforce2d")  # on groups
 MEASURES = ("ave/", "balance", "print", "store/", "vector")  # fixes that measure, print, or balance ranks
 RIGID = ("rigid", "rigid/small", "rigid/nve", "rigid/nve/small")
+CORRECTIONS = {
+    "temp/rescale": "N T T WINDOW FRACTION",
+    "temp/berendsen": "T T DAMPING",
+    "momentum": "N and linear X Y Z, angular, rescale",
+}
+OF_GROUPS = ("nve", "nvt", "langevin", "temp/csvr", *CORRECTIONS)
 
 Settings = Iterator[tuple[str, Any, int]]  # key, value, line
 
@@ -36,6 +43,8 @@ class Fix(NamedTuple):
     line: int
     words: list[str]
     number: int
+    group: str = "all"
+    counted: dict[str, Any] | None = None  # by the temperature of fix_modify
 
 
 def require_known(name: str, style: str, words: list[str]) -> None:
@@ -44,8 +53,10 @@ def require_known(name: str, style: str, words: list[str]) -> None:
         shaken(words, style)
     elif style == "deform":
         deformed(words, 1.0)
+    elif style in CORRECTIONS:
+        corrected(style, words)
     elif style not in (*FIXES, RELAX, *RIGID):
-        every = ", ".join((*FIXES, RELAX, *RIGID, "deform", *HOLDS, *OUTSIDE))
+        every = ", ".join((*FIXES, RELAX, *RIGID, "deform", *HOLDS, *OUTSIDE, *PUSHES, *CORRECTIONS))
         raise ValueError(f"fix {name} all {style}: known are {every}")
     else:
         tuple(_relaxed(words) if style == RELAX else _moved(style, words))
@@ -58,7 +69,9 @@ def motion_of(given: dict[str, Fix], minimizes: bool, unit: float) -> Settings:
     fixes: dict[str, tuple[int, list[str]]] = {}
     for fix in given.values():
         style, *rest = fix.words
-        if style in fixes:
+        if style in CORRECTIONS:
+            continue
+        if style in fixes and style != "nve":
             raise ValueError(f"fix {style} comes twice, in lines {fixes[style][0]} and {fix.line}: give one")
         fixes[style] = fix.line, rest
     line, words = fixes.pop(RELAX, (0, []))
@@ -76,13 +89,66 @@ def motion_of(given: dict[str, Fix], minimizes: bool, unit: float) -> Settings:
         yield "deform.every", every, line
         yield "deform.changes", changes, line
     alone = [style for style in fixes if style in (*HOOVER, *RIGID)]
-    if alone and len(fixes) > 1:
+    beside = fixes.keys() - ({"nvt", "nve"} if "nvt" in alone else {*alone[:1]})
+    if alone and beside:
         raise ValueError(f"fix {alone[0]} moves the particles by itself: no other fix may move them")
+    yield from _groups(given)
     if not alone and not {*PLAIN} & fixes.keys():
         raise ValueError(f"no fix moves the particles: fix {', '.join(('nve', *HOOVER, *RIGID))}")
     for style, (line, words) in fixes.items():
         for key, value in _moved(style, words):
             yield key, value, line
+    each = [fix for fix in given.values() if fix.words[0] in CORRECTIONS]
+    if each:
+        yield "dynamics.corrections", [_correction(fix) for fix in each], each[-1].line
+
+
+def _groups(given: dict[str, Fix]) -> Settings:
+    """The groups that move, and the one whose temperature is held."""
+    moving = [fix for fix in given.values() if fix.words[0] in (*PLAIN, *HOOVER)]
+    names = [fix.group for fix in moving]
+    if len(moving) > 1 and ("all" in names or len({*names}) < len(names)):
+        where = f"in lines {' and '.join(str(fix.line) for fix in moving)}"
+        raise ValueError(f"fix {moving[-1].words[0]}: particles of {', '.join(names)} would be moved twice, {where}")
+    if "all" not in names and names:
+        yield "dynamics.moves", names, moving[0].line
+    for fix in given.values():
+        if fix.words[0] in MOVERS and fix.group != "all":
+            yield "dynamics.group", fix.group, fix.line
+
+
+def corrected(style: str, words: list[str]) -> dict[str, Any]:
+    """What a fix does to velocities after a step, as settings. Raises `ValueError`."""
+    known = ValueError(f"fix {style} {' '.join(words)}: known is {CORRECTIONS[style]}")
+    if style == "momentum":
+        found: dict[str, Any] = {"kind": "momentum", "every": int(words[0])}
+        left = words[1:]
+        while left:
+            key = left.pop(0)
+            if key == "linear" and len(left) > 2 and {*left[:3]} <= {"0", "1"}:
+                found["linear"] = [axis for axis, flag in zip("xyz", left, strict=False) if flag == "1"]
+                del left[:3]
+            elif key in ("angular", "rescale"):
+                found["angular" if key == "angular" else "energy"] = True
+            else:
+                raise known
+        return found
+    rescales = style == "temp/rescale"
+    if len(words) != (5 if rescales else 3) or not all(map(is_number, words)):
+        raise known
+    first, last, *rest = map(float, words[1:] if rescales else words)
+    found = {"kind": "rescale" if rescales else "berendsen", "temperature": first}
+    if rescales:
+        found |= {"every": int(words[0]), "window": rest[0], "fraction": rest[1]}
+    else:
+        found["damping"] = rest[0]
+    return found if last == first else {**found, "ramp_to": last}
+
+
+def _correction(fix: Fix) -> dict[str, Any]:
+    style, *words = fix.words
+    found = {**corrected(style, words), "group": fix.group}
+    return found if fix.counted is None else {**found, "counted": fix.counted}
 
 
 def _moved(style: str, words: list[str]) -> Iterator[tuple[str, Any]]:

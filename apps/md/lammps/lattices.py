@@ -23,8 +23,15 @@ BASES: dict[str, list[list[float]]] = {
     "diamond": DIAMOND,
     "hcp": [[0.0, 0.0, 0.0], [HALF, HALF, 0.0], [HALF, 5.0 / 6.0, HALF], [0.0, 1.0 / 3.0, HALF]],
     "custom": [],
+    "sq": [[0.0, 0.0, 0.0]],
+    "sq2": [[0.0, 0.0, 0.0], [HALF, HALF, 0.0]],
+    "hex": [[0.0, 0.0, 0.0], [HALF, HALF, 0.0]],
 }
-EDGES = {"hcp": np.diag([1.0, math.sqrt(3.0), math.sqrt(8.0 / 3.0)])}  # of a cell, rows; of the others a unit cube
+FLAT = ("sq", "sq2", "hex", "custom")  # those of a plane
+EDGES = {  # of a cell, rows; of the others a unit cube
+    "hcp": np.diag([1.0, math.sqrt(3.0), math.sqrt(8.0 / 3.0)]),
+    "hex": np.diag([1.0, math.sqrt(3.0), 1.0]),
+}
 OPTIONS = {"origin": 3, "orient": 4, "spacing": 3, "a1": 3, "a2": 3, "a3": 3, "basis": 3}
 CORNERS = np.array(list(np.ndindex(2, 2, 2)), float)
 ENDS = 1e20  # of a region without an end
@@ -46,11 +53,15 @@ class Lattice:
     spacing: np.ndarray
 
     @classmethod
-    def of(cls, words: Sequence[str], reduced: bool) -> Lattice:
-        """A lattice by the words of its command; reduced: the scale is a density. Raises `ValueError`."""
+    def of(cls, words: Sequence[str], reduced: bool, dims: int = 3) -> Lattice:
+        """A lattice by the words of its command; reduced: the scale is a density; dims: 2 of a plane. Raises
+        `ValueError`.
+        """
         name, scale, *rest = words
-        if name not in BASES or not is_number(scale) or float(scale) <= 0:
-            raise ValueError(f"lattice {' '.join(words)}: known are {', '.join(BASES)}, with a scale above 0")
+        allowed = FLAT if dims == 2 else [each for each in BASES if each not in FLAT or each == "custom"]
+        if name not in allowed or not is_number(scale) or float(scale) <= 0:
+            where = " of dimension 2" if dims == 2 else ""
+            raise ValueError(f"lattice {' '.join(words)}: known{where} are {', '.join(allowed)}, with a scale above 0")
         edges, basis = EDGES.get(name, np.eye(3)).copy(), [list(site) for site in BASES[name]]
         turn, origin, spacing = np.eye(3), np.zeros(3), None
         while rest:
@@ -77,7 +88,7 @@ class Lattice:
         size = float(scale)
         if reduced:
             volume = abs(float(edges[0] @ np.cross(edges[1], edges[2])))
-            size = math.pow(len(basis) / volume / size, 1.0 / 3.0)
+            size = math.pow(len(basis) / volume / size, 1.0 / dims)
         found = cls(edges, np.array(basis), size, turn, origin, np.ones(3))
         cube = replace(found, origin=np.zeros(3)).placed(CORNERS)
         return replace(found, spacing=np.ptp(cube, axis=0) if spacing is None else spacing * size)

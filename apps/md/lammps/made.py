@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from hpckit.apps.md.lammps.velocities import places_read
 from hpckit.plan.particles.cell import Cell
 from hpckit.plan.particles.snapshot import Snapshot
 
@@ -28,6 +29,28 @@ class Made:
     velocities: np.ndarray = field(default_factory=lambda: np.zeros((0, 3)))
     images: np.ndarray = field(default_factory=lambda: np.zeros((0, 3), np.int32))
     groups: dict[str, np.ndarray] = field(default_factory=dict)
+    numbers: np.ndarray | None = None  # of the molecules in a file
+    given: np.ndarray | None = None  # numbers of particles in a file
+    dims: int = 3  # 2 of particles in a plane
+
+    @classmethod
+    def of_file(cls, file: Snapshot) -> Made:
+        """The particles of a data file, as LAMMPS has read them."""
+        places = places_read(file)
+        found = cls(file.periodic, np.zeros(0), 1.0, file.lower, file.upper, file.tilt, places, file.types)
+        found.images, found.numbers = file.images, file.numbers
+        found.given = file.ids
+        return found
+
+    @property
+    def ids(self) -> np.ndarray:
+        """The numbers of the particles."""
+        return np.arange(1, len(self.types) + 1) if self.given is None else self.given
+
+    @property
+    def molecules(self) -> np.ndarray:
+        """The numbers of their molecules, 0 for none."""
+        return np.zeros(len(self.types), np.int64) if self.numbers is None else self.numbers
 
     @property
     def cell(self) -> Cell:
@@ -57,7 +80,9 @@ class Made:
     def snapshot(self) -> Snapshot:
         """The particles as those of a file."""
         box, number = (self.lower, self.upper, self.periodic), np.arange(1, len(self.types) + 1)
-        return Snapshot(*box, number, self.types, self.positions, self.images, self.velocities, tilt=self.tilt)
+        return Snapshot(
+            *box, number, self.types, self.positions, self.images, self.velocities, tilt=self.tilt, groups=self.groups
+        )
 
     def move(self, places: np.ndarray) -> None:
         """Take these places, in the box."""

@@ -52,6 +52,13 @@ class Making:
             raise InputError("the script makes no particles", do="give create_atoms a region that has sites in it")
         return made
 
+    def grouped(self, made: Made) -> Made:
+        """Do the steps that make groups, of particles of a file. Raises `ValueError`."""
+        for _, what, step in self.steps:
+            if what == "group":
+                step(made)
+        return made
+
     def region(self, name: str, words: list[str]) -> None:
         """A region."""
         self.regions[name], ends = region_of(words, self.spacing, self.regions)
@@ -125,7 +132,8 @@ class Making:
         finders: dict[str, Callable[[Made], np.ndarray]] = {
             "region": lambda made: self.regions[words[0]](made.positions),
             "type": lambda made: _named(made.types + 1, words, int(made.types.max(initial=0)) + 1),
-            "id": lambda made: _named(np.arange(1, len(made.types) + 1), words, len(made.types)),
+            "id": lambda made: _named(made.ids, words, int(made.ids.max(initial=0))),
+            "molecule": lambda made: _named(made.molecules, words, int(made.molecules.max(initial=0))),
             "union": lambda made: np.logical_or.reduce([made.group(word) for word in words]),
             "intersect": lambda made: np.logical_and.reduce([made.group(word) for word in words]),
             "subtract": lambda made: (

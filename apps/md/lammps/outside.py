@@ -1,7 +1,8 @@
-"""The fixes of LAMMPS input scripts that act from outside, gravity and walls, as settings of the dynamics.
+"""The fixes of LAMMPS input scripts that act from outside, gravity, walls and forces on groups, as settings of the
+dynamics.
 
-LAMMPS leaves their energy out of the potential energy unless `fix_modify … energy yes` counts it; here it always
-counts.
+LAMMPS leaves their energy out of the potential energy unless `fix_modify … energy yes` counts it; here that of gravity
+and walls always counts, and that of others never.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from hpckit.apps.md.lammps.fixes import GRAVITY, WALL, Fix, Settings, is_number
+from hpckit.apps.md.lammps.fixes import GRAVITY, PUSHES, WALL, Fix, Settings, is_number
 
 FACES = {
     "xlo": ("x", "low"),
@@ -36,11 +37,49 @@ def outside_of(given: Iterable[Fix], minimizes: bool, energy: float) -> Settings
     if walls:
         found = [wall for fix in walls for wall in walls_of(fix.words[1:])]
         yield "dynamics.walls", found, walls[-1].line
+    pushes = [fix for fix in given if fix.words[0] in PUSHES and fix.words[0] != "enforce2d"]
+    if pushes:
+        first = next((fix.number for fix in pushes if fix.words[0] in ("setforce", "aveforce")), math.inf)
+        late = [fix.words[0] for fix in (*fields, *walls) if fix.number > first]
+        if late:
+            raise ValueError(f"fix {late[0]}: give it before fix setforce and aveforce")
+        acting = [{**pushed(fix.words[0], fix.words[1:]), "group": fix.group} for fix in pushes]
+        yield "dynamics.pushes", acting, pushes[-1].line
 
 
 def require_readable(style: str, words: list[str]) -> None:
     """Raise `ValueError` for words of such a fix that hpckit cannot read."""
+    if style in PUSHES:
+        pushed(style, words)
+        return
     (acceleration if style == GRAVITY else walls_of)(words)
+
+
+def pushed(style: str, words: list[str]) -> dict[str, Any]:
+    """What a fix says that acts on a group, as settings. Raises `ValueError`."""
+    if style == "enforce2d" and not words:
+        return {}
+    first, numbers = (words[:2], words[2:]) if style == "spring" else ([], words)
+    if style == "addforce" and numbers[3:] == ["every", "1"]:
+        numbers = numbers[:3]
+    free = [word == "NULL" and style != "addforce" and k < 3 for k, word in enumerate(numbers)]
+    sound = len(numbers) == (4 if first else 3)
+    sound = sound and all(none or is_number(word) for none, word in zip(free, numbers, strict=True))
+    sound = sound and (not first or (first[0] == "tether" and is_number(first[-1])))
+    if style == "enforce2d" or not sound:
+        known = {
+            "enforce2d": "no words",
+            "addforce": "FX FY FZ, numbers",
+            "spring": "tether K X Y Z R0, with NULL for a dim that is free",
+        }.get(style, "FX FY FZ, numbers or NULL")
+        raise ValueError(f"fix {style} {' '.join(words)}: known are {known}")
+    values = [0.0 if none else float(word) for none, word in zip(free, numbers, strict=True)]
+    along = [axis for axis, none in zip("xyz", free, strict=False) if not none]
+    if style == "spring":
+        spring = {"kind": "tether", "stiffness": float(first[1]), "along": along}
+        return {**spring, "place": values[:3], "length": values[3]}
+    kind = {"setforce": "set", "addforce": "add", "aveforce": "average"}[style]
+    return {"kind": kind, "force": values, "along": along}
 
 
 def acceleration(words: list[str]) -> list[float]:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from hpckit.apps.md.lammps.lattices import ENDS, Lattice
+from hpckit.apps.md.lammps.made import Made
 from hpckit.apps.md.lammps.state import ScriptState
 from hpckit.io.particles.lammps_data import read_lammps_data
 from hpckit.plan.particles.snapshot import BOUND
@@ -80,10 +84,37 @@ class ParticleCommands:
             self.script.set("system.masses", [masses[k] for k in range(1, count + 1)], line)
         if self.script.made or self.script.moved:
             self._take_script()
+        if self.script.named:
+            self.script.set("groups", [self._group_of(name) for name in self.script.named])
         if not {"file", "fractions"} & self.script.section("system").keys():
             raise ValueError("the script makes no particles: create_box and create_atoms, or read_data")
         if "file" not in self.script.tree["system"] and "temperature" not in self.script.tree["system"]:
             self.script.set("system.temperature", 0.0)
+
+    def choose(self, name: str) -> None:
+        """Note a group on which something acts. Raises `ValueError` for one that hpckit cannot know."""
+        script = self.script
+        if name in ("all", *script.named) or {"group", "region", *MAKERS} & script.failed:
+            return
+        self._require_groups("group", [name])
+        if name in script.late:
+            raise ValueError(f"group {name}: known here are groups of regions, types, ids and molecules before a run")
+        script.named.append(name)
+        if "file" not in script.section("system") and name not in script.kinds:
+            script.made = True
+
+    def _group_of(self, name: str) -> dict[str, Any]:
+        """The settings of a group."""
+        script, system = self.script, self.script.section("system")
+        if system.get("file") == str(script.path.resolve()):
+            return {"name": name}
+        if name in script.kinds:
+            return {"name": name, "types": sorted(script.kinds[name])}
+        file = read_lammps_data(system["file"], system.get("style"))
+        x, y, z = (axis in system.get("periodic", ["x", "y", "z"]) for axis in "xyz")
+        file = replace(file, periodic=(x, y, z)).replicated(tuple(system.get("replicate", (1, 1, 1))))
+        made = script.making.grouped(Made.of_file(file))
+        return {"name": name, "ids": _ranges(np.sort(made.ids[made.groups[name]]))}
 
     def _take_script(self) -> None:
         """The particles that the script makes are more than settings say: take them from the script itself."""
@@ -103,8 +134,15 @@ class ParticleCommands:
         self.script.set("system.units", name)
 
     def _dimension(self, number: str) -> None:
-        if number != "3":
-            raise ValueError("dimension 2: particles move in three dims here")
+        if number not in ("2", "3"):
+            raise ValueError(f"dimension {number}: known are 2 and 3")
+        if number == "2":
+            self.script.set("system.dims", 2)
+            self._boundary(*self.boundary)
+
+    @property
+    def _dims(self) -> int:
+        return int(self.script.section("system").get("dims", 3))
 
     def _atom_style(self, name: str, *rest: str) -> None:
         if rest or name not in ATOM_STYLES:
@@ -113,20 +151,26 @@ class ParticleCommands:
             self.script.set("system.style", name)
 
     def _boundary(self, x: str, y: str, z: str) -> None:
-        # Ends that follow the particles change the volume, which nothing but the pressure shows.
-        ends = {*"fsm"} if self.script.section("system").get("style") == "sphere" else {"f"}
-        if any(each != "p" and not (1 <= len(each) <= 2 and {*each} <= ends) for each in (x, y, z)):
-            raise ValueError(f"boundary {x} {y} {z}: known are p and f, and s and m after atom_style sphere")
+        # Ends that follow the particles change the volume, which nothing but the pressure shows: not that of spheres.
+        spheres = self.script.section("system").get("style") == "sphere"
+        known = {*"fsm"} if spheres else {"f"}
+        given = dict(zip("xyz", (x, y, z), strict=True))
+        if any(each not in ("p", "s") and not (1 <= len(each) <= 2 and {*each} <= known) for each in given.values()):
+            raise ValueError(f"boundary {x} {y} {z}: known are p, f and s, and m after atom_style sphere")
         self.boundary = [x, y, z]
-        self.script.set("system.periodic", [axis for axis, each in zip("xyz", (x, y, z), strict=True) if each == "p"])
+        wraps = [axis for axis, each in given.items() if each == "p" and axis in "xyz"[: self._dims]]
+        if len(wraps) < 3 or "periodic" in self.script.section("system"):
+            self.script.set("system.periodic", wraps)
+        if "s" in given.values() and not spheres:
+            self.script.set("system.follows", [axis for axis, each in given.items() if each == "s"])
 
     def _processors(self, *words: str) -> None:
         for axis, word in zip("xyz", words, strict=False):
             self.script.set(f"ranks.{axis}", 0 if word == "*" else int(word))
 
     def _lattice(self, name: str, scale: str, *rest: str) -> None:
-        self.script.making.lattice = Lattice.of((name, scale, *rest), self.script.units == "lj")
-        if rest or name not in PLAIN:
+        self.script.making.lattice = Lattice.of((name, scale, *rest), self.script.units == "lj", self._dims)
+        if rest or name not in PLAIN or self.script.section("system").get("follows"):
             self.script.made = True
         self.script.set("system.lattice", name)
         self.script.set("system.density" if self.script.units == "lj" else "system.edge", float(scale))
@@ -211,12 +255,15 @@ class ParticleCommands:
         else:
             self.groups.add(name)
         self._make_of_types(name, style, rest)
-        making = self.script.making
-        step = making.group(name, style, [*rest]) if making.box else None
+        script = self.script
+        if script.started and (style in ("region", "delete", "clear") or script.late & {*rest}):
+            script.late.add(name)
+        step = script.making.group(name, style, [*rest])
         if step is not None:
-            making.add(self.script.number, "group", step)
-        else:
-            self.script.note("group is passed over, but by fixes of spheres")
+            script.making.add(script.number, "group", step)
+        elif style != "delete":
+            script.late.add(name)
+            script.note(f"group {style} is for what measures alone")
 
     def _make_of_types(self, name: str, style: str, words: tuple[str, ...]) -> None:
         """Note the types that a group is made of, where it is made of types."""
@@ -238,7 +285,7 @@ class ParticleCommands:
             raise ValueError(
                 f"compute {name} {group} {style}: LAMMPS has no such compute, or not of atoms and molecules"
             )
-        self.script.computes[name] = group, style
+        self.script.computes[name] = group, style, *rest
         self.script.note(f"compute {style} is passed over: see the section analysis")
 
     def _require_groups(self, what: str, names: Iterable[str]) -> None:
@@ -280,6 +327,12 @@ class ParticleCommands:
         for each in self.script.types_of(kind):
             self.script.masses[each] = float(mass)
         self.script.lines["system", "masses"] = self.script.number
+
+
+def _ranges(ids: np.ndarray) -> list[str]:
+    """Numbers in order as those of settings: 7, 10:20."""
+    parts = np.split(ids, np.flatnonzero(np.diff(ids) != 1) + 1)
+    return [f"{part[0]}" if len(part) == 1 else f"{part[0]}:{part[-1]}" for part in parts if len(part)]
 
 
 def _names(word: str, kind: int) -> bool:

@@ -67,6 +67,7 @@ def _create(made: Made, chosen: np.ndarray, temperature: float, seed: int, optio
     else:
         v = drawn.normal_in_order(seed, order, len(order)) if normal else drawn.in_order(seed, order)
     v = v / np.sqrt(made.masses[made.types])[:, None]
+    v[:, made.dims :] = 0.0
     if options.get("mom", "yes") == "yes":
         v = _still(made, chosen, v)
     if options.get("rot") == "yes":
@@ -84,7 +85,7 @@ def _create(made: Made, chosen: np.ndarray, temperature: float, seed: int, optio
 
 def _scale(made: Made, chosen: np.ndarray, v: np.ndarray, temperature: float) -> None:
     """Give a group velocities that are scaled to its temperature."""
-    twice, freedom = float((_weights(made, chosen) @ (v * v)).sum()), 3 * int(chosen.sum()) - 3
+    twice, freedom = float((_weights(made, chosen) @ (v * v)).sum()), made.dims * (int(chosen.sum()) - 1)
     if twice <= 0 or freedom <= 0:
         raise ValueError("the group has no temperature that could be scaled")
     v = v * np.sqrt(freedom * made.boltzmann * temperature / twice)

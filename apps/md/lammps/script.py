@@ -96,12 +96,14 @@ def settings_of(path: Path) -> Reading:
     return found
 
 
-def particles_of(path: Path, periodic: tuple[bool, bool, bool], masses: np.ndarray, units: Units) -> Snapshot:
-    """The particles that a script makes before its first run. Raises `InputError`."""
+def particles_of(
+    path: Path, periodic: tuple[bool, bool, bool], masses: np.ndarray, units: Units, dims: int = 3
+) -> Snapshot:
+    """The particles that a script makes before its first run; dims: 2 in a plane. Raises `InputError`."""
     commands = Commands(path)
     _Execution(_joined(read_text(path, "the input script", MOST_BYTES, "give a LAMMPS input script")), commands).run()
     boltzmann = units.boltzmann / units.energy
-    return commands.script.making.particles(Made(periodic, masses, boltzmann)).snapshot()
+    return commands.script.making.particles(Made(periodic, masses, boltzmann, dims=dims)).snapshot()
 
 
 def _joined(text: str) -> list[tuple[int, str]]:

@@ -7,11 +7,23 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from hpckit.apps.md.lammps.fixes import HOLDS, MEASURES, MOVERS, OUTSIDE, Fix, deformed, motion_of, require_known
+from hpckit.apps.md.lammps.fixes import (
+    CORRECTIONS,
+    HOLDS,
+    MEASURES,
+    MOVERS,
+    OF_GROUPS,
+    OUTSIDE,
+    PUSHES,
+    Fix,
+    deformed,
+    motion_of,
+    require_known,
+)
 from hpckit.apps.md.lammps.granular import FIXES as OF_SPHERES
 from hpckit.apps.md.lammps.granular import FREEZE, ROLLING
 from hpckit.apps.md.lammps.outside import outside_of, require_readable
-from hpckit.apps.md.lammps.particles import MAKERS
+from hpckit.apps.md.lammps.particles import MAKERS, ParticleCommands
 from hpckit.apps.md.lammps.pushes import velocity_of
 from hpckit.apps.md.lammps.state import ScriptMistake, ScriptState
 from hpckit.apps.md.molecules.settings import IN_WAVES
@@ -41,6 +53,7 @@ class ScriptStage:
     def goes_on(self) -> bool:
         """Whether a second run of it is the same as one of twice as many steps."""
         ends = any(key.endswith("ramp_to") or key == "deform.changes" for key in self.settings)
+        ends = ends or any("ramp_to" in each for each in self.settings.get("dynamics.corrections", []))
         return not ends and bool(self.fixes)
 
     @property
@@ -57,8 +70,9 @@ class ScriptStage:
 class MotionCommands:
     """The runs and minimizations of a script, and what lives between them."""
 
-    def __init__(self, script: ScriptState, groups: set[str]) -> None:
-        self.script, self.groups = script, groups
+    def __init__(self, script: ScriptState, particles: ParticleCommands) -> None:
+        self.script, self.particles, self.groups = script, particles, particles.groups
+        self.counted: dict[str, Any] = {}  # what temperatures of the thermo table count
         self.fixes: dict[str, Fix] = {}
         self.fixed = 0  # fixes so far
         self.frozen: dict[str, set[int]] = {}  # the types of each fix freeze
@@ -78,6 +92,8 @@ class MotionCommands:
             "timestep": self._timestep,
             "run_style": self._run_style,
             "thermo": self._thermo,
+            "thermo_modify": self._thermo_modify,
+            "thermo_style": self._thermo_style,
             "fix": self._fix,
             "fix_modify": self._fix_modify,
             "unfix": self._unfix,
@@ -258,6 +274,31 @@ class MotionCommands:
     def _thermo(self, every: str) -> None:
         self.pending["time.thermo"] = int(every) or NEVER
 
+    def _thermo_style(self, *words: str) -> None:
+        self.counted = {}  # as in LAMMPS, it takes back what thermo_modify said
+        self.script.note("thermo_style is passed over")
+
+    def _thermo_modify(self, *words: str) -> None:
+        given = dict(pairwise(words))
+        if "temp" in given:
+            self.counted = self._counted(given["temp"])
+        if given.keys() - {"temp"}:
+            self.script.note("thermo_modify is passed over, but temp")
+
+    def _counted(self, name: str) -> dict[str, Any]:
+        """What the temperature of a compute counts, as settings; nothing of all particles. Raises `ValueError`."""
+        if "compute" in self.script.failed or {"group", *MAKERS} & self.script.failed:
+            return {}
+        group, style, *words = self.script.computes.get(name, ("all", "temp") if name == "thermo_temp" else ("", ""))
+        flags = words if style == "temp/partial" else ["1", "1", "1"]
+        if style not in ("temp", "temp/partial") or len(flags) != 3 or not {*flags} <= {"0", "1"} or "1" not in flags:
+            raise ValueError(f"temp {name}: known are computes of style temp, and temp/partial X Y Z")
+        self.particles.choose(group)
+        along = [axis for axis, flag in zip("xyz", flags, strict=True) if flag == "1"]
+        if (group, along) == ("all", ["x", "y", "z"]):
+            return {}
+        return {"group": group, "along": along}
+
     def _fix(self, name: str, group: str, style: str, *rest: str) -> None:
         if style.startswith(MEASURES):
             self.script.note(f"fix {style} is passed over: see the sections analysis and ranks")
@@ -265,15 +306,20 @@ class MotionCommands:
         if style in OF_SPHERES:
             self._fix_of_spheres(name, group, style, rest)
             return
-        if group != "all":
-            raise ValueError(f"fix {name} {group} {style}: known is the group all")
-        if style in OUTSIDE:
+        if group != "all" and style not in (*OF_GROUPS, *PUSHES):
+            known = ", ".join((*OF_GROUPS, *PUSHES))
+            raise ValueError(f"fix {name} {group} {style}: known is the group all, and of other groups {known}")
+        if style in (*OUTSIDE, *PUSHES):
             require_readable(style, list(rest))
-            self.script.note(f"fix {style}: the potential energy has its energy, as with fix_modify energy yes")
+            if style in OUTSIDE:
+                self.script.note(f"fix {style}: the potential energy has its energy, as with fix_modify energy yes")
         else:
             require_known(name, style, list(rest))
+        if style == "enforce2d" and self.script.section("system").get("dims") != 2:
+            raise ValueError(f"fix {name} {group} {style}: it goes with dimension 2")
+        self.particles.choose(group)
         self.fixed += 1
-        self.fixes[name] = Fix(self.script.number, [style, *rest], self.fixed)
+        self.fixes[name] = Fix(self.script.number, [style, *rest], self.fixed, group)
 
     def _fix_of_spheres(self, name: str, group: str, style: str, words: tuple[str, ...]) -> None:
         kinds = self.script.kinds_of(group)
@@ -293,9 +339,18 @@ class MotionCommands:
         sound = words and len(words) % 2 == 0 and all(value in known.get(key, ()) for key, value in options.items())
         if "fix" in self.script.failed:
             return
+        if "temp" in options and name in self.fixes and self.fixes[name].words[0] in CORRECTIONS:
+            counted = self._counted(options.pop("temp")) or {"group": "all"}
+            if options or self.fixes[name].words[0] == "momentum":
+                raise ValueError(
+                    f"fix_modify {name} {' '.join(words)}: known is temp of fix temp/rescale and berendsen"
+                )
+            self.fixes[name] = self.fixes[name]._replace(counted=counted)
+            return
         if not sound or name not in self.fixes or self.fixes[name].words[0] not in OUTSIDE:
             raise ValueError(
-                f"fix_modify {name} {' '.join(words)}: known are energy and virial no of fix {', '.join(OUTSIDE)}"
+                f"fix_modify {name} {' '.join(words)}: known are energy and virial no of fix {', '.join(OUTSIDE)}, and"
+                " temp of fix temp/rescale and temp/berendsen"
             )
 
     def _unfix(self, name: str) -> None:
@@ -349,14 +404,18 @@ class MotionCommands:
         """A run, or a minimize, with what was said before it."""
         last = self.stages[-1] if self.stages else None
         same = last is not None and last.fixes == fixes and last.settings.get("dynamics.inner", 1) == self.inner
+        same = same and last is not None and last.settings.get("dynamics.counted", {}) == self.counted
         split = bool(last and last.resizes) and self.script.section("coulomb").get("kind") in IN_WAVES
         if last and same and last.goes_on and not (self.pending or self.velocity or split):
             last.steps += steps
             return
         lines, minimizes = dict.fromkeys(settings, self.script.number), "dynamics.kind" in settings
         given = self.fixes if minimizes else fixes  # fix box/relax acts in a minimize
-        inside = {name: fix for name, fix in given.items() if fix.words[0] not in OUTSIDE}
-        outside = [fix for fix in given.values() if fix.words[0] in OUTSIDE]
+        outer = (*OUTSIDE, *PUSHES)
+        inside = {name: fix for name, fix in given.items() if fix.words[0] not in outer}
+        outside = [fix for fix in given.values() if fix.words[0] in outer]
+        if self.counted:
+            settings["dynamics.counted"], lines["dynamics.counted"] = self.counted, self.script.number
         if "fix" not in self.script.failed:
             energy = UNITS[self.script.units].energy
             for key, value, line in (
@@ -370,8 +429,19 @@ class MotionCommands:
             elif "temperature" in self.script.section("system"):
                 self.script.set("system.all_freedom", True)
         self.all_freedom = False
+        self._count_steps(settings)
+        self.script.started = True
         self.stages.append(ScriptStage(self.script.number, steps, settings | self.pending, lines, self.velocity, fixes))
         self.pending, self.velocity = {}, {}
+
+    def _count_steps(self, settings: dict[str, Any]) -> None:
+        """Give corrections that come every so many steps those of the stages before, after the last minimization."""
+        before = 0
+        for stage in self.stages:
+            before = before + stage.steps if stage.fixes else 0
+        if any(before % each.get("every", 1) for each in settings.get("dynamics.corrections", [])):
+            each = settings["dynamics.corrections"]
+            settings["dynamics.corrections"] = [{**one, "before": before} for one in each]
 
 
 def _sections(settings: dict[str, Any]) -> dict[str, dict[str, Any]]:

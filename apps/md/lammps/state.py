@@ -46,7 +46,10 @@ class ScriptState:
     moved: bool = False  # whether these have velocities of groups
     types: int = 0
     masses: dict[int, float] = field(default_factory=dict)  # of types, by the last command that says them
-    computes: dict[str, tuple[str, str]] = field(default_factory=dict)  # their groups and styles
+    computes: dict[str, tuple[str, ...]] = field(default_factory=dict)  # their groups, styles and words
+    named: list[str] = field(default_factory=list)  # the groups on which something acts
+    started: bool = False  # whether a run was there
+    late: set[str] = field(default_factory=set)  # groups that hang on where particles are after a run
     counts: dict[str, int] = field(default_factory=dict)  # types of bonds, angles, …
     bound: dict[str, int] | None = None  # how many bonds, angles, … a data file has
     kinds: dict[str, Kinds] = field(default_factory=dict)  # the types of groups that are made of types

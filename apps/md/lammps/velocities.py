@@ -8,6 +8,8 @@ Normal numbers come from pairs of uniform ones, by Marsaglia's polar method (SIA
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from hpckit.plan.particles.snapshot import Snapshot
@@ -24,29 +26,62 @@ def in_order(seed: int, order: np.ndarray) -> np.ndarray:
     return (starts[:, None] * powers % np.uint64(MODULUS)).astype(np.float64) * (1.0 / MODULUS) - 0.5
 
 
-def places_read(file: Snapshot, rows: np.ndarray) -> np.ndarray:
-    """Where LAMMPS has these particles of a data file, float64[n, 3]: put into the box along periodic dims, in a tilted
+def places_read(file: Snapshot) -> np.ndarray:
+    """Where LAMMPS has the particles of a data file, float64[n, 3]: put into the box along periodic dims, in a tilted
     one by way of fractions of its edges, all in its order of operations: `by_place` takes every bit.
     """
-    lower, (lx, ly, lz), (xy, xz, yz) = file.lower, file.upper - file.lower, file.tilt
-    tilted = any(file.tilt)
-    places = file.positions[rows]
+    return _remapped(file.positions, file.lower, file.upper, file.tilt, file.periodic)[0]
+
+
+def places_copied(file: Snapshot, times: tuple[int, int, int]) -> np.ndarray:
+    """The same of the copies that `replicate` makes of them, those along x first."""
+    if times == (1, 1, 1):
+        return places_read(file)
+    places, away = _remapped(file.positions, file.lower, file.upper, file.tilt, file.periodic)
+    lengths, (xy, xz, yz) = file.upper - file.lower, file.tilt
+    a, b, c = (file.images + away).T
+    x, y, z = places.T
+    if any(file.tilt):
+        x, y, z = x + (lengths[0] * a + xy * b + xz * c), y + (lengths[1] * b + yz * c), z + lengths[2] * c
+    else:
+        x, y, z = x + a * lengths[0], y + b * lengths[1], z + c * lengths[2]
+    copies = []
+    for k, j, i in np.ndindex(times[::-1]):
+        each = x + i * lengths[0], y + j * lengths[1], z + k * lengths[2]
+        if any(file.tilt):
+            each = each[0] + j * xy + k * xz, each[1] + k * yz, each[2]
+        copies.append(np.stack(each, axis=1))
+    tilt = np.array([xy * times[1], xz * times[2], yz * times[2]])
+    upper = file.lower + np.array(times) * lengths
+    return _remapped(np.concatenate(copies), file.lower, upper, tilt, file.periodic)[0]
+
+
+def _remapped(
+    places: np.ndarray, lower: np.ndarray, upper: np.ndarray, tilt: np.ndarray, periodic: Sequence[bool]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Places put into a box as LAMMPS does it, and by how many edges they have gone: [n, 3] each."""
+    (lx, ly, lz), (xy, xz, yz), tilted = upper - lower, tilt, any(tilt)
+    away = np.zeros(places.shape, np.int64)
     if tilted:
         x, y, z = (places - lower).T
         inverse = -xy / (lx * ly), (yz * xy - ly * xz) / (lx * ly * lz), -yz / (ly * lz)
         places = np.stack([1 / lx * x + inverse[0] * y + inverse[1] * z, 1 / ly * y + inverse[2] * z, 1 / lz * z], 1)
-    low, high = (np.zeros(3), np.ones(3)) if tilted else (file.lower, file.upper)
-    for dim in np.flatnonzero(file.periodic):
+    else:
+        places = places.copy()
+    low, high = (np.zeros(3), np.ones(3)) if tilted else (lower, upper)
+    for dim in np.flatnonzero(periodic):
         column, period = places[:, dim], high[dim] - low[dim]
         while (below := column < low[dim]).any():
             column[below] += period
+            away[below, dim] -= 1
         while (above := column >= high[dim]).any():
             column[above] -= period
+            away[above, dim] += 1
         np.maximum(column, low[dim], out=column)
     if tilted:
         a, b, c = places.T
         places = np.stack([lx * a + xy * b + xz * c, ly * b + yz * c, lz * c], 1) + lower
-    return places
+    return places, away
 
 
 def by_place(seed: int, places: np.ndarray) -> np.ndarray:

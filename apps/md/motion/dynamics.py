@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from hpckit.apps.md.config import Config
+from hpckit.apps.md.motion.groups import ALL, CountedOf, named_in
+from hpckit.apps.md.start import Start
 from hpckit.md.external.fields import ExternalFields, Wall
+from hpckit.md.external.groups import Flat, ParticleGroup, Push, Tether, Warmth
 from hpckit.md.granular.rolling import Rolling
 from hpckit.md.motion.barostats import MTK, CellRescaling
+from hpckit.md.motion.corrections import Corrected, Rescaling, Stilling, WeakCoupling
 from hpckit.md.motion.deformation import Deformation
 from hpckit.md.motion.dynamics import NVE, Dynamics
 from hpckit.md.motion.fire import Fire
@@ -72,7 +79,7 @@ class Ramp:
 
 def proper_of(dynamics: Any) -> Any:
     """What moves particles and box, without what equilibrates before, or changes its temperature, pressure or box."""
-    while isinstance(dynamics, Equilibrated | Ramp | Deformation):
+    while isinstance(dynamics, Equilibrated | Ramp | Deformation | Corrected):
         dynamics = dynamics.proper if isinstance(dynamics, Equilibrated) else dynamics.inner
     return dynamics
 
@@ -86,18 +93,23 @@ def at_temperature(dynamics: Any, temperature: float) -> None:
         each.temperature = temperature
 
 
-def dynamics_of(config: Config, first_step: int = 0) -> Dynamics:
-    """The integrator of the settings, with its equilibration; first_step: from which its random numbers count."""
+def dynamics_of(config: Config, first_step: int = 0, start: Start | None = None) -> Dynamics:
+    """The integrator of the settings, with its equilibration; first_step: from which its random numbers count; start:
+    who knows the particles of groups, if it is made already.
+    """
     given = config.dynamics
-    proper = _proper(config, first_step)
+    start = start or (Start(config) if any(name != ALL for _, name in named_in(given)) else None)
+    proper = _proper(config, start, first_step)
     if not given.equilibrate:
         return proper
     thermostat = Bussi(given.temperature, given.damping, given.seed, first_step)
     return Equilibrated(thermostat, given.equilibrate, proper)
 
 
-def _proper(config: Config, first_step: int) -> Dynamics:
-    moving, given = _ramped(config, _moving(config, first_step)), config.deform
+def _proper(config: Config, start: Start | None, first_step: int) -> Dynamics:
+    moving, given = _ramped(config, _moving(config, start, first_step)), config.deform
+    if config.dynamics.corrections:
+        moving = _corrected(config, start, moving)
     if not given.changes:
         return moving
     duration = (config.time.steps - config.dynamics.equilibrate) * config.time.dt
@@ -114,7 +126,50 @@ def _ramped(config: Config, moving: Dynamics) -> Dynamics:
     return Ramp(moving, config.time.steps - given.equilibrate, **ramps) if ramps else moving
 
 
-def _moving(config: Config, first_step: int) -> Dynamics:
+def _corrected(config: Config, start: Start | None, moving: Dynamics) -> Dynamics:
+    every: list[Any] = []
+    for each in config.dynamics.corrections:
+        group, counted = group_of(start, each.group), each.counted or CountedOf(group=each.group)
+        if each.kind == "momentum":
+            every.append(Stilling(group, _dims(each.linear), each.angular, each.energy, each.every))
+            continue
+        last = each.temperature if each.ramp_to is None else each.ramp_to
+        what: dict[str, Any] = {"every": each.every, "warmth": warmth_of(start, counted)}
+        if each.kind == "rescale":
+            every.append(Rescaling(group, each.temperature, last, each.window, each.fraction, **what))
+        else:
+            every.append(WeakCoupling(group, each.temperature, last, each.damping, **what))
+    steps = config.time.steps - config.dynamics.equilibrate
+    return Corrected(moving, every, steps, max(each.before for each in config.dynamics.corrections))
+
+
+def _dims(along: Sequence[str]) -> tuple[bool, bool, bool]:
+    x, y, z = (axis in along for axis in "xyz")
+    return x, y, z
+
+
+def group_of(start: Start | None, *names: str) -> ParticleGroup | None:
+    """The particles of any of these groups; None: all."""
+    if ALL in names or start is None:
+        return None
+    return ParticleGroup(np.logical_or.reduce([start.members(name) for name in names])) if names else None
+
+
+def warmth_of(start: Start | None, counted: CountedOf) -> Warmth:
+    """What a temperature counts."""
+    return Warmth(group_of(start, counted.group), _dims(counted.along))
+
+
+def bind_groups(system: System, config: Config, start: Start) -> None:
+    """Give the system what acts on its groups, and what moves; `rebuild` must follow."""
+    given = config.dynamics
+    system.external = external_of(config, start)
+    system.moving = group_of(start, *given.moves)
+    plain = given.counted == CountedOf()
+    system.counted = None if plain else warmth_of(start, given.counted)
+
+
+def _moving(config: Config, start: Start | None, first_step: int) -> Dynamics:
     given, held = config.dynamics, config.barostat
     if held.kind == "relax":
         return Fire(given.longest, Relaxation(held.pressure, "".join(held.dims), held.together, held.tilts))
@@ -130,21 +185,31 @@ def _moving(config: Config, first_step: int) -> Dynamics:
         return MTK(chain, held.pressure, held.damping, length=held.chain, correction=held.correction, **what)
     if config.interaction.kind == "granular":
         return Rolling()
+    group = group_of(start, given.group)
     if given.kind == "langevin":
-        return Langevin(given.temperature, given.damping, given.seed, first_step)
+        return Langevin(given.temperature, given.damping, given.seed, first_step, group)
     if given.kind == "bussi":
-        return Bussi(given.temperature, given.damping, given.seed, first_step)
+        return Bussi(given.temperature, given.damping, given.seed, first_step, group)
     if given.kind == "nose_hoover":
-        return NoseHoover(given.temperature, given.damping, given.chain)
+        return NoseHoover(given.temperature, given.damping, given.chain, group)
     return Fire(given.longest) if given.kind == "fire" else NVE()
 
 
-def external_of(config: Config) -> ExternalFields | None:
-    """The field and the walls of the settings; None without them."""
+def external_of(config: Config, start: Start) -> ExternalFields | None:
+    """The field, the walls and the pushes of the settings; None without them."""
     given = config.dynamics
     walls = [
         Wall("xyz".index(wall.dim), end == "low", wall.epsilon, wall.sigma, wall.cutoff)
         for wall in given.walls
         for end in (("low", "high") if wall.end == "both" else (wall.end,))
     ]
-    return ExternalFields(given.field, walls) if walls or any(given.field) else None
+    pushes: list[Any] = []
+    for each in given.pushes:
+        group, along = group_of(start, each.group), _dims(each.along)
+        if each.kind == "tether":
+            pushes.append(Tether(group, each.stiffness, each.place, along, each.length))
+        else:
+            pushes.append(Push(each.kind, group, each.force, along))
+    if config.system.dims == 2:
+        pushes.append(Flat())
+    return ExternalFields(given.field, walls, pushes) if walls or pushes or any(given.field) else None

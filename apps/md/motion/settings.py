@@ -9,11 +9,11 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from hpckit.apps.md.molecules.settings import Constraints
+from hpckit.apps.md.motion.groups import ALL, Axis, CorrectionOf, CountedOf, PushOn
 from hpckit.errors import InputError
 from hpckit.io.settings import Section
 from hpckit.md.motion.deformation import Change, named
 
-Axis = Literal["x", "y", "z"]
 Draw = Literal["normal", "lammps", "lammps_geom", "lammps_gaussian", "lammps_geom_gaussian"]
 Removed = tuple[Literal["momentum", "rotation"], ...]
 
@@ -62,6 +62,13 @@ class Dynamics(Section):
     longest: float = Field(0.1, gt=0, description="longest move of a particle in a step of fire")
     field: tuple[float, float, float] = Field((0.0, 0.0, 0.0), description="uniform acceleration of all particles")
     walls: tuple[WallAt, ...] = Field((), description="walls across the ends of open dims")
+    moves: tuple[str, ...] = Field((), description="groups whose particles move; none: all move")
+    group: str = Field(ALL, description="group that the thermostat holds at its temperature")
+    pushes: tuple[PushOn, ...] = Field((), description="forces from outside on groups, in their order")
+    corrections: tuple[CorrectionOf, ...] = Field((), description="what is done to velocities after each step")
+    counted: CountedOf = Field(
+        default_factory=CountedOf, description="what temperature, kinetic energy and pressure of the table count"
+    )
 
 
 class Barostat(Section):

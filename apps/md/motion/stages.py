@@ -10,7 +10,7 @@ import numpy as np
 from hpckit.apps.md.config import Config
 from hpckit.apps.md.molecules.electrostatics import charged, long_range
 from hpckit.apps.md.molecules.topology import bonds_of, constraints_of, terms_of
-from hpckit.apps.md.motion.dynamics import dynamics_of, external_of, proper_of
+from hpckit.apps.md.motion.dynamics import bind_groups, dynamics_of, proper_of
 from hpckit.apps.md.start import Start, without_momentum
 from hpckit.io.checkpoint.state import Piece, Restored, State
 from hpckit.kernels.particles.records.dispatch import types_of
@@ -82,7 +82,7 @@ class Stages:
         system.rebuild()
         system.compute(measure=True)
         system.settle()
-        found = dynamics_of(config, step)
+        found = dynamics_of(config, step, self.start.with_settings(config))
         if not stage.is_anew:
             proper_of(found).restore(self._held[config.mover])
         return found
@@ -124,7 +124,7 @@ class Stages:
         config, start = self.config, self.start.with_settings(self.config)
         held = constraints_of(config, start)
         self.system.bind(bonds_of(config, start), terms_of(config, start), held, config.dynamics.inner)
-        self.system.external = external_of(config)
+        bind_groups(self.system, config, start)
 
     def _set_aside(self) -> None:
         """Collective: keep the velocities of a stage that minimizes."""

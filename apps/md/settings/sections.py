@@ -8,6 +8,7 @@ from pydantic import Field
 
 from hpckit.apps.md.free_energy.settings import Coupling, Metadynamics, Replicas, Restraint, Variable
 from hpckit.apps.md.molecules.settings import Angles, Bonds, Constraints, Coulomb, Dihedrals, Impropers
+from hpckit.apps.md.motion.groups import ALL, GroupOf
 from hpckit.apps.md.motion.settings import Barostat, Deform, Dynamics, Stage
 from hpckit.apps.md.settings.analysis import Analysis
 from hpckit.apps.md.settings.interaction import Granular, Interaction
@@ -69,6 +70,7 @@ class Settings(Section):
     constraints: Constraints = Field(default_factory=Constraints, description="distances that stay")
     coulomb: Coulomb = Field(default_factory=Coulomb, description="forces between charges")
     neighbors: Neighbors = Field(default_factory=Neighbors, description="neighbor lists")
+    groups: tuple[GroupOf, ...] = Field((), description="groups of particles, on which something acts")
     dynamics: Dynamics = Field(default_factory=Dynamics, description="how the particles move")
     barostat: Barostat = Field(default_factory=Barostat, description="the pressure that is held")
     deform: Deform = Field(default_factory=Deform, description="a box that changes by a program")
@@ -127,4 +129,5 @@ class Settings(Section):
         """The temperature that the run is asked to have after `settled`; None where it is whatever follows."""
         given = self.dynamics
         held = given.kind in ("langevin", "bussi", "nose_hoover") or given.equilibrate
+        held = held and given.group == given.counted.group == ALL
         return given.temperature if held and given.ramp_to is None else None

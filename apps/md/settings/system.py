@@ -6,7 +6,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from hpckit.apps.md.motion.settings import Axis, Draw, Removed
+from hpckit.apps.md.motion.groups import Axis
+from hpckit.apps.md.motion.settings import Draw, Removed
 from hpckit.io.settings import InputFile, Section
 
 
@@ -46,8 +47,14 @@ class System(Section):
     )
     vapor: float = Field(0.02, gt=0, description="number density outside the droplet")
     periodic: tuple[Axis, ...] = Field(("x", "y", "z"), description="periodic dims; the others are open")
+    follows: tuple[Axis, ...] = Field(
+        (), description="open dims whose ends are those of the particles, as the pressure takes the volume"
+    )
     masses: tuple[float, ...] = Field(
         (), description="mass of each type; empty: those of the file of particles or of the potential, else 1"
+    )
+    dims: Literal[2, 3] = Field(
+        3, description="2: all particles are in a plane of constant z, which is open; pressure is per length"
     )
     fractions: tuple[float, ...] = Field((1.0,), min_length=1, description="share of each type in a lattice")
     temperature: float = Field(
@@ -70,6 +77,10 @@ class System(Section):
     def _fits(self) -> Self:
         if min(self.cells) < 1:
             raise ValueError(f"cells are {list(self.cells)}: at least 1 along each dim")
+        if self.dims == 2 and "z" in self.periodic:
+            raise ValueError("system.dims = 2 has an open z: set system.periodic to dims of x and y")
+        if {*self.follows} & {*self.periodic}:
+            raise ValueError(f"follows {list(self.follows)} are open dims, and periodic is {list(self.periodic)}")
         if any(self.tilt) and (self.file or self.droplet or self.kind == "water"):
             raise ValueError("system.tilt is for lattices of single particles: omit it with file, droplet or water")
         if min(self.masses, default=1.0) <= 0:

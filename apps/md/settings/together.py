@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from hpckit.apps.md.motion.groups import ALL, named_in
 from hpckit.apps.md.settings.interaction import OF_BRICKS, OF_FILES
 from hpckit.apps.md.settings.sections import Settings
 from hpckit.plan.particles.snapshot import BOUND
@@ -18,6 +19,7 @@ def problems(it: Settings) -> Iterator[str]:
     if checks is not None and checks.replay and not it.repro:
         yield "checks.replay compares bits: forces are reproducible only with repro = true (--repro)"
     yield from _wrong_motion(it)
+    yield from _wrong_groups(it)
     yield from _wrong_interaction(it)
     yield from _wrong_slow(it)
     if it.repro and it.precision == "mixed":
@@ -87,6 +89,40 @@ def _wrong_motion(it: Settings) -> Iterator[str]:
     for wall in it.dynamics.walls:
         if wall.dim in it.system.periodic:
             yield f"dynamics.walls need open dims, but {wall.dim} is in system.periodic"
+
+
+def _wrong_groups(it: Settings) -> Iterator[str]:
+    """Groups that are not there, and what does not work with them, or in a plane."""
+    names, given = [each.name for each in it.groups], it.dynamics
+    if len({*names}) < len(names):
+        yield f"groups need different names, not {names}"
+    for key, name in named_in(given):
+        if name not in (ALL, *names):
+            yield f"{key} is {name!r}, and the groups are {[ALL, *names]}"
+    if ALL in given.moves:
+        yield "dynamics.moves is a list of groups; omit it where all particles move"
+    fixed, parts = it.constraints, bool(given.moves) or given.group != ALL
+    bound = fixed.some or fixed.angles or fixed.bodies or it.interaction.kind == "granular"
+    if parts and (it.barostat.kind != "none" or it.deform.changes or bound or given.inner > 1 or given.equilibrate):
+        yield (
+            "dynamics.moves and group do not go with a box that changes, constraints, spheres that touch,"
+            " dynamics.inner and equilibrate"
+        )
+    if parts and (given.kind == "fire" or it.replicas.temperatures):
+        yield "dynamics.moves and group are for a motion in time, without replicas: push forces to 0 in a minimization"
+    if given.corrections and (given.kind == "fire" or bound):
+        yield "dynamics.corrections change velocities in time: without fire, constraints and spheres that touch"
+    if it.system.dims == 2:
+        wrong = {
+            "barostat": it.barostat.kind != "none",
+            "deform": bool(it.deform.changes or it.deform.start),
+            "tilted boxes": any(it.system.tilt),
+            "interaction.tail": it.interaction.tail,
+            "constraints": bool(bound),
+            "dynamics.equilibrate": given.equilibrate > 0,
+        }
+        if named := [name for name, there in wrong.items() if there]:
+            yield f"system.dims = 2 does not go with {', '.join(named)}"
 
 
 def _wrong_interaction(it: Settings) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -23,14 +24,27 @@ class Wall:
     cutoff: float = 2.5
 
 
+class Pushing(Protocol):
+    """Changes forces from outside: `….groups`."""
+
+    def add(self, system: System) -> None:
+        """Collective: change the forces of this rank."""
+
+
 class ExternalFields:
-    """Adds a field (an acceleration) and walls to the forces, and their energies to the potential energy.
+    """Adds a field (an acceleration) and walls to the forces, and their energies to the potential energy; then pushes,
+    in their order.
 
     Raises `BlowUpError` on the rank that has a particle behind a wall.
     """
 
-    def __init__(self, field: Sequence[float] = (0.0, 0.0, 0.0), walls: Sequence[Wall] = ()) -> None:
-        self.field, self.walls = np.array(field, np.float64), list(walls)
+    def __init__(
+        self,
+        field: Sequence[float] = (0.0, 0.0, 0.0),
+        walls: Sequence[Wall] = (),
+        pushes: Sequence[Pushing] = (),
+    ) -> None:
+        self.field, self.walls, self.pushes = np.array(field, np.float64), list(walls), list(pushes)
 
     def add(self, system: System, measure: bool) -> None:
         """Add to this rank's forces, after those of pairs."""
@@ -50,3 +64,5 @@ class ExternalFields:
                     likely="a time step too long, or particles that start at the wall",
                     do="lower time.dt, or start farther from the walls",
                 )
+        for push_of in self.pushes:
+            push_of.add(system)

@@ -67,7 +67,10 @@ def half_kick_and_drift(system: System, dt: float) -> None:
         held.ready(system)
     with system.timer("integrate"):
         arrays = particles.positions, particles.velocities, particles.forces, system.inverse_masses
+        places = None if system.still is None else particles.positions[system.still]
         kick_drift(*arrays, particles.slots, 0.5 * dt, dt)
+        if places is not None:  # what has a velocity and does not move
+            particles.positions[system.still] = places
 
 
 def half_kick(system: System, dt: float) -> None:

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from hpckit.errors import InputError
-from hpckit.kernels.particles.integrate.dispatch import dilate, langevin
+from hpckit.kernels.particles.integrate.dispatch import langevin
+from hpckit.md.external.groups import ParticleGroup, Warmth, scale
 from hpckit.md.motion.dynamics import half_kick, half_kick_and_drift
 from hpckit.md.system import System
 from hpckit.md.thermo import freedom, kinetic_energy
@@ -23,12 +24,16 @@ class Langevin:
     """Friction and noise: dv = F/m dt - v/damping dt + sqrt(2 k T / (m damping)) dW.
 
     The BAOAB splitting of Leimkuhler and Matthews (2013, J. Chem. Phys. 138, 174102), whose averages over positions
-    are of higher order in dt than those of other splittings. damping: the decay time of velocities.
+    are of higher order in dt than those of other splittings. damping: the decay time of velocities. group: the
+    particles that have friction and noise, None: all.
     """
 
-    def __init__(self, temperature: float, damping: float, seed: int, first_step: int = 0) -> None:
+    def __init__(
+        self, temperature: float, damping: float, seed: int, first_step: int = 0, group: ParticleGroup | None = None
+    ) -> None:
         _require(temperature, damping)
         self.temperature, self.damping, self.seed, self.number = temperature, damping, seed, first_step
+        self.group = group
         self._of: Any = None  # the masses by slot of the last rebuild, of which
         self._widths: Any = None  # these are 1 / sqrt(m), 0 in empty slots
 
@@ -47,9 +52,31 @@ class Langevin:
             moved = particles.positions, particles.velocities, particles.forces
             each = system.inverse_masses, self._widths, particles.ids
             noise = self.seed, self.number, LANGEVIN
+            others = self._others(system, dt)
             langevin(*moved, *each, particles.slots, 0.5 * dt, 0.5 * dt, keep, strength, noise)
+            if others is not None:
+                which, places, velocities = others
+                particles.positions[which], particles.velocities[which] = places, velocities
         system.update(measure)
         half_kick(system, dt)
+
+    def _others(self, system: System, dt: float) -> tuple[Any, Any, Any] | None:
+        """The slots that feel neither friction nor noise, with their places and velocities after a kick and a drift."""
+        if self.group is None and system.still is None:
+            return None
+        particles, slots = system.particles, system.particles.slots
+        which = particles.ids[:slots] >= 0
+        which &= False if self.group is None else ~self.group.slots(system)
+        if system.still is not None:
+            which[system.still] = True
+        shares = system.inverse_masses[which][:, None]
+        velocities = particles.velocities[:slots][which] + 0.5 * dt * shares * particles.forces[:slots][which]
+        moves = system.device.xp.ones(slots, bool)
+        if system.still is not None:
+            moves[system.still] = False
+        way = dt * velocities * moves[which][:, None]
+        which = system.device.xp.flatnonzero(which)
+        return which, particles.positions[which] + way, velocities
 
     def saved(self) -> dict[str, Any]:
         """The step, which random numbers are a function of."""
@@ -64,12 +91,15 @@ class Bussi:
     """Velocities rescaled at random so that the kinetic energy has its canonical distribution.
 
     Bussi, Donadio and Parrinello (2007), J. Chem. Phys. 126, 014101, with the sum of Gaussians drawn as a gamma number.
-    damping: the relaxation time of the kinetic energy.
+    damping: the relaxation time of the kinetic energy. group: the particles that are rescaled, None: all.
     """
 
-    def __init__(self, temperature: float, damping: float, seed: int, first_step: int = 0) -> None:
+    def __init__(
+        self, temperature: float, damping: float, seed: int, first_step: int = 0, group: ParticleGroup | None = None
+    ) -> None:
         _require(temperature, damping)
         self.temperature, self.damping, self.seed, self.number = temperature, damping, seed, first_step
+        self.group = group
 
     def step(self, system: System, dt: float, measure: bool) -> None:
         """Collective: one step of dt; with `measure` energies and virials are those at its end."""
@@ -77,12 +107,9 @@ class Bussi:
         half_kick_and_drift(system, dt)
         system.update(measure)
         half_kick(system, dt)
-        kinetic = kinetic_energy(system)
+        kinetic = _kinetic(system, self.group)
         if kinetic > 0:
-            with system.timer("integrate"):
-                particles = system.particles
-                factor = math.sqrt(self.share(kinetic, system, dt))
-                dilate(particles.velocities, particles.slots, np.full(3, factor))
+            scale(system, self.group, math.sqrt(self.share(kinetic, system, dt)))
 
     def saved(self) -> dict[str, Any]:
         """The step, which random numbers are a function of."""
@@ -95,7 +122,7 @@ class Bussi:
     def share(self, kinetic: float, system: System, dt: float) -> float:
         """New over old kinetic energy: their equation A7."""
         random = np.random.Generator(np.random.Philox(key=[self.seed, self.number]))
-        degrees = freedom(system)
+        degrees = _freedom(system, self.group)
         wanted = 0.5 * degrees * system.units.boltzmann * self.temperature
         keep = math.exp(-dt / self.damping)
         one = random.standard_normal()
@@ -176,14 +203,14 @@ class NoseHoover:
     """A chain of Nosé-Hoover thermostats: deterministic, conserves `conserved` up to the error of the time step.
 
     One step of the chain around each half of velocity Verlet. damping: the period of the thermostat; length: links of
-    the chain.
+    the chain; group: the particles that it holds, None: all.
     """
 
-    def __init__(self, temperature: float, damping: float, length: int = 3) -> None:
+    def __init__(self, temperature: float, damping: float, length: int = 3, group: ParticleGroup | None = None) -> None:
         _require(temperature, damping)
         if length < 1:
             raise InputError(f"a chain has at least one link, not {length}")
-        self.temperature, self.chain = temperature, Chain(length, damping)
+        self.temperature, self.chain, self.group = temperature, Chain(length, damping), group
 
     def step(self, system: System, dt: float, measure: bool) -> None:
         """Collective: one step of dt; with `measure` energies and virials are those at its end."""
@@ -203,7 +230,7 @@ class NoseHoover:
 
     def conserved(self, system: System, total: float) -> float:
         """The conserved quantity: the total energy plus that of the chain."""
-        return total + self.chain.energy(freedom(system), self.thermal(system))
+        return total + self.chain.energy(_freedom(system, self.group), self.thermal(system))
 
     def thermal(self, system: System) -> float:
         """The thermal energy k T of the temperature that it holds."""
@@ -211,9 +238,18 @@ class NoseHoover:
 
     def _half(self, system: System, dt: float) -> None:
         """Half a step of the chain, and the velocities scaled by it."""
-        factor = self.chain.half(dt, 2 * kinetic_energy(system), freedom(system), self.thermal(system))
-        with system.timer("integrate"):
-            dilate(system.particles.velocities, system.particles.slots, np.full(3, factor))
+        doubled, degrees = 2 * _kinetic(system, self.group), _freedom(system, self.group)
+        scale(system, self.group, self.chain.half(dt, doubled, degrees, self.thermal(system)))
+
+
+def _kinetic(system: System, group: ParticleGroup | None) -> float:
+    """Collective: the kinetic energy of a group."""
+    return kinetic_energy(system) if group is None else 0.5 * Warmth(group).doubled(system)
+
+
+def _freedom(system: System, group: ParticleGroup | None) -> int:
+    """Its degrees of freedom."""
+    return freedom(system) if group is None else max(round(Warmth(group).freedom(system)), 1)
 
 
 def _require(temperature: float, damping: float) -> None:

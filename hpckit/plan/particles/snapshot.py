@@ -26,7 +26,8 @@ class Snapshot:
     unwrapped places. velocities, forces: float64[n, 3], or None where unknown. masses: float64[types], or None.
     charges: float64[n], or None. spheres: float64[n, 2], diameters and densities, or None; spins: float64[n, 3],
     angular velocities, or None. numbers: int64[n], of the molecule of each, as a file has them, 0 for none, or
-    None. bonds: int64[bonds, 3], or None: type from 0, and the places of two particles, from 0; so angles [n, 4],
+    None. groups: by name, which particles each has: bool[n]. bonds: int64[bonds, 3], or None: type from 0, and the
+    places of two particles, from 0; so angles [n, 4],
     dihedrals and impropers [n, 5]. coefficients: what a file says of their types, by the names of these fields: a
     row of numbers for each type. names: of the types, empty where they have none. All lengths, masses and times in
     the units of the run that made it. units: their name, empty where the file does not say it. passed_over:
@@ -58,6 +59,7 @@ class Snapshot:
     spheres: Floats | None = None
     numbers: Ints | None = None
     spins: Floats | None = None
+    groups: dict[str, npt.NDArray[np.bool_]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         n = len(self.ids)
@@ -170,6 +172,7 @@ class Snapshot:
             spheres=each(self.spheres),
             numbers=self._numbers_of(copies),
             spins=each(self.spins),
+            groups={name: each(which) for name, which in self.groups.items()},
             **terms,
         )
 

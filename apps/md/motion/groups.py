@@ -1,0 +1,96 @@
+"""Settings of groups of particles, and of what acts on them alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from hpckit.io.settings import Section
+
+Axis = Literal["x", "y", "z"]
+ALL = "all"
+AXES: tuple[Axis, ...] = ("x", "y", "z")
+
+
+class GroupOf(Section):
+    """Some of the particles, as they start: those that are all of what is given."""
+
+    name: str = Field(min_length=1, description="the name by which other settings call it")
+    types: tuple[int, ...] = Field((), description="types, from 1")
+    ids: tuple[str, ...] = Field((), description="numbers of particles, from 1: '7' or '10:20'")
+    block: tuple[float, float, float, float, float, float] | None = Field(
+        None, description="low and high end along x, y and z of where they start"
+    )
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.name == ALL:
+            raise ValueError("all is the group of all particles: give another name")
+        for each in self.ids:
+            first, _, last = each.partition(":")
+            if not first.isdigit() or not (last or first).isdigit() or int(last or first) < int(first):
+                raise ValueError(f"ids has {each!r}: give numbers as '7' or '10:20'")
+        return self
+
+    @property
+    def is_given(self) -> bool:
+        """Whether it says which particles; else the script that makes them does."""
+        return bool(self.types or self.ids or self.block)
+
+
+class CountedOf(Section):
+    """What a temperature counts: velocities of a group, along some dims."""
+
+    group: str = Field(ALL, description="the group")
+    along: tuple[Axis, ...] = Field(AXES, min_length=1, description="dims of the velocities")
+
+
+class PushOn(Section):
+    """A force from outside on a group. It is in neither energy nor pressure."""
+
+    kind: Literal["set", "add", "average", "tether"] = Field(
+        description="set: in place of what others do to each particle; add: to that; average: the mean of that over"
+        " the group, and `force`; tether: a spring from the center of mass of the group to `place`"
+    )
+    group: str = Field(ALL, description="the group")
+    force: tuple[float, float, float] = Field((0.0, 0.0, 0.0), description="force on each particle; not of a tether")
+    along: tuple[Axis, ...] = Field(AXES, min_length=1, description="dims in which it acts")
+    stiffness: float = Field(0.0, ge=0, description="of a tether: force per length")
+    place: tuple[float, float, float] = Field((0.0, 0.0, 0.0), description="of a tether: where it is held")
+    length: float = Field(0.0, ge=0, description="of a tether: its length at rest")
+
+
+class CorrectionOf(Section):
+    """What is done to the velocities of a group after a step."""
+
+    kind: Literal["rescale", "berendsen", "momentum"] = Field(
+        description="rescale: scaled to a temperature, from which it is off by more than `window`; berendsen: scaled"
+        " toward a temperature, in a time `damping`; momentum: without their mean along `linear`, and without the"
+        " rotation of the group with `angular`"
+    )
+    group: str = Field(ALL, description="the group")
+    every: int = Field(1, ge=1, description="steps between two corrections")
+    before: int = Field(0, ge=0, description="steps before this stage that `every` counts, too")
+    temperature: float = Field(1.0, ge=0, description="temperature that is wanted")
+    ramp_to: float | None = Field(
+        None, ge=0, description="temperature at the end of the run, or of the stage, approached evenly; none: it stays"
+    )
+    window: float = Field(0.0, ge=0, description="difference that is left alone by rescale")
+    fraction: float = Field(1.0, ge=0, le=1, description="share of the difference that rescale takes away")
+    damping: float = Field(1.0, gt=0, description="time scale of berendsen")
+    counted: CountedOf | None = Field(None, description="what the temperature counts; none: that of the group")
+    linear: tuple[Axis, ...] = Field((), description="dims in which momentum takes the mean velocity away")
+    angular: bool = Field(False, description="whether momentum takes the rotation away")
+    energy: bool = Field(False, description="whether momentum scales the velocities to the kinetic energy before")
+
+
+def named_in(dynamics: Any) -> Iterator[tuple[str, str]]:
+    """The groups that a dynamics names, each with its key."""
+    yield from (("dynamics.moves", name) for name in dynamics.moves)
+    yield "dynamics.group", dynamics.group
+    yield "dynamics.counted.group", dynamics.counted.group
+    for key in ("pushes", "corrections"):
+        yield from ((f"dynamics.{key}.group", each.group) for each in getattr(dynamics, key))
+    yield from (("dynamics.corrections.counted.group", e.counted.group) for e in dynamics.corrections if e.counted)

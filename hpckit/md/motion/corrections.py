@@ -1,0 +1,159 @@
+"""What is done to velocities after a step, of a group of the particles: fix temp/rescale, temp/berendsen, momentum."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from hpckit.errors import BlowUpError
+from hpckit.md.external.groups import ParticleGroup, Warmth, center_of, scale, unwrapped, weighted_sums
+from hpckit.md.motion.dynamics import Dynamics
+from hpckit.md.system import System
+
+
+class Correction(Protocol):
+    """Changes velocities every so many steps (`every`)."""
+
+    every: int
+
+    def act(self, system: System, dt: float, share: float) -> None:
+        """Collective, after a step: change velocities; share: of the run that is over."""
+
+
+@dataclass(frozen=True)
+class Rescaling:
+    """Scales the velocities of a group toward a temperature, where it is off by more than `window`: away goes
+    `fraction` of the difference. last: the temperature at the end of the run.
+    """
+
+    group: ParticleGroup | None
+    temperature: float
+    last: float
+    window: float = 0.0
+    fraction: float = 1.0
+    every: int = 1
+    warmth: Warmth = field(default_factory=Warmth)
+
+    def act(self, system: System, dt: float, share: float) -> None:
+        """Collective: see `Correction.act`. Raises `BlowUpError` for particles at rest."""
+        now, wanted = _now(self.warmth, system), self.temperature + share * (self.last - self.temperature)
+        if now and abs(now - wanted) > self.window:
+            aim = now - self.fraction * (now - wanted)
+            scale(system, self.group, math.sqrt(aim / now), self.warmth.along)
+
+
+@dataclass(frozen=True)
+class WeakCoupling:
+    """Scales the velocities of a group such that its temperature goes to another one in a time `damping`: Berendsen et
+    al. (1984), J. Chem. Phys. 81, 3684. The distribution is not canonical.
+    """
+
+    group: ParticleGroup | None
+    temperature: float
+    last: float
+    damping: float
+    every: int = 1
+    warmth: Warmth = field(default_factory=Warmth)
+
+    def act(self, system: System, dt: float, share: float) -> None:
+        """Collective: see `Correction.act`. Raises `BlowUpError` for particles at rest."""
+        now, wanted = _now(self.warmth, system), self.temperature + share * (self.last - self.temperature)
+        if now:
+            factor = math.sqrt(max(1.0 + dt / self.damping * (wanted / now - 1.0), 0.0))
+            scale(system, self.group, factor, self.warmth.along)
+
+
+@dataclass(frozen=True)
+class Stilling:
+    """Takes away the mean velocity of a group, by mass, along some dims (`linear`), and its rotation about its center
+    (`angular`); energy: then scales the velocities such that the kinetic energy is what it was.
+    """
+
+    group: ParticleGroup | None
+    linear: tuple[bool, bool, bool] = (True, True, True)
+    angular: bool = False
+    energy: bool = False
+    every: int = 1
+
+    def act(self, system: System, dt: float, share: float) -> None:
+        """Collective: see `Correction.act`."""
+        before = Warmth(self.group).doubled(system) if self.energy else 0.0
+        if any(self.linear):
+            still(system, self.group, self.linear)
+        if self.angular:
+            unturned(system, self.group)
+        if self.energy and (now := Warmth(self.group).doubled(system)):
+            scale(system, self.group, math.sqrt(before / now))
+
+
+def still(system: System, group: ParticleGroup | None, along: Sequence[bool] = (True, True, True)) -> None:
+    """Collective: take away the mean velocity of a group by mass."""
+    particles, masses = system.particles, system.slot_masses[:, None]
+    slots = particles.slots
+    sums = weighted_sums(
+        system, group, system.device.xp.concatenate([masses * particles.velocities[:slots, :3], masses], axis=1)
+    )
+    _slow(system, group, system.device.to_device(np.where(along, sums[:3] / sums[3], 0.0)))
+
+
+def unturned(system: System, group: ParticleGroup | None) -> None:
+    """Collective: take away the rotation of a group about its center of mass, as of a rigid body."""
+    particles, xp, masses = system.particles, system.device.xp, system.slot_masses[:, None]
+    slots = particles.slots
+    center, _ = center_of(system, group)
+    arms = unwrapped(system) - system.device.to_device(center)
+    spins = masses * xp.cross(arms, particles.velocities[:slots, :3])
+    moments = (masses[:, :, None] * arms[:, :, None] * arms[:, None, :]).reshape(slots, 9)
+    found = weighted_sums(system, group, xp.concatenate([spins, moments], axis=1))
+    spread = found[3:].reshape(3, 3)
+    inertia = np.trace(spread) * np.eye(3) - spread
+    turn = np.linalg.lstsq(inertia, found[:3], rcond=1e-12)[0]
+    _slow(system, group, xp.cross(system.device.to_device(turn), arms))
+
+
+def _slow(system: System, group: ParticleGroup | None, away: Any) -> None:
+    """Take velocities away from those of a group: one, or one of each slot."""
+    particles, slots = system.particles, system.particles.slots
+    here = particles.ids[:slots] >= 0 if group is None else group.slots(system)
+    particles.velocities[:slots, :3][here] -= away if away.ndim == 1 else away[here]
+
+
+def _now(warmth: Warmth, system: System) -> float:
+    found = warmth.temperature(system)
+    if not found and warmth.freedom(system):
+        raise BlowUpError(
+            "particles whose temperature is to be scaled are at rest",
+            likely="velocities that were never set",
+            do="draw velocities at the start (system.velocities, system.temperature)",
+        )
+    return found
+
+
+class Corrected:
+    """A dynamics with corrections of velocities after its steps, in their order; steps: of the run; before: how many
+    steps there were before, from which `every` of a correction counts.
+    """
+
+    def __init__(self, inner: Dynamics, corrections: Sequence[Correction], steps: int, before: int = 0) -> None:
+        self.inner, self.corrections, self.steps, self.before, self.number = inner, corrections, steps, before, 0
+
+    def step(self, system: System, dt: float, measure: bool) -> None:
+        """Collective: one step; see `Dynamics.step`."""
+        self.number += 1
+        self.inner.step(system, dt, measure)
+        for each in self.corrections:
+            if (self.before + self.number) % each.every == 0:
+                each.act(system, dt, min(1.0, self.number / max(1, self.steps)))
+
+    def saved(self) -> dict[str, Any]:
+        """The steps done, and the state of the dynamics."""
+        return {"number": self.number, "inner": self.inner.saved()}
+
+    def restore(self, values: dict[str, Any]) -> None:
+        """Continue from the saved state."""
+        self.number = values["number"]
+        self.inner.restore(values["inner"])
