@@ -192,25 +192,25 @@ def _within(targets: Sequence[Node]) -> list[Node]:
 
 
 def expanded(targets: Sequence[Node], kept: Sequence[Node], dims: int) -> dict[tuple[Node, Offset], None]:
-    """The values at offsets that are computed or loaded for a cell, arguments first; values kept end the search, unless
-    they are targets.
+    """The values at offsets that are computed or loaded for a cell, arguments first; values kept end the search, but
+    for those that are targets, too, in their own cell.
     """
     zero = (0,) * dims
     done: dict[tuple[Node, Offset], None] = {}
-    stack = [((node, zero), False, True) for node in reversed(targets)]
+    stack = [((node, zero), False) for node in reversed(targets)]
     while stack:
-        pair, ready, top = stack.pop()
+        pair, ready = stack.pop()
         node, offset = pair
         if node.op == "shift":
-            stack.append(((node.args[0], tuple(a + b for a, b in zip(offset, node.value, strict=True))), False, False))
+            stack.append(((node.args[0], tuple(a + b for a, b in zip(offset, node.value, strict=True))), False))
             continue
         if pair in done or not node.is_field:
             continue
-        if ready or node.op in ARRAYS or (node in kept and not top):
+        if ready or node.op in ARRAYS or (node in kept and not computed(node, offset, targets)):
             done[pair] = None
         else:
-            stack.append((pair, True, top))
-            stack += [((arg, offset), False, False) for arg in reversed(node.args)]
+            stack.append((pair, True))
+            stack += [((arg, offset), False) for arg in reversed(node.args)]
     return done
 
 

@@ -92,6 +92,21 @@ def test_a_number_that_members_have_of_their_own_gives_the_bits_of_each_alone(di
             assert np.array_equal(one, other)
 
 
+@pytest.mark.parametrize("dims", [1, 2])
+def test_a_value_that_is_kept_may_be_a_target_that_another_reads_before(dims):
+    kept = make("exp", field("u"))
+    wanted = make("add", laplacian(kept, dims), kept), kept
+    sweep = GraphSweep(wanted, dims, fused=False)
+    assert sweep.kept == (kept,)
+    data, outs = arrays(dims, 1, 1), arrays(dims, 4, 2)
+    blocks = [Block(each, (2,) * dims) for each in (*outs, *data)]
+    for form, mine in ((reference, blocks[:2]), (simd, blocks[2:4])):
+        form.bind(sweep, mine, blocks[4:], ((0,) * dims, SHAPES[dims]))([])
+    inside = (slice(2, -2),) * dims
+    for one, other in zip(outs[:2], outs[2:], strict=True):
+        np.testing.assert_allclose(one[inside], other[inside], rtol=1e-15)
+
+
 def test_a_cell_has_the_same_bits_in_any_box():
     """Fused, too: a grid cut into boxes is the grid computed whole."""
     sweep = GraphSweep(targets(2), 2)
