@@ -11,6 +11,7 @@ from hpckit import __version__
 from hpckit.comm.agree import plain
 from hpckit.errors import InputError, write_error
 from hpckit.io.files import replace_file
+from hpckit.report.data import MOST_POINTS
 from hpckit.report.draw.animation import animation_section
 from hpckit.report.draw.figures import Figures, make_figures, read_fields
 from hpckit.report.draw.hovmoeller import hovmoeller_section
@@ -30,7 +31,7 @@ from hpckit.report.settings import Report, settings_of
 
 Record = dict[str, Any]
 MOST_BYTES = 3_000_000
-POINTS = (400, 250, 150, 90)  # of a field's longer side, until the page is small enough
+POINTS = (400, 250, 150, 90)  # of a field's longer side, until the page is small enough; then it has no animation
 
 
 def build_report(directory: Path, extension: Any = None, machine: Record | None = None, **options: Any) -> Path:
@@ -50,10 +51,13 @@ def build_report(directory: Path, extension: Any = None, machine: Record | None 
     brought = app_sections(extension, run)
     work = app_work(extension, run) if settings.roofline else []
     figures = make_figures(run, settings, MOST_BYTES * 3 // 10)  # base64 makes four bytes of three
-    for points in POINTS:
+    for points in (*POINTS, POINTS[-1]):
         text, record = compose(run, points, settings, figures, brought, work, machine or {})
         if len(text.encode()) < MOST_BYTES:
             break
+        if points == POINTS[-1] and figures.animation is not None:
+            run.tell(f"no animation: the page would be larger than {MOST_BYTES / 1e6:g} MB")
+            figures.animation = None
     target = run.directory / "report"
     try:
         target.mkdir(exist_ok=True)
@@ -82,7 +86,7 @@ def compose(
     work: Sequence[PhaseWork],
     machine: Record,
 ) -> tuple[str, dict[str, Any]]:
-    """The page, and the numbers in it, with fields of at most `points` points a dim."""
+    """The page, and the numbers in it, with fields of at most `points` points a dim, their numbers thinned alike."""
     fields, cuts = read_fields(run, points, settings)
     values = plain({**numbers(run, fields), **figures.numbers()})
     values["roofline"] = plain(roofline(values, work, machine))
@@ -97,7 +101,7 @@ def compose(
         sections.headline(values),
         sections.findings(found),
         placed(brought, "headline"),
-        fields_section(fields, cuts, settings.scale == "each"),
+        fields_section(fields, cuts, settings.scale == "each", MOST_POINTS * points // POINTS[0]),
         animation_section(figures.animation),
         hovmoeller_section(*figures.hovmoeller),
         spectra_section(figures.spectra),

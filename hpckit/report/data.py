@@ -42,15 +42,21 @@ def columns_of(lines: Mapping[str, tuple[Sequence[float], Sequence[float]]], alo
     return {along: places} | {name: [of.get(place, np.nan) for place in places] for name, of in named.items()}
 
 
-def map_link(name: str, dims: Mapping[str, npt.ArrayLike], title: str, values: npt.NDArray[np.floating]) -> str:
+def map_link(
+    name: str,
+    dims: Mapping[str, npt.ArrayLike],
+    title: str,
+    values: npt.NDArray[np.floating],
+    most_points: int = MOST_POINTS,
+) -> str:
     """A link that downloads maps as NAME.csv.gz: a row a point, with its place (one column a dim) and its value.
 
-    dims: name with unit -> places, one entry for each dim of `values`, in its order. Of more than 24 000 points the
-    last two dims are thinned to means over blocks, and the link says so.
+    dims: name with unit -> places, one entry for each dim of `values`, in its order. Of more than `most_points` points
+    the last two dims are thinned to means over blocks, and the link says so.
     """
     points = [np.asarray(each, float) for each in dims.values()]
     step = 1
-    while np.prod([len(each) for each in points[:-2]] + [len(each) // step for each in points[-2:]]) > MOST_POINTS:
+    while np.prod([len(each) for each in points[:-2]] + [len(each) // step for each in points[-2:]]) > most_points:
         step += 1
     for dim in range(max(values.ndim - 2, 0), values.ndim) if step > 1 else ():
         points[dim], values = _means(points[dim], step, 0), _means(values, step, dim)

@@ -107,6 +107,10 @@ def test_large_and_noisy_fields_stay_small(tmp_path, monkeypatch):
     assert 600_000 < build_report(directory).stat().st_size < 3_000_000
     monkeypatch.setattr("hpckit.report.build.MOST_BYTES", 600_000)
     assert build_report(directory).stat().st_size < 600_000
+    monkeypatch.setattr("hpckit.report.build.POINTS", (90,))
+    monkeypatch.setattr("hpckit.report.build.MOST_BYTES", 500_000)
+    assert build_report(directory).stat().st_size < 500_000
+    assert "no animation: the page would be larger than 0.5 MB" in (directory / "report/index.html").read_text()
 
 
 def test_failed_run_shows_the_failure_first(tmp_path):

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from hpckit.report.data import data_link, from_file, map_link
+from hpckit.report.data import MOST_POINTS, data_link, from_file, map_link
 from hpckit.report.draw.maps import colorbar, contour_levels, panels, shape_of
 from hpckit.report.field_file import FieldFile, FileField, evenly
 from hpckit.report.page import caption, escape, grid, section
@@ -107,9 +107,11 @@ def _joined(parts: Sequence[Slices]) -> Slices:
     )
 
 
-def fields_section(slices: Sequence[Slices], cuts: Sequence[Slices], each: bool = False) -> str:
+def fields_section(
+    slices: Sequence[Slices], cuts: Sequence[Slices], each: bool = False, most_points: int = MOST_POINTS
+) -> str:
     """Each field at several times with one color scale, or with `each` one a time; of a 3-D run first the sections
-    through the main one.
+    through the main one. most_points: of the numbers of a field that can be downloaded.
     """
     parts = []
     if cuts:
@@ -120,7 +122,7 @@ def fields_section(slices: Sequence[Slices], cuts: Sequence[Slices], each: bool 
         parts.append("" if each else colorbar(field))
         for one in cuts:
             pictures = _pictures(one, each)
-            parts.append(pictures + _notes(one, not each and CONTOURS in pictures))
+            parts.append(pictures + _notes(one, not each and CONTOURS in pictures, most_points))
     for number_of, field in enumerate(slices):
         if cuts and field.name == cuts[0].name:
             continue
@@ -139,7 +141,7 @@ def fields_section(slices: Sequence[Slices], cuts: Sequence[Slices], each: bool 
             continue
         pictures = _pictures(field, each)
         parts += ["" if each else colorbar(field), pictures]
-        parts.append(_notes(field, not each and CONTOURS in pictures))
+        parts.append(_notes(field, not each and CONTOURS in pictures, most_points))
     return section("Fields", *parts)
 
 
@@ -155,7 +157,7 @@ def _pictures(field: Slices, each: bool) -> str:
     return grid(shown, alike=True, flat=shape_of(field) < FLAT)
 
 
-def _notes(field: Slices, has_contours: bool) -> str:
+def _notes(field: Slices, has_contours: bool, most_points: int) -> str:
     """Notes below the panels: contours of one spacing, arrows and times left out; and where their numbers are."""
     said = []
     levels = contour_levels(field) if has_contours else np.zeros(0)
@@ -177,10 +179,10 @@ def _notes(field: Slices, has_contours: bool) -> str:
     if field.blank:
         times = ", ".join(moment(time, field.times[-1], field.time_unit) for time in field.blank)
         said.append(f"Not drawn: t = {times}, where the field is the same everywhere.")
-    return (caption(" ".join(said)) if said else "") + f"<div>{_data(field)}{from_file(field.name)}</div>"
+    return (caption(" ".join(said)) if said else "") + f"<div>{_data(field, most_points)}{from_file(field.name)}</div>"
 
 
-def _data(field: Slices) -> str:
+def _data(field: Slices, most_points: int) -> str:
     """The link to the numbers that are drawn."""
     places = [f"{name} ({unit})" if unit else name for name, unit in zip(field.dims, field.coord_units, strict=True)]
     if field.values.ndim < 3:
@@ -189,7 +191,7 @@ def _data(field: Slices) -> str:
     time = field.time_unit if field.time_unit == "steps" else f"time ({field.time_unit})"
     dims = {time: field.times} | dict(zip(places, field.coords, strict=True))
     name = f"{field.name} {' '.join(field.dims)}"
-    return map_link(name, dims, with_units(field.name, field.units), field.values)
+    return map_link(name, dims, with_units(field.name, field.units), field.values, most_points)
 
 
 def _same(one: Slices, other: Slices) -> bool:
