@@ -253,6 +253,10 @@ def test_pieces_of_bytes_are_those_of_the_tokenizer(tmp_path):
         ("stablelm2", ["it", "'s", " ", "1", "2", "3", "\n", " ", " XMLHttp", " «", "é", "»"]),
         ("tekken", ["it", "'s", " ", "1", "2", "3", "\n", " ", " XMLHttp", " «", "é", "»"]),
         ("deepseek-coder", ["it", "'", "s", " ", "1", "2", "3", "\n", " ", " XMLHttp", " «", "é", "»"]),
+        ("deepseek-llm", ["it", "'", "s", " ", "1", "2", "3", "\n", " ", " XMLHttp", " «", "é", "»«", "я", "。"]),
+        ("deepseek-v3", ["it", "'s", " ", "123", "4", "\n", " ", " XMLHttp", " «", "é", "»", "はい中", "。"]),
+        ("gpt-4o", ["it's", " ", "123", "4", "\n", " ", " XMLHttp", "ID'll", " «", "é", "»/", "中"]),
+        ("smaug-bpe", ["it", "'s", " ", "123", "\n", " ", " XMLHttp", " «", "é", "»"]),
     ],
 )
 def test_texts_are_cut_as_the_file_says_and_begin_and_end_with_its_marks(cut, words):

@@ -16,15 +16,47 @@ WORDS = (
 )
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 UPPER, LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
-CASES = "|".join(rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}{first}{LOWER}{then}" for first, then in (("*", "+"), ("+", "*")))
+PARTS = ("*", "+"), ("+", "*")
+CASES = "|".join(rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}{first}{LOWER}{then}SHORT" for first, then in PARTS)
+SHORT = "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+CASED = rf"{CASES}|NUMBER| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 CODE = (r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", "[一-龥ࠀ-一가-퟿]+", r"\p{N}")
+# Letters that have cases, as of the alphabets that a DeepSeek of 2023 knew: without the cased letters of these ranges.
+UNKNOWN = (
+    r"\x{560}-\x{588}\x{10c7}-\x{10ff}\x{1c80}-\x{1c8f}\x{2d00}-\x{2d2d}\x{a790}-\x{ab68}"
+    r"\x{10570}-\x{105bc}\x{10d50}-\x{10d85}\x{16e40}-\x{16eff}\x{1d400}-\x{1df2f}"
+)
+DEEPSEEK = (
+    r"[\r\n]",
+    rf"\s?[\p{{Lu}}\p{{Ll}}\p{{Lt}}&&[^{UNKNOWN}]]+",
+    r"\s?[!-/:-~\x{ff01}-\x{ff0f}\x{ff1a}-\x{ff5e}\x{2018}-\x{201f}\x{3000}-\x{3002}]+",
+    r"\s+$",
+    "[一-龥ࠀ-一가-퟿]+",
+    r"\p{N}",
+)
+DEEPSEEK_3 = (
+    r"\p{N}{1,3}",
+    r"[一-龥\x{3040}-\x{30ff}]+",
+    r"[!-/:-@\[-`{-~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+)
 WAYS = {
     (GPT2,): ("default", "gpt-2", "mpt", "olmo"),
     (r"\p{N}", GPT2): ("smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"),
-    (WORDS.replace("NUMBER", r"\p{N}{1,3}"),): ("llama-bpe", "llama3", "llama-v3", "falcon3", "pixtral", "dbrx"),
+    (WORDS.replace("NUMBER", r"\p{N}{1,3}"),): (
+        "llama-bpe",
+        "llama3",
+        "llama-v3",
+        "falcon3",
+        "pixtral",
+        "dbrx",
+        "smaug-bpe",
+    ),
     (WORDS.replace("NUMBER", r"\p{N}"),): ("qwen2", "deepseek-r1-qwen", "megrez", "stablelm2"),
-    (rf"{CASES}|\p{{N}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",): ("tekken",),
+    (CASED.replace("SHORT", "").replace("NUMBER", r"\p{N}"),): ("tekken",),
+    (CASED.replace("SHORT", SHORT).replace("NUMBER", r"\p{N}{1,3}"),): ("gpt-4o", "llama4"),
     CODE: ("deepseek-coder",),
+    DEEPSEEK: ("deepseek-llm",),
+    DEEPSEEK_3: ("deepseek-v3", "hunyuan-dense"),
 }
 CUTS = {name: way for way, names in WAYS.items() for name in names}
 # Known words stay whole, and texts have a start.
