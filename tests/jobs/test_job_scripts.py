@@ -437,6 +437,11 @@ def test_a_server_is_a_job_of_all_ranks_of_a_node(tmp_path, capsys):
     assert "4 ranks" in text
     started = [line for line in text.splitlines() if line.startswith("launch hpckit serve")]
     assert started == [f"launch hpckit serve '{model}' --replicas 2 --host 0.0.0.0 --record runs/serving"]
+    names = ["--name", "serve", "serve", str(model), "--name", "llama", "--name=mine", *words[2:7]]
+    assert main(names) == 0  # the job's name, and those of the model
+    text = capsys.readouterr().out
+    assert "#SBATCH --job-name=serve\n" in text
+    assert f"launch hpckit serve '{model}' --name llama --name=mine\n" in text
 
 
 @pytest.mark.parametrize(

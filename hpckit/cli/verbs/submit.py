@@ -64,7 +64,7 @@ def parser() -> argparse.ArgumentParser:
     )
     it.add_argument("--array-limit", type=int, metavar="K", help="at most K runs of the array at once")
     it.add_argument("--after", default="", metavar="JOB", help="wait for a job: 1234, or afterany:1234")
-    it.add_argument("--name", metavar="NAME", help="the job's name")
+    it.add_argument("--name", metavar="NAME", help="the job's name; behind serve: the model's, as without submit")
     it.add_argument("--site", type=Path, metavar="FILE", help=f"the site file (HPCKIT_SITE, else {SITE_FILE})")
     it.add_argument("--dry-run", action="store_true", help="print the script, make and submit nothing")
     it.add_argument("--script", type=Path, metavar="FILE", help="write a script for sbatch, submit nothing")
@@ -148,11 +148,34 @@ def ready_job(options: argparse.Namespace, words: list[str], site: Site) -> Job:
 
 
 def _parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
-    """Our options, and all other words; words after `--` are never our options."""
+    """Our options, and all other words; words after `--` are never our options, nor is a `--name` behind `serve`."""
     cut = arguments.index("--") if "--" in arguments else len(arguments)
     refuse_dashes(arguments[:cut])
     options, words = parser().parse_known_args(arguments[:cut])
-    return options, words + arguments[cut + 1 :]
+    if words[:1] != ["serve"]:
+        return options, words + arguments[cut + 1 :]
+    ours, names = _without_names(arguments[:cut])
+    options, words = parser().parse_known_args(ours)
+    return options, words + names + arguments[cut + 1 :]
+
+
+def _without_names(words: list[str]) -> tuple[list[str], list[str]]:
+    """Words with the target `serve`, without the names that the model is to have; and these names."""
+    before = ["", *words]
+    target = next(
+        i
+        for i, word in enumerate(words)
+        if word == "serve" and (not before[i].startswith("--") or "=" in before[i] or before[i] == "--dry-run")
+    )
+    ours, rest, names = words[:target], iter(words[target:]), list[str]()
+    for word in rest:
+        if word == "--name":
+            names += [word, *itertools.islice(rest, 1)]
+        elif word.startswith("--name="):
+            names.append(word)
+        else:
+            ours.append(word)
+    return ours, names
 
 
 def _shape(options: argparse.Namespace, words: list[str], site: Site, tried: Mistakes) -> Job:
