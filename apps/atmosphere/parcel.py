@@ -106,9 +106,12 @@ def lift_profile(profile: Profile, excess: float = 0.0, adiabat: Adiabat = "pseu
 
 
 def lift_sounding(sounding: Sounding, excess: float = 0.0, adiabat: Adiabat = "pseudo") -> Lift:
-    """Lift the parcel at the ground of a sounding (`sounding.read_sounding`)."""
-    pressure = observed(sounding, virtual=True, wind=False, extrapolate=False).pressure(sounding.height)
-    return lift(sounding.height, pressure, sounding.theta, sounding.mixing_ratio, excess, adiabat)
+    """Lift the parcel at the ground of a sounding (`sounding.read_sounding`), theta and vapor linear between levels."""
+    given = sounding.height
+    z = np.union1d(given, np.arange(0.0, given[-1], STEP))  # the logarithm of the pressure is not linear between them
+    theta, vapor = (np.interp(z, given, row) for row in (sounding.theta, sounding.mixing_ratio))
+    pressure = observed(sounding, virtual=True, wind=False, extrapolate=False).pressure(z)
+    return lift(z, pressure, theta, vapor, excess, adiabat)
 
 
 def _condensation(

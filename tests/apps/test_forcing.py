@@ -244,3 +244,19 @@ def test_the_report_has_means_fluxes_and_variances(tmp_path):
 def test_forcings_that_cannot_be_are_refused(given, reason):
     with pytest.raises(ValidationError, match=reason):
         Config.model_validate({**STILL, **given})
+
+
+def test_vapor_has_its_weight_in_the_stability_of_eddies():
+    """Theta grows by 2.5 K/km, vapor falls by 6 g/kg: stable by density, not by the moist theta, which has no weight.
+
+    At rest no eddies are there. Over moist air as warm and without the fall of vapor they would not be, either; less
+    theta than vapor's buoyancy makes them.
+    """
+    for warmer, eddies in ((2.5, False), (0.5, True)):
+        levels = [[z, 300.0 + warmer * z / 1000, 0.015 - 6e-6 * z, 0.0, 0.0] for z in (0.0, 1000.0)]
+        base = {"kind": "levels", "levels": levels}
+        model = made(base=base, moisture={"kind": "reversible"}, smagorinsky={"coefficient": 0.2})
+        model.exchange(model.state)
+        model.carried.corners(model.carried.field)
+        _, _, greatest = next(model.viscosities(1.0))
+        assert (greatest > 0) == eddies

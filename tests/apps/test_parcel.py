@@ -105,6 +105,20 @@ def test_a_sounding_has_what_its_profile_has():
     np.testing.assert_allclose([found.lcl, found.lfc, found.el], [expected.lcl, expected.lfc, expected.el], rtol=0.01)
 
 
+def test_few_levels_have_the_cape_of_the_same_column_on_many():
+    """Theta linear over 9 km; the pressure between the levels is hydrostatic, its logarithm is not linear."""
+    z, theta, vapor = np.array(
+        [[0.0, 300.0, 0.014], [1e3, 302.0, 0.01], [3e3, 312.0, 4e-3], [12e3, 345.0, 1e-4], [20e3, 480.0, 0.0]]
+    ).T
+    many = np.arange(0.0, 20_001.0, 100.0)
+    few, fine = (
+        lift_sounding(Sounding(1e5, at, np.interp(at, z, theta), np.interp(at, z, vapor), 0.0 * at, 0.0 * at))
+        for at in (z, many)
+    )
+    assert fine.cape > 500.0
+    np.testing.assert_allclose([few.cape, few.lfc, few.el], [fine.cape, fine.lfc, fine.el], rtol=3e-3)
+
+
 def test_columns_that_cannot_be_are_refused():
     with pytest.raises(InputError, match="heights that rise"):
         lift(np.array([0.0, 0.0]), np.full(2, 1e5), np.full(2, 300.0), np.zeros(2))

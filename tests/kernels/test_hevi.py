@@ -148,7 +148,8 @@ def test_mixing_is_the_reference(cross):
     for kernels in (stress_reference, stress):
         state = air(5)
         work, mu = np.ones((WORKS, *state.shape[1:])), np.zeros(state.shape[1:])
-        reference.prepare(state, NO_WATER, column, levels, work)
+        water = 0.02 * np.random.default_rng(8).random(mu.shape) if cross else NO_WATER
+        reference.prepare(state, water, column, levels, work)
         greatest = kernels.viscosity(state, work, column, levels, (DX, DY), 0.2, 1 / 3, 1e-3, mu)
         before = state.copy()
         kernels.mix(state, work, mu, rest, levels, (DX, DY), 20.0, 1 / 3, cross)

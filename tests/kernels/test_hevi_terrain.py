@@ -102,14 +102,14 @@ def mixed(form, ground: Ground | None, cross: float = 1.0) -> dict[str, np.ndarr
     out, numbers = np.zeros_like(q), (levels, (DX, DY), 0.2, 1 / 3, 2e-3)
     if ground:
         work = np.ones((WORKS, *cells))
-        dispatch.prepare(state, NO_WATER, ground, levels, work)
+        dispatch.prepare(state, water_of(cross > 0), ground, levels, work)
         greatest = form.viscosity(state, work, ground, *numbers, rows, mu)
         form.mix(state, work, mu, ground, levels, (DX, DY), 5.0, 1 / 3, cross, rows, slow)
         form.mix_carried(q, out, state, mu, ground, levels, (DX, DY), 5.0)
     else:
         work, rest = np.ones((FLAT_WORKS, *cells)), np.zeros((4, SHAPE[0]))
         rest[:2], rest[3] = tables(SHAPE[0])[2], column[1] / column[0]
-        flat.prepare(state, NO_WATER, column, levels, work)
+        flat.prepare(state, water_of(cross > 0), column, levels, work)
         greatest = form.viscosity(state, work, column, *numbers, mu)
         form.mix(state, work, mu, rest, levels, (DX, DY), 5.0, 1 / 3, cross)
         form.mix_carried(q, out, state, mu, column, levels, (DX, DY), 5.0)

@@ -108,6 +108,8 @@ def through_faces(it: SplitModel, shown: Mapping[str, np.ndarray], rho: np.ndarr
     rest = device.to_host(it.unmixed).astype(np.float64)[:, :, None, None]
     mixed = {"vapor": shown["vapor"] - it.unmixed_vapor[:, None, None]} if it.is_moist else {}
     per_face = device.to_host(it.levels)[PER_FACE].astype(np.float64)[1:-1, None, None]
+    if it.carried and it.mu is not None:
+        it.carried.corners(it.carried.field)
     for prandtl, cross, _ in it.viscosities(it.dt) if it.mu is not None else ():
         u, v, w, theta = (device.to_host(each).astype(np.float64) for each in it.work[:4])
         mu = device.to_host(it.mu).astype(np.float64)

@@ -184,7 +184,7 @@ class _Frames:
                 maxshape=(None,) if letter == "Time" else None,
                 chunks=None if letter != "Time" else (1,),
             )
-            scale.make_scale(f"This is a netCDF dimension without a corresponding netCDF variable.{size:10d}")
+            scale.make_scale(f"This is a netCDF dimension but not a netCDF variable.{size:10d}")
             scale.attrs["_Netcdf4Dimid"] = np.int32(number)
         made.attrs.update(_attributes(config, start, middle))
 

@@ -272,13 +272,18 @@ class SplitModel(SplitState):
         return float(levels @ np.diff(self.edges)) * self.spacing["x"] * self.spacing["y"]
 
     def viscosities(self, dt: float) -> Iterator[tuple[float, float, Any]]:
-        """Fill `work` and `mu` (rho K) for one mixing of a step of dt (s) after the other; the halo is filled.
+        """Fill `work` and `mu` (rho K) for one mixing of a step of dt (s) after the other; all halos are filled.
 
         Each: Prandtl number, 1 for Smagorinsky's symmetric stress (else 0), the greatest eddy viscosity (m2/s).
         """
         config, state, greatest = self.config, self.state.data, 0.0
         assert self.mu is not None
-        self._prepare_dry()
+        if self.is_moist:
+            self.carried.sum_water(self.water)
+        if self.terrain:
+            sloping.prepare(state, self.water, self.terrain.ground, self.levels, self.work)
+        else:
+            hevi.prepare(state, self.water, self.column, self.levels, self.work)
         if config.smagorinsky.coefficient:
             coefficient, prandtl = config.smagorinsky.coefficient, config.smagorinsky.prandtl
             spacing = self.spacing["x"], self.spacing["y"]
@@ -296,13 +301,6 @@ class SplitModel(SplitState):
             else:
                 self.mu[...] = (state[RHO] + self.column[0][:, None, None]) * config.diffusion
             yield config.prandtl, 0.0, greatest
-
-    def _prepare_dry(self) -> None:
-        """Fill `work` from the state, without water."""
-        if self.terrain:
-            sloping.prepare(self.state.data, self.dry, self.terrain.ground, self.levels, self.work)
-        else:
-            hevi.prepare(self.state.data, self.dry, self.column, self.levels, self.work)
 
     def _mix_carried(self, dt: float) -> None:
         """Diffuse what the air carries with rho K over dt (s), after a mixing of the air."""

@@ -138,7 +138,6 @@ class SplitState:
         self.beside = self._table(beside) if beside.any() else None
         self.still = self._table(self.terrain.still()) if self.terrain and self.open_axes else None
         self.through_sides = [0.0] * 3  # of this rank: mass through open sides, mass and water that relaxation added
-        self.dry = self._table(NO_WATER)
         moist = config.moisture.kind != "none"
         self.is_complete = moist and config.moisture.equations == "complete"
         kinds, falls = config.moisture.water, config.moisture.falls

@@ -9,7 +9,7 @@ from hpckit.kernels.compile.cuda.jit import blocks, cuda, threads
 from hpckit.kernels.compile.cuda.pieces import typed_kernel
 from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.euler.constants import GRAVITY, REACH
-from hpckit.kernels.euler.hevi.constants import HALO, PER_CELL, PER_FACE
+from hpckit.kernels.euler.hevi.constants import DRY, HALO, PER_CELL, PER_FACE
 from hpckit.kernels.euler.hevi.stress.numerics import (
     carried_change,
     four_xy,
@@ -113,9 +113,10 @@ def _viscosity(state, work, column, levels, numbers, mu):
             + (square_yz(work, levels, dy, k + 1, j, i) + square_yz(work, levels, dy, k + 1, j + 1, i))
         )
         gap = (1.0 / levels[PER_FACE, k] if k > 0 else 0.0) + (1.0 / levels[PER_FACE, k + 1] if k + 1 < nz else 0.0)
-        theta_z = (work[3, high, j, i] - work[3, low, j, i]) / gap
+        theta = work[3, k, j, i] * work[DRY, k, j, i]  # of density
+        theta_z = (work[3, high, j, i] * work[DRY, high, j, i] - work[3, low, j, i] * work[DRY, low, j, i]) / gap
         length = (dx * dy / per_cell) ** (1.0 / 3.0)
-        stable = GRAVITY * theta_z / work[3, k, j, i] * numbers[3]
+        stable = GRAVITY * theta_z / theta * numbers[3]
         mixing = numbers[2] * length * length * math.sqrt(max(square - stable, 0.0))
         limit = numbers[4] / (1.0 / (dx * dx) + 1.0 / (dy * dy) + per_cell * per_cell)
         mu[k, j, i] = (state[0, k, j, i] + column[0, k]) * min(mixing, limit)

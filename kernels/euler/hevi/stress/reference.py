@@ -4,9 +4,10 @@ The stress rho K (du_i/dx_j + cross du_j/dx_i) acts on the momenta, where they s
 vertical shear and theta the base state's is left out, so it stays as it is. cross is 1 for Smagorinsky's symmetric
 stress and 0 for the Laplacian of a constant diffusivity. Ground and lid are free-slip, nothing else passes them.
 
-K = (Cs Delta)**2 sqrt(max(0, D**2 - N**2 / Pr)) with Delta = (dx dy dz)**(1/3) and D**2 = 2 (u_x**2 + v_y**2 + w_z**2)
-+ the means of (u_y + v_x)**2, (u_z + w_x)**2 and (v_z + w_y)**2 of the four edges of the cell around it (Smagorinsky
-1963; Lilly 1962; Skamarock et al. 2021, NCAR/TN-556, section 4.2).
+K = (Cs Delta)**2 sqrt(max(0, D**2 - N**2 / Pr)) with Delta = (dx dy dz)**(1/3), N**2 = g d(ln theta_rho)/dz and D**2
+= 2 (u_x**2 + v_y**2 + w_z**2) + the means of (u_y + v_x)**2, (u_z + w_x)**2 and (v_z + w_y)**2 of the four edges of the
+cell around it (Smagorinsky 1963; Lilly 1962; Skamarock et al. 2021, NCAR/TN-556, section 4.2). theta_rho = theta / (1 +
+q_t), of density: the moist theta alone has the buoyancy of vapor without its weight.
 
 work, levels: those of `kernels.euler.hevi.reference`. spacing: dx, dy (m). mu: rho K, float64[nz, ny + 8, nx + 8].
 """
@@ -17,7 +18,7 @@ import numpy as np
 
 from hpckit.kernels.euler.box.constants import RHO, RHO_THETA, RHO_U, RHO_V, RHO_W
 from hpckit.kernels.euler.constants import GRAVITY, REACH
-from hpckit.kernels.euler.hevi.constants import HALO, PER_CELL, PER_FACE
+from hpckit.kernels.euler.hevi.constants import DRY, HALO, PER_CELL, PER_FACE, THETA, W
 
 OWNED = (slice(None), slice(HALO, -HALO), slice(HALO, -HALO))
 AROUND = (slice(None), slice(HALO - 1, 1 - HALO), slice(HALO - 1, 1 - HALO))
@@ -39,7 +40,7 @@ def viscosity(
 
     share: K (1/dx2 + 1/dy2 + 1/dz2) is at most this (1/s), so that an explicit step is stable.
     """
-    (dx, dy), (u, v, w, theta) = spacing, work[:4]
+    (dx, dy), (u, v, w), theta = spacing, work[: W + 1], work[THETA] * work[DRY]
     per_cell = levels[PER_CELL, :-1, None, None]
     xy, xz, yz = _shears(u, v, w, levels, spacing, np.zeros((3, len(per_cell))), 1.0)
     w_lid = np.concatenate([w, np.zeros_like(w[:1])])

@@ -6,7 +6,7 @@ import numpy as np
 
 from hpckit.kernels.compile.jit import jit
 from hpckit.kernels.euler.constants import GRAVITY, REACH
-from hpckit.kernels.euler.hevi.constants import HALO, PER_CELL, PER_FACE
+from hpckit.kernels.euler.hevi.constants import DRY, HALO, PER_CELL, PER_FACE
 
 u8 = np.uint64
 
@@ -90,8 +90,9 @@ def _row(
         square += 0.25 * ((xy_low[i] + xy_low[i + one]) + (xy_high[i] + xy_high[i + one]))
         square += 0.25 * ((xz_low[i] + xz_low[i + one]) + (xz_high[i] + xz_high[i + one]))
         square += 0.25 * ((yz_low[0, i] + yz_low[1, i]) + (yz_high[0, i] + yz_high[1, i]))
-        theta_z = (work[3, high, j, i] - work[3, low, j, i]) * per_gap
-        square -= GRAVITY * theta_z / work[3, k, j, i] * per_prandtl
+        theta = work[3, k, j, i] * work[DRY, k, j, i]  # of density
+        theta_z = (work[3, high, j, i] * work[DRY, high, j, i] - work[3, low, j, i] * work[DRY, low, j, i]) * per_gap
+        square -= GRAVITY * theta_z / theta * per_prandtl
         mixing = size * np.sqrt(square if square > 0.0 else 0.0)
         mixing = mixing if mixing < limit else limit
         mu[k, j, i] = (density[k, j, i] + base) * mixing

@@ -9,7 +9,7 @@ from hpckit.kernels.compile.cuda.jit import blocks, cuda, threads
 from hpckit.kernels.compile.cuda.pieces import typed_kernel
 from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.euler.constants import GRAVITY, REACH
-from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, HALO, PER_CELL, PER_FACE
+from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, DRY, HALO, PER_CELL, PER_FACE
 from hpckit.kernels.euler.hevi.terrain.constants import SIZE, Ground
 from hpckit.kernels.euler.hevi.terrain.cuda import _sloped
 from hpckit.kernels.euler.hevi.terrain.stress.numerics import (
@@ -49,7 +49,7 @@ def viscosity(
     numbers = tuple(map(real, (spacing[0] * spacing[1], coefficient * coefficient, 1 / prandtl, share)))
     flat = real(1 / spacing[0] ** 2 + 1 / spacing[1] ** 2)
     kernel = typed_kernel(_viscosity, state.dtype)[grid, THREADS]
-    kernel(state[0], work[3], ground.base[0], metric, levels, numbers, flat, rows, mu)
+    kernel(state[0], work[3], work[DRY], ground.base[0], metric, levels, numbers, flat, rows, mu)
     inner = (slice(None), slice(HALO, -HALO), slice(HALO, -HALO))
     return (mu[inner] * metric[SIZE][inner] / (state[0][inner] + ground.base[0][inner])).max()
 
@@ -109,14 +109,14 @@ def _gradients(air, metric, levels, rates, rows):
         rows[8, k, j, i] = w_y
 
 
-def _viscosity(density, theta, base, metric, levels, numbers, flat, rows, mu):
+def _viscosity(density, theta, dry, base, metric, levels, numbers, flat, rows, mu):
     i, j, k = cuda.grid(1) + NEAR, cuda.blockIdx.y + NEAR, cuda.blockIdx.z
     nz = mu.shape[0]
     if i < mu.shape[2] - NEAR and j < mu.shape[1] - NEAR:
         low, high, gate = max(k - 1, 0), min(k + 1, nz - 1), 1.0 if k + 1 < nz else 0.0
         per_cell, size = levels[PER_CELL, k], metric[SIZE, k, j, i]
         turning = squares(rows, gate, k, high, j, i, 1)
-        stable = stability(theta, metric, per_gap_of(levels, k, nz), low, k, high, j, i)
+        stable = stability(theta, dry, metric, per_gap_of(levels, k, nz), low, k, high, j, i)
         turning -= GRAVITY * stable * numbers[2]
         length = (numbers[0] / per_cell * size) ** (1.0 / 3.0)
         mixing = numbers[1] * (length * length) * math.sqrt(max(turning, 0.0))

@@ -94,9 +94,10 @@ def squares(rows, gate, k, high, j, i, one):
 
 
 @inlined
-def stability(theta, metric, per_gap, low, k, high, j, i):
-    """D theta/dz over theta of a cell."""
-    return (theta[high, j, i] - theta[low, j, i]) * per_gap / (metric[SIZE, k, j, i] * theta[k, j, i])
+def stability(theta, dry, metric, per_gap, low, k, high, j, i):
+    """D theta/dz over theta of a cell, theta that of density. dry: 1 / (1 + q_t)."""
+    rise = theta[high, j, i] * dry[high, j, i] - theta[low, j, i] * dry[low, j, i]
+    return rise * per_gap / (metric[SIZE, k, j, i] * (theta[k, j, i] * dry[k, j, i]))
 
 
 @inlined

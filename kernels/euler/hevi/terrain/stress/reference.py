@@ -21,7 +21,7 @@ import numpy as np
 from hpckit.kernels.euler.box.constants import RHO, RHO_THETA, RHO_U, RHO_V, RHO_W
 from hpckit.kernels.euler.constants import GRAVITY, REACH
 from hpckit.kernels.euler.hevi import reference as flat
-from hpckit.kernels.euler.hevi.constants import HALO, PER_CELL, PER_FACE, THETA, U, V, W
+from hpckit.kernels.euler.hevi.constants import DRY, HALO, PER_CELL, PER_FACE, THETA, U, V, W
 from hpckit.kernels.euler.hevi.terrain.constants import (
     J_U,
     J_V,
@@ -57,8 +57,8 @@ def viscosity(
 
     share: K (1/dx2 + 1/dy2 + (1 + z_x2 + z_y2) / (J dzeta)2) is at most this (1/s), so that an explicit step is stable.
     """
-    (dx, dy), metric, (u, v, w, theta) = spacing, ground.metric, (work[each] for each in (U, V, W, THETA))
-    per_cell = levels[PER_CELL, :-1, None, None]
+    (dx, dy), metric, (u, v, w) = spacing, ground.metric, (work[each] for each in (U, V, W))
+    per_cell, theta = levels[PER_CELL, :-1, None, None], work[THETA] * work[DRY]  # of density
     u_x, v_y, w_z, u_y, v_x, u_z, w_x, v_z, w_y = _gradients(np.array([u, v, w]), metric, levels, spacing)
     square = 2 * (u_x**2 + v_y**2 + w_z**2)
     for edges, first, second in (((u_y + v_x) ** 2, 2, 1), ((u_z + w_x) ** 2, 2, 0), ((v_z + w_y) ** 2, 1, 0)):

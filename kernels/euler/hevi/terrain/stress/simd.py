@@ -6,7 +6,7 @@ import numpy as np
 
 from hpckit.kernels.compile.jit import jit
 from hpckit.kernels.euler.constants import GRAVITY, REACH
-from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, HALO, PER_CELL, PER_FACE
+from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, DRY, HALO, PER_CELL, PER_FACE
 from hpckit.kernels.euler.hevi.terrain.simd import _sloped
 from hpckit.kernels.euler.hevi.terrain.stress.numerics import (
     across_u,
@@ -36,8 +36,8 @@ NEAR = HALO - 1
 def viscosity(state, work, ground, levels, spacing, coefficient, prandtl, share, rows, mu):
     most = np.zeros(mu.shape[2])
     _gradients(work[:3], ground.metric, levels, spacing, rows)
-    _viscosity(state[0], work[3], ground.base[0], ground.metric, levels, spacing, coefficient, prandtl, share, rows,
-               mu, most)  # fmt: skip
+    _viscosity(state[0], work[3], work[DRY], ground.base[0], ground.metric, levels, spacing, coefficient, prandtl,
+               share, rows, mu, most)  # fmt: skip
     return most.max()
 
 
@@ -84,7 +84,7 @@ def _shears_of(air, metric, per_dx, per_dy, per_face, per_thick, level, row, row
 
 
 @jit(borrowed=True)
-def _viscosity(density, theta, base, metric, levels, spacing, coefficient, prandtl, share, rows, mu, most):
+def _viscosity(density, theta, dry, base, metric, levels, spacing, coefficient, prandtl, share, rows, mu, most):
     nz, tall, _ = mu.shape
     flat = 1.0 / spacing[0] ** 2 + 1.0 / spacing[1] ** 2
     for k in range(nz):
@@ -93,15 +93,15 @@ def _viscosity(density, theta, base, metric, levels, spacing, coefficient, prand
         for j in range(NEAR, tall - NEAR):
             owned = HALO <= j < tall - HALO
             _viscosities(
-                density, theta, base, metric, per_cell, per_gap_of(levels, k, nz), area, coefficient * coefficient,
-                1.0 / prandtl, share, flat, k, j, owned, rows, mu, most,
+                density, theta, dry, base, metric, per_cell, per_gap_of(levels, k, nz), area,
+                coefficient * coefficient, 1.0 / prandtl, share, flat, k, j, owned, rows, mu, most,
             )  # fmt: skip
 
 
 @jit(noalias=True, borrowed=True)
 def _viscosities(
-    density, theta, base, metric, per_cell, per_gap, area, square, per_prandtl, share, flat, level, row, owned, rows,
-    mu, most,
+    density, theta, dry, base, metric, per_cell, per_gap, area, square, per_prandtl, share, flat, level, row, owned,
+    rows, mu, most,
 ):  # fmt: skip
     one, k, j, wide = u8(1), u8(level), u8(row), mu.shape[2]
     low, high = u8(max(level - 1, 0)), u8(min(level + 1, mu.shape[0] - 1))
@@ -109,7 +109,7 @@ def _viscosities(
     for i in range(u8(NEAR), u8(wide - NEAR)):
         size = metric[8, k, j, i]
         turning = squares(rows, gate, k, high, j, i, one)
-        turning -= GRAVITY * stability(theta, metric, per_gap, low, k, high, j, i) * per_prandtl
+        turning -= GRAVITY * stability(theta, dry, metric, per_gap, low, k, high, j, i) * per_prandtl
         length = (area * size) ** (1.0 / 3.0)
         mixing = square * (length * length) * np.sqrt(turning if turning > 0.0 else 0.0)
         limit = share / (flat + steepness(metric, per_cell, k, j, i, one))
