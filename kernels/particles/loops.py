@@ -127,6 +127,13 @@ def rounded_number(value, shift):
     return (value + shift) - shift
 
 
+@inlined
+def coarse_and_fine(value):
+    """The parts of a value on the grids of an exact sum: they add up without rounding, in any order."""
+    coarse = rounded_number(value, COARSE)
+    return coarse, rounded_number(value - coarse, FINE)
+
+
 class LoopPieces(NamedTuple):
     """What the loops are made of: vectors of a form (`lanes.LaneIntrinsics`), or numbers. `load` has w only of several
     types, `load_four` always.

@@ -17,7 +17,7 @@ from hpckit.kernels.compile import functions  # noqa: F401  (math.sqrt of vector
 from hpckit.kernels.compile import vectors as simd
 from hpckit.kernels.compile.jit import inlined, jit
 from hpckit.kernels.particles.cells.constants import CLUSTER, RECORD
-from hpckit.kernels.particles.loops import AHEAD, COARSE, FINE, REORDERED, pieces, put_number, rounded_number
+from hpckit.kernels.particles.loops import AHEAD, REORDERED, coarse_and_fine, pieces, put_number
 from hpckit.kernels.particles.pair.potential import Form
 from hpckit.kernels.particles.pair.reference import TALLY
 
@@ -118,8 +118,8 @@ def contact_kernel(form: Form, law: str, memory: bool) -> Any:
     def kept(work, rest, value):
         """What is added to a sum: the value, or of an exact one its coarse part, while the fine one goes to `work`."""
         if exact:
-            coarse = rounded_number(value, COARSE)
-            work[rest] += rounded_number(value - coarse, FINE)
+            coarse, fine = coarse_and_fine(value)
+            work[rest] += fine
             return coarse
         return value
 
@@ -147,147 +147,168 @@ def contact_kernel(form: Form, law: str, memory: bool) -> Any:
         ratio = minimum(one, most / size)
         return -ratio * gx, -ratio * gy, -ratio * gz, ux, uy, uz
 
+    @inlined(math=REORDERED)
+    def ask(clusters, group, records, start, owners, others, counts, velocities, spins, x, y, z):
+        """Ask the cache for what the next groups of clusters read."""
+        # What pairs remember stands as far apart as the lists: a processor does not ask for it by itself.
+        for cluster in clusters[group + GROUP : group + 2 * GROUP]:
+            begin = start[CLUSTER * cluster]
+            for k in range(begin, begin + counts[cluster]):
+                prefetch(velocities, others[k])
+                prefetch(spins, others[k])
+                prefetch(records, others[k])
+        for cluster in clusters[group + 2 * GROUP : group + 3 * GROUP]:
+            begin = start[CLUSTER * cluster]
+            prefetch(owners, begin)
+            prefetch(others, begin)
+            for k in (begin, begin + CLUSTER - 1):
+                prefetch(x, k)
+                prefetch(y, k)
+                prefetch(z, k)
+
+    @inlined(math=REORDERED)
+    def approach(part, records, start, owners, others, counts, given, velocities, spins, work):
+        """Write down distances, speeds of surfaces and pressures of all pairs of some clusters."""
+        one, two, zero = broadcast(1.0), broadcast(2.0), broadcast(0.0)
+        to = REST
+        for cluster in part:
+            begin = start[CLUSTER * cluster]
+            for k in range(begin, begin + counts[cluster], n):
+                own_x, own_y, own_z, _ = load_four(records, owners, k)
+                other_x, other_y, other_z, _ = load_four(records, others, k)
+                vx, vy, vz, radius = load_four(velocities, owners, k)
+                ax, ay, az, other_radius = load_four(velocities, others, k)
+                wx, wy, wz, inverse = load_four(spins, owners, k)
+                bx, by, bz, other_inverse = load_four(spins, others, k)
+                dx, dy, dz = own_x - other_x, own_y - other_y, own_z - other_z
+                r = math.sqrt(dx * dx + (dy * dy + dz * dz))
+                both = radius + other_radius
+                touch = r < both
+                over, overlap = 1.0 / r, both - r
+                mass = 1.0 / (inverse + other_inverse)
+                scale = one
+                if hertz:
+                    scale = math.sqrt(select(touch, overlap, zero) * radius * other_radius / both)
+                    put(work, to + 12 * n, scale)
+                sx, sy, sz = vx - ax, vy - ay, vz - az
+                along = (sx * dx + (sy * dy + sz * dz)) * (over * over)
+                cx = (radius * wx + other_radius * bx) * over
+                cy = (radius * wy + other_radius * by) * over
+                cz = (radius * wz + other_radius * bz) * over
+                push = scale * (given.normal * overlap * over - mass * given.damp_normal * along)
+                pressing = push * r
+                put(work, to, dx)
+                put(work, to + n, dy)
+                put(work, to + 2 * n, dz)
+                put(work, to + 3 * n, sx - along * dx + (dy * cz - dz * cy))
+                put(work, to + 4 * n, sy - along * dy + (dz * cx - dx * cz))
+                put(work, to + 5 * n, sz - along * dz + (dx * cy - dy * cx))
+                put(work, to + 6 * n, over)
+                put(work, to + 7 * n, overlap)
+                put(work, to + 8 * n, mass)
+                put(work, to + 9 * n, radius * over)
+                put(work, to + 10 * n, push)
+                put(work, to + 11 * n, select(pressing < zero, -pressing, pressing))
+                if measure:
+                    put(work, to + 13 * n, select(other_inverse > zero, one, two))
+                to += ROWS * n
+
+    @inlined(math=REORDERED)
+    def press(part, start, counts, given, dt, x, y, z, work):
+        """Make forces and torques of them; x, y, z are those after the step."""
+        one, zero = broadcast(1.0), broadcast(0.0)
+        to = REST
+        for cluster in part:
+            begin = start[CLUSTER * cluster]
+            for k in range(begin, begin + counts[cluster], n):
+                dx, dy, dz = load_lanes(work, to), load_lanes(work, to + n), load_lanes(work, to + 2 * n)
+                sx, sy, sz = (
+                    load_lanes(work, to + 3 * n),
+                    load_lanes(work, to + 4 * n),
+                    load_lanes(work, to + 5 * n),
+                )
+                over, overlap = load_lanes(work, to + 6 * n), load_lanes(work, to + 7 * n)
+                arm, push = load_lanes(work, to + 9 * n), load_lanes(work, to + 10 * n)
+                scale, touch = one, zero < overlap
+                if hertz:
+                    scale = load_lanes(work, to + 12 * n)
+                ux, uy, uz = load_lanes(x, k), load_lanes(y, k), load_lanes(z, k)
+                gx, gy, gz, ux, uy, uz = slide(
+                    given, dt, over, load_lanes(work, to + 8 * n), scale, load_lanes(work, to + 11 * n),
+                    dx, dy, dz, sx, sy, sz, ux, uy, uz,
+                )  # fmt: skip
+                if memory and dt > 0.0:
+                    put(x, k, zero_unless(touch, ux))
+                    put(y, k, zero_unless(touch, uy))
+                    put(z, k, zero_unless(touch, uz))
+                put(work, to + 3 * n, zero_unless(touch, arm * (dz * gy - dy * gz)))
+                put(work, to + 4 * n, zero_unless(touch, arm * (dx * gz - dz * gx)))
+                put(work, to + 5 * n, zero_unless(touch, arm * (dy * gx - dx * gy)))
+                gx, gy = zero_unless(touch, push * dx + gx), zero_unless(touch, push * dy + gy)
+                gz = zero_unless(touch, push * dz + gz)
+                put(work, to, gx)
+                put(work, to + n, gy)
+                put(work, to + 2 * n, gz)
+                if measure:
+                    weight = load_lanes(work, to + 13 * n)
+                    energy = weight * share * given.normal * scale * overlap * overlap
+                    put(work, to + 6 * n, zero_unless(touch, energy))
+                    gx, gy, gz = weight * gx, weight * gy, weight * gz
+                    put(work, to + 7 * n, gx * dx)
+                    put(work, to + 8 * n, gy * dy)
+                    put(work, to + 9 * n, gz * dz)
+                    put(work, to + 10 * n, gy * dx)
+                    put(work, to + 11 * n, gz * dx)
+                    put(work, to + 12 * n, gz * dy)
+                to += ROWS * n
+
+    @inlined(math=REORDERED)
+    def add_up(part, start, owners, counts, forces, torques, tallies, work):
+        """Add the forces of the pairs up, particle by particle."""
+        to = REST
+        for cluster in part:
+            begin, count = start[CLUSTER * cluster], counts[cluster]
+            first = CLUSTER * RECORD * cluster
+            for q in range(CLUSTER * RECORD):
+                forces[first + q], torques[first + q] = 0.0, 0.0
+            if exact:
+                for q in range(REST):
+                    work[q] = 0.0
+            if measure:
+                for slot in range(CLUSTER):
+                    for q in range(7):
+                        tallies[TALLY * (CLUSTER * cluster + slot) + q] = 0.0
+            for k in range(begin, begin + count, n):
+                for lane in range(min(n, begin + count - k)):
+                    own = owners[k + lane]
+                    slot = own // RECORD
+                    rest = SUMS * (slot - CLUSTER * cluster)
+                    for d in range(3):
+                        forces[own + d] += kept(work, rest + d, work[to + d * n + lane])
+                        torques[own + d] += kept(work, rest + 3 + d, work[to + (3 + d) * n + lane])
+                    if measure:
+                        for q in range(7):
+                            tallies[TALLY * slot + q] += kept(work, rest + 6 + q, work[to + (6 + q) * n + lane])
+                to += ROWS * n
+            if exact:
+                for slot in range(CLUSTER):
+                    for d in range(3):
+                        forces[first + RECORD * slot + d] += work[SUMS * slot + d]
+                        torques[first + RECORD * slot + d] += work[SUMS * slot + 3 + d]
+                    if measure:
+                        for q in range(7):
+                            tallies[TALLY * (CLUSTER * cluster + slot) + q] += work[SUMS * slot + 6 + q]
+
     def contacts(
         clusters, records, start, owners, others, counts, given, dt, velocities, spins, x, y, z, forces, torques,
         tallies, work,
     ):  # fmt: skip
-        one, two, zero = broadcast(1.0), broadcast(2.0), broadcast(0.0)
         for group in range(0, len(clusters), GROUP):
             part = clusters[group : group + GROUP]
-            # What pairs remember stands as far apart as the lists: a processor does not ask for it by itself.
-            for cluster in clusters[group + GROUP : group + 2 * GROUP]:
-                begin = start[CLUSTER * cluster]
-                for k in range(begin, begin + counts[cluster]):
-                    prefetch(velocities, others[k])
-                    prefetch(spins, others[k])
-                    prefetch(records, others[k])
-            for cluster in clusters[group + 2 * GROUP : group + 3 * GROUP]:
-                begin = start[CLUSTER * cluster]
-                prefetch(owners, begin)
-                prefetch(others, begin)
-                for k in (begin, begin + CLUSTER - 1):
-                    prefetch(x, k)
-                    prefetch(y, k)
-                    prefetch(z, k)
-            to = REST
-            for cluster in part:
-                begin = start[CLUSTER * cluster]
-                for k in range(begin, begin + counts[cluster], n):
-                    own_x, own_y, own_z, _ = load_four(records, owners, k)
-                    other_x, other_y, other_z, _ = load_four(records, others, k)
-                    vx, vy, vz, radius = load_four(velocities, owners, k)
-                    ax, ay, az, other_radius = load_four(velocities, others, k)
-                    wx, wy, wz, inverse = load_four(spins, owners, k)
-                    bx, by, bz, other_inverse = load_four(spins, others, k)
-                    dx, dy, dz = own_x - other_x, own_y - other_y, own_z - other_z
-                    r = math.sqrt(dx * dx + (dy * dy + dz * dz))
-                    both = radius + other_radius
-                    touch = r < both
-                    over, overlap = 1.0 / r, both - r
-                    mass = 1.0 / (inverse + other_inverse)
-                    scale = one
-                    if hertz:
-                        scale = math.sqrt(select(touch, overlap, zero) * radius * other_radius / both)
-                        put(work, to + 12 * n, scale)
-                    sx, sy, sz = vx - ax, vy - ay, vz - az
-                    along = (sx * dx + (sy * dy + sz * dz)) * (over * over)
-                    cx = (radius * wx + other_radius * bx) * over
-                    cy = (radius * wy + other_radius * by) * over
-                    cz = (radius * wz + other_radius * bz) * over
-                    push = scale * (given.normal * overlap * over - mass * given.damp_normal * along)
-                    pressing = push * r
-                    put(work, to, dx)
-                    put(work, to + n, dy)
-                    put(work, to + 2 * n, dz)
-                    put(work, to + 3 * n, sx - along * dx + (dy * cz - dz * cy))
-                    put(work, to + 4 * n, sy - along * dy + (dz * cx - dx * cz))
-                    put(work, to + 5 * n, sz - along * dz + (dx * cy - dy * cx))
-                    put(work, to + 6 * n, over)
-                    put(work, to + 7 * n, overlap)
-                    put(work, to + 8 * n, mass)
-                    put(work, to + 9 * n, radius * over)
-                    put(work, to + 10 * n, push)
-                    put(work, to + 11 * n, select(pressing < zero, -pressing, pressing))
-                    if measure:
-                        put(work, to + 13 * n, select(other_inverse > zero, one, two))
-                    to += ROWS * n
-            to = REST
-            for cluster in part:
-                begin = start[CLUSTER * cluster]
-                for k in range(begin, begin + counts[cluster], n):
-                    dx, dy, dz = load_lanes(work, to), load_lanes(work, to + n), load_lanes(work, to + 2 * n)
-                    sx, sy, sz = (
-                        load_lanes(work, to + 3 * n),
-                        load_lanes(work, to + 4 * n),
-                        load_lanes(work, to + 5 * n),
-                    )
-                    over, overlap = load_lanes(work, to + 6 * n), load_lanes(work, to + 7 * n)
-                    arm, push = load_lanes(work, to + 9 * n), load_lanes(work, to + 10 * n)
-                    scale, touch = one, zero < overlap
-                    if hertz:
-                        scale = load_lanes(work, to + 12 * n)
-                    ux, uy, uz = load_lanes(x, k), load_lanes(y, k), load_lanes(z, k)
-                    gx, gy, gz, ux, uy, uz = slide(
-                        given, dt, over, load_lanes(work, to + 8 * n), scale, load_lanes(work, to + 11 * n),
-                        dx, dy, dz, sx, sy, sz, ux, uy, uz,
-                    )  # fmt: skip
-                    if memory and dt > 0.0:
-                        put(x, k, zero_unless(touch, ux))
-                        put(y, k, zero_unless(touch, uy))
-                        put(z, k, zero_unless(touch, uz))
-                    put(work, to + 3 * n, zero_unless(touch, arm * (dz * gy - dy * gz)))
-                    put(work, to + 4 * n, zero_unless(touch, arm * (dx * gz - dz * gx)))
-                    put(work, to + 5 * n, zero_unless(touch, arm * (dy * gx - dx * gy)))
-                    gx, gy = zero_unless(touch, push * dx + gx), zero_unless(touch, push * dy + gy)
-                    gz = zero_unless(touch, push * dz + gz)
-                    put(work, to, gx)
-                    put(work, to + n, gy)
-                    put(work, to + 2 * n, gz)
-                    if measure:
-                        weight = load_lanes(work, to + 13 * n)
-                        energy = weight * share * given.normal * scale * overlap * overlap
-                        put(work, to + 6 * n, zero_unless(touch, energy))
-                        gx, gy, gz = weight * gx, weight * gy, weight * gz
-                        put(work, to + 7 * n, gx * dx)
-                        put(work, to + 8 * n, gy * dy)
-                        put(work, to + 9 * n, gz * dz)
-                        put(work, to + 10 * n, gy * dx)
-                        put(work, to + 11 * n, gz * dx)
-                        put(work, to + 12 * n, gz * dy)
-                    to += ROWS * n
-            to = REST
-            for cluster in part:
-                begin, count = start[CLUSTER * cluster], counts[cluster]
-                first = CLUSTER * RECORD * cluster
-                for q in range(CLUSTER * RECORD):
-                    forces[first + q], torques[first + q] = 0.0, 0.0
-                if exact:
-                    for q in range(REST):
-                        work[q] = 0.0
-                if measure:
-                    for slot in range(CLUSTER):
-                        for q in range(7):
-                            tallies[TALLY * (CLUSTER * cluster + slot) + q] = 0.0
-                for k in range(begin, begin + count, n):
-                    for lane in range(min(n, begin + count - k)):
-                        own = owners[k + lane]
-                        slot = own // RECORD
-                        rest = SUMS * (slot - CLUSTER * cluster)
-                        for d in range(3):
-                            forces[own + d] += kept(work, rest + d, work[to + d * n + lane])
-                            torques[own + d] += kept(work, rest + 3 + d, work[to + (3 + d) * n + lane])
-                        if measure:
-                            for q in range(7):
-                                tallies[TALLY * slot + q] += kept(work, rest + 6 + q, work[to + (6 + q) * n + lane])
-                    to += ROWS * n
-                if exact:
-                    for slot in range(CLUSTER):
-                        for d in range(3):
-                            forces[first + RECORD * slot + d] += work[SUMS * slot + d]
-                            torques[first + RECORD * slot + d] += work[SUMS * slot + 3 + d]
-                        if measure:
-                            for q in range(7):
-                                tallies[TALLY * (CLUSTER * cluster + slot) + q] += work[SUMS * slot + 6 + q]
+            ask(clusters, group, records, start, owners, others, counts, velocities, spins, x, y, z)
+            approach(part, records, start, owners, others, counts, given, velocities, spins, work)
+            press(part, start, counts, given, dt, x, y, z, work)
+            add_up(part, start, owners, counts, forces, torques, tallies, work)
 
     return jit(contacts, key=("contacts", form, law, memory), math=REORDERED)
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from hpckit.kernels.compile.jit import inlined, jit
 from hpckit.kernels.particles.cells.constants import CLUSTER, RECORD
-from hpckit.kernels.particles.loops import COARSE, FINE, rounded_number, type_of_double
+from hpckit.kernels.particles.loops import coarse_and_fine, type_of_double
 from hpckit.kernels.particles.many_body.snap.reference import SHARES
 from hpckit.kernels.particles.pair.reference import TALLY
 
@@ -200,8 +200,7 @@ def force_kernel(exact: bool, measure: bool) -> Any:
         """The force on a neighbor, and the opposite one on the particle."""
         if exact:
             for d, value in ((0, fx), (1, fy), (2, fz)):
-                coarse = rounded_number(value, COARSE)
-                fine = rounded_number(value - coarse, FINE)
+                coarse, fine = coarse_and_fine(value)
                 pushed[s, d] += coarse
                 pushed[s, 4 + d] += fine
                 pushed[i, d] -= coarse

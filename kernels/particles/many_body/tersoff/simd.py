@@ -21,6 +21,7 @@ from hpckit.kernels.particles.loops import (
     COARSE,
     FINE,
     REORDERED,
+    coarse_and_fine,
     pieces,
     put_number,
     rounded_number,
@@ -301,8 +302,7 @@ def force_kernel(form: Form, shared: bool, widths: bool) -> Any:
                         for d in range(3):
                             if exact:
                                 value = rows[at + d * n] + rows[at + (d + FINER - FX) * n]
-                                coarse = rounded_number(value, COARSE)
-                                fine = rounded_number(value - coarse, FINE)
+                                coarse, fine = coarse_and_fine(value)
                                 pushed[2 * other + d] += coarse
                                 pushed[2 * other + 4 + d] += fine
                                 pushed[2 * own + d] -= coarse
