@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from hpckit.apps.common.settings import CheckedTogether
 from hpckit.apps.common.settings import device_problems as device_problems
 from hpckit.apps.weather3d.presets import PRESETS as PRESETS
+from hpckit.apps.weather3d.settings.physics import WATER
 from hpckit.apps.weather3d.settings.sections import Settings
 from hpckit.apps.weather3d.settings.together import problems
 
@@ -20,6 +21,7 @@ METRICS = {
     "mass_through_sides": "kg",
     "mass_relaxed": "kg",
     "eddy_viscosity_max": "m2/s",
+    **{f"{kind}_mass": "kg" for kind in WATER},
     "rain_on_ground": "kg",
     "snow_on_ground": "kg",
     "graupel_on_ground": "kg",

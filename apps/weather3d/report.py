@@ -18,7 +18,7 @@ from hpckit.report.field_file import FieldFile, text_of
 from hpckit.report.page import caption, grid, table
 from hpckit.report.run_data import RunData
 from hpckit.report.style import SERIES, pyplot, to_svg
-from hpckit.report.units import moment, number, pretty, time_scale, with_units
+from hpckit.report.units import moment, number, time_scale, with_units
 
 # Of the reference kernels, counted in tests/report/work_counts.py.
 SWEEPS = {"x sweep": 261, "y sweep": 261, "z sweep": 288}
@@ -116,7 +116,7 @@ def over_terrain(run: RunData) -> Iterator[ReportSection]:
         image = axes.contourf(wide, z / 1000, values, np.linspace(-most, most, 25), cmap="RdBu_r")
         axes.fill_between(x / 1000, 0.0, ground[row] / 1000, color="0.35", linewidth=0)
         figure.colorbar(image, ax=axes, ticks=pyplot().MaxNLocator(5))
-        axes.set(title=f"{name} ({pretty(units[name])})", xlabel="x (km)", ylabel="altitude (km)")
+        axes.set(title=with_units(name, units[name]), xlabel="x (km)", ylabel="altitude (km)")
         links = map_link(f"{name} over terrain", {"z over flat ground (m)": level, "x (m)": x}, name, values)
         drawn.append(f"<figure>{to_svg(figure, f'{name} over terrain', 'chart')}{links}{from_file(name)}</figure>")
     said = (
@@ -216,7 +216,7 @@ def statistics(run: RunData) -> Iterator[ReportSection]:
         if name == "theta":
             axes.plot(times / per, inversion / 1000, color="white", linewidth=1.2)
         figure.colorbar(image, ax=axes)
-        axes.set(title=f"{told[name]} ({pretty(units)})", xlabel=f"time ({unit})", ylabel="z (km)")
+        axes.set(title=with_units(told[name], units), xlabel=f"time ({unit})", ylabel="z (km)")
         dims = {f"time ({run.frame_unit})": times, "z (m)": z}
         link = map_link(f"{name} by height and time", dims, f"{name} ({units})", values)
         drawn.append(f"<figure>{to_svg(figure, f'{told[name]} by height and time', 'chart')}{link}</figure>")

@@ -47,6 +47,7 @@ STORM = {
         "fields": ["theta_total", "temperature", "pressure"],
         "maps": True,
         "series": 30.0,
+        "statistics": 60.0,
         "stations": [{"name": "here", "x": 6400.0, "y": 7400.0}, {"name": "edge", "x": 13e3, "y": 0.0}],
     },
 }
@@ -265,6 +266,8 @@ def test_the_report_has_storms_and_trajectories(storm):
         assert numbers["rain"] == pytest.approx(maps["rain_at_ground"][-1].sum() * 1e6)
         assert numbers["tracks"]["right"]["t"][-1] == 240.0
         assert made["storms"].html.count("<svg") == 4
+        assert "mean mixing ratio of vapor" in made["statistics"].html
+        assert "()" not in made["statistics"].html  # a ratio has no unit
         assert numbers["snow"] == pytest.approx(maps["snow_at_ground"][-1].sum() * 1e6)
         heat = made["budgets"].numbers["latent_heat_budget"]
         assert abs(heat["unexplained"]) < 1e-10 * abs(heat["warmed"])
