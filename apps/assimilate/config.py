@@ -176,7 +176,7 @@ class Config(CheckedTogether):
         return self.observed * len(self.times) * (1 if self.case == "flood" else 3)
 
     def problems(self) -> Iterator[str]:
-        """What does not go together."""
+        """Settings that contradict each other."""
         return self._wrong_flood() if self.case == "flood" else self._wrong_water()
 
     def _wrong_water(self) -> Iterator[str]:

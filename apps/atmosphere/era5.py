@@ -113,7 +113,7 @@ def _at_time(file: Any, path: Path, time: str | None) -> Any:
     try:
         wanted = np.datetime64(re.sub(r"(Z|\+00:00)$", "", time).replace("_", "T"))
     except ValueError:
-        _refuse(path, f"base.time = {time!r} is no date", 'give one such as "2011-05-24T20:00"')
+        _refuse(path, f"base.time = {time!r} is not a date", 'give one such as "2011-05-24T20:00"')
     if not times.min() <= wanted <= times.max():
         _refuse(path, f"base.time = {time!r} is not in the file, which is {told}", "choose a time in it")
     return file.isel({name: int(np.abs(times - wanted).argmin())})

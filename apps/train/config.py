@@ -44,7 +44,7 @@ class Config(CheckedTogether):
 
     @property
     def arithmetic(self) -> str:
-        """The dtype in which is computed."""
+        """The dtype of all arithmetic."""
         return "float32" if self.storage else self.precision
 
     @property
@@ -64,7 +64,7 @@ class Config(CheckedTogether):
         return min(20, self.time.steps // 5) if given is None else given
 
     def problems(self) -> Iterator[str]:
-        """What does not go together."""
+        """Settings that contradict each other."""
         if not self.model.is_language:
             for name in ("file", "tokenizer"):
                 if getattr(self.data, name) is not None:

@@ -203,7 +203,7 @@ def _new_axis(comm: Any) -> Axis:
     if not isinstance(comm, MPI.Intracomm) or comm == MPI.COMM_NULL:
         shown = "COMM_NULL" if isinstance(comm, MPI.Comm) and comm == MPI.COMM_NULL else repr(comm)
         raise InputError(
-            f"a collective runs on the ranks of a mesh axis, and {shown} is none",
+            f"a collective runs on the ranks of a mesh, a mesh axis or a communicator, not on {shown}",
             do='give mesh["x"] for an axis named x, the mesh for all its ranks, or a communicator',
         )
     observer = observer_of(comm)

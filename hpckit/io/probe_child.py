@@ -89,7 +89,7 @@ def read(path: str) -> None:
 
 
 def objects(file: Any) -> Iterator[Any]:
-    """Groups and datasets, each once. Soft links are not followed, so that none leads round in a circle."""
+    """Groups and datasets, each once. Soft links are not followed, so that no circle of links is followed."""
     import h5py
 
     seen, left = set(), [file["/"]]

@@ -18,7 +18,7 @@ def _not_a_number(found: re.Match[str]) -> str:
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser of a command line whose messages are those of all mistakes."""
+    """A command-line parser that reports its errors in the form of all others."""
 
     def error(self, message: str) -> NoReturn:
         """Print what is wrong and where the usage stands, and exit with 2."""
@@ -51,7 +51,7 @@ class PlainLines:
         pass
 
     def line(self, text: str, is_error: bool = False) -> None:
-        """Print one line; where its reader has gone, the job goes on in silence."""
+        """Print one line; if the reader has gone, the job goes on without output."""
         try:
             print(text, file=sys.stderr if is_error else sys.stdout, flush=True)
         except BrokenPipeError:
@@ -101,7 +101,7 @@ def display() -> Display:
 
 
 def silence(stream: TextIO) -> None:
-    """Let everything that is written to `stream` from now on vanish, its own buffer too."""
+    """Discard what `stream` holds in its buffer, and all that is written to it from now on."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
@@ -114,7 +114,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title:
     from rich.table import Table
 
     class Plain(Console):
-        """One that tells a reader who has gone as any stream does, and does not end the process."""
+        """A console that raises `BrokenPipeError` when its reader has gone, where rich's ends the process."""
 
         def on_broken_pipe(self) -> None:
             raise BrokenPipeError

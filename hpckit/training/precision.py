@@ -124,7 +124,7 @@ class MixedPrecision:
 
 
 def widen_values(parameters: Sequence[Parameter], kind: str) -> None:
-    """Make values of what is stored; on a GPU those that lie one behind the other at once."""
+    """Widen the stored bits to values; on a GPU, adjacent parameters in one call."""
     place = 0
     while place < len(parameters):
         first, end = parameters[place].stored, place + 1
@@ -146,7 +146,7 @@ def _gap(one: Any, other: Any) -> int:
 
 
 def mixed(layers: Sequence[Layer], kind: str, *, first: bool = True, last: bool = True) -> list[Layer]:
-    """The layers in mixed precision; as they are for the kind "". first, last: whether they begin and end the model."""
+    """The layers in mixed precision; unchanged for the kind "". first, last: whether they begin and end the model."""
     if not kind:
         return list(layers)
     end = len(layers) - 1
@@ -186,7 +186,7 @@ def _kept(
 
 
 def _widened(kept: Any, kind: str, made: dict[int, Any]) -> Any:
-    """The nested values again, an array that was there twice as one."""
+    """The nested values in float32; an array that occurs twice is widened once."""
     if isinstance(kept, SavedBits):
         key = address(kept.bits)
         if key not in made:

@@ -338,7 +338,7 @@ def test_a_column_of_era5_is_read(tmp_path, kind):
         ({"lat": None}, "3 points of latitude"),
         ({"time": None}, "it has 2 times"),
         ({"time": "1999-01-01"}, "is not in the file"),
-        ({"time": "noon"}, "is no date"),
+        ({"time": "noon"}, "is not a date"),
         ({"lon": 10.0}, "outside the file"),
         ({"ground": 6000.0, "left_out": ["q", "u"]}, r"no humidity \(q\), u"),
     ],

@@ -196,7 +196,7 @@ class _Asked:
         for name, operation in zip(given, found, strict=True):
             if operation not in ALGORITHMS:
                 near = did_you_mean(name.lower(), ALGORITHMS)
-                self._refuse(f"--operation {name}: there is none of that name; {near or ', '.join(ALGORITHMS)}")
+                self._refuse(f"--operation {name}: there is no operation of that name; {near or ', '.join(ALGORITHMS)}")
         return list(dict.fromkeys(operation for operation in found if operation in ALGORITHMS))
 
     def _dtype(self, given: str) -> str:

@@ -32,7 +32,7 @@ def read_extended_xyz(path: str | Path) -> Iterator[Snapshot]:
 
     path = Path(path)
     if not path.is_file():
-        raise InputError("the file cannot be read: there is none", where=str(path))
+        raise InputError("there is no such file", where=str(path))
     _require_frames(path)
     frames = iread(path, format="extxyz", parallel=False)  # ASE would wait for the other ranks otherwise
     number = 0

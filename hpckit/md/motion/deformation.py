@@ -60,8 +60,8 @@ class Change:
 
 
 def named(changes: Sequence[Change]) -> dict[str, Change]:
-    """Changes by what they change. Raises `InputError` for the same edge twice, and where nothing else than a volume
-    that is kept is named.
+    """The changes, each by its edge or tilt. Raises `InputError` for the same edge twice, and if all of them keep the
+    volume.
     """
     found = {each.of: each for each in changes}
     if len(found) < len(changes):
@@ -115,7 +115,7 @@ class Deformation:
         return replace(cell, tilt=(xy, xz, yz))
 
     def _cell(self, time: float, first: Cell) -> Cell:
-        """What the first cell is at a time."""
+        """The first cell, deformed up to a time."""
         ends = [self._edge(dim, time, first) for dim in range(3)]
         kept = [dim for dim, name in enumerate(EDGES) if self._style(name) == "volume"]
         if kept:

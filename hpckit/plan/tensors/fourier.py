@@ -154,7 +154,7 @@ class FourierPlan:
                 at = stage.change.target
             self._require(stage.layout == at, number, f"are transforms of {stage.layout}, not {at}")
             for dim in stage.dims:
-                self._require(dim in left, number, f"dim {dim} is transformed, of which there is none, or again")
+                self._require(dim in left, number, f"dim {dim} does not exist, or is transformed twice")
                 self._require(not self._cutting(at, dim), number, f"dim {dim} is transformed while it is cut")
                 first = len(left) == len(at.shape)
                 self._require(

@@ -245,7 +245,7 @@ def model_from(given: Mapping[str, Any], name: str, where: str = "") -> Language
     faults: list[str] = []
     kinds = given.get("architectures")
     if isinstance(kinds, list) and kinds and not any(str(kind).endswith(DECODERS) for kind in kinds):
-        faults.append(f"{', '.join(map(str, kinds))} is no decoder of text")
+        faults.append(f"{', '.join(map(str, kinds))} is not a decoder of text")
 
     def number(*keys: str, default: int | None = None, least: int = 1) -> int:
         value = next((given[key] for key in keys if given.get(key) is not None), default)
@@ -276,7 +276,7 @@ def model_from(given: Mapping[str, Any], name: str, where: str = "") -> Language
         first = number("first_k_dense_replace", default=0, least=0)
         experts = ExpertSizes(number(*COUNTS), number("num_experts_per_tok"), inside, shared, first)
         if beside % inside:
-            faults.append(f"a shared expert of {beside} is no multiple of an expert's {inside}")
+            faults.append(f"a shared expert of {beside} is not a multiple of an expert's {inside}")
         apart = [key for key in EVERY if given.get(key) not in (None, 1)]
         if given.get("mlp_only_layers") or apart:
             faults.append(f"only some blocks have experts ({', '.join(apart or ['mlp_only_layers'])})")

@@ -1,7 +1,7 @@
 """Linear maps cut over the ranks of a mesh axis, for networks of your own.
 
-Shoeybi et al., "Megatron-LM", 2019, arXiv:1909.08053: behind a map that is cut by its columns stands what works
-number by number (an activation, some heads), then one that is cut by its rows; between the two nothing is sent.
+Shoeybi et al., "Megatron-LM", 2019, arXiv:1909.08053: a map cut by its columns is followed by a function of
+single numbers or heads (an activation, attention), and that by a map cut by its rows; between them nothing is sent.
 Forward adds up the products of the rows, backward those of the columns: one all-reduce each. Cut into chunks of rows,
 the sum of a chunk travels while the next one is multiplied.
 """
@@ -25,7 +25,7 @@ from hpckit.plan.blocks import block, block_starts
 
 
 class _Parallel:
-    """What both have: the own part of a `Linear`, and sums over the ranks chunk by chunk."""
+    """What both maps share: this rank's part of a `Linear`, and sums over the ranks chunk by chunk."""
 
     def __init__(
         self, linear: Linear, mesh_axis: Any, dim: int, with_bias: bool, chunks: int, deterministic: bool

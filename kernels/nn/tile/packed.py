@@ -59,7 +59,7 @@ class Packed(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """What a product reads."""
+        """Bytes that a product reads."""
         return int(self.panels.nbytes)
 
 

@@ -52,7 +52,7 @@ def shared_memory(folder: Path = leftovers.MEMORY) -> Outcome:
 
 
 def _unusable(folder: Path, problem: OSError, size: int, free: int) -> Outcome:
-    """Why no two ranks can start in this shared memory."""
+    """The reason why two ranks cannot start in this shared memory."""
     if problem.errno == errno.EROFS:
         return Outcome("fail", f"{folder}, where ranks meet, is read-only", f"mount -o remount,rw {folder} as root")
     if problem.errno != errno.ENOSPC:
