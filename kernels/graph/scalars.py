@@ -18,7 +18,7 @@ import numpy as np
 
 from hpckit.kernels.graph.derivatives import pushed_forward
 from hpckit.kernels.graph.nodes import Node, constant, make, ordered
-from hpckit.kernels.graph.standin import StandIn, function, line
+from hpckit.kernels.graph.standin import StandIn, function, line, line_of
 from hpckit.kernels.graph.text import expression, literal
 
 MOST_PRODUCTS = 64  # whole exponents up to this are products
@@ -137,7 +137,10 @@ def traced(given: Callable, *args: Any) -> Node:
 
     Raises `TypeError`, with the line, for a function that cannot be traced or that does not return a number.
     """
-    found = twin(given)(*args)
+    try:
+        found = twin(given)(*args)
+    except IndexError as error:  # there are as many parameters as values were given for
+        raise TypeError(f"it reads a parameter that was not given ({line_of(error).split(':')[0]})") from error
     if isinstance(found, StandIn | Real):
         return _node(found)
     raise TypeError(f"it returns a {type(found).__name__}, and no number")

@@ -131,3 +131,5 @@ def test_mistakes_are_told_together():
         hp.adjoint.fit_potential(yukawa, [1.0, 1.0, 1.0], [good], CUTOFF)  # two particles at one place
     with pytest.raises(TypeError, match="does not depend on r2"):
         hp.adjoint.fit_potential(lambda r2, p: p[0], [1.0], [good], CUTOFF)
+    with pytest.raises(TypeError, match=r"a parameter that was not given \(test_fit_potential.py, line"):
+        hp.adjoint.fit_potential(lambda r2, p: p[0] / r2 + p[1], [1.0], [good], CUTOFF)
