@@ -107,6 +107,7 @@ def jvp_graph(graph: Graph, moving: tuple[bool, ...]) -> Graph:
         inputs=(*graph.inputs, *changes.values()),
         outputs=placed((*graph.outputs, *tangents(graph.outputs, changes)), faces, graph.grid),
         faces=faces,
+        joins=False,
     )
 
 
@@ -137,6 +138,7 @@ def vjp_graph(graph: Graph, with_results: bool = False, wanted: int | None = Non
         outputs=placed((*before, *results), places, graph.grid),
         faces=places,
         backward=True,
+        joins=False,
     )
 
 

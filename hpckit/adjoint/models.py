@@ -20,6 +20,7 @@ import inspect
 import math
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from numbers import Real
 from typing import Any
 
@@ -113,8 +114,8 @@ class TracedModel:
         Where all axes are periodic, some steps or all of them may become one pass over memory after one exchange of a
         deeper halo: what is between two steps stays in a few slabs in the cache. How many is what `price` finds
         quickest for the grid, its ranks and a machine (a name, the file of a calibrated one, or the `Machine`);
-        `describe` says the prices. Between walls each step is a pass, since walls are filled between them. The bits
-        are those of single steps.
+        `describe` says the prices. Between walls two steps may be one pass, if all values stand in centers and some
+        slabs between the steps, with their walls, fit the cache. The bits are those of single steps.
         """
         if isinstance(times, bool) or not isinstance(times, int) or times < 1:
             raise InputError(f"{self.name} is repeated 1 time or more, not {times!r}")
@@ -135,9 +136,9 @@ class TracedModel:
 
     def program(self, graph: Graph) -> SweepProgram:
         """The stages of a graph of this model, or of one derived from it."""
-        key = (graph.name, graph.inputs, graph.outputs, graph.grid)
+        key = (graph.name, graph.inputs, graph.outputs, graph.grid, graph.joins)
         if key not in self._programs:
-            self._programs[key] = SweepProgram(graph, self.exact)
+            self._programs[key] = SweepProgram(graph, self.exact, graph.joins)
         return self._programs[key]
 
     def bound(self, graph: Graph, args: Sequence[Any], bindings: int = 8) -> BoundProgram:
@@ -145,8 +146,10 @@ class TracedModel:
         field = next((arg for arg in args if isinstance(arg, Field)), None)
         if field is None:
             raise InputError(f"{self.name} was given no field", do="give at least one Field: it says where to compute")
+        if field.device.is_gpu:  # a pass a stage
+            graph = replace(graph, joins=False)
         known = self._bound.setdefault(field.mesh, {})
-        key = (graph.inputs, graph.outputs, field.decomposition.shape, field.device.name)
+        key = (graph.inputs, graph.outputs, graph.joins, field.decomposition.shape, field.device.name)
         if key not in known:
             known[key] = BoundProgram(
                 self.program(graph), field.mesh, field.decomposition.shape, field.device, bindings
@@ -177,7 +180,7 @@ class TracedModel:
         kinds = tuple([_kind(arg, dims) for arg in args])
         key: tuple = (topology.names, topology.periodic, kinds, tuple((k, _told(options[k])) for k in sorted(options)))
         if self.times > 1:
-            key = (*key, topology.sizes, field.decomposition.shape)
+            key = (*key, topology.sizes, field.decomposition.shape, field.decomposition.halo)
         if key not in self._graphs:
             names = tuple(name for name in topology.names if name != MEMBER)
             axes = Axes(names, tuple(not topology.is_periodic(name) for name in names))
@@ -261,8 +264,10 @@ class TracedModel:
                 now, _, _ = self._results([*again, *given[len(now) :]], options, grid)
             return Graph(self.name, tuple(inputs), now, axes.names, grid, faces)
 
-        if any(axes.walled) or self._machine is None:
+        if self._machine is None:
             return together(1), several
+        if any(axes.walled):
+            return self._joined(together(1), decomposition, self._machine), several
         return self._quickest(together, decomposition, self._machine), several
 
     def _quickest(self, together: Callable[[int], Graph], decomposition: Decomposition, machine: Machine) -> Graph:
@@ -281,6 +286,23 @@ class TracedModel:
             best, least, chosen = graph, it.seconds, count
         self._reasons[best.outputs] = f"{chosen} steps a pass, by prices on {machine.name}: {'; '.join(said)}"
         return best
+
+    def _joined(self, graph: Graph, decomposition: Decomposition, machine: Machine) -> Graph:
+        """The graph of all steps, two in one pass where that is quicker and blocks hold its halo."""
+        apart, joined = SweepProgram(graph, self.exact), SweepProgram(graph, self.exact, joins=True)
+        if not joined.joined or not joined.fits(decomposition):
+            return graph
+        wide = tuple(
+            map(max, *(joined.halo[leaf] for leaf in graph.inputs if leaf in joined.halo), (0,) * graph.grid.dims)
+        )
+        if any(a < b for a, b in zip(decomposition.halo, wide, strict=False)):
+            self._reasons[graph.outputs] = f"1 step a pass: for 2 its fields need a halo of {wide}"
+        else:
+            prices = [each.price(decomposition, machine) for each in (apart, joined)]
+            graph = replace(graph, joins=prices[1].seconds < prices[0].seconds)
+            said = f"1 a pass: {prices[0]}; 2 a pass: {prices[1]}"
+            self._reasons[graph.outputs] = f"{1 + graph.joins} steps a pass, by prices on {machine.name}: {said}"
+        return graph
 
     def require_state(self, state: Sequence[Node], faces: Sequence[Faces]) -> None:
         """`InputError` unless the results stand where the fields of the state do."""

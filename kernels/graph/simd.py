@@ -141,9 +141,11 @@ def own_rows(sweep: GraphSweep, box: Box, members: int, own: Collection[Node]) -
 
 
 def placed(
-    sweep: GraphSweep, blocks: Sequence[Block], box: Box, own: Collection[Node] = ()
+    sweep: GraphSweep, blocks: Sequence[Block], box: Box, own: Collection[Node] = (), past: bool | None = None
 ) -> tuple[Any, list[np.ndarray], list[int]]:
-    """The kernel for arrays of these shapes, its geometry for each strip, and the sizes of its rings and buffers."""
+    """The kernel for arrays of these shapes, its geometry for each strip, and the sizes of its rings and buffers. past:
+    whether the first result goes past the cache, where that is not to follow from the box.
+    """
     shapes = [block.strides() for block in blocks]
     classes = list(dict.fromkeys(shapes))
     kinds = tuple(classes.index(shape) for shape in shapes)
@@ -152,6 +154,8 @@ def placed(
         return None, [], []
     (i0, i1), (j0, j1), (k0, k1) = bounds
     rows, streams, pairs, *_ = options(sweep, [b - a for a, b in zip(*box, strict=True)], members)
+    if past is not None:
+        streams, pairs = past, pairs and not past
     starts = [value for shape in classes for value in shape]
     strips = [np.array([*starts, i0, i1, j, min(j + rows, j1), k0, k1, members]) for j in range(j0, j1, rows)]
     within = ((i0, i1), (j0, j0 + rows), (k0, k1))

@@ -62,12 +62,14 @@ class Tape:
         blocks: Sequence[Block],
         box: Box,
         rows: Mapping[Node, np.ndarray] | None = None,
+        streams: bool | None = None,
     ) -> None:
         """A pass over a box; slots and blocks like them: of the targets, then of the leaves (see `reference.bind`).
         rows: those of numbers that members have of their own (`simd.own_rows`), which are filled when it is played.
+        streams: whether the first result goes past the cache, where that is not to follow from the box.
         """
         rows = rows or {}
-        kernel, strips, sizes = simd.placed(sweep, blocks, box, rows)
+        kernel, strips, sizes = simd.placed(sweep, blocks, box, rows, streams)
         if kernel is None:
             return
         every = [*slots, *(self.own(np.empty(size)) for size in sizes), *map(self.own, rows.values())]

@@ -16,6 +16,7 @@ import pytest
 
 import hpckit as hp
 from hpckit.adjoint.program.script import Script
+from hpckit.adjoint.program.stages import ProgramPrice, SweepProgram
 from hpckit.adjoint.trace import Axes
 from hpckit.adjoint.windows.schedule import forward_steps
 from hpckit.comm.observe.observer import Listener, Observer
@@ -158,6 +159,62 @@ def test_steps_that_are_repeated_have_the_bits_of_single_steps(mesh):
             assert slopes[2] == pytest.approx(others[2], rel=1e-12)
     with pytest.raises(InputError, match="next state"):
         A.model(lambda k, T: T * k).repeated(2)(0.1, field(mesh))
+
+
+@pytest.mark.parametrize(
+    ("shape", "fills"),
+    [
+        ((19, 13), {"y": (hp.bc.antisymmetric, 0.7), "x": (hp.bc.mirror, hp.bc.zero_gradient)}),
+        pytest.param(
+            (13, 9, 7),
+            {"z": (hp.bc.mirror, 0.7), "y": hp.bc.zero_gradient, "x": (hp.bc.antisymmetric, -0.3)},
+            marks=pytest.mark.nightly,
+        ),
+        pytest.param((23, 17), {"y": (hp.bc.zero_gradient, hp.bc.mirror)}, marks=pytest.mark.nightly),
+    ],
+)
+def test_two_steps_between_walls_are_one_pass_with_their_bits(shape, fills, monkeypatch):
+    """Two fields, neighbors of neighbors, corners; windows of a few slabs and of all; then a window of time."""
+    names = ("z", "y", "x")[-len(shape) :]
+    up, over = (1,) + (0,) * (len(shape) - 1), (0,) * (len(shape) - 1) + (1,)
+    walls = {"T": fills, "S": {**fills, names[0]: hp.bc.mirror} if names[0] in fills else fills}
+    walls["k"] = dict.fromkeys(fills, hp.bc.zero_gradient)
+
+    @A.model(walls=walls)
+    def step(T, S, k):
+        both = tuple(a + b for a, b in zip(up, over, strict=True))
+        back = tuple(-2 * a for a in up)
+        return T + 0.1 * k * (T[both] + T[back] + S[over] - 3 * T), S * 0.9 + 0.1 * T[up] * S[tuple(-a for a in both)]
+
+    periodic = tuple(name for name in names if name not in fills)
+    level = Level("network", 0, 0.0, 1e10)
+    with hp.Mesh(hp.world(), periodic=periodic, **dict.fromkeys(names, 1)) as there:
+        start = [field(there, shape, seed, halo=5) for seed in range(3)]
+        expected = tuple(start[:2])
+        for _ in range(3):
+            expected = step(*expected, start[2])
+        for window in (1 << 10, 1 << 20):
+            monkeypatch.setattr("hpckit.adjoint.program.stages.WINDOW", window)
+            many = step.repeated(3, Machine("slow memory", (level,), 0.0, 1.0))
+            assert ("in one pass with the stage before" in many.describe(*start)) == (window > 1 << 10)
+            for one, other in zip(many(*start), expected, strict=True):
+                assert np.array_equal(one.interior, other.interior)
+        monkeypatch.setattr(SweepProgram, "price", lambda program, *_: ProgramPrice(0.0, -len(program.joined)))
+        for window in (1, 3000):  # of as few slabs as can be, and of some
+            monkeypatch.setattr("hpckit.adjoint.program.stages.WINDOW", window)
+            many = step.repeated(3)
+            assert many.graph(*start).joins
+            for one, other in zip(many(*start), expected, strict=True):
+                assert np.array_equal(one.interior, other.interior)
+        total = A.model(lambda T, S: (T * S).sum())
+        alone = A.Window(step, 6, total).gradient(*start)
+        found = A.Window(many, 2, total).gradient(*start)
+        assert alone[0] == found[0]
+        for one, other in zip(alone[1], found[1], strict=True):
+            np.testing.assert_allclose(one.interior, other.interior, rtol=1e-12, atol=1e-14)
+        A.Window(many, 2, total).require_finite(*start)
+        thin = [field(there, shape, seed, halo=1) for seed in range(3)]
+        assert "need a halo of" in many.describe(*thin)
 
 
 def test_on_one_rank_a_loop_is_one_call_with_the_bits_of_its_parts(mesh, monkeypatch):

@@ -8,6 +8,7 @@ import sys
 import numpy as np
 
 import hpckit as hp
+from hpckit.plan.machine.machine import Level, Machine
 
 A = hp.adjoint
 SHAPE = (19, 17)
@@ -80,6 +81,13 @@ def misfit(u, v, mask, seen):
     return (mask * (u - seen) ** 2).sum() + 0.5 * (v * v).sum()
 
 
+def widened(field):
+    """The field with a halo of 2."""
+    found = hp.Field.zeros(field.mesh, hp.Decomposition(SHAPE, field.mesh.topology, 2))
+    found.interior[...] = field.interior
+    return found
+
+
 def windows(mesh):
     """Gradients of many steps: the same bits however many states are kept, and a forecast of order 2."""
     dec, rng = hp.Decomposition(SHAPE, mesh.topology, 1), np.random.default_rng(5)
@@ -95,6 +103,16 @@ def windows(mesh):
         gathered = [each.gather() if isinstance(each, hp.Field) else np.array(each) for each in slopes]
         found.append(b"" if mesh.rank else b"".join(each.tobytes() for each in (*gathered, np.array(value))))
     assert found[0] == found[1] == found[2]
+    level = Level("network", 0, 0.0, 1e10)
+    twice = drift.repeated(4, Machine("slow memory", (level,), 0.0, 1.0))  # two in one pass
+    wide = [arg if isinstance(arg, float) else widened(arg) for arg in args]
+    assert twice.graph(*wide).joins
+    u, v = wide[:2]
+    for _ in range(4):
+        u, v = drift(u, v, 0.02, drag)
+    for one, other in zip(twice(*wide), (u, v), strict=True):
+        assert np.array_equal(one.interior, other.interior)
+    u, v = args[:2]
     resumed(mesh, args, mask, seen, found[0])
     changes = [whole(dec, mesh, rng), whole(dec, mesh, rng), 0.3, whole(dec, mesh, rng)]
     slope = sum(g * d if isinstance(d, float) else g.dot(d, repro=True) for g, d in zip(slopes, changes, strict=True))

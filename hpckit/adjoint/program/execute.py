@@ -83,7 +83,7 @@ class BoundProgram:
             elif outs[k] is None:
                 where = self.program.graph.faces[k]
                 found[k] = self.zeros(node if node.op in MADE else None, like[: self.grid.dims], where)
-        script, given = self._bound(inputs, found, filled, added)
+        script, given = self._bound(inputs, found, filled, added, seen is not None)
         numbers = script.run(given, {node: value for node, value in inputs.items() if not isinstance(value, Field)})
         if seen is not None:
             seen.update({node: script.field(slot, given) for node, slot in script.values.items()})
@@ -125,6 +125,7 @@ class BoundProgram:
         outs: Sequence[Field | None],
         filled: Sequence[Node],
         added: Sequence[Field | None],
+        apart: bool = False,
     ) -> tuple[Script, list[Field]]:
         """The script for fields like these, and the fields in its order."""
         given = [each for each in inputs.values() if isinstance(each, Field)]
@@ -135,10 +136,18 @@ class BoundProgram:
         own = tuple([node for node, value in inputs.items() if type(value) is np.ndarray and node.op == "number"])
         if own:
             self._require_members({node: inputs[node] for node in own})
-        key = halos, twice, tuple([each is not None for each in added]), filled, own, self._place.mesh.observer.on
+        key = (
+            halos,
+            twice,
+            tuple([each is not None for each in added]),
+            filled,
+            own,
+            apart,
+            self._place.mesh.observer.on,
+        )
         script = self._scripts.get(key)
         if script is None:
-            script = self._scripts[key] = Script(self._place, inputs, outs, filled, added, self._first)
+            script = self._scripts[key] = Script(self._place, inputs, outs, filled, added, self._first, apart)
         return script, given
 
     def _require_members(self, numbers: Mapping[Node, np.ndarray]) -> None:

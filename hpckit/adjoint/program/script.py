@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from hpckit.adjoint.networks import run_network
+from hpckit.adjoint.program.joined import add_joined
 from hpckit.adjoint.program.place import Numbers, Place, wall_value
 from hpckit.adjoint.program.stages import MADE, SweepPass, walls_of
 from hpckit.adjoint.transforms import ADDED_UP
@@ -34,7 +35,8 @@ ScriptTurn = tuple[Sequence[Field], Numbers]
 class Script:
     """The parts for fields like those given, and as often the same one. values: the slot of each array on the way.
 
-    first: for each output the number of the first that is equal to it.
+    first: for each output the number of the first that is equal to it. apart: every array on the way is a field, also
+    between stages that are joined.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class Script:
         filled: Sequence[Node],
         added: Sequence[Field | None],
         first: Sequence[int],
+        apart: bool = False,
     ) -> None:
         self._place = place
         self._compiled = not place.device.is_gpu
@@ -82,8 +85,14 @@ class Script:
                 results[node] = slot
             slot += 1
         self.values.update({node: results[node] for node in program.direct})
+        joined = program.joined if self._compiled and not apart and not self._own else ()
         for turn, stage in enumerate(program.stages):
+            if turn - 1 in joined:
+                continue
             self._exchange([node for node in stage.exchanged if node not in filled])
+            if turn in joined:
+                self._join(turn, results)
+                continue
             made: dict[Node, int] = {}
             for each, nodes in zip(stage.passes, program.targets(turn), strict=True):
                 self._sweep(each, nodes, results, made)
@@ -251,6 +260,24 @@ class Script:
             self._on_tape().sweep(each.sweep, [self._taped(slot) for slot in slots], blocks, box, rows)
         else:
             self._add(self._swept(each, slots, len(targets), box))
+
+    def _join(self, turn: int, results: Mapping[Node, int]) -> None:
+        """A stage and the next in one pass."""
+        place = self._place
+        program = place.program
+        (between,), (nodes,) = program.targets(turn), program.targets(turn + 1)
+        for node in nodes:
+            if node.op in MADE and node not in self.values:
+                self.values[node] = self._slot(place.kept(node, node))
+        slots = {node: self.values[node] if node.op in MADE else results[node] for node in nodes}
+        made = [(self._taped(slots[node]), place.block(self._models[slots[node]])) for node in nodes]
+        passes = program.stages[turn].passes[0], program.stages[turn + 1].passes[0]
+
+        def taped(leaf: Node) -> tuple[int, Any]:
+            slot = self.values[leaf]
+            return self._taped(slot), place.block(self._models[slot])
+
+        add_joined(self._on_tape(), place, passes, between, made, taped)
 
     def _swept(self, each: SweepPass, slots: Sequence[int], targets: int, box: Box) -> Part:
         place, own = self._place, [node for node in each.sweep.numbers if node in self._own]
