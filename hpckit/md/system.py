@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from hpckit.kernels.particles.integrate.dispatch import dilate
 from hpckit.kernels.particles.records.dispatch import types_of, weigh
 from hpckit.md.bridges.ase_potential import AseForces, AsePotential
 from hpckit.md.bridges.brick import BrickForces, BrickPotential
+from hpckit.md.external.contributions import Biased, Chosen, External
 from hpckit.md.forces import Forces, PairForces
 from hpckit.md.granular.contacts import SphereForces, Spheres
 from hpckit.md.interaction import Interaction
@@ -49,30 +50,6 @@ FORCES: dict[type, Any] = {
     Charged: ChargedForces,
     Spheres: SphereForces,
 }
-
-
-class External(Protocol):
-    """Adds external forces to those of pairs: `hpckit.md.external.fields`."""
-
-    def add(self, system: System, measure: bool) -> None:
-        """Add to `system.particles.forces`, and with `measure` to the energies, of this rank."""
-
-
-class Chosen(Protocol):
-    """Some of the particles: `hpckit.md.external.groups`."""
-
-    def slots(self, system: System) -> Any:
-        """Which slots of this rank have its particles."""
-
-
-class Biased(Protocol):
-    """Adds forces by collective variables: `hpckit.md.external.biases`."""
-
-    def attach(self, system: System) -> None:
-        """Collective, after a rebuild: find the slots."""
-
-    def add(self, system: System, measure: bool) -> None:
-        """Collective: add to the forces, and with `measure` to energies and virials, of this rank."""
 
 
 class System:
