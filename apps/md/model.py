@@ -123,6 +123,7 @@ def make_system(config: Config, start: Start, comm: MPI.Intracomm, timer: PhaseT
         inner=config.dynamics.inner,
     )
     system.dims, system.margins = config.system.dims, start.margins
+    system.neighbors.keeps_skin = bool(system.margins)  # the volume is that of LAMMPS, with its lists
     bind_groups(system, config, start)
     system.biases = biases_of(config, start)
     system.load(start.packed(comm))

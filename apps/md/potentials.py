@@ -209,7 +209,7 @@ def _embedded(config: Config, types: int) -> EmbeddedAtoms:
     if found.types != types:
         raise InputError(
             f"{config.interaction.file} gives embedded atoms of {found.types} types, and there are {types}",
-            do="give interaction.elements, one for each type (of a funcfl file there is one type)",
+            do="give interaction.elements, one for each type (of a funcfl file its name without ending, for each)",
         )
     return found
 

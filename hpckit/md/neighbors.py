@@ -78,6 +78,7 @@ class NeighborList:
         self._clear: tuple[np.ndarray, np.ndarray] | None = None  # corners between which no ghost lies, if not a domain
         self.stretch = AS_BUILT  # of the box since the last rebuild: factors of its edges, or a map [3, 3] of places
         self.next_skin: float | None = None  # of the next rebuild, where it is known
+        self.keeps_skin = False  # whether lists reach no farther than asked, so that steps of rebuilds are known
         self.near = self.reach  # up to where neighbors come first in lists
         self.moved2 = math.inf  # the square of the largest move since the rebuild, while it is known
 
@@ -190,7 +191,7 @@ class NeighborList:
         """
         lanes, least = LANES[self._form.kind], self._cutoff + self._least
         skin = near = self._least
-        if self._by_distance and not self._device.is_gpu and per_cube:
+        if self._by_distance and not self._device.is_gpu and per_cube and not self.keeps_skin:
             vectors = math.ceil(max(1.0, per_cube * least**3 - excluded) / lanes)
             widest, closer = (
                 ((max(0.0, count - SPREAD * (count + excluded) - 1.0) + excluded) / per_cube) ** (1 / 3) - self._cutoff

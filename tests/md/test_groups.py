@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from conftest import by_day
 from lammps_runs import needs_lammps, run_lammps
 from mpi4py import MPI
 
@@ -103,6 +104,98 @@ run 85
 """
 
 
+# A crack and an indenter that comes down; types 2 and 3 do not see each other.
+INDENTED = """dimension 2
+boundary s s p
+neighbor 0.3 bin
+neigh_modify delay 5
+lattice hex 0.93
+region box block 0 16 0 9 -0.25 0.25
+create_box 4 box
+create_atoms 1 box
+mass * 1.0
+pair_style lj/cut 2.5
+pair_coeff * * 1.0 1.0 2.5
+region bottom block INF INF INF 1.25 INF INF
+group lower region bottom
+group mobile subtract all lower
+region a block INF 5 4.5 INF INF INF
+region b block INF 5 INF 4.5 INF INF
+group a region a
+group b region b
+set group a type 2
+set group b type 3
+set group lower type 4
+compute new mobile temp
+velocity mobile create 0.05 887723 temp new
+velocity mobile ramp vy 0.0 0.3 y 1.25 8.75 sum yes
+velocity mobile zero angular
+fix 1 all nve
+fix 2 lower setforce NULL 0.0 0.0
+timestep 0.003
+variable k equal 100.0/xlat
+variable y equal "11.9*ylat - step*dt*1.5*ylat"
+fix 4 all indent $k sphere 10 v_y 0 5.0
+fix 5 mobile indent 10.0 cylinder z 9.0 8.0 11.0 side in units box
+fix 6 all indent 20.0 plane y 8.4 hi
+fix 7 all enforce2d
+neigh_modify exclude type 2 3
+thermo 20
+thermo_style custom step temp ke pe etotal press
+thermo_modify norm no format float %.16g temp new
+run 160
+"""
+
+# A metal that is sheared, with its velocities changed between two runs.
+SHEARED = """boundary s s p
+lattice fcc 0.9
+region box block 0 5 0 4 0 2.828427
+create_box 2 box
+lattice fcc 0.9 orient x 1 0 0 orient y 0 1 1 orient z 0 -1 1 origin 0.5 0 0
+create_atoms 1 box
+mass 1 1.0
+mass 2 1.5
+pair_style lj/cut 2.5
+pair_coeff * * 1.0 1.0
+neighbor 0.3 bin
+neigh_modify delay 5
+region bottom block INF INF INF 0.7 INF INF
+region top block INF INF 2.1 INF INF INF
+group lower region bottom
+group upper region top
+group boundary union lower upper
+group mobile subtract all boundary
+set group lower type 2
+compute new3d mobile temp
+compute new2d mobile temp/partial 0 1 1
+velocity mobile create 0.5 5812775 temp new3d
+fix 1 all nve
+fix 2 boundary setforce 0.0 0.0 0.0
+fix 3 mobile temp/rescale 10 0.5 0.5 0.01 1.0
+fix_modify 3 temp new3d
+thermo 20
+thermo_style custom step temp ke pe etotal press
+thermo_modify norm no format float %.16g temp new3d
+run 60
+velocity upper set 1.0 0 0
+velocity mobile ramp vx 0.0 1.0 y 0.7 2.1 sum yes
+unfix 3
+fix 3 mobile temp/rescale 10 0.5 0.5 0.01 1.0
+fix_modify 3 temp new2d
+thermo_modify temp new2d
+run 60
+velocity all zero linear
+velocity mobile zero angular
+velocity mobile create 0.3 887 temp new3d sum yes mom yes rot yes dist gaussian
+velocity mobile scale 0.6
+velocity lower set NULL 0.3 NULL sum yes units box
+run 80
+"""
+
+
+TEXTS = {"plane": COUETTE, "parts": PARTS, "indented": INDENTED, "sheared": SHEARED}
+
+
 def tables(output):
     """All rows of the thermo tables that LAMMPS printed."""
     rows, reading = [], False
@@ -115,9 +208,10 @@ def tables(output):
 
 
 @needs_lammps
-@pytest.mark.parametrize("text", [COUETTE, PARTS], ids=["plane", "parts"])
-def test_what_acts_on_groups_is_that_of_lammps_on_any_ranks_and_from_a_checkpoint(tmp_path, mpirun, text):
-    """Temperatures and pressures too, which are those of a group; 27 steps are between two lists."""
+@pytest.mark.parametrize("name", by_day(TEXTS, "parts", "indented", "sheared"))
+def test_what_acts_on_groups_is_that_of_lammps_on_any_ranks_and_from_a_checkpoint(tmp_path, mpirun, name):
+    """Temperatures and pressures too, which are those of a group, and an indenter that moves with the steps."""
+    text = TEXTS[name]
     expected = tables(run_lammps(tmp_path, text))
     (tmp_path / "in.it").write_text(text)
     run(MPI.COMM_SELF, tmp_path, ["it"])
@@ -128,8 +222,8 @@ def test_what_acts_on_groups_is_that_of_lammps_on_any_ranks_and_from_a_checkpoin
     run(MPI.COMM_SELF, tmp_path, ["it"], again=93)
     mpirun(3, "md_groups.py", tmp_path, "it", timeout=200)
     for other in ("it-1-again", "it-3"):
-        for name, values in np.load(tmp_path / f"{other}.npz").items():
-            np.testing.assert_array_equal(values, found[name], err_msg=f"{other}: {name}")
+        for key, values in np.load(tmp_path / f"{other}.npz").items():
+            np.testing.assert_array_equal(values, found[key], err_msg=f"{other}: {key}")
 
 
 GROUPED = """app = "md"
@@ -224,6 +318,10 @@ def test_a_group_without_particles_is_named(tmp_path):
         ("fix 5 folw setforce 0 0 0", "no group folw"),
         ("fix 5 flow gravity 1 vector 0 0 1", "known is the group all"),
         ("fix_modify 3 temp mobile", "fix_modify 3"),
+        ("variable a equal step*step\nfix 5 all indent 1 sphere v_a 0 0 1", "grow evenly"),
+        ("fix 5 all indent 1 cone z 0 0 1 1 1 1", "known are K and sphere"),
+        ("run 1\nvelocity flow set 1 2", "known are create"),
+        ("run 1\nvelocity folw set 1 2 0", "no group folw"),
         ("thermo_modify temp nothing", "known are computes"),
         ("compute c flow temp/com\nthermo_modify temp c", "known are computes"),
         ("fix 5 all gravity 1 vector 0 1 0", "before fix setforce"),

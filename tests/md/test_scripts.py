@@ -760,8 +760,6 @@ def test_velocities_lose_their_mean_or_all_between_two_runs(tmp_path):
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("run 10\nvelocity all scale 1.0\nvelocity all zero linear", "without scale"),
-        ("run 10\nvelocity all zero linear\nvelocity all scale 1.0", "alone between two runs"),
         ("compute t all temp/com\nvelocity all create 1.0 7 temp t", "known is a compute t all temp"),
         ("group one type 1\ncompute t one temp\nvelocity all create 1.0 7 temp t", "known is a compute t all temp"),
         ("dump 1 all xyzzy 10 file", "known are atom"),

@@ -24,7 +24,7 @@ OPTIONS["npt"] = OPTIONS["nvt"] | OPTIONS["nph"]
 RELAX = "box/relax"
 HOLDS = ("shake", "rattle")
 GRAVITY, WALL = OUTSIDE = ("gravity", "wall/lj93")  # act from outside
-PUSHES = ("setforce", "addforce", "aveforce", "spring", "enforce2d")  # on groups
+PUSHES = ("setforce", "addforce", "aveforce", "spring", "indent", "enforce2d")  # on groups
 MEASURES = ("ave/", "balance", "print", "store/", "vector")  # fixes that measure, print, or balance ranks
 RIGID = ("rigid", "rigid/small", "rigid/nve", "rigid/nve/small")
 CORRECTIONS = {

@@ -10,7 +10,7 @@ from typing import Any
 
 from hpckit.apps.md.lammps import granular
 from hpckit.apps.md.lammps.fixes import is_number
-from hpckit.apps.md.lammps.state import ScriptState
+from hpckit.apps.md.lammps.state import ScriptMistake, ScriptState
 from hpckit.apps.md.settings.interaction import Rule, mixed_length
 from hpckit.io.particles.lammps_eam import read_eam
 
@@ -85,10 +85,25 @@ class ForceCommands:
             raise ValueError(f"there is no pair_coeff of {', '.join(f'{k} {k}' for k in missing)}")
         if name in ("lj/cut", "lj/charmm"):
             self._lennard_jones(given, types, name == "lj/charmm")
+            self._leave_out(name)
         elif name == "table":
             self._table(given)
         else:
             self._with_parameters(given, PARAMETERS[name])
+
+    def _leave_out(self, name: str) -> None:
+        """Pairs of types that `neigh_modify exclude` names have no forces."""
+        given = self.script.section("interaction")
+        for a, b, line in self.script.apart:
+            if name != "lj/cut" or given.get("tail") or self.script.section("coulomb").get("kind"):
+                self.script.mistakes.append(
+                    ScriptMistake(line, "neigh_modify exclude type: known of lj/cut without charges and tail")
+                )
+                return
+            others = [pair for pair in given.get("pairs", []) if pair["types"] != [a, b]]
+            cutoff = next((pair.get("cutoff") for pair in given.get("pairs", []) if pair["types"] == [a, b]), None)
+            pair = {"types": [a, b], "epsilon": 0.0, "sigma": 1.0, "cutoff": cutoff or given["cutoff"]}
+            self.script.set("interaction.pairs", [*others, pair], line)
 
     def _pair_style(self, style: str, *rest: str) -> None:
         if style == "hybrid/overlay":
@@ -213,6 +228,9 @@ class ForceCommands:
         self.script.set("interaction.file", str(self.script.file(rest[0])))
         if self.style[0] == "eam":
             self._masses_of_file(rest[0], ())
+            if self.script.types > 1:
+                name = read_eam(self.script.file(rest[0])).elements[0]
+                self.script.set("interaction.elements", [name] * self.script.types)
             return
         if self.style[0] == "snap":
             if len(rest) < 3:

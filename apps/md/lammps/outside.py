@@ -11,6 +11,8 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
 from hpckit.apps.md.lammps.fixes import GRAVITY, PUSHES, WALL, Fix, Settings, is_number
 
 FACES = {
@@ -25,9 +27,9 @@ OPTIONS = {"units": ("lattice", "box"), "fld": ("no",), "pbc": ("no",)}  # of wa
 ANGLES = {"vector": 3, "chute": 1, "spherical": 2}  # numbers of a direction
 
 
-def outside_of(given: Iterable[Fix], minimizes: bool, energy: float) -> Settings:
+def outside_of(given: Iterable[Fix], minimizes: bool, energy: float, spacing: np.ndarray, dt: float) -> Settings:
     """The settings of all such fixes; a minimization has no gravity. energy: that of mass times velocity squared, in
-    the units of the script.
+    the units of the script; spacing: what counts as one; dt: the time step.
     """
     fields = [fix for fix in given if fix.words[0] == GRAVITY and not minimizes]
     walls = [fix for fix in given if fix.words[0] == WALL]
@@ -43,22 +45,57 @@ def outside_of(given: Iterable[Fix], minimizes: bool, energy: float) -> Settings
         late = [fix.words[0] for fix in (*fields, *walls) if fix.number > first]
         if late:
             raise ValueError(f"fix {late[0]}: give it before fix setforce and aveforce")
-        acting = [{**pushed(fix.words[0], fix.words[1:]), "group": fix.group} for fix in pushes]
+        acting = [{**pushed(fix.words[0], fix.words[1:], spacing, dt), "group": fix.group} for fix in pushes]
         yield "dynamics.pushes", acting, pushes[-1].line
 
 
 def require_readable(style: str, words: list[str]) -> None:
     """Raise `ValueError` for words of such a fix that hpckit cannot read."""
     if style in PUSHES:
-        pushed(style, words)
+        pushed(style, words, np.ones(3), 1.0)
         return
     (acceleration if style == GRAVITY else walls_of)(words)
 
 
-def pushed(style: str, words: list[str]) -> dict[str, Any]:
+def indenter(words: list[str], spacing: np.ndarray, dt: float) -> dict[str, Any]:
+    """What `fix indent` says, as settings: a place that is a variable has its value and what it grows by in a step, as
+    A:B, which are lengths. Raises `ValueError`.
+    """
+    known = "K and sphere X Y Z R, cylinder DIM A B R, plane DIM PLACE lo or hi; side in or out; units"
+    refused = ValueError(f"fix indent {' '.join(words)}: known are {known}, with variables that grow evenly with step")
+    stiffness, shape, *rest = words
+    options = dict(zip(rest[4 if shape != "plane" else 3 :: 2], rest[5 if shape != "plane" else 4 :: 2], strict=False))
+    given, left = (rest[:3], rest[3:]) if shape == "plane" else (rest[:4], rest[4:])
+    axis = given.pop(0) if shape in ("cylinder", "plane") and given else "z"
+    side = given.pop() if shape == "plane" and given else ""
+    sound = is_number(stiffness) and axis in ("x", "y", "z") and len(left) == 2 * len(options)
+    sound = sound and len(given) == {"sphere": 4, "cylinder": 3, "plane": 1}.get(shape, -1)
+    sound = sound and (shape != "plane" or side in ("lo", "hi")) and options.keys() <= {"side", "units"}
+    sound = sound and options.get("side", "out") in ("in", "out") and options.get("units", "box") in ("box", "lattice")
+    if not sound or not all(is_number(part) for word in given for part in word.split(":")):
+        raise refused
+    steps = np.ones(3) if options.get("units") == "box" else spacing
+    dims = {"sphere": [0, 1, 2], "plane": ["xyz".index(axis)]}.get(shape, [k for k in range(3) if "xyz"[k] != axis])
+    place, moving = [0.0] * 3, [0.0] * 3
+    for dim, word in zip(dims, given, strict=False):
+        value, _, growth = word.partition(":")
+        place[dim] = float(value) * (1.0 if growth else float(steps[dim]))
+        moving[dim] = float(growth or 0.0) / dt
+    found: dict[str, Any] = {"kind": shape, "stiffness": float(stiffness), "place": place, "moving": moving}
+    if shape != "plane":
+        radius, _, growth = given[-1].partition(":")
+        if growth and float(growth):
+            raise refused
+        found["length"] = float(radius) * (1.0 if growth else float(steps[0]))
+    return {**found, "axis": axis, "inside": options.get("side") == "in" or side == "hi"}
+
+
+def pushed(style: str, words: list[str], spacing: np.ndarray, dt: float) -> dict[str, Any]:
     """What a fix says that acts on a group, as settings. Raises `ValueError`."""
     if style == "enforce2d" and not words:
         return {}
+    if style == "indent":
+        return indenter(words, spacing, dt)
     first, numbers = (words[:2], words[2:]) if style == "spring" else ([], words)
     if style == "addforce" and numbers[3:] == ["every", "1"]:
         numbers = numbers[:3]

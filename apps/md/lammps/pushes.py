@@ -28,9 +28,9 @@ def velocity_of(words: list[str], spacing: np.ndarray) -> Step:
     if style == "ramp":
         sound = sound and given[0] in ("vx", "vy", "vz") and given[3] in ("x", "y", "z")
     if style == "zero":
-        sound = sound and given == ["linear"]
+        sound = sound and given[0] in ("linear", "angular")
     if not sound:
-        every = "create T SEED, set VX VY VZ, ramp VDIM LOW HIGH DIM LOW HIGH, scale T, zero linear"
+        every = "create T SEED, set VX VY VZ, ramp VDIM LOW HIGH DIM LOW HIGH, scale T, zero linear or angular"
         raise ValueError(f"velocity {' '.join(words)}: known are {every}; mom, rot, dist, loop, sum, temp, units")
     steps = np.ones(3) if options.get("units") == "box" else spacing
     if style == "create":
@@ -52,7 +52,45 @@ def velocity_of(words: list[str], spacing: np.ndarray) -> Step:
         return ramp
     if style == "scale":
         return lambda made: _scale(made, made.group(group), made.velocities, float(given[0]))
-    return lambda made: _set(made, made.group(group), _still(made, made.group(group), made.velocities), {})
+    away = _still if given == ["linear"] else _unturned
+    return lambda made: _set(made, made.group(group), away(made, made.group(group), made.velocities), {})
+
+
+def change_of(words: list[str], spacing: np.ndarray) -> dict[str, Any]:
+    """What the command velocity does between two runs, as settings. Raises `ValueError`."""
+    velocity_of(words, spacing)
+    group, style, *rest = words
+    count = {"create": 2, "set": 3, "ramp": 6, "scale": 1, "zero": 1}[style]
+    given, options = rest[:count], dict(zip(rest[count::2], rest[count + 1 :: 2], strict=False))
+    steps = np.ones(3) if options.get("units") == "box" else spacing
+    found: dict[str, Any] = {"group": group, "add": True} if options.get("sum") == "yes" else {"group": group}
+    if style == "zero":
+        return {"kind": "still" if given == ["linear"] else "unturned", **found}
+    if style == "scale":
+        return {"kind": "scale", **found, "temperature": float(given[0])}
+    if style == "create":
+        drawn_as = "lammps_geom" if options.get("loop") == "geom" else "lammps"
+        drawn_as += "_gaussian" if options.get("dist") == "gaussian" else ""
+        flags = {"momentum": options.get("mom", "yes"), "rotation": options.get("rot", "no")}
+        remove = [name for name, flag in flags.items() if flag == "yes"]
+        what = {"temperature": float(given[0]), "seed": int(given[1]), "draw": drawn_as, "remove": remove}
+        return {"kind": "draw", **found, **what}
+    if style == "set":
+        along = [axis for axis, word in zip("xyz", given, strict=True) if word != "NULL"]
+        values = [0.0 if word == "NULL" else float(word) * float(s) for word, s in zip(given, steps, strict=True)]
+        return {"kind": "set", **found, "velocity": values, "along": along}
+    dim, across = "xyz".index(given[0][1]), "xyz".index(given[3])
+    low, high = ([float(word) * float(steps[dim]) if k == dim else 0.0 for k in range(3)] for word in given[1:3])
+    ends = [float(word) * float(steps[across]) for word in given[4:]]
+    return {
+        "kind": "ramp",
+        **found,
+        "velocity": low,
+        "last": high,
+        "along": [given[0][1]],
+        "across": given[3],
+        "between": ends,
+    }
 
 
 def _weights(made: Made, chosen: np.ndarray) -> np.ndarray:
@@ -71,12 +109,7 @@ def _create(made: Made, chosen: np.ndarray, temperature: float, seed: int, optio
     if options.get("mom", "yes") == "yes":
         v = _still(made, chosen, v)
     if options.get("rot") == "yes":
-        m = _weights(made, chosen)
-        places = made.positions + made.cell.shifts(made.images)
-        arms = places - m @ places / m.sum()
-        spread = (arms * m[:, None]).T @ arms
-        inertia = np.trace(spread) * np.eye(3) - spread
-        v = v - np.cross(np.linalg.solve(inertia, m @ np.cross(arms, v)), arms)
+        v = _unturned(made, chosen, v)
     before = made.velocities.copy()
     _scale(made, chosen, v, temperature)
     if options.get("sum") == "yes":
@@ -96,6 +129,17 @@ def _still(made: Made, chosen: np.ndarray, v: np.ndarray) -> np.ndarray:
     """Velocities without the mean one of a group."""
     m = _weights(made, chosen)
     return np.asarray(v - m @ v / m.sum())
+
+
+def _unturned(made: Made, chosen: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """Velocities without the rotation of a group about its center of mass."""
+    m = _weights(made, chosen)
+    places = made.positions + made.cell.shifts(made.images)
+    arms = places - m @ places / m.sum()
+    spread = (arms * m[:, None]).T @ arms
+    inertia = np.trace(spread) * np.eye(3) - spread
+    turn = np.linalg.lstsq(inertia, m @ np.cross(arms, v), rcond=1e-12)[0]
+    return np.asarray(v - np.cross(turn, arms))
 
 
 def _set(made: Made, chosen: np.ndarray, values: np.ndarray, options: dict[str, Any]) -> None:

@@ -32,6 +32,7 @@ from hpckit.plan.particles.snapshot import Snapshot
 ENDINGS = (".in", ".lmp", ".lmps", ".lammps")
 MOST_BYTES, MOST_LINES = 1 << 20, 100_000  # of a file; executed, with those of loops
 MOST_DEEP = 16  # files in files
+FAR_STEP = 1 << 20  # at which a variable that grows evenly is looked at
 # Operators of two values, those that bind least first; of one kind the left one first, in powers too.
 OPERATORS: tuple[dict[str, Callable[[Any, Any], Any]], ...] = (
     {"||": lambda a, b: bool(a) or bool(b), "|^": lambda a, b: bool(a) != bool(b)},
@@ -150,6 +151,7 @@ class _Execution:
         self.done = 0  # lines so far
         self.depth = 0  # of files in files
         self.is_over = False  # by quit
+        self.step = -1  # in formulas, where it has a value
 
     def run(self) -> None:
         """Execute all lines; mistakes are in `commands`."""
@@ -192,8 +194,29 @@ class _Execution:
         elif name == "quit":
             self.is_over = True
         elif name != "label":
+            if name == "fix":
+                words = [self._grown(word) if word.startswith("v_") else word for word in words]
             self.commands.do(number, words)
         return None
+
+    def _grown(self, word: str) -> str:
+        """A variable of a fix: its value, or A:B where it grows evenly with the step, from A by B in each; else the
+        word itself.
+        """
+        values = []
+        try:
+            for self.step in (0, 1, FAR_STEP):
+                values.append(float(self._value(word[2:])))
+        except ValueError:
+            return word
+        finally:
+            self.step = -1
+        first, second, last = values
+        if first == second == last:
+            return f"{first:.17g}"
+        slope = (last - first) / FAR_STEP
+        even = abs(first + slope - second) <= 1e-12 * max(abs(first), abs(second))
+        return f"{first:.17g}:{slope:.17g}" if even else word
 
     def _include(self, number: int, words: list[str]) -> None:
         """Execute the lines of another file; what is wrong in it is told with the line that includes it."""
@@ -331,7 +354,10 @@ class _Execution:
             return float(token)
         if token.startswith("v_"):
             return float(self._value(token[2:]))
-        return {"PI": math.pi, "dt": self.commands.motion.dt}[token]
+        if token == "step" and self.step >= 0:
+            return float(self.step)
+        x, y, z = map(float, self.commands.script.making.spacing)
+        return {"PI": math.pi, "dt": self.commands.motion.dt, "xlat": x, "ylat": y, "zlat": z}[token]
 
 
 def _tokens(text: str, form: re.Pattern[str]) -> list[str]:

@@ -15,6 +15,7 @@ from hpckit.apps.md.lammps.fixes import (
     OF_GROUPS,
     OUTSIDE,
     PUSHES,
+    RIGID,
     Fix,
     deformed,
     motion_of,
@@ -24,7 +25,7 @@ from hpckit.apps.md.lammps.granular import FIXES as OF_SPHERES
 from hpckit.apps.md.lammps.granular import FREEZE, ROLLING
 from hpckit.apps.md.lammps.outside import outside_of, require_readable
 from hpckit.apps.md.lammps.particles import MAKERS, ParticleCommands
-from hpckit.apps.md.lammps.pushes import velocity_of
+from hpckit.apps.md.lammps.pushes import change_of, velocity_of
 from hpckit.apps.md.lammps.state import ScriptMistake, ScriptState
 from hpckit.apps.md.molecules.settings import IN_WAVES
 from hpckit.apps.md.motion.settings import ANEW
@@ -166,13 +167,19 @@ class MotionCommands:
         if words[:2] == ("exclude", "group") and len(words) == 4 and words[2] == words[3]:
             self.apart.append((words[2], self.script.number))
             return
+        if words[:2] == ("exclude", "type") and len(words) == 4:
+            a, b = sorted(map(int, words[2:]))
+            self.script.apart.append((a, b, self.script.number))
+            return
         for key, value in zip(words[::2], words[1::2], strict=True):
             if key in ("every", "delay"):
                 self.script.set(f"neighbors.{key}", int(value))
             elif key == "check":
                 self.script.set("neighbors.check", value == "yes")
             elif key not in ("one", "page", "cluster", "binsize") and (key, value) != ("once", "no"):
-                raise ValueError(f"neigh_modify {key}: known are every, delay, check, one, page and exclude group")
+                raise ValueError(
+                    f"neigh_modify {key}: known are every, delay, check, one, page, and exclude type and group"
+                )
 
     def _velocity(self, group: str, style: str, *rest: str) -> None:
         self._require_temperature(group, rest)
@@ -190,6 +197,11 @@ class MotionCommands:
                 self.script.moved = True
             if self.script.moved:
                 return
+        if self.stages and (self.velocity.get("changes") or not self._is_plain(group, style, rest)):
+            self.particles.choose(group)
+            change = change_of([group, style, *rest], making.spacing)
+            self.velocity = {**self.velocity, "changes": [*self.velocity.get("changes", []), change]}
+            return
         known = {"create": 2, "scale": 1, "zero": 1}.get(style, 9)
         if group != "all" or len(rest) < known or (style == "scale" and not self.stages):
             raise ValueError(
@@ -231,6 +243,13 @@ class MotionCommands:
             self.script.set(f"system.{key}", value)
         if "file" in self.script.section("system"):
             self.script.set("system.velocities", "draw")
+
+    def _is_plain(self, group: str, style: str, words: tuple[str, ...]) -> bool:
+        """Whether a stage has a word of its own for what a velocity between two runs does."""
+        held = any(fix.words[0] in (*HOLDS, *RIGID) for fix in self.fixes.values())
+        if self.velocity and style != "create" and not held:
+            return self.velocity.get("velocities") == "draw" and words[:1] == ("linear",)
+        return group == "all" and (style in ("create", "scale") or words[:1] == ("linear",)) and "sum" not in words
 
     def _require_temperature(self, group: str, words: tuple[str, ...]) -> None:
         """Raise `ValueError` for a temperature other than that of the group itself."""
@@ -419,7 +438,7 @@ class MotionCommands:
         if "fix" not in self.script.failed:
             energy = UNITS[self.script.units].energy
             for key, value, line in (
-                *outside_of(outside, minimizes, energy),
+                *outside_of(outside, minimizes, energy, self.script.making.spacing, self.dt),
                 *motion_of(inside, minimizes, self._unit_of(inside)),
             ):
                 settings[key], lines[key] = value, line

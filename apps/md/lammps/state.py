@@ -48,6 +48,7 @@ class ScriptState:
     masses: dict[int, float] = field(default_factory=dict)  # of types, by the last command that says them
     computes: dict[str, tuple[str, ...]] = field(default_factory=dict)  # their groups, styles and words
     named: list[str] = field(default_factory=list)  # the groups on which something acts
+    apart: list[tuple[int, int, int]] = field(default_factory=list)  # types whose pairs are left out, and lines
     started: bool = False  # whether a run was there
     late: set[str] = field(default_factory=set)  # groups that hang on where particles are after a run
     counts: dict[str, int] = field(default_factory=dict)  # types of bonds, angles, …

@@ -11,7 +11,7 @@ from hpckit.apps.md.config import Config
 from hpckit.apps.md.motion.groups import ALL, CountedOf, named_in
 from hpckit.apps.md.start import Start
 from hpckit.md.external.fields import ExternalFields, Wall
-from hpckit.md.external.groups import Flat, ParticleGroup, Push, Tether, Warmth
+from hpckit.md.external.groups import Flat, Indenter, ParticleGroup, Push, Tether, Warmth
 from hpckit.md.granular.rolling import Rolling
 from hpckit.md.motion.barostats import MTK, CellRescaling
 from hpckit.md.motion.corrections import Corrected, Rescaling, Stilling, WeakCoupling
@@ -206,7 +206,11 @@ def external_of(config: Config, start: Start) -> ExternalFields | None:
     pushes: list[Any] = []
     for each in given.pushes:
         group, along = group_of(start, each.group), _dims(each.along)
-        if each.kind == "tether":
+        if each.kind in ("sphere", "cylinder", "plane"):
+            per_step = np.array(each.moving) * config.time.dt
+            shape = each.kind, "xyz".index(each.axis), each.inside
+            pushes.append(Indenter(group, *shape, each.stiffness, np.array(each.place), per_step, each.length))
+        elif each.kind == "tether":
             pushes.append(Tether(group, each.stiffness, each.place, along, each.length))
         else:
             pushes.append(Push(each.kind, group, each.force, along))

@@ -50,16 +50,53 @@ class CountedOf(Section):
 class PushOn(Section):
     """A force from outside on a group. It is in neither energy nor pressure."""
 
-    kind: Literal["set", "add", "average", "tether"] = Field(
+    kind: Literal["set", "add", "average", "tether", "sphere", "cylinder", "plane"] = Field(
         description="set: in place of what others do to each particle; add: to that; average: the mean of that over"
-        " the group, and `force`; tether: a spring from the center of mass of the group to `place`"
+        " the group, and `force`; tether: a spring from the center of mass of the group to `place`; sphere, cylinder,"
+        " plane: an indenter with stiffness times squared depth"
     )
     group: str = Field(ALL, description="the group")
     force: tuple[float, float, float] = Field((0.0, 0.0, 0.0), description="force on each particle; not of a tether")
     along: tuple[Axis, ...] = Field(AXES, min_length=1, description="dims in which it acts")
-    stiffness: float = Field(0.0, ge=0, description="of a tether: force per length")
-    place: tuple[float, float, float] = Field((0.0, 0.0, 0.0), description="of a tether: where it is held")
-    length: float = Field(0.0, ge=0, description="of a tether: its length at rest")
+    stiffness: float = Field(0.0, ge=0, description="of a tether: force per length; of indenters: per squared length")
+    place: tuple[float, float, float] = Field(
+        (0.0, 0.0, 0.0), description="where a tether is held; the middle of an indenter, a place of a plane"
+    )
+    length: float = Field(0.0, ge=0, description="of a tether: its length at rest; radius of a sphere or cylinder")
+    moving: tuple[float, float, float] = Field((0.0, 0.0, 0.0), description="velocity of an indenter")
+    axis: Axis = Field("z", description="dim of a cylinder, or normal to a plane")
+    inside: bool = Field(
+        False, description="whether particles are kept within a sphere or cylinder, or below a plane; else out of it"
+    )
+
+
+class VelocityOf(Section):
+    """What becomes of the velocities of a group before a stage."""
+
+    kind: Literal["draw", "scale", "set", "ramp", "still", "unturned"] = Field(
+        description="draw: at random, of a temperature; scale: to a temperature; set: to `velocity`; ramp: from"
+        " `velocity` to `last`, evenly `between` two places; still: without their mean, by mass; unturned: without the"
+        " rotation of the group"
+    )
+    group: str = Field(ALL, description="the group")
+    temperature: float = Field(0.0, ge=0, description="temperature of draw and scale")
+    seed: int = Field(87287, ge=0, description="random seed of draw")
+    draw: Literal["lammps", "lammps_geom", "lammps_gaussian", "lammps_geom_gaussian"] = Field(
+        "lammps", description="drawn as by system.draw"
+    )
+    remove: tuple[Literal["momentum", "rotation"], ...] = Field(("momentum",), description="from drawn velocities")
+    velocity: tuple[float, float, float] = Field((0.0, 0.0, 0.0), description="velocity of set, the first one of ramp")
+    last: tuple[float, float, float] = Field((0.0, 0.0, 0.0), description="the other velocity of ramp")
+    along: tuple[Axis, ...] = Field(AXES, min_length=1, description="dims of set and ramp")
+    across: Axis = Field("x", description="dim along which ramp grows")
+    between: tuple[float, float] = Field((0.0, 1.0), description="where ramp begins and ends")
+    add: bool = Field(False, description="whether this is added to the velocities before")
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.kind == "ramp" and self.between[0] == self.between[1]:
+            raise ValueError(f"between is {list(self.between)}: a ramp needs two places")
+        return self
 
 
 class CorrectionOf(Section):

@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from hpckit.apps.md.molecules.settings import Constraints
-from hpckit.apps.md.motion.groups import ALL, Axis, CorrectionOf, CountedOf, PushOn
+from hpckit.apps.md.motion.groups import ALL, Axis, CorrectionOf, CountedOf, PushOn, VelocityOf
 from hpckit.errors import InputError
 from hpckit.io.settings import Section
 from hpckit.md.motion.deformation import Change, named
@@ -188,6 +188,9 @@ class Stage(Section):
     all_freedom: bool = Field(False, description="of drawn or scaled velocities, as system.all_freedom")
     goes_on: bool = Field(
         False, description="thermostats and barostats that are named here go on from the last state of their kind"
+    )
+    changes: tuple[VelocityOf, ...] = Field(
+        (), description="changes of velocities of groups after that, in their order"
     )
     dynamics: Dynamics | None = Field(None, description="how the particles move, anew")
     barostat: Barostat | None = Field(None, description="the pressure that is held, anew")

@@ -11,6 +11,7 @@ from hpckit.apps.md.config import Config
 from hpckit.apps.md.molecules.electrostatics import charged, long_range
 from hpckit.apps.md.molecules.topology import bonds_of, constraints_of, terms_of
 from hpckit.apps.md.motion.dynamics import bind_groups, dynamics_of, proper_of
+from hpckit.apps.md.motion.velocities import change_velocities
 from hpckit.apps.md.start import Start, without_momentum
 from hpckit.io.checkpoint.state import Piece, Restored, State
 from hpckit.kernels.particles.records.dispatch import types_of
@@ -78,6 +79,8 @@ class Stages:
             take_rows(system, self._aside, system.particles.velocities)
         if stage.velocities != "keep":
             self._set_velocities(config, stage.velocities)
+        for each in stage.changes:
+            change_velocities(system, self.start, each)
         self._set_aside()
         system.rebuild()
         system.compute(measure=True)

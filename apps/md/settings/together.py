@@ -188,6 +188,13 @@ def _wrong_stages(it: Settings) -> Iterator[str]:
             yield f"stage {number} goes on from {each.mover}, but before it are {known}"
         movers.add(each.mover)
         yield from (f"in stage {number} of {len(staged)}: {problem}" for problem in problems(each))
+    names = [ALL, *(each.name for each in it.groups)]
+    for number, stage in enumerate(it.stages, 2):
+        yield from (
+            f"in stage {number} of {len(staged)}: changes.group is {each.group!r}, and the groups are {names}"
+            for each in stage.changes
+            if each.group not in names
+        )
     if len({each.constraints.bodies for each in staged}) > 1:
         yield "constraints.bodies are the same in all stages, or in none"
 

@@ -153,6 +153,47 @@ class Tether:
 
 
 @dataclass(frozen=True)
+class Indenter:
+    """A sphere, a cylinder along a dim, or a plane normal to it, that pushes particles out (or, with `inside`, keeps
+    them in) by stiffness times squared depth (fix indent of LAMMPS). place: where it starts; per_step: how far it moves
+    in a step of the run, from its first step on. It has no energy and no part of the pressure.
+    """
+
+    group: ParticleGroup | None
+    shape: str
+    dim: int
+    inside: bool
+    stiffness: float
+    place: np.ndarray
+    per_step: np.ndarray
+    radius: float = 0.0
+
+    def add(self, system: System) -> None:
+        """Add to the forces of this rank."""
+        particles, xp, slots = system.particles, system.device.xp, system.particles.slots
+        here = particles.ids[:slots] >= 0 if self.group is None else self.group.slots(system)
+        here = xp.flatnonzero(here)
+        center, cell = self.place + system.steps * self.per_step, system.domains.cell
+        if self.shape == "plane":
+            side = 1.0 if self.inside else -1.0
+            depth = side * (particles.positions[here, self.dim] - center[self.dim])
+            force = -side * self.stiffness * xp.maximum(depth, 0.0) ** 2
+            particles.forces[here, self.dim] += force
+            return
+        away = particles.positions[here, :3] - system.device.to_device(center)
+        for dim in (2, 1, 0):  # the nearest image
+            if system.domains.periodic[dim]:
+                turns = xp.rint(away[:, dim] / cell.lengths[dim])[:, None]
+                away = away - turns * system.device.to_device(cell.matrix[dim])
+        if self.shape == "cylinder":
+            away[:, self.dim] = 0.0
+        far = xp.sqrt((away * away).sum(axis=1))
+        depth = far - self.radius if self.inside else self.radius - far
+        strength = (-1.0 if self.inside else 1.0) * self.stiffness * xp.maximum(depth, 0.0) ** 2
+        particles.forces[here, :3] += (strength / xp.where(far > 0, far, 1.0))[:, None] * away
+
+
+@dataclass(frozen=True)
 class Flat:
     """Particles in a plane: neither force nor velocity along z (fix enforce2d of LAMMPS)."""
 

@@ -115,16 +115,17 @@ HARTREE_BOHR = 27.2 * 0.529  # eV Å, as LAMMPS and the potentials have it
 
 def embedded_atoms(files: Sequence[EamFile], elements: Sequence[str] = ()) -> EmbeddedAtoms:
     """The interaction of types that are `elements` of one setfl or Finnis-Sinclair file (all of it, in its order, by
-    default), or of one funcfl file each.
+    default), or of one funcfl file each, or all of one.
 
     Several funcfl files are resampled to common steps, and a single one by the same rule, as LAMMPS does it: cubic
     interpolation through four values. Raises `InputError` for elements that the file does not have, and for files that
     do not go together.
     """
-    if all(file.form == "funcfl" for file in files):
-        return _resampled(files)
+    whole = all(file.form == "funcfl" for file in files)
     if len(files) > 1:
-        raise InputError("several files of embedded atoms must be funcfl files of one element each")
+        if not whole:
+            raise InputError("several files of embedded atoms must be funcfl files of one element each")
+        return _resampled(files)
     file, names = files[0], list(elements or files[0].elements)
     unknown = [name for name in names if name not in file.elements]
     if unknown:
@@ -132,6 +133,8 @@ def embedded_atoms(files: Sequence[EamFile], elements: Sequence[str] = ()) -> Em
             f"the file of embedded atoms has no element {', '.join(map(repr, unknown))}",
             do=f"choose of {', '.join(file.elements)}, one for each type",
         )
+    if whole:
+        return _resampled([file] * len(names))
     chosen = [file.elements.index(name) for name in names]
     of_pairs = np.ix_(chosen, chosen)
     each = file.embedding[chosen], file.density[of_pairs], file.pair[of_pairs]
