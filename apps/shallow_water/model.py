@@ -257,7 +257,7 @@ def warm_up(config: Config, device: Device = HOST) -> None:
 
     fields = table(8, 8), table(8, 8), table(8, 8)
     out = (table(8, 8), table(8, 8), table(8, 8)) if device.is_gpu else fields
-    rows, physics = table(5, 8), Physics(1.0, 1.0, 1.0)
+    rows, physics = table(5, 8), physics_of(config)
     if setups.is_free(config):
         step_free(fields, out, rows[F], physics, 1e-6)
     else:

@@ -66,25 +66,28 @@ def _step(
 
 def step_free(fields, out, f, physics, dt, steps, part):
     if part != INNER:
-        _step_free(*fields, *out, f, physics.gravity, physics.dx, physics.dy, dt, steps)
+        kernel = _FREE_STEPS[physics.dx == physics.dy]
+        kernel(*fields, *out, f, physics.gravity, physics.dx, physics.dy, dt, steps)
 
 
-@jit
-def _step_free(h, u, v, h_out, u_out, v_out, f, gravity, dx, dy, dt, steps):
-    fields, out, square = (h, u, v), (h_out, u_out, v_out), dx == dy
-    rows, bottom, columns = np.ones((5, h.shape[0])), np.zeros((0, 0)), np.zeros((3, 0))
-    for r in range(f.size):  # not rows[F] = f: Numba compiles its check of shapes, 13 % of all
-        rows[F, r] = f[r]
-    numbers = Numbers(gravity, 1.0 / dx, 1.0 / dy, dy / dx, 0.0, 0.0, 0.0)
-    scratch = _workspace(h.shape[0])
-    if square and steps == AT_ONCE:
-        _square_pairs(fields, out, bottom, rows, columns, dt, numbers, *scratch)
-    elif steps == AT_ONCE:
-        _free_pairs(fields, out, bottom, rows, columns, dt, numbers, *scratch)
-    elif square:
-        _square_bands(fields, out, bottom, rows, columns, dt, numbers, *scratch)
-    else:
-        _free_bands(fields, out, bottom, rows, columns, dt, numbers, *scratch)
+def _free_step_kernel(square):
+    """square: cells are as long as wide. A run compiles one of the two kernels."""
+    bands, pairs = _bands_kernel(False, square, 1), _bands_kernel(False, square, AT_ONCE)
+
+    @jit(key=("free step", square))
+    def step_free(h, u, v, h_out, u_out, v_out, f, gravity, dx, dy, dt, steps):
+        fields, out = (h, u, v), (h_out, u_out, v_out)
+        rows, bottom, columns = np.ones((5, h.shape[0])), np.zeros((0, 0)), np.zeros((3, 0))
+        for r in range(f.size):  # not rows[F] = f: Numba compiles its check of shapes, 13 % of all
+            rows[F, r] = f[r]
+        numbers = Numbers(gravity, 1.0 / dx, 1.0 / dy, dy / dx, 0.0, 0.0, 0.0)
+        scratch = _workspace(h.shape[0])
+        if steps == AT_ONCE:
+            pairs(fields, out, bottom, rows, columns, dt, numbers, *scratch)
+        else:
+            bands(fields, out, bottom, rows, columns, dt, numbers, *scratch)
+
+    return step_free
 
 
 @inlined
@@ -219,8 +222,8 @@ def _put_two(field, place, strips, done, at, j):
 
 FORMS = (False, False), (False, True), (True, False)  # full, square
 PAIRS = {form: tuple(pair_kernel(*form, stage) for stage in range(3)) for form in FORMS}
-_free_bands, _square_bands, _full_bands = (_bands_kernel(*form, 1) for form in FORMS)
-_free_pairs, _square_pairs, _full_pairs = (_bands_kernel(*form, AT_ONCE) for form in FORMS)
+_full_bands, _full_pairs = (_bands_kernel(True, False, steps) for steps in (1, AT_ONCE))
+_FREE_STEPS = {square: _free_step_kernel(square) for square in (False, True)}
 
 
 @jit
