@@ -36,7 +36,9 @@ class Rebuilds:
     check: bool = True
 
 
-SPARE = 1.4  # of the skin: how far lists may reach
+SPARE, SPARE_OF_FEW = 1.4, 2.0  # of the skin: how far lists may reach, and those of few neighbors
+FEW = 2  # vectors, one more of which costs a step less than it saves rebuilds
+ONE_BEFORE, FOUR_BEFORE = np.array([1.0, 0.0]), np.array([2.0, 1.5, 1.0, 0.5, 0.0])  # vectors: where parts of lists end
 SPREAD = 0.025  # of the neighbors: by how much most particles have more than the mean
 AS_BUILT = np.ones(3)
 LANES = {"d": 8, "f": 16}  # of the longest vectors, whatever this rank's processor has
@@ -47,9 +49,9 @@ class NeighborList:
     pairs of `clusters` where `by_clusters` is set.
 
     `skin` and `reach` are those of the last rebuild. by_distance: lists, which are padded to whole vectors, reach
-    farther than they have to where these would be partly empty at the mean density, and are rebuilt less often; near
-    neighbors come first, and `ends` leaves the others out as long as no move since then can have brought them within
-    the cutoff.
+    farther than they have to where these would be partly empty at the mean density, or where they are short, and are
+    rebuilt less often; nearer neighbors come first, and `ends` leaves the others out as long as no move since then can
+    have brought them within the cutoff.
 
     `builds` counts the rebuilds, `missed` the rebuilds that came after a particle had moved more than half the skin,
     `since` the steps after the last one; `built` has the positions at that time, by slot.
@@ -79,7 +81,7 @@ class NeighborList:
         self.stretch = AS_BUILT  # of the box since the last rebuild: factors of its edges, or a map [3, 3] of places
         self.next_skin: float | None = None  # of the next rebuild, where it is known
         self.keeps_skin = False  # whether lists reach no farther than asked, so that steps of rebuilds are known
-        self.near = self.reach  # up to where neighbors come first in lists
+        self.nearer = np.zeros(0)  # up to where neighbors come before others in lists
         self.moved2 = math.inf  # the square of the largest move since the rebuild, while it is known
 
     def place(
@@ -113,7 +115,7 @@ class NeighborList:
             taken = ghosts.ahead(self.slots - CLUSTER)
             self.clusters = list_pairs(*what, taken, self._inside, self._form.isa, self.clusters)
         else:
-            how = self._inside, self._form.isa, self._form.lanes, self.near, excluded
+            how = self._inside, self._form.isa, self._form.lanes, self.nearer, excluded
             self.lists = list_neighbors(*what, *how, self.lists)
         if len(self.built) < particles.slots:
             self.built = self._device.zeros((particles.capacity, RECORD))
@@ -179,28 +181,31 @@ class NeighborList:
     def ends(self) -> Any:
         """Where lists end: before the pairs that no move since the rebuild can have brought within the cutoff."""
         assert self.lists is not None
-        held = self.lists.near_ends is not None and self.stretch is AS_BUILT
-        if held and 2.0 * math.sqrt(self.moved2) < self.near - self._cutoff:
-            return self.lists.near_ends
+        if self.lists.near_ends is not None and self.stretch is AS_BUILT:
+            for near, ends in zip(self.nearer, self.lists.near_ends, strict=True):
+                if 2.0 * math.sqrt(self.moved2) < near - self._cutoff:
+                    return ends
         return self.lists.bounds[1:]
 
     def _set_reach(self, per_cube: float, excluded: float) -> None:
-        """Set skin and reach such that the last vectors of lists are filled at this density, and `near`, up to where
-        neighbors fill one vector less; the same on all ranks. per_cube: particles in a sphere over the cube of its
-        radius.
+        """Set skin and reach such that the last vectors of lists are filled at this density, and `nearer`, up to where
+        neighbors fill fewer; the same on all ranks. per_cube: particles in a sphere over the cube of its radius.
         """
         lanes, least = LANES[self._form.kind], self._cutoff + self._least
-        skin = near = self._least
+        skin, nearer = self._least, np.zeros(0)
         if self._by_distance and not self._device.is_gpu and per_cube and not self.keeps_skin:
-            vectors = math.ceil(max(1.0, per_cube * least**3 - excluded) / lanes)
-            widest, closer = (
-                ((max(0.0, count - SPREAD * (count + excluded) - 1.0) + excluded) / per_cube) ** (1 / 3) - self._cutoff
-                for count in (vectors * lanes, (vectors - 1) * lanes)
-            )
-            skin, near = min(max(self._least, widest), SPARE * self._least), closer
+            vectors, spare, before = math.ceil(max(1.0, per_cube * least**3 - excluded) / lanes), SPARE, ONE_BEFORE
+            if self.rebuilds.check and vectors <= FEW:
+                vectors, spare, before = vectors + 1, SPARE_OF_FEW, FOUR_BEFORE
+            filled = lanes * (vectors - before)
+            counts = np.maximum(0.0, filled - SPREAD * (filled + excluded) - 1.0) + excluded
+            beyond = (counts / per_cube) ** (1 / 3) - self._cutoff
+            skin = min(max(self._least, float(beyond[-1])), spare * self._least)
+            nearer = beyond[:-1]
         self.skin, self.next_skin = self.next_skin or skin, None
         self.reach = self._cutoff + self.skin
-        self.near = self._cutoff + (near if 0.0 < near < self.skin else self.skin)
+        parted = (nearer > 0.0) & (nearer < self.skin) & self.rebuilds.check
+        self.nearer = self._cutoff + nearer[parted]
 
     def _plan(self, domains: DomainDecomposition) -> None:
         """Set this rank's domain, valid while the domains stay. Inner clusters keep away from sides that are cuts."""

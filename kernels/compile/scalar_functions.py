@@ -29,6 +29,12 @@ _TURN = 2.0 * math.pi / 2.0**32
 
 
 @inlined
+def float_of(whole):
+    """A whole number of at most 2^51 as a float: AVX2 has no instruction for that, and takes them one by one."""
+    return np.int64(whole + _ROUND_BITS).view(np.float64) - _ROUND
+
+
+@inlined
 def exponential(x):
     """The exponential, x held to [-700, 700]: 2**k times the series of what is left, at most half of ln 2."""
     x = -700.0 if x < -700.0 else x
@@ -49,7 +55,7 @@ def logarithm(x):
     """The logarithm of x > 0: the exponent, and a series in (m - 1) / (m + 1) of the mantissa m between 0.7 and 1.4."""
     bits = np.float64(x).view(np.int64)
     mantissa = np.int64((bits & _FRACTION) | _ONE).view(np.float64)
-    whole = np.int64(((bits >> _MANTISSA) - _BIAS) + _ROUND_BITS).view(np.float64) - _ROUND
+    whole = float_of((bits >> _MANTISSA) - _BIAS)
     big = mantissa > _ROOT_2
     mantissa = 0.5 * mantissa if big else mantissa
     whole = whole + 1.0 if big else whole
@@ -68,7 +74,7 @@ def turned(word):
     exactly, and two series in what is left, at most pi / 4.
     """
     quarter = (np.int64(word) + _HALF_QUARTER) >> _QUARTER
-    x = (np.float64(np.int64(word) - (quarter << _QUARTER)) + 0.5) * _TURN
+    x = (float_of(np.int64(word) - (quarter << _QUARTER)) + 0.5) * _TURN
     z = x * x
     z2 = z * z
     z4 = z2 * z2

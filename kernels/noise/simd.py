@@ -11,7 +11,7 @@ import math
 import numpy as np
 
 from hpckit.kernels.compile.jit import inlined, jit
-from hpckit.kernels.compile.scalar_functions import logarithm, turned
+from hpckit.kernels.compile.scalar_functions import float_of, logarithm, turned
 from hpckit.kernels.noise.reference import ROUNDS
 
 LOW, HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
@@ -48,7 +48,7 @@ def block_normals(seed, step, ids, first, count, stream, words, numbers):
         words[0, k], words[1, k], words[2, k], words[3, k] = a, b, c, d
     for pair in range(np.uint64(0), np.uint64(4), np.uint64(2)):
         for k in range(np.uint64(BLOCK)):
-            radius = math.sqrt(-2.0 * logarithm((np.float64(np.int64(words[pair, k])) + 0.5) * UNIT))
+            radius = math.sqrt(-2.0 * logarithm((float_of(np.int64(words[pair, k])) + 0.5) * UNIT))
             along, across = turned(words[pair + np.uint64(1), k])
             numbers[pair, k], numbers[pair + np.uint64(1), k] = radius * along, radius * across
 

@@ -70,7 +70,8 @@ def listed(slots, starts, grid, extent, reach, isa, padding, near=None, excluded
     clusters = int(starts[-1])
     places, boxes = np.zeros((3, clusters * CLUSTER + CLUSTER), np.float32), np.zeros((clusters, 6))
     cells.pack_places(slots, clusters, np.array(extent) / 2, places, boxes)
-    start, near_ends = np.zeros(clusters * CLUSTER + 1, np.int64), np.zeros(clusters * CLUSTER, np.int64)
+    nearer = np.array([reach] if near is None else near)
+    start, near_ends = np.zeros(clusters * CLUSTER + 1, np.int64), np.zeros((len(nearer), clusters * CLUSTER), np.int64)
     left_out = excluded or (np.zeros(1, np.int64), np.empty(0, np.int32))
     none = np.zeros(3 * grid[2].prod() + 1, np.int64)
     ends = np.full(3, -1e3), np.full(3, 1e3)
@@ -78,7 +79,7 @@ def listed(slots, starts, grid, extent, reach, isa, padding, near=None, excluded
     pad = np.int32(4 * CLUSTER * clusters)
     while True:
         args = (starts, none, (*grid, grid[0], grid[2], *ends), *left_out, start, near_ends, entries)
-        count = build(clusters, places, boxes, reach, reach if near is None else near, padding, pad, *args)
+        count = build(clusters, places, boxes, reach, nearer, padding, pad, *args)
         if count >= 0:
             return (start, entries, clusters) if near is None else (start, entries, clusters, near_ends)
         entries = np.empty(-count, np.int32)
@@ -111,7 +112,7 @@ def test_near_neighbors_come_first_and_partners_are_in_no_list(isa):
     chosen = rng.random(len(first)) < np.where(first % 3 == 0, 0.0, 0.05)  # some have none, most some, a few many
     bounds, partners = np.searchsorted(first[chosen], np.arange(own + 1)), second[chosen].astype(np.int32)
     assert np.diff(bounds).max() > 4
-    start, entries, _, near_ends = listed(slots, starts, grid, extent, 2.8, isa, 8, 1.5, (bounds, partners))
+    start, entries, _, near_ends = listed(slots, starts, grid, extent, 2.8, isa, 8, (1.1, 1.5), (bounds, partners))
     found, part = cells_reference.list_entries(start, entries, own)
     real = part != own
     kept = set(zip(found[real].tolist(), part[real].tolist(), strict=True))
@@ -121,11 +122,12 @@ def test_near_neighbors_come_first_and_partners_are_in_no_list(isa):
     assert expected <= kept
     assert not left_out & kept
     begins = np.repeat(start[:-1], np.diff(start))
-    in_front = np.arange(len(found)) < np.repeat(near_ends, np.diff(start))
     gaps = np.linalg.norm(slots[found, :3] - slots[part, :3], axis=1)
-    assert in_front[real & (gaps < 1.5)].all()
-    assert ((near_ends - start[:-1]) % 8 == 0).all()
-    assert isa == "scalar" or in_front.sum() < 0.5 * len(found)
+    for near, ends, most in zip((1.1, 1.5), near_ends, (0.3, 0.5), strict=True):
+        in_front = np.arange(len(found)) < np.repeat(ends, np.diff(start))
+        assert in_front[real & (gaps < near)].all()
+        assert ((ends - start[:-1]) % 8 == 0).all()
+        assert isa == "scalar" or in_front.sum() < most * len(found)
     assert (begins <= np.arange(len(found))).all()
 
 

@@ -272,8 +272,8 @@ for types, kind in ((1, "d"), (2, "d"), (5, "d"), (12, "d"), (3, "f")):
     found[f"{types}{kind}"] = "".join(kernel.inspect_asm().values())
 grid = t.Tuple((vector, vector, longs, vector, longs, vector, vector))
 kernel = list_builder("avx512")
-given = t.int64, places, matrix, t.float64, t.float64, t.int64, t.int32, longs, longs, grid, longs, ints
-kernel.compile((*given, longs, longs, ints))
+given = t.int64, places, matrix, t.float64, vector, t.int64, t.int32, longs, longs, grid, longs, ints
+kernel.compile((*given, longs, t.Array(t.int64, 2, "C"), ints))
 found["list"] = "".join(kernel.inspect_asm().values())
 words = ("zmm", "vgather", "vshuff64x2", "vpermilpd", "vpermilps", "vperm", "vpcompressd")
 print(json.dumps({name: {word: text.count(word) for word in words} for name, text in found.items()}))

@@ -20,7 +20,7 @@ SCRIPT = """units lj
 atom_style bond
 special_bonds {0}
 read_data chain.data
-neighbor 0.45 bin
+neighbor 0.3 bin
 neigh_modify every 1 delay 0 check yes
 bond_style {1}
 bond_coeff 1 {2}

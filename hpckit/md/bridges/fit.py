@@ -193,7 +193,7 @@ def _pairs(frame: _Read, cutoff: float) -> tuple[npt.NDArray[np.int64], npt.NDAr
     numbers[own:all_slots] = np.where(beyond >= 0, whose[count:][beyond], -1)
     everywhere = np.full(3, -np.inf), np.full(3, np.inf)
     both = starts, beyond_starts
-    lists = cells.list_neighbors(slots, own, len(beyond), grid, both, everywhere, "scalar", 1, reach, None, None)
+    lists = cells.list_neighbors(slots, own, len(beyond), grid, both, everywhere, "scalar", 1, np.zeros(0), None, None)
     i, j = (numbers[each] for each in list_entries(lists.bounds, lists.entries, own))
     once = (i >= 0) & (i < j)
     i, j = i[once], j[once]

@@ -97,7 +97,7 @@ def list_neighbors(
     inside: tuple[np.ndarray, np.ndarray],
     isa: str,
     padding: int,
-    near: float,
+    nearer: np.ndarray,
     excluded: tuple[np.ndarray, np.ndarray] | None,
     held: Lists | None,
 ) -> Lists:
@@ -105,22 +105,24 @@ def list_neighbors(
 
     starts: of the columns of own particles and of ghosts. inside: within these corners no other rank's particle is near
     (inf where the domain ends at no other). isa, padding: of the force kernel; the slots behind the ghosts become what
-    lists are padded with. near: neighbors up to there come first. excluded: slot s has no neighbors among
-    excluded[1][excluded[0][s] : excluded[0][s + 1]]. held: the lists before, whose memory is used again.
+    lists are padded with. nearer: distances in growing order; neighbors up to each come before others. excluded: slot s
+    has no neighbors among excluded[1][excluded[0][s] : excluded[0][s + 1]]. held: the lists before, whose memory is
+    used again.
     """
     own_clusters = own // CLUSTER
     search = searched(positions, own + ghosts, grid)
     _place_padding(positions, own + ghosts, 0.5 * (grid.low + grid.high)[0], search.highest + 3 * grid.reach)
     none = np.zeros(1, np.int64)
     bounds, entries, near_ends = (
-        (held.bounds, held.entries, held.near_ends) if held is not None else (none, np.empty(0, np.int32), none)
+        (held.bounds, held.entries, held.near_ends) if held is not None else (none, np.empty(0, np.int32), none[None])
     )
-    if len(bounds) < own + 1:
-        bounds, near_ends = np.empty(int(ROOM * own) + 1, np.int64), np.empty(int(ROOM * own), np.int64)
+    if len(bounds) < own + 1 or len(near_ends) != len(nearer):
+        room = int(ROOM * own)
+        bounds, near_ends = np.empty(room + 1, np.int64), np.empty((len(nearer), room), np.int64)
     pad_entry = np.int32(RECORD * (own + ghosts))
     build = list_builder(isa)
-    nearer = search.reach - (grid.reach - near)
-    given = search.places, search.boxes, search.reach, nearer, padding, pad_entry, *starts, search.where
+    parts = search.reach - (grid.reach - nearer)
+    given = search.places, search.boxes, search.reach, parts, padding, pad_entry, *starts, search.where
     left_out = excluded or (none, np.empty(0, np.int32))
     while True:
         count = build(own_clusters, *given, *left_out, bounds, near_ends, entries)

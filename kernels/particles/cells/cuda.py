@@ -217,15 +217,15 @@ def list_neighbors(
     inside: tuple[np.ndarray, np.ndarray],
     isa: str,
     padding: int,
-    near: float,
+    nearer: Any,
     excluded: tuple[Any, Any] | None,
     held: Lists | None,
 ) -> Lists:
     """The neighbors of the `own` first slots among these and the `ghosts` slots behind them; waits for the GPU.
 
     starts: of the cells of own particles and of ghosts. All slots count as outer, and lists are neither padded nor in
-    parts, and leave none out: inside, isa, padding, near and excluded are those of `columns.list_neighbors`. held: the
-    lists before, whose memory is used again.
+    parts, and leave none out: inside, isa, padding, nearer and excluded are those of `columns.list_neighbors`. held:
+    the lists before, whose memory is used again.
     """
     if held is not None and len(held.bounds) >= own:
         bounds, memory, capacity = held.bounds, held.entries.reshape(-1), len(held.entries)

@@ -62,10 +62,10 @@ def list_neighbors(
     inside: tuple[np.ndarray, np.ndarray],
     isa: str,
     padding: int,
-    near: float,
+    nearer: Any,
     excluded: tuple[Any, Any] | None,
     held: Lists | None,
 ) -> Lists:
     """The neighbors of own slots; see `columns.list_neighbors`. A GPU leaves none out, and waits."""
-    how = inside, isa, padding, near, excluded, held
+    how = inside, isa, padding, nearer, excluded, held
     return _form(positions).list_neighbors(positions, own, ghosts, grid, starts, *how)

@@ -20,8 +20,8 @@ class Lists(NamedTuple):
     On the host `entries` are record offsets (RECORD x slot); slot s has entries[bounds[s] : bounds[s + 1]], padded to
     whole vectors with an empty slot. On a GPU they are slots, int32 [capacity, stride]; slot s has
     entries[: bounds[s], s]. `inner`: the clusters (on a GPU, slots) whose neighbors are own particles and their images;
-    `outer`: the others; `inner_parts`: `inner` in pieces. near_ends: on the host, where the part of each list ends that
-    comes first and has all neighbors within a shorter reach, and maybe others.
+    `outer`: the others; `inner_parts`: `inner` in pieces. near_ends: on the host, [parts, slots], where the parts
+    of each list end that come first and have all neighbors within shorter reaches, and maybe others.
     """
 
     entries: Any

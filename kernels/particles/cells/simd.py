@@ -20,7 +20,8 @@ from hpckit.kernels.compile.jit import inlined, jit
 from hpckit.kernels.particles.cells.constants import CLUSTER, FAR, FAR_STEP, RECORD
 
 NOWHERE = np.float32(1e18)  # the square is finite, and beyond every reach
-MOST_PADDING = 16  # entries that a list is padded with
+MOST_PADDING = 16  # entries that a list is padded with, a power of 2
+u8 = np.uint64  # an index that may be negative is tested for that
 
 
 @jit
@@ -165,6 +166,25 @@ def list_builder(isa: str) -> Any:
         """By how much x misses low <= x <= high, negative."""
         return minimum(minimum(x - low, high - x), broadcast(np.float32(0.0)))
 
+    def comparing(unlike_all):
+        @inlined
+        def compare(x, y, z, within, near, t, unwanted, found, squares):
+            """Put side by side which of t entries `near` a particle are within its reach and not `unwanted`, and the
+            squares of their distances; how many there are.
+            """
+            near_x, near_y, near_z, near_entries = near
+            count = 0
+            for k in range(0, t, n):
+                dx, dy, dz = x - load(near_x, k), y - load(near_y, k), z - load(near_z, k)
+                r2 = dx * dx + (dy * dy + dz * dz)
+                mask = unlike_all(near_entries, k, unwanted, r2 < within)
+                keep(found, count, near_entries, k, mask)
+                keep_lanes(squares, count, r2, mask)
+                count += count_ones(bits(mask))
+            return count
+
+        return compare
+
     @inlined
     def collect(own, flat, boxes, reach, corners, longest2, grid, held, out, q):
         """Append to `out` the particles of some columns near box `own`.
@@ -185,57 +205,61 @@ def list_builder(isa: str) -> Any:
         back = min(max(int((boxes[own, 4] + reach - lower[1]) * scale[1]), 0), ny - 1)
         for zone in range(zones):
             for iy in range(front, back + 1):
-                for ix in range(left, right + 1):
-                    column = (zone * ny + iy) * nx + ix
-                    begin, end = columns[column] + first, columns[column + 1] + first
-                    c = begins[column] + first
-                    if c > begin and boxes[c - 1, 5] >= bottom:
+                row = (zone * ny + iy) * nx
+                for column in range(u8(row + left), u8(row + right + 1)):
+                    begin, end = u8(columns[column] + first), u8(columns[column + u8(1)] + first)
+                    c = u8(begins[column] + first)
+                    if c > begin and boxes[c - u8(1), 5] >= bottom:
                         c = begin
                     while c < end and boxes[c, 5] < bottom:
-                        c += 1
-                    begins[column] = c - first
+                        c += u8(1)
+                    begins[column] = np.int64(c) - first
                     while c < end and boxes[c, 2] <= top:
-                        s = CLUSTER * c
+                        s = np.int64(CLUSTER) * np.int64(c)
                         x, y, z = load(flat, s), load(flat, slots + s), load(flat, 2 * slots + s)
                         dx, dy, dz = beyond(x, low_x, high_x), beyond(y, low_y, high_y), beyond(z, low_z, high_z)
                         mask = dx * dx + (dy * dy + dz * dz) < longest2
-                        if c + n // CLUSTER > end:
+                        if c + u8(n // CLUSTER) > end:
                             mask = mask_of(np.int64(bits(mask)) & 0xFF)
                         keep_lanes(out_x, q, x, mask)
                         keep_lanes(out_y, q, y, mask)
                         keep_lanes(out_z, q, z, mask)
                         append(out_entries, q, np.int32(RECORD * s), mask)
                         q += count_ones(bits(mask))
-                        c += n // CLUSTER
+                        c += u8(n // CLUSTER)
         return q
 
     @inlined
-    def leave_out(array, begin, end, excluded, some):
-        """Take what is excluded out of array[begin:end], whose new end it returns."""
-        m = begin
-        for k in range(begin, end, n):
-            mask = mask_of((1 << min(n, end - k)) - 1)
-            for other in range(some[0], some[1]):
-                mask = unlike(array, k, np.int32(RECORD * excluded[other]), mask)
-            keep(array, m, array, k, mask)
-            m += count_ones(bits(mask))
-        return m
+    def unlike_one(array, k, unwanted, mask):
+        return unlike(array, k, unwanted[0], mask)
+
+    @inlined
+    def unlike_three(array, k, unwanted, mask):
+        itself, one, other = unwanted
+        return unlike(array, k, itself, unlike(array, k, one, unlike(array, k, other, mask)))
+
+    compare, compare_bound = comparing(unlike_one), comparing(unlike_three)
 
     @jit(key=("build_list", isa))
     def build_list(
-        clusters, places, boxes, reach, near_reach, padding, pad_entry, own_columns, ghost_columns, grid,
+        clusters, places, boxes, reach, nearer, padding, pad_entry, own_columns, ghost_columns, grid,
         excluded_starts, excluded, start, near_ends, entries,
     ):  # fmt: skip
-        """See `reference.neighbors`; returns the entries written, or -1 - (an estimate) where `entries` is short."""
+        """See `reference.neighbors`; returns the entries written, or -1 - (an estimate) where `entries` is short.
+
+        nearer: distances in growing order; near_ends[k, s] is where the part of a list ends that has all neighbors up
+        to nearer[k].
+        """
         lower, scale, shape, ghost_lower, ghost_shape, brick_low, brick_high = grid
         flat, slots, within = places.reshape(-1), places.shape[1], broadcast(np.float32(reach * reach))
-        closest, whole, excludes = broadcast(np.float32(near_reach * near_reach)), mask_of(-1), len(excluded) > 0
+        excludes = len(excluded) > 0
         longest2 = broadcast(np.float32(reach * reach * 1.00001))  # of distances from a box, which round otherwise
         near_x, near_y = np.empty(slots + n, np.float32), np.empty(slots + n, np.float32)
         near_z, near_entries = np.empty(slots + n, np.float32), np.empty(slots + n, np.int32)
-        near, rest = (near_x, near_y, near_z, near_entries), np.empty(slots + n, np.int32)
+        near, found = (near_x, near_y, near_z, near_entries), np.empty(slots + 2 * n, np.int32)
+        squares = np.empty(slots + 2 * n, np.float32)  # of the distances of what was found
         begins, ghost_begins = own_columns.copy(), ghost_columns.copy()
-        m = 0
+        m = most = 0
         for own in range(clusters):
             base = CLUSTER * own
             low_x, low_y, low_z = np.float32(np.inf), np.float32(np.inf), np.float32(np.inf)
@@ -256,39 +280,50 @@ def list_builder(isa: str) -> Any:
             if m + CLUSTER * (t + 2 * MOST_PADDING) > len(entries):
                 return -1 - int((m + CLUSTER * (t + 2 * MOST_PADDING)) * (clusters / (own + 1.0)))
             for i in range(base, base + CLUSTER):
-                start[i] = near_ends[i] = m
+                start[i] = first = m
                 if flat[i] > np.float32(0.25 * FAR):
+                    near_ends[:, i] = m
                     continue
                 x, y, z = broadcast(flat[i]), broadcast(flat[slots + i]), broadcast(flat[2 * slots + i])
-                far = 0
-                for k in range(0, t, n):
-                    dx, dy, dz = x - load(near_x, k), y - load(near_y, k), z - load(near_z, k)
-                    r2 = dx * dx + (dy * dy + dz * dz)
-                    mask = unlike(near_entries, k, np.int32(RECORD * i), r2 < within)
-                    nearer, farther = mask & (r2 < closest), mask & (r2 >= closest)
-                    keep(entries, m, near_entries, k, nearer)
-                    keep(rest, far, near_entries, k, farther)
-                    m += count_ones(bits(nearer))
-                    far += count_ones(bits(farther))
-                if excludes and excluded_starts[i] < excluded_starts[i + 1]:
-                    some, found = (excluded_starts[i], excluded_starts[i + 1]), m
-                    if some[1] - some[0] <= 2 and m - start[i] <= n:  # most of chains: no loop, which is guessed wrong
-                        mask = mask_of((1 << (m - start[i])) - 1)
-                        mask = unlike(entries, start[i], np.int32(RECORD * excluded[some[0]]), mask)
-                        mask = unlike(entries, start[i], np.int32(RECORD * excluded[some[1] - 1]), mask)
-                        keep(entries, start[i], entries, start[i], mask)
-                        m = start[i] + count_ones(bits(mask))
-                    else:
-                        m = leave_out(entries, start[i], m, excluded, some)
-                    if found - m < some[1] - some[0]:
-                        far = leave_out(rest, 0, far, excluded, some)
-                near_ends[i] = start[i] + (m - start[i] + padding - 1) // padding * padding
-                for k in range(0, far, n):
-                    keep(entries, m + k, rest, k, whole)
-                m += far
+                itself = np.int32(RECORD * i)
+                bound = excluded_starts[i + 1] - excluded_starts[i] if excludes else 0
+                if 1 <= bound <= 2:  # most of chains
+                    one, other = excluded[excluded_starts[i]], excluded[excluded_starts[i + 1] - 1]
+                    unwanted = itself, np.int32(RECORD * one), np.int32(RECORD * other)
+                    count = compare_bound(x, y, z, within, near, t, unwanted, found, squares)
+                else:
+                    count = compare(x, y, z, within, near, t, (itself,), found, squares)
+                if bound > 2:
+                    kept = 0
+                    for k in range(0, count, n):
+                        r2, mask = load(squares, k), mask_of((1 << min(n, count - k)) - 1)
+                        for partner in range(excluded_starts[i], excluded_starts[i + 1]):
+                            mask = unlike(found, k, np.int32(RECORD * excluded[partner]), mask)
+                        keep(found, kept, found, k, mask)
+                        keep_lanes(squares, kept, r2, mask)
+                        kept += count_ones(bits(mask))
+                    count = kept
+                most = max(count, most - 1)  # loops as long as before, whose ends are guessed right
+                for k in range(count, most + n, n):
+                    store(squares, k, broadcast(NOWHERE))
+                beyond2 = broadcast(np.float32(0.0))
+                for part in range(len(nearer)):
+                    closer2 = broadcast(np.float32(nearer[part] * nearer[part]))
+                    for k in range(0, most, n):
+                        r2 = load(squares, k)
+                        mask = (r2 < closer2) & (r2 >= beyond2)
+                        keep(entries, m, found, k, mask)
+                        m += count_ones(bits(mask))
+                    near_ends[part, i] = first + ((m - first + padding - 1) & -padding)
+                    beyond2 = closer2
+                for k in range(0, most, n):
+                    r2 = load(squares, k)
+                    mask = (r2 < within) & (r2 >= beyond2)
+                    keep(entries, m, found, k, mask)
+                    m += count_ones(bits(mask))
                 for k in range(np.uint64(MOST_PADDING)):
                     entries[np.uint64(m) + k] = pad_entry
-                m = start[i] + (m - start[i] + padding - 1) // padding * padding
+                m = first + ((m - first + padding - 1) & -padding)
         start[clusters * CLUSTER] = m
         return m
 
@@ -297,7 +332,7 @@ def list_builder(isa: str) -> Any:
 
 @jit
 def _build_list_scalar(
-    clusters, places, boxes, reach, near_reach, padding, pad_entry, own_columns, ghost_columns, grid,
+    clusters, places, boxes, reach, nearer, padding, pad_entry, own_columns, ghost_columns, grid,
     excluded_starts, excluded, start, near_ends, entries,
 ):  # fmt: skip
     """`build_list` without vectors, whose lists have no parts by distance."""
@@ -315,7 +350,7 @@ def _build_list_scalar(
             return -1 - int((m + CLUSTER * (CLUSTER * t + padding + CLUSTER)) * (clusters / (own + 1.0)))
         for lane in range(CLUSTER):
             i = own * CLUSTER + lane
-            start[i] = near_ends[i] = m
+            start[i], near_ends[:, i] = m, m
             x, y, z = places[0, i], places[1, i], places[2, i]
             if x > np.float32(0.25 * FAR):
                 continue
@@ -342,7 +377,7 @@ def _build_list_scalar(
             while (m - start[i]) & (padding - 1):
                 entries[m] = pad_entry
                 m += 1
-            near_ends[i] = m
+            near_ends[:, i] = m
     start[clusters * CLUSTER] = m
     return m
 
