@@ -48,6 +48,8 @@ class Start:
     def __init__(self, config: Config) -> None:
         self.config = config
         self.file: Snapshot | None = None  # all particles, of a file or of molecules on a lattice
+        self.made = False  # whether a script makes them
+        self._single: Snapshot | None = None  # those of a file without its copies
         self.notes: list[str] = []  # notes about the file for the user
         self._members: dict[str, np.ndarray] = {}  # of groups, those that were asked for
         self.periodic = config.system.periodic
@@ -79,7 +81,7 @@ class Start:
             self.file = script.particles_of(system.file, (x, y, z), *how)
         else:
             self.file = read_frame(system.file, system.frame, (x, y, z), system.style or None)
-        self._single = self.file  # without its copies
+        self._single = self.file
         if system.replicate != (1, 1, 1):
             self.file = self.file.replicated(system.replicate)
         self.lower, self.upper, self.count = self.file.lower, self.file.upper, self.file.count
@@ -236,7 +238,7 @@ class Start:
     def margins(self) -> dict[int, float]:
         """How far the ends of dims that follow the particles are from the outermost of these."""
         lengths = self.upper - self.lower
-        if self.file is not None and self.made:
+        if self.made:
             lengths = lengths / (1 + 2 * SHRINKS)  # a script has made the box wider
         return {"xyz".index(axis): float(SHRINKS * lengths["xyz".index(axis)]) for axis in self.config.system.follows}
 
@@ -363,7 +365,7 @@ class Start:
         else:
             by_place = lammps_velocities.by_place, lammps_velocities.normal_by_place
             read = places
-            if self.file is not None and not self.made:
+            if self._single is not None and not self.made:
                 read = lammps_velocities.places_copied(self._single, system.replicate)[ids]
             drawn = by_place[system.draw == "lammps_geom_gaussian"](system.seed, read)
         if system.dims == 2:

@@ -455,7 +455,7 @@ def check_refusals(mesh):
     x = np.ones(8)
     refused("not contiguous", lambda: hp.all_reduce(x[::2], mesh))
     refused("not a NumPy", lambda: hp.all_reduce([1.0], mesh))
-    refused("is none", lambda: hp.all_reduce(x, "dp"))
+    refused("not on 'dp'", lambda: hp.all_reduce(x, "dp"))
     refused("dq", lambda: hp.all_reduce(x, mesh["dq"]))
     refused("'summ'", lambda: hp.all_reduce(x, mesh, "summ"))
     refused("'ring'", lambda: hp.all_reduce(x, mesh, algorithm="rimg"))
