@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from hpckit.io.settings import Section
 
@@ -23,6 +24,14 @@ class GroupOf(Section):
     block: tuple[float, float, float, float, float, float] | None = Field(
         None, description="low and high end along x, y and z of where they start"
     )
+
+    @field_validator("block", mode="before")
+    @classmethod
+    def _open_ends(cls, block: Any) -> Any:
+        """JSON has no inf: an open end is null in it."""
+        if not isinstance(block, list | tuple):
+            return block
+        return tuple((-math.inf, math.inf)[k % 2] if end is None else end for k, end in enumerate(block))
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
