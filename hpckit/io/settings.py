@@ -28,9 +28,9 @@ def _interval(every: int | str) -> int | str:
 
 
 class Section(BaseModel):
-    """Settings that refuse names they do not know."""
+    """Settings that refuse names they do not know, and numbers that are not finite unless a field allows them."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Checkpoint(Section):

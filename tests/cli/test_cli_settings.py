@@ -205,6 +205,7 @@ def test_a_number_that_is_not_finite_is_one_mistake() -> None:
     assert mistakes("weather/thermal", "time.cfl=inf", "grid.nx=3").count("time.cfl") == 1
     assert mistakes("weather/thermal", "grid.nosuch=nan").count("grid.nosuch") == 1
     assert mistakes("weather/thermal", "grid.nosuch=inf", "grid.nx=nan").count("must be finite") == 1
+    assert "grid.lengths.0 = inf: expected a number" in mistakes("heat", "grid.lengths=[inf,1.0]")
 
 
 def test_targets_that_are_no_run_file(tmp_path: Path) -> None:

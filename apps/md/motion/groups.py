@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AllowInfNan, Field, field_validator, model_validator
 
 from hpckit.io.settings import Section
 
 Axis = Literal["x", "y", "z"]
+End = Annotated[float, AllowInfNan(True)]  # of a block, inf where it is open
 ALL = "all"
 AXES: tuple[Axis, ...] = ("x", "y", "z")
 
@@ -21,7 +22,7 @@ class GroupOf(Section):
     name: str = Field(min_length=1, description="the name by which other settings call it")
     types: tuple[int, ...] = Field((), description="types, from 1")
     ids: tuple[str, ...] = Field((), description="numbers of particles, from 1: '7' or '10:20'")
-    block: tuple[float, float, float, float, float, float] | None = Field(
+    block: tuple[End, End, End, End, End, End] | None = Field(
         None, description="low and high end along x, y and z of where they start"
     )
 
