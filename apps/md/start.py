@@ -218,8 +218,8 @@ class Start:
                     some = some | ((number >= int(first)) & (number <= int(last or first)))
                 found &= some
             if given.block is not None:
-                low, high = np.array(given.block[::2]), np.array(given.block[1::2])
-                found &= ((self.places() >= low) & (self.places() <= high)).all(axis=1)
+                places, low, high = self.places(), np.array(given.block[::2]), np.array(given.block[1::2])
+                found &= ((places >= low) & (places <= high)).all(axis=1)
             if not found.any():
                 raise InputError(f"the group {name} has no particles", do="give it types, ids or a block that has some")
             self._members[name] = found

@@ -292,9 +292,7 @@ class TracedModel:
         apart, joined = SweepProgram(graph, self.exact), SweepProgram(graph, self.exact, joins=True)
         if not joined.joined or not joined.fits(decomposition):
             return graph
-        wide = tuple(
-            map(max, *(joined.halo[leaf] for leaf in graph.inputs if leaf in joined.halo), (0,) * graph.grid.dims)
-        )
+        wide = joined.widest(graph.inputs)
         if any(a < b for a, b in zip(decomposition.halo, wide, strict=False)):
             self._reasons[graph.outputs] = f"1 step a pass: for 2 its fields need a halo of {wide}"
         else:

@@ -33,6 +33,7 @@ def take() -> None:
     _find_functions()
     _compare_flags()
     _list_variables()
+    _find_uses()
     _live_by_bits()
     _analyze_when_asked()
     _rewrite_in_silence()
@@ -242,34 +243,41 @@ def _look_at_signatures_once() -> None:
         base._has_loc = functools.lru_cache(maxsize=4096)(base._has_loc)
 
 
+_WITHOUT = {str, int, float, bool, type(None), ir.Loc, ir.Const, ir.Global, ir.FreeVar, ir.Arg}  # variables
+
+
+def _gather(value: Any, found: list) -> None:
+    """Append the variables in a value of Numba's code to `found`."""
+    kind = type(value)
+    if kind is ir.Var:
+        found.append(value)
+    elif kind in _WITHOUT:
+        return
+    elif isinstance(value, list | tuple):
+        for each in value:
+            _gather(each, found)
+    elif isinstance(value, dict):
+        for each in value.values():
+            _gather(each, found)
+    elif isinstance(value, ir.Inst):
+        found.extend(value.list_vars())
+
+
 def _list_variables() -> None:
     """Have Numba list the variables of a statement into one list, and look at types before it asks for classes."""
     if not hasattr(ir.Inst, "_rec_list_vars"):
         return
-    without = {str, int, float, bool, type(None), ir.Loc, ir.Const, ir.Global, ir.FreeVar, ir.Arg}
-
-    def gather(value: Any, found: list) -> None:
-        kind = type(value)
-        if kind is ir.Var:
-            found.append(value)
-        elif kind in without:
-            return
-        elif isinstance(value, list | tuple):
-            for each in value:
-                gather(each, found)
-        elif isinstance(value, dict):
-            for each in value.values():
-                gather(each, found)
-        elif isinstance(value, ir.Inst):
-            found.extend(value.list_vars())
 
     def list_variables(self: Any, value: Any) -> list:
         found: list = []
-        gather(value, found)
+        _gather(value, found)
         return found
 
     ir.Inst._rec_list_vars = list_variables
 
+
+def _find_uses() -> None:
+    """Have Numba list the variables of an assignment once, not twice, to find what blocks use and define."""
     from numba.core import analysis
 
     result: Any = getattr(analysis, "_use_defs_result", None)
@@ -278,7 +286,7 @@ def _list_variables() -> None:
         return
 
     def compute_use_defs(blocks: dict) -> Any:
-        """Numba's own, by the same rules, which lists what is assigned twice."""
+        """Numba's own, by the same rules."""
         uses: dict[int, set[str]] = {}
         defines: dict[int, set[str]] = {}
         for at, block in blocks.items():
@@ -288,11 +296,11 @@ def _list_variables() -> None:
                 if type(statement) in others:
                     others[type(statement)](statement, used, defined)
                 elif type(statement) is ir.Assign:
-                    gather(statement.value, found)
+                    _gather(statement.value, found)
                     if all(each.name != statement.target.name for each in found):
                         defined.add(statement.target.name)
                 else:
-                    gather(statement, found)
+                    _gather(statement, found)
                 used.update([each.name for each in found if each.name not in defined])
         return result(usemap=uses, defmap=defines)
 

@@ -10,7 +10,7 @@ from hpckit.apps.md.lammps import velocities as drawn
 from hpckit.apps.md.motion.dynamics import group_of
 from hpckit.apps.md.motion.groups import AXES, VelocityOf
 from hpckit.apps.md.start import Start
-from hpckit.md.external.groups import Warmth, scale
+from hpckit.md.external.groups import Warmth, scale, slots_of
 from hpckit.md.motion.corrections import still, unturned
 from hpckit.md.system import System
 
@@ -18,7 +18,7 @@ from hpckit.md.system import System
 def change_velocities(system: System, start: Start, given: VelocityOf) -> None:
     """Collective: do what the settings say to the velocities of a group."""
     group, particles, slots = group_of(start, given.group), system.particles, system.particles.slots
-    here = particles.ids[:slots] >= 0 if group is None else group.slots(system)
+    here = slots_of(system, group)
     velocities = particles.velocities[:slots]
     before = velocities[:, :3].copy()
     if given.kind in ("still", "unturned"):

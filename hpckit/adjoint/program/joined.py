@@ -30,7 +30,7 @@ def add_joined(
     """Put two passes on a tape. between: what the first makes. made: slots and blocks of what the second makes."""
     first, second = (each.sweep for each in passes)
     dims, owned = range(place.grid.dims), place.owned()
-    wide = tuple(map(max, *(place.program.halo[node] for node in between), (0,) * len(owned)))
+    wide = place.program.widest(between)
     begin = [0 if side[0] else -w for side, w in zip(place.sides, wide, strict=True)]
     end = [n + (0 if side[1] else w) for n, side, w in zip(owned, place.sides, wide, strict=True)]
     slab = [n + 2 * w for n, w in zip(owned[1:], wide[1:], strict=True)]

@@ -8,7 +8,7 @@ wider than what is read.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -220,7 +220,7 @@ class SweepProgram:
         count = each.sweep.count().nbytes
         for first in self.joined:
             between = self._targets[first][0]
-            depth = max(self.halo[node][0] for node in between)
+            depth = self.widest(between)[0]
             if slabs_of_window(8 * math.prod(owned[1:]) * len(between), depth) < max(1, 4 * depth):
                 continue
             if turn == first:
@@ -240,7 +240,7 @@ class SweepProgram:
                 continue
             found.append(turn)
             between = self._targets[turn][0]
-            wide = tuple(map(max, *(self.halo[node] for node in between), (0,) * self.graph.grid.dims))
+            wide = self.widest(between)
             more = []
             for leaf, reach in self.stages[turn].passes[0].sweep.reach.items():
                 deep = (w + max(0, -low, high) for w, (low, high) in zip(wide, reach, strict=True))
@@ -277,6 +277,11 @@ class SweepProgram:
             and not set(later) & set(first.passes[0].sweep.leaves)
             and not any(leaf.op in ("fold", "output") for leaf in first.passes[0].sweep.leaves)
         )
+
+    def widest(self, nodes: Iterable[Node]) -> tuple[int, ...]:
+        """The halo that holds those of all these nodes."""
+        none = (0,) * self.graph.grid.dims
+        return tuple(map(max, none, *(self.halo.get(node, none) for node in nodes)))
 
     def fits(self, decomposition: Decomposition) -> bool:
         """Whether no halo is wider than the thinnest block."""

@@ -33,6 +33,11 @@ class ParticleGroup:
         return self._here
 
 
+def slots_of(system: System, group: ParticleGroup | None) -> Any:
+    """Which slots of this rank have particles of a group, None for all particles: bool[slots], on the device."""
+    return system.particles.ids[: system.particles.slots] >= 0 if group is None else group.slots(system)
+
+
 @dataclass(frozen=True)
 class Warmth:
     """What a temperature counts: velocities of a group, None for all particles, along some dims (compute temp and
@@ -92,9 +97,7 @@ def scale(
 
 def weighted_sums(system: System, group: ParticleGroup | None, columns: Any) -> np.ndarray:
     """Collective: the sums over a group, None for all particles, of columns [slots, k] of this rank: float64[k]."""
-    ids = system.particles.ids[: system.particles.slots]
-    here = ids >= 0 if group is None else group.slots(system)
-    rows = system.device.to_host(columns[here])
+    rows = system.device.to_host(columns[slots_of(system, group)])
     if not system.forces.exact:
         rows = rows.sum(axis=0)[None]
     total = add_ranks(system.mesh.comm, rows, max(system.count, system.mesh.size), system.forces.exact)
@@ -116,7 +119,7 @@ class Push:
     def add(self, system: System) -> None:
         """Collective: change the forces of this rank."""
         particles, slots = system.particles, system.particles.slots
-        here = particles.ids[:slots] >= 0 if self.group is None else self.group.slots(system)
+        here = slots_of(system, self.group)
         mean = np.zeros(3)
         if self.kind == "average":
             count = system.count if self.group is None else self.group.count
@@ -148,7 +151,7 @@ class Tether:
         if not far:
             return
         force = -self.stiffness * (far - self.length) * way / far / mass
-        here = particles.ids[:slots] >= 0 if self.group is None else self.group.slots(system)
+        here = slots_of(system, self.group)
         particles.forces[:slots, :3][here] += system.slot_masses[here][:, None] * system.device.to_device(force)
 
 
@@ -170,9 +173,8 @@ class Indenter:
 
     def add(self, system: System) -> None:
         """Add to the forces of this rank."""
-        particles, xp, slots = system.particles, system.device.xp, system.particles.slots
-        here = particles.ids[:slots] >= 0 if self.group is None else self.group.slots(system)
-        here = xp.flatnonzero(here)
+        particles, xp = system.particles, system.device.xp
+        here = xp.flatnonzero(slots_of(system, self.group))
         center, cell = self.place + system.steps * self.per_step, system.domains.cell
         if self.shape == "plane":
             side = 1.0 if self.inside else -1.0

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from hpckit.errors import BlowUpError
-from hpckit.md.external.groups import ParticleGroup, Warmth, center_of, scale, unwrapped, weighted_sums
+from hpckit.md.external.groups import ParticleGroup, Warmth, center_of, scale, slots_of, unwrapped, weighted_sums
 from hpckit.md.motion.dynamics import Dynamics
 from hpckit.md.system import System
 
@@ -117,9 +117,8 @@ def unturned(system: System, group: ParticleGroup | None) -> None:
 
 def _slow(system: System, group: ParticleGroup | None, away: Any) -> None:
     """Take velocities away from those of a group: one, or one of each slot."""
-    particles, slots = system.particles, system.particles.slots
-    here = particles.ids[:slots] >= 0 if group is None else group.slots(system)
-    particles.velocities[:slots, :3][here] -= away if away.ndim == 1 else away[here]
+    here = slots_of(system, group)
+    system.particles.velocities[: system.particles.slots, :3][here] -= away if away.ndim == 1 else away[here]
 
 
 def _now(warmth: Warmth, system: System) -> float:
