@@ -44,6 +44,7 @@ COMPILER = {
         "compile.shortcuts",
         "compile.cuda.jit",
         "compile.vectors",
+        "compile.intrinsics",
         "compile.lanes",
         "compile.compress",
         "compile.streams",

@@ -18,6 +18,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from hpckit.kernels.compile.compress import keeping
+from hpckit.kernels.compile.intrinsics import whole
 from hpckit.kernels.compile.vectors import (
     BYTES,
     ELEMENT,
@@ -32,7 +33,6 @@ from hpckit.kernels.compile.vectors import (
     llvm,
     shuffle,
     splat,
-    whole,
 )
 
 PERMUTE = {256: "llvm.x86.avx2.permd", 512: "llvm.x86.avx512.permvar.si.512"}  # by the bits of a register

@@ -26,10 +26,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hpckit.kernels.compile.intrinsics import fused, prefetch, select, store
 from hpckit.kernels.compile.jit import STRICT, inlined, jit
 from hpckit.kernels.compile.lanes import lanes
 from hpckit.kernels.compile.streams import LINE, STREAMED, settle, stream
-from hpckit.kernels.compile.vectors import available, fused, prefetch, select, store
+from hpckit.kernels.compile.vectors import available
 from hpckit.kernels.graph.nodes import ARRAYS, POINTWISE, Node, Offset
 from hpckit.kernels.graph.region import Block, Box, loops
 from hpckit.kernels.graph.sweep import GraphSweep, Stored, expanded

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from hpckit.kernels.compile.intrinsics import prefetch
 from hpckit.kernels.compile.jit import STRICT, jit
-from hpckit.kernels.compile.vectors import prefetch
 
 u8 = np.uint64
 AHEAD = 16  # rows

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hpckit.kernels.compile import intrinsics
 from hpckit.kernels.compile import lanes as vectors
 from hpckit.kernels.compile import vectors as simd
 from hpckit.kernels.compile.jit import FUSED, STRICT, inlined, jit
@@ -27,15 +28,15 @@ def sums(form: Form) -> tuple:
     scalar = form.isa == "scalar"
     number = np.float32 if form.kind == "f" else np.float64
     broadcast = itself if scalar else vectors.lanes(form.kind, form.lanes).broadcast
-    of_lanes = itself if scalar else simd.sum_lanes
+    of_lanes = itself if scalar else intrinsics.sum_lanes
 
     @inlined
     def zero():
         return broadcast(number(0.0))
 
     if not form.exact:
-        return zero, _add, store_numbers if scalar else simd.store_sums, of_lanes
-    rounded = rounded_number if scalar else simd.rounded
+        return zero, _add, store_numbers if scalar else intrinsics.store_sums, of_lanes
+    rounded = rounded_number if scalar else intrinsics.rounded
 
     @inlined
     def two_zeros():
@@ -165,7 +166,7 @@ def pieces(form: Form) -> LoopPieces:
         numbers = load_one, itself, _number_at, _keep_entry, _keep_number, _one, type_number
         return LoopPieces(*numbers, zero_unless_number, smaller, no_prefetch, _value_of, load_one)
     it = vectors.lanes(form.kind, form.lanes)
-    bits, count_ones = simd.bits, simd.count_ones
+    bits, count_ones = intrinsics.bits, intrinsics.count_ones
 
     @inlined
     def ones(mask):
@@ -181,7 +182,9 @@ def pieces(form: Form) -> LoopPieces:
             return x, y, z, z
 
     many = load, it.broadcast, it.load, it.keep, it.keep_lanes, ones, it.types
-    return LoopPieces(*many, simd.zero_unless, simd.minimum, simd.prefetch, it.load_each, it.load_records_w)
+    return LoopPieces(
+        *many, intrinsics.zero_unless, intrinsics.minimum, intrinsics.prefetch, it.load_each, it.load_records_w
+    )
 
 
 @inlined

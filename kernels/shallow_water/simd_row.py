@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hpckit.kernels.compile import functions  # noqa: F401  (math.sqrt of vectors)
+from hpckit.kernels.compile.intrinsics import called, fused, prefetch, store
 from hpckit.kernels.compile.jit import inlined, jit
 from hpckit.kernels.compile.strips import LANES, load
-from hpckit.kernels.compile.vectors import called, fused, prefetch, store
 from hpckit.kernels.shallow_water.constants import AT_ONCE, CORNER, FACE, HALO, STRESS, WATER, F
 from hpckit.kernels.shallow_water.numerics import friction, settle, vorticity
 

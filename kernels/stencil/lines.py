@@ -35,10 +35,11 @@ from typing import Any
 
 import numpy as np
 
+from hpckit.kernels.compile.intrinsics import prefetch, prefetch_second, store
 from hpckit.kernels.compile.jit import STRICT, inlined, jit
 from hpckit.kernels.compile.lanes import lanes
 from hpckit.kernels.compile.streams import LINE, after, before, settle, store_part, stream
-from hpckit.kernels.compile.vectors import available, prefetch, prefetch_second, store
+from hpckit.kernels.compile.vectors import available
 from hpckit.kernels.stencil.region import Box
 
 LONG = 160  # cells of a row from which on vectors pay

@@ -11,7 +11,7 @@ import pytest
 from hpckit.apps.md.config import Config
 from hpckit.apps.md.potentials import custom, interaction_of
 from hpckit.errors import InputError
-from hpckit.kernels.compile import functions, vectors
+from hpckit.kernels.compile import functions, intrinsics, vectors
 from hpckit.kernels.compile.jit import inlined, jit
 from hpckit.kernels.compile.lanes import lanes
 from hpckit.kernels.graph.nodes import make
@@ -33,7 +33,7 @@ FUNCTIONS = {
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_values_and_slopes(name):
-    plain, store, leaf = FUNCTIONS[name], vectors.store, make("number", value="x", is_field=False)
+    plain, store, leaf = FUNCTIONS[name], intrinsics.store, make("number", value="x", is_field=False)
     value = traced(plain, Scalar(leaf))
     text = source("both", "x", [value, slope(value, leaf)], {leaf: "x"})
     function, direct = inlined(from_source(text, chosen=functions.chosen)), numba.njit(plain)
@@ -67,7 +67,7 @@ def test_values_and_slopes(name):
 
 
 def test_exponentials_at_the_ends_of_their_range():
-    store, load = vectors.store, lanes("d", 4).load if VECTOR_ISAS else pytest.skip("no vectors here")
+    store, load = intrinsics.store, lanes("d", 4).load if VECTOR_ISAS else pytest.skip("no vectors here")
 
     @jit
     def kernel(a, out):

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import hpckit.kernels.compile.functions  # noqa: F401  (makes functions of vectors known)
+from hpckit.kernels.compile import intrinsics
 from hpckit.kernels.compile import lanes as vectors
 from hpckit.kernels.compile import vectors as simd
 from hpckit.kernels.compile.compress import LANES, compressing
@@ -42,7 +43,7 @@ def test_the_host_has_plain_loops_at_least():
 @pytest.mark.parametrize("op", ["add", "sub", "mul", "truediv"])
 def test_arithmetic(kind, n, op):
     function = getattr(operator, op)
-    load, store = vectors.lanes(kind, n).load, simd.store
+    load, store = vectors.lanes(kind, n).load, intrinsics.store
 
     @jit
     def kernel(a, b, out):
@@ -63,14 +64,14 @@ def test_arithmetic(kind, n, op):
 
 @per_shape
 def test_comparisons_masks_and_minimum(kind, n):
-    lanes, store = vectors.lanes(kind, n), simd.store
+    lanes, store = vectors.lanes(kind, n), intrinsics.store
     load, broadcast = lanes.load, lanes.broadcast
     select, zero_unless, minimum, bits, count = (
-        simd.select,
-        simd.zero_unless,
-        simd.minimum,
-        simd.bits,
-        simd.count_ones,
+        intrinsics.select,
+        intrinsics.zero_unless,
+        intrinsics.minimum,
+        intrinsics.bits,
+        intrinsics.count_ones,
     )
     inf = DTYPE[kind](np.inf)
 
@@ -96,7 +97,7 @@ def test_comparisons_masks_and_minimum(kind, n):
 
 @per_shape
 def test_sums_over_the_lanes(kind, n):
-    load, sum_lanes, store_sums = vectors.lanes(kind, n).load, simd.sum_lanes, simd.store_sums
+    load, sum_lanes, store_sums = vectors.lanes(kind, n).load, intrinsics.sum_lanes, intrinsics.store_sums
 
     @jit
     def kernel(a, out):
@@ -112,9 +113,9 @@ def test_sums_over_the_lanes(kind, n):
 
 @per_shape
 def test_records_gathers_and_tuples_of_numbers(kind, n):
-    lanes, store = vectors.lanes(kind, n), simd.store
+    lanes, store = vectors.lanes(kind, n), intrinsics.store
     load3, load4, load_row = lanes.load_records, lanes.load_records_w, lanes.load_row(3)
-    apart = simd.numbers(3, 5)
+    apart = intrinsics.numbers(3, 5)
 
     @jit
     def kernel(records, entries, out):
@@ -138,7 +139,7 @@ def test_records_gathers_and_tuples_of_numbers(kind, n):
 @per_shape
 @pytest.mark.parametrize("types", [2, 4, 8, 13])
 def test_parameters_are_looked_up_by_type(kind, n, types):
-    lanes, store = vectors.lanes(kind, n), simd.store
+    lanes, store = vectors.lanes(kind, n), intrinsics.store
     near = 2 if kind == "d" else 4
     stride = -(-types // n) * n
     load, load_row, gather = lanes.load, lanes.load_row(2), lanes.gather_row(2, stride)
@@ -171,8 +172,14 @@ def test_parameters_are_looked_up_by_type(kind, n, types):
 
 @per_shape
 def test_pairs_within_reach_are_put_side_by_side(kind, n):
-    lanes, store_whole, mask_of = vectors.lanes(kind, n), simd.store_whole, simd.mask_of(n)
-    keep, keep_lanes, load, load_each, store = lanes.keep, lanes.keep_lanes, lanes.load, lanes.load_each, simd.store
+    lanes, store_whole, mask_of = vectors.lanes(kind, n), intrinsics.store_whole, intrinsics.mask_of(n)
+    keep, keep_lanes, load, load_each, store = (
+        lanes.keep,
+        lanes.keep_lanes,
+        lanes.load,
+        lanes.load_each,
+        intrinsics.store,
+    )
 
     @jit
     def kernel(given, values, doubles, word, kept, lanes, each, rows):
@@ -199,7 +206,7 @@ def test_pairs_within_reach_are_put_side_by_side(kind, n):
 @pytest.mark.parametrize("isa", VECTOR_ISAS)
 def test_lists_get_the_lanes_that_are_set(isa):
     n, (append, keep, keep_lanes, unlike) = LANES[isa], compressing(isa)
-    load, mask_of, bits = vectors.lanes("f", n).load, simd.mask_of(n), simd.bits
+    load, mask_of, bits = vectors.lanes("f", n).load, intrinsics.mask_of(n), intrinsics.bits
 
     @jit
     def kernel(given, word, out, kept, lanes, floats):
@@ -227,7 +234,7 @@ def test_lists_get_the_lanes_that_are_set(isa):
 
 @per_shape
 def test_rounded_is_kept_as_written(kind, n):
-    lanes, store, rounded = vectors.lanes(kind, n), simd.store, simd.rounded
+    lanes, store, rounded = vectors.lanes(kind, n), intrinsics.store, intrinsics.rounded
     load, broadcast = lanes.load, lanes.broadcast
     shift = DTYPE[kind](1.5 * 2.0 ** (np.finfo(DTYPE[kind]).nmant - 8))
 
@@ -241,7 +248,7 @@ def test_rounded_is_kept_as_written(kind, n):
 
 
 def test_prefetch_may_look_beyond_the_end():
-    prefetch = simd.prefetch
+    prefetch = intrinsics.prefetch
 
     @jit
     def kernel(a):
@@ -300,7 +307,7 @@ def test_the_kernels_compile_for_avx512_on_any_host():
 
 @per_shape
 def test_angles_have_all_digits_in_every_quarter(kind, n):
-    load, store = vectors.lanes(kind, n).load, simd.store
+    load, store = vectors.lanes(kind, n).load, intrinsics.store
 
     @jit
     def kernel(y, x, out):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from hpckit.kernels.compile.intrinsics import store
 from hpckit.kernels.compile.jit import jit
 from hpckit.kernels.compile.strips import LANES, collect, load, spread
-from hpckit.kernels.compile.vectors import Vec, store
+from hpckit.kernels.compile.vectors import Vec
 
 
 @jit

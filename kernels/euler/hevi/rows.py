@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from hpckit.kernels.aligned import lined
+from hpckit.kernels.compile.intrinsics import prefetch_second
 from hpckit.kernels.compile.jit import inlined, jit
-from hpckit.kernels.compile.vectors import prefetch_second
 from hpckit.kernels.euler.constants import GRAVITY
 from hpckit.kernels.euler.hevi.constants import ABOVE, BELOW, MIRRORED, PER_CELL, PER_FACE, SMALLEST, WRAPPED
 from hpckit.kernels.euler.hevi.numerics import swept

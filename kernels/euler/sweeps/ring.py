@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hpckit.kernels.compile.intrinsics import prefetch
 from hpckit.kernels.compile.jit import inlined, jit
-from hpckit.kernels.compile.vectors import prefetch
 from hpckit.kernels.euler.constants import GRAVITY, HALO
 from hpckit.kernels.euler.numerics import flux_of
 from hpckit.kernels.euler.sweeps.crossing import CARRIED, HEAT, NORMAL, RHO, cross, whole_lanes

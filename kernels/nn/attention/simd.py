@@ -12,8 +12,8 @@ import math
 
 import numpy as np
 
+from hpckit.kernels.compile.intrinsics import prefetch
 from hpckit.kernels.compile.jit import REORDERED, inlined, jit
-from hpckit.kernels.compile.vectors import prefetch
 from hpckit.kernels.nn.attention.tile import columns, tile_product
 from hpckit.kernels.nn.elementary import exponential
 from hpckit.kernels.nn.simd import largest

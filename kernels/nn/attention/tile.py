@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from hpckit.kernels.compile.intrinsics import store
 from hpckit.kernels.compile.jit import jit
 from hpckit.kernels.compile.lanes import lanes
-from hpckit.kernels.compile.vectors import available, store
+from hpckit.kernels.compile.vectors import available
 
 ROWS = 4  # of a tile: with two vectors a row, as many sums as two fused units of four cycles keep busy
 LANES = {"float32": 16, "float64": 8} if available()[0] == "avx512" else {"float32": 8, "float64": 4}

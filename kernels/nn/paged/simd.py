@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from hpckit.kernels.compile.intrinsics import called
 from hpckit.kernels.compile.jit import STRICT, inlined, jit
-from hpckit.kernels.compile.vectors import called
 from hpckit.kernels.nn.elementary import exponential
 from hpckit.kernels.nn.paged.pages import LANES, PAGE
 from hpckit.kernels.nn.tile.simd import HEIGHTS, ISA

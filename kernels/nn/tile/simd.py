@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from hpckit.kernels.compile.intrinsics import called
 from hpckit.kernels.compile.jit import STRICT, jit
-from hpckit.kernels.compile.vectors import called
 from hpckit.kernels.nn.tile.packed import (
     BLOCK,
     KINDS,

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from hpckit.kernels.compile.addresses import values_at
+from hpckit.kernels.compile.intrinsics import called, prefetch_second
 from hpckit.kernels.compile.jit import STRICT, jit
-from hpckit.kernels.compile.vectors import called, prefetch_second
 from hpckit.kernels.nn.tile.simd import HEIGHTS, ISA
 from hpckit.kernels.nn.tile.tile import tile, width_of
 from hpckit.kernels.nn.tile.turn import LANES, moved, turned

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from hpckit.kernels.compile import intrinsics
 from hpckit.kernels.compile import lanes as vectors
-from hpckit.kernels.compile import vectors as simd
 from hpckit.kernels.compile.compress import LANES, compressing
 from hpckit.kernels.compile.jit import inlined, jit
 from hpckit.kernels.particles.cells.constants import CLUSTER, FAR, FAR_STEP, RECORD
@@ -159,7 +159,13 @@ def list_builder(isa: str) -> Any:
         return _build_list_scalar
     n, (append, keep, keep_lanes, unlike) = LANES[isa], compressing(isa)
     load, broadcast = vectors.lanes("f", n).load, vectors.lanes("f", n).broadcast
-    bits, count_ones, mask_of, minimum, store = simd.bits, simd.count_ones, simd.mask_of(n), simd.minimum, simd.store
+    bits, count_ones, mask_of, minimum, store = (
+        intrinsics.bits,
+        intrinsics.count_ones,
+        intrinsics.mask_of(n),
+        intrinsics.minimum,
+        intrinsics.store,
+    )
 
     @inlined
     def beyond(x, low, high):

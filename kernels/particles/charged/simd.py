@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.kernels.compile import vectors as simd
+from hpckit.kernels.compile import intrinsics
 from hpckit.kernels.compile.jit import inlined, jit
 from hpckit.kernels.particles.cells.constants import CLUSTER, RECORD
 from hpckit.kernels.particles.charged.screening import by_inverse, count_of, functions
@@ -33,7 +33,7 @@ def force_kernel(potential: Potential, form: Form, kind: tuple) -> Any:
     nothing, add, store, total = sums(form)
     pair_force, pair_both = potential.force, potential.energy_and_force
     charge_force, charge_both = functions(*kind)
-    constants_of = simd.numbers(count_of(*kind))
+    constants_of = intrinsics.numbers(count_of(*kind))
     one_cutoff = form.one_cutoff
 
     @inlined
@@ -127,8 +127,8 @@ def partner_kernel(potential: Potential, kind: tuple, of_each: bool) -> Any:
     """
     pair_force, pair_both = potential.force, potential.energy_and_force
     charge_force, charge_both = by_inverse(*kind)
-    constants_of = simd.numbers(count_of(*kind))
-    parameters = simd.numbers(potential.parameters)
+    constants_of = intrinsics.numbers(count_of(*kind))
+    parameters = intrinsics.numbers(potential.parameters)
 
     def partners_of(
         slots, positions, starts, partners, kinds, table, charges, constants, shares,

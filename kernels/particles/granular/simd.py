@@ -13,8 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.kernels.compile import functions  # noqa: F401  (math.sqrt of vectors)
-from hpckit.kernels.compile import vectors as simd
+from hpckit.kernels.compile import (
+    functions,  # noqa: F401  (math.sqrt of vectors)
+    intrinsics,
+)
 from hpckit.kernels.compile.jit import inlined, jit
 from hpckit.kernels.particles.cells.constants import CLUSTER, RECORD
 from hpckit.kernels.particles.loops import AHEAD, REORDERED, coarse_and_fine, pieces, put_number
@@ -112,7 +114,7 @@ def contact_kernel(form: Form, law: str, memory: bool) -> Any:
     share = 0.4 if hertz else 0.5
     _, broadcast, load_lanes, _, _, _, _, zero_unless, minimum, prefetch, _, load_four = pieces(form)
     exact, scalar = form.exact, form.isa == "scalar"
-    select, put = (_select_number, put_number) if scalar else (simd.select, simd.store)
+    select, put = (_select_number, put_number) if scalar else (intrinsics.select, intrinsics.store)
 
     @inlined
     def kept(work, rest, value):

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from hpckit.kernels.compile import intrinsics
 from hpckit.kernels.compile import lanes as vectors
 from hpckit.kernels.compile import vectors as simd
 from hpckit.kernels.compile.jit import inlined, jit
@@ -25,7 +26,7 @@ def _weigher(order: int) -> Any:
     """The piece (positions, first, slots, lower, scale, work): the points and weights of eight particles from `first`,
     the last of all in place of those that are not there.
     """
-    load, broadcast, store, floor = EIGHT.load, EIGHT.broadcast, simd.store, simd.floor
+    load, broadcast, store, floor = EIGHT.load, EIGHT.broadcast, intrinsics.store, intrinsics.floor
     half, before = 0.5 * (order % 2), (order - 1) // 2
 
     def weigh(positions, first, slots, lower, scale, work):
@@ -84,7 +85,7 @@ def _pieces(isa: str) -> tuple[int, Any, Any, Any, Any]:
 
         return 1, itself, load, store, rounded_number
     it = vectors.lanes("d", SIDE)
-    return SIDE, it.broadcast, it.load, simd.store, simd.rounded
+    return SIDE, it.broadcast, it.load, intrinsics.store, intrinsics.rounded
 
 
 @jit

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from hpckit.kernels.compile import intrinsics
 from hpckit.kernels.compile import lanes as vectors
-from hpckit.kernels.compile import vectors as simd
 from hpckit.kernels.compile.jit import inlined, jit
 from hpckit.kernels.particles.cells.constants import CLUSTER, RECORD
 from hpckit.kernels.particles.loops import (
@@ -153,7 +153,7 @@ def lookup_pieces(potential: Potential, form: Form) -> tuple:
     count, stored = potential.parameters, form.stored_types
     row_size = count * stored
     own_type = type_of_float if form.kind == "f" else type_of_double
-    numbers = simd.numbers(count)
+    numbers = intrinsics.numbers(count)
 
     @inlined
     def first_row(table, records, own):
@@ -172,7 +172,7 @@ def lookup_pieces(potential: Potential, form: Form) -> tuple:
         parameters = (first_row, same) if form.types == 1 else (place_of_row, gather_row)
         return load_one, *parameters, itself, zero_unless_number, smaller, no_prefetch
     lanes = vectors.lanes(form.kind, form.lanes)
-    common = lanes.broadcast, simd.zero_unless, simd.minimum, simd.prefetch
+    common = lanes.broadcast, intrinsics.zero_unless, intrinsics.minimum, intrinsics.prefetch
     if form.types == 1:
         load_records = lanes.load_records
 
@@ -199,7 +199,7 @@ def lookup_pieces(potential: Potential, form: Form) -> tuple:
 
 
 def _scalar_row(count: int, stored: int, own_type: Any) -> Any:
-    numbers = simd.numbers(count, stored)
+    numbers = intrinsics.numbers(count, stored)
 
     @inlined
     def row(table, first, w):

@@ -6,7 +6,7 @@ Pairs closer than the inner distance have no force: nan, which the thermo table 
 
 from __future__ import annotations
 
-from hpckit.kernels.compile import lanes, vectors
+from hpckit.kernels.compile import intrinsics, lanes
 from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.particles.loops import REORDERED
 from hpckit.kernels.particles.pair import curves
@@ -15,7 +15,7 @@ from hpckit.kernels.particles.pair.potential import OWN, Potential
 INNER2, SCALE, LAST, FIRST = range(OWN, OWN + 4)
 PARAMETERS = OWN + 4
 
-_row, _held, _truncated, _nan_unless = lanes.look_up, vectors.held, vectors.truncated, vectors.nan_unless
+_row, _held, _truncated, _nan_unless = lanes.look_up, intrinsics.held, intrinsics.truncated, intrinsics.nan_unless
 
 
 @inlined(math=REORDERED)

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from hpckit.kernels.compile import intrinsics
 from hpckit.kernels.compile import lanes as vectors
-from hpckit.kernels.compile import vectors as simd
 from hpckit.kernels.compile.jit import inlined, jit
 from hpckit.kernels.particles.cells.constants import CLUSTER, FAR
 from hpckit.kernels.particles.charged.clusters.reference import GROUP
@@ -28,7 +28,7 @@ def hit_finder(kind: str, n: int, in_pairs: bool) -> Any:
     """
     lanes, spread = vectors.lanes(kind, n), vectors.lanes("f", n).broadcast
     load, broadcast = lanes.load, lanes.broadcast
-    bits, single, join, low_bits = simd.bits, simd.single, simd.join, (1 << n) - 1
+    bits, single, join, low_bits = intrinsics.bits, intrinsics.single, intrinsics.join, (1 << n) - 1
     number = np.float32 if kind == "f" else np.float64
 
     @inlined

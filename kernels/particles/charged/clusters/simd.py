@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from hpckit.kernels.compile import intrinsics
 from hpckit.kernels.compile import lanes as vectors
-from hpckit.kernels.compile import vectors as simd
 from hpckit.kernels.compile.jit import inlined, jit
 from hpckit.kernels.particles.cells.constants import CLUSTER, FAR
 from hpckit.kernels.particles.cells.simd import is_near_ends, near
@@ -42,7 +42,7 @@ def pair_clusters(isa: str) -> Any:
     It returns the entries written, or -1 - (an estimate) where there is no room for them. places: float32.
     """
     eight = vectors.lanes("f", CLUSTER)
-    load, broadcast, bits = eight.load, eight.broadcast, simd.bits
+    load, broadcast, bits = eight.load, eight.broadcast, intrinsics.bits
 
     @inlined
     def meets(flat, own, first, c, counting, within):
@@ -141,15 +141,15 @@ def force_kernel(
     load, broadcast, mask_of = (
         vectors.lanes(form.kind, n).load,
         vectors.lanes(form.kind, lanes).broadcast,
-        simd.mask_of(lanes),
+        intrinsics.mask_of(lanes),
     )
-    whole, zero_unless = lanes // n, simd.zero_unless
-    inverse_root, take_from = simd.inverse_root(form.isa), simd.take_from
-    total, at_once, find_hits = simd.sum_lanes, simd.numbers(whole), hit_finder(form.kind, n, whole == 2)
+    whole, zero_unless = lanes // n, intrinsics.zero_unless
+    inverse_root, take_from = intrinsics.inverse_root(form.isa), intrinsics.take_from
+    total, at_once, find_hits = intrinsics.sum_lanes, intrinsics.numbers(whole), hit_finder(form.kind, n, whole == 2)
     _, row_of, parameters_of, *_ = lookup_pieces(potential, form)
     charge_force, charge_both = by_inverse(*kind)
-    constants_of = simd.numbers(count_of(*kind))
-    common_of = simd.numbers(potential.parameters, form.stored_types)
+    constants_of = intrinsics.numbers(count_of(*kind))
+    common_of = intrinsics.numbers(potential.parameters, form.stored_types)
     number = np.float32 if form.kind == "f" else np.float64
     pair_force, pair_both = _by_inverse(potential)
     # Places and inverse roots of the next neighbors are taken while the forces of those before them are under way: the
@@ -165,12 +165,12 @@ def force_kernel(
 
         @inlined
         def load_at(array, first, places):
-            return simd.join(load(array, first + places[0]), load(array, first + places[1]))
+            return intrinsics.join(load(array, first + places[0]), load(array, first + places[1]))
 
         @inlined
         def push(array, first, places, value):
-            take_from(array, first + places[0], simd.lower(value))
-            take_from(array, first + places[1], simd.upper(value))
+            take_from(array, first + places[0], intrinsics.lower(value))
+            take_from(array, first + places[1], intrinsics.upper(value))
 
     else:
 

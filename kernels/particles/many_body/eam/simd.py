@@ -17,8 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.kernels.compile import functions  # noqa: F401  (math.sqrt of vectors)
-from hpckit.kernels.compile import vectors as simd
+from hpckit.kernels.compile import (
+    functions,  # noqa: F401  (math.sqrt of vectors)
+    intrinsics,
+)
 from hpckit.kernels.compile.jit import inlined, jit
 from hpckit.kernels.particles.cells.constants import CLUSTER, FAR, RECORD
 from hpckit.kernels.particles.loops import AHEAD, REORDERED, pieces, put_number, sums, type_of_double, type_of_float
@@ -26,7 +28,7 @@ from hpckit.kernels.particles.many_body.eam.curves import rows_of_pair
 from hpckit.kernels.particles.pair.potential import Form
 from hpckit.kernels.particles.pair.reference import TALLY
 
-held, truncated, store_whole = simd.held, simd.truncated, simd.store_whole
+held, truncated, store_whole = intrinsics.held, intrinsics.truncated, intrinsics.store_whole
 ROW = 4  # numbers
 PARTS = 6  # of what a pair is known by: the difference of places, 1 / r, where it is between two rows, the other's F'
 
@@ -43,7 +45,7 @@ def density_kernel(form: Form) -> Any:
     load, broadcast, load_lanes, keep, keep_lanes, ones, types, *more = pieces(form)
     zero_unless, minimum, prefetch, _, load_four = more
     nothing, add, _, total = sums(form)
-    put = put_number if form.isa == "scalar" else simd.store
+    put = put_number if form.isa == "scalar" else intrinsics.store
     own_type = type_of_float if form.kind == "f" else type_of_double
     width, several, kinds_of_atoms = rows_of_pair(form.types), form.types > 1, form.types
 
@@ -128,7 +130,7 @@ def force_kernel(form: Form) -> Any:
     load, broadcast, load_lanes, _, _, _, types, *more = pieces(form)
     zero_unless, minimum, _, load_each, load_four = more
     nothing, add, store, _ = sums(form)
-    put = put_number if form.isa == "scalar" else simd.store
+    put = put_number if form.isa == "scalar" else intrinsics.store
     own_type = type_of_float if form.kind == "f" else type_of_double
     width, several, kinds_of_atoms = rows_of_pair(form.types), form.types > 1, form.types
 

@@ -13,8 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hpckit.kernels.compile import functions  # noqa: F401  (math.sqrt, exp and log, max and min of vectors)
-from hpckit.kernels.compile import vectors as simd
+from hpckit.kernels.compile import (
+    functions,  # noqa: F401  (math.sqrt, exp and log, max and min of vectors)
+    intrinsics,
+)
 from hpckit.kernels.compile.jit import inlined, jit
 from hpckit.kernels.particles.cells.constants import CLUSTER, RECORD
 from hpckit.kernels.particles.loops import (
@@ -72,8 +74,8 @@ def force_kernel(form: Form, shared: bool, widths: bool) -> Any:
     scalar = form.isa == "scalar"
     load, broadcast, load_lanes, keep, _, ones, _, zero_unless, minimum, _, _, load_four = pieces(form)
     nothing, add, _, _ = sums(form)
-    put = put_number if scalar else simd.store
-    rounded = rounded_number if scalar else simd.rounded
+    put = put_number if scalar else intrinsics.store
+    rounded = rounded_number if scalar else intrinsics.rounded
 
     @inlined
     def whole(total):

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from hpckit.kernels.compile.intrinsics import numbers
 from hpckit.kernels.compile.jit import inlined, jit
-from hpckit.kernels.compile.vectors import numbers
 from hpckit.kernels.particles.molecules.bonds.forms import FORMS, NAMES
 from hpckit.kernels.particles.pair.reference import TALLY
 

@@ -12,8 +12,8 @@ import math
 import numpy as np
 
 import hpckit.kernels.compile.functions  # noqa: F401  (math.sqrt, max and min of vectors)
+from hpckit.kernels.compile import intrinsics
 from hpckit.kernels.compile import lanes as vectors
-from hpckit.kernels.compile import vectors as simd
 from hpckit.kernels.compile.jit import STRICT, inlined, jit
 from hpckit.kernels.particles.molecules.constraints.reference import ENOUGH, MOST_STEPS
 from hpckit.kernels.particles.pair.reference import VIRIAL
@@ -22,8 +22,8 @@ LANES = 8
 WAYS, LATER, NOW, COUPLED, MATRIX = 0, 9, 18, 27, 36  # of these 9, 9, 9, 9 and, with the right side, 12 rows
 WANTED, FACTORS, WEIGHTS, AXES, ROWS = 48, 51, 54, 58, 67  # 3, 3, 4 and 9
 _eight = vectors.lanes("e", LANES)
-_load, _broadcast, _store = _eight.load, _eight.broadcast, simd.store
-_bits, _zero_unless = simd.bits, simd.zero_unless
+_load, _broadcast, _store = _eight.load, _eight.broadcast, intrinsics.store
+_bits, _zero_unless = intrinsics.bits, intrinsics.zero_unless
 
 
 @inlined(math=STRICT)

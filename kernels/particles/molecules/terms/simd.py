@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 import hpckit.kernels.compile.functions  # noqa: F401  (functions of vectors)
+from hpckit.kernels.compile import intrinsics
 from hpckit.kernels.compile import lanes as vectors
-from hpckit.kernels.compile import vectors as simd
 from hpckit.kernels.compile.jit import inlined, jit
 from hpckit.kernels.particles.molecules.bonds.simd import nearest_slot
 from hpckit.kernels.particles.molecules.terms.forms import bending, maxima, turning
@@ -75,8 +75,8 @@ def term_kernel(name: str, kind: str, of_each: bool) -> Any:
     """
     n, size = LANES, 3 if name == "angles" else 4
     share, block = 2.0 / size, 4 * LANES
-    load_records, load_row, load, store = MANY.load_records, MANY.load_records_w, MANY.load, simd.store
-    load_record, store_records, total = ONE.load, MANY.store_records, simd.sum_lanes
+    load_records, load_row, load, store = MANY.load_records, MANY.load_records_w, MANY.load, intrinsics.store
+    load_record, store_records, total = ONE.load, MANY.store_records, intrinsics.sum_lanes
     forces_of = bending(kind) if size == 3 else turning(name, kind)
 
     @inlined
