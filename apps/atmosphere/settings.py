@@ -120,9 +120,10 @@ class Radiation(Section):
 
 
 class Noise(Section):
-    """Random theta' in the lowest air at the start, which turbulence grows from; the same on any number of ranks."""
+    """Random theta' and vapor in the lowest air at the start: turbulence grows from them, alike on any ranks."""
 
     amplitude: float = Field(0.0, ge=0, le=5, description="greatest theta', K; 0: none")
+    vapor: float = Field(0.0, ge=0, le=0.005, description="greatest deviation of vapor, kg/kg; 0: none")
     height: float = Field(200.0, gt=0, description="below this height, m")
     seed: int = Field(1, ge=0, description="of the random numbers")
 

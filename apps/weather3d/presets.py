@@ -125,7 +125,7 @@ PRESETS: dict[str, tuple[str, dict[str, Any]]] = {
                 "geostrophic_v": [[0.0, 0.0]],
             },
             "coriolis": 0.376e-4,
-            "noise": {"amplitude": 0.1, "height": 1600.0},
+            "noise": {"amplitude": 0.1, "vapor": 2.5e-5 / (1 - 0.017) ** 2, "height": 1600.0},
             "smagorinsky": {"coefficient": 0.18},
             "lid": {"depth": 600.0},
             "time": {"end": 21_600.0, "max_speed": 360.0},

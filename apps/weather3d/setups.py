@@ -80,11 +80,25 @@ def initial_state(
         drawn = np.random.default_rng(config.noise.seed).uniform(-1, 1, (int(low.sum()), grid.ny, grid.nx))
         warm = base.column[0][low] * (1 + RV / RD * profile.vapor(base.height[low])) * config.noise.amplitude
         state[RHO_THETA, low] += _by_cell(warm) * drawn[:, rows][:, :, columns]
+    if config.noise.vapor:  # the moist theta has it, too
+        dry = base.column[1] / (1 + RV / RD * profile.vapor(base.height))
+        state[RHO_THETA] += _by_cell(RV / RD * dry) * vapor_noise(config, profile, base, rows, columns)
     total = _by_cell(base.column[0]) + state[RHO]
     state[RHO_U], state[RHO_V] = total * _by_cell(base.wind), total * _by_cell(base.wind_v)
     if config.jet.speed:
         _add_jet(state, config, base, rows, columns)
     return state
+
+
+def vapor_noise(config: Config, profile: Profile, base: BaseState, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """Random deviations of the mixing ratio of vapor at the start, float64[nz, rows, columns]; none below 0 in all."""
+    grid, noise = config.grid, config.noise
+    low = 0.5 * (grid.edges[1:] + grid.edges[:-1]) < noise.height
+    drawn = np.zeros((grid.nz, len(rows), len(columns)))
+    if noise.vapor:
+        numbers = np.random.default_rng((noise.seed, 1)).uniform(-1, 1, (int(low.sum()), grid.ny, grid.nx))
+        drawn[low] = noise.vapor * numbers[:, rows][:, :, columns]
+    return np.maximum(drawn, -_by_cell(profile.vapor(base.height)))
 
 
 def _by_cell(rows: np.ndarray) -> np.ndarray:

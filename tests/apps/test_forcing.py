@@ -70,6 +70,27 @@ def test_cooling_and_subsidence_by_level():
     np.testing.assert_allclose((after - before)[:, 0, 0], expected, rtol=1e-9)
 
 
+def test_noise_of_vapor_leaves_theta_alone_and_no_cell_less_than_dry():
+    """Below its height vapor deviates by up to `noise.vapor`, or by all that is there; theta is that without noise."""
+    levels = [[z, 300.0 + 3.0 * z / 1000, max(0.008 - 1.6e-5 * z, 0.0), 0.0, 0.0] for z in (0.0, 500.0, 1000.0)]
+    air = {
+        "base": {"kind": "levels", "levels": levels},
+        "moisture": {"kind": "reversible"},
+        "output": {"single": False},
+    }
+    still, noisy = made(**air).output(), made(**air, noise={"vapor": 2e-3, "height": 700.0}).output()
+    np.testing.assert_allclose(noisy["theta"], still["theta"], atol=1e-9)
+    change = noisy["vapor"] - still["vapor"]
+    assert not change[7:].any()
+    least, most = change.min(axis=(1, 2)), change.max(axis=(1, 2))
+    there = np.minimum(2e-3, still["vapor"][:7, 0, 0])
+    assert (least[:7] >= -there * (1 + 1e-12)).all()
+    assert (least[:4] < -1.5e-3).all()
+    assert (most[:7] > 1.5e-3).all()
+    assert most.max() <= 2e-3
+    assert abs(change[:3].mean()) < 3e-4
+
+
 @pytest.mark.parametrize(("drag", "friction"), [(0.01, 0.0), (0.0, 0.5)])
 def test_the_ground_slows_the_lowest_wind(drag, friction):
     model = made(drag=drag, surface={"friction": friction}, base={"kind": "neutral", "u": 3.0, "v": 4.0})
@@ -230,6 +251,8 @@ def test_the_report_has_means_fluxes_and_variances(tmp_path):
     ("given", "reason"),
     [
         ({"surface": {"vapor": 1e-5}}, "need moist air"),
+        ({"noise": {"vapor": 1e-5}}, "need moist air"),
+        ({"dynamics": {"kind": "explicit"}, "noise": {"vapor": 1e-5}}, "noise.vapor needs the split dynamics"),
         ({"forcing": {"subsidence": [[0.0, 0.1]]}}, "must not be above 0"),
         ({"forcing": {"cooling": [[5.0, 0.1], [5.0, 0.2]]}}, "heights of its points must grow"),
         ({"base": {"kind": "levels"}}, "two lines or more from z = 0 up"),

@@ -45,6 +45,7 @@ CASES = {
             {"amplitude": -20.0, "x": 4000.0, "z": 1000.0},
             {"amplitude": -15.0, "x": 16_000.0, "z": 8000.0},
         ],
+        "noise": {"amplitude": 0.5, "vapor": 1e-4, "height": 3000.0},
         "smagorinsky": {"coefficient": 0.2},
         "tracers": [{"name": "air", "shape": "uniform", "amount": 0.0, "background": 0.25}, {"name": "smoke"}],
     },

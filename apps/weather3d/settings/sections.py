@@ -40,7 +40,7 @@ class Settings(Section):
     surface: settings.Surface = Field(default_factory=settings.Surface, description="fluxes at the ground")
     forcing: settings.Forcing = Field(default_factory=settings.Forcing, description="large scales and radiation")
     radiation: settings.Radiation = Field(default_factory=settings.Radiation, description="longwave, of clouds")
-    noise: settings.Noise = Field(default_factory=settings.Noise, description="random theta' at the start")
+    noise: settings.Noise = Field(default_factory=settings.Noise, description="random theta' and vapor at the start")
     moisture: Moisture = Field(default_factory=Moisture, description="water in the air")
     tracers: tuple[Tracer, ...] = Field((), description="tracers that the air carries")
     parcels: Parcels = Field(default_factory=Parcels, description="parcels that the wind carries")

@@ -134,6 +134,8 @@ def _unsplit(it: Settings) -> Iterator[str]:
                 yield f"{name} needs the split dynamics: set dynamics.kind = 'hevi'"
         if it.prandtl != 1:
             yield "prandtl needs the split dynamics: set dynamics.kind = 'hevi'"
+        if it.noise.vapor:
+            yield "noise.vapor needs the split dynamics: set dynamics.kind = 'hevi', and moisture.kind"
         for name in ("surface", "forcing", "radiation"):
             if getattr(it, name) != type(getattr(it, name))():
                 yield f"{name} needs the split dynamics: set dynamics.kind = 'hevi'"
@@ -166,9 +168,9 @@ def _unsplit(it: Settings) -> Iterator[str]:
         yield f"grid.lowest of {grid.lowest:g} m times {grid.nz} levels is above grid.height: lower it"
     if it.parcels.count and "open" in (it.sides.x, it.sides.y):
         yield "parcels would leave the box: leave them out, or set sides.x and sides.y to 'periodic' or 'walls'"
-    wet = any((it.surface.vapor, it.surface.humidity, it.forcing.drying))
+    wet = any((it.surface.vapor, it.surface.humidity, it.forcing.drying, it.noise.vapor))
     if wet and moisture.kind == "none":
-        yield "surface.vapor, surface.humidity and forcing.drying need moist air: set moisture.kind"
+        yield "surface.vapor, surface.humidity, forcing.drying and noise.vapor need moist air: set moisture.kind"
     if it.radiation.top and moisture.kind == "none":
         yield "radiation needs clouds: set moisture.kind"
     for name, points in it.forcing:

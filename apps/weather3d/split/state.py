@@ -17,7 +17,7 @@ from hpckit.apps.weather3d.layout import halos_of
 from hpckit.apps.weather3d.model import Diagnostics
 from hpckit.apps.weather3d.physics.carried import Carried
 from hpckit.apps.weather3d.physics.forcing import Forced, is_forced, levels_of
-from hpckit.apps.weather3d.setups import column_of, initial_state, initial_water
+from hpckit.apps.weather3d.setups import column_of, initial_state, initial_water, vapor_noise
 from hpckit.apps.weather3d.sides import (
     HORIZONTAL,
     open_axes,
@@ -99,6 +99,7 @@ class SplitState:
             faces, rest, size = self.terrain.faces, self.terrain.base, self.terrain.size
         begin = initial_state(config, profile, rest, rows, columns, faces)
         warm = initial_water(profile, rest, begin)
+        warm[0] += vapor_noise(config, profile, rest, rows, columns)
         self.state.set_from_host(begin * size.reshape(grid.nz, *(size.shape[1:] or (1, 1))))
         self._stagger()
         self.start, self.slow = cells(FIELDS), cells(FIELDS)
