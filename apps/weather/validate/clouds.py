@@ -21,12 +21,10 @@ import h5py
 import numpy as np
 
 from hpckit.apps.atmosphere.base import levels_state
+from hpckit.apps.atmosphere.saturated import from_levels
 from hpckit.apps.common.validation import Check, Found, at_least, at_most, between
 from hpckit.apps.weather.validate.case import Case, Folders, Nested, Output
 from hpckit.apps.weather.validate.config import Config
-from hpckit.apps.weather3d.config import Config as Box
-from hpckit.apps.weather3d.physics.forcing import levels_of
-from hpckit.apps.weather3d.setups import column_of
 
 SIEBESMA, STEVENS, OWN = "Siebesma et al. 2003", "Stevens et al. 2005", "own regression range"
 KLEMP, ROTUNNO = "Klemp et al. 2015", "Rotunno et al. 1988"
@@ -64,21 +62,24 @@ def closed_budget(name: str, output: Output) -> Check:
     return at_most(name, "unexplained over all water", closed, 1e-12, "closed budget")
 
 
-def implied_flux(config: Box, columns: CloudColumns, since: float) -> np.ndarray:
+def implied_flux(settings: Mapping[str, Any], columns: CloudColumns, since: float) -> np.ndarray:
     """The upward flux of water that its budget implies, m/s, [nz], in the middles of levels, mean from `since` (s) on.
 
     What entered at the ground, with what the forcings added below, less what stayed there: of means alone, so that it
-    holds the columns' fluxes, resolved and subgrid, to account. Of a run with no bulk flux at the ground.
+    holds the columns' fluxes, resolved and subgrid, to account. settings: of a run with levels of one thickness, a base
+    state of `base.levels` and a prescribed flux at the ground.
     """
-    forcing, thick = config.forcing, np.diff(config.grid.edges)
-    rho = levels_state(column_of(config.base, True), config.grid.edges).column[0]
+    base, forcing, grid = (settings[name] for name in ("base", "forcing", "grid"))
+    thick = grid["height"] / grid["nz"]
+    profile = from_levels(np.array(base["levels"]), base["pressure"], None, True)
+    rho = levels_state(profile, thick * np.arange(grid["nz"] + 1)).column[0]
+    drying, subsidence = (np.interp(columns.z, *np.transpose(forcing[name])) for name in ("drying", "subsidence"))
     late, water = columns.times >= since, columns["vapor"] + columns["cloud"]
     times, mean = columns.times[late], water[late].mean(axis=0)
-    gap = np.append(2 / (thick[1:] + thick[:-1]), 0.0)
-    sinks = -levels_of(forcing.subsidence, columns.z) * gap * np.append(np.diff(mean), 0.0)
+    sinks = -subsidence / thick * np.append(np.diff(mean), 0.0)
     stays = (water[late][-1] - water[late][0]) / (times[-1] - times[0])
-    gained = np.cumsum(rho * thick * (levels_of(forcing.drying, columns.z) + sinks - stays))
-    faces = rho[0] * config.surface.vapor + np.concatenate([[0.0], gained])
+    gained = np.cumsum(rho * thick * (drying + sinks - stays))
+    faces = rho[0] * settings["surface"]["vapor"] + np.concatenate([[0.0], gained])
     return 0.5 * (faces[1:] + faces[:-1]) / rho
 
 
@@ -101,9 +102,9 @@ def compare_bomex(folders: Folders) -> Found:
     base = float(z[fraction > 0.01][0]) if (fraction > 0.01).any() else np.nan
     top = float(z[fraction > 1e-3][-1]) if (fraction > 1e-3).any() else np.nan
     water = columns.flux("vapor", since) + columns.flux("cloud", since)
-    settings = Box.model_validate({name: each for name, each in output.resolved().items() if name in Box.model_fields})
+    settings = output.resolved()
     # In the lowest levels eddies are not resolved, and what passes middles is less than the mean of what passes faces.
-    missing = np.abs(water - implied_flux(settings, columns, since))[2:].max() / settings.surface.vapor
+    missing = np.abs(water - implied_flux(settings, columns, since))[2:].max() / settings["surface"]["vapor"]
     checks = [closed_budget(name, output)]
     checks.append(
         at_most(name, "flux of water less that of its budget, over the ground's", missing, 0.05, "closed budget")
