@@ -152,6 +152,14 @@ def is_near_ends(own, boxes, reach, low, high):
     return near
 
 
+@inlined
+def pad(entries, first, m, padding, pad_entry):
+    """Pad a list that goes from `first` to m to whole vectors; where it ends then."""
+    for k in range(np.uint64(MOST_PADDING)):
+        entries[np.uint64(m) + k] = pad_entry
+    return first + ((m - first + padding - 1) & -padding)
+
+
 @cache
 def list_builder(isa: str) -> Any:
     """The kernel `build_list` for an instruction set."""
@@ -190,6 +198,17 @@ def list_builder(isa: str) -> Any:
             return count
 
         return compare
+
+    @inlined
+    def append_near(x, y, z, within, near, t, itself, out, m):
+        """Append to `out` which of t entries `near` a particle are within its reach; where they end."""
+        near_x, near_y, near_z, near_entries = near
+        for k in range(0, t, n):
+            dx, dy, dz = x - load(near_x, k), y - load(near_y, k), z - load(near_z, k)
+            mask = unlike(near_entries, k, itself, dx * dx + (dy * dy + dz * dz) < within)
+            keep(out, m, near_entries, k, mask)
+            m += count_ones(bits(mask))
+        return m
 
     @inlined
     def collect(own, flat, boxes, reach, corners, longest2, grid, held, out, q):
@@ -259,6 +278,7 @@ def list_builder(isa: str) -> Any:
         lower, scale, shape, ghost_lower, ghost_shape, brick_low, brick_high = grid
         flat, slots, within = places.reshape(-1), places.shape[1], broadcast(np.float32(reach * reach))
         excludes = len(excluded) > 0
+        simple = len(nearer) == 0 and not excludes
         longest2 = broadcast(np.float32(reach * reach * 1.00001))  # of distances from a box, which round otherwise
         near_x, near_y = np.empty(slots + n, np.float32), np.empty(slots + n, np.float32)
         near_z, near_entries = np.empty(slots + n, np.float32), np.empty(slots + n, np.int32)
@@ -292,6 +312,10 @@ def list_builder(isa: str) -> Any:
                     continue
                 x, y, z = broadcast(flat[i]), broadcast(flat[slots + i]), broadcast(flat[2 * slots + i])
                 itself = np.int32(RECORD * i)
+                if simple:
+                    m = append_near(x, y, z, within, near, t, itself, entries, m)
+                    m = pad(entries, first, m, padding, pad_entry)
+                    continue
                 bound = excluded_starts[i + 1] - excluded_starts[i] if excludes else 0
                 if 1 <= bound <= 2:  # most of chains
                     one, other = excluded[excluded_starts[i]], excluded[excluded_starts[i + 1] - 1]
@@ -327,9 +351,7 @@ def list_builder(isa: str) -> Any:
                     mask = (r2 < within) & (r2 >= beyond2)
                     keep(entries, m, found, k, mask)
                     m += count_ones(bits(mask))
-                for k in range(np.uint64(MOST_PADDING)):
-                    entries[np.uint64(m) + k] = pad_entry
-                m = first + ((m - first + padding - 1) & -padding)
+                m = pad(entries, first, m, padding, pad_entry)
         start[clusters * CLUSTER] = m
         return m
 
