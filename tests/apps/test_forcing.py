@@ -200,6 +200,7 @@ def test_mixing_leaves_a_moist_base_state_alone():
     assert still.watch().w_max < 1e-9
 
 
+@pytest.mark.nightly
 def test_a_convective_layer_grows_by_encroachment_and_entrainment():
     """Half an hour: the heat of the ground is in the air, the layer is mixed, its top above encroachment's."""
     preset = PRESETS["convective_boundary_layer"][1]

@@ -35,13 +35,23 @@ from hpckit.training.pipeline.stage import held_bytes
 @pytest.fixture
 def runs(tmp_path_factory, mpirun):
     """The folder of the runs of tests/programs/train_ranks.py, which are done once."""
+    return done_once(tmp_path_factory, mpirun, "short")
+
+
+@pytest.fixture
+def long_runs(tmp_path_factory, mpirun):
+    """Those that learn a page by heart, and digits."""
+    return done_once(tmp_path_factory, mpirun, "long")
+
+
+def done_once(tmp_path_factory, mpirun, which):
     pytest.importorskip("sklearn", reason="scikit-learn is not installed")
 
     def make(folder):
         folder.mkdir()
-        mpirun(2, "train_ranks.py", folder, timeout=280)
+        mpirun(2, "train_ranks.py", folder, which, timeout=280)
 
-    return made_once(tmp_path_factory, "train_runs", make)
+    return made_once(tmp_path_factory, f"train_runs_{which}", make)
 
 
 def metrics(folder, name="loss"):
@@ -108,36 +118,43 @@ def test_a_state_goes_on_with_the_same_losses(runs):
     assert other["again"] == pytest.approx(other["two"], rel=1e-11)
 
 
-def test_a_page_is_learned_by_heart_and_written_verbatim(runs):
+@pytest.mark.nightly
+def test_a_page_is_learned_by_heart_and_written_verbatim(long_runs):
     """Greedily from its first nine letters; with windows that never move the network writes gibberish."""
-    loss = metrics(runs / "by_heart")
+    loss = metrics(long_runs / "by_heart")
     assert loss[0] > 5.0
     assert loss[-1] < 0.3
-    text = (runs / "by_heart" / "output" / "sample.txt").read_text()
-    assert text == (runs / "page.txt").read_text()[: 9 + 290]
-    assert text in (runs / "by_heart.said").read_text()
-    summary = json.loads((runs / "by_heart" / "summary.json").read_text())
+    text = (long_runs / "by_heart" / "output" / "sample.txt").read_text()
+    assert text == (long_runs / "page.txt").read_text()[: 9 + 290]
+    assert text in (long_runs / "by_heart.said").read_text()
+    summary = json.loads((long_runs / "by_heart" / "summary.json").read_text())
     assert summary["text"] == text
-    assert summary["tokens"] == metrics(runs / "by_heart", "tokens")[-1] == 16 * summary["samples"]
+    assert summary["tokens"] == metrics(long_runs / "by_heart", "tokens")[-1] == 16 * summary["samples"]
     assert {"output", "sample"} < summary["phases"].keys()
     assert sum(seconds[0] for seconds in summary["phases"].values()) <= summary["wall_seconds"]
 
 
 def test_a_finished_network_continues_any_prompt(runs, tmp_path, capsys):
-    """Weights and tokenizer from the run's output: the page goes on verbatim from the middle, too."""
-    page = (runs / "page.txt").read_text()
-    begin, folder = page[100:140], str(runs / "by_heart")
-    assert main(["sample", folder, begin, "--tokens", "120", "--temperature", "0"]) == 0
-    assert capsys.readouterr().out == page[100:260] + "\n"
-    drawn = [sampled(runs / "by_heart", begin, tokens=40, temperature=3.0, top_k=0, seed=seed) for seed in (1, 1, 2)]
+    """Weights and tokenizer from the run's output: greedily as the run itself wrote, or drawn by a seed."""
+    folder, written = str(runs / "llama"), (runs / "llama" / "output" / "sample.txt").read_text()
+    assert main(["sample", folder, "the ", "--tokens", "30", "--temperature", "0"]) == 0
+    assert capsys.readouterr().out == written + "\n"
+    drawn = [sampled(runs / "llama", "the ", tokens=40, temperature=3.0, top_k=0, seed=seed) for seed in (1, 1, 2)]
     assert drawn[0] == drawn[1] != drawn[2]
-    assert main(["sample", folder, begin, "--temperature", "-1"]) == 2
-    assert main(["sample", str(runs / "cnn")]) == 2
+    assert main(["sample", folder, "the ", "--temperature", "-1"]) == 2
+    assert main(["sample", str(runs / "mlp")]) == 2
     assert main(["sample", str(tmp_path)]) == 2
     assert main(["sample", str(tmp_path / "nowhere")]) == 2
     told = capsys.readouterr().err
     for part in ("--temperature is -1", "has no language model", "there is no folder"):
         assert part in told
+
+
+@pytest.mark.nightly
+def test_the_page_goes_on_verbatim_from_the_middle(long_runs, capsys):
+    page = (long_runs / "page.txt").read_text()
+    assert main(["sample", str(long_runs / "by_heart"), page[100:140], "--tokens", "120", "--temperature", "0"]) == 0
+    assert capsys.readouterr().out == page[100:260] + "\n"
 
 
 def test_several_runs_are_drawn_in_one_chart(runs, tmp_path, capsys):
@@ -155,17 +172,23 @@ def test_several_runs_are_drawn_in_one_chart(runs, tmp_path, capsys):
     assert main(["compare", *folders]) == 2
 
 
-def test_digits_are_read(runs):
-    summary = json.loads((runs / "cnn" / "summary.json").read_text())
+@pytest.mark.nightly
+def test_digits_are_read(long_runs):
+    summary = json.loads((long_runs / "cnn" / "summary.json").read_text())
     assert summary["validation"]["samples"] == 359
     assert summary["validation"]["accuracy"] >= 0.97
-    answers = json.loads((runs / "cnn" / "output" / "answers.json").read_text())
+    answers = json.loads((long_runs / "cnn" / "output" / "answers.json").read_text())
     confusion = np.array(answers["confusion"])
     assert confusion.sum() == 359
     assert np.trace(confusion) / 359 == pytest.approx(summary["validation"]["accuracy"])
     assert len(answers["misread"]) == 359 - np.trace(confusion) > 0
     assert all(confusion[each["class"], each["answer"]] for each in answers["misread"])
-    assert dict(Safetensors(runs / "cnn" / "output" / "model").items())["convolution.1.weight"].shape == (3, 3, 16, 32)
+    assert dict(Safetensors(long_runs / "cnn" / "output" / "model").items())["convolution.1.weight"].shape == (
+        3,
+        3,
+        16,
+        32,
+    )
 
 
 def test_the_report_shows_curves_a_real_step_and_memory(runs):
@@ -187,29 +210,45 @@ def test_the_report_shows_curves_a_real_step_and_memory(runs):
     assert memory["optimizer"] == [2 * nbytes for nbytes in memory["gradients"]]
     assert text.count("activations as foreseen (MB)") == 1
     assert "report failed" not in text
-    page = build_report(runs / "cnn", extension).read_text()
+    page = build_report(runs / "mlp", extension).read_text()
+    assert "report failed" not in page
+    assert "accuracy</span>" in page
+    assert "confusion matrix" in page
+    assert " read as " in page
+
+
+@pytest.mark.nightly
+def test_the_report_of_a_network_that_reads_digits(long_runs):
+    page = build_report(long_runs / "cnn", extension).read_text()
     assert "report failed" not in page
     assert re.search(r"<b>9\d\.\d\u202f%</b><span>accuracy</span>", page)
     assert "confusion matrix" in page
     assert " read as " in page
 
 
-def test_what_is_kept_for_backward_passes_is_weighed(runs):
-    """The computed sizes are right to a few percent; a late W keeps more, recomputation less."""
+def kept(folder):
+    memory = json.loads((folder / "summary.json").read_text())["memory"]
+    assert min(memory["resident"]) > 5e7
+    assert memory["work"][0] > 1e6 or folder.name != "cnn"
+    return np.array(memory["activations"]), np.array(memory["activations_foreseen"])
 
-    def kept(name):
-        memory = json.loads((runs / name / "summary.json").read_text())["memory"]
-        assert min(memory["resident"]) > 5e7
-        assert memory["work"][0] > 1e6 or name != "cnn"
-        return np.array(memory["activations"]), np.array(memory["activations_foreseen"])
 
-    for name in ("serial", "pp", "dp", "llama", "cnn", "recompute"):
-        weighed, foreseen = kept(name)
-        np.testing.assert_allclose(weighed, foreseen, rtol=0.12, err_msg=name)
-    late, foreseen = kept("zb")
+@pytest.mark.parametrize("name", ["serial", "pp", "dp", "llama", "recompute"])
+def test_what_is_kept_for_backward_passes_is_weighed(runs, name):
+    """The computed sizes are right to a few percent."""
+    np.testing.assert_allclose(*kept(runs / name), rtol=0.12)
+
+
+@pytest.mark.nightly
+def test_what_a_convolution_network_keeps_is_weighed(long_runs):
+    np.testing.assert_allclose(*kept(long_runs / "cnn"), rtol=0.12)
+
+
+def test_a_late_w_keeps_more_and_recomputation_less(runs):
+    late, foreseen = kept(runs / "zb")
     assert (late > 1.05 * foreseen).all()
-    assert kept("recompute")[0][0] < 0.5 * kept("serial")[0][0]
-    assert kept("pp")[0].sum() > 1.1 * kept("serial")[0][0]  # as many microbatches as ranks are under way
+    assert kept(runs / "recompute")[0][0] < 0.5 * kept(runs / "serial")[0][0]
+    assert kept(runs / "pp")[0].sum() > 1.1 * kept(runs / "serial")[0][0]  # as many microbatches as ranks are under way
 
 
 def test_memory_that_several_arrays_look_into_counts_once():

@@ -7,6 +7,7 @@ import json
 import h5py
 import numpy as np
 import pytest
+from conftest import by_day
 from pydantic import ValidationError
 
 from hpckit.apps.atmosphere.base import base_state
@@ -161,9 +162,13 @@ def whole_runs(folder, most) -> None:
     assert (stopped["status"], stopped["steps"]) == ("stopped", 1)
 
 
-def test_physics(mpirun):
+QUICK = "inertial_oscillation", "wind_blows_through", "walls_are_mirrors", "shear_wave_decays"
+
+
+@pytest.mark.parametrize("checks", by_day([(QUICK,), ((),)], (QUICK,)), ids=["quick", "all"])
+def test_physics(mpirun, checks):
     """Oscillation, balance, waves, sponges, walls, tracers: the program says what of it is wrong."""
-    mpirun(1, "weather3d_physics.py", timeout=240)
+    mpirun(1, "weather3d_physics.py", *checks, timeout=240)
 
 
 def test_presets_are_valid_and_their_arrays_are_right():

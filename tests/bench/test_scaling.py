@@ -46,7 +46,7 @@ def times(law_of_ranks, counts=(1, 2, 4, 8)) -> dict[int, list[float]]:
     return {n: [slow * law_of_ranks(n) for slow in ROUNDS] for n in counts}
 
 
-@pytest.mark.parametrize("serial", [0.0, 0.03, 0.4, -0.02])
+@pytest.mark.parametrize("serial", by_day([0.0, 0.03, 0.4, -0.02], 0.03))
 @pytest.mark.parametrize("base", by_day([1, 3], 3))
 def test_the_fits_find_the_serial_fraction_that_was_put_in(serial, base):
     counts = [base * n for n in (1, 2, 4, 8)]
@@ -279,7 +279,8 @@ def test_turns_count_steps_where_an_app_takes_several_at_once(many, monkeypatch)
     assert turn.seconds == 1.0
 
 
-def test_a_study_for_real(tmp_path, monkeypatch):
+@pytest.mark.parametrize("repeats", by_day([1, 2], 1))
+def test_a_study_for_real(tmp_path, monkeypatch, repeats):
     """Both kinds of runs on 1 and 2 ranks, of an app that takes two steps at once; the files hold what was printed."""
     if shutil.which("mpiexec") is None and not (Path(sys.executable).parent / "mpiexec").exists():
         pytest.skip("no mpiexec")
@@ -288,7 +289,7 @@ def test_a_study_for_real(tmp_path, monkeypatch):
     options |= {
         "words": ["shallow_water/adjustment", "grid.nx=24", "grid.ny=24"],
         "ranks": (1, 2),
-        "repeats": 2,
+        "repeats": repeats,
         "steps": 5,
     }
     found = run(**options, out=tmp_path / "study", machine="infiniband")
@@ -296,11 +297,11 @@ def test_a_study_for_real(tmp_path, monkeypatch):
     assert set(found["ratios"]) == {"shallow_water_eff", "shallow_water_ceiling"}
     record = json.loads((tmp_path / "study" / "scaling.json").read_text())
     used = [each for each in record["runs"] if each["used"]]
-    assert len(used) == 6
+    assert len(used) == 3 * repeats
     assert all(0 <= each["waited"] <= 1 for each in record["runs"])
     assert all(each["seconds"] > 0 and each["steps"] == 5 for each in record["runs"])
-    order = [(each["kind"], each["ranks"]) for each in record["runs"][:6]]
-    assert order == [*(kinds := [("together", 1), ("together", 2), ("apart", 2)]), *kinds[::-1]]
+    order = [(each["kind"], each["ranks"]) for each in record["runs"][: 3 * repeats]]
+    assert order == [*(kinds := [("together", 1), ("together", 2), ("apart", 2)]), *kinds[::-1]][: 3 * repeats]
     assert {"halo", "wait", "other"} <= set(record["points"][1]["phases"])
     with h5py.File(tmp_path / "study" / "scaling.h5") as file:
         assert file["ranks"][:].tolist() == [1, 2]

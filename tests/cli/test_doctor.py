@@ -99,6 +99,7 @@ def test_sound_machine(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())  # nothing is left behind
 
 
+@pytest.mark.nightly
 def test_no_mpiexec(tmp_path: Path) -> None:
     """The same Python reached through a folder that has no mpiexec beside it, with nothing else on PATH."""
     (tmp_path / "bin").mkdir()

@@ -56,6 +56,7 @@ def test_the_exit_code_is_that_of_the_run_though_nobody_reads_its_lines_any_more
     assert directory.read_json("provenance.json")["ended"]
 
 
+@pytest.mark.nightly
 def test_a_program_that_fails_on_all_ranks_shows_its_own_lines_once(tmp_path):
     lines = """
 import sys

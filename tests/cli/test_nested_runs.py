@@ -45,6 +45,7 @@ def test_a_run_of_runs(tmp_path):
     assert read(tmp_path / "again" / "resolved.json")["values"] == read(first / "resolved.json")["values"]
 
 
+@pytest.mark.nightly
 @needs_mpi
 def test_a_run_of_runs_goes_on_with_those_that_are_left(tmp_path):
     """It was lost in its second run; then somebody had changed what the first was; then the second had not begun."""
@@ -77,6 +78,7 @@ def test_a_run_of_runs_goes_on_with_those_that_are_left(tmp_path):
     assert read(second / "summary.json")["status"] == "done"
 
 
+@pytest.mark.nightly
 @needs_mpi
 def test_a_number_that_misses_ends_with_1(tmp_path):
     outcome = hpckit("run", "probe/twice/four", "-n", 2, "--directory", "missed", "--no-report", cwd=tmp_path)

@@ -63,6 +63,7 @@ def test_the_hook_sees_an_unpickling(hook, tmp_path, call):
     assert log.read_text().split() == ["loads" if "loads" in call else "load"]
 
 
+@pytest.mark.nightly
 @pytest.mark.skipif(mpiexec() is None, reason="no mpiexec: install the extra `mpi`")
 @pytest.mark.parametrize(
     "words",

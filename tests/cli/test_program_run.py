@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 
+import pytest
 from cli_command import HPCKIT, clean_environment, hpckit
 from conftest import PATIENCE, mpi_command, wait_until
 
@@ -34,6 +35,7 @@ with hp.Run("run", title="counting", units={"T": "K"}) as run:
 """
 
 
+@pytest.mark.nightly
 def test_a_program_that_is_asked_to_stop_ends_with_75_and_resumes_in_its_run_directory(tmp_path):
     """SIGTERM to the front end; then the same run on other ranks has the metrics and frames of an unbroken one."""
     mpi_command(1)

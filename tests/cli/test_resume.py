@@ -141,6 +141,7 @@ def test_a_run_that_is_stopped_and_killed_ends_as_if_it_never_was(tmp_path: Path
     assert len([path for path in (broken / "ckpt").iterdir() if path.is_dir()]) == 1
 
 
+@pytest.mark.nightly
 def test_the_elapsed_time_limit_ends_a_run_that_then_starts_over_without_a_checkpoint(tmp_path: Path) -> None:
     words = ("run", "heat", *ENDLESS, "time.steps=1000000", "time.limit=1 s", "--directory", "run")
     outcome = hpckit(*words, cwd=tmp_path)

@@ -109,6 +109,8 @@ class PageRun:
         compile(block.text, where, "exec", dont_inherit=True)
         if "file" in block.marks:
             self._write(block)
+        elif "long" in block.marks and not self.long:
+            self.printed = None
         elif not (lacking(block) or {"fragment", "theirs"} & set(block.marks)):
             fresh = self.fresh or "program" in block.marks
             self.printed = self.session.run(block.text, where, self.folder, fresh)

@@ -44,7 +44,7 @@ BESIDE = (
 @pytest.mark.parametrize(
     ("ranks", "names"),
     [
-        (1, ("inner steps", "rigid bodies", "biases", "coupling")),
+        (1, ("inner steps", "rigid bodies")),
         *(pytest.param(n, BESIDE, marks=pytest.mark.nightly) for n in (1, 2)),
         pytest.param(3, tuple(name for name in BESIDE if name != "pppm"), marks=pytest.mark.nightly),  # 8 cells along x
     ],
@@ -116,8 +116,10 @@ run 2
 @pytest.mark.parametrize(
     ("name", "ranks"),
     [
-        ("branched", 2),
-        *(pytest.param(name, n, marks=pytest.mark.nightly) for name, n in (("chain", 1), ("ewald", 1), ("pppm", 2))),
+        *(
+            pytest.param(name, n, marks=pytest.mark.nightly)
+            for name, n in (("branched", 2), ("chain", 1), ("ewald", 1), ("pppm", 2))
+        ),
     ],
 )
 def test_molecules_on_gpus_move_as_on_cores(tmp_path, name, ranks):

@@ -14,6 +14,7 @@ TINY = (
 )  # fmt: skip
 
 
+@pytest.mark.nightly
 def test_training_on_a_device_follows_the_host(mpirun, monkeypatch):
     on_gpu(monkeypatch)
     assert "all good" in mpirun(2, "device_training.py", timeout=200).stdout

@@ -49,6 +49,7 @@ def test_tiles_chunks_and_parts_change_no_bit_and_the_status_tells_what_was_seen
     assert "all good" in mpirun(1, "device_sweeps.py", timeout=200).stdout
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("preset", "counts"),
     [*DAILY.items(), *(pytest.param(*each, marks=pytest.mark.nightly) for each in NIGHTLY.items())],
@@ -77,9 +78,10 @@ def test_a_run_on_gpus_has_the_fields_of_one_on_cores(preset, counts, tmp_path):
     ("words", "told"),
     [
         (("thermal", "precision=float32"), "is for runs on GPUs"),
-        (("eddies", "precision=float32"), "is for runs on GPUs"),
-        (("thermal3d", "precision=float32"), "is for runs on GPUs"),
-        (("dam_break", "precision=float32"), "is for runs on GPUs"),
+        *(
+            pytest.param((name, "precision=float32"), "is for runs on GPUs", marks=pytest.mark.nightly)
+            for name in ("eddies", "thermal3d", "dam_break")
+        ),
         (("dam_break", "--gpu", "precision=float32"), "set it to 0.0001 or more"),
         (("weather/validate", "--gpu"), "has no GPU form"),
         (("heat", "--gpu-mpi", "staged"), "without --gpu"),

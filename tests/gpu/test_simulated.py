@@ -13,7 +13,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-from conftest import run_limited
+from conftest import by_day, run_limited
 
 from hpckit.comm.gpu import gpu_of, missing
 from tests.gpu.checks import PRECISIONS, checks
@@ -62,7 +62,8 @@ def test_exchanges_on_a_device_equal_those_on_the_host(mpirun, monkeypatch, rank
     assert "persistent" not in outcome.stderr.lower(), "requests were left at the end"
 
 
-@pytest.mark.parametrize("ranks", [1, *(pytest.param(n, marks=pytest.mark.nightly) for n in (2, 3))])
+@pytest.mark.nightly
+@pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_traced_steps_on_a_device_are_those_on_the_host(mpirun, monkeypatch, ranks):
     monkeypatch.setenv("NUMBA_ENABLE_CUDASIM", "1")
     assert "alike" in mpirun(ranks, "device_traced.py", timeout=200).stdout
@@ -121,9 +122,10 @@ def test_the_figures_are_measured_and_mean_nothing_in_the_simulator(tmp_path):
     assert result["ratios"] == {}, "the simulator's times are no figures"
 
 
-def test_a_run_on_gpus_has_the_fields_of_one_on_cores_and_says_where_it_ran(tmp_path):
+@pytest.mark.parametrize("counts", by_day([((2,),), ((1, 3),)], ((2,),)), ids=str)
+def test_a_run_on_gpus_has_the_fields_of_one_on_cores_and_says_where_it_ran(tmp_path, counts):
     assert hpckit("run", "heat", *SMALL, "--directory", "cores", cwd=tmp_path).code == 0
-    for ranks in (1, 2):
+    for ranks in counts:
         name = f"gpu{ranks}"
         done = hpckit("run", "heat", *SMALL, "--gpu", "-n", ranks, "--directory", name, cwd=tmp_path, **ON_GPU)
         assert done.code == 0, done.stderr

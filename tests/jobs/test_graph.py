@@ -168,6 +168,7 @@ def test_a_failure_stops_what_follows_from_it_only(here, capsys):
     assert set(states(path).values()) == {"done"}
 
 
+@pytest.mark.nightly
 def test_a_task_is_tried_again_with_longer_and_longer_pauses(here, capsys):
     Path("fails").write_text("2")
     arguments = {"fails": os.path.abspath("fails")}
@@ -453,6 +454,7 @@ def hashes_after_kills(here: Path, rounds: int, seed: int, kills_a_round: int) -
         assert set(states(path).values()) == {"done"}
 
 
+@pytest.mark.nightly
 def test_a_driver_that_is_killed_goes_on_where_it_was(here):
     hashes_after_kills(here, rounds=1, seed=11, kills_a_round=5)
 

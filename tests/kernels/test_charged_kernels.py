@@ -51,7 +51,7 @@ def by_formula(name, r):
     return 1 / r if name == "cut" else math.erfc(1.2 * r) / r
 
 
-@pytest.mark.parametrize("name", MADE)
+@pytest.mark.parametrize("name", by_day(MADE, *list(MADE)[:2]))
 def test_energies_are_those_of_the_formulas_and_forces_their_derivatives(name):
     made = MADE[name]
     assert made.constants.size == screening.count_of(*made.key)
@@ -236,7 +236,7 @@ CLUSTERED += [(Form(vectors.available()[0], "f", 20), "near")]
 
 
 @pytest.mark.skipif(vectors.available()[0] == "scalar", reason="pairs of clusters are for vectors")
-@pytest.mark.parametrize(("form", "name"), narrow_at_night(CLUSTERED), ids=str)
+@pytest.mark.parametrize(("form", "name"), narrow_at_night(CLUSTERED, lambda form: form.kind == "f"), ids=str)
 def test_pairs_of_clusters_agree_with_the_reference(form, name):
     made, types = MADE[name], np.arange(form.types) / form.types
     numbers = np.stack([1.0 + types, 0.8 + 0.2 * types], axis=-1)

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from conftest import by_day
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -123,7 +124,7 @@ def test_bits_do_not_depend_on_the_split(rows, columns):
 
 
 @pytest.mark.parametrize("right", [0.0, 1e-4, 0.1, 0.7])
-@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("turned", by_day([False, True], True))
 def test_dam_breaks_are_those_of_stoker_and_ritter(right, turned):
     """First order of the error in the mean, as at any shock; also along y."""
     errors, end, half = [], 1.2, 10.0

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import no_lammps
+from conftest import by_day, no_lammps
 from lammps_runs import needs_lammps, run_lammps, thermo_rows
 from potential_files import write_chain, write_eam, write_sw, write_tersoff
 
@@ -124,12 +124,15 @@ CASES = {
     ),
 }
 
+DAILY = "fs", "silicon", "carbide", "morse", "spline", "melt"  # one of a kind
+
 
 @needs_lammps
-def test_energies_pressures_and_positions_follow_lammps_for_200_steps(mpirun, tmp_path):
+@pytest.mark.parametrize("names", by_day([(DAILY,), (tuple(CASES),)], (DAILY,)), ids=["daily", "all"])
+def test_energies_pressures_and_positions_follow_lammps_for_200_steps(mpirun, tmp_path, names):
     cases, expected, ends = {}, {}, {}
     _write_tables(tmp_path / "lj.table")
-    for name, (text, settings) in CASES.items():
+    for name, (text, settings) in ((name, CASES[name]) for name in names):
         folder = tmp_path / name
         folder.mkdir()
         step = f"timestep {settings.get('dt', 0.005)}\n"
@@ -139,7 +142,7 @@ def test_energies_pressures_and_positions_follow_lammps_for_200_steps(mpirun, tm
             settings["interaction"] |= {"file": str(tmp_path / "lj.table"), "interpolation": name}
         common = {"data": f"{name}/start.data", "steps": 200, "measured": MEASURED, "dt": 0.005}
         cases[name] = common | settings
-    for isa in ("scalar", "mixed"):
+    for isa in ("scalar", "mixed") if names != DAILY else ("mixed",):
         cases[isa] = cases["melt"] | ({"isa": "scalar"} if isa == "scalar" else {"precision": "mixed"})
         expected[isa], ends[isa] = expected["melt"], ends["melt"]
     (tmp_path / "cases.json").write_text(json.dumps(cases))

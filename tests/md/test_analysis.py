@@ -177,6 +177,7 @@ def test_what_does_not_fit_the_box_is_told_before_the_run(settings, said):
         dry_run(Config.model_validate(settings), 2)
 
 
+@pytest.mark.nightly
 def test_an_open_box_and_another_potential_have_their_observables(tmp_path):
     """Two types that attract each other as Morse has it, a thermostat, open ends: profile and picture, and no drift."""
     words = ["system.cells=[6,6,6]", "system.droplet=3", 'system.periodic=["x"]', "time.steps=20", "analysis.every=10"]

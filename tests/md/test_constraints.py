@@ -246,6 +246,7 @@ def test_the_kernel_agrees_with_its_reference_and_holds_the_lengths(pairs, alike
     assert simd.hold_distances(own, *what) == 1
 
 
+@pytest.mark.nightly
 @needs_lammps
 def test_springs_stand_for_the_distances_in_a_minimization(tmp_path):
     """The energy at its start is LAMMPS's without springs, and K (r - length)^2 of each; then it falls. LAMMPS counts
@@ -327,6 +328,7 @@ def dumbbells(foresee, thermostat=False):
     return system, MTK(chain, 0.05, 8.0)
 
 
+@pytest.mark.nightly
 def test_the_conserved_quantity_of_a_barostat_stays_with_constraints():
     """Work of constraint forces in a box that changes: without foresight it falls, and is in no virial."""
     found = []

@@ -68,6 +68,7 @@ def test_known_parameters_are_found(switch, offset):
     np.testing.assert_allclose(found.parameters, wanted, rtol=1e-5)
 
 
+@pytest.mark.nightly
 def test_errors_of_the_parameters_are_those_of_noise():
     wanted, rng, off = np.array([2.0, 0.7, 4.0]), np.random.default_rng(5), []
     frames = frames_of(yukawa, wanted)

@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 import pytest
+from conftest import by_day
 from scipy import stats
 from test_physics import run_app
 
@@ -31,7 +32,8 @@ def toml(folder, text):
     return str(folder / "more.toml")
 
 
-def test_springs_that_grow_have_their_exact_free_energy(tmp_path):
+@pytest.mark.parametrize("steps", by_day([1500, 6000], 1500))
+def test_springs_that_grow_have_their_exact_free_energy(tmp_path, steps):
     """Eight springs k l on places: F = 4 k T ln of the ratio of l; and a moving restraint's work is the difference."""
     parts = ['app = "md"\n[system]\ncells = [2, 2, 2]\ndensity = 0.008\n']
     for k in range(8):
@@ -40,10 +42,12 @@ def test_springs_that_grow_have_their_exact_free_energy(tmp_path):
         )
         parts.append(f'[[restraints]]\nvariable = "x{k}"\nstrength = 20.0\ncenter = 0.3\ncoupled = true\n')
     parts.append('[[variables]]\nname = "pulled"\nkind = "position"\ngroups = [[8]]\naxis = "x"\n')
-    parts.append('[[restraints]]\nvariable = "pulled"\nstrength = 20.0\ncenter = 0.0\nto = 2.0\nover = 5000\n')
+    parts.append(
+        f'[[restraints]]\nvariable = "pulled"\nstrength = 20.0\ncenter = 0.0\nto = 2.0\nover = {steps * 5 // 6}\n'
+    )
     parts.append("[coupling]\nstates = [0.25, 0.5, 1.0]\nevery = 10\n")
     path = toml(tmp_path, "\n".join(parts))
-    run_app(tmp_path / "run", path, *GAS, "time.steps=6000", "time.dt=0.03")
+    run_app(tmp_path / "run", path, *GAS, f"time.steps={steps}", f"time.thermo={steps // 6}", "time.dt=0.03")
     found = results(tmp_path / "run")["coupling"]
     exact = 4 * np.log(np.array([1.0, 2.0, 4.0]))
     values, errors = np.array(found["mbar"]["values"]), np.array(found["mbar"]["errors"])

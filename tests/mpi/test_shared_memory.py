@@ -8,6 +8,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from conftest import by_day
 
 
 @pytest.mark.parametrize("ranks", [2, *(pytest.param(n, marks=pytest.mark.nightly) for n in (1, 4, 6))])
@@ -48,11 +49,9 @@ def test_a_killed_rank_leaves_no_memory_behind(mpirun, tmp_path):
     assert named_memory() <= before
 
 
-@pytest.mark.parametrize(
-    "ranks", [3, pytest.param(4, marks=pytest.mark.nightly), pytest.param(6, marks=pytest.mark.nightly)]
-)
-def test_collectives_of_groups_that_share_ranks_end_in_any_order(mpirun, ranks):
+@pytest.mark.parametrize(("ranks", "rounds"), by_day([(3, 3), (3, 10), (4, 10), (6, 10)], (3, 3)))
+def test_collectives_of_groups_that_share_ranks_end_in_any_order(mpirun, ranks, rounds):
     """Under way at once, started and waited for in an order of each rank's own: no rank waits inside of one for a rank
     that waits for it inside of another.
     """
-    mpirun(ranks, "crossing_groups.py", 10)
+    mpirun(ranks, "crossing_groups.py", rounds)

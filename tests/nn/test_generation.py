@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from conftest import by_day
 from test_nn_kernels import DTYPES, close
 
 from hpckit.errors import InputError
@@ -31,7 +32,7 @@ def made(name, dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(("start", "count"), [(0, 1), (6, 1), (5, 3)])
+@pytest.mark.parametrize(("start", "count"), by_day([(0, 1), (6, 1), (5, 3)], (5, 3)))
 def test_cached_attention_is_the_end_of_the_whole(dtype, start, count):
     end = start + count
     qkv = np.random.default_rng(2).normal(0, 2, (2, end, 8, 6)).astype(dtype)

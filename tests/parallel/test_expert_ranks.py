@@ -31,6 +31,7 @@ def test_every_mesh_of_experts_has_the_gradients_of_one_rank(ranks, case, mpirun
     assert "good" in mpirun(ranks, "expert_ranks.py", str(case), timeout=150).stdout
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("case", [0, *(pytest.param(n, marks=pytest.mark.nightly) for n in range(1, 6))])
 def test_messages_fly_while_the_other_microbatch_is_computed_with_the_same_bits(case, mpirun):
     assert "good" in mpirun(4, "expert_turns.py", str(case)).stdout

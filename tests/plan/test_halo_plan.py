@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 
 import pytest
+from conftest import by_day
 
 from hpckit.errors import PlanError
 from hpckit.plan.grid.decomposition import Decomposition
@@ -22,7 +23,7 @@ def periodicities(names):
         yield tuple(name for name, flag in zip(names, flags, strict=True) if flag)
 
 
-@pytest.mark.parametrize("width", [1, 2, 3])
+@pytest.mark.parametrize("width", by_day([1, 2, 3], 2))
 @pytest.mark.parametrize(
     ("names", "sizes", "shape"),
     [

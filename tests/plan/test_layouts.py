@@ -167,11 +167,16 @@ def test_a_long_axis_goes_in_two(axes, axis, monkeypatch):
 @pytest.mark.parametrize(
     ("axes", "source", "target", "shape"),
     [
-        ({"dp": 10_000}, {"dp": ROWS}, {"dp": COLUMNS}, (20_000, 10_000)),
-        pytest.param({"dp": 10_000}, {"dp": ROWS}, {"dp": R}, (20_000, 7), marks=pytest.mark.nightly),
         ({"dp": 100, "tp": 100}, {"dp": ROWS, "tp": COLUMNS}, {"dp": COLUMNS, "tp": ROWS}, (4097, 333)),
-        ({"dp": 10_000}, {"dp": P}, {"dp": R}, (4097, 333)),
-        ({"dp": 10, "pp": 20, "tp": 50}, {"dp": ROWS, "tp": P}, {"dp": ROWS, "tp": ROWS}, (4097, 333)),
+        *(
+            pytest.param(*each, marks=pytest.mark.nightly)
+            for each in (
+                ({"dp": 10_000}, {"dp": ROWS}, {"dp": COLUMNS}, (20_000, 10_000)),
+                ({"dp": 10_000}, {"dp": ROWS}, {"dp": R}, (20_000, 7)),
+                ({"dp": 10_000}, {"dp": P}, {"dp": R}, (4097, 333)),
+                ({"dp": 10, "pp": 20, "tp": 50}, {"dp": ROWS, "tp": P}, {"dp": ROWS, "tp": ROWS}, (4097, 333)),
+            )
+        ),
     ],
 )
 def test_ten_thousand_ranks(axes, source, target, shape):

@@ -27,6 +27,7 @@ from hpckit.plan.proving import prove
 
 NAMES = tuple(SCHEDULES)
 SIZES = settings(max_examples=15, deadline=None, derandomize=True)
+FEW_SIZES = settings(SIZES, max_examples=5)
 p_of, m_of, v_of = st.integers(1, 9), st.integers(1, 21), st.integers(2, 4)
 
 
@@ -37,7 +38,7 @@ def built(name, p, m, v):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@SIZES
+@FEW_SIZES
 @given(p=st.integers(1, 6), m=st.integers(1, 11), v=v_of)
 def test_every_schedule_is_proved_and_its_program_too(name, p, m, v):
     proved(name, p, m, v)

@@ -61,7 +61,7 @@ def test_a_step_is_proved_and_priced_as_the_formulas_say(name):
     assert seconds == pytest.approx(cost.seconds, rel=0.02 if it.dp * it.cp * it.tp == 1 else 0.15)
 
 
-@pytest.mark.parametrize("name", SPLITS)
+@pytest.mark.parametrize("name", by_day(SPLITS, *list(SPLITS)[:3]))
 def test_the_price_of_alike_replicas_is_that_of_all_to_the_bit(name):
     model, it = SPLITS[name]
 

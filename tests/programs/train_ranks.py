@@ -1,4 +1,6 @@
-"""Training on meshes: `train_ranks.py FOLDER` on 2 ranks leaves a run directory for each mesh, and a resumed one."""
+"""Training on 2 ranks: `train_ranks.py FOLDER short` leaves a run directory for each mesh, and a resumed one; `long`,
+a network that has learned a page by heart, and one that reads digits.
+"""
 
 from __future__ import annotations
 
@@ -133,14 +135,16 @@ def main():
         TEXT.write_text("the quick brown fox jumps over the lazy dog; " * 11)  # 4 batches of TINY
         BY_HEART["data"]["file"].write_text(PAGE)
     WORLD.Barrier()
-    for name, changes in MESHES.items():
-        if "mesh" in changes:
-            train(name, WORLD, TINY | changes)
-    resumed = {f"{a} {b}": goes_on(a, b) for a, b in (("zb", "zb"), ("dp", "zb_v"))}
-    if WORLD.rank == 0:
-        (FOLDER / "resumed.json").write_text(json.dumps(resumed))
-    single = {name: TINY | changes for name, changes in MESHES.items() if "mesh" not in changes}
-    single = {"by_heart": BY_HEART, **single, "cnn": CNN}
+    if sys.argv[2] == "long":
+        single = {"by_heart": BY_HEART, "cnn": CNN}
+    else:
+        for name, changes in MESHES.items():
+            if "mesh" in changes:
+                train(name, WORLD, TINY | changes)
+        resumed = {f"{a} {b}": goes_on(a, b) for a, b in (("zb", "zb"), ("dp", "zb_v"))}
+        if WORLD.rank == 0:
+            (FOLDER / "resumed.json").write_text(json.dumps(resumed))
+        single = {name: TINY | changes for name, changes in MESHES.items() if "mesh" not in changes}
     for name in list(single)[WORLD.rank :: 2]:  # neither rank waits for the other
         train(name, alone, single[name])
     alone.Free()

@@ -41,6 +41,7 @@ def test_an_app_brings_a_section(tmp_path):
         ReportSection("a", "b", "c", after="nowhere")
 
 
+@pytest.mark.nightly
 def test_metrics_that_an_app_draws_have_no_second_chart(tmp_path):
     directory = make_run(tmp_path / "run")
     for metrics, charts in (((), 1), (("w_max",), 0)):

@@ -135,6 +135,7 @@ def test_work_of_apps_follows_settings(tmp_path):
         assert [one.flops for one in water.work(run)] == [flops]
 
 
+@pytest.mark.nightly
 def test_measuring_loops_compute_what_they_say():
     x, y = np.linspace(0, 1, 64), np.linspace(3, 4, 64)
     for name, arguments in (("copy", (x, 2)), ("triad", (x, y, 0.5, 3))):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+from conftest import by_day
 
 from hpckit.cli.main import main
 from hpckit.errors import InputError, PlanError
@@ -28,7 +29,7 @@ def computed(scheduler, step, texts, accepted):
             scheduler.done(piece, text, count)
 
 
-@pytest.mark.parametrize(("replicas", "stages"), [(1, 1), pytest.param(3, 1, marks=pytest.mark.nightly), (2, 3)])
+@pytest.mark.parametrize(("replicas", "stages"), by_day([(1, 1), (3, 1), (2, 3)], (2, 3)))
 def test_ten_thousand_operations_leave_no_block_behind(replicas, stages):
     random = np.random.default_rng(1)
     blocks = Blocks(13)

@@ -26,11 +26,11 @@ def folders(tmp_path_factory):
 @pytest.mark.parametrize(
     ("ranks", "replicas", "stages"),
     [
-        (2, 2, 1),
         (2, 1, 0),
         *(
             pytest.param(*each, marks=pytest.mark.nightly)
             for each in (
+                (2, 2, 1),
                 (2, 1, 1),
                 (3, 1, 1),
                 (4, 1, 1),
