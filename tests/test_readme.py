@@ -61,7 +61,7 @@ def test_the_programs_of_the_docs_run(mpirun, tmp_path, ranks):
         mpirun(ranks, program)
 
 
-@pytest.mark.parametrize("ranks", [1, 4])
+@pytest.mark.parametrize("ranks", [1, pytest.param(4, marks=pytest.mark.nightly)])
 def test_the_plan_of_the_readme_runs(mpirun, tmp_path, ranks):
     program = tmp_path / "plan.py"
     program.write_text(PROGRAMS["plan"])

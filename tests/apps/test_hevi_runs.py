@@ -261,6 +261,7 @@ def test_the_dry_run_counts_large_steps():
     assert dry_run(config, 4).halo_bytes > 0
 
 
+@pytest.mark.nightly
 def test_a_bubble_in_cloud_rises_as_published():
     """On 400 m, a quarter of the published resolution, w within a fifth of -9.93 to 15.71 m/s at the greatest; energy.
 

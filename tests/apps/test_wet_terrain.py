@@ -56,6 +56,7 @@ def test_air_with_the_same_vapor_everywhere_flows_as_dry_air_of_its_virtual_temp
     np.testing.assert_allclose(found["moist"]["vapor"], vapor, rtol=1e-13)
 
 
+@pytest.mark.nightly
 def test_diffusion_in_steep_valleys_is_of_second_order():
     """Of sin(k x) cos(m z) with constant rho K: -(k2 + m2) of it; x and z linear in space are left alone."""
     errors = []

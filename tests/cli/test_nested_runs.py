@@ -98,6 +98,7 @@ def test_a_number_that_misses_ends_with_1(tmp_path):
     assert "nq" in outcome.stderr
 
 
+@pytest.mark.nightly
 @needs_mpi
 def test_a_stop_ends_the_runs_inside_too(tmp_path):
     """The stop file of the outer run is there before the inner one looks."""

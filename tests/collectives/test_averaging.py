@@ -4,16 +4,17 @@ import re
 from pathlib import Path
 
 import pytest
+from conftest import by_day
 
 DOCS = Path(__file__).parents[2] / "docs" / "collectives.md"
 
 
-@pytest.mark.parametrize("ranks", [1, 4, *(pytest.param(n, marks=pytest.mark.nightly) for n in (2, 3))])
+@pytest.mark.parametrize("ranks", by_day([1, 2, 3, 4], 4))
 def test_averaging_without_an_all_reduce(mpirun, ranks):
     mpirun(ranks, "averaging.py")
 
 
-@pytest.mark.parametrize("ranks", [1, 3])
+@pytest.mark.parametrize("ranks", by_day([1, 3], 3))
 def test_the_program_of_the_docs_runs(mpirun, tmp_path, ranks):
     text = DOCS.read_text(encoding="utf-8")
     program = tmp_path / "averaging.py"

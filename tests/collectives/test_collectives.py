@@ -6,15 +6,16 @@ import re
 from pathlib import Path
 
 import pytest
+from conftest import by_day
 
 
-@pytest.mark.parametrize("ranks", [1, 3, *(pytest.param(n, marks=pytest.mark.nightly) for n in (2, 4, 6))])
+@pytest.mark.parametrize("ranks", by_day([1, 2, 3, 4, 6], 3))
 def test_every_operation_by_every_algorithm(mpirun, ranks):
     outcome = mpirun(ranks, "collectives.py", timeout=150)
     assert int(outcome.stdout.split()[1]) > 700
 
 
-@pytest.mark.parametrize("ranks", [1, 2, *(pytest.param(n, marks=pytest.mark.nightly) for n in (3, 4))])
+@pytest.mark.parametrize("ranks", by_day([1, 2, 3, 4], 2))
 def test_calls_that_are_kept_for_buffers_that_come_again(mpirun, ranks):
     assert "all good" in mpirun(ranks, "kept_calls.py").stdout
 

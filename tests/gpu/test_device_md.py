@@ -149,6 +149,7 @@ def test_molecules_on_gpus_move_as_on_cores(tmp_path, name, ranks):
     assert metrics["rebuilds"] > 1
 
 
+@pytest.mark.nightly
 def test_what_has_no_form_for_gpus_is_refused_by_name(tmp_path):
     done = hpckit("run", "md/melt", *SMALL, "repro=true", "--gpu", "--directory", "r", cwd=tmp_path, **ON_GPU)
     assert done.code != 0

@@ -299,6 +299,7 @@ def test_vtk_sees_uneven_levels_and_terrain(tmp_path):
     assert [grid.GetPoint(k) for k in range(60)] == [tuple(point) for point in corners.reshape(-1, 3)]
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("frames", by_day([1, 3], 3))
 def test_vtk_sees_panels_as_one_sphere(tmp_path, frames):
     """Without cracks at the seams, before and after packing, and from a writer that goes on."""

@@ -85,6 +85,7 @@ def test_rounding_and_differences_are_told_apart(tmp_path, field, capsys):
     assert found["settings"] == [{"setting": "grid.nx", "a": 8, "b": 9}]
 
 
+@pytest.mark.nightly
 def test_frames_are_matched_by_their_times(tmp_path, field, capsys):
     """A run that stopped early, or that was written at other times, is held against the same moments of the other."""
     late = field.copy()

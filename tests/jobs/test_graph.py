@@ -381,6 +381,7 @@ def test_the_scaling_study_of_jobscripts_runs(here):
     assert lines[1].split()[2] == "1.000"
 
 
+@pytest.mark.nightly
 def test_in_an_mpi_job_the_tasks_run_on_its_ranks(here):
     tables = diamond()
     tables["size"] = {

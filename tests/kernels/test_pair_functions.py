@@ -7,6 +7,7 @@ import math
 import numba
 import numpy as np
 import pytest
+from conftest import by_day
 
 from hpckit.apps.md.config import Config
 from hpckit.apps.md.potentials import custom, interaction_of
@@ -31,7 +32,7 @@ FUNCTIONS = {
 }
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", by_day(FUNCTIONS, "rational", "power", "extremes"))
 def test_values_and_slopes(name):
     plain, store, leaf = FUNCTIONS[name], intrinsics.store, make("number", value="x", is_field=False)
     value = traced(plain, Scalar(leaf))

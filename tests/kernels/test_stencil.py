@@ -69,7 +69,10 @@ def test_simd_has_the_bits_of_the_reference(shape, dtype):
 
 
 @pytest.mark.parametrize("dtype", [pytest.param(np.float32, marks=pytest.mark.nightly), np.float64])
-@pytest.mark.parametrize("shape", [(41,), (13, 37), (9, 11, 35)])
+@pytest.mark.parametrize(
+    "shape",
+    [pytest.param((41,), marks=pytest.mark.nightly), (13, 37), pytest.param((9, 11, 35), marks=pytest.mark.nightly)],
+)
 def test_pieces_equal_the_whole_bit_by_bit(shape, dtype):
     field, coefficient, out = fields(shape, dtype)
     rng = np.random.default_rng(1)

@@ -26,7 +26,7 @@ FORMS = [
     for measure, exact, given, daily in (
         (True, True, GIVEN, isa == vectors.available()[0]),
         (False, False, GIVEN, False),
-        (True, False, OTHER, isa == "scalar"),
+        (True, False, OTHER, len(vectors.available()) == 1),
     )
 ]
 

@@ -10,6 +10,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from conftest import by_day
 
 from hpckit.kernels.compile.vectors import available
 from hpckit.kernels.nn.tile import dispatch, reference, simd
@@ -17,7 +18,7 @@ from hpckit.kernels.nn.tile.packed import KINDS, to_blocks
 
 SHAPES = [(1, 1, 1), (1, 35, 300), (3, 33, 100), (13, 70, 45), (5, 64, 17)]  # M, K, N
 AVX2 = "+sse2,+sse3,+ssse3,+sse4.1,+sse4.2,+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+popcnt,+lzcnt"
-per_kind = pytest.mark.parametrize("kind", KINDS)
+per_kind = pytest.mark.parametrize("kind", by_day(KINDS, "float32", "bfloat16", "q4_0"))
 
 
 def matrices(kind, rows, inputs, outputs, seed=0):

@@ -82,7 +82,7 @@ def started(folder, name):
 
 
 @needs_lammps
-@pytest.mark.parametrize("name", by_day(("cut", "damped", "ewald", "pppm", "order 4"), "damped", "ewald", "pppm"))
+@pytest.mark.parametrize("name", by_day(("cut", "damped", "ewald", "pppm", "order 4"), "damped", "pppm"))
 def test_energies_and_pressures_follow_lammps_for_200_steps(tmp_path, name):
     printed = run_lammps(tmp_path, script(name, tmp_path))
     expected = thermo_rows(printed)

@@ -80,7 +80,7 @@ def script(name, folder):
 
 
 @needs_lammps
-@pytest.mark.parametrize("name", by_day(FIXES, "nve", "npt"))
+@pytest.mark.parametrize("name", by_day(FIXES, "npt"))
 def test_rigid_water_follows_lammps_for_200_steps(tmp_path, name):
     expected = thermo_rows(run_lammps(tmp_path, script(name, tmp_path)))
     config = Config.model_validate(settings_of(tmp_path / f"in.{name}").tree)

@@ -98,6 +98,7 @@ def test_any_number_of_ranks_has_the_same_bits(mpirun, tmp_path, counts):
     assert all(one["builds"] > 1 for one in same_bits(mpirun, tmp_path, counts, 60, names).values())
 
 
+@pytest.mark.nightly
 @nightly
 def test_steps_with_inner_steps_are_of_second_order(tmp_path):
     """The total energy spreads a quarter as far with half of the step, with twice that of one level."""

@@ -84,6 +84,7 @@ def test_a_box_relaxes_to_that_of_lammps(tmp_path, how):
     system.mesh.close()
 
 
+@pytest.mark.nightly
 @needs_lammps
 def test_any_number_of_ranks_has_the_same_bits(mpirun, tmp_path):
     run_lammps(tmp_path, MADE)

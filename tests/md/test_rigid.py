@@ -148,6 +148,7 @@ def rotors():
     return system, body, masses[types]
 
 
+@pytest.mark.nightly
 def test_bodies_without_forces_turn_as_rotors():
     """A rod turns about its momentum, exactly; a single particle flies on; a cross keeps momenta and its shape."""
     system, body, masses = rotors()
@@ -216,6 +217,7 @@ def test_what_does_not_go_with_bodies_is_named(constraints, more, said):
         Config.model_validate({"constraints": constraints, **more})
 
 
+@pytest.mark.nightly
 def test_bodies_are_the_molecules_that_a_file_numbers(tmp_path):
     """As `fix rigid … molecule` has it: not what bonds join. The end of a run keeps the numbers."""
     places = np.array([[1.0, 1, 1], [2, 1, 1], [2, 2, 1], [5, 5, 5], [6, 5, 5], [3, 6, 2]])

@@ -39,6 +39,7 @@ def test_five_axes_of_several_ranks_each_have_every_gradient_of_one(mpirun):
     assert "good" in mpirun(16, "context_ranks.py", timeout=280).stdout
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.nightly)])
 def test_the_app_goes_on_anywhere(ranks, mpirun, tmp_path):
     assert "good" in mpirun(ranks, "context_app.py", tmp_path, timeout=200).stdout

@@ -131,5 +131,6 @@ def test_a_run_file_says_whether_microbatches_go_in_pairs():
         assert bool(plan.together(0)) == there
 
 
+@pytest.mark.nightly
 def test_experts_send_what_the_plan_of_a_step_says(mpirun):
     assert "good" in mpirun(4, "expert_messages.py").stdout

@@ -9,7 +9,7 @@ from hpckit.plan.pipeline.parts import PartialSum, fault, group_fault, joined, s
 from hpckit.plan.pipeline.training import training_plan
 from hpckit.training.sampler import Sampler
 
-SOME = (3, (0, 3, 4))  # replicas, cut layers of which ranks have no tokens, and shards
+SOME = (3, (3, 4))  # cut layers of which ranks have no tokens, and shards
 
 
 @pytest.mark.parametrize(("ranks", "cases"), by_day([SOME, *((n, ()) for n in (2, 3, 4, 8))], SOME))

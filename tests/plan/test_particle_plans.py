@@ -166,6 +166,7 @@ def test_a_uniform_fluid_sends_what_a_shell_holds():
     assert leaving == pytest.approx(faces * 0.25 * 0.3 / 4, rel=0.15)  # a quarter of the way, on average, outward
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("sizes", [pytest.param((4, 4, 4), marks=pytest.mark.nightly), (3, 4, 5)])
 def test_ghosts_leave_by_direction_so_that_receivers_are_not_met_by_all_at_once(sizes):
     """In the order of the ranks' numbers the price was six times what the busiest rank sends."""

@@ -223,6 +223,7 @@ def test_a_machine_file_keeps_what_its_ranks_compute_with(tmp_path):
     assert "a share of the peak" in error.value.do
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("name", "ranks", "batch", "fixed"),
     [("gpt3-175b", 256, 512, {"pp": 16, "tp": 4}), ("mixtral-8x7b", 32, 64, {"etp": 2, "pp": 2})],

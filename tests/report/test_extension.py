@@ -52,6 +52,7 @@ def test_metrics_that_an_app_draws_have_no_second_chart(tmp_path):
         assert ">w max (m/s)</td>" in page
 
 
+@pytest.mark.nightly
 def test_an_app_that_fails_does_not_end_the_report(tmp_path):
     def front(run):
         yield ReportSection("speed", "Speed", "14 m/s")

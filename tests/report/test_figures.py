@@ -11,6 +11,7 @@ import re
 
 import numpy as np
 import pytest
+from conftest import by_day
 from made_run import LEAN, make_run
 from made_waves import write_waves
 from mpi4py import MPI
@@ -372,55 +373,55 @@ def test_arrows_in_a_wind_with_shear_leave_out_the_mean_of_each_height(tmp_path)
     np.testing.assert_allclose(both.wind.whole().across[-1], shear, rtol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("app", "settings", "title"),
-    [
-        (
-            "flood",
-            {
-                "grid": {"nx": 200, "ny": 4, "width": 2000.0, "height": 40.0},
-                "start": {"kind": "dam", "level": 1.0, "behind_level": 10.0, "x": 1000.0},
-                "time": {"end": 40.0},
-                "output": {"every": 20.0},
-            },
-            "Beside the exact solution",
-        ),
-        (
-            "shallow_water",
-            {
-                "grid": {"nx": 128, "ny": 4, "width": 16e6, "height": 5e5},
-                "physics": {"depth": 1000.0},
-                "start": {"kind": "step", "amplitude": 1.0},
-                "time": {"end": 172_800.0},
-                "output": {"every": 7200.0},
-            },
-            "Beside the exact solution",
-        ),
-        (
-            "weather",
-            {
-                "grid": {"nx": 60, "nz": 10, "width": 300e3, "height": 10e3},
-                "base": {"kind": "isothermal", "temperature": 250.0, "u": 20.0},
-                "bubbles": [],
-                "wave": {"amplitude": 0.01},
-                "time": {"end": 300.0},
-                "output": {"every": 150.0},
-            },
-            "Beside the exact solution",
-        ),
-        (
-            "weather",
-            {
-                "grid": {"nx": 128, "nz": 16, "width": 51_200.0, "height": 6400.0},
-                "bubbles": [{"amplitude": -15.0, "x": 25_600.0, "z": 3000.0, "radius_x": 4000.0, "keeps": "pressure"}],
-                "diffusion": 75.0,
-                "time": {"end": 900.0},
-                "output": {"every": 450.0},
-            },
-            "Beside the published density current",
-        ),
-    ],
-)
+BESIDE = [
+    (
+        "flood",
+        {
+            "grid": {"nx": 200, "ny": 4, "width": 2000.0, "height": 40.0},
+            "start": {"kind": "dam", "level": 1.0, "behind_level": 10.0, "x": 1000.0},
+            "time": {"end": 40.0},
+            "output": {"every": 20.0},
+        },
+        "Beside the exact solution",
+    ),
+    (
+        "shallow_water",
+        {
+            "grid": {"nx": 128, "ny": 4, "width": 16e6, "height": 5e5},
+            "physics": {"depth": 1000.0},
+            "start": {"kind": "step", "amplitude": 1.0},
+            "time": {"end": 172_800.0},
+            "output": {"every": 7200.0},
+        },
+        "Beside the exact solution",
+    ),
+    (
+        "weather",
+        {
+            "grid": {"nx": 60, "nz": 10, "width": 300e3, "height": 10e3},
+            "base": {"kind": "isothermal", "temperature": 250.0, "u": 20.0},
+            "bubbles": [],
+            "wave": {"amplitude": 0.01},
+            "time": {"end": 300.0},
+            "output": {"every": 150.0},
+        },
+        "Beside the exact solution",
+    ),
+    (
+        "weather",
+        {
+            "grid": {"nx": 128, "nz": 16, "width": 51_200.0, "height": 6400.0},
+            "bubbles": [{"amplitude": -15.0, "x": 25_600.0, "z": 3000.0, "radius_x": 4000.0, "keeps": "pressure"}],
+            "diffusion": 75.0,
+            "time": {"end": 900.0},
+            "output": {"every": 450.0},
+        },
+        "Beside the published density current",
+    ),
+]
+
+
+@pytest.mark.parametrize(("app", "settings", "title"), by_day(BESIDE, BESIDE[0]))
 def test_what_is_known_stands_beside_ours(tmp_path, app, settings, title):
     config = importlib.import_module(f"hpckit.apps.{app}.config").Config.model_validate(settings)
     run = Run(MPI.COMM_SELF, tmp_path / "r", app=app)

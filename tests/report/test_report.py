@@ -167,6 +167,7 @@ def test_without_matplotlib_the_extra_is_named(tmp_path, monkeypatch):
     assert "analysis" in caught.value.do
 
 
+@pytest.mark.nightly
 def test_picture_for_a_readme(tmp_path):
     directory = make_run(tmp_path / "run")
     assert save_picture(directory, tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")

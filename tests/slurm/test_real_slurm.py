@@ -125,6 +125,7 @@ def test_an_array_makes_a_run_of_each_setting_and_a_job_waits_for_it(slurm, here
     assert "after.py" in script.read_text()
 
 
+@pytest.mark.nightly
 def test_a_queued_run_is_watched_to_its_end(slurm, here, capsys):
     site = write_site(here)
     site.write_text(site.read_text().replace("[cpu]", '[cpu]\noptions = ["--hold"]'))
