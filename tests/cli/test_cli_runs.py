@@ -17,7 +17,11 @@ from conftest import Outcome, by_day, is_open_mpi, mpiexec, wait_until
 
 OPEN_MPI = is_open_mpi()
 SPOKEN, LAUNCHER = ("pmix", "mpirun") if OPEN_MPI else ("pmi2", "mpiexec")
-pytestmark = pytest.mark.skipif(mpiexec() is None, reason="no mpiexec: install the extra `mpi`")
+pytestmark = [
+    pytest.mark.skipif(mpiexec() is None, reason="no mpiexec: install the extra `mpi`"),
+    pytest.mark.usefixtures("quick_ranks"),
+]
+quick = pytest.mark.usefixtures("quick_runs")  # where the command gets no signal
 
 PROGRAM = """
 import sys
@@ -50,6 +54,7 @@ def read(run: Path, name: str) -> Any:
     return json.loads((run / name).read_text())
 
 
+@quick
 def test_a_run_leaves_its_story(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text("app = 'probe'\n[time]\nsteps = 4\n")
     outcome = hpckit("run", "mine.toml", "-n", 2, "grid.nx=41", "--no-report", cwd=tmp_path, SECRET_TOKEN="s3cret")
@@ -103,6 +108,7 @@ def test_a_preset_leaves_a_run_file_that_runs_again(tmp_path: Path) -> None:
     assert first == second
 
 
+@quick
 def test_a_dry_run_starts_nothing(tmp_path: Path) -> None:
     outcome = hpckit("run", "short", "-n", 3, "--dry-run", cwd=tmp_path)
     assert outcome.code == 0, outcome.stderr
@@ -132,6 +138,7 @@ FAILURES = [
 ]
 
 
+@quick
 def test_a_blow_up_leaves_a_report_that_names_it(tmp_path: Path) -> None:
     outcome = hpckit("run", "probe", "time.steps=5", "failure.step=4", "failure.kind=blow-up", "-n", 2, cwd=tmp_path)
     assert outcome.code == 4
@@ -140,6 +147,7 @@ def test_a_blow_up_leaves_a_report_that_names_it(tmp_path: Path) -> None:
     assert "cell (z 3, x 17)" in page
 
 
+@quick
 @pytest.mark.parametrize(
     ("kind", "code", "message"),
     by_day(FAILURES, *(each for each in FAILURES if each[0] in ("blow-up", "kill"))),
@@ -318,6 +326,7 @@ def test_the_second_interrupt_ends_at_once(tmp_path: Path) -> None:
     check_nobody_is_left(run)
 
 
+@quick
 def test_a_program_of_the_user(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(PROGRAM)
     outcome = hpckit("run", "program.py", "-n", 2, "--steps", 3, "-n", 5, cwd=tmp_path)
@@ -330,6 +339,7 @@ def test_a_program_of_the_user(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["program.py"]
 
 
+@quick
 @pytest.mark.parametrize(
     ("word", "code", "message"),
     by_day(

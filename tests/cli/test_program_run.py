@@ -78,6 +78,7 @@ with hp.Run("failed") as run:
 """
 
 
+@pytest.mark.usefixtures("quick_runs")
 def test_errors_that_differ_only_in_their_place_are_told_once_and_kept_in_the_run(tmp_path):
     (tmp_path / "wrong.py").write_text(MISTAKE)
     outcome = hpckit("run", "wrong.py", "-n", 3, cwd=tmp_path)
@@ -88,6 +89,7 @@ def test_errors_that_differ_only_in_their_place_are_told_once_and_kept_in_the_ru
     assert "failed (2" in hpckit("ls", ".", cwd=tmp_path).stdout
 
 
+@pytest.mark.usefixtures("quick_runs")
 def test_checkpoints_in_a_folder_of_their_own_are_listed_and_verified(tmp_path):
     """By a limit that is over at the first step, and without a run directory."""
     (tmp_path / "own.py").write_text(
@@ -110,6 +112,7 @@ def test_checkpoints_in_a_folder_of_their_own_are_listed_and_verified(tmp_path):
     assert "holds no checkpoints" in hpckit("ckpt", "ls", "empty", cwd=tmp_path).stderr
 
 
+@pytest.mark.usefixtures("quick_runs")
 def test_an_app_is_written_and_runs_from_its_folder(tmp_path):
     """Its own test passes on 2 ranks: the bits of NumPy."""
     assert hpckit("init", "--app", "mine", cwd=tmp_path).code == 0
