@@ -18,7 +18,7 @@ import numpy as np
 from hpckit.apps.atmosphere.output import DEVIATIONS, FULL
 from hpckit.apps.weather3d import model
 from hpckit.apps.weather3d.split.model import SplitModel
-from hpckit.apps.weather3d.split.state import CLOUDY
+from hpckit.apps.weather3d.split.watches import CLOUDY
 from hpckit.grid.sums import totals
 from hpckit.io.fields.profiles import ProfileWriter
 from hpckit.kernels.euler.constants import RD

@@ -9,7 +9,7 @@ import numpy as np
 
 from hpckit.apps.weather3d.model import Diagnostics
 from hpckit.apps.weather3d.sides import HORIZONTAL
-from hpckit.apps.weather3d.split.state import SplitState
+from hpckit.apps.weather3d.split.watches import WatchedState
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import BlowUpError
 from hpckit.kernels.euler.box.constants import RHO, RHO_U, RHO_V
@@ -35,7 +35,7 @@ def across(rows: Any, axis: str) -> Any:
     return rows.swapaxes(1, 2) if axis == "x" else rows
 
 
-class SplitModel(SplitState):
+class SplitModel(WatchedState):
     """The state of a run on this rank, and its time step; as `weather3d.model.Model`."""
 
     @property
