@@ -274,7 +274,9 @@ class MolecularDynamics(Evolution):
         found |= {"volume": self.last.volume, "density": self.system.count / self.last.volume}
         found["mass_density"] = mass_density(self.system)
         moving = proper_of(self.dynamics)
-        if isinstance(moving, MTK) and self._done >= self.config.dynamics.equilibrate:
+        given = self.config
+        kept = isinstance(moving, MTK) and not (given.deform.changes or given.dynamics.drag or given.barostat.drag)
+        if kept and self._done >= given.dynamics.equilibrate:
             found["conserved"] = moving.conserved(self.system, self.last.total)
         return found
 

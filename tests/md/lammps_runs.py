@@ -12,6 +12,7 @@ from conftest import lmp, no_lammps
 from mpi4py import MPI
 
 from tests.programs.md_charges import run
+from tests.programs.md_groups import run as run_stages
 
 needs_lammps = pytest.mark.skipif(bool(no_lammps()), reason=no_lammps())
 
@@ -45,6 +46,38 @@ def same_bits(
             for key, value in one.items():
                 np.testing.assert_array_equal(many[key], value, err_msg=f"{name}: {key} on {ranks} ranks")
     return found
+
+
+def follow_lammps(folder: Path, mpirun: Callable, text: str, again: int, close: float = 1e-10) -> None:
+    """Run a script by LAMMPS and by hpckit: the thermo tables of all its runs agree, relative to the largest value of a
+    column, and hpckit's bits are the same on three ranks, and from a checkpoint of the step `again` on.
+    """
+    output = run_lammps(folder, text.replace("in.it", "in.test"))
+    expected = tables(output)[:, 1:]  # steps go on where LAMMPS counts anew
+    (folder / "in.it").write_text(text)
+    run_stages(MPI.COMM_SELF, folder, ["it"])
+    found = dict(np.load(folder / "it-1.npz"))
+    rows = found["rows"][:, 1:]
+    assert rows.shape == expected.shape
+    scale = np.maximum(np.abs(expected).max(axis=0), 1e-300)
+    np.testing.assert_allclose(rows / scale, expected / scale, rtol=0, atol=close)
+    run_stages(MPI.COMM_SELF, folder, ["it"], again=again)
+    mpirun(3, "md_groups.py", folder, "it", timeout=200)
+    for other in ("it-1-again", "it-3"):
+        for key, values in np.load(folder / f"{other}.npz").items():
+            np.testing.assert_array_equal(values, found[key], err_msg=f"{other}: {key}")
+
+
+def tables(output: str) -> np.ndarray:
+    """All rows of the thermo tables that LAMMPS printed."""
+    rows: list[list[float]] = []
+    reading = False
+    for words in map(str.split, output.splitlines()):
+        if words[:1] == ["Step"] or words[:2] == ["Loop", "time"]:
+            reading = words[0] == "Step"
+        elif reading and words:
+            rows.append([float(word) for word in words])
+    return np.array(rows)
 
 
 def thermo_rows(output: str) -> np.ndarray:

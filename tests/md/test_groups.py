@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from conftest import by_day
-from lammps_runs import needs_lammps, run_lammps
+from lammps_runs import follow_lammps, needs_lammps
 from mpi4py import MPI
 
 from hpckit.apps.md.lammps.script import settings_of
@@ -17,7 +17,6 @@ from hpckit.errors import InputError
 from hpckit.md.external.groups import Warmth
 from hpckit.md.snapshots import snapshot
 from hpckit.settings.config import load
-from tests.programs.md_groups import run
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
 
@@ -196,34 +195,11 @@ run 80
 TEXTS = {"plane": COUETTE, "parts": PARTS, "indented": INDENTED, "sheared": SHEARED}
 
 
-def tables(output):
-    """All rows of the thermo tables that LAMMPS printed."""
-    rows, reading = [], False
-    for words in map(str.split, output.splitlines()):
-        if words[:1] == ["Step"] or words[:2] == ["Loop", "time"]:
-            reading = words[0] == "Step"
-        elif reading and words:
-            rows.append([float(word) for word in words])
-    return np.array(rows)
-
-
 @needs_lammps
 @pytest.mark.parametrize("name", by_day(TEXTS, "parts", "sheared"))
 def test_what_acts_on_groups_is_that_of_lammps_on_any_ranks_and_from_a_checkpoint(tmp_path, mpirun, name):
     """Temperatures and pressures too, which are those of a group, and an indenter that moves with the steps."""
-    text = TEXTS[name]
-    expected = tables(run_lammps(tmp_path, text))
-    (tmp_path / "in.it").write_text(text)
-    run(MPI.COMM_SELF, tmp_path, ["it"])
-    found = dict(np.load(tmp_path / "it-1.npz"))
-    assert found["rows"].shape == expected.shape
-    scale = np.abs(expected).max(axis=0)
-    np.testing.assert_allclose(found["rows"] / scale, expected / scale, rtol=0, atol=1e-10)
-    run(MPI.COMM_SELF, tmp_path, ["it"], again=93)
-    mpirun(3, "md_groups.py", tmp_path, "it", timeout=200)
-    for other in ("it-1-again", "it-3"):
-        for key, values in np.load(tmp_path / f"{other}.npz").items():
-            np.testing.assert_array_equal(values, found[key], err_msg=f"{other}: {key}")
+    follow_lammps(tmp_path, mpirun, TEXTS[name], again=93)
 
 
 GROUPED = """app = "md"

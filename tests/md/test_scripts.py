@@ -396,11 +396,11 @@ def test_chains_and_barostats_move_as_those_of_lammps_for_200_steps(tmp_path, na
     ("fix", "said"),
     [
         ("npt temp 1 1 0.1", "one pressure and one damping"),
-        ("npt temp 1 1 0.1 iso 0 0 1 drag 0.2", "known are temp T T DAMPING, iso"),
+        ("npt temp 1 1 0.1 iso 0 0 1 drag no", "not a number"),
         ("npt temp 1 1 0.1 x 0 0 1 y 1 1 1", "one pressure"),
         ("npt temp 1 1 0.1 x 0 0 1 couple yz", "couple yz does not go with x"),
         ("nph temp 1 1 0.1 iso 0 0 1", "known are iso"),
-        ("nvt temp 1 1 0.1 iso 0 0 1", "known are temp T T DAMPING and tchain"),
+        ("nvt temp 1 1 0.1 iso 0 0 1", "known are temp T T DAMPING, tchain N and drag D"),
         ("npt temp 1 1 0.1 tri 0 0 1 xy 0 0 1", "one pressure and one damping"),
         ("npt temp 1 1 0.1 x 0 0 1 y 0 0 1 xy 5 5 1", "xy 0 0 and the damping of the edges"),
     ],

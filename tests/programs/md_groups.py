@@ -61,7 +61,7 @@ def run(comm: MPI.Intracomm, folder: Path, names: list[str], again: int = -1) ->
                     system, stages, _ = _made(config, comm)
                     stages.restore(kept)
                     dynamics = dynamics_of(stages.config, stages.begins[-1], stages.start)
-                    restore(system, kept, wanted)
+                    restore(system, kept, wanted or stages.config.barostat.kind != "none")
                     dynamics.restore(kept.values["dynamics"])
                 if wanted:
                     look(step, system, rows)

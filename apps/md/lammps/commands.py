@@ -21,9 +21,13 @@ from hpckit.errors import InputError
 # Commands without an effect on the motion, or that hpckit does in its own way.
 PASSED_OVER = (
     *("atom_modify", "balance", "comm_modify", "comm_style", "dump_modify", "echo", "info", "log"),
-    *("min_modify", "newton", "package", "print", "reset_timestep", "restart", "shell", "suffix"),
+    *("min_modify", "newton", "package", "print", "restart", "shell", "suffix"),
     *("timer", "uncompute", "write_data", "write_dump", "write_restart"),
 )
+INSTEAD = {  # of commands that are not known
+    "read_restart": "read_restart is not known here: `lmp -restart2data FILE start.data` makes a file for read_data",
+    "rerun": "rerun is not known here: `hpckit analyze FILE` measures the frames of a dump",
+}
 REPEATED = (  # after a run, word for word as before it: they change nothing
     *("angle_coeff", "angle_style", "atom_style", "bond_coeff", "bond_style", "boundary", "dihedral_coeff"),
     *("dihedral_style", "improper_coeff", "improper_style", "kspace_modify", "kspace_style", "mass", "pair_coeff"),
@@ -33,6 +37,7 @@ BETWEEN = (  # runs of a script
     *(
         "change_box",
         "compute",
+        "compute_modify",
         "dump",
         "fix",
         "fix_modify",
@@ -40,6 +45,7 @@ BETWEEN = (  # runs of a script
         "min_style",
         "minimize",
         "region",
+        "reset_timestep",
         "run",
         "run_style",
         "thermo",
@@ -96,7 +102,7 @@ class Commands:
         if name == "clear":
             raise ValueError("clear: a run has one set of particles: make a script of each, or a loop in the shell")
         if name not in self.known:
-            raise ValueError(f"{name} is not known here")
+            raise ValueError(INSTEAD.get(name, f"{name} is not known here"))
         if self.motion.stages and name in ("neighbor", "neigh_modify"):
             self.script.note(f"{name} after a run is passed over: lists are made as before")
             return

@@ -10,16 +10,17 @@ from hpckit.md.motion.deformation import EDGES, STYLES
 from hpckit.plan.particles.cell import TILTS
 
 HOOVER = {
-    "nvt": "temp T T DAMPING and tchain N",
+    "nvt": "temp T T DAMPING, tchain N and drag D",
     "npt": "temp T T DAMPING, iso, aniso, tri, x, y or z P P DAMPING, xy, xz or yz 0 0 DAMPING, couple, tchain N,"
-    " pchain N and mtk",
-    "nph": "iso, aniso, tri, x, y or z P P DAMPING, xy, xz or yz 0 0 DAMPING, couple, pchain N and mtk",
+    " pchain N, drag D, dilate all and mtk",
+    "nph": "iso, aniso, tri, x, y or z P P DAMPING, xy, xz or yz 0 0 DAMPING, couple, pchain N, drag D, dilate all"
+    " and mtk",
 }
 MOVERS = (*HOOVER, "langevin", "temp/csvr")  # with a state of their own
 FIXES = ("nve", *MOVERS)
 PLAIN = ("nve", "nve/sphere")  # velocity Verlet alone
 HELD = {"temp", "iso", "aniso", "tri", *EDGES, *TILTS}  # two values, and a damping
-OPTIONS = {"nvt": {"tchain"}, "nph": {"couple", "mtk", "pchain"}}
+OPTIONS = {"nvt": {"tchain", "drag"}, "nph": {"couple", "mtk", "pchain", "drag", "dilate"}}
 OPTIONS["npt"] = OPTIONS["nvt"] | OPTIONS["nph"]
 RELAX = "box/relax"
 HOLDS = ("shake", "rattle")
@@ -276,6 +277,8 @@ def _hoover(style: str, words: list[str]) -> Iterator[tuple[str, Any]]:
     held = HELD & given.keys()
     allowed = OPTIONS[style] | (HELD if style == "npt" else {"temp"} if style == "nvt" else HELD - {"temp"})
     sizes = all(len(values) == (3 if key in HELD else 1) for key, values in given.items())
+    sizes = sizes and given.get("dilate", ["all"]) == ["all"]
+    drag = float(given.get("drag", ["0"])[0]) if sizes else 0.0
     if not (given.keys() <= allowed and sizes and held) or ("temp" in held) == (style == "nph"):
         raise ValueError(f"fix {style} {' '.join(words)}: known are {HOOVER[style]}")
     if "temp" in held:
@@ -283,6 +286,8 @@ def _hoover(style: str, words: list[str]) -> Iterator[tuple[str, Any]]:
         yield from _ramp("dynamics", "temperature", given["temp"])
         yield "dynamics.damping", 2 * math.pi * float(given["temp"][2])
         yield "dynamics.chain", int(given.get("tchain", ["3"])[0])
+        if drag:
+            yield "dynamics.drag", drag
     if style != "nvt":
         yield from _barostat(style, given, held - {"temp"})
 
@@ -306,6 +311,8 @@ def _barostat(style: str, given: dict[str, list[str]], held: set[str]) -> Iterat
     yield "barostat.coupled", "all" if "iso" in held or coupled == "xyz" else coupled
     if tilts or "tri" in whole:
         yield "barostat.tilts", tilts or [*TILTS]
+    if "drag" in given:
+        yield "barostat.drag", float(given["drag"][0])
     yield "barostat.chain", int(given.get("pchain", ["3"])[0])
     yield "barostat.correction", given.get("mtk", ["yes"])[0] == "yes"
 

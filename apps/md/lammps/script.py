@@ -61,6 +61,10 @@ WORD = re.compile(r"\"\"\"(.*?)\"\"\"(?!\S)|\"([^\"]*)\"(?!\S)|'([^']*)'(?!\S)|(
 REFERENCE = re.compile(r"\$(?:\{(\w+)\}|\(([^()]*(?:\([^()]*\)[^()]*)*)\)|(\w))")
 
 
+class _LaterError(ValueError):
+    """A formula has no value when the script is read."""
+
+
 @dataclass
 class ScriptVariable:
     """A variable: its style; the values of index and loop and the one that counts, else a formula or a text."""
@@ -129,6 +133,16 @@ def _words(line: str) -> list[str]:
     return ["".join(match.groups(default="")) for match in WORD.finditer(line)]
 
 
+def _quoted(line: str) -> list[tuple[str, bool]]:
+    """The parts of a line, and whether each is in quotes."""
+    found, at = list[tuple[str, bool]](), 0
+    for match in WORD.finditer(line):
+        if match[4] is None:
+            found += [(line[at : match.start()], False), (match[0], True)]
+            at = match.end()
+    return [*found, (line[at:], False)]
+
+
 def _without_comment(line: str) -> str:
     quote = ""
     for place, letter in enumerate(line):
@@ -166,7 +180,12 @@ class _Execution:
                 return
             self.commands.place(number)
             try:
-                words = _words(self._substituted(line))
+                try:
+                    words = _words(self._substituted(line))
+                except _LaterError:
+                    words = _words(line)
+                    if words[0] != "variable" or len(words) < 4 or words[2] not in ("equal", "string"):
+                        raise  # but a variable may wait for a value that only what is printed needs
                 target = self._do(number, words) if words else None
             except ValueError as error:
                 self.commands.refuse(number, line.split()[0], str(error))
@@ -182,7 +201,8 @@ class _Execution:
         elif name == "next":
             self._next(rest)
         elif name == "jump":
-            if rest[:1] != ["SELF"]:
+            own = () if self.depth else (self.commands.script.path.name,)
+            if not rest or Path(rest[0]).name not in ("SELF", *own):
                 raise ValueError(f"jump {' '.join(rest)}: only jump SELF LABEL is known")
             if not self.skips:
                 return self._label(rest[1] if len(rest) > 1 else "")
@@ -212,10 +232,14 @@ class _Execution:
         finally:
             self.step = -1
         first, second, last = values
+        motion = self.commands.motion
         if first == second == last:
             return f"{first:.17g}"
         slope = (last - first) / FAR_STEP
+        if motion.now is None or motion.total is None:
+            return word
         even = abs(first + slope - second) <= 1e-12 * max(abs(first), abs(second))
+        first -= slope * (motion.total - motion.now)  # those before a reset_timestep
         return f"{first:.17g}:{slope:.17g}" if even else word
 
     def _include(self, number: int, words: list[str]) -> None:
@@ -318,7 +342,12 @@ class _Execution:
         name = line.split(maxsplit=1)[:1]
         if name == ["if"]:  # what is in its branches has its value when it is done
             return line
-        return REFERENCE.sub(self._of, line) if name != ["print"] else "print"
+        if name == ["print"]:
+            return "print"
+        return "".join(
+            part if quoted else REFERENCE.sub(self._of, part)  # what is in quotes stays, as in LAMMPS
+            for part, quoted in _quoted(line)
+        )
 
     def _of(self, match: re.Match[str]) -> str:
         """What stands for ${name}, $x or $(formula)."""
@@ -337,11 +366,11 @@ class _Execution:
         return f"{self._evaluate(value):.15g}" if variable.style == "equal" else value
 
     def _evaluate(self, formula: str) -> float:
-        """The value of a formula of numbers, v_name, dt, PI, operators and functions."""
+        """The value of a formula of numbers, v_name, dt, step, PI, operators and functions."""
         try:
             return float(_value_of(_tokens(formula, FORMULA), self._atom, OPERATORS))
         except (ArithmeticError, IndexError, KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"the formula {formula.strip()!r} cannot be evaluated here") from error
+            raise _LaterError(f"the formula {formula.strip()!r} cannot be evaluated here") from error
 
     def _atom(self, token: str, left: list[str]) -> float:
         """A number, a variable, a constant, or a function of what follows."""
@@ -354,8 +383,8 @@ class _Execution:
             return float(token)
         if token.startswith("v_"):
             return float(self._value(token[2:]))
-        if token == "step" and self.step >= 0:
-            return float(self.step)
+        if token == "step" and (self.step >= 0 or self.commands.motion.now is not None):
+            return float(self.step if self.step >= 0 else self.commands.motion.now or 0)
         x, y, z = map(float, self.commands.script.making.spacing)
         return {"PI": math.pi, "dt": self.commands.motion.dt, "xlat": x, "ylat": y, "zlat": z}[token]
 

@@ -81,7 +81,10 @@ class MotionCommands:
         self.apart: list[tuple[str, int]] = []  # groups without contacts among themselves, and lines
         self.stages: list[ScriptStage] = []
         self.pending: dict[str, Any] = {}  # settings that wait for the next run, by key
+        self.now: int | None = 0  # LAMMPS's number of the step, None where a minimization makes it unknown
+        self.total: int | None = 0  # the same without reset_timestep
         self.inner = 1  # steps of bonds in one of the run
+        self.span = (0.0, 1.0)  # the part of what start and stop of a run are the ends of
         self.by_fire = False  # as min_style says
         self.velocity: dict[str, Any] = {}  # of a `velocity` between two runs
         self.all_freedom = False  # whether no fix shake was there at the last `velocity`
@@ -92,6 +95,8 @@ class MotionCommands:
             "change_box": self._change_box,
             "timestep": self._timestep,
             "run_style": self._run_style,
+            "reset_timestep": self._reset_timestep,
+            "compute_modify": self._compute_modify,
             "thermo": self._thermo,
             "thermo_modify": self._thermo_modify,
             "thermo_style": self._thermo_style,
@@ -403,17 +408,48 @@ class MotionCommands:
         # A step of fire has one evaluation, an iteration of others some of them.
         most = int(evaluations) if int(steps) else 0
         self._add_stage(min(int(steps), most) if self.by_fire else most, settings, {})
+        if most:
+            self.now = self.total = None
         if self.by_fire:  # it brings the particles to rest; other styles leave their velocities alone
             self.velocity = {"velocities": "rest"}
 
     def _run(self, steps: str, *rest: str) -> None:
-        options = dict(zip(rest[::2], rest[1::2], strict=False))
-        if len(rest) % 2 or not options.keys() <= {"pre", "post"}:
-            raise ValueError(f"run {steps} {' '.join(rest)}: known are a number of steps, pre and post")
-        if int(steps) < 0:
+        left, number, span = [*rest], int(steps), dict[str, int]()
+        if "every" in left:  # what comes between may print
+            at = left.index("every")
+            printing = {word.split(maxsplit=1)[0] for word in left[at + 2 :] if word} <= {"print", "NULL"}
+            left = left[:at] if printing else left
+        if "upto" in left and self.now is not None:
+            left.remove("upto")
+            number -= self.now
+        options = dict(zip(left[::2], left[1::2], strict=False))
+        if len(left) % 2 or not options.keys() <= {"pre", "post", "start", "stop"}:
+            known = "a number of steps, pre, post, start, stop, upto, and every N with print"
+            raise ValueError(f"run {steps} {' '.join(rest)}: known are {known}")
+        if number < 0:
             raise ValueError(f"run {steps}: fewer than 0 steps")
+        if {"start", "stop"} & options.keys():
+            if self.now is None:
+                raise ValueError(f"run {steps} … start, stop: known before a minimization, or after reset_timestep")
+            span = {key: int(options[key]) for key in ("start", "stop") if key in options}
+            begin, end = span.get("start", self.now), span.get("stop", self.now + number)
+            if not begin <= self.now <= self.now + number <= end:
+                raise ValueError(f"run {steps} … start {begin} stop {end}: the run is from {self.now} on")
+            self.span = (self.now - begin) / max(end - begin, 1), (self.now + number - begin) / max(end - begin, 1)
         settings = {"dynamics.inner": self.inner} if self.inner > 1 else {}
-        self._add_stage(int(steps), settings, dict(self.fixes))
+        self._add_stage(number, settings, dict(self.fixes))
+        self.span = (0.0, 1.0)
+        self.now = None if self.now is None else self.now + number
+        self.total = None if self.total is None else self.total + number
+
+    def _reset_timestep(self, number: str, *rest: str) -> None:
+        self.now = int(number)
+
+    def _compute_modify(self, name: str, *words: str) -> None:
+        known = {"dynamic": ("yes", "no"), "dynamic/dof": ("yes", "no")}
+        options = dict(zip(words[::2], words[1::2], strict=False))
+        if not words or len(words) % 2 or any(value not in known.get(key, ()) for key, value in options.items()):
+            raise ValueError(f"compute_modify {name} {' '.join(words)}: known is dynamic/dof")
 
     def _unit_of(self, fixes: dict[str, Fix]) -> float:
         """The unit of lengths in fixes."""
@@ -448,10 +484,27 @@ class MotionCommands:
             elif "temperature" in self.script.section("system"):
                 self.script.set("system.all_freedom", True)
         self.all_freedom = False
+        self._take_part(settings)
         self._count_steps(settings)
         self.script.started = True
         self.stages.append(ScriptStage(self.script.number, steps, settings | self.pending, lines, self.velocity, fixes))
         self.pending, self.velocity = {}, {}
+
+    def _take_part(self, settings: dict[str, Any]) -> None:
+        """Of what grows from the start to the stop of several runs, that of this one."""
+        if self.span == (0.0, 1.0):
+            return
+        if "deform.changes" in settings:
+            raise ValueError("run … start, stop: known without fix deform")
+        each = [dict(one) for one in settings.get("dynamics.corrections", [])]
+        for table, prefix in ((settings, "dynamics."), (settings, "barostat."), *((one, "") for one in each)):
+            name = "pressure" if prefix == "barostat." else "temperature"
+            if f"{prefix}ramp_to" in table:
+                first, last = table[prefix + name], table[f"{prefix}ramp_to"]
+                begin, end = (first + share * (last - first) for share in self.span)
+                table[prefix + name], table[f"{prefix}ramp_to"] = begin, end
+        if each:
+            settings["dynamics.corrections"] = each
 
     def _count_steps(self, settings: dict[str, Any]) -> None:
         """Give corrections that come every so many steps those of the stages before, after the last minimization."""

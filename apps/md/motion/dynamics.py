@@ -177,12 +177,13 @@ def _moving(config: Config, start: Start | None, first_step: int) -> Dynamics:
         thermostat = Bussi(given.temperature, given.damping, given.seed, first_step)
         return CellRescaling(thermostat, held.pressure, held.damping, held.compressibility)
     if held.kind == "mtk":
-        chain = NoseHoover(given.temperature, given.damping, given.chain) if given.kind == "nose_hoover" else None
-        what: dict[str, Any] = {"dims": "".join(held.dims), "coupled": held.together}
+        chain = given.kind == "nose_hoover"
+        thermal = NoseHoover(given.temperature, given.damping, given.chain, drag=given.drag) if chain else None
+        what: dict[str, Any] = {"dims": "".join(held.dims), "coupled": held.together, "length": held.chain}
+        what |= {"correction": held.correction, "drag": held.drag}
         if held.tilts:
-            what |= {"tilts": held.tilts, "length": held.chain, "correction": held.correction}
-            return FullMTK(chain, held.pressure, held.damping, **what)
-        return MTK(chain, held.pressure, held.damping, length=held.chain, correction=held.correction, **what)
+            return FullMTK(thermal, held.pressure, held.damping, tilts=held.tilts, **what)
+        return MTK(thermal, held.pressure, held.damping, **what)
     if config.interaction.kind == "granular":
         return Rolling()
     group = group_of(start, given.group)
@@ -191,7 +192,7 @@ def _moving(config: Config, start: Start | None, first_step: int) -> Dynamics:
     if given.kind == "bussi":
         return Bussi(given.temperature, given.damping, given.seed, first_step, group)
     if given.kind == "nose_hoover":
-        return NoseHoover(given.temperature, given.damping, given.chain, group)
+        return NoseHoover(given.temperature, given.damping, given.chain, group, given.drag)
     return Fire(given.longest) if given.kind == "fire" else NVE()
 
 

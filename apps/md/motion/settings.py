@@ -48,6 +48,9 @@ class Dynamics(Section):
         " or change of the energy",
     )
     chain: int = Field(3, ge=1, le=20, description="links of the chain of nose_hoover")
+    drag: float = Field(
+        0.0, ge=0, description="of nose_hoover: damps the chain's oscillation, as drag of LAMMPS's fix nvt; 0: none"
+    )
     inner: int = Field(
         1,
         ge=1,
@@ -95,6 +98,7 @@ class Barostat(Section):
         description="tilts that mtk and relax change too, without shear stress: for crystals; liquids resist no shear",
     )
     chain: int = Field(3, ge=0, le=20, description="links of the chain that holds mtk's box; 0: none")
+    drag: float = Field(0.0, ge=0, description="of mtk: damps the box's oscillation, as drag of fix npt; 0: none")
     correction: bool = Field(True, description="the terms of mtk that make the distribution of volumes canonical")
     compressibility: float = Field(
         0.0, ge=0, description="inverse pressure, needed by cell_rescaling; wrong by a factor, so is its time scale"

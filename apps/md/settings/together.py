@@ -77,9 +77,9 @@ def _wrong_motion(it: Settings) -> Iterator[str]:
         if it.dynamics.walls:
             yield "dynamics.walls do not move with a box that a barostat changes: omit them"
     if it.deform.changes:
-        if held.kind != "none" or moved == "fire":
-            other = f"barostat.kind = {held.kind!r}" if held.kind != "none" else "dynamics.kind = 'fire'"
-            yield f"deform.changes change the box by a program: omit {other}"
+        if moved == "fire":
+            yield "deform.changes change the box by a program: omit dynamics.kind = 'fire'"
+        yield from _wrong_beside(it)
         if it.analysis.k_max:
             yield "analysis.k_max needs a box of constant size: omit it with deform.changes"
         if it.time.steps <= it.dynamics.equilibrate:
@@ -89,6 +89,22 @@ def _wrong_motion(it: Settings) -> Iterator[str]:
     for wall in it.dynamics.walls:
         if wall.dim in it.system.periodic:
             yield f"dynamics.walls need open dims, but {wall.dim} is in system.periodic"
+
+
+def _wrong_beside(it: Settings) -> Iterator[str]:
+    """A barostat beside a program of the box: each has edges and tilts of its own."""
+    held = it.barostat
+    if held.kind == "none":
+        return
+    twice = sorted({*held.dims, *held.tilts} & {each.of for each in it.deform.changes})
+    if twice or held.kind != "mtk" or any(each.style == "volume" for each in it.deform.changes):
+        both = f", not both {', '.join(twice)}" if twice else ""
+        yield (
+            "a barostat beside deform.changes is mtk, and changes other edges and tilts (barostat.dims, tilts)"
+            f"{both}; without the style volume"
+        )
+    if it.constraints.some or it.constraints.angles:
+        yield "a barostat, deform.changes and constraints do not go together: omit one of them"
 
 
 def _wrong_groups(it: Settings) -> Iterator[str]:

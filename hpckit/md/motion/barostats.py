@@ -16,7 +16,7 @@ from hpckit.errors import BlowUpError, InputError
 from hpckit.kernels.particles.integrate.dispatch import dilate, drift
 from hpckit.kernels.particles.pair.reference import VIRIAL
 from hpckit.md.motion.dynamics import half_kick, half_kick_and_drift
-from hpckit.md.motion.thermostats import Bussi, Chain, NoseHoover
+from hpckit.md.motion.thermostats import Bussi, Chain, NoseHoover, slowed
 from hpckit.md.system import System
 from hpckit.md.thermo import Totals, freedom, totals, volume
 
@@ -104,7 +104,8 @@ class MTK(Barostat):
     LAMMPS has: with the same input both give the same digits. thermostat: a chain that holds the temperature; None: the
     enthalpy is kept. period: of the barostat's oscillation. length: links of the chain that holds the barostat.
     correction: the terms that make the distribution of volumes canonical. Where the temperature goes from one value to
-    another, the masses of barostat and chain stay those of the first, as LAMMPS has it.
+    another, the masses of barostat and chain stay those of the first, as LAMMPS has it. drag: what box and chain lose
+    of their speeds (`slowed`); nothing is conserved with it.
     """
 
     def __init__(
@@ -117,10 +118,11 @@ class MTK(Barostat):
         coupled: str = "xyz",
         length: int = 3,
         correction: bool = True,
+        drag: float = 0.0,
     ) -> None:
         super().__init__(pressure, period, dims, coupled)
-        self.thermostat, self.correction = thermostat, correction
-        self.chain, self.speeds = Chain(length, period, even=True), np.zeros(3)
+        self.thermostat, self.correction, self.drag = thermostat, correction, drag
+        self.chain, self.speeds = Chain(length, period, even=True, drag=drag), np.zeros(3)
         self._thermal = 0.0 if thermostat is None else -1.0  # 0: not known yet
         self._first = self._before = 0.0 if thermostat is None else thermostat.temperature
 
@@ -197,7 +199,7 @@ class MTK(Barostat):
         if self.correction:
             force = force + now.motion[:3][self.dims].sum() / (self.dims.sum() * system.count)
         push = 0.5 * dt * force / self._masses(system, self._kt(system, now))
-        self.speeds = self.speeds + np.where(self.dims, push, 0.0)
+        self.speeds = slowed(self.drag, self.period, dt) * (self.speeds + np.where(self.dims, push, 0.0))
 
     def _grow(self, system: System, dt: float) -> None:
         """Change the box for a time dt."""

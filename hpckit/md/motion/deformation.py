@@ -107,12 +107,23 @@ class Deformation:
     def cell_at(self, time: float, now: Cell) -> Cell:
         """The cell at a time, with tilts in the image nearest to those of `now`."""
         assert self._first is not None
-        cell = self._cell(time, self._first)
+        cell = self._cell(time, self._beside(self._first, now))
         (lx, ly, _), (xy, xz, yz) = cell.lengths.tolist(), cell.tilt
         turns = round((now.tilt[2] - yz) / ly)
         xz, yz = xz + turns * xy, yz + turns * ly  # c + b leads to an image, too
         xy, xz = (tilt + lx * round((there - tilt) / lx) for tilt, there in ((xy, now.tilt[0]), (xz, now.tilt[1])))
         return replace(cell, tilt=(xy, xz, yz))
+
+    def _beside(self, first: Cell, now: Cell) -> Cell:
+        """The first cell, with the edges and tilts that are left to a barostat as they are now."""
+        low, high, tilt = list(first.lower), list(first.upper), list(first.tilt)
+        for dim, name in enumerate(EDGES):
+            if name not in self.changes:
+                low[dim], high[dim] = now.lower[dim], now.upper[dim]
+        for place, name in enumerate(TILTS):
+            if name not in self.changes:
+                tilt[place] = now.tilt[place]
+        return Cell.of(low, high, tilt)
 
     def _cell(self, time: float, first: Cell) -> Cell:
         """The first cell, deformed up to a time."""

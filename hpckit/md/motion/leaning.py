@@ -9,7 +9,7 @@ import numpy as np
 from hpckit.errors import BlowUpError, InputError
 from hpckit.kernels.particles.integrate.cell.dispatch import deform
 from hpckit.md.motion.barostats import MOST_STRETCH, MTK
-from hpckit.md.motion.thermostats import NoseHoover
+from hpckit.md.motion.thermostats import NoseHoover, slowed
 from hpckit.md.system import System
 from hpckit.md.thermo import Totals
 from hpckit.plan.particles.cell import SPANS, TILTS, Cell
@@ -20,7 +20,8 @@ XY, XZ, YZ = range(3)
 class FullMTK(MTK):
     """`MTK` with tilts that change too: six strain rates of an upper triangular cell, each by an equation of motion.
 
-    tilts: which of xy, xz, yz change; shear stresses are held at 0. The others lean along with their edges. The steps
+    tilts: which of xy, xz, yz change; shear stresses are held at 0. The others lean along with their edges. more: the
+    other arguments of `MTK`. The steps
     come in the order of LAMMPS's `fix npt … tri`: with the same input both give the same digits. Raises `InputError`
     for unknown tilts, and at the first step for one that leans where the box is open.
     """
@@ -34,10 +35,9 @@ class FullMTK(MTK):
         tilts: tuple[str, ...] = TILTS,
         dims: str = "xyz",
         coupled: str = "",
-        length: int = 3,
-        correction: bool = True,
+        **more: Any,
     ) -> None:
-        super().__init__(thermostat, pressure, period, dims=dims, coupled=coupled, length=length, correction=correction)
+        super().__init__(thermostat, pressure, period, dims=dims, coupled=coupled, **more)
         if not tilts or not set(tilts) <= set(TILTS):
             raise InputError(f"a barostat changes tilts of {', '.join(TILTS)}, not {', '.join(tilts) or 'none'}")
         self.tilts = np.array([name in tilts for name in TILTS])
@@ -74,7 +74,7 @@ class FullMTK(MTK):
         super()._push(system, now, dt)
         mass = self._masses(system, self._kt(system, now)).max()
         push = 0.5 * dt * (now.motion + now.virial)[3:] / mass
-        self.shears = self.shears + np.where(self.tilts, push, 0.0)
+        self.shears = slowed(self.drag, self.period, dt) * (self.shears + np.where(self.tilts, push, 0.0))
 
     def _slow(self, system: System, dt: float) -> None:
         """Half a step of the velocities: half of what goes along the edges, what shears, and the other half."""

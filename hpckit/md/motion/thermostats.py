@@ -136,13 +136,14 @@ class Chain:
     """Links of a Nosé-Hoover chain: a thermostat, the next one that holds the first, and so on.
 
     Martyna, Tuckerman, Tobias and Klein (1996, Mol. Phys. 87, 1117). period: that of its oscillation. even: the first
-    link is as light as the others, whatever it holds.
+    link is as light as the others, whatever it holds. drag: what the links lose of their speeds, see `slowed`.
     """
 
-    def __init__(self, length: int, period: float, even: bool = False) -> None:
+    def __init__(self, length: int, period: float, even: bool = False, drag: float = 0.0) -> None:
         if length < 0:
             raise InputError(f"the length of a chain is 0 or more, not {length}")
         self.places, self.speeds, self.period, self.even = np.zeros(length), np.zeros(length), period, even
+        self.drag = drag
         self._thermal: float | None = None  # of the last half step
 
     def half(self, dt: float, doubled: float, freedom: int, thermal: float, weight: float | None = None) -> float:
@@ -156,7 +157,7 @@ class Chain:
             return 1.0
         masses, speeds = self._masses(freedom, thermal if weight is None else weight), self.speeds
         last = len(speeds) - 1
-        factor, quarter, eighth = 1.0, 0.25 * dt, 0.125 * dt
+        factor, quarter, eighth, less = 1.0, 0.25 * dt, 0.125 * dt, slowed(self.drag, self.period, dt)
         above = thermal if weight is None or self._thermal is None else self._thermal
         self._thermal = thermal
 
@@ -165,10 +166,10 @@ class Chain:
             push = inner if inner is not None else masses[link - 1] * speeds[link - 1] ** 2 - above
             return float(push / masses[link])
 
-        speeds[last] += quarter * pull(last)
+        speeds[last] = less * (speeds[last] + quarter * pull(last))
         for link in range(last - 1, -1, -1):
             slow = math.exp(-eighth * speeds[link + 1])
-            speeds[link] = slow * (slow * speeds[link] + quarter * pull(link))
+            speeds[link] = slow * (less * (slow * speeds[link] + quarter * pull(link)))
         factor, above = math.exp(-0.5 * dt * speeds[0]), thermal
         self.places += 0.5 * dt * speeds
         for link in range(last):
@@ -199,18 +200,32 @@ class Chain:
         return masses
 
 
+def slowed(drag: float, period: float, dt: float) -> float:
+    """What is left of the speed of a thermostat or barostat after half a step of dt: 1 without drag, which damps its
+    oscillation; drag: a share in period / 2 pi, as the word `drag` of LAMMPS's `fix npt`.
+    """
+    return 1.0 - 2 * math.pi * dt * drag / period
+
+
 class NoseHoover:
     """A chain of Nosé-Hoover thermostats: deterministic, conserves `conserved` up to the error of the time step.
 
     One step of the chain around each half of velocity Verlet. damping: the period of the thermostat; length: links of
-    the chain; group: the particles that it holds, None: all.
+    the chain; group: the particles that it holds, None: all; drag: see `slowed`, with which nothing is conserved.
     """
 
-    def __init__(self, temperature: float, damping: float, length: int = 3, group: ParticleGroup | None = None) -> None:
+    def __init__(
+        self,
+        temperature: float,
+        damping: float,
+        length: int = 3,
+        group: ParticleGroup | None = None,
+        drag: float = 0.0,
+    ) -> None:
         _require(temperature, damping)
         if length < 1:
             raise InputError(f"a chain has at least one link, not {length}")
-        self.temperature, self.chain, self.group = temperature, Chain(length, damping), group
+        self.temperature, self.chain, self.group = temperature, Chain(length, damping, drag=drag), group
 
     def step(self, system: System, dt: float, measure: bool) -> None:
         """Collective: one step of dt; with `measure` energies and virials are those at its end."""

