@@ -250,7 +250,8 @@ class MolecularDynamics(Evolution):
                 **({"imbalance": self.system.balance.imbalance} if self.config.ranks.balance else {}),
             )
         given = self.config.dynamics
-        kept = given.kind == "nve" and not (self.resizes or self.rolls or given.pushes or given.corrections)
+        kept = given.kind == "nve" and not (given.pushes or given.corrections or given.drives)
+        kept = kept and not (self.resizes or self.rolls)
         if self._done == given.equilibrate and kept and given.counted.group == ALL:
             self.start = thermo
         if self._done == given.equilibrate > 0:

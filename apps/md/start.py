@@ -248,6 +248,10 @@ class Start:
             return self.file.positions
         return self._sites_of(np.arange(self.count)) if self._places is None else self._places
 
+    def unwrapped(self) -> np.ndarray:
+        """Where they would be had they not been put back into the box: float64[count, 3]."""
+        return self.places() if self.file is None else self.file.unwrapped
+
     def packed(self, comm: MPI.Comm) -> np.ndarray:
         """Collective: some of the particles on each rank, all of them together."""
         if self.file is not None:

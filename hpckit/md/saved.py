@@ -159,6 +159,7 @@ def restore(system: System, restored: Restored, measure: bool) -> None:
 def _arrays(system: System) -> tuple[str, ...]:
     """What a checkpoint holds: charges of those that have them, and forces that do not follow from the positions."""
     forces = system.constraints is not None or system.reshaped or isinstance(system.forces, SphereForces)
+    forces = forces or (system.external is not None and system.external.sees_velocities)
     return (*ARRAYS, *["charge"] * system.charged, *["force"] * forces)
 
 

@@ -277,6 +277,8 @@ class System:
 
     def _update(self, measure: int) -> None:
         self.steps += 1
+        if self.external is not None:
+            self.external.reflect(self)
         if self.balance.is_due(self.steps):
             # It rebuilds even if the cuts stay: the steps of a run must not depend on measured times.
             with self.timer("balance"):

@@ -274,6 +274,55 @@ def test_groups_that_do_not_fit_are_named(tmp_path, old, new, said):
         load(str(tmp_path / "it.toml"), [])
 
 
+BATHED = """app = "md"
+groups = [{ name = "odd", types = [1] }, { name = "even", types = [2] }, { name = "third", types = [3] }]
+[system]
+cells = [6, 6, 6]
+density = 0.5
+fractions = [0.4, 0.4, 0.2]
+masses = [1.0, 2.0, 3.0]
+temperature = 1.0
+[interaction]
+epsilon = [0.0, 0.0, 0.0]
+sigma = [1.0, 1.0, 1.0]
+cutoff = 1.0
+[dynamics]
+kind = "langevin"
+group = "odd"
+damping = 0.02
+also = [
+    { kind = "langevin", group = "even", temperature = 2.0, ramp_to = 3.0, damping = 0.02 },
+    { kind = "bussi", group = "third", temperature = 0.5, damping = 0.02 },
+]
+[time]
+steps = 300
+"""
+
+
+def test_each_of_several_thermostats_holds_its_group(tmp_path):
+    """An ideal gas of three kinds; one of the temperatures grows."""
+    (tmp_path / "it.toml").write_text(BATHED)
+    config = load(str(tmp_path / "it.toml"), []).config
+    start = Start(config)
+    system, dynamics = make_system(config, start, MPI.COMM_SELF, PhaseTimer()), dynamics_of(config, 0, start)
+    warmth, found = [Warmth(group_of(start, name)) for name in ("odd", "even", "third")], []
+    for step in range(300):
+        dynamics.step(system, config.time.dt, False)
+        if step % 10 == 9 and step > 60:
+            found.append([each.temperature(system) for each in warmth])
+    expected = np.array([[1.0, 2.0 + (step + 1) / 300, 0.5] for step in range(69, 300, 10)])
+    assert np.abs(np.mean(found - expected, axis=0) / expected.mean(axis=0)).max() < 0.03
+    assert np.abs((found - expected) / expected).max() < 0.25
+    system.mesh.close()
+    for old, new, said in (
+        ('kind = "langevin"\ngroup', 'kind = "nve"\ngroup', "name the first of them there"),
+        ('group = "even"', 'group = "odd"', "share particles"),
+    ):
+        (tmp_path / "it.toml").write_text(BATHED.replace(old, new))
+        with pytest.raises(InputError, match=said):
+            dynamics_of(load(str(tmp_path / "it.toml"), []).config)
+
+
 def test_a_group_without_particles_is_named(tmp_path):
     (tmp_path / "it.toml").write_text(GROUPED.replace("200:230", "7000:7001").replace('"3", "7:40", ', ""))
     config = load(str(tmp_path / "it.toml"), []).config

@@ -396,7 +396,7 @@ def test_chains_and_barostats_move_as_those_of_lammps_for_200_steps(tmp_path, na
     ("fix", "said"),
     [
         ("npt temp 1 1 0.1", "one pressure and one damping"),
-        ("npt temp 1 1 0.1 iso 0 0 1 drag no", "not a number"),
+        ("npt temp 1 1 0.1 iso 0 0 1 drag no", "known are temp T T DAMPING, iso"),
         ("npt temp 1 1 0.1 x 0 0 1 y 1 1 1", "one pressure"),
         ("npt temp 1 1 0.1 x 0 0 1 couple yz", "couple yz does not go with x"),
         ("nph temp 1 1 0.1 iso 0 0 1", "known are iso"),

@@ -84,7 +84,81 @@ next T
 jump in.it again
 """
 )
-TEXTS = {"pulled": PULLED, "ramped": RAMPED}
+# Two thermostats, particles on springs, in oil, driven, between walls of three kinds and mirrors.
+HELD = (
+    """units lj
+lattice fcc 0.8442
+boundary p p f
+region box block 0 4 0 5 -0.6 5.6
+create_box 2 box
+region inner block INF INF INF INF 0 5
+create_atoms 1 region inner
+mass 1 1.0
+mass 2 2.0
+region bottom block INF INF INF INF INF 1.3
+region top block INF INF INF INF 3.8 INF
+group low region bottom
+group top region top
+group mid subtract all low top
+set group low type 2
+pair_style lj/cut 2.0
+pair_coeff * * 1.0 1.0
+velocity all create 1.44 87287 loop geom
+neighbor 0.3 bin
+neigh_modify every 1 delay 0 check yes
+fix 1 low nvt temp 1.0 1.2 0.5 tchain 2
+fix 2 mid nvt temp 1.5 1.5 0.3 drag 0.4
+fix 3 top nve
+fix s low spring/self 20.0 xz
+fix v top viscous 0.5 scale 2 3.0
+fix w1 all wall/harmonic zlo EDGE 30.0 1.0 0.8
+fix w2 mid wall/lj126 zhi 5.3 1.0 1.0 2.5
+fix w3 low wall/lj93 zlo -0.5 1.0 0.9 2.0 units lattice
+fix_modify w1 energy yes
+fix_modify w2 energy yes
+fix_modify w3 energy yes
+timestep 0.005
+"""
+    + THERMO
+    + """run 60
+unfix 3
+unfix v
+unfix w1
+fix 3 top move linear 0.5 NULL 0.0
+fix r all wall/reflect zlo EDGE zhi 5.1
+run 60
+unfix 3
+fix 3 top nve/noforce
+fix a top addforce 0.3 0.0 0.0
+velocity top set 0.3 0.1 0.0
+run 80
+"""
+)
+# Weak coupling to a pressure, of all edges and of two.
+EASED = (
+    """units lj
+lattice fcc 0.8442
+region box block 0 4 0 5 0 4
+create_box 1 box
+create_atoms 1 box
+mass 1 1.0
+pair_style lj/cut 2.0
+pair_coeff * * 1.0 1.0
+velocity all create 1.44 87287 loop geom
+neighbor 0.3 bin
+neigh_modify every 1 delay 0 check yes
+fix 1 all nve
+fix 2 all press/berendsen iso 2.0 4.0 1.0 modulus 30
+timestep 0.005
+"""
+    + THERMO
+    + """run 60
+unfix 2
+fix 2 all press/berendsen x 1.0 1.0 1.0 y 1.0 1.0 1.0 couple xy
+run 60
+"""
+)
+TEXTS = {"pulled": PULLED, "ramped": RAMPED, "held": HELD, "eased": EASED}
 
 
 @pytest.fixture
@@ -99,7 +173,7 @@ def metal(tmp_path, monkeypatch):
 
 
 @needs_lammps
-@pytest.mark.parametrize("name", by_day(TEXTS, "pulled", "ramped"))
+@pytest.mark.parametrize("name", by_day(TEXTS, "pulled", "ramped", "held"))
 def test_scripts_of_tutorials_run_as_in_lammps(tmp_path, mpirun, metal, name):
     follow_lammps(tmp_path, mpirun, TEXTS[name], again=73)
 

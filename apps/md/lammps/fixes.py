@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from hpckit.md.motion.deformation import EDGES, STYLES
@@ -17,15 +17,24 @@ HOOVER = {
     " and mtk",
 }
 MOVERS = (*HOOVER, "langevin", "temp/csvr")  # with a state of their own
-FIXES = ("nve", *MOVERS)
-PLAIN = ("nve", "nve/sphere")  # velocity Verlet alone
+FIXES = ("nve", "nve/noforce", *MOVERS)
+PLAIN = ("nve", "nve/sphere", "nve/noforce")  # velocity Verlet alone
+THERMAL = ("nvt", "langevin", "temp/csvr")  # hold a temperature, each of a group
 HELD = {"temp", "iso", "aniso", "tri", *EDGES, *TILTS}  # two values, and a damping
 OPTIONS = {"nvt": {"tchain", "drag"}, "nph": {"couple", "mtk", "pchain", "drag", "dilate"}}
 OPTIONS["npt"] = OPTIONS["nvt"] | OPTIONS["nph"]
 RELAX = "box/relax"
 HOLDS = ("shake", "rattle")
-GRAVITY, WALL = OUTSIDE = ("gravity", "wall/lj93")  # act from outside
-PUSHES = ("setforce", "addforce", "aveforce", "spring", "indent", "enforce2d")  # on groups
+GRAVITY = "gravity"
+WALLS = {"wall/lj93": "lj93", "wall/lj126": "lj126", "wall/harmonic": "harmonic"}
+REFLECTS = "wall/reflect"
+OUTSIDE = (GRAVITY, *WALLS, REFLECTS)  # act from outside
+PUSHES = (  # on groups
+    *("setforce", "addforce", "aveforce", "spring", "spring/self", "viscous", "efield", "indent", "enforce2d"),
+)
+UNMOVED, DRIVEN = "nve/noforce", "move"  # particles that move whatever their forces
+WEAK = "press/berendsen"
+SHIFTS = "recenter"
 MEASURES = ("ave/", "balance", "print", "store/", "vector")  # fixes that measure, print, or balance ranks
 RIGID = ("rigid", "rigid/small", "rigid/nve", "rigid/nve/small")
 CORRECTIONS = {
@@ -33,7 +42,7 @@ CORRECTIONS = {
     "temp/berendsen": "T T DAMPING",
     "momentum": "N and linear X Y Z, angular, rescale",
 }
-OF_GROUPS = ("nve", "nvt", "langevin", "temp/csvr", *CORRECTIONS)
+OF_GROUPS = ("nve", UNMOVED, DRIVEN, "nvt", "langevin", "temp/csvr", *CORRECTIONS)
 
 Settings = Iterator[tuple[str, Any, int]]  # key, value, line
 
@@ -56,23 +65,29 @@ def require_known(name: str, style: str, words: list[str]) -> None:
         deformed(words, 1.0)
     elif style in CORRECTIONS:
         corrected(style, words)
+    elif style == DRIVEN:
+        driven(words, (1.0, 1.0, 1.0))
+    elif style == WEAK:
+        tuple(_eased(words))
     elif style not in (*FIXES, RELAX, *RIGID):
-        every = ", ".join((*FIXES, RELAX, *RIGID, "deform", *HOLDS, *OUTSIDE, *PUSHES, *CORRECTIONS))
+        moving = (*FIXES, DRIVEN, RELAX, WEAK, *RIGID, "deform", *HOLDS)
+        every = ", ".join((*moving, *OUTSIDE, *PUSHES, *CORRECTIONS))
         raise ValueError(f"fix {name} all {style}: known are {every}")
     else:
         tuple(_relaxed(words) if style == RELAX else _moved(style, words))
 
 
-def motion_of(given: dict[str, Fix], minimizes: bool, unit: float) -> Settings:
+def motion_of(given: dict[str, Fix], minimizes: bool, unit: float, spacing: Sequence[float]) -> Settings:
     """The settings of a script's fixes, given by name with their lines and words; where it minimizes, those of the
-    box alone, since no other fix has an effect there. unit: the length of a lattice cell. Raises `ValueError`.
+    box alone, since no other fix has an effect there. unit: the length of a lattice cell; spacing: what counts as one
+    along x, y and z. Raises `ValueError`.
     """
     fixes: dict[str, tuple[int, list[str]]] = {}
     for fix in given.values():
         style, *rest = fix.words
-        if style in CORRECTIONS:
+        if style in (*CORRECTIONS, DRIVEN):
             continue
-        if style in fixes and style != "nve":
+        if style in fixes and style not in (*PLAIN, *THERMAL):
             raise ValueError(f"fix {style} comes twice, in lines {fixes[style][0]} and {fix.line}: give one")
         fixes[style] = fix.line, rest
     line, words = fixes.pop(RELAX, (0, []))
@@ -89,16 +104,31 @@ def motion_of(given: dict[str, Fix], minimizes: bool, unit: float) -> Settings:
         every, changes = deformed(words, unit)
         yield "deform.every", every, line
         yield "deform.changes", changes, line
+    line, words = fixes.pop(WEAK, (0, []))
+    for key, value in _eased(words) if words else ():
+        yield key, value, line
     alone = [style for style in fixes if style in (*HOOVER, *RIGID)]
-    beside = fixes.keys() - ({"nvt", "nve"} if "nvt" in alone else {*alone[:1]})
+    beside = fixes.keys() - {*PLAIN, *THERMAL} if "nvt" in alone else fixes.keys() - {*alone[:1]}
+    beside -= {"langevin"} if "nph" in alone else set()
     if alone and beside:
         raise ValueError(f"fix {alone[0]} moves the particles by itself: no other fix may move them")
     yield from _groups(given)
-    if not alone and not {*PLAIN} & fixes.keys():
+    driving = [fix for fix in given.values() if fix.words[0] == DRIVEN]
+    if not alone and not driving and not {*PLAIN} & fixes.keys():
         raise ValueError(f"no fix moves the particles: fix {', '.join(('nve', *HOOVER, *RIGID))}")
+    thermal = [fix for fix in given.values() if fix.words[0] in THERMAL]
     for style, (line, words) in fixes.items():
-        for key, value in _moved(style, words):
-            yield key, value, line
+        if style not in THERMAL:
+            for key, value in _moved(style, words):
+                yield key, value, line
+    for fix in thermal[:1]:
+        for key, value in _moved(fix.words[0], fix.words[1:]):
+            yield key, value, fix.line
+    if thermal[1:]:
+        yield "dynamics.also", [_bath(fix) for fix in thermal[1:]], thermal[-1].line
+    if driving:
+        each_driven = [{**driven(fix.words[1:], spacing), "group": fix.group} for fix in driving]
+        yield "dynamics.drives", each_driven, driving[-1].line
     each = [fix for fix in given.values() if fix.words[0] in CORRECTIONS]
     if each:
         yield "dynamics.corrections", [_correction(fix) for fix in each], each[-1].line
@@ -106,16 +136,56 @@ def motion_of(given: dict[str, Fix], minimizes: bool, unit: float) -> Settings:
 
 def _groups(given: dict[str, Fix]) -> Settings:
     """The groups that move, and the one whose temperature is held."""
-    moving = [fix for fix in given.values() if fix.words[0] in (*PLAIN, *HOOVER)]
+    moving = [fix for fix in given.values() if fix.words[0] in (*PLAIN, DRIVEN, *HOOVER)]
     names = [fix.group for fix in moving]
     if len(moving) > 1 and ("all" in names or len({*names}) < len(names)):
         where = f"in lines {' and '.join(str(fix.line) for fix in moving)}"
         raise ValueError(f"fix {moving[-1].words[0]}: particles of {', '.join(names)} would be moved twice, {where}")
     if "all" not in names and names:
         yield "dynamics.moves", names, moving[0].line
-    for fix in given.values():
-        if fix.words[0] in MOVERS and fix.group != "all":
-            yield "dynamics.group", fix.group, fix.line
+    holding = [fix for fix in given.values() if fix.words[0] in THERMAL]
+    if holding and holding[0].group != "all":
+        yield "dynamics.group", holding[0].group, holding[0].line
+
+
+def _bath(fix: Fix) -> dict[str, Any]:
+    """A thermostat beside the first one, as settings."""
+    found = _moved(fix.words[0], fix.words[1:])
+    return {**{key.removeprefix("dynamics."): value for key, value in found}, "group": fix.group}
+
+
+def driven(words: list[str], spacing: Sequence[float]) -> dict[str, Any]:
+    """What `fix move` drives, as settings. Raises `ValueError`."""
+    style, *rest = words or [""]
+    values, options = rest[:3], rest[3:]
+    steps = (1.0, 1.0, 1.0) if options == ["units", "box"] else spacing
+    sound = style == "linear" and len(values) == 3 and options in ([], ["units", "box"], ["units", "lattice"])
+    if not sound or not all(word == "NULL" or is_number(word) for word in values) or {*values} == {"NULL"}:
+        raise ValueError(f"fix {DRIVEN} {' '.join(words)}: known is linear VX VY VZ, numbers or NULL, and units")
+    along = [axis for axis, word in zip("xyz", values, strict=True) if word != "NULL"]
+    each = [0.0 if word == "NULL" else float(word) * float(s) for word, s in zip(values, steps, strict=True)]
+    return {"velocity": each, "along": along}
+
+
+def _eased(words: list[str]) -> Iterator[tuple[str, Any]]:
+    """What `fix press/berendsen` does with the box."""
+    given = _options(words)
+    held = given.keys() & {"iso", "aniso", *EDGES}
+    values = [given[key] for key in sorted(held)]
+    sound = given.keys() <= {*held, "couple", "modulus", "dilate"} and bool(held)
+    sound = sound and (len(held) == 1 or held <= {*EDGES}) and given.get("dilate", ["all"]) == ["all"]
+    if not sound or any(len(each) != 3 or each != values[0] for each in values):
+        raise ValueError(
+            f"fix {WEAK} {' '.join(words)}: known are iso, aniso, or x, y, z with one P P DAMPING, couple, modulus,"
+            " dilate all"
+        )
+    coupled = given.get("couple", ["none"])[0]
+    yield "barostat.kind", "berendsen"
+    yield from _ramp("barostat", "pressure", values[0])
+    yield "barostat.damping", float(values[0][2])
+    yield "barostat.dims", sorted(held) if held <= {*EDGES} else ["x", "y", "z"]
+    yield "barostat.coupled", "all" if "iso" in held or coupled == "xyz" else coupled
+    yield "barostat.modulus", float(given.get("modulus", ["10.0"])[0])
 
 
 def corrected(style: str, words: list[str]) -> dict[str, Any]:
@@ -263,8 +333,8 @@ def is_number(word: str) -> bool:
 
 
 def _thermostat(style: str, words: list[str]) -> Iterator[tuple[str, Any]]:
-    if len(words) != 4:
-        raise ValueError(f"fix {style}: known are T T DAMPING SEED alone")
+    if len(words) != 4 and words[4:] not in (["zero", "no"], ["tally", "yes"], ["tally", "no"]):
+        raise ValueError(f"fix {style} {' '.join(words)}: known are T T DAMPING SEED, and tally")
     yield "dynamics.seed", int(words[3])
     yield "dynamics.kind", {"langevin": "langevin", "temp/csvr": "bussi"}[style]
     yield from _ramp("dynamics", "temperature", words)

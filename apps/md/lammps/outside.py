@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from hpckit.apps.md.lammps.fixes import GRAVITY, PUSHES, WALL, Fix, Settings, is_number
+from hpckit.apps.md.lammps.fixes import GRAVITY, PUSHES, REFLECTS, UNMOVED, WALLS, Fix, Settings, is_number
 
 FACES = {
     "xlo": ("x", "low"),
@@ -24,37 +24,69 @@ FACES = {
     "zhi": ("z", "high"),
 }
 OPTIONS = {"units": ("lattice", "box"), "fld": ("no",), "pbc": ("no",)}  # of walls
+AXES = ("xyz", "xy", "yz", "xz", "x", "y", "z")  # of a spring/self
 ANGLES = {"vector": 3, "chute": 1, "spherical": 2}  # numbers of a direction
 
 
-def outside_of(given: Iterable[Fix], minimizes: bool, energy: float, spacing: np.ndarray, dt: float) -> Settings:
-    """The settings of all such fixes; a minimization has no gravity. energy: that of mass times velocity squared, in
-    the units of the script; spacing: what counts as one; dt: the time step.
+class Scales(NamedTuple):
+    """What the numbers of a script mean: what counts as one along x, y and z, the time step, how many types there are,
+    the energy of mass times velocity squared, and the force of a unit of `efield` on a unit charge.
     """
+
+    spacing: np.ndarray = np.ones(3)
+    dt: float = 1.0
+    types: int = 1
+    energy: float = 1.0
+    pull: float = 1.0
+
+
+def outside_of(given: Iterable[Fix], minimizes: bool, scales: Scales) -> Settings:
+    """The settings of all such fixes; a minimization has no gravity, mirrors and friction."""
+    spacing = scales.spacing
+    given = [*given]
     fields = [fix for fix in given if fix.words[0] == GRAVITY and not minimizes]
-    walls = [fix for fix in given if fix.words[0] == WALL]
+    walls = [fix for fix in given if fix.words[0] in WALLS]
+    mirrors = [fix for fix in given if fix.words[0] == REFLECTS and not minimizes]
     if fields:
         each = [acceleration(fix.words[1:]) for fix in fields]
-        yield "dynamics.field", [math.fsum(values) / energy for values in zip(*each, strict=True)], fields[-1].line
+        yield (
+            "dynamics.field",
+            [math.fsum(values) / scales.energy for values in zip(*each, strict=True)],
+            fields[-1].line,
+        )
     if walls:
-        found = [wall for fix in walls for wall in walls_of(fix.words[1:])]
+        found = [_of_group(wall, fix.group) for fix in walls for wall in walls_of(fix.words, spacing)]
         yield "dynamics.walls", found, walls[-1].line
+    if mirrors:
+        found = [_of_group(each, fix.group) for fix in mirrors for each in mirrors_of(fix.words[1:], spacing)]
+        yield "dynamics.mirrors", found, mirrors[-1].line
     pushes = [fix for fix in given if fix.words[0] in PUSHES and fix.words[0] != "enforce2d"]
-    if pushes:
+    pushes = [fix for fix in pushes if not (minimizes and fix.words[0] == "viscous")]
+    free = [fix for fix in given if fix.words[0] == UNMOVED and not minimizes]
+    if pushes or free:
         first = next((fix.number for fix in pushes if fix.words[0] in ("setforce", "aveforce")), math.inf)
         late = [fix.words[0] for fix in (*fields, *walls) if fix.number > first]
         if late:
             raise ValueError(f"fix {late[0]}: give it before fix setforce and aveforce")
-        acting = [{**pushed(fix.words[0], fix.words[1:], spacing, dt), "group": fix.group} for fix in pushes]
-        yield "dynamics.pushes", acting, pushes[-1].line
+        acting = [{**pushed(fix.words[0], fix.words[1:], scales), "group": fix.group} for fix in pushes]
+        acting += [{"kind": "set", "group": fix.group} for fix in free]
+        yield "dynamics.pushes", acting, [*pushes, *free][-1].line
+
+
+def _of_group(found: dict[str, Any], group: str) -> dict[str, Any]:
+    return found if group == "all" else {**found, "group": group}
 
 
 def require_readable(style: str, words: list[str]) -> None:
     """Raise `ValueError` for words of such a fix that hpckit cannot read."""
     if style in PUSHES:
-        pushed(style, words, np.ones(3), 1.0)
-        return
-    (acceleration if style == GRAVITY else walls_of)(words)
+        pushed(style, words, Scales())
+    elif style == GRAVITY:
+        acceleration(words)
+    elif style == REFLECTS:
+        mirrors_of(words, np.ones(3))
+    else:
+        walls_of([style, *words], np.ones(3))
 
 
 def indenter(words: list[str], spacing: np.ndarray, dt: float) -> dict[str, Any]:
@@ -90,12 +122,22 @@ def indenter(words: list[str], spacing: np.ndarray, dt: float) -> dict[str, Any]
     return {**found, "axis": axis, "inside": options.get("side") == "in" or side == "hi"}
 
 
-def pushed(style: str, words: list[str], spacing: np.ndarray, dt: float) -> dict[str, Any]:
+def pushed(style: str, words: list[str], scales: Scales) -> dict[str, Any]:
     """What a fix says that acts on a group, as settings. Raises `ValueError`."""
+    if style == "viscous":
+        return _friction(words, scales.types)
+    if style == "spring/self":
+        if not words or not is_number(words[0]) or words[1:] not in ([], *([each] for each in AXES)):
+            raise ValueError(f"fix {style} {' '.join(words)}: known are K and {', '.join(AXES)}")
+        return {"kind": "leash", "stiffness": float(words[0]), "along": [*(words[1] if words[1:] else "xyz")]}
+    if style == "efield":
+        if len(words) != 3 or not all(map(is_number, words)):
+            raise ValueError(f"fix {style} {' '.join(words)}: known are EX EY EZ, numbers")
+        return {"kind": "charges", "force": [scales.pull * float(word) for word in words]}
     if style == "enforce2d" and not words:
         return {}
     if style == "indent":
-        return indenter(words, spacing, dt)
+        return indenter(words, scales.spacing, scales.dt)
     first, numbers = (words[:2], words[2:]) if style == "spring" else ([], words)
     if style == "addforce" and numbers[3:] == ["every", "1"]:
         numbers = numbers[:3]
@@ -117,6 +159,18 @@ def pushed(style: str, words: list[str], spacing: np.ndarray, dt: float) -> dict
         return {**spring, "place": values[:3], "length": values[3]}
     kind = {"setforce": "set", "addforce": "add", "aveforce": "average"}[style]
     return {"kind": kind, "force": values, "along": along}
+
+
+def _friction(words: list[str], types: int) -> dict[str, Any]:
+    """What `fix viscous` says, as settings."""
+    left, scales = words[1:], [1.0] * types
+    while left[:1] == ["scale"] and len(left) > 2 and left[1].isdigit() and is_number(left[2]):
+        if types >= int(left[1]) > 0:
+            scales[int(left[1]) - 1] = float(left[2])
+        left = left[3:]
+    if left or not words or not is_number(words[0]):
+        raise ValueError(f"fix viscous {' '.join(words)}: known are GAMMA and scale TYPE RATIO")
+    return {"kind": "friction", "strengths": [float(words[0]) * each for each in scales]}
 
 
 def acceleration(words: list[str]) -> list[float]:
@@ -141,20 +195,55 @@ def acceleration(words: list[str]) -> list[float]:
     return [float(size) * part for part in toward]
 
 
-def walls_of(words: list[str]) -> list[dict[str, Any]]:
-    """What `fix wall/lj93` says, as settings. Raises `ValueError`."""
-    left, found = list(words), list[dict[str, Any]]()
+def walls_of(words: list[str], spacing: np.ndarray) -> list[dict[str, Any]]:
+    """What a fix of a wall says, its style and its words, as settings. Raises `ValueError`."""
+    style, *left = words
+    found = list[dict[str, Any]]()
+    box, left = _without_options(left)
+    while left:
+        name = left.pop(0)
+        if name not in FACES or len(left) < 4 or not all(map(is_number, left[1:4])) or not _is_place(left[0]):
+            known = f"{', '.join(FACES)} with EDGE or a place, EPSILON SIGMA CUTOFF; units; fld no; pbc no"
+            raise ValueError(f"fix {style} … {' '.join([name, *left[:4]])}: known are {known}")
+        (dim, end), values = FACES[name], [float(word) for word in left[1:4]]
+        law = {} if style == "wall/lj93" else {"law": WALLS[style]}
+        where = _place(left[0], dim, np.ones(3) if box else spacing)
+        if style == "wall/harmonic":
+            values[1] = 1.0  # it has no diameter
+        numbers = dict(zip(("epsilon", "sigma", "cutoff"), values, strict=True))
+        found.append({"dim": dim, "end": end, **law, **where, **numbers})
+        del left[:4]
+    if not found:
+        raise ValueError(f"fix {style}: no wall is named; known are {', '.join(FACES)}")
+    return found
+
+
+def mirrors_of(words: list[str], spacing: np.ndarray) -> list[dict[str, Any]]:
+    """What `fix wall/reflect` says, as settings. Raises `ValueError`."""
+    box, left = _without_options(words)
+    if not left or len(left) % 2 or not {*left[::2]} <= {*FACES} or not all(map(_is_place, left[1::2])):
+        known = f"{', '.join(FACES)} with EDGE or a place; units"
+        raise ValueError(f"fix {REFLECTS} {' '.join(words)}: known are {known}")
+    steps = np.ones(3) if box else spacing
+    ends = ((*FACES[name], word) for name, word in zip(left[::2], left[1::2], strict=True))
+    return [{"dim": dim, "end": end, **_place(word, dim, steps)} for dim, end, word in ends]
+
+
+def _is_place(word: str) -> bool:
+    return word == "EDGE" or is_number(word)
+
+
+def _place(word: str, dim: str, steps: np.ndarray) -> dict[str, float]:
+    return {} if word == "EDGE" else {"place": float(word) * float(steps["xyz".index(dim)])}
+
+
+def _without_options(words: list[str]) -> tuple[bool, list[str]]:
+    """Whether lengths are in units of the box, and the words without options."""
+    left, box, found = list(words), False, list[str]()
     while left:
         name = left.pop(0)
         if name in OPTIONS and left and left[0] in OPTIONS[name]:
-            left.pop(0)
-            continue
-        if name not in FACES or left[:1] != ["EDGE"] or len(left) < 4 or not all(map(is_number, left[1:4])):
-            known = f"{', '.join(FACES)} with EDGE EPSILON SIGMA CUTOFF; units; fld no; pbc no"
-            raise ValueError(f"fix {WALL} … {' '.join([name, *left[:4]])}: known are {known}")
-        (dim, end), values = FACES[name], map(float, left[1:4])
-        found.append({"dim": dim, "end": end, **dict(zip(("epsilon", "sigma", "cutoff"), values, strict=True))})
-        del left[:4]
-    if not found:
-        raise ValueError(f"fix {WALL}: no wall is named; known are {', '.join(FACES)}")
-    return found
+            box = left.pop(0) == "box" or (box and name != "units")
+        else:
+            found.append(name)
+    return box, found

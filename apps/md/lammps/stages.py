@@ -9,13 +9,18 @@ from typing import Any
 
 from hpckit.apps.md.lammps.fixes import (
     CORRECTIONS,
+    GRAVITY,
     HOLDS,
     MEASURES,
     MOVERS,
     OF_GROUPS,
     OUTSIDE,
     PUSHES,
+    REFLECTS,
     RIGID,
+    SHIFTS,
+    UNMOVED,
+    WALLS,
     Fix,
     deformed,
     motion_of,
@@ -23,7 +28,7 @@ from hpckit.apps.md.lammps.fixes import (
 )
 from hpckit.apps.md.lammps.granular import FIXES as OF_SPHERES
 from hpckit.apps.md.lammps.granular import FREEZE, ROLLING
-from hpckit.apps.md.lammps.outside import outside_of, require_readable
+from hpckit.apps.md.lammps.outside import Scales, outside_of, require_readable
 from hpckit.apps.md.lammps.particles import MAKERS, ParticleCommands
 from hpckit.apps.md.lammps.pushes import change_of, velocity_of
 from hpckit.apps.md.lammps.state import ScriptMistake, ScriptState
@@ -36,6 +41,7 @@ DUMPS = ("atom", "custom", "cfg", "dcd", "h5md", "netcdf", "vtk", "xtc", "xyz", 
 PICTURES = ("image", "local", "movie")  # nothing stands for these
 NEVER = 10**9  # steps between lines of the thermo table that has the ends of runs alone
 SMALLEST_FORCE = {"lj": 1e-10, "metal": 1e-10, "real": 1e-9}  # of a minimization that gives none
+PULLS = {"real": 23.060549}  # of a volt per length on a unit charge, as LAMMPS has it
 DEFAULT_SKIN = {"lj": 0.3, "metal": 2.0, "real": 2.0}
 
 
@@ -330,12 +336,18 @@ class MotionCommands:
         if style in OF_SPHERES:
             self._fix_of_spheres(name, group, style, rest)
             return
-        if group != "all" and style not in (*OF_GROUPS, *PUSHES):
-            known = ", ".join((*OF_GROUPS, *PUSHES))
+        if style == SHIFTS and group == "all" and not {*rest[:3]} - {"INIT", "NULL"}:
+            self.script.note(f"fix {SHIFTS} is passed over: places keep their shift")
+            return
+        of_groups = (*OF_GROUPS, *PUSHES, *WALLS, REFLECTS)
+        if group != "all" and style not in of_groups:
+            known = ", ".join(of_groups)
             raise ValueError(f"fix {name} {group} {style}: known is the group all, and of other groups {known}")
         if style in (*OUTSIDE, *PUSHES):
             require_readable(style, list(rest))
-            if style in OUTSIDE:
+            if style == "spring/self" and self.stages:
+                raise ValueError(f"fix {name} {group} {style}: known before the first run, where its places are")
+            if style in (GRAVITY, *WALLS):
                 self.script.note(f"fix {style}: the potential energy has its energy, as with fix_modify energy yes")
         else:
             require_known(name, style, list(rest))
@@ -467,15 +479,17 @@ class MotionCommands:
         lines, minimizes = dict.fromkeys(settings, self.script.number), "dynamics.kind" in settings
         given = self.fixes if minimizes else fixes  # fix box/relax acts in a minimize
         outer = (*OUTSIDE, *PUSHES)
+        outside_too = (*outer, UNMOVED)
         inside = {name: fix for name, fix in given.items() if fix.words[0] not in outer}
-        outside = [fix for fix in given.values() if fix.words[0] in outer]
+        outside = [fix for fix in given.values() if fix.words[0] in outside_too]
         if self.counted:
             settings["dynamics.counted"], lines["dynamics.counted"] = self.counted, self.script.number
         if "fix" not in self.script.failed:
-            energy = UNITS[self.script.units].energy
+            spacing, energy = self.script.making.spacing, UNITS[self.script.units].energy
+            scales = Scales(spacing, self.dt, self.script.types, energy, PULLS.get(self.script.units, 1.0))
             for key, value, line in (
-                *outside_of(outside, minimizes, energy, self.script.making.spacing, self.dt),
-                *motion_of(inside, minimizes, self._unit_of(inside)),
+                *outside_of(outside, minimizes, scales),
+                *motion_of(inside, minimizes, self._unit_of(inside), spacing.tolist()),
             ):
                 settings[key], lines[key] = value, line
         if self.all_freedom and any(key.startswith("constraints.") for key in settings):

@@ -8,15 +8,19 @@ from typing import Any
 import numpy as np
 
 from hpckit.apps.md.config import Config
-from hpckit.apps.md.motion.groups import ALL, CountedOf, named_in
+from hpckit.apps.md.motion.groups import ALL, CountedOf, PushOn, named_in
 from hpckit.apps.md.start import Start
-from hpckit.md.external.fields import ExternalFields, Wall
-from hpckit.md.external.groups import Flat, Indenter, ParticleGroup, Push, Tether, Warmth
+from hpckit.errors import InputError
+from hpckit.md.external.fields import ExternalFields, Mirror, Wall
+from hpckit.md.external.groups import ParticleGroup, Warmth
+from hpckit.md.external.pushes import ElectricField, Flat, Friction, Indenter, Leash, Push, Tether
 from hpckit.md.granular.rolling import Rolling
 from hpckit.md.motion.barostats import MTK, CellRescaling
-from hpckit.md.motion.corrections import Corrected, Rescaling, Stilling, WeakCoupling
+from hpckit.md.motion.baths import Baths
+from hpckit.md.motion.corrections import Corrected, Drive, Driven, Rescaling, Stilling, WeakCoupling
 from hpckit.md.motion.deformation import Deformation
 from hpckit.md.motion.dynamics import NVE, Dynamics
+from hpckit.md.motion.easing import WeakBox
 from hpckit.md.motion.fire import Fire
 from hpckit.md.motion.leaning import FullMTK
 from hpckit.md.motion.relaxation import Relaxation
@@ -48,9 +52,11 @@ class Equilibrated:
 
 
 class Ramp:
-    """A dynamics whose temperature, or pressure, goes evenly from one value to another in this number of steps."""
+    """A dynamics with temperatures, or a pressure, that go evenly from one value to another in this number of steps.
+    values: whose, by which name, from, to.
+    """
 
-    def __init__(self, inner: Any, steps: int, **values: tuple[float, float]) -> None:
+    def __init__(self, inner: Any, steps: int, values: Sequence[tuple[Any, str, float, float]]) -> None:
         self.inner, self.steps, self.values, self.number = inner, steps, values, 0
 
     def step(self, system: System, dt: float, measure: bool) -> None:
@@ -61,10 +67,8 @@ class Ramp:
 
     def _set(self) -> None:
         share = min(1.0, self.number / max(1, self.steps))
-        for name, (first, last) in self.values.items():
-            for each in (self.inner, getattr(self.inner, "thermostat", None)):
-                if hasattr(each, name):
-                    setattr(each, name, first + share * (last - first))
+        for each, name, first, last in self.values:
+            setattr(each, name, first + share * (last - first))
 
     def saved(self) -> dict[str, Any]:
         """The steps done, and the state of the dynamics."""
@@ -79,7 +83,7 @@ class Ramp:
 
 def proper_of(dynamics: Any) -> Any:
     """What moves particles and box, without what equilibrates before, or changes its temperature, pressure or box."""
-    while isinstance(dynamics, Equilibrated | Ramp | Deformation | Corrected):
+    while isinstance(dynamics, Equilibrated | Ramp | Deformation | Corrected | Driven):
         dynamics = dynamics.proper if isinstance(dynamics, Equilibrated) else dynamics.inner
     return dynamics
 
@@ -108,6 +112,9 @@ def dynamics_of(config: Config, first_step: int = 0, start: Start | None = None)
 
 def _proper(config: Config, start: Start | None, first_step: int) -> Dynamics:
     moving, given = _ramped(config, _moving(config, start, first_step)), config.deform
+    if config.dynamics.drives:
+        drives = config.dynamics.drives
+        moving = Driven(moving, [Drive(group_of(start, e.group), e.velocity, _dims(e.along)) for e in drives])
     if config.dynamics.corrections:
         moving = _corrected(config, start, moving)
     if not given.changes:
@@ -117,13 +124,16 @@ def _proper(config: Config, start: Start | None, first_step: int) -> Dynamics:
 
 
 def _ramped(config: Config, moving: Dynamics) -> Dynamics:
-    given, held = config.dynamics, config.barostat
-    ramps = {}
-    if given.ramp_to is not None:
-        ramps["temperature"] = given.temperature, given.ramp_to
+    given, held, ramps = config.dynamics, config.barostat, list[tuple[Any, str, float, float]]()
+    inner: Any = moving.inner if isinstance(moving, WeakBox) else moving
+    baths = inner.baths if isinstance(inner, Baths) else [inner]
+    for bath, asked in zip(baths, (given, *given.also), strict=True):
+        if asked.ramp_to is not None:
+            holds = getattr(bath, "thermostat", None) or getattr(bath, "bath", None) or bath
+            ramps.append((holds, "temperature", asked.temperature, asked.ramp_to))
     if held.ramp_to is not None:
-        ramps["pressure"] = held.pressure, held.ramp_to
-    return Ramp(moving, config.time.steps - given.equilibrate, **ramps) if ramps else moving
+        ramps.append((moving, "pressure", held.pressure, held.ramp_to))
+    return Ramp(moving, config.time.steps - given.equilibrate, ramps) if ramps else moving
 
 
 def _corrected(config: Config, start: Start | None, moving: Dynamics) -> Dynamics:
@@ -177,44 +187,87 @@ def _moving(config: Config, start: Start | None, first_step: int) -> Dynamics:
         thermostat = Bussi(given.temperature, given.damping, given.seed, first_step)
         return CellRescaling(thermostat, held.pressure, held.damping, held.compressibility)
     if held.kind == "mtk":
-        chain = given.kind == "nose_hoover"
-        thermal = NoseHoover(given.temperature, given.damping, given.chain, drag=given.drag) if chain else None
-        what: dict[str, Any] = {"dims": "".join(held.dims), "coupled": held.together, "length": held.chain}
-        what |= {"correction": held.correction, "drag": held.drag}
-        if held.tilts:
-            return FullMTK(thermal, held.pressure, held.damping, tilts=held.tilts, **what)
-        return MTK(thermal, held.pressure, held.damping, **what)
+        return _mtk(config, first_step)
     if config.interaction.kind == "granular":
         return Rolling()
-    group = group_of(start, given.group)
-    if given.kind == "langevin":
-        return Langevin(given.temperature, given.damping, given.seed, first_step, group)
-    if given.kind == "bussi":
-        return Bussi(given.temperature, given.damping, given.seed, first_step, group)
+    found = _at_volume(config, start, first_step)
+    if held.kind == "berendsen":
+        box = held.pressure, held.damping, held.modulus, "".join(held.dims), held.together
+        return WeakBox(found, *box)
+    return found
+
+
+def _mtk(config: Config, first_step: int) -> MTK:
+    given, held = config.dynamics, config.barostat
+    what: dict[str, Any] = {"dims": "".join(held.dims), "coupled": held.together, "length": held.chain}
+    what |= {"correction": held.correction, "drag": held.drag}
+    chain = None
     if given.kind == "nose_hoover":
-        return NoseHoover(given.temperature, given.damping, given.chain, group, given.drag)
-    return Fire(given.longest) if given.kind == "fire" else NVE()
+        chain = NoseHoover(given.temperature, given.damping, given.chain, drag=given.drag)
+    if given.kind == "langevin":
+        what["bath"] = Langevin(given.temperature, given.damping, given.seed, first_step)
+    if held.tilts:
+        return FullMTK(chain, held.pressure, held.damping, tilts=held.tilts, **what)
+    return MTK(chain, held.pressure, held.damping, **what)
+
+
+def _at_volume(config: Config, start: Start | None, first_step: int) -> Dynamics:
+    """What moves the particles, without what changes the box."""
+    given = config.dynamics
+    if given.kind in ("nve", "fire"):
+        return Fire(given.longest) if given.kind == "fire" else NVE()
+    baths = list[Langevin | Bussi | NoseHoover]()
+    for each in (given, *given.also):
+        group = group_of(start, each.group)
+        if each.kind == "langevin":
+            baths.append(Langevin(each.temperature, each.damping, each.seed, first_step, group))
+        elif each.kind == "bussi":
+            baths.append(Bussi(each.temperature, each.damping, each.seed, first_step, group))
+        else:
+            baths.append(NoseHoover(each.temperature, each.damping, each.chain, group, each.drag))
+    return Baths(baths) if len(baths) > 1 else baths[0]
 
 
 def external_of(config: Config, start: Start) -> ExternalFields | None:
     """The field, the walls and the pushes of the settings; None without them."""
     given = config.dynamics
     walls = [
-        Wall("xyz".index(wall.dim), end == "low", wall.epsilon, wall.sigma, wall.cutoff)
-        for wall in given.walls
+        Wall("xyz".index(wall.dim), end == "low", *(wall.epsilon, wall.sigma, wall.cutoff), wall.law, wall.place, group)
+        for wall, group in ((each, group_of(start, each.group)) for each in given.walls)
         for end in (("low", "high") if wall.end == "both" else (wall.end,))
     ]
-    pushes: list[Any] = []
-    for each in given.pushes:
-        group, along = group_of(start, each.group), _dims(each.along)
-        if each.kind in ("sphere", "cylinder", "plane"):
-            per_step = np.array(each.moving) * config.time.dt
-            shape = each.kind, "xyz".index(each.axis), each.inside
-            pushes.append(Indenter(group, *shape, each.stiffness, np.array(each.place), per_step, each.length))
-        elif each.kind == "tether":
-            pushes.append(Tether(group, each.stiffness, each.place, along, each.length))
-        else:
-            pushes.append(Push(each.kind, group, each.force, along))
+    mirrors = [
+        Mirror("xyz".index(each.dim), each.end == "low", each.place, group_of(start, each.group))
+        for each in given.mirrors
+    ]
+    pushes: list[Any] = [_push(config, start, each) for each in given.pushes]
+    for drive in given.drives:
+        pushes.append(Push("set", group_of(start, drive.group), (0.0, 0.0, 0.0), _dims(drive.along)))
     if config.system.dims == 2:
         pushes.append(Flat())
-    return ExternalFields(given.field, walls, pushes) if walls or pushes or any(given.field) else None
+    acting = walls or pushes or mirrors or any(given.field)
+    return ExternalFields(given.field, walls, pushes, mirrors) if acting else None
+
+
+def _push(config: Config, start: Start, given: PushOn) -> Any:
+    """A push of the settings."""
+    group, along = group_of(start, given.group), _dims(given.along)
+    if given.kind in ("sphere", "cylinder", "plane"):
+        per_step = np.array(given.moving) * config.time.dt
+        shape = given.kind, "xyz".index(given.axis), given.inside
+        return Indenter(group, *shape, given.stiffness, np.array(given.place), per_step, given.length)
+    if given.kind == "tether":
+        return Tether(group, given.stiffness, given.place, along, given.length)
+    if given.kind == "leash":
+        return Leash(group, given.stiffness, start.unwrapped(), along)
+    if given.kind == "friction":
+        types = len(start.masses)
+        if len(given.strengths) not in (1, types):
+            raise InputError(
+                f"dynamics.pushes.strengths has {len(given.strengths)} numbers, and there are {types} types",
+                do="give one number, or one for each type",
+            )
+        return Friction(group, np.full(types, 1.0) * given.strengths)
+    if given.kind == "charges":
+        return ElectricField(group, np.array(given.force))
+    return Push(given.kind, group, given.force, along)

@@ -60,15 +60,21 @@ class CountedOf(Section):
 class PushOn(Section):
     """A force from outside on a group. It is in neither energy nor pressure."""
 
-    kind: Literal["set", "add", "average", "tether", "sphere", "cylinder", "plane"] = Field(
-        description="set: in place of what others do to each particle; add: to that; average: the mean of that over"
-        " the group, and `force`; tether: a spring from the center of mass of the group to `place`; sphere, cylinder,"
-        " plane: an indenter with stiffness times squared depth"
+    kind: Literal["set", "add", "average", "tether", "leash", "friction", "charges", "sphere", "cylinder", "plane"] = (
+        Field(
+            description="set: in place of what others do to each particle; add: to that; average: the mean of that over"
+            " the group, and `force`; tether: a spring from the center of mass of the group to `place`; leash: one from"
+            " each particle to where it started; friction: against velocities, by `strengths`; charges: `force` times"
+            " the charge; sphere, cylinder, plane: an indenter with stiffness times squared depth"
+        )
     )
     group: str = Field(ALL, description="the group")
     force: tuple[float, float, float] = Field((0.0, 0.0, 0.0), description="force on each particle; not of a tether")
     along: tuple[Axis, ...] = Field(AXES, min_length=1, description="dims in which it acts")
-    stiffness: float = Field(0.0, ge=0, description="of a tether: force per length; of indenters: per squared length")
+    stiffness: float = Field(
+        0.0, ge=0, description="of a tether or leash: force per length; of indenters: per squared length"
+    )
+    strengths: tuple[float, ...] = Field((), description="of friction: force per velocity, one number or one a type")
     place: tuple[float, float, float] = Field(
         (0.0, 0.0, 0.0), description="where a tether is held; the middle of an indenter, a place of a plane"
     )
@@ -78,6 +84,38 @@ class PushOn(Section):
     inside: bool = Field(
         False, description="whether particles are kept within a sphere or cylinder, or below a plane; else out of it"
     )
+
+
+class DriveOf(Section):
+    """A velocity that a group has, whatever its forces."""
+
+    group: str = Field(ALL, description="the group")
+    velocity: tuple[float, float, float] = Field((0.0, 0.0, 0.0), description="its velocity")
+    along: tuple[Axis, ...] = Field(AXES, min_length=1, description="dims in which it is driven")
+
+
+class BathOf(Section):
+    """One more thermostat, of a group of its own."""
+
+    kind: Literal["langevin", "bussi", "nose_hoover"] = Field(description="as dynamics.kind")
+    group: str = Field(description="the group that it holds at its temperature")
+    temperature: float = Field(1.0, ge=0, description="its temperature")
+    ramp_to: float | None = Field(
+        None, ge=0, description="the temperature at the end, approached evenly; none: it stays"
+    )
+    damping: float = Field(1.0, gt=0, description="its time scale")
+    seed: int = Field(4711, ge=0, description="random seed of langevin and bussi")
+    chain: int = Field(3, ge=1, le=20, description="links of the chain of nose_hoover")
+    drag: float = Field(0.0, ge=0, description="of nose_hoover, as dynamics.drag")
+
+
+class MirrorAt(Section):
+    """A plane that reflects particles."""
+
+    dim: Axis = Field(description="dim normal to it")
+    end: Literal["low", "high"] = Field(description="whether it keeps particles above itself, or below")
+    place: float | None = Field(None, description="where it is; none: at that end of the box")
+    group: str = Field(ALL, description="particles that it reflects")
 
 
 class VelocityOf(Section):
@@ -138,6 +176,6 @@ def named_in(dynamics: Any) -> Iterator[tuple[str, str]]:
     yield from (("dynamics.moves", name) for name in dynamics.moves)
     yield "dynamics.group", dynamics.group
     yield "dynamics.counted.group", dynamics.counted.group
-    for key in ("pushes", "corrections"):
+    for key in ("pushes", "corrections", "also", "drives", "walls", "mirrors"):
         yield from ((f"dynamics.{key}.group", each.group) for each in getattr(dynamics, key))
     yield from (("dynamics.corrections.counted.group", e.counted.group) for e in dynamics.corrections if e.counted)

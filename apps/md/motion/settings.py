@@ -9,7 +9,17 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from hpckit.apps.md.molecules.settings import Constraints
-from hpckit.apps.md.motion.groups import ALL, Axis, CorrectionOf, CountedOf, PushOn, VelocityOf
+from hpckit.apps.md.motion.groups import (
+    ALL,
+    Axis,
+    BathOf,
+    CorrectionOf,
+    CountedOf,
+    DriveOf,
+    MirrorAt,
+    PushOn,
+    VelocityOf,
+)
 from hpckit.errors import InputError
 from hpckit.io.settings import Section
 from hpckit.md.motion.deformation import Change, named
@@ -19,13 +29,26 @@ Removed = tuple[Literal["momentum", "rotation"], ...]
 
 
 class WallAt(Section):
-    """A half space of Lennard-Jones particles at an end of the box (wall/lj93 of LAMMPS)."""
+    """A wall that pushes particles away: at an end of the box, or elsewhere."""
 
+    law: Literal["lj93", "lj126", "harmonic"] = Field(
+        "lj93",
+        description="a half space of Lennard-Jones particles, one such particle, or epsilon (cutoff - d)^2, as"
+        " wall/lj93, wall/lj126 and wall/harmonic of LAMMPS",
+    )
     dim: Axis = Field(description="dim normal to the wall")
     end: Literal["low", "high", "both"] = Field("both", description="which end of the box")
     epsilon: float = Field(1.0, gt=0, description="strength")
     sigma: float = Field(1.0, gt=0, description="diameter")
     cutoff: float = Field(2.5, gt=0, description="distance beyond which there is no force")
+    place: float | None = Field(None, description="where it is; none: at that end of the box")
+    group: str = Field(ALL, description="particles that feel it")
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.end == "both" and self.place is not None:
+            raise ValueError("a wall with a place is at end = 'low' (it keeps particles above itself) or 'high'")
+        return self
 
 
 class Dynamics(Section):
@@ -64,9 +87,12 @@ class Dynamics(Section):
     )
     longest: float = Field(0.1, gt=0, description="longest move of a particle in a step of fire")
     field: tuple[float, float, float] = Field((0.0, 0.0, 0.0), description="uniform acceleration of all particles")
-    walls: tuple[WallAt, ...] = Field((), description="walls across the ends of open dims")
+    walls: tuple[WallAt, ...] = Field((), description="walls across open dims")
+    mirrors: tuple[MirrorAt, ...] = Field((), description="planes across open dims that reflect particles")
     moves: tuple[str, ...] = Field((), description="groups whose particles move; none: all move")
     group: str = Field(ALL, description="group that the thermostat holds at its temperature")
+    also: tuple[BathOf, ...] = Field((), description="more thermostats, of other groups")
+    drives: tuple[DriveOf, ...] = Field((), description="velocities that groups have, whatever their forces")
     pushes: tuple[PushOn, ...] = Field((), description="forces from outside on groups, in their order")
     corrections: tuple[CorrectionOf, ...] = Field((), description="what is done to velocities after each step")
     counted: CountedOf = Field(
@@ -77,10 +103,11 @@ class Dynamics(Section):
 class Barostat(Section):
     """The pressure that is held: the box changes its edges."""
 
-    kind: Literal["none", "mtk", "cell_rescaling", "relax"] = Field(
+    kind: Literal["none", "mtk", "cell_rescaling", "berendsen", "relax"] = Field(
         "none",
-        description="mtk: with nose_hoover constant temperature and pressure, with nve constant enthalpy;"
-        " cell_rescaling: with bussi; relax: with fire, the box goes down to the pressure along with the particles",
+        description="mtk: with nose_hoover or langevin constant temperature and pressure, with nve constant enthalpy;"
+        " cell_rescaling: with bussi; berendsen: weak coupling; relax: with fire, the box goes down to the pressure"
+        " along with the particles",
     )
     pressure: float = Field(0.0, description="the pressure to hold")
     ramp_to: float | None = Field(
@@ -100,6 +127,7 @@ class Barostat(Section):
     chain: int = Field(3, ge=0, le=20, description="links of the chain that holds mtk's box; 0: none")
     drag: float = Field(0.0, ge=0, description="of mtk: damps the box's oscillation, as drag of fix npt; 0: none")
     correction: bool = Field(True, description="the terms of mtk that make the distribution of volumes canonical")
+    modulus: float = Field(10.0, gt=0, description="bulk modulus of berendsen; wrong by a factor, so is its time scale")
     compressibility: float = Field(
         0.0, ge=0, description="inverse pressure, needed by cell_rescaling; wrong by a factor, so is its time scale"
     )

@@ -121,6 +121,7 @@ class Settings(Section):
         """What moves particles and box: one can go on from the state of another of the same name."""
         given, held = self.dynamics, self.barostat
         chain = f" of {given.chain}" if given.kind == "nose_hoover" else ""
+        chain += "".join(f", {each.kind} of {each.group}, {each.chain}" for each in given.also)
         edges = f" of {held.chain} along {', '.join((*held.dims, *held.tilts))}" if held.kind == "mtk" else ""
         return f"{given.kind}{chain}" + (f" with {held.kind}{edges}" if held.kind != "none" else "")
 
@@ -129,5 +130,5 @@ class Settings(Section):
         """The temperature that the run is asked to have after `settled`; None where it is whatever follows."""
         given = self.dynamics
         held = given.kind in ("langevin", "bussi", "nose_hoover") or given.equilibrate
-        held = held and given.group == given.counted.group == ALL
+        held = held and given.group == given.counted.group == ALL and not given.also
         return given.temperature if held and given.ramp_to is None else None

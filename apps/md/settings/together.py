@@ -61,7 +61,9 @@ def _wrong_motion(it: Settings) -> Iterator[str]:
             "dynamics.inner above 1 needs bonds, and goes with nve, bussi and nose_hoover, at constant volume and"
             " without constraints"
         )
-    partners = {"mtk": ("nose_hoover", "nve"), "cell_rescaling": ("bussi",), "relax": ("fire",)}
+    thermal = ("nve", "langevin", "bussi", "nose_hoover")
+    partners = {"mtk": ("nose_hoover", "nve", "langevin"), "cell_rescaling": ("bussi",), "relax": ("fire",)}
+    partners["berendsen"] = thermal
     if held.kind != "none":
         if moved not in partners[held.kind]:
             known = " or ".join(partners[held.kind])
@@ -70,12 +72,14 @@ def _wrong_motion(it: Settings) -> Iterator[str]:
             yield f"barostat.dims {list(held.dims)} must be in system.periodic, {list(it.system.periodic)}"
         if not {tilt[1] for tilt in held.tilts} <= set(it.system.periodic):
             yield f"barostat.tilts {list(held.tilts)} need edges that are periodic (system.periodic)"
+        if held.kind == "berendsen" and (held.tilts or fixed.some or fixed.angles or it.dynamics.equilibrate):
+            yield "barostat.kind = 'berendsen' goes without tilts, constraints and dynamics.equilibrate: omit them"
         if held.tilts and (fixed.some or fixed.angles):
             yield "barostat.tilts and constraints do not go together: omit one of them"
         if it.analysis.k_max:
             yield "analysis.k_max needs a box of constant size: omit it with a barostat"
-        if it.dynamics.walls:
-            yield "dynamics.walls do not move with a box that a barostat changes: omit them"
+        if it.dynamics.walls or it.dynamics.mirrors:
+            yield "dynamics.walls and mirrors do not move with a box that a barostat changes: omit them"
     if it.deform.changes:
         if moved == "fire":
             yield "deform.changes change the box by a program: omit dynamics.kind = 'fire'"
@@ -84,11 +88,12 @@ def _wrong_motion(it: Settings) -> Iterator[str]:
             yield "analysis.k_max needs a box of constant size: omit it with deform.changes"
         if it.time.steps <= it.dynamics.equilibrate:
             yield "deform.changes begin after dynamics.equilibrate steps, but the run ends before"
-    if it.dynamics.walls and (it.deform.changes or it.deform.start):
-        yield "dynamics.walls do not move with a box that changes: omit them"
-    for wall in it.dynamics.walls:
-        if wall.dim in it.system.periodic:
-            yield f"dynamics.walls need open dims, but {wall.dim} is in system.periodic"
+    if (it.dynamics.walls or it.dynamics.mirrors) and (it.deform.changes or it.deform.start):
+        yield "dynamics.walls and mirrors do not move with a box that changes: omit them"
+    for key in ("walls", "mirrors"):
+        for each in getattr(it.dynamics, key):
+            if each.dim in it.system.periodic:
+                yield f"dynamics.{key} need open dims, but {each.dim} is in system.periodic"
 
 
 def _wrong_beside(it: Settings) -> Iterator[str]:
@@ -117,15 +122,21 @@ def _wrong_groups(it: Settings) -> Iterator[str]:
             yield f"{key} is {name!r}, and the groups are {[ALL, *names]}"
     if ALL in given.moves:
         yield "dynamics.moves is a list of groups; omit it where all particles move"
-    fixed, parts = it.constraints, bool(given.moves) or given.group != ALL
+    fixed, parts = it.constraints, bool(given.moves or given.also or given.drives) or given.group != ALL
     bound = fixed.some or fixed.angles or fixed.bodies or it.interaction.kind == "granular"
     if parts and (it.barostat.kind != "none" or it.deform.changes or bound or given.inner > 1 or given.equilibrate):
         yield (
-            "dynamics.moves and group do not go with a box that changes, constraints, spheres that touch,"
+            "dynamics.moves, group, also and drives do not go with a box that changes, constraints, spheres that touch,"
             " dynamics.inner and equilibrate"
         )
     if parts and (given.kind == "fire" or it.replicas.temperatures):
         yield "dynamics.moves and group are for a motion in time, without replicas: push forces to 0 in a minimization"
+    if given.also and given.kind in ("nve", "fire"):
+        yield f"dynamics.also are more thermostats, but dynamics.kind is {given.kind}: name the first of them there"
+    if any(each.kind == "friction" for each in given.pushes) and (bound or given.inner > 1 or given.kind == "fire"):
+        yield "dynamics.pushes of kind friction go without fire, constraints, spheres that touch and dynamics.inner"
+    if any(each.kind == "charges" for each in given.pushes) and it.coulomb.kind == "none":
+        yield "dynamics.pushes of kind charges need charges: set coulomb.kind"
     if given.corrections and (given.kind == "fire" or bound):
         yield "dynamics.corrections change velocities in time: without fire, constraints and spheres that touch"
     if it.system.dims == 2:

@@ -14,6 +14,13 @@ class External(Protocol):
     def add(self, system: Any, measure: bool) -> None:
         """Add to `system.particles.forces`, and with `measure` to the energies, of this rank."""
 
+    def reflect(self, system: Any) -> None:
+        """Turn particles back that have crossed a mirror in a step, before the forces."""
+
+    @property
+    def sees_velocities(self) -> bool:
+        """Whether forces depend on velocities."""
+
 
 class Biased(Protocol):
     """Adds forces by collective variables: `hpckit.md.external.biases`."""

@@ -1,27 +1,98 @@
-"""Forces from outside: a constant field, and walls across the ends of open dims."""
+"""Forces from outside: a constant field, walls normal to open dims, and mirrors there."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from hpckit.errors import BlowUpError
 from hpckit.kernels.particles.integrate.dispatch import hold_off, push
+from hpckit.md.external.groups import ParticleGroup, slots_of
+from hpckit.md.external.pushes import Friction
 from hpckit.md.system import System
+
+LAWS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {  # energy and force at a distance
+    "lj93": (
+        lambda d, epsilon, sigma, _: epsilon * (2 / 15 * (sigma / d) ** 9 - (sigma / d) ** 3),
+        lambda d, epsilon, sigma, _: epsilon * (6 / 5 * (sigma / d) ** 9 - 3 * (sigma / d) ** 3) / d,
+    ),
+    "lj126": (
+        lambda d, epsilon, sigma, _: 4 * epsilon * ((sigma / d) ** 12 - (sigma / d) ** 6),
+        lambda d, epsilon, sigma, _: 24 * epsilon * (2 * (sigma / d) ** 12 - (sigma / d) ** 6) / d,
+    ),
+    "harmonic": (
+        lambda d, epsilon, _, cutoff: epsilon * (cutoff - d) ** 2,
+        lambda d, epsilon, _, cutoff: 2 * epsilon * (cutoff - d),
+    ),
+}
 
 
 @dataclass(frozen=True)
 class Wall:
-    """A half space of Lennard-Jones particles at an end of the box along dim: `low` or high (wall/lj93 of LAMMPS)."""
+    """A wall normal to dim that pushes particles away from `low` or high, at `place` or, without one, at that end of
+    the box; group: those that feel it, None: all. Its energy, shifted to 0 at the cutoff, is that of a half space of
+    Lennard-Jones particles (lj93), of one such particle (lj126), or epsilon (cutoff - d)^2 (harmonic): wall/lj93,
+    wall/lj126 and wall/harmonic of LAMMPS.
+    """
 
     dim: int
     low: bool
     epsilon: float = 1.0
     sigma: float = 1.0
     cutoff: float = 2.5
+    law: str = "lj93"
+    place: float | None = None
+    group: ParticleGroup | None = None
+
+    def at(self, system: System) -> float:
+        """Where it is."""
+        ends = system.domains.lower if self.low else system.domains.upper
+        return float(ends[self.dim]) if self.place is None else self.place
+
+    def add(self, system: System, measure: bool) -> int:
+        """Add forces and energies of this rank; how many particles are behind it."""
+        particles, tallies, slots = system.particles, system.forces.tallies, system.particles.slots
+        place, side, ids = self.at(system), 1.0 if self.low else -1.0, particles.ids
+        numbers = self.epsilon, self.sigma, self.cutoff
+        if self.law == "lj93" and self.group is None:
+            wall = self.dim, side, place, *numbers, measure
+            return hold_off(particles.forces, tallies, particles.positions, ids, slots, *wall)
+        xp = system.device.xp
+        here = xp.flatnonzero(slots_of(system, self.group))
+        gaps = (particles.positions[here, self.dim] - place) * side
+        near = (gaps > 0) & (gaps < self.cutoff)
+        here, d = here[near], gaps[near]
+        energy, force = LAWS[self.law]
+        particles.forces[here, self.dim] += side * force(d, *numbers)
+        if measure:
+            tallies[here, 0] += 2 * (energy(d, *numbers) - energy(self.cutoff, *numbers))
+        return int((gaps <= 0).sum())
+
+
+@dataclass(frozen=True)
+class Mirror:
+    """A plane normal to dim that reflects particles of a group, None for all, which have crossed it in a step: from
+    below (`low`) or above (fix wall/reflect of LAMMPS).
+    """
+
+    dim: int
+    low: bool
+    place: float | None = None
+    group: ParticleGroup | None = None
+
+    def reflect(self, system: System) -> None:
+        """Turn those of this rank back that are behind it."""
+        particles, dim = system.particles, self.dim
+        place = float((system.domains.lower if self.low else system.domains.upper)[dim])
+        place = place if self.place is None else self.place
+        here = system.device.xp.flatnonzero(slots_of(system, self.group))
+        places = particles.positions[here, dim]
+        behind = here[places < place if self.low else places > place]
+        particles.positions[behind, dim] = place + (place - particles.positions[behind, dim])
+        particles.velocities[behind, dim] *= -1.0
 
 
 class Pushing(Protocol):
@@ -33,7 +104,7 @@ class Pushing(Protocol):
 
 class ExternalFields:
     """Adds a field (an acceleration) and walls to the forces, and their energies to the potential energy; then pushes,
-    in their order.
+    in their order. mirrors: reflect particles before the forces of a step.
 
     Raises `BlowUpError` on the rank that has a particle behind a wall.
     """
@@ -43,8 +114,20 @@ class ExternalFields:
         field: Sequence[float] = (0.0, 0.0, 0.0),
         walls: Sequence[Wall] = (),
         pushes: Sequence[Pushing] = (),
+        mirrors: Sequence[Mirror] = (),
     ) -> None:
         self.field, self.walls, self.pushes = np.array(field, np.float64), list(walls), list(pushes)
+        self.mirrors = list(mirrors)
+
+    @property
+    def sees_velocities(self) -> bool:
+        """Whether forces depend on velocities, so that they do not follow from the places alone."""
+        return any(isinstance(each, Friction) for each in self.pushes)
+
+    def reflect(self, system: System) -> None:
+        """Turn particles back that have crossed a mirror."""
+        for each in self.mirrors:
+            each.reflect(system)
 
     def add(self, system: System, measure: bool) -> None:
         """Add to this rank's forces, after those of pairs."""
@@ -54,10 +137,7 @@ class ExternalFields:
             field = system.units.energy * self.field
             push(particles.forces, tallies, particles.positions, system.slot_masses, ids, slots, field, measure)
         for wall in self.walls:
-            end = (system.domains.lower if wall.low else system.domains.upper)[wall.dim]
-            place = float(end), wall.epsilon, wall.sigma, wall.cutoff, measure
-            side = 1.0 if wall.low else -1.0
-            if hold_off(particles.forces, tallies, particles.positions, ids, slots, wall.dim, side, *place):
+            if wall.add(system, measure):
                 raise BlowUpError(
                     f"a particle is behind the {'lower' if wall.low else 'upper'} wall along {'xyz'[wall.dim]}",
                     where=f"rank {system.mesh.rank}",

@@ -16,7 +16,7 @@ from hpckit.errors import BlowUpError, InputError
 from hpckit.kernels.particles.integrate.dispatch import dilate, drift
 from hpckit.kernels.particles.pair.reference import VIRIAL
 from hpckit.md.motion.dynamics import half_kick, half_kick_and_drift
-from hpckit.md.motion.thermostats import Bussi, Chain, NoseHoover, slowed
+from hpckit.md.motion.thermostats import Bussi, Chain, Langevin, NoseHoover, slowed
 from hpckit.md.system import System
 from hpckit.md.thermo import Totals, freedom, totals, volume
 
@@ -74,6 +74,10 @@ class Barostat:
         self._now = Totals(np.array(sums[:6]), np.array(sums[6:12]), *sums[12:]) if sums else None
 
     def _stretch(self, system: System, factors: np.ndarray) -> None:
+        self._require_small(factors)
+        system.stretch(factors)
+
+    def _require_small(self, factors: np.ndarray) -> None:
         if not ((factors > 1 / MOST_STRETCH) & (factors < MOST_STRETCH)).all():
             raise BlowUpError(
                 f"a barostat would change the edges of the box by factors of {np.round(factors, 3).tolist()} in a step",
@@ -81,7 +85,6 @@ class Barostat:
                 likely="a box that is far from its pressure, or a barostat that is too fast",
                 do="raise barostat.damping, lower time.dt, or bring the particles to rest first at constant volume",
             )
-        system.stretch(factors)
 
     def _scale(self, system: System, now: Totals, factors: np.ndarray) -> Totals:
         """Scale the velocities by a factor in each dim; the sums after that."""
@@ -105,7 +108,7 @@ class MTK(Barostat):
     enthalpy is kept. period: of the barostat's oscillation. length: links of the chain that holds the barostat.
     correction: the terms that make the distribution of volumes canonical. Where the temperature goes from one value to
     another, the masses of barostat and chain stay those of the first, as LAMMPS has it. drag: what box and chain lose
-    of their speeds (`slowed`); nothing is conserved with it.
+    of their speeds (`slowed`); nothing is conserved with it. bath: friction and noise in place of a thermostat.
     """
 
     def __init__(
@@ -119,12 +122,14 @@ class MTK(Barostat):
         length: int = 3,
         correction: bool = True,
         drag: float = 0.0,
+        bath: Langevin | None = None,
     ) -> None:
         super().__init__(pressure, period, dims, coupled)
-        self.thermostat, self.correction, self.drag = thermostat, correction, drag
+        self.thermostat, self.correction, self.drag, self.bath = thermostat, correction, drag, bath
         self.chain, self.speeds = Chain(length, period, even=True, drag=drag), np.zeros(3)
-        self._thermal = 0.0 if thermostat is None else -1.0  # 0: not known yet
-        self._first = self._before = 0.0 if thermostat is None else thermostat.temperature
+        held = thermostat or bath
+        self._thermal = 0.0 if held is None else -1.0  # 0: not known yet
+        self._first = self._before = 0.0 if held is None else held.temperature
 
     def step(self, system: System, dt: float, measure: bool) -> None:
         """Collective: one step of dt; energies and virials are those at its end."""
@@ -135,9 +140,7 @@ class MTK(Barostat):
         self._slow(system, dt)
         half_kick(system, dt)
         self._grow(system, 0.5 * dt)
-        particles = system.particles
-        with system.timer("integrate"):
-            drift(particles.positions, particles.velocities, particles.slots, dt)
+        self._drift(system, dt)
         self._grow(system, 0.5 * dt)
         if system.constraints is not None:
             system.constraints.expect(np.exp(0.5 * dt * self.speeds) ** 2, self._drag(system, dt) ** 2)
@@ -160,7 +163,8 @@ class MTK(Barostat):
 
     def saved(self) -> dict[str, Any]:
         """Barostat and chains."""
-        holds = {} if self.thermostat is None else self.thermostat.saved()
+        held = self.thermostat or self.bath
+        holds = {} if held is None else held.saved()
         own = {"speeds": self.speeds.tolist(), "thermal": self._thermal, "chain": self.chain.saved()}
         return {**super().saved(), **own, "thermostat": holds}
 
@@ -169,6 +173,8 @@ class MTK(Barostat):
         super().restore(values)
         self.speeds, self._thermal = np.array(values["speeds"]), values["thermal"]
         self.chain.restore(values["chain"])
+        if self.bath is not None:
+            self.bath.restore(values["thermostat"])
         if self.thermostat is not None:
             self.thermostat.restore(values["thermostat"])
             self._before = self.thermostat.temperature
@@ -180,7 +186,7 @@ class MTK(Barostat):
 
     def _kt(self, system: System, now: Totals | None) -> float:
         """The thermal energy k T by which barostat and chain have their masses: the first one."""
-        if self.thermostat is not None:
+        if self.thermostat is not None or self.bath is not None:
             return system.units.boltzmann * self._first
         if not self._thermal and now is not None:
             self._thermal = float(now.motion[:3].sum()) / freedom(system)
@@ -200,6 +206,15 @@ class MTK(Barostat):
             force = force + now.motion[:3][self.dims].sum() / (self.dims.sum() * system.count)
         push = 0.5 * dt * force / self._masses(system, self._kt(system, now))
         self.speeds = slowed(self.drag, self.period, dt) * (self.speeds + np.where(self.dims, push, 0.0))
+
+    def _drift(self, system: System, dt: float) -> None:
+        """The drift of the particles, with the bath's friction and noise in its middle."""
+        if self.bath is not None:
+            self.bath.move(system, dt, kick=0.0)
+            return
+        particles = system.particles
+        with system.timer("integrate"):
+            drift(particles.positions, particles.velocities, particles.slots, dt)
 
     def _grow(self, system: System, dt: float) -> None:
         """Change the box for a time dt."""

@@ -156,3 +156,40 @@ class Corrected:
         """Continue from the saved state."""
         self.number = values["number"]
         self.inner.restore(values["inner"])
+
+
+@dataclass(frozen=True)
+class Drive:
+    """A velocity that particles of a group have along some dims, whatever their forces (fix move linear of LAMMPS)."""
+
+    group: ParticleGroup | None
+    velocity: tuple[float, float, float]
+    along: tuple[bool, bool, bool] = (True, True, True)
+
+    def set(self, system: System) -> None:
+        """Set the velocities of this rank."""
+        here = system.device.xp.flatnonzero(slots_of(system, self.group))
+        for dim in range(3):
+            if self.along[dim]:
+                system.particles.velocities[here, dim] = self.velocity[dim]
+
+
+class Driven:
+    """A dynamics in which groups are driven: their forces along those dims must be 0 (`….external.pushes.Push`)."""
+
+    def __init__(self, inner: Dynamics, drives: Sequence[Drive]) -> None:
+        self.inner, self.drives = inner, list(drives)
+
+    def step(self, system: System, dt: float, measure: bool) -> None:
+        """Collective: one step; see `Dynamics.step`."""
+        for each in self.drives:
+            each.set(system)
+        self.inner.step(system, dt, measure)
+
+    def saved(self) -> dict[str, Any]:
+        """The state of the dynamics."""
+        return {"inner": self.inner.saved()}
+
+    def restore(self, values: dict[str, Any]) -> None:
+        """Continue from the saved state."""
+        self.inner.restore(values["inner"])

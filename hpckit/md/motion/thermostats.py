@@ -39,6 +39,14 @@ class Langevin:
 
     def step(self, system: System, dt: float, measure: bool) -> None:
         """Collective: one step of dt; with `measure` energies and virials are those at its end."""
+        self.move(system, dt)
+        system.update(measure)
+        half_kick(system, dt)
+
+    def move(self, system: System, dt: float, kick: float = 0.5) -> None:
+        """The first part of a step of dt: a kick of `kick` times dt by forces, and a drift with friction and noise in
+        its middle.
+        """
         if system.constraints is not None or system.inner > 1:
             raise InputError("langevin goes with neither constraints nor inner steps", do="take bussi or nose_hoover")
         self.number += 1
@@ -52,15 +60,13 @@ class Langevin:
             moved = particles.positions, particles.velocities, particles.forces
             each = system.inverse_masses, self._widths, particles.ids
             noise = self.seed, self.number, LANGEVIN
-            others = self._others(system, dt)
-            langevin(*moved, *each, particles.slots, 0.5 * dt, 0.5 * dt, keep, strength, noise)
+            others = self._others(system, dt, kick)
+            langevin(*moved, *each, particles.slots, kick * dt, 0.5 * dt, keep, strength, noise)
             if others is not None:
                 which, places, velocities = others
                 particles.positions[which], particles.velocities[which] = places, velocities
-        system.update(measure)
-        half_kick(system, dt)
 
-    def _others(self, system: System, dt: float) -> tuple[Any, Any, Any] | None:
+    def _others(self, system: System, dt: float, kick: float) -> tuple[Any, Any, Any] | None:
         """The slots that feel neither friction nor noise, with their places and velocities after a kick and a drift."""
         if self.group is None and system.still is None:
             return None
@@ -70,7 +76,7 @@ class Langevin:
         if system.still is not None:
             which[system.still] = True
         shares = system.inverse_masses[which][:, None]
-        velocities = particles.velocities[:slots][which] + 0.5 * dt * shares * particles.forces[:slots][which]
+        velocities = particles.velocities[:slots][which] + kick * dt * shares * particles.forces[:slots][which]
         moves = system.device.xp.ones(slots, bool)
         if system.still is not None:
             moves[system.still] = False
@@ -107,6 +113,10 @@ class Bussi:
         half_kick_and_drift(system, dt)
         system.update(measure)
         half_kick(system, dt)
+        self.rescale(system, dt)
+
+    def rescale(self, system: System, dt: float) -> None:
+        """Collective: what it does to the velocities at the end of a step."""
         kinetic = _kinetic(system, self.group)
         if kinetic > 0:
             scale(system, self.group, math.sqrt(self.share(kinetic, system, dt)))
@@ -229,11 +239,11 @@ class NoseHoover:
 
     def step(self, system: System, dt: float, measure: bool) -> None:
         """Collective: one step of dt; with `measure` energies and virials are those at its end."""
-        self._half(system, dt)
+        self.half(system, dt)
         half_kick_and_drift(system, dt)
         system.update(measure)
         half_kick(system, dt)
-        self._half(system, dt)
+        self.half(system, dt)
 
     def saved(self) -> dict[str, Any]:
         """The chain."""
@@ -251,8 +261,8 @@ class NoseHoover:
         """The thermal energy k T of the temperature that it holds."""
         return system.units.boltzmann * self.temperature
 
-    def _half(self, system: System, dt: float) -> None:
-        """Half a step of the chain, and the velocities scaled by it."""
+    def half(self, system: System, dt: float) -> None:
+        """Collective: half a step of the chain, and the velocities scaled by it."""
         doubled, degrees = 2 * _kinetic(system, self.group), _freedom(system, self.group)
         scale(system, self.group, self.chain.half(dt, doubled, degrees, self.thermal(system)))
 
