@@ -14,6 +14,7 @@ from hpckit.apps.md.free_energy.model import biases_of
 from hpckit.apps.md.molecules.electrostatics import charged, fineness_of, long_range
 from hpckit.apps.md.molecules.topology import bonds_of, constraints_of, exclusions_of, terms_of
 from hpckit.apps.md.motion.dynamics import bind_groups
+from hpckit.apps.md.motion.velocities import change_velocities
 from hpckit.apps.md.potentials import interaction_of, reaches
 from hpckit.apps.md.start import Start
 from hpckit.comm.device import HOST, Device
@@ -131,6 +132,8 @@ def make_system(config: Config, start: Start, comm: MPI.Intracomm, timer: PhaseT
         system.reshape(cell)
     system.rebuild()
     set_spins(system, start)
+    for each in config.system.changes:
+        change_velocities(system, start, each, at_start=True)
     system.compute(measure=True)
     warm_up(system)
     system.settle()

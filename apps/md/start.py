@@ -70,7 +70,7 @@ class Start:
         """Collective: velocities of these particles of each rank, all of them together, as the settings draw them;
         away: from their places to where they would be had they not been put back into the box.
         """
-        return self.with_settings(config)._velocities(comm, ids, places, self.masses[types], away)
+        return self.with_settings(config)._velocities(comm, ids, places, self.masses[types], away, anew=True)
 
     def _from_file(self) -> None:
         system = self.config.system
@@ -248,6 +248,12 @@ class Start:
             return self.file.positions
         return self._sites_of(np.arange(self.count)) if self._places is None else self._places
 
+    def places_read(self, places: np.ndarray, ids: np.ndarray) -> np.ndarray:
+        """Where LAMMPS has particles, which are at these places, as it has read or made them, to the last bit."""
+        if self._single is None or self.made:
+            return places
+        return lammps_velocities.places_copied(self._single, self.config.system.replicate)[ids]
+
     def unwrapped(self) -> np.ndarray:
         """Where they would be had they not been put back into the box: float64[count, 3]."""
         return self.places() if self.file is None else self.file.unwrapped
@@ -355,9 +361,17 @@ class Start:
         return types
 
     def _velocities(
-        self, comm: MPI.Comm, ids: np.ndarray, places: np.ndarray, masses: np.ndarray, away: np.ndarray | float = 0.0
+        self,
+        comm: MPI.Comm,
+        ids: np.ndarray,
+        places: np.ndarray,
+        masses: np.ndarray,
+        away: np.ndarray | float = 0.0,
+        anew: bool = False,
     ) -> np.ndarray:
-        """Random velocities at the temperature with zero total momentum: the same bits on any number of ranks."""
+        """Random velocities at the temperature with zero total momentum: the same bits on any number of ranks. anew:
+        places are no longer those of the start.
+        """
         system, units = self.config.system, UNITS[self.config.system.units]
         if system.draw == "normal":
             drawn = np.empty((len(ids), 4))
@@ -368,9 +382,7 @@ class Start:
             drawn = lammps_velocities.normal_in_order(system.seed, self._lammps_order(ids), self.count)
         else:
             by_place = lammps_velocities.by_place, lammps_velocities.normal_by_place
-            read = places
-            if self._single is not None and not self.made:
-                read = lammps_velocities.places_copied(self._single, system.replicate)[ids]
+            read = places if anew else self.places_read(places, ids)
             drawn = by_place[system.draw == "lammps_geom_gaussian"](system.seed, read)
         if system.dims == 2:
             drawn[:, 2] = 0.0

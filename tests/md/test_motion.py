@@ -7,7 +7,15 @@ import json
 import numpy as np
 import pytest
 from conftest import by_day, made_once
+from mpi4py import MPI
 from scipy import stats
+
+from hpckit.apps.md.config import Config
+from hpckit.apps.md.model import make_system
+from hpckit.apps.md.motion.dynamics import dynamics_of
+from hpckit.apps.md.start import Start
+from hpckit.comm.observe.timer import PhaseTimer
+from hpckit.md.thermo import measure
 
 LIQUID = {"system": {"cells": [4, 4, 4], "density": 0.7, "temperature": 1.5}, "neighbors": {"skin": 0.4}}
 
@@ -141,6 +149,19 @@ def test_volumes_of_an_ideal_gas_are_canonical(found, name, order):
     assert volumes.mean() == pytest.approx(order, rel=0.02)
     assert volumes.var() == pytest.approx(256, rel=0.25)
     assert stats.kstest(volumes[::3], "gamma", args=(order,)).pvalue > 1e-3
+
+
+def test_the_energy_in_a_field_has_no_jump_where_particles_go_over_a_side():
+    """Along a periodic dim it is that of places which are never put back into the box."""
+    settings = LIQUID | {"dynamics": {"field": [0.5, 0.0, 0.0]}, "interaction": {"switch": 2.0}, "time": {"dt": 0.002}}
+    config = Config.model_validate(settings)
+    system, dynamics = make_system(config, Start(config), MPI.COMM_SELF, PhaseTimer()), dynamics_of(config)
+    first = measure(system).total
+    for step in range(300):
+        dynamics.step(system, 0.002, step == 299)
+    assert abs(system.particles.images[system.particles.own, 0]).sum() > 8
+    assert measure(system).total == pytest.approx(first, abs=0.5)  # each one over a side would be 4.5
+    system.mesh.close()
 
 
 def test_minimization_ends_in_the_crystal(found):

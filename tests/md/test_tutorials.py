@@ -8,7 +8,9 @@ from conftest import by_day
 from lammps_runs import follow_lammps, needs_lammps
 
 from hpckit.errors import InputError
+from hpckit.io.particles.lammps_data import write_lammps_data
 from hpckit.io.particles.lammps_eam import EamFile, write_eam
+from hpckit.plan.particles.snapshot import Snapshot
 from hpckit.settings.config import load
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
@@ -158,7 +160,69 @@ fix 2 all press/berendsen x 1.0 1.0 1.0 y 1.0 1.0 1.0 couple xy
 run 60
 """
 )
-TEXTS = {"pulled": PULLED, "ramped": RAMPED, "held": HELD, "eased": EASED}
+# A boundary of grains without the atoms that are too near, regions of all shapes, places that are turned.
+GRAINS = (
+    """units lj
+boundary p p p
+lattice fcc 0.8442
+region box block 0 6 0 5 0 5
+create_box 2 box
+region left block INF 3 INF INF INF INF
+region right block 3 INF INF INF INF INF
+create_atoms 1 region left
+lattice fcc 0.8442 orient x 1 2 0 orient y -2 1 0 orient z 0 0 1
+create_atoms 2 region right
+lattice fcc 0.8442
+group lower type 1
+group upper type 2
+mass * 1.0
+pair_style lj/cut 2.0
+pair_coeff * * 1.0 1.0
+neighbor 0.3 bin
+delete_atoms overlap 0.75 lower upper
+region b cone z 2 2 1.5 0.6 1 4
+group b region b
+region e ellipsoid 4.5 3 2 1.0 1.4 0.8
+group e region e
+region p plane 1 1 1 1 1 0.5 side out
+group p region p
+displace_atoms b ramp x -0.02 0.03 z 1 4
+displace_atoms e rotate 4.5 3 2 0.2 0.1 1 5 units lattice
+velocity all create 1.44 87287 loop all
+neighbor 0.3 bin
+neigh_modify every 1 delay 0 check yes
+fix 1 all nve
+fix 2 p addforce 0.1 0 0
+fix 3 e addforce 0 0.1 0
+timestep 0.002
+"""
+    + THERMO
+    + """run 60
+"""
+)
+# Velocities of groups of particles from a file, before the first run.
+WARMED = (
+    """units lj
+read_data file.data
+pair_style lj/cut 2.0
+pair_coeff * * 1.0 1.0
+region low block INF INF INF 2.3 INF INF units box
+group low region low
+group heavy type 2
+velocity all create 1.2 4711 loop geom
+velocity low create 2.0 4928 loop geom dist gaussian
+velocity heavy scale 0.5
+velocity low ramp vx 0.0 0.5 y 0 2.3 sum yes units box
+velocity all zero linear
+velocity all create 0.3 77 sum yes loop all
+fix 1 all nve
+timestep 0.003
+"""
+    + THERMO
+    + """run 100
+"""
+)
+TEXTS = {"pulled": PULLED, "ramped": RAMPED, "held": HELD, "eased": EASED, "grains": GRAINS, "warmed": WARMED}
 
 
 @pytest.fixture
@@ -172,10 +236,24 @@ def metal(tmp_path, monkeypatch):
     write_eam(str(tmp_path / "mine.eam.alloy"), file)
 
 
+@pytest.fixture
+def some_data(tmp_path):
+    """Particles of two types near a lattice, put back into the box along y."""
+    rng, cells = np.random.default_rng(7), np.stack(np.meshgrid(*[np.arange(6)] * 3), -1).reshape(-1, 3)
+    places = 1.1 * cells + 0.1 * rng.random((216, 3)) - 0.05
+    away = np.floor(places / 6.6).astype(np.int32)
+    frame = Snapshot(
+        *(np.zeros(3), np.full(3, 6.6), (True,) * 3),
+        *(np.arange(1, 217), rng.integers(0, 2, 216), places - 6.6 * away, away),
+        masses=np.array([1.0, 2.0]),
+    )
+    write_lammps_data(str(tmp_path / "file.data"), frame)
+
+
 @needs_lammps
-@pytest.mark.parametrize("name", by_day(TEXTS, "pulled", "ramped", "held"))
-def test_scripts_of_tutorials_run_as_in_lammps(tmp_path, mpirun, metal, name):
-    follow_lammps(tmp_path, mpirun, TEXTS[name], again=73)
+@pytest.mark.parametrize("name", by_day(TEXTS, "pulled", "ramped", "held", "grains"))
+def test_scripts_of_tutorials_run_as_in_lammps(tmp_path, mpirun, metal, some_data, name):
+    follow_lammps(tmp_path, mpirun, TEXTS[name], again={"grains": 33}.get(name, 73))
 
 
 @pytest.mark.parametrize(

@@ -153,6 +153,8 @@ def region_of(words: Sequence[str], spacing: np.ndarray, others: dict[str, Insid
             ),
             turned,
         ), []
+    if style in ("cone", "ellipsoid", "plane"):
+        return _sided(_round(words, rest, step), turned), []
     ends = _numbers(words, rest, scales.get(style, ()))
     if style == "sphere":
         middle = np.array(ends[:3])
@@ -170,6 +172,29 @@ def region_of(words: Sequence[str], spacing: np.ndarray, others: dict[str, Insid
     if style == "block":
         return _sided(lambda r: np.asarray(((r >= low) & (r <= high)).all(axis=1)), turned), ends
     return _sided(block, turned), ends
+
+
+def _round(words: Sequence[str], rest: list[str], step: np.ndarray) -> Inside:
+    """What is inside a cone or an ellipsoid, or above a plane."""
+    x, y, z = map(float, step)
+    if words[0] == "plane":
+        ends = np.array(_numbers(words, rest, (x, y, z, 1.0, 1.0, 1.0)))
+        return lambda r: np.asarray((r - ends[:3]) @ ends[3:] >= 0)
+    if words[0] == "ellipsoid":
+        ends = np.array(_numbers(words, rest, (x, y, z, x, y, z)))
+        return lambda r: np.asarray((((r - ends[:3]) / ends[3:]) ** 2).sum(axis=1) <= 1)
+    dim = rest[0] if rest and rest[0] in ("x", "y", "z") else ""
+    along = {"x": (y, z, y, y, x, x), "y": (x, z, x, x, y, y), "z": (x, y, x, x, z, z)}.get(dim, ())
+    a, b, first, last, low, high = _numbers(words, rest[1:], along)
+    k = "xyz".index(dim)
+    one, other = (each for each in range(3) if each != k)
+
+    def inside(r: np.ndarray) -> np.ndarray:
+        radius = first + (r[:, k] - low) * (last - first) / (high - low)
+        far = np.hypot(r[:, one] - a, r[:, other] - b)
+        return np.asarray((far <= radius) & (r[:, k] >= low) & (r[:, k] <= high))
+
+    return inside
 
 
 def _sided(inside: Inside, turned: bool) -> Inside:
@@ -190,7 +215,10 @@ def _options(words: list[str]) -> tuple[dict[str, str], list[str]]:
 def _numbers(words: Sequence[str], given: Sequence[str], scales: tuple[float, ...]) -> list[Any]:
     """Numbers in lengths; INF and EDGE lie far away."""
     if not scales or len(given) != len(scales) or not all(is_number(w) or w in ("INF", "EDGE") for w in given):
-        known = "block (6 numbers), prism (9), sphere (4), cylinder DIM (5), union and intersect; units and side"
+        known = (
+            "block (6 numbers), prism (9), sphere (4), cylinder DIM (5), cone DIM (6), ellipsoid (6), plane (6), union"
+        )
+        known += " and intersect; units and side"
         raise ValueError(f"region … {' '.join(words)}: known are {known}")
     signs = (-1.0, 1.0) if len(given) != 5 else (1.0, -1.0)
     return [

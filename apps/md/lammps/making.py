@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from scipy.spatial import cKDTree
+from scipy.spatial.transform import Rotation
 
 from hpckit.apps.md.lammps import velocities as drawn
 from hpckit.apps.md.lammps.fixes import is_number
@@ -171,10 +173,17 @@ class Making:
     def displace_atoms(self, words: list[str]) -> Step:
         """Particles that are moved. Raises `ValueError`."""
         group, style, *rest = words
-        count = {"move": 3, "random": 4}.get(style, 0)
+        count = {"move": 3, "random": 4, "ramp": 6, "rotate": 7}.get(style, 0)
         numbers, options = rest[:count], rest[count:]
-        if not count or not all(map(is_number, numbers)) or options not in ([], ["units", "box"], ["units", "lattice"]):
-            raise ValueError(f"displace_atoms {' '.join(words)}: known are GROUP move X Y Z, and random X Y Z SEED")
+        dims = [numbers.pop(3), numbers.pop(0)] if style == "ramp" and len(numbers) == 6 else ["x"]
+        sound = bool(count) and {*dims} <= {*"xyz"} and all(map(is_number, numbers))
+        if not sound or options not in ([], ["units", "box"], ["units", "lattice"]):
+            known = "move X Y Z, random X Y Z SEED, ramp DIM LOW HIGH DIM LOW HIGH, rotate X Y Z AX AY AZ ANGLE"
+            raise ValueError(f"displace_atoms {' '.join(words)}: known are GROUP {known}; units")
+        if style in ("ramp", "rotate"):
+            steps = np.ones(3) if "box" in options else self.spacing
+            way = _ramp(dims, numbers, steps) if style == "ramp" else _turn(numbers, steps)
+            return lambda made: made.move(np.where(made.group(group)[:, None], way(made), made.positions))
         far = np.array([float(word) for word in numbers[:3]]) * (np.ones(3) if "box" in options else self.spacing)
 
         def step(made: Made) -> None:
@@ -187,10 +196,14 @@ class Making:
         return step
 
     def delete_atoms(self, words: list[str]) -> Step:
-        """Particles of a group or a region go. Raises `ValueError`."""
-        if len(words) != 2 or words[0] not in ("group", "region"):
-            raise ValueError(f"delete_atoms {' '.join(words)}: known are group ID and region ID")
-        which = self._chosen(*words)
+        """Particles of a group or a region go, or those that are too near to others. Raises `ValueError`."""
+        if words[-2:] == ["compress", "yes"]:
+            words = words[:-2]
+        near = words[0] == "overlap" and len(words) == 4 and is_number(words[1])
+        if not near and (len(words) != 2 or words[0] not in ("group", "region")):
+            known = "group ID, region ID and overlap CUTOFF GROUP GROUP; compress yes"
+            raise ValueError(f"delete_atoms {' '.join(words)}: known are {known}")
+        which = _overlapping(float(words[1]), *words[2:]) if near else self._chosen(*words)
 
         def step(made: Made) -> None:
             goes, order, at = which(made).tolist(), list(range(len(made.types))), 0
@@ -215,6 +228,63 @@ class Making:
             "type": lambda made: _named(made.types + 1, [name], int(made.types.max(initial=0)) + 1),
             "atom": lambda made: _named(np.arange(1, len(made.types) + 1), [name], len(made.types)),
         }[style]
+
+
+def _ramp(dims: list[str], numbers: list[str], steps: np.ndarray) -> Callable[[Made], np.ndarray]:
+    """Places that go up evenly along one dim, from one place along another to the next; dims: the other and the one."""
+    across, along = map("xyz".index, dims)
+    low, high, first, last = map(float, numbers)
+
+    def moved(made: Made) -> np.ndarray:
+        a, b = first * steps[across], last * steps[across]
+        share = np.clip((made.positions[:, across] - a) / (b - a), 0.0, 1.0)
+        places = made.positions.copy()
+        places[:, along] += (low + share * (high - low)) * steps[along]
+        return places
+
+    return moved
+
+
+def _turn(numbers: list[str], steps: np.ndarray) -> Callable[[Made], np.ndarray]:
+    """Places turned about an axis through a place, by degrees."""
+    values = np.array([float(word) for word in numbers])
+    center, axis = values[:3] * steps, values[3:6]
+    turn = Rotation.from_rotvec(axis / np.linalg.norm(axis) * values[6], degrees=True)
+
+    def moved(made: Made) -> np.ndarray:
+        places = made.positions + made.cell.shifts(made.images)
+        return np.asarray(turn.apply(places - center) + center - made.cell.shifts(made.images))
+
+    return moved
+
+
+def _overlapping(cutoff: float, first: str, second: str) -> Callable[[Made], np.ndarray]:
+    """Particles of a group that are nearer than a cutoff to one of another group, which stays, as LAMMPS chooses them:
+    one after the other; of two that could both go, over a side of the box, the one of the smaller number.
+    """
+
+    def which(made: Made) -> np.ndarray:
+        one, two = made.group(first), made.group(second)
+        cell, wraps = made.cell, [(-1, 0, 1) if each else (0,) for each in made.periodic]
+        places = cell.wrapped(made.positions, made.periodic)[0]
+        goes = np.zeros(len(places), bool)
+        shifts = [(a, b, c) for c in wraps[2] for b in wraps[1] for a in wraps[0]]
+        images = np.concatenate([places + cell.shifts(np.array([shift])) for shift in shifts])
+        owned = shifts.index((0, 0, 0))
+        tree = cKDTree(images)
+        for i in np.flatnonzero(one):
+            for k in tree.query_ball_point(places[i], cutoff):
+                image, j = divmod(k, len(places))
+                gap = places[i] - images[k] if i < j else images[k] - places[i]
+                if (gap @ gap) >= cutoff * cutoff or not two[j] or (i == j and image == owned):
+                    continue
+                if image == owned:
+                    goes[i] |= not goes[j]
+                elif not (two[i] and one[j] and i > j):
+                    goes[i] = True
+        return goes
+
+    return which
 
 
 def _named(numbers: np.ndarray, words: list[str], most: int) -> np.ndarray:

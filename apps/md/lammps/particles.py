@@ -84,6 +84,12 @@ class ParticleCommands:
             self.script.set("system.masses", [masses[k] for k in range(1, count + 1)], line)
         if self.script.made or self.script.moved:
             self._take_script()
+        if self.script.charges and self.script.section("coulomb"):
+            missing = {*range(1, self.script.types + 1)} - self.script.charges.keys()
+            if missing:
+                raise ValueError(f"set … charge: known of all types, not without {sorted(missing)}")
+            charges = [self.script.charges[kind] for kind in range(1, self.script.types + 1)]
+            self.script.set("coulomb.charges", charges, self.script.lines["coulomb", "charges"])
         if self.script.named:
             self.script.set("groups", [self._group_of(name) for name in self.script.named])
         if not {"file", "fractions"} & self.script.section("system").keys():
@@ -226,6 +232,10 @@ class ParticleCommands:
         return blocks.get(region) == blocks[self.script.making.box]
 
     def _set(self, *words: str) -> None:
+        if words[:1] == ("type",) and words[2:3] == ("charge",) and len(words) == 4:
+            self.script.charges |= dict.fromkeys(self.script.types_of(words[1]), float(words[3]))
+            self.script.lines["coulomb", "charges"] = self.script.number
+            return
         self._change("set", self.script.making.set_types, words)
 
     def _displace_atoms(self, *words: str) -> None:
@@ -240,8 +250,9 @@ class ParticleCommands:
             return
         if "file" in self.script.section("system"):
             raise ValueError(f"{name} {' '.join(words)}: not known after read_data: change the file")
-        if words[0] == "group" or name == "displace_atoms":
-            self._require_groups(name, words[1:2] if words[0] == "group" else words[:1])
+        if words[0] in ("group", "overlap") or name == "displace_atoms":
+            named = {"group": words[1:2], "overlap": words[2:4]}.get(words[0], words[:1])
+            self._require_groups(name, named)
         self.script.making.add(self.script.number, name, read([*words]))
         self.script.made = True
 

@@ -213,6 +213,12 @@ class MotionCommands:
             change = change_of([group, style, *rest], making.spacing)
             self.velocity = {**self.velocity, "changes": [*self.velocity.get("changes", []), change]}
             return
+        lost = style == "zero" and not (still and rest == ("linear",))
+        if "file" in system and not self.stages and (not plain or "changes" in system or lost):
+            self.particles.choose(group)
+            change = change_of([group, style, *rest], making.spacing)
+            self.script.set("system.changes", [*system.get("changes", []), change])
+            return
         known = {"create": 2, "scale": 1, "zero": 1}.get(style, 9)
         if group != "all" or len(rest) < known or (style == "scale" and not self.stages):
             raise ValueError(

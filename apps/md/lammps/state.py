@@ -46,6 +46,7 @@ class ScriptState:
     moved: bool = False  # whether these have velocities of groups
     types: int = 0
     masses: dict[int, float] = field(default_factory=dict)  # of types, by the last command that says them
+    charges: dict[int, float] = field(default_factory=dict)  # of types, as `set` says
     computes: dict[str, tuple[str, ...]] = field(default_factory=dict)  # their groups, styles and words
     named: list[str] = field(default_factory=list)  # the groups on which something acts
     apart: list[tuple[int, int, int]] = field(default_factory=list)  # types whose pairs are left out, and lines

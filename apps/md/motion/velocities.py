@@ -15,8 +15,8 @@ from hpckit.md.motion.corrections import still, unturned
 from hpckit.md.system import System
 
 
-def change_velocities(system: System, start: Start, given: VelocityOf) -> None:
-    """Collective: do what the settings say to the velocities of a group."""
+def change_velocities(system: System, start: Start, given: VelocityOf, at_start: bool = False) -> None:
+    """Collective: do what the settings say to the velocities of a group; at_start: before the first step."""
     group, particles, slots = group_of(start, given.group), system.particles, system.particles.slots
     here = slots_of(system, group)
     velocities = particles.velocities[:slots]
@@ -27,9 +27,9 @@ def change_velocities(system: System, start: Start, given: VelocityOf) -> None:
     if given.kind == "draw":
         which = system.device.xp.flatnonzero(here)
         masses = system.slot_masses[which][:, None]
-        numbers = _drawn(
-            start, given, system.device.to_host(particles.ids[which]), system.device.to_host(particles.positions[which])
-        )
+        ids, places = system.device.to_host(particles.ids[which]), system.device.to_host(particles.positions[which])
+        places = start.places_read(places[:, :3], ids) if at_start else places
+        numbers = _drawn(start, given, ids, places)
         numbers[:, system.dims :] = 0.0
         velocities[which, :3] = system.device.to_device(numbers) / masses**0.5
         if "momentum" in given.remove:

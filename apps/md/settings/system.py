@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from hpckit.apps.md.motion.groups import Axis
+from hpckit.apps.md.motion.groups import Axis, VelocityOf
 from hpckit.apps.md.motion.settings import Draw, Removed
 from hpckit.io.settings import InputFile, Section
 
@@ -67,6 +67,9 @@ class System(Section):
         " with _gaussian of its dist gaussian",
     )
     remove: Removed = Field(("momentum",), description="what all particles together have not of drawn velocities")
+    changes: tuple[VelocityOf, ...] = Field(
+        (), description="changes of velocities of groups after that, in their order, as stages.changes"
+    )
     all_freedom: bool = Field(
         False,
         description="`temperature` counts degrees of freedom that constraints take away, too, as that of a `velocity`"

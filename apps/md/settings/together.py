@@ -120,6 +120,8 @@ def _wrong_groups(it: Settings) -> Iterator[str]:
     for key, name in named_in(given):
         if name not in (ALL, *names):
             yield f"{key} is {name!r}, and the groups are {[ALL, *names]}"
+    if unknown := {each.group for each in it.system.changes} - {ALL, *names}:
+        yield f"system.changes name the groups {sorted(unknown)}, and the groups are {[ALL, *names]}"
     if ALL in given.moves:
         yield "dynamics.moves is a list of groups; omit it where all particles move"
     fixed, parts = it.constraints, bool(given.moves or given.also or given.drives) or given.group != ALL

@@ -10,7 +10,7 @@ import numpy as np
 
 from hpckit.errors import BlowUpError
 from hpckit.kernels.particles.integrate.dispatch import hold_off, push
-from hpckit.md.external.groups import ParticleGroup, slots_of
+from hpckit.md.external.groups import ParticleGroup, slots_of, unwrapped
 from hpckit.md.external.pushes import Friction
 from hpckit.md.system import System
 
@@ -136,6 +136,9 @@ class ExternalFields:
         if self.field.any():
             field = system.units.energy * self.field
             push(particles.forces, tallies, particles.positions, system.slot_masses, ids, slots, field, measure)
+            if measure and (field * system.domains.periodic).any():  # no jump where a particle goes over a side
+                gone = (unwrapped(system) - particles.positions[:slots, :3]) @ system.device.to_device(field)
+                tallies[:slots, 0] -= 2 * system.slot_masses * gone * (ids[:slots] >= 0)
         for wall in self.walls:
             if wall.add(system, measure):
                 raise BlowUpError(
