@@ -266,12 +266,24 @@ def test_scripts_of_tutorials_run_as_in_lammps(tmp_path, mpirun, metal, some_dat
         ("run 10 every 5 'velocity all scale 1.0'", "every N with print"),
         ("run 10 start 5 stop 100", "the run is from 0 on"),
         ("compute_modify thermo_temp extra/dof 0", "known is dynamic/dof"),
+        ("fix m all move linear v_x 0 0", "known is linear VX VY VZ"),
+        ("fix b all press/berendsen iso 0 0", "known are iso, aniso"),
+        ("fix w all wall/reflect zlo 1 zhi", "known are xlo"),
+        ("fix w all wall/harmonic zlo EDGE 1", "EPSILON SIGMA CUTOFF"),
+        ("fix v all viscous", "GAMMA and scale"),
+        ("fix s all spring/self 1 zz", "known are K and xyz"),
+        ("fix e all efield 1 0 v_z", "known are EX EY EZ"),
+        ("fix 1 all nve\nfix l all langevin 1 1 1 1 zero yes", "known are T T DAMPING SEED, and tally"),
+        ("delete_atoms overlap 0.5 all", "overlap CUTOFF GROUP GROUP"),
+        ("displace_atoms all rotate 0 0 0 0 0 1", "rotate X Y Z AX AY AZ ANGLE"),
+        ("region c cone x 0 0 1 2 0", "cone DIM (6)"),
+        ("run 10\ntimestep $(lx)", "cannot be evaluated"),
         ("fix d all deform 1 y erate 0.1\nrun 10", "not both y"),
         ("fix d all deform 1 x volume z erate 0.1\nrun 10", "without the style volume"),
     ],
 )
 def test_what_cannot_be_done_is_said_with_a_hint(tmp_path, metal, line, said):
-    text = METAL + "variable L0 equal lx\nfix 1 all npt temp 300 300 0.1 y 0 0 0.5 drag 1\n" + line + "\nrun 10\n"
+    text = METAL + "variable L0 equal press\nfix 1 all npt temp 300 300 0.1 y 0 0 0.5 drag 1\n" + line + "\nrun 10\n"
     (tmp_path / "in.it").write_text(text)
     with pytest.raises(InputError) as error:
         load(str(tmp_path / "in.it"), [])

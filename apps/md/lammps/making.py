@@ -175,8 +175,9 @@ class Making:
         group, style, *rest = words
         count = {"move": 3, "random": 4, "ramp": 6, "rotate": 7}.get(style, 0)
         numbers, options = rest[:count], rest[count:]
+        whole = bool(count) and len(numbers) == count
         dims = [numbers.pop(3), numbers.pop(0)] if style == "ramp" and len(numbers) == 6 else ["x"]
-        sound = bool(count) and {*dims} <= {*"xyz"} and all(map(is_number, numbers))
+        sound = whole and {*dims} <= {*"xyz"} and all(map(is_number, numbers))
         if not sound or options not in ([], ["units", "box"], ["units", "lattice"]):
             known = "move X Y Z, random X Y Z SEED, ramp DIM LOW HIGH DIM LOW HIGH, rotate X Y Z AX AY AZ ANGLE"
             raise ValueError(f"displace_atoms {' '.join(words)}: known are GROUP {known}; units")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -323,6 +324,20 @@ class ParticleCommands:
                 self.script.counts[words[1]] = int(words[0])
         if not self.script.types:
             raise ValueError(f"read_data {file}: its first {HEAD} lines have no `N atom types`")
+
+    def ends(self) -> list[tuple[float, float]]:
+        """The ends of the box along x, y and z before its first change, where they are known; else nothing."""
+        script, making = self.script, self.script.making
+        if making.box:
+            box = making.blocks[making.box]
+            return [*zip(box[:6:2], box[1:6:2], strict=True)]
+        system = script.section("system")
+        if "file" not in system or "replicate" in system:
+            return []
+        with Path(system["file"]).open(encoding="utf-8", errors="replace") as lines:
+            head = [line.split() for _, line in zip(range(HEAD), lines, strict=False)]
+        found = [(float(words[0]), float(words[1])) for words in head if words[2:3] in (["xlo"], ["ylo"], ["zlo"])]
+        return found if len(found) == 3 else []
 
     def _replicate(self, *words: str) -> None:
         if len(words) != 3 or not all(word.isdigit() and int(word) for word in words):

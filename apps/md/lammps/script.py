@@ -56,6 +56,7 @@ FUNCTIONS: dict[str, Callable[..., float]] = {
     "abs": abs,
     "round": lambda x: math.ceil(x) if x - math.floor(x) >= 0.5 else math.floor(x),  # halves go up
 }
+OF_BOX = ("lx", "ly", "lz", "xlo", "xhi", "ylo", "yhi", "zlo", "zhi", "vol")
 OF_PARTICLES = ("atom", "vector")  # styles of variables that only measuring needs
 WORD = re.compile(r"\"\"\"(.*?)\"\"\"(?!\S)|\"([^\"]*)\"(?!\S)|'([^']*)'(?!\S)|(\S+)")
 REFERENCE = re.compile(r"\$(?:\{(\w+)\}|\(([^()]*(?:\([^()]*\)[^()]*)*)\)|(\w))")
@@ -385,8 +386,21 @@ class _Execution:
             return float(self._value(token[2:]))
         if token == "step" and (self.step >= 0 or self.commands.motion.now is not None):
             return float(self.step if self.step >= 0 else self.commands.motion.now or 0)
+        if token in OF_BOX:
+            return self._of_box(token)
         x, y, z = map(float, self.commands.script.making.spacing)
         return {"PI": math.pi, "dt": self.commands.motion.dt, "xlat": x, "ylat": y, "zlat": z}[token]
+
+    def _of_box(self, token: str) -> float:
+        """An end or a length of the box, or its volume, while nothing has changed it. Raises `KeyError`."""
+        ends = [] if self.commands.motion.resized else self.commands.particles.ends()
+        if not ends:
+            raise KeyError(token)
+        lengths = [high - low for low, high in ends]
+        if token == "vol":
+            return math.prod(lengths)
+        dim = "xyz".index(token[1] if token[0] == "l" else token[0])
+        return {"l": lengths[dim], "lo": ends[dim][0], "hi": ends[dim][1]}["l" if token[0] == "l" else token[1:]]
 
 
 def _tokens(text: str, form: re.Pattern[str]) -> list[str]:

@@ -17,6 +17,7 @@ from hpckit.apps.md.lammps.fixes import (
     OUTSIDE,
     PUSHES,
     REFLECTS,
+    RELAX,
     RIGID,
     SHIFTS,
     UNMOVED,
@@ -115,6 +116,13 @@ class MotionCommands:
             "minimize": self._minimize,
             "run": self._run,
         }
+
+    @property
+    def resized(self) -> bool:
+        """Whether the box may be another one than at the start."""
+        relaxed = any(fix.words[0] == RELAX for fix in self.fixes.values())
+        follows = "follows" in self.script.section("system")
+        return follows or relaxed or "deform.start" in self.pending or any(each.resizes for each in self.stages)
 
     @property
     def dt(self) -> float:
