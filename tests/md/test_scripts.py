@@ -588,8 +588,8 @@ def test_walls_stay_in_a_minimization_and_what_hpckit_has_not_is_named(tmp_path)
     assert found["stages"][0]["dynamics"]["walls"] == found["dynamics"]["walls"][:1]
     wrong = [
         ("gravity 1e-4 chute 0", "gravity 1e-4 gradient 0"),
-        ("wall/lj93 zlo EDGE", "wall/lj93 zlo 0.0"),
-        ("wall/lj93 zhi", "wall/lj126 zhi"),
+        ("wall/lj93 zlo EDGE", "wall/lj93 zlo SIDE"),
+        ("wall/lj93 zhi", "wall/lj1043 zhi"),
         ("thermo 20", "compute 1 all tmep"),
         ("timestep 0.004", "fix hot all langevin 90 90 1.0 4711 zero yes"),
     ]
