@@ -134,11 +134,11 @@ class TracedModel:
         reason = self._reasons.get(program.graph.outputs)
         return "\n".join([*program.describe(() if field.device.is_gpu else owned), *([reason] if reason else [])])
 
-    def program(self, graph: Graph) -> SweepProgram:
-        """The stages of a graph of this model, or of one derived from it."""
-        key = (graph.name, graph.inputs, graph.outputs, graph.grid, graph.joins)
+    def program(self, graph: Graph, near: tuple[int, ...] = ()) -> SweepProgram:
+        """The stages of a graph of this model, or of one derived from it. near: see `SweepProgram`."""
+        key = (graph.name, graph.inputs, graph.outputs, graph.grid, graph.joins, near)
         if key not in self._programs:
-            self._programs[key] = SweepProgram(graph, self.exact, graph.joins)
+            self._programs[key] = SweepProgram(graph, self.exact, graph.joins, near)
         return self._programs[key]
 
     def bound(self, graph: Graph, args: Sequence[Any], bindings: int = 8) -> BoundProgram:
@@ -151,9 +151,10 @@ class TracedModel:
         known = self._bound.setdefault(field.mesh, {})
         key = (graph.inputs, graph.outputs, graph.joins, field.decomposition.shape, field.device.name)
         if key not in known:
-            known[key] = BoundProgram(
-                self.program(graph), field.mesh, field.decomposition.shape, field.device, bindings
-            )
+            program = self.program(graph)
+            near = program.near_walls(field.decomposition)
+            program = self.program(graph, near) if any(near) else program
+            known[key] = BoundProgram(program, field.mesh, field.decomposition.shape, field.device, bindings)
         return known[key]
 
     def _traced(self, args: Sequence[Any], options: Mapping[str, Any]) -> tuple[Graph, bool]:

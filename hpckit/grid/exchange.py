@@ -109,7 +109,7 @@ class HaloExchange(Begun):
         self._phases = [Phase(self._place, messages) for messages in self.plan.messages(mesh.rank)]
         self._phases_back: list[Phase] = []  # made on first use
         # Dims held whole come first; start goes as far as the first messages.
-        self._first_remote = sum(mesh.topology.sizes[dim] == 1 for dim in self.plan.order)
+        self._first_remote = sum(mesh.topology.sizes[steps[0].dim] == 1 for steps in self.plan.phases())
         self._flying: tuple[Binding, Arrays] | None = None
         self._site: Site | None = None  # of the last start
         self._closed = False
@@ -136,6 +136,8 @@ class HaloExchange(Begun):
         else before it fills walls: no other rank takes part, and no listener is attached. Otherwise None.
         """
         if self._lane is not None or self._observer.on or not all(phase.is_alone for phase in self._phases):
+            return None
+        if len(self._phases) > len(self.plan.order):  # in rounds
             return None
         return [each for phase in self._phases for each in phase.wraps]
 

@@ -311,10 +311,23 @@ class Phase:
         return bound
 
     def _copied(self, arrays: Sequence[Any]) -> Calls:
-        """The copies for fields that are periodic within the rank: both ends at once."""
+        """The copies for fields that are periodic within the rank: both ends at once, unless they come in rounds."""
         calls: Calls = []
+        for message in self._copies:
+            for slab, target in zip(*(self._place.slabs(message, sent) for sent in (True, False)), strict=True):
+                of = slab.type
+                if of.decomposition.halo[slab.dim] <= of.decomposition.shape[slab.dim]:
+                    continue
+                values = self._place.device.zeros((slab.nbytes,), np.uint8).view(of.dtype)
+                calls.append((of.kernels.pack_slab, (*slab.arguments(arrays), values)))
+                if self._adds:
+                    calls.append((of.kernels.clear_slab, slab.arguments(arrays)))
+                kernel = of.kernels.add_slab if self._adds else of.kernels.unpack_slab
+                calls.append((kernel, (*target.arguments(arrays), values)))
         for number, dim in self.wraps:
             of = self._place.types[number]
+            if of.decomposition.halo[dim] > of.decomposition.shape[dim]:
+                continue
             kernel = of.kernels.fold_ends if self._adds else of.kernels.wrap_ends
             calls.append((kernel, (of.slabs(arrays[number], dim), of.decomposition.halo[dim])))
         return calls

@@ -21,9 +21,10 @@ from hpckit.kernels.pack import slab_kernels
 from hpckit.plan.grid.decomposition import Decomposition, Slices
 
 WallFills = Mapping[int, tuple[Fill | None, Fill | None]]
-OwnWalls = tuple[tuple[tuple[int, ...], int, bool, Fill | None, Fill | None], ...]
-"""Of each dim with a wall at a rank: the order of an array's dims with this one first, the halo's width, whether values
-sit on the wall, and the fills of both sides (None for no wall or nothing to fill).
+OwnWalls = tuple[tuple[tuple[int, ...], tuple[int, int], tuple[int, int], bool, Fill | None, Fill | None], ...]
+"""Of each dim with a wall that a rank's array reaches: the order of an array's dims with this one first, the first
+layer inside and the one past the last, how many layers to fill beyond either wall, whether values sit on the wall, and
+the fills of both sides (None for no wall or nothing to fill).
 """
 
 
@@ -101,7 +102,7 @@ class FieldType:
             extra = max((fill.layers_inside for fill in pair if fill is not None), default=0)
             needed = dec.halo[dim] + (extra if dec.location[dim] == "face" else 0)
             thinnest = int(dec.all_owned()[dim].min())
-            if thinnest < needed:
+            if thinnest < needed and not dec.deep:
                 name = dec.topology.names[dim]
                 raise InputError(
                     f"the walls of axis {name} need blocks of {needed} points, the thinnest has {thinnest}",
@@ -109,33 +110,38 @@ class FieldType:
                 )
 
     def own_walls(self, fills: WallFills, rank: int) -> OwnWalls:
-        """The walls that a rank has, in the order of the dims, for `fill_walls`."""
+        """The walls that a rank's array reaches, in the order of the dims, for `fill_walls`."""
         dec, found = self.decomposition, []
         every = range(len(self.components) + len(dec.shape))
         for dim in sorted(fills):
-            name, at = dec.topology.names[dim], len(self.components) + dim
-            low, high = (
-                None if dec.topology.shift(rank, name, step) is not None else fill
-                for fill, step in zip(fills[dim], (-1, +1), strict=True)
-            )
-            on_face = dec.location[dim] == "face"
-            if not dec.halo[dim]:  # no halo, but the wall itself, also in the halos of the dims before
+            at, width = len(self.components) + dim, dec.halo[dim]
+            start, owned, on_face = dec.start(rank)[dim], dec.owned(rank)[dim], dec.location[dim] == "face"
+            away = start, dec.global_shape[dim] - start - owned  # points of others before the wall
+            reach = width + on_face if dec.deep else 1  # deep halos hold points of others, and what is beyond the walls
+            low, high = (fill if far < reach else None for fill, far in zip(fills[dim], away, strict=True))
+            if not width:  # no halo, but the wall itself, also in the halos of the dims before
                 low, high = (fill if fill is not None and on_face and fill.sets_wall else None for fill in (low, high))
             if low is not None or high is not None:
                 order = (at, *(each for each in every if each != at))
-                found.append((order, dec.halo[dim], on_face, low, high))
+                beyond = tuple(width - min(width, far) if dec.deep else width for far in away)
+                inside = beyond[0], owned + 2 * width - beyond[1]
+                most = inside[1] - inside[0] - on_face  # that can be mirrored
+                below, above = (
+                    min(n, most) if fill is not None and fill.layers_inside else n
+                    for n, fill in zip(beyond, (low, high), strict=True)
+                )
+                found.append((order, inside, (below, above), on_face, low, high))
         return tuple(found)
 
     def fill_walls(self, array: Any, walls: OwnWalls) -> None:
-        """Fill the halo beyond the walls that this rank has, dim by dim."""
-        for order, width, on_face, low, high in walls:
+        """Fill the halo beyond the walls that this rank's array reaches, dim by dim."""
+        for order, (first, stop), (below, above), on_face, low, high in walls:
             layers = array.transpose(order)
-            stop = len(layers) - width
-            inside = layers[width:stop]
+            inside = layers[first:stop]
             if low is not None:
-                low.apply(layers[:width][::-1], inside, on_face)
+                low.apply(layers[first - below : first][::-1], inside, on_face)
             if high is not None:
-                high.apply(layers[stop:], inside[::-1], on_face)
+                high.apply(layers[stop : stop + above], inside[::-1], on_face)
 
 
 @dataclass(frozen=True)

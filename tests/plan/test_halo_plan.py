@@ -57,6 +57,24 @@ def test_halos_are_added_to_the_cells_that_they_copy(width):
                 prove(plan.claim().whole())
 
 
+@pytest.mark.parametrize("width", [3, 4, 11])
+@pytest.mark.parametrize(
+    ("names", "sizes", "shape"),
+    [(("x",), (1,), (3,)), (("x",), (4,), (9,)), (("x",), (6,), (7,)), (("y", "x"), (3, 2), (5, 3))],
+)
+def test_halos_wider_than_blocks_are_filled_in_rounds(names, sizes, shape, width):
+    for periodic, location in itertools.product(
+        periodicities(names), itertools.product(("center", "face"), repeat=len(names))
+    ):
+        topology = Topology(names, sizes, periodic)
+        plan = halo_plan(Decomposition(shape, topology, width, location, deep=True))
+        for each in (plan, transposed(plan)):
+            prove(each)
+            prove(each.claim().whole())
+    more = Decomposition(shape, topology, 1)
+    prove(halo_plan([HaloField(more), HaloField(plan.decomposition)]))
+
+
 def test_mixed_widths_and_no_halo_at_all():
     topology = Topology(("z", "y", "x"), (2, 2, 2), ("x",))
     assert prove(halo_plan(Decomposition((9, 9, 9), topology, (0, 3, 1)))).steps == 4

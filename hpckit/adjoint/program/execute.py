@@ -9,13 +9,13 @@ import numpy as np
 
 from hpckit.adjoint.program.place import Place, locations
 from hpckit.adjoint.program.script import Script, ScriptTurn
-from hpckit.adjoint.program.stages import MADE, SweepProgram, named
+from hpckit.adjoint.program.stages import MADE, REFLECTING, SweepProgram, named, walls_of
 from hpckit.comm.device import HOST, Device
 from hpckit.comm.mesh import Mesh
 from hpckit.errors import InputError
 from hpckit.grid.field import Field
 from hpckit.kernels.graph import reference
-from hpckit.kernels.graph.nodes import Faces, Node, Offset
+from hpckit.kernels.graph.nodes import Faces, Node, Offset, faces_at
 from hpckit.kernels.graph.region import Block
 from hpckit.kernels.graph.sweep import GraphSweep
 from hpckit.plan.grid.decomposition import Decomposition
@@ -45,7 +45,9 @@ class BoundProgram:
                 do="run each alone: ensemble.member(field, m)",
             )
         self.program, self.grid, self.device = program, program.graph.grid, device
-        _require_room(program, Decomposition(shape, mesh.topology, 0))
+        whole = Decomposition(shape, mesh.topology, 0)
+        _require_room(program, whole)
+        self._fits = program.fits(whole)
         self._place = Place(program, mesh, shape, device, bindings)
         self._scripts: dict[Any, Script] = {}
         # The same output twice is computed once.
@@ -82,7 +84,7 @@ class BoundProgram:
                 found[k] = None
             elif outs[k] is None:
                 where = self.program.graph.faces[k]
-                found[k] = self.zeros(node if node.op in MADE else None, like[: self.grid.dims], where)
+                found[k] = self.zeros(node if self._fits and node.op in MADE else None, like[: self.grid.dims], where)
         script, given = self._bound(inputs, found, filled, added, seen is not None)
         numbers = script.run(given, {node: value for node, value in inputs.items() if not isinstance(value, Field)})
         if seen is not None:
@@ -175,25 +177,18 @@ class BoundProgram:
 
 
 def _require_room(program: SweepProgram, whole: Decomposition) -> None:
-    """`InputError` if a halo is wider than the thinnest block."""
-    thinnest = [int(n.min()) for n in whole.all_owned()]
+    """`InputError` if boundary conditions mirror more layers than the grid has."""
+    closing = program.graph.grid.closing
     for node, halo in program.halo.items():
-        for axis, wide, n, size in zip(program.graph.axes, halo, thinnest, whole.shape, strict=False):
-            if wide > n:
-                fits = (
-                    f"use at most {size // wide} ranks along {axis}" if size >= wide else f"take {wide} cells or more"
-                )
-                held = "write .hold() behind a value on the way, which makes two narrower halos of one"
-                if program.graph.backward:
-                    held = (
-                        "hold the neighbors in the step, as in T[+1, 0].hold(): its adjoint, which may read twice as "
-                        "far as the step, then reads as far as that"
-                    )
+        for dim, pair in enumerate(node.value[0] if node.op == "fold" else walls_of(node)):
+            needed = halo[dim] - program.near[dim] + faces_at(node)[dim]
+            points = whole.shape[dim] + closing(faces_at(node))[dim]
+            if needed > points and any(fill in REFLECTING for fill in pair or ()):
                 raise InputError(
-                    f"{program.graph.name} reads {named(node)} up to {wide} cells away along {axis}, "
-                    f"where the thinnest block has {n}",
+                    f"{program.graph.name} reads {named(node)} up to {needed} points beyond a wall of axis "
+                    f"{program.graph.axes[dim]} that mirrors the {points} points of the grid",
                     where=node.line,
-                    do=f"{fits}, or {held}",
+                    do=f"take a grid of {needed} points or more, or hold a value on the way: T[+1, 0].hold()",
                 )
 
 

@@ -59,16 +59,23 @@ class Place:
         self.members = shape[self.grid.dims :]
         self._exchanges: dict[tuple, HaloExchange] = {}
         self._scratch: dict[Any, Field] = {}
-        names = mesh.topology.names
-        self.sides = tuple(
-            tuple(walled and mesh.topology.shift(mesh.rank, names[dim], step) is None for step in (-1, 1))
-            for dim, walled in enumerate(self.grid.walled)
-        )
+        whole = Decomposition(shape, mesh.topology, 0)
+        self._thinnest = [int(n.min()) for n in whole.all_owned()]
+        blocks = zip(shape, whole.start(mesh.rank), whole.owned(mesh.rank), self.grid.walled, strict=False)
+        self._away = [(first, n - first - owned) if walled else (n, n) for n, first, owned, walled in blocks]
+        self.sides = tuple((not low, not high) for low, high in self._away)
 
     def decomposition(self, faces: Faces, halo: Offset = ()) -> Decomposition:
         """That of fields that stand somewhere, with a halo."""
         widths = (*(halo or (0,) * self.grid.dims), *(0,) * self._more)
-        return Decomposition(self._shape, self.mesh.topology, widths, (*locations(faces), *("center",) * self._more))
+        deep = any(wide > n for wide, n in zip(widths, self._thinnest, strict=True))
+        places = (*locations(faces), *("center",) * self._more)
+        return Decomposition(self._shape, self.mesh.topology, widths, places, deep)
+
+    def near(self, dim: int, high: int) -> int | None:
+        """How many cells there are between the rank's and a wall, if it computes what is beyond that; else None."""
+        away = self._away[dim][high]
+        return away if self.grid.walled[dim] and away <= self.program.near[dim] else None
 
     def owned(self, faces: Faces = ()) -> Offset:
         """The rank's share of the points where values stand; of cells by default."""
@@ -110,10 +117,12 @@ class Place:
     def box(self, each: SweepPass) -> Box:
         """Where a pass works on this rank."""
         first, stop = [], []
-        for dim, (n, depth, side) in enumerate(zip(self.owned(), each.depth, self.sides, strict=True)):
-            end = n + side[1] * depth
-            more, most = (end + side[1] * extra[dim] if extra else end for extra in (each.more, each.most))
-            first.append(most if dim == each.layer else -depth if side[0] else 0)
+        for dim, (n, depth) in enumerate(zip(self.owned(), each.depth, strict=True)):
+            below, above = (self.near(dim, high) if depth or not self._away[dim][high] else None for high in (0, 1))
+            end = n + (0 if above is None else above + depth)
+            extra = [0 if above is None or not it else it[dim] for it in (each.more, each.most)]
+            more, most = end + extra[0], end + extra[1]
+            first.append(most if dim == each.layer else 0 if below is None else -depth - below)
             stop.append(most if each.layer is not None and dim > each.layer else more)
         return tuple(first), tuple(stop)
 

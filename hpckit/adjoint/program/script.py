@@ -318,11 +318,13 @@ class Script:
         walls, depth, faces = value
         model = self._models[slot]
         for dim in reversed(range(place.grid.dims)):
-            sides = [
-                (self._edge(slot, dim, high), bool(high), fill)
-                for high, fill in enumerate(walls[dim] or ())
-                if place.sides[dim][high] and fill is not None and fill != OUTSIDE
-            ]
+            sides = []
+            for high, fill in enumerate(walls[dim] or ()):
+                away = place.near(dim, high) if depth[dim] else 0 if place.sides[dim][high] else None
+                if away is not None and fill is not None and fill != OUTSIDE:
+                    edge = self._edge(slot, dim, high)
+                    edge += away + (faces[dim] and away > 0) if high else -away  # the last rank has the face at its end
+                    sides.append((edge, bool(high), fill))
             for edge, high, fill in sides:
                 if not depth[dim] or isinstance(fill, float):
                     continue

@@ -41,6 +41,7 @@ from hpckit.plan.machine.machine import Machine
 from hpckit.plan.pricing import price
 
 MADE = ("hold", "fold")
+REFLECTING = ("mirror", "antisymmetric")
 WINDOW = 1 << 20  # bytes of what is between two joined stages: 1.17x for heat on 4096^2 cells, 1.1x with half or double
 OPERATIONS = 1.5e10
 """Operations a second of a rank in a pass over what the cache holds: heat on 512^2 cells, double, on Zen 4."""
@@ -129,12 +130,14 @@ def slabs_of_window(nbytes: int, depth: int) -> int:
 
 class SweepProgram:
     """The stages of a graph. exact: in NumPy's order and rounding. joins: whether two stages become one pass where they
-    can (`joined`); the halos are then as much deeper.
+    can (`joined`); the halos are then as much deeper. near: how many cells of others a rank may have between its own
+    and a wall, and still compute what lies beyond (`near_walls`).
     """
 
-    def __init__(self, graph: Graph, exact: bool = False, joins: bool = False) -> None:
+    def __init__(self, graph: Graph, exact: bool = False, joins: bool = False, near: Offset = ()) -> None:
         self.graph, self.exact = graph, exact
         dims = graph.grid.dims
+        self.near = near or (0,) * dims
         nodes = ordered(graph.outputs)
         self.arrays = tuple(node for node in nodes if node.op in ARRAYS)
         self.made = tuple(node for node in nodes if node.op in (*MADE, "sum", "weights"))
@@ -148,9 +151,7 @@ class SweepProgram:
         self.places |= {
             node: graph.grid.closing(faces_at(node)) for node in (*self.arrays, *self.made) if node.op != "weights"
         }
-        self.halo: dict[Node, Offset] = {
-            node: node.value[1] if node.op == "fold" else (0,) * dims for node in self.arrays
-        }
+        self.halo: dict[Node, Offset] = {node: self._reached(node) for node in self.arrays}
         first_read: dict[Node, int] = {}
         for turn in range(1 + max((level[node] for node in nodes), default=0)):
             by_depth: dict[Offset, list[Node]] = {}
@@ -278,6 +279,27 @@ class SweepProgram:
             and not any(leaf.op in ("fold", "output") for leaf in first.passes[0].sweep.leaves)
         )
 
+    def _reached(self, node: Node) -> Offset:
+        """How far beside its own values a rank computes an array."""
+        if node.op != "fold":
+            return (0,) * len(self.near)
+        every = zip(node.value[1], self.near, self.places[node], strict=True)
+        return tuple(d and d + (near and near + own) for d, near, own in every)
+
+    def near_walls(self, decomposition: Decomposition) -> Offset:
+        """The `near` of a decomposition: where a block at a wall is thinner than what its boundary conditions have
+        copied, others have cells to which the sensitivities beyond the wall are added, and compute these, too.
+        """
+        found = []
+        starts, counts = decomposition.all_starts(), decomposition.all_owned()
+        for dim, n in enumerate(decomposition.shape[: self.graph.grid.dims]):
+            deepest = max(
+                (node.value[1][dim] for node in self.arrays if node.op == "fold" and _mirrors(node, dim)), default=0
+            )
+            away = np.concatenate([starts[dim], n - starts[dim] - counts[dim]])
+            found.append(int(away[away <= deepest].max()) if deepest else 0)
+        return tuple(found)
+
     def widest(self, nodes: Iterable[Node]) -> tuple[int, ...]:
         """The halo that holds those of all these nodes."""
         none = (0,) * self.graph.grid.dims
@@ -347,9 +369,13 @@ class SweepProgram:
         how many more values than cells are made of it at the last wall.
         """
         wide = []
-        for dim, ((low, high), d, extra, own) in enumerate(zip(reach, depth, more, self.places[leaf], strict=True)):
+        every = zip(reach, depth, self.near, more, self.places[leaf], strict=True)
+        for dim, ((low, high), d, near, extra, own) in enumerate(every):
             below, above = d - low, high + d + extra - own
-            wide.append(max(0, below, above, high))
+            if d and near:  # from cells of others on; the last face is not the rank's own
+                wide.append(max(0, near + below, near + above + own, high))
+            else:
+                wide.append(max(0, below, above, high))
             if self.graph.grid.walled[dim]:
                 self._beyond.setdefault(leaf, set()).update((dim, k) for k, n in enumerate((below, above)) if n > 0)
         self.halo[leaf] = tuple(map(max, self.halo[leaf], wide))
@@ -407,6 +433,11 @@ def walls_of(node: Node) -> Walls:
     """What fills the halo of an array beyond walls, also where nothing that counts is read."""
     every = given_walls(node)
     return tuple(pair and tuple("zero_gradient" if fill is None else fill for fill in pair) for pair in every)
+
+
+def _mirrors(fold: Node, dim: int) -> bool:
+    """Whether what lies beyond a wall of a dim belongs to several layers inside."""
+    return any(fill in REFLECTING for fill in fold.value[0][dim] or ())
 
 
 def _computed(node: Node) -> Node:

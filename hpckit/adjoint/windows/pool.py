@@ -57,12 +57,6 @@ class Pool:
         kept = [*back.outputs[: self.fields], *(back.outputs[self.fields + k] for k in self._sloped)]
         places = [*range(self.fields), *(self.fields + k for k in self._sloped)]
         back = replace(back, outputs=tuple(kept), faces=tuple(back.faces[k] for k in places))
-        programs = step.program(graph), step.program(back)
-        self.linear = not set(graph.inputs[: self.fields]) & set(programs[1].arrays)  # the way back reads no state
-        zero = (0,) * len(graph.axes)
-        halos = [tuple(map(max, *(program.halo.get(node, zero) for program in programs))) for node in graph.inputs]
-        for k, result in enumerate(graph.outputs):  # so that each is computed where it stays
-            halos[k] = tuple(map(max, halos[k], programs[0].halo.get(result, zero)))
         self.seeds = back.inputs[len(graph.inputs) :]
         self.shape, topology = state[0].decomposition.shape, state[0].mesh.topology
         plain = type(state[0].decomposition)(self.shape, topology, 0)
@@ -72,6 +66,12 @@ class Pool:
         self._name = step.name
         self._there: BoundProgram = step.bound(graph, args, bindings)
         self._back: BoundProgram = step.bound(back, args, bindings)
+        programs = self._there.program, self._back.program
+        self.linear = not set(graph.inputs[: self.fields]) & set(programs[1].arrays)  # the way back reads no state
+        zero = (0,) * len(graph.axes)
+        halos = [tuple(map(max, *(program.halo.get(node, zero) for program in programs))) for node in graph.inputs]
+        for k, result in enumerate(graph.outputs):  # so that each is computed where it stays
+            halos[k] = tuple(map(max, halos[k], programs[0].halo.get(result, zero)))
         self._halos, self._free = halos, []  # type: tuple[list, list[State]]
         self._like = tuple(state)
         self.states: dict[int, State] = {}

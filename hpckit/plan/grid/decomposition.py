@@ -30,12 +30,16 @@ class Decomposition:
 
     Blocks differ by at most one cell for any shape and number of ranks. Raises `DecompositionError`, which lists the
     numbers of ranks that work, if a block would be empty or thinner than its halo.
+
+    deep: halos may be wider than blocks; an exchange then passes on what came from a neighbor, in rounds. Walls that
+    mirror fill as many layers as the grid has points.
     """
 
     shape: tuple[int, ...]
     topology: Topology
     halo: tuple[int, ...]
     location: tuple[str, ...]
+    deep: bool
 
     def __init__(
         self,
@@ -43,6 +47,7 @@ class Decomposition:
         topology: Topology,
         halo: int | Sequence[int] = 1,
         location: str | Sequence[str] = "center",
+        deep: bool = False,
     ) -> None:
         if not isinstance(topology, Topology):
             message = f"a grid is cut over a topology, not over {topology!r}"
@@ -62,7 +67,8 @@ class Decomposition:
             raise InputError(f"the width of a halo is 0 or more, not {min(widths)}")
         if len(places) != dims or not set(places) <= {"center", "face"}:
             raise InputError(f'a location is "center" or "face" for all dims or for each of {dims}, not {location}')
-        for name, value in (("shape", cells), ("topology", topology), ("halo", widths), ("location", places)):
+        given = {"shape": cells, "topology": topology, "halo": widths, "location": places, "deep": deep}
+        for name, value in given.items():
             object.__setattr__(self, name, value)
         self._refuse_thin_blocks()
 
@@ -90,7 +96,7 @@ class Decomposition:
 
     def at(self, location: str | Sequence[str]) -> Decomposition:
         """The same cells with values at another location."""
-        return Decomposition(self.shape, self.topology, self.halo, location)
+        return Decomposition(self.shape, self.topology, self.halo, location, self.deep)
 
     def start(self, rank: int) -> tuple[int, ...]:
         """The first owned global index in each dim."""
@@ -183,7 +189,7 @@ class Decomposition:
         for name, n, parts, width in zip(self.topology.names, self.shape, self.topology.sizes, self.halo, strict=True):
             if n < 1:
                 raise DecompositionError(f"a grid needs at least 1 cell in each dim, not {self.shape}")
-            needed = max(1, width)
+            needed = 1 if self.deep else max(1, width)
             if n // parts < needed:
                 most = n // needed
                 legal = f"at most {most} rank{'s' * (most > 1)}" if most else f"a grid of at least {needed} cells"

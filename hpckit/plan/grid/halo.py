@@ -132,7 +132,7 @@ class HaloPlan:
     def phases(self) -> Iterator[tuple[HaloStep, ...]]:
         """The phases in their order; the steps of a phase (all fields leaving low, then high) fly together."""
         for dim in self.order:
-            yield self._phase[dim]
+            yield from self._phase[dim]
 
     def messages(self, rank: int) -> tuple[tuple[Message, ...], ...]:
         """The program of one rank: for each phase its messages; ways and walls without a peer are left out."""
@@ -198,17 +198,14 @@ class HaloPlan:
         return Factors(tuple(lines) or (whole(),), whole)
 
     @cached_property
-    def _phase(self) -> dict[int, tuple[HaloStep, ...]]:
-        """Made once: they hold all ranks, and each rank asks for its column."""
-        return {
-            dim: tuple(
-                self._made(number, dim, side)
-                for side in SIDES
-                for number, each in enumerate(self.fields)
-                if each.decomposition.halo[dim]
-            )
-            for dim in self.order
-        }
+    def _phase(self) -> dict[int, tuple[tuple[HaloStep, ...], ...]]:
+        """Of each dim its rounds. Made once: they hold all ranks, and each rank asks for its column."""
+        found = {}
+        for dim in self.order:
+            made = [self._made(number, dim, side) for side in SIDES for number in range(len(self.fields))]
+            rounds = itertools.zip_longest(*made)
+            found[dim] = tuple(tuple(step for step in steps if step is not None) for steps in rounds)
+        return found
 
     @cached_property
     def _beside(self) -> dict[int, dict[int, Ints]]:
@@ -231,30 +228,47 @@ class HaloPlan:
             found.append([one * math.prod(extents[:dim] + extents[dim + 1 :]) for dim in range(len(extents))])
         return found
 
-    def _made(self, field: int, dim: int, side: int) -> HaloStep:
+    def _made(self, field: int, dim: int, side: int) -> list[HaloStep]:
+        """The rounds of a direction: the first moves owned layers, later ones those of the halo that came before."""
         dec = self.fields[field].decomposition
         width = dec.halo[dim]
         owned = self._extents[field][dim] - 2 * width
-        # Local cells: halo 0..w, owned w..w+n, halo w+n..w+n+w.
-        low_edge, high_edge = np.full_like(owned, width), owned.copy()
-        low_halo, high_halo = np.zeros_like(owned), owned + width
-        send, recv = (low_edge, high_halo) if side < 0 else (high_edge, low_halo)
         send_to, recv_from = self._beside[dim][side], self._beside[dim][-side]
-        return HaloStep(
-            field=field,
-            dim=dim,
-            side=side,
-            tag=2 * dim + (side > 0),
-            send_to=send_to,
-            recv_from=recv_from,
-            send=(send, send + width),
-            recv=(recv, recv + width),
-            sent_by=self._way(field, dim, send_to),
-            taken_by=self._way(field, dim, recv_from),
-        )
+        found: list[HaloStep] = []
+        filled = np.zeros_like(owned)  # layers of the halo that face the sender
+        while width:
+            there = np.where(recv_from >= 0, np.minimum(width, (owned + filled)[recv_from]), 0)  # after this round
+            takes, gives = there > filled, (send_to >= 0) & (there > filled)[send_to]
+            if found and not takes.any():
+                break
+            # Local cells: halo 0..w, owned w..w+n, halo w+n..w+n+w. Layers are counted from the border of two blocks.
+            # Where nothing moves in a late round, both ends are the same.
+            idle = np.minimum(width, owned) if not found else 0
+            first, last = np.where(gives, filled[send_to], 0), np.where(gives, there[send_to], idle)
+            until = np.where(takes, there, filled + idle)
+            if side < 0:
+                send, recv = (width + first, width + last), (width + owned + filled, width + owned + until)
+            else:
+                send, recv = (width + owned - last, width + owned - first), (width - until, width - filled)
+            found.append(
+                HaloStep(
+                    field=field,
+                    dim=dim,
+                    side=side,
+                    tag=2 * dim + (side > 0),
+                    send_to=np.where(gives, send_to, NOBODY),
+                    recv_from=np.where(takes, recv_from, NOBODY),
+                    send=send,
+                    recv=recv,
+                    sent_by=self._way(field, dim, send_to, len(found)),
+                    taken_by=self._way(field, dim, recv_from, len(found)),
+                )
+            )
+            filled = there
+        return found
 
-    def _way(self, field: int, dim: int, peer: Ints) -> Ints:
-        """The way of each rank's message along a dim to or from its peer."""
+    def _way(self, field: int, dim: int, peer: Ints, turn: int = 0) -> Ints:
+        """The way of each rank's message along a dim to or from its peer, in a round."""
         it = self.fields[field]
         dec, ranks = it.decomposition, np.arange(len(peer))
         ways = np.full(len(peer), PACKED)
@@ -265,7 +279,7 @@ class HaloPlan:
         layer = math.prod(extents[dim + 1 :], start=np.ones(len(peer), np.int64)) * it.itemsize
         large = (pieces == 1) & (dec.halo[dim] * layer > self.large)
         ways[pieces == 1] = JOINED
-        if self.node is not None:
+        if self.node is not None and not turn:  # a direction has one place in shared memory
             node = np.array(self.node)
             ways[(peer >= 0) & (peer != ranks) & (node[peer] == node)] = MEMORY
         ways[large] = SINGLE + field
@@ -328,8 +342,8 @@ class HaloPlan:
                     side=one.side,
                     way=way,
                     tag=one.tag + max(way, 0) * self.tags_of_a_way,
-                    send_to=_somebody(one.send_to[rank], one.sent_by[rank] == way),
-                    recv_from=_somebody(one.recv_from[rank], one.taken_by[rank] == way),
+                    send_to=_somebody((step.send_to[rank], step.sent_by[rank] == way) for step in on),
+                    recv_from=_somebody((step.recv_from[rank], step.taken_by[rank] == way) for step in on),
                     parts=tuple(self._part(step, rank) for step in on),
                 )
 
@@ -373,8 +387,9 @@ def _phase_order(topology: Topology, dims: Iterable[int]) -> tuple[int, ...]:
     return tuple(sorted(dims, key=lambda d: (topology.sizes[d] > 1, -d)))
 
 
-def _somebody(rank: np.int64, on: bool) -> int | None:
-    return int(rank) if on and rank >= 0 else None
+def _somebody(peers: Iterable[tuple[np.int64, bool]]) -> int | None:
+    """The peer of a message, from those of its fields: in a late round of an exchange some have none."""
+    return next((int(rank) for rank, on in peers if on and rank >= 0), None)
 
 
 def _volume(box: Slices) -> int:

@@ -218,7 +218,8 @@ def lines_of(
     owned cell that i leads to on the line of a, and j on the line of b. So the halo of all ranks is right if it is
     right on one line of each axis.
     """
-    dims = [{step.dim for step in steps} for steps in phases]
+    every = [{step.dim for step in steps} for steps in phases]
+    dims = [dim for dim, _ in itertools.groupby(every)]  # the rounds of a dim follow each other
     if any(len(each) != 1 for each in dims) or len(set().union(*dims)) < len(dims):
         return None
     coords, lines = dec.topology.all_coords(), []
@@ -232,7 +233,8 @@ def lines_of(
                     return None
                 own.append(tuple(step for step in made if step is not None))
         closed = (name,) if dec.periodic[dim] else ()
-        line = Decomposition((dec.shape[dim],), Topology((name,), (size,), closed), dec.halo[dim], dec.location[dim])
+        axis = Topology((name,), (size,), closed)
+        line = Decomposition((dec.shape[dim],), axis, dec.halo[dim], dec.location[dim], dec.deep)
         lines.append(HaloCells([line], own, None))
     return lines
 
