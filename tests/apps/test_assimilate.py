@@ -50,7 +50,7 @@ def settings(**more):
 
 @pytest.mark.parametrize(
     ("counts", "kinds"),
-    [((1, 3), ("4dvar", "letkf")), pytest.param((1, 2, 4, 6), KINDS, marks=pytest.mark.nightly)],
+    [((1, 3), ("4dvar", "letkf")), pytest.param((1, 2, 3, 4, 6), KINDS, marks=pytest.mark.nightly)],
     ids=str,
 )
 def test_any_number_of_ranks_has_the_same_bits(mpirun, counts, kinds):
@@ -122,6 +122,7 @@ def test_the_gradient_is_that_of_the_cost(mesh):
     assert (values[0] - values[1]) / 2e-4 == pytest.approx(dot(slope, way), rel=1e-6)
 
 
+@pytest.mark.nightly
 def test_the_hessian_is_symmetric_and_the_slope_of_the_gradient(mesh):
     """Where the model fits the observations the quadratic cost has the full cost's Hessian."""
     config = settings(

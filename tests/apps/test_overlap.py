@@ -26,6 +26,7 @@ def test_rows_of_three_tiles_have_an_inner_part():
     assert [has_inner(cells) for cells in (6, TILE, 2 * TILE, 2 * TILE + 1, 10 * TILE)] == [False] * 3 + [True] * 2
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("counts", [(1, 2), pytest.param((1, 3, 4), marks=pytest.mark.nightly)], ids=str)
 def test_overlap_leaves_the_bits(mpirun, tmp_path, counts):
     """Slab and box, forced, open and with tracers; the program knows which splits overlap."""

@@ -157,6 +157,7 @@ def test_the_page_goes_on_verbatim_from_the_middle(long_runs, capsys):
     assert capsys.readouterr().out == page[100:260] + "\n"
 
 
+@pytest.mark.nightly
 def test_several_runs_are_drawn_in_one_chart(runs, tmp_path, capsys):
     target = tmp_path / "page.html"
     folders = [str(runs / name) for name in ("serial", "zb", "dp")]

@@ -26,7 +26,7 @@ from hpckit.settings.config import load
 
 # Those of the split dynamics are in test_hevi_runs.py.
 EXPLICIT = {name: each for name, (_, each) in PRESETS.items() if each.get("dynamics", {}).get("kind") != "hevi"}
-RUNS, MORE_RUNS = {1: "x", 3: "xy"}, {1: "x", 2: "y", 4: "xb", 6: "b"}  # ranks, and their axes: x, y or both
+RUNS, MORE_RUNS = {1: "x", 3: "xy"}, {1: "x", 2: "y", 3: "xy", 4: "xb", 6: "b"}  # ranks, and their axes: x, y or both
 TRACERS = [
     {"name": "air", "shape": "uniform", "amount": 0.0, "background": 0.25},
     {"name": "smoke", "x": 2000.0, "y": 19_000.0, "sharp": True},
@@ -83,6 +83,8 @@ def test_any_number_of_ranks_gives_the_same_bits(mpirun, tmp_path, sounding, run
         "smagorinsky": {"coefficient": 0.25, "prandtl": 1.0},
     }
     cases["channel"] = {"grid": grid, "sides": {"x": "open", "y": "walls"}, "base": {"u": 20.0}, "bubbles": [CORNER]}
+    if runs == RUNS:
+        cases = {name: cases[name] for name in ("sounding3d", "rest", "walls", "open")}  # each kind of side and of air
     (tmp_path / "cases.json").write_text(json.dumps(cases))
     for ranks in runs:
         mpirun(ranks, "weather3d_ranks.py", tmp_path, timeout=240)

@@ -258,6 +258,7 @@ def test_parcels_turn_with_the_air_on_circles(tmp_path):
     assert gone[1] < gone[0] / 3.5 < 60.0
 
 
+@pytest.mark.nightly
 def test_the_report_has_storms_and_trajectories(storm):
     made = {section.key: section for section in app_sections(report, load_run(storm))}
     with h5py.File(storm / "output" / "maps" / "fields.h5") as maps, h5py.File(storm / "output" / "parcels.h5") as file:

@@ -279,6 +279,7 @@ def test_turns_count_steps_where_an_app_takes_several_at_once(many, monkeypatch)
     assert turn.seconds == 1.0
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("repeats", by_day([1, 2], 1))
 def test_a_study_for_real(tmp_path, monkeypatch, repeats):
     """Both kinds of runs on 1 and 2 ranks, of an app that takes two steps at once; the files hold what was printed."""

@@ -44,7 +44,6 @@ BESIDE = (
 @pytest.mark.parametrize(
     ("ranks", "names"),
     [
-        (1, ("inner steps", "rigid bodies")),
         *(pytest.param(n, BESIDE, marks=pytest.mark.nightly) for n in (1, 2)),
         pytest.param(3, tuple(name for name in BESIDE if name != "pppm"), marks=pytest.mark.nightly),  # 8 cells along x
     ],

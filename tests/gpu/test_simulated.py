@@ -69,7 +69,7 @@ def test_traced_steps_on_a_device_are_those_on_the_host(mpirun, monkeypatch, ran
     assert "alike" in mpirun(ranks, "device_traced.py", timeout=200).stdout
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", by_day([1, 2], 2))
 def test_the_program_of_the_docs_runs(mpirun, monkeypatch, tmp_path, ranks):
     on_gpu(monkeypatch)
     text = (Path(__file__).parents[2] / "docs" / "gpu.md").read_text(encoding="utf-8")
@@ -141,6 +141,7 @@ def test_a_run_on_gpus_has_the_fields_of_one_on_cores_and_says_where_it_ran(tmp_
         assert len(provenance["placement"]) == ranks
 
 
+@pytest.mark.nightly
 def test_a_run_on_gpus_that_blows_up_says_where(tmp_path):
     done = hpckit("run", "heat", *SMALL, "time.safety=40", "--gpu", cwd=tmp_path, **ON_GPU)
     assert done.code == 4
@@ -148,6 +149,7 @@ def test_a_run_on_gpus_that_blows_up_says_where(tmp_path):
     assert "rank 0, step 3, cell" in done.stderr
 
 
+@pytest.mark.nightly
 def test_what_cannot_run_on_a_gpu_is_refused(tmp_path):
     without = hpckit("run", "heat", "--gpu", cwd=tmp_path, CUDA_VISIBLE_DEVICES="")
     assert without.code == 3

@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
+from conftest import by_day
 
 from hpckit.comm.device import HOST
 from hpckit.kernels.compile import vectors
@@ -85,7 +86,7 @@ def listed(slots, starts, grid, extent, reach, isa, padding, near=None, excluded
         entries = np.empty(-count, np.int32)
 
 
-@pytest.mark.parametrize("isa", vectors.available())
+@pytest.mark.parametrize("isa", by_day(vectors.available(), vectors.available()[0]))
 @pytest.mark.parametrize(("count", "extent"), [(901, (9, 11, 13)), (7, (4, 5, 3)), (333, (30, 3, 3)), (1, (5, 5, 5))])
 def test_a_list_holds_every_pair_within_reach_once(isa, count, extent):
     slots, starts, grid = clustered(scattered(count, extent), extent)

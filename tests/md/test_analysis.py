@@ -107,6 +107,7 @@ def same(one, other, relative=1e-9):
         assert one == other
 
 
+@pytest.mark.nightly
 def test_ranks_and_files_give_the_same(runs):
     one, two = read(runs / "1"), read(runs / "2")
     assert one["radial"]["frames"] == one["motion"]["frames"] == 16
@@ -119,6 +120,7 @@ def test_ranks_and_files_give_the_same(runs):
     same(later, one)
 
 
+@pytest.mark.nightly
 def test_the_sections_of_the_report(runs):
     run = load_run(runs / "1")
     found = {section.key: section for section in app_sections(report, run)}

@@ -15,6 +15,7 @@ ase = pytest.importorskip("ase")
 COUNTS = (1, 3)
 
 
+@pytest.mark.nightly
 def test_a_network_and_a_calculator_find_the_same_on_any_number_of_ranks(mpirun, tmp_path):
     """Features go to ghosts, gradients come back: forces are derivatives; to the bit where nothing comes back."""
     for ranks in COUNTS:

@@ -144,6 +144,7 @@ def test_no_bit_depends_on_the_ranks(tmp_path, mpirun):
     assert np.abs(found["spins"]).max() > 1
 
 
+@pytest.mark.nightly
 def test_a_checkpoint_goes_on_with_the_same_bits(tmp_path):
     start(tmp_path)
     system, dynamics, dt = made(tmp_path, "damped")

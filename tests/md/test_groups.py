@@ -196,7 +196,7 @@ TEXTS = {"plane": COUETTE, "parts": PARTS, "indented": INDENTED, "sheared": SHEA
 
 
 @needs_lammps
-@pytest.mark.parametrize("name", by_day(TEXTS, "parts", "sheared"))
+@pytest.mark.parametrize("name", by_day(TEXTS, "parts"))
 def test_what_acts_on_groups_is_that_of_lammps_on_any_ranks_and_from_a_checkpoint(tmp_path, mpirun, name):
     """Temperatures and pressures too, which are those of a group, and an indenter that moves with the steps."""
     follow_lammps(tmp_path, mpirun, TEXTS[name], again=93)

@@ -471,6 +471,7 @@ jump SELF again
 """
 
 
+@pytest.mark.nightly
 @needs_lammps
 def test_stages_of_a_script_are_those_of_lammps(tmp_path):
     """Minimization, velocities anew, other fixes, a ramp, another time step, loops: each run as LAMMPS does it.
@@ -544,6 +545,7 @@ def write_slab(folder):
     write_lammps_data(folder / "slab.data", slab)
 
 
+@pytest.mark.nightly
 @needs_lammps
 def test_walls_and_gravity_of_a_script_are_those_of_lammps(tmp_path):
     """A slab of argon that falls onto a wall: temperatures and energies, with those of walls and gravity, agree."""

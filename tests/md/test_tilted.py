@@ -224,6 +224,7 @@ def test_water_of_nist_in_tilted_boxes_has_the_energies_of_a_converged_sum(tmp_p
     system.mesh.close()
 
 
+@pytest.mark.nightly
 @needs_lammps
 @pytest.mark.parametrize("name", [pytest.param("monoclinic4", marks=pytest.mark.nightly), "triclinic3"])
 def test_a_mesh_of_charges_leans_as_that_of_lammps(tmp_path, name):
@@ -299,6 +300,7 @@ class Kept:
         return self.arrays[name][tuple(slice(a, a + n) for a, n in zip(start, shape, strict=True))]
 
 
+@pytest.mark.nightly
 @needs_lammps
 @pytest.mark.parametrize(
     "moving",

@@ -45,6 +45,7 @@ def test_the_app_goes_on_anywhere(ranks, mpirun, tmp_path):
     assert "good" in mpirun(ranks, "context_app.py", tmp_path, timeout=200).stdout
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("tokens", [2000, pytest.param(65_536, marks=pytest.mark.nightly)])
 def test_a_rank_keeps_its_part_of_a_long_sample(tokens, mpirun):
     assert "good" in mpirun(4, "context_long.py", tokens, timeout=300).stdout

@@ -17,6 +17,7 @@ def test_every_schedule_on_1_to_4_ranks_has_the_same_bits(mpirun):
     mpirun(4, "training_ranks.py", "all", timeout=280)
 
 
+@pytest.mark.nightly
 def test_the_program_of_the_docs_runs(mpirun, tmp_path):
     text = (Path(__file__).parents[2] / "docs" / "parallel-training.md").read_text(encoding="utf-8")
     (found,) = re.findall(r"<!-- program: parallel_training -->\n```python\n(.*?)```", text, re.S)

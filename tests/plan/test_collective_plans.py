@@ -237,6 +237,7 @@ def test_names_and_numbers_that_cannot_be():
         prove(42)
 
 
+@pytest.mark.nightly
 def test_the_program_of_the_docs_runs():
     text = (Path(__file__).parents[2] / "docs" / "collectives.md").read_text(encoding="utf-8")
     (program,) = re.findall(r"<!-- program: collectives -->\n```python\n(.*?)```", text, re.S)

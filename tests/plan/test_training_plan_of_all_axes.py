@@ -152,6 +152,7 @@ def test_messages_of_experts_fly_while_the_other_microbatch_computes(schedule, e
         prove(Hasty(EXPERTS, it, slow))
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("network", "dp", "tp", "pays"), [(5, 2, 1, True), (1, 1, 4, False)])
 def test_the_search_takes_microbatches_in_pairs_where_the_whole_plan_is_quicker_so(network, dp, tp, pays):
     machine, model = slower(network), replace(EXPERTS, layers=12)

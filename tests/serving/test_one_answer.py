@@ -11,7 +11,7 @@ from hpckit.errors import InputError
 from hpckit.serving import Engine, ServingStep, StepReplay, TextPiece
 
 
-@pytest.mark.parametrize("kind", by_day(CONFIGS, "gpt2", "slid", "mixtral"))
+@pytest.mark.parametrize("kind", by_day(CONFIGS, "slid", "mixtral"))
 def test_every_schedule_gives_the_answer_of_a_request_alone(kind, tmp_path):
     folder, given = write_model(tmp_path / "model", kind), requests(1)
     draft = write_model(tmp_path / "draft", "llama", 7, num_hidden_layers=1)
