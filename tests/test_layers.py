@@ -139,6 +139,7 @@ def homes_of_classes(texts):
     defined = [
         (module, node)
         for module, text in texts.items()
+        if "class " in text
         for node in statements(ast.parse(text))
         if isinstance(node, ast.ClassDef)
     ]

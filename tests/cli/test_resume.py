@@ -31,6 +31,7 @@ from hpckit.settings.config import load
 from hpckit.settings.identity import content_hash, identity, inputs, require_same
 
 pytestmark = pytest.mark.usefixtures("quick_ranks")
+QUICK = {"QUICK_FRONT": "1"}  # of commands that get no signal
 
 ENDLESS = ("grid.shape=[23,17]", "time.monitor=10", "output.frames=7", "output.single=false", "--no-report")
 SETTINGS = (*ENDLESS, "time.steps=1200")
@@ -85,7 +86,7 @@ def background(*words: str, cwd: Path) -> subprocess.Popen:
 def test_a_run_that_is_stopped_and_killed_ends_as_if_it_never_was(tmp_path: Path, gate: Path, capsys) -> None:
     """A signal on 2 ranks, a kill on 3, a damaged checkpoint, then the rest on 1: every bit of the files."""
     whole, broken = tmp_path / "whole", tmp_path / "broken"
-    outcome = hpckit("run", "heat", *SETTINGS, "--directory", whole, "checkpoint.every=never", cwd=tmp_path)
+    outcome = hpckit("run", "heat", *SETTINGS, "--directory", whole, "checkpoint.every=never", cwd=tmp_path, **QUICK)
     assert outcome.code == 0, outcome.stderr
     assert not (whole / "ckpt").exists()
 
@@ -106,7 +107,7 @@ def test_a_run_that_is_stopped_and_killed_ends_as_if_it_never_was(tmp_path: Path
     process = background("resume", str(broken), "-n", "3", "--no-report", cwd=tmp_path)
     last_two = [newest + 1, newest + 2]
     wait_until(lambda: generations(broken / "ckpt") == last_two, "no two checkpoints after it was resumed")
-    second = hpckit("resume", broken, cwd=tmp_path)
+    second = hpckit("resume", broken, cwd=tmp_path, **QUICK)
     assert second.code == 3
     assert f"in use by `hpckit resume`, process {process.pid} on" in second.stderr
     ranks = json.loads((broken / "provenance.json").read_text())["placement"]
@@ -126,7 +127,7 @@ def test_a_run_that_is_stopped_and_killed_ends_as_if_it_never_was(tmp_path: Path
     assert ckpt.main(["verify", str(broken), newest.name]) == 5
     assert f"{newest.name}: shard-00001.h5" in capsys.readouterr().err
 
-    outcome = hpckit("resume", broken, "-n", 1, "--no-report", cwd=tmp_path)
+    outcome = hpckit("resume", broken, "-n", 1, "--no-report", cwd=tmp_path, **QUICK)
     assert outcome.code == 0, outcome.stderr
     assert f"not used: {newest.name}: shard-00001.h5" in outcome.stdout
     assert "resumed from g0" in outcome.stdout
@@ -136,7 +137,7 @@ def test_a_run_that_is_stopped_and_killed_ends_as_if_it_never_was(tmp_path: Path
     ours, theirs = (json.loads((run / "summary.json").read_text()) for run in (broken, whole))
     assert ours["conserved"] == theirs["conserved"]
     assert (ours["status"], ours["attempt"], ours["ranks"], ours["steps"]) == ("done", 2, 1, 1200)
-    assert hpckit("resume", broken, cwd=tmp_path).stdout.startswith("the run is done already")
+    assert hpckit("resume", broken, cwd=tmp_path, **QUICK).stdout.startswith("the run is done already")
     assert ckpt.main(["prune", str(broken)]) == 0
     assert len([path for path in (broken / "ckpt").iterdir() if path.is_dir()]) == 1
 

@@ -124,7 +124,7 @@ CASES = {
     ),
 }
 
-DAILY = "fs", "silicon", "carbide", "morse", "spline", "melt"  # one of a kind
+DAILY = "fs", "carbide", "morse", "melt"  # the others compile kernels of their own
 
 
 @needs_lammps

@@ -100,6 +100,7 @@ def test_settings_come_from_the_run_file_and_then_from_options():
         assert apps()[name].config.model_fields["report"].annotation is Report
 
 
+@pytest.mark.nightly
 def test_options_of_the_verb(tmp_path, capsys):
     directory = make_run(tmp_path / "run")
     assert main(["report", str(directory), "--times", "3", "--frames", "0", "--no-spectra", "--no-roofline"]) == 0
