@@ -124,12 +124,21 @@ def run_network(
     shape: Sequence[int],
     comm: MPI.Comm | None,
     count: int,
+    of_members: bool = False,
 ) -> np.ndarray | None:
     """Compute an `apply`, `push` or `pull` for the cells of this rank; write those results that are asked for.
 
     args: arrays of the owned cells, of this shape, or numbers, of the node's arguments behind the network. comm: of the
-    ranks that add up the sensitivities to the weights, which are returned then. count: cells of all ranks.
+    ranks that add up the sensitivities to the weights, which are returned then. count: cells of all ranks. of_members:
+    the last dim is that of an ensemble's members, each with sensitivities of its own, float64[members, weights].
     """
+    if of_members and comm is not None:
+        alone = []
+        for m in range(shape[-1]):
+            own = [each[..., m] if np.ndim(each) else each for each in args]
+            there = {k: out[..., m] for k, out in outs.items()}
+            alone.append(run_network(node, weights, own, there, shape[:-1], comm, count // shape[-1]))
+        return np.stack(alone)  # type: ignore[arg-type]
     layers, results, _ = node.value
     cells = int(np.prod(shape))
     every: list[Pairs] = []

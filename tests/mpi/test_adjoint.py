@@ -575,6 +575,31 @@ def test_a_mask_has_no_slope_in_a_window(mesh):
     assert not by_mask.interior.any()
 
 
+def test_members_of_an_ensemble_have_slopes_of_their_own_in_the_weights_that_they_share(mesh):
+    """Each with the bits of a run alone, of one network that is applied twice, and of one that nothing depends on."""
+    net, idle = A.Network(hp.nn.mlp([3, 4, 1], "silu"), seed=2), A.Network(hp.nn.mlp([1, 1]))
+    starts, rates = [field(mesh, seed=k) for k in range(3)], np.array([0.1, 0.3, 0.2])
+
+    @A.model(walls={"y": hp.bc.mirror})
+    def step(T, net, k, idle):
+        change = net(T[1, 0] - T, T[0, -1], k)
+        return T + 0.1 * change.hold({"y": 0.0})[-1, 0] + k * net(T, change, 1.0)
+
+    window = A.Window(step, 3, A.model(lambda T: (T * T).sum()), at=(1, 3), memory=0)
+    with A.Ensemble(mesh, 3) as ensemble:
+        T = ensemble.stack(starts)
+        value, (slope, by_weight, by_rate, none) = window.gradient(T, net, rates, idle)
+        assert by_weight.shape == (3, net.values.size)
+        assert np.array_equal(none, np.zeros((3, idle.values.size)))
+        for m, start in enumerate(starts):
+            alone, (one, weights, rate, _) = window.gradient(start, net, float(rates[m]), idle)
+            assert (value[m], by_rate[m]) == (alone, rate)
+            assert np.array_equal(by_weight[m], weights)
+            assert abs(weights).max() > 0
+            assert np.array_equal(ensemble.member(slope, m).interior, one.interior)
+        assert A.check(step, T, net, rates, idle).passed
+
+
 def test_networks_that_do_not_fit_are_refused(mesh):
     nn = hp.nn
     T, net = field(mesh), A.Network(nn.mlp([2, 3, 1]))
@@ -643,9 +668,6 @@ def test_windows_and_ensembles_that_make_no_sense_are_refused(mesh):
                 step(two.stack([T, T]), wrong)
         with pytest.raises(InputError, match="neither a Field nor a number"):
             step(T, np.ones(2))
-        network = A.Network(hp.nn.mlp([1, 1]))
-        with pytest.raises(InputError, match="members share"):
-            A.gradient(A.model(lambda T, network: network(T).sum()))(two.stack([T, T]), network)
         bad = two.stack([T, T])
         bad.interior[..., 1] *= -1.0
         with pytest.raises(BlowUpError, match=r"log\(-.*\) is not finite"):

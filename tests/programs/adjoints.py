@@ -259,6 +259,13 @@ def ensembles(mesh):
             alone, (one, number) = shares.gradient(state, float(rates[m]))
             assert (value[m], own[m]) == (alone, number)
             assert np.array_equal(ensemble.member(slope, m).interior, one.interior)
+        net = A.Network(hp.nn.mlp([2, 3, 1], "gelu"))
+        learned = A.Window(
+            A.model(lambda u, net: u + net(u, u[1, -1]), walls={"y": 0.0}), 2, A.model(lambda u: u.sum())
+        )
+        _, (_, slopes) = learned.gradient(u, net)
+        for m, (state, _) in enumerate(starts):
+            assert np.array_equal(slopes[m], learned.gradient(state, net)[1][1])
         for _ in range(2):
             u, v = drift(u, v, 0.02, drags)
         for m, state in enumerate(starts):

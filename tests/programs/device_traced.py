@@ -44,11 +44,24 @@ def shares(device):
     points = hp.Decomposition(SHAPE, mesh.topology, 0)
     with A.Ensemble(mesh, 2) as two:
         h = two.zeros(hp.Field.zeros(mesh, points, device=device))
-        h.set_from_host(random.random((*SHAPE, 2)))
+        h.set_from_host(random.random((*SHAPE, 2))[points.global_slices(mesh.rank)])
         value, (slope, number) = A.gradient(cost)(h, np.array([0.5, 1.5]))
     return [value, slope.to_host(), number]
 
 
+def learned(device):
+    """A step with a network within, and its gradients in fields and weights: computed on the host, to the bit."""
+    net = A.Network(hp.nn.Sequential((hp.nn.Convolution(1, 2, padding=1, name="a"), hp.nn.SiLU())), seed=1)
+    step = A.model(lambda h, net: net(h)[0].hold({"y": 0.0})[1, 0], walls={"y": hp.bc.mirror})
+    h = hp.Field.zeros(mesh, hp.Decomposition(SHAPE, mesh.topology, 1), device=device)
+    h.set_from_host(np.random.default_rng(3).random(SHAPE)[h.decomposition.global_slices(mesh.rank)])
+    found, pull = A.vjp(step, h, net)
+    slope, weights = pull(h)
+    return [found.to_host(), slope.to_host(), weights]
+
+
+for there, here in zip(learned(find_gpu(hp.world())), learned(HOST), strict=True):
+    np.testing.assert_array_equal(there, here)
 for there, here in zip(shares(find_gpu(hp.world())), shares(HOST), strict=True):
     np.testing.assert_allclose(there, here, rtol=1e-13, atol=1e-14)
 for there, here in zip(results(find_gpu(hp.world())), results(HOST), strict=True):

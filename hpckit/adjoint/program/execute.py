@@ -34,16 +34,6 @@ class BoundProgram:
     def __init__(
         self, program: SweepProgram, mesh: Mesh, shape: tuple[int, ...], device: Device = HOST, bindings: int = 8
     ) -> None:
-        if program.networks and device is not HOST:
-            raise InputError(
-                f"{program.graph.name} has a network within: it runs on processors", do="take device='cpu'"
-            )
-        if len(shape) > program.graph.grid.dims and any(node.op == "pull" for node in program.networks):
-            raise InputError(
-                f"{program.graph.name} of an ensemble has a gradient in the weights of a network, which all members "
-                "share",
-                do="run each alone: ensemble.member(field, m)",
-            )
         self.program, self.grid, self.device = program, program.graph.grid, device
         whole = Decomposition(shape, mesh.topology, 0)
         _require_room(program, whole)
@@ -93,10 +83,12 @@ class BoundProgram:
         for k, node in enumerate(outputs):
             if not node.is_field:
                 found[k] = self.number(self._place.number(node, numbers))
+                if self._place.members and any(arg.op == "network" for arg in node.args):  # weights without a slope
+                    found[k] = np.zeros((*self._place.members, found[k].size))
         return found
 
     def number(self, value: Any) -> Any:
-        """A result that is a number: a float, of an ensemble one for each member; or the vector of weights."""
+        """A result that is a number: a float; or the vector of weights; of an ensemble one for each member."""
         if np.ndim(value):
             return np.array(value)
         return np.full(self._place.members, float(value)) if self._place.members else float(value)
