@@ -68,8 +68,10 @@ class Place:
     def decomposition(self, faces: Faces, halo: Offset = ()) -> Decomposition:
         """That of fields that stand somewhere, with a halo."""
         widths = (*(halo or (0,) * self.grid.dims), *(0,) * self._more)
-        deep = any(wide > n for wide, n in zip(widths, self._thinnest, strict=True))
         places = (*locations(faces), *("center",) * self._more)
+        # A wall that mirrors faces needs one more of them.
+        needed = [wide and wide + (place == "face") for wide, place in zip(widths, places, strict=True)]
+        deep = any(wide > n for wide, n in zip(needed, self._thinnest, strict=True))
         return Decomposition(self._shape, self.mesh.topology, widths, places, deep)
 
     def near(self, dim: int, high: int) -> int | None:
@@ -105,8 +107,10 @@ class Place:
                     field.interior.swapaxes(0, dim)[-high] = wall_value(fill)
 
     def fits(self, node: Node, field: Field) -> bool:
-        """Whether a field's halo is wide enough to be used in place."""
-        return all(a >= b for a, b in zip(field.decomposition.halo, self.program.halo[node], strict=False))
+        """Whether a field's halo is wide enough to be used in place, and its blocks are as thick as walls need them."""
+        dec = field.decomposition
+        thick = dec.deep or not self.decomposition(faces_at(node), dec.halo[: self.grid.dims]).deep
+        return thick and all(a >= b for a, b in zip(dec.halo, self.program.halo[node], strict=False))
 
     def kept(self, key: Any, node: Node | None) -> Field:
         """A field between stages."""
