@@ -5,13 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from conftest import by_day
-from lammps_runs import follow_lammps, needs_lammps
+from lammps_runs import follow_lammps, needs_lammps, run_lammps, tables
+from mpi4py import MPI
 
 from hpckit.errors import InputError
 from hpckit.io.particles.lammps_data import write_lammps_data
 from hpckit.io.particles.lammps_eam import EamFile, write_eam
 from hpckit.plan.particles.snapshot import Snapshot
 from hpckit.settings.config import load
+from tests.programs.md_groups import run
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
 
@@ -222,6 +224,34 @@ timestep 0.003
     + """run 100
 """
 )
+# Pair potentials of two types by name.
+PAIRS = {
+    "yukawa": "yukawa 1.5 2.4\npair_coeff 1 1 30.0\npair_coeff 1 2 25.0 2.2\npair_coeff 2 2 20.0",
+    "born": "born 2.4\npair_coeff * * 1.0 0.2 1.1 1.0 0.1\npair_coeff 1 2 1.2 0.25 1.0 0.8 0.0 2.2",
+    "mie/cut": "mie/cut 2.4\npair_coeff * * 1.0 1.0 11 5\npair_coeff 1 2 1.2 0.95 12 6 2.2",
+    "lj96/cut": "lj96/cut 2.4\npair_coeff * * 1.0 1.0\npair_coeff 1 2 1.2 0.95 2.2",
+    "lj/expand": "lj/expand 2.3\npair_coeff * * 1.0 0.9 0.1\npair_coeff 1 2 1.2 0.95 0.05 2.1",
+    "lj/smooth/linear": "lj/smooth/linear 2.4\npair_coeff * * 1.0 1.0\npair_coeff 1 2 1.2 0.95 2.2",
+}
+NAMED = (
+    """units lj
+lattice fcc 0.8442
+region box block 0 4 0 4 0 4
+create_box 2 box
+create_atoms 1 box
+set type 1 type/fraction 2 0.4 771
+mass * 1.0
+pair_style {}
+velocity all create 1.44 87287 loop geom
+neighbor 0.3 bin
+neigh_modify every 1 delay 0 check yes
+fix 1 all nve
+timestep 0.002
+"""
+    + THERMO
+    + """run 60
+"""
+)
 TEXTS = {"pulled": PULLED, "ramped": RAMPED, "held": HELD, "eased": EASED, "grains": GRAINS, "warmed": WARMED}
 
 
@@ -254,6 +284,17 @@ def some_data(tmp_path):
 @pytest.mark.parametrize("name", by_day(TEXTS, "pulled", "ramped", "held", "grains"))
 def test_scripts_of_tutorials_run_as_in_lammps(tmp_path, mpirun, metal, some_data, name):
     follow_lammps(tmp_path, mpirun, TEXTS[name], again={"grains": 33}.get(name, 73))
+
+
+@needs_lammps
+@pytest.mark.parametrize("style", by_day(PAIRS, "lj/smooth/linear"))
+def test_pair_potentials_by_name_are_those_of_lammps(tmp_path, style):
+    text = NAMED.format(PAIRS[style])
+    expected = tables(run_lammps(tmp_path, text))[:, 1:]
+    (tmp_path / "in.it").write_text(text)
+    run(MPI.COMM_SELF, tmp_path, ["it"])
+    rows, scale = np.load(tmp_path / "it-1.npz")["rows"][:, 1:], np.abs(expected).max(axis=0)
+    np.testing.assert_allclose(rows / scale, expected / scale, rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize(

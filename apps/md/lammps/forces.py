@@ -14,12 +14,27 @@ from hpckit.apps.md.lammps.state import ScriptMistake, ScriptState
 from hpckit.apps.md.settings.interaction import Rule, mixed_length
 from hpckit.io.particles.lammps_eam import read_eam
 
-PARAMETERS = {"morse": 3, "buck": 3}  # of a pair, before its own cutoff
+PARAMETERS = {  # of a pair, before its own cutoff
+    "morse": 3,
+    "buck": 3,
+    "yukawa": 1,
+    "born": 5,
+    "mie/cut": 4,
+    "lj96/cut": 2,
+    "lj/expand": 3,
+    "lj/smooth/linear": 2,
+}
 NAMES = {
     "lj/cut": "lennard_jones",
     "lj/charmm": "lennard_jones",
     "morse": "morse",
     "buck": "buckingham",
+    "yukawa": "yukawa",
+    "born": "born",
+    "mie/cut": "mie",
+    "lj96/cut": "lj96",
+    "lj/expand": "lj_expand",
+    "lj/smooth/linear": "lj_force_shifted",
     "table": "table",
 }
 CHARGED = {"coul/cut": "cut", "coul/long": "ewald", "coul/dsf": "dsf"}  # behind the pair potential's own name
@@ -48,6 +63,7 @@ class ForceCommands:
         self.style: list[str] = []  # of the pairs, with its words
         self.pairs: list[Pair] = []
         self.mix = ""  # as pair_modify says
+        self.screening = 0.0  # of yukawa
         self.nuclei: dict[int, float] = {}  # atomic numbers of types, for zbl
         self.commands: dict[str, Callable[..., None]] = {
             "pair_style": self._pair_style,
@@ -127,6 +143,8 @@ class ForceCommands:
             for key, value in granular.contact_of(name, rest):
                 self.script.set(key, value)
             return
+        if name == "yukawa":
+            self.screening, rest = float(rest[0]), rest[1:]
         if charmm:
             self.script.set("interaction.switch", float(rest[0]))
             rest = rest[1:]
@@ -339,11 +357,21 @@ class ForceCommands:
             self.script.set("interaction.pairs", pairs, first.line)
 
     def _with_parameters(self, given: dict[tuple[int, int], Pair], count: int) -> None:
-        pairs = []
+        pairs, types = [], range(1, (self.script.types or 1) + 1)
+        missing = [f"{a} {b}" for a in types for b in types if a < b and (a, b) not in given]
+        if missing:
+            raise ValueError(f"there is no pair_coeff of {', '.join(missing)}; {self.style[0]} is not mixed here")
         for key, pair in sorted(given.items()):
             values = _numbers(pair, count)
             more = {"cutoff": values[count]} if len(values) > count else {}
-            pairs.append({"types": list(key), "parameters": values[:count], **more})
+            own = values[:count]
+            if self.style[0] == "yukawa":
+                own = [*own, self.screening]
+            if self.style[0] == "lj/smooth/linear":
+                own = [*own, more.get("cutoff", self.script.section("interaction")["cutoff"])]
+            if self.style[0] == "lj/expand":  # whose cutoff is that of the distance less delta
+                more = {"cutoff": more.get("cutoff", self.script.section("interaction")["cutoff"]) + own[2]}
+            pairs.append({"types": list(key), "parameters": own, **more})
         self.script.set("interaction.parameters", pairs[0]["parameters"], given[1, 1].line)
         self.script.set("interaction.pairs", pairs, given[1, 1].line)
 

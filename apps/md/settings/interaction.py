@@ -10,8 +10,8 @@ from pydantic import Field, model_validator
 from hpckit.io.settings import InputFile, RelativeToSource, Section
 
 Potential = Literal[
-    "lennard_jones", "morse", "buckingham", "yukawa", "table", "eam", "stillinger_weber", "tersoff", "snap",
-    "granular", "python", "brick", "ase",
+    "lennard_jones", "morse", "buckingham", "yukawa", "born", "mie", "lj96", "lj_expand", "lj_force_shifted", "table",
+    "eam", "stillinger_weber", "tersoff", "snap", "granular", "python", "brick", "ase",
 ]  # fmt: skip
 OF_BRICKS = ("brick", "ase")  # functions of all that is near
 OF_FILES = ("eam", "stillinger_weber", "tersoff", "snap")  # of many bodies
@@ -72,7 +72,9 @@ class Interaction(Section):
     parameters: tuple[float, ...] = Field(
         (),
         description="for all pairs without their own: morse: depth, stiffness, distance; buckingham: strength, range,"
-        " dispersion; yukawa: strength, screening; python: those of your function",
+        " dispersion; yukawa: strength, screening; born: strength, range, distance, dispersion, higher; mie: epsilon,"
+        " sigma, two powers; lj96: epsilon, sigma; lj_expand: these and delta; lj_force_shifted: these and the distance"
+        " where energy and force are 0; python: those of your function",
     )
     function: FunctionPlace | None = Field(
         None,

@@ -31,10 +31,54 @@ def yukawa(r2, p):
     return p[0] * math.exp(-p[1] * r) / r
 
 
+def born(r2, p):
+    """A exp((sigma - r) / rho) - C / r^6 + D / r^8, Born, Mayer, Huggins; p: A, rho, sigma, C, D."""
+    inverse = 1.0 / r2
+    cube = inverse * inverse * inverse
+    return p[0] * math.exp((p[2] - math.sqrt(r2)) / p[1]) - p[3] * cube + p[4] * cube * inverse
+
+
+def mie(r2, p):
+    """C epsilon ((sigma/r)^n - (sigma/r)^m), Mie 1903, with C = n / (n - m) (n / m)^(m / (n - m)), which makes epsilon
+    the depth; p: epsilon, sigma, n, m.
+    """
+    n, m = p[2], p[3]
+    well = n / (n - m) * math.exp(m / (n - m) * math.log(n / m)) * p[0]
+    x = 0.5 * math.log(p[1] * p[1] / r2)
+    return well * (math.exp(n * x) - math.exp(m * x))
+
+
+def lj96(r2, p):
+    """4 epsilon ((sigma/r)^9 - (sigma/r)^6); p: epsilon, sigma."""
+    x = p[1] * p[1] / r2
+    x3 = x * math.sqrt(x)
+    return 4.0 * p[0] * (x3 * x3 * x3 - x3 * x3)
+
+
+def lj_expand(r2, p):
+    """Lennard-Jones of the distance less delta; p: epsilon, sigma, delta."""
+    far = math.sqrt(r2) - p[2]
+    return lennard_jones(far * far, p)
+
+
+def lj_force_shifted(r2, p):
+    """Lennard-Jones whose force and energy go to 0 at a reach: E(r) - E(c) - (r - c) E'(c); p: epsilon, sigma, c."""
+    square = p[2] * p[2]
+    x = p[1] * p[1] / square
+    x3 = x * x * x
+    slope = -24.0 * p[0] * (2.0 * x3 * x3 - x3) / p[2]
+    return lennard_jones(r2, p) - lennard_jones(square, p) - (math.sqrt(r2) - p[2]) * slope
+
+
 # Name -> (energy, names of its parameters).
 NAMED: dict[str, tuple[Callable, tuple[str, ...]]] = {
     "lennard_jones": (lennard_jones, ("epsilon", "sigma")),
     "morse": (morse, ("depth", "stiffness", "distance")),
     "buckingham": (buckingham, ("strength", "range", "dispersion")),
     "yukawa": (yukawa, ("strength", "screening")),
+    "born": (born, ("strength", "range", "distance", "dispersion", "higher")),
+    "mie": (mie, ("epsilon", "sigma", "repulsive", "attractive")),
+    "lj96": (lj96, ("epsilon", "sigma")),
+    "lj_expand": (lj_expand, ("epsilon", "sigma", "delta")),
+    "lj_force_shifted": (lj_force_shifted, ("epsilon", "sigma", "reach")),
 }
