@@ -88,7 +88,7 @@ PARAMETERS = {
     "mie": (1.2, 1.05, 11.0, 5.0),
     "lj96": (1.2, 1.05),
     "lj_expand": (1.2, 0.9, 0.15),
-    "lj_force_shifted": (1.2, 1.05, 2.5),
+    "lj_force_shifted": (1.2, 1.05, 5.0),
     "lennard_jones": (1.1, 0.9),
 }
 

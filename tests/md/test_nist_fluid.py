@@ -37,20 +37,33 @@ PLACES = """
 PUBLISHED = {3.0: (-1.6790e1, -4.6249e1, -5.4517e-1), 4.0: (-1.7060e1, -4.7869e1, -2.3008e-1)}
 
 
-@pytest.mark.parametrize("cutoff", PUBLISHED)
-def test_energy_virial_and_tail_have_the_digits_of_nist(tmp_path, cutoff):
+def energies(folder, interaction):
+    """What is measured of the configuration, at rest."""
     places = np.array(PLACES.split(), float).reshape(30, 3)
     box = np.full(3, -4.0), np.full(3, 4.0), (True,) * 3, np.arange(1, 31), np.zeros(30, int)
     frame = Snapshot(*box, places, np.zeros((30, 3), np.int32), masses=np.ones(1))
-    write_lammps_data(str(tmp_path / "nist.data"), frame)
-    found = {}
-    for tail in (False, True):
-        system = {"file": str(tmp_path / "nist.data")}
-        config = Config.model_validate({"system": system, "interaction": {"cutoff": cutoff, "tail": tail}})
-        made = make_system(config, Start(config), MPI.COMM_SELF, PhaseTimer())
-        found[tail] = measure(made)
-        made.mesh.close()
+    write_lammps_data(str(folder / "nist.data"), frame)
+    config = Config.model_validate({"system": {"file": str(folder / "nist.data")}, "interaction": interaction})
+    made = make_system(config, Start(config), MPI.COMM_SELF, PhaseTimer())
+    found = measure(made)
+    made.mesh.close()
+    return found
+
+
+@pytest.mark.parametrize("cutoff", PUBLISHED)
+def test_energy_virial_and_tail_have_the_digits_of_nist(tmp_path, cutoff):
+    found = {tail: energies(tmp_path, {"cutoff": cutoff, "tail": tail}) for tail in (False, True)}
     virial = 3 * found[False].pressure * 8.0**3
     energy, pushes, beyond = PUBLISHED[cutoff]
     ours = found[False].potential, virial, found[True].potential - found[False].potential
     assert [f"{value:.4e}" for value in ours] == [f"{value:.4e}" for value in (energy, pushes, beyond)]
+
+
+def test_energy_and_virial_of_shifted_forces_have_the_digits_of_nist(tmp_path):
+    """Cutoff 3, energy and force taken to 0 there by a line."""
+    interaction = {"kind": "lj_force_shifted", "parameters": (1.0, 1.0, 3.0), "cutoff": 3.0}
+    found = energies(tmp_path, interaction)
+    assert [f"{value:.4e}" for value in (found.potential, 3 * found.pressure * 8.0**3)] == [
+        "-1.5001e+01",
+        "-4.3096e+01",
+    ]
