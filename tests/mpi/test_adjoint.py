@@ -32,11 +32,12 @@ def said(mpirun, ranks, *more):
     return mpirun(ranks, "adjoints.py", *more).stdout.split()
 
 
-def test_derivatives_have_the_same_bits_on_any_number_of_ranks(mpirun, tmp_path):
-    """A gradient that one rank leaves in the middle is finished by three."""
-    alone = said(mpirun, 1, tmp_path)
+@pytest.mark.parametrize("what", [("windows",), pytest.param((), marks=pytest.mark.nightly)], ids=["windows", "all"])
+def test_derivatives_have_the_same_bits_on_any_number_of_ranks(mpirun, tmp_path, what):
+    """A gradient that one rank leaves in the middle is finished by three; at night networks, ensembles, thin blocks."""
+    alone = said(mpirun, 1, tmp_path, *what)
     assert alone
-    assert said(mpirun, 3, tmp_path) == alone
+    assert said(mpirun, 3, tmp_path, *what) == alone
 
 
 @pytest.mark.nightly
@@ -79,6 +80,7 @@ def live():
     return len(traces), sum(each.size for each in traces), kinds
 
 
+@pytest.mark.nightly
 def test_gradients_leave_no_memory_behind(mesh):
     """After ten more as many arrays, bytes and objects are alive as after three: one that is kept each time is seen."""
     walls = {"y": hp.bc.zero_gradient}

@@ -301,6 +301,8 @@ def main():
             long(mesh)
             return
         windows(mesh)
+        if sys.argv[2:] == ["windows"]:
+            return
         networks(mesh)
         ensembles(mesh)
     thin_ranks(comm)
