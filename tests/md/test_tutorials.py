@@ -224,6 +224,36 @@ timestep 0.003
     + """run 100
 """
 )
+# Charges that `set` gives, in electric fields and in oil.
+CHARGED = (
+    """units real
+atom_style charge
+lattice sc 4.0
+region box block 0 6 0 5 0 5
+create_box 2 box
+create_atoms 1 box
+set type 1 type/fraction 2 0.5 771
+mass 1 22.99
+mass 2 35.45
+pair_style lj/cut/coul/cut 8.0
+pair_coeff 1 1 0.1 2.4
+pair_coeff 2 2 0.1 4.0
+set type 1 charge 0.5
+set type 2 charge -0.5
+group some type 2
+velocity all create 300 87287 loop geom
+neighbor 1.0 bin
+neigh_modify every 1 delay 0 check yes
+fix 1 all nve
+fix 2 all efield 0.01 0.0 -0.02
+fix 3 some efield 0.0 0.005 0.0
+fix 4 some viscous 0.001
+timestep 1.0
+"""
+    + THERMO
+    + """run 40
+"""
+)
 # Pair potentials of two types by name.
 PAIRS = {
     "yukawa": "yukawa 1.5 2.4\npair_coeff 1 1 30.0\npair_coeff 1 2 25.0 2.2\npair_coeff 2 2 20.0",
@@ -252,7 +282,15 @@ timestep 0.002
     + """run 60
 """
 )
-TEXTS = {"pulled": PULLED, "ramped": RAMPED, "held": HELD, "eased": EASED, "grains": GRAINS, "warmed": WARMED}
+TEXTS = {
+    "pulled": PULLED,
+    "ramped": RAMPED,
+    "held": HELD,
+    "eased": EASED,
+    "grains": GRAINS,
+    "warmed": WARMED,
+    "charged": CHARGED,
+}
 
 
 @pytest.fixture
@@ -283,7 +321,7 @@ def some_data(tmp_path):
 @needs_lammps
 @pytest.mark.parametrize("name", by_day(TEXTS, "pulled", "ramped", "held", "grains"))
 def test_scripts_of_tutorials_run_as_in_lammps(tmp_path, mpirun, metal, some_data, name):
-    follow_lammps(tmp_path, mpirun, TEXTS[name], again={"grains": 33}.get(name, 73))
+    follow_lammps(tmp_path, mpirun, TEXTS[name], again={"grains": 33, "charged": 33}.get(name, 73))
 
 
 @needs_lammps
