@@ -164,6 +164,7 @@ def test_a_checkpoint_goes_on_with_the_same_bits(tmp_path):
     other.mesh.close()
 
 
+@pytest.mark.nightly
 def test_the_file_of_the_end_has_sizes_and_spins_to_the_bit(tmp_path):
     start(tmp_path)
     system, dynamics, dt = made(tmp_path, "hooke")

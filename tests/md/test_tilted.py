@@ -202,6 +202,7 @@ run {1}
 """
 
 
+@pytest.mark.nightly
 @needs_lammps
 @pytest.mark.parametrize("name", [pytest.param("monoclinic4", marks=pytest.mark.nightly), "triclinic3"])
 def test_water_of_nist_in_tilted_boxes_has_the_energies_of_a_converged_sum(tmp_path, name):
