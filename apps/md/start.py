@@ -9,8 +9,8 @@ from mpi4py import MPI
 
 from hpckit.apps.md.config import Config
 from hpckit.apps.md.lammps import script
-from hpckit.apps.md.lammps import velocities as lammps_velocities
-from hpckit.apps.md.lammps.making import SHRINKS
+from hpckit.apps.md.lammps.making import velocities as lammps_velocities
+from hpckit.apps.md.lammps.making.making import SHRINKS
 from hpckit.apps.md.molecules.water import RIGID, water, without_vibration
 from hpckit.apps.md.potentials import masses_of
 from hpckit.errors import InputError

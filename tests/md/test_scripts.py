@@ -14,8 +14,8 @@ from mpi4py import MPI
 from test_against_lammps import SHARED
 
 from hpckit.apps.md.config import Config
+from hpckit.apps.md.lammps.making.velocities import by_place
 from hpckit.apps.md.lammps.script import settings_of
-from hpckit.apps.md.lammps.velocities import by_place
 from hpckit.apps.md.model import make_system
 from hpckit.apps.md.motion.dynamics import dynamics_of
 from hpckit.apps.md.motion.stages import Stages

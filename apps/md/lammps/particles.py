@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.apps.md.lammps.lattices import ENDS, Lattice
-from hpckit.apps.md.lammps.made import Made
+from hpckit.apps.md.lammps.making.lattices import ENDS, Lattice
+from hpckit.apps.md.lammps.making.made import Made
 from hpckit.apps.md.lammps.state import ScriptState
 from hpckit.io.particles.lammps_data import read_lammps_data
 from hpckit.plan.particles.snapshot import BOUND

@@ -8,19 +8,16 @@ index, loop, equal, string and getenv, `next`, `label`, `jump SELF`, `if` and `q
 from __future__ import annotations
 
 import math
-import operator
 import os
 import re
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from hpckit.apps.md.lammps.commands import Commands
-from hpckit.apps.md.lammps.fixes import is_number
-from hpckit.apps.md.lammps.made import Made
+from hpckit.apps.md.lammps.formulas import holds, value_of
+from hpckit.apps.md.lammps.making.made import Made
 from hpckit.apps.md.lammps.state import Reading, ScriptMistake
 from hpckit.apps.md.molecules import files
 from hpckit.errors import InputError
@@ -33,29 +30,6 @@ ENDINGS = (".in", ".lmp", ".lmps", ".lammps")
 MOST_BYTES, MOST_LINES = 1 << 20, 100_000  # of a file; executed, with those of loops
 MOST_DEEP = 16  # files in files
 FAR_STEP = 1 << 20  # at which a variable that grows evenly is looked at
-# Operators of two values, those that bind least first; of one kind the left one first, in powers too.
-OPERATORS: tuple[dict[str, Callable[[Any, Any], Any]], ...] = (
-    {"||": lambda a, b: bool(a) or bool(b), "|^": lambda a, b: bool(a) != bool(b)},
-    {"&&": lambda a, b: bool(a) and bool(b)},
-    {"==": operator.eq, "!=": operator.ne},
-    {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge},
-    {"+": operator.add, "-": operator.sub},
-    {"*": operator.mul, "/": operator.truediv, "%": math.fmod},
-    {"^": math.pow},
-)
-COMPARISONS = OPERATORS[2] | OPERATORS[3]
-OF_CONDITIONS = OPERATORS[:4]
-SIGNS = r"&&|\|\||\|\^|[=!<>]=|[<>()!]"
-CONDITION = re.compile(rf"\s*({SIGNS}|[^\s=!<>()&|]+)")
-FORMULA = re.compile(rf"\s*({SIGNS}|[-+*/%^,]|(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|\w+)")
-FUNCTIONS: dict[str, Callable[..., float]] = {
-    **{name: getattr(math, name) for name in ("sqrt", "exp", "sin", "cos", "tan", "asin", "acos", "atan", "atan2")},
-    **{name: getattr(math, name) for name in ("ceil", "floor")},
-    "ln": math.log,
-    "log": math.log10,
-    "abs": abs,
-    "round": lambda x: math.ceil(x) if x - math.floor(x) >= 0.5 else math.floor(x),  # halves go up
-}
 OF_BOX = ("lx", "ly", "lz", "xlo", "xhi", "ylo", "yhi", "zlo", "zhi", "vol")
 OF_PARTICLES = ("atom", "vector")  # styles of variables that only measuring needs
 WORD = re.compile(r"\"\"\"(.*?)\"\"\"(?!\S)|\"([^\"]*)\"(?!\S)|'([^']*)'(?!\S)|(\S+)")
@@ -271,7 +245,7 @@ class _Execution:
             known = 'if "CONDITION" then "COMMAND" … elif "CONDITION" "COMMAND" … else "COMMAND" …'
             raise ValueError(f"{' '.join(words)}: known is {known}")
         for condition, commands in branches:
-            if self._holds(REFERENCE.sub(self._of, condition)):
+            if holds(REFERENCE.sub(self._of, condition)):
                 for command in commands:
                     again = _words(self._substituted(command))
                     target = self._do(number, again) if again else None
@@ -279,20 +253,6 @@ class _Execution:
                         return target
                 break
         return None
-
-    def _holds(self, condition: str) -> bool:
-        """Whether a condition of numbers or texts is true: comparisons, !, &&, ||, |^ and parentheses."""
-
-        def value(token: str, left: list[str]) -> Any:
-            return float(token) if is_number(token) else token
-
-        try:
-            found = _value_of(_tokens(condition, CONDITION), value, OF_CONDITIONS)
-        except (ArithmeticError, IndexError, TypeError, ValueError):
-            found = ""
-        if isinstance(found, str):
-            raise ValueError(f"the condition {condition!r} cannot be read")
-        return bool(found)
 
     def _label(self, name: str) -> int:
         for at, (_, line) in enumerate(self.lines):
@@ -369,19 +329,12 @@ class _Execution:
     def _evaluate(self, formula: str) -> float:
         """The value of a formula of numbers, v_name, dt, step, PI, operators and functions."""
         try:
-            return float(_value_of(_tokens(formula, FORMULA), self._atom, OPERATORS))
+            return value_of(formula, self._named)
         except (ArithmeticError, IndexError, KeyError, TypeError, ValueError) as error:
             raise _LaterError(f"the formula {formula.strip()!r} cannot be evaluated here") from error
 
-    def _atom(self, token: str, left: list[str]) -> float:
-        """A number, a variable, a constant, or a function of what follows."""
-        if left[:1] == ["("]:
-            function, values = FUNCTIONS[token], list[float]()
-            while left.pop(0) != ")":
-                values.append(float(_value_of(left, self._atom, OPERATORS, whole=False)))
-            return float(function(*values))
-        if is_number(token):
-            return float(token)
+    def _named(self, token: str) -> float:
+        """The value of a variable or of a constant. Raises `KeyError` for other names."""
         if token.startswith("v_"):
             return float(self._value(token[2:]))
         if token == "step" and (self.step >= 0 or self.commands.motion.now is not None):
@@ -401,52 +354,3 @@ class _Execution:
             return math.prod(lengths)
         dim = "xyz".index(token[1] if token[0] == "l" else token[0])
         return {"l": lengths[dim], "lo": ends[dim][0], "hi": ends[dim][1]}["l" if token[0] == "l" else token[1:]]
-
-
-def _tokens(text: str, form: re.Pattern[str]) -> list[str]:
-    """The tokens of a condition or a formula. Raises `ValueError` for what is none."""
-    found = form.findall(text)
-    if "".join(found) != "".join(text.split()):
-        raise ValueError(f"{text!r} cannot be read")
-    return found
-
-
-def _value_of(
-    tokens: list[str],
-    atom: Callable[[str, list[str]], Any],
-    operators: Sequence[dict[str, Callable[[Any, Any], Any]]],
-    whole: bool = True,
-) -> Any:
-    """The value of an expression at the head of these tokens, which are taken out; atom: the value of a token that is
-    no operator, from it and what follows. whole: nothing may be left. Raises `ValueError` or `IndexError`.
-    """
-
-    def single() -> Any:
-        token = tokens.pop(0)
-        if token == "(":
-            found = level(0)
-            if tokens.pop(0) != ")":
-                raise ValueError("no closing parenthesis")
-            return found
-        if token == "!":
-            return not single()
-        if token in ("-", "+"):  # before powers, as in LAMMPS
-            return -single() if token == "-" else single()
-        return atom(token, tokens)
-
-    def level(number: int) -> Any:
-        if number == len(operators):
-            return single()
-        found = level(number + 1)
-        while tokens and tokens[0] in operators[number]:
-            sign = tokens.pop(0)
-            both = found, level(number + 1)
-            if sign in COMPARISONS and len({isinstance(each, str) for each in both}) > 1:
-                both = str(both[0]), str(both[1])
-            found = operators[number][sign](*both)
-        return found
-
-    found = level(0)
-    if whole and tokens:
-        raise ValueError("something is left")
-    return found

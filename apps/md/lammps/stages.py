@@ -4,35 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
+from hpckit.apps.md.lammps.fix_commands import FixCommands
 from hpckit.apps.md.lammps.fixes import (
-    CORRECTIONS,
-    GRAVITY,
-    HOLDS,
-    MEASURES,
     MOVERS,
-    OF_GROUPS,
     OUTSIDE,
     PUSHES,
-    REFLECTS,
     RELAX,
-    RIGID,
-    SHIFTS,
     UNMOVED,
-    WALLS,
     Fix,
     deformed,
     motion_of,
-    require_known,
 )
-from hpckit.apps.md.lammps.granular import FIXES as OF_SPHERES
-from hpckit.apps.md.lammps.granular import FREEZE, ROLLING
-from hpckit.apps.md.lammps.outside import Scales, outside_of, require_readable
-from hpckit.apps.md.lammps.particles import MAKERS, ParticleCommands
-from hpckit.apps.md.lammps.pushes import change_of, velocity_of
-from hpckit.apps.md.lammps.state import ScriptMistake, ScriptState
+from hpckit.apps.md.lammps.outside import Scales, outside_of
+from hpckit.apps.md.lammps.particles import ParticleCommands
+from hpckit.apps.md.lammps.state import ScriptState
+from hpckit.apps.md.lammps.velocity_commands import VelocityCommands
 from hpckit.apps.md.molecules.settings import IN_WAVES
 from hpckit.apps.md.motion.settings import ANEW
 from hpckit.md.units import UNITS
@@ -79,13 +67,9 @@ class MotionCommands:
     """The runs and minimizations of a script, and what lives between them."""
 
     def __init__(self, script: ScriptState, particles: ParticleCommands) -> None:
-        self.script, self.particles, self.groups = script, particles, particles.groups
-        self.counted: dict[str, Any] = {}  # what temperatures of the thermo table count
-        self.fixes: dict[str, Fix] = {}
-        self.fixed = 0  # fixes so far
-        self.frozen: dict[str, set[int]] = {}  # the types of each fix freeze
-        self.rolling: set[int] = set()  # those of fix nve/sphere
-        self.apart: list[tuple[str, int]] = []  # groups without contacts among themselves, and lines
+        self.script, self.particles = script, particles
+        self.fixes = FixCommands(script, particles)
+        self.velocities = VelocityCommands(script, particles, self.fixes)
         self.stages: list[ScriptStage] = []
         self.pending: dict[str, Any] = {}  # settings that wait for the next run, by key
         self.now: int | None = 0  # LAMMPS's number of the step, None where a minimization makes it unknown
@@ -93,23 +77,16 @@ class MotionCommands:
         self.inner = 1  # steps of bonds in one of the run
         self.span = (0.0, 1.0)  # the part of what start and stop of a run are the ends of
         self.by_fire = False  # as min_style says
-        self.velocity: dict[str, Any] = {}  # of a `velocity` between two runs
-        self.all_freedom = False  # whether no fix shake was there at the last `velocity`
         self.commands: dict[str, Callable[..., None]] = {
+            **self.fixes.commands,
+            **self.velocities.commands,
             "neighbor": self._neighbor,
             "neigh_modify": self._neigh_modify,
-            "velocity": self._velocity,
             "change_box": self._change_box,
             "timestep": self._timestep,
             "run_style": self._run_style,
             "reset_timestep": self._reset_timestep,
-            "compute_modify": self._compute_modify,
             "thermo": self._thermo,
-            "thermo_modify": self._thermo_modify,
-            "thermo_style": self._thermo_style,
-            "fix": self._fix,
-            "fix_modify": self._fix_modify,
-            "unfix": self._unfix,
             "dump": self._dump,
             "undump": self._undump,
             "min_style": self._min_style,
@@ -120,7 +97,7 @@ class MotionCommands:
     @property
     def resized(self) -> bool:
         """Whether the box may be another one than at the start."""
-        relaxed = any(fix.words[0] == RELAX for fix in self.fixes.values())
+        relaxed = any(fix.words[0] == RELAX for fix in self.fixes.named.values())
         follows = "follows" in self.script.section("system")
         return follows or relaxed or "deform.start" in self.pending or any(each.resizes for each in self.stages)
 
@@ -134,7 +111,7 @@ class MotionCommands:
         """Set times, motion and stages; raises `ValueError` where nothing runs."""
         if not self.stages:
             raise ValueError("the script has no run, and no minimize")
-        self._finish_spheres()
+        self.fixes.finish()
         if "skin" not in self.script.section("neighbors"):
             self.script.set("neighbors.skin", DEFAULT_SKIN[self.script.units])
         first, *others = self.stages
@@ -164,27 +141,12 @@ class MotionCommands:
         if stages:
             self.script.set("stages", stages, others[0].line)
 
-    def _finish_spheres(self) -> None:
-        """Set the types of spheres that do not move."""
-        script, still = self.script, set().union(*self.frozen.values())
-        for group, number in self.apart:
-            if not (script.kinds_of(group) or {0}) <= still:
-                text = f"neigh_modify exclude group {group} {group}: known for types of fix {FREEZE} alone"
-                script.mistakes.append(ScriptMistake(number, text))
-        if script.section("interaction").get("kind") != "granular":
-            if self.frozen or self.rolling:
-                raise ValueError(f"fix {FREEZE} and {ROLLING} go with spheres: pair_style gran/…")
-            return
-        if self.rolling != {*range(1, script.types + 1)} - still:
-            raise ValueError(f"fix {ROLLING} must move all types but those of fix {FREEZE}")
-        script.set("granular.still", sorted(still))
-
     def _neighbor(self, skin: str, style: str = "bin") -> None:
         self.script.set("neighbors.skin", float(skin))
 
     def _neigh_modify(self, *words: str) -> None:
         if words[:2] == ("exclude", "group") and len(words) == 4 and words[2] == words[3]:
-            self.apart.append((words[2], self.script.number))
+            self.fixes.apart.append((words[2], self.script.number))
             return
         if words[:2] == ("exclude", "type") and len(words) == 4:
             a, b = sorted(map(int, words[2:]))
@@ -199,88 +161,6 @@ class MotionCommands:
                 raise ValueError(
                     f"neigh_modify {key}: known are every, delay, check, one, page, and exclude type and group"
                 )
-
-    def _velocity(self, group: str, style: str, *rest: str) -> None:
-        self._require_temperature(group, rest)
-        plain = group == "all" and style in ("create", "zero") and not {"temp", "sum"} & {*rest}
-        making, system = self.script.making, self.script.section("system")
-        still = "temperature" in system and "momentum" in system.get("remove", ["momentum"])
-        if not plain and {"group", *MAKERS} & self.script.failed:
-            return
-        if making.box and not self.stages:
-            if group != "all" and group not in self.groups:
-                raise ValueError(f"velocity {group} {style}: there is no group {group}")
-            making.add(self.script.number, "velocity", velocity_of([group, style, *rest], making.spacing))
-            again = style == "create" and "temperature" in system
-            if not plain or again or (style == "zero" and "temperature" in system and not still):
-                self.script.moved = True
-            if self.script.moved:
-                return
-        if self.stages and (self.velocity.get("changes") or not self._is_plain(group, style, rest)):
-            self.particles.choose(group)
-            change = change_of([group, style, *rest], making.spacing)
-            self.velocity = {**self.velocity, "changes": [*self.velocity.get("changes", []), change]}
-            return
-        lost = style == "zero" and not (still and rest == ("linear",))
-        if "file" in system and not self.stages and (not plain or "changes" in system or lost):
-            self.particles.choose(group)
-            change = change_of([group, style, *rest], making.spacing)
-            self.script.set("system.changes", [*system.get("changes", []), change])
-            return
-        known = {"create": 2, "scale": 1, "zero": 1}.get(style, 9)
-        if group != "all" or len(rest) < known or (style == "scale" and not self.stages):
-            raise ValueError(
-                f"velocity {group} {style}: known are velocity all create T SEED, zero linear, and scale T after a run"
-            )
-        if style == "zero":
-            drawn = self.velocity.get("velocities") == "draw" and "momentum" in self.velocity.get(
-                "remove", ["momentum"]
-            )
-            if rest[0] != "linear" or (self.velocity and not drawn):
-                raise ValueError("velocity all zero: known is linear, without scale between two runs")
-            if not self.stages and "file" in system and not still:
-                raise ValueError("velocity all zero before the first run: known of velocities that are drawn mom yes")
-            if self.stages and not drawn:
-                self.velocity = {"velocities": "center"}
-            return
-        options = dict(zip(rest[known::2], rest[known + 1 :: 2], strict=False))
-        flags = ("yes", "no")
-        allowed = {"dist": ("uniform", "gaussian"), "mom": flags, "rot": flags, "loop": ("all", "geom")}
-        for key, value in options.items():
-            if value not in allowed.get(key, ()):
-                raise ValueError(f"velocity … {key} {value}: not known here")
-        self.all_freedom = not any(fix.words[0] in HOLDS for fix in self.fixes.values())
-        if style == "scale":
-            if self.velocity:
-                raise ValueError("velocity all scale: known alone between two runs, and not after min_style fire")
-            self.velocity = {"velocities": "scale", "temperature": float(rest[0])}
-            return
-        drawn = "lammps_geom" if options.get("loop") == "geom" else "lammps"
-        drawn += "_gaussian" if options.get("dist") == "gaussian" else ""
-        found: dict[str, Any] = {"temperature": float(rest[0]), "seed": int(rest[1]), "draw": drawn}
-        removed = {"momentum": options.get("mom", "yes"), "rotation": options.get("rot", "no")}
-        if [*removed.values()] != ["yes", "no"]:
-            found["remove"] = [name for name, flag in removed.items() if flag == "yes"]
-        if self.stages:
-            self.velocity = {"velocities": "draw", **found}
-            return
-        for key, value in found.items():
-            self.script.set(f"system.{key}", value)
-        if "file" in self.script.section("system"):
-            self.script.set("system.velocities", "draw")
-
-    def _is_plain(self, group: str, style: str, words: tuple[str, ...]) -> bool:
-        """Whether a stage has a word of its own for what a velocity between two runs does."""
-        held = any(fix.words[0] in (*HOLDS, *RIGID) for fix in self.fixes.values())
-        if self.velocity and style != "create" and not held:
-            return self.velocity.get("velocities") == "draw" and words[:1] == ("linear",)
-        return group == "all" and (style in ("create", "scale") or words[:1] == ("linear",)) and "sum" not in words
-
-    def _require_temperature(self, group: str, words: tuple[str, ...]) -> None:
-        """Raise `ValueError` for a temperature other than that of the group itself."""
-        for key, name in pairwise(words):
-            if key == "temp" and self.script.computes.get(name) != (group, "temp"):
-                raise ValueError(f"velocity {group} … temp {name}: known is a compute {name} {group} temp")
 
     def _change_box(self, group: str, *words: str) -> None:
         if group != "all":
@@ -318,96 +198,6 @@ class MotionCommands:
     def _thermo(self, every: str) -> None:
         self.pending["time.thermo"] = int(every) or NEVER
 
-    def _thermo_style(self, *words: str) -> None:
-        self.counted = {}  # as in LAMMPS, it takes back what thermo_modify said
-        self.script.note("thermo_style is passed over")
-
-    def _thermo_modify(self, *words: str) -> None:
-        given = dict(pairwise(words))
-        if "temp" in given:
-            self.counted = self._counted(given["temp"])
-        if given.keys() - {"temp"}:
-            self.script.note("thermo_modify is passed over, but temp")
-
-    def _counted(self, name: str) -> dict[str, Any]:
-        """What the temperature of a compute counts, as settings; nothing of all particles. Raises `ValueError`."""
-        if "compute" in self.script.failed or {"group", *MAKERS} & self.script.failed:
-            return {}
-        group, style, *words = self.script.computes.get(name, ("all", "temp") if name == "thermo_temp" else ("", ""))
-        flags = words if style == "temp/partial" else ["1", "1", "1"]
-        if style not in ("temp", "temp/partial") or len(flags) != 3 or not {*flags} <= {"0", "1"} or "1" not in flags:
-            raise ValueError(f"temp {name}: known are computes of style temp, and temp/partial X Y Z")
-        self.particles.choose(group)
-        along = [axis for axis, flag in zip("xyz", flags, strict=True) if flag == "1"]
-        if (group, along) == ("all", ["x", "y", "z"]):
-            return {}
-        return {"group": group, "along": along}
-
-    def _fix(self, name: str, group: str, style: str, *rest: str) -> None:
-        if style.startswith(MEASURES):
-            self.script.note(f"fix {style} is passed over: see the sections analysis and ranks")
-            return
-        if style in OF_SPHERES:
-            self._fix_of_spheres(name, group, style, rest)
-            return
-        if style == SHIFTS and group == "all" and not {*rest[:3]} - {"INIT", "NULL"}:
-            self.script.note(f"fix {SHIFTS} is passed over: places keep their shift")
-            return
-        of_groups = (*OF_GROUPS, *PUSHES, *WALLS, REFLECTS)
-        if group != "all" and style not in of_groups:
-            known = ", ".join(of_groups)
-            raise ValueError(f"fix {name} {group} {style}: known is the group all, and of other groups {known}")
-        if style in (*OUTSIDE, *PUSHES):
-            require_readable(style, list(rest))
-            if style == "spring/self" and self.stages:
-                raise ValueError(f"fix {name} {group} {style}: known before the first run, where its places are")
-            if style in (GRAVITY, *WALLS):
-                self.script.note(f"fix {style}: the potential energy has its energy, as with fix_modify energy yes")
-        else:
-            require_known(name, style, list(rest))
-        if style == "enforce2d" and self.script.section("system").get("dims") != 2:
-            raise ValueError(f"fix {name} {group} {style}: it goes with dimension 2")
-        self.particles.choose(group)
-        self.fixed += 1
-        self.fixes[name] = Fix(self.script.number, [style, *rest], self.fixed, group)
-
-    def _fix_of_spheres(self, name: str, group: str, style: str, words: tuple[str, ...]) -> None:
-        kinds = self.script.kinds_of(group)
-        if words or kinds is None or self.stages:
-            known = "known is a group made of types, alone, before the first run"
-            raise ValueError(f"fix {name} {group} {style} {' '.join(words)}: {known}")
-        if style == FREEZE:
-            self.frozen[name] = kinds
-            return
-        self.rolling = kinds
-        self.fixed += 1
-        self.fixes[name] = Fix(self.script.number, [style], self.fixed)
-
-    def _fix_modify(self, name: str, *words: str) -> None:
-        known = {"energy": ("yes", "no"), "virial": ("no",)}
-        options = dict(zip(words[::2], words[1::2], strict=False))
-        sound = words and len(words) % 2 == 0 and all(value in known.get(key, ()) for key, value in options.items())
-        if "fix" in self.script.failed:
-            return
-        if "temp" in options and name in self.fixes and self.fixes[name].words[0] in CORRECTIONS:
-            counted = self._counted(options.pop("temp")) or {"group": "all"}
-            if options or self.fixes[name].words[0] == "momentum":
-                raise ValueError(
-                    f"fix_modify {name} {' '.join(words)}: known is temp of fix temp/rescale and berendsen"
-                )
-            self.fixes[name] = self.fixes[name]._replace(counted=counted)
-            return
-        if not sound or name not in self.fixes or self.fixes[name].words[0] not in OUTSIDE:
-            raise ValueError(
-                f"fix_modify {name} {' '.join(words)}: known are energy and virial no of fix {', '.join(OUTSIDE)}, and"
-                " temp of fix temp/rescale and temp/berendsen"
-            )
-
-    def _unfix(self, name: str) -> None:
-        if name in self.frozen:
-            raise ValueError(f"unfix {name}: fix {FREEZE} stays")
-        self.fixes.pop(name, None)
-
     def _dump(self, name: str, group: str, style: str, every: str, file: str, *rest: str) -> None:
         if style not in (*DUMPS, *PICTURES):
             raise ValueError(f"dump {name} {group} {style}: known are {', '.join((*DUMPS, *PICTURES))}")
@@ -437,7 +227,7 @@ class MotionCommands:
         if most:
             self.now = self.total = None
         if self.by_fire:  # it brings the particles to rest; other styles leave their velocities alone
-            self.velocity = {"velocities": "rest"}
+            self.velocities.given = {"velocities": "rest"}
 
     def _run(self, steps: str, *rest: str) -> None:
         left, number, span = [*rest], int(steps), dict[str, int]()
@@ -463,19 +253,13 @@ class MotionCommands:
                 raise ValueError(f"run {steps} … start {begin} stop {end}: the run is from {self.now} on")
             self.span = (self.now - begin) / max(end - begin, 1), (self.now + number - begin) / max(end - begin, 1)
         settings = {"dynamics.inner": self.inner} if self.inner > 1 else {}
-        self._add_stage(number, settings, dict(self.fixes))
+        self._add_stage(number, settings, dict(self.fixes.named))
         self.span = (0.0, 1.0)
         self.now = None if self.now is None else self.now + number
         self.total = None if self.total is None else self.total + number
 
     def _reset_timestep(self, number: str, *rest: str) -> None:
         self.now = int(number)
-
-    def _compute_modify(self, name: str, *words: str) -> None:
-        known = {"dynamic": ("yes", "no"), "dynamic/dof": ("yes", "no")}
-        options = dict(zip(words[::2], words[1::2], strict=False))
-        if not words or len(words) % 2 or any(value not in known.get(key, ()) for key, value in options.items()):
-            raise ValueError(f"compute_modify {name} {' '.join(words)}: known is dynamic/dof")
 
     def _unit_of(self, fixes: dict[str, Fix]) -> float:
         """The unit of lengths in fixes."""
@@ -485,19 +269,19 @@ class MotionCommands:
         """A run, or a minimize, with what was said before it."""
         last = self.stages[-1] if self.stages else None
         same = last is not None and last.fixes == fixes and last.settings.get("dynamics.inner", 1) == self.inner
-        same = same and last is not None and last.settings.get("dynamics.counted", {}) == self.counted
+        same = same and last is not None and last.settings.get("dynamics.counted", {}) == self.fixes.counted
         split = bool(last and last.resizes) and self.script.section("coulomb").get("kind") in IN_WAVES
-        if last and same and last.goes_on and not (self.pending or self.velocity or split):
+        if last and same and last.goes_on and not (self.pending or self.velocities.given or split):
             last.steps += steps
             return
         lines, minimizes = dict.fromkeys(settings, self.script.number), "dynamics.kind" in settings
-        given = self.fixes if minimizes else fixes  # fix box/relax acts in a minimize
+        given = self.fixes.named if minimizes else fixes  # fix box/relax acts in a minimize
         outer = (*OUTSIDE, *PUSHES)
         outside_too = (*outer, UNMOVED)
         inside = {name: fix for name, fix in given.items() if fix.words[0] not in outer}
         outside = [fix for fix in given.values() if fix.words[0] in outside_too]
-        if self.counted:
-            settings["dynamics.counted"], lines["dynamics.counted"] = self.counted, self.script.number
+        if self.fixes.counted:
+            settings["dynamics.counted"], lines["dynamics.counted"] = self.fixes.counted, self.script.number
         if "fix" not in self.script.failed:
             spacing, energy = self.script.making.spacing, UNITS[self.script.units].energy
             scales = Scales(spacing, self.dt, self.script.types, energy, PULLS.get(self.script.units, 1.0))
@@ -506,17 +290,19 @@ class MotionCommands:
                 *motion_of(inside, minimizes, self._unit_of(inside), spacing.tolist()),
             ):
                 settings[key], lines[key] = value, line
-        if self.all_freedom and any(key.startswith("constraints.") for key in settings):
-            if self.stages and self.velocity:
-                self.velocity["all_freedom"] = True
+        if self.velocities.all_freedom and any(key.startswith("constraints.") for key in settings):
+            if self.stages and self.velocities.given:
+                self.velocities.given["all_freedom"] = True
             elif "temperature" in self.script.section("system"):
                 self.script.set("system.all_freedom", True)
-        self.all_freedom = False
+        self.velocities.all_freedom = False
         self._take_part(settings)
         self._count_steps(settings)
         self.script.started = True
-        self.stages.append(ScriptStage(self.script.number, steps, settings | self.pending, lines, self.velocity, fixes))
-        self.pending, self.velocity = {}, {}
+        self.stages.append(
+            ScriptStage(self.script.number, steps, settings | self.pending, lines, self.velocities.given, fixes)
+        )
+        self.pending, self.velocities.given = {}, {}
 
     def _take_part(self, settings: dict[str, Any]) -> None:
         """Of what grows from the start to the stop of several runs, that of this one."""

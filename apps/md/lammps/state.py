@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hpckit.apps.md.lammps.making import Making
+from hpckit.apps.md.lammps.making.making import Making
 
 Kinds = set[int]  # types of particles, from 1
 

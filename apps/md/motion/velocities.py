@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from hpckit.apps.md.lammps import velocities as drawn
+from hpckit.apps.md.lammps.making import velocities as drawn
 from hpckit.apps.md.motion.dynamics import group_of
 from hpckit.apps.md.motion.groups import AXES, VelocityOf
 from hpckit.apps.md.start import Start

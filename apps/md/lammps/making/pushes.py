@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.apps.md.lammps import velocities as drawn
-from hpckit.apps.md.lammps.made import Made, Step
+from hpckit.apps.md.lammps.making import velocities as drawn
+from hpckit.apps.md.lammps.making.made import Made, Step
 
 
 def velocity_of(words: list[str], spacing: np.ndarray) -> Step:

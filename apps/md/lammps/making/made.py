@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from hpckit.apps.md.lammps.velocities import places_read
+from hpckit.apps.md.lammps.making.velocities import places_read
 from hpckit.plan.particles.cell import Cell
 from hpckit.plan.particles.snapshot import Snapshot
 

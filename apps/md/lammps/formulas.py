@@ -1,0 +1,119 @@
+"""Conditions and formulas of LAMMPS input scripts: their tokens, and their values."""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hpckit.apps.md.lammps.fixes import is_number
+
+# Operators of two values, those that bind least first; of one kind the left one first, in powers too.
+OPERATORS: tuple[dict[str, Callable[[Any, Any], Any]], ...] = (
+    {"||": lambda a, b: bool(a) or bool(b), "|^": lambda a, b: bool(a) != bool(b)},
+    {"&&": lambda a, b: bool(a) and bool(b)},
+    {"==": operator.eq, "!=": operator.ne},
+    {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge},
+    {"+": operator.add, "-": operator.sub},
+    {"*": operator.mul, "/": operator.truediv, "%": math.fmod},
+    {"^": math.pow},
+)
+COMPARISONS = OPERATORS[2] | OPERATORS[3]
+OF_CONDITIONS = OPERATORS[:4]
+SIGNS = r"&&|\|\||\|\^|[=!<>]=|[<>()!]"
+CONDITION = re.compile(rf"\s*({SIGNS}|[^\s=!<>()&|]+)")
+FORMULA = re.compile(rf"\s*({SIGNS}|[-+*/%^,]|(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|\w+)")
+FUNCTIONS: dict[str, Callable[..., float]] = {
+    **{name: getattr(math, name) for name in ("sqrt", "exp", "sin", "cos", "tan", "asin", "acos", "atan", "atan2")},
+    **{name: getattr(math, name) for name in ("ceil", "floor")},
+    "ln": math.log,
+    "log": math.log10,
+    "abs": abs,
+    "round": lambda x: math.ceil(x) if x - math.floor(x) >= 0.5 else math.floor(x),  # halves go up
+}
+
+
+def holds(condition: str) -> bool:
+    """Whether a condition of numbers or texts is true: comparisons, !, &&, ||, |^ and parentheses.
+
+    Raises `ValueError` where it cannot be read.
+    """
+
+    def value(token: str, left: list[str]) -> Any:
+        return float(token) if is_number(token) else token
+
+    try:
+        found = _value_of(_tokens(condition, CONDITION), value, OF_CONDITIONS)
+    except (ArithmeticError, IndexError, TypeError, ValueError):
+        found = ""
+    if isinstance(found, str):
+        raise ValueError(f"the condition {condition!r} cannot be read")
+    return bool(found)
+
+
+def value_of(formula: str, named: Callable[[str], float]) -> float:
+    """The value of a formula of numbers, names, operators and functions; named: that of a name.
+
+    Raises what `named` raises, `ArithmeticError`, `IndexError`, `KeyError`, `TypeError` or `ValueError`.
+    """
+
+    def atom(token: str, left: list[str]) -> float:
+        if left[:1] == ["("]:
+            function, values = FUNCTIONS[token], list[float]()
+            while left.pop(0) != ")":
+                values.append(float(_value_of(left, atom, OPERATORS, whole=False)))
+            return float(function(*values))
+        return float(token) if is_number(token) else named(token)
+
+    return float(_value_of(_tokens(formula, FORMULA), atom, OPERATORS))
+
+
+def _tokens(text: str, form: re.Pattern[str]) -> list[str]:
+    """The tokens of a condition or a formula. Raises `ValueError` for what is none."""
+    found = form.findall(text)
+    if "".join(found) != "".join(text.split()):
+        raise ValueError(f"{text!r} cannot be read")
+    return found
+
+
+def _value_of(
+    tokens: list[str],
+    atom: Callable[[str, list[str]], Any],
+    operators: Sequence[dict[str, Callable[[Any, Any], Any]]],
+    whole: bool = True,
+) -> Any:
+    """The value of an expression at the head of these tokens, which are taken out; atom: the value of a token that is
+    no operator, from it and what follows. whole: nothing may be left. Raises `ValueError` or `IndexError`.
+    """
+
+    def single() -> Any:
+        token = tokens.pop(0)
+        if token == "(":
+            found = level(0)
+            if tokens.pop(0) != ")":
+                raise ValueError("no closing parenthesis")
+            return found
+        if token == "!":
+            return not single()
+        if token in ("-", "+"):  # before powers, as in LAMMPS
+            return -single() if token == "-" else single()
+        return atom(token, tokens)
+
+    def level(number: int) -> Any:
+        if number == len(operators):
+            return single()
+        found = level(number + 1)
+        while tokens and tokens[0] in operators[number]:
+            sign = tokens.pop(0)
+            both = found, level(number + 1)
+            if sign in COMPARISONS and len({isinstance(each, str) for each in both}) > 1:
+                both = str(both[0]), str(both[1])
+            found = operators[number][sign](*both)
+        return found
+
+    found = level(0)
+    if whole and tokens:
+        raise ValueError("something is left")
+    return found

@@ -1,0 +1,1 @@
+"""Particles that a script makes or changes before its first run."""
