@@ -176,7 +176,8 @@ def test_other_registers_give_the_same_bits(name, features, kinds):
         pytest.skip("this processor has no AVX2")
     code = f"from test_tile import available, digest; print(available()[0], digest({kinds}))"
     here = os.path.dirname(__file__)
-    environment = {**os.environ, "NUMBA_CPU_NAME": name, "NUMBA_CPU_FEATURES": features, "PYTHONPATH": here}
+    path = os.pathsep.join((here, os.path.dirname(here)))  # of this file and of conftest
+    environment = {**os.environ, "NUMBA_CPU_NAME": name, "NUMBA_CPU_FEATURES": features, "PYTHONPATH": path}
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=200, check=False
     )
