@@ -76,10 +76,9 @@ def initial_state(
         state[RHO_THETA] += weight * rho * moist * warmth
         state[RHO] -= weight * rho * light / (theta + light)
     if config.noise.amplitude:
-        low = 0.5 * (grid.edges[1:] + grid.edges[:-1]) < config.noise.height
-        drawn = np.random.default_rng(config.noise.seed).uniform(-1, 1, (int(low.sum()), grid.ny, grid.nx))
+        low, drawn = _drawn(config, config.noise.seed, rows, columns)
         warm = base.column[0][low] * (1 + RV / RD * profile.vapor(base.height[low])) * config.noise.amplitude
-        state[RHO_THETA, low] += _by_cell(warm) * drawn[:, rows][:, :, columns]
+        state[RHO_THETA, low] += _by_cell(warm) * drawn
     if config.noise.vapor:  # the moist theta has it, too
         dry = base.column[1] / (1 + RV / RD * profile.vapor(base.height))
         state[RHO_THETA] += _by_cell(RV / RD * dry) * vapor_noise(config, profile, base, rows, columns)
@@ -92,13 +91,21 @@ def initial_state(
 
 def vapor_noise(config: Config, profile: Profile, base: BaseState, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
     """Random deviations of the mixing ratio of vapor at the start, float64[nz, rows, columns]; none below 0 in all."""
-    grid, noise = config.grid, config.noise
-    low = 0.5 * (grid.edges[1:] + grid.edges[:-1]) < noise.height
-    drawn = np.zeros((grid.nz, len(rows), len(columns)))
+    noise, change = config.noise, np.zeros((config.grid.nz, len(rows), len(columns)))
     if noise.vapor:
-        numbers = np.random.default_rng((noise.seed, 1)).uniform(-1, 1, (int(low.sum()), grid.ny, grid.nx))
-        drawn[low] = noise.vapor * numbers[:, rows][:, :, columns]
-    return np.maximum(drawn, -_by_cell(profile.vapor(base.height)))
+        low, drawn = _drawn(config, (noise.seed, 1), rows, columns)
+        change[low] = noise.vapor * drawn
+    return np.maximum(change, -_by_cell(profile.vapor(base.height)))
+
+
+def _drawn(
+    config: Config, seed: int | tuple[int, int], rows: np.ndarray, columns: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Which levels have noise, and random numbers from -1 to 1 there, the rank's share of those of the whole box."""
+    grid = config.grid
+    low = 0.5 * (grid.edges[1:] + grid.edges[:-1]) < config.noise.height
+    drawn = np.random.default_rng(seed).uniform(-1, 1, (int(low.sum()), grid.ny, grid.nx))
+    return low, drawn[:, rows][:, :, columns]
 
 
 def _by_cell(rows: np.ndarray) -> np.ndarray:

@@ -101,7 +101,7 @@ class FieldType:
                 )
             extra = max((fill.layers_inside for fill in pair if fill is not None), default=0)
             needed = dec.halo[dim] + (extra if dec.location[dim] == "face" else 0)
-            thinnest = int(dec.all_owned()[dim].min())
+            thinnest = dec.thinnest()[dim]
             if thinnest < needed and not dec.deep:
                 name = dec.topology.names[dim]
                 raise InputError(

@@ -160,11 +160,9 @@ cases = {
         ("deep", f4, {"dp": 4, "tp": 2, "stage": 2, "group": 2, "layer_parts": 8, "short": "bfloat16"}),
     ],
 }
-few, some = sys.argv[1:2] == ["few"], sys.argv[2:]
-first = int(some[0]) if sys.argv[1:2] == ["from"] else 1
-for number, (kind, dtype, how) in enumerate(cases.get(WORLD.size, []) if first == 1 else ()):
-    if few and some and str(number) not in some:
-        continue
+few = sys.argv[1:2] == ["few"]
+first = int(sys.argv[2]) if sys.argv[1:2] == ["from"] else 1
+for kind, dtype, how in cases.get(WORLD.size, []) if first == 1 else ():
     same(kind, dtype, **how)
 walked = 0
 if not few:

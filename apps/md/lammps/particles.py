@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -51,6 +50,7 @@ class ParticleCommands:
         self.script = script
         self.boundary = ["p", "p", "p"]
         self.groups = {"all"}
+        self.read = list[tuple[float, float]]()  # ends of the box of a data file
         self.commands: dict[str, Callable[..., None]] = {
             "units": self._units,
             "dimension": self._dimension,
@@ -317,6 +317,7 @@ class ParticleCommands:
         except OSError as error:
             raise ValueError(f"read_data {file}: {path} cannot be read: {error.strerror}") from None
         self.script.bound = {words[1]: int(words[0]) for words in head if len(words) == 2 and words[1] in BOUND}
+        self.read = [(float(words[0]), float(words[1])) for words in head if words[2:3] in (["xlo"], ["ylo"], ["zlo"])]
         for words in head:
             if words[1:3] == ["atom", "types"]:
                 self.script.types = int(words[0])
@@ -331,13 +332,7 @@ class ParticleCommands:
         if making.box:
             box = making.blocks[making.box]
             return [*zip(box[:6:2], box[1:6:2], strict=True)]
-        system = script.section("system")
-        if "file" not in system or "replicate" in system:
-            return []
-        with Path(system["file"]).open(encoding="utf-8", errors="replace") as lines:
-            head = [line.split() for _, line in zip(range(HEAD), lines, strict=False)]
-        found = [(float(words[0]), float(words[1])) for words in head if words[2:3] in (["xlo"], ["ylo"], ["zlo"])]
-        return found if len(found) == 3 else []
+        return [] if "replicate" in script.section("system") or len(self.read) < 3 else self.read
 
     def _replicate(self, *words: str) -> None:
         if len(words) != 3 or not all(word.isdigit() and int(word) for word in words):

@@ -349,8 +349,7 @@ class _Execution:
         ends = [] if self.commands.motion.resized else self.commands.particles.ends()
         if not ends:
             raise KeyError(token)
-        lengths = [high - low for low, high in ends]
         if token == "vol":
-            return math.prod(lengths)
-        dim = "xyz".index(token[1] if token[0] == "l" else token[0])
-        return {"l": lengths[dim], "lo": ends[dim][0], "hi": ends[dim][1]}["l" if token[0] == "l" else token[1:]]
+            return math.prod(high - low for low, high in ends)
+        low, high = ends["xyz".index(token.strip("lohi"))]
+        return high - low if token[0] == "l" else low if token[1:] == "lo" else high

@@ -61,9 +61,12 @@ def _wrong_motion(it: Settings) -> Iterator[str]:
             "dynamics.inner above 1 needs bonds, and goes with nve, bussi and nose_hoover, at constant volume and"
             " without constraints"
         )
-    thermal = ("nve", "langevin", "bussi", "nose_hoover")
-    partners = {"mtk": ("nose_hoover", "nve", "langevin"), "cell_rescaling": ("bussi",), "relax": ("fire",)}
-    partners["berendsen"] = thermal
+    partners = {
+        "mtk": ("nose_hoover", "nve", "langevin"),
+        "cell_rescaling": ("bussi",),
+        "berendsen": ("nve", "langevin", "bussi", "nose_hoover"),
+        "relax": ("fire",),
+    }
     if held.kind != "none":
         if moved not in partners[held.kind]:
             known = " or ".join(partners[held.kind])

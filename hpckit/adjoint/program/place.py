@@ -60,7 +60,7 @@ class Place:
         self._exchanges: dict[tuple, HaloExchange] = {}
         self._scratch: dict[Any, Field] = {}
         whole = Decomposition(shape, mesh.topology, 0)
-        self._thinnest = [int(n.min()) for n in whole.all_owned()]
+        self._thinnest = whole.thinnest()
         blocks = zip(shape, whole.start(mesh.rank), whole.owned(mesh.rank), self.grid.walled, strict=False)
         self._away = [(first, n - first - owned) if walled else (n, n) for n, first, owned, walled in blocks]
         self.sides = tuple((not low, not high) for low, high in self._away)

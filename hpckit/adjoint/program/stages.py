@@ -307,7 +307,7 @@ class SweepProgram:
 
     def fits(self, decomposition: Decomposition) -> bool:
         """Whether no halo is wider than the thinnest block."""
-        thinnest = [int(n.min()) for n in decomposition.all_owned()]
+        thinnest = decomposition.thinnest()
         return all(wide <= n for halo in self.halo.values() for wide, n in zip(halo, thinnest, strict=False))
 
     def describe(self, owned: Offset = ()) -> Iterator[str]:

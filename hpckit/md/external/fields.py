@@ -47,15 +47,10 @@ class Wall:
     place: float | None = None
     group: ParticleGroup | None = None
 
-    def at(self, system: System) -> float:
-        """Where it is."""
-        ends = system.domains.lower if self.low else system.domains.upper
-        return float(ends[self.dim]) if self.place is None else self.place
-
     def add(self, system: System, measure: bool) -> int:
         """Add forces and energies of this rank; how many particles are behind it."""
         particles, tallies, slots = system.particles, system.forces.tallies, system.particles.slots
-        place, side, ids = self.at(system), 1.0 if self.low else -1.0, particles.ids
+        place, side, ids = _place_of(self, system), 1.0 if self.low else -1.0, particles.ids
         numbers = self.epsilon, self.sigma, self.cutoff
         if self.law == "lj93" and self.group is None:
             wall = self.dim, side, place, *numbers, measure
@@ -85,14 +80,18 @@ class Mirror:
 
     def reflect(self, system: System) -> None:
         """Turn those of this rank back that are behind it."""
-        particles, dim = system.particles, self.dim
-        place = float((system.domains.lower if self.low else system.domains.upper)[dim])
-        place = place if self.place is None else self.place
+        particles, dim, place = system.particles, self.dim, _place_of(self, system)
         here = system.device.xp.flatnonzero(slots_of(system, self.group))
         places = particles.positions[here, dim]
         behind = here[places < place if self.low else places > place]
         particles.positions[behind, dim] = place + (place - particles.positions[behind, dim])
         particles.velocities[behind, dim] *= -1.0
+
+
+def _place_of(plane: Wall | Mirror, system: System) -> float:
+    """Where a plane is: at its own place, or at its end of the box."""
+    ends = system.domains.lower if plane.low else system.domains.upper
+    return float(ends[plane.dim]) if plane.place is None else plane.place
 
 
 class Pushing(Protocol):

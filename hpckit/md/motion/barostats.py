@@ -127,9 +127,13 @@ class MTK(Barostat):
         super().__init__(pressure, period, dims, coupled)
         self.thermostat, self.correction, self.drag, self.bath = thermostat, correction, drag, bath
         self.chain, self.speeds = Chain(length, period, even=True, drag=drag), np.zeros(3)
-        held = thermostat or bath
-        self._thermal = 0.0 if held is None else -1.0  # 0: not known yet
-        self._first = self._before = 0.0 if held is None else held.temperature
+        self._thermal = 0.0 if self.holds is None else -1.0  # 0: not known yet
+        self._first = self._before = 0.0 if self.holds is None else self.holds.temperature
+
+    @property
+    def holds(self) -> NoseHoover | Langevin | None:
+        """What holds the temperature."""
+        return self.thermostat or self.bath
 
     def step(self, system: System, dt: float, measure: bool) -> None:
         """Collective: one step of dt; energies and virials are those at its end."""
@@ -163,8 +167,7 @@ class MTK(Barostat):
 
     def saved(self) -> dict[str, Any]:
         """Barostat and chains."""
-        held = self.thermostat or self.bath
-        holds = {} if held is None else held.saved()
+        holds = {} if self.holds is None else self.holds.saved()
         own = {"speeds": self.speeds.tolist(), "thermal": self._thermal, "chain": self.chain.saved()}
         return {**super().saved(), **own, "thermostat": holds}
 
@@ -173,10 +176,9 @@ class MTK(Barostat):
         super().restore(values)
         self.speeds, self._thermal = np.array(values["speeds"]), values["thermal"]
         self.chain.restore(values["chain"])
-        if self.bath is not None:
-            self.bath.restore(values["thermostat"])
+        if self.holds is not None:
+            self.holds.restore(values["thermostat"])
         if self.thermostat is not None:
-            self.thermostat.restore(values["thermostat"])
             self._before = self.thermostat.temperature
 
     @property
@@ -186,7 +188,7 @@ class MTK(Barostat):
 
     def _kt(self, system: System, now: Totals | None) -> float:
         """The thermal energy k T by which barostat and chain have their masses: the first one."""
-        if self.thermostat is not None or self.bath is not None:
+        if self.holds is not None:
             return system.units.boltzmann * self._first
         if not self._thermal and now is not None:
             self._thermal = float(now.motion[:3].sum()) / freedom(system)

@@ -43,7 +43,6 @@ class Baths:
             each.half(system, dt)
         for one in self.baths:
             if isinstance(one, Bussi):
-                one.number += 1
                 one.rescale(system, dt)
 
     def saved(self) -> dict[str, Any]:

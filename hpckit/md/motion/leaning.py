@@ -21,9 +21,8 @@ class FullMTK(MTK):
     """`MTK` with tilts that change too: six strain rates of an upper triangular cell, each by an equation of motion.
 
     tilts: which of xy, xz, yz change; shear stresses are held at 0. The others lean along with their edges. more: the
-    other arguments of `MTK`. The steps
-    come in the order of LAMMPS's `fix npt … tri`: with the same input both give the same digits. Raises `InputError`
-    for unknown tilts, and at the first step for one that leans where the box is open.
+    other arguments of `MTK`. The steps come in the order of LAMMPS's `fix npt … tri`: with the same input both give the
+    same digits. Raises `InputError` for unknown tilts, and at the first step for one that leans where the box is open.
     """
 
     def __init__(

@@ -109,7 +109,6 @@ class Bussi:
 
     def step(self, system: System, dt: float, measure: bool) -> None:
         """Collective: one step of dt; with `measure` energies and virials are those at its end."""
-        self.number += 1
         half_kick_and_drift(system, dt)
         system.update(measure)
         half_kick(system, dt)
@@ -117,6 +116,7 @@ class Bussi:
 
     def rescale(self, system: System, dt: float) -> None:
         """Collective: what it does to the velocities at the end of a step."""
+        self.number += 1
         kinetic = _kinetic(system, self.group)
         if kinetic > 0:
             scale(system, self.group, math.sqrt(self.share(kinetic, system, dt)))

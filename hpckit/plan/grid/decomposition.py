@@ -169,6 +169,10 @@ class Decomposition:
         coords = self.topology.all_coords()
         return np.stack([np.diff(self._starts(d))[coords[d]] for d in range(self.ndim)])
 
+    def thinnest(self) -> tuple[int, ...]:
+        """The fewest points that a rank owns in each dim."""
+        return tuple(self.all_owned().min(axis=1).tolist())
+
     def _starts(self, dim: int) -> npt.NDArray[np.int64]:
         starts = block_starts(self.shape[dim], self.topology.sizes[dim])
         starts[-1] += self.closing[dim]
