@@ -8,6 +8,7 @@ import io
 import itertools
 import json
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from made_waves import write_waves
 from mpi4py import MPI
 from test_report import refuse_external
 
+from hpckit.apps.weather.validate.report import picture
 from hpckit.report import build_report
 from hpckit.report.draw.animation import MOST_BYTES, animate
 from hpckit.report.draw.figures import read_fields
@@ -66,6 +68,17 @@ def box(tmp_path_factory):
     output = tmp_path_factory.mktemp("box") / "o"
     shape, times = (9, 11, 13), np.arange(0.0, 41.0, 10.0)
     return write_waves(output, "zyx", (900.0, 1100.0, 1300.0), shape, "yx", times, {**THETA, **winds}, values)
+
+
+def test_the_validation_suite_draws_a_section_of_a_box(box):
+    """A picture of a nested run, and no other words in its place."""
+    run = SimpleNamespace(directory=box.parent)
+    (box.parent / "cases").mkdir(exist_ok=True)
+    (box.parent / "cases" / "fields.h5").symlink_to(box)
+    drawn = picture(run, {"run": "fields.h5", "field": "theta", "title": "A warm cell"})
+    assert "A warm cell" in drawn
+    assert '<svg class="panel"' in drawn
+    assert "cannot be drawn" not in drawn
 
 
 def test_a_travelling_wave_has_the_slope_of_its_speed(wave):

@@ -14,7 +14,7 @@ from hpckit.report.extension import ReportSection
 from hpckit.report.field_file import FieldFile
 from hpckit.report.page import caption, escape, grid, table
 from hpckit.report.run_data import RunData
-from hpckit.report.sections.slices import read_slice
+from hpckit.report.sections.slices import read_slice, section_of
 from hpckit.report.style import SERIES, pyplot, to_svg
 from hpckit.report.units import few_ticks, number, signs
 
@@ -84,11 +84,12 @@ def curves(record: dict[str, Any]) -> str:
 
 
 def picture(run: RunData, record: dict[str, str]) -> str:
-    """The last frame of a field of a nested run; a line that says why where it cannot be read."""
+    """The last frame of a field of a nested run, cut if it has 3 dims; a line that says why where it cannot be read."""
     try:
         path = find_fields(run.directory / "cases" / record["run"])
         with FieldFile(path) as file:
-            field = read_slice(file, file.variables[record["field"]], [len(file.times) - 1], 300, {})
+            variable = file.variables[record["field"]]
+            field = read_slice(file, variable, [len(file.times) - 1], 300, section_of(variable))
     except Exception as problem:  # a picture less, and the page says so
         return caption(f"{record['title']}: cannot be drawn: {problem}")
     return f"<h3>{escape(record['title'])}</h3>{colorbar(field)}{grid(panels(field))}"

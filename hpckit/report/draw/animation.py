@@ -17,7 +17,7 @@ import numpy as np
 from hpckit.report.draw.maps import draw, extend_of, shape_of, shown_range
 from hpckit.report.field_file import FieldFile, FileField
 from hpckit.report.page import caption, escape, section
-from hpckit.report.sections.slices import Slices, cropped, drawn_as_lines, read_slice
+from hpckit.report.sections.slices import Slices, cropped, drawn_as_lines, read_slice, section_of
 from hpckit.report.style import pyplot
 from hpckit.report.units import length_scale, number, with_units
 
@@ -55,7 +55,7 @@ def animate(
     None for fewer than 3 times or frames, and for a field of one dim, of one value or with values that are not
     finite.
     """
-    cut = {1: place[1]} if len(variable.dims) == 3 else {}
+    cut = section_of(variable, place)
     budget = READ_BYTES // max(1, file.frame_bytes(variable))
     count = min(frames, len(file.times), max(3, budget))
     if count < 3 or len(variable.dims) < 2:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -116,13 +117,12 @@ def read_slices(
 ) -> list[Slices]:
     """Each variable of the file at up to `most_times` times with at most `most_points` points a dim.
 
-    Fields of 3 dims are cut across the second one, in the middle or at the cell `place`: a section with the first dim
-    upward, the vertical of an atmosphere. The field called `main` gets the vectors of the flow.
+    Fields of 3 dims are cut by `section_of`. The field called `main` gets the vectors of the flow.
     """
     frames = [int(frame) for frame in evenly(len(file.times), most_times)]
     made = []
     for variable in file.variables.values():
-        cut = {1: _index(variable, 1, place)} if len(variable.dims) == 3 else {}
+        cut = section_of(variable, place)
         made.append(read_slice(file, variable, frames, most_points, cut, variable.name == main))
     return made
 
@@ -263,8 +263,13 @@ def thin(values: Array, steps: list[int]) -> Array:
     return values
 
 
-def _index(variable: FileField, dim: int, place: tuple[int, ...] | None) -> int:
-    return min(place[dim], variable.shape[dim] - 1) if place else variable.shape[dim] // 2
+def section_of(variable: FileField, place: Sequence[int] | None = None) -> dict[int, int]:
+    """Where a field of 3 dims is cut, dim -> index: across the second dim, in the middle or at the cell `place`: a
+    section with the first dim upward, the vertical of an atmosphere. Nothing of a field of fewer dims.
+    """
+    if len(variable.dims) != 3:
+        return {}
+    return {1: min(place[1], variable.shape[1] - 1) if place else variable.shape[1] // 2}
 
 
 def _axes(variable: FileField, cut: dict[int, int]) -> list[tuple[str, int]]:
