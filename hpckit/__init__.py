@@ -61,6 +61,7 @@ NAMESPACES = {
 _HOMES = NAMESPACES | {
     "Checkpoints": "hpckit.run.checkpoints",
     "Decomposition": "hpckit.plan.grid.decomposition",
+    "FFT": "hpckit.tensors.fourier",
     "Field": "hpckit.grid.field",
     "FieldWriter": "hpckit.io.fields.writer",
     "HaloExchange": "hpckit.grid.exchange",
@@ -81,7 +82,11 @@ _HOMES = NAMESPACES | {
     "draw": "hpckit.plan.drawing",
     "empty_shared": "hpckit.comm.shared.symmetric",
     "find_gpu": "hpckit.comm.gpu",
+    "fit_potential": "hpckit.md.bridges.fit",
     "gather": "hpckit.collectives",
+    "gradient": "hpckit.adjoint.derived",
+    "jvp": "hpckit.adjoint.derived",
+    "model": "hpckit.adjoint.models",
     "price": "hpckit.plan.pricing",
     "print_root": "hpckit.comm.mesh",
     "prove": "hpckit.plan.proving",
@@ -89,6 +94,8 @@ _HOMES = NAMESPACES | {
     "reduce_scatter": "hpckit.collectives",
     "reduce_scatter_init": "hpckit.collectives",
     "scatter": "hpckit.collectives",
+    "vjp": "hpckit.adjoint.derived",
+    "vmap": "hpckit.adjoint.samples",
     "world": "hpckit.comm.mesh",
 }
 

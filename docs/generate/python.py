@@ -57,13 +57,14 @@ GROUPS = {
     "Meshes, fields, halo exchange": (
         "world Mesh Topology Decomposition Field HaloExchange print_root find_gpu empty_shared"
     ),
-    "Tensors": " ".join(f"tensors.{name}" for name in hpckit.tensors.__all__),
+    "Tensors": "FFT tensors.Tensor",
     "Boundary conditions": "bc.fixed bc.zero_gradient bc.mirror bc.antisymmetric",
     "Particles": "Swarm System",
     "Plans: make, prove, price, draw": "prove price draw " + " ".join(f"plan.{name}" for name in hpckit.plan.__all__),
     "Collectives": "all_reduce reduce reduce_scatter all_gather gather broadcast scatter all_to_all "
     + "all_reduce_init reduce_scatter_init all_gather_init broadcast_init all_to_all_init",
-    "Gradients": " ".join(f"adjoint.{name}" for name in hpckit.adjoint.__all__),
+    "Gradients": "model gradient vjp jvp vmap fit_potential "
+    + " ".join(f"adjoint.{name}" for name in hpckit.adjoint.__all__ if name not in hpckit.__all__),
     "Training": " ".join(f"training.{name}" for name in hpckit.training.__all__),
     "Files and checkpoints": "Run FieldWriter Checkpoints " + " ".join(f"io.{name}" for name in hpckit.io.__all__),
     "Watching": "Watch",

@@ -1,14 +1,14 @@
 """Models: steps and costs written as Python functions of fields, which know their derivatives.
 
-    @hp.adjoint.model(walls={"y": hp.bc.zero_gradient})
+    @hp.model(walls={"y": hp.bc.zero_gradient})
     def step(T, conductivity, dt=0.1):
         flux = lambda a, b: conductivity * (a - b)
         …
         return T + dt * change
 
     T = step(T, conductivity)                               # one compiled kernel, one exchange
-    _, pull = hp.adjoint.vjp(step, T, conductivity)         # pull(sensitivity) -> sensitivities of T and conductivity
-    value, (g, _) = hp.adjoint.gradient(cost)(T, data)      # of a cost, a number
+    _, pull = hp.vjp(step, T, conductivity)         # pull(sensitivity) -> sensitivities of T and conductivity
+    value, (g, _) = hp.gradient(cost)(T, data)      # of a cost, a number
 
 Arguments by position are traced: Fields, numbers that may differ from call to call, and `Network`s. Keywords are plain
 Python values known when the step is traced: a choice of a scheme, a constant.
@@ -358,9 +358,7 @@ def model(function: Callable | None = None, *, walls: Mapping[str, Any] | None =
 def require_model(given: Any, what: str) -> TracedModel:
     """`InputError` for what is no model."""
     if not isinstance(given, TracedModel):
-        raise InputError(
-            f"{what} is a {type(given).__name__}, not a model", do="write @hp.adjoint.model above its definition"
-        )
+        raise InputError(f"{what} is a {type(given).__name__}, not a model", do="write @hp.model above its definition")
     return given
 
 

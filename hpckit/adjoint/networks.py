@@ -2,11 +2,11 @@
 
     closure = hp.adjoint.Network(hp.nn.mlp([3, 16, 1], "gelu"))
 
-    @hp.adjoint.model
+    @hp.model
     def step(T, closure):
         return T + closure(T, T[0, +1] - T, T[0, -1] - T)
 
-    value, (by_T, by_weights) = hp.adjoint.gradient(cost)(T, closure)
+    value, (by_T, by_weights) = hp.gradient(cost)(T, closure)
 
 The features of a cell are a row of the layers' input, and what it gets depends on that row alone, to the bit. The
 sensitivity to the weights is a sum over all cells of all ranks, added up without rounding (`kernels.sums`): it has the

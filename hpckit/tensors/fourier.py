@@ -53,7 +53,7 @@ class FFT:
     of the values: float64, float32 (halved along the last dim, as rfftn), complex128 or complex64. Results are where
     the arrays are: in host memory, with the same bits on any number of ranks, or on a GPU.
 
-        fft = hp.tensors.FFT(mesh, shape)
+        fft = hp.FFT(mesh, shape)
         spectrum = fft.forward(field.interior)      # complex, this rank's part by fft.spectrum
         ky, kx = fft.frequencies((dy, dx))          # of this part, to broadcast against it
         field.interior[...] = fft.backward(spectrum)

@@ -57,14 +57,14 @@ def frames_of(energy, p, switch=None, offset=0.0, count=4):
 def test_known_parameters_are_found(switch, offset):
     wanted = np.array([2.0, 0.7, 4.0])
     frames = frames_of(yukawa, wanted, switch, offset)
-    found = hp.adjoint.fit_potential(yukawa, [1.0, 1.0, 1.0], frames, CUTOFF, switch=switch, offset=bool(offset))
+    found = hp.fit_potential(yukawa, [1.0, 1.0, 1.0], frames, CUTOFF, switch=switch, offset=bool(offset))
     np.testing.assert_allclose(found.parameters, wanted, rtol=1e-6)
     assert found.offset == pytest.approx(offset, abs=1e-7)
     assert found.force_error < 1e-8
     assert found.energy_error < 1e-8
     assert (found.errors < 1e-6).all()
     forces_only = [ReferenceFrame(f.positions, f.box, f.forces) for f in frames]
-    found = hp.adjoint.fit_potential(yukawa, [1.0, 1.0, 1.0], forces_only, CUTOFF, switch=switch)
+    found = hp.fit_potential(yukawa, [1.0, 1.0, 1.0], forces_only, CUTOFF, switch=switch)
     np.testing.assert_allclose(found.parameters, wanted, rtol=1e-5)
 
 
@@ -76,7 +76,7 @@ def test_errors_of_the_parameters_are_those_of_noise():
         noisy = [
             ReferenceFrame(f.positions, f.box, f.forces + 0.01 * rng.standard_normal(f.forces.shape)) for f in frames
         ]
-        found = hp.adjoint.fit_potential(yukawa, wanted, noisy, CUTOFF)
+        found = hp.fit_potential(yukawa, wanted, noisy, CUTOFF)
         off.append((found.parameters - wanted) / found.errors)
     assert found.force_error == pytest.approx(0.01, rel=0.15)
     # Chi squared of 300 draws, each beyond 4.5 of its standard deviations with odds of 1e-5.
@@ -125,12 +125,12 @@ def test_mistakes_are_told_together():
     good = ReferenceFrame(np.zeros((2, 3)), BOX, np.zeros((2, 3)))
     bad = ReferenceFrame(np.zeros((2, 3)), [3.0, 9.0, 9.0], np.zeros((3, 3)))
     with pytest.raises(InputError, match=r"(?s)frame 1: positions \(2, 3\).*frame 1: the box is"):
-        hp.adjoint.fit_potential(yukawa, [1.0, 1.0, 1.0], [good, bad], CUTOFF)
+        hp.fit_potential(yukawa, [1.0, 1.0, 1.0], [good, bad], CUTOFF)
     with pytest.raises(InputError, match=r"no frame; there is no parameter to fit; .* 0 < switch < cutoff is needed"):
-        hp.adjoint.fit_potential(yukawa, [], [], CUTOFF, switch=3.0)
+        hp.fit_potential(yukawa, [], [], CUTOFF, switch=3.0)
     with pytest.raises(BlowUpError, match="not finite"):
-        hp.adjoint.fit_potential(yukawa, [1.0, 1.0, 1.0], [good], CUTOFF)  # two particles at one place
+        hp.fit_potential(yukawa, [1.0, 1.0, 1.0], [good], CUTOFF)  # two particles at one place
     with pytest.raises(TypeError, match="does not depend on r2"):
-        hp.adjoint.fit_potential(lambda r2, p: p[0], [1.0], [good], CUTOFF)
+        hp.fit_potential(lambda r2, p: p[0], [1.0], [good], CUTOFF)
     with pytest.raises(TypeError, match=r"a parameter that was not given \(test_fit_potential.py, line"):
-        hp.adjoint.fit_potential(lambda r2, p: p[0] / r2 + p[1], [1.0], [good], CUTOFF)
+        hp.fit_potential(lambda r2, p: p[0] / r2 + p[1], [1.0], [good], CUTOFF)

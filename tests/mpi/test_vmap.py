@@ -48,7 +48,7 @@ def as_tuple(value):
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_all_samples_have_what_one_has(name):
     function, args = FUNCTIONS[name]
-    found = as_tuple(hp.adjoint.vmap(function)(*args))
+    found = as_tuple(hp.vmap(function)(*args))
     alone = zip(*(as_tuple(function(*each)) for each in zip(*args, strict=True)), strict=True)
     for got, wanted in zip(found, alone, strict=True):
         wanted = np.array(wanted)
@@ -58,14 +58,14 @@ def test_all_samples_have_what_one_has(name):
 
 
 def test_axes_of_samples_are_those_that_are_said():
-    found = hp.adjoint.vmap(lambda x, w, s: (w @ x) * s, in_axes=(1, None, None), out_axes=1)(X.T, W, 2.0)
+    found = hp.vmap(lambda x, w, s: (w @ x) * s, in_axes=(1, None, None), out_axes=1)(X.T, W, 2.0)
     np.testing.assert_allclose(found, 2 * W @ X.T, rtol=1e-13)
-    first, shared = hp.adjoint.vmap(lambda x: (x, V), out_axes=(-1, None))(X)
+    first, shared = hp.vmap(lambda x: (x, V), out_axes=(-1, None))(X)
     assert np.array_equal(first, X.T)
     assert shared is V
-    nested = hp.adjoint.vmap(hp.adjoint.vmap(lambda a: a.sum()))(A)
+    nested = hp.vmap(hp.vmap(lambda a: a.sum()))(A)
     np.testing.assert_allclose(nested, A.sum(axis=2), rtol=1e-13)
-    apart = hp.adjoint.vmap(hp.adjoint.vmap(lambda x, y: x - y, in_axes=(0, None)), in_axes=(None, 0), out_axes=1)
+    apart = hp.vmap(hp.vmap(lambda x, y: x - y, in_axes=(0, None)), in_axes=(None, 0), out_axes=1)
     assert np.array_equal(apart(X, Y), X[:, None] - Y)
 
 
@@ -81,14 +81,14 @@ REFUSED = {
 @pytest.mark.parametrize("what", REFUSED)
 def test_what_cannot_be_mapped_is_refused_with_what_to_write(what):
     with pytest.raises(InputError) as refused:
-        hp.adjoint.vmap(REFUSED[what])(X)
+        hp.vmap(REFUSED[what])(X)
     assert refused.value.do
 
 
 def test_numbers_of_samples_that_differ_are_refused():
     with pytest.raises(InputError, match=r"\(7, 5\), \(6, 5\)"):
-        hp.adjoint.vmap(lambda x, y: x + y)(X, Y[:6])
+        hp.vmap(lambda x, y: x + y)(X, Y[:6])
     with pytest.raises(InputError, match="no axis 2"):
-        hp.adjoint.vmap(lambda x: x, in_axes=2)(X)
+        hp.vmap(lambda x: x, in_axes=2)(X)
     with pytest.raises(InputError, match="out_axes has 3 axes"):
-        hp.adjoint.vmap(lambda x: (x, x), out_axes=(0, 0, 0))(X)
+        hp.vmap(lambda x: (x, x), out_axes=(0, 0, 0))(X)

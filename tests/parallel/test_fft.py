@@ -90,11 +90,11 @@ def test_layouts_that_do_not_fit_are_refused():
         fourier_plan(layout_of((8,), z=2))
     with hp.Mesh(hp.world(), z=1) as mesh:
         with pytest.raises(InputError, match="2 dims"):
-            hp.tensors.FFT(mesh, (8, 8))
+            hp.FFT(mesh, (8, 8))
         with pytest.raises(InputError, match="int64"):
-            hp.tensors.FFT(mesh, (8,), np.int64)
+            hp.FFT(mesh, (8,), np.int64)
         with pytest.raises(InputError, match="holds"):
-            hp.tensors.FFT(mesh, (8,)).forward(np.zeros(8, complex))
+            hp.FFT(mesh, (8,)).forward(np.zeros(8, complex))
 
 
 def test_the_verb_proves_and_counts(capsys):

@@ -27,7 +27,7 @@ for name, (shape, axes) in CASES.items():
         device = SimulatedGpu() if name in ("pencils", "bricks", "plane") and dtype != "float32" else None
         small = 1e-12 if dtype in ("float64", "complex128") else 2e-4
         with hp.Mesh(comm, **axes) as mesh:
-            fft = hp.tensors.FFT(mesh, shape, dtype)
+            fft = hp.FFT(mesh, shape, dtype)
             mine = np.ascontiguousarray(whole[fft.layout.slices(mesh.rank)])
             spectrum = fft.forward(mine)
             exact = (np.fft.rfftn if fft.real else np.fft.fftn)(whole.astype("c16" if dtype[0] == "c" else "f8"))
@@ -42,7 +42,7 @@ for name, (shape, axes) in CASES.items():
             np.testing.assert_array_equal(spectra[0], spectrum)
             np.testing.assert_array_equal(fft.backward(spectra)[0], back)
             np.testing.assert_allclose(fft.backward(spectra), three, rtol=0, atol=2 * small)
-            copied = hp.tensors.FFT(mesh, shape, dtype, hp.plan.Layout(shape, mesh.topology))
+            copied = hp.FFT(mesh, shape, dtype, hp.plan.Layout(shape, mesh.topology))
             np.testing.assert_array_equal(copied.forward(whole)[fft.spectrum.slices(mesh.rank)], spectrum)
             if device is not None:
                 there = fft.forward(device.to_device(mine))
@@ -80,7 +80,7 @@ with hp.Mesh(comm, y=0, x=0, periodic=("y", "x")) as mesh:
     field = hp.Field.zeros(mesh, hp.Decomposition(shape, mesh.topology, halo=1))
     y, x = field.coords(spacing)
     field.interior[...] = np.sin(3 * x) * np.cos(2 * y)
-    fft = hp.tensors.FFT(mesh, shape)
+    fft = hp.FFT(mesh, shape)
     ky, kx = (2 * np.pi * each for each in fft.frequencies(spacing))
     spectrum = fft.forward(field.interior)
     np.testing.assert_allclose(fft.backward(1j * kx * spectrum), 3 * np.cos(3 * x) * np.cos(2 * y), atol=1e-12)
