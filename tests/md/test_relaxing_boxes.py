@@ -61,6 +61,25 @@ def relaxed(folder, text):
     return system, measure(system)
 
 
+OVERLAPS = """units lj
+lattice fcc 0.8442
+region box block 0 3 0 3 0 3
+create_box 1 box
+create_atoms 1 box
+mass 1 1.0
+displace_atoms all random 0.8 0.8 0.8 87287
+pair_style lj/cut 2.5
+pair_coeff 1 1 1.0 1.0
+minimize 0 1e-2 700 20000
+"""
+
+
+def test_particles_that_overlap_go_apart(tmp_path):
+    """Energies of 1e11 at the start: each particle moves by a bounded length, and the others are not held up."""
+    system, found = relaxed(tmp_path, OVERLAPS)
+    assert -7.5 < found.potential / system.count < -5.5
+
+
 @needs_lammps
 @pytest.mark.parametrize(
     "how", ["tri 10000.0", *(pytest.param(each, marks=pytest.mark.nightly) for each in ("iso 0.0", "x 5.0 z 5.0"))]

@@ -63,20 +63,35 @@ class Fire:
                 self._step = max(self._step * SHRINK, 0.02 * dt)
             self._downhill, self._alpha = 0, ALPHA
             self._rest(system)
-        fastest = math.sqrt(max(speeds, 0.0))
-        now = self._step if fastest * self._step < self.longest else self.longest / fastest
-        now = min(self._step, max(now, 0.02 * dt))
-        half_kick_and_drift(system, now)
+        self._limit(system, speeds)
+        half_kick_and_drift(system, self._step)
         if self.box is None:
             system.update(measure)
             half_kick(system, self._step)
             return
-        self.box.kick(0.5 * now)
-        self.box.grow(system, now)
+        self.box.kick(0.5 * self._step)
+        self.box.limit(self.longest / self._step)
+        self.box.grow(system, self._step)
         system.update(measure or VIRIAL)
         half_kick(system, self._step)
         self.box.push(system)
         self.box.kick(0.5 * self._step)
+
+    def _limit(self, system: System, speeds: float) -> None:
+        """Shorten velocities and forces that would move a particle farther than `longest` in this step.
+
+        Each particle by itself: where two overlap, they go apart by `longest` a step, and the others move as ever.
+        """
+        h, particles, slots, xp = self._step, system.particles, system.particles.slots, system.device.xp
+        lightest = 1.0 / float(system.masses.min())
+        kick = math.sqrt(3.0) * system.units.acceleration * lightest * self.largest_force
+        if (math.sqrt(max(speeds, 0.0)) + 0.5 * h * kick) * h < self.longest:
+            return  # nobody can: most steps end here
+        velocities, forces = particles.velocities[:slots, :3], particles.forces[:slots, :3]
+        pushes = 0.5 * h * system.inverse_masses[:slots, None] * forces
+        for each, moves in ((velocities, velocities), (forces, pushes)):
+            far = h * xp.sqrt((moves * moves).sum(axis=1)) / (0.5 * self.longest)
+            each /= xp.maximum(far, 1.0)[:, None]
 
     def _rest(self, system: System) -> None:
         """Bring all to rest."""

@@ -70,6 +70,11 @@ class Relaxation(Barostat):
         """Change the rates by the forces."""
         self.rates = self.rates + dt * self._per_force * self._forces
 
+    def limit(self, fastest: float) -> None:
+        """Slow the rates down until no neighbors part faster than `fastest`."""
+        speed = self._length / math.sqrt(self.count) * float(np.abs(self.rates).max())
+        self.rates = self.rates * min(1.0, fastest / speed) if speed > 0 else self.rates
+
     def grow(self, system: System, dt: float) -> None:
         """Strain the cell, and take the particles along. Raises `BlowUpError` for a large strain in a step."""
         strain = dt * self.rates
