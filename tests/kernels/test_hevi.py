@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hpckit.kernels.compile.jit import jit
-from hpckit.kernels.euler.box.constants import FIELDS, RHO_W
+from hpckit.kernels.euler.box.constants import FIELDS, RHO, RHO_U, RHO_V, RHO_W
 from hpckit.kernels.euler.constants import C0, GAMMA
 from hpckit.kernels.euler.hevi import dispatch, reference
 from hpckit.kernels.euler.hevi.constants import HALO, LEVELS, NO_WATER, WORKS, LargeStage, Substep, upwind_weights
@@ -89,6 +89,29 @@ def test_a_stage_is_the_reference(weno, wet, order):
         greatest = np.abs(values).max()
         np.testing.assert_allclose(actual[name], values, rtol=0, atol=1e-12 * greatest, err_msg=name)
         assert greatest > 0
+
+
+def blowing(rho: np.ndarray, winds: np.ndarray) -> np.ndarray:
+    """A state of some density (with that of the base state) whose winds are the same everywhere; as `air`."""
+    state = air(2)
+    state[RHO_U] = 0.5 * (np.roll(rho, 1, 2) + rho) * winds[0]
+    state[RHO_V] = 0.5 * (np.roll(rho, 1, 1) + rho) * winds[1]
+    return state
+
+
+@pytest.mark.parametrize("kernels", [reference, dispatch])
+def test_the_coriolis_force_leaves_the_wind_of_the_base_state_alone_in_air_of_any_density(kernels):
+    column, levels, wind = tables(SHAPE[0])
+    state = blowing(air(2)[RHO] + column[0][:, None, None], wind[:, :, None, None])
+    work, pressure = np.ones((WORKS, *state.shape[1:])), np.zeros((SHAPE[0], SHAPE[1] + 2, SHAPE[2] + 2))
+    found = []
+    for coriolis in (0.0, 1e-3):
+        found.append(np.zeros_like(state))
+        stage = STAGE._replace(coriolis=coriolis, wet=False)
+        rest = (levels, work, wind, upwind_weights(5), stage, found[-1], state, pressure)
+        kernels.linearize(state, NO_WATER, column, *rest)
+    assert np.abs(found[0][RHO_U : RHO_V + 1]).max() > 1e-2
+    np.testing.assert_allclose(found[1], found[0], rtol=0, atol=1e-16 * np.abs(found[0]).max() + 1e-17)
 
 
 @jit

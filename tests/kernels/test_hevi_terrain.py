@@ -16,7 +16,7 @@ from hpckit.kernels.euler.hevi.terrain.constants import J_U, J_V, METRICS, PER_W
 from hpckit.kernels.euler.hevi.terrain.stress import dispatch as stress
 from hpckit.kernels.euler.hevi.terrain.stress import reference as stress_reference
 from hpckit.kernels.euler.hevi.terrain.stress.constants import ROWS
-from tests.kernels.test_hevi import DX, DY, INNER, SHAPE, STAGE, air, fluxes, tables
+from tests.kernels.test_hevi import DX, DY, INNER, SHAPE, STAGE, air, blowing, fluxes, tables
 
 
 def ground_of(rough: bool) -> Ground:
@@ -92,6 +92,19 @@ def test_flat_ground_is_the_flat_box(wet):
     expected, actual = stage_of(flat, None, water_of(wet)), stage_of(dispatch, ground_of(False), water_of(wet))
     for name, values in expected.items():
         np.testing.assert_allclose(actual[name], values, rtol=0, atol=1e-12 * np.abs(values).max(), err_msg=name)
+
+
+@pytest.mark.parametrize("kernels", [reference, dispatch])
+def test_the_coriolis_force_leaves_the_wind_of_the_base_state_alone_over_terrain(kernels):
+    ground, (column, levels, _) = ground_of(True), tables(SHAPE[0])
+    state = blowing(air(2)[0] + ground.base[0], ground.wind)
+    work, water, found = np.ones((WORKS, *state.shape[1:])), water_of(True), []
+    kernels.prepare(state, water, ground, levels, work)
+    for coriolis in (0.0, 1e-3):
+        found.append(np.zeros_like(state))
+        stage = STAGE._replace(coriolis=coriolis)
+        kernels.tendencies(state, work, ground, column, levels, upwind_weights(5), stage, found[-1])
+    np.testing.assert_allclose(found[1], found[0], rtol=0, atol=1e-15 * np.abs(found[0]).max())
 
 
 def mixed(form, ground: Ground | None, cross: float = 1.0) -> dict[str, np.ndarray]:

@@ -167,6 +167,20 @@ def _warm(state, work, column, levels, wind, weights, numbers, slow):
         slow[4, k, j, i] = -(x * numbers[0] + y * numbers[1] + (high - low) * levels[PER_CELL, k])
 
 
+@inlined
+def beside_x(rho, k, j, i):
+    """Eight times the mean of rho' at the four faces of v around a face of u."""
+    near = (rho[k, j - 1, i - 1] + rho[k, j - 1, i]) + (rho[k, j + 1, i - 1] + rho[k, j + 1, i])
+    return near + 2.0 * (rho[k, j, i - 1] + rho[k, j, i])
+
+
+@inlined
+def beside_y(rho, k, j, i):
+    """Eight times the mean of rho' at the four faces of u around a face of v."""
+    near = (rho[k, j - 1, i - 1] + rho[k, j, i - 1]) + (rho[k, j - 1, i + 1] + rho[k, j, i + 1])
+    return near + 2.0 * (rho[k, j - 1, i] + rho[k, j, i])
+
+
 def _along_x(state, work, column, levels, wind, weights, numbers, slow):
     """Rho u."""
     i, j, k = cuda.grid(1) + HALO, cuda.blockIdx.y + HALO, cuda.blockIdx.z
@@ -183,7 +197,7 @@ def _along_x(state, work, column, levels, wind, weights, numbers, slow):
         low = upward(0.5 * (w[k, j, i - 1] + w[k, j, i]), speed, weights, k, j, i) if k > 0 else 0.0
         force = 0.5 * (dry[k, j, i - 1] + dry[k, j, i]) * ((p[k, j, i] - p[k, j, i - 1]) * numbers[0])
         around = 0.25 * ((v[k, j, i - 1] + v[k, j, i]) + (v[k, j + 1, i - 1] + v[k, j + 1, i]))
-        turn = numbers[2] * (around - column[0, k] * wind[1, k])
+        turn = numbers[2] * (around - (column[0, k] + 0.125 * beside_x(state[0], k, j, i)) * wind[1, k])
         slow[1, k, j, i] = turn - (x * numbers[0] + y * numbers[1] + (high - low) * levels[PER_CELL, k]) - force
 
 
@@ -203,7 +217,7 @@ def _along_y(state, work, column, levels, wind, weights, numbers, slow):
         low = upward(0.5 * (w[k, j - 1, i] + w[k, j, i]), speed, weights, k, j, i) if k > 0 else 0.0
         force = 0.5 * (dry[k, j - 1, i] + dry[k, j, i]) * ((p[k, j, i] - p[k, j - 1, i]) * numbers[1])
         around = 0.25 * ((u[k, j - 1, i] + u[k, j, i]) + (u[k, j - 1, i + 1] + u[k, j, i + 1]))
-        turn = -numbers[2] * (around - column[0, k] * wind[0, k])
+        turn = -numbers[2] * (around - (column[0, k] + 0.125 * beside_y(state[0], k, j, i)) * wind[0, k])
         slow[2, k, j, i] = turn - (x * numbers[0] + y * numbers[1] + (high - low) * levels[PER_CELL, k]) - force
 
 

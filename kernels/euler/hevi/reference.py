@@ -97,8 +97,9 @@ def tendencies(
 ) -> None:
     """What substeps leave of the tendencies at the owned cells; of rho u and rho v at the face beyond the last, too.
 
-    wind: u and v of the base state, against which the Coriolis force acts, float64[2, nz]. weights:
-    `constants.upwind_weights`. slow: float64[5, …] as the state; substeps leave nothing of rho': its row is not used.
+    wind: u and v of the base state, float64[2, nz]: the Coriolis force acts on what the wind has beyond them, for the
+    pressure gradient that balances them accelerates all air alike. weights: `constants.upwind_weights`. slow:
+    float64[5, …] as the state; substeps leave nothing of rho': its row is not used.
     """
     momenta, speeds = state[RHO_U : RHO_W + 1], work[U : W + 1]
     u, v, w = momenta
@@ -123,11 +124,10 @@ def tendencies(
     new[RHO_V] -= _divergence(speeds[1], low_y(u), None, low_y(w_lid), weights, stage, per_cell)
     new[RHO_V] -= low_y(dry) * (pressure - np.roll(pressure, 1, 1)) / stage.dy
     if stage.coriolis:
-        calm_u, calm_v = (column[0] * wind)[:, :, None, None]
-        around = 0.25 * ((np.roll(v, 1, 2) + v) + (np.roll(np.roll(v, -1, 1), 1, 2) + np.roll(v, -1, 1)))
-        new[RHO_U] += stage.coriolis * (around - calm_v)
-        around = 0.25 * ((np.roll(u, 1, 1) + u) + (np.roll(_up(u), 1, 1) + _up(u)))
-        new[RHO_V] -= stage.coriolis * (around - calm_u)
+        rho = state[RHO] + column[0][:, None, None]
+        more_u, more_v = u - low_x(rho) * wind[0][:, None, None], v - low_y(rho) * wind[1][:, None, None]
+        new[RHO_U] += stage.coriolis * low_x(0.5 * (more_v + np.roll(more_v, -1, 1)))
+        new[RHO_V] -= stage.coriolis * low_y(0.5 * (more_u + _up(more_u)))
 
     # at the faces between levels; those of ground and lid stay 0
     flux_x, flux_y = at_faces(u, levels)[:-1], at_faces(v, levels)[:-1]

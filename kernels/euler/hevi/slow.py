@@ -308,15 +308,21 @@ def _rows(
             (per_dx, per_dy, per_cell, per_dy), follows, follows_up, wet,
         )  # fmt: skip
         if stage.coriolis != 0.0 and j >= HALO:
-            calm_u, calm_v = column[0, k] * wind[0, k], column[0, k] * wind[1, k]
+            # On what the wind has beyond that of the base state, at the same faces.
+            base, calm_u, calm_v = column[0, k], wind[0, k], wind[1, k]
+            low_rho, rho, high_rho = u8(at - wide - 1), u8(at - 1), u8(north - 1)
             if j < tall - HALO:
                 a, b, out = u8(2 * cells + at - 1), u8(2 * cells + north - 1), u8(cells + at)
                 for i in range(u8(n + 1)):
                     e = i + u8(1)
                     around = 0.25 * ((state[a + i] + state[a + e]) + (state[b + i] + state[b + e]))
-                    slow[out + i] += stage.coriolis * (around - calm_v)
+                    more = (state[low_rho + i] + state[low_rho + e]) + (state[high_rho + i] + state[high_rho + e])
+                    more += 2.0 * (state[rho + i] + state[rho + e])
+                    slow[out + i] += stage.coriolis * (around - (base + 0.125 * more) * calm_v)
             a, b, out = u8(cells + at - wide), u8(cells + at), u8(2 * cells + at)
             for i in range(u8(n)):
-                e = i + u8(1)
+                e, f = i + u8(1), i + u8(2)
                 around = 0.25 * ((state[a + i] + state[b + i]) + (state[a + e] + state[b + e]))
-                slow[out + i] -= stage.coriolis * (around - calm_u)
+                more = (state[low_rho + i] + state[rho + i]) + (state[low_rho + f] + state[rho + f])
+                more += 2.0 * (state[low_rho + e] + state[rho + e])
+                slow[out + i] -= stage.coriolis * (around - (base + 0.125 * more) * calm_u)

@@ -124,20 +124,22 @@ def _rise(state, base, metric, levels, work):
 def _turn(state, base, wind, coriolis, slow):
     """The Coriolis force on what the base state's wind leaves of the momenta."""
     i, j, k = cuda.grid(1) + HALO, cuda.blockIdx.y + HALO, cuda.blockIdx.z
-    rho = base[0]
+    rho, more = base[0], state[0]
     if i <= state.shape[3] - HALO and j < state.shape[2] - HALO:
         turn = 0.0
         for north in range(2):
             for west in range(2):
                 y, x = j + north, i - 1 + west
-                turn += state[2, k, y, x] - 0.5 * (rho[k, y - 1, x] + rho[k, y, x]) * wind[1, k, y, x]
+                here = (rho[k, y - 1, x] + more[k, y - 1, x]) + (rho[k, y, x] + more[k, y, x])
+                turn += state[2, k, y, x] - 0.5 * here * wind[1, k, y, x]
         slow[1, k, j, i] += coriolis * (0.25 * turn)
     if i < state.shape[3] - HALO and j <= state.shape[2] - HALO:
         turn = 0.0
         for east in range(2):
             for south in range(2):
                 y, x = j - 1 + south, i + east
-                turn += state[1, k, y, x] - 0.5 * (rho[k, y, x - 1] + rho[k, y, x]) * wind[0, k, y, x]
+                here = (rho[k, y, x - 1] + more[k, y, x - 1]) + (rho[k, y, x] + more[k, y, x])
+                turn += state[1, k, y, x] - 0.5 * here * wind[0, k, y, x]
         slow[2, k, j, i] -= coriolis * (0.25 * turn)
 
 

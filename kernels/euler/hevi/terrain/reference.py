@@ -99,8 +99,9 @@ def tendencies(
     plain = LargeStage(stage.dx, stage.dy, 0.0, False)
     flat.tendencies(state, work[:FLAT_WORKS], column, levels, calm, weights, plain, slow)
     if stage.coriolis:
-        u = state[RHO_U] - 0.5 * (np.roll(base[0], 1, 2) + base[0]) * wind[0]
-        v = state[RHO_V] - 0.5 * (np.roll(base[0], 1, 1) + base[0]) * wind[1]
+        rho = state[RHO] + base[0]
+        u = state[RHO_U] - 0.5 * (np.roll(rho, 1, 2) + rho) * wind[0]
+        v = state[RHO_V] - 0.5 * (np.roll(rho, 1, 1) + rho) * wind[1]
         turn_u = 0.25 * ((np.roll(v, 1, 2) + v) + np.roll(np.roll(v, 1, 2) + v, -1, 1))
         turn_v = 0.25 * ((np.roll(u, 1, 1) + u) + np.roll(np.roll(u, 1, 1) + u, -1, 2))
         slow[RHO_U, :, OWNED, BEYOND] += stage.coriolis * turn_u[:, OWNED, BEYOND]

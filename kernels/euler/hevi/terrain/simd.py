@@ -23,6 +23,7 @@ from hpckit.kernels.euler.hevi.rows import (
     tiles,
 )
 from hpckit.kernels.euler.hevi.terrain.constants import FACES_KEPT
+from hpckit.kernels.euler.hevi.terrain.coriolis import add_coriolis
 from hpckit.kernels.euler.hevi.turns import whole
 from hpckit.kernels.euler.numerics import outside, power
 
@@ -125,54 +126,9 @@ def tendencies(state, work, ground, column, levels, weights, stage, slow):
     plain = LargeStage(stage.dx, stage.dy, 0.0, False)
     flat.tendencies(state, work[:FLAT_WORKS], column, levels, calm, weights, plain, slow)
     if stage.coriolis:
-        _turn(state, ground, stage.coriolis, slow)
+        add_coriolis(state, ground.base[0], ground.wind, stage.coriolis, slow)
     _sloped(ground.metric, levels, slow)
     _forces(state[0], work, ground, levels, stage, slow)
-
-
-@jit(borrowed=True)
-def _turn(state, ground, coriolis, slow):
-    """The Coriolis force on what the base state's wind leaves of the momenta."""
-    base, wind = ground.base[0], ground.wind
-    nz, tall, wide = state.shape[1:]
-    lo, hi = HALO, wide - HALO
-    for k in range(nz):
-        for j in range(HALO, tall - HALO + 1):
-            if j < tall - HALO:
-                _turned(
-                    state[2, k, j, lo - 1 : hi + 1], state[2, k, j + 1, lo - 1 : hi + 1],
-                    base[k, j - 1, lo - 1 : hi + 1], base[k, j, lo - 1 : hi + 1], base[k, j + 1, lo - 1 : hi + 1],
-                    wind[1, k, j, lo - 1 : hi + 1], wind[1, k, j + 1, lo - 1 : hi + 1], coriolis,
-                    slow[1, k, j, lo : hi + 1],
-                )  # fmt: skip
-            _turned_back(
-                state[1, k, j - 1, lo : hi + 1], state[1, k, j, lo : hi + 1], base[k, j - 1, lo - 1 : hi + 1],
-                base[k, j, lo - 1 : hi + 1], wind[0, k, j - 1, lo : hi + 1], wind[0, k, j, lo : hi + 1], coriolis,
-                slow[2, k, j, lo:hi],
-            )  # fmt: skip
-
-
-@jit(noalias=True, borrowed=True)
-def _turned(v, v_north, base_south, base, base_north, wind, wind_north, coriolis, out):
-    for i in range(u8(len(out))):
-        e = i + u8(1)
-        west = v[i] - 0.5 * (base_south[i] + base[i]) * wind[i]
-        east = v[e] - 0.5 * (base_south[e] + base[e]) * wind[e]
-        north_west = v_north[i] - 0.5 * (base[i] + base_north[i]) * wind_north[i]
-        north_east = v_north[e] - 0.5 * (base[e] + base_north[e]) * wind_north[e]
-        out[i] += coriolis * (0.25 * ((west + east) + (north_west + north_east)))
-
-
-@jit(noalias=True, borrowed=True)
-def _turned_back(u_south, u, base_south, base, wind_south, wind, coriolis, out):
-    """Bases start a cell before the faces of u."""
-    for i in range(u8(len(out))):
-        e, f = i + u8(1), i + u8(2)
-        south_west = u_south[i] - 0.5 * (base_south[i] + base_south[e]) * wind_south[i]
-        west = u[i] - 0.5 * (base[i] + base[e]) * wind[i]
-        south_east = u_south[e] - 0.5 * (base_south[e] + base_south[f]) * wind_south[e]
-        east = u[e] - 0.5 * (base[e] + base[f]) * wind[e]
-        out[i] -= coriolis * (0.25 * ((south_west + west) + (south_east + east)))
 
 
 @jit(borrowed=True)
