@@ -228,9 +228,9 @@ def _rows(dtype: np.dtype, variable: bool, streams: bool, asks: bool, three: boo
         while begin < last:
             end = min(begin + burst, last)
             for r in range(count):
-                for x in range(begin, end, line):
+                for at in range(begin, end, line):
                     if asks:
-                        prefetch_second(asked, a + r * apart + x)
+                        prefetch_second(asked, a + r * apart + at)
             if three:
                 for x in range(begin, end, n):
                     east, south = load(field, p + x + n), load(field, p - length + x)
