@@ -255,13 +255,13 @@ def _rows(dtype: np.dtype, variable: bool, streams: bool, asks: bool, three: boo
             else:
                 for start in range(begin, end, line):
                     for k in range(line // n):
-                        x = start + k * n
-                        east, south = load(field, p + x + n), load(field, p - length + x)
-                        north = load(field, p + length + x)
+                        c = start + k * n
+                        east, south = load(field, p + c + n), load(field, p - length + c)
+                        north = load(field, p + length + c)
                         value = beside(
-                            west, here, east, south, north, field, coefficient, factor, below + x, above + x, q + x
+                            west, here, east, south, north, field, coefficient, factor, below + c, above + c, q + c
                         )
-                        put(out, o + x, value)
+                        put(out, o + c, value)
                         west, here = here, east
             begin = end
 
