@@ -71,7 +71,7 @@ def interaction_of(config: Config, types: int) -> Potential:
     if given.kind == "eam":
         return _embedded(config, types)
     if given.kind == "stillinger_weber":
-        return _silicon(config, types)
+        return StillingerWeber(read_sw(_file_of_elements(config, types), given.elements), types)
     if given.kind == "tersoff":
         return TersoffBonds(read_tersoff(_file_of_elements(config, types), given.elements))
     if given.kind == "snap":
@@ -122,7 +122,8 @@ def reaches(config: Config) -> list[float]:
     if given.kind == "eam":
         return [_eam_file(config).cutoff]
     if given.kind == "stillinger_weber":
-        return [_silicon(config, len(given.elements)).cutoff]
+        silicon = read_sw(_file_of_elements(config, len(given.elements)), given.elements)
+        return [StillingerWeber(silicon, len(given.elements)).cutoff]
     if given.kind == "tersoff":
         return [read_tersoff(_file_of_elements(config, len(given.elements)), given.elements).cutoff]
     if given.kind == "snap":
@@ -169,11 +170,6 @@ def masses_of(config: Config) -> np.ndarray:
 def _eam_file(config: Config) -> EamFile:
     assert config.interaction.file is not None  # the settings guarantee it
     return read_eam(config.interaction.file)
-
-
-def _silicon(config: Config, types: int) -> StillingerWeber:
-    file = _file_of_elements(config, types)
-    return StillingerWeber(read_sw(file, config.interaction.elements[0]), types)
 
 
 def _spheres(config: Config) -> Spheres:

@@ -206,6 +206,7 @@ class NearForces(Forces):
     """Forces in two stages: the first notes the neighbors within the cutoff, and the second takes only these."""
 
     stages = 2
+    near_each, counts_each = 0, 1  # room of each slot in `near`, beside its list, and in `counts`
 
     def __init__(
         self, types: int, one_cutoff: bool, precision: str, exact: bool, isa: str | None, device: Device
@@ -219,7 +220,8 @@ class NearForces(Forces):
         assert lists is not None
         if self.device.is_gpu:
             return
-        if len(self.counts) < neighbors.slots:
-            self.counts = self.device.zeros((particles.capacity,), np.int32)
-        if len(self.near) < len(lists.entries):
-            self.near = self.device.zeros((len(lists.entries),), np.int32)
+        if len(self.counts) < self.counts_each * neighbors.slots:
+            self.counts = self.device.zeros((self.counts_each * particles.capacity,), np.int32)
+        room = len(lists.entries) + self.near_each * neighbors.slots
+        if len(self.near) < room:
+            self.near = self.device.zeros((room,), np.int32)

@@ -149,7 +149,7 @@ BINARY = {
     "fmul": (operator.mul, operator.imul),
     "fdiv": (operator.truediv, operator.itruediv),
 }
-COMPARISONS = {operator.lt: "<", operator.gt: ">", operator.le: "<=", operator.ge: ">="}
+COMPARISONS = {operator.lt: "<", operator.gt: ">", operator.le: "<=", operator.ge: ">=", operator.eq: "=="}
 
 
 def _register_binary(function: Callable, result: Callable, lower: Callable) -> None:

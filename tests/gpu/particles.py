@@ -212,30 +212,43 @@ def embedded(device: Device, dtype: np.dtype) -> Pairs:
 
 
 def silicon(device: Device, dtype: np.dtype) -> Pairs:
-    """Stillinger and Weber's potential: moments of bonds, then forces, energies and virials."""
+    """Stillinger and Weber's potential, of one kind and of two: moments of bonds, then forces, energies and virials."""
+    found: Pairs = {}
+    for kinds in (1, 2):
+        found |= {f"{what}, {kinds} kinds": pair for what, pair in _tetrahedra(device, kinds).items()}
+    return found
+
+
+def _tetrahedra(device: Device, kinds: int) -> Pairs:
     from hpckit.kernels.particles.many_body.stillinger_weber import cuda
 
     own, others = size(device, (700, 300), (30, 12))
-    case, given = Sorted(device, own, others), sw_reference.Silicon(21.0, -0.3, 4.0, 5.0, 4.0, 0.5, 1.0, 1.8, 1.2, 1.8)
+    case, rng = Sorted(device, own, others, kinds), np.random.default_rng(5)
+    apart = 0.03 * (np.arange(kinds) + np.arange(kinds)[:, None])[..., None]
+    pairs = np.array([4.0, 5.0, 4.0, 0.5, 1.0, 1.8, 1.2, 1.8, 60.0, 30.0]) * (1 - apart)
+    triples = rng.uniform(19, 21, (kinds, kinds, kinds, 3))
+    given = sw_reference.Tetrahedra(pairs, triples + triples.swapaxes(1, 2), None)
     first, second = case.pairs()
     moments = sw_reference.moments_of_pairs(case.host, first, second, given)
     found = device.zeros(moments.shape)
-    lists, form = cells_reference.Lists(case.entries, case.lengths, None, None, []), Form("cuda")
-    cuda.run_moments(
-        cuda.moment_kernel(form), case.records, own, lists, given, [found[k].reshape(-1) for k in range(3)]
-    )
-    pairs: Pairs = {"moments": (found[:, :own], moments[:, :own])}
-    rng = np.random.default_rng(5)
-    moments[:, own:] = rng.normal(size=(3, others, 4))  # as their owners would have computed them
+    lists, form = cells_reference.Lists(case.entries, case.lengths, None, None, []), Form("cuda", types=kinds)
+    there = given._replace(pairs=device.to_device(given.pairs), triples=device.to_device(given.triples))
+
+    def flat(values: np.ndarray) -> list:
+        return [part.reshape(-1) for part in values.reshape(3, kinds, *values.shape[1:])]
+
+    cuda.run_moments(cuda.moment_kernel(form), case.records, own, lists, there, flat(found))
+    pairs_of: Pairs = {"moments": (found[:, :own], moments[:, :own])}
+    moments[:, own:] = rng.normal(size=(3 * kinds, others, 4))  # as their owners would have computed them
     expected = sw_reference.forces_of_pairs(case.host, first, second, given, moments)
-    parts = [device.to_device(np.ascontiguousarray(part.ravel())) for part in moments]
+    parts = [device.to_device(np.ascontiguousarray(part)) for part in flat(moments)]
     for measure in (False, True):
         out, tallies = device.zeros((own, 4)), device.zeros((own, 8))
-        kernel = cuda.force_kernel(Form("cuda", measure=measure), given.p, given.q)
-        cuda.run_forces(kernel, case.records, own, lists, given, parts, out, tallies)
-        pairs[f"forces, measure {measure}"] = out, expected[0][:own]
-    pairs["tallies"] = tallies, expected[1][:own]
-    return pairs
+        kernel = cuda.force_kernel(Form("cuda", types=kinds, measure=measure), None)
+        cuda.run_forces(kernel, case.records, own, lists, there, parts, out, tallies)
+        pairs_of[f"forces, measure {measure}"] = out, expected[0][:own]
+    pairs_of["tallies"] = tallies, expected[1][:own]
+    return pairs_of
 
 
 def carbide(device: Device, dtype: np.dtype) -> Pairs:

@@ -12,21 +12,43 @@ from test_particle_kernels import clustered, listed, scattered
 from hpckit.comm.device import HOST
 from hpckit.kernels.compile import vectors
 from hpckit.kernels.particles.cells import reference as cells_reference
-from hpckit.kernels.particles.many_body.stillinger_weber import reference
-from hpckit.kernels.particles.many_body.stillinger_weber.simd import force_kernel, moment_kernel
+from hpckit.kernels.particles.many_body.stillinger_weber import dispatch, reference
 from hpckit.kernels.particles.pair.potential import Form
+from hpckit.kernels.particles.records import reference as records_reference
 
 slow = pytest.mark.nightly
 EXTENT = (9.0, 11.0, 13.0)
-GIVEN = reference.Silicon(21.0, -0.3, 4.0, 5.0, 4.0, 0.0, 1.0, 1.8, 1.2, 1.8)
-OTHER = GIVEN._replace(p=4.5, q=1.5, cutoff=1.78, cosine=0.1)
+
+
+def tetrahedra(kinds, powers=(4.0, 0.0), nearer=1.0, cosine=-0.3, of_pairs=False):
+    """Parameters of that many kinds, all different, of about the same size; nearer: cutoffs over reaches. of_pairs:
+    powers are of each pair.
+    """
+    rng = np.random.default_rng(3)
+    shares = rng.uniform(0.97, 1.0, (kinds, kinds, 10))
+    if not of_pairs:
+        shares[..., 2:4] = 1.0
+    pairs = [4.0, 5.0, *powers, 1.0, 1.8, 1.2, 0.0, 0.0, 0.0] * np.minimum(shares, shares.swapaxes(0, 1))
+    pairs[..., 7] = nearer * pairs[..., 5]
+    shares = rng.uniform(0.9, 1.0, (kinds, kinds, kinds, 2))
+    strength, c = np.moveaxis([21.0, cosine] * np.minimum(shares, shares.swapaxes(1, 2)), -1, 0)
+    triples = np.stack([strength, strength * c, strength * c * c], axis=-1)
+    pairs[..., 9] = np.einsum("ijj->ij", strength * (1 - c) ** 2)
+    pairs[..., 8] = pairs[..., 9] + pairs[..., 9].T
+    return reference.Tetrahedra(pairs, triples, None if of_pairs else powers)
+
+
+GIVEN, OTHER = tetrahedra(1), tetrahedra(1, (4.5, 1.5), 0.99, 0.1)
+TWO, THREE = tetrahedra(2), tetrahedra(3, (4.5, 1.5), of_pairs=True)
 FORMS = [
-    pytest.param(Form(isa, measure=measure, exact=exact), given, marks=[] if daily else slow)
+    pytest.param(Form(isa, types=given.kinds, measure=measure, exact=exact), given, marks=[] if daily else slow)
     for isa in vectors.available()
     for measure, exact, given, daily in (
         (True, True, GIVEN, isa == vectors.available()[0]),
         (False, False, GIVEN, False),
-        (True, False, OTHER, len(vectors.available()) == 1),
+        (True, False, OTHER, False),
+        (True, True, TWO, False),
+        (True, False, THREE, isa == vectors.available()[0]),
     )
 ]
 
@@ -42,23 +64,26 @@ def energy(positions, given=GIVEN):
 
 
 def test_the_energy_is_the_sum_over_pairs_and_triplets():
-    positions, total = scattered(40, (4, 4, 4)), 0.0
+    positions, total = scattered(40, (4, 4, 4), 3), 0.0
+    kinds = records_reference.types_of(positions)
     for i in range(40):
         near = []
         for j in range(40):
+            b, c, p, q, sigma, reach, width, cutoff, *_ = THREE.pairs[kinds[i], kinds[j]]
             d = positions[j, :3] - positions[i, :3]
             r = math.sqrt(d @ d)
-            if i != j and r < GIVEN.cutoff:
-                near.append((d / r, math.exp(GIVEN.width / (r - GIVEN.reach))))
-                total += 0.5 * (GIVEN.b * r**-GIVEN.p - GIVEN.c) * math.exp(GIVEN.sigma / (r - GIVEN.reach))
-        for (u, g), (v, h) in itertools.combinations(near, 2):
-            total += GIVEN.strength * g * h * (u @ v - GIVEN.cosine) ** 2
-    assert energy(positions) == pytest.approx(total, rel=1e-12)
+            if i != j and r < cutoff:
+                near.append((kinds[j], d / r, math.exp(width / (r - reach))))
+                total += 0.5 * (b * r**-p - c * r**-q) * math.exp(sigma / (r - reach))
+        for (j, u, g), (k, v, h) in itertools.combinations(near, 2):
+            strength, bent = THREE.triples[kinds[i], j, k, :2]
+            total += strength * g * h * (u @ v - bent / strength) ** 2
+    assert energy(positions, THREE) == pytest.approx(total, rel=1e-12)
 
 
-@pytest.mark.parametrize("given", [GIVEN, OTHER])
+@pytest.mark.parametrize("given", [GIVEN, OTHER, THREE])
 def test_forces_are_the_derivative_of_the_energy(given):
-    positions = scattered(60, (5, 4, 4))
+    positions = scattered(60, (5, 4, 4), given.kinds)
     pairs = all_pairs(positions)
     moments = reference.moments_of_pairs(positions, *pairs, given)
     forces, _ = reference.forces_of_pairs(positions, *pairs, given, moments)
@@ -73,21 +98,23 @@ def test_forces_are_the_derivative_of_the_energy(given):
 
 @pytest.mark.parametrize(("form", "given"), FORMS, ids=str)
 def test_every_form_agrees_with_the_reference(form, given):
-    slots, starts, grid = clustered(scattered(901, EXTENT), EXTENT)
+    slots, starts, grid = clustered(scattered(901, EXTENT, given.kinds), EXTENT)
     start, entries, clusters = listed(slots, starts, grid, EXTENT, 2.3, form.isa, form.lanes)
-    own = clusters * 8
-    pairs = cells_reference.neighbors(slots[:own], own, given.cutoff)
+    own, kinds = clusters * 8, given.kinds
+    pairs = cells_reference.neighbors(slots[:own], own, given.pairs[..., 7].max())
     moments = reference.moments_of_pairs(slots[:own], *pairs, given)
     forces, tallies = reference.forces_of_pairs(slots[:own], *pairs, given, moments)
-    near, counts = np.empty(len(entries), np.int32), np.zeros(own, np.int32)
-    parts = [HOST.zeros((len(slots), 4)).ravel() for _ in range(3)]
-    every = np.arange(clusters, dtype=np.int32), slots.ravel(), start
-    moment_kernel(form)(*every, entries, np.int32(4 * own), given, near, counts, *parts)
-    for part, expected in zip(parts, moments, strict=True):
-        np.testing.assert_allclose(part[: 4 * own].reshape(-1, 4), expected, rtol=1e-12, atol=1e-12)
-    assert counts.sum() < 0.9 * start[own], "all in the list are near"
+    lists = cells_reference.Lists(entries, start, None, None, [])
+    near = np.empty(len(entries) + own * dispatch.near_room(form), np.int32)
+    every, counts = np.arange(clusters, dtype=np.int32), np.zeros(own * kinds, np.int32)
+    found = HOST.zeros((3 * kinds, len(slots), 4))
+    kernel = dispatch.moment_kernel(form)
+    dispatch.moments(kernel, form, every, slots, len(slots), lists, given, near, counts, found)
+    np.testing.assert_allclose(found[:, :own], moments, rtol=1e-11, atol=1e-11)
+    assert counts[kinds - 1 :: kinds].sum() < 0.9 * start[own], "all in the list are near"
     out, each = HOST.zeros((own, 4)), np.zeros((own, 8))
-    force_kernel(form, given.p, given.q)(*every, near, counts, given, *parts, out.ravel(), each.ravel())
+    kernel = dispatch.force_kernel(form, given.powers)
+    dispatch.forces(kernel, form, every, slots, lists, given, near, counts, found, out, each)
     assert np.abs(out - forces).max() < 1e-12 * np.abs(forces).max()
     if form.measure:
         assert np.abs(each - tallies).max() < 1e-12 * np.abs(tallies).max()

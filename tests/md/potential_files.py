@@ -42,10 +42,15 @@ def write_eam(path: Path, finnis_sinclair: bool) -> None:
 
 
 def write_sw(path: Path) -> None:
-    """Stillinger and Weber's potential of an element X, for distances about 1; a comment and two lines an entry."""
-    path.write_text(
-        "# made by a test\nY Y Y 1 1 1 1 1 1\n  1 1 1 1 0\nX X X 1.0 0.95 1.8 12.0 1.2\n -0.3 7.0 0.6 4 0 0\n"
-    )
+    """Stillinger and Weber's potential of elements X and Y, for distances about 1; a comment and two lines an entry."""
+    lines = ["# made by a test"]
+    pairs = {"XX": "0.95 1.8 12.0 1.2\n -0.3 7.0 0.6", "XY": "0.9 1.85 11.0 1.1\n -0.2 6.8 0.62"}
+    pairs |= {"YX": pairs["XY"], "YY": "0.97 1.75 12.5 1.25\n -0.33 7.1 0.58"}
+    for i, j, k in product("XY", repeat=3):
+        of_pair = f"1.0 {pairs[i + j]} 4 0 0"
+        of_three = f"1.0 0.0 0.0 {11.5 if i == 'X' else 12.2} 0.0\n -0.28 0.0 0.0 0 0 0"
+        lines.append(f"{i} {j} {k} {of_pair if j == k else of_three}")
+    path.write_text("\n".join(lines) + "\n")
 
 
 def write_tersoff(path: Path) -> None:

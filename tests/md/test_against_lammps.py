@@ -85,6 +85,16 @@ CASES = {
             "dt": 0.002,
         },
     ),
+    "nitride": (
+        METAL.format(4.5, 2).replace("lattice fcc", "lattice diamond").replace("5 0 4 0 4", "4 0 3 0 3")
+        + f"mass 1 69.72\nmass 2 14.01\npair_style sw\npair_coeff * * {POTENTIALS}/GaN.sw Ga N\n"
+        "set group all type 1\nset type 1 type/fraction 2 0.5 4711\nvelocity all create 2000 4928\n",
+        {
+            "interaction": {"kind": "stillinger_weber", "file": f"{POTENTIALS}/GaN.sw", "elements": ["Ga", "N"]},
+            "units": "metal",
+            "dt": 0.001,
+        },
+    ),
     "carbide": (
         METAL.format(4.36, 2).replace("lattice fcc", "lattice diamond").replace("5 0 4 0 4", "4 0 4 0 3")
         + f"mass 1 28.06\nmass 2 12.01\npair_style tersoff\npair_coeff * * {POTENTIALS}/SiC.tersoff Si C\n"
@@ -240,7 +250,7 @@ def test_any_number_of_ranks_gives_the_same_trajectory(mpirun, start, counts, ex
     metal = {"data": "liquid.data", "interaction": {"kind": "eam", "file": str(start / "ab.eam")}}
     write_sw(start / "X.sw")
     angles = {"data": "liquid.data", "interaction": {"kind": "stillinger_weber", "file": str(start / "X.sw")}}
-    angles["interaction"] |= {"elements": ["X", "X"]}
+    angles["interaction"] |= {"elements": ["X", "Y"]}
     write_tersoff(start / "XY.tersoff")
     around = {"data": "liquid.data", "dt": 0.002, "interaction": {"kind": "tersoff", "file": str(start / "XY.tersoff")}}
     around["interaction"] |= {"elements": ["X", "Y"]}

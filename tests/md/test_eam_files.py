@@ -1,14 +1,15 @@
-"""Files of embedded atoms: what is read is what was written, and faults name their lines."""
+"""Files of embedded atoms, and of Stillinger and Weber: what is read is what was written; faults name their lines."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from potential_files import CUTOFF, functions, write_eam
+from potential_files import CUTOFF, functions, write_eam, write_sw
 
 from hpckit.errors import InputError
 from hpckit.io.particles.lammps_eam import read_eam
 from hpckit.io.particles.lammps_eam import write_eam as write_ours
+from hpckit.io.particles.lammps_sw import read_sw
 from hpckit.md.many_body.embedded import embedded_atoms
 
 
@@ -70,3 +71,34 @@ def test_a_file_that_ends_early_is_refused(tmp_path):
     (tmp_path / "ab.eam").write_text("\n".join(lines[:-3]) + "\n")
     with pytest.raises(InputError, match="the end of the file"):
         read_eam(tmp_path / "ab.eam")
+
+
+def test_parameters_of_pairs_are_those_of_the_entries_of_two_and_of_angles_those_of_three(tmp_path):
+    write_sw(tmp_path / "XY.sw")
+    found = read_sw(tmp_path / "XY.sw", ["X", "Y"])
+    np.testing.assert_allclose(found.pairs[..., 5], [[0.95 * 1.8, 0.9 * 1.85], [0.9 * 1.85, 0.97 * 1.75]])
+    np.testing.assert_allclose(found.triples[:, 0, 1, 0], [11.5, 12.2])
+    np.testing.assert_allclose(found.triples[1, 0, 1, 1:], [12.2 * -0.28, 12.2 * 0.28**2])
+    np.testing.assert_allclose(found.pairs[0, 1, 8:], [11 * 1.2**2 * 2, 11 * 1.2**2])
+    assert found.powers == (4.0, 0.0)
+    assert read_sw(tmp_path / "XY.sw", ["Y", "Y", "Y"]).kinds == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("X Y X", "X Z X"), "no entry X Y X"),
+        (("Y X X 1.0 0.9 ", "Y X X 1.0 0.91 "), "i j j and j i i differ"),
+        (("Y X Y 1.0 0.0 0.0 12.2", "Y X Y 1.0 0.0 0.0 12.3"), "i j k and i k j differ"),
+        (("Y Y Y 1.0 0.97", "Y Y Y 1.0 -0.97"), "sigma = -0.97"),
+        (("Y Y Y 1.0", "Y Y Y one"), "line 16"),
+    ],
+)
+def test_entries_that_make_no_potential_are_refused(tmp_path, change, said):
+    write_sw(tmp_path / "XY.sw")
+    text = (tmp_path / "XY.sw").read_text()
+    assert change[0] in text
+    (tmp_path / "XY.sw").write_text(text.replace(*change))
+    with pytest.raises(InputError) as caught:
+        read_sw(tmp_path / "XY.sw", ["X", "Y"])
+    assert said in caught.value.report()

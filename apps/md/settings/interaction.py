@@ -45,7 +45,7 @@ class Interaction(Section):
     kind: Potential = Field(
         "lennard_jones",
         description="the potential; table: numbers from `file`; eam: metals, embedded atoms of `file`;"
-        " stillinger_weber: silicon, of `file`; tersoff: silicon, carbon and compounds, of `file`;"
+        " stillinger_weber and tersoff: silicon, carbon and compounds, of `file`;"
         " snap: of `file` and `parameters_file`; python: the function of pairs that `function` names; brick: one of all"
         " particles of a rank and their ghosts;"
         " granular: spheres that touch, see [granular];"
@@ -116,10 +116,10 @@ class Interaction(Section):
             raise ValueError("interaction.kind = 'table' needs interaction.file, a LAMMPS table file")
         if self.kind == "eam" and not self.file:
             raise ValueError("interaction.kind = 'eam' needs interaction.file, a funcfl, setfl or Finnis-Sinclair file")
-        if self.kind == "stillinger_weber" and (not self.file or len(set(self.elements)) != 1):
-            raise ValueError("interaction.kind = 'stillinger_weber' needs interaction.file, and elements of one name")
-        if self.kind == "tersoff" and not (self.file and self.elements):
-            raise ValueError("interaction.kind = 'tersoff' needs interaction.file, and elements, one for each type")
+        if self.kind in ("stillinger_weber", "tersoff") and not (self.file and self.elements):
+            raise ValueError(
+                f"interaction.kind = {self.kind!r} needs interaction.file, and elements, one for each type"
+            )
         if self.kind == "snap" and not (self.file and self.parameters_file and self.elements):
             raise ValueError("interaction.kind = 'snap' needs interaction.file, parameters_file and elements")
         if self.zbl and (self.kind != "snap" or len(self.zbl) != 2 or not 0 < self.zbl[0] < self.zbl[1]):

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from hpckit.errors import InputError
-from hpckit.io.particles.lammps_sw import read_entries
+from hpckit.io.particles.lammps_sw import entries_of
 from hpckit.kernels.particles.many_body.tersoff.reference import PAIR, TRIPLE, Tersoff
 
 NAMES = ("m", "gamma", "lambda3", "c", "d", "costheta0", "n", "beta", "lambda2", "B", "R", "D", "lambda1", "A")
@@ -21,13 +21,7 @@ def read_tersoff(path: str | Path, elements: Sequence[str]) -> Tersoff:
     Raises `InputError` with the line for an entry that is not whole or makes no potential, and for elements without
     one.
     """
-    entries = read_entries(path, NAMES)
-    missing = [" ".join(key) for key in product(dict.fromkeys(elements), repeat=3) if key not in entries]
-    if missing:
-        raise InputError(
-            f"{path} has no entry {missing[0]}{f' and {len(missing) - 1} others' if missing[1:] else ''}",
-            likely=f"it has {', '.join(' '.join(key) for key in entries)}",
-        )
+    entries = entries_of(path, NAMES, elements)
     types = len(elements)
     pairs, triples = np.zeros((types, types, PAIR)), np.zeros((types, types, types, TRIPLE))
     for (i, a), (j, b), (k, c) in product(enumerate(elements), repeat=3):

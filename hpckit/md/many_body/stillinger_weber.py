@@ -1,4 +1,4 @@
-"""Silicon, and water as mW: Stillinger and Weber's potential of one element."""
+"""Silicon, compounds as GaN and CdTe, and water as mW: Stillinger and Weber's potential of any number of elements."""
 
 from __future__ import annotations
 
@@ -10,44 +10,53 @@ import numpy as np
 from hpckit.comm.device import HOST, Device
 from hpckit.errors import InputError
 from hpckit.kernels.particles.many_body.stillinger_weber.dispatch import (
+    PAIR,
     PARTS,
-    Silicon,
+    TRIPLE,
+    Tetrahedra,
     force_kernel,
     forces,
     moment_kernel,
     moments,
+    near_room,
 )
 from hpckit.md.forces import NearForces
 from hpckit.md.neighbors import NeighborList
 from hpckit.particles.particles import Particles
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class StillingerWeber:
-    """The potential between particles of `types` types, all of one element; parameters as `lammps_sw` reads them.
+    """The potential between particles of `types` types; parameters as `lammps_sw` reads them, of one kind for all types
+    or of as many kinds as types.
 
-    Raises `InputError` for parameters that make no potential.
+    Raises `InputError` for tables of other shapes, and for parameters without a cutoff.
     """
 
-    parameters: Silicon
+    parameters: Tetrahedra
     types: int = 1
     tail_energy = tail_virial = None
 
     def __post_init__(self) -> None:
-        it = self.parameters
-        if not all(np.isfinite(it)) or not 0 < it.cutoff <= it.reach or min(it.sigma, it.width) < 0:
-            raise InputError(f"no potential of Stillinger and Weber: {it._asdict()}")
+        it, kinds = self.parameters, self.parameters.kinds
+        if it.pairs.shape != (kinds, kinds, PAIR) or it.triples.shape != (kinds, kinds, kinds, TRIPLE):
+            raise InputError(
+                f"pairs of Stillinger and Weber's potential are [kinds, kinds, {PAIR}], triples [kinds, kinds, kinds,"
+                f" {TRIPLE}], not {list(it.pairs.shape)} and {list(it.triples.shape)}"
+            )
+        if kinds not in (1, self.types):
+            raise InputError(f"parameters are of {kinds} kinds, and there are {self.types} types")
+        if not self.cutoff > 0:
+            raise InputError("Stillinger and Weber's potential: no pair has a cutoff, sigma a, above 0")
 
     @property
     def cutoff(self) -> float:
-        """Beyond it there is no force."""
-        return self.parameters.cutoff
+        """Beyond it there is no force: the longest of the cutoffs."""
+        return float(self.parameters.pairs[..., 7].max())
 
 
 class StillingerWeberForces(NearForces):
     """The forces of the potential; see `Forces`. First the moments of each particle's bonds, then forces."""
-
-    values_each = 4 * PARTS
 
     def __init__(
         self,
@@ -57,16 +66,19 @@ class StillingerWeberForces(NearForces):
         isa: str | None = None,
         device: Device = HOST,
     ) -> None:
-        super().__init__(1, True, precision, exact, isa, device)
+        it = interaction.parameters
+        super().__init__(it.kinds, True, precision, exact, isa, device)
         if self.mixed:
             raise InputError("Stillinger and Weber's potential is computed in double precision", do="omit precision")
-        self._given = interaction.parameters
+        self.values_each = 4 * PARTS * it.kinds
+        self.near_each, self.counts_each = near_room(self.form), it.kinds
+        tables = (device.to_device(np.ascontiguousarray(each)) for each in (it.pairs, it.triples))
+        self._given = Tetrahedra(*tables, it.powers)
         self._moment_kernel = moment_kernel(self.form)
-        powers = self._given.p, self._given.q
         self._kernels = {
-            measure: force_kernel(replace(self.form, measure=measure), *powers) for measure in (False, True)
+            measure: force_kernel(replace(self.form, measure=measure), it.powers) for measure in (False, True)
         }
-        self._moments = device.zeros((PARTS, 0, 4))
+        self._moments = device.zeros((PARTS * it.kinds, 0, 4))
 
     @property
     def values(self) -> Any:
@@ -81,7 +93,7 @@ class StillingerWeberForces(NearForces):
         if stage == 0:
             self.reserve_near(particles, neighbors)
             if self._moments.shape[1] < neighbors.slots:
-                self._moments = self.device.zeros((PARTS, particles.capacity, 4))
+                self._moments = self.device.zeros((len(self._moments), particles.capacity, 4))
             near = self.near, self.counts, self._moments
             moments(self._moment_kernel, *what, neighbors.slots, lists, self._given, *near)
             return

@@ -10,10 +10,10 @@ import numpy as np
 from hpckit.kernels.particles.cells.constants import CLUSTER, RECORD
 from hpckit.kernels.particles.cells.reference import Lists
 from hpckit.kernels.particles.many_body.stillinger_weber import simd
-from hpckit.kernels.particles.many_body.stillinger_weber.reference import PARTS, Silicon
+from hpckit.kernels.particles.many_body.stillinger_weber.reference import PAIR, PARTS, TRIPLE, Tetrahedra
 from hpckit.kernels.particles.pair.potential import Form
 
-__all__ = ["PARTS", "Silicon", "force_kernel", "forces", "moment_kernel", "moments"]
+__all__ = ["PAIR", "PARTS", "TRIPLE", "Tetrahedra", "force_kernel", "forces", "moment_kernel", "moments", "near_room"]
 
 
 def _form(form: Form) -> ModuleType:
@@ -29,9 +29,14 @@ def moment_kernel(form: Form) -> Any:
     return _form(form).moment_kernel(form)
 
 
-def force_kernel(form: Form, p: float, q: float) -> Any:
-    """The kernel that `forces` runs."""
-    return _form(form).force_kernel(form, p, q)
+def force_kernel(form: Form, powers: tuple[float, float] | None) -> Any:
+    """The kernel that `forces` runs; powers: of `Tetrahedra`."""
+    return _form(form).force_kernel(form, powers)
+
+
+def near_room(form: Form) -> int:
+    """Entries that `near` has for each slot beyond those of the list; none on a GPU."""
+    return 0 if form.isa == "cuda" else simd.room_of(form)
 
 
 def moments(
@@ -41,20 +46,23 @@ def moments(
     records: Any,
     slots: int,
     lists: Lists,
-    given: Silicon,
+    given: Tetrahedra,
     near: Any,
     counts: Any,
     found: Any,
 ) -> None:
-    """The moments of a part of the slots, float64[3, all slots, 4], and their neighbors within the cutoff (int32, as
-    entries of `lists`; not on a GPU). records: [all slots, 4]; slots: how many, with those that lists are padded with.
+    """The moments of a part of the slots, float64[3 kinds, all slots, 4], and their neighbors within the cutoff, not on
+    a GPU: near, int32, as entries of `lists` and `near_room` for each slot; counts, int32[all slots x kinds].
+
+    records: [all slots, 4]; slots: how many, with those that lists are padded with.
     """
-    parts = [found[k].reshape(-1) for k in range(PARTS)]
+    parts = _parts(found)
     if form.isa == "cuda":
         _form(form).run_moments(kernel, records, len(part), lists, given, parts)
         return
     pad = np.int32(RECORD * (slots - CLUSTER))
-    kernel(part, records.reshape(-1), lists.bounds, lists.entries, pad, given, near, counts, *parts)
+    tables = given.pairs.reshape(-1), given.triples.reshape(-1), np.empty(simd.RAW * given.kinds)
+    kernel(part, records.reshape(-1), lists.bounds, lists.entries, pad, *tables, near, counts, *parts)
 
 
 def forces(
@@ -63,7 +71,7 @@ def forces(
     part: Any,
     records: Any,
     lists: Lists,
-    given: Silicon,
+    given: Tetrahedra,
     near: Any,
     counts: Any,
     found: Any,
@@ -74,9 +82,14 @@ def forces(
 
     found: the moments of all slots, with those of ghosts. See `reference.forces_of_pairs`.
     """
-    parts = [found[k].reshape(-1) for k in range(PARTS)]
+    parts = _parts(found)
     if form.isa == "cuda":
         _form(form).run_forces(kernel, records, len(part), lists, given, parts, out, tallies)
         return
     flat = out.reshape(-1), tallies.reshape(-1)
-    kernel(part, records.reshape(-1), lists.bounds, near, counts, given, *parts, *flat)
+    kernel(part, records.reshape(-1), lists.bounds, near, counts, given.pairs.reshape(-1), *parts, *flat)
+
+
+def _parts(found: Any) -> list[Any]:
+    """The first parts of all kinds, the second, and the third, each flat."""
+    return [part.reshape(-1) for part in found.reshape(PARTS, -1, *found.shape[1:])]
