@@ -211,6 +211,31 @@ def problems(**settings) -> str:
     return str(caught.value)
 
 
+def test_mixing_of_vapor_makes_no_water_in_dry_air():
+    """Deviations from the base state's vapor are mixed, also into air that holds less than they lack."""
+    config = Config.model_validate(
+        {
+            "grid": {"nx": 13, "ny": 12, "nz": 11, "width": 13e3, "length": 12e3, "height": 14e3},
+            "dynamics": {"kind": "hevi", "step": 4.0},
+            "base": {"kind": "weisman_klemp"},
+            "moisture": {"kind": "kessler"},
+            "bubbles": [],
+            "noise": {"amplitude": 0.5, "vapor": 5e-4, "height": 14e3},
+            "diffusion": 500.0,
+            "prandtl": 1 / 3,
+        }
+    )
+    with mesh_for(config, MPI.COMM_SELF) as mesh:
+        model = SplitModel(config, mesh)
+        first = model.watch()
+        for _ in range(3):
+            model.step(4.0, PhaseTimer())
+        last = model.watch()
+    budget = model.budgets(first, last)["water_budget"]
+    assert abs(budget["unexplained"]) < 1e-13 * budget["in_air"]
+    assert last.more["vapor_min"] >= 0.0
+
+
 def test_sound_in_cloud_fades_at_short_steps():
     """Condensation after a large step must not feed the waves within it, which two substeps of sound would let grow."""
     config = Config.model_validate(

@@ -137,9 +137,17 @@ class Carried:
             part -= lost * (part - goal)
         return self.contents(*self._air(state[0], column)) - before
 
-    def fill_holes(self) -> None:
-        """Water below 0, which mixing over terrain may leave in dry air, is made up for from its column."""
-        borrow(self.field.data[: len(self.water)], self._densities[0].data * self._share[:, None, None])
+    def fill_holes(self, column: Any) -> None:
+        """Water below 0 is made up for from its column, of which `column` is the base state.
+
+        Mixing may leave it in dry air: of deviations from the base state's vapor, and over terrain of all kinds.
+        """
+        kinds = len(self.water)
+        if self.field.interior[:kinds].min() < 0.0:
+            air = self._densities[0].data
+            if self._base is None:
+                air = air + column[0][:, None, None]
+            borrow(self.field.data[:kinds], air * self._share[:, None, None])
 
     def total_water(self, out: Any) -> None:
         """Collective: fill the mixing ratio of all water, in the owned cells and three around them."""

@@ -238,8 +238,8 @@ class SplitModel(WatchedState):
                     self._mix_carried(dt / prandtl)
         if self.is_moist:
             with timer("water"):
-                if self.terrain and self.mu is not None:
-                    self.carried.fill_holes()
+                if self.mu is not None:
+                    self.carried.fill_holes(self.column)
                 self._water(dt)
         if self.relaxes:
             if self.terrain or self.config.lid.depth:
