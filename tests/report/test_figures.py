@@ -81,6 +81,19 @@ def test_the_validation_suite_draws_a_section_of_a_box(box):
     assert "cannot be drawn" not in drawn
 
 
+def test_the_validation_suite_cuts_a_box_where_something_is(tmp_path):
+    def values(time, z, y, x):
+        theta = np.zeros(z.shape)
+        theta[3, 1, 4] = 5.0
+        return {"theta": theta}
+
+    (tmp_path / "cases").mkdir()
+    output = tmp_path / "cases" / "o"
+    write_waves(output, "zyx", (900.0, 1100.0, 1300.0), (9, 11, 13), "yx", np.array([0.0, 10.0]), THETA, values)
+    drawn = picture(SimpleNamespace(directory=tmp_path), {"run": output.name, "field": "theta", "title": "Aside"})
+    assert "cut at y = 150 m, through the extremum" in drawn
+
+
 def test_a_travelling_wave_has_the_slope_of_its_speed(wave):
     with FieldFile(wave, ("x",)) as file:
         made, how = diagrams(file, file.main(), "auto")

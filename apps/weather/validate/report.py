@@ -14,6 +14,7 @@ from hpckit.report.extension import ReportSection
 from hpckit.report.field_file import FieldFile
 from hpckit.report.page import caption, escape, grid, table
 from hpckit.report.run_data import RunData
+from hpckit.report.sections.fields import cut_place
 from hpckit.report.sections.slices import read_slice, section_of
 from hpckit.report.style import SERIES, pyplot, to_svg
 from hpckit.report.units import few_ticks, number, signs
@@ -84,12 +85,17 @@ def curves(record: dict[str, Any]) -> str:
 
 
 def picture(run: RunData, record: dict[str, str]) -> str:
-    """The last frame of a field of a nested run, cut if it has 3 dims; a line that says why where it cannot be read."""
+    """The last frame of a field of a nested run; a line that says why where it cannot be read.
+
+    A field of 3 dims is cut through its extremum: in the middle between two storms is little to see.
+    """
     try:
         path = find_fields(run.directory / "cases" / record["run"])
         with FieldFile(path) as file:
             variable = file.variables[record["field"]]
-            field = read_slice(file, variable, [len(file.times) - 1], 300, section_of(variable))
+            place = cut_place(file, variable, "extremum")
+            field = read_slice(file, variable, [len(file.times) - 1], 300, section_of(variable, place))
     except Exception as problem:  # a picture less, and the page says so
         return caption(f"{record['title']}: cannot be drawn: {problem}")
-    return f"<h3>{escape(record['title'])}</h3>{colorbar(field)}{grid(panels(field))}"
+    where = caption(f"{field.note}, through the extremum") if field.note else ""
+    return f"<h3>{escape(record['title'])}</h3>{where}{colorbar(field)}{grid(panels(field))}"
