@@ -41,6 +41,7 @@ COMPILER = {
     for name in (
         "compile.addresses",
         "compile.jit",
+        "compile.linked",
         "compile.shortcuts",
         "compile.cuda.jit",
         "compile.vectors",

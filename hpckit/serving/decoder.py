@@ -98,7 +98,7 @@ def _product(kind: str) -> int:
     multiply, panels_at = multiplier(kind), values_at(KINDS[kind].memory)
     unit = panel_shape(kind, 1, 1, width_of(kind))[2]
 
-    @jit(math=STRICT, key=("product", kind, ISA, instruction(kind), HEIGHTS, SHAPE.beside))
+    @jit(math=STRICT, key=("product", kind, ISA, instruction(kind), HEIGHTS, SHAPE.beside), by_address=True)
     def product(matrix, given, rows, out, stride):
         m = words(matrix, MATRIX_FIELDS)
         count, units, inputs, outputs = m[COUNT], m[UNITS], m[INPUTS], m[OUTPUTS]

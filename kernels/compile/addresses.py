@@ -39,9 +39,9 @@ def values_at(kind: str) -> Any:
 
 
 def address_of(kernel: Any, signature: Any) -> int:
-    """The address of a kernel (made by `jit`) that is compiled for the signature, to be called as a C function.
+    """The address of a kernel that is compiled for the signature, to be called as a C function.
 
-    The kernel must not raise, and must be kept as long as the address.
+    It is made by `jit(by_address=True)`, must not raise, and must be kept as long as the address.
     """
     kernel.compile(signature)
     arguments, _ = numba.core.sigutils.normalize_signature(signature)
@@ -81,7 +81,7 @@ def _entry(arrays: int, numbers: int) -> Any:
 
     # A name of its own: functions of one name and types that come from the disk are one function to the linker.
     entry.__name__ = entry.__qualname__ = f"entry_{arrays}_{numbers}"
-    return jit(entry, math=STRICT, borrowed=True, key=("entry", arrays, numbers))
+    return jit(entry, math=STRICT, borrowed=True, key=("entry", arrays, numbers), by_address=True)
 
 
 def entry_address(arrays: int, numbers: int) -> int:

@@ -31,7 +31,6 @@ import atexit
 import functools
 import gc
 import hashlib
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -41,7 +40,7 @@ from numba.core.compiler import Flags
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.options import DefaultOptions
 
-from hpckit.kernels.compile import shortcuts
+from hpckit.kernels.compile import linked, shortcuts
 from hpckit.kernels.compile.compile_lock import CompileLock
 
 # An interpreter that ends looks for garbage among all that Numba has made, several times: 0.1 s of each rank.
@@ -60,27 +59,30 @@ def jit(
     borrowed: bool = False,
     math: frozenset[str] = FUSED,
     key: tuple | None = None,
+    by_address: bool = False,
 ) -> Any:
     """A compiled kernel, as decorator with or without options.
 
     noalias: no two arguments overlap. borrowed: it allocates no memory. math: STRICT, FUSED, FINITE or REORDERED. key:
     what is special about a closure, as a tuple of numbers, strings and tuples; equal keys of one function body must
-    mean equal constants.
+    mean equal constants. by_address: it is called as a C function, too (`addresses.address_of`).
     """
     if function is None:
-        return functools.partial(jit, noalias=noalias, borrowed=borrowed, math=math, key=key)
+        return functools.partial(jit, noalias=noalias, borrowed=borrowed, math=math, key=key, by_address=by_address)
     if key is not None:
         # Numba tells symbols apart by the number of a function in its process, and one that is kept on disk may meet
         # another of the same number: kernels of one body and of the same arguments then ran each other's code.
         function.__qualname__ += f"_{_fingerprint(repr(key))}"
     uncounted = {"_nrt": False} if borrowed and hasattr(DefaultOptions, "_nrt") else {}
+    no_entry = {} if by_address or not hasattr(DefaultOptions, "no_cfunc_wrapper") else {"no_cfunc_wrapper": True}
+    options: dict[str, Any] = {**uncounted, **no_entry}
     kernel: Any = numba.njit(
-        function, fastmath=set(math) or False, error_model="numpy", boundscheck=False, nogil=True, **uncounted
+        function, fastmath=set(math) or False, error_model="numpy", boundscheck=False, nogil=True, **options
     )
     if noalias and has_noalias():
         kernel._compiler._customize_flags = _set_noalias
     if function.__closure__ is None or (key is not None and _has_cache_hooks()):
-        _keep_on_disk(kernel, key, (noalias and has_noalias(), bool(uncounted), tuple(sorted(math))))
+        _keep_on_disk(kernel, key, (noalias and has_noalias(), bool(uncounted), bool(no_entry), tuple(sorted(math))))
     return kernel
 
 
@@ -165,75 +167,6 @@ def _keep_on_disk(kernel: Any, key: tuple | None, options: tuple) -> None:
     _compile_once(kernel, CompileLock(Path(cache.cache_path, f"{cache._cache_file._index_name}.lock")))
 
 
-class _Depth(threading.local):
-    """How many kernels this thread is compiling, each for the one before it."""
-
-    kernels = 0
-
-
-_depth = _Depth()
-
-
-class _Called:
-    """Stands for the entry point of a kernel that was compiled only to be called by another kernel."""
-
-
-@functools.cache
-def _has_library_hooks() -> bool:
-    from numba.core import codegen
-
-    library = getattr(codegen, "JITCodeLibrary", None)
-    names = ("_finalize_final_module", "_finalize_dynamic_globals", "_verify_declare_only_symbols")
-    return all(hasattr(library, name) for name in names) and "no_compile" in getattr(Flags, "options", {})
-
-
-def _compile_called(kernel: Any, signature: Any) -> Any:
-    """Compile a kernel for one that calls it, into which it is linked: that needs neither machine code of its own, nor
-    entries from Python and C, nor a file on disk. A fifth of the time of kernels that call kernels went there.
-    """
-    context, compiler = kernel.targetctx, kernel._compiler
-    arguments, returned = numba.core.sigutils.normalize_signature(signature)
-    if arguments in kernel.overloads:
-        return kernel.overloads[arguments].entry_point
-    made = kernel._load_without_lock(signature, context)
-    if made is not None:  # a process has called it from Python
-        context.insert_user_function(made.entry_point, made.fndesc, [made.library])
-        kernel.add_overload(made)
-        return made.entry_point
-    customize = compiler._customize_flags
-
-    def without_entries(flags: Any) -> Any:
-        flags = customize(flags)
-        flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
-        return flags
-
-    compiler._customize_flags = without_entries
-    try:
-        made = compiler.compile(arguments, returned)._replace(entry_point=_Called())
-    finally:
-        compiler._customize_flags = customize
-    library = made.library
-
-    def finalize() -> None:  # as Numba does, but for the machine code
-        library._finalize_dynamic_globals()
-        library._verify_declare_only_symbols()
-        library._finalized = True
-
-    library._finalize_final_module = finalize
-    context.insert_user_function(made.entry_point, made.fndesc, [library])
-    kernel.overloads[arguments] = made
-    return made.entry_point
-
-
-def _give_environments(made: Any) -> None:
-    """Tell a kernel's machine code where the constants are of the kernels that were linked into it."""
-    from numba.core.environment import lookup_environment
-
-    for each in made.library._final_module.global_variables:
-        if each.name.startswith("_ZN08NumbaEnv") and (found := lookup_environment(each.name)) is not None:
-            made.library.codegen.set_env(each.name, found)
-
-
 def _compile_once(kernel: Any, lock: CompileLock) -> None:
     """What is not on disk is compiled under the lock, after a second look: another process may have just kept it."""
     load, compile_kernel, add = kernel._cache.load_overload, kernel.compile, kernel.add_overload
@@ -244,34 +177,34 @@ def _compile_once(kernel: Any, lock: CompileLock) -> None:
         return load(signature, context) if found is None and lock.take() else found
 
     def compile_or_load(signature: Any) -> Any:
-        if _depth.kernels and _has_library_hooks():
-            with kernel._compiling_counter:  # how Numba finds a kernel that calls itself
-                return _compile_called(kernel, signature)
+        if linked.is_called():
+            return linked.compile_called(kernel, signature)
         arguments, _ = numba.core.sigutils.normalize_signature(signature)
         shortcuts.take()
+        linked.take()
         collecting = gc.isenabled()
         gc.disable()  # a compiler's objects are many and live to its end: an eighth of its time went to looking at them
-        _depth.kernels += 1
+        linked.depth.kernels += 1
         try:
             with global_compiler_lock:
                 try:
-                    if isinstance(getattr(kernel.overloads.get(arguments), "entry_point", None), _Called):
+                    if isinstance(getattr(kernel.overloads.get(arguments), "entry_point", None), linked.Called):
                         replaced.append(kernel.overloads.pop(arguments))
                     return compile_kernel(signature)
                 finally:
                     lock.release()  # before another thread may take it
         finally:
-            _depth.kernels -= 1
+            linked.depth.kernels -= 1
             if collecting:
                 gc.enable()
 
     def add_overload(made: Any) -> None:
         if made.metadata is not None:  # it does not come from a file
-            _give_environments(made)
+            linked.give_environments(made)
         add(made)
 
     kernel._cache.load_overload = load_overload
-    kernel._load_without_lock = load
+    kernel.load_without_lock = load
     kernel.compile = compile_or_load
     kernel.add_overload = add_overload
 

@@ -39,6 +39,8 @@ def take() -> None:
     _rewrite_in_silence()
     _say_errors_plainly()
     _look_at_signatures_once()
+    _optimize_bodies()
+    _raise_plainly()
 
 
 class _Scope(ir.Scope):
@@ -377,6 +379,46 @@ def _analyze_when_asked() -> None:
 
     worker.run = run
     ir.FunctionIR.get_block_entry_vars = get_block_entry_vars
+
+
+def _optimize_bodies() -> None:
+    """Have Numba optimize the functions of a module that have a body, not each name that it calls."""
+    from numba.core import codegen
+
+    library: Any = getattr(codegen, "CPUCodeLibrary", None)
+    optimize = getattr(library, "_optimize_functions", None)
+    if optimize is None:
+        return
+
+    def optimize_functions(self: Any, ll_module: Any) -> None:
+        ll_module.data_layout = self._codegen._data_layout  # as Numba does
+        bodies = [function for function in ll_module.functions if not function.is_declaration]
+        optimize(self, types.SimpleNamespace(functions=bodies))
+
+    library._optimize_functions = optimize_functions
+
+
+def _raise_plainly() -> None:
+    """Have Numba say that a part of an array cannot take values of another shape without the two shapes: the code that
+    writes them took 4 s to compile, in each process with a kernel that assigns to `a[:, i]`.
+    """
+    from numba.core.extending import overload
+    from numba.np import arrayobj
+
+    if not hasattr(arrayobj, "raise_with_shape_context"):
+        return
+
+    def raise_shapes_differ(src_shapes: Any, index_shape: Any) -> None:
+        raise NotImplementedError
+
+    @overload(raise_shapes_differ)
+    def plain(src_shapes: Any, index_shape: Any) -> Any:
+        def implementation(src_shapes: Any, index_shape: Any) -> None:
+            raise ValueError("cannot assign slice from input of different size")
+
+        return implementation
+
+    arrayobj.raise_with_shape_context = raise_shapes_differ
 
 
 def _load_registries() -> None:

@@ -195,7 +195,7 @@ def _streaming() -> dict[str, Any]:
 def compiled_kernel(text: str) -> Any:
     """The compiled function of a kernel's text."""
     made = function_of(text, NAMES, sys.modules[__name__])
-    return jit(made, math=STRICT, noalias=True, borrowed=STREAMS in text, key=(text,))
+    return jit(made, math=STRICT, noalias=True, borrowed=STREAMS in text, key=(text,), by_address=True)
 
 
 def function_of(text: str, names: Mapping[str, Any], home: ModuleType) -> Any:

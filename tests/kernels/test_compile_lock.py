@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 from numba.core.compiler_lock import global_compiler_lock
 
-from hpckit.kernels.compile.compile_lock import CompileLock
+from hpckit.kernels.compile.compile_lock import HEAD_START, POLL, CompileLock
 from hpckit.kernels.compile.jit import jit
 
 PROGRAM = """
@@ -90,7 +92,7 @@ def test_the_lock_is_held_by_one_and_free_when_its_holder_is_gone(tmp_path):
     code = f"""
 import sys, time
 from pathlib import Path
-from hpckit.kernels.compile.compile_lock import CompileLock
+from hpckit.kernels.compile.compile_lock import HEAD_START, POLL, CompileLock
 lock = CompileLock(Path({str(path)!r}))
 print(lock.take(), lock.take(), flush=True)
 time.sleep(600)
@@ -106,6 +108,29 @@ time.sleep(600)
     os.remove(path)
     path.symlink_to("elsewhere")
     assert not lock.take()
+
+
+def test_who_compiled_the_last_kernel_goes_first(tmp_path, monkeypatch):
+    """It has at hand what kernels call. A process that waited comes a moment later to the next; then they are even."""
+    slept, meanwhile = [], []
+
+    def sleep(seconds):
+        slept.append(seconds)
+        meanwhile.pop(0)()
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    monkeypatch.setattr(CompileLock, "follows", False)
+    own = [CompileLock(tmp_path / name) for name in "abc"]
+    others = [open(lock.path, "w") for lock in own]  # noqa: SIM115 - another process closes them
+    fcntl.flock(others[0], fcntl.LOCK_EX)
+    meanwhile += [others[0].close, lambda: fcntl.flock(others[1], fcntl.LOCK_EX), others[1].close, others[2].close]
+    assert [lock.take() for lock in own] == [True] * 3
+    assert slept == [POLL, HEAD_START, POLL, HEAD_START]
+    own[0].release()
+    assert own[0].take()
+    assert len(slept) == 4
+    for lock in own:
+        lock.release()
 
 
 def test_a_thread_releases_the_lock_before_another_may_take_it(monkeypatch):

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from llvmlite.binding import ValueRef, newpassmanagers
 from numba import types
-from numba.core import analysis
+from numba.core import analysis, codegen
 from numba.core.compiler import run_frontend
 from numba.core.errors import NumbaError
 from numba.core.registry import cpu_target
@@ -219,6 +220,42 @@ assert (first[0], own[0], again[0], third, roots(np.array([1764.0]))) == (6.0, 3
 assert [str(each[1]) for each in (first, own, again)] == ["no root of a negative number"] * 3
 print(sum(roots.stats.cache_hits.values()), sum(root.stats.cache_hits.values()))
 """
+
+
+def test_only_the_kernel_itself_gets_machine_code(monkeypatch, tmp_path):
+    """Numba's own functions for arrays are linked into it, with short errors; `by_address` adds an entry from C."""
+    monkeypatch.setattr("numba.core.config.CACHE_DIR", str(tmp_path))
+    finished, finish = [], codegen.JITCodeLibrary._finalize_specific
+    monkeypatch.setattr(codegen.JITCodeLibrary, "_finalize_specific", lambda it: (finished.append(it.name), finish(it)))
+
+    def body(a, n):
+        more = np.zeros((n, 3))
+        more[:, 1] = a
+        return more.sum() + min(a[0], np.sqrt(a[1]))
+
+    for by_address in (False, True):
+        kernel = jit(body, math=STRICT, by_address=by_address)
+        assert kernel(np.array([1.0, 4.0]), 2) == 6.0
+        made = kernel.overloads[kernel.signatures[0]]
+        assert ("@cfunc." in made.library.get_llvm_str()) is by_address
+    with pytest.raises(ValueError, match="different size"):
+        kernel(np.ones(2), 3)
+    assert set(finished) <= {"nrt", "_call_allocator", body.__qualname__}  # the first two of Numba's runtime
+
+
+def test_functions_without_a_body_are_not_optimized(monkeypatch, tmp_path):
+    monkeypatch.setattr("numba.core.config.CACHE_DIR", str(tmp_path))
+    bodies, run = [], newpassmanagers.NewPassManager.run
+
+    def seen(self, what, made):
+        if isinstance(what, ValueRef):
+            bodies.append(not what.is_declaration)
+        return run(self, what, made)
+
+    monkeypatch.setattr(newpassmanagers.NewPassManager, "run", seen)
+    assert jit(lambda x: np.sin(x))(0.0) == 0.0
+    assert bodies
+    assert all(bodies)
 
 
 def test_a_kernel_that_others_call_is_complete_when_python_calls_it(tmp_path):

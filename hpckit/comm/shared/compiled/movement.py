@@ -68,7 +68,7 @@ def barrier(call):
     return enter(call, record_at(call[GROUP]))
 
 
-@jit
+@jit(by_address=True)
 def barrier_at(address):
     """`barrier` for a call record at an address."""
     return barrier(integers(address, CALL_FIELDS))

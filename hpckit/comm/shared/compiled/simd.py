@@ -90,7 +90,7 @@ def reducer(kind: str, op: str) -> tuple[int, Any]:
     averaged, divided = op == "average", op == "mean"
     addresses, doubles = values_at("int64"), values_at("float64")
 
-    @jit(math=STRICT, key=("shared-memory reducer", kind, op))
+    @jit(math=STRICT, key=("shared-memory reducer", kind, op), by_address=True)
     def reduce(sources, ranks, targets, copies, count, factors, scratch):
         source, target, factor = addresses(sources, ranks), addresses(targets, copies), doubles(factors, ranks)
         total, rounded = wide(scratch, BLOCK), stored(scratch + rounded_at, BLOCK)
