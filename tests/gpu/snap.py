@@ -32,7 +32,7 @@ def snap(device: Device, dtype: np.dtype) -> Pairs:
         lists = Lists((RECORD * second).astype(np.int32), starts, None, None, [])
         pushed, tallies = np.zeros((len(host), RECORD)), np.zeros((own, 8))
         kernel, room = dispatch.force_kernel(False, True, pushed), dispatch.room(given, lists, own, None)
-        dispatch.forces(kernel, np.arange(own // CLUSTER), host, lists, given, room, pushed, tallies)
+        dispatch.forces(kernel, np.arange(own // CLUSTER, dtype=np.int32), host, lists, given, room, pushed, tallies)
         there = Lists(case.entries, case.lengths, None, None, [])
         work = dispatch.room(given, there, own, None)
         for measure in (False, True):

@@ -29,7 +29,6 @@ pytestmark = pytest.mark.usefixtures("quick_runs")
 SETTINGS = [
     "system.cells=[4,4,3]",
     "system.tilt=[0.6,-0.5,0.4]",
-    "time.steps=400",
     "time.thermo=20",
     "output.every=20",
     "analysis.every=20",
@@ -41,15 +40,30 @@ SETTINGS = [
 ]
 
 
+def mixture(folder, ranks, steps=400):
+    """The folder of a run of the mixture."""
+    words = [
+        "run",
+        "md/mixture",
+        *SETTINGS,
+        f"time.steps={steps}",
+        "-n",
+        str(ranks),
+        "--directory",
+        str(folder / str(ranks)),
+    ]
+    command = [sys.executable, "-m", "hpckit.cli.main", *words, "--no-report"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder / str(ranks)
+
+
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     """The mixture on 1 and on 2 ranks, with frames written wherever they were measured."""
     folder = tmp_path_factory.mktemp("analysis")
     for ranks in (1, 2):
-        words = ["run", "md/mixture", *SETTINGS, "-n", str(ranks), "--directory", str(folder / str(ranks))]
-        command = [sys.executable, "-m", "hpckit.cli.main", *words, "--no-report"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
+        mixture(folder, ranks)
     return folder
 
 
@@ -142,10 +156,12 @@ def test_the_sections_of_the_report(runs):
     assert set(found["motion"].numbers) == {"all", "type 1", "type 2"}
 
 
-def test_the_last_frame_serves_where_nothing_was_measured(runs, tmp_path):
-    config = with_common(Config).model_validate(load_run(runs / "1").values)
+def test_the_last_frame_serves_where_nothing_was_measured(tmp_path):
+    run = mixture(tmp_path, 2, 120)
+    assert read(run)["radial"]["frames"] == 2
+    config = with_common(Config).model_validate(load_run(run).values)
     assert from_files(config, tmp_path) == {}
-    (tmp_path / "end.data").write_bytes((runs / "1/output/end.data").read_bytes())
+    (tmp_path / "end.data").write_bytes((run / "output/end.data").read_bytes())
     found = from_files(config, tmp_path)
     assert found["source"] == "last frame"
     assert found["radial"]["frames"] == 1

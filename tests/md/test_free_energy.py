@@ -32,7 +32,7 @@ def toml(folder, text):
     return str(folder / "more.toml")
 
 
-@pytest.mark.parametrize("steps", by_day([2400, 6000], 2400))
+@pytest.mark.parametrize("steps", by_day([1200, 6000], 1200))
 def test_springs_that_grow_have_their_exact_free_energy(tmp_path, steps):
     """Eight springs k l on places: F = 4 k T ln of the ratio of l; and a moving restraint's work is the difference."""
     parts = ['app = "md"\n[system]\ncells = [2, 2, 2]\ndensity = 0.008\n']
