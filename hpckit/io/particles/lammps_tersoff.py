@@ -14,6 +14,8 @@ from hpckit.kernels.particles.many_body.tersoff.reference import PAIR, TRIPLE, T
 
 NAMES = ("m", "gamma", "lambda3", "c", "d", "costheta0", "n", "beta", "lambda2", "B", "R", "D", "lambda1", "A")
 
+SHARP = 1e-12  # what D is at least: f then falls within the last digits of R
+
 
 def read_tersoff(path: str | Path, elements: Sequence[str]) -> Tersoff:
     """The parameters of types that are these elements, of the entries for all three of them.
@@ -28,6 +30,7 @@ def read_tersoff(path: str | Path, elements: Sequence[str]) -> Tersoff:
         number, values = entries[a, b, c]
         it = dict(zip(NAMES, values, strict=True))
         _require_sound(it, f"{path}, line {number}", b == c)
+        it["D"] = max(it["D"], SHARP)
         square = (it["c"] / it["d"]) ** 2
         bend = it["costheta0"], it["d"] ** 2, it["gamma"], it["gamma"] * square
         triples[i, j, k] = *bend, it["lambda3"], float(it["m"] == 3), it["R"], it["D"]
@@ -40,7 +43,8 @@ def read_tersoff(path: str | Path, elements: Sequence[str]) -> Tersoff:
 
 def _require_sound(it: dict[str, float], where: str, pair: bool) -> None:
     wrong = [f"m = {it['m']:g}: it is 1 or 3"] if it["m"] not in (1, 3) else []
-    wrong += [f"{key} = {it[key]:g}: it is above 0" for key in ("R", "D", "d") if it[key] <= 0]
+    wrong += [f"{key} = {it[key]:g}: it is above 0" for key in ("R", "d") if it[key] <= 0]
+    wrong += [f"D = {it['D']:g}: it is at least 0"] if it["D"] < 0 else []
     wrong += [f"D = {it['D']:g}: it is at most R"] if it["D"] > it["R"] else []
     if pair:
         wrong += [f"{key} = {it[key]:g}: it is at least 0" for key in ("beta", "A", "B") if it[key] < 0]
