@@ -18,7 +18,9 @@ from hpckit.apps.md.motion.dynamics import at_temperature, dynamics_of, proper_o
 from hpckit.apps.md.motion.groups import ALL
 from hpckit.apps.md.motion.stages import Stages
 from hpckit.apps.md.output.analysis import Analysis
+from hpckit.apps.md.output.averages import Averages
 from hpckit.apps.md.output.trajectory import BOX, HEADER, ROLL, Trajectory, row
+from hpckit.apps.md.settings.averages import Average
 from hpckit.comm.agree import least_of_ranks
 from hpckit.errors import BlowUpError
 from hpckit.io.checkpoint.state import Restored, State
@@ -58,6 +60,8 @@ class MolecularDynamics(Evolution):
         self.record = Record(config, run, system, coupling)
         self.dynamics = dynamics_of(self.config, 0, stages.start)
         self.analysis = Analysis(config.staged[-1], run, system)
+        self.averages = Averages([each.output.averages for each in stages.configs], run, system)
+        self.averages.enter(self._averaged, 0)
         self.end = sum(each.time.steps * each.time.dt for each in stages.configs)
         self.is_at_minimum = False
         self.first: Thermo
@@ -73,6 +77,12 @@ class MolecularDynamics(Evolution):
         """The settings of the stage."""
         found: Config = self.stages.config
         return found
+
+    @property
+    def _averaged(self) -> tuple[Average, ...]:
+        """The means over time of this stage; a minimization has no times."""
+        config = self.config
+        return () if config.dynamics.kind == "fire" else config.output.averages
 
     @property
     def is_over(self) -> bool:
@@ -126,10 +136,12 @@ class MolecularDynamics(Evolution):
             kept = self._own(kept)
             at_temperature(self.dynamics, self.replicas.temperature)
         self.record.restore(kept.values["record"], kept.step)
+        self.averages.restore(kept.values["averages"], self._averaged)
+        measured = self._measures(kept.step) or self._exchanges(kept.step) or self.averages.has(kept.step)
         held = self.config.barostat.kind != "none"
         done = self.stages.steps_in(kept.step)
         settled = held and done > self.config.dynamics.equilibrate  # a barostat measures every step
-        restore(self.system, kept, settled or self._measures(kept.step) or self._exchanges(kept.step))
+        restore(self.system, kept, settled or measured)
         self.dynamics.restore(kept.values["dynamics"])
 
     def saved(self) -> State:
@@ -141,6 +153,7 @@ class MolecularDynamics(Evolution):
             "start": asdict(self.start) if self.start else None,
             "seen": self.seen,
             "record": self.record.saved(),
+            "averages": self.averages.saved(),
             "is_at_minimum": self.is_at_minimum,
         }
         state = self.stages.saved(State(pieces_of(self.system), values))
@@ -182,6 +195,7 @@ class MolecularDynamics(Evolution):
         if self.stages.cell != before:
             for line in charge_lines(self.config, self.stages.start, self.stages.cell):
                 self.run.say(line)
+        self.averages.enter(self._averaged, self.step)
         self.look()
         self._sample()
 
@@ -190,11 +204,12 @@ class MolecularDynamics(Evolution):
         if self.stages.is_last:
             self.analysis.add(self._done, self.time)
         self.record.add(self.step, self.time)
+        self.averages.add(self.step)
 
     def _move(self, step: int, wanted: bool) -> None:
         """Collective: the motion of a step, and an exchange of temperatures if one is due."""
         due, replicas = self._exchanges(step), self.replicas
-        self.dynamics.step(self.system, self.config.time.dt, wanted or due)
+        self.dynamics.step(self.system, self.config.time.dt, wanted or due or self.averages.wants(step))
         if due and replicas is not None:
             factor = replicas.attempt(totals(self.system).potential, self.system.units.boltzmann)
             at_temperature(self.dynamics, replicas.temperature)
@@ -322,6 +337,7 @@ class MolecularDynamics(Evolution):
         with self.run.timer("analysis"):
             self.analysis.finish()
             self.record.finish()
+            self.averages.finish()
             if self.config.analysis.elastic:
                 self._measure_elastic()
 

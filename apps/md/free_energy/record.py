@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from hpckit.apps.md.config import Config
+from hpckit.apps.md.output.tables import CsvTable
 from hpckit.errors import InputError
-from hpckit.io.appended import AppendedText
 from hpckit.md.external.biases import Biases, Metadynamics, Restraint
 from hpckit.md.external.coupling import Coupling
 from hpckit.md.external.estimators import FEWEST, FreeEnergies, inefficiency, integrated, mbar
@@ -18,40 +18,6 @@ from hpckit.run.context import Run
 
 FILE, ROWS, STATES = "free_energy.json", "variables.csv", "coupling.csv"
 TABLE = "free_energy.csv"  # of metadynamics: variables and free energy at the points of the grid
-TOGETHER = 200  # rows in a write
-
-
-class CsvTable:
-    """A table in CSV that grows while a run goes on, and is cut back when it resumes; on rank 0."""
-
-    def __init__(self, run: Run, name: str, columns: list[str]) -> None:
-        kept = run.kept(name)
-        self._file = AppendedText(run.directory.output / name, resume=kept)
-        self._wait: list[str] = [] if kept else [",".join(columns) + "\n"]
-        run.keep(name, self.kept)
-
-    def add(self, values: list[float | int]) -> None:
-        """Add a row, written with others or with the next checkpoint."""
-        words = [str(value) if isinstance(value, int) else repr(float(value)) for value in values]
-        self._wait.append(",".join(words) + "\n")
-        if len(self._wait) >= TOGETHER:
-            self.flush()
-
-    def flush(self) -> None:
-        """Write the rows that wait."""
-        if self._wait:
-            self._file.append("".join(self._wait))
-            self._wait = []
-
-    def kept(self) -> dict[str, Any]:
-        """What a resumed run needs to go on here."""
-        self.flush()
-        return self._file.kept()
-
-    def close(self) -> None:
-        """Write what waits, and close the file."""
-        self.flush()
-        self._file.close()
 
 
 class Record:
@@ -85,7 +51,7 @@ class Record:
         biases, coupling = self.biases, self.coupling
         if biases is not None and step % self.every == 0 and self._rows is not None:
             moving = [x for _, each in self._moving for x in (each.center_at(self.system.steps), each.work)]
-            self._rows.add([step, time, *biases.values.tolist(), biases.energy, *moving])
+            self._rows.add_numbers([step, time, *biases.values.tolist(), biases.energy, *moving])
         if coupling is None or step == 0 or step % self.config.coupling.every:
             return
         state, share = coupling.place(step)
@@ -94,7 +60,7 @@ class Record:
         with self.run.timer("coupling"):
             slope, energies = coupling.energies(self.system, biases.values if biases is not None else np.zeros(0))
         if self._states is not None:
-            self._states.add([step, state, float(slope), *energies.tolist()])
+            self._states.add_numbers([step, state, float(slope), *energies.tolist()])
 
     def metrics(self) -> dict[str, float]:
         """The variables and the energy of biases at the last step, for the metrics."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
+from hpckit.apps.md.lammps.averages import averaged
 from hpckit.apps.md.lammps.fixes import (
     CORRECTIONS,
     GRAVITY,
@@ -32,6 +33,8 @@ class FixCommands:
     def __init__(self, script: ScriptState, particles: ParticleCommands) -> None:
         self.script, self.particles = script, particles
         self.counted: dict[str, Any] = {}  # what temperatures of the thermo table count
+        self.averages: dict[str, dict[str, Any]] = {}  # of each fix ave/time
+        self.normalized: bool | None = None  # energies of the thermo table, as thermo_modify says
         self.named: dict[str, Fix] = {}
         self.fixed = 0  # fixes so far
         self.frozen: dict[str, set[int]] = {}  # the types of each fix freeze
@@ -62,13 +65,15 @@ class FixCommands:
         script.set("granular.still", sorted(still))
 
     def _thermo_style(self, *words: str) -> None:
-        self.counted = {}  # as in LAMMPS, it takes back what thermo_modify said
+        self.counted, self.normalized = {}, None  # as in LAMMPS, it takes back what thermo_modify said
         self.script.note("thermo_style is passed over")
 
     def _thermo_modify(self, *words: str) -> None:
         given = dict(pairwise(words))
         if "temp" in given:
             self.counted = self._counted(given["temp"])
+        if given.get("norm") in ("yes", "no"):
+            self.normalized = given["norm"] == "yes"
         if given.keys() - {"temp"}:
             self.script.note("thermo_modify is passed over, but temp")
 
@@ -93,6 +98,9 @@ class FixCommands:
             raise ValueError(f"compute_modify {name} {' '.join(words)}: known is dynamic/dof")
 
     def _fix(self, name: str, group: str, style: str, *rest: str) -> None:
+        if style == "ave/time":
+            self._averages(name, rest)
+            return
         if style.startswith(MEASURES):
             self.script.note(f"fix {style} is passed over: see the sections analysis and ranks")
             return
@@ -119,6 +127,16 @@ class FixCommands:
         self.particles.choose(group)
         self.fixed += 1
         self.named[name] = Fix(self.script.number, [style, *rest], self.fixed, group)
+
+    def _averages(self, name: str, words: tuple[str, ...]) -> None:
+        """Note what a fix ave/time asks for, or that it is passed over."""
+        normalized = self.script.units == "lj" if self.normalized is None else self.normalized
+        try:
+            if self.counted:
+                raise ValueError("temperatures of a group")
+            self.averages[name] = averaged(name, words, self.script, normalized)
+        except ValueError as error:
+            self.script.note(f"fix {name} ave/time is passed over, for {error}: see the section analysis")
 
     def _fix_of_spheres(self, name: str, group: str, style: str, words: tuple[str, ...]) -> None:
         kinds = self.script.kinds_of(group)
@@ -156,3 +174,4 @@ class FixCommands:
         if name in self.frozen:
             raise ValueError(f"unfix {name}: fix {FREEZE} stays")
         self.named.pop(name, None)
+        self.averages.pop(name, None)

@@ -189,7 +189,7 @@ class _Execution:
         elif name == "quit":
             self.is_over = True
         elif name != "label":
-            if name == "fix":
+            if name == "fix" and rest[2:3] != ["ave/time"]:
                 words = [self._grown(word) if word.startswith("v_") else word for word in words]
             self.commands.do(number, words)
         return None
@@ -287,6 +287,8 @@ class _Execution:
         if before is not None and before.style != style:
             raise ValueError(f"variable {name} {style}: it is of style {before.style} already")
         self.variables[name] = ScriptVariable(style, found)
+        if style == "equal":
+            self.commands.script.formulas[name] = found[0]
 
     def _next(self, names: list[str]) -> None:
         for name in names:

@@ -124,7 +124,7 @@ class MotionCommands:
         for stage in others:
             before["deform"] = {key: value for key, value in before["deform"].items() if key != "start"}
             now = _sections(stage.settings)
-            for name in ("time.dt", "time.thermo", "output.every"):
+            for name in ("time.dt", "time.thermo", "output.every", "output.averages"):
                 if name in stage.settings:
                     now[name.split(".")[1]] = stage.settings[name]
             entry = {"steps": stage.steps, **stage.velocity}
@@ -270,6 +270,8 @@ class MotionCommands:
         last = self.stages[-1] if self.stages else None
         same = last is not None and last.fixes == fixes and last.settings.get("dynamics.inner", 1) == self.inner
         same = same and last is not None and last.settings.get("dynamics.counted", {}) == self.fixes.counted
+        averages = list(self.fixes.averages.values())
+        same = same and last is not None and last.settings.get("output.averages", []) == averages
         split = bool(last and last.resizes) and self.script.section("coulomb").get("kind") in IN_WAVES
         if last and same and last.goes_on and not (self.pending or self.velocities.given or split):
             last.steps += steps
@@ -280,6 +282,8 @@ class MotionCommands:
         outside_too = (*outer, UNMOVED)
         inside = {name: fix for name, fix in given.items() if fix.words[0] not in outer}
         outside = [fix for fix in given.values() if fix.words[0] in outside_too]
+        if averages or (last and "output.averages" in last.settings):
+            settings["output.averages"], lines["output.averages"] = averages, self.script.number
         if self.fixes.counted:
             settings["dynamics.counted"], lines["dynamics.counted"] = self.fixes.counted, self.script.number
         if "fix" not in self.script.failed:

@@ -48,6 +48,7 @@ class ScriptState:
     masses: dict[int, float] = field(default_factory=dict)  # of types, by the last command that says them
     charges: dict[int, float] = field(default_factory=dict)  # of types, as `set` says
     computes: dict[str, tuple[str, ...]] = field(default_factory=dict)  # their groups, styles and words
+    formulas: dict[str, str] = field(default_factory=dict)  # of variables of style equal
     named: list[str] = field(default_factory=list)  # the groups on which something acts
     apart: list[tuple[int, int, int]] = field(default_factory=list)  # types whose pairs are left out, and lines
     started: bool = False  # whether a run was there

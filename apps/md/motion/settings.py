@@ -20,6 +20,7 @@ from hpckit.apps.md.motion.groups import (
     PushOn,
     VelocityOf,
 )
+from hpckit.apps.md.settings.averages import Average
 from hpckit.errors import InputError
 from hpckit.io.settings import Section
 from hpckit.md.motion.deformation import Change, named
@@ -208,6 +209,7 @@ class Stage(Section):
     dt: float | None = Field(None, gt=0, description="time step from here on")
     thermo: int | None = Field(None, ge=1, description="steps between lines of the thermo table from here on")
     every: int | None = Field(None, ge=0, description="steps between frames of the trajectory from here on")
+    averages: tuple[Average, ...] | None = Field(None, description="means over time from here on, as output.averages")
     velocities: Literal["keep", "draw", "scale", "center", "rest"] = Field(
         "keep",
         description="of the stage before, before its minimization; or drawn anew, or scaled, to `temperature`;"
@@ -248,7 +250,8 @@ class Stage(Section):
         every = before.output.every if self.every is None else self.every
         found["system"] = before.system.model_copy(update=drawn)
         found["time"] = before.time.model_copy(update=time)
-        found["output"] = before.output.model_copy(update={"every": every})
+        averages = before.output.averages if self.averages is None else self.averages
+        found["output"] = before.output.model_copy(update={"every": every, "averages": averages})
         return before.model_copy(update=found)
 
 

@@ -11,6 +11,7 @@ from hpckit.apps.md.molecules.settings import Angles, Bonds, Constraints, Coulom
 from hpckit.apps.md.motion.groups import ALL, GroupOf
 from hpckit.apps.md.motion.settings import Barostat, Deform, Dynamics, Stage
 from hpckit.apps.md.settings.analysis import Analysis
+from hpckit.apps.md.settings.averages import Average
 from hpckit.apps.md.settings.interaction import Granular, Interaction
 from hpckit.apps.md.settings.system import System
 from hpckit.io.settings import LIMIT, OptionalSpan, Section
@@ -41,6 +42,7 @@ class Output(Section):
     every: int = Field(0, ge=0, description="steps between frames of the trajectory; 0: only the last")
     format: Literal["h5md", "dump"] = Field("h5md", description="trajectory as an H5MD file, or as a LAMMPS dump")
     variables: int = Field(0, ge=0, description="steps between rows of output/variables.csv; 0: time.thermo")
+    averages: tuple[Average, ...] = Field((), description="means over time, in files of their own")
 
 
 class Ranks(Section):

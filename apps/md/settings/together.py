@@ -9,9 +9,15 @@ from hpckit.apps.md.settings.interaction import OF_BRICKS, OF_FILES
 from hpckit.apps.md.settings.sections import Settings
 from hpckit.plan.particles.snapshot import BOUND
 
+TAKEN = (  # names in output/, and of what is kept beside checkpoints
+    *("analysis.json", "coupling.csv", "elastic.json", "end.data", "free_energy.csv", "free_energy.json", "metrics"),
+    *("trajectory", "trajectory.dump", "trajectory.h5md", "trajectory.h5md.frames", "variables.csv"),
+)
+
 
 def problems(it: Settings) -> Iterator[str]:
     """What does not go together, and what to do."""
+    yield from _wrong_averages(it)
     if it.stages:
         yield from _wrong_stages(it)
         return
@@ -229,6 +235,16 @@ def _wrong_stages(it: Settings) -> Iterator[str]:
         )
     if len({each.constraints.bodies for each in staged}) > 1:
         yield "constraints.bodies are the same in all stages, or in none"
+
+
+def _wrong_averages(it: Settings) -> Iterator[str]:
+    """Files of means over time that are those of others."""
+    asked = dict.fromkeys(one for each in (it.output, *it.stages) for one in each.averages or ())
+    names = [each.file for each in asked]
+    if twice := {*(name for name in names if names.count(name) > 1), *({*names} & {*TAKEN})}:
+        yield f"output.averages: {', '.join(sorted(twice))} is a file of something else, give another name"
+    if names and it.replicas.temperatures:
+        yield "output.averages do not go with replicas: omit them"
 
 
 def _wrong_slow(it: Settings) -> Iterator[str]:
