@@ -68,6 +68,11 @@ def gradient(cost: Any, **options: Any) -> Callable[..., tuple[Any, tuple]]:
 
     cost: a model with one result, a sum; or an object with a method `gradient`, as a `Window`.
     """
+    if "argnums" in options:
+        raise InputError(
+            "gradient takes no argnums: it gives the slopes in all arguments, in their order",
+            do="take those you need: value, (du, dv) = hp.gradient(cost)(u, v)",
+        )
     if not isinstance(cost, TracedModel) and hasattr(cost, "gradient"):
         return cost.gradient
     require_model(cost, "a cost")

@@ -33,7 +33,7 @@ from hpckit.adjoint.program.place import MEMBER
 from hpckit.adjoint.program.stages import Graph, SweepProgram, placed
 from hpckit.adjoint.trace import ROOM, Axes, Traced, as_node, refusal
 from hpckit.adjoint.transforms import Grid
-from hpckit.errors import InputError
+from hpckit.errors import InputError, did_you_mean
 from hpckit.grid.field import Field
 from hpckit.kernels.graph.nodes import Faces, Node, Walls, constant, faces_at, hold, make, walls_at
 from hpckit.kernels.graph.standin import line_of
@@ -69,6 +69,13 @@ class TracedModel:
         self._bound: weakref.WeakKeyDictionary[Any, dict] = weakref.WeakKeyDictionary()
         parameters = inspect.signature(function).parameters.values()
         self.parameters = [each.name for each in parameters if each.kind is not each.KEYWORD_ONLY]
+        strange = [name for name in self._walls if name not in self.parameters and not name.startswith("argument ")]
+        if strange and len(strange) < len(self._walls):  # else they are axes, for all arguments
+            known = f"the arguments are {', '.join(self.parameters)}; an axis stands below each of them"
+            raise InputError(
+                f"the walls of {self.name} name {strange[0]!r}, which is none of its arguments",
+                do=did_you_mean(strange[0], self.parameters, known),
+            )
 
     def __call__(self, *args: Any, out: Field | Sequence[Field] | None = None, **options: Any) -> Any:
         """A Field for each result with cells, written to those given as `out`, and for each sum a float (of an ensemble

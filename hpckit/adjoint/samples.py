@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hpckit.errors import InputError
+from hpckit.grid.field import Field
 
 Axes = int | None | Sequence[int | None]
 REDUCED = {"sum": np.sum, "prod": np.prod, "mean": np.mean, "max": np.max, "min": np.min, "std": np.std, "var": np.var}
@@ -35,6 +36,11 @@ def vmap(function: Callable, in_axes: Axes = 0, out_axes: Axes = 0) -> Callable[
 
     @functools.wraps(function)
     def mapped(*args: Any, **keywords: Any) -> Any:
+        if any(isinstance(arg, Field) for arg in args):
+            raise InputError(
+                "vmap takes arrays, and was given a Field",
+                do="run many fields side by side: hp.adjoint.Ensemble(mesh, members)",
+            )
         axes = _axes(in_axes, len(args), "in_axes")
         given = [
             arg if axis is None or isinstance(arg, Samples) else np.asarray(arg)

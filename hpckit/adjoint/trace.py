@@ -38,7 +38,8 @@ class Axes:
         for name, fills in (given or {}).items():
             if name not in self.names:
                 raise InputError(
-                    f"the walls of {whose} name the axis {name!r}", do=f"the axes are {', '.join(self.names)}"
+                    f"the walls of {whose} name {name!r}, which is no axis",
+                    do=f"name an axis ({', '.join(self.names)}), or arguments alone",
                 )
             dim = self.names.index(name)
             pair = tuple(fills) if isinstance(fills, tuple | list) else (fills, fills)

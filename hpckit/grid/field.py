@@ -85,6 +85,11 @@ class Field:
             raise InputError(
                 f"a field lives on a mesh, and {mesh!r} is not a mesh", do="give the Mesh, not its topology"
             )
+        if not isinstance(decomposition, Decomposition):
+            raise InputError(
+                f"the cells of a field are a decomposition, and {decomposition!r} is none",
+                do="give hp.Decomposition(shape, mesh.topology, halo=1)",
+            )
         shape = (*_counts(components), *decomposition.local_shape(mesh.rank))
         return cls(mesh, decomposition, device.zeros(shape, _dtype(dtype)), name, units, device)
 

@@ -876,6 +876,10 @@ def test_arguments_that_do_not_fit_are_refused(mesh):
             A.jvp(step, (field(mesh), 0.1), changes)
     with pytest.raises(InputError):
         A.vjp(step, field(mesh), 0.1)[1](1.0)
+    with pytest.raises(InputError, match="argnums"):
+        A.gradient(A.model(lambda T: T.sum()), argnums=0)
+    with pytest.raises(InputError, match="'t', which is none of its arguments"):
+        A.model(heat, walls={"T": {"y": 0.0}, "t": {"y": 0.0}})
 
 
 def test_a_nan_is_named_by_its_operation_cell_and_step(mesh):

@@ -90,5 +90,7 @@ def test_numbers_of_samples_that_differ_are_refused():
         hp.vmap(lambda x, y: x + y)(X, Y[:6])
     with pytest.raises(InputError, match="no axis 2"):
         hp.vmap(lambda x: x, in_axes=2)(X)
+    with hp.Mesh(hp.world(), x=1) as mesh, pytest.raises(InputError, match="was given a Field"):
+        hp.vmap(lambda x: x)(hp.Field.zeros(mesh, hp.Decomposition((7,), mesh.topology)))
     with pytest.raises(InputError, match="out_axes has 3 axes"):
         hp.vmap(lambda x: (x, x), out_axes=(0, 0, 0))(X)

@@ -157,6 +157,7 @@ def test_what_is_given_wrongly_is_said(mesh, dec):
         (lambda: hp.Field.zeros(mesh, dec, "flaot"), "is not a dtype"),
         (lambda: hp.Field.zeros(mesh, dec, object), "objects"),
         (lambda: hp.Field.zeros(mesh.topology, dec), "lives on a mesh"),
+        (lambda: hp.Field.zeros(mesh, (4, 4)), "are a decomposition"),
         (lambda: hp.Field(mesh, dec, [[0.0]]), "not a list"),
         (lambda: field.set_from_host(np.zeros((1, 1, 1))), "the values are (1, 1, 1)"),
         (lambda: hp.Decomposition((4, 4), mesh), "over a topology"),
