@@ -96,7 +96,7 @@ def test_forces_are_the_derivative_of_the_energy(given):
         assert forces[i, d] == pytest.approx(-slope, rel=1e-6, abs=1e-5)
 
 
-@pytest.mark.parametrize(("form", "given"), FORMS, ids=str)
+@pytest.mark.parametrize(("form", "given"), FORMS, ids=lambda each: f"{getattr(each, 'kinds', each)}")
 def test_every_form_agrees_with_the_reference(form, given):
     slots, starts, grid = clustered(scattered(901, EXTENT, given.kinds), EXTENT)
     start, entries, clusters = listed(slots, starts, grid, EXTENT, 2.3, form.isa, form.lanes)
