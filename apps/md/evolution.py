@@ -18,9 +18,9 @@ from hpckit.apps.md.motion.dynamics import at_temperature, dynamics_of, proper_o
 from hpckit.apps.md.motion.groups import ALL
 from hpckit.apps.md.motion.stages import Stages
 from hpckit.apps.md.output.analysis import Analysis
-from hpckit.apps.md.output.averages import Averages
+from hpckit.apps.md.output.averages import AverageFiles
+from hpckit.apps.md.output.columns import TableColumns
 from hpckit.apps.md.output.trajectory import BOX, HEADER, ROLL, Trajectory, row
-from hpckit.apps.md.settings.averages import Average
 from hpckit.comm.agree import least_of_ranks
 from hpckit.errors import BlowUpError
 from hpckit.io.checkpoint.state import Restored, State
@@ -60,8 +60,6 @@ class MolecularDynamics(Evolution):
         self.record = Record(config, run, system, coupling)
         self.dynamics = dynamics_of(self.config, 0, stages.start)
         self.analysis = Analysis(config.staged[-1], run, system)
-        self.averages = Averages([each.output.averages for each in stages.configs], run, system)
-        self.averages.enter(self._averaged, 0)
         self.end = sum(each.time.steps * each.time.dt for each in stages.configs)
         self.is_at_minimum = False
         self.first: Thermo
@@ -70,19 +68,20 @@ class MolecularDynamics(Evolution):
         self.seen = [0, 0.0]  # temperatures that count: how many, and their sum
         self.resizes = any(each.resizes for each in stages.configs)
         self.rolls = config.interaction.kind == "granular"  # no energy is kept, and what turns has a part of it
-        run.say(HEADER + BOX * self.resizes + ROLL * self.rolls)
+        self.columns = TableColumns(self.config, stages.start, system)
+        self.files = AverageFiles(run, [each.table for each in stages.configs])
+        self._say_header()
+
+    def _say_header(self) -> None:
+        """The titles of the table."""
+        usual = HEADER + BOX * self.resizes + ROLL * self.rolls
+        self.run.say(self.columns.header if self.config.table.columns else usual)
 
     @property
     def config(self) -> Config:
         """The settings of the stage."""
         found: Config = self.stages.config
         return found
-
-    @property
-    def _averaged(self) -> tuple[Average, ...]:
-        """The means over time of this stage; a minimization has no times."""
-        config = self.config
-        return () if config.dynamics.kind == "fire" else config.output.averages
 
     @property
     def is_over(self) -> bool:
@@ -105,6 +104,7 @@ class MolecularDynamics(Evolution):
 
     def begin(self) -> None:
         """Collective: metrics and frame of the initial state."""
+        self._average()
         self.look()
         self.write()
         self._sample()
@@ -118,6 +118,7 @@ class MolecularDynamics(Evolution):
         self.trajectory.every = self.config.output.every
         self.is_at_minimum = bool(kept.values.get("is_at_minimum"))
         self.time = self.stages.time_at(self.step)
+        self.columns.restore(kept, self.config, kept.step)
         self._back(kept)
         kept = self._own(kept)
         self.first = self.last = thermo_of(kept.values["first"])
@@ -136,12 +137,11 @@ class MolecularDynamics(Evolution):
             kept = self._own(kept)
             at_temperature(self.dynamics, self.replicas.temperature)
         self.record.restore(kept.values["record"], kept.step)
-        self.averages.restore(kept.values["averages"], self._averaged)
-        measured = self._measures(kept.step) or self._exchanges(kept.step) or self.averages.has(kept.step)
         held = self.config.barostat.kind != "none"
         done = self.stages.steps_in(kept.step)
         settled = held and done > self.config.dynamics.equilibrate  # a barostat measures every step
-        restore(self.system, kept, settled or measured)
+        measures = self._measures(kept.step) or self._samples(kept.step)
+        restore(self.system, kept, settled or measures or self._exchanges(kept.step))
         self.dynamics.restore(kept.values["dynamics"])
 
     def saved(self) -> State:
@@ -153,10 +153,10 @@ class MolecularDynamics(Evolution):
             "start": asdict(self.start) if self.start else None,
             "seen": self.seen,
             "record": self.record.saved(),
-            "averages": self.averages.saved(),
+            "columns": self.columns.saved(),
             "is_at_minimum": self.is_at_minimum,
         }
-        state = self.stages.saved(State(pieces_of(self.system), values))
+        state = self.stages.saved(State([*pieces_of(self.system), *self.columns.pieces()], values))
         return state if self.replicas is None else together(state, self.replicas)
 
     def advance(self) -> Due:
@@ -174,6 +174,7 @@ class MolecularDynamics(Evolution):
             error.where += f", step {step}"
             raise
         self.step, self.time = step, self.stages.time_at(step)
+        self._average()
         self._sample()
         enough = self.config.dynamics.largest_force
         if isinstance(dynamics, Fire) and dynamics.largest_force < enough:
@@ -192,10 +193,14 @@ class MolecularDynamics(Evolution):
         self.trajectory.every = self.config.output.every
         kind, steps = self.config.dynamics.kind, self.config.time.steps
         self.run.say(f"stage {self.stages.number + 1} of {len(self.stages.configs)}: {steps} steps of {kind}")
+        titles = self.columns.header
+        self.columns.enter(self.config, self.step)
+        if self.columns.header != titles:
+            self._say_header()
         if self.stages.cell != before:
             for line in charge_lines(self.config, self.stages.start, self.stages.cell):
                 self.run.say(line)
-        self.averages.enter(self._averaged, self.step)
+        self._average()
         self.look()
         self._sample()
 
@@ -204,12 +209,18 @@ class MolecularDynamics(Evolution):
         if self.stages.is_last:
             self.analysis.add(self._done, self.time)
         self.record.add(self.step, self.time)
-        self.averages.add(self.step)
+
+    def _average(self) -> None:
+        """Collective: the samples of means that are due, before the line of the table that has the means."""
+        if self._samples(self.step):
+            thermo = measure(self.system)
+            for mean, number, values in self.columns.sample(thermo, self.step, self._done, self.time):
+                self.files.write(mean, number, values)
 
     def _move(self, step: int, wanted: bool) -> None:
         """Collective: the motion of a step, and an exchange of temperatures if one is due."""
         due, replicas = self._exchanges(step), self.replicas
-        self.dynamics.step(self.system, self.config.time.dt, wanted or due or self.averages.wants(step))
+        self.dynamics.step(self.system, self.config.time.dt, wanted or due or self._samples(step))
         if due and replicas is not None:
             factor = replicas.attempt(totals(self.system).potential, self.system.units.boltzmann)
             at_temperature(self.dynamics, replicas.temperature)
@@ -225,6 +236,10 @@ class MolecularDynamics(Evolution):
         """Whether a line of the table follows this step."""
         times, done = self.config.time, self.stages.steps_in(step)
         return done % times.thermo == 0 or done in (times.steps, self.config.dynamics.equilibrate)
+
+    def _samples(self, step: int) -> bool:
+        """Whether means of the table have a sample after this step; a minimization has no time."""
+        return self.config.dynamics.kind != "fire" and self.columns.samples(step)
 
     def look(self) -> None:
         """Collective: measure, print a table line, write metrics. Raises `BlowUpError` if a value is beyond reason."""
@@ -245,7 +260,9 @@ class MolecularDynamics(Evolution):
             box = (thermo.volume, mass_density(self.system)) if self.resizes else ()
             if self.rolls:
                 box = (thermo.kinetic, thermo.rotational)
-            self.run.say(row(self.step, thermo, self.system.count, self.config.system.units == "lj", box))
+            asked = self.columns.values(thermo, self.step, self._done, self.time)
+            usual = row(self.step, thermo, self.system.count, self.config.system.units == "lj", box)
+            self.run.say(self.columns.row(asked) if asked else usual)
             tensor = zip(("xx", "yy", "zz", "xy", "xz", "yz"), thermo.tensor, strict=True)
             self.run.metric(
                 step=self.step,
@@ -261,6 +278,7 @@ class MolecularDynamics(Evolution):
                 **self._box(),
                 **({"rotational": thermo.rotational} if self.rolls else {}),
                 **self.record.metrics(),
+                **{name: value for name, value in asked.items() if name[:2] in ("c_", "v_", "f_")},
                 **exchanged,
                 **({"imbalance": self.system.balance.imbalance} if self.config.ranks.balance else {}),
             )
@@ -337,7 +355,7 @@ class MolecularDynamics(Evolution):
         with self.run.timer("analysis"):
             self.analysis.finish()
             self.record.finish()
-            self.averages.finish()
+            self.files.close()
             if self.config.analysis.elastic:
                 self._measure_elastic()
 

@@ -90,20 +90,20 @@ def totals(system: System) -> Totals:
         columns = np.array([*_kinetic_sums(system), *tallied, *(float(given.sum()) for given in _others(system))])
         columns = columns[None]
     sums = add_ranks(system.mesh.comm, np.ascontiguousarray(columns), _rows(system, 1), forces.exact)
-    tail_energy, tail_virial = _tails(system)
+    beyond, tail_virial = _tails(system)
     virial = 0.5 * sums[7:13] + np.array([tail_virial / 3] * 3 + [0.0] * 3)
     names = [each.name for each in system.terms]
     parts = dict(zip(names, (0.5 * sums[len(sums) - len(names) :]).tolist(), strict=True))
     coulomb = far = 0.0
     if isinstance(system.interaction, Charged):
         coulomb = float(0.5 * sums[14] + system.interaction.screening.own * sums[15])
-        tail_energy += coulomb - 0.5 * float(sums[14])
+        beyond += coulomb - 0.5 * float(sums[14])
     if system.long_range is not None:
         far, virial = system.long_range.energy, virial + system.long_range.virial
     return Totals(
         motion=units.energy * sums[:6],
         virial=virial,
-        potential=0.5 * float(sums[6]) + tail_energy + far,
+        potential=0.5 * float(sums[6]) + beyond + far,
         bonded=0.5 * float(sums[13]) if system.bonds is not None or parts else 0.0,
         coulomb=coulomb,
         long_range=far,
@@ -161,6 +161,11 @@ def volume(system: System) -> float:
 def mass_density(system: System) -> float:
     """The mass per volume: g/cm3 in metal and real units."""
     return system.units.mass_density * float(system.masses @ system.type_counts) / volume(system)
+
+
+def tail_energy(system: System) -> float:
+    """The energy of the pairs beyond the cutoff, 0 without `interaction.tail`."""
+    return _tails(system)[0]
 
 
 def freedom(system: System) -> int:

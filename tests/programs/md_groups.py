@@ -11,6 +11,7 @@ from hpckit.apps.md.lammps.script import settings_of
 from hpckit.apps.md.model import make_system
 from hpckit.apps.md.motion.dynamics import dynamics_of
 from hpckit.apps.md.motion.stages import Stages
+from hpckit.apps.md.output.columns import TableColumns
 from hpckit.apps.md.start import Start
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.io.checkpoint.state import State
@@ -41,34 +42,41 @@ def run(comm: MPI.Intracomm, folder: Path, names: list[str], again: int = -1) ->
     for name in names:
         config = Config.model_validate({**settings_of(folder / f"in.{name}").tree, "repro": True})
         system, stages, dynamics = _made(config, comm)
-        step, rows = 0, []
+        step, rows, columns = 0, [], TableColumns(stages.config, stages.start, system)
 
-        def look(step, system, rows):
-            it = measure(system)
-            rows.append([step, it.temperature, it.kinetic, it.potential, it.total, it.pressure])
+        def look(step, system, stages, columns, rows, wanted=True):
+            place = step, stages.steps_in(step), stages.time_at(step)
+            list(columns.sample(measure(system), *place))
+            if wanted:
+                rows.append([*columns.values(measure(system), *place).values()])
 
-        look(step, system, rows)
+        look(step, system, stages, columns, rows)
         while True:
             while stages.steps_in(step) < stages.config.time.steps:
                 step += 1
                 done = stages.steps_in(step)
                 wanted = done % stages.config.time.thermo == 0 or done == stages.config.time.steps
-                dynamics.step(system, stages.config.time.dt, wanted)
+                sampled = columns.samples(step)
+                dynamics.step(system, stages.config.time.dt, wanted or sampled)
                 if step == again:
                     values = {"system": values_of(system), "dynamics": dynamics.saved()}
-                    kept = Kept(stages.saved(State(pieces_of(system), values)), comm)
+                    values["columns"] = columns.saved()
+                    kept = Kept(stages.saved(State([*pieces_of(system), *columns.pieces()], values)), comm)
                     system.mesh.close()
                     system, stages, _ = _made(config, comm)
                     stages.restore(kept)
                     dynamics = dynamics_of(stages.config, stages.begins[-1], stages.start)
-                    restore(system, kept, wanted or stages.config.barostat.kind != "none")
+                    restore(system, kept, wanted or sampled or stages.config.barostat.kind != "none")
+                    columns = TableColumns(stages.config, stages.start, system)
+                    columns.restore(kept, stages.config, step)
                     dynamics.restore(kept.values["dynamics"])
-                if wanted:
-                    look(step, system, rows)
+                if wanted or sampled:
+                    look(step, system, stages, columns, rows, wanted)
             if stages.is_last:
                 break
             dynamics = stages.enter_next(step, dynamics)
-            look(step, system, rows)
+            columns.enter(stages.config, step)
+            look(step, system, stages, columns, rows)
         found = snapshot(system)
         if found is not None:
             given = {key: getattr(found, key) for key in ("positions", "images", "velocities")}

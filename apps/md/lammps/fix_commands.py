@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import pairwise
 from typing import Any
 
-from hpckit.apps.md.lammps.averages import averaged
 from hpckit.apps.md.lammps.fixes import (
+    AVERAGES,
     CORRECTIONS,
     GRAVITY,
     MEASURES,
@@ -33,17 +32,14 @@ class FixCommands:
     def __init__(self, script: ScriptState, particles: ParticleCommands) -> None:
         self.script, self.particles = script, particles
         self.counted: dict[str, Any] = {}  # what temperatures of the thermo table count
-        self.averages: dict[str, dict[str, Any]] = {}  # of each fix ave/time
-        self.normalized: bool | None = None  # energies of the thermo table, as thermo_modify says
         self.named: dict[str, Fix] = {}
+        self.averages: dict[str, tuple[str, ...]] = {}  # the words of each fix ave/time
         self.fixed = 0  # fixes so far
         self.frozen: dict[str, set[int]] = {}  # the types of each fix freeze
         self.rolling: set[int] = set()  # those of fix nve/sphere
         self.apart: list[tuple[str, int]] = []  # groups without contacts among themselves, and lines
         self.commands: dict[str, Callable[..., None]] = {
             "compute_modify": self._compute_modify,
-            "thermo_modify": self._thermo_modify,
-            "thermo_style": self._thermo_style,
             "fix": self._fix,
             "fix_modify": self._fix_modify,
             "unfix": self._unfix,
@@ -64,18 +60,9 @@ class FixCommands:
             raise ValueError(f"fix {ROLLING} must move all types but those of fix {FREEZE}")
         script.set("granular.still", sorted(still))
 
-    def _thermo_style(self, *words: str) -> None:
-        self.counted, self.normalized = {}, None  # as in LAMMPS, it takes back what thermo_modify said
-        self.script.note("thermo_style is passed over")
-
-    def _thermo_modify(self, *words: str) -> None:
-        given = dict(pairwise(words))
-        if "temp" in given:
-            self.counted = self._counted(given["temp"])
-        if given.get("norm") in ("yes", "no"):
-            self.normalized = given["norm"] == "yes"
-        if given.keys() - {"temp"}:
-            self.script.note("thermo_modify is passed over, but temp")
+    def count(self, name: str) -> None:
+        """Let temperatures count what this compute does. Raises `ValueError` for one of another style."""
+        self.counted = self._counted(name)
 
     def _counted(self, name: str) -> dict[str, Any]:
         """What the temperature of a compute counts, as settings; nothing of all particles. Raises `ValueError`."""
@@ -98,8 +85,8 @@ class FixCommands:
             raise ValueError(f"compute_modify {name} {' '.join(words)}: known is dynamic/dof")
 
     def _fix(self, name: str, group: str, style: str, *rest: str) -> None:
-        if style == "ave/time":
-            self._averages(name, rest)
+        if style == AVERAGES:
+            self.averages[name] = rest
             return
         if style.startswith(MEASURES):
             self.script.note(f"fix {style} is passed over: see the sections analysis and ranks")
@@ -127,16 +114,6 @@ class FixCommands:
         self.particles.choose(group)
         self.fixed += 1
         self.named[name] = Fix(self.script.number, [style, *rest], self.fixed, group)
-
-    def _averages(self, name: str, words: tuple[str, ...]) -> None:
-        """Note what a fix ave/time asks for, or that it is passed over."""
-        normalized = self.script.units == "lj" if self.normalized is None else self.normalized
-        try:
-            if self.counted:
-                raise ValueError("temperatures of a group")
-            self.averages[name] = averaged(name, words, self.script, normalized)
-        except ValueError as error:
-            self.script.note(f"fix {name} ave/time is passed over, for {error}: see the section analysis")
 
     def _fix_of_spheres(self, name: str, group: str, style: str, words: tuple[str, ...]) -> None:
         kinds = self.script.kinds_of(group)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from hpckit.apps.md.settings.formulas import is_number
 from hpckit.md.motion.deformation import EDGES, STYLES
 from hpckit.plan.particles.cell import TILTS
 
@@ -35,6 +36,7 @@ PUSHES = (  # on groups
 UNMOVED, DRIVEN = "nve/noforce", "move"  # particles that move whatever their forces
 WEAK = "press/berendsen"
 SHIFTS = "recenter"
+AVERAGES = "ave/time"
 MEASURES = ("ave/", "balance", "print", "store/", "vector")  # fixes that measure, print, or balance ranks
 RIGID = ("rigid", "rigid/small", "rigid/nve", "rigid/nve/small")
 CORRECTIONS = {
@@ -321,15 +323,6 @@ def deformed(words: list[str], unit: float) -> tuple[int, list[dict[str, Any]]]:
         lengths = {"final": 2, "delta": 2, "vel": 1, "wiggle": 1}.get(each["style"], 0)  # the others are pure numbers
         each["values"] = [v * unit if k < lengths else v for k, v in enumerate(each["values"])]
     return every, found
-
-
-def is_number(word: str) -> bool:
-    """Whether a word is a number."""
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return True
 
 
 def _thermostat(style: str, words: list[str]) -> Iterator[tuple[str, Any]]:

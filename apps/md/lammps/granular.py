@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from hpckit.apps.md.lammps.fixes import is_number
+from hpckit.apps.md.settings.formulas import is_number
 
 STYLES = {"gran/hooke": ("hooke", False), "gran/hooke/history": ("hooke", True), "gran/hertz/history": ("hertz", True)}
 FREEZE, ROLLING = FIXES = ("freeze", "nve/sphere")  # of groups made of types

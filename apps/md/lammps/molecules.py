@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from hpckit.apps.md.lammps.fixes import is_number
 from hpckit.apps.md.lammps.state import ScriptState
+from hpckit.apps.md.settings.formulas import is_number
 from hpckit.kernels.particles.molecules.bonds.forms import NAMES as BONDS
 from hpckit.kernels.particles.molecules.terms.forms import NAMES as TERMS
 

@@ -12,6 +12,7 @@ import numpy as np
 from hpckit.apps.md.lammps.making.lattices import ENDS, Lattice
 from hpckit.apps.md.lammps.making.made import Made
 from hpckit.apps.md.lammps.state import ScriptState
+from hpckit.apps.md.settings.table import LENGTHS
 from hpckit.io.particles.lammps_data import read_lammps_data
 from hpckit.plan.particles.snapshot import BOUND
 
@@ -298,7 +299,8 @@ class ParticleCommands:
                 f"compute {name} {group} {style}: LAMMPS has no such compute, or not of atoms and molecules"
             )
         self.script.computes[name] = group, style, *rest
-        self.script.note(f"compute {style} is passed over: see the section analysis")
+        if style.removesuffix("/omp").removesuffix("/kk") not in LENGTHS and style != "temp/partial":
+            self.script.note(f"compute {style} is passed over: see the section analysis")
 
     def _require_groups(self, what: str, names: Iterable[str]) -> None:
         missing = [name for name in names if name not in self.groups]

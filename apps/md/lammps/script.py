@@ -10,16 +10,16 @@ from __future__ import annotations
 import math
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from hpckit.apps.md.lammps.commands import Commands
-from hpckit.apps.md.lammps.formulas import holds, value_of
+from hpckit.apps.md.lammps.fixes import AVERAGES
 from hpckit.apps.md.lammps.making.made import Made
-from hpckit.apps.md.lammps.state import Reading, ScriptMistake
+from hpckit.apps.md.lammps.state import Reading, ScriptMistake, ScriptVariable
 from hpckit.apps.md.molecules import files
+from hpckit.apps.md.settings.formulas import holds, value_of
 from hpckit.errors import InputError
 from hpckit.io.particles.topologies import is_topology
 from hpckit.md.units import Units
@@ -38,15 +38,6 @@ REFERENCE = re.compile(r"\$(?:\{(\w+)\}|\(([^()]*(?:\([^()]*\)[^()]*)*)\)|(\w))"
 
 class _LaterError(ValueError):
     """A formula has no value when the script is read."""
-
-
-@dataclass
-class ScriptVariable:
-    """A variable: its style; the values of index and loop and the one that counts, else a formula or a text."""
-
-    style: str
-    values: list[str]
-    at: int = 0
 
 
 def reads(path: Path) -> bool:
@@ -135,7 +126,7 @@ class _Execution:
 
     def __init__(self, lines: list[tuple[int, str]], commands: Commands) -> None:
         self.lines, self.commands = lines, commands
-        self.variables: dict[str, ScriptVariable] = {}
+        self.variables = commands.script.variables
         self.skips = False  # the next jump, as a variable has no more values
         self.done = 0  # lines so far
         self.depth = 0  # of files in files
@@ -189,7 +180,7 @@ class _Execution:
         elif name == "quit":
             self.is_over = True
         elif name != "label":
-            if name == "fix" and rest[2:3] != ["ave/time"]:
+            if name == "fix" and words[3:4] != [AVERAGES]:  # which takes them anew each time
                 words = [self._grown(word) if word.startswith("v_") else word for word in words]
             self.commands.do(number, words)
         return None
@@ -287,8 +278,6 @@ class _Execution:
         if before is not None and before.style != style:
             raise ValueError(f"variable {name} {style}: it is of style {before.style} already")
         self.variables[name] = ScriptVariable(style, found)
-        if style == "equal":
-            self.commands.script.formulas[name] = found[0]
 
     def _next(self, names: list[str]) -> None:
         for name in names:

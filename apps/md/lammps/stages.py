@@ -20,6 +20,7 @@ from hpckit.apps.md.lammps.fixes import (
 from hpckit.apps.md.lammps.outside import Scales, outside_of
 from hpckit.apps.md.lammps.particles import ParticleCommands
 from hpckit.apps.md.lammps.state import ScriptState
+from hpckit.apps.md.lammps.table_commands import TableCommands
 from hpckit.apps.md.lammps.velocity_commands import VelocityCommands
 from hpckit.apps.md.molecules.settings import IN_WAVES
 from hpckit.apps.md.motion.settings import ANEW
@@ -70,15 +71,18 @@ class MotionCommands:
         self.script, self.particles = script, particles
         self.fixes = FixCommands(script, particles)
         self.velocities = VelocityCommands(script, particles, self.fixes)
+        self.table = TableCommands(script, particles, self.fixes)
         self.stages: list[ScriptStage] = []
         self.pending: dict[str, Any] = {}  # settings that wait for the next run, by key
         self.now: int | None = 0  # LAMMPS's number of the step, None where a minimization makes it unknown
         self.total: int | None = 0  # the same without reset_timestep
+        self.first_time = 0.0  # what LAMMPS's time is beyond ours: it begins anew at a reset_timestep
         self.inner = 1  # steps of bonds in one of the run
         self.span = (0.0, 1.0)  # the part of what start and stop of a run are the ends of
         self.by_fire = False  # as min_style says
         self.commands: dict[str, Callable[..., None]] = {
             **self.fixes.commands,
+            **self.table.commands,
             **self.velocities.commands,
             "neighbor": self._neighbor,
             "neigh_modify": self._neigh_modify,
@@ -124,7 +128,7 @@ class MotionCommands:
         for stage in others:
             before["deform"] = {key: value for key, value in before["deform"].items() if key != "start"}
             now = _sections(stage.settings)
-            for name in ("time.dt", "time.thermo", "output.every", "output.averages"):
+            for name in ("time.dt", "time.thermo", "output.every"):
                 if name in stage.settings:
                     now[name.split(".")[1]] = stage.settings[name]
             entry = {"steps": stage.steps, **stage.velocity}
@@ -259,7 +263,11 @@ class MotionCommands:
         self.total = None if self.total is None else self.total + number
 
     def _reset_timestep(self, number: str, *rest: str) -> None:
-        self.now = int(number)
+        self.now, dt = int(number), DEFAULT_STEP[self.script.units]
+        self.first_time = 0.0
+        for stage in self.stages:
+            dt = float(stage.settings.get("time.dt", dt))
+            self.first_time -= stage.steps * dt
 
     def _unit_of(self, fixes: dict[str, Fix]) -> float:
         """The unit of lengths in fixes."""
@@ -270,8 +278,9 @@ class MotionCommands:
         last = self.stages[-1] if self.stages else None
         same = last is not None and last.fixes == fixes and last.settings.get("dynamics.inner", 1) == self.inner
         same = same and last is not None and last.settings.get("dynamics.counted", {}) == self.fixes.counted
-        averages = list(self.fixes.averages.values())
-        same = same and last is not None and last.settings.get("output.averages", []) == averages
+        table = {f"table.{key}": value for key, value in self.table.settings(*self._first()).items()}
+        kept = {} if last is None else {key: value for key, value in last.settings.items() if key.startswith("table.")}
+        same = same and kept == table
         split = bool(last and last.resizes) and self.script.section("coulomb").get("kind") in IN_WAVES
         if last and same and last.goes_on and not (self.pending or self.velocities.given or split):
             last.steps += steps
@@ -282,8 +291,6 @@ class MotionCommands:
         outside_too = (*outer, UNMOVED)
         inside = {name: fix for name, fix in given.items() if fix.words[0] not in outer}
         outside = [fix for fix in given.values() if fix.words[0] in outside_too]
-        if averages or (last and "output.averages" in last.settings):
-            settings["output.averages"], lines["output.averages"] = averages, self.script.number
         if self.fixes.counted:
             settings["dynamics.counted"], lines["dynamics.counted"] = self.fixes.counted, self.script.number
         if "fix" not in self.script.failed:
@@ -300,6 +307,7 @@ class MotionCommands:
             elif "temperature" in self.script.section("system"):
                 self.script.set("system.all_freedom", True)
         self.velocities.all_freedom = False
+        settings |= table
         self._take_part(settings)
         self._count_steps(settings)
         self.script.started = True
@@ -307,6 +315,10 @@ class MotionCommands:
             ScriptStage(self.script.number, steps, settings | self.pending, lines, self.velocities.given, fixes)
         )
         self.pending, self.velocities.given = {}, {}
+
+    def _first(self) -> tuple[int, float]:
+        """What LAMMPS's number of the step and its time are beyond ours; 0 where a minimization makes them unknown."""
+        return (0, 0.0) if self.now is None or self.total is None else (self.now - self.total, self.first_time)
 
     def _take_part(self, settings: dict[str, Any]) -> None:
         """Of what grows from the start to the stop of several runs, that of this one."""

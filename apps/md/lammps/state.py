@@ -12,6 +12,15 @@ from hpckit.apps.md.lammps.making.making import Making
 Kinds = set[int]  # types of particles, from 1
 
 
+@dataclass
+class ScriptVariable:
+    """A variable: its style; the values of index and loop and the one that counts, else a formula or a text."""
+
+    style: str
+    values: list[str]
+    at: int = 0
+
+
 class ScriptMistake(NamedTuple):
     """What is wrong with a line."""
 
@@ -47,8 +56,8 @@ class ScriptState:
     types: int = 0
     masses: dict[int, float] = field(default_factory=dict)  # of types, by the last command that says them
     charges: dict[int, float] = field(default_factory=dict)  # of types, as `set` says
+    variables: dict[str, ScriptVariable] = field(default_factory=dict)
     computes: dict[str, tuple[str, ...]] = field(default_factory=dict)  # their groups, styles and words
-    formulas: dict[str, str] = field(default_factory=dict)  # of variables of style equal
     named: list[str] = field(default_factory=list)  # the groups on which something acts
     apart: list[tuple[int, int, int]] = field(default_factory=list)  # types whose pairs are left out, and lines
     started: bool = False  # whether a run was there

@@ -20,7 +20,7 @@ from hpckit.apps.md.motion.groups import (
     PushOn,
     VelocityOf,
 )
-from hpckit.apps.md.settings.averages import Average
+from hpckit.apps.md.settings.table import Table
 from hpckit.errors import InputError
 from hpckit.io.settings import Section
 from hpckit.md.motion.deformation import Change, named
@@ -209,7 +209,6 @@ class Stage(Section):
     dt: float | None = Field(None, gt=0, description="time step from here on")
     thermo: int | None = Field(None, ge=1, description="steps between lines of the thermo table from here on")
     every: int | None = Field(None, ge=0, description="steps between frames of the trajectory from here on")
-    averages: tuple[Average, ...] | None = Field(None, description="means over time from here on, as output.averages")
     velocities: Literal["keep", "draw", "scale", "center", "rest"] = Field(
         "keep",
         description="of the stage before, before its minimization; or drawn anew, or scaled, to `temperature`;"
@@ -230,6 +229,7 @@ class Stage(Section):
     barostat: Barostat | None = Field(None, description="the pressure that is held, anew")
     deform: Deform | None = Field(None, description="a box that changes by a program, anew")
     constraints: Constraints | None = Field(None, description="distances that stay from here on")
+    table: Table | None = Field(None, description="columns of the thermo table from here on")
 
     @property
     def is_anew(self) -> bool:
@@ -250,9 +250,8 @@ class Stage(Section):
         every = before.output.every if self.every is None else self.every
         found["system"] = before.system.model_copy(update=drawn)
         found["time"] = before.time.model_copy(update=time)
-        averages = before.output.averages if self.averages is None else self.averages
-        found["output"] = before.output.model_copy(update={"every": every, "averages": averages})
+        found["output"] = before.output.model_copy(update={"every": every})
         return before.model_copy(update=found)
 
 
-ANEW = ("dynamics", "barostat", "deform", "constraints")
+ANEW = ("dynamics", "barostat", "deform", "constraints", "table")

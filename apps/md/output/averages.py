@@ -1,120 +1,113 @@
-"""Means over time of temperature, energies, pressure, box and displacements, in text files that grow during a run."""
+"""Means of columns over steps, as `fix ave/time` of LAMMPS takes them, and their files."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import numpy as np
-
 from hpckit.apps.md.output.tables import TextTable
-from hpckit.apps.md.settings.averages import Average
-from hpckit.md.system import System
-from hpckit.md.thermo import Thermo, mass_density, measure
+from hpckit.apps.md.settings.table import Average, Table
 from hpckit.run.context import Run
 
-TENSOR = ("xx", "yy", "zz", "xy", "xz", "yz")
+Evaluate = Callable[[tuple[str, ...]], list[float]]  # the values of columns
 
 
-def _part(number: int) -> Callable[[Thermo, System], float]:
-    return lambda thermo, system: float(thermo.tensor[number])
+@dataclass
+class Mean:
+    """The state of a mean. since: the step in which it began; after: that of its last sample; sums: of the samples of a
+    period so far; periods: the means of the last ones, or of all their sum and number.
+    """
 
+    since: int
+    after: int = -1
+    sums: list[float] = field(default_factory=list)
+    periods: list[list[float]] = field(default_factory=list)
+    count: int = 0
+    now: list[float] = field(default_factory=list)
 
-def _length(dim: int) -> Callable[[Thermo, System], float]:
-    return lambda thermo, system: float(system.domains.lengths[dim])
-
-
-VALUES: dict[str, Callable[[Thermo, System], float]] = {
-    "temperature": lambda thermo, system: thermo.temperature,
-    "pressure": lambda thermo, system: thermo.pressure,
-    **{f"pressure_{name}": _part(number) for number, name in enumerate(TENSOR)},
-    "potential": lambda thermo, system: thermo.potential,
-    "kinetic": lambda thermo, system: thermo.kinetic,
-    "energy": lambda thermo, system: thermo.total,
-    "enthalpy": lambda thermo, system: thermo.total + thermo.pressure * thermo.volume / system.units.pressure,
-    "bonded": lambda thermo, system: thermo.bonded,
-    "coulomb": lambda thermo, system: thermo.coulomb,
-    "long_range": lambda thermo, system: thermo.long_range,
-    "volume": lambda thermo, system: thermo.volume,
-    "mass_density": lambda thermo, system: mass_density(system),
-    **{f"length_{name}": _length(dim) for dim, name in enumerate("xyz")},
-}
+    def add(self, given: Average, number: int, values: list[float]) -> bool:
+        """Take a sample after a step; whether it ends a period."""
+        self.sums, self.after = _added(self.sums, values), number
+        if number != given.ends(number):
+            return False
+        period, self.sums = [value / given.repeat for value in self.sums], []
+        if given.last:
+            self.periods = [*self.periods, period][-given.last :]
+            whole, self.count = [sum(column) for column in zip(*self.periods, strict=True)], len(self.periods)
+        else:
+            whole, self.count = _added(self.periods[0] if self.periods else [], period), self.count + 1
+            self.periods = [whole]
+        self.now = [value / self.count for value in whole]
+        return True
 
 
 class Averages:
-    """The files of `output.averages` of all stages, which rank 0 writes; what is asked for goes on in later stages.
+    """The means of a stage; they last from stage to stage as long as these name them. Steps are those of columns."""
 
-    A row at a step has the mean of `repeat` values, the last of them of this step, `every` steps apart.
-    """
+    def __init__(self) -> None:
+        self.given: tuple[Average, ...] = ()
+        self.means: dict[str, Mean] = {}
 
-    def __init__(self, given: list[tuple[Average, ...]], run: Run, system: System) -> None:
-        self.system = system
-        self._active: tuple[Average, ...] = ()
-        self._state: dict[str, dict[str, Any]] = {}  # by file: first and last step, sums of a row, and of all rows
-        self._tables: dict[str, TextTable] = {}
-        for each in dict.fromkeys(one for averages in given for one in averages):
-            if run.rank == 0:
-                self._tables[each.file] = TextTable(run, each.file, _head(each))
+    def enter(self, table: Table, step: int) -> None:
+        """Begin a stage after a step: means that are the same as before go on."""
+        kept = {each.name: self.means[each.name] for each in self.given if each in table.averages}
+        self.given = table.averages
+        self.means = {each.name: kept.get(each.name, Mean(step)) for each in self.given}
 
-    def enter(self, given: tuple[Average, ...], step: int) -> None:
-        """Begin what a stage asks for that was not asked for before."""
-        for each in given:
-            if each not in self._active:
-                nothing = [0.0] * len(each.values)
-                self._state[each.file] = {"first": step, "last": -1, "sums": nothing, "all": nothing, "rows": 0}
-        self._active = given
+    def due(self, number: int) -> list[Average]:
+        """Those that have a sample after this step: of a mean whose first one was not before it began."""
+        found = []
+        for each in self.given:
+            mean, end = self.means[each.name], each.ends(number)
+            if end >= 0 and each.begins(end) >= mean.since:
+                found.append(each)
+        return found
 
-    def wants(self, step: int) -> bool:
-        """Whether values of this step are needed."""
-        return any(self._is_due(each, step) for each in self._active)
+    def sample(self, number: int, evaluate: Evaluate) -> Iterable[Average]:
+        """Take the samples that are due, once a step; those whose mean is new now."""
+        due = [each for each in self.due(number) if number > self.means[each.name].after]
+        return [each for each in due if self.means[each.name].add(each, number, evaluate(each.columns))]
 
-    def has(self, step: int) -> bool:
-        """Whether values of this step were taken, the last so far."""
-        return any(self._state[each.file]["last"] == step for each in self._active)
+    def named(self, name: str) -> Average:
+        """The one of this name."""
+        return next(each for each in self.given if each.name == name)
 
-    def _is_due(self, each: Average, step: int) -> bool:
-        state = self._state[each.file]
-        return step > state["last"] and each.is_due(step, state["first"])
-
-    def add(self, step: int) -> None:
-        """Collective: take the values of this step, whose forces were measured, where they are due."""
-        due = [each for each in self._active if self._is_due(each, step)]
-        if not due:
-            return
-        thermo = measure(self.system)
-        for each in due:
-            state = self._state[each.file]
-            found = [_value(name, thermo, self.system) for name in each.values]
-            state["last"], state["sums"] = step, np.add(state["sums"], found).tolist()
-            if step % each.steps:
-                continue
-            row = np.divide(state["sums"], each.repeat)
-            state["sums"] = [0.0] * len(row)
-            if each.running:
-                state["all"], state["rows"] = np.add(state["all"], row).tolist(), state["rows"] + 1
-                row = np.divide(state["all"], state["rows"])
-            if each.file in self._tables:
-                self._tables[each.file].add(" ".join([str(step), *(f"{value:.15g}" for value in row)]) + "\n")
+    def value(self, name: str, part: int) -> float:
+        """The last mean of a column, from 1; 0 before the first."""
+        now = self.means[name].now
+        return now[part - 1] if now else 0.0
 
     def saved(self) -> dict[str, Any]:
-        """The sums so far."""
-        return {"state": self._state}
+        """Its state, as plain values."""
+        return {name: asdict(mean) for name, mean in self.means.items()}
 
-    def restore(self, values: dict[str, Any], given: tuple[Average, ...]) -> None:
-        """Go on with these sums, in a stage that asks for `given`."""
-        self._state, self._active = {name: dict(each) for name, each in values["state"].items()}, given
-
-    def finish(self) -> None:
-        """Write what waits, and close the files."""
-        for table in self._tables.values():
-            table.close()
+    def restore(self, values: dict[str, Any], table: Table) -> None:
+        """Set the saved state, in a stage with this table."""
+        self.given = table.averages
+        self.means = {name: Mean(**each) for name, each in values.items()}
 
 
-def _head(given: Average) -> str:
-    return f"# means over time of {given.label or given.file}\n# step {' '.join(given.columns or given.values)}\n"
+class AverageFiles:
+    """The files of all means of a run, in the form of LAMMPS; on rank 0, and cut back when a run resumes."""
+
+    def __init__(self, run: Run, tables: Iterable[Table]) -> None:
+        self.files: dict[str, TextTable] = {}
+        for given in (each for table in tables for each in table.averages):
+            if given.file and run.rank == 0 and given.file not in self.files:
+                head = f"# Time-averaged data for fix {given.name}\n# TimeStep {' '.join(given.columns)}\n"
+                self.files[given.file] = TextTable(run, given.file, head)
+
+    def write(self, given: Average, number: int, values: list[float]) -> None:
+        """Append the mean of a period."""
+        if given.file in self.files:
+            self.files[given.file].add(" ".join([str(number), *(f"{value:.15g}" for value in values)]) + "\n")
+
+    def close(self) -> None:
+        """Close all files."""
+        for file in self.files.values():
+            file.close()
 
 
-def _value(name: str, thermo: Thermo, system: System) -> float:
-    whole = name.removesuffix("_per_particle")
-    value = VALUES[whole](thermo, system)
-    return value / system.count if whole != name else value
+def _added(before: list[float], more: list[float]) -> list[float]:
+    return [a + b for a, b in zip(before, more, strict=True)] if before else more

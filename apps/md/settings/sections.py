@@ -11,9 +11,9 @@ from hpckit.apps.md.molecules.settings import Angles, Bonds, Constraints, Coulom
 from hpckit.apps.md.motion.groups import ALL, GroupOf
 from hpckit.apps.md.motion.settings import Barostat, Deform, Dynamics, Stage
 from hpckit.apps.md.settings.analysis import Analysis
-from hpckit.apps.md.settings.averages import Average
 from hpckit.apps.md.settings.interaction import Granular, Interaction
 from hpckit.apps.md.settings.system import System
+from hpckit.apps.md.settings.table import Table
 from hpckit.io.settings import LIMIT, OptionalSpan, Section
 from hpckit.report.settings import Report
 
@@ -42,7 +42,6 @@ class Output(Section):
     every: int = Field(0, ge=0, description="steps between frames of the trajectory; 0: only the last")
     format: Literal["h5md", "dump"] = Field("h5md", description="trajectory as an H5MD file, or as a LAMMPS dump")
     variables: int = Field(0, ge=0, description="steps between rows of output/variables.csv; 0: time.thermo")
-    averages: tuple[Average, ...] = Field((), description="means over time, in files of their own")
 
 
 class Ranks(Section):
@@ -83,6 +82,7 @@ class Settings(Section):
     coupling: Coupling = Field(default_factory=Coupling, description="pairs or restraints switched on step by step")
     replicas: Replicas = Field(default_factory=Replicas, description="copies that swap their temperatures")
     time: Time = Field(default_factory=Time, description="duration and time step")
+    table: Table = Field(default_factory=Table, description="columns of the thermo table")
     output: Output = Field(default_factory=Output, description="output files")
     analysis: Analysis = Field(default_factory=Analysis, description="observables measured during the run")
     ranks: Ranks = Field(default_factory=Ranks, description="decomposition of the box over the ranks")

@@ -126,11 +126,13 @@ def _wrong_groups(it: Settings) -> Iterator[str]:
     names, given = [each.name for each in it.groups], it.dynamics
     if len({*names}) < len(names):
         yield f"groups need different names, not {names}"
-    for key, name in named_in(given):
+    for key, name in (*named_in(given), *it.table.groups()):
         if name not in (ALL, *names):
             yield f"{key} is {name!r}, and the groups are {[ALL, *names]}"
     if unknown := {each.group for each in it.system.changes} - {ALL, *names}:
         yield f"system.changes name the groups {sorted(unknown)}, and the groups are {[ALL, *names]}"
+    if it.replicas.temperatures and (it.table.columns or it.table.averages):
+        yield "table.columns and averages are those of one set of particles: omit them, or replicas"
     if ALL in given.moves:
         yield "dynamics.moves is a list of groups; omit it where all particles move"
     fixed, parts = it.constraints, bool(given.moves or given.also or given.drives) or given.group != ALL
@@ -238,13 +240,11 @@ def _wrong_stages(it: Settings) -> Iterator[str]:
 
 
 def _wrong_averages(it: Settings) -> Iterator[str]:
-    """Files of means over time that are those of others."""
-    asked = dict.fromkeys(one for each in (it.output, *it.stages) for one in each.averages or ())
-    names = [each.file for each in asked]
+    """Files of means over steps that are those of others."""
+    tables = (it.table, *(stage.table for stage in it.stages if stage.table is not None))
+    names = [each.file for each in dict.fromkeys(one for table in tables for one in table.averages) if each.file]
     if twice := {*(name for name in names if names.count(name) > 1), *({*names} & {*TAKEN})}:
-        yield f"output.averages: {', '.join(sorted(twice))} is a file of something else, give another name"
-    if names and it.replicas.temperatures:
-        yield "output.averages do not go with replicas: omit them"
+        yield f"table.averages: {', '.join(sorted(twice))} is a file of something else: give another name"
 
 
 def _wrong_slow(it: Settings) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.apps.md.lammps.fixes import is_number
+from hpckit.apps.md.settings.formulas import is_number
 
 HALF = 0.5
 DIAMOND = [

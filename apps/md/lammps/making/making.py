@@ -13,10 +13,10 @@ import numpy as np
 from scipy.spatial import cKDTree
 from scipy.spatial.transform import Rotation
 
-from hpckit.apps.md.lammps.fixes import is_number
 from hpckit.apps.md.lammps.making import velocities as drawn
 from hpckit.apps.md.lammps.making.lattices import Inside, Lattice, region_of
 from hpckit.apps.md.lammps.making.made import Made, Step
+from hpckit.apps.md.settings.formulas import is_number
 from hpckit.errors import InputError
 
 NEAR_END = 1e-6  # of an edge: sites so near to the upper end of a periodic dim are those of the lower one

@@ -1,4 +1,4 @@
-"""Conditions and formulas of LAMMPS input scripts: their tokens, and their values."""
+"""Conditions and formulas as input scripts of LAMMPS have them: their tokens, and their values."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import operator
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
-
-from hpckit.apps.md.lammps.fixes import is_number
 
 # Operators of two values, those that bind least first; of one kind the left one first, in powers too.
 OPERATORS: tuple[dict[str, Callable[[Any, Any], Any]], ...] = (
@@ -24,7 +22,7 @@ COMPARISONS = OPERATORS[2] | OPERATORS[3]
 OF_CONDITIONS = OPERATORS[:4]
 SIGNS = r"&&|\|\||\|\^|[=!<>]=|[<>()!]"
 CONDITION = re.compile(rf"\s*({SIGNS}|[^\s=!<>()&|]+)")
-FORMULA = re.compile(rf"\s*({SIGNS}|[-+*/%^,]|(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|\w+)")
+FORMULA = re.compile(rf"\s*({SIGNS}|[-+*/%^,]|(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|\w+(?:\[\d+\])?)")
 FUNCTIONS: dict[str, Callable[..., float]] = {
     **{name: getattr(math, name) for name in ("sqrt", "exp", "sin", "cos", "tan", "asin", "acos", "atan", "atan2")},
     **{name: getattr(math, name) for name in ("ceil", "floor")},
@@ -33,6 +31,15 @@ FUNCTIONS: dict[str, Callable[..., float]] = {
     "abs": abs,
     "round": lambda x: math.ceil(x) if x - math.floor(x) >= 0.5 else math.floor(x),  # halves go up
 }
+
+
+def is_number(word: str) -> bool:
+    """Whether a word is a number."""
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
 
 
 def holds(condition: str) -> bool:
@@ -68,6 +75,13 @@ def value_of(formula: str, named: Callable[[str], float]) -> float:
         return float(token) if is_number(token) else named(token)
 
     return float(_value_of(_tokens(formula, FORMULA), atom, OPERATORS))
+
+
+def names_in(formula: str) -> list[str]:
+    """The names in a formula that stand for values. Raises `ValueError` where it cannot be read."""
+    tokens = _tokens(formula, FORMULA)
+    both = zip(tokens, [*tokens[1:], ""], strict=True)
+    return [name for name, after in both if re.match(r"[^\W\d]", name) and after != "(" and not is_number(name)]
 
 
 def _tokens(text: str, form: re.Pattern[str]) -> list[str]:

@@ -1,0 +1,247 @@
+"""The columns of the thermo table that a run asks for, with the names and the values that LAMMPS has for them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from hpckit.apps.md.motion.dynamics import group_of
+from hpckit.apps.md.output.averages import Averages
+from hpckit.apps.md.settings.formulas import value_of
+from hpckit.apps.md.settings.table import AVERAGED, COMPUTED, ENERGIES, TITLES, USUAL, WHOLE, Average, Computed
+from hpckit.apps.md.start import Start
+from hpckit.comm.agree import max_of_ranks, share_numbers
+from hpckit.io.checkpoint.state import Piece, Restored
+from hpckit.md.external.groups import ParticleGroup, Warmth, center_of, unwrapped, weighted_sums
+from hpckit.md.saved import rows_block, rows_by_id
+from hpckit.md.system import System
+from hpckit.md.thermo import Thermo, add_ranks, mass_density, tail_energy
+
+PIECE = "displaced_"  # of checkpoints, before the name of a mean square displacement
+
+
+class TableColumns:
+    """The columns of a stage. References of displacements last from stage to stage, and in checkpoints."""
+
+    def __init__(self, config: Any, start: Start, system: System) -> None:
+        self.system, self.start, self.table = system, start, config.table
+        self.references: dict[str, np.ndarray] = {}  # the unwrapped places of the particles from which they move
+        self.averages = Averages()
+        self.enter(config, 0)
+
+    def enter(self, config: Any, step: int) -> None:
+        """Collective: the columns of a stage that begins after a step, with the particles as they are."""
+        self.config, self.table = config, config.table
+        per_particle = self.table.per_particle
+        self.share = config.system.units == "lj" if per_particle is None else per_particle
+        self.computed = {each.name: each for each in self.table.computed}
+        self.groups = {name: group_of(self.start, each.group) for name, each in self.computed.items()}
+        self.formulas = {f"v_{each.name}": each.formula for each in self.table.formulas}
+        self.averages.enter(self.table, step + self.table.first_step)
+        displaced = [name for name, each in self.computed.items() if each.kind == "msd"]
+        places = {name: self.references.get(name) for name in displaced}
+        for name, known in places.items():
+            places[name] = self._places() if known is None else known
+        self.references = {name: rows for name, rows in places.items() if rows is not None}
+
+    @property
+    def header(self) -> str:
+        """The titles of the columns."""
+        return " ".join(f"{TITLES.get(name, name):^14}" for name in self.table.columns)
+
+    def row(self, values: dict[str, float]) -> str:
+        """A line of the table."""
+        return " ".join(
+            f"{int(value):10d}    " if name in WHOLE else f"{'-' if value < 0 else ' '}{abs(value):<13.8g}"
+            for name, value in values.items()
+        )
+
+    def values(self, thermo: Thermo, step: int, done: int, time: float) -> dict[str, float]:
+        """Collective: the columns after a step, of which `done` are in this stage. A division by zero is nan."""
+        return self._evaluated(self.table.columns, True, thermo, step, done, time)
+
+    def samples(self, step: int) -> bool:
+        """Whether a mean has a sample after this step."""
+        return bool(self.averages.due(step + self.table.first_step))
+
+    def sample(self, thermo: Thermo, step: int, done: int, time: float) -> Iterator[tuple[Average, int, list[float]]]:
+        """Collective: take the samples of a step; the means that are new now, with its number and their values."""
+        number = step + self.table.first_step
+
+        def evaluate(names: tuple[str, ...]) -> list[float]:
+            return [*self._evaluated(names, False, thermo, step, done, time).values()]
+
+        for each in self.averages.sample(number, evaluate):
+            yield each, number, self.averages.means[each.name].now
+
+    def _evaluated(
+        self, names: tuple[str, ...], divides: bool, thermo: Thermo, step: int, done: int, time: float
+    ) -> dict[str, float]:
+        """Collective: the columns of these names; divides: energies of all that is computed, for each particle."""
+        known = self._known(thermo, step, done, time)
+        count = self.system.count if self.share else 1
+
+        @cache
+        def vector(name: str) -> tuple[float, ...]:
+            return self._vector(self.computed[name], self.groups[name], thermo)
+
+        @cache
+        def named(name: str, divides: bool = False) -> float:
+            if match := AVERAGED.match(name):
+                given, part = self.averages.named(match[1]), int(match[2] or 1)
+                extensive = self._is_extensive(given.columns[part - 1])
+                return self.averages.value(match[1], part) / (count if extensive and divides else 1)
+            if name == "PI":
+                return math.pi
+            if name in known:
+                return known[name]() / (count if name in ENERGIES else 1)
+            if match := COMPUTED.match(name):
+                if match[1] not in self.computed:
+                    self.computed[match[1]], self.groups[match[1]] = Computed(name=match[1], kind=USUAL[match[1]]), None
+                share = count if divides and self._is_extensive(name) else 1
+                return vector(match[1])[int(match[2] or 0)] / share
+            try:
+                return value_of(self.formulas[name], named)
+            except (ArithmeticError, ValueError):
+                return math.nan
+
+        return {name: named(name, divides) for name in names}
+
+    def _is_extensive(self, name: str) -> bool:
+        """Whether a column c_NAME is an energy of all that it is computed from."""
+        match = COMPUTED.match(name)
+        kind = "" if match is None else self.computed[match[1]].kind if match[1] in self.computed else USUAL[match[1]]
+        return match is not None and (kind in ("ke", "pe", "erotate/sphere") or (kind == "temp" and bool(match[2])))
+
+    def _known(self, thermo: Thermo, step: int, done: int, time: float) -> dict[str, Callable[[], float]]:
+        """The quantities by name, of all particles."""
+        system, box = self.system, self.system.domains
+        lower, upper = np.array(box.lower), np.array(box.upper)
+        pairs = thermo.potential - thermo.bonded
+        total = thermo.potential + thermo.kinetic
+        bonds = thermo.bonded - thermo.angles - thermo.dihedrals - thermo.impropers
+        found: dict[str, float] = {
+            "step": step + self.table.first_step,
+            "elapsed": done,
+            "dt": self.config.time.dt,
+            "time": time + self.table.first_time,
+            "atoms": system.count,
+            "temp": thermo.temperature,
+            "press": thermo.pressure,
+            "vol": thermo.volume,
+            "pe": thermo.potential,
+            "ke": thermo.kinetic,
+            "etotal": total,
+            "epair": pairs,
+            "enthalpy": total + thermo.pressure * thermo.volume / system.units.pressure,
+            "evdwl": pairs - thermo.coulomb - thermo.long_range,
+            "ecoul": thermo.coulomb,
+            "elong": thermo.long_range,
+            "emol": thermo.bonded,
+            "ebond": bonds,
+            "eangle": thermo.angles,
+            "edihed": thermo.dihedrals,
+            "eimp": thermo.impropers,
+            **{f"l{axis}": float(length) for axis, length in zip("xyz", upper - lower, strict=True)},
+            **{f"{axis}lo": float(end) for axis, end in zip("xyz", lower, strict=True)},
+            **{f"{axis}hi": float(end) for axis, end in zip("xyz", upper, strict=True)},
+            **dict(zip(("xy", "xz", "yz"), map(float, box.tilt), strict=True)),
+            **dict(zip(("pxx", "pyy", "pzz", "pxy", "pxz", "pyz"), thermo.tensor, strict=True)),
+        }
+        dear: dict[str, Callable[[], float]] = {
+            "density": lambda: mass_density(system),
+            "etail": lambda: tail_energy(system),
+            "fmax": self._largest_force,
+            "fnorm": self._all_force,
+        }
+        return {**{name: lambda value=value: value for name, value in found.items()}, **dear}  # type: ignore[misc]
+
+    def _vector(self, given: Computed, group: ParticleGroup | None, thermo: Thermo) -> tuple[float, ...]:
+        """Collective: what is computed: its one value, and those of the vector; nan for one that it has not."""
+        system = self.system
+        if given.kind in ("temp", "ke"):
+            x, y, z = (axis in given.along for axis in "xyz")
+            warmth = Warmth(group, (x, y, z))
+            motion = warmth.motion(system)
+            if given.kind == "ke":
+                return (0.5 * float(motion[:3].sum()),)
+            degrees = warmth.freedom(system) * system.units.boltzmann
+            return (float(motion[:3].sum()) / degrees if degrees else 0.0, *motion.tolist())
+        if given.kind == "pe":
+            return (thermo.potential,)
+        if given.kind == "erotate/sphere":
+            return (thermo.rotational,)
+        if given.kind == "pressure":
+            return (thermo.pressure, *thermo.tensor)
+        if given.kind == "com":
+            return (math.nan, *center_of(system, group)[0].tolist())
+        if given.kind == "gyration":
+            return self._gyration(group)
+        return self._displacement(given, group)
+
+    def _gyration(self, group: ParticleGroup | None) -> tuple[float, ...]:
+        """Collective: the radius of gyration, and its tensor."""
+        center, mass = center_of(self.system, group)
+        away = unwrapped(self.system) - self.system.device.to_device(center)
+        pairs = ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))
+        each = self.system.device.xp.stack([away[:, a] * away[:, b] for a, b in pairs], axis=1)
+        tensor = weighted_sums(self.system, group, self.system.slot_masses[:, None] * each) / mass
+        return (math.sqrt(max(float(tensor[:3].sum()), 0.0)), *tensor.tolist())
+
+    def _displacement(self, given: Computed, group: ParticleGroup | None) -> tuple[float, ...]:
+        """Collective: mean square displacements along x, y, z, and all."""
+        system = self.system
+        first, count = rows_block(system)
+        moved = self._places() - self.references[given.name]
+        here = np.ones(count, bool) if group is None else group.members[first : first + count]
+        masses = rows_by_id(system, system.device.xp.repeat(system.slot_masses[:, None], 3, axis=1))[here, :1]
+        if given.centered:
+            sums = self._added(np.concatenate([masses * moved[here], masses], axis=1))
+            moved = moved - sums[:3] / sums[3]
+        sums = self._added(np.concatenate([moved[here] ** 2, np.ones((len(masses), 1))], axis=1))
+        x, y, z = (sums[:3] / sums[3]).tolist()
+        return math.nan, x, y, z, x + y + z
+
+    def _added(self, columns: np.ndarray) -> np.ndarray:
+        """Collective: the sums of columns over all ranks, with the same bits on any number of ranks."""
+        return share_numbers(self.system.mesh.comm, add_ranks(self.system.mesh.comm, columns, self.system.count, True))
+
+    def _places(self) -> np.ndarray:
+        """Collective: where particles would be in a box without ends, in the order of their ids: rows of this rank."""
+        return rows_by_id(self.system, unwrapped(self.system))
+
+    def _largest_force(self) -> float:
+        """Collective: the largest component of a force."""
+        particles = self.system.particles
+        here = particles.ids[: particles.slots] >= 0
+        own = self.system.device.to_host(abs(particles.forces[: particles.slots, :3])[here])
+        largest = np.array([own.max(initial=0.0)])
+        max_of_ranks(self.system.mesh.comm, largest)
+        return float(largest[0])
+
+    def _all_force(self) -> float:
+        """Collective: the length of all forces as one vector."""
+        forces = self.system.particles.forces[: self.system.particles.slots, :3]
+        return math.sqrt(float(weighted_sums(self.system, None, forces * forces).sum()))
+
+    def pieces(self) -> list[Piece]:
+        """What a checkpoint holds of it."""
+        first, _ = rows_block(self.system)
+        shape = (self.system.count, 3)
+        return [Piece(PIECE + name, shape, (first, 0), rows) for name, rows in self.references.items()]
+
+    def saved(self) -> dict[str, Any]:
+        """The state of the averages, for a checkpoint."""
+        return self.averages.saved()
+
+    def restore(self, kept: Restored, config: Any, step: int) -> None:
+        """Collective: take up the stage, the averages and the references of a checkpoint of that step."""
+        self.averages.restore(kept.values.get("columns", {}), config.table)
+        first, count = rows_block(self.system)
+        names = [each.name for each in config.table.computed if each.kind == "msd"]
+        self.references = {name: kept.read(PIECE + name, (first, 0), (count, 3)) for name in names}
+        self.enter(config, step)
