@@ -71,7 +71,7 @@ def interaction_of(config: Config, types: int) -> Potential:
     if given.kind == "eam":
         return _embedded(config, types)
     if given.kind == "stillinger_weber":
-        return StillingerWeber(read_sw(_file_of_elements(config, types), given.elements), types)
+        return _tetrahedra(config, types)
     if given.kind == "tersoff":
         return TersoffBonds(read_tersoff(_file_of_elements(config, types), given.elements))
     if given.kind == "snap":
@@ -122,8 +122,7 @@ def reaches(config: Config) -> list[float]:
     if given.kind == "eam":
         return [_eam_file(config).cutoff]
     if given.kind == "stillinger_weber":
-        silicon = read_sw(_file_of_elements(config, len(given.elements)), given.elements)
-        return [StillingerWeber(silicon, len(given.elements)).cutoff]
+        return [_tetrahedra(config, len(given.elements)).cutoff]
     if given.kind == "tersoff":
         return [read_tersoff(_file_of_elements(config, len(given.elements)), given.elements).cutoff]
     if given.kind == "snap":
@@ -183,6 +182,10 @@ def _snap(config: Config, types: int) -> SnapPotential:
     assert given.parameters_file is not None  # the settings guarantee it
     zbl = (given.zbl[0], given.zbl[1]) if given.zbl else None
     return SnapPotential(read_snap(file, given.parameters_file, given.elements, zbl, given.nuclei))
+
+
+def _tetrahedra(config: Config, types: int) -> StillingerWeber:
+    return StillingerWeber(read_sw(_file_of_elements(config, types), config.interaction.elements), types)
 
 
 def _file_of_elements(config: Config, types: int) -> Path:

@@ -38,7 +38,7 @@ class Axes:
         for name, fills in (given or {}).items():
             if name not in self.names:
                 raise InputError(
-                    f"the walls of {whose} name {name!r}, which is no axis",
+                    f"the walls of {whose} name {name!r}, which is not an axis",
                     do=f"name an axis ({', '.join(self.names)}), or arguments alone",
                 )
             dim = self.names.index(name)

@@ -87,7 +87,7 @@ class Field:
             )
         if not isinstance(decomposition, Decomposition):
             raise InputError(
-                f"the cells of a field are a decomposition, and {decomposition!r} is none",
+                f"the cells of a field are a decomposition, and {decomposition!r} is not one",
                 do="give hp.Decomposition(shape, mesh.topology, halo=1)",
             )
         shape = (*_counts(components), *decomposition.local_shape(mesh.rank))

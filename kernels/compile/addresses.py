@@ -46,7 +46,10 @@ def address_of(kernel: Any, signature: Any) -> int:
     kernel.compile(signature)
     arguments, _ = numba.core.sigutils.normalize_signature(signature)
     compiled = kernel.overloads[arguments]._asdict()
-    return int(compiled["library"].get_pointer_to_function(compiled["fndesc"].llvm_cfunc_wrapper_name))
+    address = int(compiled["library"].get_pointer_to_function(compiled["fndesc"].llvm_cfunc_wrapper_name))
+    if not address:
+        raise AssertionError(f"{kernel.__name__} has no entry from C: make it by jit(by_address=True)")
+    return address
 
 
 def signature(arrays: int, numbers: int) -> Any:

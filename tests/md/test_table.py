@@ -14,6 +14,7 @@ from test_scripts import hpckit
 from hpckit.apps.md.config import Config
 from hpckit.apps.md.lammps.script import settings_of
 from hpckit.apps.md.settings.table import Table
+from hpckit.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
 
@@ -155,6 +156,12 @@ def test_what_is_not_known_is_left_out_with_a_note(tmp_path):
     assert any(note.endswith("left out: spcpu, f_12, v_none, c_stress[1]") for note in found.notes)
     assert found.tree["table"]["columns"][:5] == ["step", "elapsed", "atoms", "temp", "ke"]
     assert found.tree["stages"][0]["table"]["first_step"] == -40
+
+
+def test_a_mean_without_its_numbers_is_refused_with_its_line(tmp_path):
+    (tmp_path / "in.it").write_text(AVERAGED.replace("ave/time 5 3 20 c_warm", "ave/time 5 0 c_warm"))
+    with pytest.raises(InputError, match=r"in\.it:\d+: fix one all ave/time: known are NEVERY NREPEAT NFREQ above 0"):
+        settings_of(tmp_path / "in.it")
 
 
 @pytest.mark.parametrize(

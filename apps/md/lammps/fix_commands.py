@@ -86,6 +86,8 @@ class FixCommands:
 
     def _fix(self, name: str, group: str, style: str, *rest: str) -> None:
         if style == AVERAGES:
+            if len(rest) < 4 or not all(word.isdigit() and int(word) for word in rest[:3]):
+                raise ValueError(f"fix {name} {group} {style}: known are NEVERY NREPEAT NFREQ above 0, and values")
             self.averages[name] = rest
             return
         if style.startswith(MEASURES):

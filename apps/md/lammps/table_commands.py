@@ -52,8 +52,8 @@ class TableCommands:
         """The table of a run, as settings; first_step, first_time: what LAMMPS's step and time are beyond ours."""
         given = self._averages()
         wanted = self._each(self.columns)
-        averaged = [name for each in given for name in each["columns"]]
-        computed, formulas = self._computed(), self._formulas([*wanted, *averaged])
+        computed = self._computed()
+        formulas = self._formulas([*wanted, *(name for each in given for name in each["columns"])])
         table = Table.model_validate({"computed": [*computed.values()], "formulas": formulas})
         averages = [each for each in given if not any(map(table.unknown, each["columns"]))]
         averaged = [name for each in averages for name in each["columns"]]
@@ -62,10 +62,8 @@ class TableCommands:
         except ValidationError as error:
             raise ValueError(f"fix {AVERAGES}: {error.errors()[0]['msg'].removeprefix('Value error, ')}") from None
         columns = [name for name in wanted if not table.unknown(name)]
-        for what, all_of, some in (("thermo_style", wanted, columns), (f"fix {AVERAGES}", given, averages)):
-            left = [each if isinstance(each, str) else each["name"] for each in all_of if each not in some]
-            if left:
-                self.script.note(f"{what}: what is not known here is left out: {', '.join(left)}")
+        self._note_left("thermo_style", [name for name in wanted if name not in columns])
+        self._note_left(f"fix {AVERAGES}", [each["name"] for each in given if each not in averages])
         reached = [each for each in formulas if not table.unknown(f"v_{each['name']}")]
         behind = [name for each in reached for name in names_in(each["formula"])]
         used = {match[1] for name in (*columns, *averaged, *behind) if (match := COMPUTED.match(name))}
@@ -80,6 +78,11 @@ class TableCommands:
         if found and first_step:
             found |= {"first_step": first_step, "first_time": first_time}
         return found if self.per_particle is None else {**found, "per_particle": self.per_particle}
+
+    def _note_left(self, what: str, names: list[str]) -> None:
+        """Say what a command names and is not known here."""
+        if names:
+            self.script.note(f"{what}: what is not known here is left out: {', '.join(names)}")
 
     def _averages(self) -> list[dict[str, Any]]:
         """The means of fix ave/time that can be had, as settings; a note says which cannot."""

@@ -38,7 +38,8 @@ class TableColumns:
         self.config, self.table = config, config.table
         per_particle = self.table.per_particle
         self.share = config.system.units == "lj" if per_particle is None else per_particle
-        self.computed = {each.name: each for each in self.table.computed}
+        usual = [Computed(name=name, kind=kind) for name, kind in USUAL.items()]
+        self.computed = {each.name: each for each in (*usual, *self.table.computed)}
         self.groups = {name: group_of(self.start, each.group) for name, each in self.computed.items()}
         self.formulas = {f"v_{each.name}": each.formula for each in self.table.formulas}
         self.averages.enter(self.table, step + self.table.first_step)
@@ -98,10 +99,9 @@ class TableColumns:
             if name == "PI":
                 return math.pi
             if name in known:
-                return known[name]() / (count if name in ENERGIES else 1)
+                found = known[name]
+                return (found() if callable(found) else found) / (count if name in ENERGIES else 1)
             if match := COMPUTED.match(name):
-                if match[1] not in self.computed:
-                    self.computed[match[1]], self.groups[match[1]] = Computed(name=match[1], kind=USUAL[match[1]]), None
                 share = count if divides and self._is_extensive(name) else 1
                 return vector(match[1])[int(match[2] or 0)] / share
             try:
@@ -114,17 +114,17 @@ class TableColumns:
     def _is_extensive(self, name: str) -> bool:
         """Whether a column c_NAME is an energy of all that it is computed from."""
         match = COMPUTED.match(name)
-        kind = "" if match is None else self.computed[match[1]].kind if match[1] in self.computed else USUAL[match[1]]
-        return match is not None and (kind in ("ke", "pe", "erotate/sphere") or (kind == "temp" and bool(match[2])))
+        kind = "" if match is None else self.computed[match[1]].kind
+        return kind in ("ke", "pe", "erotate/sphere") or (match is not None and kind == "temp" and bool(match[2]))
 
-    def _known(self, thermo: Thermo, step: int, done: int, time: float) -> dict[str, Callable[[], float]]:
-        """The quantities by name, of all particles."""
+    def _known(self, thermo: Thermo, step: int, done: int, time: float) -> dict[str, float | Callable[[], float]]:
+        """The quantities by name, of all particles; functions of those that need the ranks, or all particles."""
         system, box = self.system, self.system.domains
         lower, upper = np.array(box.lower), np.array(box.upper)
         pairs = thermo.potential - thermo.bonded
         total = thermo.potential + thermo.kinetic
         bonds = thermo.bonded - thermo.angles - thermo.dihedrals - thermo.impropers
-        found: dict[str, float] = {
+        return {
             "step": step + self.table.first_step,
             "elapsed": done,
             "dt": self.config.time.dt,
@@ -151,14 +151,11 @@ class TableColumns:
             **{f"{axis}hi": float(end) for axis, end in zip("xyz", upper, strict=True)},
             **dict(zip(("xy", "xz", "yz"), map(float, box.tilt), strict=True)),
             **dict(zip(("pxx", "pyy", "pzz", "pxy", "pxz", "pyz"), thermo.tensor, strict=True)),
-        }
-        dear: dict[str, Callable[[], float]] = {
             "density": lambda: mass_density(system),
             "etail": lambda: tail_energy(system),
             "fmax": self._largest_force,
             "fnorm": self._all_force,
         }
-        return {**{name: lambda value=value: value for name, value in found.items()}, **dear}  # type: ignore[misc]
 
     def _vector(self, given: Computed, group: ParticleGroup | None, thermo: Thermo) -> tuple[float, ...]:
         """Collective: what is computed: its one value, and those of the vector; nan for one that it has not."""
