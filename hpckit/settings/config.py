@@ -139,9 +139,12 @@ def mistakes_of(error: ValidationError, schema: Schema, settings: Settings, sour
 
 
 def _named_place(sentence: str, settings: Settings) -> str:
-    """Where the first setting that a sentence names was said; empty if none was."""
-    names = [tuple(name.split(".")) for name in re.findall(r"[a-z]\w*(?:\.\w+)+", sentence)]
-    return next((settings.owner[path].origin(path) for path in names if path in settings.owner), "")
+    """Where the first setting that a sentence names was said, or the list that holds it; empty if none was."""
+    for name in re.findall(r"[a-z]\w*(?:\.\w+)+", sentence):
+        place = settings.origin(tuple(int(part) if part.isdigit() else part for part in name.split(".")))
+        if place != "default":
+            return place
+    return ""
 
 
 def _contradictions(

@@ -103,6 +103,10 @@ def test_settings_that_do_not_go_together_are_told_where_they_were_said() -> Non
     plate = mistakes("heat", "walls.z_low=3", "walls.y_high=-4")
     assert "command line: walls.z_low" in plate
     assert "command line: walls.y_high" in plate
+    far = 'name = "far"\nx = 1e9\ny = 1.0\n'
+    stations = file(f'app = "weather3d"\n[[output.stations]]\nname = "a"\nx = 1.0\ny = 1.0\n[[output.stations]]\n{far}')
+    assert "run.toml:6: output.stations.1 " in mistakes(stations)
+    assert "command line: output.stations.0 " in mistakes(box, 'output.stations=[{name="far", x=1e9, y=1.0}]')
 
 
 def test_all_mistakes_in_one_pass_with_line_key_and_nearest_name(monkeypatch: pytest.MonkeyPatch) -> None:
