@@ -14,7 +14,7 @@ from hpckit.apps.md.config import Config
 from hpckit.apps.md.free_energy.record import Record
 from hpckit.apps.md.free_energy.replicas import OfReplica, by_temperature, together
 from hpckit.apps.md.molecules.electrostatics import charge_lines
-from hpckit.apps.md.motion.dynamics import at_temperature, dynamics_of, proper_of
+from hpckit.apps.md.motion.dynamics import at_temperature, dynamics_of, give_flow, proper_of
 from hpckit.apps.md.motion.groups import ALL
 from hpckit.apps.md.motion.stages import Stages
 from hpckit.apps.md.output.analysis import Analysis
@@ -59,6 +59,7 @@ class MolecularDynamics(Evolution):
         self.system, self.stages, self.trajectory = system, stages, trajectory
         self.record = Record(config, run, system, coupling)
         self.dynamics = dynamics_of(self.config, 0, stages.start)
+        give_flow(self.dynamics, system, self.config.time.dt)
         self.analysis = Analysis(config.staged[-1], run, system)
         self.end = sum(each.time.steps * each.time.dt for each in stages.configs)
         self.is_at_minimum = False

@@ -15,18 +15,20 @@ from hpckit.apps.md.free_energy.report import free_energy_sections
 from hpckit.apps.md.output.analysis import FILE, from_files, last_frame
 from hpckit.apps.md.output.argon import beside_rahman
 from hpckit.apps.md.output.charts import lines, picture
+from hpckit.apps.md.settings.table import TITLES, Table
 from hpckit.md.observables.measurements import FIT
 from hpckit.md.units import UNITS
 from hpckit.plan.inputs.text import parse_json, read_bytes
 from hpckit.report.extension import ReportSection
 from hpckit.report.page import caption, grid, table
-from hpckit.report.run_data import RunData
+from hpckit.report.run_data import RunData, is_number
 from hpckit.report.units import number, pretty, signs, time_scale, with_error
 from hpckit.run.settings import with_common
 
 PRESSURES = tuple(f"pressure_{ab}" for ab in ("xx", "yy", "zz", "xy", "xz", "yz"))
 LEAST_DRAWN = 30  # temperatures of which a distribution is drawn
 LEAST_CURVE = 3  # values of a curve; a run that has fewer after its means begin is drawn whole
+MOST_DRAWN = 12  # columns of one's own with a chart
 BLOCKS = 8  # parts of a series whose spread gives the error of its mean
 TO_CM2_PER_S = {"real": 0.1, "metal": 1e-4}  # of angstrom^2 per fs and per ps
 
@@ -42,6 +44,7 @@ def sections(run: RunData) -> Iterator[Iterator[Any]]:
     config = _of_last_stage(run, config)
     names = _symbols(run.summary.get("units") or {})
     yield _state(run, config, names)
+    yield _own_columns(run, config, names)
     yield free_energy_sections(run.directory / "output", names)
     yield _measured(run, config)
     yield _at_the_end(run, config, names)
@@ -94,7 +97,8 @@ def _found(run: RunData, config: Config) -> dict[str, Any]:
 
 def mean_after(run: RunData, config: Config, name: str) -> tuple[float, float]:
     """Mean of a metric from `Config.averaged_from` on, and its error from means over blocks."""
-    values = [float(line[name]) for line in run.metrics if name in line and line.get("step", 0) >= config.averaged_from]
+    late = [line for line in run.metrics if line.get("step", 0) >= config.averaged_from]
+    values = [float(line[name]) for line in late if is_number(line.get(name))]
     if not values:
         return float("nan"), float("nan")
     if len(values) < 2 * BLOCKS:
@@ -108,6 +112,57 @@ def _symbols(names: Mapping[str, str]) -> dict[str, str]:
     return {what: pretty(unit) for what, unit in names.items()}
 
 
+class OverTime:
+    """The metrics of a run over its time, in a unit that suits its length."""
+
+    def __init__(self, run: RunData, config: Config, names: dict[str, str]) -> None:
+        self.run, times = run, run.series("energy")[0]
+        self.scale, self.time = time_scale(times[-1], names.get("time", ""))
+        begin, self.averaged = (_time_after(run, config, step) for step in (config.settled, config.averaged_from))
+        self.begin = begin if np.sum(np.array(times) >= begin) >= LEAST_CURVE else 0.0
+
+    def over(self, name: str, per: float = 1.0) -> tuple[Any, Any]:
+        """A metric, from where charts begin."""
+        at, values = (np.array(each) for each in self.run.series(name))
+        return at[at >= self.begin] / self.scale, values[at >= self.begin] / per
+
+    def with_mean(self, name: str) -> dict[str, tuple[Any, Any]]:
+        """A metric, and its mean so far, from where means begin."""
+        at, values = self.over(name)
+        counted = at * self.scale >= self.averaged
+        so_far = np.cumsum(values[counted]) / np.arange(1, counted.sum() + 1)
+        return {"at the time": (at, values), "mean so far": (at[counted], so_far)}
+
+
+def _own_columns(run: RunData, config: Config, names: dict[str, str]) -> Iterator[ReportSection]:
+    """What the table has beyond LAMMPS's keywords: computed, by formulas, and means."""
+    own = [name for name in config.table.columns if name not in TITLES and len(run.series(name)[0]) > 1]
+    if not own:
+        return
+    curves = OverTime(run, config, names)
+    settled = curves.averaged / curves.scale
+    drawn = [lines(name, curves.with_mean(name), f"time ({curves.time})", settled=settled) for name in own[:MOST_DRAWN]]
+    rows, numbers = [], dict[str, Any]()
+    for name in own:
+        value, error = mean_after(run, config, name)
+        rows.append((name, *with_error(value, error), _meaning(config.table, name)))
+        numbers[name] = {"mean": _known(value), "error": _known(error)}
+    said = f"Means from step {config.averaged_from} on; errors from the spread over {BLOCKS} blocks of time"
+    said += "." if any(row[2] for row in rows) else f": they need {2 * BLOCKS} values."
+    listing = table(("column", "mean", "error", "what it is"), rows, (1, 2))
+    shown = grid(drawn) + listing + caption(said)
+    yield ReportSection("columns", "Columns of the table", shown, numbers, "headline", tuple(own))
+
+
+def _meaning(given: Table, name: str) -> str:
+    """What a column of one's own is."""
+    key, known = name.partition("[")[0], list[tuple[str, str]]()
+    known += [(f"c_{each.name}", f"{each.kind} of {each.group}") for each in given.computed]
+    known += [(f"v_{each.name}", each.formula) for each in given.formulas]
+    known += [(f"f_{each.name}", f"mean of {', '.join(each.columns)}") for each in given.averages]
+    return dict(known).get(key, "")
+
+
 def _state(run: RunData, config: Config, names: dict[str, str]) -> Iterator[ReportSection]:
     count = int(run.summary.get("particles") or 0)
     times, total = run.series("energy")
@@ -116,21 +171,8 @@ def _state(run: RunData, config: Config, names: dict[str, str]) -> Iterator[Repo
     energy, held = names.get("energy", ""), config.barostat
     resizes, holds = config.resizes, held.kind != "none"
     units = {"volume": f"{names.get('length', '')}³", "density": f"1/{names.get('length', '')}³"}
-    scale, time = time_scale(times[-1], names.get("time", ""))
-
-    begin, averaged = (_time_after(run, config, step) for step in (config.settled, config.averaged_from))
-    begin = begin if np.sum(np.array(times) >= begin) >= LEAST_CURVE else 0.0
-
-    def over(name: str, per: float = 1.0) -> tuple[Any, Any]:
-        at, values = (np.array(each) for each in run.series(name))
-        return at[at >= begin] / scale, values[at >= begin] / per
-
-    def with_mean(name: str) -> dict[str, tuple[Any, Any]]:
-        """A metric, and its mean so far, from where means begin."""
-        at, values = over(name)
-        counted = at * scale >= averaged
-        so_far = np.cumsum(values[counted]) / np.arange(1, counted.sum() + 1)
-        return {"at the time": (at, values), "mean so far": (at[counted], so_far)}
+    curves = OverTime(run, config, names)
+    over, with_mean, scale, time = curves.over, curves.with_mean, curves.scale, curves.time
 
     each = {name: over(name, count) for name in ("kinetic", "potential", "energy")}
     late = np.array([line.get("step", 0) >= config.averaged_from for line in run.metrics if "energy" in line])
@@ -138,7 +180,7 @@ def _state(run: RunData, config: Config, names: dict[str, str]) -> Iterator[Repo
         late[:] = True
     kept = np.array(total)[late]
     drift = {"total energy": (np.array(times)[late] / scale, (kept - kept[0]) / count)}
-    settled = averaged / scale
+    settled = curves.averaged / scale
     drawn = [
         lines("energy per particle", each, f"time ({time})", energy),
         lines("total energy per particle, change", drift, f"time ({time})", energy),
@@ -198,7 +240,7 @@ def _state(run: RunData, config: Config, names: dict[str, str]) -> Iterator[Repo
         said += (
             " The potential ends in a step at the cutoff (shift = false): pairs that cross it change the total energy."
         )
-    if begin:
+    if curves.begin:
         said += f" The charts begin at step {config.settled}; what was before is in metrics.jsonl."
     if config.target:
         what = "temperature and the pressure that were" if holds else "temperature that was"
@@ -215,15 +257,15 @@ def _known(value: float) -> float | None:
 def _canonical(run: RunData, config: Config, count: int, unit: str) -> list[str]:
     """The distribution of the temperature beside the canonical one, where a thermostat holds it; [] elsewhere.
 
-    Of f = 3 N - 3 degrees of freedom the kinetic energy has a gamma distribution: T a mean of T0 and a variance of
-    2 T0**2 / f.
+    Of f = 3 N - 3 degrees of freedom (in a plane 2 N - 2) the kinetic energy has a gamma distribution: T a mean of T0
+    and a variance of 2 T0**2 / f.
     """
     if config.dynamics.kind not in ("langevin", "bussi", "nose_hoover") or not config.target:
         return []
     found = np.array([line["temperature"] for line in run.metrics if line.get("step", 0) >= config.averaged_from])
     if len(found) < LEAST_DRAWN:
         return []
-    half = max(3 * count - 3, 1) / 2
+    half = max(config.system.dims * (count - 1), 1) / 2
     density, edges = np.histogram(found, bins=max(8, min(40, len(found) // 8)), density=True)
     middles = (edges[1:] + edges[:-1]) / 2
     width = 4 * config.target / half**0.5

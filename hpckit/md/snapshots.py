@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from hpckit.collectives.whole import rows_of_ranks
+from hpckit.comm.device import HOST
 from hpckit.comm.mesh import Mesh
 from hpckit.kernels.particles.records.dispatch import types_of
 from hpckit.md.granular.contacts import SphereForces
 from hpckit.md.system import System
-from hpckit.particles.migration import exchange, wrap
+from hpckit.particles.flow import wrap_within
+from hpckit.particles.migration import exchange
 from hpckit.particles.particles import PACKED, pack_particles
 from hpckit.plan.particles.snapshot import Snapshot
 
@@ -73,7 +75,8 @@ def _snapshot_of(system: System, every: np.ndarray, step: int, time: float, forc
     spheres = None
     if isinstance(system.forces, SphereForces):
         spheres = system.forces.interaction.sizes[types_of(positions)]
-    wrap(domains, positions, images, len(every))
+    velocities = np.array(packed["velocity"])
+    wrap_within(system.flow, domains, positions, velocities, images, HOST)
     return Snapshot(
         lower=domains.lower,
         upper=domains.upper,
@@ -83,7 +86,7 @@ def _snapshot_of(system: System, every: np.ndarray, step: int, time: float, forc
         types=types_of(positions),
         positions=np.ascontiguousarray(positions[:, :3]),
         images=images,
-        velocities=np.ascontiguousarray(packed["velocity"][:, :3]),
+        velocities=np.ascontiguousarray(velocities[:, :3]),
         forces=np.ascontiguousarray(every["force"][:, :3]) if forces else None,
         masses=system.masses,
         charges=np.ascontiguousarray(packed["charge"]) if system.charged else None,

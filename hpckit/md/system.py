@@ -33,6 +33,7 @@ from hpckit.md.molecules.slots import MoleculeSlots
 from hpckit.md.neighbors import NeighborList, Rebuilds, lost
 from hpckit.md.units import UNITS, Units
 from hpckit.particles.balance import LoadBalance
+from hpckit.particles.flow import Flow, wrap_within
 from hpckit.particles.ghosts import GhostExchange
 from hpckit.particles.migration import audit, migrate, send_to, wrap
 from hpckit.particles.particles import Particles
@@ -121,6 +122,7 @@ class System:
         self.still: Any = None  # after a rebuild, the slots of those that do not
         self.counted: Any = None  # what measured temperatures count; None: all (`….external.groups.Warmth`)
         self.biases: Biased | None = None  # of collective variables
+        self.flow: Flow | None = None  # of a box that changes while its particles stay
         self.count = 0  # particles of all ranks
         self.steps = 0  # updates of the forces
         self.reshaped = False  # whether the cell has changed since the last forces
@@ -176,7 +178,9 @@ class System:
     def rebuild(self) -> None:
         """Collective: wrap, migrate, sort, exchange ghosts, list neighbors."""
         particles, zeros = self.particles, self.device.zeros
-        if wrap(self.domains, particles.positions, particles.images, particles.slots):
+        slots = particles.slots
+        here = particles.positions[:slots], particles.velocities[:slots], particles.images[:slots]
+        if wrap_within(self.flow, self.domains, *here, self.device):
             raise lost(self.mesh.rank, particles)
         self._follow()
         self.forces.leave(self.mesh, self.domains, particles, self.neighbors)
@@ -246,15 +250,17 @@ class System:
         self.domains = self.domains.stretched(factors)
         self.ghosts.reshape(self.domains.cell)
 
-    def reshape(self, cell: Cell) -> None:
-        """Change the cell of the box, and take all particles along with it; cuts keep their shares.
+    def reshape(self, cell: Cell, carries: bool = True) -> None:
+        """Change the cell of the box, and take all particles along with it, if it `carries` them; cuts keep their
+        shares.
 
         `update` or `refresh` must follow: the ghosts are those of the old box until then.
         """
         particles, old = self.particles, self.domains.cell
         matrix, low, high = old.map_to(cell), np.array(old.lower), np.array(cell.lower)
-        with self.timer("integrate"):
-            deform(particles.positions, particles.slots, matrix, low, high)
+        if carries:
+            with self.timer("integrate"):
+                deform(particles.positions, particles.slots, matrix, low, high)
         self.domains, self.reshaped = self.domains.reshaped(cell), True
         if self.neighbors.builds:
             self.neighbors.deform(particles.slots, matrix, low, high)

@@ -423,7 +423,11 @@ def _tilted(device: Device, n: int, x: np.ndarray) -> Pairs:
     cuda.straighten(there, n - 1, cell[0], slopes, straight)
     cell_reference.deform(host, n - 1, matrix, cell[0], cell[1])
     cuda.deform(there, n - 1, matrix, cell[0], cell[1])
+    v, cell_velocities = x[::-1].copy(), device.to_device(x[::-1].copy())
+    cell_reference.stream(v, host, n - 1, matrix, cell[0], cell[1])
+    cuda.stream(cell_velocities, there, n - 1, matrix, cell[0], cell[1])
     return {
+        "with the flow of the cell": (cell_velocities, v),
         "in the cell": (there, host),
         "images of the cell": (images_there, images.astype(float)),
         "straight": (straight, out),

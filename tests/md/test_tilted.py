@@ -24,6 +24,7 @@ from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import DecompositionError, InputError
 from hpckit.io.particles.lammps_data import write_lammps_data
 from hpckit.kernels.particles.integrate.cell import reference, simd
+from hpckit.md.external.groups import Warmth
 from hpckit.md.saved import pieces_of, restore, values_of
 from hpckit.md.snapshots import snapshot
 from hpckit.md.thermo import measure
@@ -86,15 +87,15 @@ def figures(system):
     return [it.temperature, it.potential, it.total, it.pressure, *it.tensor]
 
 
-def moved(path, steps=200):
-    """The figures of a script's run, every tenth step."""
+def moved(path, steps=200, more=lambda system: []):
+    """The figures of a script's run, every tenth step, and more of them."""
     config = Config.model_validate(settings_of(path).tree)
     system, dynamics, rows = make_system(config, Start(config), MPI.COMM_SELF, PhaseTimer()), dynamics_of(config), []
     for step in range(steps + 1):
         if step:
             dynamics.step(system, config.time.dt, step % 10 == 0)
         if step % 10 == 0:
-            rows.append([step, *figures(system)])
+            rows.append([step, *figures(system), *more(system)])
     system.mesh.close()
     return np.array(rows), system
 
@@ -135,6 +136,14 @@ CHANGES = {
         "1 x erate 0.2 y volume z volume xz trate 0.5 xy wiggle 0.4 0.3",
         "xz delta 0.2 z scale 1.02 ",
     ),
+    "plane": (
+        LJ.replace("lattice fcc", "dimension 2\nlattice sq2").replace(
+            "0 5 0 6 0 4 2.0 -1.5 2.5", "0 9 0 8 -0.5 0.5 1 0 0"
+        ),
+        "nve",
+        "1 xy erate 0.5 x erate 0.1 y volume",
+        "",
+    ),
     "upright": (METAL.replace("-1.0 1.5 -0.5", "0 0 0"), "nve", "1 x wiggle 0.2 0.25 z trate 0.1 units lattice", ""),
 }
 
@@ -144,7 +153,10 @@ CHANGES = {
 def test_boxes_change_as_by_fix_deform_of_lammps_for_200_steps(tmp_path, name):
     text, moving, changes, before = CHANGES[name]
     text += f"change_box all triclinic {before}{'remap units box' if before else ''}\n" + END.format(moving)
-    text = text.replace("fix 1", f"fix 2 all deform {changes} remap x\nfix 1").replace(TENSOR, f"{TENSOR} lx ly lz")
+    more = "fix 3 all enforce2d\n" if name == "plane" else ""
+    text = text.replace("fix 1", f"{more}fix 2 all deform {changes} remap x\nfix 1").replace(
+        TENSOR, f"{TENSOR} lx ly lz"
+    )
     expected = thermo_rows(run_lammps(tmp_path, text))
     (tmp_path / f"in.{name}").write_text(text)
     found, system = moved(tmp_path / f"in.{name}")
@@ -154,6 +166,32 @@ def test_boxes_change_as_by_fix_deform_of_lammps_for_200_steps(tmp_path, name):
     assert system.neighbors.builds > 3
     if name == "shear":
         assert not system.domains.cell.skewed or system.neighbors.since == 0
+
+
+SHEARED = (
+    LJ.replace("2.0 -1.5 2.5", "0 0 0").replace("neighbor 0.3 bin", "neighbor 0.3 bin\nneigh_modify delay 0 check no")
+    + "velocity all ramp vx 0 10.0 y 0 10.06 sum yes units box\n"
+)
+
+
+FLOWS = "xy erate 1.5", "xy erate 0.5 xz vel 0.4 x erate 0.03 yz delta 0.2 z scale 0.9"
+
+
+@needs_lammps
+@pytest.mark.parametrize("changes", by_day(FLOWS, FLOWS[0]))
+def test_a_sheared_liquid_moves_as_that_of_lammps(tmp_path, changes):
+    """Particles stay while the box leans, and flips; those that cross its ends get the velocity there."""
+    deform = f"fix 2 all deform 1 {changes} remap v\ncompute th all temp/deform\n"
+    text = SHEARED + deform + END.format("nvt/sllod temp 1.4 1.2 0.5")
+    text = text.replace(TENSOR, f"{TENSOR} c_th").replace("200", "160")
+    expected = thermo_rows(run_lammps(tmp_path, text))
+    (tmp_path / "in.sheared").write_text(text)
+    found, system = moved(tmp_path / "in.sheared", 160, lambda system: [Warmth(thermal=True).temperature(system)])
+    np.testing.assert_allclose(found[:, :4], expected[:, :4], rtol=1e-10)
+    np.testing.assert_allclose(found[:, 4:11], expected[:, 4:11], rtol=0, atol=1e-9 * np.abs(expected[:, 4]).max())
+    np.testing.assert_allclose(found[1:, 11], expected[1:, 11], rtol=1e-10)
+    assert found[-1, 1] > 1.5 * found[-1, 11]
+    assert system.particles.images[: system.particles.slots, 0].any()
 
 
 PRESSURES = {
@@ -268,8 +306,8 @@ def test_a_mesh_of_charges_leans_as_that_of_lammps(tmp_path, name):
 @pytest.mark.parametrize(
     ("counts", "names"),
     [
-        ((1, 3), ("thin", "shear")),
-        pytest.param((1, 2, 3), ("lj", "thin", "shear", "water", "mesh"), marks=pytest.mark.nightly),
+        ((1, 3), ("thin", "flow")),
+        pytest.param((1, 2, 3), ("lj", "thin", "shear", "flow", "water", "mesh"), marks=pytest.mark.nightly),
     ],
 )
 def test_any_number_of_ranks_has_the_same_bits(mpirun, tmp_path, counts, names):
@@ -279,6 +317,8 @@ def test_any_number_of_ranks_has_the_same_bits(mpirun, tmp_path, counts, names):
         (tmp_path / f"in.{name}").write_text(text + END.format("nve"))
     deform = "fix 2 all deform 1 xy erate 2.5 z scale 0.9\n"
     (tmp_path / "in.shear").write_text(LJ + deform + END.format("nve").replace("200", "60"))
+    flow = "fix 2 all deform 1 xy erate 2.5 remap v\n" + END.format("nvt/sllod temp 1.4 1.4 0.5")
+    (tmp_path / "in.flow").write_text(SHEARED + flow.replace("200", "60"))
     write_water(tmp_path / "water.data", "triclinic3")
     (tmp_path / "in.water").write_text(WATER.format("1e-3", 60))
     (tmp_path / "in.mesh").write_text(WATER.replace("ewald {0}", "pppm {0}").format("1e-4", 60))
@@ -307,6 +347,7 @@ class Kept:
     "moving",
     [
         "nve\nfix 2 all deform 1 xy erate 2.5 z wiggle 0.3 0.2",
+        "nvt/sllod temp 1.4 1.4 0.5\nfix 2 all deform 1 xy erate 2.5 z wiggle 0.3 0.2 remap v",
         pytest.param(PRESSURES["tri"][1], marks=pytest.mark.nightly),
     ],
 )
@@ -387,7 +428,9 @@ def test_ghosts_of_tilted_domains_are_proved_and_kernels_have_one_meaning():
         straight = np.zeros((60, 4))
         form.straighten(positions, 59, cell[0], TILTED.slopes, straight)
         form.deform(positions, 58, TILTED.map_to(Cell((0.0,) * 3, (2.0, 3.0, 4.0), (0.1, 0.2, 0.3))), *[cell[0]] * 2)
-        both.append((positions, images, straight))
+        velocities = straight[::-1].copy()
+        form.stream(velocities, records, 58, TILTED.matrix.T, cell[0], np.array([1.0, -2.0, 3.0]))
+        both.append((positions, images, straight, velocities))
     for one, other in zip(*both, strict=True):
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-13)
     assert (both[1][0][59] == records[59]).all()
@@ -427,6 +470,9 @@ def test_what_does_not_go_with_a_tilted_box_is_named_before_the_start(settings, 
         dry_run(config, 2)
 
 
+STAYS, SHEAR = {"remap": "v"}, [{"of": "xy", "style": "erate", "values": [0.1]}]
+
+
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
@@ -434,6 +480,10 @@ def test_what_does_not_go_with_a_tilted_box_is_named_before_the_start(settings, 
         ({"deform": {"changes": [{"of": "x", "style": "final", "values": [1]}]}}, "takes 2 numbers"),
         ({"deform": {"changes": [{"of": "x", "style": "volume"}]}}, "have the style volume"),
         ({"deform": {"start": [{"of": "x", "style": "vel", "values": [1]}]}}, "allowed are final, delta"),
+        ({"dynamics": {"kind": "nose_hoover", "sllod": True}}, "set deform.changes and remap = 'v'"),
+        ({"deform": {**STAYS, "changes": [*SHEAR, {"of": "y", "style": "volume"}]}}, "goes without the style volume"),
+        ({"deform": {**STAYS, "changes": SHEAR}, "dynamics": {"sllod": True}}, "a way of nose_hoover"),
+        ({"deform": {**STAYS, "changes": SHEAR}, "barostat": {"kind": "mtk", "dims": ["z"]}}, "without barostat"),
         ({"system": {"tilt": [1, 0, 0], "file": __file__}}, "omit it with file"),
         ({"barostat": {"kind": "mtk", "tilts": ["xy", "xy"]}, "dynamics": {"kind": "nve"}}, "each once"),
     ],

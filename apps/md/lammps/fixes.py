@@ -12,18 +12,21 @@ from hpckit.plan.particles.cell import TILTS
 
 HOOVER = {
     "nvt": "temp T T DAMPING, tchain N and drag D",
+    "nvt/sllod": "temp T T DAMPING, tchain N, drag D and psllod no",
     "npt": "temp T T DAMPING, iso, aniso, tri, x, y or z P P DAMPING, xy, xz or yz 0 0 DAMPING, couple, tchain N,"
     " pchain N, drag D, dilate all and mtk",
     "nph": "iso, aniso, tri, x, y or z P P DAMPING, xy, xz or yz 0 0 DAMPING, couple, pchain N, drag D, dilate all"
     " and mtk",
 }
 MOVERS = (*HOOVER, "langevin", "temp/csvr")  # with a state of their own
+STREAMING = "nvt/sllod"
 FIXES = ("nve", "nve/noforce", *MOVERS)
 PLAIN = ("nve", "nve/sphere", "nve/noforce")  # velocity Verlet alone
 THERMAL = ("nvt", "langevin", "temp/csvr")  # hold a temperature, each of a group
 HELD = {"temp", "iso", "aniso", "tri", *EDGES, *TILTS}  # two values, and a damping
 OPTIONS = {"nvt": {"tchain", "drag"}, "nph": {"couple", "mtk", "pchain", "drag", "dilate"}}
 OPTIONS["npt"] = OPTIONS["nvt"] | OPTIONS["nph"]
+OPTIONS[STREAMING] = OPTIONS["nvt"] | {"psllod"}
 RELAX = "box/relax"
 HOLDS = ("shake", "rattle")
 GRAVITY = "gravity"
@@ -103,9 +106,8 @@ def motion_of(given: dict[str, Fix], minimizes: bool, unit: float, spacing: Sequ
     yield from _held(fixes)
     line, words = fixes.pop("deform", (0, []))
     if words:
-        every, changes = deformed(words, unit)
-        yield "deform.every", every, line
-        yield "deform.changes", changes, line
+        for key, value in deformed(words, unit).items():
+            yield f"deform.{key}", value, line
     line, words = fixes.pop(WEAK, (0, []))
     for key, value in _eased(words) if words else ():
         yield key, value, line
@@ -299,17 +301,18 @@ def shaken(words: list[str], style: str = "shake") -> dict[str, Any]:
     return found
 
 
-def deformed(words: list[str], unit: float) -> tuple[int, list[dict[str, Any]]]:
-    """What `fix deform` changes, and every how many steps; unit: the length of a lattice cell. Raises `ValueError`."""
-    options = {"remap": ("x",), "flip": ("yes",), "units": ("box", "lattice")}
-    every, left, found = int(words[0]), words[1:], list[dict[str, Any]]()
+def deformed(words: list[str], unit: float) -> dict[str, Any]:
+    """The section deform of what `fix deform` changes; unit: the length of a lattice cell. Raises `ValueError`."""
+    options = {"remap": ("x", "v"), "flip": ("yes",), "units": ("box", "lattice")}
+    every, left, found, remap = int(words[0]), words[1:], list[dict[str, Any]](), "x"
     while left:
         name = left.pop(0)
         if name in options:
             if not left or left[0] not in options[name]:
                 known = " or ".join(options[name])
                 raise ValueError(f"fix deform … {name} {' '.join(left[:1])}: known is {name} {known}")
-            unit = 1.0 if left.pop(0) == "box" else unit
+            value = left.pop(0)
+            unit, remap = 1.0 if value == "box" else unit, value if name == "remap" else remap
             continue
         style = left.pop(0) if left else ""
         if name not in (*EDGES, *TILTS) or style not in STYLES:
@@ -322,7 +325,7 @@ def deformed(words: list[str], unit: float) -> tuple[int, list[dict[str, Any]]]:
     for each in found:
         lengths = {"final": 2, "delta": 2, "vel": 1, "wiggle": 1}.get(each["style"], 0)  # the others are pure numbers
         each["values"] = [v * unit if k < lengths else v for k, v in enumerate(each["values"])]
-    return every, found
+    return {"every": every, "changes": found} | ({} if remap == "x" else {"remap": remap})
 
 
 def _thermostat(style: str, words: list[str]) -> Iterator[tuple[str, Any]]:
@@ -338,20 +341,24 @@ def _hoover(style: str, words: list[str]) -> Iterator[tuple[str, Any]]:
     """The chains of Nosé and Hoover; a damping of LAMMPS times 2 pi is the period that hpckit takes."""
     given = _options(words)
     held = HELD & given.keys()
-    allowed = OPTIONS[style] | (HELD if style == "npt" else {"temp"} if style == "nvt" else HELD - {"temp"})
+    boxless = style in ("nvt", STREAMING)
+    allowed = OPTIONS[style] | (HELD if style == "npt" else {"temp"} if boxless else HELD - {"temp"})
     sizes = all(len(values) == (3 if key in HELD else 1) for key, values in given.items())
     sizes = sizes and given.get("dilate", ["all"]) == ["all"]
     drag = float(given.get("drag", ["0"])[0]) if sizes else 0.0
+    sizes = sizes and given.get("psllod", ["no"]) == ["no"]
     if not (given.keys() <= allowed and sizes and held) or ("temp" in held) == (style == "nph"):
         raise ValueError(f"fix {style} {' '.join(words)}: known are {HOOVER[style]}")
     if "temp" in held:
         yield "dynamics.kind", "nose_hoover"
         yield from _ramp("dynamics", "temperature", given["temp"])
         yield "dynamics.damping", 2 * math.pi * float(given["temp"][2])
-        yield "dynamics.chain", int(given.get("tchain", ["3"])[0])
+        yield "dynamics.chain", int(given.get("tchain", ["1" if style == STREAMING else "3"])[0])
         if drag:
             yield "dynamics.drag", drag
-    if style != "nvt":
+    if style == STREAMING:
+        yield "dynamics.sllod", True
+    if not boxless:
         yield from _barostat(style, given, held - {"temp"})
 
 
@@ -385,7 +392,7 @@ def _options(words: list[str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     last: list[str] = []
     for word in words:
-        if is_number(word) or (found and [*found][-1] in ("couple", "mtk") and not last):
+        if is_number(word) or (found and [*found][-1] in ("couple", "mtk", "psllod") and not last):
             last.append(word)
         else:
             last = found[word] = []

@@ -170,7 +170,7 @@ class MotionCommands:
         if group != "all":
             raise ValueError(f"change_box {group}: known is the group all")
         kept = [word for word in words if word not in ("triclinic", "remap")]
-        _, changes = deformed(["1", *kept], self.script.unit)
+        changes = deformed(["1", *kept], self.script.unit)["changes"]
         wrong = [each["style"] for each in changes if each["style"] not in ("final", "delta", "scale", "volume")]
         if wrong or (changes and words.count("remap") != 1) or {"flip"} & {*words}:
             known = "x, y, z, xy, xz, yz by final, delta, scale and volume, once each, and then remap"

@@ -24,7 +24,7 @@ from hpckit.md.motion.easing import WeakBox
 from hpckit.md.motion.fire import Fire
 from hpckit.md.motion.leaning import FullMTK
 from hpckit.md.motion.relaxation import Relaxation
-from hpckit.md.motion.thermostats import Bussi, Langevin, NoseHoover
+from hpckit.md.motion.thermostats import Bussi, Langevin, NoseHoover, Sllod
 from hpckit.md.system import System
 
 
@@ -120,7 +120,14 @@ def _proper(config: Config, start: Start | None, first_step: int) -> Dynamics:
     if not given.changes:
         return moving
     duration = (config.time.steps - config.dynamics.equilibrate) * config.time.dt
-    return Deformation(moving, [each.change for each in given.changes], duration, given.every)
+    return Deformation(moving, [each.change for each in given.changes], duration, given.every, given.remap == "x")
+
+
+def give_flow(dynamics: Dynamics, system: System, dt: float) -> None:
+    """Give the system the flow of a box that changes from the start on, or none."""
+    system.flow = None
+    if isinstance(dynamics, Deformation):
+        dynamics.begin(system, dt)
 
 
 def _ramped(config: Config, moving: Dynamics) -> Dynamics:
@@ -167,7 +174,7 @@ def group_of(start: Start | None, *names: str) -> ParticleGroup | None:
 
 def warmth_of(start: Start | None, counted: CountedOf) -> Warmth:
     """What a temperature counts."""
-    return Warmth(group_of(start, counted.group), _dims(counted.along))
+    return Warmth(group_of(start, counted.group), _dims(counted.along), counted.thermal)
 
 
 def bind_groups(system: System, config: Config, start: Start) -> None:
@@ -223,6 +230,8 @@ def _at_volume(config: Config, start: Start | None, first_step: int) -> Dynamics
             baths.append(Langevin(each.temperature, each.damping, each.seed, first_step, group))
         elif each.kind == "bussi":
             baths.append(Bussi(each.temperature, each.damping, each.seed, first_step, group))
+        elif each is given and given.sllod:
+            baths.append(Sllod(each.temperature, each.damping, each.chain, drag=each.drag))
         else:
             baths.append(NoseHoover(each.temperature, each.damping, each.chain, group, each.drag))
     return Baths(baths) if len(baths) > 1 else baths[0]

@@ -55,6 +55,7 @@ class CountedOf(Section):
 
     group: str = Field(ALL, description="the group")
     along: tuple[Axis, ...] = Field(AXES, min_length=1, description="dims of the velocities")
+    thermal: bool = Field(False, description="less the flow of a box that changes with deform.remap = 'v'")
 
 
 class PushOn(Section):

@@ -72,6 +72,11 @@ class Dynamics(Section):
         " or change of the energy",
     )
     chain: int = Field(3, ge=1, le=20, description="links of the chain of nose_hoover")
+    sllod: bool = Field(
+        False,
+        description="nose_hoover holds the temperature beyond the flow of a box that changes with deform.remap = 'v',"
+        " by the SLLOD equations of motion",
+    )
     drag: float = Field(
         0.0, ge=0, description="of nose_hoover: damps the chain's oscillation, as drag of LAMMPS's fix nvt; 0: none"
     )
@@ -183,10 +188,15 @@ class BoxChange(Section):
 
 
 class Deform(Section):
-    """A box that changes by a program: particles are taken along."""
+    """A box that changes by a program."""
 
     changes: tuple[BoxChange, ...] = Field((), description="edges and tilts that change over the run")
     every: int = Field(1, ge=1, description="steps between two changes")
+    remap: Literal["x", "v"] = Field(
+        "x",
+        description="x: particles are taken along; v: they stay, and one that crosses an end of the box gets the"
+        " velocity there, as of a fluid that is sheared",
+    )
     start: tuple[BoxChange, ...] = Field(
         (), description="changes before the run, of styles final, delta, scale, volume"
     )

@@ -10,7 +10,7 @@ import numpy as np
 from hpckit.apps.md.config import Config
 from hpckit.apps.md.molecules.electrostatics import charged, long_range
 from hpckit.apps.md.molecules.topology import bonds_of, constraints_of, terms_of
-from hpckit.apps.md.motion.dynamics import bind_groups, dynamics_of, proper_of
+from hpckit.apps.md.motion.dynamics import bind_groups, dynamics_of, give_flow, proper_of
 from hpckit.apps.md.motion.velocities import change_velocities
 from hpckit.apps.md.start import Start, without_momentum
 from hpckit.io.checkpoint.state import Piece, Restored, State
@@ -88,6 +88,7 @@ class Stages:
         found = dynamics_of(config, step, self.start.with_settings(config))
         if not stage.is_anew:
             proper_of(found).restore(self._held[config.mover])
+        give_flow(found, system, config.time.dt)
         return found
 
     def saved(self, state: State) -> State:

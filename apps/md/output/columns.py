@@ -115,7 +115,9 @@ class TableColumns:
         """Whether a column c_NAME is an energy of all that it is computed from."""
         match = COMPUTED.match(name)
         kind = "" if match is None else self.computed[match[1]].kind
-        return kind in ("ke", "pe", "erotate/sphere") or (match is not None and kind == "temp" and bool(match[2]))
+        return kind in ("ke", "pe", "erotate/sphere") or (
+            match is not None and kind.startswith("temp") and bool(match[2])
+        )
 
     def _known(self, thermo: Thermo, step: int, done: int, time: float) -> dict[str, float | Callable[[], float]]:
         """The quantities by name, of all particles; functions of those that need the ranks, or all particles."""
@@ -160,9 +162,9 @@ class TableColumns:
     def _vector(self, given: Computed, group: ParticleGroup | None, thermo: Thermo) -> tuple[float, ...]:
         """Collective: what is computed: its one value, and those of the vector; nan for one that it has not."""
         system = self.system
-        if given.kind in ("temp", "ke"):
+        if given.kind in ("temp", "temp/deform", "ke"):
             x, y, z = (axis in given.along for axis in "xyz")
-            warmth = Warmth(group, (x, y, z))
+            warmth = Warmth(group, (x, y, z), given.kind == "temp/deform")
             motion = warmth.motion(system)
             if given.kind == "ke":
                 return (0.5 * float(motion[:3].sum()),)

@@ -93,10 +93,13 @@ def _wrong_motion(it: Settings) -> Iterator[str]:
         if moved == "fire":
             yield "deform.changes change the box by a program: omit dynamics.kind = 'fire'"
         yield from _wrong_beside(it)
+        yield from _wrong_flow(it)
         if it.analysis.k_max:
             yield "analysis.k_max needs a box of constant size: omit it with deform.changes"
         if it.time.steps <= it.dynamics.equilibrate:
             yield "deform.changes begin after dynamics.equilibrate steps, but the run ends before"
+    if it.dynamics.sllod and not (it.deform.changes and it.deform.remap == "v"):
+        yield "dynamics.sllod is for a box that changes while particles stay: set deform.changes and remap = 'v'"
     if (it.dynamics.walls or it.dynamics.mirrors) and (it.deform.changes or it.deform.start):
         yield "dynamics.walls and mirrors do not move with a box that changes: omit them"
     for key in ("walls", "mirrors"):
@@ -119,6 +122,20 @@ def _wrong_beside(it: Settings) -> Iterator[str]:
         )
     if it.constraints.some or it.constraints.angles:
         yield "a barostat, deform.changes and constraints do not go together: omit one of them"
+
+
+def _wrong_flow(it: Settings) -> Iterator[str]:
+    """A box that changes while its particles stay."""
+    given = it.dynamics
+    if given.sllod and (given.kind != "nose_hoover" or given.inner > 1):
+        yield "dynamics.sllod is a way of nose_hoover, with dynamics.inner = 1"
+    if it.deform.remap == "x":
+        return
+    fixed = it.constraints
+    if it.barostat.kind != "none" or fixed.some or fixed.angles or fixed.bodies or it.interaction.kind == "granular":
+        yield "deform.remap = 'v' goes without barostat, constraints and spheres that touch: omit them"
+    if any(each.style == "volume" for each in it.deform.changes):
+        yield "deform.remap = 'v' goes without the style volume: give the edge by another style"
 
 
 def _wrong_groups(it: Settings) -> Iterator[str]:
@@ -155,8 +172,8 @@ def _wrong_groups(it: Settings) -> Iterator[str]:
     if it.system.dims == 2:
         wrong = {
             "barostat": it.barostat.kind != "none",
-            "deform": bool(it.deform.changes or it.deform.start),
-            "tilted boxes": any(it.system.tilt),
+            "deform of z, xz and yz": any("z" in each.of for each in (*it.deform.changes, *it.deform.start)),
+            "tilts xz and yz": any(it.system.tilt[1:]),
             "interaction.tail": it.interaction.tail,
             "constraints": bool(bound),
             "dynamics.equilibrate": given.equilibrate > 0,

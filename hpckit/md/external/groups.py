@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -40,11 +40,12 @@ def slots_of(system: System, group: ParticleGroup | None) -> Any:
 @dataclass(frozen=True)
 class Warmth:
     """What a temperature counts: velocities of a group, None for all particles, along some dims (compute temp and
-    temp/partial of LAMMPS).
+    temp/partial of LAMMPS). thermal: less the flow of a box that changes (temp/deform).
     """
 
     group: ParticleGroup | None = None
     along: tuple[bool, bool, bool] = (True, True, True)
+    thermal: bool = False
 
     def freedom(self, system: System) -> float:
         """Its degrees of freedom, less those of the center of mass. Constraints are those of all particles."""
@@ -54,6 +55,9 @@ class Warmth:
 
     def motion(self, system: System) -> np.ndarray:
         """Collective: the sums of m v v, as energies: xx, yy, zz, xy, xz, yz. Waits for a GPU."""
+        if self.thermal and system.flow is not None:
+            with system.flow.removed(system.particles):
+                return replace(self, thermal=False).motion(system)
         particles, slots = system.particles, system.particles.slots
         masses = system.slot_masses if self.group is None else system.slot_masses * self.group.slots(system)
         if system.forces.exact:

@@ -1,7 +1,7 @@
-"""A box that changes by a program: edges and tilts as functions of the time, and the particles taken along.
+"""A box that changes by a program: edges and tilts as functions of the time; particles are taken along, or stay.
 
-The cell changes at the end of a step, as by `fix deform … remap x` of LAMMPS: the forces of the step are those of the
-cell before, and the figures that follow it have the volume after.
+The cell changes at the end of a step, as by `fix deform … remap x` and `remap v` of LAMMPS: the forces of the step are
+those of the cell before, and the figures that follow it have the volume after.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hpckit.errors import InputError
+from hpckit.particles.flow import Flow
 from hpckit.plan.particles.cell import SPANS, TILTS, Cell
 
 if TYPE_CHECKING:  # settings name changes of a box, and need no kernels
@@ -83,12 +84,20 @@ def changed(cell: Cell, changes: Sequence[Change]) -> Cell:
 class Deformation:
     """A dynamics in a box that changes: `changes` over a time `duration`, in which final, delta and scale are reached.
 
-    Edges grow about their middle. every: steps between two changes. Raises `InputError` for the same edge twice, for a
-    tilt that leans where the box is open, and for an edge that would vanish.
+    Edges grow about their middle. every: steps between two changes. carries: particles are taken along; else they stay,
+    have velocities in which the flow of the box is counted (`System.flow`), and one that crosses an end of the box gets
+    the velocity there: a fluid that is sheared, whose thermostat is `Sllod`. Raises `InputError` for the same edge
+    twice, for a tilt that leans where the box is open, for an edge that would vanish, and for one that keeps the volume
+    while particles stay.
     """
 
-    def __init__(self, inner: Dynamics, changes: Sequence[Change], duration: float, every: int = 1) -> None:
+    def __init__(
+        self, inner: Dynamics, changes: Sequence[Change], duration: float, every: int = 1, carries: bool = True
+    ) -> None:
         self.inner, self.changes, self.duration, self.every = inner, named(changes), duration, every
+        self.carries = carries
+        if not carries and any(each.style == "volume" for each in changes):
+            raise InputError("an edge that keeps the volume needs a box that takes its particles along")
         if every < 1 or not duration > 0:
             raise InputError(f"a box changes every 1 or more steps in a time above 0, not {every} and {duration:g}")
         self._first: Cell | None = None
@@ -96,13 +105,31 @@ class Deformation:
 
     def step(self, system: System, dt: float, measure: bool) -> None:
         """Collective: one step of the dynamics, then the change of the box."""
-        if self._first is None:
-            self._first = system.domains.cell
-            self.require_sound(self._first, system.domains.periodic)
+        self.begin(system, dt)
         self.inner.step(system, dt, measure)
         self.number += 1
         if self.number % self.every == 0:
-            system.reshape(self.cell_at(self.number * dt, system.domains.cell))
+            system.reshape(self.cell_at(self.number * dt, system.domains.cell), self.carries)
+            self.begin(system, dt)
+
+    def begin(self, system: System, dt: float) -> None:
+        """Give the system the flow of its box, before the first step and after each change."""
+        if self._first is None:
+            self._first = system.domains.cell
+            self.require_sound(self._first, system.domains.periodic)
+        if not self.carries:
+            system.flow = self.flow_at(self.number // self.every * self.every * dt, system.domains.cell)
+
+    def flow_at(self, time: float, now: Cell) -> Flow:
+        """How the points of the box move at a time."""
+        assert self._first is not None
+        first = self._beside(self._first, now)
+        ends = np.array([self._end_speeds(dim, time, first) for dim in range(3)])
+        edges = np.diag(ends[:, 1] - ends[:, 0])
+        for name, tilt, (dim, edge) in zip(TILTS, first.tilt, SPANS, strict=True):
+            if name in self.changes:
+                edges[dim, edge] = self._speed(self.changes[name], time, float(first.lengths[edge]), tilt)
+        return Flow(edges @ self._cell(time, first).inverse.T, np.array(now.lower), ends[:, 0])
 
     def cell_at(self, time: float, now: Cell) -> Cell:
         """The cell at a time, with tilts in the image nearest to those of `now`."""
@@ -190,6 +217,30 @@ class Deformation:
                 }[change.style]
             found.append(tilt)
         return found
+
+    def _end_speeds(self, dim: int, time: float, first: Cell) -> tuple[float, float]:
+        """How fast the ends of an edge move."""
+        change, low, high = self.changes.get(EDGES[dim]), first.lower[dim], first.upper[dim]
+        if change is None:
+            return 0.0, 0.0
+        if change.style in ("final", "delta"):
+            one, two = (replace(change, of="xy", values=(value,)) for value in change.values)
+            return self._speed(one, time, 0.0, low), self._speed(two, time, 0.0, high)
+        grown = self._speed(change, time, high - low, high - low)
+        return -0.5 * grown, 0.5 * grown
+
+    def _speed(self, change: Change, time: float, length: float, start: float) -> float:
+        """How fast a length or a tilt grows that was `start` first, of an edge that had this length."""
+        one, two, *_ = (*change.values, 0.0, 0.0)
+        return {
+            "final": lambda: (one - start) / self.duration,
+            "delta": lambda: one / self.duration,
+            "scale": lambda: (one - 1) * length / self.duration,
+            "vel": lambda: one,
+            "erate": lambda: one * length,
+            "trate": lambda: one * start * math.exp(one * time),
+            "wiggle": lambda: one * 2 * math.pi / two * math.cos(2 * math.pi * time / two),
+        }[change.style]()
 
     def require_sound(self, first: Cell, periodic: Sequence[bool] | np.ndarray = (True, True, True)) -> None:
         """Raise `InputError` for a change that a box of this cell cannot have."""

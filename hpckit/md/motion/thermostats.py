@@ -11,11 +11,13 @@ from typing import Any
 import numpy as np
 
 from hpckit.errors import InputError
+from hpckit.kernels.particles.integrate.cell.dispatch import deform
 from hpckit.kernels.particles.integrate.dispatch import langevin
 from hpckit.md.external.groups import ParticleGroup, Warmth, scale
 from hpckit.md.motion.dynamics import half_kick, half_kick_and_drift
 from hpckit.md.system import System
 from hpckit.md.thermo import freedom, kinetic_energy
+from hpckit.particles.flow import Flow
 
 LANGEVIN = 3  # stream of random numbers
 
@@ -265,6 +267,51 @@ class NoseHoover:
         """Collective: half a step of the chain, and the velocities scaled by it."""
         doubled, degrees = 2 * _kinetic(system, self.group), _freedom(system, self.group)
         scale(system, self.group, self.chain.half(dt, doubled, degrees, self.thermal(system)))
+
+
+class Sllod(NoseHoover):
+    """`NoseHoover` about the flow of a box that changes while its particles stay (`System.flow`): the SLLOD equations
+    of motion, in which a sheared liquid has the stress of its viscosity.
+
+    Evans and Morriss (1984), Phys. Rev. A 30, 1528, in the order of LAMMPS's `fix nvt/sllod`: the chain holds what
+    velocities have beyond the flow u = A x, and half a step takes A of that from each. The temperature that a step
+    begins with is the one that the step before has left to its chain.
+    """
+
+    _left: float | None = None  # twice the kinetic energy that the chain has left in the last step
+
+    def step(self, system: System, dt: float, measure: bool) -> None:
+        """Collective: one step of dt; see `NoseHoover.step`. Raises `InputError` in a box without a flow."""
+        if system.flow is None:
+            raise InputError("sllod needs a box that changes while its particles stay", do="set deform.remap = 'v'")
+        self._hold(system, system.flow, dt, self._left)
+        half_kick_and_drift(system, dt)
+        system.update(measure)
+        half_kick(system, dt)
+        self._left = self._hold(system, system.flow, dt, None)
+
+    def saved(self) -> dict[str, Any]:
+        """The chain, and what it has left."""
+        return {**super().saved(), "left": self._left}
+
+    def restore(self, values: dict[str, Any]) -> None:
+        """Set what was saved."""
+        super().restore(values)
+        self._left = values.get("left")
+
+    def _hold(self, system: System, flow: Flow, dt: float, doubled: float | None) -> float:
+        """Collective: half a step of the chain for velocities beyond the flow, of which twice the kinetic energy is
+        `doubled`, None: that of now; what it leaves of that.
+        """
+        particles = system.particles
+        flow.add(particles, -1)
+        if doubled is None:
+            doubled = 2 * kinetic_energy(system)
+        factor = self.chain.half(dt, doubled, freedom(system), self.thermal(system))
+        with system.timer("integrate"):
+            deform(particles.velocities, particles.slots, factor * np.eye(3) - 0.5 * dt * flow.gradient)
+        flow.add(particles)
+        return factor**2 * doubled
 
 
 def _kinetic(system: System, group: ParticleGroup | None) -> float:

@@ -64,10 +64,23 @@ def _deform(records, slots, matrix, center, target):
     s = u8(cuda.blockIdx.x) * u8(cuda.blockDim.x) + u8(cuda.threadIdx.x)
     if s < u8(slots):
         x, y, z, _ = load_record(records, s * u8(4))
-        x, y, z, at = x - center[0], y - center[1], z - center[2], s * u8(4)
-        records[at] = target[0] + (matrix[0] * x + matrix[1] * y + matrix[2] * z)
-        records[at + u8(1)] = target[1] + (matrix[4] * y + matrix[5] * z)
-        records[at + u8(2)] = target[2] + matrix[8] * z
+        if not x > 0.5 * FAR:
+            x, y, z, at = x - center[0], y - center[1], z - center[2], s * u8(4)
+            records[at] = target[0] + (matrix[0] * x + matrix[1] * y + matrix[2] * z)
+            records[at + u8(1)] = target[1] + (matrix[4] * y + matrix[5] * z)
+            records[at + u8(2)] = target[2] + matrix[8] * z
+
+
+@kernel
+def _stream(velocities, positions, slots, matrix, center, speed):
+    s = u8(cuda.blockIdx.x) * u8(cuda.blockDim.x) + u8(cuda.threadIdx.x)
+    if s < u8(slots):
+        x, y, z, _ = load_record(positions, s * u8(4))
+        if not x > 0.5 * FAR:
+            x, y, z, at = x - center[0], y - center[1], z - center[2], s * u8(4)
+            velocities[at] += speed[0] + (matrix[0] * x + matrix[1] * y + matrix[2] * z)
+            velocities[at + u8(1)] += speed[1] + (matrix[4] * y + matrix[5] * z)
+            velocities[at + u8(2)] += speed[2] + matrix[8] * z
 
 
 def straighten(positions: Any, slots: int, lower: Any, slopes: Any, out: Any) -> None:
@@ -87,6 +100,13 @@ def deform(records: Any, slots: int, matrix: Any, center: Any, target: Any) -> N
     """See `reference.deform`; matrix, center and target come as NumPy arrays."""
     each = (_numbers(array) for array in (matrix, center, target))
     _deform[blocks(max(1, slots), THREADS), THREADS](records.reshape(-1), slots, *each)
+
+
+def stream(velocities: Any, positions: Any, slots: int, matrix: Any, center: Any, speed: Any) -> None:
+    """See `reference.stream`; matrix, center and speed come as NumPy arrays."""
+    each = (_numbers(array) for array in (matrix, center, speed))
+    launch = _stream[blocks(max(1, slots), THREADS), THREADS]
+    launch(velocities.reshape(-1), positions.reshape(-1), slots, *each)
 
 
 def _numbers(array: Any) -> tuple[float, ...]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from hpckit.kernels.forms import form_for
 
-__all__ = ["deform", "straighten", "wrap_cell"]
+__all__ = ["deform", "straighten", "stream", "wrap_cell"]
 
 ORIGIN = np.zeros(3)
 
@@ -26,3 +26,8 @@ def wrap_cell(positions: Any, images: Any, slots: int, lower: Any, lengths: Any,
 def deform(records: Any, slots: int, matrix: Any, center: Any = ORIGIN, target: Any = ORIGIN) -> None:
     """See `reference.deform`; matrix, center and target come as NumPy arrays."""
     form_for(__package__, records).deform(records, slots, matrix, center, target)
+
+
+def stream(velocities: Any, positions: Any, slots: int, matrix: Any, center: Any, speed: Any) -> None:
+    """See `reference.stream`; matrix, center and speed come as NumPy arrays."""
+    form_for(__package__, velocities).stream(velocities, positions, slots, matrix, center, speed)

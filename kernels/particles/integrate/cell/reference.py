@@ -57,8 +57,24 @@ def wrap_cell(
 
 
 def deform(records: np.ndarray, slots: int, matrix: np.ndarray, center: np.ndarray, target: np.ndarray) -> None:
-    """Move x to target + matrix (x - center), with an upper triangular matrix [3, 3]; slots without a particle, too."""
-    x, y, z = (records[:slots, :3] - center).T
-    records[:slots, 0] = target[0] + (matrix[0, 0] * x + matrix[0, 1] * y + matrix[0, 2] * z)
-    records[:slots, 1] = target[1] + (matrix[1, 1] * y + matrix[1, 2] * z)
-    records[:slots, 2] = target[2] + matrix[2, 2] * z
+    """Move x to target + matrix (x - center), with an upper triangular matrix [3, 3]; slots without a particle stay as
+    they are.
+    """
+    held = ~(records[:slots, 0] > 0.5 * FAR)
+    x, y, z = (records[:slots][held, :3] - center).T
+    records[:slots, 0][held] = target[0] + (matrix[0, 0] * x + matrix[0, 1] * y + matrix[0, 2] * z)
+    records[:slots, 1][held] = target[1] + (matrix[1, 1] * y + matrix[1, 2] * z)
+    records[:slots, 2][held] = target[2] + matrix[2, 2] * z
+
+
+def stream(
+    velocities: np.ndarray, positions: np.ndarray, slots: int, matrix: np.ndarray, center: np.ndarray, speed: np.ndarray
+) -> None:
+    """Add speed + matrix (x - center) to the velocity at x, with an upper triangular matrix [3, 3]; slots without a
+    particle stay as they are.
+    """
+    held = ~(positions[:slots, 0] > 0.5 * FAR)
+    x, y, z = (positions[:slots][held, :3] - center).T
+    velocities[:slots, 0][held] += speed[0] + (matrix[0, 0] * x + matrix[0, 1] * y + matrix[0, 2] * z)
+    velocities[:slots, 1][held] += speed[1] + (matrix[1, 1] * y + matrix[1, 2] * z)
+    velocities[:slots, 2][held] += speed[2] + matrix[2, 2] * z

@@ -60,7 +60,19 @@ def wrap_cell(positions, images, slots, lower, lengths, tilt, periodic):
 def deform(records, slots, matrix, center, target):
     """See `reference.deform`."""
     for s in range(slots):
-        x, y, z = records[s, 0] - center[0], records[s, 1] - center[1], records[s, 2] - center[2]
-        records[s, 0] = target[0] + (matrix[0, 0] * x + matrix[0, 1] * y + matrix[0, 2] * z)
-        records[s, 1] = target[1] + (matrix[1, 1] * y + matrix[1, 2] * z)
-        records[s, 2] = target[2] + matrix[2, 2] * z
+        if not records[s, 0] > 0.5 * FAR:
+            x, y, z = records[s, 0] - center[0], records[s, 1] - center[1], records[s, 2] - center[2]
+            records[s, 0] = target[0] + (matrix[0, 0] * x + matrix[0, 1] * y + matrix[0, 2] * z)
+            records[s, 1] = target[1] + (matrix[1, 1] * y + matrix[1, 2] * z)
+            records[s, 2] = target[2] + matrix[2, 2] * z
+
+
+@jit(math=STRICT)
+def stream(velocities, positions, slots, matrix, center, speed):
+    """See `reference.stream`."""
+    for s in range(slots):
+        if not positions[s, 0] > 0.5 * FAR:
+            x, y, z = positions[s, 0] - center[0], positions[s, 1] - center[1], positions[s, 2] - center[2]
+            velocities[s, 0] += speed[0] + (matrix[0, 0] * x + matrix[0, 1] * y + matrix[0, 2] * z)
+            velocities[s, 1] += speed[1] + (matrix[1, 1] * y + matrix[1, 2] * z)
+            velocities[s, 2] += speed[2] + matrix[2, 2] * z
