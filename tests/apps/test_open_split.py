@@ -35,6 +35,12 @@ def test_a_uniform_flow_through_open_sides_stays():
     assert max(abs(last.speed_x - 10), last.speed_y, last.speed_z, last.theta_max) < 1e-12
 
 
+def test_at_open_sides_forcings_leave_a_budget_of_mass_and_none_of_heat():
+    sides = {"x": "open", "y": "walls", "width": 0.0}
+    *_, budgets = run_of(2, sides=sides, base={"kind": "stable", "u": 10.0}, grid={**GRID, "ny": 8}, drag=0.002)
+    assert list(budgets) == ["mass_budget"]
+
+
 def test_waves_leave_through_open_sides_and_the_mass_is_accounted_for():
     """A warm bubble in stable air sends out waves: in the middle, against a box three times as wide."""
 

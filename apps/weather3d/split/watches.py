@@ -146,7 +146,9 @@ class WatchedState(SplitState):
         return energy * (1 + vapor + cloud + rain) + rho * heat
 
     def budgets(self, first: Diagnostics, last: Diagnostics) -> dict[str, dict[str, float]]:
-        """Budgets between two watches, `unexplained` is rounding: of water, kg, and with open sides of all dry air."""
+        """Budgets between two watches, `unexplained` is rounding: of water, kg; with open sides of all dry air; of heat
+        in a dry box with forcings that is closed and relaxes nowhere.
+        """
         entered = last.more.get("water_entered", 0.0) - first.more.get("water_entered", 0.0)
         crossed = {name: last.more[name] - first.more[name] for name in THROUGH if self.open_axes}
         budgets = {}
@@ -154,7 +156,7 @@ class WatchedState(SplitState):
             change, parts = last.mass - first.mass, {name.removeprefix("mass_"): crossed[name] for name in THROUGH[:2]}
             budgets["mass_budget"] = {"change": change, **parts, "unexplained": change - sum(parts.values())}
         if not self.is_moist:
-            if not self.forced or self.relaxes:
+            if not self.forced or self.relaxes or self.open_axes:  # relaxed or through sides: not counted
                 return budgets
             change, added = (last.more[name] - first.more[name] for name in ("warmth", "warmth_entered"))
             heat = {"in_air": last.more["warmth"], "change": change, "entered": added}
