@@ -1,7 +1,7 @@
 """`python -m tests.gpu`: all checks of CUDA kernels on a GPU, or in Numba's simulator: one JSON object, a row a check.
 
-With `--double`, single precision is left out. Exit code 1 where a kernel differs from its form for the CPU, 3 without
-a GPU.
+With `--brief`, single precision is left out, and the checks that wait for the night. Exit code 1 where a kernel differs
+from its form for the CPU, 3 without a GPU.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ from tests.gpu.checks import PRECISIONS, checks
 def main() -> int:
     """Run them, and say on standard error which one runs."""
     parser = argparse.ArgumentParser(prog="python -m tests.gpu", description=__doc__)
-    parser.add_argument("--double", action="store_true", help="leave out single precision")
-    precisions = PRECISIONS[:1] if parser.parse_args().double else PRECISIONS
+    parser.add_argument("--brief", action="store_true", help="what is checked by day, in double precision")
+    brief = parser.parse_args().brief
+    precisions = PRECISIONS[:1] if brief else PRECISIONS
     try:
         device = first_gpu()
     except SetupError as error:
         print(error.report(), file=sys.stderr)
         return error.exit_code
     rows = []
-    for check in checks():
+    for check in checks(brief):
         print(f"checking {check.name}", file=sys.stderr, flush=True)
         rows += check.rows(device, precisions)
     failed = [row for row in rows if not row["passed"]]

@@ -8,13 +8,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import lmp, no_lammps
+from conftest import by_day, lmp, no_lammps
 from mpi4py import MPI
 
+from hpckit.apps.md.config import Config
+from hpckit.apps.md.lammps.script import settings_of
 from tests.programs.md_charges import run
 from tests.programs.md_groups import run as run_stages
 
 needs_lammps = pytest.mark.skipif(bool(no_lammps()), reason=no_lammps())
+# By day with the kernels that tests on ranks compile as well; at night with those of a run without `--repro`, too.
+either_order = pytest.mark.parametrize("repro", by_day([True, False], True), ids=["repro", "quick"])
+
+
+def config_of(path: Path, repro: bool) -> Config:
+    """The settings of a script."""
+    return Config.model_validate({**settings_of(path).tree, "repro": repro})
 
 
 def run_lammps(folder: Path, text: str) -> str:

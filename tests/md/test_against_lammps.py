@@ -134,7 +134,7 @@ CASES = {
     ),
 }
 
-DAILY = "fs", "carbide", "morse", "melt"  # the others compile kernels of their own
+DAILY = "fs", "carbide", "melt"  # the others compile kernels of their own
 
 
 @needs_lammps

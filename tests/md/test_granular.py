@@ -86,6 +86,7 @@ def made(folder, name):
     return make_system(config, Start(config), MPI.COMM_SELF, PhaseTimer()), dynamics_of(config), config.time.dt
 
 
+@pytest.mark.nightly  # by day contacts are those of the reference, and of LAMMPS
 @pytest.mark.parametrize("turn", [0.0, 20.0])
 def test_a_collision_bounces_and_turns_as_its_formula_says(turn):
     """Two spheres meet head on: the normal speed shrinks by exp(-gamma pi / (2 w)); with spins, sliding friction
@@ -137,9 +138,10 @@ def test_grains_flow_as_in_lammps(tmp_path, name):
     system.mesh.close()
 
 
-def test_no_bit_depends_on_the_ranks(tmp_path, mpirun):
+@pytest.mark.parametrize("name", by_day(["damped", "hertz"], "hertz"))  # of which the test before has the kernels
+def test_no_bit_depends_on_the_ranks(tmp_path, mpirun, name):
     start(tmp_path)
-    found = same_bits(mpirun, tmp_path, (1, 3), 300, ["damped"])["damped"]
+    found = same_bits(mpirun, tmp_path, (1, 3), 300, [name])[name]
     assert found["builds"] > 1
     assert np.abs(found["spins"]).max() > 1
 

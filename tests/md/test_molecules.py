@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 from conftest import by_day
-from lammps_runs import needs_lammps, run_lammps, same_bits, thermo_rows
+from lammps_runs import config_of, either_order, needs_lammps, run_lammps, same_bits, thermo_rows
 from mpi4py import MPI
 from potential_files import write_branched_chains, write_water
 
@@ -63,16 +63,17 @@ def script(name, folder):
 
 
 @needs_lammps
+@either_order
 @pytest.mark.parametrize(
     ("name", "inner"), by_day([("harmonic", 1), ("charmm", 1), ("opls", 1), ("opls", 4)], ("charmm", 1), ("opls", 4))
 )
-def test_energies_and_pressures_of_molecules_follow_lammps(tmp_path, name, inner):
+def test_energies_and_pressures_of_molecules_follow_lammps(tmp_path, name, inner, repro):
     text = script(name, tmp_path)
     if inner > 1:
         text = text.replace("run 200", f"run_style respa 2 {inner} bond 1 pair 2\nrun 100")
         (tmp_path / f"in.{name}").write_text(text)
     expected = thermo_rows(run_lammps(tmp_path, text))
-    config = Config.model_validate(settings_of(tmp_path / f"in.{name}").tree)
+    config = config_of(tmp_path / f"in.{name}", repro)
     system, dynamics = make_system(config, Start(config), MPI.COMM_SELF, PhaseTimer()), NVE()
     for step in range(config.time.steps + 1):
         if step:
@@ -182,10 +183,12 @@ NIST = {
 }
 
 
-@pytest.mark.parametrize("name", [pytest.param("cubic1", marks=pytest.mark.nightly), "cubic2"])
-def test_every_part_of_the_energy_of_water_is_that_of_nist(tmp_path, name):
+@either_order
+@pytest.mark.parametrize("name", by_day(["cubic1", "cubic2"], "cubic2"))
+def test_every_part_of_the_energy_of_water_is_that_of_nist(tmp_path, name, repro):
     water, units = write_water(tmp_path / "water.data", name), UNITS["real"]
     settings = {
+        "repro": repro,
         "system": {"units": "real", "file": str(tmp_path / "water.data")},
         "interaction": {"epsilon": [78.19743111 * units.boltzmann, 0.0], "sigma": [3.16555789, 1.0], "cutoff": 10.0},
         "coulomb": {"kind": "ewald", "splitting": 5.6 / 20, "waves": [5, 5, 5], "squares": 26},
@@ -214,7 +217,8 @@ def test_every_part_of_the_energy_of_water_is_that_of_nist(tmp_path, name):
 
 
 @needs_lammps
-def test_ends_of_dihedrals_have_the_pairs_of_charmm(tmp_path):
+@either_order
+def test_ends_of_dihedrals_have_the_pairs_of_charmm(tmp_path, repro):
     """lj/charmm/coul/long with weights of dihedrals, coefficients of pairs from the data file; 40 steps."""
     text = script("charmm", tmp_path).replace("180 0.0", "180 0.5").replace("3 40 0", "3 40 1.0")
     text = text.replace("lj/cut/coul/cut 8.0 7.0", "lj/charmm/coul/long 6.0 7.0\nkspace_style ewald 1e-6")
@@ -229,7 +233,7 @@ def test_ends_of_dihedrals_have_the_pairs_of_charmm(tmp_path):
     expected = thermo_rows(run_lammps(tmp_path, text))
     tree = settings_of(tmp_path / "in.fourths").tree
     assert tree["interaction"]["epsilon_14"] == [0.05, 0.07]
-    config = Config.model_validate(tree)
+    config = Config.model_validate({**tree, "repro": repro})
     system, dynamics = make_system(config, Start(config), MPI.COMM_SELF, PhaseTimer()), NVE()
     for step in range(41):
         if step:

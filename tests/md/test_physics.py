@@ -92,6 +92,7 @@ def test_more_states_of_the_fluid(tmp_path, density, temperature):
     compare(fluid(tmp_path / "run", density, temperature, 20_000), density)
 
 
+@pytest.mark.nightly
 def test_heat_flows_until_types_are_equally_hot(tmp_path):
     """Light particles start hot, heavy ones at rest: then 3/2 k T a particle in each of them."""
     rng, n, edge = np.random.default_rng(4), 500, (500 / 0.8) ** (1 / 3)
@@ -140,9 +141,10 @@ def test_argon_is_rahmans(tmp_path):
     assert len(published.numbers["checks"]) == 4
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "more",
-    [(), pytest.param(("dynamics.kind=bussi", "barostat.kind=cell_rescaling", RESCALED), marks=pytest.mark.nightly)],
+    [(), ("dynamics.kind=bussi", "barostat.kind=cell_rescaling", RESCALED)],
     ids=["mtk", "bussi"],
 )
 def test_a_liquid_at_a_pressure_finds_the_density_of_the_equation_of_state(tmp_path, more):

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from lammps_runs import needs_lammps, run_lammps, same_bits, thermo_rows
+from lammps_runs import config_of, either_order, needs_lammps, run_lammps, same_bits, thermo_rows
 from mpi4py import MPI
 from potential_files import write_water
 from test_constraints import Kept
@@ -67,9 +67,9 @@ def start(folder):
     write_lammps_data(folder / "start.data", replace(water, positions=places, images=images), "real")
 
 
-def moved(path, steps, every=10):
+def moved(path, repro, steps, every=10):
     """The system of a script after some steps, and temperature, energies and pressure on the way."""
-    config = Config.model_validate(settings_of(path).tree)
+    config = config_of(path, repro)
     system, dynamics, rows = make_system(config, Start(config), MPI.COMM_SELF, PhaseTimer()), dynamics_of(config), []
     for step in range(steps + 1):
         if step:
@@ -81,12 +81,13 @@ def moved(path, steps, every=10):
 
 
 @needs_lammps
-def test_rigid_water_moves_as_that_of_lammps_for_200_steps(tmp_path):
+@either_order
+def test_rigid_water_moves_as_that_of_lammps_for_200_steps(tmp_path, repro):
     start(tmp_path)
     text = SCRIPT.format("rigid/nve/small")
     expected = thermo_rows(run_lammps(tmp_path, text))
     (tmp_path / "in.rigid").write_text(text)
-    system, found = moved(tmp_path / "in.rigid", 200)
+    system, found = moved(tmp_path / "in.rigid", repro, 200)
     np.testing.assert_allclose(found[:, 1:5], expected[:, 1:5], rtol=1e-9)
     # LAMMPS takes what holds the bodies from the velocities of two half steps.
     np.testing.assert_allclose(found[5:, 5], expected[5:, 5], rtol=5e-3)

@@ -201,7 +201,8 @@ def test_every_line_that_cannot_be_done_is_named_at_once(tmp_path):
         (LOOPED.replace("sqrt(1)", "__import__('os')"), "cannot be evaluated"),
     ],
 )
-def test_scripts_that_say_too_little_or_too_much(tmp_path, text, said):
+def test_scripts_that_say_too_little_or_too_much(tmp_path, monkeypatch, text, said):
+    monkeypatch.setattr("hpckit.apps.md.lammps.script.MOST_LINES", 2000)
     (tmp_path / "in.bad").write_text(text)
     with pytest.raises(InputError) as error:
         settings_of(tmp_path / "in.bad")

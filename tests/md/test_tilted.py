@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from conftest import by_day
-from lammps_runs import needs_lammps, run_lammps, same_bits, thermo_rows
+from lammps_runs import config_of, either_order, needs_lammps, run_lammps, same_bits, thermo_rows
 from mpi4py import MPI
 from potential_files import write_water
 from test_against_lammps import POTENTIALS
@@ -87,9 +87,9 @@ def figures(system):
     return [it.temperature, it.potential, it.total, it.pressure, *it.tensor]
 
 
-def moved(path, steps=200, more=lambda system: []):
+def moved(path, repro, steps=200, more=lambda system: []):
     """The figures of a script's run, every tenth step, and more of them."""
-    config = Config.model_validate(settings_of(path).tree)
+    config = config_of(path, repro)
     system, dynamics, rows = make_system(config, Start(config), MPI.COMM_SELF, PhaseTimer()), dynamics_of(config), []
     for step in range(steps + 1):
         if step:
@@ -101,6 +101,7 @@ def moved(path, steps=200, more=lambda system: []):
 
 
 @needs_lammps
+@either_order
 @pytest.mark.parametrize(
     ("name", "text"),
     [
@@ -111,11 +112,11 @@ def moved(path, steps=200, more=lambda system: []):
         ),
     ],
 )
-def test_tilted_boxes_move_as_those_of_lammps_for_200_steps(tmp_path, name, text):
+def test_tilted_boxes_move_as_those_of_lammps_for_200_steps(tmp_path, name, text, repro):
     text += END.format("nve")
     expected = thermo_rows(run_lammps(tmp_path, text))
     (tmp_path / f"in.{name}").write_text(text)
-    found, system = moved(tmp_path / f"in.{name}")
+    found, system = moved(tmp_path / f"in.{name}", repro)
     np.testing.assert_allclose(found[:, :4], expected[:, :4], rtol=1e-10)
     np.testing.assert_allclose(found[:, 4:], expected[:, 4:], rtol=0, atol=1e-9 * np.abs(expected[:, 4]).max())
     assert system.neighbors.builds > (5 if name in ("lj", "eam") else 0)
@@ -149,8 +150,9 @@ CHANGES = {
 
 
 @needs_lammps
+@either_order
 @pytest.mark.parametrize("name", by_day(CHANGES, "rates"))
-def test_boxes_change_as_by_fix_deform_of_lammps_for_200_steps(tmp_path, name):
+def test_boxes_change_as_by_fix_deform_of_lammps_for_200_steps(tmp_path, name, repro):
     text, moving, changes, before = CHANGES[name]
     text += f"change_box all triclinic {before}{'remap units box' if before else ''}\n" + END.format(moving)
     more = "fix 3 all enforce2d\n" if name == "plane" else ""
@@ -159,7 +161,7 @@ def test_boxes_change_as_by_fix_deform_of_lammps_for_200_steps(tmp_path, name):
     )
     expected = thermo_rows(run_lammps(tmp_path, text))
     (tmp_path / f"in.{name}").write_text(text)
-    found, system = moved(tmp_path / f"in.{name}")
+    found, system = moved(tmp_path / f"in.{name}", repro)
     np.testing.assert_allclose(found[:, :4], expected[:, :4], rtol=1e-10)
     np.testing.assert_allclose(found[:, 4:11], expected[:, 4:11], rtol=0, atol=1e-9 * np.abs(expected[:, 4]).max())
     np.testing.assert_allclose(system.domains.lengths, expected[-1, 11:], rtol=1e-12)
@@ -178,15 +180,18 @@ FLOWS = "xy erate 1.5", "xy erate 0.5 xz vel 0.4 x erate 0.03 yz delta 0.2 z sca
 
 
 @needs_lammps
+@either_order
 @pytest.mark.parametrize("changes", by_day(FLOWS, FLOWS[0]))
-def test_a_sheared_liquid_moves_as_that_of_lammps(tmp_path, changes):
+def test_a_sheared_liquid_moves_as_that_of_lammps(tmp_path, changes, repro):
     """Particles stay while the box leans, and flips; those that cross its ends get the velocity there."""
     deform = f"fix 2 all deform 1 {changes} remap v\ncompute th all temp/deform\n"
     text = SHEARED + deform + END.format("nvt/sllod temp 1.4 1.2 0.5")
     text = text.replace(TENSOR, f"{TENSOR} c_th").replace("200", "160")
     expected = thermo_rows(run_lammps(tmp_path, text))
     (tmp_path / "in.sheared").write_text(text)
-    found, system = moved(tmp_path / "in.sheared", 160, lambda system: [Warmth(thermal=True).temperature(system)])
+    found, system = moved(
+        tmp_path / "in.sheared", repro, 160, lambda system: [Warmth(thermal=True).temperature(system)]
+    )
     np.testing.assert_allclose(found[:, :4], expected[:, :4], rtol=1e-10)
     np.testing.assert_allclose(found[:, 4:11], expected[:, 4:11], rtol=0, atol=1e-9 * np.abs(expected[:, 4]).max())
     np.testing.assert_allclose(found[1:, 11], expected[1:, 11], rtol=1e-10)
@@ -203,13 +208,14 @@ PRESSURES = {
 
 
 @needs_lammps
+@either_order
 @pytest.mark.parametrize("name", by_day(PRESSURES, "tri"))
-def test_barostats_tilt_boxes_as_those_of_lammps_for_200_steps(tmp_path, name):
+def test_barostats_tilt_boxes_as_those_of_lammps_for_200_steps(tmp_path, name, repro):
     text, moving = PRESSURES[name]
     text += "change_box all triclinic\n" + END.format(moving).replace(TENSOR, f"{TENSOR} lx ly lz xy xz yz")
     expected = thermo_rows(run_lammps(tmp_path, text))
     (tmp_path / f"in.{name}").write_text(text)
-    found, system = moved(tmp_path / f"in.{name}")
+    found, system = moved(tmp_path / f"in.{name}", repro)
     np.testing.assert_allclose(found[:, :4], expected[:, :4], rtol=1e-10)
     np.testing.assert_allclose(found[:, 4:11], expected[:, 4:11], rtol=0, atol=1e-9 * np.abs(expected[:, 4]).max())
     box = [*system.domains.lengths, *system.domains.tilt]

@@ -42,7 +42,7 @@ TINY = (
 
 def water(**system):
     settings = PRESETS["spce"][1]
-    return Config.model_validate({**settings, "system": {**settings["system"], **system}})
+    return Config.model_validate({**settings, "system": {**settings["system"], **system}, "repro": True})
 
 
 def run_water(folder, *words):

@@ -13,6 +13,7 @@ import xml.etree.ElementTree
 
 import numpy as np
 import pytest
+from conftest import by_day
 
 import hpckit as hp
 from hpckit.adjoint.program.script import Script
@@ -137,23 +138,24 @@ def test_a_step_is_its_numpy_meaning_with_walls_and_periodic_ends(mesh):
     np.testing.assert_allclose(narrow.interior, expected, rtol=1e-14)
 
 
-def test_steps_that_are_repeated_have_the_bits_of_single_steps(mesh):
+@pytest.mark.parametrize("turns", by_day([2, 3], 2))
+def test_steps_that_are_repeated_have_the_bits_of_single_steps(mesh, turns):
     """In one pass where all dims are periodic, in two between walls; gradients, too."""
     walls = {"y": hp.bc.mirror}
     step = A.model(lambda u, v, k: (heat(u, k) - 0.1 * u * v, heat(v, 0.5 * k)), walls=walls)
-    three = step.repeated(3)
+    many = step.repeated(turns)
     total = A.model(lambda u, v: (u * u + v).sum())
-    for axes, stages in (("x", 3), (("y", "x"), 1)):
+    for axes, stages in (("x", turns), (("y", "x"), 1)):
         with hp.Mesh(hp.world(), y=1, x=1, periodic=axes) as there:
             u, v = field(there, (9, 11)), field(there, (9, 11), 1)
             now = u, v
-            for _ in range(3):
+            for _ in range(turns):
                 now = step(*now, 0.1)
-            for one, other in zip(three(u, v, 0.1), now, strict=True):
+            for one, other in zip(many(u, v, 0.1), now, strict=True):
                 assert np.array_equal(one.interior, other.interior)
-            assert len(three.program(three.graph(u, v, 0.1)).stages) == stages
+            assert len(many.program(many.graph(u, v, 0.1)).stages) == stages
             (first, slopes), (second, others) = (
-                A.Window(model, 6 // turns, total).gradient(u, v, 0.1) for model, turns in ((step, 1), (three, 3))
+                A.Window(model, 6 // each, total).gradient(u, v, 0.1) for model, each in ((step, 1), (many, turns))
             )
             assert first == second
             for one, other in zip(slopes[:2], others[:2], strict=True):

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import pytest
-from conftest import PATIENCE
+from conftest import PATIENCE, by_day
 
-RANKS = [4, *(pytest.param(n, marks=pytest.mark.nightly) for n in (1, 2, 3, 6))]
+RANKS = by_day([(4, "brief"), *((n, "whole") for n in (1, 2, 3, 4, 6))], (4, "brief"))
 
 
-@pytest.mark.parametrize("ranks", RANKS)
-def test_halos_by_position_coded_data(mpirun, ranks):
-    outcome = mpirun(ranks, "halo.py", timeout=150)
+@pytest.mark.parametrize(("ranks", "how"), RANKS)
+def test_halos_by_position_coded_data(mpirun, ranks, how):
+    outcome = mpirun(ranks, "halo.py", how, timeout=150)
     assert int(outcome.stdout.split()[1]) > 50
 
 
-@pytest.mark.parametrize("ranks", RANKS)
-def test_walls_accumulation_overlap_and_refusals(mpirun, ranks):
-    outcome = mpirun(ranks, "exchange.py", timeout=120)
+@pytest.mark.parametrize(("ranks", "how"), RANKS)
+def test_walls_accumulation_overlap_and_refusals(mpirun, ranks, how):
+    outcome = mpirun(ranks, "exchange.py", how, timeout=120)
     assert "all good" in outcome.stdout
     assert "persistent" not in outcome.stderr.lower(), "requests were left at the end"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from conftest import by_day
 from test_nn_kernels import DTYPES, TOLERANCE, close
 
 from hpckit.kernels.nn import dispatch, reference, simd
@@ -73,8 +74,10 @@ def test_attention(dtype, length, heads, kv_heads, width, rate):
 @pytest.mark.parametrize("dtype", [pytest.param(np.float32, marks=pytest.mark.nightly), np.float64])
 @pytest.mark.parametrize("cuts", [[71], [37, 71], [3, 38, 70, 71], [0, 1, 2, 71]])
 @pytest.mark.parametrize("rate", [0.0, 0.3])
-def test_attention_in_parts_is_that_of_the_whole(dtype, cuts, rate):
+@pytest.mark.parametrize("views", by_day([False, True], False))  # views of the whole have kernels of their own
+def test_attention_in_parts_is_that_of_the_whole(dtype, cuts, rate, views):
     """All pairs of pieces of queries and of keys, put together by their logs; all heads, and some of them."""
+    piece = np.asarray if views else np.ascontiguousarray
     random, length, heads, kv_heads, width = np.random.default_rng(2), 71, 4, 2, 20
     qkv = random.normal(0, 2, (2, length, heads + 2 * kv_heads, width)).astype(dtype)
     dout = random.normal(size=(2, length, heads, width)).astype(dtype)
@@ -89,12 +92,12 @@ def test_attention_in_parts_is_that_of_the_whole(dtype, cuts, rate):
         for back in (False, True):
             for rows, head, group in ((rows, head, group) for rows in bounds for head, group in groups):
                 columns_of = heads + group, heads + kv_heads + group
-                query, mine, mine_logs = qkv[:, rows, head], found[:, rows, head], their_logs[:, head, rows]
+                query, mine, mine_logs = piece(qkv[:, rows, head]), found[:, rows, head], their_logs[:, head, rows]
                 for seen in bounds:
                     if seen.start > rows.start:
                         continue
                     part = Part(heads, head.start, length, rows.start, seen.start)
-                    keys = qkv[:, seen][:, :, columns_of]
+                    keys = piece(qkv[:, seen][:, :, columns_of])
                     if back:
                         dkeys, dquery = np.zeros_like(keys), np.zeros_like(query)
                         rest = (mine.copy(), mine_logs.copy(), dout[:, rows, head].copy(), dquery, dkeys, *drop)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 import time
 import weakref
 
@@ -412,8 +413,9 @@ def refused(text, call):
 def check_nan(mesh):
     """Max and min are nan on every rank where any number is, as of NumPy, by every algorithm."""
     in_node = ("flat", "staged") if P > 1 else ()
+    dtypes = (np.float64,) if sys.argv[1:] == ["brief"] else (np.float64, np.float32, np.float16)
     for algorithm in [*ALGORITHMS["all_reduce"], "ordered", "mpi", "auto", *in_node]:
-        for dtype, op, where in itertools.product((np.float64, np.float32, np.float16), ("max", "min"), {0, P - 1}):
+        for dtype, op, where in itertools.product(dtypes, ("max", "min"), {0, P - 1}):
             x = np.array([RANK, np.nan if where == RANK else 3, -RANK], dtype)
             hp.all_reduce(x, mesh["dp"], op, algorithm).wait()
             edge = dtype(P - 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import itertools
+import sys
 
 import numpy as np
 from checks import run_checks
@@ -15,6 +16,7 @@ import hpckit as hp
 
 COMM = MPI.COMM_WORLD
 SHAPE = (13, 17)
+BRIEF = sys.argv[1:] == ["brief"]  # one halo for each pair of fills and location, not three
 
 
 def serial_and_parallel(location, walls, width, periodic=()):
@@ -40,10 +42,10 @@ def double_inside(halo, inside):
 
 def test_walls_do_not_depend_on_the_decomposition():
     fills = [hp.bc.mirror, hp.bc.antisymmetric, hp.bc.zero_gradient, hp.bc.fixed(2.5), -1.5, "mirror", double_inside]
-    for (low, high), location in itertools.product(
-        zip(fills, fills[1:] + fills[:1], strict=True), ("center", "face", ("center", "face"))
-    ):
-        for width, periodic in ((1, ()), (2, ()), (2, ("x",))):
+    pairs, locations = enumerate(zip(fills, fills[1:] + fills[:1], strict=True)), ("center", "face", ("center", "face"))
+    for (number, (low, high)), (at, location) in itertools.product(pairs, enumerate(locations)):
+        halos = [(1, ()), (2, ()), (2, ("x",))]
+        for width, periodic in [halos[(number + at) % 3]] if BRIEF else halos:
             walls = {"y": (low, high)} | ({} if periodic else {"x": (high, low)})
             mesh, part, _, expected = serial_and_parallel(location, walls, width, periodic)
             hp.HaloExchange(mesh, part, walls)(part)

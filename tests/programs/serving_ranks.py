@@ -154,11 +154,12 @@ def two_nodes(comm):
     return comm if alike[0] else node
 
 
-replicas, stages = (int(word) for word in sys.argv[2:])
+replicas, stages = (int(word) for word in sys.argv[2:4])
+brief = {"gpt2": ("float32",), "llama": ("q8_0",), "mixtral": ("float32",)} if sys.argv[4] == "brief" else {}
 if not stages:  # one a node
     group._split_by_node = two_nodes
 for folder in sorted(Path(sys.argv[1]).iterdir()):
-    for kind in ("float32", "q8_0"):
+    for kind in brief.get(folder.name, ("float32", "q8_0")):
         engine = Watched(folder, weights=kind, rows=50, texts=4, comm=WORLD, replicas=replicas, stages=stages)
         assert engine.team.stages == (stages or 2)
         found = [written(engine), written(engine)]  # it can be used again

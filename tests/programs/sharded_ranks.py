@@ -85,7 +85,7 @@ def stages_have_the_bits_of_whole_replicas():
         ((2, 2, "zb_v", 3), True, SGD, 13),
         ((4, 1, "1f1b", 1), False, AdamW, 3),  # a replica has no sample
     ]
-    for (dp, pp, schedule, parts), tied, kind, samples in cases[::2] if BRIEF else cases:
+    for (dp, pp, schedule, parts), tied, kind, samples in cases[:1] if BRIEF else cases:
         for node in (2,) if BRIEF else (0, 2):
             as_nodes_of(node)
             wanted = trained(0, dp, pp, schedule, parts, tied, kind, samples)[:2]
@@ -104,16 +104,17 @@ def groups_have_the_bits_of_whole_replicas():
     """Two groups of two replicas, each on a node: with fixed parts sums over groups are those of all replicas."""
     as_nodes_of(2)
     wanted = trained(0, 4, 1, "looped_bfs", 1, True, parts=4)[:2]
-    for stage in (1, 2, 3):
+    for stage in (2,) if BRIEF else (1, 2, 3):
         told, hashes, held = trained(stage, 4, 1, "looped_bfs", 1, True, parts=4, group=2)
         assert (told, hashes) == wanted, (stage, told, wanted[0])
         part = held["whole"] / 2
         assert abs(held["optimizer"] - 2 * part) < 0.1 * part, held
         assert abs(held["parameters"] - part) < 0.1 * part, held
     trained(3, 4, 1, "looped_bfs", 1, True, parts=4, group=2, damage=True)
-    as_nodes_of(1)  # groups over nodes, in order: to rounding
-    told, _, held = trained(3, 4, 1, "looped_bfs", 2, True, group=2)
-    assert np.allclose(told, wanted[0], rtol=1e-5), (told, wanted[0])
+    if not BRIEF:
+        as_nodes_of(1)  # groups over nodes, in order: to rounding
+        told, _, held = trained(3, 4, 1, "looped_bfs", 2, True, group=2)
+        assert np.allclose(told, wanted[0], rtol=1e-5), (told, wanted[0])
     for wrong, how in ((3, {}), (2, {"stage": 0})):
         try:
             trained(how.get("stage", 1), 4, 1, "1f1b", 1, True, group=wrong)
@@ -127,7 +128,7 @@ def groups_have_the_bits_of_whole_replicas():
 def data_parallel_shards_the_optimizer():
     x, targets = np.random.default_rng(1).standard_normal((8, 7)).astype(np.float32), np.arange(8) % 5
     found = []
-    for sharding, bucket in ((0, None), (1, None), (1, 0), (1, 6000)):
+    for sharding, bucket in ((0, None), (1, 6000)) if BRIEF else ((0, None), (1, None), (1, 0), (1, 6000)):
         data, loss = (
             hp.training.DataParallel(WORLD, mlp([7, 50, 60, 5]), sharding=sharding, bucket_bytes=bucket),
             CrossEntropy(5),

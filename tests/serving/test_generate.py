@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from conftest import by_day
 from models import write_model
 
 from hpckit.cli.main import main
@@ -24,28 +25,23 @@ def folders(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    ("ranks", "replicas", "stages"),
-    [
-        (2, 1, 0),
-        *(
-            pytest.param(*each, marks=pytest.mark.nightly)
-            for each in (
-                (2, 2, 1),
-                (2, 1, 1),
-                (3, 1, 1),
-                (4, 1, 1),
-                (4, 2, 1),
-                (3, 3, 1),
-                (4, 1, 0),
-                (4, 2, 2),
-                (6, 1, 2),
-                (3, 1, 3),
-            )
-        ),
-    ],
+    ("ranks", "replicas", "stages", "how"),
+    by_day(
+        [
+            (2, 1, 0, "brief"),
+            *(
+                (*each, "whole")
+                for each in (
+                    *((2, 1, 0), (2, 2, 1), (2, 1, 1), (3, 1, 1), (4, 1, 1), (4, 2, 1), (3, 3, 1), (4, 1, 0)),
+                    *((4, 2, 2), (6, 1, 2), (3, 1, 3)),
+                )
+            ),
+        ],
+        (2, 1, 0, "brief"),
+    ),
 )
-def test_ranks_replicas_and_stages_have_the_bits_of_one(ranks, replicas, stages, folders, mpirun):
-    ended = mpirun(ranks, "serving_ranks.py", folders, replicas, stages, timeout=200)
+def test_ranks_replicas_and_stages_have_the_bits_of_one(ranks, replicas, stages, how, folders, mpirun):
+    ended = mpirun(ranks, "serving_ranks.py", folders, replicas, stages, how, timeout=200)
     assert "good" in ended.stdout
     assert "never waited for" not in ended.stderr
 
