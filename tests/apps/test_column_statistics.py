@@ -8,6 +8,7 @@ import h5py
 import numpy as np
 import pytest
 import xarray
+from conftest import by_day
 from mpi4py import MPI
 from pydantic import ValidationError
 
@@ -56,8 +57,10 @@ PRODUCTS = {
 EXPLICIT = {"grid": {**GRID, "lowest": 0.0}, "bubbles": [{"x": 1000.0, "y": 1500.0, "z": 700.0}], "base": {"u": 5.0}}
 
 
-def test_statistics_are_the_same_on_any_number_of_ranks(mpirun, tmp_path):
+@pytest.mark.parametrize("names", by_day([(("moist",),), (("moist", "explicit"),)], (("moist",),)), ids=str)
+def test_statistics_are_the_same_on_any_number_of_ranks(mpirun, tmp_path, names):
     cases = {"moist": {**MOIST, **PRODUCTS}, "explicit": EXPLICIT}
+    cases = {name: cases[name] for name in names}
     (tmp_path / "cases.json").write_text(json.dumps(cases))
     for ranks in (1, 4):
         mpirun(ranks, "statistics_ranks.py", tmp_path, timeout=240)

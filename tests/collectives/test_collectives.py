@@ -22,9 +22,9 @@ def test_calls_that_are_kept_for_buffers_that_come_again(mpirun, ranks):
     assert "all good" in mpirun(ranks, "kept_calls.py").stdout
 
 
-@pytest.mark.parametrize("ranks", [4, pytest.param(6, marks=pytest.mark.nightly)])
-def test_several_nodes_share_memory_inside_and_send_between(mpirun, ranks):
-    assert "all good" in mpirun(ranks, "nodes.py").stdout
+@pytest.mark.parametrize(("ranks", "how"), by_day([(4, "brief"), (4, "whole"), (6, "whole")], (4, "brief")))
+def test_several_nodes_share_memory_inside_and_send_between(mpirun, ranks, how):
+    assert "all good" in mpirun(ranks, "nodes.py", how).stdout
 
 
 @pytest.mark.parametrize(

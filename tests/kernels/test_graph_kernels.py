@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
+from conftest import by_day
 
 from hpckit.kernels.compile.vectors import available
 from hpckit.kernels.graph import nodes, reference, simd
@@ -71,7 +72,7 @@ def test_the_exact_kernel_has_numpys_bits(dims, members):
         assert not np.array_equal(out, other)  # nothing beyond the box was written
 
 
-@pytest.mark.parametrize("dims", [1, 2])
+@pytest.mark.parametrize("dims", by_day([1, 2], 2))
 def test_a_number_that_members_have_of_their_own_gives_the_bits_of_each_alone(dims):
     sweep, own = GraphSweep(targets(dims), dims), np.array([0.3, -0.2, 0.7])
     assert sweep.stored
@@ -165,7 +166,7 @@ def test_strips_and_results_past_the_cache_change_no_bits(monkeypatch):
         assert not np.array_equal(one, other.array[..., 2])
 
 
-@pytest.mark.parametrize("dims", [2, 3])
+@pytest.mark.parametrize("dims", by_day([2, 3], 2))
 def test_two_rows_in_one_loop_change_no_bits(monkeypatch, dims):
     """Even and odd rows, a strip that has one row alone, members."""
     monkeypatch.setattr(simd, "WHOLE", 0)

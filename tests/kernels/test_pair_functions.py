@@ -94,7 +94,7 @@ PARAMETERS = {
 
 
 @pytest.mark.parametrize("name", NAMED)
-@pytest.mark.parametrize("switch", [0.0, 1.9])
+@pytest.mark.parametrize("switch", by_day([0.0, 1.9], 1.9))
 def test_potentials_have_the_force_of_their_energy(name, switch):
     energy, names = NAMED[name]
     own = np.array(PARAMETERS[name])[None, None]

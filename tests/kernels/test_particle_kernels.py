@@ -169,7 +169,9 @@ def test_columns_and_clusters(zones):
 
 @pytest.mark.parametrize(
     "form",
-    narrow_at_night(FORMS, lambda form: (form.kind, form.types) in (("d", 2), ("f", 11)) or form in FORMS[1:3]),
+    narrow_at_night(
+        FORMS, lambda form: (form.kind, form.types) in (("d", 2), ("d", 11), ("f", 11)) or form in FORMS[1:3]
+    ),
     ids=str,
 )
 def test_pair_forces_energies_and_virials(form):

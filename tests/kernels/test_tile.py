@@ -18,7 +18,7 @@ from hpckit.kernels.nn.tile.packed import KINDS, to_blocks
 
 SHAPES = [(1, 1, 1), (1, 35, 300), (3, 33, 100), (13, 70, 45), (5, 64, 17)]  # M, K, N
 AVX2 = "+sse2,+sse3,+ssse3,+sse4.1,+sse4.2,+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+popcnt,+lzcnt"
-per_kind = pytest.mark.parametrize("kind", by_day(KINDS, "float32", "bfloat16", "q4_0"))
+per_kind = pytest.mark.parametrize("kind", by_day(KINDS, "float32", "bfloat16"))
 
 
 def matrices(kind, rows, inputs, outputs, seed=0):
@@ -63,7 +63,7 @@ def test_no_row_depends_on_the_number_of_rows_or_on_its_place(kind):
     np.testing.assert_array_equal(product(simd, a, wide), np.repeat(whole, 3, axis=1))
 
 
-@pytest.mark.parametrize("kind", ["q8_0", "q4_0"])
+@pytest.mark.parametrize("kind", by_day(["q8_0", "q4_0"], "q8_0"))
 def test_whole_numbers_at_their_ends_are_summed_exactly(kind):
     random = np.random.default_rng(3)
     inputs, outputs = 96, 70
@@ -162,16 +162,12 @@ def digest(kinds):
     return found.hexdigest()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
-    ("name", "features", "kinds"),
-    [
-        ("haswell", AVX2, ("float32",)),
-        pytest.param("haswell", AVX2, tuple(KINDS), marks=pytest.mark.nightly),
-        pytest.param("x86-64", "+sse2", tuple(KINDS), marks=pytest.mark.nightly),
-    ],
+    ("name", "features", "kinds"), [("haswell", AVX2, tuple(KINDS)), ("x86-64", "+sse2", tuple(KINDS))]
 )
 def test_other_registers_give_the_same_bits(name, features, kinds):
-    """Compiled for AVX2 and, at night, for none of the vectors that have fused multiply-adds."""
+    """Compiled for AVX2, and for none of the vectors that have fused multiply-adds."""
     if "avx2" not in available():
         pytest.skip("this processor has no AVX2")
     code = f"from test_tile import available, digest; print(available()[0], digest({kinds}))"

@@ -319,9 +319,17 @@ def some_data(tmp_path):
 
 
 @needs_lammps
-@pytest.mark.parametrize("name", by_day(TEXTS, "pulled", "ramped", "held", "grains"))
-def test_scripts_of_tutorials_run_as_in_lammps(tmp_path, mpirun, metal, some_data, name):
-    follow_lammps(tmp_path, mpirun, TEXTS[name], again={"grains": 33, "charged": 33}.get(name, 73))
+@pytest.mark.parametrize(
+    ("name", "goes_on"),
+    by_day(
+        [*((name, True) for name in TEXTS), *((name, False) for name in ("pulled", "held", "grains"))],
+        *(("ramped", True), ("pulled", False), ("held", False), ("grains", False)),
+    ),
+)
+def test_scripts_of_tutorials_run_as_in_lammps(tmp_path, mpirun, metal, some_data, name, goes_on):
+    """By day one of them goes on from a checkpoint and on three ranks, too."""
+    again = {"grains": 33, "charged": 33}.get(name, 73)
+    follow_lammps(tmp_path, mpirun if goes_on else None, TEXTS[name], again)
 
 
 @needs_lammps
