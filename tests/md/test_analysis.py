@@ -157,7 +157,7 @@ def test_the_sections_of_the_report(runs):
 
 
 def test_the_last_frame_serves_where_nothing_was_measured(tmp_path):
-    run = mixture(tmp_path, 2, 120)
+    run = mixture(tmp_path, 1, 120)
     assert read(run)["radial"]["frames"] == 2
     config = with_common(Config).model_validate(load_run(run).values)
     assert from_files(config, tmp_path) == {}

@@ -77,7 +77,7 @@ def compare(found, density, count=500):
 
 
 def test_the_fluid_follows_kolafa_and_nezbeda_and_keeps_its_energy(tmp_path):
-    found = fluid(tmp_path / "run", 0.7, 3.4, 6000)
+    found = fluid(tmp_path / "run", 0.7, 3.4, 3000)
     compare(found, 0.7)
     total = found["energy"] / 500
     slope = np.polyfit(found["time"], total, 1)[0]

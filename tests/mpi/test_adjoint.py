@@ -165,16 +165,13 @@ def test_steps_that_are_repeated_have_the_bits_of_single_steps(mesh, turns):
         A.model(lambda k, T: T * k).repeated(2)(0.1, field(mesh))
 
 
+@pytest.mark.nightly  # by day two steps are one pass in the program that runs on ranks
 @pytest.mark.parametrize(
     ("shape", "fills"),
     [
         ((19, 13), {"y": (hp.bc.antisymmetric, 0.7), "x": (hp.bc.mirror, hp.bc.zero_gradient)}),
-        pytest.param(
-            (13, 9, 7),
-            {"z": (hp.bc.mirror, 0.7), "y": hp.bc.zero_gradient, "x": (hp.bc.antisymmetric, -0.3)},
-            marks=pytest.mark.nightly,
-        ),
-        pytest.param((23, 17), {"y": (hp.bc.zero_gradient, hp.bc.mirror)}, marks=pytest.mark.nightly),
+        ((13, 9, 7), {"z": (hp.bc.mirror, 0.7), "y": hp.bc.zero_gradient, "x": (hp.bc.antisymmetric, -0.3)}),
+        ((23, 17), {"y": (hp.bc.zero_gradient, hp.bc.mirror)}),
     ],
 )
 def test_two_steps_between_walls_are_one_pass_with_their_bits(shape, fills, monkeypatch):
@@ -579,6 +576,7 @@ def test_a_mask_has_no_slope_in_a_window(mesh):
     assert not by_mask.interior.any()
 
 
+@pytest.mark.nightly
 def test_members_of_an_ensemble_have_slopes_of_their_own_in_the_weights_that_they_share(mesh):
     """Each with the bits of a run alone, of one network that is applied twice, and of one that nothing depends on."""
     net, idle = A.Network(hp.nn.mlp([3, 4, 1], "silu"), seed=2), A.Network(hp.nn.mlp([1, 1]))
