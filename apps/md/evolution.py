@@ -141,7 +141,7 @@ class MolecularDynamics(Evolution):
         held = self.config.barostat.kind != "none"
         done = self.stages.steps_in(kept.step)
         settled = held and done > self.config.dynamics.equilibrate  # a barostat measures every step
-        measures = self._measures(kept.step) or self._samples(kept.step)
+        measures = self.stages.prints(kept.step) or self._samples(kept.step)
         restore(self.system, kept, settled or measures or self._exchanges(kept.step))
         self.dynamics.restore(kept.values["dynamics"])
 
@@ -165,9 +165,9 @@ class MolecularDynamics(Evolution):
         if self._stage_is_over:
             self._enter_next_stage()
             if self._stage_is_over:
-                return Due(False, self.trajectory.is_due(self.step, self._done, self.is_over))
+                return Due(False, self.trajectory.is_due(self.step, self.is_over))
         step, dynamics = self.step + 1, self.dynamics
-        wanted = self._measures(step)
+        wanted = self.stages.prints(step)
         self.record.select(step)
         try:
             self.run.advance(step, partial(self._move, step, wanted), self.saved, self._back)
@@ -183,7 +183,7 @@ class MolecularDynamics(Evolution):
             self.run.say(f"no force is larger than {enough:g}: a minimum after {step} steps")
             dilate(self.system.particles.velocities, self.system.particles.slots, np.zeros(3))
             self.system.compute(measure=True)
-        return Due(wanted or self.is_at_minimum, self.trajectory.is_due(step, self._done, self.is_over))
+        return Due(wanted or self.is_at_minimum, self.trajectory.is_due(step, self.is_over))
 
     def _enter_next_stage(self) -> None:
         """Collective: begin the next stage."""
@@ -232,11 +232,6 @@ class MolecularDynamics(Evolution):
         """Whether replicas try to swap temperatures after this step."""
         given = self.config.dynamics.equilibrate  # replicas have one stage
         return self.replicas is not None and step > given and step % self.config.replicas.every == 0
-
-    def _measures(self, step: int) -> bool:
-        """Whether a line of the table follows this step."""
-        times, done = self.config.time, self.stages.steps_in(step)
-        return done % times.thermo == 0 or done in (times.steps, self.config.dynamics.equilibrate)
 
     def _samples(self, step: int) -> bool:
         """Whether means of the table have a sample after this step; a minimization has no time."""
@@ -342,7 +337,7 @@ class MolecularDynamics(Evolution):
 
     def write(self) -> None:
         """Collective: write a frame of the trajectory."""
-        self.trajectory.write(self.step, self.time, self._done, self.is_over)
+        self.trajectory.write(self.step, self.time, self.is_over)
 
     def stop(self, due: Due) -> None:
         """Collective: measure and write the last step."""

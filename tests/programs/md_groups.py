@@ -54,8 +54,7 @@ def run(comm: MPI.Intracomm, folder: Path, names: list[str], again: int = -1) ->
         while True:
             while stages.steps_in(step) < stages.config.time.steps:
                 step += 1
-                done = stages.steps_in(step)
-                wanted = done % stages.config.time.thermo == 0 or done == stages.config.time.steps
+                wanted = stages.prints(step)
                 sampled = columns.samples(step)
                 dynamics.step(system, stages.config.time.dt, wanted or sampled)
                 if step == again:

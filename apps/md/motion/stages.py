@@ -60,6 +60,12 @@ class Stages:
         """The steps done in this stage."""
         return step - self.begins[-1]
 
+    def prints(self, step: int) -> bool:
+        """Whether a line of the table follows a step of this stage: multiples, as in LAMMPS, and its ends."""
+        times, first = self.config.time, self.config.table.first_step
+        ends = times.steps, self.config.dynamics.equilibrate
+        return (step + first) % times.thermo == 0 or self.steps_in(step) in ends
+
     def time_at(self, step: int) -> float:
         """The time after a step of this stage."""
         return float(self.times[-1] + self.steps_in(step) * self.config.time.dt)

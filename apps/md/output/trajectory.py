@@ -71,13 +71,13 @@ class Trajectory:
         every, steps = config.output.every, config.time.steps
         return 0 if not every else 1 + steps // every + (steps % every > 0)
 
-    def is_due(self, step: int, done: int, is_over: bool) -> bool:
-        """Whether a frame follows this step, so many steps after the begin of its stage."""
-        return is_over or (self.every > 0 and done % self.every == 0)
+    def is_due(self, step: int, is_over: bool) -> bool:
+        """Whether a frame follows this step."""
+        return is_over or (self.every > 0 and step % self.every == 0)
 
-    def write(self, step: int, time: float, done: int, is_over: bool) -> None:
+    def write(self, step: int, time: float, is_over: bool) -> None:
         """Collective: a frame of the trajectory if it is due; the latest is kept as the data file of the end."""
-        if not self.is_due(step, done, is_over):
+        if not self.is_due(step, is_over):
             return
         self._last = self._snapshot(step, time)
         if self._writer is not None and self._last is not None and self.every:

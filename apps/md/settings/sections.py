@@ -32,7 +32,7 @@ class Time(Section):
 
     steps: int = Field(1000, ge=0, description="time steps")
     dt: float = Field(0.005, gt=0, description="time step, in the units of the system")
-    thermo: int = Field(100, ge=1, description="steps between lines of the thermo table")
+    thermo: int = Field(100, ge=1, description="steps between lines of the thermo table, at multiples of it")
     limit: OptionalSpan = Field("", description=LIMIT)
 
 
