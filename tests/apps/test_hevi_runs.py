@@ -133,6 +133,14 @@ CASES = {
         "coriolis": 1e-3,
         "lid": {"depth": 3000.0},
     },
+    "ridge": {  # of three ranks along x the middle one has no cell that relaxes
+        "grid": GRID,
+        "dynamics": HEVI,
+        "base": {"kind": "stable", "u": 8.0},
+        "terrain": {"kind": "bell", "height": 500.0, "half_width": 6000.0, "ridge": True},
+        "sides": {"x": "open", "width": 3000.0},
+        "bubbles": [],
+    },
     "rest": {
         "grid": GRID,
         "dynamics": HEVI,

@@ -26,7 +26,7 @@ from hpckit.apps.weather3d.sides import (
     state_walls,
 )
 from hpckit.apps.weather3d.terrain import Terrain, flat_cells, require_thick
-from hpckit.comm.agree import sum_of_ranks
+from hpckit.comm.agree import all_of_ranks, sum_of_ranks
 from hpckit.comm.device import HOST, Device
 from hpckit.comm.mesh import Mesh
 from hpckit.grid.exchange import HaloExchange
@@ -165,7 +165,8 @@ class SplitState:
     def _make_rates(self) -> None:
         """How fast the state goes back to the base state, below the lid and beside open sides."""
         rates = relaxation_rates(self.config, self.decomposition, self.mesh.rank)
-        self.relaxes = any(rate.any() for rate in rates.values())
+        here = any(rate.any() for rate in rates.values())
+        self.relaxes = bool(all_of_ranks(self.mesh.comm, here).any())  # exchanges go with it
         self.rates = {axis: self._table(rate) for axis, rate in rates.items()}
         x, y = rates["x"][[0, 1, 0, 0, 0]], rates["y"][[0, 0, 1, 0, 0]]  # of rho, momenta and heat, where they stand
         beside = np.maximum(x[:, None, :], y[:, :, None])  # open sides
