@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hpckit.errors import InputError
-from hpckit.particles.flow import Flow
 from hpckit.plan.particles.cell import SPANS, TILTS, Cell
 
 if TYPE_CHECKING:  # settings name changes of a box, and need no kernels
     from hpckit.md.motion.dynamics import Dynamics
     from hpckit.md.system import System
+    from hpckit.particles.flow import Flow
 
 EDGES = ("x", "y", "z")
 STYLES = {  # style: how many numbers, for an edge and for a tilt; 0: not for it
@@ -122,6 +122,8 @@ class Deformation:
 
     def flow_at(self, time: float, now: Cell) -> Flow:
         """How the points of the box move at a time."""
+        from hpckit.particles.flow import Flow
+
         assert self._first is not None
         first = self._beside(self._first, now)
         ends = np.array([self._end_speeds(dim, time, first) for dim in range(3)])
