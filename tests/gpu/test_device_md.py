@@ -25,7 +25,7 @@ def test_particles_on_a_device_move_as_on_the_host(mpirun, monkeypatch, ranks):
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_every_kind_of_motion_on_a_device_is_that_of_the_host(mpirun, monkeypatch, ranks):
     on_gpu(monkeypatch)
-    assert "all good 8" in mpirun(ranks, "md_device_motion.py", timeout=280).stdout
+    assert "all good 9" in mpirun(ranks, "md_device_motion.py", timeout=280).stdout
 
 
 BESIDE = (

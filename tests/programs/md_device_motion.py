@@ -13,9 +13,10 @@ from hpckit.kernels.particles.lennard_jones.dispatch import POTENTIAL, parameter
 from hpckit.md.external.fields import ExternalFields, Wall
 from hpckit.md.interaction import Interaction
 from hpckit.md.motion.barostats import MTK, CellRescaling
+from hpckit.md.motion.deformation import Change, Deformation
 from hpckit.md.motion.dynamics import NVE
 from hpckit.md.motion.fire import Fire
-from hpckit.md.motion.thermostats import Bussi, Langevin, NoseHoover
+from hpckit.md.motion.thermostats import Bussi, Langevin, NoseHoover, Sllod
 from hpckit.md.snapshots import snapshot
 from hpckit.md.system import System
 from hpckit.md.thermo import measure
@@ -34,6 +35,7 @@ CASES = {  # dynamics; what acts from outside; steps between two moves of the cu
     "cell rescaling": (lambda: CellRescaling(Bussi(2.0, 0.1, 9), 3.0, 2.0, 0.02), None, 0),
     "fire between walls": (lambda: Fire(0.05), OUTSIDE, 0),
     "nve, balanced": (NVE, None, 2),
+    "sheared": (lambda: Deformation(Sllod(2.0, 0.1), [Change("xz", "erate", (20.0,))], 1.0, carries=False), None, 0),
 }
 
 
