@@ -282,7 +282,47 @@ timestep 0.002
     + """run 60
 """
 )
+# A liquid between its images that slide, twice as fast from the second run on: its stress over the rate is a viscosity.
+SHEARED = """units lj
+atom_style atomic
+dimension 2
+lattice sq2 0.8442
+region box prism 0 10 0 8 -0.5 0.5 0 0 0
+create_box 2 box
+create_atoms 1 box
+mass * 1.0
+velocity all create 1.44 87287 loop geom
+region slab block 4 6 INF INF INF INF
+set region slab type 2
+pair_style lj/cut 1.12246
+pair_modify shift yes
+pair_coeff * * 1.0 1.0
+neigh_modify delay 0 check no
+fix 1 all nvt/sllod temp 1.0 1.0 1.0
+fix 2 all deform 1 xy erate 0.5 remap v
+compute it all temp/deform
+thermo_modify temp it
+variable srate equal 0.5
+variable visc equal -pxy/v_srate
+fix mean all ave/time 5 2 10 v_visc c_it
+thermo_style custom step temp press pe pxy v_visc f_mean[1] f_mean[2] xy
+thermo_modify temp it norm no format float %.15g
+thermo 10
+run 35
+variable srate equal 1.0
+fix 2 all deform 1 xy erate 1.0 remap v
+thermo_style custom step temp press pe pxy v_visc c_it[4] f_mean[2] xy
+thermo_modify temp it norm no format float %.15g
+run 45
+unfix 2
+unfix 1
+fix 1 all nve
+thermo_style custom step temp press pe pxx pyy pxy fmax xy
+thermo_modify format float %.15g
+run 20
+"""
 TEXTS = {
+    "sheared": SHEARED,
     "pulled": PULLED,
     "ramped": RAMPED,
     "held": HELD,

@@ -9,7 +9,7 @@ from mpi4py import MPI
 from hpckit.apps.md.config import Config
 from hpckit.apps.md.lammps.script import settings_of
 from hpckit.apps.md.model import make_system
-from hpckit.apps.md.motion.dynamics import dynamics_of
+from hpckit.apps.md.motion.dynamics import dynamics_of, give_flow
 from hpckit.apps.md.motion.stages import Stages
 from hpckit.apps.md.output.columns import TableColumns
 from hpckit.apps.md.start import Start
@@ -87,7 +87,9 @@ def _made(config, comm):
     start = Start(config)
     system = make_system(config, start, comm, PhaseTimer())
     stages = Stages(config, start, system)
-    return system, stages, dynamics_of(stages.config, 0, start)
+    dynamics = dynamics_of(stages.config, 0, start)
+    give_flow(dynamics, system, stages.config.time.dt)
+    return system, stages, dynamics
 
 
 if __name__ == "__main__":

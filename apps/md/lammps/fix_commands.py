@@ -70,19 +70,14 @@ class FixCommands:
             return {}
         group, style, *words = self.script.computes.get(name, ("all", "temp") if name == "thermo_temp" else ("", ""))
         flags = words if style == "temp/partial" else ["1", "1", "1"]
-        if (
-            style not in ("temp", "temp/deform", "temp/partial")
-            or len(flags) != 3
-            or not {*flags} <= {"0", "1"}
-            or "1" not in flags
-        ):
+        sound = style in ("temp", "temp/deform", "temp/partial") and len(flags) == 3
+        if not sound or not {*flags} <= {"0", "1"} or "1" not in flags:
             raise ValueError(f"temp {name}: known are computes of style temp, temp/deform, and temp/partial X Y Z")
         self.particles.choose(group)
         along = [axis for axis, flag in zip("xyz", flags, strict=True) if flag == "1"]
-        thermal = {"thermal": True} if style == "temp/deform" else {}
-        if (group, along, thermal) == ("all", ["x", "y", "z"], {}):
-            return {}
-        return {"group": group, "along": along, **thermal}
+        if style == "temp/deform":
+            return {"group": group, "thermal": True}
+        return {} if (group, along) == ("all", ["x", "y", "z"]) else {"group": group, "along": along}
 
     def _compute_modify(self, name: str, *words: str) -> None:
         known = {"dynamic": ("yes", "no"), "dynamic/dof": ("yes", "no")}

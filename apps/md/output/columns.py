@@ -114,10 +114,10 @@ class TableColumns:
     def _is_extensive(self, name: str) -> bool:
         """Whether a column c_NAME is an energy of all that it is computed from."""
         match = COMPUTED.match(name)
-        kind = "" if match is None else self.computed[match[1]].kind
-        return kind in ("ke", "pe", "erotate/sphere") or (
-            match is not None and kind.startswith("temp") and bool(match[2])
-        )
+        if match is None:
+            return False
+        kind = self.computed[match[1]].kind
+        return kind in ("ke", "pe", "erotate/sphere") or (kind.startswith("temp") and bool(match[2]))
 
     def _known(self, thermo: Thermo, step: int, done: int, time: float) -> dict[str, float | Callable[[], float]]:
         """The quantities by name, of all particles; functions of those that need the ranks, or all particles."""

@@ -292,12 +292,12 @@ class Sllod(NoseHoover):
 
     def saved(self) -> dict[str, Any]:
         """The chain, and what it has left."""
-        return {**super().saved(), "left": self._left}
+        return {**super().saved(), "sums": [] if self._left is None else [self._left]}
 
     def restore(self, values: dict[str, Any]) -> None:
         """Set what was saved."""
         super().restore(values)
-        self._left = values.get("left")
+        self._left = values["sums"][0] if values.get("sums") else None  # a stage begins with the temperature it finds
 
     def _hold(self, system: System, flow: Flow, dt: float, doubled: float | None) -> float:
         """Collective: half a step of the chain for velocities beyond the flow, of which twice the kinetic energy is
