@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from hpckit.apps.md.report import observed
+from hpckit.apps.md.output.observed import observed
 from hpckit.comm.agree import plain
 from hpckit.errors import InputError
 from hpckit.io.files import write_file
