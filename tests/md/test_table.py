@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -11,10 +12,13 @@ from pydantic import ValidationError
 from test_physics import run_app
 from test_scripts import hpckit
 
+from hpckit.apps.md import report
 from hpckit.apps.md.config import Config
 from hpckit.apps.md.lammps.script import settings_of
 from hpckit.apps.md.settings.table import Table
 from hpckit.errors import InputError
+from hpckit.report.extension import app_sections
+from hpckit.report.run_data import load_run
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
 
@@ -119,6 +123,15 @@ def test_means_over_steps_are_those_of_lammps(mpirun, tmp_path):
     for name, rows in expected.items():
         found = np.loadtxt(next((tmp_path / "runs").glob(f"*/output/{name}")))
         np.testing.assert_allclose(found, rows, rtol=2e-5, atol=1e-5, err_msg=name)
+    run = load_run(next((tmp_path / "runs").iterdir()))
+    (shown,) = (each for each in app_sections(report, run) if each.key == "columns")
+    assert list(shown.numbers) == ["f_one[1]", "f_one[3]", "f_moving[1]", "f_moving[2]", "f_all", "v_each"]
+    begin = int(re.search(r"Means from step (\d+) on", shown.html)[1])
+    late = [line["v_each"] for line in run.metrics if line["step"] >= begin]
+    assert begin >= 50
+    assert shown.numbers["v_each"]["mean"] == pytest.approx(np.mean(late))
+    assert shown.html.count("<svg") == len(shown.numbers)
+    assert "(pe+ke)/atoms" in shown.html
 
 
 @needs_lammps

@@ -129,8 +129,8 @@ class Deformation:
         ends = np.array([self._end_speeds(dim, time, first) for dim in range(3)])
         edges = np.diag(ends[:, 1] - ends[:, 0])
         for name, tilt, (dim, edge) in zip(TILTS, first.tilt, SPANS, strict=True):
-            if name in self.changes:
-                edges[dim, edge] = self._speed(self.changes[name], time, float(first.lengths[edge]), tilt)
+            if change := self.changes.get(name):
+                edges[dim, edge] = self._speed(change.style, change.values, time, float(first.lengths[edge]), tilt)
         return Flow(edges @ self._cell(time, first).inverse.T, np.array(now.lower), ends[:, 0])
 
     def cell_at(self, time: float, now: Cell) -> Cell:
@@ -226,14 +226,14 @@ class Deformation:
         if change is None:
             return 0.0, 0.0
         if change.style in ("final", "delta"):
-            one, two = (replace(change, of="xy", values=(value,)) for value in change.values)
-            return self._speed(one, time, 0.0, low), self._speed(two, time, 0.0, high)
-        grown = self._speed(change, time, high - low, high - low)
+            one, two = change.values
+            return self._speed(change.style, (one,), time, 0.0, low), self._speed(change.style, (two,), time, 0.0, high)
+        grown = self._speed(change.style, change.values, time, high - low, high - low)
         return -0.5 * grown, 0.5 * grown
 
-    def _speed(self, change: Change, time: float, length: float, start: float) -> float:
-        """How fast a length or a tilt grows that was `start` first, of an edge that had this length."""
-        one, two, *_ = (*change.values, 0.0, 0.0)
+    def _speed(self, style: str, values: tuple[float, ...], time: float, length: float, start: float) -> float:
+        """How fast an end, a length or a tilt grows that was `start` first, of an edge that had this length."""
+        one, two, *_ = (*values, 0.0, 0.0)
         return {
             "final": lambda: (one - start) / self.duration,
             "delta": lambda: one / self.duration,
@@ -242,7 +242,7 @@ class Deformation:
             "erate": lambda: one * length,
             "trate": lambda: one * start * math.exp(one * time),
             "wiggle": lambda: one * 2 * math.pi / two * math.cos(2 * math.pi * time / two),
-        }[change.style]()
+        }[style]()
 
     def require_sound(self, first: Cell, periodic: Sequence[bool] | np.ndarray = (True, True, True)) -> None:
         """Raise `InputError` for a change that a box of this cell cannot have."""
