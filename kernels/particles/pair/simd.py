@@ -77,11 +77,17 @@ def force_kernel(potential: Potential, form: Form) -> Any:
     def common_limit(p, common):
         return common
 
+    @inlined
+    def first_of(clusters):
+        return RECORD * CLUSTER * clusters[0] if len(clusters) > 0 else 0
+
     limit_of = common_limit if form.one_cutoff else own_limit
     held = bounded if potential.clamp else unbounded
 
     def forces(clusters, records, start, ends, entries, table, forces, tallies):
         common = broadcast(table[CUTOFF2])
+        # Sums over lanes are a long chain: those of a particle are taken when the neighbors of the next are under way.
+        before, bx, by, bz = first_of(clusters), nothing(), nothing(), nothing()
         for cluster in clusters:
             for i in range(CLUSTER * cluster, CLUSTER * cluster + CLUSTER):
                 own = RECORD * i
@@ -97,7 +103,10 @@ def force_kernel(potential: Potential, form: Form) -> Any:
                     limit = limit_of(p, common)
                     f = zero_unless(r2 < limit, force(held(r2, limit), p, table))
                     fx, fy, fz = add(fx, f, dx), add(fy, f, dy), add(fz, f, dz)
-                store(forces, own, fx, fy, fz, nothing())
+                store(forces, before, bx, by, bz, nothing())
+                before, bx, by, bz = own, fx, fy, fz
+        if len(clusters) > 0:
+            store(forces, before, bx, by, bz, nothing())
 
     def measure(clusters, records, start, ends, entries, table, forces, tallies):
         common = broadcast(table[CUTOFF2])
