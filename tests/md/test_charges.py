@@ -60,6 +60,11 @@ CASES = {
     "damped": ("lj 0 0 0.5 coul 0 0 0.8333", "lj/cut/coul/dsf 0.2 8.0 7.5", ""),
     "ewald": ("lj 0 0 0.5 coul 0 0 0.8333", "lj/cut/coul/long 8.0 8.5", "kspace_style ewald 1e-5"),
     "pppm": ("lj 0 0 0.5 coul 0 0 0.8333", "lj/cut/coul/long 8.0 8.5", "kspace_style pppm 1e-5"),
+    "slabs": (
+        "lj 0 0 0.5 coul 0 0 0.8333",
+        "lj/cut/coul/long 8.0 8.5",
+        "kspace_style pppm 1e-5\nkspace_modify mesh 27 30 32",
+    ),
     "blocks": (
         "lj 0 0 0.5 coul 0 0 0.8333",
         "lj/cut/coul/long 8.0 8.5",
@@ -186,14 +191,16 @@ def test_each_run_of_a_script_splits_charges_for_its_box(tmp_path, name, close):
 
 @pytest.mark.parametrize("counts", [(1, 3), pytest.param((1, 2, 4, 6), marks=pytest.mark.nightly)], ids=str)
 def test_any_number_of_ranks_has_the_same_bits(mpirun, tmp_path, counts):
-    names = ["damped", "ewald", "pppm", "blocks"]
+    names = ["damped", "ewald", "pppm", "slabs", "blocks"]
     for name in names:
         text = script(name, tmp_path).replace("neighbor 1.0", "neighbor 0.3")
         (tmp_path / f"in.{name}").write_text(text)
-    # Several ranks transform the one mesh each for itself, and share the other.
+    # Several ranks transform the one mesh each for itself, and share the others.
     topology, halo = Topology(("x", "y", "z"), (1, 1, 3), ("x", "y", "z")), (6, 6, 6)
     assert charge_mesh_plan((64, 60, 64), topology, halo).whole is False
-    assert charge_mesh_plan(fineness_of(*started(tmp_path, "pppm")).mesh, topology, halo).whole is True
+    for name, sharing in (("pppm", False), ("slabs", True)):
+        plan = charge_mesh_plan(fineness_of(*started(tmp_path, name)).mesh, topology, halo)
+        assert (plan.whole, plan.sharing) == (True, sharing)
     assert all(one["builds"] > 1 for one in same_bits(mpirun, tmp_path, counts, 60, names).values())
 
 

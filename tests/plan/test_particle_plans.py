@@ -176,17 +176,20 @@ def test_ghosts_leave_by_direction_so_that_receivers_are_not_met_by_all_at_once(
     assert price(plan, machine).seconds < 1.4 * plan.bytes_sent.max() / 1e9
 
 
-@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize(("whole", "slabs"), [(True, False), (True, True), (False, False)])
 @pytest.mark.parametrize("sizes", [(1, 2, 1), (1, 3, 2), (2, 2, 2)], ids=str)
-def test_meshes_of_charges_are_proved_in_both_ways(sizes, whole):
-    plan = ChargeMeshPlan((25, 32, 30), Topology(AXES, sizes, AXES), (5, 6, 5), whole)
+def test_meshes_of_charges_are_proved_in_all_ways(sizes, whole, slabs):
+    plan = ChargeMeshPlan((25, 32, 30), Topology(AXES, sizes, AXES), (5, 6, 5), whole, slabs)
     proof = prove(plan)
     assert proof.ranks == np.prod(sizes)
     assert proof.messages > 0
     # Charges home, the transform there and back, the field: each change of layout once for all three components.
     changes = {(1, 2, 1): 1, (1, 3, 2): 3, (2, 2, 2): 3}[sizes]
-    assert plan.exchanges <= 2 if whole else plan.exchanges == 2 + 2 * changes
-    assert "all-reduce" in draw(plan) or not whole or sizes != (1, 2, 1)
+    if slabs:  # sums, the transform there and back, the field
+        assert plan.exchanges == 4
+    else:
+        assert plan.exchanges <= 2 if whole else plan.exchanges == 2 + 2 * changes
+        assert "all-reduce" in draw(plan) or not whole or sizes != (1, 2, 1)
     parts = list(plan.parts)
     parts[0] = Wrong(parts[0])
     plan.__dict__["parts"] = tuple(parts)
@@ -220,6 +223,10 @@ class Wrong:
 def test_small_meshes_are_transformed_whole_and_large_ones_in_blocks():
     two, halo = Topology(AXES, (1, 2, 1), AXES), (6, 6, 6)
     assert charge_mesh_plan((25, 32, 32), two, halo).whole
+    assert charge_mesh_plan((25, 32, 32), two, halo).sharing
+    assert not charge_mesh_plan((25, 32, 32), two, halo, shares=False).sharing
+    assert not charge_mesh_plan((7, 7, 7), two, halo).sharing
+    assert not charge_mesh_plan((25, 2, 1024), Topology(AXES, (1, 1, 3), AXES), halo).sharing  # each has a slab
     assert not charge_mesh_plan((128, 128, 128), two, halo).whole
     assert not charge_mesh_plan((64, 64, 64), Topology(AXES, (4, 2, 1), AXES), halo).whole
     thin = charge_mesh_plan((128, 128, 40), Topology(AXES, (1, 1, 20), AXES), halo)  # blocks of 2 points
@@ -232,11 +239,16 @@ def test_small_meshes_are_transformed_whole_and_large_ones_in_blocks():
 def test_forces_of_ghosts_and_the_mesh_count_in_what_a_step_sends():
     topology = Topology(AXES, (1, 2, 1), AXES)
     plain = md_plans(10.0, 1.0, 2.0, 0.5, topology)
-    more = md_plans(10.0, 1.0, 2.0, 0.5, topology, returned=FORCE, mesh=(25, 32, 32))
+    more = md_plans(10.0, 1.0, 2.0, 0.5, topology, returned=FORCE, mesh=(20, 15, 15))
     assert plain.of_a_step() == (plain.ghosts,)
     assert list(more.named()) == ["ghosts", "migration", "returns", "mesh"]
     prove(more.returns)
     there, back, mesh = (traffic(plan)[1] for plan in more.of_a_step())
     np.testing.assert_allclose(there, plain.ghosts.bytes_sent)
     np.testing.assert_allclose(back, there[::-1] * FORCE / POSITION)  # a rank returns what the other sent
-    assert mesh.tolist() == [25 * 32 * 32 * 8] * 2
+    assert mesh.tolist() == [20 * 15 * 15 * 8] * 2
+    # Of slabs the sums of the other's, the transform there and back, and the field of the own one.
+    slabs = traffic(md_plans(10.0, 1.0, 2.0, 0.5, topology, mesh=(25, 32, 32)).mesh)[1]
+    points, waves = 32 * 32 * 8, 16 * 17 * 16
+    sent = [(25 - n) * (points + 3 * waves) + n * (waves + 3 * points) for n in (13, 12)]
+    assert slabs.tolist() == sent

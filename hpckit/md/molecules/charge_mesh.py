@@ -37,10 +37,13 @@ class ChargeMesh:
         self.charges, self.beside = device.zeros((count + WIDTH,)), device.zeros((count + WIDTH, SIDE))
         self._box = self.charges[:count].reshape(local)
         self.fft = FFT(mesh, plan.shape, layout=plan.layout)
-        self.comm = MPI.COMM_SELF if plan.whole else mesh.comm
+        self.comm = MPI.COMM_SELF if plan.whole and not plan.sharing else mesh.comm
         if plan.whole:
-            self._whole, total = device.zeros(plan.shape), plan.total
-            self._total = None if total is None else LayoutChange(mesh, total, np.dtype(np.float64))
+            self._whole = device.zeros(plan.shape)
+            self._total, self._gathering = (
+                None if each is None else LayoutChange(mesh, each, np.dtype(np.float64))
+                for each in (plan.total, plan.gathering)
+            )
             return
         self._inside = cells.interior
         self._charged = Field(mesh, cells, self._box, "charge", device=device)
@@ -66,7 +69,9 @@ class ChargeMesh:
     def lay(self, spectra: Any) -> None:
         """Collective: set `beside` to the field with these transforms of its components, [3, …]."""
         fields, start = self.fft.backward(spectra), self.start
-        if not self.plan.whole:
+        if self.plan.whole and self._gathering is not None:
+            fields = self._gathering(fields)
+        elif not self.plan.whole:
             self._fields[(slice(None), *self._inside)] = fields
             self._out(self._each)
             fields, start = self._fields, np.zeros(DIMS, np.int64)

@@ -33,8 +33,8 @@ PARTS = ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))
 class MeshEwald:
     """The part of Coulomb's energy that is left beside pairs with erfc(g r) / r, on a mesh; `LongRange`.
 
-    The mesh is cut over the ranks as the box is; whether each rank transforms its block or the whole, a
-    `ChargeMeshPlan` says: the one that is quicker by price, or with `whole` the one that is asked for. Charges are
+    The mesh is cut over the ranks as the box is; whether each rank transforms its block, the whole or a slab of it, a
+    `ChargeMeshPlan` says: the one that is quickest by price, or with `whole` the one that is asked for. Charges are
     spread without rounding of sums, so forces have the same bits on any number of ranks, and energies where sums are
     exact. Domains must be equal.
     """
@@ -61,7 +61,8 @@ class MeshEwald:
                 raise InputError("a mesh of charges needs equal domains", do="set ranks.balance = 0, or take ewald")
         halo = charge_halo(self.fineness.mesh, self.fineness.order, reaches, lengths)
         if self._mesh is None or any(a > b for a, b in zip(halo, self._mesh.plan.halo, strict=True)):
-            plan = charge_mesh_plan(self.fineness.mesh, system.mesh.topology, halo, self._asked)
+            shares = not system.device.is_gpu  # which transforms a small mesh sooner than it sends a slab
+            plan = charge_mesh_plan(self.fineness.mesh, system.mesh.topology, halo, self._asked, shares=shares)
             self._mesh = ChargeMesh(system, plan)
             self._prepare(self._mesh.fft, system)
         self._fit(system)

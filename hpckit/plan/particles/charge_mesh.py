@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -23,8 +24,10 @@ from hpckit.plan.topology import Topology
 
 REAL = 8  # bytes of a number
 DIMS = 3  # components of the field
+RANKS = "ranks"  # the axis of slabs
 # What a rank takes beside what its messages do, in s; measured on meshes of 25 x 32 x 32 to 64 x 64 x 64 points.
 EXCHANGE = 0.4e-3  # of blocks: to pack and unpack them, and to wait for the slower rank
+SHARE = 0.07e-3  # of slabs
 POINT = 0.7e-9  # a point and doubling of their number, in a transform of real values
 
 
@@ -33,16 +36,18 @@ class ChargeMeshPlan:
     """One step of a mesh of charges of `shape`, that the axes of a topology cut as they cut the box.
 
     A rank spreads its charges over its block and a halo of some points beyond it. whole: the ranks add up the whole
-    mesh, which is under way while they compute pairs, and each transforms all of it. Else each keeps its block: charges
-    in halos go home and are added, the transform changes its layouts on the way there, and on the way back with all
-    three components of the field together, whose halos are then filled. Raises `DecompositionError` for blocks thinner
-    than the halo, unless `whole`.
+    mesh, which is under way while they compute pairs, and each transforms all of it; or they are `sharing`: each gets
+    the sums of a slab, and when the transform is back all get the field of all slabs. Else each keeps its block:
+    charges in halos go home and are added, the transform changes its layouts on the way there, and on the way back with
+    all three components of the field together, whose halos are then filled. Raises `DecompositionError` for blocks
+    thinner than the halo, unless `whole`.
     """
 
     shape: tuple[int, ...]
     topology: Topology
     halo: tuple[int, ...]
     whole: bool
+    sharing: bool = False
 
     @property
     def ranks(self) -> int:
@@ -52,6 +57,7 @@ class ChargeMeshPlan:
     def title(self) -> str:
         """What it is, in a few words."""
         points, how = " x ".join(map(str, self.shape)), "whole on each rank" if self.whole else "in blocks"
+        how = "in slabs" if self.sharing else how
         return f"mesh of charges of {points} points, transformed {how}"
 
     @cached_property
@@ -62,26 +68,44 @@ class ChargeMeshPlan:
     @cached_property
     def layout(self) -> Layout:
         """Of the charges that are transformed."""
+        if self.sharing:
+            return Layout(self.shape, self._everyone, {RANKS: Shard(0)})
         names = self.topology.names
         return Layout(
             self.shape, self.topology, {} if self.whole else {name: Shard(dim) for dim, name in enumerate(names)}
         )
+
+    @property
+    def _everyone(self) -> Topology:
+        """The ranks in a row, as their sums have the same bits in any order."""
+        return Topology((RANKS,), (self.ranks,))
 
     @cached_property
     def total(self) -> RedistributionPlan | None:
         """How the ranks add up the whole mesh; None in blocks, and on one rank."""
         if not self.whole or self.ranks == 1:
             return None
-        everyone = Topology(("ranks",), (self.ranks,))  # their sums have the same bits in any order
-        return redistribution(Layout(self.shape, everyone, {"ranks": Partial()}), Layout(self.shape, everyone))
+        summands = Layout(self.shape, self._everyone, {RANKS: Partial()})
+        return redistribution(summands, self.layout if self.sharing else Layout(self.shape, self._everyone))
+
+    @cached_property
+    def gathering(self) -> RedistributionPlan | None:
+        """How all get the field of all slabs, its three components together; None where there are no slabs."""
+        if not self.sharing:
+            return None
+        shape = DIMS, *self.shape
+        return redistribution(Layout(shape, self._everyone, {RANKS: Shard(1)}), Layout(shape, self._everyone))
 
     @cached_property
     def parts(self) -> tuple[Plan, ...]:
         """The exchanges in their order."""
-        if self.whole:
+        if self.whole and not self.sharing:
             return () if self.total is None else (self.total,)
-        fourier, field = FourierPlan(self.layout), HaloField(self.cells, (), REAL)
+        fourier = FourierPlan(self.layout)
         back = (each for each in fourier.each_change(DIMS, back=True) if each is not None)
+        if self.total is not None and self.gathering is not None:
+            return (self.total, fourier, *back, self.gathering)
+        field = HaloField(self.cells, (), REAL)
         return (transposed(halo_plan(field)), fourier, *back, halo_plan([field] * DIMS))
 
     @property
@@ -113,8 +137,9 @@ class ChargeMeshPlan:
     def seconds(self, machine: Machine) -> float:
         """Of a step: what its messages take on a machine, and what ranks do around them and to transform."""
         points = math.prod(self.shape)
-        transforms = (1 + DIMS) * POINT * points * math.log2(points) / (1 if self.whole else self.ranks)
-        around = 0.0 if self.whole else EXCHANGE * self.exchanges
+        alone = self.whole and not self.sharing
+        transforms = (1 + DIMS) * POINT * points * math.log2(points) / (1 if alone else self.ranks)
+        around = 0.0 if alone else (SHARE if self.sharing else EXCHANGE) * self.exchanges
         return transforms + around + sum(price(part, machine).seconds for part in self.parts)
 
 
@@ -132,9 +157,11 @@ def charge_mesh_plan(
     halo: tuple[int, ...],
     whole: bool | None = None,
     machine: Machine | None = None,
+    shares: bool = True,
 ) -> ChargeMeshPlan:
-    """The plan of a mesh of charges. whole: whether each rank transforms all of it; None: the quicker way by price, as
-    one rank and blocks thinner than their halo leave no choice. machine: whose prices choose.
+    """The plan of a mesh of charges. whole: whether each rank transforms all of it, without slabs; None: the quicker
+    way by price, as one rank and blocks thinner than their halo leave no choice; where that is the whole, in slabs if
+    that is quicker still, each rank has one, and it `shares`. machine: whose prices choose.
     """
     if whole is not None:
         return ChargeMeshPlan(shape, topology, halo, whole)
@@ -142,7 +169,9 @@ def charge_mesh_plan(
     if topology.size == 1:
         return plans[0]
     priced = machine or machine_of(MACHINE)
-    try:
-        return min(plans, key=lambda plan: plan.seconds(priced))
-    except DecompositionError:
-        return plans[0]
+    found = plans[0]
+    with suppress(DecompositionError):
+        found = min(plans, key=lambda plan: plan.seconds(priced))
+    if not (found.whole and shares and topology.size <= min(shape[:2])):
+        return found
+    return min(found, ChargeMeshPlan(shape, topology, halo, True, True), key=lambda plan: plan.seconds(priced))
