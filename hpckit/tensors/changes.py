@@ -16,7 +16,7 @@ from hpckit.kernels.device_array import is_device_array
 from hpckit.plan.protocol import NOBODY
 from hpckit.plan.tensors.hop import Hop
 from hpckit.plan.tensors.redistribution import RedistributionPlan
-from hpckit.tensors.exchange import Box, MessageBox, added, program, redistribute
+from hpckit.tensors.exchange import Box, MessageBox, added, program, redistribute, slots_for
 
 __communicates__ = True  # its frames are not call sites
 MOST = 1 << 22  # bytes that a rank sends in a hop through shared memory; MPI moves longer messages as quickly
@@ -99,7 +99,8 @@ class MemoryExchange:
         summands: int,
     ) -> None:
         self.flags, self._kept, self._shape, self._summands = Flags(transport.comm), kept, shape, summands
-        self._dtype, place, own = dtype, transport.place, transport.comm.rank
+        self._boxes = [*receives, *(after for _, after in kept)]
+        place, own = transport.place, transport.comm.rank
         self.peers = [part.peer for part in sends]
         self._out = [_part(transport, dtype, own, place[part.peer], part) for part in sends]
         self._in = [_part(transport, dtype, part.peer, place[own], part) for part in receives]
@@ -123,7 +124,7 @@ class MemoryExchange:
             for part in self._in:
                 total += part.buffers[turn]
             return total
-        slots = [np.zeros(self._shape, self._dtype) for _ in range(self._summands)]
+        slots = slots_for(self._boxes, self._shape, self._summands, local)
         for before, after in self._kept:
             slots[after.summand][after.box] = local[before.box]
         for part in self._in:

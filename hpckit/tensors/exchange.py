@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -10,7 +12,7 @@ from mpi4py import MPI
 
 from hpckit.comm.checksums import End, Seals
 from hpckit.comm.mesh import Mesh
-from hpckit.kernels.device_array import contiguous, placed, to_host, zeros
+from hpckit.kernels.device_array import contiguous, empty, is_device_array, placed, to_host, zeros
 from hpckit.plan.protocol import NOBODY
 from hpckit.plan.tensors.hop import Hop
 from hpckit.plan.tensors.redistribution import RedistributionPlan
@@ -81,19 +83,35 @@ def redistribute(mesh: Mesh, plan: RedistributionPlan, local: Any) -> Any:
 
 def _exchanged(mesh: Mesh, hop: Hop, its: HopProgram, local: Any) -> Any:
     """The boxes that arrive, and the sums of their summands as a tree."""
-    slots = [zeros(its.shape, local) for _ in range(hop.summands)]
+    slots = slots_for(its.receives, its.shape, hop.summands, local)
     kept = [part for part in its.sends if part.peer == mesh.rank]
     for part in its.receives:
         if part.peer == mesh.rank:
             slots[part.summand][part.box] = local[kept[0].box]
     arriving = [part for part in its.receives if part.peer != mesh.rank]
-    taken = [(part.peer, np.empty(slots[part.summand][part.box].shape, local.dtype)) for part in arriving]
+    targets = [slots[part.summand][(*part.box, ...)] for part in arriving]  # views, of a number too
+    # What has no gaps in the new array arrives in its place.
+    direct = [not is_device_array(target) and target.flags.c_contiguous for target in targets]
+    taken = [
+        (part.peer, target if at_once else np.empty(target.shape, local.dtype))
+        for part, target, at_once in zip(arriving, targets, direct, strict=True)
+    ]
     away = [(part.peer, local[part.box]) for part in its.sends if part.peer != mesh.rank]
     leaving = [(peer, to_host(contiguous(box, box.dtype))) for peer, box in away]
     _send(mesh, leaving, taken)
-    for part, (_, came) in zip(arriving, taken, strict=True):
-        slots[part.summand][part.box] = placed(came, local)
+    for target, at_once, (_, came) in zip(targets, direct, taken, strict=True):
+        if not at_once:
+            target[...] = placed(came, local)
     return added(slots)
+
+
+def slots_for(receives: Sequence[MessageBox], shape: tuple[int, ...], summands: int, like: Any) -> list[Any]:
+    """Arrays for the summands of a hop, of the kind of `like`: zeros where the boxes do not fill them."""
+    filled = [0] * summands
+    for part in receives:
+        filled[part.summand] += math.prod(each.stop - each.start for each in part.box)
+    whole = math.prod(shape)
+    return [(empty if each == whole else zeros)(shape, like) for each in filled]
 
 
 def added(summands: list[Any]) -> Any:

@@ -33,9 +33,14 @@ def lines(module: str = "") -> Any:
     return importlib.import_module("scipy.fft" if importlib.util.find_spec("scipy") else "numpy.fft")
 
 
-def _along(name: str, array: Any, **options: Any) -> Any:
-    """A transform of lines, where the array is."""
-    return placed(getattr(lines(type(array).__module__), name)(as_host(array), **options), array)
+def _along(name: str, array: Any, over: bool, **options: Any) -> Any:
+    """A transform of lines, where the array is; over: the array is not needed any more, and SciPy may write over it,
+    which halves the time of a grid beyond the caches.
+    """
+    module = lines(type(array).__module__)
+    if over and module.__name__ == "scipy.fft":
+        options["overwrite_x"] = True
+    return placed(getattr(module, name)(as_host(array), **options), array)
 
 
 @functools.cache
@@ -103,23 +108,24 @@ class FFT:
     def forward(self, values: Any) -> Any:
         """Collective: the spectrum of values of this rank's part; a new array."""
         found, fields = self._checked(values, self.layout, self.dtype, "values")
+        given = found
         for stage, change in zip(self.plan.stages, self._changes(fields, False), strict=True):
             if change is not None:
                 found = change(found)
             for dim in stage.dims:
-                found = _along("rfft" if self._halves(dim) else "fft", found, axis=dim - self._dims)
+                name = "rfft" if self._halves(dim) else "fft"
+                found = _along(name, found, found is not given, axis=dim - self._dims)
             found = contiguous(found, self.complex)
         return found
 
     def backward(self, spectrum: Any) -> Any:
         """Collective: the values whose spectrum has this part; a new array. As `irfftn`, or `ifftn`."""
         found, fields = self._checked(spectrum, self.spectrum, self.complex, "spectrum")
+        given = found
         for stage, change in zip(reversed(self.plan.stages), self._changes(fields, True), strict=True):
             for dim in reversed(stage.dims):
-                if self._halves(dim):
-                    found = _along("irfft", found, n=self.layout.shape[dim], axis=dim - self._dims)
-                else:
-                    found = _along("ifft", found, axis=dim - self._dims)
+                name, size = ("irfft", self.layout.shape[dim]) if self._halves(dim) else ("ifft", None)
+                found = _along(name, found, found is not given, n=size, axis=dim - self._dims)
             found = contiguous(found, self.dtype if found.dtype.kind == "f" else self.complex)
             if change is not None:
                 found = change(found)
