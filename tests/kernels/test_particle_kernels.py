@@ -317,3 +317,20 @@ def test_records_match_their_reference():
     assert (np.bincount(each[0][5], minlength=12)[1:] > 0).all()
     assert len(each[0][8]) > 61
     np.testing.assert_array_equal(records_reference.types_of(start), records_reference.types_of(start.copy()))
+
+
+@pytest.mark.parametrize(("parts", "width"), [(1, 4), (3, 1), (2, 3)])
+def test_values_of_ghosts_match_their_reference(parts, width):
+    rng, slots, n = np.random.default_rng(parts), 61, 23
+    chosen, target = rng.integers(0, 31, n), rng.permutation(np.arange(31, slots))[:n]
+    found = rng.normal(size=(parts, slots, width))
+    wanted, out = found.copy(), np.zeros((n, parts * width))
+    expected = out.copy()
+    for values, rows, form in ((found, out, records), (wanted, expected, records_reference)):
+        form.take_values(values, chosen, n, rows)
+        form.copy_values(values, chosen, n, target)
+        form.put_values(2.0 * rows, values, target, 5, n)
+        form.add_values(rows, values, chosen, 3, n)
+        form.add_copies(values, chosen, n, target)
+    np.testing.assert_array_equal(out, expected)
+    np.testing.assert_array_equal(found, wanted)

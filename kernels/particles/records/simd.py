@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hpckit.kernels.compile.jit import jit
+from hpckit.kernels.compile.jit import inlined, jit
 from hpckit.kernels.particles.cells.constants import FAR, FAR_STEP, RECORD
 from hpckit.kernels.particles.records.reference import HIGH_SINGLE
 
@@ -39,10 +39,12 @@ def copy_all(positions, chosen, segments, shifts, count, target):
             positions[t, d] = positions[s, d] + shifts[shift, d]
 
 
-@jit
-def take_values(values, chosen, count, out):
-    """See `reference.take_values`."""
-    parts, _, width = values.shape
+# A row of known length is moved at once, two or three times as fast as number by number: those of forces, and three
+# numbers of each slot that lie apart, go at every step.
+
+
+@inlined
+def _take_values(values, chosen, count, out, parts, width):
     for k in range(np.uint64(count)):
         s = np.uint64(chosen[k])
         for part in range(parts):
@@ -51,9 +53,19 @@ def take_values(values, chosen, count, out):
 
 
 @jit
-def put_values(given, values, slots, first, stop):
-    """See `reference.put_values`."""
+def take_values(values, chosen, count, out):
+    """See `reference.take_values`."""
     parts, _, width = values.shape
+    if parts == 1 and width == RECORD:
+        _take_values(values, chosen, count, out, 1, RECORD)
+    elif parts == 3 and width == 1:
+        _take_values(values, chosen, count, out, 3, 1)
+    else:
+        _take_values(values, chosen, count, out, parts, width)
+
+
+@inlined
+def _put_values(given, values, slots, first, stop, parts, width):
     for k in range(np.uint64(stop - first)):
         s = np.uint64(slots[np.uint64(first) + k])
         for part in range(parts):
@@ -62,9 +74,19 @@ def put_values(given, values, slots, first, stop):
 
 
 @jit
-def copy_values(values, chosen, count, target):
-    """See `reference.copy_values`."""
+def put_values(given, values, slots, first, stop):
+    """See `reference.put_values`."""
     parts, _, width = values.shape
+    if parts == 1 and width == RECORD:
+        _put_values(given, values, slots, first, stop, 1, RECORD)
+    elif parts == 3 and width == 1:
+        _put_values(given, values, slots, first, stop, 3, 1)
+    else:
+        _put_values(given, values, slots, first, stop, parts, width)
+
+
+@inlined
+def _copy_values(values, chosen, count, target, parts, width):
     for k in range(np.uint64(count)):
         s, t = np.uint64(chosen[k]), np.uint64(target[k])
         for part in range(parts):
@@ -73,9 +95,19 @@ def copy_values(values, chosen, count, target):
 
 
 @jit
-def add_values(given, values, slots, first, stop):
-    """See `reference.add_values`."""
+def copy_values(values, chosen, count, target):
+    """See `reference.copy_values`."""
     parts, _, width = values.shape
+    if parts == 1 and width == RECORD:
+        _copy_values(values, chosen, count, target, 1, RECORD)
+    elif parts == 3 and width == 1:
+        _copy_values(values, chosen, count, target, 3, 1)
+    else:
+        _copy_values(values, chosen, count, target, parts, width)
+
+
+@inlined
+def _add_values(given, values, slots, first, stop, parts, width):
     for k in range(np.uint64(stop - first)):
         s = np.uint64(slots[np.uint64(first) + k])
         for part in range(parts):
@@ -84,14 +116,36 @@ def add_values(given, values, slots, first, stop):
 
 
 @jit
-def add_copies(values, chosen, count, target):
-    """See `reference.add_copies`."""
+def add_values(given, values, slots, first, stop):
+    """See `reference.add_values`."""
     parts, _, width = values.shape
+    if parts == 1 and width == RECORD:
+        _add_values(given, values, slots, first, stop, 1, RECORD)
+    elif parts == 3 and width == 1:
+        _add_values(given, values, slots, first, stop, 3, 1)
+    else:
+        _add_values(given, values, slots, first, stop, parts, width)
+
+
+@inlined
+def _add_copies(values, chosen, count, target, parts, width):
     for k in range(np.uint64(count)):
         s, t = np.uint64(chosen[k]), np.uint64(target[k])
         for part in range(parts):
             for d in range(width):
                 values[part, s, d] += values[part, t, d]
+
+
+@jit
+def add_copies(values, chosen, count, target):
+    """See `reference.add_copies`."""
+    parts, _, width = values.shape
+    if parts == 1 and width == RECORD:
+        _add_copies(values, chosen, count, target, 1, RECORD)
+    elif parts == 3 and width == 1:
+        _add_copies(values, chosen, count, target, 3, 1)
+    else:
+        _add_copies(values, chosen, count, target, parts, width)
 
 
 @jit
