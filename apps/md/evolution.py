@@ -142,6 +142,7 @@ class MolecularDynamics(Evolution):
         done = self.stages.steps_in(kept.step)
         settled = held and done > self.config.dynamics.equilibrate  # a barostat measures every step
         measures = self.stages.prints(kept.step) or self._samples(kept.step)
+        self.stages.ramp(kept.step, anew=True)
         restore(self.system, kept, settled or measures or self._exchanges(kept.step))
         self.dynamics.restore(kept.values["dynamics"])
 
@@ -221,6 +222,7 @@ class MolecularDynamics(Evolution):
     def _move(self, step: int, wanted: bool) -> None:
         """Collective: the motion of a step, and an exchange of temperatures if one is due."""
         due, replicas = self._exchanges(step), self.replicas
+        self.stages.ramp(step)
         self.dynamics.step(self.system, self.config.time.dt, wanted or due or self._samples(step))
         if due and replicas is not None:
             factor = replicas.attempt(totals(self.system).potential, self.system.units.boltzmann)

@@ -118,15 +118,15 @@ def dry_run(config: Config, ranks: int) -> DryRun:
     start, ranks = Start(config), ranks // max(1, len(config.replicas.temperatures))
     for each in whole.staged:
         require_fit(each, start)
+        interaction_of(each, len(start.masses))
     topology = topology_of(config, start.upper - start.lower, ranks)
     domains = DomainDecomposition.even(topology, start.lower, start.upper, start.tilt)
-    reach = max(reaches(config)) + config.neighbors.skin
+    reach = max(max(reaches(each)) for each in whole.staged) + config.neighbors.skin
     lengths = domains.lengths / np.array(domains.topology.sizes)
     density = start.count / float(np.prod(domains.lengths))
     own = density * float(np.prod(lengths))
     shell = density * float(np.prod(lengths + 2 * domains.cell.reaches(reach))) - own
     measured(whole.staged[-1], domains.cell.widths, domains.periodic)
-    interaction_of(config, len(start.masses))
     frames = sum(map(Trajectory.frames, whole.staged))
     charges = charge_lines(config, start, started(config, start))
     notes = [

@@ -99,10 +99,8 @@ class System:
         self.masses = np.asarray(masses, np.float64)
         if len(self.masses) != interaction.types:
             raise InputError(f"{len(self.masses)} masses for {interaction.types} types of particles")
-        self.interaction = interaction
-        self.forces: Forces = FORCES[type(interaction)](interaction, precision, repro, isa, device)
-        by = self.forces.form, device, self.forces.by_clusters, self.forces.by_distance
-        self.neighbors = NeighborList(mesh, interaction.cutoff, skin, rebuilds or Rebuilds(), *by)
+        self._how, self._listed = (precision, repro, isa, device), (skin, rebuilds or Rebuilds())
+        self._take(interaction)
         self.particles = Particles(device)
         self.ghosts = GhostExchange(mesh, device, values=self.forces.values_each)
         self.balance = LoadBalance(balance_every)
@@ -128,6 +126,25 @@ class System:
         self.reshaped = False  # whether the cell has changed since the last forces
         self.measured = False  # whether the last forces came with energies and virials
         self._pairs: float | None = None  # in the list of a GPU, which are its load
+
+    def _take(self, interaction: Any) -> None:
+        """The forces between pairs, and the lists that they need."""
+        self.interaction = interaction
+        self.forces: Forces = FORCES[type(interaction)](interaction, *self._how)
+        form, by_clusters, by_distance = self.forces.form, self.forces.by_clusters, self.forces.by_distance
+        what = self.mesh, interaction.cutoff, *self._listed
+        self.neighbors = NeighborList(*what, form, self.device, by_clusters, by_distance)
+
+    def interact(self, interaction: Any) -> None:
+        """Replace the forces between particles, which have no charges and are not spheres; `rebuild` must follow.
+        Raises `InputError` for what does not go together.
+        """
+        before = self.neighbors
+        self._take(interaction)
+        self.neighbors.builds, self.neighbors.keeps_skin = before.builds, before.keeps_skin
+        self.ghosts = GhostExchange(self.mesh, self.device, values=self.forces.values_each)
+        if self.exclusions is not None:
+            self.exclusions.require_fit(interaction)
 
     def bind(
         self, bonds: Bonded | None, terms: Sequence[MoleculeTerms], constraints: Held | None, inner: int = 1

@@ -89,6 +89,7 @@ PARAMETERS = {
     "lj96": (1.2, 1.05),
     "lj_expand": (1.2, 0.9, 0.15),
     "lj_force_shifted": (1.2, 1.05, 5.0),
+    "soft": (1.2, 2.5),
     "lennard_jones": (1.1, 0.9),
 }
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+import tomllib
 
 import numpy as np
 import pytest
 from conftest import by_day
-from lammps_runs import needs_lammps, run_lammps, thermo_rows
+from lammps_runs import follow_lammps, needs_lammps, run_lammps, thermo_rows
 from mpi4py import MPI
 from test_against_lammps import SHARED
 
@@ -24,7 +26,7 @@ from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import InputError
 from hpckit.io.particles.lammps_data import read_lammps_data, write_lammps_data
 from hpckit.md.motion.dynamics import NVE
-from hpckit.md.snapshots import snapshot
+from hpckit.md.snapshots import load_snapshot, snapshot
 from hpckit.md.thermo import measure
 from hpckit.plan.particles.snapshot import Snapshot
 from hpckit.settings.config import load
@@ -443,6 +445,130 @@ def test_copies_of_a_file_keep_their_molecules_whole(tmp_path):
     script.write_text("units lj\nreplicate 2 2\nreplicate 2 1 1\nrun 1\n", encoding="utf-8")
     with pytest.raises(InputError, match=r"three whole numbers[\s\S]*after read_data"):
         settings_of(script)
+
+
+PUSHED_APART = """units lj
+atom_style atomic
+lattice fcc 0.8
+region box block 0 5 0 5 0 6
+create_box 2 box
+create_atoms 1 random 480 4321 box
+set type 1 type/fraction 2 0.3 777
+mass * 1.0
+velocity all create 1.0 8765 loop geom
+pair_style soft 1.12246
+pair_coeff * * 1.0 1.12246
+variable strength equal ramp(1.0,60.0)
+fix 1 all nve
+fix push all adapt 4 pair soft a * * v_strength
+fix slow all viscous 3.0
+neighbor 0.3 bin
+neigh_modify every 1 delay 0 check yes
+timestep 0.003
+thermo 20
+thermo_style custom step temp pe etotal press pxy
+thermo_modify norm no format float %.16g
+run 301
+unfix push
+unfix slow
+pair_style lj/cut 2.5
+pair_coeff 1 1 1.0 1.0
+pair_coeff 2 2 0.8 1.1
+pair_coeff 1 2 0.9 1.05 2.2
+pair_modify shift yes
+timestep 0.0005
+run 40
+pair_coeff 1 2 0.5 1.05 2.2
+run 21
+pair_style soft 1.0
+pair_coeff * * 5.0
+variable strength delete
+variable strength equal 5.0+0.01*step
+fix push all adapt 1 pair soft a * * v_strength
+run 15
+"""
+
+
+@pytest.mark.nightly
+@needs_lammps
+@pytest.mark.parametrize("again", [150, 330])
+def test_runs_with_other_pairs_are_those_of_lammps(tmp_path, mpirun, again):
+    """Random places pushed apart by soft pairs that grow, then Lennard-Jones pairs, others of them, and soft again."""
+    follow_lammps(tmp_path, mpirun, PUSHED_APART, again=again, close=1e-9)
+
+
+def test_pairs_of_a_later_run_are_its_stage(tmp_path):
+    (tmp_path / "in.it").write_text(PUSHED_APART)
+    tree = settings_of(tmp_path / "in.it").tree
+    assert tree["interaction"]["parameters"] == [1.0, 1.12246]
+    assert tree["interaction"]["ramp_to"] == [60.0, 1.12246]
+    config = Config.model_validate(tree)
+    first, second, third, last = config.staged
+    assert (first.interaction.kind, second.interaction.kind) == ("soft", "lennard_jones")
+    assert (second.interaction.shift, third.interaction.shift) == (True, True)
+    assert [pair.epsilon for pair in second.interaction.pairs] == [0.9]
+    assert [pair.epsilon for pair in third.interaction.pairs] == [0.5]
+    assert last.interaction.parameters == pytest.approx((5.0 + 0.01 * 362, 1.0))
+    assert last.interaction.ramp_to == pytest.approx((5.0 + 0.01 * 377, 1.0))
+    ended = PUSHED_APART.partition("unfix push")[0] + "run 5\n"
+    (tmp_path / "in.it").write_text(ended)
+    assert [
+        each.interaction.ramp_to for each in Config.model_validate(settings_of(tmp_path / "in.it").tree).staged
+    ] == [(60.0, 1.12246)] * 2, "a fix adapt begins anew in each run"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("pair_coeff 2 2 0.8 1.1\n", "", "there is no pair_coeff of 2 2"),
+        ("pair_style lj/cut 2.5", "pair_style lj/cut/coul/cut 2.5", "after a run: known without charges"),
+        ("unfix push", "", "fix adapt: known of pair_style soft"),
+        ("soft a * *", "soft a 1 1", "known is N pair soft a"),
+    ],
+)
+def test_pairs_of_a_later_run_that_cannot_be_are_named(tmp_path, old, new, said):
+    assert old in PUSHED_APART
+    (tmp_path / "in.it").write_text(PUSHED_APART.replace(old, new, 1))
+    with pytest.raises(InputError, match=re.escape(said)):
+        settings_of(tmp_path / "in.it")
+
+
+STAGES_OF_PAIRS = """app = "md"
+[system]
+cells = [4, 4, 4]
+[interaction]
+cutoff = 1.5
+[time]
+steps = 3
+[[stages]]
+steps = 0
+[stages.interaction]
+epsilon = [0.7]
+cutoff = 2.5
+"""
+
+
+def test_a_stage_has_the_forces_of_its_pairs():
+    config = Config.model_validate(tomllib.loads(STAGES_OF_PAIRS))
+    start = Start(config)
+    system = make_system(config, start, MPI.COMM_SELF, PhaseTimer())
+    stages = Stages(config, start, system)
+    builds, dynamics = system.neighbors.builds, dynamics_of(stages.config, 0, start)
+    for _ in range(3):
+        dynamics.step(system, 0.005, False)
+    stages.enter_next(3, dynamics)
+    found = system.particles.forces[system.particles.own].copy(), measure(system)
+    alone = make_system(stages.config, start, MPI.COMM_SELF, PhaseTimer())
+    load_snapshot(alone, snapshot(system))
+    alone.rebuild()
+    alone.compute(measure=True)
+    order, other = np.argsort(system.particles.ids[system.particles.own]), alone.particles
+    np.testing.assert_allclose(
+        found[0][order], other.forces[other.own][np.argsort(other.ids[other.own])], rtol=0, atol=1e-11
+    )
+    assert found[1].potential == pytest.approx(measure(alone).potential, rel=1e-13)
+    assert system.neighbors.reach > 2.5
+    assert system.neighbors.builds > builds
 
 
 STAGES = """fix 1 all nve

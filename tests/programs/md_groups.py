@@ -56,6 +56,7 @@ def run(comm: MPI.Intracomm, folder: Path, names: list[str], again: int = -1) ->
                 step += 1
                 wanted = stages.prints(step)
                 sampled = columns.samples(step)
+                stages.ramp(step)
                 dynamics.step(system, stages.config.time.dt, wanted or sampled)
                 if step == again:
                     values = {"system": values_of(system), "dynamics": dynamics.saved()}
@@ -65,6 +66,7 @@ def run(comm: MPI.Intracomm, folder: Path, names: list[str], again: int = -1) ->
                     system, stages, _ = _made(config, comm)
                     stages.restore(kept)
                     dynamics = dynamics_of(stages.config, stages.begins[-1], stages.start)
+                    stages.ramp(step, anew=True)
                     restore(system, kept, wanted or sampled or stages.config.barostat.kind != "none")
                     columns = TableColumns(stages.config, stages.start, system)
                     columns.restore(kept, stages.config, step)

@@ -33,7 +33,9 @@ REPEATED = (  # after a run, word for word as before it: they change nothing
     *("dihedral_style", "improper_coeff", "improper_style", "kspace_modify", "kspace_style", "mass", "pair_coeff"),
     *("pair_modify", "pair_style", "special_bonds", "units"),
 )
+OF_PAIRS = ("pair_coeff", "pair_modify", "pair_style")  # after a run, for the runs that follow
 BETWEEN = (  # runs of a script
+    *OF_PAIRS,
     *(
         "change_box",
         "compute",
@@ -61,7 +63,7 @@ class Commands:
         self.script = ScriptState(path)
         self.particles, self.molecules = ParticleCommands(self.script), MoleculeCommands(self.script)
         self.forces = ForceCommands(self.script)
-        self.motion = MotionCommands(self.script, self.particles)
+        self.motion = MotionCommands(self.script, self.particles, self.forces)
         self.known: dict[str, Callable[..., None]] = {
             **self.particles.commands,
             **self.molecules.commands,
@@ -106,9 +108,14 @@ class Commands:
         if self.motion.stages and name in ("neighbor", "neigh_modify"):
             self.script.note(f"{name} after a run is passed over: lists are made as before")
             return
-        if self.motion.stages and name in REPEATED and (name, *rest) in self.said:
+        repeated = name in REPEATED and (name, *rest) in self.said and not (name in OF_PAIRS and self.forces.is_fresh)
+        if self.motion.stages and repeated:
             self.script.note(f"{name} is what it was before the run")
             return
+        if self.motion.stages and name in OF_PAIRS and not self.script.failed:
+            self.forces.begin_anew(name)
+            if name == "pair_style":
+                self.said = {each for each in self.said if each[0] not in OF_PAIRS}
         self.said.add((name, *rest))
         if "clear" in self.script.failed and self.motion.stages:
             return  # what is wrong with other particles is no mistake of these

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hpckit.apps.md.lammps.fixes import (
+    ADAPTS,
     AVERAGES,
     CORRECTIONS,
     GRAVITY,
@@ -17,6 +18,8 @@ from hpckit.apps.md.lammps.fixes import (
     SHIFTS,
     WALLS,
     Fix,
+    SoftRamp,
+    ramp_of,
     require_known,
 )
 from hpckit.apps.md.lammps.granular import FIXES as OF_SPHERES
@@ -34,6 +37,7 @@ class FixCommands:
         self.counted: dict[str, Any] = {}  # what temperatures of the thermo table count
         self.named: dict[str, Fix] = {}
         self.averages: dict[str, tuple[str, ...]] = {}  # the words of each fix ave/time
+        self.ramps: dict[str, SoftRamp] = {}  # of each fix adapt
         self.fixed = 0  # fixes so far
         self.frozen: dict[str, set[int]] = {}  # the types of each fix freeze
         self.rolling: set[int] = set()  # those of fix nve/sphere
@@ -44,6 +48,13 @@ class FixCommands:
             "fix_modify": self._fix_modify,
             "unfix": self._unfix,
         }
+
+    @property
+    def ramp(self) -> SoftRamp | None:
+        """How the strength of soft pairs changes in the next run; None: not."""
+        if len(self.ramps) > 1:
+            raise ValueError(f"fix {ADAPTS} comes {len(self.ramps)} times: give one")
+        return next(iter(self.ramps.values()), None)
 
     def finish(self) -> None:
         """Set the types of spheres that do not move."""
@@ -90,6 +101,9 @@ class FixCommands:
             if len(rest) < 4 or not all(word.isdigit() and int(word) for word in rest[:3]):
                 raise ValueError(f"fix {name} {group} {style}: known are NEVERY NREPEAT NFREQ above 0, and values")
             self.averages[name] = rest
+            return
+        if style == ADAPTS:
+            self.ramps[name] = ramp_of(rest)
             return
         if style.startswith(MEASURES):
             self.script.note(f"fix {style} is passed over: see the sections analysis and ranks")
@@ -155,3 +169,4 @@ class FixCommands:
             raise ValueError(f"unfix {name}: fix {FREEZE} stays")
         self.named.pop(name, None)
         self.averages.pop(name, None)
+        self.ramps.pop(name, None)

@@ -40,6 +40,7 @@ UNMOVED, DRIVEN = "nve/noforce", "move"  # particles that move whatever their fo
 WEAK = "press/berendsen"
 SHIFTS = "recenter"
 AVERAGES = "ave/time"
+ADAPTS = "adapt"
 MEASURES = ("ave/", "balance", "print", "store/", "vector")  # fixes that measure, print, or balance ranks
 RIGID = ("rigid", "rigid/small", "rigid/nve", "rigid/nve/small")
 CORRECTIONS = {
@@ -60,6 +61,45 @@ class Fix(NamedTuple):
     number: int
     group: str = "all"
     counted: dict[str, Any] | None = None  # by the temperature of fix_modify
+
+
+class SoftRamp(NamedTuple):
+    """A fix adapt of soft pairs: steps between two changes, and the strength: at both ends of a run, or at step 0 and
+    how much it grows in a step.
+    """
+
+    every: int
+    first: float
+    last: float
+    by_step: bool
+
+    def of(self, given: dict[str, Any], steps: int, now: int | None) -> dict[str, Any]:
+        """The settings of pairs that are changed over so many steps from now on. Raises `ValueError`."""
+        pairs = [dict(pair) for pair in given.get("pairs", [])]
+        reaches = {pair.pop("parameters", given.get("parameters", [0.0]))[-1] for pair in pairs}
+        if given.get("kind") != "soft" or len(reaches) > 1:
+            raise ValueError(f"fix {ADAPTS}: known of pair_style soft with one cutoff")
+        first, last = self.first, self.last
+        if self.by_step:
+            if now is None:
+                raise ValueError(f"fix {ADAPTS}: the step is not known after a minimization")
+            first, last = self.first + self.last * now, self.first + self.last * (now + steps)
+        reach = reaches.pop()
+        apart = [pair for pair in pairs if pair.keys() > {"types"}]
+        ends = {"parameters": [first, reach], "ramp_to": [last, reach], "ramp_every": self.every}
+        return {**given, **ends, "pairs": apart}
+
+
+def ramp_of(words: Sequence[str]) -> SoftRamp:
+    """A fix adapt from its words, in which a variable is A..B, A:B or a number. Raises `ValueError`."""
+    every, what, value, more = "".join(words[:1]), list(words[1:6]), "".join(words[6:7]), [*words[7:]]
+    ends = value.split("..") if ".." in value else value.split(":")
+    sound = every.isdigit() and int(every) > 0 and what == ["pair", "soft", "a", "*", "*"]
+    if not sound or more not in ([], ["reset", "no"], ["scale", "no"]) or not all(map(is_number, ends)):
+        known = "N pair soft a * * v_NAME, of a variable ramp(A,B) or one that grows evenly with the step"
+        raise ValueError(f"fix {ADAPTS} {' '.join(words)}: known is {known}")
+    first, last = (*map(float, ends), 0.0)[:2]
+    return SoftRamp(int(every), first, last, ".." not in value)
 
 
 def require_known(name: str, style: str, words: list[str]) -> None:

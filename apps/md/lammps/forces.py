@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -23,6 +24,7 @@ PARAMETERS = {  # of a pair, before its own cutoff
     "lj96/cut": 2,
     "lj/expand": 3,
     "lj/smooth/linear": 2,
+    "soft": 1,
 }
 NAMES = {
     "lj/cut": "lennard_jones",
@@ -35,6 +37,7 @@ NAMES = {
     "lj96/cut": "lj96",
     "lj/expand": "lj_expand",
     "lj/smooth/linear": "lj_force_shifted",
+    "soft": "soft",
     "table": "table",
 }
 CHARGED = {"coul/cut": "cut", "coul/long": "ewald", "coul/dsf": "dsf"}  # behind the pair potential's own name
@@ -65,6 +68,8 @@ class ForceCommands:
         self.mix = ""  # as pair_modify says
         self.screening = 0.0  # of yukawa
         self.nuclei: dict[int, float] = {}  # atomic numbers of types, for zbl
+        self.first: dict[str, Any] | None = None  # the settings of the first run, where a later one has others
+        self.is_fresh = False  # whether others were said since the last run
         self.commands: dict[str, Callable[..., None]] = {
             "pair_style": self._pair_style,
             "kspace_style": self._kspace_style,
@@ -73,8 +78,36 @@ class ForceCommands:
             "pair_coeff": self._pair_coeff,
         }
 
+    def begin_anew(self, name: str) -> None:
+        """Before a command of pairs that comes after a run: what it says is for the runs that follow."""
+        if self.is_fresh:
+            return
+        if self.first is None:
+            self.first = self.settings()
+        self.is_fresh = True
+        if name == "pair_style":
+            self.script.tree["interaction"], self.mix = {}, ""
+            self.nuclei.clear()
+
+    def taken(self) -> dict[str, Any] | None:
+        """The settings of the run that comes now, if they are others than before. Raises `ValueError`."""
+        found = self.settings() if self.is_fresh and not {*self.commands} & self.script.failed else None
+        self.is_fresh = False
+        return found
+
+    def settings(self) -> dict[str, Any]:
+        """The section `interaction` as it is now. Raises `ValueError` where something is missing."""
+        self._finish()
+        return deepcopy(self.script.section("interaction"))
+
     def finish(self) -> None:
-        """Set the parameters of all pairs; raises `ValueError` where some are missing."""
+        """Set the parameters of all pairs in the first run; raises `ValueError` where some are missing."""
+        if self.first is None:
+            self._finish()
+        else:
+            self.script.tree["interaction"] = self.first
+
+    def _finish(self) -> None:
         if not self.style:
             raise ValueError("the script has no pair_style")
         name, types = self.style[0], self.script.types or 1
@@ -94,7 +127,8 @@ class ForceCommands:
         if coulomb.get("kind") == "ewald" and "accuracy" not in coulomb:
             raise ValueError("there is no kspace_style for a pair_style with coul/long")
         given: dict[tuple[int, int], Pair] = {}
-        for pair in [*self._pairs_of_file(), *self.pairs]:
+        of_file = self._pairs_of_file() if self.first is None else []
+        for pair in [*of_file, *self.pairs]:
             given |= {(a, b): pair for a in pair.first for b in pair.second if a <= b}
         missing = [k for k in range(1, types + 1) if (k, k) not in given]
         if missing:
@@ -138,6 +172,8 @@ class ForceCommands:
             plain = [each for each in every if each != "lj/charmm"]
             known = [*plain, *(f"lj/cut/{end} and buck/{end}" for end in ("coul/cut", "coul/long"))]
             raise ValueError(f"pair_style {style}: known are {', '.join([*known, 'lj/cut/coul/dsf', FADING])}")
+        if self.first is not None and (kind or self.script.section("coulomb") or name in granular.STYLES):
+            raise ValueError(f"pair_style {style} after a run: known without charges, and not of spheres")
         self.style, self.pairs = [name, *rest], []
         if name in granular.STYLES:
             for key, value in granular.contact_of(name, rest):
@@ -367,7 +403,7 @@ class ForceCommands:
             own = values[:count]
             if self.style[0] == "yukawa":
                 own = [*own, self.screening]
-            if self.style[0] == "lj/smooth/linear":
+            if self.style[0] in ("lj/smooth/linear", "soft"):
                 own = [*own, more.get("cutoff", self.script.section("interaction")["cutoff"])]
             if self.style[0] == "lj/expand":  # whose cutoff is that of the distance less delta
                 more = {"cutoff": more.get("cutoff", self.script.section("interaction")["cutoff"]) + own[2]}

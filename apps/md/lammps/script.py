@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from hpckit.apps.md.lammps.commands import Commands
-from hpckit.apps.md.lammps.fixes import AVERAGES
+from hpckit.apps.md.lammps.fixes import ADAPTS, AVERAGES
 from hpckit.apps.md.lammps.making.made import Made
 from hpckit.apps.md.lammps.state import Reading, ScriptMistake, ScriptVariable
 from hpckit.apps.md.molecules import files
@@ -33,6 +33,7 @@ FAR_STEP = 1 << 20  # at which a variable that grows evenly is looked at
 OF_BOX = ("lx", "ly", "lz", "xlo", "xhi", "ylo", "yhi", "zlo", "zhi", "vol")
 OF_PARTICLES = ("atom", "vector")  # styles of variables that only measuring needs
 WORD = re.compile(r"\"\"\"(.*?)\"\"\"(?!\S)|\"([^\"]*)\"(?!\S)|'([^']*)'(?!\S)|(\S+)")
+RAMP = re.compile(r"\s*ramp\(([^,()]*),([^,()]*)\)\s*")
 REFERENCE = re.compile(r"\$(?:\{(\w+)\}|\(([^()]*(?:\([^()]*\)[^()]*)*)\)|(\w))")
 
 
@@ -181,14 +182,23 @@ class _Execution:
             self.is_over = True
         elif name != "label":
             if name == "fix" and words[3:4] != [AVERAGES]:  # which takes them anew each time
-                words = [self._grown(word) if word.startswith("v_") else word for word in words]
+                ramps = words[3:4] == [ADAPTS]
+                words = [(ramps and self._ramped(word)) or self._grown(word) for word in words]
             self.commands.do(number, words)
         return None
+
+    def _ramped(self, word: str) -> str:
+        """A variable of a fix that is ramp(A,B): A..B, its values at both ends of a run; else nothing."""
+        variable = self.variables.get(word.removeprefix("v_")) if word.startswith("v_") else None
+        found = RAMP.fullmatch("".join(variable.values)) if variable and variable.style == "equal" else None
+        return f"{self._evaluate(found[1]):.17g}..{self._evaluate(found[2]):.17g}" if found else ""
 
     def _grown(self, word: str) -> str:
         """A variable of a fix: its value, or A:B where it grows evenly with the step, from A by B in each; else the
         word itself.
         """
+        if not word.startswith("v_"):
+            return word
         values = []
         try:
             for self.step in (0, 1, FAR_STEP):

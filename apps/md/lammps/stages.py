@@ -17,6 +17,7 @@ from hpckit.apps.md.lammps.fixes import (
     deformed,
     motion_of,
 )
+from hpckit.apps.md.lammps.forces import ForceCommands
 from hpckit.apps.md.lammps.outside import Scales, outside_of
 from hpckit.apps.md.lammps.particles import ParticleCommands
 from hpckit.apps.md.lammps.state import ScriptState
@@ -45,6 +46,7 @@ class ScriptStage:
     lines: dict[str, int]
     velocity: dict[str, Any]
     fixes: dict[str, Fix]  # none of a minimize
+    interaction: dict[str, Any] | None = None  # that of the pairs from here on, if it is another one
 
     @property
     def goes_on(self) -> bool:
@@ -67,8 +69,8 @@ class ScriptStage:
 class MotionCommands:
     """The runs and minimizations of a script, and what lives between them."""
 
-    def __init__(self, script: ScriptState, particles: ParticleCommands) -> None:
-        self.script, self.particles = script, particles
+    def __init__(self, script: ScriptState, particles: ParticleCommands, forces: ForceCommands) -> None:
+        self.script, self.particles, self.forces = script, particles, forces
         self.fixes = FixCommands(script, particles)
         self.velocities = VelocityCommands(script, particles, self.fixes)
         self.table = TableCommands(script, particles, self.fixes)
@@ -124,6 +126,8 @@ class MotionCommands:
         self.script.set("time.dt", first.settings.pop("time.dt", DEFAULT_STEP[self.script.units]), first.line)
         for key, value in first.settings.items():
             self.script.set(key, value, first.lines.get(key, first.line))
+        for key, value in (first.interaction or {}).items():
+            self.script.set(f"interaction.{key}", value)
         before, movers, stages = _sections(first.settings), first.movers, list[dict[str, Any]]()
         for stage in others:
             before["deform"] = {key: value for key, value in before["deform"].items() if key != "start"}
@@ -132,6 +136,8 @@ class MotionCommands:
                 if name in stage.settings:
                     now[name.split(".")[1]] = stage.settings[name]
             entry = {"steps": stage.steps, **stage.velocity}
+            if stage.interaction is not None:
+                entry["interaction"] = stage.interaction
             anew = bool(stage.fixes) and stage.movers != movers
             again = anew or any("ramp_to" in now[name] for name in ("dynamics", "barostat"))
             for name, value in now.items():
@@ -282,6 +288,11 @@ class MotionCommands:
         kept = {} if last is None else {key: value for key, value in last.settings.items() if key.startswith("table.")}
         same = same and kept == table
         split = bool(last and last.resizes) and self.script.section("coulomb").get("kind") in IN_WAVES
+        interaction = self.forces.taken()
+        ramp = None if "dynamics.kind" in settings else self.fixes.ramp
+        if ramp is not None and "fix" not in self.script.failed:
+            interaction = ramp.of(interaction or self.forces.settings(), steps, self.now)
+        same = same and interaction is None
         if last and same and last.goes_on and not (self.pending or self.velocities.given or split):
             last.steps += steps
             return
@@ -312,7 +323,9 @@ class MotionCommands:
         self._count_steps(settings)
         self.script.started = True
         self.stages.append(
-            ScriptStage(self.script.number, steps, settings | self.pending, lines, self.velocities.given, fixes)
+            ScriptStage(
+                self.script.number, steps, settings | self.pending, lines, self.velocities.given, fixes, interaction
+            )
         )
         self.pending, self.velocities.given = {}, {}
 

@@ -20,6 +20,7 @@ from hpckit.apps.md.motion.groups import (
     PushOn,
     VelocityOf,
 )
+from hpckit.apps.md.settings.interaction import Interaction
 from hpckit.apps.md.settings.table import Table
 from hpckit.errors import InputError
 from hpckit.io.settings import Section
@@ -240,6 +241,7 @@ class Stage(Section):
     deform: Deform | None = Field(None, description="a box that changes by a program, anew")
     constraints: Constraints | None = Field(None, description="distances that stay from here on")
     table: Table | None = Field(None, description="columns of the thermo table from here on")
+    interaction: Interaction | None = Field(None, description="forces between pairs of particles, anew")
 
     @property
     def is_anew(self) -> bool:
@@ -249,6 +251,9 @@ class Stage(Section):
     def after(self, before: Any) -> Any:
         """The settings of a run that is in this stage, after those of the stage before."""
         found = {name: each for name in ANEW if (each := getattr(self, name)) is not None}
+        ends = before.interaction.ramp_to
+        still = {"parameters": ends, "ramp_to": ()} if ends else {}
+        found["interaction"] = self.interaction or before.interaction.model_copy(update=still)
         found.setdefault("deform", before.deform.model_copy(update={"start": ()}))
         held, given = before.barostat, before.dynamics
         still = {} if given.ramp_to is None else {"temperature": given.ramp_to, "ramp_to": None}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -12,12 +12,16 @@ from hpckit.apps.md.molecules.electrostatics import charged, long_range
 from hpckit.apps.md.molecules.topology import bonds_of, constraints_of, terms_of
 from hpckit.apps.md.motion.dynamics import bind_groups, dynamics_of, give_flow, proper_of
 from hpckit.apps.md.motion.velocities import change_velocities
+from hpckit.apps.md.potentials import interaction_of
 from hpckit.apps.md.start import Start, without_momentum
 from hpckit.io.checkpoint.state import Piece, Restored, State
+from hpckit.kernels.particles.pair.potential import OWN
 from hpckit.kernels.particles.records.dispatch import types_of
+from hpckit.md.forces import PairForces
+from hpckit.md.interaction import Interaction
 from hpckit.md.molecules.charges import Charged
 from hpckit.md.motion.deformation import changed
-from hpckit.md.motion.dynamics import Dynamics
+from hpckit.md.motion.dynamics import Dynamics, warm_up
 from hpckit.md.saved import rows_block, rows_by_id, take_rows
 from hpckit.md.system import System
 from hpckit.md.thermo import freedom, measure
@@ -37,6 +41,7 @@ class Stages:
     def __init__(self, config: Config, start: Start, system: System) -> None:
         self.start, self.system, self.configs, self.given = start, system, config.staged, config.stages
         self.begins, self.times, self.cell = [0], [0.0], system.domains.cell
+        self._interaction = self.config.interaction  # that of the system
         self._aside: np.ndarray | None = None
         self._held: dict[str, Any] = {}  # the last state of thermostat and barostat, by what they are
         self._set_aside()
@@ -77,6 +82,7 @@ class Stages:
         self.begins.append(step)
         self.times.append(now)
         stage, config, system = self.given[self.number - 1], self.config, self.system
+        forces = system.forces
         self._bind()
         if config.deform.start:
             system.reshape(changed(system.domains.cell, [each.change for each in config.deform.start]))
@@ -90,12 +96,35 @@ class Stages:
         self._set_aside()
         system.rebuild()
         system.compute(measure=True)
+        if system.forces is not forces:
+            warm_up(system)
         system.settle()
         found = dynamics_of(config, step, self.start.with_settings(config))
         if not stage.is_anew:
             proper_of(found).restore(self._held[config.mover])
         give_flow(found, system, config.time.dt)
         return found
+
+    def ramp(self, step: int, anew: bool = False) -> None:
+        """Before the forces of a step: take the parameters of pairs to where they are then, if they are on their way.
+
+        They change at the multiples of `interaction.ramp_every`, as by `fix adapt` of LAMMPS. anew: after a restart,
+        those of the last change.
+        """
+        config, system, begin = self.config, self.system, self.begins[-1]
+        given = config.interaction
+        last = max(begin, step - (step + config.table.first_step) % given.ramp_every)
+        if not given.ramp_to or (last != step and not anew):
+            return
+        share = (last - begin) / config.time.steps
+        pairs = system.interaction
+        assert isinstance(pairs, Interaction)  # the settings guarantee it
+        assert isinstance(system.forces, PairForces)
+        table = pairs.table.copy()
+        for column, (a, b) in enumerate(zip(given.parameters, given.ramp_to, strict=True), OWN):
+            table[:, :, column] = a + share * (b - a)
+        system.interaction = replace(pairs, table=table)
+        system.forces.set_table(system.interaction)
 
     def saved(self, state: State) -> State:
         """What a checkpoint holds, with the stages."""
@@ -130,8 +159,11 @@ class Stages:
             system.split(charged(config, self.start, system.interaction.pairs, cell), far)
 
     def _bind(self) -> None:
-        """Give the system the bonds, constraints and outside forces of the stage."""
+        """Give the system the forces, bonds, constraints and outside forces of the stage."""
         config, start = self.config, self.start.with_settings(self.config)
+        if config.interaction != self._interaction:
+            self.system.interact(interaction_of(config, len(start.masses)))
+            self._interaction = config.interaction
         held = constraints_of(config, start)
         self.system.bind(bonds_of(config, start), terms_of(config, start), held, config.dynamics.inner)
         bind_groups(self.system, config, start)

@@ -10,8 +10,8 @@ from pydantic import Field, model_validator
 from hpckit.io.settings import InputFile, RelativeToSource, Section
 
 Potential = Literal[
-    "lennard_jones", "morse", "buckingham", "yukawa", "born", "mie", "lj96", "lj_expand", "lj_force_shifted", "table",
-    "eam", "stillinger_weber", "tersoff", "snap", "granular", "python", "brick", "ase",
+    "lennard_jones", "morse", "buckingham", "yukawa", "born", "mie", "lj96", "lj_expand", "lj_force_shifted", "soft",
+    "table", "eam", "stillinger_weber", "tersoff", "snap", "granular", "python", "brick", "ase",
 ]  # fmt: skip
 OF_BRICKS = ("brick", "ase")  # functions of all that is near
 OF_FILES = ("eam", "stillinger_weber", "tersoff", "snap")  # of many bodies
@@ -74,8 +74,14 @@ class Interaction(Section):
         description="for all pairs without their own: morse: depth, stiffness, distance; buckingham: strength, range,"
         " dispersion; yukawa: strength, screening; born: strength, range, distance, dispersion, higher; mie: epsilon,"
         " sigma, two powers; lj96: epsilon, sigma; lj_expand: these and delta; lj_force_shifted: these and the distance"
-        " where energy and force are 0; python: those of your function",
+        " where energy and force are 0; soft: strength, and that distance; python: those of your function",
     )
+    ramp_to: tuple[float, ...] = Field(
+        (),
+        description="`parameters` at the end of the run, or of the stage, approached evenly; none: they stay. Without"
+        " parameters of single pairs",
+    )
+    ramp_every: int = Field(1, ge=1, description="steps between two changes of the parameters on their way")
     function: FunctionPlace | None = Field(
         None,
         description="file.py:name of a function: energy(r2, parameters) of the squared distance, for kind = python;"
@@ -122,6 +128,16 @@ class Interaction(Section):
             )
         if self.kind == "snap" and not (self.file and self.parameters_file and self.elements):
             raise ValueError("interaction.kind = 'snap' needs interaction.file, parameters_file and elements")
+        if self.ramp_to and (
+            len(self.ramp_to) != len(self.parameters)
+            or any(pair.parameters for pair in self.pairs)
+            or self.shift
+            or self.tail
+        ):
+            raise ValueError(
+                "interaction.ramp_to has a number for each of parameters; single pairs have none of their own, and"
+                " shift and tail are omitted"
+            )
         if self.zbl and (self.kind != "snap" or len(self.zbl) != 2 or not 0 < self.zbl[0] < self.zbl[1]):
             raise ValueError("interaction.zbl takes two rising distances above 0, with kind = 'snap' only")
         if len(self.nuclei) != (len(self.elements) if self.zbl else 0):

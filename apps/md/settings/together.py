@@ -206,6 +206,8 @@ def _wrong_interaction(it: Settings) -> Iterator[str]:
         yield "coulomb.kind = 'pppm' needs equal domains: omit ranks.balance, or take ewald"
     if it.interaction.shift and it.interaction.tail:
         yield "interaction.tail corrects a truncated potential, not one that is shifted"
+    if given.ramp_to and (it.coulomb.kind != "none" or it.coupling.states or it.dynamics.kind == "fire"):
+        yield "interaction.ramp_to goes with a motion in time, without charges and coupling: omit it"
     if given.kind == "granular":
         yield from _wrong_spheres(it)
 
@@ -252,6 +254,10 @@ def _wrong_stages(it: Settings) -> Iterator[str]:
             for each in stage.changes
             if each.group not in names
         )
+    others = {"granular" for each in staged if each.interaction.kind == "granular"}
+    others |= {"coulomb" for each in staged if each.coulomb.kind != "none"}
+    if others and any(stage.interaction is not None for stage in it.stages):
+        yield f"stages.interaction is for particles without charges, and not for spheres that touch: {sorted(others)}"
     if len({each.constraints.bodies for each in staged}) > 1:
         yield "constraints.bodies are the same in all stages, or in none"
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+SERIES = 12  # terms of the cosine of at most pi / 2
+
 
 def lennard_jones(r2, p):
     """4 epsilon ((sigma/r)^12 - (sigma/r)^6); p: epsilon, sigma."""
@@ -70,6 +72,18 @@ def lj_force_shifted(r2, p):
     return lennard_jones(r2, p) - lennard_jones(square, p) - (math.sqrt(r2) - p[2]) * slope
 
 
+def soft(r2, p):
+    """A (1 + cos(pi r / c)), which pushes apart even what lies on top of each other; p: A, c, beyond which it is 0.
+
+    It is 2 A cos(pi r / (2 c))^2. The series of the cosine needs r^2 alone; what it leaves out is below 1e-16.
+    """
+    x = r2 * (0.25 * math.pi**2) / (p[1] * p[1])
+    cosine = 1.0
+    for k in range(SERIES, 0, -1):
+        cosine = 1.0 - cosine * x * (1.0 / (2 * k * (2 * k - 1)))
+    return 2.0 * p[0] * cosine * cosine
+
+
 # Name -> (energy, names of its parameters).
 NAMED: dict[str, tuple[Callable, tuple[str, ...]]] = {
     "lennard_jones": (lennard_jones, ("epsilon", "sigma")),
@@ -80,5 +94,6 @@ NAMED: dict[str, tuple[Callable, tuple[str, ...]]] = {
     "mie": (mie, ("epsilon", "sigma", "repulsive", "attractive")),
     "lj96": (lj96, ("epsilon", "sigma")),
     "lj_expand": (lj_expand, ("epsilon", "sigma", "delta")),
+    "soft": (soft, ("strength", "reach")),
     "lj_force_shifted": (lj_force_shifted, ("epsilon", "sigma", "reach")),
 }
