@@ -362,19 +362,25 @@ class System:
         forces.begin(particles, measure)
         with self.timer("exchange"):
             self.ghosts.start(particles)
-            # Images of own particles are in place, ghosts of other ranks not yet: inner clusters do not read them.
-            forces.prepare(particles, neighbors, 0, neighbors.slots)
         if self.long_range is not None:
             self.long_range.start(self)
+        # Ghosts that came through shared memory while charges were spread are there: all is converted once.
+        at_hand = self.long_range is not None and not (self.ghosts.under_way or self.device.is_gpu)
+        with self.timer("exchange"):
+            if at_hand:
+                self.ghosts.finish(particles)
+            # Else only images of own particles are in place: inner clusters read no ghosts of other ranks.
+            forces.prepare(particles, neighbors, 0, neighbors.slots)
         # Only messages under way need progress; each further part costs some microseconds.
         for part in lists.inner_parts if self.ghosts.under_way else (lists.inner,):
             self._add_pairs(part, measure)
             self.ghosts.advance()
         if len(lists.outer) or self.mesh.size > 1:
-            with self.timer("exchange"):
-                self.ghosts.finish(particles)
-                if self.mesh.size > 1:
-                    forces.prepare(particles, neighbors, particles.slots, neighbors.slots)
+            if not at_hand:
+                with self.timer("exchange"):
+                    self.ghosts.finish(particles)
+                    if self.mesh.size > 1:
+                        forces.prepare(particles, neighbors, particles.slots, neighbors.slots)
             self._add_pairs(lists.outer, measure)
         for stage in range(1, forces.stages):
             self._later_stage(stage, measure)
