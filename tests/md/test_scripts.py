@@ -11,7 +11,7 @@ import tomllib
 import numpy as np
 import pytest
 from conftest import by_day
-from lammps_runs import follow_lammps, needs_lammps, run_lammps, thermo_rows
+from lammps_runs import follow_lammps, needs_lammps, run_lammps, tables, thermo_rows
 from mpi4py import MPI
 from test_against_lammps import SHARED
 
@@ -30,6 +30,7 @@ from hpckit.md.snapshots import load_snapshot, snapshot
 from hpckit.md.thermo import measure
 from hpckit.plan.particles.snapshot import Snapshot
 from hpckit.settings.config import load
+from tests.programs.md_groups import run as run_stages
 
 pytestmark = pytest.mark.usefixtures("quick_runs")
 
@@ -531,6 +532,52 @@ def test_pairs_of_a_later_run_that_cannot_be_are_named(tmp_path, old, new, said)
     (tmp_path / "in.it").write_text(PUSHED_APART.replace(old, new, 1))
     with pytest.raises(InputError, match=re.escape(said)):
         settings_of(tmp_path / "in.it")
+
+
+LIMITED = """units lj
+atom_style atomic
+lattice fcc 0.8
+region box block 0 5 0 5 0 6
+create_box 1 box
+create_atoms 1 random 480 4321 box
+mass * 1.0
+velocity all create 1.0 8765 loop geom
+pair_style lj/cut 2.5
+pair_coeff * * 1.0 1.0
+fix 1 all nve/limit 0.02
+fix 2 all temp/rescale 10 1.0 1.0 0.05 1.0
+neighbor 0.3 bin
+neigh_modify every 1 delay 0 check yes
+timestep 0.003
+thermo 20
+thermo_style custom step temp ke press
+thermo_modify norm no format float %.16g
+run 200
+unfix 1
+unfix 2
+group some id <> 1 240
+group others subtract all some
+fix 1 some nve/limit 0.001
+run 40
+unfix 1
+fix 1 others nve/limit 0.002
+run 21
+unfix 1
+fix 1 all nve
+timestep 0.0005
+run 20
+"""
+
+
+@needs_lammps
+def test_particles_that_may_not_move_far_are_those_of_lammps(tmp_path):
+    """From random places with overlaps; those that do not move keep their velocities."""
+    text = LIMITED.replace("run 200", "run 60").replace("thermo 20", "thermo 1")
+    expected = tables(run_lammps(tmp_path, text))[60:, 1:]  # the pressure of the first step is 1e30
+    (tmp_path / "in.it").write_text(text)
+    run_stages(MPI.COMM_SELF, tmp_path, ["it"])
+    found = np.load(tmp_path / "it-1.npz")["rows"][60:, 1:]
+    np.testing.assert_allclose(found, expected, rtol=1e-8)
 
 
 STAGES_OF_PAIRS = """app = "md"

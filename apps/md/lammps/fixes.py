@@ -20,8 +20,9 @@ HOOVER = {
 }
 MOVERS = (*HOOVER, "langevin", "temp/csvr")  # with a state of their own
 STREAMING = "nvt/sllod"
-FIXES = ("nve", "nve/noforce", *MOVERS)
-PLAIN = ("nve", "nve/sphere", "nve/noforce")  # velocity Verlet alone
+LIMITED = "nve/limit"
+FIXES = ("nve", LIMITED, "nve/noforce", *MOVERS)
+PLAIN = ("nve", LIMITED, "nve/sphere", "nve/noforce")  # velocity Verlet alone
 THERMAL = ("nvt", "langevin", "temp/csvr")  # hold a temperature, each of a group
 HELD = {"temp", "iso", "aniso", "tri", *EDGES, *TILTS}  # two values, and a damping
 OPTIONS = {"nvt": {"tchain", "drag"}, "nph": {"couple", "mtk", "pchain", "drag", "dilate"}}
@@ -48,7 +49,7 @@ CORRECTIONS = {
     "temp/berendsen": "T T DAMPING",
     "momentum": "N and linear X Y Z, angular, rescale",
 }
-OF_GROUPS = ("nve", UNMOVED, DRIVEN, "nvt", "langevin", "temp/csvr", *CORRECTIONS)
+OF_GROUPS = ("nve", LIMITED, UNMOVED, DRIVEN, "nvt", "langevin", "temp/csvr", *CORRECTIONS)
 
 Settings = Iterator[tuple[str, Any, int]]  # key, value, line
 
@@ -157,6 +158,8 @@ def motion_of(given: dict[str, Fix], minimizes: bool, unit: float, spacing: Sequ
     if alone and beside:
         raise ValueError(f"fix {alone[0]} moves the particles by itself: no other fix may move them")
     yield from _groups(given)
+    if LIMITED in fixes and len([style for style in (*PLAIN, *HOOVER, *RIGID) if style in fixes]) > 1:
+        raise ValueError(f"fix {LIMITED}: no other fix may move particles beside it")
     driving = [fix for fix in given.values() if fix.words[0] == DRIVEN]
     if not alone and not driving and not {*PLAIN} & fixes.keys():
         raise ValueError(f"no fix moves the particles: fix {', '.join(('nve', *HOOVER, *RIGID))}")
@@ -274,6 +277,10 @@ def _moved(style: str, words: list[str]) -> Iterator[tuple[str, Any]]:
         yield "constraints.bodies", "molecules"
     elif style in HOOVER:
         yield from _hoover(style, words)
+    elif style == LIMITED:
+        if len(words) != 1 or not is_number(words[0]):
+            raise ValueError(f"fix {style} {' '.join(words)}: known is a length")
+        yield "dynamics.longest", float(words[0])
     elif style not in PLAIN:
         yield from _thermostat(style, words)
 

@@ -24,8 +24,10 @@ from hpckit.md.motion.easing import WeakBox
 from hpckit.md.motion.fire import Fire
 from hpckit.md.motion.leaning import FullMTK
 from hpckit.md.motion.relaxation import Relaxation
-from hpckit.md.motion.thermostats import Bussi, Langevin, NoseHoover, Sllod
+from hpckit.md.motion.thermostats import Bussi, Langevin, Limited, NoseHoover, Sllod
 from hpckit.md.system import System
+
+LONGEST = 0.1  # move of a particle in a step of fire
 
 
 class Equilibrated:
@@ -189,7 +191,7 @@ def bind_groups(system: System, config: Config, start: Start) -> None:
 def _moving(config: Config, start: Start | None, first_step: int) -> Dynamics:
     given, held = config.dynamics, config.barostat
     if held.kind == "relax":
-        return Fire(given.longest, Relaxation(held.pressure, "".join(held.dims), held.together, held.tilts))
+        return Fire(given.longest or LONGEST, Relaxation(held.pressure, "".join(held.dims), held.together, held.tilts))
     if held.kind == "cell_rescaling":
         thermostat = Bussi(given.temperature, given.damping, given.seed, first_step)
         return CellRescaling(thermostat, held.pressure, held.damping, held.compressibility)
@@ -221,8 +223,10 @@ def _mtk(config: Config, first_step: int) -> MTK:
 def _at_volume(config: Config, start: Start | None, first_step: int) -> Dynamics:
     """What moves the particles, without what changes the box."""
     given = config.dynamics
-    if given.kind in ("nve", "fire"):
-        return Fire(given.longest) if given.kind == "fire" else NVE()
+    if given.kind == "fire":
+        return Fire(given.longest or LONGEST)
+    if given.kind == "nve":
+        return NVE() if given.longest is None else Limited(given.longest)
     baths = list[Langevin | Bussi | NoseHoover]()
     for each in (given, *given.also):
         group = group_of(start, each.group)
@@ -234,6 +238,8 @@ def _at_volume(config: Config, start: Start | None, first_step: int) -> Dynamics
             baths.append(Sllod(each.temperature, each.damping, each.chain, drag=each.drag))
         else:
             baths.append(NoseHoover(each.temperature, each.damping, each.chain, group, each.drag))
+    if given.longest is not None and isinstance(baths[0], Langevin):
+        return Limited(given.longest, baths[0])
     return Baths(baths) if len(baths) > 1 else baths[0]
 
 

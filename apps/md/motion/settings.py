@@ -92,7 +92,12 @@ class Dynamics(Section):
         description="fire ends when no force component exceeds this, nor, of a box that relaxes, the excess of the"
         " pressure times (V / N)^(2/3)",
     )
-    longest: float = Field(0.1, gt=0, description="longest move of a particle in a step of fire")
+    longest: float | None = Field(
+        None,
+        gt=0,
+        description="longest move of a particle in a step of fire (none: 0.1), nve or langevin (none: as far as it"
+        " goes), as by fix nve/limit of LAMMPS",
+    )
     field: tuple[float, float, float] = Field((0.0, 0.0, 0.0), description="uniform acceleration of all particles")
     walls: tuple[WallAt, ...] = Field((), description="walls across open dims")
     mirrors: tuple[MirrorAt, ...] = Field((), description="planes across open dims that reflect particles")

@@ -39,6 +39,11 @@ def _wrong_motion(it: Settings) -> Iterator[str]:
         yield "dynamics.ramp_to needs a thermostat, and no replicas: omit it"
     if it.barostat.ramp_to is not None and it.barostat.kind in ("none", "relax"):
         yield "barostat.ramp_to needs barostat.kind = 'mtk' or 'cell_rescaling': omit it"
+    if it.dynamics.longest is not None and it.dynamics.kind != "fire" and _is_whole(it):
+        yield (
+            "dynamics.longest goes with fire, and with nve or langevin alone: without barostat, deform, constraints,"
+            " spheres that touch, equilibrate, inner and also"
+        )
     if it.dynamics.kind == "fire" and it.dynamics.equilibrate:
         yield "dynamics.equilibrate precedes a motion in time, and fire is a minimization: omit it"
     if it.analysis.elastic and (
@@ -106,6 +111,14 @@ def _wrong_motion(it: Settings) -> Iterator[str]:
         for each in getattr(it.dynamics, key):
             if each.dim in it.system.periodic:
                 yield f"dynamics.{key} need open dims, but {each.dim} is in system.periodic"
+
+
+def _is_whole(it: Settings) -> bool:
+    """Whether more than velocity Verlet and friction move particles and box."""
+    given, fixed = it.dynamics, it.constraints
+    held = it.resizes or fixed.some or fixed.angles or fixed.bodies or it.interaction.kind == "granular"
+    more = given.equilibrate or given.inner > 1 or given.also or given.kind not in ("nve", "langevin")
+    return bool(held or more)
 
 
 def _wrong_beside(it: Settings) -> Iterator[str]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from hpckit.errors import InputError
 from hpckit.kernels.particles.integrate.cell.dispatch import deform
-from hpckit.kernels.particles.integrate.dispatch import langevin
+from hpckit.kernels.particles.integrate.dispatch import kick_drift, langevin
 from hpckit.md.external.groups import ParticleGroup, Warmth, scale
 from hpckit.md.motion.dynamics import half_kick, half_kick_and_drift
 from hpckit.md.system import System
@@ -51,6 +51,14 @@ class Langevin:
         """
         if system.constraints is not None or system.inner > 1:
             raise InputError("langevin goes with neither constraints nor inner steps", do="take bussi or nose_hoover")
+        self._act(system, dt, kick * dt, 0.5 * dt)
+
+    def rub(self, system: System, dt: float) -> None:
+        """Friction and noise of dt alone."""
+        self._act(system, dt, 0.0, 0.0)
+
+    def _act(self, system: System, dt: float, half: float, way: float) -> None:
+        """A kick of `half`, and friction and noise of dt between two drifts of `way`."""
         self.number += 1
         particles, units = system.particles, system.units
         with system.timer("integrate"):
@@ -62,13 +70,13 @@ class Langevin:
             moved = particles.positions, particles.velocities, particles.forces
             each = system.inverse_masses, self._widths, particles.ids
             noise = self.seed, self.number, LANGEVIN
-            others = self._others(system, dt, kick)
-            langevin(*moved, *each, particles.slots, kick * dt, 0.5 * dt, keep, strength, noise)
+            others = self._others(system, half, 2.0 * way)
+            langevin(*moved, *each, particles.slots, half, way, keep, strength, noise)
             if others is not None:
                 which, places, velocities = others
                 particles.positions[which], particles.velocities[which] = places, velocities
 
-    def _others(self, system: System, dt: float, kick: float) -> tuple[Any, Any, Any] | None:
+    def _others(self, system: System, kick: float, drift: float) -> tuple[Any, Any, Any] | None:
         """The slots that feel neither friction nor noise, with their places and velocities after a kick and a drift."""
         if self.group is None and system.still is None:
             return None
@@ -78,11 +86,11 @@ class Langevin:
         if system.still is not None:
             which[system.still] = True
         shares = system.inverse_masses[which][:, None]
-        velocities = particles.velocities[:slots][which] + kick * dt * shares * particles.forces[:slots][which]
+        velocities = particles.velocities[:slots][which] + kick * shares * particles.forces[:slots][which]
         moves = system.device.xp.ones(slots, bool)
         if system.still is not None:
             moves[system.still] = False
-        way = dt * velocities * moves[which][:, None]
+        way = drift * velocities * moves[which][:, None]
         which = system.device.xp.flatnonzero(which)
         return which, particles.positions[which] + way, velocities
 
@@ -93,6 +101,48 @@ class Langevin:
     def restore(self, values: dict[str, Any]) -> None:
         """Go on with the random numbers of the next step."""
         self.number = values["number"]
+
+
+class Limited:
+    """Velocity Verlet in which no particle moves farther than `longest` in a step, for what begins with overlaps: `fix
+    nve/limit` of LAMMPS. bath: friction and noise before each step.
+    """
+
+    def __init__(self, longest: float, bath: Langevin | None = None) -> None:
+        self.longest, self.bath = longest, bath
+
+    def step(self, system: System, dt: float, measure: bool) -> None:
+        """Collective: one step of dt; with `measure` energies and virials are those at its end."""
+        particles = system.particles
+        if self.bath is not None:
+            self.bath.rub(system, dt)
+        self._kick(system, dt)
+        with system.timer("integrate"):
+            places = None if system.still is None else particles.positions[system.still]
+            arrays = particles.positions, particles.velocities, particles.forces, system.inverse_masses
+            kick_drift(*arrays, particles.slots, 0.0, dt)
+            if places is not None:
+                particles.positions[system.still] = places
+        system.update(measure)
+        self._kick(system, dt)
+
+    def _kick(self, system: System, dt: float) -> None:
+        """A kick of half of dt, after which no speed is beyond the limit."""
+        half_kick(system, dt)
+        xp, most = system.device.xp, (self.longest / dt) ** 2
+        velocities = system.particles.velocities[: system.particles.slots]
+        squares = velocities[:, 0] ** 2 + velocities[:, 1] ** 2 + velocities[:, 2] ** 2
+        squares *= system.inverse_masses > 0.0  # what does not move keeps its velocity
+        velocities *= xp.sqrt(most / xp.maximum(squares, most))[:, None]
+
+    def saved(self) -> dict[str, Any]:
+        """The state of the bath."""
+        return {} if self.bath is None else self.bath.saved()
+
+    def restore(self, values: dict[str, Any]) -> None:
+        """Continue from the saved state."""
+        if self.bath is not None:
+            self.bath.restore(values)
 
 
 class Bussi:

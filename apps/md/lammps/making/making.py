@@ -289,7 +289,9 @@ def _overlapping(cutoff: float, first: str, second: str) -> Callable[[Made], np.
 
 
 def _named(numbers: np.ndarray, words: list[str], most: int) -> np.ndarray:
-    """Which numbers are named: 2, 2*, *3, 2*3, *, 2:5, 2:8:3, and of types `<= 3`."""
+    """Which numbers are named: 2, 2*, *3, 2*3, *, 2:5, 2:8:3, `<= 3`, `<> 2 5` from one to the other."""
+    if words and words[0] == "<>":
+        return np.asarray((numbers >= float(words[1])) & (numbers <= float(words[2])))
     if words and words[0] in ("<", "<=", ">", ">=", "==", "!="):
         value = float(words[1])
         compare = {"<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal}
