@@ -298,7 +298,10 @@ def rows_of_strip(cells: int, box: Box) -> int:
 
 
 def ring_of(strip: int, box: Box, dtype: np.dtype) -> np.ndarray:
-    """Room for three planes of a strip and a row on each side of it, with cells beside each row."""
+    """Room for three planes of a strip and a row on each side of it, with cells beside each row.
+
+    A row starts 12 lines or more behind the end of the one before: on Zen 5 two steps take 0.97 of the time with 3.
+    """
     line = LINE // dtype.itemsize
-    pitch = -(-(box[1][2] - box[0][2] + 2) // line) * line + 3 * line
+    pitch = -(-(box[1][2] - box[0][2] + 2) // line) * line + 12 * line
     return np.zeros(3 * (strip + 2) * pitch, dtype)
