@@ -84,6 +84,7 @@ class GhostExchange(Begun):
         self._mail = open_rows(mesh.comm, max(RECORD, values), node) if within_node and not device.is_gpu else None
         self._planned: tuple[DomainDecomposition, float] | None = None
         self._requests: list[MPI.Request] = []
+        self._empty: dict[int, MessageBuffer] = {}  # by width: where all peers are on the node
         self._observer = mesh.observer
         self._report = mesh.observer.exchange(mesh.comm, "ghosts", "ghost exchange", "float64")
         self._seals = Seals(mesh.comm) if mesh.observer.checks_messages else None
@@ -111,16 +112,22 @@ class GhostExchange(Begun):
         if self._mail is not None:
             self._mail.prepare(self._near_peers, self.sent[1 : 1 + near])
         records = self._exchange_records(particles)
-        self._out = MessageBuffer(self.device, self._gone.total, 3)
-        self._in = MessageBuffer(self.device, sum(self._received), 3)
+        self._out, self._in = self._buffer(self._gone.total, 3), self._buffer(sum(self._received), 3)
         self._rooms: dict[int, tuple[MessageBuffer, MessageBuffer]] = {}
         return records
+
+    def _buffer(self, count: int, width: int) -> MessageBuffer:
+        """A buffer for so many rows; those of none are one."""
+        if count:
+            return MessageBuffer(self.device, count, width)
+        if width not in self._empty:
+            self._empty[width] = MessageBuffer(self.device, 0, width)
+        return self._empty[width]
 
     def _room(self, width: int) -> tuple[MessageBuffer, MessageBuffer]:
         """The buffers of messages of so many values of each ghost, out and in; made at the first use."""
         if width not in self._rooms:
-            counts = self._gone.total, sum(self._received)
-            self._rooms[width] = tuple(MessageBuffer(self.device, count, width) for count in counts)  # type: ignore[assignment]
+            self._rooms[width] = self._buffer(self._gone.total, width), self._buffer(sum(self._received), width)
         return self._rooms[width]
 
     def _plan(self, domains: DomainDecomposition, reach: float) -> None:
@@ -333,11 +340,11 @@ class GhostExchange(Begun):
         """Exchange whole records, with the types; once per rebuild."""
         if self._observer.on and self.peers:
             self._report.begin()
-        positions, far = particles.positions, MessageBuffer(self.device, self._gone.total, RECORD)
+        positions, far = particles.positions, self._buffer(self._gone.total, RECORD)
         given = self._give(lambda rows, out: take_all(positions, *rows, out), RECORD)
         take_all(positions, *self._gone, far.values)
         self._received = self._exchange_counts() if self._far_peers else []
-        arriving = MessageBuffer(self.device, sum(self._received), RECORD)
+        arriving = self._buffer(sum(self._received), RECORD)
         far.leave()
         requests = self._communicate(arriving, far, self._tag + 1)
         self._seal(given, far)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -82,14 +83,12 @@ def exchange(mesh: Mesh, rows: np.ndarray, counts: np.ndarray) -> np.ndarray:
         mesh.comm.Alltoall(sent, received)
         arriving = np.empty(int(received.sum()), rows.dtype)
         tag = mesh.tags(2)
-        leave, arrive = _parts(rows, sent, tag + 1), _parts(arriving, received, tag + 1)
-        requests = [mesh.comm.Irecv(_message(end), end.peer, tag) for end in arrive if len(end.arrays[0])]
-        requests += [mesh.comm.Isend(_message(end), end.peer, tag) for end in leave if len(end.arrays[0])]
+        requests = _messages(mesh.comm.Irecv, arriving, received, tag) + _messages(mesh.comm.Isend, rows, sent, tag)
         MPI.Request.Waitall(requests)
         if mesh.observer.checks_messages:
             seals = Seals(mesh.comm)
-            seals.start(leave, [(peer, tag + 1) for peer in range(mesh.size)])
-            seals.finish(arrive)
+            seals.start(_parts(rows, sent, tag + 1), [(peer, tag + 1) for peer in range(mesh.size)])
+            seals.finish(_parts(arriving, received, tag + 1))
     return arriving
 
 
@@ -100,8 +99,14 @@ def _parts(rows: np.ndarray, counts: np.ndarray, tag: int) -> list[End]:
     return [End(peer, tag, "particles", [rows[first:stop]]) for peer, (first, stop) in enumerate(parts)]
 
 
-def _message(end: End) -> list[Any]:
-    return [end.arrays[0].view(np.uint8), MPI.BYTE]
+def _messages(start: Callable[..., MPI.Request], rows: np.ndarray, counts: np.ndarray, tag: int) -> list[MPI.Request]:
+    """Start a message with each rank that has rows, which are consecutive."""
+    requests, first = [], 0
+    for peer, count in enumerate(counts.tolist()):
+        if count:
+            requests.append(start([rows[first : first + count].view(np.uint8), MPI.BYTE], peer, tag))
+            first += count
+    return requests
 
 
 def audit(mesh: Mesh, particles: Particles, total: int) -> None:

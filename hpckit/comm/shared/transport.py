@@ -43,7 +43,7 @@ class Transport:
         self.place = {int(rank): place for place, rank in enumerate(places)}
         self.ranks = frozenset(self.place) - {comm.rank}
         self._bytes = -1  # of a buffer
-        self._parts = np.empty((0, 0), np.uint8)
+        self._parts, self._addresses = np.empty((0, 0), np.uint8), np.empty(0, np.int64)
 
     def prepare(self, counts: Sequence[int], itemsize: int = 1, room: float = 1.0) -> None:
         """Collective over the node, between exchanges: message k of this rank has counts[k] items from now on, of at
@@ -60,6 +60,7 @@ class Transport:
             self._bytes = whole_pages(int(room * needed[0]))
             segment = make_segment(self.node, self._head + 2 * self._bytes)
             self._parts = segment.memory.reshape(self.node.size, -1)
+            self._addresses = segment.address + self._parts.shape[1] * np.arange(self.node.size)
         table = self._table(self.comm.rank)
         for k, (end, count) in enumerate(zip(ends, counts, strict=True)):
             table[k, FIRST], table[k, COUNT] = end - count, count
@@ -76,7 +77,7 @@ class Transport:
 
     def flag(self, rank: int, k: int) -> int:
         """The address of the flag of message k of a rank."""
-        return self._parts[self.place[rank]].ctypes.data + 8 * ENTRY * k
+        return int(self._addresses[self.place[rank]]) + 8 * ENTRY * k
 
     def _table(self, rank: int) -> np.ndarray:
         return self._parts[self.place[rank]][: self._head].view(np.int64).reshape(-1, ENTRY)

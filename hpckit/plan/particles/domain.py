@@ -142,10 +142,10 @@ class DomainDecomposition:
     def owned(self, rank: int) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """The corners of a rank's domain, infinite at the sides of a box that is not periodic."""
         low, high = self.bounds(rank)
-        for d, (coord, size) in enumerate(zip(self.topology.coords(rank), self.topology.sizes, strict=True)):
-            if not self.periodic[d]:
-                low[d] = -math.inf if coord == 0 else low[d]
-                high[d] = math.inf if coord == size - 1 else high[d]
+        for d in np.flatnonzero(~self.periodic):
+            coord = self.topology.coords(rank)[d]
+            low[d] = -math.inf if coord == 0 else low[d]
+            high[d] = math.inf if coord == self.topology.sizes[d] - 1 else high[d]
         return low, high
 
     def owners(self, positions: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
