@@ -81,6 +81,7 @@ class NeighborList:
         self.stretch = AS_BUILT  # of the box since the last rebuild: factors of its edges, or a map [3, 3] of places
         self.next_skin: float | None = None  # of the next rebuild, where it is known
         self.keeps_skin = False  # whether lists reach no farther than asked, so that steps of rebuilds are known
+        self.extent = 0.0  # over which molecules reach: ghosts come from as far away, beside the skin
         self.nearer = np.zeros(0)  # up to where neighbors come before others in lists
         self.moved2 = math.inf  # the square of the largest move since the rebuild, while it is known
 
@@ -95,13 +96,15 @@ class NeighborList:
         count = particles.count
         self._set_reach(4.0 / 3.0 * math.pi * total / math.prod(domains.lengths.tolist()), excluded)
         self._plan(domains)
-        where = self._low, self._high, self.reach, self._clear
-        self._grid = grid = grid_over(particles.positions, round(count * self._room), *where)
+        beyond = max(self.reach, self.extent + self._least)
+        where = self._low, self._high, beyond, self._clear
+        grid = grid_over(particles.positions, round(count * self._room), *where)
+        self._grid = grid._replace(reach=self.reach)
         order, own_starts = sort(particles.positions, particles.slots, grid, ghosts=False)
         particles.reorder(order, len(order))
         if particles.count != count:
             raise lost(self.mesh.rank, particles)
-        records = ghosts.rebuild(domains, particles, self.reach)
+        records = ghosts.rebuild(domains, particles, beyond)
         order, ghost_starts = sort(records, len(records), grid, ghosts=True)
         self._place_ghosts(particles, ghosts, records, order)
         self._starts = own_starts, ghost_starts

@@ -28,7 +28,7 @@ from hpckit.md.many_body.snap import SnapForces, SnapPotential
 from hpckit.md.many_body.stillinger_weber import StillingerWeber, StillingerWeberForces
 from hpckit.md.many_body.tersoff import TersoffBonds, TersoffForces
 from hpckit.md.molecules.charges import Charged, ChargedForces
-from hpckit.md.molecules.contributions import Bonded, Excluded, Held, LongRange, MoleculeTerms
+from hpckit.md.molecules.contributions import BondForces, Excluded, Held, LongRange, MoleculeTerms
 from hpckit.md.molecules.slots import MoleculeSlots
 from hpckit.md.neighbors import NeighborList, Rebuilds, lost
 from hpckit.md.units import UNITS, Units
@@ -51,6 +51,9 @@ FORCES: dict[type, Any] = {
     Charged: ChargedForces,
     Spheres: SphereForces,
 }
+
+
+STRETCH = {1: 1.5, 2: 2.25, 3: 3.125}  # how far partners over so many bonds may be, in lengths of one at rest
 
 
 class System:
@@ -88,7 +91,7 @@ class System:
         balance_every: int = 0,
         timer: PhaseTimer | None = None,
         device: Device = HOST,
-        bonds: Bonded | None = None,
+        bonds: BondForces | None = None,
         exclusions: Excluded | None = None,
         long_range: LongRange | None = None,
         terms: Sequence[MoleculeTerms] = (),
@@ -145,9 +148,10 @@ class System:
         self.ghosts = GhostExchange(self.mesh, self.device, values=self.forces.values_each)
         if self.exclusions is not None:
             self.exclusions.require_fit(interaction)
+        self._span_molecules()
 
     def bind(
-        self, bonds: Bonded | None, terms: Sequence[MoleculeTerms], constraints: Held | None, inner: int = 1
+        self, bonds: BondForces | None, terms: Sequence[MoleculeTerms], constraints: Held | None, inner: int = 1
     ) -> None:
         """Replace bonds, terms and constraints; `rebuild` must follow. Raises `InputError` for what does not go
         together.
@@ -157,6 +161,14 @@ class System:
             raise InputError("inner steps of bonds do not work with constraints", do="set dynamics.inner = 1")
         for each in (*([bonds] if bonds is not None else []), *terms):
             each.require_fit(self.interaction)
+        self._span_molecules()
+
+    def _span_molecules(self) -> None:
+        """Have ghosts come from as far as partners in a molecule may be, also where pairs reach less far."""
+        over = [1, *(each.over for each in self.terms)]
+        if self.exclusions is not None:
+            over.append(self.exclusions.over)
+        self.neighbors.extent = STRETCH[max(over)] * self.bonds.length if self.bonds is not None else 0.0
 
     def split(self, interaction: Charged, long_range: LongRange) -> None:
         """Split the charges between pairs and the sum over all images anew; `rebuild` must follow. The pairs stay."""

@@ -534,6 +534,76 @@ def test_pairs_of_a_later_run_that_cannot_be_are_named(tmp_path, old, new, said)
         settings_of(tmp_path / "in.it")
 
 
+@needs_lammps
+def test_pairs_of_a_later_run_leave_masses_and_what_their_style_was_told(tmp_path, monkeypatch):
+    monkeypatch.setenv("LAMMPS_POTENTIALS", str(SHARED / "potentials"))
+    text = """units metal
+lattice fcc 3.6
+region box block 0 4 0 4 0 4
+create_box 1 box
+create_atoms 1 box
+mass 1 63.55
+pair_style lj/cut 6.0
+pair_coeff * * 0.167 2.315 5.0
+pair_modify shift yes
+fix 1 all nve
+run 3
+pair_style lj/cut 5.5
+run 3
+pair_style eam
+pair_coeff * * Cu_u3.eam
+run 3
+"""
+    (tmp_path / "in.it").write_text(text)
+    config = Config.model_validate(settings_of(tmp_path / "in.it").tree)
+    first, second, third = config.staged
+    assert config.system.masses == (63.55,)
+    assert (first.interaction.cutoff, second.interaction.cutoff) == (5.0, 5.5)
+    assert (second.interaction.epsilon, second.interaction.shift) == ((0.167,), True)
+    assert third.interaction.kind == "eam"
+    (tmp_path / "in.it").write_text(text.replace("63.55", "60.0"))
+    with pytest.raises(InputError, match=r"it has the mass 63\.55, not 60"):
+        settings_of(tmp_path / "in.it")
+
+
+STRAIGHT = """units lj
+atom_style angle
+read_data straight.data
+pair_style lj/cut 1.12
+pair_coeff * * 1.0 1.0
+neighbor 0.1 bin
+bond_style harmonic
+bond_coeff 1 100.0 0.97
+angle_style cosine
+angle_coeff 1 2.0
+fix 1 all nve
+run 1
+"""
+
+
+def test_angles_that_are_longer_than_the_reach_of_pairs_have_their_energy(tmp_path):
+    """Straight ones across a side of the box, at all places: their ends are 1.94 apart, and pairs reach 1.22."""
+    rows, bonds, angles = [], [], []
+    for k in range(12):
+        first = len(rows) + 1
+        rows += [
+            f"{first + j} {k + 1} 1 {(4.5 + 0.97 * j + 0.1 * k) % 6.0} {k % 4 * 1.5} {k // 4 * 2.0}" for j in range(3)
+        ]
+        bonds += [f"{len(bonds) + j + 1} 1 {first + j} {first + j + 1}" for j in range(2)]
+        angles.append(f"{k + 1} 1 {first} {first + 1} {first + 2}")
+    head = "chains\n\n36 atoms\n24 bonds\n12 angles\n1 atom types\n1 bond types\n1 angle types\n\n"
+    head += "0 6 xlo xhi\n0 6 ylo yhi\n0 6 zlo zhi\n\nMasses\n\n1 1\n\n"
+    parts = {"Atoms": rows, "Bonds": bonds, "Angles": angles}
+    body = "\n".join(f"{name}\n\n" + "\n".join(each) + "\n" for name, each in parts.items())
+    (tmp_path / "straight.data").write_text(head + body)
+    (tmp_path / "in.it").write_text(STRAIGHT)
+    config = Config.model_validate(settings_of(tmp_path / "in.it").tree)
+    system = make_system(config, Start(config), MPI.COMM_SELF, PhaseTimer())
+    thermo = measure(system)
+    assert abs(thermo.angles) < 1e-12
+    assert abs(thermo.bonded) < 1e-12
+
+
 LIMITED = """units lj
 atom_style atomic
 lattice fcc 0.8

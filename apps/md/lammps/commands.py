@@ -113,7 +113,7 @@ class Commands:
             self.script.note(f"{name} is what it was before the run")
             return
         if self.motion.stages and name in OF_PAIRS and not self.script.failed:
-            self.forces.begin_anew(name)
+            self.forces.begin_anew(name, rest)
             if name == "pair_style":
                 self.said = {each for each in self.said if each[0] not in OF_PAIRS}
         self.said.add((name, *rest))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -78,14 +78,14 @@ class ForceCommands:
             "pair_coeff": self._pair_coeff,
         }
 
-    def begin_anew(self, name: str) -> None:
-        """Before a command of pairs that comes after a run: what it says is for the runs that follow."""
-        if self.is_fresh:
-            return
+    def begin_anew(self, name: str, words: Sequence[str]) -> None:
+        """Before a command of pairs that comes after a run: what it says is for the runs that follow. Another style
+        forgets all that was said of the one before, as in LAMMPS.
+        """
         if self.first is None:
             self.first = self.settings()
         self.is_fresh = True
-        if name == "pair_style":
+        if name == "pair_style" and _plain("".join(words[:1])) != self.style[0]:
             self.script.tree["interaction"], self.mix = {}, ""
             self.nuclei.clear()
 
@@ -161,7 +161,7 @@ class ForceCommands:
                 raise ValueError("pair_style hybrid/overlay: known is zbl INNER OUTER snap")
             self.script.set("interaction.zbl", [float(word) for word in rest[1:3]])
             style, rest = "snap", ()
-        whole = style.removesuffix("/opt").removesuffix("/omp")
+        whole = _plain(style)
         name, kind = next(
             ((whole.removesuffix(f"/{end}"), kind) for end, kind in CHARGED.items() if whole.endswith(f"/{end}")),
             (whole, ""),
@@ -174,7 +174,10 @@ class ForceCommands:
             raise ValueError(f"pair_style {style}: known are {', '.join([*known, 'lj/cut/coul/dsf', FADING])}")
         if self.first is not None and (kind or self.script.section("coulomb") or name in granular.STYLES):
             raise ValueError(f"pair_style {style} after a run: known without charges, and not of spheres")
-        self.style, self.pairs = [name, *rest], []
+        said = self.pairs if self.style[:1] == [name] and name not in ("table", *OF_FILES) else []
+        count = PARAMETERS.get(name, 2)
+        self.pairs = [replace(pair, words=pair.words[:count]) for pair in said]  # all but their own cutoffs
+        self.style = [name, *rest]
         if name in granular.STYLES:
             for key, value in granular.contact_of(name, rest):
                 self.script.set(key, value)
@@ -300,6 +303,9 @@ class ForceCommands:
         """Masses in a file of the embedded-atom method stand for those before it, of the script or of its data file."""
         if self.style[0] not in EAM:
             return
+        if self.first is not None:
+            self._require_masses(name, elements)
+            return
         self.script.masses.clear()
         if "file" not in self.script.section("system"):
             return  # settings without masses take them from there
@@ -307,6 +313,17 @@ class ForceCommands:
         chosen = [file.elements.index(each) for each in elements if each in file.elements] if elements else [0]
         self.script.masses |= {k + 1: float(file.masses[row]) for k, row in enumerate(chosen)}
         self.script.lines["system", "masses"] = self.script.number
+
+    def _require_masses(self, name: str, elements: tuple[str, ...]) -> None:
+        """Raise `ValueError` for a file after a run whose masses are others than those of before."""
+        file = read_eam(self.script.file(name))
+        rows = [file.elements.index(each) for each in elements if each in file.elements] or [0] * self.script.types
+        for kind, row in enumerate(rows, 1):
+            known = self.script.masses.get(kind)
+            if known is not None and abs(float(file.masses[row]) / known - 1) > 1e-9:
+                raise ValueError(
+                    f"pair_coeff of {name} after a run: it has the mass {file.masses[row]:g}, not {known:g}"
+                )
 
     def _spheres(self, style: str) -> None:
         """The sizes of all types."""
@@ -410,6 +427,11 @@ class ForceCommands:
             pairs.append({"types": list(key), "parameters": own, **more})
         self.script.set("interaction.parameters", pairs[0]["parameters"], given[1, 1].line)
         self.script.set("interaction.pairs", pairs, given[1, 1].line)
+
+
+def _plain(style: str) -> str:
+    """The name of a pair style without what LAMMPS computes it by."""
+    return style.removesuffix("/opt").removesuffix("/omp")
 
 
 def _numbers(pair: Pair, least: int) -> list[float]:

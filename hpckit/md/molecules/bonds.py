@@ -93,6 +93,12 @@ class Bonds:
         if not isinstance(interaction, Interaction | Charged):
             raise InputError("bonds go with pair potentials, not with those of metals or silicon")
 
+    @property
+    def length(self) -> float:
+        """The longest of the lengths at rest."""
+        column = NAMES[self.kind].index("sigma" if self.kind == "fene" else "r0")
+        return float(self.parameters[:, column].max())
+
     def attach(self, system: System) -> None:
         """Collective, after a rebuild: find the slots of all bonds. Raises `BlowUpError` for one that is too long."""
         self._partners.attach(system)

@@ -28,11 +28,23 @@ class Bonded(Protocol):
         """Add to the forces, and with `measure` to the energies, of this rank."""
 
 
+class BondForces(Bonded, Protocol):
+    """Bonds, of which `length` is the longest at rest."""
+
+    @property
+    def length(self) -> float:
+        """The longest of the lengths at rest."""
+
+
 class MoleculeTerms(Bonded, Protocol):
     """Angles, dihedrals or impropers (`name`); `energies`: what each own slot has, of the last measured step."""
 
     name: str
     energies: np.ndarray
+
+    @property
+    def over(self) -> int:
+        """Over how many bonds particles of a term are apart."""
 
 
 class Held(Protocol):
@@ -68,10 +80,11 @@ class Held(Protocol):
 
 class Excluded(Protocol):
     """Leaves pairs out of the lists, or a part of them: `hpckit.md.molecules.exclusions`. each: how many neighbors of a
-    particle, on average.
+    particle, on average; over: the most bonds between partners.
     """
 
     each: float
+    over: int
 
     def find(self, system: Any) -> tuple[Any, Any] | None:
         """Collective, in a rebuild before pairs are listed: the partners of own slots, where lists leave them out."""

@@ -93,6 +93,7 @@ class Exclusions:
         self._fourths, self._weights = fourths, np.stack([weights, weights], axis=1)
         kept = (self.shares[kinds] != 1.0).any(axis=1) | (weights[kinds] != 0.0)
         whose = whose[kept]
+        self.over = 1 + max(np.flatnonzero((shares != 1.0).any(axis=1)).tolist(), default=2)
         self.each = len(whose) / max(count, 1)
         self._partners = Partners(np.searchsorted(whose, np.arange(count + 1)), others[kept], kinds[kept])
         self._copies: dict[int, tuple[np.ndarray, Any]] = {}  # of arrays on the device, which they keep alive

@@ -94,6 +94,11 @@ class Terms:
         self._types: Any = np.empty(0, np.int64)
         self._there: Any = None  # types of all terms, and the parameters, on the device
 
+    @property
+    def over(self) -> int:
+        """Over how many bonds particles of a term are apart."""
+        return int(self.topology.shape[1]) - 2
+
     def require_fit(self, interaction: Any) -> None:
         """Raise `InputError` for interactions that are not of pairs."""
         if not isinstance(interaction, Interaction | Charged):
