@@ -66,8 +66,9 @@ class Bonds:
     kind: harmonic, morse or fene (`kernels.particles.molecules.bonds.forms`); parameters: [types of bonds][of the
     form]. Whether bonded particles interact as pairs, too, say `Exclusions`. Every rank holds the topology; at each
     rebuild it finds the slots of the bonds of its own particles. Bonds are counted at both ends, so no force is sent
-    back. They must be shorter than the reach of the lists, and half of a periodic box. held: bool[bonds], those without
-    forces, as constraints hold them. Raises `InputError` for what does not fit.
+    back. They must be shorter than half of a periodic box, and than ghosts come from afar: 1.5 times the longest
+    `length`, and a skin. held: bool[bonds], those without forces, as constraints hold them. Raises
+    `InputError` for what does not fit.
     """
 
     def __init__(self, topology: np.ndarray, count: int, kind: str, parameters: Any, held: Any = None) -> None:
