@@ -121,6 +121,7 @@ WORDS = {
     "spce_vs_lammps": "SPC/E water, 1 core: LAMMPS, its fastest",
     "pppm_vs_lammps": "SPC/E water, the mesh of charges alone: LAMMPS",
     "fft_2ranks_vs_scipy": "Fourier transform on 2 ranks: scipy on 1",
+    "fft_2ranks_vs_scipy_ceiling": "the same, two of scipy's at once: what the machine allows",
     **{
         f"{part}_2ranks{ending}": f"{what}: {run}"
         for ending, run in (("", "2 ranks over 1"), ("_ceiling", "two independent runs at once over one"))

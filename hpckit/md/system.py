@@ -103,7 +103,7 @@ class System:
         if len(self.masses) != interaction.types:
             raise InputError(f"{len(self.masses)} masses for {interaction.types} types of particles")
         self._how, self._listed = (precision, repro, isa, device), (skin, rebuilds or Rebuilds())
-        self._take(interaction)
+        self._take(interaction, FORCES[type(interaction)](interaction, *self._how))
         self.particles = Particles(device)
         self.ghosts = GhostExchange(mesh, device, values=self.forces.values_each)
         self.balance = LoadBalance(balance_every)
@@ -130,24 +130,34 @@ class System:
         self.measured = False  # whether the last forces came with energies and virials
         self._pairs: float | None = None  # in the list of a GPU, which are its load
 
-    def _take(self, interaction: Any) -> None:
+    def require_fit(self, interaction: Any) -> Forces:
+        """The forces of an interaction, in the precision of this system and on its device. Raises `InputError` for one
+        that does not go with these, or with the molecules.
+        """
+        for each in (self.bonds, *self.terms, self.exclusions):
+            if each is not None:
+                each.require_fit(interaction)
+        found: Forces = FORCES[type(interaction)](interaction, *self._how)
+        return found
+
+    def _take(self, interaction: Any, forces: Forces) -> None:
         """The forces between pairs, and the lists that they need."""
-        self.interaction = interaction
-        self.forces: Forces = FORCES[type(interaction)](interaction, *self._how)
-        form, by_clusters, by_distance = self.forces.form, self.forces.by_clusters, self.forces.by_distance
+        self.interaction, self.forces = interaction, forces
         what = self.mesh, interaction.cutoff, *self._listed
-        self.neighbors = NeighborList(*what, form, self.device, by_clusters, by_distance)
+        self.neighbors = NeighborList(*what, forces.form, self.device, forces.by_clusters, forces.by_distance)
 
     def interact(self, interaction: Any) -> None:
         """Replace the forces between particles, which have no charges and are not spheres; `rebuild` must follow.
         Raises `InputError` for what does not go together.
         """
-        before = self.neighbors
-        self._take(interaction)
-        self.neighbors.builds, self.neighbors.keeps_skin = before.builds, before.keeps_skin
-        self.ghosts = GhostExchange(self.mesh, self.device, values=self.forces.values_each)
-        if self.exclusions is not None:
-            self.exclusions.require_fit(interaction)
+        forces = self.require_fit(interaction)
+        lists, values, waited = self.neighbors, self.forces.values_each, self.ghosts.wait_seconds
+        self._take(interaction, forces)
+        self.neighbors.builds, self.neighbors.missed = lists.builds, lists.missed
+        self.neighbors.keeps_skin = lists.keeps_skin
+        if self.forces.values_each != values:
+            self.ghosts = GhostExchange(self.mesh, self.device, values=self.forces.values_each)
+            self.ghosts.wait_seconds = waited
         self._span_molecules()
 
     def bind(

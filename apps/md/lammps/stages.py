@@ -127,7 +127,7 @@ class MotionCommands:
         for key, value in first.settings.items():
             self.script.set(key, value, first.lines.get(key, first.line))
         for key, value in (first.interaction or {}).items():
-            self.script.set(f"interaction.{key}", value)
+            self.script.set(f"interaction.{key}", value, first.line)
         before, movers, stages = _sections(first.settings), first.movers, list[dict[str, Any]]()
         for stage in others:
             before["deform"] = {key: value for key, value in before["deform"].items() if key != "start"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,9 @@ class Stages:
         self.start, self.system, self.configs, self.given = start, system, config.staged, config.stages
         self.begins, self.times, self.cell = [0], [0.0], system.domains.cell
         self._interaction = self.config.interaction  # that of the system
+        for before, after in pairwise(self.configs):  # what cannot be is told before the first step
+            if after.interaction != before.interaction:
+                system.require_fit(interaction_of(after, len(start.masses)))
         self._aside: np.ndarray | None = None
         self._held: dict[str, Any] = {}  # the last state of thermostat and barostat, by what they are
         self._set_aside()
