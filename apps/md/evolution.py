@@ -14,7 +14,7 @@ from hpckit.apps.md.config import Config
 from hpckit.apps.md.free_energy.record import Record
 from hpckit.apps.md.free_energy.replicas import OfReplica, by_temperature, together
 from hpckit.apps.md.molecules.electrostatics import charge_lines
-from hpckit.apps.md.motion.dynamics import LONGEST, at_temperature, dynamics_of, give_flow, proper_of
+from hpckit.apps.md.motion.dynamics import at_temperature, dynamics_of, give_flow, proper_of
 from hpckit.apps.md.motion.groups import ALL
 from hpckit.apps.md.motion.stages import Stages
 from hpckit.apps.md.output.analysis import Analysis
@@ -368,7 +368,7 @@ class MolecularDynamics(Evolution):
             self.config.analysis.elastic,
             dt=self.config.time.dt,
             largest_force=given.largest_force,
-            longest=given.longest or LONGEST,
+            longest=given.longest_of_fire,
         )
         self.run.say(f"elastic constants in {unit or 'units of the pressure'}, xx, yy, zz, yz, xz, xy:")
         for constants in found:

@@ -96,10 +96,9 @@ class MemoryExchange:
         receives: list[MessageBox],
         kept: list[tuple[MessageBox, MessageBox]],
         shape: tuple[int, ...] | None,
-        summands: int,
+        filled: tuple[bool, ...],
     ) -> None:
-        self.flags, self._kept, self._shape, self._summands = Flags(transport.comm), kept, shape, summands
-        self._boxes = [*receives, *(after for _, after in kept)]
+        self.flags, self._kept, self._shape, self._filled = Flags(transport.comm), kept, shape, filled
         place, own = transport.place, transport.comm.rank
         self.peers = [part.peer for part in sends]
         self._out = [_part(transport, dtype, own, place[part.peer], part) for part in sends]
@@ -124,7 +123,7 @@ class MemoryExchange:
             for part in self._in:
                 total += part.buffers[turn]
             return total
-        slots = slots_for(self._boxes, self._shape, self._summands, local)
+        slots = slots_for(self._shape, self._filled, local)
         for before, after in self._kept:
             slots[after.summand][after.box] = local[before.box]
         for part in self._in:
@@ -166,9 +165,11 @@ def _in_memory(mesh: Mesh, plan: RedistributionPlan, dtype: np.dtype) -> list[Me
     return [MemoryExchange(transport, dtype, *each) for transport, each in zip(transports, rounds, strict=True)]
 
 
-def _rounds(hop: Hop, rank: int) -> list[tuple[list[MessageBox], list[MessageBox], list, tuple[int, ...] | None, int]]:
+def _rounds(
+    hop: Hop, rank: int
+) -> list[tuple[list[MessageBox], list[MessageBox], list, tuple[int, ...] | None, tuple[bool, ...]]]:
     """What a rank sends and takes, at once, in each round of a hop; what it keeps; the shape of what it makes, None
-    where it adds to what it has; and how many summands.
+    where it adds to what it has; and which summands that fills.
     """
     its = program(hop, rank)
     if hop.doubling:
@@ -180,11 +181,11 @@ def _rounds(hop: Hop, rank: int) -> list[tuple[list[MessageBox], list[MessageBox
                 [MessageBox(taker, whole)] if taker != NOBODY else [],
                 [],
                 None,
-                1,
+                (),
             )
             for gives, taker in its.doubled
         ]
     own = [part for part in its.sends if part.peer == rank]
     kept = [(own[0], part) for part in its.receives if part.peer == rank]
     away, coming = ([part for part in each if part.peer != rank] for each in (its.sends, its.receives))
-    return [(away, coming, kept, its.shape, hop.summands)]
+    return [(away, coming, kept, its.shape, its.filled)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -30,11 +29,14 @@ class MessageBox(NamedTuple):
 
 
 class HopProgram(NamedTuple):
-    """What a rank does in a hop. doubled: in each step those it sends to, and the one it takes from (NOBODY: none)."""
+    """What a rank does in a hop. filled: of each summand whether what is received fills it; doubled: in each step those
+    it sends to, and the one it takes from (NOBODY: none).
+    """
 
     sends: tuple[MessageBox, ...]
     receives: tuple[MessageBox, ...]
     shape: tuple[int, ...]
+    filled: tuple[bool, ...]
     doubled: tuple[tuple[tuple[int, ...], int], ...]
 
 
@@ -49,7 +51,7 @@ def program(hop: Hop, rank: int) -> HopProgram:
         for step in steps:
             gives, takes = (each.peer[each.of(rank)].tolist() for each in (step.sends, step.receives))
             doubled.append((tuple(gives), takes[0] if takes else NOBODY))
-        return HopProgram((), (), shape, tuple(doubled))
+        return HopProgram((), (), shape, (), tuple(doubled))
     ends = steps[0].sends, steps[0].receives
     gives, takes = (each.peer[each.of(rank)].tolist() for each in ends)
 
@@ -59,13 +61,18 @@ def program(hop: Hop, rank: int) -> HopProgram:
         return tuple(slice(int(a), int(b)) for a, b in zip(start, stop, strict=True))
 
     coords = hop.source.axes.all_coords()
+    receives = tuple(
+        MessageBox(peer, box(peer, rank, after[rank]), int(coords[hop.axis, peer]) if hop.axis >= 0 else 0)
+        for peer in takes
+    )
+    covered = [0] * hop.summands
+    for part in receives:
+        covered[part.summand] += math.prod(each.stop - each.start for each in part.box)
     return HopProgram(
         tuple(MessageBox(peer, box(rank, peer, before[rank])) for peer in gives),
-        tuple(
-            MessageBox(peer, box(peer, rank, after[rank]), int(coords[hop.axis, peer]) if hop.axis >= 0 else 0)
-            for peer in takes
-        ),
+        receives,
         shape,
+        tuple(each == math.prod(shape) for each in covered),
         (),
     )
 
@@ -83,7 +90,7 @@ def redistribute(mesh: Mesh, plan: RedistributionPlan, local: Any) -> Any:
 
 def _exchanged(mesh: Mesh, hop: Hop, its: HopProgram, local: Any) -> Any:
     """The boxes that arrive, and the sums of their summands as a tree."""
-    slots = slots_for(its.receives, its.shape, hop.summands, local)
+    slots = slots_for(its.shape, its.filled, local)
     kept = [part for part in its.sends if part.peer == mesh.rank]
     for part in its.receives:
         if part.peer == mesh.rank:
@@ -105,13 +112,9 @@ def _exchanged(mesh: Mesh, hop: Hop, its: HopProgram, local: Any) -> Any:
     return added(slots)
 
 
-def slots_for(receives: Sequence[MessageBox], shape: tuple[int, ...], summands: int, like: Any) -> list[Any]:
-    """Arrays for the summands of a hop, of the kind of `like`: zeros where the boxes do not fill them."""
-    filled = [0] * summands
-    for part in receives:
-        filled[part.summand] += math.prod(each.stop - each.start for each in part.box)
-    whole = math.prod(shape)
-    return [(empty if each == whole else zeros)(shape, like) for each in filled]
+def slots_for(shape: tuple[int, ...], filled: tuple[bool, ...], like: Any) -> list[Any]:
+    """Arrays for the summands of a hop, of the kind of `like`: zeros where what is received does not fill them."""
+    return [(empty if whole else zeros)(shape, like) for whole in filled]
 
 
 def added(summands: list[Any]) -> Any:

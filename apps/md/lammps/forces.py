@@ -309,21 +309,21 @@ class ForceCommands:
         self.script.masses.clear()
         if "file" not in self.script.section("system"):
             return  # settings without masses take them from there
-        file = read_eam(self.script.file(name))
-        chosen = [file.elements.index(each) for each in elements if each in file.elements] if elements else [0]
-        self.script.masses |= {k + 1: float(file.masses[row]) for k, row in enumerate(chosen)}
+        self.script.masses |= self._masses_in(name, elements, 1)
         self.script.lines["system", "masses"] = self.script.number
 
     def _require_masses(self, name: str, elements: tuple[str, ...]) -> None:
         """Raise `ValueError` for a file after a run whose masses are others than those of before."""
+        for kind, mass in self._masses_in(name, elements, self.script.types).items():
+            known = self.script.masses.get(kind, mass)
+            if abs(mass / known - 1) > 1e-9:
+                raise ValueError(f"pair_coeff of {name} after a run: it has the mass {mass:g}, not {known:g}")
+
+    def _masses_in(self, name: str, elements: tuple[str, ...], alone: int) -> dict[int, float]:
+        """The masses of types by a file of metals, of its elements, or of its first for so many types without."""
         file = read_eam(self.script.file(name))
-        rows = [file.elements.index(each) for each in elements if each in file.elements] or [0] * self.script.types
-        for kind, row in enumerate(rows, 1):
-            known = self.script.masses.get(kind)
-            if known is not None and abs(float(file.masses[row]) / known - 1) > 1e-9:
-                raise ValueError(
-                    f"pair_coeff of {name} after a run: it has the mass {file.masses[row]:g}, not {known:g}"
-                )
+        rows = [file.elements.index(each) for each in elements if each in file.elements] if elements else [0] * alone
+        return {kind: float(file.masses[row]) for kind, row in enumerate(rows, 1)}
 
     def _spheres(self, style: str) -> None:
         """The sizes of all types."""

@@ -27,8 +27,6 @@ from hpckit.md.motion.relaxation import Relaxation
 from hpckit.md.motion.thermostats import Bussi, Langevin, Limited, NoseHoover, Sllod
 from hpckit.md.system import System
 
-LONGEST = 0.1  # move of a particle in a step of fire
-
 
 class Equilibrated:
     """A thermostat for some steps, then the dynamics proper."""
@@ -191,7 +189,7 @@ def bind_groups(system: System, config: Config, start: Start) -> None:
 def _moving(config: Config, start: Start | None, first_step: int) -> Dynamics:
     given, held = config.dynamics, config.barostat
     if held.kind == "relax":
-        return Fire(given.longest or LONGEST, Relaxation(held.pressure, "".join(held.dims), held.together, held.tilts))
+        return Fire(given.longest_of_fire, Relaxation(held.pressure, "".join(held.dims), held.together, held.tilts))
     if held.kind == "cell_rescaling":
         thermostat = Bussi(given.temperature, given.damping, given.seed, first_step)
         return CellRescaling(thermostat, held.pressure, held.damping, held.compressibility)
@@ -224,7 +222,7 @@ def _at_volume(config: Config, start: Start | None, first_step: int) -> Dynamics
     """What moves the particles, without what changes the box."""
     given = config.dynamics
     if given.kind == "fire":
-        return Fire(given.longest or LONGEST)
+        return Fire(given.longest_of_fire)
     if given.kind == "nve":
         return NVE() if given.longest is None else Limited(given.longest)
     baths = list[Langevin | Bussi | NoseHoover]()

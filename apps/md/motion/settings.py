@@ -111,6 +111,11 @@ class Dynamics(Section):
         default_factory=CountedOf, description="what temperature, kinetic energy and pressure of the table count"
     )
 
+    @property
+    def longest_of_fire(self) -> float:
+        """The longest move in a step of a minimization."""
+        return self.longest or 0.1
+
 
 class Barostat(Section):
     """The pressure that is held: the box changes its edges."""

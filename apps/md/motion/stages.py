@@ -117,8 +117,10 @@ class Stages:
         """
         config, system, begin = self.config, self.system, self.begins[-1]
         given = config.interaction
+        if not given.ramp_to:
+            return
         last = max(begin, step - (step + config.table.first_step) % given.ramp_every)
-        if not given.ramp_to or (last != step and not anew):
+        if last != step and not anew:
             return
         share = (last - begin) / config.time.steps
         pairs = system.interaction

@@ -55,7 +55,6 @@ def half_kick_and_drift(system: System, dt: float) -> None:
     Where bonds act in inner steps, the whole step but the last kicks: Tuckerman, Berne and Martyna (1992), J. Chem.
     Phys. 97, 1990; a step of the others' forces around steps of theirs.
     """
-    particles = system.particles
     if system.inner > 1:
         _inner_steps(system, dt)
         return
@@ -65,10 +64,16 @@ def half_kick_and_drift(system: System, dt: float) -> None:
         return
     if held is not None:
         held.ready(system)
+    kick_and_drift(system, 0.5 * dt, dt)
+
+
+def kick_and_drift(system: System, half: float, dt: float) -> None:
+    """A kick of `half`, and a drift of dt, without constraints."""
+    particles = system.particles
     with system.timer("integrate"):
         arrays = particles.positions, particles.velocities, particles.forces, system.inverse_masses
         places = None if system.still is None else particles.positions[system.still]
-        kick_drift(*arrays, particles.slots, 0.5 * dt, dt)
+        kick_drift(*arrays, particles.slots, half, dt)
         if places is not None:  # what has a velocity and does not move
             particles.positions[system.still] = places
 

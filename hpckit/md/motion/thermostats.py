@@ -12,9 +12,9 @@ import numpy as np
 
 from hpckit.errors import InputError
 from hpckit.kernels.particles.integrate.cell.dispatch import deform
-from hpckit.kernels.particles.integrate.dispatch import kick_drift, langevin
+from hpckit.kernels.particles.integrate.dispatch import langevin
 from hpckit.md.external.groups import ParticleGroup, Warmth, scale
-from hpckit.md.motion.dynamics import half_kick, half_kick_and_drift
+from hpckit.md.motion.dynamics import half_kick, half_kick_and_drift, kick_and_drift
 from hpckit.md.system import System
 from hpckit.md.thermo import freedom, kinetic_energy
 from hpckit.particles.flow import Flow
@@ -113,16 +113,10 @@ class Limited:
 
     def step(self, system: System, dt: float, measure: bool) -> None:
         """Collective: one step of dt; with `measure` energies and virials are those at its end."""
-        particles = system.particles
         if self.bath is not None:
             self.bath.rub(system, dt)
         self._kick(system, dt)
-        with system.timer("integrate"):
-            places = None if system.still is None else particles.positions[system.still]
-            arrays = particles.positions, particles.velocities, particles.forces, system.inverse_masses
-            kick_drift(*arrays, particles.slots, 0.0, dt)
-            if places is not None:
-                particles.positions[system.still] = places
+        kick_and_drift(system, 0.0, dt)
         system.update(measure)
         self._kick(system, dt)
 

@@ -39,12 +39,30 @@ def copy_all(positions, chosen, segments, shifts, count, target):
             positions[t, d] = positions[s, d] + shifts[shift, d]
 
 
-# A row of known length is moved at once, two or three times as fast as number by number: those of forces, and three
-# numbers of each slot that lie apart, go at every step.
+def _rows(move):
+    """The function (values, what) that calls `move` with parts and width of values [parts, slots, width].
+
+    A row of known length is moved at once, two or three times as fast as number by number: those of forces, and three
+    numbers of each slot that lie apart, go at every step.
+    """
+
+    @inlined
+    def rows(values, what):
+        parts, _, width = values.shape
+        if parts == 1 and width == RECORD:
+            move(values, what, 1, RECORD)
+        elif parts == 3 and width == 1:
+            move(values, what, 3, 1)
+        else:
+            move(values, what, parts, width)
+
+    return rows
 
 
+@_rows
 @inlined
-def _take_values(values, chosen, count, out, parts, width):
+def _take(values, what, parts, width):
+    chosen, count, out = what
     for k in range(np.uint64(count)):
         s = np.uint64(chosen[k])
         for part in range(parts):
@@ -52,20 +70,10 @@ def _take_values(values, chosen, count, out, parts, width):
                 out[k, part * width + d] = values[part, s, d]
 
 
-@jit
-def take_values(values, chosen, count, out):
-    """See `reference.take_values`."""
-    parts, _, width = values.shape
-    if parts == 1 and width == RECORD:
-        _take_values(values, chosen, count, out, 1, RECORD)
-    elif parts == 3 and width == 1:
-        _take_values(values, chosen, count, out, 3, 1)
-    else:
-        _take_values(values, chosen, count, out, parts, width)
-
-
+@_rows
 @inlined
-def _put_values(given, values, slots, first, stop, parts, width):
+def _put(values, what, parts, width):
+    given, slots, first, stop = what
     for k in range(np.uint64(stop - first)):
         s = np.uint64(slots[np.uint64(first) + k])
         for part in range(parts):
@@ -73,20 +81,10 @@ def _put_values(given, values, slots, first, stop, parts, width):
                 values[part, s, d] = given[k, part * width + d]
 
 
-@jit
-def put_values(given, values, slots, first, stop):
-    """See `reference.put_values`."""
-    parts, _, width = values.shape
-    if parts == 1 and width == RECORD:
-        _put_values(given, values, slots, first, stop, 1, RECORD)
-    elif parts == 3 and width == 1:
-        _put_values(given, values, slots, first, stop, 3, 1)
-    else:
-        _put_values(given, values, slots, first, stop, parts, width)
-
-
+@_rows
 @inlined
-def _copy_values(values, chosen, count, target, parts, width):
+def _copy(values, what, parts, width):
+    chosen, count, target = what
     for k in range(np.uint64(count)):
         s, t = np.uint64(chosen[k]), np.uint64(target[k])
         for part in range(parts):
@@ -94,20 +92,10 @@ def _copy_values(values, chosen, count, target, parts, width):
                 values[part, t, d] = values[part, s, d]
 
 
-@jit
-def copy_values(values, chosen, count, target):
-    """See `reference.copy_values`."""
-    parts, _, width = values.shape
-    if parts == 1 and width == RECORD:
-        _copy_values(values, chosen, count, target, 1, RECORD)
-    elif parts == 3 and width == 1:
-        _copy_values(values, chosen, count, target, 3, 1)
-    else:
-        _copy_values(values, chosen, count, target, parts, width)
-
-
+@_rows
 @inlined
-def _add_values(given, values, slots, first, stop, parts, width):
+def _add(values, what, parts, width):
+    given, slots, first, stop = what
     for k in range(np.uint64(stop - first)):
         s = np.uint64(slots[np.uint64(first) + k])
         for part in range(parts):
@@ -115,20 +103,10 @@ def _add_values(given, values, slots, first, stop, parts, width):
                 values[part, s, d] += given[k, part * width + d]
 
 
-@jit
-def add_values(given, values, slots, first, stop):
-    """See `reference.add_values`."""
-    parts, _, width = values.shape
-    if parts == 1 and width == RECORD:
-        _add_values(given, values, slots, first, stop, 1, RECORD)
-    elif parts == 3 and width == 1:
-        _add_values(given, values, slots, first, stop, 3, 1)
-    else:
-        _add_values(given, values, slots, first, stop, parts, width)
-
-
+@_rows
 @inlined
-def _add_copies(values, chosen, count, target, parts, width):
+def _add_own(values, what, parts, width):
+    chosen, count, target = what
     for k in range(np.uint64(count)):
         s, t = np.uint64(chosen[k]), np.uint64(target[k])
         for part in range(parts):
@@ -137,15 +115,33 @@ def _add_copies(values, chosen, count, target, parts, width):
 
 
 @jit
+def take_values(values, chosen, count, out):
+    """See `reference.take_values`."""
+    _take(values, (chosen, count, out))
+
+
+@jit
+def put_values(given, values, slots, first, stop):
+    """See `reference.put_values`."""
+    _put(values, (given, slots, first, stop))
+
+
+@jit
+def copy_values(values, chosen, count, target):
+    """See `reference.copy_values`."""
+    _copy(values, (chosen, count, target))
+
+
+@jit
+def add_values(given, values, slots, first, stop):
+    """See `reference.add_values`."""
+    _add(values, (given, slots, first, stop))
+
+
+@jit
 def add_copies(values, chosen, count, target):
     """See `reference.add_copies`."""
-    parts, _, width = values.shape
-    if parts == 1 and width == RECORD:
-        _add_copies(values, chosen, count, target, 1, RECORD)
-    elif parts == 3 and width == 1:
-        _add_copies(values, chosen, count, target, 3, 1)
-    else:
-        _add_copies(values, chosen, count, target, parts, width)
+    _add_own(values, (chosen, count, target))
 
 
 @jit
