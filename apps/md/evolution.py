@@ -237,7 +237,7 @@ class MolecularDynamics(Evolution):
 
     def _samples(self, step: int) -> bool:
         """Whether means of the table have a sample after this step; a minimization has no time."""
-        return self.config.dynamics.kind != "fire" and self.columns.samples(step)
+        return self.config.dynamics.kind != "fire" and self.columns.samples(step, self.stages.steps_in(step))
 
     def look(self) -> None:
         """Collective: measure, print a table line, write metrics. Raises `BlowUpError` if a value is beyond reason."""
@@ -259,7 +259,7 @@ class MolecularDynamics(Evolution):
             if self.rolls:
                 box = (thermo.kinetic, thermo.rotational)
             asked = self.columns.values(thermo, self.step, self._done, self.time)
-            usual = row(self.step, thermo, self.system.count, self.config.system.units == "lj", box)
+            usual = row(self.stages.numbered(self.step), thermo, self.system.count, self.config.system.units == "lj", box)
             self.run.say(self.columns.row(asked) if asked else usual)
             tensor = zip(("xx", "yy", "zz", "xy", "xz", "yz"), thermo.tensor, strict=True)
             self.run.metric(

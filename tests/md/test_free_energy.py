@@ -169,7 +169,7 @@ def test_replicas_have_the_same_bits_on_any_number_of_ranks_and_after_a_resume(t
         *("time.thermo=20", "output.every=100", "--repro", "--no-report"),
     )
     found = []
-    for name, ranks, limit in (("two", 2, ""), ("four", 4, ""), ("stopped", 4, "1.5 s")):
+    for name, ranks, limit in (("two", 2, ""), ("four", 4, ""), ("stopped", 4, "0.1 s")):
         folder = tmp_path / name
         more = [f"time.limit={limit}"] if limit else []
         command = [sys.executable, "-m", "hpckit.cli.main"]

@@ -171,6 +171,16 @@ def test_what_is_not_known_is_left_out_with_a_note(tmp_path):
     assert found.tree["stages"][0]["table"]["first_step"] == -30
 
 
+def test_steps_count_from_a_reset_after_a_minimization(tmp_path):
+    text = TABLE.format("no") + "minimize 0 1e-9 100 100\nrun 7\nreset_timestep 5\nrun 10\nthermo 3\nrun 4\n"
+    (tmp_path / "in.it").write_text(text)
+    *_, unknown, first, second = settings_of(tmp_path / "in.it").tree["stages"]
+    assert "first_step" not in unknown["table"]
+    counts = [(each["table"]["counts"], each["table"]["first_step"]) for each in (first, second)]
+    assert counts == [("stage", 5), ("stage", 15)]
+    assert [each["table"]["first_time"] for each in (first, second)] == pytest.approx([0.0, 10 * 0.005])
+
+
 def test_a_mean_without_its_numbers_is_refused_with_its_line(tmp_path):
     (tmp_path / "in.it").write_text(AVERAGED.replace("ave/time 5 3 20 c_warm", "ave/time 5 0 c_warm"))
     with pytest.raises(InputError, match=r"in\.it:\d+: fix one all ave/time: known are NEVERY NREPEAT NFREQ above 0"):

@@ -55,7 +55,7 @@ def run(comm: MPI.Intracomm, folder: Path, names: list[str], again: int = -1) ->
             while stages.steps_in(step) < stages.config.time.steps:
                 step += 1
                 wanted = stages.prints(step)
-                sampled = columns.samples(step)
+                sampled = columns.samples(step, stages.steps_in(step))
                 stages.ramp(step)
                 dynamics.step(system, stages.config.time.dt, wanted or sampled)
                 if step == again:

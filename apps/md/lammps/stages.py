@@ -78,7 +78,7 @@ class MotionCommands:
         self.pending: dict[str, Any] = {}  # settings that wait for the next run, by key
         self.now: int | None = 0  # LAMMPS's number of the step, None where a minimization makes it unknown
         self.total: int | None = 0  # the same without reset_timestep
-        self.first_time = 0.0  # what LAMMPS's time is beyond ours: it begins anew at a reset_timestep
+        self.reset = 0  # at which stage LAMMPS's time began anew, by a reset_timestep
         self.inner = 1  # steps of bonds in one of the run
         self.span = (0.0, 1.0)  # the part of what start and stop of a run are the ends of
         self.by_fire = False  # as min_style says
@@ -269,11 +269,7 @@ class MotionCommands:
         self.total = None if self.total is None else self.total + number
 
     def _reset_timestep(self, number: str, *rest: str) -> None:
-        self.now, dt = int(number), DEFAULT_STEP[self.script.units]
-        self.first_time = 0.0
-        for stage in self.stages:
-            dt = float(stage.settings.get("time.dt", dt))
-            self.first_time -= stage.steps * dt
+        self.now, self.reset = int(number), len(self.stages)
 
     def _unit_of(self, fixes: dict[str, Fix]) -> float:
         """The unit of lengths in fixes."""
@@ -284,7 +280,7 @@ class MotionCommands:
         last = self.stages[-1] if self.stages else None
         same = last is not None and last.fixes == fixes and last.settings.get("dynamics.inner", 1) == self.inner
         same = same and last is not None and last.settings.get("dynamics.counted", {}) == self.fixes.counted
-        table = {f"table.{key}": value for key, value in self.table.settings(*self._first()).items()}
+        table = {f"table.{key}": value for key, value in self.table.settings(self._counts()).items()}
         kept = {} if last is None else {key: value for key, value in last.settings.items() if key.startswith("table.")}
         same = same and kept == table
         split = bool(last and last.resizes) and self.script.section("coulomb").get("kind") in IN_WAVES
@@ -329,9 +325,19 @@ class MotionCommands:
         )
         self.pending, self.velocities.given = {}, {}
 
-    def _first(self) -> tuple[int, float]:
-        """What LAMMPS's number of the step and its time are beyond ours; 0 where a minimization makes them unknown."""
-        return (0, 0.0) if self.now is None or self.total is None else (self.now - self.total, self.first_time)
+    def _counts(self) -> dict[str, Any]:
+        """LAMMPS's numbers of steps and its time in the next stage, as settings of the table: by those of the run, after
+        a minimization, of which nobody knows the steps, by those of the stage. Nothing without a reset_timestep.
+        """
+        times, dt = list[float](), DEFAULT_STEP[self.script.units]
+        for stage in self.stages:
+            dt = float(stage.settings.get("time.dt", dt))
+            times.append(stage.steps * dt)
+        if self.now is None or self.now == self.total:
+            return {}
+        if self.total is None:
+            return {"counts": "stage", "first_step": self.now, "first_time": sum(times[self.reset :])}
+        return {"first_step": self.now - self.total, "first_time": -sum(times[: self.reset])}
 
     def _take_part(self, settings: dict[str, Any]) -> None:
         """Of what grows from the start to the stop of several runs, that of this one."""

@@ -48,8 +48,8 @@ class TableCommands:
         if not {"temp", "norm", "format"} & {*words}:
             self.script.note("thermo_modify is passed over, but temp and norm")
 
-    def settings(self, first_step: int, first_time: float) -> dict[str, Any]:
-        """The table of a run, as settings; first_step, first_time: what LAMMPS's step and time are beyond ours."""
+    def settings(self, counts: dict[str, Any]) -> dict[str, Any]:
+        """The table of a run, as settings; counts: those of its steps and its time."""
         given = self._averages()
         wanted = self._each(self.columns)
         computed = self._computed()
@@ -75,8 +75,7 @@ class TableCommands:
         ]
         whole = {"columns": columns, "computed": kept, "formulas": reached, "averages": averages}
         found: dict[str, Any] = {key: value for key, value in whole.items() if value and (columns or averages)}
-        if found and first_step:
-            found |= {"first_step": first_step, "first_time": first_time}
+        found |= counts
         return found if self.per_particle is None else {**found, "per_particle": self.per_particle}
 
     def _note_left(self, what: str, names: list[str]) -> None:

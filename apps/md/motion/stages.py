@@ -71,9 +71,12 @@ class Stages:
 
     def prints(self, step: int) -> bool:
         """Whether a line of the table follows a step of this stage: multiples, as in LAMMPS, and its ends."""
-        times, first = self.config.time, self.config.table.first_step
-        ends = times.steps, self.config.dynamics.equilibrate
-        return (step + first) % times.thermo == 0 or self.steps_in(step) in ends
+        times, ends = self.config.time, (self.config.time.steps, self.config.dynamics.equilibrate)
+        return self.numbered(step) % times.thermo == 0 or self.steps_in(step) in ends
+
+    def numbered(self, step: int) -> int:
+        """What the table has for a step of this stage."""
+        return self.config.table.number(step, self.steps_in(step))
 
     def time_at(self, step: int) -> float:
         """The time after a step of this stage."""
@@ -119,7 +122,7 @@ class Stages:
         given = config.interaction
         if not given.ramp_to:
             return
-        last = max(begin, step - (step + config.table.first_step) % given.ramp_every)
+        last = max(begin, step - self.numbered(step) % given.ramp_every)
         if last != step and not anew:
             return
         share = (last - begin) / config.time.steps

@@ -42,7 +42,7 @@ class TableColumns:
         self.computed = {each.name: each for each in (*usual, *self.table.computed)}
         self.groups = {name: group_of(self.start, each.group) for name, each in self.computed.items()}
         self.formulas = {f"v_{each.name}": each.formula for each in self.table.formulas}
-        self.averages.enter(self.table, step + self.table.first_step)
+        self.averages.enter(self.table, self.table.number(step, 0))
         displaced = [name for name, each in self.computed.items() if each.kind == "msd"]
         places = {name: self.references.get(name) for name in displaced}
         for name, known in places.items():
@@ -65,13 +65,13 @@ class TableColumns:
         """Collective: the columns after a step, of which `done` are in this stage. A division by zero is nan."""
         return self._evaluated(self.table.columns, True, thermo, step, done, time)
 
-    def samples(self, step: int) -> bool:
-        """Whether a mean has a sample after this step."""
-        return bool(self.averages.due(step + self.table.first_step))
+    def samples(self, step: int, done: int) -> bool:
+        """Whether a mean has a sample after a step, of which `done` are in this stage."""
+        return bool(self.averages.due(self.table.number(step, done)))
 
     def sample(self, thermo: Thermo, step: int, done: int, time: float) -> Iterator[tuple[Average, int, list[float]]]:
         """Collective: take the samples of a step; the means that are new now, with its number and their values."""
-        number = step + self.table.first_step
+        number = self.table.number(step, done)
 
         def evaluate(names: tuple[str, ...]) -> list[float]:
             return [*self._evaluated(names, False, thermo, step, done, time).values()]
@@ -127,10 +127,10 @@ class TableColumns:
         total = thermo.potential + thermo.kinetic
         bonds = thermo.bonded - thermo.angles - thermo.dihedrals - thermo.impropers
         return {
-            "step": step + self.table.first_step,
+            "step": self.table.number(step, done),
             "elapsed": done,
             "dt": self.config.time.dt,
-            "time": time + self.table.first_time,
+            "time": (done * self.config.time.dt if self.table.counts == "stage" else time) + self.table.first_time,
             "atoms": system.count,
             "temp": thermo.temperature,
             "press": thermo.pressure,

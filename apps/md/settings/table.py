@@ -150,8 +150,11 @@ class Table(Section):
     computed: tuple[Computed, ...] = Field((), description="what columns c_NAME are")
     formulas: tuple[Named, ...] = Field((), description="what columns v_NAME are")
     averages: tuple[Average, ...] = Field((), description="means over steps; columns f_NAME are their last ones")
-    first_step: int = Field(0, description="what the column step adds to the steps of the run")
-    first_time: float = Field(0.0, description="what the column time adds to the time of the run")
+    counts: Literal["run", "stage"] = Field(
+        "run", description="whose steps and time the columns step and time count: those of the whole run or of the stage"
+    )
+    first_step: int = Field(0, description="what the column step adds to these steps; periods are of the sums")
+    first_time: float = Field(0.0, description="what the column time adds to that time")
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -166,6 +169,10 @@ class Table(Section):
         if any(name.startswith("f_") for name in averaged):
             raise ValueError("table.averages are not averaged again: give other columns")
         return self
+
+    def number(self, step: int, done: int) -> int:
+        """What the column step has for a step of the run, of which `done` are in its stage."""
+        return (done if self.counts == "stage" else step) + self.first_step
 
     def unknown(self, name: str, within: tuple[str, ...] = ()) -> str:
         """Why a column cannot be; empty where it can."""

@@ -156,7 +156,7 @@ MORE = {
         grid={"nx": 25, "ny": 23, "nz": 17, "width": 25e3, "length": 23e3, "height": 12e3, "lowest": 300.0},
         bubbles=[{"amplitude": 8.0, "x": 12e3, "y": 12e3, "z": 1500.0, "radius_x": 4e3, "radius_y": 4e3}],
         lid={"depth": 2000.0},
-        time={"end": 140.0, "monitor": 7},
+        time={"end": 200.0, "monitor": 7},
         parcels={"x": [3e3, 22e3, 4], "y": [3e3, 22e3, 3], "z": [200.0, 3000.0, 2]},
         output={"every": 33.0, "statistics": 20.0, "series": 15.0, "stations": [{"name": "a", "x": 1e4, "y": 2e4}]},
     ),
