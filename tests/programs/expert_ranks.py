@@ -58,14 +58,14 @@ def trained(
             two = {type(part.way(np.zeros(part.experts, int))) is OverNodes for part in it.experts().values()}
             assert two <= {sys.argv[1:2] == ["nodes"]}  # a stage may have no experts
         it.initialize(3)
-        for p in it.parameters.list:
-            if bias and p.origin.endswith("router.weight"):  # all tokens choose the same experts
-                it.parameters.set_value(p, 0.0)
-        it.parameters.updated()
+        routers = [p for p in it.parameters.list if bias and p.origin.endswith("router.weight")]
         optimizer, told = AdamW(it.parameters), []
         sampler = hp.training.Sampler(SAMPLES, BATCH, shuffle=False)
         for step in range(3):  # the last batch has 3 samples: replicas of 1 and of none
             share = sampler.take(mesh["dp"].rank, dp, parts)
+            for p in routers:  # at each step, or rounding would choose among experts that nobody chose in the first
+                it.parameters.set_value(p, 0.0)  # all tokens choose the same experts
+            it.parameters.updated()
             it.zero_grads()
             own = WORDS[share.indices, :-1], WORDS[share.indices, 1:]
             result = it.run(*own, Pass(step=step, seed=1, first_sample=share.first_sample))
