@@ -259,7 +259,8 @@ class MolecularDynamics(Evolution):
             if self.rolls:
                 box = (thermo.kinetic, thermo.rotational)
             asked = self.columns.values(thermo, self.step, self._done, self.time)
-            usual = row(self.stages.numbered(self.step), thermo, self.system.count, self.config.system.units == "lj", box)
+            number, reduced = self.stages.numbered(self.step), self.config.system.units == "lj"
+            usual = row(number, thermo, self.system.count, reduced, box)
             self.run.say(self.columns.row(asked) if asked else usual)
             tensor = zip(("xx", "yy", "zz", "xy", "xz", "yz"), thermo.tensor, strict=True)
             self.run.metric(

@@ -24,6 +24,7 @@ from hpckit.errors import DecompositionError, InputError
 from hpckit.kernels.compile import vectors as simd
 from hpckit.md.granular.contacts import SphereForces
 from hpckit.md.molecules.charges import CLUSTERED
+from hpckit.md.molecules.contributions import span
 from hpckit.md.motion.deformation import Deformation, changed
 from hpckit.md.motion.dynamics import NVE, warm_up
 from hpckit.md.neighbors import Rebuilds
@@ -153,14 +154,19 @@ def set_spins(system: System, start: Start) -> None:
 
 def plans_of(config: Config, start: Start, ranks: int) -> MdPlans:
     """The plans of a run on that many ranks, for particles spread evenly over the box."""
-    lengths, cutoffs = start.upper - start.lower, reaches(config)
+    lengths, reach = start.upper - start.lower, reach_of(config, start)
     density = start.count / float(np.prod(lengths))
     more: dict[str, Any] = {"returned": returned(config)}
     if config.coulomb.kind == "pppm":
         fineness = fineness_of(config, start, started(config, start))
         more |= {"mesh": fineness.mesh, "order": fineness.order}
     topology = topology_of(config, lengths, ranks)
-    return md_plans(lengths, density, max(cutoffs), config.neighbors.skin, topology, **more)
+    return md_plans(lengths, density, reach, config.neighbors.skin, topology, **more)
+
+
+def reach_of(config: Config, start: Start) -> float:
+    """From how far ghosts come at least, beside the skin: that of pairs, and of partners in a molecule."""
+    return max(*reaches(config), span(bonds_of(config, start), terms_of(config, start), exclusions_of(config, start)))
 
 
 def returned(config: Config) -> float:

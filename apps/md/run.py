@@ -12,7 +12,16 @@ from hpckit.apps.md.config import Config
 from hpckit.apps.md.evolution import MolecularDynamics
 from hpckit.apps.md.free_energy.model import coupling_of
 from hpckit.apps.md.free_energy.replicas import replicas_of, require_dealt, settings_of, told
-from hpckit.apps.md.model import domain_lines, make_system, plans_of, require_fit, returned, started, topology_of
+from hpckit.apps.md.model import (
+    domain_lines,
+    make_system,
+    plans_of,
+    reach_of,
+    require_fit,
+    returned,
+    started,
+    topology_of,
+)
 from hpckit.apps.md.molecules.electrostatics import charge_lines
 from hpckit.apps.md.motion.stages import Stages
 from hpckit.apps.md.output.analysis import measured
@@ -121,7 +130,7 @@ def dry_run(config: Config, ranks: int) -> DryRun:
         interaction_of(each, len(start.masses))
     topology = topology_of(config, start.upper - start.lower, ranks)
     domains = DomainDecomposition.even(topology, start.lower, start.upper, start.tilt)
-    reach = max(max(reaches(each)) for each in whole.staged) + config.neighbors.skin
+    reach = max(reach_of(each, start) for each in whole.staged) + config.neighbors.skin
     lengths = domains.lengths / np.array(domains.topology.sizes)
     density = start.count / float(np.prod(domains.lengths))
     own = density * float(np.prod(lengths))
@@ -133,12 +142,10 @@ def dry_run(config: Config, ranks: int) -> DryRun:
         *start.notes,
         *_notes(whole.staged[-1]),
         *_image_notes(config, domains),
-        f"{own:.0f} particles and {shell:.0f} ghosts a rank, lists reach {reach:g}",
+        f"{own:.0f} particles and {shell:.0f} ghosts a rank, from as far as {reach:g}",
     ]
     if ranks > 1 and (lengths < domains.cell.reaches(reach)).any():
-        notes.append(
-            "domains are thinner than the reach of the lists: ghosts come from beyond the neighbor rank, which is slow"
-        )
+        notes.append("domains are thinner than that: ghosts come from beyond the neighbor rank, which is slow")
     return DryRun(
         ranks=ranks,
         decomposition=[f"{start.count} particles", *domain_lines(domains), *charges],

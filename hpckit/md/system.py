@@ -28,7 +28,7 @@ from hpckit.md.many_body.snap import SnapForces, SnapPotential
 from hpckit.md.many_body.stillinger_weber import StillingerWeber, StillingerWeberForces
 from hpckit.md.many_body.tersoff import TersoffBonds, TersoffForces
 from hpckit.md.molecules.charges import Charged, ChargedForces
-from hpckit.md.molecules.contributions import BondForces, Excluded, Held, LongRange, MoleculeTerms
+from hpckit.md.molecules.contributions import BondForces, Excluded, Held, LongRange, MoleculeTerms, span
 from hpckit.md.molecules.slots import MoleculeSlots
 from hpckit.md.neighbors import NeighborList, Rebuilds, lost
 from hpckit.md.units import UNITS, Units
@@ -51,9 +51,6 @@ FORCES: dict[type, Any] = {
     Charged: ChargedForces,
     Spheres: SphereForces,
 }
-
-
-STRETCH = {1: 1.5, 2: 2.25, 3: 3.125}  # how far partners over so many bonds may be, in lengths of one at rest
 
 
 class System:
@@ -158,7 +155,7 @@ class System:
         if self.forces.values_each != values:
             self.ghosts = GhostExchange(self.mesh, self.device, values=self.forces.values_each)
             self.ghosts.wait_seconds = waited
-        self._span_molecules()
+        self.neighbors.extent = span(self.bonds, self.terms, self.exclusions)
 
     def bind(
         self, bonds: BondForces | None, terms: Sequence[MoleculeTerms], constraints: Held | None, inner: int = 1
@@ -171,14 +168,7 @@ class System:
             raise InputError("inner steps of bonds do not work with constraints", do="set dynamics.inner = 1")
         for each in (*([bonds] if bonds is not None else []), *terms):
             each.require_fit(self.interaction)
-        self._span_molecules()
-
-    def _span_molecules(self) -> None:
-        """Have ghosts come from as far as partners in a molecule may be, also where pairs reach less far."""
-        over = [1, *(each.over for each in self.terms)]
-        if self.exclusions is not None:
-            over.append(self.exclusions.over)
-        self.neighbors.extent = STRETCH[max(over)] * self.bonds.length if self.bonds is not None else 0.0
+        self.neighbors.extent = span(self.bonds, self.terms, self.exclusions)
 
     def split(self, interaction: Charged, long_range: LongRange) -> None:
         """Split the charges between pairs and the sum over all images anew; `rebuild` must follow. The pairs stay."""

@@ -21,6 +21,7 @@ from hpckit.apps.md.lammps.script import settings_of
 from hpckit.apps.md.model import make_system
 from hpckit.apps.md.motion.dynamics import dynamics_of
 from hpckit.apps.md.motion.stages import Stages
+from hpckit.apps.md.run import dry_run
 from hpckit.apps.md.start import Start
 from hpckit.comm.observe.timer import PhaseTimer
 from hpckit.errors import InputError
@@ -602,6 +603,7 @@ def test_angles_that_are_longer_than_the_reach_of_pairs_have_their_energy(tmp_pa
     thermo = measure(system)
     assert abs(thermo.angles) < 1e-12
     assert abs(thermo.bonded) < 1e-12
+    assert dry_run(config, 1).notes[-1].endswith(f"as far as {3.125 * 0.97 + 0.1:g}"), "three bonds, with no pairs"
 
 
 LIMITED = """units lj

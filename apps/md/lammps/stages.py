@@ -326,8 +326,8 @@ class MotionCommands:
         self.pending, self.velocities.given = {}, {}
 
     def _counts(self) -> dict[str, Any]:
-        """LAMMPS's numbers of steps and its time in the next stage, as settings of the table: by those of the run, after
-        a minimization, of which nobody knows the steps, by those of the stage. Nothing without a reset_timestep.
+        """LAMMPS's numbers of steps and its time in the next stage, as settings of the table: by those of the run, or
+        of the stage after a minimization, whose steps nobody knows before. Nothing without a reset_timestep.
         """
         times, dt = list[float](), DEFAULT_STEP[self.script.units]
         for stage in self.stages:

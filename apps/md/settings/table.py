@@ -151,7 +151,8 @@ class Table(Section):
     formulas: tuple[Named, ...] = Field((), description="what columns v_NAME are")
     averages: tuple[Average, ...] = Field((), description="means over steps; columns f_NAME are their last ones")
     counts: Literal["run", "stage"] = Field(
-        "run", description="whose steps and time the columns step and time count: those of the whole run or of the stage"
+        "run",
+        description="whose steps and time the columns step and time count: of the whole run or of the stage",
     )
     first_step: int = Field(0, description="what the column step adds to these steps; periods are of the sums")
     first_time: float = Field(0.0, description="what the column time adds to that time")

@@ -6,9 +6,12 @@ sum alone counts.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
+
+STRETCH = {1: 1.5, 2: 2.25, 3: 3.125}  # how far partners over so many bonds may be, in lengths of one at rest
 
 
 class Bonded(Protocol):
@@ -97,6 +100,12 @@ class Excluded(Protocol):
 
     def add(self, system: Any, measure: int) -> None:
         """Add to the forces, and with `measure` to the energies, of this rank."""
+
+
+def span(bonds: BondForces | None, terms: Sequence[MoleculeTerms], exclusions: Excluded | None) -> float:
+    """How far partners in a molecule may be from each other: ghosts come from as far, beside the skin."""
+    over = [1, *(each.over for each in terms), *([] if exclusions is None else [exclusions.over])]
+    return 0.0 if bonds is None else STRETCH[max(over)] * bonds.length
 
 
 class LongRange(Protocol):

@@ -68,8 +68,8 @@ class Terms:
     name: angles, dihedrals or impropers; kind: of `kernels.particles.molecules.terms.forms`; parameters: [types][of the
     form], as in LAMMPS, angles in degrees; weights of charmm are for `exclusions.Fourths`. `energies`: what each own
     slot has, of the last `add` that measured. They must be shorter than half of a periodic box, and than ghosts come
-    from afar: `system.STRETCH` times the length of a bond, and a skin. held: bool[terms], those without forces, as
-    constraints hold them. Raises `InputError` for what does not fit.
+    from afar: `contributions.STRETCH` times the length of a bond, and a skin. held: bool[terms], those without forces,
+    as constraints hold them. Raises `InputError` for what does not fit.
     """
 
     def __init__(
