@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -129,6 +130,12 @@ class Script:
         for part in self._parts:
             part(fields, numbers)
         return numbers
+
+    def prepared(self, given: Sequence[Field]) -> Callable[[], None] | None:
+        """What a run with these fields and no numbers does, if it is one tape: it knows the addresses of the fields,
+        and keeps none alive.
+        """
+        return self._parts[0].prepared(given, {}) if self.is_one_tape else None  # type: ignore[attr-defined]
 
     def run_all(self, turns: Sequence[ScriptTurn]) -> None:
         """Run it for one set of fields and numbers after the other."""
@@ -403,15 +410,18 @@ class _TapePart:
         self._tape, self._place, self._given = tape, place, given
 
     def __call__(self, fields: Sequence[Field], numbers: Numbers) -> None:
-        self.turns([(fields, numbers)])
+        self.prepared(fields, numbers)()
+
+    def prepared(self, fields: Sequence[Field], numbers: Numbers) -> Callable[[], None]:
+        """The call that plays it once, as often as their arrays are the same."""
+        addresses = [address(field.data) for field in fields[: self._given]]
+        values = [self._place.number(node, numbers) for node in self._tape.nodes]
+        return partial(self._tape.play, np.array([addresses], np.int64), np.array([values], np.float64))
 
     def turns(self, turns: Sequence[ScriptTurn]) -> None:
         """Once for each set of fields and numbers."""
         if len(turns) == 1:  # a step alone: no more than it must be
-            ((fields, numbers),) = turns
-            addresses = [address(field.data) for field in fields[: self._given]]
-            values = [self._place.number(node, numbers) for node in self._tape.nodes]
-            self._tape.play(np.array([addresses], np.int64), np.array([values], np.float64))
+            self.prepared(*turns[0])()
             return
         taken = [list(map(id, fields[: self._given])) for fields, _ in turns]
         every_field = {id(field): field for fields, _ in turns for field in fields[: self._given]}  # few for many turns
