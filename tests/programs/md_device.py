@@ -51,6 +51,7 @@ def outcome(case: tuple, **options: object) -> tuple:
     interaction, masses = Interaction(POTENTIAL, table), np.linspace(1, 2, types)
     rebuilds = Rebuilds(1, 0, True)
     system = System(mesh, domains, masses, interaction, rebuilds=rebuilds, precision=precision, **options)
+    system.neighbors.keeps_skin = True  # as on the device, so that lists are made anew after the same steps
     system.load(packed(cells, types))
     system.rebuild()
     system.compute(measure=True)
