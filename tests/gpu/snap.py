@@ -22,13 +22,26 @@ def snap(device: Device, dtype: np.dtype) -> Pairs:
     first, second = case.pairs()
     starts = np.searchsorted(first, np.arange(own + 1))
     host = np.concatenate([case.host, np.full((CLUSTER, RECORD), FAR)])
-    for twice_j, quadratic in ((3, True), (2, False)):
-        rng, n = np.random.default_rng(twice_j), len(reference.tables(twice_j).triples)
+    for twice_j, quadratic, densities in ((3, True, 1), (2, False, 1), (1, False, 2)):
+        rng, n = np.random.default_rng(twice_j), densities**3 * len(reference.tables(twice_j).triples)
         count = 1 + n + (n * (n + 1) // 2 if quadratic else 0)
         coefficients = rng.normal(size=(2, count)) / (1 + np.arange(count))
         zbl = _repulsions((0.9, 1.3), (3, 5)) if quadratic else np.zeros((2, 2, reference.ZBL))
         radii, weights = np.array([0.7, 0.8]), np.array([1.0, 0.6])
-        given = reference.Snap(twice_j, coefficients, radii, weights, 0.99, 0.1, True, True, zbl)
+        given = reference.Snap(
+            twice_j,
+            coefficients,
+            radii,
+            weights,
+            0.99,
+            0.1,
+            True,
+            True,
+            zbl,
+            densities,
+            np.arange(2) % densities,
+            False,
+        )
         lists = Lists((RECORD * second).astype(np.int32), starts, None, None, [])
         pushed, tallies = np.zeros((len(host), RECORD)), np.zeros((own, 8))
         kernel, room = dispatch.force_kernel(False, True, pushed), dispatch.room(given, lists, own, None)

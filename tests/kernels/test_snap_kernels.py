@@ -14,20 +14,23 @@ from hpckit.kernels.particles.records.reference import types_of
 EXTENT = (5.0, 4.0, 4.0)
 
 
-def given(twice_j, quadratic, from_zero, zbl):
-    rng, n = np.random.default_rng(twice_j), len(reference.tables(twice_j).triples)
+def given(twice_j, quadratic, from_zero, zbl, densities=1, everywhere=False):
+    rng, n = np.random.default_rng(twice_j), densities**3 * len(reference.tables(twice_j).triples)
     count = 1 + n + (n * (n + 1) // 2 if quadratic else 0)
     coefficients = rng.normal(size=(2, count)) / (1 + np.arange(count))
     repelled = _repulsions((0.9, 1.3), (3, 5)) if zbl else np.zeros((2, 2, reference.ZBL))
     return reference.Snap(
-        twice_j, coefficients, np.array([0.7, 0.8]), np.array([1.0, 0.6]), 0.99, 0.1, True, from_zero, repelled
-    )
+        twice_j, coefficients, np.array([0.7, 0.8]), np.array([1.0, 0.6]), 0.99, 0.1, True, from_zero, repelled,
+        densities, np.arange(2) % densities, everywhere,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("it", "exact"),
     [
         (given(3, True, True, True), True),  # others use the kernel that this compiles
+        (given(3, False, True, False, 2), True),
+        pytest.param(given(4, False, True, True, 2, True), True, marks=pytest.mark.nightly),
         pytest.param(given(3, True, True, True), False, marks=pytest.mark.nightly),
         pytest.param(given(4, False, True, False), False, marks=pytest.mark.nightly),
         pytest.param(given(6, False, False, True), True, marks=pytest.mark.nightly),

@@ -49,17 +49,23 @@ SILICON = (
     f"pair_style snap\npair_coeff * * {FILES}/Si_Zuo_JPCA2020.quadratic.snapcoeff"
     f" {FILES}/Si_Zuo_JPCA2020.quadratic.snapparam Si"
 )
+PHOSPHIDE = (
+    "pair_style hybrid/overlay zbl 4.0 4.2 snap\npair_coeff 1 1 zbl 49 49\npair_coeff 1 2 zbl 49 15\n"
+    "pair_coeff 2 2 zbl 15 15\n"
+    f"pair_coeff * * snap {FILES}/InP_JCPA2020.snapcoeff {FILES}/InP_JCPA2020.snapparam In P"
+)
 CASES = {
     "tantalum": {"lattice": "bcc 3.316", "types": 1, "masses": "mass 1 180.88", "pair": TANTALUM},
     "beryllide": {"lattice": "bcc 3.1", "types": 2, "masses": "mass 1 183.84\nmass 2 9.012", "pair": BERYLLIDE},
     "silicon": {"lattice": "diamond 5.431", "types": 1, "masses": "mass 1 28.06", "pair": SILICON},
+    "phosphide": {"lattice": "diamond 6.6", "types": 2, "masses": "mass 1 114.76\nmass 2 30.98", "pair": PHOSPHIDE},
 }
 
 
 @needs_lammps
 @pytest.mark.parametrize(
     ("names", "ranks"),
-    [(["tantalum"], (1, 3)), pytest.param(["beryllide", "silicon"], (1, 2, 3), marks=pytest.mark.nightly)],
+    [(["tantalum"], (1, 3)), pytest.param(["beryllide", "silicon", "phosphide"], (1, 2, 3), marks=pytest.mark.nightly)],
     ids=str,
 )
 def test_energies_forces_and_pressures_are_those_of_lammps(mpirun, tmp_path, names, ranks):
@@ -87,7 +93,10 @@ def test_wrong_files_name_line_and_reason(tmp_path):
         (good, ["X"], None),
         ((good[0].replace("0.25", "a"), good[1]), ["X"], "line 5"),
         ((good[0].replace("0.25\n", ""), good[1]), ["X"], "2 of 3 coefficients"),
-        ((good[0], good[1] + "chemflag 1\n"), ["X"], "chemflag = 1 is not known"),
+        ((good[0], good[1] + "chemflag 1\nbnormflag 1\n"), ["X"], None),
+        ((good[0], good[1] + "chemflag 1\nquadraticflag 1\n"), ["X"], "quadraticflag with chemflag is not known"),
+        (("2 3\nX 0.5 1\n1\n2\n3\nY 0.5 1\n1\n2\n3\n", good[1] + "chemflag 1\n"), ["X"], "chemflag with 2 elements"),
+        ((good[0], good[1] + "switchinnerflag 1\n"), ["X"], "switchinnerflag = 1 is not known"),
         ((good[0], good[1] + "wonder 1\n"), ["X"], "wonder is not known"),
         ((good[0], good[1].replace("twojmax 1", "twojmax 2")), ["X"], "needs 6"),
         ((good[0], "twojmax 1\n"), ["X"], "no rcutfac"),
@@ -99,7 +108,8 @@ def test_wrong_files_name_line_and_reason(tmp_path):
         if reason is None:
             found = read_snap(one, two, elements)
             assert found.cutoff == 3.0
-            assert found.coefficients.tolist() == [[-1.0, 0.5, 0.25]]
+            half = 0.5 if "bnormflag" in texts[1] else 1.0  # the triples are (0, 0, 0) and (1, 0, 1)
+            assert found.coefficients.tolist() == [[-1.0, 0.5, 0.25 * half]]
         else:
             with pytest.raises(InputError) as caught:
                 read_snap(one, two, elements)

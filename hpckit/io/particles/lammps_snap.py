@@ -20,8 +20,11 @@ KNOWN = {  # keyword of the parameters: what is taken where it is not given; Non
     "switchflag": 1.0,
     "bzeroflag": 1.0,
     "quadraticflag": 0.0,
+    "chemflag": 0.0,
+    "bnormflag": 0.0,
+    "wselfallflag": 0.0,
 }
-PLAIN = {"chemflag": 0.0, "bnormflag": 0.0, "wselfallflag": 0.0, "switchinnerflag": 0.0}  # other values are not known
+PLAIN = {"switchinnerflag": 0.0}  # other values are not known
 MOST_J = 20  # twice J
 RADIUS, POWER, CHARGE2 = 0.46850, 0.23, 14.399645  # of Ziegler, Biersack and Littmark; eV Å, as LAMMPS has it
 
@@ -40,18 +43,25 @@ def read_snap(
     missing = [name for name in elements if name not in found]
     if missing:
         raise InputError(f"{coefficients} has no element {', '.join(missing)}", likely=f"it has {', '.join(found)}")
-    twice_j, quadratic = int(given["twojmax"]), given["quadraticflag"] != 0
-    n = len(tables(twice_j).triples)
+    twice_j, quadratic, chemical = int(given["twojmax"]), given["quadraticflag"] != 0, given["chemflag"] != 0
+    if quadratic and chemical:
+        raise InputError(f"{parameters}: quadraticflag with chemflag is not known here", do="set one of them to 0")
+    densities = len(found) if chemical else 1
+    norms = np.tile((tables(twice_j).triples[:, 2] + 1.0) ** (given["bnormflag"] != 0), densities**3)
+    n = len(norms)
     wanted = 1 + n + (n * (n + 1) // 2 if quadratic else 0)
     there = len(next(iter(found.values()))[2])
     if there != wanted:
         raise InputError(
-            f"{coefficients} has {there} coefficients of an element, but twojmax = {twice_j} needs {wanted}"
+            f"{coefficients} has {there} coefficients of an element, but twojmax = {twice_j}"
+            f"{f' and chemflag with {densities} elements need' if chemical else ' needs'} {wanted}"
         )
     each = [found[name] for name in elements]
+    rows, columns = np.triu_indices(n)
+    norms = np.concatenate([[1.0], norms, norms[rows] * norms[columns] if quadratic else []])
     return Snap(
         twice_j,
-        np.array([values for _, _, values in each]),
+        np.array([values for _, _, values in each]) / norms,
         np.array([radius * given["rcutfac"] for radius, _, _ in each]),
         np.array([weight for _, weight, _ in each]),
         given["rfac0"],
@@ -59,6 +69,9 @@ def read_snap(
         given["switchflag"] != 0,
         given["bzeroflag"] != 0,
         _repulsions(zbl, numbers) if zbl else np.zeros((len(each), len(each), ZBL)),
+        densities,
+        np.array([list(found).index(name) if chemical else 0 for name in elements]),
+        given["wselfallflag"] != 0,
     )
 
 

@@ -15,10 +15,17 @@ from hpckit.kernels.device_array import empty, from_host
 from hpckit.kernels.particles.cells.reference import Lists
 from hpckit.kernels.particles.cuda_records import load_record, put_tallies, type_of_double
 from hpckit.kernels.particles.many_body.snap.reference import Snap, SnapTables, tables
-from hpckit.kernels.particles.many_body.snap.simd import _backward, _derivatives, _linearized, _recursion, _repulsion
+from hpckit.kernels.particles.many_body.snap.simd import (
+    _backward,
+    _derivatives,
+    _linearized,
+    _of_none,
+    _recursion,
+    _repulsion,
+)
 
 THREADS = threads(64)
-ROWS = 10  # of a particle: U, y, derivatives and u of a neighbor in two parts each, B and its coefficients
+ROWS = 11  # of a particle: U, y, derivatives and u of a neighbor in two parts each, B, its coefficients, and factors
 u8 = np.uint64
 
 
@@ -40,29 +47,32 @@ def force_kernel(exact: bool, measure: bool) -> Kernel:
     @kernel
     def forces(
         records, slots, entries, stride, lengths, coefficients, radii, weights, angle, least, switched, from_zero, zbl,
-        twice_j, blocks_of, roots, halves, products, coupling, shares, direct, triples, cutoff, width, work, pushed,
-        tallies,
+        densities, density, wide, twice_j, blocks_of, roots, halves, products, coupling, terms, shares, numbers,
+        triples, cutoff, width, work, pushed, tallies,
     ):  # fmt: skip
         i = int(cuda.blockIdx.x) * int(cuda.blockDim.x) + int(cuda.threadIdx.x)
         if i < slots:
-            size, n, types = blocks_of[twice_j + 1], len(triples), len(radii)
+            size, types = blocks_of[twice_j + 1], len(radii)
+            n, whole = densities * densities * densities * len(triples), densities * size
             row = ROWS * i * width
-            sr, si = work[row : row + size], work[row + width : row + width + size]
+            sr, si = work[row : row + whole], work[row + width : row + width + whole]
             row += 2 * width
-            yr, yi = work[row : row + size], work[row + width : row + width + size]
+            yr, yi = work[row : row + whole], work[row + width : row + width + whole]
             row += 2 * width
             gr, gi = work[row : row + size], work[row + width : row + width + size]
             row += 2 * width
             ur, ui = work[row : row + size], work[row + width : row + width + size]
             row += 2 * width
             b, beta = work[row : row + n], work[row + width : row + width + n]
+            factors = work[row + 2 * width : row + 3 * width]
             x, y, z, word = load_record(records, u8(4 * i))
             own = min(int(type_of_double(word)), types - 1)
-            for k in range(size):
+            for k in range(whole):
                 sr[k], si[k] = 0.0, 0.0
-            for j in range(twice_j + 1):
-                for m in range(j + 1):
-                    sr[blocks_of[j] + m * (j + 2)] = 1.0
+            for e in range(densities):
+                for j in range(twice_j + 1 if wide or e == density[own] else 0):
+                    for m in range(j + 1):
+                        sr[e * size + blocks_of[j] + m * (j + 2)] = 1.0
             for m in range(lengths[i]):
                 sx, sy, sz, word = load_record(records, u8(4 * entries[i + m * stride]))
                 dx, dy, dz = sx - x, sy - y, sz - z
@@ -76,22 +86,24 @@ def force_kernel(exact: bool, measure: bool) -> Kernel:
                 share = weights[kind]
                 if switched and r > least:
                     share *= 0.5 * (math.cos((r - least) * math.pi / (radius - least)) + 1.0)
+                into = density[kind] * size
                 for k in range(size):
-                    sr[k] += share * ur[k]
-                    si[k] += share * ui[k]
-            given = own, coefficients, triples, from_zero, blocks_of, products, direct, coupling, halves
+                    sr[into + k] += share * ur[k]
+                    si[into + k] += share * ui[k]
+            given = own, coefficients, densities, triples, from_zero, blocks_of, products, numbers, coupling, halves
             energy = _linearized(*given, sr, si, b, beta)
-            _derivatives(blocks_of, products, coupling, shares, beta, sr, si, yr, yi)
+            of = densities, size, blocks_of, products, coupling, terms, shares, beta
+            _derivatives(*of, factors, sr, si, yr, yi)
             third = 0.0
-            for k in range(size):
-                yr[k] *= halves[k]
-                yi[k] *= halves[k]
-                third += yr[k] * sr[k] + yi[k] * si[k]
+            for e in range(0, whole, size):
+                for k in range(size):
+                    yr[e + k] *= halves[k]
+                    yi[e + k] *= halves[k]
+                    third += yr[e + k] * sr[e + k] + yi[e + k] * si[e + k]
             if coefficients.shape[1] == n + 1:
                 energy += third / 3.0
                 if from_zero:
-                    for k in range(n):
-                        energy -= beta[k] * (triples[k, 2] + 1)
+                    energy -= _of_none(own, densities, density, wide, triples, beta)
             px, py, pz = 0.0, 0.0, 0.0
             xx, yy, zz, xy, xz, yz = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
             for m in range(lengths[i]):
@@ -116,10 +128,10 @@ def force_kernel(exact: bool, measure: bool) -> Kernel:
                         fall = -0.5 * share * math.sin(phase) * math.pi / (radius - least)
                         share *= 0.5 * (math.cos(phase) + 1.0)
                     _recursion(twice_j, blocks_of, roots, ar, ai, br, bi, ur, ui, 0)
-                    seen = 0.0
+                    seen, into = 0.0, density[kind] * size
                     for k in range(size):
-                        seen += yr[k] * ur[k] + yi[k] * ui[k]
-                        gr[k], gi[k] = share * yr[k], share * yi[k]
+                        seen += yr[into + k] * ur[k] + yi[into + k] * ui[k]
+                        gr[k], gi[k] = share * yr[into + k], share * yi[into + k]
                     dar, dai, dbr, dbi = _backward(twice_j, blocks_of, roots, ar, ai, br, bi, ur, ui, 0, gr, gi)
                     turn = z0 / r - r * scale / (over * over) / (r * r)  # dz0 / dr
                     shrink = -over * over * over * (r + z0 * turn)  # d over / dr
@@ -148,8 +160,8 @@ def workspace(given: Snap, lists: Lists, own: int, had: SnapWork | None) -> Snap
     like = lists.entries
     if had is None:
         placed = [from_host(each, like) if isinstance(each, np.ndarray) else each for each in given]
-        it = tables(given.twice_j)
-        width = max(int(it.blocks[-1]), len(it.triples))
+        it = tables(given.twice_j, given.densities)
+        width = it.width(given.densities)
         there = SnapTables(*(from_host(each, like) for each in it))
         had = SnapWork(Snap(*placed), there, given.cutoff, width, empty(0, like, np.float64))
     needed = ROWS * had.width * max(own, 1)
@@ -162,7 +174,8 @@ def run_forces(made: Kernel, records: Any, slots: int, lists: Lists, room: SnapW
     """
     it = room.given
     given = it.coefficients, it.radii, it.weights, float(it.angle), float(it.least), it.switched, it.from_zero, it.zbl
+    more = it.densities, it.density, it.everywhere
     made[blocks(max(1, slots), THREADS), THREADS](
-        records.reshape(-1), slots, lists.entries.reshape(-1), lists.entries.shape[1], lists.bounds, *given, it.twice_j,
-        *room.tables, room.cutoff, room.width, room.work, pushed.reshape(-1), tallies.reshape(-1),
+        records.reshape(-1), slots, lists.entries.reshape(-1), lists.entries.shape[1], lists.bounds, *given, *more,
+        it.twice_j, *room.tables, room.cutoff, room.width, room.work, pushed.reshape(-1), tallies.reshape(-1),
     )  # fmt: skip

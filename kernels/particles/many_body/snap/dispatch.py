@@ -25,11 +25,10 @@ def room(given: Snap, lists: Lists, own: int, had: Any) -> Any:
     if is_device_array(lists.entries):
         return form_for(__package__, lists.entries).workspace(given, lists, own, had)
     longest = int(np.diff(lists.bounds[: own + 1]).max(initial=0)) + 1
-    return had if had is not None and len(had[0]) >= longest else simd.make_room(longest, _size(given))
-
-
-def _size(given: Snap) -> int:
-    return int(tables(given.twice_j).blocks[-1])
+    if had is not None and len(had[0]) >= longest:
+        return had
+    it = tables(given.twice_j, given.densities)
+    return simd.make_room(longest, int(it.blocks[-1]), it.width(given.densities))
 
 
 def forces(
@@ -41,7 +40,5 @@ def forces(
     if is_device_array(records):
         form_for(__package__, records).run_forces(kernel, records, len(part), lists, room, pushed, tallies)
         return
-    rows = room[5][:, : max(_size(given), len(tables(given.twice_j).triples))]
-    each = tuple(np.ascontiguousarray(row) for row in rows)
-    kernel(part, records, lists.bounds, lists.entries, tuple(given), tuple(tables(given.twice_j)), *room[:5], each,
-           pushed, tallies)  # fmt: skip
+    it = tuple(tables(given.twice_j, given.densities))
+    kernel(part, records, lists.bounds, lists.entries, tuple(given), it, *room[:5], tuple(room[5]), pushed, tallies)

@@ -8,13 +8,16 @@ the neighbor: U^j = 1 + sum_k w_k s(r_k) u^j(r_k), j = 0, 1/2, …, J. Its invar
 
 with Clebsch and Gordan's coefficients, and the energy is a sum over them (Thompson et al., J. Comput. Phys. 285, 2015,
 316; quadratic: Wood and Thompson, J. Chem. Phys. 148, 2018, 241721; LAMMPS manual, pair_style snap). Indices j here are
-twice those. At short distances Ziegler, Biersack and Littmark's repulsion may be added (LAMMPS, pair_style zbl).
+twice those. Where elements have densities of their own, each U is of the neighbors of one element, and there is a B for
+each three of them (Cusentino, Wood and Thompson, J. Phys. Chem. A 124, 2020, 5456). At short distances Ziegler,
+Biersack and Littmark's repulsion may be added (LAMMPS, pair_style zbl).
 """
 
 from __future__ import annotations
 
 import math
 from functools import cache
+from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -24,9 +27,11 @@ SHARES, DECAYS = (0.02817, 0.28022, 0.50986, 0.18175), (0.20162, 0.40290, 0.9422
 
 
 class Snap(NamedTuple):
-    """Parameters. coefficients float64[types, n]: the constant, the linear ones, and, if there are more, those of
-    products B_k B_l, k <= l, of which squares count half. radii, weights [types]; the cutoff of a pair is the sum of
-    the radii (times the factor of the file). zbl [types, types, 12], all 0 for none.
+    """Parameters. coefficients float64[types, n]: the constant, the linear ones, those of all B for each three
+    densities (the last that of U^j*), and, if there are more, those of products B_k B_l, k <= l, of which squares count
+    half; these of one density only. radii, weights [types]; the cutoff of a pair is the sum of the radii (times the
+    factor of the file). zbl [types, types, 12], all 0 for none. densities: how many; density int64[types]: the one that
+    a particle adds to; everywhere: whether the 1 of a particle itself is in all of them, else in its own alone.
     """
 
     twice_j: int
@@ -38,6 +43,9 @@ class Snap(NamedTuple):
     switched: bool
     from_zero: bool
     zbl: np.ndarray
+    densities: int
+    density: np.ndarray
+    everywhere: bool
 
     @property
     def cutoff(self) -> float:
@@ -46,10 +54,12 @@ class Snap(NamedTuple):
 
 
 class SnapTables(NamedTuple):
-    """What depends on J alone. blocks: where u^j begins; roots [p, q]: sqrt(p / q); halves: how often an element of U^j
-    counts in a sum over its left half; products int64[n, 12]: j1, j2, j, first ma1 and ma2, their number, the same of
-    mb, the place in U^j, where Clebsch and Gordan's coefficients of the three begin, and B's number; shares: the factor
-    of its coefficient; direct: whether the product is one of B itself; triples: j1, j2, j of each B.
+    """What depends on J and the number of densities. blocks: where u^j begins; roots [p, q]: sqrt(p / q); halves: how
+    often an element of U^j counts in a sum over its left half; products int64[n, 12]: j1, j2, j, first ma1 and ma2,
+    their number, the same of mb, the place in U^j, where Clebsch and Gordan's coefficients of the three begin, and the
+    number of the three. terms int64[m, 2]: for the factor of a product (of its three j, of the densities of both U and
+    of that which it is a derivative by), the place among the factors, and the B whose coefficient is in it, times
+    shares [m]; numbers int64[n]: of a product that is one of B itself, the B, else -1; triples: j1, j2, j of each B.
     """
 
     blocks: np.ndarray
@@ -57,9 +67,16 @@ class SnapTables(NamedTuple):
     halves: np.ndarray
     products: np.ndarray
     coupling: np.ndarray
+    terms: np.ndarray
     shares: np.ndarray
-    direct: np.ndarray
+    numbers: np.ndarray
     triples: np.ndarray
+
+    def width(self, densities: int) -> int:
+        """How many numbers a row of U, of B or of factors has at most."""
+        return max(
+            densities * int(self.blocks[-1]), densities**3 * max(len(self.triples), int(self.products[-1, 11]) + 1)
+        )
 
 
 def clebsch_gordan(j1: int, j2: int, j: int, m1: int, m2: int) -> float:
@@ -80,7 +97,7 @@ def clebsch_gordan(j1: int, j2: int, j: int, m1: int, m2: int) -> float:
 
 
 @cache
-def tables(twice_j: int) -> SnapTables:
+def tables(twice_j: int, densities: int = 1) -> SnapTables:
     """The tables for 2 J."""
     every = range(twice_j + 1)
     sizes = [(j + 1) ** 2 for j in every]
@@ -98,17 +115,19 @@ def tables(twice_j: int) -> SnapTables:
     three = [(j1, j2, j) for j1 in every for j2 in range(j1 + 1) for j in range(j1 - j2, min(twice_j, j1 + j2) + 1, 2)]
     triples = [each for each in three if each[2] >= each[0]]
     number = {each: k for k, each in enumerate(triples)}
-    products, shares, direct = [], [], []
+    products, numbers, terms = [], [], dict[tuple[int, int], float]()
     coupling: list[float] = []
-    for j1, j2, j in three:
+    for item, (j1, j2, j) in enumerate(three):
         begin = len(coupling)
         coupling += [clebsch_gordan(j1, j2, j, m1, m2) for m1 in range(j1 + 1) for m2 in range(j2 + 1)]
-        largest = sorted((j1, j2, j))
-        share = (j1 + 1) / (j + 1) if j < j1 else 1.0
-        if j >= j1:
-            share *= 3.0 if j1 == j == j2 else 2.0 if j1 == j else 1.0
-        elif j >= j2:
-            share *= 2.0 if j2 == j else 1.0
+        back = (j1 + 1) / (j + 1)  # B / (2 j + 1) is the same for any order of the three
+        for p, q, to in np.ndindex(densities, densities, densities):
+            place = ((item * densities + p) * densities + q) * densities + to
+            of = [((j1, j2, j), (p, q, to), 1.0), ((j, j2, j1), (to, q, p), back), ((j2, j, j1), (q, to, p), back)]
+            for each, (a, b, c), share in of:
+                if each in number:
+                    key = place, ((a * densities + b) * densities + c) * len(triples) + number[each]
+                    terms[key] = terms.get(key, 0.0) + share
         for mb in range(j // 2 + 1):
             for ma in range(j + 1):
                 spans = []
@@ -116,13 +135,11 @@ def tables(twice_j: int) -> SnapTables:
                     low = max(0, (2 * m - j - j2 + j1) // 2)
                     high = (2 * m - j - (2 * low - j1) + j2) // 2
                     spans += [low, high, min(j1, (2 * m - j + j2 + j1) // 2) - low + 1]
-                k = number[largest[1], largest[0], largest[2]]
-                products.append((j1, j2, j, *spans, blocks[j] + mb * (j + 1) + ma, begin, k))
-                shares.append(share)
-                direct.append(j >= j1)
+                products.append((j1, j2, j, *spans, blocks[j] + mb * (j + 1) + ma, begin, item))
+                numbers.append(number.get((j1, j2, j), -1))
     return SnapTables(
-        blocks, roots, halves, np.array(products), np.array(coupling), np.array(shares), np.array(direct),
-        np.array(triples),
+        blocks, roots, halves, np.array(products), np.array(coupling), np.array([*terms]), np.array([*terms.values()]),
+        np.array(numbers), np.array(triples),
     )  # fmt: skip
 
 
@@ -158,24 +175,26 @@ def switching(r: float, radius: float, given: Snap) -> float:
 
 def bispectrum(own: int, types: np.ndarray, d: np.ndarray, given: Snap) -> np.ndarray:
     """All B of a particle of type `own` with neighbors of these types at d [n, 3], by full sums."""
-    total = [np.eye(j + 1, dtype=complex) for j in range(given.twice_j + 1)]
+    every = range(given.densities)
+    alone = [given.everywhere or given.density[own] == e for e in every]
+    total = [[alone[e] * np.eye(j + 1, dtype=complex) for j in range(given.twice_j + 1)] for e in every]
     for kind, each in zip(types, d, strict=True):
         r, radius = float(np.sqrt(each @ each)), float(given.radii[own] + given.radii[kind])
         if r < radius:
             share = given.weights[kind] * switching(r, radius, given)
-            for sums, more in zip(total, harmonics(each, radius, given), strict=True):
+            for sums, more in zip(total[given.density[kind]], harmonics(each, radius, given), strict=True):
                 sums += share * more
     found = []
-    for j1, j2, j in tables(given.twice_j).triples:
+    for (p, q, to), (j1, j2, j) in product(product(every, repeat=3), tables(given.twice_j).triples):
         value = 0.0
         cg = [[clebsch_gordan(j1, j2, j, m1, m2) for m2 in range(j2 + 1)] for m1 in range(j1 + 1)]
         shift = (j1 + j2 - j) // 2
         for mb1, mb2, ma1, ma2 in np.ndindex(j1 + 1, j2 + 1, j1 + 1, j2 + 1):
             mb, ma = mb1 + mb2 - shift, ma1 + ma2 - shift
             if 0 <= mb <= j and 0 <= ma <= j:
-                z = cg[mb1][mb2] * cg[ma1][ma2] * total[j1][mb1, ma1] * total[j2][mb2, ma2]
-                value += (total[j][mb, ma].conjugate() * z).real
-        found.append(value - (j + 1 if given.from_zero else 0))
+                z = cg[mb1][mb2] * cg[ma1][ma2] * total[p][j1][mb1, ma1] * total[q][j2][mb2, ma2]
+                value += (total[to][j][mb, ma].conjugate() * z).real
+        found.append(value - (j + 1 if given.from_zero and alone[p] and alone[q] and alone[to] else 0))
     return np.array(found)
 
 

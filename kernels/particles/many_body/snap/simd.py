@@ -78,16 +78,16 @@ def _backward(twice_j, blocks, roots, ar, ai, br, bi, ur, ui, first, gr, gi):
 
 
 @jit
-def _coupled(blocks, products, k, coupling, ur, ui):
-    """An element of the product of two U."""
+def _coupled(blocks, products, k, coupling, ur, ui, one, other):
+    """An element of the product of two U, which begin at `one` and at `other`."""
     j1, j2 = products[k, 0], products[k, 1]
     low, high, begin = products[k, 3], products[k, 4], products[k, 10]
     zr, zi = 0.0, 0.0
     for b in range(products[k, 8]):
         mb1, mb2 = products[k, 6] + b, products[k, 7] - b
         at, to, cg = (
-            blocks[j1] + mb1 * (j1 + 1) + low,
-            blocks[j2] + mb2 * (j2 + 1) + high,
+            one + blocks[j1] + mb1 * (j1 + 1) + low,
+            other + blocks[j2] + mb2 * (j2 + 1) + high,
             begin + low * (j2 + 1) + high,
         )
         sr, si = 0.0, 0.0
@@ -102,32 +102,41 @@ def _coupled(blocks, products, k, coupling, ur, ui):
 
 
 @jit
-def _derivatives(blocks, products, coupling, shares, beta, ur, ui, yr, yi):
+def _derivatives(densities, size, blocks, products, coupling, terms, shares, beta, factors, ur, ui, yr, yi):
     """y: coefficients `beta` times the derivatives of all B by U."""
-    yr[:], yi[:] = 0.0, 0.0
+    for k in range(densities * size):
+        yr[k], yi[k] = 0.0, 0.0
+    for k in range((products[-1, 11] + 1) * densities * densities * densities):
+        factors[k] = 0.0
+    for k in range(len(terms)):
+        factors[terms[k, 0]] += shares[k] * beta[terms[k, 1]]
     for k in range(len(products)):
-        factor = shares[k] * beta[products[k, 11]]
-        zr, zi = _coupled(blocks, products, k, coupling, ur, ui)
-        yr[products[k, 9]] += factor * zr
-        yi[products[k, 9]] += factor * zi
+        for p in range(densities):
+            for q in range(densities):
+                zr, zi = _coupled(blocks, products, k, coupling, ur, ui, p * size, q * size)
+                first = ((products[k, 11] * densities + p) * densities + q) * densities
+                for to in range(densities):
+                    at, factor = to * size + products[k, 9], factors[first + to]
+                    yr[at] += factor * zr
+                    yi[at] += factor * zi
 
 
 @jit
 def _linearized(
-    own, coefficients, triples, from_zero, blocks, products, direct, coupling, halves, sr, si, b, beta
+    own, coefficients, densities, triples, from_zero, blocks, products, numbers, coupling, halves, sr, si, b, beta
 ):  # fmt: skip
     """The energy but for its part that is linear in B, where that is the whole model, else all of it; beta: its
     derivatives by B.
     """
-    n, energy = len(triples), coefficients[own, 0]
+    n, energy = densities * densities * densities * len(triples), coefficients[own, 0]
     for k in range(n):
         beta[k], b[k] = coefficients[own, 1 + k], 0.0
     if coefficients.shape[1] > n + 1:
         for k in range(len(products)):
-            if direct[k]:
-                zr, zi = _coupled(blocks, products, k, coupling, sr, si)
+            if numbers[k] >= 0:
+                zr, zi = _coupled(blocks, products, k, coupling, sr, si, 0, 0)
                 at = products[k, 9]
-                b[products[k, 11]] += halves[at] * (sr[at] * zr + si[at] * zi)
+                b[numbers[k]] += halves[at] * (sr[at] * zr + si[at] * zi)
         at = n + 1
         for k in range(n):
             if from_zero:
@@ -144,6 +153,18 @@ def _linearized(
                     energy += c * b[k] * b[m]
                     beta[k] += c * b[m]
                     beta[m] += c * b[k]
+    return energy
+
+
+@jit
+def _of_none(own, densities, density, wide, triples, beta):
+    """What a particle without neighbors has of the part of the energy that is linear in B."""
+    energy, n = 0.0, len(triples)
+    for every in range(densities * densities * densities):
+        p, q, to = every // (densities * densities), every // densities % densities, every % densities
+        if wide or p == q == to == density[own]:
+            for k in range(n):
+                energy += beta[every * n + k] * (triples[k, 2] + 1)
     return energy
 
 
@@ -192,7 +213,7 @@ def _sort(vectors, slots, types, count):
 def force_kernel(exact: bool, measure: bool) -> Any:
     """The kernel forces(clusters, records, start, entries, given, tables, room, pushed, tallies); see
     `dispatch.forces`. room: vectors [longest, 4], slots and types [longest], u of each neighbor [longest, size] in two
-    parts, and eight rows of the size of U.
+    parts, and nine rows of numbers.
     """
 
     @inlined
@@ -214,10 +235,10 @@ def force_kernel(exact: bool, measure: bool) -> Any:
             pushed[i, 2] -= fz
 
     def forces(clusters, records, start, entries, given, tables, vectors, slots, kinds, ur, ui, rows, pushed, tallies):
-        twice_j, coefficients, radii, weights, angle, least, switched, from_zero, zbl = given
-        blocks, roots, halves, products, coupling, shares, direct, triples = tables
-        size, n = blocks[twice_j + 1], len(triples)
-        sr, si, yr, yi, gr, gi, b, beta = rows
+        twice_j, coefficients, radii, weights, angle, least, switched, from_zero, zbl, densities, density, wide = given
+        blocks, roots, halves, products, coupling, terms, shares, numbers, triples = tables
+        size, n = blocks[twice_j + 1], densities * densities * densities * len(triples)
+        sr, si, yr, yi, gr, gi, b, beta, factors = rows
         types, longest = len(radii), 0.0
         for a in range(types):
             for c in range(types):
@@ -241,9 +262,10 @@ def force_kernel(exact: bool, measure: bool) -> Any:
                     continue  # a slot without a particle
                 _sort(vectors, slots, kinds, count)
                 sr[:], si[:] = 0.0, 0.0
-                for j in range(twice_j + 1):
-                    for m in range(j + 1):
-                        sr[blocks[j] + m * (j + 2)] = 1.0
+                for e in range(densities):
+                    for j in range(twice_j + 1 if wide or e == density[own] else 0):
+                        for m in range(j + 1):
+                            sr[e * size + blocks[j] + m * (j + 2)] = 1.0
                 for m in range(count):
                     r, radius = math.sqrt(vectors[m, 3]), radii[own] + radii[kinds[m]]
                     if r >= radius:
@@ -255,22 +277,24 @@ def force_kernel(exact: bool, measure: bool) -> Any:
                     share = weights[kinds[m]]
                     if switched and r > least:
                         share *= 0.5 * (math.cos((r - least) * math.pi / (radius - least)) + 1.0)
+                    into = density[kinds[m]] * size
                     for k in range(size):
-                        sr[k] += share * ur[m * size + k]
-                        si[k] += share * ui[m * size + k]
-                given = own, coefficients, triples, from_zero, blocks, products, direct, coupling, halves
+                        sr[into + k] += share * ur[m * size + k]
+                        si[into + k] += share * ui[m * size + k]
+                given = own, coefficients, densities, triples, from_zero, blocks, products, numbers, coupling, halves
                 energy = _linearized(*given, sr, si, b, beta)
-                _derivatives(blocks, products, coupling, shares, beta, sr, si, yr, yi)
+                of = densities, size, blocks, products, coupling, terms, shares, beta
+                _derivatives(*of, factors, sr, si, yr, yi)
                 third = 0.0
-                for k in range(size):
-                    yr[k] *= halves[k]
-                    yi[k] *= halves[k]
-                    third += yr[k] * sr[k] + yi[k] * si[k]
+                for e in range(0, densities * size, size):
+                    for k in range(size):
+                        yr[e + k] *= halves[k]
+                        yi[e + k] *= halves[k]
+                        third += yr[e + k] * sr[e + k] + yi[e + k] * si[e + k]
                 if coefficients.shape[1] == n + 1:
                     energy += third / 3.0
                     if from_zero:
-                        for k in range(n):
-                            energy -= beta[k] * (triples[k, 2] + 1)
+                        energy -= _of_none(own, densities, density, wide, triples, beta)
                 for m in range(count):
                     dx, dy, dz, r = vectors[m, 0], vectors[m, 1], vectors[m, 2], math.sqrt(vectors[m, 3])
                     radius, near = radii[own] + radii[kinds[m]], zbl[own, kinds[m]]
@@ -287,10 +311,10 @@ def force_kernel(exact: bool, measure: bool) -> Any:
                             phase = (r - least) * math.pi / (radius - least)
                             fall = -0.5 * share * math.sin(phase) * math.pi / (radius - least)
                             share *= 0.5 * (math.cos(phase) + 1.0)
-                        seen, first = 0.0, m * size
+                        seen, first, into = 0.0, m * size, density[kinds[m]] * size
                         for k in range(size):
-                            seen += yr[k] * ur[first + k] + yi[k] * ui[first + k]
-                            gr[k], gi[k] = share * yr[k], share * yi[k]
+                            seen += yr[into + k] * ur[first + k] + yi[into + k] * ui[first + k]
+                            gr[k], gi[k] = share * yr[into + k], share * yi[into + k]
                         dar, dai, dbr, dbi = _backward(twice_j, blocks, roots, ar, ai, br, bi, ur, ui, first, gr, gi)
                         turn = z0 / r - r * scale / (over * over) / (r * r)  # dz0 / dr
                         shrink = -over * over * over * (r + z0 * turn)  # d over / dr
@@ -312,8 +336,8 @@ def force_kernel(exact: bool, measure: bool) -> Any:
     return jit(forces, key=("snap", exact, measure))
 
 
-def make_room(longest: int, size: int) -> tuple[np.ndarray, ...]:
-    """What the kernel works in, for lists of that many neighbors and a U of that many elements."""
-    one, most = longest * size, max(size, 64)
+def make_room(longest: int, size: int, width: int) -> tuple[np.ndarray, ...]:
+    """What the kernel works in, for lists of that many neighbors, u of that many elements, and rows of that width."""
+    one = longest * size
     integers = np.zeros(longest, np.int64), np.zeros(longest, np.int64)
-    return np.zeros((longest, 4)), *integers, np.zeros(one), np.zeros(one), np.zeros((8, max(most, 4096)))
+    return np.zeros((longest, 4)), *integers, np.zeros(one), np.zeros(one), np.zeros((9, width))
