@@ -18,8 +18,8 @@ from hpckit.kernels.particles.many_body.snap.reference import Snap, SnapTables, 
 from hpckit.kernels.particles.many_body.snap.simd import (
     _backward,
     _derivatives,
+    _from_zero,
     _linearized,
-    _of_none,
     _recursion,
     _repulsion,
 )
@@ -103,7 +103,7 @@ def force_kernel(exact: bool, measure: bool) -> Kernel:
             if coefficients.shape[1] == n + 1:
                 energy += third / 3.0
                 if from_zero:
-                    energy -= _of_none(own, densities, density, wide, triples, beta)
+                    energy = _from_zero(energy, own, densities, density, wide, triples, beta)
             px, py, pz = 0.0, 0.0, 0.0
             xx, yy, zz, xy, xz, yz = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
             for m in range(lengths[i]):

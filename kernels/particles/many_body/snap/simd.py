@@ -110,15 +110,15 @@ def _derivatives(densities, size, blocks, products, coupling, terms, shares, bet
         factors[k] = 0.0
     for k in range(len(terms)):
         factors[terms[k, 0]] += shares[k] * beta[terms[k, 1]]
-    for k in range(len(products)):
-        for p in range(densities):
-            for q in range(densities):
-                zr, zi = _coupled(blocks, products, k, coupling, ur, ui, p * size, q * size)
-                first = ((products[k, 11] * densities + p) * densities + q) * densities
-                for to in range(densities):
-                    at, factor = to * size + products[k, 9], factors[first + to]
-                    yr[at] += factor * zr
-                    yi[at] += factor * zi
+    for of in range(densities * densities):
+        one, other = of // densities * size, of % densities * size
+        for k in range(len(products)):
+            zr, zi = _coupled(blocks, products, k, coupling, ur, ui, one, other)
+            at, place = products[k, 9], (products[k, 11] * densities * densities + of) * densities
+            for _ in range(densities):
+                yr[at] += factors[place] * zr
+                yi[at] += factors[place] * zi
+                at, place = at + size, place + 1
 
 
 @jit
@@ -157,14 +157,14 @@ def _linearized(
 
 
 @jit
-def _of_none(own, densities, density, wide, triples, beta):
-    """What a particle without neighbors has of the part of the energy that is linear in B."""
-    energy, n = 0.0, len(triples)
+def _from_zero(energy, own, densities, density, wide, triples, beta):
+    """The energy without the part that is linear in B and that a particle without neighbors has."""
+    n = len(triples)
     for every in range(densities * densities * densities):
         p, q, to = every // (densities * densities), every // densities % densities, every % densities
         if wide or p == q == to == density[own]:
             for k in range(n):
-                energy += beta[every * n + k] * (triples[k, 2] + 1)
+                energy -= beta[every * n + k] * (triples[k, 2] + 1)
     return energy
 
 
@@ -294,7 +294,7 @@ def force_kernel(exact: bool, measure: bool) -> Any:
                 if coefficients.shape[1] == n + 1:
                     energy += third / 3.0
                     if from_zero:
-                        energy -= _of_none(own, densities, density, wide, triples, beta)
+                        energy = _from_zero(energy, own, densities, density, wide, triples, beta)
                 for m in range(count):
                     dx, dy, dz, r = vectors[m, 0], vectors[m, 1], vectors[m, 2], math.sqrt(vectors[m, 3])
                     radius, near = radii[own] + radii[kinds[m]], zbl[own, kinds[m]]
