@@ -22,7 +22,7 @@ from hpckit.training.precision import LossScale
 
 WORLD = MPI.COMM_WORLD
 BRIEF = sys.argv[1:] == ["brief"]
-SIZE, BATCH = WORLD.size, 12
+SIZE, BATCH = WORLD.size, 24
 WORDS = np.random.default_rng(3).integers(0, 17, (BATCH, 6)).astype(np.int32)
 
 
