@@ -41,6 +41,7 @@ neigh_modify every 1 delay 0 check yes
 fix 1 all nve
 compute moved all msd com yes
 compute far heavy msd
+compute swing heavy vacf
 compute along all temp/partial 1 0 1
 compute warm heavy temp
 compute place heavy com
@@ -48,14 +49,16 @@ compute round heavy gyration
 variable each equal (pe+ke)/atoms
 variable twice equal 2*v_each+c_warm^2-sqrt(abs(c_place[2]))*PI+step*dt
 thermo_style custom step elapsed atoms temp ke pe etotal evdwl epair etail enthalpy press vol density lx xlo zhi &
-  pxx pyz fmax fnorm c_along c_warm[4] c_thermo_press[2] c_moved[*] c_far[4] c_place[1] c_round c_round[6] v_each &
+  pxx pyz fmax fnorm c_along c_warm[4] c_thermo_press[2] c_moved[*] c_far[4] &
+  c_swing[1] c_swing[4] c_place[1] c_round c_round[6] v_each &
   v_twice dt
 thermo_modify norm {0} format float %.15g
 thermo 20
 run 60
 reset_timestep 30
 thermo_style custom step dt atoms pe ke temp etotal evdwl epair etail enthalpy press vol density lx xlo zhi &
-  pxx pyz fmax fnorm c_along c_warm[4] c_thermo_press[2] c_moved[*] c_far[4] c_place[1] c_round c_round[6] v_each &
+  pxx pyz fmax fnorm c_along c_warm[4] c_thermo_press[2] c_moved[*] c_far[4] &
+  c_swing[1] c_swing[4] c_place[1] c_round c_round[6] v_each &
   v_twice time
 thermo_modify format float %.15g
 run 40

@@ -14,7 +14,7 @@ from hpckit.apps.md.lammps.fixes import AVERAGES
 from hpckit.apps.md.lammps.particles import ParticleCommands
 from hpckit.apps.md.lammps.state import ScriptState
 from hpckit.apps.md.settings.formulas import names_in
-from hpckit.apps.md.settings.table import COMPUTED, LENGTHS, Average, Table
+from hpckit.apps.md.settings.table import COMPUTED, FROM_START, LENGTHS, Average, Table
 
 AXES = ("x", "y", "z")
 # Words after the values of fix ave/time, and how many follow each.
@@ -70,9 +70,8 @@ class TableCommands:
         for name in computed.keys() & used:
             self.particles.choose(computed[name]["group"])
         # Displacements count from their compute on, also where they are printed later.
-        kept = [
-            each for name, each in computed.items() if name in used or (each["kind"] == "msd" and self._may_come(each))
-        ]
+        since = {name for name, each in computed.items() if each["kind"] in FROM_START and self._may_come(each)}
+        kept = [each for name, each in computed.items() if name in used | since]
         whole = {"columns": columns, "computed": kept, "formulas": reached, "averages": averages}
         found: dict[str, Any] = {key: value for key, value in whole.items() if value and (columns or averages)}
         found |= counts

@@ -12,7 +12,17 @@ import numpy as np
 from hpckit.apps.md.motion.dynamics import group_of
 from hpckit.apps.md.output.averages import Averages
 from hpckit.apps.md.settings.formulas import value_of
-from hpckit.apps.md.settings.table import AVERAGED, COMPUTED, ENERGIES, TITLES, USUAL, WHOLE, Average, Computed
+from hpckit.apps.md.settings.table import (
+    AVERAGED,
+    COMPUTED,
+    ENERGIES,
+    FROM_START,
+    TITLES,
+    USUAL,
+    WHOLE,
+    Average,
+    Computed,
+)
 from hpckit.apps.md.start import Start
 from hpckit.comm.agree import max_of_ranks, share_numbers
 from hpckit.io.checkpoint.state import Piece, Restored
@@ -21,15 +31,17 @@ from hpckit.md.saved import rows_block, rows_by_id
 from hpckit.md.system import System
 from hpckit.md.thermo import Thermo, add_ranks, mass_density, tail_energy
 
-PIECE = "displaced_"  # of checkpoints, before the name of a mean square displacement
+PIECE = "displaced_"  # of checkpoints, before the name of what is computed from a start
 
 
 class TableColumns:
-    """The columns of a stage. References of displacements last from stage to stage, and in checkpoints."""
+    """The columns of a stage. References of displacements and velocities last from stage to stage, and in
+    checkpoints.
+    """
 
     def __init__(self, config: Any, start: Start, system: System) -> None:
         self.system, self.start, self.table = system, start, config.table
-        self.references: dict[str, np.ndarray] = {}  # the unwrapped places of the particles from which they move
+        self.references: dict[str, np.ndarray] = {}  # unwrapped places from which particles move, or velocities
         self.averages = Averages()
         self.enter(config, 0)
 
@@ -43,11 +55,9 @@ class TableColumns:
         self.groups = {name: group_of(self.start, each.group) for name, each in self.computed.items()}
         self.formulas = {f"v_{each.name}": each.formula for each in self.table.formulas}
         self.averages.enter(self.table, self.table.number(step, 0))
-        displaced = [name for name, each in self.computed.items() if each.kind == "msd"]
-        places = {name: self.references.get(name) for name in displaced}
-        for name, known in places.items():
-            places[name] = self._places() if known is None else known
-        self.references = {name: rows for name, rows in places.items() if rows is not None}
+        known, since = self.references, {k: each.kind for k, each in self.computed.items() if each.kind in FROM_START}
+        rows = {"msd": self._places, "vacf": self._velocities}
+        self.references = {name: known[name] if name in known else rows[kind]() for name, kind in since.items()}
 
     @property
     def header(self) -> str:
@@ -180,7 +190,7 @@ class TableColumns:
             return (math.nan, *center_of(system, group)[0].tolist())
         if given.kind == "gyration":
             return self._gyration(group)
-        return self._displacement(given, group)
+        return self._correlation(given, group) if given.kind == "vacf" else self._displacement(given, group)
 
     def _gyration(self, group: ParticleGroup | None) -> tuple[float, ...]:
         """Collective: the radius of gyration, and its tensor."""
@@ -205,6 +215,15 @@ class TableColumns:
         x, y, z = (sums[:3] / sums[3]).tolist()
         return math.nan, x, y, z, x + y + z
 
+    def _correlation(self, given: Computed, group: ParticleGroup | None) -> tuple[float, ...]:
+        """Collective: mean products of velocities with those of the start along x, y, z, and all."""
+        first, count = rows_block(self.system)
+        here = np.ones(count, bool) if group is None else group.members[first : first + count]
+        products = (self._velocities() * self.references[given.name])[here]
+        sums = self._added(np.concatenate([products, np.ones((len(products), 1))], axis=1))
+        x, y, z = (sums[:3] / sums[3]).tolist()
+        return math.nan, x, y, z, x + y + z
+
     def _added(self, columns: np.ndarray) -> np.ndarray:
         """Collective: the sums of columns over all ranks, with the same bits on any number of ranks."""
         return share_numbers(self.system.mesh.comm, add_ranks(self.system.mesh.comm, columns, self.system.count, True))
@@ -212,6 +231,10 @@ class TableColumns:
     def _places(self) -> np.ndarray:
         """Collective: where particles would be in a box without ends, in the order of their ids: rows of this rank."""
         return rows_by_id(self.system, unwrapped(self.system))
+
+    def _velocities(self) -> np.ndarray:
+        """Collective: velocities in that order."""
+        return rows_by_id(self.system, self.system.particles.velocities[:, :3])
 
     def _largest_force(self) -> float:
         """Collective: the largest component of a force."""
@@ -241,6 +264,6 @@ class TableColumns:
         """Collective: take up the stage, the averages and the references of a checkpoint of that step."""
         self.averages.restore(kept.values.get("columns", {}), config.table)
         first, count = rows_block(self.system)
-        names = [each.name for each in config.table.computed if each.kind == "msd"]
+        names = [each.name for each in config.table.computed if each.kind in FROM_START]
         self.references = {name: kept.read(PIECE + name, (first, 0), (count, 3)) for name in names}
         self.enter(config, step)

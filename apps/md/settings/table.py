@@ -72,12 +72,15 @@ LENGTHS = {
     "pe": 0,
     "pressure": 6,
     "msd": 4,
+    "vacf": 4,
     "com": 3,
     "gyration": 6,
     "erotate/sphere": 0,
 }  # of the vectors
+FROM_START = ("msd", "vacf")  # kinds that compare with the stage in which they come first
 # Kinds with a value that is none of a vector.
 SCALARS = ("temp", "temp/deform", "ke", "pe", "pressure", "gyration", "erotate/sphere")
+Kind = Literal["temp", "temp/deform", "ke", "pe", "pressure", "msd", "vacf", "com", "gyration", "erotate/sphere"]
 COMPUTED = re.compile(r"c_(\w+?)(?:\[(\d+)\])?$")
 AVERAGED = re.compile(r"f_(\w+?)(?:\[(\d+)\])?$")
 
@@ -86,12 +89,12 @@ class Computed(Section):
     """What a column c_NAME, or c_NAME[k] of a vector, is computed from."""
 
     name: str = Field(min_length=1, description="its name, behind c_")
-    kind: Literal["temp", "temp/deform", "ke", "pe", "pressure", "msd", "com", "gyration", "erotate/sphere"] = Field(
+    kind: Kind = Field(
         description="temp: temperature of a group; temp/deform: that beyond the flow of a box that changes; ke: kinetic"
         " energy; pe, pressure, erotate/sphere: potential energy, pressure, rotational energy of all; msd: mean square"
-        " displacement since the stage in which it comes first, [1] to [4]: along x, y, z, and all; com: center of"
-        " mass, unwrapped, [1] to [3]; gyration: radius of gyration. [1] to [6] of temp, pressure and gyration are the"
-        " tensor xx, yy, zz, xy, xz, yz, of temp m v v"
+        " displacement since the stage in which it comes first, [1] to [4]: along x, y, z, and all; vacf: mean product"
+        " of velocities with those of that time, alike; com: center of mass, unwrapped, [1] to [3]; gyration: radius"
+        " of gyration. [1] to [6] of temp, pressure and gyration are the tensor xx, yy, zz, xy, xz, yz, of temp m v v"
     )
     group: str = Field(ALL, description="the group")
     along: tuple[Axis, ...] = Field(AXES, min_length=1, description="of temp: dims of the velocities")
