@@ -215,8 +215,9 @@ class MolecularDynamics(Evolution):
     def _average(self) -> None:
         """Collective: the samples of means that are due, before the line of the table that has the means."""
         if self._samples(self.step):
-            thermo = measure(self.system)
-            for mean, number, values in self.columns.sample(thermo, self.step, self._done, self.time):
+            with self.run.timer("thermo"):
+                new = list(self.columns.sample(measure(self.system), self.step, self._done, self.time))
+            for mean, number, values in new:
                 self.files.write(mean, number, values)
 
     def _move(self, step: int, wanted: bool) -> None:

@@ -80,6 +80,21 @@ run 40
 """
 
 
+DIFFUSING = f"""{TABLE.partition("variable each")[0]}
+fix drifts all vector 5 c_moved[4] c_far[4]
+fix swings all vector 1 c_swing[4]
+variable area equal dt*trap(f_swings)/3
+variable slope equal slope(f_drifts[2])/6/(5*dt)-slope(f_drifts[1])
+thermo_style custom step temp v_area c_swing[4] c_swing[1]
+thermo_modify format float %.15g
+thermo 20
+run 50
+thermo_style custom step temp v_area v_slope c_swing[2]
+thermo_modify format float %.15g
+run 40
+"""
+
+
 PRESSED = """units lj
 atom_style atomic
 lattice fcc 0.8442
@@ -114,6 +129,12 @@ run 30
 @pytest.mark.parametrize("norm", ["yes", pytest.param("no", marks=pytest.mark.nightly)])
 def test_columns_are_those_of_lammps(mpirun, tmp_path, norm):
     follow_lammps(tmp_path, mpirun, TABLE.format(norm), again=70)
+
+
+@needs_lammps
+def test_integrals_and_slopes_of_series_are_those_of_lammps(mpirun, tmp_path):
+    """Diffusion by displacements and by velocities, as its examples have it."""
+    follow_lammps(tmp_path, mpirun, DIFFUSING, again=73)
 
 
 @needs_lammps

@@ -15,6 +15,7 @@ from hpckit.apps.md.lammps.fixes import (
     OUTSIDE,
     PUSHES,
     REFLECTS,
+    SERIES,
     SHIFTS,
     WALLS,
     Fix,
@@ -37,6 +38,7 @@ class FixCommands:
         self.counted: dict[str, Any] = {}  # what temperatures of the thermo table count
         self.named: dict[str, Fix] = {}
         self.averages: dict[str, tuple[str, ...]] = {}  # the words of each fix ave/time
+        self.series: dict[str, tuple[str, ...]] = {}  # of each fix vector
         self.ramps: dict[str, SoftRamp] = {}  # of each fix adapt
         self.fixed = 0  # fixes so far
         self.frozen: dict[str, set[int]] = {}  # the types of each fix freeze
@@ -101,6 +103,11 @@ class FixCommands:
             if len(rest) < 4 or not all(word.isdigit() and int(word) for word in rest[:3]):
                 raise ValueError(f"fix {name} {group} {style}: known are NEVERY NREPEAT NFREQ above 0, and values")
             self.averages[name] = rest
+            return
+        if style == SERIES:
+            if len(rest) < 2 or not (rest[0].isdigit() and int(rest[0])) or "nmax" in rest:
+                raise ValueError(f"fix {name} {group} {style}: known are N above 0, and values")
+            self.series[name] = rest
             return
         if style == ADAPTS:
             self.ramps[name] = ramp_of(rest)
@@ -169,4 +176,5 @@ class FixCommands:
             raise ValueError(f"unfix {name}: fix {FREEZE} stays")
         self.named.pop(name, None)
         self.averages.pop(name, None)
+        self.series.pop(name, None)
         self.ramps.pop(name, None)

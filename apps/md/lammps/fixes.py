@@ -41,8 +41,9 @@ UNMOVED, DRIVEN = "nve/noforce", "move"  # particles that move whatever their fo
 WEAK = "press/berendsen"
 SHIFTS = "recenter"
 AVERAGES = "ave/time"
+SERIES = "vector"
 ADAPTS = "adapt"
-MEASURES = ("ave/", "balance", "print", "store/", "vector")  # fixes that measure, print, or balance ranks
+MEASURES = ("ave/", "balance", "print", "store/")  # fixes that measure, print, or balance ranks
 RIGID = ("rigid", "rigid/small", "rigid/nve", "rigid/nve/small")
 CORRECTIONS = {
     "temp/rescale": "N T T WINDOW FRACTION",

@@ -106,6 +106,9 @@ class TableCommands:
                 self.script.note(f"fix {name} ave/time … {left[0]} is passed over: known are {', '.join(OF_AVERAGES)}")
                 continue
             found.append(each)
+        for name, (every, *words) in self.fixes.series.items():
+            each = {"name": name, "columns": self._each(words), "kept": True}
+            found.append(each | dict.fromkeys(("every", "period"), int(every)))
         return found
 
     def _may_come(self, computed: dict[str, Any]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -16,7 +17,8 @@ Evaluate = Callable[[tuple[str, ...]], list[float]]  # the values of columns
 @dataclass
 class Mean:
     """The state of a mean. since: the step in which it began; after: that of its last sample; sums: of the samples of a
-    period so far; periods: the means of the last ones, or of all their sum and number.
+    period so far; periods: the means of the last ones, or of all their sum and number. now: the last mean of each
+    column; kept: all of them, where they are wanted.
     """
 
     since: int
@@ -25,6 +27,7 @@ class Mean:
     periods: list[list[float]] = field(default_factory=list)
     count: int = 0
     now: list[float] = field(default_factory=list)
+    kept: list[list[float]] = field(default_factory=list)
 
     def add(self, given: Average, number: int, values: list[float]) -> bool:
         """Take a sample after a step; whether it ends a period."""
@@ -39,6 +42,8 @@ class Mean:
             whole, self.count = _added(self.periods[0] if self.periods else [], period), self.count + 1
             self.periods = [whole]
         self.now = [value / self.count for value in whole]
+        if given.kept:
+            self.kept.append(self.now)
         return True
 
 
@@ -77,6 +82,15 @@ class Averages:
         """The last mean of a column, from 1; 0 before the first."""
         now = self.means[name].now
         return now[part - 1] if now else 0.0
+
+    def of_all(self, name: str, part: int, how: str) -> float:
+        """`trap` or `slope` of all means of a column, from 1, as functions of their number; nan before they have it."""
+        values = [row[part - 1] for row in self.means[name].kept]
+        if how == "trap":
+            return math.fsum([*values, -0.5 * values[0], -0.5 * values[-1]]) if values else math.nan
+        away = [k - 0.5 * (len(values) - 1) for k in range(len(values))]
+        above = math.fsum(k * value for k, value in zip(away, values, strict=True))
+        return above / math.fsum(k * k for k in away) if len(values) > 1 else math.nan
 
     def saved(self) -> dict[str, Any]:
         """Its state, as plain values."""

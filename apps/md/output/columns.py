@@ -17,6 +17,7 @@ from hpckit.apps.md.settings.table import (
     COMPUTED,
     ENERGIES,
     FROM_START,
+    TAKEN,
     TITLES,
     USUAL,
     WHOLE,
@@ -106,6 +107,8 @@ class TableColumns:
                 given, part = self.averages.named(match[1]), int(match[2] or 1)
                 extensive = self._is_extensive(given.columns[part - 1])
                 return self.averages.value(match[1], part) / (count if extensive and divides else 1)
+            if match := TAKEN.match(name):
+                return self.averages.of_all(match[2], int(match[3] or 1), match[1])
             if name == "PI":
                 return math.pi
             if name in known:

@@ -22,7 +22,8 @@ COMPARISONS = OPERATORS[2] | OPERATORS[3]
 OF_CONDITIONS = OPERATORS[:4]
 SIGNS = r"&&|\|\||\|\^|[=!<>]=|[<>()!]"
 CONDITION = re.compile(rf"\s*({SIGNS}|[^\s=!<>()&|]+)")
-FORMULA = re.compile(rf"\s*({SIGNS}|[-+*/%^,]|(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|\w+(?:\[\d+\])?)")
+OF_SERIES = r"(?:trap|slope)\(f_\w+(?:\[\d+\])?\)"  # names, too: of all values so far
+FORMULA = re.compile(rf"\s*({OF_SERIES}|{SIGNS}|[-+*/%^,]|(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|\w+(?:\[\d+\])?)")
 FUNCTIONS: dict[str, Callable[..., float]] = {
     **{name: getattr(math, name) for name in ("sqrt", "exp", "sin", "cos", "tan", "asin", "acos", "atan", "atan2")},
     **{name: getattr(math, name) for name in ("ceil", "floor")},

@@ -83,6 +83,7 @@ SCALARS = ("temp", "temp/deform", "ke", "pe", "pressure", "gyration", "erotate/s
 Kind = Literal["temp", "temp/deform", "ke", "pe", "pressure", "msd", "vacf", "com", "gyration", "erotate/sphere"]
 COMPUTED = re.compile(r"c_(\w+?)(?:\[(\d+)\])?$")
 AVERAGED = re.compile(r"f_(\w+?)(?:\[(\d+)\])?$")
+TAKEN = re.compile(r"(trap|slope)\(f_(\w+?)(?:\[(\d+)\])?\)$")
 
 
 class Computed(Section):
@@ -106,7 +107,9 @@ class Named(Section):
 
     name: str = Field(min_length=1, description="its name, behind v_")
     formula: str = Field(
-        min_length=1, description="of columns by their names, numbers, + - * / ^ %, and functions as sqrt(x)"
+        min_length=1,
+        description="of columns by their names, numbers, + - * / ^ %, and functions as sqrt(x); trap(f_NAME) is the sum"
+        " of the means kept, of the first and the last one half, slope(f_NAME) that of the line nearest to them",
     )
 
 
@@ -119,6 +122,7 @@ class Average(Section):
     repeat: int = Field(1, ge=1, description="samples of a mean")
     period: int = Field(1, ge=1, description="steps between two means: the last sample of each is at a multiple of it")
     last: int = Field(1, ge=0, description="means over the samples of that many periods; 0: of all so far")
+    kept: bool = Field(False, description="keep all means: trap(f_NAME) and slope(f_NAME) in formulas are of them")
     file: str = Field("", pattern=r"^([\w.-]*\w[\w.-]*)?$", description="a file in output/ for its means; empty: none")
 
     @model_validator(mode="after")
@@ -187,6 +191,9 @@ class Table(Section):
             kind, part = kinds.get(match[1]), int(match[2] or 0)
             sound = kind is not None and (part <= LENGTHS[kind] if part else kind in SCALARS)
             return "" if sound else f"there is no {name} among {', '.join(kinds)} of table.computed"
+        if match := TAKEN.match(name):
+            kept = any(each.kept for each in self.averages if each.name == match[2])
+            return self.unknown(name.split("(")[1][:-1]) if kept else f"{match[2]} of {name} is not kept"
         if match := AVERAGED.match(name):
             widths = {each.name: len(each.columns) for each in self.averages}
             wide, part = widths.get(match[1], 0), int(match[2] or 0)
