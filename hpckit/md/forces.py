@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -103,6 +104,10 @@ class Forces(ABC):
     def complete(self, particles: Particles) -> None:  # noqa: B027
         """Collective, after `finish` and what else acts on this rank alone: add what comes from other ranks."""
 
+    def whole(self, neighbors: NeighborList) -> Sequence[Any]:
+        """The parts of the lists as they are computed where all ghosts are there."""
+        return neighbors.parts.inner, neighbors.parts.outer
+
     @abstractmethod
     def compute(self, particles: Particles, neighbors: NeighborList, part: Any, measure: int, stage: int = 0) -> None:
         """Do a stage for the slots of a part of the lists (`inner`, one of `inner_parts`, or `outer`); the last writes
@@ -141,6 +146,11 @@ class PairForces(Forces):
     def kernel(self, measure: bool) -> Any:
         """The kernel with energies and virials, or without."""
         return self._kernels[measure]
+
+    def whole(self, neighbors: NeighborList) -> Sequence[Any]:
+        """See `Forces.whole`; lists of particles by themselves need no parts."""
+        every = neighbors.lists and neighbors.lists.every
+        return super().whole(neighbors) if every is None else (every,)
 
     def compute(self, particles: Particles, neighbors: NeighborList, part: Any, measure: int, stage: int = 0) -> None:
         """Write the forces of the slots of a part of the lists; see `Forces.compute`."""

@@ -340,11 +340,10 @@ class System:
     def compute(self, measure: int = False) -> None:
         """Compute the forces; ghosts must be up to date, as after `rebuild`."""
         measure = self._what(measure)
-        parts = self.neighbors.parts
         self.forces.begin(self.particles, measure)
         if self.long_range is not None:
             self.long_range.start(self)
-        for part in (parts.inner, parts.outer):
+        for part in self.forces.whole(self.neighbors):
             self._add_pairs(part, measure)
         for stage in range(1, self.forces.stages):
             self._later_stage(stage, measure)
@@ -376,23 +375,25 @@ class System:
             self.ghosts.start(particles)
         if self.long_range is not None:
             self.long_range.start(self)
-        # Ghosts that came through shared memory while charges were spread are there: all is converted once.
-        at_hand = self.long_range is not None and not (self.ghosts.under_way or self.device.is_gpu)
+        # Ghosts that came through shared memory while charges were spread are there: all is converted once. Where the
+        # ranks have just agreed how far particles moved, they come at this moment.
+        agreed = forces.by_distance and neighbors.moved2 < math.inf
+        at_hand = (self.long_range is not None or agreed) and not (self.ghosts.under_way or self.device.is_gpu)
         with self.timer("exchange"):
             if at_hand:
                 self.ghosts.finish(particles)
             # Else only images of own particles are in place: inner clusters read no ghosts of other ranks.
             forces.prepare(particles, neighbors, 0, neighbors.slots)
         # Only messages under way need progress; each further part costs some microseconds.
-        for part in lists.inner_parts if self.ghosts.under_way else (lists.inner,):
+        first = lists.inner_parts if self.ghosts.under_way else (lists.inner,)
+        for part in forces.whole(neighbors) if at_hand else first:
             self._add_pairs(part, measure)
             self.ghosts.advance()
-        if len(lists.outer) or self.mesh.size > 1:
-            if not at_hand:
-                with self.timer("exchange"):
-                    self.ghosts.finish(particles)
-                    if self.mesh.size > 1:
-                        forces.prepare(particles, neighbors, particles.slots, neighbors.slots)
+        if not at_hand and (len(lists.outer) or self.mesh.size > 1):
+            with self.timer("exchange"):
+                self.ghosts.finish(particles)
+                if self.mesh.size > 1:
+                    forces.prepare(particles, neighbors, particles.slots, neighbors.slots)
             self._add_pairs(lists.outer, measure)
         for stage in range(1, forces.stages):
             self._later_stage(stage, measure)

@@ -58,8 +58,11 @@ def migrate(mesh: Mesh, domains: DomainDecomposition, particles: Particles) -> i
     if count > len(slots):
         slots = zeros((count,), np.int64)
         find_leavers(places, particles.slots, lower, upper, slots)
-    leaving = particles.take(slots[:count])
-    particles.append(send_to(mesh, leaving, domains.owners(leaving["position"][:, :3])))
+    slots = slots[:count]
+    ranks = domains.owners(particles.device.to_host(particles.positions[slots, :3]))
+    order = np.argsort(ranks, kind="stable")  # they are taken in the order in which they are sent
+    leaving = particles.take(slots[particles.device.to_device(order)])
+    particles.append(exchange(mesh, leaving, np.bincount(ranks, minlength=mesh.size)))
     return count
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from hpckit.comm.device import HOST, Device
-from hpckit.kernels.particles.cells.constants import CLUSTER, FAR, FAR_STEP, RECORD
-from hpckit.kernels.particles.records.dispatch import permute, type_words
+from hpckit.kernels.particles.cells.constants import CLUSTER, RECORD
+from hpckit.kernels.particles.records.dispatch import PIECE, pack, permute, type_words, unpack
 
 ROOM = 1.1  # reserved over needed capacity
 PACKED = np.dtype(
@@ -18,7 +18,6 @@ PACKED = np.dtype(
         *(("image", "i4", 3), ("unused", "i4")),
     ]
 )  # a particle in one piece, as it is sent to another rank
-FIELDS = ("position", "velocity", "id", "image", "charge")
 
 
 class Particles:
@@ -82,26 +81,19 @@ class Particles:
         first, stop = self.slots, self.slots + len(packed)
         self.reserve(stop)
         self._charged = self._charged or bool(packed["charge"].any())
-        for array, name in zip((*self._held, self.charges), FIELDS, strict=True):
-            array[first:stop] = self.device.to_device(packed[name])
+        rows = np.ascontiguousarray(packed).view(np.float64).reshape(-1, PIECE)
+        unpack(self.device.to_device(rows), first, *self._held, self.charges)
         self.slots, self.ghost_slots = stop, 0
 
     def take(self, slots: Any) -> npt.NDArray[Any]:
         """Remove and return the particles of some own slots, packed; the slots are empty afterwards."""
-        packed = self.packed(slots)
-        self.ids[slots] = -1
-        self.velocities[slots] = 0.0
-        self.charges[slots] = 0.0
-        self.positions[slots] = FAR
-        self.positions[slots, 0] = FAR + FAR_STEP * slots
-        return packed
+        return self.packed(slots, leave=True)
 
-    def packed(self, slots: Any) -> npt.NDArray[Any]:
-        """The particles of some own slots as `PACKED` records in host memory."""
-        packed = np.zeros(len(slots), PACKED)
-        for array, name in zip((*self._held, self.charges), FIELDS, strict=True):
-            packed[name] = self.device.to_host(array[slots])
-        return packed
+    def packed(self, slots: Any, leave: bool = False) -> npt.NDArray[Any]:
+        """The particles of some own slots as `PACKED` records in host memory; with `leave` the slots are then empty."""
+        rows = self.device.zeros((len(slots), PIECE))
+        pack(slots, len(slots), leave, *self._held, self.charges, rows)
+        return self.device.to_host(rows).view(PACKED).reshape(-1)
 
     def reorder(self, order: Any, slots: int) -> None:
         """Put particle `order[s]` into slot s, for `slots` slots; -1 leaves a slot empty."""

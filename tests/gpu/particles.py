@@ -514,6 +514,7 @@ def _moved(device: Device, x: np.ndarray, chosen: np.ndarray, segments: np.ndarr
 
     simd.permute(order, n, *old, *after)
     labels = ("positions", "velocities", "ids", "images")
+    packed = _packed_in_two_forms(device, [*old, rng.normal(size=n)], chosen)
     return {
         "three numbers": (three, expected[:, :3]),
         "records": (four, expected),
@@ -527,7 +528,26 @@ def _moved(device: Device, x: np.ndarray, chosen: np.ndarray, segments: np.ndarr
         "masses": (masses, weights[0]),
         "over masses": (inverse, weights[1]),
         **{f"permuted {name}": (a, b.astype(float)) for name, a, b in zip(labels, new, after, strict=True)},
+        **packed,
     }
+
+
+def _packed_in_two_forms(device: Device, arrays: list[np.ndarray], chosen: np.ndarray) -> Pairs:
+    """Particles that leave, and come back to the end, on the GPU and by the reference."""
+    from hpckit.kernels.particles.records import cuda
+
+    several, count = np.unique(chosen)[::-1].copy(), len(np.unique(chosen))
+    here = [each.copy() for each in arrays]
+    there = [device.to_device(each) for each in arrays]
+    rows, words = np.zeros((count, records_reference.PIECE)), device.zeros((count, records_reference.PIECE))
+    records_reference.pack(several, count, True, *here, rows)
+    cuda.pack(device.to_device(several), count, True, *there, words)
+    left = [each.copy() for each in here], [device.to_host(each).copy() for each in there]
+    records_reference.unpack(rows, 1, *here)
+    cuda.unpack(words, 1, *there)
+    found = {f"left {i}": (b, a.astype(float)) for i, (a, b) in enumerate(zip(*left, strict=True))}
+    found |= {f"came {i}": (b, a.astype(float)) for i, (a, b) in enumerate(zip(here, there, strict=True))}
+    return found | {"pieces": (words.view(np.int32), rows.view(np.int32).astype(float))}
 
 
 def noise(device: Device, dtype: np.dtype) -> Pairs:

@@ -319,6 +319,28 @@ def test_records_match_their_reference():
     np.testing.assert_array_equal(records_reference.types_of(start), records_reference.types_of(start.copy()))
 
 
+def test_particles_in_one_piece_match_their_reference():
+    rng, slots, n = np.random.default_rng(5), 61, 23
+    chosen, each = rng.permutation(slots)[:n], []
+    ids, images = rng.integers(0, 2**40, slots), rng.integers(-9, 9, (slots, 3)).astype(np.int32)
+    start = rng.normal(size=(slots, 4)), rng.normal(size=(slots, 4)), ids, images, rng.normal(size=slots)
+    for form in (records_reference, records):
+        arrays, rows = [array.copy() for array in start], np.zeros((n, records_reference.PIECE))
+        form.pack(chosen, 5, False, *arrays, rows)
+        kept = [array.copy() for array in arrays]
+        form.pack(chosen, n, True, *arrays, rows)
+        left = [array.copy() for array in arrays]
+        form.unpack(rows[:9], 3, *arrays)
+        each.append((rows.view(np.int64), *left, *arrays))
+        for array, begun, gone, back in zip(kept, start, left, arrays, strict=True):
+            np.testing.assert_array_equal(array, begun)
+            np.testing.assert_array_equal(back[3:12], begun[chosen[:9]])
+            np.testing.assert_array_equal(back[12:], gone[12:])
+        np.testing.assert_array_equal(np.flatnonzero(left[2] < 0), np.sort(chosen))
+    for one, other in zip(*each, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 @pytest.mark.parametrize(("parts", "width"), [(1, 4), (3, 1), (2, 3)])
 def test_values_of_ghosts_match_their_reference(parts, width):
     rng, slots, n = np.random.default_rng(parts), 61, 23

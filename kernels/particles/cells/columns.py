@@ -129,7 +129,8 @@ def list_neighbors(
         if count >= 0:
             break
         entries = np.empty(int(ROOM * -count) + 1000, np.int32)
-    return Lists(entries, bounds, *parts_of(search.boxes, own_clusters, inside, grid.reach), near_ends)
+    every = np.arange(own_clusters, dtype=np.int32)
+    return Lists(entries, bounds, *parts_of(search.boxes, own_clusters, inside, grid.reach), near_ends, every)
 
 
 class Search(NamedTuple):

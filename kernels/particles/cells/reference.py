@@ -20,8 +20,9 @@ class Lists(NamedTuple):
     On the host `entries` are record offsets (RECORD x slot); slot s has entries[bounds[s] : bounds[s + 1]], padded to
     whole vectors with an empty slot. On a GPU they are slots, int32 [capacity, stride]; slot s has
     entries[: bounds[s], s]. `inner`: the clusters (on a GPU, slots) whose neighbors are own particles and their images;
-    `outer`: the others; `inner_parts`: `inner` in pieces. near_ends: on the host, [parts, slots], where the parts
-    of each list end that come first and have all neighbors within shorter reaches, and maybe others.
+    `outer`: the others; `inner_parts`: `inner` in pieces; `every`: all clusters, on the host. near_ends: on the host,
+    [parts, slots], where the parts of each list end that come first and have all neighbors within shorter reaches, and
+    maybe others.
     """
 
     entries: Any
@@ -30,6 +31,7 @@ class Lists(NamedTuple):
     outer: Any
     inner_parts: list[Any]
     near_ends: Any = None
+    every: Any = None
 
 
 def assign_columns(

@@ -15,7 +15,7 @@ from hpckit.kernels.compile.jit import inlined
 from hpckit.kernels.device_array import empty, from_host, to_host
 from hpckit.kernels.particles.cells.constants import FAR, FAR_STEP
 from hpckit.kernels.particles.cuda_records import load_record, type_of_double
-from hpckit.kernels.particles.records.reference import HIGH_SINGLE
+from hpckit.kernels.particles.records.reference import HIGH_SINGLE, PIECE
 
 THREADS = threads(128)
 u8, i4, i8 = np.uint64, np.int32, np.int64
@@ -124,6 +124,38 @@ def _weigh(positions, ids, slots, masses, factor, slot_masses, inverse_masses):
             slot_masses[s], inverse_masses[s] = mass, factor / mass
         else:
             slot_masses[s], inverse_masses[s] = masses[0], 0.0
+
+
+@kernel
+def _pack(chosen, count, leave, positions, velocities, ids, images, charges, rows, words, halves):
+    k = u8(cuda.blockIdx.x) * u8(cuda.blockDim.x) + u8(cuda.threadIdx.x)
+    if k < u8(count):
+        s, at = u8(chosen[k]), k * u8(PIECE)
+        for d in range(4):
+            rows[at + u8(d)] = positions[s * u8(4) + u8(d)]
+            rows[at + u8(4 + d)] = velocities[s * u8(4) + u8(d)]
+        words[at + u8(8)], rows[at + u8(9)] = ids[s], charges[s]
+        for d in range(3):
+            halves[u8(2) * at + u8(20 + d)] = images[s * u8(3) + u8(d)]
+        if leave:
+            ids[s], charges[s] = i8(-1), 0.0
+            for d in range(4):
+                positions[s * u8(4) + u8(d)] = FAR
+                velocities[s * u8(4) + u8(d)] = 0.0
+            positions[s * u8(4)] = FAR + FAR_STEP * s
+
+
+@kernel
+def _unpack(rows, words, halves, first, count, positions, velocities, ids, images, charges):
+    k = u8(cuda.blockIdx.x) * u8(cuda.blockDim.x) + u8(cuda.threadIdx.x)
+    if k < u8(count):
+        s, at = u8(first) + k, k * u8(PIECE)
+        for d in range(4):
+            positions[s * u8(4) + u8(d)] = rows[at + u8(d)]
+            velocities[s * u8(4) + u8(d)] = rows[at + u8(4 + d)]
+        ids[s], charges[s] = words[at + u8(8)], rows[at + u8(9)]
+        for d in range(3):
+            images[s * u8(3) + u8(d)] = halves[u8(2) * at + u8(20 + d)]
 
 
 @kernel
@@ -244,6 +276,27 @@ def weigh(
     """See `reference.weigh`."""
     launch = _weigh[blocks(max(1, slots), THREADS), THREADS]
     launch(positions.reshape(-1), ids, slots, masses, float(factor), slot_masses, inverse_masses)
+
+
+def pack(
+    chosen: Any, count: int, leave: bool, positions: Any, velocities: Any, ids: Any, images: Any, charges: Any,
+    rows: Any,
+) -> None:  # fmt: skip
+    """See `reference.pack`."""
+    if count:
+        flat = rows.reshape(-1)
+        into = flat, flat.view(np.int64), flat.view(np.int32)
+        source = positions.reshape(-1), velocities.reshape(-1), ids, images.reshape(-1), charges
+        _pack[blocks(count, THREADS), THREADS](chosen, count, leave, *source, *into)
+
+
+def unpack(rows: Any, first: int, positions: Any, velocities: Any, ids: Any, images: Any, charges: Any) -> None:
+    """See `reference.unpack`."""
+    if count := len(rows):
+        flat = rows.reshape(-1)
+        given = flat, flat.view(np.int64), flat.view(np.int32), first, count
+        into = positions.reshape(-1), velocities.reshape(-1), ids, images.reshape(-1), charges
+        _unpack[blocks(count, THREADS), THREADS](*given, *into)
 
 
 def permute(

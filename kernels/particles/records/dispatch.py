@@ -7,14 +7,16 @@ from typing import Any
 import numpy as np
 
 from hpckit.kernels.forms import form_for
-from hpckit.kernels.particles.records.reference import type_words, types_of
+from hpckit.kernels.particles.records.reference import PIECE, type_words, types_of
 
 __all__ = [
+    "PIECE",
     "add_copies",
     "add_values",
     "choose_ghosts",
     "copy_all",
     "copy_values",
+    "pack",
     "permute",
     "put",
     "put_values",
@@ -23,6 +25,7 @@ __all__ = [
     "to_single",
     "type_words",
     "types_of",
+    "unpack",
     "weigh",
 ]
 
@@ -81,6 +84,16 @@ def weigh(
 ) -> None:
     """See `reference.weigh`."""
     _form(positions).weigh(positions, ids, slots, masses, factor, slot_masses, inverse_masses)
+
+
+def pack(chosen: Any, count: int, leave: bool, positions: Any, *arrays: Any) -> None:
+    """See `reference.pack`."""
+    _form(positions).pack(chosen, count, leave, positions, *arrays)
+
+
+def unpack(rows: Any, first: int, positions: Any, *arrays: Any) -> None:
+    """See `reference.unpack`."""
+    _form(positions).unpack(rows, first, positions, *arrays)
 
 
 def permute(order: Any, slots: int, *arrays: Any) -> None:

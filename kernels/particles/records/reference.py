@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from hpckit.kernels.particles.cells.constants import FAR
+from hpckit.kernels.particles.cells.constants import FAR, FAR_STEP
 
 HIGH, HIGH_SINGLE = 0x3FF00000, 0x3F800000
+PIECE = 12  # float64 of a particle in one piece
 
 
 def type_words(types: np.ndarray) -> np.ndarray:
@@ -70,6 +71,26 @@ def add_copies(values, chosen, count, target) -> None:  # type: ignore[no-untype
     """The values of slot target[k] are added to those of slot chosen[k]: what images have goes to their particles."""
     for part in values:
         np.add.at(part, chosen[:count], part[target[:count]])
+
+
+def pack(chosen, count, leave, positions, velocities, ids, images, charges, rows) -> None:  # type: ignore[no-untyped-def]
+    """rows[k] = the particle of slot chosen[k] in one piece, float64[n, PIECE] that is 0: its record, its velocity, the
+    bits of its id, its charge, and its images as int32. With `leave` the slots are empty afterwards.
+    """
+    slots = chosen[:count]
+    whole = rows[:count]
+    whole[:, :4], whole[:, 4:8], whole[:, 9] = positions[slots], velocities[slots], charges[slots]
+    whole.view(np.int64)[:, 8], whole.view(np.int32)[:, 20:23] = ids[slots], images[slots]
+    if leave:
+        ids[slots], velocities[slots], charges[slots], positions[slots] = -1, 0.0, 0.0, FAR
+        positions[slots, 0] = FAR + FAR_STEP * slots
+
+
+def unpack(rows, first, positions, velocities, ids, images, charges) -> None:  # type: ignore[no-untyped-def]
+    """The slots from `first` on = the particles of `pack`."""
+    slots = slice(first, first + len(rows))
+    positions[slots], velocities[slots], charges[slots] = rows[:, :4], rows[:, 4:8], rows[:, 9]
+    ids[slots], images[slots] = rows.view(np.int64)[:, 8], rows.view(np.int32)[:, 20:23]
 
 
 def weigh(positions, ids, slots, masses, factor, slot_masses, inverse_masses) -> None:  # type: ignore[no-untyped-def]

@@ -145,6 +145,37 @@ def add_copies(values, chosen, count, target):
 
 
 @jit
+def pack(chosen, count, leave, positions, velocities, ids, images, charges, rows):
+    """See `reference.pack`."""
+    words, halves = rows.view(np.int64), rows.view(np.int32)
+    for k in range(np.uint64(count)):
+        s = np.uint64(chosen[k])
+        for d in range(RECORD):
+            rows[k, d], rows[k, RECORD + d] = positions[s, d], velocities[s, d]
+        words[k, 8], rows[k, 9] = ids[s], charges[s]
+        for d in range(3):
+            halves[k, 20 + d] = images[s, d]
+        if leave:
+            ids[s], charges[s] = -1, 0.0
+            for d in range(RECORD):
+                positions[s, d], velocities[s, d] = FAR, 0.0
+            positions[s, 0] = FAR + FAR_STEP * chosen[k]
+
+
+@jit
+def unpack(rows, first, positions, velocities, ids, images, charges):
+    """See `reference.unpack`."""
+    words, halves = rows.view(np.int64), rows.view(np.int32)
+    for k in range(np.uint64(len(rows))):
+        s = np.uint64(first) + k
+        for d in range(RECORD):
+            positions[s, d], velocities[s, d] = rows[k, d], rows[k, RECORD + d]
+        ids[s], charges[s] = words[k, 8], rows[k, 9]
+        for d in range(3):
+            images[s, d] = halves[k, 20 + d]
+
+
+@jit
 def weigh(positions, ids, slots, masses, factor, slot_masses, inverse_masses):
     """See `reference.weigh`."""
     last = len(masses) - 1
