@@ -41,11 +41,11 @@ node_local = ""
 # A run of a second may be over before anybody warns it, on a busy machine: every line of its metrics takes half a
 # second until it is asked to stop. In the job of the last start nothing does.
 SLOWED = """
-import os, sys, time
+import glob, os, sys, time
 
 def slow(event, words):
     if event == "open" and words[0] == "metrics.jsonl" and words[2] & os.O_APPEND:
-        if len(os.listdir({attempts!r})) < {limits} and not os.path.exists({stop!r}):
+        if len(glob.glob({attempts!r})) < {limits} and not glob.glob({stop!r}):
             time.sleep(0.5)
 
 sys.addaudithook(slow)
@@ -62,7 +62,7 @@ def requeued(cluster: Cluster, folder: Path, limits: int, end: float = 5000.0) -
     whole, broken = folder / "whole", folder / "broken"
     front_end = [sys.executable, "-m", "hpckit.cli.main"]
     subprocess.run([*front_end, "run", *words, "-n", "2", "--directory", whole], check=True, cwd=folder)
-    (folder / "site.toml").write_text(site_text(variables=f'PYTHONPATH = "{_slowed(folder, broken, limits)}"'))
+    (folder / "site.toml").write_text(site_text(variables=f'PYTHONPATH = "{_slowed(folder / "hook", broken, limits)}"'))
     with _slurm_here(cluster):
         number = _submit([*words, "--directory", str(broken), "--time", "5", "--site", str(folder / "site.toml")])
     for start in range(limits - 1):
@@ -82,20 +82,22 @@ def limited(cluster: Cluster, folder: Path, ends: tuple[float, float] = (3000.0,
     """Two runs of more than a minute under a limit of one minute: one warned by Slurm itself, one ended by it.
 
     Slurm's own signal, which comes up to a minute early, leads to checkpoint and requeue until the first one is done.
-    The second has no `--signal`: the limit itself does the same. Both write a checkpoint after every step, which makes
-    them slow, and are compared to unbroken runs that do not. Returns, for `warned` and `ended`: starts and exit code of
-    the job, and the differences of the fields. `ends`: simulated seconds of both.
+    The second has no `--signal`: the limit itself does the same. Both write a checkpoint after every step, and are
+    slow in their first start (`SLOWED`); they are compared to unbroken runs. Returns, for `warned` and `ended`: starts
+    and exit code of the job, and the differences of the fields. `ends`: simulated seconds of both.
     """
     front_end = [sys.executable, "-m", "hpckit.cli.main"]
-    site = folder / "site.toml"
-    site.write_text(site_text(seconds=10, ranks=1))
-    options = [*SLOW, "--time", "1", "--site", str(site)]
-    warned, script = folder / "warned", folder / "ended.sh"
-    words = {name: [*RUN, f"time.end={end}"] for name, end in zip(("warned", "ended"), ends, strict=True)}
+    warned, script, options = folder / "warned", folder / "ended.sh", dict[str, list[str]]()
+    often = [word.replace("monitor=200", "monitor=20") for word in RUN]
+    words = {name: [*often, f"time.end={end}"] for name, end in zip(("warned", "ended"), ends, strict=True)}
+    for name, run in (("warned", warned), ("ended", folder / "runs" / "ended-*")):
+        site, hook = folder / f"{name}.toml", _slowed(folder / f"{name}-hook", run, 2)
+        site.write_text(site_text(seconds=10, ranks=1, variables=f'PYTHONPATH = "{hook}"'))
+        options[name] = [*SLOW, "--time", "1", "--site", str(site)]
     with _slurm_here(cluster):
-        first = _submit([*words["warned"], *options, "--directory", str(warned)])
+        first = _submit([*words["warned"], *options["warned"], "--directory", str(warned)])
         with contextlib.redirect_stdout(io.StringIO()):
-            submit([*words["ended"], *options, "--name", "ended", "--script", str(script)])
+            submit([*words["ended"], *options["ended"], "--name", "ended", "--script", str(script)])
     text = script.read_text().replace("#SBATCH --signal=B:USR1@10\n", "")
     assert "--signal" not in text
     script.write_text(text)
@@ -121,7 +123,7 @@ def outlived(cluster: Cluster, folder: Path, end: float = 100.0) -> dict[str, An
     words += [f"time.end={end}", "checkpoint.every=20", "checkpoint.asynchronous=false"]
     broken = folder / "broken"
     _quietly([sys.executable, "-m", "hpckit.cli.main", "run", *words, "-n", "2", "--directory", "whole"], folder)
-    site = site_text(variables=f'PYTHONPATH = "{_slowed(folder, broken, 2)}"')
+    site = site_text(variables=f'PYTHONPATH = "{_slowed(folder / "hook", broken, 2)}"')
     (folder / "site.toml").write_text(site)
     with _slurm_here(cluster):
         number = _submit([*words, "--directory", str(broken), "--time", "5", "--site", str(folder / "site.toml")])
@@ -133,11 +135,12 @@ def outlived(cluster: Cluster, folder: Path, end: float = 100.0) -> dict[str, An
     return {"starts": 1 + int(last["Restarts"]), "exit": last["ExitCode"], "fields": fields}
 
 
-def _slowed(folder: Path, run: Path, limits: int) -> Path:
-    """A folder for PYTHONPATH that makes a run slow in all starts but the last (`SLOWED`)."""
-    hook = folder / "hook"
+def _slowed(hook: Path, run: Path, limits: int) -> Path:
+    """Make a folder for PYTHONPATH that makes a run, a folder or a pattern of it, slow in all starts but the last
+    (`SLOWED`).
+    """
     hook.mkdir()
-    places = {"attempts": str(run / "attempts"), "stop": str(run / "stop"), "limits": limits}
+    places = {"attempts": str(run / "attempts" / "*"), "stop": str(run / "stop"), "limits": limits}
     (hook / "sitecustomize.py").write_text(SLOWED.format(**places))
     return hook
 
