@@ -68,12 +68,10 @@ def biased() -> dict:
 def snapped() -> dict:
     count = len(tables(2).triples)
     coefficients = np.random.default_rng(2).normal(size=(2, 1 + count))
-    weights, plain, alone = (
-        np.array([1.0, 0.6]),
-        (0.99, 0.1, True, True, np.zeros((2, 2, ZBL))),
-        (1, np.zeros(2, int), True),
-    )
-    given = Snap(2, coefficients, 0.7 * np.ones(2), weights, *plain, *alone)
+    given = Snap(
+        2, coefficients, 0.7 * np.ones(2), np.array([1.0, 0.6]), 0.99, 0.1, True, True, np.zeros((2, 2, ZBL)),
+        densities=1, density=np.zeros(2, int), everywhere=True,
+    )  # fmt: skip
     return {"interaction": SnapPotential(given)}
 
 

@@ -108,8 +108,8 @@ class Named(Section):
     name: str = Field(min_length=1, description="its name, behind v_")
     formula: str = Field(
         min_length=1,
-        description="of columns by their names, numbers, + - * / ^ %, and functions as sqrt(x); trap(f_NAME) is the sum"
-        " of the means kept, of the first and the last one half, slope(f_NAME) that of the line nearest to them",
+        description="of columns by their names, numbers, + - * / ^ %, and functions as sqrt(x); trap(f_NAME) is the"
+        " integral by trapezoids of the means kept over their number, slope(f_NAME) that of the least-squares line",
     )
 
 

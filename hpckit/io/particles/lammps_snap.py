@@ -57,8 +57,7 @@ def read_snap(
             f"{f' and chemflag with {densities} elements need' if chemical else ' needs'} {wanted}"
         )
     each = [found[name] for name in elements]
-    rows, columns = np.triu_indices(n)
-    norms = np.concatenate([[1.0], norms, norms[rows] * norms[columns] if quadratic else []])
+    norms = np.concatenate([[1.0], norms, np.outer(norms, norms)[np.triu_indices(n)] if quadratic else []])
     return Snap(
         twice_j,
         np.array([values for _, _, values in each]) / norms,

@@ -126,6 +126,16 @@ def _weigh(positions, ids, slots, masses, factor, slot_masses, inverse_masses):
             slot_masses[s], inverse_masses[s] = masses[0], 0.0
 
 
+@inlined
+def _empty(s, positions, velocities, ids):
+    """Make a slot one without a particle."""
+    ids[s] = i8(-1)
+    for d in range(4):
+        positions[s * u8(4) + u8(d)] = FAR
+        velocities[s * u8(4) + u8(d)] = 0.0
+    positions[s * u8(4)] = FAR + FAR_STEP * s
+
+
 @kernel
 def _pack(chosen, count, leave, positions, velocities, ids, images, charges, rows, words, halves):
     k = u8(cuda.blockIdx.x) * u8(cuda.blockDim.x) + u8(cuda.threadIdx.x)
@@ -138,11 +148,8 @@ def _pack(chosen, count, leave, positions, velocities, ids, images, charges, row
         for d in range(3):
             halves[u8(2) * at + u8(20 + d)] = images[s * u8(3) + u8(d)]
         if leave:
-            ids[s], charges[s] = i8(-1), 0.0
-            for d in range(4):
-                positions[s * u8(4) + u8(d)] = FAR
-                velocities[s * u8(4) + u8(d)] = 0.0
-            positions[s * u8(4)] = FAR + FAR_STEP * s
+            _empty(s, positions, velocities, ids)
+            charges[s] = 0.0
 
 
 @kernel
@@ -171,11 +178,7 @@ def _permute(order, slots, positions, velocities, ids, images, to_positions, to_
             for d in range(3):
                 to_images[s * u8(3) + u8(d)] = images[u8(i) * u8(3) + u8(d)]
         else:
-            to_ids[s] = -1
-            for d in range(4):
-                to_positions[s * u8(4) + u8(d)] = FAR
-                to_velocities[s * u8(4) + u8(d)] = 0.0
-            to_positions[s * u8(4)] = FAR + FAR_STEP * s
+            _empty(s, to_positions, to_velocities, to_ids)
             for d in range(3):
                 to_images[s * u8(3) + u8(d)] = 0
 

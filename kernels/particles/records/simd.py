@@ -144,6 +144,15 @@ def add_copies(values, chosen, count, target):
     _add_own(values, (chosen, count, target))
 
 
+@inlined
+def _empty(s, positions, velocities, ids):
+    """Make a slot one without a particle."""
+    ids[s] = -1
+    for d in range(RECORD):
+        positions[s, d], velocities[s, d] = FAR, 0.0
+    positions[s, 0] = FAR + FAR_STEP * s
+
+
 @jit
 def pack(chosen, count, leave, positions, velocities, ids, images, charges, rows):
     """See `reference.pack`."""
@@ -156,10 +165,8 @@ def pack(chosen, count, leave, positions, velocities, ids, images, charges, rows
         for d in range(3):
             halves[k, 20 + d] = images[s, d]
         if leave:
-            ids[s], charges[s] = -1, 0.0
-            for d in range(RECORD):
-                positions[s, d], velocities[s, d] = FAR, 0.0
-            positions[s, 0] = FAR + FAR_STEP * chosen[k]
+            _empty(s, positions, velocities, ids)
+            charges[s] = 0.0
 
 
 @jit
@@ -251,10 +258,7 @@ def permute(order, slots, positions, velocities, ids, images, to_positions, to_v
             for d in range(3):
                 to_images[s, d] = images[i, d]
         else:
-            to_ids[s] = -1
-            for d in range(RECORD):
-                to_positions[s, d], to_velocities[s, d] = FAR, 0.0
-            to_positions[s, 0] = FAR + FAR_STEP * s
+            _empty(s, to_positions, to_velocities, to_ids)
             for d in range(3):
                 to_images[s, d] = 0
 
