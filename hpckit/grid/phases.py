@@ -23,6 +23,7 @@ from mpi4py import MPI
 
 from hpckit.comm.checksums import End, Seals
 from hpckit.comm.device import Device
+from hpckit.comm.shared.compiled.mail import FIELDS, copies
 from hpckit.comm.shared.transport import Flags, Transport
 from hpckit.grid.regions import FieldType, Slab, slab_of, slab_starts
 from hpckit.kernels.device_array import address
@@ -137,8 +138,8 @@ class Mail:
 
     def __init__(self, place: PhaseContext, transport: Transport, messages: Sequence[Message]) -> None:
         self.flags = Flags(place.comm)
-        self.outgoing: list[tuple[Slab, tuple[Any, Any]]] = []  # slabs, and their places in the two buffers
-        self.incoming: list[tuple[Slab, tuple[Any, Any]]] = []
+        self._outgoing: list[tuple[Slab, tuple[int, int]]] = []  # slabs, and their addresses in the two buffers
+        self._incoming: list[tuple[Slab, tuple[int, int]]] = []
         own = place.comm.rank
         sent: list[int] = []
         taken: list[int] = []
@@ -149,11 +150,21 @@ class Mail:
                 slabs = place.slabs(message, outward)
                 writer, k = own if outward else rank, entry_of(message)
                 (sent if outward else taken).append(transport.flag(writer, k))
-                buffers = [transport.message(writer, k, turn) for turn in (0, 1)]
+                first, second = (address(transport.message(writer, k, turn)) for turn in (0, 1))
                 for slab, start in zip(slabs, slab_starts(slabs)[:-1], strict=True):
-                    first, second = (each[start : start + slab.nbytes].view(slab.type.dtype) for each in buffers)
-                    (self.outgoing if outward else self.incoming).append((slab, (first, second)))
+                    (self._outgoing if outward else self._incoming).append((slab, (first + start, second + start)))
         self.flags.meet(sent, taken)
+
+    def tables(self, arrays: Sequence[Any], outward: bool) -> tuple[np.ndarray, np.ndarray]:
+        """What is copied to send the slabs of these arrays, or to receive them: for each of the two buffers."""
+        rows: tuple[list[list[int]], list[list[int]]] = [], []
+        for slab, buffers in self._outgoing if outward else self._incoming:
+            piece = slab.nbytes // max(1, slab.pieces)
+            for own, buffer in zip(rows, buffers, strict=True):
+                ends = (slab.address(arrays), slab.step(arrays)), (buffer, piece)
+                own.append(copies(*(ends if outward else ends[::-1]), slab.pieces, piece))
+        first, second = (np.array(each, np.int64).reshape(-1, FIELDS) for each in rows)
+        return first, second
 
 
 def entry_of(message: Message) -> int:
@@ -176,7 +187,8 @@ def prepare_mail(place: PhaseContext, phases: Sequence[Sequence[Message]]) -> No
 class BoundPhase:
     """A phase bound to some arrays: calls before the messages, requests, calls after them.
 
-    ready: on a GPU, the event after which the messages may leave. mail: calls for each of the two buffers.
+    ready: on a GPU, the event after which the messages may leave. leaves, comes: what is copied to the shared memory of
+    the node and from it, for each of the two buffers there.
     """
 
     lane: ExchangeStream | None = None
@@ -187,8 +199,8 @@ class BoundPhase:
     owned: list[MPI.Prequest] = field(default_factory=list)  # the requests on the arrays themselves
     types: list[MPI.Datatype] = field(default_factory=list)
     flags: Flags | None = None
-    pack: tuple[Calls, Calls] = ((), ())  # type: ignore[assignment]
-    unpack: tuple[Calls, Calls] = ((), ())  # type: ignore[assignment]
+    leaves: Sequence[np.ndarray] = ()
+    comes: Sequence[np.ndarray] = ()
     seals: Seals | None = None
     sent: list[End] = field(default_factory=list)
     received: list[End] = field(default_factory=list)
@@ -197,8 +209,7 @@ class BoundPhase:
         """Copy, pack, and start the messages."""
         self._call(self.before)
         if self.flags is not None:
-            self._call(self.pack[(self.flags.number + 1) & 1])
-            self.flags.post()
+            self.flags.send(self.leaves)
         if self.requests and self.ready is None:
             MPI.Prequest.Startall(self.requests)
         if self.seals is not None:
@@ -209,25 +220,24 @@ class BoundPhase:
         """Wait and unpack; returns the seconds waited. Raises `SilentCorruptionError` if messages are checked and one
         differs from what was sent.
         """
-        if not self.requests and self.flags is None:
-            return 0.0
-        begin = time.perf_counter()
+        waited = 0.0
         if self.requests:
+            begin = time.perf_counter()
             if self.ready is not None:
                 self.ready.synchronize()
                 MPI.Prequest.Startall(self.requests)
             MPI.Prequest.Waitall(self.requests)
+            waited = time.perf_counter() - begin
         if self.flags is not None:
-            self.flags.wait()
-        waited = time.perf_counter() - begin
+            waited += self.flags.take(self.comes)
         self._call(self.after)
-        if self.flags is not None:
-            self._call(self.unpack[self.flags.number & 1])
         if self.seals is not None:
             self._call([(self.seals.finish, (self.received,))])
         return waited
 
     def _call(self, calls: Calls) -> None:
+        if not calls:
+            return
         if self.lane is None:
             for function, arguments in calls:
                 function(*arguments)
@@ -304,8 +314,8 @@ class Phase:
         self._bind_in_place(bound, arrays)
         if self._mail is not None:
             bound.flags = self._mail.flags
-            bound.pack = _calls("pack_slab", self._mail.outgoing, arrays)
-            bound.unpack = _calls("unpack_slab", self._mail.incoming, arrays)
+            bound.leaves = self._mail.tables(arrays, outward=True)
+            bound.comes = self._mail.tables(arrays, outward=False)
         if self._seals is not None:
             bound.sent, bound.received = self._ends(arrays, sent=True), self._ends(arrays, sent=False)
         return bound
@@ -366,15 +376,6 @@ class Phase:
     def free(self) -> None:
         """Free the persistent requests."""
         self._buffers.free()
-
-
-def _calls(kernel: str, parts: Sequence[tuple[Slab, tuple[Any, Any]]], arrays: Sequence[Any]) -> tuple[Calls, Calls]:
-    """The calls of a kernel for all slabs, for the first and for the second buffer."""
-    first, second = (
-        [(getattr(slab.type.kernels, kernel), (*slab.arguments(arrays), both[turn])) for slab, both in parts]
-        for turn in (0, 1)
-    )
-    return first, second
 
 
 def _memory(arrays: Sequence[Any], slabs: Sequence[Slab]) -> tuple[Any, list[MPI.Datatype]]:

@@ -171,8 +171,12 @@ class Slab:
         return whole[:, first : first + layers]
 
     def address(self, arrays: Sequence[Any]) -> int:
-        """The address of a slab of one piece."""
+        """The address of its first piece."""
         return address(arrays[self.field]) + self.first * self.values * self.type.dtype.itemsize
+
+    def step(self, arrays: Sequence[Any]) -> int:
+        """Bytes from a piece to the next one."""
+        return arrays[self.field].nbytes // max(1, self.pieces)
 
 
 def slab_of(types: Sequence[FieldType], field: int, dim: int, box: Slices, rank: int) -> Slab:

@@ -7,12 +7,14 @@ per message suffice: every exchange is two-way, so receiving message n proves th
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 import numpy as np
 from mpi4py import MPI
 
 from hpckit.comm.progress import give_way
+from hpckit.comm.shared.compiled import mail
 from hpckit.comm.shared.compiled.flags import arrived, post
 from hpckit.comm.shared.group import node_comm
 from hpckit.comm.shared.memory import make_segment, whole_pages
@@ -104,6 +106,24 @@ class Flags:
         self.number += 1
         if len(self._sent):
             post(self._sent, self.number)
+
+    def send(self, tables: Sequence[np.ndarray]) -> None:
+        """Copy messages into the buffer of the next exchange, and publish them. tables: of what is copied, for the
+        first and for the second buffer (`hpckit.comm.shared.compiled.mail`).
+        """
+        self.number += 1
+        mail.send(tables[self.number & 1], self._sent, self.number)
+
+    def take(self, tables: Sequence[np.ndarray]) -> float:
+        """Copy the messages of all peers once they have arrived; the seconds that this rank waited for them."""
+        table = tables[self.number & 1]
+        if mail.take(table, self._taken, self.number):
+            return 0.0
+        begin = time.perf_counter()
+        self.wait()
+        waited = time.perf_counter() - begin
+        mail.copy(table)
+        return waited
 
     def wait(self) -> None:
         """Return when the messages of all peers have arrived."""
