@@ -127,9 +127,9 @@ class NeighborList:
         self.since = 0
         self.stretch = AS_BUILT
 
-    def dilate(self, slots: int, factors: np.ndarray, lower: np.ndarray) -> None:
+    def dilate(self, slots: int, factors: np.ndarray, point: np.ndarray) -> None:
         """Take the places of the last rebuild along with a box that changes its edges."""
-        dilate(self.built, slots, factors, lower)
+        dilate(self.built, slots, factors, point)
         self.stretch = self.stretch * factors
 
     def deform(self, slots: int, matrix: np.ndarray, center: np.ndarray, target: np.ndarray) -> None:

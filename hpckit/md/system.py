@@ -262,20 +262,19 @@ class System:
         return isinstance(self.forces, ChargedForces)
 
     def stretch(self, factors: np.ndarray) -> None:
-        """Change the edges of the box by factors, and take all particles along; the lower corner stays. An edge that
-        leans keeps its angle in its own dims: xy changes with ly, xz and yz with lz, as in LAMMPS.
+        """Change the edges of the box by factors, and take all particles along; the middle stays. An edge that leans
+        keeps its angle in its own dims: xy changes with ly, xz and yz with lz, as in LAMMPS.
 
         `update` or `refresh` must follow: the ghosts are those of the old box until then.
         """
         if any(self.domains.tilt):
             cell, (_, y, z) = self.domains.cell, factors
-            upper = cell.lower + factors * cell.lengths
-            self.reshape(Cell.of(cell.lower, upper, cell.tilt * np.array([y, z, z])))
+            self.reshape(cell.grown(factors, cell.tilt * np.array([y, z, z])))
             return
-        particles, lower = self.particles, self.domains.lower
+        particles, point = self.particles, self.domains.cell.rests(factors)
         with self.timer("integrate"):
-            dilate(particles.positions, particles.slots, factors, lower)
-            self.neighbors.dilate(particles.slots, factors, lower)
+            dilate(particles.positions, particles.slots, factors, point)
+            self.neighbors.dilate(particles.slots, factors, point)
         self.domains = self.domains.stretched(factors)
         self.ghosts.reshape(self.domains.cell)
 

@@ -1,6 +1,6 @@
 """Motion at a given pressure: the box changes its edges, and the particles move along.
 
-Box and particles are stretched from the lower corner of the box, which stays. The pressure is that of all forces and of
+Box and particles are stretched about the middle of the box, which stays. The pressure is that of all forces and of
 the motion, so each step needs the virial; energies are those of the last step that was to be measured.
 """
 

@@ -33,9 +33,7 @@ class WeakBox(Barostat):
         growth = np.where(self.dims, np.cbrt(1 + dt / self.period * over / self.modulus), 1.0)
         self._require_small(growth)
         cell = system.domains.cell
-        low, high = np.array(cell.lower), np.array(cell.lower) + cell.lengths
-        middle, half = 0.5 * (low + high), 0.5 * growth * (high - low)
-        system.reshape(type(cell).of(middle - half, middle + half, cell.tilt * growth[[1, 2, 2]]))
+        system.reshape(cell.grown(growth, cell.tilt * growth[[1, 2, 2]]))
 
     def saved(self) -> dict[str, Any]:
         """The state of the dynamics."""

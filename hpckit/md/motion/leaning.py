@@ -12,7 +12,7 @@ from hpckit.md.motion.barostats import MOST_STRETCH, MTK
 from hpckit.md.motion.thermostats import NoseHoover, slowed
 from hpckit.md.system import System
 from hpckit.md.thermo import Totals
-from hpckit.plan.particles.cell import SPANS, TILTS, Cell
+from hpckit.plan.particles.cell import SPANS, TILTS
 
 XY, XZ, YZ = range(3)
 
@@ -100,7 +100,7 @@ class FullMTK(MTK):
                 " shear",
                 do="raise barostat.damping, lower time.dt, hold the tilts of a liquid",
             )
-        system.reshape(Cell.of(cell.lower, cell.lower + lengths, tilt))
+        system.reshape(cell.grown(growth, tilt))
 
     def _lean(self, lengths: np.ndarray, tilt: np.ndarray, dt: float) -> np.ndarray:
         """Half of the change of the tilts in a time dt, with the edges as they are: h' = e h, exact along the edges."""

@@ -15,7 +15,7 @@ from hpckit.errors import BlowUpError, InputError
 from hpckit.md.motion.barostats import MOST_STRETCH, Barostat
 from hpckit.md.system import System
 from hpckit.md.thermo import totals, volume
-from hpckit.plan.particles.cell import SPANS, TILTS, Cell
+from hpckit.plan.particles.cell import SPANS, TILTS
 
 
 class Relaxation(Barostat):
@@ -93,4 +93,4 @@ class Relaxation(Barostat):
             return
         xy, xz, yz = cell.tilt
         tilt = factors[0] * xy + e_xy * ly, factors[0] * xz + e_xy * yz + e_xz * lz, factors[1] * yz + e_yz * lz
-        system.reshape(Cell.of(cell.lower, cell.lower + factors * cell.lengths, tilt))
+        system.reshape(cell.grown(factors, tilt))

@@ -52,6 +52,19 @@ class Cell:
         tilt = turned[1, 0], turned[2, 0], turned[2, 1]
         return cls.of(low, low + np.diagonal(turned), tilt), rotation
 
+    def rests(self, factors: npt.ArrayLike) -> Floats:
+        """The point that stays where it is when the edges grow by factors: the middle of the cell, along edges that do
+        not change its corner: float64[3].
+        """
+        lower, upper = np.array(self.lower), np.array(self.upper)
+        return np.where(np.asarray(factors) == 1.0, lower, 0.5 * (lower + upper))
+
+    def grown(self, factors: npt.ArrayLike, tilt: npt.ArrayLike | None = None) -> Cell:
+        """The cell with its edges longer by factors about its middle, as in LAMMPS, and this tilt."""
+        point, lower, upper = self.rests(factors), np.array(self.lower), np.array(self.upper)
+        low, high = (point + np.asarray(factors) * (end - point) for end in (lower, upper))
+        return Cell.of(low, high, self.tilt if tilt is None else tilt)
+
     @property
     def tilted(self) -> bool:
         """Whether the cell is tilted at all."""

@@ -86,9 +86,10 @@ class DomainDecomposition:
         return cls(topology, cuts, (xy, xz, yz))
 
     def stretched(self, factors: npt.ArrayLike) -> Self:
-        """The box with its edges longer by factors, and the cuts with them; the lower corner stays."""
-        pairs = zip(self.cuts, map(float, np.asarray(factors)), strict=True)
-        return replace(self, cuts=tuple(tuple(c[0] + factor * (x - c[0]) for x in c) for c, factor in pairs))
+        """The box with its edges longer by factors about its middle, and the cuts with them."""
+        each = zip(self.cuts, np.asarray(factors).tolist(), self.cell.rests(factors).tolist(), strict=True)
+        cuts = (tuple(point + factor * (cut - point) for cut in along) for along, factor, point in each)
+        return replace(self, cuts=tuple(cuts))
 
     def reshaped(self, cell: Cell) -> Self:
         """Another cell, and the cuts at the same shares of it."""
