@@ -217,8 +217,9 @@ class MolecularDynamics(Evolution):
         if self._samples(self.step):
             with self.run.timer("thermo"):
                 new = list(self.columns.sample(measure(self.system), self.step, self._done, self.time))
-            for mean, number, values in new:
-                self.files.write(mean, number, values)
+            number = self.config.table.number(self.step, self._done)
+            for given in new:
+                self.files.write(given, number, *self.columns.result(given))
 
     def _move(self, step: int, wanted: bool) -> None:
         """Collective: the motion of a step, and an exchange of temperatures if one is due."""

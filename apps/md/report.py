@@ -147,6 +147,8 @@ def _meaning(given: Table, name: str) -> str:
     known += [(f"c_{each.name}", f"{each.kind} of {each.group}") for each in given.computed]
     known += [(f"v_{each.name}", each.formula) for each in given.formulas]
     known += [(f"f_{each.name}", f"mean of {', '.join(each.columns)}") for each in given.averages]
+    known += [(f"f_{each.name}", f"means of {', '.join(each.columns)} in bins") for each in given.profiles]
+    known += [(f"f_{each.name}", f"correlations of {', '.join(each.columns)}") for each in given.correlations]
     return dict(known).get(key, "")
 
 

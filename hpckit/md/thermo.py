@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -214,14 +215,19 @@ def add_ranks(comm: MPI.Comm, columns: np.ndarray, count: int, exact: bool) -> n
     exact: rounded once at the end (`kernels.sums`); count: an upper bound of the rows of all ranks. inf and nan are
     kept.
     """
+    return add_parts(comm, [columns], count, exact)[0]
+
+
+def add_parts(comm: MPI.Comm, parts: Sequence[np.ndarray], count: int, exact: bool) -> np.ndarray:
+    """Collective: as `add_ranks`, of several arrays [n, k] with as many columns: float64[parts, k]."""
     if not exact:
-        return sum_of_ranks(comm, columns.sum(axis=0))
-    largest = np.abs(columns).max(axis=0, initial=0.0)
+        return sum_of_ranks(comm, np.array([part.sum(axis=0) for part in parts]))
+    largest = np.max([np.abs(part).max(axis=0, initial=0.0) for part in parts], axis=0)
     largest[~np.isfinite(largest)] = np.inf  # MPI's maximum may lose NaN, which compares as not larger
     max_of_ranks(comm, largest)
     if not np.isfinite(largest).all():
-        return np.where(np.isfinite(largest), 0.0, np.nan)
+        return np.tile(np.where(np.isfinite(largest), 0.0, np.nan), (len(parts), 1))
     exponents = [exponent_above(float(value)) for value in largest]
-    bins = np.array([bin_sums(columns[:, k], exponent, count) for k, exponent in enumerate(exponents)])
+    bins = np.array([[bin_sums(part[:, k], e, count) for k, e in enumerate(exponents)] for part in parts])
     sum_of_ranks(comm, bins)
-    return np.array([combine(bins[k], exponent, count) for k, exponent in enumerate(exponents)])
+    return np.array([[combine(sums, e, count) for sums, e in zip(each, exponents, strict=True)] for each in bins])

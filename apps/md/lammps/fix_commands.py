@@ -7,7 +7,6 @@ from typing import Any
 
 from hpckit.apps.md.lammps.fixes import (
     ADAPTS,
-    AVERAGES,
     CORRECTIONS,
     GRAVITY,
     MEASURES,
@@ -15,7 +14,7 @@ from hpckit.apps.md.lammps.fixes import (
     OUTSIDE,
     PUSHES,
     REFLECTS,
-    SERIES,
+    SAMPLING,
     SHIFTS,
     WALLS,
     Fix,
@@ -37,8 +36,7 @@ class FixCommands:
         self.script, self.particles = script, particles
         self.counted: dict[str, Any] = {}  # what temperatures of the thermo table count
         self.named: dict[str, Fix] = {}
-        self.averages: dict[str, tuple[str, ...]] = {}  # the words of each fix ave/time
-        self.series: dict[str, tuple[str, ...]] = {}  # of each fix vector
+        self.sampled: dict[str, tuple[str, ...]] = {}  # group, style and words of fixes that take samples
         self.ramps: dict[str, SoftRamp] = {}  # of each fix adapt
         self.fixed = 0  # fixes so far
         self.frozen: dict[str, set[int]] = {}  # the types of each fix freeze
@@ -99,15 +97,12 @@ class FixCommands:
             raise ValueError(f"compute_modify {name} {' '.join(words)}: known is dynamic/dof")
 
     def _fix(self, name: str, group: str, style: str, *rest: str) -> None:
-        if style == AVERAGES:
-            if len(rest) < 4 or not all(word.isdigit() and int(word) for word in rest[:3]):
-                raise ValueError(f"fix {name} {group} {style}: known are NEVERY NREPEAT NFREQ above 0, and values")
-            self.averages[name] = rest
-            return
-        if style == SERIES:
-            if len(rest) < 2 or not (rest[0].isdigit() and int(rest[0])) or "nmax" in rest:
-                raise ValueError(f"fix {name} {group} {style}: known are N above 0, and values")
-            self.series[name] = rest
+        if style in SAMPLING:
+            count = SAMPLING[style]
+            if len(rest) <= count or not all(word.isdigit() and int(word) for word in rest[:count]):
+                numbers = "NEVERY NREPEAT NFREQ" if count > 1 else "N"
+                raise ValueError(f"fix {name} {group} {style}: known are {numbers} above 0, and values")
+            self.sampled[name] = group, style, *rest
             return
         if style == ADAPTS:
             self.ramps[name] = ramp_of(rest)
@@ -175,6 +170,5 @@ class FixCommands:
         if name in self.frozen:
             raise ValueError(f"unfix {name}: fix {FREEZE} stays")
         self.named.pop(name, None)
-        self.averages.pop(name, None)
-        self.series.pop(name, None)
+        self.sampled.pop(name, None)
         self.ramps.pop(name, None)

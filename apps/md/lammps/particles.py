@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 
 from hpckit.apps.md.lammps.making.lattices import ENDS, Lattice
 from hpckit.apps.md.lammps.making.made import Made
 from hpckit.apps.md.lammps.state import ScriptState
-from hpckit.apps.md.settings.table import LENGTHS
+from hpckit.apps.md.settings.table import Kind
 from hpckit.io.particles.lammps_data import read_lammps_data
 from hpckit.plan.particles.snapshot import BOUND
 
@@ -299,7 +299,7 @@ class ParticleCommands:
                 f"compute {name} {group} {style}: LAMMPS has no such compute, or not of atoms and molecules"
             )
         self.script.computes[name] = group, style, *rest
-        if style.removesuffix("/omp").removesuffix("/kk") not in LENGTHS and style != "temp/partial":
+        if style.removesuffix("/omp").removesuffix("/kk") not in (*get_args(Kind), "temp/partial", "chunk/atom"):
             self.script.note(f"compute {style} is passed over: see the section analysis")
 
     def _require_groups(self, what: str, names: Iterable[str]) -> None:

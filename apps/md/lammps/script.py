@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from hpckit.apps.md.lammps.commands import Commands
-from hpckit.apps.md.lammps.fixes import ADAPTS, AVERAGES, SERIES
+from hpckit.apps.md.lammps.fixes import ADAPTS, SAMPLING
 from hpckit.apps.md.lammps.making.made import Made
 from hpckit.apps.md.lammps.state import Reading, ScriptMistake, ScriptVariable
 from hpckit.apps.md.molecules import files
@@ -181,7 +181,7 @@ class _Execution:
         elif name == "quit":
             self.is_over = True
         elif name != "label":
-            if name == "fix" and words[3:4] not in ([AVERAGES], [SERIES]):  # which takes them anew each time
+            if name == "fix" and " ".join(words[3:4]) not in SAMPLING:  # which take them anew each time
                 ramps = words[3:4] == [ADAPTS]
                 words = [(ramps and self._ramped(word)) or self._grown(word) for word in words]
             self.commands.do(number, words)

@@ -5,20 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import PurePath
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import ValidationError
 
 from hpckit.apps.md.lammps.fix_commands import FixCommands
-from hpckit.apps.md.lammps.fixes import AVERAGES
 from hpckit.apps.md.lammps.particles import ParticleCommands
 from hpckit.apps.md.lammps.state import ScriptState
+from hpckit.apps.md.settings.averages import Average, Correlation, Profile, Sampled
 from hpckit.apps.md.settings.formulas import names_in
-from hpckit.apps.md.settings.table import COMPUTED, FROM_START, LENGTHS, Average, Table
+from hpckit.apps.md.settings.table import COMPUTED, FROM_START, LENGTHS, OF_EACH, Computed, Reduction, Table
 
 AXES = ("x", "y", "z")
-# Words after the values of fix ave/time, and how many follow each.
-OF_AVERAGES = {"mode": 1, "file": 1, "ave": 1, "format": 1, "title1": 1, "title2": 1, "title3": 1}
+REDUCTIONS = get_args(Reduction)
+# Words after the values of fixes that take samples, and how many follow each.
+OF_FILES = {"file": 1, "append": 1, "overwrite": 0, "format": 1, "title1": 1, "title2": 1, "title3": 1}
+OF_SAMPLES = {
+    "ave/time": {"mode": 1, "start": 1, "ave": 1, **OF_FILES},
+    "ave/chunk": {"norm": 1, "ave": 1, **OF_FILES},
+    "ave/correlate": {"type": 1, "ave": 1, "start": 1, "prefactor": 1, **OF_FILES},
+    "vector": {},
+}
+OF_BINS = {"ids": "every", "nchunk": "every", "discard": "mixed", "compress": "no", "pbc": "no"}  # as they are here
+MADE: dict[str, type[Sampled]] = {"ave/chunk": Profile, "ave/correlate": Correlation}  # of others an Average
 
 
 class TableCommands:
@@ -50,79 +59,153 @@ class TableCommands:
 
     def settings(self, counts: dict[str, Any]) -> dict[str, Any]:
         """The table of a run, as settings; counts: those of its steps and its time."""
-        given = self._averages()
+        given = self._sampled()
         wanted = self._each(self.columns)
         computed = self._computed()
-        formulas = self._formulas([*wanted, *(name for each in given for name in each["columns"])])
+        asked = [*wanted, *(name for each in given for name in each.columns)]
+        asked += [name for each in computed.values() for name in each.get("of", ())]
+        formulas = self._formulas(asked)
+        plain = {name: each for name, each in computed.items() if not each.get("of")}
+        table = Table.model_validate({"computed": [*plain.values()], "formulas": formulas})
+        left = {name for name, each in computed.items() if any(map(table.unknown_of_particles, each.get("of", ())))}
+        computed = {name: each for name, each in computed.items() if name not in left}
         table = Table.model_validate({"computed": [*computed.values()], "formulas": formulas})
-        averages = [each for each in given if not any(map(table.unknown, each["columns"]))]
-        averaged = [name for each in averages for name in each["columns"]]
-        try:
-            table = table.model_copy(update={"averages": tuple(map(Average.model_validate, averages))})
-        except ValidationError as error:
-            raise ValueError(f"fix {AVERAGES}: {error.errors()[0]['msg'].removeprefix('Value error, ')}") from None
+        kept = [each for each in given if not table.unknown_of(each)]
+        sampled = {
+            "averages": tuple(each for each in kept if type(each) is Average),
+            "profiles": tuple(each for each in kept if isinstance(each, Profile)),
+            "correlations": tuple(each for each in kept if isinstance(each, Correlation)),
+        }
+        table = table.model_copy(update=sampled)
         columns = [name for name in wanted if not table.unknown(name)]
         self._note_left("thermo_style", [name for name in wanted if name not in columns])
-        self._note_left(f"fix {AVERAGES}", [each["name"] for each in given if each not in averages])
-        reached = [each for each in formulas if not table.unknown(f"v_{each['name']}")]
-        behind = [name for each in reached for name in names_in(each["formula"])]
-        used = {match[1] for name in (*columns, *averaged, *behind) if (match := COMPUTED.match(name))}
-        for name in computed.keys() & used:
+        self._note_left("fix ave", [each.name for each in given if each not in kept])
+        reached = self._reached([*columns, *(name for each in kept for name in each.columns)], computed, formulas)
+        for name in computed.keys() & reached:
             self.particles.choose(computed[name]["group"])
+        for profile in sampled["profiles"]:
+            self.particles.choose(profile.group)
         # Displacements count from their compute on, also where they are printed later.
         since = {name for name, each in computed.items() if each["kind"] in FROM_START and self._may_come(each)}
-        kept = [each for name, each in computed.items() if name in used | since]
-        whole = {"columns": columns, "computed": kept, "formulas": reached, "averages": averages}
-        found: dict[str, Any] = {key: value for key, value in whole.items() if value and (columns or averages)}
+        whole: dict[str, Any] = {
+            "columns": columns,
+            "computed": [each for name, each in computed.items() if name in reached | since],
+            "formulas": [each for each in formulas if f"v_{each['name']}" in reached],
+            **{key: [each.model_dump(exclude_defaults=True) for each in found] for key, found in sampled.items()},
+        }
+        found = {key: value for key, value in whole.items() if value and (columns or kept)}
         found |= counts
         return found if self.per_particle is None else {**found, "per_particle": self.per_particle}
+
+    def _reached(self, names: list[str], computed: dict[str, Any], formulas: list[dict[str, str]]) -> set[str]:
+        """What these columns need: names of computes, and v_NAME of formulas."""
+        found, left, known = set[str](), [*names], {f"v_{each['name']}": each["formula"] for each in formulas}
+        while left:
+            name = left.pop()
+            match = COMPUTED.match(name)
+            key = match[1] if match else name
+            if key not in found:
+                found.add(key)
+                left += names_in(known[name]) if name in known else computed.get(key, {}).get("of", ())
+        return found
 
     def _note_left(self, what: str, names: list[str]) -> None:
         """Say what a command names and is not known here."""
         if names:
             self.script.note(f"{what}: what is not known here is left out: {', '.join(names)}")
 
-    def _averages(self) -> list[dict[str, Any]]:
-        """The means of fix ave/time that can be had, as settings; a note says which cannot."""
-        found = []
-        for name, (every, repeat, period, *words) in self.fixes.averages.items():
-            at = next((k for k, word in enumerate(words) if word in OF_AVERAGES), len(words))
-            each = {"name": name, "columns": self._each(words[:at])}
-            each |= {"every": int(every), "repeat": int(repeat), "period": int(period)}
-            left = words[at:]
-            while left and (count := OF_AVERAGES.get(left[0], 0)) and len(left) > count:
-                key, *values = left[: 1 + count]
-                left = left[1 + count :]
-                if key == "file":
-                    each["file"] = PurePath(values[0]).name
-                elif key == "ave" and values[0] in ("one", "running"):
-                    each["last"] = int(values[0] == "one")
-                elif key == "ave" and values[0] == "window" and left[:1]:
-                    each["last"] = int(left.pop(0))
-                elif key == "ave" or (key, *values) == ("mode", "vector"):
-                    left = [key]
-                    break
-            if left:
-                self.script.note(f"fix {name} ave/time … {left[0]} is passed over: known are {', '.join(OF_AVERAGES)}")
-                continue
-            found.append(each)
-        for name, (every, *words) in self.fixes.series.items():
-            each = {"name": name, "columns": self._each(words), "kept": True}
-            found.append(each | dict.fromkeys(("every", "period"), int(every)))
+    def _sampled(self) -> list[Sampled]:
+        """What is taken over steps; a note says what cannot be had. Raises `ValueError` for numbers that do not fit."""
+        found = list[Sampled]()
+        for name, (group, style, *words) in self.fixes.sampled.items():
+            if style == "vector":
+                each = {"columns": self._each(words[1:]), "kept": True}
+                each |= dict.fromkeys(("every", "period"), int(words[0]))
+            else:
+                options = OF_SAMPLES[style]
+                at = next((k for k, word in enumerate(words) if word in options), len(words))
+                every, repeat, period = map(int, words[:3])
+                each = {"every": every, "period": period, **self._options(words[at:], options)}
+                values = words[4:at] if style == "ave/chunk" else words[3:at]
+                each["columns"] = self._each(values)
+                each["lags" if style == "ave/correlate" else "repeat"] = repeat
+                if style == "ave/chunk":
+                    each |= {"group": group, "bins": self._bins(words[3], group)}
+                if style == "ave/correlate":
+                    each["running"] = each.pop("last", 1) == 0
+                if None in each.values():
+                    known = ", ".join(options)
+                    self.script.note(f"fix {name} {style} is passed over: known are {known}, not all of their values")
+                    continue
+            try:
+                found.append(MADE.get(style, Average).model_validate({"name": name, **each}))
+            except ValidationError as error:
+                said = error.errors()[0]["msg"].removeprefix("Value error, ")
+                raise ValueError(f"fix {style}: {said}") from None
         return found
+
+    def _options(self, words: list[str], known: dict[str, int]) -> dict[str, Any]:
+        """What is behind the values of a fix that takes samples, as settings; None for what is not known."""
+        found, left = dict[str, Any](), [*words]
+        while left:
+            key = left.pop(0)
+            count = known.get(key, len(left) + 1)
+            if count > len(left):
+                return {key: None}
+            values = [left.pop(0) for _ in range(count)]
+            if key in ("file", "append"):
+                found["file"] = PurePath(values[0]).name
+            elif key == "ave":
+                window = left.pop(0) if values == ["window"] and left[:1] else "0"
+                found["last"] = {"one": 1, "running": 0, "window": int(window)}.get(values[0])
+            elif key in ("start", "prefactor"):
+                found |= {"start": int(values[0])} if key == "start" else {"factor": float(values[0])}
+            elif key in ("mode", "norm", "type"):
+                found[{"norm": "per", "type": "kind"}.get(key, key)] = values[0]
+        return found
+
+    def _bins(self, name: str, group: str) -> dict[str, Any] | None:
+        """The bins of a compute chunk/atom, as settings, for particles of a group; None for those that are not known
+        here.
+        """
+        whose, style, *words = self.script.computes.get(name, ("", ""))
+        if style != "chunk/atom" or whose not in ("all", group) or whose in self.script.late or not words:
+            return None
+        kind, *words = words
+        dims = {"type": 0, "bin/1d": 1, "bin/2d": 2, "bin/3d": 3}.get(kind)
+        follows = {axis for axis, ends in zip(AXES, self.particles.boundary, strict=True) if ends.strip("pf")}
+        if dims is None or len(words) < 3 * dims or follows & {*words[: 3 * dims : 3]}:
+            return None
+        rest = words[3 * dims :]
+        options = dict(zip(rest[::2], rest[1::2], strict=False))
+        units = options.pop("units", "lattice")
+        if (
+            len(rest) % 2
+            or units not in ("lattice", "box", "reduced")
+            or any(OF_BINS.get(k) != v for k, v in options.items())
+        ):
+            return None
+        found: dict[str, Any] = {"along": words[: 3 * dims : 3], "widths": [], "origins": []}
+        for axis, origin, width in zip(*(words[k : 3 * dims : 3] for k in range(3)), strict=True):
+            cell = self.script.making.spacing[AXES.index(axis)] if units == "lattice" and axis in AXES else 1.0
+            found["widths"].append(float(width) * float(cell))
+            found["origins"].append(origin if origin.isalpha() else float(origin) * float(cell))
+        return {**found, "reduced": True} if units == "reduced" else found
 
     def _may_come(self, computed: dict[str, Any]) -> bool:
         """Whether its group is one that acts already, so that nothing is asked of the particles for it alone."""
         return computed["group"] in ("all", *self.script.named)
 
     def _each(self, words: list[str]) -> list[str]:
-        """These columns one by one: LAMMPS has c_NAME[*] for all of a vector."""
+        """These columns one by one: LAMMPS has c_NAME[*] for all of a vector, or of the columns of a table."""
         found = []
         for word in words:
             name, _, part = word.partition("[")
             if part.rstrip("]") == "*" and name.startswith("c_"):
-                kind = self._computed().get(name[2:], {}).get("kind")
-                found += [f"{name}[{k}]" for k in range(1, LENGTHS.get(kind, 0) + 1)] or [word]
+                given = self._computed().get(name[2:])
+                made = None if given is None else Computed.model_validate(given)
+                count = 0 if made is None else made.width or made.length
+                found += [f"{name}[{k}]" for k in range(1, count + 1)] or [word]
             else:
                 found.append(word)
         return found
@@ -142,11 +225,28 @@ class TableCommands:
                 sound = options.keys() <= {"com"}
             elif style == "pressure":
                 sound = words == ["thermo_temp"] and group == "all"
+            elif style == "reduce":
+                each["how"], each["of"] = (words or [""])[0], words[1:]
+                sound = each["how"] in REDUCTIONS and len(words) > 1 and "replace" not in words
+            elif style == "rdf":
+                sound = self._read_distances(each, words)
             else:
-                sound = not words and style in LENGTHS and (style not in ("pe", "erotate/sphere") or group == "all")
+                known = style in (*LENGTHS, *OF_EACH)
+                sound = not words and known and (style not in ("pe", "erotate/sphere") or group == "all")
             if sound and group not in self.script.late:
                 found[name] = each
         return found
+
+    def _read_distances(self, each: dict[str, Any], words: list[str]) -> bool:
+        """Read what is behind compute rdf into these settings; whether all is known."""
+        if words[-2:-1] == ["cutoff"]:
+            each["reach"], words = float(words[-1]), words[:-2]
+        if not words or not words[0].isdigit() or len(words) % 2 == 0:
+            return False
+        each["bins"] = int(words[0])
+        pairs = zip(words[1::2], words[2::2], strict=True)
+        each["pairs"] = [[[*self.script.types_of(word)] for word in pair] for pair in pairs]
+        return all(kinds for pair in each["pairs"] for kinds in pair)
 
     def _formulas(self, wanted: list[str]) -> list[dict[str, str]]:
         """The formulas of variables among these columns, and of those that they need."""

@@ -1,4 +1,4 @@
-"""Means of columns over steps, as `fix ave/time` of LAMMPS takes them, and their files."""
+"""What is taken from columns over steps, as `fix ave/time`, `ave/chunk` and `ave/correlate` of LAMMPS take it."""
 
 from __future__ import annotations
 
@@ -8,17 +8,20 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from hpckit.apps.md.output.tables import TextTable
-from hpckit.apps.md.settings.table import Average, Table
+from hpckit.apps.md.settings.averages import Average, Correlation, Profile, Sampled
+from hpckit.apps.md.settings.table import Table
 from hpckit.run.context import Run
 
-Evaluate = Callable[[tuple[str, ...]], list[float]]  # the values of columns
+Evaluate = Callable[[Sampled], list[float]]  # the values of a sample
+Finish = Callable[[Average, list[float]], list[float]]  # the means of a period, from the sums of its samples
 
 
 @dataclass
 class Mean:
     """The state of a mean. since: the step in which it began; after: that of its last sample; sums: of the samples of a
     period so far; periods: the means of the last ones, or of all their sum and number. now: the last mean of each
-    column; kept: all of them, where they are wanted.
+    column, of all rows of the first column before those of the second; kept: all of them, where they are wanted. box:
+    the ends of the box, low and high, at the first sample of a period.
     """
 
     since: int
@@ -28,13 +31,14 @@ class Mean:
     count: int = 0
     now: list[float] = field(default_factory=list)
     kept: list[list[float]] = field(default_factory=list)
+    box: list[list[float]] = field(default_factory=list)
 
-    def add(self, given: Average, number: int, values: list[float]) -> bool:
+    def add(self, given: Average, number: int, values: list[float], finish: Finish) -> bool:
         """Take a sample after a step; whether it ends a period."""
         self.sums, self.after = _added(self.sums, values), number
         if number != given.ends(number):
             return False
-        period, self.sums = [value / given.repeat for value in self.sums], []
+        period, self.sums = finish(given, self.sums), []
         if given.last:
             self.periods = [*self.periods, period][-given.last :]
             whole, self.count = [sum(column) for column in zip(*self.periods, strict=True)], len(self.periods)
@@ -46,81 +50,182 @@ class Mean:
             self.kept.append(self.now)
         return True
 
+    def column(self, given: Average, part: int) -> list[float]:
+        """The rows of a column of the last mean, from 1; of one number all that were kept."""
+        if not given.has_rows:
+            return [row[part - 1] for row in self.kept]
+        rows = len(self.now) // given.width
+        return self.now[(part - 1) * rows : part * rows]
+
+    def value(self, given: Average, row: int, part: int) -> float:
+        """A number of the last mean, from 1; 0 before the first one, nan where there is no such row."""
+        if not self.now:
+            return 0.0
+        if not given.has_rows:
+            return self.now[max(row, 1) - 1]
+        column = self.column(given, max(part, 1))
+        return column[row - 1] if row <= len(column) else math.nan
+
+
+@dataclass
+class Correlated:
+    """The state of a correlation: values of the last samples, and of each lag the number of products and the sums of
+    those of each pair. rows: the last result; whole: how many samples have their products in it.
+    """
+
+    since: int
+    after: int = -1
+    values: list[list[float]] = field(default_factory=list)
+    counts: list[int] = field(default_factory=list)
+    sums: list[list[float]] = field(default_factory=list)
+    rows: list[list[float]] = field(default_factory=list)
+
+    def add(self, given: Correlation, number: int, values: list[float], finish: Finish) -> bool:
+        """Take a sample after a step; whether there is a result."""
+        if not self.counts:
+            self._empty(given)
+        self.values, self.after = [*self.values, values][-given.lags :], number
+        self._multiply(given)
+        if number % given.period:
+            return False
+        self.rows = [
+            [float(lag * given.every), float(count), *(given.factor * value / max(count, 1) for value in sums)]
+            for lag, (count, sums) in enumerate(zip(self.counts, self.sums, strict=True))
+        ]
+        if not given.running:
+            self._empty(given)
+            self.values = self.values[-1:]
+            self._multiply(given)
+        return True
+
+    def _empty(self, given: Correlation) -> None:
+        self.counts, self.sums = [0] * given.lags, [[0.0] * len(given.pairs) for _ in range(given.lags)]
+
+    def _multiply(self, given: Correlation) -> None:
+        """Add the products of the last sample with those before it."""
+        last = self.values[-1]
+        for lag, before in enumerate(reversed(self.values)):
+            self.counts[lag] += 1
+            for k, (a, b) in enumerate(given.pairs):
+                self.sums[lag][k] += before[a] * last[b]
+
+    def column(self, given: Correlation, part: int) -> list[float]:
+        """A column of the last result, from 1."""
+        return [row[part - 1] for row in self.rows] or [0.0] * given.lags
+
+    def value(self, given: Correlation, row: int, part: int) -> float:
+        """A number of the last result, from 1; 0 before the first one, nan where there is no such row."""
+        column = self.column(given, part)
+        return column[row - 1] if row <= len(column) else math.nan
+
 
 class Averages:
-    """The means of a stage; they last from stage to stage as long as these name them. Steps are those of columns."""
+    """The series of a stage; they last from stage to stage as long as these name them. Steps are those of columns."""
 
     def __init__(self) -> None:
-        self.given: tuple[Average, ...] = ()
-        self.means: dict[str, Mean] = {}
+        self.given: tuple[Sampled, ...] = ()
+        self.states: dict[str, Any] = {}  # a Mean or Correlated of each
 
     def enter(self, table: Table, step: int) -> None:
-        """Begin a stage after a step: means that are the same as before go on."""
-        kept = {each.name: self.means[each.name] for each in self.given if each in table.averages}
-        self.given = table.averages
-        self.means = {each.name: kept.get(each.name, Mean(step)) for each in self.given}
+        """Begin a stage after a step: series that are the same as before go on."""
+        kept = {each.name: self.states[each.name] for each in self.given if each in table.sampled}
+        self.given = table.sampled
+        self.states = {each.name: kept.get(each.name) or _state_of(each)(step) for each in self.given}
 
-    def due(self, number: int) -> list[Average]:
-        """Those that have a sample after this step: of a mean whose first one was not before it began."""
-        found = []
-        for each in self.given:
-            mean, end = self.means[each.name], each.ends(number)
-            if end >= 0 and each.begins(end) >= mean.since:
-                found.append(each)
-        return found
+    def due(self, number: int) -> list[Sampled]:
+        """Those that have a sample after this step."""
+        return [each for each in self.given if each.is_due(number, self.states[each.name].since)]
 
-    def sample(self, number: int, evaluate: Evaluate) -> Iterable[Average]:
-        """Take the samples that are due, once a step; those whose mean is new now."""
-        due = [each for each in self.due(number) if number > self.means[each.name].after]
-        return [each for each in due if self.means[each.name].add(each, number, evaluate(each.columns))]
+    def sample(self, number: int, evaluate: Evaluate, finish: Finish) -> Iterable[Sampled]:
+        """Take the samples that are due, once a step; those whose result is new now."""
+        due = [each for each in self.due(number) if number > self.states[each.name].after]
+        return [each for each in due if self.states[each.name].add(each, number, evaluate(each), finish)]
 
-    def named(self, name: str) -> Average:
+    def named(self, name: str) -> Sampled:
         """The one of this name."""
         return next(each for each in self.given if each.name == name)
 
-    def value(self, name: str, part: int) -> float:
-        """The last mean of a column, from 1; 0 before the first."""
-        now = self.means[name].now
-        return now[part - 1] if now else 0.0
+    def value(self, name: str, row: int, part: int) -> float:
+        """A number of the last result: [row] of a mean of numbers, [row][part] of one with rows; 0 before the first."""
+        found: float = self.states[name].value(self.named(name), row, part)
+        return found
 
     def of_all(self, name: str, part: int, how: str) -> float:
-        """`trap` or `slope` of all means of a column, from 1, as functions of their number; nan before they have it."""
-        values = [row[part - 1] for row in self.means[name].kept]
+        """`trap` or `slope` of all means of a column, from 1, or of its rows, as functions of their number; nan before
+        they have it.
+        """
+        values: list[float] = self.states[name].column(self.named(name), part)
         if how == "trap":
             return math.fsum([*values, -0.5 * values[0], -0.5 * values[-1]]) if values else math.nan
         away = [k - 0.5 * (len(values) - 1) for k in range(len(values))]
         above = math.fsum(k * value for k, value in zip(away, values, strict=True))
         return above / math.fsum(k * k for k in away) if len(values) > 1 else math.nan
 
+    def result(self, name: str) -> tuple[list[list[float]], int]:
+        """The rows of the last result, and of how many periods it is."""
+        given, state = self.named(name), self.states[name]
+        periods = getattr(state, "count", 1)
+        if not given.has_rows:
+            return [state.now], periods
+        columns = [state.column(given, part) for part in range(1, given.width + 1)]
+        return [[*row] for row in zip(*columns, strict=True)], periods
+
     def saved(self) -> dict[str, Any]:
         """Its state, as plain values."""
-        return {name: asdict(mean) for name, mean in self.means.items()}
+        return {name: asdict(state) for name, state in self.states.items()}
 
     def restore(self, values: dict[str, Any], table: Table) -> None:
         """Set the saved state, in a stage with this table."""
-        self.given = table.averages
-        self.means = {name: Mean(**each) for name, each in values.items()}
+        self.given = table.sampled
+        self.states = {each.name: _state_of(each)(**values[each.name]) for each in self.given if each.name in values}
+
+
+def _state_of(given: Sampled) -> type[Mean] | type[Correlated]:
+    return Correlated if isinstance(given, Correlation) else Mean
 
 
 class AverageFiles:
-    """The files of all means of a run, in the form of LAMMPS; on rank 0, and cut back when a run resumes."""
+    """The files of all series of a run, in the form of LAMMPS; on rank 0, and cut back when a run resumes."""
 
     def __init__(self, run: Run, tables: Iterable[Table]) -> None:
         self.files: dict[str, TextTable] = {}
-        for given in (each for table in tables for each in table.averages):
-            if given.file and run.rank == 0 and given.file not in self.files:
-                head = f"# Time-averaged data for fix {given.name}\n# TimeStep {' '.join(given.columns)}\n"
-                self.files[given.file] = TextTable(run, given.file, head)
+        for table in tables:
+            for given in table.sampled:
+                if given.file and run.rank == 0 and given.file not in self.files:
+                    self.files[given.file] = TextTable(run, given.file, _head(given))
 
-    def write(self, given: Average, number: int, values: list[float]) -> None:
-        """Append the mean of a period."""
-        if given.file in self.files:
-            self.files[given.file].add(" ".join([str(number), *(f"{value:.15g}" for value in values)]) + "\n")
+    def write(self, given: Sampled, number: int, rows: list[list[float]], periods: int) -> None:
+        """Append a result, of that many periods."""
+        if given.file not in self.files:
+            return
+        lines = [" ".join(f"{value:.15g}" for value in row) for row in rows]
+        if given.has_rows:
+            head = f"{number} {len(rows)}"
+            if isinstance(given, Profile):
+                head += f" {sum(row[len(given.bins.along)] for row in rows) * periods:.15g}"
+            lines = [head, *(f"{k} {line}" for k, line in enumerate(lines, 1))]
+        else:
+            lines = [f"{number} {lines[0]}"]
+        self.files[given.file].add("\n".join(lines) + "\n")
 
     def close(self) -> None:
         """Close all files."""
         for file in self.files.values():
             file.close()
+
+
+def _head(given: Sampled) -> str:
+    """What LAMMPS has at the head of such a file."""
+    if isinstance(given, Correlation):
+        pairs = " ".join(f"{given.columns[a]}*{given.columns[b]}" for a, b in given.pairs)
+        rows = f"# Timestep Number-of-time-windows\n# Index TimeDelta Ncount {pairs}\n"
+        return f"# Time-correlated data for fix {given.name}\n{rows}"
+    if isinstance(given, Profile):
+        places = "".join(f"Coord{k} " for k in range(1, len(given.bins.along) + 1))
+        rows = f"# Timestep Number-of-chunks Total-count\n# Chunk {places}Ncount {' '.join(given.columns)}\n"
+        return f"# Chunk-averaged data for fix {given.name} and group {given.group}\n{rows}"
+    words = "# TimeStep Number-of-rows\n# Row" if given.has_rows else "# TimeStep"
+    return f"# Time-averaged data for fix {given.name}\n{words} {' '.join(given.columns)}\n"
 
 
 def _added(before: list[float], more: list[float]) -> list[float]:

@@ -11,19 +11,11 @@ import numpy as np
 
 from hpckit.apps.md.motion.dynamics import group_of
 from hpckit.apps.md.output.averages import Averages
+from hpckit.apps.md.output.of_particles import Binned, OfParticles, distances, finished, reduced, sample
+from hpckit.apps.md.potentials import reaches
+from hpckit.apps.md.settings.averages import Average, Profile, Sampled
 from hpckit.apps.md.settings.formulas import value_of
-from hpckit.apps.md.settings.table import (
-    AVERAGED,
-    COMPUTED,
-    ENERGIES,
-    FROM_START,
-    TAKEN,
-    TITLES,
-    USUAL,
-    WHOLE,
-    Average,
-    Computed,
-)
+from hpckit.apps.md.settings.table import AVERAGED, COMPUTED, ENERGIES, FROM_START, TAKEN, TITLES, WHOLE, Computed
 from hpckit.apps.md.start import Start
 from hpckit.comm.agree import max_of_ranks, share_numbers
 from hpckit.io.checkpoint.state import Piece, Restored
@@ -51,8 +43,7 @@ class TableColumns:
         self.config, self.table = config, config.table
         per_particle = self.table.per_particle
         self.share = config.system.units == "lj" if per_particle is None else per_particle
-        usual = [Computed(name=name, kind=kind) for name, kind in USUAL.items()]
-        self.computed = {each.name: each for each in (*usual, *self.table.computed)}
+        self.computed = self.table.known
         self.groups = {name: group_of(self.start, each.group) for name, each in self.computed.items()}
         self.formulas = {f"v_{each.name}": each.formula for each in self.table.formulas}
         self.averages.enter(self.table, self.table.number(step, 0))
@@ -74,39 +65,61 @@ class TableColumns:
 
     def values(self, thermo: Thermo, step: int, done: int, time: float) -> dict[str, float]:
         """Collective: the columns after a step, of which `done` are in this stage. A division by zero is nan."""
-        return self._evaluated(self.table.columns, True, thermo, step, done, time)
+        value = self._value(thermo, step, done, time)
+        return {name: value(name, divides=True) for name in self.table.columns}
 
     def samples(self, step: int, done: int) -> bool:
         """Whether a mean has a sample after a step, of which `done` are in this stage."""
         return bool(self.averages.due(self.table.number(step, done)))
 
-    def sample(self, thermo: Thermo, step: int, done: int, time: float) -> Iterator[tuple[Average, int, list[float]]]:
-        """Collective: take the samples of a step; the means that are new now, with its number and their values."""
-        number = self.table.number(step, done)
+    def result(self, given: Sampled) -> tuple[list[list[float]], int]:
+        """The rows of the last result of what is sampled, and of how many periods it is."""
+        return self.averages.result(given.name)
 
-        def evaluate(names: tuple[str, ...]) -> list[float]:
-            return [*self._evaluated(names, False, thermo, step, done, time).values()]
+    def sample(self, thermo: Thermo, step: int, done: int, time: float) -> Iterator[Sampled]:
+        """Collective: take the samples of a step; what has a new result now."""
+        value = self._value(thermo, step, done, time)
 
-        for each in self.averages.sample(number, evaluate):
-            yield each, number, self.averages.means[each.name].now
+        def evaluate(given: Sampled) -> list[float]:
+            if isinstance(given, Profile):
+                state, domains = self.averages.states[given.name], self.system.domains
+                state.box = state.box if state.sums else [domains.lower.tolist(), domains.upper.tolist()]
+                bins = Binned(given.bins, self.system, state.box)
+                return sample(given, self._of_particles(group_of(self.start, given.group), value), bins)
+            if isinstance(given, Average) and given.has_rows:
+                return [each for name in given.columns for each in self._rows(name, value)]
+            return [value(name) for name in given.columns]
 
-    def _evaluated(
-        self, names: tuple[str, ...], divides: bool, thermo: Thermo, step: int, done: int, time: float
-    ) -> dict[str, float]:
-        """Collective: the columns of these names; divides: energies of all that is computed, for each particle."""
+        def finish(given: Average, sums: list[float]) -> list[float]:
+            if isinstance(given, Profile):
+                return finished(given, sums, Binned(given.bins, self.system, self.averages.states[given.name].box))
+            return [value / given.repeat for value in sums]
+
+        yield from self.averages.sample(self.table.number(step, done), evaluate, finish)
+
+    def _value(self, thermo: Thermo, step: int, done: int, time: float) -> Callable[..., Any]:
+        """Collective: the value of a column by its name at a step; divides: energies of all that is computed, for each
+        particle; whole: a computed vector, or table [rows, columns].
+        """
         known = self._known(thermo, step, done, time)
         count = self.system.count if self.share else 1
 
         @cache
-        def vector(name: str) -> tuple[float, ...]:
-            return self._vector(self.computed[name], self.groups[name], thermo)
+        def computed(name: str) -> Any:
+            given = self.computed[name]
+            if given.kind == "reduce":
+                return reduced(given, self._of_particles(self.groups[name], named))
+            return self._table(given) if given.width else self._vector(given, self.groups[name], thermo)
 
         @cache
-        def named(name: str, divides: bool = False) -> float:
+        def named(name: str, divides: bool = False, whole: bool = False) -> Any:
+            if whole:
+                return computed(name)
             if match := AVERAGED.match(name):
-                given, part = self.averages.named(match[1]), int(match[2] or 1)
-                extensive = self._is_extensive(given.columns[part - 1])
-                return self.averages.value(match[1], part) / (count if extensive and divides else 1)
+                row, part = int(match[2] or 1), int(match[3] or 0)
+                given = self.averages.named(match[1])
+                extensive = isinstance(given, Average) and self._is_averaged_energy(given, row, part)
+                return self.averages.value(match[1], row, part) / (count if extensive and divides else 1)
             if match := TAKEN.match(name):
                 return self.averages.of_all(match[2], int(match[3] or 1), match[1])
             if name == "PI":
@@ -115,22 +128,47 @@ class TableColumns:
                 found = known[name]
                 return (found() if callable(found) else found) / (count if name in ENERGIES else 1)
             if match := COMPUTED.match(name):
-                share = count if divides and self._is_extensive(name) else 1
-                return vector(match[1])[int(match[2] or 0)] / share
+                row, part, values = int(match[2] or 0), int(match[3] or 0), computed(match[1])
+                if part:
+                    return float(values[row - 1, part - 1])
+                return values[row] / (count if divides and self._is_extensive(name) else 1)
             try:
                 return value_of(self.formulas[name], named)
             except (ArithmeticError, ValueError):
                 return math.nan
 
-        return {name: named(name, divides) for name in names}
+        return named
+
+    def _rows(self, name: str, value: Callable[..., Any]) -> list[float]:
+        """Collective: the rows of a vector, or of a column of a table."""
+        match = COMPUTED.match(name)
+        if match is None:
+            return []
+        found = value(match[1], whole=True)
+        rows: list[float] = found[:, int(match[2]) - 1].tolist() if match[2] else [*found[1:]]
+        return rows
+
+    def _of_particles(self, group: ParticleGroup | None, scalar: Callable[[str], float]) -> OfParticles:
+        """The numbers of the particles of a group on this rank."""
+        return OfParticles(self.system, group, self.computed, self.groups, self.formulas, scalar)
+
+    def _is_averaged_energy(self, given: Average, row: int, part: int) -> bool:
+        """Whether a mean is of energies of all that they are computed from."""
+        if isinstance(given, Profile):
+            return False
+        if not given.has_rows:
+            return self._is_extensive(given.columns[row - 1])
+        return self._is_extensive(f"{given.columns[max(part, 1) - 1]}[1]")
 
     def _is_extensive(self, name: str) -> bool:
         """Whether a column c_NAME is an energy of all that it is computed from."""
         match = COMPUTED.match(name)
         if match is None:
             return False
-        kind = self.computed[match[1]].kind
-        return kind in ("ke", "pe", "erotate/sphere") or (kind.startswith("temp") and bool(match[2]))
+        given = self.computed[match[1]]
+        if given.kind == "reduce":
+            return given.how.startswith("sum")
+        return given.kind in ("ke", "pe", "erotate/sphere") or (given.kind.startswith("temp") and bool(match[2]))
 
     def _known(self, thermo: Thermo, step: int, done: int, time: float) -> dict[str, float | Callable[[], float]]:
         """The quantities by name, of all particles; functions of those that need the ranks, or all particles."""
@@ -194,6 +232,13 @@ class TableColumns:
         if given.kind == "gyration":
             return self._gyration(group)
         return self._correlation(given, group) if given.kind == "vacf" else self._displacement(given, group)
+
+    def _table(self, given: Computed) -> np.ndarray:
+        """Collective: distances between particles: the middles of bins, and of each pair of types g(r) and the number
+        of neighbors so far.
+        """
+        reach = given.reach or max(reaches(self.config))
+        return distances(given, reach, self.system, group_of(self.start, given.group))
 
     def _gyration(self, group: ParticleGroup | None) -> tuple[float, ...]:
         """Collective: the radius of gyration, and its tensor."""

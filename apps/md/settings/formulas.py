@@ -8,6 +8,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 # Operators of two values, those that bind least first; of one kind the left one first, in powers too.
 OPERATORS: tuple[dict[str, Callable[[Any, Any], Any]], ...] = (
     {"||": lambda a, b: bool(a) or bool(b), "|^": lambda a, b: bool(a) != bool(b)},
@@ -23,7 +25,7 @@ OF_CONDITIONS = OPERATORS[:4]
 SIGNS = r"&&|\|\||\|\^|[=!<>]=|[<>()!]"
 CONDITION = re.compile(rf"\s*({SIGNS}|[^\s=!<>()&|]+)")
 OF_SERIES = r"(?:trap|slope)\(f_\w+(?:\[\d+\])?\)"  # names, too: of all values so far
-FORMULA = re.compile(rf"\s*({OF_SERIES}|{SIGNS}|[-+*/%^,]|(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|\w+(?:\[\d+\])?)")
+FORMULA = re.compile(rf"\s*({OF_SERIES}|{SIGNS}|[-+*/%^,]|(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|\w+(?:\[\d+\]){{0,2}})")
 FUNCTIONS: dict[str, Callable[..., float]] = {
     **{name: getattr(math, name) for name in ("sqrt", "exp", "sin", "cos", "tan", "asin", "acos", "atan", "atan2")},
     **{name: getattr(math, name) for name in ("ceil", "floor")},
@@ -31,6 +33,28 @@ FUNCTIONS: dict[str, Callable[..., float]] = {
     "log": math.log10,
     "abs": abs,
     "round": lambda x: math.ceil(x) if x - math.floor(x) >= 0.5 else math.floor(x),  # halves go up
+}
+
+
+# The same for many numbers at once.
+FUNCTIONS_OF_MANY: dict[str, Callable[..., Any]] = {
+    **{name: getattr(np, name) for name in ("sqrt", "exp", "sin", "cos", "tan", "ceil", "floor", "abs")},
+    **{name: getattr(np, f"arc{name[1:]}") for name in ("asin", "acos", "atan", "atan2")},
+    "ln": np.log,
+    "log": np.log10,
+    "round": lambda x: np.where(x - np.floor(x) >= 0.5, np.ceil(x), np.floor(x)),
+}
+OF_MANY: dict[str, Callable[[Any, Any], Any]] = {
+    "||": np.logical_or,
+    "|^": np.logical_xor,
+    "&&": np.logical_and,
+    "/": np.divide,
+    "%": np.fmod,
+    "^": np.power,
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    **COMPARISONS,
 }
 
 
@@ -66,16 +90,33 @@ def value_of(formula: str, named: Callable[[str], float]) -> float:
 
     Raises what `named` raises, `ArithmeticError`, `IndexError`, `KeyError`, `TypeError` or `ValueError`.
     """
+    return float(_evaluated(formula, named, FUNCTIONS, OPERATORS))
 
-    def atom(token: str, left: list[str]) -> float:
+
+def values_of(formula: str, named: Callable[[str], Any]) -> Any:
+    """The values of a formula of numbers or of arrays of them, as `value_of`; a division by zero is inf or nan."""
+    operators = [{sign: OF_MANY[sign] for sign in level} for level in OPERATORS]
+    with np.errstate(all="ignore"):
+        return _evaluated(formula, named, FUNCTIONS_OF_MANY, operators)
+
+
+def _evaluated(
+    formula: str,
+    named: Callable[[str], Any],
+    functions: dict[str, Callable[..., Any]],
+    operators: Sequence[dict[str, Callable[[Any, Any], Any]]],
+) -> Any:
+    """The value of a formula with these functions and operators."""
+
+    def atom(token: str, left: list[str]) -> Any:
         if left[:1] == ["("]:
-            function, values = FUNCTIONS[token], list[float]()
+            function, values = functions[token], list[Any]()
             while left.pop(0) != ")":
-                values.append(float(_value_of(left, atom, OPERATORS, whole=False)))
-            return float(function(*values))
+                values.append(_value_of(left, atom, operators, whole=False))
+            return function(*values)
         return float(token) if is_number(token) else named(token)
 
-    return float(_value_of(_tokens(formula, FORMULA), atom, OPERATORS))
+    return _value_of(_tokens(formula, FORMULA), atom, operators)
 
 
 def names_in(formula: str) -> list[str]:
@@ -111,7 +152,7 @@ def _value_of(
                 raise ValueError("no closing parenthesis")
             return found
         if token == "!":
-            return not single()
+            return 1.0 * (single() == 0)
         if token in ("-", "+"):  # before powers, as in LAMMPS
             return -single() if token == "-" else single()
         return atom(token, tokens)

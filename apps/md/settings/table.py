@@ -10,6 +10,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from hpckit.apps.md.motion.groups import ALL, AXES, Axis
+from hpckit.apps.md.settings.averages import OF_BINS, OF_PARTICLES, Average, Correlation, Profile, Sampled
 from hpckit.apps.md.settings.formulas import names_in, value_of
 from hpckit.io.settings import Section
 
@@ -76,14 +77,31 @@ LENGTHS = {
     "com": 3,
     "gyration": 6,
     "erotate/sphere": 0,
-}  # of the vectors
+}  # of the vectors; the others have that of what they are given
 FROM_START = ("msd", "vacf")  # kinds that compare with the stage in which they come first
 # Kinds with a value that is none of a vector.
 SCALARS = ("temp", "temp/deform", "ke", "pe", "pressure", "gyration", "erotate/sphere")
-Kind = Literal["temp", "temp/deform", "ke", "pe", "pressure", "msd", "vacf", "com", "gyration", "erotate/sphere"]
-COMPUTED = re.compile(r"c_(\w+?)(?:\[(\d+)\])?$")
-AVERAGED = re.compile(r"f_(\w+?)(?:\[(\d+)\])?$")
-TAKEN = re.compile(r"(trap|slope)\(f_(\w+?)(?:\[(\d+)\])?\)$")
+OF_EACH = ("ke/atom",)  # kinds with a value for each particle
+Kind = Literal[
+    "temp",
+    "temp/deform",
+    "ke",
+    "pe",
+    "pressure",
+    "msd",
+    "vacf",
+    "com",
+    "gyration",
+    "erotate/sphere",
+    "ke/atom",
+    "rdf",
+    "reduce",
+]
+Reduction = Literal["sum", "ave", "min", "max", "sumsq", "avesq"]
+PART = r"(?:\[(\d+)\])?"
+COMPUTED = re.compile(rf"c_(\w+?){PART}{PART}$")
+AVERAGED = re.compile(rf"f_(\w+?){PART}{PART}$")
+TAKEN = re.compile(rf"(trap|slope)\(f_(\w+?){PART}\)$")
 
 
 class Computed(Section):
@@ -95,11 +113,48 @@ class Computed(Section):
         " energy; pe, pressure, erotate/sphere: potential energy, pressure, rotational energy of all; msd: mean square"
         " displacement since the stage in which it comes first, [1] to [4]: along x, y, z, and all; vacf: mean product"
         " of velocities with those of that time, alike; com: center of mass, unwrapped, [1] to [3]; gyration: radius"
-        " of gyration. [1] to [6] of temp, pressure and gyration are the tensor xx, yy, zz, xy, xz, yz, of temp m v v"
+        " of gyration. [1] to [6] of temp, pressure and gyration are the tensor xx, yy, zz, xy, xz, yz, of temp m v v."
+        " ke/atom: the kinetic energy of each particle; reduce: numbers of particles in one, [k] of several; rdf: a"
+        " table of pair distances: [1]: the middle of a bin, then of each pair of types g(r) and neighbors so far"
     )
     group: str = Field(ALL, description="the group")
     along: tuple[Axis, ...] = Field(AXES, min_length=1, description="of temp: dims of the velocities")
     centered: bool = Field(False, description="of msd: without the displacement of the center of mass")
+    how: Reduction = Field("sum", description="of reduce")
+    of: tuple[str, ...] = Field((), description="of reduce: x, vx, fx, …, c_NAME and v_NAME of particles")
+    bins: int = Field(100, ge=1, description="of rdf: their number")
+    reach: float = Field(0.0, ge=0, description="of rdf: the longest distance; 0: the cutoff of pairs")
+    pairs: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = Field(
+        (), description="of rdf: the types, from 1, of particles and of their neighbors; empty: all pairs"
+    )
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if (self.kind == "reduce") != bool(self.of):
+            raise ValueError(f"table.computed.of is for reduce, which needs it: {self.name} is {self.kind}")
+        return self
+
+    @property
+    def length(self) -> int:
+        """That of its vector, 0 without one."""
+        own = len(self.of) if len(self.of) > 1 else 0
+        return LENGTHS.get(self.kind, own)
+
+    @property
+    def has_value(self) -> bool:
+        """Whether it has a value that is none of a vector."""
+        return self.kind in SCALARS or len(self.of) == 1
+
+    @property
+    def width(self) -> int:
+        """The columns of its table, 0 without one."""
+        return 1 + 2 * max(len(self.pairs), 1) if self.kind == "rdf" else 0
+
+    def has(self, row: int, part: int) -> bool:
+        """Whether it has this number: [row][part] of a table, [row] of a vector, counted from 1, 0 where not given."""
+        if part:
+            return 1 <= row <= self.bins and part <= self.width
+        return 1 <= row <= self.length if row else self.has_value
 
 
 class Named(Section):
@@ -109,40 +164,9 @@ class Named(Section):
     formula: str = Field(
         min_length=1,
         description="of columns by their names, numbers, + - * / ^ %, and functions as sqrt(x); trap(f_NAME) is the"
-        " integral by trapezoids of the means kept over their number, slope(f_NAME) that of the least-squares line",
+        " integral by trapezoids of the means kept, or of a column of many rows, over their number, slope(f_NAME) that"
+        " of the least-squares line. Of particles: of x, vx, mass, … and what is computed of each",
     )
-
-
-class Average(Section):
-    """Means of columns over steps, as `fix ave/time` has them."""
-
-    name: str = Field(min_length=1, description="its name: f_NAME, or f_NAME[k] of several, are its last means")
-    columns: tuple[str, ...] = Field(min_length=1, description="what is averaged; energies c_NAME are of all")
-    every: int = Field(1, ge=1, description="steps between two samples")
-    repeat: int = Field(1, ge=1, description="samples of a mean")
-    period: int = Field(1, ge=1, description="steps between two means: the last sample of each is at a multiple of it")
-    last: int = Field(1, ge=0, description="means over the samples of that many periods; 0: of all so far")
-    kept: bool = Field(False, description="keep all means: trap(f_NAME) and slope(f_NAME) in formulas are of them")
-    file: str = Field("", pattern=r"^([\w.-]*\w[\w.-]*)?$", description="a file in output/ for its means; empty: none")
-
-    @model_validator(mode="after")
-    def _fits(self) -> Self:
-        if self.period % self.every or self.repeat * self.every > self.period:
-            raise ValueError(
-                f"{self.repeat} samples every {self.every} steps do not fit in {self.period} steps: period must be a"
-                " multiple of every, and at least repeat times it"
-            )
-        return self
-
-    def ends(self, step: int) -> int:
-        """The step of the mean of which this step is a sample, or -1."""
-        end = -(-step // self.period) * self.period
-        sampled = (end - step) % self.every == 0 and (end - step) // self.every < self.repeat
-        return end if sampled else -1
-
-    def begins(self, end: int) -> int:
-        """The first sample of a mean."""
-        return end - (self.repeat - 1) * self.every
 
 
 class Table(Section):
@@ -157,6 +181,8 @@ class Table(Section):
     computed: tuple[Computed, ...] = Field((), description="what columns c_NAME are")
     formulas: tuple[Named, ...] = Field((), description="what columns v_NAME are")
     averages: tuple[Average, ...] = Field((), description="means over steps; columns f_NAME are their last ones")
+    profiles: tuple[Profile, ...] = Field((), description="means over particles in bins, and over steps")
+    correlations: tuple[Correlation, ...] = Field((), description="correlations of columns in time")
     counts: Literal["run", "stage"] = Field(
         "run",
         description="whose steps and time the columns step and time count: of the whole run or of the stage",
@@ -166,17 +192,25 @@ class Table(Section):
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        for each in (self.computed, self.formulas, self.averages):
+        for each in (self.computed, self.formulas, self.sampled):
             names = [one.name for one in each]
             if len({*names}) < len(names):
                 raise ValueError(f"names of table come twice: {', '.join(names)}")
-        averaged = [name for each in self.averages for name in each.columns]
-        for name in (*self.columns, *averaged):
+        for name in self.columns:
             if why := self.unknown(name):
                 raise ValueError(f"table.columns: {why}")
-        if any(name.startswith("f_") for name in averaged):
-            raise ValueError("table.averages are not averaged again: give other columns")
+        for one in self.sampled:
+            if why := self.unknown_of(one):
+                raise ValueError(f"table: {one.name}: {why}")
+        for given in self.computed:
+            if why := next((why for name in given.of if (why := self.unknown_of_particles(name))), ""):
+                raise ValueError(f"table.computed: {given.name}: {why}")
         return self
+
+    @property
+    def sampled(self) -> tuple[Sampled, ...]:
+        """All that has samples after steps: columns f_NAME."""
+        return *self.averages, *self.profiles, *self.correlations
 
     def number(self, step: int, done: int) -> int:
         """What the column step has for a step of the run, of which `done` are in its stage."""
@@ -187,17 +221,24 @@ class Table(Section):
         if name in TITLES or name == "PI":
             return ""
         if match := COMPUTED.match(name):
-            kinds = {**USUAL, **{each.name: each.kind for each in self.computed}}
-            kind, part = kinds.get(match[1]), int(match[2] or 0)
-            sound = kind is not None and (part <= LENGTHS[kind] if part else kind in SCALARS)
-            return "" if sound else f"there is no {name} among {', '.join(kinds)} of table.computed"
+            known = self.known
+            found, row, part = known.get(match[1]), int(match[2] or 0), int(match[3] or 0)
+            sound = found is not None and found.has(row, part)
+            return "" if sound else f"there is no {name} among {', '.join(known)} of table.computed"
         if match := TAKEN.match(name):
-            kept = any(each.kept for each in self.averages if each.name == match[2])
-            return self.unknown(name.split("(")[1][:-1]) if kept else f"{match[2]} of {name} is not kept"
+            one = next((each for each in self.sampled if each.name == match[2]), None)
+            kept = one is not None and (one.has_rows or (isinstance(one, Average) and one.kept))
+            wide = one.width if one is not None else 0
+            sound = int(match[3] or (1 if wide == 1 else 0)) in range(1, wide + 1)
+            return "" if kept and sound else f"{match[2]} of {name} is not kept, or has no such column"
         if match := AVERAGED.match(name):
-            widths = {each.name: len(each.columns) for each in self.averages}
-            wide, part = widths.get(match[1], 0), int(match[2] or 0)
-            sound = 1 <= part <= wide if match[2] else wide == 1
+            one = next((each for each in self.sampled if each.name == match[1]), None)
+            row, part = int(match[2] or 0), int(match[3] or 0)
+            if one is not None and one.has_rows:
+                alone = isinstance(one, Average) and one.mode == "vector" and one.width == 1
+                sound = row >= 1 and (not part if alone else 1 <= part <= one.width)
+            else:
+                sound = one is not None and not part and (1 <= row <= one.width if match[2] else one.width == 1)
             return "" if sound else f"there is no {name} among the means of table.averages"
         formulas = {f"v_{each.name}": each.formula for each in self.formulas}
         if name not in formulas:
@@ -213,6 +254,47 @@ class Table(Section):
             return f"the formula {formulas[name]!r} of {name} cannot be read"
         return next((why for each in needed if (why := self.unknown(each, (*within, name)))), "")
 
+    @property
+    def known(self) -> dict[str, Computed]:
+        """What columns c_NAME are computed from, by name."""
+        usual = [Computed(name=name, kind=kind) for name, kind in USUAL.items()]
+        return {each.name: each for each in (*usual, *self.computed)}
+
+    def unknown_of(self, given: Sampled) -> str:
+        """Why samples cannot be taken; empty where they can."""
+        if isinstance(given, Profile):
+            each = (name for name in given.columns if name not in OF_BINS)
+            return next((why for name in each if (why := self.unknown_of_particles(name))), "")
+        if own := next((name for name in given.columns if name.startswith("f_")), ""):
+            return f"{own} is not averaged again: give other columns"
+        if given.has_rows and isinstance(given, Average):
+            return next((why for name in given.columns if (why := self._unknown_rows(name))), "")
+        return next((why for name in given.columns if (why := self.unknown(name))), "")
+
+    def _unknown_rows(self, name: str) -> str:
+        """Why this is not a vector, or a column of a table; empty where it is one."""
+        match = COMPUTED.match(name)
+        found = self.known.get(match[1]) if match and not match[3] else None
+        part = int(match[2] or 0) if match else 0
+        sound = found is not None and (1 <= part <= found.width if part else found.length > 0)
+        return "" if sound else f"{name} is not a vector, nor a column of a table rdf"
+
+    def unknown_of_particles(self, name: str, within: tuple[str, ...] = ()) -> str:
+        """Why this is not a number that each particle has; empty where it is one."""
+        if name in OF_PARTICLES:
+            return ""
+        match, formulas = COMPUTED.match(name), {f"v_{each.name}": each.formula for each in self.formulas}
+        if match and not match[2] and match[1] in self.known and self.known[match[1]].kind in OF_EACH:
+            return ""
+        if name not in formulas or name in within:
+            return self.unknown(name) if within and name not in within else f"particles have no {name}"
+        try:
+            needed = names_in(formulas[name])
+        except ValueError:
+            return f"the formula {formulas[name]!r} of {name} cannot be read"
+        return next((why for each in needed if (why := self.unknown_of_particles(each, (*within, name)))), "")
+
     def groups(self) -> Iterator[tuple[str, str]]:
         """The groups that it names, each with its key."""
         yield from (("table.computed.group", each.group) for each in self.computed)
+        yield from (("table.profiles.group", each.group) for each in self.profiles)

@@ -161,7 +161,7 @@ def _wrong_groups(it: Settings) -> Iterator[str]:
             yield f"{key} is {name!r}, and the groups are {[ALL, *names]}"
     if unknown := {each.group for each in it.system.changes} - {ALL, *names}:
         yield f"system.changes name the groups {sorted(unknown)}, and the groups are {[ALL, *names]}"
-    if it.replicas.temperatures and (it.table.columns or it.table.averages):
+    if it.replicas.temperatures and (it.table.columns or it.table.sampled):
         yield "table.columns and averages are those of one set of particles: omit them, or replicas"
     if ALL in given.moves:
         yield "dynamics.moves is a list of groups; omit it where all particles move"
@@ -276,11 +276,14 @@ def _wrong_stages(it: Settings) -> Iterator[str]:
 
 
 def _wrong_averages(it: Settings) -> Iterator[str]:
-    """Files of means over steps that are those of others."""
+    """Files of means over steps that are those of others, and bins of a box without ends."""
     tables = (it.table, *(stage.table for stage in it.stages if stage.table is not None))
-    names = [each.file for each in dict.fromkeys(one for table in tables for one in table.averages) if each.file]
+    names = [each.file for each in dict.fromkeys(one for table in tables for one in table.sampled) if each.file]
     if twice := {*(name for name in names if names.count(name) > 1), *({*names} & {*TAKEN})}:
         yield f"table.averages: {', '.join(sorted(twice))} is a file of something else: give another name"
+    along = {dim for table in tables for each in table.profiles for dim in each.bins.along}
+    if ends := along & {*it.system.follows}:
+        yield f"table.profiles: no bins go along {', '.join(sorted(ends))}, where the ends of the box follow particles"
 
 
 def _wrong_slow(it: Settings) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from hpckit.comm.agree import share_numbers
 from hpckit.kernels.particles.integrate.dispatch import dilate, kinetic
 from hpckit.md.system import System
-from hpckit.md.thermo import add_ranks, freedom
+from hpckit.md.thermo import add_parts, add_ranks, freedom
 
 TENSOR = ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))
 
@@ -104,6 +105,18 @@ def weighted_sums(system: System, group: ParticleGroup | None, columns: Any) -> 
     if not system.forces.exact:
         rows = rows.sum(axis=0)[None]
     total = add_ranks(system.mesh.comm, rows, max(system.count, system.mesh.size), system.forces.exact)
+    return np.asarray(share_numbers(system.mesh.comm, total))
+
+
+def sums_by(system: System, labels: np.ndarray, columns: np.ndarray, number: int) -> np.ndarray:
+    """Collective: the sums of the rows [n, k] of particles of this rank with the same label, int64[n] from 0 to
+    `number` - 1: float64[number, k].
+    """
+    rows = max(system.count, system.mesh.size)
+    order = np.argsort(labels, kind="stable")
+    ends = np.searchsorted(labels[order], np.arange(number + 1))
+    parts = [columns[order[first:end]] for first, end in pairwise(ends)]
+    total = add_parts(system.mesh.comm, parts, rows, system.forces.exact)
     return np.asarray(share_numbers(system.mesh.comm, total))
 
 

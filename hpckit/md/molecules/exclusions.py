@@ -64,8 +64,8 @@ class Exclusions:
 
     bonds: ids from 0, [n, 2], of `count` particles. pairs, charges: the share over one, two and three bonds. Partners
     are taken out of the lists at each rebuild, and have what remains computed by themselves; a sum over all images
-    still sees them, which is made up for. fourths: pairs three bonds apart with a potential of their own. Raises
-    `InputError` for shares outside of 0 to 1.
+    still sees them, which is made up for. fourths: pairs three bonds apart with a potential of their own. `left_out`:
+    ids of partners without any share, from each side: int64[n, 2]. Raises `InputError` for shares outside of 0 to 1.
     """
 
     def __init__(
@@ -97,6 +97,7 @@ class Exclusions:
         self.each = len(whose) / max(count, 1)
         self._partners = Partners(np.searchsorted(whose, np.arange(count + 1)), others[kept], kinds[kept])
         self._copies: dict[int, tuple[np.ndarray, Any]] = {}  # of arrays on the device, which they keep alive
+        self.left_out = np.stack([whose, others[kept]], axis=1)[(self.shares[kinds[kept]] == 0.0).all(axis=1)]
         self._partly = bool(self.shares[np.unique(kinds[kept]), 0].any())
 
     def require_fit(self, interaction: Any) -> None:

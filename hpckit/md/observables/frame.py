@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -60,6 +61,23 @@ class Frame(Protocol):
     @property
     def time(self) -> float:
         """The time of the frame."""
+
+
+def part_of(frame: Frame, chosen: npt.NDArray[np.bool_]) -> Any:
+    """The frame without the particles that are not chosen."""
+    velocities = None if frame.velocities is None else frame.velocities[chosen]
+    return SimpleNamespace(
+        lower=frame.lower,
+        upper=frame.upper,
+        cell=frame.cell,
+        periodic=frame.periodic,
+        types=frame.types[chosen],
+        positions=frame.positions[chosen],
+        images=frame.images[chosen],
+        velocities=velocities,
+        masses=frame.masses,
+        time=frame.time,
+    )
 
 
 def own_block(frame: Frame, comm: MPI.Comm | None) -> slice:

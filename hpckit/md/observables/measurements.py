@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from hpckit.errors import InputError
 from hpckit.md.observables.correlation import Correlation, TimeCorrelation
-from hpckit.md.observables.frame import Frame
+from hpckit.md.observables.frame import Frame, part_of
 from hpckit.md.observables.profile import DensityProfile, RadialProfile
 from hpckit.md.observables.radial import RadialDistribution
 from hpckit.md.observables.speeds import SpeedDistribution
@@ -88,7 +87,7 @@ class Measurements:
     def add_motion(self, frame: Frame, comm: MPI.Comm | None = None) -> None:
         """Displacement and velocity correlation, of all particles and of each type."""
         for number, motion in enumerate(self._motion):
-            motion.add(frame if number == 0 else _only(frame, number - 1), comm)
+            motion.add(frame if number == 0 else part_of(frame, frame.types == number - 1), comm)
 
     def result(self, comm: MPI.Comm | None = None) -> dict[str, Any]:
         """The results as lists and numbers, ready for JSON; observables without frames are left out. Types from 1."""
@@ -161,21 +160,3 @@ def _top(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
     bend = left - 2 * top + right
     shift = 0.5 * (left - right) / bend if bend else 0.0
     return float(x[at] + shift * (x[1] - x[0])), float(top - 0.25 * (left - right) * shift)
-
-
-def _only(frame: Frame, kind: int) -> Any:
-    """The frame without the particles of other types."""
-    chosen = frame.types == kind
-    velocities = None if frame.velocities is None else frame.velocities[chosen]
-    return SimpleNamespace(
-        lower=frame.lower,
-        upper=frame.upper,
-        cell=frame.cell,
-        periodic=frame.periodic,
-        types=frame.types[chosen],
-        positions=frame.positions[chosen],
-        images=frame.images[chosen],
-        velocities=velocities,
-        masses=frame.masses,
-        time=frame.time,
-    )

@@ -9,7 +9,7 @@ import numpy as np
 
 from hpckit.errors import InputError
 from hpckit.kernels.particles.observables.dispatch import pair_histogram
-from hpckit.md.observables.frame import Floats, Frame, own_block, summed
+from hpckit.md.observables.frame import Floats, Frame, Ints, own_block, summed
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -78,9 +78,13 @@ class RadialDistribution:
         self._particles += number
         self.frames += 1
 
+    def counts(self, comm: MPI.Comm | None = None) -> Ints:
+        """The pairs so far, from each side: int64[types, types, bins]. Collective with a communicator."""
+        return summed(self._counts, comm)
+
     def result(self, comm: MPI.Comm | None = None) -> Radial:
         """The result of the frames so far. Collective with a communicator."""
-        counts = summed(self._counts, comm).astype(np.float64)
+        counts = self.counts(comm).astype(np.float64)
         bins = counts.shape[2]
         outer = np.linspace(0.0, self.reach, bins + 1)
         shells = 4.0 / 3.0 * np.pi * np.diff(outer**3)
