@@ -1,4 +1,4 @@
-"""Functions of vectors: `math.sqrt`, `exp`, `log` and `atan2`, `max`, `min` and `**` of `compile.vectors`, and choices.
+"""Functions of vectors: `math.sqrt`, `fabs`, `exp`, `log`, `atan2`, `max`, `min`, `**` of `compile.vectors`; choices.
 
 With them one Python function of numbers compiles to vectors, too; importing this module makes them known to Numba.
 """
@@ -29,6 +29,7 @@ def _unary(function: Callable, value_of: Callable, kinds: str = "dfw") -> None:
 
 
 _unary(math.sqrt, lambda b, x: overloaded(b, "sqrt", x), "dfweh")  # is exact: it has the bits of NumPy
+_unary(math.fabs, lambda b, x: overloaded(b, "fabs", x), "dfweh")
 _unary(math.exp, exp)
 _unary(math.log, log)
 

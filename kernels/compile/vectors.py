@@ -2,10 +2,10 @@
 
 `Vec(kind, n)` is n lanes of "d" (float64), "f" (float32), "w" (float64, computed as written), "e" (float64) and "h"
 (float32) with the bits of NumPy, "i" (int32) or "m" (one bit, the result of a comparison). In compiled code vectors
-take + - * / and unary minus, < > <= >=, & of masks, `**` with a constant integer, `math.sqrt`, `math.exp` and
-`math.log`, with vectors of the same kind and with numbers, so that a function written for numbers compiles for vectors
-too (`compile.functions`). Intrinsics for any width are in `compile.intrinsics`, those that depend on the kind or on the
-instruction set in `compile.lanes`.
+take + - * / and unary minus, < > <= >= == !=, & | and `not` of masks, `**` with a constant integer, `math.sqrt`,
+`math.exp` and `math.log`, with vectors of the same kind and with numbers, so that a function written for numbers
+compiles for vectors too (`compile.functions`). Intrinsics for any width are in `compile.intrinsics`, those that depend
+on the kind or on the instruction set in `compile.lanes`.
 
 Arithmetic on vectors may be reordered and contracted (reassoc, nsz, arcp, contract): without reassoc the derivatives of
 potentials are 30 % slower. nnan and ninf are not given: lanes that a mask discards may hold inf. `rounded` is exempt,
@@ -150,6 +150,7 @@ BINARY = {
     "fdiv": (operator.truediv, operator.itruediv),
 }
 COMPARISONS = {operator.lt: "<", operator.gt: ">", operator.le: "<=", operator.ge: ">=", operator.eq: "=="}
+COMPARISONS |= {operator.ne: "!="}
 
 
 def _register_binary(function: Callable, result: Callable, lower: Callable) -> None:
@@ -174,7 +175,7 @@ def _lower_comparison(symbol: str) -> Callable:
     def lower(c: Any, b: Any, signature: Any, values: Any) -> Any:
         meet = common(*signature.args)
         x, y = (to_lanes(c, b, *pair, meet) for pair in zip(values, signature.args, strict=True))
-        return b.fcmp_ordered(symbol, x, y)
+        return (b.fcmp_unordered if symbol == "!=" else b.fcmp_ordered)(symbol, x, y)  # as nan compares
 
     return lower
 
@@ -191,14 +192,16 @@ for _function, _symbol in COMPARISONS.items():
     _register_binary(_function, _mask_of, _lower_comparison(_symbol))
 
 
-@type_callable(operator.and_)
-def _type_and(context: Any) -> Callable:
-    return lambda a, b: a if isinstance(a, Vec) and a.kind == "m" and a == b else None
+def _is_mask(t: Any) -> bool:
+    return isinstance(t, Vec) and t.kind == "m"
 
 
-@lower_builtin(operator.and_, Vec, Vec)
-def _lower_and(c: Any, b: Any, signature: Any, values: Any) -> Any:
-    return b.and_(*values)
+for _function in (operator.and_, operator.or_):
+    type_callable(_function)(lambda context: lambda a, b: a if _is_mask(a) and a == b else None)
+lower_builtin(operator.and_, Vec, Vec)(lambda c, b, signature, values: b.and_(*values))
+lower_builtin(operator.or_, Vec, Vec)(lambda c, b, signature, values: b.or_(*values))
+type_callable(operator.not_)(lambda context: lambda a: a if _is_mask(a) else None)
+lower_builtin(operator.not_, Vec)(lambda c, b, signature, values: b.not_(*values))
 
 
 @type_callable(operator.neg)

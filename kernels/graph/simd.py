@@ -9,30 +9,32 @@ Three things depend on the size of the arrays (`options`), and change no bits. W
 lie in do not fit the cache, the rows of a 3-D grid are taken in strips: 1.12x for heat with planes of 13 MB. Where a
 pass moves more than the cache holds, the first result goes past it, in explicit vectors, so that its lines are not read
 before they are written, and lines of the slab ahead are asked for early: 1.1x; both together 1.37x; 1.2x more where
-they are asked for 384 values ahead and not 64 (Burgers' equation on Zen 5). Elsewhere two rows are computed in one loop
-if they read the same neighbors, which then come from the cache once: 1.25x for the rows of an ensemble, which do not
-fit the nearest cache; 1.01x to 1.03x for short ones. Many operations would need more registers than there are (0.88x
-for the adjoint of Burgers' equation), and remain one row at a time.
+they are asked for 384 values ahead and not 64 (Burgers' equation on Zen 5). Elsewhere explicit vectors are those of a
+whole line, and the last of a row lies over the one before: no cell is computed alone, 1.2x to 1.5x for rows of 13 to
+512 values. Rows that do not fit the nearest cache, as those of an ensemble, are taken in parts, all rows of a part one
+after the other, and lines are asked for that the next row reads: 1.15x for 32 members.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import math
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from hpckit.kernels.compile import functions  # noqa: F401  (math.sqrt and fabs of vectors)
 from hpckit.kernels.compile.intrinsics import fused, prefetch, select, store
 from hpckit.kernels.compile.jit import STRICT, inlined, jit
 from hpckit.kernels.compile.lanes import lanes
 from hpckit.kernels.compile.streams import LINE, STREAMED, settle, stream
 from hpckit.kernels.compile.vectors import available
-from hpckit.kernels.graph.nodes import ARRAYS, POINTWISE, Node, Offset
+from hpckit.kernels.graph.nodes import ARRAYS, POINTWISE, Node, Offset, is_truth
 from hpckit.kernels.graph.region import Block, Box, loops
 from hpckit.kernels.graph.sweep import GraphSweep, Stored, expanded
 from hpckit.kernels.graph.text import CellText, literal
@@ -49,23 +51,34 @@ NAMES = {
 PADDING = 8  # values between the rings' rows
 STREAMS = "settle()"  # in the text of a kernel whose results go past the cache
 WHOLE, STRIP = 12 << 20, 2 << 20  # bytes of slabs up to which they are taken whole, else those of a strip
-AHEAD = 384  # values that a line is asked for before its use, where results are streamed
-LONG = 160  # values of a row from which on it may be streamed
-PAIRED, PAIRED_ROWS = 40, 8  # operations up to which, and odd rows from which on, two rows are one loop
-VECTORS = frozenset(("add", "sub", "mul", "div", "neg", "where", "less", "less_equal", "logical_and"))
+AHEAD = 384  # values that a line is asked for before its use
+LONG = 160  # values of a row from which on results may go past the cache
+UNCUT, PART = 36 << 10, 24 << 10  # bytes of the rows near a cell up to which they are taken whole, else of a part
+VECTORS = POINTWISE - {"power", "exp", "log", "sin", "cos", "tanh"}  # the operations of explicit vectors
+LOGICAL = frozenset(("logical_and", "logical_or", "logical_not"))
+
+
+Form = Literal["cells", "vectors", "parts", "streams"]
+"""How a row is computed: cell by cell, as the compiler likes; in explicit vectors; in these, it is a part of a row, and
+lines are asked for that the next row reads; or in these, and the first result goes past the cache.
+"""
 
 
 class SweepOptions(NamedTuple):
-    """rows: of a slab that are taken at once. streams: whether the first result goes past the cache. pairs: whether two
-    rows are computed in one loop. slabs, moved: the bytes of all slabs that a cell's neighbors lie in, and those that a
-    pass moves.
+    """rows: of a slab that are taken at once. parts: of all rows, which are taken one after the other. slabs, moved:
+    the bytes of all slabs that a cell's neighbors lie in, and those that a pass moves.
     """
 
     rows: int
-    streams: bool
-    pairs: bool
+    parts: int
+    form: Form
     slabs: int
     moved: int
+
+    @property
+    def streams(self) -> bool:
+        """Whether the first result goes past the cache."""
+        return self.form == "streams"
 
 
 def options(sweep: GraphSweep, shape: Sequence[int], members: int = 1) -> SweepOptions:
@@ -79,19 +92,32 @@ def options(sweep: GraphSweep, shape: Sequence[int], members: int = 1) -> SweepO
     cut = needed and sweep.dims == 3 and slabs > WHOLE
     rows = min(nj, max(8, STRIP // (planes * row))) if cut else nj
     moved = sweep.count().nbytes * ni * nj * nk * members
-    streams = moved >= STREAMED and nk * members >= LONG and available()[0] != "scalar" and _in_vectors(sweep)
-    pairs = not streams and _in_pairs(sweep, ni if sweep.dims == 2 else nj)
-    return SweepOptions(rows, streams, pairs, slabs, moved)
+    vectors = available()[0] != "scalar" and _in_vectors(sweep)
+    if vectors and moved >= STREAMED and nk * members >= LONG:
+        return SweepOptions(rows, 1, "streams", slabs, moved)
+    if not vectors or nk * members < _lanes() or sweep.stored:  # 0.85x where values are kept, as of heat on 40^3 cells
+        return SweepOptions(rows, 1, "cells", slabs, moved)
+    parts = max(1, min(_parts(sweep, row), nk // (2 * _even(members))))
+    return SweepOptions(rows, parts, "parts" if parts > 1 else "vectors", slabs, moved)
 
 
-def _in_pairs(sweep: GraphSweep, rows: int) -> bool:
-    """Whether two rows in one loop are quicker: they share enough of what they read, and all fits the registers."""
-    if sweep.dims == 1 or sweep.stored or (rows % 2 and rows < PAIRED_ROWS):
-        return False
-    pairs = expanded(sweep.targets, (), sweep.dims)
-    read = {pair for pair in pairs if pair[0].op in ARRAYS}
-    both = sum((node, _next_row(offset)) in read for node, offset in read)
-    return 5 * both >= len(read) and len(pairs) - len(read) <= PAIRED
+def _lanes() -> int:
+    """The values of a vector, where results stay in the cache."""
+    return LINE // 8 if available()[0] == "avx512" else LINE // 16
+
+
+def _even(members: int) -> int:
+    """The cells that are whole lines of the cache."""
+    return LINE // 8 // math.gcd(LINE // 8, members)
+
+
+def _parts(sweep: GraphSweep, row: int) -> int:
+    """How many parts of rows of so many bytes, so that what a cell's neighbors lie in remains in the nearest cache."""
+    if sweep.dims == 1:
+        return 1
+    read = {(node, offset[:-1]) for node, offset in expanded(sweep.targets, (), sweep.dims) if node.op in ARRAYS}
+    needed = row * (len(read) + len(sweep.targets))
+    return -(-needed // PART) if needed > UNCUT else 1
 
 
 def _next_row(offset: Offset) -> Offset:
@@ -100,10 +126,15 @@ def _next_row(offset: Offset) -> Offset:
 
 
 def _in_vectors(sweep: GraphSweep) -> bool:
-    """Whether the operations of the targets are those that explicit vectors have."""
+    """Whether explicit vectors have the operations of the targets; what is true or false is not a number there."""
     found = {node for node, _ in expanded(sweep.targets, sweep.kept, sweep.dims) if node.op in POINTWISE}
     found -= set(sweep.kept) - set(sweep.targets)  # which are loaded
-    return all(node.op in VECTORS and (node.op != "where" or node.args[0].is_field) for node in found)
+    for node in found:
+        condition, values = (node.args[:1], node.args[1:]) if node.op == "where" else ((), node.args)
+        known = all(arg.is_field for arg in condition) and all(is_truth(arg) == (node.op in LOGICAL) for arg in values)
+        if node.op not in VECTORS or not known:
+            return False
+    return not any(map(is_truth, sweep.targets))
 
 
 def bind(
@@ -155,27 +186,32 @@ def placed(
     if any(a >= b for a, b in bounds):
         return None, [], []
     (i0, i1), (j0, j1), (k0, k1) = bounds
-    rows, streams, pairs, *_ = options(sweep, [b - a for a, b in zip(*box, strict=True)], members)
-    if past is not None:
-        streams, pairs = past, pairs and not past
+    rows, parts, form, *_ = options(sweep, [b - a for a, b in zip(*box, strict=True)], members)
+    if past is not None and past != (form == "streams"):
+        parts, form = 1, "streams" if past else "cells" if sweep.stored else "vectors"
     starts = [value for shape in classes for value in shape]
-    strips = [np.array([*starts, i0, i1, j, min(j + rows, j1), k0, k1, members]) for j in range(j0, j1, rows)]
+    ends = [k0 + (k1 - k0) * part // parts // _even(members) * _even(members) for part in range(parts)] + [k1]
+    strips = [
+        np.array([*starts, i0, i1, j, min(j + rows, j1), *some, members])
+        for some in itertools.pairwise(ends)
+        for j in range(j0, j1, rows)
+    ]
     within = ((i0, i1), (j0, j0 + rows), (k0, k1))
     sizes = [_ring_size(each, sweep.dims, within, members) for each in sweep.stored]
-    return _kernel(sweep, kinds, streams, pairs, frozenset(own)), strips, sizes
+    return _kernel(sweep, kinds, form, frozenset(own)), strips, sizes
 
 
-def _kernel(sweep: GraphSweep, kinds: tuple[int, ...], streams: bool, pairs: bool, own: frozenset[Node]) -> Any:
-    key = "simd", kinds, streams, pairs, own
+def _kernel(sweep: GraphSweep, kinds: tuple[int, ...], form: Form, own: frozenset[Node]) -> Any:
+    key = "simd", kinds, form, own
     found = sweep.kernels.get(key)
     if found is None:
-        found = sweep.kernels[key] = compiled_kernel(_kernel_text(sweep, kinds, streams, pairs, own))
+        found = sweep.kernels[key] = compiled_kernel(_kernel_text(sweep, kinds, form, own))
     return found
 
 
 @functools.cache
-def _streaming() -> dict[str, Any]:
-    """What the text of a kernel that streams calls, for vectors of LANES values, half a line of the cache.
+def _of_vectors(half: bool) -> dict[str, Any]:
+    """What the text of a kernel of explicit vectors calls. half: they are LANES values of half a line of the cache.
 
     Of vectors of a whole line each neighbor beside a cell lies in two lines, of half a line every second: on Zen 5 heat
     in 3-D is 1.5x to 1.9x as fast, a gradient of Burgers' equation 1.2x.
@@ -183,7 +219,7 @@ def _streaming() -> dict[str, Any]:
     head(out, at, count): how many values of a row come before the first line of `out`. The lines that rows share with
     what is beside them are stored as usual: of those of which a part is streamed the processor waits for the rest.
     """
-    kind = lanes("e", LINE // 2 // 8)
+    kind = lanes("e", LINE // 16 if half else _lanes())
     line, eight, zero = np.uint64(LINE // 8), np.uint64(8), np.uint64(0)
 
     @inlined(math=STRICT)
@@ -199,15 +235,15 @@ def _streaming() -> dict[str, Any]:
 def compiled_kernel(text: str) -> Any:
     """The compiled function of a kernel's text."""
     made = function_of(text, NAMES, sys.modules[__name__])
-    return jit(made, math=STRICT, noalias=True, borrowed=STREAMS in text, key=(text,), by_address=True)
+    return jit(made, math=STRICT, noalias=True, borrowed=True, key=(text,), by_address=True)
 
 
 def function_of(text: str, names: Mapping[str, Any], home: ModuleType) -> Any:
     """The Python function of a kernel's text, by a name of its own in a module: Numba keeps it on disk by both."""
     name = f"fused_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     space: dict[str, Any] = {**names, "__name__": home.__name__}
-    if STREAMS in text:
-        space |= _streaming()
+    if "LANES" in text:
+        space |= _of_vectors(STREAMS in text)
     exec(compile(text.replace("def fused_kernel", f"def {name}"), str(home.__file__), "exec"), space)
     function = space[name]
     function.__module__ = home.__name__
@@ -215,16 +251,9 @@ def function_of(text: str, names: Mapping[str, Any], home: ModuleType) -> Any:
     return function
 
 
-def _kernel_text(
-    sweep: GraphSweep,
-    kinds: Sequence[int],
-    streams: bool = False,
-    pairs: bool = False,
-    own: Collection[Node] = (),
-) -> str:
-    """The kernel of a sweep as Python. kinds: for each array, targets first, which of the layouts it has. streams:
-    whether rows of results go past the cache. pairs: whether two rows are computed in one loop; of an odd number of
-    rows, one is computed twice. own: numbers that are a row each, behind the rings.
+def _kernel_text(sweep: GraphSweep, kinds: Sequence[int], form: Form, own: Collection[Node] = ()) -> str:
+    """The kernel of a sweep as Python. kinds: for each array, targets first, which of the layouts it has. own: numbers
+    that are a row each, behind the rings.
     """
     arrays = [f"a{k}" for k in range(len(kinds))]
     count = max(kinds) + 1
@@ -245,14 +274,12 @@ def _kernel_text(
             f"    slab{k} = row{k} * (j1 - j0 + {jh - jl})",
         ]
     warm = max([each.lead - each.reach[0][0] for each in sweep.stored], default=0) if sweep.dims > 1 else 0
-    body = [f"    for i in range(i0 - {warm}, i1):"]
-    if pairs and sweep.dims == 2:
-        body = ["    for pair in range(i0, i1, 2):", "        i = min(pair, i1 - 2)"]
+    body = [f"for i in range(i0 - {warm}, i1):"]
     for made in (*sweep.stored, None):
-        body += _loop(sweep, made, kinds, place, ring, number, streams and made is None, pairs)
-    if streams:
-        body.append(f"    {STREAMS}")
-    return "\n".join([*head, *body, ""])
+        body += _loop(sweep, made, kinds, place, ring, number, form)
+    if form == "streams":
+        body.append(STREAMS)
+    return "\n".join([*head, *(f"    {line}" for line in body), ""])
 
 
 def _loop(
@@ -262,90 +289,94 @@ def _loop(
     place: dict[Node, int],
     ring: dict,
     number: dict[Node, str],
-    streams: bool,
-    pairs: bool,
+    form: Form,
 ) -> list[str]:
     """The loop over the rows of a slab that makes a kept value, or (None) the targets."""
+    if made:
+        form = "cells"
     bases: dict[str, str] = {}  # expression of a row's start -> its name
-    zero = ((0, 0),) * 3
-    (il, ih), (jl, jh), (kl, kh) = three(made.reach) if made else zero
+    wide: dict[str, str] = {}  # a number -> the vector of it
+    made_here = (made.node,) if made else sweep.targets
+    (il, ih), (jl, jh), (kl, kh) = three(made.reach) if made else ((0, 0),) * 3
     lead = made.lead if made else 0
 
     def base(text: str) -> str:
         return bases.setdefault(text, f"q{len(bases)}")
 
-    def load(node: Node, offset: Offset) -> str:
+    def start(node: Node, offset: Offset) -> tuple[str, str]:
+        """The array that holds a value at an offset, and where the row begins."""
         di, dj, dk = three(offset)
         if node in ring:
             k, other = ring[node]
             _, (ojl, _), (okl, _) = three(other.reach)
             slab = f"((i + {lead + di + 64 * other.depth}) % {other.depth})" if sweep.dims > 1 else "0"
-            return f"r{k}[{base(f'{slab} * slab{k} + (j - j0 + {dj - ojl}) * row{k} + {kl + dk - okl} * members')} + k]"
+            return f"r{k}", base(f"{slab} * slab{k} + (j - j0 + {dj - ojl}) * row{k} + {kl + dk - okl} * members")
         a = place[node]
-        return f"a{a}[{base(row_start(kinds[a], lead + di, dj, kl + dk))} + k]"
+        return f"a{a}", base(row_start(kinds[a], lead + di, dj, kl + dk))
 
-    cell = CellText(sweep, (made.node,) if made else sweep.targets, load, number.__getitem__)
-    body, stores = [*cell.lines], []
-    for a, result in enumerate(cell.results):
-        if made:
-            k, _ = ring[made.node]
-            slab = f"((i + {lead + 64 * made.depth}) % {made.depth})" if sweep.dims > 1 else "0"
-            stores.append(f"r{k}[{base(f'{slab} * slab{k} + (j - j0 + {-jl}) * row{k}')} + k] = {result}")
-        else:
-            stores.append(f"a{a}[{base(row_start(kinds[a], 0, 0, 0))} + k] = {result}")
+    def target(a: int) -> tuple[str, str]:
+        """The array that a result goes to, and where the row begins."""
+        if not made:
+            return f"a{a}", base(row_start(kinds[a], 0, 0, 0))
+        k, _ = ring[made.node]
+        slab = f"((i + {lead + 64 * made.depth}) % {made.depth})" if sweep.dims > 1 else "0"
+        return f"r{k}", base(f"{slab} * slab{k} + (j - j0 + {-jl}) * row{k}")
+
+    def scalars() -> list[str]:
+        """What a cell computes."""
+        cell = CellText(sweep, made_here, lambda *at: "{}[{} + k]".format(*start(*at)), number.__getitem__)
+        stores = ["{}[{} + k] = ".format(*target(a)) + result for a, result in enumerate(cell.results)]
+        return [f"    {line}" for line in (*cell.lines, *stores)]
+
+    def vectors() -> list[str]:
+        """What LANES cells compute; the lines that the memory or a cache far away has are asked for early."""
+
+        def value(text: str) -> str:
+            row = text.removesuffix("[k]")
+            return wide.setdefault(text, f"v{len(wide)}") if row == text else f"load({row}, k)"
+
+        cell = CellText(
+            sweep,
+            made_here,
+            lambda *at: "load({}, {} + k)".format(*start(*at)),
+            lambda node: value(number[node]),
+            lambda x: value(literal(x)),
+        )
+        lines = list(cell.lines)
+        for a, result in enumerate(cell.results):
+            put = "stream" if form == "streams" and a == 0 else "store"
+            lines.append(f"{put}({', '.join(target(a))} + k, {result})")
+        for leaf in sweep.leaves:  # the last of the neighbors
+            read = [at for node, at in expanded(made_here, sweep.kept, sweep.dims) if node is leaf]
+            if read:  # not by the loops of kept values alone
+                array, at = start(leaf, _next_row(max(read)) if form == "parts" else max(read))
+                lines.append(f"prefetch({array}, {at} + k{'' if form == 'parts' else ' + AHEAD'})")
+        return [f"    {line}" for line in lines]
+
     count = f"uint64((k1 - k0 + {kh - kl}) * members)"
-    if pairs:
-        di, dj, _ = three(_next_row((0,) * sweep.dims))
-        below = CellText(sweep, sweep.targets, lambda node, at: load(node, _next_row(at)), number.__getitem__, name="n")
-        body += below.lines
-        for a, result in enumerate(below.results):
-            stores.append(f"a{a}[{base(row_start(kinds[a], di, dj, 0))} + k] = {result}")
-    body += stores
-    first = base(row_start(kinds[0], 0, 0, 0))
-    inside = [f"for j in range(j0 + {jl}, j1 + {jh}):"]
-    if pairs and sweep.dims == 3:
-        inside = ["for pair in range(j0, j1, 2):", "    j = min(pair, j1 - 2)"]
-    inside += [f"    {name} = uint64({text})" for text, name in bases.items()]
-    if streams:
-        vectors: list[str] = []
-        wide: dict[str, str] = {}
-
-        def vector(value: str) -> str:
-            if value.endswith("]"):
-                return f"load({value[: -len('[k]')]}, first)"
-            return wide.setdefault(value, f"v{len(wide)}")
-
-        def load_line(node: Node, offset: Offset) -> str:
-            array, at = load(node, offset)[:-1].split("[")
-            return f"load({array}, {at[: -len(' + k')]} + first)"
-
-        targets = sweep.targets
-        lines = CellText(sweep, targets, load_line, lambda node: vector(number[node]), lambda x: vector(literal(x)))
-        for a, result in enumerate(lines.results):
-            put = "store" if a else "stream"
-            vectors.append(f"{put}(a{a}, {base(row_start(kinds[a], 0, 0, 0))} + first, {result})")
-        for leaf in sweep.leaves:  # lines that come from the memory: those of the slab ahead
-            read = [at for node, at in expanded(targets, sweep.kept, sweep.dims) if node is leaf]
-            if not read:  # by the loops of kept values alone
-                continue
-            array, at = load(leaf, max(read))[:-1].split("[")
-            vectors.append(f"prefetch({array}, {at[: -len(' + k')]} + first + AHEAD)")
-        inside += [f"    {name} = wide({value})" for value, name in wide.items()]
-        inside += [f"    begin = head(a0, {first}, {count})", f"    end = begin + ({count} - begin) // LINE * LINE"]
+    if form == "streams":
         di, dj, _ = three(_next_row((0,) * sweep.dims)) if sweep.dims > 1 else (0, 0, 0)
         below = row_start(kinds[0], di, dj, 0)  # the lines that the next row writes a part of
-        inside += [f"    prefetch(a0, uint64({below}))", f"    prefetch(a0, uint64({below}) + {count})"]
-        inside += ["    for k in range(ZERO, begin):", *(f"        {each}" for each in body)]
-        inside += ["    for first in range(begin, end, LANES):"]
-        inside += [f"        {each}" for each in (*lines.lines, *vectors)]
-        inside += [f"    for k in range(end, {count}):"]
+        body = [f"begin = head(a0, {target(0)[1]}, {count})", f"end = begin + ({count} - begin) // LINE * LINE"]
+        body += [f"prefetch(a0, uint64({below}))", f"prefetch(a0, uint64({below}) + {count})"]
+        body += ["for k in range(ZERO, begin):", *scalars(), "for k in range(begin, end, LANES):", *vectors()]
+        body += [f"for k in range(end, {count}):", *scalars()]
+    elif form != "cells":  # the last may lie over the one before
+        body = [f"last = {count} - LANES", f"for first in range(ZERO, {count}, LANES):"]
+        body += ["    k = min(first, last)", *vectors()]
     else:
-        inside += [f"    for k in range(ZERO, {count}):"]
-    inside += [f"        {line}" for line in body]
-    if sweep.dims > 1:
+        body = [f"for k in range(ZERO, {count}):", *scalars()]
+    names = [f"{name} = uint64({text})" for text, name in bases.items()]
+    body = [*names, *(f"{name} = wide({number})" for number, name in wide.items()), *body]
+    if sweep.dims == 3:
+        rows = f"for j in range(j0 + {jl}, j1 + {jh}):"
+        body = [rows, *(f"    {line}" for line in body)]
+    else:
+        body = ["j = j0", *body]
+    if sweep.stored and sweep.dims > 1:
         within = f"i0 + {il} <= i + {lead} and i + {lead} < i1 + {ih}"
-        inside = [f"if {within}:", *(f"    {line}" for line in inside)]
-    return [f"        {line}" for line in inside]
+        body = [f"if {within}:", *(f"    {line}" for line in body)]
+    return [f"    {line}" for line in body]
 
 
 def row_start(kind: int, di: int, dj: int, dk: int) -> str:

@@ -22,7 +22,7 @@ class CellText:
     """The assignments for some nodes of a sweep, and the names of their results.
 
     load: the expression of an array's or a kept value at an offset. number: the name of a number. constant: how a
-    constant stands in the text. name: what the names of values begin with.
+    constant stands in the text.
     """
 
     def __init__(
@@ -32,11 +32,10 @@ class CellText:
         load: Load,
         number: Callable[[Node], str],
         constant: Callable[[float], str] | None = None,
-        name: str = "t",
     ) -> None:
         self.lines: list[str] = []
         self._names: dict[tuple[Node, Offset], str] = {}
-        self._number, self._constant, self._begin = number, constant or literal, name
+        self._number, self._constant = number, constant or literal
         kept = sweep.kept
         pairs = expanded(made, kept, sweep.dims)
         self._uses: dict[tuple[Node, Offset], int] = {}
@@ -57,7 +56,7 @@ class CellText:
         self.results = [self._name(*_place(node, (0,) * sweep.dims)) for node in made]
 
     def _assign(self, at: tuple[Node, Offset], text: str) -> None:
-        self._names[at] = f"{self._begin}{len(self._names)}"
+        self._names[at] = f"t{len(self._names)}"
         self.lines.append(f"{self._names[at]} = {text}")
 
     def _name(self, node: Node, offset: Offset) -> str:

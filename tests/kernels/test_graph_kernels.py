@@ -166,30 +166,46 @@ def test_strips_and_results_past_the_cache_change_no_bits(monkeypatch):
         assert not np.array_equal(one, other.array[..., 2])
 
 
-@pytest.mark.parametrize("dims", by_day([2, 3], 2))
-def test_two_rows_in_one_loop_change_no_bits(monkeypatch, dims):
-    """Even and odd rows, a strip that has one row alone, members."""
-    monkeypatch.setattr(simd, "WHOLE", 0)
-    monkeypatch.setattr(simd, "STRIP", 0)  # eight rows
-    u, v = field("u"), field("v")
-    wanted = (make("mul", v, laplacian(u, dims)),)
-    rng = np.random.default_rng(0)
+@pytest.mark.parametrize("dims", by_day([1, 2, 3], 2))
+def test_explicit_vectors_and_parts_of_rows_change_no_bits(monkeypatch, dims):
+    """All operations that vectors have, on rows of fewer values than a vector, and of a few more: nan, zeros of both
+    signs, members with numbers of their own.
+    """
+    u, v, c = field("u"), field("v"), make("number", value="c", is_field=False)
+    steep = make("maximum", make("absolute", laplacian(u, dims)), make("minimum", v, c))
+    odd = make("logical_or", make("equal", u, v), make("logical_not", make("less_equal", u, constant(0.2))))
+    even = make("logical_and", make("not_equal", v, constant(0.0)), make("less", v, c))
+    wanted = (
+        make("where", make("logical_and", odd, even), make("sqrt", steep), make("neg", make("mul", c, steep))),
+        make("where", even, make("div", constant(1.0), v), constant(-0.0)),
+    )
+    rng, place = np.random.default_rng(0), (1,) * dims
 
-    def swept(data, box, paired):
-        monkeypatch.setattr(simd, "PAIRED", paired)
+    def swept(data, box, numbers):
         sweep, outs = GraphSweep(wanted, dims), [np.zeros(data[0].shape) for _ in wanted]
-        place = (1,) * dims
-        simd.bind(sweep, [Block(each, place) for each in outs], [Block(each, place) for each in data], box)([])
-        assert simd.options(sweep, box[1], 3).pairs == (paired > 0)
-        return outs
+        blocks = [[Block(each, place) for each in some] for some in (outs, data)]
+        simd.bind(sweep, *blocks, box, sweep.numbers)([numbers])
+        return outs, simd.options(sweep, box[1], 3)
 
-    for rows in (9, 4):
-        shape = (2,) * (dims - 2) + (rows, 5)
-        data = [rng.random((*(n + 2 for n in shape), 3)) for _ in range(2)]
+    for cells in (2, 13, 40):
+        shape = (*(4, 5)[: dims - 1], cells)
         box = (0,) * dims, shape
-        for one, other in zip(swept(data, box, 0), swept(data, box, 40), strict=True):
-            assert np.array_equal(one, other)
-            assert np.count_nonzero(one) == 3 * np.prod(shape)
+        data = [rng.integers(-2, 3, (*(n + 2 for n in shape), 3)) / 4 for _ in range(2)]
+        data[0][data[0] == 0] = -0.0
+        data[0].flat[5::11] = np.nan
+        with monkeypatch.context() as plainly:
+            plainly.setattr(simd, "available", lambda: ("scalar",))
+            plain, options = swept(data, box, numbers := np.array([-0.7, 0.3, 0.1]))
+        assert options.form == "cells"
+        for uncut, part in ((1 << 30, 1), (0, 1), (0, 1 << 11)):
+            monkeypatch.setattr(simd, "UNCUT", uncut)
+            monkeypatch.setattr(simd, "PART", part)
+            found, options = swept(data, box, numbers)
+            cut = not uncut and dims > 1 and cells > 16
+            wide = available()[0] != "scalar" and 3 * cells >= 8
+            assert options.form == ("parts" if wide and cut else "vectors" if wide else "cells")
+            for one, other in zip(plain, found, strict=True):
+                np.testing.assert_array_equal(one.view(np.int64), other.view(np.int64))
 
 
 def test_a_slab_is_cheaper_where_it_is_kept_and_not_kept_where_it_is_dearer():
